@@ -1,0 +1,138 @@
+//! The pod fingerprint: 64 bits that say which set of pods a report describes.
+//!
+//! In: namespaces and names of pods, as a multiset. Out: a [`Fingerprint`] that is the same for the same pods in any order,
+//! and its text (`pfp0v001` and 16 hex digits), bit for bit that of the peers. Never: a security property, nor a
+//! difference between a pod and its successor of the same name.
+
+use std::fmt;
+use std::str::FromStr;
+
+use xxhash_rust::xxh64::{Xxh64, xxh64};
+
+/// Marks a text as a fingerprint.
+const PREFIX: &str = "pfp0";
+/// The only version there is.
+const VERSION: &str = "v001";
+/// Prefix and version; below this length nothing can be said about a text.
+const HEAD: usize = PREFIX.len() + VERSION.len();
+/// Texts shorter than this are malformed whatever they begin with.
+const MIN_LEN: usize = 16;
+
+/// Which pods of a node enter the fingerprint.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
+pub enum Method {
+    /// `all`: every pod the kubelet reports. What a missing method attribute means.
+    #[default]
+    All,
+    /// `with-exclusive-resources`: only pods that hold exclusive CPUs, memory or devices.
+    WithExclusiveResources,
+}
+
+impl Method {
+    /// Parses the spelling used in attributes and flags, exactly.
+    #[must_use]
+    pub fn parse(text: &str) -> Option<Self> {
+        match text {
+            "all" => Some(Self::All),
+            "with-exclusive-resources" => Some(Self::WithExclusiveResources),
+            _ => None,
+        }
+    }
+
+    /// The spelling used in attributes and flags.
+    #[must_use]
+    pub fn as_str(self) -> &'static str {
+        match self {
+            Self::All => "all",
+            Self::WithExclusiveResources => "with-exclusive-resources",
+        }
+    }
+}
+
+/// The hash of one pod. Compute it once per pod and keep it: signing a set then reads no strings.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct PodHash(pub u64);
+
+impl PodHash {
+    /// Hashes a pod's namespace and name, as raw bytes.
+    #[must_use]
+    pub fn of(namespace: &str, name: &str) -> Self {
+        Self(xxh64(name.as_bytes(), xxh64(namespace.as_bytes(), 0)))
+    }
+}
+
+/// A fingerprint of version `v001`.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct Fingerprint(u64);
+
+/// Why a text is not a fingerprint we can compare.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+pub enum FingerprintError {
+    /// Not a fingerprint at all.
+    #[error("{0:?} is not a pod fingerprint: expected pfp0v001 and 16 lower-case hex digits")]
+    Malformed(String),
+    /// A fingerprint of another version.
+    #[error("pod fingerprint version {0:?} is not supported; expected v001")]
+    IncompatibleVersion(String),
+}
+
+impl Fingerprint {
+    /// Signs a multiset of pods: a pod that is there twice counts twice. Sorts `pods` in place and allocates nothing, so a
+    /// scheduler can try many subsets.
+    #[must_use]
+    pub fn of(pods: &mut [PodHash]) -> Self {
+        pods.sort_unstable();
+        let mut digest = Xxh64::new(0);
+        for pod in pods {
+            digest.update(&pod.0.to_le_bytes());
+        }
+        Self(digest.digest())
+    }
+
+    /// Signs pods given as (namespace, name).
+    #[must_use]
+    pub fn of_names<'a>(pods: impl IntoIterator<Item = (&'a str, &'a str)>) -> Self {
+        let mut hashes: Vec<_> =
+            pods.into_iter().map(|(namespace, name)| PodHash::of(namespace, name)).collect();
+        Self::of(&mut hashes)
+    }
+
+    /// Reads the text form. Checks go in the peers' order: length, prefix, version, digits. (They compare the digits as
+    /// text, so upper-case ones never match there; here such a text is malformed.)
+    ///
+    /// # Errors
+    /// [`FingerprintError`] tells a malformed text from another version.
+    pub fn parse(text: &str) -> Result<Self, FingerprintError> {
+        let malformed = || FingerprintError::Malformed(text.chars().take(64).collect());
+        if text.len() < MIN_LEN || !text.starts_with(PREFIX) {
+            return Err(malformed());
+        }
+        let version = text.get(PREFIX.len()..HEAD).ok_or_else(malformed)?;
+        if version != VERSION {
+            return Err(FingerprintError::IncompatibleVersion(version.to_owned()));
+        }
+        let digits = text.get(HEAD..).ok_or_else(malformed)?;
+        let is_digit = |b: u8| matches!(b, b'0'..=b'9' | b'a'..=b'f');
+        if digits.len() != 16 || !digits.bytes().all(is_digit) {
+            return Err(malformed());
+        }
+        u64::from_str_radix(digits, 16).map(Self).map_err(|_| malformed())
+    }
+}
+
+impl fmt::Display for Fingerprint {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{PREFIX}{VERSION}{:016x}", self.0)
+    }
+}
+
+impl FromStr for Fingerprint {
+    type Err = FingerprintError;
+
+    fn from_str(text: &str) -> Result<Self, Self::Err> {
+        Self::parse(text)
+    }
+}
+
+#[cfg(test)]
+mod tests;
