@@ -1,0 +1,142 @@
+//! How a node's kubelet aligns: Topology Manager policy and scope, and which resource managers are on.
+//!
+//! In: the kubelet's own spellings. Out: enums. Unknown spellings are `None`, for the caller to decide what that means.
+
+/// `topologyManagerPolicy` of the kubelet.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
+pub enum Policy {
+    /// `none`: nothing is aligned, nothing is rejected. The kubelet's default.
+    #[default]
+    None,
+    /// `best-effort`: aligned where possible, never rejected.
+    BestEffort,
+    /// `restricted`: rejected unless the best hint is preferred.
+    Restricted,
+    /// `single-numa-node`: rejected unless one zone holds everything.
+    SingleNumaNode,
+}
+
+/// `topologyManagerScope` of the kubelet.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
+pub enum Scope {
+    /// Each container is aligned by itself, in order. The kubelet's default.
+    #[default]
+    Container,
+    /// The pod is aligned as a whole.
+    Pod,
+}
+
+/// Whether a resource manager of the kubelet (CPU or memory manager) hands out exclusive resources.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
+pub enum Manager {
+    /// The exporter did not say (RTE and NFD do not). Then a resource some zone lists is taken to be managed.
+    #[default]
+    Unknown,
+    /// Policy `none` (CPU) or `None` (memory): nothing is exclusive, so nothing is aligned.
+    Off,
+    /// Policy `static` (CPU) or `Static` (memory).
+    Static,
+}
+
+/// The rules by which a node's kubelet admits pods.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
+pub struct Rules {
+    /// Topology Manager policy.
+    pub policy: Policy,
+    /// Topology Manager scope.
+    pub scope: Scope,
+    /// CPU manager.
+    pub cpu_manager: Manager,
+    /// Memory manager.
+    pub memory_manager: Manager,
+}
+
+impl Policy {
+    /// Parses the kubelet's spelling, exactly.
+    #[must_use]
+    pub fn parse(text: &str) -> Option<Self> {
+        Some(match text {
+            "none" => Self::None,
+            "best-effort" => Self::BestEffort,
+            "restricted" => Self::Restricted,
+            "single-numa-node" => Self::SingleNumaNode,
+            _ => return None,
+        })
+    }
+
+    /// The kubelet's spelling.
+    #[must_use]
+    pub fn as_str(self) -> &'static str {
+        match self {
+            Self::None => "none",
+            Self::BestEffort => "best-effort",
+            Self::Restricted => "restricted",
+            Self::SingleNumaNode => "single-numa-node",
+        }
+    }
+
+    /// Whether the kubelet rejects pods it cannot align under this policy.
+    #[must_use]
+    pub fn enforces(self) -> bool {
+        matches!(self, Self::Restricted | Self::SingleNumaNode)
+    }
+}
+
+impl Scope {
+    /// Parses the kubelet's spelling, exactly.
+    #[must_use]
+    pub fn parse(text: &str) -> Option<Self> {
+        match text {
+            "container" => Some(Self::Container),
+            "pod" => Some(Self::Pod),
+            _ => None,
+        }
+    }
+
+    /// The kubelet's spelling.
+    #[must_use]
+    pub fn as_str(self) -> &'static str {
+        match self {
+            Self::Container => "container",
+            Self::Pod => "pod",
+        }
+    }
+}
+
+impl Manager {
+    /// Parses `cpuManagerPolicy` (`none`, `static`) or `memoryManagerPolicy` (`None`, `Static`); anything else is
+    /// unknown.
+    #[must_use]
+    pub fn parse(text: &str) -> Self {
+        match text {
+            "none" | "None" => Self::Off,
+            "static" | "Static" => Self::Static,
+            _ => Self::Unknown,
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn spellings_round_trip_and_are_case_sensitive() {
+        for text in ["none", "best-effort", "restricted", "single-numa-node"] {
+            assert_eq!(Policy::parse(text).map(Policy::as_str), Some(text));
+        }
+        for text in ["container", "pod"] {
+            assert_eq!(Scope::parse(text).map(Scope::as_str), Some(text));
+        }
+        for text in ["", "None", "Single-numa-node", "Pod", "single-numa-node "] {
+            assert_eq!((Policy::parse(text), Scope::parse(text)), (None, None), "{text:?}");
+        }
+    }
+
+    #[test]
+    fn managers_read_both_spellings() {
+        assert_eq!(Manager::parse("none"), Manager::Off);
+        assert_eq!(Manager::parse("Static"), Manager::Static);
+        assert_eq!(Manager::parse("BestEffort"), Manager::Unknown);
+    }
+}

@@ -1,0 +1,216 @@
+//! What a pod asks for, container by container.
+//!
+//! In: the requests and limits of a pod spec (`api::convert` fills them from the wire). Out: QoS class, the amounts the
+//! node's totals are charged, and the amounts the kubelet aligns. Sources: kubelet 1.36 `qos`, `cpumanager`,
+//! `memorymanager`, `devicemanager`; component-helpers `resource` for totals.
+
+use crate::quantity::Quantity;
+use crate::resource::ResourceName;
+
+/// The part a container plays in the pod's life.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub enum ContainerKind {
+    /// Runs to completion before the next starts; its resources are reused by later containers.
+    Init,
+    /// An init container with `restartPolicy: Always`; keeps running beside the app containers.
+    Sidecar,
+    /// A regular container.
+    App,
+}
+
+/// One container's resources as the spec states them (requests already defaulted from limits by the API server).
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct ContainerRequest {
+    /// Name of the container, for reasons.
+    pub name: Box<str>,
+    /// Its part.
+    pub kind: ContainerKind,
+    /// `resources.requests`, ordered by name, each name once.
+    pub requests: Vec<(ResourceName, Quantity)>,
+    /// `resources.limits`, ordered by name, each name once.
+    pub limits: Vec<(ResourceName, Quantity)>,
+}
+
+/// A pod's resources: containers in the order the kubelet admits them (init containers, then app containers).
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct PodRequest {
+    /// Init containers and sidecars in spec order, then app containers in spec order.
+    pub containers: Vec<ContainerRequest>,
+    /// `spec.overhead`.
+    pub overhead: Vec<(ResourceName, Quantity)>,
+    /// `status.qosClass`, if the API server has set it.
+    pub stated_qos: Option<Qos>,
+}
+
+/// Quality-of-service class of a pod.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub enum Qos {
+    /// Every container has equal requests and limits for cpu and memory.
+    Guaranteed,
+    /// Some cpu or memory is requested or limited, but not as for Guaranteed.
+    Burstable,
+    /// No cpu or memory anywhere.
+    BestEffort,
+}
+
+/// An amount of a resource in base units ([`ResourceName::base_units`]), rounded up.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub struct Need {
+    /// Which resource.
+    pub name: ResourceName,
+    /// How much; never negative.
+    pub amount: i64,
+}
+
+impl Need {
+    /// Whether the amount is a whole number of units. The CPU manager pins only containers whose cpu is integral
+    /// (kubelet 1.36 `cpumanager.guaranteedCPUs`).
+    #[must_use]
+    pub fn is_whole(self) -> bool {
+        self.amount % self.name.base_units() == 0
+    }
+}
+
+/// One container's needs, ready for admission.
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
+pub struct ContainerNeeds {
+    /// Name of the container.
+    pub name: Box<str>,
+    /// Its part.
+    pub kind: ContainerKind,
+    /// Non-zero requests in name order.
+    pub needs: Vec<Need>,
+}
+
+/// A pod's needs in base units, computed once per pod and read by every admission.
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
+pub struct PodNeeds {
+    /// QoS class.
+    pub qos: Qos,
+    /// Containers in admission order.
+    pub containers: Vec<ContainerNeeds>,
+    /// What the pod takes from the node's totals: the larger of the init phase and the running phase, plus overhead.
+    pub totals: Vec<Need>,
+    /// The largest need of the running pod or of its init phase, without overhead: what pod scope aligns.
+    pub pod_scope: Vec<Need>,
+    /// The cpu part of `pod_scope` over the containers that ask for whole CPUs, which are all the CPU manager looks at.
+    pub pod_scope_whole_cpu: i64,
+}
+
+impl ContainerKind {
+    /// Whether the container is still there once the pod runs; only those are reported by podresources.
+    #[must_use]
+    pub fn keeps_running(self) -> bool {
+        matches!(self, Self::Sidecar | Self::App)
+    }
+}
+
+impl PodRequest {
+    /// QoS class: the one the API server stated, else computed as the kubelet does: over all containers, from cpu and
+    /// memory amounts above zero.
+    #[must_use]
+    pub fn qos(&self) -> Qos {
+        self.stated_qos.unwrap_or_else(|| self.computed_qos())
+    }
+
+    fn computed_qos(&self) -> Qos {
+        let counted = |list: &[(ResourceName, Quantity)], name| {
+            list.iter().find(|(n, q)| *n == name && q.value() > 0).map(|(_, q)| q.clone())
+        };
+        let mut any = false;
+        let mut guaranteed = true;
+        for container in &self.containers {
+            for name in [ResourceName::CPU, ResourceName::MEMORY] {
+                let request = counted(&container.requests, name);
+                let limit = counted(&container.limits, name);
+                any |= request.is_some() || limit.is_some();
+                guaranteed &= limit.is_some() && (request.is_none() || request == limit);
+            }
+        }
+        match (any, guaranteed) {
+            (false, _) => Qos::BestEffort,
+            (true, true) => Qos::Guaranteed,
+            (true, false) => Qos::Burstable,
+        }
+    }
+
+    /// The needs of the pod in base units. Negative amounts (the API server refuses them) count as zero.
+    #[must_use]
+    pub fn needs(&self) -> PodNeeds {
+        let containers: Vec<_> = self
+            .containers
+            .iter()
+            .map(|c| ContainerNeeds { name: c.name.clone(), kind: c.kind, needs: needs_of(&c.requests) })
+            .collect();
+        let pod_scope = effective(&containers);
+        let pod_scope_whole_cpu = whole_cpu(&containers);
+        let mut totals = pod_scope.clone();
+        for need in needs_of(&self.overhead) {
+            add(&mut totals, need);
+        }
+        PodNeeds { qos: self.qos(), containers, totals, pod_scope, pod_scope_whole_cpu }
+    }
+}
+
+/// Larger of the init phase and the running phase per resource. Each init container runs beside the sidecars started before
+/// it; the running pod is all sidecars and app containers (KEP-753; kubelet 1.36 and kube-scheduler agree).
+fn effective(containers: &[ContainerNeeds]) -> Vec<Need> {
+    let mut running: Vec<Need> = Vec::new();
+    let mut peak: Vec<Need> = Vec::new();
+    for container in containers {
+        match container.kind {
+            ContainerKind::Sidecar | ContainerKind::App => {
+                container.needs.iter().for_each(|need| add(&mut running, *need));
+            }
+            ContainerKind::Init => {
+                let mut now = running.clone();
+                container.needs.iter().for_each(|need| add(&mut now, *need));
+                raise(&mut peak, &now);
+            }
+        }
+    }
+    raise(&mut peak, &running);
+    peak
+}
+
+/// kubelet 1.36 `cpumanager.podGuaranteedCPUs`: as [`effective`], over whole CPUs only.
+fn whole_cpu(containers: &[ContainerNeeds]) -> i64 {
+    let whole: Vec<_> = containers
+        .iter()
+        .map(|c| ContainerNeeds {
+            name: c.name.clone(),
+            kind: c.kind,
+            needs: c.needs.iter().copied().filter(|n| n.name == ResourceName::CPU && n.is_whole()).collect(),
+        })
+        .collect();
+    effective(&whole).first().map_or(0, |need| need.amount)
+}
+
+fn needs_of(list: &[(ResourceName, Quantity)]) -> Vec<Need> {
+    let amount = |name: ResourceName, q: &Quantity| {
+        if name == ResourceName::CPU { q.milli_value() } else { q.value() }
+    };
+    let mut needs: Vec<_> = list
+        .iter()
+        .map(|(name, q)| Need { name: *name, amount: amount(*name, q) })
+        .filter(|n| n.amount > 0)
+        .collect();
+    needs.sort_unstable_by_key(|n| n.name);
+    needs
+}
+
+fn add(list: &mut Vec<Need>, need: Need) {
+    match list.binary_search_by_key(&need.name, |n| n.name) {
+        Ok(at) => list[at].amount = list[at].amount.saturating_add(need.amount),
+        Err(at) => list.insert(at, need),
+    }
+}
+
+fn raise(list: &mut Vec<Need>, other: &[Need]) {
+    for need in other {
+        match list.binary_search_by_key(&need.name, |n| n.name) {
+            Ok(at) => list[at].amount = list[at].amount.max(need.amount),
+            Err(at) => list.insert(at, *need),
+        }
+    }
+}

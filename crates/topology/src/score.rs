@@ -1,0 +1,203 @@
+//! How good a node's zones are for a pod: 0 (worst) to 100.
+//!
+//! In: a node's [`Free`] table and a pod's needs. Out: the score of the NodeResourceTopologyMatch strategies, bit for bit where
+//! the peer's arithmetic is sound: amounts rounded up to whole units, integer division, the smallest non-zero zone score, the
+//! mean over containers. Zone ids are opaque here, so sparse ids do not panic as they do there.
+
+use crate::policy::Scope;
+use crate::request::{Need, PodNeeds, Qos};
+use crate::resource::ResourceName;
+use crate::zone::Free;
+
+/// The best score.
+pub const MAX_SCORE: i64 = 100;
+
+/// `scoringStrategy.type` of NodeResourceTopologyMatchArgs, those that score single zones.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum Strategy {
+    /// Prefer zones with the most left over.
+    #[default]
+    LeastAllocated,
+    /// Prefer zones that become fullest.
+    MostAllocated,
+    /// Prefer zones whose resources are used evenly.
+    BalancedAllocation,
+}
+
+/// Weights by resource; a resource that is not listed weighs 1.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Weights(pub Vec<(ResourceName, i64)>);
+
+impl Weights {
+    fn of(&self, name: ResourceName) -> i64 {
+        self.0.iter().find(|(n, _)| *n == name).map_or(1, |(_, weight)| (*weight).max(1))
+    }
+}
+
+/// Scores a node for a pod. Pods that are not Guaranteed score [`MAX_SCORE`] everywhere: the strategy is neutral for them.
+#[must_use]
+pub fn score(strategy: Strategy, weights: &Weights, scope: Scope, free: &Free, needs: &PodNeeds) -> i64 {
+    if needs.qos != Qos::Guaranteed {
+        return MAX_SCORE;
+    }
+    match scope {
+        Scope::Pod => lowest_zone(strategy, weights, free, &needs.pod_scope),
+        Scope::Container => {
+            let count = i64::try_from(needs.containers.len()).unwrap_or(i64::MAX).max(1);
+            let sum: i64 =
+                needs.containers.iter().map(|c| lowest_zone(strategy, weights, free, &c.needs)).sum();
+            sum / count
+        }
+    }
+}
+
+/// The smallest non-zero zone score; 0 when all are.
+fn lowest_zone(strategy: Strategy, weights: &Weights, free: &Free, needs: &[Need]) -> i64 {
+    (0..free.layout().zones().len())
+        .map(|row| zone_score(strategy, weights, free, row, needs))
+        .filter(|score| *score != 0)
+        .min()
+        .unwrap_or(0)
+}
+
+fn zone_score(strategy: Strategy, weights: &Weights, free: &Free, row: usize, needs: &[Need]) -> i64 {
+    let amounts = needs.iter().map(|need| {
+        let available = free.layout().column(need.name).map_or(0, |column| free.get(row, column));
+        (need, available)
+    });
+    if strategy == Strategy::BalancedAllocation {
+        return balanced(amounts);
+    }
+    let mut sum = 0;
+    let mut weight_sum = 0;
+    for (need, available) in amounts {
+        let weight = weights.of(need.name);
+        weight_sum += weight;
+        let (requested, whole) = (whole(*need, need.amount), whole(*need, available));
+        if whole <= 0 || need.amount > available {
+            continue;
+        }
+        let part = if strategy == Strategy::LeastAllocated { whole - requested } else { requested };
+        sum += weight * (i128::from(part) * i128::from(MAX_SCORE) / i128::from(whole)) as i64;
+    }
+    if weight_sum == 0 { 0 } else { sum / weight_sum }
+}
+
+/// Whole units, rounded up.
+fn whole(need: Need, amount: i64) -> i64 {
+    let units = need.name.base_units();
+    amount.div_euclid(units) + i64::from(amount.rem_euclid(units) != 0)
+}
+
+/// `(1 - sample variance of the used fractions) * 100`. One resource alone is perfectly balanced (the peer divides by zero).
+fn balanced<'a>(amounts: impl Iterator<Item = (&'a Need, i64)>) -> i64 {
+    let fractions: smallvec::SmallVec<[f64; 8]> = amounts
+        .map(|(need, available)| {
+            let available = whole(*need, available);
+            if available <= 0 { 1.0 } else { whole(*need, need.amount) as f64 / available as f64 }
+        })
+        .collect();
+    if fractions.iter().any(|fraction| *fraction > 1.0) {
+        return 0;
+    }
+    let count = fractions.len() as f64;
+    let mean = fractions.iter().sum::<f64>() / count.max(1.0);
+    let variance = if fractions.len() < 2 {
+        0.0
+    } else {
+        fractions.iter().map(|fraction| (fraction - mean).powi(2)).sum::<f64>() / (count - 1.0)
+    };
+    ((1.0 - variance) * MAX_SCORE as f64) as i64
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::request::{ContainerKind, ContainerNeeds};
+    use crate::zone::{NodeTopology, Zone, ZoneId, ZoneResource};
+
+    fn table(zones: &[(u32, &[(ResourceName, i64)])]) -> Free {
+        let zones = zones
+            .iter()
+            .map(|(id, resources)| Zone {
+                id: ZoneId(*id),
+                distances: vec![],
+                resources: resources
+                    .iter()
+                    .map(|(name, n)| ZoneResource {
+                        name: *name,
+                        capacity: *n,
+                        allocatable: *n,
+                        available: *n,
+                    })
+                    .collect(),
+            })
+            .collect();
+        NodeTopology { zones, ..NodeTopology::default() }.available()
+    }
+
+    fn pod(needs: &[(ResourceName, i64)]) -> PodNeeds {
+        let needs: Vec<_> =
+            needs.iter().map(|(name, amount)| Need { name: *name, amount: *amount }).collect();
+        PodNeeds {
+            qos: Qos::Guaranteed,
+            containers: vec![ContainerNeeds {
+                name: "c".into(),
+                kind: ContainerKind::App,
+                needs: needs.clone(),
+            }],
+            totals: needs.clone(),
+            pod_scope: needs,
+            pod_scope_whole_cpu: 0,
+        }
+    }
+
+    #[test]
+    fn strategies_give_the_published_examples() {
+        use Strategy::{BalancedAllocation, LeastAllocated, MostAllocated};
+        const MI: i64 = 1 << 20;
+        let zones = |cpu: i64, memory: i64| -> Free {
+            let cells = [(ResourceName::CPU, cpu * 1000), (ResourceName::MEMORY, memory * MI)];
+            table(&[(0, &cells), (1, &cells)])
+        };
+        let request = pod(&[(ResourceName::CPU, 2000), (ResourceName::MEMORY, 20 * MI)]);
+        for (strategy, free, expected) in [
+            (LeastAllocated, zones(4, 500), 73),
+            (MostAllocated, zones(4, 500), 27),
+            (BalancedAllocation, zones(4, 500), 89),
+            (MostAllocated, zones(2, 50), 70),
+            (BalancedAllocation, zones(6, 60), 100),
+        ] {
+            for scope in [Scope::Container, Scope::Pod] {
+                assert_eq!(
+                    score(strategy, &Weights::default(), scope, &free, &request),
+                    expected,
+                    "{strategy:?}"
+                );
+            }
+        }
+    }
+
+    #[test]
+    fn odd_tables_and_requests_do_not_panic() {
+        let cpu = ResourceName::CPU;
+        let sparse = table(&[(0, &[(cpu, 4000)]), (7, &[(cpu, -2000)]), (40, &[])]);
+        for strategy in [Strategy::LeastAllocated, Strategy::MostAllocated, Strategy::BalancedAllocation] {
+            for request in [pod(&[]), pod(&[(cpu, 1000)]), pod(&[(cpu, i64::MAX)])] {
+                let score = score(strategy, &Weights::default(), Scope::Container, &sparse, &request);
+                assert!((0..=MAX_SCORE).contains(&score), "{strategy:?} {score}");
+            }
+        }
+    }
+
+    #[test]
+    fn other_qos_classes_are_neutral() {
+        let mut burstable = pod(&[(ResourceName::CPU, 1000)]);
+        burstable.qos = Qos::Burstable;
+        let free = table(&[]);
+        assert_eq!(
+            score(Strategy::LeastAllocated, &Weights::default(), Scope::Pod, &free, &burstable),
+            MAX_SCORE
+        );
+    }
+}

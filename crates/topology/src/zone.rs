@@ -1,0 +1,177 @@
+//! A node as an exporter describes it: NUMA zones with their resources, and the kubelet's alignment settings.
+//!
+//! In: numbers already converted to base units (`api::convert` does that from NRT objects). Out: [`NodeTopology`], the
+//! description, and [`Free`], the dense availability table that admission reads and the ledger moves. Zone ids are opaque
+//! keys: sparse ids and zones without CPUs are ordinary.
+
+use crate::fingerprint::{Fingerprint, Method};
+use crate::policy::Rules;
+use crate::resource::ResourceName;
+
+/// The most zones a node can have; the kubelet's bit masks and the NRT peers share this limit.
+pub const MAX_ZONES: usize = 64;
+
+/// A NUMA zone id as the kernel numbers it (`node-3` has id 3). A key, never an index.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct ZoneId(pub u32);
+
+/// One resource of one zone, in base units ([`ResourceName::base_units`]).
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct ZoneResource {
+    /// Which resource.
+    pub name: ResourceName,
+    /// What the zone has.
+    pub capacity: i64,
+    /// What pods may use.
+    pub allocatable: i64,
+    /// What running pods do not hold exclusively.
+    pub available: i64,
+}
+
+/// One NUMA zone.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Zone {
+    /// Its id.
+    pub id: ZoneId,
+    /// Its resources, ordered by name, each name once.
+    pub resources: Vec<ZoneResource>,
+    /// Distance to other zones (and itself), as in the ACPI SLIT; may be empty.
+    pub distances: Vec<(ZoneId, u32)>,
+}
+
+/// Everything an NRT object says about a node, parsed.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct NodeTopology {
+    /// How the node's kubelet admits pods.
+    pub rules: Rules,
+    /// Zones, ascending by id, each id once.
+    pub zones: Vec<Zone>,
+    /// Which pods `available` accounts for; `None` when the exporter does not say.
+    pub fingerprint: Option<(Fingerprint, Method)>,
+}
+
+/// The rows and columns of a node's availability table: which zones, which resources.
+#[derive(Debug, PartialEq, Eq)]
+pub struct Layout {
+    zones: Vec<ZoneId>,
+    resources: Vec<ResourceName>,
+}
+
+/// Availability per zone and resource, dense: row = zone ascending by id, column = resource some zone lists.
+///
+/// A zone that does not list a resource has 0 of it. Amounts may be negative: a ledger that charges a pod to a zone
+/// still held by a leaving pod is in debt there until the release arrives.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Free {
+    layout: std::sync::Arc<Layout>,
+    cells: Box<[i64]>,
+}
+
+impl NodeTopology {
+    /// The table of what is `available`, as the exporter saw it.
+    #[must_use]
+    pub fn available(&self) -> Free {
+        self.table(|resource| resource.available)
+    }
+
+    /// The table of what is `allocatable`.
+    #[must_use]
+    pub fn allocatable(&self) -> Free {
+        self.table(|resource| resource.allocatable)
+    }
+
+    fn table(&self, amount: impl Fn(&ZoneResource) -> i64) -> Free {
+        let mut resources: Vec<_> =
+            self.zones.iter().flat_map(|z| z.resources.iter().map(|r| r.name)).collect();
+        resources.sort_unstable();
+        resources.dedup();
+        let layout = Layout { zones: self.zones.iter().map(|z| z.id).collect(), resources };
+        let mut cells = vec![0; layout.zones.len() * layout.resources.len()].into_boxed_slice();
+        for (row, zone) in self.zones.iter().enumerate() {
+            for resource in &zone.resources {
+                if let Some(column) = layout.column(resource.name) {
+                    cells[row * layout.resources.len() + column] = amount(resource);
+                }
+            }
+        }
+        Free { layout: std::sync::Arc::new(layout), cells }
+    }
+}
+
+impl Layout {
+    /// Zone ids, ascending.
+    #[must_use]
+    pub fn zones(&self) -> &[ZoneId] {
+        &self.zones
+    }
+
+    /// Resources, in name order.
+    #[must_use]
+    pub fn resources(&self) -> &[ResourceName] {
+        &self.resources
+    }
+
+    /// The column of a resource, if any zone lists it. Grows with the number of resources, a handful.
+    #[must_use]
+    pub fn column(&self, name: ResourceName) -> Option<usize> {
+        self.resources.iter().position(|r| *r == name)
+    }
+}
+
+impl Free {
+    /// Rows and columns.
+    #[must_use]
+    pub fn layout(&self) -> &Layout {
+        &self.layout
+    }
+
+    /// All amounts, row-major.
+    #[must_use]
+    pub fn cells(&self) -> &[i64] {
+        &self.cells
+    }
+
+    /// Index into [`Free::cells`] of a row and column.
+    #[must_use]
+    pub fn index(&self, row: usize, column: usize) -> usize {
+        row * self.layout.resources.len() + column
+    }
+
+    /// The amount at a row and column.
+    #[must_use]
+    pub fn get(&self, row: usize, column: usize) -> i64 {
+        self.cells.get(self.index(row, column)).copied().unwrap_or(0)
+    }
+
+    /// The amount of a resource in a zone; 0 when the zone or the resource is not there.
+    #[must_use]
+    pub fn amount(&self, zone: ZoneId, name: ResourceName) -> i64 {
+        let row = self.layout.zones.binary_search(&zone);
+        match (row, self.layout.column(name)) {
+            (Ok(row), Some(column)) => self.get(row, column),
+            _ => 0,
+        }
+    }
+
+    /// Adds `delta` (negative: takes) at an index of [`Free::cells`]. Saturates; out of range does nothing.
+    pub fn add(&mut self, index: usize, delta: i64) {
+        if let Some(cell) = self.cells.get_mut(index) {
+            *cell = cell.saturating_add(delta);
+        }
+    }
+
+    /// Lowers every cell to the smaller of the two tables: what is free in both views. Tables of different layouts have
+    /// nothing in common, so everything becomes 0.
+    pub fn meet(&mut self, other: &Self) {
+        let same = self.layout == other.layout;
+        for (index, cell) in self.cells.iter_mut().enumerate() {
+            *cell = if same { (*cell).min(other.cells[index]) } else { 0 };
+        }
+    }
+
+    /// Whether some cell is in debt.
+    #[must_use]
+    pub fn has_debt(&self) -> bool {
+        self.cells.iter().any(|amount| *amount < 0)
+    }
+}
