@@ -46,7 +46,7 @@ pub enum QuantityError {
         "{0:?} is not a quantity: expected a decimal number and an optional suffix, such as 2, 500m or 16Gi"
     )]
     Form(String),
-    /// The number is only a dot.
+    /// There is not one digit; the reference takes such a text for zero.
     #[error("{0:?} is not a quantity: it has no digits")]
     Number(String),
     /// The suffix is none of the known ones.
@@ -83,8 +83,8 @@ impl Quantity {
     /// Reads a quantity as Kubernetes does: digits beyond nine decimal places round away from zero, and binary
     /// quantities are capped at 2^63-1.
     ///
-    /// As lenient as the reference, which takes `+`, `.` and `` `-` `` for zero; the API server's schema pattern is
-    /// stricter than its parser. Surrounding white space is not accepted here.
+    /// As lenient as the reference (`5.`, `.5`, `+5`), except that there must be a digit. Surrounding white space is
+    /// not accepted here.
     ///
     /// # Errors
     /// [`QuantityError`], naming the text (shortened) and what is allowed.
@@ -333,6 +333,9 @@ impl<'a> Parts<'a> {
         let exponent = letters.strip_prefix(['+', '-']).unwrap_or(letters);
         if !exponent.bytes().all(|b| b.is_ascii_digit()) {
             return Err(QuantityError::Form(shorten(text)));
+        }
+        if whole.is_empty() && fraction.is_empty() {
+            return Err(QuantityError::Number(shorten(text)));
         }
         Ok(Self { negative: text.starts_with('-'), whole: whole.trim_start_matches('0'), fraction, suffix })
     }
