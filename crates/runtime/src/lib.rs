@@ -1,1 +1,19 @@
-//! runtime
+//! What every tholepin process needs and no process should build twice: Kubernetes clients, watches that
+//! feed an index, the leader lease, events, health and metrics over HTTP, logging, shutdown, YAML.
+//!
+//! In: flags and files of the process, the Kubernetes API. Out: values and streams for the crates above.
+//! Never: a rule of the domain. Nothing here knows what a NUMA zone, a topology object or a scheduling
+//! decision is.
+
+pub mod backoff;
+pub mod client;
+
+pub mod host;
+pub mod http;
+
+pub mod log;
+pub mod process_metrics;
+pub mod ready;
+pub mod shutdown;
+pub mod watch;
+pub mod yaml;

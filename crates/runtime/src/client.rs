@@ -1,0 +1,256 @@
+//! Kubernetes clients: the only place that builds them.
+//!
+//! In: a kubeconfig path, or nothing. Out: clients of two temperaments, and errors made short and sortable.
+//! Never: retries. kube's own retry may hold one call for minutes, so it is off in both; the callers
+//! (`watch`, `lease`, `events`, a scheduling queue) each know how long waiting is worth it.
+
+use axum::http::{HeaderValue, header::USER_AGENT};
+use kube::config::{KubeConfigOptions, Kubeconfig};
+use kube::{Client, Config};
+use std::path::PathBuf;
+use std::time::Duration;
+
+/// A watch that hears nothing for this long is taken for dead. The API server sends each watcher a bookmark
+/// about every minute, so a live watch is never this silent; a half-open connection would stay so for ever.
+const WATCH_SILENCE: Duration = Duration::from_secs(150);
+
+/// How to reach the API server.
+#[derive(Debug, Clone, Default)]
+pub struct Options {
+    /// This file and no other; without it `KUBECONFIG`, then `~/.kube/config`, then the pod's service account.
+    pub kubeconfig: Option<PathBuf>,
+    /// Context of the kubeconfig; its current one when not given.
+    pub context: Option<String>,
+    /// Sent as `User-Agent`, so that audit logs and API priority rules can name us.
+    pub user_agent: String,
+}
+
+/// A known API server, from which clients are made. Clones of one client share its connections; bulk writes
+/// and watches deserve clients of their own.
+#[derive(Debug, Clone)]
+pub struct Connection {
+    config: Config,
+}
+
+impl Connection {
+    /// Reads the configuration; does not talk to the server yet.
+    ///
+    /// # Errors
+    /// When no configuration is found or the one found is not usable.
+    pub async fn open(options: &Options) -> Result<Self, Error> {
+        // Explicit, because rustls panics on first use when several providers are compiled in and none is
+        // chosen. Losing the race to another caller of this function is fine: it chose the same one.
+        let _ = rustls::crypto::ring::default_provider().install_default();
+        let mut config = configure(options).await?;
+        if !options.user_agent.is_empty() {
+            let value = HeaderValue::from_str(&options.user_agent)
+                .map_err(|_| Error::UserAgent(options.user_agent.clone()))?;
+            config.headers.push((USER_AGENT, value));
+        }
+        config.default_retry = false;
+        config.reset_reader_on_write = true;
+        Ok(Self { config })
+    }
+
+    /// For watches and other reads: an answer may take long, but silence ends it.
+    ///
+    /// # Errors
+    /// When the credentials or certificates of the configuration are not usable.
+    pub fn watching(&self) -> Result<Client, Error> {
+        self.client(WATCH_SILENCE)
+    }
+
+    /// For writes that must not hang (bind, lease, publishing): fails when connecting, sending or the answer
+    /// takes longer than `timeout`.
+    ///
+    /// # Errors
+    /// When the credentials or certificates of the configuration are not usable.
+    pub fn strict(&self, timeout: Duration) -> Result<Client, Error> {
+        self.client(timeout)
+    }
+
+    /// The namespace of the kubeconfig's context, or of the pod we run in.
+    pub fn default_namespace(&self) -> &str {
+        &self.config.default_namespace
+    }
+
+    fn client(&self, silence: Duration) -> Result<Client, Error> {
+        let mut config = self.config.clone();
+        let sooner = |limit: Option<Duration>| Some(limit.unwrap_or(silence).min(silence));
+        config.connect_timeout = sooner(config.connect_timeout);
+        config.write_timeout = sooner(config.write_timeout);
+        config.read_timeout = Some(silence);
+        Client::try_from(config).map_err(|error| Error::Unusable(brief(&error)))
+    }
+}
+
+async fn configure(options: &Options) -> Result<Config, Error> {
+    let choice = KubeConfigOptions { context: options.context.clone(), ..KubeConfigOptions::default() };
+    let Some(path) = &options.kubeconfig else {
+        let found = match &options.context {
+            Some(_) => Config::from_kubeconfig(&choice).await.map_err(|error| chain(&error)),
+            None => Config::infer().await.map_err(|error| chain(&error)),
+        };
+        return found.map_err(Error::NotFound);
+    };
+    let named = |reason| Error::Kubeconfig { path: path.clone(), reason };
+    let file = Kubeconfig::read_from(path).map_err(|error| named(chain(&error)))?;
+    Config::from_custom_kubeconfig(file, &choice).await.map_err(|error| named(chain(&error)))
+}
+
+/// One line for people: status code, reason and message of the API server's answer, or what broke the call.
+///
+/// kube's own text repeats each cause and prints the whole status twice.
+pub fn brief(error: &kube::Error) -> String {
+    match error {
+        kube::Error::Api(status) => format!("{} {}: {}", status.code, status.reason, status.message),
+        kube::Error::Service(cause) => chain(cause.as_ref()),
+        kube::Error::HyperError(cause) => chain(cause),
+        other => chain(other),
+    }
+}
+
+/// An error and its causes on one line, each said once.
+pub fn chain(error: &dyn std::error::Error) -> String {
+    let mut text = error.to_string();
+    let mut next = error.source();
+    while let Some(cause) = next {
+        let more = cause.to_string();
+        if !text.contains(&more) {
+            text = format!("{text}: {more}");
+        }
+        next = cause.source();
+    }
+    text
+}
+
+/// The HTTP status of the API server's answer, if there was one.
+pub fn code(error: &kube::Error) -> Option<u16> {
+    match error {
+        kube::Error::Api(status) => Some(status.code),
+        _ => None,
+    }
+}
+
+/// Somebody wrote the object since we read it: read again. (`AlreadyExists` is also a 409, and not this.)
+pub fn is_conflict(error: &kube::Error) -> bool {
+    matches!(error, kube::Error::Api(status) if status.is_conflict() && !status.is_already_exists())
+}
+
+/// The object to create is there already.
+pub fn is_already_exists(error: &kube::Error) -> bool {
+    matches!(error, kube::Error::Api(status) if status.is_already_exists())
+}
+
+/// The object, its namespace or its whole kind does not exist.
+pub fn is_not_found(error: &kube::Error) -> bool {
+    matches!(error, kube::Error::Api(status) if status.is_not_found())
+}
+
+/// We may not do this: RBAC, or an admission rule.
+pub fn is_forbidden(error: &kube::Error) -> bool {
+    matches!(error, kube::Error::Api(status) if status.is_forbidden())
+}
+
+/// The same call may work later: the server was not reached, was busy, or failed on its side.
+pub fn is_retryable(error: &kube::Error) -> bool {
+    match error {
+        kube::Error::Api(status) => matches!(status.code, 408 | 429 | 500 | 502 | 503 | 504),
+        kube::Error::HyperError(_) | kube::Error::Service(_) | kube::Error::ReadEvents(_) => true,
+        _ => false,
+    }
+}
+
+/// Why there is no client.
+#[derive(Debug, thiserror::Error)]
+pub enum Error {
+    /// The file that was asked for cannot be used.
+    #[error("kubeconfig {}: {reason}", path.display())]
+    Kubeconfig {
+        /// The file.
+        path: PathBuf,
+        /// What is wrong with it.
+        reason: String,
+    },
+    /// No file was asked for, and neither a kubeconfig nor a pod's service account was found.
+    #[error("no kubernetes configuration: {0}")]
+    NotFound(String),
+    /// The configuration was read, but its certificates or credentials cannot be used.
+    #[error("kubernetes configuration is not usable: {0}")]
+    Unusable(String),
+    /// The user agent cannot be an HTTP header.
+    #[error("user agent {0:?} is not a valid header value")]
+    UserAgent(String),
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use kube::core::Status;
+
+    fn api(code: u16, reason: &str, message: &str) -> kube::Error {
+        kube::Error::Api(Status::failure(message, reason).with_code(code).boxed())
+    }
+
+    #[test]
+    fn answers_of_the_server_are_told_briefly() {
+        let error = api(409, "Conflict", "the object has been modified");
+        assert_eq!(brief(&error), "409 Conflict: the object has been modified");
+    }
+
+    #[test]
+    fn causes_are_said_once() {
+        #[derive(Debug, thiserror::Error)]
+        #[error("{text}")]
+        struct Layer {
+            text: &'static str,
+            #[source]
+            cause: Option<Box<Layer>>,
+        }
+        let layer = |text, cause: Option<Layer>| Layer { text, cause: cause.map(Box::new) };
+        let error = layer("call: refused", Some(layer("refused", Some(layer("os error 111", None)))));
+        assert_eq!(chain(&error), "call: refused: os error 111");
+    }
+
+    #[test]
+    fn errors_are_classified() {
+        // code, reason -> conflict, already exists, not found, forbidden, retryable
+        let table = [
+            (409, "Conflict", [true, false, false, false, false]),
+            (409, "AlreadyExists", [false, true, false, false, false]),
+            (404, "NotFound", [false, false, true, false, false]),
+            (403, "Forbidden", [false, false, false, true, false]),
+            (422, "Invalid", [false, false, false, false, false]),
+            (429, "TooManyRequests", [false, false, false, false, true]),
+            (500, "InternalError", [false, false, false, false, true]),
+            (503, "ServiceUnavailable", [false, false, false, false, true]),
+        ];
+        for (code, reason, want) in table {
+            let error = api(code, reason, "");
+            let got = [
+                is_conflict(&error),
+                is_already_exists(&error),
+                is_not_found(&error),
+                is_forbidden(&error),
+                is_retryable(&error),
+            ];
+            assert_eq!(got, want, "{code} {reason}");
+        }
+        assert!(is_retryable(&kube::Error::Service("connection refused".into())));
+        assert!(!is_retryable(&kube::Error::TlsRequired));
+    }
+
+    #[tokio::test]
+    async fn a_bad_kubeconfig_is_named() {
+        let directory = tempfile::tempdir().unwrap();
+        let path = directory.path().join("config");
+        for content in [None, Some("clusters: ["), Some("{}")] {
+            if let Some(content) = content {
+                std::fs::write(&path, content).unwrap();
+            }
+            let options = Options { kubeconfig: Some(path.clone()), ..Options::default() };
+            let error = Connection::open(&options).await.unwrap_err().to_string();
+            assert!(error.starts_with(&format!("kubeconfig {}: ", path.display())), "{error}");
+        }
+    }
+}

@@ -1,0 +1,287 @@
+//! Health, metrics and log level over HTTP.
+//!
+//! In: named checks, a metrics registry, the log handle; more routes if the process has any. Out: a server that
+//! stops with the process. Never: holds state of its own, or blocks on a check.
+//!
+//! `/healthz`, `/livez`, `/readyz` answer as Kubernetes' own components do: `ok`, or status 500 with one line for
+//! each check; `?verbose` shows the lines always and `?exclude=name` leaves a check out. The reason of a failure
+//! is shown, as it is never a secret here. `/metrics` is OpenMetrics text. `GET /log-level` shows the level and `PUT`
+//! changes it, from this machine only (a port-forward counts).
+//!
+//! TLS will be another listener behind [`serve`]; nothing else has to change for it.
+
+use crate::log;
+use axum::Router;
+use axum::extract::{ConnectInfo, DefaultBodyLimit, Query, State};
+use axum::http::{StatusCode, header::CONTENT_TYPE};
+use axum::response::{IntoResponse, Response};
+use axum::routing::get;
+use prometheus_client::encoding::text::encode;
+use prometheus_client::registry::Registry;
+use std::fmt::{Debug, Formatter};
+use std::net::SocketAddr;
+use std::sync::Arc;
+use std::time::Duration;
+use tokio::net::TcpListener;
+use tokio_util::sync::CancellationToken;
+
+/// How long a request under way may still take once the process shuts down.
+const DRAIN: Duration = Duration::from_secs(2);
+
+/// Which question a check helps to answer.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Probe {
+    /// `/healthz`: is it working? What a human or an old manifest asks.
+    Health,
+    /// `/livez`: should it be restarted?
+    Live,
+    /// `/readyz`: may it be given work?
+    Ready,
+}
+
+type Check = Box<dyn Fn() -> Result<(), String> + Send + Sync>;
+
+/// What the server shows.
+#[derive(Default)]
+pub struct Surface {
+    checks: Vec<(Probe, String, Check)>,
+    registry: Registry,
+    log: Option<log::Handle>,
+}
+
+impl Surface {
+    /// A surface with these metrics, and no checks but the `ping` that every probe has.
+    pub fn new(registry: Registry) -> Self {
+        Self { registry, ..Self::default() }
+    }
+
+    /// Lets the level of the running process be read and changed.
+    #[must_use]
+    pub fn log_level(mut self, handle: log::Handle) -> Self {
+        self.log = Some(handle);
+        self
+    }
+
+    /// Adds a check; it is called on every request and must answer at once.
+    #[must_use]
+    pub fn check(
+        mut self,
+        probe: Probe,
+        name: &str,
+        check: impl Fn() -> Result<(), String> + Send + Sync + 'static,
+    ) -> Self {
+        self.checks.push((probe, name.to_owned(), Box::new(check)));
+        self
+    }
+
+    /// The routes, to be served as they are or merged with more.
+    pub fn router(self) -> Router {
+        let health = |probe| {
+            move |State(surface): State<Arc<Self>>, Query(query): Query<Vec<(String, String)>>| async move {
+                surface.probe(probe, &query)
+            }
+        };
+        Router::new()
+            .route("/healthz", get(health(Probe::Health)))
+            .route("/livez", get(health(Probe::Live)))
+            .route("/readyz", get(health(Probe::Ready)))
+            .route("/metrics", get(metrics))
+            .route("/log-level", get(show_level).put(change_level))
+            .layer(DefaultBodyLimit::max(4096))
+            .with_state(Arc::new(self))
+    }
+
+    fn probe(&self, probe: Probe, query: &[(String, String)]) -> (StatusCode, String) {
+        let asked =
+            |key: &str, value: &str| query.iter().any(|(k, v)| k == key && (value.is_empty() || v == value));
+        let mut lines = String::new();
+        let mut passed = true;
+        let ping: Check = Box::new(|| Ok(()));
+        let own =
+            self.checks.iter().filter(|(of, ..)| *of == probe).map(|(_, name, check)| (name.as_str(), check));
+        for (name, check) in std::iter::once(("ping", &ping)).chain(own) {
+            if asked("exclude", name) {
+                continue;
+            }
+            let line = match check() {
+                Ok(()) => format!("[+]{name} ok"),
+                Err(reason) => {
+                    passed = false;
+                    format!("[-]{name} failed: {reason}")
+                }
+            };
+            lines += &line;
+            lines.push('\n');
+        }
+        let name = match probe {
+            Probe::Health => "healthz",
+            Probe::Live => "livez",
+            Probe::Ready => "readyz",
+        };
+        match passed {
+            true if asked("verbose", "") => (StatusCode::OK, format!("{lines}{name} check passed\n")),
+            true => (StatusCode::OK, "ok".to_owned()),
+            false => (StatusCode::INTERNAL_SERVER_ERROR, format!("{lines}{name} check failed\n")),
+        }
+    }
+}
+
+impl Debug for Surface {
+    fn fmt(&self, formatter: &mut Formatter<'_>) -> std::fmt::Result {
+        let names: Vec<_> = self.checks.iter().map(|(probe, name, _)| (probe, name)).collect();
+        formatter.debug_struct("Surface").field("checks", &names).finish_non_exhaustive()
+    }
+}
+
+async fn metrics(State(surface): State<Arc<Surface>>) -> Response {
+    let mut text = String::new();
+    match encode(&mut text, &surface.registry) {
+        Ok(()) => ([(CONTENT_TYPE, "application/openmetrics-text; version=1.0.0; charset=utf-8")], text)
+            .into_response(),
+        Err(error) => (StatusCode::INTERNAL_SERVER_ERROR, format!("metrics: {error}\n")).into_response(),
+    }
+}
+
+async fn show_level(State(surface): State<Arc<Surface>>) -> Result<String, StatusCode> {
+    let handle = surface.log.as_ref().ok_or(StatusCode::NOT_FOUND)?;
+    Ok(handle.current() + "\n")
+}
+
+async fn change_level(
+    State(surface): State<Arc<Surface>>,
+    ConnectInfo(peer): ConnectInfo<SocketAddr>,
+    text: String,
+) -> (StatusCode, String) {
+    let Some(handle) = &surface.log else { return (StatusCode::NOT_FOUND, String::new()) };
+    // There is no authentication here, and trace logging costs enough to be a weapon.
+    if !peer.ip().to_canonical().is_loopback() {
+        return (StatusCode::FORBIDDEN, "the log level can be changed from this machine only\n".to_owned());
+    }
+    match handle.set(&text) {
+        Ok(()) => {
+            tracing::info!(level = text.trim(), "log level changed");
+            (StatusCode::OK, handle.current() + "\n")
+        }
+        Err(error) => (StatusCode::BAD_REQUEST, format!("{error}\n")),
+    }
+}
+
+/// Takes the port before anything else starts, so that a port in use is an error at start.
+///
+/// # Errors
+/// Names the address that cannot be bound.
+pub async fn bind(address: SocketAddr) -> Result<TcpListener, Error> {
+    TcpListener::bind(address).await.map_err(|cause| Error { address, cause })
+}
+
+/// Serves until `token` is cancelled, then lets requests under way finish for a moment.
+///
+/// # Errors
+/// When the listener fails for good.
+pub async fn serve(listener: TcpListener, router: Router, token: CancellationToken) -> std::io::Result<()> {
+    let service = router.into_make_service_with_connect_info::<SocketAddr>();
+    let stopped = token.clone().cancelled_owned();
+    let overdue = async {
+        token.cancelled().await;
+        tokio::time::sleep(DRAIN).await;
+    };
+    tokio::select! {
+        result = axum::serve(listener, service).with_graceful_shutdown(stopped) => result,
+        () = overdue => Ok(()),
+    }
+}
+
+/// A port that cannot be had.
+#[derive(Debug, thiserror::Error)]
+#[error("cannot listen on {address}")]
+pub struct Error {
+    /// Where we wanted to listen.
+    pub address: SocketAddr,
+    /// Why not.
+    #[source]
+    pub cause: std::io::Error,
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::ready::Readiness;
+    use tokio::io::{AsyncReadExt, AsyncWriteExt};
+
+    async fn start(surface: Surface) -> (SocketAddr, CancellationToken) {
+        let listener = bind("127.0.0.1:0".parse().unwrap()).await.unwrap();
+        let address = listener.local_addr().unwrap();
+        let token = CancellationToken::new();
+        tokio::spawn(serve(listener, surface.router(), token.clone()));
+        (address, token)
+    }
+
+    /// Status and body of one request on a connection of its own.
+    async fn ask(address: SocketAddr, request: &str, body: &str) -> (u16, String) {
+        let mut stream = tokio::net::TcpStream::connect(address).await.unwrap();
+        let fields = format!("Host: x\r\nConnection: close\r\nContent-Length: {}", body.len());
+        let text = format!("{request} HTTP/1.1\r\n{fields}\r\n\r\n{body}");
+        stream.write_all(text.as_bytes()).await.unwrap();
+        let mut answer = String::new();
+        stream.read_to_string(&mut answer).await.unwrap();
+        let (head, body) = answer.split_once("\r\n\r\n").unwrap();
+        (head.split(' ').nth(1).unwrap().parse().unwrap(), body.to_owned())
+    }
+
+    #[tokio::test]
+    async fn probes_answer_as_kubernetes_components_do() {
+        let readiness = Readiness::default();
+        let gate = readiness.gate("pods");
+        let surface = Surface::default().check(Probe::Ready, "sync", move || readiness.check()).check(
+            Probe::Health,
+            "leaderElection",
+            || Ok(()),
+        );
+        let (address, _token) = start(surface).await;
+        let failed = "[+]ping ok\n[-]sync failed: waiting for pods\nreadyz check failed\n";
+        assert_eq!(ask(address, "GET /readyz", "").await, (500, failed.to_owned()));
+        assert_eq!(ask(address, "GET /readyz?exclude=sync", "").await, (200, "ok".to_owned()));
+        gate.open();
+        let passed = "[+]ping ok\n[+]sync ok\nreadyz check passed\n";
+        assert_eq!(ask(address, "GET /readyz?verbose", "").await, (200, passed.to_owned()));
+        let passed = "[+]ping ok\n[+]leaderElection ok\nhealthz check passed\n";
+        assert_eq!(ask(address, "GET /healthz?verbose", "").await, (200, passed.to_owned()));
+        assert_eq!(ask(address, "GET /livez", "").await, (200, "ok".to_owned()));
+        assert_eq!(ask(address, "GET /log-level", "").await.0, 404);
+    }
+
+    #[tokio::test]
+    async fn metrics_end_as_openmetrics_does() {
+        let mut registry = Registry::default();
+        registry.register_collector(Box::new(crate::process_metrics::Process));
+        let (address, _token) = start(Surface::new(registry)).await;
+        let (status, body) = ask(address, "GET /metrics", "").await;
+        assert_eq!(status, 200);
+        assert!(body.contains("\nprocess_cpu_seconds_total ") && body.ends_with("# EOF\n"), "{body}");
+    }
+
+    #[tokio::test]
+    async fn the_log_level_can_be_changed() {
+        let handle = log::init(log::Format::Text, 2).unwrap();
+        let (address, _token) = start(Surface::default().log_level(handle)).await;
+        assert!(ask(address, "GET /log-level", "").await.1.contains("info"));
+        assert_eq!(ask(address, "PUT /log-level", "4").await.0, 200);
+        assert!(ask(address, "GET /log-level", "").await.1.contains("debug"));
+        let (status, body) = ask(address, "PUT /log-level", "loud").await;
+        assert_eq!(status, 400);
+        assert!(body.contains("log level \"loud\""), "{body}");
+        assert_eq!(ask(address, "PUT /log-level", &"x".repeat(5000)).await.0, 413);
+        assert_eq!(ask(address, "PUT /log-level", "off").await.0, 200);
+    }
+
+    #[tokio::test]
+    async fn a_port_in_use_is_named_and_shutdown_frees_it() {
+        let (address, token) = start(Surface::default()).await;
+        let error = bind(address).await.unwrap_err();
+        assert_eq!(error.to_string(), format!("cannot listen on {address}"));
+        token.cancel();
+        while bind(address).await.is_err() {
+            tokio::task::yield_now().await;
+        }
+    }
+}

@@ -1,0 +1,229 @@
+//! YAML (and JSON, which is YAML): the only place that reads and writes it.
+//!
+//! In: text of bounded size. Out: typed values, or one line that names the file, the place and the reason.
+//! Never: builds an untyped tree, follows an include, or writes a value that reads back as another type.
+
+use serde::Serialize;
+use serde::de::DeserializeOwned;
+use serde_saphyr::options::DuplicateKeyPolicy;
+use std::io::Read;
+use std::path::Path;
+
+/// Enough for any configuration file or manifest.
+pub const CONFIG_LIMIT_BYTES: u64 = 4 << 20;
+
+/// How forgiving a reader is.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Mode {
+    /// Unknown fields and repeated keys are errors: for configuration that people write.
+    Strict,
+    /// Unknown fields are ignored and the last of repeated keys wins: for what other programs wrote, maybe newer
+    /// than we are.
+    Lenient,
+}
+
+/// Reads one document from a file of at most `limit_bytes`.
+///
+/// # Errors
+/// When the file cannot be read, is too large, is not YAML, or does not have the shape of `T`.
+pub fn read_file<T: DeserializeOwned>(path: &Path, mode: Mode, limit_bytes: u64) -> Result<T, Error> {
+    let file = path.display().to_string();
+    let failed = |reason: String| Error { file: file.clone(), reason };
+    let open = std::fs::File::open(path).map_err(|error| failed(error.to_string()))?;
+    let mut bytes = Vec::new();
+    // One byte more than allowed tells "too large" from "just fits", also for pipes that have no length.
+    let read = open.take(limit_bytes.saturating_add(1)).read_to_end(&mut bytes);
+    read.map_err(|error| failed(error.to_string()))?;
+    if bytes.len() as u64 > limit_bytes {
+        return Err(failed(format!("larger than the limit of {limit_bytes} bytes")));
+    }
+    let text = String::from_utf8(bytes).map_err(|error| failed(format!("not UTF-8: {error}")))?;
+    read_str(&file, &text, mode)
+}
+
+/// Reads one document from `text`; `name` stands for the file in errors. The caller bounds the size of `text`;
+/// depth and aliases are bounded here.
+///
+/// # Errors
+/// When the text is not YAML, or does not have the shape of `T`.
+pub fn read_str<T: DeserializeOwned>(name: &str, text: &str, mode: Mode) -> Result<T, Error> {
+    let failed = |reason: String| Error { file: name.to_owned(), reason };
+    let mut unknown = Vec::new();
+    let value = serde_saphyr::with_deserializer_from_str_with_options(
+        text,
+        options(text, mode),
+        |document| match mode {
+            Mode::Lenient => T::deserialize(document),
+            Mode::Strict => serde_ignored::deserialize(document, |path| unknown.push(path.to_string())),
+        },
+    );
+    let value = value.map_err(|error| failed(error.to_string()))?;
+    if unknown.is_empty() {
+        return Ok(value);
+    }
+    let fields: Vec<String> = unknown.iter().map(|path| format!("unknown field \"{path}\"")).collect();
+    Err(failed(fields.join(", ")))
+}
+
+/// Writes one document, ending in a newline. Strings that another reader could take for something else are
+/// quoted, and long strings stay on one line.
+///
+/// # Errors
+/// When `value` has no YAML form (for example a map keyed by maps).
+pub fn write<T: Serialize>(value: &T) -> Result<String, Error> {
+    let options = serde_saphyr::ser_options! { prefer_block_scalars: false };
+    serde_saphyr::to_string_with_options(value, options)
+        .map_err(|error| Error { file: "yaml".to_owned(), reason: error.to_string() })
+}
+
+fn options(text: &str, mode: Mode) -> serde_saphyr::Options {
+    // Every event, node and scalar byte stands for at least one byte of the text, which is bounded already; only
+    // aliases can make more of it than there is, and they keep their own limits.
+    let size = text.len().saturating_add(16);
+    serde_saphyr::options! {
+        budget: serde_saphyr::budget! { max_events: size, max_nodes: size, max_total_scalar_bytes: size },
+        duplicate_keys: match mode {
+            Mode::Strict => DuplicateKeyPolicy::Error,
+            Mode::Lenient => DuplicateKeyPolicy::LastWins,
+        },
+        with_snippet: false,
+    }
+}
+
+/// YAML that cannot be read or written.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+#[error("{file}: {reason}")]
+pub struct Error {
+    /// The file, or the name the caller gave the text.
+    pub file: String,
+    /// What is wrong, with line and column or the field's path.
+    pub reason: String,
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use serde::Deserialize;
+    use std::collections::BTreeMap;
+
+    #[derive(Debug, PartialEq, Default, Serialize, Deserialize)]
+    #[serde(rename_all = "camelCase", default)]
+    struct Config {
+        scheduler_name: String,
+        profiles: Vec<Profile>,
+    }
+
+    #[derive(Debug, PartialEq, Default, Serialize, Deserialize)]
+    #[serde(default)]
+    struct Profile {
+        weight: i64,
+        enabled: bool,
+    }
+
+    #[track_caller]
+    fn rejects(text: &str, mode: Mode, wants: &[&str]) {
+        let error = read_str::<Config>("file.yaml", text, mode).unwrap_err().to_string();
+        for want in wants {
+            assert!(error.contains(want), "{error:?} does not say {want:?}");
+        }
+        assert!(error.starts_with("file.yaml: ") && !error.contains('\n'), "{error:?}");
+    }
+
+    #[test]
+    fn unknown_fields_are_named_with_their_path() {
+        let text = "schedulerName: x\nprofiles:\n- weight: 1\n  wait: 2\nextra: {}\n";
+        rejects(text, Mode::Strict, &["unknown field \"profiles.0.wait\"", "unknown field \"extra\""]);
+        let lenient: Config = read_str("file.yaml", text, Mode::Lenient).unwrap();
+        assert_eq!(lenient.profiles, [Profile { weight: 1, enabled: false }]);
+    }
+
+    #[test]
+    fn mistakes_are_placed() {
+        rejects("profiles:\n- weight: heavy\n", Mode::Strict, &["line 2"]);
+        rejects("profiles: [\n", Mode::Lenient, &["line"]);
+        rejects("schedulerName: a\nschedulerName: b\n", Mode::Strict, &["line 2", "schedulerName"]);
+        rejects("- a\n", Mode::Strict, &["line 1"]);
+    }
+
+    #[test]
+    fn repeated_keys_keep_the_last_when_lenient() {
+        let config: Config = read_str("x", "schedulerName: a\nschedulerName: b\n", Mode::Lenient).unwrap();
+        assert_eq!(config.scheduler_name, "b");
+    }
+
+    #[test]
+    fn json_is_yaml() {
+        let text = r#"{"schedulerName": "a\tb", "profiles": [{"weight": 3, "enabled": true}]}"#;
+        let config: Config = read_str("x", text, Mode::Strict).unwrap();
+        let profiles = vec![Profile { weight: 3, enabled: true }];
+        assert_eq!(config, Config { scheduler_name: "a\tb".into(), profiles });
+    }
+
+    #[test]
+    fn hostile_texts_end_in_an_error() {
+        let deep = "[".repeat(100_000);
+        let mut bomb = "a0: &a0 [x, x, x, x, x, x, x, x, x, x]\n".to_owned();
+        for level in 1..12 {
+            let aliases = vec![format!("*a{}", level - 1); 10].join(", ");
+            bomb += &format!("a{level}: &a{level} [{aliases}]\n");
+        }
+        for text in [deep, bomb] {
+            assert!(read_str::<BTreeMap<String, serde_json::Value>>("x", &text, Mode::Lenient).is_err());
+        }
+    }
+
+    #[test]
+    fn files_are_bounded_and_named() {
+        let directory = tempfile::tempdir().unwrap();
+        let path = directory.path().join("config.yaml");
+        let missing = read_file::<Config>(&path, Mode::Strict, 100).unwrap_err().to_string();
+        assert!(missing.starts_with(&path.display().to_string()), "{missing}");
+        std::fs::write(&path, "schedulerName: abc\n").unwrap();
+        assert_eq!(read_file::<Config>(&path, Mode::Strict, 19).unwrap().scheduler_name, "abc");
+        let large = read_file::<Config>(&path, Mode::Strict, 18).unwrap_err();
+        assert_eq!(large.reason, "larger than the limit of 18 bytes");
+        std::fs::write(&path, b"schedulerName: \xff\n").unwrap();
+        assert!(read_file::<Config>(&path, Mode::Strict, 100).unwrap_err().reason.contains("not UTF-8"));
+    }
+
+    #[test]
+    fn large_dumps_are_not_refused_for_their_size() {
+        let items: Vec<String> = (0..300_000).map(|number| format!("- {number}\n")).collect();
+        let numbers: Vec<u32> = read_str("x", &items.concat(), Mode::Lenient).unwrap();
+        assert_eq!(numbers.len(), 300_000);
+    }
+
+    #[test]
+    fn strings_read_back_as_strings() {
+        let long = "word ".repeat(60);
+        let awkward = [
+            "yes",
+            "no",
+            "on",
+            "null",
+            "~",
+            "1e3",
+            "0x10",
+            "012",
+            "1_000",
+            "12:30:45",
+            "",
+            " a",
+            long.trim(),
+        ];
+        for text in
+            awkward.iter().chain(&["- a", "a: b", "#x", "multi\nline\n", "tab\t", "2001-01-01", "y", "<<"])
+        {
+            let map = BTreeMap::from([("n".to_owned(), (*text).to_owned())]);
+            let written = write(&map).unwrap();
+            assert_eq!(
+                read_str::<BTreeMap<String, String>>("x", &written, Mode::Strict).unwrap(),
+                map,
+                "{written}"
+            );
+            let typed: BTreeMap<String, serde_json::Value> = read_str("x", &written, Mode::Strict).unwrap();
+            assert!(typed["n"].is_string(), "{written}");
+        }
+        assert_eq!(write(&BTreeMap::from([("a", long.trim())])).unwrap().lines().count(), 1);
+    }
+}
