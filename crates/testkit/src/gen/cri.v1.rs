@@ -219,11 +219,6 @@ pub struct PodSandboxStatusResponse {
         ::prost::alloc::string::String,
         ::prost::alloc::string::String,
     >,
-    /// Filled, together with the timestamp, by runtimes that also stream events.
-    #[prost(message, repeated, tag = "3")]
-    pub containers_statuses: ::prost::alloc::vec::Vec<ContainerStatus>,
-    #[prost(int64, tag = "4")]
-    pub timestamp: i64,
 }
 #[derive(Clone, PartialEq, ::prost::Message)]
 pub struct PodSandboxStatus {
@@ -633,39 +628,31 @@ pub struct UpdateContainerResourcesRequest {
 #[derive(Clone, Copy, PartialEq, Eq, Hash, ::prost::Message)]
 pub struct UpdateContainerResourcesResponse {}
 #[derive(Clone, PartialEq, Eq, Hash, ::prost::Message)]
+pub struct ExecSyncRequest {
+    #[prost(string, tag = "1")]
+    pub container_id: ::prost::alloc::string::String,
+    #[prost(string, repeated, tag = "2")]
+    pub cmd: ::prost::alloc::vec::Vec<::prost::alloc::string::String>,
+    /// Seconds; 0 waits for ever.
+    #[prost(int64, tag = "3")]
+    pub timeout: i64,
+}
+#[derive(Clone, PartialEq, Eq, Hash, ::prost::Message)]
+pub struct ExecSyncResponse {
+    #[prost(bytes = "vec", tag = "1")]
+    pub stdout: ::prost::alloc::vec::Vec<u8>,
+    #[prost(bytes = "vec", tag = "2")]
+    pub stderr: ::prost::alloc::vec::Vec<u8>,
+    #[prost(int32, tag = "3")]
+    pub exit_code: i32,
+}
+#[derive(Clone, PartialEq, Eq, Hash, ::prost::Message)]
 pub struct ReopenContainerLogRequest {
     #[prost(string, tag = "1")]
     pub container_id: ::prost::alloc::string::String,
 }
 #[derive(Clone, Copy, PartialEq, Eq, Hash, ::prost::Message)]
 pub struct ReopenContainerLogResponse {}
-#[derive(Clone, PartialEq, Eq, Hash, ::prost::Message)]
-pub struct CheckpointContainerRequest {
-    #[prost(string, tag = "1")]
-    pub container_id: ::prost::alloc::string::String,
-    #[prost(string, tag = "2")]
-    pub location: ::prost::alloc::string::String,
-    #[prost(int64, tag = "3")]
-    pub timeout: i64,
-}
-#[derive(Clone, Copy, PartialEq, Eq, Hash, ::prost::Message)]
-pub struct CheckpointContainerResponse {}
-#[derive(Clone, Copy, PartialEq, Eq, Hash, ::prost::Message)]
-pub struct GetEventsRequest {}
-#[derive(Clone, PartialEq, ::prost::Message)]
-pub struct ContainerEventResponse {
-    /// The sandbox's id when the event is about the sandbox itself.
-    #[prost(string, tag = "1")]
-    pub container_id: ::prost::alloc::string::String,
-    #[prost(enumeration = "ContainerEventType", tag = "2")]
-    pub container_event_type: i32,
-    #[prost(int64, tag = "3")]
-    pub created_at: i64,
-    #[prost(message, optional, tag = "4")]
-    pub pod_sandbox_status: ::core::option::Option<PodSandboxStatus>,
-    #[prost(message, repeated, tag = "5")]
-    pub containers_statuses: ::prost::alloc::vec::Vec<ContainerStatus>,
-}
 #[derive(Clone, Copy, PartialEq, Eq, Hash, ::prost::Message)]
 pub struct UInt64Value {
     #[prost(uint64, tag = "1")]
@@ -833,34 +820,6 @@ pub struct ProcessUsage {
     pub timestamp: i64,
     #[prost(message, optional, tag = "2")]
     pub process_count: ::core::option::Option<UInt64Value>,
-}
-#[derive(Clone, Copy, PartialEq, Eq, Hash, ::prost::Message)]
-pub struct ListMetricDescriptorsRequest {}
-#[derive(Clone, PartialEq, ::prost::Message)]
-pub struct ListMetricDescriptorsResponse {
-    #[prost(message, repeated, tag = "1")]
-    pub descriptors: ::prost::alloc::vec::Vec<MetricDescriptor>,
-}
-#[derive(Clone, PartialEq, Eq, Hash, ::prost::Message)]
-pub struct MetricDescriptor {
-    #[prost(string, tag = "1")]
-    pub name: ::prost::alloc::string::String,
-    #[prost(string, tag = "2")]
-    pub help: ::prost::alloc::string::String,
-    #[prost(string, repeated, tag = "3")]
-    pub label_keys: ::prost::alloc::vec::Vec<::prost::alloc::string::String>,
-}
-#[derive(Clone, Copy, PartialEq, Eq, Hash, ::prost::Message)]
-pub struct ListPodSandboxMetricsRequest {}
-#[derive(Clone, PartialEq, ::prost::Message)]
-pub struct ListPodSandboxMetricsResponse {
-    #[prost(message, repeated, tag = "1")]
-    pub pod_metrics: ::prost::alloc::vec::Vec<PodSandboxMetrics>,
-}
-#[derive(Clone, PartialEq, Eq, Hash, ::prost::Message)]
-pub struct PodSandboxMetrics {
-    #[prost(string, tag = "1")]
-    pub pod_sandbox_id: ::prost::alloc::string::String,
 }
 #[derive(Clone, PartialEq, ::prost::Message)]
 pub struct ImageSpec {
@@ -1089,38 +1048,6 @@ impl ContainerState {
             "CONTAINER_RUNNING" => Some(Self::ContainerRunning),
             "CONTAINER_EXITED" => Some(Self::ContainerExited),
             "CONTAINER_UNKNOWN" => Some(Self::ContainerUnknown),
-            _ => None,
-        }
-    }
-}
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord, ::prost::Enumeration)]
-#[repr(i32)]
-pub enum ContainerEventType {
-    ContainerCreatedEvent = 0,
-    ContainerStartedEvent = 1,
-    ContainerStoppedEvent = 2,
-    ContainerDeletedEvent = 3,
-}
-impl ContainerEventType {
-    /// String value of the enum field names used in the ProtoBuf definition.
-    ///
-    /// The values are not transformed in any way and thus are considered stable
-    /// (if the ProtoBuf definition does not change) and safe for programmatic use.
-    pub fn as_str_name(&self) -> &'static str {
-        match self {
-            Self::ContainerCreatedEvent => "CONTAINER_CREATED_EVENT",
-            Self::ContainerStartedEvent => "CONTAINER_STARTED_EVENT",
-            Self::ContainerStoppedEvent => "CONTAINER_STOPPED_EVENT",
-            Self::ContainerDeletedEvent => "CONTAINER_DELETED_EVENT",
-        }
-    }
-    /// Creates an enum from field names used in the ProtoBuf definition.
-    pub fn from_str_name(value: &str) -> ::core::option::Option<Self> {
-        match value {
-            "CONTAINER_CREATED_EVENT" => Some(Self::ContainerCreatedEvent),
-            "CONTAINER_STARTED_EVENT" => Some(Self::ContainerStartedEvent),
-            "CONTAINER_STOPPED_EVENT" => Some(Self::ContainerStoppedEvent),
-            "CONTAINER_DELETED_EVENT" => Some(Self::ContainerDeletedEvent),
             _ => None,
         }
     }
@@ -1638,6 +1565,30 @@ pub mod runtime_service_client {
                 );
             self.inner.unary(req, path, codec).await
         }
+        pub async fn exec_sync(
+            &mut self,
+            request: impl tonic::IntoRequest<super::ExecSyncRequest>,
+        ) -> std::result::Result<
+            tonic::Response<super::ExecSyncResponse>,
+            tonic::Status,
+        > {
+            self.inner
+                .ready()
+                .await
+                .map_err(|e| {
+                    tonic::Status::unknown(
+                        format!("Service was not ready: {}", e.into()),
+                    )
+                })?;
+            let codec = tonic_prost::ProstCodec::default();
+            let path = http::uri::PathAndQuery::from_static(
+                "/runtime.v1.RuntimeService/ExecSync",
+            );
+            let mut req = request.into_request();
+            req.extensions_mut()
+                .insert(GrpcMethod::new("runtime.v1.RuntimeService", "ExecSync"));
+            self.inner.unary(req, path, codec).await
+        }
         pub async fn reopen_container_log(
             &mut self,
             request: impl tonic::IntoRequest<super::ReopenContainerLogRequest>,
@@ -1663,58 +1614,6 @@ pub mod runtime_service_client {
                     GrpcMethod::new("runtime.v1.RuntimeService", "ReopenContainerLog"),
                 );
             self.inner.unary(req, path, codec).await
-        }
-        pub async fn checkpoint_container(
-            &mut self,
-            request: impl tonic::IntoRequest<super::CheckpointContainerRequest>,
-        ) -> std::result::Result<
-            tonic::Response<super::CheckpointContainerResponse>,
-            tonic::Status,
-        > {
-            self.inner
-                .ready()
-                .await
-                .map_err(|e| {
-                    tonic::Status::unknown(
-                        format!("Service was not ready: {}", e.into()),
-                    )
-                })?;
-            let codec = tonic_prost::ProstCodec::default();
-            let path = http::uri::PathAndQuery::from_static(
-                "/runtime.v1.RuntimeService/CheckpointContainer",
-            );
-            let mut req = request.into_request();
-            req.extensions_mut()
-                .insert(
-                    GrpcMethod::new("runtime.v1.RuntimeService", "CheckpointContainer"),
-                );
-            self.inner.unary(req, path, codec).await
-        }
-        pub async fn get_container_events(
-            &mut self,
-            request: impl tonic::IntoRequest<super::GetEventsRequest>,
-        ) -> std::result::Result<
-            tonic::Response<tonic::codec::Streaming<super::ContainerEventResponse>>,
-            tonic::Status,
-        > {
-            self.inner
-                .ready()
-                .await
-                .map_err(|e| {
-                    tonic::Status::unknown(
-                        format!("Service was not ready: {}", e.into()),
-                    )
-                })?;
-            let codec = tonic_prost::ProstCodec::default();
-            let path = http::uri::PathAndQuery::from_static(
-                "/runtime.v1.RuntimeService/GetContainerEvents",
-            );
-            let mut req = request.into_request();
-            req.extensions_mut()
-                .insert(
-                    GrpcMethod::new("runtime.v1.RuntimeService", "GetContainerEvents"),
-                );
-            self.inner.server_streaming(req, path, codec).await
         }
         pub async fn container_stats(
             &mut self,
@@ -1813,58 +1712,6 @@ pub mod runtime_service_client {
             req.extensions_mut()
                 .insert(
                     GrpcMethod::new("runtime.v1.RuntimeService", "ListPodSandboxStats"),
-                );
-            self.inner.unary(req, path, codec).await
-        }
-        pub async fn list_metric_descriptors(
-            &mut self,
-            request: impl tonic::IntoRequest<super::ListMetricDescriptorsRequest>,
-        ) -> std::result::Result<
-            tonic::Response<super::ListMetricDescriptorsResponse>,
-            tonic::Status,
-        > {
-            self.inner
-                .ready()
-                .await
-                .map_err(|e| {
-                    tonic::Status::unknown(
-                        format!("Service was not ready: {}", e.into()),
-                    )
-                })?;
-            let codec = tonic_prost::ProstCodec::default();
-            let path = http::uri::PathAndQuery::from_static(
-                "/runtime.v1.RuntimeService/ListMetricDescriptors",
-            );
-            let mut req = request.into_request();
-            req.extensions_mut()
-                .insert(
-                    GrpcMethod::new("runtime.v1.RuntimeService", "ListMetricDescriptors"),
-                );
-            self.inner.unary(req, path, codec).await
-        }
-        pub async fn list_pod_sandbox_metrics(
-            &mut self,
-            request: impl tonic::IntoRequest<super::ListPodSandboxMetricsRequest>,
-        ) -> std::result::Result<
-            tonic::Response<super::ListPodSandboxMetricsResponse>,
-            tonic::Status,
-        > {
-            self.inner
-                .ready()
-                .await
-                .map_err(|e| {
-                    tonic::Status::unknown(
-                        format!("Service was not ready: {}", e.into()),
-                    )
-                })?;
-            let codec = tonic_prost::ProstCodec::default();
-            let path = http::uri::PathAndQuery::from_static(
-                "/runtime.v1.RuntimeService/ListPodSandboxMetrics",
-            );
-            let mut req = request.into_request();
-            req.extensions_mut()
-                .insert(
-                    GrpcMethod::new("runtime.v1.RuntimeService", "ListPodSandboxMetrics"),
                 );
             self.inner.unary(req, path, codec).await
         }
@@ -1996,31 +1843,18 @@ pub mod runtime_service_server {
             tonic::Response<super::UpdateContainerResourcesResponse>,
             tonic::Status,
         >;
+        async fn exec_sync(
+            &self,
+            request: tonic::Request<super::ExecSyncRequest>,
+        ) -> std::result::Result<
+            tonic::Response<super::ExecSyncResponse>,
+            tonic::Status,
+        >;
         async fn reopen_container_log(
             &self,
             request: tonic::Request<super::ReopenContainerLogRequest>,
         ) -> std::result::Result<
             tonic::Response<super::ReopenContainerLogResponse>,
-            tonic::Status,
-        >;
-        async fn checkpoint_container(
-            &self,
-            request: tonic::Request<super::CheckpointContainerRequest>,
-        ) -> std::result::Result<
-            tonic::Response<super::CheckpointContainerResponse>,
-            tonic::Status,
-        >;
-        /// Server streaming response type for the GetContainerEvents method.
-        type GetContainerEventsStream: tonic::codegen::tokio_stream::Stream<
-                Item = std::result::Result<super::ContainerEventResponse, tonic::Status>,
-            >
-            + std::marker::Send
-            + 'static;
-        async fn get_container_events(
-            &self,
-            request: tonic::Request<super::GetEventsRequest>,
-        ) -> std::result::Result<
-            tonic::Response<Self::GetContainerEventsStream>,
             tonic::Status,
         >;
         async fn container_stats(
@@ -2049,20 +1883,6 @@ pub mod runtime_service_server {
             request: tonic::Request<super::ListPodSandboxStatsRequest>,
         ) -> std::result::Result<
             tonic::Response<super::ListPodSandboxStatsResponse>,
-            tonic::Status,
-        >;
-        async fn list_metric_descriptors(
-            &self,
-            request: tonic::Request<super::ListMetricDescriptorsRequest>,
-        ) -> std::result::Result<
-            tonic::Response<super::ListMetricDescriptorsResponse>,
-            tonic::Status,
-        >;
-        async fn list_pod_sandbox_metrics(
-            &self,
-            request: tonic::Request<super::ListPodSandboxMetricsRequest>,
-        ) -> std::result::Result<
-            tonic::Response<super::ListPodSandboxMetricsResponse>,
             tonic::Status,
         >;
     }
@@ -2935,6 +2755,51 @@ pub mod runtime_service_server {
                     };
                     Box::pin(fut)
                 }
+                "/runtime.v1.RuntimeService/ExecSync" => {
+                    #[allow(non_camel_case_types)]
+                    struct ExecSyncSvc<T: RuntimeService>(pub Arc<T>);
+                    impl<
+                        T: RuntimeService,
+                    > tonic::server::UnaryService<super::ExecSyncRequest>
+                    for ExecSyncSvc<T> {
+                        type Response = super::ExecSyncResponse;
+                        type Future = BoxFuture<
+                            tonic::Response<Self::Response>,
+                            tonic::Status,
+                        >;
+                        fn call(
+                            &mut self,
+                            request: tonic::Request<super::ExecSyncRequest>,
+                        ) -> Self::Future {
+                            let inner = Arc::clone(&self.0);
+                            let fut = async move {
+                                <T as RuntimeService>::exec_sync(&inner, request).await
+                            };
+                            Box::pin(fut)
+                        }
+                    }
+                    let accept_compression_encodings = self.accept_compression_encodings;
+                    let send_compression_encodings = self.send_compression_encodings;
+                    let max_decoding_message_size = self.max_decoding_message_size;
+                    let max_encoding_message_size = self.max_encoding_message_size;
+                    let inner = self.inner.clone();
+                    let fut = async move {
+                        let method = ExecSyncSvc(inner);
+                        let codec = tonic_prost::ProstCodec::default();
+                        let mut grpc = tonic::server::Grpc::new(codec)
+                            .apply_compression_config(
+                                accept_compression_encodings,
+                                send_compression_encodings,
+                            )
+                            .apply_max_message_size_config(
+                                max_decoding_message_size,
+                                max_encoding_message_size,
+                            );
+                        let res = grpc.unary(method, req).await;
+                        Ok(res)
+                    };
+                    Box::pin(fut)
+                }
                 "/runtime.v1.RuntimeService/ReopenContainerLog" => {
                     #[allow(non_camel_case_types)]
                     struct ReopenContainerLogSvc<T: RuntimeService>(pub Arc<T>);
@@ -2977,99 +2842,6 @@ pub mod runtime_service_server {
                                 max_encoding_message_size,
                             );
                         let res = grpc.unary(method, req).await;
-                        Ok(res)
-                    };
-                    Box::pin(fut)
-                }
-                "/runtime.v1.RuntimeService/CheckpointContainer" => {
-                    #[allow(non_camel_case_types)]
-                    struct CheckpointContainerSvc<T: RuntimeService>(pub Arc<T>);
-                    impl<
-                        T: RuntimeService,
-                    > tonic::server::UnaryService<super::CheckpointContainerRequest>
-                    for CheckpointContainerSvc<T> {
-                        type Response = super::CheckpointContainerResponse;
-                        type Future = BoxFuture<
-                            tonic::Response<Self::Response>,
-                            tonic::Status,
-                        >;
-                        fn call(
-                            &mut self,
-                            request: tonic::Request<super::CheckpointContainerRequest>,
-                        ) -> Self::Future {
-                            let inner = Arc::clone(&self.0);
-                            let fut = async move {
-                                <T as RuntimeService>::checkpoint_container(&inner, request)
-                                    .await
-                            };
-                            Box::pin(fut)
-                        }
-                    }
-                    let accept_compression_encodings = self.accept_compression_encodings;
-                    let send_compression_encodings = self.send_compression_encodings;
-                    let max_decoding_message_size = self.max_decoding_message_size;
-                    let max_encoding_message_size = self.max_encoding_message_size;
-                    let inner = self.inner.clone();
-                    let fut = async move {
-                        let method = CheckpointContainerSvc(inner);
-                        let codec = tonic_prost::ProstCodec::default();
-                        let mut grpc = tonic::server::Grpc::new(codec)
-                            .apply_compression_config(
-                                accept_compression_encodings,
-                                send_compression_encodings,
-                            )
-                            .apply_max_message_size_config(
-                                max_decoding_message_size,
-                                max_encoding_message_size,
-                            );
-                        let res = grpc.unary(method, req).await;
-                        Ok(res)
-                    };
-                    Box::pin(fut)
-                }
-                "/runtime.v1.RuntimeService/GetContainerEvents" => {
-                    #[allow(non_camel_case_types)]
-                    struct GetContainerEventsSvc<T: RuntimeService>(pub Arc<T>);
-                    impl<
-                        T: RuntimeService,
-                    > tonic::server::ServerStreamingService<super::GetEventsRequest>
-                    for GetContainerEventsSvc<T> {
-                        type Response = super::ContainerEventResponse;
-                        type ResponseStream = T::GetContainerEventsStream;
-                        type Future = BoxFuture<
-                            tonic::Response<Self::ResponseStream>,
-                            tonic::Status,
-                        >;
-                        fn call(
-                            &mut self,
-                            request: tonic::Request<super::GetEventsRequest>,
-                        ) -> Self::Future {
-                            let inner = Arc::clone(&self.0);
-                            let fut = async move {
-                                <T as RuntimeService>::get_container_events(&inner, request)
-                                    .await
-                            };
-                            Box::pin(fut)
-                        }
-                    }
-                    let accept_compression_encodings = self.accept_compression_encodings;
-                    let send_compression_encodings = self.send_compression_encodings;
-                    let max_decoding_message_size = self.max_decoding_message_size;
-                    let max_encoding_message_size = self.max_encoding_message_size;
-                    let inner = self.inner.clone();
-                    let fut = async move {
-                        let method = GetContainerEventsSvc(inner);
-                        let codec = tonic_prost::ProstCodec::default();
-                        let mut grpc = tonic::server::Grpc::new(codec)
-                            .apply_compression_config(
-                                accept_compression_encodings,
-                                send_compression_encodings,
-                            )
-                            .apply_max_message_size_config(
-                                max_decoding_message_size,
-                                max_encoding_message_size,
-                            );
-                        let res = grpc.server_streaming(method, req).await;
                         Ok(res)
                     };
                     Box::pin(fut)
@@ -3246,104 +3018,6 @@ pub mod runtime_service_server {
                     let inner = self.inner.clone();
                     let fut = async move {
                         let method = ListPodSandboxStatsSvc(inner);
-                        let codec = tonic_prost::ProstCodec::default();
-                        let mut grpc = tonic::server::Grpc::new(codec)
-                            .apply_compression_config(
-                                accept_compression_encodings,
-                                send_compression_encodings,
-                            )
-                            .apply_max_message_size_config(
-                                max_decoding_message_size,
-                                max_encoding_message_size,
-                            );
-                        let res = grpc.unary(method, req).await;
-                        Ok(res)
-                    };
-                    Box::pin(fut)
-                }
-                "/runtime.v1.RuntimeService/ListMetricDescriptors" => {
-                    #[allow(non_camel_case_types)]
-                    struct ListMetricDescriptorsSvc<T: RuntimeService>(pub Arc<T>);
-                    impl<
-                        T: RuntimeService,
-                    > tonic::server::UnaryService<super::ListMetricDescriptorsRequest>
-                    for ListMetricDescriptorsSvc<T> {
-                        type Response = super::ListMetricDescriptorsResponse;
-                        type Future = BoxFuture<
-                            tonic::Response<Self::Response>,
-                            tonic::Status,
-                        >;
-                        fn call(
-                            &mut self,
-                            request: tonic::Request<super::ListMetricDescriptorsRequest>,
-                        ) -> Self::Future {
-                            let inner = Arc::clone(&self.0);
-                            let fut = async move {
-                                <T as RuntimeService>::list_metric_descriptors(
-                                        &inner,
-                                        request,
-                                    )
-                                    .await
-                            };
-                            Box::pin(fut)
-                        }
-                    }
-                    let accept_compression_encodings = self.accept_compression_encodings;
-                    let send_compression_encodings = self.send_compression_encodings;
-                    let max_decoding_message_size = self.max_decoding_message_size;
-                    let max_encoding_message_size = self.max_encoding_message_size;
-                    let inner = self.inner.clone();
-                    let fut = async move {
-                        let method = ListMetricDescriptorsSvc(inner);
-                        let codec = tonic_prost::ProstCodec::default();
-                        let mut grpc = tonic::server::Grpc::new(codec)
-                            .apply_compression_config(
-                                accept_compression_encodings,
-                                send_compression_encodings,
-                            )
-                            .apply_max_message_size_config(
-                                max_decoding_message_size,
-                                max_encoding_message_size,
-                            );
-                        let res = grpc.unary(method, req).await;
-                        Ok(res)
-                    };
-                    Box::pin(fut)
-                }
-                "/runtime.v1.RuntimeService/ListPodSandboxMetrics" => {
-                    #[allow(non_camel_case_types)]
-                    struct ListPodSandboxMetricsSvc<T: RuntimeService>(pub Arc<T>);
-                    impl<
-                        T: RuntimeService,
-                    > tonic::server::UnaryService<super::ListPodSandboxMetricsRequest>
-                    for ListPodSandboxMetricsSvc<T> {
-                        type Response = super::ListPodSandboxMetricsResponse;
-                        type Future = BoxFuture<
-                            tonic::Response<Self::Response>,
-                            tonic::Status,
-                        >;
-                        fn call(
-                            &mut self,
-                            request: tonic::Request<super::ListPodSandboxMetricsRequest>,
-                        ) -> Self::Future {
-                            let inner = Arc::clone(&self.0);
-                            let fut = async move {
-                                <T as RuntimeService>::list_pod_sandbox_metrics(
-                                        &inner,
-                                        request,
-                                    )
-                                    .await
-                            };
-                            Box::pin(fut)
-                        }
-                    }
-                    let accept_compression_encodings = self.accept_compression_encodings;
-                    let send_compression_encodings = self.send_compression_encodings;
-                    let max_decoding_message_size = self.max_decoding_message_size;
-                    let max_encoding_message_size = self.max_encoding_message_size;
-                    let inner = self.inner.clone();
-                    let fut = async move {
-                        let method = ListPodSandboxMetricsSvc(inner);
                         let codec = tonic_prost::ProstCodec::default();
                         let mut grpc = tonic::server::Grpc::new(codec)
                             .apply_compression_config(
