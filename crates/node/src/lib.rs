@@ -1,1 +1,12 @@
-//! node
+//! What can be read on a node: the kubelet's podresources socket, sysfs, the kubelet's configuration, and the news that
+//! one of them changed.
+//!
+//! In: paths and sockets of one machine, all injectable. Out: typed values that have been checked, or one error naming the
+//! file or field. Never: the Kubernetes API, a write, or an opinion about what fits.
+
+pub mod kubelet;
+pub mod podresources;
+pub mod sysfs;
+pub mod watch;
+
+mod file;

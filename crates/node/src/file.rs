@@ -1,0 +1,80 @@
+//! Reading small text files with a bound and with the file's name in every error.
+
+use std::fs::File;
+use std::io::{self, Read};
+use std::path::{Path, PathBuf};
+
+/// No file of sysfs or of the kubelet's configuration comes near; larger ones are not what we think they are.
+const MAX_BYTES: u64 = 1 << 20;
+
+/// Why a file could not be read.
+#[derive(Debug, thiserror::Error)]
+pub enum FileError {
+    /// The operating system said no.
+    #[error("cannot read {path}")]
+    Read {
+        /// Which file or directory.
+        path: PathBuf,
+        /// What the system said.
+        #[source]
+        source: io::Error,
+    },
+    /// It does not end.
+    #[error("{path} has more than {MAX_BYTES} bytes, which is not a file of this kind")]
+    TooLarge {
+        /// Which file.
+        path: PathBuf,
+    },
+    /// It is not text.
+    #[error("{path} is not UTF-8 text")]
+    NotText {
+        /// Which file.
+        path: PathBuf,
+    },
+}
+
+impl FileError {
+    /// Whether the file is simply not there.
+    pub(crate) fn is_missing(&self) -> bool {
+        matches!(self, Self::Read { source, .. } if source.kind() == io::ErrorKind::NotFound)
+    }
+}
+
+/// The whole file as text.
+pub(crate) fn read(path: &Path) -> Result<String, FileError> {
+    let error = |source| FileError::Read { path: path.to_owned(), source };
+    let mut bytes = Vec::new();
+    File::open(path).map_err(error)?.take(MAX_BYTES + 1).read_to_end(&mut bytes).map_err(error)?;
+    if bytes.len() as u64 > MAX_BYTES {
+        return Err(FileError::TooLarge { path: path.to_owned() });
+    }
+    String::from_utf8(bytes).map_err(|_| FileError::NotText { path: path.to_owned() })
+}
+
+/// The whole file as text, or `None` when it does not exist.
+pub(crate) fn read_if_there(path: &Path) -> Result<Option<String>, FileError> {
+    match read(path) {
+        Ok(text) => Ok(Some(text)),
+        Err(error) if error.is_missing() => Ok(None),
+        Err(error) => Err(error),
+    }
+}
+
+/// Names in a directory, sorted; `None` when it does not exist. Names that are not UTF-8 are left out: nothing we look
+/// for has one.
+pub(crate) fn list_if_there(path: &Path) -> Result<Option<Vec<String>>, FileError> {
+    let error = |source| FileError::Read { path: path.to_owned(), source };
+    let entries = match std::fs::read_dir(path) {
+        Ok(entries) => entries,
+        Err(source) if source.kind() == io::ErrorKind::NotFound => return Ok(None),
+        Err(source) => return Err(error(source)),
+    };
+    let mut names = Vec::new();
+    for entry in entries {
+        if let Ok(name) = entry.map_err(error)?.file_name().into_string() {
+            names.push(name);
+        }
+    }
+    names.sort_unstable();
+    Ok(Some(names))
+}

@@ -1,0 +1,216 @@
+//! Where the kubelet keeps things, and how it aligns.
+//!
+//! In: its root directory, its KubeletConfiguration file. Out: the directories worth watching and the four settings that
+//! decide alignment, with the kubelet's defaults for what the file leaves out. Never: settings guessed from a file that
+//! cannot be read, nor the kubelet's command line (deprecated flags and drop-in directories are not seen).
+//!
+//! Which file changes when (read in kubelet 1.36.3 and tried on one): every checkpoint is written to a temporary file,
+//! synced and renamed over the old one, so it shows up as a rename. Admission writes `cpu_manager_state` and
+//! `memory_manager_state` once per container that gets something exclusive, the device manager's checkpoint once per
+//! container, and last `allocated_pods_state`. **A release writes nothing**: the kubelet drops a pod from its list when
+//! the pod is known to have ended (or its object is gone), and its managers notice at the next admission or at the CPU
+//! manager's periodic check (10 s). What can be seen of a release is that the pod's directory under `pods/` goes away,
+//! up to about two seconds after its object, and, where the kubelet manages cgroups, that the pod's cgroup does, at once.
+
+use std::path::{Path, PathBuf};
+
+use serde::Deserialize;
+use topology::policy::{Manager, Policy, Scope};
+
+use crate::file::{self, FileError};
+use crate::watch::{Names, Target};
+
+/// Something about the kubelet that changed; what [`targets`] tags its directories with.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub enum Change {
+    /// A resource manager wrote its checkpoint, or a pod was admitted.
+    Allocation,
+    /// The device manager wrote its checkpoint: devices came, went, changed health or were handed out.
+    Devices,
+    /// A pod's directory or cgroup came or went.
+    Pods,
+    /// The podresources socket was created or removed: the kubelet (re)started.
+    Socket,
+    /// The configuration file was written.
+    Config,
+}
+
+/// The directories to watch for a kubelet with this root directory, podresources socket and configuration file, on a
+/// machine with this sysfs.
+#[must_use]
+pub fn targets(root: &Path, socket: &Path, config: &Path, sysfs: &Path) -> Vec<Target<Change>> {
+    let mut targets = vec![
+        Target { dir: root.to_owned(), names: Names::EndWith("_state"), tag: Change::Allocation },
+        Target {
+            dir: root.join("device-plugins"),
+            names: Names::Is("kubelet_internal_checkpoint".to_owned()),
+            tag: Change::Devices,
+        },
+        Target { dir: root.join("pods"), names: Names::Any, tag: Change::Pods },
+    ];
+    for (path, tag) in [(socket, Change::Socket), (config, Change::Config)] {
+        if let (Some(dir), Some(name)) = (path.parent(), path.file_name()) {
+            let name = name.to_string_lossy().into_owned();
+            targets.push(Target { dir: dir.to_owned(), names: Names::Is(name), tag });
+        }
+    }
+    for dir in pod_cgroups(sysfs) {
+        targets.push(Target { dir, names: Names::Any, tag: Change::Pods });
+    }
+    targets
+}
+
+/// Parents of the pods' cgroups that exist now: Guaranteed pods lie directly under `kubepods`, the other classes one
+/// level deeper; names as the systemd driver and the cgroupfs driver make them; cgroup v2, or v1 with its systemd tree.
+fn pod_cgroups(sysfs: &Path) -> impl Iterator<Item = PathBuf> {
+    const PARENTS: [&str; 6] = [
+        "kubepods.slice",
+        "kubepods.slice/kubepods-burstable.slice",
+        "kubepods.slice/kubepods-besteffort.slice",
+        "kubepods",
+        "kubepods/burstable",
+        "kubepods/besteffort",
+    ];
+    ["fs/cgroup", "fs/cgroup/systemd"]
+        .into_iter()
+        .flat_map(|mount| PARENTS.iter().map(move |parent| format!("{mount}/{parent}")))
+        .map(|path| sysfs.join(path))
+        .filter(|path| path.is_dir())
+        .collect::<Vec<_>>()
+        .into_iter()
+}
+
+/// The settings of a kubelet that decide how it aligns pods.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Settings {
+    /// `topologyManagerPolicy`; the kubelet's default is `none`.
+    pub policy: Policy,
+    /// `topologyManagerScope`; the kubelet's default is `container`.
+    pub scope: Scope,
+    /// `cpuManagerPolicy`; the kubelet's default is `none`.
+    pub cpu_manager: Manager,
+    /// `memoryManagerPolicy`; the kubelet's default is `None`.
+    pub memory_manager: Manager,
+}
+
+/// Why the settings are not known.
+#[derive(Debug, thiserror::Error)]
+pub enum SettingsError {
+    /// The file cannot be read.
+    #[error(transparent)]
+    File(#[from] FileError),
+    /// The file is not YAML, or a field has the wrong type.
+    #[error("{path} is not a KubeletConfiguration: {reason}")]
+    Syntax {
+        /// Which file.
+        path: PathBuf,
+        /// What the parser said, with line and column.
+        reason: String,
+    },
+    /// The file is about something else.
+    #[error("{path}: kind is {kind:?}, expected KubeletConfiguration")]
+    Kind {
+        /// Which file.
+        path: PathBuf,
+        /// What it says it is.
+        kind: String,
+    },
+    /// A setting has a value no kubelet accepts.
+    #[error("{path}: {field} is {value:?}; allowed are {allowed}")]
+    Value {
+        /// Which file.
+        path: PathBuf,
+        /// Which field.
+        field: &'static str,
+        /// Its value.
+        value: String,
+        /// The values the kubelet knows.
+        allowed: &'static str,
+    },
+}
+
+/// The few fields of a KubeletConfiguration we need; all others are ignored.
+#[derive(Default, Deserialize)]
+#[serde(rename_all = "camelCase", default)]
+struct Wire {
+    kind: Option<String>,
+    topology_manager_policy: Option<String>,
+    topology_manager_scope: Option<String>,
+    cpu_manager_policy: Option<String>,
+    memory_manager_policy: Option<String>,
+}
+
+impl Settings {
+    /// Reads a KubeletConfiguration file. A field that is missing or empty has the kubelet's default.
+    ///
+    /// # Errors
+    /// When the file cannot be read or says something no kubelet understands. A missing file is an error too: a node whose
+    /// policy is not known must not look like one that rejects nothing.
+    pub fn read(path: &Path) -> Result<Self, SettingsError> {
+        Self::parse(&file::read(path)?, path)
+    }
+
+    /// Like [`Settings::read`], for text that has been read from `path`.
+    ///
+    /// # Errors
+    /// As for `read`.
+    pub fn parse(text: &str, path: &Path) -> Result<Self, SettingsError> {
+        let wire: Wire = serde_saphyr::from_str(text).map_err(|error| SettingsError::Syntax {
+            path: path.to_owned(),
+            reason: first_line(&error.to_string()),
+        })?;
+        if let Some(kind) = wire.kind.filter(|kind| !kind.is_empty() && kind != "KubeletConfiguration") {
+            return Err(SettingsError::Kind { path: path.to_owned(), kind });
+        }
+        let field = |field, value: Option<String>, allowed| Field { path, field, value, allowed };
+        let none_static = |on: &'static str, off: &'static str| {
+            move |text: &str| match text {
+                _ if text == on => Some(Manager::Static),
+                _ if text == off => Some(Manager::Off),
+                _ => None,
+            }
+        };
+        Ok(Self {
+            policy: field(
+                "topologyManagerPolicy",
+                wire.topology_manager_policy,
+                "none, best-effort, restricted, single-numa-node",
+            )
+            .value("none", Policy::parse)?,
+            scope: field("topologyManagerScope", wire.topology_manager_scope, "container, pod")
+                .value("container", Scope::parse)?,
+            cpu_manager: field("cpuManagerPolicy", wire.cpu_manager_policy, "none, static")
+                .value("none", none_static("static", "none"))?,
+            memory_manager: field("memoryManagerPolicy", wire.memory_manager_policy, "None, Static")
+                .value("None", none_static("Static", "None"))?,
+        })
+    }
+}
+
+/// One field on its way from text to a value.
+struct Field<'a> {
+    path: &'a Path,
+    field: &'static str,
+    value: Option<String>,
+    allowed: &'static str,
+}
+
+impl Field<'_> {
+    fn value<T>(self, default: &str, parse: impl Fn(&str) -> Option<T>) -> Result<T, SettingsError> {
+        let value = self.value.filter(|text| !text.is_empty()).unwrap_or_else(|| default.to_owned());
+        parse(&value).ok_or_else(|| SettingsError::Value {
+            path: self.path.to_owned(),
+            field: self.field,
+            value,
+            allowed: self.allowed,
+        })
+    }
+}
+
+/// The parser shows the offending lines below its message; one line is enough for a log.
+fn first_line(text: &str) -> String {
+    text.lines().next().unwrap_or_default().chars().take(300).collect()
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,234 @@
+//! The kubelet's podresources service: what it has handed out exclusively, and what it could.
+//!
+//! In: the path of a unix socket. Out: [`PodResources`] and [`Allocatable`], checked ([`parse`]); or an error saying which
+//! call failed and how. Never: an answer of more than 16 MiB, a call without a deadline, a retry (the caller knows when the
+//! next look is due), or a half-believed answer: one impossible value refuses the whole.
+//!
+//! The connection is made at the first call and made again at the next call after it broke, so a restart of the kubelet
+//! costs the calls in between.
+
+use std::path::{Path, PathBuf};
+use std::time::Duration;
+
+use tonic::transport::{Channel, Endpoint};
+use topology::cpuset::CpuSet;
+use topology::resource::ResourceName;
+use topology::zone::ZoneId;
+
+use wire::pod_resources_lister_client::PodResourcesListerClient;
+
+mod parse;
+
+/// The messages and the client and server of `v1.PodResourcesLister`, generated from `proto/podresources/v1.proto`.
+#[expect(missing_docs, reason = "generated")]
+#[rustfmt::skip]
+pub mod wire {
+    include!("gen/podresources.v1.rs");
+}
+
+/// The limit the peers use; a List of 500 pods with 8 devices each is about 300 KiB.
+pub const MAX_ANSWER_BYTES: usize = 16 << 20;
+
+/// A pod the kubelet considers active, and what its containers hold.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct PodResources {
+    /// The pod's namespace.
+    pub namespace: String,
+    /// The pod's name.
+    pub name: String,
+    /// Its containers and its init containers that keep running, in the pod's order.
+    pub containers: Vec<ContainerResources>,
+}
+
+/// What one container holds.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct ContainerResources {
+    /// The container's name.
+    pub name: String,
+    /// Exclusive CPUs; empty when it runs on the shared ones.
+    pub cpus: CpuSet,
+    /// Memory and hugepages, only with the memory manager's policy `Static`.
+    pub memory: Vec<MemoryBlock>,
+    /// Devices.
+    pub devices: Vec<Devices>,
+}
+
+/// Everything the kubelet could hand out, whether it has or not.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Allocatable {
+    /// CPUs that can become exclusive: none with the CPU manager's policy `none`.
+    pub cpus: CpuSet,
+    /// One block per zone and kind of memory, only with the memory manager's policy `Static`.
+    pub memory: Vec<MemoryBlock>,
+    /// Healthy devices.
+    pub devices: Vec<Devices>,
+}
+
+/// Memory or hugepages of one or several zones together.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct MemoryBlock {
+    /// `memory` or `hugepages-<size>`.
+    pub resource: ResourceName,
+    /// How much, over all the zones together.
+    pub bytes: u64,
+    /// The zones it comes from, ascending; empty when the kubelet does not say.
+    pub zones: Vec<ZoneId>,
+}
+
+/// Devices of one resource with the same locality. The kubelet lists a device that is close to several zones once per
+/// zone, under the same id.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Devices {
+    /// The resource.
+    pub resource: ResourceName,
+    /// The plugin's names of the devices, sorted.
+    pub ids: Vec<String>,
+    /// The zones they are close to, ascending; empty when the plugin does not say.
+    pub zones: Vec<ZoneId>,
+}
+
+/// A call of the service.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Call {
+    /// `List`.
+    List,
+    /// `GetAllocatableResources`.
+    Allocatable,
+}
+
+impl Call {
+    /// The name in metrics: `list` or `get_allocatable_resources`, as the peers have it.
+    #[must_use]
+    pub fn as_str(self) -> &'static str {
+        match self {
+            Self::List => "list",
+            Self::Allocatable => "get_allocatable_resources",
+        }
+    }
+}
+
+/// Why the service did not answer, or not sensibly.
+#[derive(Debug, thiserror::Error)]
+pub enum Error {
+    /// The socket's path does not make an address.
+    #[error("{0:?} is not a unix socket path; expected unix:///path or /path")]
+    Address(String),
+    /// No answer in time.
+    #[error("the kubelet did not answer {} within {after:?}", call.as_str())]
+    Deadline {
+        /// The call.
+        call: Call,
+        /// The deadline.
+        after: Duration,
+    },
+    /// The kubelet is away, refused, or its answer is too large or garbled.
+    #[error("podresources {} failed: {}{}", call.as_str(), status.message(), cause(status))]
+    Status {
+        /// The call.
+        call: Call,
+        /// What gRPC says.
+        status: Box<tonic::Status>,
+    },
+    /// The answer contains something impossible.
+    #[error("podresources {} answered nonsense: {field}: {reason}", call.as_str())]
+    Nonsense {
+        /// The call.
+        call: Call,
+        /// Where in the answer.
+        field: String,
+        /// What is wrong there.
+        reason: String,
+    },
+}
+
+impl Error {
+    /// The call that failed, if it came to one.
+    #[must_use]
+    pub fn call(&self) -> Option<Call> {
+        match self {
+            Self::Address(_) => None,
+            Self::Deadline { call, .. } | Self::Status { call, .. } | Self::Nonsense { call, .. } => {
+                Some(*call)
+            }
+        }
+    }
+}
+
+/// The socket behind an address as flags give it: `unix:///path`, `unix:/path` or a plain absolute path.
+///
+/// # Errors
+/// For anything else.
+pub fn socket_path(address: &str) -> Result<PathBuf, Error> {
+    let path = address.strip_prefix("unix://").or_else(|| address.strip_prefix("unix:")).unwrap_or(address);
+    if path.starts_with('/') { Ok(PathBuf::from(path)) } else { Err(Error::Address(address.to_owned())) }
+}
+
+/// A client of the service.
+#[derive(Clone, Debug)]
+pub struct Client {
+    grpc: PodResourcesListerClient<Channel>,
+    deadline: Duration,
+}
+
+impl Client {
+    /// Prepares a client; nothing is connected yet. Each call has `deadline` to come to an end.
+    ///
+    /// # Errors
+    /// When the path is not absolute UTF-8 text.
+    pub fn new(socket: &Path, deadline: Duration) -> Result<Self, Error> {
+        let bad = || Error::Address(socket.display().to_string());
+        let path = socket.to_str().filter(|path| path.starts_with('/')).ok_or_else(bad)?;
+        let channel = Endpoint::from_shared(format!("unix://{path}"))
+            .map_err(|_| bad())?
+            .connect_timeout(deadline)
+            .connect_lazy();
+        let grpc = PodResourcesListerClient::new(channel).max_decoding_message_size(MAX_ANSWER_BYTES);
+        Ok(Self { grpc, deadline })
+    }
+
+    /// What active pods hold.
+    ///
+    /// # Errors
+    /// See [`Error`].
+    pub async fn list(&self) -> Result<Vec<PodResources>, Error> {
+        let mut grpc = self.grpc.clone();
+        let answer = self.bounded(Call::List, grpc.list(wire::ListPodResourcesRequest {})).await?;
+        parse::pods(answer.pod_resources)
+    }
+
+    /// What could be handed out.
+    ///
+    /// # Errors
+    /// See [`Error`].
+    pub async fn allocatable(&self) -> Result<Allocatable, Error> {
+        let mut grpc = self.grpc.clone();
+        let call = grpc.get_allocatable_resources(wire::AllocatableResourcesRequest {});
+        parse::allocatable(self.bounded(Call::Allocatable, call).await?)
+    }
+
+    async fn bounded<T>(
+        &self,
+        call: Call,
+        answer: impl Future<Output = Result<tonic::Response<T>, tonic::Status>>,
+    ) -> Result<T, Error> {
+        match tokio::time::timeout(self.deadline, answer).await {
+            Ok(Ok(answer)) => Ok(answer.into_inner()),
+            Ok(Err(status)) => Err(Error::Status { call, status: Box::new(status) }),
+            Err(_) => Err(Error::Deadline { call, after: self.deadline }),
+        }
+    }
+}
+
+/// The innermost cause of a status: "transport error" alone helps nobody.
+fn cause(status: &tonic::Status) -> String {
+    let mut cause = std::error::Error::source(status);
+    let mut text = String::new();
+    while let Some(error) = cause {
+        text = format!(": {error}");
+        cause = error.source();
+    }
+    text
+}
+
+#[cfg(test)]
+mod tests;

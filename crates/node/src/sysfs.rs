@@ -1,0 +1,241 @@
+//! The machine as the kernel shows it: NUMA zones with CPUs, memory, hugepages and distances; cores and caches.
+//!
+//! In: the directory where sysfs is mounted. Out: [`Machine`] (what zones have, cheap to read again and again) and
+//! [`Layout`] (which CPUs share a core or a cache). Never: a panic, a zone dropped because a file of it is odd, or an
+//! assumption that zone ids are dense: one odd file is one error that names it.
+//!
+//! Expected and no error: sparse ids, zones without CPUs or without memory, kernels without hugepages or caches.
+
+use std::path::{Path, PathBuf};
+
+use topology::cpuset::CpuSet;
+use topology::quantity::{Format, Quantity};
+use topology::resource::{ResourceName, ResourceNameError};
+use topology::zone::ZoneId;
+
+use crate::file::{self, FileError};
+
+mod layout;
+
+pub use layout::Layout;
+
+/// The NUMA zones of a machine.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Machine {
+    /// CPUs that are online.
+    pub cpus: CpuSet,
+    /// Zones that are online, ascending by id.
+    pub zones: Vec<Zone>,
+}
+
+/// One NUMA zone.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Zone {
+    /// The kernel's number of it.
+    pub id: ZoneId,
+    /// Its online CPUs; empty for memory-only zones.
+    pub cpus: CpuSet,
+    /// All its memory (`MemTotal`), hugepages included.
+    pub memory_bytes: u64,
+    /// Its hugepages, ascending by size; a size without pages has a count of 0.
+    pub hugepages: Vec<Hugepages>,
+    /// The distance to each online zone, itself included, ascending by id; empty when the kernel does not say.
+    pub distances: Vec<(ZoneId, u32)>,
+}
+
+/// The hugepages of one size in one zone.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Hugepages {
+    /// The size of a page.
+    pub page_bytes: u64,
+    /// All pages together; `count * page_bytes`.
+    pub total_bytes: u64,
+}
+
+impl Hugepages {
+    /// The Kubernetes name: `hugepages-2Mi`.
+    ///
+    /// # Errors
+    /// When there are too many resource names in this process.
+    pub fn resource(&self) -> Result<ResourceName, ResourceNameError> {
+        let size = Quantity::from_i64(i64::try_from(self.page_bytes).unwrap_or(i64::MAX), Format::BinarySI);
+        ResourceName::new(&format!("hugepages-{size}"))
+    }
+}
+
+/// Why the machine cannot be described.
+#[derive(Debug, thiserror::Error)]
+pub enum Error {
+    /// A file cannot be read.
+    #[error(transparent)]
+    File(#[from] FileError),
+    /// A file that must be there is not.
+    #[error("{path} is missing: {hint}")]
+    Missing {
+        /// Which file or directory.
+        path: PathBuf,
+        /// What that means.
+        hint: &'static str,
+    },
+    /// A file says something we do not understand.
+    #[error("{path}: {reason}")]
+    Content {
+        /// Which file.
+        path: PathBuf,
+        /// What is wrong, with the offending value.
+        reason: String,
+    },
+}
+
+/// A sysfs mount.
+#[derive(Clone, Debug)]
+pub struct Sysfs {
+    root: PathBuf,
+}
+
+impl Sysfs {
+    /// Uses the sysfs mounted at `root` (`/sys`).
+    pub fn new(root: impl Into<PathBuf>) -> Self {
+        Self { root: root.into() }
+    }
+
+    /// The zones. Reads about five small files per zone.
+    ///
+    /// # Errors
+    /// When a file is missing, unreadable or odd; see [`Error`].
+    pub fn machine(&self) -> Result<Machine, Error> {
+        let nodes = self.root.join("devices/system/node");
+        let ids = online_zones(&nodes)?;
+        let cpus = self.online_cpus()?;
+        let mut zones = Vec::with_capacity(ids.len());
+        for id in &ids {
+            zones.push(zone(&nodes.join(format!("node{}", id.0)), *id, &ids, &cpus)?);
+        }
+        for (index, zone) in zones.iter().enumerate() {
+            if let Some(twin) = zones[..index].iter().find(|other| !other.cpus.is_disjoint(&zone.cpus)) {
+                let path = nodes.join(format!("node{}/cpulist", zone.id.0));
+                let both = twin.cpus.intersection(&zone.cpus);
+                return Err(content(path, format!("CPUs {both} are in node{} too", twin.id.0)));
+            }
+        }
+        Ok(Machine { cpus, zones })
+    }
+
+    /// Which CPUs share a core or a last-level cache. Reads a handful of files per CPU: for start-up, not for every look.
+    ///
+    /// # Errors
+    /// When a file is unreadable or odd; see [`Error`].
+    pub fn layout(&self) -> Result<Layout, Error> {
+        layout::read(&self.root.join("devices/system/cpu"), &self.online_cpus()?)
+    }
+
+    fn online_cpus(&self) -> Result<CpuSet, Error> {
+        let path = self.root.join("devices/system/cpu/online");
+        let cpus = cpu_list(&path)?;
+        if cpus.is_empty() { Err(content(path, "no CPU is online".to_owned())) } else { Ok(cpus) }
+    }
+}
+
+/// Ids of online zones, ascending: what `online` lists, else every `nodeN` there is.
+fn online_zones(nodes: &Path) -> Result<Vec<ZoneId>, Error> {
+    let path = nodes.join("online");
+    if let Some(text) = file::read_if_there(&path)? {
+        // Node lists and CPU lists have one syntax and compatible bounds.
+        let ids = CpuSet::parse(&text).map_err(|error| content(path.clone(), error.to_string()))?;
+        if ids.is_empty() {
+            return Err(content(path, "no NUMA node is online".to_owned()));
+        }
+        return Ok(ids.iter().map(ZoneId).collect());
+    }
+    let hint = "the kernel was built without NUMA, or this is not a sysfs mount";
+    let names = file::list_if_there(nodes)?.ok_or_else(|| Error::Missing { path: nodes.to_owned(), hint })?;
+    let number = |name: &String| name.strip_prefix("node").and_then(|id| number(id).ok());
+    let mut ids: Vec<_> =
+        names.iter().filter_map(number).filter_map(|id| u32::try_from(id).ok()).map(ZoneId).collect();
+    ids.sort_unstable();
+    ids.dedup();
+    if ids.is_empty() { Err(Error::Missing { path: nodes.join("node0"), hint }) } else { Ok(ids) }
+}
+
+fn zone(dir: &Path, id: ZoneId, online: &[ZoneId], online_cpus: &CpuSet) -> Result<Zone, Error> {
+    Ok(Zone {
+        id,
+        cpus: cpu_list(&dir.join("cpulist"))?.intersection(online_cpus),
+        memory_bytes: mem_total(&dir.join("meminfo"))?,
+        hugepages: hugepages(&dir.join("hugepages"))?,
+        distances: distances(&dir.join("distance"), online)?,
+    })
+}
+
+fn cpu_list(path: &Path) -> Result<CpuSet, Error> {
+    CpuSet::parse(&file::read(path)?).map_err(|error| content(path.to_owned(), error.to_string()))
+}
+
+/// The line `Node 0 MemTotal:  32718644 kB`, in bytes.
+fn mem_total(path: &Path) -> Result<u64, Error> {
+    let text = file::read(path)?;
+    let line = text.lines().find(|line| line.contains("MemTotal:"));
+    let line = line.ok_or_else(|| content(path.to_owned(), "has no line MemTotal".to_owned()))?;
+    let value = line.split_once("MemTotal:").map(|(_, value)| value.trim()).unwrap_or_default();
+    let kib = value.strip_suffix("kB").map(str::trim_end).and_then(|kib| number(kib).ok());
+    kib.and_then(|kib| kib.checked_mul(1024))
+        .filter(|bytes| i64::try_from(*bytes).is_ok())
+        .ok_or_else(|| content(path.to_owned(), format!("MemTotal is {value:?}, expected a number of kB")))
+}
+
+/// Every `hugepages-<K>kB/nr_hugepages` of a zone; nothing when there is no such directory (memoryless zones, kernels
+/// without hugepages).
+fn hugepages(dir: &Path) -> Result<Vec<Hugepages>, Error> {
+    let mut found = Vec::new();
+    for name in file::list_if_there(dir)?.unwrap_or_default() {
+        let Some(size) = name.strip_prefix("hugepages-") else { continue };
+        let bad_size = || content(dir.join(&name), "the name is not hugepages-<size>kB".to_owned());
+        let kib = size.strip_suffix("kB").and_then(|kib| number(kib).ok()).filter(|kib| *kib > 0);
+        let page_bytes = kib.and_then(|kib| kib.checked_mul(1024)).ok_or_else(bad_size)?;
+        let path = dir.join(&name).join("nr_hugepages");
+        let text = file::read(&path)?;
+        let count = number(text.trim()).map_err(|reason| content(path.clone(), reason))?;
+        let total_bytes = count
+            .checked_mul(page_bytes)
+            .filter(|bytes| i64::try_from(*bytes).is_ok())
+            .ok_or_else(|| content(path, format!("{count} pages of {page_bytes} bytes is impossible")))?;
+        found.push(Hugepages { page_bytes, total_bytes });
+    }
+    found.sort_unstable_by_key(|pages| pages.page_bytes);
+    match found.windows(2).find(|pair| pair[0].page_bytes == pair[1].page_bytes) {
+        Some(pair) => {
+            Err(content(dir.to_owned(), format!("pages of {} bytes are listed twice", pair[0].page_bytes)))
+        }
+        None => Ok(found),
+    }
+}
+
+/// The kernel prints one distance per *online* zone, in ascending order of ids: position is not id.
+fn distances(path: &Path, online: &[ZoneId]) -> Result<Vec<(ZoneId, u32)>, Error> {
+    let Some(text) = file::read_if_there(path)? else { return Ok(Vec::new()) };
+    let mut values = Vec::with_capacity(online.len());
+    for word in text.split_ascii_whitespace() {
+        let value = number(word).and_then(|value| u32::try_from(value).map_err(|error| error.to_string()));
+        values.push(value.map_err(|reason| content(path.to_owned(), reason))?);
+    }
+    if values.len() != online.len() {
+        let reason = format!("has {} distances for {} online NUMA nodes", values.len(), online.len());
+        return Err(content(path.to_owned(), reason));
+    }
+    Ok(online.iter().copied().zip(values).collect())
+}
+
+/// Digits only, in range.
+fn number(text: &str) -> Result<u64, String> {
+    let digits = !text.is_empty() && text.bytes().all(|byte| byte.is_ascii_digit());
+    digits.then(|| text.parse().ok()).flatten().ok_or_else(|| {
+        format!("{:?} is not a number from 0 to {}", text.chars().take(40).collect::<String>(), u64::MAX)
+    })
+}
+
+fn content(path: PathBuf, reason: String) -> Error {
+    Error::Content { path, reason }
+}
+
+#[cfg(test)]
+mod tests;

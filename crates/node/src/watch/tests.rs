@@ -1,0 +1,154 @@
+use std::fs;
+use std::time::Duration;
+
+use tempfile::TempDir;
+
+use super::*;
+
+/// A kubelet-like root with a watcher on it and on two directories below.
+struct Rig {
+    dir: TempDir,
+    watcher: Watcher<char>,
+}
+
+impl Rig {
+    fn new(create: &[&str]) -> Self {
+        let dir = tempfile::tempdir().unwrap();
+        for name in create {
+            fs::create_dir_all(dir.path().join(name)).unwrap();
+        }
+        let target = |name: &str, names, tag| Target { dir: dir.path().join(name), names, tag };
+        let watcher = Watcher::new(vec![
+            target("k", Names::EndWith("_state"), 's'),
+            target("k/plugins", Names::Is("checkpoint".to_owned()), 'd'),
+            target("k/pods", Names::Any, 'p'),
+        ]);
+        Self { watcher: watcher.unwrap(), dir }
+    }
+
+    fn path(&self, name: &str) -> PathBuf {
+        self.dir.path().join(name)
+    }
+
+    /// Does something and returns the tags it is reported under.
+    async fn after(&mut self, action: impl FnOnce(&Self)) -> String {
+        action(self);
+        self.reported().await
+    }
+
+    async fn reported(&mut self) -> String {
+        let changed = tokio::time::timeout(Duration::from_secs(10), self.watcher.changed()).await;
+        changed.expect("an event within 10 s").unwrap().into_iter().collect()
+    }
+
+    /// Whether nothing is reported of what happened until now. A file that matters is written last and must be all
+    /// there is, so no time is waited.
+    async fn only_marker(&mut self) -> bool {
+        self.after(|rig| fs::write(rig.path("k/marker_state"), "").unwrap()).await == "s"
+    }
+}
+
+/// The way the kubelet writes: a temporary file, renamed.
+fn checkpoint(rig: &Rig, name: &str) {
+    let temporary = rig.path(name).with_file_name(".1234");
+    fs::write(&temporary, "x").unwrap();
+    fs::rename(temporary, rig.path(name)).unwrap();
+}
+
+#[tokio::test]
+async fn files_that_matter_are_reported_and_others_are_not() {
+    let mut rig = Rig::new(&["k/plugins", "k/pods"]);
+    assert_eq!(rig.after(|rig| checkpoint(rig, "k/cpu_manager_state")).await, "s");
+    assert_eq!(rig.after(|rig| checkpoint(rig, "k/plugins/checkpoint")).await, "d");
+    assert_eq!(rig.after(|rig| fs::create_dir(rig.path("k/pods/uid")).unwrap()).await, "p");
+    assert_eq!(rig.after(|rig| fs::remove_dir(rig.path("k/pods/uid")).unwrap()).await, "p");
+    assert_eq!(rig.after(|rig| fs::remove_file(rig.path("k/cpu_manager_state")).unwrap()).await, "s");
+    fs::write(rig.path("k/other"), "").unwrap();
+    fs::write(rig.path("k/plugins/kubelet.sock"), "").unwrap();
+    assert!(rig.only_marker().await);
+}
+
+#[tokio::test]
+async fn bursts_are_merged() {
+    let mut rig = Rig::new(&["k/plugins", "k/pods"]);
+    let reported = rig.after(|rig| {
+        for _ in 0..50 {
+            checkpoint(rig, "k/cpu_manager_state");
+            checkpoint(rig, "k/plugins/checkpoint");
+        }
+    });
+    assert_eq!(reported.await, "ds");
+    assert!(rig.only_marker().await);
+}
+
+#[tokio::test]
+async fn directories_may_appear_later() {
+    let mut rig = Rig::new(&[]);
+    assert_eq!(rig.after(|rig| fs::create_dir(rig.path("k")).unwrap()).await, "s");
+    assert_eq!(rig.after(|rig| fs::create_dir(rig.path("k/plugins")).unwrap()).await, "d");
+    assert_eq!(rig.after(|rig| checkpoint(rig, "k/plugins/checkpoint")).await, "d");
+    assert_eq!(rig.after(|rig| checkpoint(rig, "k/memory_manager_state")).await, "s");
+}
+
+#[tokio::test]
+async fn a_whole_tree_may_appear_at_once() {
+    let mut rig = Rig::new(&["elsewhere/plugins", "elsewhere/pods"]);
+    assert_eq!(rig.after(|rig| fs::rename(rig.path("elsewhere"), rig.path("k")).unwrap()).await, "dps");
+    assert_eq!(rig.after(|rig| checkpoint(rig, "k/plugins/checkpoint")).await, "d");
+}
+
+#[tokio::test]
+async fn directories_may_be_removed_and_created_again() {
+    let mut rig = Rig::new(&["k/plugins", "k/pods"]);
+    for _ in 0..3 {
+        assert_eq!(rig.after(|rig| fs::remove_dir_all(rig.path("k/plugins")).unwrap()).await, "d");
+        assert_eq!(rig.after(|rig| fs::create_dir(rig.path("k/plugins")).unwrap()).await, "d");
+        assert_eq!(rig.after(|rig| checkpoint(rig, "k/plugins/checkpoint")).await, "d");
+    }
+    assert_eq!(rig.after(|rig| fs::remove_dir_all(rig.path("k")).unwrap()).await, "dps");
+    assert_eq!(rig.after(|rig| fs::create_dir_all(rig.path("k/pods")).unwrap()).await, "ps");
+    assert_eq!(rig.after(|rig| checkpoint(rig, "k/cpu_manager_state")).await, "s");
+}
+
+#[tokio::test]
+async fn a_directory_renamed_away_is_no_longer_looked_at() {
+    let mut rig = Rig::new(&["k/plugins", "k/pods"]);
+    let reported = rig.after(|rig| {
+        fs::rename(rig.path("k/plugins"), rig.path("old")).unwrap();
+        fs::create_dir(rig.path("k/plugins")).unwrap();
+    });
+    assert_eq!(reported.await, "d");
+    checkpoint(&rig, "old/checkpoint");
+    assert!(rig.only_marker().await);
+    assert_eq!(rig.after(|rig| checkpoint(rig, "k/plugins/checkpoint")).await, "d");
+}
+
+#[tokio::test]
+async fn a_replaced_parent_is_found_by_looking() {
+    let mut rig = Rig::new(&["up/k/plugins"]);
+    let dir = rig.path("up/k/plugins");
+    rig.watcher = Watcher::new(vec![Target { dir, names: Names::Any, tag: 'x' }]).unwrap();
+    assert!(rig.watcher.recheck().unwrap().is_empty());
+    fs::rename(rig.path("up"), rig.path("down")).unwrap();
+    fs::create_dir_all(rig.path("up/k/plugins")).unwrap();
+    assert_eq!(rig.watcher.recheck().unwrap().into_iter().collect::<String>(), "x");
+    fs::write(rig.path("down/k/plugins/old"), "").unwrap();
+    assert_eq!(rig.after(|rig| fs::write(rig.path("up/k/plugins/new"), "").unwrap()).await, "x");
+    assert!(rig.watcher.recheck().unwrap().is_empty());
+}
+
+#[tokio::test]
+async fn an_overflow_counts_as_an_event_everywhere() {
+    let limit = fs::read_to_string("/proc/sys/fs/inotify/max_queued_events").unwrap();
+    let limit: usize = limit.trim().parse().unwrap();
+    let mut rig = Rig::new(&["k/plugins", "k/pods"]);
+    // Alternating names defeat the kernel's merging of equal neighbours; none of them matters.
+    for index in 0..=limit {
+        fs::write(rig.path(if index % 2 == 0 { "k/a" } else { "k/b" }), "").unwrap();
+    }
+    let mut reported = String::new();
+    while reported != "dps" {
+        reported = rig.reported().await;
+    }
+    assert!(rig.only_marker().await);
+}
