@@ -1,6 +1,7 @@
 //! `cargo xtask`: the chores of this repository.
 
 mod codegen;
+mod testenv;
 
 use clap::{Parser, Subcommand};
 
@@ -20,10 +21,13 @@ enum Task {
         #[arg(long)]
         check: bool,
     },
+    /// Find the Kubernetes programs the tests run, or build them from Go modules, and print where they are.
+    Testenv,
 }
 
 fn main() -> anyhow::Result<()> {
     match Args::parse().task {
         Task::Codegen { check } => codegen::run(check),
+        Task::Testenv => testenv::run(),
     }
 }

@@ -1,1 +1,9 @@
-//! testkit
+//! The rig: real Kubernetes parts on synthetic machines, for tests and benchmarks. Never a dependency of shipped code.
+//!
+//! [`env`](mod@env) finds the programs, [`machine`] makes the machines, [`controlplane`] and [`kubelet`] run them in a
+//! [`nest`] that leaves nothing behind, [`cluster`] puts it together, and [`load`] brings pods.
+
+pub mod env;
+pub mod machine;
+pub mod nest;
+pub mod port;

@@ -1,0 +1,212 @@
+//! A [`Layout`] as files: what Linux shows of a machine under `/sys/devices/system`, `/sys/kernel/mm/hugepages` and
+//! `/proc/meminfo`, as far as the kubelet (cAdvisor) and the exporter read it.
+
+use std::fmt::Write as _;
+use std::fs;
+use std::os::unix::fs::symlink;
+use std::path::Path;
+
+use anyhow::Context as _;
+
+use super::{Cpu, DEFAULT_HUGE_PAGE_KIB, Layout, Zone};
+
+/// What the tree has stand-ins for, below the root.
+pub(super) const MOUNTS: [&str; 4] =
+    ["sys/devices/system/node", "sys/devices/system/cpu", "sys/kernel/mm/hugepages", "proc/meminfo"];
+
+/// Writes all of it below `root`.
+pub(super) fn write(layout: &Layout, root: &Path) -> anyhow::Result<()> {
+    let system = root.join("sys/devices/system");
+    write_nodes(layout, &system.join("node"))?;
+    write_cpus(layout, &system.join("cpu"))?;
+    write_machine_hugepages(layout, &root.join("sys/kernel/mm/hugepages"))?;
+    put(&root.join("proc"), "meminfo", &machine_meminfo(layout))
+}
+
+/// Linux' list format: ascending, with ranges; the empty list is an empty line.
+pub(super) fn list(ids: impl IntoIterator<Item = u32>) -> String {
+    let mut ranges: Vec<(u32, u32)> = Vec::new();
+    for id in ids {
+        match ranges.last_mut() {
+            Some((_, last)) if *last + 1 == id => *last = id,
+            _ => ranges.push((id, id)),
+        }
+    }
+    let texts: Vec<String> = ranges
+        .into_iter()
+        .map(|(first, last)| if first == last { first.to_string() } else { format!("{first}-{last}") })
+        .collect();
+    texts.join(",")
+}
+
+/// Linux' mask format: groups of 32 bits in hex, the highest first.
+pub(super) fn mask(ids: &[u32], count: usize) -> String {
+    let mut groups = vec![0u32; count.div_ceil(32).max(1)];
+    for &id in ids {
+        if let Some(group) = groups.get_mut(id as usize / 32) {
+            *group |= 1 << (id % 32);
+        }
+    }
+    let texts: Vec<String> = groups.iter().rev().map(|group| format!("{group:08x}")).collect();
+    texts.join(",")
+}
+
+fn write_nodes(layout: &Layout, dir: &Path) -> anyhow::Result<()> {
+    let ids = || layout.zones.iter().map(|zone| zone.id);
+    let max = ids().max().unwrap_or(0);
+    put(dir, "online", &list(ids()))?;
+    put(dir, "possible", &list(0..=max))?;
+    put(dir, "has_cpu", &list(layout.zones.iter().filter(|zone| !zone.cpus.is_empty()).map(|zone| zone.id)))?;
+    let with_memory = list(layout.zones.iter().filter(|zone| zone.memory_kib > 0).map(|zone| zone.id));
+    put(dir, "has_memory", &with_memory)?;
+    put(dir, "has_normal_memory", &with_memory)?;
+    for zone in &layout.zones {
+        let node = dir.join(format!("node{}", zone.id));
+        put(&node, "cpulist", &list(zone.cpus.iter().copied()))?;
+        put(&node, "cpumap", &mask(&zone.cpus, layout.cpus.len()))?;
+        let distances: Vec<String> = zone.distances.iter().map(u32::to_string).collect();
+        put(&node, "distance", &distances.join(" "))?;
+        put(&node, "meminfo", &zone_meminfo(zone))?;
+        fs::create_dir_all(node.join("hugepages"))?;
+        for (size, pages) in &zone.hugepages {
+            let pool = node.join(format!("hugepages/hugepages-{size}kB"));
+            put(&pool, "nr_hugepages", &pages.to_string())?;
+            put(&pool, "free_hugepages", &pages.to_string())?;
+            put(&pool, "surplus_hugepages", "0")?;
+        }
+        for cpu in &zone.cpus {
+            link(&format!("../../cpu/cpu{cpu}"), &node.join(format!("cpu{cpu}")))?;
+        }
+    }
+    Ok(())
+}
+
+fn write_cpus(layout: &Layout, dir: &Path) -> anyhow::Result<()> {
+    let count = layout.cpus.len();
+    let all = || layout.cpus.iter();
+    let last = count.saturating_sub(1);
+    put(dir, "online", &list(layout.online()))?;
+    put(dir, "offline", &list(all().filter(|cpu| !cpu.online).map(|cpu| cpu.id)))?;
+    put(dir, "possible", &list(all().map(|cpu| cpu.id)))?;
+    put(dir, "present", &list(all().map(|cpu| cpu.id)))?;
+    put(dir, "kernel_max", &last.to_string())?;
+    for cpu in all() {
+        let own = dir.join(format!("cpu{}", cpu.id));
+        if cpu.id != 0 {
+            put(&own, "online", if cpu.online { "1" } else { "0" })?;
+        }
+        // The kernel takes a CPU's topology, caches and node links away while it is offline.
+        if cpu.online {
+            link(&format!("../../node/node{}", cpu.zone), &own.join(format!("node{}", cpu.zone)))?;
+            write_topology(layout, cpu, &own.join("topology"))?;
+            write_caches(layout, cpu, &own.join("cache"))?;
+        }
+    }
+    Ok(())
+}
+
+fn write_topology(layout: &Layout, cpu: &Cpu, dir: &Path) -> anyhow::Result<()> {
+    let package: Vec<u32> = online(layout, |other| other.socket == cpu.socket);
+    put(dir, "core_id", &cpu.core.to_string())?;
+    put(dir, "physical_package_id", &cpu.socket.to_string())?;
+    put(dir, "die_id", "0")?;
+    for name in ["thread_siblings_list", "core_cpus_list"] {
+        put(dir, name, &list(cpu.siblings.iter().copied()))?;
+    }
+    for name in ["core_siblings_list", "package_cpus_list"] {
+        put(dir, name, &list(package.iter().copied()))?;
+    }
+    Ok(())
+}
+
+fn write_caches(layout: &Layout, cpu: &Cpu, dir: &Path) -> anyhow::Result<()> {
+    let llc = online(layout, |other| other.llc == cpu.llc);
+    let core_id = cpu.siblings.first().copied().unwrap_or(cpu.id);
+    let caches = [
+        (1, "Data", "32K", core_id, &cpu.siblings),
+        (1, "Instruction", "32K", core_id, &cpu.siblings),
+        (2, "Unified", "1024K", core_id, &cpu.siblings),
+        (3, "Unified", "32768K", cpu.llc, &llc),
+    ];
+    for (index, (level, kind, size, id, shared)) in caches.into_iter().enumerate() {
+        let own = dir.join(format!("index{index}"));
+        put(&own, "level", &level.to_string())?;
+        put(&own, "type", kind)?;
+        put(&own, "size", size)?;
+        put(&own, "id", &id.to_string())?;
+        put(&own, "shared_cpu_list", &list(shared.iter().copied()))?;
+        put(&own, "shared_cpu_map", &mask(shared, layout.cpus.len()))?;
+    }
+    Ok(())
+}
+
+fn write_machine_hugepages(layout: &Layout, dir: &Path) -> anyhow::Result<()> {
+    fs::create_dir_all(dir).with_context(|| format!("making {}", dir.display()))?;
+    for (size, pages) in layout.hugepages() {
+        let pool = dir.join(format!("hugepages-{size}kB"));
+        put(&pool, "nr_hugepages", &pages.to_string())?;
+        put(&pool, "free_hugepages", &pages.to_string())?;
+        put(&pool, "resv_hugepages", "0")?;
+        put(&pool, "surplus_hugepages", "0")?;
+    }
+    Ok(())
+}
+
+fn zone_meminfo(zone: &Zone) -> String {
+    let free = zone.memory_kib - huge_kib(&zone.hugepages);
+    let pages = zone.hugepages.get(&DEFAULT_HUGE_PAGE_KIB).copied().unwrap_or(0);
+    let mut text = String::new();
+    for (key, value, unit) in [
+        ("MemTotal", zone.memory_kib, " kB"),
+        ("MemFree", free, " kB"),
+        ("MemUsed", zone.memory_kib - free, " kB"),
+        ("HugePages_Total", pages, ""),
+        ("HugePages_Free", pages, ""),
+        ("HugePages_Surp", 0, ""),
+    ] {
+        let _ = writeln!(text, "Node {} {:<16}{value:>10}{unit}", zone.id, format!("{key}:"));
+    }
+    text
+}
+
+fn machine_meminfo(layout: &Layout) -> String {
+    let huge = layout.hugepages();
+    let total = layout.memory_kib();
+    let free = total - huge_kib(&huge);
+    let pages = huge.get(&DEFAULT_HUGE_PAGE_KIB).copied().unwrap_or(0);
+    let mut text = String::new();
+    for (key, value, unit) in [
+        ("MemTotal", total, " kB"),
+        ("MemFree", free, " kB"),
+        ("MemAvailable", free, " kB"),
+        ("SwapTotal", 0, " kB"),
+        ("SwapFree", 0, " kB"),
+        ("HugePages_Total", pages, ""),
+        ("HugePages_Free", pages, ""),
+        ("HugePages_Rsvd", 0, ""),
+        ("HugePages_Surp", 0, ""),
+        ("Hugepagesize", DEFAULT_HUGE_PAGE_KIB, " kB"),
+    ] {
+        let _ = writeln!(text, "{:<16}{value:>10}{unit}", format!("{key}:"));
+    }
+    text
+}
+
+fn huge_kib(pools: &std::collections::BTreeMap<u64, u64>) -> u64 {
+    pools.iter().map(|(size, pages)| size * pages).sum()
+}
+
+fn online(layout: &Layout, with: impl Fn(&Cpu) -> bool) -> Vec<u32> {
+    layout.cpus.iter().filter(|cpu| cpu.online && with(cpu)).map(|cpu| cpu.id).collect()
+}
+
+fn put(dir: &Path, name: &str, text: &str) -> anyhow::Result<()> {
+    fs::create_dir_all(dir).with_context(|| format!("making {}", dir.display()))?;
+    let path = dir.join(name);
+    fs::write(&path, format!("{}\n", text.trim_end_matches('\n')))
+        .with_context(|| format!("writing {}", path.display()))
+}
+
+fn link(target: &str, path: &Path) -> anyhow::Result<()> {
+    symlink(target, path).with_context(|| format!("linking {}", path.display()))
+}

@@ -1,0 +1,100 @@
+//! `cargo xtask testenv`: makes sure the Kubernetes programs of the rig are there, and says where.
+//!
+//! In: what `testkit::env` finds or builds. Out: progress on standard error, the places on standard output.
+
+use std::io::IsTerminal as _;
+use std::time::{Duration, Instant};
+
+use anyhow::Context as _;
+use indicatif::{ProgressBar, ProgressStyle};
+use testkit::env::build::{self, Progress};
+use testkit::env::{Binaries, Program};
+
+/// Finds or builds the programs and prints where each one is.
+pub(crate) fn run() -> anyhow::Result<()> {
+    let binaries = ensure()?;
+    for program in Program::ALL {
+        let found = binaries.get(program);
+        let version = found.version()?;
+        println!("{program:<24} {version:<9} {:<18} {}", found.origin, found.path.display());
+        if version != program.wanted() {
+            eprintln!("warning: {program} is {version}, the rig is made for {}", program.wanted());
+        }
+    }
+    Ok(())
+}
+
+/// Finds or builds the programs, showing progress.
+pub(crate) fn ensure() -> anyhow::Result<Binaries> {
+    let mut show = Show::new();
+    let binaries = build::ensure(&mut |progress| show.tell(progress)).context("no test environment")?;
+    show.end();
+    Ok(binaries)
+}
+
+/// One line that moves on a terminal; a few lines that stay elsewhere.
+struct Show {
+    bar: Option<ProgressBar>,
+    live: bool,
+    began: Instant,
+    packages: u64,
+}
+
+impl Show {
+    fn new() -> Self {
+        Self { bar: None, live: std::io::stderr().is_terminal(), began: Instant::now(), packages: 0 }
+    }
+
+    fn tell(&mut self, progress: Progress) {
+        match progress {
+            Progress::Waiting => {
+                eprintln!("another process is building the test environment; waiting for it")
+            }
+            Progress::Building { program, done, total } => {
+                self.began = Instant::now();
+                self.packages = 0;
+                let what = format!("building {program} {} ({} of {total})", program.wanted(), done + 1);
+                if self.live {
+                    let bar = ProgressBar::new_spinner().with_style(style()).with_prefix(what);
+                    bar.enable_steady_tick(Duration::from_millis(100));
+                    self.bar = Some(bar);
+                } else {
+                    eprintln!("{what}; the first time takes minutes");
+                }
+            }
+            Progress::Compiled { package } => {
+                self.packages += 1;
+                match &self.bar {
+                    Some(bar) => {
+                        bar.set_position(self.packages);
+                        bar.set_message(package);
+                    }
+                    // A sign of life now and then for logs.
+                    None if self.packages % 200 == 0 => {
+                        eprintln!(
+                            "  {} packages after {:.0} s",
+                            self.packages,
+                            self.began.elapsed().as_secs_f64()
+                        );
+                    }
+                    None => {}
+                }
+            }
+            Progress::Built(program) => {
+                self.end();
+                eprintln!("built {program} in {:.0} s", self.began.elapsed().as_secs_f64());
+            }
+        }
+    }
+
+    fn end(&mut self) {
+        if let Some(bar) = self.bar.take() {
+            bar.finish_and_clear();
+        }
+    }
+}
+
+fn style() -> ProgressStyle {
+    ProgressStyle::with_template("{spinner} {prefix} [{elapsed}] {pos} packages {wide_msg:.dim}")
+        .unwrap_or_else(|_| ProgressStyle::default_spinner())
+}
