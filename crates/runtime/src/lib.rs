@@ -7,10 +7,10 @@
 
 pub mod backoff;
 pub mod client;
-
+pub mod events;
 pub mod host;
 pub mod http;
-
+pub mod lease;
 pub mod log;
 pub mod process_metrics;
 pub mod ready;

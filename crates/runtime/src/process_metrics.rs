@@ -65,7 +65,7 @@ fn gauge_type() -> prometheus_client::metrics::MetricType {
     prometheus_client::metrics::MetricType::Gauge
 }
 
-/// The value in bytes of a line like `VmRSS:	    1234 kB`.
+/// The value in bytes of a line like `VmRSS:  1234 kB`.
 fn bytes_of(status: &str, key: &str) -> Option<f64> {
     let line = status.lines().find_map(|line| line.strip_prefix(key))?;
     line.trim().strip_suffix("kB")?.trim().parse::<f64>().ok().map(|kib| kib * 1024.0)

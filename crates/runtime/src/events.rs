@@ -1,0 +1,400 @@
+//! Events (`events.k8s.io/v1`) about what the process did, for people who look at an object.
+//!
+//! In: [`Event`]s from anywhere in the process, handed over without waiting. Out: Event objects; a repeated event
+//! becomes a series of one object, as Kubernetes' own components write it. Never: blocks or fails its caller, and
+//! never floods the API server; what cannot be written in time is dropped and counted.
+//!
+//! # RBAC
+//! `create` and `patch` on `events.k8s.io` events.
+
+mod series;
+
+use crate::backoff::Backoff;
+use crate::client::{brief, is_already_exists, is_not_found, is_retryable};
+use crate::host;
+use futures::StreamExt;
+use futures::stream::FuturesUnordered;
+use jiff::Timestamp;
+use kube::api::{Patch, PatchParams, PostParams};
+use kube::{Api, Client, Resource};
+use prometheus_client::encoding::EncodeLabelSet;
+use prometheus_client::metrics::counter::Counter;
+use prometheus_client::metrics::family::Family;
+use prometheus_client::registry::Registry;
+use serde_json::json;
+use series::{Book, Outcome, Write};
+use std::convert::Infallible;
+use std::sync::Arc;
+use std::time::Duration;
+use tokio::sync::mpsc;
+use tokio::time::{Instant, sleep_until, timeout};
+use tokio_util::sync::CancellationToken;
+use tracing::{debug, warn};
+
+/// The longest note the API takes, and what the scheduler puts at the end of one it had to cut.
+const NOTE_LIMIT_BYTES: usize = 1024;
+const CUT: &str = " ...";
+/// The longest `reportingInstance` the API takes.
+const INSTANCE_LIMIT_BYTES: usize = 128;
+/// How many events may wait between their makers and the writer.
+const QUEUE: usize = 1024;
+/// How long one write may take.
+const CALL: Duration = Duration::from_secs(10);
+/// How often the writer looks for series whose count has to be written.
+const TICK: Duration = Duration::from_secs(2);
+/// How long the writer may go on once the process shuts down.
+const DRAIN: Duration = Duration::from_secs(2);
+
+/// `Normal` or `Warning`: the only kinds the API knows.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
+pub enum Severity {
+    /// Things are as they should be.
+    Normal,
+    /// Somebody may have to do something.
+    Warning,
+}
+
+/// The object an event is about.
+///
+/// Without a resource version, unlike client-go's: each change of the object would start another series.
+#[derive(Debug, Clone, Default, PartialEq, Eq, PartialOrd, Ord)]
+pub struct Subject {
+    /// Group and version, for example `v1`.
+    pub api_version: String,
+    /// The kind, for example `Pod`.
+    pub kind: String,
+    /// Empty for objects without a namespace; their events go to `default`.
+    pub namespace: String,
+    /// The object's name.
+    pub name: String,
+    /// The object's unique id.
+    pub uid: String,
+}
+
+impl Subject {
+    /// The subject that `object` is.
+    pub fn of<K: Resource<DynamicType = ()>>(object: &K) -> Self {
+        let meta = object.meta();
+        Self {
+            api_version: K::api_version(&()).into_owned(),
+            kind: K::kind(&()).into_owned(),
+            namespace: meta.namespace.clone().unwrap_or_default(),
+            name: meta.name.clone().unwrap_or_default(),
+            uid: meta.uid.clone().unwrap_or_default(),
+        }
+    }
+}
+
+/// Something that happened. Two equal events are one event that happened twice.
+#[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord)]
+pub struct Event {
+    /// What it is about.
+    pub regarding: Subject,
+    /// Another object that took part.
+    pub related: Option<Subject>,
+    /// How bad it is.
+    pub severity: Severity,
+    /// Why, in one CamelCase word: `FailedScheduling`.
+    pub reason: String,
+    /// What was being done, in one CamelCase word: `Scheduling`.
+    pub action: String,
+    /// The text for people; cut where the API's limit of 1024 bytes demands it.
+    pub note: String,
+}
+
+/// Who reports.
+#[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord)]
+struct Source {
+    controller: String,
+    instance: String,
+}
+
+/// An event and who reports it: what the writer works on.
+#[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord)]
+struct Report {
+    event: Event,
+    source: Arc<Source>,
+}
+
+#[derive(Debug, Clone, PartialEq, Eq, Hash, EncodeLabelSet)]
+struct Loss {
+    reason: &'static str,
+}
+
+/// What becomes of the events of this process.
+#[derive(Debug, Clone, Default)]
+struct Metrics {
+    written: Counter,
+    dropped: Family<Loss, Counter>,
+}
+
+impl Metrics {
+    fn drop_one(&self, reason: &'static str) {
+        self.dropped.get_or_create(&Loss { reason }).inc();
+    }
+}
+
+/// The end for those who have something to tell. Cheap to clone; never waits.
+#[derive(Debug, Clone)]
+pub struct Recorder {
+    queue: mpsc::Sender<Report>,
+    source: Arc<Source>,
+    metrics: Metrics,
+}
+
+impl Recorder {
+    /// The same recorder in the name of another controller: a scheduler has one for each profile.
+    #[must_use]
+    pub fn named(&self, controller: &str) -> Self {
+        Self { source: Arc::new(Source::new(controller)), ..self.clone() }
+    }
+
+    /// Hands over an event. When the writer is too far behind, the event is dropped and counted.
+    pub fn record(&self, mut event: Event) {
+        event.note = shorten(event.note);
+        if self.queue.try_send(Report { event, source: self.source.clone() }).is_err() {
+            self.metrics.drop_one("full");
+        }
+    }
+}
+
+impl Source {
+    fn new(controller: &str) -> Self {
+        let mut instance = format!("{controller}-{}", host::name());
+        cut(&mut instance, INSTANCE_LIMIT_BYTES);
+        Self { controller: controller.to_owned(), instance }
+    }
+}
+
+/// How much the writer may ask of the API server.
+#[derive(Debug, Clone, Copy, PartialEq)]
+pub struct Limits {
+    /// Writes a second in the long run.
+    pub per_second: f64,
+    /// Writes that may follow each other without a pause.
+    pub burst: u32,
+    /// Writes under way at the same time; each is a connection of its own.
+    pub parallel: usize,
+}
+
+impl Default for Limits {
+    fn default() -> Self {
+        Self { per_second: 100.0, burst: 500, parallel: 4 }
+    }
+}
+
+/// The end that writes; to be run as a task.
+pub struct Writer {
+    queue: mpsc::Receiver<Report>,
+    client: Client,
+    book: Book,
+    bucket: Bucket,
+    parallel: usize,
+    backoff: Backoff,
+    /// The server did not answer; no write before this time.
+    blocked_until: Instant,
+    metrics: Metrics,
+}
+
+/// A recorder in the name of `controller`, and the writer that must be run for its events to arrive. `client` should
+/// not be the one that watches use: events are many and unimportant.
+pub fn channel(
+    client: Client,
+    controller: &str,
+    limits: Limits,
+    registry: &mut Registry,
+) -> (Recorder, Writer) {
+    let metrics = Metrics::default();
+    registry.register("tholepin_events_written", "Event objects created or updated", metrics.written.clone());
+    registry.register(
+        "tholepin_events_dropped",
+        "Events that were not written, and why",
+        metrics.dropped.clone(),
+    );
+    let (sender, queue) = mpsc::channel(QUEUE);
+    let recorder =
+        Recorder { queue: sender, source: Arc::new(Source::new(controller)), metrics: metrics.clone() };
+    let writer = Writer {
+        queue,
+        client,
+        book: Book::default(),
+        bucket: Bucket::new(limits, Instant::now()),
+        parallel: limits.parallel.max(1),
+        backoff: Backoff::new(Duration::from_millis(200), Duration::from_secs(10)),
+        blocked_until: Instant::now(),
+        metrics,
+    };
+    (recorder, writer)
+}
+
+impl Writer {
+    /// Writes what is recorded until `token` is cancelled, then for a moment what is still waiting.
+    ///
+    /// # Errors
+    /// Never; the type says that it can be a task like others.
+    pub async fn run(mut self, token: CancellationToken) -> Result<(), Infallible> {
+        let mut under_way = FuturesUnordered::new();
+        let mut tick = tokio::time::interval(TICK);
+        let mut last_call = None;
+        loop {
+            let now = Instant::now();
+            while under_way.len() < self.parallel && now >= self.blocked_until && self.bucket.has(now) {
+                let Some(write) = self.book.next_write() else { break };
+                self.bucket.take();
+                under_way.push(perform(self.client.clone(), write));
+            }
+            let finished =
+                last_call.is_some() && under_way.is_empty() && self.book.is_idle() && self.queue.is_empty();
+            if finished || last_call.is_some_and(|end| now >= end) {
+                return Ok(());
+            }
+            let retry = self.blocked_until.max(self.bucket.ready_at(now));
+            let waiting = under_way.len() < self.parallel && !self.book.is_idle();
+            tokio::select! {
+                () = token.cancelled(), if last_call.is_none() => last_call = Some(Instant::now() + DRAIN),
+                Some(report) = self.queue.recv() => self.observe(report),
+                Some((write, result)) = under_way.next() => self.settle(write, result),
+                () = sleep_until(retry), if waiting => {}
+                _ = tick.tick() => self.book.tick(Instant::now()),
+            }
+        }
+    }
+
+    fn observe(&mut self, report: Report) {
+        if !self.book.observe(report, Timestamp::now(), Instant::now()) {
+            self.metrics.drop_one("behind");
+        }
+    }
+
+    fn settle(&mut self, write: Write, result: Result<(), kube::Error>) {
+        let outcome = match &result {
+            Ok(()) => Outcome::Written,
+            // Our own earlier try arrived after all.
+            Err(error) if write.creates() && is_already_exists(error) => Outcome::Written,
+            // The object has outlived its time to live; the series goes on in a new one.
+            Err(error) if !write.creates() && is_not_found(error) => Outcome::Gone,
+            Err(error) if is_retryable(error) => Outcome::Unreached,
+            Err(_) => Outcome::Refused,
+        };
+        match outcome {
+            Outcome::Written => {
+                self.metrics.written.inc();
+                self.backoff.reset();
+            }
+            Outcome::Unreached => self.blocked_until = Instant::now() + self.backoff.next_delay(),
+            Outcome::Gone | Outcome::Refused => {}
+        }
+        let kept = self.book.settle(&write, outcome, Instant::now());
+        let Err(error) = result else { return };
+        let error = brief(&error);
+        if kept {
+            debug!(object = write.report.event.regarding.name, error, "event not written yet");
+        } else {
+            warn!(object = write.report.event.regarding.name, error, "event dropped");
+            self.metrics.drop_one(if outcome == Outcome::Refused { "refused" } else { "failed" });
+        }
+    }
+}
+
+async fn perform(client: Client, write: Write) -> (Write, Result<(), kube::Error>) {
+    let api: Api<k8s_openapi::api::events::v1::Event> = Api::namespaced(client, write.namespace());
+    let call = async {
+        if write.creates() {
+            return api.create(&PostParams::default(), &write.object()).await;
+        }
+        let series = json!({ "series": write.series() });
+        api.patch(&write.name, &PatchParams::default(), &Patch::Merge(series)).await
+    };
+    let result = match timeout(CALL, call).await {
+        Ok(result) => result.map(drop),
+        Err(elapsed) => Err(kube::Error::Service(elapsed.into())),
+    };
+    (write, result)
+}
+
+/// Cuts a note to what the API takes, as kube-scheduler does.
+fn shorten(mut note: String) -> String {
+    if note.len() > NOTE_LIMIT_BYTES {
+        cut(&mut note, NOTE_LIMIT_BYTES - CUT.len());
+        note += CUT;
+    }
+    note
+}
+
+/// Shortens `text` to the last whole character within `limit_bytes`.
+fn cut(text: &mut String, limit_bytes: usize) {
+    let boundary = (0..=limit_bytes.min(text.len())).rev().find(|&at| text.is_char_boundary(at));
+    text.truncate(boundary.unwrap_or_default());
+}
+
+/// Allows `burst` at once and `per_second` in the long run.
+#[derive(Debug)]
+struct Bucket {
+    limits: Limits,
+    tokens: f64,
+    filled: Instant,
+}
+
+impl Bucket {
+    fn new(limits: Limits, now: Instant) -> Self {
+        Self { limits, tokens: f64::from(limits.burst), filled: now }
+    }
+
+    /// Whether one may go now.
+    fn has(&mut self, now: Instant) -> bool {
+        let gained = now.saturating_duration_since(self.filled).as_secs_f64() * self.limits.per_second;
+        self.tokens = (self.tokens + gained).min(f64::from(self.limits.burst.max(1)));
+        self.filled = now;
+        self.tokens >= 1.0
+    }
+
+    fn take(&mut self) {
+        self.tokens -= 1.0;
+    }
+
+    /// When the next may go, to be asked right after [`Bucket::has`].
+    fn ready_at(&self, now: Instant) -> Instant {
+        let missing = (1.0 - self.tokens).max(0.0);
+        // A rate of nothing would be an endless wait; once in an hour is as good.
+        let seconds = (missing / self.limits.per_second.max(f64::MIN_POSITIVE)).min(3600.0);
+        now + Duration::from_secs_f64(seconds)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn long_notes_are_cut_at_a_character() {
+        let exact = "x".repeat(NOTE_LIMIT_BYTES);
+        assert_eq!(shorten(exact.clone()), exact);
+        assert_eq!(shorten(exact + "x"), "x".repeat(1020) + " ...");
+        // Three bytes each: 1020 is a boundary, 1019 and 1018 are not.
+        let euros = shorten("a".to_owned() + &"€".repeat(400));
+        assert_eq!(euros, "a".to_owned() + &"€".repeat(339) + " ...");
+    }
+
+    #[test]
+    fn the_instance_fits_whatever_the_controller_is_called() {
+        let source = Source::new(&"é".repeat(100));
+        assert!(source.instance.len() <= INSTANCE_LIMIT_BYTES);
+        assert_eq!(Source::new("numa").instance, format!("numa-{}", host::name()));
+    }
+
+    #[test]
+    fn the_bucket_bounds_bursts_and_rates() {
+        let start = Instant::now();
+        let mut bucket = Bucket::new(Limits { per_second: 10.0, burst: 3, parallel: 1 }, start);
+        let taken = |bucket: &mut Bucket, now| {
+            (0..100).take_while(|_| bucket.has(now).then(|| bucket.take()).is_some()).count()
+        };
+        assert_eq!(taken(&mut bucket, start), 3);
+        assert_eq!(bucket.ready_at(start), start + Duration::from_millis(100));
+        assert_eq!(taken(&mut bucket, start + Duration::from_millis(200)), 2);
+        assert_eq!(taken(&mut bucket, start + Duration::from_secs(3600)), 3);
+        let mut closed = Bucket::new(Limits { per_second: 0.0, burst: 0, parallel: 1 }, start);
+        assert!(!closed.has(start));
+        assert_eq!(closed.ready_at(start), start + Duration::from_secs(3600));
+    }
+}
