@@ -97,9 +97,9 @@ fn write_cpus(layout: &Layout, dir: &Path) -> anyhow::Result<()> {
         }
         // The kernel takes a CPU's topology, caches and node links away while it is offline.
         if cpu.online {
-            link(&format!("../../node/node{}", cpu.zone), &own.join(format!("node{}", cpu.zone)))?;
             write_topology(layout, cpu, &own.join("topology"))?;
             write_caches(layout, cpu, &own.join("cache"))?;
+            link(&format!("../../node/node{}", cpu.zone), &own.join(format!("node{}", cpu.zone)))?;
         }
     }
     Ok(())
