@@ -3,6 +3,8 @@
 //! [`env`](mod@env) finds the programs, [`machine`] makes the machines, [`controlplane`] and [`kubelet`] run them in a
 //! [`nest`] that leaves nothing behind, [`cluster`] puts it together, and [`load`] brings pods.
 
+pub mod controlplane;
+pub mod cri;
 pub mod env;
 pub mod machine;
 pub mod nest;

@@ -26,10 +26,14 @@ use rustix::process::{Pid, Signal, kill_process, kill_process_group};
 pub const KEEP: &str = "TESTKIT_KEEP";
 
 /// The keeper: `$1` is the folder, `$2` says whether to keep it. The killer runs in a session of its own because it
-/// kills the keeper too.
+/// kills the keeper too. Removing is tried again while dying processes may still add files.
 const KEEPER: &str = r#"
 while read -r _; do :; done
-setsid sh -c 'kill -KILL -- "-$1"; [ -n "$3" ] || rm -rf -- "$2"' killer "$$" "$1" "$2"
+setsid sh -c '
+    kill -s KILL -- "-$1"
+    [ -n "$3" ] && exit
+    for _ in 1 2 3 4 5; do rm -rf -- "$2" && exit; sleep 0.2; done
+' killer "$$" "$1" "$2"
 "#;
 
 /// One temporary folder and everything started in it. Clones share it; the last one to go ends it.

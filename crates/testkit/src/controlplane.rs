@@ -1,0 +1,342 @@
+//! A real control plane: etcd and kube-apiserver, on request the stock scheduler and the controller manager.
+//!
+//! In: the programs. Out: a ready API server on 127.0.0.1, clients and kubeconfig files for it. Everything is in one
+//! [`Nest`] and ends with it. Nothing here waits for kubelets or touches pods.
+
+mod pki;
+
+use std::fmt;
+use std::path::{Path, PathBuf};
+use std::time::{Duration, Instant};
+
+use anyhow::Context as _;
+use k8s_openapi::ByteString;
+use kube::api::GetParams;
+use kube::config::{KubeConfigOptions, Kubeconfig};
+use kube::{Client, Config};
+use serde_json::json;
+
+use crate::env::{Binaries, Program};
+use crate::nest::{Nest, Process, Spec};
+use crate::port;
+use pki::Pki;
+
+/// How long a part may take to become ready. Far above what it takes, for a machine busy with compiling.
+const PATIENCE: Duration = Duration::from_secs(60);
+
+/// A running API server with its store.
+pub struct ControlPlane {
+    // Fields drop in order: the server goes before its store, both before the folder.
+    api_server: Process,
+    etcd: Process,
+    binaries: Binaries,
+    pki: Pki,
+    url: String,
+    token: String,
+    kubeconfig: PathBuf,
+    ready_in: Duration,
+    nest: Nest,
+}
+
+/// What may be different about a control plane.
+#[derive(Clone, Debug, Default)]
+pub struct ControlPlaneOptions {
+    /// Flags added to kube-apiserver's, for instance `--runtime-config=...`.
+    pub api_server_flags: Vec<String>,
+}
+
+impl ControlPlane {
+    /// Starts etcd and kube-apiserver and waits until the API is ready.
+    ///
+    /// # Errors
+    /// When a program cannot be started or is not ready in time; with the end of its log.
+    pub async fn start(binaries: &Binaries, options: &ControlPlaneOptions) -> anyhow::Result<Self> {
+        let began = Instant::now();
+        let nest = Nest::new()?;
+        let dir = nest.dir().join("control");
+        std::fs::create_dir(&dir)?;
+        let (etcd, etcd_url) = start_etcd(&nest, binaries, &dir).await?;
+
+        let pki = Pki::new()?;
+        let token = token();
+        let port = port::free()?;
+        let url = format!("https://127.0.0.1:{port}");
+        let flags = api_server_flags(&dir, &pki, &token, &etcd_url, port)?;
+        let spec = Spec::new("kube-apiserver", binaries.path(Program::ApiServer))
+            .args(flags)
+            .args(options.api_server_flags.clone());
+        let api_server = nest.spawn(spec)?;
+
+        let kubeconfig = nest.dir().join("kubeconfig");
+        pki::write(&kubeconfig, &kubeconfig_text(&url, pki.ca_pem(), &json!({ "token": token })))?;
+        let client = client_of(&url, &kubeconfig).await?;
+        api_server.wait_until("ready", PATIENCE, async || healthy(&client, "readyz").await).await?;
+        let ready_in = began.elapsed();
+        Ok(Self { api_server, etcd, binaries: binaries.clone(), pki, url, token, kubeconfig, ready_in, nest })
+    }
+
+    /// The folder and process group that everything belongs to; spawn further processes here.
+    #[must_use]
+    pub fn nest(&self) -> &Nest {
+        &self.nest
+    }
+
+    /// Where the API is.
+    #[must_use]
+    pub fn url(&self) -> &str {
+        &self.url
+    }
+
+    /// A kubeconfig file of a user who may do everything.
+    #[must_use]
+    pub fn kubeconfig(&self) -> &Path {
+        &self.kubeconfig
+    }
+
+    /// The bearer token of a user who may do everything.
+    #[must_use]
+    pub fn admin_token(&self) -> &str {
+        &self.token
+    }
+
+    /// From the first fork to a ready API.
+    #[must_use]
+    pub fn ready_in(&self) -> Duration {
+        self.ready_in
+    }
+
+    /// The API server's process.
+    #[must_use]
+    pub fn api_server(&self) -> &Process {
+        &self.api_server
+    }
+
+    /// The store's process.
+    #[must_use]
+    pub fn etcd(&self) -> &Process {
+        &self.etcd
+    }
+
+    /// The programs this control plane was started from.
+    #[must_use]
+    pub fn binaries(&self) -> &Binaries {
+        &self.binaries
+    }
+
+    /// A client of a user who may do everything.
+    ///
+    /// # Errors
+    /// When the kubeconfig cannot be read.
+    pub async fn client(&self) -> anyhow::Result<Client> {
+        client_of(&self.url, &self.kubeconfig).await
+    }
+
+    /// What [`ControlPlane::client`] is made of, for changes before making one.
+    ///
+    /// # Errors
+    /// When the kubeconfig cannot be read.
+    pub async fn config(&self) -> anyhow::Result<Config> {
+        config_of(&self.kubeconfig).await
+    }
+
+    /// Waits until the API is ready, for after a restart.
+    ///
+    /// # Errors
+    /// When it is not ready in time.
+    pub async fn wait_ready(&self) -> anyhow::Result<()> {
+        let client = self.client().await?;
+        self.api_server.wait_until("ready", PATIENCE, async || healthy(&client, "readyz").await).await
+    }
+
+    /// Writes a kubeconfig whose client certificate makes it `user`, member of `group`, for the authorizers to judge.
+    ///
+    /// # Errors
+    /// When the file cannot be written.
+    pub fn kubeconfig_for(&self, user: &str, group: &str) -> anyhow::Result<PathBuf> {
+        let pair = self.pki.client(user, group)?;
+        let file_safe = user.replace(|c: char| !c.is_ascii_alphanumeric() && c != '-' && c != '.', "_");
+        let path = self.nest.dir().join(format!("kubeconfig-{file_safe}"));
+        let who = json!({
+            "client-certificate-data": bytes(&pair.certificate),
+            "client-key-data": bytes(&pair.key),
+        });
+        pki::write(&path, &kubeconfig_text(&self.url, self.pki.ca_pem(), &who))?;
+        Ok(path)
+    }
+
+    /// Starts the stock kube-scheduler and waits until it schedules. Its client is not throttled (the default of 50
+    /// requests per second would be what a comparison measures).
+    ///
+    /// # Errors
+    /// When it cannot be started or is not ready in time.
+    pub async fn start_scheduler(&self) -> anyhow::Result<Process> {
+        let config = self.nest.dir().join("control/scheduler.json");
+        let text = json!({
+            "apiVersion": "kubescheduler.config.k8s.io/v1",
+            "kind": "KubeSchedulerConfiguration",
+            "clientConnection": { "kubeconfig": self.kubeconfig, "qps": 5000, "burst": 5000 },
+            "leaderElection": { "leaderElect": false },
+        });
+        pki::write(&config, &text.to_string())?;
+        self.start_component(Program::Scheduler, &["--config".to_owned(), text_of(&config)], "readyz").await
+    }
+
+    /// Starts the stock kube-controller-manager (Deployments, DaemonSets, garbage collection, node taints, ...).
+    ///
+    /// # Errors
+    /// When it cannot be started or is not ready in time.
+    pub async fn start_controller_manager(&self) -> anyhow::Result<Process> {
+        let flags = [
+            "--kubeconfig".to_owned(),
+            text_of(&self.kubeconfig),
+            "--leader-elect=false".to_owned(),
+            "--use-service-account-credentials=false".to_owned(),
+            "--kube-api-qps=500".to_owned(),
+            "--kube-api-burst=1000".to_owned(),
+        ];
+        self.start_component(Program::ControllerManager, &flags, "healthz").await
+    }
+
+    async fn start_component(
+        &self,
+        program: Program,
+        flags: &[String],
+        health: &str,
+    ) -> anyhow::Result<Process> {
+        let port = port::free()?;
+        let dir = self.nest.dir().join("control");
+        let spec = Spec::new(program.name(), self.binaries.path(program))
+            .args(flags.iter().cloned())
+            .args(["--bind-address=127.0.0.1".to_owned(), format!("--secure-port={port}")])
+            .args(serving_flags(&dir));
+        let process = self.nest.spawn(spec)?;
+        let client = client_of(&format!("https://127.0.0.1:{port}"), &self.kubeconfig).await?;
+        process.wait_until("ready", PATIENCE, async || healthy(&client, health).await).await?;
+        Ok(process)
+    }
+}
+
+impl fmt::Debug for ControlPlane {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        // Neither keys nor tokens belong into a log.
+        f.debug_struct("ControlPlane")
+            .field("url", &self.url)
+            .field("dir", &self.nest.dir())
+            .finish_non_exhaustive()
+    }
+}
+
+async fn start_etcd(nest: &Nest, binaries: &Binaries, dir: &Path) -> anyhow::Result<(Process, String)> {
+    let (clients, peers) = (port::free()?, port::free()?);
+    let url = format!("http://127.0.0.1:{clients}");
+    let peer_url = format!("http://127.0.0.1:{peers}");
+    let spec = Spec::new("etcd", binaries.path(Program::Etcd)).args([
+        // Durability across a power cut is worth nothing here and costs most of the time.
+        "--unsafe-no-fsync".to_owned(),
+        format!("--data-dir={}", dir.join("etcd").display()),
+        format!("--listen-client-urls={url}"),
+        format!("--advertise-client-urls={url}"),
+        format!("--listen-peer-urls={peer_url}"),
+        format!("--initial-advertise-peer-urls={peer_url}"),
+        format!("--initial-cluster=default={peer_url}"),
+        "--log-level=warn".to_owned(),
+    ]);
+    let etcd = nest.spawn(spec)?;
+    let listening = async || tokio::net::TcpStream::connect(("127.0.0.1", clients)).await.is_ok();
+    etcd.wait_until("listening", PATIENCE, listening).await?;
+    Ok((etcd, url))
+}
+
+fn api_server_flags(
+    dir: &Path,
+    pki: &Pki,
+    token: &str,
+    etcd: &str,
+    port: u16,
+) -> anyhow::Result<Vec<String>> {
+    let server = pki.server()?;
+    pki::write(&dir.join("server.crt"), &server.certificate)?;
+    pki::write(&dir.join("server.key"), &server.key)?;
+    pki::write(&dir.join("ca.crt"), pki.ca_pem())?;
+    pki::write(&dir.join("tokens.csv"), &format!("{token},admin,admin,system:masters\n"))?;
+    pki::write_signing_key(dir)?;
+    let file = |name: &str| dir.join(name).display().to_string();
+    let mut flags = vec![
+        format!("--etcd-servers={etcd}"),
+        "--bind-address=127.0.0.1".to_owned(),
+        "--advertise-address=127.0.0.1".to_owned(),
+        // Nobody reaches the API through the `kubernetes` service here, and it refuses loopback endpoints.
+        "--endpoint-reconciler-type=none".to_owned(),
+        format!("--secure-port={port}"),
+        format!("--cert-dir={}", dir.display()),
+        format!("--client-ca-file={}", file("ca.crt")),
+        format!("--token-auth-file={}", file("tokens.csv")),
+        format!("--service-account-key-file={}", file("sa.pub")),
+        format!("--service-account-signing-key-file={}", file("sa.key")),
+        "--service-account-issuer=https://kubernetes.default.svc".to_owned(),
+        "--service-cluster-ip-range=10.0.0.0/24".to_owned(),
+        "--authorization-mode=Node,RBAC".to_owned(),
+        // Pods can be created without a controller manager that makes the default service accounts.
+        "--disable-admission-plugins=ServiceAccount".to_owned(),
+        "--allow-privileged=true".to_owned(),
+        "--profiling=false".to_owned(),
+    ];
+    flags.extend(serving_flags(dir));
+    Ok(flags)
+}
+
+fn serving_flags(dir: &Path) -> [String; 2] {
+    [
+        format!("--tls-cert-file={}", dir.join("server.crt").display()),
+        format!("--tls-private-key-file={}", dir.join("server.key").display()),
+    ]
+}
+
+/// A kubeconfig is YAML, and JSON is YAML.
+fn kubeconfig_text(url: &str, ca_pem: &str, who: &serde_json::Value) -> String {
+    let config = json!({
+        "apiVersion": "v1",
+        "kind": "Config",
+        "current-context": "testkit",
+        "clusters": [{
+            "name": "testkit",
+            "cluster": { "server": url, "certificate-authority-data": bytes(ca_pem) },
+        }],
+        "contexts": [{ "name": "testkit", "context": { "cluster": "testkit", "user": "testkit" } }],
+        "users": [{ "name": "testkit", "user": who }],
+    });
+    format!("{config:#}\n")
+}
+
+async fn config_of(kubeconfig: &Path) -> anyhow::Result<Config> {
+    let file = Kubeconfig::read_from(kubeconfig)?;
+    Ok(Config::from_custom_kubeconfig(file, &KubeConfigOptions::default()).await?)
+}
+
+/// A client with the trust and identity of a kubeconfig, talking to `url`.
+async fn client_of(url: &str, kubeconfig: &Path) -> anyhow::Result<Client> {
+    let mut config = config_of(kubeconfig).await?;
+    config.cluster_url = url.parse().with_context(|| format!("URL {url}"))?;
+    Ok(Client::try_from(config)?)
+}
+
+async fn healthy(client: &Client, path: &str) -> bool {
+    let Ok(request) = kube::core::Request::new("").get(path, &GetParams::default()) else { return false };
+    client.request_text(request).await.is_ok()
+}
+
+/// Unguessable enough for a server that only this machine reaches: hashes under random keys.
+fn token() -> String {
+    use std::hash::{BuildHasher as _, RandomState};
+    let half = || RandomState::new().hash_one(std::process::id());
+    format!("{:016x}{:016x}", half(), half())
+}
+
+/// Serializes as kubeconfig files want it: base64.
+fn bytes(text: &str) -> ByteString {
+    ByteString(text.as_bytes().to_vec())
+}
+
+fn text_of(path: &Path) -> String {
+    path.display().to_string()
+}

@@ -1,0 +1,6 @@
+//! The rig itself, for real: what starts, what it looks like, and that nothing of it stays.
+
+#[path = "it/controlplane.rs"]
+mod controlplane;
+#[path = "it/nest.rs"]
+mod nest;
