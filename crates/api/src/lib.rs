@@ -1,1 +1,12 @@
-//! api
+//! The words on the wire: what other programs write and read, as types.
+//!
+//! In: JSON and YAML of Kubernetes objects and configuration files. Out: typed values, `topology`'s values where a
+//! placement depends on them, and the CustomResourceDefinitions. Never: I/O, or logic beyond conversion and validation.
+//! Bad input ends in an error that names the field's path and what is allowed there.
+
+pub mod convert;
+pub mod crd;
+pub mod goduration;
+pub mod keys;
+pub mod nrt;
+pub mod schedulerconfig;

@@ -1,0 +1,210 @@
+//! NodeResourceTopology objects to and from [`NodeTopology`].
+
+use topology::fingerprint::{Fingerprint, Method};
+use topology::policy::{Manager, Policy, Rules, Scope};
+use topology::quantity::Quantity;
+use topology::resource::ResourceName;
+use topology::zone::{MAX_ZONES, NodeTopology, Zone, ZoneId, ZoneResource};
+
+use super::{ConvertError, Problem, Warning, amount_available, quantity};
+use crate::keys;
+use crate::nrt::{self, NodeResourceTopology, attribute, zone_name};
+
+/// The most of a resource a zone can have, in base units: sums over all zones of a node cannot overflow.
+const MAX_AMOUNT: i64 = i64::MAX / MAX_ZONES as i64;
+
+/// Reads an NRT object.
+///
+/// Zones of another type than `Node` are not NUMA nodes and are passed over, as the Go scheduler does; zones whose name does
+/// not parse are left out with a warning, as it does with a log line. A node without a zone is a node without NUMA
+/// resources, so leaving one out can only make pods not fit. Availability above what is allocatable (seen while an
+/// exporter catches up with a device that went away) is lowered to it with a warning: refusing the object would keep older,
+/// more wrong numbers alive.
+///
+/// # Errors
+/// [`ConvertError`] with the field's path for amounts that are no quantities, negative or beyond 2^57; zones or resources
+/// listed twice; more than 64 zones. Nothing of such an object should be believed.
+pub fn node_topology(nrt: &NodeResourceTopology) -> Result<(NodeTopology, Vec<Warning>), ConvertError> {
+    let mut warnings = Vec::new();
+    let rules = rules(nrt, &mut warnings);
+    let fingerprint = fingerprint(nrt, &mut warnings);
+    let mut zones: Vec<Zone> = Vec::with_capacity(nrt.zones.len().min(MAX_ZONES));
+    for (i, wire) in nrt.zones.iter().enumerate() {
+        if wire.kind != nrt::ZONE_TYPE_NODE {
+            continue;
+        }
+        let id = match zone_name::parse(&wire.name) {
+            Ok(id) => id,
+            Err(error) => {
+                warnings.push(Warning { path: format!("zones[{i}].name"), problem: error.into() });
+                continue;
+            }
+        };
+        if zones.iter().any(|zone| zone.id == id) {
+            return Err(Problem::Duplicate(wire.name.clone()).at(format!("zones[{i}].name")));
+        }
+        if zones.len() == MAX_ZONES {
+            return Err(Problem::TooManyZones(nrt.zones.len()).at("zones"));
+        }
+        zones.push(zone(id, i, wire, &mut warnings)?);
+    }
+    zones.sort_unstable_by_key(|zone| zone.id);
+    Ok((NodeTopology { rules, zones, fingerprint }, warnings))
+}
+
+/// Writes zones: resources and distances in the order given, amounts in canonical text.
+#[must_use]
+pub fn wire_zones(zones: &[Zone]) -> Vec<nrt::Zone> {
+    let resource = |r: &ZoneResource| nrt::Resource {
+        name: r.name.to_string(),
+        capacity: quantity(r.name, r.capacity).into(),
+        allocatable: quantity(r.name, r.allocatable).into(),
+        available: quantity(r.name, r.available).into(),
+    };
+    let cost = |(id, distance): &(ZoneId, u32)| nrt::Cost {
+        name: zone_name::format(*id),
+        value: i64::from(*distance),
+    };
+    let zone = |zone: &Zone| nrt::Zone {
+        name: zone_name::format(zone.id),
+        kind: nrt::ZONE_TYPE_NODE.to_owned(),
+        costs: zone.distances.iter().map(cost).collect(),
+        resources: zone.resources.iter().map(resource).collect(),
+        ..nrt::Zone::default()
+    };
+    zones.iter().map(zone).collect()
+}
+
+/// Policy and scope: the first legacy word, then the attributes in order, each valid one overriding what came before. So
+/// do the peers; unlike them we say when a value means nothing.
+fn rules(nrt: &NodeResourceTopology, warnings: &mut Vec<Warning>) -> Rules {
+    let mut rules = Rules::default();
+    if let Some((policy, scope)) = nrt.topology_policies.first().and_then(|word| legacy(word)) {
+        (rules.policy, rules.scope) = (policy, scope);
+    }
+    for (i, attribute) in nrt.attributes.iter().enumerate() {
+        let value = attribute.value.as_str();
+        let mut unknown = |allowed| {
+            let problem = Problem::unknown(value, allowed);
+            warnings.push(Warning { path: format!("attributes[{i}].value"), problem });
+        };
+        match attribute.name.as_str() {
+            keys::ATTRIBUTE_POLICY => match Policy::parse(value) {
+                Some(policy) => rules.policy = policy,
+                None => unknown("none, best-effort, restricted and single-numa-node"),
+            },
+            keys::ATTRIBUTE_SCOPE => match Scope::parse(value) {
+                Some(scope) => rules.scope = scope,
+                None => unknown("container and pod"),
+            },
+            keys::ATTRIBUTE_CPU_MANAGER => rules.cpu_manager = Manager::parse(value),
+            keys::ATTRIBUTE_MEMORY_MANAGER => rules.memory_manager = Manager::parse(value),
+            _ => {}
+        }
+    }
+    rules
+}
+
+/// What the words of `topologyPolicies` mean. `None`, `BestEffort`, `Restricted` and unknown words change nothing.
+fn legacy(word: &str) -> Option<(Policy, Scope)> {
+    Some(match word {
+        "SingleNUMANodePodLevel" => (Policy::SingleNumaNode, Scope::Pod),
+        "SingleNUMANodeContainerLevel" => (Policy::SingleNumaNode, Scope::Container),
+        "BestEffortPodLevel" => (Policy::BestEffort, Scope::Pod),
+        "BestEffortContainerLevel" => (Policy::BestEffort, Scope::Container),
+        "RestrictedPodLevel" => (Policy::Restricted, Scope::Pod),
+        "RestrictedContainerLevel" => (Policy::Restricted, Scope::Container),
+        _ => return None,
+    })
+}
+
+/// The fingerprint attribute with its method; only if there is none, the older annotation, which always means all pods.
+/// Empty means not stated. A fingerprint we cannot compare counts as not stated, with a warning.
+fn fingerprint(nrt: &NodeResourceTopology, warnings: &mut Vec<Warning>) -> Option<(Fingerprint, Method)> {
+    let mut warn = |path: &str, problem| warnings.push(Warning { path: path.to_owned(), problem });
+    let annotation =
+        || nrt.metadata.annotations.as_ref()?.get(keys::ANNOTATION_FINGERPRINT).map(String::as_str);
+    let (text, path, method) = match attribute::get(&nrt.attributes, keys::ATTRIBUTE_FINGERPRINT) {
+        Some(text) => {
+            let method = attribute::get(&nrt.attributes, keys::ATTRIBUTE_FINGERPRINT_METHOD);
+            (text, keys::ATTRIBUTE_FINGERPRINT, method)
+        }
+        None => (annotation()?, keys::ANNOTATION_FINGERPRINT, None),
+    };
+    if text.is_empty() {
+        return None;
+    }
+    let fingerprint = Fingerprint::parse(text).map_err(|error| warn(path, error.into())).ok()?;
+    let Some(method) = method.map_or(Some(Method::default()), Method::parse) else {
+        let problem = Problem::unknown(method.unwrap_or_default(), "all and with-exclusive-resources");
+        warn(keys::ATTRIBUTE_FINGERPRINT_METHOD, problem);
+        return None;
+    };
+    Some((fingerprint, method))
+}
+
+fn zone(id: ZoneId, i: usize, wire: &nrt::Zone, warnings: &mut Vec<Warning>) -> Result<Zone, ConvertError> {
+    let mut resources: Vec<ZoneResource> = Vec::with_capacity(wire.resources.len());
+    for (j, entry) in wire.resources.iter().enumerate() {
+        let at = |error: ConvertError| error.within(&format!("zones[{i}].resources[{j}]."));
+        let resource = resource(entry, |problem| {
+            warnings.push(Warning { path: format!("zones[{i}].resources[{j}].available"), problem });
+        });
+        let resource = resource.map_err(at)?;
+        if resources.iter().any(|known| known.name == resource.name) {
+            return Err(at(Problem::Duplicate(entry.name.clone()).at("name")));
+        }
+        resources.push(resource);
+    }
+    resources.sort_unstable_by_key(|resource| resource.name);
+    Ok(Zone { id, resources, distances: distances(i, wire, warnings) })
+}
+
+fn resource(wire: &nrt::Resource, mut warn: impl FnMut(Problem)) -> Result<ZoneResource, ConvertError> {
+    let name = ResourceName::new(&wire.name).map_err(|error| Problem::from(error).at("name"))?;
+    let read = |amount: &nrt::Amount, field: &str| zone_amount(name, amount).map_err(|p| p.at(field));
+    let capacity = read(&wire.capacity, "capacity")?;
+    let allocatable = read(&wire.allocatable, "allocatable")?;
+    let mut available = read(&wire.available, "available")?;
+    if available > allocatable {
+        warn(Problem::AboveAllocatable {
+            available: quantity(name, available),
+            allocatable: quantity(name, allocatable),
+        });
+        available = allocatable;
+    }
+    Ok(ZoneResource { name, capacity, allocatable, available })
+}
+
+fn zone_amount(name: ResourceName, wire: &nrt::Amount) -> Result<i64, Problem> {
+    let amount: Quantity = wire.parse()?;
+    let limit = quantity(name, MAX_AMOUNT);
+    if amount.sign() < 0 {
+        Err(Problem::Negative(amount))
+    } else if amount > limit {
+        Err(Problem::TooLarge { amount, limit })
+    } else {
+        Ok(amount_available(name, amount))
+    }
+}
+
+/// Distances by zone, ascending. A zone named twice keeps the last value, as with the peers' maps.
+fn distances(i: usize, wire: &nrt::Zone, warnings: &mut Vec<Warning>) -> Vec<(ZoneId, u32)> {
+    let mut distances: Vec<(ZoneId, u32)> = Vec::with_capacity(wire.costs.len().min(MAX_ZONES));
+    for (j, cost) in wire.costs.iter().enumerate() {
+        let distance = u32::try_from(cost.value).map_err(|_| ("value", Problem::Distance(cost.value)));
+        match zone_name::parse(&cost.name)
+            .map_err(|error| ("name", error.into()))
+            .and_then(|id| Ok((id, distance?)))
+        {
+            Ok((id, distance)) => match distances.binary_search_by_key(&id, |(known, _)| *known) {
+                Ok(at) => distances[at].1 = distance,
+                Err(at) => distances.insert(at, (id, distance)),
+            },
+            Err((field, problem)) => {
+                warnings.push(Warning { path: format!("zones[{i}].costs[{j}].{field}"), problem });
+            }
+        }
+    }
+    distances
+}

@@ -1,0 +1,73 @@
+use k8s_openapi::apiextensions_apiserver::pkg::apis::apiextensions::v1::JSONSchemaPropsOrArray;
+
+use super::*;
+
+/// The YAML as it should stand in the repository.
+fn rendered() -> String {
+    let mut options = serde_saphyr::SerializerOptions::default();
+    options.prefer_block_scalars = false;
+    options.compact_list_indent = true;
+    serde_saphyr::to_string_with_options(&nrt_crd(), options).unwrap()
+}
+
+/// `UPDATE_CRDS=1 cargo test -p api crd` writes the file anew.
+#[test]
+fn the_committed_yaml_is_fresh() {
+    if std::env::var_os("UPDATE_CRDS").is_some() {
+        std::fs::write(concat!(env!("CARGO_MANIFEST_DIR"), "/crds/noderesourcetopologies.yaml"), rendered())
+            .unwrap();
+        return;
+    }
+    assert_eq!(NRT_CRD_YAML, rendered(), "run `UPDATE_CRDS=1 cargo test -p api crd` and commit the result");
+}
+
+#[test]
+fn the_yaml_reads_back_as_the_definition() {
+    let read: CustomResourceDefinition = serde_saphyr::from_str(NRT_CRD_YAML).unwrap();
+    assert!(read == nrt_crd(), "YAML changed the definition on its way out and in again");
+}
+
+/// Paths of all schema nodes that an API server could refuse or prune by: no type where one is needed, or a default.
+fn flaws(props: &JSONSchemaProps, path: &str, flaws: &mut Vec<String>) {
+    if props.type_.is_none() && props.x_kubernetes_int_or_string != Some(true) {
+        flaws.push(format!("{path} has no type"));
+    }
+    if props.default.is_some() || props.title.is_some() || props.ref_path.is_some() {
+        flaws.push(format!("{path} has a default, title or reference"));
+    }
+    if props.description.as_ref().is_none_or(|d| d.contains('\n')) && !path.ends_with(".metadata") {
+        flaws.push(format!("{path} has no one-line description"));
+    }
+    for (name, property) in props.properties.iter().flatten() {
+        self::flaws(property, &format!("{path}.{name}"), flaws);
+    }
+    if let Some(JSONSchemaPropsOrArray::Schema(items)) = &props.items
+        && items.properties.is_some()
+    {
+        self::flaws(items, &format!("{path}[]"), flaws);
+    }
+}
+
+#[test]
+fn every_field_is_typed_and_described() {
+    for version in nrt_crd().spec.versions {
+        let schema = version.schema.and_then(|s| s.open_api_v3_schema).unwrap();
+        let mut found = Vec::new();
+        flaws(&schema, &version.name, &mut found);
+        assert_eq!(found, Vec::<String>::new());
+    }
+}
+
+#[test]
+fn the_contract_with_the_peers_holds() {
+    let crd = nrt_crd();
+    let versions: Vec<_> = crd.spec.versions.iter().map(|v| (v.name.as_str(), v.served, v.storage)).collect();
+    assert_eq!(versions, [("v1alpha1", true, false), ("v1alpha2", true, true)]);
+    assert_eq!(crd.spec.names.short_names, Some(vec!["node-res-topo".to_owned()]));
+    let required = |version: usize| {
+        let schema = crd.spec.versions[version].schema.as_ref().and_then(|s| s.open_api_v3_schema.as_ref());
+        schema.and_then(|s| s.required.clone()).unwrap()
+    };
+    assert_eq!(required(0), ["topologyPolicies", "zones"]);
+    assert_eq!(required(1), ["zones"]);
+}

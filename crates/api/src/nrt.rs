@@ -1,0 +1,254 @@
+//! NodeResourceTopology (`topology.node.k8s.io`): what an exporter publishes about a node's NUMA zones.
+//!
+//! In: objects of any exporter, read leniently (unknown fields are ignored, amounts may be numbers or text). Out: typed
+//! objects that serialise in one stable way, empty optional lists left out. Never: an opinion about the numbers; amounts
+//! stay text until [`crate::convert`] checks them.
+//!
+//! The doc comments of fields are the descriptions in the CRD ([`crate::crd`]).
+
+use std::borrow::Cow;
+use std::fmt;
+
+use k8s_openapi::ClusterResourceScope;
+use k8s_openapi::apimachinery::pkg::apis::meta::v1::ObjectMeta;
+use schemars::{JsonSchema, Schema, SchemaGenerator, json_schema};
+use serde::de::{Deserializer, Visitor};
+use serde::ser::{SerializeStruct, Serializer};
+use serde::{Deserialize, Serialize};
+use topology::quantity::{Quantity, QuantityError};
+
+pub mod attribute;
+pub mod v1alpha1;
+pub mod zone_name;
+
+/// The API group.
+pub const GROUP: &str = "topology.node.k8s.io";
+/// The kind.
+pub const KIND: &str = "NodeResourceTopology";
+/// The resource name in URLs and RBAC rules.
+pub const PLURAL: &str = "noderesourcetopologies";
+/// The version objects are stored in, and the one [`NodeResourceTopology`] speaks.
+pub const VERSION: &str = "v1alpha2";
+/// Group and version, as objects carry them.
+pub const API_VERSION: &str = "topology.node.k8s.io/v1alpha2";
+/// The only zone type there is: a NUMA node. Compared case-sensitively, as the Go scheduler does.
+pub const ZONE_TYPE_NODE: &str = "Node";
+
+/// The NUMA zones of one node and what pods can still get from them. The object has the name of the node.
+#[derive(Clone, Debug, Default, PartialEq, Deserialize, JsonSchema)]
+#[serde(rename_all = "camelCase")]
+pub struct NodeResourceTopology {
+    /// Standard object metadata.
+    #[serde(default)]
+    #[schemars(skip)]
+    pub metadata: ObjectMeta,
+    /// Alignment policy and scope of the kubelet in one word; only the first entry counts. Deprecated: use the attributes
+    /// topologyManagerPolicy and topologyManagerScope.
+    #[serde(default, deserialize_with = "null_as_default", skip_serializing_if = "Vec::is_empty")]
+    pub topology_policies: Vec<String>,
+    /// The zones of the node.
+    #[serde(deserialize_with = "null_as_default")]
+    pub zones: Vec<Zone>,
+    /// Facts about the node as a whole, such as the kubelet's alignment settings and the pod fingerprint.
+    #[serde(default, deserialize_with = "null_as_default", skip_serializing_if = "Vec::is_empty")]
+    pub attributes: Vec<Attribute>,
+}
+
+/// A part of the node that shares resources, normally a NUMA node.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "camelCase")]
+pub struct Zone {
+    /// Name of the zone, unique in the node: `node-` and the number the kernel gives the NUMA node.
+    pub name: String,
+    /// What the zone is; `Node` for a NUMA node.
+    #[serde(rename = "type")]
+    pub kind: String,
+    /// Name of the zone that encloses this one, if any.
+    #[serde(default, skip_serializing_if = "String::is_empty")]
+    pub parent: String,
+    /// Distances from this zone to all zones, itself included.
+    #[serde(default, deserialize_with = "null_as_default", skip_serializing_if = "Vec::is_empty")]
+    pub costs: Vec<Cost>,
+    /// Facts about the zone.
+    #[serde(default, deserialize_with = "null_as_default", skip_serializing_if = "Vec::is_empty")]
+    pub attributes: Vec<Attribute>,
+    /// Resources of the zone.
+    #[serde(default, deserialize_with = "null_as_default", skip_serializing_if = "Vec::is_empty")]
+    pub resources: Vec<Resource>,
+}
+
+/// Distance to a zone.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "camelCase")]
+pub struct Cost {
+    /// Name of the zone the distance is to.
+    pub name: String,
+    /// The distance as the firmware states it; 10 is local.
+    pub value: i64,
+}
+
+/// A fact as a name and a text.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "camelCase")]
+pub struct Attribute {
+    /// Name of the attribute.
+    pub name: String,
+    /// Its value.
+    pub value: String,
+}
+
+/// How much of a resource a zone has.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "camelCase")]
+pub struct Resource {
+    /// Name of the resource, as in pod requests.
+    pub name: String,
+    /// What the zone has in all.
+    pub capacity: Amount,
+    /// What pods may use of it.
+    pub allocatable: Amount,
+    /// What of that no running pod holds for itself.
+    pub available: Amount,
+}
+
+/// An amount as it stands on the wire. Not checked: [`Amount::parse`] says whether it is a quantity.
+#[derive(Clone, Debug, PartialEq, Eq, Hash, Serialize)]
+pub struct Amount(pub String);
+
+impl Amount {
+    /// The value. White space around it is ignored, as in Go.
+    ///
+    /// # Errors
+    /// When the text is not a quantity.
+    pub fn parse(&self) -> Result<Quantity, QuantityError> {
+        Quantity::parse(self.0.trim())
+    }
+}
+
+impl Default for Amount {
+    fn default() -> Self {
+        Self("0".to_owned())
+    }
+}
+
+impl From<Quantity> for Amount {
+    fn from(quantity: Quantity) -> Self {
+        Self(quantity.to_string())
+    }
+}
+
+impl From<&str> for Amount {
+    fn from(text: &str) -> Self {
+        Self(text.to_owned())
+    }
+}
+
+impl<'de> Deserialize<'de> for Amount {
+    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
+        struct AnyScalar;
+
+        impl Visitor<'_> for AnyScalar {
+            type Value = Amount;
+
+            fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+                f.write_str("a quantity: a number or a text such as \"16Gi\"")
+            }
+
+            fn visit_str<E>(self, text: &str) -> Result<Amount, E> {
+                Ok(Amount(text.to_owned()))
+            }
+
+            fn visit_i64<E>(self, number: i64) -> Result<Amount, E> {
+                Ok(Amount(number.to_string()))
+            }
+
+            fn visit_u64<E>(self, number: u64) -> Result<Amount, E> {
+                Ok(Amount(number.to_string()))
+            }
+
+            fn visit_f64<E>(self, number: f64) -> Result<Amount, E> {
+                Ok(Amount(number.to_string()))
+            }
+        }
+
+        deserializer.deserialize_any(AnyScalar)
+    }
+}
+
+impl JsonSchema for Amount {
+    fn schema_name() -> Cow<'static, str> {
+        "Amount".into()
+    }
+
+    fn json_schema(_: &mut SchemaGenerator) -> Schema {
+        json_schema!({
+            "anyOf": [{ "type": "integer" }, { "type": "string" }],
+            "pattern": QUANTITY_PATTERN,
+            "x-kubernetes-int-or-string": true,
+        })
+    }
+}
+
+/// The pattern Kubernetes' own schema generator puts on quantities.
+const QUANTITY_PATTERN: &str = concat!(
+    r"^(\+|-)?(([0-9]+(\.[0-9]*)?)|(\.[0-9]+))",
+    r"(([KMGTPE]i)|[numkMGTPE]|([eE](\+|-)?(([0-9]+(\.[0-9]*)?)|(\.[0-9]+))))?$"
+);
+
+impl Serialize for NodeResourceTopology {
+    fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
+        let mut object = serializer.serialize_struct(KIND, 6)?;
+        object.serialize_field("apiVersion", API_VERSION)?;
+        object.serialize_field("kind", KIND)?;
+        object.serialize_field("metadata", &self.metadata)?;
+        if !self.topology_policies.is_empty() {
+            object.serialize_field("topologyPolicies", &self.topology_policies)?;
+        }
+        object.serialize_field("zones", &self.zones)?;
+        if !self.attributes.is_empty() {
+            object.serialize_field("attributes", &self.attributes)?;
+        }
+        object.end()
+    }
+}
+
+impl kube::Resource for NodeResourceTopology {
+    type DynamicType = ();
+    type Scope = ClusterResourceScope;
+
+    fn kind((): &()) -> Cow<'_, str> {
+        KIND.into()
+    }
+
+    fn group((): &()) -> Cow<'_, str> {
+        GROUP.into()
+    }
+
+    fn version((): &()) -> Cow<'_, str> {
+        VERSION.into()
+    }
+
+    fn plural((): &()) -> Cow<'_, str> {
+        PLURAL.into()
+    }
+
+    fn meta(&self) -> &ObjectMeta {
+        &self.metadata
+    }
+
+    fn meta_mut(&mut self) -> &mut ObjectMeta {
+        &mut self.metadata
+    }
+}
+
+/// Go writes a list that was never set as `null`.
+fn null_as_default<'de, D, T>(deserializer: D) -> Result<T, D::Error>
+where
+    D: Deserializer<'de>,
+    T: Default + Deserialize<'de>,
+{
+    Option::deserialize(deserializer).map(Option::unwrap_or_default)
+}
+
+#[cfg(test)]
+mod tests;

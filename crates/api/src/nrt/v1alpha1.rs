@@ -1,0 +1,87 @@
+//! The older version of NodeResourceTopology: served, never stored.
+//!
+//! In and out: objects of clients that still speak it. The API server converts between versions by renaming only, so
+//! whoever writes through this version must supply `topologyPolicies` and cannot carry attributes of the node.
+
+use std::borrow::Cow;
+
+use k8s_openapi::ClusterResourceScope;
+use k8s_openapi::apimachinery::pkg::apis::meta::v1::ObjectMeta;
+use schemars::JsonSchema;
+use serde::ser::{SerializeStruct, Serializer};
+use serde::{Deserialize, Serialize};
+
+use super::{GROUP, KIND, PLURAL, Zone, null_as_default};
+
+/// This version's name.
+pub const VERSION: &str = "v1alpha1";
+/// Group and version, as objects carry them.
+pub const API_VERSION: &str = "topology.node.k8s.io/v1alpha1";
+
+/// The NUMA zones of one node and what pods can still get from them. The object has the name of the node.
+#[derive(Clone, Debug, Default, PartialEq, Deserialize, JsonSchema)]
+#[serde(rename_all = "camelCase")]
+pub struct NodeResourceTopology {
+    /// Standard object metadata.
+    #[serde(default)]
+    #[schemars(skip)]
+    pub metadata: ObjectMeta,
+    /// Alignment policy and scope of the kubelet in one word; only the first entry counts.
+    #[serde(deserialize_with = "null_as_default")]
+    pub topology_policies: Vec<String>,
+    /// The zones of the node.
+    #[serde(deserialize_with = "null_as_default")]
+    pub zones: Vec<Zone>,
+}
+
+impl From<NodeResourceTopology> for super::NodeResourceTopology {
+    fn from(old: NodeResourceTopology) -> Self {
+        Self {
+            metadata: old.metadata,
+            topology_policies: old.topology_policies,
+            zones: old.zones,
+            attributes: Vec::new(),
+        }
+    }
+}
+
+impl Serialize for NodeResourceTopology {
+    fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
+        let mut object = serializer.serialize_struct(KIND, 5)?;
+        object.serialize_field("apiVersion", API_VERSION)?;
+        object.serialize_field("kind", KIND)?;
+        object.serialize_field("metadata", &self.metadata)?;
+        object.serialize_field("topologyPolicies", &self.topology_policies)?;
+        object.serialize_field("zones", &self.zones)?;
+        object.end()
+    }
+}
+
+impl kube::Resource for NodeResourceTopology {
+    type DynamicType = ();
+    type Scope = ClusterResourceScope;
+
+    fn kind((): &()) -> Cow<'_, str> {
+        KIND.into()
+    }
+
+    fn group((): &()) -> Cow<'_, str> {
+        GROUP.into()
+    }
+
+    fn version((): &()) -> Cow<'_, str> {
+        VERSION.into()
+    }
+
+    fn plural((): &()) -> Cow<'_, str> {
+        PLURAL.into()
+    }
+
+    fn meta(&self) -> &ObjectMeta {
+        &self.metadata
+    }
+
+    fn meta_mut(&mut self) -> &mut ObjectMeta {
+        &mut self.metadata
+    }
+}

@@ -1,0 +1,181 @@
+//! Taking a JSON tree apart strictly, remembering where we are.
+//!
+//! In: a [`Value`]. Out: its fields one by one, typed; everything wrong lands in [`Errors`] with its path, so that one run
+//! reports all mistakes. Never: a default; absent (and `null`, as in Go) is `None`.
+
+use serde_json::{Map, Value};
+
+use super::FieldError;
+use crate::goduration::GoDuration;
+
+/// What went wrong so far.
+#[derive(Default)]
+pub(super) struct Errors(pub(super) Vec<FieldError>);
+
+/// A place in the file: the nested document we are in, and the path inside it.
+#[derive(Clone, Default)]
+pub(super) struct At {
+    pub(super) context: String,
+    pub(super) path: String,
+}
+
+/// The fields of one object that have not been read yet.
+pub(super) struct Fields {
+    pub(super) at: At,
+    map: Map<String, Value>,
+}
+
+impl At {
+    pub(super) fn field(&self, name: &str) -> Self {
+        let dot = if self.path.is_empty() { "" } else { "." };
+        Self { context: self.context.clone(), path: format!("{}{dot}{name}", self.path) }
+    }
+
+    fn index(&self, i: usize) -> Self {
+        Self { context: self.context.clone(), path: format!("{}[{i}]", self.path) }
+    }
+}
+
+impl Errors {
+    pub(super) fn invalid(&mut self, at: &At, problem: impl Into<String>) {
+        let (context, path) = (at.context.clone(), at.path.clone());
+        self.0.push(FieldError::Invalid { context, path, problem: problem.into() });
+    }
+
+    fn wrong_type(&mut self, at: &At, expected: &'static str, found: &Value) {
+        let found = match found {
+            Value::Null => "nothing".to_owned(),
+            Value::Bool(_) | Value::Number(_) => found.to_string(),
+            Value::String(text) => format!("{:?}", text.chars().take(64).collect::<String>()),
+            Value::Array(_) => "a list".to_owned(),
+            Value::Object(_) => "a mapping".to_owned(),
+        };
+        let (context, path) = (at.context.clone(), at.path.clone());
+        self.0.push(FieldError::Type { context, path, expected, found });
+    }
+}
+
+impl Fields {
+    /// Starts on an object; `null` and nothing are an empty one.
+    pub(super) fn of(value: Value, at: At, errors: &mut Errors) -> Self {
+        let map = match value {
+            Value::Object(map) => map,
+            Value::Null => Map::new(),
+            other => {
+                let at = if at.path.is_empty() {
+                    At { path: "document".to_owned(), ..at.clone() }
+                } else {
+                    at.clone()
+                };
+                errors.wrong_type(&at, "a mapping", &other);
+                Map::new()
+            }
+        };
+        Self { at, map }
+    }
+
+    /// Takes a field as it stands.
+    pub(super) fn raw(&mut self, name: &str) -> Option<Value> {
+        self.map.remove(name).filter(|value| !value.is_null())
+    }
+
+    pub(super) fn string(&mut self, name: &str, errors: &mut Errors) -> Option<String> {
+        match self.raw(name)? {
+            Value::String(text) => Some(text),
+            other => self.wrong(name, "a text", &other, errors),
+        }
+    }
+
+    pub(super) fn boolean(&mut self, name: &str, errors: &mut Errors) -> Option<bool> {
+        match self.raw(name)? {
+            Value::Bool(flag) => Some(flag),
+            other => self.wrong(name, "true or false", &other, errors),
+        }
+    }
+
+    /// A whole number of 64 bits.
+    pub(super) fn integer(&mut self, name: &str, errors: &mut Errors) -> Option<i64> {
+        let value = self.raw(name)?;
+        value.as_i64().or_else(|| self.wrong(name, "a whole number of 64 bits", &value, errors))
+    }
+
+    /// A whole number of 32 bits.
+    pub(super) fn integer32(&mut self, name: &str, errors: &mut Errors) -> Option<i32> {
+        let value = self.raw(name)?;
+        let number = value.as_i64().and_then(|n| i32::try_from(n).ok());
+        number.or_else(|| self.wrong(name, "a whole number of 32 bits", &value, errors))
+    }
+
+    pub(super) fn float(&mut self, name: &str, errors: &mut Errors) -> Option<f64> {
+        let value = self.raw(name)?;
+        value.as_f64().or_else(|| self.wrong(name, "a number", &value, errors))
+    }
+
+    /// Go's duration text.
+    pub(super) fn duration(&mut self, name: &str, errors: &mut Errors) -> Option<GoDuration> {
+        let text = match self.raw(name)? {
+            Value::String(text) => text,
+            other => return self.wrong(name, "a duration such as \"15s\"", &other, errors),
+        };
+        match GoDuration::parse(&text) {
+            Ok(duration) => Some(duration),
+            Err(error) => {
+                errors.invalid(&self.at.field(name), error.to_string());
+                None
+            }
+        }
+    }
+
+    /// One of a few words.
+    pub(super) fn choice<T: Copy>(
+        &mut self,
+        name: &str,
+        what: &str,
+        choices: &[(&str, T)],
+        errors: &mut Errors,
+    ) -> Option<T> {
+        let text = self.string(name, errors)?;
+        let found = choices.iter().find(|(word, _)| *word == text).map(|(_, choice)| *choice);
+        if found.is_none() {
+            let allowed: Vec<_> = choices.iter().map(|(word, _)| *word).collect();
+            let problem =
+                format!("Invalid value: {text:?}: invalid {what}; allowed are {}", allowed.join(", "));
+            errors.invalid(&self.at.field(name), problem);
+        }
+        found
+    }
+
+    /// An object; an empty one when absent.
+    pub(super) fn object(&mut self, name: &str, errors: &mut Errors) -> Self {
+        let value = self.raw(name).unwrap_or_default();
+        Self::of(value, self.at.field(name), errors)
+    }
+
+    /// The objects of a list; none when absent.
+    pub(super) fn objects(&mut self, name: &str, errors: &mut Errors) -> Vec<Self> {
+        let at = self.at.field(name);
+        match self.raw(name) {
+            None => Vec::new(),
+            Some(Value::Array(items)) => {
+                items.into_iter().enumerate().map(|(i, item)| Self::of(item, at.index(i), errors)).collect()
+            }
+            Some(other) => {
+                errors.wrong_type(&at, "a list", &other);
+                Vec::new()
+            }
+        }
+    }
+
+    /// Whatever nobody took is unknown.
+    pub(super) fn finish(self, errors: &mut Errors) {
+        for name in self.map.keys() {
+            let At { context, path } = self.at.field(name);
+            errors.0.push(FieldError::Unknown { context, path });
+        }
+    }
+
+    fn wrong<T>(&self, name: &str, expected: &'static str, found: &Value, errors: &mut Errors) -> Option<T> {
+        errors.wrong_type(&self.at.field(name), expected, found);
+        None
+    }
+}

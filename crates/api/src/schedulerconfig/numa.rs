@@ -1,0 +1,216 @@
+//! `NodeResourceTopologyMatchArgs`: the NUMA plugin's arguments.
+//!
+//! In: the `args` mapping of the plugin. Out: all fields, defaulted as the Go plugin does and checked more than it does: it
+//! takes any word for the cache settings and reads unknown ones as something.
+
+use serde_json::Value;
+
+use super::decode::{At, Errors, Fields};
+use super::{API_VERSION, NUMA_PLUGIN};
+
+/// The plugin's arguments.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct NodeResourceTopologyMatchArgs {
+    /// How zones are scored.
+    pub scoring_strategy: ScoringStrategy,
+    /// Seconds between resyncs of the Go plugin's cache; zero or below selects its cache-less mode.
+    pub cache_resync_period_seconds: i64,
+    /// Selects the Go plugin's mode that passes over nodes with reservations; wins over the period.
+    pub discard_reserved_nodes: bool,
+    /// Settings of the Go plugin's cache.
+    pub cache: CacheArgs,
+    /// Whether pods may be evicted to free a zone.
+    pub preemption_mode: PreemptionMode,
+}
+
+/// How zones are scored.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct ScoringStrategy {
+    /// The formula.
+    pub kind: ScoringStrategyType,
+    /// Weights for the formulas that have some; resources that are not listed weigh 1.
+    pub resources: Vec<ResourceWeight>,
+}
+
+/// The weight of a resource.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct ResourceWeight {
+    /// Its name.
+    pub name: String,
+    /// 1 to 2147483647.
+    pub weight: i64,
+}
+
+/// Formulas for scoring zones.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum ScoringStrategyType {
+    /// Prefer full zones.
+    MostAllocated,
+    /// Prefer zones whose resources are used evenly.
+    BalancedAllocation,
+    /// Prefer empty zones.
+    #[default]
+    LeastAllocated,
+    /// Prefer few zones.
+    LeastNUMANodes,
+}
+
+/// Settings of the Go plugin's cache. Our ledger needs none of them; they are read so that files stay valid.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct CacheArgs {
+    /// Which pods of other schedulers make a node's data stale.
+    pub foreign_pods_detect: ForeignPodsDetect,
+    /// Which pods enter the fingerprint.
+    pub resync_method: ResyncMethod,
+    /// Where pods are read from.
+    pub informer_mode: InformerMode,
+    /// What makes a node dirty.
+    pub resync_scope: ResyncScope,
+}
+
+/// Which pods of other schedulers matter.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum ForeignPodsDetect {
+    /// None.
+    None,
+    /// All.
+    #[default]
+    All,
+    /// Those with exclusive resources.
+    OnlyExclusiveResources,
+}
+
+/// Which pods enter the fingerprint.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum ResyncMethod {
+    /// What the object says.
+    #[default]
+    Autodetect,
+    /// All.
+    All,
+    /// Those with exclusive resources.
+    OnlyExclusiveResources,
+}
+
+/// Where the Go plugin reads pods from.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum InformerMode {
+    /// The scheduler's own cache.
+    Shared,
+    /// One of its own.
+    #[default]
+    Dedicated,
+}
+
+/// What makes a node dirty.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum ResyncScope {
+    /// Changed resources and changed kubelet settings.
+    #[default]
+    All,
+    /// Changed resources only.
+    OnlyResources,
+}
+
+/// Whether pods may be evicted to free a zone.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum PreemptionMode {
+    /// No.
+    #[default]
+    Disabled,
+    /// Yes.
+    Enabled,
+}
+
+impl Default for ScoringStrategy {
+    fn default() -> Self {
+        let weight = |name: &str| ResourceWeight { name: name.to_owned(), weight: 1 };
+        Self { kind: ScoringStrategyType::default(), resources: vec![weight("cpu"), weight("memory")] }
+    }
+}
+
+/// Reads the arguments; errors carry `context`, because the Go plugin decodes them as a document of their own.
+pub(super) fn args(value: Value, context: String, errors: &mut Errors) -> NodeResourceTopologyMatchArgs {
+    let mut fields = Fields::of(value, At { context, path: String::new() }, errors);
+    for (name, allowed) in [("apiVersion", API_VERSION), ("kind", "NodeResourceTopologyMatchArgs")] {
+        if let Some(found) = fields.string(name, errors).filter(|found| found != allowed) {
+            let problem = format!("args for plugin {NUMA_PLUGIN} cannot be {found:?}; allowed is {allowed}");
+            errors.invalid(&fields.at.field(name), problem);
+        }
+    }
+    let preemption = [("Disabled", PreemptionMode::Disabled), ("Enabled", PreemptionMode::Enabled)];
+    let args = NodeResourceTopologyMatchArgs {
+        scoring_strategy: scoring_strategy(&mut fields, errors),
+        cache_resync_period_seconds: fields.integer("cacheResyncPeriodSeconds", errors).unwrap_or(0),
+        discard_reserved_nodes: fields.boolean("discardReservedNodes", errors).unwrap_or(false),
+        cache: cache(fields.object("cache", errors), errors),
+        preemption_mode: fields
+            .choice("preemptionMode", "PreemptionMode", &preemption, errors)
+            .unwrap_or_default(),
+    };
+    fields.finish(errors);
+    args
+}
+
+fn scoring_strategy(args: &mut Fields, errors: &mut Errors) -> ScoringStrategy {
+    let default = ScoringStrategy::default();
+    let Some(value) = args.raw("scoringStrategy") else { return default };
+    let mut fields = Fields::of(value, args.at.field("scoringStrategy"), errors);
+    let choices = [
+        ("MostAllocated", ScoringStrategyType::MostAllocated),
+        ("BalancedAllocation", ScoringStrategyType::BalancedAllocation),
+        ("LeastAllocated", ScoringStrategyType::LeastAllocated),
+        ("LeastNUMANodes", ScoringStrategyType::LeastNUMANodes),
+    ];
+    // The Go plugin gives the object a default but not its type, and then refuses the object. The default is meant.
+    let kind = fields.choice("type", "ScoringStrategyType", &choices, errors).unwrap_or(default.kind);
+    let mut resources: Vec<ResourceWeight> = Vec::new();
+    for mut entry in fields.objects("resources", errors) {
+        let name = entry.string("name", errors).unwrap_or_default();
+        let weight = entry.integer("weight", errors).unwrap_or(0);
+        if name.is_empty() {
+            errors.invalid(&entry.at.field("name"), "Required value");
+        }
+        if resources.iter().any(|known| known.name == name) {
+            errors.invalid(&entry.at.field("name"), format!("Duplicate value: {name:?}"));
+        }
+        if !(0..=i64::from(i32::MAX)).contains(&weight) {
+            let problem =
+                format!("Invalid value: {weight}: must be 1 to {}, or 0 for the default of 1", i32::MAX);
+            errors.invalid(&entry.at.field("weight"), problem);
+        }
+        entry.finish(errors);
+        resources.push(ResourceWeight { name, weight: weight.max(1) });
+    }
+    fields.finish(errors);
+    ScoringStrategy { kind, resources: if resources.is_empty() { default.resources } else { resources } }
+}
+
+fn cache(mut fields: Fields, errors: &mut Errors) -> CacheArgs {
+    let foreign = [
+        ("None", ForeignPodsDetect::None),
+        ("All", ForeignPodsDetect::All),
+        ("OnlyExclusiveResources", ForeignPodsDetect::OnlyExclusiveResources),
+    ];
+    let method = [
+        ("Autodetect", ResyncMethod::Autodetect),
+        ("All", ResyncMethod::All),
+        ("OnlyExclusiveResources", ResyncMethod::OnlyExclusiveResources),
+    ];
+    let informer = [("Shared", InformerMode::Shared), ("Dedicated", InformerMode::Dedicated)];
+    let scope = [("All", ResyncScope::All), ("OnlyResources", ResyncScope::OnlyResources)];
+    let args = CacheArgs {
+        foreign_pods_detect: fields
+            .choice("foreignPodsDetect", "ForeignPodsDetectMode", &foreign, errors)
+            .unwrap_or_default(),
+        resync_method: fields
+            .choice("resyncMethod", "CacheResyncMethod", &method, errors)
+            .unwrap_or_default(),
+        informer_mode: fields
+            .choice("informerMode", "CacheInformerMode", &informer, errors)
+            .unwrap_or_default(),
+        resync_scope: fields.choice("resyncScope", "CacheResyncScope", &scope, errors).unwrap_or_default(),
+    };
+    fields.finish(errors);
+    args
+}
