@@ -148,6 +148,19 @@ impl ControlPlane {
         self.api_server.wait_until("ready", PATIENCE, async || healthy(&client, "readyz").await).await
     }
 
+    /// The certificate of the authority that signs all identities here.
+    #[must_use]
+    pub fn ca_file(&self) -> PathBuf {
+        self.nest.dir().join("control/ca.crt")
+    }
+
+    /// A certificate and its key for any server on this machine.
+    #[must_use]
+    pub fn server_files(&self) -> (PathBuf, PathBuf) {
+        let dir = self.nest.dir().join("control");
+        (dir.join("server.crt"), dir.join("server.key"))
+    }
+
     /// Writes a kubeconfig whose client certificate makes it `user`, member of `group`, for the authorizers to judge.
     ///
     /// # Errors
@@ -258,6 +271,9 @@ fn api_server_flags(
     pki::write(&dir.join("server.crt"), &server.certificate)?;
     pki::write(&dir.join("server.key"), &server.key)?;
     pki::write(&dir.join("ca.crt"), pki.ca_pem())?;
+    let to_kubelets = pki.client("kube-apiserver", "system:masters")?;
+    pki::write(&dir.join("to-kubelets.crt"), &to_kubelets.certificate)?;
+    pki::write(&dir.join("to-kubelets.key"), &to_kubelets.key)?;
     pki::write(&dir.join("tokens.csv"), &format!("{token},admin,admin,system:masters\n"))?;
     pki::write_signing_key(dir)?;
     let file = |name: &str| dir.join(name).display().to_string();
@@ -270,6 +286,9 @@ fn api_server_flags(
         format!("--secure-port={port}"),
         format!("--cert-dir={}", dir.display()),
         format!("--client-ca-file={}", file("ca.crt")),
+        // Kubelets let in nobody without a certificate of this authority (`kubectl logs` comes this way).
+        format!("--kubelet-client-certificate={}", file("to-kubelets.crt")),
+        format!("--kubelet-client-key={}", file("to-kubelets.key")),
         format!("--token-auth-file={}", file("tokens.csv")),
         format!("--service-account-key-file={}", file("sa.pub")),
         format!("--service-account-signing-key-file={}", file("sa.key")),

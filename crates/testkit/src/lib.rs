@@ -3,9 +3,11 @@
 //! [`env`](mod@env) finds the programs, [`machine`] makes the machines, [`controlplane`] and [`kubelet`] run them in a
 //! [`nest`] that leaves nothing behind, [`cluster`] puts it together, and [`load`] brings pods.
 
+pub mod cluster;
 pub mod controlplane;
 pub mod cri;
 pub mod env;
+pub mod kubelet;
 pub mod machine;
 pub mod nest;
 pub mod port;

@@ -1,11 +1,11 @@
-//! Free TCP ports on 127.0.0.1 for programs that cannot pick one themselves and say which.
+//! Free TCP ports for programs that cannot pick one themselves and say which.
 //!
-//! Out: port numbers that nobody listens on and that this process has not handed out before. Never from the range the
+//! Out: port numbers that nobody listens on, on any address, and that this process has not handed out before. Never from the range the
 //! kernel takes for outgoing connections, or a restarted server could find its port taken by somebody's client.
 
 use std::collections::BTreeSet;
 use std::hash::{BuildHasher as _, RandomState};
-use std::net::TcpListener;
+use std::net::{Ipv4Addr, TcpListener};
 use std::sync::{Mutex, PoisonError};
 
 use anyhow::bail;
@@ -25,12 +25,12 @@ pub fn free() -> anyhow::Result<u16> {
     let first = (RandomState::new().hash_one(std::process::id()) % u64::from(size)) as u16;
     for step in 0..size {
         let port = RANGE.start + (first + step) % size;
-        if !taken.contains(&port) && TcpListener::bind(("127.0.0.1", port)).is_ok() {
+        if !taken.contains(&port) && TcpListener::bind((Ipv4Addr::UNSPECIFIED, port)).is_ok() {
             taken.insert(port);
             return Ok(port);
         }
     }
-    bail!("no free TCP port between {} and {} on 127.0.0.1", RANGE.start, RANGE.end - 1)
+    bail!("no free TCP port between {} and {}", RANGE.start, RANGE.end - 1)
 }
 
 #[cfg(test)]
@@ -44,7 +44,7 @@ mod tests {
         assert_eq!(distinct.len(), ports.len());
         for port in ports {
             assert!(RANGE.contains(&port), "{port}");
-            TcpListener::bind(("127.0.0.1", port)).unwrap();
+            TcpListener::bind((Ipv4Addr::UNSPECIFIED, port)).unwrap();
         }
     }
 }

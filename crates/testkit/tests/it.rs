@@ -1,5 +1,7 @@
 //! The rig itself, for real: what starts, what it looks like, and that nothing of it stays.
 
+#[path = "it/cluster.rs"]
+mod cluster;
 #[path = "it/controlplane.rs"]
 mod controlplane;
 #[path = "it/nest.rs"]

@@ -15,7 +15,7 @@ fn zones_get_their_cpus() {
     fn check(machine: Machine, wanted: &[(u32, &str)]) {
         let layout = machine.layout().unwrap();
         let zones: Vec<(u32, String)> =
-            layout.zones.iter().map(|zone| (zone.id, list(zone.cpus.iter().copied()))).collect();
+            layout.zones.iter().map(|zone| (zone.id, list(zone.cpus.iter().copied()).unwrap())).collect();
         let zones: Vec<(u32, &str)> = zones.iter().map(|(id, cpus)| (*id, cpus.as_str())).collect();
         assert_eq!(zones, wanted, "{machine:?}");
     }
@@ -139,10 +139,7 @@ fn the_tree_reads_as_linux_would_show_it() {
 }
 
 #[test]
-fn lists_and_masks() {
-    for (ids, text) in [(&[][..], ""), (&[5], "5"), (&[0, 1, 2, 4, 6, 7], "0-2,4,6-7")] {
-        assert_eq!(list(ids.iter().copied()), text);
-    }
+fn masks_are_groups_of_32_bits_highest_first() {
     for (ids, count, text) in [
         (&[][..], 0, "00000000"),
         (&[0, 3], 4, "00000009"),

@@ -7,6 +7,7 @@ use std::os::unix::fs::symlink;
 use std::path::Path;
 
 use anyhow::Context as _;
+use topology::cpuset::CpuSet;
 
 use super::{Cpu, DEFAULT_HUGE_PAGE_KIB, Layout, Zone};
 
@@ -23,20 +24,9 @@ pub(super) fn write(layout: &Layout, root: &Path) -> anyhow::Result<()> {
     put(&root.join("proc"), "meminfo", &machine_meminfo(layout))
 }
 
-/// Linux' list format: ascending, with ranges; the empty list is an empty line.
-pub(super) fn list(ids: impl IntoIterator<Item = u32>) -> String {
-    let mut ranges: Vec<(u32, u32)> = Vec::new();
-    for id in ids {
-        match ranges.last_mut() {
-            Some((_, last)) if *last + 1 == id => *last = id,
-            _ => ranges.push((id, id)),
-        }
-    }
-    let texts: Vec<String> = ranges
-        .into_iter()
-        .map(|(first, last)| if first == last { first.to_string() } else { format!("{first}-{last}") })
-        .collect();
-    texts.join(",")
+/// Linux' list format, for CPUs and zones alike.
+pub(super) fn list(ids: impl IntoIterator<Item = u32>) -> anyhow::Result<String> {
+    Ok(CpuSet::from_ids(ids)?.to_string())
 }
 
 /// Linux' mask format: groups of 32 bits in hex, the highest first.
@@ -54,15 +44,19 @@ pub(super) fn mask(ids: &[u32], count: usize) -> String {
 fn write_nodes(layout: &Layout, dir: &Path) -> anyhow::Result<()> {
     let ids = || layout.zones.iter().map(|zone| zone.id);
     let max = ids().max().unwrap_or(0);
-    put(dir, "online", &list(ids()))?;
-    put(dir, "possible", &list(0..=max))?;
-    put(dir, "has_cpu", &list(layout.zones.iter().filter(|zone| !zone.cpus.is_empty()).map(|zone| zone.id)))?;
-    let with_memory = list(layout.zones.iter().filter(|zone| zone.memory_kib > 0).map(|zone| zone.id));
+    put(dir, "online", &list(ids())?)?;
+    put(dir, "possible", &list(0..=max)?)?;
+    put(
+        dir,
+        "has_cpu",
+        &list(layout.zones.iter().filter(|zone| !zone.cpus.is_empty()).map(|zone| zone.id))?,
+    )?;
+    let with_memory = list(layout.zones.iter().filter(|zone| zone.memory_kib > 0).map(|zone| zone.id))?;
     put(dir, "has_memory", &with_memory)?;
     put(dir, "has_normal_memory", &with_memory)?;
     for zone in &layout.zones {
         let node = dir.join(format!("node{}", zone.id));
-        put(&node, "cpulist", &list(zone.cpus.iter().copied()))?;
+        put(&node, "cpulist", &list(zone.cpus.iter().copied())?)?;
         put(&node, "cpumap", &mask(&zone.cpus, layout.cpus.len()))?;
         let distances: Vec<String> = zone.distances.iter().map(u32::to_string).collect();
         put(&node, "distance", &distances.join(" "))?;
@@ -85,10 +79,10 @@ fn write_cpus(layout: &Layout, dir: &Path) -> anyhow::Result<()> {
     let count = layout.cpus.len();
     let all = || layout.cpus.iter();
     let last = count.saturating_sub(1);
-    put(dir, "online", &list(layout.online()))?;
-    put(dir, "offline", &list(all().filter(|cpu| !cpu.online).map(|cpu| cpu.id)))?;
-    put(dir, "possible", &list(all().map(|cpu| cpu.id)))?;
-    put(dir, "present", &list(all().map(|cpu| cpu.id)))?;
+    put(dir, "online", &list(layout.online())?)?;
+    put(dir, "offline", &list(all().filter(|cpu| !cpu.online).map(|cpu| cpu.id))?)?;
+    put(dir, "possible", &list(all().map(|cpu| cpu.id))?)?;
+    put(dir, "present", &list(all().map(|cpu| cpu.id))?)?;
     put(dir, "kernel_max", &last.to_string())?;
     for cpu in all() {
         let own = dir.join(format!("cpu{}", cpu.id));
@@ -111,10 +105,10 @@ fn write_topology(layout: &Layout, cpu: &Cpu, dir: &Path) -> anyhow::Result<()> 
     put(dir, "physical_package_id", &cpu.socket.to_string())?;
     put(dir, "die_id", "0")?;
     for name in ["thread_siblings_list", "core_cpus_list"] {
-        put(dir, name, &list(cpu.siblings.iter().copied()))?;
+        put(dir, name, &list(cpu.siblings.iter().copied())?)?;
     }
     for name in ["core_siblings_list", "package_cpus_list"] {
-        put(dir, name, &list(package.iter().copied()))?;
+        put(dir, name, &list(package.iter().copied())?)?;
     }
     Ok(())
 }
@@ -134,7 +128,7 @@ fn write_caches(layout: &Layout, cpu: &Cpu, dir: &Path) -> anyhow::Result<()> {
         put(&own, "type", kind)?;
         put(&own, "size", size)?;
         put(&own, "id", &id.to_string())?;
-        put(&own, "shared_cpu_list", &list(shared.iter().copied()))?;
+        put(&own, "shared_cpu_list", &list(shared.iter().copied())?)?;
         put(&own, "shared_cpu_map", &mask(shared, layout.cpus.len()))?;
     }
     Ok(())
