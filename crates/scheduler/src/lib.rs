@@ -1,1 +1,13 @@
-//! scheduler
+//! NRT objects, pods and nodes in; bindings out.
+//!
+//! The core ([`core`]) is a state machine without I/O or a clock: events go in, decisions come out. The same core runs against
+//! an API server ([`shell`]) and in virtual time (crate `sim`).
+
+pub mod affinity;
+pub mod core;
+pub mod cycle;
+pub mod ledger;
+pub mod node;
+pub mod pod;
+pub mod queue;
+pub mod reason;

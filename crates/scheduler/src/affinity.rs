@@ -1,0 +1,312 @@
+//! Which nodes a pod may and would rather run on: node selector, node affinity, taints and tolerations.
+//!
+//! In: the pod's and the node's own fields. Out: yes, no, or a preference. Matching follows kube-scheduler 1.36: terms are
+//! ORed, requirements within a term ANDed, an empty term matches nothing.
+
+use std::collections::BTreeMap;
+
+use k8s_openapi::api::core::v1 as wire;
+
+/// `nodeSelector` and `affinity.nodeAffinity` of a pod.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Hash)]
+pub struct NodeAffinity {
+    /// `nodeSelector`: all must be there.
+    pub selector: Vec<(String, String)>,
+    /// Required terms; `None` when there is no requirement.
+    pub required: Option<Vec<Term>>,
+    /// Preferred terms with their weights.
+    pub preferred: Vec<(i32, Term)>,
+}
+
+/// One node selector term.
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
+pub struct Term {
+    labels: Vec<Requirement>,
+    fields: Vec<Requirement>,
+}
+
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
+struct Requirement {
+    key: String,
+    operator: Operator,
+    values: Vec<String>,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+enum Operator {
+    In,
+    NotIn,
+    Exists,
+    DoesNotExist,
+    Gt,
+    Lt,
+    /// Unknown to us: matches nothing.
+    Unknown,
+}
+
+/// Effect of a taint.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub enum Effect {
+    /// `NoSchedule`.
+    NoSchedule,
+    /// `PreferNoSchedule`.
+    PreferNoSchedule,
+    /// `NoExecute`.
+    NoExecute,
+}
+
+/// A taint of a node.
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
+pub struct Taint {
+    /// Key.
+    pub key: String,
+    /// Value; may be empty.
+    pub value: String,
+    /// Effect.
+    pub effect: Effect,
+}
+
+/// A toleration of a pod.
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
+pub struct Toleration {
+    key: String,
+    /// `None`: any value (operator `Exists`).
+    value: Option<String>,
+    /// `None`: any effect.
+    effect: Option<Effect>,
+}
+
+/// Labels of a node.
+pub type Labels = BTreeMap<String, String>;
+
+impl NodeAffinity {
+    pub(crate) fn read(spec: &wire::PodSpec) -> Self {
+        let affinity = spec.affinity.as_ref().and_then(|a| a.node_affinity.as_ref());
+        let required = affinity.and_then(|a| a.required_during_scheduling_ignored_during_execution.as_ref());
+        let preferred =
+            affinity.and_then(|a| a.preferred_during_scheduling_ignored_during_execution.as_ref());
+        Self {
+            selector: spec
+                .node_selector
+                .iter()
+                .flatten()
+                .map(|(key, value)| (key.clone(), value.clone()))
+                .collect(),
+            required: required.map(|r| r.node_selector_terms.iter().map(Term::read).collect()),
+            preferred: preferred
+                .into_iter()
+                .flatten()
+                .map(|p| (p.weight, Term::read(&p.preference)))
+                .collect(),
+        }
+    }
+
+    /// Whether the pod may run on a node with this name and these labels.
+    #[must_use]
+    pub fn allows(&self, node: &str, labels: &Labels) -> bool {
+        self.selector.iter().all(|(key, value)| labels.get(key) == Some(value))
+            && self.required.as_ref().is_none_or(|terms| terms.iter().any(|t| t.matches(node, labels)))
+    }
+
+    /// Sum of the weights of the preferred terms that match.
+    #[must_use]
+    pub fn preference(&self, node: &str, labels: &Labels) -> i64 {
+        let matching = self.preferred.iter().filter(|(_, term)| term.matches(node, labels));
+        matching.map(|(weight, _)| i64::from(*weight)).sum()
+    }
+}
+
+impl Term {
+    fn read(term: &wire::NodeSelectorTerm) -> Self {
+        let list = |wire: &Option<Vec<wire::NodeSelectorRequirement>>| -> Vec<Requirement> {
+            wire.iter().flatten().map(Requirement::read).collect()
+        };
+        Self { labels: list(&term.match_expressions), fields: list(&term.match_fields) }
+    }
+
+    fn matches(&self, node: &str, labels: &Labels) -> bool {
+        let name = |key: &str| (key == "metadata.name").then_some(node);
+        !(self.labels.is_empty() && self.fields.is_empty())
+            && self.labels.iter().all(|r| r.matches(labels.get(&r.key).map(String::as_str)))
+            && self.fields.iter().all(|r| r.matches(name(&r.key)))
+    }
+}
+
+impl Requirement {
+    fn read(requirement: &wire::NodeSelectorRequirement) -> Self {
+        let operator = match requirement.operator.as_str() {
+            "In" => Operator::In,
+            "NotIn" => Operator::NotIn,
+            "Exists" => Operator::Exists,
+            "DoesNotExist" => Operator::DoesNotExist,
+            "Gt" => Operator::Gt,
+            "Lt" => Operator::Lt,
+            _ => Operator::Unknown,
+        };
+        Self {
+            key: requirement.key.clone(),
+            operator,
+            values: requirement.values.clone().unwrap_or_default(),
+        }
+    }
+
+    fn matches(&self, value: Option<&str>) -> bool {
+        let listed = |value: &str| self.values.iter().any(|v| v == value);
+        match (self.operator, value) {
+            (Operator::In, value) => value.is_some_and(listed),
+            (Operator::NotIn, value) => !value.is_some_and(listed),
+            (Operator::Exists, value) => value.is_some(),
+            (Operator::DoesNotExist, value) => value.is_none(),
+            (Operator::Gt, Some(value)) => self.compare(value, |have, want| have > want),
+            (Operator::Lt, Some(value)) => self.compare(value, |have, want| have < want),
+            (Operator::Gt | Operator::Lt | Operator::Unknown, _) => false,
+        }
+    }
+
+    fn compare(&self, value: &str, test: impl Fn(i64, i64) -> bool) -> bool {
+        let [bound] = self.values.as_slice() else { return false };
+        matches!((value.parse(), bound.parse()), (Ok(have), Ok(want)) if test(have, want))
+    }
+}
+
+impl Effect {
+    fn parse(text: &str) -> Option<Self> {
+        match text {
+            "NoSchedule" => Some(Self::NoSchedule),
+            "PreferNoSchedule" => Some(Self::PreferNoSchedule),
+            "NoExecute" => Some(Self::NoExecute),
+            _ => None,
+        }
+    }
+}
+
+impl Taint {
+    /// Reads a taint; `None` for effects that do not exist.
+    pub(crate) fn read(taint: &wire::Taint) -> Option<Self> {
+        Some(Self {
+            key: taint.key.clone(),
+            value: taint.value.clone().unwrap_or_default(),
+            effect: Effect::parse(&taint.effect)?,
+        })
+    }
+}
+
+impl Toleration {
+    pub(crate) fn read(toleration: &wire::Toleration) -> Self {
+        let exists = toleration.operator.as_deref() == Some("Exists");
+        Self {
+            key: toleration.key.clone().unwrap_or_default(),
+            value: (!exists).then(|| toleration.value.clone().unwrap_or_default()),
+            effect: toleration.effect.as_deref().and_then(Effect::parse),
+        }
+    }
+
+    /// Whether the toleration covers a taint. An empty key with `Exists` covers every key.
+    #[must_use]
+    pub fn covers(&self, taint: &Taint) -> bool {
+        self.effect.is_none_or(|effect| effect == taint.effect)
+            && (self.key == taint.key || (self.key.is_empty() && self.value.is_none()))
+            && self.value.as_ref().is_none_or(|value| *value == taint.value)
+    }
+}
+
+/// Whether every taint that keeps pods away is tolerated.
+#[must_use]
+pub fn tolerates(tolerations: &[Toleration], taints: &[Taint]) -> bool {
+    taints
+        .iter()
+        .filter(|taint| taint.effect != Effect::PreferNoSchedule)
+        .all(|taint| tolerations.iter().any(|toleration| toleration.covers(taint)))
+}
+
+/// How many `PreferNoSchedule` taints are not tolerated.
+#[must_use]
+pub fn aversions(tolerations: &[Toleration], taints: &[Taint]) -> i64 {
+    let untolerated = taints
+        .iter()
+        .filter(|taint| taint.effect == Effect::PreferNoSchedule)
+        .filter(|taint| !tolerations.iter().any(|toleration| toleration.covers(taint)));
+    i64::try_from(untolerated.count()).unwrap_or(i64::MAX)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn term(expressions: &[(&str, &str, &[&str])], fields: &[(&str, &str, &[&str])]) -> Term {
+        let list = |list: &[(&str, &str, &[&str])]| {
+            Some(
+                list.iter()
+                    .map(|(key, operator, values)| wire::NodeSelectorRequirement {
+                        key: (*key).to_owned(),
+                        operator: (*operator).to_owned(),
+                        values: Some(values.iter().map(|v| (*v).to_owned()).collect()),
+                    })
+                    .collect(),
+            )
+        };
+        Term::read(&wire::NodeSelectorTerm {
+            match_expressions: list(expressions),
+            match_fields: list(fields),
+        })
+    }
+
+    #[test]
+    fn terms_match_as_in_kube_scheduler() {
+        let labels: Labels =
+            [("zone", "a"), ("gen", "7"), ("ssd", "")].map(|(k, v)| (k.to_owned(), v.to_owned())).into();
+        for (expressions, fields, expected) in [
+            (&[("zone", "In", &["a", "b"][..])][..], &[][..], true),
+            (&[("zone", "In", &["b"])], &[], false),
+            (&[("zone", "NotIn", &["b"])], &[], true),
+            (&[("none", "NotIn", &["b"])], &[], true),
+            (&[("ssd", "Exists", &[])], &[], true),
+            (&[("none", "DoesNotExist", &[])], &[], true),
+            (&[("gen", "Gt", &["6"])], &[], true),
+            (&[("gen", "Gt", &["7"])], &[], false),
+            (&[("gen", "Lt", &["8"])], &[], true),
+            (&[("zone", "Gt", &["1"])], &[], false),
+            (&[("gen", "Gt", &["1", "2"])], &[], false),
+            (&[("zone", "Maybe", &["a"])], &[], false),
+            (&[("zone", "In", &["a"]), ("gen", "In", &["8"])], &[], false),
+            (&[], &[("metadata.name", "In", &["n1"])], true),
+            (&[], &[("metadata.name", "NotIn", &["n1"])], false),
+            (&[], &[], false),
+        ] {
+            assert_eq!(
+                term(expressions, fields).matches("n1", &labels),
+                expected,
+                "{expressions:?} {fields:?}"
+            );
+        }
+    }
+
+    #[test]
+    fn tolerations_cover_as_in_kube_scheduler() {
+        let toleration = |key: &str, operator: &str, value: &str, effect: &str| {
+            Toleration::read(&wire::Toleration {
+                key: Some(key.to_owned()),
+                operator: Some(operator.to_owned()),
+                value: Some(value.to_owned()),
+                effect: (!effect.is_empty()).then(|| effect.to_owned()),
+                ..wire::Toleration::default()
+            })
+        };
+        let taint = Taint { key: "k".into(), value: "v".into(), effect: Effect::NoSchedule };
+        for (toleration, expected) in [
+            (toleration("k", "Equal", "v", "NoSchedule"), true),
+            (toleration("k", "", "v", ""), true),
+            (toleration("k", "Equal", "w", ""), false),
+            (toleration("k", "Exists", "", "NoExecute"), false),
+            (toleration("", "Exists", "", ""), true),
+            (toleration("", "Equal", "v", ""), false),
+            (toleration("other", "Exists", "", ""), false),
+        ] {
+            assert_eq!(toleration.covers(&taint), expected, "{toleration:?}");
+            assert_eq!(tolerates(std::slice::from_ref(&toleration), std::slice::from_ref(&taint)), expected);
+        }
+        let soft = Taint { effect: Effect::PreferNoSchedule, ..taint };
+        assert!(tolerates(&[], std::slice::from_ref(&soft)));
+        assert_eq!(aversions(&[], &[soft.clone(), soft]), 2);
+    }
+}

@@ -1,0 +1,149 @@
+//! One attempt to place one pod: filter the nodes, score those that pass.
+//!
+//! In: a pod's [`Spec`] and the nodes. Out: the best node, or what each node refused it for. Never: I/O, a lock, or a
+//! dependence on anything but the arguments. The order of checks is kube-scheduler's (NodeUnschedulable, NodeName,
+//! TaintToleration, NodeAffinity, NodeResourcesFit, then the zones), so reasons agree with what it would say.
+//! Cost: nodes x (taints + labels asked for + resources + one admission per possible world); no allocation per node.
+
+use topology::admit::Scratch;
+use topology::policy::Scope;
+use topology::request::{PodNeeds, Qos};
+use topology::resource::{ResourceKind, ResourceName};
+use topology::score::{Strategy, Weights};
+
+use crate::affinity;
+use crate::ledger::Refusal;
+use crate::node::{Node, NodeView};
+use crate::pod::Spec;
+use crate::reason::Reason;
+
+/// How a profile treats zones.
+#[derive(Clone, Debug)]
+pub struct Numa {
+    /// Which zones score best.
+    pub strategy: Strategy,
+    /// Weights of resources in the zone score.
+    pub weights: Weights,
+    /// Weight of the zone score among the scores; 0: not scored.
+    pub score_weight: i64,
+}
+
+/// Weights of the scores, kube-scheduler's defaults.
+const WEIGHT_TAINTS: i64 = 3;
+const WEIGHT_AFFINITY: i64 = 2;
+
+/// How long a node without any report is given to get one before pods that may need alignment are let on it. An exporter
+/// starts with its node and needs seconds; a node that never gets one does not align, or nobody wants it watched.
+pub const UNREPORTED_GRACE_MS: u64 = 60_000;
+
+/// Scores of the nodes that passed, before they are put on a common scale.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct Raw {
+    aversions: i64,
+    preference: i64,
+    sum: i64,
+}
+
+/// Whether the pod fits on a node now.
+///
+/// # Errors
+/// The first [`Reason`] against it.
+pub fn filter(
+    node: &Node,
+    view: &NodeView,
+    spec: &Spec,
+    numa: Option<&Numa>,
+    now_ms: u64,
+    scratch: &mut Scratch,
+) -> Result<(), Reason> {
+    if view.unschedulable && !tolerates_unschedulable(spec) {
+        return Err(Reason::Unschedulable);
+    }
+    if !affinity::tolerates(&spec.tolerations, &view.taints) {
+        return Err(Reason::Taint);
+    }
+    if !spec.affinity.allows(&view.name, &view.labels) {
+        return Err(Reason::Affinity);
+    }
+    match node.shortage(view, &spec.needs) {
+        Some(ResourceName::PODS) => return Err(Reason::TooManyPods),
+        Some(resource) => return Err(Reason::Insufficient(resource)),
+        None => {}
+    }
+    if numa.is_none() {
+        return Ok(());
+    }
+    if !node.ledger.is_reported() && now_ms < view.created_ms + UNREPORTED_GRACE_MS && may_align(&spec.needs)
+    {
+        return Err(Reason::StaleTopology);
+    }
+    node.ledger.check(&spec.needs, scratch).map_err(|refusal| match refusal {
+        Refusal::Misfit(misfit) => Reason::misaligned(&misfit),
+        Refusal::Stale => Reason::StaleTopology,
+    })
+}
+
+/// The part of a node's score that does not depend on the other nodes.
+#[must_use]
+pub fn raw_score(node: &Node, view: &NodeView, spec: &Spec, numa: Option<&Numa>) -> Raw {
+    let zones = numa
+        .filter(|numa| numa.score_weight > 0)
+        .map_or(0, |numa| numa.score_weight * zone_score(node, spec, numa));
+    Raw {
+        aversions: affinity::aversions(&spec.tolerations, &view.taints),
+        preference: spec.affinity.preference(&view.name, &view.labels),
+        sum: node.least_allocated(view, &spec.needs) + node.balanced(view, &spec.needs) + zones,
+    }
+}
+
+fn zone_score(node: &Node, spec: &Spec, numa: &Numa) -> i64 {
+    let Some((free, topology)) = node.ledger.free().zip(node.ledger.topology()) else {
+        // Nodes that do not align rank below those that do; pods the strategy is neutral to, nowhere.
+        return if spec.needs.qos == Qos::Guaranteed { 0 } else { topology::score::MAX_SCORE };
+    };
+    let scope: Scope = topology.rules.scope;
+    topology::score::score(numa.strategy, &numa.weights, scope, free, &spec.needs)
+}
+
+/// Total scores, in the order of `raw`.
+pub fn totals(raw: &[Raw], out: &mut Vec<i64>) {
+    let worst = raw.iter().map(|r| r.aversions).max().unwrap_or(0);
+    let best = raw.iter().map(|r| r.preference).max().unwrap_or(0);
+    out.clear();
+    out.extend(raw.iter().map(|r| {
+        let taints = if worst == 0 { 100 } else { 100 - r.aversions * 100 / worst };
+        let affinity = if best == 0 { 0 } else { r.preference * 100 / best };
+        r.sum + WEIGHT_TAINTS * taints + WEIGHT_AFFINITY * affinity
+    }));
+}
+
+/// How many nodes that fit are enough, kube-scheduler's rule: all of up to 100 nodes; of more, `percentage` or, when that is
+/// 0, `50 - nodes/125` percent but at least 5; never fewer than 100.
+#[must_use]
+pub fn enough(nodes: usize, percentage: usize) -> usize {
+    if nodes < 100 || percentage >= 100 {
+        return nodes;
+    }
+    let percent = if percentage == 0 { 50_usize.saturating_sub(nodes / 125).max(5) } else { percentage };
+    (nodes * percent / 100).max(100)
+}
+
+fn tolerates_unschedulable(spec: &Spec) -> bool {
+    let taint = affinity::Taint {
+        key: "node.kubernetes.io/unschedulable".to_owned(),
+        value: String::new(),
+        effect: affinity::Effect::NoSchedule,
+    };
+    spec.tolerations.iter().any(|toleration| toleration.covers(&taint))
+}
+
+/// Whether some kubelet could have to align the pod.
+fn may_align(needs: &PodNeeds) -> bool {
+    let aligned = |need: &topology::request::Need| match need.name.kind() {
+        ResourceKind::Cpu => needs.qos == Qos::Guaranteed && need.is_whole(),
+        ResourceKind::Memory => needs.qos == Qos::Guaranteed,
+        ResourceKind::Device => true,
+        ResourceKind::Host => false,
+    };
+    needs.containers.iter().flat_map(|container| &container.needs).any(aligned)
+}

@@ -1,0 +1,395 @@
+//! The ledger against a kubelet that is the model, with every queue between them delayed at random.
+
+use std::collections::{BTreeMap, VecDeque};
+
+use proptest::prelude::*;
+use topology::fingerprint::{Fingerprint, Method};
+use topology::policy::{Manager, Policy, Rules, Scope};
+use topology::request::{ContainerKind, ContainerNeeds, Need, Qos};
+use topology::resource::ResourceName;
+use topology::zone::{Zone, ZoneId, ZoneResource};
+
+use super::*;
+
+const CPUS: i64 = 8_000;
+const MEMORY: i64 = 8;
+
+#[derive(Clone, Debug)]
+enum Op {
+    Bind { cpu: i64, memory: i64, containers: usize, finishes: bool },
+    BindForeign { cpu: i64, memory: i64 },
+    Kubelet,
+    Delete(usize),
+    ForceDelete(usize),
+    Finish(usize),
+    Release(usize),
+    PodEvent,
+    Export,
+    NrtEvent,
+    Timer,
+}
+
+#[derive(Debug)]
+enum ToKubelet {
+    Add(PodId),
+    Terminate(PodId),
+    Remove(PodId),
+}
+
+#[derive(Debug)]
+enum ToScheduler {
+    Bound(PodId),
+    Admitted(PodId),
+    Leaving(PodId),
+    Released(PodId),
+}
+
+/// Everything outside the ledger.
+struct Rig {
+    scope: Scope,
+    fingerprints: bool,
+    truth: Free,
+    pods: BTreeMap<PodId, Bound>,
+    running: BTreeMap<PodId, Placement>,
+    terminating: Vec<PodId>,
+    own: Vec<PodId>,
+    inbox: VecDeque<ToKubelet>,
+    pod_events: VecDeque<ToScheduler>,
+    reports: VecDeque<Arc<NodeTopology>>,
+    next: u64,
+    rejected: Vec<PodId>,
+    /// Deleted by force and gone from the kubelet; nobody announces their release, a timer must.
+    vanished: Vec<PodId>,
+    ledger: Ledger,
+    scratch: Scratch,
+}
+
+fn rules(scope: Scope) -> Rules {
+    Rules {
+        policy: Policy::SingleNumaNode,
+        scope,
+        cpu_manager: Manager::Static,
+        memory_manager: Manager::Static,
+    }
+}
+
+fn topology(scope: Scope, available: Option<&Free>, fingerprint: Option<Fingerprint>) -> NodeTopology {
+    let zones = [0_u32, 5]
+        .iter()
+        .map(|id| Zone {
+            id: ZoneId(*id),
+            distances: vec![],
+            resources: [(ResourceName::CPU, CPUS), (ResourceName::MEMORY, MEMORY)]
+                .iter()
+                .map(|(name, n)| ZoneResource {
+                    name: *name,
+                    capacity: *n,
+                    allocatable: *n,
+                    available: available.map_or(*n, |free| free.amount(ZoneId(*id), *name)),
+                })
+                .collect(),
+        })
+        .collect();
+    let fingerprint = fingerprint.map(|f| (f, Method::WithExclusiveResources));
+    NodeTopology { rules: rules(scope), zones, fingerprint }
+}
+
+fn needs(cpu: i64, memory: i64, containers: usize) -> Arc<PodNeeds> {
+    let each = vec![
+        Need { name: ResourceName::CPU, amount: cpu * 1000 },
+        Need { name: ResourceName::MEMORY, amount: memory },
+    ];
+    let count = i64::try_from(containers).unwrap();
+    let sum: Vec<_> = each.iter().map(|n| Need { name: n.name, amount: n.amount * count }).collect();
+    Arc::new(PodNeeds {
+        qos: Qos::Guaranteed,
+        containers: (0..containers)
+            .map(|at| ContainerNeeds {
+                name: format!("c{at}").into(),
+                kind: ContainerKind::App,
+                needs: each.clone(),
+            })
+            .collect(),
+        totals: sum.clone(),
+        pod_scope_whole_cpu: sum[0].amount,
+        pod_scope: sum,
+    })
+}
+
+impl Rig {
+    fn new(scope: Scope, fingerprints: bool) -> Self {
+        let mut rig = Self {
+            scope,
+            fingerprints,
+            truth: topology(scope, None, None).available(),
+            pods: BTreeMap::new(),
+            running: BTreeMap::new(),
+            terminating: vec![],
+            own: vec![],
+            inbox: VecDeque::new(),
+            pod_events: VecDeque::new(),
+            reports: VecDeque::new(),
+            next: 0,
+            rejected: vec![],
+            vanished: vec![],
+            ledger: Ledger::default(),
+            scratch: Scratch::default(),
+        };
+        rig.export();
+        rig.nrt_event();
+        rig
+    }
+
+    fn pod(&mut self, needs: Arc<PodNeeds>, finishes: bool) -> PodId {
+        let id = PodId(self.next);
+        self.next += 1;
+        let hash = PodHash::of("ns", &format!("p{}", id.0));
+        self.pods.insert(id, Bound { id, hash, needs, finishes });
+        id
+    }
+
+    fn apply(&mut self, op: &Op) {
+        match op {
+            Op::Bind { cpu, memory, containers, finishes } => {
+                let needs = needs(*cpu, *memory, *containers);
+                if self.ledger.check(&needs, &mut self.scratch).is_ok() {
+                    let id = self.pod(needs, *finishes);
+                    self.ledger.bound(&self.pods[&id], &mut self.scratch);
+                    self.own.push(id);
+                    self.inbox.push_back(ToKubelet::Add(id));
+                }
+            }
+            Op::BindForeign { cpu, memory } => {
+                let id = self.pod(needs(*cpu, *memory, 1), false);
+                self.inbox.push_back(ToKubelet::Add(id));
+                self.pod_events.push_back(ToScheduler::Bound(id));
+            }
+            Op::Kubelet => self.kubelet(),
+            Op::Delete(at) => {
+                if let Some(id) = self.pick(*at) {
+                    self.delete(id, ToKubelet::Terminate(id));
+                }
+            }
+            Op::ForceDelete(at) => {
+                if let Some(id) = self.pick(*at) {
+                    self.delete(id, ToKubelet::Remove(id));
+                }
+            }
+            Op::Finish(at) => {
+                // One at a time, and not before we know that it runs: two pods that finish unannounced within one watch
+                // delay, while a third is pending, could still surprise us.
+                let quiet = self.pod_events.is_empty();
+                if let Some(id) = self.pick(*at).filter(|id| quiet && self.pods[id].finishes) {
+                    self.free(id);
+                    self.pod_events.push_back(ToScheduler::Released(id));
+                }
+            }
+            Op::Release(at) => {
+                if !self.terminating.is_empty() {
+                    let id = self.terminating.remove(at % self.terminating.len());
+                    self.free(id);
+                    self.pod_events.push_back(ToScheduler::Released(id));
+                }
+            }
+            Op::PodEvent => self.pod_event(),
+            Op::Export => self.export(),
+            Op::NrtEvent => self.nrt_event(),
+            Op::Timer => self.timer(),
+        }
+    }
+
+    /// A running pod nobody has deleted yet.
+    fn pick(&self, at: usize) -> Option<PodId> {
+        let deleted = |id: &PodId| {
+            self.terminating.contains(id)
+                || self
+                    .inbox
+                    .iter()
+                    .any(|m| matches!(m, ToKubelet::Terminate(d) | ToKubelet::Remove(d) if d == id))
+        };
+        let running: Vec<_> = self.running.keys().copied().filter(|id| !deleted(id)).collect();
+        (!running.is_empty()).then(|| running[at % running.len()])
+    }
+
+    fn free(&mut self, id: PodId) {
+        if let Some(placement) = self.running.remove(&id) {
+            placement.release(&mut self.truth);
+        }
+    }
+
+    fn kubelet(&mut self) {
+        match self.inbox.pop_front() {
+            Some(ToKubelet::Add(id)) => {
+                let needs = &self.pods[&id].needs;
+                match admit::admit(rules(self.scope), &self.truth, needs, &mut self.scratch) {
+                    Ok(placement) => {
+                        placement.charge(&mut self.truth);
+                        self.running.insert(id, placement);
+                        self.pod_events.push_back(ToScheduler::Admitted(id));
+                    }
+                    Err(_) => {
+                        self.rejected.push(id);
+                        self.pod_events.push_back(ToScheduler::Released(id));
+                    }
+                }
+            }
+            Some(ToKubelet::Terminate(id)) => self.terminating.push(id),
+            Some(ToKubelet::Remove(id)) => {
+                self.free(id);
+                self.vanished.push(id);
+            }
+            None => {}
+        }
+    }
+
+    /// A deletion is heard of when it is asked for: we and the kubelet watch the same object. (Binding in the moment in
+    /// between, to a node where pods differ in which resource they are short of, could still surprise us.)
+    fn delete(&mut self, id: PodId, message: ToKubelet) {
+        self.pod_events.push_back(ToScheduler::Leaving(id));
+        while !self.pod_events.is_empty() {
+            self.pod_event();
+        }
+        self.inbox.push_back(message);
+    }
+
+    fn pod_event(&mut self) {
+        let ledger = &mut self.ledger;
+        match self.pod_events.pop_front() {
+            Some(ToScheduler::Bound(id)) => ledger.bound(&self.pods[&id], &mut self.scratch),
+            Some(ToScheduler::Admitted(id)) => ledger.admitted(id, &mut self.scratch),
+            Some(ToScheduler::Leaving(id)) => ledger.leaving(id, &mut self.scratch),
+            Some(ToScheduler::Released(id)) => ledger.released(id, &mut self.scratch),
+            None => {}
+        }
+    }
+
+    fn export(&mut self) {
+        let mut hashes: Vec<_> = self.running.keys().map(|id| self.pods[id].hash).collect();
+        let fingerprint = self.fingerprints.then(|| Fingerprint::of(&mut hashes));
+        self.reports.push_back(Arc::new(topology(self.scope, Some(&self.truth), fingerprint)));
+    }
+
+    fn nrt_event(&mut self) {
+        if let Some(report) = self.reports.pop_front() {
+            self.ledger.report(report, &mut self.scratch);
+        }
+    }
+
+    fn timer(&mut self) {
+        if self.pod_events.is_empty() {
+            for id in std::mem::take(&mut self.vanished) {
+                self.ledger.released(id, &mut self.scratch);
+            }
+        }
+    }
+
+    /// The naive recount: in each world where everything has a place, free = allocatable - what the rows hold.
+    fn recount(&self) {
+        let full = topology(self.scope, None, None).available();
+        for world in &self.ledger.worlds {
+            if world.places.iter().any(|place| !matches!(place, Place::At { exact: true, .. })) {
+                continue;
+            }
+            let mut free = full.clone();
+            for (row, place) in self.ledger.rows.iter().zip(&world.places) {
+                if row.stage != Stage::Released {
+                    charge(&mut free, place);
+                }
+            }
+            assert_eq!(free, world.free);
+        }
+        let mut ids: Vec<_> = self.ledger.rows.iter().map(|row| row.id).collect();
+        ids.dedup();
+        assert_eq!(ids.len(), self.ledger.rows.len(), "a pod is in the ledger once");
+    }
+
+    /// Lets everything arrive.
+    fn drain(&mut self) {
+        while !(self.inbox.is_empty() && self.terminating.is_empty() && self.pod_events.is_empty()) {
+            self.kubelet();
+            self.apply(&Op::Release(0));
+            self.pod_event();
+        }
+        self.timer();
+        self.export();
+        while !self.reports.is_empty() {
+            self.nrt_event();
+        }
+    }
+}
+
+fn op() -> BoxedStrategy<Op> {
+    let own = (1..=8_i64, 1..=4_i64, 1..=2_usize, any::<bool>())
+        .prop_map(|(cpu, memory, containers, finishes)| Op::Bind { cpu, memory, containers, finishes });
+    prop_oneof![
+        8 => own,
+        8 => Just(Op::Kubelet),
+        3 => (0..8_usize).prop_map(Op::Delete),
+        2 => (0..8_usize).prop_map(Op::ForceDelete),
+        3 => (0..8_usize).prop_map(Op::Finish),
+        4 => (0..8_usize).prop_map(Op::Release),
+        10 => Just(Op::PodEvent),
+        5 => Just(Op::Export),
+        5 => Just(Op::NrtEvent),
+        1 => Just(Op::Timer),
+    ]
+    .boxed()
+}
+
+fn op_or_foreign() -> impl Strategy<Value = Op> {
+    let foreign = (1..=8_i64, 1..=4_i64).prop_map(|(cpu, memory)| Op::BindForeign { cpu, memory });
+    prop_oneof![8 => op(), 1 => foreign]
+}
+
+fn scope() -> impl Strategy<Value = Scope> {
+    prop_oneof![Just(Scope::Container), Just(Scope::Pod)]
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig { cases: 1500, failure_persistence: None, ..ProptestConfig::default() })]
+
+    /// As the only scheduler: whatever fits in the ledger is admitted by the kubelet, in any interleaving.
+    #[test]
+    fn what_fits_is_admitted(scope in scope(), ops in prop::collection::vec(op(), 1..120)) {
+        let mut rig = Rig::new(scope, true);
+        for op in &ops {
+            rig.apply(op);
+            rig.recount();
+            prop_assert!(rig.rejected.is_empty(), "TopologyAffinityError after {op:?}: {:#?}", rig.ledger);
+        }
+        rig.drain();
+        prop_assert!(rig.rejected.is_empty());
+        for world in &rig.ledger.worlds {
+            prop_assert_eq!(&world.free, &rig.truth);
+        }
+        prop_assert!(!rig.ledger.worlds.is_empty());
+    }
+
+    /// With another, blind scheduler on the node: nothing is counted twice or forgotten once everything has arrived.
+    #[test]
+    fn foreign_pods_are_settled_by_the_next_report(scope in scope(), ops in prop::collection::vec(op_or_foreign(), 1..120)) {
+        let mut rig = Rig::new(scope, true);
+        for op in &ops {
+            rig.apply(op);
+            rig.recount();
+        }
+        rig.drain();
+        prop_assert_eq!(rig.ledger.summary().unexplained, false);
+        prop_assert_eq!(rig.ledger.free(), Some(&rig.truth));
+    }
+
+    /// Exporters without fingerprints are understood by their numbers.
+    #[test]
+    fn reports_without_fingerprint_are_matched_by_value(ops in prop::collection::vec(op(), 1..80)) {
+        let mut rig = Rig::new(Scope::Container, false);
+        for op in &ops {
+            rig.apply(op);
+            prop_assert!(rig.rejected.is_empty(), "TopologyAffinityError after {op:?}: {:#?}", rig.ledger);
+        }
+        rig.drain();
+        prop_assert!(rig.rejected.is_empty());
+        if !rig.ledger.summary().unexplained {
+            prop_assert_eq!(rig.ledger.free(), Some(&rig.truth));
+        }
+    }
+}

@@ -1,0 +1,224 @@
+//! A pod as the scheduler keeps it: a small struct instead of the whole object.
+//!
+//! In: `Pod` objects. Out: [`PodView`], with everything the cycle reads already parsed. Never: a guess; what the object asks
+//! for and this scheduler does not honour is listed in [`Spec::unsupported`], and such a pod stays Pending.
+
+use std::sync::Arc;
+
+use k8s_openapi::api::core::v1 as wire;
+use topology::fingerprint::PodHash;
+use topology::request::PodNeeds;
+
+use crate::affinity::{NodeAffinity, Toleration};
+
+/// What a pod asks of a node. Pods of one workload share it, so they are woken as a class.
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
+pub struct Spec {
+    /// Resources.
+    pub needs: Arc<PodNeeds>,
+    /// `nodeSelector` and node affinity.
+    pub affinity: NodeAffinity,
+    /// `tolerations`.
+    pub tolerations: Vec<Toleration>,
+    /// `schedulingGates` that hold the pod back.
+    pub gates: Vec<String>,
+    /// What the pod asks for that the scheduler does not yet honour.
+    pub unsupported: Vec<Unsupported>,
+    /// Whether the pod may finish by itself (`restartPolicy` other than `Always`).
+    pub finishes: bool,
+}
+
+/// Wishes of a pod that must not be ignored and are not honoured yet (docs/scheduler.md lists them).
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
+pub enum Unsupported {
+    /// Required pod affinity or anti-affinity.
+    PodAffinity,
+    /// A spread constraint with `DoNotSchedule`.
+    TopologySpread,
+    /// A container port with `hostPort`.
+    HostPort,
+    /// A volume that has a place: a claim, an ephemeral or an attachable volume.
+    Volume(String),
+    /// `resourceClaims` (DRA).
+    ResourceClaims,
+    /// Resources this scheduler cannot read, with the reason.
+    Resources(String),
+}
+
+/// How far a pod has come.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Progress {
+    /// The kubelet has reported a status.
+    pub admitted: bool,
+    /// Deletion has been asked for.
+    pub deleting: bool,
+    /// Phase Succeeded or Failed.
+    pub terminal: bool,
+    /// All containers that ever started have ended.
+    pub stopped: bool,
+}
+
+/// A pod.
+#[derive(Clone, Debug, PartialEq)]
+pub struct PodView {
+    /// `metadata.uid`.
+    pub uid: Arc<str>,
+    /// `metadata.namespace`.
+    pub namespace: Arc<str>,
+    /// `metadata.name`.
+    pub name: Arc<str>,
+    /// `metadata.resourceVersion`, where it is a number.
+    pub version: u64,
+    /// `spec.schedulerName`.
+    pub scheduler: Arc<str>,
+    /// `spec.priority`.
+    pub priority: i32,
+    /// `spec.nodeName`.
+    pub node: Option<Arc<str>>,
+    /// Hash of namespace and name.
+    pub hash: PodHash,
+    /// What it asks of a node.
+    pub spec: Arc<Spec>,
+    /// How far it has come.
+    pub progress: Progress,
+    /// The message of its condition `PodScheduled`, while that is `False`.
+    pub refused: Option<Arc<str>>,
+}
+
+impl PodView {
+    /// Reads a pod. Objects without name or uid (never sent by an API server) get empty ones.
+    #[must_use]
+    pub fn read(pod: &wire::Pod) -> Self {
+        let meta = &pod.metadata;
+        let text = |value: Option<&String>| -> Arc<str> { value.map_or("", String::as_str).into() };
+        let namespace = text(meta.namespace.as_ref());
+        let name = text(meta.name.as_ref());
+        let spec = pod.spec.as_ref();
+        Self {
+            uid: text(meta.uid.as_ref()),
+            version: meta.resource_version.as_deref().and_then(|v| v.parse().ok()).unwrap_or(0),
+            scheduler: spec.and_then(|s| s.scheduler_name.as_deref()).unwrap_or("default-scheduler").into(),
+            priority: spec.and_then(|s| s.priority).unwrap_or(0),
+            node: spec.and_then(|s| s.node_name.as_deref()).filter(|n| !n.is_empty()).map(Arc::from),
+            hash: PodHash::of(&namespace, &name),
+            spec: Arc::new(Spec::read(pod)),
+            progress: Progress::read(pod),
+            refused: refused(pod),
+            namespace,
+            name,
+        }
+    }
+
+    /// `namespace/name`.
+    #[must_use]
+    pub fn key(&self) -> String {
+        format!("{}/{}", self.namespace, self.name)
+    }
+}
+
+impl Spec {
+    fn read(pod: &wire::Pod) -> Self {
+        let nothing = wire::PodSpec::default();
+        let spec = pod.spec.as_ref().unwrap_or(&nothing);
+        let mut unsupported = wishes(spec);
+        let needs = match api::convert::pod_request(pod) {
+            Ok(request) => request.needs(),
+            Err(error) => {
+                unsupported.push(Unsupported::Resources(error.to_string()));
+                topology::request::PodRequest::default().needs()
+            }
+        };
+        Self {
+            needs: Arc::new(needs),
+            affinity: NodeAffinity::read(spec),
+            tolerations: spec.tolerations.iter().flatten().map(Toleration::read).collect(),
+            gates: spec.scheduling_gates.iter().flatten().map(|gate| gate.name.clone()).collect(),
+            unsupported,
+            finishes: spec.restart_policy.as_deref().unwrap_or("Always") != "Always",
+        }
+    }
+}
+
+fn wishes(spec: &wire::PodSpec) -> Vec<Unsupported> {
+    let mut list = Vec::new();
+    let affinity = spec.affinity.as_ref();
+    let required = affinity
+        .and_then(|a| a.pod_affinity.as_ref())
+        .and_then(|a| a.required_during_scheduling_ignored_during_execution.as_ref())
+        .or_else(|| {
+            affinity
+                .and_then(|a| a.pod_anti_affinity.as_ref())
+                .and_then(|a| a.required_during_scheduling_ignored_during_execution.as_ref())
+        });
+    if required.is_some_and(|terms| !terms.is_empty()) {
+        list.push(Unsupported::PodAffinity);
+    }
+    let spreads = spec.topology_spread_constraints.iter().flatten();
+    if spreads.into_iter().any(|constraint| constraint.when_unsatisfiable == "DoNotSchedule") {
+        list.push(Unsupported::TopologySpread);
+    }
+    let containers = spec.containers.iter().chain(spec.init_containers.iter().flatten());
+    let mut ports = containers.flat_map(|c| c.ports.iter().flatten());
+    if ports.any(|port| port.host_port.unwrap_or(0) > 0) {
+        list.push(Unsupported::HostPort);
+    }
+    for volume in spec.volumes.iter().flatten().filter(|volume| has_place(volume)) {
+        list.push(Unsupported::Volume(volume.name.clone()));
+    }
+    if spec.resource_claims.as_ref().is_some_and(|claims| !claims.is_empty()) {
+        list.push(Unsupported::ResourceClaims);
+    }
+    list
+}
+
+/// Volumes whose whereabouts limit where a pod can run; the rest come with the pod.
+fn has_place(volume: &wire::Volume) -> bool {
+    volume.persistent_volume_claim.is_some()
+        || volume.ephemeral.is_some()
+        || volume.gce_persistent_disk.is_some()
+        || volume.aws_elastic_block_store.is_some()
+        || volume.azure_disk.is_some()
+        || volume.cinder.is_some()
+        || volume.iscsi.is_some()
+        || volume.rbd.is_some()
+}
+
+impl Progress {
+    fn read(pod: &wire::Pod) -> Self {
+        let Some(status) = &pod.status else {
+            return Self { deleting: pod.metadata.deletion_timestamp.is_some(), ..Self::default() };
+        };
+        let containers = || {
+            status.container_statuses.iter().flatten().chain(status.init_container_statuses.iter().flatten())
+        };
+        let ended = |container: &wire::ContainerStatus| {
+            container.state.as_ref().is_some_and(|s| s.terminated.is_some() || s.running.is_none())
+        };
+        Self {
+            // The kubelet sets startTime with the first status it writes, right after admission.
+            admitted: status.start_time.is_some() || containers().next().is_some(),
+            deleting: pod.metadata.deletion_timestamp.is_some(),
+            terminal: matches!(status.phase.as_deref(), Some("Succeeded" | "Failed")),
+            stopped: containers().next().is_some() && containers().all(ended),
+        }
+    }
+}
+
+fn refused(pod: &wire::Pod) -> Option<Arc<str>> {
+    let conditions = pod.status.as_ref()?.conditions.as_ref()?;
+    let condition = conditions.iter().find(|c| c.type_ == "PodScheduled" && c.status == "False")?;
+    Some(condition.message.as_deref().unwrap_or_default().into())
+}
+
+impl std::fmt::Display for Unsupported {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        match self {
+            Self::PodAffinity => f.write_str("required pod affinity or anti-affinity"),
+            Self::TopologySpread => f.write_str("topology spread constraints with DoNotSchedule"),
+            Self::HostPort => f.write_str("host ports"),
+            Self::Volume(name) => write!(f, "volume {name:?} (claims and attachable volumes)"),
+            Self::ResourceClaims => f.write_str("resource claims"),
+            Self::Resources(reason) => f.write_str(reason),
+        }
+    }
+}

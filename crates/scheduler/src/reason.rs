@@ -1,0 +1,121 @@
+//! Why a node refuses a pod, and the message kube-scheduler would make of it.
+//!
+//! In: one [`Reason`] per node. Out: the `0/4 nodes are available: ...` text that events and the PodScheduled condition carry.
+
+use std::collections::BTreeMap;
+use std::fmt;
+
+use topology::reason::{Constraint, Part};
+use topology::resource::ResourceName;
+
+/// The first reason a node refuses a pod for.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub enum Reason {
+    /// `spec.unschedulable`.
+    Unschedulable,
+    /// A taint is not tolerated.
+    Taint,
+    /// Node selector or required node affinity.
+    Affinity,
+    /// No room for another pod.
+    TooManyPods,
+    /// Too little of a resource on the whole node.
+    Insufficient(ResourceName),
+    /// Enough on the node, but not in one zone. The resource no zone has enough of, if it is one.
+    Misaligned(Part, Option<ResourceName>),
+    /// Nothing certain is known about the node's zones.
+    StaleTopology,
+}
+
+impl Reason {
+    /// The reason for a misfit.
+    #[must_use]
+    pub fn misaligned(misfit: &topology::reason::Misfit) -> Self {
+        let resource = match misfit.constraint {
+            Constraint::Short { resource, .. } | Constraint::NotListed { resource } => Some(resource),
+            Constraint::NoCommonZone => None,
+        };
+        Self::Misaligned(misfit.part, resource)
+    }
+
+    /// The plugin the reason is counted for in metrics.
+    #[must_use]
+    pub fn plugin(self) -> &'static str {
+        match self {
+            Self::Unschedulable => "NodeUnschedulable",
+            Self::Taint => "TaintToleration",
+            Self::Affinity => "NodeAffinity",
+            Self::TooManyPods | Self::Insufficient(_) => "NodeResourcesFit",
+            Self::Misaligned(..) | Self::StaleTopology => "NodeResourceTopologyMatch",
+        }
+    }
+}
+
+impl fmt::Display for Reason {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Unschedulable => f.write_str("node(s) were unschedulable"),
+            Self::Taint => f.write_str("node(s) had untolerated taint(s)"),
+            Self::Affinity => f.write_str("node(s) didn't match Pod's node affinity/selector"),
+            Self::TooManyPods => f.write_str("Too many pods"),
+            Self::Insufficient(resource) => write!(f, "Insufficient {resource}"),
+            Self::Misaligned(part, None) => f.write_str(part.text()),
+            Self::Misaligned(part, Some(resource)) => write!(f, "{} ({resource})", part.text()),
+            Self::StaleTopology => f.write_str("invalid node topology data"),
+        }
+    }
+}
+
+/// How many nodes refused for which reason.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Refusals(BTreeMap<Reason, usize>);
+
+impl Refusals {
+    /// Counts one node.
+    pub fn add(&mut self, reason: Reason) {
+        *self.0.entry(reason).or_default() += 1;
+    }
+
+    /// Forgets all counts.
+    pub fn clear(&mut self) {
+        self.0.clear();
+    }
+
+    /// Reasons and counts.
+    pub fn iter(&self) -> impl Iterator<Item = (Reason, usize)> + '_ {
+        self.0.iter().map(|(reason, count)| (*reason, *count))
+    }
+
+    /// kube-scheduler's FitError text (sorted as plain strings, as it does).
+    #[must_use]
+    pub fn message(&self, nodes: usize) -> String {
+        let mut parts: Vec<String> =
+            self.0.iter().map(|(reason, count)| format!("{count} {reason}")).collect();
+        parts.sort_unstable();
+        format!("0/{nodes} nodes are available: {}.", parts.join(", "))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn messages_read_as_kube_schedulers() {
+        let mut refusals = Refusals::default();
+        for reason in [
+            Reason::Insufficient(ResourceName::CPU),
+            Reason::Misaligned(Part::Container, Some(ResourceName::CPU)),
+            Reason::Misaligned(Part::Pod, None),
+            Reason::Insufficient(ResourceName::CPU),
+            Reason::StaleTopology,
+        ] {
+            refusals.add(reason);
+        }
+        assert_eq!(
+            refusals.message(5),
+            "0/5 nodes are available: 1 cannot align container (cpu), 1 cannot align pod, \
+             1 invalid node topology data, 2 Insufficient cpu."
+        );
+    }
+}
