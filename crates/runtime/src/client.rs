@@ -132,24 +132,29 @@ pub fn code(error: &kube::Error) -> Option<u16> {
     }
 }
 
+/// kube's own `Status::is_*` look at the reason alone, and a plain `404 page not found` has none.
+fn answered(error: &kube::Error, code: u16, reason: &str) -> bool {
+    matches!(error, kube::Error::Api(status) if status.code == code || status.reason == reason)
+}
+
 /// Somebody wrote the object since we read it: read again. (`AlreadyExists` is also a 409, and not this.)
 pub fn is_conflict(error: &kube::Error) -> bool {
-    matches!(error, kube::Error::Api(status) if status.is_conflict() && !status.is_already_exists())
+    answered(error, 409, "Conflict") && !is_already_exists(error)
 }
 
 /// The object to create is there already.
 pub fn is_already_exists(error: &kube::Error) -> bool {
-    matches!(error, kube::Error::Api(status) if status.is_already_exists())
+    matches!(error, kube::Error::Api(status) if status.reason == "AlreadyExists")
 }
 
 /// The object, its namespace or its whole kind does not exist.
 pub fn is_not_found(error: &kube::Error) -> bool {
-    matches!(error, kube::Error::Api(status) if status.is_not_found())
+    answered(error, 404, "NotFound")
 }
 
 /// We may not do this: RBAC, or an admission rule.
 pub fn is_forbidden(error: &kube::Error) -> bool {
-    matches!(error, kube::Error::Api(status) if status.is_forbidden())
+    answered(error, 403, "Forbidden")
 }
 
 /// The same call may work later: the server was not reached, was busy, or failed on its side.
@@ -219,6 +224,7 @@ mod tests {
             (409, "Conflict", [true, false, false, false, false]),
             (409, "AlreadyExists", [false, true, false, false, false]),
             (404, "NotFound", [false, false, true, false, false]),
+            (404, "Failed to parse error data", [false, false, true, false, false]),
             (403, "Forbidden", [false, false, false, true, false]),
             (422, "Invalid", [false, false, false, false, false]),
             (429, "TooManyRequests", [false, false, false, false, true]),

@@ -1,0 +1,71 @@
+//! Clients against servers that misbehave.
+
+use crate::{connect, soon};
+use k8s_openapi::api::core::v1::Pod;
+use kube::Api;
+use runtime::client::{brief, is_retryable};
+use std::time::Duration;
+use tokio::net::TcpListener;
+
+/// A kubeconfig for a server at `address` that needs no credentials.
+fn kubeconfig(address: &str) -> tempfile::NamedTempFile {
+    let file = tempfile::NamedTempFile::new().unwrap();
+    let text = serde_json::json!({
+        "apiVersion": "v1",
+        "kind": "Config",
+        "current-context": "x",
+        "contexts": [{ "name": "x", "context": { "cluster": "x", "user": "x" } }],
+        "clusters": [{ "name": "x", "cluster": { "server": format!("http://{address}") } }],
+        "users": [{ "name": "x", "user": {} }],
+    });
+    std::fs::write(file.path(), text.to_string()).unwrap();
+    file
+}
+
+#[tokio::test]
+async fn a_strict_client_gives_up_on_a_silent_server() {
+    let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
+    let file = kubeconfig(&listener.local_addr().unwrap().to_string());
+    // Takes connections and never says a word.
+    let silent = tokio::spawn(async move {
+        let mut held = Vec::new();
+        loop {
+            held.extend(listener.accept().await);
+        }
+    });
+    let client = connect(file.path()).await.strict(Duration::from_millis(100)).unwrap();
+    let error = soon("timeout", Api::<Pod>::default_namespaced(client).get("x")).await.unwrap_err();
+    assert!(is_retryable(&error), "{}", brief(&error));
+    silent.abort();
+}
+
+#[tokio::test]
+async fn no_client_retries_on_its_own() {
+    let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
+    let file = kubeconfig(&listener.local_addr().unwrap().to_string());
+    let (asked, mut requests) = tokio::sync::mpsc::unbounded_channel();
+    let router = axum::Router::new().fallback(move || {
+        asked.send(()).unwrap();
+        async { (axum::http::StatusCode::SERVICE_UNAVAILABLE, "busy") }
+    });
+    let server = tokio::spawn(async move { axum::serve(listener, router).await });
+    let connection = connect(file.path()).await;
+    for client in [connection.watching().unwrap(), connection.strict(Duration::from_secs(5)).unwrap()] {
+        let error = soon("an answer", Api::<Pod>::default_namespaced(client).get("x")).await.unwrap_err();
+        assert!(is_retryable(&error), "{}", brief(&error));
+        assert_eq!(requests.recv().await, Some(()));
+        assert!(requests.is_empty(), "more than one request");
+    }
+    server.abort();
+}
+
+#[tokio::test]
+async fn a_refused_connection_is_told_in_one_line() {
+    let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
+    let file = kubeconfig(&listener.local_addr().unwrap().to_string());
+    drop(listener);
+    let client = connect(file.path()).await.watching().unwrap();
+    let error = soon("refusal", Api::<Pod>::default_namespaced(client).get("x")).await.unwrap_err();
+    let text = brief(&error);
+    assert_eq!(text.matches("Connection refused").count(), 1, "{text}");
+}
