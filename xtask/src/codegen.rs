@@ -22,7 +22,7 @@ const UNITS: &[Unit] = &[
 ];
 
 /// Writes every generated module, or with `check` only compares and fails naming the stale ones.
-pub fn run(check: bool) -> anyhow::Result<()> {
+pub(crate) fn run(check: bool) -> anyhow::Result<()> {
     let root = root()?;
     let scratch = tempfile::tempdir().context("creating a temporary folder")?;
     let mut stale = Vec::new();

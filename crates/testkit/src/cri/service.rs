@@ -190,8 +190,11 @@ impl RuntimeService for Service {
             tokio::time::sleep(delay).await;
         }
         let mut store = self.store();
+        let container = store.container(&id)?;
+        if container.state(now()) == State::Created {
+            write_log(container)?; // first: a container whose log cannot be written does not start
+        }
         store.start_container(&id, now())?;
-        write_log(store.container(&id)?)?;
         Ok(Response::new(StartContainerResponse {}))
     }
 

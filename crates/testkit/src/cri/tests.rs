@@ -156,6 +156,18 @@ async fn slow_containers_hold_the_call_up() {
 }
 
 #[tokio::test]
+async fn no_log_no_start() {
+    let mut rig = rig().await;
+    let (sandbox, _) = rig.sandbox("p", &[]).await;
+    let container_id = rig.create(&sandbox, "missing/c", "").await.expect("container");
+    let request = StartContainerRequest { container_id: container_id.clone() };
+    let error = rig.runtime.start_container(request).await.unwrap_err();
+    assert_eq!(error.code(), Code::Internal, "{error}");
+    assert!(error.message().contains("missing/c.log"), "{error}");
+    assert_eq!(rig.status(&container_id).await.expect("status").state(), ContainerState::ContainerCreated);
+}
+
+#[tokio::test]
 async fn lists_are_filtered() {
     let mut rig = rig().await;
     let (first, _) = rig.sandbox("p", &[("testkit/run.b", "exit 0")]).await;
