@@ -1,7 +1,14 @@
-//! What a real API server makes of the CRD and of objects of both versions.
+//! What a real API server makes of the CRD and of objects of both versions, and a real scheduler of a configuration.
+
+#![expect(
+    clippy::unwrap_used,
+    clippy::panic,
+    reason = "a test fails by panicking; the exemption for tests misses helpers"
+)]
 
 use api::crd::{NRT_CRD_YAML, nrt_crd};
 use api::nrt::{Amount, Attribute, Cost, NodeResourceTopology, Resource, Zone, v1alpha1};
+use api::schedulerconfig::SchedulerConfig;
 use k8s_openapi::apiextensions_apiserver::pkg::apis::apiextensions::v1::CustomResourceDefinition;
 use kube::api::{DeleteParams, DynamicObject, ListParams, Patch, PatchParams, PostParams};
 use kube::client::Body;
@@ -10,6 +17,7 @@ use kube::runtime::wait::{await_condition, conditions};
 use kube::{Api, Client, Resource as _};
 use serde_json::{Value, json};
 use testkit::controlplane::{ControlPlane, ControlPlaneOptions};
+use testkit::env::Program;
 
 const NAME: &str = "noderesourcetopologies.topology.node.k8s.io";
 
@@ -63,6 +71,7 @@ async fn the_api_server_takes_the_crd_and_its_objects() {
     versions_are_views_of_one_object(&client).await;
     numbers_and_texts_are_both_amounts(&client).await;
     bad_objects_are_refused(&client).await;
+    the_stock_schedulers_defaults_are_ours(&plane);
 }
 
 /// Applying the YAML over the installed definition is a no-op: same generation afterwards.
@@ -131,4 +140,31 @@ async fn bad_objects_are_refused(client: &Client) {
     let kube::Error::Api(status) = error else { panic!("{error}") };
     assert_eq!(status.code, 422);
     assert!(status.message.contains("zones[0].resources[0].available"), "{}", status.message);
+}
+
+/// kube-scheduler writes out what it makes of a minimal file, every default and every in-tree plugin's arguments included;
+/// we must read all of that, and to the same settings.
+fn the_stock_schedulers_defaults_are_ours(plane: &ControlPlane) {
+    let file = |name: &str| plane.nest().dir().join(name);
+    let head = "apiVersion: kubescheduler.config.k8s.io/v1\nkind: KubeSchedulerConfiguration\n";
+    let body = format!("clientConnection: {{kubeconfig: {:?}}}\n", plane.kubeconfig());
+    std::fs::write(file("scheduler.yaml"), format!("{head}{body}")).unwrap();
+    let output = std::process::Command::new(plane.binaries().path(Program::Scheduler))
+        .arg(format!("--config={}", file("scheduler.yaml").display()))
+        .arg(format!("--write-config-to={}", file("defaulted.yaml").display()))
+        .output()
+        .unwrap();
+    assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
+
+    let mut config =
+        SchedulerConfig::parse(&std::fs::read_to_string(file("defaulted.yaml")).unwrap()).unwrap();
+    let mut defaults = SchedulerConfig::default();
+    defaults.client_connection.kubeconfig = plane.kubeconfig().display().to_string();
+    assert_eq!(config.percentage_of_nodes_to_score.take(), Some(0));
+    let profile = &mut config.profiles[0];
+    assert!(
+        profile.plugins.enables("NodeResourcesFit") && profile.other_args.contains_key("NodeResourcesFit")
+    );
+    (profile.plugins, profile.other_args) = Default::default();
+    assert_eq!(config, defaults);
 }

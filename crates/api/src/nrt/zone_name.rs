@@ -21,7 +21,7 @@ pub fn format(id: ZoneId) -> String {
 /// The zone a name stands for.
 ///
 /// # Errors
-/// When the name is not `node-` and a number, exactly as [`format`] writes it.
+/// When the name is not `node-` and a number, exactly as [`format()`] writes it.
 pub fn parse(name: &str) -> Result<ZoneId, ZoneNameError> {
     let digits = name.strip_prefix(PREFIX).filter(|d| d.bytes().all(|b| b.is_ascii_digit()));
     digits

@@ -17,11 +17,17 @@ const REMOVED_PLUGINS: [&str; 4] = ["AzureDiskLimits", "CinderLimits", "EBSLimit
 pub(super) fn parse(text: &str) -> Result<SchedulerConfig, ConfigError> {
     let value: Value = match serde_saphyr::from_str(text) {
         Ok(value) => value,
-        Err(error) => return Err(ConfigError { errors: vec![FieldError::Syntax(error.to_string())] }),
+        Err(error) => return Err(ConfigError { errors: vec![FieldError::Syntax(syntax(&error))] }),
     };
     let mut errors = Errors::default();
     let config = document(Fields::of(value, At::default(), &mut errors), &mut errors);
     if errors.0.is_empty() { Ok(config) } else { Err(ConfigError { errors: errors.0 }) }
+}
+
+/// The parser's message for people, on one line: no excerpt of the file, no hints for programmers.
+fn syntax(error: &serde_saphyr::Error) -> String {
+    let message = error.without_snippet().render_with_formatter(&serde_saphyr::UserMessageFormatter);
+    message.trim_start_matches("error: ").replace('\n', " ")
 }
 
 fn document(mut fields: Fields, errors: &mut Errors) -> SchedulerConfig {

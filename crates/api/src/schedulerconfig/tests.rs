@@ -393,5 +393,9 @@ fn what_is_not_a_mapping_is_no_file() {
     for text in ["a: [", "a: 1\na: 2\n", "a: 1\n---\nb: 2\n", "\t", "\u{0}", "&a [*a]"] {
         assert!(SchedulerConfig::parse(text).is_err(), "{text:?}");
     }
-    assert!(first(&format!("{HEAD}parallelism: 1\nparallelism: 2\n")).starts_with("not valid YAML: "));
+    let twice = first(&format!("{HEAD}parallelism: 1\nparallelism: 2\n"));
+    assert_eq!(
+        twice,
+        "not valid YAML: duplicate mapping key: parallelism not allowed here at line 4, column 1"
+    );
 }
