@@ -1,1 +1,222 @@
-//! exporter
+//! From a node to its NodeResourceTopology object: what the kubelet has handed out, per NUMA zone, within milliseconds.
+//!
+//! In: the kubelet's podresources service, configuration and state files, sysfs ([`scan`], woken by [`lookout`] at the
+//! moments [`pace`] decides). Out: one object on the API server ([`object`] says what, [`publish`] sees to it), metrics and
+//! health. Never: an opinion about placement, an object of another node, a write without a change.
+//!
+//! RBAC is in [`rbac`]. On the node: read access to the podresources socket, the kubelet's root directory and sysfs.
+
+pub mod args;
+pub mod lookout;
+pub mod metrics;
+pub mod object;
+pub mod pace;
+pub mod publish;
+pub mod rbac;
+pub mod scan;
+pub mod zones;
+
+use std::convert::Infallible;
+use std::path::Path;
+use std::sync::{Arc, Mutex, PoisonError};
+use std::time::Duration;
+
+use anyhow::Context;
+use api::nrt::NodeResourceTopology;
+use kube::Api;
+use node::kubelet::{self, Change};
+use node::podresources::{self, Client};
+use node::sysfs::Sysfs;
+use node::watch::Watcher;
+use prometheus_client::registry::Registry;
+use runtime::client::{Connection, Options};
+use runtime::http::{self, Probe, Surface};
+use runtime::ready::Readiness;
+use runtime::shutdown::Tasks;
+use tokio::sync::watch;
+use tokio_util::sync::CancellationToken;
+use tracing::{info, warn};
+
+pub use args::Args;
+
+use lookout::Lookout;
+use metrics::Metrics;
+use pace::Intervals;
+use publish::{Desired, Held, Publisher, Target};
+use scan::{Scanner, Sources};
+
+/// Deadline of one call of the kubelet; the peer's.
+const KUBELET_DEADLINE: Duration = Duration::from_secs(10);
+/// Deadline of one call of the API server.
+const API_DEADLINE: Duration = Duration::from_secs(10);
+/// How long tasks may take to end.
+const GRACE: Duration = Duration::from_secs(3);
+
+/// Runs the exporter until `shutdown` is cancelled; with `--oneshot`, until the first scan is published.
+///
+/// Needs no more than a current-thread runtime.
+///
+/// # Errors
+/// When it cannot start: flags that contradict the machine, no Kubernetes configuration, the port is taken. Once running
+/// it keeps trying, whatever fails.
+pub async fn run(args: Args, shutdown: CancellationToken) -> anyhow::Result<()> {
+    let mut process = Process::new(args, &shutdown);
+    info!(node = process.node, version = env!("CARGO_PKG_VERSION"), "starting the exporter");
+    let (sender, receiver) = watch::channel(None);
+    process.look(sender)?;
+    if process.args.no_publish {
+        process.tasks.spawn("preview", preview(receiver, process.finish()));
+    } else {
+        process.publish(receiver).await?;
+    }
+    process.serve().await?;
+    process.tasks.run(GRACE).await?;
+    Ok(())
+}
+
+/// What the tasks of the process share while they are put together.
+struct Process {
+    args: Args,
+    node: String,
+    registry: Registry,
+    metrics: Metrics,
+    readiness: Readiness,
+    scan_health: Health,
+    publish_health: Health,
+    tasks: Tasks,
+}
+
+impl Process {
+    fn new(args: Args, shutdown: &CancellationToken) -> Self {
+        let node = args.node_name();
+        let mut registry = Registry::default();
+        registry.register_collector(Box::new(runtime::process_metrics::Process));
+        let metrics = Metrics::register(&mut registry, &node);
+        let (readiness, scan_health, publish_health) = Default::default();
+        let tasks = Tasks::new(shutdown.child_token());
+        Self { args, node, registry, metrics, readiness, scan_health, publish_health, tasks }
+    }
+
+    /// What to cancel after the first success, if that is all there is to do.
+    fn finish(&self) -> Option<CancellationToken> {
+        self.args.oneshot.then(|| self.tasks.token().clone())
+    }
+
+    /// The task that scans the node.
+    fn look(&mut self, desired: watch::Sender<Option<Desired>>) -> anyhow::Result<()> {
+        let args = &self.args;
+        let socket = podresources::socket_path(&args.podresources_socket).context("--podresources-socket")?;
+        let sources = Sources {
+            podresources: Client::new(&socket, KUBELET_DEADLINE).context("--podresources-socket")?,
+            sysfs: Sysfs::new(&args.sysfs),
+            kubelet_config: args.kubelet_config_file.clone(),
+            policy: args.topology_manager_policy,
+            scope: args.topology_manager_scope,
+            method: args.pods_fingerprint_method,
+        };
+        let intervals = Intervals { timer: args.sleep_interval, release: args.release_interval };
+        let scanner = Scanner::new(sources, self.metrics.clone());
+        let gate = self.readiness.gate("first scan");
+        let watcher = watcher(args, &socket);
+        let lookout = Lookout::new(scanner, watcher, intervals, self.metrics.clone(), desired, gate);
+        let (once, health) = (args.oneshot, self.scan_health.clone());
+        self.tasks.spawn("scan", async move {
+            Ok::<_, Infallible>(lookout.run(once, move |result| health.set(result)).await)
+        });
+        Ok(())
+    }
+
+    /// The tasks that watch and write the object.
+    async fn publish(&mut self, desired: watch::Receiver<Option<Desired>>) -> anyhow::Result<()> {
+        let kubeconfig = self.args.kubeconfig.clone();
+        let user_agent = format!("tholepin-exporter/{}", env!("CARGO_PKG_VERSION"));
+        let options = Options { kubeconfig, user_agent, ..Options::default() };
+        let connection = Connection::open(&options).await.context("cannot reach Kubernetes")?;
+        let held = Arc::new(watch::Sender::new(Held::Unknown));
+
+        let own = kube::runtime::watcher::Config::default().fields(&format!("metadata.name={}", self.node));
+        let (api, sink) = (Api::all(connection.watching()?), Arc::clone(&held));
+        let watch_metrics = runtime::watch::Metrics::register(&mut self.registry);
+        self.tasks.spawn("watch", async move {
+            let take = |event| {
+                sink.send_if_modified(|held| held.take(event));
+            };
+            let never =
+                runtime::watch::run_guarded::<NodeResourceTopology>(api, own, &watch_metrics, take).await;
+            Ok::<Infallible, Infallible>(never)
+        });
+
+        let target = Target { name: self.node.clone(), owned: self.args.add_nrt_owner };
+        let gate = self.readiness.gate("first publication");
+        let client = connection.strict(API_DEADLINE)?;
+        let publisher = Publisher::new(target, client, held, self.metrics.clone(), gate);
+        let (health, finish) = (self.publish_health.clone(), self.finish());
+        let report = move |result: Result<(), String>| {
+            if let (Ok(()), Some(finish)) = (&result, &finish) {
+                finish.cancel();
+            }
+            health.set(result);
+        };
+        self.tasks.spawn("publish", publisher.run(desired, report));
+        Ok(())
+    }
+
+    /// The task that serves metrics and health.
+    async fn serve(&mut self) -> anyhow::Result<()> {
+        let Some(address) = self.args.metrics_address() else { return Ok(()) };
+        let (readiness, scan, publish) =
+            (self.readiness.clone(), self.scan_health.clone(), self.publish_health.clone());
+        let surface = Surface::new(std::mem::take(&mut self.registry))
+            .check(Probe::Ready, "started", move || readiness.check())
+            .check(Probe::Health, "scan", move || scan.check())
+            .check(Probe::Health, "publish", move || publish.check());
+        let listener = http::bind(address).await?;
+        let token = self.tasks.token().clone();
+        self.tasks.spawn_draining("http", http::serve(listener, surface.router(), token));
+        Ok(())
+    }
+}
+
+/// File events, if they are wanted and the kernel has some left for us; the timer alone does it too, only later.
+fn watcher(args: &Args, socket: &Path) -> Option<Watcher<Change>> {
+    if args.kubelet_state_dir.as_os_str().is_empty() {
+        return None;
+    }
+    let targets = kubelet::targets(&args.kubelet_state_dir, socket, &args.kubelet_config_file, &args.sysfs);
+    match Watcher::new(targets) {
+        Ok(watcher) => Some(watcher),
+        Err(error) => {
+            warn!(%error, "no file events (see fs.inotify.max_user_instances and max_user_watches); only time causes scans");
+            None
+        }
+    }
+}
+
+/// `--no-publish`: says what would be published.
+async fn preview(
+    mut desired: watch::Receiver<Option<Desired>>,
+    finish: Option<CancellationToken>,
+) -> Result<Infallible, watch::error::RecvError> {
+    loop {
+        desired.changed().await?;
+        let Some(desired) = desired.borrow_and_update().clone() else { continue };
+        tracing::debug!(trigger = desired.trigger, zones = ?desired.content.zones, "not published");
+        if let Some(finish) = &finish {
+            finish.cancel();
+        }
+    }
+}
+
+/// The last result of something that is done again and again.
+#[derive(Clone, Debug, Default)]
+struct Health(Arc<Mutex<Option<String>>>);
+
+impl Health {
+    fn set(&self, result: Result<(), String>) {
+        *self.0.lock().unwrap_or_else(PoisonError::into_inner) = result.err();
+    }
+
+    fn check(&self) -> Result<(), String> {
+        self.0.lock().unwrap_or_else(PoisonError::into_inner).clone().map_or(Ok(()), Err)
+    }
+}

@@ -15,7 +15,7 @@
 use std::path::{Path, PathBuf};
 
 use serde::Deserialize;
-use topology::policy::{Manager, Policy, Scope};
+use topology::policy::{Manager, Policy, Rules, Scope};
 
 use crate::file::{self, FileError};
 use crate::watch::{Names, Target};
@@ -80,22 +80,9 @@ fn pod_cgroups(sysfs: &Path) -> impl Iterator<Item = PathBuf> {
         .into_iter()
 }
 
-/// The settings of a kubelet that decide how it aligns pods.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct Settings {
-    /// `topologyManagerPolicy`; the kubelet's default is `none`.
-    pub policy: Policy,
-    /// `topologyManagerScope`; the kubelet's default is `container`.
-    pub scope: Scope,
-    /// `cpuManagerPolicy`; the kubelet's default is `none`.
-    pub cpu_manager: Manager,
-    /// `memoryManagerPolicy`; the kubelet's default is `None`.
-    pub memory_manager: Manager,
-}
-
-/// Why the settings are not known.
+/// Why the rules are not known.
 #[derive(Debug, thiserror::Error)]
-pub enum SettingsError {
+pub enum RulesError {
     /// The file cannot be read.
     #[error(transparent)]
     File(#[from] FileError),
@@ -140,51 +127,46 @@ struct Wire {
     memory_manager_policy: Option<String>,
 }
 
-impl Settings {
-    /// Reads a KubeletConfiguration file. A field that is missing or empty has the kubelet's default.
-    ///
-    /// # Errors
-    /// When the file cannot be read or says something no kubelet understands. A missing file is an error too: a node whose
-    /// policy is not known must not look like one that rejects nothing.
-    pub fn read(path: &Path) -> Result<Self, SettingsError> {
-        Self::parse(&file::read(path)?, path)
-    }
+/// Reads from a KubeletConfiguration file how the kubelet aligns pods. A field that is missing or empty has the kubelet's
+/// default: policies `none` and scope `container`.
+///
+/// # Errors
+/// When the file cannot be read or says something no kubelet understands. A missing file is an error too: a node whose
+/// policy is not known must not look like one that rejects nothing.
+pub fn read_rules(path: &Path) -> Result<Rules, RulesError> {
+    parse_rules(&file::read(path)?, path)
+}
 
-    /// Like [`Settings::read`], for text that has been read from `path`.
-    ///
-    /// # Errors
-    /// As for `read`.
-    pub fn parse(text: &str, path: &Path) -> Result<Self, SettingsError> {
-        let wire: Wire = serde_saphyr::from_str(text).map_err(|error| SettingsError::Syntax {
-            path: path.to_owned(),
-            reason: first_line(&error.to_string()),
-        })?;
-        if let Some(kind) = wire.kind.filter(|kind| !kind.is_empty() && kind != "KubeletConfiguration") {
-            return Err(SettingsError::Kind { path: path.to_owned(), kind });
-        }
-        let field = |field, value: Option<String>, allowed| Field { path, field, value, allowed };
-        let none_static = |on: &'static str, off: &'static str| {
-            move |text: &str| match text {
-                _ if text == on => Some(Manager::Static),
-                _ if text == off => Some(Manager::Off),
-                _ => None,
-            }
-        };
-        Ok(Self {
-            policy: field(
-                "topologyManagerPolicy",
-                wire.topology_manager_policy,
-                "none, best-effort, restricted, single-numa-node",
-            )
-            .value("none", Policy::parse)?,
-            scope: field("topologyManagerScope", wire.topology_manager_scope, "container, pod")
-                .value("container", Scope::parse)?,
-            cpu_manager: field("cpuManagerPolicy", wire.cpu_manager_policy, "none, static")
-                .value("none", none_static("static", "none"))?,
-            memory_manager: field("memoryManagerPolicy", wire.memory_manager_policy, "None, Static")
-                .value("None", none_static("Static", "None"))?,
-        })
+/// Like [`read_rules`], for text that has been read from `path`.
+///
+/// # Errors
+/// As for `read_rules`.
+pub fn parse_rules(text: &str, path: &Path) -> Result<Rules, RulesError> {
+    let wire: Wire = serde_saphyr::from_str(text).map_err(|error| RulesError::Syntax {
+        path: path.to_owned(),
+        reason: first_line(&error.to_string()),
+    })?;
+    if let Some(kind) = wire.kind.filter(|kind| !kind.is_empty() && kind != "KubeletConfiguration") {
+        return Err(RulesError::Kind { path: path.to_owned(), kind });
     }
+    let field = |field, value: Option<String>, allowed| Field { path, field, value, allowed };
+    // `Manager::parse` takes both managers' spellings; a kubelet takes only its own.
+    let manager =
+        |names: [&'static str; 2]| move |text: &str| names.contains(&text).then(|| Manager::parse(text));
+    Ok(Rules {
+        policy: field(
+            "topologyManagerPolicy",
+            wire.topology_manager_policy,
+            "none, best-effort, restricted, single-numa-node",
+        )
+        .value("none", Policy::parse)?,
+        scope: field("topologyManagerScope", wire.topology_manager_scope, "container, pod")
+            .value("container", Scope::parse)?,
+        cpu_manager: field("cpuManagerPolicy", wire.cpu_manager_policy, "none, static")
+            .value("none", manager(["none", "static"]))?,
+        memory_manager: field("memoryManagerPolicy", wire.memory_manager_policy, "None, Static")
+            .value("None", manager(["None", "Static"]))?,
+    })
 }
 
 /// One field on its way from text to a value.
@@ -196,9 +178,9 @@ struct Field<'a> {
 }
 
 impl Field<'_> {
-    fn value<T>(self, default: &str, parse: impl Fn(&str) -> Option<T>) -> Result<T, SettingsError> {
+    fn value<T>(self, default: &str, parse: impl Fn(&str) -> Option<T>) -> Result<T, RulesError> {
         let value = self.value.filter(|text| !text.is_empty()).unwrap_or_else(|| default.to_owned());
-        parse(&value).ok_or_else(|| SettingsError::Value {
+        parse(&value).ok_or_else(|| RulesError::Value {
             path: self.path.to_owned(),
             field: self.field,
             value,

@@ -53,6 +53,19 @@ pub struct ContainerResources {
     pub devices: Vec<Devices>,
 }
 
+impl PodResources {
+    /// Whether some container holds something that has a place: a CPU, or memory or a device whose zone is known. The
+    /// peers' notion of a pod "with exclusive resources".
+    #[must_use]
+    pub fn holds_something_local(&self) -> bool {
+        self.containers.iter().any(|container| {
+            !container.cpus.is_empty()
+                || container.memory.iter().any(|block| !block.zones.is_empty())
+                || container.devices.iter().any(|devices| !devices.zones.is_empty())
+        })
+    }
+}
+
 /// Everything the kubelet could hand out, whether it has or not.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Allocatable {

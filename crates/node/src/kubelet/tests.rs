@@ -1,28 +1,28 @@
 use super::*;
 
-fn parse(text: &str) -> Result<Settings, String> {
-    Settings::parse(text, Path::new("/k/config.yaml")).map_err(|error| error.to_string())
+fn parse(text: &str) -> Result<Rules, String> {
+    parse_rules(text, Path::new("/k/config.yaml")).map_err(|error| error.to_string())
 }
 
 #[test]
-fn settings_are_read_and_the_rest_is_ignored() {
-    let settings = parse(
+fn rules_are_read_and_the_rest_is_ignored() {
+    let rules = parse(
         "apiVersion: kubelet.config.k8s.io/v1beta1\nkind: KubeletConfiguration\nauthentication: {anonymous: {enabled: true}}\n\
          cpuManagerPolicy: static\nmemoryManagerPolicy: Static\ntopologyManagerPolicy: single-numa-node\n\
          topologyManagerScope: pod\ncpuManagerPolicyOptions: {full-pcpus-only: \"true\"}\nreservedMemory: [{numaNode: 0}]\n",
     );
-    let wanted = Settings {
+    let wanted = Rules {
         policy: Policy::SingleNumaNode,
         scope: Scope::Pod,
         cpu_manager: Manager::Static,
         memory_manager: Manager::Static,
     };
-    assert_eq!(settings, Ok(wanted));
+    assert_eq!(rules, Ok(wanted));
 }
 
 #[test]
 fn what_is_missing_or_empty_has_the_kubelets_default() {
-    let defaults = Settings {
+    let defaults = Rules {
         policy: Policy::None,
         scope: Scope::Container,
         cpu_manager: Manager::Off,
@@ -73,7 +73,7 @@ fn odd_files_are_refused_by_name() {
 #[test]
 fn a_missing_file_is_an_error() {
     let dir = tempfile::tempdir().unwrap();
-    let error = Settings::read(&dir.path().join("config.yaml")).unwrap_err();
+    let error = read_rules(&dir.path().join("config.yaml")).unwrap_err();
     assert_eq!(error.to_string(), format!("cannot read {}/config.yaml", dir.path().display()));
 }
 

@@ -1,0 +1,233 @@
+//! Looks at the node whenever there is a reason to, and hands on the newest result.
+//!
+//! In: file events of the kubelet, time. Out: [`Desired`] content for the publisher, only when it changed. Never: two scans
+//! at once, or a backlog: events that come during a scan cause one more.
+//!
+//! A kubelet that has just started lists only the pods the API server has told it about again. What it does not list in
+//! its first seconds is therefore not taken for released: such a result is withheld until the pods are back or the time
+//! is over. (RTE would publish a node that looks empty.)
+
+use std::collections::BTreeSet;
+use std::convert::Infallible;
+use std::io;
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+
+use node::kubelet::Change;
+use node::watch::Watcher;
+use runtime::backoff::{Backoff, Random};
+use runtime::ready::Gate;
+use tokio::sync::watch;
+use topology::fingerprint::PodHash;
+use tracing::{debug, info, warn};
+
+use crate::metrics::Metrics;
+use crate::pace::{Cause, Intervals, Outcome, Pace};
+use crate::publish::Desired;
+use crate::scan::{Error, Scan, Scanner};
+
+/// Pauses between attempts while the kubelet is away or something is odd; its return is noticed by its socket.
+const RETRY_MIN: Duration = Duration::from_millis(100);
+const RETRY_MAX: Duration = Duration::from_secs(5);
+/// How long a started kubelet may take to know its pods again before those it does not list count as gone.
+const SETTLE: Duration = Duration::from_secs(5);
+
+/// The loop of scans.
+#[derive(Debug)]
+pub struct Lookout {
+    scanner: Scanner,
+    pace: Pace,
+    watcher: Option<Watcher<Change>>,
+    desired: watch::Sender<Option<Desired>>,
+    metrics: Metrics,
+    scanned: Gate,
+    backoff: Backoff,
+    random: Random,
+    complaint: String,
+    last: Option<Last>,
+    settled_at: Option<Instant>,
+    kubelet_starts: u64,
+}
+
+/// The last successful scan.
+#[derive(Debug)]
+struct Last {
+    ended: Instant,
+    holders: BTreeSet<PodHash>,
+}
+
+impl Lookout {
+    /// Prepares a loop. Without a watcher only time causes scans. `scanned` opens after the first success.
+    pub fn new(
+        scanner: Scanner,
+        watcher: Option<Watcher<Change>>,
+        intervals: Intervals,
+        metrics: Metrics,
+        desired: watch::Sender<Option<Desired>>,
+        scanned: Gate,
+    ) -> Self {
+        Self {
+            scanner,
+            pace: Pace::new(intervals, Instant::now()),
+            watcher,
+            desired,
+            metrics,
+            scanned,
+            backoff: Backoff::new(RETRY_MIN, RETRY_MAX),
+            random: Random::from_entropy(),
+            complaint: String::new(),
+            last: None,
+            settled_at: None,
+            kubelet_starts: 0,
+        }
+    }
+
+    /// Scans for ever; with `once`, no more after the first success. `report` learns of every success and failure.
+    pub async fn run(mut self, once: bool, report: impl Fn(Result<(), String>)) -> Infallible {
+        let mut seen = None;
+        loop {
+            let next = self.pace.next();
+            let due = async {
+                match next {
+                    Some((at, _)) => tokio::time::sleep_until(at.into()).await,
+                    None => std::future::pending().await,
+                }
+            };
+            tokio::select! {
+                biased;
+                changes = changed(&mut self.watcher) => {
+                    seen.get_or_insert_with(Instant::now);
+                    self.noticed(changes);
+                    continue;
+                }
+                () = due => {}
+            }
+            let cause = next.map_or(Cause::Timer, |(_, cause)| cause);
+            let result = self.scan(cause, seen.take().unwrap_or_else(Instant::now)).await;
+            let done = result.is_ok();
+            report(result);
+            if done && once {
+                return std::future::pending().await;
+            }
+        }
+    }
+
+    /// Something happened, or the watcher broke.
+    fn noticed(&mut self, changes: io::Result<BTreeSet<Change>>) {
+        let changes = match changes {
+            Ok(changes) => changes,
+            Err(error) => {
+                warn!(%error, "file events are lost from here on; only time causes scans now");
+                self.watcher = None;
+                return;
+            }
+        };
+        debug!(?changes, "noticed");
+        if changes.contains(&Change::Socket) {
+            info!("the kubelet's socket came or went");
+            self.kubelet_starts += 1;
+            self.settled_at = Some(Instant::now() + SETTLE);
+            self.backoff.reset();
+        }
+        if changes.contains(&Change::Socket) || changes.contains(&Change::Config) {
+            self.scanner.forget();
+        }
+        self.pace.event(Instant::now());
+    }
+
+    async fn scan(&mut self, cause: Cause, seen: Instant) -> Result<(), String> {
+        if cause == Cause::Timer {
+            self.scanner.forget();
+            self.recheck();
+        }
+        let started = Instant::now();
+        let result = self.scanner.scan().await;
+        let ended = Instant::now();
+        let outcome = match &result {
+            Ok(scan) => self.succeeded(scan, cause, seen, started, ended),
+            Err(error) => self.failed(error),
+        };
+        self.pace.scanned(ended, cause, outcome, self.random.fraction());
+        result.map(drop).map_err(|error| error.to_string())
+    }
+
+    /// Directories may have been replaced without an event.
+    fn recheck(&mut self) {
+        match self.watcher.as_mut().map(Watcher::recheck) {
+            Some(Ok(changes)) if !changes.is_empty() => self.noticed(Ok(changes)),
+            Some(Err(error)) => self.noticed(Err(error)),
+            _ => {}
+        }
+    }
+
+    fn succeeded(
+        &mut self,
+        scan: &Scan,
+        cause: Cause,
+        seen: Instant,
+        started: Instant,
+        ended: Instant,
+    ) -> Outcome {
+        let trigger = match cause {
+            Cause::Event => api::keys::UPDATE_REACTIVE,
+            Cause::Timer => api::keys::UPDATE_PERIODIC,
+        };
+        let since_last = self.last.as_ref().map(|last| started - last.ended);
+        self.metrics.scanned(ended - started, since_last, trigger, scan.remarks);
+        self.backoff.reset();
+        if !self.complaint.is_empty() {
+            info!("scanning works again");
+            self.complaint.clear();
+        }
+        if self.is_unsettled(scan, ended) {
+            debug!("the kubelet has just started and does not list all its pods yet");
+            return Outcome::Same { held: true };
+        }
+        self.last = Some(Last { ended, holders: scan.holders.clone() });
+        let content = Arc::new(scan.content.clone());
+        let kubelet_starts = self.kubelet_starts;
+        let changed = self.desired.send_if_modified(|desired| {
+            let same = |known: &Desired| known.content == content && known.kubelet_starts == kubelet_starts;
+            if desired.as_ref().is_some_and(same) {
+                return false;
+            }
+            *desired = Some(Desired { content, trigger, seen, kubelet_starts });
+            true
+        });
+        self.scanned.open();
+        let held = !scan.holders.is_empty();
+        if changed { Outcome::Changed { held } } else { Outcome::Same { held } }
+    }
+
+    /// Whether pods are missing that a kubelet which has just started may only not know yet.
+    fn is_unsettled(&mut self, scan: &Scan, now: Instant) -> bool {
+        let Some(until) = self.settled_at else { return false };
+        let missing = self.last.as_ref().is_some_and(|last| !last.holders.is_subset(&scan.holders));
+        if now >= until {
+            self.settled_at = None;
+            return false;
+        }
+        missing
+    }
+
+    fn failed(&mut self, error: &Error) -> Outcome {
+        self.metrics.scan_failed(error.input());
+        let text = with_causes(error);
+        if self.complaint != text {
+            warn!(error = text, "cannot scan, trying again");
+            self.complaint = text;
+        }
+        Outcome::Failed(self.backoff.next_delay())
+    }
+}
+
+async fn changed(watcher: &mut Option<Watcher<Change>>) -> io::Result<BTreeSet<Change>> {
+    match watcher {
+        Some(watcher) => watcher.changed().await,
+        None => std::future::pending().await,
+    }
+}
+
+fn with_causes(error: &Error) -> String {
+    runtime::client::chain(error)
+}

@@ -1,0 +1,198 @@
+//! Every metric of the exporter, by name.
+//!
+//! In: what happened, from the other modules. Out: a registry. Never: a name the peer uses with another meaning. The
+//! `rte_*` names and labels are the peer's, with two repairs: patches count as `update` writes, and the trigger of an update is
+//! the true one.
+
+use std::time::Duration;
+
+use node::podresources::Call;
+use prometheus_client::encoding::EncodeLabelSet;
+use prometheus_client::metrics::counter::Counter;
+use prometheus_client::metrics::family::Family;
+use prometheus_client::metrics::gauge::Gauge;
+use prometheus_client::metrics::histogram::{Histogram, exponential_buckets, linear_buckets};
+use prometheus_client::registry::{Registry, Unit};
+
+/// Labels as (name, value) pairs; each family uses one fixed set of names.
+type Labels = Vec<(&'static str, String)>;
+/// A gauge of milliseconds with fractions.
+type Millis = Gauge<f64, std::sync::atomic::AtomicU64>;
+
+/// The exporter's metrics. Clones share their values.
+#[derive(Clone, Debug)]
+pub struct Metrics {
+    node: String,
+    call_failures: Family<Labels, Counter>,
+    writes: Family<Labels, Counter>,
+    operation_delay: Family<Labels, Millis>,
+    wakeup_delay: Family<Labels, Millis>,
+    patch_failures: Family<Labels, Counter>,
+    patch_ratio: Family<NodeLabel, Histogram>,
+    scan_seconds: Histogram,
+    publish_seconds: Histogram,
+    scan_failures: Family<Labels, Counter>,
+    publish_failures: Family<Labels, Counter>,
+    remarks: Gauge,
+}
+
+#[derive(Clone, Debug, PartialEq, Eq, Hash, EncodeLabelSet)]
+struct NodeLabel {
+    node: String,
+}
+
+/// A write that succeeded.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Operation {
+    /// The object was created.
+    Create,
+    /// It was patched.
+    Update,
+}
+
+impl Metrics {
+    /// Metrics shown by `registry`, labelled with the node's name.
+    pub fn register(registry: &mut Registry, node: &str) -> Self {
+        let metrics = Self {
+            node: node.to_owned(),
+            call_failures: Family::default(),
+            writes: Family::default(),
+            operation_delay: Family::default(),
+            wakeup_delay: Family::default(),
+            patch_failures: Family::default(),
+            patch_ratio: Family::new_with_constructor(|| Histogram::new(linear_buckets(0.1, 0.1, 10))),
+            // 0.1 ms to 0.8 s; a scan is normally one or two.
+            scan_seconds: Histogram::new(exponential_buckets(0.000_1, 2.0, 14)),
+            // 1 ms to 65 s: the API server may be away.
+            publish_seconds: Histogram::new(exponential_buckets(0.001, 2.0, 17)),
+            scan_failures: Family::default(),
+            publish_failures: Family::default(),
+            remarks: Gauge::default(),
+        };
+        metrics.register_peers(registry);
+        metrics.register_own(registry);
+        metrics
+    }
+
+    fn register_peers(&self, registry: &mut Registry) {
+        let calls = "Calls of the kubelet's podresources service that failed";
+        registry.register("rte_podresource_api_call_failures", calls, self.call_failures.clone());
+        let writes = "Writes of the NodeResourceTopology object that succeeded";
+        registry.register("rte_noderesourcetopology_writes", writes, self.writes.clone());
+        let operation = "Milliseconds the last operation of this kind took";
+        registry.register("rte_operation_delay_milliseconds", operation, self.operation_delay.clone());
+        let wakeup = "Milliseconds between the last two scans";
+        registry.register("rte_wakeup_delay_milliseconds", wakeup, self.wakeup_delay.clone());
+        let patches = "Patches of the object that failed, by stage";
+        registry.register("rte_noderesourcetopology_patch_failures", patches, self.patch_failures.clone());
+        let ratio = "Size of a patch relative to the whole object";
+        registry.register("rte_noderesourcetopology_patch_size_ratio", ratio, self.patch_ratio.clone());
+    }
+
+    fn register_own(&self, registry: &mut Registry) {
+        let registry = registry.sub_registry_with_prefix("tholepin_exporter");
+        let scan = "Time one scan of the node took";
+        registry.register_with_unit("scan", scan, Unit::Seconds, self.scan_seconds.clone());
+        let publish = "Time from noticing a change to its being stored by the API server";
+        registry.register_with_unit("publish", publish, Unit::Seconds, self.publish_seconds.clone());
+        let scans = "Scans that gave no result, by what could not be read";
+        registry.register("scan_failures", scans, self.scan_failures.clone());
+        let publishes = "Writes of the object that failed, by HTTP status (0: no answer)";
+        registry.register("publish_failures", publishes, self.publish_failures.clone());
+        let remarks = "Contradictions between kubelet and kernel in the last scan; the log names them";
+        registry.register("remarks", remarks, self.remarks.clone());
+    }
+
+    /// A call of the kubelet failed.
+    pub fn call_failed(&self, call: Call) {
+        self.call_failures.get_or_create(&self.with([("function_name", call.as_str())])).inc();
+    }
+
+    /// A scan took this long; the one before ended `since_last` ago.
+    pub fn scanned(&self, took: Duration, since_last: Option<Duration>, trigger: &str, remarks: usize) {
+        self.scan_seconds.observe(took.as_secs_f64());
+        self.delay("podresources_scan", trigger, took);
+        if let Some(delay) = since_last {
+            let delay = delay.as_secs_f64() * 1e3;
+            self.wakeup_delay.get_or_create(&self.with([("trigger", trigger)])).set(delay);
+        }
+        self.remarks.set(i64::try_from(remarks).unwrap_or(i64::MAX));
+    }
+
+    /// A scan gave no result because `input` could not be read.
+    pub fn scan_failed(&self, input: &'static str) {
+        self.scan_failures.get_or_create(&self.with([("input", input)])).inc();
+    }
+
+    /// The object was written: how long the write took and how long the change had been known.
+    pub fn published(&self, operation: Operation, trigger: &str, took: Duration, since_seen: Duration) {
+        let name = match operation {
+            Operation::Create => "create",
+            Operation::Update => "update",
+        };
+        self.writes.get_or_create(&self.with([("operation", name), ("trigger", trigger)])).inc();
+        self.delay("node_resource_object_update", trigger, took);
+        self.publish_seconds.observe(since_seen.as_secs_f64());
+    }
+
+    /// A patch is `share` of the whole object.
+    pub fn patch_size(&self, share: f64) {
+        self.patch_ratio.get_or_create(&NodeLabel { node: self.node.clone() }).observe(share);
+    }
+
+    /// A write failed with this HTTP status, or without an answer.
+    pub fn publish_failed(&self, status: Option<u16>, was_patch: bool) {
+        let status = status.unwrap_or_default().to_string();
+        self.publish_failures.get_or_create(&self.with([("code", status.as_str())])).inc();
+        if was_patch {
+            self.patch_failures.get_or_create(&self.with([("trigger", "send_patch")])).inc();
+        }
+    }
+
+    fn delay(&self, operation: &str, trigger: &str, took: Duration) {
+        let labels = self.with([("operation_name", operation), ("trigger", trigger)]);
+        self.operation_delay.get_or_create(&labels).set(took.as_secs_f64() * 1e3);
+    }
+
+    fn with<const N: usize>(&self, labels: [(&'static str, &str); N]) -> Labels {
+        let own = labels.into_iter().map(|(name, value)| (name, value.to_owned()));
+        std::iter::once(("node", self.node.clone())).chain(own).collect()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn every_name_and_label() {
+        let mut registry = Registry::default();
+        let metrics = Metrics::register(&mut registry, "n1");
+        metrics.call_failed(Call::List);
+        metrics.scanned(Duration::from_millis(2), Some(Duration::from_millis(1500)), "periodic", 3);
+        metrics.scan_failed("sysfs");
+        metrics.published(Operation::Update, "reactive", Duration::from_millis(4), Duration::from_millis(7));
+        metrics.patch_size(0.25);
+        metrics.publish_failed(Some(409), true);
+        metrics.publish_failed(None, false);
+        let mut text = String::new();
+        prometheus_client::encoding::text::encode(&mut text, &registry).unwrap();
+        for line in [
+            r#"rte_podresource_api_call_failures_total{node="n1",function_name="list"} 1"#,
+            r#"rte_noderesourcetopology_writes_total{node="n1",operation="update",trigger="reactive"} 1"#,
+            r#"rte_operation_delay_milliseconds{node="n1",operation_name="podresources_scan",trigger="periodic"} 2.0"#,
+            r#"rte_operation_delay_milliseconds{node="n1",operation_name="node_resource_object_update",trigger="reactive"} 4.0"#,
+            r#"rte_wakeup_delay_milliseconds{node="n1",trigger="periodic"} 1500.0"#,
+            r#"rte_noderesourcetopology_patch_failures_total{node="n1",trigger="send_patch"} 1"#,
+            r#"rte_noderesourcetopology_patch_size_ratio_count{node="n1"} 1"#,
+            "tholepin_exporter_scan_seconds_count 1",
+            "tholepin_exporter_publish_seconds_sum 0.007",
+            r#"tholepin_exporter_scan_failures_total{node="n1",input="sysfs"} 1"#,
+            r#"tholepin_exporter_publish_failures_total{node="n1",code="409"} 1"#,
+            r#"tholepin_exporter_publish_failures_total{node="n1",code="0"} 1"#,
+            "tholepin_exporter_remarks 3",
+        ] {
+            assert!(text.lines().any(|have| have == line), "{line} is not in\n{text}");
+        }
+    }
+}

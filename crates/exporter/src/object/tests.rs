@@ -1,0 +1,206 @@
+use api::convert::node_topology;
+use node::podresources::ContainerResources;
+use topology::cpuset::CpuSet;
+use topology::policy::{Policy, Scope};
+use topology::resource::ResourceName;
+use topology::zone::{ZoneId, ZoneResource};
+
+use super::*;
+
+const RULES: Rules = Rules {
+    policy: Policy::SingleNumaNode,
+    scope: Scope::Container,
+    cpu_manager: Manager::Static,
+    memory_manager: Manager::Off,
+};
+
+fn zone(id: u32, available_cpus: i64) -> Zone {
+    let resource =
+        |name, capacity, allocatable, available| ZoneResource { name, capacity, allocatable, available };
+    Zone {
+        id: ZoneId(id),
+        resources: vec![
+            resource(ResourceName::CPU, 32_000, 30_000, available_cpus * 1000),
+            resource(ResourceName::MEMORY, 33_503_891_456, 1_024_000, 1_000_000),
+        ],
+        distances: vec![(ZoneId(0), 10), (ZoneId(8), 21)],
+    }
+}
+
+fn pod(name: &str, cpus: &str) -> PodResources {
+    let cpus = CpuSet::parse(cpus).unwrap();
+    let container = ContainerResources { name: "c".to_owned(), cpus, memory: vec![], devices: vec![] };
+    PodResources { namespace: "default".to_owned(), name: name.to_owned(), containers: vec![container] }
+}
+
+fn content(available_cpus: i64) -> Content {
+    let pods = [pod("test-pod-0", "1-8"), pod("shared", "")];
+    Content::new(vec![zone(0, available_cpus), zone(8, 30)], RULES, &pods, Method::WithExclusiveResources)
+}
+
+fn owner(uid: &str) -> Owner {
+    Owner::Node { uid: uid.to_owned() }
+}
+
+/// The object as the server would return it after a create.
+fn stored(content: &Content) -> NodeResourceTopology {
+    let mut object = content.object("n1", &owner("u1"), "reactive");
+    object.metadata.uid = Some("o1".to_owned());
+    object.metadata.resource_version = Some("7".to_owned());
+    object
+}
+
+fn patch(content: &Content, held: &NodeResourceTopology, owner: &Owner) -> Value {
+    match content.write("n1", Some(held), owner, "periodic") {
+        Some(Write::Patch(patch)) => patch,
+        None => Value::Null,
+        Some(Write::Create(_)) => panic!("the object exists"),
+    }
+}
+
+#[test]
+fn the_object_is_the_peers_with_two_attributes_more() {
+    let Some(Write::Create(object)) = content(22).write("n1", None, &owner("u1"), "reactive") else {
+        panic!("there is no object yet");
+    };
+    let costs = json!([{ "name": "node-0", "value": 10 }, { "name": "node-8", "value": 21 }]);
+    let resources = |available: &str| {
+        json!([
+            { "name": "cpu", "capacity": "32", "allocatable": "30", "available": available },
+            { "name": "memory", "capacity": "33503891456", "allocatable": "1024k", "available": "1M" },
+        ])
+    };
+    let wanted = json!({
+        "apiVersion": "topology.node.k8s.io/v1alpha2",
+        "kind": "NodeResourceTopology",
+        "metadata": {
+            "name": "n1",
+            "annotations": {
+                "k8stopoawareschedwg/rte-update": "reactive",
+                "topology.node.k8s.io/fingerprint": "pfp0v001fe53c4dbd2c5f4a0",
+            },
+            "ownerReferences": [{ "apiVersion": "v1", "kind": "Node", "name": "n1", "uid": "u1" }],
+        },
+        "attributes": [
+            { "name": "nodeTopologyPodsFingerprint", "value": "pfp0v001fe53c4dbd2c5f4a0" },
+            { "name": "nodeTopologyPodsFingerprintMethod", "value": "with-exclusive-resources" },
+            { "name": "topologyManagerScope", "value": "container" },
+            { "name": "topologyManagerPolicy", "value": "single-numa-node" },
+            { "name": "cpuManagerPolicy", "value": "static" },
+            { "name": "memoryManagerPolicy", "value": "None" },
+        ],
+        "zones": [
+            { "name": "node-0", "type": "Node", "costs": costs, "resources": resources("22") },
+            { "name": "node-8", "type": "Node", "costs": costs, "resources": resources("30") },
+        ],
+    });
+    assert_eq!(serde_json::to_value(&object).unwrap(), wanted);
+}
+
+#[test]
+fn our_own_reader_understands_it() {
+    let content = content(22);
+    let (read, warnings) = node_topology(&stored(&content)).unwrap();
+    assert_eq!(warnings, []);
+    assert_eq!(read.zones, content.zones);
+    assert_eq!(read.rules, RULES);
+    assert_eq!(read.fingerprint, Some((content.fingerprint, Method::WithExclusiveResources)));
+}
+
+#[test]
+fn unknown_managers_are_not_mentioned() {
+    let unknown = Rules { cpu_manager: Manager::Unknown, memory_manager: Manager::Unknown, ..RULES };
+    let content = Content::new(vec![], unknown, &[], Method::All);
+    let names: Vec<_> = content.attributes.iter().map(|attribute| attribute.name.as_str()).collect();
+    assert_eq!(names, OURS[..4]);
+}
+
+#[test]
+fn fingerprints_follow_the_method() {
+    let pods = [pod("test-pod-0", "1"), pod("shared", "")];
+    let of = |method| Content::new(vec![], RULES, &pods, method).fingerprint;
+    assert_eq!(of(Method::WithExclusiveResources), Fingerprint::of_names([("default", "test-pod-0")]));
+    assert_eq!(of(Method::All), Fingerprint::of_names([("default", "shared"), ("default", "test-pod-0")]));
+}
+
+#[test]
+fn what_says_the_same_is_not_written() {
+    let held = stored(&content(22));
+    assert_eq!(patch(&content(22), &held, &owner("u1")), Value::Null, "the trigger alone is no reason");
+    assert_eq!(patch(&content(22), &held, &Owner::Leave), Value::Null);
+    let mut spelled = held.clone();
+    spelled.zones[0].resources[1].available = Amount("1000k".to_owned());
+    spelled.metadata.labels = Some([("theirs".to_owned(), "1".to_owned())].into());
+    assert_eq!(patch(&content(22), &spelled, &owner("u1")), Value::Null, "amounts compare by value");
+}
+
+#[test]
+fn only_what_differs_is_written_and_only_onto_what_was_seen() {
+    let held = stored(&content(22));
+    let patched = patch(&content(21), &held, &owner("u1"));
+    let metadata =
+        json!({ "annotations": { "k8stopoawareschedwg/rte-update": "periodic" }, "resourceVersion": "7" });
+    assert_eq!(patched["metadata"], metadata);
+    assert_eq!(patched["zones"][0]["resources"][0]["available"], "21");
+    assert_eq!(patched.as_object().unwrap().len(), 2, "{patched}");
+
+    let patched = patch(&content(22), &held, &owner("u2"));
+    let metadata = json!({
+        "annotations": { "k8stopoawareschedwg/rte-update": "periodic" },
+        "ownerReferences": [{ "apiVersion": "v1", "kind": "Node", "name": "n1", "uid": "u2" }],
+        "resourceVersion": "7",
+    });
+    assert_eq!(patched, json!({ "metadata": metadata }), "a replaced node");
+}
+
+#[test]
+fn leftovers_of_other_exporters_go_and_what_is_foreign_stays() {
+    let ours = content(22);
+    let mut held = stored(&ours);
+    let add = |name: &str, value: &str| Attribute { name: name.to_owned(), value: value.to_owned() };
+    held.topology_policies = vec!["SingleNUMANodePodLevel".to_owned()];
+    held.attributes = vec![
+        add("theirs", "kept"),
+        add("topologyManagerPolicy", "restricted"),
+        add("topology.node.k8s.io/numaplacement-metadata", "npv0v001::cc=1"),
+        add("topologyManagerPolicy", "none"),
+    ];
+    let annotations = held.metadata.annotations.get_or_insert_default();
+    annotations.insert("k8stopoawareschedwg/sleep-duration".to_owned(), "10s".to_owned());
+    annotations.insert("theirs".to_owned(), "kept".to_owned());
+    annotations.insert("topology.node.k8s.io/fingerprint".to_owned(), "pfp0v0010000000000000000".to_owned());
+
+    let patched = patch(&ours, &held, &owner("u1"));
+    let mut attributes = ours.attributes.clone();
+    attributes.push(add("theirs", "kept"));
+    let metadata = json!({
+        "annotations": {
+            "k8stopoawareschedwg/rte-update": "periodic",
+            "k8stopoawareschedwg/sleep-duration": null,
+            "topology.node.k8s.io/fingerprint": "pfp0v001fe53c4dbd2c5f4a0",
+        },
+        "resourceVersion": "7",
+    });
+    assert_eq!(patched, json!({ "metadata": metadata, "attributes": attributes, "topologyPolicies": null }));
+}
+
+#[test]
+fn foreign_zones_and_zone_attributes_do_not_survive() {
+    let ours = content(22);
+    let spoilers: [fn(&mut NodeResourceTopology); 8] = [
+        |held| held.zones.swap(0, 1),
+        |held| held.zones.truncate(1),
+        |held| held.zones[0].attributes.push(Attribute::default()),
+        |held| held.zones[0].parent = "socket-0".to_owned(),
+        |held| held.zones[0].kind = "node".to_owned(),
+        |held| held.zones[0].costs.clear(),
+        |held| held.zones[0].resources[0].available = Amount("garbage".to_owned()),
+        |held| held.zones[0].resources[0].name = "cpus".to_owned(),
+    ];
+    for spoil in spoilers {
+        let mut held = stored(&ours);
+        spoil(&mut held);
+        let patched = patch(&ours, &held, &owner("u1"));
+        assert_eq!(patched["zones"], json!(wire_zones(&ours.zones)));
+    }
+}

@@ -1,0 +1,135 @@
+//! When to look next. Pure: time goes in as a value.
+//!
+//! In: that something happened, that a scan ended and how. Out: the moment of the next scan and what it is for. Never: a
+//! clock, a queue: however much happened, there is one next scan, and it sees everything.
+//!
+//! # Why looking once is not enough
+//! The kubelet writes a checkpoint *while* it admits (so the first look may see half a pod, or one that is refused a moment
+//! later) and writes nothing when a pod lets go of its resources. So a scan caused by an event, or one that found a change,
+//! is followed by a few more at growing distances, and as long as pods hold something there is a slow steady look besides.
+//! One look costs the kubelet well under a millisecond, one a second is not measurable.
+
+use std::time::{Duration, Instant};
+
+/// Two scans are never closer than this: bounds what a storm of events can make us do, yet merges the checkpoints of one
+/// admission, which come a few milliseconds apart.
+const MIN_GAP: Duration = Duration::from_millis(8);
+
+/// How long after a scan that was caused by something the following looks come.
+const FOLLOW_UPS: [Duration; 4] = [
+    Duration::from_millis(25),
+    Duration::from_millis(75),
+    Duration::from_millis(200),
+    Duration::from_millis(700),
+];
+
+/// The timer's period varies by this share to both sides, so that the exporters of a cluster spread.
+const JITTER: f64 = 0.1;
+
+/// Configured distances between scans; zero turns each off.
+#[derive(Clone, Copy, Debug)]
+pub struct Intervals {
+    /// When nothing happens.
+    pub timer: Duration,
+    /// While pods hold something that they could let go.
+    pub release: Duration,
+}
+
+/// What a scan is for.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Cause {
+    /// Something happened: a file event, its follow-up, or the start.
+    Event,
+    /// The timer.
+    Timer,
+}
+
+/// How a scan ended.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Outcome {
+    /// It says the same as the one before.
+    Same {
+        /// Some pod holds something.
+        held: bool,
+    },
+    /// It says something new.
+    Changed {
+        /// Some pod holds something.
+        held: bool,
+    },
+    /// There is no result; look again after this long.
+    Failed(Duration),
+}
+
+/// The schedule of scans.
+#[derive(Debug)]
+pub struct Pace {
+    intervals: Intervals,
+    last: Option<Instant>,
+    timer: Option<Instant>,
+    soon: Option<Instant>,
+    step: usize,
+}
+
+impl Pace {
+    /// The first scan is due at once, as an event.
+    #[must_use]
+    pub fn new(intervals: Intervals, now: Instant) -> Self {
+        Self { intervals, last: None, timer: None, soon: Some(now), step: 0 }
+    }
+
+    /// Something happened.
+    pub fn event(&mut self, now: Instant) {
+        let earliest = self.last.map_or(now, |last| (last + MIN_GAP).max(now));
+        self.soon = Some(self.soon.map_or(earliest, |soon| soon.min(earliest)));
+        self.step = 0;
+    }
+
+    /// When the next scan is due and what for; `None` if nothing is due until something happens.
+    #[must_use]
+    pub fn next(&self) -> Option<(Instant, Cause)> {
+        match (self.soon, self.timer) {
+            (Some(soon), Some(timer)) if timer < soon => Some((timer, Cause::Timer)),
+            (Some(soon), _) => Some((soon, Cause::Event)),
+            (None, timer) => timer.map(|timer| (timer, Cause::Timer)),
+        }
+    }
+
+    /// A scan for `cause` ended now. `fraction` in `0.0..1.0` is this round's jitter.
+    pub fn scanned(&mut self, now: Instant, cause: Cause, outcome: Outcome, fraction: f64) {
+        self.last = Some(now);
+        if cause == Cause::Timer || self.timer.is_none() {
+            let factor = 1.0 + JITTER * (2.0 * fraction - 1.0);
+            let timer = self.intervals.timer;
+            self.timer = (!timer.is_zero()).then(|| now + timer.mul_f64(factor));
+        }
+        let held = match outcome {
+            Outcome::Failed(wait) => {
+                self.soon = Some(now + wait.max(MIN_GAP));
+                self.step = 0;
+                return;
+            }
+            Outcome::Changed { held } => {
+                self.step = 0;
+                held
+            }
+            Outcome::Same { held } => held,
+        };
+        self.soon = match FOLLOW_UPS.get(self.step) {
+            // A timer scan that finds nothing new has nothing to follow up.
+            Some(_) if cause == Cause::Timer && matches!(outcome, Outcome::Same { .. }) => {
+                self.steady(now, held)
+            }
+            Some(wait) => Some(now + *wait),
+            None => self.steady(now, held),
+        };
+        self.step = (self.step + 1).min(FOLLOW_UPS.len());
+    }
+
+    fn steady(&self, now: Instant, held: bool) -> Option<Instant> {
+        (held && !self.intervals.release.is_zero()).then(|| now + self.intervals.release)
+    }
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,109 @@
+use super::*;
+
+const INTERVALS: Intervals = Intervals { timer: Duration::from_secs(60), release: Duration::from_secs(1) };
+
+/// A schedule with a clock: all times are milliseconds since the start.
+struct Rig {
+    pace: Pace,
+    start: Instant,
+}
+
+impl Rig {
+    fn new(intervals: Intervals) -> Self {
+        let start = Instant::now();
+        Self { pace: Pace::new(intervals, start), start }
+    }
+
+    fn at(&self, millis: u64) -> Instant {
+        self.start + Duration::from_millis(millis)
+    }
+
+    fn next(&self) -> Option<(u64, Cause)> {
+        let millis = |at: Instant| u64::try_from((at - self.start).as_millis()).unwrap();
+        self.pace.next().map(|(at, cause)| (millis(at), cause))
+    }
+
+    /// Scans whenever due until `until`, always with this outcome and no jitter; the times of the scans.
+    fn run(&mut self, until: u64, outcome: Outcome) -> Vec<u64> {
+        let mut times = Vec::new();
+        while let Some((at, cause)) = self.next().filter(|(at, _)| *at <= until) {
+            times.push(at);
+            self.pace.scanned(self.at(at), cause, outcome, 0.5);
+        }
+        times
+    }
+}
+
+const HELD: Outcome = Outcome::Same { held: true };
+const FREE: Outcome = Outcome::Same { held: false };
+
+#[test]
+fn the_first_scan_is_due_at_once_and_followed_up() {
+    let mut rig = Rig::new(INTERVALS);
+    assert_eq!(rig.next(), Some((0, Cause::Event)));
+    assert_eq!(rig.run(1_000, FREE), [0, 25, 100, 300, 1_000]);
+    assert_eq!(rig.next(), Some((60_000, Cause::Timer)));
+}
+
+#[test]
+fn while_something_is_held_there_is_a_steady_look() {
+    let mut rig = Rig::new(INTERVALS);
+    assert_eq!(rig.run(4_000, HELD), [0, 25, 100, 300, 1_000, 2_000, 3_000, 4_000]);
+}
+
+#[test]
+fn an_event_is_looked_at_without_delay_and_a_storm_of_them_at_a_bounded_rate() {
+    let mut rig = Rig::new(INTERVALS);
+    rig.run(1_000, FREE);
+    rig.pace.event(rig.at(5_000));
+    assert_eq!(rig.next(), Some((5_000, Cause::Event)));
+    let mut scans = 0;
+    for millis in 5_000..6_000 {
+        rig.pace.event(rig.at(millis));
+        if rig.next().is_some_and(|(at, _)| at <= millis) {
+            scans += 1;
+            rig.pace.scanned(rig.at(millis), Cause::Event, Outcome::Changed { held: true }, 0.5);
+        }
+    }
+    assert_eq!(scans, 125, "one in 8 ms");
+    assert!(rig.next().is_some_and(|(at, _)| at <= 6_000 + 8), "the last event is not lost");
+}
+
+#[test]
+fn a_change_starts_the_follow_ups_again() {
+    let mut rig = Rig::new(INTERVALS);
+    rig.run(2_000, HELD);
+    rig.pace.scanned(rig.at(3_000), Cause::Event, Outcome::Changed { held: false }, 0.5);
+    assert_eq!(rig.run(5_000, FREE), [3_025, 3_100, 3_300, 4_000]);
+}
+
+#[test]
+fn failures_are_tried_again_and_keep_the_timer() {
+    let mut rig = Rig::new(INTERVALS);
+    rig.pace.scanned(rig.at(0), Cause::Event, Outcome::Failed(Duration::from_millis(150)), 0.5);
+    assert_eq!(rig.next(), Some((150, Cause::Event)));
+    rig.pace.event(rig.at(20));
+    assert_eq!(rig.next(), Some((20, Cause::Event)), "an event does not wait for the pause to end");
+}
+
+#[test]
+fn the_timer_is_jittered_and_not_moved_by_other_scans() {
+    for (fraction, wanted) in [(0.0, 54_000), (0.5, 60_000), (1.0, 66_000)] {
+        let mut rig = Rig::new(INTERVALS);
+        rig.pace.scanned(rig.at(0), Cause::Event, FREE, fraction);
+        rig.run(30_000, FREE);
+        assert_eq!(rig.next(), Some((wanted, Cause::Timer)));
+        rig.pace.scanned(rig.at(wanted), Cause::Timer, FREE, 0.5);
+        assert_eq!(rig.next(), Some((wanted + 60_000, Cause::Timer)), "nothing to follow up");
+    }
+}
+
+#[test]
+fn both_intervals_can_be_off() {
+    let off = Intervals { timer: Duration::ZERO, release: Duration::ZERO };
+    let mut rig = Rig::new(off);
+    assert_eq!(rig.run(1_000_000, HELD), [0, 25, 100, 300, 1_000]);
+    assert_eq!(rig.next(), None);
+    rig.pace.event(rig.at(1_000_000));
+    assert_eq!(rig.next(), Some((1_000_000, Cause::Event)));
+}

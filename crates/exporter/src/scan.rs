@@ -1,0 +1,162 @@
+//! One look at the node.
+//!
+//! In: the kubelet's podresources service and configuration, sysfs. Out: the content of the NRT object, or an error when
+//! any input is missing or odd: half a truth is not published. Never: the Kubernetes API.
+//!
+//! What hardly ever changes (sysfs, configuration) is read at the first scan and again after [`Scanner::forget`]; what can
+//! change at any time (devices, allocations) is asked of the kubelet each time.
+
+use std::collections::BTreeSet;
+use std::path::PathBuf;
+
+use node::kubelet::{self, RulesError};
+use node::podresources::{self, Client, PodResources};
+use node::sysfs::{self, Machine, Sysfs};
+use topology::fingerprint::{Method, PodHash};
+use topology::policy::{Policy, Rules, Scope};
+use tracing::{debug, info, warn};
+
+use crate::metrics::Metrics;
+use crate::object::Content;
+use crate::zones::{Remark, zones};
+
+/// Where to look and what to make of it.
+#[derive(Clone, Debug)]
+pub struct Sources {
+    /// The kubelet's service.
+    pub podresources: Client,
+    /// The machine.
+    pub sysfs: Sysfs,
+    /// The kubelet's configuration file.
+    pub kubelet_config: PathBuf,
+    /// Topology Manager policy to state instead of the configured one.
+    pub policy: Option<Policy>,
+    /// Topology Manager scope to state instead of the configured one.
+    pub scope: Option<Scope>,
+    /// Which pods enter the fingerprint.
+    pub method: Method,
+}
+
+/// Looks, and remembers what hardly ever changes.
+#[derive(Debug)]
+pub struct Scanner {
+    sources: Sources,
+    metrics: Metrics,
+    facts: Option<Facts>,
+    remarks: BTreeSet<Remark>,
+}
+
+/// The result of a look.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Scan {
+    /// What the object should say.
+    pub content: Content,
+    /// The pods that hold something they could let go.
+    pub holders: BTreeSet<PodHash>,
+    /// How many contradictions were found; they are logged when they are new.
+    pub remarks: usize,
+}
+
+#[derive(Clone, Debug, PartialEq)]
+struct Facts {
+    machine: Machine,
+    rules: Rules,
+}
+
+/// Which input kept a scan from having a result.
+#[derive(Debug, thiserror::Error)]
+pub enum Error {
+    /// The kubelet's service.
+    #[error(transparent)]
+    PodResources(#[from] podresources::Error),
+    /// The machine.
+    #[error(transparent)]
+    Sysfs(#[from] sysfs::Error),
+    /// The kubelet's configuration.
+    #[error("{0}; with --topology-manager-policy and --topology-manager-scope the file is not needed")]
+    Rules(#[from] RulesError),
+}
+
+impl Error {
+    /// The input's name in metrics.
+    #[must_use]
+    pub fn input(&self) -> &'static str {
+        match self {
+            Self::PodResources(_) => "podresources",
+            Self::Sysfs(_) => "sysfs",
+            Self::Rules(_) => "kubelet_config",
+        }
+    }
+}
+
+impl Scanner {
+    /// Nothing is read yet.
+    #[must_use]
+    pub fn new(sources: Sources, metrics: Metrics) -> Self {
+        Self { sources, metrics, facts: None, remarks: BTreeSet::new() }
+    }
+
+    /// Makes the next scan read everything again.
+    pub fn forget(&mut self) {
+        self.facts = None;
+    }
+
+    /// Looks.
+    ///
+    /// # Errors
+    /// When an input cannot be read or makes no sense.
+    pub async fn scan(&mut self) -> Result<Scan, Error> {
+        let facts = match self.facts.take() {
+            Some(facts) => facts,
+            None => self.facts()?,
+        };
+        let facts = self.facts.insert(facts);
+        let client = &self.sources.podresources;
+        let counted = |error: podresources::Error| {
+            if let Some(call) = error.call() {
+                self.metrics.call_failed(call);
+            }
+            error
+        };
+        let (allocatable, pods) = tokio::join!(client.allocatable(), client.list());
+        let (allocatable, pods) = (allocatable.map_err(counted)?, pods.map_err(counted)?);
+        let (zones, remarks) = zones(&facts.machine, &allocatable, &pods);
+        for remark in remarks.difference(&self.remarks) {
+            warn!(%remark, "the kubelet and the kernel do not agree");
+        }
+        self.remarks = remarks;
+        Ok(Scan {
+            holders: pods.iter().filter(|pod| pod.holds_something_local()).map(hash).collect(),
+            content: Content::new(zones, facts.rules, &pods, self.sources.method),
+            remarks: self.remarks.len(),
+        })
+    }
+
+    fn facts(&self) -> Result<Facts, Error> {
+        let machine = self.sources.sysfs.machine()?;
+        let rules = self.rules()?;
+        debug!(zones = machine.zones.len(), cpus = %machine.cpus, ?rules, "read the machine and the kubelet's rules");
+        Ok(Facts { machine, rules })
+    }
+
+    /// The file's rules under the overrides. With both given, a file that cannot be read leaves the managers unknown.
+    fn rules(&self) -> Result<Rules, Error> {
+        let Sources { policy, scope, .. } = self.sources;
+        let from_file = match kubelet::read_rules(&self.sources.kubelet_config) {
+            Err(error) if policy.is_some() && scope.is_some() => {
+                info!(%error, "the CPU and memory manager policies are not known");
+                Rules::default()
+            }
+            result => result?,
+        };
+        Ok(Rules {
+            policy: policy.unwrap_or(from_file.policy),
+            scope: scope.unwrap_or(from_file.scope),
+            ..from_file
+        })
+    }
+}
+
+fn hash(pod: &PodResources) -> PodHash {
+    PodHash::of(&pod.namespace, &pod.name)
+}
