@@ -46,6 +46,8 @@ pub enum Event {
     Pod(PodView),
     /// A pod object is gone; its last known state.
     PodGone(PodView),
+    /// A pod object is gone, and its last state was not seen: the watch was interrupted.
+    PodVanished(Arc<str>),
     /// A node is new or has changed.
     Node(NodeView),
     /// A node object is gone.
@@ -175,6 +177,12 @@ impl Core {
         match event {
             Event::Pod(view) => self.pod(view),
             Event::PodGone(view) => self.pod_gone(view, now_ms),
+            Event::PodVanished(uid) => {
+                let entry = self.ids.get(&uid).and_then(|id| self.pods.get(id));
+                if let Some(view) = entry.map(|entry| entry.view.clone()) {
+                    self.pod_gone(view, now_ms);
+                }
+            }
             Event::Node(view) => self.node(view, now_ms),
             Event::NodeGone(name) => self.node_gone(&name),
             Event::Report(name, topology) => {

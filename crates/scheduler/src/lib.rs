@@ -4,10 +4,13 @@
 //! an API server ([`shell`]) and in virtual time (crate `sim`).
 
 pub mod affinity;
+pub mod config;
 pub mod core;
 pub mod cycle;
 pub mod ledger;
+pub mod metrics;
 pub mod node;
 pub mod pod;
 pub mod queue;
 pub mod reason;
+pub mod shell;

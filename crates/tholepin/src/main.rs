@@ -1,1 +1,101 @@
-fn main() {}
+//! The binary: a subcommand becomes an entry point of one of the crates. No logic lives here.
+
+use std::io::{BufRead, IsTerminal};
+use std::process::ExitCode;
+
+use anyhow::Context;
+use clap::{CommandFactory, Parser, Subcommand};
+use runtime::{log, shutdown};
+use topology::fingerprint::Fingerprint;
+
+/// The build is static; musl's and glibc's allocators cost us memory or speed under threads.
+#[global_allocator]
+static ALLOCATOR: mimalloc::MiMalloc = mimalloc::MiMalloc;
+
+/// NUMA-aware scheduling for Kubernetes: pods are placed where the kubelet can really align them.
+#[derive(Parser)]
+#[command(name = "tholepin", version, arg_required_else_help = true, propagate_version = true)]
+#[command(after_help = "Examples:\n  tholepin simulate\n  tholepin scheduler --kubeconfig ~/.kube/config\n  \
+    tholepin exporter --hostname worker-0\n  kubectl get pods -A --no-headers | tholepin fingerprint")]
+struct Cli {
+    #[command(subcommand)]
+    entry: Entry,
+}
+
+#[derive(Subcommand)]
+enum Entry {
+    /// Publish this node's NUMA zones as a NodeResourceTopology object
+    Exporter(Box<exporter::Args>),
+    /// Schedule pods onto nodes whose kubelets can align them
+    Scheduler(Box<scheduler::shell::Args>),
+    /// Sign the pods named on standard input, one `namespace name` a line, as an exporter does
+    #[command(after_help = "Lines with fewer than two words and lines that begin with # are skipped.\n\nExample:\n  \
+        kubectl get pods -A --no-headers | tholepin fingerprint")]
+    Fingerprint,
+    /// Print shell completions
+    #[command(after_help = "Example:\n  source <(tholepin completion bash)")]
+    Completion {
+        /// The shell
+        shell: clap_complete::Shell,
+    },
+}
+
+fn main() -> ExitCode {
+    match run(Cli::parse()) {
+        Ok(code) => code,
+        Err(error) => {
+            eprintln!("error: {error:#}");
+            ExitCode::FAILURE
+        }
+    }
+}
+
+fn run(cli: Cli) -> anyhow::Result<ExitCode> {
+    match cli.entry {
+        Entry::Exporter(args) => {
+            log::init(log::Format::Text, args.verbosity)?;
+            // One thread is plenty for a few scans a second, and each more costs memory on every node.
+            block_on(tokio::runtime::Builder::new_current_thread(), async {
+                exporter::run(*args, shutdown::on_signals()?).await
+            })
+        }
+        Entry::Scheduler(args) => {
+            let level = log::init(args.log_format(), args.verbosity)?;
+            block_on(tokio::runtime::Builder::new_multi_thread(), async {
+                scheduler::shell::run(*args, level, shutdown::on_signals()?).await
+            })
+        }
+        Entry::Fingerprint => fingerprint(),
+        Entry::Completion { shell } => {
+            clap_complete::generate(shell, &mut Cli::command(), "tholepin", &mut std::io::stdout());
+            Ok(ExitCode::SUCCESS)
+        }
+    }
+}
+
+fn block_on(
+    mut builder: tokio::runtime::Builder,
+    task: impl Future<Output = anyhow::Result<()>>,
+) -> anyhow::Result<ExitCode> {
+    builder.enable_all().build().context("cannot start")?.block_on(task)?;
+    Ok(ExitCode::SUCCESS)
+}
+
+#[expect(clippy::print_stdout, reason = "the fingerprint is this command's output")]
+fn fingerprint() -> anyhow::Result<ExitCode> {
+    let stdin = std::io::stdin();
+    if stdin.is_terminal() {
+        eprintln!("reading `namespace name` lines from standard input; end with Ctrl-D");
+    }
+    let mut pods = Vec::new();
+    for (number, line) in stdin.lock().lines().enumerate() {
+        let line = line.with_context(|| format!("standard input, line {}", number + 1))?;
+        let mut words = line.split_whitespace();
+        if let (false, Some(namespace), Some(name)) = (line.starts_with('#'), words.next(), words.next()) {
+            pods.push((namespace.to_owned(), name.to_owned()));
+        }
+    }
+    let names = pods.iter().map(|(namespace, name)| (namespace.as_str(), name.as_str()));
+    println!("{}", Fingerprint::of_names(names));
+    Ok(ExitCode::SUCCESS)
+}

@@ -115,7 +115,7 @@ impl PodRequest {
 
     fn computed_qos(&self) -> Qos {
         let counted = |list: &[(ResourceName, Quantity)], name| {
-            list.iter().find(|(n, q)| *n == name && q.value() > 0).map(|(_, q)| q.clone())
+            list.iter().find(|(n, q)| *n == name && q.value() > 0).map(|(_, q)| *q)
         };
         let mut any = false;
         let mut guaranteed = true;

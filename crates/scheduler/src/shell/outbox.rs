@@ -1,0 +1,225 @@
+//! Decisions into API calls.
+//!
+//! In: bindings and refusals. Out: what became of the bindings. Never: two bindings to one node at a time, an answer that is
+//! only likely (after a timeout the pod is looked up), or a condition older than the last decision about its pod.
+
+use std::collections::{BTreeMap, BTreeSet, VecDeque};
+use std::sync::Arc;
+use std::time::Duration;
+
+use futures::future::BoxFuture;
+use futures::stream::{FuturesUnordered, StreamExt};
+use k8s_openapi::api::core::v1::{Binding as WireBinding, ObjectReference, Pod};
+use k8s_openapi::apimachinery::pkg::apis::meta::v1::Status;
+use kube::api::{ObjectMeta, Patch, PatchParams, PostParams};
+use kube::core::Request;
+use kube::{Api, Client, Resource};
+use runtime::backoff::Backoff;
+use runtime::client;
+use runtime::events::{self, Recorder, Severity, Subject};
+use serde_json::json;
+
+use crate::core::{Binding, Refused};
+use crate::ledger::PodId;
+use crate::pod::PodView;
+
+/// Bindings in flight over all nodes; each is a connection of its own.
+const MAX_BINDS: usize = 32;
+/// Condition writes in flight; people read them, nobody waits for them.
+const MAX_CONDITIONS: usize = 8;
+
+/// What became of a call.
+#[derive(Debug)]
+pub(super) enum Done {
+    Bound(PodId),
+    BindFailed { id: PodId, profile: Arc<str> },
+    Nothing,
+}
+
+enum Finished {
+    Bind(Binding, Result<(), String>),
+    Condition(Arc<str>),
+}
+
+/// Calls waiting and in flight.
+pub(super) struct Outbox {
+    client: Client,
+    recorder: Recorder,
+    flight: FuturesUnordered<BoxFuture<'static, Finished>>,
+    binds: BTreeMap<Arc<str>, VecDeque<Binding>>,
+    busy_nodes: BTreeSet<Arc<str>>,
+    conditions: BTreeMap<Arc<str>, Refused>,
+    busy_pods: BTreeSet<Arc<str>>,
+}
+
+impl Outbox {
+    pub(super) fn new(client: Client, recorder: Recorder) -> Self {
+        Self {
+            client,
+            recorder,
+            flight: FuturesUnordered::new(),
+            binds: BTreeMap::new(),
+            busy_nodes: BTreeSet::new(),
+            conditions: BTreeMap::new(),
+            busy_pods: BTreeSet::new(),
+        }
+    }
+
+    /// Binds a pod, after the bindings to the same node asked for before.
+    pub(super) fn bind(&mut self, binding: Binding) {
+        self.conditions.remove(&binding.pod.uid);
+        self.binds.entry(Arc::clone(&binding.node)).or_default().push_back(binding);
+        self.start();
+    }
+
+    /// Tells people why a pod waits.
+    pub(super) fn refuse(&mut self, refused: Refused) {
+        self.record(&refused.pod, Severity::Warning, "FailedScheduling", "Scheduling", refused.message.clone());
+        if refused.pod.refused.as_deref() != Some(refused.message.as_str()) {
+            self.conditions.insert(Arc::clone(&refused.pod.uid), refused);
+            self.start();
+        }
+    }
+
+    /// The pod is gone: nothing more to tell about it.
+    pub(super) fn drop_pod(&mut self, uid: &Arc<str>) {
+        self.conditions.remove(uid);
+    }
+
+    /// The next call to end. `None` when none is in flight.
+    pub(super) async fn finished(&mut self) -> Option<Done> {
+        let finished = self.flight.next().await?;
+        let done = match finished {
+            Finished::Bind(binding, Ok(())) => {
+                self.busy_nodes.remove(&binding.node);
+                let note = format!("Successfully assigned {} to {}", binding.pod.key(), binding.node);
+                self.record(&binding.pod, Severity::Normal, "Scheduled", "Binding", note);
+                Done::Bound(binding.id)
+            }
+            Finished::Bind(binding, Err(reason)) => {
+                self.busy_nodes.remove(&binding.node);
+                tracing::warn!(pod = binding.pod.key(), node = %binding.node, reason, "binding failed");
+                self.record(&binding.pod, Severity::Warning, "FailedScheduling", "Scheduling", reason);
+                Done::BindFailed { id: binding.id, profile: Arc::clone(&binding.pod.scheduler) }
+            }
+            Finished::Condition(uid) => {
+                self.busy_pods.remove(&uid);
+                Done::Nothing
+            }
+        };
+        self.start();
+        Some(done)
+    }
+
+    fn start(&mut self) {
+        while self.busy_nodes.len() < MAX_BINDS {
+            let next = self.binds.keys().find(|node| !self.busy_nodes.contains(*node)).cloned();
+            let Some(node) = next else { break };
+            let Some(queue) = self.binds.get_mut(&node) else { break };
+            let binding = queue.pop_front();
+            if queue.is_empty() {
+                self.binds.remove(&node);
+            }
+            if let Some(binding) = binding {
+                self.busy_nodes.insert(node);
+                self.flight.push(Box::pin(bind(self.client.clone(), binding)));
+            }
+        }
+        while self.busy_pods.len() < MAX_CONDITIONS {
+            let next = self.conditions.keys().find(|uid| !self.busy_pods.contains(*uid)).cloned();
+            let Some(refused) = next.and_then(|uid| self.conditions.remove(&uid)) else { break };
+            self.busy_pods.insert(Arc::clone(&refused.pod.uid));
+            self.flight.push(Box::pin(write_condition(self.client.clone(), refused)));
+        }
+    }
+
+    fn record(&self, pod: &PodView, severity: Severity, reason: &str, action: &str, note: String) {
+        let regarding = Subject {
+            api_version: "v1".to_owned(),
+            kind: "Pod".to_owned(),
+            namespace: pod.namespace.to_string(),
+            name: pod.name.to_string(),
+            uid: pod.uid.to_string(),
+        };
+        let (reason, action) = (reason.to_owned(), action.to_owned());
+        let event = events::Event { regarding, related: None, severity, reason, action, note };
+        self.recorder.named(&pod.scheduler).record(event);
+    }
+}
+
+async fn bind(client: Client, binding: Binding) -> Finished {
+    let result = match post_binding(&client, &binding).await {
+        Ok(()) => Ok(()),
+        Err(error) if is_final(&error) => Err(client::brief(&error)),
+        // The server may or may not have done it.
+        Err(error) => look_up(&client, &binding, client::brief(&error)).await,
+    };
+    Finished::Bind(binding, result)
+}
+
+async fn post_binding(client: &Client, binding: &Binding) -> Result<(), kube::Error> {
+    let object = WireBinding {
+        metadata: ObjectMeta {
+            name: Some(binding.pod.name.to_string()),
+            namespace: Some(binding.pod.namespace.to_string()),
+            uid: Some(binding.pod.uid.to_string()),
+            ..ObjectMeta::default()
+        },
+        target: ObjectReference {
+            kind: Some("Node".to_owned()),
+            name: Some(binding.node.to_string()),
+            ..ObjectReference::default()
+        },
+    };
+    let body = serde_json::to_vec(&object).map_err(kube::Error::SerdeError)?;
+    let request = Request::new(Pod::url_path(&(), Some(&binding.pod.namespace)))
+        .create_subresource("binding", &binding.pod.name, &PostParams::default(), body)
+        .map_err(kube::Error::BuildRequest)?;
+    client.request::<Status>(request).await.map(drop)
+}
+
+/// Whether the server has answered for certain that it did not bind.
+fn is_final(error: &kube::Error) -> bool {
+    client::code(error).is_some_and(|code| (400..500).contains(&code) && code != 408 && code != 429)
+}
+
+/// Asks until the server says where the pod is.
+async fn look_up(client: &Client, binding: &Binding, reason: String) -> Result<(), String> {
+    let api: Api<Pod> = Api::namespaced(client.clone(), &binding.pod.namespace);
+    let mut backoff = Backoff::new(Duration::from_millis(100), Duration::from_secs(5));
+    loop {
+        match api.get_opt(&binding.pod.name).await {
+            Ok(Some(pod)) if pod.metadata.uid.as_deref() == Some(binding.pod.uid.as_ref()) => {
+                let node = pod.spec.and_then(|spec| spec.node_name);
+                return if node.as_deref() == Some(binding.node.as_ref()) { Ok(()) } else { Err(reason) };
+            }
+            Ok(_) => return Err(reason),
+            Err(error) if is_final(&error) => return Err(reason),
+            Err(_) => tokio::time::sleep(backoff.next_delay()).await,
+        }
+    }
+}
+
+async fn write_condition(client: Client, refused: Refused) -> Finished {
+    let api: Api<Pod> = Api::namespaced(client, &refused.pod.namespace);
+    let mut condition = json!({
+        "type": "PodScheduled",
+        "status": "False",
+        "reason": "Unschedulable",
+        "message": refused.message,
+    });
+    if refused.pod.refused.is_none() {
+        condition["lastTransitionTime"] = json!(k8s_openapi::apimachinery::pkg::apis::meta::v1::Time(
+            jiff::Timestamp::now()
+        ));
+    }
+    let patch = json!({ "metadata": { "uid": refused.pod.uid.as_ref() }, "status": { "conditions": [condition] } });
+    let result = api.patch_status(&refused.pod.name, &PatchParams::default(), &Patch::Strategic(patch)).await;
+    if let Err(error) = result
+        && !client::is_not_found(&error)
+        && !client::is_conflict(&error)
+    {
+        tracing::warn!(pod = refused.pod.key(), reason = client::brief(&error), "condition not written");
+    }
+    Finished::Condition(refused.pod.uid)
+}
