@@ -1,7 +1,11 @@
 //! `cargo xtask`: the chores of this repository.
 
+mod cluster;
 mod codegen;
+mod test;
 mod testenv;
+
+use std::ffi::OsString;
 
 use clap::{Parser, Subcommand};
 
@@ -23,11 +27,22 @@ enum Task {
     },
     /// Find the Kubernetes programs the tests run, or build them from Go modules, and print where they are.
     Testenv,
+    /// Run a cluster like the tests' for yourself.
+    #[command(subcommand)]
+    Cluster(cluster::Do),
+    /// Run all tests, those on real kubelets included.
+    Test {
+        /// Arguments for `cargo test`.
+        #[arg(trailing_var_arg = true, allow_hyphen_values = true)]
+        args: Vec<OsString>,
+    },
 }
 
 fn main() -> anyhow::Result<()> {
     match Args::parse().task {
         Task::Codegen { check } => codegen::run(check),
         Task::Testenv => testenv::run(),
+        Task::Cluster(what) => cluster::run(what),
+        Task::Test { args } => test::run(&args),
     }
 }

@@ -70,7 +70,7 @@ impl Show {
                         bar.set_message(package);
                     }
                     // A sign of life now and then for logs.
-                    None if self.packages % 200 == 0 => {
+                    None if self.packages.is_multiple_of(200) => {
                         eprintln!(
                             "  {} packages after {:.0} s",
                             self.packages,

@@ -289,6 +289,8 @@ fn api_server_flags(
         // Kubelets let in nobody without a certificate of this authority (`kubectl logs` comes this way).
         format!("--kubelet-client-certificate={}", file("to-kubelets.crt")),
         format!("--kubelet-client-key={}", file("to-kubelets.key")),
+        // No DNS knows the nodes' names.
+        "--kubelet-preferred-address-types=InternalIP".to_owned(),
         format!("--token-auth-file={}", file("tokens.csv")),
         format!("--service-account-key-file={}", file("sa.pub")),
         format!("--service-account-signing-key-file={}", file("sa.key")),

@@ -8,6 +8,7 @@ pub mod controlplane;
 pub mod cri;
 pub mod env;
 pub mod kubelet;
+pub mod load;
 pub mod machine;
 pub mod nest;
 pub mod port;

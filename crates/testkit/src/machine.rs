@@ -352,7 +352,7 @@ impl Machine {
             return Err(ShapeError::Empty);
         }
         for spec in &specs {
-            if self.smt && spec.cpus % 2 != 0 {
+            if self.smt && !spec.cpus.is_multiple_of(2) {
                 return Err(ShapeError::HalfCore { zone: spec.id, cpus: spec.cpus });
             }
             let hugepages_kib = spec.hugepages.iter().map(|(size, pages)| size * pages).sum();
@@ -382,7 +382,7 @@ impl Machine {
         let mut all = BTreeMap::new();
         for spec in specs.iter().filter(|spec| spec.cpus > 0) {
             let cores = spec.cpus / threads;
-            if caches == 0 || cores % caches != 0 {
+            if caches == 0 || !cores.is_multiple_of(caches) {
                 return Err(ShapeError::Caches { zone: spec.id, cores, caches });
             }
             all.insert(spec.id, (first, cores / caches));

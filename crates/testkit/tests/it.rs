@@ -1,5 +1,11 @@
 //! The rig itself, for real: what starts, what it looks like, and that nothing of it stays.
 
+#![expect(
+    clippy::unwrap_used,
+    clippy::panic,
+    reason = "helpers of tests, which clippy does not see as tests"
+)]
+
 #[path = "it/cluster.rs"]
 mod cluster;
 #[path = "it/controlplane.rs"]

@@ -1,0 +1,77 @@
+//! `cargo xtask test`: all tests, the rig included.
+//!
+//! In: nothing but arguments for `cargo test`. Out: its result. Where the rig cannot run, its tests are skipped, and that
+//! is said before and after.
+
+use std::ffi::OsString;
+use std::process::Command;
+
+use anyhow::{Context as _, bail};
+
+use crate::testenv;
+
+/// Makes the rig ready if it can be, builds the binary under test and runs the tests.
+pub(crate) fn run(args: &[OsString]) -> anyhow::Result<()> {
+    let skipped = why_not();
+    if let Some(reason) = &skipped {
+        warn(reason);
+    }
+    cargo("build").args(["--package", "tholepin"]).status_ok()?;
+    // Cargo put it beside this very program.
+    let tholepin = std::env::current_exe()?.with_file_name("tholepin");
+    let mut test = cargo("test");
+    test.arg("--workspace").args(args).env(testkit::env::THOLEPIN, tholepin);
+    if skipped.is_none() {
+        // What was just seen to work must not be skipped by some test after all.
+        test.env(testkit::env::REQUIRE, "1");
+    }
+    let result = test.status_ok();
+    if let Some(reason) = &skipped {
+        warn(reason);
+    }
+    result
+}
+
+/// Why the rig cannot run here, after trying to get what is missing.
+fn why_not() -> Option<String> {
+    use testkit::env::SkipReason;
+    match testkit::env::check() {
+        Ok(_) => None,
+        Err(SkipReason::Missing(_)) => match testenv::ensure().and_then(|_| Ok(testkit::env::check()?)) {
+            Ok(_) => None,
+            Err(error) => Some(format!("{error:#}")),
+        },
+        // Not worth minutes of building.
+        Err(reason) => Some(reason.to_string()),
+    }
+}
+
+fn warn(reason: &str) {
+    let line = "!".repeat(100);
+    eprintln!(
+        "{line}\nRIG TESTS ARE SKIPPED: nothing is tried against a real API server, scheduler or kubelet."
+    );
+    eprintln!("Why: {reason}\n{line}");
+}
+
+/// The cargo that runs this task.
+fn cargo(command: &str) -> Command {
+    let mut cargo = Command::new(std::env::var_os("CARGO").unwrap_or_else(|| "cargo".into()));
+    cargo.arg(command);
+    cargo
+}
+
+trait StatusOk {
+    /// Runs to the end; anything but success is an error.
+    fn status_ok(&mut self) -> anyhow::Result<()>;
+}
+
+impl StatusOk for Command {
+    fn status_ok(&mut self) -> anyhow::Result<()> {
+        let status = self.status().with_context(|| format!("running {:?}", self.get_program()))?;
+        if !status.success() {
+            bail!("{:?} failed ({status})", self.get_args().next().unwrap_or(self.get_program()));
+        }
+        Ok(())
+    }
+}
