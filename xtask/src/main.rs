@@ -1,11 +1,13 @@
 //! `cargo xtask`: the chores of this repository.
 
+mod bench;
 mod cluster;
 mod codegen;
 mod test;
 mod testenv;
 
 use std::ffi::OsString;
+use std::process::ExitCode;
 
 use clap::{Parser, Subcommand};
 
@@ -19,6 +21,9 @@ struct Args {
 
 #[derive(Subcommand)]
 enum Task {
+    /// Measure on the real thing.
+    #[command(subcommand)]
+    Bench(bench::Bench),
     /// Regenerate the Rust modules made from `proto/`.
     Codegen {
         /// Only fail when a committed module is stale.
@@ -38,11 +43,20 @@ enum Task {
     },
 }
 
-fn main() -> anyhow::Result<()> {
-    match Args::parse().task {
+fn main() -> ExitCode {
+    let done = match Args::parse().task {
+        Task::Bench(what) => bench::run(what),
         Task::Codegen { check } => codegen::run(check),
         Task::Testenv => testenv::run(),
         Task::Cluster(what) => cluster::run(what),
         Task::Test { args } => test::run(&args),
+    };
+    // Not returned: `main` would print it with a backtrace, which says nothing about a missing tool or a bad flag.
+    match done {
+        Ok(()) => ExitCode::SUCCESS,
+        Err(error) => {
+            eprintln!("error: {error:#}");
+            ExitCode::FAILURE
+        }
     }
 }

@@ -73,17 +73,25 @@ impl Placement {
     }
 }
 
+/// The column a need is charged to, if the kubelet hands it out exclusively from a zone.
+#[must_use]
+pub fn charged_column(rules: Rules, free: &Free, qos: Qos, need: Need) -> Option<usize> {
+    match (Question { rules, qos, free }).aligned(need) {
+        Aligned::Yes { column, charge: true } => Some(column),
+        _ => None,
+    }
+}
+
 /// Whether a pod makes the kubelet hand out something that podresources reports with a zone, on a node with these rules
 /// and zones. Exporters with fingerprint method `with-exclusive-resources` count exactly these pods.
 #[must_use]
 pub fn is_exclusive(rules: Rules, free: &Free, needs: &PodNeeds) -> bool {
-    let question = Question { rules, qos: needs.qos, free };
     needs
         .containers
         .iter()
         .filter(|container| container.kind.keeps_running())
         .flat_map(|container| &container.needs)
-        .any(|need| matches!(question.aligned(*need), Aligned::Yes { charge: true, .. }))
+        .any(|need| charged_column(rules, free, needs.qos, *need).is_some())
 }
 
 /// Whether the kubelet aligns anything of the pod on a node with these rules and zones, or would if a zone listed it.

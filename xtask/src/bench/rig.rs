@@ -1,0 +1,144 @@
+//! A cluster with our exporter on every node and, if wanted, our scheduler: what benchmarks run on.
+
+use std::path::{Path, PathBuf};
+use std::process::Command;
+use std::time::Duration;
+
+use anyhow::{Context, bail};
+use api::nrt::NodeResourceTopology;
+use kube::Api;
+use testkit::cluster::{Cluster, ClusterNode};
+use testkit::env;
+use testkit::kubelet::KubeletOptions;
+use testkit::machine::Machine;
+use testkit::nest::{Process, Spec};
+
+/// The scheduler name of our pods.
+pub(crate) const TOPO_AWARE: &str = "topo-aware-scheduler";
+/// How long an exporter may take to its first report, or a scheduler to be ready.
+const READY_WITHIN: Duration = Duration::from_secs(20);
+
+/// Shape of the machines.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Shape {
+    pub(crate) nodes: usize,
+    pub(crate) zones: u32,
+    pub(crate) cpus_per_zone: u32,
+}
+
+/// A running cluster and our processes in it. Everything ends when it is dropped.
+pub(crate) struct Bed {
+    pub(crate) exporters: Vec<Process>,
+    pub(crate) scheduler: Option<Process>,
+    pub(crate) cluster: Cluster,
+    binary: PathBuf,
+    port: u16,
+}
+
+impl Shape {
+    /// CPUs pods can have, together: one of each node is reserved.
+    pub(crate) fn allocatable_cpus(self) -> u32 {
+        let nodes = u32::try_from(self.nodes).unwrap_or(u32::MAX);
+        nodes * (self.zones * self.cpus_per_zone - 1)
+    }
+}
+
+impl Bed {
+    /// Starts control plane and kubelets; with `stock`, kube-scheduler too.
+    pub(crate) async fn start(shape: Shape, stock: bool, binary: PathBuf) -> anyhow::Result<Self> {
+        let rig = match env::check() {
+            Ok(rig) => rig,
+            Err(reason) => bail!("the benchmark needs the rig: {reason}"),
+        };
+        let machine = Machine::new().zones(shape.zones).cpus_per_zone(shape.cpus_per_zone);
+        let cluster = Cluster::builder()
+            .machines(vec![machine; shape.nodes])
+            .kubelet(KubeletOptions::default())
+            .crds(api::crd::NRT_CRD_YAML)
+            .scheduler(stock)
+            .start(&rig)
+            .await?;
+        Ok(Self { exporters: Vec::new(), scheduler: None, cluster, binary, port: 0 })
+    }
+
+    /// Starts an exporter on each node and waits for their reports.
+    pub(crate) async fn start_exporters(&mut self) -> anyhow::Result<()> {
+        for node in self.cluster.nodes() {
+            let process = self.cluster.spawn(self.exporter(node))?;
+            self.exporters.push(process);
+        }
+        let reports: Api<NodeResourceTopology> = Api::all(self.cluster.client().await?);
+        for (node, exporter) in self.cluster.nodes().iter().zip(&self.exporters) {
+            let (reports, name) = (reports.clone(), node.name().to_owned());
+            exporter
+                .wait_until("publishing", READY_WITHIN, async || {
+                    reports.get_opt(&name).await.ok().flatten().is_some()
+                })
+                .await?;
+        }
+        Ok(())
+    }
+
+    /// Starts our scheduler and waits until it is ready.
+    pub(crate) async fn start_scheduler(&mut self) -> anyhow::Result<()> {
+        self.port = testkit::port::free()?;
+        let kubeconfig = self.cluster.control().kubeconfig().display().to_string();
+        let spec = Spec::new("tholepin-scheduler", &self.binary)
+            .args(["scheduler", "--leader-elect=false", "-v4", "--kubeconfig", kubeconfig.as_str()])
+            .args(["--http-bind-address".to_owned(), format!("127.0.0.1:{}", self.port)]);
+        let process = self.cluster.spawn(spec)?;
+        self.scheduler = Some(process);
+        self.scheduler_ready().await
+    }
+
+    /// Waits until our scheduler has heard everything there is.
+    pub(crate) async fn scheduler_ready(&self) -> anyhow::Result<()> {
+        let process = self.scheduler.as_ref().context("no scheduler was started")?;
+        process.wait_until("ready", READY_WITHIN, async || is_ready(self.port).await).await
+    }
+
+    fn exporter(&self, node: &ClusterNode) -> Spec {
+        let kubelet = node.kubelet();
+        let config = kubelet.root_dir().with_file_name("kubelet.json");
+        let text = |path: &Path| path.display().to_string();
+        Spec::new(format!("exporter-{}", node.name()), &self.binary)
+            .args(["exporter", "-v4", "--metrics-port=0", "--hostname", node.name()])
+            .arg(format!("--podresources-socket=unix://{}", text(&node.podresources_socket())))
+            .arg(format!("--sysfs={}", text(&kubelet.machine().sys())))
+            .arg(format!("--kubelet-state-dir={}", text(kubelet.root_dir())))
+            .arg(format!("--kubelet-config-file={}", text(&config)))
+            .arg(format!("--kubeconfig={}", text(self.cluster.control().kubeconfig())))
+    }
+}
+
+/// Whether `/readyz` on a local port says ok.
+async fn is_ready(port: u16) -> bool {
+    use tokio::io::{AsyncReadExt, AsyncWriteExt};
+    let ask = async {
+        let mut stream = tokio::net::TcpStream::connect(("127.0.0.1", port)).await?;
+        stream.write_all(b"GET /readyz HTTP/1.1\r\nHost: localhost\r\nConnection: close\r\n\r\n").await?;
+        let mut answer = String::new();
+        stream.read_to_string(&mut answer).await?;
+        Ok::<_, std::io::Error>(answer.starts_with("HTTP/1.1 200"))
+    };
+    ask.await.unwrap_or(false)
+}
+
+/// Builds the release binary and says where it is.
+pub(crate) fn build_release() -> anyhow::Result<PathBuf> {
+    eprintln!("building tholepin (release)");
+    let cargo = std::env::var_os("CARGO").unwrap_or_else(|| "cargo".into());
+    let status = Command::new(cargo)
+        .args(["build", "--release", "--quiet", "--package", "tholepin"])
+        .status()
+        .context("cannot run cargo")?;
+    if !status.success() {
+        bail!("cargo build --release --package tholepin failed");
+    }
+    let target = std::env::var_os("CARGO_TARGET_DIR").map_or_else(
+        || Path::new(env!("CARGO_MANIFEST_DIR")).join("../target"),
+        PathBuf::from,
+    );
+    let binary = target.join("release/tholepin");
+    binary.canonicalize().with_context(|| format!("{}", binary.display()))
+}

@@ -1,0 +1,294 @@
+//! `cargo xtask bench tae`: open arrivals on real kubelets, one scheduler after the other on fresh clusters.
+//!
+//! A pod lost to `TopologyAffinityError` counts as lost, not as served. `ideal` is the same arrivals under perfect knowledge
+//! and without latency, calculated by the simulator.
+
+use std::path::PathBuf;
+use std::time::Duration;
+
+use anyhow::Context;
+use clap::ValueEnum;
+use k8s_openapi::api::core::v1::Pod;
+use kube::Api;
+use kube::api::PostParams;
+use serde::Serialize;
+use testkit::load::{self, Arrival, Plan, Record, Run, SIZES};
+use testkit::nest::Process;
+
+use super::rig::{Bed, Shape, TOPO_AWARE, build_release};
+
+/// Open arrivals on real kubelets.
+#[derive(Debug, Clone, clap::Args)]
+#[command(after_help = "Examples:\n  cargo xtask bench tae --nodes 4 --pods 120 --rate 3 --load 0.65 --seed 1 --json\n  \
+    cargo xtask bench tae --load 2 --max-pending 6 --seed 1\n  \
+    cargo xtask bench tae --cold-nodes\n  \
+    cargo xtask bench tae --schedulers tholepin --kill-scheduler-at 15\n  \
+    cargo xtask bench tae --schedulers tholepin --pods 300 --stop-exporters-at 20 --stop-exporters-for 60")]
+pub(crate) struct Args {
+    /// Number of nodes
+    #[arg(long, default_value_t = 4)]
+    nodes: usize,
+    /// NUMA zones of each node
+    #[arg(long, default_value_t = 2)]
+    zones: u32,
+    /// CPUs of each zone
+    #[arg(long, default_value_t = 16)]
+    cpus_per_zone: u32,
+    /// Number of pods
+    #[arg(long, default_value_t = 120)]
+    pods: usize,
+    /// Pods a second
+    #[arg(long, default_value_t = 3.0)]
+    rate: f64,
+    /// CPUs asked for on average, as a share of the allocatable ones
+    #[arg(long, default_value_t = 0.65)]
+    load: f64,
+    /// Seed of the arrivals
+    #[arg(long, default_value_t = 1)]
+    seed: u64,
+    /// A pod arrives only while fewer than this many wait
+    #[arg(long)]
+    max_pending: Option<usize>,
+    /// No infrastructure pods; the arrivals come in waves, and between waves every node becomes empty
+    #[arg(long)]
+    cold_nodes: bool,
+    /// Which schedulers
+    #[arg(long, value_enum, value_delimiter = ',', default_values_t = [Which::KubeScheduler, Which::Tholepin, Which::Ideal])]
+    schedulers: Vec<Which>,
+    /// Kill our scheduler with SIGKILL after this many seconds, and start it again
+    #[arg(long)]
+    kill_scheduler_at: Option<f64>,
+    /// Stop the exporters (SIGSTOP) after this many seconds
+    #[arg(long)]
+    stop_exporters_at: Option<f64>,
+    /// ... and let them go on after so many more
+    #[arg(long, default_value_t = 60.0, requires = "stop_exporters_at")]
+    stop_exporters_for: f64,
+    /// One JSON object per scheduler and line instead of a table
+    #[arg(long)]
+    json: bool,
+    /// Show every pod that waited longer than this many seconds
+    #[arg(long)]
+    slow: Option<f64>,
+    /// The tholepin binary to measure; built in release mode when not given
+    #[arg(long)]
+    binary: Option<PathBuf>,
+}
+
+/// A scheduler to measure.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
+enum Which {
+    KubeScheduler,
+    Tholepin,
+    Ideal,
+}
+
+/// One line of the result.
+#[derive(Debug, Serialize)]
+struct Row {
+    scheduler: &'static str,
+    seed: u64,
+    pods: usize,
+    running: usize,
+    tae: usize,
+    p50_s: Option<f64>,
+    p95_s: Option<f64>,
+    exporter_rss_mib: Option<f64>,
+    scheduler_rss_mib: Option<f64>,
+}
+
+/// Number of waves with `--cold-nodes`.
+const WAVES: usize = 4;
+
+pub(crate) fn run(args: Args) -> anyhow::Result<()> {
+    let real = args.schedulers.iter().any(|which| *which != Which::Ideal);
+    let binary = match (&args.binary, real) {
+        (Some(path), _) => path.clone(),
+        (None, true) => build_release()?,
+        (None, false) => PathBuf::new(),
+    };
+    let runtime = tokio::runtime::Builder::new_multi_thread().enable_all().build()?;
+    if !args.json {
+        println!(
+            "{:<15} {:>4} {:>5} {:>8} {:>4} {:>8} {:>8} {:>13} {:>14}",
+            "SCHEDULER", "SEED", "PODS", "RUNNING", "TAE", "P50", "P95", "EXPORTER-RSS", "SCHEDULER-RSS"
+        );
+    }
+    for which in &args.schedulers {
+        let row = match which {
+            Which::Ideal => ideal(&args)?,
+            _ => runtime.block_on(measure(&args, *which, binary.clone()))?,
+        };
+        print(&row, args.json)?;
+    }
+    Ok(())
+}
+
+async fn measure(args: &Args, which: Which, binary: PathBuf) -> anyhow::Result<Row> {
+    let ours = which == Which::Tholepin;
+    let mut bed = Bed::start(shape(args), !ours, binary).await?;
+    if ours {
+        bed.start_exporters().await?;
+        bed.start_scheduler().await?;
+    }
+    if !args.cold_nodes {
+        infrastructure(&bed).await?;
+    }
+    let scheduler = if ours { TOPO_AWARE } else { "default-scheduler" };
+    let client = bed.cluster.client().await?;
+    let waves = waves(args);
+    let trouble = async {
+        if ours { trouble(args, &bed).await } else { std::future::pending().await }
+    };
+    let load = async {
+        let mut records = Vec::new();
+        for (number, arrivals) in waves.iter().enumerate() {
+            let options = Run {
+                name: format!("wave-{number}"),
+                scheduler: scheduler.to_owned(),
+                max_pending: args.max_pending,
+                ..Run::default()
+            };
+            records.extend(load::run(&client, arrivals, &options).await?);
+        }
+        anyhow::Ok(records)
+    };
+    let records = tokio::select! {
+        records = load => records?,
+        failed = trouble => return Err(failed.err().unwrap_or_else(|| anyhow::anyhow!("trouble ended early"))),
+    };
+    if let Some(limit) = args.slow {
+        for record in records.iter().filter(|r| r.wait_s().is_none_or(|wait| wait > limit)) {
+            eprintln!("{record:?}");
+        }
+    }
+    let stock = bed.cluster.scheduler();
+    let exporters: Option<f64> = bed.exporters.iter().filter_map(|p| peak_mib(Some(p))).reduce(f64::max);
+    let name = if ours { "tholepin" } else { "kube-scheduler" };
+    Ok(row(name, args, &records, exporters, peak_mib(bed.scheduler.as_ref().or(stock))))
+}
+
+/// What goes wrong on purpose. Never ends by itself.
+async fn trouble(args: &Args, bed: &Bed) -> anyhow::Result<()> {
+    let kill = async {
+        let Some(at) = args.kill_scheduler_at else { return anyhow::Ok(()) };
+        tokio::time::sleep(Duration::from_secs_f64(at)).await;
+        let scheduler = bed.scheduler.as_ref().context("no scheduler")?;
+        scheduler.restart()?;
+        eprintln!("scheduler killed and started again");
+        bed.scheduler_ready().await
+    };
+    let stop = async {
+        let Some(at) = args.stop_exporters_at else { return anyhow::Ok(()) };
+        tokio::time::sleep(Duration::from_secs_f64(at)).await;
+        bed.exporters.iter().try_for_each(Process::pause)?;
+        eprintln!("exporters stopped");
+        tokio::time::sleep(Duration::from_secs_f64(args.stop_exporters_for)).await;
+        bed.exporters.iter().try_for_each(Process::resume)?;
+        eprintln!("exporters go on");
+        Ok(())
+    };
+    tokio::try_join!(kill, stop)?;
+    std::future::pending().await
+}
+
+/// A pod on each node that asks for nothing special, as every real cluster has.
+async fn infrastructure(bed: &Bed) -> anyhow::Result<()> {
+    let pods: Api<Pod> = Api::default_namespaced(bed.cluster.client().await?);
+    for node in bed.cluster.nodes() {
+        let mut pod = load::guaranteed_pod(&format!("infra-{}", node.name()), "none", []);
+        if let Some(spec) = &mut pod.spec {
+            spec.node_name = Some(node.name().to_owned());
+        }
+        pods.create(&PostParams::default(), &pod).await?;
+    }
+    Ok(())
+}
+
+fn shape(args: &Args) -> Shape {
+    Shape { nodes: args.nodes, zones: args.zones, cpus_per_zone: args.cpus_per_zone }
+}
+
+fn arrivals(args: &Args) -> Vec<Arrival> {
+    let plan = Plan {
+        seed: args.seed,
+        pods: args.pods,
+        rate: args.rate,
+        load: args.load,
+        allocatable_cpus: shape(args).allocatable_cpus(),
+        sizes: SIZES.to_vec(),
+    };
+    plan.arrivals()
+}
+
+/// The arrivals, in one piece or in waves that each begin at 0.
+fn waves(args: &Args) -> Vec<Vec<Arrival>> {
+    let all = arrivals(args);
+    let size = if args.cold_nodes { all.len().div_ceil(WAVES).max(1) } else { all.len().max(1) };
+    let begin_at_zero = |wave: &[Arrival]| {
+        let start = wave.first().map_or(0.0, |arrival| arrival.at_s);
+        wave.iter().map(|a| Arrival { at_s: a.at_s - start, ..*a }).collect()
+    };
+    all.chunks(size).map(begin_at_zero).collect()
+}
+
+fn row(
+    scheduler: &'static str,
+    args: &Args,
+    records: &[Record],
+    exporter_rss_mib: Option<f64>,
+    scheduler_rss_mib: Option<f64>,
+) -> Row {
+    let mut waits: Vec<f64> = records.iter().filter_map(Record::wait_s).collect();
+    waits.sort_by(f64::total_cmp);
+    let lost = |record: &&Record| record.lost.as_ref().is_some_and(|l| l.reason == "TopologyAffinityError");
+    Row {
+        scheduler,
+        seed: args.seed,
+        pods: records.len(),
+        running: waits.len(),
+        tae: records.iter().filter(lost).count(),
+        p50_s: percentile(&waits, 50),
+        p95_s: percentile(&waits, 95),
+        exporter_rss_mib,
+        scheduler_rss_mib,
+    }
+}
+
+/// Nearest rank.
+fn percentile(sorted: &[f64], percent: usize) -> Option<f64> {
+    let rank = (sorted.len() * percent).div_ceil(100).max(1);
+    sorted.get(rank - 1).map(|value| (value * 1000.0).round() / 1000.0)
+}
+
+fn peak_mib(process: Option<&Process>) -> Option<f64> {
+    let memory = process?.memory().ok()?;
+    Some((memory.peak_kib as f64 / 1024.0 * 10.0).round() / 10.0)
+}
+
+fn ideal(args: &Args) -> anyhow::Result<Row> {
+    let _ = args;
+    anyhow::bail!("not wired yet")
+}
+
+fn print(row: &Row, json: bool) -> anyhow::Result<()> {
+    if json {
+        println!("{}", serde_json::to_string(row)?);
+        return Ok(());
+    }
+    let seconds = |value: Option<f64>| value.map_or("-".to_owned(), |s| format!("{s:.2}s"));
+    let mib = |value: Option<f64>| value.map_or("-".to_owned(), |m| format!("{m:.1}MiB"));
+    println!(
+        "{:<15} {:>4} {:>5} {:>8} {:>4} {:>8} {:>8} {:>13} {:>14}",
+        row.scheduler,
+        row.seed,
+        row.pods,
+        row.running,
+        row.tae,
+        seconds(row.p50_s),
+        seconds(row.p95_s),
+        mib(row.exporter_rss_mib),
+        mib(row.scheduler_rss_mib),
+    );
+    Ok(())
+}
