@@ -1,6 +1,12 @@
-//! The parts of `runtime` that talk to an API server, against a real one.
+//! The parts of `runtime` that talk to an API server, against a real one; and signals, with a real process.
 //!
-//! Needs the rig's etcd and kube-apiserver; where they are missing, each test says so and passes.
+//! Needs the rig's etcd and kube-apiserver; where they are missing, the tests that need them say so and pass.
+
+#![expect(
+    clippy::unwrap_used,
+    clippy::panic,
+    reason = "helpers of tests fail as tests do; only `#[test]` itself is exempt"
+)]
 
 #[path = "it/client.rs"]
 mod client;
@@ -10,6 +16,8 @@ mod events;
 mod lease;
 #[path = "it/outage.rs"]
 mod outage;
+#[path = "it/shutdown.rs"]
+mod shutdown;
 #[path = "it/watch.rs"]
 mod watch;
 
