@@ -66,12 +66,12 @@ pub fn read_str<T: DeserializeOwned>(name: &str, text: &str, mode: Mode) -> Resu
 }
 
 /// Writes one document, ending in a newline. Strings that another reader could take for something else are
-/// quoted, and long strings stay on one line.
+/// quoted, texts of several lines stay readable as blocks, and long lines are not folded.
 ///
 /// # Errors
 /// When `value` has no YAML form (for example a map keyed by maps).
 pub fn write<T: Serialize>(value: &T) -> Result<String, Error> {
-    let options = serde_saphyr::ser_options! { prefer_block_scalars: false };
+    let options = serde_saphyr::ser_options! { folded_wrap_chars: usize::MAX };
     serde_saphyr::to_string_with_options(value, options)
         .map_err(|error| Error { file: "yaml".to_owned(), reason: error.to_string() })
 }
@@ -224,6 +224,13 @@ mod tests {
             let typed: BTreeMap<String, serde_json::Value> = read_str("x", &written, Mode::Strict).unwrap();
             assert!(typed["n"].is_string(), "{written}");
         }
-        assert_eq!(write(&BTreeMap::from([("a", long.trim())])).unwrap().lines().count(), 1);
+    }
+
+    #[test]
+    fn texts_are_blocks_and_lines_are_lines() {
+        let long = "word ".repeat(60);
+        let map = BTreeMap::from([("a", long.trim()), ("b", "x: 1\ny: 2\n"), ("c", "z")]);
+        let want = format!("a: {}\nb: |\n  x: 1\n  y: 2\nc: z\n", long.trim());
+        assert_eq!(write(&map).unwrap(), want);
     }
 }

@@ -30,7 +30,11 @@ pub(crate) fn terms(namespace: &str, name: &str) -> Config {
 
 /// Starts a candidate with a client of its own.
 pub(crate) async fn stand(plane: &ControlPlane, namespace: &str, name: &'static str) -> Running {
-    let candidate = Candidate::new(admin(plane).await, terms(namespace, name)).unwrap();
+    stand_by(plane, terms(namespace, name), name).await
+}
+
+async fn stand_by(plane: &ControlPlane, terms: Config, name: &'static str) -> Running {
+    let candidate = Candidate::new(admin(plane).await, terms).unwrap();
     let release = CancellationToken::new();
     let status = candidate.status();
     let task = tokio::spawn(candidate.run(release.clone()));
@@ -104,7 +108,10 @@ async fn a_leader_that_finds_another_name_in_its_lease_ends() {
     let Some(plane) = shared().await else { return };
     let client = admin(plane).await;
     let space = namespace(&client, "lease-stolen").await;
-    let candidate = stand(plane, space, "honest").await;
+    // So patient that only the other name, and not the clock, can end it within this test.
+    let (lease_duration, renew_deadline) = (Duration::from_secs(3600), Duration::from_secs(1800));
+    let patient = Config { lease_duration, renew_deadline, ..terms(space, "honest") };
+    let candidate = stand_by(plane, patient, "honest").await;
     until("leading", async || candidate.status.borrow().leads().then_some(())).await;
     let api: Api<Lease> = Api::namespaced(client, space);
     let theft = serde_json::json!({ "spec": { "holderIdentity": "thief" } });
