@@ -255,8 +255,9 @@ mod tests {
     fn terms_match_as_in_kube_scheduler() {
         let labels: Labels =
             [("zone", "a"), ("gen", "7"), ("ssd", "")].map(|(k, v)| (k.to_owned(), v.to_owned())).into();
-        for (expressions, fields, expected) in [
-            (&[("zone", "In", &["a", "b"][..])][..], &[][..], true),
+        type Rows = &'static [(&'static str, &'static str, &'static [&'static str])];
+        let cases: [(Rows, Rows, bool); 16] = [
+            (&[("zone", "In", &["a", "b"])], &[], true),
             (&[("zone", "In", &["b"])], &[], false),
             (&[("zone", "NotIn", &["b"])], &[], true),
             (&[("none", "NotIn", &["b"])], &[], true),
@@ -272,7 +273,8 @@ mod tests {
             (&[], &[("metadata.name", "In", &["n1"])], true),
             (&[], &[("metadata.name", "NotIn", &["n1"])], false),
             (&[], &[], false),
-        ] {
+        ];
+        for (expressions, fields, expected) in cases {
             assert_eq!(
                 term(expressions, fields).matches("n1", &labels),
                 expected,

@@ -31,7 +31,9 @@ pub enum ConfigError {
         asked: &'static str,
     },
     /// NUMA-aware preemption.
-    #[error("profiles[{0}].pluginConfig: preemptionMode: Enabled is not supported yet; allowed value: Disabled")]
+    #[error(
+        "profiles[{0}].pluginConfig: preemptionMode: Enabled is not supported yet; allowed value: Disabled"
+    )]
     Preemption(usize),
     /// A name that is no resource.
     #[error("profiles[{profile}].pluginConfig: scoringStrategy.resources: {reason}")]
@@ -109,7 +111,8 @@ fn numa(at: usize, profile: &WireProfile) -> Result<Option<Numa>, ConfigError> {
         let enabled = profile.plugins.at(point)?.enabled.iter().find(|plugin| plugin.name == NUMA_PLUGIN)?;
         Some(i64::from(enabled.weight.unwrap_or(1).max(1)))
     };
-    let score_weight = weight(ExtensionPoint::Score).or_else(|| weight(ExtensionPoint::MultiPoint)).unwrap_or(0);
+    let score_weight =
+        weight(ExtensionPoint::Score).or_else(|| weight(ExtensionPoint::MultiPoint)).unwrap_or(0);
     Ok(Some(Numa { strategy, weights: Weights(weights), score_weight }))
 }
 

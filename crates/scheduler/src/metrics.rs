@@ -49,7 +49,9 @@ impl Metrics {
     pub fn register(registry: &mut Registry) -> Self {
         let metrics = Self {
             attempts: Family::default(),
-            attempt_seconds: Family::new_with_constructor(|| Histogram::new(exponential_buckets(0.000_05, 2.0, 16))),
+            attempt_seconds: Family::new_with_constructor(|| {
+                Histogram::new(exponential_buckets(0.000_05, 2.0, 16))
+            }),
             pod_attempts: Histogram::new(exponential_buckets(1.0, 2.0, 5)),
             pending: Family::default(),
             rejections: Family::default(),
@@ -59,7 +61,11 @@ impl Metrics {
             corrections: Gauge::default(),
         };
         let m = &metrics;
-        registry.register("scheduler_schedule_attempts", "Attempts to schedule pods, by result", m.attempts.clone());
+        registry.register(
+            "scheduler_schedule_attempts",
+            "Attempts to schedule pods, by result",
+            m.attempts.clone(),
+        );
         registry.register(
             "scheduler_scheduling_attempt_duration_seconds",
             "Time of one attempt, without binding",

@@ -328,4 +328,3 @@ async fn changed(leads: &mut Leads) {
         std::future::pending().await
     }
 }
-

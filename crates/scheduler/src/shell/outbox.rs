@@ -74,7 +74,13 @@ impl Outbox {
 
     /// Tells people why a pod waits.
     pub(super) fn refuse(&mut self, refused: Refused) {
-        self.record(&refused.pod, Severity::Warning, "FailedScheduling", "Scheduling", refused.message.clone());
+        self.record(
+            &refused.pod,
+            Severity::Warning,
+            "FailedScheduling",
+            "Scheduling",
+            refused.message.clone(),
+        );
         if refused.pod.refused.as_deref() != Some(refused.message.as_str()) {
             self.conditions.insert(Arc::clone(&refused.pod.uid), refused);
             self.start();
@@ -209,11 +215,11 @@ async fn write_condition(client: Client, refused: Refused) -> Finished {
         "message": refused.message,
     });
     if refused.pod.refused.is_none() {
-        condition["lastTransitionTime"] = json!(k8s_openapi::apimachinery::pkg::apis::meta::v1::Time(
-            jiff::Timestamp::now()
-        ));
+        condition["lastTransitionTime"] =
+            json!(k8s_openapi::apimachinery::pkg::apis::meta::v1::Time(jiff::Timestamp::now()));
     }
-    let patch = json!({ "metadata": { "uid": refused.pod.uid.as_ref() }, "status": { "conditions": [condition] } });
+    let patch =
+        json!({ "metadata": { "uid": refused.pod.uid.as_ref() }, "status": { "conditions": [condition] } });
     let result = api.patch_status(&refused.pod.name, &PatchParams::default(), &Patch::Strategic(patch)).await;
     if let Err(error) = result
         && !client::is_not_found(&error)
