@@ -35,7 +35,7 @@ use crate::metrics::Metrics;
 mod intake;
 mod outbox;
 
-use intake::Intake;
+use intake::{Intake, Reports, Source};
 use outbox::{Done, Outbox};
 
 /// How long a binding or condition write may take before its outcome is looked up.
@@ -114,13 +114,13 @@ pub async fn run(args: Args, level: log::Handle, token: CancellationToken) -> an
 
     let mut tasks = Tasks::new(token.clone());
     let (sender, receiver) = mpsc::unbounded_channel();
-    watches(&mut tasks, &connection, &watch_metrics, &sender)?;
+    watches(&mut tasks, &connection, &watch_metrics, &metrics, &sender)?;
     let leads = leader(&mut tasks, &args, &file, &connection, &mut registry)?;
     tasks.spawn_draining("events", writer.run(token.clone()));
 
     let mut shell = Shell {
         core: Core::new(settings),
-        intake: Intake::new(metrics.clone()),
+        intake: Intake::default(),
         outbox: Outbox::new(connection.strict(WRITE)?, recorder),
         metrics,
         started: (Instant::now(), u64::try_from(jiff::Timestamp::now().as_millisecond()).unwrap_or(0)),
@@ -160,6 +160,7 @@ fn watches(
     tasks: &mut Tasks,
     connection: &Connection,
     metrics: &watch::Metrics,
+    own: &Metrics,
     sender: &mpsc::UnboundedSender<intake::Change>,
 ) -> anyhow::Result<()> {
     // Finished pods hold nothing and are not worth their memory; when they finish they leave this selection, which
@@ -169,7 +170,7 @@ fn watches(
     let pods: Api<Pod> = Api::all(connection.watching()?);
     tasks.spawn("watch pods", async move {
         Ok::<_, std::convert::Infallible>(
-            watch::run(pods, unfinished, &m, |e| drop(out.send(intake::Change::Pod(e)))).await,
+            watch::run(pods, unfinished, &m, |e| drop(out.send((Source::Pods, intake::pod(e))))).await,
         )
     });
     let (out, m) = (sender.clone(), metrics.clone());
@@ -177,16 +178,17 @@ fn watches(
     tasks.spawn("watch nodes", async move {
         let config = watcher::Config::default();
         Ok::<_, std::convert::Infallible>(
-            watch::run(nodes, config, &m, |e| drop(out.send(intake::Change::Node(e)))).await,
+            watch::run(nodes, config, &m, |e| drop(out.send((Source::Nodes, intake::node(e))))).await,
         )
     });
     let (out, m) = (sender.clone(), metrics.clone());
     let reports = Api::all(connection.watching()?);
+    let mut read = Reports::new(own.clone());
     tasks.spawn("watch noderesourcetopologies", async move {
         let config = watcher::Config::default();
         Ok::<_, std::convert::Infallible>(
             watch::run_guarded::<NodeResourceTopology>(reports, config, &m, |e| {
-                drop(out.send(intake::Change::Report(e)));
+                drop(out.send((Source::Reports, read.take(e))));
             })
             .await,
         )

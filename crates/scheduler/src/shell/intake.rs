@@ -15,70 +15,63 @@ use crate::metrics::Metrics;
 use crate::node::NodeView;
 use crate::pod::PodView;
 
-/// Something a watch said.
-#[derive(Debug)]
-pub(super) enum Change {
-    Pod(watch::Event<Pod>),
-    Node(watch::Event<Node>),
-    Report(watch::Event<NodeResourceTopology>),
+/// Which watch speaks.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub(super) enum Source {
+    // In the order in which the first lists are handed on: reports last, they are understood from the pods.
+    Nodes,
+    Pods,
+    Reports,
 }
 
-/// Holds back until all is there, then translates.
-#[derive(Debug)]
+/// What a watch said, translated where it was heard, so that no whole object waits in a queue.
+pub(super) type Change = (Source, Vec<Event>);
+
+/// Holds back until all is there.
+#[derive(Debug, Default)]
 pub(super) struct Intake {
-    waiting: Waiting,
+    /// First lists, and what came after the first of them.
+    waiting: BTreeMap<Source, Vec<Event>>,
     synced: bool,
+}
+
+/// Reads reports, and complains about those that cannot be read.
+#[derive(Debug)]
+pub(super) struct Reports {
     metrics: Metrics,
     /// What was said about a report last, so that a broken one is complained about once per version.
     complaints: BTreeMap<String, String>,
 }
 
-/// First lists, and what came after the first of them.
-#[derive(Debug, Default)]
-struct Waiting {
-    pods: Option<Vec<Event>>,
-    nodes: Option<Vec<Event>>,
-    reports: Option<Vec<Event>>,
-}
+/// Number of watches.
+const SOURCES: usize = 3;
 
 impl Intake {
-    pub(super) fn new(metrics: Metrics) -> Self {
-        Self { waiting: Waiting::default(), synced: false, metrics, complaints: BTreeMap::new() }
-    }
-
     /// Whether everything that exists has been told.
     pub(super) fn is_synced(&self) -> bool {
         self.synced
     }
 
-    /// Translates a change; nothing while the first lists are incomplete, then everything at once.
-    pub(super) fn take(&mut self, change: Change) -> Vec<Event> {
-        let (events, list): (_, fn(&mut Waiting) -> &mut Option<Vec<Event>>) = match change {
-            Change::Pod(event) => (pod(event), |w| &mut w.pods),
-            Change::Node(event) => (node(event), |w| &mut w.nodes),
-            Change::Report(event) => (self.report(event), |w| &mut w.reports),
-        };
+    /// Hands a change on; nothing while the first lists are incomplete, then everything at once.
+    pub(super) fn take(&mut self, (source, events): Change) -> Vec<Event> {
         if self.synced {
             return events;
         }
-        list(&mut self.waiting).get_or_insert_default().extend(events);
-        let waiting = &mut self.waiting;
-        match (waiting.nodes.take(), waiting.pods.take(), waiting.reports.take()) {
-            (Some(mut nodes), Some(pods), Some(reports)) => {
-                self.synced = true;
-                // Reports last: they are understood from the pods.
-                nodes.extend(pods);
-                nodes.extend(reports);
-                nodes
-            }
-            (nodes, pods, reports) => {
-                *waiting = Waiting { pods, nodes, reports };
-                vec![]
-            }
+        self.waiting.entry(source).or_default().extend(events);
+        if self.waiting.len() < SOURCES {
+            return vec![];
         }
+        self.synced = true;
+        std::mem::take(&mut self.waiting).into_values().flatten().collect()
+    }
+}
+
+impl Reports {
+    pub(super) fn new(metrics: Metrics) -> Self {
+        Self { metrics, complaints: BTreeMap::new() }
     }
 
-    fn report(&mut self, event: watch::Event<NodeResourceTopology>) -> Vec<Event> {
+    pub(super) fn take(&mut self, event: watch::Event<NodeResourceTopology>) -> Vec<Event> {
         match event {
             watch::Event::Reset { objects, vanished } => {
                 let gone = vanished.into_iter().map(|key| Event::ReportGone(key.name.as_ref().into()));
@@ -127,7 +120,8 @@ impl Intake {
     }
 }
 
-fn pod(event: watch::Event<Pod>) -> Vec<Event> {
+/// What the watch of pods says.
+pub(super) fn pod(event: watch::Event<Pod>) -> Vec<Event> {
     match event {
         watch::Event::Reset { objects, vanished } => {
             let mut views: Vec<_> = objects.iter().map(PodView::read).collect();
@@ -146,7 +140,8 @@ fn pod(event: watch::Event<Pod>) -> Vec<Event> {
     }
 }
 
-fn node(event: watch::Event<Node>) -> Vec<Event> {
+/// What the watch of nodes says.
+pub(super) fn node(event: watch::Event<Node>) -> Vec<Event> {
     match event {
         watch::Event::Reset { objects, vanished } => {
             let gone = vanished.into_iter().map(|key| Event::NodeGone(key.name.as_ref().into()));
