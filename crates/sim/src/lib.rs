@@ -1,1 +1,16 @@
-//! sim
+//! Clusters in virtual time: the same scheduler and the same model of the kubelet, no cluster needed.
+//!
+//! In: machines, pods to come, delays. Out: what became of the pods under one scheduler or another, the same for the same
+//! seed to the byte. Never: a decision about placement (crate `scheduler`) or admission (crate `topology`) of its own, a
+//! clock, or threads.
+
+pub mod contest;
+pub mod kubelet;
+pub mod latency;
+pub mod machine;
+pub mod random;
+pub mod record;
+pub mod workload;
+pub mod world;
+
+pub use contest::ideal;

@@ -1,0 +1,231 @@
+//! A kubelet that is the model: it admits, holds and releases pods on one machine, and an exporter can ask what is free.
+//!
+//! In: pods in the order the kubelet gets to see them. Out: admitted or rejected, and reports. Never: time, or a decision of
+//! its own: admission is `topology::admit`, totals are kube-scheduler's (the kubelet runs the same check).
+
+use std::collections::BTreeMap;
+use std::sync::Arc;
+
+use scheduler::node::{Node, NodeView};
+use topology::admit::{self, Placement, Scratch};
+use topology::fingerprint::{Fingerprint, Method, PodHash};
+use topology::reason::Misfit;
+use topology::request::PodNeeds;
+use topology::resource::ResourceName;
+use topology::zone::{Free, NodeTopology};
+
+use crate::machine::{Machine, cpu_milli};
+
+/// Why the kubelet rejects a pod.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Rejection {
+    /// `TopologyAffinityError`.
+    Topology(Misfit),
+    /// `OutOfcpu` and the like: the node as a whole has too little.
+    OutOf(ResourceName),
+}
+
+/// The kubelet of one machine.
+#[derive(Debug)]
+pub struct Kubelet {
+    view: NodeView,
+    topology: Arc<NodeTopology>,
+    /// What the resource managers can still give.
+    free: Free,
+    /// What podresources shows as free: more than `free` while finished init containers keep something.
+    shown: Free,
+    totals: Node,
+    pods: BTreeMap<usize, Held>,
+    residents: Vec<Signed>,
+    /// Counts changes, for the exporter.
+    changes: u64,
+    scratch: Scratch,
+}
+
+/// A pod the kubelet has.
+#[derive(Debug)]
+struct Held {
+    needs: Arc<PodNeeds>,
+    placement: Placement,
+    signed: Signed,
+}
+
+/// A pod as fingerprints see it.
+#[derive(Clone, Copy, Debug)]
+struct Signed {
+    hash: PodHash,
+    /// Whether podresources shows exclusive resources of it.
+    exclusive: bool,
+}
+
+impl Kubelet {
+    /// A kubelet with the machine's residents.
+    #[must_use]
+    pub fn new(machine: &Machine) -> Self {
+        let free = machine.topology.available();
+        let rules = machine.topology.rules;
+        let mut totals = Node::default();
+        machine.residents.iter().for_each(|pod| totals.add(&pod.spec.needs));
+        let signed = machine.residents.iter().map(|pod| Signed {
+            hash: pod.hash,
+            exclusive: admit::is_exclusive(rules, &free, &pod.spec.needs),
+        });
+        Self {
+            view: machine.view.clone(),
+            topology: Arc::clone(&machine.topology),
+            shown: free.clone(),
+            residents: signed.collect(),
+            free,
+            totals,
+            pods: BTreeMap::new(),
+            changes: 0,
+            scratch: Scratch::default(),
+        }
+    }
+
+    /// Admits a pod: the topology manager first, then the totals, as the kubelet does.
+    ///
+    /// # Errors
+    /// The [`Rejection`].
+    pub fn admit(&mut self, pod: usize, needs: &Arc<PodNeeds>, hash: PodHash) -> Result<(), Rejection> {
+        let rules = self.topology.rules;
+        let placement =
+            admit::admit(rules, &self.free, needs, &mut self.scratch).map_err(Rejection::Topology)?;
+        if let Some(resource) = self.totals.shortage(&self.view, needs) {
+            return Err(Rejection::OutOf(resource));
+        }
+        placement.charge(&mut self.free);
+        show(&mut self.shown, &placement, -1);
+        self.totals.add(needs);
+        let exclusive = admit::is_exclusive(rules, &self.free, needs);
+        let held = Held { needs: Arc::clone(needs), placement, signed: Signed { hash, exclusive } };
+        let twice = self.pods.insert(pod, held);
+        debug_assert!(twice.is_none(), "pod {pod} is admitted twice");
+        debug_assert!(!self.free.has_debt(), "more is handed out than there is");
+        self.changes += 1;
+        Ok(())
+    }
+
+    /// Takes a pod's resources back. A pod the kubelet does not have changes nothing.
+    pub fn release(&mut self, pod: usize) {
+        let Some(held) = self.pods.remove(&pod) else { return };
+        held.placement.release(&mut self.free);
+        show(&mut self.shown, &held.placement, 1);
+        self.totals.remove(&held.needs);
+        self.changes += 1;
+    }
+
+    /// What an exporter would report now. `method` says which pods the fingerprint covers; `None`: there is no fingerprint.
+    #[must_use]
+    pub fn report(&self, method: Option<Method>) -> NodeTopology {
+        let mut report = NodeTopology::clone(&self.topology);
+        for zone in &mut report.zones {
+            for resource in &mut zone.resources {
+                resource.available = self.shown.amount(zone.id, resource.name);
+            }
+        }
+        report.fingerprint = method.map(|method| {
+            let all = self.residents.iter().chain(self.pods.values().map(|held| &held.signed));
+            let counted = all.filter(|pod| method == Method::All || pod.exclusive);
+            (Fingerprint::of(&mut counted.map(|pod| pod.hash).collect::<Vec<_>>()), method)
+        });
+        report
+    }
+
+    /// Changes so far; a report is news when this has grown.
+    #[must_use]
+    pub fn changes(&self) -> u64 {
+        self.changes
+    }
+
+    /// What the resource managers can still give, zone by zone.
+    #[must_use]
+    pub fn free(&self) -> &Free {
+        &self.free
+    }
+
+    /// CPU that its pods ask for, in thousandths.
+    #[must_use]
+    pub fn used_milli(&self) -> i64 {
+        cpu_milli(&self.totals.used)
+    }
+
+    /// CPU that pods may ask for, in thousandths.
+    #[must_use]
+    pub fn allocatable_milli(&self) -> i64 {
+        self.view.allocatable(ResourceName::CPU)
+    }
+
+    /// Free CPU (thousandths) that a pod of `milli` cannot get because it is scattered: all of it while the zones together
+    /// have enough and none alone has; else 0.
+    #[must_use]
+    pub fn stranded_milli(&self, milli: i64) -> i64 {
+        if !self.topology.rules.policy.enforces() {
+            return 0;
+        }
+        let Some(column) = self.free.layout().column(ResourceName::CPU) else { return 0 };
+        let zones = (0..self.free.layout().zones().len()).map(|row| self.free.get(row, column).max(0));
+        let (sum, most) = zones.fold((0_i64, 0), |(sum, most), free| (sum.saturating_add(free), most.max(free)));
+        if sum >= milli && most < milli { sum } else { 0 }
+    }
+}
+
+fn show(shown: &mut Free, placement: &Placement, sign: i64) {
+    placement.grants.iter().for_each(|grant| shown.add(grant.cell as usize, sign * grant.visible));
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::machine::Shape;
+    use crate::workload::{Arrival, Ask, Plan};
+
+    fn kubelet(shape: &str) -> Kubelet {
+        let shape: Shape = shape.parse().unwrap();
+        Kubelet::new(&shape.machines(1).unwrap()[0])
+    }
+
+    fn admit(kubelet: &mut Kubelet, pod: usize, arrival: Arrival) -> Result<(), String> {
+        let plan = Plan { max_pending: None, arrivals: vec![arrival] };
+        let name = Plan::pod_name(pod);
+        kubelet.admit(pod, &plan.specs()[0].needs, PodHash::of("sim", &name)).map_err(|e| format!("{e:?}"))
+    }
+
+    #[test]
+    fn rejects_what_fits_the_node_but_no_zone() {
+        let mut kubelet = kubelet("2x4");
+        admit(&mut kubelet, 0, Arrival::new(0, 2, 0)).unwrap();
+        admit(&mut kubelet, 1, Arrival::new(0, 2, 0)).unwrap();
+        assert_eq!(kubelet.used_milli(), 4_000);
+        assert_eq!((kubelet.stranded_milli(3_000), kubelet.stranded_milli(2_000)), (3_000, 0));
+        let error = admit(&mut kubelet, 2, Arrival::new(0, 3, 0)).unwrap_err();
+        assert!(error.contains("Topology") && error.contains("requested: 3000, most: 2000"), "{error}");
+        kubelet.release(0);
+        kubelet.release(0);
+        admit(&mut kubelet, 2, Arrival::new(0, 3, 0)).unwrap();
+        assert_eq!((kubelet.used_milli(), kubelet.changes()), (5_000, 4));
+    }
+
+    #[test]
+    fn rejects_too_many_pods() {
+        let mut shape: Shape = "2x8".parse().unwrap();
+        shape.max_pods = 1;
+        let mut kubelet = Kubelet::new(&shape.machines(1).unwrap()[0]);
+        admit(&mut kubelet, 0, Arrival::new(0, 1, 0)).unwrap();
+        let error = admit(&mut kubelet, 1, Arrival::new(0, 1, 0)).unwrap_err();
+        assert!(error.contains("OutOf") && error.contains("pods"), "{error}");
+    }
+
+    #[test]
+    fn reports_hide_what_init_containers_keep() {
+        let mut kubelet = kubelet("1x8");
+        let mut arrival = Arrival::new(0, 1, 0);
+        arrival.init.push(Ask { cpus: 3, memory_mib: 16, devices: BTreeMap::new() });
+        admit(&mut kubelet, 0, arrival).unwrap();
+        let report = kubelet.report(Some(Method::WithExclusiveResources));
+        assert_eq!(report.zones[0].resources[0].available, 6_000);
+        let hash = PodHash::of("sim", "pod-00000");
+        assert_eq!(report.fingerprint.unwrap().0, Fingerprint::of(&mut [hash]));
+        assert_eq!(kubelet.free().cells()[0], 4_000);
+    }
+}

@@ -1,0 +1,338 @@
+//! Machines of a real cluster, from `kubectl get nodes,pods,noderesourcetopologies -A -o yaml` (or `json`).
+//!
+//! In: a v1 List. Out: one [`Machine`] per node whose zones are known, with the pods that run there as residents, and what was
+//! left out, in words. Never: a panic or a guess in favour of "it fits" for whatever the file says.
+//!
+//! Residents stay where they are for the whole simulation, so it does not matter which zone each of them is in: what is free
+//! in a zone is what the NRT object says. For nodes without an NRT object the caller may say how many zones they have; then
+//! amounts are divided evenly and residents put where the kubelet would have put them, had they come in the order of
+//! their start; one that fits no zone that way only counts for the node as a whole.
+
+use std::collections::BTreeMap;
+use std::path::Path;
+use std::sync::Arc;
+
+use api::nrt::{self, NodeResourceTopology};
+use k8s_openapi::api::core::v1 as wire;
+use runtime::yaml::{self, Mode};
+use scheduler::node::NodeView;
+use scheduler::pod::PodView;
+use serde::Deserialize;
+use serde::de::DeserializeOwned;
+use serde_json::Value;
+use topology::admit::{self, Scratch};
+use topology::policy::{Manager, Policy, Rules, Scope};
+use topology::resource::{ResourceKind, ResourceName};
+use topology::zone::{NodeTopology, Zone, ZoneId, ZoneResource};
+
+use super::{MAX_MACHINES, Machine};
+
+/// What a dump contains.
+#[derive(Clone, Debug, Default)]
+pub struct Dump {
+    /// The machines, by name.
+    pub machines: Vec<Machine>,
+    /// What was left out, for people.
+    pub notes: Vec<String>,
+}
+
+/// How to read a dump.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct Reading {
+    /// Zones of nodes without an NRT object; `None`: such nodes are left out.
+    pub zones: Option<u32>,
+    /// Instead of what the NRT objects say.
+    pub policy: Option<Policy>,
+    /// Instead of what the NRT objects say.
+    pub scope: Option<Scope>,
+}
+
+/// A dump that cannot be used.
+#[derive(Debug, thiserror::Error)]
+pub enum DumpError {
+    /// The file cannot be read, or is neither YAML nor JSON.
+    #[error(transparent)]
+    File(#[from] yaml::Error),
+    /// Not a list.
+    #[error("{file}: kind is {kind:?}: allowed is List, as kubectl get nodes,pods,noderesourcetopologies -A -o yaml prints it")]
+    NotAList {
+        /// The file.
+        file: String,
+        /// The kind it has.
+        kind: String,
+    },
+    /// An object that cannot be used.
+    #[error("{file}: items[{index}] ({what}): {problem}")]
+    Item {
+        /// The file.
+        file: String,
+        /// Its place in the list.
+        index: usize,
+        /// Kind and name.
+        what: String,
+        /// What is wrong with it.
+        problem: String,
+    },
+    /// Nothing to simulate.
+    #[error("{file}: {problem}")]
+    Nothing {
+        /// The file.
+        file: String,
+        /// Why.
+        problem: String,
+    },
+}
+
+/// Dumps of several thousand nodes fit.
+const MAX_FILE_BYTES: u64 = 1 << 30;
+/// Notes name at most this many objects.
+const MAX_NAMED: usize = 5;
+
+#[derive(Deserialize)]
+struct List {
+    #[serde(default)]
+    kind: String,
+    #[serde(default)]
+    items: Vec<Value>,
+}
+
+#[derive(Default)]
+struct Objects {
+    nodes: BTreeMap<String, NodeView>,
+    zones: BTreeMap<String, NodeTopology>,
+    /// By node; with the time of their start.
+    residents: BTreeMap<String, Vec<(i64, PodView)>>,
+    pending: usize,
+    warnings: usize,
+}
+
+impl Dump {
+    /// Reads a dump from a file.
+    ///
+    /// # Errors
+    /// [`DumpError`] names the file, the item and the field.
+    pub fn read(file: &Path, reading: Reading) -> Result<Self, DumpError> {
+        let list: List = yaml::read_file(file, Mode::Lenient, MAX_FILE_BYTES)?;
+        Self::from_list(&file.display().to_string(), list, reading)
+    }
+
+    /// Reads a dump from text; `name` stands for the file in errors.
+    ///
+    /// # Errors
+    /// As [`Dump::read`].
+    pub fn parse(name: &str, text: &str, reading: Reading) -> Result<Self, DumpError> {
+        Self::from_list(name, yaml::read_str(name, text, Mode::Lenient)?, reading)
+    }
+
+    fn from_list(file: &str, list: List, reading: Reading) -> Result<Self, DumpError> {
+        let Some(kind_of_all) = list.kind.strip_suffix("List") else {
+            let kind = list.kind.chars().take(64).collect();
+            return Err(DumpError::NotAList { file: file.to_owned(), kind });
+        };
+        let mut objects = Objects::default();
+        for (index, mut item) in list.items.into_iter().enumerate() {
+            // Items of a NodeList carry no kind of their own.
+            if let (Some(fields), false) = (item.as_object_mut(), kind_of_all.is_empty()) {
+                fields.entry("kind").or_insert_with(|| kind_of_all.into());
+            }
+            let what = describe(&item);
+            objects.take(item).map_err(|problem| DumpError::Item {
+                file: file.to_owned(),
+                index,
+                what,
+                problem,
+            })?;
+        }
+        objects.into_dump(reading).map_err(|problem| DumpError::Nothing { file: file.to_owned(), problem })
+    }
+}
+
+impl Objects {
+    fn take(&mut self, item: Value) -> Result<(), String> {
+        let text = |name: &str| item.get(name).and_then(Value::as_str).unwrap_or_default().to_owned();
+        match text("kind").as_str() {
+            "Node" => {
+                let view = NodeView::read(&typed::<wire::Node>(item)?);
+                if view.name.is_empty() {
+                    return Err("metadata.name is missing".to_owned());
+                }
+                match self.nodes.insert(view.name.to_string(), view) {
+                    Some(_) => Err("this node is listed twice".to_owned()),
+                    None => Ok(()),
+                }
+            }
+            "Pod" => self.pod(&typed::<wire::Pod>(item)?),
+            nrt::KIND => {
+                let object: NodeResourceTopology = match text("apiVersion").as_str() {
+                    nrt::v1alpha1::API_VERSION => typed::<nrt::v1alpha1::NodeResourceTopology>(item)?.into(),
+                    _ => typed(item)?,
+                };
+                let name = object.metadata.name.clone().unwrap_or_default();
+                let (topology, warnings) =
+                    api::convert::node_topology(&object).map_err(|error| error.to_string())?;
+                self.warnings += warnings.len();
+                match self.zones.insert(name, topology) {
+                    Some(_) => Err("this node's zones are listed twice".to_owned()),
+                    None => Ok(()),
+                }
+            }
+            _ => Ok(()),
+        }
+    }
+
+    fn pod(&mut self, pod: &wire::Pod) -> Result<(), String> {
+        let mut view = PodView::read(pod);
+        if view.progress.terminal {
+            return Ok(());
+        }
+        let Some(node) = view.node.clone() else {
+            self.pending += 1;
+            return Ok(());
+        };
+        // Never the uid of a pod of the simulation, whatever the file says; and unique.
+        let residents = self.residents.entry(node.to_string()).or_default();
+        view.uid = format!("dump/{node}/{}/{}", view.uid, residents.len()).into();
+        view.progress.admitted = true;
+        let started = pod.status.as_ref().and_then(|status| status.start_time.as_ref());
+        residents.push((started.map_or(i64::MAX, |time| time.0.as_millisecond()), view));
+        Ok(())
+    }
+
+    fn into_dump(mut self, reading: Reading) -> Result<Dump, String> {
+        if self.nodes.is_empty() {
+            return Err("no Node objects; nodes, pods and noderesourcetopologies are needed".to_owned());
+        }
+        if self.nodes.len() > MAX_MACHINES {
+            return Err(format!("{} nodes: allowed are up to {MAX_MACHINES}", self.nodes.len()));
+        }
+        let mut dump = Dump::default();
+        let mut without = Vec::new();
+        for (name, view) in std::mem::take(&mut self.nodes) {
+            let residents = self.residents.remove(&name).unwrap_or_default();
+            let machine = match (self.zones.remove(&name), reading.zones) {
+                (Some(zones), _) => reported(view, zones, residents),
+                (None, Some(count)) => divided(view, count, residents),
+                (None, None) => {
+                    without.push(name);
+                    continue;
+                }
+            };
+            dump.machines.push(with_rules(machine, reading));
+        }
+        if dump.machines.is_empty() {
+            return Err("no node has a NodeResourceTopology object; say how many zones the nodes have with --zones".to_owned());
+        }
+        dump.notes = self.notes(&without);
+        Ok(dump)
+    }
+
+    fn notes(&self, without: &[String]) -> Vec<String> {
+        let list = |names: &[String]| {
+            let more = names.len().saturating_sub(MAX_NAMED);
+            let named = names[..names.len() - more].join(", ");
+            if more > 0 { format!("{named} and {more} more") } else { named }
+        };
+        let mut notes = Vec::new();
+        if !without.is_empty() {
+            notes.push(format!(
+                "left out {} without a NodeResourceTopology object: {} (--zones N takes them in with N equal zones)",
+                count(without.len(), "node"),
+                list(without)
+            ));
+        }
+        let strays: Vec<String> = self.zones.keys().chain(self.residents.keys()).cloned().collect();
+        if !strays.is_empty() {
+            notes.push(format!("ignored zones and pods of nodes that are not in the file: {}", list(&strays)));
+        }
+        if self.pending > 0 {
+            notes.push(format!("left out {} that were not bound to a node", count(self.pending, "pod")));
+        }
+        if self.warnings > 0 {
+            let places = count(self.warnings, "field");
+            notes.push(format!("ignored {places} of NodeResourceTopology objects that make no sense"));
+        }
+        notes
+    }
+}
+
+/// A node whose zones are known.
+fn reported(view: NodeView, topology: NodeTopology, residents: Vec<(i64, PodView)>) -> Machine {
+    let residents = residents.into_iter().map(|(_, pod)| pod).collect();
+    Machine { view, topology: Arc::new(topology), residents }
+}
+
+/// A node whose zones are taken to be equal parts of it.
+fn divided(view: NodeView, zones: u32, mut residents: Vec<(i64, PodView)>) -> Machine {
+    let zones = zones.max(1);
+    let part = |amount: i64, units: i64, id: u32| {
+        // Whole units; what is left over goes to the first zones.
+        let (whole, count) = (amount / units, i64::from(zones));
+        (whole / count + i64::from(i64::from(id) < whole % count)) * units
+    };
+    let aligned = |name: ResourceName| name.kind() != ResourceKind::Host;
+    let zone = |id: u32| Zone {
+        id: ZoneId(id),
+        distances: Vec::new(),
+        resources: view
+            .allocatable
+            .iter()
+            .filter(|need| aligned(need.name))
+            .map(|need| {
+                let amount = part(need.amount, need.name.base_units(), id);
+                ZoneResource { name: need.name, capacity: amount, allocatable: amount, available: amount }
+            })
+            .collect(),
+    };
+    let rules = Rules {
+        policy: Policy::SingleNumaNode,
+        scope: Scope::Container,
+        cpu_manager: Manager::Static,
+        memory_manager: Manager::Static,
+    };
+    let mut topology =
+        NodeTopology { rules, zones: (0..zones).map(zone).collect(), fingerprint: None };
+    residents.sort_by_key(|(started, _)| *started);
+    let mut free = topology.available();
+    let mut scratch = Scratch::default();
+    for (_, pod) in &residents {
+        if let Ok(placement) = admit::admit(rules, &free, &pod.spec.needs, &mut scratch) {
+            placement.charge(&mut free);
+        }
+    }
+    for zone in &mut topology.zones {
+        for resource in &mut zone.resources {
+            resource.available = free.amount(zone.id, resource.name);
+        }
+    }
+    reported(view, topology, residents)
+}
+
+fn with_rules(mut machine: Machine, reading: Reading) -> Machine {
+    if reading.policy.is_some() || reading.scope.is_some() {
+        let topology = Arc::make_mut(&mut machine.topology);
+        topology.rules.policy = reading.policy.unwrap_or(topology.rules.policy);
+        topology.rules.scope = reading.scope.unwrap_or(topology.rules.scope);
+    }
+    machine
+}
+
+fn typed<T: DeserializeOwned>(item: Value) -> Result<T, String> {
+    serde_json::from_value(item).map_err(|error| error.to_string())
+}
+
+fn describe(item: &Value) -> String {
+    let text = |value: Option<&Value>| {
+        value.and_then(Value::as_str).unwrap_or_default().chars().take(64).collect::<String>()
+    };
+    let meta = |field| text(item.get("metadata").and_then(|meta| meta.get(field)));
+    let (kind, namespace, name) = (text(item.get("kind")), meta("namespace"), meta("name"));
+    let separator = if namespace.is_empty() { "" } else { "/" };
+    format!("{kind} {namespace}{separator}{name}")
+}
+
+fn count(number: usize, noun: &str) -> String {
+    if number == 1 { format!("1 {noun}") } else { format!("{number} {noun}s") }
+}
+
+#[cfg(test)]
+mod tests;

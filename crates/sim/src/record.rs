@@ -1,0 +1,305 @@
+//! What a simulation comes to, in numbers.
+//!
+//! In: what happens to pods, and the levels between two moments. Out: [`Summary`] and [`Timeline`]. Never: floating point
+//! before the very end, so that the same run gives the same bytes.
+
+use serde::Serialize;
+
+/// What holds between two moments.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct Levels {
+    /// CPU that admitted pods ask for, thousandths.
+    pub used_milli: i64,
+    /// Free CPU, thousandths, on nodes that have enough for the smallest waiting pod, but not in one zone.
+    pub stranded_milli: i64,
+    /// Pods without a node.
+    pub waiting: usize,
+}
+
+/// What is written down during a run.
+#[derive(Clone, Debug)]
+pub struct Record {
+    pods: usize,
+    allocatable_milli: i64,
+    waits_ms: Vec<u64>,
+    tae: usize,
+    out_of: usize,
+    now_ms: u64,
+    sum: Sums,
+    /// Time and sums when the last pod was settled: beyond, there is nothing to place any more.
+    until_ms: u64,
+    until: Sums,
+    width_ms: u64,
+    buckets: Vec<Bucket>,
+}
+
+/// Levels times milliseconds.
+#[derive(Clone, Copy, Debug, Default)]
+struct Sums {
+    used: i128,
+    stranded: i128,
+    waiting: i128,
+}
+
+#[derive(Clone, Copy, Debug, Default)]
+struct Bucket {
+    sums: Sums,
+    lost: usize,
+}
+
+/// One scheduler's result.
+#[derive(Clone, Debug, PartialEq, Serialize)]
+pub struct Summary {
+    /// Who decided.
+    pub scheduler: String,
+    /// The seed.
+    pub seed: u64,
+    /// Pods of the plan.
+    pub pods: usize,
+    /// Pods that got to run.
+    pub running: usize,
+    /// Pods lost to `TopologyAffinityError`.
+    pub tae: usize,
+    /// Pods lost because the node as a whole had too little (`OutOfcpu` and the like).
+    pub out_of: usize,
+    /// Pods that neither ran nor were lost: nothing in the cluster can hold them.
+    pub unplaced: usize,
+    /// Median time from creation to Running of the pods that ran, seconds.
+    pub p50_s: f64,
+    /// 95th percentile of the same.
+    pub p95_s: f64,
+    /// The longest.
+    pub max_s: f64,
+    /// Mean share of the allocatable CPUs that running pods asked for, from the start until the last pod was settled (ran
+    /// or was lost).
+    pub allocated_share: f64,
+    /// Mean number of free CPUs, over the same time, on nodes whose zones together have enough for the smallest pod that
+    /// waits for a node while none alone has. Counts as 0 while no pod waits.
+    pub stranded_cpus: f64,
+    /// When the last pod was settled, seconds.
+    pub settled_s: f64,
+}
+
+/// Levels over time, until the last pod was settled.
+#[derive(Clone, Debug, Default, PartialEq, Serialize)]
+pub struct Timeline {
+    /// Length of one step, seconds.
+    pub step_s: f64,
+    /// The steps.
+    pub steps: Vec<TimelineStep>,
+}
+
+/// One step of a [`Timeline`].
+#[derive(Clone, Copy, Debug, Default, PartialEq, Serialize)]
+pub struct TimelineStep {
+    /// Mean share of the allocatable CPUs that running pods asked for.
+    pub allocated_share: f64,
+    /// Mean number of pods without a node.
+    pub waiting: f64,
+    /// Mean of [`Summary::stranded_cpus`].
+    pub stranded_cpus: f64,
+    /// Pods lost so far.
+    pub lost: usize,
+}
+
+/// A timeline never has more steps: neighbours are joined instead.
+const MAX_STEPS: usize = 256;
+/// The first width of a step.
+const FIRST_WIDTH_MS: u64 = 10;
+
+impl Record {
+    /// An empty record for a plan of `pods` pods.
+    #[must_use]
+    pub fn new(pods: usize, allocatable_milli: i64) -> Self {
+        Self {
+            pods,
+            allocatable_milli,
+            waits_ms: Vec::with_capacity(pods),
+            tae: 0,
+            out_of: 0,
+            now_ms: 0,
+            sum: Sums::default(),
+            until_ms: 0,
+            until: Sums::default(),
+            width_ms: FIRST_WIDTH_MS,
+            buckets: Vec::new(),
+        }
+    }
+
+    /// Time moves to `to_ms`; until then `levels` held.
+    pub fn advance(&mut self, to_ms: u64, levels: Levels) {
+        while self.now_ms < to_ms {
+            let at = self.bucket();
+            let end_ms = ((at as u64 + 1) * self.width_ms).min(to_ms);
+            let span_ms = i128::from(end_ms - self.now_ms);
+            self.buckets[at].sums.add(levels, span_ms);
+            self.sum.add(levels, span_ms);
+            self.now_ms = end_ms;
+        }
+    }
+
+    /// A pod is Running, so long after its creation.
+    pub fn running(&mut self, waited_ms: u64) {
+        self.waits_ms.push(waited_ms);
+        self.settle();
+    }
+
+    /// A pod is lost: to its zones, or to the totals of its node.
+    pub fn lost(&mut self, to_zones: bool) {
+        if to_zones { self.tae += 1 } else { self.out_of += 1 }
+        let at = self.bucket();
+        self.buckets[at].lost += 1;
+        self.settle();
+    }
+
+    /// Pods that run or are lost.
+    #[must_use]
+    pub fn settled(&self) -> usize {
+        self.waits_ms.len() + self.tae + self.out_of
+    }
+
+    /// The result.
+    #[must_use]
+    pub fn summary(&self, scheduler: &str, seed: u64) -> Summary {
+        let mut waits = self.waits_ms.clone();
+        waits.sort_unstable();
+        let mean = |sum: i128, whole: i64| ratio(sum, i128::from(self.until_ms) * i128::from(whole));
+        Summary {
+            scheduler: scheduler.to_owned(),
+            seed,
+            pods: self.pods,
+            running: waits.len(),
+            tae: self.tae,
+            out_of: self.out_of,
+            unplaced: self.pods - self.settled(),
+            p50_s: seconds(percentile(&waits, 50)),
+            p95_s: seconds(percentile(&waits, 95)),
+            max_s: seconds(percentile(&waits, 100)),
+            allocated_share: mean(self.until.used, self.allocatable_milli),
+            stranded_cpus: mean(self.until.stranded, 1000),
+            settled_s: seconds(self.until_ms),
+        }
+    }
+
+    /// The levels over time.
+    #[must_use]
+    pub fn timeline(&self) -> Timeline {
+        let count = self.until_ms.div_ceil(self.width_ms.max(1));
+        let mut lost = 0;
+        let steps = (0..count).zip(&self.buckets).map(|(at, bucket)| {
+            // The last step ends with the record.
+            let span_ms = self.width_ms.min(self.now_ms.max(self.until_ms) - at * self.width_ms);
+            let mean = |sum: i128, whole: i64| ratio(sum, i128::from(span_ms) * i128::from(whole));
+            lost += bucket.lost;
+            TimelineStep {
+                allocated_share: mean(bucket.sums.used, self.allocatable_milli),
+                waiting: mean(bucket.sums.waiting, 1),
+                stranded_cpus: mean(bucket.sums.stranded, 1000),
+                lost,
+            }
+        });
+        Timeline { step_s: seconds(self.width_ms), steps: steps.collect() }
+    }
+
+    fn settle(&mut self) {
+        self.until_ms = self.now_ms;
+        self.until = self.sum;
+    }
+
+    /// The bucket of the current moment; joins buckets when there would be too many.
+    fn bucket(&mut self) -> usize {
+        while self.now_ms / self.width_ms >= MAX_STEPS as u64 {
+            self.width_ms *= 2;
+            self.buckets = self.buckets.chunks(2).map(|pair| pair.iter().copied().fold(Bucket::default(), Bucket::join)).collect();
+        }
+        let at = usize::try_from(self.now_ms / self.width_ms).unwrap_or(MAX_STEPS);
+        if self.buckets.len() <= at {
+            self.buckets.resize(at + 1, Bucket::default());
+        }
+        at
+    }
+}
+
+impl Sums {
+    fn add(&mut self, levels: Levels, span_ms: i128) {
+        self.used += i128::from(levels.used_milli) * span_ms;
+        self.stranded += i128::from(levels.stranded_milli) * span_ms;
+        self.waiting += levels.waiting as i128 * span_ms;
+    }
+}
+
+impl Bucket {
+    fn join(self, other: Self) -> Self {
+        Self {
+            sums: Sums {
+                used: self.sums.used + other.sums.used,
+                stranded: self.sums.stranded + other.sums.stranded,
+                waiting: self.sums.waiting + other.sums.waiting,
+            },
+            lost: self.lost + other.lost,
+        }
+    }
+}
+
+/// The nearest-rank percentile of ascending values; 0 when there are none.
+#[must_use]
+pub fn percentile(ascending: &[u64], percent: usize) -> u64 {
+    let rank = (ascending.len() * percent).div_ceil(100).max(1);
+    ascending.get(rank - 1).or(ascending.last()).copied().unwrap_or(0)
+}
+
+fn seconds(ms: u64) -> f64 {
+    ms as f64 / 1000.0
+}
+
+/// A quotient to four decimals; 0 of nothing.
+fn ratio(sum: i128, whole: i128) -> f64 {
+    if whole == 0 { 0.0 } else { (sum as f64 / whole as f64 * 10_000.0).round() / 10_000.0 }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn percentiles_are_nearest_rank() {
+        let ten: Vec<u64> = (1..=10).collect();
+        for (values, percent, expected) in [
+            (&ten[..0], 50, 0),
+            (&ten[..1], 50, 1),
+            (&ten[..], 50, 5),
+            (&ten[..], 95, 10),
+            (&ten[..], 90, 9),
+            (&ten[..], 0, 1),
+            (&ten[..], 100, 10),
+        ] {
+            assert_eq!(percentile(values, percent), expected, "{percent} % of {values:?}");
+        }
+    }
+
+    #[test]
+    fn means_are_over_the_time_until_the_last_pod_is_settled() {
+        let mut record = Record::new(4, 2_000);
+        let level = |used_milli, stranded_milli, waiting| Levels { used_milli, stranded_milli, waiting };
+        record.advance(1_000, level(2_000, 0, 0));
+        record.running(300);
+        record.advance(3_000, level(0, 1_500, 3));
+        record.lost(true);
+        record.advance(60_000, level(2_000, 9_000, 9));
+        let summary = record.summary("x", 7);
+        assert_eq!((summary.pods, summary.running, summary.tae, summary.unplaced), (4, 1, 1, 2));
+        assert_eq!((summary.allocated_share, summary.stranded_cpus), (0.3333, 1.0));
+        assert_eq!((summary.p50_s, summary.settled_s), (0.3, 3.0));
+        let timeline = record.timeline();
+        assert_eq!((timeline.step_s, timeline.steps.len()), (0.32, 10));
+        assert_eq!((timeline.steps[0].allocated_share, timeline.steps[4].waiting), (1.0, 3.0));
+        assert_eq!(timeline.steps.iter().map(|step| step.lost).collect::<Vec<_>>()[7..], [0, 0, 1]);
+    }
+
+    #[test]
+    fn a_record_of_nothing_is_all_zero() {
+        let record = Record::new(0, 0);
+        assert_eq!(record.summary("x", 0).allocated_share, 0.0);
+        assert_eq!(record.timeline().steps, []);
+    }
+}

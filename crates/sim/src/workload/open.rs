@@ -1,0 +1,98 @@
+//! Open arrivals: pods come at a fixed rate, whatever becomes of the earlier ones.
+
+use super::{Arrival, MAX_ARRIVALS, MAX_TIME_MS, Plan, PlanError};
+use crate::random::Random;
+
+/// The sizes of the benchmark in CPUs: mostly small, some that fill most of a zone of 16.
+pub const SIZES: [u32; 11] = [2, 2, 4, 4, 4, 6, 6, 8, 8, 10, 12];
+
+/// The few numbers that make a plan.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Open {
+    /// How many pods.
+    pub pods: usize,
+    /// Pods per second.
+    pub rate: f64,
+    /// CPUs that would be held on average if no pod ever waited, as a share of [`Open::cpus`]. Decides how long pods live;
+    /// above 1 they pile up.
+    pub load: f64,
+    /// CPUs the pods can have, all machines together.
+    pub cpus: u32,
+    /// See [`Plan::max_pending`].
+    pub max_pending: Option<usize>,
+    /// The sizes pods come in, each as likely as the others.
+    pub sizes: Vec<u32>,
+    /// The same seed gives the same plan.
+    pub seed: u64,
+}
+
+impl Open {
+    /// The plan. Lives are spread evenly from 2/3 to 4/3 of the mean that gives the load.
+    ///
+    /// # Errors
+    /// When a number is out of range.
+    pub fn plan(&self) -> Result<Plan, PlanError> {
+        self.check()?;
+        let mut random = Random::new(self.seed);
+        let mean_size = self.sizes.iter().map(|size| f64::from(*size)).sum::<f64>() / self.sizes.len() as f64;
+        let mean_life_ms = 1000.0 * self.load * f64::from(self.cpus) / (self.rate * mean_size);
+        let arrival = |number: usize| {
+            let at = random.below(self.sizes.len() as u64);
+            let cpus = usize::try_from(at).ok().and_then(|at| self.sizes.get(at)).copied().unwrap_or(1);
+            let life_ms = mean_life_ms * (2.0 + 2.0 * random.fraction()) / 3.0;
+            Arrival::new(whole(number as f64 * 1000.0 / self.rate), cpus, whole(life_ms))
+        };
+        let arrivals = (0..self.pods).map(arrival).collect();
+        let plan = Plan { max_pending: self.max_pending, arrivals };
+        plan.check()?;
+        Ok(plan)
+    }
+
+    fn check(&self) -> Result<(), PlanError> {
+        let range = |field: &str, value: String, allowed: &str| {
+            Err(PlanError::Range { field: field.to_owned(), value, allowed: allowed.to_owned() })
+        };
+        if !(0.000_001..=1_000_000.0).contains(&self.rate) {
+            return range("rate", self.rate.to_string(), "0.000001 to 1000000 pods per second");
+        }
+        if !(0.000_001..=1000.0).contains(&self.load) {
+            return range("load", self.load.to_string(), "0.000001 to 1000, as a share of the CPUs");
+        }
+        if self.pods > MAX_ARRIVALS {
+            return range("pods", self.pods.to_string(), &format!("0 to {MAX_ARRIVALS}"));
+        }
+        if self.sizes.is_empty() || self.sizes.contains(&0) {
+            return range("sizes", format!("{:?}", self.sizes), "one or more sizes of at least 1 CPU");
+        }
+        if self.cpus == 0 {
+            return range("cpus", "0".to_owned(), "1 and more: no CPU is free for the pods");
+        }
+        let last_ms = self.pods as f64 * 1000.0 / self.rate;
+        if last_ms > MAX_TIME_MS as f64 {
+            return range("pods / rate", format!("{:.0} s", last_ms / 1000.0), "up to ten years");
+        }
+        Ok(())
+    }
+}
+
+impl Default for Open {
+    /// The benchmark's: 120 pods of [`SIZES`], 3 a second, for 65 % of 4 machines of 2 zones x 16 CPUs with one reserved each.
+    fn default() -> Self {
+        Self {
+            pods: 120,
+            rate: 3.0,
+            load: 0.65,
+            cpus: 4 * 31,
+            max_pending: None,
+            sizes: SIZES.to_vec(),
+            seed: 1,
+        }
+    }
+}
+
+/// Rounds; the caller keeps amounts within [`MAX_TIME_MS`] or has them checked.
+fn whole(ms: f64) -> u64 {
+    debug_assert!(ms >= 0.0, "{ms}");
+    ms.round() as u64
+}
+
