@@ -294,7 +294,8 @@ impl Drop for Written {
 }
 
 fn state_dir() -> anyhow::Result<PathBuf> {
-    let dir = Path::new(env!("CARGO_MANIFEST_DIR")).join("../target/xtask");
+    let xtask = Path::new(env!("CARGO_MANIFEST_DIR"));
+    let dir = xtask.parent().unwrap_or(xtask).join("target/xtask");
     fs::create_dir_all(&dir).with_context(|| format!("making {}", dir.display()))?;
     Ok(dir)
 }

@@ -20,7 +20,10 @@ pub(crate) fn run(args: &[OsString]) -> anyhow::Result<()> {
     // Cargo put it beside this very program.
     let tholepin = std::env::current_exe()?.with_file_name("tholepin");
     let mut test = cargo("test");
-    test.arg("--workspace").args(args).env(testkit::env::THOLEPIN, tholepin);
+    if !selects_packages(args) {
+        test.arg("--workspace");
+    }
+    test.args(args).env(testkit::env::THOLEPIN, tholepin);
     if skipped.is_none() {
         // What was just seen to work must not be skipped by some test after all.
         test.env(testkit::env::REQUIRE, "1");
@@ -54,6 +57,12 @@ fn warn(reason: &str) {
     eprintln!("Why: {reason}\n{line}");
 }
 
+/// Whether the caller wants some packages only; `--workspace` would override that.
+fn selects_packages(args: &[OsString]) -> bool {
+    let words = args.iter().filter_map(|arg| arg.to_str()).take_while(|arg| *arg != "--");
+    words.into_iter().any(|arg| arg.starts_with("-p") || arg.starts_with("--package"))
+}
+
 /// The cargo that runs this task.
 fn cargo(command: &str) -> Command {
     let mut cargo = Command::new(std::env::var_os("CARGO").unwrap_or_else(|| "cargo".into()));
@@ -73,5 +82,24 @@ impl StatusOk for Command {
             bail!("{:?} failed ({status})", self.get_args().next().unwrap_or(self.get_program()));
         }
         Ok(())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn packages_are_selected_before_the_dashes_only() {
+        fn check(args: &str, wanted: bool) {
+            let args: Vec<OsString> = args.split_whitespace().map(OsString::from).collect();
+            assert_eq!(selects_packages(&args), wanted, "{args:?}");
+        }
+        check("", false);
+        check("some_test -- --nocapture", false);
+        check("-p testkit", true);
+        check("-ptestkit", true);
+        check("--package=testkit some_test", true);
+        check("some_test -- -p", false);
     }
 }

@@ -11,7 +11,7 @@ use testkit::load::{self, Arrival};
 use testkit::machine::Machine;
 
 #[tokio::test]
-async fn two_kubelets_on_different_machines_say_what_they_have() {
+async fn kubelets_on_different_machines_say_what_they_have() {
     let Ok(rig) = rig() else { return };
     let huge = Machine::new()
         .zones(2)
