@@ -12,7 +12,10 @@ use topology::fingerprint::Method;
 use topology::policy::{Policy, Scope};
 
 /// Publishes this node's NUMA zones as a NodeResourceTopology object and keeps it true.
+///
+/// A flag given twice has its last value, as in the peers.
 #[derive(Clone, Debug, clap::Args)]
+#[command(args_override_self = true)]
 pub struct Args {
     /// Name of the node, and so of the object [default: the host's name]
     #[arg(long, value_name = "NAME", env = "NODE_NAME")]
@@ -150,6 +153,7 @@ mod tests {
         assert!(!args.add_nrt_owner);
         assert_eq!((args.metrics_address(), args.verbosity), (None, 4));
         assert!(parse("--add-nrt-owner").unwrap().add_nrt_owner);
+        assert_eq!(parse("--hostname a --hostname b").unwrap().node_name(), "b");
     }
 
     #[test]

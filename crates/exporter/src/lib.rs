@@ -6,6 +6,7 @@
 //!
 //! RBAC is in [`rbac`]. On the node: read access to the podresources socket, the kubelet's root directory and sysfs.
 
+pub mod allowance;
 pub mod args;
 pub mod lookout;
 pub mod metrics;

@@ -131,6 +131,8 @@ impl Lookout {
         }
         if changes.contains(&Change::Socket) || changes.contains(&Change::Config) {
             self.scanner.forget();
+        } else if changes.contains(&Change::Devices) {
+            self.scanner.forget_allocatable();
         }
         self.pace.event(Instant::now());
     }

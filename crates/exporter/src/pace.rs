@@ -11,9 +11,15 @@
 
 use std::time::{Duration, Instant};
 
-/// Two scans are never closer than this: bounds what a storm of events can make us do, yet merges the checkpoints of one
-/// admission, which come a few milliseconds apart.
+use crate::allowance::Allowance;
+
+/// Two scans are never closer than this, which merges most of the checkpoints of one admission.
 const MIN_GAP: Duration = Duration::from_millis(8);
+
+/// Scans that may follow each other at that distance, and the time in which one more is earned. The kubelet serves all
+/// clients of podresources together 100 calls a second, with a burst of 10.
+const BURST: u32 = 6;
+const EARN: Duration = Duration::from_millis(50);
 
 /// How long after a scan that was caused by something the following looks come.
 const FOLLOW_UPS: [Duration; 4] = [
@@ -65,6 +71,7 @@ pub enum Outcome {
 #[derive(Debug)]
 pub struct Pace {
     intervals: Intervals,
+    allowance: Allowance,
     last: Option<Instant>,
     timer: Option<Instant>,
     soon: Option<Instant>,
@@ -75,12 +82,13 @@ impl Pace {
     /// The first scan is due at once, as an event.
     #[must_use]
     pub fn new(intervals: Intervals, now: Instant) -> Self {
-        Self { intervals, last: None, timer: None, soon: Some(now), step: 0 }
+        let allowance = Allowance::new(BURST, EARN, now);
+        Self { intervals, allowance, last: None, timer: None, soon: Some(now), step: 0 }
     }
 
     /// Something happened.
     pub fn event(&mut self, now: Instant) {
-        let earliest = self.last.map_or(now, |last| (last + MIN_GAP).max(now));
+        let earliest = self.earliest(now);
         self.soon = Some(self.soon.map_or(earliest, |soon| soon.min(earliest)));
         self.step = 0;
     }
@@ -98,6 +106,7 @@ impl Pace {
     /// A scan for `cause` ended now. `fraction` in `0.0..1.0` is this round's jitter.
     pub fn scanned(&mut self, now: Instant, cause: Cause, outcome: Outcome, fraction: f64) {
         self.last = Some(now);
+        self.allowance.spend(now);
         if cause == Cause::Timer || self.timer.is_none() {
             let factor = 1.0 + JITTER * (2.0 * fraction - 1.0);
             let timer = self.intervals.timer;
@@ -105,7 +114,7 @@ impl Pace {
         }
         let held = match outcome {
             Outcome::Failed(wait) => {
-                self.soon = Some(now + wait.max(MIN_GAP));
+                self.soon = Some(self.earliest(now + wait));
                 self.step = 0;
                 return;
             }
@@ -120,10 +129,15 @@ impl Pace {
             Some(_) if cause == Cause::Timer && matches!(outcome, Outcome::Same { .. }) => {
                 self.steady(now, held)
             }
-            Some(wait) => Some(now + *wait),
+            Some(wait) => Some(self.earliest(now + *wait)),
             None => self.steady(now, held),
         };
         self.step = (self.step + 1).min(FOLLOW_UPS.len());
+    }
+
+    /// The first moment from `wanted` on at which a scan is allowed.
+    fn earliest(&self, wanted: Instant) -> Instant {
+        self.last.map_or(wanted, |last| (last + MIN_GAP).max(self.allowance.free_at()).max(wanted))
     }
 
     fn steady(&self, now: Instant, held: bool) -> Option<Instant> {

@@ -35,6 +35,7 @@ use tokio::sync::watch;
 use tokio::sync::watch::error::RecvError;
 use tracing::{debug, info, warn};
 
+use crate::allowance::Allowance;
 use crate::metrics::{Metrics, Operation};
 use crate::object::{Content, Owner, Write};
 
@@ -45,8 +46,9 @@ mod held;
 /// Pauses between attempts while the API server is away or says no.
 const RETRY_MIN: Duration = Duration::from_millis(100);
 const RETRY_MAX: Duration = Duration::from_secs(10);
-/// Writes of one exporter are never closer than this, whatever the node does; newest content only.
-const WRITE_GAP: Duration = Duration::from_millis(50);
+/// Writes that may follow each other at once (an admission causes two or three), and the time in which one more is earned.
+const WRITE_BURST: u32 = 10;
+const WRITE_EARN: Duration = Duration::from_millis(100);
 /// How long the Node's UID is believed without a reason to doubt it.
 const OWNER_AGE: Duration = Duration::from_secs(600);
 /// Who we are in `managedFields`.
@@ -83,7 +85,7 @@ pub struct Publisher {
     metrics: Metrics,
     published: Gate,
     uid: Option<Uid>,
-    last_write: Option<Instant>,
+    allowance: Allowance,
 }
 
 /// A Node's UID and when it was read.
@@ -127,7 +129,16 @@ impl Publisher {
         published: Gate,
     ) -> Self {
         let (objects, nodes) = (Api::all(client.clone()), Api::all(client));
-        Self { target, objects, nodes, held, metrics, published, uid: None, last_write: None }
+        Self {
+            target,
+            objects,
+            nodes,
+            held,
+            metrics,
+            published,
+            uid: None,
+            allowance: Allowance::new(WRITE_BURST, WRITE_EARN, Instant::now()),
+        }
     }
 
     /// Publishes whatever is desired. `report` learns of every success and failure.
@@ -143,7 +154,8 @@ impl Publisher {
         let mut backoff = Backoff::new(RETRY_MIN, RETRY_MAX);
         let mut complaint = String::new();
         loop {
-            self.pause_between_writes().await;
+            // Bounds what a storm on the node can do to the API server; only the newest content is written afterwards.
+            tokio::time::sleep_until(self.allowance.free_at().into()).await;
             let want = desired.borrow_and_update().clone();
             let have = held.borrow_and_update().clone();
             let step = match &want {
@@ -186,12 +198,6 @@ impl Publisher {
         }
     }
 
-    async fn pause_between_writes(&self) {
-        if let Some(last) = self.last_write {
-            tokio::time::sleep_until((last + WRITE_GAP).into()).await;
-        }
-    }
-
     /// Compares and writes once.
     async fn step(&mut self, want: &Desired, have: &Held) -> Result<Step, Error> {
         let have = match have {
@@ -204,7 +210,7 @@ impl Publisher {
             return Ok(Step::Settled);
         };
         let started = Instant::now();
-        self.last_write = Some(started);
+        self.allowance.spend(started);
         let (operation, result) = match write {
             Write::Create(object) => {
                 let params =

@@ -3,14 +3,14 @@
 //! In: the kubelet's podresources service and configuration, sysfs. Out: the content of the NRT object, or an error when
 //! any input is missing or odd: half a truth is not published. Never: the Kubernetes API.
 //!
-//! What hardly ever changes (sysfs, configuration) is read at the first scan and again after [`Scanner::forget`]; what can
-//! change at any time (devices, allocations) is asked of the kubelet each time.
+//! What hardly ever changes (sysfs, configuration, what could be handed out) is read at the first scan and again after
+//! [`Scanner::forget`], so that a scan is one call of a service that the kubelet limits to 100 calls a second for everybody.
 
 use std::collections::BTreeSet;
 use std::path::PathBuf;
 
 use node::kubelet::{self, RulesError};
-use node::podresources::{self, Client, PodResources};
+use node::podresources::{self, Allocatable, Client, PodResources};
 use node::sysfs::{self, Machine, Sysfs};
 use topology::fingerprint::{Method, PodHash};
 use topology::policy::{Policy, Rules, Scope};
@@ -43,6 +43,7 @@ pub struct Scanner {
     sources: Sources,
     metrics: Metrics,
     facts: Option<Facts>,
+    allocatable: Option<Allocatable>,
     remarks: BTreeSet<Remark>,
 }
 
@@ -93,12 +94,18 @@ impl Scanner {
     /// Nothing is read yet.
     #[must_use]
     pub fn new(sources: Sources, metrics: Metrics) -> Self {
-        Self { sources, metrics, facts: None, remarks: BTreeSet::new() }
+        Self { sources, metrics, facts: None, allocatable: None, remarks: BTreeSet::new() }
     }
 
     /// Makes the next scan read everything again.
     pub fn forget(&mut self) {
         self.facts = None;
+        self.allocatable = None;
+    }
+
+    /// Makes the next scan ask again what could be handed out: devices may have come or gone.
+    pub fn forget_allocatable(&mut self) {
+        self.allocatable = None;
     }
 
     /// Looks.
@@ -118,9 +125,13 @@ impl Scanner {
             }
             error
         };
-        let (allocatable, pods) = tokio::join!(client.allocatable(), client.list());
-        let (allocatable, pods) = (allocatable.map_err(counted)?, pods.map_err(counted)?);
-        let (zones, remarks) = zones(&facts.machine, &allocatable, &pods);
+        let allocatable = match self.allocatable.take() {
+            Some(allocatable) => allocatable,
+            None => client.allocatable().await.map_err(counted)?,
+        };
+        let allocatable = self.allocatable.insert(allocatable);
+        let pods = client.list().await.map_err(counted)?;
+        let (zones, remarks) = zones(&facts.machine, allocatable, &pods);
         for remark in remarks.difference(&self.remarks) {
             warn!(%remark, "the kubelet and the kernel do not agree");
         }

@@ -4,13 +4,17 @@
 //! decide alignment, with the kubelet's defaults for what the file leaves out. Never: settings guessed from a file that
 //! cannot be read, nor the kubelet's command line (deprecated flags and drop-in directories are not seen).
 //!
-//! Which file changes when (read in kubelet 1.36.3 and tried on one): every checkpoint is written to a temporary file,
-//! synced and renamed over the old one, so it shows up as a rename. Admission writes `cpu_manager_state` and
-//! `memory_manager_state` once per container that gets something exclusive, the device manager's checkpoint once per
-//! container, and last `allocated_pods_state`. **A release writes nothing**: the kubelet drops a pod from its list when
-//! the pod is known to have ended (or its object is gone), and its managers notice at the next admission or at the CPU
-//! manager's periodic check (10 s). What can be seen of a release is that the pod's directory under `pods/` goes away,
-//! up to about two seconds after its object, and, where the kubelet manages cgroups, that the pod's cgroup does, at once.
+//! # Which file changes when
+//! Read in kubelet 1.36.3 and seen on one. Every checkpoint is written to a temporary file, synced and renamed over the old
+//! one, so it shows up as a rename.
+//! - Admission: `cpu_manager_state` and `memory_manager_state` for each container that gets something exclusive, the device
+//!   manager's checkpoint, then `allocated_pods_state`. A pod may be refused after the first of these.
+//! - Start of the pod: its directory under `pods/`, `dra_manager_state`, `actuated_pods_state`.
+//! - Release: **neither the CPU and memory managers nor the allocation manager write anything.** The kubelet drops a pod
+//!   from its list once the containers have ended, or at once when the object is gone (deletion by force), and its managers
+//!   notice at the next admission or the CPU manager's check every 10 s. What can be seen: `dra_manager_state` is written when
+//!   the containers have ended, a moment before the pod leaves the list (for every pod, since dynamic resource allocation
+//!   is on: 1.34); the pod's cgroup goes; its directory goes, up to two seconds after its object.
 
 use std::path::{Path, PathBuf};
 
@@ -25,7 +29,8 @@ use crate::watch::{Names, Target};
 pub enum Change {
     /// A resource manager wrote its checkpoint, or a pod was admitted.
     Allocation,
-    /// The device manager wrote its checkpoint: devices came, went, changed health or were handed out.
+    /// The device manager wrote its checkpoint (devices came, went, changed health or were handed out), or a plugin's socket
+    /// came or went.
     Devices,
     /// A pod's directory or cgroup came or went.
     Pods,
@@ -41,12 +46,8 @@ pub enum Change {
 pub fn targets(root: &Path, socket: &Path, config: &Path, sysfs: &Path) -> Vec<Target<Change>> {
     let mut targets = vec![
         Target { dir: root.to_owned(), names: Names::EndWith("_state"), tag: Change::Allocation },
-        Target {
-            dir: root.join("device-plugins"),
-            names: Names::Is("kubelet_internal_checkpoint".to_owned()),
-            tag: Change::Devices,
-        },
-        Target { dir: root.join("pods"), names: Names::Any, tag: Change::Pods },
+        Target { dir: root.join("device-plugins"), names: Names::Visible, tag: Change::Devices },
+        Target { dir: root.join("pods"), names: Names::Visible, tag: Change::Pods },
     ];
     for (path, tag) in [(socket, Change::Socket), (config, Change::Config)] {
         if let (Some(dir), Some(name)) = (path.parent(), path.file_name()) {
@@ -55,7 +56,7 @@ pub fn targets(root: &Path, socket: &Path, config: &Path, sysfs: &Path) -> Vec<T
         }
     }
     for dir in pod_cgroups(sysfs) {
-        targets.push(Target { dir, names: Names::Any, tag: Change::Pods });
+        targets.push(Target { dir, names: Names::Visible, tag: Change::Pods });
     }
     targets
 }

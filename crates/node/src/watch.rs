@@ -41,8 +41,8 @@ const READS_PER_LOOK: usize = 64;
 /// Which file names of a directory matter.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Names {
-    /// All of them.
-    Any,
+    /// All that do not begin with a dot, as temporary files do.
+    Visible,
     /// Exactly this one.
     Is(String),
     /// Those that end so.
@@ -86,7 +86,7 @@ struct Seen {
 impl Names {
     fn matches(&self, name: &str) -> bool {
         match self {
-            Self::Any => true,
+            Self::Visible => !name.starts_with('.'),
             Self::Is(wanted) => name == wanted,
             Self::EndWith(end) => name.ends_with(end),
         }

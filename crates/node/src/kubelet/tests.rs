@@ -91,11 +91,11 @@ fn directories_to_watch() {
         dirs,
         [
             ("/k".to_owned(), Names::EndWith("_state"), Change::Allocation),
-            ("/k/device-plugins".to_owned(), is("kubelet_internal_checkpoint"), Change::Devices),
-            ("/k/pods".to_owned(), Names::Any, Change::Pods),
+            ("/k/device-plugins".to_owned(), Names::Visible, Change::Devices),
+            ("/k/pods".to_owned(), Names::Visible, Change::Pods),
             ("/k/pod-resources".to_owned(), is("kubelet.sock"), Change::Socket),
             ("/etc/kubernetes".to_owned(), is("kubelet.yaml"), Change::Config),
-            (format!("{}/fs/cgroup/kubepods.slice", sysfs.path().display()), Names::Any, Change::Pods),
+            (format!("{}/fs/cgroup/kubepods.slice", sysfs.path().display()), Names::Visible, Change::Pods),
         ]
     );
 }

@@ -21,7 +21,7 @@ impl Rig {
         let watcher = Watcher::new(vec![
             target("k", Names::EndWith("_state"), 's'),
             target("k/plugins", Names::Is("checkpoint".to_owned()), 'd'),
-            target("k/pods", Names::Any, 'p'),
+            target("k/pods", Names::Visible, 'p'),
         ]);
         Self { watcher: watcher.unwrap(), dir }
     }
@@ -64,6 +64,7 @@ async fn files_that_matter_are_reported_and_others_are_not() {
     assert_eq!(rig.after(|rig| fs::remove_dir(rig.path("k/pods/uid")).unwrap()).await, "p");
     assert_eq!(rig.after(|rig| fs::remove_file(rig.path("k/cpu_manager_state")).unwrap()).await, "s");
     fs::write(rig.path("k/other"), "").unwrap();
+    fs::write(rig.path("k/pods/.hidden"), "").unwrap();
     fs::write(rig.path("k/plugins/kubelet.sock"), "").unwrap();
     assert!(rig.only_marker().await);
 }
@@ -127,7 +128,7 @@ async fn a_directory_renamed_away_is_no_longer_looked_at() {
 async fn a_replaced_parent_is_found_by_looking() {
     let mut rig = Rig::new(&["up/k/plugins"]);
     let dir = rig.path("up/k/plugins");
-    rig.watcher = Watcher::new(vec![Target { dir, names: Names::Any, tag: 'x' }]).unwrap();
+    rig.watcher = Watcher::new(vec![Target { dir, names: Names::Visible, tag: 'x' }]).unwrap();
     assert!(rig.watcher.recheck().unwrap().is_empty());
     fs::rename(rig.path("up"), rig.path("down")).unwrap();
     fs::create_dir_all(rig.path("up/k/plugins")).unwrap();

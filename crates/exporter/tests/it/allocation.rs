@@ -1,0 +1,167 @@
+//! What pods get is in the object at once, and what they let go is out of it soon.
+
+use std::path::PathBuf;
+
+use k8s_openapi::api::core::v1::Node;
+use kube::ResourceExt as _;
+use kube::api::DeleteParams;
+use node::watch::{Names, Target, Watcher};
+use testkit::machine::Machine;
+use topology::fingerprint::Fingerprint;
+
+use super::*;
+
+/// The zones and settings of a node with sparse ids, hugepages and memory without CPUs; a pod that is admitted, one that is
+/// refused, one that is deleted and one that is deleted by force. All with no more rights than are documented.
+#[tokio::test]
+async fn the_object_follows_the_pods() {
+    let machine = Machine::new().zones(2).cpus_per_zone(8).memory_mib_per_zone(8 << 10);
+    let machine = machine.hugepages_per_zone(2048, 512).zone_ids([0, 3]).unwrap().zone(7, 0, 4 << 10);
+    let Some(cluster) = cluster(|builder| builder.machines([machine])).await else { return };
+    let client = cluster.client().await.unwrap();
+    let mut flags = flags(&cluster, 0);
+    flags.push(format!("--kubeconfig={}", restricted(&cluster, &client).await.display()));
+    let exporter = Exporter::start(&flags);
+
+    let nrt = shows(&client, "cpu", "0 7/7/8 | 3 8/8/8 | 7 0/0/0").await;
+    assert_eq!(
+        show(&nrt, "memory"),
+        "0 7247757312/7247757312/8589934592 | 3 7247757312/7247757312/8589934592 | 7 4026531840/4026531840/4294967296"
+    );
+    assert_eq!(
+        show(&nrt, "hugepages-2Mi"),
+        "0 1073741824/1073741824/1073741824 | 3 1073741824/1073741824/1073741824 | 7 -"
+    );
+    assert_eq!(
+        nrt.zones[1].costs.iter().map(|cost| cost.name.as_str()).collect::<Vec<_>>(),
+        ["node-0", "node-3", "node-7"]
+    );
+    let attributes: Vec<_> = nrt.attributes.iter().map(|a| format!("{}={}", a.name, a.value)).collect();
+    assert_eq!(
+        attributes,
+        [
+            "nodeTopologyPodsFingerprint=pfp0v001ef46db3751d8e999",
+            "nodeTopologyPodsFingerprintMethod=with-exclusive-resources",
+            "topologyManagerScope=container",
+            "topologyManagerPolicy=single-numa-node",
+            "cpuManagerPolicy=static",
+            "memoryManagerPolicy=Static",
+        ]
+    );
+    let node = Api::<Node>::all(client.clone()).get("node-0").await.unwrap();
+    let owners = nrt.owner_references();
+    assert_eq!(owners.iter().map(|owner| owner.uid.clone()).collect::<Vec<_>>(), [node.uid().unwrap()]);
+
+    place(&client, "a", "node-0", 4).await;
+    let nrt = shows(&client, "cpu", "0 3/7/8 | 3 8/8/8 | 7 0/0/0").await;
+    assert_eq!(fingerprint(&nrt), Fingerprint::of_names([("default", "a")]).to_string());
+    assert_eq!(nrt.annotations()["topology.node.k8s.io/fingerprint"], fingerprint(&nrt));
+    let nrt = shows(&client, "memory", "0 7180648448/7247757312/8589934592 | 3 7247757312/7247757312/8589934592 | 7 4026531840/4026531840/4294967296").await;
+
+    place(&client, "too-wide", "node-0", 10).await;
+    let pods = Api::<Pod>::default_namespaced(client.clone());
+    let phase =
+        async |name: &str| pods.get(name).await.unwrap().status.unwrap_or_default().phase.unwrap_or_default();
+    until("refused", async || (phase("too-wide").await == "Failed").then_some(())).await;
+    place(&client, "b", "node-0", 8).await;
+    let then = shows(&client, "cpu", "0 3/7/8 | 3 0/8/8 | 7 0/0/0").await;
+    assert_eq!(then.metadata.uid, nrt.metadata.uid);
+    assert_eq!(fingerprint(&then), Fingerprint::of_names([("default", "a"), ("default", "b")]).to_string());
+
+    pods.delete("a", &DeleteParams::default()).await.unwrap();
+    shows(&client, "cpu", "0 7/7/8 | 3 0/8/8 | 7 0/0/0").await;
+    pods.delete("b", &DeleteParams { grace_period_seconds: Some(0), ..DeleteParams::default() })
+        .await
+        .unwrap();
+    let nrt = shows(&client, "cpu", "0 7/7/8 | 3 8/8/8 | 7 0/0/0").await;
+    assert_eq!(fingerprint(&nrt), "pfp0v001ef46db3751d8e999");
+    exporter.stop().await;
+}
+
+/// A kubeconfig of somebody who may do what the exporter documents, and nothing else.
+async fn restricted(cluster: &Cluster, client: &Client) -> PathBuf {
+    use k8s_openapi::api::rbac::v1::{ClusterRole, ClusterRoleBinding, RoleRef, Subject};
+    let mut role = ClusterRole { rules: Some(exporter::rbac::rules()), ..ClusterRole::default() };
+    role.metadata.name = Some("exporter".to_owned());
+    let group = "rbac.authorization.k8s.io".to_owned();
+    let subject = Subject {
+        api_group: Some(group.clone()),
+        kind: "User".to_owned(),
+        name: "exporter".to_owned(),
+        namespace: None,
+    };
+    let role_ref =
+        RoleRef { api_group: Some(group), kind: "ClusterRole".to_owned(), name: "exporter".to_owned() };
+    let mut binding =
+        ClusterRoleBinding { role_ref, subjects: Some(vec![subject]), ..ClusterRoleBinding::default() };
+    binding.metadata.name = Some("exporter".to_owned());
+    Api::all(client.clone()).create(&PostParams::default(), &role).await.unwrap();
+    Api::all(client.clone()).create(&PostParams::default(), &binding).await.unwrap();
+    cluster.control().kubeconfig_for("exporter", "exporters").unwrap()
+}
+
+/// From the kubelet's checkpoint to the object as a watcher of the API server sees it. `EXPORTER_ALLOCATIONS` sets how many.
+#[tokio::test]
+async fn allocations_are_visible_within_a_quarter_second() {
+    const BATCH: usize = 20;
+    let machine = Machine::new().zones(2).cpus_per_zone(16);
+    let Some(cluster) = cluster(|builder| builder.machines([machine])).await else { return };
+    let client = cluster.client().await.unwrap();
+    let wanted =
+        std::env::var("EXPORTER_ALLOCATIONS").ok().and_then(|text| text.parse().ok()).unwrap_or(2 * BATCH);
+    let exporter = Exporter::start(&flags(&cluster, 0));
+    let mut seen = states(&client);
+    let mut checkpoints = checkpoints(cluster.nodes()[0].kubelet().root_dir());
+    next(&mut seen).await;
+
+    let pods = Api::<Pod>::default_namespaced(client.clone());
+    let mut latencies = Vec::new();
+    while latencies.len() < wanted {
+        let names: Vec<_> =
+            (0..BATCH.min(wanted - latencies.len())).map(|n| format!("p{}", latencies.len() + n)).collect();
+        let mut placed = Vec::new();
+        for name in &names {
+            while checkpoints.try_recv().is_ok() {}
+            place(&client, name, "node-0", 1).await;
+            let allocated = next(&mut checkpoints).await;
+            placed.push(name.as_str());
+            let wanted = Fingerprint::of_names(placed.iter().map(|name| ("default", *name))).to_string();
+            let visible = loop {
+                let (at, nrt) = next(&mut seen).await;
+                if fingerprint(&nrt) == wanted {
+                    break at;
+                }
+            };
+            latencies.push(visible - allocated);
+            runs(&client, name).await;
+        }
+        let force = DeleteParams { grace_period_seconds: Some(0), ..DeleteParams::default() };
+        for name in &names {
+            pods.delete(name, &force).await.unwrap();
+        }
+        while fingerprint(&next(&mut seen).await.1) != "pfp0v001ef46db3751d8e999" {}
+    }
+    latencies.sort();
+    let at = |share: usize| latencies[(latencies.len() - 1) * share / 100];
+    println!(
+        "{} allocations: p50 {:?} p95 {:?} p99 {:?} max {:?}",
+        latencies.len(),
+        at(50),
+        at(95),
+        at(99),
+        at(100)
+    );
+    assert!(at(99) <= Duration::from_millis(250), "{latencies:?}");
+    exporter.stop().await;
+}
+
+/// The moments at which the kubelet's CPU manager wrote its checkpoint.
+fn checkpoints(root: &Path) -> mpsc::UnboundedReceiver<Instant> {
+    let names = Names::Is("cpu_manager_state".to_owned());
+    let mut watcher = Watcher::new(vec![Target { dir: root.to_owned(), names, tag: () }]).unwrap();
+    let (sender, receiver) = mpsc::unbounded_channel();
+    tokio::spawn(
+        async move { while watcher.changed().await.is_ok() && sender.send(Instant::now()).is_ok() {} },
+    );
+    receiver
+}

@@ -1,0 +1,174 @@
+//! A kubelet that talks nonsense, and a machine that does: the object keeps what was last known to be true, and health and
+//! metrics say what is wrong.
+
+use std::sync::{Arc, Mutex};
+
+use node::podresources::wire;
+use testkit::controlplane::{ControlPlane, ControlPlaneOptions};
+use testkit::machine::{Machine, Tree};
+use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
+use tokio::net::{TcpStream, UnixListener};
+use tokio_stream::wrappers::UnixListenerStream;
+use tonic::{Request, Response, Status};
+use wire::pod_resources_lister_server::{PodResourcesLister, PodResourcesListerServer};
+
+use super::*;
+
+/// A kubelet that answers what it is told to.
+#[derive(Clone, Default)]
+struct Kubelet(Arc<Mutex<(wire::ListPodResourcesResponse, wire::AllocatableResourcesResponse)>>);
+
+#[tonic::async_trait]
+impl PodResourcesLister for Kubelet {
+    async fn list(
+        &self,
+        _: Request<wire::ListPodResourcesRequest>,
+    ) -> Result<Response<wire::ListPodResourcesResponse>, Status> {
+        Ok(Response::new(self.0.lock().unwrap().0.clone()))
+    }
+
+    async fn get_allocatable_resources(
+        &self,
+        _: Request<wire::AllocatableResourcesRequest>,
+    ) -> Result<Response<wire::AllocatableResourcesResponse>, Status> {
+        Ok(Response::new(self.0.lock().unwrap().1.clone()))
+    }
+
+    async fn get(
+        &self,
+        _: Request<wire::GetPodResourcesRequest>,
+    ) -> Result<Response<wire::GetPodResourcesResponse>, Status> {
+        Err(Status::unimplemented("not needed"))
+    }
+}
+
+impl Kubelet {
+    /// One pod with these CPUs on a machine whose CPUs can all be had.
+    fn hands_out(&self, cpu_ids: &[i64]) {
+        let container = wire::ContainerResources {
+            name: "c".to_owned(),
+            cpu_ids: cpu_ids.to_vec(),
+            ..Default::default()
+        };
+        let pod = wire::PodResources {
+            name: "p".to_owned(),
+            namespace: "ns".to_owned(),
+            containers: vec![container],
+        };
+        let allocatable =
+            wire::AllocatableResourcesResponse { cpu_ids: (0..8).collect(), ..Default::default() };
+        *self.0.lock().unwrap() = (wire::ListPodResourcesResponse { pod_resources: vec![pod] }, allocatable);
+    }
+}
+
+/// A control plane, a machine as files, a kubelet as told, and an exporter between them.
+struct Rig {
+    control: ControlPlane,
+    client: Client,
+    tree: Tree,
+    kubelet: Kubelet,
+    port: u16,
+    exporter: Exporter,
+}
+
+impl Rig {
+    async fn start() -> Option<Self> {
+        let rig = testkit::env::rig().ok()?;
+        let control = ControlPlane::start(&rig.binaries, &ControlPlaneOptions::default()).await.unwrap();
+        let client = control.client().await.unwrap();
+        testkit::cluster::install_crds(&client, NRT_CRD_YAML).await.unwrap();
+        let dir = control.nest().dir().to_owned();
+        let tree = Machine::new().zones(2).cpus_per_zone(4).write_to(&dir.join("machine")).unwrap();
+        std::fs::write(dir.join("kubelet.yaml"), "cpuManagerPolicy: static\n").unwrap();
+        let kubelet = Kubelet::default();
+        kubelet.hands_out(&[1]);
+        let listener = UnixListenerStream::new(UnixListener::bind(dir.join("kubelet.sock")).unwrap());
+        let server =
+            tonic::transport::Server::builder().add_service(PodResourcesListerServer::new(kubelet.clone()));
+        tokio::spawn(server.serve_with_incoming(listener));
+        let port = testkit::port::free().unwrap();
+        let flags = [
+            "--hostname=node-0".to_owned(),
+            format!("--podresources-socket={}", dir.join("kubelet.sock").display()),
+            format!("--sysfs={}", tree.sys().display()),
+            format!("--kubelet-state-dir={}", dir.display()),
+            format!("--kubelet-config-file={}", dir.join("kubelet.yaml").display()),
+            format!("--kubeconfig={}", control.kubeconfig().display()),
+            "--add-nrt-owner=false --metrics-ip=127.0.0.1 --sleep-interval=200ms".to_owned(),
+            format!("--metrics-port={port}"),
+        ];
+        let flags: Vec<_> = flags.iter().flat_map(|flag| flag.split(' ')).map(str::to_owned).collect();
+        let exporter = Exporter::start(&flags);
+        Some(Self { control, client, tree, kubelet, port, exporter })
+    }
+
+    async fn get(&self, path: &str) -> String {
+        let mut stream = TcpStream::connect(("127.0.0.1", self.port)).await.unwrap();
+        stream.write_all(format!("GET {path} HTTP/1.0\r\n\r\n").as_bytes()).await.unwrap();
+        let mut answer = String::new();
+        stream.read_to_string(&mut answer).await.unwrap();
+        answer
+    }
+
+    /// Waits until `/healthz` says this.
+    async fn health_says(&self, text: &str) {
+        let mut last = String::new();
+        let said = until(text, async || {
+            last = self.get("/healthz?verbose").await;
+            last.contains(text).then_some(())
+        });
+        said.await;
+    }
+}
+
+const BEFORE: &str = "0 3/4/4 | 1 4/4/4";
+const AFTER: &str = "0 4/4/4 | 1 3/4/4";
+
+#[tokio::test]
+async fn nonsense_is_told_and_never_published() {
+    let Some(rig) = Rig::start().await else { return };
+    let before = shows(&rig.client, "cpu", BEFORE).await;
+    until("ready", async || rig.get("/readyz").await.starts_with("HTTP/1.0 200").then_some(())).await;
+    let unchanged = async || {
+        let now = shows(&rig.client, "cpu", BEFORE).await;
+        assert_eq!(now.metadata.resource_version, before.metadata.resource_version);
+    };
+
+    rig.kubelet.hands_out(&[-5]);
+    rig.health_says(
+        "[-]scan failed: podresources list answered nonsense: ns/p/c: cpu_ids: -5 is not a CPU id",
+    )
+    .await;
+    unchanged().await;
+
+    rig.kubelet.hands_out(&[5]);
+    let meminfo = rig.tree.sys().join("devices/system/node/node1/meminfo");
+    let good = std::fs::read(&meminfo).unwrap();
+    std::fs::write(&meminfo, "Node 1 MemTotal: lots kB").unwrap();
+    rig.health_says("node1/meminfo: MemTotal is \"lots kB\", expected a number of kB").await;
+    std::fs::write(&meminfo, good).unwrap();
+
+    let config = rig.control.nest().dir().join("kubelet.yaml");
+    std::fs::write(&config, "topologyManagerPolicy: strict").unwrap();
+    rig.health_says(
+        "topologyManagerPolicy is \"strict\"; allowed are none, best-effort, restricted, single-numa-node",
+    )
+    .await;
+    std::fs::write(&config, "topologyManagerPolicy: restricted").unwrap();
+
+    let restricted = async || {
+        let nrt = shows(&rig.client, "cpu", AFTER).await;
+        (attribute::get(&nrt.attributes, "topologyManagerPolicy") == Some("restricted")).then_some(())
+    };
+    until("restricted", restricted).await;
+    rig.health_says("[+]scan ok").await;
+    let metrics = rig.get("/metrics").await;
+    for input in ["podresources", "sysfs", "kubelet_config"] {
+        let line = format!("tholepin_exporter_scan_failures_total{{node=\"node-0\",input=\"{input}\"}}");
+        assert!(metrics.contains(&line), "{line} is not in\n{metrics}");
+    }
+    assert!(metrics.contains(
+        "rte_noderesourcetopology_writes_total{node=\"node-0\",operation=\"create\",trigger=\"reactive\"} 1"
+    ));
+    rig.exporter.stop().await;
+}

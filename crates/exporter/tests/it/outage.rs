@@ -1,0 +1,152 @@
+//! Whatever goes away and comes back: kubelet, API server, the kind, the object, the node.
+
+use k8s_openapi::api::core::v1::Node;
+use k8s_openapi::apiextensions_apiserver::pkg::apis::apiextensions::v1::CustomResourceDefinition;
+use kube::ResourceExt as _;
+use kube::api::{DeleteParams, Patch, PatchParams};
+use serde_json::json;
+use testkit::kubelet::KubeletOptions;
+use testkit::machine::Machine;
+
+use super::*;
+
+fn machine() -> Machine {
+    Machine::new().zones(2).cpus_per_zone(8)
+}
+
+const EMPTY: &str = "0 7/7/8 | 1 8/8/8";
+const WITH_A: &str = "0 3/7/8 | 1 8/8/8";
+const WITH_A_AND_B: &str = "0 3/7/8 | 1 3/8/8";
+
+/// A kubelet that has just started lists no pods for a moment: nobody may see that moment.
+#[tokio::test]
+async fn a_restarting_kubelet_never_looks_empty() {
+    let Some(cluster) = cluster(|builder| builder.machines([machine()])).await else { return };
+    let client = cluster.client().await.unwrap();
+    let _exporter = Exporter::start(&flags(&cluster, 0));
+    place(&client, "a", "node-0", 4).await;
+    shows(&client, "cpu", WITH_A).await;
+    runs(&client, "a").await;
+    let mut states = states(&client);
+    for _ in 0..3 {
+        cluster.nodes()[0].kubelet().restart().await.unwrap();
+    }
+    place(&client, "b", "node-0", 5).await;
+    shows(&client, "cpu", WITH_A_AND_B).await;
+    loop {
+        let (_, nrt) = next(&mut states).await;
+        match show(&nrt, "cpu").as_str() {
+            WITH_A => {}
+            WITH_A_AND_B => break,
+            other => panic!("{other}"),
+        }
+    }
+    runs(&client, "b").await;
+    // A pod that goes while the kubelet is away is noticed all the same.
+    cluster.nodes()[0].kubelet().stop();
+    let pods = Api::<Pod>::default_namespaced(client.clone());
+    pods.delete("a", &DeleteParams { grace_period_seconds: Some(0), ..DeleteParams::default() })
+        .await
+        .unwrap();
+    cluster.nodes()[0].kubelet().restart().await.unwrap();
+    shows(&client, "cpu", "0 7/7/8 | 1 3/8/8").await;
+}
+
+/// Static pods need no API server: the kubelet goes on handing out CPUs while it is away.
+#[tokio::test]
+async fn what_happens_while_the_api_server_is_away_is_published_when_it_is_back() {
+    let manifests = tempfile::tempdir().unwrap();
+    let path = manifests.path().to_str().unwrap().to_owned();
+    let options =
+        KubeletOptions { config: json_map(json!({ "staticPodPath": path })), ..KubeletOptions::default() };
+    let Some(cluster) = cluster(|builder| builder.machines([machine()]).kubelet(options)).await else {
+        return;
+    };
+    let client = cluster.client().await.unwrap();
+    let exporter = Exporter::start(&flags(&cluster, 0));
+    shows(&client, "cpu", EMPTY).await;
+
+    let control = cluster.control();
+    let state = cluster.nodes()[0].kubelet().root_dir().join("cpu_manager_state");
+    for (name, cpus, wanted) in [("a", 4, WITH_A), ("b", 5, WITH_A_AND_B)] {
+        control.api_server().kill();
+        let before = std::fs::read(&state).unwrap();
+        let pod = serde_json::to_vec(&bound_pod(name, "node-0", cpus)).unwrap();
+        std::fs::write(manifests.path().join(format!("{name}.json")), pod).unwrap();
+        until("allocated", async || (std::fs::read(&state).unwrap() != before).then_some(())).await;
+        control.api_server().restart().unwrap();
+        control.wait_ready().await.unwrap();
+        shows(&client, "cpu", wanted).await;
+    }
+    exporter.stop().await;
+}
+
+fn json_map(value: serde_json::Value) -> serde_json::Map<String, serde_json::Value> {
+    value.as_object().cloned().unwrap_or_default()
+}
+
+#[tokio::test]
+async fn the_kind_may_come_late_and_go_and_come_again() {
+    let Ok(rig) = testkit::env::rig() else { return };
+    let cluster = Cluster::builder().machines([machine()]).start(&rig).await.unwrap();
+    let client = cluster.client().await.unwrap();
+    let _exporter = Exporter::start(&flags(&cluster, 0));
+    place(&client, "a", "node-0", 4).await;
+    let crds = Api::<CustomResourceDefinition>::all(client.clone());
+    for _ in 0..2 {
+        cluster.install_crds(NRT_CRD_YAML).await.unwrap();
+        shows(&client, "cpu", WITH_A).await;
+        let name = "noderesourcetopologies.topology.node.k8s.io";
+        crds.delete(name, &DeleteParams::default()).await.unwrap();
+        until("the kind is gone", async || crds.get_opt(name).await.unwrap().is_none().then_some(())).await;
+    }
+}
+
+#[tokio::test]
+async fn an_object_deleted_or_spoilt_by_hand_is_repaired() {
+    let Some(cluster) = cluster(|builder| builder.machines([machine()])).await else { return };
+    let client = cluster.client().await.unwrap();
+    let _exporter = Exporter::start(&flags(&cluster, 0));
+    let nrts = Api::<NodeResourceTopology>::all(client.clone());
+    let first = shows(&client, "cpu", EMPTY).await;
+    nrts.delete("node-0", &DeleteParams::default()).await.unwrap();
+    let again = async || nrts.get_opt("node-0").await.unwrap().filter(|nrt| nrt.uid() != first.uid());
+    until("the object is there again", again).await;
+
+    let spoilt = json!({
+        "metadata": { "labels": { "theirs": "kept" }, "annotations": { "topology.node.k8s.io/fingerprint": null } },
+        "topologyPolicies": ["SingleNUMANodePodLevel"],
+        "attributes": [{ "name": "theirs", "value": "kept" }, { "name": "topologyManagerPolicy", "value": "none" }],
+        "zones": [{ "name": "node-0", "type": "Node" }],
+    });
+    nrts.patch("node-0", &PatchParams::default(), &Patch::Merge(&spoilt)).await.unwrap();
+    let nrt = shows(&client, "cpu", EMPTY).await;
+    assert!(nrt.topology_policies.is_empty());
+    assert_eq!(attribute::get(&nrt.attributes, "topologyManagerPolicy"), Some("single-numa-node"));
+    assert_eq!(attribute::get(&nrt.attributes, "theirs"), Some("kept"));
+    assert_eq!(nrt.labels()["theirs"], "kept");
+    assert_eq!(nrt.annotations()["topology.node.k8s.io/fingerprint"], fingerprint(&nrt));
+}
+
+/// The garbage collector takes the object along with its node; the new node's object belongs to the new node.
+#[tokio::test]
+async fn a_node_replaced_under_its_name_owns_the_new_object() {
+    let Some(cluster) = cluster(|builder| builder.machines([machine()]).controller_manager(true)).await
+    else {
+        return;
+    };
+    let client = cluster.client().await.unwrap();
+    let _exporter = Exporter::start(&flags(&cluster, 0));
+    shows(&client, "cpu", EMPTY).await;
+    let (nodes, nrts) = (Api::<Node>::all(client.clone()), Api::<NodeResourceTopology>::all(client.clone()));
+    let old = nodes.get("node-0").await.unwrap().uid();
+    cluster.nodes()[0].kubelet().stop();
+    nodes.delete("node-0", &DeleteParams::default()).await.unwrap();
+    until("collected", async || nrts.get_opt("node-0").await.unwrap().is_none().then_some(())).await;
+
+    cluster.nodes()[0].kubelet().restart().await.unwrap();
+    let new = nodes.get("node-0").await.unwrap().uid();
+    assert_ne!(old, new);
+    let nrt = shows(&client, "cpu", EMPTY).await;
+    assert_eq!(nrt.owner_references().iter().map(|owner| Some(owner.uid.clone())).collect::<Vec<_>>(), [new]);
+}
