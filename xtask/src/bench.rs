@@ -2,6 +2,7 @@
 
 use clap::Subcommand;
 
+mod freshness;
 mod rig;
 mod tae;
 
@@ -10,11 +11,14 @@ mod tae;
 pub(crate) enum Bench {
     /// Pods lost to TopologyAffinityError and time to Running, on real kubelets: stock kube-scheduler, tholepin, the ideal
     Tae(tae::Args),
+    /// Time from an allocation (and a release) in the kubelet to the NRT object that shows it
+    Freshness(freshness::Args),
 }
 
 /// Runs a benchmark.
 pub(crate) fn run(bench: Bench) -> anyhow::Result<()> {
     match bench {
         Bench::Tae(args) => tae::run(args),
+        Bench::Freshness(args) => freshness::run(args),
     }
 }

@@ -1,8 +1,7 @@
-//! Pods that come and go: a plan of arrivals as plain data, and a run of it against a cluster.
+//! Pods that come and go, against a cluster.
 //!
-//! In: a seed, a rate, a load; or a list of [`Arrival`]s made elsewhere. Out: for each pod when it was created, bound and
-//! running, where, or why it was lost. A plan depends on nothing but its fields, so that a simulator can be given the
-//! same arrivals. Nothing here judges what it saw.
+//! In: a list of [`Arrival`]s (the simulator's workloads make them). Out: for each pod when it was created, bound and
+//! running, where, or why it was lost. Nothing here judges what it saw.
 
 mod run;
 
@@ -24,23 +23,6 @@ pub struct Arrival {
     pub cpus: u32,
     /// How long it runs before it is deleted, in seconds from Running on.
     pub life_s: f64,
-}
-
-/// Open arrivals: pods come at a fixed rate whatever becomes of the earlier ones.
-#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
-pub struct Plan {
-    /// The same seed gives the same arrivals.
-    pub seed: u64,
-    /// How many pods.
-    pub pods: usize,
-    /// Pods per second.
-    pub rate: f64,
-    /// CPUs wanted on average, as a share of `allocatable_cpus`; decides how long pods live.
-    pub load: f64,
-    /// CPUs that the nodes have for pods, together.
-    pub allocatable_cpus: u32,
-    /// The sizes pods come in, each as likely as the others.
-    pub sizes: Vec<u32>,
 }
 
 /// What became of a pod. Times are in seconds after the start of the run, as a watcher saw them.
@@ -69,29 +51,6 @@ pub struct Loss {
     pub reason: String,
     /// `status.message`.
     pub message: String,
-}
-
-/// The sizes of the benchmark: mostly small, some that fill most of a zone of 16.
-pub const SIZES: [u32; 11] = [2, 2, 4, 4, 4, 6, 6, 8, 8, 10, 12];
-
-impl Plan {
-    /// The arrivals, by time. Lives are spread evenly from 2/3 to 4/3 of the mean that gives the load.
-    #[must_use]
-    pub fn arrivals(&self) -> Vec<Arrival> {
-        if self.sizes.is_empty() {
-            return Vec::new();
-        }
-        let mut random = SplitMix(self.seed);
-        let mean_size = self.sizes.iter().map(|&size| f64::from(size)).sum::<f64>() / self.sizes.len() as f64;
-        let mean_life_s = self.load * f64::from(self.allocatable_cpus) / (self.rate * mean_size);
-        (0..self.pods)
-            .map(|number| Arrival {
-                at_s: number as f64 / self.rate,
-                cpus: self.sizes[(random.next() % self.sizes.len() as u64) as usize],
-                life_s: mean_life_s * (2.0 + 2.0 * random.fraction()) / 3.0,
-            })
-            .collect()
-    }
 }
 
 impl Record {
@@ -147,55 +106,9 @@ pub fn guaranteed_pod<'a>(
     }
 }
 
-/// Vigna's SplitMix64: small, and the same on every machine and in every release.
-struct SplitMix(u64);
-
-impl SplitMix {
-    fn next(&mut self) -> u64 {
-        self.0 = self.0.wrapping_add(0x9e37_79b9_7f4a_7c15);
-        let mixed = (self.0 ^ (self.0 >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
-        let mixed = (mixed ^ (mixed >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);
-        mixed ^ (mixed >> 31)
-    }
-
-    /// In `0.0..1.0`.
-    fn fraction(&mut self) -> f64 {
-        (self.next() >> 11) as f64 / (1_u64 << 53) as f64
-    }
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
-
-    fn plan() -> Plan {
-        Plan { seed: 1, pods: 5000, rate: 3.0, load: 0.65, allocatable_cpus: 128, sizes: SIZES.to_vec() }
-    }
-
-    #[test]
-    fn arrivals_have_the_rate_and_the_load_asked_for() {
-        let arrivals = plan().arrivals();
-        assert_eq!(arrivals.len(), 5000);
-        assert!((arrivals[4999].at_s - 4999.0 / 3.0).abs() < 1e-9);
-        let work: f64 = arrivals.iter().map(|arrival| f64::from(arrival.cpus) * arrival.life_s).sum();
-        let load = work / (5000.0 / 3.0) / 128.0;
-        assert!((load - 0.65).abs() < 0.02, "{load}");
-        let mean_s = 0.65 * 128.0 / 18.0;
-        for arrival in &arrivals {
-            let share = arrival.life_s / mean_s;
-            assert!((2.0 / 3.0..4.0 / 3.0).contains(&share), "{arrival:?}");
-            assert!(SIZES.contains(&arrival.cpus));
-        }
-    }
-
-    #[test]
-    fn a_seed_fixes_everything() {
-        assert_eq!(plan().arrivals(), plan().arrivals());
-        assert_ne!(plan().arrivals(), Plan { seed: 2, ..plan() }.arrivals());
-        // The start of a plan does not depend on its length.
-        assert_eq!(plan().arrivals()[..10], Plan { pods: 10, ..plan() }.arrivals());
-        assert!(Plan { sizes: Vec::new(), ..plan() }.arrivals().is_empty());
-    }
 
     #[test]
     fn pods_are_guaranteed() {

@@ -8,15 +8,13 @@ use clap::{CommandFactory, Parser, Subcommand};
 use runtime::{log, shutdown};
 use topology::fingerprint::Fingerprint;
 
-/// The build is static; musl's and glibc's allocators cost us memory or speed under threads.
-#[global_allocator]
-static ALLOCATOR: mimalloc::MiMalloc = mimalloc::MiMalloc;
-
 /// NUMA-aware scheduling for Kubernetes: pods are placed where the kubelet can really align them.
 #[derive(Parser)]
 #[command(name = "tholepin", version, arg_required_else_help = true, propagate_version = true)]
-#[command(after_help = "Examples:\n  tholepin simulate\n  tholepin scheduler --kubeconfig ~/.kube/config\n  \
-    tholepin exporter --hostname worker-0\n  kubectl get pods -A --no-headers | tholepin fingerprint")]
+#[command(
+    after_help = "Examples:\n  tholepin simulate\n  tholepin scheduler --kubeconfig ~/.kube/config\n  \
+    tholepin exporter --hostname worker-0\n  kubectl get pods -A --no-headers | tholepin fingerprint"
+)]
 struct Cli {
     #[command(subcommand)]
     entry: Entry,
@@ -29,8 +27,10 @@ enum Entry {
     /// Schedule pods onto nodes whose kubelets can align them
     Scheduler(Box<scheduler::shell::Args>),
     /// Sign the pods named on standard input, one `namespace name` a line, as an exporter does
-    #[command(after_help = "Lines with fewer than two words and lines that begin with # are skipped.\n\nExample:\n  \
-        kubectl get pods -A --no-headers | tholepin fingerprint")]
+    #[command(
+        after_help = "Lines with fewer than two words and lines that begin with # are skipped.\n\nExample:\n  \
+        kubectl get pods -A --no-headers | tholepin fingerprint"
+    )]
     Fingerprint,
     /// Print shell completions
     #[command(after_help = "Example:\n  source <(tholepin completion bash)")]

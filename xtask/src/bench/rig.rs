@@ -135,10 +135,8 @@ pub(crate) fn build_release() -> anyhow::Result<PathBuf> {
     if !status.success() {
         bail!("cargo build --release --package tholepin failed");
     }
-    let target = std::env::var_os("CARGO_TARGET_DIR").map_or_else(
-        || Path::new(env!("CARGO_MANIFEST_DIR")).join("../target"),
-        PathBuf::from,
-    );
+    let target = std::env::var_os("CARGO_TARGET_DIR")
+        .map_or_else(|| Path::new(env!("CARGO_MANIFEST_DIR")).join("../target"), PathBuf::from);
     let binary = target.join("release/tholepin");
     binary.canonicalize().with_context(|| format!("{}", binary.display()))
 }

@@ -12,18 +12,23 @@ use k8s_openapi::api::core::v1::Pod;
 use kube::Api;
 use kube::api::PostParams;
 use serde::Serialize;
-use testkit::load::{self, Arrival, Plan, Record, Run, SIZES};
+use sim::machine::Shape as SimShape;
+use sim::record::Summary;
+use sim::workload::{Open, Plan};
+use testkit::load::{self, Arrival, Record, Run};
 use testkit::nest::Process;
 
 use super::rig::{Bed, Shape, TOPO_AWARE, build_release};
 
 /// Open arrivals on real kubelets.
 #[derive(Debug, Clone, clap::Args)]
-#[command(after_help = "Examples:\n  cargo xtask bench tae --nodes 4 --pods 120 --rate 3 --load 0.65 --seed 1 --json\n  \
+#[command(
+    after_help = "Examples:\n  cargo xtask bench tae --nodes 4 --pods 120 --rate 3 --load 0.65 --seed 1 --json\n  \
     cargo xtask bench tae --load 2 --max-pending 6 --seed 1\n  \
     cargo xtask bench tae --cold-nodes\n  \
     cargo xtask bench tae --schedulers tholepin --kill-scheduler-at 15\n  \
-    cargo xtask bench tae --schedulers tholepin --pods 300 --stop-exporters-at 20 --stop-exporters-for 60")]
+    cargo xtask bench tae --schedulers tholepin --pods 300 --stop-exporters-at 20 --stop-exporters-for 60"
+)]
 pub(crate) struct Args {
     /// Number of nodes
     #[arg(long, default_value_t = 4)]
@@ -136,20 +141,18 @@ async fn measure(args: &Args, which: Which, binary: PathBuf) -> anyhow::Result<R
     }
     let scheduler = if ours { TOPO_AWARE } else { "default-scheduler" };
     let client = bed.cluster.client().await?;
-    let waves = waves(args);
-    let trouble = async {
-        if ours { trouble(args, &bed).await } else { std::future::pending().await }
-    };
+    let waves = waves(args)?;
+    let trouble = async { if ours { trouble(args, &bed).await } else { std::future::pending().await } };
     let load = async {
         let mut records = Vec::new();
-        for (number, arrivals) in waves.iter().enumerate() {
+        for (number, plan) in waves.iter().enumerate() {
             let options = Run {
                 name: format!("wave-{number}"),
                 scheduler: scheduler.to_owned(),
                 max_pending: args.max_pending,
                 ..Run::default()
             };
-            records.extend(load::run(&client, arrivals, &options).await?);
+            records.extend(load::run(&client, &real(plan), &options).await?);
         }
         anyhow::Ok(records)
     };
@@ -209,27 +212,37 @@ fn shape(args: &Args) -> Shape {
     Shape { nodes: args.nodes, zones: args.zones, cpus_per_zone: args.cpus_per_zone }
 }
 
-fn arrivals(args: &Args) -> Vec<Arrival> {
-    let plan = Plan {
-        seed: args.seed,
+/// The plan, in one piece or in waves that each begin at 0.
+fn waves(args: &Args) -> anyhow::Result<Vec<Plan>> {
+    let open = Open {
         pods: args.pods,
         rate: args.rate,
         load: args.load,
-        allocatable_cpus: shape(args).allocatable_cpus(),
-        sizes: SIZES.to_vec(),
+        cpus: shape(args).allocatable_cpus(),
+        max_pending: args.max_pending,
+        seed: args.seed,
+        ..Open::default()
     };
-    plan.arrivals()
+    let all = open.plan()?.arrivals;
+    let size = if args.cold_nodes { all.len().div_ceil(WAVES).max(1) } else { all.len().max(1) };
+    let begin_at_zero = |wave: &[sim::workload::Arrival]| {
+        let start = wave.first().map_or(0, |arrival| arrival.at_ms);
+        let mut arrivals = wave.to_vec();
+        arrivals.iter_mut().for_each(|arrival| arrival.at_ms -= start);
+        Plan { max_pending: args.max_pending, arrivals }
+    };
+    Ok(all.chunks(size).map(begin_at_zero).collect())
 }
 
-/// The arrivals, in one piece or in waves that each begin at 0.
-fn waves(args: &Args) -> Vec<Vec<Arrival>> {
-    let all = arrivals(args);
-    let size = if args.cold_nodes { all.len().div_ceil(WAVES).max(1) } else { all.len().max(1) };
-    let begin_at_zero = |wave: &[Arrival]| {
-        let start = wave.first().map_or(0.0, |arrival| arrival.at_s);
-        wave.iter().map(|a| Arrival { at_s: a.at_s - start, ..*a }).collect()
+/// The simulator's arrivals as real ones.
+fn real(plan: &Plan) -> Vec<Arrival> {
+    let seconds = |ms: u64| ms as f64 / 1000.0;
+    let arrival = |a: &sim::workload::Arrival| Arrival {
+        at_s: seconds(a.at_ms),
+        cpus: a.cpus,
+        life_s: a.life_ms.map_or(f64::MAX, seconds),
     };
-    all.chunks(size).map(begin_at_zero).collect()
+    plan.arrivals.iter().map(arrival).collect()
 }
 
 fn row(
@@ -266,9 +279,23 @@ fn peak_mib(process: Option<&Process>) -> Option<f64> {
     Some((memory.peak_kib as f64 / 1024.0 * 10.0).round() / 10.0)
 }
 
+/// The same arrivals under perfect knowledge and without latency. Of several waves, the slowest counts.
 fn ideal(args: &Args) -> anyhow::Result<Row> {
-    let _ = args;
-    anyhow::bail!("not wired yet")
+    let machines = SimShape::even(args.zones, args.cpus_per_zone)?.machines(args.nodes)?;
+    let results: Vec<Summary> =
+        waves(args)?.iter().map(|plan| sim::contest::ideal(plan, &machines, args.seed)).collect();
+    let slowest = |value: fn(&Summary) -> f64| results.iter().map(value).reduce(f64::max);
+    Ok(Row {
+        scheduler: "ideal",
+        seed: args.seed,
+        pods: results.iter().map(|r| r.pods).sum(),
+        running: results.iter().map(|r| r.running).sum(),
+        tae: results.iter().map(|r| r.tae).sum(),
+        p50_s: slowest(|r| r.p50_s),
+        p95_s: slowest(|r| r.p95_s),
+        exporter_rss_mib: None,
+        scheduler_rss_mib: None,
+    })
 }
 
 fn print(row: &Row, json: bool) -> anyhow::Result<()> {
