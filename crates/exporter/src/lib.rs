@@ -8,6 +8,7 @@
 
 pub mod allowance;
 pub mod args;
+pub mod belief;
 pub mod lookout;
 pub mod metrics;
 pub mod object;
@@ -119,7 +120,15 @@ impl Process {
         let scanner = Scanner::new(sources, self.metrics.clone());
         let gate = self.readiness.gate("first scan");
         let watcher = watcher(args, &socket);
-        let lookout = Lookout::new(scanner, watcher, intervals, self.metrics.clone(), desired, gate);
+        let lookout = Lookout::new(
+            scanner,
+            watcher,
+            &args.kubelet_state_dir,
+            intervals,
+            self.metrics.clone(),
+            desired,
+            gate,
+        );
         let (once, health) = (args.oneshot, self.scan_health.clone());
         self.tasks.spawn("scan", async move {
             Ok::<_, Infallible>(lookout.run(once, move |result| health.set(result)).await)

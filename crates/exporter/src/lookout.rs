@@ -2,25 +2,21 @@
 //!
 //! In: file events of the kubelet, time. Out: [`Desired`] content for the publisher, only when it changed. Never: two scans
 //! at once, or a backlog: events that come during a scan cause one more.
-//!
-//! A kubelet that has just started lists only the pods the API server has told it about again. What it does not list in
-//! its first seconds is therefore not taken for released: such a result is withheld until the pods are back or the time
-//! is over. (RTE would publish a node that looks empty.)
 
-use std::collections::BTreeSet;
 use std::convert::Infallible;
 use std::io;
+use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-use node::kubelet::Change;
-use node::watch::Watcher;
+use node::kubelet::{ADMISSIONS, Change};
+use node::watch::{Counts, Watcher};
 use runtime::backoff::{Backoff, Random};
 use runtime::ready::Gate;
 use tokio::sync::watch;
-use topology::fingerprint::PodHash;
 use tracing::{debug, info, warn};
 
+use crate::belief::Belief;
 use crate::metrics::Metrics;
 use crate::pace::{Cause, Intervals, Outcome, Pace};
 use crate::publish::Desired;
@@ -29,8 +25,6 @@ use crate::scan::{Error, Scan, Scanner};
 /// Pauses between attempts while the kubelet is away or something is odd; its return is noticed by its socket.
 const RETRY_MIN: Duration = Duration::from_millis(100);
 const RETRY_MAX: Duration = Duration::from_secs(5);
-/// How long a started kubelet may take to know its pods again before those it does not list count as gone.
-const SETTLE: Duration = Duration::from_secs(5);
 
 /// The loop of scans.
 #[derive(Debug)]
@@ -44,16 +38,10 @@ pub struct Lookout {
     backoff: Backoff,
     random: Random,
     complaint: String,
-    last: Option<Last>,
-    settled_at: Option<Instant>,
+    last_ended: Option<Instant>,
+    belief: Belief,
+    admissions: PathBuf,
     kubelet_starts: u64,
-}
-
-/// The last successful scan.
-#[derive(Debug)]
-struct Last {
-    ended: Instant,
-    holders: BTreeSet<PodHash>,
 }
 
 impl Lookout {
@@ -61,6 +49,7 @@ impl Lookout {
     pub fn new(
         scanner: Scanner,
         watcher: Option<Watcher<Change>>,
+        kubelet_root: &Path,
         intervals: Intervals,
         metrics: Metrics,
         desired: watch::Sender<Option<Desired>>,
@@ -76,8 +65,9 @@ impl Lookout {
             backoff: Backoff::new(RETRY_MIN, RETRY_MAX),
             random: Random::from_entropy(),
             complaint: String::new(),
-            last: None,
-            settled_at: None,
+            last_ended: None,
+            belief: Belief::default(),
+            admissions: kubelet_root.join(ADMISSIONS),
             kubelet_starts: 0,
         }
     }
@@ -113,7 +103,7 @@ impl Lookout {
     }
 
     /// Something happened, or the watcher broke.
-    fn noticed(&mut self, changes: io::Result<BTreeSet<Change>>) {
+    fn noticed(&mut self, changes: io::Result<Counts<Change>>) {
         let changes = match changes {
             Ok(changes) => changes,
             Err(error) => {
@@ -123,15 +113,18 @@ impl Lookout {
             }
         };
         debug!(?changes, "noticed");
-        if changes.contains(&Change::Socket) {
+        if let Some(pods) = changes.get(&Change::Admission) {
+            self.belief.admitted(*pods);
+        }
+        if changes.contains_key(&Change::Socket) {
             info!("the kubelet's socket came or went");
             self.kubelet_starts += 1;
-            self.settled_at = Some(Instant::now() + SETTLE);
+            self.belief.kubelet_started(Instant::now());
             self.backoff.reset();
         }
-        if changes.contains(&Change::Socket) || changes.contains(&Change::Config) {
+        if changes.contains_key(&Change::Socket) || changes.contains_key(&Change::Config) {
             self.scanner.forget();
-        } else if changes.contains(&Change::Devices) {
+        } else if changes.contains_key(&Change::Devices) {
             self.scanner.forget_allocatable();
         }
         self.pace.event(Instant::now());
@@ -174,18 +167,18 @@ impl Lookout {
             Cause::Event => api::keys::UPDATE_REACTIVE,
             Cause::Timer => api::keys::UPDATE_PERIODIC,
         };
-        let since_last = self.last.as_ref().map(|last| started - last.ended);
+        let since_last = self.last_ended.replace(ended).map(|last| started - last);
         self.metrics.scanned(ended - started, since_last, trigger, scan.remarks);
         self.backoff.reset();
         if !self.complaint.is_empty() {
             info!("scanning works again");
             self.complaint.clear();
         }
-        if self.is_unsettled(scan, ended) {
-            debug!("the kubelet has just started and does not list all its pods yet");
+        let sees_admissions = self.watcher.is_some() && self.admissions.exists();
+        if !self.belief.believes(&scan.listed, sees_admissions, ended) {
+            debug!("the list is not believed yet: a pod is being admitted, or the kubelet has just started");
             return Outcome::Same { held: true };
         }
-        self.last = Some(Last { ended, holders: scan.holders.clone() });
         let content = Arc::new(scan.content.clone());
         let kubelet_starts = self.kubelet_starts;
         let changed = self.desired.send_if_modified(|desired| {
@@ -197,19 +190,8 @@ impl Lookout {
             true
         });
         self.scanned.open();
-        let held = !scan.holders.is_empty();
+        let held = !scan.listed.holders.is_empty();
         if changed { Outcome::Changed { held } } else { Outcome::Same { held } }
-    }
-
-    /// Whether pods are missing that a kubelet which has just started may only not know yet.
-    fn is_unsettled(&mut self, scan: &Scan, now: Instant) -> bool {
-        let Some(until) = self.settled_at else { return false };
-        let missing = self.last.as_ref().is_some_and(|last| !last.holders.is_subset(&scan.holders));
-        if now >= until {
-            self.settled_at = None;
-            return false;
-        }
-        missing
     }
 
     fn failed(&mut self, error: &Error) -> Outcome {
@@ -223,7 +205,7 @@ impl Lookout {
     }
 }
 
-async fn changed(watcher: &mut Option<Watcher<Change>>) -> io::Result<BTreeSet<Change>> {
+async fn changed(watcher: &mut Option<Watcher<Change>>) -> io::Result<Counts<Change>> {
     match watcher {
         Some(watcher) => watcher.changed().await,
         None => std::future::pending().await,

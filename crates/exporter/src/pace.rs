@@ -19,7 +19,7 @@ const MIN_GAP: Duration = Duration::from_millis(8);
 /// Scans that may follow each other at that distance, and the time in which one more is earned. The kubelet serves all
 /// clients of podresources together 100 calls a second, with a burst of 10.
 const BURST: u32 = 6;
-const EARN: Duration = Duration::from_millis(50);
+const EARN: Duration = Duration::from_millis(25);
 
 /// How long after a scan that was caused by something the following looks come.
 const FOLLOW_UPS: [Duration; 4] = [

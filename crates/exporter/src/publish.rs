@@ -46,9 +46,9 @@ mod held;
 /// Pauses between attempts while the API server is away or says no.
 const RETRY_MIN: Duration = Duration::from_millis(100);
 const RETRY_MAX: Duration = Duration::from_secs(10);
-/// Writes that may follow each other at once (an admission causes two or three), and the time in which one more is earned.
-const WRITE_BURST: u32 = 10;
-const WRITE_EARN: Duration = Duration::from_millis(100);
+/// Writes that may follow each other at once (a kubelet admits some twenty pods a second), and the time in which one more is earned.
+const WRITE_BURST: u32 = 20;
+const WRITE_EARN: Duration = Duration::from_millis(25);
 /// How long the Node's UID is believed without a reason to doubt it.
 const OWNER_AGE: Duration = Duration::from_secs(600);
 /// Who we are in `managedFields`.

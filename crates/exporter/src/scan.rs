@@ -16,6 +16,7 @@ use topology::fingerprint::{Method, PodHash};
 use topology::policy::{Policy, Rules, Scope};
 use tracing::{debug, info, warn};
 
+use crate::belief::Listed;
 use crate::metrics::Metrics;
 use crate::object::Content;
 use crate::zones::{Remark, zones};
@@ -52,8 +53,8 @@ pub struct Scanner {
 pub struct Scan {
     /// What the object should say.
     pub content: Content,
-    /// The pods that hold something they could let go.
-    pub holders: BTreeSet<PodHash>,
+    /// The pods it is about.
+    pub listed: Listed,
     /// How many contradictions were found; they are logged when they are new.
     pub remarks: usize,
 }
@@ -137,7 +138,7 @@ impl Scanner {
         }
         self.remarks = remarks;
         Ok(Scan {
-            holders: pods.iter().filter(|pod| pod.holds_something_local()).map(hash).collect(),
+            listed: listed(&pods),
             content: Content::new(zones, facts.rules, &pods, self.sources.method),
             remarks: self.remarks.len(),
         })
@@ -168,6 +169,8 @@ impl Scanner {
     }
 }
 
-fn hash(pod: &PodResources) -> PodHash {
-    PodHash::of(&pod.namespace, &pod.name)
+fn listed(pods: &[PodResources]) -> Listed {
+    let hash = |pod: &PodResources| PodHash::of(&pod.namespace, &pod.name);
+    let holders = pods.iter().filter(|pod| pod.holds_something_local()).map(hash).collect();
+    Listed { pods: pods.iter().map(hash).collect(), holders }
 }

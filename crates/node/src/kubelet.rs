@@ -24,11 +24,16 @@ use topology::policy::{Manager, Policy, Rules, Scope};
 use crate::file::{self, FileError};
 use crate::watch::{Names, Target};
 
+/// The allocation manager's checkpoint, in the root directory: written once at the end of each pod's admission.
+pub const ADMISSIONS: &str = "allocated_pods_state";
+
 /// Something about the kubelet that changed; what [`targets`] tags its directories with.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub enum Change {
-    /// A resource manager wrote its checkpoint, or a pod was admitted.
+    /// A manager wrote its checkpoint.
     Allocation,
+    /// A pod was admitted and has all it will get: `allocated_pods_state` was written (since 1.33), which is counted.
+    Admission,
     /// The device manager wrote its checkpoint (devices came, went, changed health or were handed out), or a plugin's socket
     /// came or went.
     Devices,
@@ -46,6 +51,7 @@ pub enum Change {
 pub fn targets(root: &Path, socket: &Path, config: &Path, sysfs: &Path) -> Vec<Target<Change>> {
     let mut targets = vec![
         Target { dir: root.to_owned(), names: Names::EndWith("_state"), tag: Change::Allocation },
+        Target { dir: root.to_owned(), names: Names::Is(ADMISSIONS.to_owned()), tag: Change::Admission },
         Target { dir: root.join("device-plugins"), names: Names::Visible, tag: Change::Devices },
         Target { dir: root.join("pods"), names: Names::Visible, tag: Change::Pods },
     ];

@@ -1,14 +1,14 @@
 //! Tells when something happened in a directory: inotify that outlives the directories it looks at.
 //!
 //! In: directories, each with a tag and the file names that matter in it. Out: the tags of the directories where
-//! something happened since the last look. Never: what happened; readers look for themselves, so a merged, repeated or
-//! lost event costs nothing but a look.
+//! something happened since the last look, and how often. Never: what happened; readers look for themselves, so a merged,
+//! repeated or lost event costs nothing but a look.
 //!
 //! A directory that does not exist (yet, or any more) is waited for by watching its nearest existing parent, so the
 //! watcher may start before the kubelet and survives that the kubelet's directories are removed, renamed or mounted
 //! over. An overflow of the kernel's queue counts as an event everywhere.
 
-use std::collections::BTreeSet;
+use std::collections::BTreeMap;
 use std::io;
 use std::mem::MaybeUninit;
 use std::os::fd::OwnedFd;
@@ -37,6 +37,10 @@ const LOST: ReadFlags =
 /// How many times the kernel's queue is read before the events so far are handed out: bounds the work of one call
 /// when somebody writes without end.
 const READS_PER_LOOK: usize = 64;
+
+/// How often something happened, by tag. The kernel merges equal neighbours among its events, but never renames, so the
+/// number of renames is exact; after an overflow of its queue every count is `u32::MAX`.
+pub type Counts<T> = BTreeMap<T, u32>;
 
 /// Which file names of a directory matter.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -110,7 +114,7 @@ impl<T: Copy + Ord> Watcher<T> {
     ///
     /// # Errors
     /// When the kernel refuses to read or to watch.
-    pub async fn changed(&mut self) -> io::Result<BTreeSet<T>> {
+    pub async fn changed(&mut self) -> io::Result<Counts<T>> {
         loop {
             let mut ready = self.fd.readable().await?;
             let (seen, drained) = read_events(ready.get_inner())?;
@@ -130,15 +134,15 @@ impl<T: Copy + Ord> Watcher<T> {
     ///
     /// # Errors
     /// When the kernel refuses to watch.
-    pub fn recheck(&mut self) -> io::Result<BTreeSet<T>> {
-        let mut tags = BTreeSet::new();
+    pub fn recheck(&mut self) -> io::Result<Counts<T>> {
+        let mut tags = Counts::new();
         for index in 0..self.targets.len() {
             let before = self.targets[index].1;
             let now = attach(self.fd.get_ref(), &self.targets[index].0.dir)?;
             self.targets[index].1 = now;
             if now != before {
                 if before.itself || now.itself {
-                    tags.insert(self.targets[index].0.tag);
+                    count(&mut tags, self.targets[index].0.tag, 1);
                 }
                 self.release(before.wd);
             }
@@ -147,12 +151,14 @@ impl<T: Copy + Ord> Watcher<T> {
     }
 
     /// Which targets the events belong to; re-attaches where a directory came or went.
-    fn sort_out(&mut self, seen: &[Seen]) -> io::Result<BTreeSet<T>> {
-        let mut tags = BTreeSet::new();
+    fn sort_out(&mut self, seen: &[Seen]) -> io::Result<Counts<T>> {
+        let mut tags = Counts::new();
         let mut moved = false;
         for event in seen {
             if event.flags.contains(ReadFlags::QUEUE_OVERFLOW) {
-                tags.extend(self.targets.iter().map(|(target, _)| target.tag));
+                for (target, _) in &self.targets {
+                    count(&mut tags, target.tag, u32::MAX);
+                }
                 moved = true;
                 continue;
             }
@@ -167,7 +173,7 @@ impl<T: Copy + Ord> Watcher<T> {
                 } else if !attachment.itself {
                     moved = true;
                 } else if event.name.as_deref().is_some_and(|name| target.names.matches(name)) {
-                    tags.insert(target.tag);
+                    count(&mut tags, target.tag, 1);
                 }
             }
             if event.flags.contains(ReadFlags::MOVE_SELF) {
@@ -175,7 +181,9 @@ impl<T: Copy + Ord> Watcher<T> {
             }
         }
         if moved {
-            tags.extend(self.recheck()?);
+            for (tag, times) in self.recheck()? {
+                count(&mut tags, tag, times);
+            }
         }
         Ok(tags)
     }
@@ -189,6 +197,11 @@ impl<T: Copy + Ord> Watcher<T> {
             let _ = inotify::remove_watch(self.fd.get_ref(), wd);
         }
     }
+}
+
+fn count<T: Ord>(counts: &mut Counts<T>, tag: T, times: u32) {
+    let sum = counts.entry(tag).or_default();
+    *sum = sum.saturating_add(times);
 }
 
 /// Hands the descriptor to tokio's reactor.

@@ -65,8 +65,8 @@ fn an_event_is_looked_at_without_delay_and_a_storm_of_them_at_a_bounded_rate() {
             rig.pace.scanned(rig.at(millis), Cause::Event, Outcome::Changed { held: true }, 0.5);
         }
     }
-    assert_eq!(scans[..8], [5_000, 5_008, 5_016, 5_024, 5_032, 5_040, 5_050, 5_100]);
-    assert_eq!(scans.len(), 6 + 19, "then 20 a second");
+    assert_eq!(scans[..4], [5_000, 5_008, 5_016, 5_024]);
+    assert_eq!(scans[10..13], [5_125, 5_150, 5_175], "after a burst 40 a second");
     assert!(rig.next().is_some_and(|(at, _)| at <= 6_000 + 50), "the last event is not lost");
 }
 

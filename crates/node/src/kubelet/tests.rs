@@ -91,6 +91,7 @@ fn directories_to_watch() {
         dirs,
         [
             ("/k".to_owned(), Names::EndWith("_state"), Change::Allocation),
+            ("/k".to_owned(), is("allocated_pods_state"), Change::Admission),
             ("/k/device-plugins".to_owned(), Names::Visible, Change::Devices),
             ("/k/pods".to_owned(), Names::Visible, Change::Pods),
             ("/k/pod-resources".to_owned(), is("kubelet.sock"), Change::Socket),
