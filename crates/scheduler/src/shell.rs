@@ -148,7 +148,10 @@ fn load(args: &Args) -> anyhow::Result<(SchedulerConfig, crate::core::Settings)>
         u64::try_from(jiff::Timestamp::now().as_nanosecond()).unwrap_or(0) ^ u64::from(std::process::id())
     });
     let Some(path) = &args.config else {
-        return Ok((SchedulerConfig::default(), config::default_settings(seed)));
+        let mut file = SchedulerConfig::default();
+        // Not kube-scheduler's own lease, as it is in the defaults: with that one of us would never get to work.
+        config::DEFAULT_SCHEDULER_NAME.clone_into(&mut file.leader_election.resource_name);
+        return Ok((file, config::default_settings(seed)));
     };
     let text = std::fs::read_to_string(path).with_context(|| format!("{}", path.display()))?;
     let file = SchedulerConfig::parse(&text).with_context(|| format!("{}", path.display()))?;

@@ -1,0 +1,12 @@
+//! The scheduler against a real API server, and with real kubelets and the exporter: the whole loop.
+//!
+//! Needs the rig; where its parts are missing, each test says so and passes.
+
+#![expect(clippy::unwrap_used, reason = "a test fails by panicking; the exemption for tests misses helpers")]
+
+#[path = "it/cluster.rs"]
+mod cluster;
+#[path = "it/garbage.rs"]
+mod garbage;
+#[path = "it/whole_loop.rs"]
+mod whole_loop;

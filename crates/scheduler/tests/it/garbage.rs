@@ -1,0 +1,97 @@
+//! Reports nobody should have written, reports and nodes that come and go: clear refusals, never a wrong placement.
+
+use api::nrt::NodeResourceTopology;
+use k8s_openapi::api::core::v1::Node;
+use kube::Api;
+use kube::api::DeleteParams;
+use serde_json::{Value, json};
+use testkit::controlplane::{ControlPlane, ControlPlaneOptions};
+
+use crate::cluster::{Running, create, delete, eventually, fake_node, node_of, pod, refusal, report, zone};
+
+const STALE: &str = "0/1 nodes are available: 1 invalid node topology data.";
+
+#[tokio::test(flavor = "multi_thread")]
+async fn nonsense_is_refused_and_what_follows_it_is_not() {
+    let Ok(rig) = testkit::env::rig() else { return };
+    let control = ControlPlane::start(&rig.binaries, &ControlPlaneOptions::default()).await.unwrap();
+    let client = control.client().await.unwrap();
+    testkit::cluster::install_crds(&client, api::crd::NRT_CRD_YAML).await.unwrap();
+    let scheduler = Running::start(control.kubeconfig(), &["--leader-elect=false"]);
+    fake_node(&client, "n").await;
+    let broken: [(&str, Value); 5] = [
+        ("negative", json!([zone("node-0", "-8")])),
+        ("overflow", json!([zone("node-0", "99999999999999999999E")])),
+        ("twice", json!([zone("node-0", "8"), zone("node-0", "8")])),
+        ("names", json!([zone("socket-0", "8")])),
+        ("nothing", json!([])),
+    ];
+    for (name, zones) in broken {
+        report(&client, "n", zones).await;
+        create(&client, &pod(name, 2)).await;
+        let message = eventually(name, async || refusal(&client, name).await).await;
+        // Zones that are left out because their name says nothing leave a node that can align nothing.
+        let expected = if matches!(name, "names" | "nothing") {
+            "0/1 nodes are available: 1 cannot align container (cpu)."
+        } else {
+            STALE
+        };
+        assert_eq!(message, expected, "{name}");
+        delete(&client, name).await;
+    }
+    report(&client, "n", json!([zone("node-3", "8"), zone("node-9", "8")])).await;
+    create(&client, &pod("after", 8)).await;
+    assert_eq!(eventually("after", async || node_of(&client, "after").await).await, "n");
+    scheduler.stop().await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn reports_and_nodes_come_and_go() {
+    let Ok(rig) = testkit::env::rig() else { return };
+    let control = ControlPlane::start(&rig.binaries, &ControlPlaneOptions::default()).await.unwrap();
+    let client = control.client().await.unwrap();
+    // The kind is not there yet when the scheduler starts.
+    let scheduler = Running::start(control.kubeconfig(), &["--leader-elect=false"]);
+    fake_node(&client, "n").await;
+    create(&client, &pod("young", 2)).await;
+    assert_eq!(eventually("young", async || refusal(&client, "young").await).await, STALE);
+    testkit::cluster::install_crds(&client, api::crd::NRT_CRD_YAML).await.unwrap();
+    report(&client, "n", json!([zone("node-0", "8"), zone("node-1", "8")])).await;
+    assert_eq!(eventually("young", async || node_of(&client, "young").await).await, "n");
+
+    let reports: Api<NodeResourceTopology> = Api::all(client.clone());
+    reports.delete("n", &DeleteParams::default()).await.unwrap();
+    create(&client, &pod("lost", 2)).await;
+    assert_eq!(eventually("lost", async || refusal(&client, "lost").await).await, STALE);
+
+    let nodes: Api<Node> = Api::all(client.clone());
+    nodes.delete("n", &DeleteParams::default()).await.unwrap();
+    let none = "no nodes available to schedule pods";
+    create(&client, &pod("none", 2)).await;
+    assert_eq!(eventually("none", async || refusal(&client, "none").await).await, none);
+    delete(&client, "young").await;
+    fake_node(&client, "n").await;
+    report(&client, "n", json!([zone("node-0", "8"), zone("node-1", "8")])).await;
+    for name in ["lost", "none"] {
+        assert_eq!(eventually(name, async || node_of(&client, name).await).await, "n");
+    }
+    scheduler.stop().await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn the_second_scheduler_waits_for_the_lease() {
+    let Ok(rig) = testkit::env::rig() else { return };
+    let control = ControlPlane::start(&rig.binaries, &ControlPlaneOptions::default()).await.unwrap();
+    let client = control.client().await.unwrap();
+    testkit::cluster::install_crds(&client, api::crd::NRT_CRD_YAML).await.unwrap();
+    fake_node(&client, "n").await;
+    report(&client, "n", json!([zone("node-0", "8"), zone("node-1", "8")])).await;
+    let first = Running::start(control.kubeconfig(), &["--leader-elect"]);
+    create(&client, &pod("a", 1)).await;
+    eventually("a", async || node_of(&client, "a").await).await;
+    let second = Running::start(control.kubeconfig(), &["--leader-elect"]);
+    first.stop().await;
+    create(&client, &pod("b", 1)).await;
+    eventually("b", async || node_of(&client, "b").await).await;
+    second.stop().await;
+}

@@ -1,0 +1,101 @@
+//! Kubelet, exporter, NRT, scheduler, and the kubelet says yes.
+
+use clap::Parser as _;
+use k8s_openapi::api::core::v1::Pod;
+use k8s_openapi::api::events::v1::Event;
+use kube::api::ListParams;
+use kube::{Api, Client};
+use testkit::cluster::{Cluster, ClusterNode};
+use testkit::machine::Machine;
+use tokio_util::sync::CancellationToken;
+
+use crate::cluster::{Running, create, eventually, node_of, pod, pods, refusal};
+
+#[derive(clap::Parser)]
+struct Cli {
+    #[command(flatten)]
+    args: exporter::Args,
+}
+
+fn export(cluster: &Cluster, node: &ClusterNode, token: &CancellationToken) {
+    let kubelet = node.kubelet();
+    let flags = [
+        "exporter".to_owned(),
+        "--metrics-port=0".to_owned(),
+        format!("--hostname={}", node.name()),
+        format!("--podresources-socket=unix://{}", node.podresources_socket().display()),
+        format!("--sysfs={}", kubelet.machine().sys().display()),
+        format!("--kubelet-state-dir={}", kubelet.root_dir().display()),
+        format!("--kubelet-config-file={}", kubelet.root_dir().with_file_name("kubelet.json").display()),
+        format!("--kubeconfig={}", cluster.control().kubeconfig().display()),
+    ];
+    tokio::spawn(exporter::run(Cli::parse_from(flags).args, token.clone()));
+}
+
+async fn phase(client: &Client, name: &str) -> Option<String> {
+    let pod: Pod = pods(client).get(name).await.unwrap();
+    let status = pod.status?;
+    assert_ne!(status.reason.as_deref(), Some("TopologyAffinityError"), "{name}");
+    status.phase
+}
+
+async fn notes(client: &Client, pod: &str, reason: &str) -> Vec<String> {
+    let events: Api<Event> = Api::default_namespaced(client.clone());
+    let list = events.list(&ListParams::default()).await.unwrap();
+    let about = |event: &Event| event.regarding.as_ref().and_then(|r| r.name.as_deref()) == Some(pod);
+    list.items
+        .into_iter()
+        .filter(|event| about(event) && event.reason.as_deref() == Some(reason))
+        .filter_map(|event| event.note)
+        .collect()
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn pods_go_where_the_kubelet_takes_them() {
+    let Ok(rig) = testkit::env::rig() else { return };
+    let machine = Machine::new().zones(2).cpus_per_zone(8);
+    let cluster =
+        Cluster::builder().machines(vec![machine; 2]).crds(api::crd::NRT_CRD_YAML).start(&rig).await.unwrap();
+    let client = cluster.client().await.unwrap();
+    let token = CancellationToken::new();
+    let _guard = token.clone().drop_guard();
+    cluster.nodes().iter().for_each(|node| export(&cluster, node, &token));
+    let scheduler = Running::start(cluster.control().kubeconfig(), &["--leader-elect=false"]);
+
+    // Each node has zones of 7 and 8 CPUs. A scheduler that sees 15 per node would put 4 + 4 + 4 anywhere and lose 8s.
+    for (name, cpus) in [("a", 4), ("b", 4), ("c", 8), ("d", 7), ("e", 4)] {
+        create(&client, &pod(name, cpus)).await;
+        eventually(name, async || {
+            (phase(&client, name).await.as_deref() == Some("Running")
+                || refusal(&client, name).await.is_some())
+            .then_some(())
+        })
+        .await;
+    }
+    for name in ["a", "b", "c"] {
+        assert_eq!(phase(&client, name).await.as_deref(), Some("Running"), "{name}");
+        let node = node_of(&client, name).await.unwrap();
+        let expected = format!("Successfully assigned default/{name} to {node}");
+        let seen = eventually("Scheduled", async || notes(&client, name, "Scheduled").await.pop()).await;
+        assert_eq!(seen, expected);
+    }
+    // 15 CPUs fit no zone anywhere, whatever the nodes' totals are.
+    create(&client, &pod("huge", 9)).await;
+    let message = eventually("huge", async || refusal(&client, "huge").await).await;
+    assert!(message.starts_with("0/2 nodes are available: "), "{message}");
+    assert!(
+        message.contains("cannot align container (cpu)") || message.contains("Insufficient cpu"),
+        "{message}"
+    );
+    let note =
+        eventually("FailedScheduling", async || notes(&client, "huge", "FailedScheduling").await.pop()).await;
+    assert!(note.starts_with("0/2 nodes are available: "), "{note}");
+
+    // A scheduler that starts anew finds its way from what is there.
+    scheduler.stop().await;
+    let again = Running::start(cluster.control().kubeconfig(), &["--leader-elect=false"]);
+    create(&client, &pod("late", 2)).await;
+    eventually("late", async || (phase(&client, "late").await.as_deref() == Some("Running")).then_some(()))
+        .await;
+    again.stop().await;
+}
