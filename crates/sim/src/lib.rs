@@ -4,12 +4,15 @@
 //! seed to the byte. Never: a decision about placement (crate `scheduler`) or admission (crate `topology`) of its own, a
 //! clock, or threads.
 
+pub mod chart;
+pub mod cli;
 pub mod contest;
 pub mod kubelet;
 pub mod latency;
 pub mod machine;
 pub mod random;
 pub mod record;
+pub mod table;
 pub mod workload;
 pub mod world;
 

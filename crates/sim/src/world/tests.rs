@@ -156,17 +156,18 @@ fn plan(random: &mut Random, machines: &[Machine], mixed: bool) -> Plan {
     let open = Open { pods: 100, rate: 3.0, load, cpus, max_pending, sizes, seed: random.number() };
     let mut plan = open.plan().unwrap();
     for arrival in plan.arrivals.iter_mut().filter(|_| mixed) {
-        mix(random, arrival, !machines[0].topology.zones[0].resources.iter().all(|r| r.name != gpu()));
+        let devices = !machines[0].topology.zones[0].resources.iter().all(|r| r.name != gpu());
+        mix(random, arrival, i64::from(arrival.cpus) < largest, devices);
     }
     plan
 }
 
-fn mix(random: &mut Random, arrival: &mut Arrival, devices: bool) {
+fn mix(random: &mut Random, arrival: &mut Arrival, more: bool, devices: bool) {
     let ask = |cpus| Ask { cpus, memory_mib: 64, devices: BTreeMap::new() };
     match random.below(8) {
         0 => arrival.end = End::Forced,
         1 => arrival.end = End::Finished,
-        2 => arrival.init.push(ask(arrival.cpus + 1)),
+        2 if more => arrival.init.push(ask(arrival.cpus + 1)),
         3 => arrival.init.push(ask(1)),
         4 if arrival.cpus > 2 => {
             arrival.cpus /= 2;
@@ -186,7 +187,13 @@ fn scenario(seed: u64) -> Scenario {
     let count = 1 + random.below(5) as usize;
     let machines = shape(&mut random).machines(count).unwrap();
     let mixed = random.below(2) == 0;
-    let plan = plan(&mut random, &machines, mixed);
+    let mut plan = plan(&mut random, &machines, mixed);
+    let specs = plan.specs();
+    let mut specs = specs.iter();
+    plan.arrivals.retain(|_| {
+        let mut kubelet = Kubelet::new(&machines[0]);
+        kubelet.admit(0, &specs.next().unwrap().needs, PodHash(0)).is_ok()
+    });
     let latency = latency(&mut random);
     let exporters_down_ms = (random.below(4) == 0).then_some((5_000, 65_000));
     let scheduler_down_ms = (random.below(4) == 0).then_some((8_000, 10_000));
@@ -196,28 +203,105 @@ fn scenario(seed: u64) -> Scenario {
     Scenario { machines, plan, latency, faults, fingerprints, seed }
 }
 
+/// The same failure with fewer and simpler pods.
+fn minimise(scenario: &mut Scenario, fails: impl Fn(&Scenario) -> bool) {
+    let size = |s: &Scenario| (s.plan.arrivals.len(), serde_json::to_string(&s.plan).unwrap().len());
+    loop {
+        let before = size(scenario);
+        let mut step = scenario.plan.arrivals.len().div_ceil(2);
+        while step > 0 {
+            let mut at = 0;
+            while at < scenario.plan.arrivals.len() {
+                let kept = scenario.plan.arrivals.clone();
+                scenario.plan.arrivals.drain(at..(at + step).min(kept.len()));
+                if !fails(scenario) {
+                    scenario.plan.arrivals = kept;
+                    at += step;
+                }
+            }
+            step /= 2;
+        }
+        for at in 0..scenario.plan.arrivals.len() {
+            let simpler: [fn(&mut Arrival); 6] = [
+                |a| a.end = End::Deleted,
+                |a| a.init.clear(),
+                |a| a.beside.clear(),
+                |a| a.devices.clear(),
+                |a| a.memory_mib = 256,
+                |a| a.at_ms -= a.at_ms % 1000,
+            ];
+            for simplify in simpler {
+                let kept = scenario.plan.arrivals.clone();
+                simplify(&mut scenario.plan.arrivals[at]);
+                scenario.plan.arrivals.sort_by_key(|a| a.at_ms);
+                if !fails(scenario) {
+                    scenario.plan.arrivals = kept;
+                }
+            }
+        }
+        let reseed = scenario.seed;
+        for other in 0..60 {
+            scenario.seed = other;
+            if fails(scenario) {
+                let mut trial = Scenario { machines: scenario.machines.clone(), plan: scenario.plan.clone(), ..*scenario };
+                for at in (0..trial.plan.arrivals.len()).rev() {
+                    let kept = trial.plan.arrivals.remove(at);
+                    if !fails(&trial) { trial.plan.arrivals.insert(at, kept); }
+                }
+                if size(&trial) < size(scenario) { scenario.plan = trial.plan; break; }
+            }
+            scenario.seed = reseed;
+        }
+        if size(scenario) >= before {
+            return;
+        }
+    }
+}
+
 #[test]
 #[ignore]
 fn soak() {
     let number = |name: &str, or: u64| std::env::var(name).ok().and_then(|v| v.parse().ok()).unwrap_or(or);
     let (from, to) = (number("FROM", 0), number("TO", 200));
+    let only = std::env::var("ONLY").unwrap_or_default();
     let mut worst: Vec<(u64, u64, usize, String)> = Vec::new();
     for seed in from..to {
-        let scenario = scenario(seed);
-        let t = std::time::Instant::now();
+        let mut scenario = scenario(seed);
+        let mut kinds = String::new();
+        for a in &scenario.plan.arrivals {
+            if a.end == End::Forced && !kinds.contains('F') { kinds.push('F') }
+            if a.end == End::Finished && !kinds.contains('E') { kinds.push('E') }
+        }
+        let about = |scenario: &Scenario| format!(
+            "{kinds} {:?}/{:?} nodes {} zones {} cpu0 {} latency {:?} faults {:?} fp {:?} maxp {:?}",
+            scenario.machines[0].topology.rules.policy, scenario.machines[0].topology.rules.scope,
+            scenario.machines.len(), scenario.machines[0].topology.zones.len(),scenario.machines[0].topology.zones[0].resources[0].allocatable,  scenario.latency, scenario.faults, scenario.fingerprints, scenario.plan.max_pending).replace("Span ","").replace("min_ms: ","").replace("max_ms: ","");
+        if only.contains("plain") && !kinds.is_empty() { continue }
+        if only.contains("fp") && scenario.fingerprints.is_none() { continue }
+        if only.contains("one") && scenario.machines.len() > 1 { continue }
+        if only.contains("podscope") && scenario.machines[0].topology.rules.scope != Scope::Pod { continue }
+        if only.contains("noend") { scenario.plan.arrivals.iter_mut().for_each(|a| if a.end == End::Finished { a.end = End::Deleted }) }
+        if only.contains("noforce") { scenario.plan.arrivals.iter_mut().for_each(|a| if a.end == End::Forced { a.end = End::Deleted }) }
+        if only.contains("noinit") { scenario.plan.arrivals.iter_mut().for_each(|a| a.init.clear()) }
+        if only.contains("nobeside") { scenario.plan.arrivals.iter_mut().for_each(|a| a.beside.clear()) }
+        if only.contains("alive") && scenario.faults.scheduler_down_ms.is_some() { continue }
+        if only.contains("exporting") && scenario.faults.exporters_down_ms.is_some() { continue }
         let (record, seen) = scenario.run();
         let s = record.summary("tholepin", seed);
-        let about = format!(
-            "{:?}/{:?} nodes {} zones {} latency taken {:?} rel {:?} cleanup {:?} watch {:?} faults {:?} fp {:?} maxp {:?}",
-            scenario.machines[0].topology.rules.policy, scenario.machines[0].topology.rules.scope,
-            scenario.machines.len(), scenario.machines[0].topology.zones.len(), scenario.latency.scan_taken, scenario.latency.scan_released,
-            scenario.latency.cleanup, scenario.latency.watch, scenario.faults, scenario.fingerprints, scenario.plan.max_pending);
         if s.tae + s.out_of + s.unplaced > 0 || seen.debt {
-            println!("seed {seed}: tae {} out_of {} unplaced {} debt {} | {about}", s.tae, s.out_of, s.unplaced, seen.debt);
+            println!("seed {seed}: tae {} out_of {} unplaced {} debt {} | {}", s.tae, s.out_of, s.unplaced, seen.debt, about(&scenario));
+            if std::env::var("MIN").is_ok() {
+                let lost = s.tae + s.out_of > 0;
+                minimise(&mut scenario, |sc| { let s = sc.run().0.summary("", 0); if lost { s.tae + s.out_of > 0 } else { s.unplaced > 0 } });
+                if std::env::var("TRACE").is_ok() { super::happen::TRACE.store(true, std::sync::atomic::Ordering::Relaxed) }
+                let s = scenario.run().0.summary("", 0);
+                super::happen::TRACE.store(false, std::sync::atomic::Ordering::Relaxed);
+                println!("   minimal: tae {} out_of {} unplaced {} seed {}", s.tae, s.out_of, s.unplaced, scenario.seed);
+                for a in &scenario.plan.arrivals { println!("   {}", serde_json::to_string(a).unwrap()); }
+            }
         }
-        if t.elapsed().as_secs() > 2 { println!("seed {seed} took {:?} | {about}", t.elapsed()); }
-        worst.push((seen.overlooked_ms.0, seed, seen.overlooked_ms.1, about));
+        worst.push((seen.overlooked_ms.0, seed, seen.overlooked_ms.1, about(&scenario)));
     }
     worst.sort();
-    for (ms, seed, pod, about) in worst.iter().rev().take(25) { println!("overlooked {ms} ms seed {seed} pod {pod} | {about}"); }
+    for (ms, seed, pod, about) in worst.iter().rev().take(number("WORST", 10) as usize) { println!("overlooked {ms} ms seed {seed} pod {pod} | {about}"); }
 }

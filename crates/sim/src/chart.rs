@@ -1,0 +1,238 @@
+//! Results as a picture: allocated CPUs and waiting pods over time, and the pods lost.
+//!
+//! In: [`Entry`]s. Out: an SVG document, or the same as PNG. Never: fonts of the system; the PNG brings its own, so it
+//! looks the same everywhere, also from a static binary in an empty container.
+
+use std::fmt::Write;
+
+use resvg::{tiny_skia, usvg};
+
+use crate::contest::Entry;
+use crate::record::TimelineStep;
+
+/// A picture that could not be made.
+#[derive(Debug, thiserror::Error)]
+pub enum ChartError {
+    /// The SVG was not understood; a bug.
+    #[error("chart: {0}")]
+    Svg(#[from] usvg::Error),
+    /// No memory for the picture, or it could not be encoded.
+    #[error("chart: the picture cannot be encoded as PNG")]
+    Png,
+}
+
+/// Part of the picture that shows one thing, in SVG units.
+struct Panel {
+    top: f64,
+    height: f64,
+    title: &'static str,
+    /// Value at the upper edge.
+    most: f64,
+    unit: &'static str,
+}
+
+const WIDTH: f64 = 960.0;
+const HEIGHT: f64 = 640.0;
+const LEFT: f64 = 64.0;
+const RIGHT: f64 = 24.0;
+/// Colours that people with colour-blindness can tell apart (Okabe and Ito), by contender; more of them start over.
+const COLOURS: [&str; 4] = ["#d55e00", "#0072b2", "#009e73", "#cc79a7"];
+const INK: &str = "#222222";
+const GREY: &str = "#767676";
+const GRID: &str = "#dddddd";
+/// Browsers take the first they have; the PNG has Ubuntu Light.
+const FONTS: &str = "Ubuntu, 'Helvetica Neue', Arial, sans-serif";
+/// PNG pixels per SVG unit.
+const SCALE: f32 = 2.0;
+
+/// The picture as SVG.
+#[must_use]
+pub fn svg(entries: &[Entry], title: &str) -> String {
+    let mut out = String::new();
+    let end_s = entries.iter().map(|e| e.timeline.step_s * e.timeline.steps.len() as f64).fold(0.0, f64::max);
+    let most = |value: fn(&TimelineStep) -> f64| {
+        let all = entries.iter().flat_map(|entry| &entry.timeline.steps).map(value);
+        all.fold(0.0, f64::max)
+    };
+    let panels: [(Panel, fn(&TimelineStep) -> f64); 2] = [
+        (
+            Panel { top: 96.0, height: 200.0, title: "Allocated CPUs", most: 100.0, unit: " %" },
+            |step| 100.0 * step.allocated_share,
+        ),
+        (
+            Panel {
+                top: 346.0,
+                height: 110.0,
+                title: "Pods waiting for a node",
+                most: round_up(most(|step| step.waiting)),
+                unit: "",
+            },
+            |step| step.waiting,
+        ),
+    ];
+    open(&mut out, title, entries);
+    for (panel, value) in &panels {
+        frame(&mut out, panel, end_s);
+        for (at, entry) in entries.iter().enumerate() {
+            line(&mut out, panel, entry, end_s, colour(at), *value);
+        }
+    }
+    bars(&mut out, entries);
+    out.push_str("</svg>\n");
+    out
+}
+
+/// The picture as PNG.
+///
+/// # Errors
+/// When the picture cannot be drawn or encoded.
+pub fn png(svg: &str) -> Result<Vec<u8>, ChartError> {
+    let mut options = usvg::Options::default();
+    let fonts = options.fontdb_mut();
+    fonts.load_font_data(epaint_default_fonts::UBUNTU_LIGHT.to_vec());
+    let family = fonts.faces().next().and_then(|face| face.families.first()).map(|(name, _)| name.clone());
+    fonts.set_sans_serif_family(family.unwrap_or_default());
+    let tree = usvg::Tree::from_str(svg, &options)?;
+    let size = tree.size().to_int_size().scale_by(SCALE).ok_or(ChartError::Png)?;
+    let mut picture = tiny_skia::Pixmap::new(size.width(), size.height()).ok_or(ChartError::Png)?;
+    resvg::render(&tree, tiny_skia::Transform::from_scale(SCALE, SCALE), &mut picture.as_mut());
+    picture.encode_png().map_err(|_| ChartError::Png)
+}
+
+fn open(out: &mut String, title: &str, entries: &[Entry]) {
+    // Writing to a String cannot fail.
+    let _ = writeln!(
+        out,
+        r#"<svg xmlns="http://www.w3.org/2000/svg" viewBox="0 0 {WIDTH} {HEIGHT}" width="{WIDTH}" height="{HEIGHT}" font-family="{FONTS}" font-size="13" fill="{INK}">
+<title>{title}</title>
+<rect width="{WIDTH}" height="{HEIGHT}" fill="white"/>
+<text x="{LEFT}" y="34" font-size="20">{title}</text>"#,
+        title = escape(title),
+    );
+    let mut x = LEFT;
+    for (at, entry) in entries.iter().enumerate() {
+        let name = &entry.summary.scheduler;
+        let _ = writeln!(
+            out,
+            r#"<rect x="{x}" y="50" width="22" height="4" fill="{}"/><text x="{}" y="57">{}</text>"#,
+            colour(at),
+            x + 28.0,
+            escape(name)
+        );
+        x += 60.0 + 8.0 * name.chars().count() as f64;
+    }
+}
+
+/// Axes, grid and title of a panel.
+fn frame(out: &mut String, panel: &Panel, end_s: f64) {
+    let (bottom, right) = (panel.top + panel.height, WIDTH - RIGHT);
+    let _ = writeln!(out, r#"<text x="{LEFT}" y="{}" fill="{GREY}">{}</text>"#, panel.top - 10.0, panel.title);
+    for part in 0..=4_u32 {
+        let share = f64::from(part) / 4.0;
+        let y = bottom - share * panel.height;
+        let _ = writeln!(
+            out,
+            r#"<path d="M{LEFT} {y}H{right}" stroke="{GRID}"/><text x="{}" y="{}" text-anchor="end" fill="{GREY}">{}{}</text>"#,
+            LEFT - 8.0,
+            y + 4.5,
+            number(share * panel.most),
+            panel.unit
+        );
+    }
+    let step_s = round_up(end_s / 8.0).max(0.001);
+    let mut at_s = 0.0;
+    while end_s > 0.0 && at_s <= end_s {
+        let _ = writeln!(
+            out,
+            r#"<text x="{}" y="{}" text-anchor="middle" fill="{GREY}">{} s</text>"#,
+            number(x_of(at_s, end_s)),
+            bottom + 18.0,
+            number(at_s)
+        );
+        at_s += step_s;
+    }
+}
+
+fn line(
+    out: &mut String,
+    panel: &Panel,
+    entry: &Entry,
+    end_s: f64,
+    colour: &str,
+    value: fn(&TimelineStep) -> f64,
+) {
+    let mut path = String::new();
+    for (at, step) in entry.timeline.steps.iter().enumerate() {
+        let x = x_of((at as f64 + 0.5) * entry.timeline.step_s, end_s);
+        let share = if panel.most > 0.0 { (value(step) / panel.most).clamp(0.0, 1.0) } else { 0.0 };
+        let y = panel.top + (1.0 - share) * panel.height;
+        let _ = write!(path, "{}{x:.1} {y:.1}", if at == 0 { 'M' } else { 'L' });
+    }
+    if !path.is_empty() {
+        let _ = writeln!(
+            out,
+            r#"<path d="{path}" fill="none" stroke="{colour}" stroke-width="1.8" stroke-linejoin="round"/>"#
+        );
+    }
+}
+
+/// Pods lost to TopologyAffinityError.
+fn bars(out: &mut String, entries: &[Entry]) {
+    let (top, name_width) = (522.0, 90.0);
+    let _ = writeln!(
+        out,
+        r#"<text x="{LEFT}" y="{}" fill="{GREY}">Pods lost to TopologyAffinityError</text>"#,
+        top - 12.0
+    );
+    let most = entries.iter().map(|entry| entry.summary.tae).max().unwrap_or(0).max(1);
+    for (at, entry) in entries.iter().enumerate() {
+        let y = top + 26.0 * at as f64;
+        let width = (WIDTH - LEFT - RIGHT - name_width - 130.0) * entry.summary.tae as f64 / most as f64;
+        let bar_left = LEFT + name_width;
+        let _ = writeln!(
+            out,
+            r#"<text x="{LEFT}" y="{}">{}</text><rect x="{bar_left}" y="{y}" width="{width:.1}" height="18" fill="{}"/><text x="{:.1}" y="{}">{} of {}</text>"#,
+            y + 14.0,
+            escape(&entry.summary.scheduler),
+            colour(at),
+            bar_left + width + 8.0,
+            y + 14.0,
+            entry.summary.tae,
+            entry.summary.pods
+        );
+    }
+}
+
+fn x_of(at_s: f64, end_s: f64) -> f64 {
+    LEFT + (WIDTH - LEFT - RIGHT) * if end_s > 0.0 { at_s / end_s } else { 0.0 }
+}
+
+fn colour(at: usize) -> &'static str {
+    COLOURS[at % COLOURS.len()]
+}
+
+/// The next of 1, 2, 4, 5, 8, 10, 20 ... that is not below `value`; 0.001 at least.
+fn round_up(value: f64) -> f64 {
+    let mut unit = 0.001;
+    loop {
+        for step in [1.0, 2.0, 4.0, 5.0, 8.0] {
+            if value <= step * unit || unit > 1e15 {
+                return step * unit;
+            }
+        }
+        unit *= 10.0;
+    }
+}
+
+/// Without needless decimals.
+fn number(value: f64) -> String {
+    let text = format!("{value:.3}");
+    text.trim_end_matches('0').trim_end_matches('.').to_owned()
+}
+
+fn escape(text: &str) -> String {
+    text.replace('&', "&amp;").replace('<', "&lt;").replace('>', "&gt;")
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,52 @@
+use super::*;
+use crate::contest::Contender;
+use crate::latency::Latency;
+use crate::machine::Shape;
+use crate::workload::Open;
+
+fn entries() -> Vec<Entry> {
+    let machines = Shape::even(2, 16).unwrap().machines(4).unwrap();
+    let plan = Open { pods: 60, ..Open::default() }.plan().unwrap();
+    let run = |contender: Contender| contender.run(&plan, &machines, &Latency::cluster(), 1, &mut |_| {});
+    Contender::ALL.into_iter().map(run).collect()
+}
+
+#[test]
+fn charts_show_every_contender_and_every_loss() {
+    let entries = entries();
+    let picture = svg(&entries, "60 pods <on> 4 nodes");
+    assert!(picture.contains("60 pods &lt;on&gt; 4 nodes"));
+    for entry in &entries {
+        assert_eq!(picture.matches(&format!(">{}</text>", entry.summary.scheduler)).count(), 2);
+    }
+    assert!(entries[0].summary.tae > 0);
+    assert!(picture.contains(&format!(">{} of 60</text>", entries[0].summary.tae)));
+    // Two lines per contender.
+    assert_eq!(picture.matches("stroke-linejoin").count(), 2 * entries.len());
+}
+
+/// Text must be drawn even where there is not a single font: more ink with it than without.
+#[test]
+fn pictures_have_text_without_fonts_of_the_system() {
+    let ink = |svg: &str| {
+        let picture = tiny_skia::Pixmap::decode_png(&png(svg).unwrap()).unwrap();
+        assert_eq!((picture.width(), picture.height()), (1920, 1280));
+        picture.pixels().iter().filter(|pixel| pixel.red() < 200).count()
+    };
+    let with_text = svg(&[], "A title of some length");
+    let without = svg(&[], "");
+    assert!(ink(&with_text) > ink(&without) + 500);
+}
+
+#[test]
+fn nothing_to_show_is_no_problem() {
+    assert!(png(&svg(&[], "")).is_ok());
+}
+
+#[test]
+fn axes_end_at_round_numbers() {
+    for (value, expected) in [(0.0, 0.001), (0.9, 1.0), (1.0, 1.0), (3.0, 4.0), (41.0, 50.0), (81.0, 100.0)] {
+        assert!((round_up(value) - expected).abs() < 1e-9, "{value}: {}", round_up(value));
+    }
+    assert!(round_up(f64::INFINITY).is_finite());
+}

@@ -1,0 +1,257 @@
+//! `tholepin simulate`.
+//!
+//! In: flags. Out: a table, JSON or YAML on standard output, pictures and plans in files; progress and notes on standard
+//! error. Never: a cluster, or a result that depends on anything but the flags and the files they name.
+
+use std::fs;
+use std::io::{IsTerminal, Write};
+use std::path::{Path, PathBuf};
+use std::process::ExitCode;
+
+use anyhow::{Context, bail};
+use indicatif::{ProgressBar, ProgressDrawTarget, ProgressStyle};
+use serde::Serialize;
+use topology::policy::{Policy, Scope};
+
+use crate::contest::{Contender, Entry};
+use crate::latency::Latency;
+use crate::machine::dump::{Dump, Reading};
+use crate::machine::{Machine, Shape, open_cpus};
+use crate::workload::{Open, Plan};
+use crate::{chart, table};
+
+/// Simulates a cluster in virtual time: what a scheduler that is blind to NUMA zones loses, and what tholepin makes of the
+/// same pods.
+///
+/// Without flags: 120 pods on 4 nodes of 2 zones x 16 CPUs. The scheduler, its ledger and the model of the kubelet are the
+/// ones that run in a cluster. The same flags give the same bytes.
+#[derive(Clone, Debug, clap::Args)]
+pub struct Args {
+    /// What the nodes are: ZONESxCPUS of each zone, with devices as +NAME or +NAMECOUNT, such as 2x16, 8x16, 2x64+gpu4
+    #[arg(long, value_name = "SHAPE", default_value = "2x16", conflicts_with = "from")]
+    pub machine: Shape,
+    /// How many nodes
+    #[arg(long, value_name = "N", default_value_t = 4, conflicts_with = "from")]
+    pub nodes: usize,
+    /// Zones of a node instead of what --machine says; with --from, of nodes without a NodeResourceTopology object
+    #[arg(long, value_name = "N")]
+    pub zones: Option<u32>,
+    /// CPUs of a zone, instead of what --machine says
+    #[arg(long, value_name = "N", conflicts_with = "from")]
+    pub cpus_per_zone: Option<u32>,
+    /// CPUs that each kubelet keeps for the system
+    #[arg(long, value_name = "N", default_value_t = 1, conflicts_with = "from")]
+    pub reserved_cpus: u32,
+    /// The nodes and running pods of a cluster: kubectl get nodes,pods,noderesourcetopologies -A -o yaml (or json)
+    #[arg(long, value_name = "FILE")]
+    pub from: Option<PathBuf>,
+    /// The kubelets' topology manager policy: none, best-effort, restricted or single-numa-node [default: single-numa-node, with
+    /// --from what the file says]
+    #[arg(long, value_name = "POLICY", value_parser = policy)]
+    pub policy: Option<Policy>,
+    /// The kubelets' topology manager scope: container or pod [default: container, with --from what the file says]
+    #[arg(long, value_name = "SCOPE", value_parser = scope)]
+    pub scope: Option<Scope>,
+    /// The pods, from a file (YAML or JSON) instead of the four flags below
+    #[arg(long, value_name = "FILE", conflicts_with_all = ["pods", "rate", "load", "max_pending"])]
+    pub workload: Option<PathBuf>,
+    /// How many pods; they ask for 2 to 12 CPUs
+    #[arg(long, value_name = "N", default_value_t = 120)]
+    pub pods: usize,
+    /// Pods that come in a second
+    #[arg(long, value_name = "RATE", default_value_t = 3.0)]
+    pub rate: f64,
+    /// CPUs the pods would hold on average if none ever waited, as a share of those there are; decides how long pods live
+    #[arg(long, value_name = "SHARE", default_value_t = 0.65)]
+    pub load: f64,
+    /// Hold pods back while this many are pending
+    #[arg(long, value_name = "N")]
+    pub max_pending: Option<usize>,
+    /// Decides sizes, lives, delays and ties
+    #[arg(long, value_name = "SEED", default_value_t = 1)]
+    pub seed: u64,
+    /// Whom to compare: blind (as kube-scheduler), tholepin, ideal (tholepin with perfect knowledge and no latency)
+    #[arg(long, value_name = "LIST", value_delimiter = ',', default_value = "blind,tholepin,ideal")]
+    pub schedulers: Vec<Contender>,
+    /// How long things take, except for ideal: cluster (as measured) or zero
+    #[arg(long, value_name = "NAME", default_value = "cluster", value_parser = latency)]
+    pub latency: Latency,
+    /// How to print the result: table, wide, json (with levels over time) or yaml
+    #[arg(short, long, value_name = "FORMAT", default_value = "table", value_enum, hide_possible_values = true)]
+    pub output: Output,
+    /// Draw the result into a file: .svg or .png
+    #[arg(long, value_name = "FILE", value_parser = picture)]
+    pub chart: Option<PathBuf>,
+    /// Write the pods to a file that --workload can read
+    #[arg(long, value_name = "FILE")]
+    pub save_workload: Option<PathBuf>,
+}
+
+/// How to print the result.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, clap::ValueEnum)]
+pub enum Output {
+    /// A table for people.
+    Table,
+    /// The table with more columns.
+    Wide,
+    /// JSON.
+    Json,
+    /// YAML.
+    Yaml,
+}
+
+/// What is simulated, for machines to read.
+#[derive(Debug, Serialize)]
+struct Document<'a> {
+    seed: u64,
+    nodes: usize,
+    /// CPUs the pods can have.
+    cpus: u32,
+    pods: usize,
+    schedulers: &'a [Entry],
+}
+
+/// Runs the command.
+///
+/// # Errors
+/// When a flag or file makes no sense (both are named), or an output cannot be written.
+pub fn run(args: &Args) -> anyhow::Result<ExitCode> {
+    let machines = machines(args)?;
+    let plan = plan(args, &machines)?;
+    if let Some(file) = &args.save_workload {
+        write(file, runtime::yaml::write(&plan)?.as_bytes())?;
+    }
+    let bar = progress_bar(args.schedulers.len() * plan.arrivals.len());
+    let mut entries = Vec::new();
+    for contender in &args.schedulers {
+        let before = bar.position();
+        bar.set_message(contender.as_str());
+        let tell = &mut |settled: usize| bar.set_position(before + settled as u64);
+        entries.push(contender.run(&plan, &machines, &args.latency, args.seed, tell));
+    }
+    bar.finish_and_clear();
+    if let Some(file) = &args.chart {
+        draw(file, &entries, &heading(&plan, &machines))?;
+    }
+    let document = Document {
+        seed: args.seed,
+        nodes: machines.len(),
+        cpus: open_cpus(&machines),
+        pods: plan.arrivals.len(),
+        schedulers: &entries,
+    };
+    let text = match args.output {
+        Output::Table | Output::Wide => {
+            let table = table::render(&entries, args.output == Output::Wide);
+            format!("{}\n{table}\n{}\n", heading(&plan, &machines), table::verdict(&entries))
+        }
+        Output::Json => serde_json::to_string_pretty(&document)? + "\n",
+        Output::Yaml => runtime::yaml::write(&document)?,
+    };
+    std::io::stdout().lock().write_all(text.as_bytes()).context("writing to standard output")?;
+    Ok(ExitCode::SUCCESS)
+}
+
+fn machines(args: &Args) -> anyhow::Result<Vec<Machine>> {
+    if let Some(file) = &args.from {
+        let reading = Reading { zones: args.zones, policy: args.policy, scope: args.scope };
+        let dump = Dump::read(file, reading)?;
+        let mut stderr = std::io::stderr().lock();
+        for note in &dump.notes {
+            writeln!(stderr, "{}: {note}", file.display())?;
+        }
+        return Ok(dump.machines);
+    }
+    let mut shape = args.machine.clone();
+    let zones = args.zones.unwrap_or(u32::try_from(shape.zones.len()).unwrap_or(u32::MAX));
+    let cpus = args.cpus_per_zone.or(shape.zones.first().map(|zone| zone.cpus)).unwrap_or_default();
+    let devices = shape.zones.first().map(|zone| zone.devices.clone()).unwrap_or_default();
+    shape.zones = Shape::even(zones, cpus)?.zones;
+    shape.zones.iter_mut().for_each(|zone| zone.devices.clone_from(&devices));
+    shape.reserved_cpus = args.reserved_cpus;
+    shape.rules.policy = args.policy.unwrap_or(shape.rules.policy);
+    shape.rules.scope = args.scope.unwrap_or(shape.rules.scope);
+    Ok(shape.machines(args.nodes)?)
+}
+
+fn plan(args: &Args, machines: &[Machine]) -> anyhow::Result<Plan> {
+    if let Some(file) = &args.workload {
+        return Ok(Plan::read(file)?);
+    }
+    let open = Open {
+        pods: args.pods,
+        rate: args.rate,
+        load: args.load,
+        cpus: open_cpus(machines),
+        max_pending: args.max_pending,
+        seed: args.seed,
+        ..Open::default()
+    };
+    Ok(open.plan()?)
+}
+
+fn heading(plan: &Plan, machines: &[Machine]) -> String {
+    let zones: Vec<usize> = machines.iter().map(|machine| machine.topology.zones.len()).collect();
+    let zones = match (zones.iter().min(), zones.iter().max()) {
+        (Some(low), Some(high)) if low == high => low.to_string(),
+        (low, high) => format!("{} to {}", low.copied().unwrap_or(0), high.copied().unwrap_or(0)),
+    };
+    format!(
+        "{} pods on {} nodes of {zones} NUMA zones with {} CPUs for them",
+        plan.arrivals.len(),
+        machines.len(),
+        open_cpus(machines)
+    )
+}
+
+fn draw(file: &Path, entries: &[Entry], heading: &str) -> anyhow::Result<()> {
+    let svg = chart::svg(entries, heading);
+    match file.extension().and_then(|extension| extension.to_str()) {
+        Some("png") => write(file, &chart::png(&svg)?),
+        Some("svg") => write(file, svg.as_bytes()),
+        _ => bail!("{}: allowed are names that end in .svg or .png", file.display()),
+    }
+}
+
+fn write(file: &Path, bytes: &[u8]) -> anyhow::Result<()> {
+    fs::write(file, bytes).with_context(|| format!("writing {}", file.display()))
+}
+
+fn progress_bar(pods: usize) -> ProgressBar {
+    if !std::io::stderr().is_terminal() {
+        return ProgressBar::hidden();
+    }
+    let bar = ProgressBar::with_draw_target(Some(pods as u64), ProgressDrawTarget::stderr());
+    match ProgressStyle::with_template("{msg:9} {bar:40} {pos}/{len} pods {elapsed}") {
+        Ok(style) => bar.with_style(style),
+        Err(_) => bar,
+    }
+}
+
+fn policy(text: &str) -> Result<Policy, String> {
+    Policy::parse(text)
+        .ok_or_else(|| "allowed are none, best-effort, restricted, single-numa-node".to_owned())
+}
+
+fn scope(text: &str) -> Result<Scope, String> {
+    Scope::parse(text).ok_or_else(|| "allowed are container, pod".to_owned())
+}
+
+fn latency(text: &str) -> Result<Latency, String> {
+    match text {
+        "cluster" => Ok(Latency::cluster()),
+        "zero" => Ok(Latency::zero()),
+        _ => Err("allowed are cluster, zero".to_owned()),
+    }
+}
+
+fn picture(text: &str) -> Result<PathBuf, String> {
+    let file = PathBuf::from(text);
+    match file.extension().and_then(|extension| extension.to_str()) {
+        Some("svg" | "png") => Ok(file),
+        _ => Err("allowed are names that end in .svg or .png".to_owned()),
+    }
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,64 @@
+use clap::Parser;
+
+use super::*;
+
+#[derive(Debug, Parser)]
+struct Command {
+    #[command(flatten)]
+    args: Args,
+}
+
+fn parse(flags: &str) -> Result<Args, String> {
+    let words = ["simulate"].into_iter().chain(flags.split_whitespace());
+    Command::try_parse_from(words).map(|command| command.args).map_err(|error| error.to_string())
+}
+
+#[test]
+fn bad_flags_say_what_is_allowed() {
+    for (flags, words) in [
+        ("--machine 2-16", "expected ZONESxCPUS"),
+        ("--schedulers blind,best", "allowed are blind, tholepin, ideal"),
+        ("--policy single", "allowed are none, best-effort, restricted, single-numa-node"),
+        ("--scope node", "allowed are container, pod"),
+        ("--latency slow", "allowed are cluster, zero"),
+        ("--chart a.jpg", "allowed are names that end in .svg or .png"),
+        ("--from a --nodes 3", "cannot be used with"),
+        ("--workload a --load 3", "cannot be used with"),
+        ("-o xml", "invalid value 'xml'"),
+        ("--nodes -1", "unexpected argument"),
+    ] {
+        let error = parse(flags).unwrap_err();
+        assert!(error.contains(words), "{flags}: {error}");
+    }
+}
+
+#[test]
+fn numbers_out_of_range_are_refused() {
+    for (flags, words) in [
+        ("--nodes 0", "the number of machines is 0: allowed are 1 to 20000"),
+        ("--zones 65", "the number of zones is 65: allowed are 1 to 64"),
+        ("--reserved-cpus 32", "the number of reserved CPUs is 32: allowed are 0 to 31"),
+        ("--rate 0", "rate is 0"),
+        ("--rate NaN", "rate is NaN"),
+        ("--load inf", "load is inf"),
+        ("--pods 1000001", "pods is 1000001: allowed are 0 to 1000000"),
+        ("--max-pending 0", "max_pending is 0"),
+        ("--rate 0.000001 --pods 1000000", "up to ten years"),
+    ] {
+        let args = parse(flags).unwrap();
+        let result = machines(&args).and_then(|machines| plan(&args, &machines));
+        let error = result.unwrap_err().to_string();
+        assert!(error.contains(words), "{flags}: {error}");
+    }
+}
+
+#[test]
+fn flags_shape_the_machines() {
+    let args = parse("--machine 2x16+gpu2 --zones 4 --cpus-per-zone 8 --reserved-cpus 2 --scope pod --nodes 3").unwrap();
+    let machines = machines(&args).unwrap();
+    assert_eq!((machines.len(), open_cpus(&machines)), (3, 90));
+    let topology = &machines[2].topology;
+    assert_eq!((topology.zones.len(), topology.rules.scope, topology.rules.policy), (4, Scope::Pod, Policy::SingleNumaNode));
+    assert_eq!(topology.zones[3].resources.last().unwrap().allocatable, 2);
+    assert_eq!(heading(&Plan::default(), &machines), "0 pods on 3 nodes of 4 NUMA zones with 90 CPUs for them");
+}
