@@ -26,6 +26,11 @@ enum Entry {
     Exporter(Box<exporter::Args>),
     /// Schedule pods onto nodes whose kubelets can align them
     Scheduler(Box<scheduler::shell::Args>),
+    /// Compare schedulers in virtual time, without a cluster
+    #[command(after_help = "Examples:\n  tholepin simulate\n  tholepin simulate --nodes 100 --pods 10000 --rate 75 -o json\n  \
+        tholepin simulate --machine 4x32+gpu4 --chart result.svg\n  \
+        kubectl get nodes,pods,noderesourcetopologies -A -o yaml > dump.yaml && tholepin simulate --from dump.yaml")]
+    Simulate(Box<sim::cli::Args>),
     /// Sign the pods named on standard input, one `namespace name` a line, as an exporter does
     #[command(
         after_help = "Lines with fewer than two words and lines that begin with # are skipped.\n\nExample:\n  \
@@ -65,6 +70,7 @@ fn run(cli: Cli) -> anyhow::Result<ExitCode> {
                 scheduler::shell::run(*args, level, shutdown::on_signals()?).await
             })
         }
+        Entry::Simulate(args) => sim::cli::run(&args),
         Entry::Fingerprint => fingerprint(),
         Entry::Completion { shell } => {
             clap_complete::generate(shell, &mut Cli::command(), "tholepin", &mut std::io::stdout());
