@@ -11,11 +11,13 @@ use topology::admit::Scratch;
 use topology::zone::NodeTopology;
 
 use crate::cycle::{self, Numa, Raw, UNREPORTED_GRACE_MS};
-use crate::ledger::{Bound, Ledger, PodId};
+use crate::ledger::{Ledger, PodId};
 use crate::node::{Node, NodeView};
 use crate::pod::{PodView, Spec};
 use crate::queue::{Backoff, Queue};
 use crate::reason::{Reason, Refusals};
+
+mod book;
 
 /// A scheduler name this process serves.
 #[derive(Clone, Debug)]
@@ -503,97 +505,6 @@ impl Core {
     fn profile_of(&self, id: PodId) -> Option<&Profile> {
         let scheduler = &self.pods.get(&id)?.view.scheduler;
         self.settings.profiles.iter().find(|profile| profile.name == *scheduler)
-    }
-}
-
-// === bookkeeping ===
-
-impl Core {
-    fn id(&mut self, uid: &Arc<str>) -> PodId {
-        if let Some(id) = self.ids.get(uid) {
-            return *id;
-        }
-        let id = PodId(self.next_id);
-        self.next_id += 1;
-        self.ids.insert(Arc::clone(uid), id);
-        id
-    }
-
-    fn slot(&mut self, name: &Arc<str>) -> usize {
-        if let Some(slot) = self.slots.get(name) {
-            return *slot;
-        }
-        let node = Node { name: Arc::clone(name), ..Node::default() };
-        let slot = match self.spare.pop() {
-            Some(slot) => {
-                self.nodes[slot] = node;
-                slot
-            }
-            None => {
-                self.nodes.push(node);
-                self.nodes.len() - 1
-            }
-        };
-        self.slots.insert(Arc::clone(name), slot);
-        slot
-    }
-
-    /// Frees the slot of a node nothing is known of any more.
-    fn tidy(&mut self, slot: usize) {
-        let node = &self.nodes[slot];
-        let empty = node.view.is_none() && !self.pods.values().any(|entry| entry.place == Some(slot));
-        if empty && self.slots.remove(&node.name).is_some() {
-            self.changed.remove(&slot);
-            self.timers.retain(|(_, timer)| *timer != Timer::Unreported(slot));
-            self.nodes[slot] = Node::default();
-            self.spare.push(slot);
-        }
-    }
-
-    fn place(&mut self, id: PodId, node: &Arc<str>) {
-        let slot = self.slot(node);
-        let Some(entry) = self.pods.get_mut(&id) else { return };
-        entry.place = Some(slot);
-        entry.released = false;
-        let (spec, hash) = (Arc::clone(&entry.view.spec), entry.view.hash);
-        let node = &mut self.nodes[slot];
-        node.add(&spec.needs);
-        let bound = Bound { id, hash, needs: Arc::clone(&spec.needs), finishes: spec.finishes };
-        node.ledger.bound(&bound, &mut self.scratch);
-    }
-
-    /// Undoes [`Core::place`]: the pod never got there.
-    fn unplace(&mut self, id: PodId) {
-        let Some(entry) = self.pods.get_mut(&id) else { return };
-        entry.assumed = false;
-        let Some(slot) = entry.place.take() else { return };
-        if !entry.released {
-            self.nodes[slot].remove(&entry.view.spec.needs);
-        }
-        self.nodes[slot].ledger.forget(id, &mut self.scratch);
-        self.changed.insert(slot);
-    }
-
-    /// The kubelet is done with the pod.
-    fn release(&mut self, id: PodId) {
-        let Some(entry) = self.pods.get_mut(&id) else { return };
-        let Some(slot) = entry.place else { return };
-        if !entry.released {
-            entry.released = true;
-            self.nodes[slot].remove(&entry.view.spec.needs);
-        }
-        self.nodes[slot].ledger.released(id, &mut self.scratch);
-        self.changed.insert(slot);
-    }
-
-    fn drop_pod(&mut self, id: PodId) {
-        if let Some(entry) = self.pods.remove(&id) {
-            self.ids.remove(&entry.view.uid);
-            if let Some(slot) = entry.place {
-                self.tidy(slot);
-            }
-        }
-        self.queue.forget(id);
     }
 }
 

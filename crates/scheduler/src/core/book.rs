@@ -1,0 +1,98 @@
+//! Who is where: ids, slots, and the pods charged to nodes.
+//!
+//! In: what the events mean. Out: totals and ledgers that count each pod once. Never: a decision.
+
+use std::sync::Arc;
+
+use super::{Core, Timer};
+use crate::ledger::{Bound, PodId};
+use crate::node::Node;
+
+impl Core {
+    pub(super) fn id(&mut self, uid: &Arc<str>) -> PodId {
+        if let Some(id) = self.ids.get(uid) {
+            return *id;
+        }
+        let id = PodId(self.next_id);
+        self.next_id += 1;
+        self.ids.insert(Arc::clone(uid), id);
+        id
+    }
+
+    pub(super) fn slot(&mut self, name: &Arc<str>) -> usize {
+        if let Some(slot) = self.slots.get(name) {
+            return *slot;
+        }
+        let node = Node { name: Arc::clone(name), ..Node::default() };
+        let slot = match self.spare.pop() {
+            Some(slot) => {
+                self.nodes[slot] = node;
+                slot
+            }
+            None => {
+                self.nodes.push(node);
+                self.nodes.len() - 1
+            }
+        };
+        self.slots.insert(Arc::clone(name), slot);
+        slot
+    }
+
+    /// Frees the slot of a node nothing is known of any more.
+    pub(super) fn tidy(&mut self, slot: usize) {
+        let node = &self.nodes[slot];
+        let empty = node.view.is_none() && !self.pods.values().any(|entry| entry.place == Some(slot));
+        if empty && self.slots.remove(&node.name).is_some() {
+            self.changed.remove(&slot);
+            self.timers.retain(|(_, timer)| *timer != Timer::Unreported(slot));
+            self.nodes[slot] = Node::default();
+            self.spare.push(slot);
+        }
+    }
+
+    pub(super) fn place(&mut self, id: PodId, node: &Arc<str>) {
+        let slot = self.slot(node);
+        let Some(entry) = self.pods.get_mut(&id) else { return };
+        entry.place = Some(slot);
+        entry.released = false;
+        let (spec, hash) = (Arc::clone(&entry.view.spec), entry.view.hash);
+        let node = &mut self.nodes[slot];
+        node.add(&spec.needs);
+        let bound = Bound { id, hash, needs: Arc::clone(&spec.needs), finishes: spec.finishes };
+        node.ledger.bound(&bound, &mut self.scratch);
+    }
+
+    /// Undoes [`Core::place`]: the pod never got there.
+    pub(super) fn unplace(&mut self, id: PodId) {
+        let Some(entry) = self.pods.get_mut(&id) else { return };
+        entry.assumed = false;
+        let Some(slot) = entry.place.take() else { return };
+        if !entry.released {
+            self.nodes[slot].remove(&entry.view.spec.needs);
+        }
+        self.nodes[slot].ledger.forget(id, &mut self.scratch);
+        self.changed.insert(slot);
+    }
+
+    /// The kubelet is done with the pod.
+    pub(super) fn release(&mut self, id: PodId) {
+        let Some(entry) = self.pods.get_mut(&id) else { return };
+        let Some(slot) = entry.place else { return };
+        if !entry.released {
+            entry.released = true;
+            self.nodes[slot].remove(&entry.view.spec.needs);
+        }
+        self.nodes[slot].ledger.released(id, &mut self.scratch);
+        self.changed.insert(slot);
+    }
+
+    pub(super) fn drop_pod(&mut self, id: PodId) {
+        if let Some(entry) = self.pods.remove(&id) {
+            self.ids.remove(&entry.view.uid);
+            if let Some(slot) = entry.place {
+                self.tidy(slot);
+            }
+        }
+        self.queue.forget(id);
+    }
+}
