@@ -27,7 +27,7 @@ pub struct Args {
     #[arg(long, value_name = "DIR", default_value = "/sys")]
     pub sysfs: PathBuf,
     /// The kubelet's root directory, watched for changes of its state; empty: only the timer causes scans
-    #[arg(long, value_name = "DIR", default_value = "/var/lib/kubelet")]
+    #[arg(long, value_name = "DIR", default_value = "/var/lib/kubelet", value_parser = path_or_nothing)]
     pub kubelet_state_dir: PathBuf,
     /// The kubelet's configuration file
     #[arg(long, value_name = "FILE", default_value = "/var/lib/kubelet/config.yaml")]
@@ -73,13 +73,23 @@ pub struct Args {
 }
 
 impl Args {
-    /// The name of the node.
-    #[must_use]
-    pub fn node_name(&self) -> String {
-        match self.hostname.as_deref() {
+    /// The name of the node. The host's name is taken as the kubelet takes it: in lower case.
+    ///
+    /// # Errors
+    /// When no object can have that name; it goes into paths and selectors of requests.
+    pub fn node_name(&self) -> Result<String, NodeNameError> {
+        let name = match self.hostname.as_deref() {
             Some(name) if !name.is_empty() => name.to_owned(),
-            _ => runtime::host::name(),
-        }
+            _ => runtime::host::name().to_lowercase(),
+        };
+        let inner = |byte: u8| byte.is_ascii_lowercase() || byte.is_ascii_digit();
+        let label = |label: &str| {
+            let bytes = label.as_bytes();
+            bytes.first().is_some_and(|first| inner(*first))
+                && bytes.last().is_some_and(|last| inner(*last))
+                && bytes.iter().all(|byte| inner(*byte) || *byte == b'-')
+        };
+        if name.len() <= 253 && name.split('.').all(label) { Ok(name) } else { Err(NodeNameError(name)) }
     }
 
     /// Where metrics and health are served, if at all.
@@ -87,6 +97,17 @@ impl Args {
     pub fn metrics_address(&self) -> Option<SocketAddr> {
         (self.metrics_port != 0).then(|| SocketAddr::new(self.metrics_ip, self.metrics_port))
     }
+}
+
+/// A name no node has.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+#[error(
+    "{0:?} is not a node name: allowed are lower-case letters, digits, `-` and `.`, at most 253; see --hostname"
+)]
+pub struct NodeNameError(String);
+
+fn path_or_nothing(text: &str) -> Result<PathBuf, std::convert::Infallible> {
+    Ok(PathBuf::from(text))
 }
 
 fn policy(text: &str) -> Result<Policy, String> {
@@ -129,7 +150,7 @@ mod tests {
     #[test]
     fn defaults() {
         let args = parse("--hostname n1").unwrap();
-        assert_eq!(args.node_name(), "n1");
+        assert_eq!(args.node_name().as_deref(), Ok("n1"));
         assert_eq!(args.sleep_interval, Duration::from_secs(60));
         assert_eq!(args.release_interval, Duration::from_secs(1));
         assert_eq!(args.pods_fingerprint_method, Method::WithExclusiveResources);
@@ -153,7 +174,21 @@ mod tests {
         assert!(!args.add_nrt_owner);
         assert_eq!((args.metrics_address(), args.verbosity), (None, 4));
         assert!(parse("--add-nrt-owner").unwrap().add_nrt_owner);
-        assert_eq!(parse("--hostname a --hostname b").unwrap().node_name(), "b");
+        assert_eq!(parse("--hostname a --hostname b").unwrap().node_name().as_deref(), Ok("b"));
+        assert_eq!(parse("--kubelet-state-dir=").unwrap().kubelet_state_dir, PathBuf::new());
+    }
+
+    #[test]
+    fn node_names_are_checked() {
+        let name = |name: &str| Args { hostname: Some(name.to_owned()), ..parse("").unwrap() }.node_name();
+        let long = "a".repeat(254);
+        for good in ["n", "worker-0", "10.0.0.1", "a.b-c.d", &long[..253]] {
+            assert_eq!(name(good).as_deref(), Ok(good));
+        }
+        for bad in ["N1", "a,metadata.name=b", "-a", "a-", "a..b", ".", "a/b", "a b", "\u{e4}", &long] {
+            assert_eq!(name(bad), Err(NodeNameError(bad.to_owned())), "{bad}");
+        }
+        assert!(name("").is_ok(), "empty means the host's name");
     }
 
     #[test]

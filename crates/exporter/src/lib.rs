@@ -62,7 +62,7 @@ const GRACE: Duration = Duration::from_secs(3);
 /// When it cannot start: flags that contradict the machine, no Kubernetes configuration, the port is taken. Once running
 /// it keeps trying, whatever fails.
 pub async fn run(args: Args, shutdown: CancellationToken) -> anyhow::Result<()> {
-    let mut process = Process::new(args, &shutdown);
+    let mut process = Process::new(args, &shutdown)?;
     info!(node = process.node, version = env!("CARGO_PKG_VERSION"), "starting the exporter");
     let (sender, receiver) = watch::channel(None);
     process.look(sender)?;
@@ -89,14 +89,14 @@ struct Process {
 }
 
 impl Process {
-    fn new(args: Args, shutdown: &CancellationToken) -> Self {
-        let node = args.node_name();
+    fn new(args: Args, shutdown: &CancellationToken) -> anyhow::Result<Self> {
+        let node = args.node_name()?;
         let mut registry = Registry::default();
         registry.register_collector(Box::new(runtime::process_metrics::Process));
         let metrics = Metrics::register(&mut registry, &node);
         let (readiness, scan_health, publish_health) = Default::default();
         let tasks = Tasks::new(shutdown.child_token());
-        Self { args, node, registry, metrics, readiness, scan_health, publish_health, tasks }
+        Ok(Self { args, node, registry, metrics, readiness, scan_health, publish_health, tasks })
     }
 
     /// What to cancel after the first success, if that is all there is to do.

@@ -4,10 +4,11 @@
 //! clock, a queue: however much happened, there is one next scan, and it sees everything.
 //!
 //! # Why looking once is not enough
-//! The kubelet writes a checkpoint *while* it admits (so the first look may see half a pod, or one that is refused a moment
-//! later) and writes nothing when a pod lets go of its resources. So a scan caused by an event, or one that found a change,
-//! is followed by a few more at growing distances, and as long as pods hold something there is a slow steady look besides.
-//! One look costs the kubelet well under a millisecond, one a second is not measurable.
+//! The kubelet writes a checkpoint *while* it admits, so the first look may see half a pod, or one that is refused a moment
+//! later. Of a release it writes less: a note when the containers have ended, a moment before the pod leaves the list, and
+//! nothing when a pod leaves the list earlier because its object was deleted by force. So a scan that was caused by an event
+//! or found a change is followed by a few more at growing distances, and as long as pods hold something there is a slow
+//! steady look besides. A look costs the kubelet about 3 ms of CPU time with 60 pods, so one a second is 0.3 % of a core.
 
 use std::time::{Duration, Instant};
 

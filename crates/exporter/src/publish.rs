@@ -290,3 +290,6 @@ impl Publisher {
         self.metrics.patch_size(patch as f64 / whole.max(1) as f64);
     }
 }
+
+#[cfg(test)]
+mod tests;

@@ -3,6 +3,7 @@
 
 use std::sync::{Arc, Mutex};
 
+use kube::api::ListParams;
 use node::podresources::wire;
 use testkit::controlplane::{ControlPlane, ControlPlaneOptions};
 use testkit::machine::{Machine, Tree};
@@ -61,14 +62,14 @@ impl Kubelet {
     }
 }
 
-/// A control plane, a machine as files, a kubelet as told, and an exporter between them.
+/// A control plane, a machine as files, a kubelet as told, and the flags of an exporter between them.
 struct Rig {
     control: ControlPlane,
     client: Client,
     tree: Tree,
     kubelet: Kubelet,
     port: u16,
-    exporter: Exporter,
+    flags: Vec<String>,
 }
 
 impl Rig {
@@ -98,8 +99,7 @@ impl Rig {
             format!("--metrics-port={port}"),
         ];
         let flags: Vec<_> = flags.iter().flat_map(|flag| flag.split(' ')).map(str::to_owned).collect();
-        let exporter = Exporter::start(&flags);
-        Some(Self { control, client, tree, kubelet, port, exporter })
+        Some(Self { control, client, tree, kubelet, port, flags })
     }
 
     async fn get(&self, path: &str) -> String {
@@ -127,6 +127,7 @@ const AFTER: &str = "0 4/4/4 | 1 3/4/4";
 #[tokio::test]
 async fn nonsense_is_told_and_never_published() {
     let Some(rig) = Rig::start().await else { return };
+    let exporter = Exporter::start(&rig.flags);
     let before = shows(&rig.client, "cpu", BEFORE).await;
     until("ready", async || rig.get("/readyz").await.starts_with("HTTP/1.0 200").then_some(())).await;
     let unchanged = async || {
@@ -170,5 +171,32 @@ async fn nonsense_is_told_and_never_published() {
     assert!(metrics.contains(
         "rte_noderesourcetopology_writes_total{node=\"node-0\",operation=\"create\",trigger=\"reactive\"} 1"
     ));
-    rig.exporter.stop().await;
+    exporter.stop().await;
+}
+
+#[tokio::test]
+async fn one_shot_ends_when_it_is_published_and_a_preview_publishes_nothing() {
+    let Some(rig) = Rig::start().await else { return };
+    let objects = async || {
+        Api::<NodeResourceTopology>::all(rig.client.clone()).list(&ListParams::default()).await.unwrap().items
+    };
+    let run = async |further: &[&str]| {
+        let flags: Vec<_> =
+            rig.flags.iter().cloned().chain(further.iter().map(|flag| (*flag).to_owned())).collect();
+        let mut exporter = Exporter::start(&flags);
+        timeout(PATIENCE, &mut exporter.task).await.expect("an end").unwrap()
+    };
+    run(&["--oneshot", "--no-publish", "--kubeconfig=/nowhere"]).await.unwrap();
+    assert!(objects().await.is_empty());
+    run(&["--oneshot"]).await.unwrap();
+    assert_eq!(objects().await.iter().map(|nrt| show(nrt, "cpu")).collect::<Vec<_>>(), [BEFORE]);
+
+    for (flag, wanted) in [
+        ("--kubeconfig=/nowhere", "cannot reach Kubernetes: kubeconfig /nowhere: "),
+        ("--podresources-socket=fake:///x", "--podresources-socket: \"fake:///x\" is not a unix socket path"),
+        ("--hostname=a,b", "\"a,b\" is not a node name"),
+    ] {
+        let error = format!("{:#}", run(&[flag]).await.unwrap_err());
+        assert!(error.starts_with(wanted), "{error}");
+    }
 }
