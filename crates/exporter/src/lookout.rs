@@ -39,6 +39,8 @@ pub struct Lookout {
     random: Random,
     complaint: String,
     last_ended: Option<Instant>,
+    /// When the first event was noticed that no believed scan has looked at.
+    seen: Option<Instant>,
     belief: Belief,
     admissions: PathBuf,
     kubelet_starts: u64,
@@ -66,6 +68,7 @@ impl Lookout {
             random: Random::from_entropy(),
             complaint: String::new(),
             last_ended: None,
+            seen: None,
             belief: Belief::default(),
             admissions: kubelet_root.join(ADMISSIONS),
             kubelet_starts: 0,
@@ -74,7 +77,6 @@ impl Lookout {
 
     /// Scans for ever; with `once`, no more after the first success. `report` learns of every success and failure.
     pub async fn run(mut self, once: bool, report: impl Fn(Result<(), String>)) -> Infallible {
-        let mut seen = None;
         loop {
             let next = self.pace.next();
             let due = async {
@@ -86,14 +88,13 @@ impl Lookout {
             tokio::select! {
                 biased;
                 changes = changed(&mut self.watcher) => {
-                    seen.get_or_insert_with(Instant::now);
                     self.noticed(changes);
                     continue;
                 }
                 () = due => {}
             }
             let cause = next.map_or(Cause::Timer, |(_, cause)| cause);
-            let result = self.scan(cause, seen.take().unwrap_or_else(Instant::now)).await;
+            let result = self.scan(cause).await;
             let done = result.is_ok();
             report(result);
             if done && once {
@@ -113,6 +114,7 @@ impl Lookout {
             }
         };
         debug!(?changes, "noticed");
+        self.seen.get_or_insert_with(Instant::now);
         if let Some(pods) = changes.get(&Change::Admission) {
             self.belief.admitted(*pods);
         }
@@ -130,7 +132,7 @@ impl Lookout {
         self.pace.event(Instant::now());
     }
 
-    async fn scan(&mut self, cause: Cause, seen: Instant) -> Result<(), String> {
+    async fn scan(&mut self, cause: Cause) -> Result<(), String> {
         if cause == Cause::Timer {
             self.scanner.forget();
             self.recheck();
@@ -139,7 +141,7 @@ impl Lookout {
         let result = self.scanner.scan().await;
         let ended = Instant::now();
         let outcome = match &result {
-            Ok(scan) => self.succeeded(scan, cause, seen, started, ended),
+            Ok(scan) => self.succeeded(scan, cause, started, ended),
             Err(error) => self.failed(error),
         };
         self.pace.scanned(ended, cause, outcome, self.random.fraction());
@@ -155,14 +157,7 @@ impl Lookout {
         }
     }
 
-    fn succeeded(
-        &mut self,
-        scan: &Scan,
-        cause: Cause,
-        seen: Instant,
-        started: Instant,
-        ended: Instant,
-    ) -> Outcome {
+    fn succeeded(&mut self, scan: &Scan, cause: Cause, started: Instant, ended: Instant) -> Outcome {
         let trigger = match cause {
             Cause::Event => api::keys::UPDATE_REACTIVE,
             Cause::Timer => api::keys::UPDATE_PERIODIC,
@@ -179,6 +174,7 @@ impl Lookout {
             debug!("the list is not believed yet: a pod is being admitted, or the kubelet has just started");
             return Outcome::Same { held: true };
         }
+        let seen = self.seen.take().unwrap_or(started);
         let content = Arc::new(scan.content.clone());
         let kubelet_starts = self.kubelet_starts;
         let changed = self.desired.send_if_modified(|desired| {

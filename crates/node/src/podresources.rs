@@ -1,6 +1,6 @@
 //! The kubelet's podresources service: what it has handed out exclusively, and what it could.
 //!
-//! In: the path of a unix socket. Out: [`PodResources`] and [`Allocatable`], checked ([`parse`]); or an error saying which
+//! In: the path of a unix socket. Out: [`PodResources`] and [`Allocatable`], checked (`parse` says how); or an error saying which
 //! call failed and how. Never: an answer of more than 16 MiB, a call without a deadline, a retry (the caller knows when the
 //! next look is due), or a half-believed answer: one impossible value refuses the whole.
 //!
@@ -20,6 +20,8 @@ use wire::pod_resources_lister_client::PodResourcesListerClient;
 mod parse;
 
 /// The messages and the client and server of `v1.PodResourcesLister`, generated from `proto/podresources/v1.proto`.
+// `allow`, because only rustdoc has this lint and an expectation would be unfulfilled elsewhere.
+#[allow(rustdoc::invalid_html_tags, reason = "generated")]
 #[expect(missing_docs, reason = "generated")]
 #[rustfmt::skip]
 pub mod wire {
@@ -232,15 +234,18 @@ impl Client {
     }
 }
 
-/// The innermost cause of a status: "transport error" alone helps nobody.
+/// The innermost cause of a status, unless its message says it: "transport error" alone helps nobody.
 fn cause(status: &tonic::Status) -> String {
     let mut cause = std::error::Error::source(status);
-    let mut text = String::new();
+    let mut innermost = None;
     while let Some(error) = cause {
-        text = format!(": {error}");
+        innermost = Some(error.to_string());
         cause = error.source();
     }
-    text
+    innermost
+        .filter(|text| !status.message().contains(text))
+        .map(|text| format!(": {text}"))
+        .unwrap_or_default()
 }
 
 #[cfg(test)]

@@ -100,7 +100,8 @@ async fn restricted(cluster: &Cluster, client: &Client) -> PathBuf {
     cluster.control().kubeconfig_for("exporter", "exporters").unwrap()
 }
 
-/// From the kubelet's checkpoint to the object as a watcher of the API server sees it. `EXPORTER_ALLOCATIONS` sets how many.
+/// From the CPU manager's checkpoint with the pod in it to the object as a watcher of the API server sees it.
+/// `EXPORTER_ALLOCATIONS` sets how many.
 #[tokio::test]
 async fn allocations_are_visible_within_a_quarter_second() {
     const BATCH: usize = 20;
@@ -121,9 +122,13 @@ async fn allocations_are_visible_within_a_quarter_second() {
             (0..BATCH.min(wanted - latencies.len())).map(|n| format!("p{}", latencies.len() + n)).collect();
         let mut placed = Vec::new();
         for name in &names {
-            while checkpoints.try_recv().is_ok() {}
-            place(&client, name, "node-0", 1).await;
-            let allocated = next(&mut checkpoints).await;
+            let uid = place(&client, name, "node-0", 1).await.uid().unwrap();
+            let allocated = loop {
+                let (at, state) = next(&mut checkpoints).await;
+                if state.contains(&uid) {
+                    break at;
+                }
+            };
             placed.push(name.as_str());
             let wanted = Fingerprint::of_names(placed.iter().map(|name| ("default", *name))).to_string();
             let visible = loop {
@@ -167,13 +172,19 @@ fn taken(nrt: &NodeResourceTopology, resource: &str) -> i64 {
     amounts.map(|r| r.allocatable.parse().unwrap().value() - r.available.parse().unwrap().value()).sum()
 }
 
-/// The moments at which the kubelet's CPU manager wrote its checkpoint.
-fn checkpoints(root: &Path) -> mpsc::UnboundedReceiver<Instant> {
+/// What the kubelet's CPU manager wrote, and when.
+fn checkpoints(root: &Path) -> mpsc::UnboundedReceiver<(Instant, String)> {
+    let file = root.join("cpu_manager_state");
     let names = Names::Is("cpu_manager_state".to_owned());
     let mut watcher = Watcher::new(vec![Target { dir: root.to_owned(), names, tag: () }]).unwrap();
     let (sender, receiver) = mpsc::unbounded_channel();
-    tokio::spawn(
-        async move { while watcher.changed().await.is_ok() && sender.send(Instant::now()).is_ok() {} },
-    );
+    tokio::spawn(async move {
+        while watcher.changed().await.is_ok() {
+            let now = Instant::now();
+            if sender.send((now, std::fs::read_to_string(&file).unwrap())).is_err() {
+                return;
+            }
+        }
+    });
     receiver
 }
