@@ -58,9 +58,9 @@ pub enum Problem {
     /// Two zones with one name, or two entries for one resource.
     #[error("{0:?} is listed twice")]
     Duplicate(String),
-    /// More zones than a kubelet can handle.
-    #[error("{0} zones; at most 64 are allowed")]
-    TooManyZones(usize),
+    /// Warning: a zone no kubelet can align on.
+    #[error("zone {0}: kubelets align on zones 0 to 63 only; left out")]
+    OutOfReach(u32),
     /// A feature that changes what the pod needs and is not modelled.
     #[error("{0} are not supported yet")]
     Unsupported(&'static str),

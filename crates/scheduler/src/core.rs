@@ -56,8 +56,10 @@ pub enum Event {
     NodeGone(Arc<str>),
     /// An exporter described a node.
     Report(Arc<str>, Arc<NodeTopology>),
-    /// A node's report is gone, or can no longer be read.
+    /// A node's report is gone.
     ReportGone(Arc<str>),
+    /// A node has a report that cannot be read.
+    ReportUnreadable(Arc<str>),
     /// The binding was accepted.
     Bound(PodId),
     /// The binding failed for certain: the pod is not on the node.
@@ -196,6 +198,10 @@ impl Core {
                 let slot = self.slot(&name);
                 self.nodes[slot].ledger.report_deleted();
                 self.tidy(slot);
+            }
+            Event::ReportUnreadable(name) => {
+                let slot = self.slot(&name);
+                self.nodes[slot].ledger.report_unreadable();
             }
             Event::Bound(id) => {
                 if let Some(entry) = self.pods.get_mut(&id) {

@@ -6,13 +6,12 @@
 //! Cost: nodes x (taints + labels asked for + resources + one admission per possible world); no allocation per node.
 
 use topology::admit::Scratch;
-use topology::policy::Scope;
 use topology::request::{PodNeeds, Qos};
-use topology::resource::{ResourceKind, ResourceName};
+use topology::resource::ResourceName;
 use topology::score::{Strategy, Weights};
 
 use crate::affinity;
-use crate::ledger::Refusal;
+use crate::ledger::{Ledger, Refusal};
 use crate::node::{Node, NodeView};
 use crate::pod::Spec;
 use crate::reason::Reason;
@@ -73,7 +72,7 @@ pub fn filter(
     if numa.is_none() {
         return Ok(());
     }
-    if !node.ledger.is_reported() && now_ms < view.created_ms + UNREPORTED_GRACE_MS && may_align(&spec.needs)
+    if !node.ledger.is_reported() && now_ms < view.created_ms + UNREPORTED_GRACE_MS && spec.needs.may_align()
     {
         return Err(Reason::StaleTopology);
     }
@@ -97,12 +96,21 @@ pub fn raw_score(node: &Node, view: &NodeView, spec: &Spec, numa: Option<&Numa>)
 }
 
 fn zone_score(node: &Node, spec: &Spec, numa: &Numa) -> i64 {
-    let Some((free, topology)) = node.ledger.free().zip(node.ledger.topology()) else {
-        // Nodes that do not align rank below those that do; pods the strategy is neutral to, nowhere.
-        return if spec.needs.qos == Qos::Guaranteed { 0 } else { topology::score::MAX_SCORE };
-    };
-    let scope: Scope = topology.rules.scope;
-    topology::score::score(numa.strategy, &numa.weights, scope, free, &spec.needs)
+    zone_score_of(&node.ledger, &spec.needs, numa.strategy, &numa.weights)
+}
+
+/// The zone score of a node with this ledger. The strategies score the zones a pod must fit into one of; other nodes get 0,
+/// and so rank below, except from pods the strategies are neutral to.
+pub(crate) fn zone_score_of(ledger: &Ledger, needs: &PodNeeds, strategy: Strategy, weights: &Weights) -> i64 {
+    if needs.qos != Qos::Guaranteed {
+        return topology::score::MAX_SCORE;
+    }
+    match (ledger.free(), ledger.topology()) {
+        (Some(free), Some(topology)) if ledger.is_trusted() => {
+            topology::score::score(strategy, weights, topology.rules.scope, free, needs)
+        }
+        _ => 0,
+    }
 }
 
 /// Total scores, in the order of `raw`.
@@ -135,15 +143,4 @@ fn tolerates_unschedulable(spec: &Spec) -> bool {
         effect: affinity::Effect::NoSchedule,
     };
     spec.tolerations.iter().any(|toleration| toleration.covers(&taint))
-}
-
-/// Whether some kubelet could have to align the pod.
-fn may_align(needs: &PodNeeds) -> bool {
-    let aligned = |need: &topology::request::Need| match need.name.kind() {
-        ResourceKind::Cpu => needs.qos == Qos::Guaranteed && need.is_whole(),
-        ResourceKind::Memory => needs.qos == Qos::Guaranteed,
-        ResourceKind::Device => true,
-        ResourceKind::Host => false,
-    };
-    needs.containers.iter().flat_map(|container| &container.needs).any(aligned)
 }

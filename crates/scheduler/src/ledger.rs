@@ -6,7 +6,7 @@
 //! A report alone is always late, and charging every new pod to every zone until it arrives (as the peers do) leaves
 //! capacity idle for seconds. The kubelet's choice is deterministic, so the ledger computes it. What it cannot know is the
 //! order of things inside the kubelet while a pod is *pending* (bound, not yet seen admitted): another pod may have left
-//! before or after. It therefore keeps every outcome that is possible, as [`World`]s; nearly always there is one. A pod fits
+//! before or after. It therefore keeps every outcome that is possible, as worlds; nearly always there is one. A pod fits
 //! only if it fits in all of them. A report whose fingerprint names a pod set we know removes the worlds that disagree, and
 //! if none agrees it is the truth and the placements are worked out again from it.
 //!
@@ -122,7 +122,8 @@ pub struct Ledger {
     rows: Vec<Row>,
     /// Empty: nothing is known.
     worlds: Vec<World>,
-    /// The report was deleted: the node enforces alignment but we no longer know how it stands.
+    /// There was a report and it was deleted, or there is one and it cannot be read: the node may enforce alignment, but
+    /// nobody tells how it stands.
     lost: bool,
     /// Counts releases, to order them.
     releases: u64,
@@ -141,7 +142,9 @@ impl Ledger {
     /// # Errors
     /// The [`Refusal`].
     pub fn check(&self, needs: &PodNeeds, scratch: &mut Scratch) -> Result<(), Refusal> {
-        let Some(topology) = &self.topology else { return Ok(()) };
+        let Some(topology) = &self.topology else {
+            return if self.lost && needs.may_align() { Err(Refusal::Stale) } else { Ok(()) };
+        };
         let rules = topology.rules;
         if !rules.policy.enforces() {
             return Ok(());
@@ -167,10 +170,16 @@ impl Ledger {
         Ok(())
     }
 
-    /// Whether an exporter has ever described the node.
+    /// Whether an exporter has ever said something about the node, be it readable or not.
     #[must_use]
     pub fn is_reported(&self) -> bool {
-        self.topology.is_some()
+        self.topology.is_some() || self.lost
+    }
+
+    /// Whether somebody still vouches for what is known.
+    #[must_use]
+    pub fn is_trusted(&self) -> bool {
+        !self.lost && !self.worlds.is_empty()
     }
 
     /// The node as last described.
@@ -299,6 +308,13 @@ impl Ledger {
     /// The report object was deleted. What we knew still holds, but nobody will correct it.
     pub fn report_deleted(&mut self) {
         self.lost = self.topology.as_ref().is_some_and(|t| t.rules.policy.enforces());
+        self.unexplained = None;
+    }
+
+    /// There is a report, but it cannot be read. Whatever it says, somebody exports this node, so it may well enforce
+    /// alignment.
+    pub fn report_unreadable(&mut self) {
+        self.lost = true;
         self.unexplained = None;
     }
 }

@@ -14,3 +14,6 @@ pub mod pod;
 pub mod queue;
 pub mod reason;
 pub mod shell;
+
+#[cfg(test)]
+mod vectors;

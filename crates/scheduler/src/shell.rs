@@ -166,14 +166,16 @@ fn watches(
     own: &Metrics,
     sender: &mpsc::UnboundedSender<intake::Change>,
 ) -> anyhow::Result<()> {
-    // Finished pods hold nothing and are not worth their memory; when they finish they leave this selection, which
-    // arrives as their deletion.
-    let unfinished = watcher::Config::default().fields("status.phase!=Succeeded,status.phase!=Failed");
+    // All pods, finished ones too, although those hold nothing: with a selection of unfinished pods the server announces an
+    // end as a deletion that shows the state *before*, which cannot be told from a forced one.
     let (out, m) = (sender.clone(), metrics.clone());
     let pods: Api<Pod> = Api::all(connection.watching()?);
     tasks.spawn("watch pods", async move {
         Ok::<_, std::convert::Infallible>(
-            watch::run(pods, unfinished, &m, |e| drop(out.send((Source::Pods, intake::pod(e))))).await,
+            watch::run(pods, watcher::Config::default(), &m, |e| {
+                drop(out.send((Source::Pods, intake::pod(e))))
+            })
+            .await,
         )
     });
     let (out, m) = (sender.clone(), metrics.clone());

@@ -8,5 +8,7 @@
 mod cluster;
 #[path = "it/garbage.rs"]
 mod garbage;
+#[path = "it/model.rs"]
+mod model;
 #[path = "it/whole_loop.rs"]
 mod whole_loop;

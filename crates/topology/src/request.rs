@@ -5,7 +5,7 @@
 //! `memorymanager`, `devicemanager`; component-helpers `resource` for totals.
 
 use crate::quantity::Quantity;
-use crate::resource::ResourceName;
+use crate::resource::{ResourceKind, ResourceName};
 
 /// The part a container plays in the pod's life.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
@@ -95,6 +95,21 @@ pub struct PodNeeds {
     pub pod_scope: Vec<Need>,
     /// The cpu part of `pod_scope` over the containers that ask for whole CPUs, which are all the CPU manager looks at.
     pub pod_scope_whole_cpu: i64,
+}
+
+impl PodNeeds {
+    /// Whether some kubelet, whatever its settings, could have to align the pod.
+    #[must_use]
+    pub fn may_align(&self) -> bool {
+        let guaranteed = self.qos == Qos::Guaranteed;
+        let aligned = |need: &Need| match need.name.kind() {
+            ResourceKind::Cpu => guaranteed && need.is_whole(),
+            ResourceKind::Memory => guaranteed,
+            ResourceKind::Device => true,
+            ResourceKind::Host => false,
+        };
+        self.containers.iter().flat_map(|container| &container.needs).any(aligned)
+    }
 }
 
 impl ContainerKind {

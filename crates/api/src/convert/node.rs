@@ -33,23 +33,25 @@ pub fn node_topology(nrt: &NodeResourceTopology) -> Result<(NodeTopology, Vec<Wa
         if wire.kind != nrt::ZONE_TYPE_NODE {
             continue;
         }
-        let id = match zone_name::parse(&wire.name) {
+        let id = match zone_name::parse(&wire.name).map_err(Problem::from).and_then(reachable) {
             Ok(id) => id,
-            Err(error) => {
-                warnings.push(Warning { path: format!("zones[{i}].name"), problem: error.into() });
+            Err(problem) => {
+                warnings.push(Warning { path: format!("zones[{i}].name"), problem });
                 continue;
             }
         };
         if zones.iter().any(|zone| zone.id == id) {
             return Err(Problem::Duplicate(wire.name.clone()).at(format!("zones[{i}].name")));
         }
-        if zones.len() == MAX_ZONES {
-            return Err(Problem::TooManyZones(nrt.zones.len()).at("zones"));
-        }
         zones.push(zone(id, i, wire, &mut warnings)?);
     }
     zones.sort_unstable_by_key(|zone| zone.id);
     Ok((NodeTopology { rules, zones, fingerprint }, warnings))
+}
+
+/// The kubelet's masks have a bit for each of the ids 0 to 63 (1.36 `topologymanager/bitmask`); it aligns nothing on others.
+fn reachable(id: ZoneId) -> Result<ZoneId, Problem> {
+    if (id.0 as usize) < MAX_ZONES { Ok(id) } else { Err(Problem::OutOfReach(id.0)) }
 }
 
 /// Writes zones: resources and distances in the order given, amounts in canonical text.

@@ -60,7 +60,6 @@ fn zones_become_numbers_in_base_units() {
 fn nonsense_is_refused_with_its_path() {
     let zone = |name: &str| json!({"name": name, "type": "Node"});
     let cpu = json!({"name": "cpu", "capacity": 1, "allocatable": 1, "available": 1});
-    let many: Vec<_> = (0..65).map(|i| zone(&format!("node-{i}"))).collect();
     for (value, message) in [
         (
             one("cpu", json!(8), json!(8), json!(-1)),
@@ -97,7 +96,6 @@ fn nonsense_is_refused_with_its_path() {
             json!({"zones": [{"name": "node-0", "type": "Node", "resources": [cpu, cpu]}]}),
             "zones[0].resources[1].name: \"cpu\" is listed twice",
         ),
-        (json!({"zones": many}), "zones: 65 zones; at most 64 are allowed"),
     ] {
         assert_eq!(convert(value.clone()), Err(message.to_owned()), "{value}");
     }
@@ -109,7 +107,7 @@ fn the_largest_zones_do_not_overflow() {
         .map(|i| {
             let most = json!(144_115_188_075_855_871_i64);
             let memory = json!({"name": "memory", "capacity": most, "allocatable": most, "available": most});
-            json!({"name": format!("node-{}", i * 1000), "type": "Node", "resources": [memory]})
+            json!({"name": format!("node-{i}"), "type": "Node", "resources": [memory]})
         })
         .collect();
     let (topology, _) = convert(json!({"zones": zones})).unwrap();
@@ -122,6 +120,7 @@ fn what_is_left_out_is_said() {
     let (topology, warnings) = convert(json!({"zones": [
         {"name": "node-00", "type": "Node"},
         {"name": "cell-1", "type": "Node"},
+        {"name": "node-64", "type": "Node"},
         {"name": "node-1", "type": "Node",
          "costs": [{"name": "node-1", "value": 10}, {"name": "here", "value": 1}, {"name": "node-2", "value": -1},
                    {"name": "node-1", "value": 11}],
@@ -133,9 +132,10 @@ fn what_is_left_out_is_said() {
         [
             "zones[0].name: zone name \"node-00\" is not of the form node-N; left out",
             "zones[1].name: zone name \"cell-1\" is not of the form node-N; left out",
-            "zones[2].resources[0].available: 7500m is more than the allocatable 7; taken as 7",
-            "zones[2].costs[1].name: zone name \"here\" is not of the form node-N; left out",
-            "zones[2].costs[2].value: -1 is not a distance (0 to 4294967295); left out",
+            "zones[2].name: zone 64: kubelets align on zones 0 to 63 only; left out",
+            "zones[3].resources[0].available: 7500m is more than the allocatable 7; taken as 7",
+            "zones[3].costs[1].name: zone name \"here\" is not of the form node-N; left out",
+            "zones[3].costs[2].value: -1 is not a distance (0 to 4294967295); left out",
         ]
     );
     assert_eq!(topology.zones.len(), 1);

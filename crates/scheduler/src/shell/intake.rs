@@ -87,7 +87,7 @@ impl Reports {
             }
             watch::Event::Unreadable { key, reason } => {
                 self.complain(&key.name, reason);
-                vec![Event::ReportGone(key.name.as_ref().into())]
+                vec![Event::ReportUnreadable(key.name.as_ref().into())]
             }
         }
     }
@@ -107,7 +107,7 @@ impl Reports {
             Err(error) => {
                 self.complain(&name, error.to_string());
                 self.metrics.unusable_report();
-                Event::ReportGone(name)
+                Event::ReportUnreadable(name)
             }
         }
     }

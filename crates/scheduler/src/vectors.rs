@@ -1,0 +1,148 @@
+//! Acceptance vectors for the zone filter and score: what the NodeResourceTopologyMatch plugin answers.
+//!
+//! Where we answer differently, it is on purpose, and listed here by vector.
+
+use api::nrt::NodeResourceTopology;
+use k8s_openapi::api::core::v1::Pod;
+use serde::Deserialize;
+use serde_json::{Value, json};
+use topology::admit::Scratch;
+use topology::request::PodNeeds;
+use topology::score::{Strategy, Weights};
+
+use crate::ledger::{Ledger, Refusal};
+use crate::reason::Reason;
+
+/// Filter vectors we answer differently, each with the reason.
+const OTHER_FILTERS: [(&str, &str); 9] = [
+    ("filter-068", REUSE),
+    ("filter-089", REUSE),
+    ("filter-105", "a Burstable pod without devices is never aligned, so stale zones do not matter to it"),
+    ("filter-114", "restricted is enforced by the kubelet, so it is filtered"),
+    ("filter-124", "a Burstable pod's cpu is never aligned, so no zone has to list it"),
+    ("filter-127", "a Burstable pod's memory is never aligned, so no zone has to list it"),
+    ("filter-128", "what the whole node does not have is refused before zones are looked at"),
+    ("filter-141", "sidecars run beside the app containers, and the kubelet sums them"),
+    ("filter-145", "the kubelet does not align overhead"),
+];
+const REUSE: &str = "the CPUs of an init container stay with the pod, and later containers must be in their zone \
+    (the whole loop shows a real kubelet reject this shape)";
+
+/// Score vectors we answer differently, each with the reason.
+const OTHER_SCORES: [(&str, &str); 2] = [
+    ("score-038", "zones of a restricted node are filtered, so they are scored too"),
+    ("score-047", "zones of a restricted node are filtered, so they are scored too"),
+];
+
+const VECTORS: &str = include_str!("../tests/data/zone-vectors.json");
+
+#[derive(Deserialize)]
+struct Vectors {
+    filter: Vec<Filter>,
+    score: Vec<Score>,
+}
+
+#[derive(Deserialize)]
+struct Filter {
+    id: String,
+    name: String,
+    fresh: bool,
+    nrt: Option<Value>,
+    pod: Value,
+    qos: String,
+    expected: String,
+}
+
+#[derive(Deserialize)]
+struct Score {
+    id: String,
+    name: String,
+    strategy: String,
+    weights: std::collections::BTreeMap<String, i64>,
+    nodes: Vec<ScoreNode>,
+    pod: Value,
+    qos: String,
+    expected: std::collections::BTreeMap<String, i64>,
+}
+
+#[derive(Deserialize)]
+struct ScoreNode {
+    name: String,
+    fresh: bool,
+    nrt: Option<Value>,
+}
+
+fn ledger(nrt: Option<&Value>, fresh: bool) -> Ledger {
+    let mut ledger = Ledger::default();
+    if let Some(nrt) = nrt {
+        let mut object = nrt.clone();
+        object["metadata"] = json!({"name": "n"});
+        let object: NodeResourceTopology = serde_json::from_value(object).unwrap();
+        let (topology, _) = api::convert::node_topology(&object).unwrap();
+        ledger.report(std::sync::Arc::new(topology), &mut Scratch::default());
+    }
+    if !fresh {
+        ledger.report_deleted();
+    }
+    ledger
+}
+
+fn needs(pod: &Value, qos: &str) -> PodNeeds {
+    let object = json!({"metadata": {"name": "p"}, "spec": pod, "status": {"qosClass": qos}});
+    let pod: Pod = serde_json::from_value(object).unwrap();
+    api::convert::pod_request(&pod).unwrap().needs()
+}
+
+#[test]
+fn filter() {
+    let vectors: Vectors = serde_json::from_str(VECTORS).unwrap();
+    let mut different = Vec::new();
+    for vector in &vectors.filter {
+        let ledger = ledger(vector.nrt.as_ref(), vector.fresh);
+        let answer = match ledger.check(&needs(&vector.pod, &vector.qos), &mut Scratch::default()) {
+            Ok(()) => String::new(),
+            Err(Refusal::Misfit(misfit)) => Reason::misaligned(&misfit).to_string(),
+            Err(Refusal::Stale) => Reason::StaleTopology.to_string(),
+        };
+        let same =
+            if vector.expected.is_empty() { answer.is_empty() } else { answer.starts_with(&vector.expected) };
+        let on_purpose = OTHER_FILTERS.iter().any(|(id, _)| *id == vector.id);
+        if same == on_purpose {
+            different.push(format!("{} {}: {:?}, not {:?}", vector.id, vector.name, answer, vector.expected));
+        }
+    }
+    assert_eq!(different, [""; 0]);
+}
+
+#[test]
+fn score() {
+    let vectors: Vectors = serde_json::from_str(VECTORS).unwrap();
+    let mut different = Vec::new();
+    for vector in &vectors.score {
+        let strategy = match vector.strategy.as_str() {
+            "LeastAllocated" => Strategy::LeastAllocated,
+            "MostAllocated" => Strategy::MostAllocated,
+            _ => Strategy::BalancedAllocation,
+        };
+        let weights = Weights(
+            vector
+                .weights
+                .iter()
+                .map(|(name, weight)| (topology::resource::ResourceName::new(name).unwrap(), *weight))
+                .collect(),
+        );
+        let needs = needs(&vector.pod, &vector.qos);
+        for node in &vector.nodes {
+            let ledger = ledger(node.nrt.as_ref(), node.fresh);
+            let score = crate::cycle::zone_score_of(&ledger, &needs, strategy, &weights);
+            let on_purpose = OTHER_SCORES.iter().any(|(id, _)| *id == vector.id);
+            if (score == vector.expected[&node.name]) == on_purpose {
+                different.push(format!(
+                    "{} {} {}: {score}, not {}",
+                    vector.id, vector.name, node.name, vector.expected[&node.name]
+                ));
+            }
+        }
+    }
+    assert_eq!(different, [""; 0]);
+}
