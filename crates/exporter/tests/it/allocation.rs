@@ -5,7 +5,6 @@ use std::path::PathBuf;
 use k8s_openapi::api::core::v1::Node;
 use kube::ResourceExt as _;
 use kube::api::DeleteParams;
-use node::watch::{Names, Target, Watcher};
 use testkit::machine::Machine;
 use topology::fingerprint::Fingerprint;
 
@@ -100,47 +99,35 @@ async fn restricted(cluster: &Cluster, client: &Client) -> PathBuf {
     cluster.control().kubeconfig_for("exporter", "exporters").unwrap()
 }
 
-/// From the CPU manager's checkpoint with the pod in it to the object as a watcher of the API server sees it.
-/// `EXPORTER_ALLOCATIONS` sets how many.
+/// Each allocation becomes visible by itself and whole. (How soon is measured by `cargo xtask bench freshness`.)
 #[tokio::test]
-async fn allocations_are_visible_within_a_quarter_second() {
+async fn every_allocation_becomes_visible_whole() {
     const BATCH: usize = 20;
+    const ROUNDS: usize = 2;
     let machine = Machine::new().zones(2).cpus_per_zone(16);
     let Some(cluster) = cluster(|builder| builder.machines([machine])).await else { return };
     let client = cluster.client().await.unwrap();
-    let wanted =
-        std::env::var("EXPORTER_ALLOCATIONS").ok().and_then(|text| text.parse().ok()).unwrap_or(2 * BATCH);
     let exporter = Exporter::start(&flags(&cluster, 0));
     let mut seen = states(&client);
-    let mut checkpoints = checkpoints(cluster.nodes()[0].kubelet().root_dir());
     next(&mut seen).await;
 
     let pods = Api::<Pod>::default_namespaced(client.clone());
-    let mut latencies = Vec::new();
-    while latencies.len() < wanted {
-        let names: Vec<_> =
-            (0..BATCH.min(wanted - latencies.len())).map(|n| format!("p{}", latencies.len() + n)).collect();
+    for round in 0..ROUNDS {
+        let names: Vec<_> = (0..BATCH).map(|n| format!("p{round}-{n}")).collect();
         let mut placed = Vec::new();
         for name in &names {
-            let uid = place(&client, name, "node-0", 1).await.uid().unwrap();
-            let allocated = loop {
-                let (at, state) = next(&mut checkpoints).await;
-                if state.contains(&uid) {
-                    break at;
-                }
-            };
+            place(&client, name, "node-0", 1).await;
             placed.push(name.as_str());
             let wanted = Fingerprint::of_names(placed.iter().map(|name| ("default", *name))).to_string();
-            let visible = loop {
-                let (at, nrt) = next(&mut seen).await;
+            loop {
+                let (_, nrt) = next(&mut seen).await;
                 // Each pod has a CPU and 64 MiB: nobody may see one without the other.
                 assert_eq!(taken(&nrt, "cpu") * (64 << 20), taken(&nrt, "memory"), "{nrt:?}");
                 if fingerprint(&nrt) == wanted {
                     assert_eq!(taken(&nrt, "cpu"), placed.len() as i64);
-                    break at;
+                    break;
                 }
-            };
-            latencies.push(visible - allocated);
+            }
             runs(&client, name).await;
         }
         let force = DeleteParams { grace_period_seconds: Some(0), ..DeleteParams::default() };
@@ -149,19 +136,6 @@ async fn allocations_are_visible_within_a_quarter_second() {
         }
         while fingerprint(&next(&mut seen).await.1) != "pfp0v001ef46db3751d8e999" {}
     }
-    latencies.sort();
-    let at = |share: usize| latencies[(latencies.len() - 1) * share / 100];
-    println!(
-        "{} allocations: p50 {:?} p95 {:?} p99 {:?} max {:?}",
-        latencies.len(),
-        at(50),
-        at(95),
-        at(99),
-        at(100)
-    );
-    // The promise is about the 99th percentile of many; a few are judged without their tail.
-    let share = if latencies.len() >= 200 { 99 } else { 95 };
-    assert!(at(share) <= Duration::from_millis(250), "{latencies:?}");
     exporter.stop().await;
 }
 
@@ -170,21 +144,4 @@ fn taken(nrt: &NodeResourceTopology, resource: &str) -> i64 {
     let amounts =
         nrt.zones.iter().flat_map(|zone| &zone.resources).filter(|amounts| amounts.name == resource);
     amounts.map(|r| r.allocatable.parse().unwrap().value() - r.available.parse().unwrap().value()).sum()
-}
-
-/// What the kubelet's CPU manager wrote, and when.
-fn checkpoints(root: &Path) -> mpsc::UnboundedReceiver<(Instant, String)> {
-    let file = root.join("cpu_manager_state");
-    let names = Names::Is("cpu_manager_state".to_owned());
-    let mut watcher = Watcher::new(vec![Target { dir: root.to_owned(), names, tag: () }]).unwrap();
-    let (sender, receiver) = mpsc::unbounded_channel();
-    tokio::spawn(async move {
-        while watcher.changed().await.is_ok() {
-            let now = Instant::now();
-            if sender.send((now, std::fs::read_to_string(&file).unwrap())).is_err() {
-                return;
-            }
-        }
-    });
-    receiver
 }
