@@ -26,6 +26,7 @@ struct Panel {
     top: f64,
     height: f64,
     title: &'static str,
+    value: fn(&TimelineStep) -> f64,
     /// Value at the upper edge.
     most: f64,
     unit: &'static str,
@@ -54,27 +55,27 @@ pub fn svg(entries: &[Entry], title: &str) -> String {
         let all = entries.iter().flat_map(|entry| &entry.timeline.steps).map(value);
         all.fold(0.0, f64::max)
     };
-    let panels: [(Panel, fn(&TimelineStep) -> f64); 2] = [
-        (
-            Panel { top: 96.0, height: 200.0, title: "Allocated CPUs", most: 100.0, unit: " %" },
-            |step| 100.0 * step.allocated_share,
-        ),
-        (
-            Panel {
-                top: 346.0,
-                height: 110.0,
-                title: "Pods waiting for a node",
-                most: round_up(most(|step| step.waiting)),
-                unit: "",
-            },
-            |step| step.waiting,
-        ),
-    ];
+    let allocated = Panel {
+        top: 96.0,
+        height: 200.0,
+        title: "Allocated CPUs",
+        value: |step| 100.0 * step.allocated_share,
+        most: 100.0,
+        unit: " %",
+    };
+    let waiting = Panel {
+        top: 346.0,
+        height: 110.0,
+        title: "Pods waiting for a node",
+        value: |step| step.waiting,
+        most: round_up(most(|step| step.waiting)),
+        unit: "",
+    };
     open(&mut out, title, entries);
-    for (panel, value) in &panels {
+    for panel in &[allocated, waiting] {
         frame(&mut out, panel, end_s);
         for (at, entry) in entries.iter().enumerate() {
-            line(&mut out, panel, entry, end_s, colour(at), *value);
+            line(&mut out, panel, entry, end_s, colour(at));
         }
     }
     bars(&mut out, entries);
@@ -126,7 +127,8 @@ fn open(out: &mut String, title: &str, entries: &[Entry]) {
 /// Axes, grid and title of a panel.
 fn frame(out: &mut String, panel: &Panel, end_s: f64) {
     let (bottom, right) = (panel.top + panel.height, WIDTH - RIGHT);
-    let _ = writeln!(out, r#"<text x="{LEFT}" y="{}" fill="{GREY}">{}</text>"#, panel.top - 10.0, panel.title);
+    let _ =
+        writeln!(out, r#"<text x="{LEFT}" y="{}" fill="{GREY}">{}</text>"#, panel.top - 10.0, panel.title);
     for part in 0..=4_u32 {
         let share = f64::from(part) / 4.0;
         let y = bottom - share * panel.height;
@@ -153,18 +155,11 @@ fn frame(out: &mut String, panel: &Panel, end_s: f64) {
     }
 }
 
-fn line(
-    out: &mut String,
-    panel: &Panel,
-    entry: &Entry,
-    end_s: f64,
-    colour: &str,
-    value: fn(&TimelineStep) -> f64,
-) {
+fn line(out: &mut String, panel: &Panel, entry: &Entry, end_s: f64, colour: &str) {
     let mut path = String::new();
     for (at, step) in entry.timeline.steps.iter().enumerate() {
         let x = x_of((at as f64 + 0.5) * entry.timeline.step_s, end_s);
-        let share = if panel.most > 0.0 { (value(step) / panel.most).clamp(0.0, 1.0) } else { 0.0 };
+        let share = if panel.most > 0.0 { ((panel.value)(step) / panel.most).clamp(0.0, 1.0) } else { 0.0 };
         let y = panel.top + (1.0 - share) * panel.height;
         let _ = write!(path, "{}{x:.1} {y:.1}", if at == 0 { 'M' } else { 'L' });
     }

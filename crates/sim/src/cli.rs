@@ -4,7 +4,7 @@
 //! error. Never: a cluster, or a result that depends on anything but the flags and the files they name.
 
 use std::fs;
-use std::io::{IsTerminal, Write};
+use std::io::{ErrorKind, IsTerminal, Write};
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 
@@ -13,11 +13,11 @@ use indicatif::{ProgressBar, ProgressDrawTarget, ProgressStyle};
 use serde::Serialize;
 use topology::policy::{Policy, Scope};
 
-use crate::contest::{Contender, Entry};
-use crate::latency::Latency;
+use crate::contest::{Conditions, Contender, Entry};
+use crate::latency::{Faults, Latency};
 use crate::machine::dump::{Dump, Reading};
 use crate::machine::{Machine, Shape, open_cpus};
-use crate::workload::{Open, Plan};
+use crate::workload::{MAX_TIME_MS, Open, Plan};
 use crate::{chart, table};
 
 /// Simulates a cluster in virtual time: what a scheduler that is blind to NUMA zones loses, and what tholepin makes of the
@@ -73,11 +73,24 @@ pub struct Args {
     /// Whom to compare: blind (as kube-scheduler), tholepin, ideal (tholepin with perfect knowledge and no latency)
     #[arg(long, value_name = "LIST", value_delimiter = ',', default_value = "blind,tholepin,ideal")]
     pub schedulers: Vec<Contender>,
-    /// How long things take, except for ideal: cluster (as measured) or zero
+    /// How long things take, except for ideal: cluster (like a small healthy one) or zero
     #[arg(long, value_name = "NAME", default_value = "cluster", value_parser = latency)]
     pub latency: Latency,
+    /// No exporter works from the first to the second moment, in seconds (not for ideal)
+    #[arg(long, value_name = "FROM-TO", value_parser = moments)]
+    pub exporters_down: Option<(u64, u64)>,
+    /// The scheduler is killed at the first moment and starts anew at the second, in seconds (not for ideal)
+    #[arg(long, value_name = "FROM-TO", value_parser = moments)]
+    pub scheduler_down: Option<(u64, u64)>,
     /// How to print the result: table, wide, json (with levels over time) or yaml
-    #[arg(short, long, value_name = "FORMAT", default_value = "table", value_enum, hide_possible_values = true)]
+    #[arg(
+        short,
+        long,
+        value_name = "FORMAT",
+        default_value = "table",
+        value_enum,
+        hide_possible_values = true
+    )]
     pub output: Output,
     /// Draw the result into a file: .svg or .png
     #[arg(long, value_name = "FILE", value_parser = picture)]
@@ -121,13 +134,15 @@ pub fn run(args: &Args) -> anyhow::Result<ExitCode> {
     if let Some(file) = &args.save_workload {
         write(file, runtime::yaml::write(&plan)?.as_bytes())?;
     }
+    let faults = Faults { exporters_down_ms: args.exporters_down, scheduler_down_ms: args.scheduler_down };
+    let world = Conditions { latency: args.latency, faults };
     let bar = progress_bar(args.schedulers.len() * plan.arrivals.len());
     let mut entries = Vec::new();
     for contender in &args.schedulers {
         let before = bar.position();
         bar.set_message(contender.as_str());
         let tell = &mut |settled: usize| bar.set_position(before + settled as u64);
-        entries.push(contender.run(&plan, &machines, &args.latency, args.seed, tell));
+        entries.push(contender.run(&plan, &machines, world, args.seed, tell));
     }
     bar.finish_and_clear();
     if let Some(file) = &args.chart {
@@ -148,8 +163,11 @@ pub fn run(args: &Args) -> anyhow::Result<ExitCode> {
         Output::Json => serde_json::to_string_pretty(&document)? + "\n",
         Output::Yaml => runtime::yaml::write(&document)?,
     };
-    std::io::stdout().lock().write_all(text.as_bytes()).context("writing to standard output")?;
-    Ok(ExitCode::SUCCESS)
+    match std::io::stdout().lock().write_all(text.as_bytes()) {
+        // Whoever reads has seen enough.
+        Err(error) if error.kind() == ErrorKind::BrokenPipe => Ok(ExitCode::SUCCESS),
+        written => written.context("writing to standard output").map(|()| ExitCode::SUCCESS),
+    }
 }
 
 fn machines(args: &Args) -> anyhow::Result<Vec<Machine>> {
@@ -243,6 +261,19 @@ fn latency(text: &str) -> Result<Latency, String> {
         "zero" => Ok(Latency::zero()),
         _ => Err("allowed are cluster, zero".to_owned()),
     }
+}
+
+/// `10-70.5` seconds, in milliseconds.
+fn moments(text: &str) -> Result<(u64, u64), String> {
+    let error = || "allowed are two moments in seconds, the earlier one first, such as 10-70".to_owned();
+    let (from, to) = text.split_once('-').ok_or_else(error)?;
+    let moment = |text: &str| {
+        let seconds: f64 = text.parse().map_err(|_| error())?;
+        let in_range = (0.0..=MAX_TIME_MS as f64 / 1000.0).contains(&seconds);
+        if in_range { Ok((seconds * 1000.0).round() as u64) } else { Err(error()) }
+    };
+    let (from, to) = (moment(from)?, moment(to)?);
+    if from <= to { Ok((from, to)) } else { Err(error()) }
 }
 
 fn picture(text: &str) -> Result<PathBuf, String> {

@@ -27,6 +27,15 @@ pub enum Contender {
     Ideal,
 }
 
+/// What the contenders live with, except the ideal.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Conditions {
+    /// How long things take.
+    pub latency: Latency,
+    /// What breaks down.
+    pub faults: Faults,
+}
+
 /// What a contender made of the plan.
 #[derive(Clone, Debug, PartialEq, Serialize)]
 pub struct Entry {
@@ -51,29 +60,45 @@ impl Contender {
         }
     }
 
-    /// Runs the plan. `latency` is what the contender lives with, unless it is the ideal. `progress` is told now and then
-    /// how many pods are settled.
+    /// Runs the plan. `progress` is told now and then how many pods are settled.
     #[must_use]
     pub fn run(
         self,
         plan: &Plan,
         machines: &[Machine],
-        latency: &Latency,
+        world: Conditions,
         seed: u64,
         progress: &mut dyn FnMut(usize),
     ) -> Entry {
-        let zero = Latency::zero();
+        let Conditions { latency, faults } = match self {
+            Self::Ideal => Conditions::ideal(),
+            Self::Blind | Self::Tholepin => world,
+        };
         let setup = Setup {
             machines,
             plan,
-            latency: if self == Self::Ideal { &zero } else { latency },
-            faults: Faults::default(),
+            latency: &latency,
+            faults,
             zones: self != Self::Blind,
             fingerprints: Some(Method::WithExclusiveResources),
             seed,
         };
         let record = World::new(setup).run(progress);
         Entry { summary: record.summary(self.as_str(), seed), timeline: record.timeline() }
+    }
+}
+
+impl Conditions {
+    /// Nothing takes time and nothing breaks down.
+    #[must_use]
+    pub fn ideal() -> Self {
+        Self { latency: Latency::zero(), faults: Faults::default() }
+    }
+
+    /// A healthy cluster.
+    #[must_use]
+    pub fn healthy() -> Self {
+        Self { latency: Latency::cluster(), faults: Faults::default() }
     }
 }
 
@@ -89,5 +114,5 @@ impl FromStr for Contender {
 /// The plan under perfect knowledge and without latency: the mark a real cluster is measured against.
 #[must_use]
 pub fn ideal(plan: &Plan, machines: &[Machine], seed: u64) -> Summary {
-    Contender::Ideal.run(plan, machines, &Latency::zero(), seed, &mut |_| {}).summary
+    Contender::Ideal.run(plan, machines, Conditions::ideal(), seed, &mut |_| {}).summary
 }

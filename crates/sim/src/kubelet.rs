@@ -144,6 +144,11 @@ impl Kubelet {
         &self.free
     }
 
+    /// Its pods, residents excepted, and where they are.
+    pub fn placements(&self) -> impl Iterator<Item = (usize, &Placement)> + '_ {
+        self.pods.iter().map(|(pod, held)| (*pod, &held.placement))
+    }
+
     /// CPU that its pods ask for, in thousandths.
     #[must_use]
     pub fn used_milli(&self) -> i64 {
@@ -165,7 +170,8 @@ impl Kubelet {
         }
         let Some(column) = self.free.layout().column(ResourceName::CPU) else { return 0 };
         let zones = (0..self.free.layout().zones().len()).map(|row| self.free.get(row, column).max(0));
-        let (sum, most) = zones.fold((0_i64, 0), |(sum, most), free| (sum.saturating_add(free), most.max(free)));
+        let (sum, most) =
+            zones.fold((0_i64, 0), |(sum, most), free| (sum.saturating_add(free), most.max(free)));
         if sum >= milli && most < milli { sum } else { 0 }
     }
 }

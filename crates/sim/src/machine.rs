@@ -125,12 +125,7 @@ impl Shape {
     pub fn machines(&self, count: usize) -> Result<Vec<Machine>, ShapeError> {
         within("the number of machines", count as u64, 1, MAX_MACHINES as u64)?;
         let cpus: u64 = self.zones.iter().map(|zone| u64::from(zone.cpus)).sum();
-        within(
-            "the number of reserved CPUs",
-            u64::from(self.reserved_cpus),
-            0,
-            cpus.saturating_sub(1),
-        )?;
+        within("the number of reserved CPUs", u64::from(self.reserved_cpus), 0, cpus.saturating_sub(1))?;
         let topology = Arc::new(self.topology());
         let totals = self.totals(&topology);
         let machine = |number: usize| Machine {
@@ -154,8 +149,10 @@ impl Shape {
             let reserved = to_reserve.min(shape.cpus);
             to_reserve -= reserved;
             let mib = |mib: u64| i64::try_from(mib.saturating_mul(1 << 20)).unwrap_or(i64::MAX / 128);
-            let devices =
-                shape.devices.iter().map(|(name, count)| resource(*name, i64::from(*count), i64::from(*count)));
+            let devices = shape
+                .devices
+                .iter()
+                .map(|(name, count)| resource(*name, i64::from(*count), i64::from(*count)));
             let milli = |cpus: u32| i64::from(cpus) * ResourceName::CPU.base_units();
             let free_mib = shape.memory_mib.saturating_sub(self.reserved_mib_per_zone);
             let mut resources: Vec<_> = [
@@ -222,7 +219,11 @@ pub fn open_cpus(machines: &[Machine]) -> u32 {
         .iter()
         .filter(|machine| !machine.view.unschedulable)
         .map(|machine| {
-            let held = machine.residents.iter().map(|pod| cpu_milli(&pod.spec.needs.totals)).fold(0, i64::saturating_add);
+            let held = machine
+                .residents
+                .iter()
+                .map(|pod| cpu_milli(&pod.spec.needs.totals))
+                .fold(0, i64::saturating_add);
             machine.view.allocatable(ResourceName::CPU).saturating_sub(held).max(0)
         })
         .fold(0, i64::saturating_add);
@@ -247,7 +248,8 @@ mod tests {
     use super::*;
 
     fn cpus(machine: &Machine) -> Vec<(u32, i64)> {
-        let cpu = |zone: &Zone| zone.resources.iter().find(|r| r.name == ResourceName::CPU).unwrap().allocatable;
+        let cpu =
+            |zone: &Zone| zone.resources.iter().find(|r| r.name == ResourceName::CPU).unwrap().allocatable;
         machine.topology.zones.iter().map(|zone| (zone.id.0, cpu(zone) / 1000)).collect()
     }
 
@@ -290,7 +292,9 @@ mod tests {
         }
         let mut shape = Shape::even(1, 4).unwrap();
         shape.reserved_cpus = 4;
-        for (count, words) in [(1, "reserved CPUs is 4: allowed are 0 to 3"), (0, "machines is 0"), (20_001, "20001")] {
+        for (count, words) in
+            [(1, "reserved CPUs is 4: allowed are 0 to 3"), (0, "machines is 0"), (20_001, "20001")]
+        {
             assert!(shape.machines(count).unwrap_err().to_string().contains(words));
         }
     }

@@ -42,7 +42,10 @@ mod tests {
     fn numbers_are_those_of_splitmix64() {
         let mut random = Random::new(1_234_567);
         let numbers: Vec<u64> = (0..3).map(|_| random.number()).collect();
-        assert_eq!(numbers, [6_457_827_717_110_365_317, 3_203_168_211_198_807_973, 9_817_491_932_198_370_423]);
+        assert_eq!(
+            numbers,
+            [6_457_827_717_110_365_317, 3_203_168_211_198_807_973, 9_817_491_932_198_370_423]
+        );
     }
 
     #[test]

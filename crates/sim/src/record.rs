@@ -146,7 +146,11 @@ impl Record {
 
     /// A pod is lost: to its zones, or to the totals of its node.
     pub fn lost(&mut self, to_zones: bool) {
-        if to_zones { self.tae += 1 } else { self.out_of += 1 }
+        if to_zones {
+            self.tae += 1
+        } else {
+            self.out_of += 1
+        }
         let at = self.bucket();
         self.buckets[at].lost += 1;
         self.settle();
@@ -210,7 +214,11 @@ impl Record {
     fn bucket(&mut self) -> usize {
         while self.now_ms / self.width_ms >= MAX_STEPS as u64 {
             self.width_ms *= 2;
-            self.buckets = self.buckets.chunks(2).map(|pair| pair.iter().copied().fold(Bucket::default(), Bucket::join)).collect();
+            self.buckets = self
+                .buckets
+                .chunks(2)
+                .map(|pair| pair.iter().copied().fold(Bucket::default(), Bucket::join))
+                .collect();
         }
         let at = usize::try_from(self.now_ms / self.width_ms).unwrap_or(MAX_STEPS);
         if self.buckets.len() <= at {

@@ -135,7 +135,10 @@ mod tests {
         let text = render(&entries, false);
         let lines: Vec<&str> = text.lines().collect();
         let words = |line: &str| line.split_whitespace().map(str::to_owned).collect::<Vec<_>>().join(" ");
-        assert!(lines.iter().any(|l| words(l) == "blind 120 106 14 (12 %) 0.32 s 1.50 s 2.00 s 65.4 % 3.2 CPUs"), "{text}");
+        assert!(
+            lines.iter().any(|l| words(l) == "blind 120 106 14 (12 %) 0.32 s 1.50 s 2.00 s 65.4 % 3.2 CPUs"),
+            "{text}"
+        );
         assert!(lines.iter().any(|l| words(l).starts_with("tholepin 120 120 0 0.32 s")), "{text}");
         assert!(render(&entries, true).contains("41.0 s"));
     }
@@ -143,7 +146,10 @@ mod tests {
     #[test]
     fn verdicts_say_who_lost_what() {
         let text = verdict(&[entry("blind", 14, 0), entry("tholepin", 0, 0), entry("ideal", 0, 0)]);
-        assert!(text.contains("lost 14 of 120 pods") && text.contains("Tholepin ran all 120, 95 %"), "{text}");
+        assert!(
+            text.contains("lost 14 of 120 pods") && text.contains("Tholepin ran all 120, 95 %"),
+            "{text}"
+        );
         let text = verdict(&[entry("tholepin", 1, 2)]);
         assert!(text.contains("ran 117 of 120 and lost 1") && text.contains("2 pods could not"), "{text}");
         assert_eq!(verdict(&[]), "");

@@ -374,11 +374,7 @@ impl<'a> World<'a> {
             let each = self.nodes.iter().map(|node| node.kubelet.stranded_milli(milli));
             each.fold(0, i64::saturating_add)
         });
-        Levels {
-            used_milli: self.used_milli,
-            stranded_milli: stranded,
-            waiting: self.waiting.values().sum(),
-        }
+        Levels { used_milli: self.used_milli, stranded_milli: stranded, waiting: self.waiting.values().sum() }
     }
 }
 

@@ -1,13 +1,12 @@
 use super::*;
-use crate::contest::Contender;
-use crate::latency::Latency;
+use crate::contest::{Conditions, Contender};
 use crate::machine::Shape;
 use crate::workload::Open;
 
 fn entries() -> Vec<Entry> {
     let machines = Shape::even(2, 16).unwrap().machines(4).unwrap();
     let plan = Open { pods: 60, ..Open::default() }.plan().unwrap();
-    let run = |contender: Contender| contender.run(&plan, &machines, &Latency::cluster(), 1, &mut |_| {});
+    let run = |contender: Contender| contender.run(&plan, &machines, Conditions::healthy(), 1, &mut |_| {});
     Contender::ALL.into_iter().map(run).collect()
 }
 

@@ -22,6 +22,9 @@ fn bad_flags_say_what_is_allowed() {
         ("--scope node", "allowed are container, pod"),
         ("--latency slow", "allowed are cluster, zero"),
         ("--chart a.jpg", "allowed are names that end in .svg or .png"),
+        ("--exporters-down 10", "such as 10-70"),
+        ("--exporters-down 10-5", "such as 10-70"),
+        ("--scheduler-down 1-inf", "such as 10-70"),
         ("--from a --nodes 3", "cannot be used with"),
         ("--workload a --load 3", "cannot be used with"),
         ("-o xml", "invalid value 'xml'"),
@@ -53,12 +56,25 @@ fn numbers_out_of_range_are_refused() {
 }
 
 #[test]
+fn moments_are_in_seconds() {
+    assert_eq!(parse("--exporters-down 0.5-70").unwrap().exporters_down, Some((500, 70_000)));
+}
+
+#[test]
 fn flags_shape_the_machines() {
-    let args = parse("--machine 2x16+gpu2 --zones 4 --cpus-per-zone 8 --reserved-cpus 2 --scope pod --nodes 3").unwrap();
+    let args =
+        parse("--machine 2x16+gpu2 --zones 4 --cpus-per-zone 8 --reserved-cpus 2 --scope pod --nodes 3")
+            .unwrap();
     let machines = machines(&args).unwrap();
     assert_eq!((machines.len(), open_cpus(&machines)), (3, 90));
     let topology = &machines[2].topology;
-    assert_eq!((topology.zones.len(), topology.rules.scope, topology.rules.policy), (4, Scope::Pod, Policy::SingleNumaNode));
+    assert_eq!(
+        (topology.zones.len(), topology.rules.scope, topology.rules.policy),
+        (4, Scope::Pod, Policy::SingleNumaNode)
+    );
     assert_eq!(topology.zones[3].resources.last().unwrap().allocatable, 2);
-    assert_eq!(heading(&Plan::default(), &machines), "0 pods on 3 nodes of 4 NUMA zones with 90 CPUs for them");
+    assert_eq!(
+        heading(&Plan::default(), &machines),
+        "0 pods on 3 nodes of 4 NUMA zones with 90 CPUs for them"
+    );
 }

@@ -54,7 +54,9 @@ pub enum DumpError {
     #[error(transparent)]
     File(#[from] yaml::Error),
     /// Not a list.
-    #[error("{file}: kind is {kind:?}: allowed is List, as kubectl get nodes,pods,noderesourcetopologies -A -o yaml prints it")]
+    #[error(
+        "{file}: kind is {kind:?}: allowed is List, as kubectl get nodes,pods,noderesourcetopologies -A -o yaml prints it"
+    )]
     NotAList {
         /// The file.
         file: String,
@@ -220,7 +222,10 @@ impl Objects {
             dump.machines.push(with_rules(machine, reading));
         }
         if dump.machines.is_empty() {
-            return Err("no node has a NodeResourceTopology object; say how many zones the nodes have with --zones".to_owned());
+            return Err(
+                "no node has a NodeResourceTopology object; say how many zones the nodes have with --zones"
+                    .to_owned(),
+            );
         }
         dump.notes = self.notes(&without);
         Ok(dump)
@@ -242,7 +247,8 @@ impl Objects {
         }
         let strays: Vec<String> = self.zones.keys().chain(self.residents.keys()).cloned().collect();
         if !strays.is_empty() {
-            notes.push(format!("ignored zones and pods of nodes that are not in the file: {}", list(&strays)));
+            notes
+                .push(format!("ignored zones and pods of nodes that are not in the file: {}", list(&strays)));
         }
         if self.pending > 0 {
             notes.push(format!("left out {} that were not bound to a node", count(self.pending, "pod")));
@@ -289,8 +295,7 @@ fn divided(view: NodeView, zones: u32, mut residents: Vec<(i64, PodView)>) -> Ma
         cpu_manager: Manager::Static,
         memory_manager: Manager::Static,
     };
-    let mut topology =
-        NodeTopology { rules, zones: (0..zones).map(zone).collect(), fingerprint: None };
+    let mut topology = NodeTopology { rules, zones: (0..zones).map(zone).collect(), fingerprint: None };
     residents.sort_by_key(|(started, _)| *started);
     let mut free = topology.available();
     let mut scratch = Scratch::default();

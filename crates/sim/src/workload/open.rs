@@ -95,4 +95,3 @@ fn whole(ms: f64) -> u64 {
     debug_assert!(ms >= 0.0, "{ms}");
     ms.round() as u64
 }
-

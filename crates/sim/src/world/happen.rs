@@ -10,10 +10,8 @@ use crate::latency::Span;
 use crate::machine::cpu_milli;
 use crate::workload::End;
 
-pub(super) static TRACE: std::sync::atomic::AtomicBool = std::sync::atomic::AtomicBool::new(false);
 impl World<'_> {
     pub(super) fn happen(&mut self, what: Happening) {
-        if TRACE.load(std::sync::atomic::Ordering::Relaxed) { self.trace(&what); }
         match what {
             Happening::Heard { life, event } => self.hear(life, event),
             Happening::Stored { life, id, pod, node } => {
@@ -54,27 +52,6 @@ impl World<'_> {
             }
             Happening::SchedulerStarts => self.start_scheduler(),
         }
-    }
-
-    fn trace(&self, what: &Happening) {
-        let t = self.now_ms;
-        match what {
-            Happening::Heard { event, .. } => match event {
-                Event::Pod(v) => eprintln!("{t} sched hears {} {:?} {:?}", v.name, v.node, v.progress),
-                Event::PodGone(v) => eprintln!("{t} sched hears {} gone", v.name),
-                Event::Report(n, r) => eprintln!("{t} sched hears report {n} {:?} fp {:?}", r.available().cells().iter().step_by(r.available().layout().resources().len()).collect::<Vec<_>>(), r.fingerprint),
-                _ => {}
-            },
-            Happening::Stored { pod, node, .. } => eprintln!("{t} api stored pod {pod} on {node}"),
-            Happening::Added(pod) => eprintln!("{t} kubelet {} adds {pod}, free before {:?}", self.pods[*pod].node.unwrap(), self.nodes[self.pods[*pod].node.unwrap()].kubelet.free().cells()),
-            Happening::Status(pod, Step::Rejected(r)) => eprintln!("{t} REJECTED {pod} {r:?}"),
-            Happening::Terminated(pod) => eprintln!("{t} kubelet terminates {pod}"),
-            Happening::Vanished(pod) => eprintln!("{t} kubelet vanish {pod}"),
-            Happening::Released(pod) => eprintln!("{t} kubelet releases {pod} free before {:?}", self.nodes[self.pods[*pod].node.unwrap()].kubelet.free().cells()),
-            Happening::Scan(n) => eprintln!("{t} scan {n}"),
-            _ => {}
-        }
-        if let Some(core) = &self.scheduler { for n in core.nodes() { let s = n.ledger.summary(); if s.worlds != 1 || s.unexplained || s.corrections > 0 { eprintln!("     {} {:?}", n.name, s); } } }
     }
 
     // === the API server ===

@@ -1,0 +1,247 @@
+use proptest::prelude::*;
+use topology::request::Qos;
+
+use super::*;
+
+/// A list as kubectl prints it: two nodes, one with zones; pods in all states.
+const LIST: &str = r#"
+apiVersion: v1
+kind: List
+metadata: {resourceVersion: ""}
+items:
+- apiVersion: v1
+  kind: Node
+  metadata: {name: worker, uid: n1, creationTimestamp: "2026-01-01T00:00:00Z"}
+  status: {allocatable: {cpu: "31", memory: 60Gi, pods: "110", ephemeral-storage: 10Gi}}
+- apiVersion: v1
+  kind: Node
+  metadata: {name: control, uid: n2}
+  spec: {taints: [{key: node-role.kubernetes.io/control-plane, effect: NoSchedule}]}
+  status: {allocatable: {cpu: 3900m, memory: 8Gi, pods: "110"}}
+- apiVersion: v1
+  kind: Pod
+  metadata: {name: a, namespace: x, uid: p1}
+  spec:
+    nodeName: worker
+    containers:
+    - {name: c, resources: {limits: {cpu: "4", memory: 1Gi}}}
+  status: {phase: Running, startTime: "2026-01-01T00:01:00Z"}
+- apiVersion: v1
+  kind: Pod
+  metadata: {name: b, namespace: x, uid: p2}
+  spec: {nodeName: control, containers: [{name: c, resources: {limits: {cpu: "1", memory: 1Gi}}}]}
+  status: {phase: Running}
+- apiVersion: v1
+  kind: Pod
+  metadata: {name: done, namespace: x, uid: p3}
+  spec: {nodeName: worker, containers: [{name: c}]}
+  status: {phase: Succeeded}
+- apiVersion: v1
+  kind: Pod
+  metadata: {name: waits, namespace: x, uid: p4}
+  spec: {containers: [{name: c}]}
+- apiVersion: topology.node.k8s.io/v1alpha2
+  kind: NodeResourceTopology
+  metadata: {name: worker}
+  attributes:
+  - {name: topologyManagerPolicy, value: single-numa-node}
+  - {name: topologyManagerScope, value: pod}
+  zones:
+  - {name: node-0, type: Node, resources: [{name: cpu, capacity: "16", allocatable: "15", available: "11"}]}
+  - {name: node-3, type: Node, resources: [{name: cpu, capacity: "16", allocatable: "16", available: "16"}]}
+- {apiVersion: v1, kind: ConfigMap, metadata: {name: whatever}}
+"#;
+
+fn read(text: &str, reading: Reading) -> Dump {
+    Dump::parse("dump.yaml", text, reading).unwrap()
+}
+
+fn available(machine: &Machine) -> Vec<(u32, i64)> {
+    let free = machine.topology.available();
+    let cpu = |zone: &Zone| (zone.id.0, free.amount(zone.id, ResourceName::CPU));
+    machine.topology.zones.iter().map(cpu).collect()
+}
+
+#[test]
+fn nodes_with_zones_become_machines() {
+    let dump = read(LIST, Reading::default());
+    let [machine] = &dump.machines[..] else { panic!("{:?}", dump.machines) };
+    assert_eq!(&*machine.view.name, "worker");
+    assert_eq!(available(machine), [(0, 11_000), (3, 16_000)]);
+    assert_eq!(
+        (machine.topology.rules.policy, machine.topology.rules.scope),
+        (Policy::SingleNumaNode, Scope::Pod)
+    );
+    assert_eq!(machine.residents.len(), 1);
+    assert!(machine.residents[0].progress.admitted);
+    assert_eq!(machine.residents[0].spec.needs.qos, Qos::Guaranteed);
+    assert_eq!(super::super::open_cpus(&dump.machines), 27);
+    let notes = dump.notes.join("\n");
+    for words in ["left out 1 node without", ": control (--zones", "left out 1 pod that"] {
+        assert!(notes.contains(words), "{words}: {notes}");
+    }
+}
+
+#[test]
+fn nodes_without_zones_can_be_divided() {
+    let reading = Reading { zones: Some(2), policy: Some(Policy::Restricted), scope: Some(Scope::Container) };
+    let dump = read(LIST, reading);
+    let [control, worker] = &dump.machines[..] else { panic!("{:?}", dump.machines) };
+    // 3.9 CPUs are 2 and 1 whole ones; one of zone 0 is held by a pod.
+    assert_eq!(available(control), [(0, 1_000), (1, 1_000)]);
+    assert_eq!(control.topology.zones[0].resources.len(), 2, "neither pods nor storage have zones");
+    assert_eq!(control.view.taints.len(), 1);
+    assert_eq!(worker.topology.rules.policy, Policy::Restricted);
+    assert_eq!(worker.topology.rules.scope, Scope::Container);
+}
+
+#[test]
+fn json_and_typed_lists_are_read_too() {
+    let json = r#"{"kind":"NodeList","apiVersion":"v1","items":[{"metadata":{"name":"n"},"status":{"allocatable":{"cpu":"8"}}}]}"#;
+    let dump = read(json, Reading { zones: Some(2), ..Reading::default() });
+    assert_eq!(available(&dump.machines[0]), [(0, 4_000), (1, 4_000)]);
+}
+
+#[test]
+fn bad_dumps_name_file_item_and_field() {
+    let item = |item: &str| format!("{{kind: List, items: [{item}]}}");
+    for (text, words) in [
+        ("kind: Pod".to_owned(), r#"d.yaml: kind is "Pod": allowed is List"#),
+        ("[]".to_owned(), "d.yaml: "),
+        ("kind: List".to_owned(), "no Node objects"),
+        (
+            item("{kind: Node, apiVersion: v1, metadata: {name: w}}"),
+            "no node has a NodeResourceTopology object",
+        ),
+        (item("{kind: Node, apiVersion: v1}"), "items[0] (Node ): metadata.name is missing"),
+        (item("{kind: Node, metadata: {name: 3}}"), "items[0] (Node ): invalid type"),
+        (
+            item("{kind: Node, metadata: {name: w}}, {kind: Node, metadata: {name: w}}"),
+            "items[1] (Node w): this node is listed twice",
+        ),
+        (
+            item(
+                "{kind: NodeResourceTopology, metadata: {name: w}, zones: [{name: node-0, type: Node, resources: [{name: cpu, capacity: 1, allocatable: 1, available: -1}]}]}",
+            ),
+            "items[0] (NodeResourceTopology w): zones[0].resources[0].available: -1 is negative",
+        ),
+        (item("{kind: Pod, metadata: {namespace: x, name: p}, spec: 4}"), "items[0] (Pod x/p): invalid type"),
+    ] {
+        let error = Dump::parse("d.yaml", &text, Reading::default()).unwrap_err().to_string();
+        assert!(error.contains(words), "{text}: {error}");
+    }
+}
+
+/// JSON of the right shape, with any scalar anywhere a scalar can be.
+fn hostile() -> impl Strategy<Value = Value> {
+    let scalar = prop_oneof![
+        Just(Value::Null),
+        any::<i64>().prop_map(Value::from),
+        any::<bool>().prop_map(Value::from),
+        prop_oneof![
+            Just("1"),
+            Just("9223372036854775807"),
+            Just("1e18"),
+            Just("-5"),
+            Just("64Ei"),
+            Just("node-0"),
+            Just("node-4294967295"),
+            Just("n"),
+            Just("Guaranteed"),
+            Just("single-numa-node"),
+            Just("topologyManagerPolicy"),
+            Just("Always"),
+            Just(""),
+        ]
+        .prop_map(Value::from),
+    ];
+    let key = prop_oneof![
+        Just("metadata"),
+        Just("spec"),
+        Just("status"),
+        Just("name"),
+        Just("namespace"),
+        Just("uid"),
+        Just("allocatable"),
+        Just("cpu"),
+        Just("memory"),
+        Just("pods"),
+        Just("nodeName"),
+        Just("containers"),
+        Just("resources"),
+        Just("limits"),
+        Just("zones"),
+        Just("type"),
+        Just("capacity"),
+        Just("available"),
+        Just("attributes"),
+        Just("value"),
+        Just("costs"),
+        Just("example.com/gpu"),
+        Just("initContainers"),
+        Just("restartPolicy"),
+    ];
+    scalar.prop_recursive(6, 64, 6, move |inner| {
+        prop_oneof![
+            prop::collection::vec(inner.clone(), 0..4).prop_map(Value::from),
+            prop::collection::btree_map(key.clone(), inner, 0..6).prop_map(|map| map
+                .into_iter()
+                .map(|(key, value)| (key.to_owned(), value))
+                .collect::<Value>()),
+        ]
+    })
+}
+
+/// Amounts of all sizes in a list that is otherwise sound.
+fn amount() -> impl Strategy<Value = String> {
+    prop_oneof![
+        any::<i64>().prop_map(|n| n.to_string()),
+        (0_i64..64).prop_map(|n| n.to_string()),
+        Just("144115188075855872".to_owned()),
+        Just("100m".to_owned()),
+        Just("8Ei".to_owned()),
+        Just("rubbish".to_owned()),
+    ]
+}
+
+proptest! {
+    #[test]
+    fn no_objects_make_the_reader_panic(
+        items in prop::collection::vec((prop_oneof![Just("Node"), Just("Pod"), Just("NodeResourceTopology")], hostile()), 0..6),
+        zones in prop::option::of(0_u32..70),
+    ) {
+        let items: Vec<Value> = items.into_iter().map(|(kind, mut item)| {
+            if let Some(map) = item.as_object_mut() {
+                map.insert("kind".to_owned(), kind.into());
+            }
+            item
+        }).collect();
+        let list = List { kind: "List".to_owned(), items };
+        let _ = Dump::from_list("d", list, Reading { zones, ..Reading::default() });
+    }
+
+    /// What can be read can be simulated.
+    #[test]
+    fn no_amounts_make_the_simulation_panic(
+        node in prop::collection::vec(amount(), 3), zone in prop::collection::vec(amount(), 3), pod in prop::collection::vec(amount(), 2),
+        with_zones in any::<bool>(),
+    ) {
+        let mut list = format!(
+            "kind: List\nitems:\n\
+             - {{kind: Node, metadata: {{name: w}}, status: {{allocatable: {{cpu: \"{}\", memory: \"{}\", pods: \"{}\"}}}}}}\n\
+             - {{kind: Pod, metadata: {{name: p, uid: sim/0}}, spec: {{nodeName: w, containers: [{{name: c, resources: {{limits: {{cpu: \"{}\", memory: \"{}\"}}}}}}]}}}}\n",
+            node[0], node[1], node[2], pod[0], pod[1],
+        );
+        if with_zones {
+            list += &format!(
+                "- {{kind: NodeResourceTopology, metadata: {{name: w}}, attributes: [{{name: topologyManagerPolicy, value: single-numa-node}}], zones: [{{name: node-7, type: Node, resources: [{{name: cpu, capacity: \"{}\", allocatable: \"{}\", available: \"{}\"}}]}}]}}\n",
+                zone[0], zone[1], zone[2],
+            );
+        }
+        if let Ok(dump) = Dump::parse("d", &list, Reading { zones: Some(2), ..Reading::default() }) {
+            let plan = crate::workload::Open { pods: 8, ..Default::default() }.plan().unwrap();
+            let summary = crate::ideal(&plan, &dump.machines, 1);
+            prop_assert_eq!(summary.running + summary.tae + summary.out_of + summary.unplaced, 8);
+        }
+    }
+}

@@ -1,0 +1,342 @@
+//! Clusters made from one number, watched while they run, and made smaller when they fail.
+
+use std::collections::BTreeMap;
+
+use topology::admit::{self, Placement, Scratch};
+use topology::policy::{Policy, Scope};
+use topology::resource::ResourceName;
+
+use super::super::*;
+use crate::latency::Span;
+use crate::machine::{Shape, ZoneShape, open_cpus};
+use crate::workload::{Arrival, Ask, End, Open, SIZES};
+
+/// What may occur in a scenario.
+#[derive(Clone, Copy, Debug, Default)]
+pub(super) struct Domain {
+    /// Pods that end by themselves or by force.
+    pub(super) ends: bool,
+    /// Init containers, several containers, devices, pods that are not Guaranteed.
+    pub(super) mixed: bool,
+    /// Exporters without fingerprints.
+    pub(super) no_fingerprints: bool,
+    /// Watches that lag by up to 0.4 s, each on its own.
+    pub(super) slow_watches: bool,
+    /// Exporters that need up to 10 s, objects that stay up to 5 s.
+    pub(super) slow_exporters: bool,
+    /// A minute without exporters.
+    pub(super) exporters_down: bool,
+    /// The scheduler is killed and starts again.
+    pub(super) scheduler_down: bool,
+}
+
+/// Everything a run needs.
+#[derive(Clone, Debug)]
+pub(super) struct Scenario {
+    pub(super) machines: Vec<Machine>,
+    pub(super) plan: Plan,
+    pub(super) latency: Latency,
+    pub(super) faults: Faults,
+    pub(super) fingerprints: Option<Method>,
+    pub(super) zones: bool,
+    pub(super) seed: u64,
+}
+
+/// What an observed run came to.
+#[derive(Debug, Default)]
+pub(super) struct Seen {
+    /// The longest time a pod waited for a node although it fitted and the scheduler could know; and its number.
+    pub(super) overlooked_ms: (u64, usize),
+    /// Whether some kubelet handed out more than it has.
+    pub(super) debt: bool,
+    /// CPU that is still held at the end.
+    pub(super) held_milli: i64,
+}
+
+impl Scenario {
+    /// The scenario of a number.
+    pub(super) fn of(seed: u64, domain: Domain) -> Self {
+        let mut random = Random::new(seed);
+        let count = 1 + usize::try_from(random.below(5)).unwrap();
+        let machines = shape(&mut random).machines(count).unwrap();
+        let plan = plan(&mut random, &machines, domain);
+        let latency = latency(&mut random, domain);
+        let mut sometimes = |may: bool, span| (may && random.below(2) == 0).then_some(span);
+        let faults = Faults {
+            exporters_down_ms: sometimes(domain.exporters_down, (5_000, 65_000)),
+            scheduler_down_ms: sometimes(domain.scheduler_down, (8_000, 10_000)),
+        };
+        let methods = [Some(Method::WithExclusiveResources), Some(Method::All), None];
+        let methods = if domain.no_fingerprints { &methods[..] } else { &methods[..2] };
+        let fingerprints = pick(&mut random, methods);
+        Self { machines, plan, latency, faults, fingerprints, zones: true, seed }
+    }
+
+    pub(super) fn run(&self) -> (Record, Seen) {
+        let setup = Setup {
+            machines: &self.machines,
+            plan: &self.plan,
+            latency: &self.latency,
+            faults: self.faults,
+            zones: self.zones,
+            fingerprints: self.fingerprints,
+            seed: self.seed,
+        };
+        let mut seen = Seen::default();
+        let mut since: BTreeMap<usize, u64> = BTreeMap::new();
+        let mut rooms = Rooms::default();
+        let record = World::new(setup).run_observed(&mut |_| {}, &mut |world| {
+            seen.debt |= world.nodes.iter().any(|node| node.kubelet.free().has_debt());
+            seen.held_milli = world.used_milli;
+            rooms.update(world);
+            let fitting = if world.scheduler.is_some() { world.fitting(&rooms) } else { Vec::new() };
+            since.retain(|pod, _| fitting.contains(pod));
+            for pod in fitting {
+                let waited_ms = world.now_ms - *since.entry(pod).or_insert(world.now_ms);
+                seen.overlooked_ms = seen.overlooked_ms.max((waited_ms, pod));
+            }
+        });
+        (record, seen)
+    }
+
+    /// The same failure with fewer and simpler pods.
+    pub(super) fn minimise(&mut self, fails: impl Fn(&Self) -> bool) {
+        let size = |scenario: &Self| serde_json::to_string(&scenario.plan).unwrap().len();
+        let keep_if = |scenario: &mut Self, change: &dyn Fn(&mut Self)| {
+            let mut trial = scenario.clone();
+            change(&mut trial);
+            let better = size(&trial) < size(scenario) && fails(&trial);
+            if better {
+                *scenario = trial;
+            }
+            better
+        };
+        loop {
+            let before = size(self);
+            let mut step = self.plan.arrivals.len().div_ceil(2);
+            while step > 0 {
+                let mut at = 0;
+                while at < self.plan.arrivals.len() {
+                    let until = (at + step).min(self.plan.arrivals.len());
+                    if !keep_if(self, &|s| drop(s.plan.arrivals.drain(at..until))) {
+                        at += step;
+                    }
+                }
+                step /= 2;
+            }
+            for at in 0..self.plan.arrivals.len() {
+                let simpler: [fn(&mut Arrival); 4] = [
+                    |a| a.end = End::Deleted,
+                    |a| a.init.clear(),
+                    |a| a.beside.clear(),
+                    |a| a.devices.clear(),
+                ];
+                for simplify in simpler {
+                    keep_if(self, &|s| simplify(&mut s.plan.arrivals[at]));
+                }
+            }
+            if size(self) >= before {
+                return;
+            }
+        }
+    }
+
+    /// For reports of failures.
+    pub(super) fn describe(&self) -> String {
+        let topology = &self.machines[0].topology;
+        let zones: Vec<String> = topology
+            .zones
+            .iter()
+            .map(|zone| {
+                let amounts = zone.resources.iter().map(|r| format!("{} {}", r.name, r.allocatable));
+                format!("{}: {}", zone.id.0, amounts.collect::<Vec<_>>().join(", "))
+            })
+            .collect();
+        let pods: Vec<String> =
+            self.plan.arrivals.iter().map(|a| serde_json::to_string(a).unwrap()).collect();
+        format!(
+            "seed {}, {} machines of [{}], {:?}, {:?}, {:?}, fingerprints {:?}, at most {:?} pending, pods:\n{}",
+            self.seed,
+            self.machines.len(),
+            zones.join("; "),
+            topology.rules,
+            self.latency,
+            self.faults,
+            self.fingerprints,
+            self.plan.max_pending,
+            pods.join("\n")
+        )
+    }
+}
+
+/// Room that kubelets have, but that nobody else need know of yet.
+#[derive(Debug, Default)]
+struct Rooms {
+    held: BTreeMap<usize, Placement>,
+    /// Released, and until when the scheduler need not know.
+    secret: BTreeMap<usize, (Placement, u64)>,
+}
+
+impl Rooms {
+    fn update(&mut self, world: &World<'_>) {
+        let placements = world.nodes.iter().flat_map(|node| node.kubelet.placements());
+        let now: BTreeMap<usize, Placement> = placements.map(|(pod, held)| (pod, held.clone())).collect();
+        for (pod, placement) in std::mem::replace(&mut self.held, now) {
+            if !self.held.contains_key(&pod) {
+                self.secret.insert(pod, (placement, u64::MAX));
+            }
+        }
+        for (pod, (_, until_ms)) in &mut self.secret {
+            let entry = &world.pods[*pod];
+            if *until_ms == u64::MAX && (!entry.exists || entry.view.progress.terminal) {
+                // After a forced deletion nobody says when the kubelet is done; the core waits 2 s.
+                let forced = world.setup.plan.arrivals[*pod].end == End::Forced;
+                let silence_ms = if forced { 2_000 + world.setup.latency.kubelet.max_ms } else { 0 };
+                *until_ms = world.now_ms + world.setup.latency.watch.max_ms + silence_ms;
+            }
+        }
+        self.secret.retain(|_, (_, until_ms)| *until_ms > world.now_ms);
+    }
+}
+
+impl World<'_> {
+    /// Waiting pods that some kubelet would admit after all that is on its way to it, in room everybody can know of.
+    fn fitting(&self, rooms: &Rooms) -> Vec<usize> {
+        if self.waiting.is_empty() {
+            return Vec::new();
+        }
+        let mut scratch = Scratch::default();
+        let left = |node: &Node| node.kubelet.allocatable_milli() - node.kubelet.used_milli();
+        let mut tables: Vec<_> =
+            self.nodes.iter().map(|node| (node.kubelet.free().clone(), left(node))).collect();
+        for (pod, (placement, _)) in &rooms.secret {
+            if let Some(node) = self.pods[*pod].node {
+                placement.charge(&mut tables[node].0);
+                tables[node].1 -= cpu_milli(&self.specs[*pod].needs.totals);
+            }
+        }
+        let (coming, decided) = self.coming();
+        for (pod, node) in coming {
+            let (rules, needs) = (self.setup.machines[node].topology.rules, &self.specs[pod].needs);
+            if let Ok(placement) = admit::admit(rules, &tables[node].0, needs, &mut scratch) {
+                placement.charge(&mut tables[node].0);
+            }
+            tables[node].1 -= cpu_milli(&needs.totals);
+        }
+        let waits = |pod: &usize| self.pods[*pod].node.is_none() && !decided.contains(pod);
+        let mut fits = |pod: &usize| {
+            let needs = &self.specs[*pod].needs;
+            tables.iter().zip(self.setup.machines).any(|((free, left), machine)| {
+                cpu_milli(&needs.totals) <= *left
+                    && admit::admit(machine.topology.rules, free, needs, &mut scratch).is_ok()
+            })
+        };
+        (0..self.pods.len()).filter(waits).filter(|pod| fits(pod)).collect()
+    }
+
+    /// Pods on their way to a kubelet in the order they will arrive there, and those of them without a node yet.
+    fn coming(&self) -> (Vec<(usize, usize)>, Vec<usize>) {
+        let mut coming: Vec<(u64, u64, usize, usize)> = Vec::new();
+        let mut decided = Vec::new();
+        for Reverse(due) in &self.queue {
+            match due.what {
+                Happening::Added(pod) => {
+                    coming.extend(self.pods[pod].node.map(|node| (due.at_ms, due.order, pod, node)));
+                }
+                Happening::Stored { pod, node, .. } => {
+                    coming.push((u64::MAX, due.order, pod, node));
+                    decided.push(pod);
+                }
+                _ => {}
+            }
+        }
+        coming.sort_unstable();
+        (coming.into_iter().map(|(_, _, pod, node)| (pod, node)).collect(), decided)
+    }
+}
+
+fn gpu() -> ResourceName {
+    ResourceName::new("example.com/gpu").unwrap()
+}
+
+fn pick<T: Copy>(random: &mut Random, list: &[T]) -> T {
+    list[usize::try_from(random.below(list.len() as u64)).unwrap()]
+}
+
+fn shape(random: &mut Random) -> Shape {
+    let (zones, cpus) = pick(random, &[(2, 16), (1, 16), (4, 12), (8, 14), (2, 32)]);
+    let mut shape = Shape::even(zones, cpus).unwrap();
+    shape.rules.scope = pick(random, &[Scope::Container, Scope::Pod]);
+    shape.rules.policy = pick(random, &[Policy::SingleNumaNode, Policy::SingleNumaNode, Policy::Restricted]);
+    if random.below(2) == 0 {
+        // Sparse ids, a zone without CPUs, devices in some zones only.
+        for (at, zone) in (0_u32..).zip(&mut shape.zones) {
+            zone.id = 3 * at + 1;
+            if at % 2 == 0 {
+                zone.devices.insert(gpu(), 4);
+            }
+        }
+        shape.zones.push(ZoneShape { id: 40, memory_mib: 65_536, ..ZoneShape::default() });
+    }
+    shape
+}
+
+fn latency(random: &mut Random, domain: Domain) -> Latency {
+    let mut latency = pick(random, &[Latency::cluster(), Latency::cluster(), Latency::zero()]);
+    match random.below(5) {
+        0 if domain.slow_exporters => latency.scan_taken = Span::fixed(10_000),
+        1 if domain.slow_exporters => {
+            (latency.scan_taken, latency.scan_released) = (Span::of(0, 10_000), Span::of(0, 10_000));
+        }
+        2 if domain.slow_exporters => latency.cleanup = Span::of(0, 5_000),
+        3 if domain.slow_watches => {
+            (latency.watch, latency.kubelet) = (Span::of(0, 400), Span::of(0, 400));
+        }
+        _ => {}
+    }
+    latency
+}
+
+/// Pods each of which an empty machine admits.
+fn plan(random: &mut Random, machines: &[Machine], domain: Domain) -> Plan {
+    let load = pick(random, &[0.5, 0.65, 0.9, 1.2, 2.0]);
+    let max_pending = pick(random, &[None, None, Some(6)]);
+    let cpus = open_cpus(machines);
+    let open =
+        Open { pods: 100, rate: 3.0, load, cpus, max_pending, sizes: SIZES.to_vec(), seed: random.number() };
+    let mut plan = open.plan().unwrap();
+    for arrival in &mut plan.arrivals {
+        match random.below(10) {
+            0 if domain.ends => arrival.end = End::Forced,
+            1 if domain.ends => arrival.end = End::Finished,
+            _ => {}
+        }
+        if domain.mixed {
+            mix(random, arrival);
+        }
+    }
+    let mut specs = plan.specs().into_iter();
+    plan.arrivals.retain(|_| {
+        let needs = specs.next().map(|spec| Arc::clone(&spec.needs));
+        needs.is_some_and(|needs| Kubelet::new(&machines[0]).admit(0, &needs, PodHash(0)).is_ok())
+    });
+    plan
+}
+
+fn mix(random: &mut Random, arrival: &mut Arrival) {
+    let ask = |cpus| Ask { cpus, memory_mib: 64, devices: BTreeMap::new() };
+    match random.below(8) {
+        0 => arrival.init.push(ask(arrival.cpus + 1)),
+        1 => arrival.init.push(ask(1)),
+        2 if arrival.cpus > 2 => {
+            arrival.cpus /= 2;
+            arrival.beside.push(ask(arrival.cpus));
+        }
+        3 => {
+            arrival.devices.insert(gpu().to_string(), 1);
+        }
+        // Not Guaranteed: takes from the node, not from a zone.
+        4 => arrival.memory_mib = 0,
+        _ => {}
+    }
+}
