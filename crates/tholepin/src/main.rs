@@ -27,9 +27,11 @@ enum Entry {
     /// Schedule pods onto nodes whose kubelets can align them
     Scheduler(Box<scheduler::shell::Args>),
     /// Compare schedulers in virtual time, without a cluster
-    #[command(after_help = "Examples:\n  tholepin simulate\n  tholepin simulate --nodes 100 --pods 10000 --rate 75 -o json\n  \
+    #[command(
+        after_help = "Examples:\n  tholepin simulate\n  tholepin simulate --nodes 100 --pods 10000 --rate 75 -o json\n  \
         tholepin simulate --machine 4x32+gpu4 --chart result.svg\n  \
-        kubectl get nodes,pods,noderesourcetopologies -A -o yaml > dump.yaml && tholepin simulate --from dump.yaml")]
+        kubectl get nodes,pods,noderesourcetopologies -A -o yaml > dump.yaml && tholepin simulate --from dump.yaml"
+    )]
     Simulate(Box<sim::cli::Args>),
     /// Sign the pods named on standard input, one `namespace name` a line, as an exporter does
     #[command(

@@ -83,7 +83,8 @@ async fn measure(args: &Args, binary: PathBuf) -> anyhow::Result<()> {
         let seen = SystemTime::now();
         let written = std::fs::metadata(&state)?.modified()?;
         allocated.push(seen.duration_since(written).unwrap_or_default());
-        let grace = if args.force { DeleteParams::default().grace_period(0) } else { DeleteParams::default() };
+        let grace =
+            if args.force { DeleteParams::default().grace_period(0) } else { DeleteParams::default() };
         pods.delete(&name, &grace).await?;
         released.push(release(&mut gone, &mut reports, full, &name).await?);
     }
