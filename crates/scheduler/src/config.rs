@@ -1,7 +1,7 @@
 //! From flags and a `KubeSchedulerConfiguration` to the core's [`Settings`].
 //!
-//! In: the parsed file. Out: profiles, or an error for what the file asks and this scheduler cannot do. Never: a setting
-//! that is quietly ignored although it would change where pods go.
+//! In: the parsed file. Out: profiles, or an error for what the file asks of zones and this scheduler cannot do. (Lists and
+//! arguments of in-tree plugins are read and have no effect yet; docs/scheduler.md says so.)
 
 use api::schedulerconfig::{
     ExtensionPoint, NUMA_PLUGIN, PreemptionMode, Profile as WireProfile, SchedulerConfig, ScoringStrategyType,

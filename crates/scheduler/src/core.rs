@@ -443,8 +443,14 @@ impl Core {
                     self.raw.push(cycle::raw_score(node, view, spec, numa));
                 }
                 Err(reason) => {
-                    refusals.add(reason);
                     self.changed.remove(&slot);
+                    match reason {
+                        // All that is short, as kube-scheduler says it.
+                        Reason::TooManyPods | Reason::Insufficient(_) => node
+                            .shortages(view, &spec.needs)
+                            .for_each(|resource| refusals.add(Reason::short_of(resource))),
+                        _ => refusals.add(reason),
+                    }
                 }
             }
         }

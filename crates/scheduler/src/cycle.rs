@@ -64,10 +64,8 @@ pub fn filter(
     if !spec.affinity.allows(&view.name, &view.labels) {
         return Err(Reason::Affinity);
     }
-    match node.shortage(view, &spec.needs) {
-        Some(ResourceName::PODS) => return Err(Reason::TooManyPods),
-        Some(resource) => return Err(Reason::Insufficient(resource)),
-        None => {}
+    if let Some(resource) = node.shortages(view, &spec.needs).next() {
+        return Err(Reason::short_of(resource));
     }
     if numa.is_none() {
         return Ok(());

@@ -117,19 +117,17 @@ impl Node {
         self.pods += sign;
     }
 
-    /// The first resource the node has too little of, kube-scheduler's order: pods, then the pod's resources.
-    #[must_use]
-    pub fn shortage(&self, view: &NodeView, needs: &PodNeeds) -> Option<ResourceName> {
-        if self.pods + 1 > view.allocatable(ResourceName::PODS) {
-            return Some(ResourceName::PODS);
-        }
-        needs
-            .totals
-            .iter()
-            .find(|need| {
-                need.amount > view.allocatable(need.name).saturating_sub(amount(&self.used, need.name))
-            })
-            .map(|need| need.name)
+    /// The resources the node has too little of, kube-scheduler's order: pods, then the pod's resources.
+    pub fn shortages<'a>(
+        &'a self,
+        view: &'a NodeView,
+        needs: &'a PodNeeds,
+    ) -> impl Iterator<Item = ResourceName> + 'a {
+        let pods = (self.pods + 1 > view.allocatable(ResourceName::PODS)).then_some(ResourceName::PODS);
+        let short = |need: &&Need| {
+            need.amount > view.allocatable(need.name).saturating_sub(amount(&self.used, need.name))
+        };
+        pods.into_iter().chain(needs.totals.iter().filter(short).map(|need| need.name))
     }
 
     /// kube-scheduler's LeastAllocated over cpu and memory: 0 to 100.

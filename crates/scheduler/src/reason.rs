@@ -38,6 +38,12 @@ impl Reason {
         Self::Misaligned(misfit.part, resource)
     }
 
+    /// The reason for a node that has too little of a resource.
+    #[must_use]
+    pub fn short_of(resource: ResourceName) -> Self {
+        if resource == ResourceName::PODS { Self::TooManyPods } else { Self::Insufficient(resource) }
+    }
+
     /// The plugin the reason is counted for in metrics.
     #[must_use]
     pub fn plugin(self) -> &'static str {
