@@ -425,7 +425,7 @@ fn fifty_containers_and_huge_numbers_do_no_harm() {
         decide(&mut core, LATER),
         [
             "many: 0/1 nodes are available: 1 Insufficient cpu.",
-            "huge: 0/1 nodes are available: 1 Insufficient cpu.",
+            "huge: 0/1 nodes are available: 1 Insufficient cpu, 1 Insufficient memory.",
             "none -> n",
         ]
     );
