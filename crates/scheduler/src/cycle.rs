@@ -7,7 +7,6 @@
 
 use topology::admit::Scratch;
 use topology::request::{PodNeeds, Qos};
-use topology::resource::ResourceName;
 use topology::score::{Strategy, Weights};
 
 use crate::affinity;

@@ -91,7 +91,7 @@ impl Kubelet {
         let rules = self.topology.rules;
         let placement =
             admit::admit(rules, &self.free, needs, &mut self.scratch).map_err(Rejection::Topology)?;
-        if let Some(resource) = self.totals.shortage(&self.view, needs) {
+        if let Some(resource) = self.totals.shortages(&self.view, needs).next() {
             return Err(Rejection::OutOf(resource));
         }
         placement.charge(&mut self.free);

@@ -80,11 +80,11 @@ impl Latency {
             bind: Span::of(2, 10),
             kubelet: Span::of(1, 10),
             status: Span::of(5, 50),
-            start: Span::of(200, 350),
-            stop: Span::of(100, 1000),
-            cleanup: Span::of(100, 1000),
+            start: Span::of(20, 90),
+            stop: Span::of(20, 600),
+            cleanup: Span::of(20, 600),
             scan_taken: Span::of(10, 60),
-            scan_released: Span::of(10, 1000),
+            scan_released: Span::of(10, 60),
             publish: Span::of(3, 15),
         }
     }

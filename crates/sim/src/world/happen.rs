@@ -81,8 +81,9 @@ impl World<'_> {
         progress.admitted = true;
         match step {
             Step::Admitted | Step::Running => {}
-            Step::Stopped => progress.stopped = true,
-            Step::Rejected(_) | Step::Finished => progress.terminal = true,
+            // kubelet 1.36 `SyncTerminatingPod`: the status it writes when the containers have stopped is terminal, also for
+            // pods that were deleted.
+            Step::Stopped | Step::Finished | Step::Rejected(_) => progress.terminal = true,
         }
         let (view, waited_ms) = (entry.view.clone(), self.now_ms - entry.created_ms);
         match step {
