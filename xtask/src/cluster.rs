@@ -82,7 +82,7 @@ pub(crate) struct Up {
     /// Without the stock kube-controller-manager.
     #[arg(long)]
     no_controllers: bool,
-    /// CustomResourceDefinitions to install; may be repeated.
+    /// CustomResourceDefinitions to install beside NodeResourceTopology; may be repeated.
     #[arg(long, value_name = "FILE")]
     crds: Vec<PathBuf>,
 }
@@ -146,6 +146,7 @@ async fn stay_up(up: &Up, rig: &Rig) -> anyhow::Result<()> {
     let mut builder = Cluster::builder()
         .machines((0..up.nodes).map(|_| machine.clone()))
         .kubelet(up.kubelet())
+        .crds(api::crd::NRT_CRD_YAML)
         .scheduler(!up.no_scheduler)
         .controller_manager(!up.no_controllers);
     for file in &up.crds {
