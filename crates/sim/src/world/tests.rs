@@ -131,7 +131,8 @@ fn progress_is_told_to_the_end() {
     assert_eq!(told, [64, 120]);
 }
 
-/// A search, not a test: `FROM=0 TO=1000 DOMAIN=ends,mixed cargo test -p sim -- --ignored search`.
+/// A search, not a test: `FROM=0 TO=1000 DOMAIN=ends,mixed cargo test -p sim -- --ignored search --nocapture` shows the first
+/// scenario that fails, as small as it can be made; with `COUNT=1`, how many do.
 #[test]
 #[ignore = "a search for pods that tholepin loses, as long as you like"]
 fn search() {
@@ -147,5 +148,11 @@ fn search() {
         exporters_down: has("exporters_down"),
         scheduler_down: has("scheduler_down"),
     };
-    check(domain, number("FROM", 0)..number("TO", 200), number("OVERLOOK_MS", u64::MAX));
+    let (seeds, overlook_ms) = (number("FROM", 0)..number("TO", 200), number("OVERLOOK_MS", u64::MAX));
+    if number("COUNT", 0) == 0 {
+        return check(domain, seeds, overlook_ms);
+    }
+    let fails = |seed: &u64| failure(&Scenario::of(*seed, domain), overlook_ms).is_some();
+    let failing: Vec<u64> = seeds.filter(fails).collect();
+    assert!(failing.is_empty(), "{} fail: {failing:?}", failing.len());
 }
