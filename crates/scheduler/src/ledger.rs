@@ -160,12 +160,16 @@ impl Ledger {
             return Err(Refusal::Stale);
         }
         let doubt = self.unexplained.as_ref().map(|report| report.available());
+        let early = if fickle(rules, &first.free, needs) { self.early_releases() } else { Vec::new() };
         for world in &self.worlds {
-            let verdict = match &doubt {
-                None => admit::admit(rules, &world.free, needs, scratch),
-                Some(report) => admit::admit(rules, &self.cautious(world, report), needs, scratch),
-            };
-            verdict.map_err(Refusal::Misfit)?;
+            let cautious = doubt.as_ref().map(|report| self.cautious(world, report));
+            let free = cautious.as_ref().unwrap_or(&world.free);
+            admit::admit(rules, free, needs, scratch).map_err(Refusal::Misfit)?;
+            for early in &early {
+                let mut free = free.clone();
+                early.iter().for_each(|at| release(&mut free, &world.places[*at]));
+                admit::admit(rules, &free, needs, scratch).map_err(Refusal::Misfit)?;
+            }
         }
         Ok(())
     }
@@ -231,7 +235,9 @@ impl Ledger {
         let Some(rules) = self.topology.as_ref().map(|t| t.rules) else { return };
         let mut next = Vec::with_capacity(self.worlds.len());
         for world in &self.worlds {
+            let doubtful = self.doubtful(world);
             for place in outcomes(rules, world, &early, &pod.needs, scratch) {
+                let place = if doubtful { hedge(rules, &world.free, &pod.needs, place) } else { place };
                 let mut world = world.clone();
                 charge(&mut world.free, &place);
                 world.places.push(place);
@@ -348,7 +354,7 @@ impl Ledger {
     fn settle(&mut self, mut worlds: Vec<World>, scratch: &mut Scratch) {
         let mut unique: Vec<World> = Vec::with_capacity(worlds.len());
         for world in worlds.drain(..) {
-            if !unique.contains(&world) {
+            if !unique.iter().any(|known| self.same(known, &world)) {
                 unique.push(world);
             }
         }
@@ -356,14 +362,24 @@ impl Ledger {
             .rows
             .iter()
             .any(|row| row.stage == Stage::Leaving || (row.finishes && row.stage == Stage::Admitted));
-        if !may_be_early && unique.iter().any(|world| !world.free.has_debt()) {
-            unique.retain(|world| !world.free.has_debt());
+        // A pod that is charged wherever it might be makes debts that mean nothing.
+        let impossible = |world: &World| world.free.has_debt() && !self.doubtful(world);
+        if !may_be_early && !unique.iter().all(impossible) {
+            unique.retain(|world| !impossible(world));
         }
         if unique.len() > MAX_WORLDS {
-            unique = vec![fold(&unique)];
+            let live: Vec<bool> = self.rows.iter().map(|row| row.stage != Stage::Released).collect();
+            unique = vec![fold(&unique, &live)];
         }
         self.worlds = unique;
         self.explain_report(scratch);
+    }
+
+    /// Whether two worlds differ at most in where pods were that are no longer there.
+    fn same(&self, one: &World, other: &World) -> bool {
+        let places = self.rows.iter().zip(one.places.iter().zip(&other.places));
+        one.free == other.free
+            && places.into_iter().all(|(row, (a, b))| row.stage == Stage::Released || a == b)
     }
 
     /// Sets of pods the kubelet may release before it admits the next one: the subsets of those that are leaving (for many,
@@ -408,6 +424,14 @@ impl Ledger {
         self.settle(next, scratch);
     }
 
+    /// Whether the kubelet may have more room than the world says, so that what it does next cannot be told exactly.
+    fn doubtful(&self, world: &World) -> bool {
+        self.rows.iter().zip(&world.places).any(|(row, place)| match place {
+            Place::At { exact, .. } => !exact && row.stage != Stage::Released,
+            Place::Unknown => row.finishes || matches!(row.stage, Stage::Leaving | Stage::Released),
+        })
+    }
+
     /// Takes `later` out of a world, lets `change` happen, and admits them again in order.
     fn readmit(
         &self,
@@ -420,7 +444,14 @@ impl Ledger {
         later.iter().for_each(|at| release(&mut world.free, &world.places[*at]));
         change(world);
         for at in later {
-            let place = predict(rules, &world.free, &self.rows[*at].needs, scratch);
+            world.places[*at] = Place::At { placement: Placement::default(), exact: true };
+        }
+        for at in later {
+            let needs = &self.rows[*at].needs;
+            let mut place = predict(rules, &world.free, needs, scratch);
+            if self.doubtful(world) {
+                place = hedge(rules, &world.free, needs, place);
+            }
             charge(&mut world.free, &place);
             world.places[*at] = place;
         }
@@ -465,6 +496,15 @@ fn outcomes(
     places
 }
 
+/// Whether more room can make the pod not fit: with several containers aligned one by one, the first may move to where a later
+/// one has to be.
+fn fickle(rules: Rules, free: &Free, needs: &PodNeeds) -> bool {
+    let aligned = needs.containers.iter().filter(|c| {
+        c.needs.iter().any(|need| admit::charged_column(rules, free, needs.qos, *need).is_some())
+    });
+    rules.scope == topology::policy::Scope::Container && aligned.count() > 1
+}
+
 fn predict(rules: Rules, free: &Free, needs: &PodNeeds, scratch: &mut Scratch) -> Place {
     match admit::admit(rules, free, needs, scratch) {
         Ok(placement) => Place::At { placement, exact: true },
@@ -473,12 +513,33 @@ fn predict(rules: Rules, free: &Free, needs: &PodNeeds, scratch: &mut Scratch) -
     }
 }
 
+/// The kubelet may have more room than we know: then the pod is where `place` says, or in a lower zone.
+fn hedge(rules: Rules, free: &Free, needs: &PodNeeds, place: Place) -> Place {
+    let columns = free.layout().resources().len().max(1);
+    let highest = match &place {
+        Place::At { placement, exact: true } => {
+            placement.grants.iter().map(|grant| grant.cell as usize / columns).max()
+        }
+        _ => return place,
+    };
+    match highest {
+        None => place,
+        Some(_) if fickle(rules, free, needs) => everywhere(rules, free, needs),
+        Some(highest) => up_to(rules, free, needs, highest + 1),
+    }
+}
+
 /// Charges the pod's exclusive needs to every zone.
 fn everywhere(rules: Rules, free: &Free, needs: &PodNeeds) -> Place {
+    up_to(rules, free, needs, free.layout().zones().len())
+}
+
+/// Charges the pod's exclusive needs to each of the lowest `rows` zones.
+fn up_to(rules: Rules, free: &Free, needs: &PodNeeds, rows: usize) -> Place {
     let mut held = vec![0_i64; free.cells().len()];
     for need in needs.containers.iter().flat_map(|container| &container.needs) {
         if let Some(column) = admit::charged_column(rules, free, needs.qos, *need) {
-            for row in 0..free.layout().zones().len() {
+            for row in 0..rows {
                 held[free.index(row, column)] += need.amount;
             }
         }
@@ -503,16 +564,34 @@ fn release(free: &mut Free, place: &Place) {
     }
 }
 
-/// One world that is worse than each of `worlds`: the smaller amount of every cell, and no opinion where they differ.
-fn fold(worlds: &[World]) -> World {
+/// One world that is worse than each of `worlds`: a pod that is elsewhere in each of them holds the most it holds anywhere, so
+/// what it holds is given back when it goes.
+fn fold(worlds: &[World], live: &[bool]) -> World {
     let mut folded = worlds[0].clone();
-    for world in &worlds[1..] {
-        folded.free.meet(&world.free);
-        for (place, other) in folded.places.iter_mut().zip(&world.places) {
-            if place != other {
-                *place = Place::Unknown;
+    let mut bases: Vec<Free> = worlds.iter().map(|world| world.free.clone()).collect();
+    let mut moved = Vec::new();
+    for at in 0..folded.places.len() {
+        if !live[at] || worlds.iter().all(|world| world.places[at] == worlds[0].places[at]) {
+            continue;
+        }
+        let mut grants: std::collections::BTreeMap<u32, i64> = std::collections::BTreeMap::new();
+        for (world, base) in worlds.iter().zip(&mut bases) {
+            release(base, &world.places[at]);
+            if let Place::At { placement, .. } = &world.places[at] {
+                for grant in &placement.grants {
+                    let most = grants.entry(grant.cell).or_default();
+                    *most = (*most).max(grant.held);
+                }
             }
         }
+        let grants = grants.into_iter().map(|(cell, held)| Grant { cell, held, visible: 0 }).collect();
+        folded.places[at] = Place::At { placement: Placement { grants }, exact: false };
+        moved.push(at);
+    }
+    folded.free = bases[0].clone();
+    bases[1..].iter().for_each(|base| folded.free.meet(base));
+    for at in moved {
+        charge(&mut folded.free, &folded.places[at]);
     }
     folded
 }

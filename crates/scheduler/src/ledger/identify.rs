@@ -9,7 +9,7 @@ use topology::admit::{self, Placement, Scratch};
 use topology::fingerprint::{Fingerprint, Method};
 use topology::zone::{Free, NodeTopology};
 
-use super::{Ledger, Place, Stage, World, charge, everywhere, predict};
+use super::{Ledger, Place, Stage, World, charge, everywhere, hedge, outcomes};
 
 mod assign;
 
@@ -155,18 +155,23 @@ impl Ledger {
         bases: Vec<Vec<Place>>,
         scratch: &mut Scratch,
     ) {
+        let mut news = false;
         for (row, member) in self.rows.iter_mut().zip(members) {
             // Reports come in order, so a pod that was counted before and no longer is has been released, whatever the API
             // server says by now. One that never was may simply have been admitted after this report's scan.
             let left = !*member && row.described;
             if left {
+                // Nobody said so before: what is admitted after this report finds more room than we thought.
+                news |= matches!(row.stage, Stage::Pending | Stage::Admitted);
                 row.stage = Stage::Released;
                 row.gone_at = row.gone_at.min(self.releases);
             }
             row.described = *member;
         }
-        let worlds =
-            bases.into_iter().map(|places| self.rebuild(report, free, members, places, scratch)).collect();
+        let worlds = bases
+            .into_iter()
+            .flat_map(|places| self.rebuild(report, free, members, places, news, scratch))
+            .collect();
         self.worlds = worlds;
         for at in (0..self.rows.len()).rev() {
             if self.rows[at].stage == Stage::Released && !members[at] {
@@ -183,8 +188,9 @@ impl Ledger {
         free: &Free,
         members: &[bool],
         mut places: Vec<Place>,
+        news: bool,
         scratch: &mut Scratch,
-    ) -> World {
+    ) -> Vec<World> {
         let mut free = free.clone();
         for ((row, place), member) in self.rows.iter().zip(&places).zip(members) {
             if let (true, Place::At { placement, exact: true }) = (*member, place) {
@@ -194,20 +200,47 @@ impl Ledger {
                 }
             }
         }
+        let mut keep = vec![true; self.rows.len()];
+        for at in 0..self.rows.len() {
+            let row = &self.rows[at];
+            if !members[at] && row.stage != Stage::Released {
+                keep[at] = matches!(places[at], Place::At { exact: true, .. })
+                    && !(news && row.stage == Stage::Pending);
+                if !keep[at] {
+                    places[at] = Place::At { placement: Placement::default(), exact: true };
+                }
+            }
+        }
+        let early = self.early_releases();
+        let mut worlds = vec![World { free, places }];
         for at in 0..self.rows.len() {
             let row = &self.rows[at];
             if members[at] || row.stage == Stage::Released {
                 continue;
             }
-            if !matches!(places[at], Place::At { exact: true, .. }) {
-                places[at] = match row.stage {
-                    Stage::Pending => predict(report.rules, &free, &row.needs, scratch),
-                    _ => everywhere(report.rules, &free, &row.needs),
-                };
+            if keep[at] {
+                worlds.iter_mut().for_each(|world| charge(&mut world.free, &world.places[at]));
+                continue;
             }
-            charge(&mut free, &places[at]);
+            let mut next = Vec::new();
+            for world in worlds {
+                let found = match row.stage {
+                    Stage::Pending => outcomes(report.rules, &world, &early, &row.needs, scratch),
+                    _ => vec![everywhere(report.rules, &world.free, &row.needs)],
+                };
+                let doubtful = self.doubtful(&world);
+                for place in found {
+                    let place =
+                        if doubtful { hedge(report.rules, &world.free, &row.needs, place) } else { place };
+                    let mut world = world.clone();
+                    charge(&mut world.free, &place);
+                    world.places[at] = place;
+                    next.push(world);
+                }
+            }
+            worlds = next;
         }
-        World { free, places }
+        worlds
     }
 }
 
