@@ -61,6 +61,18 @@ fn no_pod_is_lost_when_the_scheduler_dies() {
     check(domain, 300..360, 2_000);
 }
 
+#[test]
+fn pods_of_several_containers_lose_nothing() {
+    check(Domain { mixed: true, ..Domain::default() }, 400..460, 10_000);
+    check(Domain { mixed: true, ends: true, ..Domain::default() }, 500..560, 10_000);
+}
+
+#[test]
+fn no_pod_is_lost_when_the_scheduler_dies_while_no_exporter_works() {
+    let domain = Domain { exporters_down: true, scheduler_down: true, ..Domain::default() };
+    check(domain, 600..660, 120_000);
+}
+
 /// The kubelet rejects pods and everybody gets to know, so the tests above could fail.
 #[test]
 fn a_blind_scheduler_loses_pods() {
