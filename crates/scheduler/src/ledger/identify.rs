@@ -9,7 +9,8 @@ use topology::admit::{self, Placement, Scratch};
 use topology::fingerprint::{Fingerprint, Method};
 use topology::zone::{Free, NodeTopology};
 
-use super::{Ledger, Place, Stage, World, charge, everywhere, hedge, outcomes};
+use super::place::{charge, everywhere, hedge, outcomes};
+use super::{Ledger, Place, Stage, World};
 
 mod assign;
 
