@@ -82,7 +82,10 @@ fn victim() {
 fn check_sudden_end(end: &str, signal: Option<rustix::process::Signal>) {
     let dir = tempfile::tempdir().unwrap();
     let says = dir.path().join("says");
-    let mut victim = Command::new(std::env::current_exe().unwrap())
+    // Whoever runs the tests in the background of a shell script passes an ignored SIGINT on to us.
+    let mut victim = Command::new("env")
+        .arg("--default-signal=INT")
+        .arg(std::env::current_exe().unwrap())
         .args(["--ignored", "--exact", "nest::victim"])
         .env("VICTIM_SAYS", &says)
         .env("VICTIM_END", end)
