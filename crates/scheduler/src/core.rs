@@ -11,7 +11,7 @@ use topology::admit::Scratch;
 use topology::zone::NodeTopology;
 
 use crate::cycle::{self, Numa, Raw, UNREPORTED_GRACE_MS};
-use crate::ledger::{Ledger, PodId};
+use crate::ledger::PodId;
 use crate::node::{Node, NodeView};
 use crate::pod::{PodView, Spec};
 use crate::queue::{Backoff, Queue};
@@ -500,18 +500,6 @@ impl Core {
     /// Nodes that exist.
     pub fn nodes(&self) -> impl Iterator<Item = &Node> + '_ {
         self.listed.iter().map(|slot| &self.nodes[*slot])
-    }
-
-    /// A node's ledger.
-    #[must_use]
-    pub fn ledger(&self, node: &str) -> Option<&Ledger> {
-        self.slots.get(node).map(|slot| &self.nodes[*slot].ledger)
-    }
-
-    /// Pods known, and how many of them are chosen but not yet seen bound.
-    #[must_use]
-    pub fn pod_counts(&self) -> (usize, usize) {
-        (self.pods.len(), self.pods.values().filter(|entry| entry.assumed).count())
     }
 
     fn profile_of(&self, id: PodId) -> Option<&Profile> {

@@ -82,11 +82,6 @@ impl Refusals {
         *self.0.entry(reason).or_default() += 1;
     }
 
-    /// Forgets all counts.
-    pub fn clear(&mut self) {
-        self.0.clear();
-    }
-
     /// Reasons and counts.
     pub fn iter(&self) -> impl Iterator<Item = (Reason, usize)> + '_ {
         self.0.iter().map(|(reason, count)| (*reason, *count))

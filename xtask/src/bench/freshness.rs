@@ -15,6 +15,7 @@ use kube::Api;
 use kube::api::{DeleteParams, PostParams};
 use kube::runtime::{WatchStreamExt, watcher};
 use serde::Serialize;
+use sim::record::percentile;
 use testkit::load;
 
 use super::rig::{Bed, Shape, build_release};
@@ -149,13 +150,13 @@ fn cpus(report: &NodeResourceTopology) -> anyhow::Result<i64> {
     Ok(resources.filter(|r| r.name.as_str() == "cpu").map(|r| r.available).sum())
 }
 
-fn row(case: &'static str, mut times: Vec<Duration>, rss: f64) -> Row {
-    times.sort_unstable();
-    let at = |percent: usize| {
-        let rank = (times.len() * percent).div_ceil(100).max(1);
-        times.get(rank - 1).map_or(0.0, |time| (time.as_secs_f64() * 1e4).round() / 10.0)
-    };
-    let exporter_rss_mib = (rss * 10.0).round() / 10.0;
+fn row(case: &'static str, times: Vec<Duration>, rss: f64) -> Row {
+    let mut micros: Vec<u64> =
+        times.iter().map(|time| u64::try_from(time.as_micros()).unwrap_or(u64::MAX)).collect();
+    micros.sort_unstable();
+    let tenths = |value: f64| (value * 10.0).round() / 10.0;
+    let at = |percent| tenths(percentile(&micros, percent) as f64 / 1000.0);
+    let exporter_rss_mib = tenths(rss);
     Row { case, allocations: times.len(), p50_ms: at(50), p99_ms: at(99), max_ms: at(100), exporter_rss_mib }
 }
 

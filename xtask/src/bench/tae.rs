@@ -13,7 +13,7 @@ use kube::Api;
 use kube::api::PostParams;
 use serde::Serialize;
 use sim::machine::Shape as SimShape;
-use sim::record::Summary;
+use sim::record::{Summary, percentile};
 use sim::workload::{Open, Plan};
 use testkit::load::{self, Arrival, Record, Run};
 use testkit::nest::Process;
@@ -252,26 +252,23 @@ fn row(
     exporter_rss_mib: Option<f64>,
     scheduler_rss_mib: Option<f64>,
 ) -> Row {
-    let mut waits: Vec<f64> = records.iter().filter_map(Record::wait_s).collect();
-    waits.sort_by(f64::total_cmp);
+    let mut waits_ms: Vec<u64> =
+        records.iter().filter_map(Record::wait_s).map(|wait| (wait * 1000.0).round() as u64).collect();
+    waits_ms.sort_unstable();
+    let percentile_s =
+        |percent| (!waits_ms.is_empty()).then(|| percentile(&waits_ms, percent) as f64 / 1000.0);
     let lost = |record: &&Record| record.lost.as_ref().is_some_and(|l| l.reason == "TopologyAffinityError");
     Row {
         scheduler,
         seed: args.seed,
         pods: records.len(),
-        running: waits.len(),
+        running: waits_ms.len(),
         tae: records.iter().filter(lost).count(),
-        p50_s: percentile(&waits, 50),
-        p95_s: percentile(&waits, 95),
+        p50_s: percentile_s(50),
+        p95_s: percentile_s(95),
         exporter_rss_mib,
         scheduler_rss_mib,
     }
-}
-
-/// Nearest rank.
-fn percentile(sorted: &[f64], percent: usize) -> Option<f64> {
-    let rank = (sorted.len() * percent).div_ceil(100).max(1);
-    sorted.get(rank - 1).map(|value| (value * 1000.0).round() / 1000.0)
 }
 
 fn peak_mib(process: Option<&Process>) -> Option<f64> {
