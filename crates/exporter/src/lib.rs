@@ -16,6 +16,7 @@ pub mod pace;
 pub mod publish;
 pub mod rbac;
 pub mod scan;
+pub mod settings;
 pub mod zones;
 
 use std::convert::Infallible;

@@ -15,5 +15,6 @@ pub mod log;
 pub mod process_metrics;
 pub mod ready;
 pub mod shutdown;
+pub mod tls;
 pub mod watch;
 pub mod yaml;
