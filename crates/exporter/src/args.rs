@@ -3,13 +3,21 @@
 //! In: flags and the environment variable `NODE_NAME`. Out: [`Args`], in which every value has been checked. Never: I/O,
 //! except for the host's name when nothing else names the node.
 
+use std::collections::BTreeSet;
 use std::net::{IpAddr, SocketAddr};
 use std::path::PathBuf;
 use std::time::Duration;
 
+use anyhow::Context as _;
 use api::goduration::GoDuration;
+use node::podresources::socket_path;
 use topology::fingerprint::Method;
 use topology::policy::{Policy, Scope};
+
+use crate::settings::{
+    Accounting, Intervals, KubeletConfigAt, Mode, OwnerKind, PodResourcesAt, Publishing, Serving, Settings,
+    Sources, StatusFiles,
+};
 
 /// Publishes this node's NUMA zones as a NodeResourceTopology object and keeps it true.
 ///
@@ -92,10 +100,57 @@ impl Args {
         if name.len() <= 253 && name.split('.').all(label) { Ok(name) } else { Err(NodeNameError(name)) }
     }
 
+    /// What they say, checked.
+    ///
+    /// # Errors
+    /// When a value cannot be used; the error names the flag.
+    pub fn settings(self) -> anyhow::Result<Settings> {
+        let node = self.node_name()?;
+        let podresources = socket_path(&self.podresources_socket).context("--podresources-socket")?;
+        let serving = self.serving();
+        let publishing = Publishing {
+            mode: Mode::Patch,
+            resync: None,
+            owner: if self.add_nrt_owner { OwnerKind::Node } else { OwnerKind::Leave },
+            timing: false,
+        };
+        Ok(Settings {
+            node,
+            sources: Sources {
+                podresources: PodResourcesAt::Socket(podresources),
+                sysfs: self.sysfs,
+                kubelet_root: Some(self.kubelet_state_dir).filter(|dir| !dir.as_os_str().is_empty()),
+                kubelet_config: KubeletConfigAt::File { path: self.kubelet_config_file, drop_ins: None },
+                policy: self.topology_manager_policy,
+                scope: self.topology_manager_scope,
+            },
+            accounting: Accounting {
+                namespace: None,
+                exclude: BTreeSet::new(),
+                exclude_pods: Vec::new(),
+                reference: None,
+                fingerprint: Some(self.pods_fingerprint_method),
+                topology_policies: false,
+            },
+            pace: Intervals {
+                timer: self.sleep_interval,
+                release: self.release_interval,
+                least: Duration::ZERO,
+            },
+            notify_file: None,
+            publishing: (!self.no_publish).then_some(publishing),
+            kubeconfig: self.kubeconfig,
+            readiness: None,
+            status: StatusFiles::default(),
+            serving,
+            once: self.oneshot,
+        })
+    }
+
     /// Where metrics and health are served, if at all.
-    #[must_use]
-    pub fn metrics_address(&self) -> Option<SocketAddr> {
-        (self.metrics_port != 0).then(|| SocketAddr::new(self.metrics_ip, self.metrics_port))
+    fn serving(&self) -> Option<Serving> {
+        let address = SocketAddr::new(self.metrics_ip, self.metrics_port);
+        (self.metrics_port != 0).then_some(Serving { address, tls: None })
     }
 }
 
@@ -154,7 +209,8 @@ mod tests {
         assert_eq!(args.sleep_interval, Duration::from_secs(60));
         assert_eq!(args.release_interval, Duration::from_secs(1));
         assert_eq!(args.pods_fingerprint_method, Method::WithExclusiveResources);
-        assert_eq!(args.metrics_address(), Some("0.0.0.0:2112".parse().unwrap()));
+        let address = "0.0.0.0:2112".parse().unwrap();
+        assert_eq!(args.serving(), Some(Serving { address, tls: None }));
         assert!(args.add_nrt_owner && !args.no_publish && !args.oneshot);
     }
 
@@ -172,7 +228,7 @@ mod tests {
             (Some(Policy::Restricted), Some(Scope::Pod))
         );
         assert!(!args.add_nrt_owner);
-        assert_eq!((args.metrics_address(), args.verbosity), (None, 4));
+        assert_eq!((args.serving(), args.verbosity), (None, 4));
         assert!(parse("--add-nrt-owner").unwrap().add_nrt_owner);
         assert_eq!(parse("--hostname a --hostname b").unwrap().node_name().as_deref(), Ok("b"));
         assert_eq!(parse("--kubelet-state-dir=").unwrap().kubelet_state_dir, PathBuf::new());

@@ -28,8 +28,6 @@ use anyhow::Context;
 use api::nrt::NodeResourceTopology;
 use kube::Api;
 use node::kubelet::{self, Change};
-use node::podresources::{self, Client};
-use node::sysfs::Sysfs;
 use node::watch::Watcher;
 use prometheus_client::registry::Registry;
 use runtime::client::{Connection, Options};
@@ -41,15 +39,14 @@ use tokio_util::sync::CancellationToken;
 use tracing::{info, warn};
 
 pub use args::Args;
+pub use settings::Settings;
 
 use lookout::Lookout;
 use metrics::Metrics;
-use pace::Intervals;
 use publish::{Desired, Held, Publisher, Target};
-use scan::{Scanner, Sources};
+use scan::Scanner;
+use settings::{KubeletConfigAt, OwnerKind, PodResourcesAt, Publishing, Sources};
 
-/// Deadline of one call of the kubelet; the peer's.
-const KUBELET_DEADLINE: Duration = Duration::from_secs(10);
 /// Deadline of one call of the API server.
 const API_DEADLINE: Duration = Duration::from_secs(10);
 /// How long tasks may take to end.
@@ -62,15 +59,14 @@ const GRACE: Duration = Duration::from_secs(3);
 /// # Errors
 /// When it cannot start: flags that contradict the machine, no Kubernetes configuration, the port is taken. Once running
 /// it keeps trying, whatever fails.
-pub async fn run(args: Args, shutdown: CancellationToken) -> anyhow::Result<()> {
-    let mut process = Process::new(args, &shutdown)?;
-    info!(node = process.node, version = env!("CARGO_PKG_VERSION"), "starting the exporter");
+pub async fn run(settings: Settings, shutdown: CancellationToken) -> anyhow::Result<()> {
+    let mut process = Process::new(settings, &shutdown);
+    info!(node = process.settings.node, version = env!("CARGO_PKG_VERSION"), "starting the exporter");
     let (sender, receiver) = watch::channel(None);
     process.look(sender)?;
-    if process.args.no_publish {
-        process.tasks.spawn("preview", preview(receiver, process.finish()));
-    } else {
-        process.publish(receiver).await?;
+    match process.settings.publishing {
+        None => process.tasks.spawn("preview", preview(receiver, process.finish())),
+        Some(publishing) => process.publish(receiver, publishing).await?,
     }
     process.serve().await?;
     process.tasks.run(GRACE).await?;
@@ -79,8 +75,7 @@ pub async fn run(args: Args, shutdown: CancellationToken) -> anyhow::Result<()> 
 
 /// What the tasks of the process share while they are put together.
 struct Process {
-    args: Args,
-    node: String,
+    settings: Settings,
     registry: Registry,
     metrics: Metrics,
     readiness: Readiness,
@@ -90,47 +85,35 @@ struct Process {
 }
 
 impl Process {
-    fn new(args: Args, shutdown: &CancellationToken) -> anyhow::Result<Self> {
-        let node = args.node_name()?;
+    fn new(settings: Settings, shutdown: &CancellationToken) -> Self {
         let mut registry = Registry::default();
         registry.register_collector(Box::new(runtime::process_metrics::Process));
-        let metrics = Metrics::register(&mut registry, &node);
+        let metrics = Metrics::register(&mut registry, &settings.node);
         let (readiness, scan_health, publish_health) = Default::default();
         let tasks = Tasks::new(shutdown.child_token());
-        Ok(Self { args, node, registry, metrics, readiness, scan_health, publish_health, tasks })
+        Self { settings, registry, metrics, readiness, scan_health, publish_health, tasks }
     }
 
     /// What to cancel after the first success, if that is all there is to do.
     fn finish(&self) -> Option<CancellationToken> {
-        self.args.oneshot.then(|| self.tasks.token().clone())
+        self.settings.once.then(|| self.tasks.token().clone())
     }
 
     /// The task that scans the node.
     fn look(&mut self, desired: watch::Sender<Option<Desired>>) -> anyhow::Result<()> {
-        let args = &self.args;
-        let socket = podresources::socket_path(&args.podresources_socket).context("--podresources-socket")?;
-        let sources = Sources {
-            podresources: Client::new(&socket, KUBELET_DEADLINE).context("--podresources-socket")?,
-            sysfs: Sysfs::new(&args.sysfs),
-            kubelet_config: args.kubelet_config_file.clone(),
-            policy: args.topology_manager_policy,
-            scope: args.topology_manager_scope,
-            method: args.pods_fingerprint_method,
-        };
-        let intervals = Intervals { timer: args.sleep_interval, release: args.release_interval };
-        let scanner = Scanner::new(sources, self.metrics.clone());
-        let gate = self.readiness.gate("first scan");
-        let watcher = watcher(args, &socket);
+        let settings = &self.settings;
+        let scanner = Scanner::new(&settings.sources, &settings.accounting, self.metrics.clone());
+        let scanner = scanner.context("podresources")?;
         let lookout = Lookout::new(
             scanner,
-            watcher,
-            &args.kubelet_state_dir,
-            intervals,
+            watcher(&settings.sources),
+            settings.sources.kubelet_root.as_deref(),
+            settings.pace,
             self.metrics.clone(),
             desired,
-            gate,
+            self.readiness.gate("first scan"),
         );
-        let (once, health) = (args.oneshot, self.scan_health.clone());
+        let (once, health) = (settings.once, self.scan_health.clone());
         self.tasks.spawn("scan", async move {
             Ok::<_, Infallible>(lookout.run(once, move |result| health.set(result)).await)
         });
@@ -138,14 +121,19 @@ impl Process {
     }
 
     /// The tasks that watch and write the object.
-    async fn publish(&mut self, desired: watch::Receiver<Option<Desired>>) -> anyhow::Result<()> {
-        let kubeconfig = self.args.kubeconfig.clone();
+    async fn publish(
+        &mut self,
+        desired: watch::Receiver<Option<Desired>>,
+        publishing: Publishing,
+    ) -> anyhow::Result<()> {
+        let kubeconfig = self.settings.kubeconfig.clone();
         let user_agent = format!("tholepin-exporter/{}", env!("CARGO_PKG_VERSION"));
         let options = Options { kubeconfig, user_agent, ..Options::default() };
         let connection = Connection::open(&options).await.context("cannot reach Kubernetes")?;
         let held = Arc::new(watch::Sender::new(Held::Unknown));
 
-        let own = kube::runtime::watcher::Config::default().fields(&format!("metadata.name={}", self.node));
+        let own = kube::runtime::watcher::Config::default()
+            .fields(&format!("metadata.name={}", self.settings.node));
         let (api, sink) = (Api::all(connection.watching()?), Arc::clone(&held));
         let watch_metrics = runtime::watch::Metrics::register(&mut self.registry);
         self.tasks.spawn("watch", async move {
@@ -157,7 +145,8 @@ impl Process {
             Ok::<Infallible, Infallible>(never)
         });
 
-        let target = Target { name: self.node.clone(), owned: self.args.add_nrt_owner };
+        let owned = publishing.owner == OwnerKind::Node;
+        let target = Target { name: self.settings.node.clone(), owned };
         let gate = self.readiness.gate("first publication");
         let client = connection.strict(API_DEADLINE)?;
         let publisher = Publisher::new(target, client, held, self.metrics.clone(), gate);
@@ -174,7 +163,9 @@ impl Process {
 
     /// The task that serves metrics and health.
     async fn serve(&mut self) -> anyhow::Result<()> {
-        let Some(address) = self.args.metrics_address() else { return Ok(()) };
+        let Some(address) = self.settings.serving.as_ref().map(|serving| serving.address) else {
+            return Ok(());
+        };
         let (readiness, scan, publish) =
             (self.readiness.clone(), self.scan_health.clone(), self.publish_health.clone());
         let surface = Surface::new(std::mem::take(&mut self.registry))
@@ -189,12 +180,14 @@ impl Process {
 }
 
 /// File events, if they are wanted and the kernel has some left for us; the timer alone does it too, only later.
-fn watcher(args: &Args, socket: &Path) -> Option<Watcher<Change>> {
-    if args.kubelet_state_dir.as_os_str().is_empty() {
-        return None;
-    }
-    let targets = kubelet::targets(&args.kubelet_state_dir, socket, &args.kubelet_config_file, &args.sysfs);
-    match Watcher::new(targets) {
+fn watcher(sources: &Sources) -> Option<Watcher<Change>> {
+    let root = sources.kubelet_root.as_ref()?;
+    let PodResourcesAt::Socket(socket) = &sources.podresources else { return None };
+    let config = match &sources.kubelet_config {
+        KubeletConfigAt::File { path, .. } => path.as_path(),
+        KubeletConfigAt::Configz { .. } => Path::new(""),
+    };
+    match Watcher::new(kubelet::targets(root, socket, config, &sources.sysfs)) {
         Ok(watcher) => Some(watcher),
         Err(error) => {
             warn!(%error, "no file events (see fs.inotify.max_user_instances and max_user_watches); only time causes scans");

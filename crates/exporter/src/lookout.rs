@@ -18,9 +18,10 @@ use tracing::{debug, info, warn};
 
 use crate::belief::Belief;
 use crate::metrics::Metrics;
-use crate::pace::{Cause, Intervals, Outcome, Pace};
+use crate::pace::{Cause, Outcome, Pace};
 use crate::publish::Desired;
 use crate::scan::{Error, Scan, Scanner};
+use crate::settings::Intervals;
 
 /// Pauses between attempts while the kubelet is away or something is odd; its return is noticed by its socket.
 const RETRY_MIN: Duration = Duration::from_millis(100);
@@ -42,7 +43,7 @@ pub struct Lookout {
     /// When the first event was noticed that no believed scan has looked at.
     seen: Option<Instant>,
     belief: Belief,
-    admissions: PathBuf,
+    admissions: Option<PathBuf>,
     kubelet_starts: u64,
 }
 
@@ -51,7 +52,7 @@ impl Lookout {
     pub fn new(
         scanner: Scanner,
         watcher: Option<Watcher<Change>>,
-        kubelet_root: &Path,
+        kubelet_root: Option<&Path>,
         intervals: Intervals,
         metrics: Metrics,
         desired: watch::Sender<Option<Desired>>,
@@ -70,7 +71,7 @@ impl Lookout {
             last_ended: None,
             seen: None,
             belief: Belief::default(),
-            admissions: kubelet_root.join(ADMISSIONS),
+            admissions: kubelet_root.map(|root| root.join(ADMISSIONS)),
             kubelet_starts: 0,
         }
     }
@@ -169,7 +170,8 @@ impl Lookout {
             info!("scanning works again");
             self.complaint.clear();
         }
-        let sees_admissions = self.watcher.is_some() && self.admissions.exists();
+        let sees_admissions =
+            self.watcher.is_some() && self.admissions.as_ref().is_some_and(|path| path.exists());
         if !self.belief.believes(&scan.listed, sees_admissions, ended) {
             debug!("the list is not believed yet: a pod is being admitted, or the kubelet has just started");
             return Outcome::Same { held: true };

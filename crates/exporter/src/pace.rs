@@ -13,6 +13,7 @@
 use std::time::{Duration, Instant};
 
 use crate::allowance::Allowance;
+use crate::settings::Intervals;
 
 /// Two scans are never closer than this, which merges most of the checkpoints of one admission.
 const MIN_GAP: Duration = Duration::from_millis(8);
@@ -32,15 +33,6 @@ const FOLLOW_UPS: [Duration; 4] = [
 
 /// The timer's period varies by this share to both sides, so that the exporters of a cluster spread.
 const JITTER: f64 = 0.1;
-
-/// Configured distances between scans; zero turns each off.
-#[derive(Clone, Copy, Debug)]
-pub struct Intervals {
-    /// When nothing happens.
-    pub timer: Duration,
-    /// While pods hold something that they could let go.
-    pub release: Duration,
-}
 
 /// What a scan is for.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -138,11 +130,12 @@ impl Pace {
 
     /// The first moment from `wanted` on at which a scan is allowed.
     fn earliest(&self, wanted: Instant) -> Instant {
-        self.last.map_or(wanted, |last| (last + MIN_GAP).max(self.allowance.free_at()).max(wanted))
+        let gap = MIN_GAP.max(self.intervals.least);
+        self.last.map_or(wanted, |last| (last + gap).max(self.allowance.free_at()).max(wanted))
     }
 
     fn steady(&self, now: Instant, held: bool) -> Option<Instant> {
-        (held && !self.intervals.release.is_zero()).then(|| now + self.intervals.release)
+        (held && !self.intervals.release.is_zero()).then(|| self.earliest(now + self.intervals.release))
     }
 }
 

@@ -7,41 +7,32 @@
 //! [`Scanner::forget`], so that a scan is one call of a service that the kubelet limits to 100 calls a second for everybody.
 
 use std::collections::BTreeSet;
-use std::path::PathBuf;
+use std::path::Path;
+use std::time::Duration;
 
 use node::kubelet::{self, RulesError};
 use node::podresources::{self, Allocatable, Client, PodResources};
 use node::sysfs::{self, Machine, Sysfs};
-use topology::fingerprint::{Method, PodHash};
-use topology::policy::{Policy, Rules, Scope};
+use topology::fingerprint::PodHash;
+use topology::policy::Rules;
 use tracing::{debug, info, warn};
 
 use crate::belief::Listed;
 use crate::metrics::Metrics;
 use crate::object::Content;
+use crate::settings::{Accounting, KubeletConfigAt, PodResourcesAt, Sources};
 use crate::zones::{Remark, zones};
 
-/// Where to look and what to make of it.
-#[derive(Clone, Debug)]
-pub struct Sources {
-    /// The kubelet's service.
-    pub podresources: Client,
-    /// The machine.
-    pub sysfs: Sysfs,
-    /// The kubelet's configuration file.
-    pub kubelet_config: PathBuf,
-    /// Topology Manager policy to state instead of the configured one.
-    pub policy: Option<Policy>,
-    /// Topology Manager scope to state instead of the configured one.
-    pub scope: Option<Scope>,
-    /// Which pods enter the fingerprint.
-    pub method: Method,
-}
+/// Deadline of one call of the kubelet; the peer's.
+const KUBELET_DEADLINE: Duration = Duration::from_secs(10);
 
 /// Looks, and remembers what hardly ever changes.
 #[derive(Debug)]
 pub struct Scanner {
+    podresources: Client,
+    sysfs: Sysfs,
     sources: Sources,
+    accounting: Accounting,
     metrics: Metrics,
     facts: Option<Facts>,
     allocatable: Option<Allocatable>,
@@ -93,9 +84,23 @@ impl Error {
 
 impl Scanner {
     /// Nothing is read yet.
-    #[must_use]
-    pub fn new(sources: Sources, metrics: Metrics) -> Self {
-        Self { sources, metrics, facts: None, allocatable: None, remarks: BTreeSet::new() }
+    ///
+    /// # Errors
+    /// When the address of podresources is none.
+    pub fn new(sources: &Sources, accounting: &Accounting, metrics: Metrics) -> Result<Self, Error> {
+        let PodResourcesAt::Socket(socket) = &sources.podresources else {
+            return Err(podresources::Error::Address("fake://".to_owned()).into());
+        };
+        Ok(Self {
+            podresources: Client::new(socket, KUBELET_DEADLINE)?,
+            sysfs: Sysfs::new(&sources.sysfs),
+            sources: sources.clone(),
+            accounting: accounting.clone(),
+            metrics,
+            facts: None,
+            allocatable: None,
+            remarks: BTreeSet::new(),
+        })
     }
 
     /// Makes the next scan read everything again.
@@ -119,7 +124,7 @@ impl Scanner {
             None => self.facts()?,
         };
         let facts = self.facts.insert(facts);
-        let client = &self.sources.podresources;
+        let client = &self.podresources;
         let counted = |error: podresources::Error| {
             if let Some(call) = error.call() {
                 self.metrics.call_failed(call);
@@ -139,13 +144,13 @@ impl Scanner {
         self.remarks = remarks;
         Ok(Scan {
             listed: listed(&pods),
-            content: Content::new(zones, facts.rules, &pods, self.sources.method),
+            content: Content::new(zones, facts.rules, &pods, self.accounting.fingerprint.unwrap_or_default()),
             remarks: self.remarks.len(),
         })
     }
 
     fn facts(&self) -> Result<Facts, Error> {
-        let machine = self.sources.sysfs.machine()?;
+        let machine = self.sysfs.machine()?;
         let rules = self.rules()?;
         debug!(zones = machine.zones.len(), cpus = %machine.cpus, ?rules, "read the machine and the kubelet's rules");
         Ok(Facts { machine, rules })
@@ -154,7 +159,11 @@ impl Scanner {
     /// The file's rules under the overrides. With both given, a file that cannot be read leaves the managers unknown.
     fn rules(&self) -> Result<Rules, Error> {
         let Sources { policy, scope, .. } = self.sources;
-        let from_file = match kubelet::read_rules(&self.sources.kubelet_config) {
+        let path = match &self.sources.kubelet_config {
+            KubeletConfigAt::File { path, .. } => path.as_path(),
+            KubeletConfigAt::Configz { .. } => Path::new(""),
+        };
+        let from_file = match kubelet::read_rules(path) {
             Err(error) if policy.is_some() && scope.is_some() => {
                 info!(%error, "the CPU and memory manager policies are not known");
                 Rules::default()

@@ -50,7 +50,7 @@ impl Exporter {
     fn start(flags: &[String]) -> Self {
         let args = Cli::parse_from(std::iter::once("exporter").chain(flags.iter().map(String::as_str))).args;
         let token = CancellationToken::new();
-        Self { task: tokio::spawn(exporter::run(args, token.clone())), token }
+        Self { task: tokio::spawn(exporter::run(args.settings().unwrap(), token.clone())), token }
     }
 
     /// Ends it in order.

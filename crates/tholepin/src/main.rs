@@ -63,7 +63,7 @@ fn run(cli: Cli) -> anyhow::Result<ExitCode> {
             log::init(log::Format::Text, args.verbosity)?;
             // One thread is plenty for a few scans a second, and each more costs memory on every node.
             block_on(tokio::runtime::Builder::new_current_thread(), async {
-                exporter::run(*args, shutdown::on_signals()?).await
+                exporter::run(args.settings()?, shutdown::on_signals()?).await
             })
         }
         Entry::Scheduler(args) => {

@@ -1,6 +1,7 @@
 use super::*;
 
-const INTERVALS: Intervals = Intervals { timer: Duration::from_secs(60), release: Duration::from_secs(1) };
+const INTERVALS: Intervals =
+    Intervals { timer: Duration::from_secs(60), release: Duration::from_secs(1), least: Duration::ZERO };
 
 /// A schedule with a clock: all times are milliseconds since the start.
 struct Rig {
@@ -101,7 +102,7 @@ fn the_timer_is_jittered_and_not_moved_by_other_scans() {
 
 #[test]
 fn both_intervals_can_be_off() {
-    let off = Intervals { timer: Duration::ZERO, release: Duration::ZERO };
+    let off = Intervals { timer: Duration::ZERO, release: Duration::ZERO, least: Duration::ZERO };
     let mut rig = Rig::new(off);
     assert_eq!(rig.run(1_000_000, HELD), [0, 25, 100, 300, 1_000]);
     assert_eq!(rig.next(), None);

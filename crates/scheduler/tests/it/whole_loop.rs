@@ -30,7 +30,7 @@ fn export(cluster: &Cluster, node: &ClusterNode, token: &CancellationToken) {
         format!("--kubelet-config-file={}", kubelet.root_dir().with_file_name("kubelet.json").display()),
         format!("--kubeconfig={}", cluster.control().kubeconfig().display()),
     ];
-    tokio::spawn(exporter::run(Cli::parse_from(flags).args, token.clone()));
+    tokio::spawn(exporter::run(Cli::parse_from(flags).args.settings().unwrap(), token.clone()));
 }
 
 async fn phase(client: &Client, name: &str) -> Option<String> {
