@@ -8,6 +8,7 @@
 pub mod backoff;
 pub mod client;
 pub mod events;
+pub mod goflag;
 pub mod host;
 pub mod http;
 pub mod lease;
