@@ -20,10 +20,12 @@ pub enum FileError {
         source: io::Error,
     },
     /// It does not end.
-    #[error("{path} has more than {MAX_BYTES} bytes, which is not a file of this kind")]
+    #[error("{path} has more than {limit_bytes} bytes, which is not a file of this kind")]
     TooLarge {
         /// Which file.
         path: PathBuf,
+        /// How large it may be.
+        limit_bytes: u64,
     },
     /// It is not text.
     #[error("{path} is not UTF-8 text")]
@@ -42,11 +44,16 @@ impl FileError {
 
 /// The whole file as text.
 pub(crate) fn read(path: &Path) -> Result<String, FileError> {
+    read_up_to(path, MAX_BYTES)
+}
+
+/// The whole file as text, if it is no larger than that.
+pub(crate) fn read_up_to(path: &Path, limit_bytes: u64) -> Result<String, FileError> {
     let error = |source| FileError::Read { path: path.to_owned(), source };
     let mut bytes = Vec::new();
-    File::open(path).map_err(error)?.take(MAX_BYTES + 1).read_to_end(&mut bytes).map_err(error)?;
-    if bytes.len() as u64 > MAX_BYTES {
-        return Err(FileError::TooLarge { path: path.to_owned() });
+    File::open(path).map_err(error)?.take(limit_bytes + 1).read_to_end(&mut bytes).map_err(error)?;
+    if bytes.len() as u64 > limit_bytes {
+        return Err(FileError::TooLarge { path: path.to_owned(), limit_bytes });
     }
     String::from_utf8(bytes).map_err(|_| FileError::NotText { path: path.to_owned() })
 }

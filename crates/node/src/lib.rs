@@ -10,3 +10,4 @@ pub mod sysfs;
 pub mod watch;
 
 mod file;
+mod json;

@@ -1,6 +1,6 @@
 //! The kubelet's podresources service: what it has handed out exclusively, and what it could.
 //!
-//! In: the path of a unix socket. Out: [`PodResources`] and [`Allocatable`], checked (`parse` says how); or an error saying which
+//! In: the address of a unix socket, or of a directory with recorded answers (`folder`). Out: [`PodResources`] and [`Allocatable`], checked (`parse` says how); or an error saying which
 //! call failed and how. Never: an answer of more than 16 MiB, a call without a deadline, a retry (the caller knows when the
 //! next look is due), or a half-believed answer: one impossible value refuses the whole.
 //!
@@ -15,8 +15,10 @@ use topology::cpuset::CpuSet;
 use topology::resource::ResourceName;
 use topology::zone::ZoneId;
 
+use crate::file::FileError;
 use wire::pod_resources_lister_client::PodResourcesListerClient;
 
+mod folder;
 mod parse;
 
 /// The messages and the client and server of `v1.PodResourcesLister`, generated from `proto/podresources/v1.proto`.
@@ -127,7 +129,20 @@ impl Call {
 pub enum Error {
     /// The socket's path does not make an address.
     #[error("{0:?} is not a unix socket path; expected unix:///path or /path")]
+    Socket(String),
+    /// The address is of no known kind.
+    #[error(
+        "{0:?} is no podresources address; expected unix:///path or /path of a socket, or fake://dir of recorded answers"
+    )]
     Address(String),
+    /// A recorded answer cannot be read.
+    #[error("podresources {} failed", call.as_str())]
+    File {
+        /// The call.
+        call: Call,
+        /// Why not.
+        source: FileError,
+    },
     /// No answer in time.
     #[error("the kubelet did not answer {} within {after:?}", call.as_str())]
     Deadline {
@@ -161,10 +176,43 @@ impl Error {
     #[must_use]
     pub fn call(&self) -> Option<Call> {
         match self {
-            Self::Address(_) => None,
-            Self::Deadline { call, .. } | Self::Status { call, .. } | Self::Nonsense { call, .. } => {
-                Some(*call)
-            }
+            Self::Socket(_) | Self::Address(_) => None,
+            Self::File { call, .. }
+            | Self::Deadline { call, .. }
+            | Self::Status { call, .. }
+            | Self::Nonsense { call, .. } => Some(*call),
+        }
+    }
+}
+
+/// Where answers come from.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Address {
+    /// The kubelet's socket.
+    Socket(PathBuf),
+    /// A directory with recorded answers: `list.json` and `get_allocatable_resources.json`.
+    Folder(PathBuf),
+}
+
+impl Address {
+    /// Reads an address as flags give it: what [`socket_path`] takes, or `fake://` and a directory, absolute or not.
+    ///
+    /// # Errors
+    /// For anything else.
+    pub fn parse(text: &str) -> Result<Self, Error> {
+        match text.strip_prefix("fake://") {
+            Some("") => Err(Error::Address(text.to_owned())),
+            Some(dir) => Ok(Self::Folder(PathBuf::from(dir))),
+            None => socket_path(text).map(Self::Socket).map_err(|_| Error::Address(text.to_owned())),
+        }
+    }
+
+    /// The file to watch: when it is made anew, there are new answers.
+    #[must_use]
+    pub fn file(&self) -> PathBuf {
+        match self {
+            Self::Socket(path) => path.clone(),
+            Self::Folder(dir) => folder::path(dir, Call::List),
         }
     }
 }
@@ -175,30 +223,48 @@ impl Error {
 /// For anything else.
 pub fn socket_path(address: &str) -> Result<PathBuf, Error> {
     let path = address.strip_prefix("unix://").or_else(|| address.strip_prefix("unix:")).unwrap_or(address);
-    if path.starts_with('/') { Ok(PathBuf::from(path)) } else { Err(Error::Address(address.to_owned())) }
+    if path.starts_with('/') { Ok(PathBuf::from(path)) } else { Err(Error::Socket(address.to_owned())) }
 }
 
 /// A client of the service.
 #[derive(Clone, Debug)]
 pub struct Client {
-    grpc: PodResourcesListerClient<Channel>,
+    source: Source,
     deadline: Duration,
 }
 
+/// Whom a client asks.
+#[derive(Clone, Debug)]
+enum Source {
+    Kubelet(PodResourcesListerClient<Channel>),
+    Folder(PathBuf),
+}
+
 impl Client {
-    /// Prepares a client; nothing is connected yet. Each call has `deadline` to come to an end.
+    /// Prepares a client of a socket; nothing is connected yet. Each call has `deadline` to come to an end.
     ///
     /// # Errors
     /// When the path is not absolute UTF-8 text.
     pub fn new(socket: &Path, deadline: Duration) -> Result<Self, Error> {
-        let bad = || Error::Address(socket.display().to_string());
+        let bad = || Error::Socket(socket.display().to_string());
         let path = socket.to_str().filter(|path| path.starts_with('/')).ok_or_else(bad)?;
         let channel = Endpoint::from_shared(format!("unix://{path}"))
             .map_err(|_| bad())?
             .connect_timeout(deadline)
             .connect_lazy();
         let grpc = PodResourcesListerClient::new(channel).max_decoding_message_size(MAX_ANSWER_BYTES);
-        Ok(Self { grpc, deadline })
+        Ok(Self { source: Source::Kubelet(grpc), deadline })
+    }
+
+    /// Prepares a client of whatever is at the address; nothing is connected or read yet.
+    ///
+    /// # Errors
+    /// As [`Client::new`], for sockets.
+    pub fn at(address: &Address, deadline: Duration) -> Result<Self, Error> {
+        match address {
+            Address::Socket(path) => Self::new(path, deadline),
+            Address::Folder(dir) => Ok(Self { source: Source::Folder(dir.clone()), deadline }),
+        }
     }
 
     /// What active pods hold.
@@ -206,9 +272,14 @@ impl Client {
     /// # Errors
     /// See [`Error`].
     pub async fn list(&self) -> Result<Vec<PodResources>, Error> {
-        let mut grpc = self.grpc.clone();
-        let answer = self.bounded(Call::List, grpc.list(wire::ListPodResourcesRequest {})).await?;
-        parse::pods(answer.pod_resources)
+        let answer = match &self.source {
+            Source::Kubelet(grpc) => {
+                let mut grpc = grpc.clone();
+                self.bounded(Call::List, grpc.list(wire::ListPodResourcesRequest {})).await?
+            }
+            Source::Folder(dir) => folder::list(dir)?,
+        };
+        parse::pods(answer.pod_resources).map_err(|error| self.located(error))
     }
 
     /// What could be handed out.
@@ -216,9 +287,26 @@ impl Client {
     /// # Errors
     /// See [`Error`].
     pub async fn allocatable(&self) -> Result<Allocatable, Error> {
-        let mut grpc = self.grpc.clone();
-        let call = grpc.get_allocatable_resources(wire::AllocatableResourcesRequest {});
-        parse::allocatable(self.bounded(Call::Allocatable, call).await?)
+        let answer = match &self.source {
+            Source::Kubelet(grpc) => {
+                let mut grpc = grpc.clone();
+                let call = grpc.get_allocatable_resources(wire::AllocatableResourcesRequest {});
+                self.bounded(Call::Allocatable, call).await?
+            }
+            Source::Folder(dir) => folder::allocatable(dir)?,
+        };
+        parse::allocatable(answer).map_err(|error| self.located(error))
+    }
+
+    /// Says in which file the nonsense is, if it is from one.
+    fn located(&self, error: Error) -> Error {
+        match (&self.source, error) {
+            (Source::Folder(dir), Error::Nonsense { call, field, reason }) => {
+                let field = format!("{}: {field}", folder::path(dir, call).display());
+                Error::Nonsense { call, field, reason }
+            }
+            (_, error) => error,
+        }
     }
 
     async fn bounded<T>(

@@ -300,13 +300,100 @@ async fn a_restarted_kubelet_is_found_again() {
 }
 
 #[test]
-fn socket_addresses() {
+fn addresses() {
     for text in ["unix:///k/kubelet.sock", "unix:/k/kubelet.sock", "/k/kubelet.sock"] {
         assert_eq!(socket_path(text).unwrap(), Path::new("/k/kubelet.sock"), "{text}");
+        let address = Address::parse(text).unwrap();
+        assert_eq!((&address, address.file()), (&Address::Socket(address.file()), "/k/kubelet.sock".into()));
     }
     for text in ["", "unix://", "fake:///k", "k/kubelet.sock", "unix://k"] {
         let error = socket_path(text).unwrap_err().to_string();
         assert_eq!(error, format!("{text:?} is not a unix socket path; expected unix:///path or /path"));
+    }
+    for (text, dir) in [("fake:///k/x", "/k/x"), ("fake://data", "data")] {
+        let address = Address::parse(text).unwrap();
+        assert_eq!(address, Address::Folder(dir.into()));
+        assert_eq!(address.file(), Path::new(dir).join("list.json"));
+    }
+    for text in ["", "unix://", "fake://", "fake:/k", "foobar:///k", "k/kubelet.sock", "unix://k"] {
+        let error = Address::parse(text).unwrap_err().to_string();
+        let wanted = "is no podresources address; expected unix:///path or /path of a socket, or fake://dir of \
+                      recorded answers";
+        assert_eq!(error, format!("{text:?} {wanted}"));
+    }
+}
+
+/// A client of a directory with these files.
+fn folder(files: &[(&str, &str)]) -> (TempDir, Client) {
+    let dir = tempfile::tempdir().unwrap();
+    for (name, text) in files {
+        std::fs::write(dir.path().join(name), text).unwrap();
+    }
+    let address = Address::parse(&format!("fake://{}", dir.path().display())).unwrap();
+    (dir, Client::at(&address, PATIENT).unwrap())
+}
+
+#[tokio::test]
+async fn recorded_answers_are_read_anew_at_every_call() {
+    let list = r#"{"pod_resources": [{"name": "p", "namespace": "ns", "extra": [1], "containers": [
+        {"Name": "c", "cpu_ids": [7, 1], "devices": null, "memory": [
+            {"memory_type": "memory", "size": 512, "topology": {"nodes": [{"ID": 1}, {}]}},
+            {"memory_type": "hugepages-2Mi", "size_": 4096, "topology": {"nodes": [{"id": 2}]}}]},
+        {"name": "d", "devices": [{"resource_name": "v.io/nic", "device_ids": ["b", "a"], "topology": {}}]}]}]}"#;
+    let allocatable = r#"{"cpu_ids": [3], "devices": [{"resource_name": "v.io/nic", "device_ids": ["a"]}]}"#;
+    let (dir, client) = folder(&[("list.json", list), ("get_allocatable_resources.json", allocatable)]);
+    let pods = client.list().await.unwrap();
+    let [pod] = pods.as_slice() else { panic!("{pods:?}") };
+    assert_eq!((pod.namespace.as_str(), pod.name.as_str()), ("ns", "p"));
+    let block = |resource, bytes, zones: &[u32]| MemoryBlock {
+        resource: name(resource),
+        bytes,
+        zones: zones.iter().copied().map(ZoneId).collect(),
+    };
+    assert_eq!(pod.containers[0].cpus, CpuSet::parse("1,7").unwrap());
+    let blocks = [block("memory", 512, &[0, 1]), block("hugepages-2Mi", 4096, &[2])];
+    assert_eq!(pod.containers[0].memory, blocks);
+    let ids = vec!["a".to_owned(), "b".to_owned()];
+    assert_eq!(pod.containers[1].devices, [Devices { resource: name("v.io/nic"), ids, zones: vec![] }]);
+    let all = client.allocatable().await.unwrap();
+    assert_eq!((all.cpus, all.devices.len()), (CpuSet::parse("3").unwrap(), 1));
+
+    std::fs::write(dir.path().join("list.json"), "{}").unwrap();
+    assert_eq!(client.list().await.unwrap(), []);
+}
+
+#[tokio::test]
+async fn odd_recordings_name_file_and_field() {
+    for (text, wanted) in [
+        ("", "{}/list.json: not JSON: EOF while parsing a value at line 1 column 0"),
+        ("[]", "{}/list.json: the document: a list is not an object"),
+        (r#"{"pod_resources": {}}"#, "{}/list.json: pod_resources: an object is not a list"),
+        (
+            r#"{"pod_resources": [{"containers": [{"cpu_ids": [1.5]}]}]}"#,
+            "{}/list.json: pod_resources[0].containers[0].cpu_ids[0]: 1.5 is not a whole number",
+        ),
+        (
+            r#"{"pod_resources": [{"containers": [{"memory": [{"size": -1}]}]}]}"#,
+            "{}/list.json: pod_resources[0].containers[0].memory[0].size: -1 is not a whole number that is not negative",
+        ),
+        (
+            r#"{"pod_resources": [{"name": "p", "namespace": "ns", "containers": [{"name": "c", "cpu_ids": [-1]}]}]}"#,
+            "{}/list.json: ns/p/c: cpu_ids: -1 is not a CPU id",
+        ),
+    ] {
+        let (dir, client) = folder(&[("list.json", text)]);
+        let error = client.list().await.unwrap_err().to_string();
+        let error = error.replace(&dir.path().display().to_string(), "{}");
+        assert_eq!(error, format!("podresources list answered nonsense: {wanted}"));
+    }
+    let (dir, client) = folder(&[("list.json", &" ".repeat(MAX_ANSWER_BYTES + 1))]);
+    for (error, wanted) in [
+        (client.list().await.unwrap_err(), "list.json has more than 16777216 bytes"),
+        (client.allocatable().await.unwrap_err(), "cannot read {}/get_allocatable_resources.json"),
+    ] {
+        let cause = std::error::Error::source(&error).unwrap().to_string();
+        assert!(cause.replace(&dir.path().display().to_string(), "{}").contains(wanted), "{cause}");
+        assert!(error.call().is_some());
     }
 }
 
@@ -323,5 +410,16 @@ proptest! {
         if let Ok(pods) = parse::pods(vec![pod(vec![container])]) {
             prop_assert!(pods[0].containers[0].memory.iter().all(|block| i64::try_from(block.bytes).is_ok()));
         }
+    }
+
+    /// Whatever is in the file: an answer, or an error.
+    #[test]
+    fn no_recording_makes_it_panic(text in prop_oneof![
+        "\\PC{0,80}",
+        r#"\{"pod_resources": \[\{"name": "p", "namespace": ("n"|null|3), "containers": \[\{("cpu_ids"|"memory"|"devices"): (\[(-?[0-9]{1,21}|\{\}|"x")?\]|\{\}|[0-9])\}\]\}\]\}"#,
+    ]) {
+        let (_dir, client) = folder(&[("list.json", &text)]);
+        let runtime = tokio::runtime::Builder::new_current_thread().build().unwrap();
+        let _ = runtime.block_on(client.list());
     }
 }

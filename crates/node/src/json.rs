@@ -1,0 +1,128 @@
+//! Reading a JSON tree field by field, with the path to the field in every error.
+//!
+//! In: a parsed document. Out: texts, numbers, lists and fields of it, or what was found where something else was expected.
+//! Never: an unknown field is an error, nor is `null`: it says nothing, as for Go's decoder.
+//!
+//! Names of fields match as in Go's `encoding/json`: upper and lower case are one, and of several spellings the last one in
+//! the order of their bytes counts (the order in which Go writes maps).
+
+use serde_json::Value;
+
+/// Something else than expected.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+#[error("{field} is {found}, expected {expected}")]
+pub(crate) struct Mismatch {
+    /// The path of the field.
+    pub(crate) field: String,
+    /// What is there, shortened.
+    pub(crate) found: String,
+    /// What should be.
+    pub(crate) expected: &'static str,
+}
+
+/// A value and where it stands.
+#[derive(Clone, Debug)]
+pub(crate) struct At<'a> {
+    value: &'a Value,
+    path: String,
+}
+
+impl<'a> At<'a> {
+    /// The whole document.
+    pub(crate) fn root(value: &'a Value) -> Self {
+        Self { value, path: String::new() }
+    }
+
+    /// The path from the root: `reservedMemory[1].limits`.
+    pub(crate) fn path(&self) -> &str {
+        if self.path.is_empty() { "the document" } else { &self.path }
+    }
+
+    /// A field of an object; `None` when it is absent or null.
+    pub(crate) fn field(&self, name: &str) -> Result<Option<Self>, Mismatch> {
+        let Value::Object(fields) = self.value else { return Err(self.mismatch("an object")) };
+        let spelled = |(key, value): &(&String, &Value)| key.eq_ignore_ascii_case(name) && !value.is_null();
+        Ok(fields.iter().rfind(spelled).map(|(_, value)| self.child(value, name)))
+    }
+
+    /// A field of an object, or what it is when absent.
+    pub(crate) fn get<T: Default>(
+        &self,
+        name: &str,
+        read: impl FnOnce(&Self) -> Result<T, Mismatch>,
+    ) -> Result<T, Mismatch> {
+        self.field(name)?.map_or_else(|| Ok(T::default()), |field| read(&field))
+    }
+
+    /// The items of a list, each read.
+    pub(crate) fn list<T>(&self, read: impl Fn(&Self) -> Result<T, Mismatch>) -> Result<Vec<T>, Mismatch> {
+        let Value::Array(items) = self.value else { return Err(self.mismatch("a list")) };
+        let item = |(index, value)| read(&Self { value, path: format!("{}[{index}]", self.path) });
+        items.iter().enumerate().map(item).collect()
+    }
+
+    /// A text.
+    pub(crate) fn text(&self) -> Result<&'a str, Mismatch> {
+        self.value.as_str().ok_or_else(|| self.mismatch("text"))
+    }
+
+    /// A whole number.
+    pub(crate) fn signed(&self) -> Result<i64, Mismatch> {
+        self.value.as_i64().ok_or_else(|| self.mismatch("a whole number"))
+    }
+
+    /// A whole number that is not negative.
+    pub(crate) fn unsigned(&self) -> Result<u64, Mismatch> {
+        self.value.as_u64().ok_or_else(|| self.mismatch("a whole number that is not negative"))
+    }
+
+    fn child(&self, value: &'a Value, name: &str) -> Self {
+        let path = if self.path.is_empty() { name.to_owned() } else { format!("{}.{name}", self.path) };
+        Self { value, path }
+    }
+
+    fn mismatch(&self, expected: &'static str) -> Mismatch {
+        let found = match self.value {
+            Value::Array(_) => "a list".to_owned(),
+            Value::Object(_) => "an object".to_owned(),
+            other => other.to_string().chars().take(60).collect(),
+        };
+        Mismatch { field: self.path().to_owned(), found, expected }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use serde_json::json;
+
+    use super::*;
+
+    #[test]
+    fn names_match_as_in_go() {
+        let doc = json!({"cpu_ids": 1, "CPU_IDS": 2, "Cpu_Ids": null, "other": 3});
+        let at = At::root(&doc);
+        assert_eq!(
+            at.get("cpu_ids", At::signed),
+            Ok(1),
+            "the last spelling in byte order that says something"
+        );
+        assert_eq!(at.get("Other", At::signed), Ok(3));
+        assert_eq!(at.get("missing", At::signed), Ok(0));
+    }
+
+    #[test]
+    fn mismatches_say_where() {
+        let doc = json!({"a": [{"b": {"c": "x"}}, 5]});
+        let a = At::root(&doc).field("a").unwrap().unwrap();
+        let number = a.list(|item| item.get("b", |b| b.get("c", At::unsigned)));
+        let wanted = "a[0].b.c is \"x\", expected a whole number that is not negative";
+        assert_eq!(number.unwrap_err().to_string(), wanted);
+        let object = a.list(|item| item.get("c", At::signed)).unwrap_err().to_string();
+        assert_eq!(object, "a[1] is 5, expected an object");
+        assert_eq!(
+            At::root(&doc).text().unwrap_err().to_string(),
+            "the document is an object, expected text"
+        );
+        assert_eq!(a.text().unwrap_err().to_string(), "a is a list, expected text");
+    }
+}
