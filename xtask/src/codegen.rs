@@ -18,6 +18,11 @@ struct Unit {
 /// Client and server are generated for each: shipped code calls the kubelet's sockets, tests stand in for them.
 const UNITS: &[Unit] = &[
     Unit { proto: "podresources/v1.proto", module: "crates/node/src/gen/podresources.v1.rs", package: "v1" },
+    Unit {
+        proto: "deviceplugin/v1beta1.proto",
+        module: "crates/node/src/gen/deviceplugin.v1beta1.rs",
+        package: "v1beta1",
+    },
     Unit { proto: "cri/v1.proto", module: "crates/testkit/src/gen/cri.v1.rs", package: "runtime.v1" },
 ];
 

@@ -1,9 +1,10 @@
-//! What can be read on a node: the kubelet's podresources socket, sysfs, the kubelet's configuration, and the news that
-//! one of them changed.
+//! What can be read or served on a node: the kubelet's podresources and device plugin sockets, sysfs, the kubelet's
+//! configuration, and the news that one of them changed.
 //!
 //! In: paths and sockets of one machine, all injectable. Out: typed values that have been checked, or one error naming the
-//! file or field. Never: the Kubernetes API, a write, or an opinion about what fits.
+//! file or field. Never: the Kubernetes API, a write (but of sockets of our own), or an opinion about what fits.
 
+pub mod deviceplugin;
 pub mod kubelet;
 pub mod podresources;
 pub mod sysfs;

@@ -10,5 +10,7 @@
 mod cluster;
 #[path = "it/controlplane.rs"]
 mod controlplane;
+#[path = "it/device_plugin.rs"]
+mod device_plugin;
 #[path = "it/nest.rs"]
 mod nest;

@@ -1,0 +1,154 @@
+//! A device plugin's side of the kubelet's device plugin API, v1beta1, for any plugin.
+//!
+//! In: a [`Plugin`] (which devices there are, what a container needs to use them) and a [`Seat`] (where the kubelet looks
+//! for it). Out: the plugin is registered with the kubelet, and again after every restart of either. Never: an opinion about
+//! devices, or a file other than the plugin's own socket.
+//!
+//! # What the kubelet does
+//! Read in kubelet 1.36.3 `devicemanager` and seen on one. When it starts it removes every socket in the folder, the
+//! plugins' too, and knows the devices it has handed out but none that it could hand out: a plugin has to make its socket
+//! again and register again. `Register` is answered only after the kubelet has dialled the plugin back and asked for its
+//! options, so the plugin has to serve before it registers. The end of `ListAndWatch` makes all devices unhealthy, and five
+//! minutes later forgotten.
+
+mod serve;
+
+use std::io;
+use std::path::PathBuf;
+
+use tokio::sync::watch;
+
+pub use serve::run;
+
+/// Messages, clients and servers of `v1beta1.Registration` and `v1beta1.DevicePlugin`, generated from
+/// `proto/deviceplugin/v1beta1.proto`.
+// `allow`, because only rustdoc has this lint and an expectation would be unfulfilled elsewhere.
+#[allow(rustdoc::invalid_html_tags, reason = "generated")]
+#[expect(missing_docs, reason = "generated")]
+#[rustfmt::skip]
+pub mod wire {
+    include!("gen/deviceplugin.v1beta1.rs");
+}
+
+/// The version plugins and kubelets agree on.
+pub const VERSION: &str = "v1beta1";
+/// Where the kubelet looks for plugins; the path is built in, whatever its root directory is.
+pub const FOLDER: &str = "/var/lib/kubelet/device-plugins";
+/// The kubelet's socket in that folder.
+pub const KUBELET_SOCKET: &str = "kubelet.sock";
+
+/// A device as the kubelet is told about it.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Device {
+    /// Its name, unique within the resource; at most 63 characters.
+    pub id: String,
+    /// Whether it can be handed out.
+    pub healthy: bool,
+    /// Ids of the NUMA zones it is close to, as the kernel numbers them; empty when it has no locality.
+    pub zones: Vec<u32>,
+}
+
+/// Where a plugin sits.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Seat {
+    /// The folder of the kubelet's socket, normally [`FOLDER`].
+    pub folder: PathBuf,
+    /// File name of the plugin's socket in that folder.
+    pub endpoint: String,
+    /// The resource, such as `vendor.example/device`.
+    pub resource: String,
+}
+
+/// What a plugin knows and decides. Errors reach the kubelet as they are; one of [`Plugin::allocate`] fails the pod.
+pub trait Plugin: Send + Sync + 'static {
+    /// All devices, now and whenever they change. The plugin is over when its sender is.
+    fn devices(&self) -> watch::Receiver<Vec<Device>>;
+
+    /// Told each time the kubelet has accepted a registration.
+    fn registered(&self) {}
+
+    /// What a container that gets these devices needs to use them.
+    fn allocate(
+        &self,
+        ids: Vec<String>,
+    ) -> impl Future<Output = Result<wire::ContainerAllocateResponse, tonic::Status>> + Send;
+
+    /// Whether [`Plugin::prefer`] has anything to say.
+    fn prefers(&self) -> bool {
+        false
+    }
+
+    /// Which `size` of the `available` devices, those in `required` among them, fit each other best.
+    fn prefer(&self, available: Vec<String>, required: Vec<String>, size: usize) -> Vec<String> {
+        let _ = (available, size);
+        required
+    }
+
+    /// Whether [`Plugin::pre_start`] wants to be called.
+    fn wants_pre_start(&self) -> bool {
+        false
+    }
+
+    /// A container with these devices is about to start.
+    fn pre_start(&self, ids: Vec<String>) -> impl Future<Output = Result<(), tonic::Status>> + Send {
+        let _ = ids;
+        std::future::ready(Ok(()))
+    }
+}
+
+/// Why a plugin cannot go on. That the kubelet is away is no reason.
+#[derive(Debug, thiserror::Error)]
+pub enum Error {
+    /// The path of a socket is too long, not absolute, or not text.
+    #[error(
+        "{0:?} cannot be a unix socket: allowed are absolute paths of at most {MAX_SOCKET_PATH} bytes of UTF-8"
+    )]
+    Path(PathBuf),
+    /// The socket cannot be made or watched.
+    #[error("{path}: {source}")]
+    Socket {
+        /// The plugin's socket, or the folder.
+        path: PathBuf,
+        /// What the kernel says.
+        source: io::Error,
+    },
+    /// The server ended by itself.
+    #[error("serving {path} failed: {source}")]
+    Serve {
+        /// The plugin's socket.
+        path: PathBuf,
+        /// What the server says.
+        source: tonic::transport::Error,
+    },
+}
+
+/// The longest path a unix socket address can hold on Linux, without the closing zero byte.
+const MAX_SOCKET_PATH: usize = 107;
+
+impl Device {
+    fn to_wire(&self) -> wire::Device {
+        let nodes: Vec<_> = self.zones.iter().map(|zone| wire::NumaNode { id: i64::from(*zone) }).collect();
+        wire::Device {
+            id: self.id.clone(),
+            health: if self.healthy { "Healthy" } else { "Unhealthy" }.to_owned(),
+            topology: (!nodes.is_empty()).then_some(wire::TopologyInfo { nodes }),
+        }
+    }
+}
+
+impl Seat {
+    /// The plugin's socket.
+    #[must_use]
+    pub fn socket(&self) -> PathBuf {
+        self.folder.join(&self.endpoint)
+    }
+
+    /// The kubelet's socket.
+    #[must_use]
+    pub fn kubelet_socket(&self) -> PathBuf {
+        self.folder.join(KUBELET_SOCKET)
+    }
+}
+
+#[cfg(test)]
+mod tests;
