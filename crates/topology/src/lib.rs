@@ -8,6 +8,7 @@
 pub mod admit;
 pub mod cpuset;
 pub mod fingerprint;
+pub mod placement;
 pub mod policy;
 pub mod quantity;
 pub mod reason;

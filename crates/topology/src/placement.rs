@@ -1,0 +1,52 @@
+//! Which container sits in which NUMA zones, as text for attributes of an NRT object.
+//!
+//! In: containers, as hashes of their names, and their zones. Out: the peers' form, for containers that sit in one zone each
+//! ([`vectors`], on numbers written in [`leb89`]), and ours, for containers over any zones ([`spread`]); and what such texts say.
+//! Never: a name (readers bring the names and hash them), a text that its reader would understand as something else, or a
+//! panic, whatever the text.
+
+pub mod leb89;
+pub mod spread;
+pub mod vectors;
+
+use xxhash_rust::xxh64::Xxh64;
+
+/// The hash of one container: XXH64 (seed 0) over namespace, NUL, pod, NUL, container, as raw bytes. The peers' key of a
+/// container.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct ContainerHash(pub u64);
+
+impl ContainerHash {
+    /// Hashes a container's namespace, pod and name.
+    #[must_use]
+    pub fn of(namespace: &str, pod: &str, container: &str) -> Self {
+        let mut digest = Xxh64::new(0);
+        for part in [namespace, "\0", pod, "\0", container] {
+            digest.update(part.as_bytes());
+        }
+        Self(digest.digest())
+    }
+}
+
+/// Enough of a text to recognise it by; messages stay short whatever was sent.
+fn shorten(text: &str) -> String {
+    text.chars().take(64).collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn container_hashes_are_the_peers() {
+        for (namespace, pod, container, hash) in [
+            ("", "", "", 11_145_182_160_106_660_097),
+            ("ns", "pod", "cnt", 9_468_815_510_407_277_218),
+            ("ns-0", "pod-1", "container-1", 0x8549_cb51_4748_dc15),
+            ("ns-0", "pod-1", "container-2", 0xecdb_2719_b5d8_52d1),
+        ] {
+            let found = ContainerHash::of(namespace, pod, container);
+            assert_eq!(found, ContainerHash(hash), "{namespace}/{pod}/{container}");
+        }
+    }
+}
