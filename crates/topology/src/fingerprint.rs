@@ -4,6 +4,8 @@
 //! and its text (`pfp0v001` and 16 hex digits), bit for bit that of the peers. Never: a security property, nor a
 //! difference between a pod and its successor of the same name.
 
+pub mod status;
+
 use std::fmt;
 use std::str::FromStr;
 
@@ -65,7 +67,7 @@ impl PodHash {
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct Fingerprint(u64);
 
-/// Why a text is not a fingerprint we can compare.
+/// Why a text is not the fingerprint it is compared with.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum FingerprintError {
     /// Not a fingerprint at all.
@@ -74,6 +76,29 @@ pub enum FingerprintError {
     /// A fingerprint of another version.
     #[error("pod fingerprint version {0:?} is not supported; expected v001")]
     IncompatibleVersion(String),
+    /// The fingerprint of other pods; only [`Fingerprint::check`] says so.
+    #[error("pod fingerprint is {computed}, not {expected:?}")]
+    Mismatch {
+        /// What somebody says, shortened.
+        expected: String,
+        /// What it is.
+        computed: Fingerprint,
+    },
+}
+
+/// Whether a text is a version whose fingerprints compare with ours: only the same one is.
+///
+/// # Errors
+/// [`FingerprintError::Malformed`] when it has not the four bytes of a version, [`FingerprintError::IncompatibleVersion`] when
+/// it is another one.
+pub fn check_version(version: &str) -> Result<(), FingerprintError> {
+    if version.len() != VERSION.len() {
+        return Err(FingerprintError::Malformed(shorten(version)));
+    }
+    if version != VERSION {
+        return Err(FingerprintError::IncompatibleVersion(version.to_owned()));
+    }
+    Ok(())
 }
 
 impl Fingerprint {
@@ -103,21 +128,41 @@ impl Fingerprint {
     /// # Errors
     /// [`FingerprintError`] tells a malformed text from another version.
     pub fn parse(text: &str) -> Result<Self, FingerprintError> {
-        let malformed = || FingerprintError::Malformed(text.chars().take(64).collect());
-        if text.len() < MIN_LEN || !text.starts_with(PREFIX) {
-            return Err(malformed());
-        }
-        let version = text.get(PREFIX.len()..HEAD).ok_or_else(malformed)?;
-        if version != VERSION {
-            return Err(FingerprintError::IncompatibleVersion(version.to_owned()));
-        }
-        let digits = text.get(HEAD..).ok_or_else(malformed)?;
+        let malformed = || FingerprintError::Malformed(shorten(text));
+        let digits = digits(text)?;
         let is_digit = |b: u8| matches!(b, b'0'..=b'9' | b'a'..=b'f');
         if digits.len() != 16 || !digits.bytes().all(is_digit) {
             return Err(malformed());
         }
         u64::from_str_radix(digits, 16).map(Self).map_err(|_| malformed())
     }
+
+    /// Compares with what somebody else says, as text, in the peers' order: length, prefix, version, digits. (So a text with
+    /// upper-case or too few digits is a mismatch here, while [`Self::parse`] calls it malformed.)
+    ///
+    /// # Errors
+    /// [`FingerprintError`]; of its kinds only a mismatch is in the ordinary course of things.
+    pub fn check(self, expected: &str) -> Result<(), FingerprintError> {
+        if digits(expected)? == format!("{:016x}", self.0) {
+            return Ok(());
+        }
+        Err(FingerprintError::Mismatch { expected: shorten(expected), computed: self })
+    }
+}
+
+/// What stands behind prefix and version.
+fn digits(text: &str) -> Result<&str, FingerprintError> {
+    let malformed = || FingerprintError::Malformed(shorten(text));
+    if text.len() < MIN_LEN || !text.starts_with(PREFIX) {
+        return Err(malformed());
+    }
+    check_version(text.get(PREFIX.len()..HEAD).ok_or_else(malformed)?)?;
+    text.get(HEAD..).ok_or_else(malformed)
+}
+
+/// Enough of a text to recognise it by; messages stay short whatever was sent.
+fn shorten(text: &str) -> String {
+    text.chars().take(64).collect()
 }
 
 impl fmt::Display for Fingerprint {

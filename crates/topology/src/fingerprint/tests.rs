@@ -93,6 +93,30 @@ fn texts_are_checked_in_the_peers_order() {
 }
 
 #[test]
+fn versions_are_compatible_only_with_themselves() {
+    assert_eq!(check_version("v001"), Ok(()));
+    for text in ["", "a", "bbbbbbbb"] {
+        assert_eq!(check_version(text), Err(FingerprintError::Malformed(text.to_owned())));
+    }
+    assert_eq!(check_version("xxxx"), Err(FingerprintError::IncompatibleVersion("xxxx".to_owned())));
+}
+
+#[test]
+fn checks_tell_three_kinds_of_difference() {
+    let ours = Fingerprint::of_names(pairs(&["ns1/n1", "ns1/n2", "ns2/n1", "ns3/n1", "ns3/n2"]));
+    assert_eq!(ours.check("pfp0v001b92008c14168b3a6"), Ok(()));
+    for text in ["", "x", "wrngv001b92008c14168b3a6", "pfp0vX", "pfp0v001b92008c"] {
+        assert_eq!(ours.check(text), Err(FingerprintError::Malformed(text.to_owned())));
+    }
+    let other = Err(FingerprintError::IncompatibleVersion("v000".to_owned()));
+    assert_eq!(ours.check("pfp0v000b92008c14168b3a6"), other);
+    for text in ["pfp0v001e477abb123fc0ec1", "pfp0v001B92008C14168B3A6", "pfp0v001b92008c14168b3a60"] {
+        let expected = text.to_owned();
+        assert_eq!(ours.check(text), Err(FingerprintError::Mismatch { expected, computed: ours }));
+    }
+}
+
+#[test]
 fn methods_round_trip() {
     for text in ["all", "with-exclusive-resources"] {
         assert_eq!(Method::parse(text).map(Method::as_str), Some(text));
