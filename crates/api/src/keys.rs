@@ -12,6 +12,36 @@ pub const ATTRIBUTE_MAX_NUMA_NODES: &str = "topologyManagerMaxNUMANodes";
 pub const ATTRIBUTE_CPU_MANAGER: &str = "cpuManagerPolicy";
 /// Node attribute: memory manager policy in the kubelet's spelling. Written by us.
 pub const ATTRIBUTE_MEMORY_MANAGER: &str = "memoryManagerPolicy";
+/// Node attribute: Topology Manager policy options, as `name=value` joined by commas, by name. Written by us.
+pub const ATTRIBUTE_POLICY_OPTIONS: &str = "topologyManagerPolicyOptions";
+/// Node attribute: CPU manager policy options, as `name=value` joined by commas, by name. Written by us.
+pub const ATTRIBUTE_CPU_MANAGER_OPTIONS: &str = "cpuManagerPolicyOptions";
+/// Node attribute: the CPUs the kubelet keeps for the system, as a Linux CPU list. Written by us.
+pub const ATTRIBUTE_RESERVED_CPUS: &str = "reservedSystemCPUs";
+/// Node attribute: the memory the kubelet keeps for the system in each zone, as its flag has it:
+/// `0:memory=1Gi,hugepages-2Mi=4Mi;1:memory=1Gi`. Written by us.
+pub const ATTRIBUTE_RESERVED_MEMORY: &str = "reservedMemory";
+/// Node attribute: hardware threads of a core, such as `2`. Absent when cores differ. Written by us.
+pub const ATTRIBUTE_THREADS_PER_CORE: &str = "threadsPerCore";
+/// Node attribute: the kubelet's version, such as `v1.36.3`. Written by us.
+pub const ATTRIBUTE_KUBELET_VERSION: &str = "kubeletVersion";
+/// Node attribute: devices that are close to no zone, as `name:allocatable:available` joined by commas. Written by us.
+pub const ATTRIBUTE_UNALIGNED_DEVICES: &str = "unalignedDevices";
+/// Node attribute: where containers sit when some span zones ([`topology::placement`] describes the text). Written by us.
+pub const ATTRIBUTE_MULTI_ZONE_PLACEMENTS: &str = "multiNUMAPlacements";
+/// Node attribute: CPUs of the performance cores of a hybrid processor, as a Linux CPU list. Meant by NFD, written by us.
+pub const ATTRIBUTE_PERFORMANCE_CORES: &str = "cpu_core";
+/// Node attribute: CPUs of the efficiency cores of a hybrid processor, as a Linux CPU list. Meant by NFD, written by us.
+pub const ATTRIBUTE_EFFICIENCY_CORES: &str = "cpu_atom";
+/// Node attribute: what the vectors of the zones are about. Written by RTE (0.25) and us, read by the Go scheduler plugin.
+pub const ATTRIBUTE_PLACEMENT_METADATA: &str = "topology.node.k8s.io/numaplacement-metadata";
+/// Zone attribute: which containers sit in the zone. Written by RTE (0.25) and us, read by the Go scheduler plugin.
+pub const ZONE_ATTRIBUTE_PLACEMENT: &str = "topology.node.k8s.io/numaplacement-vector";
+/// Zone attribute: the zone's online CPUs, as a Linux CPU list. Written by us.
+pub const ZONE_ATTRIBUTE_CPUS: &str = "cpus";
+/// Zone attribute: the zone's CPUs by last-level cache, as Linux CPU lists joined by semicolons. Absent where the whole zone
+/// shares one cache or the kernel does not say. Written by us.
+pub const ZONE_ATTRIBUTE_CACHES: &str = "lastLevelCaches";
 /// Node attribute: pod fingerprint. Written by RTE, NFD and us.
 pub const ATTRIBUTE_FINGERPRINT: &str = "nodeTopologyPodsFingerprint";
 /// Node attribute: which pods the fingerprint covers. Written by RTE and us; absent means all.

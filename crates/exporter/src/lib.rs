@@ -15,6 +15,7 @@ pub mod object;
 pub mod pace;
 pub mod publish;
 pub mod rbac;
+pub mod report;
 pub mod scan;
 pub mod settings;
 pub mod zones;
@@ -45,7 +46,7 @@ use lookout::Lookout;
 use metrics::Metrics;
 use publish::{Desired, Held, Publisher, Target};
 use scan::Scanner;
-use settings::{KubeletConfigAt, OwnerKind, PodResourcesAt, Publishing, Sources};
+use settings::{KubeletConfigAt, OwnerKind, Publishing, Sources};
 
 /// Deadline of one call of the API server.
 const API_DEADLINE: Duration = Duration::from_secs(10);
@@ -182,12 +183,11 @@ impl Process {
 /// File events, if they are wanted and the kernel has some left for us; the timer alone does it too, only later.
 fn watcher(sources: &Sources) -> Option<Watcher<Change>> {
     let root = sources.kubelet_root.as_ref()?;
-    let PodResourcesAt::Socket(socket) = &sources.podresources else { return None };
     let config = match &sources.kubelet_config {
         KubeletConfigAt::File { path, .. } => path.as_path(),
         KubeletConfigAt::Configz { .. } => Path::new(""),
     };
-    match Watcher::new(kubelet::targets(root, socket, config, &sources.sysfs)) {
+    match Watcher::new(kubelet::targets(root, &sources.podresources.file(), config, &sources.sysfs)) {
         Ok(watcher) => Some(watcher),
         Err(error) => {
             warn!(%error, "no file events (see fs.inotify.max_user_instances and max_user_watches); only time causes scans");

@@ -20,7 +20,8 @@ use crate::belief::Belief;
 use crate::metrics::Metrics;
 use crate::pace::{Cause, Outcome, Pace};
 use crate::publish::Desired;
-use crate::scan::{Error, Scan, Scanner};
+use crate::report::Report;
+use crate::scan::{Error, Scanner};
 use crate::settings::Intervals;
 
 /// Pauses between attempts while the kubelet is away or something is odd; its return is noticed by its socket.
@@ -158,13 +159,13 @@ impl Lookout {
         }
     }
 
-    fn succeeded(&mut self, scan: &Scan, cause: Cause, started: Instant, ended: Instant) -> Outcome {
+    fn succeeded(&mut self, scan: &Report, cause: Cause, started: Instant, ended: Instant) -> Outcome {
         let trigger = match cause {
             Cause::Event => api::keys::UPDATE_REACTIVE,
             Cause::Timer => api::keys::UPDATE_PERIODIC,
         };
         let since_last = self.last_ended.replace(ended).map(|last| started - last);
-        self.metrics.scanned(ended - started, since_last, trigger, scan.remarks);
+        self.metrics.scanned(ended - started, since_last, trigger, scan.remarks.len());
         self.backoff.reset();
         if !self.complaint.is_empty() {
             info!("scanning works again");

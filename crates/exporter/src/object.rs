@@ -1,50 +1,56 @@
 //! What the NRT object should say, and what has to be written so that it does. Pure.
 //!
-//! In: zones, the kubelet's settings, the listed pods; the object as the server holds it. Out: [`Content`], and the write
-//! that turns what is there into what should be, or nothing when that is the same already. Never: the API.
+//! In: [`Content`], which [`crate::report`] makes; the object as the server holds it. Out: the write that turns what is there
+//! into what should be, or nothing when that is the same already. Never: the API.
 //!
 //! # Whose is what
 //! The zones are ours, whole. Of the node's attributes ours are those that exporters write ([`OURS`]); attributes of others
 //! stay, behind ours. Of the metadata ours are the annotations exporters write and, when asked for, the owner
 //! references: exactly one, the Node. `topologyPolicies` is deprecated and another exporter's leftover would contradict
-//! the attributes, so it is removed. Everything else is left alone.
+//! the attributes, so it is removed unless it is asked for. Everything else is left alone.
 
-use api::convert::wire_zones;
 use api::keys;
-use api::nrt::{self, Amount, Attribute, NodeResourceTopology, attribute};
+use api::nrt::{self, Amount, Attribute, NodeResourceTopology};
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::OwnerReference;
-use node::podresources::PodResources;
 use serde_json::{Value, json};
-use topology::fingerprint::{Fingerprint, Method};
-use topology::policy::{Manager, Rules};
-use topology::zone::Zone;
+use topology::fingerprint::Fingerprint;
 
-/// Attributes that exporters write about a node: ours to set, and to remove when an earlier exporter left them. Names that
-/// end in `*` stand for all that begin so.
-pub const OURS: [&str; 8] = [
+/// Attributes that exporters write about a node: ours to set, and to remove when an earlier exporter left them.
+pub const OURS: [&str; 18] = [
     keys::ATTRIBUTE_FINGERPRINT,
     keys::ATTRIBUTE_FINGERPRINT_METHOD,
+    keys::ATTRIBUTE_PLACEMENT_METADATA,
     keys::ATTRIBUTE_SCOPE,
     keys::ATTRIBUTE_POLICY,
-    keys::ATTRIBUTE_CPU_MANAGER,
-    keys::ATTRIBUTE_MEMORY_MANAGER,
+    keys::ATTRIBUTE_POLICY_OPTIONS,
     keys::ATTRIBUTE_MAX_NUMA_NODES,
-    // Container placements of RTE 0.25: a stale one would be believed.
-    "topology.node.k8s.io/numaplacement-*",
+    keys::ATTRIBUTE_CPU_MANAGER,
+    keys::ATTRIBUTE_CPU_MANAGER_OPTIONS,
+    keys::ATTRIBUTE_MEMORY_MANAGER,
+    keys::ATTRIBUTE_RESERVED_CPUS,
+    keys::ATTRIBUTE_RESERVED_MEMORY,
+    keys::ATTRIBUTE_THREADS_PER_CORE,
+    keys::ATTRIBUTE_KUBELET_VERSION,
+    keys::ATTRIBUTE_PERFORMANCE_CORES,
+    keys::ATTRIBUTE_EFFICIENCY_CORES,
+    keys::ATTRIBUTE_UNALIGNED_DEVICES,
+    keys::ATTRIBUTE_MULTI_ZONE_PLACEMENTS,
 ];
 
 /// Annotations an earlier exporter may have left that would be wrong now.
 const STALE_ANNOTATIONS: [&str; 2] = [keys::ANNOTATION_SLEEP_DURATION, keys::ANNOTATION_UPDATE_INTERVAL];
 
 /// What the object should say about the node.
-#[derive(Clone, Debug, PartialEq)]
+#[derive(Clone, Debug, Default, PartialEq)]
 pub struct Content {
     /// Its zones, ascending by id.
-    pub zones: Vec<Zone>,
+    pub zones: Vec<nrt::Zone>,
     /// Its attributes, without those of others.
     pub attributes: Vec<Attribute>,
     /// The fingerprint, which has an annotation too.
-    pub fingerprint: Fingerprint,
+    pub fingerprint: Option<Fingerprint>,
+    /// The deprecated word for policy and scope, for readers that know nothing else.
+    pub topology_policy: Option<&'static str>,
 }
 
 /// Who owns the object.
@@ -69,29 +75,6 @@ pub enum Write {
 }
 
 impl Content {
-    /// Puts together what is known; managers of unknown policy are not mentioned.
-    #[must_use]
-    pub fn new(zones: Vec<Zone>, rules: Rules, pods: &[PodResources], method: Method) -> Self {
-        let fingerprint = fingerprint(pods, method);
-        let mut attributes = Vec::with_capacity(6);
-        let mut add = |name: &str, value: &str| attribute::insert(&mut attributes, name, value);
-        add(keys::ATTRIBUTE_FINGERPRINT, &fingerprint.to_string());
-        add(keys::ATTRIBUTE_FINGERPRINT_METHOD, method.as_str());
-        add(keys::ATTRIBUTE_SCOPE, rules.scope.as_str());
-        add(keys::ATTRIBUTE_POLICY, rules.policy.as_str());
-        match rules.cpu_manager {
-            Manager::Unknown => {}
-            Manager::Off => add(keys::ATTRIBUTE_CPU_MANAGER, "none"),
-            Manager::Static => add(keys::ATTRIBUTE_CPU_MANAGER, "static"),
-        }
-        match rules.memory_manager {
-            Manager::Unknown => {}
-            Manager::Off => add(keys::ATTRIBUTE_MEMORY_MANAGER, "None"),
-            Manager::Static => add(keys::ATTRIBUTE_MEMORY_MANAGER, "Static"),
-        }
-        Self { zones, attributes, fingerprint }
-    }
-
     /// What has to be written when the server holds `held` (`None`: no such object); nothing when it says the same already.
     /// `trigger` tells readers what caused the write and is no reason for one.
     #[must_use]
@@ -112,16 +95,15 @@ impl Content {
     #[must_use]
     pub fn object(&self, name: &str, owner: &Owner, trigger: &str) -> NodeResourceTopology {
         let mut object = NodeResourceTopology {
-            zones: wire_zones(&self.zones),
+            topology_policies: self.topology_policies(),
+            zones: self.zones.clone(),
             attributes: self.attributes.clone(),
             ..NodeResourceTopology::default()
         };
         object.metadata.name = Some(name.to_owned());
-        let annotations = [
-            (keys::ANNOTATION_FINGERPRINT.to_owned(), self.fingerprint.to_string()),
-            (keys::ANNOTATION_UPDATE.to_owned(), trigger.to_owned()),
-        ];
-        object.metadata.annotations = Some(annotations.into());
+        let update = (keys::ANNOTATION_UPDATE.to_owned(), trigger.to_owned());
+        let fingerprint = self.fingerprint.map(|f| (keys::ANNOTATION_FINGERPRINT.to_owned(), f.to_string()));
+        object.metadata.annotations = Some(fingerprint.into_iter().chain([update]).collect());
         object.metadata.owner_references = reference(name, owner).map(|reference| vec![reference]);
         object
     }
@@ -129,16 +111,17 @@ impl Content {
     /// A JSON merge patch with only the members that differ, conditional on the object being the one held.
     fn patch(&self, name: &str, held: &NodeResourceTopology, owner: &Owner, trigger: &str) -> Option<Value> {
         let mut patch = serde_json::Map::new();
-        let zones = wire_zones(&self.zones);
-        if !same_zones(&zones, &held.zones) {
-            patch.insert("zones".to_owned(), json!(zones));
+        if !same_zones(&self.zones, &held.zones) {
+            patch.insert("zones".to_owned(), json!(self.zones));
         }
         let attributes = self.with_others(&held.attributes);
         if attributes != held.attributes {
             patch.insert("attributes".to_owned(), json!(attributes));
         }
-        if !held.topology_policies.is_empty() {
-            patch.insert("topologyPolicies".to_owned(), Value::Null);
+        let policies = self.topology_policies();
+        if policies != held.topology_policies {
+            let policies = if policies.is_empty() { Value::Null } else { json!(policies) };
+            patch.insert("topologyPolicies".to_owned(), policies);
         }
         let mut metadata = serde_json::Map::new();
         if let Some(reference) = reference(name, owner)
@@ -163,14 +146,18 @@ impl Content {
     fn annotations(&self, held: &NodeResourceTopology) -> serde_json::Map<String, Value> {
         let mut changes = serde_json::Map::new();
         let get = |key: &str| held.metadata.annotations.as_ref().and_then(|annotations| annotations.get(key));
-        let fingerprint = self.fingerprint.to_string();
-        if get(keys::ANNOTATION_FINGERPRINT) != Some(&fingerprint) {
+        let fingerprint = self.fingerprint.map(|fingerprint| fingerprint.to_string());
+        if get(keys::ANNOTATION_FINGERPRINT) != fingerprint.as_ref() {
             changes.insert(keys::ANNOTATION_FINGERPRINT.to_owned(), json!(fingerprint));
         }
         for key in STALE_ANNOTATIONS.into_iter().filter(|key| get(key).is_some()) {
             changes.insert(key.to_owned(), Value::Null);
         }
         changes
+    }
+
+    fn topology_policies(&self) -> Vec<String> {
+        self.topology_policy.map(str::to_owned).into_iter().collect()
     }
 
     /// Our attributes, then those of the held list that are not an exporter's.
@@ -181,7 +168,7 @@ impl Content {
 }
 
 fn is_ours(name: &str) -> bool {
-    OURS.iter().any(|ours| ours.strip_suffix('*').map_or(name == *ours, |prefix| name.starts_with(prefix)))
+    OURS.contains(&name)
 }
 
 fn reference(name: &str, owner: &Owner) -> Option<OwnerReference> {
@@ -193,12 +180,6 @@ fn reference(name: &str, owner: &Owner) -> Option<OwnerReference> {
         uid: uid.clone(),
         ..OwnerReference::default()
     })
-}
-
-/// Signs the pods that `method` selects.
-fn fingerprint(pods: &[PodResources], method: Method) -> Fingerprint {
-    let counts = |pod: &&PodResources| method == Method::All || pod.holds_something_local();
-    Fingerprint::of_names(pods.iter().filter(counts).map(|pod| (pod.namespace.as_str(), pod.name.as_str())))
 }
 
 /// Whether two lists of zones say the same, however the amounts are written.

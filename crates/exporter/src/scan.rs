@@ -11,17 +11,15 @@ use std::path::Path;
 use std::time::Duration;
 
 use node::kubelet::{self, RulesError};
-use node::podresources::{self, Allocatable, Client, PodResources};
-use node::sysfs::{self, Machine, Sysfs};
-use topology::fingerprint::PodHash;
+use node::podresources::{self, Allocatable, Client};
+use node::sysfs::{self, Layout, Machine, Sysfs};
 use topology::policy::Rules;
 use tracing::{debug, info, warn};
 
-use crate::belief::Listed;
 use crate::metrics::Metrics;
-use crate::object::Content;
-use crate::settings::{Accounting, KubeletConfigAt, PodResourcesAt, Sources};
-use crate::zones::{Remark, zones};
+use crate::report::{Report, Seen, TooManyZones, report};
+use crate::settings::{Accounting, KubeletConfigAt, Sources};
+use crate::zones::Remark;
 
 /// Deadline of one call of the kubelet; the peer's.
 const KUBELET_DEADLINE: Duration = Duration::from_secs(10);
@@ -39,20 +37,11 @@ pub struct Scanner {
     remarks: BTreeSet<Remark>,
 }
 
-/// The result of a look.
-#[derive(Clone, Debug, PartialEq)]
-pub struct Scan {
-    /// What the object should say.
-    pub content: Content,
-    /// The pods it is about.
-    pub listed: Listed,
-    /// How many contradictions were found; they are logged when they are new.
-    pub remarks: usize,
-}
-
+/// What hardly ever changes.
 #[derive(Clone, Debug, PartialEq)]
 struct Facts {
     machine: Machine,
+    layout: Layout,
     rules: Rules,
 }
 
@@ -65,6 +54,9 @@ pub enum Error {
     /// The machine.
     #[error(transparent)]
     Sysfs(#[from] sysfs::Error),
+    /// More zones than a kubelet can align on.
+    #[error(transparent)]
+    TooManyZones(#[from] TooManyZones),
     /// The kubelet's configuration.
     #[error("{0}; with --topology-manager-policy and --topology-manager-scope the file is not needed")]
     Rules(#[from] RulesError),
@@ -76,7 +68,7 @@ impl Error {
     pub fn input(&self) -> &'static str {
         match self {
             Self::PodResources(_) => "podresources",
-            Self::Sysfs(_) => "sysfs",
+            Self::Sysfs(_) | Self::TooManyZones(_) => "sysfs",
             Self::Rules(_) => "kubelet_config",
         }
     }
@@ -88,11 +80,8 @@ impl Scanner {
     /// # Errors
     /// When the address of podresources is none.
     pub fn new(sources: &Sources, accounting: &Accounting, metrics: Metrics) -> Result<Self, Error> {
-        let PodResourcesAt::Socket(socket) = &sources.podresources else {
-            return Err(podresources::Error::Address("fake://".to_owned()).into());
-        };
         Ok(Self {
-            podresources: Client::new(socket, KUBELET_DEADLINE)?,
+            podresources: Client::at(&sources.podresources, KUBELET_DEADLINE)?,
             sysfs: Sysfs::new(&sources.sysfs),
             sources: sources.clone(),
             accounting: accounting.clone(),
@@ -118,7 +107,7 @@ impl Scanner {
     ///
     /// # Errors
     /// When an input cannot be read or makes no sense.
-    pub async fn scan(&mut self) -> Result<Scan, Error> {
+    pub async fn scan(&mut self) -> Result<Report, Error> {
         let facts = match self.facts.take() {
             Some(facts) => facts,
             None => self.facts()?,
@@ -137,23 +126,21 @@ impl Scanner {
         };
         let allocatable = self.allocatable.insert(allocatable);
         let pods = client.list().await.map_err(counted)?;
-        let (zones, remarks) = zones(&facts.machine, allocatable, &pods);
-        for remark in remarks.difference(&self.remarks) {
+        let seen = Seen { machine: &facts.machine, layout: &facts.layout, rules: facts.rules, allocatable };
+        let report = report(seen, pods, &self.accounting)?;
+        for remark in report.remarks.difference(&self.remarks) {
             warn!(%remark, "the kubelet and the kernel do not agree");
         }
-        self.remarks = remarks;
-        Ok(Scan {
-            listed: listed(&pods),
-            content: Content::new(zones, facts.rules, &pods, self.accounting.fingerprint.unwrap_or_default()),
-            remarks: self.remarks.len(),
-        })
+        self.remarks.clone_from(&report.remarks);
+        Ok(report)
     }
 
     fn facts(&self) -> Result<Facts, Error> {
         let machine = self.sysfs.machine()?;
+        let layout = self.sysfs.layout()?;
         let rules = self.rules()?;
         debug!(zones = machine.zones.len(), cpus = %machine.cpus, ?rules, "read the machine and the kubelet's rules");
-        Ok(Facts { machine, rules })
+        Ok(Facts { machine, layout, rules })
     }
 
     /// The file's rules under the overrides. With both given, a file that cannot be read leaves the managers unknown.
@@ -176,10 +163,4 @@ impl Scanner {
             ..from_file
         })
     }
-}
-
-fn listed(pods: &[PodResources]) -> Listed {
-    let hash = |pod: &PodResources| PodHash::of(&pod.namespace, &pod.name);
-    let holders = pods.iter().filter(|pod| pod.holds_something_local()).map(hash).collect();
-    Listed { pods: pods.iter().map(hash).collect(), holders }
 }

@@ -8,6 +8,7 @@ use std::net::SocketAddr;
 use std::path::PathBuf;
 use std::time::Duration;
 
+pub use node::podresources::Address as PodResourcesAt;
 use topology::fingerprint::Method;
 use topology::policy::{Policy, Scope};
 
@@ -53,15 +54,6 @@ pub struct Sources {
     pub policy: Option<Policy>,
     /// Topology Manager scope to state instead of the configured one.
     pub scope: Option<Scope>,
-}
-
-/// Where podresources are read.
-#[derive(Clone, Debug, PartialEq)]
-pub enum PodResourcesAt {
-    /// The kubelet's socket.
-    Socket(PathBuf),
-    /// A directory with `list.json` and `get_allocatable_resources.json`, as RTE's `fake://` has them.
-    Files(PathBuf),
 }
 
 /// Where the kubelet's configuration is read.

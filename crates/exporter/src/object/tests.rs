@@ -1,18 +1,8 @@
-use api::convert::node_topology;
-use node::podresources::ContainerResources;
-use topology::cpuset::CpuSet;
-use topology::policy::{Policy, Scope};
+use api::convert::wire_zones;
 use topology::resource::ResourceName;
-use topology::zone::{ZoneId, ZoneResource};
+use topology::zone::{Zone, ZoneId, ZoneResource};
 
 use super::*;
-
-const RULES: Rules = Rules {
-    policy: Policy::SingleNumaNode,
-    scope: Scope::Container,
-    cpu_manager: Manager::Static,
-    memory_manager: Manager::Off,
-};
 
 fn zone(id: u32, available_cpus: i64) -> Zone {
     let resource =
@@ -27,15 +17,23 @@ fn zone(id: u32, available_cpus: i64) -> Zone {
     }
 }
 
-fn pod(name: &str, cpus: &str) -> PodResources {
-    let cpus = CpuSet::parse(cpus).unwrap();
-    let container = ContainerResources { name: "c".to_owned(), cpus, memory: vec![], devices: vec![] };
-    PodResources { namespace: "default".to_owned(), name: name.to_owned(), containers: vec![container] }
+fn attribute(name: &str, value: &str) -> Attribute {
+    Attribute { name: name.to_owned(), value: value.to_owned() }
 }
 
 fn content(available_cpus: i64) -> Content {
-    let pods = [pod("test-pod-0", "1-8"), pod("shared", "")];
-    Content::new(vec![zone(0, available_cpus), zone(8, 30)], RULES, &pods, Method::WithExclusiveResources)
+    let fingerprint = Fingerprint::of_names([("default", "test-pod-0")]);
+    Content {
+        zones: wire_zones(&[zone(0, available_cpus), zone(8, 30)]),
+        attributes: vec![
+            attribute("nodeTopologyPodsFingerprint", &fingerprint.to_string()),
+            attribute("nodeTopologyPodsFingerprintMethod", "with-exclusive-resources"),
+            attribute("topologyManagerScope", "container"),
+            attribute("topologyManagerPolicy", "single-numa-node"),
+        ],
+        fingerprint: Some(fingerprint),
+        topology_policy: None,
+    }
 }
 
 fn owner(uid: &str) -> Owner {
@@ -59,7 +57,7 @@ fn patch(content: &Content, held: &NodeResourceTopology, owner: &Owner) -> Value
 }
 
 #[test]
-fn the_object_is_the_peers_with_two_attributes_more() {
+fn the_object_is_the_peers() {
     let Some(Write::Create(object)) = content(22).write("n1", None, &owner("u1"), "reactive") else {
         panic!("there is no object yet");
     };
@@ -86,8 +84,6 @@ fn the_object_is_the_peers_with_two_attributes_more() {
             { "name": "nodeTopologyPodsFingerprintMethod", "value": "with-exclusive-resources" },
             { "name": "topologyManagerScope", "value": "container" },
             { "name": "topologyManagerPolicy", "value": "single-numa-node" },
-            { "name": "cpuManagerPolicy", "value": "static" },
-            { "name": "memoryManagerPolicy", "value": "None" },
         ],
         "zones": [
             { "name": "node-0", "type": "Node", "costs": costs, "resources": resources("22") },
@@ -98,29 +94,27 @@ fn the_object_is_the_peers_with_two_attributes_more() {
 }
 
 #[test]
-fn our_own_reader_understands_it() {
-    let content = content(22);
-    let (read, warnings) = node_topology(&stored(&content)).unwrap();
-    assert_eq!(warnings, []);
-    assert_eq!(read.zones, content.zones);
-    assert_eq!(read.rules, RULES);
-    assert_eq!(read.fingerprint, Some((content.fingerprint, Method::WithExclusiveResources)));
+fn without_a_fingerprint_none_is_left_over() {
+    let held = stored(&content(22));
+    let mut ours = content(22);
+    ours.fingerprint = None;
+    ours.attributes.drain(..2);
+    let patched = patch(&ours, &held, &owner("u1"));
+    assert_eq!(patched["attributes"], json!(ours.attributes));
+    assert_eq!(patched["metadata"]["annotations"]["topology.node.k8s.io/fingerprint"], Value::Null);
+    let keys = patched["metadata"]["annotations"].as_object().unwrap();
+    assert!(keys.contains_key("topology.node.k8s.io/fingerprint"), "{patched}");
+    assert_eq!(stored(&ours).metadata.annotations.unwrap().len(), 1);
 }
 
 #[test]
-fn unknown_managers_are_not_mentioned() {
-    let unknown = Rules { cpu_manager: Manager::Unknown, memory_manager: Manager::Unknown, ..RULES };
-    let content = Content::new(vec![], unknown, &[], Method::All);
-    let names: Vec<_> = content.attributes.iter().map(|attribute| attribute.name.as_str()).collect();
-    assert_eq!(names, OURS[..4]);
-}
-
-#[test]
-fn fingerprints_follow_the_method() {
-    let pods = [pod("test-pod-0", "1"), pod("shared", "")];
-    let of = |method| Content::new(vec![], RULES, &pods, method).fingerprint;
-    assert_eq!(of(Method::WithExclusiveResources), Fingerprint::of_names([("default", "test-pod-0")]));
-    assert_eq!(of(Method::All), Fingerprint::of_names([("default", "shared"), ("default", "test-pod-0")]));
+fn the_deprecated_word_is_written_when_asked_for() {
+    let ours = Content { topology_policy: Some("RestrictedPodLevel"), ..content(22) };
+    let held = stored(&ours);
+    assert_eq!(held.topology_policies, ["RestrictedPodLevel"]);
+    assert_eq!(patch(&ours, &held, &owner("u1")), Value::Null);
+    let patched = patch(&ours, &stored(&content(22)), &owner("u1"));
+    assert_eq!(patched["topologyPolicies"], json!(["RestrictedPodLevel"]));
 }
 
 #[test]
@@ -157,13 +151,12 @@ fn only_what_differs_is_written_and_only_onto_what_was_seen() {
 fn leftovers_of_other_exporters_go_and_what_is_foreign_stays() {
     let ours = content(22);
     let mut held = stored(&ours);
-    let add = |name: &str, value: &str| Attribute { name: name.to_owned(), value: value.to_owned() };
     held.topology_policies = vec!["SingleNUMANodePodLevel".to_owned()];
     held.attributes = vec![
-        add("theirs", "kept"),
-        add("topologyManagerPolicy", "restricted"),
-        add("topology.node.k8s.io/numaplacement-metadata", "npv0v001::cc=1"),
-        add("topologyManagerPolicy", "none"),
+        attribute("theirs", "kept"),
+        attribute("topologyManagerPolicy", "restricted"),
+        attribute("topology.node.k8s.io/numaplacement-metadata", "npv0v001::cc=1"),
+        attribute("topologyManagerPolicy", "none"),
     ];
     let annotations = held.metadata.annotations.get_or_insert_default();
     annotations.insert("k8stopoawareschedwg/sleep-duration".to_owned(), "10s".to_owned());
@@ -172,7 +165,7 @@ fn leftovers_of_other_exporters_go_and_what_is_foreign_stays() {
 
     let patched = patch(&ours, &held, &owner("u1"));
     let mut attributes = ours.attributes.clone();
-    attributes.push(add("theirs", "kept"));
+    attributes.push(attribute("theirs", "kept"));
     let metadata = json!({
         "annotations": {
             "k8stopoawareschedwg/rte-update": "periodic",
@@ -201,6 +194,6 @@ fn foreign_zones_and_zone_attributes_do_not_survive() {
         let mut held = stored(&ours);
         spoil(&mut held);
         let patched = patch(&ours, &held, &owner("u1"));
-        assert_eq!(patched["zones"], json!(wire_zones(&ours.zones)));
+        assert_eq!(patched["zones"], json!(ours.zones));
     }
 }

@@ -4,6 +4,7 @@ use std::collections::VecDeque;
 use std::sync::Mutex;
 use std::task::{Context, Poll};
 
+use api::convert::wire_zones;
 use futures::FutureExt as _;
 use futures::future::BoxFuture;
 use kube::client::Body;
@@ -12,8 +13,6 @@ use runtime::ready::Readiness;
 use serde_json::{Value, json};
 use tokio::task::JoinHandle;
 use tonic::codegen::{Service, http};
-use topology::fingerprint::Method;
-use topology::policy::Rules;
 use topology::resource::ResourceName;
 use topology::zone::{Zone, ZoneId, ZoneResource};
 
@@ -117,7 +116,7 @@ fn desired(cpus: i64) -> Desired {
     let cpu =
         ZoneResource { name: ResourceName::CPU, capacity: 8_000, allocatable: 8_000, available: cpus * 1000 };
     let zone = Zone { id: ZoneId(0), resources: vec![cpu], distances: vec![] };
-    let content = Arc::new(Content::new(vec![zone], Rules::default(), &[], Method::All));
+    let content = Arc::new(Content { zones: wire_zones(&[zone]), ..Content::default() });
     Desired { content, trigger: "reactive", seen: Instant::now(), kubelet_starts: 0 }
 }
 

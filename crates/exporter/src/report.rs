@@ -1,0 +1,212 @@
+//! From everything one look has found to what the object should say. Pure.
+//!
+//! In: the machine, the kubelet's rules, what it could hand out, the pods it lists, and what is to be accounted for. Out:
+//! [`Report`]: the object's content, who holds something, what is odd. Never: a look of its own, or an order that depends on
+//! the order in which the kubelet lists pods.
+//!
+//! Attributes come in the peers' order with ours behind: fingerprint, method, placements, scope, policy, then what a model of
+//! the kubelet needs besides. Readers that do not know a name pass it over.
+
+use std::collections::{BTreeMap, BTreeSet};
+
+use api::convert::wire_zones;
+use api::keys;
+use api::nrt::{self, Attribute, attribute};
+use node::podresources::{Allocatable, ContainerResources, Devices, PodResources};
+use node::sysfs::{Layout, Machine};
+use topology::cpuset::CpuSet;
+use topology::fingerprint::{Fingerprint, Method, PodHash};
+use topology::policy::{Manager, Policy, Rules, Scope};
+use topology::zone::MAX_ZONES;
+
+use crate::belief::Listed;
+use crate::object::Content;
+use crate::settings::{Accounting, ContainerName};
+use crate::zones::{Remark, zones};
+
+/// What a look has found.
+#[derive(Clone, Copy, Debug)]
+pub struct Seen<'a> {
+    /// Zones and their CPUs, memory, distances.
+    pub machine: &'a Machine,
+    /// Cores and caches.
+    pub layout: &'a Layout,
+    /// How the kubelet aligns.
+    pub rules: Rules,
+    /// What it could hand out.
+    pub allocatable: &'a Allocatable,
+}
+
+/// What follows from it.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Report {
+    /// What the object should say.
+    pub content: Content,
+    /// The pods it is about.
+    pub listed: Listed,
+    /// The pods behind the fingerprint, in the kubelet's order.
+    pub signed: Vec<(String, String)>,
+    /// What does not fit together.
+    pub remarks: BTreeSet<Remark>,
+}
+
+/// The machine has zones that no kubelet can align on.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+#[error(
+    "NUMA nodes {0} are beyond 63, and kubelets align on nodes 0 to 63 only: nothing is published for this machine"
+)]
+pub struct TooManyZones(CpuSet);
+
+/// Puts it together.
+///
+/// # Errors
+/// When the machine has zones beyond the kubelet's reach: half a machine is not published.
+pub fn report(
+    seen: Seen<'_>,
+    mut pods: Vec<PodResources>,
+    accounting: &Accounting,
+) -> Result<Report, TooManyZones> {
+    let beyond = seen.machine.zones.iter().map(|zone| zone.id.0).filter(|id| *id as usize >= MAX_ZONES);
+    if let Ok(beyond) = CpuSet::from_ids(beyond)
+        && !beyond.is_empty()
+    {
+        return Err(TooManyZones(beyond));
+    }
+    count_out(&mut pods, accounting);
+    let signed = signed(&pods, accounting.fingerprint);
+    let fingerprint = accounting
+        .fingerprint
+        .map(|_| Fingerprint::of_names(signed.iter().map(|(ns, name)| (ns.as_str(), name.as_str()))));
+    let listed = listed(&pods);
+    if let Some(namespace) = &accounting.namespace {
+        pods.retain(|pod| pod.namespace == *namespace);
+    }
+    let (mut zones, remarks) = zones(seen.machine, seen.allocatable, &pods);
+    for zone in &mut zones {
+        zone.resources.retain(|resource| !accounting.exclude.contains(resource.name.as_str()));
+    }
+    let mut zones = wire_zones(&zones);
+    describe_zones(&mut zones, seen);
+    let mut attributes = Vec::new();
+    if let (Some(fingerprint), Some(method)) = (fingerprint, accounting.fingerprint) {
+        add(&mut attributes, keys::ATTRIBUTE_FINGERPRINT, &fingerprint.to_string());
+        add(&mut attributes, keys::ATTRIBUTE_FINGERPRINT_METHOD, method.as_str());
+    }
+    describe_node(&mut attributes, seen);
+    let unaligned = unaligned(&seen.allocatable.devices, &pods, &accounting.exclude);
+    add(&mut attributes, keys::ATTRIBUTE_UNALIGNED_DEVICES, &unaligned);
+    let topology_policy = accounting.topology_policies.then(|| legacy_word(seen.rules));
+    let content = Content { zones, attributes, fingerprint, topology_policy };
+    Ok(Report { content, listed, signed, remarks })
+}
+
+/// Takes out what is not to be counted: excluded pods, and CPUs that are everybody's.
+fn count_out(pods: &mut [PodResources], accounting: &Accounting) {
+    let Some(reference) = &accounting.reference else { return };
+    let containers = pods.iter().flat_map(|pod| pod.containers.iter().map(move |container| (pod, container)));
+    let pool = containers.filter(|(pod, container)| is_named(reference, pod, container));
+    let pool = pool.fold(CpuSet::new(), |pool, (_, container)| pool.union(&container.cpus));
+    for container in pods.iter_mut().flat_map(|pod| &mut pod.containers) {
+        container.cpus = container.cpus.difference(&pool);
+    }
+}
+
+fn is_named(name: &ContainerName, pod: &PodResources, container: &ContainerResources) -> bool {
+    name.container == container.name && name.pod.name == pod.name && name.pod.namespace == pod.namespace
+}
+
+fn listed(pods: &[PodResources]) -> Listed {
+    let hash = |pod: &PodResources| PodHash::of(&pod.namespace, &pod.name);
+    let holders = pods.iter().filter(|pod| pod.holds_something_local()).map(hash).collect();
+    Listed { pods: pods.iter().map(hash).collect(), holders }
+}
+
+/// The pods the fingerprint covers.
+fn signed(pods: &[PodResources], method: Option<Method>) -> Vec<(String, String)> {
+    let counts = |pod: &&PodResources| match method {
+        None => false,
+        Some(Method::All) => true,
+        Some(Method::WithExclusiveResources) => pod.holds_something_local(),
+    };
+    pods.iter().filter(counts).map(|pod| (pod.namespace.clone(), pod.name.clone())).collect()
+}
+
+/// Sets an attribute, unless there is nothing to say.
+fn add(attributes: &mut Vec<Attribute>, name: &str, value: &str) {
+    if !value.is_empty() {
+        attribute::insert(attributes, name, value);
+    }
+}
+
+fn describe_node(attributes: &mut Vec<Attribute>, Seen { layout, rules, .. }: Seen<'_>) {
+    let mut add = |name, value: &str| add(attributes, name, value);
+    let manager = |manager, off, on| match manager {
+        Manager::Unknown => "",
+        Manager::Off => off,
+        Manager::Static => on,
+    };
+    add(keys::ATTRIBUTE_SCOPE, rules.scope.as_str());
+    add(keys::ATTRIBUTE_POLICY, rules.policy.as_str());
+    add(keys::ATTRIBUTE_CPU_MANAGER, manager(rules.cpu_manager, "none", "static"));
+    add(keys::ATTRIBUTE_MEMORY_MANAGER, manager(rules.memory_manager, "None", "Static"));
+    add(keys::ATTRIBUTE_THREADS_PER_CORE, &threads_per_core(layout));
+}
+
+/// How many threads every core has; nothing when cores differ, as with some threads offline.
+fn threads_per_core(layout: &Layout) -> String {
+    let threads: BTreeSet<_> = layout.cores.iter().map(CpuSet::len).collect();
+    match (threads.len(), threads.first()) {
+        (1, Some(threads)) => threads.to_string(),
+        _ => String::new(),
+    }
+}
+
+fn describe_zones(zones: &mut [nrt::Zone], Seen { machine, layout, .. }: Seen<'_>) {
+    for (zone, kernel) in zones.iter_mut().zip(&machine.zones) {
+        add(&mut zone.attributes, keys::ZONE_ATTRIBUTE_CPUS, &kernel.cpus.to_string());
+        let caches: Vec<_> = layout.caches.iter().map(|cache| cache.intersection(&kernel.cpus)).collect();
+        let caches: Vec<_> = caches.iter().filter(|cache| !cache.is_empty()).map(CpuSet::to_string).collect();
+        if caches.len() > 1 {
+            add(&mut zone.attributes, keys::ZONE_ATTRIBUTE_CACHES, &caches.join(";"));
+        }
+    }
+}
+
+/// Devices without a zone, which have no place among the zones: `name:allocatable:available,...`, by name.
+fn unaligned(offered: &[Devices], pods: &[PodResources], exclude: &BTreeSet<String>) -> String {
+    let homeless = |devices: &&Devices| devices.zones.is_empty();
+    let held = pods.iter().flat_map(|pod| &pod.containers).flat_map(|container| &container.devices);
+    let held: BTreeSet<_> =
+        held.flat_map(|devices| devices.ids.iter().map(|id| (devices.resource, id.as_str()))).collect();
+    let mut counts: BTreeMap<&str, (usize, usize)> = BTreeMap::new();
+    let mut known = BTreeSet::new();
+    for devices in offered.iter().filter(homeless) {
+        let name = devices.resource.as_str();
+        for id in devices.ids.iter().filter(|_| !exclude.contains(name)) {
+            if known.insert((devices.resource, id.as_str())) {
+                let (allocatable, available) = counts.entry(name).or_default();
+                *allocatable += 1;
+                *available += usize::from(!held.contains(&(devices.resource, id.as_str())));
+            }
+        }
+    }
+    let texts =
+        counts.iter().map(|(name, (allocatable, available))| format!("{name}:{allocatable}:{available}"));
+    texts.collect::<Vec<_>>().join(",")
+}
+
+/// The deprecated word for a policy and a scope, as NFD writes it.
+fn legacy_word(rules: Rules) -> &'static str {
+    match (rules.policy, rules.scope) {
+        (Policy::SingleNumaNode, Scope::Container) => "SingleNUMANodeContainerLevel",
+        (Policy::SingleNumaNode, Scope::Pod) => "SingleNUMANodePodLevel",
+        (Policy::Restricted, Scope::Container) => "RestrictedContainerLevel",
+        (Policy::Restricted, Scope::Pod) => "RestrictedPodLevel",
+        (Policy::BestEffort, Scope::Container) => "BestEffortContainerLevel",
+        (Policy::BestEffort, Scope::Pod) => "BestEffortPodLevel",
+        (Policy::None, _) => "None",
+    }
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,229 @@
+use api::convert::node_topology;
+use api::nrt::NodeResourceTopology;
+use node::podresources::MemoryBlock;
+use node::sysfs::{self, Hugepages};
+use topology::resource::ResourceName;
+use topology::zone::ZoneId;
+
+use super::*;
+use crate::settings::PodName;
+
+const RULES: Rules = Rules {
+    policy: Policy::SingleNumaNode,
+    scope: Scope::Container,
+    cpu_manager: Manager::Static,
+    memory_manager: Manager::Off,
+};
+
+fn set(text: &str) -> CpuSet {
+    CpuSet::parse(text).unwrap()
+}
+
+fn resource(text: &str) -> ResourceName {
+    ResourceName::new(text).unwrap()
+}
+
+/// Zones 0 and 4 with eight CPUs each: four cores of two threads, two caches.
+fn machine() -> (Machine, Layout) {
+    let zone = |id, cpus| sysfs::Zone {
+        id: ZoneId(id),
+        cpus: set(cpus),
+        memory_bytes: 1 << 30,
+        hugepages: vec![Hugepages { page_bytes: 2 << 20, total_bytes: 4 << 20 }],
+        distances: vec![(ZoneId(0), 10), (ZoneId(4), 20)],
+    };
+    let machine = Machine { cpus: set("0-15"), zones: vec![zone(0, "0-7"), zone(4, "8-15")] };
+    let cores = (0..8).map(|core| CpuSet::from_ids([2 * core, 2 * core + 1]).unwrap()).collect();
+    let caches = ["0-3", "4-7", "8-15"].map(set).to_vec();
+    (machine, Layout { cores, caches })
+}
+
+fn accounting() -> Accounting {
+    Accounting {
+        namespace: None,
+        exclude: BTreeSet::new(),
+        exclude_pods: Vec::new(),
+        reference: None,
+        fingerprint: Some(Method::WithExclusiveResources),
+        topology_policies: false,
+    }
+}
+
+/// A pod `namespace/name` of one container `c` with these CPUs, and devices as (resource, id, zones).
+fn pod(name: &str, cpus: &str, devices: &[(&str, &str, &[u32])]) -> PodResources {
+    let (namespace, name) = name.split_once('/').unwrap();
+    let memory: Vec<MemoryBlock> = Vec::new();
+    let container =
+        ContainerResources { name: "c".to_owned(), cpus: set(cpus), memory, devices: offered(devices) };
+    PodResources { namespace: namespace.to_owned(), name: name.to_owned(), containers: vec![container] }
+}
+
+fn offered(devices: &[(&str, &str, &[u32])]) -> Vec<Devices> {
+    let entry = |(name, id, zones): &(&str, &str, &[u32])| Devices {
+        resource: resource(name),
+        ids: vec![(*id).to_owned()],
+        zones: zones.iter().copied().map(ZoneId).collect(),
+    };
+    devices.iter().map(entry).collect()
+}
+
+fn look(devices: &[(&str, &str, &[u32])], pods: &[PodResources], accounting: &Accounting) -> Report {
+    let (machine, layout) = machine();
+    let allocatable = Allocatable { cpus: set("1-15"), devices: offered(devices), ..Allocatable::default() };
+    let seen = Seen { machine: &machine, layout: &layout, rules: RULES, allocatable: &allocatable };
+    report(seen, pods.to_vec(), accounting).unwrap()
+}
+
+fn value<'a>(report: &'a Report, name: &str) -> &'a str {
+    attribute::get(&report.content.attributes, name).unwrap_or("-")
+}
+
+/// `0 cpu 4/7 | 4 cpu 8/8`: available and allocatable of every resource in every zone.
+fn amounts(report: &Report) -> String {
+    let zone = |zone: &nrt::Zone| {
+        let amount = |r: &nrt::Resource| format!(" {} {}/{}", r.name, r.available.0, r.allocatable.0);
+        zone.name.replace("node-", "") + &zone.resources.iter().map(amount).collect::<String>()
+    };
+    report.content.zones.iter().map(zone).collect::<Vec<_>>().join(" | ")
+}
+
+#[test]
+fn our_own_reader_understands_it() {
+    let report = look(&[], &[pod("ns/a", "2-5", &[])], &accounting());
+    let object = NodeResourceTopology {
+        zones: report.content.zones.clone(),
+        attributes: report.content.attributes.clone(),
+        ..NodeResourceTopology::default()
+    };
+    let (read, warnings) = node_topology(&object).unwrap();
+    assert_eq!(warnings, []);
+    assert_eq!(read.rules, RULES);
+    assert_eq!(read.fingerprint, report.content.fingerprint.zip(Some(Method::WithExclusiveResources)));
+    assert_eq!(read.zones.iter().map(|zone| zone.id.0).collect::<Vec<_>>(), [0, 4]);
+    assert_eq!(amounts(&report), "0 cpu 3/7 | 4 cpu 8/8");
+}
+
+#[test]
+fn what_the_machine_is_like() {
+    let report = look(&[], &[], &accounting());
+    assert_eq!(value(&report, "threadsPerCore"), "2");
+    let zone = |index: usize, name| attribute::get(&report.content.zones[index].attributes, name);
+    assert_eq!((zone(0, "cpus"), zone(1, "cpus")), (Some("0-7"), Some("8-15")));
+    assert_eq!((zone(0, "lastLevelCaches"), zone(1, "lastLevelCaches")), (Some("0-3;4-7"), None));
+}
+
+#[test]
+fn cores_that_differ_have_no_number_of_threads() {
+    let layout = Layout { cores: vec![set("0-1"), set("2")], ..Layout::default() };
+    assert_eq!(threads_per_core(&layout), "");
+    assert_eq!(threads_per_core(&Layout::default()), "");
+}
+
+#[test]
+fn unknown_managers_are_not_mentioned() {
+    let (machine, layout) = machine();
+    let rules = Rules { cpu_manager: Manager::Unknown, memory_manager: Manager::Unknown, ..RULES };
+    let seen = Seen { machine: &machine, layout: &layout, rules, allocatable: &Allocatable::default() };
+    let report = report(seen, vec![], &accounting()).unwrap();
+    assert_eq!((value(&report, "cpuManagerPolicy"), value(&report, "memoryManagerPolicy")), ("-", "-"));
+}
+
+#[test]
+fn fingerprints_follow_the_method() {
+    let pods = [pod("default/test-pod-0", "1", &[]), pod("default/shared", "", &[])];
+    let of = |fingerprint| look(&[], &pods, &Accounting { fingerprint, ..accounting() });
+    let exclusive = of(Some(Method::WithExclusiveResources));
+    assert_eq!(value(&exclusive, "nodeTopologyPodsFingerprint"), "pfp0v001fe53c4dbd2c5f4a0");
+    assert_eq!(value(&exclusive, "nodeTopologyPodsFingerprintMethod"), "with-exclusive-resources");
+    let all = of(Some(Method::All));
+    let wanted = Fingerprint::of_names([("default", "shared"), ("default", "test-pod-0")]);
+    assert_eq!(all.content.fingerprint, Some(wanted));
+    assert_eq!(all.signed.len(), 2);
+    let none = of(None);
+    assert_eq!((value(&none, "nodeTopologyPodsFingerprint"), none.content.fingerprint), ("-", None));
+    assert_eq!(value(&none, "nodeTopologyPodsFingerprintMethod"), "-");
+}
+
+#[test]
+fn one_namespace_counts_and_all_are_signed() {
+    let pods = [pod("a/p", "1-2", &[]), pod("b/p", "3-4", &[])];
+    let all = look(&[], &pods, &accounting());
+    let one = look(&[], &pods, &Accounting { namespace: Some("a".to_owned()), ..accounting() });
+    assert_eq!(amounts(&all), "0 cpu 3/7 | 4 cpu 8/8");
+    assert_eq!(amounts(&one), "0 cpu 5/7 | 4 cpu 8/8");
+    assert_eq!((&one.signed, &one.listed), (&all.signed, &all.listed));
+}
+
+#[test]
+fn excluded_resources_are_in_no_zone_and_no_attribute() {
+    let devices: [(&str, &str, &[u32]); 3] =
+        [("v.io/nic", "n", &[0]), ("v.io/gpu", "g", &[4]), ("v.io/tpm", "t", &[])];
+    let exclude = ["cpu", "v.io/gpu", "v.io/tpm"].map(str::to_owned).into();
+    assert_eq!(
+        amounts(&look(&devices, &[], &accounting())),
+        "0 cpu 7/7 v.io/nic 1/1 | 4 cpu 8/8 v.io/gpu 1/1"
+    );
+    let report = look(&devices, &[], &Accounting { exclude, ..accounting() });
+    assert_eq!(amounts(&report), "0 v.io/nic 1/1 | 4");
+    assert_eq!(value(&report, "unalignedDevices"), "-");
+}
+
+#[test]
+fn devices_without_a_zone_have_an_attribute() {
+    let devices: [(&str, &str, &[u32]); 4] =
+        [("v.io/tpm", "a", &[]), ("v.io/tpm", "b", &[]), ("v.io/key", "k", &[]), ("v.io/nic", "n", &[0])];
+    // One of them is held; what is held but no longer offered is not counted.
+    let held = pod("ns/p", "", &[("v.io/tpm", "b", &[]), ("v.io/tpm", "gone", &[])]);
+    let report = look(&devices, &[held], &accounting());
+    assert_eq!(value(&report, "unalignedDevices"), "v.io/key:1:1,v.io/tpm:2:1");
+    assert_eq!(value(&look(&devices[3..], &[], &accounting()), "unalignedDevices"), "-");
+}
+
+#[test]
+fn the_shared_pool_is_nobodys() {
+    let reference = ContainerName {
+        pod: PodName { namespace: "kube-system".to_owned(), name: "rte".to_owned() },
+        container: "c".to_owned(),
+    };
+    let pods =
+        [pod("kube-system/rte", "1,4-15", &[]), pod("ns/own", "2-3", &[]), pod("ns/shared", "1,4-15", &[])];
+    let counted = Accounting { reference: Some(reference.clone()), ..accounting() };
+    let report = look(&[], &pods, &counted);
+    assert_eq!(amounts(&report), "0 cpu 5/7 | 4 cpu 8/8");
+    assert_eq!(report.signed, [("ns".to_owned(), "own".to_owned())]);
+    let absent = PodName { namespace: "kube-system".to_owned(), name: "gone".to_owned() };
+    let nobody = Accounting { reference: Some(ContainerName { pod: absent, ..reference }), ..accounting() };
+    assert_eq!(amounts(&look(&[], &pods, &nobody)), "0 cpu 0/7 | 4 cpu 0/8");
+}
+
+#[test]
+fn a_machine_beyond_the_kubelets_reach_is_refused() {
+    let (mut machine, layout) = machine();
+    let mut last_zone = |id| {
+        machine.zones[1].id = ZoneId(id);
+        let allocatable = Allocatable::default();
+        let seen = Seen { machine: &machine, layout: &layout, rules: RULES, allocatable: &allocatable };
+        report(seen, vec![], &accounting())
+    };
+    assert!(last_zone(63).is_ok());
+    let error = last_zone(64).unwrap_err();
+    assert!(error.to_string().starts_with("NUMA nodes 64 are beyond 63"), "{error}");
+}
+
+#[test]
+fn the_deprecated_word_says_policy_and_scope() {
+    for (policy, scope, wanted) in [
+        (Policy::SingleNumaNode, Scope::Pod, "SingleNUMANodePodLevel"),
+        (Policy::SingleNumaNode, Scope::Container, "SingleNUMANodeContainerLevel"),
+        (Policy::Restricted, Scope::Pod, "RestrictedPodLevel"),
+        (Policy::Restricted, Scope::Container, "RestrictedContainerLevel"),
+        (Policy::BestEffort, Scope::Pod, "BestEffortPodLevel"),
+        (Policy::BestEffort, Scope::Container, "BestEffortContainerLevel"),
+        (Policy::None, Scope::Pod, "None"),
+        (Policy::None, Scope::Container, "None"),
+    ] {
+        assert_eq!(legacy_word(Rules { policy, scope, ..RULES }), wanted);
+    }
+    let report = look(&[], &[], &Accounting { topology_policies: true, ..accounting() });
+    assert_eq!(report.content.topology_policy, Some("SingleNUMANodeContainerLevel"));
+}
