@@ -144,6 +144,8 @@ impl Args {
             status: StatusFiles::default(),
             serving,
             once: self.oneshot,
+            dry_run: None,
+            namespace: None,
         })
     }
 

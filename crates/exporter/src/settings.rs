@@ -12,6 +12,8 @@ pub use node::podresources::Address as PodResourcesAt;
 use topology::fingerprint::Method;
 use topology::policy::{Policy, Scope};
 
+use crate::glob;
+
 /// What to do, completely.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Settings {
@@ -37,6 +39,19 @@ pub struct Settings {
     pub serving: Option<Serving>,
     /// End after the first success.
     pub once: bool,
+    /// Print the object on standard output instead of writing it, each time it changes.
+    pub dry_run: Option<Format>,
+    /// The namespace the exporter runs in, where something says so: the owner for [`OwnerKind::Namespace`].
+    pub namespace: Option<String>,
+}
+
+/// How an object is printed.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Format {
+    /// As YAML, documents separated by `---`.
+    Yaml,
+    /// As JSON, one object a line.
+    Json,
 }
 
 /// Where things are read.
@@ -101,6 +116,14 @@ pub struct PodPattern {
     pub namespace: String,
     /// For the name.
     pub name: String,
+}
+
+impl PodPattern {
+    /// Whether both match, all of them.
+    #[must_use]
+    pub fn matches(&self, namespace: &str, name: &str) -> bool {
+        glob::matches(&self.namespace, namespace) && glob::matches(&self.name, name)
+    }
 }
 
 /// A pod.
@@ -183,4 +206,33 @@ pub struct Serving {
     pub address: SocketAddr,
     /// Over TLS.
     pub tls: Option<runtime::tls::Settings>,
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn both_patterns_must_match() {
+        let table = [
+            ("kube-system", "coredns-0", "kube-system", "coredns-0", true),
+            ("kube-system", "coredns-0", "kube-system", "coredns-1", false),
+            ("kube-system", "coredns-0", "default", "coredns-0", false),
+            ("kube-*", "coredns-0", "kube-public", "coredns-0", true),
+            ("*-system", "*", "kube-system", "any", true),
+            ("*", "coredns-*", "default", "coredns-0", true),
+            ("*", "*-0", "default", "coredns-1", false),
+            ("*", "*", "default", "any", true),
+            ("", "any", "default", "any", false),
+            ("*", "[", "default", "[", false),
+        ];
+        for (namespace, name, pod_namespace, pod_name, wanted) in table {
+            let pattern = PodPattern { namespace: namespace.to_owned(), name: name.to_owned() };
+            assert_eq!(
+                pattern.matches(pod_namespace, pod_name),
+                wanted,
+                "{pattern:?} on {pod_namespace}/{pod_name}"
+            );
+        }
+    }
 }
