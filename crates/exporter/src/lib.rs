@@ -14,6 +14,7 @@ pub mod lookout;
 pub mod metrics;
 pub mod object;
 pub mod pace;
+pub mod placements;
 pub mod publish;
 pub mod rbac;
 pub mod report;

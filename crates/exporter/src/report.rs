@@ -21,6 +21,7 @@ use topology::zone::MAX_ZONES;
 
 use crate::belief::Listed;
 use crate::object::Content;
+use crate::placements::{Placements, placements};
 use crate::settings::{Accounting, ContainerName};
 use crate::zones::{Remark, zones};
 
@@ -78,6 +79,7 @@ pub fn report(
         .fingerprint
         .map(|_| Fingerprint::of_names(signed.iter().map(|(ns, name)| (ns.as_str(), name.as_str()))));
     let listed = listed(&pods);
+    let placements = accounting.fingerprint.map(|_| placements(seen.machine, &pods)).unwrap_or_default();
     if let Some(namespace) = &accounting.namespace {
         pods.retain(|pod| pod.namespace == *namespace);
     }
@@ -86,12 +88,13 @@ pub fn report(
         zone.resources.retain(|resource| !accounting.exclude.contains(resource.name.as_str()));
     }
     let mut zones = wire_zones(&zones);
-    describe_zones(&mut zones, seen);
+    describe_zones(&mut zones, seen, &placements);
     let mut attributes = Vec::new();
     if let (Some(fingerprint), Some(method)) = (fingerprint, accounting.fingerprint) {
         add(&mut attributes, keys::ATTRIBUTE_FINGERPRINT, &fingerprint.to_string());
         add(&mut attributes, keys::ATTRIBUTE_FINGERPRINT_METHOD, method.as_str());
     }
+    attributes.extend(placements.node);
     describe_node(&mut attributes, seen);
     let unaligned = unaligned(&seen.allocatable.devices, &pods, &accounting.exclude);
     add(&mut attributes, keys::ATTRIBUTE_UNALIGNED_DEVICES, &unaligned);
@@ -161,8 +164,11 @@ fn threads_per_core(layout: &Layout) -> String {
     }
 }
 
-fn describe_zones(zones: &mut [nrt::Zone], Seen { machine, layout, .. }: Seen<'_>) {
+fn describe_zones(zones: &mut [nrt::Zone], Seen { machine, layout, .. }: Seen<'_>, placements: &Placements) {
     for (zone, kernel) in zones.iter_mut().zip(&machine.zones) {
+        if let Some(vector) = placements.zones.get(&kernel.id) {
+            add(&mut zone.attributes, keys::ZONE_ATTRIBUTE_PLACEMENT, vector);
+        }
         add(&mut zone.attributes, keys::ZONE_ATTRIBUTE_CPUS, &kernel.cpus.to_string());
         let caches: Vec<_> = layout.caches.iter().map(|cache| cache.intersection(&kernel.cpus)).collect();
         let caches: Vec<_> = caches.iter().filter(|cache| !cache.is_empty()).map(CpuSet::to_string).collect();
