@@ -23,7 +23,6 @@ pub mod settings;
 pub mod zones;
 
 use std::convert::Infallible;
-use std::path::Path;
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
@@ -186,10 +185,12 @@ impl Process {
 fn watcher(sources: &Sources) -> Option<Watcher<Change>> {
     let root = sources.kubelet_root.as_ref()?;
     let config = match &sources.kubelet_config {
-        KubeletConfigAt::File { path, .. } => path.as_path(),
-        KubeletConfigAt::Configz { .. } => Path::new(""),
+        KubeletConfigAt::File { path, drop_ins } => {
+            kubelet::Files { file: path.clone(), drop_ins: drop_ins.clone() }
+        }
+        KubeletConfigAt::Configz { .. } => kubelet::Files::default(),
     };
-    match Watcher::new(kubelet::targets(root, &sources.podresources.file(), config, &sources.sysfs)) {
+    match Watcher::new(kubelet::targets(root, &sources.podresources.file(), &config, &sources.sysfs)) {
         Ok(watcher) => Some(watcher),
         Err(error) => {
             warn!(%error, "no file events (see fs.inotify.max_user_instances and max_user_watches); only time causes scans");

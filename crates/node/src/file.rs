@@ -1,6 +1,7 @@
 //! Reading small text files with a bound and with the file's name in every error.
 
-use std::fs::File;
+use std::ffi::OsString;
+use std::fs::{DirEntry, File};
 use std::io::{self, Read};
 use std::path::{Path, PathBuf};
 
@@ -84,4 +85,39 @@ pub(crate) fn list_if_there(path: &Path) -> Result<Option<Vec<String>>, FileErro
     }
     names.sort_unstable();
     Ok(Some(names))
+}
+
+/// What an entry of a directory is, itself and not what it may point to.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Kind {
+    /// A directory.
+    Directory,
+    /// A file, a symbolic link, or something odder.
+    Other,
+}
+
+impl From<std::fs::FileType> for Kind {
+    fn from(kind: std::fs::FileType) -> Self {
+        if kind.is_dir() { Self::Directory } else { Self::Other }
+    }
+}
+
+/// What is at a path, without following a symbolic link there.
+pub(crate) fn kind(path: &Path) -> Result<Kind, FileError> {
+    let found = std::fs::symlink_metadata(path);
+    found
+        .map(|found| found.file_type().into())
+        .map_err(|source| FileError::Read { path: path.to_owned(), source })
+}
+
+/// Everything in a directory, in the order of the names' bytes.
+pub(crate) fn entries(path: &Path) -> Result<Vec<(OsString, Kind)>, FileError> {
+    let read = || {
+        let entry =
+            |entry: io::Result<DirEntry>| entry.and_then(|e| Ok((e.file_name(), e.file_type()?.into())));
+        std::fs::read_dir(path)?.map(entry).collect::<io::Result<Vec<_>>>()
+    };
+    let mut found = read().map_err(|source| FileError::Read { path: path.to_owned(), source })?;
+    found.sort_unstable_by(|(a, _), (b, _)| a.cmp(b));
+    Ok(found)
 }

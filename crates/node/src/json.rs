@@ -54,6 +54,13 @@ impl<'a> At<'a> {
         self.field(name)?.map_or_else(|| Ok(T::default()), |field| read(&field))
     }
 
+    /// The fields of an object that are not null, with their names.
+    pub(crate) fn fields(&self) -> Result<Vec<(&'a str, Self)>, Mismatch> {
+        let Value::Object(fields) = self.value else { return Err(self.mismatch("an object")) };
+        let there = fields.iter().filter(|(_, value)| !value.is_null());
+        Ok(there.map(|(name, value)| (name.as_str(), self.child(value, name))).collect())
+    }
+
     /// The items of a list, each read.
     pub(crate) fn list<T>(&self, read: impl Fn(&Self) -> Result<T, Mismatch>) -> Result<Vec<T>, Mismatch> {
         let Value::Array(items) = self.value else { return Err(self.mismatch("a list")) };
@@ -74,6 +81,15 @@ impl<'a> At<'a> {
     /// A whole number that is not negative.
     pub(crate) fn unsigned(&self) -> Result<u64, Mismatch> {
         self.value.as_u64().ok_or_else(|| self.mismatch("a whole number that is not negative"))
+    }
+
+    /// A text, or a number as it is written: what Kubernetes reads as a quantity.
+    pub(crate) fn text_or_number(&self) -> Result<String, Mismatch> {
+        match self.value {
+            Value::String(text) => Ok(text.clone()),
+            Value::Number(number) => Ok(number.to_string()),
+            _ => Err(self.mismatch("text or a number")),
+        }
     }
 
     fn child(&self, value: &'a Value, name: &str) -> Self {

@@ -1,8 +1,7 @@
 //! Where the kubelet keeps things, and how it aligns.
 //!
-//! In: its root directory, its KubeletConfiguration file. Out: the directories worth watching and the four settings that
-//! decide alignment, with the kubelet's defaults for what the file leaves out. Never: settings guessed from a file that
-//! cannot be read, nor the kubelet's command line (deprecated flags and drop-in directories are not seen).
+//! In: its root directory, its configuration files. Out: the directories worth watching, and in [`config`] the settings
+//! that decide alignment. Never: what pods hold, which only its podresources service knows.
 //!
 //! # Which file changes when
 //! Read in kubelet 1.36.3 and seen on one. Every checkpoint is written to a temporary file, synced and renamed over the old
@@ -18,11 +17,14 @@
 
 use std::path::{Path, PathBuf};
 
-use serde::Deserialize;
-use topology::policy::{Manager, Policy, Rules, Scope};
+use topology::policy::Rules;
 
-use crate::file::{self, FileError};
+use crate::file::{self, Kind};
 use crate::watch::{Names, Target};
+
+pub mod config;
+
+pub use config::{Configuration, Error as RulesError, Files};
 
 /// The allocation manager's checkpoint, in the root directory: written once at the end of each pod's admission.
 pub const ADMISSIONS: &str = "allocated_pods_state";
@@ -41,30 +43,49 @@ pub enum Change {
     Pods,
     /// The podresources socket was created or removed: the kubelet (re)started.
     Socket,
-    /// The configuration file was written.
+    /// The configuration file was written, or something in the drop-in directory.
     Config,
 }
 
-/// The directories to watch for a kubelet with this root directory, podresources socket and configuration file, on a
-/// machine with this sysfs.
+/// The directories to watch for a kubelet with this root directory, podresources socket and configuration, on a machine
+/// with this sysfs. Of drop-in directories those below that exist now are watched; that another one comes is seen, what
+/// happens in it then is not.
 #[must_use]
-pub fn targets(root: &Path, socket: &Path, config: &Path, sysfs: &Path) -> Vec<Target<Change>> {
+pub fn targets(root: &Path, socket: &Path, config: &Files, sysfs: &Path) -> Vec<Target<Change>> {
     let mut targets = vec![
         Target { dir: root.to_owned(), names: Names::EndWith("_state"), tag: Change::Allocation },
         Target { dir: root.to_owned(), names: Names::Is(ADMISSIONS.to_owned()), tag: Change::Admission },
         Target { dir: root.join("device-plugins"), names: Names::Visible, tag: Change::Devices },
         Target { dir: root.join("pods"), names: Names::Visible, tag: Change::Pods },
     ];
-    for (path, tag) in [(socket, Change::Socket), (config, Change::Config)] {
+    for (path, tag) in [(socket, Change::Socket), (&config.file, Change::Config)] {
         if let (Some(dir), Some(name)) = (path.parent(), path.file_name()) {
             let name = name.to_string_lossy().into_owned();
             targets.push(Target { dir: dir.to_owned(), names: Names::Is(name), tag });
         }
     }
+    // All names: behind a mounted ConfigMap it is the link `..data` that changes.
+    let drop_ins = config.drop_ins.iter().flat_map(|dir| with_subdirectories(dir));
+    targets.extend(drop_ins.map(|dir| Target { dir, names: Names::All, tag: Change::Config }));
     for dir in pod_cgroups(sysfs) {
         targets.push(Target { dir, names: Names::Visible, tag: Change::Pods });
     }
     targets
+}
+
+/// A directory and, as far as they can be read now, the ones below it.
+fn with_subdirectories(dir: &Path) -> Vec<PathBuf> {
+    /// Each costs a watch of the kernel.
+    const MAX: usize = 64;
+    let mut dirs = vec![dir.to_owned()];
+    let mut next = 0;
+    while let Some(dir) = dirs.get(next).filter(|_| dirs.len() < MAX).cloned() {
+        let below = file::entries(&dir).unwrap_or_default().into_iter();
+        let below = below.filter(|(_, kind)| *kind == Kind::Directory).map(|(name, _)| dir.join(name));
+        dirs.extend(below.take(MAX - dirs.len()));
+        next += 1;
+    }
+    dirs
 }
 
 /// Parents of the pods' cgroups that exist now: Guaranteed pods lie directly under `kubepods`, the other classes one
@@ -87,118 +108,13 @@ fn pod_cgroups(sysfs: &Path) -> impl Iterator<Item = PathBuf> {
         .into_iter()
 }
 
-/// Why the rules are not known.
-#[derive(Debug, thiserror::Error)]
-pub enum RulesError {
-    /// The file cannot be read.
-    #[error(transparent)]
-    File(#[from] FileError),
-    /// The file is not YAML, or a field has the wrong type.
-    #[error("{path} is not a KubeletConfiguration: {reason}")]
-    Syntax {
-        /// Which file.
-        path: PathBuf,
-        /// What the parser said, with line and column.
-        reason: String,
-    },
-    /// The file is about something else.
-    #[error("{path}: kind is {kind:?}, expected KubeletConfiguration")]
-    Kind {
-        /// Which file.
-        path: PathBuf,
-        /// What it says it is.
-        kind: String,
-    },
-    /// A setting has a value no kubelet accepts.
-    #[error("{path}: {field} is {value:?}; allowed are {allowed}")]
-    Value {
-        /// Which file.
-        path: PathBuf,
-        /// Which field.
-        field: &'static str,
-        /// Its value.
-        value: String,
-        /// The values the kubelet knows.
-        allowed: &'static str,
-    },
-}
-
-/// The few fields of a KubeletConfiguration we need; all others are ignored.
-#[derive(Default, Deserialize)]
-#[serde(rename_all = "camelCase", default)]
-struct Wire {
-    kind: Option<String>,
-    topology_manager_policy: Option<String>,
-    topology_manager_scope: Option<String>,
-    cpu_manager_policy: Option<String>,
-    memory_manager_policy: Option<String>,
-}
-
-/// Reads from a KubeletConfiguration file how the kubelet aligns pods. A field that is missing or empty has the kubelet's
-/// default: policies `none` and scope `container`.
+/// Reads from a KubeletConfiguration file without drop-ins how the kubelet aligns pods; [`Configuration::read`] says more.
 ///
 /// # Errors
-/// When the file cannot be read or says something no kubelet understands. A missing file is an error too: a node whose
-/// policy is not known must not look like one that rejects nothing.
+/// As for `Configuration::read`.
 pub fn read_rules(path: &Path) -> Result<Rules, RulesError> {
-    parse_rules(&file::read(path)?, path)
-}
-
-/// Like [`read_rules`], for text that has been read from `path`.
-///
-/// # Errors
-/// As for `read_rules`.
-pub fn parse_rules(text: &str, path: &Path) -> Result<Rules, RulesError> {
-    let wire: Wire = serde_saphyr::from_str(text).map_err(|error| RulesError::Syntax {
-        path: path.to_owned(),
-        reason: first_line(&error.to_string()),
-    })?;
-    if let Some(kind) = wire.kind.filter(|kind| !kind.is_empty() && kind != "KubeletConfiguration") {
-        return Err(RulesError::Kind { path: path.to_owned(), kind });
-    }
-    let field = |field, value: Option<String>, allowed| Field { path, field, value, allowed };
-    // `Manager::parse` takes both managers' spellings; a kubelet takes only its own.
-    let manager =
-        |names: [&'static str; 2]| move |text: &str| names.contains(&text).then(|| Manager::parse(text));
-    Ok(Rules {
-        policy: field(
-            "topologyManagerPolicy",
-            wire.topology_manager_policy,
-            "none, best-effort, restricted, single-numa-node",
-        )
-        .value("none", Policy::parse)?,
-        scope: field("topologyManagerScope", wire.topology_manager_scope, "container, pod")
-            .value("container", Scope::parse)?,
-        cpu_manager: field("cpuManagerPolicy", wire.cpu_manager_policy, "none, static")
-            .value("none", manager(["none", "static"]))?,
-        memory_manager: field("memoryManagerPolicy", wire.memory_manager_policy, "None, Static")
-            .value("None", manager(["None", "Static"]))?,
-    })
-}
-
-/// One field on its way from text to a value.
-struct Field<'a> {
-    path: &'a Path,
-    field: &'static str,
-    value: Option<String>,
-    allowed: &'static str,
-}
-
-impl Field<'_> {
-    fn value<T>(self, default: &str, parse: impl Fn(&str) -> Option<T>) -> Result<T, RulesError> {
-        let value = self.value.filter(|text| !text.is_empty()).unwrap_or_else(|| default.to_owned());
-        parse(&value).ok_or_else(|| RulesError::Value {
-            path: self.path.to_owned(),
-            field: self.field,
-            value,
-            allowed: self.allowed,
-        })
-    }
-}
-
-/// The parser shows the offending lines below its message; one line is enough for a log.
-fn first_line(text: &str) -> String {
-    text.lines().next().unwrap_or_default().chars().take(300).collect()
+    let files = Files { file: path.to_owned(), drop_ins: None };
+    Configuration::read(&files).map(|configuration| configuration.rules)
 }
 
 #[cfg(test)]

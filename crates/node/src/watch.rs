@@ -45,6 +45,8 @@ pub type Counts<T> = BTreeMap<T, u32>;
 /// Which file names of a directory matter.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Names {
+    /// All of them.
+    All,
     /// All that do not begin with a dot, as temporary files do.
     Visible,
     /// Exactly this one.
@@ -90,6 +92,7 @@ struct Seen {
 impl Names {
     fn matches(&self, name: &str) -> bool {
         match self {
+            Self::All => true,
             Self::Visible => !name.starts_with('.'),
             Self::Is(wanted) => name == wanted,
             Self::EndWith(end) => name.ends_with(end),

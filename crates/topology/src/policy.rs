@@ -51,6 +51,63 @@ pub struct Rules {
     pub memory_manager: Manager,
 }
 
+/// The Topology Manager's option (`topologyManagerPolicyOptions`) that prefers zones close to each other where several are
+/// needed.
+pub const PREFER_CLOSEST_NUMA_NODES: &str = "prefer-closest-numa-nodes";
+/// The Topology Manager's option that lets it start on machines with more NUMA nodes.
+pub const MAX_ALLOWABLE_NUMA_NODES: &str = "max-allowable-numa-nodes";
+/// The value of that option when it is not given, and its smallest.
+pub const DEFAULT_MAX_NUMA_NODES: u32 = 8;
+
+/// An option of the CPU manager's policy `static` (`cpuManagerPolicyOptions`); all are booleans, off unless given. Names of
+/// kubelet 1.36 (`cpumanager/policy_options.go`).
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub enum CpuOption {
+    /// `full-pcpus-only`: whole cores only; a request that is not a multiple of a core's threads is rejected.
+    FullPcpusOnly,
+    /// `distribute-cpus-across-numa`: evenly over the zones where more than one is needed.
+    DistributeAcrossNuma,
+    /// `align-by-socket`: sockets count as aligned, not zones.
+    AlignBySocket,
+    /// `distribute-cpus-across-cores`: one thread of each core first.
+    DistributeAcrossCores,
+    /// `strict-cpu-reservation`: reserved CPUs are not in the shared pool either.
+    StrictReservation,
+    /// `prefer-align-cpus-by-uncorecache`: under as few last-level caches as possible.
+    PreferUncoreCache,
+}
+
+impl CpuOption {
+    /// All of them.
+    pub const ALL: [Self; 6] = [
+        Self::FullPcpusOnly,
+        Self::DistributeAcrossNuma,
+        Self::AlignBySocket,
+        Self::DistributeAcrossCores,
+        Self::StrictReservation,
+        Self::PreferUncoreCache,
+    ];
+
+    /// Parses the kubelet's spelling, exactly.
+    #[must_use]
+    pub fn parse(text: &str) -> Option<Self> {
+        Self::ALL.into_iter().find(|option| option.as_str() == text)
+    }
+
+    /// The kubelet's spelling.
+    #[must_use]
+    pub fn as_str(self) -> &'static str {
+        match self {
+            Self::FullPcpusOnly => "full-pcpus-only",
+            Self::DistributeAcrossNuma => "distribute-cpus-across-numa",
+            Self::AlignBySocket => "align-by-socket",
+            Self::DistributeAcrossCores => "distribute-cpus-across-cores",
+            Self::StrictReservation => "strict-cpu-reservation",
+            Self::PreferUncoreCache => "prefer-align-cpus-by-uncorecache",
+        }
+    }
+}
+
 impl Policy {
     /// Parses the kubelet's spelling, exactly.
     #[must_use]
@@ -131,6 +188,14 @@ mod tests {
         for text in ["", "None", "Single-numa-node", "Pod", "single-numa-node "] {
             assert_eq!((Policy::parse(text), Scope::parse(text)), (None, None), "{text:?}");
         }
+    }
+
+    #[test]
+    fn options_have_one_name_each() {
+        for option in CpuOption::ALL {
+            assert_eq!(CpuOption::parse(option.as_str()), Some(option));
+        }
+        assert_eq!(CpuOption::parse("Full-pcpus-only"), None);
     }
 
     #[test]
