@@ -8,7 +8,7 @@
 //! is shown, as it is never a secret here. `/metrics` is OpenMetrics text. `GET /log-level` shows the level and `PUT`
 //! changes it, from this machine only (a port-forward counts).
 //!
-//! TLS will be another listener behind [`serve`]; nothing else has to change for it.
+//! The same over TLS is in `tls`.
 
 use crate::log;
 use axum::Router;
@@ -16,6 +16,7 @@ use axum::extract::{ConnectInfo, DefaultBodyLimit, Query, State};
 use axum::http::{StatusCode, header::CONTENT_TYPE};
 use axum::response::{IntoResponse, Response};
 use axum::routing::get;
+use axum::serve::{Listener, ListenerExt};
 use prometheus_client::encoding::text::encode;
 use prometheus_client::registry::Registry;
 use std::fmt::{Debug, Formatter};
@@ -179,6 +180,17 @@ pub async fn bind(address: SocketAddr) -> Result<TcpListener, Error> {
 /// # Errors
 /// When the listener fails for good.
 pub async fn serve(listener: TcpListener, router: Router, token: CancellationToken) -> std::io::Result<()> {
+    run(listener, router, token).await
+}
+
+/// As [`serve`], with any kind of listener.
+pub(crate) async fn run<L: Listener<Addr = SocketAddr>>(
+    listener: L,
+    router: Router,
+    token: CancellationToken,
+) -> std::io::Result<()> {
+    // axum knows the peer's address of its own TCP listener and of wrapped ones only.
+    let listener = listener.tap_io(|_| ());
     let service = router.into_make_service_with_connect_info::<SocketAddr>();
     let stopped = token.clone().cancelled_owned();
     let overdue = async {

@@ -1,4 +1,4 @@
-//! The parts of `runtime` that talk to an API server, against a real one; and signals, with a real process.
+//! The parts of `runtime` that talk to an API server, against a real one; signals, with a real process; TLS, with real clients.
 //!
 //! Needs the rig's etcd and kube-apiserver; where they are missing, the tests that need them say so and pass.
 
@@ -18,6 +18,8 @@ mod lease;
 mod outage;
 #[path = "it/shutdown.rs"]
 mod shutdown;
+#[path = "it/tls.rs"]
+mod tls;
 #[path = "it/watch.rs"]
 mod watch;
 
