@@ -20,6 +20,7 @@ pub mod rbac;
 pub mod report;
 pub mod scan;
 pub mod settings;
+pub mod status;
 pub mod zones;
 
 use std::convert::Infallible;

@@ -1,0 +1,175 @@
+//! The pods behind the fingerprint, written down for people who ask why two programs do not agree.
+//!
+//! In: the status of each fingerprint, in the order of the looks. Out: files ([`StatusFiles`]), replaced as a whole, so that a
+//! reader never meets half of one: the last status (RTE's `--pods-fingerprint-status-file`), and the last ten with their times
+//! in a directory (`PFP_STATUS_DUMP`, read by the peers' `pfpsyncchk`). Never: an effect on publishing, whatever disks do; a
+//! write when nothing changed; a warning that is repeated while it stays the same.
+//!
+//! A status equal to the one before is not noted again, so the ten are ten different ones and each time says since when.
+//! (The peers note every look: on a quiet node all ten are soon the same.)
+
+mod ring;
+mod target;
+
+use std::convert::Infallible;
+use std::sync::Arc;
+use std::time::Duration;
+
+use jiff::Timestamp;
+use tokio::sync::watch;
+use tokio::time::Instant;
+use tokio_util::sync::CancellationToken;
+use topology::fingerprint::status::Status;
+use tracing::{info, warn};
+
+use crate::settings::StatusFiles;
+use ring::Ring;
+use target::Target;
+
+/// The least time between two dumps; the peers'.
+pub const DUMP_INTERVAL: Duration = Duration::from_secs(10);
+
+/// A status and when it was true.
+pub type Noted = Option<Arc<(Status, Timestamp)>>;
+
+/// What has been noted, and where it goes.
+#[derive(Debug)]
+pub struct Recorder {
+    file: Option<File>,
+    dump: Option<Dump>,
+    /// The last status, as JSON.
+    last: String,
+}
+
+#[derive(Debug)]
+struct File {
+    target: Target,
+    /// Something has to be written.
+    due: bool,
+}
+
+#[derive(Debug)]
+struct Dump {
+    target: Target,
+    ring: Ring,
+    /// Something has to be written.
+    due: bool,
+}
+
+impl Recorder {
+    /// Nothing is noted yet. What cannot be used at all is said and left out: a path without a file name, a dump directory
+    /// that is not there.
+    #[must_use]
+    pub fn new(files: &StatusFiles, node: &str) -> Self {
+        let file = files.file.as_deref().and_then(|path| {
+            let target = Target::of(path);
+            if target.is_none() {
+                warn!(path = %path.display(), "no status file: the path does not end in a file name");
+            }
+            Some(File { target: target?, due: false })
+        });
+        let dump = files.dump.as_deref().and_then(|dir| {
+            if !dir.is_dir() {
+                warn!(path = %dir.display(), "no status dumps: not a directory");
+                return None;
+            }
+            let target = Target::of(&dir.join(file_name(node)))?;
+            Some(Dump { target, ring: Ring::default(), due: false })
+        });
+        for target in file.iter().map(|file| &file.target).chain(dump.iter().map(|dump| &dump.target)) {
+            info!(path = %target.path().display(), "writing down the pods behind the fingerprint");
+        }
+        Self { file, dump, last: String::new() }
+    }
+
+    /// Whether statuses go anywhere. If not, nobody has to make any.
+    #[must_use]
+    pub fn is_wanted(&self) -> bool {
+        self.file.is_some() || self.dump.is_some()
+    }
+
+    /// Notes a status, and writes the status file if it says something else or is gone. May block on a slow disk.
+    pub fn record(&mut self, status: &Status, now: Timestamp) {
+        let json = status.to_json();
+        let changed = json != self.last;
+        if let Some(dump) = &mut self.dump {
+            if changed {
+                dump.ring.push(&json, now);
+            }
+            dump.due |= changed || !dump.target.exists();
+        }
+        if let Some(file) = &mut self.file {
+            file.due |= changed || !file.target.exists();
+            if file.due {
+                file.due = !file.target.replace(&json);
+            }
+        }
+        self.last = json;
+    }
+
+    /// Writes the dump, if it is due. May block on a slow disk.
+    pub fn tick(&mut self) {
+        if let Some(dump) = self.dump.as_mut().filter(|dump| dump.due) {
+            dump.due = !dump.target.replace(&dump.ring.to_json());
+        }
+    }
+
+    /// Whether [`Self::tick`] has something to write.
+    #[must_use]
+    pub fn is_due(&self) -> bool {
+        self.dump.as_ref().is_some_and(|dump| dump.due)
+    }
+
+    /// Notes what comes in `noted` until `stop` or until no more can come, then writes what is left. Files are written on a thread
+    /// of their own: a disk that hangs stops this task and nothing else; of what comes meanwhile the last is noted.
+    ///
+    /// # Errors
+    /// None.
+    pub async fn run(self, noted: watch::Receiver<Noted>, stop: CancellationToken) -> Result<(), Infallible> {
+        self.run_every(DUMP_INTERVAL, noted, stop).await;
+        Ok(())
+    }
+
+    async fn run_every(self, interval: Duration, mut noted: watch::Receiver<Noted>, stop: CancellationToken) {
+        let mut recorder = self;
+        let mut next = Instant::now();
+        loop {
+            let due = recorder.is_due();
+            let more = tokio::select! {
+                biased;
+                () = stop.cancelled() => false,
+                changed = noted.changed() => changed.is_ok(),
+                () = tokio::time::sleep_until(next), if due => true,
+            };
+            let status = noted.borrow_and_update().clone();
+            let dump = !more || next <= Instant::now();
+            let work = tokio::task::spawn_blocking(move || {
+                if let Some((status, at)) = status.as_deref() {
+                    recorder.record(status, *at);
+                }
+                let due = dump && recorder.is_due();
+                if due {
+                    recorder.tick();
+                }
+                (recorder, due)
+            });
+            // It can only fail by a panic or at the runtime's end.
+            let Ok((back, dumped)) = work.await else { return };
+            recorder = back;
+            if dumped {
+                next = Instant::now() + interval;
+            }
+            if !more {
+                return;
+            }
+        }
+    }
+}
+
+/// The dump's file name; the peers' readers find a node by it.
+fn file_name(node: &str) -> String {
+    node.replace('.', "_")
+}
+
+#[cfg(test)]
+mod tests;
