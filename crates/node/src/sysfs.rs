@@ -1,11 +1,12 @@
 //! The machine as the kernel shows it: NUMA zones with CPUs, memory, hugepages and distances; cores and caches.
 //!
-//! In: the directory where sysfs is mounted. Out: [`Machine`] (what zones have, cheap to read again and again) and
-//! [`Layout`] (which CPUs share a core or a cache). Never: a panic, a zone dropped because a file of it is odd, or an
+//! In: the directory where sysfs is mounted. Out: [`Machine`] (what zones have, cheap to read again and again),
+//! [`Layout`] (which CPUs share a core or a cache) and the kinds of cores. CPUs that are offline are in none of them. Never: a panic, a zone dropped because a file of it is odd, or an
 //! assumption that zone ids are dense: one odd file is one error that names it.
 //!
 //! Expected and no error: sparse ids, zones without CPUs or without memory, kernels without hugepages or caches.
 
+use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
 
 use topology::cpuset::CpuSet;
@@ -127,6 +128,29 @@ impl Sysfs {
     /// When a file is unreadable or odd; see [`Error`].
     pub fn layout(&self) -> Result<Layout, Error> {
         layout::read(&self.root.join("devices/system/cpu"), &self.online_cpus()?)
+    }
+
+    /// The online CPUs of each kind, on machines whose cores differ: `cpu_core` (fast) and `cpu_atom` (saving) on Intel's,
+    /// by the kernel's names; empty where all cores are alike. NFD publishes the same names.
+    ///
+    /// # Errors
+    /// When a file is unreadable or odd; see [`Error`].
+    pub fn core_kinds(&self) -> Result<BTreeMap<String, CpuSet>, Error> {
+        let devices = self.root.join("devices");
+        let online = self.online_cpus()?;
+        let mut kinds = BTreeMap::new();
+        for name in file::list_if_there(&devices)?.unwrap_or_default() {
+            let path = devices.join(&name).join("cpus");
+            // Each kind has its own counters, and a directory for them; other devices begin otherwise.
+            if !name.starts_with("cpu_") || !path.exists() {
+                continue;
+            }
+            let cpus = cpu_list(&path)?.intersection(&online);
+            if !cpus.is_empty() {
+                kinds.insert(name, cpus);
+            }
+        }
+        Ok(kinds)
     }
 
     fn online_cpus(&self) -> Result<CpuSet, Error> {

@@ -211,6 +211,7 @@ fn this_machine_can_be_read() {
     }
     let machine = sysfs.machine().unwrap();
     assert!(machine.zones.iter().any(|zone| !zone.cpus.is_empty() && zone.memory_bytes > 0));
+    sysfs.core_kinds().unwrap();
     let in_cores: usize = sysfs.layout().unwrap().cores.iter().map(CpuSet::len).sum();
     assert_eq!(in_cores, machine.cpus.len());
 }
@@ -255,6 +256,40 @@ fn cores_and_last_level_caches() {
 fn machines_without_siblings_or_caches_have_single_cores() {
     let layout = layout_of(&[("cpu/online".to_owned(), "0,5".to_owned())]).unwrap();
     assert_eq!(layout, Layout { cores: vec![set("0"), set("5")], caches: vec![] });
+}
+
+#[test]
+fn offline_cpus_are_in_no_core_and_no_cache() {
+    let mut files = layout_files();
+    files[0].1 = "0-1,3".to_owned();
+    // As the kernel leaves it while CPU 2 goes: its directory is there, its siblings still name it.
+    let layout = layout_of(&files).unwrap();
+    assert_eq!(layout.cores, [set("0"), set("1,3")]);
+    assert_eq!(layout.caches, [set("0"), set("1,3")]);
+}
+
+#[test]
+fn kinds_of_cores() {
+    let kinds = |files: &[(&str, &str)]| {
+        let online = [("cpu/online", &b"0-5"[..])];
+        let dir = tree(online.into_iter().chain(files.iter().map(|(name, text)| (*name, text.as_bytes()))));
+        let here = dir.path().display().to_string();
+        Sysfs::new(dir.path()).core_kinds().map_err(|error| error.to_string().replace(&here, "{}"))
+    };
+    assert_eq!(kinds(&[]), Ok(BTreeMap::new()));
+    let hybrid = [
+        ("../cpu_core/cpus", "0-3\n"),
+        ("../cpu_atom/cpus", "4-7\n"),
+        ("../cpu_lowpower/cpus", "8-9\n"), // all offline
+        ("../cpu_other/type", "4\n"),
+        ("../cpu/type", "4\n"),
+        ("../uncore_imc_0/cpus", "0\n"),
+    ];
+    let wanted = [("cpu_atom", "4-5"), ("cpu_core", "0-3")];
+    let wanted = wanted.map(|(name, cpus)| (name.to_owned(), set(cpus)));
+    assert_eq!(kinds(&hybrid), Ok(BTreeMap::from(wanted)));
+    let error = kinds(&[("../cpu_core/cpus", "fast")]).unwrap_err();
+    assert!(error.starts_with("{}/devices/cpu_core/cpus: "), "{error}");
 }
 
 #[test]

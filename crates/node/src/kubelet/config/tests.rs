@@ -3,6 +3,7 @@ use std::os::unix::fs::symlink;
 
 use proptest::prelude::*;
 use tempfile::TempDir;
+use topology::policy::{Manager, Policy, Scope};
 
 use super::*;
 
