@@ -5,19 +5,21 @@
 //!
 //! `/healthz`, `/livez`, `/readyz` answer as Kubernetes' own components do: `ok`, or status 500 with one line for
 //! each check; `?verbose` shows the lines always and `?exclude=name` leaves a check out. The reason of a failure
-//! is shown, as it is never a secret here. `/metrics` is OpenMetrics text. `GET /log-level` shows the level and `PUT`
-//! changes it, from this machine only (a port-forward counts).
+//! is shown, as it is never a secret here. `/metrics` is OpenMetrics or Prometheus' plain text, as the scraper asks.
+//! `GET /log-level` shows the level and `PUT` changes it, from this machine only (a port-forward counts).
 //!
 //! The same over TLS is in `tls`.
+
+mod exposition;
 
 use crate::log;
 use axum::Router;
 use axum::extract::{ConnectInfo, DefaultBodyLimit, Query, State};
-use axum::http::{StatusCode, header::CONTENT_TYPE};
+use axum::http::{HeaderMap, StatusCode, header::CONTENT_TYPE};
 use axum::response::{IntoResponse, Response};
 use axum::routing::get;
 use axum::serve::{Listener, ListenerExt};
-use prometheus_client::encoding::text::encode;
+use exposition::Form;
 use prometheus_client::registry::Registry;
 use std::fmt::{Debug, Formatter};
 use std::net::SocketAddr;
@@ -134,11 +136,10 @@ impl Debug for Surface {
     }
 }
 
-async fn metrics(State(surface): State<Arc<Surface>>) -> Response {
-    let mut text = String::new();
-    match encode(&mut text, &surface.registry) {
-        Ok(()) => ([(CONTENT_TYPE, "application/openmetrics-text; version=1.0.0; charset=utf-8")], text)
-            .into_response(),
+async fn metrics(State(surface): State<Arc<Surface>>, headers: HeaderMap) -> Response {
+    let form = Form::accepted(&headers);
+    match form.text(&surface.registry) {
+        Ok(text) => ([(CONTENT_TYPE, form.content_type())], text).into_response(),
         Err(error) => (StatusCode::INTERNAL_SERVER_ERROR, format!("metrics: {error}\n")).into_response(),
     }
 }
@@ -230,8 +231,13 @@ mod tests {
 
     /// Status and body of one request on a connection of its own.
     async fn ask(address: SocketAddr, request: &str, body: &str) -> (u16, String) {
+        self::request(address, request, "", body).await
+    }
+
+    async fn request(address: SocketAddr, request: &str, accept: &str, body: &str) -> (u16, String) {
         let mut stream = tokio::net::TcpStream::connect(address).await.unwrap();
-        let fields = format!("Host: x\r\nConnection: close\r\nContent-Length: {}", body.len());
+        let length = body.len();
+        let fields = format!("Host: x\r\nAccept: {accept}\r\nConnection: close\r\nContent-Length: {length}");
         let text = format!("{request} HTTP/1.1\r\n{fields}\r\n\r\n{body}");
         stream.write_all(text.as_bytes()).await.unwrap();
         let mut answer = String::new();
@@ -263,13 +269,16 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn metrics_end_as_openmetrics_does() {
+    async fn metrics_are_told_in_the_form_asked_for() {
         let mut registry = Registry::default();
         registry.register_collector(Box::new(crate::process_metrics::Process));
         let (address, _token) = start(Surface::new(registry)).await;
-        let (status, body) = ask(address, "GET /metrics", "").await;
-        assert_eq!(status, 200);
-        assert!(body.contains("\nprocess_cpu_seconds_total ") && body.ends_with("# EOF\n"), "{body}");
+        for (accept, end) in [("", false), ("application/openmetrics-text", true)] {
+            let (status, body) = request(address, "GET /metrics", accept, "").await;
+            assert_eq!(status, 200);
+            assert!(body.contains("\nprocess_cpu_seconds_total "), "{body}");
+            assert_eq!(body.ends_with("# EOF\n"), end, "{body}");
+        }
     }
 
     #[tokio::test]
