@@ -12,14 +12,18 @@ use std::collections::{BTreeMap, BTreeSet};
 use api::convert::wire_zones;
 use api::keys;
 use api::nrt::{self, Attribute, attribute};
+use node::kubelet::{Configuration, ReservedCpus};
 use node::podresources::{Allocatable, ContainerResources, Devices, PodResources};
 use node::sysfs::{Layout, Machine};
 use topology::cpuset::CpuSet;
 use topology::fingerprint::{Fingerprint, Method, PodHash};
-use topology::policy::{Manager, Policy, Rules, Scope};
-use topology::zone::MAX_ZONES;
+use topology::policy::{DEFAULT_MAX_NUMA_NODES, Manager, Policy, Rules, Scope};
+use topology::quantity::{Format, Quantity};
+use topology::resource::ResourceName;
+use topology::zone::{MAX_ZONES, ZoneId};
 
 use crate::belief::Listed;
+use crate::configuration::Known;
 use crate::object::Content;
 use crate::placements::{Placements, placements};
 use crate::settings::{Accounting, ContainerName};
@@ -33,7 +37,7 @@ pub struct Seen<'a> {
     /// Cores and caches.
     pub layout: &'a Layout,
     /// How the kubelet aligns.
-    pub rules: Rules,
+    pub kubelet: &'a Known,
     /// What it could hand out.
     pub allocatable: &'a Allocatable,
 }
@@ -98,13 +102,17 @@ pub fn report(
     describe_node(&mut attributes, seen);
     let unaligned = unaligned(&seen.allocatable.devices, &pods, &accounting.exclude);
     add(&mut attributes, keys::ATTRIBUTE_UNALIGNED_DEVICES, &unaligned);
-    let topology_policy = accounting.topology_policies.then(|| legacy_word(seen.rules));
+    let topology_policy = accounting.topology_policies.then(|| legacy_word(seen.kubelet.rules));
     let content = Content { zones, attributes, fingerprint, topology_policy };
     Ok(Report { content, listed, signed, remarks })
 }
 
 /// Takes out what is not to be counted: excluded pods, and CPUs that are everybody's.
-fn count_out(pods: &mut [PodResources], accounting: &Accounting) {
+fn count_out(pods: &mut Vec<PodResources>, accounting: &Accounting) {
+    let excluded = |pod: &PodResources| {
+        accounting.exclude_pods.iter().any(|pattern| pattern.matches(&pod.namespace, &pod.name))
+    };
+    pods.retain(|pod| !excluded(pod));
     let Some(reference) = &accounting.reference else { return };
     let containers = pods.iter().flat_map(|pod| pod.containers.iter().map(move |container| (pod, container)));
     let pool = containers.filter(|(pod, container)| is_named(reference, pod, container));
@@ -141,18 +149,47 @@ fn add(attributes: &mut Vec<Attribute>, name: &str, value: &str) {
     }
 }
 
-fn describe_node(attributes: &mut Vec<Attribute>, Seen { layout, rules, .. }: Seen<'_>) {
+fn describe_node(attributes: &mut Vec<Attribute>, Seen { layout, kubelet, .. }: Seen<'_>) {
     let mut add = |name, value: &str| add(attributes, name, value);
     let manager = |manager, off, on| match manager {
         Manager::Unknown => "",
         Manager::Off => off,
         Manager::Static => on,
     };
-    add(keys::ATTRIBUTE_SCOPE, rules.scope.as_str());
-    add(keys::ATTRIBUTE_POLICY, rules.policy.as_str());
-    add(keys::ATTRIBUTE_CPU_MANAGER, manager(rules.cpu_manager, "none", "static"));
-    add(keys::ATTRIBUTE_MEMORY_MANAGER, manager(rules.memory_manager, "None", "Static"));
+    let Rules { policy, scope, cpu_manager, memory_manager } = kubelet.rules;
+    add(keys::ATTRIBUTE_SCOPE, scope.as_str());
+    add(keys::ATTRIBUTE_POLICY, policy.as_str());
+    add(keys::ATTRIBUTE_CPU_MANAGER, manager(cpu_manager, "none", "static"));
+    add(keys::ATTRIBUTE_MEMORY_MANAGER, manager(memory_manager, "None", "Static"));
+    if let Some(configuration) = &kubelet.configuration {
+        if configuration.max_allowable_numa_nodes != DEFAULT_MAX_NUMA_NODES {
+            add(keys::ATTRIBUTE_MAX_NUMA_NODES, &configuration.max_allowable_numa_nodes.to_string());
+        }
+        add(keys::ATTRIBUTE_POLICY_OPTIONS, &options(&configuration.topology_manager_options));
+        add(keys::ATTRIBUTE_CPU_MANAGER_OPTIONS, &options(&configuration.cpu_manager_options));
+        if let ReservedCpus::Listed(cpus) = &configuration.reserved_cpus {
+            add(keys::ATTRIBUTE_RESERVED_CPUS, &cpus.to_string());
+        }
+        add(keys::ATTRIBUTE_RESERVED_MEMORY, &reserved_memory(configuration));
+    }
     add(keys::ATTRIBUTE_THREADS_PER_CORE, &threads_per_core(layout));
+}
+
+/// `full-pcpus-only=true,strict-cpu-reservation=true`.
+fn options(options: &BTreeMap<String, String>) -> String {
+    options.iter().map(|(name, value)| format!("{name}={value}")).collect::<Vec<_>>().join(",")
+}
+
+/// `0:memory=1Gi;1:memory=1Gi`, as the kubelet's flag has it.
+fn reserved_memory(configuration: &Configuration) -> String {
+    let amount = |(name, bytes): (&ResourceName, &u64)| {
+        let bytes = i64::try_from(*bytes).unwrap_or(i64::MAX);
+        format!("{name}={}", Quantity::from_i64(bytes, Format::BinarySI))
+    };
+    let zone = |(zone, amounts): (&ZoneId, &BTreeMap<ResourceName, u64>)| {
+        format!("{}:{}", zone.0, amounts.iter().map(amount).collect::<Vec<_>>().join(","))
+    };
+    configuration.reserved_memory.iter().map(zone).collect::<Vec<_>>().join(";")
 }
 
 /// How many threads every core has; nothing when cores differ, as with some threads offline.

@@ -7,18 +7,16 @@
 //! [`Scanner::forget`], so that a scan is one call of a service that the kubelet limits to 100 calls a second for everybody.
 
 use std::collections::BTreeSet;
-use std::path::Path;
 use std::time::Duration;
 
-use node::kubelet::{self, RulesError};
 use node::podresources::{self, Allocatable, Client};
 use node::sysfs::{self, Layout, Machine, Sysfs};
-use topology::policy::Rules;
-use tracing::{debug, info, warn};
+use tracing::{debug, warn};
 
+use crate::configuration::{self, Known, Reader};
 use crate::metrics::Metrics;
 use crate::report::{Report, Seen, TooManyZones, report};
-use crate::settings::{Accounting, KubeletConfigAt, Sources};
+use crate::settings::{Accounting, Sources};
 use crate::zones::Remark;
 
 /// Deadline of one call of the kubelet; the peer's.
@@ -29,7 +27,7 @@ const KUBELET_DEADLINE: Duration = Duration::from_secs(10);
 pub struct Scanner {
     podresources: Client,
     sysfs: Sysfs,
-    sources: Sources,
+    configuration: Reader,
     accounting: Accounting,
     metrics: Metrics,
     facts: Option<Facts>,
@@ -42,7 +40,7 @@ pub struct Scanner {
 struct Facts {
     machine: Machine,
     layout: Layout,
-    rules: Rules,
+    kubelet: Known,
 }
 
 /// Which input kept a scan from having a result.
@@ -58,8 +56,8 @@ pub enum Error {
     #[error(transparent)]
     TooManyZones(#[from] TooManyZones),
     /// The kubelet's configuration.
-    #[error("{0}; with --topology-manager-policy and --topology-manager-scope the file is not needed")]
-    Rules(#[from] RulesError),
+    #[error(transparent)]
+    Configuration(#[from] configuration::Error),
 }
 
 impl Error {
@@ -69,7 +67,7 @@ impl Error {
         match self {
             Self::PodResources(_) => "podresources",
             Self::Sysfs(_) | Self::TooManyZones(_) => "sysfs",
-            Self::Rules(_) => "kubelet_config",
+            Self::Configuration(_) => "kubelet_config",
         }
     }
 }
@@ -83,7 +81,7 @@ impl Scanner {
         Ok(Self {
             podresources: Client::at(&sources.podresources, KUBELET_DEADLINE)?,
             sysfs: Sysfs::new(&sources.sysfs),
-            sources: sources.clone(),
+            configuration: Reader::new(sources),
             accounting: accounting.clone(),
             metrics,
             facts: None,
@@ -110,7 +108,7 @@ impl Scanner {
     pub async fn scan(&mut self) -> Result<Report, Error> {
         let facts = match self.facts.take() {
             Some(facts) => facts,
-            None => self.facts()?,
+            None => self.facts().await?,
         };
         let facts = self.facts.insert(facts);
         let client = &self.podresources;
@@ -126,7 +124,8 @@ impl Scanner {
         };
         let allocatable = self.allocatable.insert(allocatable);
         let pods = client.list().await.map_err(counted)?;
-        let seen = Seen { machine: &facts.machine, layout: &facts.layout, rules: facts.rules, allocatable };
+        let Facts { machine, layout, kubelet } = facts;
+        let seen = Seen { machine, layout, kubelet, allocatable };
         let report = report(seen, pods, &self.accounting)?;
         for remark in report.remarks.difference(&self.remarks) {
             warn!(%remark, "the kubelet and the kernel do not agree");
@@ -135,32 +134,11 @@ impl Scanner {
         Ok(report)
     }
 
-    fn facts(&self) -> Result<Facts, Error> {
+    async fn facts(&mut self) -> Result<Facts, Error> {
         let machine = self.sysfs.machine()?;
         let layout = self.sysfs.layout()?;
-        let rules = self.rules()?;
-        debug!(zones = machine.zones.len(), cpus = %machine.cpus, ?rules, "read the machine and the kubelet's rules");
-        Ok(Facts { machine, layout, rules })
-    }
-
-    /// The file's rules under the overrides. With both given, a file that cannot be read leaves the managers unknown.
-    fn rules(&self) -> Result<Rules, Error> {
-        let Sources { policy, scope, .. } = self.sources;
-        let path = match &self.sources.kubelet_config {
-            KubeletConfigAt::File { path, .. } => path.as_path(),
-            KubeletConfigAt::Configz { .. } => Path::new(""),
-        };
-        let from_file = match kubelet::read_rules(path) {
-            Err(error) if policy.is_some() && scope.is_some() => {
-                info!(%error, "the CPU and memory manager policies are not known");
-                Rules::default()
-            }
-            result => result?,
-        };
-        Ok(Rules {
-            policy: policy.unwrap_or(from_file.policy),
-            scope: scope.unwrap_or(from_file.scope),
-            ..from_file
-        })
+        let kubelet = self.configuration.read().await?;
+        debug!(zones = machine.zones.len(), cpus = %machine.cpus, rules = ?kubelet.rules, "read the machine and the kubelet's rules");
+        Ok(Facts { machine, layout, kubelet })
     }
 }

@@ -24,7 +24,7 @@ use crate::watch::{Names, Target};
 
 pub mod config;
 
-pub use config::{Configuration, Error as RulesError, Files};
+pub use config::{Configuration, Error as RulesError, Files, ReservedCpus};
 
 /// The allocation manager's checkpoint, in the root directory: written once at the end of each pod's admission.
 pub const ADMISSIONS: &str = "allocated_pods_state";

@@ -4,9 +4,12 @@
 //! Never: retries. kube's own retry may hold one call for minutes, so it is off in both; the callers
 //! (`watch`, `lease`, `events`, a scheduling queue) each know how long waiting is worth it.
 
-use axum::http::{HeaderValue, header::USER_AGENT};
+use axum::http::{HeaderValue, Request, header::USER_AGENT};
 use kube::config::{KubeConfigOptions, Kubeconfig};
+use kube::core::Status;
 use kube::{Client, Config};
+use rustls::pki_types::CertificateDer;
+use rustls::pki_types::pem::PemObject as _;
 use std::path::PathBuf;
 use std::time::Duration;
 
@@ -23,6 +26,17 @@ pub struct Options {
     pub context: Option<String>,
     /// Sent as `User-Agent`, so that audit logs and API priority rules can name us.
     pub user_agent: String,
+}
+
+/// How to reach a kubelet's own port.
+#[derive(Debug, Clone, Default)]
+pub struct Kubelet {
+    /// Its address, such as `https://10.0.0.5:10250`.
+    pub url: String,
+    /// A file with the token to show, read again as it changes.
+    pub token: Option<PathBuf>,
+    /// PEM file of the authority its certificate is checked with; `None`: not checked. Most kubelets sign their own.
+    pub authority: Option<PathBuf>,
 }
 
 /// A known API server, from which clients are made. Clones of one client share its connections; bulk writes
@@ -49,6 +63,31 @@ impl Connection {
         }
         config.default_retry = false;
         config.reset_reader_on_write = true;
+        Ok(Self { config })
+    }
+
+    /// For a kubelet, which is no API server but takes the same requests and tokens.
+    ///
+    /// # Errors
+    /// When the address is none, or the authority's file cannot be read.
+    pub fn to_kubelet(kubelet: &Kubelet, user_agent: &str) -> Result<Self, Error> {
+        let _ = rustls::crypto::ring::default_provider().install_default();
+        let uri = kubelet.url.parse().map_err(|error| Error::Url(kubelet.url.clone(), chain(&error)))?;
+        let mut config = Config::new(uri);
+        config.auth_info.token_file = kubelet.token.as_ref().map(|path| path.display().to_string());
+        match &kubelet.authority {
+            None => config.accept_invalid_certs = true,
+            Some(path) => {
+                let unreadable = |reason| Error::Authority { path: path.clone(), reason };
+                let pem = std::fs::read(path).map_err(|error| unreadable(error.to_string()))?;
+                let certificates: Result<Vec<_>, _> = CertificateDer::pem_slice_iter(&pem).collect();
+                let certificates = certificates.map_err(|error| unreadable(chain(&error)))?;
+                config.root_cert = Some(certificates.iter().map(|der| der.to_vec()).collect());
+            }
+        }
+        let value = HeaderValue::from_str(user_agent).map_err(|_| Error::UserAgent(user_agent.to_owned()))?;
+        config.headers.push((USER_AGENT, value));
+        config.default_retry = false;
         Ok(Self { config })
     }
 
@@ -96,6 +135,24 @@ async fn configure(options: &Options) -> Result<Config, Error> {
     let named = |reason| Error::Kubeconfig { path: path.clone(), reason };
     let file = Kubeconfig::read_from(path).map_err(|error| named(chain(&error)))?;
     Config::from_custom_kubeconfig(file, &choice).await.map_err(|error| named(chain(&error)))
+}
+
+/// The text a server answers on `path`, up to `limit` bytes.
+///
+/// # Errors
+/// When there is no answer, it is not a success, or it is longer.
+pub async fn get_text(client: &Client, path: &str, limit: usize) -> Result<String, kube::Error> {
+    let service = |error: &dyn std::error::Error| kube::Error::Service(chain(error).into());
+    let request = Request::get(path).body(kube::client::Body::empty()).map_err(kube::Error::HttpError)?;
+    let answer = client.send(request).await?;
+    let status = answer.status();
+    let body = axum::body::to_bytes(axum::body::Body::new(answer.into_body()), limit);
+    let body = body.await.map_err(|error| service(&error))?;
+    if !status.is_success() {
+        let text: String = String::from_utf8_lossy(&body).trim().chars().take(200).collect();
+        return Err(kube::Error::Api(Status::failure(&text, "").with_code(status.as_u16()).boxed()));
+    }
+    String::from_utf8(body.into()).map_err(|error| service(&error))
 }
 
 /// One line for people: status code, reason and message of the API server's answer, or what broke the call.
@@ -183,6 +240,17 @@ pub enum Error {
     /// The configuration was read, but its certificates or credentials cannot be used.
     #[error("kubernetes configuration is not usable: {0}")]
     Unusable(String),
+    /// Not an address.
+    #[error("{0:?} is not an address: {1}")]
+    Url(String, String),
+    /// The authority's file cannot be used.
+    #[error("authority {path}: {reason}")]
+    Authority {
+        /// The file.
+        path: PathBuf,
+        /// What is wrong with it.
+        reason: String,
+    },
     /// The user agent cannot be an HTTP header.
     #[error("user agent {0:?} is not a valid header value")]
     UserAgent(String),
@@ -191,7 +259,6 @@ pub enum Error {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use kube::core::Status;
 
     fn api(code: u16, reason: &str, message: &str) -> kube::Error {
         kube::Error::Api(Status::failure(message, reason).with_code(code).boxed())

@@ -15,6 +15,10 @@ const RULES: Rules = Rules {
     memory_manager: Manager::Off,
 };
 
+fn known(rules: Rules) -> Known {
+    Known { rules, configuration: None }
+}
+
 fn set(text: &str) -> CpuSet {
     CpuSet::parse(text).unwrap()
 }
@@ -70,7 +74,8 @@ fn offered(devices: &[(&str, &str, &[u32])]) -> Vec<Devices> {
 fn look(devices: &[(&str, &str, &[u32])], pods: &[PodResources], accounting: &Accounting) -> Report {
     let (machine, layout) = machine();
     let allocatable = Allocatable { cpus: set("1-15"), devices: offered(devices), ..Allocatable::default() };
-    let seen = Seen { machine: &machine, layout: &layout, rules: RULES, allocatable: &allocatable };
+    let kubelet = known(RULES);
+    let seen = Seen { machine: &machine, layout: &layout, kubelet: &kubelet, allocatable: &allocatable };
     report(seen, pods.to_vec(), accounting).unwrap()
 }
 
@@ -120,10 +125,53 @@ fn cores_that_differ_have_no_number_of_threads() {
 }
 
 #[test]
+fn what_the_kubelet_is_told() {
+    let text = "kind: KubeletConfiguration\ncpuManagerPolicy: static\nmemoryManagerPolicy: Static\n\
+        topologyManagerPolicy: restricted\nreservedSystemCPUs: 0,8\n\
+        cpuManagerPolicyOptions: {full-pcpus-only: 'true'}\n\
+        topologyManagerPolicyOptions: {max-allowable-numa-nodes: '16', prefer-closest-numa-nodes: 'true'}\n\
+        reservedMemory: [{numaNode: 0, limits: {memory: 1Gi, hugepages-2Mi: 4Mi}}, {numaNode: 4, limits: {memory: 512Mi}}]";
+    let configuration = Configuration::parse(text, std::path::Path::new("config.yaml")).unwrap();
+    let kubelet = Known { rules: configuration.rules, configuration: Some(configuration) };
+    let (machine, layout) = machine();
+    let allocatable = Allocatable::default();
+    let seen = Seen { machine: &machine, layout: &layout, kubelet: &kubelet, allocatable: &allocatable };
+    let report = report(seen, vec![], &accounting()).unwrap();
+    for (name, wanted) in [
+        ("topologyManagerPolicy", "restricted"),
+        ("topologyManagerMaxNUMANodes", "16"),
+        ("topologyManagerPolicyOptions", "max-allowable-numa-nodes=16,prefer-closest-numa-nodes=true"),
+        ("cpuManagerPolicyOptions", "full-pcpus-only=true"),
+        ("reservedSystemCPUs", "0,8"),
+        ("reservedMemory", "0:memory=1Gi,hugepages-2Mi=4Mi;4:memory=512Mi"),
+    ] {
+        assert_eq!(value(&report, name), wanted, "{name}");
+    }
+    let ours = report
+        .content
+        .attributes
+        .iter()
+        .all(|attribute| crate::object::OURS.contains(&attribute.name.as_str()));
+    assert!(ours, "{:?}", report.content.attributes);
+}
+
+#[test]
+fn excluded_pods_are_neither_counted_nor_signed() {
+    let pods = [pod("kube-system/a", "1-2", &[]), pod("ns/b", "3-4", &[])];
+    let pattern = crate::settings::PodPattern { namespace: "kube-*".to_owned(), name: "*".to_owned() };
+    let report = look(&[], &pods, &Accounting { exclude_pods: vec![pattern], ..accounting() });
+    assert_eq!(amounts(&report), "0 cpu 5/7 | 4 cpu 8/8");
+    assert_eq!(report.signed, [("ns".to_owned(), "b".to_owned())]);
+    assert_eq!(report.listed.pods.len(), 1);
+}
+
+#[test]
 fn unknown_managers_are_not_mentioned() {
     let (machine, layout) = machine();
     let rules = Rules { cpu_manager: Manager::Unknown, memory_manager: Manager::Unknown, ..RULES };
-    let seen = Seen { machine: &machine, layout: &layout, rules, allocatable: &Allocatable::default() };
+    let kubelet = known(rules);
+    let allocatable = Allocatable::default();
+    let seen = Seen { machine: &machine, layout: &layout, kubelet: &kubelet, allocatable: &allocatable };
     let report = report(seen, vec![], &accounting()).unwrap();
     assert_eq!((value(&report, "cpuManagerPolicy"), value(&report, "memoryManagerPolicy")), ("-", "-"));
 }
@@ -202,7 +250,8 @@ fn a_machine_beyond_the_kubelets_reach_is_refused() {
     let mut last_zone = |id| {
         machine.zones[1].id = ZoneId(id);
         let allocatable = Allocatable::default();
-        let seen = Seen { machine: &machine, layout: &layout, rules: RULES, allocatable: &allocatable };
+        let kubelet = known(RULES);
+        let seen = Seen { machine: &machine, layout: &layout, kubelet: &kubelet, allocatable: &allocatable };
         report(seen, vec![], &accounting())
     };
     assert!(last_zone(63).is_ok());

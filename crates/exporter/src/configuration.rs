@@ -1,0 +1,176 @@
+//! Where the kubelet's configuration comes from: its files, its own `/configz`, and what our flags say instead.
+//!
+//! In: the sources of [`Settings`](crate::Settings). Out: [`Known`]. Never: a guess. What cannot be read is an error, because a
+//! node whose policy is not known must not look like one that refuses nothing; unless policy and scope are given both.
+
+use std::path::Path;
+use std::time::Duration;
+
+use node::kubelet::{Configuration, Files, RulesError};
+use runtime::client::{self, Connection, Kubelet};
+use topology::policy::{Policy, Rules, Scope};
+use tracing::info;
+
+use crate::settings::{KubeletConfigAt, Sources};
+
+/// Deadline of one call of the kubelet.
+const DEADLINE: Duration = Duration::from_secs(10);
+/// The answer is about 5 KiB.
+const LIMIT: usize = 1 << 20;
+
+/// What is known of how the kubelet aligns.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub struct Known {
+    /// The rules to publish.
+    pub rules: Rules,
+    /// All of the configuration, where it could be read.
+    pub configuration: Option<Configuration>,
+}
+
+/// Why it is not known.
+#[derive(Debug, thiserror::Error)]
+pub enum Error {
+    /// A file, or what the kubelet answered, is missing or odd.
+    #[error("{0}; with topology manager policy and scope given by flags it is not needed")]
+    Rules(#[from] RulesError),
+    /// The kubelet's port.
+    #[error("kubelet configuration from {url}: {reason}")]
+    Configz {
+        /// Where.
+        url: String,
+        /// What went wrong.
+        reason: String,
+    },
+}
+
+/// Reads the configuration.
+#[derive(Clone)]
+pub struct Reader {
+    at: KubeletConfigAt,
+    policy: Option<Policy>,
+    scope: Option<Scope>,
+    kubelet: Option<kube::Client>,
+}
+
+impl Reader {
+    /// Nothing is read yet.
+    #[must_use]
+    pub fn new(sources: &Sources) -> Self {
+        let Sources { policy, scope, .. } = *sources;
+        Self { at: sources.kubelet_config.clone(), policy, scope, kubelet: None }
+    }
+
+    /// Reads it anew.
+    ///
+    /// # Errors
+    /// When it cannot be read or makes no sense, and is needed.
+    pub async fn read(&mut self) -> Result<Known, Error> {
+        let read = match &self.at {
+            KubeletConfigAt::File { path, drop_ins } => {
+                let files = Files { file: path.clone(), drop_ins: drop_ins.clone() };
+                Configuration::read(&files).map_err(Error::from)
+            }
+            KubeletConfigAt::Configz { url, token, ca } => {
+                let (url, kubelet) = (url.clone(), (token.clone(), ca.clone()));
+                self.configz(url, kubelet).await
+            }
+        };
+        match read {
+            Ok(configuration) => {
+                let Rules { policy, scope, .. } = configuration.rules;
+                let rules = Rules {
+                    policy: self.policy.unwrap_or(policy),
+                    scope: self.scope.unwrap_or(scope),
+                    ..configuration.rules
+                };
+                Ok(Known { rules, configuration: Some(configuration) })
+            }
+            Err(error) => {
+                let (Some(policy), Some(scope)) = (self.policy, self.scope) else { return Err(error) };
+                info!(%error, "the CPU and memory manager policies are not known");
+                Ok(Known { rules: Rules { policy, scope, ..Rules::default() }, configuration: None })
+            }
+        }
+    }
+
+    async fn configz(
+        &mut self,
+        url: String,
+        (token, authority): (Option<std::path::PathBuf>, Option<std::path::PathBuf>),
+    ) -> Result<Configuration, Error> {
+        let failed = |reason: String| Error::Configz { url: url.clone(), reason };
+        let (base, path) = split(&url).ok_or_else(|| failed("expected https://HOST:PORT/PATH".to_owned()))?;
+        let client = match &self.kubelet {
+            Some(client) => client,
+            None => {
+                let kubelet = Kubelet { url: base.to_owned(), token, authority };
+                let agent = concat!("tholepin-exporter/", env!("CARGO_PKG_VERSION"));
+                let connection = Connection::to_kubelet(&kubelet, agent);
+                let client = connection.and_then(|connection| connection.strict(DEADLINE));
+                self.kubelet.insert(client.map_err(|error| failed(error.to_string()))?)
+            }
+        };
+        let text = client::get_text(client, path, LIMIT).await;
+        let text = text.map_err(|error| failed(client::brief(&error)))?;
+        Ok(Configuration::from_configz(&text, Path::new(&url))?)
+    }
+}
+
+impl std::fmt::Debug for Reader {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("Reader").field("at", &self.at).finish_non_exhaustive()
+    }
+}
+
+/// Server and path of an address.
+fn split(url: &str) -> Option<(&str, &str)> {
+    let start = url.find("://")? + 3;
+    let slash = start + url.get(start..)?.find('/')?;
+    Some(url.split_at(slash))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn read(config: &str, policy: Option<Policy>, scope: Option<Scope>) -> Result<Known, String> {
+        let dir = tempfile::tempdir().unwrap();
+        let path = dir.path().join("config.yaml");
+        if !config.is_empty() {
+            std::fs::write(&path, format!("kind: KubeletConfiguration\n{config}")).unwrap();
+        }
+        let at = KubeletConfigAt::File { path, drop_ins: None };
+        let mut reader = Reader { at, policy, scope, kubelet: None };
+        let runtime = tokio::runtime::Builder::new_current_thread().build().unwrap();
+        runtime.block_on(reader.read()).map_err(|error| error.to_string())
+    }
+
+    #[test]
+    fn flags_override_single_settings() {
+        let config = "topologyManagerPolicy: restricted\ntopologyManagerScope: pod\ncpuManagerPolicy: static";
+        for (policy, scope, wanted) in [
+            (None, None, (Policy::Restricted, Scope::Pod)),
+            (Some(Policy::None), None, (Policy::None, Scope::Pod)),
+            (None, Some(Scope::Container), (Policy::Restricted, Scope::Container)),
+        ] {
+            let known = read(config, policy, scope).unwrap();
+            assert_eq!((known.rules.policy, known.rules.scope), wanted);
+            assert_eq!(known.rules.cpu_manager, topology::policy::Manager::Static);
+        }
+    }
+
+    #[test]
+    fn without_a_file_both_are_needed() {
+        let known = read("", Some(Policy::Restricted), Some(Scope::Pod)).unwrap();
+        assert_eq!((known.rules.policy, known.configuration), (Policy::Restricted, None));
+        let error = read("", Some(Policy::Restricted), None).unwrap_err();
+        assert!(error.contains("config.yaml") && error.contains("given by flags"), "{error}");
+    }
+
+    #[test]
+    fn addresses_have_a_server_and_a_path() {
+        assert_eq!(split("https://[::1]:10250/configz"), Some(("https://[::1]:10250", "/configz")));
+        assert_eq!(split("https://n1:10250"), None);
+        assert_eq!(split("/var/lib"), None);
+    }
+}
