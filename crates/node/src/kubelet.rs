@@ -45,6 +45,15 @@ pub enum Change {
     Socket,
     /// The configuration file was written, or something in the drop-in directory.
     Config,
+    /// Somebody asks for a look: [`notice`]'s file was touched or written.
+    Notice,
+}
+
+/// What to watch so that touching or writing this file is seen, whether it is there yet or is replaced.
+#[must_use]
+pub fn notice(file: &Path) -> Option<Target<Change>> {
+    let name = file.file_name()?.to_string_lossy().into_owned();
+    Some(Target { dir: file.parent()?.to_owned(), names: Names::Touched(name), tag: Change::Notice })
 }
 
 /// The directories to watch for a kubelet with this root directory, podresources socket and configuration, on a machine

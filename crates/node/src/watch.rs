@@ -26,6 +26,7 @@ const MASK: WatchFlags = WatchFlags::CREATE
     .union(WatchFlags::MOVED_TO)
     .union(WatchFlags::MOVED_FROM)
     .union(WatchFlags::DELETE)
+    .union(WatchFlags::ATTRIB)
     .union(WatchFlags::DELETE_SELF)
     .union(WatchFlags::MOVE_SELF)
     .union(WatchFlags::ONLYDIR);
@@ -51,6 +52,8 @@ pub enum Names {
     Visible,
     /// Exactly this one.
     Is(String),
+    /// Exactly this one, and a change of its times or mode counts too, as `touch` makes it.
+    Touched(String),
     /// Those that end so.
     EndWith(&'static str),
 }
@@ -90,8 +93,10 @@ struct Seen {
 }
 
 impl Names {
-    fn matches(&self, name: &str) -> bool {
+    fn matches(&self, name: &str, flags: ReadFlags) -> bool {
         match self {
+            Self::Touched(wanted) => name == wanted,
+            _ if flags.contains(ReadFlags::ATTRIB) => false,
             Self::All => true,
             Self::Visible => !name.starts_with('.'),
             Self::Is(wanted) => name == wanted,
@@ -175,7 +180,7 @@ impl<T: Copy + Ord> Watcher<T> {
                     moved = true;
                 } else if !attachment.itself {
                     moved = true;
-                } else if event.name.as_deref().is_some_and(|name| target.names.matches(name)) {
+                } else if event.name.as_deref().is_some_and(|name| target.names.matches(name, event.flags)) {
                     count(&mut tags, target.tag, 1);
                 }
             }
