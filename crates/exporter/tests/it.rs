@@ -6,6 +6,8 @@
 
 #[path = "it/allocation.rs"]
 mod allocation;
+#[path = "it/configuration.rs"]
+mod configuration;
 #[path = "it/devices.rs"]
 mod devices;
 #[path = "it/garbage.rs"]
