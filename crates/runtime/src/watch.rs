@@ -120,7 +120,9 @@ pub async fn run<K>(api: Api<K>, config: Config, metrics: &Metrics, sink: impl F
 where
     K: Resource<DynamicType = ()> + Clone + Debug + DeserializeOwned + Send + 'static,
 {
-    drive(api, config, metrics, Index::new(Ok, sink)).await
+    match drive(api, config, metrics, Index::new(Ok, sink), patient).await {
+        Ok(never) | Err(never) => never,
+    }
 }
 
 /// As [`run`], for kinds whose content anybody may have written: an object that `K` cannot read is told as
@@ -134,16 +136,44 @@ pub async fn run_guarded<K>(
 where
     K: Resource<DynamicType = ()> + Clone + Debug + DeserializeOwned + Send + 'static,
 {
-    let open = |guard: DeserializeGuard<K>| guard.0.map_err(|invalid| invalid.error);
-    drive(api, config, metrics, Index::new(open, sink)).await
+    match drive(api, config, metrics, Index::new(open_guard, sink), patient).await {
+        Ok(never) | Err(never) => never,
+    }
 }
 
-async fn drive<W, K, S: FnMut(Event<K>)>(
+/// As [`run_guarded`], for callers that have another way: ends when the server says that watching is not allowed, with what
+/// it said. Everything else is waited for, as ever.
+pub async fn run_while_allowed<K>(
+    api: Api<DeserializeGuard<K>>,
+    config: Config,
+    metrics: &Metrics,
+    sink: impl FnMut(Event<K>),
+) -> String
+where
+    K: Resource<DynamicType = ()> + Clone + Debug + DeserializeOwned + Send + 'static,
+{
+    match drive(api, config, metrics, Index::new(open_guard, sink), Err).await {
+        Ok(never) => match never {},
+        Err(denied) => denied,
+    }
+}
+
+fn open_guard<K>(guard: DeserializeGuard<K>) -> Result<K, String> {
+    guard.0.map_err(|invalid| invalid.error)
+}
+
+/// What most do when they are not allowed: hope that somebody grants it.
+fn patient(_: String) -> Result<(), Infallible> {
+    Ok(())
+}
+
+async fn drive<W, K, S: FnMut(Event<K>), E>(
     api: Api<W>,
     config: Config,
     metrics: &Metrics,
     mut index: Index<W, K, S>,
-) -> Infallible
+    denied: impl Fn(String) -> Result<(), E>,
+) -> Result<Infallible, E>
 where
     W: Resource<DynamicType = ()> + Clone + Debug + DeserializeOwned + Send + 'static,
 {
@@ -163,6 +193,10 @@ where
             match Cure::of(&error, &config) {
                 Cure::Skip(reason) => trouble.unreadable("(unknown)", &reason),
                 Cure::Wait(reason) => trouble.pause(&reason).await,
+                Cure::Denied(reason) => {
+                    denied(reason.clone())?;
+                    trouble.pause(&reason).await;
+                }
                 Cure::Anew => break,
                 Cure::Page => {
                     debug!(resource = trouble.kind.resource, "server refuses streamed lists, paging");

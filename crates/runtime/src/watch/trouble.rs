@@ -5,7 +5,7 @@
 use super::index::Heard;
 use super::{Kind, Metrics};
 use crate::backoff::Backoff;
-use crate::client::{brief, code, is_not_found};
+use crate::client::{brief, code, is_forbidden, is_not_found};
 use kube::runtime::watcher::{self, Config};
 use std::time::Duration;
 use tokio::time::Instant;
@@ -24,6 +24,8 @@ pub(super) enum Cure {
     Skip(String),
     /// Try again from where we were, after a pause.
     Wait(String),
+    /// We may not watch; somebody has to grant it.
+    Denied(String),
     /// Where we were is gone from the server's memory: list anew, at once.
     Anew,
     /// List page by page from now on.
@@ -50,6 +52,7 @@ impl Cure {
             | watcher::Error::WatchFailed(error) => match code(error) {
                 Some(410) => Self::Anew,
                 _ if is_not_found(error) => Self::Absent,
+                _ if is_forbidden(error) => Self::Denied(brief(error)),
                 _ => Self::Wait(brief(error)),
             },
             watcher::Error::NoResourceVersion => Self::Wait(error.to_string()),
@@ -124,7 +127,7 @@ mod tests {
             (start(api(422, "Invalid")), &streaming, Cure::Page),
             (start(api(422, "Invalid")), &paging, wait("422 Invalid: m")),
             (start(api(404, "NotFound")), &streaming, Cure::Absent),
-            (start(api(403, "Forbidden")), &streaming, wait("403 Forbidden: m")),
+            (start(api(403, "Forbidden")), &streaming, Cure::Denied("403 Forbidden: m".to_owned())),
             (start(api(410, "Gone")), &streaming, Cure::Anew),
             (start(kube::Error::Service("refused".into())), &streaming, wait("refused")),
             (watcher::Error::InitialListFailed(api(404, "NotFound")), &paging, Cure::Absent),
