@@ -167,13 +167,25 @@ impl ControlPlane {
     /// When the file cannot be written.
     pub fn kubeconfig_for(&self, user: &str, group: &str) -> anyhow::Result<PathBuf> {
         let pair = self.pki.client(user, group)?;
-        let file_safe = user.replace(|c: char| !c.is_ascii_alphanumeric() && c != '-' && c != '.', "_");
-        let path = self.nest.dir().join(format!("kubeconfig-{file_safe}"));
         let who = json!({
             "client-certificate-data": bytes(&pair.certificate),
             "client-key-data": bytes(&pair.key),
         });
-        pki::write(&path, &kubeconfig_text(&self.url, self.pki.ca_pem(), &who))?;
+        self.kubeconfig_named(user, &who)
+    }
+
+    /// Writes a kubeconfig of whoever shows this bearer token; `name` is for the file.
+    ///
+    /// # Errors
+    /// When the file cannot be written.
+    pub fn kubeconfig_with_token(&self, name: &str, token: &str) -> anyhow::Result<PathBuf> {
+        self.kubeconfig_named(name, &json!({ "token": token }))
+    }
+
+    fn kubeconfig_named(&self, name: &str, who: &serde_json::Value) -> anyhow::Result<PathBuf> {
+        let file_safe = name.replace(|c: char| !c.is_ascii_alphanumeric() && c != '-' && c != '.', "_");
+        let path = self.nest.dir().join(format!("kubeconfig-{file_safe}"));
+        pki::write(&path, &kubeconfig_text(&self.url, self.pki.ca_pem(), who))?;
         Ok(path)
     }
 

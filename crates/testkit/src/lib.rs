@@ -1,9 +1,10 @@
 //! The rig: real Kubernetes parts on synthetic machines, for tests and benchmarks. Never a dependency of shipped code.
 //!
 //! [`env`](mod@env) finds the programs, [`machine`] makes the machines, [`controlplane`] and [`kubelet`] run them in a
-//! [`nest`] that leaves nothing behind, [`cluster`] puts it together, [`device_plugin`] gives it devices, and [`load`] brings
-//! pods.
+//! [`nest`] that leaves nothing behind, [`cluster`] puts it together, [`device_plugin`] gives it devices, [`account`] gives
+//! somebody rights, and [`load`] brings pods.
 
+pub mod account;
 pub mod cluster;
 pub mod controlplane;
 pub mod cri;

@@ -1,0 +1,164 @@
+//! Service accounts: what one may do, and tokens as its pods have them.
+//!
+//! In: a namespace, a name, rules. Out: a kubeconfig per pod whose bearer token the API server itself issued, bound to that
+//! pod and so to its node. Never: a pod that runs; a token needs only its object.
+
+use std::path::PathBuf;
+
+use anyhow::Context as _;
+use k8s_openapi::api::authentication::v1::{BoundObjectReference, TokenRequest, TokenRequestSpec};
+use k8s_openapi::api::core::v1::{Namespace, Pod, ServiceAccount};
+use k8s_openapi::api::rbac::v1::{
+    ClusterRole, ClusterRoleBinding, PolicyRule, Role, RoleBinding, RoleRef, Subject,
+};
+use kube::api::{Api, DeleteParams, PostParams};
+use kube::runtime::wait::{await_condition, conditions};
+use kube::{Client, ResourceExt as _};
+use serde_json::json;
+
+use crate::controlplane::ControlPlane;
+
+const RBAC: &str = "rbac.authorization.k8s.io";
+
+/// A service account.
+pub struct Account<'c> {
+    control: &'c ControlPlane,
+    client: Client,
+    namespace: String,
+    name: String,
+}
+
+impl<'c> Account<'c> {
+    /// Makes the account, and its namespace if there is none. It may do nothing yet.
+    ///
+    /// # Errors
+    /// When the API server says no.
+    pub async fn create(control: &'c ControlPlane, namespace: &str, name: &str) -> anyhow::Result<Self> {
+        let client = control.client().await?;
+        let mut space = Namespace::default();
+        space.metadata.name = Some(namespace.to_owned());
+        let spaces = Api::<Namespace>::all(client.clone());
+        if spaces.get_opt(namespace).await?.is_none() {
+            spaces.create(&PostParams::default(), &space).await.context("making the namespace")?;
+        }
+        let mut account = ServiceAccount::default();
+        account.metadata.name = Some(name.to_owned());
+        let accounts = Api::<ServiceAccount>::namespaced(client.clone(), namespace);
+        accounts.create(&PostParams::default(), &account).await.context("making the service account")?;
+        Ok(Self { control, client, namespace: namespace.to_owned(), name: name.to_owned() })
+    }
+
+    /// Lets it do this: `cluster` everywhere, `namespaced` in its own namespace. To be called once.
+    ///
+    /// # Errors
+    /// When the API server says no.
+    pub async fn allow(&self, cluster: Vec<PolicyRule>, namespaced: Vec<PolicyRule>) -> anyhow::Result<()> {
+        let unique = format!("{}-{}", self.namespace, self.name);
+        let role_ref = |kind: &str, name: &str| RoleRef {
+            api_group: Some(RBAC.to_owned()),
+            kind: kind.to_owned(),
+            name: name.to_owned(),
+        };
+        let subjects = || {
+            Some(vec![Subject {
+                kind: "ServiceAccount".to_owned(),
+                name: self.name.clone(),
+                namespace: Some(self.namespace.clone()),
+                api_group: None,
+            }])
+        };
+        let params = PostParams::default();
+        let mut role = ClusterRole { rules: Some(cluster), ..ClusterRole::default() };
+        role.metadata.name = Some(unique.clone());
+        Api::all(self.client.clone()).create(&params, &role).await?;
+        let mut binding = ClusterRoleBinding {
+            role_ref: role_ref("ClusterRole", &unique),
+            subjects: subjects(),
+            ..ClusterRoleBinding::default()
+        };
+        binding.metadata.name = Some(unique);
+        Api::all(self.client.clone()).create(&params, &binding).await?;
+
+        let mut role = Role { rules: Some(namespaced), ..Role::default() };
+        role.metadata.name = Some(self.name.clone());
+        Api::namespaced(self.client.clone(), &self.namespace).create(&params, &role).await?;
+        let mut binding = RoleBinding {
+            role_ref: role_ref("Role", &self.name),
+            subjects: subjects(),
+            ..RoleBinding::default()
+        };
+        binding.metadata.name = Some(self.name.clone());
+        Api::namespaced(self.client.clone(), &self.namespace).create(&params, &binding).await?;
+        Ok(())
+    }
+
+    /// Replaces what [`Account::allow`] let it do everywhere.
+    ///
+    /// # Errors
+    /// When the API server says no.
+    pub async fn change(&self, cluster: Vec<PolicyRule>) -> anyhow::Result<()> {
+        let roles = Api::<ClusterRole>::all(self.client.clone());
+        let mut role = roles.get(&format!("{}-{}", self.namespace, self.name)).await?;
+        role.rules = Some(cluster);
+        roles.replace(&role.name_any(), &PostParams::default(), &role).await?;
+        Ok(())
+    }
+
+    /// Makes a pod of this account, already bound to `node` but run by nobody.
+    ///
+    /// # Errors
+    /// When the API server says no.
+    pub async fn pod(&self, name: &str, node: &str) -> anyhow::Result<Pod> {
+        let pod: Pod = serde_json::from_value(json!({
+            "metadata": { "name": name },
+            "spec": {
+                "serviceAccountName": self.name,
+                "automountServiceAccountToken": false,
+                "nodeName": node,
+                "containers": [{ "name": "c", "image": "nobody" }],
+            },
+        }))?;
+        self.pods().create(&PostParams::default(), &pod).await.context("making the pod")
+    }
+
+    /// A kubeconfig with a token bound to this pod; with `None` to no pod at all.
+    ///
+    /// # Errors
+    /// When the API server says no, or the file cannot be written.
+    pub async fn kubeconfig(&self, pod: Option<&Pod>) -> anyhow::Result<PathBuf> {
+        let bound = pod.map(|pod| BoundObjectReference {
+            api_version: Some("v1".to_owned()),
+            kind: Some("Pod".to_owned()),
+            name: pod.metadata.name.clone(),
+            uid: pod.metadata.uid.clone(),
+        });
+        let spec =
+            TokenRequestSpec { audiences: None, bound_object_ref: bound, expiration_seconds: Some(3600) };
+        let request = TokenRequest { spec: Some(spec), ..TokenRequest::default() };
+        let accounts = Api::<ServiceAccount>::namespaced(self.client.clone(), &self.namespace);
+        let answer = accounts.create_token_request(&self.name, &PostParams::default(), &request).await;
+        let token = answer.context("asking for a token")?.status.and_then(|status| status.token);
+        let token = token.context("an answer without a token")?;
+        let of = pod.map_or_else(|| "no-pod".to_owned(), Pod::name_any);
+        self.control.kubeconfig_with_token(&format!("{}-{}-{of}", self.namespace, self.name), &token)
+    }
+
+    /// Deletes a pod at once; tokens bound to it are worth nothing any more.
+    ///
+    /// # Errors
+    /// When the API server says no.
+    pub async fn end(&self, pod: &str) -> anyhow::Result<()> {
+        let force = DeleteParams { grace_period_seconds: Some(0), ..DeleteParams::default() };
+        let gone = self.pods().delete(pod, &force).await?.left().and_then(|pod| pod.metadata.uid);
+        if let Some(uid) = gone {
+            await_condition(self.pods(), pod, conditions::is_deleted(&uid)).await?;
+        }
+        Ok(())
+    }
+
+    /// The pods of its namespace, as somebody who may do everything sees them.
+    #[must_use]
+    pub fn pods(&self) -> Api<Pod> {
+        Api::namespaced(self.client.clone(), &self.namespace)
+    }
+}
