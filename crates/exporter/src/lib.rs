@@ -4,7 +4,7 @@
 //! moments [`pace`] decides). Out: one object on the API server ([`object`] says what, [`publish`] sees to it), metrics and
 //! health. Never: an opinion about placement, an object of another node, a write without a change.
 //!
-//! RBAC is in [`rbac`]. On the node: read access to the podresources socket, the kubelet's root directory and sysfs.
+//! [`readiness`] tells our own pod how it goes. RBAC is in [`rbac`], its gap is closed by [`policy`]. On the node: read access to the podresources socket, the kubelet's root directory and sysfs.
 
 pub mod allowance;
 pub mod args;
@@ -16,20 +16,24 @@ pub mod metrics;
 pub mod object;
 pub mod pace;
 pub mod placements;
+pub mod policy;
 pub mod publish;
 pub mod rbac;
+pub mod readiness;
 pub mod report;
 pub mod scan;
 pub mod settings;
 pub mod status;
 pub mod zones;
 
+#[cfg(test)]
+mod script;
+
 use std::convert::Infallible;
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
 use anyhow::Context;
-use api::nrt::NodeResourceTopology;
 use kube::Api;
 use node::kubelet::{self, Change};
 use node::watch::Watcher;
@@ -47,9 +51,10 @@ pub use settings::Settings;
 
 use lookout::Lookout;
 use metrics::Metrics;
-use publish::{Desired, Held, Publisher, Target};
+use publish::{Desired, Known, Publisher, Target};
+use readiness::{Conditions, Progress};
 use scan::Scanner;
-use settings::{KubeletConfigAt, OwnerKind, Publishing, Sources};
+use settings::{KubeletConfigAt, Publishing, Sources};
 
 /// Deadline of one call of the API server.
 const API_DEADLINE: Duration = Duration::from_secs(10);
@@ -69,9 +74,13 @@ pub async fn run(settings: Settings, shutdown: CancellationToken) -> anyhow::Res
     let (sender, receiver) = watch::channel(None);
     process.look(sender)?;
     match process.settings.publishing {
-        None => process.tasks.spawn("preview", preview(receiver, process.finish())),
+        None => {
+            let preview = preview(receiver, process.progress.clone(), process.finish());
+            process.tasks.spawn("preview", preview);
+        }
         Some(publishing) => process.publish(receiver, publishing).await?,
     }
+    process.tell_pod().await?;
     process.serve().await?;
     process.tasks.run(GRACE).await?;
     Ok(())
@@ -85,6 +94,7 @@ struct Process {
     readiness: Readiness,
     scan_health: Health,
     publish_health: Health,
+    progress: watch::Sender<Progress>,
     tasks: Tasks,
 }
 
@@ -93,9 +103,9 @@ impl Process {
         let mut registry = Registry::default();
         registry.register_collector(Box::new(runtime::process_metrics::Process));
         let metrics = Metrics::register(&mut registry, &settings.node);
-        let (readiness, scan_health, publish_health) = Default::default();
+        let (readiness, scan_health, publish_health, progress) = Default::default();
         let tasks = Tasks::new(shutdown.child_token());
-        Self { settings, registry, metrics, readiness, scan_health, publish_health, tasks }
+        Self { settings, registry, metrics, readiness, scan_health, publish_health, progress, tasks }
     }
 
     /// What to cancel after the first success, if that is all there is to do.
@@ -117,10 +127,12 @@ impl Process {
             desired,
             self.readiness.gate("first scan"),
         );
-        let (once, health) = (settings.once, self.scan_health.clone());
-        self.tasks.spawn("scan", async move {
-            Ok::<_, Infallible>(lookout.run(once, move |result| health.set(result)).await)
-        });
+        let (once, health, progress) = (settings.once, self.scan_health.clone(), self.progress.clone());
+        let report = move |result: Result<(), String>| {
+            tell(&progress, |progress| progress.fetched = Some(result.is_ok()));
+            health.set(result);
+        };
+        self.tasks.spawn("scan", async move { Ok::<_, Infallible>(lookout.run(once, report).await) });
         Ok(())
     }
 
@@ -130,32 +142,26 @@ impl Process {
         desired: watch::Receiver<Option<Desired>>,
         publishing: Publishing,
     ) -> anyhow::Result<()> {
-        let kubeconfig = self.settings.kubeconfig.clone();
-        let user_agent = format!("tholepin-exporter/{}", env!("CARGO_PKG_VERSION"));
-        let options = Options { kubeconfig, user_agent, ..Options::default() };
-        let connection = Connection::open(&options).await.context("cannot reach Kubernetes")?;
-        let held = Arc::new(watch::Sender::new(Held::Unknown));
-
-        let own = kube::runtime::watcher::Config::default()
-            .fields(&format!("metadata.name={}", self.settings.node));
-        let (api, sink) = (Api::all(connection.watching()?), Arc::clone(&held));
-        let watch_metrics = runtime::watch::Metrics::register(&mut self.registry);
+        let connection = self.connection().await?;
+        let known = Arc::new(watch::Sender::new(Known::default()));
+        let (api, sink) = (Api::all(connection.watching()?), Arc::clone(&known));
+        let (name, watch_metrics) =
+            (self.settings.node.clone(), runtime::watch::Metrics::register(&mut self.registry));
         self.tasks.spawn("watch", async move {
-            let take = |event| {
-                sink.send_if_modified(|held| held.take(event));
-            };
-            let never =
-                runtime::watch::run_guarded::<NodeResourceTopology>(api, own, &watch_metrics, take).await;
-            Ok::<Infallible, Infallible>(never)
+            Ok::<_, Infallible>(publish::keep_watching(api, &name, &watch_metrics, sink).await)
         });
 
-        let owned = publishing.owner == OwnerKind::Node;
-        let target = Target { name: self.settings.node.clone(), owned };
+        let settings = &self.settings;
+        let namespace =
+            publish::own_namespace().or_else(|| settings.readiness.as_ref().map(|pod| pod.namespace.clone()));
+        let target =
+            Target { name: settings.node.clone(), publishing, reread: settings.pace.timer, namespace };
         let gate = self.readiness.gate("first publication");
         let client = connection.strict(API_DEADLINE)?;
-        let publisher = Publisher::new(target, client, held, self.metrics.clone(), gate);
-        let (health, finish) = (self.publish_health.clone(), self.finish());
+        let publisher = Publisher::new(target, client, known, self.metrics.clone(), gate);
+        let (health, progress, finish) = (self.publish_health.clone(), self.progress.clone(), self.finish());
         let report = move |result: Result<(), String>| {
+            tell(&progress, |progress| progress.updated = Some(result.is_ok()));
             if let (Ok(()), Some(finish)) = (&result, &finish) {
                 finish.cancel();
             }
@@ -163,6 +169,22 @@ impl Process {
         };
         self.tasks.spawn("publish", publisher.run(desired, report));
         Ok(())
+    }
+
+    /// The task that keeps conditions on our own pod, if that is wanted.
+    async fn tell_pod(&mut self) -> anyhow::Result<()> {
+        let Some(pod) = self.settings.readiness.clone() else { return Ok(()) };
+        let client = self.connection().await?.strict(API_DEADLINE)?;
+        let conditions = Conditions::new(pod, client);
+        self.tasks.spawn("conditions", conditions.run(self.progress.subscribe()));
+        Ok(())
+    }
+
+    async fn connection(&self) -> anyhow::Result<Connection> {
+        let kubeconfig = self.settings.kubeconfig.clone();
+        let user_agent = format!("tholepin-exporter/{}", env!("CARGO_PKG_VERSION"));
+        let options = Options { kubeconfig, user_agent, ..Options::default() };
+        Connection::open(&options).await.context("cannot reach Kubernetes")
     }
 
     /// The task that serves metrics and health.
@@ -204,16 +226,28 @@ fn watcher(sources: &Sources) -> Option<Watcher<Change>> {
 /// `--no-publish`: says what would be published.
 async fn preview(
     mut desired: watch::Receiver<Option<Desired>>,
+    progress: watch::Sender<Progress>,
     finish: Option<CancellationToken>,
 ) -> Result<Infallible, watch::error::RecvError> {
     loop {
         desired.changed().await?;
         let Some(desired) = desired.borrow_and_update().clone() else { continue };
         tracing::debug!(trigger = desired.trigger, zones = ?desired.content.zones, "not published");
+        // As the peer has it: what is not to be published has not failed to be.
+        tell(&progress, |progress| progress.updated = Some(true));
         if let Some(finish) = &finish {
             finish.cancel();
         }
     }
+}
+
+/// Tells the task of the conditions, if something changed.
+fn tell(progress: &watch::Sender<Progress>, change: impl FnOnce(&mut Progress)) {
+    progress.send_if_modified(|progress| {
+        let before = *progress;
+        change(progress);
+        *progress != before
+    });
 }
 
 /// The last result of something that is done again and again.

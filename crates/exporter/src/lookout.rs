@@ -18,6 +18,7 @@ use tracing::{debug, info, warn};
 
 use crate::belief::Belief;
 use crate::metrics::Metrics;
+use crate::object::Timing;
 use crate::pace::{Cause, Outcome, Pace};
 use crate::publish::Desired;
 use crate::report::Report;
@@ -46,6 +47,9 @@ pub struct Lookout {
     belief: Belief,
     admissions: Option<PathBuf>,
     kubelet_starts: u64,
+    /// The timer's interval.
+    interval: Duration,
+    last_woken: Option<Instant>,
 }
 
 impl Lookout {
@@ -74,6 +78,8 @@ impl Lookout {
             belief: Belief::default(),
             admissions: kubelet_root.map(|root| root.join(ADMISSIONS)),
             kubelet_starts: 0,
+            interval: intervals.timer,
+            last_woken: None,
         }
     }
 
@@ -165,6 +171,7 @@ impl Lookout {
             Cause::Timer => api::keys::UPDATE_PERIODIC,
         };
         let since_last = self.last_ended.replace(ended).map(|last| started - last);
+        let timing = self.timing(cause, started);
         self.metrics.scanned(ended - started, since_last, trigger, scan.remarks.len());
         self.backoff.reset();
         if !self.complaint.is_empty() {
@@ -185,12 +192,19 @@ impl Lookout {
             if desired.as_ref().is_some_and(same) {
                 return false;
             }
-            *desired = Some(Desired { content, trigger, seen, kubelet_starts });
+            *desired = Some(Desired { content, trigger, timing, seen, kubelet_starts });
             true
         });
         self.scanned.open();
         let held = !scan.listed.holders.is_empty();
         if changed { Outcome::Changed { held } } else { Outcome::Same { held } }
+    }
+
+    /// How long it slept before the wake-up at `woken`.
+    fn timing(&mut self, cause: Cause, woken: Instant) -> Timing {
+        let slept = self.last_woken.replace(woken).map_or(Duration::ZERO, |last| woken - last);
+        let interval = if cause == Cause::Timer { self.interval } else { Duration::ZERO };
+        Timing { slept, interval }
     }
 
     fn failed(&mut self, error: &Error) -> Outcome {

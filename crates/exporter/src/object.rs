@@ -6,14 +6,17 @@
 //! # Whose is what
 //! The zones are ours, whole. Of the node's attributes ours are those that exporters write ([`OURS`]); attributes of others
 //! stay, behind ours. Of the metadata ours are the annotations exporters write and, when asked for, the owner
-//! references: exactly one, the Node. `topologyPolicies` is deprecated and another exporter's leftover would contradict
+//! references: exactly one, the Node or the namespace. `topologyPolicies` is deprecated and another exporter's leftover would contradict
 //! the attributes, so it is removed unless it is asked for. Everything else is left alone.
+
+use std::time::Duration;
 
 use api::keys;
 use api::nrt::{self, Amount, Attribute, NodeResourceTopology};
-use k8s_openapi::apimachinery::pkg::apis::meta::v1::OwnerReference;
-use serde_json::{Value, json};
+use serde_json::Value;
 use topology::fingerprint::Fingerprint;
+
+mod write;
 
 /// Attributes that exporters write about a node: ours to set, and to remove when an earlier exporter left them.
 pub const OURS: [&str; 18] = [
@@ -37,9 +40,6 @@ pub const OURS: [&str; 18] = [
     keys::ATTRIBUTE_MULTI_ZONE_PLACEMENTS,
 ];
 
-/// Annotations an earlier exporter may have left that would be wrong now.
-const STALE_ANNOTATIONS: [&str; 2] = [keys::ANNOTATION_SLEEP_DURATION, keys::ANNOTATION_UPDATE_INTERVAL];
-
 /// What the object should say about the node.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct Content {
@@ -58,128 +58,58 @@ pub struct Content {
 pub enum Owner {
     /// Owner references are not touched.
     Leave,
-    /// The Node with this UID.
+    /// The Node of the object's name.
     Node {
         /// The Node's UID; a re-created node has another one.
         uid: String,
     },
+    /// A namespace.
+    Namespace {
+        /// Its name.
+        name: String,
+        /// Its UID.
+        uid: String,
+    },
 }
 
-/// A write that makes the object say what it should.
+/// How long the exporter slept, for readers who asked for it.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Timing {
+    /// Between the wake-up that led to this write and the one before; zero for the first.
+    pub slept: Duration,
+    /// The configured interval if the timer woke it, else zero.
+    pub interval: Duration,
+}
+
+/// What a write says besides the content.
+#[derive(Clone, Copy, Debug)]
+pub struct Frame<'a> {
+    /// The object's name.
+    pub name: &'a str,
+    /// Its owner.
+    pub owner: &'a Owner,
+    /// `periodic` or `reactive`: what caused the write. No reason for one.
+    pub trigger: &'a str,
+    /// Told in annotations, if it is to be told. No reason for a write either; taking stale ones away is.
+    pub timing: Option<Timing>,
+}
+
+/// A write that makes the object say what it should. Whatever is about an object that is there is conditional on the version
+/// seen, as far as that is known.
 #[derive(Clone, Debug, PartialEq)]
 pub enum Write {
     /// The object does not exist: create this one.
     Create(Box<NodeResourceTopology>),
-    /// Merge this patch into the object.
+    /// Merge this patch, with only the members that differ, into the object.
     Patch(Value),
-}
-
-impl Content {
-    /// What has to be written when the server holds `held` (`None`: no such object); nothing when it says the same already.
-    /// `trigger` tells readers what caused the write and is no reason for one.
-    #[must_use]
-    pub fn write(
-        &self,
-        name: &str,
-        held: Option<&NodeResourceTopology>,
-        owner: &Owner,
-        trigger: &str,
-    ) -> Option<Write> {
-        match held {
-            None => Some(Write::Create(Box::new(self.object(name, owner, trigger)))),
-            Some(held) => self.patch(name, held, owner, trigger).map(Write::Patch),
-        }
-    }
-
-    /// The object as it should be when there is none.
-    #[must_use]
-    pub fn object(&self, name: &str, owner: &Owner, trigger: &str) -> NodeResourceTopology {
-        let mut object = NodeResourceTopology {
-            topology_policies: self.topology_policies(),
-            zones: self.zones.clone(),
-            attributes: self.attributes.clone(),
-            ..NodeResourceTopology::default()
-        };
-        object.metadata.name = Some(name.to_owned());
-        let update = (keys::ANNOTATION_UPDATE.to_owned(), trigger.to_owned());
-        let fingerprint = self.fingerprint.map(|f| (keys::ANNOTATION_FINGERPRINT.to_owned(), f.to_string()));
-        object.metadata.annotations = Some(fingerprint.into_iter().chain([update]).collect());
-        object.metadata.owner_references = reference(name, owner).map(|reference| vec![reference]);
-        object
-    }
-
-    /// A JSON merge patch with only the members that differ, conditional on the object being the one held.
-    fn patch(&self, name: &str, held: &NodeResourceTopology, owner: &Owner, trigger: &str) -> Option<Value> {
-        let mut patch = serde_json::Map::new();
-        if !same_zones(&self.zones, &held.zones) {
-            patch.insert("zones".to_owned(), json!(self.zones));
-        }
-        let attributes = self.with_others(&held.attributes);
-        if attributes != held.attributes {
-            patch.insert("attributes".to_owned(), json!(attributes));
-        }
-        let policies = self.topology_policies();
-        if policies != held.topology_policies {
-            let policies = if policies.is_empty() { Value::Null } else { json!(policies) };
-            patch.insert("topologyPolicies".to_owned(), policies);
-        }
-        let mut metadata = serde_json::Map::new();
-        if let Some(reference) = reference(name, owner)
-            && held.metadata.owner_references.as_deref() != Some(std::slice::from_ref(&reference))
-        {
-            metadata.insert("ownerReferences".to_owned(), json!([reference]));
-        }
-        let mut annotations = self.annotations(held);
-        if patch.is_empty() && metadata.is_empty() && annotations.is_empty() {
-            return None;
-        }
-        annotations.insert(keys::ANNOTATION_UPDATE.to_owned(), json!(trigger));
-        metadata.insert("annotations".to_owned(), Value::Object(annotations));
-        if let Some(version) = &held.metadata.resource_version {
-            metadata.insert("resourceVersion".to_owned(), json!(version));
-        }
-        patch.insert("metadata".to_owned(), Value::Object(metadata));
-        Some(Value::Object(patch))
-    }
-
-    /// Annotations that have to change.
-    fn annotations(&self, held: &NodeResourceTopology) -> serde_json::Map<String, Value> {
-        let mut changes = serde_json::Map::new();
-        let get = |key: &str| held.metadata.annotations.as_ref().and_then(|annotations| annotations.get(key));
-        let fingerprint = self.fingerprint.map(|fingerprint| fingerprint.to_string());
-        if get(keys::ANNOTATION_FINGERPRINT) != fingerprint.as_ref() {
-            changes.insert(keys::ANNOTATION_FINGERPRINT.to_owned(), json!(fingerprint));
-        }
-        for key in STALE_ANNOTATIONS.into_iter().filter(|key| get(key).is_some()) {
-            changes.insert(key.to_owned(), Value::Null);
-        }
-        changes
-    }
-
-    fn topology_policies(&self) -> Vec<String> {
-        self.topology_policy.map(str::to_owned).into_iter().collect()
-    }
-
-    /// Our attributes, then those of the held list that are not an exporter's.
-    fn with_others(&self, held: &[Attribute]) -> Vec<Attribute> {
-        let others = held.iter().filter(|attribute| !is_ours(&attribute.name)).cloned();
-        self.attributes.iter().cloned().chain(others).collect()
-    }
+    /// Put this in place of the object.
+    Replace(Box<NodeResourceTopology>),
+    /// Apply this, by force.
+    Apply(Box<NodeResourceTopology>),
 }
 
 fn is_ours(name: &str) -> bool {
     OURS.contains(&name)
-}
-
-fn reference(name: &str, owner: &Owner) -> Option<OwnerReference> {
-    let Owner::Node { uid } = owner else { return None };
-    Some(OwnerReference {
-        api_version: "v1".to_owned(),
-        kind: "Node".to_owned(),
-        name: name.to_owned(),
-        uid: uid.clone(),
-        ..OwnerReference::default()
-    })
 }
 
 /// Whether two lists of zones say the same, however the amounts are written.

@@ -1,35 +1,43 @@
 //! Keeps the NRT object on the API server equal to what the last scan said.
 //!
-//! In: the newest content ([`Desired`]); what the server holds ([`Held`], fed by a watch). Out: writes, only when the two
-//! differ. Never: a queue of old contents, a write without need, a change to what others wrote.
+//! In: the newest content ([`Desired`]); what the server holds ([`Known`], from a watch, reading, and the answers to writes).
+//! Out: writes, only when the two differ. Never: a queue of old contents, a write without need, a change to what others wrote.
 //!
-//! # Why a merge patch with a resource version, and not server-side apply
-//! The lists in question are atomic, so server-side apply has nothing to merge: whoever writes a list writes all of it. What
-//! it cannot do is remove what an earlier exporter left (`topologyPolicies`, stale attributes) without owning it first, and
-//! keep attributes of others, which needs a look at the object anyway. The watch holds that object for us, so a patch
-//! can name exactly the members that differ, and the resource version makes sure that it is the object we looked at. A
-//! conflict means: look again.
+//! # Why a merge patch with a resource version
+//! All three ways to write ([`Mode`]) start from the object as it is, keep what others put there, and are conditional on its
+//! resource version; a conflict means: look again. The merge patch is the default, because it
+//! - is the least: a pod that comes changes `zones` and the fingerprint, and only those two lists travel;
+//! - can remove what an earlier exporter left, which server-side apply cannot do without having owned it;
+//! - leaves no claim in `managedFields` that a later `kubectl apply` would have to fight.
 //!
-//! # Why a watch of one object, and not a look now and then
-//! It notices a deletion or a foreign change at once, saves reading before writing, and costs the server one
-//! watch bound to one name, which sees only this node's events.
+//! Server-side apply has nothing to merge here: the lists in question are atomic, whoever states one states all of it. It is
+//! there because nfd-topology-updater does it so; a whole update because older roles of resource-topology-exporter lack
+//! `patch`. Nothing needs to be done about fields that other managers own: patches and updates take what they change, and an
+//! apply is forced. What another exporter stated and we do not (`topologyPolicies`, its attributes and annotations, its owner
+//! reference) is removed by one merge patch even in [`Mode::Apply`].
 //!
-//! # The owner
-//! The Node's UID is read (metadata only) before the first write, again whenever the object was deleted (which is what the
-//! garbage collector does to the object of a node that was replaced), whenever the kubelet restarted (which is when nodes
-//! are registered), and every ten minutes. While there is no Node, nothing is published: an object without an owner
-//! would stay for ever.
+//! # When less is allowed
+//! Nobody has to tell which role we have. A verb that is refused is replaced by another, said once, and tried again after ten
+//! minutes: patch and apply by update, update by patch; watch by reading before the first write and once in an interval; get by
+//! a patch that changes nothing, whose answer is the object. Thus `create` with either `patch` or `get` and `update` suffices.
+//!
+//! # How often
+//! One write per changed content, at most [`WRITE_BURST`] at once and then one in [`WRITE_EARN`]; whatever comes meanwhile is in
+//! the next one. A pod that comes changes the content once, one that goes once more: `p` pods a second in the whole cluster
+//! that hold something cost at most `2 p` writes a second, however many nodes there are, and fewer where several come to a node
+//! at once. Nothing happens on a node where nothing happens: its watch is open and silent, its Node is read every ten minutes.
+//!
+//! # Failures
+//! Every call has a deadline. After a refusal or silence the next attempt comes after a jittered pause that grows to
+//! [`RETRY_MAX`] (a busy server is left alone for as long as it says, a second at least) and carries what is newest then. A
+//! process that ends drops the request in flight: each is one change, which the server has made or not.
 
 use std::convert::Infallible;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-use api::nrt::NodeResourceTopology;
-use k8s_openapi::api::core::v1::Node;
-use kube::Api;
-use kube::api::{Patch, PatchParams, PostParams};
-use runtime::backoff::Backoff;
-use runtime::client::{brief, code, is_already_exists, is_conflict, is_not_found};
+use runtime::backoff::{Backoff, Random};
+use runtime::client::{brief, code, is_already_exists, is_conflict, is_forbidden, is_not_found};
 use runtime::ready::Gate;
 use tokio::sync::watch;
 use tokio::sync::watch::error::RecvError;
@@ -37,11 +45,23 @@ use tracing::{debug, info, warn};
 
 use crate::allowance::Allowance;
 use crate::metrics::{Metrics, Operation};
-use crate::object::{Content, Owner, Write};
+use crate::object::{Content, Frame, Owner, Timing, Write};
+#[cfg(doc)]
+use crate::settings::Mode;
+use crate::settings::Publishing;
+use access::{Access, Verb};
+use owner::Owners;
+use server::Server;
 
-pub use held::Held;
+pub use held::{Held, Known};
+pub use owner::own_namespace;
+pub use watching::watch as keep_watching;
 
+mod access;
 mod held;
+mod owner;
+mod server;
+mod watching;
 
 /// Pauses between attempts while the API server is away or says no.
 const RETRY_MIN: Duration = Duration::from_millis(100);
@@ -49,10 +69,8 @@ const RETRY_MAX: Duration = Duration::from_secs(10);
 /// Writes that may follow each other at once (a kubelet admits some twenty pods a second), and the time in which one more is earned.
 const WRITE_BURST: u32 = 20;
 const WRITE_EARN: Duration = Duration::from_millis(25);
-/// How long the Node's UID is believed without a reason to doubt it.
-const OWNER_AGE: Duration = Duration::from_secs(600);
-/// Who we are in `managedFields`.
-const FIELD_MANAGER: &str = "tholepin-exporter";
+/// Attempts in a row that found the object to be another than thought, before there is a pause.
+const FREE_TURNS: u32 = 4;
 
 /// What the object should say, and why now.
 #[derive(Clone, Debug)]
@@ -61,6 +79,8 @@ pub struct Desired {
     pub content: Arc<Content>,
     /// `periodic` or `reactive`.
     pub trigger: &'static str,
+    /// How long the exporter had slept.
+    pub timing: Timing,
     /// When what led to it was noticed.
     pub seen: Instant,
     /// Changes whenever the Node may have been registered anew.
@@ -72,34 +92,38 @@ pub struct Desired {
 pub struct Target {
     /// The node's and the object's name.
     pub name: String,
-    /// Whether the Node owns the object.
-    pub owned: bool,
+    /// How it is written.
+    pub publishing: Publishing,
+    /// How often the object is read while it may not be watched; zero: as often as refusals are doubted.
+    pub reread: Duration,
+    /// The namespace we run in, if any.
+    pub namespace: Option<String>,
 }
 
 /// Writes the object.
 pub struct Publisher {
     target: Target,
-    objects: Api<NodeResourceTopology>,
-    nodes: Api<Node>,
-    held: Arc<watch::Sender<Held>>,
+    server: Server,
+    owners: Owners,
+    access: Access,
+    known: Arc<watch::Sender<Known>>,
     metrics: Metrics,
     published: Gate,
-    uid: Option<Uid>,
     allowance: Allowance,
-}
-
-/// A Node's UID and when it was read.
-struct Uid {
-    uid: String,
-    read: Instant,
-    kubelet_starts: u64,
+    random: Random,
+    /// Writes since the object was last read.
+    writes: u32,
+    /// When what is known becomes too old, if nobody tells us of changes.
+    reread_at: Instant,
 }
 
 /// What came of one attempt.
 enum Step {
+    /// There is nothing to say yet, or nothing known yet.
+    Waiting,
     /// Server and content agree.
     Settled,
-    /// The object is not what we thought: try again, nothing to wait for.
+    /// The object or our permissions are not what we thought: try again.
     Again,
 }
 
@@ -119,25 +143,41 @@ pub enum Error {
     NoNode(String),
 }
 
+impl Error {
+    fn api(verb: &'static str, source: kube::Error) -> Self {
+        Self::Api { verb, source: Box::new(source) }
+    }
+
+    /// How long the server wants to be left alone.
+    fn retry_after(&self) -> Option<Duration> {
+        match self {
+            Self::Api { source, .. } => server::retry_after(source),
+            Self::NoNode(_) => None,
+        }
+    }
+}
+
 impl Publisher {
     /// Prepares a publisher; `published` opens after the first success.
     pub fn new(
         target: Target,
         client: kube::Client,
-        held: Arc<watch::Sender<Held>>,
+        known: Arc<watch::Sender<Known>>,
         metrics: Metrics,
         published: Gate,
     ) -> Self {
-        let (objects, nodes) = (Api::all(client.clone()), Api::all(client));
         Self {
+            owners: Owners::new(target.publishing.owner, &target.name, target.namespace.clone(), &client),
+            server: Server::new(client, &target.name),
             target,
-            objects,
-            nodes,
-            held,
+            access: Access::default(),
+            known,
             metrics,
             published,
-            uid: None,
             allowance: Allowance::new(WRITE_BURST, WRITE_EARN, Instant::now()),
+            random: Random::from_entropy(),
+            writes: 0,
+            reread_at: Instant::now(),
         }
     }
 
@@ -150,145 +190,205 @@ impl Publisher {
         mut desired: watch::Receiver<Option<Desired>>,
         report: impl Fn(Result<(), String>),
     ) -> Result<Infallible, RecvError> {
-        let mut held = self.held.subscribe();
+        let mut known = self.known.subscribe();
         let mut backoff = Backoff::new(RETRY_MIN, RETRY_MAX);
         let mut complaint = String::new();
+        let mut turns = 0;
         loop {
             // Bounds what a storm on the node can do to the API server; only the newest content is written afterwards.
             tokio::time::sleep_until(self.allowance.free_at().into()).await;
             let want = desired.borrow_and_update().clone();
-            let have = held.borrow_and_update().clone();
+            let have = known.borrow_and_update().clone();
             let step = match &want {
                 Some(want) => self.step(want, &have).await,
-                None => Ok(Step::Settled),
+                None => Ok(Step::Waiting),
             };
+            turns = if matches!(step, Ok(Step::Again)) { turns + 1 } else { 0 };
             match step {
+                Ok(Step::Again) if turns <= FREE_TURNS => {}
+                Ok(Step::Again) => tokio::time::sleep(backoff.next_delay()).await,
+                Ok(Step::Waiting) => tokio::select! {
+                    changed = desired.changed() => changed?,
+                    _ = known.changed() => {}
+                },
                 Ok(Step::Settled) => {
                     backoff.reset();
                     if !complaint.is_empty() {
                         info!("publishing works again");
                         complaint.clear();
                     }
-                    if want.is_some() && !matches!(have, Held::Unknown) {
-                        self.published.open();
-                        report(Ok(()));
-                    }
-                    let owner_is_old = tokio::time::sleep(OWNER_AGE);
+                    self.published.open();
+                    report(Ok(()));
+                    let doubt = tokio::time::sleep_until(self.doubts_at(have.blind).into());
                     tokio::select! {
                         changed = desired.changed() => changed?,
-                        _ = held.changed() => {}
-                        () = owner_is_old => {}
+                        _ = known.changed() => {}
+                        () = doubt => {}
                     }
                 }
-                Ok(Step::Again) => {}
                 Err(error) => {
-                    let text = error.to_string();
+                    let (text, busy) = (error.to_string(), error.retry_after());
                     if complaint != text {
                         warn!(error = text, "cannot publish, trying again");
                         complaint.clone_from(&text);
                     }
                     report(Err(text));
+                    let delay = backoff.next_delay();
                     // News from the watch mean that the server is back; a new scan is no reason to hurry.
                     tokio::select! {
-                        () = tokio::time::sleep(backoff.next_delay()) => {}
-                        _ = held.changed() => tokio::time::sleep(RETRY_MIN).await,
+                        () = tokio::time::sleep(delay.max(busy.unwrap_or_default())) => {}
+                        _ = known.changed(), if busy.is_none() => tokio::time::sleep(RETRY_MIN).await,
                     }
                 }
             }
         }
     }
 
-    /// Compares and writes once.
-    async fn step(&mut self, want: &Desired, have: &Held) -> Result<Step, Error> {
-        let have = match have {
-            Held::Unknown => return Ok(Step::Settled),
-            Held::Absent => None,
+    /// Compares, and reads or writes once.
+    async fn step(&mut self, want: &Desired, known: &Known) -> Result<Step, Error> {
+        let now = Instant::now();
+        let readable = self.access.reading(now).is_some();
+        if known.blind && readable && (known.held == Held::Unknown || now >= self.reread_at) {
+            return self.read().await;
+        }
+        let held = match &known.held {
+            Held::Unknown if !known.blind => return Ok(Step::Waiting),
+            // Nobody lets us look: it will turn out.
+            Held::Unknown | Held::Absent => None,
             Held::Object(object) => Some(object.as_ref()),
         };
-        let owner = self.owner(want, have.is_none()).await?;
-        let Some(write) = want.content.write(&self.target.name, have, &owner, want.trigger) else {
-            return Ok(Step::Settled);
+        let owner = self.owners.find(want, held.is_none()).await?;
+        let Publishing { mode, resync, timing, .. } = self.target.publishing;
+        let frame = Frame {
+            name: &self.target.name,
+            owner: &owner,
+            trigger: want.trigger,
+            timing: timing.then_some(want.timing),
         };
+        let mode = self.access.writing(mode, now).unwrap_or(mode);
+        let Some(write) = want.content.write(&frame, held, mode) else { return Ok(Step::Settled) };
+        let no_version = held.is_some_and(|held| held.metadata.resource_version.is_none());
+        let doubtful = resync.is_some_and(|limit| self.writes >= limit)
+            || (no_version && matches!(write, Write::Replace(_)));
+        if doubtful && readable {
+            return self.read().await;
+        }
+        let operation = if held.is_none() { Operation::Create } else { Operation::Update };
+        self.send(operation, &write, want).await
+    }
+
+    /// Looks at what is really there.
+    async fn read(&mut self) -> Result<Step, Error> {
+        while let Some(reading) = self.access.reading(Instant::now()) {
+            let verb = reading.verb();
+            match self.server.read(reading).await {
+                Ok(held) => {
+                    self.access.allow(verb);
+                    self.writes = 0;
+                    self.learn(held);
+                    return Ok(Step::Again);
+                }
+                Err(refusal) if is_forbidden(&refusal) => self.refused(verb, &refusal),
+                Err(error) => return Err(Error::api(verb.as_str(), error)),
+            }
+        }
+        Ok(Step::Again)
+    }
+
+    /// Writes once.
+    async fn send(&mut self, operation: Operation, write: &Write, want: &Desired) -> Result<Step, Error> {
         let started = Instant::now();
         self.allowance.spend(started);
-        let (operation, result) = match write {
-            Write::Create(object) => {
-                let params =
-                    PostParams { field_manager: Some(FIELD_MANAGER.to_owned()), ..PostParams::default() };
-                (Operation::Create, self.objects.create(&params, &object).await)
-            }
-            Write::Patch(patch) => {
-                self.measure(&patch, want);
-                let params =
-                    PatchParams { field_manager: Some(FIELD_MANAGER.to_owned()), ..PatchParams::default() };
-                (
-                    Operation::Update,
-                    self.objects.patch(&self.target.name, &params, &Patch::Merge(&patch)).await,
-                )
-            }
+        if let Write::Patch(patch) = write {
+            self.measure(patch, want);
+        }
+        let verb = match write {
+            Write::Create(_) => Verb::Create,
+            Write::Patch(_) | Write::Apply(_) => Verb::Patch,
+            Write::Replace(_) => Verb::Update,
         };
-        match result {
+        match self.server.write(write).await {
             Ok(object) => {
                 let since_seen = want.seen.elapsed();
                 self.metrics.published(operation, want.trigger, started.elapsed(), since_seen);
                 debug!(?operation, trigger = want.trigger, ?since_seen, "published");
+                self.access.allow(verb);
+                self.writes = self.writes.saturating_add(1);
                 self.learn(Held::object(object));
                 Ok(Step::Settled)
             }
             Err(error) => {
-                self.metrics.publish_failed(code(&error), operation == Operation::Update);
-                self.recover(operation, error).await
+                self.metrics.publish_failed(code(&error), verb == Verb::Patch);
+                self.recover(operation, verb, error, want).await
             }
         }
     }
 
-    /// After a refused write: learns what is really there, if that explains it.
-    async fn recover(&mut self, operation: Operation, error: kube::Error) -> Result<Step, Error> {
-        let patched = operation == Operation::Update;
-        if (patched && is_conflict(&error)) || (!patched && is_already_exists(&error)) {
-            let found = self.objects.get_opt(&self.target.name).await;
-            let found = found.map_err(|source| Error::Api { verb: "get", source: Box::new(source) })?;
-            self.learn(found.map_or(Held::Absent, Held::object));
-            return Ok(Step::Again);
-        }
-        if patched && is_not_found(&error) {
+    /// After a refused write: learns what explains it, if anything does.
+    async fn recover(
+        &mut self,
+        operation: Operation,
+        verb: Verb,
+        error: kube::Error,
+        want: &Desired,
+    ) -> Result<Step, Error> {
+        let now = Instant::now();
+        if is_forbidden(&error) {
+            if self.owners.refused(&error, want) {
+                return Ok(Step::Again);
+            }
+            self.refused(verb, &error);
+            if verb != Verb::Create && self.access.writing(self.target.publishing.mode, now).is_some() {
+                return Ok(Step::Again);
+            }
+            self.access.forget();
+        } else if (is_conflict(&error) || is_already_exists(&error)) && self.access.reading(now).is_some() {
+            return self.read().await;
+        } else if operation == Operation::Update && is_not_found(&error) {
             self.learn(Held::Absent);
             return Ok(Step::Again);
         }
-        let verb = if patched { "patch" } else { "create" };
-        Err(Error::Api { verb, source: Box::new(error) })
+        Err(Error::api(verb.as_str(), error))
+    }
+
+    fn refused(&mut self, verb: Verb, refusal: &kube::Error) {
+        if self.access.refuse(verb, Instant::now()) {
+            info!(
+                refusal = brief(refusal),
+                "not allowed to {verb} our object, looking for another way; verb {verb} on \
+                 noderesourcetopologies.topology.node.k8s.io in a ClusterRole would help",
+                verb = verb.as_str()
+            );
+        }
     }
 
     /// What the server answered is newer than what the watch has told so far.
-    fn learn(&self, held: Held) {
-        self.held.send_replace(held);
+    fn learn(&mut self, held: Held) {
+        let reread = Some(self.target.reread).filter(|reread| !reread.is_zero());
+        self.reread_at = Instant::now() + jittered(reread.unwrap_or(access::BELIEVED_FOR), &mut self.random);
+        self.known.send_modify(|known| known.held = held);
     }
 
-    /// The owner to state; reads the Node when there is a reason to.
-    async fn owner(&mut self, want: &Desired, absent: bool) -> Result<Owner, Error> {
-        if !self.target.owned {
-            return Ok(Owner::Leave);
-        }
-        let fresh = |uid: &&Uid| {
-            !absent && uid.kubelet_starts == want.kubelet_starts && uid.read.elapsed() < OWNER_AGE
-        };
-        if let Some(uid) = self.uid.as_ref().filter(fresh) {
-            return Ok(Owner::Node { uid: uid.uid.clone() });
-        }
-        let node = self.nodes.get_metadata_opt(&self.target.name).await;
-        let node = node.map_err(|source| Error::Api { verb: "get node", source: Box::new(source) })?;
-        let uid = node.and_then(|node| node.metadata.uid);
-        let uid = uid.ok_or_else(|| Error::NoNode(self.target.name.clone()))?;
-        self.uid = Some(Uid { uid: uid.clone(), read: Instant::now(), kubelet_starts: want.kubelet_starts });
-        Ok(Owner::Node { uid })
+    /// When to look again although nothing has happened.
+    fn doubts_at(&self, blind: bool) -> Instant {
+        let owner = self.owners.doubts_at();
+        // Where nothing may be read there is nothing to be gained by waking up for it.
+        if blind && self.access.reading(Instant::now()).is_some() { owner.min(self.reread_at) } else { owner }
     }
 
     fn measure(&self, patch: &serde_json::Value, want: &Desired) {
         let size = |json: serde_json::Result<Vec<u8>>| json.map_or(0, |json| json.len());
-        let whole = want.content.object(&self.target.name, &Owner::Leave, want.trigger);
+        let owner = &Owner::Leave;
+        let frame = Frame { name: &self.target.name, owner, trigger: want.trigger, timing: None };
+        let whole = want.content.object(&frame);
         let (patch, whole) = (size(serde_json::to_vec(patch)), size(serde_json::to_vec(&whole)));
         self.metrics.patch_size(patch as f64 / whole.max(1) as f64);
     }
+}
+
+/// Around `span`, give or take a tenth: thousands of exporters that start together must not stay together.
+fn jittered(span: Duration, random: &mut Random) -> Duration {
+    span.mul_f64(0.9 + 0.2 * random.fraction())
 }
 
 #[cfg(test)]

@@ -1,8 +1,10 @@
 use api::convert::wire_zones;
+use serde_json::json;
 use topology::resource::ResourceName;
 use topology::zone::{Zone, ZoneId, ZoneResource};
 
 use super::*;
+use crate::settings::Mode;
 
 fn zone(id: u32, available_cpus: i64) -> Zone {
     let resource =
@@ -40,25 +42,28 @@ fn owner(uid: &str) -> Owner {
     Owner::Node { uid: uid.to_owned() }
 }
 
+fn frame<'a>(owner: &'a Owner, trigger: &'a str) -> Frame<'a> {
+    Frame { name: "n1", owner, trigger, timing: None }
+}
+
 /// The object as the server would return it after a create.
 fn stored(content: &Content) -> NodeResourceTopology {
-    let mut object = content.object("n1", &owner("u1"), "reactive");
+    let mut object = content.object(&frame(&owner("u1"), "reactive"));
     object.metadata.uid = Some("o1".to_owned());
     object.metadata.resource_version = Some("7".to_owned());
     object
 }
 
 fn patch(content: &Content, held: &NodeResourceTopology, owner: &Owner) -> Value {
-    match content.write("n1", Some(held), owner, "periodic") {
-        Some(Write::Patch(patch)) => patch,
-        None => Value::Null,
-        Some(Write::Create(_)) => panic!("the object exists"),
-    }
+    let write = content.write(&frame(owner, "periodic"), Some(held), Mode::Patch);
+    if write.is_none() { Value::Null } else { patch_of(write) }
 }
 
 #[test]
 fn the_object_is_the_peers() {
-    let Some(Write::Create(object)) = content(22).write("n1", None, &owner("u1"), "reactive") else {
+    let owner = owner("u1");
+    let write = content(22).write(&frame(&owner, "reactive"), None, Mode::Patch);
+    let Some(Write::Create(object)) = write else {
         panic!("there is no object yet");
     };
     let costs = json!([{ "name": "node-0", "value": 10 }, { "name": "node-8", "value": 21 }]);
@@ -195,5 +200,103 @@ fn foreign_zones_and_zone_attributes_do_not_survive() {
         spoil(&mut held);
         let patched = patch(&ours, &held, &owner("u1"));
         assert_eq!(patched["zones"], json!(ours.zones));
+    }
+}
+
+/// An object of another exporter, with things of third parties in it.
+fn spoilt(ours: &Content) -> NodeResourceTopology {
+    let mut held = stored(ours);
+    held.topology_policies = vec!["SingleNUMANodePodLevel".to_owned()];
+    held.attributes = vec![attribute("theirs", "kept"), attribute("topologyManagerPolicy", "restricted")];
+    held.metadata.labels = Some([("theirs".to_owned(), "kept".to_owned())].into());
+    let annotations = held.metadata.annotations.get_or_insert_default();
+    annotations.insert("k8stopoawareschedwg/sleep-duration".to_owned(), "10s".to_owned());
+    annotations.insert("theirs".to_owned(), "kept".to_owned());
+    held
+}
+
+#[test]
+fn a_replacement_is_the_held_object_with_our_parts_in_place() {
+    let ours = content(22);
+    let held = spoilt(&ours);
+    let owner = owner("u2");
+    let write = ours.write(&frame(&owner, "periodic"), Some(&held), Mode::Update);
+    let Some(Write::Replace(object)) = write else { panic!("{write:?}") };
+    let mut wanted = stored(&ours);
+    wanted.attributes.push(attribute("theirs", "kept"));
+    wanted.metadata.labels.clone_from(&held.metadata.labels);
+    let annotations = wanted.metadata.annotations.get_or_insert_default();
+    annotations.insert("theirs".to_owned(), "kept".to_owned());
+    annotations.insert("k8stopoawareschedwg/rte-update".to_owned(), "periodic".to_owned());
+    wanted.metadata.owner_references.as_mut().unwrap()[0].uid = "u2".to_owned();
+    assert_eq!(*object, wanted);
+    assert_eq!(ours.write(&frame(&owner, "periodic"), Some(&object), Mode::Update), None);
+}
+
+#[test]
+fn an_apply_states_all_and_a_patch_takes_away() {
+    let (ours, owner) = (content(21), owner("u1"));
+    let frame = frame(&owner, "periodic");
+    let write = |held: Option<&NodeResourceTopology>| ours.write(&frame, held, Mode::Apply);
+    assert_eq!(write(None), Some(Write::Apply(Box::new(ours.object(&frame)))));
+
+    let mut held = stored(&content(22));
+    held.attributes.push(attribute("theirs", "kept"));
+    held.metadata.labels = Some([("theirs".to_owned(), "kept".to_owned())].into());
+    let mut wanted = ours.object(&frame);
+    wanted.attributes.push(attribute("theirs", "kept"));
+    wanted.metadata.resource_version = Some("7".to_owned());
+    assert_eq!(write(Some(&held)), Some(Write::Apply(Box::new(wanted))));
+
+    let spoilers: [fn(&mut NodeResourceTopology); 3] = [
+        |held| held.topology_policies = vec!["None".to_owned()],
+        |held| held.metadata.owner_references.as_mut().unwrap()[0].uid = "u0".to_owned(),
+        |held| {
+            let annotations = held.metadata.annotations.as_mut().unwrap();
+            annotations.insert("k8stopoawareschedwg/update-interval".to_owned(), "0s".to_owned());
+        },
+    ];
+    for spoil in spoilers {
+        let mut held = held.clone();
+        spoil(&mut held);
+        assert!(matches!(write(Some(&held)), Some(Write::Patch(_))), "{held:?}");
+    }
+}
+
+#[test]
+fn the_time_slept_is_told_along_but_is_no_reason() {
+    let owner = owner("u1");
+    let timing = Timing { slept: Duration::from_millis(9_700), interval: Duration::from_secs(60) };
+    let timed = Frame { timing: Some(timing), ..frame(&owner, "periodic") };
+    let held = stored(&content(22));
+    assert_eq!(content(22).write(&timed, Some(&held), Mode::Patch), None);
+    let write = content(21).write(&timed, Some(&held), Mode::Patch);
+    let Some(Write::Patch(patch)) = write else { panic!("{write:?}") };
+    let annotations = json!({
+        "k8stopoawareschedwg/rte-update": "periodic",
+        "k8stopoawareschedwg/sleep-duration": "10s",
+        "k8stopoawareschedwg/update-interval": "1m0s",
+    });
+    assert_eq!(patch["metadata"]["annotations"], annotations);
+    let mut told = content(22).object(&timed);
+    told.metadata.resource_version = Some("8".to_owned());
+    let patch = patch_of(content(22).write(&frame(&owner, "periodic"), Some(&told), Mode::Patch));
+    let gone =
+        json!({ "k8stopoawareschedwg/sleep-duration": null, "k8stopoawareschedwg/update-interval": null });
+    assert_eq!(patch["metadata"]["annotations"], gone, "turned off");
+}
+
+#[test]
+fn a_namespace_can_own_it_and_there_is_one_owner() {
+    let space = Owner::Namespace { name: "numa".to_owned(), uid: "u9".to_owned() };
+    let patched = patch(&content(22), &stored(&content(22)), &space);
+    let owners = json!([{ "apiVersion": "v1", "kind": "Namespace", "name": "numa", "uid": "u9" }]);
+    assert_eq!(patched["metadata"]["ownerReferences"], owners);
+}
+
+fn patch_of(write: Option<Write>) -> Value {
+    match write {
+        Some(Write::Patch(patch)) => patch,
+        other => panic!("{other:?}"),
     }
 }

@@ -5,16 +5,33 @@ use std::sync::Arc;
 use api::nrt::NodeResourceTopology;
 use runtime::watch::Event;
 
+/// What is known of the server, and whether that keeps itself up to date.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub struct Known {
+    /// Our object.
+    pub held: Held,
+    /// We may not watch: what is known was true when it was read or written last.
+    pub blind: bool,
+}
+
 /// Our object on the server.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub enum Held {
-    /// The watch has not told yet.
+    /// Nobody has told yet, or what was told is too old.
     #[default]
     Unknown,
     /// There is none, or no such kind.
     Absent,
     /// This.
     Object(Arc<NodeResourceTopology>),
+}
+
+impl Known {
+    /// Takes in what the watch says, as [`Held::take`] does. True if something changed.
+    pub fn take(&mut self, event: Event<NodeResourceTopology>) -> bool {
+        let sees_again = std::mem::replace(&mut self.blind, false);
+        self.held.take(event) || sees_again
+    }
 }
 
 impl Held {

@@ -1,103 +1,64 @@
 //! The publisher against an API server that follows a script.
 
-use std::collections::VecDeque;
-use std::sync::Mutex;
-use std::task::{Context, Poll};
-
 use api::convert::wire_zones;
-use futures::FutureExt as _;
-use futures::future::BoxFuture;
-use kube::client::Body;
+use api::nrt::NodeResourceTopology;
 use prometheus_client::registry::Registry;
 use runtime::ready::Readiness;
 use serde_json::{Value, json};
 use tokio::task::JoinHandle;
-use tonic::codegen::{Service, http};
 use topology::resource::ResourceName;
 use topology::zone::{Zone, ZoneId, ZoneResource};
 
 use super::*;
+use crate::script::{Answer, Requests, refusal, server};
+use crate::settings::{Mode, OwnerKind};
 
-type Requests = tokio::sync::mpsc::UnboundedReceiver<(String, Value)>;
-
-/// Answers in order, as (status, body); tells of each request as (`METHOD path`, body).
-#[derive(Clone)]
-struct Server {
-    answers: Arc<Mutex<VecDeque<(u16, Value)>>>,
-    requests: tokio::sync::mpsc::UnboundedSender<(String, Value)>,
-}
-
-impl Service<http::Request<Body>> for Server {
-    type Response = http::Response<Body>;
-    type Error = std::io::Error;
-    type Future = BoxFuture<'static, Result<Self::Response, Self::Error>>;
-
-    fn poll_ready(&mut self, _: &mut Context<'_>) -> Poll<Result<(), Self::Error>> {
-        Poll::Ready(Ok(()))
-    }
-
-    fn call(&mut self, request: http::Request<Body>) -> Self::Future {
-        let server = self.clone();
-        async move {
-            let (parts, body) = request.into_parts();
-            let body = body.collect_bytes().await.unwrap();
-            let path = parts.uri.path().rsplit('/').take(2).collect::<Vec<_>>();
-            let line = format!("{} {}/{}", parts.method, path[1], path[0]);
-            let _ = server.requests.send((line, serde_json::from_slice(&body).unwrap_or_default()));
-            let (status, body) = server.answers.lock().unwrap().pop_front().expect("no more requests");
-            let body = Body::from(serde_json::to_vec(&body).unwrap());
-            Ok(http::Response::builder().status(status).body(body).unwrap())
-        }
-        .boxed()
-    }
-}
+mod permissions;
 
 /// A publisher of `n1` that starts with this known of the server.
 struct Rig {
     desired: watch::Sender<Option<Desired>>,
-    held: Arc<watch::Sender<Held>>,
+    known: Arc<watch::Sender<Known>>,
     reports: tokio::sync::mpsc::UnboundedReceiver<Result<(), String>>,
     requests: Requests,
     task: JoinHandle<Result<Infallible, RecvError>>,
 }
 
+/// As far as tests do not care.
+const PATCHING: Publishing =
+    Publishing { mode: Mode::Patch, resync: None, owner: OwnerKind::Leave, timing: false };
+
 impl Rig {
-    fn start(owned: bool, held: Held, answers: impl IntoIterator<Item = (u16, Value)>) -> Self {
-        let (sender, requests) = tokio::sync::mpsc::unbounded_channel();
-        let server =
-            Server { answers: Arc::new(Mutex::new(answers.into_iter().collect())), requests: sender };
-        let client = kube::Client::new(server, "default");
-        let held = Arc::new(watch::Sender::new(held));
+    fn start(publishing: Publishing, known: Known, answers: impl IntoIterator<Item = Answer>) -> Self {
+        let (client, requests) = server(answers);
+        let known = Arc::new(watch::Sender::new(known));
         let metrics = Metrics::register(&mut Registry::default(), "n1");
-        let target = Target { name: "n1".to_owned(), owned };
-        let publisher = Publisher::new(
-            target,
-            client,
-            Arc::clone(&held),
-            metrics,
-            Readiness::default().gate("published"),
-        );
+        let target = Target {
+            name: "n1".to_owned(),
+            publishing,
+            reread: Duration::from_millis(200),
+            namespace: Some("numa".to_owned()),
+        };
+        let gate = Readiness::default().gate("published");
+        let publisher = Publisher::new(target, client, Arc::clone(&known), metrics, gate);
         let (desired, receiver) = watch::channel(None);
         let (sender, reports) = tokio::sync::mpsc::unbounded_channel();
         let task = tokio::spawn(publisher.run(receiver, move |result| drop(sender.send(result))));
-        Self { desired, held, reports, requests, task }
+        Self { desired, known, reports, requests, task }
+    }
+
+    /// One whose watch works.
+    fn watching(held: Held, answers: impl IntoIterator<Item = Answer>) -> Self {
+        Self::start(PATCHING, Known { held, blind: false }, answers)
     }
 
     fn want(&self, cpus: i64) {
         self.desired.send_replace(Some(desired(cpus)));
     }
 
-    /// The next request.
-    async fn request(&mut self) -> (String, Value) {
-        let request = tokio::time::timeout(Duration::from_secs(10), self.requests.recv()).await;
-        request.expect("a request within 10 s").unwrap()
-    }
-
     /// Checks the next request's method and path, and returns its body.
     async fn expect(&mut self, line: &str) -> Value {
-        let (got, body) = self.request().await;
-        assert_eq!(got, line);
-        body
+        self.requests.expect(line).await
     }
 
     async fn report(&mut self) -> Result<(), String> {
@@ -117,12 +78,19 @@ fn desired(cpus: i64) -> Desired {
         ZoneResource { name: ResourceName::CPU, capacity: 8_000, allocatable: 8_000, available: cpus * 1000 };
     let zone = Zone { id: ZoneId(0), resources: vec![cpu], distances: vec![] };
     let content = Arc::new(Content { zones: wire_zones(&[zone]), ..Content::default() });
-    Desired { content, trigger: "reactive", seen: Instant::now(), kubelet_starts: 0 }
+    Desired {
+        content,
+        trigger: "reactive",
+        timing: Timing::default(),
+        seen: Instant::now(),
+        kubelet_starts: 0,
+    }
 }
 
 /// The object as stored, at this resource version.
 fn stored(cpus: i64, version: u64) -> NodeResourceTopology {
-    let mut object = desired(cpus).content.object("n1", &Owner::Leave, "reactive");
+    let frame = Frame { name: "n1", owner: &Owner::Leave, trigger: "reactive", timing: None };
+    let mut object = desired(cpus).content.object(&frame);
     object.metadata.uid = Some("o".to_owned());
     object.metadata.resource_version = Some(version.to_string());
     object
@@ -130,10 +98,6 @@ fn stored(cpus: i64, version: u64) -> NodeResourceTopology {
 
 fn ok(cpus: i64, version: u64) -> (u16, Value) {
     (200, json!(stored(cpus, version)))
-}
-
-fn refusal(code: u16, reason: &str) -> (u16, Value) {
-    (code, json!({ "kind": "Status", "status": "Failure", "code": code, "reason": reason, "message": "no" }))
 }
 
 fn available(body: &Value) -> &Value {
@@ -144,17 +108,17 @@ const OBJECT: &str = "noderesourcetopologies/n1";
 
 #[tokio::test]
 async fn nothing_is_written_before_the_watch_has_told_or_when_nothing_differs() {
-    let mut rig = Rig::start(false, Held::Unknown, []);
+    let mut rig = Rig::watching(Held::Unknown, []);
     rig.want(5);
-    rig.held.send_replace(Held::object(stored(5, 1)));
+    rig.known.send_modify(|known| known.held = Held::object(stored(5, 1)));
     assert_eq!(rig.report().await, Ok(()));
-    assert!(rig.requests.try_recv().is_err());
+    assert!(rig.requests.are_none());
 }
 
 #[tokio::test]
 async fn a_conflict_is_solved_by_looking_again() {
     let answers = [refusal(409, "Conflict"), ok(7, 2), ok(5, 3)];
-    let mut rig = Rig::start(false, Held::object(stored(6, 1)), answers);
+    let mut rig = Rig::watching(Held::object(stored(6, 1)), answers);
     rig.want(5);
     assert_eq!(rig.expect(&format!("PATCH {OBJECT}")).await["metadata"]["resourceVersion"], "1");
     rig.expect(&format!("GET {OBJECT}")).await;
@@ -165,14 +129,14 @@ async fn a_conflict_is_solved_by_looking_again() {
 
 #[tokio::test]
 async fn an_object_that_went_is_created_and_one_that_came_is_patched() {
-    let mut rig = Rig::start(false, Held::object(stored(6, 1)), [refusal(404, "NotFound"), ok(5, 3)]);
+    let mut rig = Rig::watching(Held::object(stored(6, 1)), [refusal(404, "NotFound"), ok(5, 3)]);
     rig.want(5);
     rig.expect(&format!("PATCH {OBJECT}")).await;
     let body = rig.expect("POST v1alpha2/noderesourcetopologies").await;
     assert_eq!(available(&body), "5");
     assert_eq!(rig.report().await, Ok(()));
 
-    let mut rig = Rig::start(false, Held::Absent, [refusal(409, "AlreadyExists"), ok(6, 4), ok(5, 5)]);
+    let mut rig = Rig::watching(Held::Absent, [refusal(409, "AlreadyExists"), ok(6, 4), ok(5, 5)]);
     rig.want(5);
     rig.expect("POST v1alpha2/noderesourcetopologies").await;
     rig.expect(&format!("GET {OBJECT}")).await;
@@ -183,7 +147,7 @@ async fn an_object_that_went_is_created_and_one_that_came_is_patched() {
 #[tokio::test]
 async fn refusals_are_tried_again_with_the_newest_content_only() {
     let answers = [refusal(500, "InternalError"), refusal(429, "TooManyRequests"), ok(3, 2)];
-    let mut rig = Rig::start(false, Held::object(stored(6, 1)), answers);
+    let mut rig = Rig::watching(Held::object(stored(6, 1)), answers);
     rig.want(5);
     assert_eq!(available(&rig.expect(&format!("PATCH {OBJECT}")).await), "5");
     assert_eq!(rig.report().await, Err("patch: 500 InternalError: no".to_owned()));
@@ -199,14 +163,15 @@ async fn refusals_are_tried_again_with_the_newest_content_only() {
 async fn without_its_node_there_is_no_object() {
     let node = |uid: &str| (200, json!({ "metadata": { "name": "n1", "uid": uid } }));
     let owned = |cpus, version, uid: &str| {
-        let owner = Owner::Node { uid: uid.to_owned() };
-        let owned = desired(cpus).content.object("n1", &owner, "reactive").metadata.owner_references;
+        let owner = &Owner::Node { uid: uid.to_owned() };
+        let frame = Frame { name: "n1", owner, trigger: "reactive", timing: None };
         let mut object = stored(cpus, version);
-        object.metadata.owner_references = owned;
+        object.metadata.owner_references = desired(cpus).content.object(&frame).metadata.owner_references;
         (200, json!(object))
     };
     let answers = [refusal(404, "NotFound"), node("u1"), owned(5, 1, "u1"), node("u2"), owned(4, 2, "u2")];
-    let mut rig = Rig::start(true, Held::Absent, answers);
+    let owned = Publishing { owner: OwnerKind::Node, ..PATCHING };
+    let mut rig = Rig::start(owned, Known { held: Held::Absent, blind: false }, answers);
     rig.want(5);
     rig.expect("GET nodes/n1").await;
     let reason =
@@ -226,9 +191,9 @@ async fn without_its_node_there_is_no_object() {
 
 #[tokio::test]
 async fn a_deleted_object_is_written_at_once() {
-    let mut rig = Rig::start(false, Held::object(stored(5, 1)), [ok(5, 7)]);
+    let mut rig = Rig::watching(Held::object(stored(5, 1)), [ok(5, 7)]);
     rig.want(5);
     assert_eq!(rig.report().await, Ok(()));
-    assert!(rig.held.send_if_modified(|held| held.take(runtime::watch::Event::Deleted(stored(5, 6)))));
+    assert!(rig.known.send_if_modified(|known| known.take(runtime::watch::Event::Deleted(stored(5, 6)))));
     rig.expect("POST v1alpha2/noderesourcetopologies").await;
 }

@@ -79,8 +79,12 @@ async fn the_object_follows_the_pods() {
 
 /// A kubeconfig of somebody who may do what the exporter documents, and nothing else.
 async fn restricted(cluster: &Cluster, client: &Client) -> PathBuf {
+    use exporter::rbac::Needs;
+    use exporter::settings::{Mode, OwnerKind};
     use k8s_openapi::api::rbac::v1::{ClusterRole, ClusterRoleBinding, RoleRef, Subject};
-    let mut role = ClusterRole { rules: Some(exporter::rbac::rules()), ..ClusterRole::default() };
+    let needs = Needs { mode: Some(Mode::Patch), owner: OwnerKind::Node, conditions: false, configz: false };
+    let rules = exporter::rbac::rules(needs, "default").cluster;
+    let mut role = ClusterRole { rules: Some(rules), ..ClusterRole::default() };
     role.metadata.name = Some("exporter".to_owned());
     let group = "rbac.authorization.k8s.io".to_owned();
     let subject = Subject {

@@ -1,0 +1,163 @@
+//! Who owns the object: the UID of our Node or of our namespace.
+//!
+//! In: what is wanted, reasons to doubt what is known. Out: [`Owner`]. Never: more of a Node than its metadata.
+//!
+//! A Node's UID is read before the first write, again whenever the object was deleted (which is what the garbage collector
+//! does to the object of a node that was replaced), whenever the kubelet restarted (which is when nodes are registered), and
+//! every ten minutes. It is read by `get`, or where only `list` is allowed by a list of that one name. While there is no
+//! Node, nothing is published: an object without an owner would stay for ever.
+//!
+//! A namespace is not replaced under a running pod, and nfd-topology-updater publishes without an owner when it may not read
+//! it: so it is here.
+
+use std::time::{Duration, Instant};
+
+use k8s_openapi::api::core::v1::{Namespace, Node};
+use kube::Api;
+use kube::api::ListParams;
+use runtime::backoff::Random;
+use runtime::client::{brief, is_forbidden};
+use tracing::info;
+
+use super::{Desired, Error, jittered};
+use crate::object::Owner;
+use crate::settings::OwnerKind;
+
+/// How long a UID is believed without a reason to doubt it.
+const BELIEVED_FOR: Duration = Duration::from_secs(600);
+
+/// Looks up the owner.
+pub(super) struct Owners {
+    kind: OwnerKind,
+    node: String,
+    namespace: Option<String>,
+    nodes: Api<Node>,
+    namespaces: Api<Namespace>,
+    known: Option<Known>,
+    random: Random,
+    told: bool,
+}
+
+/// An answer, and how long it is good.
+struct Known {
+    owner: Owner,
+    until: Instant,
+    kubelet_starts: u64,
+}
+
+impl Owners {
+    /// `namespace` is the one we run in, if any.
+    pub(super) fn new(kind: OwnerKind, node: &str, namespace: Option<String>, client: &kube::Client) -> Self {
+        Self {
+            kind,
+            node: node.to_owned(),
+            namespace,
+            nodes: Api::all(client.clone()),
+            namespaces: Api::all(client.clone()),
+            known: None,
+            random: Random::from_entropy(),
+            told: false,
+        }
+    }
+
+    /// The owner to state. `absent`: there is no object at the moment.
+    pub(super) async fn find(&mut self, want: &Desired, absent: bool) -> Result<Owner, Error> {
+        if self.kind == OwnerKind::Leave {
+            return Ok(Owner::Leave);
+        }
+        let fresh = |known: &&Known| {
+            !(absent && self.kind == OwnerKind::Node)
+                && known.kubelet_starts == want.kubelet_starts
+                && Instant::now() < known.until
+        };
+        if let Some(known) = self.known.as_ref().filter(fresh) {
+            return Ok(known.owner.clone());
+        }
+        let owner = match self.kind {
+            OwnerKind::Node => Owner::Node { uid: self.node_uid().await? },
+            OwnerKind::Leave | OwnerKind::Namespace => self.namespace().await?,
+        };
+        self.believe(owner.clone(), want);
+        Ok(owner)
+    }
+
+    /// The server does not let us say who owns the object (OpenShift lets nobody change that who may not delete the object).
+    /// True if that is a way on: without a word about owners.
+    pub(super) fn refused(&mut self, refusal: &kube::Error, want: &Desired) -> bool {
+        let about_owners = brief(refusal).contains("ownerRef");
+        if !about_owners || self.known.as_ref().is_none_or(|known| known.owner == Owner::Leave) {
+            return false;
+        }
+        self.tell(
+            refusal,
+            "not allowed to change the owner of our object, leaving it; verb delete on \
+             noderesourcetopologies.topology.node.k8s.io in a ClusterRole would do",
+        );
+        self.believe(Owner::Leave, want);
+        true
+    }
+
+    /// When what is known should be looked up again.
+    pub(super) fn doubts_at(&self) -> Instant {
+        self.known.as_ref().map_or_else(|| Instant::now() + BELIEVED_FOR, |known| known.until)
+    }
+
+    async fn node_uid(&self) -> Result<String, Error> {
+        let error = |verb| move |source| Error::Api { verb, source: Box::new(source) };
+        let uid = match self.nodes.get_metadata_opt(&self.node).await {
+            Ok(node) => node.and_then(|node| node.metadata.uid),
+            Err(refusal) if is_forbidden(&refusal) => {
+                let of_that_name = ListParams::default().fields(&format!("metadata.name={}", self.node));
+                let nodes = self.nodes.list_metadata(&of_that_name).await;
+                let nodes = nodes.map_err(error("get, list node"))?;
+                nodes.items.into_iter().next().and_then(|node| node.metadata.uid)
+            }
+            Err(other) => return Err(error("get node")(other)),
+        };
+        uid.ok_or_else(|| Error::NoNode(self.node.clone()))
+    }
+
+    async fn namespace(&mut self) -> Result<Owner, Error> {
+        let Some(name) = self.namespace.clone() else {
+            if !std::mem::replace(&mut self.told, true) {
+                info!("we do not run in a namespace, so the object has no owner");
+            }
+            return Ok(Owner::Leave);
+        };
+        match self.namespaces.get_metadata_opt(&name).await {
+            Ok(space) => {
+                let uid = space.and_then(|space| space.metadata.uid);
+                Ok(uid.map_or(Owner::Leave, |uid| Owner::Namespace { name, uid }))
+            }
+            Err(refusal) if is_forbidden(&refusal) => {
+                self.tell(
+                    &refusal,
+                    "not allowed to read our namespace, so the object has no owner; verb get on namespaces in a ClusterRole \
+                     would give it one",
+                );
+                Ok(Owner::Leave)
+            }
+            Err(source) => Err(Error::Api { verb: "get namespace", source: Box::new(source) }),
+        }
+    }
+
+    fn believe(&mut self, owner: Owner, want: &Desired) {
+        let until = Instant::now() + jittered(BELIEVED_FOR, &mut self.random);
+        self.known = Some(Known { owner, until, kubelet_starts: want.kubelet_starts });
+    }
+
+    fn tell(&mut self, refusal: &kube::Error, what: &'static str) {
+        if !std::mem::replace(&mut self.told, true) {
+            info!(refusal = brief(refusal), "{what}");
+        }
+    }
+}
+
+/// The namespace a pod finds itself in: as its service account's files say, else the environment (as with
+/// nfd-topology-updater).
+#[must_use]
+pub fn own_namespace() -> Option<String> {
+    let file = std::fs::read_to_string("/var/run/secrets/kubernetes.io/serviceaccount/namespace");
+    let told = file.ok().or_else(|| std::env::var("KUBERNETES_NAMESPACE").ok());
+    told.map(|name| name.trim().to_owned()).filter(|name| !name.is_empty())
+}

@@ -1,0 +1,281 @@
+//! Conditions on the exporter's own pod, for the readiness gates of its manifests.
+//!
+//! In: how looking and publishing went last ([`Progress`], the newest only). Out: the conditions `PodresourcesFetched` and
+//! `NodeTopologyUpdated`, as resource-topology-exporter has them to the letter. Never: a write without a change, or a wait
+//! in the way of looking or publishing: this is a task of its own.
+//!
+//! # How it writes
+//! It reads its pod first, so that a restart writes nothing that is there already, and the time of the last transition is that
+//! of a transition. A strategic merge patch of `pods/status` touches the one condition; where the role does not have that
+//! (the peers' roles have `update`), the pod is read and put back whole, on condition that nobody wrote it meanwhile.
+//! The pod is kept as the JSON that came: no more of it is understood than its conditions.
+
+use std::convert::Infallible;
+use std::time::{Duration, Instant};
+
+use k8s_openapi::apimachinery::pkg::apis::meta::v1::Time;
+use k8s_openapi::jiff::Timestamp;
+use kube::Api;
+use kube::api::{Patch, PatchParams, PostParams};
+use kube::core::{ApiResource, DynamicObject, GroupVersionKind};
+use runtime::backoff::Backoff;
+use runtime::client::{brief, is_conflict, is_forbidden};
+use serde_json::{Value, json};
+use tokio::sync::watch;
+use tokio::sync::watch::error::RecvError;
+use tracing::{debug, info, warn};
+
+use crate::allowance::Allowance;
+use crate::settings::PodName;
+
+/// Pauses between attempts while the API server is away or says no.
+const RETRY_MIN: Duration = Duration::from_millis(200);
+const RETRY_MAX: Duration = Duration::from_secs(60);
+/// Writes that may follow each other at once, and the time in which one more is earned: something that fails every other
+/// time must not become a load.
+const WRITE_BURST: u32 = 6;
+const WRITE_EARN: Duration = Duration::from_secs(2);
+/// How often a conflict is answered by reading again before it counts as a failure. The kubelet writes the same object.
+const CONFLICTS: u32 = 5;
+/// Who we are in `managedFields`.
+const FIELD_MANAGER: &str = "tholepin-exporter";
+
+/// How it goes; `None` until it has been tried once.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Progress {
+    /// The last look at the node succeeded.
+    pub fetched: Option<bool>,
+    /// The last attempt to publish succeeded, or nothing is to be published.
+    pub updated: Option<bool>,
+}
+
+/// One of the two conditions.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Kind {
+    Fetched,
+    Updated,
+}
+
+/// What a condition says.
+#[derive(Clone, Debug, PartialEq, Eq)]
+struct Condition {
+    kind: &'static str,
+    status: &'static str,
+    reason: &'static str,
+    message: &'static str,
+}
+
+/// Keeps the conditions.
+#[derive(Debug)]
+pub struct Conditions {
+    pod: PodName,
+    pods: Api<DynamicObject>,
+    /// What the server is known to say of each kind.
+    known: [Option<Condition>; 2],
+    patching: bool,
+    allowance: Allowance,
+}
+
+/// Why a condition could not be written.
+#[derive(Debug, thiserror::Error)]
+#[error("{verb} {resource} {namespace}/{name}: {}", brief(source))]
+struct Error {
+    verb: &'static str,
+    resource: &'static str,
+    namespace: String,
+    name: String,
+    source: Box<kube::Error>,
+}
+
+impl Kind {
+    const ALL: [Self; 2] = [Self::Fetched, Self::Updated];
+
+    fn of(self, progress: Progress) -> Option<Condition> {
+        let (kind, reason, message, went) = match self {
+            Self::Fetched => {
+                ("PodresourcesFetched", "ScanFailed", "failed to scan pod resources", progress.fetched)
+            }
+            Self::Updated => (
+                "NodeTopologyUpdated",
+                "UpdateFailed",
+                "failed to update noderesourcetopology object",
+                progress.updated,
+            ),
+        };
+        Some(match went? {
+            true => Condition { kind, status: "True", reason: "", message: "" },
+            false => Condition { kind, status: "False", reason, message },
+        })
+    }
+}
+
+impl Condition {
+    /// Whether `there`, an entry of `status.conditions`, says this.
+    fn is(&self, there: &Value) -> bool {
+        let text = |key: &str| there.get(key).and_then(Value::as_str).unwrap_or_default();
+        self.status == text("status") && self.reason == text("reason") && self.message == text("message")
+    }
+
+    /// The entry that says this. `before` is what stands there now: the time of a transition stays while there is none.
+    fn entry(&self, before: Option<&Value>, now: Timestamp) -> Value {
+        let since = before
+            .filter(|before| before.get("status").and_then(Value::as_str) == Some(self.status))
+            .and_then(|before| before.get("lastTransitionTime"))
+            .filter(|time| !time.is_null());
+        let since = since.cloned().unwrap_or_else(|| json!(Time(now)));
+        let mut entry = json!({ "type": self.kind, "status": self.status, "lastTransitionTime": since });
+        for (key, text) in [("reason", self.reason), ("message", self.message)] {
+            if !text.is_empty() {
+                entry[key] = json!(text);
+            }
+        }
+        entry
+    }
+}
+
+impl Conditions {
+    /// Conditions of this pod.
+    #[must_use]
+    pub fn new(pod: PodName, client: kube::Client) -> Self {
+        let resource = ApiResource::from_gvk_with_plural(&GroupVersionKind::gvk("", "v1", "Pod"), "pods");
+        let pods = Api::namespaced_with(client, &pod.namespace, &resource);
+        let allowance = Allowance::new(WRITE_BURST, WRITE_EARN, Instant::now());
+        Self { pod, pods, known: [None, None], patching: true, allowance }
+    }
+
+    /// Keeps the conditions as `progress` says.
+    ///
+    /// # Errors
+    /// When there is nobody left to say how it goes.
+    pub async fn run(mut self, mut progress: watch::Receiver<Progress>) -> Result<Infallible, RecvError> {
+        let mut backoff = Backoff::new(RETRY_MIN, RETRY_MAX);
+        let mut complaint = String::new();
+        loop {
+            tokio::time::sleep_until(self.allowance.free_at().into()).await;
+            let wanted = *progress.borrow_and_update();
+            match self.settle(wanted).await {
+                Ok(()) => {
+                    backoff.reset();
+                    if !complaint.is_empty() {
+                        info!("conditions of our pod can be written again");
+                        complaint.clear();
+                    }
+                    progress.changed().await?;
+                }
+                Err(error) => {
+                    let text = error.to_string();
+                    if complaint != text {
+                        warn!(error = text, "cannot write conditions of our pod, trying again");
+                        complaint = text;
+                    }
+                    tokio::time::sleep(backoff.next_delay()).await;
+                }
+            }
+        }
+    }
+
+    /// Writes what differs.
+    async fn settle(&mut self, progress: Progress) -> Result<(), Error> {
+        for (slot, kind) in Kind::ALL.into_iter().enumerate() {
+            let Some(wanted) = kind.of(progress) else { continue };
+            if self.known[slot].as_ref() != Some(&wanted) {
+                // Unknown until it is certain again: a write that failed may have got through.
+                self.known[slot] = None;
+                self.state(&wanted).await?;
+                self.known[slot] = Some(wanted);
+            }
+        }
+        Ok(())
+    }
+
+    /// Makes the server say this.
+    async fn state(&mut self, wanted: &Condition) -> Result<(), Error> {
+        let mut conflicts = 0;
+        loop {
+            let pod = match self.pods.get(&self.pod.name).await {
+                Ok(pod) => Some(pod),
+                // A patch can do without.
+                Err(error) if self.patching && is_forbidden(&error) => None,
+                Err(error) => {
+                    // Perhaps patching has been granted meanwhile.
+                    self.patching |= is_forbidden(&error);
+                    return Err(self.error("get", "pods", error));
+                }
+            };
+            let before = pod.as_ref().and_then(|pod| entry_of(pod, wanted.kind));
+            if before.is_some_and(|before| wanted.is(before)) {
+                return Ok(());
+            }
+            let entry = wanted.entry(before, Timestamp::now());
+            self.allowance.spend(Instant::now());
+            if self.patching {
+                let Err(error) = self.patch(entry.clone()).await else { return Ok(()) };
+                if !is_forbidden(&error) {
+                    return Err(self.error("patch", "pods/status", error));
+                }
+                info!(
+                    refusal = brief(&error),
+                    "pods/status cannot be patched, updating instead; \
+                     verb patch on pods/status in a Role of our namespace would save reading and writing the whole pod"
+                );
+                self.patching = false;
+                // Without the pod there is nothing to put back.
+                continue;
+            }
+            let Some(pod) = pod else { continue };
+            match self.replace(pod, entry).await {
+                Ok(()) => return Ok(()),
+                Err(error) if is_conflict(&error) && conflicts < CONFLICTS => conflicts += 1,
+                Err(error) => {
+                    self.patching |= is_forbidden(&error);
+                    return Err(self.error("update", "pods/status", error));
+                }
+            }
+        }
+    }
+
+    async fn patch(&self, mut entry: Value) -> kube::Result<()> {
+        if let Some(entry) = entry.as_object_mut() {
+            // A merge keeps what is not mentioned.
+            entry.entry("reason").or_insert(Value::Null);
+            entry.entry("message").or_insert(Value::Null);
+        }
+        let patch = json!({ "status": { "conditions": [entry] } });
+        let params = PatchParams { field_manager: Some(FIELD_MANAGER.to_owned()), ..PatchParams::default() };
+        self.pods.patch_status(&self.pod.name, &params, &Patch::Strategic(patch)).await?;
+        debug!(condition = %entry, "condition of our pod patched");
+        Ok(())
+    }
+
+    async fn replace(&self, mut pod: DynamicObject, entry: Value) -> kube::Result<()> {
+        let conditions = &mut pod.data["status"]["conditions"];
+        if !conditions.is_array() {
+            *conditions = json!([]);
+        }
+        if let Some(conditions) = conditions.as_array_mut() {
+            let same = |there: &&mut Value| there.get("type") == entry.get("type");
+            match conditions.iter_mut().find(same) {
+                Some(there) => *there = entry.clone(),
+                None => conditions.push(entry.clone()),
+            }
+        }
+        let params = PostParams { field_manager: Some(FIELD_MANAGER.to_owned()), ..PostParams::default() };
+        self.pods.replace_status(&self.pod.name, &params, &pod).await?;
+        debug!(condition = %entry, "condition of our pod updated");
+        Ok(())
+    }
+
+    fn error(&self, verb: &'static str, resource: &'static str, source: kube::Error) -> Error {
+        let PodName { namespace, name } = self.pod.clone();
+        Error { verb, resource, namespace, name, source: Box::new(source) }
+    }
+}
+
+/// The condition of this type, if the pod has it.
+fn entry_of<'p>(pod: &'p DynamicObject, kind: &str) -> Option<&'p Value> {
+    let conditions = pod.data.get("status")?.get("conditions")?.as_array()?;
+    conditions.iter().find(|condition| condition.get("type").and_then(Value::as_str) == Some(kind))
+}
+
+#[cfg(test)]
+mod tests;
