@@ -14,8 +14,11 @@ mod devices;
 mod garbage;
 #[path = "it/outage.rs"]
 mod outage;
+#[path = "it/validity.rs"]
+mod validity;
 
 use std::path::Path;
+use std::sync::Mutex;
 use std::time::Duration;
 
 use api::crd::NRT_CRD_YAML;
@@ -24,8 +27,8 @@ use api::nrt::attribute;
 use clap::Parser as _;
 use futures::StreamExt as _;
 use k8s_openapi::api::core::v1::Pod;
-use kube::api::PostParams;
-use kube::runtime::watcher;
+use kube::api::{ApiResource, DynamicObject, PostParams};
+use kube::runtime::{WatchStreamExt as _, watcher};
 use kube::{Api, Client};
 use testkit::cluster::{Builder, Cluster};
 use testkit::load;
@@ -68,7 +71,30 @@ impl Drop for Exporter {
     fn drop(&mut self) {
         self.token.cancel();
         self.task.abort();
+        if !std::thread::panicking() {
+            assert_eq!(*INVALID.lock().unwrap(), <[String; 0]>::default());
+        }
     }
+}
+
+/// What was wrong with objects so far, in any test: many are seen by tasks that nobody waits for.
+static INVALID: Mutex<Vec<String>> = Mutex::new(Vec::new());
+
+/// An object as a type. It has to be valid, unless the test changed it by hand.
+fn valid(object: DynamicObject) -> NodeResourceTopology {
+    let object = serde_json::to_value(object).unwrap();
+    if !validity::is_by_hand(&object)
+        && let Err(wrong) = validity::check(&object, &validity::Known::default())
+    {
+        INVALID.lock().unwrap().push(format!("{wrong:?} in {object}"));
+        assert_eq!(wrong, <[String; 0]>::default(), "{object:#}");
+    }
+    serde_json::from_value(object).unwrap()
+}
+
+/// The objects of this kind, as they are on the wire.
+fn raw(client: &Client) -> Api<DynamicObject> {
+    Api::all_with(client.clone(), &ApiResource::erase::<NodeResourceTopology>(&()))
 }
 
 /// The flags an exporter of this node needs.
@@ -94,7 +120,11 @@ async fn cluster(describe: impl FnOnce(Builder) -> Builder) -> Option<Cluster> {
         .with_env_filter("warn,exporter=debug,kube_client=off")
         .with_test_writer()
         .try_init();
-    Some(describe(Cluster::builder().crds(NRT_CRD_YAML)).start(&rig).await.unwrap())
+    let cluster = describe(Cluster::builder().crds(NRT_CRD_YAML)).start(&rig).await.unwrap();
+    // Whatever the test looks at, every object is checked.
+    let mut all = states(&cluster.client().await.unwrap());
+    tokio::spawn(async move { while all.recv().await.is_some() {} });
+    Some(cluster)
 }
 
 /// Waits until `ask` has an answer.
@@ -111,13 +141,14 @@ async fn until<T>(what: &str, mut ask: impl AsyncFnMut() -> Option<T>) -> T {
 
 /// Every state of the objects of this kind, with the time it was seen through the API server.
 fn states(client: &Client) -> mpsc::UnboundedReceiver<(Instant, NodeResourceTopology)> {
-    let api = Api::<NodeResourceTopology>::all(client.clone());
+    let api = raw(client);
     let (sender, receiver) = mpsc::unbounded_channel();
     tokio::spawn(async move {
-        let mut events = std::pin::pin!(watcher::watcher(api, watcher::Config::default()));
+        let events = watcher::watcher(api, watcher::Config::default()).default_backoff();
+        let mut events = std::pin::pin!(events);
         while let Some(event) = events.next().await {
             if let Ok(watcher::Event::Apply(nrt) | watcher::Event::InitApply(nrt)) = event
-                && sender.send((Instant::now(), nrt)).is_err()
+                && sender.send((Instant::now(), valid(nrt))).is_err()
             {
                 return;
             }
@@ -132,11 +163,12 @@ async fn next<T>(receiver: &mut mpsc::UnboundedReceiver<T>) -> T {
 
 /// The object of `node-0` once it shows this of a resource.
 async fn shows(client: &Client, resource: &str, wanted: &str) -> NodeResourceTopology {
-    let api = Api::<NodeResourceTopology>::all(client.clone());
+    let api = raw(client);
     let mut last = String::new();
     let began = Instant::now();
     loop {
         if let Ok(nrt) = api.get("node-0").await {
+            let nrt = valid(nrt);
             last = show(&nrt, resource);
             if last == wanted {
                 return nrt;
