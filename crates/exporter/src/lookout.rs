@@ -63,9 +63,13 @@ impl Lookout {
         desired: watch::Sender<Option<Desired>>,
         scanned: Gate,
     ) -> Self {
+        let mut pace = Pace::new(intervals, Instant::now());
+        if watcher.is_none() {
+            pace.blind();
+        }
         Self {
             scanner,
-            pace: Pace::new(intervals, Instant::now()),
+            pace,
             watcher,
             desired,
             metrics,
@@ -118,6 +122,7 @@ impl Lookout {
             Err(error) => {
                 warn!(%error, "file events are lost from here on; only time causes scans now");
                 self.watcher = None;
+                self.pace.blind();
                 return;
             }
         };

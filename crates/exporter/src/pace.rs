@@ -8,7 +8,12 @@
 //! later. Of a release it writes less: a note when the containers have ended, a moment before the pod leaves the list, and
 //! nothing when a pod leaves the list earlier because its object was deleted by force. So a scan that was caused by an event
 //! or found a change is followed by a few more at growing distances, and as long as pods hold something there is a slow
-//! steady look besides. A look costs the kubelet about 3 ms of CPU time with 60 pods, so one a second is 0.3 % of a core.
+//! steady look besides.
+//!
+//! A look costs the kubelet about 3 ms of CPU time with 60 pods, which would be 0.3 % of a core if it were every second. So
+//! the steady look becomes rarer the longer nothing has happened: what no event tells is found within a quarter of that
+//! time, and within ten intervals at the latest. What it is there for, a pod deleted by force whose containers take long to
+//! end, is nearly always told by an event before: they get two seconds.
 
 use std::time::{Duration, Instant};
 
@@ -30,6 +35,11 @@ const FOLLOW_UPS: [Duration; 4] = [
     Duration::from_millis(200),
     Duration::from_millis(700),
 ];
+
+/// The steady look comes after this share of the time in which nothing has happened, but never after more than so many of
+/// its intervals.
+const QUIET_SHARE: u32 = 4;
+const QUIET_MOST: u32 = 10;
 
 /// The timer's period varies by this share to both sides, so that the exporters of a cluster spread.
 const JITTER: f64 = 0.1;
@@ -69,6 +79,10 @@ pub struct Pace {
     timer: Option<Instant>,
     soon: Option<Instant>,
     step: usize,
+    /// When something was last noticed to happen.
+    stirred: Instant,
+    /// The longest steady wait, in intervals.
+    most: u32,
 }
 
 impl Pace {
@@ -76,7 +90,21 @@ impl Pace {
     #[must_use]
     pub fn new(intervals: Intervals, now: Instant) -> Self {
         let allowance = Allowance::new(BURST, EARN, now);
-        Self { intervals, allowance, last: None, timer: None, soon: Some(now), step: 0 }
+        Self {
+            intervals,
+            allowance,
+            last: None,
+            timer: None,
+            soon: Some(now),
+            step: 0,
+            stirred: now,
+            most: QUIET_MOST,
+        }
+    }
+
+    /// From now on no events come: silence says nothing, and the steady look keeps its interval.
+    pub fn blind(&mut self) {
+        self.most = 1;
     }
 
     /// Something happened.
@@ -84,6 +112,7 @@ impl Pace {
         let earliest = self.earliest(now);
         self.soon = Some(self.soon.map_or(earliest, |soon| soon.min(earliest)));
         self.step = 0;
+        self.stirred = now;
     }
 
     /// When the next scan is due and what for; `None` if nothing is due until something happens.
@@ -113,6 +142,7 @@ impl Pace {
             }
             Outcome::Changed { held } => {
                 self.step = 0;
+                self.stirred = now;
                 held
             }
             Outcome::Same { held } => held,
@@ -135,7 +165,11 @@ impl Pace {
     }
 
     fn steady(&self, now: Instant, held: bool) -> Option<Instant> {
-        (held && !self.intervals.release.is_zero()).then(|| self.earliest(now + self.intervals.release))
+        let interval = self.intervals.release;
+        (held && !interval.is_zero()).then(|| {
+            let quiet = now.saturating_duration_since(self.stirred);
+            self.earliest(now + (quiet / QUIET_SHARE).clamp(interval, interval * self.most))
+        })
     }
 }
 

@@ -49,7 +49,27 @@ fn the_first_scan_is_due_at_once_and_followed_up() {
 #[test]
 fn while_something_is_held_there_is_a_steady_look() {
     let mut rig = Rig::new(INTERVALS);
-    assert_eq!(rig.run(4_000, HELD), [0, 25, 100, 300, 1_000, 2_000, 3_000, 4_000]);
+    assert_eq!(rig.run(5_000, HELD), [0, 25, 100, 300, 1_000, 2_000, 3_000, 4_000, 5_000]);
+}
+
+#[test]
+fn the_steady_look_becomes_rarer_while_nothing_happens() {
+    let mut rig = Rig::new(Intervals { timer: Duration::ZERO, ..INTERVALS });
+    assert_eq!(rig.run(10_000, HELD)[8..], [5_000, 6_250, 7_812, 9_765]);
+    let late = rig.run(120_000, HELD);
+    assert!(late.windows(2).all(|pair| pair[1] - pair[0] <= 10_000), "{late:?}");
+    assert_eq!(late[late.len() - 1] - late[late.len() - 2], 10_000);
+    // Whatever happens, even if no look finds it changed anything, makes them frequent again.
+    rig.pace.event(rig.at(120_000));
+    assert_eq!(rig.run(123_000, HELD), [120_000, 120_025, 120_100, 120_300, 121_000, 122_000, 123_000]);
+}
+
+#[test]
+fn silence_says_nothing_when_no_event_can_come() {
+    let mut rig = Rig::new(Intervals { timer: Duration::ZERO, ..INTERVALS });
+    rig.pace.blind();
+    let times = rig.run(60_000, HELD);
+    assert_eq!(times[times.len() - 2..], [59_000, 60_000]);
 }
 
 #[test]
