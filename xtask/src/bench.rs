@@ -2,6 +2,7 @@
 
 use clap::Subcommand;
 
+mod exporter;
 mod freshness;
 mod rig;
 mod tae;
@@ -11,6 +12,8 @@ mod tae;
 pub(crate) enum Bench {
     /// Pods lost to TopologyAffinityError and time to Running, on real kubelets: stock kube-scheduler, tholepin, the ideal
     Tae(tae::Args),
+    /// What the exporter costs a node and how fresh it is, beside a peer if one is given
+    Exporter(exporter::Args),
     /// Time from an allocation (and a release) in the kubelet to the NRT object that shows it
     Freshness(freshness::Args),
 }
@@ -19,6 +22,7 @@ pub(crate) enum Bench {
 pub(crate) fn run(bench: Bench) -> anyhow::Result<()> {
     match bench {
         Bench::Tae(args) => tae::run(args),
+        Bench::Exporter(args) => exporter::run(args),
         Bench::Freshness(args) => freshness::run(args),
     }
 }

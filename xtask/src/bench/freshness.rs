@@ -18,6 +18,7 @@ use serde::Serialize;
 use sim::record::percentile;
 use testkit::load;
 
+use super::exporter::cpus;
 use super::rig::{Bed, Shape, build_release};
 
 /// Allocations and releases on a real kubelet, and when they show.
@@ -141,13 +142,6 @@ async fn wait_for(
         }
     };
     tokio::time::timeout(PATIENCE, wait).await.context("the report never came")?
-}
-
-/// CPUs available in all zones, in thousandths.
-fn cpus(report: &NodeResourceTopology) -> anyhow::Result<i64> {
-    let (topology, _) = api::convert::node_topology(report)?;
-    let resources = topology.zones.iter().flat_map(|zone| &zone.resources);
-    Ok(resources.filter(|r| r.name.as_str() == "cpu").map(|r| r.available).sum())
 }
 
 fn row(case: &'static str, times: Vec<Duration>, rss: f64) -> Row {

@@ -98,17 +98,26 @@ impl Bed {
     }
 
     fn exporter(&self, node: &ClusterNode) -> Spec {
-        let kubelet = node.kubelet();
-        let config = kubelet.root_dir().with_file_name("kubelet.json");
-        let text = |path: &Path| path.display().to_string();
+        let state = format!("--kubelet-state-dir={}", node.kubelet().root_dir().display());
         Spec::new(format!("exporter-{}", node.name()), &self.binary)
-            .args(["exporter", "-v4", "--metrics-port=0", "--hostname", node.name()])
-            .arg(format!("--podresources-socket=unix://{}", text(&node.podresources_socket())))
-            .arg(format!("--sysfs={}", text(&kubelet.machine().sys())))
-            .arg(format!("--kubelet-state-dir={}", text(kubelet.root_dir())))
-            .arg(format!("--kubelet-config-file={}", text(&config)))
-            .arg(format!("--kubeconfig={}", text(self.cluster.control().kubeconfig())))
+            .args(["exporter", "-v4", "--metrics-port=0"])
+            .arg(state)
+            .args(places(&self.cluster, node))
     }
+}
+
+/// Where an exporter of a node finds everything, in flags that our exporter and resource-topology-exporter share.
+pub(crate) fn places(cluster: &Cluster, node: &ClusterNode) -> [String; 5] {
+    let kubelet = node.kubelet();
+    let config = kubelet.root_dir().with_file_name("kubelet.json");
+    let flag = |name: &str, path: &Path| format!("--{name}={}", path.display());
+    [
+        format!("--hostname={}", node.name()),
+        format!("--podresources-socket=unix://{}", node.podresources_socket().display()),
+        flag("sysfs", &kubelet.machine().sys()),
+        flag("kubelet-config-file", &config),
+        flag("kubeconfig", cluster.control().kubeconfig()),
+    ]
 }
 
 /// Whether `/readyz` on a local port says ok.

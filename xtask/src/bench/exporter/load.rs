@@ -1,0 +1,216 @@
+//! The loads, and what is counted under them.
+//!
+//! In: a [`Field`]. Out: a [`Row`] for each exporter. All exporters have the same load at the same time.
+
+use std::fs;
+use std::time::{Duration, SystemTime};
+
+use anyhow::Context;
+use futures::future::try_join_all;
+use k8s_openapi::jiff::Timestamp;
+use sim::record::percentile;
+use tokio::time::{Instant, sleep};
+use tokio_util::sync::CancellationToken;
+
+use super::audit::Write;
+use super::field::{Field, PATIENCE, Side};
+use super::meter::Clock;
+use super::{Case, Load, Row};
+
+/// Time between pods in the case of churn.
+const CHURN_STEP: Duration = Duration::from_millis(250);
+/// How many of them live at the same time.
+const CHURN_ALIVE: usize = 8;
+/// An exporter that is slower than ours is measured at least this often, and else as long as ours.
+const FEWEST: usize = 10;
+
+/// CPU time of an exporter and of its kubelet.
+struct Clocks {
+    exporter: Clock,
+    kubelet: Clock,
+}
+
+/// A pod that came and went.
+struct Visit {
+    created: Timestamp,
+    deleted: Timestamp,
+    shown_after: Duration,
+}
+
+/// Nothing happens.
+pub(super) async fn idle(field: &Field, case: Case, time: Duration) -> anyhow::Result<Vec<Row>> {
+    let cpu = calm(field, time).await?;
+    let rows = field.sides.iter().zip(cpu).map(|(side, cpu)| row(case, side, cpu, Load::default()));
+    rows.collect()
+}
+
+/// Nothing happens; then pods come and go one after the other.
+pub(super) async fn one_by_one(
+    field: &Field,
+    case: Case,
+    time: Duration,
+    count: usize,
+) -> anyhow::Result<Vec<Row>> {
+    let cpu = calm(field, time).await?;
+    let over = CancellationToken::new();
+    let visits = field.sides.iter().map(|side| {
+        let over = over.clone();
+        async move {
+            let visits = visits(field, side, count, &over).await;
+            over.cancel();
+            visits.with_context(|| format!("{}'s log ends:\n{}", side.label, side.process.log_tail(15)))
+        }
+    });
+    let visits = try_join_all(visits).await?;
+    let mut rows = Vec::new();
+    for ((side, cpu), visits) in field.sides.iter().zip(cpu).zip(visits) {
+        let writes = field.audit.writes(field.node(side).name())?;
+        rows.push(row(case, side, cpu, Load::of_visits(&visits, &writes))?);
+    }
+    Ok(rows)
+}
+
+/// Pods come and go at a steady rate, several alive at a time.
+pub(super) async fn churn(field: &Field, case: Case, time: Duration) -> anyhow::Result<Vec<Row>> {
+    let clocks = clocks(field)?;
+    let (began, start) = (Timestamp::now(), Instant::now());
+    let mut beat = tokio::time::interval(CHURN_STEP);
+    let mut number = 0_usize;
+    while start.elapsed() < time {
+        beat.tick().await;
+        for side in &field.sides {
+            let node = field.node(side).name();
+            field.create(node, format!("churn-{node}-{number}")).await?;
+            if let Some(old) = number.checked_sub(CHURN_ALIVE) {
+                field.delete(&format!("churn-{node}-{old}")).await?;
+            }
+        }
+        number += 1;
+    }
+    let seconds = start.elapsed().as_secs_f64();
+    let cpu = percent(field, &clocks)?;
+    let mut rows = Vec::new();
+    for (side, cpu) in field.sides.iter().zip(cpu) {
+        let mut writes = field.audit.writes(field.node(side).name())?;
+        writes.retain(|write| write.at >= began);
+        let load = Load {
+            writes_per_second: Some(rounded(writes.len() as f64 / seconds)),
+            pods_per_second: Some(rounded(number as f64 / seconds)),
+            bytes_per_write: bytes_per_write(&writes),
+            ..Load::default()
+        };
+        rows.push(row(case, side, cpu, load)?);
+    }
+    Ok(rows)
+}
+
+/// Lets everything come to rest, then measures CPU for as long: (exporter, kubelet) of each side.
+async fn calm(field: &Field, time: Duration) -> anyhow::Result<Vec<(f64, f64)>> {
+    sleep(time).await;
+    let clocks = clocks(field)?;
+    sleep(time).await;
+    percent(field, &clocks)
+}
+
+fn clocks(field: &Field) -> anyhow::Result<Vec<Clocks>> {
+    let clocks = field.sides.iter().map(|side| {
+        Ok(Clocks {
+            exporter: Clock::start(&side.process)?,
+            kubelet: Clock::start(field.node(side).kubelet().process())?,
+        })
+    });
+    clocks.collect()
+}
+
+fn percent(field: &Field, clocks: &[Clocks]) -> anyhow::Result<Vec<(f64, f64)>> {
+    let percent = field.sides.iter().zip(clocks).map(|(side, clocks)| {
+        let kubelet = clocks.kubelet.percent(field.node(side).kubelet().process())?;
+        Ok((clocks.exporter.percent(&side.process)?, kubelet))
+    });
+    percent.collect()
+}
+
+/// One pod after the other, until there were `count`, or another side is done.
+async fn visits(
+    field: &Field,
+    side: &Side,
+    count: usize,
+    over: &CancellationToken,
+) -> anyhow::Result<Vec<Visit>> {
+    let node = field.node(side);
+    let state = node.kubelet().root_dir().join("cpu_manager_state");
+    let before = field.reports.wait(node.name(), PATIENCE, |_| true).await?.cpus;
+    let mut visits = Vec::new();
+    while visits.len() < count && !(over.is_cancelled() && visits.len() >= FEWEST.min(count)) {
+        let name = format!("visit-{}-{}", node.name(), visits.len());
+        let created = Timestamp::now();
+        field.create(node.name(), name.clone()).await?;
+        let shown = field.reports.wait(node.name(), PATIENCE, |cpus| cpus < before).await?.at;
+        let written = fs::metadata(&state)?.modified()?;
+        let deleted = Timestamp::now();
+        field.delete(&name).await?;
+        field.reports.wait(node.name(), PATIENCE, |cpus| cpus >= before).await?;
+        visits.push(Visit { created, deleted, shown_after: since(written, shown) });
+    }
+    Ok(visits)
+}
+
+/// File times are those of the kernel's last tick, so one may be a little in the future.
+fn since(written: SystemTime, shown: SystemTime) -> Duration {
+    shown.duration_since(written).unwrap_or_default()
+}
+
+impl Load {
+    fn of_visits(visits: &[Visit], writes: &[Write]) -> Self {
+        let Some(first) = visits.first() else { return Self::default() };
+        let writes: Vec<Write> = writes.iter().filter(|write| write.at >= first.created).cloned().collect();
+        let here = |write: &&Write| {
+            let at = visits.partition_point(|visit| visit.created <= write.at);
+            visits[..at].last().is_some_and(|visit| write.at < visit.deleted)
+        };
+        let allocating = writes.iter().filter(here).count();
+        let mut micros: Vec<u64> =
+            visits.iter().map(|v| u64::try_from(v.shown_after.as_micros()).unwrap_or(u64::MAX)).collect();
+        micros.sort_unstable();
+        let millis = |percent| Some(rounded(percentile(&micros, percent) as f64 / 1000.0));
+        let each = |count: usize| Some(rounded(count as f64 / visits.len() as f64));
+        Self {
+            allocations: Some(visits.len()),
+            p50_ms: millis(50),
+            p99_ms: millis(99),
+            writes_per_allocation: each(allocating),
+            writes_per_release: each(writes.len() - allocating),
+            bytes_per_write: bytes_per_write(&writes),
+            ..Self::default()
+        }
+    }
+}
+
+fn bytes_per_write(writes: &[Write]) -> Option<f64> {
+    let bytes: usize = writes.iter().map(|write| write.bytes).sum();
+    (!writes.is_empty()).then(|| (bytes as f64 / writes.len() as f64).round())
+}
+
+fn row(case: Case, side: &Side, cpu: (f64, f64), load: Load) -> anyhow::Result<Row> {
+    let memory = side.process.memory()?;
+    let mib = |kib: u64| rounded(kib as f64 / 1024.0);
+    let (cpu_percent, kubelet_cpu_percent) = (thousandths(cpu.0), thousandths(cpu.1));
+    Ok(Row {
+        case,
+        exporter: side.label,
+        kubelet: "real",
+        rss_mib: mib(memory.rss_kib),
+        rss_peak_mib: mib(memory.peak_kib),
+        cpu_percent,
+        kubelet_cpu_percent,
+        load,
+    })
+}
+
+fn rounded(value: f64) -> f64 {
+    (value * 100.0).round() / 100.0
+}
+
+fn thousandths(value: f64) -> f64 {
+    (value * 1000.0).round() / 1000.0
+}
