@@ -18,7 +18,7 @@
 //!
 //! # When less is allowed
 //! Nobody has to tell which role we have. A verb that is refused is replaced by another, said once, and tried again after ten
-//! minutes: patch and apply by update, update by patch; watch by reading before the first write and once in an interval; get by
+//! seconds, later ten minutes: patch and apply by update, update by patch; watch by reading before the first write and once in an interval; get by
 //! a patch that changes nothing, whose answer is the object. Thus `create` with either `patch` or `get` and `update` suffices.
 //!
 //! # How often
@@ -341,7 +341,7 @@ impl Publisher {
             if verb != Verb::Create && self.access.writing(self.target.publishing.mode, now).is_some() {
                 return Ok(Step::Again);
             }
-            self.access.forget();
+            self.access.doubt(now);
         } else if (is_conflict(&error) || is_already_exists(&error)) && self.access.reading(now).is_some() {
             return self.read().await;
         } else if operation == Operation::Update && is_not_found(&error) {
@@ -365,7 +365,7 @@ impl Publisher {
     /// What the server answered is newer than what the watch has told so far.
     fn learn(&mut self, held: Held) {
         let reread = Some(self.target.reread).filter(|reread| !reread.is_zero());
-        self.reread_at = Instant::now() + jittered(reread.unwrap_or(access::BELIEVED_FOR), &mut self.random);
+        self.reread_at = Instant::now() + jittered(reread.unwrap_or(access::BELIEVED_MAX), &mut self.random);
         self.known.send_modify(|known| known.held = held);
     }
 

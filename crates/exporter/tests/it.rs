@@ -4,6 +4,8 @@
 
 #![expect(clippy::unwrap_used, reason = "a test fails by panicking; the exemption for tests misses helpers")]
 
+#[path = "it/access.rs"]
+mod access;
 #[path = "it/allocation.rs"]
 mod allocation;
 #[path = "it/configuration.rs"]
@@ -12,8 +14,12 @@ mod configuration;
 mod devices;
 #[path = "it/garbage.rs"]
 mod garbage;
+#[path = "it/modes.rs"]
+mod modes;
 #[path = "it/outage.rs"]
 mod outage;
+#[path = "it/readiness.rs"]
+mod readiness;
 #[path = "it/validity.rs"]
 mod validity;
 
@@ -25,6 +31,7 @@ use api::crd::NRT_CRD_YAML;
 use api::nrt::NodeResourceTopology;
 use api::nrt::attribute;
 use clap::Parser as _;
+use exporter::Settings;
 use futures::StreamExt as _;
 use k8s_openapi::api::core::v1::Pod;
 use kube::api::{ApiResource, DynamicObject, PostParams};
@@ -55,9 +62,16 @@ struct Exporter {
 impl Exporter {
     /// Runs with these flags.
     fn start(flags: &[String]) -> Self {
-        let args = Cli::parse_from(std::iter::once("exporter").chain(flags.iter().map(String::as_str))).args;
+        let (args, token) = (args(flags), CancellationToken::new());
+        let ends = token.clone();
+        let task = tokio::spawn(async move { exporter::run(args.settings()?, ends).await });
+        Self { token, task }
+    }
+
+    /// Runs with these settings.
+    fn with(settings: Settings) -> Self {
         let token = CancellationToken::new();
-        Self { task: tokio::spawn(exporter::run(args.settings().unwrap(), token.clone())), token }
+        Self { task: tokio::spawn(exporter::run(settings, token.clone())), token }
     }
 
     /// Ends it in order.
@@ -95,6 +109,15 @@ fn valid(object: DynamicObject) -> NodeResourceTopology {
 /// The objects of this kind, as they are on the wire.
 fn raw(client: &Client) -> Api<DynamicObject> {
     Api::all_with(client.clone(), &ApiResource::erase::<NodeResourceTopology>(&()))
+}
+
+fn args(flags: &[String]) -> exporter::Args {
+    Cli::parse_from(std::iter::once("exporter").chain(flags.iter().map(String::as_str))).args
+}
+
+/// What flags say.
+fn settings(flags: &[String]) -> Settings {
+    args(flags).settings().unwrap()
 }
 
 /// The flags an exporter of this node needs.

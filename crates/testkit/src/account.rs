@@ -4,21 +4,24 @@
 //! pod and so to its node. Never: a pod that runs; a token needs only its object.
 
 use std::path::PathBuf;
+use std::time::{Duration, Instant};
 
 use anyhow::Context as _;
 use k8s_openapi::api::authentication::v1::{BoundObjectReference, TokenRequest, TokenRequestSpec};
+use k8s_openapi::api::authorization::v1::SubjectAccessReview;
 use k8s_openapi::api::core::v1::{Namespace, Pod, ServiceAccount};
 use k8s_openapi::api::rbac::v1::{
     ClusterRole, ClusterRoleBinding, PolicyRule, Role, RoleBinding, RoleRef, Subject,
 };
-use kube::api::{Api, DeleteParams, PostParams};
-use kube::runtime::wait::{await_condition, conditions};
+use kube::api::{Api, PostParams};
 use kube::{Client, ResourceExt as _};
 use serde_json::json;
 
 use crate::controlplane::ControlPlane;
 
 const RBAC: &str = "rbac.authorization.k8s.io";
+/// How long the API server may take to hear of a role.
+const PATIENCE: Duration = Duration::from_secs(30);
 
 /// A service account.
 pub struct Account<'c> {
@@ -48,7 +51,7 @@ impl<'c> Account<'c> {
         Ok(Self { control, client, namespace: namespace.to_owned(), name: name.to_owned() })
     }
 
-    /// Lets it do this: `cluster` everywhere, `namespaced` in its own namespace. To be called once.
+    /// Lets it do this: `cluster` everywhere, `namespaced` in its own namespace. To be called once. Returns when it may.
     ///
     /// # Errors
     /// When the API server says no.
@@ -68,7 +71,7 @@ impl<'c> Account<'c> {
             }])
         };
         let params = PostParams::default();
-        let mut role = ClusterRole { rules: Some(cluster), ..ClusterRole::default() };
+        let mut role = ClusterRole { rules: Some(cluster.clone()), ..ClusterRole::default() };
         role.metadata.name = Some(unique.clone());
         Api::all(self.client.clone()).create(&params, &role).await?;
         let mut binding = ClusterRoleBinding {
@@ -79,7 +82,7 @@ impl<'c> Account<'c> {
         binding.metadata.name = Some(unique);
         Api::all(self.client.clone()).create(&params, &binding).await?;
 
-        let mut role = Role { rules: Some(namespaced), ..Role::default() };
+        let mut role = Role { rules: Some(namespaced.clone()), ..Role::default() };
         role.metadata.name = Some(self.name.clone());
         Api::namespaced(self.client.clone(), &self.namespace).create(&params, &role).await?;
         let mut binding = RoleBinding {
@@ -89,18 +92,38 @@ impl<'c> Account<'c> {
         };
         binding.metadata.name = Some(self.name.clone());
         Api::namespaced(self.client.clone(), &self.namespace).create(&params, &binding).await?;
+        let rules = [(None, cluster), (Some(self.namespace.as_str()), namespaced)];
+        for (namespace, rules) in &rules {
+            for rule in rules {
+                self.wait_until_allowed(*namespace, rule).await?;
+            }
+        }
         Ok(())
     }
 
-    /// Replaces what [`Account::allow`] let it do everywhere.
-    ///
-    /// # Errors
-    /// When the API server says no.
-    pub async fn change(&self, cluster: Vec<PolicyRule>) -> anyhow::Result<()> {
-        let roles = Api::<ClusterRole>::all(self.client.clone());
-        let mut role = roles.get(&format!("{}-{}", self.namespace, self.name)).await?;
-        role.rules = Some(cluster);
-        roles.replace(&role.name_any(), &PostParams::default(), &role).await?;
+    /// Waits until the API server has heard of a rule; it takes some milliseconds.
+    async fn wait_until_allowed(&self, namespace: Option<&str>, rule: &PolicyRule) -> anyhow::Result<()> {
+        let first = |list: &Option<Vec<String>>| list.as_ref().and_then(|list| list.first()).cloned();
+        let resource = first(&rule.resources).unwrap_or_default();
+        let (resource, subresource) = match resource.split_once('/') {
+            Some((resource, subresource)) => (resource.to_owned(), Some(subresource)),
+            None => (resource, None),
+        };
+        for verb in &rule.verbs {
+            let review: SubjectAccessReview = serde_json::from_value(json!({ "spec": {
+                "user": format!("system:serviceaccount:{}:{}", self.namespace, self.name),
+                "resourceAttributes": {
+                    "group": first(&rule.api_groups), "resource": resource, "subresource": subresource,
+                    "verb": verb, "namespace": namespace, "name": first(&rule.resource_names),
+                },
+            } }))?;
+            let reviews = Api::<SubjectAccessReview>::all(self.client.clone());
+            let began = Instant::now();
+            while !reviews.create(&PostParams::default(), &review).await?.status.is_some_and(|s| s.allowed) {
+                anyhow::ensure!(began.elapsed() < PATIENCE, "{verb} on {resource} is still not allowed");
+                tokio::time::sleep(Duration::from_millis(5)).await;
+            }
+        }
         Ok(())
     }
 
@@ -141,19 +164,6 @@ impl<'c> Account<'c> {
         let token = token.context("an answer without a token")?;
         let of = pod.map_or_else(|| "no-pod".to_owned(), Pod::name_any);
         self.control.kubeconfig_with_token(&format!("{}-{}-{of}", self.namespace, self.name), &token)
-    }
-
-    /// Deletes a pod at once; tokens bound to it are worth nothing any more.
-    ///
-    /// # Errors
-    /// When the API server says no.
-    pub async fn end(&self, pod: &str) -> anyhow::Result<()> {
-        let force = DeleteParams { grace_period_seconds: Some(0), ..DeleteParams::default() };
-        let gone = self.pods().delete(pod, &force).await?.left().and_then(|pod| pod.metadata.uid);
-        if let Some(uid) = gone {
-            await_condition(self.pods(), pod, conditions::is_deleted(&uid)).await?;
-        }
-        Ok(())
     }
 
     /// The pods of its namespace, as somebody who may do everything sees them.

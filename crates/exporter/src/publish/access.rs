@@ -1,15 +1,17 @@
 //! What we are allowed to do with the object, as far as the server has said no. Pure: time goes in as a value.
 //!
 //! Nobody is asked beforehand: a role is what it is when a call is made, and the answer to the call is the one that counts. A
-//! refusal is remembered for a while, so that each write does not cost two calls.
+//! refusal is remembered for a while, so that each write does not cost two calls: not for long at first, as the role may be
+//! on its way while we start.
 
 use std::collections::BTreeMap;
 use std::time::{Duration, Instant};
 
 use crate::settings::Mode;
 
-/// How long a refusal is believed.
-pub(super) const BELIEVED_FOR: Duration = Duration::from_secs(600);
+/// How long a first refusal is believed; each further one twice as long, up to the most.
+pub(super) const BELIEVED_MIN: Duration = Duration::from_secs(10);
+pub(super) const BELIEVED_MAX: Duration = Duration::from_secs(600);
 
 /// What RBAC calls it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
@@ -32,8 +34,14 @@ pub(super) enum Reading {
 /// The refusals so far.
 #[derive(Debug, Default)]
 pub(super) struct Access {
-    refused: BTreeMap<Verb, Instant>,
-    told: Vec<Verb>,
+    refused: BTreeMap<Verb, Refusal>,
+}
+
+/// A verb that was refused whenever it was tried lately.
+#[derive(Debug)]
+struct Refusal {
+    times: u32,
+    until: Instant,
 }
 
 impl Verb {
@@ -58,25 +66,23 @@ impl Reading {
 }
 
 impl Access {
-    /// The server refused this. True if nobody has been told of it yet.
+    /// The server refused this. True if it had not the last time.
     pub(super) fn refuse(&mut self, verb: Verb, now: Instant) -> bool {
-        self.refused.insert(verb, now);
-        let news = !self.told.contains(&verb);
-        if news {
-            self.told.push(verb);
-        }
-        news
+        let refusal = self.refused.entry(verb).or_insert(Refusal { times: 0, until: now });
+        let factor = 1_u32.checked_shl(refusal.times).unwrap_or(u32::MAX);
+        refusal.until = now + BELIEVED_MIN.saturating_mul(factor).min(BELIEVED_MAX);
+        refusal.times += 1;
+        refusal.times == 1
     }
 
     /// The server let us do this.
     pub(super) fn allow(&mut self, verb: Verb) {
         self.refused.remove(&verb);
-        self.told.retain(|told| *told != verb);
     }
 
     /// Nothing is left that may be tried, so everything may be tried again.
-    pub(super) fn forget(&mut self) {
-        self.refused.clear();
+    pub(super) fn doubt(&mut self, now: Instant) {
+        self.refused.values_mut().for_each(|refusal| refusal.until = now);
     }
 
     /// How to write: as wanted, or the nearest to it that has not been refused.
@@ -99,7 +105,7 @@ impl Access {
 
     /// Whether it has not been refused lately.
     pub(super) fn may(&self, verb: Verb, now: Instant) -> bool {
-        self.refused.get(&verb).is_none_or(|at| now.saturating_duration_since(*at) >= BELIEVED_FOR)
+        self.refused.get(&verb).is_none_or(|refusal| refusal.until <= now)
     }
 }
 
@@ -139,15 +145,20 @@ mod tests {
     }
 
     #[test]
-    fn a_refusal_is_told_once_and_believed_for_a_while() {
-        let (mut access, now) = (Access::default(), Instant::now());
-        assert!(access.refuse(Verb::Patch, now));
-        assert!(!access.may(Verb::Patch, now + BELIEVED_FOR / 2));
-        assert!(access.may(Verb::Patch, now + BELIEVED_FOR));
-        assert!(!access.refuse(Verb::Patch, now + BELIEVED_FOR), "told already");
+    fn a_refusal_is_news_once_and_believed_for_longer_and_longer() {
+        let (mut access, mut now) = (Access::default(), Instant::now());
+        for (time, seconds) in [10, 20, 40, 80, 160, 320, 600, 600].into_iter().enumerate() {
+            assert_eq!(access.refuse(Verb::Patch, now), time == 0);
+            let until = now + Duration::from_secs(seconds);
+            assert!(
+                !access.may(Verb::Patch, until - Duration::from_secs(1)) && access.may(Verb::Patch, until)
+            );
+            now = until;
+        }
+        access.refuse(Verb::Patch, now);
+        access.doubt(now);
+        assert!(access.may(Verb::Patch, now));
         access.allow(Verb::Patch);
         assert!(access.refuse(Verb::Patch, now), "it had worked meanwhile");
-        access.forget();
-        assert!(access.may(Verb::Patch, now));
     }
 }

@@ -9,12 +9,12 @@ use std::sync::Arc;
 use api::nrt::NodeResourceTopology;
 use kube::Api;
 use kube::core::DeserializeGuard;
-use runtime::backoff::Random;
+use runtime::backoff::Backoff;
 use tokio::sync::watch;
 use tracing::{debug, info};
 
-use super::access::BELIEVED_FOR;
-use super::{Known, jittered};
+use super::Known;
+use super::access::{BELIEVED_MAX, BELIEVED_MIN};
 
 /// Watches the object of this name for ever.
 pub async fn watch(
@@ -24,7 +24,7 @@ pub async fn watch(
     known: Arc<watch::Sender<Known>>,
 ) -> Infallible {
     let own = kube::runtime::watcher::Config::default().fields(&format!("metadata.name={name}"));
-    let mut random = Random::from_entropy();
+    let mut believed = Backoff::new(BELIEVED_MIN, BELIEVED_MAX);
     let mut told = false;
     loop {
         let take = |event| {
@@ -48,6 +48,6 @@ pub async fn watch(
             told = true;
         }
         known.send_if_modified(|known| !std::mem::replace(&mut known.blind, true));
-        tokio::time::sleep(jittered(BELIEVED_FOR, &mut random)).await;
+        tokio::time::sleep(believed.next_delay()).await;
     }
 }

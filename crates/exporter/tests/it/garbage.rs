@@ -17,7 +17,7 @@ use super::*;
 
 /// A kubelet that answers what it is told to.
 #[derive(Clone, Default)]
-struct Kubelet(Arc<Mutex<(wire::ListPodResourcesResponse, wire::AllocatableResourcesResponse)>>);
+pub(super) struct Kubelet(Arc<Mutex<(wire::ListPodResourcesResponse, wire::AllocatableResourcesResponse)>>);
 
 #[tonic::async_trait]
 impl PodResourcesLister for Kubelet {
@@ -45,7 +45,7 @@ impl PodResourcesLister for Kubelet {
 
 impl Kubelet {
     /// One pod with these CPUs on a machine whose CPUs can all be had.
-    fn hands_out(&self, cpu_ids: &[i64]) {
+    pub(super) fn hands_out(&self, cpu_ids: &[i64]) {
         let container = wire::ContainerResources {
             name: "c".to_owned(),
             cpu_ids: cpu_ids.to_vec(),
@@ -63,17 +63,17 @@ impl Kubelet {
 }
 
 /// A control plane, a machine as files, a kubelet as told, and the flags of an exporter between them.
-struct Rig {
-    control: ControlPlane,
-    client: Client,
+pub(super) struct Rig {
+    pub(super) control: ControlPlane,
+    pub(super) client: Client,
     tree: Tree,
-    kubelet: Kubelet,
+    pub(super) kubelet: Kubelet,
     port: u16,
-    flags: Vec<String>,
+    pub(super) flags: Vec<String>,
 }
 
 impl Rig {
-    async fn start() -> Option<Self> {
+    pub(super) async fn start() -> Option<Self> {
         let rig = testkit::env::rig().ok()?;
         let control = ControlPlane::start(&rig.binaries, &ControlPlaneOptions::default()).await.unwrap();
         let client = control.client().await.unwrap();
@@ -102,7 +102,7 @@ impl Rig {
         Some(Self { control, client, tree, kubelet, port, flags })
     }
 
-    async fn get(&self, path: &str) -> String {
+    pub(super) async fn get(&self, path: &str) -> String {
         let mut stream = TcpStream::connect(("127.0.0.1", self.port)).await.unwrap();
         stream.write_all(format!("GET {path} HTTP/1.0\r\n\r\n").as_bytes()).await.unwrap();
         let mut answer = String::new();
@@ -121,8 +121,8 @@ impl Rig {
     }
 }
 
-const BEFORE: &str = "0 3/4/4 | 1 4/4/4";
-const AFTER: &str = "0 4/4/4 | 1 3/4/4";
+pub(super) const BEFORE: &str = "0 3/4/4 | 1 4/4/4";
+pub(super) const AFTER: &str = "0 4/4/4 | 1 3/4/4";
 
 #[tokio::test]
 async fn nonsense_is_told_and_never_published() {
