@@ -10,6 +10,7 @@ pub mod allowance;
 pub mod args;
 pub mod belief;
 pub mod configuration;
+pub mod dialect;
 pub mod glob;
 pub mod lookout;
 pub mod metrics;

@@ -92,6 +92,20 @@ pub enum KubeletConfigAt {
     },
 }
 
+impl KubeletConfigAt {
+    /// Reads `https://host:port/configz` or `file:///path`; token and authority are for the former. `None`: neither.
+    #[must_use]
+    pub fn parse(uri: &str, token: Option<PathBuf>, ca: Option<PathBuf>) -> Option<Self> {
+        let path = uri.strip_prefix("file://").or_else(|| uri.strip_prefix("file:"));
+        if let Some(path) = path.filter(|path| path.starts_with('/')) {
+            return Some(Self::File { path: PathBuf::from(path), drop_ins: None });
+        }
+        let host = uri.strip_prefix("https://")?.split('/').next()?;
+        let usable = !host.is_empty() && !uri.contains(|c: char| c.is_whitespace() || c.is_control());
+        usable.then(|| Self::Configz { url: uri.to_owned(), token, ca })
+    }
+}
+
 /// What is accounted for.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Accounting {

@@ -8,6 +8,8 @@
 mod access;
 #[path = "it/allocation.rs"]
 mod allocation;
+#[path = "it/cli.rs"]
+mod cli;
 #[path = "it/configuration.rs"]
 mod configuration;
 #[path = "it/devices.rs"]

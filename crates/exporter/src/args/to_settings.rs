@@ -1,0 +1,170 @@
+//! From our flags to what to do.
+//!
+//! In: [`Args`], the file of `--config`. Out: [`Settings`]; everything that cannot be, a [`Problem`] each. Never: text that has
+//! still to be parsed.
+
+use std::net::SocketAddr;
+use std::path::{Path, PathBuf};
+use std::time::Duration;
+
+use runtime::tls;
+use topology::policy::{Policy, Scope};
+
+use super::{Args, Node, Object, Pace};
+use crate::dialect::extra::Extra;
+use crate::dialect::{NODE_NAME, Note, Problem, Surroundings, node_name};
+use crate::settings::{
+    Accounting, Intervals, KubeletConfigAt, OwnerKind, Publishing, Serving, Settings, Sources, StatusFiles,
+};
+
+/// What to do, and what is odd.
+pub(super) fn settings(args: Args, around: &Surroundings) -> Result<(Settings, Vec<Note>), Vec<Problem>> {
+    let (mut notes, mut problems) = (Vec::new(), Vec::new());
+    let node = node_name(args.node.hostname.as_deref(), around);
+    if node.is_none() {
+        let name = args.node.hostname.as_deref().unwrap_or(&around.host);
+        problems.push(Problem::value("--hostname", format!("{name:?}"), NODE_NAME));
+    }
+    let extra = extra(args.accounting.config.as_deref(), around, &mut notes, &mut problems);
+    let serving = serving(&args, &mut problems);
+    let sources = sources(args.node, &extra, &mut problems);
+    let node = node.unwrap_or_default();
+    let (status, accounting) = accounting(args.accounting, args.object.topology_policies, extra, &node);
+    let pace = intervals(&args.pace);
+    let settings = sources.filter(|_| problems.is_empty()).map(|sources| Settings {
+        node,
+        sources,
+        accounting,
+        pace,
+        notify_file: args.pace.notify_file,
+        publishing: publishing(&args.object),
+        kubeconfig: args.object.kubeconfig,
+        readiness: args.object.readiness_conditions,
+        status,
+        serving,
+        once: args.pace.oneshot,
+        dry_run: args.object.dry_run.then_some(args.object.output),
+        namespace: args.object.namespace.or_else(|| around.namespace()),
+    });
+    settings.map(|settings| (settings, notes)).ok_or(problems)
+}
+
+/// What the file of `--config` says. It was asked for, so it has to be there.
+fn extra(
+    path: Option<&Path>,
+    around: &Surroundings,
+    notes: &mut Vec<Note>,
+    problems: &mut Vec<Problem>,
+) -> Extra {
+    let Some(path) = path else { return Extra::default() };
+    if !around.exists(path) {
+        let reason = "is not there (--config)".to_owned();
+        problems.push(Problem::File { file: path.display().to_string(), reason });
+        return Extra::default();
+    }
+    Extra::read(path, around, notes, problems).unwrap_or_default()
+}
+
+fn sources(node: Node, extra: &Extra, problems: &mut Vec<Problem>) -> Option<Sources> {
+    let nonempty = |path: PathBuf| Some(path).filter(|path| !path.as_os_str().is_empty());
+    let kubelet = extra.kubelet.clone().unwrap_or_default();
+    let mut distilled = |text: &str, name: &str, known: bool, allowed: &str| {
+        if !text.is_empty() && !known {
+            problems.push(Problem::value(format!("--config: kubelet.{name}"), format!("{text:?}"), allowed));
+        }
+    };
+    let (policy, scope) = (Policy::parse(&kubelet.policy), Scope::parse(&kubelet.scope));
+    let policies = "none, best-effort, restricted, single-numa-node";
+    distilled(&kubelet.policy, "topologyManagerPolicy", policy.is_some(), policies);
+    distilled(&kubelet.scope, "topologyManagerScope", scope.is_some(), "container, pod");
+    let kubelet_config = match node.kubelet_config_uri {
+        None => {
+            Some(KubeletConfigAt::File { path: node.kubelet_config_file, drop_ins: node.kubelet_config_dir })
+        }
+        Some(uri) => {
+            let found =
+                KubeletConfigAt::parse(&uri, nonempty(node.kubelet_config_token), node.kubelet_config_ca);
+            if found.is_none() {
+                let allowed = "https://HOST:PORT/configz or file:///PATH";
+                problems.push(Problem::value("--kubelet-config-uri", format!("{uri:?}"), allowed));
+            }
+            found
+        }
+    };
+    Some(Sources {
+        podresources: node.podresources_socket,
+        sysfs: node.sysfs,
+        kubelet_root: nonempty(node.kubelet_state_dir),
+        kubelet_config: kubelet_config?,
+        policy: node.topology_manager_policy.or(policy),
+        scope: node.topology_manager_scope.or(scope),
+    })
+}
+
+fn accounting(
+    args: super::Accounting,
+    topology_policies: bool,
+    extra: Extra,
+    node: &str,
+) -> (StatusFiles, Accounting) {
+    let mut exclude = extra.resources_of(node);
+    exclude.extend(args.exclude_resource);
+    let mut exclude_pods = extra.pods.unwrap_or_default();
+    exclude_pods.extend(args.exclude_pods);
+    let nonempty = |path: Option<PathBuf>| path.filter(|path| !path.as_os_str().is_empty());
+    let status = StatusFiles {
+        file: nonempty(args.pods_fingerprint_status_file),
+        dump: nonempty(args.pods_fingerprint_status_dir),
+    };
+    let accounting = Accounting {
+        namespace: args.watch_namespace.filter(|name| !name.is_empty() && name != "*"),
+        exclude,
+        exclude_pods,
+        reference: args.reference_container,
+        fingerprint: args.pods_fingerprint.then_some(args.pods_fingerprint_method),
+        topology_policies,
+    };
+    (status, accounting)
+}
+
+fn intervals(pace: &Pace) -> Intervals {
+    let least = Duration::from_secs(1).checked_div(pace.max_events_per_second);
+    Intervals {
+        timer: pace.sleep_interval,
+        release: pace.release_interval,
+        least: least.unwrap_or(Duration::ZERO),
+    }
+}
+
+fn publishing(object: &Object) -> Option<Publishing> {
+    let unowned = if object.add_nrt_owner { OwnerKind::Node } else { OwnerKind::Leave };
+    let publishing = Publishing {
+        mode: object.write_mode,
+        resync: Some(object.write_resync).filter(|writes| *writes > 0),
+        owner: object.owner.unwrap_or(unowned),
+        timing: object.expose_timing,
+    };
+    (!object.no_publish && !object.dry_run).then_some(publishing)
+}
+
+/// Where metrics and health are served, if at all.
+fn serving(args: &Args, problems: &mut Vec<Problem>) -> Option<Serving> {
+    let serving = &args.serving;
+    let port = serving.metrics_port.unwrap_or(if args.object.dry_run { 0 } else { 2112 });
+    let address = SocketAddr::new(serving.metrics_ip, port);
+    let policy = tls::Policy::parse(&serving.metrics_tls_min_version, &serving.metrics_tls_cipher_suites);
+    let policy = policy
+        .map_err(|error| {
+            let file = "--metrics-tls-min-version, --metrics-tls-cipher-suites".to_owned();
+            problems.push(Problem::File { file, reason: error.to_string() });
+        })
+        .ok()?;
+    let pair = serving.metrics_tls_cert.clone().zip(serving.metrics_tls_key.clone());
+    let tls = pair.map(|(certificate, key)| tls::Settings {
+        certificate,
+        key,
+        clients: serving.metrics_tls_client_ca.clone().map(tls::Clients::File),
+        policy,
+    });
+    (port != 0).then_some(Serving { address, tls })
+}

@@ -1,0 +1,291 @@
+//! From the configuration to what to do.
+//!
+//! In: a [`Config`], and a look at which files are mounted. Out: [`Settings`]; everything that cannot be, a [`Problem`] each.
+//! Never: text that has still to be parsed.
+
+use std::net::{IpAddr, Ipv4Addr, SocketAddr};
+use std::path::{Path, PathBuf};
+use std::time::Duration;
+
+use runtime::tls;
+use topology::fingerprint::Method;
+use topology::policy::{Policy, Scope};
+
+use super::config::{Config, Origin};
+use super::table::Key;
+use crate::dialect::extra::of_node;
+use crate::dialect::surroundings::clean;
+use crate::dialect::{NODE_NAME, Note, Problem, RELEASE, Surroundings, node_name, status_dump};
+use crate::settings::{
+    Accounting, ContainerName, Intervals, KubeletConfigAt, Mode, OwnerKind, PodName, PodResourcesAt,
+    Publishing, Serving, Settings, Sources, StatusFiles,
+};
+
+/// A file that every kubelet keeps in its root directory, whatever its policies.
+const ROOT_MARK: &str = "cpu_manager_state";
+
+/// What to do.
+///
+/// # Errors
+/// Each value that cannot be used.
+pub(super) fn settings(
+    config: &Config,
+    around: &Surroundings,
+    notes: &mut Vec<Note>,
+) -> Result<Settings, Vec<Problem>> {
+    let mut planner = Planner { config, around, notes, problems: Vec::new() };
+    let settings = planner.settings();
+    match settings {
+        Some(settings) if planner.problems.is_empty() => Ok(settings),
+        _ => Err(planner.problems),
+    }
+}
+
+struct Planner<'a> {
+    config: &'a Config,
+    around: &'a Surroundings,
+    notes: &'a mut Vec<Note>,
+    problems: Vec<Problem>,
+}
+
+impl Planner<'_> {
+    /// All parts, so that all problems are found; `None` only where something needed is not known.
+    fn settings(&mut self) -> Option<Settings> {
+        let config = self.config;
+        let node = node_name(Some(&config.text(Key::Hostname)), self.around);
+        if node.is_none() {
+            self.wrong(Key::Hostname, NODE_NAME);
+        }
+        let sources = self.sources();
+        let accounting = self.accounting(node.as_deref().unwrap_or_default());
+        let (pace, publishing) = (self.pace(), self.publishing());
+        let (readiness, serving) = (self.readiness(), self.serving());
+        let fingerprint_file = self.path(Key::FingerprintFile);
+        Some(Settings {
+            node: node?,
+            sources: sources?,
+            accounting,
+            pace,
+            notify_file: self.path(Key::Notify).map(|path| clean(&path)),
+            publishing: (!config.bool(Key::NoPublish)).then_some(publishing),
+            kubeconfig: self.path(Key::Kubeconfig),
+            readiness,
+            status: StatusFiles { file: fingerprint_file, dump: status_dump(self.around) },
+            serving,
+            once: config.bool(Key::OneShot),
+            dry_run: None,
+            namespace: self.around.namespace(),
+        })
+    }
+
+    fn sources(&mut self) -> Option<Sources> {
+        let config = self.config;
+        let podresources = PodResourcesAt::parse(&config.text(Key::PodResources));
+        if podresources.is_err() {
+            self.wrong(
+                Key::PodResources,
+                "unix:///path or /path of a socket, or fake://dir of recorded answers",
+            );
+        }
+        let sysfs = self.path(Key::Sysfs);
+        if sysfs.is_none() {
+            self.wrong(Key::Sysfs, "a directory");
+        }
+        let (podresources, sysfs) = (podresources.ok()?, sysfs?);
+        let file = self.path(Key::KubeletConfig).unwrap_or_default();
+        let (policy, scope) = self.rules(&file);
+        Some(Sources {
+            kubelet_root: self.kubelet_root(&podresources, &file),
+            podresources,
+            sysfs,
+            kubelet_config: KubeletConfigAt::File { path: file, drop_ins: None },
+            policy,
+            scope,
+        })
+    }
+
+    /// Policy and scope as far as they are not left to the kubelet's file.
+    ///
+    /// Numaresources-operator distills them from the cluster's KubeletConfig into a file with a section `kubelet`, in which
+    /// what is missing has the kubelet's default, and mounts no file of the kubelet. So where nobody says where that file is
+    /// and it is not at the default path either, such a section stands for it. Without one, nothing is known, and nothing
+    /// is made up.
+    fn rules(&mut self, file: &Path) -> (Option<Policy>, Option<Scope>) {
+        let config = self.config;
+        let policy = Policy::parse(&config.text(Key::Policy));
+        let scope = Scope::parse(&config.text(Key::Scope));
+        if (policy.is_some() && scope.is_some())
+            || config.asked(Key::KubeletConfig)
+            || self.around.exists(file)
+        {
+            return (policy, scope);
+        }
+        if config.extra.kubelet.is_some() {
+            return (policy.or(Some(Policy::default())), scope.or(Some(Scope::default())));
+        }
+        self.warn(format!(
+            "no file {} and no section `kubelet` in a file of --config: nothing is published before policy and scope are known",
+            file.display()
+        ));
+        (policy, scope)
+    }
+
+    /// The kubelet's root directory, as far as it is mounted: the directory above the socket's if that is named as the
+    /// kubelet names it, else the directory of the configuration file if it holds a kubelet's state.
+    fn kubelet_root(&mut self, podresources: &PodResourcesAt, file: &Path) -> Option<PathBuf> {
+        let PodResourcesAt::Socket(socket) = podresources else { return None };
+        match self.config.text(Key::KubeletState).as_str() {
+            "none" => return None,
+            "" => {}
+            dir => return Some(PathBuf::from(dir)),
+        }
+        let above = socket.parent().filter(|dir| dir.ends_with("pod-resources")).and_then(Path::parent);
+        let beside = file.parent().filter(|dir| self.around.exists(&dir.join(ROOT_MARK)));
+        let root = above.or(beside).map(Path::to_owned);
+        if root.is_none() {
+            self.warn(format!(
+                "the kubelet's root directory is not mounted beside {} or {}: changes of its state are seen late (--kubelet-state-dir)",
+                socket.display(),
+                file.display()
+            ));
+        }
+        root
+    }
+
+    fn accounting(&mut self, node: &str) -> Accounting {
+        let config = self.config;
+        if config.bool(Key::ExcludeTerminal) {
+            self.info("--exclude-terminal-pods: kubelets list no pods that have ended since 1.34".to_owned());
+        }
+        let mut reference = None;
+        if let [namespace, pod, container] = config.text(Key::Reference).split('/').collect::<Vec<_>>()[..] {
+            let pod = PodName { namespace: namespace.to_owned(), name: pod.to_owned() };
+            reference = Some(ContainerName { pod, container: container.to_owned() });
+        }
+        let method = Method::parse(&config.text(Key::FingerprintMethod));
+        Accounting {
+            namespace: Some(config.text(Key::Namespace)).filter(|name| !name.is_empty() && name != "*"),
+            exclude: config.extra.resources.as_ref().map(|all| of_node(all, node)).unwrap_or_default(),
+            exclude_pods: config.extra.pods.clone().unwrap_or_default(),
+            reference,
+            fingerprint: method.filter(|_| config.bool(Key::Fingerprint)),
+            topology_policies: false,
+        }
+    }
+
+    fn pace(&mut self) -> Intervals {
+        let config = self.config;
+        let timer = config.duration(Key::Sleep).to_std();
+        if timer.is_none() {
+            self.wrong(Key::Sleep, "0 or more");
+        }
+        let unit = config.duration(Key::EventsUnit).to_std();
+        if unit.is_none() {
+            self.wrong(Key::EventsUnit, "0 or more");
+        }
+        // What is only built in was never meant for us: we merge events instead of dropping them.
+        let asked = config.asked(Key::MaxEvents) || config.asked(Key::EventsUnit);
+        let events = u32::try_from(config.int(Key::MaxEvents).clamp(0, u32::MAX.into())).unwrap_or(0);
+        let least = unit.filter(|_| asked).and_then(|unit| unit.checked_div(events));
+        Intervals {
+            timer: timer.unwrap_or_default(),
+            release: RELEASE,
+            least: least.unwrap_or(Duration::ZERO),
+        }
+    }
+
+    fn publishing(&mut self) -> Publishing {
+        let config = self.config;
+        let resync = u32::try_from(config.int(Key::PatchResync).max(0)).unwrap_or(u32::MAX);
+        Publishing {
+            mode: if config.bool(Key::PatchMode) { Mode::Patch } else { Mode::Update },
+            // The object is watched, so nothing can be missed; who wants it all the same shall have it.
+            resync: Some(resync).filter(|resync| *resync > 0 && config.asked(Key::PatchResync)),
+            owner: if config.bool(Key::Owner) { OwnerKind::Node } else { OwnerKind::Leave },
+            timing: config.bool(Key::Timing),
+        }
+    }
+
+    fn readiness(&mut self) -> Option<PodName> {
+        if !self.config.bool(Key::Readiness) {
+            return None;
+        }
+        let variables = ["REFERENCE_NAMESPACE", "REFERENCE_POD_NAME"];
+        let [namespace, name] = variables.map(|name| self.around.variable(name).map(str::to_owned));
+        let (Some(namespace), Some(name)) = (namespace, name) else {
+            self.problems.push(Problem::Missing {
+                what: "conditions need the name of our own pod".to_owned(),
+                remedy: format!("set the variables {}, or --podreadiness=false", variables.join(" and ")),
+            });
+            return None;
+        };
+        Some(PodName { namespace, name })
+    }
+
+    fn serving(&mut self) -> Option<Serving> {
+        let config = self.config;
+        let mode = config.text(Key::MetricsMode);
+        if mode == "disabled" {
+            return None;
+        }
+        let port = u16::try_from(config.int(Key::MetricsPort)).ok().filter(|port| *port > 0);
+        if port.is_none() {
+            self.wrong(Key::MetricsPort, "1 to 65535");
+        }
+        let address = match config.text(Key::MetricsAddress).trim_matches(['[', ']']) {
+            "" => Some(IpAddr::V4(Ipv4Addr::UNSPECIFIED)),
+            "localhost" => Some(IpAddr::V4(Ipv4Addr::LOCALHOST)),
+            text => text.parse().ok(),
+        };
+        if address.is_none() {
+            self.wrong(Key::MetricsAddress, "an IP address");
+        }
+        let tls = if mode == "httptls" { Some(self.tls()?) } else { None };
+        Some(Serving { address: SocketAddr::new(address?, port?), tls })
+    }
+
+    fn tls(&mut self) -> Option<tls::Settings> {
+        let config = self.config;
+        let dir = PathBuf::from(config.text(Key::CertsDir));
+        let (certificate, key) = (config.text(Key::CertFile), config.text(Key::CertKeyFile));
+        // RTE's own manifests mount the secret one level deeper than RTE looks.
+        let deeper = dir.join("tls");
+        let pair =
+            |dir: &Path| self.around.exists(&dir.join(&certificate)) && self.around.exists(&dir.join(&key));
+        let at = if !pair(&dir) && pair(&deeper) { deeper } else { dir.clone() };
+        let clients = config.bool(Key::ClientAuth).then(|| {
+            let authorities = [dir.join("ca.crt"), dir.join("ca/ca.crt")];
+            let there = authorities.into_iter().find(|file| self.around.exists(file));
+            there.map_or(tls::Clients::System, tls::Clients::File)
+        });
+        let policy = tls::Policy::parse(&config.text(Key::TlsMinVersion), &config.text(Key::TlsCipherSuites));
+        match policy {
+            Ok(policy) => {
+                Some(tls::Settings { certificate: at.join(certificate), key: at.join(key), clients, policy })
+            }
+            Err(error) => {
+                let keys = [Key::TlsMinVersion, Key::TlsCipherSuites].map(|key| config.origin(key));
+                let at =
+                    keys.into_iter().find(|origin| *origin != Origin::Default).unwrap_or(Origin::Default);
+                self.problems.push(Problem::File { file: at.to_string(), reason: error.to_string() });
+                None
+            }
+        }
+    }
+
+    fn path(&self, key: Key) -> Option<PathBuf> {
+        Some(self.config.text(key)).filter(|text| !text.is_empty()).map(PathBuf::from)
+    }
+
+    fn wrong(&mut self, key: Key, allowed: &str) {
+        self.problems.push(self.config.problem(key, allowed));
+    }
+
+    fn warn(&mut self, text: String) {
+        self.notes.push(Note::Warning(text));
+    }
+
+    fn info(&mut self, text: String) {
+        self.notes.push(Note::Info(text));
+    }
+}

@@ -1,0 +1,396 @@
+//! The settings of resource-topology-exporter, each once: its flag, its key in files and in the dump, its variable, its kind,
+//! its default. Flag parsing, files, environment, checks and the dump all come from this table.
+//!
+//! In: nothing. Out: the table. Never: a value.
+
+use runtime::goflag::{self, Flag};
+
+/// A setting.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub(super) enum Key {
+    Debug,
+    Verbose,
+    Kubeconfig,
+    NoPublish,
+    OneShot,
+    Hostname,
+    PatchMode,
+    PatchResync,
+    Namespace,
+    Sysfs,
+    Refresh,
+    Fingerprint,
+    FingerprintMethod,
+    FingerprintFile,
+    Timing,
+    ExcludeTerminal,
+    Policy,
+    Scope,
+    KubeletConfig,
+    KubeletState,
+    PodResources,
+    Sleep,
+    Readiness,
+    Notify,
+    MaxEvents,
+    EventsUnit,
+    Owner,
+    MetricsMode,
+    MetricsPort,
+    MetricsAddress,
+    CertsDir,
+    CertFile,
+    CertKeyFile,
+    ClientAuth,
+    TlsMinVersion,
+    TlsCipherSuites,
+    Reference,
+}
+
+/// What a setting's value is.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Kind {
+    /// True or false.
+    Bool,
+    /// Any text.
+    Text,
+    /// One of these words, in any case of letters.
+    Word(&'static [&'static str]),
+    /// A whole number.
+    Int,
+    /// A duration: nanoseconds, or Go's text.
+    Duration,
+    /// `namespace/pod/container`; in the dump a map of the three, in the environment three variables.
+    Container,
+}
+
+/// One row.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Setting {
+    /// Which.
+    pub(super) key: Key,
+    /// Where it stands in daemon files and in the dump.
+    pub(super) path: &'static str,
+    /// Where else it may stand in daemon files.
+    pub(super) alias: Option<&'static str>,
+    /// The flag, without dashes.
+    pub(super) flag: Option<&'static str>,
+    /// The variable; for a container what the three variables' names begin with.
+    pub(super) variable: Option<&'static str>,
+    /// What it is.
+    pub(super) kind: Kind,
+    /// The built-in value as text; empty is the kind's zero.
+    pub(super) default: &'static str,
+    /// For the usage text.
+    pub(super) help: &'static str,
+}
+
+/// The flags that are no settings: they say where settings are, or ask for something else than running.
+pub(super) const CONTROL: &[Flag] = &[
+    Flag {
+        name: "config",
+        kind: goflag::Kind::Text,
+        default: "/etc/resource-topology-exporter/config.yaml",
+        help: "file with kubelet settings and excludes; not read when a configuration root is given as argument",
+    },
+    Flag { name: "version", kind: goflag::Kind::Bool, default: "false", help: "print the version and exit" },
+    Flag {
+        name: "dump-config",
+        kind: goflag::Kind::Text,
+        default: "",
+        help: "write the configuration: - to standard output, .andexit the same and exit, .log to the log",
+    },
+];
+
+/// What `--dump-config` takes.
+pub(super) const DUMP_TARGETS: [&str; 4] = ["", "-", ".andexit", ".log"];
+
+const POLICIES: Kind = Kind::Word(&["none", "best-effort", "restricted", "single-numa-node"]);
+const SCOPES: Kind = Kind::Word(&["container", "pod"]);
+const METHODS: Kind = Kind::Word(&["all", "with-exclusive-resources"]);
+const MODES: Kind = Kind::Word(&["disabled", "http", "httptls"]);
+
+/// The table.
+pub(super) const SETTINGS: &[Setting] = &[
+    row(Key::Debug, "global.debug", Kind::Bool, "", "log at least as with -v=4").flag("debug"),
+    row(Key::Verbose, "global.verbose", Kind::Int, "2", ""),
+    row(
+        Key::Kubeconfig,
+        "global.kubeConfig",
+        Kind::Text,
+        "",
+        "how to reach the API server; empty: KUBECONFIG, then the service account",
+    )
+    .flag("kubeconfig")
+    .alias("global.kubeconfig"),
+    row(Key::NoPublish, "nrtUpdater.noPublish", Kind::Bool, "", "look, but write no object")
+        .flag("no-publish"),
+    row(Key::OneShot, "nrtUpdater.oneShot", Kind::Bool, "", "end after the first object is written")
+        .flag("oneshot"),
+    row(
+        Key::Hostname,
+        "nrtUpdater.hostname",
+        Kind::Text,
+        "",
+        "name of node and object; empty: NODE_NAME, then the host's name",
+    )
+    .flag("hostname")
+    .variable("NODE_NAME"),
+    row(Key::PatchMode, "nrtUpdater.patchMode", Kind::Bool, "true", "write patches instead of whole objects")
+        .flag("patch-mode"),
+    row(
+        Key::PatchResync,
+        "nrtUpdater.patchResync",
+        Kind::Int,
+        "10",
+        "read the object again after so many patches, if not the default; 0: never",
+    )
+    .flag("patch-resync"),
+    row(
+        Key::Namespace,
+        "resourceMonitor.namespace",
+        Kind::Text,
+        "",
+        "account only for pods of this namespace; empty or *: all",
+    )
+    .flag("watch-namespace"),
+    row(Key::Sysfs, "resourceMonitor.sysfsRoot", Kind::Text, "/sys", "where sysfs is mounted").flag("sysfs"),
+    row(
+        Key::Refresh,
+        "resourceMonitor.refreshNodeResources",
+        Kind::Bool,
+        "",
+        "accepted, without effect: always done",
+    )
+    .flag("refresh-node-resources"),
+    row(
+        Key::Fingerprint,
+        "resourceMonitor.podSetFingerprint",
+        Kind::Bool,
+        "true",
+        "publish the fingerprint of the pods",
+    )
+    .flag("pods-fingerprint"),
+    row(
+        Key::FingerprintMethod,
+        "resourceMonitor.podSetFingerprintMethod",
+        METHODS,
+        "with-exclusive-resources",
+        "which pods it covers: all or with-exclusive-resources",
+    )
+    .flag("pods-fingerprint-method"),
+    row(
+        Key::FingerprintFile,
+        "resourceMonitor.podSetFingerprintStatusFile",
+        Kind::Text,
+        "",
+        "file for the pods behind the fingerprint",
+    )
+    .flag("pods-fingerprint-status-file")
+    .variable("PFP_STATUS_FILE"),
+    row(Key::Timing, "resourceMonitor.exposeTiming", Kind::Bool, "", "annotate the object with intervals")
+        .flag("expose-timing"),
+    row(
+        Key::ExcludeTerminal,
+        "resourceMonitor.excludeTerminalPods",
+        Kind::Bool,
+        "",
+        "leave out pods that have ended",
+    )
+    .flag("exclude-terminal-pods"),
+    row(
+        Key::Policy,
+        "topologyExporter.topologyManagerPolicy",
+        POLICIES,
+        "",
+        "the kubelet's policy, instead of what its configuration says",
+    )
+    .flag("topology-manager-policy")
+    .variable("TOPOLOGY_MANAGER_POLICY"),
+    row(
+        Key::Scope,
+        "topologyExporter.topologyManagerScope",
+        SCOPES,
+        "",
+        "the kubelet's scope, instead of what its configuration says",
+    )
+    .flag("topology-manager-scope")
+    .variable("TOPOLOGY_MANAGER_SCOPE"),
+    row(
+        Key::KubeletConfig,
+        "topologyExporter.kubeletConfigFile",
+        Kind::Text,
+        "/podresources/config.yaml",
+        "the kubelet's configuration file",
+    )
+    .flag("kubelet-config-file"),
+    row(
+        Key::KubeletState,
+        "topologyExporter.kubeletStateDir",
+        Kind::Text,
+        "",
+        "the kubelet's root directory, to hear of changes; none: do not watch; not given: found out",
+    )
+    .flag("kubelet-state-dir"),
+    row(
+        Key::PodResources,
+        "topologyExporter.podResourcesSocketPath",
+        Kind::Text,
+        "unix:///podresources/kubelet.sock",
+        "the kubelet's podresources socket, or fake:// and a directory of recorded answers",
+    )
+    .flag("podresources-socket"),
+    row(
+        Key::Sleep,
+        "topologyExporter.sleepInterval",
+        Kind::Duration,
+        "1m0s",
+        "time between looks when nothing happens; 0: never",
+    )
+    .flag("sleep-interval"),
+    row(
+        Key::Readiness,
+        "topologyExporter.podReadinessEnable",
+        Kind::Bool,
+        "true",
+        "keep conditions on our own pod",
+    )
+    .flag("podreadiness"),
+    row(
+        Key::Notify,
+        "topologyExporter.notifyFilePath",
+        Kind::Text,
+        "",
+        "a file that others touch to cause a look",
+    )
+    .flag("notify-file"),
+    row(
+        Key::MaxEvents,
+        "topologyExporter.maxEventPerTimeUnit",
+        Kind::Int,
+        "1",
+        "at most so many looks a second; not given, or not above 0: our own bounds",
+    )
+    .flag("max-events-per-second"),
+    row(Key::EventsUnit, "topologyExporter.timeUnitToLimitEvents", Kind::Duration, "1s", ""),
+    row(Key::Owner, "topologyExporter.addNRTOwnerEnable", Kind::Bool, "true", "the Node owns the object")
+        .flag("add-nrt-owner"),
+    row(
+        Key::MetricsMode,
+        "topologyExporter.metricsMode",
+        MODES,
+        "disabled",
+        "serve metrics and health: disabled, http or httptls",
+    )
+    .flag("metrics-mode"),
+    row(Key::MetricsPort, "topologyExporter.metricsPort", Kind::Int, "2112", "port of metrics and health")
+        .flag("metrics-port")
+        .variable("METRICS_PORT"),
+    row(
+        Key::MetricsAddress,
+        "topologyExporter.metricsAddress",
+        Kind::Text,
+        "0.0.0.0",
+        "address of metrics and health",
+    )
+    .flag("metrics-ip")
+    .alias("topologyExporter.MetricsAddress")
+    .variable("METRICS_ADDRESS"),
+    row(
+        Key::CertsDir,
+        "topologyExporter.metricsTLS.certsDir",
+        Kind::Text,
+        "/etc/secrets/rte",
+        "directory of certificate and key",
+    )
+    .flag("metrics-certs-dir"),
+    row(
+        Key::CertFile,
+        "topologyExporter.metricsTLS.certFile",
+        Kind::Text,
+        "tls.crt",
+        "certificate in that directory",
+    )
+    .flag("metrics-cert-file"),
+    row(
+        Key::CertKeyFile,
+        "topologyExporter.metricsTLS.keyFile",
+        Kind::Text,
+        "tls.key",
+        "key in that directory",
+    )
+    .flag("metrics-key-file"),
+    row(
+        Key::ClientAuth,
+        "topologyExporter.metricsTLS.wantCliAuth",
+        Kind::Bool,
+        "",
+        "clients must show a certificate",
+    )
+    .flag("metrics-want-cli-auth"),
+    row(
+        Key::TlsMinVersion,
+        "topologyExporter.metricsTLS.minTLSVersion",
+        Kind::Text,
+        "",
+        "VersionTLS12 or VersionTLS13",
+    )
+    .flag("metrics-tls-min-version"),
+    row(
+        Key::TlsCipherSuites,
+        "topologyExporter.metricsTLS.cipherSuites",
+        Kind::Text,
+        "",
+        "IANA names of cipher suites, with commas between",
+    )
+    .flag("metrics-tls-cipher-suites"),
+    row(
+        Key::Reference,
+        "topologyExporter.referenceContainer",
+        Kind::Container,
+        "",
+        "namespace/pod/container whose CPUs are the shared pool",
+    )
+    .flag("reference-container")
+    .variable("REFERENCE"),
+];
+
+const fn row(key: Key, path: &'static str, kind: Kind, default: &'static str, help: &'static str) -> Setting {
+    Setting { key, path, alias: None, flag: None, variable: None, kind, default, help }
+}
+
+impl Setting {
+    const fn flag(mut self, name: &'static str) -> Self {
+        self.flag = Some(name);
+        self
+    }
+
+    const fn alias(mut self, path: &'static str) -> Self {
+        self.alias = Some(path);
+        self
+    }
+
+    const fn variable(mut self, name: &'static str) -> Self {
+        self.variable = Some(name);
+        self
+    }
+
+    /// The row that stands at this path in daemon files.
+    pub(super) fn at(path: &str) -> Option<&'static Self> {
+        SETTINGS.iter().find(|row| row.path == path || row.alias == Some(path))
+    }
+
+    /// The row as a flag.
+    pub(super) fn to_flag(self) -> Option<Flag> {
+        let kind = match self.kind {
+            Kind::Bool => goflag::Kind::Bool,
+            Kind::Text | Kind::Word(_) | Kind::Container => goflag::Kind::Text,
+            Kind::Int => goflag::Kind::Int,
+            Kind::Duration => goflag::Kind::Duration,
+        };
+        // The usage text tells zeros from other values by their text.
+        let default =
+            if kind == goflag::Kind::Bool && self.default.is_empty() { "false" } else { self.default };
+        self.flag.map(|name| Flag { name, kind, default, help: self.help })
+    }
+}
