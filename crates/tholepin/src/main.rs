@@ -1,10 +1,13 @@
-//! The binary: a subcommand becomes an entry point of one of the crates. No logic lives here.
+//! The binary: its own name or a subcommand becomes an entry point of one of the crates. No logic lives here.
 
-use std::io::{BufRead, IsTerminal};
+use std::ffi::OsString;
+use std::io::{BufRead, IsTerminal, Write};
+use std::path::Path;
 use std::process::ExitCode;
 
 use anyhow::Context;
 use clap::{CommandFactory, Parser, Subcommand};
+use exporter::dialect::{Dialect, Note, Start, Surroundings};
 use runtime::{log, shutdown};
 use topology::fingerprint::Fingerprint;
 
@@ -12,8 +15,12 @@ use topology::fingerprint::Fingerprint;
 #[derive(Parser)]
 #[command(name = "tholepin", version, arg_required_else_help = true, propagate_version = true)]
 #[command(
-    after_help = "Examples:\n  tholepin simulate\n  tholepin scheduler --kubeconfig ~/.kube/config\n  \
-    tholepin exporter --hostname worker-0\n  kubectl get pods -A --no-headers | tholepin fingerprint"
+    after_help = "In place of other programs, with their flags, files and variables (as a subcommand, or under their name):\n  \
+    resource-topology-exporter, rte    as that exporter 0.25, also as the operand of numaresources-operator\n  \
+    nfd-topology-updater               as that updater 0.20\n\n\
+    Examples:\n  tholepin simulate\n  tholepin scheduler --kubeconfig ~/.kube/config\n  \
+    tholepin exporter --hostname worker-0\n  tholepin rte --dump-config=.andexit\n  \
+    kubectl get pods -A --no-headers | tholepin fingerprint"
 )]
 struct Cli {
     #[command(subcommand)]
@@ -48,13 +55,46 @@ enum Entry {
 }
 
 fn main() -> ExitCode {
-    match run(Cli::parse()) {
-        Ok(code) => code,
-        Err(error) => {
-            eprintln!("error: {error:#}");
-            ExitCode::FAILURE
+    let words: Vec<OsString> = std::env::args_os().collect();
+    let (failure, result) = match stand_in(&words) {
+        Some((dialect, rest)) => (ExitCode::from(dialect.failure()), run_as(dialect, rest)),
+        None => (ExitCode::FAILURE, run(Cli::parse_from(&words))),
+    };
+    result.unwrap_or_else(|error| {
+        eprintln!("error: {error:#}");
+        failure
+    })
+}
+
+/// The program we stand in for, if our own name or the first argument is one's, and the words from its name on.
+fn stand_in(words: &[OsString]) -> Option<(Dialect, &[OsString])> {
+    let named = |word: &OsString| Dialect::named(word.to_str()?);
+    let own = words.first().and_then(|word| Path::new(word).file_name()).map(OsString::from);
+    let by_own = own.as_ref().and_then(named).map(|dialect| (dialect, words));
+    by_own.or_else(|| words.get(1).and_then(named).map(|dialect| (dialect, &words[1..])))
+}
+
+/// Runs as another program: its flags, its exit codes.
+fn run_as(dialect: Dialect, words: &[OsString]) -> anyhow::Result<ExitCode> {
+    let text = |word: &OsString| {
+        word.to_str().map(str::to_owned).with_context(|| format!("argument {word:?} is not UTF-8"))
+    };
+    let words = words.iter().map(text).collect::<anyhow::Result<Vec<_>>>()?;
+    let (program, arguments) = words.split_first().context("no program name")?;
+    let plan = match dialect.start(program, arguments.to_vec(), &Surroundings::real()) {
+        Start::Run(plan) => plan,
+        Start::End(ending) => {
+            eprint!("{}", ending.stderr);
+            std::io::stdout().write_all(ending.stdout.as_bytes())?;
+            return Ok(ExitCode::from(ending.code));
         }
-    }
+    };
+    std::io::stdout().write_all(plan.stdout.as_bytes())?;
+    log::init(log::Format::Text, plan.verbosity)?;
+    plan.notes.iter().for_each(Note::log);
+    block_on(tokio::runtime::Builder::new_current_thread(), async {
+        exporter::run(plan.settings, shutdown::on_signals()?).await
+    })
 }
 
 fn run(cli: Cli) -> anyhow::Result<ExitCode> {
