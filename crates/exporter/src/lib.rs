@@ -50,12 +50,13 @@ use tracing::{info, warn};
 pub use args::Args;
 pub use settings::Settings;
 
-use lookout::Lookout;
+use lookout::{Findings, Lookout};
 use metrics::Metrics;
 use publish::{Desired, Known, Publisher, Target};
 use readiness::{Conditions, Progress};
 use scan::Scanner;
-use settings::{KubeletConfigAt, Publishing, Sources};
+use settings::{KubeletConfigAt, Publishing};
+use status::{Noted, Recorder};
 
 /// Deadline of one call of the API server.
 const API_DEADLINE: Duration = Duration::from_secs(10);
@@ -116,16 +117,17 @@ impl Process {
 
     /// The task that scans the node.
     fn look(&mut self, desired: watch::Sender<Option<Desired>>) -> anyhow::Result<()> {
+        let findings = Findings { desired, signed: self.note() };
         let settings = &self.settings;
         let scanner = Scanner::new(&settings.sources, &settings.accounting, self.metrics.clone());
         let scanner = scanner.context("podresources")?;
         let lookout = Lookout::new(
             scanner,
-            watcher(&settings.sources),
+            watcher(settings),
             settings.sources.kubelet_root.as_deref(),
             settings.pace,
             self.metrics.clone(),
-            desired,
+            findings,
             self.readiness.gate("first scan"),
         );
         let (once, health, progress) = (settings.once, self.scan_health.clone(), self.progress.clone());
@@ -135,6 +137,17 @@ impl Process {
         };
         self.tasks.spawn("scan", async move { Ok::<_, Infallible>(lookout.run(once, report).await) });
         Ok(())
+    }
+
+    /// The task that writes down the pods behind the fingerprint, if it is wanted.
+    fn note(&mut self) -> Option<(watch::Sender<Noted>, String)> {
+        let recorder = Recorder::new(&self.settings.status, &self.settings.node);
+        if !recorder.is_wanted() || self.settings.accounting.fingerprint.is_none() {
+            return None;
+        }
+        let (sender, receiver) = watch::channel(None);
+        self.tasks.spawn_draining("status", recorder.run(receiver, self.tasks.token().clone()));
+        Some((sender, self.settings.node.clone()))
     }
 
     /// The tasks that watch and write the object.
@@ -207,15 +220,22 @@ impl Process {
 }
 
 /// File events, if they are wanted and the kernel has some left for us; the timer alone does it too, only later.
-fn watcher(sources: &Sources) -> Option<Watcher<Change>> {
-    let root = sources.kubelet_root.as_ref()?;
+fn watcher(settings: &Settings) -> Option<Watcher<Change>> {
+    let sources = &settings.sources;
     let config = match &sources.kubelet_config {
         KubeletConfigAt::File { path, drop_ins } => {
             kubelet::Files { file: path.clone(), drop_ins: drop_ins.clone() }
         }
         KubeletConfigAt::Configz { .. } => kubelet::Files::default(),
     };
-    match Watcher::new(kubelet::targets(root, &sources.podresources.file(), &config, &sources.sysfs)) {
+    let root = sources.kubelet_root.iter();
+    let targets =
+        root.flat_map(|root| kubelet::targets(root, &sources.podresources.file(), &config, &sources.sysfs));
+    let targets: Vec<_> = targets.chain(settings.notify_file.as_deref().and_then(kubelet::notice)).collect();
+    if targets.is_empty() {
+        return None;
+    }
+    match Watcher::new(targets) {
         Ok(watcher) => Some(watcher),
         Err(error) => {
             warn!(%error, "no file events (see fs.inotify.max_user_instances and max_user_watches); only time causes scans");

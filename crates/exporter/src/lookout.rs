@@ -9,11 +9,13 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
+use jiff::Timestamp;
 use node::kubelet::{ADMISSIONS, Change};
 use node::watch::{Counts, Watcher};
 use runtime::backoff::{Backoff, Random};
 use runtime::ready::Gate;
 use tokio::sync::watch;
+use topology::fingerprint::status::Status;
 use tracing::{debug, info, warn};
 
 use crate::belief::Belief;
@@ -24,10 +26,33 @@ use crate::publish::Desired;
 use crate::report::Report;
 use crate::scan::{Error, Scanner};
 use crate::settings::Intervals;
+use crate::status::Noted;
 
 /// Pauses between attempts while the kubelet is away or something is odd; its return is noticed by its socket.
 const RETRY_MIN: Duration = Duration::from_millis(100);
 const RETRY_MAX: Duration = Duration::from_secs(5);
+
+/// Where the newest result goes.
+#[derive(Debug)]
+pub struct Findings {
+    /// To whoever publishes it.
+    pub desired: watch::Sender<Option<Desired>>,
+    /// To whoever writes down which pods are behind the fingerprint, and the node's name there.
+    pub signed: Option<(watch::Sender<Noted>, String)>,
+}
+
+impl Findings {
+    /// Notes the pods behind the fingerprint. Only here, beside the loop, does the wall clock count: people read it.
+    fn note(&self, report: &Report) {
+        let Some((sender, node)) = &self.signed else { return };
+        let mut status = Status::new(node);
+        for (namespace, name) in &report.signed {
+            status.add(namespace, name);
+        }
+        status.sign();
+        sender.send_replace(Some(Arc::new((status, Timestamp::now()))));
+    }
+}
 
 /// The loop of scans.
 #[derive(Debug)]
@@ -35,7 +60,7 @@ pub struct Lookout {
     scanner: Scanner,
     pace: Pace,
     watcher: Option<Watcher<Change>>,
-    desired: watch::Sender<Option<Desired>>,
+    findings: Findings,
     metrics: Metrics,
     scanned: Gate,
     backoff: Backoff,
@@ -60,7 +85,7 @@ impl Lookout {
         kubelet_root: Option<&Path>,
         intervals: Intervals,
         metrics: Metrics,
-        desired: watch::Sender<Option<Desired>>,
+        findings: Findings,
         scanned: Gate,
     ) -> Self {
         let mut pace = Pace::new(intervals, Instant::now());
@@ -71,7 +96,7 @@ impl Lookout {
             scanner,
             pace,
             watcher,
-            desired,
+            findings,
             metrics,
             scanned,
             backoff: Backoff::new(RETRY_MIN, RETRY_MAX),
@@ -137,7 +162,8 @@ impl Lookout {
             self.belief.kubelet_started(Instant::now());
             self.backoff.reset();
         }
-        if changes.contains_key(&Change::Socket) || changes.contains_key(&Change::Config) {
+        let asked = changes.contains_key(&Change::Notice);
+        if changes.contains_key(&Change::Socket) || changes.contains_key(&Change::Config) || asked {
             self.scanner.forget();
         } else if changes.contains_key(&Change::Devices) {
             self.scanner.forget_allocatable();
@@ -192,7 +218,8 @@ impl Lookout {
         let seen = self.seen.take().unwrap_or(started);
         let content = Arc::new(scan.content.clone());
         let kubelet_starts = self.kubelet_starts;
-        let changed = self.desired.send_if_modified(|desired| {
+        self.findings.note(scan);
+        let changed = self.findings.desired.send_if_modified(|desired| {
             let same = |known: &Desired| known.content == content && known.kubelet_starts == kubelet_starts;
             if desired.as_ref().is_some_and(same) {
                 return false;

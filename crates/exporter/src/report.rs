@@ -36,6 +36,8 @@ pub struct Seen<'a> {
     pub machine: &'a Machine,
     /// Cores and caches.
     pub layout: &'a Layout,
+    /// CPUs by kind of core, on machines whose cores differ.
+    pub core_kinds: &'a BTreeMap<String, CpuSet>,
     /// How the kubelet aligns.
     pub kubelet: &'a Known,
     /// What it could hand out.
@@ -149,7 +151,7 @@ fn add(attributes: &mut Vec<Attribute>, name: &str, value: &str) {
     }
 }
 
-fn describe_node(attributes: &mut Vec<Attribute>, Seen { layout, kubelet, .. }: Seen<'_>) {
+fn describe_node(attributes: &mut Vec<Attribute>, Seen { layout, core_kinds, kubelet, .. }: Seen<'_>) {
     let mut add = |name, value: &str| add(attributes, name, value);
     let manager = |manager, off, on| match manager {
         Manager::Unknown => "",
@@ -173,6 +175,9 @@ fn describe_node(attributes: &mut Vec<Attribute>, Seen { layout, kubelet, .. }: 
         add(keys::ATTRIBUTE_RESERVED_MEMORY, &reserved_memory(configuration));
     }
     add(keys::ATTRIBUTE_THREADS_PER_CORE, &threads_per_core(layout));
+    for kind in [keys::ATTRIBUTE_PERFORMANCE_CORES, keys::ATTRIBUTE_EFFICIENCY_CORES] {
+        add(kind, &core_kinds.get(kind).map(CpuSet::to_string).unwrap_or_default());
+    }
 }
 
 /// `full-pcpus-only=true,strict-cpu-reservation=true`.

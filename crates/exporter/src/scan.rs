@@ -6,11 +6,12 @@
 //! What hardly ever changes (sysfs, configuration, what could be handed out) is read at the first scan and again after
 //! [`Scanner::forget`], so that a scan is one call of a service that the kubelet limits to 100 calls a second for everybody.
 
-use std::collections::BTreeSet;
+use std::collections::{BTreeMap, BTreeSet};
 use std::time::Duration;
 
 use node::podresources::{self, Allocatable, Client};
 use node::sysfs::{self, Layout, Machine, Sysfs};
+use topology::cpuset::CpuSet;
 use tracing::{debug, warn};
 
 use crate::configuration::{self, Known, Reader};
@@ -40,6 +41,7 @@ pub struct Scanner {
 struct Facts {
     machine: Machine,
     layout: Layout,
+    core_kinds: BTreeMap<String, CpuSet>,
     kubelet: Known,
 }
 
@@ -124,8 +126,8 @@ impl Scanner {
         };
         let allocatable = self.allocatable.insert(allocatable);
         let pods = client.list().await.map_err(counted)?;
-        let Facts { machine, layout, kubelet } = facts;
-        let seen = Seen { machine, layout, kubelet, allocatable };
+        let Facts { machine, layout, core_kinds, kubelet } = facts;
+        let seen = Seen { machine, layout, core_kinds, kubelet, allocatable };
         let report = report(seen, pods, &self.accounting)?;
         for remark in report.remarks.difference(&self.remarks) {
             warn!(%remark, "the kubelet and the kernel do not agree");
@@ -137,8 +139,9 @@ impl Scanner {
     async fn facts(&mut self) -> Result<Facts, Error> {
         let machine = self.sysfs.machine()?;
         let layout = self.sysfs.layout()?;
+        let core_kinds = self.sysfs.core_kinds()?;
         let kubelet = self.configuration.read().await?;
         debug!(zones = machine.zones.len(), cpus = %machine.cpus, rules = ?kubelet.rules, "read the machine and the kubelet's rules");
-        Ok(Facts { machine, layout, kubelet })
+        Ok(Facts { machine, layout, core_kinds, kubelet })
     }
 }

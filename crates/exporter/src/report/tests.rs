@@ -42,6 +42,16 @@ fn machine() -> (Machine, Layout) {
     (machine, Layout { cores, caches })
 }
 
+fn seen<'a>(
+    machine: &'a Machine,
+    layout: &'a Layout,
+    kubelet: &'a Known,
+    allocatable: &'a Allocatable,
+) -> Seen<'a> {
+    static ALIKE: BTreeMap<String, CpuSet> = BTreeMap::new();
+    Seen { machine, layout, core_kinds: &ALIKE, kubelet, allocatable }
+}
+
 fn accounting() -> Accounting {
     Accounting {
         namespace: None,
@@ -75,7 +85,7 @@ fn look(devices: &[(&str, &str, &[u32])], pods: &[PodResources], accounting: &Ac
     let (machine, layout) = machine();
     let allocatable = Allocatable { cpus: set("1-15"), devices: offered(devices), ..Allocatable::default() };
     let kubelet = known(RULES);
-    let seen = Seen { machine: &machine, layout: &layout, kubelet: &kubelet, allocatable: &allocatable };
+    let seen = seen(&machine, &layout, &kubelet, &allocatable);
     report(seen, pods.to_vec(), accounting).unwrap()
 }
 
@@ -118,6 +128,18 @@ fn what_the_machine_is_like() {
 }
 
 #[test]
+fn kinds_of_cores_are_named_as_the_kernel_names_them() {
+    let (machine, layout) = machine();
+    let (kubelet, allocatable) = (known(RULES), Allocatable::default());
+    let kinds = [("cpu_core", "0-7"), ("cpu_atom", "8-15"), ("cpu_new", "3")];
+    let kinds = kinds.map(|(kind, cpus)| (kind.to_owned(), set(cpus))).into();
+    let seen = Seen { core_kinds: &kinds, ..seen(&machine, &layout, &kubelet, &allocatable) };
+    let report = report(seen, vec![], &accounting()).unwrap();
+    assert_eq!((value(&report, "cpu_core"), value(&report, "cpu_atom")), ("0-7", "8-15"));
+    assert_eq!(value(&report, "cpu_new"), "-", "a name that would not be removed again");
+}
+
+#[test]
 fn cores_that_differ_have_no_number_of_threads() {
     let layout = Layout { cores: vec![set("0-1"), set("2")], ..Layout::default() };
     assert_eq!(threads_per_core(&layout), "");
@@ -135,7 +157,7 @@ fn what_the_kubelet_is_told() {
     let kubelet = Known { rules: configuration.rules, configuration: Some(configuration) };
     let (machine, layout) = machine();
     let allocatable = Allocatable::default();
-    let seen = Seen { machine: &machine, layout: &layout, kubelet: &kubelet, allocatable: &allocatable };
+    let seen = seen(&machine, &layout, &kubelet, &allocatable);
     let report = report(seen, vec![], &accounting()).unwrap();
     for (name, wanted) in [
         ("topologyManagerPolicy", "restricted"),
@@ -171,7 +193,7 @@ fn unknown_managers_are_not_mentioned() {
     let rules = Rules { cpu_manager: Manager::Unknown, memory_manager: Manager::Unknown, ..RULES };
     let kubelet = known(rules);
     let allocatable = Allocatable::default();
-    let seen = Seen { machine: &machine, layout: &layout, kubelet: &kubelet, allocatable: &allocatable };
+    let seen = seen(&machine, &layout, &kubelet, &allocatable);
     let report = report(seen, vec![], &accounting()).unwrap();
     assert_eq!((value(&report, "cpuManagerPolicy"), value(&report, "memoryManagerPolicy")), ("-", "-"));
 }
@@ -251,7 +273,7 @@ fn a_machine_beyond_the_kubelets_reach_is_refused() {
         machine.zones[1].id = ZoneId(id);
         let allocatable = Allocatable::default();
         let kubelet = known(RULES);
-        let seen = Seen { machine: &machine, layout: &layout, kubelet: &kubelet, allocatable: &allocatable };
+        let seen = seen(&machine, &layout, &kubelet, &allocatable);
         report(seen, vec![], &accounting())
     };
     assert!(last_zone(63).is_ok());
