@@ -88,10 +88,20 @@ pub struct Frame<'a> {
     pub name: &'a str,
     /// Its owner.
     pub owner: &'a Owner,
+    /// The kubelet's version, an attribute.
+    pub kubelet_version: Option<&'a str>,
     /// `periodic` or `reactive`: what caused the write. No reason for one.
     pub trigger: &'a str,
     /// Told in annotations, if it is to be told. No reason for a write either; taking stale ones away is.
     pub timing: Option<Timing>,
+}
+
+impl<'a> Frame<'a> {
+    /// Nothing but a name and what caused it.
+    #[must_use]
+    pub fn new(name: &'a str, trigger: &'a str) -> Self {
+        Self { name, owner: &Owner::Leave, kubelet_version: None, trigger, timing: None }
+    }
 }
 
 /// A write that makes the object say what it should. Whatever is about an object that is there is conditional on the version

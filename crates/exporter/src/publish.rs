@@ -257,11 +257,12 @@ impl Publisher {
             Held::Unknown | Held::Absent => None,
             Held::Object(object) => Some(object.as_ref()),
         };
-        let owner = self.owners.find(want, held.is_none()).await?;
+        let told = self.owners.find(want, held.is_none()).await?;
         let Publishing { mode, resync, timing, .. } = self.target.publishing;
         let frame = Frame {
             name: &self.target.name,
-            owner: &owner,
+            owner: &told.owner,
+            kubelet_version: told.kubelet_version.as_deref(),
             trigger: want.trigger,
             timing: timing.then_some(want.timing),
         };
@@ -379,7 +380,7 @@ impl Publisher {
     fn measure(&self, patch: &serde_json::Value, want: &Desired) {
         let size = |json: serde_json::Result<Vec<u8>>| json.map_or(0, |json| json.len());
         let owner = &Owner::Leave;
-        let frame = Frame { name: &self.target.name, owner, trigger: want.trigger, timing: None };
+        let frame = Frame { owner, ..Frame::new(&self.target.name, want.trigger) };
         let whole = want.content.object(&frame);
         let (patch, whole) = (size(serde_json::to_vec(patch)), size(serde_json::to_vec(&whole)));
         self.metrics.patch_size(patch as f64 / whole.max(1) as f64);

@@ -43,7 +43,7 @@ fn owner(uid: &str) -> Owner {
 }
 
 fn frame<'a>(owner: &'a Owner, trigger: &'a str) -> Frame<'a> {
-    Frame { name: "n1", owner, trigger, timing: None }
+    Frame { owner, ..Frame::new("n1", trigger) }
 }
 
 /// The object as the server would return it after a create.
@@ -96,6 +96,20 @@ fn the_object_is_the_peers() {
         ],
     });
     assert_eq!(serde_json::to_value(&object).unwrap(), wanted);
+}
+
+#[test]
+fn the_kubelets_version_is_an_attribute() {
+    let (ours, owner) = (content(22), owner("u1"));
+    let versioned = Frame { kubelet_version: Some("v1.36.3"), ..frame(&owner, "reactive") };
+    let object = ours.object(&versioned);
+    assert_eq!(object.attributes.last(), Some(&attribute("kubeletVersion", "v1.36.3")));
+    let upgraded = Frame { kubelet_version: Some("v1.37.0"), ..versioned };
+    let Some(Write::Patch(patch)) = ours.write(&upgraded, Some(&object), Mode::Patch) else {
+        panic!("a new version is a reason");
+    };
+    assert_eq!(patch["attributes"][4], json!(attribute("kubeletVersion", "v1.37.0")));
+    assert_eq!(ours.write(&versioned, Some(&object), Mode::Patch), None);
 }
 
 #[test]

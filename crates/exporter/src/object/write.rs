@@ -45,7 +45,7 @@ impl Content {
         let mut object = NodeResourceTopology {
             topology_policies: self.topology_policies(),
             zones: self.zones.clone(),
-            attributes: self.attributes.clone(),
+            attributes: self.attributes(frame, &[]),
             ..NodeResourceTopology::default()
         };
         object.metadata.name = Some(frame.name.to_owned());
@@ -61,7 +61,7 @@ impl Content {
         if !same_zones(&self.zones, &held.zones) {
             patch.insert("zones".to_owned(), json!(self.zones));
         }
-        let attributes = self.with_others(&held.attributes);
+        let attributes = self.attributes(frame, &held.attributes);
         if attributes != held.attributes {
             patch.insert("attributes".to_owned(), json!(attributes));
         }
@@ -92,7 +92,7 @@ impl Content {
     fn replacement(&self, frame: &Frame<'_>, held: &NodeResourceTopology) -> NodeResourceTopology {
         let mut object = held.clone();
         object.zones.clone_from(&self.zones);
-        object.attributes = self.with_others(&held.attributes);
+        object.attributes = self.attributes(frame, &held.attributes);
         object.topology_policies = self.topology_policies();
         object.metadata.name = Some(frame.name.to_owned());
         let annotations = object.metadata.annotations.get_or_insert_default();
@@ -112,7 +112,7 @@ impl Content {
     /// in it too.
     fn applied(&self, frame: &Frame<'_>, held: &NodeResourceTopology) -> NodeResourceTopology {
         let mut object = self.object(frame);
-        object.attributes = self.with_others(&held.attributes);
+        object.attributes = self.attributes(frame, &held.attributes);
         object.metadata.resource_version.clone_from(&held.metadata.resource_version);
         object
     }
@@ -155,9 +155,11 @@ impl Content {
     }
 
     /// Our attributes, then those of the held list that are not an exporter's.
-    fn with_others(&self, held: &[Attribute]) -> Vec<Attribute> {
+    fn attributes(&self, frame: &Frame<'_>, held: &[Attribute]) -> Vec<Attribute> {
+        let name = keys::ATTRIBUTE_KUBELET_VERSION.to_owned();
+        let version = frame.kubelet_version.map(|version| Attribute { name, value: version.to_owned() });
         let others = held.iter().filter(|attribute| !is_ours(&attribute.name)).cloned();
-        self.attributes.iter().cloned().chain(others).collect()
+        self.attributes.iter().cloned().chain(version).chain(others).collect()
     }
 }
 

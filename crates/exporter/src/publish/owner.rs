@@ -1,6 +1,6 @@
-//! Who owns the object: the UID of our Node or of our namespace.
+//! Who owns the object: the UID of our Node or of our namespace; and the kubelet's version, which the same Node tells.
 //!
-//! In: what is wanted, reasons to doubt what is known. Out: [`Owner`]. Never: more of a Node than its metadata.
+//! In: what is wanted, reasons to doubt what is known. Out: [`Told`]. Never: more of a Node than these two.
 //!
 //! A Node's UID is read before the first write, again whenever the object was deleted (which is what the garbage collector
 //! does to the object of a node that was replaced), whenever the kubelet restarted (which is when nodes are registered), and
@@ -12,11 +12,13 @@
 
 use std::time::{Duration, Instant};
 
-use k8s_openapi::api::core::v1::{Namespace, Node};
+use k8s_openapi::api::core::v1::Namespace;
 use kube::Api;
-use kube::api::ListParams;
+use kube::api::{GetParams, ListParams};
+use kube::core::Request;
 use runtime::backoff::Random;
-use runtime::client::{brief, is_forbidden};
+use runtime::client::{brief, is_forbidden, is_not_found};
+use serde::Deserialize;
 use tracing::info;
 
 use super::{Desired, Error, jittered};
@@ -26,12 +28,56 @@ use crate::settings::OwnerKind;
 /// How long a UID is believed without a reason to doubt it.
 const BELIEVED_FOR: Duration = Duration::from_secs(600);
 
+/// What the API server told.
+#[derive(Clone, Debug, PartialEq)]
+pub(super) struct Told {
+    pub(super) owner: Owner,
+    /// The version of the node's kubelet, where the Node was read.
+    pub(super) kubelet_version: Option<String>,
+}
+
+impl Told {
+    fn only(owner: Owner) -> Self {
+        Self { owner, kubelet_version: None }
+    }
+}
+
+/// What is read of a Node.
+#[derive(Deserialize)]
+struct Node {
+    metadata: Metadata,
+    #[serde(default)]
+    status: Status,
+}
+
+#[derive(Deserialize)]
+struct Metadata {
+    uid: Option<String>,
+}
+
+#[derive(Default, Deserialize)]
+#[serde(rename_all = "camelCase", default)]
+struct Status {
+    node_info: NodeInfo,
+}
+
+#[derive(Default, Deserialize)]
+#[serde(rename_all = "camelCase", default)]
+struct NodeInfo {
+    kubelet_version: Option<String>,
+}
+
+#[derive(Deserialize)]
+struct Nodes {
+    items: Vec<Node>,
+}
+
 /// Looks up the owner.
 pub(super) struct Owners {
     kind: OwnerKind,
     node: String,
     namespace: Option<String>,
-    nodes: Api<Node>,
+    client: kube::Client,
     namespaces: Api<Namespace>,
     known: Option<Known>,
     random: Random,
@@ -40,7 +86,7 @@ pub(super) struct Owners {
 
 /// An answer, and how long it is good.
 struct Known {
-    owner: Owner,
+    told: Told,
     until: Instant,
     kubelet_starts: u64,
 }
@@ -52,7 +98,7 @@ impl Owners {
             kind,
             node: node.to_owned(),
             namespace,
-            nodes: Api::all(client.clone()),
+            client: client.clone(),
             namespaces: Api::all(client.clone()),
             known: None,
             random: Random::from_entropy(),
@@ -61,9 +107,9 @@ impl Owners {
     }
 
     /// The owner to state. `absent`: there is no object at the moment.
-    pub(super) async fn find(&mut self, want: &Desired, absent: bool) -> Result<Owner, Error> {
+    pub(super) async fn find(&mut self, want: &Desired, absent: bool) -> Result<Told, Error> {
         if self.kind == OwnerKind::Leave {
-            return Ok(Owner::Leave);
+            return Ok(Told::only(Owner::Leave));
         }
         let fresh = |known: &&Known| {
             !(absent && self.kind == OwnerKind::Node)
@@ -71,21 +117,21 @@ impl Owners {
                 && Instant::now() < known.until
         };
         if let Some(known) = self.known.as_ref().filter(fresh) {
-            return Ok(known.owner.clone());
+            return Ok(known.told.clone());
         }
-        let owner = match self.kind {
-            OwnerKind::Node => Owner::Node { uid: self.node_uid().await? },
-            OwnerKind::Leave | OwnerKind::Namespace => self.namespace().await?,
+        let told = match self.kind {
+            OwnerKind::Node => self.node().await?,
+            OwnerKind::Leave | OwnerKind::Namespace => Told::only(self.namespace().await?),
         };
-        self.believe(owner.clone(), want);
-        Ok(owner)
+        self.believe(told.clone(), want);
+        Ok(told)
     }
 
     /// The server does not let us say who owns the object (OpenShift lets nobody change that who may not delete the object).
     /// True if that is a way on: without a word about owners.
     pub(super) fn refused(&mut self, refusal: &kube::Error, want: &Desired) -> bool {
         let about_owners = brief(refusal).contains("ownerRef");
-        if !about_owners || self.known.as_ref().is_none_or(|known| known.owner == Owner::Leave) {
+        if !about_owners || self.known.as_ref().is_none_or(|known| known.told.owner == Owner::Leave) {
             return false;
         }
         self.tell(
@@ -93,7 +139,8 @@ impl Owners {
             "not allowed to change the owner of our object, leaving it; verb delete on \
              noderesourcetopologies.topology.node.k8s.io in a ClusterRole would do",
         );
-        self.believe(Owner::Leave, want);
+        let kubelet_version = self.known.take().and_then(|known| known.told.kubelet_version);
+        self.believe(Told { owner: Owner::Leave, kubelet_version }, want);
         true
     }
 
@@ -102,19 +149,27 @@ impl Owners {
         self.known.as_ref().map_or_else(|| Instant::now() + BELIEVED_FOR, |known| known.until)
     }
 
-    async fn node_uid(&self) -> Result<String, Error> {
+    async fn node(&self) -> Result<Told, Error> {
         let error = |verb| move |source| Error::Api { verb, source: Box::new(source) };
-        let uid = match self.nodes.get_metadata_opt(&self.node).await {
-            Ok(node) => node.and_then(|node| node.metadata.uid),
+        let nodes = Request::new("/api/v1/nodes");
+        let get = nodes.get(&self.node, &GetParams::default()).map_err(kube::Error::BuildRequest);
+        let get = get.map_err(error("get node"))?;
+        let node = match self.client.request::<Node>(get).await {
+            Ok(node) => Some(node),
+            Err(missing) if is_not_found(&missing) => None,
             Err(refusal) if is_forbidden(&refusal) => {
                 let of_that_name = ListParams::default().fields(&format!("metadata.name={}", self.node));
-                let nodes = self.nodes.list_metadata(&of_that_name).await;
-                let nodes = nodes.map_err(error("get, list node"))?;
-                nodes.items.into_iter().next().and_then(|node| node.metadata.uid)
+                let list = nodes.list(&of_that_name).map_err(kube::Error::BuildRequest);
+                let list = list.map_err(error("get, list node"))?;
+                let nodes = self.client.request::<Nodes>(list).await.map_err(error("get, list node"))?;
+                nodes.items.into_iter().next()
             }
             Err(other) => return Err(error("get node")(other)),
         };
-        uid.ok_or_else(|| Error::NoNode(self.node.clone()))
+        let node = node.ok_or_else(|| Error::NoNode(self.node.clone()))?;
+        let uid = node.metadata.uid.ok_or_else(|| Error::NoNode(self.node.clone()))?;
+        let kubelet_version = node.status.node_info.kubelet_version.filter(|version| !version.is_empty());
+        Ok(Told { owner: Owner::Node { uid }, kubelet_version })
     }
 
     async fn namespace(&mut self) -> Result<Owner, Error> {
@@ -141,9 +196,9 @@ impl Owners {
         }
     }
 
-    fn believe(&mut self, owner: Owner, want: &Desired) {
+    fn believe(&mut self, told: Told, want: &Desired) {
         let until = Instant::now() + jittered(BELIEVED_FOR, &mut self.random);
-        self.known = Some(Known { owner, until, kubelet_starts: want.kubelet_starts });
+        self.known = Some(Known { told, until, kubelet_starts: want.kubelet_starts });
     }
 
     fn tell(&mut self, refusal: &kube::Error, what: &'static str) {

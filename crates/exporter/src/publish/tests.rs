@@ -89,7 +89,7 @@ fn desired(cpus: i64) -> Desired {
 
 /// The object as stored, at this resource version.
 fn stored(cpus: i64, version: u64) -> NodeResourceTopology {
-    let frame = Frame { name: "n1", owner: &Owner::Leave, trigger: "reactive", timing: None };
+    let frame = Frame::new("n1", "reactive");
     let mut object = desired(cpus).content.object(&frame);
     object.metadata.uid = Some("o".to_owned());
     object.metadata.resource_version = Some(version.to_string());
@@ -164,7 +164,7 @@ async fn without_its_node_there_is_no_object() {
     let node = |uid: &str| (200, json!({ "metadata": { "name": "n1", "uid": uid } }));
     let owned = |cpus, version, uid: &str| {
         let owner = &Owner::Node { uid: uid.to_owned() };
-        let frame = Frame { name: "n1", owner, trigger: "reactive", timing: None };
+        let frame = Frame { owner, ..Frame::new("n1", "reactive") };
         let mut object = stored(cpus, version);
         object.metadata.owner_references = desired(cpus).content.object(&frame).metadata.owner_references;
         (200, json!(object))
