@@ -36,18 +36,24 @@ async fn the_object_follows_the_pods() {
         ["node-0", "node-3", "node-7"]
     );
     let attributes: Vec<_> = nrt.attributes.iter().map(|a| format!("{}={}", a.name, a.value)).collect();
+    let node = Api::<Node>::all(client.clone()).get("node-0").await.unwrap();
+    let version = node.status.clone().unwrap_or_default().node_info.unwrap_or_default().kubelet_version;
     assert_eq!(
-        attributes[..6],
+        attributes,
         [
             "nodeTopologyPodsFingerprint=pfp0v001ef46db3751d8e999",
             "nodeTopologyPodsFingerprintMethod=with-exclusive-resources",
+            "topology.node.k8s.io/numaplacement-metadata=npv0v001::ve=leb89::cc=0::nn=3::bn=0",
             "topologyManagerScope=container",
             "topologyManagerPolicy=single-numa-node",
             "cpuManagerPolicy=static",
             "memoryManagerPolicy=Static",
+            "reservedSystemCPUs=0",
+            "reservedMemory=0:memory=256Mi;3:memory=256Mi;7:memory=256Mi",
+            "threadsPerCore=1",
+            &format!("kubeletVersion={version}"),
         ]
     );
-    let node = Api::<Node>::all(client.clone()).get("node-0").await.unwrap();
     let owners = nrt.owner_references();
     assert_eq!(owners.iter().map(|owner| owner.uid.clone()).collect::<Vec<_>>(), [node.uid().unwrap()]);
 

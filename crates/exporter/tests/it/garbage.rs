@@ -193,7 +193,7 @@ async fn one_shot_ends_when_it_is_published_and_a_preview_publishes_nothing() {
 
     for (flag, wanted) in [
         ("--kubeconfig=/nowhere", "cannot reach Kubernetes: kubeconfig /nowhere: "),
-        ("--podresources-socket=fake:///x", "--podresources-socket: \"fake:///x\" is not a unix socket path"),
+        ("--podresources-socket=tcp://x", "--podresources-socket: "),
         ("--hostname=a,b", "\"a,b\" is not a node name"),
     ] {
         let error = format!("{:#}", run(&[flag]).await.unwrap_err());
