@@ -31,6 +31,9 @@ use crate::settings::{
     tholepin exporter --exclude-resource memory --exclude-pods 'kube-*/*' --owner none\n\n\
     As resource-topology-exporter, rte or nfd-topology-updater it takes those programs' flags: tholepin rte --help")]
 pub struct Args {
+    /// Verbosity as in klog: 4 is debug, 6 is trace
+    #[arg(short = 'v', long = "v", value_name = "LEVEL", default_value_t = 2)]
+    pub verbosity: u8,
     #[command(flatten)]
     node: Node,
     #[command(flatten)]
@@ -41,9 +44,6 @@ pub struct Args {
     object: Object,
     #[command(flatten)]
     serving: Serving,
-    /// Verbosity as in klog: 4 is debug, 6 is trace
-    #[arg(short = 'v', long = "v", value_name = "LEVEL", default_value_t = 2)]
-    pub verbosity: u8,
 }
 
 #[derive(Clone, Debug, clap::Args)]
@@ -201,10 +201,22 @@ struct Serving {
     #[arg(long, value_name = "FILE", requires = "metrics_tls_cert")]
     metrics_tls_client_ca: Option<PathBuf>,
     /// VersionTLS12 or VersionTLS13
-    #[arg(long, value_name = "VERSION", default_value = "", requires = "metrics_tls_cert")]
+    #[arg(
+        long,
+        value_name = "VERSION",
+        default_value = "",
+        hide_default_value = true,
+        requires = "metrics_tls_cert"
+    )]
     metrics_tls_min_version: String,
     /// Cipher suites of TLS 1.2 by their IANA names, with commas between
-    #[arg(long, value_name = "NAMES", default_value = "", requires = "metrics_tls_cert")]
+    #[arg(
+        long,
+        value_name = "NAMES",
+        default_value = "",
+        hide_default_value = true,
+        requires = "metrics_tls_cert"
+    )]
     metrics_tls_cipher_suites: String,
 }
 

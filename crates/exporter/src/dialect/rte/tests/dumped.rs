@@ -35,6 +35,15 @@ fn the_dump_as_text() {
     assert_eq!(text, wanted);
 }
 
+/// The ways to say nothing in a file.
+#[test]
+fn nothing_is_said_by_null_and_minus_one() {
+    let text = "topologyExporter: {maxEventPerTimeUnit: -1, sleepInterval: null, metricsTLS:}\nglobal:\n";
+    let world = World::new(&[("/etc/rte/daemon/config.yaml", text)], &[]);
+    assert_eq!(world.dump(&[]), built_in_with(&[("nrtUpdater.hostname", json!("node-a"))]));
+    assert_eq!(world.settings(&[]).pace.least, std::time::Duration::ZERO);
+}
+
 #[test]
 fn dump_targets() {
     let world = World::new(&[], &[]);

@@ -34,84 +34,47 @@ fn mistakes_are_named_all_at_once() {
     assert_eq!((ending.code, ending.stderr.as_str()), (255, wanted));
 }
 
+/// The daemon's file, arguments, and the one problem.
+const UNUSABLE: &[(&str, &[&str], &str)] = &[
+    ("", &["--sleep-interval=-1s"], "--sleep-interval: -1s is not allowed; it must be 0 or more"),
+    ("", &["--hostname=Node_A"], "--hostname: \"Node_A\" is not allowed; it must be lower-case letters"),
+    ("", &["--sysfs="], "--sysfs: \"\" is not allowed; it must be a directory"),
+    ("", &["--podresources-socket=foobar://x"], "--podresources-socket: \"foobar://x\" is not allowed"),
+    ("", &["--podresources-socket="], "--podresources-socket: \"\" is not allowed"),
+    ("", &["--metrics-mode="], "--metrics-mode: \"\" is not allowed; it must be disabled, http, httptls"),
+    ("", &["--pods-fingerprint-method="], "--pods-fingerprint-method: \"\" is not allowed"),
+    (
+        "",
+        &["--metrics-mode=http", "--metrics-port=0"],
+        "--metrics-port: 0 is not allowed; it must be 1 to 65535",
+    ),
+    ("", &["--metrics-mode=http", "--metrics-port=65536"], "--metrics-port: 65536 is not allowed"),
+    (
+        "",
+        &["--metrics-mode=http", "--metrics-ip=a"],
+        "--metrics-ip: \"a\" is not allowed; it must be an IP address",
+    ),
+    ("", &["--metrics-mode=httptls", "--metrics-tls-min-version=1.2"], "--metrics-tls-min-version: "),
+    ("", &["--metrics-mode=httptls", "--metrics-tls-cipher-suites=ROT13"], "--metrics-tls-cipher-suites: "),
+    ("", &["--config="], "--config: \"\" is not allowed; it must be an absolute path"),
+    ("", &["rte"], "configuration root: \"rte\" is not allowed; it must be an absolute path"),
+    ("- a\n", &[], "/etc/rte/daemon/config.yaml: is not a map of keys"),
+    ("a: [\n", &[], "/etc/rte/daemon/config.yaml: "),
+    ("topologyExporter: {timeUnitToLimitEvents: -1}", &[], "timeUnitToLimitEvents: -1ns is not allowed"),
+];
+
 #[test]
 fn values_that_cannot_be_used_are_fatal() {
-    let files = |text| World::new(&[("/etc/rte/daemon/config.yaml", text)], &[]);
-    for (world, arguments, wanted) in [
-        (
-            World::new(&[], &[]),
-            &["--sleep-interval=-1s"][..],
-            "--sleep-interval: -1s is not allowed; it must be 0 or more",
-        ),
-        (
-            World::new(&[], &[]),
-            &["--hostname=Node_A"],
-            "--hostname: \"Node_A\" is not allowed; it must be lower-case letters",
-        ),
-        (
-            World::new(&[], &[]),
-            &["--podresources-socket=foobar://x"],
-            "--podresources-socket: \"foobar://x\" is not allowed",
-        ),
-        (World::new(&[], &[]), &["--podresources-socket="], "--podresources-socket: \"\" is not allowed"),
-        (
-            World::new(&[], &[]),
-            &["--metrics-mode="],
-            "--metrics-mode: \"\" is not allowed; it must be disabled, http, httptls",
-        ),
-        (
-            World::new(&[], &[]),
-            &["--pods-fingerprint-method="],
-            "--pods-fingerprint-method: \"\" is not allowed",
-        ),
-        (
-            World::new(&[], &[]),
-            &["--metrics-mode=http", "--metrics-port=0"],
-            "--metrics-port: 0 is not allowed; it must be 1 to 65535",
-        ),
-        (
-            World::new(&[], &[]),
-            &["--metrics-mode=http", "--metrics-port=65536"],
-            "--metrics-port: 65536 is not allowed",
-        ),
-        (
-            World::new(&[], &[]),
-            &["--metrics-mode=http", "--metrics-ip=here"],
-            "--metrics-ip: \"here\" is not allowed; it must be an IP address",
-        ),
-        (
-            World::new(&[], &[]),
-            &["--metrics-mode=httptls", "--metrics-tls-min-version=1.2"],
-            "--metrics-tls-min-version: ",
-        ),
-        (
-            World::new(&[], &[]),
-            &["--metrics-mode=httptls", "--metrics-tls-cipher-suites=ROT13"],
-            "--metrics-tls-cipher-suites: ",
-        ),
-        (World::new(&[], &[]), &["--config="], "--config: \"\" is not allowed; it must be an absolute path"),
-        (
-            World::new(&[], &[]),
-            &["rte"],
-            "configuration root: \"rte\" is not allowed; it must be an absolute path",
-        ),
-        (
-            World::new(&[], &[("REFERENCE_POD_NAME", "")]),
-            &[],
-            "set the variables REFERENCE_NAMESPACE and REFERENCE_POD_NAME, or --podreadiness=false",
-        ),
-        (files("- a\n"), &[], "/etc/rte/daemon/config.yaml: is not a map of keys"),
-        (files("a: [\n"), &[], "/etc/rte/daemon/config.yaml: "),
-        (
-            files("topologyExporter: {timeUnitToLimitEvents: -1}"),
-            &[],
-            "timeUnitToLimitEvents: -1ns is not allowed",
-        ),
-    ] {
+    let one = |world: World, arguments: &[&str], wanted: &str| {
         let ending = world.ends(arguments);
         assert!(ending.stderr.contains(wanted) && ending.code == 255, "{arguments:?}: {ending:?}");
         assert_eq!(ending.stderr.lines().count(), 1, "{arguments:?}: {ending:?}");
+    };
+    for (daemon, arguments, wanted) in UNUSABLE {
+        one(World::new(&[("/etc/rte/daemon/config.yaml", daemon)], &[]), arguments, wanted);
     }
+    let wanted = "set the variables REFERENCE_NAMESPACE and REFERENCE_POD_NAME, or --podreadiness=false";
+    one(World::new(&[], &[("REFERENCE_POD_NAME", "")]), &[], wanted);
 }
 
 #[test]
