@@ -4,7 +4,8 @@
 //! moments [`pace`] decides). Out: one object on the API server ([`object`] says what, [`publish`] sees to it), metrics and
 //! health. Never: an opinion about placement, an object of another node, a write without a change.
 //!
-//! [`readiness`] tells our own pod how it goes. RBAC is in [`rbac`], its gap is closed by [`policy`]. On the node: read access to the podresources socket, the kubelet's root directory and sysfs.
+//! [`readiness`] tells our own pod how it goes. RBAC is in [`rbac`], its gap is closed by [`policy`]. On the node: read access
+//! to the podresources socket, the kubelet's root directory and sysfs.
 
 pub mod allowance;
 pub mod args;

@@ -110,6 +110,14 @@ mod tests {
     }
 
     #[test]
+    fn a_watch_that_speaks_has_eyes_again() {
+        let mut known = Known { held: Held::object(object("a", "9")), blind: true };
+        assert!(known.take(reset(vec![object("a", "9")])), "that is news, even if the object is not");
+        assert!(!known.blind);
+        assert!(!known.take(reset(vec![object("a", "9")])));
+    }
+
+    #[test]
     fn what_the_watch_says_is_taken_unless_it_is_older_than_what_we_know() {
         use Event::{Applied, Deleted};
         let known = || Held::object(object("a", "9"));

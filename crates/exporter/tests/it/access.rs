@@ -155,6 +155,14 @@ async fn every_role_there_is_suffices() {
         assert_eq!((then.labels()["theirs"].as_str(), then.uid()), ("kept", first.uid()), "{}", case.name);
         assert_eq!(owners(&then), owner, "{}", case.name);
 
+        if case.refusals > 0 {
+            // Looking again and again, by whatever verb, changes nothing.
+            let looks = async || counted(&rig.client, &["noderesourcetopologies"]).await;
+            let now = looks().await;
+            until("two looks", async || (looks().await >= now + 2).then_some(())).await;
+            let still = nrts.get(OBJECT).await.unwrap();
+            assert_eq!(still.resource_version(), then.resource_version(), "{}", case.name);
+        }
         nrts.delete(OBJECT, &DeleteParams::default()).await.unwrap();
         let again = async || nrts.get_opt(OBJECT).await.unwrap().filter(|nrt| nrt.uid() != first.uid());
         let again = until("the object is there again", again).await;

@@ -74,8 +74,12 @@ pub(super) struct Rig {
 
 impl Rig {
     pub(super) async fn start() -> Option<Self> {
+        Self::with(&ControlPlaneOptions::default()).await
+    }
+
+    pub(super) async fn with(options: &ControlPlaneOptions) -> Option<Self> {
         let rig = testkit::env::rig().ok()?;
-        let control = ControlPlane::start(&rig.binaries, &ControlPlaneOptions::default()).await.unwrap();
+        let control = ControlPlane::start(&rig.binaries, options).await.unwrap();
         let client = control.client().await.unwrap();
         testkit::cluster::install_crds(&client, NRT_CRD_YAML).await.unwrap();
         let dir = control.nest().dir().to_owned();

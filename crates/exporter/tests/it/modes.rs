@@ -1,10 +1,13 @@
 //! Every way to write, onto nothing, onto our own object and onto what other exporters left.
 
+use exporter::rbac::{self, Needs};
 use exporter::settings::{Mode, OwnerKind, PodName, Publishing};
 use k8s_openapi::api::core::v1::Namespace;
 use kube::ResourceExt as _;
 use kube::api::{DeleteParams, Patch, PatchParams};
 use serde_json::{Value, json};
+use testkit::account::Account;
+use testkit::controlplane::ControlPlaneOptions;
 
 use super::access::{OBJECT, PATCHING, counted, make_node, owners};
 use super::garbage::{AFTER, BEFORE, Rig};
@@ -110,6 +113,34 @@ async fn every_mode_creates_updates_takes_over_and_keeps_what_is_foreign() {
             nrts.delete(OBJECT, &DeleteParams::default()).await.unwrap();
         }
     }
+}
+
+/// OpenShift has this admission plugin on: who may not delete an object may not change its owners either.
+#[tokio::test]
+async fn where_owners_may_not_be_changed_all_else_is_kept_true() {
+    let flag = "--enable-admission-plugins=OwnerReferencesPermissionEnforcement".to_owned();
+    let options = ControlPlaneOptions { api_server_flags: vec![flag] };
+    let Some(rig) = Rig::with(&options).await else { return };
+    let node = ("Node".to_owned(), make_node(&rig.client).await.uid().unwrap());
+    let account = Account::create(&rig.control, "numa", "exporter").await.unwrap();
+    let needs = Needs { mode: Some(Mode::Patch), owner: OwnerKind::Node, conditions: false, configz: false };
+    account.allow(rbac::rules(needs, "numa").cluster, vec![]).await.unwrap();
+    let pod = account.pod("us", OBJECT).await.unwrap();
+    let mut settings = settings(&rig.flags);
+    settings.publishing = Some(PATCHING);
+    settings.kubeconfig = Some(account.kubeconfig(Some(&pod)).await.unwrap());
+    let nrts = Api::<NodeResourceTopology>::all(rig.client.clone());
+    let left = left_by("node-feature-discovery-topology-updater", "u0");
+    nrts.create(&PostParams::default(), &serde_json::from_value(left).unwrap()).await.unwrap();
+    let exporter = Exporter::with(settings);
+    let nrt = shows(&rig.client, "cpu", BEFORE).await;
+    assert_eq!(owners(&nrt), [("Namespace".to_owned(), "u0".to_owned())]);
+    assert!(nrt.topology_policies.is_empty());
+    // What it creates itself has the owner it should.
+    nrts.delete(OBJECT, &DeleteParams::default()).await.unwrap();
+    let again = async || nrts.get_opt(OBJECT).await.unwrap().filter(|new| new.uid() != nrt.uid());
+    assert_eq!(owners(&until("the object is there again", again).await), [node]);
+    exporter.stop().await;
 }
 
 /// The peer's switch for timing, and what becomes of it when it is turned off again.
