@@ -20,8 +20,12 @@ mod garbage;
 mod modes;
 #[path = "it/outage.rs"]
 mod outage;
+#[path = "it/policies.rs"]
+mod policies;
 #[path = "it/readiness.rs"]
 mod readiness;
+#[path = "it/sequences.rs"]
+mod sequences;
 #[path = "it/validity.rs"]
 mod validity;
 
@@ -188,11 +192,16 @@ async fn next<T>(receiver: &mut mpsc::UnboundedReceiver<T>) -> T {
 
 /// The object of `node-0` once it shows this of a resource.
 async fn shows(client: &Client, resource: &str, wanted: &str) -> NodeResourceTopology {
+    node_shows(client, "node-0", resource, wanted).await
+}
+
+/// The object of a node once it shows this of a resource.
+async fn node_shows(client: &Client, node: &str, resource: &str, wanted: &str) -> NodeResourceTopology {
     let api = raw(client);
     let mut last = String::new();
     let began = Instant::now();
     loop {
-        if let Ok(nrt) = api.get("node-0").await {
+        if let Ok(nrt) = api.get(node).await {
             let nrt = valid(nrt);
             last = show(&nrt, resource);
             if last == wanted {
@@ -201,7 +210,7 @@ async fn shows(client: &Client, resource: &str, wanted: &str) -> NodeResourceTop
         }
         assert!(
             began.elapsed() < PATIENCE,
-            "{resource}: {wanted:?} wanted, still {last:?} after {PATIENCE:?}"
+            "{resource} of {node}: {wanted:?} wanted, still {last:?} after {PATIENCE:?}"
         );
         sleep(Duration::from_millis(5)).await;
     }

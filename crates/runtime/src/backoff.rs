@@ -54,6 +54,12 @@ impl Random {
         Self(RandomState::new().hash_one(std::process::id()))
     }
 
+    /// A generator whose numbers depend on nothing but `seed`.
+    #[must_use]
+    pub fn seeded(seed: u64) -> Self {
+        Self(seed)
+    }
+
     /// The next 64 random bits.
     pub fn bits(&mut self) -> u64 {
         self.0 = self.0.wrapping_add(0x9e37_79b9_7f4a_7c15);

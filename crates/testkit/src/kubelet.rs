@@ -200,6 +200,27 @@ impl Kubelet {
         remove_not_ready_taint(&nodes, &self.name).await
     }
 
+    /// The file with the KubeletConfiguration.
+    #[must_use]
+    pub fn config_file(&self) -> PathBuf {
+        self.root.with_file_name("kubelet.json")
+    }
+
+    /// Adds or replaces fields of the configuration file, by their names on the top level. The kubelet takes notice when it
+    /// starts again.
+    ///
+    /// # Errors
+    /// When the file cannot be read or replaced.
+    pub fn configure(&self, changes: &Map<String, Value>) -> anyhow::Result<()> {
+        let path = self.config_file();
+        let mut config: Map<String, Value> = serde_json::from_str(&fs::read_to_string(&path)?)?;
+        config.extend(changes.clone());
+        // As a whole, so that nobody reads half of it.
+        let new = path.with_extension("new");
+        fs::write(&new, format!("{:#}\n", Value::Object(config)))?;
+        fs::rename(&new, &path).with_context(|| format!("replacing {}", path.display()))
+    }
+
     /// Kills the kubelet as `kill -9` does, starts it again on the same machine and state, and waits until it is ready.
     ///
     /// # Errors

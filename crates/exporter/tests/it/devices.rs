@@ -51,6 +51,11 @@ async fn reason(client: &Client, name: &str) -> Option<String> {
     Api::<Pod>::default_namespaced(client.clone()).get(name).await.unwrap().status.unwrap_or_default().reason
 }
 
+/// What is said of devices without a zone.
+fn unaligned(nrt: &NodeResourceTopology) -> &str {
+    attribute::get(&nrt.attributes, api::keys::ATTRIBUTE_UNALIGNED_DEVICES).unwrap_or_default()
+}
+
 async fn let_go(client: &Client, name: &str) {
     let force = DeleteParams { grace_period_seconds: Some(0), ..DeleteParams::default() };
     Api::<Pod>::default_namespaced(client.clone()).delete(name, &force).await.unwrap();
@@ -116,10 +121,12 @@ async fn devices_without_a_zone_of_the_machine_stand_in_none() {
     let nrt = shows(&client, MIXED, "0 - | 1 2/2/2").await;
     assert_eq!(show(&nrt, FREE), "0 - | 1 -");
     assert_eq!(show(&nrt, STRAY), "0 - | 1 -");
+    assert_eq!(unaligned(&nrt), "example.com/free:2:2,example.com/mixed:1:1");
 
     hold(&client, "free", &[(FREE, 1)]).await;
     let nrt = shows(&client, "cpu", "0 6/7/8 | 1 8/8/8").await;
     assert_eq!(show(&nrt, MIXED), "0 - | 1 2/2/2");
+    assert_eq!(unaligned(&nrt), "example.com/free:2:1,example.com/mixed:1:1");
     hold(&client, "mixed", &[(MIXED, 2)]).await;
     let nrt = shows(&client, MIXED, "0 - | 1 0/2/2").await;
     assert_eq!(show(&nrt, "cpu"), "0 6/7/8 | 1 7/8/8");
