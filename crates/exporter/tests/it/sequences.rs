@@ -33,8 +33,9 @@ use super::*;
 /// What was done, by word.
 type Tally = Mutex<BTreeMap<String, usize>>;
 
+/// A number from the environment.
 fn number(name: &str) -> Option<usize> {
-    std::env::var(name).ok().map(|text| text.parse().unwrap_or_else(|_| panic!("{name}={text} is no number")))
+    std::env::var(name).ok().map(|text| text.parse().expect(name))
 }
 
 #[tokio::test]

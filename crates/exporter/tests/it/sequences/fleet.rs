@@ -168,7 +168,7 @@ impl Fleet {
             objects: objects(&client),
             _exporters: (0..kinds.len()).map(|number| Exporter::start(&flags(&cluster, number))).collect(),
             client,
-            cluster: cluster,
+            cluster,
         };
         for (number, kind) in kinds.iter().enumerate() {
             fleet.furnish(number, &KINDS[*kind]).await;
@@ -339,7 +339,8 @@ fn fates(client: &Client) -> watch::Receiver<Fates> {
     let api = Api::<Pod>::all(client.clone());
     let (sender, receiver) = watch::channel(Fates::new());
     tokio::spawn(async move {
-        let mut events = std::pin::pin!(watcher::watcher(api, watcher::Config::default()));
+        let events = watcher::watcher(api, watcher::Config::default()).default_backoff();
+        let mut events = std::pin::pin!(events);
         while let Some(event) = events.next().await {
             let Ok(watcher::Event::Apply(pod) | watcher::Event::InitApply(pod)) = event else { continue };
             let status = pod.status.unwrap_or_default();
