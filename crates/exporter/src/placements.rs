@@ -51,6 +51,10 @@ fn in_one_zone_each(machine: &Machine, spreads: &[Spread]) -> Option<Placements>
         _ => None,
     };
     let containers = spreads.iter().map(one).collect::<Option<Vec<_>>>()?;
+    // The form has to name a zone even when nobody sits anywhere, and that is zone 0.
+    if containers.is_empty() && !machine.zones.iter().any(|zone| zone.id == ZoneId(0)) {
+        return None;
+    }
     let vectors = vectors::encode(containers, u32::try_from(machine.zones.len()).ok()?).ok()?;
     let node = Attribute { name: keys::ATTRIBUTE_PLACEMENT_METADATA.to_owned(), value: vectors.metadata };
     Some(Placements { node: Some(node), zones: vectors.zones.into_iter().collect() })
@@ -186,6 +190,7 @@ mod tests {
         for (ids, containers, wanted) in [
             (&[0, 1][..], &["1 / 0 /", "3,4 / /"][..], vec!["0:1", "0:1 1:1"]),
             (&[0, 2], &["8 / 2 /"], vec!["2:1"]),
+            (&[1, 2], &[], vec![]),
         ] {
             let placements = placements(&machine(ids), &pods(containers));
             assert!(placements.zones.is_empty());
