@@ -14,3 +14,5 @@ mod controlplane;
 mod device_plugin;
 #[path = "it/nest.rs"]
 mod nest;
+#[path = "it/proxy.rs"]
+mod proxy;

@@ -1,0 +1,254 @@
+//! A reverse proxy in front of the rig's API server that fails as it is told, and remembers what it was asked.
+//!
+//! In: a control plane, and faults for the next requests of some kind. Out: a kubeconfig that leads through the proxy, and
+//! every request that came. Never: an answer of its own unless a fault says so, nor a change to one that passes.
+//!
+//! It speaks plain HTTP/1.1 on 127.0.0.1 and has a thread of its own. What the caller sends as its identity is passed on.
+
+use std::net::{Ipv4Addr, SocketAddr, TcpListener};
+use std::path::{Path, PathBuf};
+use std::sync::atomic::{AtomicUsize, Ordering};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::time::{Duration, Instant};
+
+use anyhow::Context as _;
+use axum::body::Bytes;
+use kube::config::AuthInfo;
+use serde_json::json;
+use tokio::sync::{broadcast, watch};
+
+use crate::controlplane::ControlPlane;
+use crate::port;
+use crate::serving::Serving;
+
+mod handle;
+
+/// The proxy; dropping it ends all connections through it.
+#[derive(Debug)]
+pub struct Proxy {
+    address: SocketAddr,
+    kubeconfig: PathBuf,
+    upstream: kube::Config,
+    shared: Arc<Shared>,
+    serving: Option<Serving>,
+}
+
+/// What happens to a request instead of passing.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Fault {
+    /// It is answered with this status and never gets to the API server.
+    Status(u16),
+    /// The same with status 429 and the header `Retry-After`, in whole seconds.
+    TooMany(u32),
+    /// It never gets to the API server and is never answered.
+    Silence,
+    /// It gets to the API server once [`Proxy::heal`] is called, whether the caller still waits for the answer or not.
+    Late,
+    /// It gets to the API server, but is never answered.
+    Mute,
+    /// It gets to the API server, but the answer comes only once [`Proxy::heal`] is called.
+    LateAnswer,
+    /// It gets to the API server, but of the answer's body only this many bytes come; then the connection ends.
+    Cut(usize),
+}
+
+/// A request as it came.
+#[derive(Clone, Debug)]
+pub struct Seen {
+    /// When.
+    pub at: Instant,
+    /// `GET`, `POST`, ...; `WATCH` for a `GET` that asks for a watch.
+    pub method: String,
+    /// Path and query.
+    pub path: String,
+    /// `Content-Type`, empty without one.
+    pub content_type: String,
+    /// `User-Agent`, empty without one.
+    pub user_agent: String,
+    /// Size of the body in bytes.
+    pub body_bytes: usize,
+    /// What was done to it, if anything.
+    pub fault: Option<Fault>,
+}
+
+/// What the connections share with the owner.
+#[derive(Debug)]
+struct Shared {
+    rules: Mutex<Vec<Rule>>,
+    seen: Mutex<Vec<Seen>>,
+    /// Counts the calls of [`Proxy::heal`].
+    healed: watch::Sender<u64>,
+    /// Ends the running watches: with a last line, or just so.
+    watches: broadcast::Sender<Option<Bytes>>,
+    /// Pieces of watches that were passed on.
+    told: AtomicUsize,
+}
+
+/// The next `left` requests like this have the fault.
+#[derive(Debug)]
+struct Rule {
+    method: String,
+    path: String,
+    left: u32,
+    fault: Fault,
+}
+
+impl Proxy {
+    /// Starts a proxy; its kubeconfig is written into `dir` and leads the control plane's administrator through it.
+    ///
+    /// # Errors
+    /// When no port is free or the kubeconfig cannot be written.
+    pub async fn start(control: &ControlPlane, dir: &Path) -> anyhow::Result<Self> {
+        let mut upstream = control.config().await?;
+        upstream.auth_info = AuthInfo::default();
+        upstream.default_retry = false;
+        upstream.read_timeout = None;
+        upstream.write_timeout = None;
+        let address = SocketAddr::from((Ipv4Addr::LOCALHOST, port::free()?));
+        let kubeconfig = dir.join("kubeconfig-proxy");
+        let text = json!({
+            "apiVersion": "v1",
+            "kind": "Config",
+            "current-context": "proxy",
+            "clusters": [{ "name": "proxy", "cluster": { "server": format!("http://{address}") } }],
+            "contexts": [{ "name": "proxy", "context": { "cluster": "proxy", "user": "proxy" } }],
+            "users": [{ "name": "proxy", "user": { "token": control.admin_token() } }],
+        });
+        std::fs::write(&kubeconfig, format!("{text:#}\n"))
+            .with_context(|| format!("writing {}", kubeconfig.display()))?;
+        let shared = Arc::new(Shared {
+            rules: Mutex::default(),
+            seen: Mutex::default(),
+            healed: watch::Sender::new(0),
+            watches: broadcast::Sender::new(16),
+            told: AtomicUsize::new(0),
+        });
+        let mut proxy = Self { address, kubeconfig, upstream, shared, serving: None };
+        proxy.listen()?;
+        Ok(proxy)
+    }
+
+    /// A kubeconfig of a user who may do everything, through the proxy.
+    #[must_use]
+    pub fn kubeconfig(&self) -> &Path {
+        &self.kubeconfig
+    }
+
+    /// The next `times` requests with this method (`WATCH` for watches, `""` for any) whose path and query contain `path`
+    /// have this fault. Of several rules the oldest that is not used up counts.
+    pub fn fail(&self, method: &str, path: &str, times: u32, fault: Fault) {
+        lock(&self.shared.rules).push(Rule {
+            method: method.to_owned(),
+            path: path.to_owned(),
+            left: times,
+            fault,
+        });
+    }
+
+    /// Forgets all faults and lets through what was [late](Fault::Late).
+    pub fn heal(&self) {
+        lock(&self.shared.rules).clear();
+        self.shared.healed.send_modify(|times| *times += 1);
+    }
+
+    /// Ends every running watch in the middle of the connection.
+    pub fn drop_watches(&self) {
+        // Nobody listens when there is no watch.
+        let _ = self.shared.watches.send(None);
+    }
+
+    /// Ends every running watch as the API server does when it no longer knows where the watch was: an event with status
+    /// 410, then an orderly end.
+    pub fn expire_watches(&self) {
+        let line = json!({ "type": "ERROR", "object": handle::status(410, None) });
+        let _ = self.shared.watches.send(Some(format!("{line}\n").into()));
+    }
+
+    /// How often a watch has told something, through all watches together.
+    #[must_use]
+    pub fn told(&self) -> usize {
+        self.shared.told.load(Ordering::Relaxed)
+    }
+
+    /// Refuses connections from here on and ends those there are.
+    pub fn down(&mut self) {
+        self.serving = None;
+    }
+
+    /// Takes connections again.
+    ///
+    /// # Errors
+    /// When somebody else took the port.
+    pub fn up(&mut self) -> anyhow::Result<()> {
+        if self.serving.is_none() { self.listen() } else { Ok(()) }
+    }
+
+    /// Every request so far, in the order in which they came.
+    #[must_use]
+    pub fn seen(&self) -> Vec<Seen> {
+        lock(&self.shared.seen).clone()
+    }
+
+    /// How many requests with this method (as in [`Proxy::fail`]) whose path contains `path` have come.
+    #[must_use]
+    pub fn count(&self, method: &str, path: &str) -> usize {
+        lock(&self.shared.seen).iter().filter(|seen| seen.is(method, path)).count()
+    }
+
+    /// Waits until at least `wanted` such requests have come.
+    ///
+    /// # Errors
+    /// When `within` has passed without.
+    pub async fn wait_for(
+        &self,
+        method: &str,
+        path: &str,
+        wanted: usize,
+        within: Duration,
+    ) -> anyhow::Result<()> {
+        let began = Instant::now();
+        while self.count(method, path) < wanted {
+            if began.elapsed() > within {
+                let came = self.count(method, path);
+                anyhow::bail!("{came} of {wanted} requests {method} {path} came within {within:?}");
+            }
+            tokio::time::sleep(Duration::from_millis(5)).await;
+        }
+        Ok(())
+    }
+
+    fn listen(&mut self) -> anyhow::Result<()> {
+        let listener =
+            TcpListener::bind(self.address).with_context(|| format!("listening on {}", self.address))?;
+        listener.set_nonblocking(true)?;
+        let (upstream, shared) = (self.upstream.clone(), Arc::clone(&self.shared));
+        self.serving = Some(Serving::start("proxy", move || handle::serve(listener, upstream, shared))?);
+        Ok(())
+    }
+}
+
+impl Seen {
+    fn is(&self, method: &str, path: &str) -> bool {
+        (method.is_empty() || self.method == method) && self.path.contains(path)
+    }
+}
+
+impl Shared {
+    /// Notes the request and says what is to become of it.
+    fn take(&self, mut seen: Seen) -> Option<Fault> {
+        let mut rules = lock(&self.rules);
+        let rule = rules.iter_mut().find(|rule| rule.left > 0 && seen.is(&rule.method, &rule.path));
+        seen.fault = rule.map(|rule| {
+            rule.left -= 1;
+            rule.fault
+        });
+        let fault = seen.fault;
+        lock(&self.seen).push(seen);
+        fault
+    }
+}
+
+/// A panic elsewhere must not make the proxy fail in ways nobody asked for.
+fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
+    mutex.lock().unwrap_or_else(PoisonError::into_inner)
+}
