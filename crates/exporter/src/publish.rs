@@ -107,6 +107,8 @@ pub struct Publisher {
     owners: Owners,
     access: Access,
     known: Arc<watch::Sender<Known>>,
+    /// What was known when the present attempt began.
+    before: Known,
     metrics: Metrics,
     published: Gate,
     allowance: Allowance,
@@ -172,6 +174,7 @@ impl Publisher {
             target,
             access: Access::default(),
             known,
+            before: Known::default(),
             metrics,
             published,
             allowance: Allowance::new(WRITE_BURST, WRITE_EARN, Instant::now()),
@@ -199,6 +202,7 @@ impl Publisher {
             tokio::time::sleep_until(self.allowance.free_at().into()).await;
             let want = desired.borrow_and_update().clone();
             let have = known.borrow_and_update().clone();
+            self.before = have.clone();
             let step = match &want {
                 Some(want) => self.step(want, &have).await,
                 None => Ok(Step::Waiting),
@@ -363,11 +367,11 @@ impl Publisher {
         }
     }
 
-    /// What the server answered is newer than what the watch has told so far.
+    /// Takes in what the server answered, unless the watch has told something newer meanwhile.
     fn learn(&mut self, held: Held) {
         let reread = Some(self.target.reread).filter(|reread| !reread.is_zero());
         self.reread_at = Instant::now() + jittered(reread.unwrap_or(access::BELIEVED_MAX), &mut self.random);
-        self.known.send_modify(|known| known.held = held);
+        self.known.send_modify(|known| known.learn(held, &self.before));
     }
 
     /// When to look again although nothing has happened.

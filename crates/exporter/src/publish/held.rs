@@ -12,6 +12,8 @@ pub struct Known {
     pub held: Held,
     /// We may not watch: what is known was true when it was read or written last.
     pub blind: bool,
+    /// How often the watch has told something new.
+    pub(super) told: u64,
 }
 
 /// Our object on the server.
@@ -30,7 +32,26 @@ impl Known {
     /// Takes in what the watch says, as [`Held::take`] does. True if something changed.
     pub fn take(&mut self, event: Event<NodeResourceTopology>) -> bool {
         let sees_again = std::mem::replace(&mut self.blind, false);
-        self.held.take(event) || sees_again
+        let new = self.held.take(event);
+        self.told += u64::from(new);
+        new || sees_again
+    }
+
+    /// Takes in what the server answered, to somebody who asked when he knew `before`.
+    ///
+    /// If the watch has told something since, nobody can say which is newer, unless it is about the same object: its
+    /// deletion, or what somebody wrote next, may have overtaken our answer and is told only once. Then what was told
+    /// counts. Should that be the older one after all, the next write will be refused and say so.
+    pub fn learn(&mut self, answer: Held, before: &Self) {
+        let overtaken = match (&self.held, &answer) {
+            (Held::Object(known), Held::Object(answer)) if known.metadata.uid == answer.metadata.uid => {
+                is_as_new(known, answer)
+            }
+            _ => self.told != before.told,
+        };
+        if !overtaken {
+            self.held = answer;
+        }
     }
 }
 
@@ -65,14 +86,18 @@ impl Held {
     fn replace(&mut self, object: NodeResourceTopology) -> bool {
         if let Self::Object(known) = self
             && known.metadata.uid == object.metadata.uid
-            && version(known) >= version(&object)
-            && version(&object).is_some()
+            && is_as_new(known, &object)
         {
             return false;
         }
         *self = Self::object(object);
         true
     }
+}
+
+/// Whether one state of an object is known to be as new as another one.
+fn is_as_new(this: &NodeResourceTopology, other: &NodeResourceTopology) -> bool {
+    version(other).is_some() && version(this) >= version(other)
 }
 
 /// Resource versions of one kind are comparable numbers in every Kubernetes we support.
@@ -111,10 +136,41 @@ mod tests {
 
     #[test]
     fn a_watch_that_speaks_has_eyes_again() {
-        let mut known = Known { held: Held::object(object("a", "9")), blind: true };
+        let mut known = Known { held: Held::object(object("a", "9")), blind: true, told: 0 };
         assert!(known.take(reset(vec![object("a", "9")])), "that is news, even if the object is not");
         assert!(!known.blind);
         assert!(!known.take(reset(vec![object("a", "9")])));
+    }
+
+    #[test]
+    fn what_the_watch_told_while_we_waited_for_an_answer_is_not_forgotten() {
+        use Event::{Applied, Deleted};
+        let at = |uid: &str, version: &str| Held::object(object(uid, version));
+        let (deleted, edited) = (|| Deleted(object("a", "7")), || Applied(object("a", "7")));
+        for (before, told, answer, after) in [
+            (at("a", "5"), vec![], at("a", "6"), "a@6"),
+            (at("a", "5"), vec![Applied(object("a", "6"))], at("a", "6"), "a@6"),
+            (at("a", "4"), vec![Applied(object("a", "5"))], at("a", "6"), "a@6"),
+            (at("a", "5"), vec![edited()], at("a", "6"), "a@7"),
+            (at("a", "5"), vec![deleted()], at("a", "6"), "absent"),
+            (at("a", "5"), vec![reset(vec![])], at("a", "6"), "absent"),
+            (at("a", "5"), vec![deleted(), Applied(object("b", "8"))], at("a", "6"), "b@8"),
+            (at("a", "5"), vec![], at("b", "8"), "b@8"),
+            (at("a", "5"), vec![], Held::Absent, "absent"),
+            (at("a", "5"), vec![edited()], Held::Absent, "a@7"),
+            (Held::Absent, vec![], at("a", "6"), "a@6"),
+            (Held::Absent, vec![Applied(object("a", "6"))], at("a", "6"), "a@6"),
+            (Held::Absent, vec![Applied(object("a", "6")), deleted()], at("a", "6"), "absent"),
+            (Held::Unknown, vec![], at("a", "6"), "a@6"),
+        ] {
+            let before = Known { held: before, ..Known::default() };
+            let mut known = before.clone();
+            for event in &told {
+                known.take(event.clone());
+            }
+            known.learn(answer.clone(), &before);
+            assert_eq!(show(&known.held), after, "{} {told:?} {}", show(&before.held), show(&answer));
+        }
     }
 
     #[test]

@@ -49,7 +49,7 @@ impl Rig {
 
     /// One whose watch works.
     fn watching(held: Held, answers: impl IntoIterator<Item = Answer>) -> Self {
-        Self::start(PATCHING, Known { held, blind: false }, answers)
+        Self::start(PATCHING, Known { held, ..Known::default() }, answers)
     }
 
     fn want(&self, cpus: i64) {
@@ -171,7 +171,7 @@ async fn without_its_node_there_is_no_object() {
     };
     let answers = [refusal(404, "NotFound"), node("u1"), owned(5, 1, "u1"), node("u2"), owned(4, 2, "u2")];
     let owned = Publishing { owner: OwnerKind::Node, ..PATCHING };
-    let mut rig = Rig::start(owned, Known { held: Held::Absent, blind: false }, answers);
+    let mut rig = Rig::start(owned, Known { held: Held::Absent, ..Known::default() }, answers);
     rig.want(5);
     rig.expect("GET nodes/n1").await;
     let reason =

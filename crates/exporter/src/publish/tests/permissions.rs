@@ -23,7 +23,7 @@ fn no() -> Answer {
 }
 
 fn blind() -> Known {
-    Known { held: Held::Unknown, blind: true }
+    Known { blind: true, ..Known::default() }
 }
 
 const CREATE: &str = "POST v1alpha2/noderesourcetopologies";
@@ -98,7 +98,7 @@ async fn without_a_watch_a_lost_object_comes_back_at_the_next_reading() {
 #[tokio::test]
 async fn after_so_many_writes_it_reads_before_the_next() {
     let publishing = Publishing { resync: Some(2), ..PATCHING };
-    let known = Known { held: Held::object(stored(6, 1)), blind: false };
+    let known = Known { held: Held::object(stored(6, 1)), ..Known::default() };
     let mut rig = Rig::start(publishing, known, [ok(5, 2), ok(4, 3), ok(4, 9), ok(3, 10)]);
     for (cpus, lines) in [(5, &["PATCH"][..]), (4, &["PATCH"]), (3, &["GET", "PATCH"])] {
         rig.want(cpus);
@@ -120,7 +120,7 @@ async fn what_cannot_be_read_is_replaced_by_its_metadata() {
     });
     let publishing = Publishing { mode: Mode::Update, ..PATCHING };
     // As the watch tells of one.
-    let known = Known { held: Held::Object(Arc::default()), blind: false };
+    let known = Known { held: Held::Object(Arc::default()), ..Known::default() };
     let script = [
         ("GET OBJECT", (200, unreadable.clone())),
         ("GET OBJECT", (200, unreadable)),
@@ -137,7 +137,7 @@ async fn the_owner_is_found_as_far_as_allowed() {
     let space = json!({ "metadata": { "name": "numa", "uid": "u9" } });
     let node = Publishing { owner: OwnerKind::Node, ..PATCHING };
     let namespace = Publishing { owner: OwnerKind::Namespace, ..PATCHING };
-    let absent = || Known { held: Held::Absent, blind: false };
+    let absent = || Known { held: Held::Absent, ..Known::default() };
     let owner = |body: &Value| body["metadata"]["ownerReferences"][0]["uid"].clone();
 
     let script = [("GET nodes/n1", no()), ("GET v1/nodes", (200, list)), (CREATE, ok(5, 1))];
@@ -170,7 +170,7 @@ async fn an_owner_that_may_not_be_changed_is_left() {
     refused["message"] = json!("cannot set an ownerRef on a resource you can't delete");
     let space = json!({ "metadata": { "name": "numa", "uid": "u9" } });
     let namespace = Publishing { owner: OwnerKind::Namespace, ..PATCHING };
-    let known = Known { held: Held::object(stored(6, 1)), blind: false };
+    let known = Known { held: Held::object(stored(6, 1)), ..Known::default() };
     let script = [
         ("GET namespaces/numa", (200, space)),
         ("PATCH OBJECT", (status, refused)),
