@@ -213,7 +213,7 @@ impl Lookout {
             self.watcher.is_some() && self.admissions.as_ref().is_some_and(|path| path.exists());
         if !self.belief.believes(&scan.listed, sees_admissions, ended) {
             debug!("the list is not believed yet: a pod is being admitted, or the kubelet has just started");
-            return Outcome::Same { held: true };
+            return Outcome::Doubted;
         }
         let seen = self.seen.take().unwrap_or(started);
         let content = Arc::new(scan.content.clone());

@@ -66,6 +66,8 @@ pub enum Outcome {
         /// Some pod holds something.
         held: bool,
     },
+    /// It cannot be believed yet.
+    Doubted,
     /// There is no result; look again after this long.
     Failed(Duration),
 }
@@ -140,6 +142,13 @@ impl Pace {
                 self.step = 0;
                 return;
             }
+            // Nothing need happen before it can be believed: however the intervals are set, somebody has to look.
+            Outcome::Doubted => {
+                let wait = FOLLOW_UPS[self.step.min(FOLLOW_UPS.len() - 1)];
+                self.soon = Some(self.earliest(now + wait));
+                self.step += 1;
+                return;
+            }
             Outcome::Changed { held } => {
                 self.step = 0;
                 self.stirred = now;
@@ -155,7 +164,7 @@ impl Pace {
             Some(wait) => Some(self.earliest(now + *wait)),
             None => self.steady(now, held),
         };
-        self.step = (self.step + 1).min(FOLLOW_UPS.len());
+        self.step += 1;
     }
 
     /// The first moment from `wanted` on at which a scan is allowed.

@@ -129,3 +129,12 @@ fn both_intervals_can_be_off() {
     rig.pace.event(rig.at(1_000_000));
     assert_eq!(rig.next(), Some((1_000_000, Cause::Event)));
 }
+
+#[test]
+fn what_is_doubted_is_looked_at_until_it_is_believed() {
+    let off = Intervals { timer: Duration::ZERO, release: Duration::ZERO, least: Duration::ZERO };
+    let mut rig = Rig::new(off);
+    assert_eq!(rig.run(3_000, Outcome::Doubted), [0, 25, 100, 300, 1_000, 1_700, 2_400]);
+    rig.pace.scanned(rig.at(3_100), Cause::Event, FREE, 0.5);
+    assert_eq!(rig.next(), None);
+}
