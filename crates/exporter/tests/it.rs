@@ -14,6 +14,8 @@ mod cli;
 mod configuration;
 #[path = "it/devices.rs"]
 mod devices;
+#[path = "it/faults.rs"]
+mod faults;
 #[path = "it/garbage.rs"]
 mod garbage;
 #[path = "it/modes.rs"]

@@ -1,73 +1,21 @@
 //! A kubelet that talks nonsense, and a machine that does: the object keeps what was last known to be true, and health and
 //! metrics say what is wrong.
 
-use std::sync::{Arc, Mutex};
-
 use kube::api::ListParams;
-use node::podresources::wire;
 use testkit::controlplane::{ControlPlane, ControlPlaneOptions};
 use testkit::machine::{Machine, Tree};
+use testkit::podresources::Server;
 use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
-use tokio::net::{TcpStream, UnixListener};
-use tokio_stream::wrappers::UnixListenerStream;
-use tonic::{Request, Response, Status};
-use wire::pod_resources_lister_server::{PodResourcesLister, PodResourcesListerServer};
+use tokio::net::TcpStream;
 
 use super::*;
-
-/// A kubelet that answers what it is told to.
-#[derive(Clone, Default)]
-pub(super) struct Kubelet(Arc<Mutex<(wire::ListPodResourcesResponse, wire::AllocatableResourcesResponse)>>);
-
-#[tonic::async_trait]
-impl PodResourcesLister for Kubelet {
-    async fn list(
-        &self,
-        _: Request<wire::ListPodResourcesRequest>,
-    ) -> Result<Response<wire::ListPodResourcesResponse>, Status> {
-        Ok(Response::new(self.0.lock().unwrap().0.clone()))
-    }
-
-    async fn get_allocatable_resources(
-        &self,
-        _: Request<wire::AllocatableResourcesRequest>,
-    ) -> Result<Response<wire::AllocatableResourcesResponse>, Status> {
-        Ok(Response::new(self.0.lock().unwrap().1.clone()))
-    }
-
-    async fn get(
-        &self,
-        _: Request<wire::GetPodResourcesRequest>,
-    ) -> Result<Response<wire::GetPodResourcesResponse>, Status> {
-        Err(Status::unimplemented("not needed"))
-    }
-}
-
-impl Kubelet {
-    /// One pod with these CPUs on a machine whose CPUs can all be had.
-    pub(super) fn hands_out(&self, cpu_ids: &[i64]) {
-        let container = wire::ContainerResources {
-            name: "c".to_owned(),
-            cpu_ids: cpu_ids.to_vec(),
-            ..Default::default()
-        };
-        let pod = wire::PodResources {
-            name: "p".to_owned(),
-            namespace: "ns".to_owned(),
-            containers: vec![container],
-        };
-        let allocatable =
-            wire::AllocatableResourcesResponse { cpu_ids: (0..8).collect(), ..Default::default() };
-        *self.0.lock().unwrap() = (wire::ListPodResourcesResponse { pod_resources: vec![pod] }, allocatable);
-    }
-}
 
 /// A control plane, a machine as files, a kubelet as told, and the flags of an exporter between them.
 pub(super) struct Rig {
     pub(super) control: ControlPlane,
     pub(super) client: Client,
     tree: Tree,
-    pub(super) kubelet: Kubelet,
+    pub(super) kubelet: Server,
     port: u16,
     pub(super) flags: Vec<String>,
 }
@@ -85,18 +33,14 @@ impl Rig {
         let dir = control.nest().dir().to_owned();
         let tree = Machine::new().zones(2).cpus_per_zone(4).write_to(&dir.join("machine")).unwrap();
         std::fs::write(dir.join("kubelet.yaml"), "cpuManagerPolicy: static\n").unwrap();
-        let kubelet = Kubelet::default();
+        let kubelet = Server::start(&dir.join("kubelet"), 8).unwrap();
         kubelet.hands_out(&[1]);
-        let listener = UnixListenerStream::new(UnixListener::bind(dir.join("kubelet.sock")).unwrap());
-        let server =
-            tonic::transport::Server::builder().add_service(PodResourcesListerServer::new(kubelet.clone()));
-        tokio::spawn(server.serve_with_incoming(listener));
         let port = testkit::port::free().unwrap();
         let flags = [
             "--hostname=node-0".to_owned(),
-            format!("--podresources-socket={}", dir.join("kubelet.sock").display()),
+            format!("--podresources-socket={}", kubelet.socket().display()),
             format!("--sysfs={}", tree.sys().display()),
-            format!("--kubelet-state-dir={}", dir.display()),
+            format!("--kubelet-state-dir={}", kubelet.root().display()),
             format!("--kubelet-config-file={}", dir.join("kubelet.yaml").display()),
             format!("--kubeconfig={}", control.kubeconfig().display()),
             "--add-nrt-owner=false --metrics-ip=127.0.0.1 --sleep-interval=200ms".to_owned(),
@@ -141,7 +85,7 @@ async fn nonsense_is_told_and_never_published() {
 
     rig.kubelet.hands_out(&[-5]);
     rig.health_says(
-        "[-]scan failed: podresources list answered nonsense: ns/p/c: cpu_ids: -5 is not a CPU id",
+        "[-]scan failed: podresources list answered nonsense: default/p/c: cpu_ids: -5 is not a CPU id",
     )
     .await;
     unchanged().await;
@@ -197,8 +141,7 @@ async fn one_shot_ends_when_it_is_published_and_a_preview_publishes_nothing() {
 
     for (flag, wanted) in [
         ("--kubeconfig=/nowhere", "cannot reach Kubernetes: kubeconfig /nowhere: "),
-        ("--podresources-socket=tcp://x", "--podresources-socket: "),
-        ("--hostname=a,b", "\"a,b\" is not a node name"),
+        ("--hostname=a,b", "--hostname: \"a,b\" is not allowed"),
     ] {
         let error = format!("{:#}", run(&[flag]).await.unwrap_err());
         assert!(error.starts_with(wanted), "{error}");

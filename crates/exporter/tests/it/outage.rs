@@ -1,9 +1,9 @@
-//! Whatever goes away and comes back: kubelet, API server, the kind, the object, the node.
+//! Whatever goes away and comes back, as far as only the real thing shows it: a kubelet, the API server, a node with its
+//! garbage collector. Single faults are in `faults`.
 
 use k8s_openapi::api::core::v1::Node;
-use k8s_openapi::apiextensions_apiserver::pkg::apis::apiextensions::v1::CustomResourceDefinition;
 use kube::ResourceExt as _;
-use kube::api::{DeleteParams, Patch, PatchParams};
+use kube::api::DeleteParams;
 use serde_json::json;
 use testkit::kubelet::KubeletOptions;
 use testkit::machine::Machine;
@@ -83,49 +83,6 @@ async fn what_happens_while_the_api_server_is_away_is_published_when_it_is_back(
 
 fn json_map(value: serde_json::Value) -> serde_json::Map<String, serde_json::Value> {
     value.as_object().cloned().unwrap_or_default()
-}
-
-#[tokio::test]
-async fn the_kind_may_come_late_and_go_and_come_again() {
-    let Ok(rig) = testkit::env::rig() else { return };
-    let cluster = Cluster::builder().machines([machine()]).start(&rig).await.unwrap();
-    let client = cluster.client().await.unwrap();
-    let _exporter = Exporter::start(&flags(&cluster, 0));
-    place(&client, "a", "node-0", 4).await;
-    let crds = Api::<CustomResourceDefinition>::all(client.clone());
-    for _ in 0..2 {
-        cluster.install_crds(NRT_CRD_YAML).await.unwrap();
-        shows(&client, "cpu", WITH_A).await;
-        let name = "noderesourcetopologies.topology.node.k8s.io";
-        crds.delete(name, &DeleteParams::default()).await.unwrap();
-        until("the kind is gone", async || crds.get_opt(name).await.unwrap().is_none().then_some(())).await;
-    }
-}
-
-#[tokio::test]
-async fn an_object_deleted_or_spoilt_by_hand_is_repaired() {
-    let Some(cluster) = cluster(|builder| builder.machines([machine()])).await else { return };
-    let client = cluster.client().await.unwrap();
-    let _exporter = Exporter::start(&flags(&cluster, 0));
-    let nrts = Api::<NodeResourceTopology>::all(client.clone());
-    let first = shows(&client, "cpu", EMPTY).await;
-    nrts.delete("node-0", &DeleteParams::default()).await.unwrap();
-    let again = async || nrts.get_opt("node-0").await.unwrap().filter(|nrt| nrt.uid() != first.uid());
-    until("the object is there again", again).await;
-
-    let spoilt = json!({
-        "metadata": { "labels": { "theirs": "kept" }, "annotations": { "topology.node.k8s.io/fingerprint": null } },
-        "topologyPolicies": ["SingleNUMANodePodLevel"],
-        "attributes": [{ "name": "theirs", "value": "kept" }, { "name": "topologyManagerPolicy", "value": "none" }],
-        "zones": [{ "name": "node-0", "type": "Node" }],
-    });
-    nrts.patch("node-0", &PatchParams::default(), &Patch::Merge(&spoilt)).await.unwrap();
-    let nrt = shows(&client, "cpu", EMPTY).await;
-    assert!(nrt.topology_policies.is_empty());
-    assert_eq!(attribute::get(&nrt.attributes, "topologyManagerPolicy"), Some("single-numa-node"));
-    assert_eq!(attribute::get(&nrt.attributes, "theirs"), Some("kept"));
-    assert_eq!(nrt.labels()["theirs"], "kept");
-    assert_eq!(nrt.annotations()["topology.node.k8s.io/fingerprint"], fingerprint(&nrt));
 }
 
 /// The garbage collector takes the object along with its node; the new node's object belongs to the new node.

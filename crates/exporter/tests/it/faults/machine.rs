@@ -1,0 +1,225 @@
+//! The machine: its clocks, what the kernel has no room for, directories that go.
+
+use std::fs;
+
+use testkit::podresources::Server;
+
+use super::*;
+use process::start;
+
+/// Moves the wall clock of one process by the seconds in the file `CLOCK_OFFSET`, whatever they are at the moment. (No
+/// namespace of Linux has a wall clock of its own, and the machine's is not ours to set.)
+const SHIM: &str = r#"
+#define _GNU_SOURCE
+#include <stdio.h>
+#include <stdlib.h>
+#include <sys/syscall.h>
+#include <time.h>
+#include <unistd.h>
+int clock_gettime(clockid_t clock, struct timespec *now) {
+    int result = (int)syscall(SYS_clock_gettime, clock, now);
+    if (result == 0 && clock == CLOCK_REALTIME) {
+        long seconds = 0;
+        FILE *file = fopen(getenv("CLOCK_OFFSET"), "r");
+        if (file) {
+            if (fscanf(file, "%ld", &seconds) != 1) seconds = 0;
+            fclose(file);
+        }
+        now->tv_sec += seconds;
+    }
+    return result;
+}
+"#;
+
+const YEAR: i64 = 365 * 24 * 3600;
+
+/// Nothing is decided by the wall clock: it may jump by years in both directions.
+#[tokio::test]
+async fn wall_clock_jumps() {
+    let Some(mut rig) = Rig::start("clock-jumps").await else { return };
+    let path = |name: &str| rig.dir().join(name).display().to_string();
+    let (source, shim, offset) = (path("shim.c"), path("shim.so"), path("offset"));
+    fs::write(&source, SHIM).unwrap();
+    fs::write(&offset, "0").unwrap();
+    let built = std::process::Command::new("cc").args(["-shared", "-fPIC", "-o", &shim, &source]).status();
+    assert!(built.unwrap().success());
+    let exporter = start(&rig, &[], &[("LD_PRELOAD", &shim), ("CLOCK_OFFSET", &offset)]);
+    rig.arrives().await;
+    for (cpu, years) in [(2, 60), (3, -20), (4, 100), (5, 0)] {
+        // Written whole: the exporter may be reading it.
+        fs::write(path_of(&offset, "new"), (years * YEAR).to_string()).unwrap();
+        fs::rename(path_of(&offset, "new"), &offset).unwrap();
+        rig.admit(&format!("b{cpu}"), &[cpu]);
+        rig.arrives().await;
+    }
+    let log = fs::read_to_string(exporter.log()).unwrap();
+    let centuries = ["20", "21"].map(|century| {
+        log.lines().filter(|line| line.trim_start_matches("\u{1b}[2m").starts_with(century)).count()
+    });
+    assert!(centuries.iter().all(|lines| *lines > 0), "the clock did jump: {log}");
+    rig.survived_well(Writes::Exactly(5)).await;
+}
+
+fn path_of(path: &str, end: &str) -> String {
+    format!("{path}.{end}")
+}
+
+/// What a virtual machine that was halted sees, or a process that got no CPU: all timers are over at once.
+#[tokio::test]
+async fn time_stands_still_and_jumps() {
+    let Some(mut rig) = Rig::start("frozen").await else { return };
+    rig.flags.push("--sleep-interval=100ms".to_owned());
+    let exporter = start(&rig, &[], &[]);
+    rig.arrives().await;
+    exporter.pause().unwrap();
+    let before = rig.kubelet.calls();
+    rig.admit("b", &[5]);
+    rig.admit("c", &[6]);
+    rig.release("a");
+    // The passing of time is the fault here: thirty periods of the timer.
+    sleep(Duration::from_secs(3)).await;
+    assert_eq!((rig.kubelet.calls(), rig.writes()), (before, 1), "it does stand still");
+    exporter.resume().unwrap();
+    rig.arrives().await;
+    let missed = rig.kubelet.calls() - before;
+    assert!(missed < 12, "{missed} calls at once");
+    rig.survived_well(Writes::Exactly(2)).await;
+}
+
+/// The clock that all waits are measured with has only just begun, or runs since decades.
+#[tokio::test]
+async fn started_just_after_boot_and_long_after() {
+    let Some(mut rig) = Rig::start("boot").await else { return };
+    let uptime = fs::read_to_string("/proc/uptime").unwrap();
+    let uptime: i64 = uptime.split('.').next().unwrap().parse().unwrap();
+    for (name, cpu, offset) in [("b", 5, -uptime), ("c", 6, 50 * YEAR)] {
+        let offsets = [format!("--monotonic={offset}"), format!("--boottime={offset}")];
+        let wrapper = ["unshare", "--time", &offsets[0], &offsets[1]];
+        let exporter = start(&rig, &wrapper, &[]);
+        rig.arrives().await;
+        rig.is_ready().await;
+        let zones =
+            [std::process::id(), exporter.pid()].map(|pid| fs::read_link(format!("/proc/{pid}/ns/time")));
+        assert_ne!(zones[0].as_ref().unwrap(), zones[1].as_ref().unwrap(), "it has a clock of its own");
+        rig.admit(name, &[cpu]);
+        rig.arrives().await;
+    }
+    rig.survived(Writes::Exactly(3)).await;
+}
+
+/// The kernel's queue of file events is full when the one that matters comes.
+#[tokio::test]
+async fn file_events_overflow() {
+    let Some(mut rig) = Rig::start("overflow").await else { return };
+    let _exporter = rig.export().await;
+    rig.is_quiet().await;
+    let limit = fs::read_to_string("/proc/sys/fs/inotify/max_queued_events").unwrap();
+    let limit: usize = limit.trim().parse().unwrap();
+    // This test has one thread: the exporter on it reads nothing until the next `await`. The names alternate because the
+    // kernel merges equal neighbours, and none of them matters.
+    for index in 0..=limit {
+        fs::write(rig.kubelet.root().join(if index % 2 == 0 { ".a" } else { ".b" }), "").unwrap();
+    }
+    rig.admit("b", &[5]);
+    rig.survived_well(Writes::Exactly(2)).await;
+}
+
+/// Without file events the timer does it.
+#[tokio::test]
+async fn no_file_events_to_be_had() {
+    for (name, limit) in
+        [("no-instances", "max_inotify_instances 0"), ("no-watches", "max_inotify_watches 3")]
+    {
+        let Some(mut rig) = Rig::start(name).await else { return };
+        rig.flags.push("--sleep-interval=200ms".to_owned());
+        let (limit, value) = limit.split_once(' ').unwrap();
+        // Each user namespace has limits of its own.
+        let script = format!("echo {value} > /proc/sys/user/{limit}; exec \"$@\"");
+        let exporter = start(&rig, &["unshare", "--user", "--map-root-user", "sh", "-c", &script, "sh"], &[]);
+        rig.arrives().await;
+        let warned = async || exporter.log_tail(100).contains("no file events").then_some(());
+        until("a warning", warned).await;
+        rig.admit("b", &[5]);
+        rig.arrives().await;
+        rig.release("a");
+        rig.survived_well(Writes::Exactly(3)).await;
+    }
+}
+
+/// A directory that goes and comes again is watched again.
+#[tokio::test]
+async fn pod_directories_removed() {
+    let Some(mut rig) = Rig::start("pods-gone").await else { return };
+    let _exporter = rig.export().await;
+    let pods = rig.kubelet.root().join("pods");
+    for (round, cpu) in [(0, 5), (1, 2)] {
+        fs::remove_dir_all(&pods).unwrap();
+        fs::create_dir(&pods).unwrap();
+        rig.is_quiet().await;
+        // Only the pod's directory tells.
+        let mut list = rig.kubelet.pods();
+        list[0] = pod("a", &[cpu]);
+        rig.kubelet.set(list);
+        rig.is_true_now();
+        fs::create_dir(pods.join(format!("uid-{round}"))).unwrap();
+        rig.arrives().await;
+    }
+    rig.survived_well(Writes::Exactly(3)).await;
+}
+
+/// The kubelet's whole directory is removed under it, and a new kubelet begins with nothing.
+#[tokio::test]
+async fn kubelet_directory_removed() {
+    let Some(mut rig) = Rig::start("root-gone").await else { return };
+    let _exporter = rig.export().await;
+    let root = rig.kubelet.root().to_owned();
+    let config = fs::read(root.join("config.yaml")).unwrap();
+    rig.kubelet.stop();
+    fs::remove_dir_all(&root).unwrap();
+    rig.health_says("[-]scan failed: ").await;
+    rig.kubelet = Server::start(&root, 8).unwrap();
+    fs::write(root.join("config.yaml"), config).unwrap();
+    rig.is_true_now();
+    rig.arrives().await;
+    rig.admit("b", &[5]);
+    rig.survived_well(Writes::Exactly(3)).await;
+}
+
+/// There is no room for the status files: that is told, leaves no half of a file, and changes nothing about publishing.
+#[tokio::test]
+async fn disk_full_for_status_files() {
+    let Some(mut rig) = Rig::start("disk-full").await else { return };
+    let dir = rig.dir().join("status").display().to_string();
+    fs::create_dir(&dir).unwrap();
+    rig.flags.push(format!("--pods-fingerprint-status-file={dir}/last"));
+    rig.flags.push(format!("--pods-fingerprint-status-dir={dir}"));
+    // A file system that only this process sees, and that is full already.
+    let script =
+        "mount -t tmpfs -o size=16k tmpfs \"$1\"; dd if=/dev/zero of=\"$1/full\" bs=4k; shift; exec \"$@\"";
+    let exporter = start(&rig, &["unshare", "--mount", "sh", "-c", script, "sh", &dir], &[]);
+    rig.arrives().await;
+    let inside = format!("/proc/{}/root{dir}", exporter.pid());
+    let files = || {
+        let names =
+            fs::read_dir(&inside).unwrap().map(|entry| entry.unwrap().file_name().into_string().unwrap());
+        names.collect::<std::collections::BTreeSet<_>>()
+    };
+    for (name, cpu) in [("b", 5), ("c", 6)] {
+        rig.admit(name, &[cpu]);
+        rig.arrives().await;
+    }
+    let told = async || exporter.log_tail(1000).contains("No space left on device").then_some(());
+    until("told", told).await;
+    rig.health_says("[+]scan ok").await;
+    assert_eq!(files().into_iter().collect::<Vec<_>>(), ["full"]);
+
+    fs::remove_file(format!("{inside}/full")).unwrap();
+    rig.admit("d", &[7]);
+    let written = async || {
+        let text = fs::read_to_string(format!("{inside}/last")).ok()?;
+        serde_json::from_str::<serde_json::Value>(&text).unwrap();
+        text.contains("\"d\"").then_some(())
+    };
+    until("the status is written", written).await;
+    rig.survived_well(Writes::Exactly(4)).await;
+}
