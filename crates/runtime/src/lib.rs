@@ -15,6 +15,7 @@ pub mod lease;
 pub mod log;
 pub mod process_metrics;
 pub mod ready;
+pub mod residue;
 pub mod shutdown;
 pub mod tls;
 pub mod watch;
