@@ -59,7 +59,7 @@ struct Node {
     /// Where sysfs is mounted
     #[arg(long, value_name = "DIR", default_value = "/sys")]
     sysfs: PathBuf,
-    /// The kubelet's root directory, watched for changes of its state; empty: only the timer causes scans
+    /// The kubelet's root directory, watched for changes of its state; empty: only pods' cgroups, the socket and time cause scans
     #[arg(long, value_name = "DIR", default_value = "/var/lib/kubelet", value_parser = kinds::path_or_nothing)]
     kubelet_state_dir: PathBuf,
     /// The kubelet's configuration file

@@ -31,7 +31,9 @@ pub struct Known {
 #[derive(Debug, thiserror::Error)]
 pub enum Error {
     /// A file, or what the kubelet answered, is missing or odd.
-    #[error("{0}; with topology manager policy and scope given by flags it is not needed")]
+    #[error(
+        "the kubelet's configuration is not known (nor needed, with topology manager policy and scope given by flags)"
+    )]
     Rules(#[from] RulesError),
     /// The kubelet's port.
     #[error("kubelet configuration from {url}: {reason}")]
@@ -50,6 +52,7 @@ pub struct Reader {
     policy: Option<Policy>,
     scope: Option<Scope>,
     kubelet: Option<kube::Client>,
+    told: Option<Rules>,
 }
 
 impl Reader {
@@ -57,7 +60,7 @@ impl Reader {
     #[must_use]
     pub fn new(sources: &Sources) -> Self {
         let Sources { policy, scope, .. } = *sources;
-        Self { at: sources.kubelet_config.clone(), policy, scope, kubelet: None }
+        Self { at: sources.kubelet_config.clone(), policy, scope, kubelet: None, told: None }
     }
 
     /// Reads it anew.
@@ -77,19 +80,33 @@ impl Reader {
         };
         match read {
             Ok(configuration) => {
+                let given = self.policy.is_some() && self.scope.is_some();
                 let Rules { policy, scope, .. } = configuration.rules;
                 let rules = Rules {
                     policy: self.policy.unwrap_or(policy),
                     scope: self.scope.unwrap_or(scope),
                     ..configuration.rules
                 };
+                self.tell(rules, if given { "given" } else { "detected" });
                 Ok(Known { rules, configuration: Some(configuration) })
             }
             Err(error) => {
                 let (Some(policy), Some(scope)) = (self.policy, self.scope) else { return Err(error) };
-                info!(%error, "the CPU and memory manager policies are not known");
-                Ok(Known { rules: Rules { policy, scope, ..Rules::default() }, configuration: None })
+                let rules = Rules { policy, scope, ..Rules::default() };
+                if self.told != Some(rules) {
+                    info!(error = client::chain(&error), "the CPU and memory manager policies are not known");
+                }
+                self.tell(rules, "given");
+                Ok(Known { rules, configuration: None })
             }
+        }
+    }
+
+    /// Says it once, in words that people look for in the peer's log.
+    fn tell(&mut self, rules: Rules, origin: &str) {
+        if self.told.replace(rules) != Some(rules) {
+            let Rules { policy, scope, .. } = rules;
+            info!("using {origin} Topology Manager policy {:?} scope {:?}", policy.as_str(), scope.as_str());
         }
     }
 
@@ -140,9 +157,9 @@ mod tests {
             std::fs::write(&path, format!("kind: KubeletConfiguration\n{config}")).unwrap();
         }
         let at = KubeletConfigAt::File { path, drop_ins: None };
-        let mut reader = Reader { at, policy, scope, kubelet: None };
+        let mut reader = Reader { at, policy, scope, kubelet: None, told: None };
         let runtime = tokio::runtime::Builder::new_current_thread().build().unwrap();
-        runtime.block_on(reader.read()).map_err(|error| error.to_string())
+        runtime.block_on(reader.read()).map_err(|error| client::chain(&error))
     }
 
     #[test]

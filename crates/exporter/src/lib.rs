@@ -31,6 +31,8 @@ pub mod status;
 pub mod zones;
 
 #[cfg(test)]
+mod manifest;
+#[cfg(test)]
 mod script;
 
 use tokio_util::sync::CancellationToken;

@@ -1,7 +1,7 @@
 //! Every metric of the exporter, by name.
 //!
 //! In: what happened, from the other modules. Out: a registry. Never: a name the peer uses with another meaning. The
-//! `rte_*` names and labels are the peer's, with two repairs: patches count as `update` writes, and the trigger of an update is
+//! `rte_*` and `nfd_*` names and labels are the peers', with two repairs: patches count as `update` writes, and the trigger of an update is
 //! the true one.
 
 use std::time::Duration;
@@ -32,6 +32,7 @@ pub struct Metrics {
     scan_seconds: Histogram,
     publish_seconds: Histogram,
     scan_failures: Family<Labels, Counter>,
+    scan_errors: Counter,
     publish_failures: Family<Labels, Counter>,
     remarks: Gauge,
 }
@@ -66,6 +67,7 @@ impl Metrics {
             // 1 ms to 65 s: the API server may be away.
             publish_seconds: Histogram::new(exponential_buckets(0.001, 2.0, 17)),
             scan_failures: Family::default(),
+            scan_errors: Counter::default(),
             publish_failures: Family::default(),
             remarks: Gauge::default(),
         };
@@ -87,6 +89,13 @@ impl Metrics {
         registry.register("rte_noderesourcetopology_patch_failures", patches, self.patch_failures.clone());
         let ratio = "Size of a patch relative to the whole object";
         registry.register("rte_noderesourcetopology_patch_size_ratio", ratio, self.patch_ratio.clone());
+        let errors = "Scans that gave no result";
+        registry.register("nfd_topology_updater_scan_errors", errors, self.scan_errors.clone());
+        let build = Family::<Labels, Gauge>::default();
+        // The value is the peer's: the time of the start, in seconds since 1970.
+        let since = jiff::Timestamp::now().as_second();
+        build.get_or_create(&vec![("version", env!("CARGO_PKG_VERSION").to_owned())]).set(since);
+        registry.register("nfd_topology_updater_build_info", "Version of the exporter", build);
     }
 
     fn register_own(&self, registry: &mut Registry) {
@@ -122,6 +131,7 @@ impl Metrics {
     /// A scan gave no result because `input` could not be read.
     pub fn scan_failed(&self, input: &'static str) {
         self.scan_failures.get_or_create(&self.with([("input", input)])).inc();
+        self.scan_errors.inc();
     }
 
     /// The object was written: how long the write took and how long the change had been known.
@@ -185,6 +195,7 @@ mod tests {
             r#"rte_wakeup_delay_milliseconds{node="n1",trigger="periodic"} 1500.0"#,
             r#"rte_noderesourcetopology_patch_failures_total{node="n1",trigger="send_patch"} 1"#,
             r#"rte_noderesourcetopology_patch_size_ratio_count{node="n1"} 1"#,
+            "nfd_topology_updater_scan_errors_total 1",
             "tholepin_exporter_scan_seconds_count 1",
             "tholepin_exporter_publish_seconds_sum 0.007",
             r#"tholepin_exporter_scan_failures_total{node="n1",input="sysfs"} 1"#,

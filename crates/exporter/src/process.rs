@@ -22,13 +22,14 @@ use tokio::sync::watch;
 use tokio_util::sync::CancellationToken;
 use tracing::{debug, info, warn};
 
+use crate::dialect::notify_file;
 use crate::lookout::{Findings, Lookout};
 use crate::metrics::Metrics;
 use crate::preview;
 use crate::publish::{self, Desired, Known, Publisher, Target};
 use crate::readiness::{Conditions, Progress};
 use crate::scan::Scanner;
-use crate::settings::{KubeletConfigAt, Publishing, Settings};
+use crate::settings::{KubeletConfigAt, Mode, Publishing, Settings};
 use crate::status::{Noted, Recorder};
 
 /// Deadline of one call of the API server.
@@ -71,6 +72,9 @@ impl Process {
     /// When it cannot start.
     pub async fn run(mut self) -> anyhow::Result<()> {
         info!(node = self.settings.node, version = env!("CARGO_PKG_VERSION"), "starting the exporter");
+        if let Some(path) = &self.settings.notify_file {
+            notify_file::prepare(path)?;
+        }
         let (sender, receiver) = watch::channel(None);
         self.look(sender)?;
         match self.settings.publishing.filter(|_| self.settings.dry_run.is_none()) {
@@ -144,6 +148,12 @@ impl Process {
         desired: watch::Receiver<Option<Desired>>,
         publishing: Publishing,
     ) -> anyhow::Result<()> {
+        let mode = match publishing.mode {
+            Mode::Patch => "patch",
+            Mode::Update => "get+update",
+            Mode::Apply => "apply",
+        };
+        info!("operation mode: {mode}");
         let connection = self.connection().await?;
         let known = Arc::new(watch::Sender::new(Known::default()));
         let (api, sink) = (Api::all(connection.watching()?), Arc::clone(&known));
@@ -223,13 +233,9 @@ fn watcher(settings: &Settings) -> Option<Watcher<Change>> {
         }
         KubeletConfigAt::Configz { .. } => kubelet::Files::default(),
     };
-    let root = sources.kubelet_root.iter();
-    let targets =
-        root.flat_map(|root| kubelet::targets(root, &sources.podresources.file(), &config, &sources.sysfs));
-    let targets: Vec<_> = targets.chain(settings.notify_file.as_deref().and_then(kubelet::notice)).collect();
-    if targets.is_empty() {
-        return None;
-    }
+    let root = sources.kubelet_root.as_deref();
+    let mut targets = kubelet::targets(root, &sources.podresources.file(), &config, &sources.sysfs);
+    targets.extend(settings.notify_file.as_deref().and_then(kubelet::notice));
     match Watcher::new(targets) {
         Ok(watcher) => Some(watcher),
         Err(error) => {

@@ -17,8 +17,6 @@
 
 use std::path::{Path, PathBuf};
 
-use topology::policy::Rules;
-
 use crate::file::{self, Kind};
 use crate::watch::{Names, Target};
 
@@ -56,17 +54,12 @@ pub fn notice(file: &Path) -> Option<Target<Change>> {
     Some(Target { dir: file.parent()?.to_owned(), names: Names::Touched(name), tag: Change::Notice })
 }
 
-/// The directories to watch for a kubelet with this root directory, podresources socket and configuration, on a machine
-/// with this sysfs. Of drop-in directories those below that exist now are watched; that another one comes is seen, what
+/// The directories to watch for a kubelet with this root directory (where it can be seen), podresources socket and
+/// configuration, on a machine with this sysfs. Of drop-in directories those below that exist now are watched; that another one comes is seen, what
 /// happens in it then is not.
 #[must_use]
-pub fn targets(root: &Path, socket: &Path, config: &Files, sysfs: &Path) -> Vec<Target<Change>> {
-    let mut targets = vec![
-        Target { dir: root.to_owned(), names: Names::EndWith("_state"), tag: Change::Allocation },
-        Target { dir: root.to_owned(), names: Names::Is(ADMISSIONS.to_owned()), tag: Change::Admission },
-        Target { dir: root.join("device-plugins"), names: Names::Visible, tag: Change::Devices },
-        Target { dir: root.join("pods"), names: Names::Visible, tag: Change::Pods },
-    ];
+pub fn targets(root: Option<&Path>, socket: &Path, config: &Files, sysfs: &Path) -> Vec<Target<Change>> {
+    let mut targets = root.map(state).unwrap_or_default();
     for (path, tag) in [(socket, Change::Socket), (&config.file, Change::Config)] {
         if let (Some(dir), Some(name)) = (path.parent(), path.file_name()) {
             let name = name.to_string_lossy().into_owned();
@@ -97,6 +90,16 @@ fn with_subdirectories(dir: &Path) -> Vec<PathBuf> {
     dirs
 }
 
+/// The kubelet's own files.
+fn state(root: &Path) -> Vec<Target<Change>> {
+    vec![
+        Target { dir: root.to_owned(), names: Names::EndWith("_state"), tag: Change::Allocation },
+        Target { dir: root.to_owned(), names: Names::Is(ADMISSIONS.to_owned()), tag: Change::Admission },
+        Target { dir: root.join("device-plugins"), names: Names::Visible, tag: Change::Devices },
+        Target { dir: root.join("pods"), names: Names::Visible, tag: Change::Pods },
+    ]
+}
+
 /// Parents of the pods' cgroups that exist now: Guaranteed pods lie directly under `kubepods`, the other classes one
 /// level deeper; names as the systemd driver and the cgroupfs driver make them; cgroup v2, or v1 with its systemd tree.
 fn pod_cgroups(sysfs: &Path) -> impl Iterator<Item = PathBuf> {
@@ -115,15 +118,6 @@ fn pod_cgroups(sysfs: &Path) -> impl Iterator<Item = PathBuf> {
         .filter(|path| path.is_dir())
         .collect::<Vec<_>>()
         .into_iter()
-}
-
-/// Reads from a KubeletConfiguration file without drop-ins how the kubelet aligns pods; [`Configuration::read`] says more.
-///
-/// # Errors
-/// As for `Configuration::read`.
-pub fn read_rules(path: &Path) -> Result<Rules, RulesError> {
-    let files = Files { file: path.to_owned(), drop_ins: None };
-    Configuration::read(&files).map(|configuration| configuration.rules)
 }
 
 #[cfg(test)]

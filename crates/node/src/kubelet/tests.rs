@@ -1,15 +1,6 @@
 use super::*;
 
 #[test]
-fn rules_are_read() {
-    let dir = tempfile::tempdir().unwrap();
-    let path = dir.path().join("config.yaml");
-    std::fs::write(&path, "topologyManagerScope: pod\n").unwrap();
-    assert_eq!(read_rules(&path).unwrap().scope, topology::policy::Scope::Pod);
-    assert!(read_rules(Path::new("/no/such")).is_err());
-}
-
-#[test]
 fn directories_to_watch() {
     let sysfs = tempfile::tempdir().unwrap();
     std::fs::create_dir_all(sysfs.path().join("fs/cgroup/kubepods.slice")).unwrap();
@@ -18,7 +9,7 @@ fn directories_to_watch() {
     std::fs::write(drop_ins.join("1.conf"), "").unwrap();
     let config = Files { file: "/etc/kubernetes/kubelet.yaml".into(), drop_ins: Some(drop_ins.clone()) };
     let [root, socket] = ["/k", "/k/pod-resources/kubelet.sock"].map(Path::new);
-    let targets = targets(root, socket, &config, sysfs.path());
+    let targets = targets(Some(root), socket, &config, sysfs.path());
     let dirs: Vec<_> =
         targets.iter().map(|t| (t.dir.display().to_string(), t.names.clone(), t.tag)).collect();
     let is = |name: &str| Names::Is(name.to_owned());
