@@ -24,6 +24,9 @@ use crate::settings::{
 /// A file that every kubelet keeps in its root directory, whatever its policies.
 const ROOT_MARK: &str = "cpu_manager_state";
 
+/// Where numaresources-operator mounts what it has distilled from KubeletConfigs; empty where there are none.
+const OPERATORS_MOUNT: &str = "/etc/resource-topology-exporter";
+
 /// What to do.
 ///
 /// # Errors
@@ -108,8 +111,9 @@ impl Planner<'_> {
     ///
     /// Numaresources-operator distills them from the cluster's KubeletConfig into a file with a section `kubelet`, in which
     /// what is missing has the kubelet's default, and mounts no file of the kubelet. So where nobody says where that file is
-    /// and it is not at the default path either, such a section stands for it. Without one, nothing is known, and nothing
-    /// is made up.
+    /// and it is not at the default path either, such a section stands for it. Where no KubeletConfig exists there is no
+    /// such file, and its optional mount is an empty directory: then too the kubelets have their defaults. Without that
+    /// directory nothing is known, and nothing is made up.
     fn rules(&mut self, file: &Path) -> (Option<Policy>, Option<Scope>) {
         let config = self.config;
         let policy = Policy::parse(&config.text(Key::Policy));
@@ -120,7 +124,15 @@ impl Planner<'_> {
         {
             return (policy, scope);
         }
-        if config.extra.kubelet.is_some() {
+        let mount = Path::new(OPERATORS_MOUNT);
+        let empty = self.around.is_dir(mount) && !self.around.exists(&mount.join("config.yaml"));
+        if config.extra.kubelet.is_some() || empty {
+            if config.extra.kubelet.is_none() {
+                self.warn(format!(
+                    "{OPERATORS_MOUNT} is empty, so no KubeletConfig states policy and scope of the Topology Manager: taken for none \
+                     and container, the kubelet's defaults"
+                ));
+            }
             return (policy.or(Some(Policy::default())), scope.or(Some(Scope::default())));
         }
         self.warn(format!(

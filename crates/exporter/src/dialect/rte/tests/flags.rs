@@ -286,6 +286,11 @@ fn a_section_kubelet_stands_for_a_file_that_is_not_mounted() {
         assert_eq!(both(&mounted.settings(&operand)), given, "{text}");
         assert_eq!(both(&named.settings(&file)), given, "{text}");
     }
+    // The operator's optional ConfigMap does not exist, as no KubeletConfig does: its mount is empty.
+    let unset = World::new(&[], &[]);
+    std::fs::create_dir_all(unset.root.path().join("etc/resource-topology-exporter")).unwrap();
+    assert_eq!(both(&unset.settings(&operand)), "Some(None) Some(Container)");
+    assert!(format!("{:?}", unset.plan(&operand).notes).contains("taken for none"));
     let nothing = World::new(&[], &[]).plan(&operand);
     assert_eq!(both(&nothing.settings), "None None");
     assert!(warnings(&nothing)[0].contains("before policy and scope are known"), "{:?}", nothing.notes);
