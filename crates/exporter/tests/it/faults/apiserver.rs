@@ -8,6 +8,9 @@ use super::*;
 /// newest state, not the one that was to be written first.
 async fn writes_fail(name: &'static str, fault: Fault, told: &str) {
     const FAILURES: u32 = 5;
+    // Doubling from 100 ms, each between half and all of it, or what the server asks for; then the last write may follow.
+    let doubling = (0..FAILURES).map(|n| Duration::from_millis(50 << n));
+    let asked = Duration::from_secs(if matches!(fault, Fault::TooMany(_)) { 1 } else { 0 });
     let Some(mut rig) = Rig::start(name).await else { return };
     let _exporter = rig.export().await;
     rig.proxy.fail("PATCH", OBJECTS, FAILURES, fault);
@@ -16,6 +19,10 @@ async fn writes_fail(name: &'static str, fault: Fault, told: &str) {
     rig.admit("c", &[6]);
     rig.tries(1 + FAILURES as usize).await;
     rig.survived_well(Writes::AtMost(2 + FAILURES as usize)).await;
+    let pauses = &rig.pauses()[1..];
+    for (pause, least) in pauses.iter().zip(doubling) {
+        assert!(*pause >= least.max(asked), "{pause:?} is less than {least:?} or {asked:?}: {pauses:?}");
+    }
 }
 
 #[tokio::test]
@@ -70,6 +77,10 @@ async fn status_409_again_and_again() {
     rig.admit("b", &[5]);
     rig.tries(1 + CONFLICTS as usize).await;
     rig.survived_well(Writes::AtMost(2 + CONFLICTS as usize)).await;
+    // A few at once, as conflicts are normal; then at a bearable rate.
+    let pauses = rig.pauses();
+    let spread: Duration = pauses[1..].iter().sum();
+    assert!(spread > Duration::from_millis(300), "{pauses:?}");
     let looks = rig.proxy.count("GET", OBJECTS);
     assert!(looks <= 1 + CONFLICTS as usize, "{looks} looks for {CONFLICTS} conflicts");
 }

@@ -187,6 +187,15 @@ impl Rig {
         ["POST", "PATCH", "PUT"].iter().map(|method| self.proxy.count(method, OBJECTS)).sum()
     }
 
+    /// The time between each of them and the next.
+    pub(crate) fn pauses(&self) -> Vec<Duration> {
+        let writes = self.proxy.seen().into_iter().filter(|seen| {
+            matches!(seen.method.as_str(), "POST" | "PATCH" | "PUT") && seen.path.contains(OBJECTS)
+        });
+        let times: Vec<_> = writes.map(|seen| seen.at).collect();
+        times.windows(2).map(|pair| pair[1] - pair[0]).collect()
+    }
+
     /// Waits until at least so many have come.
     pub(crate) async fn tries(&self, wanted: usize) {
         until("another try to write", async || (self.writes() >= wanted).then_some(())).await;
