@@ -145,3 +145,6 @@ impl Scanner {
         Ok(Facts { machine, layout, core_kinds, kubelet })
     }
 }
+
+#[cfg(test)]
+mod tests;

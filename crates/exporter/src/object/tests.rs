@@ -314,3 +314,21 @@ fn patch_of(write: Option<Write>) -> Value {
         other => panic!("{other:?}"),
     }
 }
+
+/// The more changes the more is written, and never as much as the whole object.
+#[test]
+fn a_small_change_is_a_small_patch() {
+    let size = |value: &Value| serde_json::to_vec(value).unwrap().len();
+    let held = stored(&content(22));
+    let relabelled = |mut ours: Content| {
+        ours.attributes[2].value = "pod".to_owned();
+        ours
+    };
+    let of = |ours: Content| size(&patch(&ours, &held, &owner("u1")));
+    let (owned, attributes) = (size(&patch(&content(22), &held, &owner("u2"))), of(relabelled(content(22))));
+    let (zones, both) = (of(content(21)), of(relabelled(content(21))));
+    let whole = size(&json!(content(21).object(&frame(&owner("u1"), "periodic"))));
+    let sizes = [0, owned, attributes, zones, both, whole];
+    assert!(sizes.is_sorted_by(|a, b| a < b), "{sizes:?}");
+    assert_eq!(patch(&content(22), &held, &owner("u1")), Value::Null);
+}

@@ -138,3 +138,21 @@ fn what_is_doubted_is_looked_at_until_it_is_believed() {
     rig.pace.scanned(rig.at(3_100), Cause::Event, FREE, 0.5);
     assert_eq!(rig.next(), None);
 }
+
+/// One look in 500 ms from an event every 200 ms: never closer, never further, and the last event is not lost as with the peer.
+#[test]
+fn looks_keep_the_distance_asked_for() {
+    let off = Intervals { timer: Duration::ZERO, release: Duration::ZERO, least: Duration::from_millis(500) };
+    let mut rig = Rig::new(off);
+    rig.run(10_000, FREE);
+    let mut scans = Vec::new();
+    for millis in 20_000..30_000 {
+        if millis % 200 == 0 {
+            rig.pace.event(rig.at(millis));
+        }
+        scans.extend(rig.run(millis, FREE));
+    }
+    let wanted: Vec<u64> = (0..20).map(|nth| 20_000 + 500 * nth).collect();
+    assert_eq!(scans, wanted);
+    assert_eq!(rig.next(), Some((30_000, Cause::Event)));
+}

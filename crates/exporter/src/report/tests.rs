@@ -298,3 +298,34 @@ fn the_deprecated_word_says_policy_and_scope() {
     let report = look(&[], &[], &Accounting { topology_policies: true, ..accounting() });
     assert_eq!(report.content.topology_policy, Some("SingleNUMANodeContainerLevel"));
 }
+
+/// What makes a pod one with exclusive resources: only what has a place. Ids below 0 are no places already when they arrive.
+#[test]
+fn only_what_has_a_place_is_exclusive() {
+    let memory = |zones: &[u32]| MemoryBlock {
+        resource: ResourceName::MEMORY,
+        bytes: 1 << 20,
+        zones: zones.iter().copied().map(ZoneId).collect(),
+    };
+    let with_memory = |zones| {
+        let mut pod = pod("ns/p", "", &[]);
+        pod.containers[0].memory = vec![memory(zones)];
+        pod
+    };
+    let without_containers = PodResources { containers: vec![], ..pod("ns/p", "", &[]) };
+    for (what, pod, wanted) in [
+        ("nothing", without_containers, false),
+        ("a container", pod("ns/p", "", &[]), false),
+        ("CPUs", pod("ns/p", "1", &[]), true),
+        ("a device of no zone", pod("ns/p", "", &[("v.io/x", "a", &[])]), false),
+        ("a device of a zone", pod("ns/p", "", &[("v.io/x", "a", &[4])]), true),
+        ("both devices", pod("ns/p", "", &[("v.io/x", "a", &[]), ("v.io/y", "b", &[0])]), true),
+        ("memory of no zone", with_memory(&[]), false),
+        ("memory of a zone", with_memory(&[0]), true),
+    ] {
+        let exclusive = look(&[], std::slice::from_ref(&pod), &accounting());
+        assert_eq!(exclusive.signed.len(), usize::from(wanted), "{what}");
+        let all = look(&[], &[pod], &Accounting { fingerprint: Some(Method::All), ..accounting() });
+        assert_eq!(all.signed.len(), 1, "{what}");
+    }
+}

@@ -122,6 +122,66 @@ fn reserved_cpus_and_a_pod() {
     );
 }
 
+/// The scans and aggregations of the peers' own unit tests that are not above.
+#[test]
+fn scans_of_the_peers() {
+    let net = || vec![devices("v.io/net", &["netAAA"], &[0]), devices("v.io/net", &["netBBB"], &[1])];
+    let held = |memory| pod("5,7", memory, vec![devices("v.io/net", &["netBBB"], &[1])]);
+    let offers = |cpus: &str, memory, devices| Allocatable { cpus: set(cpus), memory, devices };
+    let mut machine = two_by_twelve();
+    for (name, allocatable, pods, wanted) in [
+        (
+            "nothing reserved, no pod",
+            offers("0-23", vec![], net()),
+            vec![],
+            "0: cpu 12/12/12 v.io/net 1/1/1\n1: cpu 12/12/12 v.io/net 1/1/1",
+        ),
+        (
+            "a CPU of each zone reserved",
+            offers("2-23", vec![], vec![]),
+            vec![],
+            "0: cpu 11/11/12\n1: cpu 11/11/12",
+        ),
+        (
+            "a pod",
+            offers("0-23", vec![], net()),
+            vec![held(vec![])],
+            "0: cpu 12/12/12 v.io/net 1/1/1\n1: cpu 10/12/12 v.io/net 0/1/1",
+        ),
+        (
+            "a pod with a part of a CPU and a device",
+            offers("0-23", vec![], net()),
+            vec![pod("", vec![], vec![devices("v.io/net", &["netAAA"], &[0])])],
+            "0: cpu 12/12/12 v.io/net 0/1/1\n1: cpu 12/12/12 v.io/net 1/1/1",
+        ),
+    ] {
+        eprintln!("{name}");
+        check(&machine, &allocatable, &pods, wanted, &[]);
+    }
+
+    // With memory and pages, as NFD has it.
+    for zone in &mut machine.zones {
+        zone.memory_bytes = 2048;
+    }
+    machine.zones[1].hugepages = vec![Hugepages { page_bytes: 2 << 20, total_bytes: 2048 }];
+    let blocks = || {
+        let of = |resource, zone| memory(resource, 1024, &[zone]);
+        vec![of("memory", 0), of("memory", 1), of("hugepages-2Mi", 1)]
+    };
+    let both = "0: cpu 11/11/12 memory 1024/1024/2048 v.io/net 4/4/4\n\
+                1: cpu 11/11/12 memory 1024/1024/2048 hugepages-2Mi 1024/1024/2048 v.io/gpu 1/1/1 v.io/net 2/2/2";
+    let many = vec![
+        devices("v.io/net", &["a", "b", "c", "d"], &[0]),
+        devices("v.io/net", &["e", "f"], &[1]),
+        devices("v.io/gpu", &["g"], &[1]),
+    ];
+    check(&machine, &offers("2-23", blocks(), many), &[], both, &[]);
+    let taken = held(vec![memory("memory", 512, &[1]), memory("hugepages-2Mi", 512, &[1])]);
+    let wanted = "0: cpu 11/11/12 memory 1024/1024/2048 v.io/net 1/1/1\n\
+                  1: cpu 10/12/12 memory 512/1024/2048 hugepages-2Mi 512/1024/2048 v.io/net 0/1/1";
+    check(&machine, &offers("1-23", blocks(), net()), &[taken], wanted, &[]);
+}
+
 #[test]
 fn cpu_stands_in_every_zone_whatever_the_managers_do() {
     let machine = machine(&[(0, "0-3", 1 << 30), (2, "", 1 << 30), (5, "4-7", 0)]);

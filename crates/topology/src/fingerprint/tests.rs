@@ -124,3 +124,37 @@ fn methods_round_trip() {
     assert_eq!((Method::parse("All"), Method::parse("")), (None, None));
     assert_eq!(Method::default(), Method::All);
 }
+
+/// Names as long as the peers' benchmarks have them, as many as nodes have; the values were computed with another program.
+#[test]
+fn sets_of_every_size_sign_check_shuffle_and_trace_alike() {
+    for (size, expected) in [
+        (3, "pfp0v0013ae7cb9511ab7868"),
+        (10, "pfp0v0012e202a5afacf00e6"),
+        (20, "pfp0v001ea5770b5c76a58dd"),
+        (32, "pfp0v001e01ab83646fa18b1"),
+        (50, "pfp0v0012e32f8bd484e6804"),
+        (100, "pfp0v001be88959e6bdbe15e"),
+        (259, "pfp0v001e19fb00eeeae1538"),
+        (300, "pfp0v0012b4af2663fed8b8e"),
+        (500, "pfp0v001234d24fa766dea1e"),
+    ] {
+        let name = |at: usize| {
+            (format!("{:n<52}", format!("namespace-{}-", at % 7)), format!("{:p<72}", format!("pod-{at}-")))
+        };
+        let pods: Vec<_> = (0..size).map(name).collect();
+        let signed = |pods: &[(String, String)]| {
+            Fingerprint::of_names(pods.iter().map(|(ns, name)| (ns.as_str(), name.as_str())))
+        };
+        assert_eq!(signed(&pods).to_string(), expected, "{size}");
+        assert_eq!(signed(&pods).check(expected), Ok(()), "{size}");
+        // Sizes have no factor 17, so this visits each pod once.
+        let shuffled: Vec<_> = (0..size).map(|at| pods[at * 17 % size].clone()).collect();
+        assert_ne!(shuffled, pods);
+        assert_eq!(signed(&shuffled).to_string(), expected, "{size}");
+        let mut traced = status::Status::new("");
+        shuffled.iter().for_each(|(namespace, name)| traced.add(namespace, name));
+        assert_eq!(traced.check(expected), Ok(()), "{size}");
+        assert_ne!(signed(&pods[1..]).to_string(), expected, "{size}");
+    }
+}
