@@ -22,6 +22,8 @@ mod garbage;
 mod modes;
 #[path = "it/outage.rs"]
 mod outage;
+#[path = "it/parity.rs"]
+mod parity;
 #[path = "it/policies.rs"]
 mod policies;
 #[path = "it/readiness.rs"]
