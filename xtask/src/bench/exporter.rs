@@ -5,7 +5,8 @@
 //! their figures are a comparison whatever else the machine does.
 //!
 //! How it is measured:
-//! - Memory is `VmRSS` at the end of the case, and `VmHWM`, the most there ever was.
+//! - Memory is the highest `VmRSS` while nothing happens, sampled once a second; beside it that right after the load, and
+//!   `VmHWM`, the most there ever was.
 //! - CPU is what the kernel's scheduler counted for the process, as a share of one core.
 //! - An allocation begins when the kubelet renames `cpu_manager_state` into place and ends when a watch of the API
 //!   server delivers an object in which one CPU fewer is available.
@@ -85,7 +86,11 @@ pub(super) struct Row {
     exporter: &'static str,
     /// The kubelet: `real`.
     kubelet: &'static str,
+    /// The most at rest, or under the load of the case of churn.
     rss_mib: f64,
+    /// Right after the load.
+    rss_after_mib: f64,
+    /// The most ever, start included.
     rss_peak_mib: f64,
     /// Per cent of one core: idle, or under the load of the case of churn.
     cpu_percent: f64,
@@ -199,10 +204,11 @@ fn print(row: &Row, json: bool) -> anyhow::Result<()> {
         return Ok(());
     }
     print!(
-        "{:<27} {:<9} RSS {:>5.1} MiB (peak {:.1})  CPU {:>6.3} %  kubelet {:>6.2} %",
+        "{:<27} {:<9} RSS {:>5.1} MiB (after {:.1}, peak {:.1})  CPU {:>6.3} %  kubelet {:>6.2} %",
         row.case.name(),
         row.exporter,
         row.rss_mib,
+        row.rss_after_mib,
         row.rss_peak_mib,
         row.cpu_percent,
         row.kubelet_cpu_percent

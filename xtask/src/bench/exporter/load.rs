@@ -14,7 +14,7 @@ use tokio_util::sync::CancellationToken;
 
 use super::audit::Write;
 use super::field::{Field, PATIENCE, Side};
-use super::meter::Clock;
+use super::meter::Meter;
 use super::{Case, Load, Row};
 
 /// Time between pods in the case of churn.
@@ -24,10 +24,20 @@ const CHURN_ALIVE: usize = 8;
 /// An exporter that is slower than ours is measured at least this often, and else as long as ours.
 const FEWEST: usize = 10;
 
-/// CPU time of an exporter and of its kubelet.
-struct Clocks {
-    exporter: Clock,
-    kubelet: Clock,
+/// Time between two samples of memory.
+const SAMPLE: Duration = Duration::from_secs(1);
+
+/// What an exporter and its kubelet cost while measured.
+struct Meters {
+    exporter: Meter,
+    kubelet: Meter,
+}
+
+/// What they showed.
+struct Cost {
+    rss_kib: u64,
+    cpu_percent: f64,
+    kubelet_cpu_percent: f64,
 }
 
 /// A pod that came and went.
@@ -39,8 +49,8 @@ struct Visit {
 
 /// Nothing happens.
 pub(super) async fn idle(field: &Field, case: Case, time: Duration) -> anyhow::Result<Vec<Row>> {
-    let cpu = calm(field, time).await?;
-    let rows = field.sides.iter().zip(cpu).map(|(side, cpu)| row(case, side, cpu, Load::default()));
+    let costs = calm(field, time).await?;
+    let rows = field.sides.iter().zip(costs).map(|(side, cost)| row(case, side, cost, Load::default()));
     rows.collect()
 }
 
@@ -51,7 +61,7 @@ pub(super) async fn one_by_one(
     time: Duration,
     count: usize,
 ) -> anyhow::Result<Vec<Row>> {
-    let cpu = calm(field, time).await?;
+    let costs = calm(field, time).await?;
     let over = CancellationToken::new();
     let visits = field.sides.iter().map(|side| {
         let over = over.clone();
@@ -63,16 +73,16 @@ pub(super) async fn one_by_one(
     });
     let visits = try_join_all(visits).await?;
     let mut rows = Vec::new();
-    for ((side, cpu), visits) in field.sides.iter().zip(cpu).zip(visits) {
+    for ((side, cost), visits) in field.sides.iter().zip(costs).zip(visits) {
         let writes = field.audit.writes(field.node(side).name())?;
-        rows.push(row(case, side, cpu, Load::of_visits(&visits, &writes))?);
+        rows.push(row(case, side, cost, Load::of_visits(&visits, &writes))?);
     }
     Ok(rows)
 }
 
 /// Pods come and go at a steady rate, several alive at a time.
 pub(super) async fn churn(field: &Field, case: Case, time: Duration) -> anyhow::Result<Vec<Row>> {
-    let clocks = clocks(field)?;
+    let mut meters = start(field)?;
     let (began, start) = (Timestamp::now(), Instant::now());
     let mut beat = tokio::time::interval(CHURN_STEP);
     let mut number = 0_usize;
@@ -85,12 +95,13 @@ pub(super) async fn churn(field: &Field, case: Case, time: Duration) -> anyhow::
                 field.delete(&format!("churn-{node}-{old}")).await?;
             }
         }
+        sample(field, &mut meters)?;
         number += 1;
     }
     let seconds = start.elapsed().as_secs_f64();
-    let cpu = percent(field, &clocks)?;
+    let costs = costs(field, &meters)?;
     let mut rows = Vec::new();
-    for (side, cpu) in field.sides.iter().zip(cpu) {
+    for (side, cost) in field.sides.iter().zip(costs) {
         let mut writes = field.audit.writes(field.node(side).name())?;
         writes.retain(|write| write.at >= began);
         let load = Load {
@@ -99,35 +110,46 @@ pub(super) async fn churn(field: &Field, case: Case, time: Duration) -> anyhow::
             bytes_per_write: bytes_per_write(&writes),
             ..Load::default()
         };
-        rows.push(row(case, side, cpu, load)?);
+        rows.push(row(case, side, cost, load)?);
     }
     Ok(rows)
 }
 
-/// Lets everything come to rest, then measures CPU for as long: (exporter, kubelet) of each side.
-async fn calm(field: &Field, time: Duration) -> anyhow::Result<Vec<(f64, f64)>> {
+/// Lets everything come to rest, then measures for as long what rest costs.
+async fn calm(field: &Field, time: Duration) -> anyhow::Result<Vec<Cost>> {
     sleep(time).await;
-    let clocks = clocks(field)?;
-    sleep(time).await;
-    percent(field, &clocks)
+    let mut meters = start(field)?;
+    let end = Instant::now() + time;
+    while Instant::now() < end {
+        sleep(SAMPLE).await;
+        sample(field, &mut meters)?;
+    }
+    costs(field, &meters)
 }
 
-fn clocks(field: &Field) -> anyhow::Result<Vec<Clocks>> {
-    let clocks = field.sides.iter().map(|side| {
-        Ok(Clocks {
-            exporter: Clock::start(&side.process)?,
-            kubelet: Clock::start(field.node(side).kubelet().process())?,
+fn start(field: &Field) -> anyhow::Result<Vec<Meters>> {
+    let meters = field.sides.iter().map(|side| {
+        Ok(Meters {
+            exporter: Meter::start(&side.process)?,
+            kubelet: Meter::start(field.node(side).kubelet().process())?,
         })
     });
-    clocks.collect()
+    meters.collect()
 }
 
-fn percent(field: &Field, clocks: &[Clocks]) -> anyhow::Result<Vec<(f64, f64)>> {
-    let percent = field.sides.iter().zip(clocks).map(|(side, clocks)| {
-        let kubelet = clocks.kubelet.percent(field.node(side).kubelet().process())?;
-        Ok((clocks.exporter.percent(&side.process)?, kubelet))
+fn sample(field: &Field, meters: &mut [Meters]) -> anyhow::Result<()> {
+    field.sides.iter().zip(meters).try_for_each(|(side, meters)| meters.exporter.sample(&side.process))
+}
+
+fn costs(field: &Field, meters: &[Meters]) -> anyhow::Result<Vec<Cost>> {
+    let costs = field.sides.iter().zip(meters).map(|(side, meters)| {
+        Ok(Cost {
+            rss_kib: meters.exporter.most_kib(),
+            cpu_percent: meters.exporter.percent(&side.process)?,
+            kubelet_cpu_percent: meters.kubelet.percent(field.node(side).kubelet().process())?,
+        })
     });
-    percent.collect()
+    costs.collect()
 }
 
 /// One pod after the other, until there were `count`, or another side is done.
@@ -191,18 +213,18 @@ fn bytes_per_write(writes: &[Write]) -> Option<f64> {
     (!writes.is_empty()).then(|| (bytes as f64 / writes.len() as f64).round())
 }
 
-fn row(case: Case, side: &Side, cpu: (f64, f64), load: Load) -> anyhow::Result<Row> {
+fn row(case: Case, side: &Side, cost: Cost, load: Load) -> anyhow::Result<Row> {
     let memory = side.process.memory()?;
     let mib = |kib: u64| rounded(kib as f64 / 1024.0);
-    let (cpu_percent, kubelet_cpu_percent) = (thousandths(cpu.0), thousandths(cpu.1));
     Ok(Row {
         case,
         exporter: side.label,
         kubelet: "real",
-        rss_mib: mib(memory.rss_kib),
+        rss_mib: mib(cost.rss_kib),
+        rss_after_mib: mib(memory.rss_kib),
         rss_peak_mib: mib(memory.peak_kib),
-        cpu_percent,
-        kubelet_cpu_percent,
+        cpu_percent: thousandths(cost.cpu_percent),
+        kubelet_cpu_percent: thousandths(cost.kubelet_cpu_percent),
         load,
     })
 }

@@ -8,20 +8,32 @@ use std::time::{Duration, Instant};
 use anyhow::Context;
 use testkit::nest::Process;
 
-/// CPU time of a process since some moment.
+/// What a process has cost since some moment.
 #[derive(Debug)]
-pub(super) struct Clock {
+pub(super) struct Meter {
     began: Instant,
     used: Duration,
+    most_kib: u64,
 }
 
-impl Clock {
+impl Meter {
     /// Starts counting.
     pub(super) fn start(process: &Process) -> anyhow::Result<Self> {
-        Ok(Self { began: Instant::now(), used: cpu_time(process)? })
+        Ok(Self { began: Instant::now(), used: cpu_time(process)?, most_kib: 0 })
     }
 
-    /// Per cent of one core since the start.
+    /// Looks how much is resident now.
+    pub(super) fn sample(&mut self, process: &Process) -> anyhow::Result<()> {
+        self.most_kib = self.most_kib.max(process.memory()?.rss_kib);
+        Ok(())
+    }
+
+    /// The most that was resident at any of the samples, in KiB.
+    pub(super) fn most_kib(&self) -> u64 {
+        self.most_kib
+    }
+
+    /// CPU time as per cent of one core since the start.
     pub(super) fn percent(&self, process: &Process) -> anyhow::Result<f64> {
         let used = cpu_time(process)?.saturating_sub(self.used);
         Ok(used.as_secs_f64() * 100.0 / self.began.elapsed().as_secs_f64())
