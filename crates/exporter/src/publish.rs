@@ -133,7 +133,7 @@ enum Step {
 #[derive(Debug, thiserror::Error)]
 pub enum Error {
     /// The API server did not answer, or said no.
-    #[error("{verb}: {}", brief(source))]
+    #[error("{verb}: {}{}", brief(source), hint(source))]
     Api {
         /// What was tried.
         verb: &'static str,
@@ -388,6 +388,15 @@ impl Publisher {
         let whole = want.content.object(&frame);
         let (patch, whole) = (size(serde_json::to_vec(patch)), size(serde_json::to_vec(&whole)));
         self.metrics.patch_size(patch as f64 / whole.max(1) as f64);
+    }
+}
+
+/// What to do about a refusal, where that is known: who looks for a lost object finds it, so it is the kind that is not there.
+fn hint(error: &kube::Error) -> &'static str {
+    if is_not_found(error) {
+        "; is the CustomResourceDefinition noderesourcetopologies.topology.node.k8s.io installed?"
+    } else {
+        ""
     }
 }
 

@@ -197,3 +197,25 @@ async fn a_deleted_object_is_written_at_once() {
     assert!(rig.known.send_if_modified(|known| known.take(runtime::watch::Event::Deleted(stored(5, 6)))));
     rig.expect("POST v1alpha2/noderesourcetopologies").await;
 }
+
+#[tokio::test]
+async fn a_missing_kind_is_told_by_the_name_of_its_definition() {
+    let crd = "is the CustomResourceDefinition noderesourcetopologies.topology.node.k8s.io installed?";
+    for (mode, verb, request) in [
+        (Mode::Patch, "create", "POST v1alpha2/noderesourcetopologies".to_owned()),
+        (Mode::Apply, "patch", format!("APPLY {OBJECT}")),
+    ] {
+        let known = Known { held: Held::Absent, ..Known::default() };
+        let answers = [refusal(404, "NotFound"), refusal(500, "InternalError"), ok(5, 1)];
+        let mut rig = Rig::start(Publishing { mode, ..PATCHING }, known, answers);
+        rig.want(5);
+        for wanted in [
+            Err(format!("{verb}: 404 NotFound: no; {crd}")),
+            Err(format!("{verb}: 500 InternalError: no")),
+            Ok(()),
+        ] {
+            rig.expect(&request).await;
+            assert_eq!(rig.report().await, wanted);
+        }
+    }
+}

@@ -312,11 +312,16 @@ fn only_what_has_a_place_is_exclusive() {
         pod.containers[0].memory = vec![memory(zones)];
         pod
     };
+    let second = PodResources {
+        containers: [pod("ns/p", "", &[]), pod("ns/p", "1", &[])].map(|pod| pod.containers[0].clone()).into(),
+        ..pod("ns/p", "", &[])
+    };
     let without_containers = PodResources { containers: vec![], ..pod("ns/p", "", &[]) };
     for (what, pod, wanted) in [
         ("nothing", without_containers, false),
         ("a container", pod("ns/p", "", &[]), false),
         ("CPUs", pod("ns/p", "1", &[]), true),
+        ("CPUs of its second container", second, true),
         ("a device of no zone", pod("ns/p", "", &[("v.io/x", "a", &[])]), false),
         ("a device of a zone", pod("ns/p", "", &[("v.io/x", "a", &[4])]), true),
         ("both devices", pod("ns/p", "", &[("v.io/x", "a", &[]), ("v.io/y", "b", &[0])]), true),
