@@ -41,6 +41,13 @@ async fn interval_0_creates_and_updates_by_events_and_signs_all_pods() {
         .map(|name| attribute::get(&before.attributes, name));
     assert_eq!(rules, [Some("single-numa-node"), Some("container")]);
 
+    let writers: Vec<_> = before
+        .managed_fields()
+        .iter()
+        .map(|entry| (entry.operation.as_deref(), entry.manager.as_deref()))
+        .collect();
+    assert_eq!(writers, [(Some("Apply"), Some("tholepin-exporter"))]);
+
     seat.create("best-effort", true, &[&[]]).await;
     seat.guaranteed("half", "500m").await;
     for pod in ["best-effort", "half"] {

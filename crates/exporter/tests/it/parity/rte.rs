@@ -200,6 +200,26 @@ async fn touch_on_the_notify_file_updates_with_reason_reactive() {
     running.stop().await;
 }
 
+/// On a pod that the kubelet runs, which writes conditions of its own.
+#[tokio::test]
+async fn conditions_of_the_pod_are_both_true_beside_the_kubelets() {
+    let Some(seat) = Seat::take(0).await else { return };
+    seat.create("us", true, &[&[]]).await;
+    let running = seat.rte(&["--podreadiness=true"]).await;
+    seat.runs("us").await;
+    let wanted = ["PodresourcesFetched", "NodeTopologyUpdated", "Ready", "ContainersReady"];
+    let all = async || {
+        let pod = seat.pods().get(&seat.name("us")).await.unwrap();
+        let all = pod.status.unwrap_or_default().conditions.unwrap_or_default();
+        let good = |kind: &&str| all.iter().any(|entry| entry.type_ == *kind && entry.status == "True");
+        wanted.iter().all(good).then_some(())
+    };
+    until("all conditions", all).await;
+    running.looks_again().await;
+    until("all conditions still", all).await;
+    running.stop().await;
+}
+
 /// Names of the suite, in both modes and both ways to write, at an address of the host alone and at all.
 #[tokio::test]
 async fn metrics_over_http_and_https_have_the_names_at_every_address() {

@@ -180,7 +180,13 @@ impl Seat {
         arguments
             .push(format!("--podresources-socket=unix://{}", self.node().podresources_socket().display()));
         arguments.push(format!("--kubeconfig={}", self.cluster.control().kubeconfig().display()));
-        let variables = [("NODE_NAME", self.node().name()), ("KUBERNETES_NAMESPACE", "default")];
+        let (node, us) = (self.node().name(), self.name("us"));
+        let variables = [
+            ("NODE_NAME", node),
+            ("KUBERNETES_NAMESPACE", "default"),
+            ("REFERENCE_NAMESPACE", "default"),
+            ("REFERENCE_POD_NAME", us.as_str()),
+        ];
         let environment = variables.map(|(name, value)| (name.to_owned(), value.to_owned())).into();
         let around = Surroundings { environment, ..Surroundings::real() };
         let mut plan = match dialect.start(dialect.program(), arguments, &around) {
