@@ -23,8 +23,9 @@ const START: Duration = Duration::from_secs(5);
 const ADMISSION: Duration = Duration::from_secs(2);
 /// The same while other admissions are seen: in a storm some pod is always on its way, and the others should not wait.
 const STORM: Duration = Duration::from_millis(250);
-/// The same when admissions cannot be seen (kubelets before 1.33, no file events).
-const BLIND: Duration = Duration::from_millis(50);
+/// The same when admissions cannot be seen (kubelets before 1.33, no file events): long enough for a device plugin that
+/// answers in its stride.
+const BLIND: Duration = Duration::from_millis(250);
 
 /// What has been believed so far, and what has been seen since.
 #[derive(Clone, Debug, Default)]
@@ -146,7 +147,7 @@ mod tests {
     #[test]
     fn nobody_waits_for_ever() {
         check(true, &["0 - yes", "10 A no", "2009 A no", "2010 A yes"]);
-        check(false, &["0 - yes", "10 A no", "59 A no", "60 A yes"]);
+        check(false, &["0 - yes", "10 A no", "259 A no", "260 A yes"]);
         check(true, &["0 - yes", "10 A no", "20 +1", "21 AB no", "100 +1", "101 ABC no", "260 ABCD yes"]);
     }
 

@@ -2,16 +2,20 @@
 //!
 //! In: the sources of [`Settings`](crate::Settings). Out: [`Known`]. Never: a guess. What cannot be read is an error, because a
 //! node whose policy is not known must not look like one that refuses nothing; unless policy and scope are given both.
+//!
+//! A kubelet reads its files when it starts and never again. So files that were changed after it made its socket are not
+//! what it runs with: what was read before holds until it has started anew.
 
-use std::path::Path;
-use std::time::Duration;
+use std::os::unix::fs::MetadataExt as _;
+use std::path::{Path, PathBuf};
+use std::time::{Duration, SystemTime};
 
 use node::kubelet::{Configuration, Files, RulesError};
 use runtime::client::{self, Connection, Kubelet};
 use topology::policy::{Policy, Rules, Scope};
 use tracing::info;
 
-use crate::settings::{KubeletConfigAt, Sources};
+use crate::settings::{KubeletConfigAt, PodResourcesAt, Sources};
 
 /// Deadline of one call of the kubelet.
 const DEADLINE: Duration = Duration::from_secs(10);
@@ -53,6 +57,12 @@ pub struct Reader {
     scope: Option<Scope>,
     kubelet: Option<kube::Client>,
     told: Option<Rules>,
+    /// The kubelet's socket, whose age tells when the kubelet started.
+    socket: Option<PathBuf>,
+    /// What was read last.
+    known: Option<Known>,
+    /// It was said that a change waits for the kubelet.
+    waiting: bool,
 }
 
 impl Reader {
@@ -60,7 +70,12 @@ impl Reader {
     #[must_use]
     pub fn new(sources: &Sources) -> Self {
         let Sources { policy, scope, .. } = *sources;
-        Self { at: sources.kubelet_config.clone(), policy, scope, kubelet: None, told: None }
+        let socket = match &sources.podresources {
+            PodResourcesAt::Socket(path) => Some(path.clone()),
+            PodResourcesAt::Folder(_) => None,
+        };
+        let at = sources.kubelet_config.clone();
+        Self { at, policy, scope, kubelet: None, told: None, socket, known: None, waiting: false }
     }
 
     /// Reads it anew.
@@ -68,6 +83,30 @@ impl Reader {
     /// # Errors
     /// When it cannot be read or makes no sense, and is needed.
     pub async fn read(&mut self) -> Result<Known, Error> {
+        let changed = self.changed_since_start();
+        if changed && !std::mem::replace(&mut self.waiting, true) {
+            info!("the kubelet's configuration has changed; a kubelet takes it up when it starts anew");
+        }
+        self.waiting = changed;
+        if let Some(known) = self.known.as_ref().filter(|_| changed) {
+            return Ok(known.clone());
+        }
+        let known = self.read_anew().await?;
+        self.known = Some(known.clone());
+        Ok(known)
+    }
+
+    /// Whether the files were changed after the kubelet made its socket.
+    fn changed_since_start(&self) -> bool {
+        let KubeletConfigAt::File { path, drop_ins } = &self.at else { return false };
+        let made = self.socket.as_ref().and_then(|socket| Some(socket.metadata().ok()?.modified().ok()?));
+        let drop_ins = drop_ins.iter().flat_map(|dir| files_in(dir));
+        let changed =
+            std::iter::once(path.clone()).chain(drop_ins).filter_map(|path| changed_at(&path)).max();
+        made.zip(changed).is_some_and(|(made, changed)| changed > made)
+    }
+
+    async fn read_anew(&mut self) -> Result<Known, Error> {
         let read = match &self.at {
             KubeletConfigAt::File { path, drop_ins } => {
                 let files = Files { file: path.clone(), drop_ins: drop_ins.clone() };
@@ -113,7 +152,7 @@ impl Reader {
     async fn configz(
         &mut self,
         url: String,
-        (token, authority): (Option<std::path::PathBuf>, Option<std::path::PathBuf>),
+        (token, authority): (Option<PathBuf>, Option<PathBuf>),
     ) -> Result<Configuration, Error> {
         let failed = |reason: String| Error::Configz { url: url.clone(), reason };
         let (base, path) = split(&url).ok_or_else(|| failed("expected https://HOST:PORT/PATH".to_owned()))?;
@@ -139,6 +178,21 @@ impl std::fmt::Debug for Reader {
     }
 }
 
+/// When a file was written or put in its place: the later of both, which the kernel keeps.
+fn changed_at(path: &Path) -> Option<SystemTime> {
+    let metadata = path.metadata().ok()?;
+    let nanoseconds = u32::try_from(metadata.ctime_nsec()).unwrap_or_default();
+    let since = Duration::new(u64::try_from(metadata.ctime()).ok()?, nanoseconds);
+    SystemTime::UNIX_EPOCH.checked_add(since)
+}
+
+/// The directory and what is directly in it. Deeper drop-ins are read at the kubelet's start like the others; only that they
+/// changed is not noticed before.
+fn files_in(dir: &Path) -> Vec<PathBuf> {
+    let entries = std::fs::read_dir(dir).into_iter().flatten().filter_map(Result::ok);
+    entries.map(|entry| entry.path()).chain([dir.to_owned()]).collect()
+}
+
 /// Server and path of an address.
 fn split(url: &str) -> Option<(&str, &str)> {
     let start = url.find("://")? + 3;
@@ -150,6 +204,65 @@ fn split(url: &str) -> Option<(&str, &str)> {
 mod tests {
     use super::*;
 
+    fn reader(
+        at: KubeletConfigAt,
+        policy: Option<Policy>,
+        scope: Option<Scope>,
+        socket: Option<PathBuf>,
+    ) -> Reader {
+        Reader { at, policy, scope, kubelet: None, told: None, socket, known: None, waiting: false }
+    }
+
+    #[tokio::test]
+    async fn a_change_counts_when_the_kubelet_has_started_anew() {
+        let dir = tempfile::tempdir().unwrap();
+        let [socket, path, drop_ins] =
+            ["kubelet.sock", "config.yaml", "conf.d"].map(|name| dir.path().join(name));
+        std::fs::create_dir(&drop_ins).unwrap();
+        let at = KubeletConfigAt::File { path: path.clone(), drop_ins: Some(drop_ins.clone()) };
+        let mut reader = reader(at, None, None, Some(socket.clone()));
+        let restart = || {
+            // Times of files are as coarse as the kernel's tick.
+            let newest = [&path, &drop_ins].into_iter().filter_map(|path| changed_at(path)).max().unwrap();
+            loop {
+                std::fs::write(&socket, "").unwrap();
+                if socket.metadata().unwrap().modified().unwrap() > newest {
+                    return;
+                }
+            }
+        };
+        let put = |path: &Path, text: &str| {
+            let made = socket.metadata().unwrap().modified().unwrap();
+            loop {
+                std::fs::write(path, text).unwrap();
+                if changed_at(path).unwrap() > made {
+                    return;
+                }
+            }
+        };
+        let write = |policy: &str| put(&path, &format!("topologyManagerPolicy: {policy}"));
+        std::fs::write(&path, "topologyManagerPolicy: restricted").unwrap();
+        restart();
+        assert_eq!(reader.read().await.unwrap().rules.policy, Policy::Restricted);
+        for odd in ["best-effort", "nonsense"] {
+            write(odd);
+            assert_eq!(reader.read().await.unwrap().rules.policy, Policy::Restricted, "{odd}");
+        }
+        restart();
+        assert!(reader.read().await.is_err());
+        write("best-effort");
+        restart();
+        assert_eq!(reader.read().await.unwrap().rules.policy, Policy::BestEffort);
+        let more = "apiVersion: kubelet.config.k8s.io/v1beta1\nkind: KubeletConfiguration\ntopologyManagerPolicy: none";
+        put(&drop_ins.join("1.conf"), more);
+        assert_eq!(reader.read().await.unwrap().rules.policy, Policy::BestEffort);
+        restart();
+        assert_eq!(reader.read().await.unwrap().rules.policy, Policy::None);
+        write("single-numa-node");
+        let mut late = Reader { known: None, ..reader };
+        assert_eq!(late.read().await.unwrap().rules.policy, Policy::None, "the drop-in has the last word");
+    }
+
     fn read(config: &str, policy: Option<Policy>, scope: Option<Scope>) -> Result<Known, String> {
         let dir = tempfile::tempdir().unwrap();
         let path = dir.path().join("config.yaml");
@@ -157,7 +270,7 @@ mod tests {
             std::fs::write(&path, format!("kind: KubeletConfiguration\n{config}")).unwrap();
         }
         let at = KubeletConfigAt::File { path, drop_ins: None };
-        let mut reader = Reader { at, policy, scope, kubelet: None, told: None };
+        let mut reader = reader(at, policy, scope, None);
         let runtime = tokio::runtime::Builder::new_current_thread().build().unwrap();
         runtime.block_on(reader.read()).map_err(|error| client::chain(&error))
     }

@@ -32,6 +32,9 @@ use crate::status::Noted;
 const RETRY_MIN: Duration = Duration::from_millis(100);
 const RETRY_MAX: Duration = Duration::from_secs(5);
 
+/// Makes a watcher of files; called again when there is none.
+pub type Watch = Box<dyn Fn() -> io::Result<Watcher<Change>> + Send>;
+
 /// Where the newest result goes.
 #[derive(Debug)]
 pub struct Findings {
@@ -54,11 +57,14 @@ impl Findings {
     }
 }
 
+/// How long what could be handed out is believed where no file tells of changes.
+const DEVICES_AGE: Duration = Duration::from_secs(1);
+
 /// The loop of scans.
-#[derive(Debug)]
 pub struct Lookout {
     scanner: Scanner,
     pace: Pace,
+    watch: Watch,
     watcher: Option<Watcher<Change>>,
     findings: Findings,
     metrics: Metrics,
@@ -75,27 +81,26 @@ pub struct Lookout {
     /// The timer's interval.
     interval: Duration,
     last_woken: Option<Instant>,
+    /// When the kubelet was last asked what it could hand out, where no file tells that it changed.
+    devices_asked: Instant,
 }
 
 impl Lookout {
-    /// Prepares a loop. Without a watcher only time causes scans. `scanned` opens after the first success.
+    /// Prepares a loop. As long as no watcher can be had only time causes scans. `scanned` opens after the first success.
     pub fn new(
         scanner: Scanner,
-        watcher: Option<Watcher<Change>>,
+        watch: Watch,
         kubelet_root: Option<&Path>,
         intervals: Intervals,
         metrics: Metrics,
         findings: Findings,
         scanned: Gate,
     ) -> Self {
-        let mut pace = Pace::new(intervals, Instant::now());
-        if watcher.is_none() {
-            pace.blind();
-        }
-        Self {
+        let mut lookout = Self {
             scanner,
-            pace,
-            watcher,
+            pace: Pace::new(intervals, Instant::now()),
+            watch,
+            watcher: None,
             findings,
             metrics,
             scanned,
@@ -109,7 +114,20 @@ impl Lookout {
             kubelet_starts: 0,
             interval: intervals.timer,
             last_woken: None,
+            devices_asked: Instant::now(),
+        };
+        if let Err(error) = lookout.open_eyes() {
+            warn!(%error, "no file events (see fs.inotify.max_user_instances and max_user_watches); only time causes scans");
         }
+        lookout
+    }
+
+    /// Gets a watcher, if one can be had.
+    fn open_eyes(&mut self) -> io::Result<()> {
+        let made = (self.watch)();
+        self.pace.sees(made.is_ok());
+        self.watcher = Some(made?);
+        Ok(())
     }
 
     /// Scans for ever; with `once`, no more after the first success. `report` learns of every success and failure.
@@ -126,7 +144,10 @@ impl Lookout {
                 biased;
                 changes = changed(&mut self.watcher) => {
                     self.noticed(changes);
-                    continue;
+                    // However much happens, what is due is done.
+                    if next.is_none_or(|(at, _)| Instant::now() < at) {
+                        continue;
+                    }
                 }
                 () = due => {}
             }
@@ -147,7 +168,7 @@ impl Lookout {
             Err(error) => {
                 warn!(%error, "file events are lost from here on; only time causes scans now");
                 self.watcher = None;
-                self.pace.blind();
+                self.pace.sees(false);
                 return;
             }
         };
@@ -176,6 +197,11 @@ impl Lookout {
             self.scanner.forget();
             self.recheck();
         }
+        // Without its directory nothing tells that a device came, went or failed.
+        if self.admissions.is_none() && self.devices_asked.elapsed() > DEVICES_AGE {
+            self.scanner.forget_allocatable();
+            self.devices_asked = Instant::now();
+        }
         let started = Instant::now();
         let result = self.scanner.scan().await;
         let ended = Instant::now();
@@ -184,11 +210,14 @@ impl Lookout {
             Err(error) => self.failed(error),
         };
         self.pace.scanned(ended, cause, outcome, self.random.fraction());
-        result.map(drop).map_err(|error| error.to_string())
+        result.map(drop).map_err(|error| with_causes(&error))
     }
 
     /// Directories may have been replaced without an event.
     fn recheck(&mut self) {
+        if self.watcher.is_none() && self.open_eyes().is_ok() {
+            info!("file events are back");
+        }
         match self.watcher.as_mut().map(Watcher::recheck) {
             Some(Ok(changes)) if !changes.is_empty() => self.noticed(Ok(changes)),
             Some(Err(error)) => self.noticed(Err(error)),

@@ -104,9 +104,9 @@ impl Pace {
         }
     }
 
-    /// From now on no events come: silence says nothing, and the steady look keeps its interval.
-    pub fn blind(&mut self) {
-        self.most = 1;
+    /// Whether events come from now on. Where none do, silence says nothing, and the steady look keeps its interval.
+    pub fn sees(&mut self, events: bool) {
+        self.most = if events { QUIET_MOST } else { 1 };
     }
 
     /// Something happened.

@@ -1,4 +1,4 @@
-//! The admission policy that ties each exporter to the object of its own node.
+//! The admission policy that ties each exporter to the object of its own node, and to the status of pods there.
 //!
 //! In: whose it is about, a service account. Out: a ValidatingAdmissionPolicy and its binding. Never: a word about anybody
 //! else: administrators, the operator and the garbage collector pass untouched.
@@ -46,18 +46,23 @@ pub fn admission_policy(
 
 fn spec(namespace: &str, account: &str) -> ValidatingAdmissionPolicySpec {
     let texts = |texts: &[&str]| Some(texts.iter().map(|text| (*text).to_owned()).collect());
-    let rule = NamedRuleWithOperations {
-        api_groups: texts(&[nrt::GROUP]),
+    let rule = |group: &str, resource: &str, operations: &[&str]| NamedRuleWithOperations {
+        api_groups: texts(&[group]),
         api_versions: texts(&["*"]),
-        resources: texts(&[nrt::PLURAL]),
-        // Patches and server-side applies are updates or creations here.
-        operations: texts(&["CREATE", "UPDATE", "DELETE"]),
+        resources: texts(&[resource]),
+        operations: texts(operations),
         ..Default::default()
     };
+    let rules = vec![
+        // Patches and server-side applies are updates or creations here.
+        rule(nrt::GROUP, nrt::PLURAL, &["CREATE", "UPDATE", "DELETE"]),
+        // The conditions on its own pod.
+        rule("", "pods/status", &["UPDATE"]),
+    ];
     let variable = |name: &str, expression: String| Variable { name: name.to_owned(), expression };
     ValidatingAdmissionPolicySpec {
         failure_policy: Some("Fail".to_owned()),
-        match_constraints: Some(MatchResources { resource_rules: Some(vec![rule]), ..Default::default() }),
+        match_constraints: Some(MatchResources { resource_rules: Some(rules), ..Default::default() }),
         match_conditions: Some(vec![MatchCondition {
             name: "is-an-exporter".to_owned(),
             // Names of namespaces and accounts have no character that would end the quotes.
@@ -66,7 +71,12 @@ fn spec(namespace: &str, account: &str) -> ValidatingAdmissionPolicySpec {
         variables: Some(vec![
             variable("node", node_of_bearer()),
             // `request.name` is empty when a collection is deleted; the objects themselves are always there.
-            variable("wanted", "object != null ? object.metadata.name : oldObject.metadata.name".to_owned()),
+            variable(
+                "wanted",
+                "request.resource.resource == 'pods' ? oldObject.spec.nodeName : \
+                 object != null ? object.metadata.name : oldObject.metadata.name"
+                    .to_owned(),
+            ),
         ]),
         validations: Some(vec![Validation {
             expression: "variables.node != '' && variables.node == variables.wanted".to_owned(),

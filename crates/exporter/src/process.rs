@@ -9,7 +9,7 @@ use std::time::Duration;
 
 use anyhow::Context;
 use kube::Api;
-use node::kubelet::{self, Change};
+use node::kubelet;
 use node::watch::Watcher;
 use prometheus_client::registry::Registry;
 use runtime::client::{Connection, Options};
@@ -20,10 +20,10 @@ use runtime::shutdown::Tasks;
 use runtime::tls;
 use tokio::sync::watch;
 use tokio_util::sync::CancellationToken;
-use tracing::{debug, info, warn};
+use tracing::{debug, info};
 
 use crate::dialect::notify_file;
-use crate::lookout::{Findings, Lookout};
+use crate::lookout::{Findings, Lookout, Watch};
 use crate::metrics::Metrics;
 use crate::preview;
 use crate::publish::{self, Desired, Known, Publisher, Target};
@@ -103,7 +103,7 @@ impl Process {
         info!("tracking node resources");
         let lookout = Lookout::new(
             scanner,
-            watcher(settings),
+            watch(settings),
             settings.sources.kubelet_root.as_deref(),
             settings.pace,
             self.metrics.clone(),
@@ -167,7 +167,7 @@ impl Process {
 
         let settings = &self.settings;
         let of_pod = || settings.readiness.as_ref().map(|pod| pod.namespace.clone());
-        let namespace = settings.namespace.clone().or_else(publish::own_namespace).or_else(of_pod);
+        let namespace = settings.namespace.clone().or_else(of_pod);
         let target =
             Target { name: settings.node.clone(), publishing, reread: settings.pace.timer, namespace };
         let gate = self.readiness.gate("first publication");
@@ -212,8 +212,9 @@ impl Process {
             (self.readiness.clone(), self.scan_health.clone(), self.publish_health.clone());
         let surface = Surface::new(std::mem::take(&mut self.registry))
             .check(Probe::Ready, "started", move || readiness.check())
-            .check(Probe::Health, "scan", move || scan.check())
-            .check(Probe::Health, "publish", move || publish.check());
+            // Not of `/healthz` or `/livez`: manifests restart what fails there, and a restart cures neither.
+            .check(Probe::Ready, "scan", move || scan.check())
+            .check(Probe::Ready, "publish", move || publish.check());
         let listener = http::bind(serving.address).await?;
         let token = self.tasks.token().clone();
         match tls {
@@ -226,25 +227,21 @@ impl Process {
     }
 }
 
-/// File events, if they are wanted and the kernel has some left for us; the timer alone does it too, only later.
-fn watcher(settings: &Settings) -> Option<Watcher<Change>> {
-    let sources = &settings.sources;
+/// Makes a watcher of the files whose changes are news.
+fn watch(settings: &Settings) -> Watch {
+    let Settings { sources, notify_file, .. } = settings.clone();
     let config = match &sources.kubelet_config {
         KubeletConfigAt::File { path, drop_ins } => {
             kubelet::Files { file: path.clone(), drop_ins: drop_ins.clone() }
         }
         KubeletConfigAt::Configz { .. } => kubelet::Files::default(),
     };
-    let root = sources.kubelet_root.as_deref();
-    let mut targets = kubelet::targets(root, &sources.podresources.file(), &config, &sources.sysfs);
-    targets.extend(settings.notify_file.as_deref().and_then(kubelet::notice));
-    match Watcher::new(targets) {
-        Ok(watcher) => Some(watcher),
-        Err(error) => {
-            warn!(%error, "no file events (see fs.inotify.max_user_instances and max_user_watches); only time causes scans");
-            None
-        }
-    }
+    Box::new(move || {
+        let root = sources.kubelet_root.as_deref();
+        let mut targets = kubelet::targets(root, &sources.podresources.file(), &config, &sources.sysfs);
+        targets.extend(notify_file.as_deref().and_then(kubelet::notice));
+        Watcher::new(targets)
+    })
 }
 
 /// Tells the task of the conditions, if something changed.

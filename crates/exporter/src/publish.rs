@@ -54,7 +54,6 @@ use owner::Owners;
 use server::Server;
 
 pub use held::{Held, Known};
-pub use owner::own_namespace;
 pub use watching::watch as keep_watching;
 
 mod access;
@@ -69,6 +68,10 @@ const RETRY_MAX: Duration = Duration::from_secs(10);
 /// Writes that may follow each other at once (a kubelet admits some twenty pods a second), and the time in which one more is earned.
 const WRITE_BURST: u32 = 20;
 const WRITE_EARN: Duration = Duration::from_millis(25);
+/// Repairs of what somebody else made of our object, at once and then in each such span. Two programs that each hold the
+/// other's writes for mistakes would otherwise go on for ever, on every node.
+const REPAIR_BURST: u32 = 5;
+const REPAIR_EARN: Duration = Duration::from_secs(15);
 /// Attempts in a row that found the object to be another than thought, before there is a pause.
 const FREE_TURNS: u32 = 4;
 
@@ -115,6 +118,9 @@ pub struct Publisher {
     random: Random,
     /// Writes since the object was last read.
     writes: u32,
+    /// The content that was written last.
+    said: Option<Arc<Content>>,
+    repairs: Allowance,
     /// When what is known becomes too old, if nobody tells us of changes.
     reread_at: Instant,
 }
@@ -127,6 +133,8 @@ enum Step {
     Settled,
     /// The object or our permissions are not what we thought: try again.
     Again,
+    /// Somebody keeps changing the object: not before this moment again, unless there is something new to say.
+    Later(Instant),
 }
 
 /// Why an attempt failed.
@@ -180,6 +188,8 @@ impl Publisher {
             allowance: Allowance::new(WRITE_BURST, WRITE_EARN, Instant::now()),
             random: Random::from_entropy(),
             writes: 0,
+            said: None,
+            repairs: Allowance::new(REPAIR_BURST, REPAIR_EARN, Instant::now()),
             reread_at: Instant::now(),
         }
     }
@@ -211,6 +221,19 @@ impl Publisher {
             match step {
                 Ok(Step::Again) if turns <= FREE_TURNS => {}
                 Ok(Step::Again) => tokio::time::sleep(backoff.next_delay()).await,
+                Ok(Step::Later(at)) => {
+                    const TEXT: &str =
+                        "somebody keeps changing our object; is there another exporter for this node?";
+                    if complaint != TEXT {
+                        warn!("{TEXT} repairing it once in {REPAIR_EARN:?} from now on");
+                        TEXT.clone_into(&mut complaint);
+                    }
+                    report(Err(TEXT.to_owned()));
+                    tokio::select! {
+                        changed = desired.changed() => changed?,
+                        () = tokio::time::sleep_until(at.into()) => {}
+                    }
+                }
                 Ok(Step::Waiting) => tokio::select! {
                     changed = desired.changed() => changed?,
                     _ = known.changed() => {}
@@ -279,6 +302,13 @@ impl Publisher {
             return self.read().await;
         }
         let operation = if held.is_none() { Operation::Create } else { Operation::Update };
+        let said = |said: &Arc<Content>| Arc::ptr_eq(said, &want.content);
+        if held.is_some() && self.said.as_ref().is_some_and(said) {
+            if self.repairs.free_at() > now {
+                return Ok(Step::Later(self.repairs.free_at()));
+            }
+            self.repairs.spend(now);
+        }
         self.send(operation, &write, want).await
     }
 
@@ -319,6 +349,7 @@ impl Publisher {
                 debug!(?operation, trigger = want.trigger, ?since_seen, "published");
                 self.access.allow(verb);
                 self.writes = self.writes.saturating_add(1);
+                self.said = Some(Arc::clone(&want.content));
                 self.learn(Held::object(object));
                 Ok(Step::Settled)
             }
@@ -357,7 +388,10 @@ impl Publisher {
     }
 
     fn refused(&mut self, verb: Verb, refusal: &kube::Error) {
-        if self.access.refuse(verb, Instant::now()) {
+        let first = self.access.refuse(verb, Instant::now());
+        if first && brief(refusal).contains("ValidatingAdmissionPolicy") {
+            info!(refusal = brief(refusal), "an admission policy does not let us write our object");
+        } else if first {
             info!(
                 refusal = brief(refusal),
                 "not allowed to {verb} our object, looking for another way; verb {verb} on \

@@ -168,7 +168,15 @@ impl Conditions {
                         warn!(error = text, "cannot write conditions of our pod, trying again");
                         complaint = text;
                     }
-                    tokio::time::sleep(backoff.next_delay()).await;
+                    let pause = tokio::time::sleep(backoff.next_delay());
+                    tokio::select! {
+                        () = pause => {}
+                        // News are worth a try, but not one each time.
+                        changed = progress.changed() => {
+                            changed?;
+                            tokio::time::sleep(RETRY_MIN).await;
+                        }
+                    }
                 }
             }
         }

@@ -136,10 +136,18 @@ impl Scanner {
         Ok(report)
     }
 
+    fn or_nothing<T: Default>(&self, read: Result<T, sysfs::Error>) -> T {
+        read.unwrap_or_else(|error| {
+            debug!(error = runtime::client::chain(&error), "an attribute less");
+            T::default()
+        })
+    }
+
     async fn facts(&mut self) -> Result<Facts, Error> {
         let machine = self.sysfs.machine()?;
-        let layout = self.sysfs.layout()?;
-        let core_kinds = self.sysfs.core_kinds()?;
+        // Attributes tell of these, zones do not need them.
+        let layout = self.or_nothing(self.sysfs.layout());
+        let core_kinds = self.or_nothing(self.sysfs.core_kinds());
         let kubelet = self.configuration.read().await?;
         debug!(zones = machine.zones.len(), cpus = %machine.cpus, rules = ?kubelet.rules, "read the machine and the kubelet's rules");
         Ok(Facts { machine, layout, core_kinds, kubelet })

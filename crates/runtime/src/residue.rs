@@ -46,7 +46,7 @@ pub fn unmap() -> io::Result<u64> {
 #[expect(unsafe_code, reason = "madvise takes an address; see below")]
 fn discard(mapping: Mapping) -> rustix::io::Result<()> {
     let start = std::ptr::without_provenance_mut(mapping.start);
-    // SAFETY: the mapping is of a file, not writable, and no page of it is a private copy. So all its content is the
+    // SAFETY: the mapping is of a file, not writable, and no page of it is a private copy, in memory or swapped out. So all its content is the
     // file's, and reading it after this gives what reading it before would have given. Nothing in this process makes such a
     // mapping writable or removes it: libraries are not unloaded.
     unsafe { madvise(start, mapping.bytes, Advice::LinuxDontNeed) }
@@ -65,8 +65,11 @@ fn unchanged(smaps: &str) -> Vec<Mapping> {
             });
         } else if let (Some(mapping), Some(kib)) = (&mut candidate, kib_of(line, "Rss:")) {
             mapping.resident_kib = kib;
-        } else if let Some(private_kib) = kib_of(line, "Anonymous:") {
-            found.extend(candidate.take().filter(|mapping| private_kib == 0 && mapping.resident_kib > 0));
+        } else if kib_of(line, "Anonymous:").is_some_and(|copied| copied > 0) {
+            candidate = None;
+        } else if let Some(swapped) = kib_of(line, "Swap:") {
+            // The last of the fields that matter. A copied page that was swapped out is no longer counted above.
+            found.extend(candidate.take().filter(|mapping| swapped == 0 && mapping.resident_kib > 0));
         }
     }
     found

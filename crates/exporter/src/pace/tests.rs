@@ -67,7 +67,7 @@ fn the_steady_look_becomes_rarer_while_nothing_happens() {
 #[test]
 fn silence_says_nothing_when_no_event_can_come() {
     let mut rig = Rig::new(Intervals { timer: Duration::ZERO, ..INTERVALS });
-    rig.pace.blind();
+    rig.pace.sees(false);
     let times = rig.run(60_000, HELD);
     assert_eq!(times[times.len() - 2..], [59_000, 60_000]);
 }

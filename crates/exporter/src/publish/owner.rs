@@ -19,7 +19,7 @@ use kube::core::Request;
 use runtime::backoff::Random;
 use runtime::client::{brief, is_forbidden, is_not_found};
 use serde::Deserialize;
-use tracing::info;
+use tracing::{debug, info};
 
 use super::{Desired, Error, jittered};
 use crate::object::Owner;
@@ -82,6 +82,8 @@ pub(super) struct Owners {
     known: Option<Known>,
     random: Random,
     told: bool,
+    /// There was no object when last asked.
+    absent: bool,
 }
 
 /// An answer, and how long it is good.
@@ -103,6 +105,7 @@ impl Owners {
             known: None,
             random: Random::from_entropy(),
             told: false,
+            absent: false,
         }
     }
 
@@ -111,8 +114,11 @@ impl Owners {
         if self.kind == OwnerKind::Leave {
             return Ok(Told::only(Owner::Leave));
         }
+        // Once for each time it goes: while it cannot be created, asking again and again would not help.
+        let gone = absent && !std::mem::replace(&mut self.absent, absent);
+        self.absent = absent;
         let fresh = |known: &&Known| {
-            !(absent && self.kind == OwnerKind::Node)
+            !(gone && self.kind == OwnerKind::Node)
                 && known.kubelet_starts == want.kubelet_starts
                 && Instant::now() < known.until
         };
@@ -120,11 +126,26 @@ impl Owners {
             return Ok(known.told.clone());
         }
         let told = match self.kind {
-            OwnerKind::Node => self.node().await?,
-            OwnerKind::Leave | OwnerKind::Namespace => Told::only(self.namespace().await?),
+            OwnerKind::Node => self.node().await,
+            OwnerKind::Leave | OwnerKind::Namespace => self.namespace().await.map(Told::only),
         };
-        self.believe(told.clone(), want);
-        Ok(told)
+        match told {
+            Ok(told) => {
+                self.believe(told.clone(), want);
+                Ok(told)
+            }
+            // An object that is there has an owner; what it says of the zones must stay true whoever that is.
+            Err(error) if !absent => {
+                debug!(%error, "the owner stays as it is");
+                let kubelet_version =
+                    self.known.as_ref().and_then(|known| known.told.kubelet_version.clone());
+                Ok(Told { owner: Owner::Leave, kubelet_version })
+            }
+            Err(error) => {
+                self.absent = false;
+                Err(error)
+            }
+        }
     }
 
     /// The server does not let us say who owns the object (OpenShift lets nobody change that who may not delete the object).
@@ -206,13 +227,4 @@ impl Owners {
             info!(refusal = brief(refusal), "{what}");
         }
     }
-}
-
-/// The namespace a pod finds itself in: as its service account's files say, else the environment (as with
-/// nfd-topology-updater).
-#[must_use]
-pub fn own_namespace() -> Option<String> {
-    let file = std::fs::read_to_string("/var/run/secrets/kubernetes.io/serviceaccount/namespace");
-    let told = file.ok().or_else(|| std::env::var("KUBERNETES_NAMESPACE").ok());
-    told.map(|name| name.trim().to_owned()).filter(|name| !name.is_empty())
 }

@@ -222,7 +222,7 @@ async fn an_exporter_writes_the_object_of_its_own_node_only() {
     make_node(&rig.client).await;
     let account = Account::create(&rig.control, "numa", "exporter").await.unwrap();
     let all = "noderesourcetopologies: get list watch create patch update delete deletecollection";
-    account.allow(vec![rule(all), rbac::owner_node()], vec![]).await.unwrap();
+    account.allow(vec![rule(all), rbac::owner_node()], rbac::conditions().to_vec()).await.unwrap();
     let (here, there) =
         (account.pod("here", OBJECT).await.unwrap(), account.pod("there", "node-1").await.unwrap());
     let open = async |pod: Option<&Pod>| {
@@ -236,7 +236,15 @@ async fn an_exporter_writes_the_object_of_its_own_node_only() {
     let mut fresh = NodeResourceTopology::default();
     fresh.metadata.name = Some(OBJECT.to_owned());
 
-    // Roles alone would let any exporter do anything with any object.
+    let condition =
+        Patch::Strategic(json!({ "status": { "conditions": [{ "type": "Tried", "status": "True" }] } }));
+    let tells_pod = async |client: &Client, pod: &str| {
+        let pods = Api::<Pod>::namespaced(client.clone(), "numa");
+        let told = pods.patch_status(pod, &PatchParams::default(), &condition).await;
+        outcome(told, runtime::client::is_forbidden)
+    };
+    // Roles alone would let any exporter do anything with any object, and tell any pod anything.
+    assert!(tells_pod(&own, "there").await);
     for client in [&own, &other, &homeless] {
         assert_eq!(tries(client, OBJECT).await, VERBS.map(|verb| (verb, true)));
     }
@@ -268,6 +276,10 @@ async fn an_exporter_writes_the_object_of_its_own_node_only() {
         nrts.delete(OBJECT, &DeleteParams::default()).await.unwrap();
     }
     assert_eq!(tries(&rig.client, OBJECT).await, VERBS.map(|verb| (verb, true)), "administrators");
+    let told =
+        [tells_pod(&own, "here").await, tells_pod(&own, "there").await, tells_pod(&homeless, "here").await];
+    assert_eq!(told, [true, false, false]);
+    assert!(tells_pod(&rig.client, "there").await, "administrators");
 
     // And the exporter itself lives with it.
     let mut settings = settings(&rig.flags);

@@ -58,11 +58,11 @@ impl Rig {
         answer
     }
 
-    /// Waits until `/healthz` says this.
+    /// Waits until `/readyz` says this.
     async fn health_says(&self, text: &str) {
         let mut last = String::new();
         let said = until(text, async || {
-            last = self.get("/healthz?verbose").await;
+            last = self.get("/readyz?verbose").await;
             last.contains(text).then_some(())
         });
         said.await;
@@ -74,7 +74,7 @@ pub(super) const AFTER: &str = "0 4/4/4 | 1 3/4/4";
 
 #[tokio::test]
 async fn nonsense_is_told_and_never_published() {
-    let Some(rig) = Rig::start().await else { return };
+    let Some(mut rig) = Rig::start().await else { return };
     let exporter = Exporter::start(&rig.flags);
     let before = shows(&rig.client, "cpu", BEFORE).await;
     until("ready", async || rig.get("/readyz").await.starts_with("HTTP/1.0 200").then_some(())).await;
@@ -99,11 +99,15 @@ async fn nonsense_is_told_and_never_published() {
 
     let config = rig.control.nest().dir().join("kubelet.yaml");
     std::fs::write(&config, "topologyManagerPolicy: strict").unwrap();
+    rig.kubelet.stop();
+    rig.kubelet.restart().unwrap();
     rig.health_says(
         "topologyManagerPolicy is \"strict\"; allowed are none, best-effort, restricted, single-numa-node",
     )
     .await;
     std::fs::write(&config, "topologyManagerPolicy: restricted").unwrap();
+    rig.kubelet.stop();
+    rig.kubelet.restart().unwrap();
 
     let restricted = async || {
         let nrt = shows(&rig.client, "cpu", AFTER).await;

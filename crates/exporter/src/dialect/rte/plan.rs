@@ -125,7 +125,9 @@ impl Planner<'_> {
             return (policy, scope);
         }
         let mount = Path::new(OPERATORS_MOUNT);
-        let empty = self.around.is_dir(mount) && !self.around.exists(&mount.join("config.yaml"));
+        let empty = !self.around.exists(Path::new("/etc/rte"))
+            && self.around.is_dir(mount)
+            && !self.around.exists(&mount.join("config.yaml"));
         if config.extra.kubelet.is_some() || empty {
             if config.extra.kubelet.is_none() {
                 self.warn(format!(

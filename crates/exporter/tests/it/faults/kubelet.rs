@@ -78,7 +78,7 @@ async fn answer_half_written() {
     let _exporter = rig.export().await;
     rig.kubelet.admit_filler(200_000).unwrap();
     until("the long list is read", async || {
-        rig.get("/healthz?verbose").await.contains("[+]scan ok").then_some(())
+        rig.get("/readyz?verbose").await.contains("[+]scan ok").then_some(())
     })
     .await;
     rig.kubelet.fail(KubeletFault::Cut(100_000));

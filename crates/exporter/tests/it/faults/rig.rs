@@ -219,13 +219,13 @@ impl Rig {
         until("ready", ready).await;
     }
 
-    /// Waits until `/healthz` says this.
+    /// Waits until `/readyz` says this.
     pub(crate) async fn health_says(&self, text: &str) {
         let mut last = String::new();
         let began = Instant::now();
         while !last.contains(text) {
             assert!(began.elapsed() < PATIENCE, "{text:?} is not in {last:?} after {PATIENCE:?}");
-            last = self.get("/healthz?verbose").await;
+            last = self.get("/readyz?verbose").await;
             sleep(Duration::from_millis(5)).await;
         }
     }
