@@ -99,7 +99,7 @@ impl Reader {
     /// Whether the files were changed after the kubelet made its socket.
     fn changed_since_start(&self) -> bool {
         let KubeletConfigAt::File { path, drop_ins } = &self.at else { return false };
-        let made = self.socket.as_ref().and_then(|socket| Some(socket.metadata().ok()?.modified().ok()?));
+        let made = self.socket.as_ref().and_then(|socket| socket.metadata().ok()?.modified().ok());
         let drop_ins = drop_ins.iter().flat_map(|dir| files_in(dir));
         let changed =
             std::iter::once(path.clone()).chain(drop_ins).filter_map(|path| changed_at(&path)).max();
