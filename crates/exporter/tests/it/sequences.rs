@@ -10,6 +10,8 @@
 
 #[path = "sequences/fleet.rs"]
 mod fleet;
+#[path = "sequences/kinds.rs"]
+mod kinds;
 #[path = "sequences/plan.rs"]
 mod plan;
 #[path = "sequences/truth.rs"]
@@ -25,7 +27,8 @@ use runtime::backoff::Random;
 use topology::request::PodNeeds;
 use topology::resource::ResourceName;
 
-use self::fleet::{Fleet, KINDS, Post};
+use self::fleet::{Fleet, Post};
+use self::kinds::KINDS;
 use self::plan::{Shape, Step};
 use self::truth::Verdict;
 use super::*;
