@@ -24,7 +24,8 @@ const ADMISSION: Duration = Duration::from_secs(2);
 /// The same while other admissions are seen: in a storm some pod is always on its way, and the others should not wait.
 const STORM: Duration = Duration::from_millis(250);
 /// The same when admissions cannot be seen (kubelets before 1.33, no file events): long enough for a device plugin that
-/// answers in its stride.
+/// answers in its stride. A kubelet that has not admitted any pod yet has no such file either, so this holds only once there
+/// are pods.
 const BLIND: Duration = Duration::from_millis(250);
 
 /// What has been believed so far, and what has been seen since.
@@ -67,7 +68,7 @@ impl Belief {
                 return false;
             }
             let new = listed.pods.difference(&known.pods).count() as u64;
-            let patience = match (sees_admissions, self.admissions) {
+            let patience = match (sees_admissions || known.pods.is_empty(), self.admissions) {
                 (false, _) => BLIND,
                 (true, 0) => ADMISSION,
                 (true, _) => STORM,
@@ -123,6 +124,13 @@ mod tests {
         check(true, &["0 - yes", "5 +1", "10 A yes", "20 AB no", "30 +1", "31 AB yes"]);
     }
 
+    /// The file that tells of admissions is made by the first of them.
+    #[test]
+    fn the_first_pod_of_a_node_is_waited_for_too() {
+        check(false, &["0 - yes", "10 A no", "60 A no", "300 A no", "1500 +1", "1501 A yes"]);
+        check(false, &["0 - yes", "10 A no", "2010 A yes"]);
+    }
+
     #[test]
     fn one_admission_is_not_taken_for_two() {
         check(true, &["0 - yes", "5 +1", "10 AB no", "20 +1", "21 AB yes"]);
@@ -147,7 +155,7 @@ mod tests {
     #[test]
     fn nobody_waits_for_ever() {
         check(true, &["0 - yes", "10 A no", "2009 A no", "2010 A yes"]);
-        check(false, &["0 - yes", "10 A no", "259 A no", "260 A yes"]);
+        check(false, &["0 B yes", "10 AB no", "259 AB no", "260 AB yes"]);
         check(true, &["0 - yes", "10 A no", "20 +1", "21 AB no", "100 +1", "101 ABC no", "260 ABCD yes"]);
     }
 
