@@ -104,10 +104,10 @@ pub enum Error {
         "{0:?} cannot be a unix socket: allowed are absolute paths of at most {MAX_SOCKET_PATH} bytes of UTF-8"
     )]
     Path(PathBuf),
-    /// The socket cannot be made or watched.
+    /// The socket cannot be made.
     #[error("{path}: {source}")]
     Socket {
-        /// The plugin's socket, or the folder.
+        /// The plugin's socket.
         path: PathBuf,
         /// What the kernel says.
         source: io::Error,

@@ -125,7 +125,7 @@ impl<'a> Run<'a> {
         let needs = api::convert::pod_request(&pod).map_err(|error| error.to_string())?.needs();
         let verdict = truth::predict(&before, &needs, &self.left(&listed));
         self.needs.insert(name.to_owned(), needs);
-        let reason = self.post.admitted(name).await?;
+        let reason = self.post.admitted(name, !matches!(verdict, Verdict::Refused(_))).await?;
         self.count(reason.as_deref().unwrap_or("taken"));
         let (after, listed) = self.post.settled(|pods| reason.is_none() || !is_listed(pods, name)).await?;
         let wrong = match (&verdict, reason.as_deref()) {

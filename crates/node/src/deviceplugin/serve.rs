@@ -27,6 +27,8 @@ const DEADLINE: Duration = Duration::from_secs(15);
 const RETRY: Duration = Duration::from_millis(250);
 /// Between looks at the sockets without an event: folders can be mounted over without one.
 const RECHECK: Duration = Duration::from_secs(10);
+/// The same when there are no events at all.
+const BLIND: Duration = Duration::from_secs(1);
 
 /// Serves the plugin and keeps it registered until the future is dropped, which tells the kubelet that the plugin is gone
 /// and removes the socket. Must be called inside a tokio runtime.
@@ -36,8 +38,8 @@ const RECHECK: Duration = Duration::from_secs(10);
 pub async fn run<P: Plugin>(seat: &Seat, plugin: Arc<P>) -> Result<Infallible, Error> {
     let target = |name: &str| Target { dir: seat.folder.clone(), names: Names::Is(name.to_owned()), tag: () };
     let targets = vec![target(super::KUBELET_SOCKET), target(&seat.endpoint)];
-    let failed = |source| Error::Socket { path: seat.folder.clone(), source };
-    let mut watcher = Watcher::new(targets).map_err(failed)?;
+    // The kernel may have no watch left (`fs.inotify.max_user_instances`): then looking now and then has to do.
+    let mut watcher = Watcher::new(targets).ok();
     loop {
         let (listener, own) = Own::bind(&seat.socket())?;
         // Its end is the end of this round's streams.
@@ -46,19 +48,18 @@ pub async fn run<P: Plugin>(seat: &Seat, plugin: Arc<P>) -> Result<Infallible, E
         let server =
             Server::builder().add_service(service).serve_with_incoming(UnixListenerStream::new(listener));
         let stay = async {
-            if let Some(kubelet) = register(seat, &*plugin, &mut watcher, &own).await? {
+            if let Some(kubelet) = register(seat, &*plugin, &mut watcher, &own).await {
                 plugin.registered();
                 while own.is_there() && identity(&seat.kubelet_socket()) == Some(kubelet) {
-                    changed(&mut watcher, RECHECK).await.map_err(failed)?;
+                    changed(&mut watcher, RECHECK).await;
                 }
             }
-            Ok(())
         };
         tokio::select! {
             served = server => {
                 served.map_err(|source| Error::Serve { path: seat.socket(), source })?;
             }
-            left = stay => left?,
+            () = stay => {}
         }
         drop(round);
     }
@@ -69,22 +70,20 @@ pub async fn run<P: Plugin>(seat: &Seat, plugin: Arc<P>) -> Result<Infallible, E
 async fn register(
     seat: &Seat,
     plugin: &impl Plugin,
-    watcher: &mut Watcher<()>,
+    watcher: &mut Option<Watcher<()>>,
     own: &Own,
-) -> Result<Option<Identity>, Error> {
+) -> Option<Identity> {
     loop {
         if !own.is_there() {
-            return Ok(None);
+            return None;
         }
         let kubelet = identity(&seat.kubelet_socket());
         if kubelet.is_some() && matches!(tokio::time::timeout(DEADLINE, ask(seat, plugin)).await, Ok(Ok(())))
         {
-            return Ok(kubelet);
+            return kubelet;
         }
         let patience = if kubelet.is_some() { RETRY } else { RECHECK };
-        changed(watcher, patience)
-            .await
-            .map_err(|source| Error::Socket { path: seat.folder.clone(), source })?;
+        changed(watcher, patience).await;
     }
 }
 
@@ -103,10 +102,15 @@ async fn ask(seat: &Seat, plugin: &impl Plugin) -> Result<(), Status> {
     RegistrationClient::new(channel).register(request).await.map(drop)
 }
 
-async fn changed(watcher: &mut Watcher<()>, patience: Duration) -> std::io::Result<()> {
-    match tokio::time::timeout(patience, watcher.changed()).await {
-        Ok(changes) => changes.map(drop),
-        Err(_) => watcher.recheck().map(drop),
+/// Waits for an event, but no longer than this; a watcher that breaks is given up.
+async fn changed(watcher: &mut Option<Watcher<()>>, patience: Duration) {
+    let Some(watching) = watcher else { return tokio::time::sleep(patience.min(BLIND)).await };
+    let seen = match tokio::time::timeout(patience, watching.changed()).await {
+        Ok(changes) => changes,
+        Err(_) => watching.recheck(),
+    };
+    if seen.is_err() {
+        *watcher = None;
     }
 }
 

@@ -17,6 +17,8 @@ use crate::*;
 
 /// Between looks at a kubelet that has not done yet what it will do. It answers 100 calls a second, the exporter's included.
 const PAUSE: Duration = Duration::from_millis(40);
+/// How long a kubelet may take to refuse a pod whose first status did not say so.
+const SECOND_THOUGHT: Duration = Duration::from_secs(10);
 
 /// What became of a pod: nothing yet, or taken, or the reason why not.
 type Fates = BTreeMap<String, Option<String>>;
@@ -131,12 +133,20 @@ impl Post<'_> {
         self.pods.create(&PostParams::default(), pod).await.map_err(|error| error.to_string())
     }
 
-    /// Waits until the kubelet has decided: `None` is yes, else its reason.
-    pub(super) async fn admitted(&self, name: &str) -> Result<Option<String>, String> {
+    /// Waits until the kubelet has decided: `None` is yes, else its reason. One that is expected to refuse is given a
+    /// little longer to say so: the kubelet's housekeeping can start on a pod that is in the middle of admission, and
+    /// then the first status is that of a pod that waits, before that of one that is refused.
+    pub(super) async fn admitted(&self, name: &str, expected: bool) -> Result<Option<String>, String> {
         let mut fates = self.fates.clone();
         let decided = timeout(PATIENCE, fates.wait_for(|fates| fates.contains_key(name))).await;
-        let fates = decided.map_err(|_| format!("{name} was not decided about"))?.unwrap();
-        Ok(fates[name].clone())
+        decided.map_err(|_| format!("{name} was not decided about"))?.unwrap();
+        if !expected {
+            let refused = |fates: &Fates| fates[name].is_some();
+            // If it never comes the pod was taken, and the caller will complain.
+            let _ = timeout(SECOND_THOUGHT, fates.wait_for(refused)).await;
+        }
+        let fate = fates.borrow()[name].clone();
+        Ok(fate)
     }
 
     /// Waits until the kubelet's pods are as wanted and the object is about them, and then checks it.
@@ -241,7 +251,7 @@ async fn unhurried<T>(mut ask: impl AsyncFnMut() -> Result<T, podresources::Erro
     }
 }
 
-/// Follows what becomes of all pods.
+/// Follows what becomes of all pods. None of ours fails later than at its admission.
 fn fates(client: &Client) -> watch::Receiver<Fates> {
     let api = Api::<Pod>::all(client.clone());
     let (sender, receiver) = watch::channel(Fates::new());
@@ -256,10 +266,7 @@ fn fates(client: &Client) -> watch::Receiver<Fates> {
             if let Some(name) = pod.metadata.name
                 && status.start_time.is_some()
             {
-                // What was decided first counts: a pod that was taken and failed later was taken.
-                sender.send_modify(|fates| {
-                    fates.entry(name).or_insert(refused);
-                });
+                sender.send_modify(|fates| drop(fates.insert(name, refused)));
             }
         }
     });
