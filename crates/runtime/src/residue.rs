@@ -108,26 +108,29 @@ mod tests {
     use super::*;
 
     /// A mapping's lines as the kernel writes them, the fields that do not matter left out.
-    fn lines(range: &str, permissions: &str, path: &str, rss: u64, anonymous: u64) -> String {
+    fn lines(range: &str, permissions: &str, path: &str, rss: u64, (copied, swapped): (u64, u64)) -> String {
         format!(
             "{range} {permissions} 00001000 fe:00 131 {path}\nSize: 64 kB\nRss: {rss} kB\nReferenced: 4 kB\n\
-             Anonymous: {anonymous} kB\nVmFlags: rd ex mr mw me\n"
+             Anonymous: {copied} kB\nSwap: {swapped} kB\nVmFlags: rd ex mr mw me\n"
         )
     }
 
     #[test]
     fn only_what_is_as_in_its_file_is_unmapped() {
         let table = [
-            ("r-xp", "/bin/program", 64, 0, true),
-            ("r--p", "/bin/program", 64, 0, true),
+            ("r-xp", "/bin/program", 64, (0, 0), true),
+            ("r--p", "/bin/program", 64, (0, 0), true),
             // Relocated at the start, then made read-only: the file does not have this content.
-            ("r--p", "/bin/program", 64, 4, false),
-            ("rw-p", "/bin/program", 64, 0, false),
-            ("r--s", "/some/file", 64, 0, false),
-            ("---p", "/lib/gap", 64, 0, false),
-            ("r-xp", "[vdso]", 4, 0, false),
-            ("r--p", "", 4, 0, false),
-            ("r-xp", "/bin/program", 0, 0, false),
+            ("r--p", "/bin/program", 64, (4, 0), false),
+            // The same, and swapped out since; or a part of it.
+            ("r--p", "/bin/program", 60, (0, 4), false),
+            ("r--p", "/bin/program", 64, (4, 4), false),
+            ("rw-p", "/bin/program", 64, (0, 0), false),
+            ("r--s", "/some/file", 64, (0, 0), false),
+            ("---p", "/lib/gap", 64, (0, 0), false),
+            ("r-xp", "[vdso]", 4, (0, 0), false),
+            ("r--p", "", 4, (0, 0), false),
+            ("r-xp", "/bin/program", 0, (0, 0), false),
         ];
         for (permissions, path, rss, anonymous, wanted) in table {
             let text = lines("1000-11000", permissions, path, rss, anonymous);
@@ -139,9 +142,9 @@ mod tests {
 
     #[test]
     fn mappings_are_not_confused() {
-        let text = lines("1000-2000", "r-xp", "/a", 4, 4)
-            + &lines("2000-3000", "r-xp", "/b", 4, 0)
-            + &lines("3000-4000", "rw-p", "/c", 4, 0);
+        let text = lines("1000-2000", "r-xp", "/a", 4, (4, 0))
+            + &lines("2000-3000", "r-xp", "/b", 4, (0, 0))
+            + &lines("3000-4000", "rw-p", "/c", 4, (0, 0));
         assert_eq!(unchanged(&text), [Mapping { start: 0x2000, bytes: 0x1000, resident_kib: 4 }]);
     }
 
@@ -150,8 +153,8 @@ mod tests {
         for text in [
             "",
             "nonsense",
-            "Rss: 4 kB\nAnonymous: 0 kB\n",
-            "2000-1000 r-xp 0 0 0 /a\nRss: 4 kB\nAnonymous: 0 kB",
+            "Rss: 4 kB\nAnonymous: 0 kB\nSwap: 0 kB\n",
+            "2000-1000 r-xp 0 0 0 /a\nRss: 4 kB\nAnonymous: 0 kB\nSwap: 0 kB",
         ] {
             assert_eq!(unchanged(text), [], "{text}");
         }
