@@ -111,10 +111,10 @@ struct Accounting {
     /// Which pods enter it: with-exclusive-resources or all
     #[arg(long, value_name = "METHOD", default_value = "with-exclusive-resources", value_parser = kinds::method)]
     pods_fingerprint_method: Method,
-    /// Write the pods behind the fingerprint into this file at every look
+    /// Write the pods behind the fingerprint into this file whenever they change
     #[arg(long, value_name = "FILE", env = "PFP_STATUS_FILE", value_parser = kinds::path_or_nothing)]
     pods_fingerprint_status_file: Option<PathBuf>,
-    /// Write the last ten of them into this directory every ten seconds
+    /// Write the last ten changes of them into this directory, every ten seconds at most
     #[arg(long, value_name = "DIR", env = "PFP_STATUS_DUMP", value_parser = kinds::path_or_nothing)]
     pods_fingerprint_status_dir: Option<PathBuf>,
 }

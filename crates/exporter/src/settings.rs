@@ -207,7 +207,7 @@ pub enum OwnerKind {
 /// Where the pods behind the fingerprint are written down; each is optional.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct StatusFiles {
-    /// One status, written at every look (RTE's `--pods-fingerprint-status-file`).
+    /// One status, written whenever it changes (RTE's `--pods-fingerprint-status-file`).
     pub file: Option<PathBuf>,
     /// A directory for the last ten statuses, written every ten seconds (`PFP_STATUS_DUMP`).
     pub dump: Option<PathBuf>,
