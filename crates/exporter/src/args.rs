@@ -126,7 +126,7 @@ struct Pace {
     #[arg(long, value_name = "DURATION", default_value = "60s", allow_hyphen_values = true, value_parser = kinds::duration)]
     sleep_interval: Duration,
     /// Time between looks for releases while pods hold exclusive resources (the kubelet writes nothing when they let go);
-    /// 0 turns it off
+    /// rarer while nothing happens; 0 turns it off
     #[arg(long, value_name = "DURATION", default_value = "1s", allow_hyphen_values = true, value_parser = kinds::duration)]
     release_interval: Duration,
     /// At most so many looks a second; 0: our own bounds

@@ -49,6 +49,13 @@ pub enum Error {
     },
 }
 
+/// When the kubelet made its socket, and when the last change of its files was. Both as the kernel keeps them.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+struct Times {
+    started: SystemTime,
+    changed: SystemTime,
+}
+
 /// Reads the configuration.
 #[derive(Clone)]
 pub struct Reader {
@@ -61,6 +68,8 @@ pub struct Reader {
     socket: Option<PathBuf>,
     /// What was read last.
     known: Option<Known>,
+    /// When its sources were made, as far as that can be told.
+    read_at: Option<Times>,
     /// It was said that a change waits for the kubelet.
     waiting: bool,
 }
@@ -75,7 +84,17 @@ impl Reader {
             PodResourcesAt::Folder(_) => None,
         };
         let at = sources.kubelet_config.clone();
-        Self { at, policy, scope, kubelet: None, told: None, socket, known: None, waiting: false }
+        Self {
+            at,
+            policy,
+            scope,
+            kubelet: None,
+            told: None,
+            socket,
+            known: None,
+            read_at: None,
+            waiting: false,
+        }
     }
 
     /// Reads it anew.
@@ -83,27 +102,31 @@ impl Reader {
     /// # Errors
     /// When it cannot be read or makes no sense, and is needed.
     pub async fn read(&mut self) -> Result<Known, Error> {
-        let changed = self.changed_since_start();
+        let times = self.times();
+        let changed = times.is_some_and(|times| times.changed > times.started);
         if changed && !std::mem::replace(&mut self.waiting, true) {
             info!("the kubelet's configuration has changed; a kubelet takes it up when it starts anew");
         }
         self.waiting = changed;
-        if let Some(known) = self.known.as_ref().filter(|_| changed) {
+        // Reading the same again costs more than anything else that is done at rest.
+        let same = times.is_some() && times == self.read_at;
+        if let Some(known) = self.known.as_ref().filter(|_| changed || same) {
             return Ok(known.clone());
         }
         let known = self.read_anew().await?;
         self.known = Some(known.clone());
+        self.read_at = times;
         Ok(known)
     }
 
-    /// Whether the files were changed after the kubelet made its socket.
-    fn changed_since_start(&self) -> bool {
-        let KubeletConfigAt::File { path, drop_ins } = &self.at else { return false };
-        let made = self.socket.as_ref().and_then(|socket| socket.metadata().ok()?.modified().ok());
+    /// Nothing where there is no socket or no file to ask.
+    fn times(&self) -> Option<Times> {
+        let KubeletConfigAt::File { path, drop_ins } = &self.at else { return None };
+        let started = self.socket.as_ref()?.metadata().ok()?.modified().ok()?;
         let drop_ins = drop_ins.iter().flat_map(|dir| files_in(dir));
         let changed =
-            std::iter::once(path.clone()).chain(drop_ins).filter_map(|path| changed_at(&path)).max();
-        made.zip(changed).is_some_and(|(made, changed)| changed > made)
+            std::iter::once(path.clone()).chain(drop_ins).filter_map(|path| changed_at(&path)).max()?;
+        Some(Times { started, changed })
     }
 
     async fn read_anew(&mut self) -> Result<Known, Error> {
@@ -210,7 +233,17 @@ mod tests {
         scope: Option<Scope>,
         socket: Option<PathBuf>,
     ) -> Reader {
-        Reader { at, policy, scope, kubelet: None, told: None, socket, known: None, waiting: false }
+        Reader {
+            at,
+            policy,
+            scope,
+            kubelet: None,
+            told: None,
+            socket,
+            known: None,
+            read_at: None,
+            waiting: false,
+        }
     }
 
     #[tokio::test]
