@@ -46,6 +46,8 @@ fn version_output_is_parseable() {
 #[tokio::test]
 async fn fingerprint_is_stable_and_changes_with_guaranteed_pods() {
     let Some(seat) = Seat::take(1).await else { return };
+    // Has nothing exclusive, so it does not count.
+    seat.create("shared", true, &[&[]]).await;
     let running = seat.rte(&[]).await;
     let mut last = String::new();
     for (pods, cpus) in [
