@@ -4,7 +4,7 @@
 //! they come to, or what to print and the exit code ([`Ending`]). Never: the node, the API server, a process that ends: all of
 //! that is the caller's.
 //!
-//! [`rte`] is resource-topology-exporter's, [`nfd`] nfd-topology-updater's. Ours is [`crate::args`].
+//! `rte` is resource-topology-exporter's, `nfd` nfd-topology-updater's. Ours is [`crate::args`].
 
 pub mod extra;
 mod nfd;

@@ -22,14 +22,14 @@
 //! a patch that changes nothing, whose answer is the object. Thus `create` with either `patch` or `get` and `update` suffices.
 //!
 //! # How often
-//! One write per changed content, at most [`WRITE_BURST`] at once and then one in [`WRITE_EARN`]; whatever comes meanwhile is in
+//! One write per changed content, at most `WRITE_BURST` at once and then one in `WRITE_EARN`; whatever comes meanwhile is in
 //! the next one. A pod that comes changes the content once, one that goes once more: `p` pods a second in the whole cluster
 //! that hold something cost at most `2 p` writes a second, however many nodes there are, and fewer where several come to a node
 //! at once. Nothing happens on a node where nothing happens: its watch is open and silent, its Node is read every ten minutes.
 //!
 //! # Failures
 //! Every call has a deadline. After a refusal or silence the next attempt comes after a jittered pause that grows to
-//! [`RETRY_MAX`] (a busy server is left alone for as long as it says, a second at least) and carries what is newest then. A
+//! `RETRY_MAX` (a busy server is left alone for as long as it says, a second at least) and carries what is newest then. A
 //! process that ends drops the request in flight: each is one change, which the server has made or not.
 
 use std::convert::Infallible;
