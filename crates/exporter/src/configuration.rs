@@ -83,7 +83,15 @@ impl Reader {
             PodResourcesAt::Socket(path) => Some(path.clone()),
             PodResourcesAt::Folder(_) => None,
         };
-        let at = sources.kubelet_config.clone();
+        Self::of(sources.kubelet_config.clone(), policy, scope, socket)
+    }
+
+    fn of(
+        at: KubeletConfigAt,
+        policy: Option<Policy>,
+        scope: Option<Scope>,
+        socket: Option<PathBuf>,
+    ) -> Self {
         Self {
             at,
             policy,
@@ -227,25 +235,6 @@ fn split(url: &str) -> Option<(&str, &str)> {
 mod tests {
     use super::*;
 
-    fn reader(
-        at: KubeletConfigAt,
-        policy: Option<Policy>,
-        scope: Option<Scope>,
-        socket: Option<PathBuf>,
-    ) -> Reader {
-        Reader {
-            at,
-            policy,
-            scope,
-            kubelet: None,
-            told: None,
-            socket,
-            known: None,
-            read_at: None,
-            waiting: false,
-        }
-    }
-
     #[tokio::test]
     async fn a_change_counts_when_the_kubelet_has_started_anew() {
         let dir = tempfile::tempdir().unwrap();
@@ -253,7 +242,7 @@ mod tests {
             ["kubelet.sock", "config.yaml", "conf.d"].map(|name| dir.path().join(name));
         std::fs::create_dir(&drop_ins).unwrap();
         let at = KubeletConfigAt::File { path: path.clone(), drop_ins: Some(drop_ins.clone()) };
-        let mut reader = reader(at, None, None, Some(socket.clone()));
+        let mut reader = Reader::of(at, None, None, Some(socket.clone()));
         let restart = || {
             // Times of files are as coarse as the kernel's tick.
             let newest = [&path, &drop_ins].into_iter().filter_map(|path| changed_at(path)).max().unwrap();
@@ -303,7 +292,7 @@ mod tests {
             std::fs::write(&path, format!("kind: KubeletConfiguration\n{config}")).unwrap();
         }
         let at = KubeletConfigAt::File { path, drop_ins: None };
-        let mut reader = reader(at, policy, scope, None);
+        let mut reader = Reader::of(at, policy, scope, None);
         let runtime = tokio::runtime::Builder::new_current_thread().build().unwrap();
         runtime.block_on(reader.read()).map_err(|error| client::chain(&error))
     }
