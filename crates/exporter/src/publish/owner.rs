@@ -27,6 +27,8 @@ use crate::settings::OwnerKind;
 
 /// How long a UID is believed without a reason to doubt it.
 const BELIEVED_FOR: Duration = Duration::from_secs(600);
+/// How long it is believed when it could not be looked up again.
+const DOUBTED_FOR: Duration = Duration::from_secs(30);
 
 /// What the API server told.
 #[derive(Clone, Debug, PartialEq)]
@@ -134,12 +136,14 @@ impl Owners {
                 self.believe(told.clone(), want);
                 Ok(told)
             }
-            // An object that is there has an owner; what it says of the zones must stay true whoever that is.
-            Err(error) if !absent => {
+            // What the object says of the zones must stay true whoever owns it. Believed for a while, or the next look would
+            // follow at once.
+            Err(error) if !absent && self.known.is_some() => {
                 debug!(%error, "the owner stays as it is");
-                let kubelet_version =
-                    self.known.as_ref().and_then(|known| known.told.kubelet_version.clone());
-                Ok(Told { owner: Owner::Leave, kubelet_version })
+                let known = self.known.take().map(|known| known.told);
+                let told = known.unwrap_or_else(|| Told::only(Owner::Leave));
+                self.believe_for(DOUBTED_FOR, told.clone(), want);
+                Ok(told)
             }
             Err(error) => {
                 self.absent = false;
@@ -218,7 +222,11 @@ impl Owners {
     }
 
     fn believe(&mut self, told: Told, want: &Desired) {
-        let until = Instant::now() + jittered(BELIEVED_FOR, &mut self.random);
+        self.believe_for(BELIEVED_FOR, told, want);
+    }
+
+    fn believe_for(&mut self, span: Duration, told: Told, want: &Desired) {
+        let until = Instant::now() + jittered(span, &mut self.random);
         self.known = Some(Known { told, until, kubelet_starts: want.kubelet_starts });
     }
 

@@ -169,7 +169,10 @@ async fn without_its_node_there_is_no_object() {
         object.metadata.owner_references = desired(cpus).content.object(&frame).metadata.owner_references;
         (200, json!(object))
     };
-    let answers = [refusal(404, "NotFound"), node("u1"), owned(5, 1, "u1"), node("u2"), owned(4, 2, "u2")];
+    let away = refusal(500, "InternalError");
+    let [first, second, third, fourth] =
+        [owned(5, 1, "u1"), owned(4, 2, "u2"), owned(3, 3, "u2"), owned(2, 4, "u2")];
+    let answers = [refusal(404, "NotFound"), node("u1"), first, node("u2"), second, away, third, fourth];
     let owned = Publishing { owner: OwnerKind::Node, ..PATCHING };
     let mut rig = Rig::start(owned, Known { held: Held::Absent, ..Known::default() }, answers);
     rig.want(5);
@@ -187,6 +190,16 @@ async fn without_its_node_there_is_no_object() {
     rig.expect("GET nodes/n1").await;
     let body = rig.expect(&format!("PATCH {OBJECT}")).await;
     assert_eq!(body["metadata"]["ownerReferences"][0]["uid"], "u2");
+    assert_eq!(rig.report().await, Ok(()));
+
+    // It cannot be read: the zones are published all the same, under the owner that is known, and nobody asks all the time.
+    rig.desired.send_replace(Some(Desired { kubelet_starts: 2, ..desired(3) }));
+    rig.expect("GET nodes/n1").await;
+    let body = rig.expect(&format!("PATCH {OBJECT}")).await;
+    assert_eq!((available(&body), &body["metadata"]["ownerReferences"]), (&json!("3"), &Value::Null));
+    assert_eq!(rig.report().await, Ok(()));
+    rig.desired.send_replace(Some(Desired { kubelet_starts: 2, ..desired(2) }));
+    assert_eq!(available(&rig.expect(&format!("PATCH {OBJECT}")).await), "2");
 }
 
 #[tokio::test]
