@@ -1,0 +1,3 @@
+//! Putting parts into a cluster and taking them away.
+
+pub mod progress;

@@ -1,0 +1,10 @@
+//! From nothing to NUMA-aware scheduling and back: what has to be in a cluster, as values; putting it there, taking it
+//! away, and telling what is wrong with it.
+//!
+//! In: options, a cluster. Out: objects ([`object`]) in parts ([`part`]), applied or removed; findings. Never: text templates: an
+//! object is a typed value until it is written.
+
+pub mod install;
+pub mod object;
+pub mod part;
+pub mod platform;

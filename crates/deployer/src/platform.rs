@@ -1,0 +1,200 @@
+//! What kind of cluster it is, and of which version.
+//!
+//! In: text from flags, an API server's version. Out: values that compare as versions do. Never: an API call.
+
+use std::cmp::Ordering;
+use std::fmt;
+use std::str::FromStr;
+
+/// The distributions that need different objects.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub enum Platform {
+    /// Any Kubernetes without the interfaces below.
+    Kubernetes,
+    /// OpenShift with its own control plane: MachineConfigs, SecurityContextConstraints.
+    OpenShift,
+    /// OpenShift with a hosted control plane: SecurityContextConstraints, no MachineConfigs.
+    HyperShift,
+}
+
+/// A version such as `v1.36.3`, `4.18.0-rc.1` or `v1.32.2-gke.100+build`; kept as it was given.
+#[derive(Clone, Debug)]
+pub struct Version {
+    text: String,
+    numbers: Vec<u64>,
+    pre_release: Option<String>,
+}
+
+/// What is not one of these.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+pub enum Error {
+    /// Not a platform.
+    #[error("platform {0:?} is none of Kubernetes, OpenShift, HyperShift")]
+    Platform(String),
+    /// Not a version.
+    #[error("malformed version: {0}")]
+    Version(String),
+}
+
+impl Platform {
+    /// All, in the order of their names' first release.
+    pub const ALL: [Self; 3] = [Self::Kubernetes, Self::OpenShift, Self::HyperShift];
+
+    /// Whether pods need a SecurityContextConstraint.
+    #[must_use]
+    pub fn is_openshift(self) -> bool {
+        self != Self::Kubernetes
+    }
+}
+
+impl fmt::Display for Platform {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(match self {
+            Self::Kubernetes => "Kubernetes",
+            Self::OpenShift => "OpenShift",
+            Self::HyperShift => "HyperShift",
+        })
+    }
+}
+
+impl FromStr for Platform {
+    type Err = Error;
+
+    /// In any case, as the peer reads it.
+    fn from_str(text: &str) -> Result<Self, Error> {
+        let named = |platform: &Self| platform.to_string().eq_ignore_ascii_case(text);
+        Self::ALL.into_iter().find(named).ok_or_else(|| Error::Platform(text.to_owned()))
+    }
+}
+
+impl Version {
+    /// Whether it is this version or a later one; a pre-release or vendor's suffix does not make it earlier.
+    ///
+    /// Vendors append to versions that have everything of the version they name, such as `v1.32.0-gke.100`.
+    #[must_use]
+    pub fn at_least(&self, numbers: &[u64]) -> bool {
+        compare(&self.numbers, numbers) != Ordering::Less
+    }
+
+    /// The number at a place, 0 where there is none: 0 for major, 1 for minor.
+    #[must_use]
+    pub fn number(&self, place: usize) -> u64 {
+        self.numbers.get(place).copied().unwrap_or(0)
+    }
+
+    /// What follows the numbers after `-`, without build metadata.
+    #[must_use]
+    pub fn pre_release(&self) -> Option<&str> {
+        self.pre_release.as_deref()
+    }
+}
+
+impl FromStr for Version {
+    type Err = Error;
+
+    fn from_str(text: &str) -> Result<Self, Error> {
+        let malformed = || Error::Version(text.to_owned());
+        let body = text.strip_prefix('v').unwrap_or(text);
+        let body = body.split_once('+').map_or(body, |(version, _)| version);
+        let (numbers, pre_release) = match body.split_once('-') {
+            Some((_, "")) => return Err(malformed()),
+            Some((numbers, pre)) => (numbers, Some(pre.to_owned())),
+            None => (body, None),
+        };
+        let number =
+            |part: &str| part.parse::<u64>().ok().filter(|_| part.bytes().all(|b| b.is_ascii_digit()));
+        let numbers: Option<Vec<u64>> = numbers.split('.').map(number).collect();
+        let numbers = numbers.ok_or_else(malformed)?;
+        Ok(Self { text: text.to_owned(), numbers, pre_release })
+    }
+}
+
+impl fmt::Display for Version {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(&self.text)
+    }
+}
+
+/// Numbers first; then a pre-release is earlier than none, as in semantic versioning.
+impl Ord for Version {
+    fn cmp(&self, other: &Self) -> Ordering {
+        let pre = |version: &Self| version.pre_release.clone();
+        compare(&self.numbers, &other.numbers).then_with(|| match (pre(self), pre(other)) {
+            (None, None) => Ordering::Equal,
+            (None, Some(_)) => Ordering::Greater,
+            (Some(_), None) => Ordering::Less,
+            (Some(ours), Some(theirs)) => ours.cmp(&theirs),
+        })
+    }
+}
+
+impl PartialOrd for Version {
+    fn partial_cmp(&self, other: &Self) -> Option<Ordering> {
+        Some(self.cmp(other))
+    }
+}
+
+impl PartialEq for Version {
+    fn eq(&self, other: &Self) -> bool {
+        self.cmp(other) == Ordering::Equal
+    }
+}
+
+impl Eq for Version {}
+
+/// Missing numbers count as zero.
+fn compare(ours: &[u64], theirs: &[u64]) -> Ordering {
+    let at = |numbers: &[u64], place: usize| numbers.get(place).copied().unwrap_or(0);
+    let places = ours.len().max(theirs.len());
+    (0..places)
+        .map(|place| at(ours, place).cmp(&at(theirs, place)))
+        .find(|order| order.is_ne())
+        .unwrap_or(Ordering::Equal)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn platforms_are_read_in_any_case() {
+        for platform in Platform::ALL {
+            assert_eq!(platform.to_string().to_uppercase().parse(), Ok(platform));
+        }
+        let error = "foobar".parse::<Platform>().unwrap_err().to_string();
+        assert_eq!(error, "platform \"foobar\" is none of Kubernetes, OpenShift, HyperShift");
+    }
+
+    #[test]
+    fn versions_are_in_order() {
+        let ordered = [
+            "v1.9",
+            "1.21.0-alpha.1",
+            "v1.21.0-gke.1",
+            "1.21",
+            "v1.21.1+build",
+            "v1.36.3",
+            "4.18.0-rc.1",
+            "4.18",
+        ];
+        let versions: Vec<Version> = ordered.iter().map(|text| text.parse().unwrap()).collect();
+        assert!(versions.is_sorted(), "{versions:?}");
+        assert_eq!("1.21".parse::<Version>().unwrap(), "v1.21.0.0+x".parse().unwrap());
+    }
+
+    #[test]
+    fn vendors_suffixes_do_not_make_a_version_earlier() {
+        let version: Version = "v1.21.0-gke.1".parse().unwrap();
+        assert!(version.at_least(&[1, 21]) && !version.at_least(&[1, 22]));
+        assert_eq!((version.number(0), version.number(1), version.number(7)), (1, 21, 0));
+        assert_eq!(version.pre_release(), Some("gke.1"));
+    }
+
+    #[test]
+    fn what_is_no_version_is_refused() {
+        for text in ["", "v", "INVALID", "1.x", "1..2", "-1", "1.2-", "99999999999999999999", "1.+2"] {
+            let error = text.parse::<Version>().unwrap_err();
+            assert_eq!(error.to_string(), format!("malformed version: {text}"));
+        }
+    }
+}
