@@ -2,7 +2,8 @@
 //!
 //! [`env`](mod@env) finds the programs, [`machine`] makes the machines, [`controlplane`] and [`kubelet`] run them in a
 //! [`nest`] that leaves nothing behind, [`cluster`] puts it together, [`device_plugin`] gives it devices, [`account`] gives
-//! somebody rights, and [`load`] brings pods. What real parts cannot be made to do wrong, [`proxy`] and [`podresources`] do.
+//! somebody rights, [`openshift`] makes it look like a distribution, and [`load`] brings pods. What real parts cannot be made to do
+//! wrong, [`proxy`] and [`podresources`] do.
 
 pub mod account;
 pub mod cluster;
@@ -14,6 +15,7 @@ pub mod kubelet;
 pub mod load;
 pub mod machine;
 pub mod nest;
+pub mod openshift;
 pub mod podresources;
 pub mod port;
 pub mod proxy;

@@ -14,5 +14,7 @@ mod controlplane;
 mod device_plugin;
 #[path = "it/nest.rs"]
 mod nest;
+#[path = "it/openshift.rs"]
+mod openshift;
 #[path = "it/proxy.rs"]
 mod proxy;

@@ -1,0 +1,97 @@
+//! What makes a control plane look like OpenShift's: its definitions, and the objects every such cluster has.
+//!
+//! In: a client of a cluster, which [`Flavour`] it shall be. Out: the kinds that installers meet there, with schemas that refuse
+//! what does not belong into them, and the objects by which the distribution is told. Never: controllers: nothing rolls out a
+//! MachineConfig, and no admission asks a SecurityContextConstraint.
+//!
+//! Field names, required fields and values are those of the OpenShift API 4.18. MachineConfig's Ignition part, which a real
+//! cluster checks only when a node fails to boot with it, has a schema here too.
+
+mod definition;
+mod instance;
+mod schema;
+#[cfg(test)]
+mod tests;
+
+use anyhow::Context as _;
+use k8s_openapi::apiextensions_apiserver::pkg::apis::apiextensions::v1::CustomResourceDefinition;
+use kube::Client;
+use kube::api::{Api, ApiResource, DynamicObject, Patch, PatchParams};
+use kube::core::GroupVersionKind;
+use serde_json::Value;
+
+use crate::cluster::install_crds;
+
+/// Which of Red Hat's distributions.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Flavour {
+    /// OpenShift with its own control plane.
+    OpenShift,
+    /// A cluster hosted by HyperShift, as its users see it: no MachineConfigs, a control plane elsewhere.
+    HyperShift,
+}
+
+/// An object of such a cluster, and the definition it belongs to.
+#[derive(Clone, Debug)]
+pub struct Instance {
+    /// How its kind is called in paths.
+    pub plural: &'static str,
+    /// All of it, status included.
+    pub body: Value,
+}
+
+/// The definitions that a cluster of this flavour has.
+///
+/// # Errors
+/// Never with the definitions as they are; a defect in their making.
+pub fn definitions(flavour: Flavour) -> anyhow::Result<Vec<CustomResourceDefinition>> {
+    let values = match flavour {
+        Flavour::OpenShift => [definition::config(), definition::security(), definition::machine()].concat(),
+        Flavour::HyperShift => [definition::config(), definition::security()].concat(),
+    };
+    let typed = values.into_iter().map(|value| serde_json::from_value(value).context("a definition"));
+    typed.collect()
+}
+
+/// The objects that a cluster of this flavour and version has, such as `4.18.7`.
+#[must_use]
+pub fn instances(flavour: Flavour, version: &str) -> Vec<Instance> {
+    match flavour {
+        Flavour::OpenShift => {
+            [instance::config("HighlyAvailable", version), instance::security(), instance::machine()].concat()
+        }
+        Flavour::HyperShift => [instance::config("External", version), instance::security()].concat(),
+    }
+}
+
+/// Makes a cluster look like one of this flavour and version, and waits until its kinds are served.
+///
+/// # Errors
+/// When the API server refuses something.
+pub async fn install(client: &Client, flavour: Flavour, version: &str) -> anyhow::Result<()> {
+    let text = definitions(flavour)?.iter().map(serde_json::to_string).collect::<Result<Vec<_>, _>>()?;
+    install_crds(client, &text.join("\n---\n")).await?;
+    for instance in instances(flavour, version) {
+        apply(client, &instance).await.with_context(|| format!("making {}", instance.body))?;
+    }
+    Ok(())
+}
+
+async fn apply(client: &Client, instance: &Instance) -> anyhow::Result<()> {
+    let text = |value: &Value| value.as_str().unwrap_or_default().to_owned();
+    let (api_version, kind) = (text(&instance.body["apiVersion"]), text(&instance.body["kind"]));
+    let (group, version) = api_version.split_once('/').context("a group")?;
+    let kind = GroupVersionKind::gvk(group, version, &kind);
+    let resource = ApiResource::from_gvk_with_plural(&kind, instance.plural);
+    let api: Api<DynamicObject> = Api::all_with(client.clone(), &resource);
+    let name = text(&instance.body["metadata"]["name"]);
+    let params = PatchParams {
+        field_validation: Some(kube::api::ValidationDirective::Strict),
+        ..PatchParams::apply("testkit").force()
+    };
+    api.patch(&name, &params, &Patch::Apply(&instance.body)).await?;
+    if !instance.body["status"].is_null() {
+        api.patch_status(&name, &params, &Patch::Apply(&instance.body)).await?;
+    }
+    Ok(())
+}

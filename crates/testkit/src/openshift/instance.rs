@@ -1,0 +1,150 @@
+//! The objects that every cluster of a flavour has, as JSON, with what installers read of them.
+
+use serde_json::{Value, json};
+
+use super::Instance;
+
+/// Any moment will do; nothing here looks at it.
+const SINCE: &str = "2026-01-05T08:00:00Z";
+
+/// What says what the cluster is.
+pub(super) fn config(control_plane: &str, version: &str) -> Vec<Instance> {
+    let image = "quay.io/openshift-release-dev/ocp-release@sha256:0000000000000000000000000000000000000000000000000000000000000000";
+    let cluster_version = json!({
+        "apiVersion": "config.openshift.io/v1",
+        "kind": "ClusterVersion",
+        "metadata": { "name": "version" },
+        "spec": { "clusterID": "6c3b9d1e-0000-4000-8000-000000000001", "channel": "stable-4.18" },
+        "status": {
+            "availableUpdates": null,
+            "conditions": [condition("Available", "True"), condition("Progressing", "False")],
+            "desired": { "version": version, "image": image },
+            "history": [{
+                "state": "Completed",
+                "version": version,
+                "image": image,
+                "startedTime": SINCE,
+                "completionTime": SINCE,
+                "verified": true,
+            }],
+            "observedGeneration": 1,
+            "versionHash": "aaaaaaaaaaa=",
+        },
+    });
+    let infrastructure = json!({
+        "apiVersion": "config.openshift.io/v1",
+        "kind": "Infrastructure",
+        "metadata": { "name": "cluster" },
+        "spec": { "platformSpec": { "type": "None" } },
+        "status": {
+            "infrastructureName": "testkit",
+            "platform": "None",
+            "platformStatus": { "type": "None" },
+            "controlPlaneTopology": control_plane,
+            "infrastructureTopology": "HighlyAvailable",
+            "cpuPartitioning": "None",
+        },
+    });
+    vec![
+        Instance { plural: "clusterversions", body: cluster_version },
+        Instance { plural: "infrastructures", body: infrastructure },
+        operator("openshift-apiserver", &["operator", "openshift-apiserver"], version),
+        operator("kube-apiserver", &["raw-internal", "operator", "kube-apiserver"], version),
+    ]
+}
+
+/// Two of the SecurityContextConstraints that are there from the start.
+pub(super) fn security() -> Vec<Instance> {
+    let constraint = |name: &str, privileged: bool| {
+        let strategy = if privileged { "RunAsAny" } else { "MustRunAs" };
+        let user = if privileged { "RunAsAny" } else { "MustRunAsRange" };
+        let volumes =
+            if privileged { json!(["*"]) } else { json!(["configMap", "emptyDir", "projected", "secret"]) };
+        let groups = if privileged { json!(["system:cluster-admins"]) } else { json!([]) };
+        let body = json!({
+            "apiVersion": "security.openshift.io/v1",
+            "kind": "SecurityContextConstraints",
+            "metadata": { "name": name },
+            "allowHostDirVolumePlugin": privileged,
+            "allowHostIPC": privileged,
+            "allowHostNetwork": privileged,
+            "allowHostPID": privileged,
+            "allowHostPorts": privileged,
+            "allowPrivilegedContainer": privileged,
+            "allowedCapabilities": null,
+            "defaultAddCapabilities": null,
+            "priority": null,
+            "readOnlyRootFilesystem": false,
+            "requiredDropCapabilities": if privileged { json!(null) } else { json!(["ALL"]) },
+            "volumes": volumes,
+            "groups": groups,
+            "users": [],
+            "fsGroup": { "type": strategy },
+            "supplementalGroups": { "type": "RunAsAny" },
+            "runAsUser": { "type": user },
+            "seLinuxContext": { "type": strategy },
+        });
+        Instance { plural: "securitycontextconstraints", body }
+    };
+    vec![constraint("privileged", true), constraint("restricted-v2", false)]
+}
+
+/// The two pools of nodes, up to date.
+pub(super) fn machine() -> Vec<Instance> {
+    let pool = |role: &str| {
+        let configuration = json!({ "name": format!("rendered-{role}-0000000000000000000000000000000f") });
+        let body = json!({
+            "apiVersion": "machineconfiguration.openshift.io/v1",
+            "kind": "MachineConfigPool",
+            "metadata": {
+                "name": role,
+                "labels": { format!("pools.operator.machineconfiguration.openshift.io/{role}"): "" },
+            },
+            "spec": {
+                "configuration": configuration,
+                "machineConfigSelector": {
+                    "matchLabels": { "machineconfiguration.openshift.io/role": role },
+                },
+                "nodeSelector": { "matchLabels": { format!("node-role.kubernetes.io/{role}"): "" } },
+                "paused": false,
+            },
+            "status": {
+                "conditions": [
+                    condition("Updated", "True"),
+                    condition("Updating", "False"),
+                    condition("Degraded", "False"),
+                ],
+                "configuration": configuration,
+                "degradedMachineCount": 0,
+                "machineCount": 3,
+                "observedGeneration": 1,
+                "readyMachineCount": 3,
+                "unavailableMachineCount": 0,
+                "updatedMachineCount": 3,
+            },
+        });
+        Instance { plural: "machineconfigpools", body }
+    };
+    vec![pool("master"), pool("worker")]
+}
+
+/// A ClusterOperator and the versions of what it runs; the first is what installers read.
+fn operator(name: &str, operands: &[&str], version: &str) -> Instance {
+    let versions: Vec<Value> =
+        operands.iter().map(|operand| json!({ "name": operand, "version": version })).collect();
+    let body = json!({
+        "apiVersion": "config.openshift.io/v1",
+        "kind": "ClusterOperator",
+        "metadata": { "name": name },
+        "spec": {},
+        "status": {
+            "conditions": [condition("Available", "True"), condition("Degraded", "False")],
+            "versions": versions,
+        },
+    });
+    Instance { plural: "clusteroperators", body }
+}
+
+fn condition(kind: &str, status: &str) -> Value {
+    json!({ "type": kind, "status": status, "lastTransitionTime": SINCE, "reason": "AsExpected", "message": "" })
+}

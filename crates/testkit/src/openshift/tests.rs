@@ -1,0 +1,22 @@
+use super::*;
+
+#[test]
+fn every_object_belongs_to_a_definition_of_its_flavour() {
+    for flavour in [Flavour::OpenShift, Flavour::HyperShift] {
+        let plurals: Vec<String> =
+            definitions(flavour).unwrap().into_iter().map(|crd| crd.spec.names.plural).collect();
+        for instance in instances(flavour, "4.18.7") {
+            assert!(plurals.iter().any(|plural| plural == instance.plural), "{flavour:?} {instance:?}");
+        }
+    }
+}
+
+#[test]
+fn hosted_clusters_have_no_machine_configs() {
+    let groups = |flavour| -> Vec<String> {
+        definitions(flavour).unwrap().into_iter().map(|crd| crd.spec.group).collect()
+    };
+    let machine = "machineconfiguration.openshift.io".to_owned();
+    assert!(groups(Flavour::OpenShift).contains(&machine));
+    assert!(!groups(Flavour::HyperShift).contains(&machine));
+}

@@ -1,0 +1,112 @@
+use kube::Client;
+use kube::api::{Api, ApiResource, DynamicObject, Patch, PatchParams, ValidationDirective};
+use kube::core::GroupVersionKind;
+use serde_json::{Value, json};
+use testkit::controlplane::{ControlPlane, ControlPlaneOptions};
+use testkit::env::rig;
+use testkit::openshift::{Flavour, install};
+
+#[tokio::test]
+async fn openshift_and_hypershift_are_what_their_objects_say_and_refuse_what_is_wrong() {
+    let Ok(rig) = rig() else { return };
+    let control = ControlPlane::start(&rig.binaries, &ControlPlaneOptions::default()).await.unwrap();
+    let client = control.client().await.unwrap();
+    // A hosted cluster has less; so it comes first, and the rest is added.
+    for (flavour, topology) in [(Flavour::HyperShift, "External"), (Flavour::OpenShift, "HighlyAvailable")] {
+        install(&client, flavour, "4.18.7").await.unwrap();
+        let infrastructure =
+            get(&client, "config.openshift.io", "Infrastructure", "infrastructures", "cluster").await;
+        assert_eq!(infrastructure["status"]["controlPlaneTopology"], topology);
+        let operator =
+            get(&client, "config.openshift.io", "ClusterOperator", "clusteroperators", "openshift-apiserver")
+                .await;
+        assert_eq!(operator["status"]["versions"][0]["version"], "4.18.7");
+    }
+    for (body, plural, wanted) in wrong() {
+        let error = apply(&client, plural, &body).await.unwrap_err();
+        assert!(error.contains(wanted), "{body}: {error}");
+    }
+    apply(&client, "machineconfigs", &machine_config(|_| ())).await.unwrap();
+}
+
+/// Objects with one mistake each, and what the API server says of it.
+fn wrong() -> Vec<(Value, &'static str, &'static str)> {
+    let scc = |spoil: fn(&mut Value)| {
+        let mut body = json!({
+            "apiVersion": "security.openshift.io/v1",
+            "kind": "SecurityContextConstraints",
+            "metadata": { "name": "x" },
+            "allowHostDirVolumePlugin": true,
+            "allowHostIPC": false,
+            "allowHostNetwork": false,
+            "allowHostPID": false,
+            "allowHostPorts": false,
+            "allowPrivilegedContainer": false,
+            "allowedCapabilities": null,
+            "defaultAddCapabilities": null,
+            "priority": null,
+            "readOnlyRootFilesystem": false,
+            "requiredDropCapabilities": null,
+            "volumes": ["hostPath"],
+        });
+        spoil(&mut body);
+        body
+    };
+    let sccs = "securitycontextconstraints";
+    vec![
+        (scc(|b| b["spec"] = json!({})), sccs, "spec"),
+        (scc(|b| b["allowHostPorts"] = json!("no")), sccs, "allowHostPorts"),
+        (scc(|b| b["volumes"] = json!(["hostpath"])), sccs, "Unsupported value"),
+        (scc(|b| drop(b.as_object_mut().unwrap().remove("allowHostPID"))), sccs, "allowHostPID: Required"),
+        (
+            machine_config(|b| b["spec"]["config"]["systemd"]["units"][0]["enable"] = json!(true)),
+            "machineconfigs",
+            "enable",
+        ),
+        (
+            machine_config(|b| b["spec"]["config"]["storage"]["files"][0]["path"] = json!("etc")),
+            "machineconfigs",
+            "path",
+        ),
+        (
+            machine_config(|b| drop(b["spec"]["config"].as_object_mut().unwrap().remove("ignition"))),
+            "machineconfigs",
+            "ignition: Required",
+        ),
+    ]
+}
+
+fn machine_config(spoil: fn(&mut Value)) -> Value {
+    let mut body = json!({
+        "apiVersion": "machineconfiguration.openshift.io/v1",
+        "kind": "MachineConfig",
+        "metadata": { "name": "50-x", "labels": { "machineconfiguration.openshift.io/role": "worker" } },
+        "spec": { "config": {
+            "ignition": { "version": "3.2.0" },
+            "storage": { "files": [{ "path": "/etc/x", "mode": 420, "contents": { "source": "data:,x" } }] },
+            "systemd": { "units": [{ "name": "x.service", "enabled": true, "contents": "[Unit]\n" }] },
+        } },
+    });
+    spoil(&mut body);
+    body
+}
+
+async fn apply(client: &Client, plural: &str, body: &Value) -> Result<(), String> {
+    let text = |value: &Value| value.as_str().unwrap().to_owned();
+    let (group, kind) = (text(&body["apiVersion"]), text(&body["kind"]));
+    let api = api(client, group.strip_suffix("/v1").unwrap(), &kind, plural);
+    let params =
+        PatchParams { field_validation: Some(ValidationDirective::Strict), ..PatchParams::apply("x") };
+    let name = text(&body["metadata"]["name"]);
+    let applied = api.patch(&name, &params, &Patch::Apply(body)).await;
+    applied.map(|_| ()).map_err(|error| error.to_string())
+}
+
+async fn get(client: &Client, group: &str, kind: &str, plural: &str, name: &str) -> Value {
+    api(client, group, kind, plural).get(name).await.unwrap().data
+}
+
+fn api(client: &Client, group: &str, kind: &str, plural: &str) -> Api<DynamicObject> {
+    let kind = GroupVersionKind::gvk(group, "v1", kind);
+    Api::all_with(client.clone(), &ApiResource::from_gvk_with_plural(&kind, plural))
+}
