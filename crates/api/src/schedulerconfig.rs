@@ -19,7 +19,7 @@ mod numa;
 
 pub use numa::{
     CacheArgs, ForeignPodsDetect, InformerMode, NodeResourceTopologyMatchArgs, PreemptionMode,
-    ResourceWeight, ResyncMethod, ResyncScope, ScoringStrategy, ScoringStrategyType,
+    ResourceWeight, ResyncMethod, ResyncScope, ScoringStrategy, ScoringStrategyType, Word,
 };
 
 /// The only `apiVersion` accepted.

@@ -4,7 +4,10 @@
 //! In: options, a cluster. Out: objects ([`object`]) in parts ([`part`]), applied or removed; findings. Never: text templates: an
 //! object is a typed value until it is written.
 
+pub mod images;
 pub mod install;
+pub mod manifests;
 pub mod object;
+pub mod options;
 pub mod part;
 pub mod platform;

@@ -122,6 +122,61 @@ pub enum PreemptionMode {
     Enabled,
 }
 
+/// A value that the file spells as one word.
+pub trait Word: Copy + PartialEq + 'static {
+    /// Each word and what it means.
+    const WORDS: &'static [(&'static str, Self)];
+
+    /// Its word.
+    #[must_use]
+    fn as_str(self) -> &'static str {
+        Self::WORDS.iter().find(|(_, value)| *value == self).map_or("", |(word, _)| word)
+    }
+
+    /// The value of a word, spelled exactly so.
+    #[must_use]
+    fn parse(text: &str) -> Option<Self> {
+        Self::WORDS.iter().find(|(word, _)| *word == text).map(|(_, value)| *value)
+    }
+}
+
+impl Word for ScoringStrategyType {
+    const WORDS: &'static [(&'static str, Self)] = &[
+        ("MostAllocated", Self::MostAllocated),
+        ("BalancedAllocation", Self::BalancedAllocation),
+        ("LeastAllocated", Self::LeastAllocated),
+        ("LeastNUMANodes", Self::LeastNUMANodes),
+    ];
+}
+
+impl Word for ForeignPodsDetect {
+    const WORDS: &'static [(&'static str, Self)] =
+        &[("None", Self::None), ("All", Self::All), ("OnlyExclusiveResources", Self::OnlyExclusiveResources)];
+}
+
+impl Word for ResyncMethod {
+    const WORDS: &'static [(&'static str, Self)] = &[
+        ("Autodetect", Self::Autodetect),
+        ("All", Self::All),
+        ("OnlyExclusiveResources", Self::OnlyExclusiveResources),
+    ];
+}
+
+impl Word for InformerMode {
+    const WORDS: &'static [(&'static str, Self)] =
+        &[("Shared", Self::Shared), ("Dedicated", Self::Dedicated)];
+}
+
+impl Word for ResyncScope {
+    const WORDS: &'static [(&'static str, Self)] =
+        &[("All", Self::All), ("OnlyResources", Self::OnlyResources)];
+}
+
+impl Word for PreemptionMode {
+    const WORDS: &'static [(&'static str, Self)] =
+        &[("Disabled", Self::Disabled), ("Enabled", Self::Enabled)];
+}
+
 impl Default for ScoringStrategy {
     fn default() -> Self {
         let weight = |name: &str| ResourceWeight { name: name.to_owned(), weight: 1 };
@@ -138,14 +193,13 @@ pub(super) fn args(value: Value, context: String, errors: &mut Errors) -> NodeRe
             errors.invalid(&fields.at.field(name), problem);
         }
     }
-    let preemption = [("Disabled", PreemptionMode::Disabled), ("Enabled", PreemptionMode::Enabled)];
     let args = NodeResourceTopologyMatchArgs {
         scoring_strategy: scoring_strategy(&mut fields, errors),
         cache_resync_period_seconds: fields.integer("cacheResyncPeriodSeconds", errors).unwrap_or(0),
         discard_reserved_nodes: fields.boolean("discardReservedNodes", errors).unwrap_or(false),
         cache: cache(fields.object("cache", errors), errors),
         preemption_mode: fields
-            .choice("preemptionMode", "PreemptionMode", &preemption, errors)
+            .choice("preemptionMode", "PreemptionMode", PreemptionMode::WORDS, errors)
             .unwrap_or_default(),
     };
     fields.finish(errors);
@@ -156,14 +210,10 @@ fn scoring_strategy(args: &mut Fields, errors: &mut Errors) -> ScoringStrategy {
     let default = ScoringStrategy::default();
     let Some(value) = args.raw("scoringStrategy") else { return default };
     let mut fields = Fields::of(value, args.at.field("scoringStrategy"), errors);
-    let choices = [
-        ("MostAllocated", ScoringStrategyType::MostAllocated),
-        ("BalancedAllocation", ScoringStrategyType::BalancedAllocation),
-        ("LeastAllocated", ScoringStrategyType::LeastAllocated),
-        ("LeastNUMANodes", ScoringStrategyType::LeastNUMANodes),
-    ];
     // The Go plugin gives the object a default but not its type, and then refuses the object. The default is meant.
-    let kind = fields.choice("type", "ScoringStrategyType", &choices, errors).unwrap_or(default.kind);
+    let kind = fields
+        .choice("type", "ScoringStrategyType", ScoringStrategyType::WORDS, errors)
+        .unwrap_or(default.kind);
     let mut resources: Vec<ResourceWeight> = Vec::new();
     for mut entry in fields.objects("resources", errors) {
         let name = entry.string("name", errors).unwrap_or_default();
@@ -187,29 +237,19 @@ fn scoring_strategy(args: &mut Fields, errors: &mut Errors) -> ScoringStrategy {
 }
 
 fn cache(mut fields: Fields, errors: &mut Errors) -> CacheArgs {
-    let foreign = [
-        ("None", ForeignPodsDetect::None),
-        ("All", ForeignPodsDetect::All),
-        ("OnlyExclusiveResources", ForeignPodsDetect::OnlyExclusiveResources),
-    ];
-    let method = [
-        ("Autodetect", ResyncMethod::Autodetect),
-        ("All", ResyncMethod::All),
-        ("OnlyExclusiveResources", ResyncMethod::OnlyExclusiveResources),
-    ];
-    let informer = [("Shared", InformerMode::Shared), ("Dedicated", InformerMode::Dedicated)];
-    let scope = [("All", ResyncScope::All), ("OnlyResources", ResyncScope::OnlyResources)];
     let args = CacheArgs {
         foreign_pods_detect: fields
-            .choice("foreignPodsDetect", "ForeignPodsDetectMode", &foreign, errors)
+            .choice("foreignPodsDetect", "ForeignPodsDetectMode", ForeignPodsDetect::WORDS, errors)
             .unwrap_or_default(),
         resync_method: fields
-            .choice("resyncMethod", "CacheResyncMethod", &method, errors)
+            .choice("resyncMethod", "CacheResyncMethod", ResyncMethod::WORDS, errors)
             .unwrap_or_default(),
         informer_mode: fields
-            .choice("informerMode", "CacheInformerMode", &informer, errors)
+            .choice("informerMode", "CacheInformerMode", InformerMode::WORDS, errors)
             .unwrap_or_default(),
-        resync_scope: fields.choice("resyncScope", "CacheResyncScope", &scope, errors).unwrap_or_default(),
+        resync_scope: fields
+            .choice("resyncScope", "CacheResyncScope", ResyncScope::WORDS, errors)
+            .unwrap_or_default(),
     };
     fields.finish(errors);
     args

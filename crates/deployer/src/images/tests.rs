@@ -1,0 +1,38 @@
+use super::*;
+
+#[test]
+fn variables_beat_tags_and_digests() {
+    for pullspec in [Pullspec::Tag, Pullspec::Digest] {
+        let images = Images::new(pullspec, |name| (name == NFD).then(|| "here/nfd:1".to_owned()));
+        assert_eq!(images.nfd, "here/nfd:1");
+        let sign = if pullspec == Pullspec::Tag { ":v0.19.3" } else { "@sha256:6e9b01d6b18a" };
+        assert!(images.rte.contains(sign), "{}", images.rte);
+    }
+    assert_eq!(Images::new(Pullspec::Tag, |_| Some(String::new())).rte, "");
+}
+
+#[test]
+fn a_mirror_replaces_the_host_only() {
+    let images = Images::default().mirrored("registry.example:5000/numa/");
+    assert_eq!(images.nfd, "registry.example:5000/numa/nfd/node-feature-discovery:v0.15.1");
+    assert_eq!(images.tholepin, concat!("registry.example:5000/numa/tholepin:v", env!("CARGO_PKG_VERSION")));
+    let table = [("localhost/a:1", "a:1"), ("host:5000/a", "a"), ("team/a", "team/a"), ("a", "a")];
+    for (image, wanted) in table {
+        assert_eq!(without_host(image), wanted, "{image}");
+    }
+}
+
+#[test]
+fn each_choice_uses_its_own() {
+    let images = Images::default();
+    let ours = images.used(Updater::Tholepin, Scheduler::Tholepin);
+    assert_eq!(ours.topology_updater, ours.scheduler_plugin);
+    assert_eq!(ours.scheduler_controller, None);
+    let nfd = images.used(Updater::Nfd, Scheduler::Plugin);
+    assert_eq!(nfd.topology_updater, (NFD, images.nfd.clone()));
+    assert_eq!(nfd.scheduler_controller, Some((CONTROLLER, images.scheduler_controller.clone())));
+    assert_eq!(
+        images.used(Updater::Rte, Scheduler::Plugin).topology_updater.0,
+        "TAS_RESOURCE_EXPORTER_IMAGE"
+    );
+}

@@ -1,0 +1,44 @@
+//! Objects as text, for `kubectl apply -f` and for people.
+//!
+//! In: parts. Out: YAML documents, each after a line `---`, or one JSON List; keys sorted, without status and without what the server
+//! fills in. Never: a change of content.
+
+use serde_json::{Value, json};
+
+use super::Error;
+use crate::object::Object;
+use crate::part::Part;
+
+/// All objects as YAML, in the order in which they are made.
+///
+/// # Errors
+/// When a value has no YAML form.
+pub fn render(parts: &[Part]) -> Result<String, Error> {
+    let document = |object: &Object| {
+        let text = runtime::yaml::write(&clean(object.body()));
+        text.map(|text| format!("---\n{text}")).map_err(|error| Error::Text(object.to_string(), error.reason))
+    };
+    parts.iter().flat_map(Part::objects).map(document).collect()
+}
+
+/// All objects as one JSON List, in the order in which they are made, ending in a newline.
+#[must_use]
+pub fn render_json(parts: &[Part]) -> String {
+    let items: Vec<Value> = parts.iter().flat_map(Part::objects).map(|object| clean(object.body())).collect();
+    let list = json!({ "apiVersion": "v1", "kind": "List", "items": items });
+    format!("{list:#}\n")
+}
+
+/// Without `status` and creation times, the object's own and its pod template's.
+fn clean(body: &Value) -> Value {
+    let mut body = body.clone();
+    for path in ["", "/template", "/spec/template"] {
+        if let Some(metadata) = body.pointer_mut(&format!("{path}/metadata")).and_then(Value::as_object_mut) {
+            metadata.remove("creationTimestamp");
+        }
+    }
+    if let Some(object) = body.as_object_mut() {
+        object.remove("status");
+    }
+    body
+}
