@@ -4,6 +4,7 @@
 //! In: options, a cluster. Out: objects ([`object`]) in parts ([`part`]), applied or removed; findings. Never: text templates: an
 //! object is a typed value until it is written.
 
+pub mod detect;
 pub mod images;
 pub mod install;
 pub mod manifests;

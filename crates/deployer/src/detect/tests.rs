@@ -1,0 +1,65 @@
+use super::*;
+
+fn version(text: &str) -> Version {
+    text.parse().unwrap()
+}
+
+fn failed<T>() -> Answer<T> {
+    Answer::detected(Err(Error::NoOperands))
+}
+
+#[test]
+fn answers_have_the_forms_of_the_go_deployer() {
+    let kubernetes = Cluster {
+        platform: Answer::detected(Ok(Platform::Kubernetes)),
+        version: Answer::detected(Ok(version("v1.27.3"))),
+    };
+    let openshift =
+        Cluster { platform: Answer::given(Platform::OpenShift), version: Answer::given(version("v4.14")) };
+    let half = Cluster { platform: failed(), version: Answer::detected(Ok(version("v1.27.3"))) };
+    let nothing = Cluster { platform: failed(), version: failed() };
+    for (cluster, text, json) in [
+        (
+            kubernetes,
+            "Kubernetes:v1.27.3",
+            r#"{"platform":{"autoDetected":"Kubernetes","userSupplied":"Unknown","discovered":"Kubernetes"},"version":{"autoDetected":"v1.27.3","userSupplied":"","discovered":"v1.27.3"}}"#,
+        ),
+        (
+            openshift,
+            "OpenShift:v4.14",
+            r#"{"platform":{"autoDetected":"Unknown","userSupplied":"OpenShift","discovered":"OpenShift"},"version":{"autoDetected":"","userSupplied":"v4.14","discovered":"v4.14"}}"#,
+        ),
+        (
+            half,
+            "Unknown:v1.27.3",
+            r#"{"platform":{"autoDetected":"Unknown","userSupplied":"Unknown","discovered":"Unknown"},"version":{"autoDetected":"v1.27.3","userSupplied":"","discovered":"v1.27.3"}}"#,
+        ),
+        (
+            nothing,
+            "Unknown:",
+            r#"{"platform":{"autoDetected":"Unknown","userSupplied":"Unknown","discovered":"Unknown"},"version":{"autoDetected":"","userSupplied":"","discovered":""}}"#,
+        ),
+    ] {
+        assert_eq!(cluster.to_string(), text);
+        assert_eq!(serde_json::to_string(&cluster).unwrap(), json);
+    }
+}
+
+#[test]
+fn what_the_user_says_is_read_whole_or_refused() {
+    let given = |platform, version: Option<&str>| {
+        Ok(Given { platform: Some(platform), version: version.map(|text| text.parse().unwrap()) })
+    };
+    for (text, wanted) in [
+        ("kubernetes:v1.36", given(Platform::Kubernetes, Some("v1.36"))),
+        ("OpenShift:4.18", given(Platform::OpenShift, Some("4.18"))),
+        ("hypershift", given(Platform::HyperShift, None)),
+        ("kubernetes:", given(Platform::Kubernetes, None)),
+        ("k8s:1.30", Err("platform \"k8s\" is none of Kubernetes, OpenShift, HyperShift".to_owned())),
+        ("kubernetes:new", Err("malformed version: new".to_owned())),
+        ("kubernetes:1:2", Err("malformed version: 1:2".to_owned())),
+        ("", Err("platform \"\" is none of Kubernetes, OpenShift, HyperShift".to_owned())),
+    ] {
+        assert_eq!(text.parse::<Given>().map_err(|error| error.to_string()), wanted, "{text}");
+    }
+}

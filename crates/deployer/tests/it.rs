@@ -1,0 +1,6 @@
+//! The deployer against real Kubernetes parts.
+
+#![expect(clippy::unwrap_used, reason = "helpers of tests, which clippy does not see as tests")]
+
+#[path = "it/detect.rs"]
+mod detect;
