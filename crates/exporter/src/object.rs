@@ -13,10 +13,12 @@ use std::time::Duration;
 
 use api::keys;
 use api::nrt::{self, Amount, Attribute, NodeResourceTopology};
-use serde_json::Value;
 use topology::fingerprint::Fingerprint;
 
+mod change;
 mod write;
+
+pub use change::Change;
 
 /// Attributes that exporters write about a node: ours to set, and to remove when an earlier exporter left them.
 pub const OURS: [&str; 18] = [
@@ -110,8 +112,8 @@ impl<'a> Frame<'a> {
 pub enum Write {
     /// The object does not exist: create this one.
     Create(Box<NodeResourceTopology>),
-    /// Merge this patch, with only the members that differ, into the object.
-    Patch(Value),
+    /// Change what differs in the object.
+    Patch(Change),
     /// Put this in place of the object.
     Replace(Box<NodeResourceTopology>),
     /// Apply this, by force.

@@ -3,10 +3,11 @@
 //! In: the newest content ([`Desired`]); what the server holds ([`Known`], from a watch, reading, and the answers to writes).
 //! Out: writes, only when the two differ. Never: a queue of old contents, a write without need, a change to what others wrote.
 //!
-//! # Why a merge patch with a resource version
+//! # Why a patch with a resource version
 //! All three ways to write ([`Mode`]) start from the object as it is, keep what others put there, and are conditional on its
-//! resource version; a conflict means: look again. The merge patch is the default, because it
-//! - is the least: a pod that comes changes `zones` and the fingerprint, and only those two lists travel;
+//! resource version; a conflict means: look again. The patch is the default, because it
+//! - is the least: a pod that comes changes a few amounts and the fingerprint, and only those travel, as a JSON patch, or as a
+//!   merge patch where that is shorter ([`Change`]). An API server that cannot apply the first gets the second;
 //! - can remove what an earlier exporter left, which server-side apply cannot do without having owned it;
 //! - leaves no claim in `managedFields` that a later `kubectl apply` would have to fight.
 //!
@@ -45,7 +46,7 @@ use tracing::{debug, info, warn};
 
 use crate::allowance::Allowance;
 use crate::metrics::{Metrics, Operation};
-use crate::object::{Content, Frame, Owner, Timing, Write};
+use crate::object::{Change, Content, Frame, Owner, Timing, Write};
 #[cfg(doc)]
 use crate::settings::Mode;
 use crate::settings::Publishing;
@@ -118,6 +119,8 @@ pub struct Publisher {
     random: Random,
     /// Writes since the object was last read.
     writes: u32,
+    /// The next change goes as a merge patch: a shorter one did not fit.
+    plain: bool,
     /// The content that was written last.
     said: Option<Arc<Content>>,
     repairs: Allowance,
@@ -188,6 +191,7 @@ impl Publisher {
             allowance: Allowance::new(WRITE_BURST, WRITE_EARN, Instant::now()),
             random: Random::from_entropy(),
             writes: 0,
+            plain: false,
             said: None,
             repairs: Allowance::new(REPAIR_BURST, REPAIR_EARN, Instant::now()),
             reread_at: Instant::now(),
@@ -294,7 +298,10 @@ impl Publisher {
             timing: timing.then_some(want.timing),
         };
         let mode = self.access.writing(mode, now).unwrap_or(mode);
-        let Some(write) = want.content.write(&frame, held, mode) else { return Ok(Step::Settled) };
+        let Some(mut write) = want.content.write(&frame, held, mode) else { return Ok(Step::Settled) };
+        if let (Write::Patch(change), true) = (&mut write, self.plain) {
+            change.edit = None;
+        }
         let no_version = held.is_some_and(|held| held.metadata.resource_version.is_none());
         let doubtful = resync.is_some_and(|limit| self.writes >= limit)
             || (no_version && matches!(write, Write::Replace(_)));
@@ -334,8 +341,8 @@ impl Publisher {
     async fn send(&mut self, operation: Operation, write: &Write, want: &Desired) -> Result<Step, Error> {
         let started = Instant::now();
         self.allowance.spend(started);
-        if let Write::Patch(patch) = write {
-            self.measure(patch, want);
+        if let Write::Patch(change) = write {
+            self.measure(change.bytes(), want);
         }
         let verb = match write {
             Write::Create(_) => Verb::Create,
@@ -349,12 +356,19 @@ impl Publisher {
                 debug!(?operation, trigger = want.trigger, ?since_seen, "published");
                 self.access.allow(verb);
                 self.writes = self.writes.saturating_add(1);
+                self.plain = false;
                 self.said = Some(Arc::clone(&want.content));
                 self.learn(Held::object(object));
                 Ok(Step::Settled)
             }
             Err(error) => {
                 self.metrics.publish_failed(code(&error), verb == Verb::Patch);
+                let edited = matches!(write, Write::Patch(Change { edit: Some(_), .. }));
+                // Its places are not there: the object is another than thought, or the server has its own mind about this notation.
+                if edited && matches!(code(&error), Some(400 | 415 | 422)) {
+                    self.plain = true;
+                    return self.read().await;
+                }
                 self.recover(operation, verb, error, want).await
             }
         }
@@ -415,13 +429,11 @@ impl Publisher {
         if blind && self.access.reading(Instant::now()).is_some() { owner.min(self.reread_at) } else { owner }
     }
 
-    fn measure(&self, patch: &serde_json::Value, want: &Desired) {
-        let size = |json: serde_json::Result<Vec<u8>>| json.map_or(0, |json| json.len());
+    fn measure(&self, bytes: usize, want: &Desired) {
         let owner = &Owner::Leave;
         let frame = Frame { owner, ..Frame::new(&self.target.name, want.trigger) };
-        let whole = want.content.object(&frame);
-        let (patch, whole) = (size(serde_json::to_vec(patch)), size(serde_json::to_vec(&whole)));
-        self.metrics.patch_size(patch as f64 / whole.max(1) as f64);
+        let whole = serde_json::to_vec(&want.content.object(&frame)).map_or(0, |json| json.len());
+        self.metrics.patch_size(bytes as f64 / whole.max(1) as f64);
     }
 }
 

@@ -185,7 +185,7 @@ pub struct Publishing {
 /// The verb of a write.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Mode {
-    /// Merge patch of what differs, conditional on the version seen.
+    /// Patch of what differs, conditional on the version seen.
     Patch,
     /// Whole updates, conditional on the version seen.
     Update,

@@ -106,6 +106,10 @@ pub(super) struct Load {
     allocations: Option<usize>,
     p50_ms: Option<f64>,
     p99_ms: Option<f64>,
+    /// Of that: until the API server had the request.
+    exporter_p50_ms: Option<f64>,
+    /// Of that: from then until the watch delivered the object.
+    server_p50_ms: Option<f64>,
     writes_per_allocation: Option<f64>,
     writes_per_release: Option<f64>,
     writes_per_second: Option<f64>,
@@ -217,6 +221,8 @@ fn print(row: &Row, json: bool) -> anyhow::Result<()> {
     let fields = [
         ("p50", load.p50_ms, " ms"),
         ("p99", load.p99_ms, " ms"),
+        ("to the server p50", load.exporter_p50_ms, " ms"),
+        ("from there p50", load.server_p50_ms, " ms"),
         ("writes/allocation", load.writes_per_allocation, ""),
         ("writes/release", load.writes_per_release, ""),
         ("writes/s", load.writes_per_second, ""),

@@ -1,5 +1,5 @@
 use api::convert::wire_zones;
-use serde_json::json;
+use serde_json::{Value, json};
 use topology::resource::ResourceName;
 use topology::zone::{Zone, ZoneId, ZoneResource};
 
@@ -105,7 +105,8 @@ fn the_kubelets_version_is_an_attribute() {
     let object = ours.object(&versioned);
     assert_eq!(object.attributes.last(), Some(&attribute("kubeletVersion", "v1.36.3")));
     let upgraded = Frame { kubelet_version: Some("v1.37.0"), ..versioned };
-    let Some(Write::Patch(patch)) = ours.write(&upgraded, Some(&object), Mode::Patch) else {
+    let Some(Write::Patch(Change { merge: patch, .. })) = ours.write(&upgraded, Some(&object), Mode::Patch)
+    else {
         panic!("a new version is a reason");
     };
     assert_eq!(patch["attributes"][4], json!(attribute("kubeletVersion", "v1.37.0")));
@@ -285,7 +286,7 @@ fn the_time_slept_is_told_along_but_is_no_reason() {
     let held = stored(&content(22));
     assert_eq!(content(22).write(&timed, Some(&held), Mode::Patch), None);
     let write = content(21).write(&timed, Some(&held), Mode::Patch);
-    let Some(Write::Patch(patch)) = write else { panic!("{write:?}") };
+    let Some(Write::Patch(Change { merge: patch, .. })) = write else { panic!("{write:?}") };
     let annotations = json!({
         "k8stopoawareschedwg/rte-update": "periodic",
         "k8stopoawareschedwg/sleep-duration": "10s",
@@ -310,7 +311,7 @@ fn a_namespace_can_own_it_and_there_is_one_owner() {
 
 fn patch_of(write: Option<Write>) -> Value {
     match write {
-        Some(Write::Patch(patch)) => patch,
+        Some(Write::Patch(change)) => change.merge,
         other => panic!("{other:?}"),
     }
 }

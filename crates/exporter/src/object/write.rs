@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 
 use api::goduration::GoDuration;
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::OwnerReference;
-use serde_json::{Map, json};
+use serde_json::{Map, Value, json};
 
 use super::*;
 use crate::settings::Mode;
@@ -35,7 +35,7 @@ impl Content {
         Some(match mode {
             Mode::Update => Write::Replace(Box::new(self.replacement(frame, held))),
             Mode::Apply if !self.takes_away(frame, held) => Write::Apply(Box::new(self.applied(frame, held))),
-            Mode::Apply | Mode::Patch => Write::Patch(patch),
+            Mode::Apply | Mode::Patch => Write::Patch(Change::new(patch, held)),
         })
     }
 

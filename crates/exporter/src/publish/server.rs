@@ -60,8 +60,12 @@ impl Server {
         match write {
             Write::Create(object) => self.objects.create(&params, object).await,
             Write::Replace(object) => self.objects.replace(&self.name, &params, object).await,
-            Write::Patch(patch) => {
-                self.objects.patch(&self.name, &patching(false), &Patch::Merge(patch)).await
+            Write::Patch(change) => {
+                let patch = match &change.edit {
+                    Some(edit) => Patch::Json(edit.clone()),
+                    None => Patch::Merge(&change.merge),
+                };
+                self.objects.patch(&self.name, &patching(false), &patch).await
             }
             Write::Apply(object) => {
                 self.objects.patch(&self.name, &patching(true), &Patch::Apply(object)).await

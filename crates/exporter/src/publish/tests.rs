@@ -100,8 +100,26 @@ fn ok(cpus: i64, version: u64) -> (u16, Value) {
     (200, json!(stored(cpus, version)))
 }
 
+/// What a body says at this path, whichever notation it has.
+fn said<'a>(body: &'a Value, path: &str) -> &'a Value {
+    let of_edit = |edit: &'a Vec<Value>| edit.iter().find(|operation| operation["path"] == path);
+    let found = match body.as_array() {
+        Some(edit) => of_edit(edit).map(|operation| &operation["value"]),
+        None => body.pointer(path),
+    };
+    found.unwrap_or(&Value::Null)
+}
+
 fn available(body: &Value) -> &Value {
-    &body["zones"][0]["resources"][0]["available"]
+    said(body, "/zones/0/resources/0/available")
+}
+
+fn version(body: &Value) -> &Value {
+    said(body, "/metadata/resourceVersion")
+}
+
+fn owner(body: &Value) -> &Value {
+    said(body, "/metadata/ownerReferences/0/uid")
 }
 
 const OBJECT: &str = "noderesourcetopologies/n1";
@@ -120,10 +138,10 @@ async fn a_conflict_is_solved_by_looking_again() {
     let answers = [refusal(409, "Conflict"), ok(7, 2), ok(5, 3)];
     let mut rig = Rig::watching(Held::object(stored(6, 1)), answers);
     rig.want(5);
-    assert_eq!(rig.expect(&format!("PATCH {OBJECT}")).await["metadata"]["resourceVersion"], "1");
+    assert_eq!(version(&rig.expect(&format!("PATCH {OBJECT}")).await), "1");
     rig.expect(&format!("GET {OBJECT}")).await;
     let body = rig.expect(&format!("PATCH {OBJECT}")).await;
-    assert_eq!((available(&body), &body["metadata"]["resourceVersion"]), (&json!("5"), &json!("2")));
+    assert_eq!((available(&body), version(&body)), (&json!("5"), &json!("2")));
     assert_eq!(rig.report().await, Ok(()));
 }
 
@@ -140,8 +158,26 @@ async fn an_object_that_went_is_created_and_one_that_came_is_patched() {
     rig.want(5);
     rig.expect("POST v1alpha2/noderesourcetopologies").await;
     rig.expect(&format!("GET {OBJECT}")).await;
-    assert_eq!(rig.expect(&format!("PATCH {OBJECT}")).await["metadata"]["resourceVersion"], "4");
+    assert_eq!(version(&rig.expect(&format!("PATCH {OBJECT}")).await), "4");
     assert_eq!(rig.report().await, Ok(()));
+}
+
+/// Places of a JSON patch may be gone, and a server may not know it at all.
+#[tokio::test]
+async fn what_cannot_be_edited_is_merged() {
+    for code in [400, 415, 422] {
+        let answers = [refusal(code, "Invalid"), ok(6, 4), ok(5, 5), ok(4, 6)];
+        let mut rig = Rig::watching(Held::object(stored(6, 1)), answers);
+        rig.want(5);
+        let edit = rig.expect(&format!("PATCH {OBJECT}")).await;
+        assert!(edit.is_array() && version(&edit) == "1", "{edit}");
+        rig.expect(&format!("GET {OBJECT}")).await;
+        let merge = rig.expect(&format!("PATCH {OBJECT}")).await;
+        assert_eq!((merge.is_object(), available(&merge), version(&merge)), (true, &json!("5"), &json!("4")));
+        assert_eq!(rig.report().await, Ok(()));
+        rig.want(4);
+        assert!(rig.expect(&format!("PATCH {OBJECT}")).await.is_array(), "that was for once");
+    }
 }
 
 #[tokio::test]
@@ -182,21 +218,21 @@ async fn without_its_node_there_is_no_object() {
     assert_eq!(rig.report().await, Err(reason.to_owned()));
     rig.expect("GET nodes/n1").await;
     let body = rig.expect("POST v1alpha2/noderesourcetopologies").await;
-    assert_eq!(body["metadata"]["ownerReferences"][0]["uid"], "u1");
+    assert_eq!(owner(&body), "u1");
     assert_eq!(rig.report().await, Ok(()));
 
     // The kubelet started again: the node may be another one.
     rig.desired.send_replace(Some(Desired { kubelet_starts: 1, ..desired(4) }));
     rig.expect("GET nodes/n1").await;
     let body = rig.expect(&format!("PATCH {OBJECT}")).await;
-    assert_eq!(body["metadata"]["ownerReferences"][0]["uid"], "u2");
+    assert_eq!(owner(&body), "u2");
     assert_eq!(rig.report().await, Ok(()));
 
     // It cannot be read: the zones are published all the same, under the owner that is known, and nobody asks all the time.
     rig.desired.send_replace(Some(Desired { kubelet_starts: 2, ..desired(3) }));
     rig.expect("GET nodes/n1").await;
     let body = rig.expect(&format!("PATCH {OBJECT}")).await;
-    assert_eq!((available(&body), &body["metadata"]["ownerReferences"]), (&json!("3"), &Value::Null));
+    assert_eq!((available(&body), owner(&body)), (&json!("3"), &Value::Null));
     assert_eq!(rig.report().await, Ok(()));
     rig.desired.send_replace(Some(Desired { kubelet_starts: 2, ..desired(2) }));
     assert_eq!(available(&rig.expect(&format!("PATCH {OBJECT}")).await), "2");

@@ -44,7 +44,10 @@ struct Cost {
 struct Visit {
     created: Timestamp,
     deleted: Timestamp,
-    shown_after: Duration,
+    /// When the kubelet had written its state down.
+    written: SystemTime,
+    /// When the object showed it.
+    shown: SystemTime,
 }
 
 /// Nothing happens.
@@ -172,7 +175,7 @@ async fn visits(
         let deleted = Timestamp::now();
         field.delete(&name).await?;
         field.reports.wait(node.name(), PATIENCE, |cpus| cpus >= before).await?;
-        visits.push(Visit { created, deleted, shown_after: since(written, shown) });
+        visits.push(Visit { created, deleted, written, shown });
     }
     Ok(visits)
 }
@@ -182,24 +185,45 @@ fn since(written: SystemTime, shown: SystemTime) -> Duration {
     shown.duration_since(written).unwrap_or_default()
 }
 
+/// Durations in microseconds, in order.
+struct Span(Vec<u64>);
+
+impl Span {
+    fn of(durations: impl IntoIterator<Item = Duration>) -> Self {
+        let micros = |duration: Duration| u64::try_from(duration.as_micros()).unwrap_or(u64::MAX);
+        let mut all: Vec<u64> = durations.into_iter().map(micros).collect();
+        all.sort_unstable();
+        Self(all)
+    }
+
+    fn millis(&self, percent: usize) -> Option<f64> {
+        (!self.0.is_empty()).then(|| rounded(percentile(&self.0, percent) as f64 / 1000.0))
+    }
+}
+
 impl Load {
     fn of_visits(visits: &[Visit], writes: &[Write]) -> Self {
         let Some(first) = visits.first() else { return Self::default() };
         let writes: Vec<Write> = writes.iter().filter(|write| write.at >= first.created).cloned().collect();
-        let here = |write: &&Write| {
-            let at = visits.partition_point(|visit| visit.created <= write.at);
-            visits[..at].last().is_some_and(|visit| write.at < visit.deleted)
+        let during = |visit: &Visit| {
+            let from = writes.partition_point(|write| write.at < visit.created);
+            let to = writes.partition_point(|write| write.at < visit.deleted);
+            writes.get(from..to).unwrap_or_default().to_vec()
         };
-        let allocating = writes.iter().filter(here).count();
-        let mut micros: Vec<u64> =
-            visits.iter().map(|v| u64::try_from(v.shown_after.as_micros()).unwrap_or(u64::MAX)).collect();
-        micros.sort_unstable();
-        let millis = |percent| Some(rounded(percentile(&micros, percent) as f64 / 1000.0));
+        let allocating: usize = visits.iter().map(|visit| during(visit).len()).sum();
+        let shown = Span::of(visits.iter().map(|visit| since(visit.written, visit.shown)));
+        // The last write of a visit is the one that was waited for.
+        let asked =
+            visits.iter().filter_map(|visit| Some((visit, SystemTime::from(during(visit).last()?.at))));
+        let (asking, serving): (Vec<_>, Vec<_>) =
+            asked.map(|(visit, asked)| (since(visit.written, asked), since(asked, visit.shown))).unzip();
         let each = |count: usize| Some(rounded(count as f64 / visits.len() as f64));
         Self {
             allocations: Some(visits.len()),
-            p50_ms: millis(50),
-            p99_ms: millis(99),
+            p50_ms: shown.millis(50),
+            p99_ms: shown.millis(99),
+            exporter_p50_ms: Span::of(asking).millis(50),
+            server_p50_ms: Span::of(serving).millis(50),
             writes_per_allocation: each(allocating),
             writes_per_release: each(writes.len() - allocating),
             bytes_per_write: bytes_per_write(&writes),
