@@ -124,6 +124,16 @@ impl Object {
         &self.body
     }
 
+    /// Whether both mean the same object, in whatever version and whatever they say.
+    #[must_use]
+    pub fn is_same(&self, other: &Self) -> bool {
+        let key = |object: &Self| {
+            let Self { sort, namespace, name, .. } = object;
+            (sort.group.clone(), sort.kind.clone(), namespace.clone(), name.clone())
+        };
+        key(self) == key(other)
+    }
+
     /// The value of a label.
     #[must_use]
     pub fn label(&self, key: &str) -> Option<&str> {

@@ -4,6 +4,10 @@
 //! Never: retries. kube's own retry may hold one call for minutes, so it is off in both; the callers
 //! (`watch`, `lease`, `events`, a scheduling queue) each know how long waiting is worth it.
 
+mod answer;
+
+pub use answer::{Answer, Request as RawRequest, ask};
+
 use axum::http::{HeaderValue, Request, header::USER_AGENT};
 use kube::config::{KubeConfigOptions, Kubeconfig};
 use kube::core::Status;

@@ -1,0 +1,246 @@
+//! Putting parts into a cluster: in order, as often as wanted, from wherever an earlier attempt stopped.
+//!
+//! In: parts. Out: a cluster that has them, and nothing of ours of these components besides. Never: a write to an object that is
+//! somebody else's, unless asked to adopt it.
+
+use std::time::Duration;
+
+use kube::Client;
+use runtime::client;
+use serde_json::Value;
+use tokio_util::sync::CancellationToken;
+
+use super::cluster::{Force, Stop};
+use super::decide::{Decision, content, decide, says};
+use super::progress::{Action, Change, Step, Tell};
+use super::run::{Halt, Run};
+use super::sorts::Role;
+use super::{DryRun, Error, Outcome, Settings};
+use crate::object::Object;
+use crate::part::{Component, Part};
+
+/// How often an object is looked at anew because somebody changed it in between.
+const TRIES: u32 = 6;
+/// Before the first of them; each is twice as long as the one before.
+const PAUSE: Duration = Duration::from_millis(50);
+
+/// Deploys the parts in their order.
+///
+/// It can be interrupted anywhere, also by dropping its future, and called again.
+///
+/// # Errors
+/// The first failure ends it; [`Error::RolledBack`] when `atomic` was asked for. Nothing is rolled back once everything is deployed
+/// and only objects of earlier deployments are left to delete.
+pub async fn deploy(
+    client: &Client,
+    parts: &[Part],
+    settings: &Settings,
+    tell: &mut dyn Tell,
+    cancel: &CancellationToken,
+) -> Result<Outcome, Error> {
+    let mut run = Run::new(client, settings, tell, cancel);
+    let Err(halt) = Box::pin(run.deploy(parts)).await else { return Ok(run.outcome) };
+    let cause = run.explain(halt, parts);
+    if !settings.atomic || run.is_dry() || run.journal.is_closed() {
+        return Err(cause);
+    }
+    let failures = Box::pin(run.roll_back()).await;
+    Err(Error::RolledBack { cause: Box::new(cause), failures })
+}
+
+/// What became of a write.
+enum Written {
+    Done(Change),
+    /// Somebody was faster.
+    Again,
+    /// The API server says that a field cannot be changed.
+    Immutable(String),
+}
+
+impl Run<'_> {
+    async fn deploy(&mut self, parts: &[Part]) -> Result<(), Halt> {
+        let waits = (self.settings.wait || self.settings.atomic) && !self.is_dry();
+        for part in parts {
+            let component = part.component();
+            self.tell(&Step::Began(Action::Deploy, component));
+            for object in part.objects() {
+                if let Err(halt) = self.put(component, object).await {
+                    return Err(self.failed(Action::Deploy, component, object, halt));
+                }
+            }
+            let workloads = part.objects().iter().filter(|object| waits && Role::of(object).is_workload());
+            for object in workloads {
+                if let Err(halt) = self.wait_ready(component, object).await {
+                    return Err(self.failed(Action::Deploy, component, object, halt));
+                }
+            }
+            self.tell(&Step::Ended(Action::Deploy, component));
+        }
+        self.journal.close();
+        self.prune(parts).await
+    }
+
+    /// Makes the cluster have the object, and tells what that took.
+    async fn put(&mut self, component: Component, object: &Object) -> Result<(), Halt> {
+        let mut anew = false;
+        let mut pause = PAUSE;
+        for _ in 0..TRIES {
+            let live = self.get(object).await?;
+            let live = live.as_ref();
+            let written = match decide(object, live, self.settings.adopt) {
+                Decision::Refuse(error) => return Err(error.into()),
+                Decision::Use(finding) => {
+                    if let Some(finding) = finding {
+                        self.found(component, object, finding);
+                    }
+                    Written::Done(Change::Foreign)
+                }
+                Decision::Await if self.is_dry() => {
+                    self.found(component, object, "is being deleted; it would be waited for".to_owned());
+                    self.imagine(component, object).await?
+                }
+                Decision::Await => {
+                    self.wait_gone(component, object, None).await?;
+                    continue;
+                }
+                Decision::Create => self.write(component, object, None, Force::No).await?,
+                Decision::Apply(object) => self.write(component, &object, live, Force::Yes).await?,
+                Decision::Adopt => match self.write(component, object, live, Force::Yes).await? {
+                    Written::Done(_) => Written::Done(Change::Adopted),
+                    other => other,
+                },
+                Decision::Recreate(reason) => Written::Immutable(reason),
+            };
+            match written {
+                Written::Done(Change::Created) if anew => {
+                    return self.put_done(component, object, Change::Recreated).await;
+                }
+                Written::Done(change) => return self.put_done(component, object, change).await,
+                Written::Again => {}
+                Written::Immutable(reason) => {
+                    self.tell(&Step::Recreating(component, object, reason));
+                    if self.is_dry() {
+                        self.imagine(component, object).await?;
+                        return self.put_done(component, object, Change::Recreated).await;
+                    }
+                    self.discard(component, object, live).await?;
+                    anew = true;
+                    continue;
+                }
+            }
+            self.cluster.sleep(pause).await.map_err(|stop| Halt::of("applying", object, stop))?;
+            pause *= 2;
+        }
+        let busy = kube::Error::Service("it, its kind or its namespace keeps changing".into());
+        Err(Halt::of("applying", object, Stop::Failed(busy)))
+    }
+
+    async fn put_done(&mut self, component: Component, object: &Object, change: Change) -> Result<(), Halt> {
+        self.tell(&Step::Applied(component, object, change));
+        self.outcome.applied.push((component, object.clone(), change));
+        if Role::of(object) == Role::Definition && !self.is_dry() {
+            self.wait_ready(component, object).await?;
+        }
+        Ok(())
+    }
+
+    /// Writes an object over what is there.
+    async fn write(
+        &mut self,
+        component: Component,
+        object: &Object,
+        live: Option<&Value>,
+        force: Force,
+    ) -> Result<Written, Halt> {
+        if self.settings.dry_run == Some(DryRun::Client) {
+            return Ok(Written::Done(match live {
+                None => Change::Created,
+                Some(live) if says(live, object.body()) => Change::Unchanged,
+                Some(_) => Change::Configured,
+            }));
+        }
+        // Before the call: what is done is to be undone also if the answer is lost.
+        self.journal.note(component, object, live);
+        let answer = match self.cluster.apply(object, force).await {
+            Ok(answer) => answer,
+            Err(stop) if stop.is(client::is_conflict) => return Ok(Written::Again),
+            Err(stop) if stop.is(client::is_not_found) && self.is_dry() => {
+                return self.imagine(component, object).await;
+            }
+            // Another API server than the one that said so may not serve a new kind yet.
+            Err(stop) if stop.is(client::is_not_found) => return Ok(Written::Again),
+            Err(Stop::Failed(error)) if live.is_some() && !Role::of(object).is_ground() => {
+                return match unchangeable(&error) {
+                    Some(reason) => Ok(Written::Immutable(reason)),
+                    None => Err(Halt::of("applying", object, Stop::Failed(error))),
+                };
+            }
+            Err(stop) => return Err(Halt::of("applying", object, stop)),
+        };
+        self.warned(component, object, answer.warnings);
+        Ok(Written::Done(match live {
+            None => Change::Created,
+            Some(live) if content(live) == content(&answer.body) => {
+                self.journal.forget(object);
+                Change::Unchanged
+            }
+            Some(_) => Change::Configured,
+        }))
+    }
+
+    /// Shows the API server an object that cannot be shown to it in its place: its namespace, or what bars its way, is as
+    /// the deployment would change it.
+    async fn imagine(&mut self, component: Component, object: &Object) -> Result<Written, Halt> {
+        if self.settings.dry_run == Some(DryRun::Server) {
+            match self.cluster.probe(object).await {
+                Ok(answer) => self.warned(component, object, answer.warnings),
+                Err(stop) if stop.is(client::is_not_found) => {
+                    self.found(component, object, "was not checked: its kind is not served yet".to_owned());
+                }
+                Err(stop) => return Err(Halt::of("applying", object, stop)),
+            }
+        }
+        Ok(Written::Done(Change::Created))
+    }
+
+    /// Deletes what cannot be changed, and waits until it is gone.
+    async fn discard(
+        &mut self,
+        component: Component,
+        object: &Object,
+        live: Option<&Value>,
+    ) -> Result<(), Halt> {
+        let Some(live) = live else { return Ok(()) };
+        self.journal.note(component, object, Some(live));
+        self.delete(object, live, Role::of(object).is_workload()).await?;
+        self.wait_gone(component, object, Some(&live["metadata"]["uid"])).await
+    }
+
+    /// The error for the one who asked.
+    fn explain(&self, halt: Halt, parts: &[Part]) -> Error {
+        let done = self.outcome.applied.len();
+        let objects = || parts.iter().flat_map(Part::objects);
+        match halt {
+            Halt::Failed(error) => error,
+            Halt::Cancelled => Error::Cancelled {
+                done,
+                all: objects().count(),
+                next: objects().nth(done).map(ToString::to_string),
+            },
+        }
+    }
+}
+
+/// Why a field cannot be changed, if that is all that is wrong.
+fn unchangeable(error: &kube::Error) -> Option<String> {
+    let kube::Error::Api(status) = error else { return None };
+    let causes = &status.details.as_ref().filter(|_| status.code == 422)?.causes;
+    let says_so = |message: &str| message.contains("immutable") || message.contains("cannot change");
+    let all = !causes.is_empty() && causes.iter().all(|cause| says_so(&cause.message));
+    all.then(|| {
+        format!(
+            "{} cannot be changed",
+            causes.iter().map(|c| c.field.as_str()).collect::<Vec<_>>().join(", ")
+        )
+    })
+}

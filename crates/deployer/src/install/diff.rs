@@ -1,0 +1,120 @@
+//! What a deployment would change, as text.
+//!
+//! In: parts. Out: per object the difference between what is in the cluster and what would be, line by line. Never: a change; what
+//! would be is the API server's own answer to a dry run.
+
+use kube::Client;
+use runtime::client;
+use serde_json::Value;
+use similar::TextDiff;
+use tokio_util::sync::CancellationToken;
+
+use super::cluster::{Force, Stop};
+use super::decide::{Decision, content, decide};
+use super::progress::Step;
+use super::run::{Halt, Run};
+use super::{DryRun, Error, Settings};
+use crate::object::Object;
+use crate::part::{Component, Part};
+
+/// How one object would change.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Difference {
+    /// Whose.
+    pub component: Component,
+    /// Which.
+    pub object: Object,
+    /// A unified diff of YAML; never empty.
+    pub text: String,
+}
+
+/// The differences between a cluster and the parts, in the order in which deploying would make them; empty if there are none.
+/// Objects of ours that deploying would delete are the last.
+///
+/// # Errors
+/// When something cannot be read, or would not be taken.
+pub async fn diff(
+    client: &Client,
+    parts: &[Part],
+    settings: &Settings,
+    cancel: &CancellationToken,
+) -> Result<Vec<Difference>, Error> {
+    let settings = Settings { dry_run: Some(DryRun::Server), ..settings.clone() };
+    let mut silence = |_: &Step<'_>| {};
+    let mut run = Run::new(client, &settings, &mut silence, cancel);
+    let mut differences = Vec::new();
+    let ended = Box::pin(collect(&mut run, parts, &mut differences)).await;
+    match ended {
+        Ok(()) => Ok(differences),
+        Err(Halt::Failed(error)) => Err(error),
+        Err(Halt::Cancelled) => Err(Error::Cancelled {
+            done: differences.len(),
+            all: parts.iter().map(|part| part.objects().len()).sum(),
+            next: None,
+        }),
+    }
+}
+
+async fn collect(run: &mut Run<'_>, parts: &[Part], differences: &mut Vec<Difference>) -> Result<(), Halt> {
+    let mut note = |component, object: &Object, before: Option<&Value>, after: Option<&Value>| {
+        let text = unified(object, before, after)?;
+        if !text.is_empty() {
+            differences.push(Difference { component, object: object.clone(), text });
+        }
+        Ok::<_, Halt>(())
+    };
+    for part in parts {
+        for object in part.objects() {
+            let live = run.get(object).await?;
+            if let Some(after) = after(run, object, live.as_ref()).await? {
+                note(part.component(), object, live.as_ref(), Some(&after))?;
+            }
+        }
+    }
+    run.prune(parts).await?;
+    for (component, object) in &run.outcome.pruned {
+        note(*component, object, Some(object.body()), None)?;
+    }
+    Ok(())
+}
+
+/// What an object would be; `None` if it stays as it is.
+async fn after(run: &Run<'_>, object: &Object, live: Option<&Value>) -> Result<Option<Value>, Halt> {
+    let (object, force) = match decide(object, live, run.settings.adopt) {
+        Decision::Refuse(error) => return Err(error.into()),
+        Decision::Use(_) => return Ok(None),
+        // The API server cannot be asked what would be in the place of something else.
+        Decision::Recreate(_) | Decision::Await => return Ok(Some(object.body().clone())),
+        Decision::Create => (object.clone(), Force::No),
+        Decision::Apply(object) => (object, Force::Yes),
+        Decision::Adopt => (object.clone(), Force::Yes),
+    };
+    match run.cluster.apply(&object, force).await {
+        Ok(answer) => Ok(Some(answer.body)),
+        // Its namespace or kind is not there yet.
+        Err(stop) if stop.is(client::is_not_found) => Ok(Some(object.body().clone())),
+        Err(stop @ Stop::Failed(_))
+            if live.is_some() && stop.is(|error| client::code(error) == Some(422)) =>
+        {
+            Ok(Some(object.body().clone()))
+        }
+        Err(stop) => Err(Halt::of("applying", &object, stop)),
+    }
+}
+
+fn unified(object: &Object, before: Option<&Value>, after: Option<&Value>) -> Result<String, Halt> {
+    let yaml = |value: Option<&Value>| match value {
+        None => Ok(String::new()),
+        Some(value) => runtime::yaml::write(&content(value)).map_err(|error| {
+            let (object, error) = (object.to_string(), error.to_string());
+            Halt::Failed(Error::Call { doing: "writing", object, error })
+        }),
+    };
+    let (before, after) = (yaml(before)?, yaml(after)?);
+    if before == after {
+        return Ok(String::new());
+    }
+    let diff = TextDiff::from_lines(&before, &after);
+    let side = |side: &str| format!("{side}/{object}");
+    Ok(diff.unified_diff().context_radius(3).header(&side("cluster"), &side("deployed")).to_string())
+}

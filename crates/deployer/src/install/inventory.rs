@@ -1,0 +1,261 @@
+//! What is in a cluster of ours, and what of others is in a namespace of ours.
+//!
+//! In: a cluster. Out: objects by their labels; whoever else lives in a namespace. Never: a write.
+
+use std::collections::BTreeSet;
+
+use futures::{StreamExt as _, TryStreamExt as _, stream};
+use kube::api::ListParams;
+use kube::discovery::{Discovery, Scope, verbs};
+use runtime::client;
+use serde_json::Value;
+
+use super::cluster::{AT_ONCE, Stop};
+use super::decide::is_ours;
+use super::run::{Halt, Run, listed};
+use super::sorts::{self, Role};
+use crate::object::{Object, Sort};
+use crate::part::{COMPONENT, Component, MANAGED_BY, MANAGER};
+
+/// Groups that show other groups' objects once more, or numbers that are no objects.
+const VIEWS: [&str; 7] = [
+    "authorization.openshift.io",
+    "custom.metrics.k8s.io",
+    "events.k8s.io",
+    "external.metrics.k8s.io",
+    "metrics.k8s.io",
+    "packages.operators.coreos.com",
+    "project.openshift.io",
+];
+
+/// Who has something in a namespace.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub(super) struct Occupants {
+    /// Components of ours, by their label.
+    pub(super) ours: BTreeSet<String>,
+    /// Objects of others, as people name them, in order.
+    pub(super) others: BTreeSet<String>,
+}
+
+/// Objects, and kinds of which they could not be listed.
+#[derive(Debug, Default)]
+pub(super) struct Found {
+    pub(super) objects: Vec<(Component, Object)>,
+    pub(super) failures: Vec<Halt>,
+}
+
+impl Run<'_> {
+    /// All objects of ours of these components, in the order in which their kinds are made; `more` kinds than the known ones
+    /// can be looked through.
+    pub(super) async fn inventory(&self, components: &[Component], more: &[Sort]) -> Result<Found, Halt> {
+        let mut kinds: Vec<Sort> = sorts::all().collect();
+        for sort in more {
+            if !kinds.iter().any(|known| (&known.group, &known.kind) == (&sort.group, &sort.kind)) {
+                kinds.push(sort.clone());
+            }
+        }
+        let names: Vec<&str> = components.iter().map(|component| component.name()).collect();
+        let labels = format!("{MANAGED_BY}={MANAGER},{COMPONENT} in ({})", names.join(","));
+        let params = ListParams::default().labels(&labels);
+        let lists =
+            stream::iter(&kinds).map(async |sort| (sort, self.cluster.list(sort, None, &params).await));
+        let mut found = Found::default();
+        for (sort, list) in lists.buffered(AT_ONCE).collect::<Vec<_>>().await {
+            let items = match list {
+                Ok(items) => items.unwrap_or_default(),
+                Err(Stop::Cancelled) => return Err(Halt::Cancelled),
+                Err(stop) => {
+                    found.failures.push(Halt::of("listing", format!("{} objects", sort.kind), stop));
+                    continue;
+                }
+            };
+            let objects = items.into_iter().filter_map(|item| listed(sort, item));
+            found.objects.extend(objects.filter_map(|object| Some((component(&object)?, object))));
+        }
+        Ok(found)
+    }
+
+    /// Who has something in a namespace. `gone` are uids of what we deleted and what may still be there for a moment.
+    pub(super) async fn occupants(
+        &self,
+        namespace: &Object,
+        gone: &BTreeSet<String>,
+    ) -> Result<Occupants, Halt> {
+        let failed = |stop| Halt::of("looking into", namespace, stop);
+        let client = &self.cluster.client;
+        let discover = || Discovery::new(client.clone()).exclude(&VIEWS).run_aggregated();
+        let discovery = self.cluster.repeat(discover).await.map_err(failed)?;
+        let kinds: Vec<Sort> = discovery
+            .groups_alphabetical()
+            .into_iter()
+            .flat_map(|group| group.resources_by_stability())
+            .filter(|(_, can)| can.scope == Scope::Namespaced && can.supports_operation(verbs::LIST))
+            .map(|(kind, _)| Sort::new(&kind.group, &kind.version, &kind.kind, &kind.plural))
+            .collect();
+        let lists = stream::iter(kinds).map(async |sort| {
+            match self.cluster.list_metadata(&sort, Some(namespace.name())).await {
+                // Some kinds can only be made, whatever discovery says.
+                Err(stop) if stop.is(|error| client::code(error) == Some(405)) => Ok((sort, Vec::new())),
+                list => list.map(|items| (sort, items.unwrap_or_default())),
+            }
+        });
+        let lists: Vec<(Sort, Vec<Value>)> = lists.buffered(AT_ONCE).try_collect().await.map_err(failed)?;
+        Ok(judge(&lists, gone))
+    }
+
+    /// Whether somebody made objects of a definition, other than those that our own programs make.
+    pub(super) async fn is_used(&self, definition: &Object) -> Result<bool, Halt> {
+        if definition.name() == nrt_definition() {
+            return Ok(false);
+        }
+        let spec = &definition.body()["spec"];
+        let text = |value: &Value| value.as_str().unwrap_or_default().to_owned();
+        let versions = spec["versions"].as_array().map(Vec::as_slice).unwrap_or_default();
+        let Some(version) = versions.iter().find(|version| version["served"] == true) else {
+            return Ok(true);
+        };
+        let (kind, plural) = (text(&spec["names"]["kind"]), text(&spec["names"]["plural"]));
+        let sort = Sort::new(&text(&spec["group"]), &text(&version["name"]), &kind, &plural);
+        let list = self.cluster.list_metadata(&sort, None).await;
+        let list = list.map_err(|stop| Halt::of("listing objects of", definition, stop))?;
+        Ok(list.is_some_and(|items| !items.is_empty()))
+    }
+}
+
+/// The name of the definition whose objects only our own programs and their peers write, from what they see.
+fn nrt_definition() -> String {
+    let sort = Sort::of::<api::nrt::NodeResourceTopology>();
+    format!("{}.{}", sort.plural, sort.group)
+}
+
+/// The component by its label.
+fn component(object: &Object) -> Option<Component> {
+    let label = object.label(COMPONENT)?;
+    Component::ALL.into_iter().find(|component| component.name() == label)
+}
+
+fn judge(lists: &[(Sort, Vec<Value>)], gone: &BTreeSet<String>) -> Occupants {
+    let uid = |object: &Value| object["uid"].as_str().unwrap_or_default().to_owned();
+    let here: BTreeSet<String> =
+        lists.iter().flat_map(|(_, items)| items).map(|item| uid(&item["metadata"])).collect();
+    let mut occupants = Occupants::default();
+    for (sort, items) in lists {
+        for item in items {
+            let metadata = &item["metadata"];
+            if gone.contains(&uid(metadata)) || is_of_the_cluster(sort, metadata) {
+                continue;
+            }
+            if is_ours(item) {
+                let label = metadata["labels"][COMPONENT].as_str().unwrap_or("no component");
+                occupants.ours.insert(label.to_owned());
+                continue;
+            }
+            let owners = metadata["ownerReferences"].as_array().map(Vec::as_slice).unwrap_or_default();
+            // Goes where its owner goes; an owner that is no longer here was in this namespace.
+            let follows = |owner: &Value| {
+                here.contains(&uid(owner))
+                    || gone.contains(&uid(owner))
+                    || owner["apiVersion"] == "apps/v1"
+                    || owner["apiVersion"] == "batch/v1"
+            };
+            if !owners.iter().any(follows) {
+                let name = metadata["name"].as_str().unwrap_or_default();
+                occupants.others.insert(format!("{} {name}", sort.kind));
+            }
+        }
+    }
+    occupants
+}
+
+/// Whether the cluster makes it in each namespace, or a program of ours as it runs: nobody loses anything by it.
+fn is_of_the_cluster(sort: &Sort, metadata: &Value) -> bool {
+    let name = metadata["name"].as_str().unwrap_or_default();
+    let noted = |annotation: &str| metadata["annotations"][annotation].is_string();
+    match sort.kind.as_str() {
+        "Event" | "Lease" | "Endpoints" | "EndpointSlice" => true,
+        "ServiceAccount" => matches!(name, "default" | "builder" | "deployer"),
+        "ConfigMap" => matches!(name, "kube-root-ca.crt" | "openshift-service-ca.crt"),
+        "RoleBinding" => {
+            matches!(name, "system:deployers" | "system:image-builders" | "system:image-pullers")
+        }
+        "Secret" => {
+            noted("kubernetes.io/service-account.name")
+                || noted("openshift.io/internal-registry-auth-token.service-account")
+        }
+        _ => false,
+    }
+}
+
+/// Whether objects of this kind are namespaces or definitions, which are deleted with more care.
+pub(super) fn is_ground(object: &Object) -> bool {
+    Role::of(object).is_ground()
+}
+
+#[cfg(test)]
+mod tests {
+    use serde_json::json;
+
+    use super::*;
+
+    fn kind(kind: &str) -> Sort {
+        Sort::new("", "v1", kind, &format!("{}s", kind.to_lowercase()))
+    }
+
+    #[test]
+    fn only_what_somebody_would_miss_counts() {
+        let item = |metadata: Value| json!({ "metadata": metadata });
+        let ours = json!({ MANAGED_BY: MANAGER, COMPONENT: "api" });
+        // kind, metadata -> somebody else's, one of ours
+        let table = [
+            ("ConfigMap", json!({ "name": "users", "uid": "1" }), true, false),
+            ("ConfigMap", json!({ "name": "kube-root-ca.crt", "uid": "1" }), false, false),
+            ("ServiceAccount", json!({ "name": "default", "uid": "1" }), false, false),
+            ("ServiceAccount", json!({ "name": "users", "uid": "1" }), true, false),
+            ("Lease", json!({ "name": "x", "uid": "1" }), false, false),
+            ("ConfigMap", json!({ "name": "c", "uid": "1", "labels": ours }), false, true),
+            ("ConfigMap", json!({ "name": "c", "uid": "deleted" }), false, false),
+            (
+                "Pod",
+                json!({ "name": "p", "uid": "1", "ownerReferences": [{ "uid": "2", "apiVersion": "apps/v1" }] }),
+                false,
+                false,
+            ),
+            (
+                "ConfigMap",
+                json!({ "name": "p", "uid": "1", "ownerReferences": [{ "uid": "2", "apiVersion": "x.io/v1" }] }),
+                true,
+                false,
+            ),
+            (
+                "ConfigMap",
+                json!({ "name": "p", "uid": "1", "ownerReferences": [{ "uid": "deleted" }] }),
+                false,
+                false,
+            ),
+            (
+                "Secret",
+                json!({ "name": "t", "uid": "1", "annotations": { "kubernetes.io/service-account.name": "x" } }),
+                false,
+                false,
+            ),
+            ("Secret", json!({ "name": "t", "uid": "1" }), true, false),
+        ];
+        let gone = BTreeSet::from(["deleted".to_owned()]);
+        for (name, metadata, others, is_ours) in table {
+            let got = judge(&[(kind(name), vec![item(metadata.clone())])], &gone);
+            assert_eq!(
+                (!got.others.is_empty(), !got.ours.is_empty()),
+                (others, is_ours),
+                "{name} {metadata}"
+            );
+        }
+    }
+
+    #[test]
+    fn owned_objects_follow_their_owners() {
+        let owner = json!({ "metadata": { "name": "o", "uid": "o" } });
+        let owned = json!({ "metadata": { "name": "p", "uid": "p", "ownerReferences": [{ "uid": "o" }] } });
+        let got = judge(&[(kind("Pod"), vec![owned]), (kind("Thing"), vec![owner])], &BTreeSet::new());
+        assert_eq!(got.others, BTreeSet::from(["Thing o".to_owned()]), "named once, by what would be lost");
+    }
+}

@@ -1,0 +1,302 @@
+//! Taking out of a cluster what deployments put into it, whatever their options were: it is found by its labels.
+//!
+//! In: components. Out: a cluster without them. Never: the deletion of anything that has not our mark, nor of what others
+//! would lose something by, unless forced.
+
+use std::collections::BTreeSet;
+
+use kube::Client;
+use kube::api::ListParams;
+use tokio_util::sync::CancellationToken;
+
+use super::inventory::is_ground;
+use super::progress::{Action, Step, Tell};
+use super::run::{Halt, Run, listed};
+use super::sorts::Role;
+use super::{Error, Removal, Settings};
+use crate::object::{Object, Sort};
+use crate::part::{COMPONENT, Component, MANAGED_BY, MANAGER, Part};
+
+/// Removes components, the last one deployed first, and of each what was made last first.
+///
+/// What is gone already is no error. The failure of one object stops neither the others nor the other components. It can be
+/// interrupted anywhere and called again.
+///
+/// # Errors
+/// [`Error::Several`] with all that failed, [`Error::Cancelled`] when it was stopped.
+pub async fn remove(
+    client: &Client,
+    components: &[Component],
+    settings: &Settings,
+    tell: &mut dyn Tell,
+    cancel: &CancellationToken,
+) -> Result<Removal, Error> {
+    let run = Run::new(client, settings, tell, cancel);
+    let wanted: Vec<Component> =
+        Component::ALL.into_iter().rev().filter(|component| components.contains(component)).collect();
+    let mut work = Work {
+        run,
+        waits: settings.wait,
+        removal: Removal::default(),
+        errors: Vec::new(),
+        gone: BTreeSet::new(),
+        touched: BTreeSet::new(),
+        left: 0,
+        next: None,
+    };
+    if work.remove(&wanted).await.is_err() {
+        let (done, all) = (work.removal.deleted.len(), work.removal.deleted.len() + work.left);
+        return Err(Error::Cancelled { done, all, next: work.next });
+    }
+    if work.errors.is_empty() { Ok(work.removal) } else { Err(Error::Several(work.errors)) }
+}
+
+/// A removal in progress.
+struct Work<'a> {
+    run: Run<'a>,
+    waits: bool,
+    removal: Removal,
+    errors: Vec<Error>,
+    /// Uids of what was deleted; it may still be there for a moment.
+    gone: BTreeSet<String>,
+    /// Namespaces in which something was deleted.
+    touched: BTreeSet<String>,
+    /// Objects found and not yet deleted, and the next of them.
+    left: usize,
+    next: Option<String>,
+}
+
+/// Somebody asked to stop.
+struct Cancelled;
+
+impl Work<'_> {
+    async fn remove(&mut self, components: &[Component]) -> Result<(), Cancelled> {
+        for (place, component) in components.iter().copied().enumerate() {
+            self.run.tell(&Step::Began(Action::Remove, component));
+            let before = self.errors.len();
+            self.remove_component(component, &components[place + 1..]).await?;
+            if self.errors.len() == before {
+                self.run.tell(&Step::Ended(Action::Remove, component));
+            }
+        }
+        Ok(())
+    }
+
+    async fn remove_component(&mut self, component: Component, later: &[Component]) -> Result<(), Cancelled> {
+        let found = self.run.inventory(&[component], &[]).await;
+        let Some(found) = self.noted(found)? else { return Ok(()) };
+        for halt in found.failures {
+            self.noted(Err::<(), _>(halt))?;
+        }
+        let objects = found.objects.into_iter().map(|(_, object)| object).rev();
+        let (grounds, others): (Vec<_>, Vec<_>) = objects.partition(is_ground);
+        let (workloads, others): (Vec<_>, Vec<_>) =
+            others.into_iter().partition(|object| Role::of(object).is_workload());
+        let definitions = grounds.into_iter().filter(|object| Role::of(object) == Role::Definition);
+        let definitions: Vec<Object> = definitions.collect();
+        self.left = workloads.len() + others.len() + definitions.len();
+        // First what would go on without what it needs, and complain.
+        self.delete_all(component, &workloads).await?;
+        self.delete_all(component, &others).await?;
+        self.remove_namespaces(component, later).await?;
+        for definition in definitions {
+            self.remove_definition(component, definition).await?;
+        }
+        Ok(())
+    }
+
+    /// Deletes objects, then waits for all of them.
+    async fn delete_all(&mut self, component: Component, objects: &[Object]) -> Result<(), Cancelled> {
+        for object in objects {
+            self.delete(component, object).await?;
+        }
+        let waits = self.waits && !self.run.is_dry();
+        for object in objects.iter().filter(|_| waits) {
+            let uid = Some(&object.body()["metadata"]["uid"]);
+            let waited = self.run.wait_gone(component, object, uid).await;
+            self.noted_of(component, object, waited)?;
+        }
+        Ok(())
+    }
+
+    async fn delete(&mut self, component: Component, object: &Object) -> Result<(), Cancelled> {
+        self.next = Some(object.to_string());
+        let metadata = &object.body()["metadata"];
+        self.gone.extend(metadata["uid"].as_str().map(str::to_owned));
+        self.touched.extend(object.namespace().map(str::to_owned));
+        let patient = self.waits && Role::of(object).is_workload();
+        let deleted = self.run.delete(object, object.body(), patient).await;
+        if self.noted_of(component, object, deleted)? == Some(true) {
+            self.run.tell(&Step::Deleted(component, object));
+            self.removal.deleted.push((component, object.clone()));
+        }
+        self.left = self.left.saturating_sub(1);
+        Ok(())
+    }
+
+    async fn remove_definition(&mut self, component: Component, definition: Object) -> Result<(), Cancelled> {
+        if !self.run.settings.force {
+            let used = self.run.is_used(&definition).await;
+            match self.noted_of(component, &definition, used)? {
+                Some(false) => {}
+                Some(true) => {
+                    self.keep(component, definition, "there are objects of its kind".to_owned());
+                    return Ok(());
+                }
+                None => return Ok(()),
+            }
+        }
+        self.delete_all(component, &[definition]).await
+    }
+
+    /// Deletes the namespaces of ours that nobody needs any more: those of this component, and those it was in.
+    async fn remove_namespaces(
+        &mut self,
+        component: Component,
+        later: &[Component],
+    ) -> Result<(), Cancelled> {
+        let found = namespaces(&self.run).await;
+        for namespace in self.noted(found)?.unwrap_or_default() {
+            let is_its = namespace.label(COMPONENT) == Some(component.name());
+            if !is_its && !self.touched.contains(namespace.name()) {
+                continue;
+            }
+            let reason = occupied(&self.run, &namespace, &self.gone, later).await;
+            match self.noted_of(component, &namespace, reason)? {
+                Some(Room::Free) => self.delete_all(component, &[namespace]).await?,
+                Some(Room::Shared) | None => {}
+                Some(Room::Occupied(reason)) => self.keep(component, namespace, reason),
+            }
+        }
+        Ok(())
+    }
+
+    fn keep(&mut self, component: Component, object: Object, reason: String) {
+        self.left = self.left.saturating_sub(1);
+        self.run.tell(&Step::Kept(component, &object, reason.clone()));
+        self.removal.kept.push((component, object, reason));
+    }
+
+    fn noted_of<T>(
+        &mut self,
+        component: Component,
+        object: &Object,
+        result: Result<T, Halt>,
+    ) -> Result<Option<T>, Cancelled> {
+        let result = result.map_err(|halt| self.run.failed(Action::Remove, component, object, halt));
+        self.noted(result)
+    }
+
+    fn noted<T>(&mut self, result: Result<T, Halt>) -> Result<Option<T>, Cancelled> {
+        match result {
+            Ok(value) => Ok(Some(value)),
+            Err(Halt::Cancelled) => Err(Cancelled),
+            Err(Halt::Failed(error)) => {
+                self.errors.push(error);
+                Ok(None)
+            }
+        }
+    }
+}
+
+/// Whether a namespace of ours can go.
+enum Room {
+    Free,
+    /// A component that is removed later is in it.
+    Shared,
+    /// It cannot, for this reason.
+    Occupied(String),
+}
+
+async fn occupied(
+    run: &Run<'_>,
+    namespace: &Object,
+    gone: &BTreeSet<String>,
+    later: &[Component],
+) -> Result<Room, Halt> {
+    if !namespace.body()["metadata"]["deletionTimestamp"].is_null() {
+        return Ok(Room::Free);
+    }
+    let occupants = run.occupants(namespace, gone).await?;
+    if occupants.ours.iter().any(|ours| later.iter().any(|later| later.name() == ours)) {
+        return Ok(Room::Shared);
+    }
+    if !occupants.ours.is_empty() {
+        let ours: Vec<&str> = occupants.ours.iter().map(String::as_str).collect();
+        return Ok(Room::Occupied(format!("{} is in it", ours.join(" and "))));
+    }
+    if !occupants.others.is_empty() && !run.settings.force {
+        let mut others: Vec<&str> = occupants.others.iter().map(String::as_str).collect();
+        let more = others.len().saturating_sub(MOST_NAMED);
+        others.truncate(MOST_NAMED);
+        let more = if more > 0 { format!(" and {more} more") } else { String::new() };
+        return Ok(Room::Occupied(format!("it has objects of others: {}{more}", others.join(", "))));
+    }
+    Ok(Room::Free)
+}
+
+const MOST_NAMED: usize = 10;
+
+/// All namespaces that we made.
+async fn namespaces(run: &Run<'_>) -> Result<Vec<Object>, Halt> {
+    let sort = Sort::new("", "v1", "Namespace", "namespaces");
+    let params = ListParams::default().labels(&format!("{MANAGED_BY}={MANAGER}"));
+    let list = run.cluster.list(&sort, None, &params).await;
+    let list = list.map_err(|stop| Halt::of("listing", "Namespace objects", stop))?;
+    Ok(list.unwrap_or_default().into_iter().filter_map(|item| listed(&sort, item)).collect())
+}
+
+impl Run<'_> {
+    /// Deletes what earlier deployments made of these components and what is no longer among their objects.
+    pub(super) async fn prune(&mut self, parts: &[Part]) -> Result<(), Halt> {
+        let components: Vec<Component> = parts.iter().map(Part::component).collect();
+        let wanted: Vec<&Object> = parts.iter().flat_map(Part::objects).collect();
+        let sorts: Vec<Sort> = wanted.iter().map(|object| object.sort().clone()).collect();
+        let found = self.inventory(&components, &sorts).await?;
+        if let Some(halt) = found.failures.into_iter().next() {
+            return Err(halt);
+        }
+        let stale = |object: &Object| !wanted.iter().any(|wanted| wanted.is_same(object));
+        let mut stale: Vec<(Component, Object)> =
+            found.objects.into_iter().filter(|(_, object)| stale(object)).collect();
+        stale.reverse();
+        let (grounds, others): (Vec<_>, Vec<_>) =
+            stale.into_iter().partition(|(_, object)| is_ground(object));
+        let mut gone = BTreeSet::new();
+        for (component, object) in others {
+            gone.extend(object.body()["metadata"]["uid"].as_str().map(str::to_owned));
+            self.prune_one(component, object).await?;
+        }
+        for (component, object) in grounds {
+            match self.needed(&object, &gone).await? {
+                Some(reason) => self.kept(component, &object, reason),
+                None => self.prune_one(component, object).await?,
+            }
+        }
+        Ok(())
+    }
+
+    async fn prune_one(&mut self, component: Component, object: Object) -> Result<(), Halt> {
+        match self.delete(&object, object.body(), false).await {
+            Ok(true) => {
+                self.tell(&Step::Deleted(component, &object));
+                self.outcome.pruned.push((component, object));
+                Ok(())
+            }
+            Ok(false) => Ok(()),
+            Err(halt) => Err(self.failed(Action::Remove, component, &object, halt)),
+        }
+    }
+
+    /// Why a namespace or definition has to stay although nothing deployed is in it.
+    async fn needed(&self, object: &Object, gone: &BTreeSet<String>) -> Result<Option<String>, Halt> {
+        if Role::of(object) == Role::Definition {
+            let used = self.is_used(object).await? && !self.settings.force;
+            return Ok(used.then(|| "there are objects of its kind".to_owned()));
+        }
+        Ok(match occupied(self, object, gone, &[]).await? {
+            Room::Occupied(reason) => Some(reason),
+            Room::Free | Room::Shared => None,
+        })
+    }
+}

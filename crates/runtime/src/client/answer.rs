@@ -1,0 +1,91 @@
+//! One request and all of its answer, with what kube's own calls throw away: the API server's warnings.
+//!
+//! In: a request as `kube::core::Request` makes it. Out: the object, or the server's status as an error. Never: a retry.
+
+use axum::http::{HeaderMap, header::WARNING};
+use kube::Client;
+use kube::core::Status;
+use serde_json::Value;
+
+use super::chain;
+
+/// Far above any page of a list that we ask for.
+const LIMIT_BYTES: usize = 64 << 20;
+
+/// A request as `kube::core::Request` makes it.
+pub type Request = axum::http::Request<Vec<u8>>;
+
+/// What an API server answered to a request that it did.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub struct Answer {
+    /// The object, the list, or a status.
+    pub body: Value,
+    /// What it warns of: deprecated versions, unknown fields, pods that would be refused.
+    pub warnings: Vec<String>,
+}
+
+/// Sends a request and takes its answer.
+///
+/// # Errors
+/// When there is no answer, it is not a success, it is not JSON, or it is larger than 64 MiB.
+pub async fn ask(client: &Client, request: Request) -> Result<Answer, kube::Error> {
+    let broken = |error: &dyn std::error::Error| kube::Error::Service(chain(error).into());
+    let answer = client.send(request.map(kube::client::Body::from)).await?;
+    let (status, warnings) = (answer.status(), warnings(answer.headers()));
+    let body = axum::body::to_bytes(axum::body::Body::new(answer.into_body()), LIMIT_BYTES);
+    let body = body.await.map_err(|error| broken(&error))?;
+    if !status.is_success() {
+        let told = serde_json::from_slice::<Status>(&body).ok().filter(|told| told.code != 0);
+        let told = told.unwrap_or_else(|| {
+            let text: String = String::from_utf8_lossy(&body).trim().chars().take(200).collect();
+            Status::failure(&text, "").with_code(status.as_u16())
+        });
+        return Err(kube::Error::Api(told.boxed()));
+    }
+    let body = serde_json::from_slice(&body).map_err(|error| broken(&error))?;
+    Ok(Answer { body, warnings })
+}
+
+fn warnings(headers: &HeaderMap) -> Vec<String> {
+    let texts =
+        headers.get_all(WARNING).iter().filter_map(|value| std::str::from_utf8(value.as_bytes()).ok());
+    texts.filter_map(text).collect()
+}
+
+/// The text of `299 - "text"`, in which `\` stands before quotes and itself.
+fn text(header: &str) -> Option<String> {
+    let (_, quoted) = header.split_once('"')?;
+    let mut text = String::new();
+    let mut letters = quoted.chars();
+    loop {
+        match letters.next()? {
+            '"' => return Some(text),
+            '\\' => text.push(letters.next()?),
+            letter => text.push(letter),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn warnings_are_unquoted() {
+        let table = [
+            (r#"299 - "v1beta1 is deprecated""#, Some("v1beta1 is deprecated")),
+            (
+                r#"299 - "unknown field \"spec.x\" \\ y" "Thu, 01 Jan 2026 00:00:00 GMT""#,
+                Some(r#"unknown field "spec.x" \ y"#),
+            ),
+            (r#"299 - """#, Some("")),
+            (r#"299 - "without end"#, None),
+            (r#"299 - "without end\"#, None),
+            ("299 - bare", None),
+            ("", None),
+        ];
+        for (header, want) in table {
+            assert_eq!(text(header).as_deref(), want, "{header}");
+        }
+    }
+}
