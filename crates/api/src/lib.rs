@@ -9,4 +9,5 @@ pub mod crd;
 pub mod goduration;
 pub mod keys;
 pub mod nrt;
+pub mod rbac;
 pub mod schedulerconfig;

@@ -121,6 +121,9 @@ pub struct UpdaterOptions {
     pub metrics_port: u16,
     /// Where the kubelet keeps its things; `None`: as the platform has it.
     pub kubelet: Option<Kubelet>,
+    /// Mount the kubelet's root directory into our exporter, so that it hears of changes at once. It has the volumes of all pods of
+    /// the node in it. Without, only the directory of the podresources socket is mounted.
+    pub kubelet_root: bool,
     /// The SELinux type of the containers; `None`: none on Kubernetes, what the SecurityContextConstraints say elsewhere.
     pub selinux_type: Option<String>,
     /// Tie each of our exporters to its own node's object, where the cluster is new enough for it.
@@ -205,6 +208,26 @@ impl Options {
         options.scheduler.verbosity = 4;
         options
     }
+
+    /// Whether the cluster is of Kubernetes 1.`minor` or later. A cluster of unknown version is.
+    ///
+    /// OpenShift 4.N is Kubernetes 1.(N + 13).
+    #[must_use]
+    pub fn kubernetes_at_least(&self, minor: u64) -> bool {
+        let Some(version) = &self.version else { return true };
+        if self.platform.is_openshift() && version.number(0) > 1 {
+            return version.at_least(&[4, minor.saturating_sub(13)]);
+        }
+        version.at_least(&[1, minor])
+    }
+
+    /// Where the kubelets keep their things.
+    #[must_use]
+    pub fn kubelet(&self) -> Kubelet {
+        let usual =
+            if self.platform.is_openshift() { Distribution::OpenShift } else { Distribution::Kubeadm };
+        self.updater.kubelet.clone().unwrap_or_else(|| usual.kubelet())
+    }
 }
 
 impl Default for Options {
@@ -245,6 +268,7 @@ impl Default for UpdaterOptions {
             priority_class: None,
             metrics_port: 2112,
             kubelet: None,
+            kubelet_root: true,
             selinux_type: None,
             admission_policy: true,
             critical_quota: false,

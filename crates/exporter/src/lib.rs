@@ -31,8 +31,6 @@ pub mod status;
 pub mod zones;
 
 #[cfg(test)]
-mod manifest;
-#[cfg(test)]
 mod script;
 
 use tokio_util::sync::CancellationToken;

@@ -7,6 +7,7 @@
 //! goes on as well as it can ([`crate::publish`] says how), so the roles made for other exporters do too.
 
 use api::nrt;
+use api::rbac::{rule, rule_for};
 use k8s_openapi::api::rbac::v1::PolicyRule;
 
 use crate::settings::{KubeletConfigAt, Mode, OwnerKind, Settings};
@@ -70,41 +71,31 @@ pub fn object(mode: Mode) -> PolicyRule {
         Mode::Patch | Mode::Apply => "patch",
         Mode::Update => "update",
     };
-    rule(nrt::GROUP, nrt::PLURAL, &["get", "list", "watch", "create", verb])
+    rule(nrt::GROUP, &[nrt::PLURAL], &["get", "list", "watch", "create", verb])
 }
 
 /// The UID of its Node, for the owner reference.
 #[must_use]
 pub fn owner_node() -> PolicyRule {
-    rule("", "nodes", &["get"])
+    rule("", &["nodes"], &["get"])
 }
 
 /// The UID of its own namespace, for the owner reference.
 #[must_use]
 pub fn owner_namespace(namespace: &str) -> PolicyRule {
-    let names = Some(vec![namespace.to_owned()]);
-    PolicyRule { resource_names: names, ..rule("", "namespaces", &["get"]) }
+    rule_for("", &["namespaces"], namespace, &["get"])
 }
 
 /// Conditions on its own pod. Pods of a DaemonSet have no name that could be written here.
 #[must_use]
 pub fn conditions() -> [PolicyRule; 2] {
-    [rule("", "pods", &["get"]), rule("", "pods/status", &["patch"])]
+    [rule("", &["pods"], &["get"]), rule("", &["pods/status"], &["patch"])]
 }
 
 /// The kubelet's settings, from the kubelet itself (Kubernetes 1.33 and later; before, that was `nodes/proxy`).
 #[must_use]
 pub fn configz() -> PolicyRule {
-    rule("", "nodes/configz", &["get"])
-}
-
-fn rule(group: &str, resource: &str, verbs: &[&str]) -> PolicyRule {
-    PolicyRule {
-        api_groups: Some(vec![group.to_owned()]),
-        resources: Some(vec![resource.to_owned()]),
-        verbs: verbs.iter().map(|verb| (*verb).to_owned()).collect(),
-        ..PolicyRule::default()
-    }
+    rule("", &["nodes/configz"], &["get"])
 }
 
 #[cfg(test)]
@@ -114,20 +105,7 @@ mod tests {
     /// `resources: verbs; ...` of the two roles.
     fn show(needs: Needs) -> (String, String) {
         let rules = rules(needs, "numa");
-        let text = |rules: &[PolicyRule]| {
-            let one = |rule: &PolicyRule| {
-                let names = rule.resource_names.as_ref().map(|names| format!("[{}]", names.join(" ")));
-                let resources = rule.resources.as_ref().map(|resources| resources.join(" "));
-                format!(
-                    "{}{}: {}",
-                    resources.unwrap_or_default(),
-                    names.unwrap_or_default(),
-                    rule.verbs.join(" ")
-                )
-            };
-            rules.iter().map(one).collect::<Vec<_>>().join("; ")
-        };
-        (text(&rules.cluster), text(&rules.namespaced))
+        (api::rbac::show(&rules.cluster), api::rbac::show(&rules.namespaced))
     }
 
     #[test]

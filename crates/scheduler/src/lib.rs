@@ -12,6 +12,7 @@ pub mod metrics;
 pub mod node;
 pub mod pod;
 pub mod queue;
+pub mod rbac;
 pub mod reason;
 pub mod shell;
 

@@ -5,10 +5,7 @@
 //! One task owns the core and everything it decides; API calls run beside it. A node gets one binding at a time, so that the
 //! kubelet sees pods in the order in which the ledger placed them.
 //!
-//! # RBAC
-//! Core: `nodes`, `pods` get, list, watch; `pods/binding` create; `pods/status` patch. `topology.node.k8s.io`:
-//! `noderesourcetopologies` get, list, watch. `events.k8s.io`: `events` create, patch. `coordination.k8s.io`: `leases` create,
-//! get, update in the lease's namespace.
+//! RBAC is in [`crate::rbac`].
 
 use std::net::SocketAddr;
 use std::path::PathBuf;

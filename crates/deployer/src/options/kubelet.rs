@@ -122,6 +122,14 @@ impl Distribution {
     }
 }
 
+impl Kubelet {
+    /// A path below the root directory, relative to it.
+    #[must_use]
+    pub fn below_root<'a>(&self, path: &'a str) -> Option<&'a str> {
+        path.strip_prefix(&self.root)?.strip_prefix('/').filter(|rest| !rest.is_empty())
+    }
+}
+
 impl fmt::Display for Distribution {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str(self.name())

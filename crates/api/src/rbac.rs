@@ -1,0 +1,34 @@
+//! Rules of roles, as each program states its own.
+//!
+//! In: words. Out: [`PolicyRule`]s. Never: a default.
+
+use k8s_openapi::api::rbac::v1::PolicyRule;
+
+/// These verbs on these resources of one group; the core group is the empty word.
+#[must_use]
+pub fn rule(group: &str, resources: &[&str], verbs: &[&str]) -> PolicyRule {
+    let words = |words: &[&str]| words.iter().map(|word| (*word).to_owned()).collect::<Vec<_>>();
+    PolicyRule {
+        api_groups: Some(words(&[group])),
+        resources: Some(words(resources)),
+        verbs: words(verbs),
+        ..PolicyRule::default()
+    }
+}
+
+/// The same, for objects of one name only. Never for `create`: what does not exist yet has no name to compare.
+#[must_use]
+pub fn rule_for(group: &str, resources: &[&str], name: &str, verbs: &[&str]) -> PolicyRule {
+    PolicyRule { resource_names: Some(vec![name.to_owned()]), ..rule(group, resources, verbs) }
+}
+
+/// `resources[names]: verbs; ...`, for comparing in tests and for people.
+#[must_use]
+pub fn show(rules: &[PolicyRule]) -> String {
+    let one = |rule: &PolicyRule| {
+        let names = rule.resource_names.as_ref().map(|names| format!("[{}]", names.join(" ")));
+        let resources = rule.resources.as_ref().map(|resources| resources.join(" "));
+        format!("{}{}: {}", resources.unwrap_or_default(), names.unwrap_or_default(), rule.verbs.join(" "))
+    };
+    rules.iter().map(one).collect::<Vec<_>>().join("; ")
+}

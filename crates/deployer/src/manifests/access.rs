@@ -1,0 +1,75 @@
+//! Who may do what: service accounts, roles and their bindings.
+//!
+//! In: names and rules; the rules of our own programs stand beside their code. Out: objects. Never: a rule of its own.
+
+use k8s_openapi::api::core::v1::ServiceAccount;
+use k8s_openapi::api::rbac::v1::{
+    ClusterRole, ClusterRoleBinding, PolicyRule, Role, RoleBinding, RoleRef, Subject,
+};
+
+use super::meta::{cluster, within};
+
+/// A service account, by where it is.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Account<'a> {
+    /// Its namespace.
+    pub namespace: &'a str,
+    /// Its name.
+    pub name: &'a str,
+}
+
+impl Account<'_> {
+    /// The account itself.
+    #[must_use]
+    pub fn object(&self) -> ServiceAccount {
+        ServiceAccount { metadata: within(self.namespace, self.name), ..ServiceAccount::default() }
+    }
+
+    /// As a user's name.
+    #[must_use]
+    pub fn user(&self) -> String {
+        format!("system:serviceaccount:{}:{}", self.namespace, self.name)
+    }
+
+    /// Gives it a role of the cluster; binding and role have the same name.
+    #[must_use]
+    pub fn with_cluster_role(&self, role: &str) -> ClusterRoleBinding {
+        ClusterRoleBinding {
+            metadata: cluster(role),
+            role_ref: reference("ClusterRole", role),
+            subjects: Some(vec![self.subject()]),
+        }
+    }
+
+    /// Gives it a role of a namespace, by a binding there.
+    #[must_use]
+    pub fn with_role(&self, namespace: &str, binding: &str, role: &str) -> RoleBinding {
+        RoleBinding {
+            metadata: within(namespace, binding),
+            role_ref: reference("Role", role),
+            subjects: Some(vec![self.subject()]),
+        }
+    }
+
+    fn subject(&self) -> Subject {
+        let (kind, name) = ("ServiceAccount".to_owned(), self.name.to_owned());
+        Subject { kind, name, namespace: Some(self.namespace.to_owned()), api_group: None }
+    }
+}
+
+/// A role of the cluster.
+#[must_use]
+pub fn cluster_role(name: &str, rules: Vec<PolicyRule>) -> ClusterRole {
+    ClusterRole { metadata: cluster(name), rules: Some(rules), aggregation_rule: None }
+}
+
+/// A role of a namespace.
+#[must_use]
+pub fn role(namespace: &str, name: &str, rules: Vec<PolicyRule>) -> Role {
+    Role { metadata: within(namespace, name), rules: Some(rules) }
+}
+
+fn reference(kind: &str, name: &str) -> RoleRef {
+    let api_group = Some("rbac.authorization.k8s.io".to_owned());
+    RoleRef { api_group, kind: kind.to_owned(), name: name.to_owned() }
+}

@@ -1,0 +1,64 @@
+//! Names, labels and namespaces of objects.
+//!
+//! In: words. Out: metadata. Never: a mark of whose they are; [`crate::part`] sets that.
+
+use std::collections::BTreeMap;
+
+use k8s_openapi::api::core::v1::Namespace;
+use k8s_openapi::apimachinery::pkg::apis::meta::v1::{LabelSelector, ObjectMeta};
+
+use crate::platform::Platform;
+
+/// What the pods of a namespace need, in the words of the Pod Security Standards.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Level {
+    /// Directories of the node, whatever else a pod gives up: the two lower levels allow none.
+    Privileged,
+    /// Nothing of the node.
+    Restricted,
+}
+
+/// Metadata of what belongs to the cluster.
+#[must_use]
+pub fn cluster(name: &str) -> ObjectMeta {
+    ObjectMeta { name: Some(name.to_owned()), ..ObjectMeta::default() }
+}
+
+/// Metadata of what is in a namespace.
+#[must_use]
+pub fn within(namespace: &str, name: &str) -> ObjectMeta {
+    ObjectMeta { namespace: Some(namespace.to_owned()), ..cluster(name) }
+}
+
+/// Labels or annotations.
+#[must_use]
+pub fn labels<const N: usize>(pairs: [(&str, &str); N]) -> BTreeMap<String, String> {
+    pairs.map(|(key, value)| (key.to_owned(), value.to_owned())).into()
+}
+
+/// Selects what has all of the labels.
+#[must_use]
+pub fn selector(labels: &BTreeMap<String, String>) -> LabelSelector {
+    LabelSelector { match_labels: Some(labels.clone()), ..LabelSelector::default() }
+}
+
+/// A namespace whose pods need `level` and get no more.
+#[must_use]
+pub fn namespace(name: &str, level: Level, platform: Platform) -> Namespace {
+    let word = match level {
+        Level::Privileged => "privileged",
+        Level::Restricted => "restricted",
+    };
+    let mut metadata = cluster(name);
+    let mut marks = labels([
+        ("pod-security.kubernetes.io/enforce", word),
+        ("pod-security.kubernetes.io/audit", word),
+        ("pod-security.kubernetes.io/warn", word),
+    ]);
+    if platform.is_openshift() {
+        // Or OpenShift sets these labels itself, from the service accounts' SecurityContextConstraints.
+        marks.insert("security.openshift.io/scc.podSecurityLabelSync".to_owned(), "false".to_owned());
+    }
+    metadata.labels = Some(marks);
+    Namespace { metadata, ..Namespace::default() }
+}

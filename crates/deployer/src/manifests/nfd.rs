@@ -1,0 +1,189 @@
+//! nfd-topology-updater on every node, under the names that the Go `deployer` gives its objects.
+//!
+//! In: [`Options`]. Out: its objects, one by one and all together. Never: the rest of node-feature-discovery.
+
+use std::collections::BTreeMap;
+
+use api::nrt;
+use api::rbac::rule;
+use k8s_openapi::api::apps::v1::{DaemonSet, DaemonSetSpec};
+use k8s_openapi::api::core::v1::{
+    Container, Namespace, PodSpec, PodTemplateSpec, SecurityContext, ServiceAccount, Volume, VolumeMount,
+};
+use k8s_openapi::api::rbac::v1::{ClusterRole, ClusterRoleBinding};
+use k8s_openapi::apimachinery::pkg::apis::meta::v1::ObjectMeta;
+
+use super::access::{Account, cluster_role};
+use super::meta::{self, Level, labels, selector, within};
+use super::{Error, openshift, pod, rte};
+use crate::object::Object;
+use crate::options::{KubeletConfig, Options};
+
+/// The usual namespace.
+pub const NAMESPACE: &str = "node-feature-discovery";
+/// The usual name of all its objects.
+pub const NAME: &str = "nfd-topology-updater";
+/// Where OpenShift's kubelets have their configuration.
+const OPENSHIFT_CONFIG: &str = "/etc/kubernetes/kubelet.conf";
+
+/// Where its objects are.
+#[must_use]
+pub fn account(options: &Options) -> Account<'_> {
+    Account {
+        namespace: options.updater.namespace.as_deref().unwrap_or(NAMESPACE),
+        name: options.updater.name.as_deref().unwrap_or(NAME),
+    }
+}
+
+/// All of its objects, in the order in which they are made.
+///
+/// # Errors
+/// When the kubelet's configuration is stated: this program cannot be told.
+pub fn objects(options: &Options) -> Result<Vec<Object>, Error> {
+    let mut objects = vec![Object::new(&namespace(options))?, Object::new(&service_account(options))?];
+    if options.platform.is_openshift() {
+        objects.push(openshift::nfd_constraints(options)?);
+    }
+    objects.push(Object::new(&role(options))?);
+    objects.push(Object::new(&role_binding(options))?);
+    objects.push(Object::new(&daemon_set(options)?)?);
+    Ok(objects)
+}
+
+/// Its namespace. Privileged, because no other level allows a directory of the node.
+#[must_use]
+pub fn namespace(options: &Options) -> Namespace {
+    meta::namespace(account(options).namespace, Level::Privileged, options.platform)
+}
+
+/// Its service account.
+#[must_use]
+pub fn service_account(options: &Options) -> ServiceAccount {
+    account(options).object()
+}
+
+/// What it may do.
+#[must_use]
+pub fn role(options: &Options) -> ClusterRole {
+    let mut rules = vec![
+        rule("", &["nodes"], &["get", "list"]),
+        rule("", &["pods"], &["get"]),
+        rule(nrt::GROUP, &[nrt::PLURAL], &["create", "get", "update"]),
+    ];
+    if matches!(config(options), KubeletConfig::Configz { .. }) {
+        rules.push(exporter::rbac::configz());
+    }
+    cluster_role(account(options).name, rules)
+}
+
+/// That it may do so.
+#[must_use]
+pub fn role_binding(options: &Options) -> ClusterRoleBinding {
+    let account = account(options);
+    account.with_cluster_role(account.name)
+}
+
+/// The updater itself.
+///
+/// # Errors
+/// When the kubelet's configuration is stated: this program cannot be told.
+pub fn daemon_set(options: &Options) -> Result<DaemonSet, Error> {
+    let Account { namespace, name } = account(options);
+    let pods = labels([("app", NAME)]);
+    let annotations = BTreeMap::from([openshift::required(name)]);
+    let template = PodTemplateSpec {
+        metadata: Some(ObjectMeta {
+            labels: Some(pods.clone()),
+            annotations: options.platform.is_openshift().then_some(annotations),
+            ..ObjectMeta::default()
+        }),
+        spec: Some(pod_spec(options)?),
+    };
+    let metadata = ObjectMeta { labels: Some(labels([("app", "nfd")])), ..within(namespace, name) };
+    let spec = DaemonSetSpec { selector: selector(&pods), template, ..DaemonSetSpec::default() };
+    Ok(DaemonSet { metadata, spec: Some(spec), status: None })
+}
+
+fn pod_spec(options: &Options) -> Result<PodSpec, Error> {
+    let updater = &options.updater;
+    let (volume_mounts, volumes) = mounts(options).into_iter().unzip();
+    let security = SecurityContext { read_only_root_filesystem: Some(true), ..pod::confined_root() };
+    let mut env = vec![pod::field("NODE_NAME", "spec.nodeName")];
+    if matches!(config(options), KubeletConfig::Configz { .. }) {
+        env.push(pod::field("NODE_ADDRESS", "status.hostIP"));
+    }
+    let container = Container {
+        name: NAME.to_owned(),
+        image: Some(options.images.nfd.clone()),
+        image_pull_policy: pod::pull_policy(options),
+        command: Some(vec![NAME.to_owned()]),
+        args: Some(flags(options)?),
+        env: Some(env),
+        volume_mounts: Some(volume_mounts),
+        security_context: Some(pod::with_selinux(security, openshift::selinux_type(options).as_deref())),
+        resources: pod::resources(&[("cpu", "10m"), ("memory", "64Mi")], &[]),
+        ..Container::default()
+    };
+    Ok(PodSpec {
+        dns_policy: Some("ClusterFirstWithHostNet".to_owned()),
+        service_account_name: Some(account(options).name.to_owned()),
+        containers: vec![container],
+        volumes: Some(volumes),
+        image_pull_secrets: pod::pull_secrets(options),
+        priority_class_name: updater.priority_class.clone().filter(|name| !name.is_empty()),
+        tolerations: updater.tolerations.clone().filter(|tolerations| !tolerations.is_empty()),
+        node_selector: Some(updater.node_selector.clone()).filter(|labels| !labels.is_empty()),
+        ..PodSpec::default()
+    })
+}
+
+/// Its arguments.
+///
+/// # Errors
+/// When the kubelet's configuration is stated: this program cannot be told.
+pub fn flags(options: &Options) -> Result<Vec<String>, Error> {
+    let config = match config(options) {
+        KubeletConfig::File { .. } => "file:///host-var/lib/kubelet/config.yaml".to_owned(),
+        KubeletConfig::Configz { port } => format!("https://$(NODE_ADDRESS):{port}/configz"),
+        KubeletConfig::Stated { .. } => {
+            return Err(Error::Option {
+                option: "kubelet configuration",
+                value: "stated".to_owned(),
+                allowed: "a file or configz with nfd-topology-updater",
+            });
+        }
+    };
+    let mut flags = vec![
+        format!("--kubelet-config-uri={config}"),
+        "--podresources-socket=unix:///host-var/lib/kubelet/pod-resources/kubelet.sock".to_owned(),
+    ];
+    flags.extend(rte::sleep_interval(options));
+    flags.push(format!("-v={}", options.updater.verbosity));
+    flags.push(format!("--pods-fingerprint={}", options.updater.fingerprint));
+    // It does not watch the kubelet's directory, which is not mounted.
+    flags.push("--kubelet-state-dir=".to_owned());
+    Ok(flags)
+}
+
+fn mounts(options: &Options) -> Vec<(VolumeMount, Volume)> {
+    let kubelet = options.kubelet();
+    let mount = |name: &str, path: &str, at: &str| {
+        (pod::mount_read_only(name, at), pod::node_directory(name, path, None))
+    };
+    let mut mounts = Vec::new();
+    if let KubeletConfig::File { path, .. } = config(options) {
+        mounts.push(mount("kubelet-podresources-conf", &path, "/host-var/lib/kubelet/config.yaml"));
+    }
+    let podresources = format!("{}/pod-resources", kubelet.root);
+    mounts.push(mount("kubelet-podresources", &podresources, "/host-var/lib/kubelet/pod-resources"));
+    mounts.push(mount("host-sys", "/sys", "/host-sys"));
+    mounts
+}
+
+/// The Go deployer mounts the file of other Kubernetes on OpenShift too, where it does not exist.
+fn config(options: &Options) -> KubeletConfig {
+    if options.platform.is_openshift() && options.updater.kubelet.is_none() {
+        return KubeletConfig::File { path: OPENSHIFT_CONFIG.to_owned(), drop_ins: None };
+    }
+    options.kubelet().config
+}

@@ -1,0 +1,55 @@
+//! What kube-scheduler with scheduler-plugins, and their controller, have to be allowed to do.
+//!
+//! In: a lease's name. Out: rules. Never: a limit to names on `create`, which no request could meet.
+
+use api::nrt;
+use api::rbac::{rule, rule_for};
+use k8s_openapi::api::rbac::v1::PolicyRule;
+
+use crate::manifests::podgroups;
+
+const READ: [&str; 3] = ["get", "list", "watch"];
+const GROUPS: [&str; 2] = ["podgroups", "elasticquotas"];
+const ALL: [&str; 7] = ["get", "list", "watch", "create", "delete", "update", "patch"];
+
+/// Of the scheduler, in the cluster.
+pub(super) fn scheduler() -> Vec<PolicyRule> {
+    let storage = ["csinodes", "storageclasses", "csidrivers", "csistoragecapacities", "volumeattachments"];
+    let claims = ["persistentvolumeclaims", "persistentvolumes"];
+    vec![
+        in_groups(&["", "events.k8s.io"], rule("", &["events"], &["create", "patch", "update"])),
+        rule("", &["nodes"], &READ),
+        rule("", &["pods"], &["delete", "get", "list", "watch", "update"]),
+        rule("", &["bindings", "pods/binding"], &["create"]),
+        rule("", &["pods/status"], &["patch", "update"]),
+        rule("", &["replicationcontrollers", "services", "namespaces"], &READ),
+        in_groups(&["apps", "extensions"], rule("", &["replicasets"], &READ)),
+        rule("apps", &["statefulsets"], &READ),
+        rule("policy", &["poddisruptionbudgets"], &READ),
+        rule("", &claims, &["get", "list", "watch", "patch", "update"]),
+        rule("authentication.k8s.io", &["tokenreviews"], &["create"]),
+        rule("authorization.k8s.io", &["subjectaccessreviews"], &["create"]),
+        rule("storage.k8s.io", &storage, &READ),
+        // Schedulers since 1.34 wait for these before they do anything.
+        rule("resource.k8s.io", &["deviceclasses", "resourceclaims", "resourceslices"], &READ),
+        rule(podgroups::GROUP, &GROUPS, &ALL),
+        rule(nrt::GROUP, &[nrt::PLURAL], &READ),
+    ]
+}
+
+/// Of the scheduler, in its lease's namespace. Endpoints are what leases were before.
+pub(super) fn lease(name: &str) -> Vec<PolicyRule> {
+    let of = |group: &str, resource: &str| {
+        [rule(group, &[resource], &["create"]), rule_for(group, &[resource], name, &["get", "update"])]
+    };
+    [of("coordination.k8s.io", "leases"), of("", "endpoints")].concat()
+}
+
+/// Of the controller, in the cluster.
+pub(super) fn controller() -> Vec<PolicyRule> {
+    vec![rule("", &["pods"], &READ), rule(podgroups::GROUP, &GROUPS, &ALL)]
+}
+
+fn in_groups(groups: &[&str], rule: PolicyRule) -> PolicyRule {
+    PolicyRule { api_groups: Some(groups.iter().map(|group| (*group).to_owned()).collect()), ..rule }
+}
