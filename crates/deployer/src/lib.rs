@@ -12,3 +12,4 @@ pub mod object;
 pub mod options;
 pub mod part;
 pub mod platform;
+pub mod validate;

@@ -65,6 +65,23 @@ pub fn read_str<T: DeserializeOwned>(name: &str, text: &str, mode: Mode) -> Resu
     Err(failed(fields.join(", ")))
 }
 
+/// Reads all documents of `text`, leniently; `name` stands for the file in errors. Documents without content are left out. The
+/// caller bounds the size of `text`.
+///
+/// # Errors
+/// When the text is not YAML, a document does not have the shape of `T`, or there are more than `limit`.
+pub fn read_many<T: DeserializeOwned>(name: &str, text: &str, limit: usize) -> Result<Vec<T>, Error> {
+    let failed = |reason: String| Error { file: name.to_owned(), reason };
+    let mut bytes = text.as_bytes();
+    let documents = serde_saphyr::read_with_options(&mut bytes, options(text, Mode::Lenient));
+    let documents = documents.take(limit.saturating_add(1)).collect::<Result<Vec<Option<T>>, _>>();
+    let documents = documents.map_err(|error| failed(error.to_string()))?;
+    if documents.len() > limit {
+        return Err(failed(format!("more than {limit} documents")));
+    }
+    Ok(documents.into_iter().flatten().collect())
+}
+
 /// Writes one document, ending in a newline. Strings that another reader could take for something else are
 /// quoted, texts of several lines stay readable as blocks, and long lines are not folded.
 ///
@@ -157,6 +174,17 @@ mod tests {
         let config: Config = read_str("x", text, Mode::Strict).unwrap();
         let profiles = vec![Profile { weight: 3, enabled: true }];
         assert_eq!(config, Config { scheduler_name: "a\tb".into(), profiles });
+    }
+
+    #[test]
+    fn documents_are_read_one_after_the_other() {
+        let text = "---\nschedulerName: a\n---\n# nothing\n---\nschedulerName: b\n...\n";
+        let read = |limit| read_many::<Config>("file.yaml", text, limit);
+        let names: Vec<String> = read(3).unwrap().into_iter().map(|config| config.scheduler_name).collect();
+        assert_eq!(names, ["a", "b"]);
+        assert_eq!(read(1).unwrap_err().to_string(), "file.yaml: more than 1 documents");
+        assert!(read_many::<Config>("file.yaml", "a: [", 9).is_err());
+        assert!(read_many::<Config>("file.yaml", "", 9).unwrap().is_empty());
     }
 
     #[test]

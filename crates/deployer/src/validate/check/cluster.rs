@@ -1,0 +1,87 @@
+//! The cluster as a whole: versions, nodes.
+
+use super::Check;
+use crate::validate::evidence::{Area, Evidence, Node};
+use crate::validate::finding::Findings;
+
+/// The oldest API server the peer supports: the first with what the exporters need.
+const OLDEST: [u64; 2] = [1, 21];
+/// How many minor versions a kubelet may be behind the API server (Kubernetes' version skew policy since 1.28).
+const SKEW: u64 = 3;
+
+pub(super) const TABLE: [Check; 3] = [
+    Check {
+        id: "server-version",
+        about: "the API server is 1.21 or later",
+        severity: "error",
+        needs: &[Area::Version],
+        why: "older kubelets do not tell exporters what they could hand out",
+        fix: "upgrade the cluster to Kubernetes 1.21 or later",
+        run: server_version,
+    },
+    Check {
+        id: "worker-nodes",
+        about: "there are nodes whose kubelets can be asked for their configuration",
+        severity: "error",
+        needs: &[Area::Nodes],
+        why: "without a node there is nothing to align pods on",
+        fix: "add nodes, label workers with node-role.kubernetes.io/worker=, or select nodes with -l",
+        run: worker_nodes,
+    },
+    Check {
+        id: "version-skew",
+        about: "kubelets are not newer than the API server, and at most three minor versions older",
+        severity: "error, warning",
+        needs: &[Area::Version, Area::Nodes],
+        why: "Kubernetes does not support it, and what such a kubelet aligns may differ from what is expected of it",
+        fix: "bring kubelets to the API server's minor version, control plane first",
+        run: version_skew,
+    },
+];
+
+fn server_version(evidence: &Evidence, findings: &mut Findings<'_>) {
+    let Some(text) = &evidence.server_version else { return };
+    match evidence.server() {
+        None => {
+            let detected = format!("malformed version: {text}");
+            let what = format!("the API server's version {text:?} cannot be read");
+            findings.error("Cluster", what).cluster("API Version", "", "valid version", &detected);
+        }
+        Some(version) if !version.at_least(&OLDEST) => {
+            let what = format!("the API server is {text}, older than 1.21");
+            findings.error("Cluster", what).cluster("API Version", "", "1.21", text);
+        }
+        Some(_) => {}
+    }
+}
+
+fn worker_nodes(evidence: &Evidence, findings: &mut Findings<'_>) {
+    let workers = evidence.workers();
+    let what = if workers.is_empty() {
+        "no node was found"
+    } else if workers.iter().all(|node| matches!(node.kubelet, Some(Err(_)))) {
+        "no node's kubelet could be asked for its configuration"
+    } else {
+        return;
+    };
+    findings.error("Cluster", what).cluster("", "", "worker nodes", "none");
+}
+
+fn version_skew(evidence: &Evidence, findings: &mut Findings<'_>) {
+    let Some(server) = evidence.server() else { return };
+    let minor = |node: &Node| node.version().filter(|version| version.number(0) == server.number(0));
+    for node in evidence.workers() {
+        let Some(kubelet) = minor(node) else { continue };
+        let (ours, theirs) = (server.number(1), kubelet.number(1));
+        if theirs > ours {
+            let what = format!("kubelet {kubelet} is newer than the API server {server}");
+            findings.error(node.title(), what);
+        } else if ours - theirs > SKEW {
+            let what = format!(
+                "kubelet {kubelet} is {} minor versions older than the API server {server}",
+                ours - theirs
+            );
+            findings.warning(node.title(), what);
+        }
+    }
+}

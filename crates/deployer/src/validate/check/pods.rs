@@ -1,0 +1,302 @@
+//! Pods that were refused, and pods that ask for what they cannot get.
+
+use std::collections::{BTreeMap, BTreeSet};
+
+use topology::admit::{Scratch, admit, needs_alignment};
+use topology::policy::CpuOption;
+use topology::quantity::Quantity;
+use topology::reason::{Amount, Constraint, Misfit, Part};
+use topology::request::{ContainerRequest, PodNeeds, PodRequest, Qos};
+use topology::resource::{ResourceKind, ResourceName};
+use topology::zone::NodeTopology;
+
+use super::Check;
+use super::reserved::threads_per_core;
+use crate::validate::evidence::{Area, Evidence, Pod};
+use crate::validate::finding::Findings;
+
+const PODS: &[Area] = &[Area::Pods, Area::Workloads];
+const PODS_AND_ZONES: &[Area] = &[Area::Pods, Area::Workloads, Area::Nodes, Area::Reports];
+
+pub(super) const TABLE: [Check; 6] = [
+    Check {
+        id: "pod-rejected",
+        about: "no kubelet has refused a pod lately",
+        severity: "error, warning",
+        needs: &[Area::Pods, Area::Workloads, Area::Reports, Area::Events],
+        why: "a refused pod is lost: its controller makes another, which may be refused again",
+        fix: "place such pods with a scheduler that knows zones, and delete the refused ones",
+        run: rejected,
+    },
+    Check {
+        id: "pod-qos",
+        about: "pods of the scheduler that knows zones are of the class Guaranteed",
+        severity: "warning",
+        needs: PODS,
+        why: "only Guaranteed pods get CPUs and memory of their own; all others share what is left, unaligned",
+        fix: "give every container, init containers and injected ones too, equal requests and limits of cpu and memory",
+        run: qos,
+    },
+    Check {
+        id: "pod-cpu-fraction",
+        about: "Guaranteed pods of that scheduler ask for whole CPUs",
+        severity: "warning",
+        needs: PODS,
+        why: "the kubelet gives CPUs of their own only to containers that ask for a whole number of them",
+        fix: "round the cpu request and limit up to a whole number",
+        run: cpu_fraction,
+    },
+    Check {
+        id: "pod-smt",
+        about: "on nodes with full-pcpus-only, pods ask for whole cores",
+        severity: "error",
+        needs: &[Area::Pods, Area::Workloads, Area::Nodes, Area::Reports, Area::KubeletConfig],
+        why: "the kubelet refuses them with SMTAlignmentError",
+        fix: "ask for a multiple of the threads of a core",
+        run: smt,
+    },
+    Check {
+        id: "pod-never-fits",
+        about: "every pod that waits would fit some node if that were empty",
+        severity: "error",
+        needs: PODS_AND_ZONES,
+        why: "it will wait for ever, however many pods end",
+        fix: "make the pod's containers smaller, or add nodes with larger zones",
+        run: never_fits,
+    },
+    Check {
+        id: "pod-hugepages",
+        about: "huge pages and devices that waiting pods ask for exist on some node",
+        severity: "error",
+        needs: &[Area::Pods, Area::Workloads, Area::Nodes],
+        why: "it will wait for ever",
+        fix: "set the pages up at boot (hugepagesz=, hugepages=) or install the device plugin, or ask for another kind",
+        run: unknown_resource,
+    },
+];
+
+/// What kubelets call a refusal for alignment.
+fn is_rejection(reason: &str) -> bool {
+    crate::validate::collect::REJECTIONS.contains(&reason) || reason.starts_with("OutOf")
+}
+
+/// What is known about why a pod did not fit a node.
+fn explain(evidence: &Evidence, node: &str, pod: &Pod) -> String {
+    let report = evidence.reports.get(node);
+    let (Some(Ok((topology, _))), Ok(request)) = (report.map(|report| &report.read), &pod.request) else {
+        return String::new();
+    };
+    let needs = request.needs();
+    match admit(topology.rules, &topology.allocatable(), &needs, &mut Scratch::default()) {
+        Err(misfit) => format!("; not even empty would the node take it: {}", told(misfit, &needs)),
+        Ok(_) if needs_alignment(topology.rules, &topology.allocatable(), &needs) => {
+            "; empty the node would take it, so other pods were in the way".to_owned()
+        }
+        Ok(_) => String::new(),
+    }
+}
+
+/// `cannot align container "main": cpu: 12 requested, at most 8 free in one zone`.
+fn told(misfit: Misfit, needs: &PodNeeds) -> String {
+    let name = needs.containers.get(misfit.container).filter(|_| misfit.part != Part::Pod);
+    let name = name.map(|container| format!(" {:?}", container.name)).unwrap_or_default();
+    format!("{}{name}: {}", misfit.part.text(), misfit.constraint)
+}
+
+fn rejected(evidence: &Evidence, findings: &mut Findings<'_>) {
+    let ours = evidence.numa_names();
+    let installed = evidence.numa_schedulers().next().is_some();
+    let failed = |pod: &&Pod| pod.phase == "Failed" && is_rejection(&pod.reason);
+    for pod in evidence.pods.values().filter(failed) {
+        let node = pod.node.as_deref().unwrap_or_default();
+        let explained = explain(evidence, node, pod);
+        if installed && ours.contains(&pod.scheduler) {
+            let what = format!(
+                "kubelet {node} refused it with {}, though {} placed it{explained}",
+                pod.reason, pod.scheduler
+            );
+            findings.error(pod.title(), what).fix(
+                "another scheduler or a report that is out of date is the usual cause: see the other findings, and the scheduler's log",
+            );
+        } else {
+            let blind = if installed { ", which does not know zones" } else { "" };
+            let what = format!(
+                "kubelet {node} refused it with {}; {}{blind} placed it{explained}",
+                pod.reason, pod.scheduler
+            );
+            findings.warning(pod.title(), what);
+        }
+    }
+    // Pods that are gone again; of a name many times refused one is enough.
+    let gone = evidence
+        .events
+        .iter()
+        .filter(|event| !evidence.pods.values().any(|pod| pod.uid == event.uid && pod.phase == "Failed"));
+    let gone: BTreeMap<_, _> = gone.map(|event| ((&event.namespace, &event.name), &event.reason)).collect();
+    for ((namespace, name), reason) in gone {
+        findings.warning(
+            format!("Pod {namespace}/{name}"),
+            format!("a kubelet refused it with {reason}; the pod is gone since"),
+        );
+    }
+}
+
+/// Pods that asked for alignment by asking for the scheduler that knows zones, with what they ask for.
+fn candidates(evidence: &Evidence) -> impl Iterator<Item = (&Pod, &PodRequest)> {
+    let ours = evidence.numa_names();
+    evidence
+        .pods
+        .values()
+        .filter(move |pod| ours.contains(&pod.scheduler) && !pod.is_over() && !pod.deleting)
+        .filter_map(|pod| Some((pod, pod.request.as_ref().ok()?)))
+}
+
+fn has_device(request: &PodRequest) -> bool {
+    let mut names = request.containers.iter().flat_map(|container| &container.requests);
+    names.any(|(name, amount)| name.kind() == ResourceKind::Device && amount.sign() > 0)
+}
+
+fn qos(evidence: &Evidence, findings: &mut Findings<'_>) {
+    for (pod, request) in candidates(evidence) {
+        if request.qos() == Qos::Guaranteed || has_device(request) {
+            continue;
+        }
+        let reason = request.containers.iter().find_map(not_guaranteed);
+        let what = reason.unwrap_or_else(|| "it asks for neither cpu nor memory".to_owned());
+        findings.warning(pod.title(), format!("it is not Guaranteed: {what}"));
+    }
+}
+
+/// Why a container keeps its pod from being Guaranteed.
+fn not_guaranteed(container: &ContainerRequest) -> Option<String> {
+    let amount = |list: &[(ResourceName, Quantity)], wanted| {
+        list.iter().find(|(name, amount)| *name == wanted && amount.sign() > 0).map(|(_, amount)| *amount)
+    };
+    [ResourceName::CPU, ResourceName::MEMORY].into_iter().find_map(|name| {
+        let container_name = &container.name;
+        match (amount(&container.requests, name), amount(&container.limits, name)) {
+            (_, None) => Some(format!("container {container_name:?} has no limit of {name}")),
+            (Some(request), Some(limit)) if request != limit => Some(format!(
+                "container {container_name:?} requests {request} of {name} and is limited to {limit}"
+            )),
+            _ => None,
+        }
+    })
+}
+
+fn cpu_fraction(evidence: &Evidence, findings: &mut Findings<'_>) {
+    for (pod, request) in candidates(evidence) {
+        let needs = request.needs();
+        let cpus = || {
+            let running = needs.containers.iter().filter(|container| container.kind.keeps_running());
+            running.flat_map(|c| {
+                c.needs.iter().filter(|need| need.name == ResourceName::CPU).map(move |need| (c, need))
+            })
+        };
+        // A helper with a share of a CPU beside a container with its own CPUs is as it should be.
+        if needs.qos != Qos::Guaranteed || cpus().any(|(_, need)| need.is_whole()) || has_device(request) {
+            continue;
+        }
+        if let Some((container, need)) = cpus().max_by_key(|(_, need)| need.amount) {
+            let what = format!(
+                "container {:?} asks for {} of cpu, not a whole number",
+                container.name,
+                Amount(need.name, need.amount)
+            );
+            findings.warning(pod.title(), what);
+        }
+    }
+}
+
+fn smt(evidence: &Evidence, findings: &mut Findings<'_>) {
+    // Threads of a core on each node whose kubelet hands out whole cores only; other nodes would take any pod.
+    let mut threads = BTreeSet::new();
+    for node in evidence.workers() {
+        let Some(configuration) = node.configuration() else { return };
+        let known = evidence.reports.get(&node.name).and_then(threads_per_core);
+        match known.filter(|_| configuration.cpu_option(CpuOption::FullPcpusOnly)) {
+            Some(count) if count > 1 => threads.insert(count),
+            _ => return,
+        };
+    }
+    let Some(threads) = threads.first().and_then(|threads| i64::try_from(*threads).ok()) else { return };
+    for (pod, request) in candidates(evidence) {
+        let needs = request.needs();
+        let odd = |amount: i64| amount % 1000 == 0 && (amount / 1000) % threads != 0;
+        let mut cpus = needs.containers.iter().flat_map(|c| c.needs.iter().map(move |need| (c, need)));
+        let found = cpus.find(|(_, need)| need.name == ResourceName::CPU && odd(need.amount));
+        if let Some((container, need)) = found.filter(|_| needs.qos == Qos::Guaranteed) {
+            let what = format!(
+                "container {:?} asks for {} CPUs, but all nodes hand out cores of {threads} threads only",
+                container.name,
+                Amount(need.name, need.amount)
+            );
+            findings.error(pod.title(), what);
+        }
+    }
+}
+
+/// How far a refusal is from fitting: less is nearer.
+fn distance(misfit: &Misfit) -> i64 {
+    match misfit.constraint {
+        Constraint::Short { requested, most, .. } => requested.saturating_sub(most),
+        Constraint::NoCommonZone => 0,
+        Constraint::NotListed { .. } => i64::MAX,
+    }
+}
+
+fn never_fits(evidence: &Evidence, findings: &mut Findings<'_>) {
+    let nodes: Option<Vec<(&str, &NodeTopology)>> = evidence
+        .workers()
+        .into_iter()
+        .map(|node| {
+            // A node whose zones nobody knows might take it.
+            let (topology, _) = evidence.reports.get(&node.name)?.read.as_ref().ok()?;
+            Some((node.name.as_str(), topology))
+        })
+        .collect();
+    let Some(nodes) = nodes.filter(|nodes| !nodes.is_empty()) else { return };
+    let mut scratch = Scratch::default();
+    for (pod, request) in candidates(evidence).filter(|(pod, _)| pod.is_waiting()) {
+        let needs = request.needs();
+        let mut nearest: Option<(&str, Misfit)> = None;
+        let fits = nodes.iter().any(|(name, topology)| {
+            match admit(topology.rules, &topology.allocatable(), &needs, &mut scratch) {
+                Ok(_) => true,
+                Err(misfit) => {
+                    if nearest.as_ref().is_none_or(|(_, known)| distance(&misfit) < distance(known)) {
+                        nearest = Some((name, misfit));
+                    }
+                    false
+                }
+            }
+        });
+        if let (false, Some((name, misfit))) = (fits, nearest) {
+            let what = format!(
+                "no node can align it even when empty; {name} comes nearest: {}",
+                told(misfit, &needs)
+            );
+            findings.error(pod.title(), what);
+        }
+    }
+}
+
+fn unknown_resource(evidence: &Evidence, findings: &mut Findings<'_>) {
+    let workers = evidence.workers();
+    let offered = |name: &ResourceName| {
+        workers.iter().any(|node| node.allocatable.get(name).is_some_and(|amount| *amount > 0))
+    };
+    for (pod, request) in candidates(evidence).filter(|(pod, _)| pod.is_waiting()) {
+        let asked = request.containers.iter().flat_map(|container| &container.requests);
+        let asked: BTreeSet<ResourceName> =
+            asked.filter(|(_, amount)| amount.sign() > 0).map(|(name, _)| *name).collect();
+        let special = |name: &ResourceName| match name.kind() {
+            ResourceKind::Memory => *name != ResourceName::MEMORY,
+            ResourceKind::Device => true,
+            ResourceKind::Cpu | ResourceKind::Host => false,
+        };
+        for name in asked.into_iter().filter(|name| special(name) && !offered(name)) {
+            findings.error(pod.title(), format!("it asks for {name}, which no node offers"));
+        }
+    }
+}

@@ -1,0 +1,363 @@
+//! From objects as they are on the wire to [`Evidence`].
+//!
+//! In: objects in any order, from wherever. Out: the same evidence for the same objects. Never: a whole object kept longer
+//! than it takes to read it, or an error: what cannot be read is noted and left out.
+
+use std::collections::{BTreeMap, BTreeSet};
+
+use api::nrt::{self, NodeResourceTopology};
+use jiff::Timestamp;
+use k8s_openapi::api::core::v1 as wire;
+use serde_json::Value;
+use topology::quantity::Quantity;
+use topology::resource::ResourceName;
+
+use super::evidence::{
+    Area, Definition, Event, Evidence, Lease, Node, Reported, Settings, Told, Workload, text,
+};
+use crate::platform::Platform;
+
+mod openshift;
+mod pod;
+mod role;
+mod scheduler;
+
+pub use openshift::Pools;
+
+/// Takes in objects.
+#[derive(Debug, Default)]
+pub struct Collector {
+    evidence: Evidence,
+    /// Settings of kubelets by node, that came before or after the node.
+    kubelets: BTreeMap<String, Result<Settings, String>>,
+    pools: Pools,
+    schedulers: scheduler::Schedulers,
+    /// Of what something was seen, if only an empty list.
+    seen: BTreeSet<Area>,
+    /// The newest time in the objects.
+    newest: Option<Timestamp>,
+    notes: Vec<String>,
+    /// Versions of the objects seen, so that of two states of one the newer counts.
+    versions: BTreeMap<(String, String, String), u64>,
+}
+
+/// The kinds that are read, each with the area it is of.
+const KINDS: [(&str, Area); 11] = [
+    ("Node", Area::Nodes),
+    ("Pod", Area::Pods),
+    ("Event", Area::Events),
+    ("DaemonSet", Area::Workloads),
+    ("Deployment", Area::Workloads),
+    ("Lease", Area::Leases),
+    ("CustomResourceDefinition", Area::Definition),
+    (nrt::KIND, Area::Reports),
+    ("ConfigMap", Area::Workloads),
+    ("KubeletConfig", Area::KubeletConfig),
+    ("MachineConfigPool", Area::KubeletConfig),
+];
+/// Reasons for which events are kept.
+pub const REJECTIONS: [&str; 3] = ["TopologyAffinityError", "UnexpectedAdmissionError", "SMTAlignmentError"];
+/// Notes beyond these say nothing new.
+const MAX_NOTES: usize = 50;
+
+impl Collector {
+    /// Says that objects of a kind were asked for, however many there were.
+    pub fn saw_kind(&mut self, kind: &str) {
+        let area = KINDS.iter().find(|(known, _)| *known == kind).map(|(_, area)| *area);
+        // ConfigMaps alone do not tell that there are no Deployments, nor pools what a kubelet does.
+        if !matches!(kind, "ConfigMap" | "KubeletConfig" | "MachineConfigPool") {
+            self.seen.extend(area);
+        }
+    }
+
+    /// Takes in one object, with its `kind`.
+    pub fn object(&mut self, object: Value) {
+        let kind = text(&object, "/kind").to_owned();
+        if !self.is_news(&object, &kind) {
+            return;
+        }
+        self.saw_kind(&kind);
+        self.note_time(&object);
+        let (namespace, name) = (text(&object, "/metadata/namespace"), text(&object, "/metadata/name"));
+        let title = format!("{kind} {namespace}{}{name}", if namespace.is_empty() { "" } else { "/" });
+        let result = match kind.as_str() {
+            "Node" => self.node(object),
+            "Pod" => self.pod(object),
+            "Event" => self.event(&object),
+            "DaemonSet" | "Deployment" => self.workload(&object),
+            "Lease" => self.lease(&object),
+            "CustomResourceDefinition" => self.definition(&object),
+            nrt::KIND => self.report(object),
+            "ConfigMap" => {
+                self.schedulers.config_map(&object);
+                self.pools.config_map(&object)
+            }
+            "KubeletConfig" | "MachineConfigPool" => {
+                self.evidence.platform.get_or_insert(Platform::OpenShift);
+                self.pools.object(&object);
+                Ok(())
+            }
+            "ClusterVersion" => {
+                self.evidence.platform.get_or_insert(Platform::OpenShift);
+                Ok(())
+            }
+            "Infrastructure" => {
+                if text(&object, "/status/controlPlaneTopology") == "External" {
+                    self.evidence.platform = Some(Platform::HyperShift);
+                }
+                Ok(())
+            }
+            _ => Ok(()),
+        };
+        if let Err(reason) = result {
+            self.note(format!("{title}: {reason}"));
+        }
+    }
+
+    /// Takes in what a kubelet answered on `/configz`, or why it did not.
+    pub fn configz(&mut self, node: &str, answer: Result<&str, String>) {
+        let settings = answer.and_then(|text| {
+            let value: Value = serde_json::from_str(text).map_err(|error| format!("not JSON: {error}"))?;
+            let document = value.get("kubeletconfig").filter(|document| document.is_object());
+            let document = document.ok_or("has no object \"kubeletconfig\"")?;
+            Ok(Settings::new(Told::Kubelet, document, "configz"))
+        });
+        self.kubelets.insert(node.to_owned(), settings);
+    }
+
+    /// The API server's `gitVersion`.
+    pub fn server_version(&mut self, version: &str) {
+        self.evidence.server_version = Some(version.chars().take(100).collect());
+        self.seen.insert(Area::Version);
+    }
+
+    /// Says why an area cannot be looked at.
+    pub fn gap(&mut self, area: Area, reason: impl Into<String>) {
+        self.evidence.gaps.entry(area).or_insert_with(|| reason.into());
+    }
+
+    /// Whether an area cannot be looked at.
+    #[must_use]
+    pub fn is_gap(&self, area: Area) -> bool {
+        self.evidence.gaps.contains_key(&area)
+    }
+
+    /// What was left out, for people.
+    #[must_use]
+    pub fn notes(&self) -> &[String] {
+        &self.notes
+    }
+
+    /// Keeps a remark for people.
+    pub fn note(&mut self, note: String) {
+        if self.notes.len() < MAX_NOTES {
+            self.notes.push(note.chars().take(300).collect());
+        }
+    }
+
+    /// Names of the nodes seen so far.
+    #[must_use]
+    pub fn nodes(&self) -> Vec<String> {
+        self.evidence.nodes.keys().cloned().collect()
+    }
+
+    /// ConfigMaps (namespace, name) that schedulers read their configuration from.
+    #[must_use]
+    pub fn config_maps(&self) -> BTreeSet<(String, String)> {
+        self.schedulers.config_maps()
+    }
+
+    /// Whether something of an area was seen.
+    #[must_use]
+    pub fn saw(&self, area: Area) -> bool {
+        self.seen.contains(&area)
+    }
+
+    /// All that was seen, as of `now`; none: as of the newest time in it.
+    #[must_use]
+    pub fn finish(mut self, now: Option<Timestamp>) -> Evidence {
+        self.evidence.now = now.or(self.newest);
+        self.schedulers.settle(&mut self.evidence.workloads, &self.evidence.pods);
+        self.evidence.workloads.sort_by_key(Workload::title);
+        self.evidence.events.sort();
+        self.evidence.events.dedup();
+        for (name, node) in &mut self.evidence.nodes {
+            node.kubelet = match self.kubelets.remove(name) {
+                Some(Ok(settings)) => Some(Ok(settings)),
+                known => self.pools.settings(&node.labels).map(Ok).or(known),
+            };
+        }
+        self.evidence
+    }
+
+    /// Whether this state of an object is not older than one already taken in.
+    fn is_news(&mut self, object: &Value, kind: &str) -> bool {
+        let meta = |field: &str| text(object, &format!("/metadata/{field}")).to_owned();
+        let version = meta("resourceVersion").parse().unwrap_or(0);
+        let key = (kind.to_owned(), meta("namespace"), meta("name"));
+        let known = self.versions.get(&key).copied();
+        let newer = known.is_none_or(|known| known < version);
+        if newer {
+            self.versions.insert(key, version);
+        }
+        newer
+    }
+
+    fn note_time(&mut self, object: &Value) {
+        let managed = object.pointer("/metadata/managedFields").and_then(Value::as_array);
+        let managed = managed.into_iter().flatten().map(|entry| text(entry, "/time"));
+        let single =
+            ["/metadata/creationTimestamp", "/spec/renewTime", "/lastTimestamp", "/status/startTime"];
+        let times = single.iter().map(|path| text(object, path)).chain(managed);
+        let newest = times.filter_map(|time| time.parse().ok()).max();
+        self.newest = self.newest.max(newest);
+    }
+
+    fn node(&mut self, object: Value) -> Result<(), String> {
+        let node: wire::Node = typed(object)?;
+        let name = node.metadata.name.unwrap_or_default();
+        let status = node.status.unwrap_or_default();
+        let ready = status.conditions.iter().flatten().any(|c| c.type_ == "Ready" && c.status == "True");
+        let amounts = |list: Option<BTreeMap<String, _>>| -> BTreeMap<ResourceName, i64> {
+            list.into_iter().flatten().filter_map(|(name, amount)| amount_of(&name, &amount)).collect()
+        };
+        let node = Node {
+            name: name.clone(),
+            uid: node.metadata.uid.unwrap_or_default(),
+            labels: node.metadata.labels.unwrap_or_default(),
+            ready,
+            kubelet_version: status.node_info.map(|info| info.kubelet_version).unwrap_or_default(),
+            capacity: amounts(status.capacity),
+            allocatable: amounts(status.allocatable),
+            kubelet: None,
+        };
+        self.evidence.nodes.insert(name, node);
+        Ok(())
+    }
+
+    fn pod(&mut self, object: Value) -> Result<(), String> {
+        let (pod, scheduler) = pod::read(typed(object)?);
+        if let Some(scheduler) = scheduler {
+            self.schedulers.pod(scheduler);
+        }
+        self.evidence.pods.insert((pod.namespace.clone(), pod.name.clone()), pod);
+        Ok(())
+    }
+
+    fn event(&mut self, object: &Value) -> Result<(), String> {
+        let reason = text(object, "/reason");
+        if !REJECTIONS.contains(&reason) || text(object, "/involvedObject/kind") != "Pod" {
+            return Ok(());
+        }
+        let about = |field: &str| text(object, &format!("/involvedObject/{field}")).to_owned();
+        let last =
+            ["/series/lastObservedTime", "/lastTimestamp", "/eventTime", "/metadata/creationTimestamp"];
+        self.evidence.events.push(Event {
+            namespace: about("namespace"),
+            name: about("name"),
+            uid: about("uid"),
+            reason: reason.to_owned(),
+            message: text(object, "/message").chars().take(500).collect(),
+            last: last.iter().find_map(|path| text(object, path).parse().ok()),
+        });
+        Ok(())
+    }
+
+    fn workload(&mut self, object: &Value) -> Result<(), String> {
+        let kind = if text(object, "/kind") == "DaemonSet" { "DaemonSet" } else { "Deployment" };
+        let spec = object.pointer("/spec/template/spec").cloned().unwrap_or_default();
+        let spec: wire::PodSpec = typed(spec)?;
+        let Some(role) = role::of(&spec) else { return Ok(()) };
+        let number = |path: &str| object.pointer(path).and_then(Value::as_i64);
+        let (desired, ready) = match kind {
+            "DaemonSet" => ("/status/desiredNumberScheduled", "/status/numberReady"),
+            _ => ("/spec/replicas", "/status/readyReplicas"),
+        };
+        let desired = number(desired).unwrap_or(i64::from(kind == "Deployment"));
+        let [namespace, name] =
+            ["/metadata/namespace", "/metadata/name"].map(|path| text(object, path).to_owned());
+        let workload = Workload {
+            kind,
+            namespace,
+            name,
+            role,
+            desired,
+            ready: number(ready).unwrap_or(0),
+            scheduler: None,
+        };
+        self.schedulers.workload(&workload, &spec);
+        self.evidence.workloads.push(workload);
+        Ok(())
+    }
+
+    fn lease(&mut self, object: &Value) -> Result<(), String> {
+        let key = (text(object, "/metadata/namespace").to_owned(), text(object, "/metadata/name").to_owned());
+        // One for each node, and of no interest here.
+        if key.0 == "kube-node-lease" {
+            return Ok(());
+        }
+        let lease = Lease {
+            holder: text(object, "/spec/holderIdentity").to_owned(),
+            renewed: text(object, "/spec/renewTime").parse().ok(),
+            duration_s: object.pointer("/spec/leaseDurationSeconds").and_then(Value::as_i64).unwrap_or(15),
+        };
+        self.evidence.leases.insert(key, lease);
+        Ok(())
+    }
+
+    fn definition(&mut self, object: &Value) -> Result<(), String> {
+        if text(object, "/spec/group") != nrt::GROUP || text(object, "/spec/names/kind") != nrt::KIND {
+            return Ok(());
+        }
+        let list = |path: &str| object.pointer(path).and_then(Value::as_array).into_iter().flatten();
+        let flag =
+            |version: &Value, field: &str| version.get(field).and_then(Value::as_bool).unwrap_or(false);
+        let version = |v: &Value| (text(v, "/name").to_owned(), flag(v, "served"), flag(v, "storage"));
+        let mut conditions = list("/status/conditions");
+        let established =
+            conditions.any(|c| text(c, "/type") == "Established" && text(c, "/status") == "True");
+        let versions = list("/spec/versions").map(version).collect();
+        self.evidence.definition = Some(Definition { versions, established });
+        Ok(())
+    }
+
+    fn report(&mut self, object: Value) -> Result<(), String> {
+        let writers = writers(&object);
+        let mut object: NodeResourceTopology = match text(&object, "/apiVersion") {
+            nrt::v1alpha1::API_VERSION => typed::<nrt::v1alpha1::NodeResourceTopology>(object)?.into(),
+            _ => typed(object)?,
+        };
+        object.metadata.managed_fields = None;
+        let read = api::convert::node_topology(&object);
+        let read = read.map(|(topology, warnings)| {
+            (topology, warnings.iter().map(ToString::to_string).collect::<Vec<_>>())
+        });
+        let reported = Reported { read: read.map_err(|error| error.to_string()), object, writers };
+        let name = reported.object.metadata.name.clone().unwrap_or_default();
+        self.evidence.reports.insert(name, reported);
+        Ok(())
+    }
+}
+
+/// Who set the zones, the attributes or the policies of a report.
+fn writers(object: &Value) -> BTreeSet<String> {
+    let entries = object.pointer("/metadata/managedFields").and_then(Value::as_array).into_iter().flatten();
+    let writes = |entry: &&Value| {
+        ["f:zones", "f:attributes", "f:topologyPolicies"]
+            .iter()
+            .any(|field| entry.get("fieldsV1").and_then(|fields| fields.get(field)).is_some())
+    };
+    entries.filter(writes).map(|entry| text(entry, "/manager").to_owned()).collect()
+}
+
+fn amount_of(
+    name: &str,
+    amount: &k8s_openapi::apimachinery::pkg::api::resource::Quantity,
+) -> Option<(ResourceName, i64)> {
+    let name = ResourceName::new(name).ok()?;
+    Some((name, api::convert::amount_available(name, Quantity::parse(amount.0.trim()).ok()?)))
+}
+
+fn typed<T: serde::de::DeserializeOwned>(object: Value) -> Result<T, String> {
+    serde_json::from_value(object).map_err(|error| error.to_string())
+}

@@ -1,0 +1,110 @@
+//! Kubelet configurations that OpenShift keeps as objects: for clusters whose kubelets cannot be asked, such as must-gathers.
+//!
+//! In: KubeletConfig and MachineConfigPool objects, and on HyperShift the ConfigMaps that hold KubeletConfig objects. Out: the
+//! settings of a node. Never: an answer where pools and configurations leave it open.
+
+use std::collections::BTreeMap;
+
+use runtime::yaml::{self, Mode};
+use serde_json::Value;
+
+use crate::validate::evidence::{Settings, Told, text};
+
+/// HyperShift's label for the pool a ConfigMap or a node is of.
+const NODE_POOL: &str = "hypershift.openshift.io/nodePool";
+
+/// Pools and the configurations made for them.
+#[derive(Debug, Default)]
+pub struct Pools {
+    /// MachineConfigPools by name: the pool's own labels, and the labels of its nodes.
+    pools: BTreeMap<String, (Value, Value)>,
+    /// KubeletConfigs by name: which pools, and the configuration.
+    configs: BTreeMap<String, (Value, Value)>,
+    /// By HyperShift's name of the pool.
+    hosted: BTreeMap<String, (String, Value)>,
+}
+
+impl Pools {
+    /// Takes in a KubeletConfig or a MachineConfigPool.
+    pub(super) fn object(&mut self, object: &Value) {
+        let name = text(object, "/metadata/name").to_owned();
+        let at = |path: &str| object.pointer(path).cloned().unwrap_or_default();
+        if text(object, "/kind") == "MachineConfigPool" {
+            self.pools.insert(name, (at("/metadata/labels"), at("/spec/nodeSelector")));
+        } else {
+            let config = (at("/spec/machineConfigPoolSelector"), at("/spec/kubeletConfig"));
+            self.configs.insert(name, config);
+        }
+    }
+
+    /// Takes in a ConfigMap, if it holds a KubeletConfig of HyperShift.
+    pub(super) fn config_map(&mut self, object: &Value) -> Result<(), String> {
+        let labels = object.pointer("/metadata/labels").and_then(Value::as_object);
+        let Some(pool) = labels.and_then(|labels| labels.get(NODE_POOL)).and_then(Value::as_str) else {
+            return Ok(());
+        };
+        let name = text(object, "/metadata/name");
+        for (key, content) in object.get("data").and_then(Value::as_object).into_iter().flatten() {
+            let content = content.as_str().unwrap_or_default();
+            if !content.contains("KubeletConfig") {
+                continue;
+            }
+            let config: Value = yaml::read_str(key, content, Mode::Lenient).map_err(|e| e.to_string())?;
+            if let Some(config) = config.pointer("/spec/kubeletConfig") {
+                // The pool's name follows that of its namespace.
+                let pool = pool.rsplit('/').next().unwrap_or(pool);
+                self.hosted.insert(pool.to_owned(), (format!("ConfigMap {name}"), config.clone()));
+            }
+        }
+        Ok(())
+    }
+
+    /// What is configured for a node with these labels. A custom pool counts before `worker`, as for OpenShift's own operator.
+    #[must_use]
+    pub fn settings(&self, labels: &BTreeMap<String, String>) -> Option<Settings> {
+        let read = |title: String, config: &Value| Settings::new(Told::Object(title.clone()), config, &title);
+        if let Some((title, config)) = labels.get(NODE_POOL).and_then(|pool| self.hosted.get(pool)) {
+            return Some(read(title.clone(), config));
+        }
+        let mut pools: Vec<&String> = self
+            .pools
+            .iter()
+            .filter(|(_, (_, nodes))| selects(nodes, labels))
+            .map(|(name, _)| name)
+            .collect();
+        pools.sort_by_key(|name| (name.as_str() == "worker", name.as_str()));
+        let pool_labels = |name: &String| strings(&self.pools.get(name)?.0);
+        for pool in pools {
+            let labels = pool_labels(pool).unwrap_or_default();
+            let config = self.configs.iter().find(|(_, (selector, _))| selects(selector, &labels));
+            if let Some((name, (_, config))) = config {
+                return Some(read(format!("KubeletConfig {name}"), config));
+            }
+        }
+        None
+    }
+}
+
+fn strings(value: &Value) -> Option<BTreeMap<String, String>> {
+    serde_json::from_value(value.clone()).ok()
+}
+
+/// A LabelSelector; an empty one selects nothing here, unlike in Kubernetes, because no pool is meant to be everything.
+fn selects(selector: &Value, labels: &BTreeMap<String, String>) -> bool {
+    let exact = selector.get("matchLabels").and_then(strings).unwrap_or_default();
+    let expressions = selector.get("matchExpressions").and_then(Value::as_array).cloned().unwrap_or_default();
+    let holds = |expression: &Value| {
+        let found = labels.get(text(expression, "/key"));
+        let values = expression.get("values").and_then(Value::as_array).cloned().unwrap_or_default();
+        let listed = found.is_some_and(|found| values.iter().any(|value| value.as_str() == Some(found)));
+        match text(expression, "/operator") {
+            "In" => listed,
+            "NotIn" => !listed,
+            "Exists" => found.is_some(),
+            "DoesNotExist" => found.is_none(),
+            _ => false,
+        }
+    };
+    let empty = exact.is_empty() && expressions.is_empty();
+    !empty && exact.iter().all(|(key, value)| labels.get(key) == Some(value)) && expressions.iter().all(holds)
+}

@@ -1,0 +1,92 @@
+//! What a pod runs, told from its containers.
+//!
+//! In: images and command lines. Out: exporter, scheduler or neither. Never: a look at names of pods or namespaces, which
+//! everybody chooses for himself.
+
+use k8s_openapi::api::core::v1::{Container, PodSpec};
+
+use crate::validate::evidence::Role;
+
+/// Names of programs that publish NodeResourceTopology objects.
+const EXPORTERS: [&str; 2] = ["resource-topology-exporter", "nfd-topology-updater"];
+/// Images whose scheduler knows zones, whatever its program is called.
+const NUMA_IMAGES: [&str; 3] = ["scheduler-plugins", "noderesourcetopology", "numaresources"];
+
+/// What a pod of this kind is for.
+pub(super) fn of(spec: &PodSpec) -> Option<Role> {
+    spec.containers.iter().find_map(container)
+}
+
+fn container(container: &Container) -> Option<Role> {
+    let image = container.image.as_deref().unwrap_or_default();
+    let words: Vec<&str> = container
+        .command
+        .iter()
+        .flatten()
+        .chain(container.args.iter().flatten())
+        .map(String::as_str)
+        .collect();
+    // The program is the first word of the command, or what the image is called; a subcommand is the first word after it.
+    let program = container.command.iter().flatten().next().map_or(base(image), |word| base(word));
+    let is = |name: &str| program == name || words.iter().any(|word| base(word) == name);
+    if EXPORTERS.iter().any(|name| is(name)) {
+        return Some(Role::Exporter);
+    }
+    if program == "tholepin" || base(image) == "tholepin" {
+        let mut words = words.iter().filter(|word| !word.starts_with('-') && base(word) != "tholepin");
+        return match words.next().copied() {
+            Some("exporter" | "rte") => Some(Role::Exporter),
+            Some("scheduler") => Some(Role::Scheduler { numa: true }),
+            _ => None,
+        };
+    }
+    let is_scheduler = is("kube-scheduler") || program == "noderesourcetopology-plugin";
+    let numa =
+        NUMA_IMAGES.iter().any(|name| image.contains(name)) || program == "noderesourcetopology-plugin";
+    is_scheduler.then_some(Role::Scheduler { numa })
+}
+
+/// `registry/path/name:tag@digest` or `/usr/bin/name`: the name.
+fn base(text: &str) -> &str {
+    let text = text.split('@').next().unwrap_or_default();
+    let last = text.rsplit('/').next().unwrap_or_default();
+    last.split(':').next().unwrap_or_default()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn programs_are_known_by_image_and_command() {
+        let exporter = Some(Role::Exporter);
+        let numa = Some(Role::Scheduler { numa: true });
+        for (image, command, role) in [
+            ("quay.io/x/resource-topology-exporter:v0.25.0", "", exporter),
+            ("quay.io/x/numaresources-operator:4.20", "/bin/resource-topology-exporter --v=2", exporter),
+            ("registry.k8s.io/nfd/node-feature-discovery:v0.17", "nfd-topology-updater -x", exporter),
+            ("registry.k8s.io/nfd/node-feature-discovery:v0.17", "nfd-worker", None),
+            ("example.com/tholepin:1", "tholepin exporter", exporter),
+            ("example.com/tholepin@sha256:00", "/tholepin -v=2 scheduler", numa),
+            ("example.com/tholepin:1", "tholepin operator", None),
+            ("registry.k8s.io/scheduler-plugins/kube-scheduler:v0.32", "", numa),
+            ("registry.k8s.io/scheduler-plugins/controller:v0.32", "", None),
+            (
+                "registry.k8s.io/kube-scheduler:v1.36.3",
+                "kube-scheduler",
+                Some(Role::Scheduler { numa: false }),
+            ),
+            ("nginx", "", None),
+            ("", "", None),
+        ] {
+            let words = |text: &str| Some(text.split_whitespace().map(str::to_owned).collect::<Vec<_>>());
+            let container = Container {
+                image: Some(image.to_owned()),
+                command: words(command).filter(|words| !words.is_empty()),
+                ..Container::default()
+            };
+            let spec = PodSpec { containers: vec![container], ..PodSpec::default() };
+            assert_eq!(of(&spec), role, "{image} {command}");
+        }
+    }
+}

@@ -1,0 +1,124 @@
+//! What schedulers are configured to do: the names they answer to, and the lease they take.
+//!
+//! In: their pod templates, and the ConfigMaps these mount. Out: [`SchedulerSettings`] where the configuration was seen. Never: a
+//! guess from a configuration that was not.
+
+use std::collections::{BTreeMap, BTreeSet};
+
+use api::schedulerconfig::{KIND, NUMA_PLUGIN};
+use k8s_openapi::api::core::v1::PodSpec;
+use runtime::yaml::{self, Mode};
+use scheduler::config::DEFAULT_SCHEDULER_NAME;
+use serde_json::Value;
+
+use crate::validate::evidence::{Pod, Role, SchedulerSettings, Workload, text};
+
+/// Schedulers, as far as they are known yet.
+#[derive(Debug, Default)]
+pub(super) struct Schedulers {
+    /// By title.
+    wanted: BTreeMap<String, Source>,
+    /// Static pods.
+    pods: Vec<Workload>,
+    /// Configurations by namespace and name of their ConfigMap.
+    found: BTreeMap<(String, String), Config>,
+}
+
+/// Where a scheduler has its configuration from.
+#[derive(Debug, Clone)]
+struct Source {
+    /// Namespace and names of ConfigMaps it mounts.
+    config_maps: Vec<(String, String)>,
+    /// It is told of a file.
+    has_file: bool,
+    /// It is ours.
+    ours: bool,
+}
+
+#[derive(Debug, Clone)]
+struct Config {
+    settings: SchedulerSettings,
+    numa: bool,
+}
+
+impl Schedulers {
+    pub(super) fn workload(&mut self, workload: &Workload, spec: &PodSpec) {
+        if !matches!(workload.role, Role::Scheduler { .. }) {
+            return;
+        }
+        let containers = || spec.containers.iter();
+        let words = containers().flat_map(|c| c.command.iter().flatten().chain(c.args.iter().flatten()));
+        let words: Vec<&String> = words.collect();
+        let has_file = words.iter().any(|word| word.starts_with("--config") || word.starts_with("-config"));
+        let ours = words.iter().any(|word| word.ends_with("tholepin"))
+            || containers().any(|c| c.image.as_deref().is_some_and(|image| image.contains("/tholepin")));
+        let maps = spec.volumes.iter().flatten().filter_map(|volume| volume.config_map.as_ref());
+        let config_maps = maps.map(|map| (workload.namespace.clone(), map.name.clone())).collect();
+        self.wanted.insert(workload.title(), Source { config_maps, has_file, ours });
+    }
+
+    pub(super) fn pod(&mut self, (workload, spec): (Workload, PodSpec)) {
+        self.workload(&workload, &spec);
+        self.pods.push(workload);
+    }
+
+    pub(super) fn config_maps(&self) -> BTreeSet<(String, String)> {
+        self.wanted.values().flat_map(|source| source.config_maps.iter().cloned()).collect()
+    }
+
+    pub(super) fn config_map(&mut self, object: &Value) {
+        let data = object.get("data").and_then(Value::as_object).into_iter().flatten();
+        let config = data.filter_map(|(key, value)| read(key, value.as_str()?)).next();
+        let key = (text(object, "/metadata/namespace").to_owned(), text(object, "/metadata/name").to_owned());
+        if let Some(config) = config {
+            self.found.insert(key, config);
+        }
+    }
+
+    /// Tells the workloads what was found, and adds the static pods.
+    pub(super) fn settle(&mut self, workloads: &mut Vec<Workload>, pods: &BTreeMap<(String, String), Pod>) {
+        let still_there = |pod: &Workload| pods.contains_key(&(pod.namespace.clone(), pod.name.clone()));
+        workloads.extend(self.pods.drain(..).filter(still_there));
+        for workload in workloads.iter_mut() {
+            let Role::Scheduler { numa } = workload.role else { continue };
+            let Some(source) = self.wanted.get(&workload.title()) else { continue };
+            let config = source.config_maps.iter().find_map(|key| self.found.get(key));
+            if let Some(config) = config {
+                workload.role = Role::Scheduler { numa: numa || config.numa };
+                workload.scheduler = Some(config.settings.clone());
+            } else if !source.has_file {
+                let name = if source.ours { DEFAULT_SCHEDULER_NAME } else { "default-scheduler" };
+                let lease = if source.ours { DEFAULT_SCHEDULER_NAME } else { "kube-scheduler" };
+                let lease = Some(("kube-system".to_owned(), lease.to_owned()));
+                workload.scheduler = Some(SchedulerSettings { profiles: vec![name.to_owned()], lease });
+            }
+        }
+    }
+}
+
+/// A scheduler's configuration of any version; only what is needed, as it may be newer or older than we are.
+fn read(key: &str, content: &str) -> Option<Config> {
+    let config: Value = yaml::read_str(key, content, Mode::Lenient).ok()?;
+    if text(&config, "/kind") != KIND {
+        return None;
+    }
+    let profiles = config.get("profiles").and_then(Value::as_array);
+    let name = |profile: &Value| match text(profile, "/schedulerName") {
+        "" => "default-scheduler".to_owned(),
+        name => name.to_owned(),
+    };
+    let profiles = profiles
+        .map_or_else(|| vec!["default-scheduler".to_owned()], |profiles| profiles.iter().map(name).collect());
+    let elect = config.pointer("/leaderElection/leaderElect").and_then(Value::as_bool).unwrap_or(true);
+    let or = |path: &str, default: &str| match text(&config, path) {
+        "" => default.to_owned(),
+        name => name.to_owned(),
+    };
+    let lease = elect.then(|| {
+        (
+            or("/leaderElection/resourceNamespace", "kube-system"),
+            or("/leaderElection/resourceName", "kube-scheduler"),
+        )
+    });
+    Some(Config { settings: SchedulerSettings { profiles, lease }, numa: content.contains(NUMA_PLUGIN) })
+}

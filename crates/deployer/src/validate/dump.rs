@@ -1,0 +1,228 @@
+//! Evidence from files: dumps that `kubectl` and `oc` made, and must-gathers.
+//!
+//! In: a folder of any layout with YAML and JSON files. Out: the [`Evidence`] in them, with a gap for every area of which there
+//! was nothing. Never: a link followed out of the folder, or more read than the limits below; a file that is no object is
+//! passed over.
+//!
+//! What is understood: objects, several in a file too; `List`s and typed lists such as `PodList`, which also tell that there are
+//! no others; the answer of `/version` or `kubectl version -o yaml`; the answers of `/configz`, in files that have the node's
+//! name (`configz/NODE.json`, `NODE.json`, `NODE/configz.json`).
+
+use std::collections::BTreeMap;
+use std::fs;
+use std::io::Read as _;
+use std::path::{Path, PathBuf};
+
+use serde_json::Value;
+
+use super::collect::Collector;
+use super::evidence::{Area, Evidence, text};
+
+/// Files in a folder and what is below it.
+const MAX_FILES: usize = 200_000;
+/// Levels of folders.
+const MAX_DEPTH: usize = 24;
+/// The largest file that is read.
+const MAX_FILE_BYTES: u64 = 256 << 20;
+/// All files together.
+const MAX_TOTAL_BYTES: u64 = 4 << 30;
+/// Documents in a file.
+const MAX_DOCUMENTS: usize = 100_000;
+
+/// Why a folder cannot be read.
+#[derive(Debug, thiserror::Error)]
+pub enum Error {
+    /// A folder or file cannot be read.
+    #[error("{path}: {reason}")]
+    Io {
+        /// Which.
+        path: PathBuf,
+        /// Why.
+        reason: String,
+    },
+    /// More than anybody dumps.
+    #[error("{path}: more than {limit}")]
+    TooMuch {
+        /// Which folder.
+        path: PathBuf,
+        /// Of what.
+        limit: String,
+    },
+    /// Nothing in it.
+    #[error("{0}: no Kubernetes object in any file; expected are dumps of kubectl or oc as YAML or JSON")]
+    Nothing(PathBuf),
+}
+
+/// Reads a folder. The second value says, for people, what was passed over.
+///
+/// # Errors
+/// When the folder cannot be read, is too large or has nothing in it.
+pub fn read(folder: &Path) -> Result<(Evidence, Vec<String>), Error> {
+    let mut files = Vec::new();
+    walk(folder, folder, 0, &mut files)?;
+    let mut reader = Reader::default();
+    let mut left = MAX_TOTAL_BYTES;
+    for path in files {
+        let content = content(&path, &mut left, folder)?;
+        if let Some(content) = content {
+            reader.file(&path, &content);
+        }
+    }
+    if !reader.any {
+        return Err(Error::Nothing(folder.to_owned()));
+    }
+    Ok(reader.finish())
+}
+
+/// Collects the files that may hold objects, in the order of their names.
+fn walk(folder: &Path, root: &Path, depth: usize, files: &mut Vec<PathBuf>) -> Result<(), Error> {
+    let failed = |error: std::io::Error| Error::Io { path: folder.to_owned(), reason: error.to_string() };
+    if depth > MAX_DEPTH || files.len() > MAX_FILES {
+        let limit = format!("{MAX_FILES} files or {MAX_DEPTH} levels of folders");
+        return Err(Error::TooMuch { path: root.to_owned(), limit });
+    }
+    let mut entries = fs::read_dir(folder).map_err(failed)?.collect::<Result<Vec<_>, _>>().map_err(failed)?;
+    entries.sort_by_key(fs::DirEntry::file_name);
+    for entry in entries {
+        let kind = entry.file_type().map_err(failed)?;
+        let path = entry.path();
+        let extension = path.extension().and_then(|extension| extension.to_str()).unwrap_or_default();
+        if kind.is_dir() {
+            walk(&path, root, depth + 1, files)?;
+        } else if kind.is_file() && ["yaml", "yml", "json"].contains(&extension) {
+            files.push(path);
+        }
+    }
+    Ok(())
+}
+
+/// The text of a file; none if it is none.
+fn content(path: &Path, left: &mut u64, root: &Path) -> Result<Option<String>, Error> {
+    let failed = |error: std::io::Error| Error::Io { path: path.to_owned(), reason: error.to_string() };
+    let limit = MAX_FILE_BYTES.min(*left);
+    let mut bytes = Vec::new();
+    fs::File::open(path).map_err(failed)?.take(limit + 1).read_to_end(&mut bytes).map_err(failed)?;
+    if bytes.len() as u64 > limit {
+        let limit = format!("{MAX_FILE_BYTES} bytes in {} or {MAX_TOTAL_BYTES} bytes in all", path.display());
+        return Err(Error::TooMuch { path: root.to_owned(), limit });
+    }
+    *left -= bytes.len() as u64;
+    Ok(String::from_utf8(bytes).ok())
+}
+
+#[derive(Default)]
+struct Reader {
+    collector: Collector,
+    /// Answers of `/configz` with the names that may be the node's, as nodes may come later.
+    configz: Vec<(Vec<String>, String)>,
+    any: bool,
+    notes: Vec<String>,
+}
+
+impl Reader {
+    fn file(&mut self, path: &Path, content: &str) {
+        match documents(content) {
+            Ok(documents) => documents.into_iter().for_each(|document| self.document(path, document)),
+            Err(reason) => {
+                let reason: String = reason.lines().next().unwrap_or_default().chars().take(200).collect();
+                self.notes.push(format!("{}: {reason}", path.display()));
+            }
+        }
+    }
+
+    fn document(&mut self, path: &Path, mut document: Value) {
+        if let Some(settings) = document.get("kubeletconfig").filter(|settings| settings.is_object()) {
+            let answer = serde_json::json!({ "kubeletconfig": settings }).to_string();
+            self.configz.push((names(path), answer));
+            return;
+        }
+        let version = [text(&document, "/serverVersion/gitVersion"), text(&document, "/gitVersion")];
+        if let Some(version) = version.into_iter().find(|version| !version.is_empty()) {
+            self.collector.server_version(version);
+            return;
+        }
+        let kind = text(&document, "/kind").to_owned();
+        let Some(of) = kind.strip_suffix("List").filter(|_| document.get("items").is_some()) else {
+            if !kind.is_empty() && document.get("metadata").is_some() {
+                self.any = true;
+                self.collector.object(document);
+            }
+            return;
+        };
+        self.any = true;
+        if !of.is_empty() {
+            self.collector.saw_kind(of);
+        }
+        let api_version = document.get("apiVersion").cloned().unwrap_or_default();
+        let Some(Value::Array(items)) = document.get_mut("items").map(Value::take) else { return };
+        for mut item in items {
+            if let (Some(fields), false) = (item.as_object_mut(), of.is_empty()) {
+                // Items of a typed list carry no kind of their own.
+                fields.entry("kind").or_insert_with(|| of.into());
+                fields.entry("apiVersion").or_insert_with(|| api_version.clone());
+            }
+            self.collector.object(item);
+        }
+    }
+
+    fn finish(mut self) -> (Evidence, Vec<String>) {
+        let nodes = self.collector.nodes();
+        for (names, answer) in std::mem::take(&mut self.configz) {
+            match names.iter().find(|name| nodes.contains(name)) {
+                Some(node) => self.collector.configz(node, Ok(&answer)),
+                None => self.notes.push(format!(
+                    "the kubelet configuration in {} is of no node in the dump",
+                    names.join(" or ")
+                )),
+            }
+        }
+        let areas: BTreeMap<Area, &str> = BTreeMap::from([
+            (
+                Area::Version,
+                "no version in the dump: save kubectl version -o yaml, or kubectl get --raw /version",
+            ),
+            (Area::Nodes, "no nodes in the dump: save kubectl get nodes -o yaml"),
+            (
+                Area::Definition,
+                "no definition in the dump: save kubectl get customresourcedefinitions noderesourcetopologies.topology.node.k8s.io -o yaml",
+            ),
+            (Area::Reports, "no reports in the dump: save kubectl get noderesourcetopologies -o yaml"),
+            (Area::Pods, "no pods in the dump: save kubectl get pods -A -o yaml"),
+            (
+                Area::Workloads,
+                "no DaemonSets or Deployments in the dump: save kubectl get daemonsets,deployments,configmaps -A -o yaml",
+            ),
+            (Area::Leases, "no leases in the dump: save kubectl get leases -A -o yaml"),
+        ]);
+        for (area, reason) in areas {
+            // Without a definition there can be no objects, and no list of them either.
+            let seen =
+                self.collector.saw(area) || (area == Area::Reports && self.collector.saw(Area::Definition));
+            if !seen {
+                self.collector.gap(area, reason);
+            }
+        }
+        self.notes.extend(self.collector.notes().iter().cloned());
+        (self.collector.finish(None), self.notes)
+    }
+}
+
+/// What the node of a file may be called: the file's stem, without `configz` around it, or the folder it is in.
+fn names(path: &Path) -> Vec<String> {
+    let stem = path.file_stem().and_then(|stem| stem.to_str()).unwrap_or_default();
+    let bare = ["-configz", ".configz", "_configz"].iter().find_map(|end| stem.strip_suffix(end));
+    let folder = path.parent().and_then(Path::file_name).and_then(|name| name.to_str());
+    [bare, Some(stem), folder].into_iter().flatten().map(str::to_owned).collect()
+}
+
+/// The documents of a text: JSON, several JSON values after each other, or YAML.
+fn documents(content: &str) -> Result<Vec<Value>, String> {
+    let start = content.trim_start();
+    if start.starts_with('{') {
+        let values = serde_json::Deserializer::from_str(start).into_iter::<Value>().take(MAX_DOCUMENTS);
+        if let Ok(values) = values.collect::<Result<Vec<_>, _>>() {
+            return Ok(values);
+        }
+    }
+    runtime::yaml::read_many("yaml", content, MAX_DOCUMENTS).map_err(|error| error.reason)
+}

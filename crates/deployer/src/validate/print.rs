@@ -1,0 +1,167 @@
+//! Reports as text, JSON and YAML.
+//!
+//! In: a [`Report`]. Out: text. Never: a finding left out.
+
+use std::fmt::Write as _;
+
+use comfy_table::Table;
+use comfy_table::presets::NOTHING;
+use serde::Serialize;
+
+use super::finding::{Finding, Report, Severity, Undone, Verdict};
+
+/// How to print.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, clap::ValueEnum)]
+pub enum Output {
+    /// For people: equal findings together, each with why it matters and how to fix it.
+    #[default]
+    Text,
+    /// For people: a table with a row for each finding.
+    Wide,
+    /// JSON.
+    Json,
+    /// YAML.
+    Yaml,
+}
+
+/// The form for machines.
+#[derive(Serialize)]
+#[serde(rename_all = "camelCase")]
+struct Document<'a> {
+    verdict: Verdict,
+    errors: usize,
+    warnings: usize,
+    infos: usize,
+    #[serde(flatten)]
+    report: &'a Report,
+}
+
+/// Objects of one kind of finding that are named before the rest is only counted.
+const MAX_NAMED: usize = 5;
+
+/// The report in this form.
+///
+/// # Errors
+/// When it cannot be written, which no report causes.
+pub fn render(report: &Report, output: Output) -> anyhow::Result<String> {
+    let document = Document {
+        verdict: report.verdict(),
+        errors: report.count(Severity::Error),
+        warnings: report.count(Severity::Warning),
+        infos: report.count(Severity::Info),
+        report,
+    };
+    Ok(match output {
+        Output::Text => text(report),
+        Output::Wide => wide(report),
+        Output::Json => serde_json::to_string_pretty(&document)? + "\n",
+        Output::Yaml => runtime::yaml::write(&document)?,
+    })
+}
+
+fn word(severity: Severity) -> &'static str {
+    match severity {
+        Severity::Error => "ERROR",
+        Severity::Warning => "WARNING",
+        Severity::Info => "INFO",
+    }
+}
+
+fn text(report: &Report) -> String {
+    let mut text = String::new();
+    for group in groups(&report.findings) {
+        let Some(first) = group.first() else { continue };
+        let objects: Vec<&str> = group.iter().map(|finding| finding.object.as_str()).collect();
+        let objects = named(&objects);
+        // Writing to a string cannot fail.
+        let _ = write!(
+            text,
+            "{:<8}{objects}: {}\n        why: {}\n        fix: {}\n        ({})\n\n",
+            word(first.severity),
+            first.what,
+            first.why,
+            first.fix,
+            first.id
+        );
+    }
+    for undone in &report.not_checked {
+        let _ = writeln!(text, "{}\n", not_checked(undone));
+    }
+    text + &summary(report) + "\n"
+}
+
+fn wide(report: &Report) -> String {
+    let mut text = String::new();
+    if !report.findings.is_empty() {
+        let mut table = Table::new();
+        table.load_style(NOTHING);
+        table.set_header(["SEVERITY", "CHECK", "OBJECT", "WHAT", "FIX"]);
+        for finding in &report.findings {
+            let row = [word(finding.severity), finding.id, &finding.object, &finding.what, &finding.fix];
+            table.add_row(row);
+        }
+        text = table.trim_fmt() + "\n\n";
+    }
+    for undone in &report.not_checked {
+        text += &not_checked(undone);
+        text.push('\n');
+    }
+    text + &summary(report) + "\n"
+}
+
+/// Findings that differ in their object only, in the order of the first of each.
+fn groups(findings: &[Finding]) -> Vec<Vec<&Finding>> {
+    let mut groups: Vec<Vec<&Finding>> = Vec::new();
+    let alike =
+        |a: &Finding, b: &Finding| (a.id, a.severity, &a.what, &a.fix) == (b.id, b.severity, &b.what, &b.fix);
+    for finding in findings {
+        // Equal ones are of one check, so they are near each other; but nodes of two kinds may alternate.
+        let known = groups
+            .iter_mut()
+            .rev()
+            .take(64)
+            .find(|group| group.first().is_some_and(|first| alike(first, finding)));
+        match known {
+            Some(group) => group.push(finding),
+            None => groups.push(vec![finding]),
+        }
+    }
+    groups
+}
+
+/// `Node a, b, c and 4 more`: the kind is said once.
+fn named(objects: &[&str]) -> String {
+    let kind =
+        objects.first().and_then(|object| object.split_once(' ')).map(|(kind, _)| kind).unwrap_or_default();
+    let bare = |object: &&str| match object.split_once(' ') {
+        Some((of, name)) if of == kind => name.to_owned(),
+        _ => (*object).to_owned(),
+    };
+    let shown: Vec<String> = objects.iter().take(MAX_NAMED).map(bare).collect();
+    let kind = if kind.is_empty() { String::new() } else { format!("{kind} ") };
+    let more = objects.len().saturating_sub(MAX_NAMED);
+    let more = if more > 0 { format!(" and {more} more") } else { String::new() };
+    format!("{kind}{}{more}", shown.join(", "))
+}
+
+fn not_checked(undone: &Undone) -> String {
+    let object = undone.object.as_ref().map(|object| format!("{object}: ")).unwrap_or_default();
+    format!("NOT CHECKED  {object}{}\n        checks: {}", undone.reason, undone.checks.join(", "))
+}
+
+/// One line.
+#[must_use]
+pub fn summary(report: &Report) -> String {
+    let count = |severity, one: &str| {
+        let number = report.count(severity);
+        if number == 1 { format!("1 {one}") } else { format!("{number} {one}s") }
+    };
+    let counts =
+        [count(Severity::Error, "error"), count(Severity::Warning, "warning"), count(Severity::Info, "info")];
+    let verdict = match report.verdict() {
+        Verdict::Clean => "the cluster looks fine",
+        Verdict::Findings => "the cluster does not look fine",
+        Verdict::Incomplete => "not everything could be checked",
+    };
+    format!("{verdict}: {} ({} checks done)", counts.join(", "), report.checks_done)
+}

@@ -1,0 +1,307 @@
+//! Evidence from an API server.
+//!
+//! In: a connection, and the areas that checks need. Out: [`Evidence`], with a gap for every area that could not be looked at.
+//! Never: a write (the reviews of one's own rights create nothing), more than a bounded number of requests at once, or a
+//! list that is not read in pages.
+
+use std::collections::BTreeSet;
+use std::time::Duration;
+
+use api::nrt;
+use futures::StreamExt as _;
+use jiff::Timestamp;
+use k8s_openapi::api::authorization::v1::SelfSubjectAccessReview;
+use kube::api::PostParams;
+use kube::{Api, Client};
+use runtime::client::{self, Connection};
+use serde_json::{Value, json};
+
+use super::collect::{Collector, REJECTIONS};
+use super::evidence::{Area, Evidence};
+
+/// A request that takes longer has failed.
+const PATIENCE: Duration = Duration::from_secs(30);
+/// Kubelets asked at once.
+const AT_ONCE: usize = 16;
+/// Objects in a page.
+const PAGE: usize = 500;
+/// The largest answer that is read: a page of objects as large as the API server stores them.
+const MAX_PAGE_BYTES: usize = 1 << 30;
+/// The largest answer of a kubelet that is read.
+const MAX_CONFIGZ_BYTES: usize = 1 << 20;
+/// More pages than any cluster has.
+const MAX_PAGES: usize = 10_000;
+
+/// Why there is no evidence at all.
+#[derive(Debug, thiserror::Error)]
+pub enum Error {
+    /// No client.
+    #[error(transparent)]
+    Client(#[from] client::Error),
+    /// The API server does not answer.
+    #[error("the API server cannot be reached: {0}")]
+    Unreachable(String),
+}
+
+/// A list to read.
+#[derive(Clone, Copy, Debug)]
+struct List {
+    area: Area,
+    group: &'static str,
+    resource: &'static str,
+    /// Path of the list.
+    path: &'static str,
+    kind: &'static str,
+    /// Query, if only some are wanted.
+    query: &'static str,
+}
+
+const fn list(
+    area: Area,
+    group: &'static str,
+    resource: &'static str,
+    path: &'static str,
+    kind: &'static str,
+) -> List {
+    List { area, group, resource, path, kind, query: "" }
+}
+
+/// What is read, by area. Custom resources are read where they exist.
+const LISTS: [List; 9] = [
+    list(Area::Nodes, "", "nodes", "/api/v1/nodes", "Node"),
+    list(Area::Pods, "", "pods", "/api/v1/pods", "Pod"),
+    list(Area::Workloads, "apps", "daemonsets", "/apis/apps/v1/daemonsets", "DaemonSet"),
+    list(Area::Workloads, "apps", "deployments", "/apis/apps/v1/deployments", "Deployment"),
+    List {
+        query: "fieldSelector=metadata.namespace!%3Dkube-node-lease",
+        ..list(Area::Leases, "coordination.k8s.io", "leases", "/apis/coordination.k8s.io/v1/leases", "Lease")
+    },
+    list(
+        Area::Reports,
+        nrt::GROUP,
+        nrt::PLURAL,
+        "/apis/topology.node.k8s.io/v1alpha2/noderesourcetopologies",
+        nrt::KIND,
+    ),
+    list(
+        Area::Reports,
+        nrt::GROUP,
+        nrt::PLURAL,
+        "/apis/topology.node.k8s.io/v1alpha1/noderesourcetopologies",
+        nrt::KIND,
+    ),
+    list(
+        Area::KubeletConfig,
+        MACHINE_CONFIG,
+        "kubeletconfigs",
+        "/apis/machineconfiguration.openshift.io/v1/kubeletconfigs",
+        "KubeletConfig",
+    ),
+    list(
+        Area::KubeletConfig,
+        MACHINE_CONFIG,
+        "machineconfigpools",
+        "/apis/machineconfiguration.openshift.io/v1/machineconfigpools",
+        "MachineConfigPool",
+    ),
+];
+const MACHINE_CONFIG: &str = "machineconfiguration.openshift.io";
+const DEFINITION: &str =
+    "/apis/apiextensions.k8s.io/v1/customresourcedefinitions/noderesourcetopologies.topology.node.k8s.io";
+
+/// What one may need to be allowed: area, verb, group, resource, subresource.
+pub const RIGHTS: [(Area, &str, &str, &str, &str); 9] = [
+    (Area::Nodes, "list", "", "nodes", ""),
+    (Area::KubeletConfig, "get", "", "nodes", "proxy"),
+    (Area::Definition, "get", "apiextensions.k8s.io", "customresourcedefinitions", ""),
+    (Area::Reports, "list", nrt::GROUP, nrt::PLURAL, ""),
+    (Area::Pods, "list", "", "pods", ""),
+    (Area::Workloads, "list", "apps", "daemonsets", ""),
+    (Area::Workloads, "list", "apps", "deployments", ""),
+    (Area::Leases, "list", "coordination.k8s.io", "leases", ""),
+    (Area::Events, "list", "", "events", ""),
+];
+
+/// Gathers evidence for checks that need these areas.
+///
+/// # Errors
+/// When there is no client, or the API server does not answer at all. What is not allowed or fails later is a gap.
+pub async fn gather(connection: &Connection, areas: &BTreeSet<Area>) -> Result<Evidence, Error> {
+    let client = connection.strict(PATIENCE)?;
+    let mut collector = Collector::default();
+    let version = get(&client, "/version").await;
+    match version {
+        Ok(version) => match version.get("gitVersion").and_then(Value::as_str) {
+            Some(text) => collector.server_version(text),
+            None => collector.gap(Area::Version, "/version does not tell gitVersion"),
+        },
+        // Everybody who is let in may ask for it, unless a cluster is very closed.
+        Err(error) if client::is_forbidden(&error) => collector.gap(Area::Version, client::brief(&error)),
+        Err(error) => return Err(Error::Unreachable(client::brief(&error))),
+    }
+    rights(&client, areas, &mut collector).await;
+    for list in LISTS.iter().filter(|list| areas.contains(&list.area)) {
+        read(&client, *list, &mut collector).await;
+    }
+    if areas.contains(&Area::Events) {
+        events(&client, &mut collector).await;
+    }
+    if areas.contains(&Area::Definition) {
+        definition(&client, &mut collector).await;
+    }
+    config_maps(&client, &mut collector).await;
+    let platform = crate::detect::platform(&client).await.ok();
+    if areas.contains(&Area::KubeletConfig) && !collector.is_gap(Area::KubeletConfig) {
+        configz(&client, &mut collector).await;
+    }
+    let mut evidence = collector.finish(Some(Timestamp::now()));
+    evidence.platform = platform.or(evidence.platform);
+    Ok(evidence)
+}
+
+/// Asks for one's own rights, so that a gap names what is missing before a request fails.
+async fn rights(client: &Client, areas: &BTreeSet<Area>, collector: &mut Collector) {
+    let reviews: Api<SelfSubjectAccessReview> = Api::all(client.clone());
+    for (area, verb, group, resource, subresource) in RIGHTS.iter().filter(|(area, ..)| areas.contains(area))
+    {
+        let attributes =
+            json!({ "verb": verb, "group": group, "resource": resource, "subresource": subresource });
+        let review = json!({ "metadata": {}, "spec": { "resourceAttributes": attributes } });
+        let Ok(review) = serde_json::from_value(review) else { continue };
+        // Who may not even ask is told by the request itself.
+        let Ok(answer) = reviews.create(&PostParams::default(), &review).await else { continue };
+        if answer.status.is_some_and(|status| !status.allowed) {
+            collector.gap(*area, missing_right(verb, group, resource, subresource));
+        }
+    }
+}
+
+/// What to say about a right that is missing.
+fn missing_right(verb: &str, group: &str, resource: &str, subresource: &str) -> String {
+    let slash = if subresource.is_empty() { "" } else { "/" };
+    let group = if group.is_empty() { String::new() } else { format!(" in {group}") };
+    format!("not allowed to {verb} {resource}{slash}{subresource}{group}")
+}
+
+async fn get(client: &Client, path: &str) -> Result<Value, kube::Error> {
+    let text = client::get_text(client, path, MAX_PAGE_BYTES).await?;
+    serde_json::from_str(&text).map_err(kube::Error::SerdeError)
+}
+
+/// Reads a list in pages.
+async fn read(client: &Client, list: List, collector: &mut Collector) {
+    if collector.is_gap(list.area) {
+        return;
+    }
+    // What is served as both versions is read once.
+    if list.kind == nrt::KIND && collector.saw(Area::Reports) {
+        return;
+    }
+    let mut token = String::new();
+    for _ in 0..MAX_PAGES {
+        let parts = [list.query.to_owned(), format!("limit={PAGE}"), token.clone()];
+        let query = parts.into_iter().filter(|part| !part.is_empty()).collect::<Vec<_>>().join("&");
+        let mut page = match get(client, &format!("{}?{query}", list.path)).await {
+            Ok(page) => page,
+            // A kind that is not there has no objects.
+            Err(error) if client::is_not_found(&error) => return,
+            Err(error) if list.group == MACHINE_CONFIG && client::is_forbidden(&error) => return,
+            Err(error) => {
+                let reason = if client::is_forbidden(&error) {
+                    missing_right("list", list.group, list.resource, "")
+                } else {
+                    format!("listing {}: {}", list.resource, client::brief(&error))
+                };
+                return collector.gap(list.area, reason);
+            }
+        };
+        collector.saw_kind(list.kind);
+        let version = page.get("apiVersion").cloned().unwrap_or_default();
+        let items = page.get_mut("items").map(Value::take);
+        for mut item in items.into_iter().filter_map(into_list).flatten() {
+            item["kind"] = list.kind.into();
+            item["apiVersion"] = version.clone();
+            collector.object(item);
+        }
+        match page.pointer("/metadata/continue").and_then(Value::as_str) {
+            Some(next) if !next.is_empty() => token = format!("continue={}", encoded(next)),
+            _ => return,
+        }
+    }
+    collector.gap(list.area, format!("listing {}: more than {MAX_PAGES} pages", list.resource));
+}
+
+fn into_list(value: Value) -> Option<Vec<Value>> {
+    match value {
+        Value::Array(items) => Some(items),
+        _ => None,
+    }
+}
+
+/// A token as part of a query.
+fn encoded(text: &str) -> String {
+    let plain = |byte: u8| byte.is_ascii_alphanumeric() || b"-_.~".contains(&byte);
+    let byte = |byte: u8| if plain(byte) { char::from(byte).to_string() } else { format!("%{byte:02X}") };
+    text.bytes().map(byte).collect()
+}
+
+async fn events(client: &Client, collector: &mut Collector) {
+    for reason in REJECTIONS {
+        let query = match reason {
+            "TopologyAffinityError" => "fieldSelector=reason%3DTopologyAffinityError",
+            "UnexpectedAdmissionError" => "fieldSelector=reason%3DUnexpectedAdmissionError",
+            _ => "fieldSelector=reason%3DSMTAlignmentError",
+        };
+        let list = List { query, ..list(Area::Events, "", "events", "/api/v1/events", "Event") };
+        read(client, list, collector).await;
+    }
+}
+
+async fn definition(client: &Client, collector: &mut Collector) {
+    if collector.is_gap(Area::Definition) {
+        return;
+    }
+    match get(client, DEFINITION).await {
+        Ok(mut object) => {
+            object["kind"] = "CustomResourceDefinition".into();
+            collector.object(object);
+        }
+        Err(error) if client::is_not_found(&error) => collector.saw_kind("CustomResourceDefinition"),
+        Err(error) => collector.gap(Area::Definition, client::brief(&error)),
+    }
+}
+
+/// The configurations of schedulers. One that may not be read leaves its scheduler's names unknown.
+async fn config_maps(client: &Client, collector: &mut Collector) {
+    for (namespace, name) in collector.config_maps() {
+        let path = format!("/api/v1/namespaces/{}/configmaps/{}", encoded(&namespace), encoded(&name));
+        match get(client, &path).await {
+            Ok(mut object) => {
+                object["kind"] = "ConfigMap".into();
+                collector.object(object);
+            }
+            Err(error) => collector.note(format!("ConfigMap {namespace}/{name}: {}", client::brief(&error))),
+        }
+    }
+}
+
+/// Asks every kubelet for its configuration, through the API server.
+async fn configz(client: &Client, collector: &mut Collector) {
+    let ask = |node: String| async move {
+        let path = format!("/api/v1/nodes/{}/proxy/configz", encoded(&node));
+        let answer = client::get_text(client, &path, MAX_CONFIGZ_BYTES).await;
+        (node, answer.map_err(|error| (client::is_forbidden(&error), client::brief(&error))))
+    };
+    let mut answers = futures::stream::iter(collector.nodes()).map(ask).buffer_unordered(AT_ONCE);
+    let mut all = Vec::new();
+    while let Some(answer) = answers.next().await {
+        all.push(answer);
+    }
+    for (node, answer) in all {
+        match answer {
+            Ok(text) => collector.configz(&node, Ok(&text)),
+            Err((true, _)) => collector.gap(Area::KubeletConfig, missing_right("get", "", "nodes", "proxy")),
+            Err((false, reason)) => collector.configz(&node, Err(reason)),
+        }
+    }
+}
