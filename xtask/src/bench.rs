@@ -2,6 +2,7 @@
 
 use clap::Subcommand;
 
+mod binary;
 mod exporter;
 mod freshness;
 mod rig;
@@ -10,6 +11,8 @@ mod tae;
 /// The benchmarks.
 #[derive(Subcommand)]
 pub(crate) enum Bench {
+    /// Size of the static program, and how long `--help` takes
+    Binary(binary::Args),
     /// Pods lost to TopologyAffinityError and time to Running, on real kubelets: stock kube-scheduler, tholepin, the ideal
     Tae(tae::Args),
     /// What the exporter costs a node and how fresh it is, beside a peer if one is given
@@ -21,6 +24,7 @@ pub(crate) enum Bench {
 /// Runs a benchmark.
 pub(crate) fn run(bench: Bench) -> anyhow::Result<()> {
     match bench {
+        Bench::Binary(args) => binary::run(&args),
         Bench::Tae(args) => tae::run(args),
         Bench::Exporter(args) => exporter::run(args),
         Bench::Freshness(args) => freshness::run(args),

@@ -3,6 +3,7 @@
 mod bench;
 mod cluster;
 mod codegen;
+mod image;
 mod test;
 mod testenv;
 
@@ -30,6 +31,8 @@ enum Task {
         #[arg(long)]
         check: bool,
     },
+    /// Build a container image with nothing in it but the program: an OCI archive, with its SBOM.
+    Image(image::Args),
     /// Find the Kubernetes programs the tests run, or build them from Go modules, and print where they are.
     Testenv,
     /// Run a cluster like the tests' for yourself.
@@ -47,6 +50,7 @@ fn main() -> ExitCode {
     let done = match Args::parse().task {
         Task::Bench(what) => bench::run(what),
         Task::Codegen { check } => codegen::run(check),
+        Task::Image(args) => image::run(&args),
         Task::Testenv => testenv::run(),
         Task::Cluster(what) => cluster::run(what),
         Task::Test { args } => test::run(&args),

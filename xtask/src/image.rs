@@ -1,0 +1,215 @@
+//! `cargo xtask image`: a container image with nothing in it but the program.
+//!
+//! In: this repository, architectures. Out: an OCI archive with an image for each, their SBOMs, and on request the image in the
+//! storage of buildah or podman. The same sources and tools give the same bytes, in any folder and at any time. Never: a
+//! registry, a base image, a container engine to build with. docs/images.md is about using it.
+
+mod arch;
+mod audit;
+mod build;
+mod elf;
+mod layer;
+mod oci;
+mod revision;
+mod sbom;
+
+use std::fs;
+use std::path::{Path, PathBuf};
+use std::process::Command;
+
+use anyhow::{Context as _, ensure};
+use clap::ValueEnum;
+
+use arch::Arch;
+use layer::Layer;
+use oci::{About, Platform};
+use revision::Revision;
+
+/// The largest program that may go into an image, in bytes: 30 MiB.
+pub(crate) const LIMIT: u64 = 30 << 20;
+
+/// Builds the program statically and packs it.
+#[derive(Debug, clap::Args)]
+#[command(
+    after_help = "Examples:\n  cargo xtask image\n  cargo xtask image --arch amd64 --arch arm64 --tag registry.example/tholepin:1\n  \
+    cargo xtask image --load podman\n  skopeo copy --all oci-archive:target/image/tholepin.oci.tar docker://REGISTRY/tholepin:1"
+)]
+pub(crate) struct Args {
+    /// An architecture; may be repeated [default: this machine's]
+    #[arg(long, value_enum)]
+    arch: Vec<Arch>,
+    /// Where the archive and the SBOMs go [default: `image` in cargo's target folder]
+    #[arg(long, value_name = "DIR")]
+    output: Option<PathBuf>,
+    /// Name and tag of the image
+    #[arg(long, value_name = "NAME", default_value = concat!("tholepin:", env!("CARGO_PKG_VERSION")), value_parser = tag)]
+    tag: String,
+    /// User and group of the program in pods that do not name one
+    #[arg(long, value_name = "UID:GID", default_value = "65532:65532", value_parser = user)]
+    user: String,
+    /// Also put the image into the storage of this engine
+    #[arg(long, value_enum)]
+    load: Option<Engine>,
+    /// A program built like ours, instead of building it; for one architecture
+    #[arg(long, value_name = "FILE")]
+    binary: Option<PathBuf>,
+}
+
+/// Something with a storage of images.
+#[derive(Clone, Copy, Debug, ValueEnum)]
+enum Engine {
+    Buildah,
+    Podman,
+}
+
+pub(crate) fn run(args: &Args) -> anyhow::Result<()> {
+    let root = root()?;
+    let archs = architectures(args)?;
+    if args.binary.is_none() {
+        build::check_tools(&archs)?;
+    }
+    let about = about(args, Revision::of(root)?);
+    let mut platforms = Vec::new();
+    for arch in archs {
+        platforms.push(platform(root, arch, args.binary.as_deref(), &about)?);
+    }
+    let archive = oci::archive(&about, &platforms)?;
+    audit::archive(&archive.bytes).context("the archive is not as it must be")?;
+    let folder = match &args.output {
+        Some(folder) => folder.clone(),
+        None => target_folder(root)?.join("image"),
+    };
+    fs::create_dir_all(&folder).with_context(|| format!("creating {}", folder.display()))?;
+    for platform in &platforms {
+        write(&folder.join(format!("tholepin-{}.cdx.json", platform.arch.oci())), &platform.sbom)?;
+    }
+    let path = folder.join("tholepin.oci.tar");
+    write(&path, &archive.bytes)?;
+    println!("{} {}", about.tag, archive.digest);
+    args.load.map_or(Ok(()), |engine| engine.load(&path, &about.tag))
+}
+
+/// The program as it goes into the image for this machine's architecture, built if need be.
+pub(crate) fn program() -> anyhow::Result<PathBuf> {
+    let arch = Arch::host().context("no image can be for this machine's architecture")?;
+    build::check_tools(&[arch])?;
+    let metadata = build::metadata(root()?, arch)?;
+    build::program(arch, &metadata, &build::mapped(&metadata)?)
+}
+
+fn root() -> anyhow::Result<&'static Path> {
+    Path::new(env!("CARGO_MANIFEST_DIR")).parent().context("xtask has no parent folder")
+}
+
+fn architectures(args: &Args) -> anyhow::Result<Vec<Arch>> {
+    let mut archs = args.arch.clone();
+    if archs.is_empty() {
+        archs.push(
+            Arch::host().context("images cannot be for this machine's architecture; choose with --arch")?,
+        );
+    }
+    archs.sort();
+    archs.dedup();
+    ensure!(args.binary.is_none() || archs.len() == 1, "--binary is for one --arch");
+    Ok(archs)
+}
+
+fn about(args: &Args, revision: Revision) -> About {
+    About {
+        tag: args.tag.clone(),
+        version: env!("CARGO_PKG_VERSION").to_owned(),
+        revision: revision.commit,
+        created: revision.time,
+        user: args.user.clone(),
+    }
+}
+
+/// The program, checked, and what else is in its image.
+fn platform(root: &Path, arch: Arch, binary: Option<&Path>, about: &About) -> anyhow::Result<Platform> {
+    let metadata = build::metadata(root, arch)?;
+    let mapped = build::mapped(&metadata)?;
+    let path = match binary {
+        Some(path) => path.to_owned(),
+        None => build::program(arch, &metadata, &mapped)?,
+    };
+    let read = |path: &Path| fs::read(path).with_context(|| format!("reading {}", path.display()));
+    let program = read(&path)?;
+    let checked = || {
+        elf::check(&program, arch)?;
+        elf::check_paths(&program, &build::signs(&mapped))?;
+        ensure!(program.len() as u64 <= LIMIT, "{} bytes are more than {LIMIT}", program.len());
+        Ok(())
+    };
+    checked().with_context(|| format!("{}", path.display()))?;
+    let lock = fs::read_to_string(root.join("Cargo.lock")).context("reading Cargo.lock")?;
+    let crates = sbom::linked(&metadata, &build::tree(root, arch)?, &lock)?;
+    let created = about.created_text()?;
+    let subject = sbom::Subject {
+        program: &program,
+        version: &about.version,
+        target: arch.target(),
+        created: &created,
+    };
+    let sbom = sbom::document(&subject, &crates, &build::runtime(arch)?)?;
+    let licence = fs::read_to_string(root.join("LICENSE")).context("reading LICENSE")?;
+    Ok(Platform { arch, layer: Layer::new(&program, &licence, about.created)?, sbom })
+}
+
+fn target_folder(root: &Path) -> anyhow::Result<PathBuf> {
+    let host = Arch::host().unwrap_or(Arch::Amd64);
+    Ok(build::metadata(root, host)?.target_directory.into())
+}
+
+/// Replaces the file as a whole: nobody loads half an archive.
+fn write(path: &Path, bytes: &[u8]) -> anyhow::Result<()> {
+    let partial = path.with_extension("partial");
+    fs::write(&partial, bytes).with_context(|| format!("writing {}", partial.display()))?;
+    fs::rename(&partial, path).with_context(|| format!("writing {}", path.display()))?;
+    println!("{} ({:.1} MiB)", path.display(), bytes.len() as f64 / f64::from(1 << 20));
+    Ok(())
+}
+
+impl Engine {
+    fn load(self, archive: &Path, tag: &str) -> anyhow::Result<()> {
+        let (program, args) = self.command(archive);
+        let done = Command::new(program).args(&args).status();
+        let status =
+            done.with_context(|| format!("cannot run {program}; the archive is {}", archive.display()))?;
+        ensure!(status.success(), "{program} {} failed", args.join(" "));
+        println!("loaded into {program} as {tag}");
+        Ok(())
+    }
+
+    fn command(self, archive: &Path) -> (&'static str, Vec<String>) {
+        let path = archive.display().to_string();
+        match self {
+            Self::Buildah => ("buildah", vec!["pull".to_owned(), format!("oci-archive:{path}")]),
+            Self::Podman => ("podman", vec!["load".to_owned(), "--input".to_owned(), path]),
+        }
+    }
+}
+
+/// A name as container engines take it: host and folders of small letters, then a tag.
+fn tag(text: &str) -> Result<String, String> {
+    let (name, tag) = text.rsplit_once(':').unwrap_or((text, ""));
+    let small = |c: char| c.is_ascii_lowercase() || c.is_ascii_digit() || "._-/:".contains(c);
+    let plain = |c: char| c.is_ascii_alphanumeric() || "._-".contains(c);
+    let ends = |text: &str| text.starts_with(|c: char| c.is_ascii_alphanumeric());
+    let good = ends(name) && name.chars().all(small) && ends(tag) && tag.chars().all(plain);
+    if good && text.len() <= 255 && tag.len() <= 128 {
+        return Ok(text.to_owned());
+    }
+    Err("must be NAME:TAG, at most 255 characters: the name of small letters, digits and ._-/ (and a port), the tag of letters, \
+         digits and ._-"
+        .to_owned())
+}
+
+/// Numbers: pods that must not run as root are refused when the image has a name here.
+fn user(text: &str) -> Result<String, String> {
+    let ids =
+        text.split_once(':').and_then(|(uid, gid)| uid.parse::<u32>().ok().zip(gid.parse::<u32>().ok()));
+    ids.map(|(uid, gid)| format!("{uid}:{gid}")).ok_or_else(|| "must be two numbers, UID:GID".to_owned())
+}
+
+#[cfg(test)]
+mod tests;
