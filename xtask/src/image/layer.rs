@@ -16,9 +16,6 @@ use super::oci::Digest;
 pub(crate) const NAMES: &[&str] =
     &["deployer", "nfd-topology-updater", "nrovalidate", "resource-topology-exporter", "rte", "tholepin"];
 
-/// Without it the C library asks DNS first and reads `/etc/hosts` only when no server answers; a pod's `hostAliases` are there.
-const NSSWITCH: &str = "hosts: files dns\n";
-
 /// A layer as it lies in the image.
 pub(crate) struct Layer {
     /// The archive, compressed.
@@ -42,8 +39,6 @@ impl Layer {
         let mut files = vec![
             ("LICENSE".to_owned(), Content::Text(licence)),
             ("bin/".to_owned(), Content::Folder),
-            ("etc/".to_owned(), Content::Folder),
-            ("etc/nsswitch.conf".to_owned(), Content::Text(NSSWITCH)),
             ("tholepin".to_owned(), Content::Program(program)),
         ];
         files.extend(
@@ -124,8 +119,6 @@ mod tests {
         };
         check("tholepin", 0o755, "program");
         check("LICENSE", 0o644, "licence");
-        check("etc/nsswitch.conf", 0o644, "hosts: files dns\n");
-        check("etc/", 0o755, "");
         check("bin/", 0o755, "");
         NAMES.iter().for_each(|name| check(&format!("bin/{name}"), 0o777, "../tholepin"));
         assert!(found.is_empty(), "{found:?}");
