@@ -118,12 +118,21 @@ impl Connection {
     }
 
     fn client(&self, silence: Duration) -> Result<Client, Error> {
+        Client::try_from(self.patient(silence)).map_err(|error| Error::Unusable(brief(&error)))
+    }
+
+    fn patient(&self, silence: Duration) -> Config {
         let mut config = self.config.clone();
+        // Where no certificate is checked kube still reads the system's authorities, and fails in an image that has none.
+        let unchecked = config.accept_invalid_certs || config.cluster_url.scheme_str() == Some("http");
+        if unchecked && config.root_cert.is_none() {
+            config.root_cert = Some(Vec::new());
+        }
         let sooner = |limit: Option<Duration>| Some(limit.unwrap_or(silence).min(silence));
         config.connect_timeout = sooner(config.connect_timeout);
         config.write_timeout = sooner(config.write_timeout);
         config.read_timeout = Some(silence);
-        Client::try_from(config).map_err(|error| Error::Unusable(brief(&error)))
+        config
     }
 }
 
@@ -315,6 +324,22 @@ mod tests {
         }
         assert!(is_retryable(&kube::Error::Service("connection refused".into())));
         assert!(!is_retryable(&kube::Error::TlsRequired));
+    }
+
+    #[tokio::test]
+    async fn without_checks_no_authorities_are_needed() {
+        fn check(url: &str, accept: bool, wanted: Option<Vec<Vec<u8>>>) {
+            let _ = rustls::crypto::ring::default_provider().install_default();
+            let mut config = Config::new(url.parse().unwrap());
+            config.accept_invalid_certs = accept;
+            let connection = Connection { config };
+            assert_eq!(connection.patient(WATCH_SILENCE).root_cert, wanted, "{url} {accept}");
+            // The system's may be missing where tests run.
+            assert!(wanted.is_none() || connection.watching().is_ok(), "{url} {accept}");
+        }
+        check("https://10.0.0.5:10250", true, Some(Vec::new()));
+        check("http://127.0.0.1:8001", false, Some(Vec::new()));
+        check("https://10.0.0.5:6443", false, None);
     }
 
     #[tokio::test]
