@@ -140,7 +140,7 @@ fn flags(cluster: &Cluster, number: usize) -> Vec<String> {
         format!("--podresources-socket=unix://{}", node.podresources_socket().display()),
         path("sysfs", &node.kubelet().machine().sys()),
         path("kubelet-state-dir", root),
-        path("kubelet-config-file", &root.with_file_name("kubelet.json")),
+        path("kubelet-config-file", &node.kubelet().config_file()),
         path("kubeconfig", cluster.control().kubeconfig()),
         "--metrics-port=0".to_owned(),
     ]

@@ -42,8 +42,8 @@ async fn shared() -> Option<&'static ControlPlane> {
 /// A control plane for one test, with these flags added to the API server's.
 async fn own(flags: &[&str]) -> Option<ControlPlane> {
     let rig = testkit::env::rig().ok()?;
-    let options =
-        ControlPlaneOptions { api_server_flags: flags.iter().map(|&flag| flag.to_owned()).collect() };
+    let api_server_flags = flags.iter().map(|&flag| flag.to_owned()).collect();
+    let options = ControlPlaneOptions { api_server_flags, ..ControlPlaneOptions::default() };
     Some(ControlPlane::start(&rig.binaries, &options).await.unwrap())
 }
 

@@ -7,20 +7,26 @@ use std::path::PathBuf;
 use std::time::Duration;
 
 use anyhow::Context as _;
+use k8s_openapi::api::core::v1::{Pod, ServiceAccount};
 use k8s_openapi::apiextensions_apiserver::pkg::apis::apiextensions::v1::CustomResourceDefinition;
-use kube::api::{Api, Patch, PatchParams};
+use kube::api::{Api, LogParams, Patch, PatchParams};
 use kube::runtime::wait::{await_condition, conditions};
 use kube::{Client, ResourceExt as _};
 
+use crate::audit::Request;
 use crate::controlplane::{ControlPlane, ControlPlaneOptions};
-use crate::cri::{self, CriServer};
+use crate::cri::{self, CriServer, Images, Programs};
 use crate::env::Rig;
-use crate::kubelet::{Kubelet, KubeletOptions};
+use crate::kubelet::{Host, Kubelet, KubeletOptions};
 use crate::machine::Machine;
 use crate::nest::{Process, Spec};
+use crate::net::Network;
 
 /// How long the API server may take to serve a new kind.
 const ESTABLISHED_WITHIN: Duration = Duration::from_secs(30);
+
+/// How long the controllers may take to make the default service account.
+const ACCOUNT_WITHIN: Duration = Duration::from_secs(60);
 
 /// A running cluster.
 #[derive(Debug)]
@@ -46,6 +52,7 @@ pub struct Builder {
     kubelet: KubeletOptions,
     control: ControlPlaneOptions,
     cri: cri::Options,
+    images: Images,
     scheduler: bool,
     controller_manager: bool,
     crds: Vec<String>,
@@ -88,6 +95,25 @@ impl Cluster {
     /// When the kubeconfig cannot be read.
     pub async fn client(&self) -> anyhow::Result<Client> {
         self.control.client().await
+    }
+
+    /// Requests so far for which somebody lacked the right; only an installable cluster knows of them.
+    ///
+    /// # Errors
+    /// When there is no audit log, or it cannot be read.
+    pub fn denied(&self) -> anyhow::Result<Vec<Request>> {
+        self.control.audit().context("no audit log: the cluster is not an installable one")?.denied()
+    }
+
+    /// What a container has said so far, as `kubectl logs` shows it; `container` may be empty if there is only one.
+    ///
+    /// # Errors
+    /// When the pod is not there or has not started.
+    pub async fn logs(&self, namespace: &str, pod: &str, container: &str) -> anyhow::Result<String> {
+        let container = (!container.is_empty()).then(|| container.to_owned());
+        let params = LogParams { container, ..LogParams::default() };
+        let pods: Api<Pod> = Api::namespaced(self.client().await?, namespace);
+        pods.logs(pod, &params).await.with_context(|| format!("logs of {namespace}/{pod}"))
     }
 
     /// Starts a further process that ends with the cluster.
@@ -183,6 +209,15 @@ impl Builder {
         self
     }
 
+    /// Makes it a cluster that things can be installed on: in this network, where the caller must be too
+    /// ([`crate::net::private`]), with containers of these images as processes, and the stock controllers and scheduler.
+    #[must_use]
+    pub fn installable(mut self, network: Network, images: Images) -> Self {
+        self.control.network = Some(network);
+        self.images = images;
+        self.scheduler(true).controller_manager(true)
+    }
+
     /// Installs CustomResourceDefinitions (YAML or JSON) before the nodes join.
     #[must_use]
     pub fn crds(mut self, text: impl Into<String>) -> Self {
@@ -206,11 +241,17 @@ impl Builder {
             let name = format!("node-{number}");
             let dir = control.nest().dir().join(&name);
             std::fs::create_dir(&dir)?;
-            // 10.88.0.0/16 in slices for 256 nodes; more of them share.
-            let pod_cidr = (Ipv4Addr::new(10, 88, number as u8, 0), 24);
-            let cri = CriServer::start(&dir, cri::Options { pod_cidr, ..self.cri.clone() })?;
+            let network = control.network().map(|network| (network, node_address(number)));
+            let host = Host::new(&dir, &name, machine, network)?;
+            let programs = control.network().map(|network| Programs {
+                images: self.images.clone(),
+                host: host.namespaces().clone(),
+                network: network.clone(),
+            });
+            let pod_cidr = pod_range(number);
+            let cri = CriServer::start(&dir, cri::Options { pod_cidr, programs, ..self.cri.clone() })?;
             let options = own.as_ref().unwrap_or(&self.kubelet);
-            let kubelet = Kubelet::start(control, &name, machine, options, cri.socket()).await?;
+            let kubelet = Kubelet::start(control, host, options, cri.socket()).await?;
             cluster.nodes.push(ClusterNode { kubelet, cri });
         }
         // The kubelets are starting meanwhile.
@@ -221,8 +262,24 @@ impl Builder {
             cluster.controller_manager = Some(control.start_controller_manager().await?);
         }
         futures::future::try_join_all(cluster.nodes.iter().map(|node| node.kubelet.wait_ready())).await?;
+        if let (Some(controllers), Some(_)) = (&cluster.controller_manager, cluster.control.network()) {
+            // Nobody may make a pod before its account is there.
+            let accounts: Api<ServiceAccount> = Api::default_namespaced(client);
+            let made = async || accounts.get("default").await.is_ok();
+            controllers.wait_until("making accounts", ACCOUNT_WITHIN, made).await?;
+        }
         Ok(cluster)
     }
+}
+
+/// 10.88.0.0/16 in slices for 256 nodes; more of them share.
+fn pod_range(node: usize) -> (Ipv4Addr, u8) {
+    (Ipv4Addr::new(10, 88, node as u8, 0), 24)
+}
+
+/// From the slice of the last node, as is the network's own address.
+fn node_address(node: usize) -> Ipv4Addr {
+    Ipv4Addr::new(10, 88, 255, node as u8)
 }
 
 /// Installs CustomResourceDefinitions, one or more documents of YAML or JSON, and waits until their kinds are served.

@@ -1,7 +1,12 @@
 //! A real control plane: etcd and kube-apiserver, on request the stock scheduler and the controller manager.
 //!
-//! In: the programs. Out: a ready API server on 127.0.0.1, clients and kubeconfig files for it. Everything is in one
-//! [`Nest`] and ends with it. Nothing here waits for kubelets or touches pods.
+//! In: the programs. Out: a ready API server, clients and kubeconfig files for it. Everything is in one [`Nest`] and ends
+//! with it. Nothing here waits for kubelets or touches pods.
+//!
+//! Without a network of its own it listens on a free port of 127.0.0.1 and creates pods of nobody's account, so that it
+//! starts quickly and needs no controllers. With one it is as strict as a real one: pods get the tokens of their accounts,
+//! kubelets may change only what is theirs, the stock controllers and scheduler have their own identities and only
+//! their rights, and every request is in an audit log.
 
 mod pki;
 
@@ -16,8 +21,10 @@ use kube::config::{KubeConfigOptions, Kubeconfig};
 use kube::{Client, Config};
 use serde_json::json;
 
+use crate::audit::Audit;
 use crate::env::{Binaries, Program};
 use crate::nest::{Nest, Process, Spec};
+use crate::net::{self, Network};
 use crate::port;
 use pki::Pki;
 
@@ -35,6 +42,8 @@ pub struct ControlPlane {
     token: String,
     kubeconfig: PathBuf,
     ready_in: Duration,
+    network: Option<Network>,
+    audit: Option<Audit>,
     nest: Nest,
 }
 
@@ -43,6 +52,8 @@ pub struct ControlPlane {
 pub struct ControlPlaneOptions {
     /// Flags added to kube-apiserver's, for instance `--runtime-config=...`.
     pub api_server_flags: Vec<String>,
+    /// The network to live in. The caller must be in it too ([`net::private`]).
+    pub network: Option<Network>,
 }
 
 impl ControlPlane {
@@ -59,10 +70,20 @@ impl ControlPlane {
 
         let pki = Pki::new()?;
         let token = token();
-        let port = port::free()?;
-        let url = format!("https://127.0.0.1:{port}");
-        let flags = api_server_flags(&dir, &pki, &token, &etcd_url, port)?;
+        write_files(&dir, &pki, &token)?;
+        let (flags, url, audit) = match &options.network {
+            None => {
+                let port = port::free()?;
+                (flags_on_a_port(port), format!("https://127.0.0.1:{port}"), None)
+            }
+            Some(_) => {
+                let audit = Audit::new(&dir.join("audit"), &json!([{ "level": "Metadata" }]))?;
+                (flags_in_a_network(&audit), format!("https://{}", net::API), Some(audit))
+            }
+        };
         let spec = Spec::new("kube-apiserver", binaries.path(Program::ApiServer))
+            .arg(format!("--etcd-servers={etcd_url}"))
+            .args(api_server_flags(&dir))
             .args(flags)
             .args(options.api_server_flags.clone());
         let api_server = nest.spawn(spec)?;
@@ -72,7 +93,8 @@ impl ControlPlane {
         let client = client_of(&url, &kubeconfig).await?;
         api_server.wait_until("ready", PATIENCE, async || healthy(&client, "readyz").await).await?;
         let ready_in = began.elapsed();
-        Ok(Self { api_server, etcd, binaries: binaries.clone(), pki, url, token, kubeconfig, ready_in, nest })
+        let (binaries, network) = (binaries.clone(), options.network.clone());
+        Ok(Self { api_server, etcd, binaries, pki, url, token, kubeconfig, ready_in, network, audit, nest })
     }
 
     /// The folder and process group that everything belongs to; spawn further processes here.
@@ -121,6 +143,18 @@ impl ControlPlane {
     #[must_use]
     pub fn binaries(&self) -> &Binaries {
         &self.binaries
+    }
+
+    /// The network it lives in, if that is its own.
+    #[must_use]
+    pub fn network(&self) -> Option<&Network> {
+        self.network.as_ref()
+    }
+
+    /// Every request so far. Only a control plane with a network of its own keeps a log of them.
+    #[must_use]
+    pub fn audit(&self) -> Option<&Audit> {
+        self.audit.as_ref()
     }
 
     /// A client of a user who may do everything.
@@ -199,7 +233,7 @@ impl ControlPlane {
         let text = json!({
             "apiVersion": "kubescheduler.config.k8s.io/v1",
             "kind": "KubeSchedulerConfiguration",
-            "clientConnection": { "kubeconfig": self.kubeconfig, "qps": 5000, "burst": 5000 },
+            "clientConnection": { "kubeconfig": self.identity(Program::Scheduler)?, "qps": 5000, "burst": 5000 },
             "leaderElection": { "leaderElect": false },
         });
         pki::write(&config, &text.to_string())?;
@@ -213,13 +247,28 @@ impl ControlPlane {
     pub async fn start_controller_manager(&self) -> anyhow::Result<Process> {
         let flags = [
             "--kubeconfig".to_owned(),
-            text_of(&self.kubeconfig),
+            text_of(&self.identity(Program::ControllerManager)?),
             "--leader-elect=false".to_owned(),
-            "--use-service-account-credentials=false".to_owned(),
+            // Each controller as an account of its own, which has only its rights.
+            format!("--use-service-account-credentials={}", self.network.is_some()),
+            format!(
+                "--service-account-private-key-file={}",
+                self.nest.dir().join("control/sa.key").display()
+            ),
+            format!("--root-ca-file={}", self.ca_file().display()),
             "--kube-api-qps=500".to_owned(),
             "--kube-api-burst=1000".to_owned(),
         ];
         self.start_component(Program::ControllerManager, &flags, "healthz").await
+    }
+
+    /// What a component shows to the API server.
+    fn identity(&self, component: Program) -> anyhow::Result<PathBuf> {
+        if self.network.is_none() {
+            return Ok(self.kubeconfig.clone());
+        }
+        let user = format!("system:{component}");
+        self.kubeconfig_for(&user, &user)
     }
 
     async fn start_component(
@@ -272,13 +321,8 @@ async fn start_etcd(nest: &Nest, binaries: &Binaries, dir: &Path) -> anyhow::Res
     Ok((etcd, url))
 }
 
-fn api_server_flags(
-    dir: &Path,
-    pki: &Pki,
-    token: &str,
-    etcd: &str,
-    port: u16,
-) -> anyhow::Result<Vec<String>> {
+/// Everything the API server reads at its start.
+fn write_files(dir: &Path, pki: &Pki, token: &str) -> anyhow::Result<()> {
     let server = pki.server()?;
     pki::write(&dir.join("server.crt"), &server.certificate)?;
     pki::write(&dir.join("server.key"), &server.key)?;
@@ -287,15 +331,12 @@ fn api_server_flags(
     pki::write(&dir.join("to-kubelets.crt"), &to_kubelets.certificate)?;
     pki::write(&dir.join("to-kubelets.key"), &to_kubelets.key)?;
     pki::write(&dir.join("tokens.csv"), &format!("{token},admin,admin,system:masters\n"))?;
-    pki::write_signing_key(dir)?;
+    pki::write_signing_key(dir)
+}
+
+fn api_server_flags(dir: &Path) -> Vec<String> {
     let file = |name: &str| dir.join(name).display().to_string();
     let mut flags = vec![
-        format!("--etcd-servers={etcd}"),
-        "--bind-address=127.0.0.1".to_owned(),
-        "--advertise-address=127.0.0.1".to_owned(),
-        // Nobody reaches the API through the `kubernetes` service here, and it refuses loopback endpoints.
-        "--endpoint-reconciler-type=none".to_owned(),
-        format!("--secure-port={port}"),
         format!("--cert-dir={}", dir.display()),
         format!("--client-ca-file={}", file("ca.crt")),
         // Kubelets let in nobody without a certificate of this authority (`kubectl logs` comes this way).
@@ -307,15 +348,42 @@ fn api_server_flags(
         format!("--service-account-key-file={}", file("sa.pub")),
         format!("--service-account-signing-key-file={}", file("sa.key")),
         "--service-account-issuer=https://kubernetes.default.svc".to_owned(),
-        "--service-cluster-ip-range=10.0.0.0/24".to_owned(),
         "--authorization-mode=Node,RBAC".to_owned(),
-        // Pods can be created without a controller manager that makes the default service accounts.
-        "--disable-admission-plugins=ServiceAccount".to_owned(),
         "--allow-privileged=true".to_owned(),
         "--profiling=false".to_owned(),
     ];
     flags.extend(serving_flags(dir));
-    Ok(flags)
+    flags
+}
+
+/// For a server that shares the machine's network with others.
+fn flags_on_a_port(port: u16) -> Vec<String> {
+    vec![
+        "--bind-address=127.0.0.1".to_owned(),
+        "--advertise-address=127.0.0.1".to_owned(),
+        // Nobody reaches the API through the `kubernetes` service here, and it refuses loopback endpoints.
+        "--endpoint-reconciler-type=none".to_owned(),
+        format!("--secure-port={port}"),
+        "--service-cluster-ip-range=10.0.0.0/24".to_owned(),
+        // Pods can be created without a controller manager that makes the default service accounts.
+        "--disable-admission-plugins=ServiceAccount".to_owned(),
+    ]
+}
+
+/// For a server that pods use too.
+fn flags_in_a_network(audit: &Audit) -> Vec<String> {
+    let mut flags = vec![
+        "--bind-address=0.0.0.0".to_owned(),
+        format!("--advertise-address={}", net::GATEWAY),
+        // As that of the service: nothing translates between the two.
+        "--secure-port=443".to_owned(),
+        format!("--service-cluster-ip-range={}", net::SERVICES),
+        // Webhooks and aggregated servers are reached at their pods' addresses: service addresses lead nowhere.
+        "--enable-aggregator-routing=true".to_owned(),
+        "--enable-admission-plugins=NodeRestriction".to_owned(),
+    ];
+    flags.extend(audit.flags());
+    flags
 }
 
 fn serving_flags(dir: &Path) -> [String; 2] {

@@ -1,14 +1,21 @@
-//! A container runtime that runs nothing: CRI v1 over a unix socket, enough for a real kubelet to bring pods to
-//! Running, restart, stop and remove them, and to show their logs.
+//! A container runtime: CRI v1 over a unix socket, enough for a real kubelet to bring pods to Running, restart, stop and
+//! remove them, and to show their logs.
 //!
 //! In go the kubelet's calls, out come answers from an in-memory store; tests read it through
-//! [`CriServer::snapshot`]. How long a container runs is set by its [`Behaviour`]. No process, cgroup, network or
+//! [`CriServer::snapshot`]. State lives as long as the server, hence a restarted kubelet finds its pods again.
+//!
+//! By default it runs nothing. How long a container runs is set by its [`Behaviour`]. No process, cgroup, network or
 //! image is ever made, and time passes only on paper: an exit is a date, not a timer, so an idle server costs nothing.
-//! State lives as long as the server, hence a restarted kubelet finds its pods again.
+//!
+//! With [`Programs`] containers of the images it knows are processes of this machine, see below `process`, other images
+//! are not found, and pods have networks. There are no cgroups even so.
 
 mod address;
 pub mod behaviour;
 mod image;
+mod images;
+mod process;
+mod runner;
 mod service;
 pub mod snapshot;
 mod store;
@@ -28,6 +35,9 @@ use tokio_util::sync::{CancellationToken, DropGuard};
 use self::api::image_service_server::ImageServiceServer;
 use self::api::runtime_service_server::RuntimeServiceServer;
 pub use self::behaviour::{Behaviour, Run};
+pub use self::images::{Image, Images};
+pub use self::runner::Programs;
+use self::runner::Runner;
 use self::service::Service;
 pub use self::snapshot::{ContainerView, SandboxView, Snapshot, State};
 use self::store::Store;
@@ -49,11 +59,13 @@ pub struct Options {
     /// First address and prefix length of the range pods get their addresses from; a kubelet that has a pod CIDR
     /// overrides it. Give each node of a cluster its own.
     pub pod_cidr: (Ipv4Addr, u8),
+    /// Makes containers real processes.
+    pub programs: Option<Programs>,
 }
 
 impl Default for Options {
     fn default() -> Self {
-        Self { behaviour: Behaviour::default(), pod_cidr: (Ipv4Addr::new(10, 88, 0, 0), 16) }
+        Self { behaviour: Behaviour::default(), pod_cidr: (Ipv4Addr::new(10, 88, 0, 0), 16), programs: None }
     }
 }
 
@@ -62,6 +74,7 @@ impl Default for Options {
 pub struct CriServer {
     socket: PathBuf,
     store: Arc<Mutex<Store>>,
+    runner: Option<Arc<Runner>>,
     stop: Option<DropGuard>,
     thread: Option<JoinHandle<()>>,
 }
@@ -78,7 +91,11 @@ impl CriServer {
         let socket = dir.join("cri.sock");
         clear(&socket)?;
         let store = Arc::new(Mutex::new(Store::new(seed(), options.pod_cidr)));
-        let service = Service::new(store.clone(), options.behaviour, dir);
+        let runner = match options.programs {
+            Some(programs) => Some(Arc::new(Runner::new(programs, &dir, store.clone())?)),
+            None => None,
+        };
+        let service = Service::new(store.clone(), options.behaviour, dir, runner.clone());
         let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
         let listener = {
             let _context = runtime.enter();
@@ -101,7 +118,7 @@ impl CriServer {
                 }
             });
         })?;
-        Ok(Self { socket, store, stop: Some(stop.drop_guard()), thread: Some(thread) })
+        Ok(Self { socket, store, runner, stop: Some(stop.drop_guard()), thread: Some(thread) })
     }
 
     /// The socket, for the kubelet's `containerRuntimeEndpoint` (`unix://` before it).
@@ -113,7 +130,13 @@ impl CriServer {
     /// All sandboxes and containers as they are now.
     #[must_use]
     pub fn snapshot(&self) -> Snapshot {
-        service::lock(&self.store).snapshot(service::now())
+        let mut snapshot = service::lock(&self.store).snapshot(service::now());
+        if let Some(runner) = &self.runner {
+            for container in snapshot.sandboxes.iter_mut().flat_map(|sandbox| &mut sandbox.containers) {
+                container.pid = runner.process(&container.id).map(|process| process.pid());
+            }
+        }
+        snapshot
     }
 }
 
@@ -123,6 +146,9 @@ impl Drop for CriServer {
         if let Some(thread) = self.thread.take() {
             // A panic on that thread has been printed already; there is nobody left to tell.
             let _ = thread.join();
+        }
+        if let Some(runner) = &self.runner {
+            runner.end();
         }
         let _ = std::fs::remove_file(&self.socket);
     }

@@ -1,10 +1,11 @@
 //! Real kubelets on synthetic machines, several side by side.
 //!
-//! In: a control plane, a [`Machine`], a container runtime's socket, options. Out: a kubelet whose node is Ready, with its
-//! own root folder and sockets; CPU, memory, device and topology managers are the real ones. Nothing of the host changes:
-//! each kubelet lives in a private mount namespace, where the machine's files lie over those of the host, as do
-//! stand-ins for the sysctls that a kubelet would set and for the folders whose paths it has built in.
+//! In: a control plane, a [`Host`], a container runtime's socket, options. Out: a kubelet whose node is Ready, with its
+//! own root folder and sockets; CPU, memory, device and topology managers are the real ones.
 
+mod host;
+
+use std::net::IpAddr;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 use std::{fmt, fs};
@@ -19,9 +20,11 @@ use topology::policy::{Policy, Scope};
 
 use crate::controlplane::ControlPlane;
 use crate::env::Program;
-use crate::machine::{Layout, Machine, Tree};
+use crate::machine::Tree;
 use crate::nest::{Process, Spec};
 use crate::port;
+
+pub use self::host::Host;
 
 /// How long a kubelet may take to make its node Ready; it takes about 2 s on an idle machine.
 const PATIENCE: Duration = Duration::from_secs(90);
@@ -29,33 +32,11 @@ const PATIENCE: Duration = Duration::from_secs(90);
 /// Hard eviction threshold for memory. The least that still exercises its part in the memory manager's arithmetic.
 const EVICTION_MIB: u64 = 1;
 
+/// The file with the KubeletConfiguration in the kubelet's root folder, named as kubeadm does.
+const CONFIG: &str = "config.yaml";
+
 /// The taint the API server puts on new nodes and only a controller takes away.
 const NOT_READY: &str = "node.kubernetes.io/not-ready";
-
-/// What a kubelet sets at its start unless it finds it so (kubelet, `setupKernelTunables`).
-const SYSCTLS: [(&str, &str); 6] = [
-    ("proc/sys/vm/overcommit_memory", "1"),
-    ("proc/sys/vm/panic_on_oom", "0"),
-    ("proc/sys/kernel/panic", "10"),
-    ("proc/sys/kernel/panic_on_oops", "1"),
-    ("proc/sys/kernel/keys/root_maxkeys", "1000000"),
-    ("proc/sys/kernel/keys/root_maxbytes", "25000000"),
-];
-
-/// Runs in the private mount namespace: pairs of files up to `--`, then the root folder, then the program. The device
-/// plugin folder is built in at `/var/lib/kubelet`, the links to container logs in `/var/log`.
-const ENTER: &str = r#"
-set -e
-while [ "$1" != -- ]; do mount --bind "$1" "$2"; shift 2; done
-root=$2; shift 2
-exec 3<"$root"
-mount -t tmpfs tmpfs /var/log
-mount -t tmpfs tmpfs /var/lib
-mkdir /var/lib/kubelet
-mount --bind /proc/self/fd/3 /var/lib/kubelet
-exec 3<&-
-exec "$@"
-"#;
 
 /// What may be different about a kubelet.
 #[derive(Clone, Debug)]
@@ -83,11 +64,16 @@ pub struct KubeletOptions {
 /// A running kubelet; dropping it kills it.
 pub struct Kubelet {
     process: Process,
-    name: String,
-    tree: Tree,
     root: PathBuf,
-    healthz: u16,
+    healthz: (IpAddr, u16),
     client: Client,
+    host: Host,
+}
+
+/// Where a kubelet serves.
+struct Ports {
+    api: u16,
+    healthz: u16,
 }
 
 impl Default for KubeletOptions {
@@ -108,50 +94,53 @@ impl Default for KubeletOptions {
 }
 
 impl Kubelet {
-    /// Starts a kubelet for node `name` on `machine`, with its containers run behind the socket `cri`. Returns before the
-    /// node is Ready: [`Kubelet::wait_ready`] waits.
+    /// Starts a kubelet on `host`, with its containers run behind the socket `cri`. Returns before the node is Ready:
+    /// [`Kubelet::wait_ready`] waits.
     ///
     /// # Errors
-    /// When the machine cannot exist, its files cannot be written, or the kubelet cannot be started.
+    /// When its files cannot be written or it cannot be started.
     pub async fn start(
         control: &ControlPlane,
-        name: &str,
-        machine: &Machine,
+        host: Host,
         options: &KubeletOptions,
         cri: &Path,
     ) -> anyhow::Result<Self> {
-        let dir = control.nest().dir().join(name);
-        let root = dir.join("kubelet");
-        fs::create_dir_all(&root).with_context(|| format!("making {}", root.display()))?;
-        let tree = machine.write_to(&dir.join("machine")).with_context(|| format!("machine of {name}"))?;
-        let healthz = port::free()?;
-        let config = configuration(control, &machine.layout()?, options, cri, &dir, healthz)?;
-        let config_file = dir.join("kubelet.json");
+        let (name, dir, root) = (host.name(), host.dir(), host.root());
+        let ports = Ports::new(&host)?;
+        let config = configuration(control, &host, options, cri, &ports)?;
+        let config_file = root.join(CONFIG);
         fs::write(&config_file, format!("{:#}\n", Value::Object(config)))?;
         // The Node authorizer lets a kubelet see only what concerns its own node.
         let kubeconfig = control.kubeconfig_for(&format!("system:node:{name}"), "system:nodes")?;
-
-        let mut spec =
-            Spec::new(format!("kubelet-{name}"), "unshare").args(["--mount", "sh", "-c", ENTER, "enter"]);
-        for (over, real) in mounts(&tree)? {
-            spec = spec.arg(text(&over)).arg(text(&real));
-        }
-        let spec = spec
-            .args(["--", &text(&root), &text(control.binaries().path(Program::Kubelet))])
+        let spec = Spec::new(format!("kubelet-{name}"), control.binaries().path(Program::Kubelet))
+            .within(host.namespaces())
             .arg(format!("--kubeconfig={}", kubeconfig.display()))
             .arg(format!("--config={}", config_file.display()))
             .arg(format!("--root-dir={}", root.display()))
             .arg(format!("--cert-dir={}", dir.join("pki").display()))
             .arg(format!("--hostname-override={name}"))
+            .args(host.address().map(|address| format!("--node-ip={address}")))
             .args(options.flags.clone());
         let process = control.nest().spawn(spec)?;
-        Ok(Self { process, name: name.to_owned(), tree, root, healthz, client: control.client().await? })
+        Ok(Self {
+            process,
+            root,
+            healthz: (host.reached_at(), ports.healthz),
+            host,
+            client: control.client().await?,
+        })
     }
 
     /// Name of the node.
     #[must_use]
     pub fn name(&self) -> &str {
-        &self.name
+        self.host.name()
+    }
+
+    /// The machine it runs on.
+    #[must_use]
+    pub fn host(&self) -> &Host {
+        &self.host
     }
 
     /// The process, for pausing, killing and memory.
@@ -169,7 +158,7 @@ impl Kubelet {
     /// The machine's files; their `sys` is what a node agent takes for `/sys`.
     #[must_use]
     pub fn machine(&self) -> &Tree {
-        &self.tree
+        self.host.machine()
     }
 
     /// Where the podresources API is served.
@@ -194,16 +183,16 @@ impl Kubelet {
         let ready = async || {
             self.is_healthy().await
                 && tokio::net::UnixStream::connect(self.podresources_socket()).await.is_ok()
-                && nodes.get_opt(&self.name).await.ok().flatten().is_some_and(|node| is_ready(&node))
+                && nodes.get_opt(self.name()).await.ok().flatten().is_some_and(|node| is_ready(&node))
         };
         self.process.wait_until("Ready", PATIENCE, ready).await?;
-        remove_not_ready_taint(&nodes, &self.name).await
+        remove_not_ready_taint(&nodes, self.name()).await
     }
 
     /// The file with the KubeletConfiguration.
     #[must_use]
     pub fn config_file(&self) -> PathBuf {
-        self.root.with_file_name("kubelet.json")
+        self.root.join(CONFIG)
     }
 
     /// Adds or replaces fields of the configuration file, by their names on the top level. The kubelet takes notice when it
@@ -238,7 +227,7 @@ impl Kubelet {
     /// Asks the new process itself: what the API server says of the node may be from before a restart.
     async fn is_healthy(&self) -> bool {
         let ask = async {
-            let mut stream = tokio::net::TcpStream::connect(("127.0.0.1", self.healthz)).await?;
+            let mut stream = tokio::net::TcpStream::connect(self.healthz).await?;
             stream.write_all(b"GET /healthz HTTP/1.0\r\n\r\n").await?;
             let mut answer = String::new();
             stream.read_to_string(&mut answer).await?;
@@ -250,20 +239,23 @@ impl Kubelet {
 
 impl fmt::Debug for Kubelet {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("Kubelet").field("name", &self.name).field("root", &self.root).finish_non_exhaustive()
+        f.debug_struct("Kubelet")
+            .field("name", &self.name())
+            .field("root", &self.root)
+            .finish_non_exhaustive()
     }
 }
 
 fn configuration(
     control: &ControlPlane,
-    layout: &Layout,
+    host: &Host,
     options: &KubeletOptions,
     cri: &Path,
-    dir: &Path,
-    healthz: u16,
+    ports: &Ports,
 ) -> anyhow::Result<Map<String, Value>> {
+    let dir = host.dir();
     let zones: Vec<u32> =
-        layout.zones.iter().filter(|zone| zone.memory_kib > 0).map(|zone| zone.id).collect();
+        host.layout().zones.iter().filter(|zone| zone.memory_kib > 0).map(|zone| zone.id).collect();
     let per_zone = options.reserved_mib_per_zone;
     // The memory manager wants exactly kube-reserved + system-reserved + hard eviction spread over the zones.
     let Some(kube_mib) = (per_zone * zones.len() as u64).checked_sub(EVICTION_MIB) else {
@@ -280,8 +272,9 @@ fn configuration(
         "containerRuntimeEndpoint": format!("unix://{}", cri.display()),
         // Everywhere, because the API server calls the node's address; only certificates of our authority get in.
         "address": "0.0.0.0",
-        "port": port::free()?,
-        "healthzPort": healthz,
+        "port": ports.api,
+        "healthzPort": ports.healthz,
+        "healthzBindAddress": host.reached_at(),
         "tlsCertFile": certificate,
         "tlsPrivateKeyFile": key,
         "authentication": {
@@ -310,24 +303,22 @@ fn configuration(
         "maxPods": options.max_pods,
     });
     let Value::Object(mut config) = config else { bail!("a KubeletConfiguration is an object") };
+    if host.address().is_some() {
+        // There is no DNS in the network, and the host's servers are not reached from it.
+        config.insert("resolvConf".to_owned(), json!(""));
+    }
     config.extend(options.config.clone());
     Ok(config)
 }
 
-/// `(stand-in, real)`: the machine's files, and sysctls that already have the values a kubelet wants.
-fn mounts(tree: &Tree) -> anyhow::Result<Vec<(PathBuf, PathBuf)>> {
-    let mut all = tree.mounts();
-    // A kernel without huge pages has no such folder, and a kubelet does without.
-    all.retain(|(_, real)| !real.ends_with("hugepages") || real.exists());
-    for (path, value) in SYSCTLS {
-        let (over, real) = (tree.root().join(path), Path::new("/").join(path));
-        if real.exists() {
-            fs::create_dir_all(over.parent().unwrap_or(tree.root()))?;
-            fs::write(&over, format!("{value}\n"))?;
-            all.push((over, real));
+impl Ports {
+    /// The usual ones on a host with an address of its own.
+    fn new(host: &Host) -> anyhow::Result<Self> {
+        if host.address().is_some() {
+            return Ok(Self { api: 10_250, healthz: 10_248 });
         }
+        Ok(Self { api: port::free()?, healthz: port::free()? })
     }
-    Ok(all)
 }
 
 fn is_ready(node: &Node) -> bool {
@@ -353,8 +344,4 @@ async fn remove_not_ready_taint(nodes: &Api<Node>, name: &str) -> anyhow::Result
             Ok(_) => return Ok(()),
         }
     }
-}
-
-fn text(path: &Path) -> String {
-    path.display().to_string()
 }

@@ -2,10 +2,12 @@
 //!
 //! [`env`](mod@env) finds the programs, [`machine`] makes the machines, [`controlplane`] and [`kubelet`] run them in a
 //! [`nest`] that leaves nothing behind, [`cluster`] puts it together, [`device_plugin`] gives it devices, [`account`] gives
-//! somebody rights, [`openshift`] makes it look like a distribution, and [`load`] brings pods. What real parts cannot be made to do
-//! wrong, [`proxy`] and [`podresources`] do.
+//! somebody rights, [`openshift`] makes it look like a distribution, and [`load`] brings pods. In a network of its own
+//! ([`net`]) containers are real processes, and [`audit`] tells what was asked. What real parts cannot be made to do wrong,
+//! [`proxy`] and [`podresources`] do.
 
 pub mod account;
+pub mod audit;
 pub mod cluster;
 pub mod controlplane;
 pub mod cri;
@@ -14,7 +16,9 @@ pub mod env;
 pub mod kubelet;
 pub mod load;
 pub mod machine;
+pub mod namespace;
 pub mod nest;
+pub mod net;
 pub mod openshift;
 pub mod podresources;
 pub mod port;

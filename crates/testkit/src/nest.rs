@@ -22,6 +22,8 @@ use std::time::{Duration, Instant};
 use anyhow::{Context as _, bail};
 use rustix::process::{Pid, Signal, kill_process, kill_process_group};
 
+use crate::namespace::Namespaces;
+
 /// Set to anything but the empty text, it leaves the folders of nests in place and prints where they are.
 pub const KEEP: &str = "TESTKIT_KEEP";
 
@@ -56,6 +58,7 @@ pub struct Spec {
     program: PathBuf,
     args: Vec<String>,
     env: Vec<(String, String)>,
+    namespaces: Namespaces,
 }
 
 /// A process of a nest: killed when dropped, at the latest.
@@ -134,15 +137,16 @@ impl Nest {
             .append(true)
             .open(log)
             .with_context(|| format!("opening log {}", log.display()))?;
-        Command::new(&spec.program)
+        let mut command = Command::new(&spec.program);
+        command
             .args(&spec.args)
             .envs(spec.env.iter().map(|(key, value)| (key, value)))
             .stdin(Stdio::null())
             .stdout(out.try_clone()?)
             .stderr(out)
-            .process_group(self.0.group.as_raw_nonzero().get())
-            .spawn()
-            .with_context(|| format!("starting {} ({})", spec.name, spec.program.display()))
+            .process_group(self.0.group.as_raw_nonzero().get());
+        let started = spec.namespaces.run(|| command.spawn())?;
+        started.with_context(|| format!("starting {} ({})", spec.name, spec.program.display()))
     }
 }
 
@@ -170,7 +174,13 @@ impl Spec {
     /// A program to be known as `name`, which also names its log.
     #[must_use]
     pub fn new(name: impl Into<String>, program: impl Into<PathBuf>) -> Self {
-        Self { name: name.into(), program: program.into(), args: Vec::new(), env: Vec::new() }
+        Self {
+            name: name.into(),
+            program: program.into(),
+            args: Vec::new(),
+            env: Vec::new(),
+            namespaces: Namespaces::default(),
+        }
     }
 
     /// Adds one argument.
@@ -191,6 +201,13 @@ impl Spec {
     #[must_use]
     pub fn env(mut self, key: impl Into<String>, value: impl Into<String>) -> Self {
         self.env.push((key.into(), value.into()));
+        self
+    }
+
+    /// Lets it see these mounts and this network.
+    #[must_use]
+    pub fn within(mut self, namespaces: &Namespaces) -> Self {
+        self.namespaces = namespaces.clone();
         self
     }
 }

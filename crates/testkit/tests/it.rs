@@ -8,6 +8,8 @@
 
 #[path = "it/cluster.rs"]
 mod cluster;
+#[path = "it/containers.rs"]
+mod containers;
 #[path = "it/controlplane.rs"]
 mod controlplane;
 #[path = "it/device_plugin.rs"]

@@ -109,7 +109,7 @@ impl Bed {
 /// Where an exporter of a node finds everything, in flags that our exporter and resource-topology-exporter share.
 pub(crate) fn places(cluster: &Cluster, node: &ClusterNode) -> [String; 5] {
     let kubelet = node.kubelet();
-    let config = kubelet.root_dir().with_file_name("kubelet.json");
+    let config = kubelet.config_file();
     let flag = |name: &str, path: &Path| format!("--{name}={}", path.display());
     [
         format!("--hostname={}", node.name()),

@@ -35,7 +35,7 @@ async fn manifests_of_the_peers_work() {
     let client = cluster.client().await.unwrap();
     let node = &cluster.nodes()[0];
     let root = node.kubelet().root_dir().display().to_string();
-    let config = node.kubelet().root_dir().with_file_name("kubelet.json").display().to_string();
+    let config = node.kubelet().config_file().display().to_string();
     let sysfs = node.kubelet().machine().sys().display().to_string();
     let socket = format!("unix://{}", node.podresources_socket().display());
     let kubeconfig = format!("--kubeconfig={}", cluster.control().kubeconfig().display());

@@ -119,7 +119,7 @@ async fn every_mode_creates_updates_takes_over_and_keeps_what_is_foreign() {
 #[tokio::test]
 async fn where_owners_may_not_be_changed_all_else_is_kept_true() {
     let flag = "--enable-admission-plugins=OwnerReferencesPermissionEnforcement".to_owned();
-    let options = ControlPlaneOptions { api_server_flags: vec![flag] };
+    let options = ControlPlaneOptions { api_server_flags: vec![flag], ..ControlPlaneOptions::default() };
     let Some(rig) = Rig::with(&options).await else { return };
     let node = ("Node".to_owned(), make_node(&rig.client).await.uid().unwrap());
     let account = Account::create(&rig.control, "numa", "exporter").await.unwrap();

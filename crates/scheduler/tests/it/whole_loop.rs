@@ -27,7 +27,7 @@ fn export(cluster: &Cluster, node: &ClusterNode, token: &CancellationToken) {
         format!("--podresources-socket=unix://{}", node.podresources_socket().display()),
         format!("--sysfs={}", kubelet.machine().sys().display()),
         format!("--kubelet-state-dir={}", kubelet.root_dir().display()),
-        format!("--kubelet-config-file={}", kubelet.root_dir().with_file_name("kubelet.json").display()),
+        format!("--kubelet-config-file={}", kubelet.config_file().display()),
         format!("--kubeconfig={}", cluster.control().kubeconfig().display()),
     ];
     tokio::spawn(exporter::run(Cli::parse_from(flags).args.settings().unwrap(), token.clone()));

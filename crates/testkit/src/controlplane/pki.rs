@@ -3,6 +3,7 @@
 use std::fs;
 use std::path::Path;
 
+use crate::net;
 use anyhow::Context as _;
 use rcgen::{
     BasicConstraints, CertificateParams, DnType, ExtendedKeyUsagePurpose, IsCa, Issuer, KeyPair,
@@ -39,7 +40,7 @@ impl Pki {
 
     /// For a server on this machine.
     pub(super) fn server(&self) -> anyhow::Result<Pair> {
-        let names = ["localhost", "127.0.0.1", "kubernetes.default.svc"];
+        let names = ["localhost", "127.0.0.1", "kubernetes.default.svc", &net::API.to_string()];
         let params = CertificateParams::new(names.map(str::to_owned).to_vec())?;
         self.sign(params, "testkit server", ExtendedKeyUsagePurpose::ServerAuth)
     }

@@ -11,9 +11,13 @@ use super::api::image_service_server::ImageService;
 use super::api::runtime_service_server::RuntimeService;
 use super::api::*;
 use super::behaviour::Behaviour;
+use super::runner::{Runner, What};
 use super::snapshot::State;
 use super::store::{self, Store};
 use super::{image, wire};
+
+/// Exit code of a container whose process could not be started, as other runtimes have it.
+const NEVER_STARTED: i32 = 128;
 
 type Answer<T> = Result<Response<T>, Status>;
 
@@ -24,15 +28,58 @@ pub(super) struct Service {
     defaults: Behaviour,
     /// A folder that exists, standing for the file system images and containers live on.
     mountpoint: Arc<str>,
+    /// Makes it real.
+    runner: Option<Arc<Runner>>,
 }
 
 impl Service {
-    pub(super) fn new(store: Arc<Mutex<Store>>, defaults: Behaviour, dir: PathBuf) -> Self {
-        Self { store, defaults, mountpoint: dir.to_string_lossy().into() }
+    pub(super) fn new(
+        store: Arc<Mutex<Store>>,
+        defaults: Behaviour,
+        dir: PathBuf,
+        runner: Option<Arc<Runner>>,
+    ) -> Self {
+        Self { store, defaults, mountpoint: dir.to_string_lossy().into(), runner }
     }
 
     fn store(&self) -> MutexGuard<'_, Store> {
         lock(&self.store)
+    }
+
+    /// Whether there is such an image. Ids are only given to those that are.
+    fn knows(&self, reference: &str) -> bool {
+        let Some(runner) = &self.runner else { return true };
+        image::is_id(reference) || runner.image(reference).is_some()
+    }
+
+    fn describe(&self, name: &str) -> Image {
+        let mut description = image::describe(name);
+        if let Some(image) = self.runner.as_ref().and_then(|runner| runner.image(name)) {
+            description.uid = Some(Int64Value { value: i64::from(image.user.0) });
+        }
+        description
+    }
+
+    async fn start_process(&self, runner: Arc<Runner>, id: String) -> Answer<StartContainerResponse> {
+        let what = {
+            let mut store = self.store();
+            store.start_container(&id, now())?;
+            let container = store.container(&id)?;
+            let sandbox = store.sandbox(&container.sandbox)?.config.clone();
+            let log = container.log_path.clone().map(PathBuf::from);
+            What {
+                id: id.clone(),
+                of: container.sandbox.clone(),
+                sandbox,
+                config: container.config.clone(),
+                log,
+            }
+        };
+        if let Err(error) = blocking(move || runner.start(what)).await {
+            self.store().exited(&id, NEVER_STARTED, now());
+            return Err(error);
+        }
+        Ok(Response::new(StartContainerResponse {}))
     }
 
     fn stats(&self, filter: &ContainerStatsFilter) -> Vec<ContainerStats> {
@@ -118,6 +165,14 @@ impl RuntimeService for Service {
         let request = request.into_inner();
         let config = request.config.ok_or_else(|| Status::invalid_argument("config: missing"))?;
         let pod_sandbox_id = self.store().run_sandbox(config, request.runtime_handler, now())?;
+        if let Some(runner) = &self.runner {
+            let address = self.store().sandbox(&pod_sandbox_id)?.ip;
+            let (runner, id) = (runner.clone(), pod_sandbox_id.clone());
+            if let Err(error) = blocking(move || runner.open(&id, address)).await {
+                self.store().remove_sandbox(&pod_sandbox_id);
+                return Err(error);
+            }
+        }
         Ok(Response::new(RunPodSandboxResponse { pod_sandbox_id }))
     }
 
@@ -125,7 +180,15 @@ impl RuntimeService for Service {
         &self,
         request: Request<StopPodSandboxRequest>,
     ) -> Answer<StopPodSandboxResponse> {
-        self.store().stop_sandbox(&request.into_inner().pod_sandbox_id, now());
+        let id = request.into_inner().pod_sandbox_id;
+        if let Some(runner) = &self.runner {
+            let containers = self.store().containers_of(&id);
+            for container in containers {
+                runner.stop(&container, Duration::ZERO).await;
+            }
+            runner.close(&id);
+        }
+        self.store().stop_sandbox(&id, now());
         Ok(Response::new(StopPodSandboxResponse {}))
     }
 
@@ -133,7 +196,15 @@ impl RuntimeService for Service {
         &self,
         request: Request<RemovePodSandboxRequest>,
     ) -> Answer<RemovePodSandboxResponse> {
-        self.store().remove_sandbox(&request.into_inner().pod_sandbox_id);
+        let id = request.into_inner().pod_sandbox_id;
+        if let Some(runner) = &self.runner {
+            let containers = self.store().containers_of(&id);
+            for container in containers {
+                runner.remove(&container).await;
+            }
+            runner.close(&id);
+        }
+        self.store().remove_sandbox(&id);
         Ok(Response::new(RemovePodSandboxResponse {}))
     }
 
@@ -175,8 +246,8 @@ impl RuntimeService for Service {
     ) -> Answer<CreateContainerResponse> {
         let request = request.into_inner();
         let config = request.config.ok_or_else(|| Status::invalid_argument("config: missing"))?;
-        let container_id =
-            self.store().create_container(&request.pod_sandbox_id, config, self.defaults, now())?;
+        let defaults = if self.runner.is_some() { None } else { Some(self.defaults) };
+        let container_id = self.store().create_container(&request.pod_sandbox_id, config, defaults, now())?;
         Ok(Response::new(CreateContainerResponse { container_id }))
     }
 
@@ -185,6 +256,9 @@ impl RuntimeService for Service {
         request: Request<StartContainerRequest>,
     ) -> Answer<StartContainerResponse> {
         let id = request.into_inner().container_id;
+        if let Some(runner) = &self.runner {
+            return self.start_process(runner.clone(), id).await;
+        }
         let delay = self.store().container(&id)?.behaviour.start_delay;
         if !delay.is_zero() {
             tokio::time::sleep(delay).await;
@@ -201,6 +275,9 @@ impl RuntimeService for Service {
     async fn stop_container(&self, request: Request<StopContainerRequest>) -> Answer<StopContainerResponse> {
         let request = request.into_inner();
         let grace = Duration::from_secs(u64::try_from(request.timeout).unwrap_or(0));
+        if let Some(runner) = &self.runner {
+            runner.stop(&request.container_id, grace).await;
+        }
         let ends_at = self.store().stop_container(&request.container_id, grace, now())?;
         if let Ok(left @ 1..) = u64::try_from(ends_at.saturating_sub(now())) {
             tokio::time::sleep(Duration::from_nanos(left)).await;
@@ -212,7 +289,11 @@ impl RuntimeService for Service {
         &self,
         request: Request<RemoveContainerRequest>,
     ) -> Answer<RemoveContainerResponse> {
-        if let Some(log) = self.store().remove_container(&request.into_inner().container_id) {
+        let id = request.into_inner().container_id;
+        if let Some(runner) = &self.runner {
+            runner.remove(&id).await;
+        }
+        if let Some(log) = self.store().remove_container(&id) {
             // The kubelet removes the folder; that the file is gone already is no fault.
             let _ = std::fs::remove_file(log);
         }
@@ -252,13 +333,20 @@ impl RuntimeService for Service {
         Ok(Response::new(UpdateContainerResourcesResponse {}))
     }
 
-    /// The command behaves as a container's would; one that is not understood succeeds at once.
+    /// Without a process the command behaves as a container's would; one that is not understood succeeds at once.
     async fn exec_sync(&self, request: Request<ExecSyncRequest>) -> Answer<ExecSyncResponse> {
         let request = request.into_inner();
         running(self.store().container(&request.container_id)?)?;
-        let (time, exit_code) = super::behaviour::exec(&request.cmd);
         let limit =
             u64::try_from(request.timeout).ok().filter(|&seconds| seconds > 0).map(Duration::from_secs);
+        let process = self.runner.as_ref().and_then(|runner| runner.process(&request.container_id));
+        if let Some(process) = process {
+            let output = blocking(move || process.exec(&request.cmd, limit)).await?;
+            let output = output.ok_or_else(|| Status::deadline_exceeded(format!("longer than {limit:?}")))?;
+            let (stdout, stderr, exit_code) = (output.stdout, output.stderr, output.code);
+            return Ok(Response::new(ExecSyncResponse { stdout, stderr, exit_code }));
+        }
+        let (time, exit_code) = super::behaviour::exec(&request.cmd);
         if let Some(limit) = limit.filter(|&limit| time > limit) {
             tokio::time::sleep(limit).await;
             return Err(Status::deadline_exceeded(format!("{:?} took longer than {limit:?}", request.cmd)));
@@ -275,7 +363,10 @@ impl RuntimeService for Service {
         let store = self.store();
         let container = store.container(&request.get_ref().container_id)?;
         running(container)?;
-        write_log(container)?;
+        match self.runner.as_ref().and_then(|runner| runner.process(&request.get_ref().container_id)) {
+            Some(process) => process.reopen_log()?,
+            None => write_log(container)?,
+        }
         Ok(Response::new(ReopenContainerLogResponse {}))
     }
 
@@ -322,18 +413,21 @@ impl ImageService for Service {
         let wanted = request.into_inner().filter.and_then(|filter| filter.image).unwrap_or_default().image;
         let store = self.store();
         let matching = store.images().filter(|name| wanted.is_empty() || *name == wanted);
-        Ok(Response::new(ListImagesResponse { images: matching.map(image::describe).collect() }))
+        let images = matching.map(|name| self.describe(name)).collect();
+        Ok(Response::new(ListImagesResponse { images }))
     }
 
     async fn image_status(&self, request: Request<ImageStatusRequest>) -> Answer<ImageStatusResponse> {
         let reference = named(request.into_inner().image)?;
-        let image = self.store().find_image(&reference).map(image::describe);
+        let known = self.knows(&reference);
+        let image = self.store().find_image(&reference).filter(|_| known).map(|name| self.describe(name));
         Ok(Response::new(ImageStatusResponse { image, ..ImageStatusResponse::default() }))
     }
 
     async fn pull_image(&self, request: Request<PullImageRequest>) -> Answer<PullImageResponse> {
         let reference = named(request.into_inner().image)?;
-        let found = self.store().find_image(&reference).map(image::id);
+        let known = self.knows(&reference);
+        let found = self.store().find_image(&reference).filter(|_| known).map(image::id);
         let image_ref = found.ok_or_else(|| Status::not_found(format!("no image {reference:?}")))?;
         Ok(Response::new(PullImageResponse { image_ref }))
     }
@@ -363,6 +457,14 @@ pub(super) fn lock(store: &Mutex<Store>) -> MutexGuard<'_, Store> {
 pub(super) fn now() -> i64 {
     let since = SystemTime::now().duration_since(SystemTime::UNIX_EPOCH).unwrap_or_default();
     i64::try_from(since.as_nanos()).unwrap_or(i64::MAX)
+}
+
+/// Work that would keep the server's only thread from answering.
+async fn blocking<T: Send + 'static>(
+    work: impl FnOnce() -> anyhow::Result<T> + Send + 'static,
+) -> Result<T, Status> {
+    let done = tokio::task::spawn_blocking(work).await.map_err(anyhow::Error::from);
+    done.flatten().map_err(|error| Status::unknown(format!("{error:#}")))
 }
 
 fn named(image: Option<ImageSpec>) -> Result<String, Status> {

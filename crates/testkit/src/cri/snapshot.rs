@@ -61,6 +61,8 @@ pub struct ContainerView {
     pub attempt: u32,
     /// What it does now.
     pub state: State,
+    /// Its process on this machine, which may have ended; nothing when it never had one.
+    pub pid: Option<u32>,
     /// Unix time in nanoseconds; 0 before the start.
     pub started_at: i64,
     /// How it was told to behave.

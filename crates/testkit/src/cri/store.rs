@@ -112,6 +112,7 @@ impl Container {
             name: self.name().to_owned(),
             attempt: self.attempt(),
             state: self.state(now),
+            pid: None,
             started_at: self.started_at(),
             behaviour: self.behaviour,
             resources: self.resources(),
@@ -215,7 +216,7 @@ impl Store {
         &mut self,
         sandbox_id: &str,
         config: api::ContainerConfig,
-        defaults: Behaviour,
+        defaults: Option<Behaviour>,
         now: i64,
     ) -> Result<String, Status> {
         let sandbox = self.sandbox(sandbox_id)?;
@@ -232,8 +233,9 @@ impl Store {
             let (name, attempt) = (&metadata.name, metadata.attempt);
             return Err(Status::already_exists(format!("container {name} attempt {attempt} exists")));
         }
-        let behaviour = Behaviour::of(defaults, &sandbox.config.annotations, &config)
-            .map_err(Status::invalid_argument)?;
+        // A real program does what it does.
+        let of = |defaults| Behaviour::of(defaults, &sandbox.config.annotations, &config);
+        let behaviour = defaults.map(of).transpose().map_err(Status::invalid_argument)?.unwrap_or_default();
         let folder = &sandbox.config.log_directory;
         let logs = !folder.is_empty() && !config.log_path.is_empty();
         let log_path = logs.then(|| format!("{folder}/{}", config.log_path));
@@ -263,6 +265,13 @@ impl Store {
         Ok(())
     }
 
+    /// Its process has ended, or could not be started.
+    pub(super) fn exited(&mut self, id: &str, code: i32, now: i64) {
+        if let Some(container) = self.containers.get_mut(id) {
+            container.end(now, code);
+        }
+    }
+
     /// Asks it to end, and kills it after `grace`; returns when it will have ended.
     pub(super) fn stop_container(&mut self, id: &str, grace: Duration, now: i64) -> Result<i64, Status> {
         self.container(id)?;
@@ -276,6 +285,12 @@ impl Store {
     /// Removes it, running or not, and returns where its log was; removing what is not there is fine, as CRI wants.
     pub(super) fn remove_container(&mut self, id: &str) -> Option<String> {
         self.containers.remove(id)?.log_path
+    }
+
+    /// Ids of a sandbox's containers.
+    pub(super) fn containers_of(&self, sandbox: &str) -> Vec<String> {
+        let own = self.containers.iter().filter(|(_, container)| container.sandbox == sandbox);
+        own.map(|(id, _)| id.clone()).collect()
     }
 
     pub(super) fn container(&self, id: &str) -> Result<&Container, Status> {

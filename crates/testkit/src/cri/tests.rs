@@ -51,7 +51,10 @@ impl Rig {
             image: Some(ImageSpec { image: "app:v1".to_owned(), ..Default::default() }),
             labels: [("name".to_owned(), name.to_owned())].into(),
             log_path: format!("{name}.log"),
-            linux: Some(LinuxContainerConfig { resources: Some(resources) }),
+            linux: Some(LinuxContainerConfig {
+                resources: Some(resources),
+                ..LinuxContainerConfig::default()
+            }),
             ..Default::default()
         };
         let request = CreateContainerRequest {

@@ -176,7 +176,11 @@ pub(super) fn filesystem(mountpoint: &str, used_bytes: u64, now: i64) -> api::Fi
 
 /// The name the pod asked for; the kubelet puts the id it resolved to beside it.
 fn image_name(container: &Container) -> &str {
-    let Some(image) = &container.config.image else { return "" };
+    container.config.image.as_ref().map_or("", image_named)
+}
+
+/// The name the pod asked for.
+pub(super) fn image_named(image: &api::ImageSpec) -> &str {
     if image.user_specified_image.is_empty() { &image.image } else { &image.user_specified_image }
 }
 

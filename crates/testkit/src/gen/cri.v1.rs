@@ -125,6 +125,8 @@ pub struct PodSandboxConfig {
     /// Folder of the pod's container logs on the host.
     #[prost(string, tag = "3")]
     pub log_directory: ::prost::alloc::string::String,
+    #[prost(message, optional, tag = "4")]
+    pub dns_config: ::core::option::Option<DnsConfig>,
     #[prost(btree_map = "string, string", tag = "6")]
     pub labels: ::prost::alloc::collections::BTreeMap<
         ::prost::alloc::string::String,
@@ -137,6 +139,16 @@ pub struct PodSandboxConfig {
     >,
     #[prost(message, optional, tag = "8")]
     pub linux: ::core::option::Option<LinuxPodSandboxConfig>,
+}
+/// The lines of a resolv.conf.
+#[derive(Clone, PartialEq, Eq, Hash, ::prost::Message)]
+pub struct DnsConfig {
+    #[prost(string, repeated, tag = "1")]
+    pub servers: ::prost::alloc::vec::Vec<::prost::alloc::string::String>,
+    #[prost(string, repeated, tag = "2")]
+    pub searches: ::prost::alloc::vec::Vec<::prost::alloc::string::String>,
+    #[prost(string, repeated, tag = "3")]
+    pub options: ::prost::alloc::vec::Vec<::prost::alloc::string::String>,
 }
 #[derive(Clone, PartialEq, ::prost::Message)]
 pub struct LinuxPodSandboxConfig {
@@ -339,6 +351,8 @@ pub struct ContainerConfig {
     pub command: ::prost::alloc::vec::Vec<::prost::alloc::string::String>,
     #[prost(string, repeated, tag = "4")]
     pub args: ::prost::alloc::vec::Vec<::prost::alloc::string::String>,
+    #[prost(string, tag = "5")]
+    pub working_dir: ::prost::alloc::string::String,
     #[prost(message, repeated, tag = "6")]
     pub envs: ::prost::alloc::vec::Vec<KeyValue>,
     #[prost(message, repeated, tag = "7")]
@@ -378,6 +392,8 @@ pub struct Mount {
     pub host_path: ::prost::alloc::string::String,
     #[prost(bool, tag = "3")]
     pub readonly: bool,
+    #[prost(enumeration = "MountPropagation", tag = "5")]
+    pub propagation: i32,
 }
 #[derive(Clone, PartialEq, Eq, Hash, ::prost::Message)]
 pub struct Device {
@@ -397,6 +413,37 @@ pub struct CdiDevice {
 pub struct LinuxContainerConfig {
     #[prost(message, optional, tag = "1")]
     pub resources: ::core::option::Option<LinuxContainerResources>,
+    #[prost(message, optional, tag = "2")]
+    pub security_context: ::core::option::Option<LinuxContainerSecurityContext>,
+}
+#[derive(Clone, PartialEq, Eq, Hash, ::prost::Message)]
+pub struct LinuxContainerSecurityContext {
+    #[prost(message, optional, tag = "1")]
+    pub capabilities: ::core::option::Option<Capability>,
+    #[prost(bool, tag = "2")]
+    pub privileged: bool,
+    #[prost(message, optional, tag = "3")]
+    pub namespace_options: ::core::option::Option<NamespaceOption>,
+    #[prost(message, optional, tag = "5")]
+    pub run_as_user: ::core::option::Option<Int64Value>,
+    #[prost(message, optional, tag = "12")]
+    pub run_as_group: ::core::option::Option<Int64Value>,
+    #[prost(string, tag = "6")]
+    pub run_as_username: ::prost::alloc::string::String,
+    #[prost(bool, tag = "7")]
+    pub readonly_rootfs: bool,
+    #[prost(int64, repeated, tag = "8")]
+    pub supplemental_groups: ::prost::alloc::vec::Vec<i64>,
+    #[prost(bool, tag = "11")]
+    pub no_new_privs: bool,
+}
+/// Names without their CAP\_, or ALL.
+#[derive(Clone, PartialEq, Eq, Hash, ::prost::Message)]
+pub struct Capability {
+    #[prost(string, repeated, tag = "1")]
+    pub add_capabilities: ::prost::alloc::vec::Vec<::prost::alloc::string::String>,
+    #[prost(string, repeated, tag = "2")]
+    pub drop_capabilities: ::prost::alloc::vec::Vec<::prost::alloc::string::String>,
 }
 #[derive(Clone, PartialEq, ::prost::Message)]
 pub struct LinuxContainerResources {
@@ -1016,6 +1063,35 @@ impl PodSandboxState {
         match value {
             "SANDBOX_READY" => Some(Self::SandboxReady),
             "SANDBOX_NOTREADY" => Some(Self::SandboxNotready),
+            _ => None,
+        }
+    }
+}
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord, ::prost::Enumeration)]
+#[repr(i32)]
+pub enum MountPropagation {
+    PropagationPrivate = 0,
+    PropagationHostToContainer = 1,
+    PropagationBidirectional = 2,
+}
+impl MountPropagation {
+    /// String value of the enum field names used in the ProtoBuf definition.
+    ///
+    /// The values are not transformed in any way and thus are considered stable
+    /// (if the ProtoBuf definition does not change) and safe for programmatic use.
+    pub fn as_str_name(&self) -> &'static str {
+        match self {
+            Self::PropagationPrivate => "PROPAGATION_PRIVATE",
+            Self::PropagationHostToContainer => "PROPAGATION_HOST_TO_CONTAINER",
+            Self::PropagationBidirectional => "PROPAGATION_BIDIRECTIONAL",
+        }
+    }
+    /// Creates an enum from field names used in the ProtoBuf definition.
+    pub fn from_str_name(value: &str) -> ::core::option::Option<Self> {
+        match value {
+            "PROPAGATION_PRIVATE" => Some(Self::PropagationPrivate),
+            "PROPAGATION_HOST_TO_CONTAINER" => Some(Self::PropagationHostToContainer),
+            "PROPAGATION_BIDIRECTIONAL" => Some(Self::PropagationBidirectional),
             _ => None,
         }
     }

@@ -86,7 +86,10 @@ impl Field {
         let cluster = Cluster::builder()
             .machines(vec![machine; subjects.len()])
             .kubelet(shape.kubelet())
-            .control(ControlPlaneOptions { api_server_flags: audit.flags() })
+            .control(ControlPlaneOptions {
+                api_server_flags: audit.flags(),
+                ..ControlPlaneOptions::default()
+            })
             .crds(api::crd::NRT_CRD_YAML)
             .start(&rig)
             .await?;

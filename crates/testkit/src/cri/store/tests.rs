@@ -29,7 +29,7 @@ fn container(name: &str, command: &str) -> api::ContainerConfig {
 fn started(command: &str, defaults: Behaviour) -> (Store, String, String) {
     let mut store = store();
     let sandbox = store.run_sandbox(pod("p"), String::new(), 0).expect("sandbox");
-    let id = store.create_container(&sandbox, container("c", command), defaults, 0).expect("container");
+    let id = store.create_container(&sandbox, container("c", command), Some(defaults), 0).expect("container");
     assert_eq!(store.container(&id).expect("there").state(SECOND), State::Created);
     store.start_container(&id, 0).expect("start");
     (store, sandbox, id)
@@ -85,7 +85,8 @@ fn stopping_a_sandbox_kills_and_cannot_be_undone() {
     store.stop_sandbox(&sandbox, 4 * SECOND);
     let killed = State::Exited { finished_at: 3 * SECOND, exit_code: KILLED };
     assert_eq!(store.container(&id).expect("there").state(3 * SECOND), killed);
-    let error = store.create_container(&sandbox, container("d", ""), Behaviour::default(), 0).unwrap_err();
+    let error =
+        store.create_container(&sandbox, container("d", ""), Some(Behaviour::default()), 0).unwrap_err();
     assert_eq!(error.code(), tonic::Code::FailedPrecondition);
     store.remove_sandbox(&sandbox);
     store.remove_sandbox(&sandbox);
@@ -107,7 +108,7 @@ fn refusals() {
     check(Code::NotFound, "handler", &|store| run(pod("q"), "kata", store));
     check(Code::InvalidArgument, "no metadata", &|store| run(api::PodSandboxConfig::default(), "", store));
     let create = |sandbox: &str, config: api::ContainerConfig, store: &mut Store| {
-        store.create_container(sandbox, config, Behaviour::default(), 0).err()
+        store.create_container(sandbox, config, Some(Behaviour::default()), 0).err()
     };
     check(Code::AlreadyExists, "same name", &|store| create(&sandbox, container("c", ""), store));
     check(Code::NotFound, "no sandbox", &|store| create("x", container("c", ""), store));
@@ -181,7 +182,8 @@ fn a_snapshot_shows_pods_with_their_newest_containers() {
         metadata: Some(api::ContainerMetadata { name: "c".to_owned(), attempt: 1 }),
         ..container("c", "")
     };
-    let second = store.create_container(&sandbox, again, Behaviour::default(), SECOND).expect("container");
+    let second =
+        store.create_container(&sandbox, again, Some(Behaviour::default()), SECOND).expect("container");
     store.start_container(&second, SECOND).expect("start");
     let snapshot = store.snapshot(2 * SECOND);
     let pod = snapshot.pod("ns", "p").expect("pod");
