@@ -222,6 +222,42 @@ async fn conditions_of_the_pod_are_both_true_beside_the_kubelets() {
     running.stop().await;
 }
 
+/// All of the operator's command line at once, with its environment and its mounts.
+#[tokio::test]
+async fn the_operators_operand_runs_as_it_is_started() {
+    let Some(seat) = Seat::take(0).await else { return };
+    let root = tempfile::tempdir().unwrap();
+    let config = root.path().join("etc/resource-topology-exporter");
+    for folder in [&config, &root.path().join("etc/secrets/rte")] {
+        std::fs::create_dir_all(folder).unwrap();
+    }
+    // What the operator distils from a KubeletConfig.
+    let text = "kubelet:\n  topologyManagerPolicy: single-numa-node\nresourceExclude: {}\n";
+    std::fs::write(config.join("config.yaml"), text).unwrap();
+    seat.create("us", true, &[&[]]).await;
+    seat.runs("us").await;
+    let running = seat.operand(root.path()).await;
+    let nrt = seat.shows("cpu", IDLE).await;
+    assert_eq!(nrt.metadata.owner_references, None);
+    assert_eq!(attribute_of(&nrt, "topologyManagerPolicy"), "single-numa-node");
+    assert_eq!(attribute_of(&nrt, "topologyManagerScope"), "container");
+    seat.guaranteed("a", "1").await;
+    let nrt = seat.shows("cpu", "0 6/7/8 | 1 8/8/8").await;
+    assert_eq!(nrt.annotations()[UPDATE], "reactive");
+    assert_eq!(fingerprint(&nrt), signed(&seat, &["a"]));
+    let ready = async || {
+        let pod = seat.pods().get(&seat.name("us")).await.unwrap();
+        let all = pod.status.unwrap_or_default().conditions.unwrap_or_default();
+        let good = |kind: &&str| all.iter().any(|entry| entry.type_ == *kind && entry.status == "True");
+        ["PodresourcesFetched", "NodeTopologyUpdated"].iter().all(good).then_some(())
+    };
+    until("conditions", ready).await;
+    assert!(running.scrape().await.unwrap().contains("rte_noderesourcetopology_writes_total"));
+    seat.delete("a").await;
+    seat.shows("cpu", IDLE).await;
+    running.stop().await;
+}
+
 /// Names of the suite, in both modes and both ways to write, at an address of the host alone and at all.
 #[tokio::test]
 async fn metrics_over_http_and_https_have_the_names_at_every_address() {

@@ -1,6 +1,7 @@
 //! A node for a test, and exporters on it that were started as somebody starts the peers.
 
 use std::collections::BTreeMap;
+use std::path::Path;
 use std::sync::{Arc, Weak};
 
 use exporter::dialect::{Dialect, Start, Surroundings};
@@ -163,7 +164,40 @@ impl Seat {
         // Who serves on all addresses serves on the host's too.
         let host = if ip == "0.0.0.0" { "127.0.0.1" } else { ip };
         let scheme = if secure { "https" } else { "http" };
-        self.start(Dialect::Rte, arguments, &format!("{scheme}://{host}:{port}")).await
+        self.start(Dialect::Rte, arguments, self.around(), &format!("{scheme}://{host}:{port}")).await
+    }
+
+    /// An exporter as numaresources-operator starts its operand on OpenShift with default settings, in a container with this
+    /// root; of the arguments only paths differ, and the port.
+    pub(super) async fn operand(&self, root: &Path) -> Running {
+        let kubelet = self.node().kubelet();
+        let sockets = kubelet.podresources_socket();
+        std::os::unix::fs::symlink(sockets.parent().unwrap(), root.join("host-podresources")).unwrap();
+        let port = testkit::port::free().unwrap();
+        let root = root.display();
+        let arguments = [
+            "--sleep-interval=10s".to_owned(),
+            format!("--sysfs={}", kubelet.machine().sys().display()),
+            format!("--podresources-socket=unix://{root}/host-podresources/kubelet.sock"),
+            "-v=2".to_owned(),
+            "--pods-fingerprint".to_owned(),
+            "--metrics-mode=httptls".to_owned(),
+            "--metrics-tls-min-version=VersionTLS12".to_owned(),
+            "--metrics-tls-cipher-suites=TLS_AES_128_GCM_SHA256,TLS_ECDHE_ECDSA_WITH_AES_128_GCM_SHA256"
+                .to_owned(),
+            "--refresh-node-resources".to_owned(),
+            format!("--notify-file={root}/run/rte/notify"),
+            "--pods-fingerprint-method=with-exclusive-resources".to_owned(),
+            "--add-nrt-owner=false".to_owned(),
+            format!("--metrics-certs-dir={root}/etc/secrets/rte"),
+            format!("--metrics-port={port}"),
+        ];
+        let mut around = Surroundings { root: root.to_string().into(), ..self.around() };
+        around.environment.extend([
+            ("REFERENCE_CONTAINER_NAME".to_owned(), "shared-pool-container".to_owned()),
+            ("METRICS_PORT".to_owned(), "2112".to_owned()),
+        ]);
+        self.start(Dialect::Rte, arguments.into(), around, &format!("https://127.0.0.1:{port}")).await
     }
 
     /// An exporter as NFD's manifests start it, but for the place of sysfs, which is fixed in its images.
@@ -173,13 +207,11 @@ impl Seat {
         let arguments =
             ["--pods-fingerprint=true".to_owned(), "-v=1".to_owned(), config, format!("-port={port}")];
         let arguments = arguments.into_iter().chain(further.iter().map(|flag| (*flag).to_owned())).collect();
-        self.start(Dialect::Nfd, arguments, &format!("http://127.0.0.1:{port}")).await
+        self.start(Dialect::Nfd, arguments, self.around(), &format!("http://127.0.0.1:{port}")).await
     }
 
-    async fn start(&self, dialect: Dialect, mut arguments: Vec<String>, url: &str) -> Running {
-        arguments
-            .push(format!("--podresources-socket=unix://{}", self.node().podresources_socket().display()));
-        arguments.push(format!("--kubeconfig={}", self.cluster.control().kubeconfig().display()));
+    /// What a container on the node has around it.
+    fn around(&self) -> Surroundings {
         let (node, us) = (self.node().name(), self.name("us"));
         let variables = [
             ("NODE_NAME", node),
@@ -188,7 +220,21 @@ impl Seat {
             ("REFERENCE_POD_NAME", us.as_str()),
         ];
         let environment = variables.map(|(name, value)| (name.to_owned(), value.to_owned())).into();
-        let around = Surroundings { environment, ..Surroundings::real() };
+        Surroundings { environment, ..Surroundings::real() }
+    }
+
+    async fn start(
+        &self,
+        dialect: Dialect,
+        mut arguments: Vec<String>,
+        around: Surroundings,
+        url: &str,
+    ) -> Running {
+        if !arguments.iter().any(|argument| argument.starts_with("--podresources-socket=")) {
+            let socket = self.node().podresources_socket();
+            arguments.push(format!("--podresources-socket=unix://{}", socket.display()));
+        }
+        arguments.push(format!("--kubeconfig={}", self.cluster.control().kubeconfig().display()));
         let mut plan = match dialect.start(dialect.program(), arguments, &around) {
             Start::Run(plan) => Ok(*plan),
             Start::End(ending) => Err(ending),
