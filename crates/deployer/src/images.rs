@@ -64,7 +64,7 @@ impl Images {
         };
         Self {
             tholepin: variable(THOLEPIN)
-                .unwrap_or_else(|| concat!("tholepin:v", env!("CARGO_PKG_VERSION")).to_owned()),
+                .unwrap_or_else(|| concat!("tholepin:", env!("CARGO_PKG_VERSION")).to_owned()),
             scheduler_plugin: image(
                 SCHEDULER,
                 "registry.k8s.io/scheduler-plugins/kube-scheduler",

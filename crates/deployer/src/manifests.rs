@@ -110,3 +110,6 @@ fn replicas(options: &Options) -> Result<i32, Error> {
     let replicas = options.scheduler.replicas;
     if replicas > 0 { Ok(replicas) } else { Err(Error::Replicas(replicas)) }
 }
+
+#[cfg(test)]
+mod tests;

@@ -40,6 +40,8 @@ pub struct Options {
     pub api_server_ports: Vec<u16>,
     /// Processors our image is for, as in the label `kubernetes.io/arch`; empty: no matter.
     pub architectures: Vec<String>,
+    /// A ResourceQuota in the namespaces of our programs that lets pods of critical priority in, for clusters that need one (GKE).
+    pub critical_quota: bool,
     /// What publishes NodeResourceTopology objects.
     pub updater: UpdaterOptions,
     /// What schedules by them.
@@ -128,8 +130,6 @@ pub struct UpdaterOptions {
     pub selinux_type: Option<String>,
     /// Tie each of our exporters to its own node's object, where the cluster is new enough for it.
     pub admission_policy: bool,
-    /// A ResourceQuota that lets pods of critical priority into the namespace, for clusters that need one (GKE).
-    pub critical_quota: bool,
 }
 
 /// Choices about what schedules.
@@ -242,6 +242,7 @@ impl Default for Options {
             // The servers themselves (kubeadm, OpenShift), the Service and most load balancers.
             api_server_ports: vec![6443, 443],
             architectures: ["amd64", "arm64"].map(str::to_owned).to_vec(),
+            critical_quota: false,
             updater: UpdaterOptions::default(),
             scheduler: SchedulerOptions::default(),
         }
@@ -271,7 +272,6 @@ impl Default for UpdaterOptions {
             kubelet_root: true,
             selinux_type: None,
             admission_policy: true,
-            critical_quota: false,
         }
     }
 }

@@ -4,3 +4,5 @@
 
 #[path = "it/detect.rs"]
 mod detect;
+#[path = "it/manifests.rs"]
+mod manifests;

@@ -15,7 +15,7 @@ fn variables_beat_tags_and_digests() {
 fn a_mirror_replaces_the_host_only() {
     let images = Images::default().mirrored("registry.example:5000/numa/");
     assert_eq!(images.nfd, "registry.example:5000/numa/nfd/node-feature-discovery:v0.15.1");
-    assert_eq!(images.tholepin, concat!("registry.example:5000/numa/tholepin:v", env!("CARGO_PKG_VERSION")));
+    assert_eq!(images.tholepin, concat!("registry.example:5000/numa/tholepin:", env!("CARGO_PKG_VERSION")));
     let table = [("localhost/a:1", "a:1"), ("host:5000/a", "a"), ("team/a", "team/a"), ("a", "a")];
     for (image, wanted) in table {
         assert_eq!(without_host(image), wanted, "{image}");

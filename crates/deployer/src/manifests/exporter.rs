@@ -13,12 +13,10 @@ use k8s_openapi::api::admissionregistration::v1::{
 };
 use k8s_openapi::api::apps::v1::{DaemonSet, DaemonSetSpec, DaemonSetUpdateStrategy, RollingUpdateDaemonSet};
 use k8s_openapi::api::core::v1::{
-    ConfigMap, Container, Namespace, PodSpec, PodTemplateSpec, Probe, ResourceQuota, ResourceQuotaSpec,
-    ScopeSelector, ScopedResourceSelectorRequirement, SecurityContext, ServiceAccount,
+    ConfigMap, Container, Namespace, PodSpec, PodTemplateSpec, Probe, SecurityContext, ServiceAccount,
 };
 use k8s_openapi::api::networking::v1::NetworkPolicy;
 use k8s_openapi::api::rbac::v1::{ClusterRole, ClusterRoleBinding};
-use k8s_openapi::apimachinery::pkg::api::resource::Quantity;
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::ObjectMeta;
 use k8s_openapi::apimachinery::pkg::util::intstr::IntOrString;
 use std::collections::BTreeMap;
@@ -57,8 +55,8 @@ pub fn account(options: &Options) -> Account<'_> {
 pub fn objects(options: &Options) -> Result<Vec<Object>, Error> {
     let account = account(options);
     let mut objects = vec![Object::new(&namespace(options))?];
-    if options.updater.critical_quota {
-        objects.push(Object::new(&critical_quota(account.namespace, &priority_class(options)))?);
+    if options.critical_quota {
+        objects.push(Object::new(&meta::critical_quota(account.namespace))?);
     }
     objects.push(Object::new(&service_account(options))?);
     if options.platform.is_openshift() {
@@ -144,25 +142,6 @@ pub fn config_map(options: &Options) -> Option<ConfigMap> {
     let account = account(options);
     let text = options.updater.config.as_deref()?;
     Some(pod::config_map(account.namespace, account.name, flags::CONFIG_KEY, text))
-}
-
-/// Lets pods of a critical priority into a namespace where the cluster allows none without (as GKE does outside of `kube-system`).
-#[must_use]
-pub fn critical_quota(namespace: &str, class: &str) -> ResourceQuota {
-    let requirement = ScopedResourceSelectorRequirement {
-        scope_name: "PriorityClass".to_owned(),
-        operator: "In".to_owned(),
-        values: Some(vec![class.to_owned()]),
-    };
-    ResourceQuota {
-        metadata: within(namespace, "critical-pods"),
-        spec: Some(ResourceQuotaSpec {
-            hard: Some(BTreeMap::from([("pods".to_owned(), Quantity("1G".to_owned()))])),
-            scope_selector: Some(ScopeSelector { match_expressions: Some(vec![requirement]) }),
-            scopes: None,
-        }),
-        status: None,
-    }
 }
 
 /// The exporter itself.

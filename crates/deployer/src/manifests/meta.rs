@@ -4,7 +4,10 @@
 
 use std::collections::BTreeMap;
 
-use k8s_openapi::api::core::v1::Namespace;
+use k8s_openapi::api::core::v1::{
+    Namespace, ResourceQuota, ResourceQuotaSpec, ScopeSelector, ScopedResourceSelectorRequirement,
+};
+use k8s_openapi::apimachinery::pkg::api::resource::Quantity;
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::{LabelSelector, ObjectMeta};
 
 use crate::platform::Platform;
@@ -61,4 +64,24 @@ pub fn namespace(name: &str, level: Level, platform: Platform) -> Namespace {
     }
     metadata.labels = Some(marks);
     Namespace { metadata, ..Namespace::default() }
+}
+
+/// Lets pods of the critical priorities into a namespace where the cluster allows none without (as GKE does outside of `kube-system`).
+#[must_use]
+pub fn critical_quota(namespace: &str) -> ResourceQuota {
+    let classes = ["system-node-critical", "system-cluster-critical"];
+    let requirement = ScopedResourceSelectorRequirement {
+        scope_name: "PriorityClass".to_owned(),
+        operator: "In".to_owned(),
+        values: Some(classes.map(str::to_owned).to_vec()),
+    };
+    ResourceQuota {
+        metadata: within(namespace, "critical-pods"),
+        spec: Some(ResourceQuotaSpec {
+            hard: Some(BTreeMap::from([("pods".to_owned(), Quantity("1G".to_owned()))])),
+            scope_selector: Some(ScopeSelector { match_expressions: Some(vec![requirement]) }),
+            scopes: None,
+        }),
+        status: None,
+    }
 }

@@ -30,7 +30,10 @@ pub fn policy(
     pods: &BTreeMap<String, String>,
     openings: &Openings,
 ) -> NetworkPolicy {
-    let ports = |ports: &Vec<u16>| Some(ports.iter().copied().map(port).collect()).filter(nonempty);
+    let ports = |ports: &Vec<u16>| {
+        let ports: Vec<NetworkPolicyPort> = ports.iter().copied().map(port).collect();
+        (!ports.is_empty()).then_some(ports)
+    };
     let types = [("Ingress", &openings.ingress), ("Egress", &openings.egress)];
     let types = types.into_iter().filter(|(_, ports)| ports.is_some()).map(|(name, _)| name.to_owned());
     let ingress = openings.ingress.as_ref().and_then(ports);
@@ -44,10 +47,6 @@ pub fn policy(
             egress: egress.map(|ports| vec![NetworkPolicyEgressRule { ports: Some(ports), to: None }]),
         }),
     }
-}
-
-fn nonempty(ports: &Vec<NetworkPolicyPort>) -> bool {
-    !ports.is_empty()
 }
 
 fn port(number: u16) -> NetworkPolicyPort {

@@ -10,8 +10,8 @@ use api::nrt;
 use api::rbac::rule;
 use k8s_openapi::api::apps::v1::{DaemonSet, DaemonSetSpec};
 use k8s_openapi::api::core::v1::{
-    ConfigMap, Container, Namespace, PodReadinessGate, PodSpec, PodTemplateSpec, SecurityContext,
-    ServiceAccount, Volume, VolumeMount,
+    ConfigMap, Container, Namespace, PodReadinessGate, PodSpec, PodTemplateSpec, ServiceAccount, Volume,
+    VolumeMount,
 };
 use k8s_openapi::api::networking::v1::NetworkPolicy;
 use k8s_openapi::api::rbac::v1::{ClusterRole, ClusterRoleBinding, Role, RoleBinding};
@@ -187,10 +187,7 @@ fn pod_spec(options: &Options) -> PodSpec {
         name: SHARED_POOL.to_owned(),
         image: Some(options.images.pause.clone()),
         image_pull_policy: Some("IfNotPresent".to_owned()),
-        security_context: Some(SecurityContext {
-            read_only_root_filesystem: Some(true),
-            ..pod::confined_root()
-        }),
+        security_context: Some(pod::restricted(options)),
         resources: pod::resources(&[("cpu", "1m"), ("memory", "4Mi")], &[]),
         ..Container::default()
     };

@@ -58,14 +58,15 @@ pub fn election(options: &Options) -> Election {
 /// # Errors
 /// When an option asks for what it cannot do.
 pub fn objects(options: &Options) -> Result<Vec<Object>, Error> {
-    let mut objects = vec![
-        Object::new(&namespace(options))?,
-        Object::new(&service_account(options))?,
-        Object::new(&watch_role(options))?,
-        Object::new(&watch_role_binding(options))?,
-        Object::new(&lease_role(options))?,
-        Object::new(&lease_role_binding(options))?,
-    ];
+    let mut objects = vec![Object::new(&namespace(options))?];
+    if options.critical_quota {
+        objects.push(Object::new(&meta::critical_quota(account(options).namespace))?);
+    }
+    objects.push(Object::new(&service_account(options))?);
+    objects.push(Object::new(&watch_role(options))?);
+    objects.push(Object::new(&watch_role_binding(options))?);
+    objects.push(Object::new(&lease_role(options))?);
+    objects.push(Object::new(&lease_role_binding(options))?);
     if options.network_policies {
         objects.push(Object::new(&network_policy(options))?);
     }

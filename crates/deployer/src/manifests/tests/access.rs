@@ -1,0 +1,128 @@
+//! Nobody may do more than its command line makes it do, and every rule can be met.
+
+use ::exporter::dialect::Surroundings;
+use ::exporter::rbac::Needs;
+use clap::Parser;
+
+use super::*;
+use crate::options::{Distribution, Kubelet, KubeletConfig};
+
+#[derive(Parser)]
+struct Exporter {
+    #[command(flatten)]
+    args: ::exporter::Args,
+}
+
+#[derive(Parser)]
+struct Scheduling {
+    #[command(flatten)]
+    args: ::scheduler::shell::Args,
+}
+
+/// As the exporter understands the flags of its pod on a node with this address.
+fn settings(options: &Options) -> ::exporter::Settings {
+    let flags = exporter::flags(options).unwrap();
+    let flags = flags.iter().map(|flag| flag.replace("$(NODE_IP)", "10.0.0.5"));
+    let args = Exporter::try_parse_from(flags).unwrap_or_else(|error| panic!("{error}")).args;
+    let dir = tempfile::tempdir().unwrap();
+    let file = dir.path().join("etc/tholepin/config.yaml");
+    std::fs::create_dir_all(file.parent().unwrap()).unwrap();
+    std::fs::write(file, options.updater.config.clone().unwrap_or_default()).unwrap();
+    let around = Surroundings {
+        environment: [("NODE_NAME".to_owned(), "node-0".to_owned())].into(),
+        root: dir.path().to_owned(),
+        host: "exporter-x".to_owned(),
+        user: 0,
+    };
+    args.settings_in(&around).unwrap_or_else(|problems| panic!("{problems:?}")).0
+}
+
+#[test]
+fn the_exporters_role_is_what_its_flags_need() {
+    let kubelets = Distribution::ALL.into_iter().map(Distribution::kubelet).chain([Kubelet {
+        root: "/var/lib/kubelet".to_owned(),
+        config: KubeletConfig::Stated {
+            policy: topology::policy::Policy::Restricted,
+            scope: topology::policy::Scope::Pod,
+        },
+    }]);
+    for kubelet in kubelets {
+        let mut options = Options::default();
+        options.updater.kubelet = Some(kubelet.clone());
+        let needs = exporter::needs(&options);
+        assert_eq!(needs, Needs::from(&settings(&options)), "{kubelet:?}");
+    }
+}
+
+#[test]
+fn the_exporter_is_told_where_things_are_mounted() {
+    let ours = everything().iter().filter(|case| case.options.updater.kind == Updater::Tholepin);
+    for Case { name, options, .. } in ours {
+        let settings = settings(options);
+        let mounts = exporter::mounts(options);
+        let mounted = |path: &std::path::Path| {
+            assert!(mounts.iter().any(|(mount, _)| path.starts_with(&mount.mount_path)), "{name}: {path:?}");
+        };
+        mounted(&settings.sources.sysfs);
+        mounted(&settings.sources.podresources.file());
+        mounted(&settings.sources.kubelet_root.unwrap());
+        if let ::exporter::settings::KubeletConfigAt::File { path, drop_ins } =
+            settings.sources.kubelet_config
+        {
+            mounted(&path);
+            drop_ins.iter().for_each(|dir| mounted(dir));
+        }
+        assert_eq!(settings.serving.unwrap().address.port(), options.updater.metrics_port, "{name}");
+        for (mount, _) in &mounts {
+            assert_eq!(mount.read_only, Some(true), "{name}: {}", mount.name);
+        }
+    }
+}
+
+#[test]
+fn the_scheduler_takes_its_flags_and_its_file() {
+    let options = Options::default();
+    let args =
+        Scheduling::try_parse_from(scheduler::flags(&options)).unwrap_or_else(|error| panic!("{error}"));
+    let map = scheduler::config_map(&options).unwrap();
+    let (key, text) = map.data.unwrap().into_iter().next().unwrap();
+    assert_eq!(args.args.config.unwrap().file_name().unwrap().to_str(), Some(key.as_str()));
+    let file = api::schedulerconfig::SchedulerConfig::parse(&text).unwrap();
+    assert!(file.leader_election.leader_elect);
+    let lease = scheduler::lease_role(&options);
+    assert_eq!(lease.metadata.namespace, Some(file.leader_election.resource_namespace));
+    assert_eq!(lease.rules.unwrap()[1].resource_names, Some(vec![file.leader_election.resource_name]));
+}
+
+/// A request that creates something has no name to compare with.
+#[test]
+fn no_rule_limits_creation_to_names() {
+    for Case { name, objects, .. } in everything() {
+        for role in objects.iter().filter(|object| object.sort().kind.ends_with("Role")) {
+            for rule in list(&role.body()["rules"]) {
+                let creates = list(&rule["verbs"]).iter().any(|verb| verb == "create");
+                assert!(!creates || rule["resourceNames"].is_null(), "{name}: {role}: {rule}");
+                assert!(list(&rule["resourceNames"]).iter().all(|name| name != ""), "{name}: {role}");
+            }
+        }
+    }
+}
+
+#[test]
+fn old_clusters_get_what_they_have() {
+    let has_policy = |platform, version: &str| {
+        let mut options = options((platform, version), Updater::Rte, Scheduler::Plugin);
+        options.updater.kind = Updater::Tholepin;
+        options.updater.kubelet = Some(Distribution::Kubeadm.kubelet());
+        !of_kind(&objects(&options), "ValidatingAdmissionPolicy").is_empty()
+    };
+    for (platform, version, wanted) in [
+        (Platform::Kubernetes, "v1.31.9", false),
+        (Platform::Kubernetes, "v1.32.0-rc.1", true),
+        (Platform::OpenShift, "4.18.1", false),
+        (Platform::OpenShift, "4.19.0", true),
+        (Platform::HyperShift, "v1.36.0", true),
+    ] {
+        assert_eq!(has_policy(platform, version), wanted, "{platform} {version}");
+    }
+}
