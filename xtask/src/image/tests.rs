@@ -1,7 +1,7 @@
 //! Whole archives, made of small programs that nobody could run.
 
 use std::collections::BTreeMap;
-use std::io::Read as _;
+use std::io::{Read as _, Write as _};
 
 use serde_json::Value;
 
@@ -204,7 +204,9 @@ fn skopeo_reads_the_archive() {
     };
     let inspected = match skopeo(&["inspect", &source]) {
         Err(error) if error.kind() == std::io::ErrorKind::NotFound => {
-            eprintln!("SKIPPED: skopeo is not installed; nobody else has read the archive");
+            // Past the capturing of tests that pass.
+            let line = "SKIPPED image::tests::skopeo_reads_the_archive: skopeo is not installed\n";
+            std::io::stderr().write_all(line.as_bytes()).unwrap();
             return;
         }
         other => other.unwrap(),
