@@ -1,6 +1,7 @@
 //! `cargo xtask`: the chores of this repository.
 
 mod bench;
+mod cargo;
 mod cluster;
 mod codegen;
 mod image;

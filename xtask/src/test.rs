@@ -8,7 +8,7 @@ use std::process::Command;
 
 use anyhow::{Context as _, bail};
 
-use crate::testenv;
+use crate::{cargo, testenv};
 
 /// Makes the rig ready if it can be, builds the binary under test and runs the tests.
 pub(crate) fn run(args: &[OsString]) -> anyhow::Result<()> {
@@ -16,10 +16,10 @@ pub(crate) fn run(args: &[OsString]) -> anyhow::Result<()> {
     if let Some(reason) = &skipped {
         warn(reason);
     }
-    cargo("build").args(["--package", "tholepin"]).status_ok()?;
+    cargo::command("build").args(["--package", "tholepin"]).status_ok()?;
     // Cargo put it beside this very program.
     let tholepin = std::env::current_exe()?.with_file_name("tholepin");
-    let mut test = cargo("test");
+    let mut test = cargo::command("test");
     if !selects_packages(args) {
         test.arg("--workspace");
     }
@@ -61,13 +61,6 @@ fn warn(reason: &str) {
 fn selects_packages(args: &[OsString]) -> bool {
     let words = args.iter().filter_map(|arg| arg.to_str()).take_while(|arg| *arg != "--");
     words.into_iter().any(|arg| arg.starts_with("-p") || arg.starts_with("--package"))
-}
-
-/// The cargo that runs this task.
-fn cargo(command: &str) -> Command {
-    let mut cargo = Command::new(std::env::var_os("CARGO").unwrap_or_else(|| "cargo".into()));
-    cargo.arg(command);
-    cargo
 }
 
 trait StatusOk {

@@ -1,7 +1,6 @@
 //! A cluster with our exporter on every node and, if wanted, our scheduler: what benchmarks run on.
 
 use std::path::{Path, PathBuf};
-use std::process::Command;
 use std::time::Duration;
 
 use anyhow::{Context, bail};
@@ -12,6 +11,8 @@ use testkit::env;
 use testkit::kubelet::KubeletOptions;
 use testkit::machine::Machine;
 use testkit::nest::{Process, Spec};
+
+use crate::cargo;
 
 /// The scheduler name of our pods.
 pub(crate) const TOPO_AWARE: &str = "topo-aware-scheduler";
@@ -136,11 +137,10 @@ async fn is_ready(port: u16) -> bool {
 /// Builds the release binary and says where it is.
 pub(crate) fn build_release() -> anyhow::Result<PathBuf> {
     eprintln!("building tholepin (release)");
-    let cargo = std::env::var_os("CARGO").unwrap_or_else(|| "cargo".into());
-    let status = Command::new(cargo)
-        .args(["build", "--release", "--quiet", "--package", "tholepin"])
-        .status()
-        .context("cannot run cargo")?;
+    let root = Path::new(env!("CARGO_MANIFEST_DIR")).join("..");
+    let mut build = cargo::command("build");
+    build.current_dir(root).args(["--release", "--quiet", "--package", "tholepin"]);
+    let status = build.status().context("cannot run cargo")?;
     if !status.success() {
         bail!("cargo build --release --package tholepin failed");
     }

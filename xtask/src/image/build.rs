@@ -11,6 +11,7 @@ use anyhow::{Context as _, bail, ensure};
 
 use super::arch::Arch;
 use super::sbom::{Metadata, Part};
+use crate::cargo;
 
 /// Begins the version text in every glibc.
 const BANNER: &[u8] = b"GNU C Library (";
@@ -33,14 +34,14 @@ struct Tools {
 
 /// What cargo knows about the workspace at `root`, built for `arch`.
 pub(crate) fn metadata(root: &Path, arch: Arch) -> anyhow::Result<Metadata> {
-    let mut cargo = cargo(root, "metadata");
+    let mut cargo = locked(root, "metadata");
     cargo.args(["--format-version", "1", "--filter-platform", arch.target()]);
     serde_json::from_str(&output(&mut cargo)?).context("cargo metadata")
 }
 
 /// The crates linked into the program, one `name vVERSION` a line.
 pub(crate) fn tree(root: &Path, arch: Arch) -> anyhow::Result<String> {
-    let mut cargo = cargo(root, "tree");
+    let mut cargo = locked(root, "tree");
     cargo.args(["--package", "tholepin", "--edges", "normal,no-proc-macro", "--target", arch.target()]);
     output(cargo.args(["--prefix", "none", "--format", "{p}"]))
 }
@@ -57,7 +58,7 @@ pub(crate) fn program(arch: Arch, metadata: &Metadata, mapped: &[Mapped]) -> any
     eprintln!("building tholepin for {} (release, static)", arch.oci());
     let mut flags = vec!["-C".to_owned(), "target-feature=+crt-static".to_owned()];
     flags.extend(mapped.iter().map(Mapped::flag));
-    let mut cargo = cargo(Path::new(&metadata.workspace_root), "build");
+    let mut cargo = locked(Path::new(&metadata.workspace_root), "build");
     cargo.args([
         "--release",
         "--quiet",
@@ -184,18 +185,9 @@ fn libc_version(archive: &[u8]) -> Option<String> {
         .map(str::to_owned)
 }
 
-fn cargo(root: &Path, command: &str) -> Command {
-    let mut cargo = Command::new(std::env::var_os("CARGO").unwrap_or_else(|| "cargo".into()));
-    cargo.current_dir(root).args([command, "--locked"]);
-    // Set for us by `cargo run`. ring's build script watches them, and it and all above would be built anew.
-    for (name, _) in std::env::vars_os() {
-        if name
-            .to_str()
-            .is_some_and(|name| name.starts_with("CARGO_PKG_") || name.starts_with("CARGO_MANIFEST_"))
-        {
-            cargo.env_remove(name);
-        }
-    }
+fn locked(root: &Path, command: &str) -> Command {
+    let mut cargo = cargo::command(command);
+    cargo.current_dir(root).arg("--locked");
     cargo
 }
 
