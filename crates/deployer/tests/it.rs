@@ -6,3 +6,5 @@
 mod detect;
 #[path = "it/manifests.rs"]
 mod manifests;
+#[path = "it/validate.rs"]
+mod validate;

@@ -321,11 +321,17 @@ impl Collector {
         Ok(())
     }
 
-    fn report(&mut self, object: Value) -> Result<(), String> {
+    fn report(&mut self, mut object: Value) -> Result<(), String> {
         let writers = writers(&object);
-        let mut object: NodeResourceTopology = match text(&object, "/apiVersion") {
-            nrt::v1alpha1::API_VERSION => typed::<nrt::v1alpha1::NodeResourceTopology>(object)?.into(),
-            _ => typed(object)?,
+        let is_old = text(&object, "/apiVersion") == nrt::v1alpha1::API_VERSION;
+        let mut object: NodeResourceTopology = if is_old {
+            // Stored as the newer version and told as the older one, an object may lack what that one demands.
+            if let Some(fields) = object.as_object_mut() {
+                fields.entry("topologyPolicies").or_insert_with(|| Value::Array(Vec::new()));
+            }
+            typed::<nrt::v1alpha1::NodeResourceTopology>(object)?.into()
+        } else {
+            typed(object)?
         };
         object.metadata.managed_fields = None;
         let read = api::convert::node_topology(&object);

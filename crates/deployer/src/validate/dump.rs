@@ -159,7 +159,9 @@ impl Reader {
             if let (Some(fields), false) = (item.as_object_mut(), of.is_empty()) {
                 // Items of a typed list carry no kind of their own.
                 fields.entry("kind").or_insert_with(|| of.into());
-                fields.entry("apiVersion").or_insert_with(|| api_version.clone());
+                if api_version.is_string() {
+                    fields.entry("apiVersion").or_insert_with(|| api_version.clone());
+                }
             }
             self.collector.object(item);
         }

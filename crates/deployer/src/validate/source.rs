@@ -11,6 +11,7 @@ use api::nrt;
 use futures::StreamExt as _;
 use jiff::Timestamp;
 use k8s_openapi::api::authorization::v1::SelfSubjectAccessReview;
+use k8s_openapi::api::rbac::v1::PolicyRule;
 use kube::api::PostParams;
 use kube::{Api, Client};
 use runtime::client::{self, Connection};
@@ -121,6 +122,31 @@ pub const RIGHTS: [(Area, &str, &str, &str, &str); 9] = [
     (Area::Leases, "list", "coordination.k8s.io", "leases", ""),
     (Area::Events, "list", "", "events", ""),
 ];
+
+/// The rules of a ClusterRole with which everything can be looked at.
+#[must_use]
+pub fn rules() -> Vec<PolicyRule> {
+    let rule = |verb: &str, group: &str, resource: &str| PolicyRule {
+        api_groups: Some(vec![group.to_owned()]),
+        resources: Some(vec![resource.to_owned()]),
+        verbs: vec![verb.to_owned()],
+        ..PolicyRule::default()
+    };
+    let right = |(_, verb, group, resource, subresource): &(Area, &str, &str, &str, &str)| {
+        let slash = if subresource.is_empty() { "" } else { "/" };
+        rule(verb, group, &format!("{resource}{slash}{subresource}"))
+    };
+    let more = [
+        // What schedulers are configured to do.
+        rule("get", "", "configmaps"),
+        // What kind of cluster it is, and OpenShift's configuration of kubelets.
+        rule("list", "config.openshift.io", "clusterversions"),
+        rule("get", "config.openshift.io", "infrastructures"),
+        rule("list", MACHINE_CONFIG, "kubeletconfigs"),
+        rule("list", MACHINE_CONFIG, "machineconfigpools"),
+    ];
+    RIGHTS.iter().map(right).chain(more).collect()
+}
 
 /// Gathers evidence for checks that need these areas.
 ///

@@ -41,9 +41,9 @@ pub(super) const TABLE: [Check; 6] = [
     Check {
         id: "options-ignored",
         about: "policy options are set only where their policy is on",
-        severity: "warning",
+        severity: "error, warning",
         needs: KUBELET,
-        why: "the kubelet ignores options of a policy that is off, so nothing of what they say happens",
+        why: "a kubelet does not start with options of a CPU manager that is off, and ignores those of a topology manager that is off",
         fix: "turn the policy on, or remove the options",
         run: ignored,
     },
@@ -193,18 +193,22 @@ fn conflicts(evidence: &Evidence, findings: &mut Findings<'_>) {
 }
 
 fn ignored(evidence: &Evidence, findings: &mut Findings<'_>) {
-    let pairs = [
-        ("cpuManagerPolicy", "cpuManagerPolicyOptions"),
-        ("topologyManagerPolicy", "topologyManagerPolicyOptions"),
-    ];
     for (node, settings) in evidence.configured() {
-        for (policy, field) in pairs {
+        let idle = |policy: &str, field: &str| {
             let options: BTreeMap<String, String> = settings.map(field);
-            if matches!(settings.text(policy), "" | "none") && !options.is_empty() {
-                let names = options.into_keys().collect::<Vec<_>>().join(", ");
-                findings
-                    .warning(node.title(), format!("{field} ({names}) are ignored because {policy} is none"));
-            }
+            let is_off = matches!(settings.text(policy), "" | "none") && !options.is_empty();
+            is_off.then(|| options.into_keys().collect::<Vec<_>>().join(", "))
+        };
+        // Kubelet `cpumanager.NewNonePolicy` and `topologymanager.NewManager`.
+        if let Some(names) = idle("cpuManagerPolicy", "cpuManagerPolicyOptions") {
+            let what = format!("cpuManagerPolicyOptions ({names}) are set while cpuManagerPolicy is none");
+            findings.error(node.title(), what);
+        }
+        if let Some(names) = idle("topologyManagerPolicy", "topologyManagerPolicyOptions") {
+            let what = format!(
+                "topologyManagerPolicyOptions ({names}) are ignored because topologyManagerPolicy is none"
+            );
+            findings.warning(node.title(), what);
         }
     }
 }

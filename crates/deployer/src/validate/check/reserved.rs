@@ -89,7 +89,9 @@ fn zone_cpus(report: &Reported) -> BTreeMap<&str, CpuSet> {
     let cpus = |zone: &api::nrt::Zone| {
         CpuSet::parse(attribute::get(&zone.attributes, keys::ZONE_ATTRIBUTE_CPUS)?).ok()
     };
-    report.object.zones.iter().filter_map(|zone| Some((zone.name.as_str(), cpus(zone)?))).collect()
+    // Of an object that makes no sense nothing is believed.
+    let zones = report.object.zones.iter().filter(|_| report.read.is_ok());
+    zones.filter_map(|zone| Some((zone.name.as_str(), cpus(zone)?))).collect()
 }
 
 fn cpus_range(evidence: &Evidence, findings: &mut Findings<'_>) {
@@ -142,6 +144,7 @@ pub(super) fn threads_per_core(report: &Reported) -> Option<usize> {
     text.parse().ok().filter(|threads| (1..=16).contains(threads))
 }
 
+/// A kubelet tells its configuration with the amounts already put right, so this is seen in the objects it is configured from.
 fn cpus_overridden(evidence: &Evidence, findings: &mut Findings<'_>) {
     for (node, settings, _, reserved) in listed(evidence) {
         let Some(amount) = settings.reserved("cpu").map(|amount| amount.milli_value()) else { continue };
@@ -208,11 +211,13 @@ fn to_reserve(node: &Node, settings: &Settings, name: ResourceName) -> Option<i6
 fn memory_zones(evidence: &Evidence, findings: &mut Findings<'_>) {
     for (node, settings) in evidence.configured() {
         let Ok(configuration) = &settings.checked else { continue };
-        let Some(Ok((topology, _))) = evidence.reports.get(&node.name).map(|report| report.read.as_ref())
+        let Some(Ok((topology, left_out))) =
+            evidence.reports.get(&node.name).map(|report| report.read.as_ref())
         else {
             continue;
         };
-        if topology.zones.is_empty() {
+        // A zone that could not be read may be the one.
+        if topology.zones.is_empty() || !left_out.is_empty() {
             continue;
         }
         for zone in configuration.reserved_memory.keys() {
