@@ -4,6 +4,8 @@
 
 #[path = "it/detect.rs"]
 mod detect;
+#[path = "it/install.rs"]
+mod install;
 #[path = "it/manifests.rs"]
 mod manifests;
 #[path = "it/validate.rs"]

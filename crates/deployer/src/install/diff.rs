@@ -79,7 +79,7 @@ async fn collect(run: &mut Run<'_>, parts: &[Part], differences: &mut Vec<Differ
 }
 
 /// What an object would be; `None` if it stays as it is.
-async fn after(run: &Run<'_>, object: &Object, live: Option<&Value>) -> Result<Option<Value>, Halt> {
+async fn after(run: &mut Run<'_>, object: &Object, live: Option<&Value>) -> Result<Option<Value>, Halt> {
     let (object, force) = match decide(object, live, run.settings.adopt) {
         Decision::Refuse(error) => return Err(error.into()),
         Decision::Use(_) => return Ok(None),

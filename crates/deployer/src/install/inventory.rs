@@ -10,9 +10,9 @@ use kube::discovery::{Discovery, Scope, verbs};
 use runtime::client;
 use serde_json::Value;
 
-use super::cluster::{AT_ONCE, Stop};
+use super::cluster::{AT_ONCE, Cluster, Stop};
 use super::decide::is_ours;
-use super::run::{Halt, Run, listed};
+use super::run::{Halt, listed};
 use super::sorts::{self, Role};
 use crate::object::{Object, Sort};
 use crate::part::{COMPONENT, Component, MANAGED_BY, MANAGER};
@@ -44,7 +44,7 @@ pub(super) struct Found {
     pub(super) failures: Vec<Halt>,
 }
 
-impl Run<'_> {
+impl Cluster {
     /// All objects of ours of these components, in the order in which their kinds are made; `more` kinds than the known ones
     /// can be looked through.
     pub(super) async fn inventory(&self, components: &[Component], more: &[Sort]) -> Result<Found, Halt> {
@@ -57,8 +57,11 @@ impl Run<'_> {
         let names: Vec<&str> = components.iter().map(|component| component.name()).collect();
         let labels = format!("{MANAGED_BY}={MANAGER},{COMPONENT} in ({})", names.join(","));
         let params = ListParams::default().labels(&labels);
-        let lists =
-            stream::iter(&kinds).map(async |sort| (sort, self.cluster.list(sort, None, &params).await));
+        let list = async |sort: Sort| {
+            let list = self.list(&sort, None, &params).await;
+            (sort, list)
+        };
+        let lists = stream::iter(kinds).map(list);
         let mut found = Found::default();
         for (sort, list) in lists.buffered(AT_ONCE).collect::<Vec<_>>().await {
             let items = match list {
@@ -69,7 +72,7 @@ impl Run<'_> {
                     continue;
                 }
             };
-            let objects = items.into_iter().filter_map(|item| listed(sort, item));
+            let objects = items.into_iter().filter_map(|item| listed(&sort, item));
             found.objects.extend(objects.filter_map(|object| Some((component(&object)?, object))));
         }
         Ok(found)
@@ -82,9 +85,9 @@ impl Run<'_> {
         gone: &BTreeSet<String>,
     ) -> Result<Occupants, Halt> {
         let failed = |stop| Halt::of("looking into", namespace, stop);
-        let client = &self.cluster.client;
+        let client = &self.client;
         let discover = || Discovery::new(client.clone()).exclude(&VIEWS).run_aggregated();
-        let discovery = self.cluster.repeat(discover).await.map_err(failed)?;
+        let discovery = self.repeat(discover).await.map_err(failed)?;
         let kinds: Vec<Sort> = discovery
             .groups_alphabetical()
             .into_iter()
@@ -93,7 +96,7 @@ impl Run<'_> {
             .map(|(kind, _)| Sort::new(&kind.group, &kind.version, &kind.kind, &kind.plural))
             .collect();
         let lists = stream::iter(kinds).map(async |sort| {
-            match self.cluster.list_metadata(&sort, Some(namespace.name())).await {
+            match self.list_metadata(&sort, Some(namespace.name())).await {
                 // Some kinds can only be made, whatever discovery says.
                 Err(stop) if stop.is(|error| client::code(error) == Some(405)) => Ok((sort, Vec::new())),
                 list => list.map(|items| (sort, items.unwrap_or_default())),
@@ -116,7 +119,7 @@ impl Run<'_> {
         };
         let (kind, plural) = (text(&spec["names"]["kind"]), text(&spec["names"]["plural"]));
         let sort = Sort::new(&text(&spec["group"]), &text(&version["name"]), &kind, &plural);
-        let list = self.cluster.list_metadata(&sort, None).await;
+        let list = self.list_metadata(&sort, None).await;
         let list = list.map_err(|stop| Halt::of("listing objects of", definition, stop))?;
         Ok(list.is_some_and(|items| !items.is_empty()))
     }

@@ -83,7 +83,7 @@ impl Work<'_> {
     }
 
     async fn remove_component(&mut self, component: Component, later: &[Component]) -> Result<(), Cancelled> {
-        let found = self.run.inventory(&[component], &[]).await;
+        let found = self.run.cluster.inventory(&[component], &[]).await;
         let Some(found) = self.noted(found)? else { return Ok(()) };
         for halt in found.failures {
             self.noted(Err::<(), _>(halt))?;
@@ -136,7 +136,7 @@ impl Work<'_> {
 
     async fn remove_definition(&mut self, component: Component, definition: Object) -> Result<(), Cancelled> {
         if !self.run.settings.force {
-            let used = self.run.is_used(&definition).await;
+            let used = self.run.cluster.is_used(&definition).await;
             match self.noted_of(component, &definition, used)? {
                 Some(false) => {}
                 Some(true) => {
@@ -155,13 +155,13 @@ impl Work<'_> {
         component: Component,
         later: &[Component],
     ) -> Result<(), Cancelled> {
-        let found = namespaces(&self.run).await;
+        let found = namespaces(&mut self.run).await;
         for namespace in self.noted(found)?.unwrap_or_default() {
             let is_its = namespace.label(COMPONENT) == Some(component.name());
-            if !is_its && !self.touched.contains(namespace.name()) {
+            if !is_its && !self.touched.contains(namespace.name()) || self.is_settled(&namespace) {
                 continue;
             }
-            let reason = occupied(&self.run, &namespace, &self.gone, later).await;
+            let reason = occupied(&mut self.run, &namespace, &self.gone, later).await;
             match self.noted_of(component, &namespace, reason)? {
                 Some(Room::Free) => self.delete_all(component, &[namespace]).await?,
                 Some(Room::Shared) | None => {}
@@ -169,6 +169,13 @@ impl Work<'_> {
             }
         }
         Ok(())
+    }
+
+    /// Whether an earlier component's turn has decided about it.
+    fn is_settled(&self, namespace: &Object) -> bool {
+        let deleted = self.removal.deleted.iter().map(|(_, object)| object);
+        let kept = self.removal.kept.iter().map(|(_, object, _)| object);
+        deleted.chain(kept).any(|object| object.is_same(namespace))
     }
 
     fn keep(&mut self, component: Component, object: Object, reason: String) {
@@ -209,7 +216,7 @@ enum Room {
 }
 
 async fn occupied(
-    run: &Run<'_>,
+    run: &mut Run<'_>,
     namespace: &Object,
     gone: &BTreeSet<String>,
     later: &[Component],
@@ -217,7 +224,7 @@ async fn occupied(
     if !namespace.body()["metadata"]["deletionTimestamp"].is_null() {
         return Ok(Room::Free);
     }
-    let occupants = run.occupants(namespace, gone).await?;
+    let occupants = run.cluster.occupants(namespace, gone).await?;
     if occupants.ours.iter().any(|ours| later.iter().any(|later| later.name() == ours)) {
         return Ok(Room::Shared);
     }
@@ -238,7 +245,7 @@ async fn occupied(
 const MOST_NAMED: usize = 10;
 
 /// All namespaces that we made.
-async fn namespaces(run: &Run<'_>) -> Result<Vec<Object>, Halt> {
+async fn namespaces(run: &mut Run<'_>) -> Result<Vec<Object>, Halt> {
     let sort = Sort::new("", "v1", "Namespace", "namespaces");
     let params = ListParams::default().labels(&format!("{MANAGED_BY}={MANAGER}"));
     let list = run.cluster.list(&sort, None, &params).await;
@@ -252,7 +259,7 @@ impl Run<'_> {
         let components: Vec<Component> = parts.iter().map(Part::component).collect();
         let wanted: Vec<&Object> = parts.iter().flat_map(Part::objects).collect();
         let sorts: Vec<Sort> = wanted.iter().map(|object| object.sort().clone()).collect();
-        let found = self.inventory(&components, &sorts).await?;
+        let found = self.cluster.inventory(&components, &sorts).await?;
         if let Some(halt) = found.failures.into_iter().next() {
             return Err(halt);
         }
@@ -289,9 +296,9 @@ impl Run<'_> {
     }
 
     /// Why a namespace or definition has to stay although nothing deployed is in it.
-    async fn needed(&self, object: &Object, gone: &BTreeSet<String>) -> Result<Option<String>, Halt> {
+    async fn needed(&mut self, object: &Object, gone: &BTreeSet<String>) -> Result<Option<String>, Halt> {
         if Role::of(object) == Role::Definition {
-            let used = self.is_used(object).await? && !self.settings.force;
+            let used = self.cluster.is_used(object).await? && !self.settings.force;
             return Ok(used.then(|| "there are objects of its kind".to_owned()));
         }
         Ok(match occupied(self, object, gone, &[]).await? {

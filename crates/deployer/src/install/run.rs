@@ -15,7 +15,7 @@ use super::{DryRun, Error, Outcome, Settings};
 use crate::object::{Object, Sort};
 use crate::part::Component;
 
-/// See the module.
+/// See the module. Its methods that wait take it for themselves: whoever is told need not be shared between threads.
 pub(super) struct Run<'a> {
     pub(super) cluster: Cluster,
     pub(super) settings: &'a Settings,
@@ -112,12 +112,17 @@ impl<'a> Run<'a> {
     }
 
     /// The object as it is.
-    pub(super) async fn get(&self, object: &Object) -> Result<Option<Value>, Halt> {
+    pub(super) async fn get(&mut self, object: &Object) -> Result<Option<Value>, Halt> {
         self.cluster.get(object).await.map_err(|stop| Halt::of("reading", object, stop))
     }
 
     /// Deletes what is there under the object's name, if it is still the one that was read; says whether it was.
-    pub(super) async fn delete(&self, object: &Object, live: &Value, patient: bool) -> Result<bool, Halt> {
+    pub(super) async fn delete(
+        &mut self,
+        object: &Object,
+        live: &Value,
+        patient: bool,
+    ) -> Result<bool, Halt> {
         use kube::core::params::PropagationPolicy::{Background, Foreground};
         if self.settings.dry_run == Some(DryRun::Client) {
             return Ok(true);

@@ -5,9 +5,10 @@
 use crate::object::{Object, Sort};
 
 /// Group, version, kind, plural; in the order in which they are made. What is no longer made stays in this list.
-const ALL: [[&str; 4]; 26] = [
+const ALL: [[&str; 4]; 27] = [
     ["apiextensions.k8s.io", "v1", "CustomResourceDefinition", "customresourcedefinitions"],
     ["", "v1", "Namespace", "namespaces"],
+    ["", "v1", "ResourceQuota", "resourcequotas"],
     ["scheduling.k8s.io", "v1", "PriorityClass", "priorityclasses"],
     ["security.openshift.io", "v1", "SecurityContextConstraints", "securitycontextconstraints"],
     ["machineconfiguration.openshift.io", "v1", "MachineConfig", "machineconfigs"],
@@ -90,6 +91,32 @@ impl Role {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::manifests::parts;
+    use crate::options::{Options, Scheduler, Updater};
+    use crate::part::Component;
+    use crate::platform::Platform;
+
+    #[test]
+    fn whatever_is_installed_is_found_again() {
+        let known: Vec<Sort> = all().collect();
+        for platform in Platform::ALL {
+            for updater in [Updater::Tholepin, Updater::Rte, Updater::Nfd] {
+                for scheduler in [Scheduler::Tholepin, Scheduler::Plugin] {
+                    let version = platform.is_openshift().then(|| "4.18.1".parse().unwrap());
+                    let mut options = Options { platform, version, ..Options::default() };
+                    options.updater.kind = updater;
+                    options.updater.config = Some("a: b".to_owned());
+                    options.scheduler.kind = scheduler;
+                    options.scheduler.replicas = 2;
+                    for part in parts(&options, &Component::ALL).unwrap() {
+                        for object in part.objects() {
+                            assert!(known.contains(object.sort()), "{object}");
+                        }
+                    }
+                }
+            }
+        }
+    }
 
     #[test]
     fn each_is_there_once_and_definitions_and_namespaces_come_first() {

@@ -1,0 +1,253 @@
+//! Installing and removing, on real API servers: what is there before and after, object by object.
+
+use std::collections::BTreeMap;
+use std::time::Duration;
+
+use deployer::install::progress::{Change, State, Step};
+use deployer::install::{DryRun, Error, Outcome, Removal, Settings, deploy, diff, remove};
+use deployer::object::Object;
+use deployer::part::{Component, Part};
+use kube::api::{Api, ListParams, Patch, PatchParams};
+use kube::core::DynamicObject;
+use kube::discovery::{Discovery, Scope, verbs};
+use kube::{Client, ResourceExt as _};
+use runtime::client::{Connection, Options};
+use serde_json::{Value, json};
+use testkit::controlplane::{ControlPlane, ControlPlaneOptions};
+use testkit::env::rig;
+use testkit::proxy::{Fault, Proxy};
+use tokio_util::sync::CancellationToken;
+
+#[path = "install/apply.rs"]
+mod apply;
+#[path = "install/atomic.rs"]
+mod atomic;
+#[path = "install/faults.rs"]
+mod faults;
+#[path = "install/foreign.rs"]
+mod foreign;
+#[path = "install/interrupted.rs"]
+mod interrupted;
+#[path = "install/objects.rs"]
+mod objects;
+#[path = "install/removal.rs"]
+mod removal;
+#[path = "install/waits.rs"]
+mod waits;
+
+use objects::{Shape, parts};
+
+/// Far above what anything here takes, for a machine busy with compiling.
+const PATIENCE: Duration = Duration::from_secs(60);
+
+/// An API server, and a proxy before it through which everything under test goes.
+struct Rig {
+    control: ControlPlane,
+    proxy: Proxy,
+    /// Of the deployer.
+    client: Client,
+    /// Of the test.
+    admin: Client,
+}
+
+impl Rig {
+    async fn start() -> Option<Self> {
+        let rig = rig().ok()?;
+        let control = ControlPlane::start(&rig.binaries, &ControlPlaneOptions::default()).await.unwrap();
+        let proxy = Proxy::start(&control, control.nest().dir()).await.unwrap();
+        let options = Options { kubeconfig: Some(proxy.kubeconfig().to_owned()), ..Options::default() };
+        let client = Connection::open(&options).await.unwrap().strict(PATIENCE).unwrap();
+        let admin = control.client().await.unwrap();
+        let rig = Self { control, proxy, client, admin };
+        rig.settled().await;
+        Some(rig)
+    }
+
+    /// The API server makes its own objects in its first moments.
+    async fn settled(&self) {
+        let mut before = dump(&self.admin).await;
+        let mut same = 0;
+        while same < 3 {
+            tokio::time::sleep(Duration::from_millis(300)).await;
+            let now = dump(&self.admin).await;
+            same = if now == before { same + 1 } else { 0 };
+            before = now;
+        }
+    }
+
+    async fn deploy(&self, parts: &[Part], settings: &Settings) -> Result<Outcome, Error> {
+        let mut log = Log::default();
+        deploy(&self.client, parts, settings, &mut log.tell(), &CancellationToken::new()).await
+    }
+
+    async fn remove(&self, components: &[Component], settings: &Settings) -> Result<Removal, Error> {
+        let mut log = Log::default();
+        remove(&self.client, components, settings, &mut log.tell(), &CancellationToken::new()).await
+    }
+
+    /// The cluster's objects, by name.
+    async fn dump(&self) -> BTreeMap<String, Value> {
+        dump(&self.admin).await
+    }
+
+    /// An object as it is.
+    async fn get(&self, object: &Object) -> Option<Value> {
+        let found = api(&self.admin, object).get_opt(object.name()).await.unwrap();
+        found.map(|found| serde_json::to_value(found).unwrap())
+    }
+
+    /// Makes an object as somebody else.
+    async fn make(&self, object: &Value) -> Object {
+        let object = objects::object(object.clone());
+        let params = PatchParams::apply("somebody");
+        let patch = Patch::Apply(object.body());
+        api(&self.admin, &object).patch(object.name(), &params, &patch).await.unwrap();
+        object
+    }
+
+    /// Changes an object as somebody else.
+    async fn merge(&self, object: &Object, patch: &Value) {
+        let params = PatchParams { field_manager: Some("somebody".to_owned()), ..PatchParams::default() };
+        api(&self.admin, object).patch(object.name(), &params, &Patch::Merge(patch)).await.unwrap();
+    }
+
+    /// Says that pods of a workload run, in place of its controller.
+    async fn status(&self, object: &Object, status: &Value) {
+        let patch = json!({ "status": status });
+        let params = PatchParams::default();
+        api(&self.admin, object).patch_status(object.name(), &params, &Patch::Merge(patch)).await.unwrap();
+    }
+
+    /// How many writes the deployer asked for so far.
+    fn writes(&self) -> usize {
+        ["PATCH", "POST", "PUT", "DELETE"].iter().map(|method| self.proxy.count(method, "")).sum()
+    }
+}
+
+fn api(client: &Client, object: &Object) -> Api<DynamicObject> {
+    let resource = object.sort().resource();
+    match object.namespace() {
+        Some(namespace) => Api::namespaced_with(client.clone(), namespace, &resource),
+        None => Api::all_with(client.clone(), &resource),
+    }
+}
+
+/// Every object of every kind that is served, without what changes by itself.
+async fn dump(client: &Client) -> BTreeMap<String, Value> {
+    let discovery = Discovery::new(client.clone()).run_aggregated().await.unwrap();
+    let mut objects = BTreeMap::new();
+    for (kind, can) in discovery.groups().flat_map(|group| group.resources_by_stability()) {
+        if !can.supports_operation(verbs::LIST) || matches!(kind.kind.as_str(), "Event" | "Lease") {
+            continue;
+        }
+        let all: Api<DynamicObject> = Api::all_with(client.clone(), &kind);
+        for object in all.list(&ListParams::default()).await.map(|list| list.items).unwrap_or_default() {
+            let name = match (&can.scope, object.namespace()) {
+                (Scope::Namespaced, Some(namespace)) => format!("{namespace}/{}", object.name_any()),
+                _ => object.name_any(),
+            };
+            let mut object = serde_json::to_value(object).unwrap();
+            for field in ["uid", "resourceVersion", "creationTimestamp", "generation"] {
+                object["metadata"].as_object_mut().unwrap().remove(field);
+            }
+            for entry in object["metadata"]["managedFields"].as_array_mut().into_iter().flatten() {
+                entry.as_object_mut().unwrap().remove("time");
+            }
+            if is_stirring(&kind.kind) {
+                object.as_object_mut().unwrap().remove("status");
+                object["metadata"]["managedFields"] = Value::Null;
+            }
+            objects.insert(format!("{}.{} {name}", kind.kind, kind.group), object);
+        }
+    }
+    objects
+}
+
+/// Kinds whose status changes by itself.
+fn is_stirring(kind: &str) -> bool {
+    matches!(
+        kind,
+        "Node" | "CSINode" | "DaemonSet" | "Deployment" | "APIService" | "CustomResourceDefinition" | "Pod"
+    )
+}
+
+/// What is in one and not the same in the other.
+fn difference(before: &BTreeMap<String, Value>, after: &BTreeMap<String, Value>) -> Vec<String> {
+    let mut differences = Vec::new();
+    for name in before.keys().chain(after.keys().filter(|name| !before.contains_key(*name))) {
+        match (before.get(name), after.get(name)) {
+            (Some(before), Some(after)) if before == after => {}
+            (before, after) => differences.push(format!("{name}: {} -> {}", text(before), text(after))),
+        }
+    }
+    differences
+}
+
+/// Without what controllers number and remember.
+fn relevant(mut dump: BTreeMap<String, Value>) -> BTreeMap<String, Value> {
+    dump.retain(|name, _| !name.starts_with("ControllerRevision") && !name.starts_with("ReplicaSet"));
+    for object in dump.values_mut() {
+        if let Some(annotations) = object["metadata"]["annotations"].as_object_mut() {
+            annotations.remove("deprecated.daemonset.template.generation");
+            annotations.remove("deployment.kubernetes.io/revision");
+        }
+    }
+    dump
+}
+
+fn text(value: Option<&Value>) -> String {
+    value.map_or("nothing".to_owned(), Value::to_string)
+}
+
+#[track_caller]
+fn assert_same(before: &BTreeMap<String, Value>, after: &BTreeMap<String, Value>) {
+    assert_eq!(difference(before, after), [""; 0]);
+}
+
+/// Steps as they were told, one line each.
+#[derive(Default)]
+struct Log(Vec<String>);
+
+impl Log {
+    fn tell(&mut self) -> impl FnMut(&Step<'_>) + Send {
+        |step: &Step<'_>| self.0.push(line(step))
+    }
+}
+
+fn line(step: &Step<'_>) -> String {
+    match step {
+        Step::Began(action, component) => format!("{action:?} {component}"),
+        Step::Ended(action, component) => format!("{action:?} {component} ended"),
+        Step::Applied(_, object, change) => format!("{change:?} {object}"),
+        Step::Recreating(_, object, reason) => format!("Recreating {object}: {reason}"),
+        Step::Deleted(_, object) => format!("Deleted {object}"),
+        Step::Kept(_, object, reason) => format!("Kept {object}: {reason}"),
+        Step::Warned(_, object, warning) => format!("Warned {object}: {warning}"),
+        Step::Found(_, object, finding) => format!("Found {object}: {finding}"),
+        Step::Failed { object, error, .. } => format!("Failed {object}: {error}"),
+        Step::Waiting(_, object, state) => format!("Waiting {object}: {state:?}"),
+        Step::Trouble(_, object, trouble) => format!("Trouble {object}: {trouble}"),
+        Step::Reached(action, _, object) => format!("Reached {object} {action:?}"),
+        Step::RollingBack => "RollingBack".to_owned(),
+        Step::RolledBack(_, object, undone) => format!("{undone:?} {object}"),
+    }
+}
+
+/// What became of each object.
+fn changes(outcome: &Outcome) -> Vec<(String, Change)> {
+    outcome.applied.iter().map(|(_, object, change)| (object.to_string(), *change)).collect()
+}
+
+/// Waits as often as wanted, but not long.
+fn quick() -> Settings {
+    Settings { wait_interval: Duration::from_millis(100), wait_timeout: PATIENCE, ..Settings::default() }
+}
+
+/// Waits until it holds.
+async fn until(what: &str, mut holds: impl AsyncFnMut() -> bool) {
+    let began = tokio::time::Instant::now();
+    while !holds().await {
+        assert!(began.elapsed() < PATIENCE, "{what}: still not after {PATIENCE:?}");
+        tokio::time::sleep(Duration::from_millis(20)).await;
+    }
+}
