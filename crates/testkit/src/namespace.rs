@@ -12,6 +12,9 @@ use anyhow::Context as _;
 use rustix::mount::{MountPropagationFlags, mount_change};
 use rustix::thread::{LinkNameSpaceType, UnshareFlags, move_into_link_name_space};
 
+/// Bytes of a thread's stack; only what is used is real. Futures of tests that do much at once are large without optimization.
+const STACK: usize = 32 << 20;
+
 /// A mount and a network namespace; the default is the caller's own.
 #[derive(Clone, Debug, Default)]
 pub struct Namespaces {
@@ -59,12 +62,15 @@ impl Namespaces {
     /// # Errors
     /// When they cannot be entered.
     pub fn run<T: Send>(&self, work: impl FnOnce() -> T + Send) -> anyhow::Result<T> {
+        // Known by the caller's name, for panics, and with room for a whole test.
+        let name = std::thread::current().name().unwrap_or("elsewhere").to_owned();
+        let thread = std::thread::Builder::new().name(name).stack_size(STACK);
         std::thread::scope(|scope| {
-            let there = scope.spawn(|| {
+            let there = thread.spawn_scoped(scope, || {
                 self.enter()?;
                 Ok(work())
             });
-            there.join().unwrap_or_else(|panic| std::panic::resume_unwind(panic))
+            there?.join().unwrap_or_else(|panic| std::panic::resume_unwind(panic))
         })
     }
 

@@ -300,3 +300,6 @@ fn read_all(mut pipe: PipeReader) -> Vec<u8> {
 fn code(status: ExitStatus) -> i32 {
     status.code().or_else(|| Some(128 + status.signal()?)).unwrap_or(-1)
 }
+
+#[cfg(test)]
+mod tests;
