@@ -4,6 +4,7 @@
 //! kubeconfig. One cluster per checkout; a file under `target/` says where it is.
 
 use std::fs::{self, File};
+use std::net::{Ipv4Addr, TcpListener};
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 use std::time::{Duration, Instant};
@@ -13,9 +14,11 @@ use clap::{Args, Subcommand};
 use rustix::process::{Pid, Signal, kill_process};
 use serde::{Deserialize, Serialize};
 use testkit::cluster::Cluster;
+use testkit::cri::{Image, Images};
 use testkit::env::Rig;
 use testkit::kubelet::KubeletOptions;
 use testkit::machine::Machine;
+use testkit::net::{self, Network};
 use tokio::signal::unix::{SignalKind, signal};
 use topology::policy::{Policy, Scope};
 
@@ -23,6 +26,9 @@ use crate::testenv;
 
 /// How long `down` waits before it uses force.
 const END_WITHIN: Duration = Duration::from_secs(30);
+
+/// Runs beside the exporter in manifests of the peers.
+const PAUSE: &str = "gcr.io/google_containers/pause-amd64:3.0";
 
 #[derive(Subcommand)]
 pub(crate) enum Do {
@@ -82,6 +88,12 @@ pub(crate) struct Up {
     /// Without the stock kube-controller-manager.
     #[arg(long)]
     no_controllers: bool,
+    /// Containers are processes of this machine, in a network of the cluster's own; then it is one to install things on.
+    #[arg(long)]
+    containers: bool,
+    /// A program that is the entry point of an image, for instance tholepin:dev=target/debug/tholepin; may be repeated.
+    #[arg(long, value_name = "IMAGE=PATH", value_parser = image, requires = "containers")]
+    image: Vec<(String, PathBuf)>,
     /// CustomResourceDefinitions to install beside NodeResourceTopology; may be repeated.
     #[arg(long, value_name = "FILE")]
     crds: Vec<PathBuf>,
@@ -116,30 +128,40 @@ pub(crate) fn run(what: Do) -> anyhow::Result<()> {
 fn foreground(up: &Up) -> anyhow::Result<()> {
     testenv::ensure()?;
     let rig = testkit::env::check()?;
+    if up.containers {
+        // From here, so that the machine's programs reach it.
+        let door = TcpListener::bind((Ipv4Addr::LOCALHOST, 0))?;
+        return net::private(async |network| {
+            Box::pin(until_ended(stay_up(up, &rig, Some((network, door))))).await
+        })?;
+    }
     let runtime = tokio::runtime::Builder::new_multi_thread().worker_threads(2).enable_all().build()?;
-    runtime.block_on(async {
-        let mut interrupt = signal(SignalKind::interrupt())?;
-        let mut terminate = signal(SignalKind::terminate())?;
-        let mut hangup = signal(SignalKind::hangup())?;
-        let ended = async {
-            tokio::select! {
-                _ = interrupt.recv() => {},
-                _ = terminate.recv() => {},
-                _ = hangup.recv() => {},
-            }
-        };
+    runtime.block_on(until_ended(stay_up(up, &rig, None)))
+}
+
+/// Until somebody asks the cluster to end.
+async fn until_ended(cluster: impl Future<Output = anyhow::Result<()>>) -> anyhow::Result<()> {
+    let mut interrupt = signal(SignalKind::interrupt())?;
+    let mut terminate = signal(SignalKind::terminate())?;
+    let mut hangup = signal(SignalKind::hangup())?;
+    let ended = async {
         tokio::select! {
-            cluster = stay_up(up, &rig) => cluster,
-            () = ended => {
-                eprintln!("ending the cluster");
-                Ok(())
-            }
+            _ = interrupt.recv() => {},
+            _ = terminate.recv() => {},
+            _ = hangup.recv() => {},
         }
-    })
+    };
+    tokio::select! {
+        cluster = cluster => cluster,
+        () = ended => {
+            eprintln!("ending the cluster");
+            Ok(())
+        }
+    }
 }
 
 /// Comes back only with an error; dropped, it ends the cluster.
-async fn stay_up(up: &Up, rig: &Rig) -> anyhow::Result<()> {
+async fn stay_up(up: &Up, rig: &Rig, private: Option<(Network, TcpListener)>) -> anyhow::Result<()> {
     let began = Instant::now();
     eprintln!("starting a control plane and {} nodes", up.nodes);
     let machine = up.machine();
@@ -153,6 +175,10 @@ async fn stay_up(up: &Up, rig: &Rig) -> anyhow::Result<()> {
         builder =
             builder.crds(fs::read_to_string(file).with_context(|| format!("reading {}", file.display()))?);
     }
+    let (network, door) = private.unzip();
+    if let Some(network) = network {
+        builder = builder.installable(network, up.images());
+    }
     let cluster = builder.start(rig).await?;
     eprintln!("ready in {:.1} s", began.elapsed().as_secs_f64());
     for node in cluster.nodes() {
@@ -164,11 +190,18 @@ async fn stay_up(up: &Up, rig: &Rig) -> anyhow::Result<()> {
             kubelet.machine().sys().display()
         );
     }
-    let kubeconfig = cluster.control().kubeconfig();
-    let _state = Written::new(&State::of_this_process(kubeconfig)?)?;
-    say_up(kubeconfig);
+    let control = cluster.control();
+    let kubeconfig = match &door {
+        Some(door) => control.kubeconfig_at(&format!("https://{}", door.local_addr()?))?,
+        None => control.kubeconfig().to_owned(),
+    };
+    let _state = Written::new(&State::of_this_process(&kubeconfig)?)?;
+    say_up(&kubeconfig);
     eprintln!("Ctrl-C here or `cargo xtask cluster down` anywhere ends it.");
-    std::future::pending().await
+    match door {
+        Some(door) => match net::forward(door).await? {},
+        None => std::future::pending().await,
+    }
 }
 
 /// Starts itself again in a session of its own and waits until that one is up.
@@ -246,6 +279,12 @@ impl Up {
         machine
     }
 
+    /// Those asked for, the machine's own tools, and the pause image that peers' manifests name.
+    fn images(&self) -> Images {
+        let ours = Images::new().with("tools", Image::tools()).with(PAUSE, Image::pause());
+        self.image.iter().fold(ours, |images, (name, path)| images.with(name, Image::program(path)))
+    }
+
     fn kubelet(&self) -> KubeletOptions {
         KubeletOptions {
             policy: self.policy,
@@ -308,6 +347,12 @@ fn started(pid: i32) -> Option<u64> {
     let mut fields = stat.rsplit_once(')')?.1.split_whitespace();
     let state = fields.next()?;
     if state == "Z" { None } else { fields.nth(18)?.parse().ok() }
+}
+
+fn image(text: &str) -> Result<(String, PathBuf), String> {
+    let (name, path) = text.split_once('=').ok_or("wanted is IMAGE=PATH")?;
+    let path = fs::canonicalize(path).map_err(|error| format!("{path}: {error}"))?;
+    Ok((name.to_owned(), path))
 }
 
 fn policy(text: &str) -> Result<Policy, String> {

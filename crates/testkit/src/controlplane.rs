@@ -216,6 +216,16 @@ impl ControlPlane {
         self.kubeconfig_named(name, &json!({ "token": token }))
     }
 
+    /// Writes a kubeconfig of a user who may do everything, for whoever reaches the API at another URL on this machine.
+    ///
+    /// # Errors
+    /// When the file cannot be written.
+    pub fn kubeconfig_at(&self, url: &str) -> anyhow::Result<PathBuf> {
+        let path = self.nest.dir().join("kubeconfig-outside");
+        pki::write(&path, &kubeconfig_text(url, self.pki.ca_pem(), &json!({ "token": self.token })))?;
+        Ok(path)
+    }
+
     fn kubeconfig_named(&self, name: &str, who: &serde_json::Value) -> anyhow::Result<PathBuf> {
         let file_safe = name.replace(|c: char| !c.is_ascii_alphanumeric() && c != '-' && c != '.', "_");
         let path = self.nest.dir().join(format!("kubeconfig-{file_safe}"));

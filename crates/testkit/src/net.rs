@@ -6,11 +6,13 @@
 
 mod netlink;
 
+use std::convert::Infallible;
 use std::net::Ipv4Addr;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU32, Ordering};
 
 use anyhow::Context as _;
+use tokio::net::{TcpListener, TcpStream};
 
 use crate::namespace::Namespaces;
 
@@ -103,6 +105,24 @@ pub fn private<T: Send>(body: impl AsyncFnOnce(Network) -> T + Send) -> anyhow::
         let runtime = tokio::runtime::Builder::new_multi_thread().worker_threads(2).enable_all().build()?;
         Ok(runtime.block_on(body(network.clone())))
     })?
+}
+
+/// Lets the machine into the network: whoever connects to `listener`, which was made outside, is connected to the API
+/// server. It goes on until dropped.
+///
+/// # Errors
+/// When connections can no longer be taken.
+pub async fn forward(listener: std::net::TcpListener) -> anyhow::Result<Infallible> {
+    listener.set_nonblocking(true)?;
+    let listener = TcpListener::from_std(listener)?;
+    loop {
+        let (mut outside, _) = listener.accept().await?;
+        tokio::spawn(async move {
+            let mut inside = TcpStream::connect((API, 443)).await?;
+            // Either end may hang up whenever it likes.
+            tokio::io::copy_bidirectional(&mut outside, &mut inside).await
+        });
+    }
 }
 
 #[cfg(test)]
