@@ -130,6 +130,27 @@ fn selectors_select_the_pods_they_are_about() {
 }
 
 #[test]
+fn every_pod_is_held_to_what_it_may_talk_to() {
+    for Case { name, options, objects } in everything() {
+        let policies = of_kind(objects, "NetworkPolicy");
+        for (workload, template) in workloads(objects) {
+            let own = policies.iter().filter(|policy| {
+                let selector = &policy.body()["spec"]["podSelector"];
+                policy.namespace() == workload.namespace()
+                    && selects(selector, &template["metadata"]["labels"])
+            });
+            let types: BTreeSet<&str> =
+                own.flat_map(|policy| list(&policy.body()["spec"]["policyTypes"])).map(text).collect();
+            // The peer has none for NFD.
+            let nfd = options.updater.kind == Updater::Nfd && workload.sort().kind == "DaemonSet";
+            let held = options.network_policies && !nfd;
+            let wanted = if held { vec!["Egress", "Ingress"] } else { Vec::new() };
+            assert_eq!(types.into_iter().collect::<Vec<_>>(), wanted, "{name}: {workload}");
+        }
+    }
+}
+
+#[test]
 fn all_images_are_those_of_the_options() {
     for Case { name, options, .. } in everything() {
         let mut options = options.clone();
