@@ -94,8 +94,7 @@ impl Installed {
         let api = self.api(text("/kind").unwrap(), text("/metadata/namespace"));
         let mut typed: DynamicObject = serde_json::from_value(object.clone()).unwrap();
         typed.types = None;
-        let made =
-            api.create(&PostParams::default(), &typed).await.unwrap_or_else(|e| panic!("{object}: {e}"));
+        let made = api.create(&PostParams::default(), &typed).await.unwrap();
         if let Some(status) = object.get("status") {
             let name = made.metadata.name.clone().unwrap();
             let patch = Patch::Merge(json!({ "status": status }));

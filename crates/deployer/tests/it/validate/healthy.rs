@@ -8,8 +8,7 @@ use topology::policy::{Policy, Scope};
 use super::*;
 
 fn with(config: Value) -> KubeletOptions {
-    let Value::Object(config) = config else { panic!("{config}") };
-    KubeletOptions { config, ..KubeletOptions::default() }
+    KubeletOptions { config: config.as_object().unwrap().clone(), ..KubeletOptions::default() }
 }
 
 /// Ten kinds of machines and kubelets, each a pool of its own.

@@ -35,7 +35,8 @@ async fn missing_rights_are_named_and_the_documented_ones_are_enough() {
         let kubeconfig = account.kubeconfig(None).await.unwrap();
         let report = examine(&evidence(&kubeconfig).await, &all());
         let undone = report.not_checked.iter().find(|undone| undone.area == area);
-        let undone = undone.unwrap_or_else(|| panic!("{full}: {:?}", report.not_checked));
+        assert!(undone.is_some(), "{full}: {:?}", report.not_checked);
+        let undone = undone.unwrap();
         assert!(undone.reason.starts_with(&format!("not allowed to {verb} {full}")), "{}", undone.reason);
         assert_eq!(report.verdict().code(), 2);
     }
