@@ -7,7 +7,10 @@ const RANGE: &str = "value out of range";
 
 /// Reads an optional sign, an optional prefix (`0x`, `0o`, `0b`, or a bare `0` for octal) and digits, which single
 /// underscores may separate from each other and from the prefix.
-pub(super) fn parse(text: &str) -> Result<i64, &'static str> {
+///
+/// # Errors
+/// `parse error` or `value out of range`, as Go's flag parser says it.
+pub fn whole(text: &str) -> Result<i64, &'static str> {
     let unsigned = text.strip_prefix(['+', '-']).unwrap_or(text);
     let bytes = unsigned.as_bytes();
     let (base, skip) = match bytes {
@@ -67,14 +70,14 @@ mod tests {
             ("99999999999999999999", Err(RANGE)),
         ];
         for (text, want) in table {
-            assert_eq!(parse(text), want, "{text:?}");
+            assert_eq!(whole(text), want, "{text:?}");
         }
         let wrong = [
             "", "-", "+-1", "_1", "1_", "1__0", "0x", "0x_", "08", "0b2", "0_", "1.5", "1e3", " 1", "ten",
             "１",
         ];
         for text in wrong {
-            assert_eq!(parse(text), Err(SYNTAX), "{text:?}");
+            assert_eq!(whole(text), Err(SYNTAX), "{text:?}");
         }
     }
 }
