@@ -1,6 +1,10 @@
 //! The deployer against real Kubernetes parts.
 
-#![expect(clippy::unwrap_used, reason = "helpers of tests, which clippy does not see as tests")]
+#![expect(
+    clippy::unwrap_used,
+    clippy::panic,
+    reason = "helpers of tests, which clippy does not see as tests"
+)]
 
 #[path = "it/detect.rs"]
 mod detect;

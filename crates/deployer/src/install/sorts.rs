@@ -102,7 +102,7 @@ mod tests {
         for platform in Platform::ALL {
             for updater in [Updater::Tholepin, Updater::Rte, Updater::Nfd] {
                 for scheduler in [Scheduler::Tholepin, Scheduler::Plugin] {
-                    let version = platform.is_openshift().then(|| "4.18.1".parse().unwrap());
+                    let version = platform.is_openshift().then(|| "4.20.1".parse().unwrap());
                     let mut options = Options { platform, version, ..Options::default() };
                     options.updater.kind = updater;
                     options.updater.config = Some("a: b".to_owned());
