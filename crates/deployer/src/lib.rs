@@ -4,7 +4,9 @@
 //! In: options, a cluster. Out: objects ([`object`]) in parts ([`part`]), applied or removed; findings. Never: text templates: an
 //! object is a typed value until it is written.
 
+pub mod cli;
 pub mod detect;
+pub mod dialect;
 pub mod images;
 pub mod install;
 pub mod manifests;
@@ -12,4 +14,5 @@ pub mod object;
 pub mod options;
 pub mod part;
 pub mod platform;
+pub mod tell;
 pub mod validate;

@@ -1,0 +1,142 @@
+//! Kinds of flags: from words to values. Errors say what is allowed; clap puts the flag's name before them.
+
+use std::time::Duration;
+
+use api::schedulerconfig::Word;
+use clap::builder::{PossibleValuesParser, TypedValueParser};
+use k8s_openapi::api::core::v1::Toleration;
+use topology::policy::{Policy, Scope};
+
+use crate::cli::{deploy, params};
+use crate::options::{KubeletConfig, LeaseName, Pull, Scc, Scheduler, Updater};
+
+/// How many schedulers.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Replicas {
+    /// So many; above zero.
+    Fixed(i32),
+    /// One for each control plane node.
+    ControlPlane,
+}
+
+/// Time between two of something; zero is never.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Period(pub Option<Duration>);
+
+fn words<T: Copy + Send + Sync + 'static>(
+    table: &'static [(&'static str, T)],
+) -> impl TypedValueParser<Value = T> {
+    // Only words of the table come here, in any case of letters.
+    let fallback = table[0].1;
+    PossibleValuesParser::new(table.iter().map(|(word, _)| *word)).map(move |text| {
+        let found = table.iter().find(|(word, _)| word.eq_ignore_ascii_case(&text));
+        found.map_or(fallback, |(_, value)| *value)
+    })
+}
+
+pub(super) fn program() -> impl TypedValueParser<Value = Updater> {
+    words(&[("tholepin", Updater::Tholepin), ("rte", Updater::Rte), ("nfd", Updater::Nfd)])
+}
+
+pub(super) fn scheduler() -> impl TypedValueParser<Value = Scheduler> {
+    words(&[("tholepin", Scheduler::Tholepin), ("plugin", Scheduler::Plugin)])
+}
+
+pub(super) fn scc() -> impl TypedValueParser<Value = Scc> {
+    words(&[("v2", Scc::V2), ("v1", Scc::V1)])
+}
+
+pub(super) fn pull() -> impl TypedValueParser<Value = Pull> {
+    words(&[
+        ("if-not-present", Pull::IfNotPresent),
+        ("IfNotPresent", Pull::IfNotPresent),
+        ("always", Pull::Always),
+    ])
+}
+
+pub(super) fn word<T: Word>(text: &str) -> Result<T, String> {
+    let allowed = || T::WORDS.iter().map(|(word, _)| *word).collect::<Vec<_>>().join(" or ");
+    T::parse(text).ok_or_else(|| format!("it must be {}", allowed()))
+}
+
+pub(super) fn bool_word(text: &str) -> Result<bool, String> {
+    runtime::goflag::boolean(text).ok_or_else(|| "it must be true or false".to_owned())
+}
+
+pub(super) fn period(text: &str) -> Result<Period, String> {
+    deploy::duration(text).map(|period| Period(Some(period).filter(|period| !period.is_zero())))
+}
+
+/// A number, or `auto`; below zero means `auto` too, as the peer has it.
+pub(super) fn replicas(text: &str) -> Result<Replicas, String> {
+    if text == "auto" {
+        return Ok(Replicas::ControlPlane);
+    }
+    match text.parse::<i32>() {
+        Ok(number) if number < 0 => Ok(Replicas::ControlPlane),
+        Ok(number) if number > 0 => Ok(Replicas::Fixed(number)),
+        _ => Err("it must be a number above zero, or auto".to_owned()),
+    }
+}
+
+pub(super) fn lease(text: &str) -> Result<LeaseName, String> {
+    params::lease(text).map_err(|error| error.to_string())
+}
+
+pub(super) fn label(text: &str) -> Result<(String, String), String> {
+    let (key, value) = text.split_once('=').ok_or("it must be KEY=VALUE")?;
+    if key.is_empty() {
+        return Err("it must be KEY=VALUE".to_owned());
+    }
+    Ok((key.to_owned(), value.to_owned()))
+}
+
+/// `KEY[=VALUE][:EFFECT]`; `all` is one that tolerates everything, `none` is none.
+pub(super) fn toleration(text: &str) -> Result<Option<Toleration>, String> {
+    const EFFECTS: [&str; 3] = ["NoSchedule", "PreferNoSchedule", "NoExecute"];
+    let exists = || Some("Exists".to_owned());
+    match text {
+        "none" => return Ok(None),
+        "all" => return Ok(Some(Toleration { operator: exists(), ..Toleration::default() })),
+        _ => {}
+    }
+    let (taint, effect) = text.split_once(':').map_or((text, None), |(taint, effect)| (taint, Some(effect)));
+    if effect.is_some_and(|effect| !EFFECTS.contains(&effect)) {
+        return Err(format!("the effect must be one of {}", EFFECTS.join(", ")));
+    }
+    let (key, value) = taint.split_once('=').map_or((taint, None), |(key, value)| (key, Some(value)));
+    if key.is_empty() {
+        return Err("it must be KEY[=VALUE][:EFFECT], all or none".to_owned());
+    }
+    let operator = if value.is_some() { Some("Equal".to_owned()) } else { exists() };
+    Ok(Some(Toleration {
+        key: Some(key.to_owned()),
+        operator,
+        value: value.map(str::to_owned),
+        effect: effect.map(str::to_owned),
+        ..Toleration::default()
+    }))
+}
+
+/// A file, `configz[:PORT]`, or `POLICY/SCOPE`.
+pub(super) fn kubelet_config(text: &str) -> Result<KubeletConfig, String> {
+    if text.starts_with('/') {
+        return Ok(KubeletConfig::File { path: text.to_owned(), drop_ins: None });
+    }
+    if let Some(port) = text.strip_prefix("configz") {
+        let port = match port.strip_prefix(':') {
+            Some(port) => port.parse().ok().filter(|port| *port > 0),
+            None => Some(10250).filter(|_| port.is_empty()),
+        };
+        return port
+            .map(|port| KubeletConfig::Configz { port })
+            .ok_or_else(|| "it must be configz:PORT".to_owned());
+    }
+    let stated = text.split_once('/').and_then(|(policy, scope)| {
+        Some(KubeletConfig::Stated { policy: Policy::parse(policy)?, scope: Scope::parse(scope)? })
+    });
+    stated.ok_or_else(|| {
+        "it must be a path that begins with /, configz[:PORT], or a policy and a scope such as single-numa-node/pod"
+            .to_owned()
+    })
+}

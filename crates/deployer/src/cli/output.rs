@@ -1,0 +1,45 @@
+//! Data on standard output.
+
+use std::io::{ErrorKind, Write as _};
+
+use anyhow::Context as _;
+use serde::Serialize;
+
+/// How to print data.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, clap::ValueEnum)]
+pub enum Format {
+    /// For people.
+    #[default]
+    Text,
+    /// JSON.
+    Json,
+    /// YAML.
+    Yaml,
+}
+
+/// Prints. Whoever reads may stop reading.
+///
+/// # Errors
+/// When standard output cannot be written.
+pub fn print(text: &str) -> anyhow::Result<()> {
+    match std::io::stdout().lock().write_all(text.as_bytes()) {
+        Err(error) if error.kind() == ErrorKind::BrokenPipe => Ok(()),
+        written => written.context("writing to standard output"),
+    }
+}
+
+/// A value in a format; `text` is it for people.
+///
+/// # Errors
+/// When it has no such form.
+pub fn formatted<T: Serialize>(
+    format: Format,
+    value: &T,
+    text: impl FnOnce() -> String,
+) -> anyhow::Result<String> {
+    Ok(match format {
+        Format::Text => text(),
+        Format::Json => format!("{}\n", serde_json::to_string_pretty(value)?),
+        Format::Yaml => runtime::yaml::write(value)?,
+    })
+}
