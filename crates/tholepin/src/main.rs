@@ -7,8 +7,9 @@ use std::process::ExitCode;
 
 use anyhow::Context;
 use clap::{CommandFactory, Parser, Subcommand};
-use exporter::dialect::{Dialect, Note, Start, Surroundings};
+use exporter::dialect::{Dialect, Ending, Note, Start, Surroundings};
 use runtime::{log, shutdown};
+use tokio_util::sync::CancellationToken;
 use topology::fingerprint::Fingerprint;
 
 /// NUMA-aware scheduling for Kubernetes: pods are placed where the kubelet can really align them.
@@ -17,8 +18,9 @@ use topology::fingerprint::Fingerprint;
 #[command(
     after_help = "In place of other programs, with their flags, files and variables (as a subcommand, or under their name):\n  \
     resource-topology-exporter, rte    as that exporter 0.25, also as the operand of numaresources-operator\n  \
-    nfd-topology-updater               as that updater 0.20\n\n\
-    Examples:\n  tholepin simulate\n  tholepin scheduler --kubeconfig ~/.kube/config\n  \
+    nfd-topology-updater               as that updater 0.20\n  \
+    deployer                           as that installer 0.24\n\n\
+    Examples:\n  tholepin deploy --wait\n  tholepin validate\n  tholepin simulate\n  tholepin scheduler --kubeconfig ~/.kube/config\n  \
     tholepin exporter --hostname worker-0\n  tholepin rte --dump-config=.andexit\n  \
     kubectl get pods -A --no-headers | tholepin fingerprint"
 )]
@@ -29,6 +31,8 @@ struct Cli {
 
 #[derive(Subcommand)]
 enum Entry {
+    #[command(flatten)]
+    Deployer(deployer::cli::Command),
     /// Publish this node's NUMA zones as a NodeResourceTopology object
     Exporter(Box<exporter::Args>),
     /// Schedule pods onto nodes whose kubelets can align them
@@ -56,38 +60,74 @@ enum Entry {
 
 fn main() -> ExitCode {
     let words: Vec<OsString> = std::env::args_os().collect();
-    let (failure, result) = match stand_in(&words) {
-        Some((dialect, rest)) => (ExitCode::from(dialect.failure()), run_as(dialect, rest)),
-        None => (ExitCode::FAILURE, run(Cli::parse_from(&words))),
+    // The deployer's errors have nothing before them.
+    let (failure, prefix, result) = match stand_in(&words) {
+        Some((Program::Exporter(dialect), rest)) => {
+            (ExitCode::from(dialect.failure()), "error: ", run_as(dialect, rest))
+        }
+        Some((Program::Deployer, rest)) => (ExitCode::FAILURE, "", deploy_as(rest)),
+        None => (ExitCode::FAILURE, "error: ", run(Cli::parse_from(&words))),
     };
     result.unwrap_or_else(|error| {
-        eprintln!("error: {error:#}");
+        eprintln!("{prefix}{error:#}");
         failure
     })
 }
 
+/// A program that we stand in for.
+enum Program {
+    /// One that publishes.
+    Exporter(Dialect),
+    /// The one that installs.
+    Deployer,
+}
+
+impl Program {
+    fn named(name: &str) -> Option<Self> {
+        let deployer = || deployer::dialect::named(name).then_some(Self::Deployer);
+        Dialect::named(name).map(Self::Exporter).or_else(deployer)
+    }
+}
+
 /// The program we stand in for, if our own name or the first argument is one's, and the words from its name on.
-fn stand_in(words: &[OsString]) -> Option<(Dialect, &[OsString])> {
-    let named = |word: &OsString| Dialect::named(word.to_str()?);
+fn stand_in(words: &[OsString]) -> Option<(Program, &[OsString])> {
+    let named = |word: &OsString| Program::named(word.to_str()?);
     let own = words.first().and_then(|word| Path::new(word).file_name()).map(OsString::from);
-    let by_own = own.as_ref().and_then(named).map(|dialect| (dialect, words));
-    by_own.or_else(|| words.get(1).and_then(named).map(|dialect| (dialect, &words[1..])))
+    let by_own = own.as_ref().and_then(named).map(|program| (program, words));
+    by_own.or_else(|| words.get(1).and_then(named).map(|program| (program, &words[1..])))
+}
+
+/// The words as text.
+fn texts(words: &[OsString]) -> anyhow::Result<Vec<String>> {
+    let text = |word: &OsString| {
+        word.to_str().map(str::to_owned).with_context(|| format!("argument {word:?} is not UTF-8"))
+    };
+    words.iter().map(text).collect()
+}
+
+/// Prints what a program that we stand in for ends with.
+fn end(ending: &Ending) -> anyhow::Result<ExitCode> {
+    eprint!("{}", ending.stderr);
+    std::io::stdout().write_all(ending.stdout.as_bytes())?;
+    Ok(ExitCode::from(ending.code))
+}
+
+/// Runs as the Go deployer: its flags, its output, its exit codes.
+fn deploy_as(words: &[OsString]) -> anyhow::Result<ExitCode> {
+    let words = texts(words)?;
+    match deployer::dialect::start(words.get(1..).unwrap_or_default(), &|name| std::env::var(name).ok()) {
+        deployer::dialect::Start::End(ending) => end(&ending),
+        deployer::dialect::Start::Run(plan) => with_signals(async |token| plan.run(token).await),
+    }
 }
 
 /// Runs as another program: its flags, its exit codes.
 fn run_as(dialect: Dialect, words: &[OsString]) -> anyhow::Result<ExitCode> {
-    let text = |word: &OsString| {
-        word.to_str().map(str::to_owned).with_context(|| format!("argument {word:?} is not UTF-8"))
-    };
-    let words = words.iter().map(text).collect::<anyhow::Result<Vec<_>>>()?;
+    let words = texts(words)?;
     let (program, arguments) = words.split_first().context("no program name")?;
     let plan = match dialect.start(program, arguments.to_vec(), &Surroundings::real()) {
         Start::Run(plan) => plan,
-        Start::End(ending) => {
-            eprint!("{}", ending.stderr);
-            std::io::stdout().write_all(ending.stdout.as_bytes())?;
-            return Ok(ExitCode::from(ending.code));
-        }
+        Start::End(ending) => return end(&ending),
     };
     std::io::stdout().write_all(plan.stdout.as_bytes())?;
     log::init(log::Format::Text, plan.verbosity)?;
@@ -112,6 +152,7 @@ fn run(cli: Cli) -> anyhow::Result<ExitCode> {
                 scheduler::shell::run(*args, level, shutdown::on_signals()?).await
             })
         }
+        Entry::Deployer(command) => with_signals(async |token| command.run(token).await),
         Entry::Simulate(args) => sim::cli::run(&args),
         Entry::Fingerprint => fingerprint(),
         Entry::Completion { shell } => {
@@ -119,6 +160,15 @@ fn run(cli: Cli) -> anyhow::Result<ExitCode> {
             Ok(ExitCode::SUCCESS)
         }
     }
+}
+
+/// Runs a command that SIGTERM and Ctrl-C stop at its next safe place. Its task is on one thread: it waits for answers.
+fn with_signals(
+    command: impl AsyncFnOnce(CancellationToken) -> anyhow::Result<ExitCode>,
+) -> anyhow::Result<ExitCode> {
+    let runtime =
+        tokio::runtime::Builder::new_current_thread().enable_all().build().context("cannot start")?;
+    runtime.block_on(async { command(shutdown::on_signals()?).await })
 }
 
 fn block_on(

@@ -2,6 +2,11 @@
 
 #![expect(clippy::unwrap_used, reason = "a test fails by panicking; the exemption for tests misses helpers")]
 
+#[path = "it/deployer.rs"]
+mod deployer;
+#[path = "it/readme.rs"]
+mod readme;
+
 use std::path::{Path, PathBuf};
 use std::process::{Command, Output};
 
@@ -22,8 +27,24 @@ impl Installed {
 
 /// Exit code and both outputs, with nothing of our environment.
 fn run(program: &Path, arguments: &[&str]) -> (i32, String, String) {
-    let Output { status, stdout, stderr } =
-        Command::new(program).args(arguments).env_clear().env("NODE_NAME", "n1").output().unwrap();
+    told(Command::new(program).args(arguments).env_clear().env("NODE_NAME", "n1").output().unwrap())
+}
+
+/// The same with words and exactly these variables.
+fn run_in(program: &Path, words: &str, environment: &[(&str, &str)]) -> (i32, String, String) {
+    let environment = environment.iter().copied();
+    let output = Command::new(program).args(words.split_whitespace()).env_clear().envs(environment).output();
+    told(output.unwrap())
+}
+
+/// The same without standing still, from the caller's thread: its network is the child's.
+async fn run_async(program: &Path, words: &str, environment: &[(&str, &str)]) -> (i32, String, String) {
+    let mut command = tokio::process::Command::new(program);
+    command.args(words.split_whitespace()).env_clear().envs(environment.iter().copied());
+    told(command.output().await.unwrap())
+}
+
+fn told(Output { status, stdout, stderr }: Output) -> (i32, String, String) {
     let text = |bytes| String::from_utf8(bytes).unwrap();
     (status.code().unwrap(), text(stdout), text(stderr))
 }

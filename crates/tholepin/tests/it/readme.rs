@@ -1,0 +1,134 @@
+//! The commands of the peer's README, in its order, on a real cluster: deploy, validate, remove.
+//!
+//! Its sentences are held; names are those of the peer's later releases, which are what there is to install today (the objects of
+//! the README's transcripts are of its release 0.0.1). `docs/compatibility-deployer.md` has each line that differs, and why.
+
+use std::path::Path;
+
+use k8s_openapi::api::core::v1::Node;
+use kube::Client;
+use kube::api::{Api, Patch, PatchParams};
+use serde_json::json;
+use testkit::cluster::Cluster;
+use testkit::cri::{Image, Images};
+use testkit::env::{Program, rig};
+use testkit::machine::Machine;
+use testkit::net;
+
+use super::{Installed, run_async};
+
+/// What `deploy -W` says, without what depends on the moment.
+const DEPLOYED: &str = r#"
+deploying topology-aware-scheduling API...
+-  API> created CustomResourceDefinition "noderesourcetopologies.topology.node.k8s.io"
+...deployed topology-aware-scheduling API!
+deploying topology-aware-scheduling topology updater...
+-  RTE> created Namespace "tas-topology-updater"
+-  RTE> created ClusterRole "rte"
+-  RTE> created ClusterRoleBinding "rte"
+-  RTE> created ServiceAccount "rte"
+-  RTE> created DaemonSet "resource-topology-exporter"
+wait for all the pods in deployment tas-topology-updater resource-topology-exporter to be running and ready
+all the pods in daemonset tas-topology-updater resource-topology-exporter are running and ready!
+...deployed topology-aware-scheduling topology updater!
+deploying topology-aware-scheduling scheduler plugin...
+-  SCD> created ServiceAccount "topology-aware-scheduler"
+-  SCD> created ConfigMap "scheduler-config"
+-  SCD> created Deployment "topology-aware-scheduler"
+wait for all the pods in deployment tas-scheduler topology-aware-scheduler to be running and ready
+all the pods in deployment tas-scheduler topology-aware-scheduler are running and ready!
+...deployed topology-aware-scheduling scheduler plugin!
+"#;
+
+/// What `remove -W` says.
+const REMOVED: &str = r#"
+removing topology-aware-scheduling scheduler plugin...
+-  SCD> deleted Deployment "topology-aware-scheduler"
+wait for all the pods in deployment tas-scheduler topology-aware-scheduler to be gone
+...removed topology-aware-scheduling scheduler plugin!
+removing topology-aware-scheduling topology updater...
+-  RTE> deleted Namespace "tas-topology-updater"
+wait for the deployment namespace "tas-topology-updater" to be gone
+namespace gone for daemonset "tas-topology-updater"!
+...removed topology-aware-scheduling topology updater!
+removing topology-aware-scheduling API...
+-  API> deleted CustomResourceDefinition "noderesourcetopologies.topology.node.k8s.io"
+...removed topology-aware-scheduling API!
+"#;
+
+#[test]
+fn deploy_validate_and_remove_as_the_readme_has_them() {
+    let Ok(rig) = rig() else { return };
+    let scheduler = rig.binaries.path(Program::Scheduler).to_owned();
+    net::private(async |network| {
+        let machine = Machine::new().zones(2).cpus_per_zone(8);
+        let images = images(Path::new(env!("CARGO_BIN_EXE_tholepin")), &scheduler);
+        let cluster =
+            Cluster::builder().machines([machine]).installable(network, images).start(&rig).await.unwrap();
+        as_kind_does(&cluster.client().await.unwrap()).await;
+        let installed = Installed::under("deployer");
+        let kubeconfig = cluster.control().kubeconfig().display().to_string();
+        let run =
+            async |words: &str| run_async(&installed.program, words, &[("KUBECONFIG", &kubeconfig)]).await;
+
+        let (code, stdout, stderr) = run("deploy -W").await;
+        assert_eq!((code, stdout.as_str()), (0, ""), "{stderr}");
+        in_order(&stderr, DEPLOYED);
+        let (code, stdout, stderr) = run("validate").await;
+        assert_eq!(
+            (code, stdout.as_str()),
+            (0, "PASSED>>: the cluster configuration looks ok!\n"),
+            "{stderr}"
+        );
+        let (code, stdout, _) = run("detect --json").await;
+        assert!(code == 0 && stdout.starts_with(r#"{"platform":{"autoDetected":"Kubernetes","#), "{stdout}");
+        let (code, stdout, stderr) = run("remove -W").await;
+        assert_eq!((code, stdout.as_str()), (0, ""), "{stderr}");
+        in_order(&stderr, REMOVED);
+    })
+    .unwrap();
+}
+
+/// Ours stands in for the exporter, the stock scheduler for the one with plugins (whose configuration it would not take), and
+/// something that waits for the controller.
+fn images(tholepin: &Path, scheduler: &Path) -> Images {
+    let registry = "registry.k8s.io/scheduler-plugins";
+    let command = "exec /kube-scheduler --leader-elect=false --bind-address=0.0.0.0";
+    Images::new()
+        .with(
+            "quay.io/k8stopologyawareschedwg/resource-topology-exporter:v0.19.3",
+            Image::program(tholepin).file(tholepin, "/bin/resource-topology-exporter"),
+        )
+        .with("registry.k8s.io/pause:3.10", Image::pause())
+        .with(
+            format!("{registry}/kube-scheduler:v0.27.8"),
+            Image::tools().file(scheduler, "/kube-scheduler").entrypoint(["sh", "-c", command]),
+        )
+        .with(
+            format!("{registry}/controller:v0.27.8"),
+            Image::tools().entrypoint(["sh", "-c", "exec sleep 1000000"]),
+        )
+}
+
+/// The roles that nodes of the README's cluster have.
+async fn as_kind_does(client: &Client) {
+    let roles = json!({ "node-role.kubernetes.io/control-plane": "", "node-role.kubernetes.io/worker": "" });
+    let patch = json!({ "metadata": { "labels": roles } });
+    let nodes: Api<Node> = Api::all(client.clone());
+    nodes.patch("node-0", &PatchParams::default(), &Patch::Merge(&patch)).await.unwrap();
+}
+
+/// Each wanted line is there, in this order, with a time before it.
+fn in_order(told: &str, wanted: &str) {
+    let mut lines = told.lines();
+    for line in wanted.trim().lines() {
+        let found = lines.any(|told| told.get(20..) == Some(line) && is_time(&told[..20]));
+        assert!(found, "{line:?} is not there, or not in its place:\n{told}");
+    }
+}
+
+/// `2021/07/20 06:16:34 `
+fn is_time(text: &str) -> bool {
+    let shape: String = text.chars().map(|c| if c.is_ascii_digit() { '0' } else { c }).collect();
+    shape == "0000/00/00 00:00:00 "
+}
