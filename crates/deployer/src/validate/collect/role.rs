@@ -32,7 +32,10 @@ fn container(container: &Container) -> Option<Role> {
     if EXPORTERS.iter().any(|name| is(name)) {
         return Some(Role::Exporter);
     }
-    if program == "tholepin" || base(image) == "tholepin" {
+    // Mirrors rename images; these flags are ours.
+    let flags = ["--kubelet-state-dir=", "--http-bind-address="];
+    let flagged = || words.iter().any(|word| flags.iter().any(|flag| word.starts_with(flag)));
+    if program == "tholepin" || base(image) == "tholepin" || flagged() {
         let mut words = words.iter().filter(|word| !word.starts_with('-') && base(word) != "tholepin");
         return match words.next().copied() {
             Some("exporter" | "rte") => Some(Role::Exporter),
@@ -55,7 +58,37 @@ fn base(text: &str) -> &str {
 
 #[cfg(test)]
 mod tests {
+    use k8s_openapi::api::core::v1::PodTemplateSpec;
+
     use super::*;
+    use crate::manifests::parts;
+    use crate::options::{Options, Scheduler, Updater};
+    use crate::part::Component;
+
+    /// What of these parts is for something.
+    fn roles(options: &Options) -> Vec<Role> {
+        let parts = parts(options, &Component::ALL).unwrap();
+        let bodies = parts.iter().flat_map(|part| part.objects()).map(|object| object.body());
+        let templates = bodies.filter_map(|body| {
+            serde_json::from_value::<PodTemplateSpec>(body["spec"]["template"].clone()).ok()
+        });
+        templates.filter_map(|template| of(&template.spec?)).collect()
+    }
+
+    #[test]
+    fn what_is_deployed_is_known() {
+        for updater in [Updater::Tholepin, Updater::Rte, Updater::Nfd] {
+            for scheduler in [Scheduler::Tholepin, Scheduler::Plugin] {
+                let mut options = Options::default();
+                options.updater.kind = updater;
+                options.scheduler.kind = scheduler;
+                let wanted = [Role::Exporter, Role::Scheduler { numa: true }];
+                assert_eq!(roles(&options), wanted, "{updater:?} {scheduler:?}");
+                options.images.tholepin = "registry.example.com/mirror/numa:1".to_owned();
+                assert_eq!(roles(&options), wanted, "{updater:?} {scheduler:?} of a mirror");
+            }
+        }
+    }
 
     #[test]
     fn programs_are_known_by_image_and_command() {
