@@ -1,0 +1,93 @@
+//! Our own commands against an API server: what they answer, and with which exit code.
+
+use std::process::Stdio;
+use std::time::Duration;
+
+use serde_json::Value;
+use testkit::controlplane::{ControlPlane, ControlPlaneOptions};
+use testkit::env::{Program, rig};
+use testkit::openshift::{Flavour, install};
+use tokio::io::{AsyncBufReadExt as _, BufReader};
+
+use super::{Installed, run_async};
+
+#[tokio::test]
+async fn what_changes_is_told_and_the_same_again_changes_nothing() {
+    let Ok(rig) = rig() else { return };
+    let control = ControlPlane::start(&rig.binaries, &ControlPlaneOptions::default()).await.unwrap();
+    let installed = Installed::under("tholepin");
+    let kubeconfig = control.kubeconfig().display().to_string();
+    let run = async |words: &str| run_async(&installed.program, words, &[("KUBECONFIG", &kubeconfig)]).await;
+
+    let version = Program::ApiServer.wanted();
+    assert_eq!(run("detect").await, (0, format!("Kubernetes:{version}\n"), String::new()));
+    assert_eq!(run("detect --control-plane").await, (0, "nodes=0\n".to_owned(), String::new()));
+    // No ClusterOperator tells the version of what is no OpenShift.
+    let (code, stdout, stderr) = run("detect -P openshift").await;
+    assert_eq!((code, stdout.as_str()), (2, "OpenShift:\n"));
+    assert!(stderr.starts_with("error: reading ClusterOperator openshift-apiserver: 404 "), "{stderr}");
+
+    let (code, stdout, stderr) = run("deploy --diff").await;
+    assert!(code == 1 && stdout.contains("\n+kind: DaemonSet\n"), "{code} {stdout} {stderr}");
+    let (code, stdout, stderr) = run("deploy --dry-run=client -o json").await;
+    assert_eq!((code, changes(&stdout)), (0, vec!["created".to_owned()]), "{stderr}");
+    let (code, stdout, stderr) = run("deploy -o json").await;
+    assert_eq!((code, changes(&stdout)), (0, vec!["created".to_owned()]), "{stderr}");
+    assert!(
+        stderr.starts_with("deploying api\n  CustomResourceDefinition noderesourcetopologies."),
+        "{stderr}"
+    );
+    let (code, stdout, stderr) = run("deploy -o json").await;
+    assert_eq!((code, changes(&stdout)), (0, vec!["unchanged".to_owned()]), "{stderr}");
+    let (code, stdout, stderr) = run("deploy --diff").await;
+    assert_eq!((code, stdout.as_str()), (0, ""), "{stderr}");
+    let (code, stdout, stderr) = run("deploy --diff --updater-verbose=6").await;
+    assert!(code == 1 && stdout.contains("DaemonSet"), "{code} {stdout} {stderr}");
+    let (code, stdout, stderr) = run("remove -o json").await;
+    let removed: Value = serde_json::from_str(&stdout).unwrap();
+    assert!(code == 0 && !removed["deleted"].as_array().unwrap().is_empty(), "{stderr}");
+
+    install(&control.client().await.unwrap(), Flavour::OpenShift, "4.20.1").await.unwrap();
+    assert_eq!(run("detect").await.1, "OpenShift:4.20.1\n");
+    let (code, stdout, stderr) =
+        run("deploy topology-updater --dry-run=server -o json --updater-type rte").await;
+    assert!(code == 0 && stdout.contains("SecurityContextConstraints"), "{code} {stdout} {stderr}");
+}
+
+/// What became of objects, each word once.
+fn changes(json: &str) -> Vec<String> {
+    let outcome: Value = serde_json::from_str(json).unwrap();
+    let words = outcome["applied"].as_array().unwrap().iter();
+    let mut words: Vec<String> = words.map(|object| object["change"].as_str().unwrap().to_owned()).collect();
+    words.sort();
+    words.dedup();
+    words
+}
+
+#[tokio::test]
+async fn a_signal_ends_waiting_and_what_was_done_stays() {
+    let Ok(rig) = rig() else { return };
+    let control = ControlPlane::start(&rig.binaries, &ControlPlaneOptions::default()).await.unwrap();
+    let installed = Installed::under("tholepin");
+    let mut child = tokio::process::Command::new(&installed.program)
+        .args(["deploy", "--wait", "--kubeconfig"])
+        .arg(control.kubeconfig())
+        .env_clear()
+        .stderr(Stdio::piped())
+        .spawn()
+        .unwrap();
+    let mut lines = BufReader::new(child.stderr.take().unwrap()).lines();
+    // Nobody here runs pods.
+    while !lines.next_line().await.unwrap().unwrap().starts_with("  waiting for DaemonSet ") {}
+    let pid = rustix::process::Pid::from_raw(child.id().unwrap().cast_signed()).unwrap();
+    rustix::process::kill_process(pid, rustix::process::Signal::TERM).unwrap();
+    let rest = async {
+        let mut last = String::new();
+        while let Some(line) = lines.next_line().await.unwrap() {
+            last = line;
+        }
+        (child.wait().await.unwrap().code(), last)
+    };
+    let (code, last) = tokio::time::timeout(Duration::from_secs(20), rest).await.unwrap();
+    assert!(code == Some(1) && last.starts_with("error: interrupted: "), "{code:?} {last}");
+}
