@@ -34,6 +34,8 @@ mod objects;
 mod removal;
 #[path = "install/waits.rs"]
 mod waits;
+#[path = "install/whole.rs"]
+mod whole;
 
 use objects::{Shape, parts};
 
@@ -59,20 +61,8 @@ impl Rig {
         let client = Connection::open(&options).await.unwrap().strict(PATIENCE).unwrap();
         let admin = control.client().await.unwrap();
         let rig = Self { control, proxy, client, admin };
-        rig.settled().await;
+        settled(&rig.admin).await;
         Some(rig)
-    }
-
-    /// The API server makes its own objects in its first moments.
-    async fn settled(&self) {
-        let mut before = dump(&self.admin).await;
-        let mut same = 0;
-        while same < 3 {
-            tokio::time::sleep(Duration::from_millis(300)).await;
-            let now = dump(&self.admin).await;
-            same = if now == before { same + 1 } else { 0 };
-            before = now;
-        }
     }
 
     async fn deploy(&self, parts: &[Part], settings: &Settings) -> Result<Outcome, Error> {
@@ -132,6 +122,18 @@ fn api(client: &Client, object: &Object) -> Api<DynamicObject> {
     }
 }
 
+/// Waits until controllers and the API server have made what they make in their first moments.
+async fn settled(client: &Client) {
+    let mut before = dump(client).await;
+    let mut same = 0;
+    while same < 3 {
+        tokio::time::sleep(Duration::from_millis(300)).await;
+        let now = dump(client).await;
+        same = if now == before { same + 1 } else { 0 };
+        before = now;
+    }
+}
+
 /// Every object of every kind that is served, without what changes by itself.
 async fn dump(client: &Client) -> BTreeMap<String, Value> {
     let discovery = Discovery::new(client.clone()).run_aggregated().await.unwrap();
@@ -167,7 +169,14 @@ async fn dump(client: &Client) -> BTreeMap<String, Value> {
 fn is_stirring(kind: &str) -> bool {
     matches!(
         kind,
-        "Node" | "CSINode" | "DaemonSet" | "Deployment" | "APIService" | "CustomResourceDefinition" | "Pod"
+        "Node"
+            | "CSINode"
+            | "DaemonSet"
+            | "Deployment"
+            | "APIService"
+            | "CustomResourceDefinition"
+            | "ValidatingAdmissionPolicy"
+            | "Pod"
     )
 }
 
@@ -183,9 +192,10 @@ fn difference(before: &BTreeMap<String, Value>, after: &BTreeMap<String, Value>)
     differences
 }
 
-/// Without what controllers number and remember.
+/// Without what controllers and our own programs make, number and remember.
 fn relevant(mut dump: BTreeMap<String, Value>) -> BTreeMap<String, Value> {
-    dump.retain(|name, _| !name.starts_with("ControllerRevision") && !name.starts_with("ReplicaSet"));
+    let made = ["ControllerRevision.", "ReplicaSet.", "Pod.", "NodeResourceTopology."];
+    dump.retain(|name, _| !made.iter().any(|kind| name.starts_with(kind)));
     for object in dump.values_mut() {
         if let Some(annotations) = object["metadata"]["annotations"].as_object_mut() {
             annotations.remove("deprecated.daemonset.template.generation");
@@ -196,7 +206,7 @@ fn relevant(mut dump: BTreeMap<String, Value>) -> BTreeMap<String, Value> {
 }
 
 fn text(value: Option<&Value>) -> String {
-    value.map_or("nothing".to_owned(), Value::to_string)
+    value.map_or("nothing".to_owned(), |value| value.to_string().chars().take(2000).collect())
 }
 
 #[track_caller]

@@ -8,14 +8,30 @@ use super::*;
 
 /// How it is stopped.
 #[derive(Clone, Copy, Debug)]
-enum Stop {
+pub(crate) enum How {
     /// As Ctrl-C does.
     Asked,
     /// As SIGKILL does: the calls under way may or may not have been done.
     Dropped,
 }
 
-fn number(variable: &str, default: u64) -> u64 {
+impl How {
+    /// One or the other.
+    pub(crate) fn any(random: &mut Random) -> Self {
+        if random.bits().is_multiple_of(2) { Self::Asked } else { Self::Dropped }
+    }
+
+    /// Stops it.
+    pub(crate) fn stop<T>(self, token: &CancellationToken, task: &tokio::task::JoinHandle<T>) {
+        match self {
+            Self::Asked => token.cancel(),
+            Self::Dropped => task.abort(),
+        }
+    }
+}
+
+/// What a variable of the environment says.
+pub(crate) fn number(variable: &str, default: u64) -> u64 {
     std::env::var(variable).ok().map_or(default, |text| text.parse().expect(variable))
 }
 
@@ -23,7 +39,7 @@ fn number(variable: &str, default: u64) -> u64 {
 async fn stopped<T>(
     rig: &Rig,
     requests: usize,
-    how: Stop,
+    how: How,
     token: CancellationToken,
     work: impl Future<Output = T> + Send + 'static,
 ) where
@@ -40,10 +56,7 @@ async fn stopped<T>(
             break;
         }
     }
-    match how {
-        Stop::Asked => token.cancel(),
-        Stop::Dropped => task.abort(),
-    }
+    how.stop(&token, &task);
     let _ = tokio::time::timeout(PATIENCE, task).await.expect("an end in time");
 }
 
@@ -51,7 +64,7 @@ async fn stopped<T>(
 async fn wherever_it_is_interrupted_the_end_is_the_same() {
     let Some(rig) = Rig::start().await else { return };
     let _manager = rig.control.start_controller_manager().await.unwrap();
-    rig.settled().await;
+    settled(&rig.admin).await;
     let (count, seed) = (number("INTERRUPTIONS", 8), number("SEED", 1));
     let mut random = Random::seeded(seed);
     let settings = Settings { wait: true, ..quick() };
@@ -64,14 +77,14 @@ async fn wherever_it_is_interrupted_the_end_is_the_same() {
     let all = rig.proxy.seen().len() - before;
     let end = async |shape: &Shape| {
         rig.deploy(&parts(shape), &settings).await.unwrap();
-        rig.settled().await;
+        settled(&rig.admin).await;
         relevant(rig.dump().await)
     };
     let ends = [end(&old).await, end(&new).await];
     for round in 0..count {
         let shapes = [&old, &new];
         let which = (random.bits() % 2) as usize;
-        let how = if random.bits().is_multiple_of(2) { Stop::Asked } else { Stop::Dropped };
+        let how = How::any(&mut random);
         let requests = (random.bits() % all as u64) as usize + 1;
         let removes = random.bits().is_multiple_of(3);
         println!(

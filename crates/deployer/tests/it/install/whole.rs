@@ -1,0 +1,140 @@
+//! From an empty cluster to a pod on one NUMA node, and back to an empty cluster: what we ship, as processes, with the rights it ships
+//! with.
+//!
+//! `INTERRUPTIONS=20 SEED=7 cargo test -p deployer --test it -- whole --nocapture` interrupts that many deployments and removals; 2
+//! are the default.
+
+use deployer::manifests;
+use deployer::options::Options as Choices;
+use k8s_openapi::api::core::v1::Pod;
+use kube::api::{DeleteParams, PostParams};
+use runtime::backoff::Random;
+use testkit::cluster::Cluster;
+use testkit::cri::{Image, Images};
+use testkit::machine::Machine;
+use testkit::{env, load, net};
+use tokio::time::Instant;
+
+use super::interrupted::{How, number};
+use super::*;
+
+fn waiting() -> Settings {
+    Settings { wait: true, ..quick() }
+}
+
+fn choices() -> Choices {
+    let mut choices = Choices::default();
+    choices.images.tholepin = "tholepin:test".to_owned();
+    choices
+}
+
+#[test]
+fn from_nothing_to_an_aligned_pod_and_back() {
+    let Ok(rig) = env::rig() else { return };
+    let Some(program) = env::tholepin() else {
+        eprintln!("SKIPPED: no tholepin binary; cargo xtask test builds it");
+        assert!(std::env::var_os("TESTKIT_REQUIRE_RIG").is_none_or(|value| value.is_empty()));
+        return;
+    };
+    net::private(async |network| {
+        let images =
+            Images::new().with("tholepin:test", Image::program(program)).with("pause", Image::pause());
+        let machines = [2, 4].map(|zones| Machine::new().zones(zones).cpus_per_zone(8));
+        let cluster = Cluster::builder().machines(machines).installable(network, images);
+        let cluster = cluster.start(&rig).await.unwrap();
+        let client = cluster.client().await.unwrap();
+        settled(&client).await;
+        let before = dump(&client).await;
+        for round in 0..2 {
+            let took = there_and_back(&client).await;
+            println!("round {round}: from an empty cluster to an aligned pod that runs: {took:?}");
+            assert_same(&before, &dump(&client).await);
+        }
+        interrupted(&client, &before).await;
+        let denied = cluster.denied().unwrap();
+        // Controllers still look after namespaces that are going.
+        let of_ours = |line: &String| !line.starts_with("system:serviceaccount:kube-system:");
+        let denied: Vec<_> = denied.iter().map(ToString::to_string).filter(of_ours).collect();
+        assert_eq!(denied, [""; 0]);
+    })
+    .unwrap();
+}
+
+/// Deploys, runs a pod, removes. Says how long the first two took.
+async fn there_and_back(client: &Client) -> Duration {
+    let parts = manifests::parts(&choices(), &Component::ALL).unwrap();
+    let began = Instant::now();
+    let (mut log, stop) = (Log::default(), CancellationToken::new());
+    let outcome = deploy(client, &parts, &waiting(), &mut log.tell(), &stop).await;
+    let outcome = outcome.unwrap_or_else(|error| panic!("{error}: {:#?}", log.0));
+    println!("deployed in {:?}", began.elapsed());
+    assert_eq!((outcome.warnings, outcome.findings), (vec![], vec![]), "{:#?}", log.0);
+    aligned_pod(client).await;
+    let took = began.elapsed();
+    let again = deploy(client, &parts, &waiting(), &mut |_: &Step<'_>| {}, &stop).await.unwrap();
+    assert!(again.applied.iter().all(|(_, _, change)| *change == Change::Unchanged), "{:?}", changes(&again));
+    let removal = remove(client, &Component::ALL, &waiting(), &mut |_: &Step<'_>| {}, &stop).await.unwrap();
+    assert_eq!(removal.kept, []);
+    assert_eq!(removal.deleted.len(), outcome.applied.len());
+    took
+}
+
+/// A pod that only fits aligned, placed by our scheduler, until it runs; then it is deleted.
+async fn aligned_pod(client: &Client) {
+    let pods: Api<Pod> = Api::default_namespaced(client.clone());
+    let pod = load::guaranteed_pod("aligned", "topo-aware-scheduler", [("cpu", "6"), ("memory", "64Mi")]);
+    pods.create(&PostParams::default(), &pod).await.unwrap();
+    until("running", async || {
+        let status = pods.get("aligned").await.unwrap().status.unwrap_or_default();
+        assert_ne!(status.phase.as_deref(), Some("Failed"), "{status:?}");
+        status.phase.as_deref() == Some("Running")
+    })
+    .await;
+    pods.delete("aligned", &DeleteParams::default()).await.unwrap();
+    until("gone", async || pods.get_opt("aligned").await.unwrap().is_none()).await;
+}
+
+/// Deployments and removals that are stopped after a while, then done again.
+async fn interrupted(client: &Client, before: &BTreeMap<String, Value>) {
+    let (count, seed) = (number("INTERRUPTIONS", 2), number("SEED", 1));
+    let mut random = Random::seeded(seed);
+    let parts = manifests::parts(&choices(), &Component::ALL).unwrap();
+    let went = async |result: Result<Outcome, Error>| result.unwrap();
+    let unstopped = CancellationToken::new();
+    went(deploy(client, &parts, &waiting(), &mut |_: &Step<'_>| {}, &unstopped).await).await;
+    let deployed = relevant(dump(client).await);
+    let mut there = true;
+    for round in 0..count {
+        let how = How::any(&mut random);
+        // Long enough for every part of it to be hit.
+        let after = Duration::from_millis(random.bits() % 4000);
+        println!("seed {seed}, round {round}: {how:?} after {after:?}, removing: {there}");
+        let (client, stop) = (client.clone(), CancellationToken::new());
+        let (work, token) = (client.clone(), stop.clone());
+        let mut task = if there {
+            tokio::spawn(async move {
+                remove(&work, &Component::ALL, &waiting(), &mut |_: &Step<'_>| {}, &token).await.map(drop)
+            })
+        } else {
+            let parts = parts.clone();
+            tokio::spawn(async move {
+                deploy(&work, &parts, &waiting(), &mut |_: &Step<'_>| {}, &token).await.map(drop)
+            })
+        };
+        if tokio::time::timeout(after, &mut task).await.is_err() {
+            how.stop(&stop, &task);
+            let _ = tokio::time::timeout(PATIENCE, task).await.expect("an end in time");
+        }
+        if there {
+            remove(&client, &Component::ALL, &waiting(), &mut |_: &Step<'_>| {}, &unstopped).await.unwrap();
+            assert_same(before, &dump(&client).await);
+        } else {
+            deploy(&client, &parts, &waiting(), &mut |_: &Step<'_>| {}, &unstopped).await.unwrap();
+            assert_same(&deployed, &relevant(dump(&client).await));
+            aligned_pod(&client).await;
+        }
+        there = !there;
+    }
+    remove(client, &Component::ALL, &waiting(), &mut |_: &Step<'_>| {}, &unstopped).await.unwrap();
+    assert_same(before, &dump(client).await);
+}
