@@ -93,8 +93,10 @@ pub(crate) fn run(args: &Args) -> anyhow::Result<()> {
 pub(crate) fn program() -> anyhow::Result<PathBuf> {
     let arch = Arch::host().context("no image can be for this machine's architecture")?;
     build::check_tools(&[arch])?;
-    let metadata = build::metadata(root()?, arch)?;
-    build::program(arch, &metadata, &build::mapped(&metadata)?)
+    let root = root()?;
+    let metadata = build::metadata(root, arch)?;
+    let commit = Revision::of(root)?.commit;
+    build::program(arch, &metadata, &build::mapped(&metadata)?, commit.as_deref())
 }
 
 fn root() -> anyhow::Result<&'static Path> {
@@ -130,7 +132,7 @@ fn platform(root: &Path, arch: Arch, binary: Option<&Path>, about: &About) -> an
     let mapped = build::mapped(&metadata)?;
     let path = match binary {
         Some(path) => path.to_owned(),
-        None => build::program(arch, &metadata, &mapped)?,
+        None => build::program(arch, &metadata, &mapped, about.revision.as_deref())?,
     };
     let read = |path: &Path| fs::read(path).with_context(|| format!("reading {}", path.display()));
     let program = read(&path)?;

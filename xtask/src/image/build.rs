@@ -53,8 +53,13 @@ pub(crate) fn check_tools(archs: &[Arch]) -> anyhow::Result<()> {
     Ok(())
 }
 
-/// Builds; the program's file.
-pub(crate) fn program(arch: Arch, metadata: &Metadata, mapped: &[Mapped]) -> anyhow::Result<PathBuf> {
+/// Builds; the program's file. It knows the commit it is of.
+pub(crate) fn program(
+    arch: Arch,
+    metadata: &Metadata,
+    mapped: &[Mapped],
+    commit: Option<&str>,
+) -> anyhow::Result<PathBuf> {
     eprintln!("building tholepin for {} (release, static)", arch.oci());
     let mut flags = vec!["-C".to_owned(), "target-feature=+crt-static".to_owned()];
     flags.extend(mapped.iter().map(Mapped::flag));
@@ -71,6 +76,7 @@ pub(crate) fn program(arch: Arch, metadata: &Metadata, mapped: &[Mapped]) -> any
     ]);
     // In this form folders may have spaces in their names, and nothing else adds flags.
     cargo.env("CARGO_ENCODED_RUSTFLAGS", flags.join("\x1f"));
+    cargo.env("THOLEPIN_COMMIT", commit.unwrap_or_default());
     if Arch::host() != Some(arch) {
         let target = arch.target().to_uppercase().replace('-', "_");
         cargo.env(format!("CARGO_TARGET_{target}_LINKER"), arch.linker());
