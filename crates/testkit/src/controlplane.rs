@@ -63,6 +63,7 @@ impl ControlPlane {
     /// When a program cannot be started or is not ready in time; with the end of its log.
     pub async fn start(binaries: &Binaries, options: &ControlPlaneOptions) -> anyhow::Result<Self> {
         let began = Instant::now();
+        options.network.as_ref().map_or(Ok(()), Network::expect_caller)?;
         let nest = Nest::new()?;
         let dir = nest.dir().join("control");
         std::fs::create_dir(&dir)?;

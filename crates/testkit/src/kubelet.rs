@@ -22,6 +22,7 @@ use crate::controlplane::ControlPlane;
 use crate::env::Program;
 use crate::machine::Tree;
 use crate::nest::{Process, Spec};
+use crate::net;
 use crate::port;
 
 pub use self::host::Host;
@@ -116,7 +117,7 @@ impl Kubelet {
             .within(host.namespaces())
             .arg(format!("--kubeconfig={}", kubeconfig.display()))
             .arg(format!("--config={}", config_file.display()))
-            .arg(format!("--root-dir={}", root.display()))
+            .arg(format!("--root-dir={}", host.seen_root().display()))
             .arg(format!("--cert-dir={}", dir.join("pki").display()))
             .arg(format!("--hostname-override={name}"))
             .args(host.address().map(|address| format!("--node-ip={address}")))
@@ -304,8 +305,10 @@ fn configuration(
     });
     let Value::Object(mut config) = config else { bail!("a KubeletConfiguration is an object") };
     if host.address().is_some() {
-        // There is no DNS in the network, and the host's servers are not reached from it.
+        // The machine's own name servers are not reached from its network.
         config.insert("resolvConf".to_owned(), json!(""));
+        config.insert("clusterDNS".to_owned(), json!([net::NAMES]));
+        config.insert("clusterDomain".to_owned(), json!("cluster.local"));
     }
     config.extend(options.config.clone());
     Ok(config)

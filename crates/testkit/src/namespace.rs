@@ -86,6 +86,12 @@ impl Namespaces {
         Ok(())
     }
 
+    /// Whether the calling thread is in this network.
+    pub(crate) fn has_callers_network(&self) -> anyhow::Result<bool> {
+        let Some(network) = &self.network else { return Ok(true) };
+        Ok(rustix::fs::fstat(network)?.st_ino == rustix::fs::fstat(own("net")?)?.st_ino)
+    }
+
     /// The network namespace, if it is not the caller's own.
     pub(crate) fn network(&self) -> Option<BorrowedFd<'_>> {
         self.network.as_ref().map(|network| network.as_fd())

@@ -19,6 +19,9 @@ use crate::namespace::Namespaces;
 /// The service address of the API server, the first of [`SERVICES`].
 pub const API: Ipv4Addr = Ipv4Addr::new(10, 96, 0, 1);
 
+/// Where a cluster's name server would be. Nobody answers there, so whoever looks up a name hears at once that it failed.
+pub const NAMES: Ipv4Addr = Ipv4Addr::new(10, 96, 0, 10);
+
 /// The range of service addresses.
 pub const SERVICES: &str = "10.96.0.0/16";
 
@@ -51,7 +54,8 @@ impl Network {
         namespaces.run(|| {
             netlink::set_up("lo")?;
             netlink::add_address("lo", API, 32)?;
-            netlink::add_bridge(BRIDGE)?;
+            netlink::add_address("lo", NAMES, 32)?;
+            netlink::add_bridge(BRIDGE, GATEWAY)?;
             netlink::add_address(BRIDGE, GATEWAY, PREFIX)
         })??;
         Ok(Self(Arc::new(Inner { namespaces, devices: AtomicU32::new(0) })))
@@ -63,6 +67,13 @@ impl Network {
         &self.0.namespaces
     }
 
+    /// Says no when the calling thread is not in this network.
+    pub(crate) fn expect_caller(&self) -> anyhow::Result<()> {
+        let here = self.0.namespaces.has_callers_network()?;
+        anyhow::ensure!(here, "the caller is not in the cluster's network; run it by testkit::net::private");
+        Ok(())
+    }
+
     /// The mounts of `seen` with a new network that has `address` and reaches all others on the bridge.
     ///
     /// # Errors
@@ -71,7 +82,7 @@ impl Network {
         let new = seen.with_network()?;
         let name = format!("v{}", self.0.devices.fetch_add(1, Ordering::Relaxed));
         let there = new.network().context("a network without a namespace")?;
-        self.0.namespaces.run(|| netlink::add_veth(&name, BRIDGE, "eth0", there))??;
+        self.0.namespaces.run(|| netlink::add_veth(&name, BRIDGE, "eth0", address, there))??;
         Namespaces::default().with_network_of(&new).run(|| {
             netlink::set_up("lo")?;
             netlink::set_up("eth0")?;
@@ -130,6 +141,7 @@ mod tests {
     use super::*;
     use std::io::{Read as _, Write as _};
     use std::net::{TcpListener, TcpStream};
+    use std::time::{Duration, Instant};
 
     #[test]
     fn networks_reach_each_other_and_the_api_address_and_nothing_else() {
@@ -157,5 +169,33 @@ mod tests {
         let outside = TcpListener::bind("127.0.0.1:0").unwrap();
         let port = outside.local_addr().unwrap();
         assert!(cluster.run(|| TcpStream::connect(port)).unwrap().is_err());
+    }
+    #[test]
+    fn who_leaves_takes_nobodys_way_along() {
+        if !rustix::process::geteuid().is_root() {
+            return eprintln!("SKIPPED: not root");
+        }
+        let network = Network::new().unwrap();
+        let attach = |host| network.attach(&Namespaces::default(), Ipv4Addr::new(10, 88, 0, host)).unwrap();
+        let stays = attach(1);
+        let leave: Vec<_> = (2..10).map(attach).collect();
+        let _api = network.namespaces().run(|| TcpListener::bind((API, 443)).unwrap()).unwrap();
+        let connects = || {
+            let within = Duration::from_secs(5);
+            stays.run(|| TcpStream::connect_timeout(&(API, 443).into(), within).is_ok()).unwrap()
+        };
+        assert!(connects());
+        drop(leave);
+        let devices = || {
+            // `/sys/class/net` shows the network of whoever mounted it; this one does not.
+            let text = network.namespaces().run(|| std::fs::read_to_string("/proc/thread-self/net/dev"));
+            text.unwrap().unwrap().lines().filter(|line| line.trim_start().starts_with('v')).count()
+        };
+        let began = Instant::now();
+        while devices() > 1 {
+            assert!(began.elapsed() < Duration::from_secs(60), "the kernel keeps networks that nobody has");
+            std::thread::sleep(Duration::from_millis(5));
+        }
+        assert!(connects());
     }
 }

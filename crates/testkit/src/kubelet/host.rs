@@ -85,6 +85,12 @@ impl Host {
         self.dir.join("kubelet")
     }
 
+    /// What the kubelet itself takes for its root folder. Where containers have mounts, those that it makes later shall be
+    /// below the path by which they know it.
+    pub(super) fn seen_root(&self) -> PathBuf {
+        if self.address.is_some() { PathBuf::from(KUBELET) } else { self.root() }
+    }
+
     /// The machine's files; their `sys` is what a node agent takes for `/sys`.
     #[must_use]
     pub fn machine(&self) -> &Tree {

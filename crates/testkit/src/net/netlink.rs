@@ -19,6 +19,7 @@ const NLMSG_ERROR: u16 = 2;
 const RTM_NEWLINK: u16 = 16;
 const RTM_NEWADDR: u16 = 20;
 const RTM_NEWROUTE: u16 = 24;
+const IFLA_ADDRESS: u16 = 1;
 const IFLA_IFNAME: u16 = 3;
 const IFLA_MASTER: u16 = 10;
 const IFLA_LINKINFO: u16 = 18;
@@ -38,18 +39,26 @@ const RTN_UNICAST: u8 = 1;
 /// Length of a message's header.
 const HEADER: usize = 16;
 
-/// A bridge, up.
-pub(super) fn add_bridge(name: &str) -> anyhow::Result<()> {
+/// A bridge, up, that shall have this address.
+pub(super) fn add_bridge(name: &str, address: Ipv4Addr) -> anyhow::Result<()> {
     let mut message = Message::new(RTM_NEWLINK, NLM_F_CREATE);
     message.link_header(0, IFF_UP);
     message.text(IFLA_IFNAME, name);
+    // Else it takes that of one of its ports, and nobody finds it for a minute after that port is gone.
+    message.attribute(IFLA_ADDRESS, &hardware(address));
     message.nested(IFLA_LINKINFO, |info| info.text(IFLA_INFO_KIND, "bridge"));
     message.send().with_context(|| format!("adding bridge {name}"))
 }
 
-/// A pair of linked devices: `name` here at a port of `bridge`, up, and `peer` in the network `of`, which cannot be set up
-/// before there are both.
-pub(super) fn add_veth(name: &str, bridge: &str, peer: &str, of: BorrowedFd<'_>) -> anyhow::Result<()> {
+/// A pair of linked devices: `name` here at a port of `bridge`, up, and `peer`, which shall have this address, in the
+/// network `of`. It cannot be set up before there are both.
+pub(super) fn add_veth(
+    name: &str,
+    bridge: &str,
+    peer: &str,
+    address: Ipv4Addr,
+    of: BorrowedFd<'_>,
+) -> anyhow::Result<()> {
     let mut message = Message::new(RTM_NEWLINK, NLM_F_CREATE);
     message.link_header(0, IFF_UP);
     message.text(IFLA_IFNAME, name);
@@ -60,6 +69,7 @@ pub(super) fn add_veth(name: &str, bridge: &str, peer: &str, of: BorrowedFd<'_>)
             data.nested(VETH_INFO_PEER, |other| {
                 other.link_header(0, 0);
                 other.text(IFLA_IFNAME, peer);
+                other.attribute(IFLA_ADDRESS, &hardware(address));
                 other.attribute(IFLA_NET_NS_FD, &of.as_raw_fd().to_ne_bytes());
             });
         });
@@ -90,6 +100,13 @@ pub(super) fn add_default_route(gateway: Ipv4Addr) -> anyhow::Result<()> {
     message.bytes.extend([AF_INET, 0, 0, 0, RT_TABLE_MAIN, RTPROT_STATIC, 0, RTN_UNICAST, 0, 0, 0, 0]);
     message.attribute(RTA_GATEWAY, &gateway.octets());
     message.send().with_context(|| format!("adding a default route to {gateway}"))
+}
+
+/// A hardware address that is always the same for an address, so that whoever knows one knows the other for good.
+fn hardware(address: Ipv4Addr) -> [u8; 6] {
+    let [a, b, c, d] = address.octets();
+    // Two bits say that no manufacturer gave it, and that it is one device's.
+    [0x02, 0, a, b, c, d]
 }
 
 /// A request being written: a header, a fixed part, attributes.

@@ -60,6 +60,14 @@ fn containers_are_processes() {
     .unwrap();
 }
 
+#[tokio::test]
+async fn a_cluster_in_somebody_elses_network_is_refused() {
+    let Ok(rig) = env::rig() else { return };
+    let network = net::Network::new().unwrap();
+    let error = Cluster::builder().installable(network, Images::new()).start(&rig).await.unwrap_err();
+    assert!(error.to_string().contains("net::private"), "{error:#}");
+}
+
 async fn probes_ask_and_restart(cluster: &Cluster) {
     let waits = json!({
         "name": "waits", "image": "tools:1", "command": ["sh", "-c", "sleep 0.5; touch /work/ok; exec sleep 1000"],

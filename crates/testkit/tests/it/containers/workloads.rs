@@ -55,15 +55,14 @@ pub(super) async fn readiness_gates_a_rollout(cluster: &Cluster) {
     };
     change("no").await;
     deployment_until(cluster, |updated, available, all| (updated, available, all) == (1, 2, 3)).await;
-    // It runs and is asked, and still does not count.
-    let runs_unready = |pod: &Pod| {
-        statuses(pod).iter().any(|c| c.started == Some(true) && !c.ready)
-            && pod.spec.as_ref().is_some_and(|spec| {
-                spec.containers[0].env.iter().flatten().any(|env| env.value.as_deref() == Some("no"))
-            })
+    let says_no = |pod: &Pod| {
+        let env = pod.spec.iter().flat_map(|spec| spec.containers[0].env.iter().flatten());
+        env.into_iter().any(|env| env.value.as_deref() == Some("no"))
     };
-    let unready = pods(cluster, "web").await.into_iter().find(|pod| !statuses(pod).iter().all(|c| c.ready));
-    super::pod_until(cluster, &unready.unwrap().name_any(), runs_unready).await;
+    let unready = pods(cluster, "web").await.into_iter().find(says_no).unwrap().name_any();
+    // It runs and is asked, and still does not count.
+    let runs = |pod: &Pod| statuses(pod).iter().any(|c| c.started == Some(true) && !c.ready);
+    super::pod_until(cluster, &unready, runs).await;
     change("3").await;
     deployment_until(cluster, |updated, available, all| (updated, available, all) == (2, 2, 2)).await;
 }
