@@ -52,6 +52,7 @@ pub struct Builder {
     kubelet: KubeletOptions,
     control: ControlPlaneOptions,
     cri: cri::Options,
+    network: Option<Network>,
     images: Images,
     scheduler: bool,
     controller_manager: bool,
@@ -217,7 +218,7 @@ impl Builder {
     /// ([`crate::net::private`]), with containers of these images as processes, and the stock controllers and scheduler.
     #[must_use]
     pub fn installable(mut self, network: Network, images: Images) -> Self {
-        self.control.network = Some(network);
+        self.network = Some(network);
         self.images = images;
         self.scheduler(true).controller_manager(true)
     }
@@ -234,7 +235,10 @@ impl Builder {
     /// # Errors
     /// When a part cannot be started or is not ready in time; with the end of its log. Nothing stays behind then.
     pub async fn start(self, rig: &Rig) -> anyhow::Result<Cluster> {
-        let control = ControlPlane::start(&rig.binaries, &self.control).await?;
+        let mut options = self.control;
+        // In whatever order the two were said.
+        options.network = self.network.or(options.network);
+        let control = ControlPlane::start(&rig.binaries, &options).await?;
         let client = control.client().await?;
         for text in &self.crds {
             install_crds(&client, text).await?;
