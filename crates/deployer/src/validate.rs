@@ -4,7 +4,7 @@
 //! could not be looked at. Never: a change of anything, or a finding that rests on something that was not seen: a check
 //! whose evidence is missing is reported as not done.
 //!
-//! [`check::TABLE`] lists every check; each is one small function from evidence to findings. The command lines of the peers
+//! [`check`] lists every check; each is one small function from evidence to findings. The command lines of the peers
 //! ([`dialect`]) print the same findings in their own words.
 
 pub mod check;

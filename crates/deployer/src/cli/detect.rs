@@ -18,7 +18,7 @@ use crate::detect::{self, Given};
     tholepin detect --platform openshift:4.18"
 )]
 pub struct Args {
-    /// Believe this instead of asking: KIND[:VERSION], such as kubernetes, openshift:4.18, hypershift
+    /// Believe this instead of asking: a kind, or kind:version, such as kubernetes, openshift:4.18, hypershift
     #[arg(short = 'P', long, value_name = "KIND[:VERSION]")]
     pub platform: Option<Given>,
     /// Count the control plane's nodes instead

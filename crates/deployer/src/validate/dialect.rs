@@ -1,6 +1,6 @@
 //! The findings in the words of the programs we stand in for.
 //!
-//! In: [`Evidence`] and [`Report`]s. Out: the text and JSON of `deployer validate` ([`peer`]) and `nrovalidate` ([`nro`]). Never: a
+//! In: evidence and reports. Out: the text and JSON of `deployer validate` ([`peer`]) and `nrovalidate` ([`nro`]). Never: a
 //! check of their own where one of ours says the same.
 
 pub mod nro;

@@ -37,8 +37,10 @@ fn from_nothing_to_an_aligned_pod_and_back() {
         return;
     };
     net::private(async |network| {
-        let images =
-            Images::new().with("tholepin:test", Image::program(program)).with("pause", Image::pause());
+        let images = Images::new()
+            .with("tholepin:test", Image::program(program.clone()))
+            .with("tholepin:next", Image::program(program))
+            .with("pause", Image::pause());
         let machines = [2, 4].map(|zones| Machine::new().zones(zones).cpus_per_zone(8));
         let cluster = Cluster::builder().machines(machines).installable(network, images);
         let cluster = cluster.start(&rig).await.unwrap();
@@ -50,6 +52,8 @@ fn from_nothing_to_an_aligned_pod_and_back() {
             println!("round {round}: from an empty cluster to an aligned pod that runs: {took:?}");
             assert_same(&before, &dump(&client).await);
         }
+        upgraded(&client).await;
+        assert_same(&before, &dump(&client).await);
         interrupted(&client, &before).await;
         let denied = cluster.denied().unwrap();
         // Controllers still look after namespaces that are going.
@@ -92,6 +96,43 @@ async fn aligned_pod(client: &Client) {
     .await;
     pods.delete("aligned", &DeleteParams::default()).await.unwrap();
     until("gone", async || pods.get_opt("aligned").await.unwrap().is_none()).await;
+}
+
+/// Pods come all the time, one after the other, while everything is replaced by another version.
+async fn upgraded(client: &Client) {
+    let (old, mut choices) = (choices(), choices());
+    choices.images.tholepin = "tholepin:next".to_owned();
+    let [old, new] = [old, choices].map(|choices| manifests::parts(&choices, &Component::ALL).unwrap());
+    let stop = CancellationToken::new();
+    deploy(client, &old, &waiting(), &mut |_: &Step<'_>| {}, &stop).await.unwrap();
+    let over = CancellationToken::new();
+    let arrivals = async {
+        let mut times = Vec::new();
+        // One more when all is done.
+        while !over.is_cancelled() {
+            let began = Instant::now();
+            aligned_pod(client).await;
+            times.push(began.elapsed());
+        }
+        aligned_pod(client).await;
+        times
+    };
+    let upgrade = async {
+        let began = Instant::now();
+        let outcome = deploy(client, &new, &waiting(), &mut |_: &Step<'_>| {}, &stop).await.unwrap();
+        over.cancel();
+        let configured = outcome.applied.iter().filter(|(_, _, change)| *change == Change::Configured);
+        let kinds: Vec<_> = configured.map(|(_, object, _)| object.sort().kind.clone()).collect();
+        assert_eq!(kinds, ["DaemonSet", "Deployment"]);
+        began.elapsed()
+    };
+    let (times, took) = tokio::join!(arrivals, upgrade);
+    let longest = times.iter().max().copied().unwrap_or_default();
+    println!(
+        "upgraded in {took:?}; {} pods came and went meanwhile, the slowest in {longest:?}",
+        times.len()
+    );
+    remove(client, &Component::ALL, &waiting(), &mut |_: &Step<'_>| {}, &stop).await.unwrap();
 }
 
 /// Deployments and removals that are stopped after a while, then done again.
