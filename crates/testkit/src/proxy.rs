@@ -38,7 +38,9 @@ pub struct Proxy {
 pub enum Fault {
     /// It is answered with this status and never gets to the API server.
     Status(u16),
-    /// The same with status 429 and the header `Retry-After`, in whole seconds.
+    /// It is answered with status 200 and this JSON, and never gets to the API server: what a real one cannot be made to say.
+    Answer(&'static str),
+    /// As with [`Fault::Status`], with status 429 and the header `Retry-After`, in whole seconds.
     TooMany(u32),
     /// It never gets to the API server and is never answered.
     Silence,

@@ -6,6 +6,8 @@
 mod commands;
 #[path = "it/deployer.rs"]
 mod deployer;
+#[path = "it/lifecycle.rs"]
+mod lifecycle;
 #[path = "it/readme.rs"]
 mod readme;
 

@@ -52,6 +52,7 @@ async fn handle(State(handler): State<Handler>, request: Request) -> Response {
     match handler.shared.take(seen) {
         None => handler.pass(head, body, is_watch, None).await,
         Some(Fault::Cut(bytes)) => handler.pass(head, body, is_watch, Some(bytes)).await,
+        Some(Fault::Answer(json)) => ([(CONTENT_TYPE, "application/json")], json).into_response(),
         Some(Fault::Status(status)) => refusal(status, None),
         Some(Fault::TooMany(seconds)) => refusal(429, Some(seconds)),
         Some(Fault::Silence) => pending().await,

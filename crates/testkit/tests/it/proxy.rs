@@ -63,6 +63,11 @@ async fn requests_pass_or_fail_as_told() {
         assert_eq!(proxy.seen().pop().unwrap().fault, Some(fault));
     }
 
+    const ANSWER: &str = r#"{"metadata":{"name":"m"},"data":{"v":"never"}}"#;
+    proxy.fail("PATCH", "configmaps", 1, Fault::Answer(ANSWER));
+    assert_eq!(value(set("answered").await.unwrap()), "never");
+    assert_ne!(value(there.get("m").await.unwrap()), "answered");
+
     proxy.fail("PATCH", "configmaps", 1, Fault::Late);
     set("late").await.unwrap_err();
     assert_ne!(value(there.get("m").await.unwrap()), "late");

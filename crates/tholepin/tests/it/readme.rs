@@ -7,15 +7,20 @@ use std::path::Path;
 
 use k8s_openapi::api::core::v1::Node;
 use kube::Client;
-use kube::api::{Api, Patch, PatchParams};
-use serde_json::json;
+use kube::api::{Api, Patch, PatchParams, PostParams};
+use serde_json::{Value, json};
 use testkit::cluster::Cluster;
+use testkit::controlplane::{ControlPlane, ControlPlaneOptions};
 use testkit::cri::{Image, Images};
 use testkit::env::{Program, rig};
 use testkit::machine::Machine;
 use testkit::net;
+use testkit::proxy::{Fault, Proxy};
 
 use super::{Installed, run_async};
+
+/// Has to be named: the deployer's own choice is the peer's.
+pub(super) const NFD_IMAGE: &str = "tholepin:nfd";
 
 /// What `deploy -W` says, without what depends on the moment.
 const DEPLOYED: &str = r#"
@@ -56,6 +61,25 @@ removing topology-aware-scheduling API...
 ...removed topology-aware-scheduling API!
 "#;
 
+/// What `validate` says of kubelets with a CPU manager and nothing else.
+const SIX_ERRORS: &str = r#"
+ERROR#000: Incorrect configuration of node "kind-worker" area "kubelet" component "feature gates" setting "": expected "present" detected "missing data"
+ERROR#001: Incorrect configuration of node "kind-worker" area "kubelet" component "topology manager" setting "policy": expected "single-numa-node" detected "none"
+ERROR#002: Incorrect configuration of node "kind-worker2" area "kubelet" component "feature gates" setting "": expected "present" detected "missing data"
+ERROR#003: Incorrect configuration of node "kind-worker2" area "kubelet" component "topology manager" setting "policy": expected "single-numa-node" detected "none"
+ERROR#004: Incorrect configuration of node "kind-worker3" area "kubelet" component "feature gates" setting "": expected "present" detected "missing data"
+ERROR#005: Incorrect configuration of node "kind-worker3" area "kubelet" component "topology manager" setting "policy": expected "single-numa-node" detected "none"
+"#;
+
+/// What the API server of the README's cluster says of itself.
+const VERSION: &str =
+    r#"{ "major": "1", "minor": "21", "gitVersion": "v1.21.1", "platform": "linux/amd64" }"#;
+
+/// What its kubelets say of themselves: the README's settings, and defaults.
+const CONFIGZ: &str = r#"{ "kubeletconfig": { "cpuManagerPolicy": "static", "cpuManagerReconcilePeriod": "10s",
+    "memoryManagerPolicy": "None", "topologyManagerPolicy": "none", "topologyManagerScope": "container",
+    "reservedSystemCPUs": "0,16" } }"#;
+
 #[test]
 fn deploy_validate_and_remove_as_the_readme_has_them() {
     let Ok(rig) = rig() else { return };
@@ -89,9 +113,46 @@ fn deploy_validate_and_remove_as_the_readme_has_them() {
     .unwrap();
 }
 
-/// Ours stands in for the exporter, the stock scheduler for the one with plugins (whose configuration it would not take), and
-/// something that waits for the controller.
-fn images(tholepin: &Path, scheduler: &Path) -> Images {
+/// There is no API server of that version to be had, and no kubelet: a real API server has the nodes, the proxy before it says how old
+/// it is and what kubelets would say.
+#[tokio::test]
+async fn six_errors_are_found_as_the_readme_has_them() {
+    let Ok(rig) = rig() else { return };
+    let control = ControlPlane::start(&rig.binaries, &ControlPlaneOptions::default()).await.unwrap();
+    let proxy = Proxy::start(&control, control.nest().dir()).await.unwrap();
+    let nodes: Api<Node> = Api::all(control.client().await.unwrap());
+    for (name, labels) in [
+        ("kind-worker3", json!({})),
+        ("kind-worker", json!({})),
+        ("kind-worker2", json!({})),
+        (
+            "kind-control-plane",
+            json!({ "node-role.kubernetes.io/control-plane": "", "node-role.kubernetes.io/master": "" }),
+        ),
+    ] {
+        let node = serde_json::from_value(json!({ "metadata": { "name": name, "labels": labels } })).unwrap();
+        nodes.create(&PostParams::default(), &node).await.unwrap();
+    }
+    proxy.fail("GET", "/version", u32::MAX, Fault::Answer(VERSION));
+    proxy.fail("GET", "/proxy/configz", u32::MAX, Fault::Answer(CONFIGZ));
+    let installed = Installed::under("deployer");
+    let kubeconfig = proxy.kubeconfig().display().to_string();
+    let run = async |words: &str| run_async(&installed.program, words, &[("KUBECONFIG", &kubeconfig)]).await;
+
+    let (code, stdout, stderr) = run("validate").await;
+    assert_eq!((code, stdout.trim_end(), stderr.as_str()), (0, SIX_ERRORS.trim(), ""));
+    let (code, stdout, stderr) = run("validate --json").await;
+    assert_eq!((code, stderr.as_str()), (0, ""));
+    let answer: Value = serde_json::from_str(&stdout).unwrap();
+    assert_eq!((&answer["success"], answer["errors"].as_array().unwrap().len()), (&Value::Bool(false), 6));
+    let last = json!({ "node": "kind-worker3", "area": "kubelet", "component": "topology manager",
+        "setting": "policy", "expected": "single-numa-node", "detected": "none" });
+    assert_eq!(answer["errors"][5], last);
+}
+
+/// Ours stands in for the exporters, the stock scheduler for the one with plugins (whose configuration it would not take), and
+/// something that waits for the controller, and goes when it is told to: the first process of a container has no default for that.
+pub(super) fn images(tholepin: &Path, scheduler: &Path) -> Images {
     let registry = "registry.k8s.io/scheduler-plugins";
     let command = "exec /kube-scheduler --leader-elect=false --bind-address=0.0.0.0";
     Images::new()
@@ -99,6 +160,7 @@ fn images(tholepin: &Path, scheduler: &Path) -> Images {
             "quay.io/k8stopologyawareschedwg/resource-topology-exporter:v0.19.3",
             Image::program(tholepin).file(tholepin, "/bin/resource-topology-exporter"),
         )
+        .with(NFD_IMAGE, Image::program(tholepin).file(tholepin, "/bin/nfd-topology-updater"))
         .with("registry.k8s.io/pause:3.10", Image::pause())
         .with(
             format!("{registry}/kube-scheduler:v0.27.8"),
@@ -106,12 +168,12 @@ fn images(tholepin: &Path, scheduler: &Path) -> Images {
         )
         .with(
             format!("{registry}/controller:v0.27.8"),
-            Image::tools().entrypoint(["sh", "-c", "exec sleep 1000000"]),
+            Image::tools().entrypoint(["sh", "-c", "trap exit TERM; sleep 1000000 & wait"]),
         )
 }
 
 /// The roles that nodes of the README's cluster have.
-async fn as_kind_does(client: &Client) {
+pub(super) async fn as_kind_does(client: &Client) {
     let roles = json!({ "node-role.kubernetes.io/control-plane": "", "node-role.kubernetes.io/worker": "" });
     let patch = json!({ "metadata": { "labels": roles } });
     let nodes: Api<Node> = Api::all(client.clone());
