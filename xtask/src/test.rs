@@ -10,6 +10,9 @@ use anyhow::{Context as _, bail};
 
 use crate::{cargo, testenv};
 
+/// Seeds all property tests.
+const SEED: &str = "PROPTEST_RNG_SEED";
+
 /// Makes the rig ready if it can be, builds the binary under test and runs the tests.
 pub(crate) fn run(args: &[OsString]) -> anyhow::Result<()> {
     let skipped = why_not();
@@ -24,6 +27,10 @@ pub(crate) fn run(args: &[OsString]) -> anyhow::Result<()> {
         test.arg("--workspace");
     }
     test.args(args).env(testkit::env::THOLEPIN, tholepin);
+    // The same run twice is the same run. Searching for more is another seed, or `cargo test` without any.
+    if std::env::var_os(SEED).is_none() {
+        test.env(SEED, "1");
+    }
     if skipped.is_none() {
         // What was just seen to work must not be skipped by some test after all.
         test.env(testkit::env::REQUIRE, "1");
