@@ -11,7 +11,7 @@ use tokio_util::sync::CancellationToken;
 
 use super::act::{self, Clients};
 use super::choices::Choices;
-use super::output::{Format, formatted, print};
+use super::output::{Account, Format, formatted, print};
 use super::render::variable;
 use super::{ClusterArgs, Which, components};
 use crate::install::progress::{Change, Tell};
@@ -51,16 +51,8 @@ pub struct Args {
     /// Take over objects that others made under a name that we need
     #[arg(long)]
     pub adopt: bool,
-    /// Print what was done to each object: text (nothing), json or yaml
-    #[arg(
-        short,
-        long,
-        value_name = "FORMAT",
-        default_value = "text",
-        value_enum,
-        hide_possible_values = true
-    )]
-    pub output: Format,
+    #[command(flatten)]
+    account: Account,
     #[command(flatten)]
     cluster: ClusterArgs,
     #[command(flatten)]
@@ -83,16 +75,8 @@ pub struct RemoveArgs {
     /// Remove also what others still use
     #[arg(long)]
     pub force: bool,
-    /// Print what was done to each object: text (nothing), json or yaml
-    #[arg(
-        short,
-        long,
-        value_name = "FORMAT",
-        default_value = "text",
-        value_enum,
-        hide_possible_values = true
-    )]
-    pub output: Format,
+    #[command(flatten)]
+    account: Account,
     #[command(flatten)]
     cluster: ClusterArgs,
 }
@@ -166,8 +150,8 @@ pub async fn run(args: Args, token: &CancellationToken) -> anyhow::Result<ExitCo
     }
     let (Clients { work, .. }, parts) = prepare(&args.cluster, &args.choices, &components).await?;
     let outcome = install(&work, &parts, &settings, token).await?;
-    if args.output != Format::Text {
-        print(&formatted(args.output, &outcome_value(&outcome), String::new)?)?;
+    if args.account.output != Format::Text {
+        print(&formatted(args.account.output, &outcome_value(&outcome), String::new)?)?;
     }
     Ok(ExitCode::SUCCESS)
 }
@@ -247,8 +231,8 @@ pub async fn remove(args: &RemoveArgs, token: &CancellationToken) -> anyhow::Res
     let dry = if settings.dry_run.is_some() { " (dry run)" } else { "" };
     let (deleted, kept) = (removal.deleted.len(), removal.kept.len());
     eprintln!("removed in {:.1} s{dry}: {deleted} deleted, {kept} kept", began.elapsed().as_secs_f64());
-    if args.output != Format::Text {
-        print(&formatted(args.output, &removal_value(&removal), String::new)?)?;
+    if args.account.output != Format::Text {
+        print(&formatted(args.account.output, &removal_value(&removal), String::new)?)?;
     }
     Ok(ExitCode::SUCCESS)
 }

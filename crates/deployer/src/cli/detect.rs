@@ -5,7 +5,7 @@ use std::process::ExitCode;
 use anyhow::Context as _;
 use serde_json::json;
 
-use super::output::{Format, formatted, print};
+use super::output::{Answer, formatted, print};
 use super::{ClusterArgs, act};
 use crate::detect::{self, Given};
 
@@ -24,16 +24,8 @@ pub struct Args {
     /// Count the control plane's nodes instead
     #[arg(long)]
     pub control_plane: bool,
-    /// How to print: text, json or yaml
-    #[arg(
-        short,
-        long,
-        value_name = "FORMAT",
-        default_value = "text",
-        value_enum,
-        hide_possible_values = true
-    )]
-    pub output: Format,
+    #[command(flatten)]
+    answer: Answer,
     #[command(flatten)]
     pub(super) cluster: ClusterArgs,
 }
@@ -51,14 +43,14 @@ pub async fn run(args: &Args) -> anyhow::Result<ExitCode> {
         return match nodes {
             Ok(nodes) => {
                 let text = || format!("nodes={nodes}\n");
-                print(&formatted(args.output, &json!({ "nodeCount": nodes }), text)?)?;
+                print(&formatted(args.answer.output, &json!({ "nodeCount": nodes }), text)?)?;
                 Ok(ExitCode::SUCCESS)
             }
             Err(error) => Ok(unanswered(&[error])),
         };
     }
     let found = detect::cluster(&clients.ask, &args.platform.clone().unwrap_or_default()).await;
-    print(&formatted(args.output, &found, || format!("{found}\n")).context("the answer")?)?;
+    print(&formatted(args.answer.output, &found, || format!("{found}\n")).context("the answer")?)?;
     let errors: Vec<_> =
         [found.platform.get().err(), found.version.get().err()].into_iter().flatten().collect();
     Ok(unanswered(&errors))

@@ -17,6 +17,36 @@ pub enum Format {
     Yaml,
 }
 
+/// How to print what a command finds out.
+#[derive(Clone, Copy, Debug, clap::Args)]
+pub struct Answer {
+    /// How to print: text, json or yaml
+    #[arg(
+        short,
+        long,
+        value_name = "FORMAT",
+        default_value = "text",
+        value_enum,
+        hide_possible_values = true
+    )]
+    pub output: Format,
+}
+
+/// How to print what a command does.
+#[derive(Clone, Copy, Debug, clap::Args)]
+pub struct Account {
+    /// Print what was done to each object: text (nothing), json or yaml
+    #[arg(
+        short,
+        long,
+        value_name = "FORMAT",
+        default_value = "text",
+        value_enum,
+        hide_possible_values = true
+    )]
+    pub output: Format,
+}
+
 /// Prints. Whoever reads may stop reading.
 ///
 /// # Errors

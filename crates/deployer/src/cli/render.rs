@@ -7,7 +7,7 @@ use serde_json::{Map, Value, json};
 
 use super::act;
 use super::choices::Choices;
-use super::output::{Format, formatted, print};
+use super::output::{Answer, Format, formatted, print};
 use super::{ClusterArgs, Which, components, version};
 use crate::images::Used;
 use crate::manifests;
@@ -151,16 +151,8 @@ pub fn crds() -> anyhow::Result<ExitCode> {
 /// Prints the version.
 #[derive(Clone, Debug, clap::Args)]
 pub struct VersionArgs {
-    /// How to print: text, json or yaml
-    #[arg(
-        short,
-        long,
-        value_name = "FORMAT",
-        default_value = "text",
-        value_enum,
-        hide_possible_values = true
-    )]
-    pub output: Format,
+    #[command(flatten)]
+    answer: Answer,
 }
 
 /// Runs `version`.
@@ -169,7 +161,7 @@ pub struct VersionArgs {
 /// When standard output cannot be written.
 pub fn version(args: &VersionArgs) -> anyhow::Result<ExitCode> {
     let value = json!({ "version": version::tag(), "commit": version::commit() });
-    print(&formatted(args.output, &value, || format!("{}\n", version::full()))?)?;
+    print(&formatted(args.answer.output, &value, || format!("{}\n", version::full()))?)?;
     Ok(ExitCode::SUCCESS)
 }
 
