@@ -9,5 +9,6 @@ pub mod crd;
 pub mod goduration;
 pub mod keys;
 pub mod nrt;
+pub mod numaresources;
 pub mod rbac;
 pub mod schedulerconfig;

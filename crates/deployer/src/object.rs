@@ -140,6 +140,13 @@ impl Object {
         self.body["metadata"]["labels"][key].as_str()
     }
 
+    /// The same with a field of its metadata replaced.
+    #[must_use]
+    pub fn with_metadata(mut self, field: &str, value: Value) -> Self {
+        self.body["metadata"][field] = value;
+        self
+    }
+
     /// The same with one more label.
     #[must_use]
     pub fn labelled(mut self, key: &str, value: &str) -> Self {

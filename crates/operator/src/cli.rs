@@ -1,0 +1,3 @@
+//! `tholepin operator`.
+//!
+//! In: a command line. Out: settings. Never: a rule.

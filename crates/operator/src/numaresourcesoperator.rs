@@ -1,0 +1,21 @@
+//! The controller of the exporters and of the API they publish with.
+//!
+//! In: [`World`]. Out: objects, status. Never: a call.
+
+use api::numaresources::operator::Status;
+
+use crate::desired::Desired;
+use crate::reconcile::Done;
+use crate::world::World;
+
+/// What has to be there.
+#[must_use]
+pub fn desired(_world: &World) -> Desired {
+    Desired::Keep
+}
+
+/// The status of each NUMAResourcesOperator, by name, after `done`; `now` is written where a condition has changed.
+#[must_use]
+pub fn status(_world: &World, _done: &Done, _now: jiff::Timestamp) -> Vec<(String, Status)> {
+    Vec::new()
+}
