@@ -47,6 +47,8 @@ pub struct Place {
     pub version: Option<Version>,
     /// The operator's namespace, in which everything is that has one.
     pub namespace: String,
+    /// The operator's own image: our exporter and our scheduler are in it too.
+    pub own: Image,
     /// The exporters' image: the operator's own, unless it was told another one.
     pub image: Image,
     /// Whether `spec.imageSpec` of a NUMAResourcesOperator is refused.
