@@ -5,6 +5,8 @@
 use crate::desired::Desired;
 use crate::world::World;
 
+pub mod payload;
+
 /// The text of an exporter's configuration file for a pool, and so of the key `config.yaml` of its ConfigMap; `None`: nothing is known
 /// of the pool's kubelets and nothing is excluded, so there is no ConfigMap.
 ///

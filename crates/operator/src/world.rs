@@ -103,6 +103,20 @@ pub struct KubeletConfig {
     pub pool_selector: Option<LabelSelector>,
     /// The KubeletConfiguration; `None`: there is none in it. `Err`: it cannot be read, and why.
     pub payload: Option<Result<KubeletSettings, String>>,
+    /// Which of several for one pool counts: the greatest.
+    pub rank: Rank,
+}
+
+/// Which of several KubeletConfigs of a pool counts. Each is rolled out as a MachineConfig, and of these the one with the greatest name
+/// has the last word.
+#[derive(Clone, Debug, Default, PartialEq, Eq, PartialOrd, Ord)]
+pub struct Rank {
+    /// Whether it is still to be rolled out: then it gets a name greater than all that were.
+    pub new: bool,
+    /// What its MachineConfig's name ends in.
+    pub suffix: String,
+    /// When it was made, as RFC 3339 in UTC.
+    pub created: String,
 }
 
 /// A HyperShift ConfigMap with a KubeletConfig.

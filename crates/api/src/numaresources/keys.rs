@@ -34,6 +34,8 @@ pub const LABEL_OPERATOR: &str = "numaresourcesoperator.nodetopology.openshift.i
 pub const LABEL_POOL: &str = "nodegroup.nodetopology.openshift.io/machineconfigpool";
 /// On a MachineConfig: the role of the pool that takes it.
 pub const LABEL_ROLE: &str = "machineconfiguration.openshift.io/role";
+/// On a KubeletConfig: what the name of the MachineConfig it was rolled out with ends in.
+pub const MACHINE_CONFIG_SUFFIX: &str = "machineconfiguration.openshift.io/mc-name-suffix";
 /// HyperShift, on ConfigMaps that hold a KubeletConfig.
 pub const LABEL_KUBELET_CONFIG: &str = "hypershift.openshift.io/kubeletconfig-config";
 /// HyperShift, on nodes and on those ConfigMaps: the NodePool.

@@ -17,6 +17,7 @@ use topology::resource::ResourceName;
 use topology::zone::ZoneId;
 
 use crate::file::FileError;
+use crate::json::At;
 
 mod document;
 mod reader;
@@ -183,6 +184,31 @@ impl Configuration {
     pub fn prefers_closest_numa_nodes(&self) -> bool {
         let value = self.topology_manager_options.get(PREFER_CLOSEST_NUMA_NODES);
         value.is_some_and(|value| go_bool(value) == Some(true))
+    }
+}
+
+/// What a KubeletConfiguration says of the Topology Manager, word for word; `None` where it says nothing.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Stated {
+    /// `topologyManagerPolicy`.
+    pub policy: Option<String>,
+    /// `topologyManagerScope`.
+    pub scope: Option<String>,
+}
+
+impl Stated {
+    /// Reads a part of a KubeletConfiguration, such as others merge into one. Nothing is filled in, and no value is checked: that
+    /// is the kubelet's to do. `name` stands for the part in errors.
+    ///
+    /// # Errors
+    /// When it is no map of fields, or a field is no text.
+    pub fn read(part: &serde_json::Value, name: &Path) -> Result<Self, Error> {
+        let document = document::part(part, name)?;
+        let text = |field| {
+            let text = document.field(field, At::text)?;
+            Ok::<_, Error>(Some(text).filter(|text| !text.is_empty()).map(str::to_owned))
+        };
+        Ok(Self { policy: text("topologyManagerPolicy")?, scope: text("topologyManagerScope")? })
     }
 }
 

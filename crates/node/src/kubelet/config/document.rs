@@ -101,6 +101,15 @@ pub(super) fn main(text: &str, path: &Path) -> Result<Document, Error> {
     Ok(Document { value: Value::Object(fields), main: path.to_owned(), origins: BTreeMap::new() })
 }
 
+/// A part of a configuration, which says neither what it is nor everything.
+pub(super) fn part(part: &Value, name: &Path) -> Result<Document, Error> {
+    if !part.is_object() {
+        let reason = "it is not a map of fields".to_owned();
+        return Err(Error::Syntax { path: name.to_owned(), reason });
+    }
+    Ok(Document { value: part.clone(), main: name.to_owned(), origins: BTreeMap::new() })
+}
+
 /// The answer of `/configz`.
 pub(super) fn configz(text: &str, name: &Path) -> Result<Document, Error> {
     let syntax = |reason| Error::Syntax { path: name.to_owned(), reason };
