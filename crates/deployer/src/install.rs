@@ -15,7 +15,7 @@ mod inventory;
 mod journal;
 pub mod outcome;
 pub mod progress;
-mod ready;
+pub mod ready;
 mod remove;
 mod run;
 pub mod settings;

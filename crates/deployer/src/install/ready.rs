@@ -9,7 +9,7 @@ use super::sorts::Role;
 
 /// What waiting for an object to be ready has to say about it.
 #[derive(Clone, Debug, PartialEq)]
-pub(super) enum Verdict {
+pub enum Verdict {
     /// Nothing is left to wait for; with what people should know, if anything.
     Ready(Option<String>),
     /// Not yet.
@@ -59,7 +59,9 @@ fn definition(live: &Value) -> Verdict {
     }
 }
 
-fn daemon_set(live: &Value) -> Verdict {
+/// Judges a DaemonSet: its controller has seen the newest revision, and every node that should run it runs that.
+#[must_use]
+pub fn daemon_set(live: &Value) -> Verdict {
     if !observed(live) {
         return Verdict::Pending(State::Unobserved);
     }
@@ -77,7 +79,9 @@ fn daemon_set(live: &Value) -> Verdict {
     Verdict::Pending(State::DaemonSet { desired, updated, ready: ready.min(available) })
 }
 
-fn deployment(live: &Value) -> Verdict {
+/// Judges a Deployment: its controller has seen the newest revision, and nothing else runs.
+#[must_use]
+pub fn deployment(live: &Value) -> Verdict {
     if !observed(live) {
         return Verdict::Pending(State::Unobserved);
     }
