@@ -1,14 +1,15 @@
 //! What makes a control plane look like OpenShift's: its definitions, and the objects every such cluster has.
 //!
 //! In: a client of a cluster, which [`Flavour`] it shall be. Out: the kinds that installers meet there, with schemas that refuse
-//! what does not belong into them, and the objects by which the distribution is told. Never: controllers: nothing rolls out a
-//! MachineConfig, and no admission asks a SecurityContextConstraint.
+//! what does not belong into them, the objects by which the distribution is told, and a script in place of its Machine Config Operator
+//! ([`mco`]). Never: other controllers: no admission asks a SecurityContextConstraint, and nobody makes serving certificates.
 //!
 //! Field names, required fields and values are those of the OpenShift API 4.18. MachineConfig's Ignition part, which a real
 //! cluster checks only when a node fails to boot with it, has a schema here too.
 
 mod definition;
 mod instance;
+pub mod mco;
 mod schema;
 #[cfg(test)]
 mod tests;
@@ -21,6 +22,8 @@ use kube::core::GroupVersionKind;
 use serde_json::Value;
 
 use crate::cluster::install_crds;
+
+pub use instance::{MANAGED, NODE_POOL, kubelet_config, node_pool_config, pool, tls_profile};
 
 /// Which of Red Hat's distributions.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -72,19 +75,31 @@ pub async fn install(client: &Client, flavour: Flavour, version: &str) -> anyhow
     let text = definitions(flavour)?.iter().map(serde_json::to_string).collect::<Result<Vec<_>, _>>()?;
     install_crds(client, &text.join("\n---\n")).await?;
     for instance in instances(flavour, version) {
-        apply(client, &instance).await.with_context(|| format!("making {}", instance.body))?;
+        make(client, &instance).await?;
     }
     Ok(())
+}
+
+/// Makes an object of such a cluster, or makes it be as this says, status included.
+///
+/// # Errors
+/// When the API server refuses it.
+pub async fn make(client: &Client, instance: &Instance) -> anyhow::Result<()> {
+    apply(client, instance).await.with_context(|| format!("making {}", instance.body))
 }
 
 async fn apply(client: &Client, instance: &Instance) -> anyhow::Result<()> {
     let text = |value: &Value| value.as_str().unwrap_or_default().to_owned();
     let (api_version, kind) = (text(&instance.body["apiVersion"]), text(&instance.body["kind"]));
-    let (group, version) = api_version.split_once('/').context("a group")?;
+    let (group, version) = api_version.split_once('/').unwrap_or(("", &api_version));
     let kind = GroupVersionKind::gvk(group, version, &kind);
     let resource = ApiResource::from_gvk_with_plural(&kind, instance.plural);
-    let api: Api<DynamicObject> = Api::all_with(client.clone(), &resource);
-    let name = text(&instance.body["metadata"]["name"]);
+    let metadata = &instance.body["metadata"];
+    let api: Api<DynamicObject> = match metadata["namespace"].as_str() {
+        Some(namespace) => Api::namespaced_with(client.clone(), namespace, &resource),
+        None => Api::all_with(client.clone(), &resource),
+    };
+    let name = text(&metadata["name"]);
     let params = PatchParams {
         field_validation: Some(kube::api::ValidationDirective::Strict),
         ..PatchParams::apply("testkit").force()

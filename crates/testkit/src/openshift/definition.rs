@@ -29,6 +29,7 @@ pub(super) fn config() -> Vec<Value> {
             "clusteroperators",
             with_spec(object(&[], []), cluster_operator_status()),
         ),
+        crd(group, "APIServer", "apiservers", with_spec(api_server_spec(), object(&[], []))),
     ]
 }
 
@@ -166,6 +167,24 @@ fn infrastructure_status() -> Value {
             ("controlPlaneTopology", control_plane),
             ("infrastructureTopology", one_of(&["HighlyAvailable", "SingleReplica"])),
             ("cpuPartitioning", one_of(&["None", "AllNodes"])),
+        ],
+    )
+}
+
+fn api_server_spec() -> Value {
+    let rule = object(&["group", "profile"], each(["group", "profile"], &text()));
+    let audit = object(&[], [("profile", text()), ("customRules", list(rule))]);
+    let named = object(&["name"], [("name", text())]);
+    let certificate = object(&[], [("names", list(text())), ("servingCertificate", named.clone())]);
+    object(
+        &[],
+        [
+            ("additionalCORSAllowedOrigins", list(text())),
+            ("audit", audit),
+            ("clientCA", named),
+            ("encryption", object(&[], [("type", text())])),
+            ("servingCerts", object(&[], [("namedCertificates", list(certificate))])),
+            ("tlsSecurityProfile", nullable(tls_profile())),
         ],
     )
 }
@@ -411,17 +430,6 @@ fn pool_status() -> Value {
 }
 
 fn kubelet_config_spec() -> Value {
-    let custom = object(&[], [("ciphers", list(text())), ("minTLSVersion", text())]);
-    let profile = object(
-        &[],
-        [
-            ("type", one_of(&["Old", "Intermediate", "Modern", "Custom"])),
-            ("custom", nullable(custom)),
-            ("intermediate", nullable(words())),
-            ("modern", nullable(words())),
-            ("old", nullable(words())),
-        ],
-    );
     object(
         &[],
         [
@@ -429,7 +437,21 @@ fn kubelet_config_spec() -> Value {
             ("kubeletConfig", anything()),
             ("logLevel", integer()),
             ("machineConfigPoolSelector", selector()),
-            ("tlsSecurityProfile", profile),
+            ("tlsSecurityProfile", tls_profile()),
+        ],
+    )
+}
+
+fn tls_profile() -> Value {
+    let custom = object(&[], [("ciphers", list(text())), ("minTLSVersion", text())]);
+    object(
+        &[],
+        [
+            ("type", one_of(&["Old", "Intermediate", "Modern", "Custom"])),
+            ("custom", nullable(custom)),
+            ("intermediate", nullable(words())),
+            ("modern", nullable(words())),
+            ("old", nullable(words())),
         ],
     )
 }

@@ -7,6 +7,12 @@ use super::Instance;
 /// Any moment will do; nothing here looks at it.
 const SINCE: &str = "2026-01-05T08:00:00Z";
 
+/// The namespace of what the platform tells its users.
+pub const MANAGED: &str = "openshift-config-managed";
+
+/// Label of nodes and ConfigMaps that belong to a HyperShift NodePool.
+pub const NODE_POOL: &str = "hypershift.openshift.io/nodePool";
+
 /// What says what the cluster is.
 pub(super) fn config(control_plane: &str, version: &str) -> Vec<Instance> {
     let image = "quay.io/openshift-release-dev/ocp-release@sha256:0000000000000000000000000000000000000000000000000000000000000000";
@@ -50,6 +56,8 @@ pub(super) fn config(control_plane: &str, version: &str) -> Vec<Instance> {
         Instance { plural: "infrastructures", body: infrastructure },
         operator("openshift-apiserver", &["operator", "openshift-apiserver"], version),
         operator("kube-apiserver", &["raw-internal", "operator", "kube-apiserver"], version),
+        tls_profile(None),
+        managed(),
     ]
 }
 
@@ -91,41 +99,108 @@ pub(super) fn security() -> Vec<Instance> {
 
 /// The two pools of nodes, up to date.
 pub(super) fn machine() -> Vec<Instance> {
-    let pool = |role: &str| {
-        let configuration = json!({ "name": format!("rendered-{role}-0000000000000000000000000000000f") });
-        let body = json!({
-            "apiVersion": "machineconfiguration.openshift.io/v1",
-            "kind": "MachineConfigPool",
-            "metadata": {
-                "name": role,
-                "labels": { format!("pools.operator.machineconfiguration.openshift.io/{role}"): "" },
-            },
-            "spec": {
-                "configuration": configuration,
-                "machineConfigSelector": {
-                    "matchLabels": { "machineconfiguration.openshift.io/role": role },
-                },
-                "nodeSelector": { "matchLabels": { format!("node-role.kubernetes.io/{role}"): "" } },
-                "paused": false,
-            },
-            "status": {
-                "conditions": [
-                    condition("Updated", "True"),
-                    condition("Updating", "False"),
-                    condition("Degraded", "False"),
-                ],
-                "configuration": configuration,
-                "degradedMachineCount": 0,
-                "machineCount": 3,
-                "observedGeneration": 1,
-                "readyMachineCount": 3,
-                "unavailableMachineCount": 0,
-                "updatedMachineCount": 3,
-            },
-        });
-        Instance { plural: "machineconfigpools", body }
-    };
     vec![pool("master"), pool("worker")]
+}
+
+/// A MachineConfigPool that is up to date and takes the MachineConfigs of its role; besides `master` and `worker` they take the workers'
+/// too, as they should. Its nodes bear the label `node-role.kubernetes.io/ROLE`.
+#[must_use]
+pub fn pool(role: &str) -> Instance {
+    let configuration = json!({ "name": format!("rendered-{role}-0000000000000000000000000000000f") });
+    let key = "machineconfiguration.openshift.io/role";
+    let takes = match role {
+        "master" | "worker" => json!({ "matchLabels": { key: role } }),
+        _ => json!({ "matchExpressions": [{ "key": key, "operator": "In", "values": ["worker", role] }] }),
+    };
+    let body = json!({
+        "apiVersion": "machineconfiguration.openshift.io/v1",
+        "kind": "MachineConfigPool",
+        "metadata": {
+            "name": role,
+            "labels": { format!("pools.operator.machineconfiguration.openshift.io/{role}"): "" },
+        },
+        "spec": {
+            "configuration": configuration,
+            "machineConfigSelector": takes,
+            "nodeSelector": { "matchLabels": { format!("node-role.kubernetes.io/{role}"): "" } },
+            "paused": false,
+        },
+        "status": {
+            "conditions": [
+                condition("Updated", "True"),
+                condition("Updating", "False"),
+                condition("Degraded", "False"),
+            ],
+            "configuration": configuration,
+            "degradedMachineCount": 0,
+            "machineCount": 3,
+            "observedGeneration": 1,
+            "readyMachineCount": 3,
+            "unavailableMachineCount": 0,
+            "updatedMachineCount": 3,
+        },
+    });
+    Instance { plural: "machineconfigpools", body }
+}
+
+/// An OpenShift KubeletConfig for the pools with this label (its value is empty), with this KubeletConfiguration; `Null`: with none.
+#[must_use]
+pub fn kubelet_config(name: &str, pool_label: &str, configuration: &Value) -> Instance {
+    let mut body = json!({
+        "apiVersion": "machineconfiguration.openshift.io/v1",
+        "kind": "KubeletConfig",
+        "metadata": { "name": name },
+        "spec": { "machineConfigPoolSelector": { "matchLabels": { pool_label: "" } } },
+    });
+    match configuration {
+        Value::Null => body["spec"]["autoSizingReserved"] = true.into(),
+        configuration => body["spec"]["kubeletConfig"] = configuration.clone(),
+    }
+    Instance { plural: "kubeletconfigs", body }
+}
+
+/// A HyperShift ConfigMap with the KubeletConfig of a NodePool, as its operator mirrors it into the hosted cluster.
+#[must_use]
+pub fn node_pool_config(node_pool: &str, configuration: &Value) -> Instance {
+    let config = json!({
+        "apiVersion": "machineconfiguration.openshift.io/v1",
+        "kind": "KubeletConfig",
+        "metadata": { "name": format!("set-{node_pool}") },
+        "spec": { "kubeletConfig": configuration },
+    });
+    let body = json!({
+        "apiVersion": "v1",
+        "kind": "ConfigMap",
+        "metadata": {
+            "name": format!("set-{node_pool}"),
+            "namespace": MANAGED,
+            "labels": {
+                "hypershift.openshift.io/kubeletconfig-config": "true",
+                NODE_POOL: node_pool,
+            },
+        },
+        "data": { "config": config.to_string() },
+    });
+    Instance { plural: "configmaps", body }
+}
+
+/// The APIServer object, by which a cluster says what it wants of TLS servers: `Old`, `Intermediate` or `Modern`, or nothing.
+#[must_use]
+pub fn tls_profile(profile: Option<&str>) -> Instance {
+    let profile = profile.map_or(Value::Null, |name| json!({ "type": name, name.to_lowercase(): {} }));
+    let body = json!({
+        "apiVersion": "config.openshift.io/v1",
+        "kind": "APIServer",
+        "metadata": { "name": "cluster" },
+        "spec": { "audit": { "profile": "Default" }, "tlsSecurityProfile": profile },
+    });
+    Instance { plural: "apiservers", body }
+}
+
+/// [`MANAGED`] itself.
+fn managed() -> Instance {
+    let body = json!({ "apiVersion": "v1", "kind": "Namespace", "metadata": { "name": MANAGED } });
+    Instance { plural: "namespaces", body }
 }
 
 /// A ClusterOperator and the versions of what it runs; the first is what installers read.

@@ -6,7 +6,9 @@ fn every_object_belongs_to_a_definition_of_its_flavour() {
         let plurals: Vec<String> =
             definitions(flavour).unwrap().into_iter().map(|crd| crd.spec.names.plural).collect();
         for instance in instances(flavour, "4.18.7") {
-            assert!(plurals.iter().any(|plural| plural == instance.plural), "{flavour:?} {instance:?}");
+            let ours =
+                instance.plural == "namespaces" || plurals.iter().any(|plural| plural == instance.plural);
+            assert!(ours, "{flavour:?} {instance:?}");
         }
     }
 }

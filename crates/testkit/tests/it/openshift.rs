@@ -1,10 +1,16 @@
+use std::time::Duration;
+
 use kube::Client;
 use kube::api::{Api, ApiResource, DynamicObject, Patch, PatchParams, ValidationDirective};
 use kube::core::GroupVersionKind;
 use serde_json::{Value, json};
 use testkit::controlplane::{ControlPlane, ControlPlaneOptions};
 use testkit::env::rig;
-use testkit::openshift::{Flavour, install};
+use testkit::openshift::mco::{Mco, Told};
+use testkit::openshift::{Flavour, install, kubelet_config, make, node_pool_config, pool, tls_profile};
+
+/// Far above what anything here takes, for a machine busy with compiling.
+const PATIENCE: Duration = Duration::from_secs(60);
 
 #[tokio::test]
 async fn openshift_and_hypershift_are_what_their_objects_say_and_refuse_what_is_wrong() {
@@ -27,6 +33,55 @@ async fn openshift_and_hypershift_are_what_their_objects_say_and_refuse_what_is_
         assert!(error.contains(wanted), "{body}: {error}");
     }
     apply(&client, "machineconfigs", &machine_config(|_| ())).await.unwrap();
+}
+
+#[tokio::test]
+async fn machine_configs_are_rolled_out_as_told() {
+    let Ok(rig) = rig() else { return };
+    let control = ControlPlane::start(&rig.binaries, &ControlPlaneOptions::default()).await.unwrap();
+    let client = control.client().await.unwrap();
+    install(&client, Flavour::OpenShift, "4.18.7").await.unwrap();
+    make(&client, &pool("infra")).await.unwrap();
+    let mco = Mco::start(&client);
+    mco.settled(PATIENCE).await.unwrap();
+    let pools = api(&client, "machineconfiguration.openshift.io", "MachineConfigPool", "machineconfigpools");
+    let is = async |name: &str, kind: &str| {
+        let pool = pools.get(name).await.unwrap();
+        pool.data["status"]["conditions"]
+            .as_array()
+            .unwrap()
+            .iter()
+            .any(|c| c["type"] == kind && c["status"] == "True")
+    };
+    let sources = async |name: &str| {
+        let pool = pools.get(name).await.unwrap();
+        pool.data["status"]["configuration"]["source"].as_array().unwrap().len()
+    };
+    for (name, told) in [("infra", Told::Hold), ("worker", Told::RollOut)] {
+        mco.tell(name, told);
+    }
+    apply(&client, "machineconfigs", &machine_config(|_| ())).await.unwrap();
+    mco.settled(PATIENCE).await.unwrap();
+    assert_eq!((sources("master").await, sources("worker").await, sources("infra").await), (0, 1, 0));
+    assert!(is("infra", "Updating").await && !is("infra", "Updated").await);
+    mco.tell("infra", Told::Degrade);
+    mco.settled(PATIENCE).await.unwrap();
+    assert!(is("infra", "Degraded").await && sources("infra").await == 0);
+    mco.tell("infra", Told::RollOut);
+    mco.settled(PATIENCE).await.unwrap();
+    assert!(!is("infra", "Degraded").await && is("infra", "Updated").await && sources("infra").await == 1);
+    // Others of a cluster's objects, as its users make them.
+    let configuration = json!({ "topologyManagerPolicy": "single-numa-node" });
+    let key = "pools.operator.machineconfiguration.openshift.io/worker";
+    for instance in [
+        kubelet_config("numa", key, &configuration),
+        kubelet_config("sizes", key, &Value::Null),
+        node_pool_config("pool-a", &configuration),
+        tls_profile(Some("Modern")),
+        tls_profile(None),
+    ] {
+        make(&client, &instance).await.unwrap();
+    }
 }
 
 /// Objects with one mistake each, and what the API server says of it.
