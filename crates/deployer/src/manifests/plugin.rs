@@ -17,13 +17,13 @@ use k8s_openapi::apimachinery::pkg::util::intstr::IntOrString;
 use super::access::{Account, cluster_role, role};
 use super::meta::{self, Level, labels, selector, within};
 use super::network::{Openings, policy};
-use super::schedulerconfig::{self, Election, KEY};
+use super::schedulerconfig::{self, Election, KEY, Shape};
 use super::{Error, openshift, pod, podgroups};
 use crate::object::Object;
 use crate::options::Options;
 use crate::platform::Platform;
 
-mod rules;
+pub mod rules;
 
 /// The usual namespace; on OpenShift [`OPENSHIFT_NAMESPACE`].
 pub const NAMESPACE: &str = "tas-scheduler";
@@ -39,7 +39,7 @@ const CONFIG_MAP: &str = "scheduler-config";
 /// Where the role is that lets one ask the API server who somebody is.
 const AUTHENTICATION: (&str, &str) = ("kube-system", "extension-apiserver-authentication-reader");
 /// Health and metrics.
-const PORT: i32 = 10259;
+pub const PORT: i32 = 10259;
 
 /// The namespace of both.
 #[must_use]
@@ -197,7 +197,7 @@ pub fn config_map(options: &Options) -> Result<ConfigMap, Error> {
 
 fn config(options: &Options) -> Result<String, Error> {
     let profile = options.scheduler.profile_name.as_deref().filter(|name| !name.is_empty());
-    schedulerconfig::text(options, profile.unwrap_or(NAME), &election(options))
+    schedulerconfig::text(&options.scheduler, profile.unwrap_or(NAME), &election(options), Shape::Deployer)
 }
 
 /// The scheduler itself.
@@ -220,7 +220,7 @@ pub fn scheduler_deployment(options: &Options) -> Result<Deployment, Error> {
         readiness_probe: Some(probe("/healthz")),
         resources: pod::resources(&amounts, &amounts),
         volume_mounts: Some(vec![pod::mount_read_only(CONFIG_MAP, "/etc/kubernetes")]),
-        security_context: Some(pod::restricted(options)),
+        security_context: Some(pod::restricted(options.platform)),
         ..Container::default()
     };
     let spec = PodSpec {
@@ -239,7 +239,7 @@ pub fn controller_deployment(options: &Options) -> Deployment {
         image: Some(options.images.scheduler_controller.clone()),
         image_pull_policy: pod::pull_policy(options),
         resources: pod::resources(&[("cpu", "100m")], &[]),
-        security_context: Some(pod::restricted(options)),
+        security_context: Some(pod::restricted(options.platform)),
         ..Container::default()
     };
     let spec = pod_spec(options, CONTROLLER, container);

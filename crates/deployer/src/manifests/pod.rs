@@ -5,8 +5,8 @@
 use std::collections::BTreeMap;
 
 use k8s_openapi::api::core::v1::{
-    Affinity, Capabilities, ConfigMap, ConfigMapVolumeSource, ContainerPort, EnvVar, EnvVarSource,
-    HTTPGetAction, HostPathVolumeSource, LocalObjectReference, NodeAffinity, NodeSelector,
+    Affinity, Capabilities, ConfigMap, ConfigMapVolumeSource, ContainerPort, EmptyDirVolumeSource, EnvVar,
+    EnvVarSource, HTTPGetAction, HostPathVolumeSource, LocalObjectReference, NodeAffinity, NodeSelector,
     NodeSelectorRequirement, NodeSelectorTerm, ObjectFieldSelector, Probe, ResourceRequirements,
     SELinuxOptions, SeccompProfile, SecurityContext, Toleration, Volume, VolumeMount,
 };
@@ -16,6 +16,7 @@ use xxhash_rust::xxh64::xxh64;
 
 use super::meta::within;
 use crate::options::{Options, Pull};
+use crate::platform::Platform;
 
 /// The label of nodes that run the control plane.
 pub const CONTROL_PLANE: &str = "node-role.kubernetes.io/control-plane";
@@ -43,10 +44,10 @@ pub fn confined_root() -> SecurityContext {
 ///
 /// OpenShift gives each namespace user ids of its own and refuses others.
 #[must_use]
-pub fn restricted(options: &Options) -> SecurityContext {
+pub fn restricted(platform: Platform) -> SecurityContext {
     SecurityContext {
         run_as_non_root: Some(true),
-        run_as_user: (!options.platform.is_openshift()).then_some(65532),
+        run_as_user: (!platform.is_openshift()).then_some(65532),
         read_only_root_filesystem: Some(true),
         ..confined()
     }
@@ -107,6 +108,14 @@ pub fn node_directory(name: &str, path: &str, kind: Option<&str>) -> Volume {
 pub fn config_directory(name: &str, map: &str, optional: Option<bool>) -> Volume {
     let source = ConfigMapVolumeSource { name: map.to_owned(), optional, ..ConfigMapVolumeSource::default() };
     Volume { name: name.to_owned(), config_map: Some(source), ..Volume::default() }
+}
+
+/// A directory in the node's memory, for one pod; `size` at most.
+#[must_use]
+pub fn memory_directory(name: &str, size: &str) -> Volume {
+    let size_limit = Some(Quantity(size.to_owned()));
+    let source = EmptyDirVolumeSource { medium: Some("Memory".to_owned()), size_limit };
+    Volume { name: name.to_owned(), empty_dir: Some(source), ..Volume::default() }
 }
 
 /// Where a volume is mounted.

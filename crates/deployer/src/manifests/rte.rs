@@ -187,7 +187,7 @@ fn pod_spec(options: &Options) -> PodSpec {
         name: SHARED_POOL.to_owned(),
         image: Some(options.images.pause.clone()),
         image_pull_policy: Some("IfNotPresent".to_owned()),
-        security_context: Some(pod::restricted(options)),
+        security_context: Some(pod::restricted(options.platform)),
         resources: pod::resources(&[("cpu", "1m"), ("memory", "4Mi")], &[]),
         ..Container::default()
     };

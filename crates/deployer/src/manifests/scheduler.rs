@@ -22,7 +22,7 @@ use scheduler::config::DEFAULT_SCHEDULER_NAME;
 use super::access::{Account, cluster_role, role};
 use super::meta::{self, Level, labels, selector, within};
 use super::network::{Openings, policy};
-use super::schedulerconfig::{self, Election, KEY};
+use super::schedulerconfig::{self, Election, KEY, Shape};
 use super::{Error, openshift, pod};
 use crate::object::Object;
 use crate::options::Options;
@@ -135,7 +135,7 @@ pub fn config_map(options: &Options) -> Result<ConfigMap, Error> {
 fn config(options: &Options) -> Result<String, Error> {
     let profile = options.scheduler.profile_name.as_deref().filter(|name| !name.is_empty());
     let profile = profile.unwrap_or(DEFAULT_SCHEDULER_NAME);
-    let text = schedulerconfig::text(options, profile, &election(options))?;
+    let text = schedulerconfig::text(&options.scheduler, profile, &election(options), Shape::Deployer)?;
     let refused = |reason: String| Error::Text("the scheduler's configuration".to_owned(), reason);
     let file = api::schedulerconfig::SchedulerConfig::parse(&text);
     let file = file.map_err(|error| refused(error.to_string()))?;
@@ -211,7 +211,7 @@ fn pod_spec(options: &Options) -> PodSpec {
         args: Some(flags(options)),
         ports: Some(vec![pod::port("http", PORT)]),
         volume_mounts: Some(vec![pod::mount_read_only("config", "/etc/kubernetes")]),
-        security_context: Some(pod::restricted(options)),
+        security_context: Some(pod::restricted(options.platform)),
         readiness_probe: Some(Probe { period_seconds: Some(5), ..probe("/readyz") }),
         // Fails when it has not noticed that it lost its lease.
         liveness_probe: Some(Probe {

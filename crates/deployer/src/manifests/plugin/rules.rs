@@ -1,6 +1,7 @@
 //! What kube-scheduler with scheduler-plugins, and their controller, have to be allowed to do.
 //!
-//! In: a lease's name. Out: rules. Never: a limit to names on `create`, which no request could meet.
+//! In: a lease's name. Out: rules. Never: a limit to names on `create`, which no request could meet. The operator gives its scheduler, which
+//! has one of the plugins only, [`with_zones`].
 
 use api::nrt;
 use api::rbac::{rule, rule_for};
@@ -12,14 +13,24 @@ const READ: [&str; 3] = ["get", "list", "watch"];
 const GROUPS: [&str; 2] = ["podgroups", "elasticquotas"];
 const ALL: [&str; 7] = ["get", "list", "watch", "create", "delete", "update", "patch"];
 
-/// Of the scheduler, in the cluster.
-pub(super) fn scheduler() -> Vec<PolicyRule> {
+/// Of the scheduler with all of the plugins, in the cluster.
+#[must_use]
+pub fn scheduler() -> Vec<PolicyRule> {
+    let mut rules = with_zones();
+    // The other plugins write into pods and what pods are grouped by.
+    rules.extend([rule("", &["pods"], &["update"]), rule(podgroups::GROUP, &GROUPS, &ALL)]);
+    rules
+}
+
+/// Of the scheduler with the plugin that looks at zones, and no other, in the cluster.
+#[must_use]
+pub fn with_zones() -> Vec<PolicyRule> {
     let storage = ["csinodes", "storageclasses", "csidrivers", "csistoragecapacities", "volumeattachments"];
     let claims = ["persistentvolumeclaims", "persistentvolumes"];
     vec![
         in_groups(&["", "events.k8s.io"], rule("", &["events"], &["create", "patch", "update"])),
         rule("", &["nodes"], &READ),
-        rule("", &["pods"], &["delete", "get", "list", "watch", "update"]),
+        rule("", &["pods"], &["delete", "get", "list", "watch"]),
         rule("", &["bindings", "pods/binding"], &["create"]),
         rule("", &["pods/status"], &["patch", "update"]),
         rule("", &["replicationcontrollers", "services", "namespaces"], &READ),
@@ -32,13 +43,13 @@ pub(super) fn scheduler() -> Vec<PolicyRule> {
         rule("storage.k8s.io", &storage, &READ),
         // Schedulers since 1.34 wait for these before they do anything.
         rule("resource.k8s.io", &["deviceclasses", "resourceclaims", "resourceslices"], &READ),
-        rule(podgroups::GROUP, &GROUPS, &ALL),
         rule(nrt::GROUP, &[nrt::PLURAL], &READ),
     ]
 }
 
 /// Of the scheduler, in its lease's namespace. Endpoints are what leases were before.
-pub(super) fn lease(name: &str) -> Vec<PolicyRule> {
+#[must_use]
+pub fn lease(name: &str) -> Vec<PolicyRule> {
     let of = |group: &str, resource: &str| {
         [rule(group, &[resource], &["create"]), rule_for(group, &[resource], name, &["get", "update"])]
     };
@@ -46,7 +57,8 @@ pub(super) fn lease(name: &str) -> Vec<PolicyRule> {
 }
 
 /// Of the controller, in the cluster.
-pub(super) fn controller() -> Vec<PolicyRule> {
+#[must_use]
+pub fn controller() -> Vec<PolicyRule> {
     vec![rule("", &["pods"], &READ), rule(podgroups::GROUP, &GROUPS, &ALL)]
 }
 
