@@ -16,6 +16,7 @@ pub mod dialect;
 pub mod group;
 pub mod kubeletconfig;
 pub mod live;
+pub mod manifests;
 pub mod numaresourcesoperator;
 pub mod numaresourcesscheduler;
 pub mod process;

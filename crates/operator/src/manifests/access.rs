@@ -1,0 +1,38 @@
+//! Who the operator is, and what it may do.
+//!
+//! In: [`Options`]. Out: its account, roles and bindings. Never: a rule; those are [`crate::rbac`]'s.
+
+use deployer::manifests::Error;
+use deployer::manifests::access::{cluster_role, role};
+use deployer::object::Object;
+
+use super::Options;
+use crate::rbac::{self, CONFIG_MANAGED};
+
+/// The name of its ClusterRole, and of its Roles.
+pub const ROLE: &str = "numaresources-manager-role";
+/// The name of the bindings of all of them.
+pub const BINDING: &str = "numaresources-manager-rolebinding";
+
+/// All of them, in the order in which they are made.
+///
+/// # Errors
+/// Never in practice.
+pub fn objects(options: &Options) -> Result<Vec<Object>, Error> {
+    let account = options.account();
+    let rules = rbac::rules(options.common.platform);
+    let mut bound = account.with_cluster_role(ROLE);
+    bound.metadata.name = Some(BINDING.to_owned());
+    let mut objects = vec![
+        Object::new(&account.object())?,
+        Object::new(&cluster_role(ROLE, rules.cluster))?,
+        Object::new(&bound)?,
+        Object::new(&role(&options.namespace, ROLE, rules.namespaced))?,
+        Object::new(&account.with_role(&options.namespace, BINDING, ROLE))?,
+    ];
+    if !rules.config_managed.is_empty() {
+        objects.push(Object::new(&role(CONFIG_MANAGED, ROLE, rules.config_managed))?);
+        objects.push(Object::new(&account.with_role(CONFIG_MANAGED, BINDING, ROLE))?);
+    }
+    Ok(objects)
+}

@@ -1,0 +1,169 @@
+//! The operator as a Deployment, and where its metrics are.
+//!
+//! In: [`Options`]. Out: Deployment and Service. Never: a right or a mount that it does not use.
+//!
+//! It needs nothing of a node, so it runs as nobody. One is enough: the next one takes over as soon as it has given its lease up.
+
+use std::collections::BTreeMap;
+
+use deployer::manifests::meta::{labels, selector, within};
+use deployer::manifests::{openshift, pod};
+use k8s_openapi::api::apps::v1::{Deployment, DeploymentSpec};
+use k8s_openapi::api::core::v1::{
+    Affinity, Container, NodeAffinity, PodSpec, PodTemplateSpec, PreferredSchedulingTerm, Probe,
+    SecretVolumeSource, Service, ServicePort, ServiceSpec, Volume,
+};
+use k8s_openapi::apimachinery::pkg::apis::meta::v1::ObjectMeta;
+use k8s_openapi::apimachinery::pkg::util::intstr::IntOrString;
+
+use super::{NAME, Options};
+
+/// The name of the container.
+pub const CONTAINER: &str = "manager";
+/// The name of the Service.
+pub const SERVICE: &str = "numaresources-controller-manager-metrics-service";
+/// Where metrics are.
+pub const METRICS: u16 = 8080;
+/// Where health checks are.
+const HEALTH: u16 = 8081;
+/// Where the certificate for metrics is, and the secret it is in.
+const CERTIFICATE: (&str, &str) = ("/certs", "metrics-service-cert");
+/// Makes OpenShift put a certificate for a Service into a secret.
+const SERVING: &str = "service.beta.openshift.io/serving-cert-secret-name";
+/// Lets a pod onto CPUs kept for management, where there are some.
+const WORKLOAD: (&str, &str) =
+    ("target.workload.openshift.io/management", r#"{"effect": "PreferredDuringScheduling"}"#);
+
+/// The labels of its pods.
+#[must_use]
+pub fn pod_labels() -> BTreeMap<String, String> {
+    labels([("app", "numaresources-operator"), ("control-plane", "controller-manager")])
+}
+
+/// The name of the port of metrics: on OpenShift they have a certificate.
+#[must_use]
+pub fn port_name(options: &Options) -> &'static str {
+    if options.common.platform.is_openshift() { "https" } else { "http" }
+}
+
+/// Where metrics are; on OpenShift it brings their certificate.
+#[must_use]
+pub fn service(options: &Options) -> Service {
+    let mut metadata = within(&options.namespace, SERVICE);
+    metadata.labels = Some(pod_labels());
+    if options.common.platform.is_openshift() {
+        metadata.annotations = Some(labels([(SERVING, CERTIFICATE.1)]));
+    }
+    let port = ServicePort {
+        name: Some(port_name(options).to_owned()),
+        port: METRICS.into(),
+        protocol: Some("TCP".to_owned()),
+        target_port: Some(IntOrString::String(port_name(options).to_owned())),
+        ..ServicePort::default()
+    };
+    let spec =
+        ServiceSpec { selector: Some(pod_labels()), ports: Some(vec![port]), ..ServiceSpec::default() };
+    Service { metadata, spec: Some(spec), status: None }
+}
+
+/// The operator itself.
+#[must_use]
+pub fn deployment(options: &Options) -> Deployment {
+    let mut annotations = labels([("kubectl.kubernetes.io/default-container", CONTAINER)]);
+    if options.common.platform.is_openshift() {
+        annotations.extend(labels([WORKLOAD]));
+        annotations.extend([openshift::required("restricted-v2")]);
+    }
+    let template = PodTemplateSpec {
+        metadata: Some(ObjectMeta {
+            labels: Some(pod_labels()),
+            annotations: Some(annotations),
+            ..ObjectMeta::default()
+        }),
+        spec: Some(pod_spec(options)),
+    };
+    let mut metadata = within(&options.namespace, NAME);
+    metadata.labels = Some(pod_labels());
+    Deployment {
+        metadata,
+        spec: Some(DeploymentSpec {
+            replicas: Some(1),
+            selector: selector(&pod_labels()),
+            template,
+            ..DeploymentSpec::default()
+        }),
+        status: None,
+    }
+}
+
+fn pod_spec(options: &Options) -> PodSpec {
+    let common = &options.common;
+    // Where nobody makes the secret there is none, and metrics go without.
+    let (path, secret) = CERTIFICATE;
+    let source = SecretVolumeSource {
+        secret_name: Some(secret.to_owned()),
+        optional: Some(true),
+        ..SecretVolumeSource::default()
+    };
+    let volume = Volume { name: "certs".to_owned(), secret: Some(source), ..Volume::default() };
+    let certificate = common.platform.is_openshift();
+    PodSpec {
+        service_account_name: Some(NAME.to_owned()),
+        containers: vec![Container {
+            volume_mounts: certificate.then(|| vec![pod::mount_read_only("certs", path)]),
+            ..container(options)
+        }],
+        volumes: certificate.then(|| vec![volume]),
+        image_pull_secrets: pod::pull_secrets(common),
+        priority_class_name: Some("system-cluster-critical".to_owned()),
+        tolerations: Some(pod::tolerate_control_plane(&[])),
+        node_selector: Some(labels([("kubernetes.io/os", "linux")])),
+        affinity: Some(affinity(options)),
+        enable_service_links: Some(false),
+        termination_grace_period_seconds: Some(10),
+        ..PodSpec::default()
+    }
+}
+
+fn container(options: &Options) -> Container {
+    let common = &options.common;
+    let probe = |path: &str| pod::probe(path, IntOrString::String("health".to_owned()), None);
+    Container {
+        name: CONTAINER.to_owned(),
+        image: Some(common.images.tholepin.clone()),
+        image_pull_policy: pod::pull_policy(common),
+        args: Some(vec!["operator".to_owned()]),
+        env: Some(vec![
+            pod::field("NAMESPACE", "metadata.namespace"),
+            // For the image that it runs itself, which is its operands' too.
+            pod::field("PODNAME", "metadata.name"),
+        ]),
+        ports: Some(vec![pod::port(port_name(options), METRICS), pod::port("health", HEALTH)]),
+        security_context: Some(pod::restricted(common)),
+        readiness_probe: Some(Probe { period_seconds: Some(5), ..probe("/readyz") }),
+        liveness_probe: Some(Probe {
+            initial_delay_seconds: Some(15),
+            period_seconds: Some(20),
+            timeout_seconds: Some(5),
+            ..probe("/healthz")
+        }),
+        // It knows each node's labels: at most 25 MiB with 500 nodes, 60 MiB with 5,000.
+        resources: pod::resources(&[("cpu", "10m"), ("memory", "32Mi")], &[("memory", "256Mi")]),
+        termination_message_policy: Some("FallbackToLogsOnError".to_owned()),
+        ..Container::default()
+    }
+}
+
+/// Processors it is built for; and better on the control plane, where there is one that can be used.
+fn affinity(options: &Options) -> Affinity {
+    let architectures = &options.common.architectures;
+    let mut affinity = NodeAffinity::default();
+    if !architectures.is_empty() {
+        let terms = vec![pod::nodes_with("kubernetes.io/arch", architectures)];
+        affinity = pod::only_on(terms).node_affinity.unwrap_or_default();
+    }
+    let preference = pod::nodes_with(pod::CONTROL_PLANE, &[]);
+    affinity.preferred_during_scheduling_ignored_during_execution =
+        Some(vec![PreferredSchedulingTerm { preference, weight: 100 }]);
+    Affinity { node_affinity: Some(affinity), ..Affinity::default() }
+}

@@ -1,0 +1,112 @@
+use deployer::platform::Platform;
+use serde_json::Value;
+
+use super::*;
+
+fn on(platform: Platform) -> Options {
+    let mut options = Options::default();
+    options.common.platform = platform;
+    options
+}
+
+fn of_kind<'o>(objects: &'o [Object], kind: &str) -> Vec<&'o Object> {
+    objects.iter().filter(|object| object.sort().kind == kind).collect()
+}
+
+/// What each object refers to is made, and made before it.
+#[test]
+fn everything_that_is_referred_to_is_there() {
+    for platform in Platform::ALL {
+        let objects = objects(&on(platform)).unwrap();
+        let place = |kind: &str, name: &Value| {
+            let is = |object: &Object| object.sort().kind == kind && *name == object.name();
+            objects.iter().position(is).unwrap_or_else(|| panic!("{platform}: no {kind} {name}"))
+        };
+        for (at, object) in objects.iter().enumerate() {
+            if object.sort().kind.ends_with("Binding") {
+                let role = &object.body()["roleRef"];
+                assert!(place(role["kind"].as_str().unwrap(), &role["name"]) < at, "{object}");
+                for subject in object.body()["subjects"].as_array().unwrap() {
+                    assert!(place("ServiceAccount", &subject["name"]) < at, "{object}");
+                    assert_eq!(subject["namespace"], NAMESPACE, "{object}");
+                }
+            }
+            let namespace = object.namespace().filter(|name| *name != crate::rbac::CONFIG_MANAGED);
+            assert!(namespace.is_none_or(|name| place("Namespace", &name.into()) < at), "{object}");
+        }
+        let deployment = of_kind(&objects, "Deployment")[0].body();
+        let template = &deployment["spec"]["template"];
+        place("ServiceAccount", &template["spec"]["serviceAccountName"]);
+        let labels = &template["metadata"]["labels"];
+        assert_eq!(&deployment["spec"]["selector"]["matchLabels"], labels);
+        assert_eq!(&of_kind(&objects, "Service")[0].body()["spec"]["selector"], labels);
+        for policy in of_kind(&objects, "NetworkPolicy") {
+            assert_eq!(&policy.body()["spec"]["podSelector"]["matchLabels"], labels, "{policy}");
+        }
+    }
+}
+
+#[test]
+fn ports_are_the_ones_that_are_open() {
+    for platform in Platform::ALL {
+        let objects = objects(&on(platform)).unwrap();
+        let container =
+            &of_kind(&objects, "Deployment")[0].body()["spec"]["template"]["spec"]["containers"][0];
+        let ports = container["ports"].as_array().unwrap();
+        let named = |name: &Value| {
+            let port = ports.iter().find(|port| port["name"] == *name);
+            port.unwrap_or_else(|| panic!("{platform}: no port {name}"))["containerPort"].clone()
+        };
+        let service = &of_kind(&objects, "Service")[0].body()["spec"]["ports"][0];
+        assert_eq!(named(&service["targetPort"]), service["port"]);
+        for probe in ["livenessProbe", "readinessProbe"] {
+            named(&container[probe]["httpGet"]["port"]);
+        }
+        let open = of_kind(&objects, "NetworkPolicy");
+        let open = open.iter().find(|policy| policy.name() == "ingress-to-operator-metrics").unwrap();
+        assert_eq!(open.body()["spec"]["ingress"][0]["ports"][0]["port"], service["port"]);
+    }
+}
+
+#[test]
+fn kubelets_are_asked_where_nothing_else_knows() {
+    for platform in Platform::ALL {
+        let kubernetes = platform == Platform::Kubernetes;
+        let policies = network::policies(&on(platform));
+        let ports = serde_json::to_value(&policies[1].spec).unwrap()["egress"][0]["ports"].to_string();
+        assert_eq!(ports.contains("10250"), kubernetes, "{platform}");
+        let rules = crate::rbac::rules(platform).cluster;
+        assert_eq!(crate::rbac::covers(&rules, &[exporter::rbac::configz()]), kubernetes, "{platform}");
+    }
+}
+
+#[test]
+fn choices_reach_what_they_are_about() {
+    let mut options = on(Platform::OpenShift);
+    options.namespace = "elsewhere".to_owned();
+    options.common.images.tholepin = "registry.example/tholepin@sha256:0".to_owned();
+    options.common.pull_secrets = vec!["registry".to_owned()];
+    options.common.network_policies = false;
+    options.common.critical_quota = true;
+    let objects = objects(&options).unwrap();
+    for object in &objects {
+        assert_ne!(object.namespace(), Some(NAMESPACE), "{object}");
+        assert!(!object.body().to_string().contains(&format!("\"{NAMESPACE}\"")), "{object}");
+    }
+    assert!(of_kind(&objects, "NetworkPolicy").is_empty());
+    assert_eq!(of_kind(&objects, "ResourceQuota").len(), 1);
+    let pod = &of_kind(&objects, "Deployment")[0].body()["spec"]["template"]["spec"];
+    assert_eq!(pod["containers"][0]["image"], "registry.example/tholepin@sha256:0");
+    assert_eq!(pod["imagePullSecrets"][0]["name"], "registry");
+}
+
+#[test]
+fn openshift_gets_what_only_it_understands() {
+    for platform in Platform::ALL {
+        let text: String =
+            objects(&on(platform)).unwrap().iter().map(|object| object.body().to_string()).collect();
+        for word in ["openshift.io/cluster-monitoring", "serving-cert-secret-name", "metrics-service-cert"] {
+            assert_eq!(text.contains(word), platform.is_openshift(), "{platform}: {word}");
+        }
+    }
+}
