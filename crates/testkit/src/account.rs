@@ -149,6 +149,16 @@ impl<'c> Account<'c> {
     /// # Errors
     /// When the API server says no, or the file cannot be written.
     pub async fn kubeconfig(&self, pod: Option<&Pod>) -> anyhow::Result<PathBuf> {
+        let token = self.token(pod).await?;
+        let of = pod.map_or_else(|| "no-pod".to_owned(), Pod::name_any);
+        self.control.kubeconfig_with_token(&format!("{}-{}-{of}", self.namespace, self.name), &token)
+    }
+
+    /// A token bound to this pod; with `None` to no pod at all.
+    ///
+    /// # Errors
+    /// When the API server says no.
+    pub async fn token(&self, pod: Option<&Pod>) -> anyhow::Result<String> {
         let bound = pod.map(|pod| BoundObjectReference {
             api_version: Some("v1".to_owned()),
             kind: Some("Pod".to_owned()),
@@ -161,9 +171,7 @@ impl<'c> Account<'c> {
         let accounts = Api::<ServiceAccount>::namespaced(self.client.clone(), &self.namespace);
         let answer = accounts.create_token_request(&self.name, &PostParams::default(), &request).await;
         let token = answer.context("asking for a token")?.status.and_then(|status| status.token);
-        let token = token.context("an answer without a token")?;
-        let of = pod.map_or_else(|| "no-pod".to_owned(), Pod::name_any);
-        self.control.kubeconfig_with_token(&format!("{}-{}-{of}", self.namespace, self.name), &token)
+        token.context("an answer without a token")
     }
 
     /// The pods of its namespace, as somebody who may do everything sees them.

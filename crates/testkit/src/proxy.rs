@@ -86,11 +86,13 @@ struct Shared {
     told: AtomicUsize,
 }
 
-/// The next `left` requests like this have the fault.
+/// The next `left` requests like this have the fault, after those that are spared.
 #[derive(Debug)]
 struct Rule {
     method: String,
     path: String,
+    /// As many pass first.
+    spared: u32,
     left: u32,
     fault: Fault,
 }
@@ -108,16 +110,7 @@ impl Proxy {
         upstream.write_timeout = None;
         let address = SocketAddr::from((Ipv4Addr::LOCALHOST, port::free()?));
         let kubeconfig = dir.join("kubeconfig-proxy");
-        let text = json!({
-            "apiVersion": "v1",
-            "kind": "Config",
-            "current-context": "proxy",
-            "clusters": [{ "name": "proxy", "cluster": { "server": format!("http://{address}") } }],
-            "contexts": [{ "name": "proxy", "context": { "cluster": "proxy", "user": "proxy" } }],
-            "users": [{ "name": "proxy", "user": { "token": control.admin_token() } }],
-        });
-        std::fs::write(&kubeconfig, format!("{text:#}\n"))
-            .with_context(|| format!("writing {}", kubeconfig.display()))?;
+        write_kubeconfig(&kubeconfig, address, control.admin_token())?;
         let shared = Arc::new(Shared {
             rules: Mutex::default(),
             seen: Mutex::default(),
@@ -136,15 +129,31 @@ impl Proxy {
         &self.kubeconfig
     }
 
-    /// The next `times` requests with this method (`WATCH` for watches, `""` for any) whose path and query contain `path`
-    /// have this fault. Of several rules the oldest that is not used up counts.
+    /// The next `times` requests with this method (`WATCH` for watches, `WRITE` for what changes objects that last, `""` for any)
+    /// whose path and query contain `path` have this fault. Of several rules the oldest that is not used up counts.
     pub fn fail(&self, method: &str, path: &str, times: u32, fault: Fault) {
+        self.fail_after(0, method, path, times, fault);
+    }
+
+    /// As [`Proxy::fail`], but `spared` such requests pass before.
+    pub fn fail_after(&self, spared: u32, method: &str, path: &str, times: u32, fault: Fault) {
         lock(&self.shared.rules).push(Rule {
             method: method.to_owned(),
             path: path.to_owned(),
+            spared,
             left: times,
             fault,
         });
+    }
+
+    /// A kubeconfig of whoever shows this bearer token, through the proxy; it is a file beside [`Proxy::kubeconfig`].
+    ///
+    /// # Errors
+    /// When the file cannot be written.
+    pub fn kubeconfig_with_token(&self, name: &str, token: &str) -> anyhow::Result<PathBuf> {
+        let path = self.kubeconfig.with_file_name(format!("kubeconfig-proxy-{name}"));
+        write_kubeconfig(&path, self.address, token)?;
+        Ok(path)
     }
 
     /// Forgets all faults and lets through what was [late](Fault::Late).
@@ -191,6 +200,12 @@ impl Proxy {
         lock(&self.shared.seen).clone()
     }
 
+    /// How many requests had a fault so far.
+    #[must_use]
+    pub fn struck(&self) -> usize {
+        lock(&self.shared.seen).iter().filter(|seen| seen.fault.is_some()).count()
+    }
+
     /// How many requests with this method (as in [`Proxy::fail`]) whose path contains `path` have come.
     #[must_use]
     pub fn count(&self, method: &str, path: &str) -> usize {
@@ -231,7 +246,21 @@ impl Proxy {
 
 impl Seen {
     fn is(&self, method: &str, path: &str) -> bool {
-        (method.is_empty() || self.method == method) && self.path.contains(path)
+        let is_method = match method {
+            "" => true,
+            "WRITE" => self.is_write(),
+            method => self.method == method,
+        };
+        is_method && self.path.contains(path)
+    }
+
+    /// Whether it changes objects that last: neither events nor leases nor questions that are asked by `POST`.
+    #[must_use]
+    pub fn is_write(&self) -> bool {
+        let path = self.path.split_once('?').map_or(self.path.as_str(), |(path, _)| path);
+        let passing = ["/events", "/leases", "reviews", "/token"];
+        matches!(self.method.as_str(), "POST" | "PUT" | "PATCH" | "DELETE")
+            && !passing.iter().any(|part| path.contains(part))
     }
 }
 
@@ -240,14 +269,32 @@ impl Shared {
     fn take(&self, mut seen: Seen) -> Option<Fault> {
         let mut rules = lock(&self.rules);
         let rule = rules.iter_mut().find(|rule| rule.left > 0 && seen.is(&rule.method, &rule.path));
-        seen.fault = rule.map(|rule| {
-            rule.left -= 1;
-            rule.fault
+        seen.fault = rule.and_then(|rule| match rule.spared {
+            0 => {
+                rule.left -= 1;
+                Some(rule.fault)
+            }
+            _ => {
+                rule.spared -= 1;
+                None
+            }
         });
         let fault = seen.fault;
         lock(&self.seen).push(seen);
         fault
     }
+}
+
+fn write_kubeconfig(path: &Path, address: SocketAddr, token: &str) -> anyhow::Result<()> {
+    let text = json!({
+        "apiVersion": "v1",
+        "kind": "Config",
+        "current-context": "proxy",
+        "clusters": [{ "name": "proxy", "cluster": { "server": format!("http://{address}") } }],
+        "contexts": [{ "name": "proxy", "context": { "cluster": "proxy", "user": "proxy" } }],
+        "users": [{ "name": "proxy", "user": { "token": token } }],
+    });
+    std::fs::write(path, format!("{text:#}\n")).with_context(|| format!("writing {}", path.display()))
 }
 
 /// A panic elsewhere must not make the proxy fail in ways nobody asked for.

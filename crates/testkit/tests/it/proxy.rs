@@ -26,6 +26,29 @@ fn value(map: ConfigMap) -> String {
 }
 
 #[tokio::test]
+async fn any_write_may_be_the_one_that_fails() {
+    let Ok(rig) = testkit::env::rig() else { return };
+    let control = ControlPlane::start(&rig.binaries, &ControlPlaneOptions::default()).await.unwrap();
+    let proxy = Proxy::start(&control, control.nest().dir()).await.unwrap();
+    let maps = through(&proxy).await;
+    let mut map = ConfigMap::default();
+    map.metadata.name = Some("m".to_owned());
+    proxy.fail_after(2, "WRITE", "", 1, Fault::Status(500));
+    maps.create(&PostParams::default(), &map).await.unwrap();
+    let set = async |path: &str| {
+        let patch = Patch::Merge(json!({ "data": { "v": path } }));
+        maps.patch("m", &PatchParams::default(), &patch).await
+    };
+    assert_eq!(proxy.struck(), 0);
+    set("second").await.unwrap();
+    maps.get("m").await.unwrap();
+    set("third").await.unwrap_err();
+    set("fourth").await.unwrap();
+    assert_eq!((proxy.struck(), proxy.count("WRITE", "")), (1, 4));
+    assert!(proxy.seen()[3].fault.is_some() && !proxy.seen()[2].is_write());
+}
+
+#[tokio::test]
 async fn requests_pass_or_fail_as_told() {
     let Ok(rig) = testkit::env::rig() else { return };
     let control = ControlPlane::start(&rig.binaries, &ControlPlaneOptions::default()).await.unwrap();
