@@ -5,6 +5,7 @@
 //! object is a typed value until it is written.
 
 pub mod cli;
+pub mod compare;
 pub mod detect;
 pub mod dialect;
 pub mod images;

@@ -6,10 +6,14 @@
 //! Whether an object is as it should be is read from two places: all that we state is in it, and its `managedFields` say that
 //! we state nothing else and that nobody else has written into the parts that are ours.
 
+use std::collections::BTreeSet;
+
 use deployer::object::Object;
 
 use crate::desired::{Controller, Desired};
 use crate::live::{Key, Live};
+
+pub mod owner;
 
 /// One change.
 #[derive(Clone, Debug, PartialEq)]
@@ -51,8 +55,19 @@ pub enum Change {
     Await(Key),
 }
 
+/// What a plan is made from besides wishes.
+#[derive(Clone, Copy)]
+pub struct Scene<'a> {
+    /// What is there.
+    pub live: &'a Live,
+    /// The unique ids of the objects of users that there are.
+    pub owners: &'a BTreeSet<String>,
+    /// What another controller wants, or may want: asked of what has lost its owner.
+    pub others_want: &'a dyn Fn(&Key) -> bool,
+}
+
 /// What to do for one controller.
 #[must_use]
-pub fn plan(_controller: Controller, _desired: &Desired, _live: &Live) -> Vec<Change> {
+pub fn plan(_controller: Controller, _desired: &Desired, _scene: Scene<'_>) -> Vec<Change> {
     Vec::new()
 }

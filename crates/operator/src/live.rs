@@ -1,7 +1,9 @@
 //! Objects in the cluster that are ours, or bear a name that is.
 //!
-//! In: objects as the API server has them. Out: the same by kind, namespace and name. Never: an object nobody here asks for.
+//! In: objects as the API server has them, from watches and from answers, in whatever order they come. Out: the newest of each by kind,
+//! namespace and name. Never: an object nobody here asks for.
 
+use std::cmp::Ordering;
 use std::collections::BTreeMap;
 
 use deployer::object::{Object, Sort};
@@ -35,14 +37,36 @@ impl Key {
 }
 
 impl Live {
-    /// Notes that an object is like this.
+    /// Notes that an object is like this, whatever was known.
     pub fn insert(&mut self, key: Key, body: Value) {
         self.0.insert(key, body);
     }
 
-    /// Notes that it is no longer there.
+    /// Notes that it is no longer there, whatever was known.
     pub fn remove(&mut self, key: &Key) {
         self.0.remove(key);
+    }
+
+    /// Notes that an object is like this, unless something newer is known. Whether that was news.
+    ///
+    /// Watches lag behind the answers to our own writes; without this a write would be undone in our eyes, and done again.
+    pub fn observe(&mut self, key: Key, body: Value) -> bool {
+        let known = self.0.get(&key).map(|known| age(known, &body));
+        let news = known.is_none_or(|order| order == Ordering::Less);
+        if news {
+            self.0.insert(key, body);
+        }
+        news
+    }
+
+    /// Notes that an object is gone whose last state was this, unless something newer is known. Whether that was news.
+    pub fn forget(&mut self, key: &Key, body: &Value) -> bool {
+        let same = |known: &Value| known["metadata"]["uid"] == body["metadata"]["uid"];
+        let old = self.0.get(key).is_some_and(|known| same(known) || age(known, body) == Ordering::Less);
+        if old {
+            self.0.remove(key);
+        }
+        old
     }
 
     /// An object as it is.
@@ -54,5 +78,79 @@ impl Live {
     /// All of them.
     pub fn iter(&self) -> impl Iterator<Item = (&Key, &Value)> {
         self.0.iter()
+    }
+}
+
+/// Which of two resource versions the API server gave out first. `Less`, if that cannot be told: what comes later counts.
+///
+/// Since Kubernetes 1.35 it is part of the API that they are decimal numbers that grow; they always were.
+#[must_use]
+pub fn compare_versions(known: &str, new: &str) -> Ordering {
+    let number = |text: &str| text.parse::<u128>().ok();
+    match (number(known), number(new)) {
+        (Some(known), Some(new)) => known.cmp(&new),
+        _ if known == new => Ordering::Equal,
+        _ => Ordering::Less,
+    }
+}
+
+fn age(known: &Value, new: &Value) -> Ordering {
+    let version = |body: &Value| body["metadata"]["resourceVersion"].as_str().unwrap_or_default().to_owned();
+    compare_versions(&version(known), &version(new))
+}
+
+#[cfg(test)]
+mod tests {
+    use serde_json::json;
+
+    use super::*;
+
+    fn body(uid: &str, version: &str) -> Value {
+        json!({ "metadata": { "uid": uid, "resourceVersion": version } })
+    }
+
+    fn key() -> Key {
+        Key { sort: Sort::new("", "v1", "ConfigMap", "configmaps"), namespace: None, name: "x".to_owned() }
+    }
+
+    #[test]
+    fn the_newest_counts() {
+        // what is known, what comes -> whether that is news
+        let table = [
+            (None, ("a", "1"), true),
+            (Some(("a", "9")), ("a", "10"), true),
+            (Some(("a", "10")), ("a", "10"), false),
+            (Some(("a", "10")), ("a", "9"), false),
+            (Some(("b", "10")), ("a", "9"), false),
+            (Some(("a", "")), ("a", ""), false),
+            (Some(("a", "x")), ("a", "y"), true),
+        ];
+        for (known, new, want) in table {
+            let mut live = Live::default();
+            if let Some((uid, version)) = known {
+                live.insert(key(), body(uid, version));
+            }
+            assert_eq!(live.observe(key(), body(new.0, new.1)), want, "{known:?} {new:?}");
+            let newest = if want { Some(new) } else { known };
+            assert_eq!(live.get(&key()), newest.map(|(uid, version)| body(uid, version)).as_ref());
+        }
+    }
+
+    #[test]
+    fn the_end_of_an_object_is_not_the_end_of_its_successor() {
+        // what is known, what is said to be gone -> whether that is news
+        let table = [
+            (("a", "5"), ("a", "6"), true),
+            (("a", "5"), ("a", "5"), true),
+            (("b", "9"), ("a", "6"), false),
+            (("b", "5"), ("a", "6"), true),
+        ];
+        for (known, gone, want) in table {
+            let mut live = Live::default();
+            live.insert(key(), body(known.0, known.1));
+            assert_eq!(live.forget(&key(), &body(gone.0, gone.1)), want, "{known:?} {gone:?}");
+            assert_eq!(live.get(&key()).is_none(), want);
+        }
+        assert!(!Live::default().forget(&key(), &body("a", "1")));
     }
 }

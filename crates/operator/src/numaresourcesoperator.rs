@@ -2,6 +2,8 @@
 //!
 //! In: [`World`]. Out: objects, status. Never: a call.
 
+use std::collections::BTreeSet;
+
 use api::numaresources::operator::Status;
 
 use crate::desired::Desired;
@@ -18,4 +20,11 @@ pub fn desired(_world: &World) -> Desired {
 #[must_use]
 pub fn status(_world: &World, _done: &Done, _now: jiff::Timestamp) -> Vec<(String, Status)> {
     Vec::new()
+}
+
+/// The nodes on which exporters are wanted, by name: their reports are to go with the NUMAResourcesOperator. `None`: that cannot be told, or
+/// nothing is to be touched.
+#[must_use]
+pub fn reporting(_world: &World) -> Option<BTreeSet<String>> {
+    None
 }

@@ -17,28 +17,31 @@ use tokio::time::Instant;
 use tokio_util::sync::CancellationToken;
 
 use crate::object::{Object, Sort};
-use crate::part::MANAGER;
 
 const BACKOFF: (Duration, Duration) = (Duration::from_millis(100), Duration::from_secs(5));
 /// Of a list, at once.
 const PAGE: u32 = 500;
 /// Kinds that are listed at the same time.
-pub(super) const AT_ONCE: usize = 8;
+pub const AT_ONCE: usize = 8;
 
 /// An API server, how patient to be with it, and whoever may want to stop.
 #[derive(Clone)]
-pub(super) struct Cluster {
-    pub(super) client: Client,
+pub struct Cluster {
+    /// The client; without retries of its own.
+    pub client: Client,
+    /// The name under which fields are managed.
+    pub manager: &'static str,
     /// Mark all writes as to be forgotten.
-    pub(super) dry_run: bool,
+    pub dry_run: bool,
     /// How long a call is repeated; one attempt may take a third of it.
-    pub(super) patience: Duration,
-    pub(super) cancel: CancellationToken,
+    pub patience: Duration,
+    /// Who asks to stop.
+    pub cancel: CancellationToken,
 }
 
 /// Why there is no answer.
 #[derive(Debug)]
-pub(super) enum Stop {
+pub enum Stop {
     /// Somebody asked to stop.
     Cancelled,
     /// The call failed, in a way that does not pass or has not in time.
@@ -47,7 +50,7 @@ pub(super) enum Stop {
 
 /// How an object is applied.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Force {
+pub enum Force {
     /// Fields that others state differently are an error.
     No,
     /// What we state counts.
@@ -56,7 +59,8 @@ pub(super) enum Force {
 
 impl Stop {
     /// Whether the answer was like this.
-    pub(super) fn is(&self, kind: fn(&kube::Error) -> bool) -> bool {
+    #[must_use]
+    pub fn is(&self, kind: fn(&kube::Error) -> bool) -> bool {
         matches!(self, Self::Failed(error) if kind(error))
     }
 }
@@ -75,13 +79,19 @@ impl From<kube::Error> for Stop {
 
 impl Cluster {
     /// The object as it is; `None` if it, its namespace or its kind is not there.
-    pub(super) async fn get(&self, object: &Object) -> Result<Option<Value>, Stop> {
+    ///
+    /// # Errors
+    /// When it fails in a way that does not pass, or has not passed in time.
+    pub async fn get(&self, object: &Object) -> Result<Option<Value>, Stop> {
         let request = path(object.sort(), object.namespace()).get(object.name(), &Default::default())?;
         absent(self.call(request).await).map(|answer| answer.map(|answer| answer.body))
     }
 
     /// All objects of a kind, in one namespace or in all, with these labels; `None` if there is no such kind.
-    pub(super) async fn list(
+    ///
+    /// # Errors
+    /// When it fails in a way that does not pass, or has not passed in time.
+    pub async fn list(
         &self,
         sort: &Sort,
         namespace: Option<&str>,
@@ -91,7 +101,10 @@ impl Cluster {
     }
 
     /// The same, of each object no more than its metadata.
-    pub(super) async fn list_metadata(
+    ///
+    /// # Errors
+    /// When it fails in a way that does not pass, or has not passed in time.
+    pub async fn list_metadata(
         &self,
         sort: &Sort,
         namespace: Option<&str>,
@@ -119,36 +132,40 @@ impl Cluster {
     }
 
     /// Makes it say what it should, leaving alone what we do not state.
-    pub(super) async fn apply(&self, object: &Object, force: Force) -> Result<Answer, Stop> {
+    ///
+    /// # Errors
+    /// When it fails in a way that does not pass, or has not passed in time.
+    pub async fn apply(&self, object: &Object, force: Force) -> Result<Answer, Stop> {
         let params = PatchParams {
             dry_run: self.dry_run,
             force: force == Force::Yes,
-            ..PatchParams::apply(MANAGER).validation_strict()
+            ..PatchParams::apply(self.manager).validation_strict()
         };
         let path = path(object.sort(), object.namespace());
         self.call(path.patch(object.name(), &params, &Patch::Apply(object.body()))?).await
     }
 
     /// Asks whether this would be taken if it were made, under a name that is free, in a namespace that is there.
-    pub(super) async fn probe(&self, object: &Object) -> Result<Answer, Stop> {
+    ///
+    /// # Errors
+    /// When it fails in a way that does not pass, or has not passed in time.
+    pub async fn probe(&self, object: &Object) -> Result<Answer, Stop> {
         let mut body = object.body().clone();
         body["metadata"]["name"] = Value::Null;
         body["metadata"]["generateName"] = format!("{}-", object.name()).into();
         let namespace = object.namespace().map(|_| "default");
         body["metadata"]["namespace"] = namespace.map_or(Value::Null, Into::into);
-        let params = PostParams { dry_run: true, field_manager: Some(MANAGER.to_owned()) };
+        let params = PostParams { dry_run: true, field_manager: Some(self.manager.to_owned()) };
         let data = body.to_string().into_bytes();
         self.call(path(object.sort(), namespace).create(&params, data)?).await
     }
 
     /// Makes an object say what it said formerly, nothing else, and belong to whom it belonged. `live` is what is there now.
-    pub(super) async fn restore(
-        &self,
-        object: &Object,
-        former: &Value,
-        live: Option<&Value>,
-    ) -> Result<(), Stop> {
-        let params = PostParams { dry_run: self.dry_run, field_manager: Some(MANAGER.to_owned()) };
+    ///
+    /// # Errors
+    /// When it fails in a way that does not pass, or has not passed in time.
+    pub async fn restore(&self, object: &Object, former: &Value, live: Option<&Value>) -> Result<(), Stop> {
+        let params = PostParams { dry_run: self.dry_run, field_manager: Some(self.manager.to_owned()) };
         let path = path(object.sort(), object.namespace());
         let mut body = former.clone();
         if let Some(metadata) = body["metadata"].as_object_mut() {
@@ -176,7 +193,10 @@ impl Cluster {
     }
 
     /// Deletes it, if it is still the one with this uid. Says whether it was there.
-    pub(super) async fn delete(
+    ///
+    /// # Errors
+    /// When it fails in a way that does not pass, or has not passed in time.
+    pub async fn delete(
         &self,
         object: &Object,
         uid: Option<&str>,
@@ -198,12 +218,18 @@ impl Cluster {
     }
 
     /// Repeats a request until it is answered in a way that repeating cannot better, or patience ends.
-    pub(super) async fn call(&self, request: RawRequest) -> Result<Answer, Stop> {
+    ///
+    /// # Errors
+    /// When it fails in a way that does not pass, or has not passed in time.
+    pub async fn call(&self, request: RawRequest) -> Result<Answer, Stop> {
         self.repeat(|| client::ask(&self.client, request.clone())).await
     }
 
     /// The same for any call.
-    pub(super) async fn repeat<T, F>(&self, mut call: impl FnMut() -> F) -> Result<T, Stop>
+    ///
+    /// # Errors
+    /// When it fails in a way that does not pass, or has not passed in time.
+    pub async fn repeat<T, F>(&self, mut call: impl FnMut() -> F) -> Result<T, Stop>
     where
         F: Future<Output = Result<T, kube::Error>>,
     {
@@ -228,7 +254,10 @@ impl Cluster {
     }
 
     /// Waits, unless somebody asks to stop.
-    pub(super) async fn sleep(&self, duration: Duration) -> Result<(), Stop> {
+    ///
+    /// # Errors
+    /// When it was asked to stop.
+    pub async fn sleep(&self, duration: Duration) -> Result<(), Stop> {
         tokio::select! {
             () = self.cancel.cancelled() => Err(Stop::Cancelled),
             () = tokio::time::sleep(duration) => Ok(()),
@@ -248,7 +277,8 @@ const ASSIGNED: [&str; 7] = [
 ];
 
 /// Where a kind is served.
-pub(super) fn path(sort: &Sort, namespace: Option<&str>) -> Request {
+#[must_use]
+pub fn path(sort: &Sort, namespace: Option<&str>) -> Request {
     Request::new(DynamicObject::url_path(&sort.resource(), namespace))
 }
 

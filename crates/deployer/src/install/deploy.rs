@@ -11,11 +11,12 @@ use serde_json::Value;
 use tokio_util::sync::CancellationToken;
 
 use super::cluster::{Force, Stop};
-use super::decide::{Decision, content, decide, says};
+use super::decide::{Decision, decide};
 use super::progress::{Action, Change, Step, Tell};
 use super::run::{Halt, Run};
 use super::sorts::Role;
 use super::{DryRun, Error, Outcome, Settings};
+use crate::compare::{content, says};
 use crate::object::Object;
 use crate::part::{Component, Part};
 

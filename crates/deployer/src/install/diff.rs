@@ -10,10 +10,11 @@ use similar::TextDiff;
 use tokio_util::sync::CancellationToken;
 
 use super::cluster::{Force, Stop};
-use super::decide::{Decision, content, decide};
+use super::decide::{Decision, decide};
 use super::progress::Step;
 use super::run::{Halt, Run};
 use super::{DryRun, Error, Settings};
+use crate::compare::content;
 use crate::object::Object;
 use crate::part::{Component, Part};
 

@@ -8,10 +8,11 @@ use serde_json::Value;
 use tokio_util::sync::CancellationToken;
 
 use super::cluster::Stop;
-use super::decide::{immutable, is_ours};
+use super::decide::is_ours;
 use super::progress::{Action, Step, Undone};
 use super::run::{Halt, Run};
 use super::sorts::Role;
+use crate::compare::immutable;
 use crate::object::Object;
 use crate::part::Component;
 

@@ -13,7 +13,7 @@ use super::journal::Journal;
 use super::progress::{Action, Step, Tell};
 use super::{DryRun, Error, Outcome, Settings};
 use crate::object::{Object, Sort};
-use crate::part::Component;
+use crate::part::{Component, MANAGER};
 
 /// See the module. Its methods that wait take it for themselves: whoever is told need not be shared between threads.
 pub(super) struct Run<'a> {
@@ -60,6 +60,7 @@ impl<'a> Run<'a> {
     ) -> Self {
         let cluster = Cluster {
             client: client.clone(),
+            manager: MANAGER,
             dry_run: settings.dry_run.is_some(),
             patience: settings.patience,
             cancel: cancel.clone(),

@@ -195,34 +195,3 @@ fn namespaces_are_shared_between_components() {
     let got = [COMPONENT, "level", "mine", "more", "theirs"].map(|key| second.label(key));
     assert_eq!(got, [Some("topology-updater"), Some("privileged"), Some("1"), Some("1"), None]);
 }
-
-#[test]
-fn what_others_note_on_an_object_is_no_content() {
-    let noted = json!({
-        "metadata": {
-            "name": "x", "uid": "1", "resourceVersion": "2", "generation": 3, "creationTimestamp": "now",
-            "managedFields": [], "annotations": { "deployment.kubernetes.io/revision": "1" },
-        },
-        "spec": { "a": 1 },
-        "status": { "b": 2 },
-    });
-    assert_eq!(content(&noted), json!({ "metadata": { "name": "x" }, "spec": { "a": 1 } }));
-    assert_eq!(content(&json!({ "data": 1 }))["data"], 1);
-}
-
-#[test]
-fn saying_more_is_saying_it() {
-    let table = [
-        (json!({ "a": 1, "b": 2 }), json!({ "a": 1 }), true),
-        (json!({ "a": 1 }), json!({ "a": 2 }), false),
-        (json!({}), json!({ "a": 1 }), false),
-        (json!({ "a": [{ "x": 1, "y": 2 }] }), json!({ "a": [{ "x": 1 }] }), true),
-        (json!({ "a": [1, 2] }), json!({ "a": [1] }), false),
-        (json!({}), json!({ "a": [], "b": {}, "c": { "d": [] } }), true),
-        (json!({}), json!({ "a": { "b": 1 } }), false),
-        (json!({ "cpu": "1" }), json!({ "cpu": "1000m" }), false),
-    ];
-    for (live, wanted, want) in table {
-        assert_eq!(says(&live, &wanted), want, "{live} {wanted}");
-    }
-}
