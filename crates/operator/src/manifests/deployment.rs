@@ -139,7 +139,7 @@ fn container(options: &Options) -> Container {
             pod::field("PODNAME", "metadata.name"),
         ]),
         ports: Some(vec![pod::port(port_name(options), METRICS), pod::port("health", HEALTH)]),
-        security_context: Some(pod::restricted(common)),
+        security_context: Some(pod::restricted(common.platform)),
         readiness_probe: Some(Probe { period_seconds: Some(5), ..probe("/readyz") }),
         liveness_probe: Some(Probe {
             initial_delay_seconds: Some(15),
