@@ -6,22 +6,31 @@
 use std::collections::BTreeMap;
 
 use k8s_openapi::apiextensions_apiserver::pkg::apis::apiextensions::v1::{
-    CustomResourceDefinition, CustomResourceDefinitionNames, CustomResourceDefinitionSpec,
-    CustomResourceDefinitionVersion, CustomResourceValidation, JSONSchemaProps,
+    CustomResourceColumnDefinition, CustomResourceDefinition, CustomResourceDefinitionNames,
+    CustomResourceDefinitionSpec, CustomResourceDefinitionVersion, CustomResourceSubresourceStatus,
+    CustomResourceSubresources, CustomResourceValidation, JSONSchemaProps,
 };
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::ObjectMeta;
-use schemars::generate::SchemaSettings;
-use schemars::transform::RecursiveTransform;
-use schemars::{JsonSchema, Schema};
-use serde_json::Value;
+use schemars::JsonSchema;
 
+use crate::numaresources::{self, NumaResourcesOperator, NumaResourcesScheduler, operator, scheduler};
 use crate::{keys, nrt};
+use schema::{schema, unruled};
+
+mod schema;
 
 /// [`nrt_crd`] as YAML, for `kubectl apply -f`. A test keeps the two the same.
 pub const NRT_CRD_YAML: &str = include_str!("../crds/noderesourcetopologies.yaml");
+/// [`operator_crd`] as YAML, likewise.
+pub const OPERATOR_CRD_YAML: &str = include_str!("../crds/numaresourcesoperators.yaml");
+/// [`scheduler_crd`] as YAML, likewise.
+pub const SCHEDULER_CRD_YAML: &str = include_str!("../crds/numaresourcesschedulers.yaml");
 
 /// The enhancement that approved the group; the API server wants the link for groups under `k8s.io`.
 const API_APPROVED: &str = "https://github.com/kubernetes/enhancements/pull/1870";
+
+/// `kubectl get numa` shows all that users ask of the operator.
+const CATEGORY: &str = "numa";
 
 /// The definition of NodeResourceTopology: both versions served, the newer one stored, no conversion webhook.
 #[must_use]
@@ -54,6 +63,95 @@ pub fn nrt_crd() -> CustomResourceDefinition {
     }
 }
 
+/// The definition of NUMAResourcesOperator.
+#[must_use]
+pub fn operator_crd() -> CustomResourceDefinition {
+    let columns = conditions_and(&[]);
+    request::<NumaResourcesOperator>(operator::KIND, operator::PLURAL, "numaresop", &columns)
+}
+
+/// The definition of NUMAResourcesScheduler.
+#[must_use]
+pub fn scheduler_crd() -> CustomResourceDefinition {
+    let columns = conditions_and(&[("Scheduler", ".status.schedulerName")]);
+    request::<NumaResourcesScheduler>(scheduler::KIND, scheduler::PLURAL, "numaressched", &columns)
+}
+
+/// The definition of what users ask of the operator with: both versions with the same schema, so that the API server need not convert
+/// anything and nothing is lost whichever version an object goes through.
+fn request<T: JsonSchema>(
+    kind: &str,
+    plural: &str,
+    short: &str,
+    columns: &[CustomResourceColumnDefinition],
+) -> CustomResourceDefinition {
+    let mut schema = schema::<T>();
+    if let Some(status) = schema.properties.as_mut().and_then(|properties| properties.get_mut("status")) {
+        unruled(status);
+    }
+    let version = |name: &str, storage: bool| CustomResourceDefinitionVersion {
+        additional_printer_columns: Some(columns.to_vec()),
+        subresources: Some(CustomResourceSubresources {
+            status: Some(CustomResourceSubresourceStatus(serde_json::json!({}))),
+            ..CustomResourceSubresources::default()
+        }),
+        ..version(name, storage, schema.clone())
+    };
+    let old = numaresources::OLD_VERSION;
+    let warning =
+        format!("{}/{old} {kind} is deprecated; use {}", numaresources::GROUP, numaresources::VERSION);
+    CustomResourceDefinition {
+        metadata: ObjectMeta {
+            name: Some(format!("{plural}.{}", numaresources::GROUP)),
+            ..ObjectMeta::default()
+        },
+        spec: CustomResourceDefinitionSpec {
+            group: numaresources::GROUP.to_owned(),
+            names: CustomResourceDefinitionNames {
+                kind: kind.to_owned(),
+                list_kind: Some(format!("{kind}List")),
+                plural: plural.to_owned(),
+                short_names: Some(vec![short.to_owned()]),
+                singular: Some(kind.to_lowercase()),
+                categories: Some(vec![CATEGORY.to_owned()]),
+            },
+            scope: "Cluster".to_owned(),
+            versions: vec![
+                CustomResourceDefinitionVersion {
+                    deprecated: Some(true),
+                    deprecation_warning: Some(warning),
+                    ..version(old, false)
+                },
+                version(numaresources::VERSION, true),
+            ],
+            ..CustomResourceDefinitionSpec::default()
+        },
+        status: None,
+    }
+}
+
+/// What `kubectl get` shows: texts of the object, the conditions everybody looks for, why it is degraded (with `-o wide`), and the age.
+fn conditions_and(texts: &[(&str, &str)]) -> Vec<CustomResourceColumnDefinition> {
+    let column = |name: &str, json_path: &str| CustomResourceColumnDefinition {
+        name: name.to_owned(),
+        json_path: json_path.to_owned(),
+        type_: "string".to_owned(),
+        ..CustomResourceColumnDefinition::default()
+    };
+    let of = |kind: &str, field: &str| format!(".status.conditions[?(@.type==\"{kind}\")].{field}");
+    let mut columns: Vec<_> = texts.iter().map(|(name, path)| column(name, path)).collect();
+    columns.extend(["Available", "Progressing", "Degraded"].map(|kind| column(kind, &of(kind, "status"))));
+    for (name, field) in [("Reason", "reason"), ("Message", "message")] {
+        columns.push(CustomResourceColumnDefinition {
+            priority: Some(1),
+            ..column(name, &of("Degraded", field))
+        });
+    }
+    let age = column("Age", ".metadata.creationTimestamp");
+    columns.push(CustomResourceColumnDefinition { type_: "date".to_owned(), ..age });
+    columns
+}
+
 /// A served version without subresources.
 fn version(name: &str, storage: bool, schema: JSONSchemaProps) -> CustomResourceDefinitionVersion {
     CustomResourceDefinitionVersion {
@@ -62,37 +160,6 @@ fn version(name: &str, storage: bool, schema: JSONSchemaProps) -> CustomResource
         storage,
         schema: Some(CustomResourceValidation { open_api_v3_schema: Some(schema) }),
         ..CustomResourceDefinitionVersion::default()
-    }
-}
-
-/// The structural schema of a type, with the three fields every object has.
-fn schema<T: JsonSchema>() -> JSONSchemaProps {
-    let mut settings = SchemaSettings::openapi3();
-    settings.inline_subschemas = true;
-    settings.meta_schema = None;
-    let generator = settings.with_transform(RecursiveTransform(join_lines)).into_generator();
-    let schema = generator.into_root_schema_for::<T>();
-    // A schema that does not fit would be a defect of the types; the snapshot test sees every one of them.
-    let mut props: JSONSchemaProps = serde_json::from_value(schema.to_value()).unwrap_or_default();
-    props.title = None;
-    let property = |kind: &str, description: &str| JSONSchemaProps {
-        type_: Some(kind.to_owned()),
-        description: (!description.is_empty()).then(|| description.to_owned()),
-        ..JSONSchemaProps::default()
-    };
-    let properties = props.properties.get_or_insert_default();
-    properties
-        .insert("apiVersion".to_owned(), property("string", "Group and version of this object's schema."));
-    properties.insert("kind".to_owned(), property("string", "Kind of this object."));
-    // The API server knows what metadata is and wants no more said.
-    properties.insert("metadata".to_owned(), property("object", ""));
-    props
-}
-
-/// Doc comments are broken into lines for readers of the code; readers of the schema want sentences.
-fn join_lines(schema: &mut Schema) {
-    if let Some(Value::String(description)) = schema.get_mut("description") {
-        *description = description.replace('\n', " ");
     }
 }
 

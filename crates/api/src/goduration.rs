@@ -3,10 +3,12 @@
 //! In: text. Out: signed nanoseconds, and Go's own text for them. Never: any other grammar (`1d`, ISO 8601, bare
 //! numbers), nor a panic on overflow.
 
+use std::borrow::Cow;
 use std::fmt;
 use std::str::FromStr;
 use std::time::Duration;
 
+use schemars::{JsonSchema, Schema, SchemaGenerator, json_schema};
 use serde::{Deserialize, Deserializer, Serialize, Serializer};
 
 /// A signed span of nanoseconds, as Go's `time.Duration`.
@@ -141,8 +143,28 @@ impl Serialize for GoDuration {
 
 impl<'de> Deserialize<'de> for GoDuration {
     fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
-        let text = std::borrow::Cow::<str>::deserialize(deserializer)?;
+        let text = Cow::<str>::deserialize(deserializer)?;
         Self::parse(&text).map_err(serde::de::Error::custom)
+    }
+}
+
+/// Where users write them, in custom resources: not negative. The rule is left to the API server.
+impl JsonSchema for GoDuration {
+    fn schema_name() -> Cow<'static, str> {
+        "Duration".into()
+    }
+
+    fn json_schema(_: &mut SchemaGenerator) -> Schema {
+        let part = r"([0-9]+(\.[0-9]*)?|\.[0-9]+)(ns|us|µs|μs|ms|s|m|h)";
+        json_schema!({
+            "type": "string",
+            "maxLength": 64,
+            "x-kubernetes-validations": [{
+                // The second half is for what is too long for any duration.
+                "rule": format!("self.matches(r'^[+]?(0|({part})+)$') && duration(self) >= duration('0s')"),
+                "message": "must be a duration of at least 0 with units h, m, s, ms, us or ns, such as 10s or 1h30m",
+            }],
+        })
     }
 }
 

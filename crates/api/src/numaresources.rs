@@ -5,12 +5,16 @@
 //! is asked.
 //!
 //! Both versions have the same fields, so that none is lost whichever version an object is read and written in.
+//!
+//! The doc comments of fields are the descriptions in the CRDs ([`crate::crd`]) and in the API reference: they speak to users.
 
 use std::borrow::Cow;
 use std::collections::BTreeMap;
+use std::fmt;
 
 use k8s_openapi::api::core::v1::Toleration;
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::LabelSelector;
+use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
 use crate::goduration::GoDuration;
@@ -18,6 +22,7 @@ use crate::goduration::GoDuration;
 pub mod keys;
 pub mod operator;
 pub mod scheduler;
+mod schema;
 
 pub use operator::NumaResourcesOperator;
 pub use scheduler::NumaResourcesScheduler;
@@ -30,12 +35,12 @@ pub const VERSION: &str = "v1";
 pub const OLD_VERSION: &str = "v1alpha1";
 
 /// How much a program tells.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 pub enum LogLevel {
     /// As `Normal`.
     #[serde(rename = "")]
     Unset,
-    /// What operators of a cluster want to know.
+    /// What who runs the cluster wants to know.
     #[default]
     Normal,
     /// What helps to find a mistake.
@@ -47,7 +52,7 @@ pub enum LogLevel {
 }
 
 /// A switch.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 pub enum Switch {
     /// Off.
     Disabled,
@@ -56,18 +61,18 @@ pub enum Switch {
 }
 
 /// Which pods the fingerprint covers.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 pub enum PodsFingerprinting {
     /// No fingerprint.
     Disabled,
-    /// All pods.
+    /// All pods of the node.
     Enabled,
     /// Pods with CPUs, memory or devices of their own.
     EnabledExclusiveResources,
 }
 
 /// What makes the exporter look.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 pub enum InfoRefreshMode {
     /// A timer.
     Periodic,
@@ -78,76 +83,89 @@ pub enum InfoRefreshMode {
 }
 
 /// How the exporters of a node group work. What is absent has a default.
-#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase")]
 pub struct NodeGroupConfig {
-    /// Which pods the fingerprint covers.
+    /// Which pods of a node the fingerprint covers, by which a scheduler knows whether it and the exporter speak of the same pods. Both
+    /// must mean the same pods. Default: `EnabledExclusiveResources`.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub pods_fingerprinting: Option<PodsFingerprinting>,
-    /// What makes the exporter look.
+    /// What makes the exporter look at its node and publish what changed. Default: `PeriodicAndEvents`.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub info_refresh_mode: Option<InfoRefreshMode>,
-    /// Time between looks of the timer; zero: no timer.
+    /// Time between two looks of the timer, such as `10s` or `1m30s`; `0s`: no timer. It means nothing in the mode `Events`. Default:
+    /// `10s`.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub info_refresh_period: Option<GoDuration>,
-    /// Whether publishing is suspended.
+    /// Whether publishing is suspended: the exporters look, but write nothing. Default: `Disabled`.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub info_refresh_pause: Option<Switch>,
-    /// Taints the exporters live with.
+    /// Taints the exporters live with, as in a pod.
     #[serde(default, skip_serializing_if = "Vec::is_empty", deserialize_with = "null_as_default")]
+    #[schemars(schema_with = "schema::tolerations")]
     pub tolerations: Vec<Toleration>,
 }
 
-/// Nodes whose exporters are set up alike.
-#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+/// Nodes whose exporters are set up alike. Exactly one of `machineConfigPoolSelector` and `poolName` names them.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase")]
+#[schemars(extend("x-kubernetes-validations" = schema::group_rules()))]
 pub struct NodeGroup {
-    /// OpenShift: the MachineConfigPools of the group, by their labels.
+    /// OpenShift: the MachineConfigPools of the group, by their labels. It must match one pool, unless the annotation
+    /// `config.node.openshift-kni.io/multiple-pools-per-tree` of this object is `enabled`.
     #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[schemars(schema_with = "schema::selector")]
     pub machine_config_pool_selector: Option<LabelSelector>,
-    /// The MachineConfigPool (OpenShift) or NodePool (HyperShift); elsewhere the name of the group.
+    /// The name of the group's MachineConfigPool (OpenShift) or NodePool (HyperShift). Elsewhere the name of the group, by which its
+    /// objects are called.
     #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[schemars(extend("maxLength" = 253, "x-kubernetes-validations" = schema::pool_name_rules()))]
     pub pool_name: Option<String>,
     /// Kubernetes: the nodes of the group, by their labels. It stands beside `poolName`.
     #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[schemars(schema_with = "schema::selector")]
     pub node_selector: Option<LabelSelector>,
-    /// Kubernetes: a ConfigMap in the operator's namespace with the group's KubeletConfiguration in its key `config` or `kubelet`;
-    /// absent: the kubelets are asked.
+    /// Kubernetes: the name of a ConfigMap in the operator's namespace with the KubeletConfiguration of the group's nodes in its key
+    /// `config`, `kubelet` or `kubelet-config`. If absent, the kubelets are asked.
     #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[schemars(extend("maxLength" = 253))]
     pub kubelet_config_map: Option<String>,
-    /// How its exporters work.
+    /// How the group's exporters work.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub config: Option<NodeGroupConfig>,
-    /// Switches for this group ([`keys`]); at most [`Self::MAX_ANNOTATIONS`].
+    /// Switches of the operator for this group, at most 8. `config.node.openshift-kni.io/selinux-policy: custom` gives the exporters a
+    /// SELinux policy of their own, which restarts the nodes of the pool (OpenShift).
     #[serde(default, skip_serializing_if = "BTreeMap::is_empty", deserialize_with = "null_as_default")]
+    #[schemars(extend("x-kubernetes-validations" = schema::annotations_rules()))]
     pub annotations: BTreeMap<String, String>,
-    /// The old version's switch; `config.podsFingerprinting` counts where both are there. Deprecated.
+    /// Deprecated: use `config.podsFingerprinting`, which counts where both are there. `true` stands for `Disabled`, `false` for
+    /// `Enabled`.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub disable_pods_fingerprinting: Option<bool>,
 }
 
-/// Pods that no exporter counts. Both patterns are shell globs, and both have to match.
-#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+/// The name of an object.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 pub struct NamespacedName {
-    /// Pattern of the namespace.
+    /// Its namespace.
     #[serde(default, skip_serializing_if = "String::is_empty")]
     pub namespace: String,
-    /// Pattern of the name.
+    /// Its name.
     #[serde(default, skip_serializing_if = "String::is_empty")]
     pub name: String,
 }
 
 /// An object that belongs to what is reported on, for tools that collect.
-#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 pub struct ObjectReference {
-    /// API group; may be empty.
+    /// API group; empty for the core group.
     pub group: String,
-    /// The resource's name in paths.
+    /// The resource's name in paths, such as `daemonsets`.
     pub resource: String,
-    /// Namespace, if there is one.
+    /// Its namespace, if it has one.
     #[serde(default, skip_serializing_if = "String::is_empty")]
     pub namespace: String,
-    /// The name; may be empty, for all.
+    /// Its name; empty for all of them.
     pub name: String,
 }
 
@@ -161,6 +179,13 @@ impl LogLevel {
             Self::Trace => 6,
             Self::TraceAll => 8,
         }
+    }
+}
+
+impl fmt::Display for NamespacedName {
+    /// `namespace/name`.
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{}/{}", self.namespace, self.name)
     }
 }
 
@@ -240,3 +265,6 @@ macro_rules! resource {
 
 resource!(NumaResourcesOperator, operator::KIND, operator::PLURAL);
 resource!(NumaResourcesScheduler, scheduler::KIND, scheduler::PLURAL);
+
+#[cfg(test)]
+mod tests;

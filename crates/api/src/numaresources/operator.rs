@@ -3,48 +3,67 @@
 //! In and out: the object. Never: a default.
 
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::{Condition, ObjectMeta};
+use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
-use super::{LogLevel, NamespacedName, NodeGroup, NodeGroupConfig, ObjectReference, null_as_default};
+use super::{LogLevel, NamespacedName, NodeGroup, NodeGroupConfig, ObjectReference, null_as_default, schema};
 
 /// The kind.
 pub const KIND: &str = "NUMAResourcesOperator";
 /// The resource name in URLs and RBAC rules.
 pub const PLURAL: &str = "numaresourcesoperators";
 
-/// What publishes NUMA zones in this cluster. There is one, called `numaresourcesoperator`.
-#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+/// What publishes the NUMA zones of this cluster's nodes. There is one, called `numaresourcesoperator`.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(default)]
+#[schemars(extend("x-kubernetes-validations" = schema::name_rules(super::keys::OPERATOR)))]
 pub struct NumaResourcesOperator {
     /// Standard object metadata.
+    #[schemars(skip)]
     pub metadata: ObjectMeta,
     /// What is asked for.
     #[serde(deserialize_with = "null_as_default")]
     pub spec: Spec,
-    /// What is there.
+    /// What is there. Written by the operator.
     #[serde(deserialize_with = "null_as_default")]
     pub status: Status,
 }
 
 /// What is asked for.
-#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase", default)]
 pub struct Spec {
-    /// Nodes by groups whose exporters are set up alike.
+    /// The nodes that have an exporter, by groups whose exporters are set up alike.
     #[serde(skip_serializing_if = "Vec::is_empty", deserialize_with = "null_as_default")]
+    #[schemars(extend("maxItems" = 128, "x-kubernetes-validations" = schema::groups_rules()))]
     pub node_groups: Vec<NodeGroup>,
-    /// Another image for the exporters. Deprecated; refused unless the operator runs with `EXPORTER_IMAGE_RESTRICTION=false`.
+    /// Deprecated: another image for the exporters. It is refused unless the operator runs with `EXPORTER_IMAGE_RESTRICTION=false`.
     #[serde(skip_serializing_if = "String::is_empty")]
     pub image_spec: String,
     /// How much the exporters tell.
+    #[schemars(extend("x-default" = "Normal"))]
     pub log_level: LogLevel,
-    /// Pods that no exporter counts.
+    /// Pods that no exporter counts: their resources look free.
     #[serde(skip_serializing_if = "Vec::is_empty", deserialize_with = "null_as_default")]
-    pub pod_excludes: Vec<NamespacedName>,
+    #[schemars(extend("maxItems" = 1024))]
+    pub pod_excludes: Vec<PodExclude>,
+}
+
+/// Pods that no exporter counts. Both patterns have to match; an absent one matches nothing.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+pub struct PodExclude {
+    /// Shell pattern of the namespace: `*`, `?`, `[a-z]`, `[^a-z]`; `\` makes the next character ordinary.
+    #[serde(default, skip_serializing_if = "String::is_empty")]
+    #[schemars(extend("maxLength" = 1024, "x-kubernetes-validations" = schema::pattern_rules()))]
+    pub namespace: String,
+    /// Shell pattern of the pod's name, likewise.
+    #[serde(default, skip_serializing_if = "String::is_empty")]
+    #[schemars(extend("maxLength" = 1024, "x-kubernetes-validations" = schema::pattern_rules()))]
+    pub name: String,
 }
 
 /// What is there.
-#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase", default)]
 pub struct Status {
     /// The DaemonSets of exporters whose pods all run.
@@ -54,40 +73,42 @@ pub struct Status {
         deserialize_with = "null_as_default"
     )]
     pub daemon_sets: Vec<NamespacedName>,
-    /// OpenShift: the pools of the node groups.
+    /// OpenShift: the MachineConfigPools of the node groups.
     #[serde(
         rename = "machineconfigpools",
         skip_serializing_if = "Vec::is_empty",
         deserialize_with = "null_as_default"
     )]
     pub pools: Vec<Pool>,
-    /// The node groups.
+    /// The node groups, pool by pool.
     #[serde(skip_serializing_if = "Vec::is_empty", deserialize_with = "null_as_default")]
     pub node_groups: Vec<NodeGroupStatus>,
-    /// How it is.
+    /// How it is, in several respects.
     #[serde(skip_serializing_if = "Vec::is_empty", deserialize_with = "null_as_default")]
+    #[schemars(schema_with = "schema::conditions")]
     pub conditions: Vec<Condition>,
-    /// Objects that belong to it.
+    /// Objects that belong to it, for tools that collect.
     #[serde(skip_serializing_if = "Vec::is_empty", deserialize_with = "null_as_default")]
     pub related_objects: Vec<ObjectReference>,
 }
 
 /// A MachineConfigPool of a node group.
-#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase", default)]
+#[schemars(extend("required" = ["name"]))]
 pub struct Pool {
-    /// Its name.
+    /// The pool's name.
     pub name: String,
-    /// What it says of itself, where that is forwarded.
+    /// What the pool says of itself, if the operator runs with `--enable-mcp-conds-fwd`.
     #[serde(skip_serializing_if = "Vec::is_empty", deserialize_with = "null_as_default")]
     pub conditions: Vec<PoolCondition>,
-    /// How its exporters work.
+    /// How the pool's exporters work, with all defaults.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub config: Option<NodeGroupConfig>,
 }
 
 /// A condition of a MachineConfigPool, as it is there.
-#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase", default)]
 pub struct PoolCondition {
     /// Which condition.
@@ -95,7 +116,8 @@ pub struct PoolCondition {
     pub kind: String,
     /// `True`, `False` or `Unknown`.
     pub status: String,
-    /// Since when.
+    /// When the status last changed.
+    #[schemars(extend("format" = "date-time", "x-nullable" = true))]
     pub last_transition_time: Option<String>,
     /// Why, as a word.
     pub reason: String,
@@ -103,15 +125,16 @@ pub struct PoolCondition {
     pub message: String,
 }
 
-/// A node group (of several pools: one of its pools) as it is.
-#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+/// The exporters of one pool of a node group.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase", default)]
+#[schemars(extend("required" = ["config", "daemonsets", "selector"]))]
 pub struct NodeGroupStatus {
-    /// Its DaemonSet. One, whatever the name says.
+    /// Their DaemonSet: one, whatever the name of this field says.
     #[serde(rename = "daemonsets")]
     pub daemon_set: NamespacedName,
-    /// How its exporters work.
+    /// How they work, with all defaults.
     pub config: NodeGroupConfig,
-    /// The name of its pool.
+    /// The name of the pool.
     pub selector: String,
 }

@@ -3,9 +3,10 @@
 //! In and out: the object. Never: a default that is not asked for with [`Spec::normalized`].
 
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::{Condition, ObjectMeta};
+use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
-use super::{LogLevel, NamespacedName, ObjectReference, Switch, null_as_default};
+use super::{LogLevel, NamespacedName, ObjectReference, Switch, null_as_default, schema};
 use crate::goduration::GoDuration;
 
 /// The kind.
@@ -14,95 +15,104 @@ pub const KIND: &str = "NUMAResourcesScheduler";
 pub const PLURAL: &str = "numaresourcesschedulers";
 
 /// What schedules by NUMA zones in this cluster. There is one, called `numaresourcesscheduler`.
-#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(default)]
+#[schemars(extend("x-kubernetes-validations" = schema::name_rules(super::keys::SCHEDULER)))]
 pub struct NumaResourcesScheduler {
     /// Standard object metadata.
+    #[schemars(skip)]
     pub metadata: ObjectMeta,
     /// What is asked for.
     #[serde(deserialize_with = "null_as_default")]
     pub spec: Spec,
-    /// What is there.
+    /// What is there. Written by the operator.
     #[serde(deserialize_with = "null_as_default")]
     pub status: Status,
 }
 
 /// What is asked for.
-#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase", default)]
 pub struct Spec {
-    /// The scheduler's image; empty: the operator's own, which has a scheduler in it.
+    /// The scheduler's image. Default: the operator's own, which has a scheduler in it. Others have to be named by digest, and to be
+    /// trusted by the operator.
     #[serde(skip_serializing_if = "String::is_empty")]
     pub image_spec: String,
-    /// Pods with this `schedulerName` are its own; empty: `topo-aware-scheduler`.
+    /// Pods with this `schedulerName` are the scheduler's own. Default: `topo-aware-scheduler`.
     #[serde(skip_serializing_if = "String::is_empty")]
     pub scheduler_name: String,
     /// How much the scheduler tells.
+    #[schemars(extend("x-default" = "Normal"))]
     pub log_level: LogLevel,
-    /// Time between resyncs of the Go plugin's cache; zero: none.
+    /// Time between two comparisons of what the scheduler believes with what the exporters say, such as `5s`, in whole seconds; `0s`: none.
+    /// For schedulers that compare by time. Default: `5s`.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub cache_resync_period: Option<GoDuration>,
-    /// Whether the scheduler writes down what it believes of each node's pods.
+    /// Whether the scheduler writes down what it believes of each node's pods, for `pfpsyncchk`. Default: `DumpJSONFile`.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub cache_resync_debug: Option<CacheResyncDebug>,
-    /// Where the Go plugin reads pods from.
+    /// Where the scheduler's NUMA plugin reads pods from. Default: `Dedicated`; on OpenShift whose kubelets list only pods that are active,
+    /// `Shared`.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub scheduler_informer: Option<SchedulerInformer>,
-    /// Which pods of other schedulers make a node's data stale.
+    /// Which pods of other schedulers make what is known of a node stale. Default: `Relaxed`.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub cache_resync_detection: Option<CacheResyncDetection>,
-    /// How zones are scored.
+    /// Which of the nodes that a pod fits on it gets.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub scoring_strategy: Option<ScoringStrategy>,
-    /// Whether pods may be evicted to free a zone.
+    /// Whether pods of lower priority may be evicted to make room in a zone. Default: `Disabled`.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub preemption_mode: Option<Switch>,
-    /// How many; absent: three where there are nodes for three, else one.
+    /// How many schedulers run, of which one leads; no more than there are control plane nodes (HyperShift: workers). Default: three where
+    /// there are nodes for three, else one.
     #[serde(skip_serializing_if = "Option::is_none")]
+    #[schemars(extend("minimum" = 0))]
     pub replicas: Option<i32>,
 }
 
 /// Whether the scheduler writes down what it believes.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 pub enum CacheResyncDebug {
     /// It does not.
     Disabled,
-    /// A file for each node.
+    /// A file for each node, in JSON.
     DumpJSONFile,
 }
 
 /// Where the Go plugin reads pods from.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 pub enum SchedulerInformer {
-    /// With the scheduler's own watch.
+    /// From the watch of the scheduler.
     Shared,
-    /// With a watch of its own.
+    /// From a watch of its own.
     Dedicated,
 }
 
 /// Which pods of other schedulers make a node's data stale.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 pub enum CacheResyncDetection {
-    /// Those with exclusive resources.
+    /// Those with CPUs, memory or devices of their own.
     Relaxed,
     /// All.
     Aggressive,
 }
 
-/// How zones are scored.
-#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+/// Which of the nodes that a pod fits on it gets.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase", default)]
 pub struct ScoringStrategy {
-    /// The formula.
+    /// The formula by which zones are compared. Default: `LeastAllocated`.
     #[serde(rename = "type")]
     pub kind: ScoringStrategyType,
-    /// Weights of resources.
+    /// How much each resource counts. Default: CPU and memory, both 1.
     #[serde(skip_serializing_if = "Vec::is_empty", deserialize_with = "null_as_default")]
+    #[schemars(extend("maxItems" = 256))]
     pub resources: Vec<ResourceSpecParams>,
 }
 
 /// A formula for the score of a zone.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 pub enum ScoringStrategyType {
     /// Zones with most left first.
     #[default]
@@ -114,18 +124,20 @@ pub enum ScoringStrategyType {
 }
 
 /// The weight of a resource.
-#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(default)]
+#[schemars(extend("required" = ["name"]))]
 pub struct ResourceSpecParams {
-    /// Name of the resource.
+    /// Name of the resource, as in a pod's requests.
     pub name: String,
-    /// How much it counts.
+    /// How much it counts; 0: as 1. Default: 1.
     #[serde(skip_serializing_if = "Option::is_none")]
+    #[schemars(extend("minimum" = 0, "maximum" = i32::MAX))]
     pub weight: Option<i64>,
 }
 
 /// What is there.
-#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase", default)]
 pub struct Status {
     /// The scheduler's Deployment.
@@ -134,13 +146,14 @@ pub struct Status {
     /// Pods with this `schedulerName` are its own.
     #[serde(skip_serializing_if = "String::is_empty")]
     pub scheduler_name: String,
-    /// Time between resyncs of the Go plugin's cache.
+    /// Time between two comparisons of what the scheduler believes with what the exporters say.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub cache_resync_period: Option<GoDuration>,
-    /// How it is.
+    /// How it is, in several respects.
     #[serde(skip_serializing_if = "Vec::is_empty", deserialize_with = "null_as_default")]
+    #[schemars(schema_with = "schema::conditions")]
     pub conditions: Vec<Condition>,
-    /// Objects that belong to it.
+    /// Objects that belong to it, for tools that collect.
     #[serde(skip_serializing_if = "Vec::is_empty", deserialize_with = "null_as_default")]
     pub related_objects: Vec<ObjectReference>,
 }

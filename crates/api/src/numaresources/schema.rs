@@ -1,0 +1,203 @@
+//! Parts of the schema that types do not say: rules the API server checks, and the schemas of Kubernetes' own types.
+//!
+//! In: nothing. Out: pieces of JSON schema. Never: a rule about the status, nor one that keeps an object the Go operator stored from being
+//! written again: the rules stand at the fields they are about, and the API server passes over what was wrong before and is unchanged
+//! ("ratcheting").
+
+use schemars::{Schema, SchemaGenerator, json_schema};
+use serde_json::{Value, json};
+
+/// One rule and what is said when it is broken.
+fn rules<const N: usize>(rules: [(&str, &str); N]) -> Value {
+    rules.map(|(rule, message)| json!({"rule": rule, "message": message})).to_vec().into()
+}
+
+/// One of a few texts, as a rule: unlike an `enum` it does not bind the status.
+fn one_of(texts: &[&str]) -> Value {
+    json!([{
+        "rule": format!("self in {}", json!(texts)),
+        "message": format!("must be one of {}", texts[1..].join(", ")),
+    }])
+}
+
+/// There is one object of the kind. An object keeps its name, so only a new one is looked at: one that was made under another name through
+/// the version without this rule can still be told so in its status.
+pub(super) fn name_rules(name: &str) -> Value {
+    json!([{
+        "rule": format!("oldSelf.hasValue() || (has(self.metadata.name) && self.metadata.name == '{name}')"),
+        "message": format!("the object name must be '{name}'."),
+        "optionalOldSelf": true,
+    }])
+}
+
+/// No two groups share a pool's name. Selectors the operator compares: that has no bound here.
+pub(super) fn groups_rules() -> Value {
+    rules([(
+        "self.all(a, !has(a.poolName) || self.exists_one(b, has(b.poolName) && b.poolName == a.poolName))",
+        "a pool name has duplicates: each pool is in one node group",
+    )])
+}
+
+/// What one group has to have.
+pub(super) fn group_rules() -> Value {
+    rules([
+        (
+            "has(self.machineConfigPoolSelector) || has(self.poolName)",
+            "node group missing any pool specifier: machineConfigPoolSelector or poolName",
+        ),
+        (
+            "!has(self.machineConfigPoolSelector) || !has(self.poolName)",
+            "node group must have only a single specifier set: machineConfigPoolSelector or poolName",
+        ),
+        (
+            "!has(self.nodeSelector) || !has(self.machineConfigPoolSelector)",
+            "nodeSelector stands beside poolName, not beside machineConfigPoolSelector",
+        ),
+    ])
+}
+
+/// A pool has a name.
+pub(super) fn pool_name_rules() -> Value {
+    rules([("size(self) > 0", "pool name cannot be empty")])
+}
+
+/// A group has few annotations.
+pub(super) fn annotations_rules() -> Value {
+    let max = super::NodeGroup::MAX_ANNOTATIONS;
+    rules([(&format!("size(self) <= {max}"), &format!("has too many annotations, max {max}"))])
+}
+
+/// A pattern as Go's `path.Match` takes it; one it does not take matches nothing.
+pub(super) fn pattern_rules() -> Value {
+    let member = r"([^\\\]-]|\\.)";
+    let set = format!(r"\[\^?({member}(-{member})?)+\]");
+    rules([(
+        &format!(r"self.matches(r'^([^\[\\]|\\.|{set})*$')"),
+        r"must be a shell pattern: every [ needs its ], no set may be empty, and \ needs a character after it",
+    )])
+}
+
+/// A list of tolerations.
+pub(super) fn tolerations(_: &mut SchemaGenerator) -> Schema {
+    json_schema!({"type": "array", "maxItems": 64, "items": {
+        "type": "object",
+        "description": "Taints that are lived with: those that match in key, value and effect.",
+        "properties": {
+            "key": {
+                "type": "string",
+                "description": "The taint's key. Empty, with the operator Exists: all taints.",
+            },
+            "operator": {
+                "type": "string",
+                "maxLength": 64,
+                "x-kubernetes-validations": one_of(&["", "Exists", "Equal", "Lt", "Gt"]),
+                "description": "How the taint's value is compared. Default: Equal. Lt and Gt compare numbers, where the cluster \
+                    knows them.",
+            },
+            "value": {
+                "type": "string",
+                "description": "What the taint's value is compared with. Empty with the operator Exists.",
+            },
+            "effect": {
+                "type": "string",
+                "maxLength": 64,
+                "x-kubernetes-validations": one_of(&["", "NoSchedule", "PreferNoSchedule", "NoExecute"]),
+                "description": "The taint's effect. Empty: all effects.",
+            },
+            "tolerationSeconds": {
+                "type": "integer",
+                "format": "int64",
+                "description": "Effect NoExecute: for how many seconds. Default: for ever.",
+            },
+        },
+    }})
+}
+
+/// A label selector.
+pub(super) fn selector(_: &mut SchemaGenerator) -> Schema {
+    json_schema!({
+        "type": "object",
+        "x-kubernetes-map-type": "atomic",
+        "properties": {
+            "matchLabels": {
+                "type": "object",
+                "description": "Labels and their values, all of which an object must have.",
+                "additionalProperties": {"type": "string"},
+            },
+            "matchExpressions": {
+                "type": "array",
+                "description": "Requirements, all of which an object must meet.",
+                "x-kubernetes-list-type": "atomic",
+                "items": {
+                    "type": "object",
+                    "description": "What is required of one label.",
+                    "required": ["key", "operator"],
+                    "properties": {
+                        "key": {"type": "string", "description": "The label."},
+                        "operator": {
+                            "type": "string",
+                            "enum": ["In", "NotIn", "Exists", "DoesNotExist"],
+                            "description": "Whether the label has to be there, and with which values.",
+                        },
+                        "values": {
+                            "type": "array",
+                            "description": "The values, for In and NotIn.",
+                            "x-kubernetes-list-type": "atomic",
+                            "items": {"type": "string"},
+                        },
+                    },
+                },
+            },
+        },
+    })
+}
+
+/// A list of conditions, bounded as Kubernetes bounds them everywhere.
+pub(super) fn conditions(_: &mut SchemaGenerator) -> Schema {
+    json_schema!({
+        "type": "array",
+        "x-kubernetes-list-type": "map",
+        "x-kubernetes-list-map-keys": ["type"],
+        "items": {
+            "type": "object",
+            "description": "How it is in one respect.",
+            "required": ["lastTransitionTime", "message", "reason", "status", "type"],
+            "properties": {
+                "type": {
+                    "type": "string",
+                    "maxLength": 316,
+                    "pattern": r"^([a-z0-9]([-a-z0-9]*[a-z0-9])?(\.[a-z0-9]([-a-z0-9]*[a-z0-9])?)*/)?(([A-Za-z0-9][-A-Za-z0-9_.]*)?[A-Za-z0-9])$",
+                    "description": "In which respect.",
+                },
+                "status": {
+                    "type": "string",
+                    "enum": ["True", "False", "Unknown"],
+                    "description": "Whether it is so.",
+                },
+                "observedGeneration": {
+                    "type": "integer",
+                    "format": "int64",
+                    "minimum": 0,
+                    "description": "The metadata.generation of which this is said.",
+                },
+                "lastTransitionTime": {
+                    "type": "string",
+                    "format": "date-time",
+                    "description": "When the status last changed.",
+                },
+                "reason": {
+                    "type": "string",
+                    "minLength": 1,
+                    "maxLength": 1024,
+                    "pattern": "^[A-Za-z]([A-Za-z0-9_,:]*[A-Za-z0-9_])?$",
+                    "description": "Why, as a word.",
+                },
+                "message": {
+                    "type": "string",
+                    "maxLength": 32768,
+                    "description": "Why, for people.",
+                },
+            },
+        },
+    })
+}
