@@ -20,7 +20,7 @@ use runtime::shutdown::Tasks;
 use runtime::tls;
 use tokio::sync::watch;
 use tokio_util::sync::CancellationToken;
-use tracing::{debug, info};
+use tracing::info;
 
 use crate::dialect::notify_file;
 use crate::lookout::{Findings, Lookout, Watch};
@@ -36,12 +36,6 @@ use crate::status::{Noted, Recorder};
 const API_DEADLINE: Duration = Duration::from_secs(10);
 /// How long tasks may take to end.
 const GRACE: Duration = Duration::from_secs(3);
-/// When memory that starting took is given back: after the looks that follow the first success, and then again and again,
-/// because rare things (reading the configuration anew, an error, somebody who asks for metrics) take some too. Once costs
-/// about 0.3 ms of CPU time, fetching back what is used included.
-const SETTLED: Duration = Duration::from_secs(2);
-const TIDY: Duration = Duration::from_secs(10);
-
 /// What the tasks share while they are put together.
 pub struct Process {
     settings: Settings,
@@ -83,7 +77,7 @@ impl Process {
         }
         self.tell_pod().await?;
         self.serve().await?;
-        self.tasks.spawn("residue", tidy(self.readiness.clone()));
+        self.tasks.spawn("residue", residue::tidy(self.readiness.clone()));
         self.tasks.run(GRACE).await?;
         Ok(())
     }
@@ -251,18 +245,6 @@ fn tell(progress: &watch::Sender<Progress>, change: impl FnOnce(&mut Progress)) 
         change(progress);
         *progress != before
     });
-}
-
-/// Keeps resident what is used, not what was used once.
-async fn tidy(readiness: Readiness) -> Result<Infallible, Infallible> {
-    readiness.opened().await;
-    tokio::time::sleep(SETTLED).await;
-    loop {
-        if let Err(error) = residue::unmap() {
-            debug!(%error, "the program's pages stay resident");
-        }
-        tokio::time::sleep(TIDY).await;
-    }
 }
 
 /// The last result of something that is done again and again.

@@ -22,7 +22,8 @@ use axum::serve::{Listener, ListenerExt};
 use exposition::Form;
 use prometheus_client::registry::Registry;
 use std::fmt::{Debug, Formatter};
-use std::net::SocketAddr;
+use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
+use std::path::Path;
 use std::sync::Arc;
 use std::time::Duration;
 use tokio::net::TcpListener;
@@ -168,6 +169,30 @@ async fn change_level(
     }
 }
 
+/// An address to listen on as programs in Go take it: `:8080` is all addresses, of both families where there is a second one,
+/// `127.0.0.1:8080` and `[::1]:8080` are one; `0` and nothing at all are `None`: do not listen. Names of hosts are none of these.
+///
+/// # Errors
+/// When it is none of these.
+pub fn address(text: &str) -> Result<Option<SocketAddr>, AddressError> {
+    let malformed = || AddressError(text.to_owned());
+    match text.strip_prefix(':') {
+        _ if matches!(text, "" | "0") => Ok(None),
+        Some(port) => {
+            let port = port.parse().map_err(|_| malformed())?;
+            let two = Path::new("/proc/net/if_inet6").exists();
+            let any = if two { Ipv6Addr::UNSPECIFIED.into() } else { IpAddr::V4(Ipv4Addr::UNSPECIFIED) };
+            Ok(Some(SocketAddr::new(any, port)))
+        }
+        None => text.parse().map(Some).map_err(|_| malformed()),
+    }
+}
+
+/// What is no address to listen on.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+#[error("{0:?} is no address to listen on; want :PORT, ADDRESS:PORT, or 0 for none")]
+pub struct AddressError(String);
+
 /// Takes the port before anything else starts, so that a port in use is an error at start.
 ///
 /// # Errors
@@ -293,6 +318,19 @@ mod tests {
         assert!(body.contains("log level \"loud\""), "{body}");
         assert_eq!(ask(address, "PUT /log-level", &"x".repeat(5000)).await.0, 413);
         assert_eq!(ask(address, "PUT /log-level", "off").await.0, 200);
+    }
+
+    #[test]
+    fn addresses_are_read_as_go_programs_do() {
+        let some = |text: &str| address(text).unwrap().unwrap();
+        assert!(some(":8080").ip().is_unspecified() && some(":8080").port() == 8080);
+        assert_eq!(some("127.0.0.1:1"), "127.0.0.1:1".parse().unwrap());
+        assert_eq!(some("[::1]:1"), "[::1]:1".parse().unwrap());
+        assert_eq!((address("0"), address("")), (Ok(None), Ok(None)));
+        for text in ["8080", ":", ":x", ":65536", "host:1", "1.2.3.4"] {
+            let error = address(text).unwrap_err().to_string();
+            assert!(error.starts_with(&format!("{text:?} is no address")), "{error}");
+        }
     }
 
     #[tokio::test]

@@ -12,10 +12,20 @@
 //! machine gets back what it could have taken anyway, only sooner, and before anybody counts what the pod uses. The peak
 //! (`VmHWM`) is not lowered.
 
+use std::convert::Infallible;
 use std::fs;
 use std::io;
+use std::time::Duration;
 
 use rustix::mm::{Advice, madvise};
+
+use crate::ready::Readiness;
+
+/// When memory that starting took is given back: after what follows the start, and then again and again, because rare things
+/// (reading a configuration anew, an error, somebody who asks for metrics) take some too. Once costs about 0.3 ms of CPU time,
+/// fetching back what is used included.
+const SETTLED: Duration = Duration::from_secs(2);
+const TIDY: Duration = Duration::from_secs(10);
 
 /// Where the kernel lists the mappings and what of them is resident.
 const SMAPS: &str = "/proc/self/smaps";
@@ -26,6 +36,21 @@ struct Mapping {
     start: usize,
     bytes: usize,
     resident_kib: u64,
+}
+
+/// Keeps resident what is used, not what was used once; for ever, once the process is ready.
+///
+/// # Errors
+/// Never.
+pub async fn tidy(readiness: Readiness) -> Result<Infallible, Infallible> {
+    readiness.opened().await;
+    tokio::time::sleep(SETTLED).await;
+    loop {
+        if let Err(error) = unmap() {
+            tracing::debug!(%error, "the program's pages stay resident");
+        }
+        tokio::time::sleep(TIDY).await;
+    }
 }
 
 /// Unmaps every resident page of the program and its libraries that is as it is in its file; those that are used come back

@@ -75,6 +75,8 @@ pub struct Server {
     config: watch::Sender<Arc<ServerConfig>>,
     /// The contents last looked at, and whether they could not be used.
     seen: (u64, bool),
+    /// What is to be offered, if that can change.
+    policies: Option<watch::Receiver<Policy>>,
     reads: Counter,
     errors: Counter,
     every: Duration,
@@ -119,6 +121,7 @@ impl Server {
             system,
             config: watch::Sender::new(Arc::new(config)),
             seen: (contents.digest(), missing),
+            policies: None,
             reads,
             errors,
             every: EVERY,
@@ -129,6 +132,13 @@ impl Server {
     #[must_use]
     pub fn reload_every(mut self, every: Duration) -> Self {
         self.every = every;
+        self
+    }
+
+    /// Offers what `policies` says, now and whenever that changes; connections that are there already stay as they are.
+    #[must_use]
+    pub fn follow(mut self, policies: watch::Receiver<Policy>) -> Self {
+        self.policies = Some(policies);
         self
     }
 
@@ -154,13 +164,53 @@ impl Server {
     /// Reads the files again and again.
     async fn keep_up(mut self) {
         loop {
-            tokio::time::sleep(self.every).await;
+            let policy = self.next_policy().await;
             let settings = self.settings.clone();
             // On a thread of its own: a file system that hangs must not hang the rest. It only fails when we stop.
             let Ok(contents) = tokio::task::spawn_blocking(move || Contents::read(&settings)).await else {
                 return;
             };
+            if let Some(policy) = policy {
+                self.offer(policy, &contents);
+            }
             self.look(&contents);
+        }
+    }
+
+    /// Waits until it is time to read the files; a policy, if there is a new one.
+    async fn next_policy(&mut self) -> Option<Policy> {
+        let every = tokio::time::sleep(self.every);
+        let Some(policies) = &mut self.policies else {
+            every.await;
+            return None;
+        };
+        // What was there before anybody listened counts too.
+        let differs = |policy: &Policy| *policy != self.settings.policy;
+        tokio::select! {
+            Ok(policy) = policies.wait_for(differs) => Some(policy.clone()),
+            () = every => None,
+        }
+    }
+
+    /// Offers something else, with the certificate there is.
+    fn offer(&mut self, policy: Policy, contents: &Contents) {
+        for note in &policy.notes {
+            tracing::warn!("{note}");
+        }
+        self.provider = Arc::new(policy.provider());
+        self.settings.policy = policy;
+        if !matches!(contents.pair(&self.settings), Err(FileError::Missing(_))) {
+            self.take(contents);
+            return;
+        }
+        let config = self_signed().map_err(|error| error.to_string()).and_then(|pair| {
+            let authorities = contents.authorities(&self.settings).map_err(|error| error.to_string())?;
+            let authorities = authorities.or_else(|| self.system.clone());
+            configure(&self.settings, &self.provider, pair, authorities).map_err(|error| error.to_string())
+        });
+        match config {
+            Ok(config) => drop(self.config.send_replace(Arc::new(config))),
+            Err(error) => tracing::warn!(error, "TLS policy changed but cannot be used; keeping what was served"),
         }
     }
 

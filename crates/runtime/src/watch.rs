@@ -120,7 +120,26 @@ pub async fn run<K>(api: Api<K>, config: Config, metrics: &Metrics, sink: impl F
 where
     K: Resource<DynamicType = ()> + Clone + Debug + DeserializeOwned + Send + 'static,
 {
-    match drive(api, config, metrics, Index::new(Ok, sink), patient).await {
+    match drive(api, &K::plural(&()), config, metrics, Index::new(Ok, sink), patient).await {
+        Ok(never) | Err(never) => never,
+    }
+}
+
+/// As [`run`], for what is kept in another form than it is on the wire, and for kinds without a type of their own:
+/// `open` turns each object into what is kept the moment it arrives, so what that leaves out is never held, not even while a
+/// long list comes in. What it refuses is told as [`Event::Unreadable`]. `resource` names the kind in logs and metrics.
+pub async fn run_as<W, K>(
+    api: Api<W>,
+    resource: &str,
+    config: Config,
+    metrics: &Metrics,
+    open: impl FnMut(W) -> Result<K, String>,
+    sink: impl FnMut(Event<K>),
+) -> Infallible
+where
+    W: Resource + Clone + Debug + DeserializeOwned + Send + 'static,
+{
+    match drive(api, resource, config, metrics, Index::new(open, sink), patient).await {
         Ok(never) | Err(never) => never,
     }
 }
@@ -136,7 +155,8 @@ pub async fn run_guarded<K>(
 where
     K: Resource<DynamicType = ()> + Clone + Debug + DeserializeOwned + Send + 'static,
 {
-    match drive(api, config, metrics, Index::new(open_guard, sink), patient).await {
+    let resource = K::plural(&());
+    match drive(api, &resource, config, metrics, Index::new(open_guard, sink), patient).await {
         Ok(never) | Err(never) => never,
     }
 }
@@ -152,7 +172,7 @@ pub async fn run_while_allowed<K>(
 where
     K: Resource<DynamicType = ()> + Clone + Debug + DeserializeOwned + Send + 'static,
 {
-    match drive(api, config, metrics, Index::new(open_guard, sink), Err).await {
+    match drive(api, &K::plural(&()), config, metrics, Index::new(open_guard, sink), Err).await {
         Ok(never) => match never {},
         Err(denied) => denied,
     }
@@ -167,17 +187,20 @@ fn patient(_: String) -> Result<(), Infallible> {
     Ok(())
 }
 
-async fn drive<W, K, S: FnMut(Event<K>), E>(
+async fn drive<W, K, O, S, E>(
     api: Api<W>,
+    resource: &str,
     config: Config,
     metrics: &Metrics,
-    mut index: Index<W, K, S>,
+    mut index: Index<K, O, S>,
     denied: impl Fn(String) -> Result<(), E>,
 ) -> Result<Infallible, E>
 where
-    W: Resource<DynamicType = ()> + Clone + Debug + DeserializeOwned + Send + 'static,
+    W: Resource + Clone + Debug + DeserializeOwned + Send + 'static,
+    O: FnMut(W) -> Result<K, String>,
+    S: FnMut(Event<K>),
 {
-    let mut trouble = Trouble::new(W::plural(&()).into_owned(), metrics);
+    let mut trouble = Trouble::new(resource.to_owned(), metrics);
     // A streamed list costs the server a fraction of a plain one, but it may have that feature switched off.
     let mut config = config.streaming_lists();
     loop {

@@ -9,8 +9,8 @@ use kube::runtime::watcher;
 use std::collections::BTreeSet;
 
 /// Turns the watcher's events into ours: gathers a list until it is complete, and knows which keys exist.
-pub(super) struct Index<W, K, S> {
-    open: fn(W) -> Result<K, String>,
+pub(super) struct Index<K, O, S> {
+    open: O,
     sink: S,
     known: BTreeSet<Key>,
     gathered: Vec<K>,
@@ -31,13 +31,16 @@ pub(super) enum Heard {
     Unreadable { name: String, reason: String },
 }
 
-impl<W: Resource, K, S: FnMut(Event<K>)> Index<W, K, S> {
-    pub(super) fn new(open: fn(W) -> Result<K, String>, sink: S) -> Self {
+impl<K, O, S: FnMut(Event<K>)> Index<K, O, S> {
+    pub(super) fn new(open: O, sink: S) -> Self {
         let (known, gathered, gathered_keys) = Default::default();
         Self { open, sink, known, gathered, gathered_keys, absent: false }
     }
 
-    pub(super) fn take(&mut self, event: watcher::Event<W>) -> Heard {
+    pub(super) fn take<W: Resource>(&mut self, event: watcher::Event<W>) -> Heard
+    where
+        O: FnMut(W) -> Result<K, String>,
+    {
         match event {
             watcher::Event::Init => {
                 self.gathered.clear();
@@ -58,7 +61,10 @@ impl<W: Resource, K, S: FnMut(Event<K>)> Index<W, K, S> {
         }
     }
 
-    fn gather(&mut self, wire: W) -> Heard {
+    fn gather<W: Resource>(&mut self, wire: W) -> Heard
+    where
+        O: FnMut(W) -> Result<K, String>,
+    {
         let key = Key::of(&wire);
         match (self.open)(wire) {
             Ok(object) => {
@@ -70,7 +76,10 @@ impl<W: Resource, K, S: FnMut(Event<K>)> Index<W, K, S> {
         }
     }
 
-    fn change(&mut self, wire: W, exists: bool) -> Heard {
+    fn change<W: Resource>(&mut self, wire: W, exists: bool) -> Heard
+    where
+        O: FnMut(W) -> Result<K, String>,
+    {
         let key = Key::of(&wire);
         match (self.open)(wire) {
             Ok(object) if exists => {
