@@ -1,3 +1,232 @@
 //! The operator as a process: lease, watches, controllers, health and metrics.
 //!
 //! In: settings, a signal to stop. Out: an exit. Never: a rule.
+//!
+//! It is healthy as long as it answers: whoever does not lead is not ill. It is ready once all watches have told the whole truth of
+//! their kind once, leading or not. An API server that is away is waited for, at the start too.
+//!
+//! Where a certificate can be expected (OpenShift makes one) or is there, metrics are served over TLS, with the profile of the cluster, and
+//! until there is a certificate with one that nobody can verify. Elsewhere they are served without: there is nobody who would trust a
+//! certificate of our own making.
+
+mod lead;
+mod metrics;
+
+use std::convert::Infallible;
+use std::net::SocketAddr;
+use std::path::PathBuf;
+use std::sync::Arc;
+use std::time::Duration;
+
+use prometheus_client::registry::Registry;
+use runtime::backoff::Backoff;
+use runtime::client::{Connection, Options};
+use runtime::http::{self, Probe, Surface};
+use runtime::ready::Readiness;
+use runtime::shutdown::Tasks;
+use runtime::tls::{Policy, Server, Settings as Tls};
+use runtime::{events, host, lease, log, process_metrics, residue, tls};
+use tokio::sync::watch;
+use tokio_util::sync::CancellationToken;
+use tracing::{info, warn};
+
+use crate::desired::MANAGER;
+use crate::place::{self, Told};
+use crate::reconcile::{Engine, Shared};
+use crate::watch::{self as watches, Hearers};
+use crate::world::{Place, World};
+
+/// Deadline of one call.
+const CALL: Duration = Duration::from_secs(10);
+/// How long tasks may take to end: what is being written may be written, and the lease is released.
+const GRACE: Duration = Duration::from_secs(8);
+/// Between questions to a cluster that does not answer.
+const RETRY: (Duration, Duration) = (Duration::from_millis(200), Duration::from_secs(5));
+
+/// How to run.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Settings {
+    /// As [`Options::kubeconfig`].
+    pub kubeconfig: Option<PathBuf>,
+    /// Context of the kubeconfig.
+    pub context: Option<String>,
+    /// What we were told of the place.
+    pub told: Told,
+    /// Where metrics are; `None`: nowhere.
+    pub metrics: Option<SocketAddr>,
+    /// Where health checks are; `None`: nowhere.
+    pub health: Option<SocketAddr>,
+    /// The folder with `tls.crt` and `tls.key` for metrics.
+    pub certificates: PathBuf,
+    /// Whether others may run at the same time: only who holds the lease works.
+    pub leader_elect: bool,
+    /// Whether NUMAResourcesSchedulers are looked after.
+    pub scheduler: bool,
+}
+
+/// Runs until the token is cancelled. `level` lets the log's level be changed over HTTP.
+///
+/// # Errors
+/// When it cannot start, or loses the lease.
+pub async fn run(settings: Settings, level: log::Handle, token: CancellationToken) -> anyhow::Result<()> {
+    info!(version = env!("CARGO_PKG_VERSION"), "starting the operator");
+    let options = Options {
+        kubeconfig: settings.kubeconfig.clone(),
+        context: settings.context.clone(),
+        user_agent: format!("tholepin-operator/{}", env!("CARGO_PKG_VERSION")),
+    };
+    let connection = Connection::open(&options).await?;
+    let mut process =
+        Process { settings, connection, tasks: Tasks::new(token.clone()), readiness: Readiness::default() };
+    let found = process.readiness.gate("the platform");
+    process.serve_health(level).await?;
+    let listener = match process.settings.metrics {
+        Some(address) => Some(http::bind(address).await?),
+        None => None,
+    };
+    let Some(place) = process.place(&token).await? else {
+        process.tasks.run(GRACE).await?;
+        return Ok(());
+    };
+    process.work(place, listener)?;
+    found.open();
+    process.tasks.run(GRACE).await?;
+    Ok(())
+}
+
+struct Process {
+    settings: Settings,
+    connection: Connection,
+    tasks: Tasks,
+    readiness: Readiness,
+}
+
+impl Process {
+    async fn serve_health(&mut self, level: log::Handle) -> anyhow::Result<()> {
+        let Some(address) = self.settings.health else { return Ok(()) };
+        let listener = http::bind(address).await?;
+        let readiness = self.readiness.clone();
+        let surface = Surface::new(Registry::default())
+            .log_level(level)
+            .check(Probe::Ready, "watches", move || readiness.check());
+        let token = self.tasks.token().clone();
+        self.tasks.spawn_draining("health", http::serve(listener, surface.router(), token));
+        Ok(())
+    }
+
+    /// Where we run; `None`: somebody asked to stop before the cluster answered.
+    async fn place(&self, token: &CancellationToken) -> anyhow::Result<Option<Place>> {
+        let client = self.connection.strict(CALL)?;
+        let mut backoff = Backoff::new(RETRY.0, RETRY.1);
+        let mut told = String::new();
+        loop {
+            let error = tokio::select! {
+                biased;
+                () = token.cancelled() => return Ok(None),
+                place = place::find(&client, &self.settings.told) => match place {
+                    Ok(place) => return Ok(Some(place)),
+                    Err(error) => error.to_string(),
+                },
+            };
+            if told != error {
+                warn!("{error}; asking again");
+                told = error;
+            }
+            tokio::select! {
+                () = token.cancelled() => return Ok(None),
+                () = tokio::time::sleep(backoff.next_delay()) => {}
+            }
+        }
+    }
+
+    /// Starts everything.
+    fn work(&mut self, place: Place, listener: Option<tokio::net::TcpListener>) -> anyhow::Result<()> {
+        let mut registry = Registry::default();
+        registry.register_collector(Box::new(process_metrics::Process));
+        let watch_metrics = runtime::watch::Metrics::register(&mut registry);
+        let shared = Shared::new(World::new(place.clone()));
+        metrics::register(&mut registry, &shared);
+
+        let (recorder, writer) = events::channel(
+            self.connection.strict(CALL)?,
+            MANAGER,
+            events::Limits::default(),
+            &mut registry,
+        );
+        self.tasks.spawn_draining("events", writer.run(self.tasks.token().clone()));
+
+        let policy = watch::Sender::new(Policy::default());
+        let offered = policy.subscribe();
+        let unreadable = watch::Sender::new(());
+        let odd = unreadable.subscribe();
+        let hearers = Hearers { shared: Arc::clone(&shared), policy, unreadable };
+        watches::start(&mut self.tasks, &self.connection, &place, &watch_metrics, &self.readiness, &hearers)?;
+
+        let engine =
+            Engine::new(Arc::clone(&shared), self.connection.strict(CALL)?, recorder.clone(), &mut registry);
+        let leader = lead::Leader {
+            shared,
+            engine,
+            recorder,
+            odd,
+            client: self.connection.strict(CALL)?,
+            place: place.clone(),
+            readiness: self.readiness.clone(),
+        };
+        let release = CancellationToken::new();
+        let leads = self.stand(&place, &mut registry, &release)?;
+        let token = self.tasks.token().clone();
+        self.tasks.spawn_draining("controllers", async move {
+            // The lease is given up when nobody works under it any more, however that came.
+            let _release = release.drop_guard();
+            leader.run(leads, token).await;
+            Ok::<_, Infallible>(())
+        });
+        self.tasks.spawn("residue", residue::tidy(self.readiness.clone()));
+        if let Some(listener) = listener {
+            self.serve_metrics(&place, listener, registry, offered)?;
+        }
+        Ok(())
+    }
+
+    /// Stands for leader, if there may be several of us.
+    fn stand(
+        &mut self,
+        place: &Place,
+        registry: &mut Registry,
+        release: &CancellationToken,
+    ) -> anyhow::Result<lead::Leads> {
+        if !self.settings.leader_elect {
+            return Ok(None);
+        }
+        let config = place::lease(&place.namespace, host::identity());
+        let candidate = lease::Candidate::new(self.connection.strict(CALL)?, config)?;
+        candidate.register(registry);
+        let status = candidate.status();
+        self.tasks.spawn_draining("leader election", candidate.run(release.clone()));
+        Ok(Some(status))
+    }
+
+    fn serve_metrics(
+        &mut self,
+        place: &Place,
+        listener: tokio::net::TcpListener,
+        mut registry: Registry,
+        offered: watch::Receiver<Policy>,
+    ) -> anyhow::Result<()> {
+        let [certificate, key] =
+            ["tls.crt", "tls.key"].map(|file| self.settings.certificates.join(file));
+        let token = self.tasks.token().clone();
+        if !place.platform.is_openshift() && !certificate.exists() {
+            info!(address = ?listener.local_addr().ok(), "serving metrics without TLS: there is no certificate");
+            let router = Surface::new(registry).router();
+            self.tasks.spawn_draining("metrics", http::serve(listener, router, token));
+            return Ok(());
+        }
+        let server = Server::new(&Tls::new(certificate, key))?.follow(offered);
+        server.register(&mut registry);
+        let router = Surface::new(registry).router();
+        self.tasks.spawn_draining("metrics", tls::serve(listener, router, token, server));
+        Ok(())
+    }
+}

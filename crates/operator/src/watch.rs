@@ -1,3 +1,343 @@
 //! Keeps the world true.
 //!
 //! In: watches. Out: a [`crate::world::World`] and which controllers it matters to. Never: more of an object than somebody reads.
+//!
+//! What is watched is a table, [`all`]; it depends on the platform alone. Kinds that the server does not know have no objects and are
+//! waited for. Kinds with a namespace are watched in the operator's, whole, because an object whose mark was taken away is still
+//! to be found; of kinds without one only what bears the mark, for there are megabytes of the others.
+
+pub mod kubelets;
+pub mod legacy;
+mod read;
+mod take;
+#[cfg(test)]
+mod tests;
+mod wire;
+
+use std::convert::Infallible;
+use std::sync::Arc;
+
+
+use api::numaresources::{self, keys, operator, scheduler};
+use deployer::object::Sort;
+use deployer::platform::Platform;
+use kube::core::ApiResource;
+use kube::runtime::watcher::Config;
+use kube::{Api, Client};
+use runtime::client::Connection;
+use runtime::ready::{Gate, Readiness};
+use runtime::shutdown::Tasks;
+use runtime::tls::Policy;
+use runtime::watch::{self, Event, Metrics};
+
+use crate::desired::{Controller, MANAGED_BY, MANAGER};
+use crate::reconcile::{Shared, Wake};
+use crate::tls;
+use crate::world::{Place, World};
+use take::Named;
+use wire::{Raw, Texts, WireNode};
+
+/// HyperShift: where it keeps the KubeletConfigs of NodePools.
+pub const NODE_POOL_NAMESPACE: &str = "openshift-config-managed";
+/// The NodeResourceTopology definition.
+pub const DEFINITION: &str = "noderesourcetopologies.topology.node.k8s.io";
+
+/// What a part of the world is about.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub enum Fact {
+    /// NUMAResourcesOperators.
+    Operator,
+    /// NUMAResourcesSchedulers.
+    Scheduler,
+    /// MachineConfigPools.
+    Pool,
+    /// KubeletConfigs.
+    KubeletConfig,
+    /// HyperShift's ConfigMaps.
+    NodePoolConfig,
+    /// Nodes.
+    Node,
+    /// What kubelets answer.
+    Kubelet,
+    /// What TLS servers are to be like.
+    Tls,
+    /// Objects that may be ours.
+    Live,
+}
+
+/// A watch.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Watch {
+    /// What it is about.
+    pub fact: Fact,
+    /// The kind.
+    pub sort: Sort,
+    /// The namespace; none: all, or the kind has none.
+    pub namespace: Option<String>,
+    /// A label selector; empty: all.
+    pub labels: String,
+    /// The only name; empty: all.
+    pub name: String,
+}
+
+/// Who is told by watches.
+#[derive(Clone, Debug)]
+pub struct Hearers {
+    /// The world and its controllers.
+    pub shared: Arc<Shared>,
+    /// What our own servers offer.
+    pub policy: tokio::sync::watch::Sender<Policy>,
+    /// Whoever tells of what cannot be read.
+    pub unreadable: tokio::sync::watch::Sender<()>,
+}
+
+impl Fact {
+    /// The controllers that have to look again when something of this has changed.
+    #[must_use]
+    pub fn matters_to(self) -> Wake {
+        use Controller::{KubeletConfig, NumaResourcesOperator, NumaResourcesScheduler};
+        match self {
+            Self::Operator | Self::Pool | Self::KubeletConfig | Self::NodePoolConfig | Self::Kubelet => {
+                Wake::from(KubeletConfig) | NumaResourcesOperator.into()
+            }
+            Self::Scheduler => NumaResourcesScheduler.into(),
+            Self::Node | Self::Tls => Wake::from(NumaResourcesOperator) | NumaResourcesScheduler.into(),
+            Self::Live => Wake::ALL,
+        }
+    }
+}
+
+impl Watch {
+    fn all(fact: Fact, sort: Sort) -> Self {
+        Self { fact, sort, namespace: None, labels: String::new(), name: String::new() }
+    }
+
+    fn resource(&self) -> ApiResource {
+        self.sort.resource()
+    }
+
+    /// What people call it: unique among the watches of one process.
+    fn title(&self) -> String {
+        match &self.namespace {
+            Some(namespace) => format!("{} in {namespace}", self.sort.plural),
+            None => self.sort.plural.clone(),
+        }
+    }
+
+    fn config(&self) -> Config {
+        let mut config = Config::default();
+        if !self.labels.is_empty() {
+            config = config.labels(&self.labels);
+        }
+        if !self.name.is_empty() {
+            config = config.fields(&format!("metadata.name={}", self.name));
+        }
+        config
+    }
+
+    fn api(&self, client: Client) -> Api<Raw> {
+        match &self.namespace {
+            Some(namespace) => Api::namespaced_with(client, namespace, &self.resource()),
+            None => Api::all_with(client, &self.resource()),
+        }
+    }
+}
+
+/// Kinds that may have objects of ours in the operator's namespace.
+const NAMESPACED: [[&str; 4]; 8] = [
+    ["", "v1", "ConfigMap", "configmaps"],
+    ["", "v1", "Service", "services"],
+    ["", "v1", "ServiceAccount", "serviceaccounts"],
+    ["apps", "v1", "DaemonSet", "daemonsets"],
+    ["apps", "v1", "Deployment", "deployments"],
+    ["networking.k8s.io", "v1", "NetworkPolicy", "networkpolicies"],
+    ["rbac.authorization.k8s.io", "v1", "Role", "roles"],
+    ["rbac.authorization.k8s.io", "v1", "RoleBinding", "rolebindings"],
+];
+
+/// Kinds without a namespace that may have objects of ours.
+const CLUSTER: [[&str; 4]; 2] = [
+    ["rbac.authorization.k8s.io", "v1", "ClusterRole", "clusterroles"],
+    ["rbac.authorization.k8s.io", "v1", "ClusterRoleBinding", "clusterrolebindings"],
+];
+
+const SCC: [&str; 4] =
+    ["security.openshift.io", "v1", "SecurityContextConstraints", "securitycontextconstraints"];
+const MACHINE_CONFIG: [&str; 4] =
+    ["machineconfiguration.openshift.io", "v1", "MachineConfig", "machineconfigs"];
+const POOL: [&str; 4] =
+    ["machineconfiguration.openshift.io", "v1", "MachineConfigPool", "machineconfigpools"];
+const KUBELET_CONFIG: [&str; 4] =
+    ["machineconfiguration.openshift.io", "v1", "KubeletConfig", "kubeletconfigs"];
+const API_SERVER: [&str; 4] = ["config.openshift.io", "v1", "APIServer", "apiservers"];
+const NODE: [&str; 4] = ["", "v1", "Node", "nodes"];
+const CRD: [&str; 4] = ["apiextensions.k8s.io", "v1", "CustomResourceDefinition", "customresourcedefinitions"];
+
+fn sort([group, version, kind, plural]: [&str; 4]) -> Sort {
+    Sort::new(group, version, kind, plural)
+}
+
+/// Everything that is watched in this place.
+#[must_use]
+pub fn all(place: &Place) -> Vec<Watch> {
+    let asked = |kind, plural| Sort::new(numaresources::GROUP, numaresources::VERSION, kind, plural);
+    let mut all = vec![
+        Watch::all(Fact::Operator, asked(operator::KIND, operator::PLURAL)),
+        Watch::all(Fact::Scheduler, asked(scheduler::KIND, scheduler::PLURAL)),
+        Watch::all(Fact::Node, sort(NODE)),
+        Watch { name: DEFINITION.to_owned(), ..Watch::all(Fact::Live, sort(CRD)) },
+    ];
+    all.extend(NAMESPACED.map(|kind| Watch {
+        namespace: Some(place.namespace.clone()),
+        ..Watch::all(Fact::Live, sort(kind))
+    }));
+    all.extend(marked(place.platform).into_iter().map(|kind| Watch {
+        labels: format!("{MANAGED_BY}={MANAGER}"),
+        ..Watch::all(Fact::Live, kind)
+    }));
+    if place.platform == Platform::OpenShift {
+        all.push(Watch::all(Fact::Pool, sort(POOL)));
+        all.push(Watch::all(Fact::KubeletConfig, sort(KUBELET_CONFIG)));
+    }
+    if place.platform == Platform::HyperShift {
+        all.push(Watch {
+            namespace: Some(NODE_POOL_NAMESPACE.to_owned()),
+            labels: keys::LABEL_KUBELET_CONFIG.to_owned(),
+            ..Watch::all(Fact::NodePoolConfig, sort(NAMESPACED[0]))
+        });
+    }
+    if place.platform.is_openshift() {
+        all.push(Watch { name: "cluster".to_owned(), ..Watch::all(Fact::Tls, sort(API_SERVER)) });
+    }
+    all
+}
+
+/// Kinds without a namespace that are watched by our mark.
+fn marked(platform: Platform) -> Vec<Sort> {
+    let mut kinds: Vec<Sort> = CLUSTER.map(sort).into();
+    if platform.is_openshift() {
+        kinds.push(sort(SCC));
+    }
+    if platform == Platform::OpenShift {
+        kinds.push(sort(MACHINE_CONFIG));
+    }
+    kinds
+}
+
+/// Starts all watches as tasks; `readiness` is there once each has told the whole truth of its kind once.
+///
+/// # Errors
+/// When no client can be made.
+pub fn start(
+    tasks: &mut Tasks,
+    connection: &Connection,
+    place: &Place,
+    metrics: &Metrics,
+    readiness: &Readiness,
+    hearers: &Hearers,
+) -> Result<(), runtime::client::Error> {
+    // One client: watches share its connections.
+    let client = connection.watching()?;
+    for watch in all(place) {
+        let gate = readiness.gate(watch.title());
+        let (client, metrics, hearers) = (client.clone(), metrics.clone(), hearers.clone());
+        tasks.spawn("watch", async move {
+            Ok::<_, Infallible>(follow(&watch, client, &metrics, &gate, &hearers).await)
+        });
+    }
+    Ok(())
+}
+
+/// Watches for ever.
+async fn follow(
+    watch: &Watch,
+    client: Client,
+    metrics: &Metrics,
+    gate: &Gate,
+    hearers: &Hearers,
+) -> Infallible {
+    let fact = watch.fact;
+    if fact == Fact::Node {
+        let mut texts = Texts::default();
+        let open = |node: WireNode| {
+            let (name, value) = node.trim(&mut texts);
+            Ok(Named { name, value })
+        };
+        let tell = |event: Event<Named<crate::world::Node>>| {
+            let whole = matches!(event, Event::Reset { .. });
+            change(&hearers.shared, fact, |world| take::table(&mut world.nodes, event));
+            opened(gate, whole);
+        };
+        return watch::run_as(Api::all(client), &watch.sort.plural, watch.config(), metrics, open, tell).await;
+    }
+    let tell = |event: Event<Raw>| {
+        let whole = matches!(event, Event::Reset { .. });
+        tell(fact, &watch.sort, event, hearers);
+        opened(gate, whole);
+    };
+    watch::run_as(watch.api(client), &watch.sort.plural, watch.config(), metrics, Ok, tell).await
+}
+
+fn opened(gate: &Gate, whole: bool) {
+    if whole {
+        gate.open();
+    }
+}
+
+/// Takes in what a watch of whole objects tells.
+fn tell(fact: Fact, sort: &Sort, event: Event<Raw>, hearers: &Hearers) {
+    let shared = &hearers.shared;
+    match fact {
+        Fact::Operator => {
+            let event = read::each(event, read::asked::<numaresources::NumaResourcesOperator>);
+            change(shared, fact, |world| {
+                take::asked(world, operator::KIND, |world| &mut world.operators, event)
+            });
+        }
+        Fact::Scheduler => {
+            let event = read::each(event, read::asked::<numaresources::NumaResourcesScheduler>);
+            change(shared, fact, |world| {
+                take::asked(world, scheduler::KIND, |world| &mut world.schedulers, event)
+            });
+        }
+        Fact::Pool => {
+            let event = read::each(event, read::pool);
+            change(shared, fact, |world| take::table(&mut world.pools, event));
+        }
+        Fact::KubeletConfig => {
+            let event = read::each(event, read::kubelet_config);
+            change(shared, fact, |world| take::table(&mut world.kubelet_configs, event));
+        }
+        Fact::NodePoolConfig => {
+            let event = read::each(event, read::node_pool_config);
+            change(shared, fact, |world| take::table(&mut world.node_pool_configs, event));
+        }
+        Fact::Tls => {
+            change(shared, fact, |world| read::tls(world, event));
+            offer(hearers);
+        }
+        Fact::Live => take::live(shared, sort, event),
+        Fact::Node | Fact::Kubelet => {}
+    }
+    if matches!(fact, Fact::Operator | Fact::Scheduler) {
+        hearers.unreadable.send_replace(());
+    }
+}
+
+/// Has our own servers offer what the cluster wants.
+fn offer(hearers: &Hearers) {
+    let Some(profile) = hearers.shared.read(|world| world.tls.clone()) else { return };
+    match tls::policy(&profile) {
+        Ok(policy) => drop(hearers.policy.send_if_modified(|offered| {
+            let changed = *offered != policy;
+            *offered = policy;
+            changed
+        })),
+        Err(error) => tracing::warn!(%error, "our own server goes on with what it offered before"),
+    }
+}
+
+/// Changes the world; whom it matters to is woken if the change says that something is different.
+fn change(shared: &Shared, fact: Fact, change: impl FnOnce(&mut World) -> bool) {
+    shared.update(|world| if change(world) { fact.matters_to() } else { Wake::NOBODY });
+}

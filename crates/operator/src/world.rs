@@ -22,6 +22,8 @@ pub struct World {
     pub operators: BTreeMap<String, NumaResourcesOperator>,
     /// All NUMAResourcesSchedulers by name; only one name counts.
     pub schedulers: BTreeMap<String, NumaResourcesScheduler>,
+    /// Of those two kinds, by kind and name, what cannot be read, and why. What was made for it stays as it is.
+    pub unreadable: BTreeMap<&'static str, BTreeMap<String, Unreadable>>,
     /// OpenShift: MachineConfigPools by name.
     pub pools: BTreeMap<String, MachineConfigPool>,
     /// OpenShift: KubeletConfigs by name.
@@ -30,12 +32,22 @@ pub struct World {
     pub node_pool_configs: BTreeMap<String, NodePoolConfig>,
     /// Nodes by name.
     pub nodes: BTreeMap<String, Node>,
-    /// Kubernetes: what the kubelets of a group's nodes said of themselves, by the group's name.
+    /// Kubernetes: what the kubelets of a group's nodes said of themselves, by the group's name. A group that is not here has not
+    /// been asked yet: that is no reason to change anything.
     pub kubelets: BTreeMap<String, Kubelets>,
     /// What OpenShift wants of TLS servers.
     pub tls: Option<TlsProfile>,
     /// Objects in the cluster that may be ours.
     pub live: Live,
+}
+
+/// An object whose content makes no sense. The API server's schema refuses such objects; but it may be an older one.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Unreadable {
+    /// Which object, for an event about it.
+    pub uid: String,
+    /// What makes no sense, in one line.
+    pub reason: String,
 }
 
 /// Where and as what the process runs.
@@ -186,6 +198,7 @@ impl World {
             place,
             operators: BTreeMap::new(),
             schedulers: BTreeMap::new(),
+            unreadable: BTreeMap::new(),
             pools: BTreeMap::new(),
             kubelet_configs: BTreeMap::new(),
             node_pool_configs: BTreeMap::new(),

@@ -37,6 +37,8 @@ enum Entry {
     Exporter(Box<exporter::Args>),
     /// Schedule pods onto nodes whose kubelets can align them
     Scheduler(Box<scheduler::shell::Args>),
+    /// Keep the cluster as NUMAResourcesOperator and NUMAResourcesScheduler objects ask for
+    Operator(Box<operator::cli::Args>),
     /// Compare schedulers in virtual time, without a cluster
     #[command(
         after_help = "Examples:\n  tholepin simulate\n  tholepin simulate --nodes 100 --pods 10000 --rate 75 -o json\n  \
@@ -105,6 +107,11 @@ fn texts(words: &[OsString]) -> anyhow::Result<Vec<String>> {
     words.iter().map(text).collect()
 }
 
+/// A variable of the environment; one that is not UTF-8 cannot be any of ours.
+fn variable(name: &str) -> Option<String> {
+    std::env::var(name).ok()
+}
+
 /// Prints what a program that we stand in for ends with.
 fn end(ending: &Ending) -> anyhow::Result<ExitCode> {
     eprint!("{}", ending.stderr);
@@ -115,7 +122,7 @@ fn end(ending: &Ending) -> anyhow::Result<ExitCode> {
 /// Runs as the Go deployer: its flags, its output, its exit codes.
 fn deploy_as(words: &[OsString]) -> anyhow::Result<ExitCode> {
     let words = texts(words)?;
-    match deployer::dialect::start(words.get(1..).unwrap_or_default(), &|name| std::env::var(name).ok()) {
+    match deployer::dialect::start(words.get(1..).unwrap_or_default(), &variable) {
         deployer::dialect::Start::End(ending) => end(&ending),
         deployer::dialect::Start::Run(plan) => with_signals(async |token| plan.run(token).await),
     }
@@ -150,6 +157,13 @@ fn run(cli: Cli) -> anyhow::Result<ExitCode> {
             let level = log::init(args.log_format(), args.verbosity)?;
             block_on(tokio::runtime::Builder::new_multi_thread(), async {
                 scheduler::shell::run(*args, level, shutdown::on_signals()?).await
+            })
+        }
+        Entry::Operator(args) => {
+            let level = log::init(args.log_format(), args.verbosity)?;
+            // It waits for answers nearly all of the time, and each thread more costs memory.
+            block_on(tokio::runtime::Builder::new_current_thread(), async {
+                operator::process::run(args.settings(&variable), level, shutdown::on_signals()?).await
             })
         }
         Entry::Deployer(command) => with_signals(async |token| command.run(token).await),

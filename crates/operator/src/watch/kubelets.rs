@@ -1,0 +1,1 @@
+//! Kubernetes: what kubelets say of themselves.
