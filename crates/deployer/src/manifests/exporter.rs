@@ -13,7 +13,8 @@ use k8s_openapi::api::admissionregistration::v1::{
 };
 use k8s_openapi::api::apps::v1::{DaemonSet, DaemonSetSpec, DaemonSetUpdateStrategy, RollingUpdateDaemonSet};
 use k8s_openapi::api::core::v1::{
-    ConfigMap, Container, Namespace, PodSpec, PodTemplateSpec, Probe, SecurityContext, ServiceAccount,
+    ConfigMap, Container, Namespace, PodSpec, PodTemplateSpec, Probe, ResourceRequirements, SecurityContext,
+    ServiceAccount,
 };
 use k8s_openapi::api::networking::v1::NetworkPolicy;
 use k8s_openapi::api::rbac::v1::{ClusterRole, ClusterRoleBinding};
@@ -198,9 +199,7 @@ fn pod_spec(options: &Options) -> Result<PodSpec, Error> {
         security_context: Some(security(options)),
         readiness_probe: Some(Probe { period_seconds: Some(5), ..probe("/readyz") }),
         liveness_probe: Some(Probe { period_seconds: Some(20), timeout_seconds: Some(5), ..probe("/livez") }),
-        // docs/exporter.md has the figures: 7 to 13 MiB with 110 pods, 0.03 % of a core. The most it ever takes is an answer of
-        // the kubelet of 16 MiB, decoded. No limit of CPU time: being throttled is being late.
-        resources: pod::resources(&[("cpu", "10m"), ("memory", "20Mi")], &[("memory", "100Mi")]),
+        resources: resources(),
         termination_message_policy: Some("FallbackToLogsOnError".to_owned()),
         ..Container::default()
     };
@@ -224,6 +223,15 @@ fn pod_spec(options: &Options) -> Result<PodSpec, Error> {
         termination_grace_period_seconds: Some(10),
         ..PodSpec::default()
     })
+}
+
+/// What it takes.
+///
+/// docs/exporter.md has the figures: 7 to 13 MiB with 110 pods, 0.03 % of a core. The most it ever takes is an answer of the kubelet of
+/// 16 MiB, decoded. No limit of CPU time: being throttled is being late.
+#[must_use]
+pub fn resources() -> Option<ResourceRequirements> {
+    pod::resources(&[("cpu", "10m"), ("memory", "20Mi")], &[("memory", "100Mi")])
 }
 
 fn security(options: &Options) -> SecurityContext {

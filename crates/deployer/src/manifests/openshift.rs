@@ -17,9 +17,9 @@ mod ignition;
 pub mod selinux;
 
 /// The SELinux type for programs that talk to the kubelet; nodes have it.
-const DEVICE_PLUGIN: &str = "container_device_plugin_t";
+pub const DEVICE_PLUGIN: &str = "container_device_plugin_t";
 /// The SELinux type that [`selinux::policy`] makes.
-const RTE_PROCESS: &str = "rte.process";
+pub const RTE_PROCESS: &str = "rte.process";
 /// The annotation of pods that names the constraints they are to be held to.
 const REQUIRED: &str = "openshift.io/required-scc";
 

@@ -8,7 +8,7 @@ use k8s_openapi::api::core::v1::{
     Affinity, Capabilities, ConfigMap, ConfigMapVolumeSource, ContainerPort, EmptyDirVolumeSource, EnvVar,
     EnvVarSource, HTTPGetAction, HostPathVolumeSource, LocalObjectReference, NodeAffinity, NodeSelector,
     NodeSelectorRequirement, NodeSelectorTerm, ObjectFieldSelector, Probe, ResourceRequirements,
-    SELinuxOptions, SeccompProfile, SecurityContext, Toleration, Volume, VolumeMount,
+    SELinuxOptions, SeccompProfile, SecretVolumeSource, SecurityContext, Toleration, Volume, VolumeMount,
 };
 use k8s_openapi::apimachinery::pkg::api::resource::Quantity;
 use k8s_openapi::apimachinery::pkg::util::intstr::IntOrString;
@@ -108,6 +108,17 @@ pub fn node_directory(name: &str, path: &str, kind: Option<&str>) -> Volume {
 pub fn config_directory(name: &str, map: &str, optional: Option<bool>) -> Volume {
     let source = ConfigMapVolumeSource { name: map.to_owned(), optional, ..ConfigMapVolumeSource::default() };
     Volume { name: name.to_owned(), config_map: Some(source), ..Volume::default() }
+}
+
+/// A Secret as a directory.
+#[must_use]
+pub fn secret_directory(name: &str, secret: &str, optional: Option<bool>) -> Volume {
+    let source = SecretVolumeSource {
+        secret_name: Some(secret.to_owned()),
+        optional,
+        ..SecretVolumeSource::default()
+    };
+    Volume { name: name.to_owned(), secret: Some(source), ..Volume::default() }
 }
 
 /// A directory in the node's memory, for one pod; `size` at most.

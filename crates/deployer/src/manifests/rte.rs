@@ -10,8 +10,8 @@ use api::nrt;
 use api::rbac::rule;
 use k8s_openapi::api::apps::v1::{DaemonSet, DaemonSetSpec};
 use k8s_openapi::api::core::v1::{
-    ConfigMap, Container, Namespace, PodReadinessGate, PodSpec, PodTemplateSpec, ServiceAccount, Volume,
-    VolumeMount,
+    ConfigMap, Container, Namespace, PodReadinessGate, PodSpec, PodTemplateSpec, ResourceRequirements,
+    ServiceAccount, Volume, VolumeMount,
 };
 use k8s_openapi::api::networking::v1::NetworkPolicy;
 use k8s_openapi::api::rbac::v1::{ClusterRole, ClusterRoleBinding, Role, RoleBinding};
@@ -31,7 +31,10 @@ pub const NAME: &str = "resource-topology-exporter";
 /// The usual name of all that is about access.
 const ACCOUNT: &str = "rte";
 const CONFIG_MAP: &str = "rte-config";
-const SHARED_POOL: &str = "shared-pool-container";
+/// The second container, which does nothing: its CPUs are the shared pool, by which the Go exporter tells them from pods' own.
+pub const SHARED_POOL: &str = "shared-pool-container";
+/// What RTE is started as.
+pub const COMMAND: &str = "/bin/resource-topology-exporter";
 
 /// Where its objects are.
 #[must_use]
@@ -167,7 +170,7 @@ fn pod_spec(options: &Options) -> PodSpec {
         name: NAME.to_owned(),
         image: Some(options.images.rte.clone()),
         image_pull_policy: pod::pull_policy(options),
-        command: Some(vec!["/bin/resource-topology-exporter".to_owned()]),
+        command: Some(vec![COMMAND.to_owned()]),
         args: Some(flags(options)),
         env: Some(vec![
             pod::field("NODE_NAME", "spec.nodeName"),
@@ -179,8 +182,7 @@ fn pod_spec(options: &Options) -> PodSpec {
         ports: Some(vec![pod::port("metrics-port", updater.metrics_port)]),
         volume_mounts: Some(volume_mounts),
         security_context: Some(security),
-        // It works with 42 MB.
-        resources: pod::resources(&[("cpu", "10m"), ("memory", "64Mi")], &[]),
+        resources: resources(),
         ..Container::default()
     };
     let shared_pool = Container {
@@ -191,9 +193,8 @@ fn pod_spec(options: &Options) -> PodSpec {
         resources: pod::resources(&[("cpu", "1m"), ("memory", "4Mi")], &[]),
         ..Container::default()
     };
-    let gate = |name: &str| PodReadinessGate { condition_type: name.to_owned() };
     PodSpec {
-        readiness_gates: Some(["PodresourcesFetched", "NodeTopologyUpdated"].map(gate).to_vec()),
+        readiness_gates: Some(readiness_gates()),
         service_account_name: Some(account(options).name.to_owned()),
         priority_class_name: Some(
             updater.priority_class.clone().unwrap_or_else(|| "system-node-critical".to_owned()),
@@ -272,6 +273,21 @@ fn mounts(options: &Options) -> Vec<(VolumeMount, Volume)> {
     mounts
 }
 
-fn pod_labels() -> BTreeMap<String, String> {
+/// What it takes. It works with 42 MB.
+#[must_use]
+pub fn resources() -> Option<ResourceRequirements> {
+    pod::resources(&[("cpu", "10m"), ("memory", "64Mi")], &[])
+}
+
+/// The conditions that it keeps on its own pod: without them the pod is not ready.
+#[must_use]
+pub fn readiness_gates() -> Vec<PodReadinessGate> {
+    let gate = |name: &str| PodReadinessGate { condition_type: name.to_owned() };
+    ["PodresourcesFetched", "NodeTopologyUpdated"].map(gate).to_vec()
+}
+
+/// The labels of its pods.
+#[must_use]
+pub fn pod_labels() -> BTreeMap<String, String> {
     labels([("name", "resource-topology")])
 }

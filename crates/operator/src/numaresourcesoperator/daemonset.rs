@@ -1,0 +1,311 @@
+//! The DaemonSet of a pool.
+//!
+//! In: a request, a pool of it. Out: its exporters. Never: a right, a mount or a flag that they do not use, where the image is ours.
+//!
+//! Our exporter hears of changes from the kubelet's state files, and whoever wants may touch `/run/rte/notify` on the node. The Go
+//! exporter has that file only.
+
+use std::collections::BTreeMap;
+
+use api::numaresources::InfoRefreshMode;
+use api::numaresources::keys::{CONFIG_HASH, LABEL_POOL};
+use deployer::manifests::{Error, exporter, meta, openshift, pod, rte};
+use deployer::object::{Object, Sort};
+use k8s_openapi::api::apps::v1::{DaemonSet, DaemonSetSpec, DaemonSetUpdateStrategy, RollingUpdateDaemonSet};
+use k8s_openapi::api::core::v1::{
+    Affinity, Container, EnvVar, PodAffinityTerm, PodAntiAffinity, PodSpec, PodTemplateSpec, Probe,
+    SecurityContext, Volume, VolumeMount,
+};
+use k8s_openapi::apimachinery::pkg::apis::meta::v1::{LabelSelector, ObjectMeta};
+use k8s_openapi::apimachinery::pkg::util::intstr::IntOrString;
+use serde_json::json;
+
+use super::args::{KUBELET, Wishes, args, has_fingerprint};
+use super::objects::{CERTIFICATE, PORT};
+use super::{Request, set_name};
+use crate::group::choice::Choice;
+use crate::group::{Group, Pool, selects};
+use crate::kubeletconfig;
+use crate::live::Key;
+use crate::world::TlsProfile;
+
+/// Where statuses of fingerprints are written down, for whoever looks for a mistake.
+const STATUS: &str = "/run/pfpstatus";
+/// Their most.
+const STATUS_SIZE: &str = "8Mi";
+
+/// What differs between one pool's exporters and those of another.
+struct Exporters<'a> {
+    request: &'a Request<'a>,
+    group: &'a Group<'a>,
+    name: String,
+    own: bool,
+    tls: Option<TlsProfile>,
+}
+
+/// The DaemonSet of a pool with these nodes.
+pub(super) fn daemon_set(
+    request: &Request<'_>,
+    group: &Group<'_>,
+    pool: &Pool<'_>,
+    nodes: &Choice,
+) -> DaemonSet {
+    let place = &request.world.place;
+    // Who wants no TLS in particular gets it all the same, where the cluster has certificates.
+    let tls = place.platform.is_openshift().then(|| request.world.tls.clone().unwrap_or_default());
+    let exporters = Exporters { request, group, name: set_name(pool.name), own: request.image().own, tls };
+    let labels = pod_labels(pool.name);
+    let template = PodTemplateSpec {
+        metadata: Some(ObjectMeta {
+            labels: Some(labels.clone()),
+            annotations: Some(exporters.annotations(pool.name)),
+            ..ObjectMeta::default()
+        }),
+        spec: Some(exporters.pod(&labels, nodes)),
+    };
+    let rolling = RollingUpdateDaemonSet {
+        max_unavailable: Some(IntOrString::String("25%".to_owned())),
+        max_surge: None,
+    };
+    let mut metadata = meta::within(&place.namespace, &exporters.name);
+    metadata.labels = Some(labels.clone());
+    DaemonSet {
+        metadata,
+        spec: Some(DaemonSetSpec {
+            selector: selector(request, &labels, &exporters.name),
+            template,
+            update_strategy: Some(DaemonSetUpdateStrategy {
+                type_: Some("RollingUpdate".to_owned()),
+                rolling_update: Some(rolling),
+            }),
+            ..DaemonSetSpec::default()
+        }),
+        status: None,
+    }
+}
+
+/// What stands for the DaemonSet of a pool whose nodes are not known: only its name counts.
+///
+/// # Errors
+/// Never in practice.
+pub(super) fn placeholder(request: &Request<'_>, pool: &Pool<'_>) -> Result<Object, Error> {
+    let metadata = json!({ "name": set_name(pool.name), "namespace": request.world.place.namespace });
+    Ok(Object::of_sort(Sort::of::<DaemonSet>(), json!({ "metadata": metadata }))?)
+}
+
+/// Which DaemonSet is a pool's.
+pub(super) fn key(request: &Request<'_>, pool: &str) -> Key {
+    Key {
+        sort: Sort::of::<DaemonSet>(),
+        namespace: Some(request.world.place.namespace.clone()),
+        name: set_name(pool),
+    }
+}
+
+fn pod_labels(pool: &str) -> BTreeMap<String, String> {
+    let mut labels = rte::pod_labels();
+    labels.insert(LABEL_POOL.to_owned(), pool.to_owned());
+    labels
+}
+
+/// The selector cannot be changed. The Go operator's selects the pods of all pools, ours too.
+fn selector(request: &Request<'_>, labels: &BTreeMap<String, String>, name: &str) -> LabelSelector {
+    let key = Key {
+        sort: Sort::of::<DaemonSet>(),
+        namespace: Some(request.world.place.namespace.clone()),
+        name: name.to_owned(),
+    };
+    let live = request.world.live.get(&key).map(|live| live["spec"]["selector"].clone());
+    let live: Option<LabelSelector> = live.and_then(|selector| serde_json::from_value(selector).ok());
+    let usable = |selector: &LabelSelector| {
+        *selector != LabelSelector::default()
+            && selects(Some(selector), |key| labels.get(key).map(String::as_str))
+    };
+    live.filter(usable).unwrap_or_else(|| meta::selector(labels))
+}
+
+impl Exporters<'_> {
+    fn annotations(&self, pool: &str) -> BTreeMap<String, String> {
+        let config = kubeletconfig::config(self.request.world, pool);
+        let hash = config.map_or_else(String::new, |text| pod::config_hash(&text).1);
+        let mut annotations = meta::labels([(CONFIG_HASH, &hash)]);
+        if self.request.world.place.platform.is_openshift() {
+            let mut options = self.request.options();
+            options.updater.scc = self.constraints();
+            annotations.extend([openshift::required(openshift::rte_constraints_name(&options))]);
+        }
+        annotations
+    }
+
+    fn constraints(&self) -> deployer::options::Scc {
+        use deployer::options::Scc;
+        if self.group.has_custom_policy() { Scc::V1 } else { Scc::V2 }
+    }
+
+    fn events(&self) -> bool {
+        self.group.config.info_refresh_mode != Some(InfoRefreshMode::Periodic)
+    }
+
+    fn pod(&self, labels: &BTreeMap<String, String>, nodes: &Choice) -> PodSpec {
+        let (volume_mounts, volumes): (Vec<_>, Vec<_>) = self.mounts().into_iter().unzip();
+        let mut containers = vec![self.container(volume_mounts)];
+        if !self.own {
+            containers.push(self.shared_pool());
+        }
+        PodSpec {
+            service_account_name: Some(rte::account(&self.request.options()).name.to_owned()),
+            readiness_gates: Some(rte::readiness_gates()),
+            priority_class_name: Some("system-node-critical".to_owned()),
+            containers,
+            volumes: Some(volumes),
+            tolerations: Some(self.group.config.tolerations.clone()).filter(|all| !all.is_empty()),
+            node_selector: Some(nodes.labels.clone()).filter(|labels| !labels.is_empty()),
+            affinity: Some(Affinity {
+                pod_anti_affinity: Some(apart(labels)),
+                ..pod::only_on(nodes.terms())
+            }),
+            enable_service_links: Some(false),
+            // It needs no more than two seconds to answer who is still asking.
+            termination_grace_period_seconds: self.own.then_some(10),
+            ..PodSpec::default()
+        }
+    }
+
+    fn container(&self, volume_mounts: Vec<VolumeMount>) -> Container {
+        let image = self.request.image().image;
+        let options = self.request.options();
+        Container {
+            name: rte::NAME.to_owned(),
+            image: Some(image.name),
+            image_pull_policy: Some(image.pull_policy).filter(|policy| !policy.is_empty()),
+            command: Some(vec![rte::COMMAND.to_owned()]),
+            args: Some(self.args()),
+            env: Some(self.variables()),
+            ports: Some(vec![pod::port(PORT, options.updater.metrics_port)]),
+            volume_mounts: Some(volume_mounts),
+            security_context: Some(self.security()),
+            liveness_probe: self.own.then(|| self.liveness()),
+            resources: if self.own { exporter::resources() } else { rte::resources() },
+            termination_message_policy: Some("FallbackToLogsOnError".to_owned()),
+            ..Container::default()
+        }
+    }
+
+    fn args(&self) -> Vec<String> {
+        let kubernetes = !self.request.world.place.platform.is_openshift();
+        args(&Wishes {
+            config: &self.group.config,
+            log_level: self.request.operator.spec.log_level,
+            tls: self.tls.as_ref(),
+            kubelet_config: kubernetes.then(|| format!("{KUBELET}/config.yaml")),
+            own: self.own,
+        })
+    }
+
+    fn variables(&self) -> Vec<EnvVar> {
+        let port = self.request.options().updater.metrics_port;
+        let mut variables = vec![
+            pod::field("NODE_NAME", "spec.nodeName"),
+            pod::field("REFERENCE_NAMESPACE", "metadata.namespace"),
+            pod::field("REFERENCE_POD_NAME", "metadata.name"),
+            pod::variable("METRICS_PORT", &port.to_string()),
+        ];
+        if !self.own {
+            variables.push(pod::variable("REFERENCE_CONTAINER_NAME", rte::SHARED_POOL));
+        }
+        if has_fingerprint(&self.group.config) {
+            variables.push(pod::variable("PFP_STATUS_DUMP", STATUS));
+        }
+        variables
+    }
+
+    fn mounts(&self) -> Vec<(VolumeMount, Volume)> {
+        let kubelet = self.request.options().kubelet();
+        let read_only = |name: &str, path: &str| {
+            let volume = pod::node_directory(name, path, Some("Directory"));
+            (pod::mount_read_only(name, &format!("/{name}")), volume)
+        };
+        let podresources = format!("{}/pod-resources", kubelet.root);
+        let mut mounts = vec![
+            read_only("host-sys", "/sys"),
+            read_only("host-podresources", &podresources),
+            (
+                pod::mount_read_only("rte-config-volume", "/etc/resource-topology-exporter/"),
+                pod::config_directory("rte-config-volume", &self.name, Some(true)),
+            ),
+        ];
+        if self.events() {
+            let volume = pod::node_directory("host-run-rte", "/run/rte", Some("DirectoryOrCreate"));
+            mounts.push((pod::mount("host-run-rte", "/run/rte"), volume));
+        }
+        let kubernetes = !self.request.world.place.platform.is_openshift();
+        if kubernetes || (self.own && self.events()) {
+            let (mount, volume) = read_only(&KUBELET[1..], &kubelet.root);
+            // Volumes of pods are mounted in there. They have to go here too when the kubelet unmounts them.
+            let mount_propagation = Some("HostToContainer".to_owned());
+            mounts.push((VolumeMount { mount_propagation, ..mount }, volume));
+        }
+        if has_fingerprint(&self.group.config) {
+            let volume = pod::memory_directory("run-pfpstatus", STATUS_SIZE);
+            mounts.push((pod::mount("run-pfpstatus", STATUS), volume));
+        }
+        if self.tls.is_some() {
+            // Ours serves what it has until the certificate comes, and takes it then; the Go exporter would never look again.
+            let volume = pod::secret_directory(CERTIFICATE, CERTIFICATE, self.own.then_some(true));
+            mounts.push((pod::mount_read_only(CERTIFICATE, "/etc/secrets/rte/"), volume));
+        }
+        mounts
+    }
+
+    fn security(&self) -> SecurityContext {
+        let selinux =
+            if self.group.has_custom_policy() { openshift::RTE_PROCESS } else { openshift::DEVICE_PLUGIN };
+        let selinux = self.request.world.place.platform.is_openshift().then_some(selinux);
+        let context = SecurityContext {
+            run_as_group: Some(0),
+            // What another image writes is not known.
+            read_only_root_filesystem: self.own.then_some(true),
+            ..pod::confined_root()
+        };
+        pod::with_selinux(context, selinux)
+    }
+
+    fn liveness(&self) -> Probe {
+        let scheme = self.tls.is_some().then_some("HTTPS");
+        Probe {
+            period_seconds: Some(20),
+            timeout_seconds: Some(5),
+            ..pod::probe("/livez", IntOrString::String(PORT.to_owned()), scheme)
+        }
+    }
+
+    /// The Go exporter takes the CPUs of this container for the shared pool. As its image has a shell, it is the image.
+    fn shared_pool(&self) -> Container {
+        let image = self.request.image().image;
+        let sleep = ["/bin/sh", "-c", "--"].map(str::to_owned).to_vec();
+        Container {
+            name: rte::SHARED_POOL.to_owned(),
+            image: Some(image.name),
+            image_pull_policy: Some(image.pull_policy).filter(|policy| !policy.is_empty()),
+            command: Some(sleep),
+            args: Some(vec!["while true; do sleep 30s; done".to_owned()]),
+            security_context: Some(pod::restricted(self.request.world.place.platform)),
+            resources: pod::resources(&[("cpu", "1m"), ("memory", "4Mi")], &[]),
+            termination_message_policy: Some("FallbackToLogsOnError".to_owned()),
+            ..Container::default()
+        }
+    }
+}
+
+/// One on each node. Each pool has its own, so exporters of several pools do not keep each other away.
+fn apart(labels: &BTreeMap<String, String>) -> PodAntiAffinity {
+    let term = PodAffinityTerm {
+        label_selector: Some(meta::selector(labels)),
+        topology_key: "kubernetes.io/hostname".to_owned(),
+        ..PodAffinityTerm::default()
+    };
+    PodAntiAffinity {
+        required_during_scheduling_ignored_during_execution: Some(vec![term]),
+        ..PodAntiAffinity::default()
+    }
+}

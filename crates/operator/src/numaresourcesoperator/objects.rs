@@ -1,0 +1,132 @@
+//! All objects that are asked for.
+//!
+//! In: a request. Out: objects, in the order in which they are made: what others need comes first, DaemonSets last. Never: one whose name depends on
+//! anything but its pool.
+
+use api::numaresources::keys::{CLUSTER, NRT_API};
+use deployer::manifests::{Error, access, meta, openshift, rte};
+use deployer::object::Object;
+use deployer::options::{Options, Scc, Updater};
+use exporter::rbac::{Needs, Rules};
+use exporter::settings::{Mode, OwnerKind};
+use k8s_openapi::api::core::v1::{Service, ServicePort, ServiceSpec};
+use k8s_openapi::apimachinery::pkg::util::intstr::IntOrString;
+
+use super::stage::{MachineConfig, machine_config, stage};
+use super::{Request, daemonset};
+use crate::desired::Wanted;
+
+/// The Service of the exporters' metrics.
+const SERVICE: &str = "numaresources-rte-metrics-service";
+/// The Secret with its certificate, which OpenShift makes.
+pub(super) const CERTIFICATE: &str = "rte-metrics-service-cert";
+/// The name of the exporters' port.
+pub(super) const PORT: &str = "metrics-port";
+
+/// All objects.
+///
+/// # Errors
+/// Never in practice.
+pub(super) fn objects(request: &Request<'_>) -> Result<Vec<Wanted>, Error> {
+    let owner = request.owner();
+    let mut wanted = vec![definition(request)?];
+    for (group, pool) in request.groups.pools() {
+        match machine_config(request, group, pool)? {
+            None | Some(MachineConfig::No) => {}
+            Some(MachineConfig::Yes(object)) => wanted.push(Wanted::owned(object, &owner)),
+            Some(MachineConfig::Untouched(object)) => wanted.push(Wanted::owned(object, &owner).held(true)),
+        }
+    }
+    let shared = shared(request)?.into_iter();
+    wanted.extend(shared.map(|object| Wanted::owned(object, &owner)));
+    for (group, pool) in request.groups.pools() {
+        let Ok(nodes) = &pool.nodes else {
+            wanted.push(Wanted::owned(daemonset::placeholder(request, pool)?, &owner).held(true));
+            continue;
+        };
+        let set = Object::new(&daemonset::daemon_set(request, group, pool, nodes))?;
+        wanted.push(Wanted::owned(set, &owner).held(stage(request, group, pool).holds()));
+    }
+    Ok(wanted)
+}
+
+/// The API that exporters publish with. Others may rely on it, so nobody owns it; who wants to keep it himself may.
+fn definition(request: &Request<'_>) -> Result<Wanted, Error> {
+    let annotations = request.operator.metadata.annotations.as_ref();
+    let theirs = annotations.and_then(|all| all.get(NRT_API)).is_some_and(|value| value == CLUSTER);
+    Ok(Wanted::shared(Object::new(&api::crd::nrt_crd())?).held(theirs))
+}
+
+/// What the exporters of all pools have in common.
+fn shared(request: &Request<'_>) -> Result<Vec<Object>, Error> {
+    let options = &request.options();
+    let account = rte::account(options);
+    let rules = rules(request, options);
+    let [deny_all, egress, metrics] = rte::network_policies(options);
+    let mut objects = vec![
+        Object::new(&rte::service_account(options))?,
+        Object::new(&access::role(account.namespace, account.name, rules.namespaced))?,
+        Object::new(&rte::pod_role_binding(options))?,
+        Object::new(&access::cluster_role(account.name, rules.cluster))?,
+        Object::new(&rte::object_role_binding(options))?,
+        Object::new(&egress)?,
+        Object::new(&metrics)?,
+        Object::new(&deny_all)?,
+    ];
+    if options.platform.is_openshift() {
+        for (scc, selinux) in [(Scc::V1, openshift::RTE_PROCESS), (Scc::V2, openshift::DEVICE_PLUGIN)] {
+            let mut options = options.clone();
+            (options.updater.scc, options.updater.selinux_type) = (scc, Some(selinux.to_owned()));
+            objects.push(openshift::rte_constraints(&options)?);
+        }
+    }
+    // Before the DaemonSets: the certificate of their metrics is made for it.
+    objects.push(Object::new(&service(options))?);
+    Ok(objects)
+}
+
+/// What exporters do, and what the Go exporter does besides.
+fn rules(request: &Request<'_>, options: &Options) -> Rules {
+    let needs = Needs { mode: Some(Mode::Patch), owner: OwnerKind::Leave, conditions: true, configz: false };
+    let mut rules = exporter::rbac::rules(needs, rte::account(options).namespace);
+    if !request.image().own {
+        rules.cluster.extend(rte::object_role(options).rules.unwrap_or_default());
+        rules.namespaced.extend(rte::pod_role(options).rules.unwrap_or_default());
+    }
+    rules
+}
+
+fn service(options: &Options) -> Service {
+    let mut metadata = meta::within(rte::account(options).namespace, SERVICE);
+    metadata.labels = Some(rte::pod_labels());
+    if options.platform.is_openshift() {
+        let annotation = [("service.beta.openshift.io/serving-cert-secret-name", CERTIFICATE)];
+        metadata.annotations = Some(meta::labels(annotation));
+    }
+    let port = ServicePort {
+        name: Some(PORT.to_owned()),
+        port: options.updater.metrics_port.into(),
+        protocol: Some("TCP".to_owned()),
+        target_port: Some(IntOrString::String(PORT.to_owned())),
+        ..ServicePort::default()
+    };
+    let spec =
+        ServiceSpec { selector: Some(rte::pod_labels()), ports: Some(vec![port]), ..ServiceSpec::default() };
+    Service { metadata, spec: Some(spec), status: None }
+}
+
+impl Request<'_> {
+    /// The same in the words of the deployer, whose manifests these are.
+    pub(super) fn options(&self) -> Options {
+        let place = &self.world.place;
+        let mut options = Options {
+            platform: place.platform,
+            version: place.version.clone(),
+            api_server_ports: place.api_server_ports.clone(),
+            ..Options::peers()
+        };
+        options.updater.kind = Updater::Rte;
+        options.updater.namespace = Some(place.namespace.clone());
+        options
+    }
+}
