@@ -51,6 +51,15 @@ impl<'c> Account<'c> {
         Ok(Self { control, client, namespace: namespace.to_owned(), name: name.to_owned() })
     }
 
+    /// An account that is there.
+    ///
+    /// # Errors
+    /// When the kubeconfig cannot be read.
+    pub async fn of(control: &'c ControlPlane, namespace: &str, name: &str) -> anyhow::Result<Self> {
+        let client = control.client().await?;
+        Ok(Self { control, client, namespace: namespace.to_owned(), name: name.to_owned() })
+    }
+
     /// Lets it do this: `cluster` everywhere, `namespaced` in its own namespace. To be called once. Returns when it may.
     ///
     /// # Errors
@@ -92,17 +101,27 @@ impl<'c> Account<'c> {
         };
         binding.metadata.name = Some(self.name.clone());
         Api::namespaced(self.client.clone(), &self.namespace).create(&params, &binding).await?;
-        let rules = [(None, cluster), (Some(self.namespace.as_str()), namespaced)];
-        for (namespace, rules) in &rules {
+        self.wait_until_allowed(&cluster, &namespaced).await
+    }
+
+    /// Waits until the API server has heard that it may do this; it takes some milliseconds.
+    ///
+    /// # Errors
+    /// When it has not heard of it in time.
+    pub async fn wait_until_allowed(
+        &self,
+        cluster: &[PolicyRule],
+        namespaced: &[PolicyRule],
+    ) -> anyhow::Result<()> {
+        for (namespace, rules) in [(None, cluster), (Some(self.namespace.as_str()), namespaced)] {
             for rule in rules {
-                self.wait_until_allowed(*namespace, rule).await?;
+                self.wait_until_ruled(namespace, rule).await?;
             }
         }
         Ok(())
     }
 
-    /// Waits until the API server has heard of a rule; it takes some milliseconds.
-    async fn wait_until_allowed(&self, namespace: Option<&str>, rule: &PolicyRule) -> anyhow::Result<()> {
+    async fn wait_until_ruled(&self, namespace: Option<&str>, rule: &PolicyRule) -> anyhow::Result<()> {
         let first = |list: &Option<Vec<String>>| list.as_ref().and_then(|list| list.first()).cloned();
         let resource = first(&rule.resources).unwrap_or_default();
         let (resource, subresource) = match resource.split_once('/') {

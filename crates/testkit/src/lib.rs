@@ -3,7 +3,8 @@
 //! [`env`](mod@env) finds the programs, [`machine`] makes the machines, [`controlplane`] and [`kubelet`] run them in a
 //! [`nest`] that leaves nothing behind, [`cluster`] puts it together, [`device_plugin`] gives it devices, [`account`] gives
 //! somebody rights, [`openshift`] makes it look like a distribution, and [`load`] brings pods. In a network of its own
-//! ([`net`]) containers are real processes, and [`audit`] tells what was asked. What real parts cannot be made to do wrong,
+//! ([`net`]) containers are real processes, [`audit`] tells what was asked, and
+//! [`dump`](mod@dump) what is there. What real parts cannot be made to do wrong,
 //! [`proxy`] and [`podresources`] do.
 
 pub mod account;
@@ -12,6 +13,7 @@ pub mod cluster;
 pub mod controlplane;
 pub mod cri;
 pub mod device_plugin;
+pub mod dump;
 pub mod env;
 pub mod kubelet;
 pub mod load;

@@ -1,19 +1,18 @@
 //! Installing and removing, on real API servers: what is there before and after, object by object.
 
-use std::collections::BTreeMap;
 use std::time::Duration;
 
 use deployer::install::progress::{Change, State, Step};
 use deployer::install::{DryRun, Error, Outcome, Removal, Settings, deploy, diff, remove};
 use deployer::object::Object;
 use deployer::part::{Component, Part};
+use kube::Client;
 use kube::api::{Api, ListParams, Patch, PatchParams};
 use kube::core::DynamicObject;
-use kube::discovery::{Discovery, Scope, verbs};
-use kube::{Client, ResourceExt as _};
 use runtime::client::{Connection, Options};
 use serde_json::{Value, json};
 use testkit::controlplane::{ControlPlane, ControlPlaneOptions};
+use testkit::dump::{Dump, assert_same, difference, dump, settled};
 use testkit::env::rig;
 use testkit::proxy::{Fault, Proxy};
 use tokio_util::sync::CancellationToken;
@@ -61,7 +60,7 @@ impl Rig {
         let client = Connection::open(&options).await.unwrap().strict(PATIENCE).unwrap();
         let admin = control.client().await.unwrap();
         let rig = Self { control, proxy, client, admin };
-        settled(&rig.admin).await;
+        settled(&rig.admin).await.unwrap();
         Some(rig)
     }
 
@@ -76,8 +75,8 @@ impl Rig {
     }
 
     /// The cluster's objects, by name.
-    async fn dump(&self) -> BTreeMap<String, Value> {
-        dump(&self.admin).await
+    async fn dump(&self) -> Dump {
+        dump(&self.admin).await.unwrap()
     }
 
     /// An object as it is.
@@ -122,80 +121,8 @@ fn api(client: &Client, object: &Object) -> Api<DynamicObject> {
     }
 }
 
-/// Waits until controllers and the API server have made what they make in their first moments.
-async fn settled(client: &Client) {
-    let mut before = dump(client).await;
-    let mut same = 0;
-    while same < 3 {
-        tokio::time::sleep(Duration::from_millis(300)).await;
-        let now = dump(client).await;
-        same = if now == before { same + 1 } else { 0 };
-        before = now;
-    }
-}
-
-/// Every object of every kind that is served, without what changes by itself.
-async fn dump(client: &Client) -> BTreeMap<String, Value> {
-    let discovery = Discovery::new(client.clone()).run_aggregated().await.unwrap();
-    let mut objects = BTreeMap::new();
-    for (kind, can) in discovery.groups().flat_map(|group| group.resources_by_stability()) {
-        if !can.supports_operation(verbs::LIST) || matches!(kind.kind.as_str(), "Event" | "Lease") {
-            continue;
-        }
-        let all: Api<DynamicObject> = Api::all_with(client.clone(), &kind);
-        for object in all.list(&ListParams::default()).await.map(|list| list.items).unwrap_or_default() {
-            let name = match (&can.scope, object.namespace()) {
-                (Scope::Namespaced, Some(namespace)) => format!("{namespace}/{}", object.name_any()),
-                _ => object.name_any(),
-            };
-            let mut object = serde_json::to_value(object).unwrap();
-            for field in ["uid", "resourceVersion", "creationTimestamp", "generation"] {
-                object["metadata"].as_object_mut().unwrap().remove(field);
-            }
-            for entry in object["metadata"]["managedFields"].as_array_mut().into_iter().flatten() {
-                entry.as_object_mut().unwrap().remove("time");
-            }
-            if is_stirring(&kind.kind) {
-                object.as_object_mut().unwrap().remove("status");
-                // A machine busy with compiling makes nodes late now and then.
-                object["spec"].as_object_mut().and_then(|spec| spec.remove("taints"));
-                object["metadata"]["managedFields"] = Value::Null;
-            }
-            objects.insert(format!("{}.{} {name}", kind.kind, kind.group), object);
-        }
-    }
-    objects
-}
-
-/// Kinds whose status changes by itself.
-fn is_stirring(kind: &str) -> bool {
-    matches!(
-        kind,
-        "Node"
-            | "CSINode"
-            | "DaemonSet"
-            | "Deployment"
-            | "APIService"
-            | "CustomResourceDefinition"
-            | "ValidatingAdmissionPolicy"
-            | "Pod"
-    )
-}
-
-/// What is in one and not the same in the other.
-fn difference(before: &BTreeMap<String, Value>, after: &BTreeMap<String, Value>) -> Vec<String> {
-    let mut differences = Vec::new();
-    for name in before.keys().chain(after.keys().filter(|name| !before.contains_key(*name))) {
-        match (before.get(name), after.get(name)) {
-            (Some(before), Some(after)) if before == after => {}
-            (before, after) => differences.push(format!("{name}: {} -> {}", text(before), text(after))),
-        }
-    }
-    differences
-}
-
 /// Without what controllers and our own programs make, number and remember.
-fn relevant(mut dump: BTreeMap<String, Value>) -> BTreeMap<String, Value> {
+fn relevant(mut dump: Dump) -> Dump {
     let made = ["ControllerRevision.", "ReplicaSet.", "Pod.", "NodeResourceTopology."];
     dump.retain(|name, _| !made.iter().any(|kind| name.starts_with(kind)));
     for object in dump.values_mut() {
@@ -205,15 +132,6 @@ fn relevant(mut dump: BTreeMap<String, Value>) -> BTreeMap<String, Value> {
         }
     }
     dump
-}
-
-fn text(value: Option<&Value>) -> String {
-    value.map_or("nothing".to_owned(), |value| value.to_string().chars().take(2000).collect())
-}
-
-#[track_caller]
-fn assert_same(before: &BTreeMap<String, Value>, after: &BTreeMap<String, Value>) {
-    assert_eq!(difference(before, after), [""; 0]);
 }
 
 /// Steps as they were told, one line each.

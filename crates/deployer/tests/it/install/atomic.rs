@@ -24,7 +24,7 @@ fn broken(shape: &Shape) -> Vec<Part> {
 async fn a_failure_restores_what_was_there() {
     let Some(rig) = Rig::start().await else { return };
     let _manager = rig.control.start_controller_manager().await.unwrap();
-    settled(&rig.admin).await;
+    settled(&rig.admin).await.unwrap();
     let empty = rig.dump().await;
     let none = Shape { replicas: 0, ..Shape::default() };
 
@@ -44,7 +44,7 @@ async fn a_failure_restores_what_was_there() {
     rig.deploy(&parts(&none), &Settings { wait: true, ..quick() }).await.unwrap();
     let map = find(&parts(&none), "ConfigMap numa/updater");
     rig.merge(&map, &json!({ "data": { "more": "theirs", "text": "theirs too" } })).await;
-    settled(&rig.admin).await;
+    settled(&rig.admin).await.unwrap();
     let before = rig.dump().await;
     let newer = Shape { text: "two", role: "other", image: "any:2", ..none.clone() };
     let mut log = Log::default();
@@ -57,7 +57,7 @@ async fn a_failure_restores_what_was_there() {
     for name in ["ConfigMap numa/updater", "ClusterRoleBinding numa-updater", "DaemonSet numa/updater"] {
         assert!(log.0.contains(&format!("Restored {name}")), "{:?}", log.0);
     }
-    settled(&rig.admin).await;
+    settled(&rig.admin).await.unwrap();
     assert_same(&relevant(before), &relevant(rig.dump().await));
     // What the next deployment finds is as if nothing had been.
     let outcome = rig.deploy(&parts(&none), &quick()).await.unwrap();

@@ -7,7 +7,7 @@ async fn passing_failures_pass() {
     let Some(rig) = Rig::start().await else { return };
     let parts = parts(&Shape::default());
     rig.deploy(&parts, &quick()).await.unwrap();
-    settled(&rig.admin).await;
+    settled(&rig.admin).await.unwrap();
     let wanted = rig.dump().await;
     // Of what is deployed anew, definitions take the longest; the rest says as much.
     let removed = [Component::SchedulerPlugin];

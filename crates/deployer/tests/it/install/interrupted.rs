@@ -64,7 +64,7 @@ async fn stopped<T>(
 async fn wherever_it_is_interrupted_the_end_is_the_same() {
     let Some(rig) = Rig::start().await else { return };
     let _manager = rig.control.start_controller_manager().await.unwrap();
-    settled(&rig.admin).await;
+    settled(&rig.admin).await.unwrap();
     let (count, seed) = (number("INTERRUPTIONS", 8), number("SEED", 1));
     let mut random = Random::seeded(seed);
     let settings = Settings { wait: true, ..quick() };
@@ -77,7 +77,7 @@ async fn wherever_it_is_interrupted_the_end_is_the_same() {
     let all = rig.proxy.seen().len() - before;
     let end = async |shape: &Shape| {
         rig.deploy(&parts(shape), &settings).await.unwrap();
-        settled(&rig.admin).await;
+        settled(&rig.admin).await.unwrap();
         relevant(rig.dump().await)
     };
     let ends = [end(&old).await, end(&new).await];

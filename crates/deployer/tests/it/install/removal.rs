@@ -18,7 +18,7 @@ fn shape() -> Shape {
 async fn removing_leaves_the_cluster_as_it_was() {
     let Some(rig) = Rig::start().await else { return };
     let _manager = rig.control.start_controller_manager().await.unwrap();
-    settled(&rig.admin).await;
+    settled(&rig.admin).await.unwrap();
     let before = rig.dump().await;
     for round in 0..2 {
         let outcome = rig.deploy(&parts(&shape()), &waiting()).await.unwrap();
@@ -45,11 +45,11 @@ async fn removing_leaves_the_cluster_as_it_was() {
 async fn components_go_one_by_one_and_dry_runs_take_nothing() {
     let Some(rig) = Rig::start().await else { return };
     let _manager = rig.control.start_controller_manager().await.unwrap();
-    settled(&rig.admin).await;
+    settled(&rig.admin).await.unwrap();
     let mut before = vec![rig.dump().await];
     for number in 0..3 {
         rig.deploy(&parts(&shape())[number..=number], &waiting()).await.unwrap();
-        settled(&rig.admin).await;
+        settled(&rig.admin).await.unwrap();
         before.push(rig.dump().await);
     }
     for dry_run in [DryRun::Client, DryRun::Server] {
@@ -88,7 +88,7 @@ async fn a_namespace_stays_with_what_others_put_into_it() {
 async fn the_last_one_out_removes_the_namespace() {
     let Some(rig) = Rig::start().await else { return };
     let _manager = rig.control.start_controller_manager().await.unwrap();
-    settled(&rig.admin).await;
+    settled(&rig.admin).await.unwrap();
     let before = rig.dump().await;
     let map = |name: &str| {
         object(

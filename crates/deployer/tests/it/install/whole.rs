@@ -45,15 +45,15 @@ fn from_nothing_to_an_aligned_pod_and_back() {
         let cluster = Cluster::builder().machines(machines).installable(network, images);
         let cluster = cluster.start(&rig).await.unwrap();
         let client = cluster.client().await.unwrap();
-        settled(&client).await;
-        let before = dump(&client).await;
+        settled(&client).await.unwrap();
+        let before = dump(&client).await.unwrap();
         for round in 0..2 {
             let took = there_and_back(&client).await;
             println!("round {round}: from an empty cluster to an aligned pod that runs: {took:?}");
-            assert_same(&before, &dump(&client).await);
+            assert_same(&before, &dump(&client).await.unwrap());
         }
         upgraded(&client).await;
-        assert_same(&before, &dump(&client).await);
+        assert_same(&before, &dump(&client).await.unwrap());
         interrupted(&client, &before).await;
         let denied = cluster.denied().unwrap();
         // Controllers still look after namespaces that are going.
@@ -136,14 +136,14 @@ async fn upgraded(client: &Client) {
 }
 
 /// Deployments and removals that are stopped after a while, then done again.
-async fn interrupted(client: &Client, before: &BTreeMap<String, Value>) {
+async fn interrupted(client: &Client, before: &Dump) {
     let (count, seed) = (number("INTERRUPTIONS", 2), number("SEED", 1));
     let mut random = Random::seeded(seed);
     let parts = manifests::parts(&choices(), &Component::ALL).unwrap();
     let went = async |result: Result<Outcome, Error>| result.unwrap();
     let unstopped = CancellationToken::new();
     went(deploy(client, &parts, &waiting(), &mut |_: &Step<'_>| {}, &unstopped).await).await;
-    let deployed = relevant(dump(client).await);
+    let deployed = relevant(dump(client).await.unwrap());
     let mut there = true;
     for round in 0..count {
         let how = How::any(&mut random);
@@ -168,14 +168,14 @@ async fn interrupted(client: &Client, before: &BTreeMap<String, Value>) {
         }
         if there {
             remove(&client, &Component::ALL, &waiting(), &mut |_: &Step<'_>| {}, &unstopped).await.unwrap();
-            assert_same(before, &dump(&client).await);
+            assert_same(before, &dump(&client).await.unwrap());
         } else {
             deploy(&client, &parts, &waiting(), &mut |_: &Step<'_>| {}, &unstopped).await.unwrap();
-            assert_same(&deployed, &relevant(dump(&client).await));
+            assert_same(&deployed, &relevant(dump(&client).await.unwrap()));
             aligned_pod(&client).await;
         }
         there = !there;
     }
     remove(client, &Component::ALL, &waiting(), &mut |_: &Step<'_>| {}, &unstopped).await.unwrap();
-    assert_same(before, &dump(client).await);
+    assert_same(before, &dump(client).await.unwrap());
 }
