@@ -5,6 +5,7 @@
 
 use std::cmp::Ordering;
 use std::collections::BTreeMap;
+use std::fmt;
 
 use deployer::object::{Object, Sort};
 use serde_json::Value;
@@ -36,6 +37,16 @@ impl Key {
     }
 }
 
+/// As people name it: `DaemonSet numa/exporter`.
+impl fmt::Display for Key {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match &self.namespace {
+            Some(namespace) => write!(f, "{} {namespace}/{}", self.sort.kind, self.name),
+            None => write!(f, "{} {}", self.sort.kind, self.name),
+        }
+    }
+}
+
 impl Live {
     /// Notes that an object is like this, whatever was known.
     pub fn insert(&mut self, key: Key, body: Value) {
@@ -61,12 +72,11 @@ impl Live {
 
     /// Notes that an object is gone whose last state was this, unless something newer is known. Whether that was news.
     pub fn forget(&mut self, key: &Key, body: &Value) -> bool {
-        let same = |known: &Value| known["metadata"]["uid"] == body["metadata"]["uid"];
-        let old = self.0.get(key).is_some_and(|known| same(known) || age(known, body) == Ordering::Less);
-        if old {
+        let news = self.0.get(key).is_some_and(|known| age(known, body) != Ordering::Greater);
+        if news {
             self.0.remove(key);
         }
-        old
+        news
     }
 
     /// An object as it is.
@@ -142,6 +152,7 @@ mod tests {
         let table = [
             (("a", "5"), ("a", "6"), true),
             (("a", "5"), ("a", "5"), true),
+            (("a", "7"), ("a", "6"), false),
             (("b", "9"), ("a", "6"), false),
             (("b", "5"), ("a", "6"), true),
         ];

@@ -3,17 +3,29 @@
 //! In: the world, a controller. Out: changes made, status written. Never: a rule about what should be there.
 
 use std::sync::Arc;
+use std::time::Duration;
 
+use deployer::install::cluster::Cluster;
+use futures::future::join_all;
 use kube::Client;
 use prometheus_client::registry::Registry;
 use runtime::events::Recorder;
 use tokio_util::sync::CancellationToken;
 
+use crate::apply::Hand;
+use crate::desired::{Controller, MANAGER};
 use crate::live::Key;
 
+pub mod metrics;
+pub mod rules;
 pub mod shared;
+pub mod status;
+mod worker;
 
+use metrics::Metrics;
+use rules::Rules;
 pub use shared::{Shared, Wake};
+use worker::Worker;
 
 /// What came of the changes of one round.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
@@ -22,6 +34,8 @@ pub struct Done {
     pub errors: Vec<String>,
     /// What was done, in the order in which it was planned.
     pub changed: Vec<Changed>,
+    /// Something has to be waited for, or tried again, although nobody may say when.
+    pub pending: bool,
 }
 
 /// Something that was done.
@@ -52,22 +66,54 @@ pub enum Action {
 
 /// The controllers at work.
 pub struct Engine {
-    shared: Arc<Shared>,
-    client: Client,
+    hand: Hand,
     recorder: Recorder,
+    rules: fn(Controller) -> Rules,
 }
+
+/// How long a call is repeated; one attempt may take a third of it.
+const PATIENCE: Duration = Duration::from_secs(15);
 
 impl Engine {
     /// Controllers that work on a world, with metrics in `registry`. `client` should be one of those that give up
     /// ([`runtime::client::Connection::strict`]).
-    pub fn new(shared: Arc<Shared>, client: Client, recorder: Recorder, _registry: &mut Registry) -> Self {
-        Self { shared, client, recorder }
+    pub fn new(shared: Arc<Shared>, client: Client, recorder: Recorder, registry: &mut Registry) -> Self {
+        let cancel = CancellationToken::new();
+        let cluster = Cluster { client, manager: MANAGER, dry_run: false, patience: PATIENCE, cancel };
+        let metrics = Metrics::register(registry);
+        Self { hand: Hand { cluster, shared, metrics }, recorder, rules: Rules::of }
+    }
+
+    /// The same with other rules, for tests.
+    #[must_use]
+    pub fn with_rules(self, rules: fn(Controller) -> Rules) -> Self {
+        Self { rules, ..self }
     }
 
     /// Works until it is stopped. To be called once everything has been seen that [`Shared`] is to hold, and only while leading.
     /// It may be called again.
     pub async fn run(&self, cancel: CancellationToken) {
-        let _ = (&self.shared, &self.client, &self.recorder);
-        cancel.cancelled().await;
+        let mut hand = self.hand.clone();
+        hand.cluster.cancel = cancel.clone();
+        let workers = Controller::ALL.map(|controller| {
+            let worker = Worker::new(controller, self.rules, hand.clone(), self.recorder.clone());
+            Box::pin(worker.run(&cancel))
+        });
+        join_all(workers).await;
+    }
+}
+
+impl Action {
+    /// In one word, as events have it.
+    #[must_use]
+    pub fn reason(self) -> &'static str {
+        match self {
+            Self::Created => "Created",
+            Self::Updated => "Updated",
+            Self::Repaired => "Repaired",
+            Self::Recreated => "Recreated",
+            Self::Deleted => "Deleted",
+            Self::Refused => "Refused",
+        }
     }
 }

@@ -143,6 +143,14 @@ impl Shared {
         self.state().world.live.observe(key, body);
     }
 
+    /// Notes that we found it gone.
+    pub(crate) fn deleted(&self, key: &Key, uid: &str) {
+        let live = &mut self.state().world.live;
+        if live.get(key).is_some_and(|known| known["metadata"]["uid"] == uid) {
+            live.remove(key);
+        }
+    }
+
     fn state(&self) -> MutexGuard<'_, State> {
         // A look that panicked has changed nothing.
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
