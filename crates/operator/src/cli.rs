@@ -11,6 +11,7 @@ use runtime::{http, log};
 
 use crate::place::Told;
 use crate::process::Settings;
+use crate::watch::kubelets::Trust;
 
 /// Where the certificate for metrics is.
 pub const CERTIFICATES: &str = "/certs";
@@ -70,6 +71,15 @@ pub struct Args {
     /// Folder with tls.crt and tls.key for metrics
     #[arg(long, value_name = "DIR", default_value = CERTIFICATES)]
     pub certificates: PathBuf,
+    /// File with the token for kubelets' ports [default: the service account's]
+    #[arg(long, value_name = "FILE")]
+    pub kubelet_token: Option<PathBuf>,
+    /// File with the authority of kubelets' certificates [default: the service account's]
+    #[arg(long, value_name = "FILE", conflicts_with = "kubelet_insecure")]
+    pub kubelet_authority: Option<PathBuf>,
+    /// Do not check kubelets' certificates: whoever answers at a node's address gets the token
+    #[arg(long)]
+    pub kubelet_insecure: bool,
     /// Verbosity as in klog: 2 is info, 4 is debug, 6 is trace
     #[arg(short = 'v', long = "v", value_name = "LEVEL", default_value_t = 2)]
     pub verbosity: u8,
@@ -103,6 +113,7 @@ impl Args {
                 api_server_ports: self.api_server_ports,
                 ..Told::by_environment(variable)
             },
+            kubelets: Trust::of(self.kubelet_token, self.kubelet_authority, self.kubelet_insecure),
             kubeconfig: self.kubeconfig,
             context: self.context,
             metrics: self.metrics_bind_address.0,

@@ -26,13 +26,14 @@ use runtime::ready::Readiness;
 use runtime::shutdown::Tasks;
 use runtime::tls::{Policy, Server, Settings as Tls};
 use runtime::{events, host, lease, log, process_metrics, residue, tls};
-use tokio::sync::watch;
+use tokio::sync::{Notify, watch};
 use tokio_util::sync::CancellationToken;
 use tracing::{info, warn};
 
 use crate::desired::MANAGER;
 use crate::place::{self, Told};
 use crate::reconcile::{Engine, Shared};
+use crate::watch::kubelets::{Asker, Trust};
 use crate::watch::{self as watches, Hearers};
 use crate::world::{Place, World};
 
@@ -60,6 +61,8 @@ pub struct Settings {
     pub certificates: PathBuf,
     /// Whether others may run at the same time: only who holds the lease works.
     pub leader_elect: bool,
+    /// How kubelets are spoken to.
+    pub kubelets: Trust,
     /// Whether NUMAResourcesSchedulers are looked after.
     pub scheduler: bool,
 }
@@ -159,13 +162,17 @@ impl Process {
         let offered = policy.subscribe();
         let unreadable = watch::Sender::new(());
         let odd = unreadable.subscribe();
-        let hearers = Hearers { shared: Arc::clone(&shared), policy, unreadable };
+        let nodes = Arc::new(Notify::new());
+        let hearers =
+            Hearers { shared: Arc::clone(&shared), policy, unreadable, nodes: Arc::clone(&nodes) };
         watches::start(&mut self.tasks, &self.connection, &place, &watch_metrics, &self.readiness, &hearers)?;
 
         let engine =
             Engine::new(Arc::clone(&shared), self.connection.strict(CALL)?, recorder.clone(), &mut registry);
+        let asker = Asker::new(Arc::clone(&shared), self.settings.kubelets.clone(), nodes);
         let leader = lead::Leader {
             shared,
+            asker,
             engine,
             recorder,
             odd,

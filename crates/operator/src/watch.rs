@@ -29,6 +29,7 @@ use runtime::ready::{Gate, Readiness};
 use runtime::shutdown::Tasks;
 use runtime::tls::Policy;
 use runtime::watch::{self, Event, Metrics};
+use tokio::sync::Notify;
 
 use crate::desired::{Controller, MANAGED_BY, MANAGER};
 use crate::reconcile::{Shared, Wake};
@@ -89,6 +90,8 @@ pub struct Hearers {
     pub policy: tokio::sync::watch::Sender<Policy>,
     /// Whoever tells of what cannot be read.
     pub unreadable: tokio::sync::watch::Sender<()>,
+    /// Whoever asks kubelets: nodes or groups have changed.
+    pub nodes: Arc<Notify>,
 }
 
 impl Fact {
@@ -265,7 +268,14 @@ async fn follow(
         };
         let tell = |event: Event<Named<crate::world::Node>>| {
             let whole = matches!(event, Event::Reset { .. });
-            change(&hearers.shared, fact, |world| take::table(&mut world.nodes, event));
+            let mut changed = false;
+            change(&hearers.shared, fact, |world| {
+                changed = take::table(&mut world.nodes, event);
+                changed
+            });
+            if changed {
+                hearers.nodes.notify_one();
+            }
             opened(gate, whole);
         };
         return watch::run_as(Api::all(client), &watch.sort.plural, watch.config(), metrics, open, tell).await;
@@ -321,6 +331,7 @@ fn tell(fact: Fact, sort: &Sort, event: Event<Raw>, hearers: &Hearers) {
     }
     if matches!(fact, Fact::Operator | Fact::Scheduler) {
         hearers.unreadable.send_replace(());
+        hearers.nodes.notify_one();
     }
 }
 

@@ -17,6 +17,7 @@ use tokio_util::sync::CancellationToken;
 use tracing::{info, warn};
 
 use crate::reconcile::{Engine, Shared};
+use crate::watch::kubelets::Asker;
 use crate::watch::legacy;
 use crate::world::{Place, Unreadable};
 
@@ -29,6 +30,7 @@ const SCHEDULING: &str = "secondary-scheduler";
 /// Everything that works under the lease.
 pub(super) struct Leader {
     pub(super) shared: Arc<Shared>,
+    pub(super) asker: Asker,
     pub(super) engine: Engine,
     pub(super) recorder: Recorder,
     /// Something unreadable may have come or gone.
@@ -59,17 +61,20 @@ impl Leader {
             () = token.cancelled() => return,
             () = self.prepare() => {}
         }
-        let Self { shared, engine, recorder, odd, .. } = &mut self;
+        let Self { shared, asker, engine, recorder, odd, .. } = &mut self;
         tokio::select! {
             () = engine.run(token.clone()) => {}
+            () = asker.run() => {}
             () = tell_unreadable(shared, recorder, odd) => {}
         }
     }
 
     /// What is done once.
-    async fn prepare(&self) {
+    async fn prepare(&mut self) {
         legacy::take_in(&self.client, self.place.platform, &self.shared).await;
         remove_former_binding(&self.client, &self.place.namespace).await;
+        // So that what kubelets say is known when the controllers first look.
+        self.asker.ask().await;
     }
 }
 
