@@ -211,7 +211,8 @@ mod tests {
     #[test]
     fn our_image_is_that_of_the_first_container() {
         let of = |pod: serde_json::Value| image_of(serde_json::from_value(pod).unwrap());
-        let containers = json!([{ "name": "a", "image": "own:1", "imagePullPolicy": "Never" }, { "name": "b" }]);
+        let containers =
+            json!([{ "name": "a", "image": "own:1", "imagePullPolicy": "Never" }, { "name": "b" }]);
         assert_eq!(of(json!({ "spec": { "containers": containers } })), Some(image("own:1", "Never")));
         assert_eq!(of(json!({ "spec": { "containers": [{ "name": "a" }] } })), None);
         assert_eq!(of(json!({})), None);
@@ -222,7 +223,11 @@ mod tests {
     fn variables_loosen_rules_by_one_word_only() {
         for (value, free) in [("false", true), ("False", false), ("0", false), ("", false)] {
             let told = told(&[("EXPORTER_IMAGE_RESTRICTION", value), ("SCHEDULER_IMAGE_VALIDATION", value)]);
-            assert_eq!((told.exporter_image_free, told.trusted_schedulers.is_none()), (free, free), "{value}");
+            assert_eq!(
+                (told.exporter_image_free, told.trusted_schedulers.is_none()),
+                (free, free),
+                "{value}"
+            );
         }
         assert!(told(&[]).trusted_schedulers.is_some() && !told(&[]).exporter_image_free);
     }

@@ -109,9 +109,10 @@ impl Process {
         let Some(address) = self.settings.health else { return Ok(()) };
         let listener = http::bind(address).await?;
         let readiness = self.readiness.clone();
-        let surface = Surface::new(Registry::default())
-            .log_level(level)
-            .check(Probe::Ready, "watches", move || readiness.check());
+        let surface =
+            Surface::new(Registry::default())
+                .log_level(level)
+                .check(Probe::Ready, "watches", move || readiness.check());
         let token = self.tasks.token().clone();
         self.tasks.spawn_draining("health", http::serve(listener, surface.router(), token));
         Ok(())
@@ -150,12 +151,8 @@ impl Process {
         let shared = Shared::new(World::new(place.clone()));
         metrics::register(&mut registry, &shared);
 
-        let (recorder, writer) = events::channel(
-            self.connection.strict(CALL)?,
-            MANAGER,
-            events::Limits::default(),
-            &mut registry,
-        );
+        let (recorder, writer) =
+            events::channel(self.connection.strict(CALL)?, MANAGER, events::Limits::default(), &mut registry);
         self.tasks.spawn_draining("events", writer.run(self.tasks.token().clone()));
 
         let policy = watch::Sender::new(Policy::default());
@@ -163,8 +160,7 @@ impl Process {
         let unreadable = watch::Sender::new(());
         let odd = unreadable.subscribe();
         let nodes = Arc::new(Notify::new());
-        let hearers =
-            Hearers { shared: Arc::clone(&shared), policy, unreadable, nodes: Arc::clone(&nodes) };
+        let hearers = Hearers { shared: Arc::clone(&shared), policy, unreadable, nodes: Arc::clone(&nodes) };
         watches::start(&mut self.tasks, &self.connection, &place, &watch_metrics, &self.readiness, &hearers)?;
 
         let engine =
@@ -221,8 +217,7 @@ impl Process {
         mut registry: Registry,
         offered: watch::Receiver<Policy>,
     ) -> anyhow::Result<()> {
-        let [certificate, key] =
-            ["tls.crt", "tls.key"].map(|file| self.settings.certificates.join(file));
+        let [certificate, key] = ["tls.crt", "tls.key"].map(|file| self.settings.certificates.join(file));
         let token = self.tasks.token().clone();
         if !place.platform.is_openshift() && !certificate.exists() {
             info!(address = ?listener.local_addr().ok(), "serving metrics without TLS: there is no certificate");

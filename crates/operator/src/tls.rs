@@ -179,8 +179,7 @@ mod tests {
     #[track_caller]
     fn check(profile: &Value, min_version: &str, suites: &str, unknown: &[&str]) {
         let got = of(profile).unwrap();
-        let wanted =
-            TlsProfile { min_version: min_version.to_owned(), cipher_suites: suites.to_owned() };
+        let wanted = TlsProfile { min_version: min_version.to_owned(), cipher_suites: suites.to_owned() };
         assert_eq!(got.profile, wanted, "{profile}");
         assert_eq!(got.unknown, unknown, "{profile}");
     }
@@ -191,16 +190,21 @@ mod tests {
         for nothing in [json!(null), json!({}), json!({ "type": "" }), json!({ "type": "Quantum" })] {
             check(&nothing, "VersionTLS12", INTERMEDIATE_SUITES, &[]);
         }
-        check(&json!({ "type": "Intermediate", "intermediate": {} }), "VersionTLS12", INTERMEDIATE_SUITES, &[]);
+        check(
+            &json!({ "type": "Intermediate", "intermediate": {} }),
+            "VersionTLS12",
+            INTERMEDIATE_SUITES,
+            &[],
+        );
         check(&json!({ "type": "Modern" }), "VersionTLS13", "", &[]);
         let old = of(&json!({ "type": "Old" })).unwrap();
         assert_eq!(old.profile.min_version, "VersionTLS10");
         assert!(old.profile.cipher_suites.starts_with(INTERMEDIATE_SUITES));
-        assert!(old.profile.cipher_suites.ends_with("TLS_RSA_WITH_AES_256_CBC_SHA,TLS_RSA_WITH_3DES_EDE_CBC_SHA"));
+        assert!(
+            old.profile.cipher_suites.ends_with("TLS_RSA_WITH_AES_256_CBC_SHA,TLS_RSA_WITH_3DES_EDE_CBC_SHA")
+        );
         assert_eq!((old.profile.cipher_suites.split(',').count(), old.unknown.len()), (21, 0));
-        let custom = |min: &str, ciphers: &[&str]| {
-            json!({ "type": "Custom", "custom": { "minTLSVersion": min, "ciphers": ciphers } })
-        };
+        let custom = |min: &str, ciphers: &[&str]| json!({ "type": "Custom", "custom": { "minTLSVersion": min, "ciphers": ciphers } });
         let (openssl, registered) = NAMES[3];
         for version in ["VersionTLS10", "VersionTLS11", "VersionTLS12"] {
             check(&custom(version, &[]), version, "", &[]);

@@ -17,7 +17,6 @@ mod wire;
 use std::convert::Infallible;
 use std::sync::Arc;
 
-
 use api::numaresources::{self, keys, operator, scheduler};
 use deployer::object::Sort;
 use deployer::platform::Platform;
@@ -174,7 +173,8 @@ const KUBELET_CONFIG: [&str; 4] =
     ["machineconfiguration.openshift.io", "v1", "KubeletConfig", "kubeletconfigs"];
 const API_SERVER: [&str; 4] = ["config.openshift.io", "v1", "APIServer", "apiservers"];
 const NODE: [&str; 4] = ["", "v1", "Node", "nodes"];
-const CRD: [&str; 4] = ["apiextensions.k8s.io", "v1", "CustomResourceDefinition", "customresourcedefinitions"];
+const CRD: [&str; 4] =
+    ["apiextensions.k8s.io", "v1", "CustomResourceDefinition", "customresourcedefinitions"];
 
 fn sort([group, version, kind, plural]: [&str; 4]) -> Sort {
     Sort::new(group, version, kind, plural)
@@ -194,10 +194,11 @@ pub fn all(place: &Place) -> Vec<Watch> {
         namespace: Some(place.namespace.clone()),
         ..Watch::all(Fact::Live, sort(kind))
     }));
-    all.extend(marked(place.platform).into_iter().map(|kind| Watch {
-        labels: format!("{MANAGED_BY}={MANAGER}"),
-        ..Watch::all(Fact::Live, kind)
-    }));
+    all.extend(
+        marked(place.platform)
+            .into_iter()
+            .map(|kind| Watch { labels: format!("{MANAGED_BY}={MANAGER}"), ..Watch::all(Fact::Live, kind) }),
+    );
     if place.platform == Platform::OpenShift {
         all.push(Watch::all(Fact::Pool, sort(POOL)));
         all.push(Watch::all(Fact::KubeletConfig, sort(KUBELET_CONFIG)));
@@ -278,7 +279,8 @@ async fn follow(
             }
             opened(gate, whole);
         };
-        return watch::run_as(Api::all(client), &watch.sort.plural, watch.config(), metrics, open, tell).await;
+        return watch::run_as(Api::all(client), &watch.sort.plural, watch.config(), metrics, open, tell)
+            .await;
     }
     let tell = |event: Event<Raw>| {
         let whole = matches!(event, Event::Reset { .. });

@@ -136,7 +136,11 @@ async fn remove_former_binding(client: &Client, namespace: &str) {
     };
     match removed.await {
         Err(error) if !is_not_found(&error) => {
-            warn!(name = SCHEDULING, error = brief(&error), "cannot look for the ClusterRoleBinding of a former operator");
+            warn!(
+                name = SCHEDULING,
+                error = brief(&error),
+                "cannot look for the ClusterRoleBinding of a former operator"
+            );
         }
         _ => {}
     }
@@ -162,9 +166,7 @@ mod tests {
     /// U024 in part.
     #[test]
     fn a_binding_of_others_is_left_alone() {
-        let account = |name: &str, namespace: &str| {
-            json!({ "kind": "ServiceAccount", "name": name, "namespace": namespace })
-        };
+        let account = |name: &str, namespace: &str| json!({ "kind": "ServiceAccount", "name": name, "namespace": namespace });
         let ours = account(SCHEDULING, "numa");
         let table = [
             (json!([ours]), true),

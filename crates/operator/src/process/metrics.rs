@@ -36,7 +36,8 @@ impl Collector for Seen {
             let gauge = ConstGauge::new(i64::try_from(count).unwrap_or(i64::MAX));
             gauge.encode(metric.encode_family(&[("kind", kind)])?)?;
         }
-        let nodes = ConstGauge::new(self.0.read(|world| i64::try_from(world.nodes.len()).unwrap_or(i64::MAX)));
+        let nodes =
+            ConstGauge::new(self.0.read(|world| i64::try_from(world.nodes.len()).unwrap_or(i64::MAX)));
         let help = "Nodes that are known";
         let metric = encoder.encode_descriptor("tholepin_operator_nodes", help, None, MetricType::Gauge)?;
         nodes.encode(metric)

@@ -165,7 +165,12 @@ impl Asker {
         let known = match said {
             Ok(settings) => Known { said: Ok(settings), due: now + EVERY, was_away: false },
             Err(reason) => {
-                tracing::debug!(group = place.0, node = place.1, reason, "a kubelet did not say what it was told");
+                tracing::debug!(
+                    group = place.0,
+                    node = place.1,
+                    reason,
+                    "a kubelet did not say what it was told"
+                );
                 let said = before.map_or(Err(reason), |before| before.said.or_else(Err));
                 Known { said, due: now + AGAIN, was_away: false }
             }
@@ -196,12 +201,16 @@ fn samples(world: &World, known: &BTreeMap<Place, Known>) -> BTreeMap<String, Ve
     samples.extend(asking.iter().map(|name| ((*name).to_owned(), Vec::new())));
     for (name, node) in &world.nodes {
         let label = |key: &str| node.labels.get(key).map(|value| &**value);
-        let Some(sample) = groups.pool_of(label).and_then(|pool| samples.get_mut(pool.name)) else { continue };
+        let Some(sample) = groups.pool_of(label).and_then(|pool| samples.get_mut(pool.name)) else {
+            continue;
+        };
         let at = node.kubelet.clone();
         sample.push(Candidate { node: name.clone(), ready: node.ready, at });
     }
     for (group, sample) in &mut samples {
-        choose(sample, |node| known.get(&(group.clone(), node.to_owned())).is_some_and(|known| known.said.is_ok()));
+        choose(sample, |node| {
+            known.get(&(group.clone(), node.to_owned())).is_some_and(|known| known.said.is_ok())
+        });
     }
     samples
 }
@@ -233,7 +242,8 @@ async fn ask(trust: &Trust, at: Option<&(String, u16)>) -> Result<KubeletSetting
     let client = connection.and_then(|connection| connection.strict(DEADLINE));
     let client = client.map_err(|error| error.to_string())?;
     let text = client::get_text(&client, "/configz", LIMIT_BYTES);
-    let text = tokio::time::timeout(DEADLINE, text).await.map_err(|_| format!("no answer within {DEADLINE:?}"))?;
+    let text =
+        tokio::time::timeout(DEADLINE, text).await.map_err(|_| format!("no answer within {DEADLINE:?}"))?;
     payload::configz(&text.map_err(|error| client::brief(&error))?)
 }
 

@@ -29,7 +29,11 @@ pub async fn take_in(client: &Client, platform: Platform, shared: &Shared) {
     for sort in marked(platform) {
         let api: Api<Raw> = Api::all_with(client.clone(), &sort.resource());
         if let Err(error) = take_in_kind(&api, &sort, shared).await {
-            tracing::warn!(kind = sort.kind, error = brief(&error), "cannot look for objects of a former operator");
+            tracing::warn!(
+                kind = sort.kind,
+                error = brief(&error),
+                "cannot look for objects of a former operator"
+            );
         }
     }
 }
@@ -43,7 +47,11 @@ async fn take_in_kind(api: &Api<Raw>, sort: &Sort, shared: &Shared) -> kube::Res
         };
         for object in page.items.iter().filter(|object| is_former(object)) {
             let Some(whole) = api.get_opt(&object.name_any()).await? else { continue };
-            tracing::info!(kind = sort.kind, name = object.name_any(), "found an object of a former operator");
+            tracing::info!(
+                kind = sort.kind,
+                name = object.name_any(),
+                "found an object of a former operator"
+            );
             take::live(shared, sort, Event::Applied(whole));
         }
         match page.metadata.continue_.filter(|token| !token.is_empty()) {
@@ -73,9 +81,7 @@ mod tests {
 
     #[test]
     fn only_what_belongs_to_our_users_objects_and_is_not_marked() {
-        let owner = |api: &str, kind: &str, controller: bool| {
-            json!([{ "apiVersion": api, "kind": kind, "name": "x", "uid": "u", "controller": controller }])
-        };
+        let owner = |api: &str, kind: &str, controller: bool| json!([{ "apiVersion": api, "kind": kind, "name": "x", "uid": "u", "controller": controller }]);
         let ours = "nodetopology.openshift.io/v1alpha1";
         let mark = json!({ MANAGED_BY: MANAGER });
         let table = [

@@ -153,7 +153,10 @@ mod tests {
         assert_eq!(read.labels, BTreeMap::from([("a".to_owned(), "1".to_owned())]));
         assert_eq!(read.node_selector.unwrap().match_labels.unwrap().len(), 1);
         assert_eq!(read.sources.iter().map(String::as_str).collect::<Vec<_>>(), ["00-worker", "51-x"]);
-        assert_eq!((read.conditions[0].kind.as_str(), read.conditions[0].status.as_str()), ("Updated", "True"));
+        assert_eq!(
+            (read.conditions[0].kind.as_str(), read.conditions[0].status.as_str()),
+            ("Updated", "True")
+        );
         assert_eq!(pool(json!({})), MachineConfigPool::default());
     }
 

@@ -55,7 +55,9 @@ pub(super) fn asked<T: PartialEq>(
     // Both tables as one, and taken apart again.
     let mut all: BTreeMap<String, Result<T, Unreadable>> =
         std::mem::take(of(world)).into_iter().map(|(name, value)| (name, Ok(value))).collect();
-    all.extend(world.unreadable.remove(kind).unwrap_or_default().into_iter().map(|(name, why)| (name, Err(why))));
+    all.extend(
+        world.unreadable.remove(kind).unwrap_or_default().into_iter().map(|(name, why)| (name, Err(why))),
+    );
     let changed = table(&mut all, event);
     for (name, value) in all {
         match value {
@@ -157,12 +159,22 @@ mod tests {
                 .map(|()| Pool::default())
                 .map_err(|why| Unreadable { uid: "u".to_owned(), reason: why.to_owned() }),
         };
-        let mut check = |event: Event<Named<Result<Pool, Unreadable>>>, changed: bool, good: usize, bad: &[&str]| {
-            assert_eq!(asked(&mut world, "Pool", |world| &mut world.pools, event.clone()), changed, "{event:?}");
-            let why: Vec<_> =
-                world.unreadable.get("Pool").into_iter().flatten().map(|(_, why)| why.reason.as_str()).collect();
-            assert_eq!((world.pools.len(), why.as_slice()), (good, bad), "{event:?}");
-        };
+        let mut check =
+            |event: Event<Named<Result<Pool, Unreadable>>>, changed: bool, good: usize, bad: &[&str]| {
+                assert_eq!(
+                    asked(&mut world, "Pool", |world| &mut world.pools, event.clone()),
+                    changed,
+                    "{event:?}"
+                );
+                let why: Vec<_> = world
+                    .unreadable
+                    .get("Pool")
+                    .into_iter()
+                    .flatten()
+                    .map(|(_, why)| why.reason.as_str())
+                    .collect();
+                assert_eq!((world.pools.len(), why.as_slice()), (good, bad), "{event:?}");
+            };
         check(Event::Applied(read("a", Ok(()))), true, 1, &[]);
         check(Event::Applied(read("a", Err("odd"))), true, 0, &["odd"]);
         check(Event::Applied(read("a", Err("odd"))), false, 0, &["odd"]);
@@ -189,7 +201,10 @@ mod tests {
                 assert_eq!(got, wanted, "{event:?}");
                 for (key, body) in world.live.iter() {
                     assert_eq!((key.namespace.as_deref(), key.name.as_str()), (Some("n"), "a"));
-                    assert_eq!((&body["apiVersion"], &body["kind"]), (&json!("apps/v1"), &json!("DaemonSet")));
+                    assert_eq!(
+                        (&body["apiVersion"], &body["kind"]),
+                        (&json!("apps/v1"), &json!("DaemonSet"))
+                    );
                 }
             });
         };

@@ -37,7 +37,10 @@ fn each_watch_is_there_once() {
 fn only_what_the_platform_has_is_watched() {
     let groups = |platform| {
         let all = all(&place(platform));
-        all.into_iter().filter(|watch| watch.sort.group.contains("openshift.io")).map(|w| w.sort.kind).collect::<Vec<_>>()
+        all.into_iter()
+            .filter(|watch| watch.sort.group.contains("openshift.io"))
+            .map(|w| w.sort.kind)
+            .collect::<Vec<_>>()
     };
     let own = ["NUMAResourcesOperator", "NUMAResourcesScheduler"];
     assert_eq!(groups(Platform::Kubernetes), own);
@@ -45,7 +48,13 @@ fn only_what_the_platform_has_is_watched() {
     assert_eq!(groups(Platform::HyperShift), more(&["SecurityContextConstraints", "APIServer"]));
     assert_eq!(
         groups(Platform::OpenShift),
-        more(&["SecurityContextConstraints", "MachineConfig", "MachineConfigPool", "KubeletConfig", "APIServer"])
+        more(&[
+            "SecurityContextConstraints",
+            "MachineConfig",
+            "MachineConfigPool",
+            "KubeletConfig",
+            "APIServer"
+        ])
     );
 }
 

@@ -259,7 +259,10 @@ mod tests {
             },
         });
         let (name, kept) = node(&body);
-        assert_eq!((name.as_str(), kept.ready, kept.kubelet), ("n1", true, Some(("10.0.0.1".to_owned(), 10255))));
+        assert_eq!(
+            (name.as_str(), kept.ready, kept.kubelet),
+            ("n1", true, Some(("10.0.0.1".to_owned(), 10255)))
+        );
         assert_eq!(kept.labels.get("a").map(|value| &**value), Some("1"));
     }
 
