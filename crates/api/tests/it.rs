@@ -13,10 +13,18 @@ use kube::core::Request;
 use kube::runtime::wait::{await_condition, conditions};
 use kube::{Api, Client, Resource as _, ResourceExt as _};
 
+#[path = "it/generate.rs"]
+mod generate;
 #[path = "it/nrt.rs"]
 mod nrt;
+#[path = "it/peer.rs"]
+mod peer;
+#[path = "it/roundtrip.rs"]
+mod roundtrip;
 #[path = "it/rules.rs"]
 mod rules;
+#[path = "it/upgrade.rs"]
+mod upgrade;
 
 /// Creates the definition and returns the warnings that the API server sent along.
 async fn install(client: &Client, crd: &CustomResourceDefinition) -> Vec<String> {

@@ -50,6 +50,12 @@ pub fn matches(pattern: &str, name: &str) -> bool {
     }
 }
 
+/// Whether a pattern can match anything.
+#[must_use]
+pub fn is_valid(pattern: &str) -> bool {
+    parse(pattern).is_some()
+}
+
 impl Part {
     fn takes(&self, is: char) -> bool {
         match self {
@@ -147,6 +153,7 @@ mod tests {
         ];
         for (pattern, name, wanted) in table {
             assert_eq!(matches(pattern, name), wanted, "{pattern:?} on {name:?}");
+            assert!(is_valid(pattern), "{pattern:?}");
         }
     }
 
@@ -155,6 +162,7 @@ mod tests {
         for pattern in
             ["[", "[]", "[]a]", "[^]", "[a", "[a-", "[a-]", "[-a]", "[-]", "\\", "a\\", "[\\", "*[", "a[b-]*"]
         {
+            assert!(!is_valid(pattern), "{pattern:?}");
             for name in ["", "a", "[", "]", "-", "\\", "ab", pattern] {
                 assert!(!matches(pattern, name), "{pattern:?} on {name:?}");
             }
