@@ -5,27 +5,23 @@
 
 use std::collections::BTreeMap;
 
-use api::numaresources::keys::{ENABLED, LABEL_OPERATOR, LABEL_POOL, OPERATOR, PAUSE};
-use api::numaresources::operator::{KIND, PodExclude};
-use api::numaresources::{GROUP, NumaResourcesOperator, VERSION};
+use api::numaresources::keys::{LABEL_OPERATOR, LABEL_POOL, OPERATOR};
+use api::numaresources::operator::PodExclude;
 use deployer::manifests::pod;
 use deployer::object::{Object, Sort};
 use k8s_openapi::api::core::v1::ConfigMap;
 use runtime::yaml;
 use serde::Serialize;
 
-use crate::desired::{Desired, Owner, Wanted};
-use crate::group::Groups;
+use crate::desired::{Desired, Wanted};
 use crate::live::Key;
-use crate::numaresourcesoperator::set_name;
+use crate::numaresourcesoperator::{Case, set_name};
 use crate::world::{KubeletSettings, World};
 
 pub mod payload;
 pub mod source;
 #[cfg(test)]
 mod tests;
-
-use source::Told;
 
 /// The key of the ConfigMaps, and so the name of the file.
 pub const KEY: &str = "config.yaml";
@@ -46,7 +42,7 @@ struct File<'a> {
     #[serde(skip_serializing_if = "Option::is_none")]
     kubelet: Option<Kubelet<'a>>,
     #[serde(skip_serializing_if = "Vec::is_empty")]
-    pod_exclude: Vec<Exclude<'a>>,
+    pod_exclude: Vec<Exclude>,
 }
 
 /// What the kubelets were told. A section without policy or scope says that they have the kubelet's default.
@@ -62,9 +58,9 @@ struct Kubelet<'a> {
 /// Pods that are not counted.
 #[derive(Serialize)]
 #[serde(rename_all = "camelCase")]
-struct Exclude<'a> {
-    name_pattern: &'a str,
-    namespace_pattern: &'a str,
+struct Exclude {
+    name_pattern: String,
+    namespace_pattern: String,
 }
 
 /// The text of an exporter's configuration file for a pool, and so of the key [`KEY`] of its ConfigMap; `None`: nothing is known of the
@@ -89,50 +85,33 @@ pub fn is_awaited(world: &World, pool: &str) -> bool {
 /// The ConfigMaps.
 #[must_use]
 pub fn desired(world: &World) -> Desired {
-    let Some(operator) = world.operators.get(OPERATOR) else { return Desired::Nothing };
-    if is_frozen(operator) {
-        return Desired::Keep;
-    }
-    let Ok(groups) = Groups::new(world, operator) else { return Desired::Keep };
-    let owner = owner(operator);
+    let request = match Case::of(world) {
+        Case::Nobody => return Desired::Nothing,
+        Case::Frozen | Case::Refused(_) => return Desired::Keep,
+        Case::Wanted(request) => request,
+    };
+    let owner = request.owner();
     let map = |pool: &str| {
         let text = config(world, pool)?;
         // A ConfigMap always is an object; were it not, it would be missed and not written wrongly.
         let object = Object::new(&config_map(world, pool, &text)).ok()?;
         Some(Wanted::owned(object, &owner))
     };
-    Desired::Objects(groups.pools().filter_map(|(_, pool)| map(pool.name)).collect())
+    Desired::Objects(request.groups.pools().filter_map(|(_, pool)| map(pool.name)).collect())
 }
 
 /// What people should know, each once.
 #[must_use]
 pub fn warnings(world: &World) -> Vec<Warning> {
-    let Some(operator) = world.operators.get(OPERATOR) else { return Vec::new() };
-    let Ok(groups) = Groups::new(world, operator) else { return Vec::new() };
+    let Case::Wanted(request) = Case::of(world) else { return Vec::new() };
     let mut warnings = source::lost(world);
-    for (_, pool) in groups.pools() {
-        warnings.extend(source::told(world, operator, pool.name).warnings);
+    for (_, pool) in request.groups.pools() {
+        warnings.extend(source::told(world, request.operator, pool.name).warnings);
     }
-    warnings.extend(operator.spec.pod_excludes.iter().enumerate().filter_map(pointless));
+    warnings.extend(request.operator.spec.pod_excludes.iter().enumerate().filter_map(pointless));
     warnings.sort();
     warnings.dedup();
     warnings
-}
-
-/// Whether nothing may be touched: it was asked for that, or the object is going away and takes all that is its own along.
-fn is_frozen(operator: &NumaResourcesOperator) -> bool {
-    let annotations = operator.metadata.annotations.as_ref();
-    let paused = annotations.and_then(|annotations| annotations.get(PAUSE)).is_some_and(|value| value == ENABLED);
-    paused || operator.metadata.deletion_timestamp.is_some()
-}
-
-fn owner(operator: &NumaResourcesOperator) -> Owner {
-    Owner {
-        api_version: format!("{GROUP}/{VERSION}"),
-        kind: KIND.to_owned(),
-        name: OPERATOR.to_owned(),
-        uid: operator.metadata.uid.clone().unwrap_or_default(),
-    }
 }
 
 fn config_map(world: &World, pool: &str, text: &str) -> ConfigMap {
@@ -151,9 +130,9 @@ fn text(settings: Option<&KubeletSettings>, excludes: &[PodExclude]) -> Option<S
         topology_manager_policy: settings.policy.as_deref(),
         topology_manager_scope: settings.scope.as_deref(),
     });
-    let exclude = |exclude| {
-        let PodExclude { namespace, name } = exclude;
-        Exclude { name_pattern: name, namespace_pattern: namespace }
+    let exclude = |exclude: &'_ PodExclude| Exclude {
+        name_pattern: exclude.name.clone(),
+        namespace_pattern: exclude.namespace.clone(),
     };
     // It has a YAML form: maps of texts.
     yaml::write(&File { kubelet, pod_exclude: excludes.iter().map(exclude).collect() }).ok()
@@ -170,8 +149,10 @@ fn pointless((index, exclude): (usize, &PodExclude)) -> Option<Warning> {
             None
         }
     };
-    let flaws: Vec<String> =
-        [("namespace", exclude.namespace.as_str()), ("name", &exclude.name)].into_iter().filter_map(flaw).collect();
+    let flaws: Vec<String> = [("namespace", exclude.namespace.as_str()), ("name", &exclude.name)]
+        .into_iter()
+        .filter_map(flaw)
+        .collect();
     (!flaws.is_empty()).then(|| Warning {
         reason: "InvalidPodExclude",
         message: format!("spec.podExcludes[{index}] excludes no pod: {}", flaws.join(", ")),

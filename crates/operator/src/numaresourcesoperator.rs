@@ -34,7 +34,7 @@ pub const DAEMON_SET_UPDATING: &str = "DaemonSetIsUpdating";
 pub const POOL_PAUSED: &str = "MachineConfigPoolPaused";
 
 /// What is asked for.
-enum Case<'a> {
+pub(crate) enum Case<'a> {
     /// Nobody asks.
     Nobody,
     /// Nothing is to be touched: it was asked for that, or it is going away and takes all that is its own along.
@@ -46,10 +46,10 @@ enum Case<'a> {
 }
 
 /// Exporters that are asked for.
-struct Request<'a> {
+pub(crate) struct Request<'a> {
     world: &'a World,
-    operator: &'a NumaResourcesOperator,
-    groups: Groups<'a>,
+    pub(crate) operator: &'a NumaResourcesOperator,
+    pub(crate) groups: Groups<'a>,
 }
 
 /// The exporters' image.
@@ -90,7 +90,8 @@ pub fn status(world: &World, done: &Done, now: jiff::Timestamp) -> Vec<(String, 
 }
 
 impl<'a> Case<'a> {
-    fn of(world: &'a World) -> Self {
+    /// What the world says of it.
+    pub(crate) fn of(world: &'a World) -> Self {
         let Some(operator) = world.operators.get(OPERATOR) else { return Self::Nobody };
         let annotation = |key: &str| operator.metadata.annotations.as_ref()?.get(key).map(String::as_str);
         if annotation(PAUSE) == Some(ENABLED) || operator.metadata.deletion_timestamp.is_some() {
@@ -110,7 +111,7 @@ impl<'a> Case<'a> {
 
 impl Request<'_> {
     /// Whose the objects are.
-    fn owner(&self) -> Owner {
+    pub(crate) fn owner(&self) -> Owner {
         Owner {
             api_version: format!("{}/{VERSION}", api::numaresources::GROUP),
             kind: api::numaresources::operator::KIND.to_owned(),

@@ -1,4 +1,4 @@
-//! Lines of the Go operator's tests that are about types bear their numbers (`a001`...) in docs/compatibility-operator.md's list.
+//! Lines of the Go operator's tests that are about types bear their numbers (`a001`...) in docs/parity-operator.md.
 
 use serde_json::{Value, json};
 

@@ -105,8 +105,7 @@ fn stored() -> Vec<Stored> {
     ]
 }
 
-/// Stores it, and returns it as the newer version has it. An object with another name the Go operator's definition lets nobody write in
-/// the newer version, so it cannot have had a status from there.
+/// Stores it, and returns it as the newer version has it.
 async fn store(client: &Client, stored: &Stored) -> DynamicObject {
     let api = objects(client, stored.version, stored.kind);
     let sent = object(stored.version, stored.kind, stored.name, &stored.spec);

@@ -53,7 +53,10 @@ pub fn lost(world: &World) -> Vec<Warning> {
     let lost = world.node_pool_configs.iter().filter(|(_, config)| config.node_pool.is_empty());
     lost.map(|(name, _)| Warning {
         reason: "NodePoolUnknown",
-        message: format!("ConfigMap {name:?} has no label {}, so it is for no NodePool", keys::LABEL_NODE_POOL),
+        message: format!(
+            "ConfigMap {name:?} has no label {}, so it is for no NodePool",
+            keys::LABEL_NODE_POOL
+        ),
     })
     .collect()
 }
@@ -104,7 +107,8 @@ fn chosen<R: Ord>(
     let mut warnings = Vec::new();
     if candidates.len() > 1 {
         let names: Vec<String> = candidates.iter().map(|candidate| format!("{:?}", candidate.name)).collect();
-        let message = format!("{} {kind}s are for it: {}; {:?} counts", names.len(), names.join(", "), last.name);
+        let message =
+            format!("{} {kind}s are for it: {}; {:?} counts", names.len(), names.join(", "), last.name);
         warnings.push(warning("ConflictingKubeletConfigs", pool, message));
     }
     let settings = match last.payload {
@@ -137,7 +141,8 @@ fn by_kubelets(world: &World, operator: &NumaResourcesOperator, pool: &str) -> T
                 Some(format!("{node} {}", described(answer.as_ref().ok()?)))
             };
             let each: Vec<String> = kubelets.answers.iter().filter_map(each).collect();
-            let message = format!("its kubelets differ ({}): each exporter reads its own node's", each.join(", "));
+            let message =
+                format!("its kubelets differ ({}): each exporter reads its own node's", each.join(", "));
             Told { warnings: vec![warning("KubeletsDiffer", pool, message)], ..Told::default() }
         }
         (None, _) => {
