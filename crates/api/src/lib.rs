@@ -6,6 +6,7 @@
 
 pub mod convert;
 pub mod crd;
+pub mod features;
 pub mod goduration;
 pub mod keys;
 pub mod nrt;

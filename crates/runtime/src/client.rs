@@ -5,8 +5,10 @@
 //! (`watch`, `lease`, `events`, a scheduling queue) each know how long waiting is worth it.
 
 mod answer;
+mod inside;
 
 pub use answer::{Answer, Request as RawRequest, ask};
+pub use inside::{Container, run_in};
 
 use axum::http::{HeaderValue, Request, header::USER_AGENT};
 use kube::config::{KubeConfigOptions, Kubeconfig};
@@ -155,8 +157,16 @@ async fn configure(options: &Options) -> Result<Config, Error> {
 /// # Errors
 /// When there is no answer, it is not a success, or it is longer.
 pub async fn get_text(client: &Client, path: &str, limit: usize) -> Result<String, kube::Error> {
-    let service = |error: &dyn std::error::Error| kube::Error::Service(chain(error).into());
     let request = Request::get(path).body(kube::client::Body::empty()).map_err(kube::Error::HttpError)?;
+    text(client, request, limit).await
+}
+
+async fn text(
+    client: &Client,
+    request: Request<kube::client::Body>,
+    limit: usize,
+) -> Result<String, kube::Error> {
+    let service = |error: &dyn std::error::Error| kube::Error::Service(chain(error).into());
     let answer = client.send(request).await?;
     let status = answer.status();
     let body = axum::body::to_bytes(axum::body::Body::new(answer.into_body()), limit);
@@ -166,6 +176,14 @@ pub async fn get_text(client: &Client, path: &str, limit: usize) -> Result<Strin
         return Err(kube::Error::Api(Status::failure(&text, "").with_code(status.as_u16()).boxed()));
     }
     String::from_utf8(body.into()).map_err(|error| service(&error))
+}
+
+/// A text as part of a path or query.
+#[must_use]
+pub fn encoded(text: &str) -> String {
+    let plain = |byte: u8| byte.is_ascii_alphanumeric() || b"-_.~".contains(&byte);
+    let byte = |byte: u8| if plain(byte) { char::from(byte).to_string() } else { format!("%{byte:02X}") };
+    text.bytes().map(byte).collect()
 }
 
 /// One line for people: status code, reason and message of the API server's answer, or what broke the call.

@@ -19,7 +19,10 @@ use topology::fingerprint::Fingerprint;
     after_help = "In place of other programs, with their flags, files and variables (as a subcommand, or under their name):\n  \
     resource-topology-exporter, rte    as that exporter 0.25, also as the operand of numaresources-operator\n  \
     nfd-topology-updater               as that updater 0.20\n  \
-    deployer                           as that installer 0.24\n\n\
+    deployer                           as that installer 0.24\n  \
+    nrovalidate, pfpsyncchk, schedlogs, lsplatform, catkubeletconfmap, make-job-foreach-ds, watchnrtattr,\n    \
+    lstopics, mkginkgolabelfilter, envsubst, buildhelper, getdigests, verify-commit, gather\n                                       \
+    as those tools of numaresources-operator 5.0\n\n\
     Examples:\n  tholepin deploy --wait\n  tholepin validate\n  tholepin simulate\n  tholepin scheduler --kubeconfig ~/.kube/config\n  \
     tholepin exporter --hostname worker-0\n  tholepin rte --dump-config=.andexit\n  \
     kubectl get pods -A --no-headers | tholepin fingerprint"
@@ -46,6 +49,8 @@ enum Entry {
         kubectl get nodes,pods,noderesourcetopologies -A -o yaml > dump.yaml && tholepin simulate --from dump.yaml"
     )]
     Simulate(Box<sim::cli::Args>),
+    /// Collect what a support case needs into a folder
+    MustGather(Box<support::mustgather::Args>),
     /// Sign the pods named on standard input, one `namespace name` a line, as an exporter does
     #[command(
         after_help = "Lines with fewer than two words and lines that begin with # are skipped.\n\nExample:\n  \
@@ -68,6 +73,7 @@ fn main() -> ExitCode {
             (ExitCode::from(dialect.failure()), "error: ", run_as(dialect, rest))
         }
         Some((Program::Deployer, rest)) => (ExitCode::FAILURE, "", deploy_as(rest)),
+        Some((Program::Support(tool), rest)) => (tool.failure(), "error: ", support_as(tool, rest)),
         None => (ExitCode::FAILURE, "error: ", run(Cli::parse_from(&words))),
     };
     result.unwrap_or_else(|error| {
@@ -82,12 +88,15 @@ enum Program {
     Exporter(Dialect),
     /// The one that installs.
     Deployer,
+    /// A tool beside the operator.
+    Support(support::Tool),
 }
 
 impl Program {
     fn named(name: &str) -> Option<Self> {
         let deployer = || deployer::dialect::named(name).then_some(Self::Deployer);
-        Dialect::named(name).map(Self::Exporter).or_else(deployer)
+        let tool = || support::Tool::named(name).map(Self::Support);
+        Dialect::named(name).map(Self::Exporter).or_else(deployer).or_else(tool)
     }
 }
 
@@ -126,6 +135,14 @@ fn deploy_as(words: &[OsString]) -> anyhow::Result<ExitCode> {
         deployer::dialect::Start::End(ending) => end(&ending),
         deployer::dialect::Start::Run(plan) => with_signals(async |token| plan.run(token).await),
     }
+}
+
+/// Runs as a tool beside the operator: its flags, its exit codes.
+fn support_as(tool: support::Tool, words: &[OsString]) -> anyhow::Result<ExitCode> {
+    let words = texts(words)?;
+    let (program, arguments) = words.split_first().context("no program name")?;
+    let call = support::tool::Call { program: program.clone(), arguments: arguments.to_vec() };
+    with_signals(async |token| tool.run(call, token).await)
 }
 
 /// Runs as another program: its flags, its exit codes.
@@ -168,6 +185,9 @@ fn run(cli: Cli) -> anyhow::Result<ExitCode> {
         }
         Entry::Deployer(command) => with_signals(async |token| command.run(token).await),
         Entry::Simulate(args) => sim::cli::run(&args),
+        Entry::MustGather(args) => {
+            with_signals(async |token| support::mustgather::run(*args, token).await)
+        }
         Entry::Fingerprint => fingerprint(),
         Entry::Completion { shell } => {
             clap_complete::generate(shell, &mut Cli::command(), "tholepin", &mut std::io::stdout());

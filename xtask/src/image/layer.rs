@@ -12,9 +12,23 @@ use tar::{EntryType, Header};
 use super::oci::Digest;
 
 /// Names under which the program is in `/bin`, for manifests written for other programs (a command of
-/// `/bin/resource-topology-exporter`, or `nfd-topology-updater` found through `PATH`).
-pub(crate) const NAMES: &[&str] =
-    &["deployer", "nfd-topology-updater", "nrovalidate", "resource-topology-exporter", "rte", "tholepin"];
+/// `/bin/resource-topology-exporter`, or `nfd-topology-updater` found through `PATH`), and for collectors and jobs that
+/// enter its containers (`cat`, `printenv`, `chroot`).
+pub(crate) const NAMES: &[&str] = &[
+    "cat",
+    "chroot",
+    "deployer",
+    "gather",
+    "lsplatform",
+    "nfd-topology-updater",
+    "nrovalidate",
+    "pfpsyncchk",
+    "printenv",
+    "resource-topology-exporter",
+    "rte",
+    "schedlogs",
+    "tholepin",
+];
 
 /// A layer as it lies in the image.
 pub(crate) struct Layer {

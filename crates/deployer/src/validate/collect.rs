@@ -19,7 +19,7 @@ use crate::platform::Platform;
 
 mod openshift;
 mod pod;
-mod role;
+pub mod role;
 mod scheduler;
 
 pub use openshift::Pools;

@@ -14,7 +14,7 @@ use k8s_openapi::api::authorization::v1::SelfSubjectAccessReview;
 use k8s_openapi::api::rbac::v1::PolicyRule;
 use kube::api::PostParams;
 use kube::{Api, Client};
-use runtime::client::{self, Connection};
+use runtime::client::{self, Connection, encoded};
 use serde_json::{Value, json};
 
 use super::collect::{Collector, REJECTIONS};
@@ -262,13 +262,6 @@ fn into_list(value: Value) -> Option<Vec<Value>> {
         Value::Array(items) => Some(items),
         _ => None,
     }
-}
-
-/// A token as part of a query.
-fn encoded(text: &str) -> String {
-    let plain = |byte: u8| byte.is_ascii_alphanumeric() || b"-_.~".contains(&byte);
-    let byte = |byte: u8| if plain(byte) { char::from(byte).to_string() } else { format!("%{byte:02X}") };
-    text.bytes().map(byte).collect()
 }
 
 async fn events(client: &Client, collector: &mut Collector) {

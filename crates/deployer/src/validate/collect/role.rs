@@ -13,7 +13,8 @@ const EXPORTERS: [&str; 2] = ["resource-topology-exporter", "nfd-topology-update
 const NUMA_IMAGES: [&str; 3] = ["scheduler-plugins", "noderesourcetopology", "numaresources"];
 
 /// What a pod of this kind is for.
-pub(super) fn of(spec: &PodSpec) -> Option<Role> {
+#[must_use]
+pub fn of(spec: &PodSpec) -> Option<Role> {
     spec.containers.iter().find_map(container)
 }
 

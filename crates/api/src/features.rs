@@ -1,0 +1,110 @@
+//! What this stack can do, in the words of the Go operator's test suites: topics, from which label filters of Ginkgo are made.
+//!
+//! In: nothing. Out: the list, typed or as JSON. Never: a topic that is not there.
+
+use serde::{Deserialize, Serialize};
+
+/// The version of the list; a semantic version, as its readers demand (the Go operator leaves it empty in some builds).
+pub const VERSION: &str = "v5.0.0";
+
+/// The topics, in the order in which the Go operator tells them.
+pub const TOPICS: [&str; 26] = [
+    "config",
+    "nonreg",
+    "hostlevel",
+    "resacct",
+    "cache",
+    "stall",
+    "schedrst",
+    "rtetols",
+    "overhead",
+    "wlplacement",
+    "unsched",
+    "nonrt",
+    "taint",
+    "nodelabel",
+    "byres",
+    "tmpol",
+    "schedattrwatch",
+    "ngpoolname",
+    "nganns",
+    "metrics",
+    "nrtcrdanns",
+    "netpols",
+    "introspection",
+    "mgselinuxcollect",
+    "tlscompliance",
+    "preemption",
+];
+
+/// A list of topics as it is on the wire. What is absent is empty.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(default)]
+pub struct Topics {
+    /// About the list.
+    pub metadata: Metadata,
+    /// The topics, in order.
+    #[serde(deserialize_with = "null_as_default")]
+    pub active: Vec<String>,
+}
+
+/// About a list of topics.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(default)]
+pub struct Metadata {
+    /// Its version.
+    pub version: String,
+}
+
+impl Topics {
+    /// Those of this program.
+    #[must_use]
+    pub fn own() -> Self {
+        let metadata = Metadata { version: VERSION.to_owned() };
+        Self { metadata, active: TOPICS.map(str::to_owned).into() }
+    }
+
+    /// As one line of JSON, without a line break at its end.
+    #[must_use]
+    pub fn to_json(&self) -> String {
+        // Texts always have a JSON form.
+        serde_json::to_string(self).unwrap_or_default()
+    }
+}
+
+fn null_as_default<'de, D>(deserializer: D) -> Result<Vec<String>, D::Error>
+where
+    D: serde::Deserializer<'de>,
+{
+    Option::deserialize(deserializer).map(Option::unwrap_or_default)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_list_is_read_back() {
+        let own = Topics::own();
+        assert_eq!(serde_json::from_str::<Topics>(&own.to_json()).unwrap(), own);
+        assert!(own.to_json().starts_with(r#"{"metadata":{"version":"v5.0.0"},"active":["config","nonreg","#));
+        let mut once = own.active.clone();
+        once.sort();
+        once.dedup();
+        assert_eq!(once.len(), TOPICS.len(), "a topic is there twice");
+        // Semantic: v, three numbers.
+        let numbers: Vec<_> = VERSION.strip_prefix('v').unwrap().split('.').map(str::parse::<u32>).collect();
+        assert!(numbers.len() == 3 && numbers.iter().all(Result::is_ok), "{VERSION}");
+    }
+
+    #[test]
+    fn lists_of_others_are_read() {
+        for (text, active) in [
+            ("{}", &[][..]),
+            (r#"{"active":null}"#, &[]),
+            (r#"{"active":["a","b"],"more":1}"#, &["a", "b"]),
+        ] {
+            assert_eq!(serde_json::from_str::<Topics>(text).unwrap().active, active, "{text}");
+        }
+    }
+}

@@ -1,0 +1,215 @@
+//! `must-gather`: everything that a support case needs, in one folder.
+//!
+//! In: a cluster, and the rights of whoever asks. Out: a folder in the layout of `oc adm inspect`, which `pfpsyncchk`,
+//! `validate --offline` and people know; progress on standard error; an exit code: 0 all is there, 2 something is missing
+//! (`gather-errors.txt` says what), 1 there is nothing. Never: a Secret, a write to the cluster, an end because of one thing that
+//! cannot be had.
+//!
+//! Each part has a module: [`objects`] and [`pods`] say what is collected, [`trim`] what is left out of it, [`folder`] where it goes.
+
+mod checks;
+mod folder;
+mod objects;
+mod pods;
+mod stack;
+mod trim;
+
+use std::path::PathBuf;
+use std::process::ExitCode;
+use std::time::Duration;
+
+use anyhow::{Context as _, bail};
+use api::goduration::GoDuration;
+use kube::Client;
+use runtime::client::{self, Connection, Options};
+use serde_json::Value;
+use tokio_util::sync::CancellationToken;
+
+use crate::tool::Call;
+use folder::Folder;
+use stack::Stack;
+
+/// A request that takes longer has failed.
+const PATIENCE: Duration = Duration::from_secs(30);
+/// Requests at once.
+const AT_ONCE: usize = 8;
+/// Objects in a page of a list.
+const PAGE: usize = 500;
+/// The largest page that is read.
+const MAX_PAGE_BYTES: usize = 256 << 20;
+/// More pages than any cluster has.
+const MAX_PAGES: usize = 10_000;
+/// Where the image's `gather` writes, whatever the working directory is.
+const GATHERED: &str = "/must-gather";
+
+/// Collects what a support case needs into a folder: objects, logs, metrics, fingerprints, what validate and pfpsyncchk say.
+///
+/// Needs read access, and `create nodes/proxy` for the fingerprints. Secrets are never read. Exit codes: 0 all was collected, 2 some of it was
+/// not (gather-errors.txt in the folder), 1 nothing was.
+#[derive(Clone, Debug, clap::Args)]
+#[command(after_help = "Examples:\n  tholepin must-gather\n  tholepin must-gather --dest-dir /tmp/case-1 --log-limit 2\n  \
+    tholepin pfpsyncchk -must-gather must-gather\n  tholepin validate --offline must-gather")]
+pub struct Args {
+    /// Folder to make; it must not be there, or be empty
+    #[arg(long, value_name = "DIR", default_value = "must-gather")]
+    pub dest_dir: PathBuf,
+    /// Kubeconfig; without it KUBECONFIG, ~/.kube/config, then the pod's service account
+    #[arg(long, value_name = "FILE")]
+    pub kubeconfig: Option<PathBuf>,
+    /// Context of the kubeconfig
+    #[arg(long, value_name = "NAME")]
+    pub context: Option<String>,
+    /// Namespaces to collect besides those of operator, exporters and schedulers
+    #[arg(short, long, value_name = "NAME", value_delimiter = ',')]
+    pub namespace: Vec<String>,
+    /// MiB of each container's log; the end of a longer one is kept
+    #[arg(long, value_name = "MIB", default_value_t = 10, value_parser = clap::value_parser!(u32).range(1..=1024))]
+    pub log_limit: u32,
+    /// When to stop with what there is
+    #[arg(long, value_name = "DURATION", default_value = "10m", value_parser = patience)]
+    pub timeout: Duration,
+}
+
+fn patience(text: &str) -> Result<Duration, String> {
+    let read = GoDuration::parse(text).ok().and_then(GoDuration::to_std).filter(|time| !time.is_zero());
+    read.ok_or_else(|| format!("{text:?} is not a time above zero such as 90s or 10m"))
+}
+
+/// What every part needs.
+struct Gatherer {
+    client: Client,
+    connection: Connection,
+    folder: Folder,
+    log_limit: usize,
+    namespaces: Vec<String>,
+}
+
+/// Runs the command.
+///
+/// # Errors
+/// When nothing can be collected.
+pub async fn run(args: Args, stop: CancellationToken) -> anyhow::Result<ExitCode> {
+    let complete = collect(&args, true, stop).await?;
+    Ok(ExitCode::from(if complete { 0 } else { 2 }))
+}
+
+/// Runs as the Go operator's `/usr/bin/gather`: no flags, into `/must-gather`, exit code 0 if there is anything, so that whoever runs it
+/// fetches the folder.
+///
+/// # Errors
+/// As [`run`].
+pub async fn gather(call: &Call, stop: CancellationToken) -> anyhow::Result<ExitCode> {
+    if let Err(code) = call.flags(&[], false) {
+        return Ok(code);
+    }
+    let args = Args {
+        dest_dir: GATHERED.into(),
+        kubeconfig: None,
+        context: None,
+        namespace: Vec::new(),
+        log_limit: 10,
+        timeout: Duration::from_secs(600),
+    };
+    collect(&args, false, stop).await?;
+    Ok(ExitCode::SUCCESS)
+}
+
+/// Whether all that there is was collected.
+async fn collect(args: &Args, fresh: bool, stop: CancellationToken) -> anyhow::Result<bool> {
+    let options = Options {
+        kubeconfig: args.kubeconfig.clone(),
+        context: args.context.clone(),
+        user_agent: format!("tholepin-must-gather/{}", env!("CARGO_PKG_VERSION")),
+    };
+    let connection = Connection::open(&options).await?;
+    let client = connection.strict(PATIENCE)?;
+    let version = client::get_text(&client, "/version", 1 << 20).await;
+    let version = version.map_err(|error| anyhow::anyhow!("the API server cannot be reached: {}", client::brief(&error)))?;
+    if fresh && std::fs::read_dir(&args.dest_dir).is_ok_and(|mut entries| entries.next().is_some()) {
+        bail!("{}: the folder is not empty; --dest-dir names another one", args.dest_dir.display());
+    }
+    std::fs::create_dir_all(&args.dest_dir).with_context(|| args.dest_dir.display().to_string())?;
+    let gatherer = Gatherer {
+        client,
+        connection,
+        folder: Folder::new(args.dest_dir.clone()),
+        log_limit: usize::try_from(args.log_limit).unwrap_or(1024) << 20,
+        namespaces: args.namespace.clone(),
+    };
+    gatherer.folder.write("version.json", version.as_bytes());
+    let ours = format!("numaresources-operator/must-gather\n{}\n", env!("CARGO_PKG_VERSION"));
+    gatherer.folder.write("version", ours.as_bytes());
+    tokio::select! {
+        () = gatherer.all() => {}
+        () = stop.cancelled() => gatherer.folder.trouble("stopped by a signal; the rest is missing"),
+        () = tokio::time::sleep(args.timeout) => {
+            gatherer.folder.trouble(&format!("stopped after {:?}; the rest is missing", args.timeout));
+        }
+    }
+    let folder = args.dest_dir.clone();
+    // What reads and compares files is done in any case.
+    tokio::task::spawn_blocking(move || checks::fingerprints(&folder)).await.context("comparing fingerprints")?;
+    Ok(gatherer.folder.finish())
+}
+
+impl Gatherer {
+    async fn all(&self) {
+        let stack = objects::pods(self).await;
+        let stack = Stack::new(&stack, &self.namespaces);
+        self.folder.tell(&format!("namespaces: {}", stack.namespaces().join(", ")));
+        objects::cluster(self).await;
+        for namespace in stack.namespaces() {
+            objects::namespace(self, &namespace).await;
+        }
+        objects::leases(self).await;
+        objects::events(self).await;
+        pods::fingerprints(self, &stack, &objects::holders(self).await).await;
+        pods::metrics(self, &stack).await;
+        objects::kubelets(self).await;
+        checks::validate(self).await;
+        pods::logs(self, &stack).await;
+        objects::audit(self, &stack).await;
+    }
+
+    /// A JSON value.
+    async fn get(&self, path: &str) -> Result<Value, kube::Error> {
+        let text = client::get_text(&self.client, path, MAX_PAGE_BYTES).await?;
+        serde_json::from_str(&text).map_err(kube::Error::SerdeError)
+    }
+
+    /// All items of a list, each with the kind it is of. A kind that is not served has none.
+    async fn list(&self, path: &str, query: &str, kind: &str) -> Result<Option<Vec<Value>>, kube::Error> {
+        let (mut all, mut token) = (Vec::new(), String::new());
+        for _ in 0..MAX_PAGES {
+            let mut page = match self.get(&format!("{path}?limit={PAGE}{query}{token}")).await {
+                Ok(page) => page,
+                Err(error) if client::is_not_found(&error) && all.is_empty() => return Ok(None),
+                Err(error) => return Err(error),
+            };
+            let version = page.get("apiVersion").cloned().unwrap_or_default();
+            let Some(Value::Array(items)) = page.get_mut("items").map(Value::take) else { break };
+            all.extend(items.into_iter().map(|mut item| {
+                item["kind"] = kind.into();
+                item["apiVersion"] = version.clone();
+                item
+            }));
+            match page.pointer("/metadata/continue").and_then(Value::as_str) {
+                Some(next) if !next.is_empty() => token = format!("&continue={}", client::encoded(next)),
+                _ => return Ok(Some(all)),
+            }
+        }
+        Ok(Some(all))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn times_are_above_zero() {
+        for (text, seconds) in [("90s", Some(90)), ("10m", Some(600)), ("0s", None), ("-1s", None), ("10", None)] {
+            assert_eq!(patience(text).ok().map(|time| time.as_secs()), seconds, "{text}");
+        }
+    }
+}

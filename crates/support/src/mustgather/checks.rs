@@ -1,0 +1,40 @@
+//! What our own checks say, beside what they rest on.
+//!
+//! In: the cluster, and the folder. Out: `validate.txt`, `validate.json`, `pfpsyncchk.txt`. Never: a verdict of their own.
+
+use std::collections::BTreeSet;
+use std::path::Path;
+
+use deployer::validate::evidence::Area;
+use deployer::validate::print::{self, Output};
+use deployer::validate::{check, examine, source};
+
+use super::Gatherer;
+use crate::pfpsyncchk;
+
+/// What `validate` says.
+pub(super) async fn validate(gatherer: &Gatherer) {
+    let checks = check::all();
+    let areas: BTreeSet<Area> = checks.iter().flat_map(|check| check.needs.iter().copied()).collect();
+    let evidence = match source::gather(&gatherer.connection, &areas).await {
+        Ok(evidence) => evidence,
+        Err(error) => return gatherer.folder.trouble(&format!("validate: {error}")),
+    };
+    let report = examine(&evidence, &checks);
+    for (file, output) in [("validate.txt", Output::Text), ("validate.json", Output::Json)] {
+        match print::render(&report, output) {
+            Ok(text) => gatherer.folder.write(file, text.as_bytes()),
+            Err(error) => gatherer.folder.trouble(&format!("{file}: {error:#}")),
+        }
+    }
+    gatherer.folder.tell(&format!("validate: {}", print::summary(&report)));
+}
+
+/// What `pfpsyncchk` says of the records in the folder.
+pub(super) fn fingerprints(folder: &Path) {
+    let report = pfpsyncchk::gathered(folder);
+    let notes: String = report.notes.iter().map(|note| format!("{note}\n")).collect();
+    if let Err(error) = std::fs::write(folder.join("pfpsyncchk.txt"), notes + &report.text) {
+        eprintln!("pfpsyncchk.txt: {error}");
+    }
+}

@@ -1,0 +1,1 @@
+//! The tools against real Kubernetes parts.
