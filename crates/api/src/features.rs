@@ -87,7 +87,9 @@ mod tests {
     fn the_list_is_read_back() {
         let own = Topics::own();
         assert_eq!(serde_json::from_str::<Topics>(&own.to_json()).unwrap(), own);
-        assert!(own.to_json().starts_with(r#"{"metadata":{"version":"v5.0.0"},"active":["config","nonreg","#));
+        assert!(
+            own.to_json().starts_with(r#"{"metadata":{"version":"v5.0.0"},"active":["config","nonreg","#)
+        );
         let mut once = own.active.clone();
         once.sort();
         once.dedup();
@@ -99,11 +101,9 @@ mod tests {
 
     #[test]
     fn lists_of_others_are_read() {
-        for (text, active) in [
-            ("{}", &[][..]),
-            (r#"{"active":null}"#, &[]),
-            (r#"{"active":["a","b"],"more":1}"#, &["a", "b"]),
-        ] {
+        for (text, active) in
+            [("{}", &[][..]), (r#"{"active":null}"#, &[]), (r#"{"active":["a","b"],"more":1}"#, &["a", "b"])]
+        {
             assert_eq!(serde_json::from_str::<Topics>(text).unwrap().active, active, "{text}");
         }
     }

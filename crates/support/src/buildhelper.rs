@@ -54,12 +54,8 @@ pub async fn run(call: &Call) -> anyhow::Result<ExitCode> {
 
 async fn inspect() -> anyhow::Result<String> {
     let gitbranch = git_branch().await?;
-    let info = BuildInfo {
-        branch: branch(&gitbranch),
-        gitbranch,
-        version: version()?,
-        commit: commit().await?,
-    };
+    let info =
+        BuildInfo { branch: branch(&gitbranch), gitbranch, version: version()?, commit: commit().await? };
     Ok(serde_json::to_string(&info.checked()?)?)
 }
 
@@ -156,7 +152,10 @@ mod tests {
             ("# Makefile\nVERSION ?= 5.0.999-snapshot\nVERSION=1", Some("5.0")),
             ("VERSION := 4.20.999-snapshot", Some("4.20")),
             ("VERSION ?= 5.0.1", None),
-            ("[workspace]\nversion = \"9\"\n\n[workspace.package]\nversion = \"0.1.0\" # now\n", Some("0.1.0")),
+            (
+                "[workspace]\nversion = \"9\"\n\n[workspace.package]\nversion = \"0.1.0\" # now\n",
+                Some("0.1.0"),
+            ),
             ("[package]\nname = \"x\"\nversion=\"1.2.3\"\n", Some("1.2.3")),
             ("[package]\nversion.workspace = true\n", None),
             ("[dependencies]\nversion = \"1\"\nVERSION = \"2\"", None),

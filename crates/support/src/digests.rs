@@ -79,7 +79,8 @@ impl Channel {
         let numbers: Vec<&str> = tag.strip_prefix('v').with_context(wrong)?.split('.').collect();
         let is_number = |text: &&str| !text.is_empty() && text.bytes().all(|byte| byte.is_ascii_digit());
         let good = numbers.len() == 2 && numbers.iter().all(is_number);
-        let named = image.split_once('/').is_some_and(|(registry, name)| !registry.is_empty() && !name.is_empty());
+        let named =
+            image.split_once('/').is_some_and(|(registry, name)| !registry.is_empty() && !name.is_empty());
         if !good || !named || image.contains("://") || image.contains(char::is_whitespace) {
             bail!(wrong());
         }
@@ -161,8 +162,20 @@ mod tests {
         check("r.example/a/b:v4.20", Some(("r.example/a/b", "v4.20")));
         check("r.example:5000/a:v5.0", Some(("r.example:5000/a", "v5.0")));
         for wrong in [
-            "", "a", "r/a", "r/a:4.20", "r/a:v4", "r/a:v4.20.1", "r/a:v4.x", "r/a:v.20", "r/a:v4.", "a:v4.20",
-            "/a:v4.20", "docker://r/a:v4.20", "r/a b:v4.20", "r:5000/a",
+            "",
+            "a",
+            "r/a",
+            "r/a:4.20",
+            "r/a:v4",
+            "r/a:v4.20.1",
+            "r/a:v4.x",
+            "r/a:v.20",
+            "r/a:v4.",
+            "a:v4.20",
+            "/a:v4.20",
+            "docker://r/a:v4.20",
+            "r/a b:v4.20",
+            "r:5000/a",
         ] {
             check(wrong, None);
         }
@@ -213,9 +226,14 @@ mod tests {
             let mut some = all;
             some[at].1 = None;
             let error = ask(true, &some).await.unwrap_err();
-            assert!(error.starts_with(if at == 0 { "listing tags of r/a" } else { "inspecting r/a:" }), "{error}");
+            assert!(
+                error.starts_with(if at == 0 { "listing tags of r/a" } else { "inspecting r/a:" }),
+                "{error}"
+            );
         }
-        assert!(ask(false, &[("", Some(r#"{"Tags":["v4.19.0"]}"#))]).await.unwrap_err().contains("has no tags"));
+        assert!(
+            ask(false, &[("", Some(r#"{"Tags":["v4.19.0"]}"#))]).await.unwrap_err().contains("has no tags")
+        );
         assert!(ask(false, &[("", Some("tags"))]).await.unwrap_err().contains("list-tags"));
     }
 }

@@ -61,9 +61,11 @@ fn open(folder: &Path, file: &Path) -> io::Result<File> {
 /// # Errors
 /// When standard output cannot be written.
 pub fn printenv(call: &Call) -> anyhow::Result<ExitCode> {
-    let (text, complete) = variables(&call.arguments, std::env::vars_os().map(|(name, value)| {
-        (name.to_string_lossy().into_owned(), value.to_string_lossy().into_owned())
-    }));
+    let (text, complete) = variables(
+        &call.arguments,
+        std::env::vars_os()
+            .map(|(name, value)| (name.to_string_lossy().into_owned(), value.to_string_lossy().into_owned())),
+    );
     tool::print(&text)?;
     Ok(if complete { ExitCode::SUCCESS } else { ExitCode::FAILURE })
 }
@@ -74,7 +76,8 @@ fn variables(wanted: &[String], all: impl Iterator<Item = (String, String)>) -> 
     if wanted.is_empty() {
         return (all.iter().map(|(name, value)| format!("{name}={value}\n")).collect(), true);
     }
-    let of = |name: &String| all.iter().find(|(known, _)| known == name).map(|(_, value)| format!("{value}\n"));
+    let of =
+        |name: &String| all.iter().find(|(known, _)| known == name).map(|(_, value)| format!("{value}\n"));
     let found: Vec<Option<String>> = wanted.iter().map(of).collect();
     (found.iter().flatten().cloned().collect(), found.iter().all(Option::is_some))
 }

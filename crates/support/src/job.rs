@@ -114,7 +114,10 @@ async fn listed(client: &Client) -> anyhow::Result<Vec<NamespacedName>> {
     let operators: Api<NumaResourcesOperator> = Api::all(client.clone());
     let operator = operators.get(OPERATOR).await;
     let operator = operator.map_err(|error| {
-        anyhow::anyhow!("NUMAResourcesOperator {OPERATOR}: {}; -daemonset names DaemonSets without it", brief(&error))
+        anyhow::anyhow!(
+            "NUMAResourcesOperator {OPERATOR}: {}; -daemonset names DaemonSets without it",
+            brief(&error)
+        )
     })?;
     if operator.status.daemon_sets.is_empty() {
         bail!("NUMAResourcesOperator {OPERATOR}: no DaemonSet is ready");
@@ -140,8 +143,10 @@ impl Task {
         let given = |name: &'static str| flags.text(name).filter(|text| !text.is_empty());
         let needed = |name: &'static str| given(name).with_context(|| format!("-{name} is required"));
         let (name, account, file) = (needed("name")?, needed("serviceaccount")?, needed("script")?);
-        let timeout = flags.duration("timeout").map_or(Some(600), |timeout| timeout.to_std().map(|t| t.as_secs()));
-        let timeout_s = timeout.filter(|&seconds| seconds > 0).and_then(|seconds| i64::try_from(seconds).ok());
+        let timeout =
+            flags.duration("timeout").map_or(Some(600), |timeout| timeout.to_std().map(|t| t.as_secs()));
+        let timeout_s =
+            timeout.filter(|&seconds| seconds > 0).and_then(|seconds| i64::try_from(seconds).ok());
         Ok(Self {
             name: name.to_owned(),
             namespace: given("namespace").map(str::to_owned),
@@ -211,7 +216,10 @@ impl Task {
             affinity: exporter.affinity.clone().and_then(|affinity| {
                 // What keeps exporters apart is about exporters.
                 let node = affinity.node_affinity.clone();
-                node.map(|node| k8s_openapi::api::core::v1::Affinity { node_affinity: Some(node), ..Default::default() })
+                node.map(|node| k8s_openapi::api::core::v1::Affinity {
+                    node_affinity: Some(node),
+                    ..Default::default()
+                })
             }),
             tolerations: exporter.tolerations.clone(),
             topology_spread_constraints: Some(vec![TopologySpreadConstraint {
@@ -299,8 +307,14 @@ mod tests {
             ("/spec/completions", json!(3)),
             ("/spec/activeDeadlineSeconds", json!(600)),
             ("/spec/template/spec/containers/0/image", json!("image-resource-topology-exporter")),
-            ("/spec/template/spec/containers/0/command", json!(["chroot", "/host", "/bin/sh", "-c", "echo 1\necho 2\n"])),
-            ("/spec/template/spec/containers/0/resources/requests", json!({ "cpu": "100m", "memory": "256Mi" })),
+            (
+                "/spec/template/spec/containers/0/command",
+                json!(["chroot", "/host", "/bin/sh", "-c", "echo 1\necho 2\n"]),
+            ),
+            (
+                "/spec/template/spec/containers/0/resources/requests",
+                json!({ "cpu": "100m", "memory": "256Mi" }),
+            ),
             ("/spec/template/spec/nodeSelector", json!({ "pool": "numa" })),
             ("/spec/template/spec/tolerations/0/key", json!("numa")),
             ("/spec/template/spec/affinity", Value::Null),

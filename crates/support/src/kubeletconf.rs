@@ -23,7 +23,12 @@ const INTERVAL: Duration = Duration::from_secs(2);
 const KEY: &str = "config.yaml";
 
 const FLAGS: [Flag; 4] = [
-    Flag { name: "namespace", kind: Kind::Text, default: "numaresources", help: "namespace of the ConfigMap" },
+    Flag {
+        name: "namespace",
+        kind: Kind::Text,
+        default: "numaresources",
+        help: "namespace of the ConfigMap",
+    },
     Flag {
         name: "name",
         kind: Kind::Text,
@@ -71,7 +76,11 @@ pub async fn run(call: &Call) -> anyhow::Result<ExitCode> {
     let map = fetch(&client, namespace, name, wait).await?;
     let text = map.data.as_ref().and_then(|data| data.get(KEY));
     let text = text.with_context(|| format!("ConfigMap {namespace}/{name}: no key {KEY}"))?;
-    tool::print(&variables(&format!("ConfigMap {namespace}/{name} {KEY}"), text, flags.text("prefix").unwrap_or_default())?)?;
+    tool::print(&variables(
+        &format!("ConfigMap {namespace}/{name} {KEY}"),
+        text,
+        flags.text("prefix").unwrap_or_default(),
+    )?)?;
     Ok(ExitCode::SUCCESS)
 }
 
@@ -81,7 +90,9 @@ async fn fetch(client: &Client, namespace: &str, name: &str, wait: Duration) -> 
     loop {
         let reason = match maps.get(name).await {
             Ok(map) => return Ok(map),
-            Err(error) if client::is_not_found(&error) || client::is_retryable(&error) => client::brief(&error),
+            Err(error) if client::is_not_found(&error) || client::is_retryable(&error) => {
+                client::brief(&error)
+            }
             Err(error) => bail!("ConfigMap {namespace}/{name}: {}", client::brief(&error)),
         };
         let now = Instant::now();
@@ -108,14 +119,23 @@ mod tests {
     #[test]
     fn configurations_become_variables() {
         let table = [
-            ("kubelet:\n  topologyManagerPolicy: restricted\n  topologyManagerScope: pod\n", "restricted", "pod"),
+            (
+                "kubelet:\n  topologyManagerPolicy: restricted\n  topologyManagerScope: pod\n",
+                "restricted",
+                "pod",
+            ),
             ("kubelet: {topologyManagerPolicy: single-numa-node}\npodExclude: []\n", "single-numa-node", ""),
-            ("topologyManagerPolicy: best-effort\ntopologyManagerScope: container\n", "best-effort", "container"),
+            (
+                "topologyManagerPolicy: best-effort\ntopologyManagerScope: container\n",
+                "best-effort",
+                "container",
+            ),
             ("kubelet: {}\n", "", ""),
             ("{}", "", ""),
         ];
         for (text, policy, scope) in table {
-            let wanted = format!("E2E_TOPOLOGY_MANAGER_POLICY={policy}\nE2E_TOPOLOGY_MANAGER_SCOPE={scope}\n");
+            let wanted =
+                format!("E2E_TOPOLOGY_MANAGER_POLICY={policy}\nE2E_TOPOLOGY_MANAGER_SCOPE={scope}\n");
             assert_eq!(variables("x", text, "E2E_").unwrap(), wanted, "{text}");
         }
         for wrong in ["kubelet: [", "kubelet: 1", "- a"] {

@@ -47,8 +47,10 @@ const GATHERED: &str = "/must-gather";
 /// Needs read access, and `create nodes/proxy` for the fingerprints. Secrets are never read. Exit codes: 0 all was collected, 2 some of it was
 /// not (gather-errors.txt in the folder), 1 nothing was.
 #[derive(Clone, Debug, clap::Args)]
-#[command(after_help = "Examples:\n  tholepin must-gather\n  tholepin must-gather --dest-dir /tmp/case-1 --log-limit 2\n  \
-    tholepin pfpsyncchk -must-gather must-gather\n  tholepin validate --offline must-gather")]
+#[command(
+    after_help = "Examples:\n  tholepin must-gather\n  tholepin must-gather --dest-dir /tmp/case-1 --log-limit 2\n  \
+    tholepin pfpsyncchk -must-gather must-gather\n  tholepin validate --offline must-gather"
+)]
 pub struct Args {
     /// Folder to make; it must not be there, or be empty
     #[arg(long, value_name = "DIR", default_value = "must-gather")]
@@ -124,7 +126,8 @@ async fn collect(args: &Args, fresh: bool, stop: CancellationToken) -> anyhow::R
     let connection = Connection::open(&options).await?;
     let client = connection.strict(PATIENCE)?;
     let version = client::get_text(&client, "/version", 1 << 20).await;
-    let version = version.map_err(|error| anyhow::anyhow!("the API server cannot be reached: {}", client::brief(&error)))?;
+    let version = version
+        .map_err(|error| anyhow::anyhow!("the API server cannot be reached: {}", client::brief(&error)))?;
     if fresh && std::fs::read_dir(&args.dest_dir).is_ok_and(|mut entries| entries.next().is_some()) {
         bail!("{}: the folder is not empty; --dest-dir names another one", args.dest_dir.display());
     }
@@ -148,7 +151,9 @@ async fn collect(args: &Args, fresh: bool, stop: CancellationToken) -> anyhow::R
     }
     let folder = args.dest_dir.clone();
     // What reads and compares files is done in any case.
-    tokio::task::spawn_blocking(move || checks::fingerprints(&folder)).await.context("comparing fingerprints")?;
+    tokio::task::spawn_blocking(move || checks::fingerprints(&folder))
+        .await
+        .context("comparing fingerprints")?;
     Ok(gatherer.folder.finish())
 }
 
@@ -208,7 +213,9 @@ mod tests {
 
     #[test]
     fn times_are_above_zero() {
-        for (text, seconds) in [("90s", Some(90)), ("10m", Some(600)), ("0s", None), ("-1s", None), ("10", None)] {
+        for (text, seconds) in
+            [("90s", Some(90)), ("10m", Some(600)), ("0s", None), ("-1s", None), ("10", None)]
+        {
             assert_eq!(patience(text).ok().map(|time| time.as_secs()), seconds, "{text}");
         }
     }

@@ -48,7 +48,8 @@ pub async fn run(call: &Call) -> anyhow::Result<ExitCode> {
     let container = container(&pod, flags.text("container").unwrap_or(CONTAINER))?;
     let name = pod.name_any();
     tool::log(&format!("leader pod: {namespace}/{name}"));
-    let params = LogParams { container: Some(container), since_seconds: Some(since(&flags)), ..LogParams::default() };
+    let params =
+        LogParams { container: Some(container), since_seconds: Some(since(&flags)), ..LogParams::default() };
     let pods: Api<Pod> = Api::namespaced(client, namespace);
     let text = pods.logs(&name, &params).await;
     let text = text.map_err(|error| anyhow::anyhow!("logs of {namespace}/{name}: {}", brief(&error)))?;
@@ -91,7 +92,9 @@ pub async fn leader(client: &Client, namespace: &str, lease: Option<&str>) -> an
     }
     match (leaders.pop(), leaders.is_empty()) {
         (Some(pod), true) => Ok(pod),
-        (Some(_), false) => bail!("namespace {namespace}: several leases have holders; -lease says which one"),
+        (Some(_), false) => {
+            bail!("namespace {namespace}: several leases have holders; -lease says which one")
+        }
         (None, _) => bail!("namespace {namespace}: no lease {name} whose holder is a pod there"),
     }
 }

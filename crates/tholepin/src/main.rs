@@ -185,9 +185,7 @@ fn run(cli: Cli) -> anyhow::Result<ExitCode> {
         }
         Entry::Deployer(command) => with_signals(async |token| command.run(token).await),
         Entry::Simulate(args) => sim::cli::run(&args),
-        Entry::MustGather(args) => {
-            with_signals(async |token| support::mustgather::run(*args, token).await)
-        }
+        Entry::MustGather(args) => with_signals(async |token| support::mustgather::run(*args, token).await),
         Entry::Fingerprint => fingerprint(),
         Entry::Completion { shell } => {
             clap_complete::generate(shell, &mut Cli::command(), "tholepin", &mut std::io::stdout());

@@ -22,7 +22,8 @@ mod pod;
 pub mod role;
 mod scheduler;
 
-pub use openshift::Pools;
+pub(super) use openshift::selects;
+pub use openshift::{NODE_POOL, Pools};
 
 /// Takes in objects.
 #[derive(Debug, Default)]

@@ -60,6 +60,8 @@ pub struct Evidence {
     pub nodes: BTreeMap<String, Node>,
     /// Which nodes are to be looked at; all that run pods of users when not given.
     pub selector: Option<Selector>,
+    /// The same by name, where an operator says which ones; the selector counts before it.
+    pub chosen: Option<BTreeSet<String>>,
     /// The definition of NodeResourceTopology, if there is one.
     pub definition: Option<Definition>,
     /// NodeResourceTopology objects by name.
@@ -72,6 +74,8 @@ pub struct Evidence {
     pub leases: BTreeMap<(String, String), Lease>,
     /// Events about pods that were rejected.
     pub events: Vec<Event>,
+    /// By node: whether schedulers have written down that they count the pods which the exporter counts.
+    pub caches: BTreeMap<String, bool>,
     /// Areas that could not be looked at, and why.
     pub gaps: BTreeMap<Area, String>,
 }

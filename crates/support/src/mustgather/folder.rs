@@ -45,7 +45,8 @@ impl Folder {
 
     /// Writes objects of one kind as a list.
     pub(super) fn list(&self, path: &str, kind: &str, items: &[Value]) {
-        let version = items.first().and_then(|item| item.get("apiVersion")).cloned().unwrap_or_else(|| "v1".into());
+        let version =
+            items.first().and_then(|item| item.get("apiVersion")).cloned().unwrap_or_else(|| "v1".into());
         self.yaml(path, &json!({ "apiVersion": version, "kind": format!("{kind}List"), "items": items }));
     }
 

@@ -131,7 +131,11 @@ async fn hosted(gatherer: &Gatherer) {
     match gatherer.list(&path, query, "ConfigMap").await {
         Ok(Some(mut items)) if !items.is_empty() => {
             items.iter_mut().for_each(trim::object);
-            gatherer.folder.list(&format!("namespaces/{NAMESPACE}/core/configmaps.yaml"), "ConfigMap", &items);
+            gatherer.folder.list(
+                &format!("namespaces/{NAMESPACE}/core/configmaps.yaml"),
+                "ConfigMap",
+                &items,
+            );
         }
         Ok(_) => {}
         Err(error) => gatherer.folder.trouble(&format!("configmaps of {NAMESPACE}: {}", brief(&error))),
@@ -231,7 +235,9 @@ pub(super) async fn kubelets(gatherer: &Gatherer) {
         let answer = client::get_text(&gatherer.client, &path, MAX_CONFIGZ_BYTES).await;
         match answer {
             Ok(text) => gatherer.folder.write(&format!("configz/{node}.json"), text.as_bytes()),
-            Err(error) => gatherer.folder.trouble(&format!("kubelet configuration of {node}: {}", brief(&error))),
+            Err(error) => {
+                gatherer.folder.trouble(&format!("kubelet configuration of {node}: {}", brief(&error)))
+            }
         }
     };
     let nodes = nodes(gatherer).await;

@@ -47,7 +47,9 @@ pub(super) async fn logs(gatherer: &Gatherer, stack: &Stack) {
             match tail(gatherer, &path, gatherer.log_limit).await {
                 Ok(text) => gatherer.folder.write(&file, &text),
                 // The runtime keeps a dead container as long as it likes.
-                Err(error) if which == "previous" => gatherer.folder.tell(&format!("{file}: {}", brief(&error))),
+                Err(error) if which == "previous" => {
+                    gatherer.folder.tell(&format!("{file}: {}", brief(&error)))
+                }
                 Err(error) => gatherer.folder.trouble(&format!("{file}: {}", brief(&error))),
             }
         }
@@ -121,7 +123,10 @@ impl End {
 /// What exporters, schedulers and the operator count.
 pub(super) async fn metrics(gatherer: &Gatherer, stack: &Stack) {
     let ports = stack.members.iter().filter(|member| member.running).flat_map(|member| {
-        member.containers.iter().flat_map(move |inside| inside.ports.iter().map(move |port| (member, inside, *port)))
+        member
+            .containers
+            .iter()
+            .flat_map(move |inside| inside.ports.iter().map(move |port| (member, inside, *port)))
     });
     let fetch = |(member, inside, port): (&Member, &Inside, i32)| {
         let (namespace, pod, container) =
@@ -137,7 +142,8 @@ pub(super) async fn metrics(gatherer: &Gatherer, stack: &Stack) {
                 );
                 match client::get_text(&gatherer.client, &path, MAX_METRICS_BYTES).await {
                     Ok(text) => {
-                        let file = format!("namespaces/{namespace}/pods/{pod}/{container}/metrics-{port}.prom");
+                        let file =
+                            format!("namespaces/{namespace}/pods/{pod}/{container}/metrics-{port}.prom");
                         return gatherer.folder.write(&file, text.as_bytes());
                     }
                     Err(error) => reasons.push(format!("{scheme}: {}", brief(&error))),
@@ -171,12 +177,15 @@ pub(super) async fn fingerprints(gatherer: &Gatherer, stack: &Stack, leaders: &B
     let schedulers: Vec<_> = running(Part::Scheduler).collect();
     let first = schedulers.iter().position(|(member, ..)| leaders.contains(&member.name)).unwrap_or(0);
     for (at, (member, container, folder)) in schedulers.iter().enumerate() {
-        let to = if at == first { "scheduler".to_owned() } else { format!("scheduler-replicas/{}", member.name) };
+        let to =
+            if at == first { "scheduler".to_owned() } else { format!("scheduler-replicas/{}", member.name) };
         wanted.extend(nodes.iter().map(|node| record(member, container, folder, node, &to)));
     }
     gatherer.folder.tell(&format!("records of fingerprints: {}", wanted.len()));
     if wanted.is_empty() {
-        gatherer.folder.tell("no pod writes them down; PFP_STATUS_DUMP=FOLDER makes exporters and schedulers do so");
+        gatherer
+            .folder
+            .tell("no pod writes them down; PFP_STATUS_DUMP=FOLDER makes exporters and schedulers do so");
     }
     let read = |wanted: Wanted<'_>| {
         let (namespace, pod) = (wanted.member.namespace.clone(), wanted.member.name.clone());
@@ -184,8 +193,7 @@ pub(super) async fn fingerprints(gatherer: &Gatherer, stack: &Stack, leaders: &B
         let path = format!("{}/{}", wanted.dump.trim_end_matches('/'), wanted.node);
         let to = wanted.to;
         async move {
-            let container =
-                Container { node: &node, namespace: &namespace, pod: &pod, name: &container };
+            let container = Container { node: &node, namespace: &namespace, pod: &pod, name: &container };
             let answer = client::run_in(&gatherer.client, container, &["cat", &path], MAX_RECORD_BYTES).await;
             let title = format!("{path} of {namespace}/{pod}");
             match answer {
@@ -194,7 +202,9 @@ pub(super) async fn fingerprints(gatherer: &Gatherer, stack: &Stack, leaders: &B
                     Err(reason) => gatherer.folder.trouble(&format!("{title}: {reason}")),
                 },
                 // Nothing has been written yet.
-                Err(error) if brief(&error).contains("No such file") => gatherer.folder.tell(&format!("{title}: none")),
+                Err(error) if brief(&error).contains("No such file") => {
+                    gatherer.folder.tell(&format!("{title}: none"))
+                }
                 Err(error) => gatherer.folder.trouble(&format!("{title}: {}", brief(&error))),
             }
         }

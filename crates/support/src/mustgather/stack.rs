@@ -75,7 +75,8 @@ impl Stack {
 }
 
 fn part(pod: &Pod) -> Option<Part> {
-    let label = |key: &str| pod.metadata.labels.as_ref().and_then(|labels| labels.get(key)).map(String::as_str);
+    let label =
+        |key: &str| pod.metadata.labels.as_ref().and_then(|labels| labels.get(key)).map(String::as_str);
     if label("name") == Some("resource-topology") {
         return Some(Part::Exporter);
     }
@@ -93,11 +94,19 @@ fn part(pod: &Pod) -> Option<Part> {
 }
 
 fn is_operator(container: &Container) -> bool {
-    let words: Vec<&str> =
-        container.command.iter().flatten().chain(container.args.iter().flatten()).map(String::as_str).collect();
-    let base = |word: &str| word.rsplit('/').next().unwrap_or_default().split([':', '@']).next() == Some("numaresources-operator");
+    let words: Vec<&str> = container
+        .command
+        .iter()
+        .flatten()
+        .chain(container.args.iter().flatten())
+        .map(String::as_str)
+        .collect();
+    let base = |word: &str| {
+        word.rsplit('/').next().unwrap_or_default().split([':', '@']).next() == Some("numaresources-operator")
+    };
     let ours = words.iter().any(|word| *word == "operator")
-        && (container.image.as_deref().unwrap_or_default().contains("tholepin") || words.iter().any(|word| word.ends_with("tholepin")));
+        && (container.image.as_deref().unwrap_or_default().contains("tholepin")
+            || words.iter().any(|word| word.ends_with("tholepin")));
     ours || words.iter().any(|word| base(word)) || base(container.image.as_deref().unwrap_or_default())
 }
 
@@ -105,7 +114,9 @@ fn member(pod: &Pod, namespace: String, part: Part) -> Member {
     let status = pod.status.as_ref();
     let restarts: BTreeMap<&str, (bool, bool)> = status
         .into_iter()
-        .flat_map(|status| status.container_statuses.iter().flatten().chain(status.init_container_statuses.iter().flatten()))
+        .flat_map(|status| {
+            status.container_statuses.iter().flatten().chain(status.init_container_statuses.iter().flatten())
+        })
         .map(|status| {
             let state = status.state.as_ref();
             let waits = state.is_some_and(|state| state.waiting.is_some()) || state.is_none();
@@ -121,7 +132,12 @@ fn member(pod: &Pod, namespace: String, part: Part) -> Member {
         });
         Inside {
             name: container.name.clone(),
-            dump: container.env.iter().flatten().find(|env| env.name == DUMP).and_then(|env| env.value.clone()),
+            dump: container
+                .env
+                .iter()
+                .flatten()
+                .find(|env| env.name == DUMP)
+                .and_then(|env| env.value.clone()),
             ports: ports.map(|port| port.container_port).collect(),
             started,
             restarted,
@@ -165,7 +181,11 @@ mod tests {
             (none.clone(), json!({ "image": "r/tholepin:1", "args": ["exporter"] }), Some(Part::Exporter)),
             (none.clone(), json!({ "image": "r/tholepin:1", "args": ["scheduler"] }), Some(Part::Scheduler)),
             (none.clone(), json!({ "image": "r/tholepin:1", "args": ["operator"] }), Some(Part::Other)),
-            (none.clone(), json!({ "image": "x", "command": ["/bin/numaresources-operator"] }), Some(Part::Other)),
+            (
+                none.clone(),
+                json!({ "image": "x", "command": ["/bin/numaresources-operator"] }),
+                Some(Part::Other),
+            ),
             (none.clone(), json!({ "image": "quay.io/x/numaresources-operator:5.0" }), Some(Part::Other)),
             (none.clone(), json!({ "image": "k8s/kube-scheduler:v1", "command": ["kube-scheduler"] }), None),
             (none.clone(), json!({ "image": "x", "args": ["operator"] }), None),
@@ -192,7 +212,10 @@ mod tests {
         let stack = Stack::new(&pods, &["c".to_owned(), "d".to_owned()]);
         assert_eq!(stack.namespaces(), ["a", "c", "d"]);
         let names: Vec<_> = stack.members.iter().map(|member| (member.name.as_str(), member.part)).collect();
-        assert_eq!(names, [("exporter", Part::Exporter), ("neighbour", Part::Other), ("wanted", Part::Other)]);
+        assert_eq!(
+            names,
+            [("exporter", Part::Exporter), ("neighbour", Part::Other), ("wanted", Part::Other)]
+        );
         let inside = Inside {
             name: "c".to_owned(),
             dump: Some("/run/pfpstatus".to_owned()),

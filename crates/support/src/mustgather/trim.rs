@@ -63,10 +63,28 @@ fn machine_config(value: &mut Value) {
 /// A pod of others: where it is, what it asks for, how it is.
 pub(super) fn foreign_pod(pod: &Value) -> Value {
     let at = |path: &str| pod.pointer(path).cloned();
-    let meta = ["name", "namespace", "uid", "resourceVersion", "creationTimestamp", "deletionTimestamp", "ownerReferences", "labels"];
+    let meta = [
+        "name",
+        "namespace",
+        "uid",
+        "resourceVersion",
+        "creationTimestamp",
+        "deletionTimestamp",
+        "ownerReferences",
+        "labels",
+    ];
     let spec = [
-        "nodeName", "schedulerName", "priority", "priorityClassName", "overhead", "restartPolicy", "runtimeClassName",
-        "nodeSelector", "tolerations", "resources", "hostNetwork",
+        "nodeName",
+        "schedulerName",
+        "priority",
+        "priorityClassName",
+        "overhead",
+        "restartPolicy",
+        "runtimeClassName",
+        "nodeSelector",
+        "tolerations",
+        "resources",
+        "hostNetwork",
     ];
     let mut trimmed = json!({ "apiVersion": "v1", "kind": "Pod" });
     trimmed["metadata"] = pick(at("/metadata"), &meta);
@@ -106,7 +124,8 @@ mod tests {
             { "name": "API_TOKEN", "valueFrom": { "secretKeyRef": { "name": "s", "key": "k" } } },
         ] });
         let copy = "kubectl.kubernetes.io/last-applied-configuration";
-        let metadata = json!({ "name": "x", "annotations": { "a": "b", copy: "hunter2" }, "managedFields": [1] });
+        let metadata =
+            json!({ "name": "x", "annotations": { "a": "b", copy: "hunter2" }, "managedFields": [1] });
         for path in ["/spec", "/spec/template/spec"] {
             let mut value = json!({ "kind": "X", "metadata": metadata });
             let spec = json!({ "containers": [container], "initContainers": [container] });
@@ -128,7 +147,10 @@ mod tests {
         } } });
         object(&mut value);
         assert_eq!(value.to_string().matches("hunter2").count(), 1);
-        assert_eq!(value.pointer("/spec/config/storage/files/0/path"), Some(&json!("/var/lib/kubelet/config.json")));
+        assert_eq!(
+            value.pointer("/spec/config/storage/files/0/path"),
+            Some(&json!("/var/lib/kubelet/config.json"))
+        );
         assert!(value.pointer("/spec/config/storage/files/1/contents/source").is_some());
     }
 

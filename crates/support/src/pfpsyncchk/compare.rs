@@ -88,9 +88,7 @@ pub fn compare(exporter: &[Record], scheduler: &[Record]) -> Result<Outcome, Str
     if outcome.differences.is_empty() {
         return Err("the scheduler's fingerprints differ from the exporter's, and the pods do not".to_owned());
     }
-    outcome.differences.sort_by(|a, b| {
-        (a.scheduler_time, &a.expected).cmp(&(b.scheduler_time, &b.expected))
-    });
+    outcome.differences.sort_by(|a, b| (a.scheduler_time, &a.expected).cmp(&(b.scheduler_time, &b.expected)));
     Ok(outcome)
 }
 

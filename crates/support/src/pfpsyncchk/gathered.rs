@@ -8,9 +8,9 @@ use std::fs;
 use std::path::{Path, PathBuf};
 
 /// Where the scheduler's files are, in any namespace's folder.
-pub const SCHEDULER: &str = "pfpstatus/scheduler";
+const SCHEDULER: &str = "pfpstatus/scheduler";
 /// Where the exporters' are.
-pub const EXPORTERS: &str = "pfpstatus/resource-topology-exporters";
+const EXPORTERS: &str = "pfpstatus/resource-topology-exporters";
 
 /// Folders and files of a must-gather.
 const MAX_ENTRIES: usize = 1_000_000;
@@ -58,7 +58,8 @@ pub fn pairs(folder: &Path) -> Result<(Vec<Pair>, Vec<String>), Error> {
             None => notes.push(format!("node {node}: no file of its exporter, it is not checked")),
         }
     }
-    let more = exporters.keys().map(|node| format!("node {node}: no file of the scheduler, it is not checked"));
+    let more =
+        exporters.keys().map(|node| format!("node {node}: no file of the scheduler, it is not checked"));
     notes.extend(more);
     Ok((pairs, notes))
 }

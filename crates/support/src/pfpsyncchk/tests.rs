@@ -20,7 +20,8 @@ fn record(text: &str) -> Record {
 
 fn show(outcome: &Outcome) -> String {
     let names = |pods: &[record::Pod]| pods.iter().map(|pod| pod.name.clone()).collect::<Vec<_>>().join("+");
-    let time = |time: Option<jiff::Timestamp>| time.map_or("-".to_owned(), |time| time.as_second().to_string());
+    let time =
+        |time: Option<jiff::Timestamp>| time.map_or("-".to_owned(), |time| time.as_second().to_string());
     let one = |d: &Difference| {
         format!(
             "{}!={} found {} at {}/{} rte[{}] sched[{}]",
@@ -52,13 +53,22 @@ fn records_are_compared() {
         (&["- A 5 x", "- A 4 x y"], &["A B 2 x y"], Ok("A!=B found true at 2/5 rte[] sched[y]")),
         (&["- B 1 x"], &["A C 2 x"], Ok("A!=C found false at 2/- rte[] sched[]")),
         // In the order of time.
-        (&["- A 1 x"], &["B C 4 x", "A C 5 x y", "D C 3 x"], Ok(
-            "D!=C found false at 3/- rte[] sched[]; B!=C found false at 4/- rte[] sched[]; A!=C found true at 5/1 rte[] sched[y]"
-        )),
-        (&["- A 1 x y"], &["A B 2 y x"], Err("the scheduler's fingerprints differ from the exporter's, and the pods do not")),
+        (
+            &["- A 1 x"],
+            &["B C 4 x", "A C 5 x y", "D C 3 x"],
+            Ok(
+                "D!=C found false at 3/- rte[] sched[]; B!=C found false at 4/- rte[] sched[]; A!=C found true at 5/1 rte[] sched[y]",
+            ),
+        ),
+        (
+            &["- A 1 x y"],
+            &["A B 2 y x"],
+            Err("the scheduler's fingerprints differ from the exporter's, and the pods do not"),
+        ),
     ];
     for (exporter, scheduler, wanted) in table {
-        let [exporter, scheduler] = [exporter, scheduler].map(|list| list.iter().map(|text| record(text)).collect::<Vec<_>>());
+        let [exporter, scheduler] =
+            [exporter, scheduler].map(|list| list.iter().map(|text| record(text)).collect::<Vec<_>>());
         let outcome = compare(&exporter, &scheduler);
         let shown = outcome.as_ref().map(show);
         assert_eq!(shown.as_deref().map_err(|error| error.as_str()), wanted, "{exporter:?} {scheduler:?}");
@@ -81,7 +91,10 @@ fn files_of_all_writers_are_read() {
     for (text, count) in [
         ("[]", Some(0)),
         (r#"[{"fingerprintComputed":"A","pods":null}]"#, Some(1)),
-        (r#"{"fingerprintExpected":"A","fingerprintComputed":"A","recordTime":"2025-09-29T06:20:23.6+02:00"}"#, Some(1)),
+        (
+            r#"{"fingerprintExpected":"A","fingerprintComputed":"A","recordTime":"2025-09-29T06:20:23.6+02:00"}"#,
+            Some(1),
+        ),
         (r#"[{"pods":[{"Namespace":"a","Name":"b"}],"nodeName":"n","more":1}]"#, Some(1)),
         ("", None),
         ("1", None),
@@ -96,7 +109,10 @@ fn files_of_all_writers_are_read() {
     status.add("ns", "x");
     let signed = status.sign().to_string();
     let records = parse(&format!("[{}]", status.to_json())).unwrap();
-    assert_eq!((records[0].fingerprint_computed.as_str(), records[0].pods[0].name.as_str()), (signed.as_str(), "x"));
+    assert_eq!(
+        (records[0].fingerprint_computed.as_str(), records[0].pods[0].name.as_str()),
+        (signed.as_str(), "x")
+    );
     assert_eq!(records[0].node_name, "a.b");
 }
 
@@ -113,7 +129,8 @@ const CLEAN: &str = r#"[{"fingerprintExpected":"A","fingerprintComputed":"A","po
 #[test]
 fn must_gathers_are_checked_node_by_node() {
     let dir = tempfile::tempdir().unwrap();
-    let (rte, scheduler) = ("mg/namespaces/ns/pfpstatus/resource-topology-exporters", "mg/namespaces/ns/pfpstatus/scheduler");
+    let (rte, scheduler) =
+        ("mg/namespaces/ns/pfpstatus/resource-topology-exporters", "mg/namespaces/ns/pfpstatus/scheduler");
     write(dir.path(), &format!("{rte}/b"), RTE);
     write(dir.path(), &format!("{rte}/a_x"), RTE);
     write(dir.path(), &format!("{rte}/broken"), "x");
@@ -124,12 +141,16 @@ fn must_gathers_are_checked_node_by_node() {
     write(dir.path(), &format!("{scheduler}/lone"), DIRTY);
     write(dir.path(), &format!("{scheduler}/__bXyZ"), "half");
     let report = gathered(dir.path());
-    let nodes: Vec<&str> = report.text.lines().filter_map(|line| line.strip_prefix("Processing node:  ")).collect();
+    let nodes: Vec<&str> =
+        report.text.lines().filter_map(|line| line.strip_prefix("Processing node:  ")).collect();
     assert_eq!(nodes, ["a_x", "b", "broken"]);
     assert_eq!(report.text.matches("Expected PFP: A\nComputed PFP: B\n").count(), 1);
     assert!(report.failed, "one file is broken");
     let told = |part: &str| report.notes.iter().any(|note| note.contains(part));
-    assert!(told("node broken: ") && told("node lone: no file of its exporter") && told("node alone: "), "{report:?}");
+    assert!(
+        told("node broken: ") && told("node lone: no file of its exporter") && told("node alone: "),
+        "{report:?}"
+    );
     assert!(told("node b: the scheduler always agreed"));
 }
 

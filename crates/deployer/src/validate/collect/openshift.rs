@@ -11,7 +11,7 @@ use serde_json::Value;
 use crate::validate::evidence::{Settings, Told, text};
 
 /// HyperShift's label for the pool a ConfigMap or a node is of.
-const NODE_POOL: &str = "hypershift.openshift.io/nodePool";
+pub const NODE_POOL: &str = "hypershift.openshift.io/nodePool";
 
 /// Pools and the configurations made for them.
 #[derive(Debug, Default)]
@@ -90,7 +90,7 @@ fn strings(value: &Value) -> Option<BTreeMap<String, String>> {
 }
 
 /// A LabelSelector; an empty one selects nothing here, unlike in Kubernetes, because no pool is meant to be everything.
-fn selects(selector: &Value, labels: &BTreeMap<String, String>) -> bool {
+pub(in crate::validate) fn selects(selector: &Value, labels: &BTreeMap<String, String>) -> bool {
     let exact = selector.get("matchLabels").and_then(strings).unwrap_or_default();
     let expressions = selector.get("matchExpressions").and_then(Value::as_array).cloned().unwrap_or_default();
     let holds = |expression: &Value| {

@@ -1,17 +1,21 @@
 //! `nrovalidate`.
 //!
-//! In: its command line, and a cluster. Out: its text or JSON. Never: a command run in a pod: whether the scheduler's cache is
-//! in step is told from the reports' fingerprints and the pods, not from files in the scheduler's containers.
+//! In: its command line, and a cluster. Out: its text or JSON. Never: an error because of what a scheduler has not written down: whether its
+//! cache is in step is then told from the reports' fingerprints and the pods.
 //!
 //! Kept: flags, texts, exit codes (0 whatever is found, 1 for an unknown validator, 2 for anything else). Different on purpose:
-//! findings are in order, pods that have ended are none, `-quiet` is quiet on standard error too, and without `-labels` the
-//! nodes are the workers where there are no node groups to take them from.
+//! findings are in order, pods that have ended are none, `-quiet` is quiet on standard error too, both forms of the scheduler's
+//! files are read, and without `-labels` the nodes are the workers where there is no operator with node groups to take them from.
+
+mod cache;
+mod groups;
 
 use std::collections::BTreeSet;
 use std::fmt::Write as _;
 use std::process::ExitCode;
+use std::time::Duration;
 
-use runtime::client::Options;
+use runtime::client::{Connection, Options};
 use runtime::goflag::{Flag, FlagSet, Kind, Parsed};
 use serde::Serialize;
 
@@ -21,6 +25,9 @@ use crate::validate::check::{self, Check};
 use crate::validate::cli::{gather, user_agent};
 use crate::validate::evidence::{Evidence, Selector};
 use crate::validate::finding::Item;
+
+/// A request that takes longer has failed.
+const PATIENCE: Duration = Duration::from_secs(30);
 
 const FLAGS: [Flag; 6] = [
     Flag { name: "version", kind: Kind::Bool, default: "false", help: "print the version and exit" },
@@ -176,9 +183,15 @@ fn podst(evidence: &Evidence, items: &mut Vec<Item>) {
 
 fn schedcache(evidence: &Evidence, items: &mut Vec<Item>) {
     for node in evidence.workers() {
-        let Some(report) = evidence.reports.get(&node.name) else { continue };
-        let Ok((topology, _)) = &report.read else { continue };
-        if sync(evidence, &report.object, topology) == Sync::Other {
+        let unsync = match (evidence.caches.get(&node.name), evidence.reports.get(&node.name)) {
+            (Some(clean), _) => !clean,
+            (None, Some(report)) => report
+                .read
+                .as_ref()
+                .is_ok_and(|(topology, _)| sync(evidence, &report.object, topology) == Sync::Other),
+            (None, None) => false,
+        };
+        if unsync {
             items.push(item(&node.name, "cluster", ["scheduler", "cache", "clean", "unsync"]));
         }
     }
@@ -268,12 +281,22 @@ async fn look(flags: &Parsed, what: &BTreeSet<Validator>) -> anyhow::Result<Vec<
     let options = Options { user_agent: user_agent(), ..Options::default() };
     let mut evidence = gather(&options, &known(&ids)).await?;
     evidence.selector = selector;
+    let client = Connection::open(&options).await?.strict(PATIENCE)?;
+    if evidence.selector.is_none() {
+        evidence.chosen = groups::nodes(&client, &evidence).await?;
+    }
     if let Some(reason) = evidence.gaps.values().next() {
         anyhow::bail!("{reason}");
     }
     if !quiet {
         let nodes: Vec<&str> = evidence.workers().into_iter().map(|node| node.name.as_str()).collect();
         eprintln!("INFO>>>>: inspecting nodes: {}", nodes.join(","));
+    }
+    if what.contains(&Validator::SchedCache) {
+        let nodes: Vec<String> = evidence.workers().into_iter().map(|node| node.name.clone()).collect();
+        let (caches, notes) = cache::read(&client, &nodes).await;
+        evidence.caches = caches;
+        notes.iter().filter(|_| !quiet).for_each(|note| eprintln!("INFO>>>>: {note}"));
     }
     Ok(items(&evidence, what))
 }

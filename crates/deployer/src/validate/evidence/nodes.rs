@@ -14,12 +14,15 @@ const POOLS: [&str; 6] = [
 const ROLE: &str = "node-role.kubernetes.io/";
 
 impl Evidence {
-    /// The nodes to be looked at, by name: those that the selector takes; without one, nodes with the role `worker`; where no
+    /// The nodes to be looked at, by name: those that the selector takes, or that an operator chose; else nodes with the role `worker`; where no
     /// node has it, those that are no control plane; where there are none, all.
     #[must_use]
     pub fn workers(&self) -> Vec<&Node> {
         if let Some(selector) = &self.selector {
             return self.nodes.values().filter(|node| selector.matches(&node.labels)).collect();
+        }
+        if let Some(chosen) = &self.chosen {
+            return self.nodes.values().filter(|node| chosen.contains(&node.name)).collect();
         }
         let is_worker = |node: &&Node| node.labels.contains_key("node-role.kubernetes.io/worker");
         for chosen in [is_worker, |node: &&Node| !node.is_control_plane()] {
