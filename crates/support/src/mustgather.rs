@@ -159,8 +159,10 @@ async fn collect(args: &Args, fresh: bool, stop: CancellationToken) -> anyhow::R
 
 impl Gatherer {
     async fn all(&self) {
-        let stack = objects::pods(self).await;
-        let stack = Stack::new(&stack, &self.namespaces);
+        let (pods, trimmed) = objects::pods(self).await;
+        let stack = Stack::new(&pods, &self.namespaces);
+        drop(pods);
+        objects::others(self, trimmed, &stack.namespaces());
         self.folder.tell(&format!("namespaces: {}", stack.namespaces().join(", ")));
         objects::cluster(self).await;
         for namespace in stack.namespaces() {

@@ -73,19 +73,27 @@ fn name(item: &Value) -> &str {
     item.pointer("/metadata/name").and_then(Value::as_str).unwrap_or_default()
 }
 
-/// All pods of the cluster; of others only what they ask for is written.
-pub(super) async fn pods(gatherer: &Gatherer) -> Vec<Pod> {
+/// All pods of the cluster: as they are, and as they are written if they are not of the stack.
+pub(super) async fn pods(gatherer: &Gatherer) -> (Vec<Pod>, Vec<Value>) {
     let pods = match gatherer.list("/api/v1/pods", "", "Pod").await {
         Ok(pods) => pods.unwrap_or_default(),
         Err(error) => {
             gatherer.folder.trouble(&format!("pods: {}", brief(&error)));
-            return Vec::new();
+            return (Vec::new(), Vec::new());
         }
     };
     gatherer.folder.tell(&format!("pods: {}", pods.len()));
-    let trimmed: Vec<Value> = pods.iter().map(trim::foreign_pod).collect();
-    gatherer.folder.list("all-pods.yaml", "Pod", &trimmed);
-    pods.into_iter().filter_map(|pod| serde_json::from_value(pod).ok()).collect()
+    let trimmed = pods.iter().map(trim::foreign_pod).collect();
+    (pods.into_iter().filter_map(|pod| serde_json::from_value(pod).ok()).collect(), trimmed)
+}
+
+/// Pods that are not written whole: readers of the folder take the first that they find.
+pub(super) fn others(gatherer: &Gatherer, mut pods: Vec<Value>, namespaces: &[String]) {
+    pods.retain(|pod| {
+        let namespace = pod.pointer("/metadata/namespace").and_then(Value::as_str).unwrap_or_default();
+        namespaces.iter().all(|collected| collected != namespace)
+    });
+    gatherer.folder.list("other-pods.yaml", "Pod", &pods);
 }
 
 /// What belongs to no namespace.
