@@ -2,6 +2,8 @@ use k8s_openapi::apiextensions_apiserver::pkg::apis::apiextensions::v1::JSONSche
 
 use super::*;
 
+mod reference;
+
 /// Each definition with its file.
 fn all() -> [(&'static str, &'static str, CustomResourceDefinition); 3] {
     [
