@@ -1,0 +1,106 @@
+//! Which images may schedule.
+//!
+//! In: the list in the program, variables, names of images. Out: which are trusted; what is wrong with a name. Never: a registry.
+//!
+//! A scheduler decides where everything runs, so the Go operator takes only images it knows, by their digests. So does this; and its
+//! own, which has a scheduler in it.
+
+use std::collections::BTreeSet;
+
+use serde::Deserialize;
+
+use crate::world::{Image, Trust};
+
+/// The digests that this program was built to trust, as `getdigests` writes them. None: our own image needs none, and which others are
+/// fit for a cluster is for its owners to say.
+pub const EMBEDDED_DIGESTS: &str = include_str!("trusted-digests.json");
+
+/// The variable with more digests.
+const VARIABLE: &str = "SCHEDULER_IMAGE_DIGESTS";
+
+/// A list of digests that cannot be read.
+#[derive(Debug, thiserror::Error)]
+#[error("trusted digests: {0}")]
+pub struct TrustError(#[from] serde_json::Error);
+
+/// As `getdigests` writes it.
+#[derive(Debug, Default, Deserialize)]
+#[serde(default)]
+struct List {
+    /// Of the channel of this version.
+    current_channel: Option<Vec<String>>,
+    /// The last one of the channel before.
+    prev_channel_last: Option<String>,
+    /// The last one of the channel with extended support.
+    eus_channel_last: Option<String>,
+}
+
+/// What is trusted: the digests of `list` (JSON), those of `digests` (`SCHEDULER_IMAGE_DIGESTS`, with commas between), and the image
+/// `own`; or everything, if `validation` (`SCHEDULER_IMAGE_VALIDATION`) is exactly `false`. With it, a line for each digest that is
+/// none and counts for nothing.
+///
+/// # Errors
+/// When the list cannot be read.
+pub fn trust(
+    list: &str,
+    validation: Option<&str>,
+    digests: Option<&str>,
+    own: &Image,
+) -> Result<(Option<Trust>, Vec<String>), TrustError> {
+    if validation == Some("false") {
+        return Ok((None, Vec::new()));
+    }
+    let list: List = serde_json::from_str(list)?;
+    let built_in = list.current_channel.into_iter().flatten();
+    let built_in = built_in.chain(list.prev_channel_last).chain(list.eus_channel_last);
+    let added = digests.unwrap_or_default().split(',').map(str::to_owned);
+    let named =
+        built_in.map(|digest| ("built-in list", digest)).chain(added.map(|digest| (VARIABLE, digest)));
+    let mut warnings = Vec::new();
+    let mut trusted = BTreeSet::new();
+    for (from, digest) in named {
+        let digest = digest.trim();
+        if is_digest(digest) {
+            trusted.insert(digest.to_owned());
+        } else if !digest.is_empty() {
+            warnings.push(format!("{from}: {digest:?} is left out: it must be {DIGEST}"));
+        }
+    }
+    let images = Some(own.name.clone()).filter(|name| !name.is_empty()).into_iter().collect();
+    Ok((Some(Trust { digests: trusted, images }), warnings))
+}
+
+/// Whether an image may schedule.
+///
+/// # Errors
+/// Why not, in the Go operator's words.
+pub(super) fn check(image: &str, trust: &Trust) -> Result<(), String> {
+    if trust.images.contains(image) {
+        return Ok(());
+    }
+    let Some((_, digest)) = image.split_once('@') else {
+        return Err(format!("scheduler image {image:?} must be referenced by digest, not by tag"));
+    };
+    if !is_digest(digest) {
+        return Err(format!(
+            "scheduler image {image:?} has malformed digest {digest:?}; it must be {DIGEST}"
+        ));
+    }
+    if !trust.digests.contains(digest) {
+        return Err(format!(
+            "scheduler image {image:?}: the digest is not in the trusted list; the operator's variable {VARIABLE} adds to it"
+        ));
+    }
+    Ok(())
+}
+
+/// What a digest is.
+const DIGEST: &str = "sha256: and 64 hexadecimal digits in lower case";
+
+fn is_digest(text: &str) -> bool {
+    let is_hex = |byte: u8| matches!(byte, b'0'..=b'9' | b'a'..=b'f');
+    text.strip_prefix("sha256:").is_some_and(|digits| digits.len() == 64 && digits.bytes().all(is_hex))
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,206 @@
+//! The scheduler's objects, under the names the Go operator gives them.
+//!
+//! In: a [`Setup`]. Out: objects, owned by the NUMAResourcesScheduler, in the order in which they are made. Never: a choice that the setup
+//! does not say.
+
+use std::collections::BTreeMap;
+
+use deployer::manifests::access::{Account, cluster_role, role};
+use deployer::manifests::meta::{labels, selector, within};
+use deployer::manifests::network::{Openings, policy};
+use deployer::manifests::{plugin, pod};
+use deployer::object::{self, Object};
+use k8s_openapi::api::apps::v1::{Deployment, DeploymentSpec, DeploymentStrategy, RollingUpdateDeployment};
+use k8s_openapi::api::core::v1::{
+    Affinity, Container, EnvVar, NodeAffinity, PodSecurityContext, PodSpec, PodTemplateSpec,
+    PreferredSchedulingTerm, Probe, ResourceRequirements, SeccompProfile, TopologySpreadConstraint, Volume,
+    VolumeMount,
+};
+use k8s_openapi::apimachinery::pkg::apis::meta::v1::ObjectMeta;
+use k8s_openapi::apimachinery::pkg::util::intstr::IntOrString;
+
+use super::access;
+use super::setup::{Refused, Setup};
+use crate::condition::INTERNAL_ERROR;
+use crate::desired::Wanted;
+use crate::world::{Place, TlsProfile};
+
+/// The name of Deployment, account and container.
+pub(super) const DEPLOYMENT: &str = "secondary-scheduler";
+const CONFIG_MAP: &str = "topo-aware-scheduler-config";
+/// The key of the ConfigMap, and so the file's name.
+const KEY: &str = "config.yaml";
+const CLUSTER_ROLE: &str = "topology-aware-scheduler";
+const LEASE_ROLE: &str = "topology-aware-scheduler-leader-elect";
+/// Where the file is.
+const CONFIG_DIRECTORY: (&str, &str) = ("etckubernetes", "/etc/kubernetes");
+/// Where the scheduler writes down what it believes of nodes' pods.
+const STATUS_DIRECTORY: (&str, &str) = ("runpfpstatus", "/run/pfpstatus");
+/// OpenShift: pods of the management workload may be kept to CPUs of their own.
+const MANAGEMENT: (&str, &str) =
+    ("target.workload.openshift.io/management", r#"{"effect": "PreferredDuringScheduling"}"#);
+
+impl Setup {
+    /// All of them.
+    pub(super) fn objects(&self, place: &Place, tls: Option<&TlsProfile>) -> Result<Vec<Wanted>, Refused> {
+        let objects = self.made(place, tls);
+        let objects =
+            objects.map_err(|error| Refused { reason: INTERNAL_ERROR, message: error.to_string() })?;
+        Ok(objects.into_iter().map(|object| Wanted::owned(object, &self.owner)).collect())
+    }
+
+    fn made(&self, place: &Place, tls: Option<&TlsProfile>) -> Result<Vec<Object>, object::Error> {
+        let namespace = place.namespace.as_str();
+        let account = Account { namespace, name: DEPLOYMENT };
+        let nothing = Openings { ingress: Some(Vec::new()), egress: Some(Vec::new()) };
+        let server = Openings { ingress: None, egress: Some(place.api_server_ports.clone()) };
+        let policy = |name: &str, openings| policy(namespace, name, &pod_labels(), openings);
+        Ok(vec![
+            Object::new(&account.object())?,
+            Object::new(&pod::config_map(namespace, CONFIG_MAP, KEY, &self.config))?,
+            Object::new(&cluster_role(CLUSTER_ROLE, access::cluster(self.own)))?,
+            Object::new(&account.with_cluster_role(CLUSTER_ROLE))?,
+            Object::new(&role(namespace, LEASE_ROLE, access::lease()))?,
+            Object::new(&account.with_role(namespace, LEASE_ROLE, LEASE_ROLE))?,
+            Object::new(&policy("scheduler-default-deny-all", &nothing))?,
+            Object::new(&policy("scheduler-egress-to-api-server", &server))?,
+            Object::new(&self.deployment(place, tls))?,
+        ])
+    }
+
+    fn deployment(&self, place: &Place, tls: Option<&TlsProfile>) -> Deployment {
+        let mut annotations = labels([MANAGEMENT]);
+        annotations.extend([pod::config_hash(&self.config)]);
+        let metadata = ObjectMeta {
+            labels: Some(pod_labels()),
+            annotations: Some(annotations),
+            ..ObjectMeta::default()
+        };
+        let template = PodTemplateSpec { metadata: Some(metadata), spec: Some(self.pod(place, tls)) };
+        Deployment {
+            metadata: ObjectMeta { labels: Some(pod_labels()), ..within(&place.namespace, DEPLOYMENT) },
+            spec: Some(DeploymentSpec {
+                replicas: Some(self.replicas),
+                selector: selector(&pod_labels()),
+                strategy: Some(self.strategy()),
+                template,
+                ..DeploymentSpec::default()
+            }),
+            status: None,
+        }
+    }
+
+    /// One alone takes no lease, so there must never be two of them: the old one goes before the new one comes.
+    fn strategy(&self) -> DeploymentStrategy {
+        let rolling_update = if self.replicas > 1 {
+            let quarter = || Some(IntOrString::String("25%".to_owned()));
+            RollingUpdateDeployment { max_surge: quarter(), max_unavailable: quarter() }
+        } else {
+            let (none, one) = (IntOrString::Int(0), IntOrString::Int(1));
+            RollingUpdateDeployment { max_surge: Some(none), max_unavailable: Some(one) }
+        };
+        DeploymentStrategy { type_: Some("RollingUpdate".to_owned()), rolling_update: Some(rolling_update) }
+    }
+
+    fn pod(&self, place: &Place, tls: Option<&TlsProfile>) -> PodSpec {
+        let preference = pod::nodes_with(pod::CONTROL_PLANE, &[]);
+        let affinity = NodeAffinity {
+            preferred_during_scheduling_ignored_during_execution: Some(vec![PreferredSchedulingTerm {
+                preference,
+                weight: 1,
+            }]),
+            ..NodeAffinity::default()
+        };
+        let seccomp = SeccompProfile { type_: "RuntimeDefault".to_owned(), localhost_profile: None };
+        PodSpec {
+            service_account_name: Some(DEPLOYMENT.to_owned()),
+            priority_class_name: Some("system-node-critical".to_owned()),
+            containers: vec![self.container(place, tls)],
+            volumes: Some(self.volumes()),
+            tolerations: Some(pod::tolerate_control_plane(&[])),
+            affinity: Some(Affinity { node_affinity: Some(affinity), ..Affinity::default() }),
+            topology_spread_constraints: Some(vec![spread()]),
+            security_context: Some(PodSecurityContext {
+                run_as_non_root: Some(true),
+                seccomp_profile: Some(seccomp),
+                ..PodSecurityContext::default()
+            }),
+            ..PodSpec::default()
+        }
+    }
+
+    fn container(&self, place: &Place, tls: Option<&TlsProfile>) -> Container {
+        let probe = |path| pod::probe(path, IntOrString::Int(plugin::PORT), Some("HTTPS"));
+        // kube-scheduler has no more than one answer before 1.31.
+        let ready = if self.own { "/readyz" } else { "/healthz" };
+        let variable: Option<EnvVar> =
+            self.dumps.then(|| pod::variable("PFP_STATUS_DUMP", STATUS_DIRECTORY.1));
+        let pull_policy = &self.image.pull_policy;
+        Container {
+            name: DEPLOYMENT.to_owned(),
+            image: Some(self.image.name.clone()),
+            image_pull_policy: (!pull_policy.is_empty()).then(|| pull_policy.clone()),
+            command: Some(vec!["/bin/kube-scheduler".to_owned()]),
+            args: Some(self.flags(tls)),
+            env: variable.map(|variable| vec![variable]),
+            volume_mounts: Some(self.mounts()),
+            resources: self.resources(),
+            security_context: Some(pod::restricted(place.platform)),
+            // A scheduler that lost its lease and did not notice says so here.
+            liveness_probe: Some(Probe {
+                initial_delay_seconds: Some(15),
+                timeout_seconds: Some(5),
+                ..probe("/healthz")
+            }),
+            readiness_probe: Some(Probe { period_seconds: Some(5), ..probe(ready) }),
+            termination_message_policy: Some("FallbackToLogsOnError".to_owned()),
+            ..Container::default()
+        }
+    }
+
+    fn flags(&self, tls: Option<&TlsProfile>) -> Vec<String> {
+        let mut flags =
+            vec![format!("--config={}/{KEY}", CONFIG_DIRECTORY.1), format!("-v={}", self.verbosity)];
+        if let Some(TlsProfile { min_version, cipher_suites }) = tls {
+            flags.push(format!("--tls-min-version={min_version}"));
+            flags.push(format!("--tls-cipher-suites={cipher_suites}"));
+        }
+        flags
+    }
+
+    fn volumes(&self) -> Vec<Volume> {
+        let config = pod::config_directory(CONFIG_DIRECTORY.0, CONFIG_MAP, None);
+        let status = self.dumps.then(|| pod::memory_directory(STATUS_DIRECTORY.0, "64Mi"));
+        std::iter::once(config).chain(status).collect()
+    }
+
+    fn mounts(&self) -> Vec<VolumeMount> {
+        let config = pod::mount_read_only(CONFIG_DIRECTORY.0, CONFIG_DIRECTORY.1);
+        let status = self.dumps.then(|| pod::mount(STATUS_DIRECTORY.0, STATUS_DIRECTORY.1));
+        std::iter::once(config).chain(status).collect()
+    }
+
+    fn resources(&self) -> Option<ResourceRequirements> {
+        if self.guaranteed {
+            let amounts = [("cpu", "600m"), ("memory", "1200Mi")];
+            return pod::resources(&amounts, &amounts);
+        }
+        pod::resources(&[("cpu", "150m"), ("memory", "500Mi")], &[])
+    }
+}
+
+/// No two of one revision on a node.
+fn spread() -> TopologySpreadConstraint {
+    TopologySpreadConstraint {
+        max_skew: 1,
+        topology_key: "kubernetes.io/hostname".to_owned(),
+        when_unsatisfiable: "DoNotSchedule".to_owned(),
+        label_selector: Some(selector(&pod_labels())),
+        match_label_keys: Some(vec!["pod-template-hash".to_owned()]),
+        ..TopologySpreadConstraint::default()
+    }
+}
+
+fn pod_labels() -> BTreeMap<String, String> {
+    labels([("app", DEPLOYMENT)])
+}
