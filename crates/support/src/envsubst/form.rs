@@ -10,6 +10,10 @@ const MAX_DEPTH: usize = 32;
 const MAX_MATCHED: usize = 64 << 10;
 
 type Lookup<'a> = &'a dyn Fn(&str) -> Option<String>;
+/// What is done to a value.
+type Change = Box<dyn Fn(&str) -> String>;
+/// The same without arguments.
+type Case = fn(&str) -> String;
 
 /// Arguments of a form, read one after the other.
 struct Reader<'a> {
@@ -70,8 +74,8 @@ impl Reader<'_> {
     }
 
     /// What is done to a value.
-    fn change(&mut self) -> Result<Box<dyn Fn(&str) -> String>, Malformed> {
-        let cases: [(&str, fn(&str) -> String); 4] =
+    fn change(&mut self) -> Result<Change, Malformed> {
+        let cases: [(&str, Case); 4] =
             [("^^", str::to_uppercase), (",,", str::to_lowercase), ("^", upper_first), (",", lower_first)];
         for (sign, case) in cases {
             if self.take(sign) {

@@ -104,7 +104,7 @@ fn is_operator(container: &Container) -> bool {
     let base = |word: &str| {
         word.rsplit('/').next().unwrap_or_default().split([':', '@']).next() == Some("numaresources-operator")
     };
-    let ours = words.iter().any(|word| *word == "operator")
+    let ours = words.contains(&"operator")
         && (container.image.as_deref().unwrap_or_default().contains("tholepin")
             || words.iter().any(|word| word.ends_with("tholepin")));
     ours || words.iter().any(|word| base(word)) || base(container.image.as_deref().unwrap_or_default())

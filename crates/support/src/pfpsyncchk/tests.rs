@@ -37,9 +37,12 @@ fn show(outcome: &Outcome) -> String {
     outcome.differences.iter().map(one).collect::<Vec<_>>().join("; ")
 }
 
+/// Of the exporter, of the scheduler, what differs.
+type Row = (&'static [&'static str], &'static [&'static str], Result<&'static str, &'static str>);
+
 #[test]
 fn records_are_compared() {
-    let table: [(&[&str], &[&str], Result<&str, &str>); 12] = [
+    let table: [Row; 12] = [
         (&["- A 1 x"], &[], Err("no records to compare: 1 of the exporter, 0 of the scheduler")),
         (&[], &["A B 1 x"], Err("no records to compare: 0 of the exporter, 1 of the scheduler")),
         // Those that agreed are left out.
