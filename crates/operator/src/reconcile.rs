@@ -17,6 +17,7 @@ use crate::desired::{Controller, MANAGER};
 use crate::live::Key;
 
 pub mod metrics;
+pub mod reports;
 pub mod rules;
 pub mod shared;
 pub mod status;
@@ -99,7 +100,8 @@ impl Engine {
             let worker = Worker::new(controller, self.rules, hand.clone(), self.recorder.clone());
             Box::pin(worker.run(&cancel))
         });
-        join_all(workers).await;
+        let reports = Box::pin(reports::run(hand, &cancel));
+        tokio::join!(join_all(workers), reports);
     }
 }
 

@@ -1,1 +1,4 @@
 //! The operator on real clusters.
+
+#[path = "it/engine.rs"]
+mod engine;

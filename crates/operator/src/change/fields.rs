@@ -17,6 +17,19 @@ pub fn all_stated(set: &Value, stated: &Value) -> bool {
     })
 }
 
+/// Whether a set has nothing besides values that are stated singly. What is stated as a whole, an atomic list or map, may hold more
+/// than we put there, and then it is the one who wrote last that has its path.
+#[must_use]
+pub fn all_plain(set: &Value, stated: &Value) -> bool {
+    let Some(paths) = set.as_object() else { return true };
+    if paths.is_empty() {
+        return !stated.is_object() && !stated.is_array();
+    }
+    paths.iter().all(|(step, below)| {
+        step == "." || element(step, stated).is_some_and(|stated| all_plain(below, stated))
+    })
+}
+
 /// Both sets.
 #[must_use]
 pub fn union(one: &Value, other: &Value) -> Value {
@@ -147,6 +160,22 @@ mod tests {
         ];
         for (set, want) in table {
             assert_eq!(all_stated(&set, &deployment()), want, "{set}");
+        }
+    }
+
+    #[test]
+    fn what_is_stated_as_a_whole_may_hold_more() {
+        let side = |below: Value| json!({ "f:spec": { "f:containers": { "k:{\"name\":\"main\"}": below } } });
+        let table = [
+            (side(json!({ ".": {}, "f:name": {} })), true),
+            (side(json!({ "f:args": {} })), false),
+            (side(json!({})), false),
+            (side(json!({ "f:image": {} })), false),
+            (json!({ "f:metadata": { "f:labels": { ".": {}, "f:a/b": {} } } }), true),
+            (json!({ "f:metadata": { "f:labels": {} } }), false),
+        ];
+        for (set, want) in table {
+            assert_eq!(all_plain(&set, &deployment()), want, "{set}");
         }
     }
 

@@ -5,7 +5,8 @@
 //! It is the same if all of this holds:
 //! 1. It says all that we state.
 //! 2. We state all that we stated when we applied it last; what we do not has to go.
-//! 3. Nobody else stated anything that we do not, besides metadata and status: a key in a ConfigMap, a container, a rule.
+//! 3. Nobody else stated anything that we do not, besides metadata and status: a key in a ConfigMap, a container; nor a list or map that is
+//!    stated as a whole, such as rules, since nobody can tell who put what into it.
 //! 4. Its only controller is the one we name.
 //!
 //! Server-side apply mends 1 and 2. It leaves alone what others stated; so for 3 their claims are first made ours, by a patch of
@@ -20,7 +21,7 @@ use kube::core::{Selector, SelectorExt as _};
 use serde::Deserialize as _;
 use serde_json::{Value, json};
 
-use super::fields::{all_stated, divide, union};
+use super::fields::{all_plain, all_stated, divide, union};
 use super::owner::{applied, entries, is_our_entry};
 use crate::desired::MANAGER;
 
@@ -97,7 +98,7 @@ fn strays(object: &Object, live: &Value) -> Vec<(usize, Option<Value>, Value)> {
     others
         .filter_map(|(place, entry)| {
             let (theirs, taken) = divide(&entry["fieldsV1"], &paths);
-            let taken = taken.filter(|taken| !all_stated(taken, object.body()))?;
+            let taken = taken.filter(|taken| !all_plain(taken, object.body()))?;
             Some((place, theirs, taken))
         })
         .collect()

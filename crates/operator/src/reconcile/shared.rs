@@ -24,6 +24,8 @@ pub struct Wake(u8);
 pub struct Shared {
     state: Mutex<State>,
     calls: [Notify; Controller::ALL.len()],
+    /// Whoever follows the controller of the exporters.
+    looks: Notify,
 }
 
 #[derive(Debug)]
@@ -73,7 +75,11 @@ impl Shared {
     #[must_use]
     pub fn new(world: World) -> Arc<Self> {
         let state = State { world, wanted: BTreeMap::new(), errors: BTreeMap::new() };
-        Arc::new(Self { state: Mutex::new(state), calls: [const { Notify::const_new() }; 3] })
+        Arc::new(Self {
+            state: Mutex::new(state),
+            calls: [const { Notify::const_new() }; 3],
+            looks: Notify::new(),
+        })
     }
 
     /// Looks at the world; nobody else can meanwhile.
@@ -120,6 +126,16 @@ impl Shared {
     /// Waits until a controller is woken; at once if it has been since it was asked last.
     pub(crate) async fn woken(&self, controller: Controller) {
         self.calls[place(controller)].notified().await;
+    }
+
+    /// Waits until the controller of the exporters has looked; at once if it has since that was asked last.
+    pub(crate) async fn looked(&self) {
+        self.looks.notified().await;
+    }
+
+    /// It has.
+    pub(crate) fn has_looked(&self) {
+        self.looks.notify_one();
     }
 
     /// Notes what a controller wants, so that it hears of it whoever owns that.

@@ -134,6 +134,9 @@ impl Worker {
         if told.iter().any(|told| told.old != told.new) {
             api += asked.elapsed();
         }
+        if self.controller == Controller::NumaResourcesOperator {
+            shared.has_looked();
+        }
         self.hand.metrics.looked(self.controller, began.elapsed(), api, failed + unwritten);
         if failed > refused || done.pending || unwritten > 0 {
             return Some(self.backoff.next_delay());

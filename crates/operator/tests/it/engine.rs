@@ -1,0 +1,307 @@
+//! The engine on a real API server: whatever others do to our objects, they are as they should be afterwards, and then at rest.
+
+use std::time::Duration;
+
+use deployer::compare::content;
+use deployer::install::cluster::Cluster;
+use deployer::object::Object;
+use kube::Client;
+use kube::api::{Api, DeleteParams, Patch, PatchParams, PostParams};
+use kube::core::DynamicObject;
+use operator::apply::Hand;
+use operator::change::{Change, Memory, Scene, plan};
+use operator::desired::{Controller, Desired, MANAGED_BY, MANAGER, Wanted};
+use operator::live::Key;
+use operator::reconcile::metrics::Metrics;
+use operator::reconcile::{Action, Done, Shared};
+use operator::world::{Image, Place, World};
+use prometheus_client::registry::Registry;
+use runtime::backoff::Random;
+use runtime::client::{Connection, Options};
+use serde_json::{Value, json};
+use testkit::controlplane::{ControlPlane, ControlPlaneOptions};
+use testkit::env::rig;
+use testkit::proxy::Proxy;
+use tokio_util::sync::CancellationToken;
+
+#[path = "engine/objects.rs"]
+mod objects;
+
+use objects::{NAMESPACE, edit, edits, owner};
+
+/// Far above what anything here takes, for a machine busy with compiling.
+const PATIENCE: Duration = Duration::from_secs(60);
+/// Random histories; each is a few edits of each object.
+const SEEDS: u64 = 50;
+
+/// An API server, what is wanted of it, and who makes it so.
+struct Engine {
+    _control: ControlPlane,
+    proxy: Proxy,
+    admin: Client,
+    hand: Hand,
+    memory: Memory,
+    wanted: Vec<Wanted>,
+}
+
+impl Engine {
+    async fn start() -> Option<Self> {
+        let rig = rig().ok()?;
+        let control = ControlPlane::start(&rig.binaries, &ControlPlaneOptions::default()).await.unwrap();
+        let proxy = Proxy::start(&control, control.nest().dir()).await.unwrap();
+        let options = Options { kubeconfig: Some(proxy.kubeconfig().to_owned()), ..Options::default() };
+        let client = Connection::open(&options).await.unwrap().strict(PATIENCE).unwrap();
+        let admin = control.client().await.unwrap();
+        let namespace = serde_json::from_value(json!({ "metadata": { "name": NAMESPACE } })).unwrap();
+        let namespaces: Api<k8s_openapi::api::core::v1::Namespace> = Api::all(admin.clone());
+        namespaces.create(&PostParams::default(), &namespace).await.unwrap();
+        let cancel = CancellationToken::new();
+        let cluster = Cluster { client, manager: MANAGER, dry_run: false, patience: PATIENCE, cancel };
+        let metrics = Metrics::register(&mut Registry::default());
+        let hand = Hand { cluster, shared: Shared::new(World::new(place())), metrics };
+        let memory = Memory::default();
+        Some(Self { _control: control, proxy, admin, hand, memory, wanted: objects::all() })
+    }
+
+    /// What a watch would have told by now.
+    async fn look(&self) {
+        for wanted in &self.wanted {
+            let live = self.get(&wanted.object).await;
+            self.hand.shared.update(|world| {
+                match live {
+                    Some(live) => world.live.insert(wanted.key(), live),
+                    None => world.live.remove(&wanted.key()),
+                }
+                operator::reconcile::Wake::NOBODY
+            });
+        }
+    }
+
+    async fn get(&self, object: &Object) -> Option<Value> {
+        let found = api(&self.admin, object).get_opt(object.name()).await.unwrap();
+        found.map(|found| serde_json::to_value(found).unwrap())
+    }
+
+    fn plan(&self, desired: &Desired) -> Vec<Change> {
+        self.hand.shared.read(|world| {
+            let owners = [owner().uid].into();
+            let memory = &self.memory;
+            let scene = Scene { live: &world.live, owners: &owners, others_want: &|_| false, memory };
+            plan(Controller::NumaResourcesOperator, desired, scene)
+        })
+    }
+
+    async fn round(&mut self, desired: &Desired) -> Done {
+        let changes = self.plan(desired);
+        self.hand.apply(changes, &mut self.memory).await
+    }
+
+    fn desired(&self) -> Desired {
+        Desired::Objects(self.wanted.clone())
+    }
+
+    /// All objects, without what others may note on them.
+    async fn state(&self) -> Vec<(Key, Value)> {
+        let mut state = Vec::new();
+        for wanted in &self.wanted {
+            let live = self.get(&wanted.object).await.unwrap_or_default();
+            let mut body = content(&live);
+            let stated = &wanted.object.body()["metadata"];
+            for marks in ["labels", "annotations"] {
+                if let Some(live) = body["metadata"][marks].as_object_mut() {
+                    live.retain(|key, _| !stated[marks][key].is_null());
+                }
+            }
+            if let Some(spec) = body["spec"].as_object_mut() {
+                // The API server's to give.
+                for field in ["clusterIP", "clusterIPs", "healthCheckNodePort"] {
+                    spec.remove(field);
+                }
+            }
+            state.push((wanted.key(), body));
+        }
+        state
+    }
+
+    fn writes(&self) -> usize {
+        self.proxy.seen().iter().filter(|seen| seen.is_write()).count()
+    }
+
+    /// As others see it, it is mended in one go, and then nothing is left to do.
+    async fn mends(&mut self, case: &str, sound: &[(Key, Value)]) {
+        self.look().await;
+        let desired = self.desired();
+        let done = self.round(&desired).await;
+        assert_eq!(done.errors, Vec::<String>::new(), "{case}");
+        for ((key, now), (_, was)) in self.state().await.into_iter().zip(sound) {
+            assert_eq!(&now, was, "{case}: {key} after {:?}", done.changed);
+        }
+        self.look().await;
+        let rest = self.plan(&desired);
+        assert!(rest.is_empty(), "{case}: {rest:#?}");
+        // What a restart would find.
+        let fresh = std::mem::take(&mut self.memory);
+        let rest = self.plan(&desired);
+        assert!(rest.is_empty(), "{case}, after a restart: {rest:#?}");
+        self.memory = fresh;
+    }
+}
+
+fn place() -> Place {
+    Place {
+        platform: deployer::platform::Platform::Kubernetes,
+        version: None,
+        namespace: NAMESPACE.to_owned(),
+        own: Image::default(),
+        image: Image::default(),
+        exporter_image_restricted: true,
+        trusted_schedulers: None,
+        forward_pool_conditions: false,
+        api_server_ports: vec![6443],
+    }
+}
+
+fn api(client: &Client, object: &Object) -> Api<DynamicObject> {
+    let resource = object.sort().resource();
+    match object.namespace() {
+        Some(namespace) => Api::namespaced_with(client.clone(), namespace, &resource),
+        None => Api::all_with(client.clone(), &resource),
+    }
+}
+
+/// How somebody else writes.
+#[derive(Clone, Copy, Debug)]
+enum Way {
+    /// As `kubectl edit`.
+    Merge,
+    /// As clients in Go.
+    Replace,
+    /// As another controller that applies, and insists.
+    Apply,
+}
+
+/// Somebody else's write; whether the API server took it.
+async fn write(client: &Client, object: &Object, live: &Value, edited: &Value, way: Way) -> bool {
+    let api = api(client, object);
+    let manager = Some("eve".to_owned());
+    let result = match way {
+        Way::Merge => {
+            let params = PatchParams { field_manager: manager, ..PatchParams::default() };
+            let patch = operator::reconcile::status::merge_patch(live, edited).unwrap_or_else(|| json!({}));
+            api.patch(object.name(), &params, &Patch::Merge(patch)).await
+        }
+        Way::Replace => {
+            let params = PostParams { field_manager: manager, ..PostParams::default() };
+            api.replace(object.name(), &params, &serde_json::from_value(edited.clone()).unwrap()).await
+        }
+        Way::Apply => {
+            let mut body = edited.clone();
+            for field in ["managedFields", "resourceVersion", "uid", "creationTimestamp", "generation"] {
+                body["metadata"].as_object_mut().unwrap().remove(field);
+            }
+            body.as_object_mut().unwrap().remove("status");
+            api.patch(object.name(), &PatchParams::apply("eve").force(), &Patch::Apply(body)).await
+        }
+    };
+    match result {
+        Ok(_) => true,
+        Err(kube::Error::Api(status)) if matches!(status.code, 400 | 422) => false,
+        Err(error) => panic!("{object}: {error}"),
+    }
+}
+
+/// One thing that somebody else does to an object; what it was, if the API server took it.
+async fn meddle(client: &Client, object: &Object, random: &mut Random) -> Option<String> {
+    let live = serde_json::to_value(api(client, object).get_opt(object.name()).await.unwrap()?).unwrap();
+    let mut edited = live.clone();
+    let way = [Way::Merge, Way::Replace, Way::Apply][pick(random, 3)];
+    let edits = edits(&object.sort().kind);
+    let is_shared = object.sort().kind == "CustomResourceDefinition";
+    let what = match pick(random, 12) {
+        0 => {
+            edited["metadata"]["labels"].as_object_mut().unwrap().remove(MANAGED_BY);
+            "label removed".to_owned()
+        }
+        1 => {
+            edited["metadata"]["labels"]["app.example.com/more"] = "x".into();
+            edited["metadata"]["annotations"]["app.example.com/more"] = "x".into();
+            "labels added".to_owned()
+        }
+        2 if !is_shared => {
+            edited["metadata"]["ownerReferences"] = json!([
+                { "apiVersion": "v1", "kind": "ConfigMap", "name": "eve", "uid": "e", "controller": true },
+            ]);
+            "references replaced".to_owned()
+        }
+        3 if !is_shared => {
+            edited["metadata"].as_object_mut().unwrap().remove("ownerReferences");
+            "references removed".to_owned()
+        }
+        4 => {
+            let patch = json!({ "metadata": { "managedFields": [{}] } });
+            let patch = Patch::Merge(patch);
+            api(client, object).patch(object.name(), &PatchParams::default(), &patch).await.unwrap();
+            return Some("claims forgotten".to_owned());
+        }
+        5 if !is_shared => {
+            api(client, object).delete(object.name(), &DeleteParams::default()).await.unwrap();
+            return Some("deleted".to_owned());
+        }
+        6 if object.sort().kind == "Deployment" => {
+            let params = PatchParams { field_manager: Some("kubectl".to_owned()), ..PatchParams::default() };
+            let patch = Patch::Merge(json!({ "spec": { "replicas": pick(random, 9) } }));
+            api(client, object).patch_scale(object.name(), &params, &patch).await.unwrap();
+            return Some("scaled".to_owned());
+        }
+        _ => {
+            let change = &edits[pick(random, edits.len())];
+            if !edit(&mut edited, change) {
+                return None;
+            }
+            format!("{change:?}")
+        }
+    };
+    write(client, object, &live, &edited, way).await.then(|| format!("{way:?} {what}"))
+}
+
+fn pick(random: &mut Random, below: usize) -> usize {
+    usize::try_from(random.bits() % u64::try_from(below).unwrap()).unwrap()
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn whatever_others_do_is_mended_in_one_go() {
+    let Some(mut engine) = Engine::start().await else { return };
+    let desired = engine.desired();
+    let done = engine.round(&desired).await;
+    assert_eq!(done.errors, Vec::<String>::new());
+    assert!(done.changed.iter().all(|changed| changed.action == Action::Created), "{:?}", done.changed);
+    assert_eq!(done.changed.len(), engine.wanted.len());
+    assert_eq!(engine.writes(), engine.wanted.len(), "one write for each object");
+    let sound = engine.state().await;
+    engine.mends("nothing happened", &sound).await;
+    // Each edit alone, in each way.
+    for wanted in engine.wanted.clone() {
+        for change in edits(&wanted.object.sort().kind) {
+            for way in [Way::Merge, Way::Replace, Way::Apply] {
+                let live = engine.get(&wanted.object).await.unwrap();
+                let mut edited = live.clone();
+                if edit(&mut edited, &change)
+                    && write(&engine.admin, &wanted.object, &live, &edited, way).await
+                {
+                    engine.mends(&format!("{} {change:?} {way:?}", wanted.object), &sound).await;
+                }
+            }
+        }
+    }
+    for seed in 1..=SEEDS {
+        let mut random = Random::seeded(seed);
+        let mut case = format!("seed {seed}");
+        for _ in 0..=pick(&mut random, 5) {
+            let wanted = engine.wanted[pick(&mut random, engine.wanted.len())].clone();
+            if let Some(what) = meddle(&engine.admin, &wanted.object, &mut random).await {
+                case += &format!("; {}: {what}", wanted.object);
+            }
+        }
+        engine.mends(&case, &sound).await;
+    }
+}
