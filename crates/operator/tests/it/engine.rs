@@ -5,6 +5,7 @@ use std::time::Duration;
 use deployer::compare::content;
 use deployer::install::cluster::Cluster;
 use deployer::object::Object;
+use futures::future::join_all;
 use kube::Client;
 use kube::api::{Api, DeleteParams, Patch, PatchParams, PostParams};
 use kube::core::DynamicObject;
@@ -13,7 +14,8 @@ use operator::change::{Change, Memory, Scene, plan};
 use operator::desired::{Controller, Desired, MANAGED_BY, MANAGER, Wanted};
 use operator::live::Key;
 use operator::reconcile::metrics::Metrics;
-use operator::reconcile::{Action, Done, Shared};
+use operator::reconcile::rules::Rules;
+use operator::reconcile::{Action, Done, Shared, Wake};
 use operator::world::{Image, Place, World};
 use prometheus_client::registry::Registry;
 use runtime::backoff::Random;
@@ -65,16 +67,16 @@ impl Engine {
 
     /// What a watch would have told by now.
     async fn look(&self) {
-        for wanted in &self.wanted {
-            let live = self.get(&wanted.object).await;
-            self.hand.shared.update(|world| {
+        let all = join_all(self.wanted.iter().map(|wanted| self.get(&wanted.object))).await;
+        self.hand.shared.update(|world| {
+            for (wanted, live) in self.wanted.iter().zip(all) {
                 match live {
                     Some(live) => world.live.insert(wanted.key(), live),
                     None => world.live.remove(&wanted.key()),
                 }
-                operator::reconcile::Wake::NOBODY
-            });
-        }
+            }
+            Wake::NOBODY
+        });
     }
 
     async fn get(&self, object: &Object) -> Option<Value> {
@@ -100,27 +102,15 @@ impl Engine {
         Desired::Objects(self.wanted.clone())
     }
 
-    /// All objects, without what others may note on them.
-    async fn state(&self) -> Vec<(Key, Value)> {
-        let mut state = Vec::new();
-        for wanted in &self.wanted {
-            let live = self.get(&wanted.object).await.unwrap_or_default();
-            let mut body = content(&live);
-            let stated = &wanted.object.body()["metadata"];
-            for marks in ["labels", "annotations"] {
-                if let Some(live) = body["metadata"][marks].as_object_mut() {
-                    live.retain(|key, _| !stated[marks][key].is_null());
-                }
-            }
-            if let Some(spec) = body["spec"].as_object_mut() {
-                // The API server's to give.
-                for field in ["clusterIP", "clusterIPs", "healthCheckNodePort"] {
-                    spec.remove(field);
-                }
-            }
-            state.push((wanted.key(), body));
-        }
-        state
+    /// All objects as they were seen last, without what others may note on them.
+    fn state(&self) -> Vec<(Key, Value)> {
+        self.hand.shared.read(|world| {
+            let state = self.wanted.iter().map(|wanted| {
+                let live = world.live.get(&wanted.key()).cloned().unwrap_or_default();
+                (wanted.key(), stated(&content(&live), &wanted.object.body()["metadata"]))
+            });
+            state.collect()
+        })
     }
 
     fn writes(&self) -> usize {
@@ -133,10 +123,10 @@ impl Engine {
         let desired = self.desired();
         let done = self.round(&desired).await;
         assert_eq!(done.errors, Vec::<String>::new(), "{case}");
-        for ((key, now), (_, was)) in self.state().await.into_iter().zip(sound) {
+        self.look().await;
+        for ((key, now), (_, was)) in self.state().into_iter().zip(sound) {
             assert_eq!(&now, was, "{case}: {key} after {:?}", done.changed);
         }
-        self.look().await;
         let rest = self.plan(&desired);
         assert!(rest.is_empty(), "{case}: {rest:#?}");
         // What a restart would find.
@@ -145,6 +135,25 @@ impl Engine {
         assert!(rest.is_empty(), "{case}, after a restart: {rest:#?}");
         self.memory = fresh;
     }
+}
+
+/// The same without labels and annotations of others, and without what is the API server's to give.
+fn stated(body: &Value, ours: &Value) -> Value {
+    let mut body = body.clone();
+    let metadata = body["metadata"].as_object_mut().unwrap();
+    for marks in ["labels", "annotations"] {
+        let stated = |key: &str| ours[marks].get(key).is_some();
+        if let Some(there) = metadata.get_mut(marks).and_then(Value::as_object_mut) {
+            there.retain(|key, _| stated(key));
+        }
+        if metadata.get(marks).and_then(Value::as_object).is_some_and(serde_json::Map::is_empty) {
+            metadata.remove(marks);
+        }
+    }
+    if let Some(spec) = body.get_mut("spec").and_then(Value::as_object_mut) {
+        spec.retain(|field, _| !matches!(field.as_str(), "clusterIP" | "clusterIPs"));
+    }
+    body
 }
 
 fn place() -> Place {
@@ -277,7 +286,8 @@ async fn whatever_others_do_is_mended_in_one_go() {
     assert!(done.changed.iter().all(|changed| changed.action == Action::Created), "{:?}", done.changed);
     assert_eq!(done.changed.len(), engine.wanted.len());
     assert_eq!(engine.writes(), engine.wanted.len(), "one write for each object");
-    let sound = engine.state().await;
+    engine.look().await;
+    let sound = engine.state();
     engine.mends("nothing happened", &sound).await;
     // Each edit alone, in each way.
     for wanted in engine.wanted.clone() {
@@ -304,4 +314,67 @@ async fn whatever_others_do_is_mended_in_one_go() {
         }
         engine.mends(&case, &sound).await;
     }
+}
+
+/// How often a controller has looked.
+fn looks(registry: &Registry, controller: Controller) -> u64 {
+    let mut text = String::new();
+    prometheus_client::encoding::text::encode(&mut text, registry).unwrap();
+    let name = format!("tholepin_operator_reconciles_total{{controller=\"{}\"}} ", controller.name());
+    text.lines().find_map(|line| line.strip_prefix(&name)).map_or(0, |count| count.parse().unwrap())
+}
+
+async fn until(what: &str, mut holds: impl FnMut() -> bool) {
+    let end = tokio::time::Instant::now() + PATIENCE;
+    while !holds() {
+        assert!(tokio::time::Instant::now() < end, "not within {PATIENCE:?}: {what}");
+        tokio::time::sleep(Duration::from_millis(20)).await;
+    }
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_controller_looks_when_something_has_changed_and_only_then() {
+    let Some(engine) = Engine::start().await else { return };
+    let all = || objects::all().len();
+    let mut registry = Registry::default();
+    let client = engine.hand.cluster.client.clone();
+    let (recorder, writer) =
+        runtime::events::channel(client.clone(), "engine", Default::default(), &mut registry);
+    drop(writer);
+    let shared = engine.hand.shared.clone();
+    let loops = operator::reconcile::Engine::new(shared.clone(), client, recorder, &mut registry);
+    let loops = loops.with_rules(|controller| match controller {
+        Controller::NumaResourcesOperator => {
+            Rules { desired: |_| Desired::Objects(objects::all()), status: |_, _, _| Vec::new() }
+        }
+        other => Rules::of(other),
+    });
+    let cancel = CancellationToken::new();
+    let stop = cancel.clone();
+    let task = tokio::spawn(async move { loops.run(stop).await });
+    let known = || shared.read(|world| world.live.iter().count());
+    let ours = Controller::NumaResourcesOperator;
+    until("all are there", || known() == all() && looks(&registry, ours) == 1).await;
+    assert_eq!(engine.writes(), all());
+    // News that is none.
+    let set = engine.wanted.iter().find(|wanted| wanted.key().sort.kind == "DaemonSet").unwrap();
+    shared.saw(set.key(), engine.get(&set.object).await.unwrap());
+    // Damage, and what is left to do after it was mended.
+    let live = engine.get(&set.object).await.unwrap();
+    let mut edited = live.clone();
+    edited["spec"]["template"]["spec"]["hostNetwork"] = true.into();
+    assert!(write(&engine.admin, &set.object, &live, &edited, Way::Merge).await);
+    shared.saw(set.key(), engine.get(&set.object).await.unwrap());
+    until("it was looked at again", || looks(&registry, ours) == 2).await;
+    assert_eq!(
+        engine.get(&set.object).await.unwrap()["spec"]["template"]["spec"]["hostNetwork"],
+        Value::Null
+    );
+    assert_eq!(engine.writes(), all() + 2, "others' claims are taken, and what is wanted is applied");
+    shared.saw(set.key(), engine.get(&set.object).await.unwrap());
+    shared.wake(Wake::ALL);
+    until("it was woken", || looks(&registry, ours) == 3).await;
+    assert_eq!(engine.writes(), all() + 2, "nothing is left to do");
+    cancel.cancel();
+    task.await.unwrap();
 }
