@@ -189,7 +189,8 @@ mod tests {
         assert_eq!(union(&Value::Null, &one), one);
         assert_eq!(union(&one, &Value::Null), one);
         // paths -> what is under them, what is not
-        let table: [(&[&[&str]], Option<Value>, Option<Value>); 6] = [
+        type Case<'a> = (&'a [&'a [&'a str]], Option<Value>, Option<Value>);
+        let table: [Case<'_>; 6] = [
             (&[], None, Some(both.clone())),
             (&[&["f:a"], &["f:x"]], Some(both.clone()), None),
             (&[&["f:a"]], Some(json!({ "f:a": both["f:a"] })), Some(json!({ "f:x": {} }))),

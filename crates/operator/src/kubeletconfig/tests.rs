@@ -294,7 +294,9 @@ fn b08_of_several_configs_the_one_the_machine_config_operator_takes_counts() {
             "{suffixes:?}"
         );
         let message = &warnings(&world)[0].message;
-        assert!(message.contains("3 KubeletConfigs are for it") && message.ends_with(&format!("{wins:?} counts")));
+        assert!(
+            message.contains("3 KubeletConfigs are for it") && message.ends_with(&format!("{wins:?} counts"))
+        );
     }
     let mut world = world(Platform::HyperShift);
     ask(&mut world, &["worker"], &json!({}));

@@ -214,7 +214,8 @@ mod tests {
         };
         let nodes: BTreeSet<String> = ["here".to_owned()].into();
         // a report -> what is done about it
-        let table: [(Report, fn(Report) -> Option<Step>); 6] = [
+        type Case = (Report, fn(Report) -> Option<Step>);
+        let table: [Case; 6] = [
             (report("here", &[]), |report| Some(Step::Own(report))),
             (report("here", &["before"]), |report| Some(Step::Own(report))),
             (report("here", &["us"]), |_| None),

@@ -140,8 +140,6 @@ pub(crate) type Edit = (&'static str, Value);
 pub(crate) fn edits(kind: &str) -> Vec<Edit> {
     let rule = json!({ "apiGroups": [""], "resources": ["secrets"], "verbs": ["*"] });
     let container = json!({ "name": "other", "image": "other:1", "env": [{ "name": "X", "value": "y" }] });
-    let pod = "/spec/template/spec";
-    let _ = pod;
     let workload = || {
         vec![
             ("/spec/template/spec/containers/-", container.clone()),
