@@ -8,26 +8,26 @@
 //! A status equal to the one before is not noted again, so the ten are ten different ones and each time says since when.
 //! (The peers note every look: on a quiet node all ten are soon the same.)
 
-mod ring;
-mod target;
-
 use std::convert::Infallible;
 use std::sync::Arc;
 use std::time::Duration;
 
 use jiff::Timestamp;
+use runtime::recent::Ring;
+use runtime::whole_file::{Target, Trouble};
 use tokio::sync::watch;
 use tokio::time::Instant;
 use tokio_util::sync::CancellationToken;
-use topology::fingerprint::status::Status;
+use topology::fingerprint::status::{Status, file_name};
 use tracing::{info, warn};
 
 use crate::settings::StatusFiles;
-use ring::Ring;
-use target::Target;
 
 /// The least time between two dumps; the peers'.
 pub const DUMP_INTERVAL: Duration = Duration::from_secs(10);
+
+/// What the files are about.
+const PODS: &str = "the pods behind the fingerprint";
 
 /// A status and when it was true.
 pub type Noted = Option<Arc<(Status, Timestamp)>>;
@@ -44,6 +44,7 @@ pub struct Recorder {
 #[derive(Debug)]
 struct File {
     target: Target,
+    trouble: Trouble,
     /// Something has to be written.
     due: bool,
 }
@@ -51,6 +52,7 @@ struct File {
 #[derive(Debug)]
 struct Dump {
     target: Target,
+    trouble: Trouble,
     ring: Ring,
     /// Something has to be written.
     due: bool,
@@ -66,7 +68,7 @@ impl Recorder {
             if target.is_none() {
                 warn!(path = %path.display(), "no status file: the path does not end in a file name");
             }
-            Some(File { target: target?, due: false })
+            Some(File { target: target?, trouble: Trouble::none(PODS), due: false })
         });
         let dump = files.dump.as_deref().and_then(|dir| {
             if !dir.is_dir() {
@@ -74,7 +76,7 @@ impl Recorder {
                 return None;
             }
             let target = Target::of(&dir.join(file_name(node)))?;
-            Some(Dump { target, ring: Ring::default(), due: false })
+            Some(Dump { target, trouble: Trouble::none(PODS), ring: Ring::default(), due: false })
         });
         for target in file.iter().map(|file| &file.target).chain(dump.iter().map(|dump| &dump.target)) {
             info!(path = %target.path().display(), "writing down the pods behind the fingerprint");
@@ -101,7 +103,7 @@ impl Recorder {
         if let Some(file) = &mut self.file {
             file.due |= changed || !file.target.exists();
             if file.due {
-                file.due = !file.target.replace(&json);
+                file.due = !file.target.replace(&json, &mut file.trouble);
             }
         }
         self.last = json;
@@ -110,7 +112,7 @@ impl Recorder {
     /// Writes the dump, if it is due. May block on a slow disk.
     pub fn tick(&mut self) {
         if let Some(dump) = self.dump.as_mut().filter(|dump| dump.due) {
-            dump.due = !dump.target.replace(&dump.ring.to_json());
+            dump.due = !dump.target.replace(&dump.ring.to_json(), &mut dump.trouble);
         }
     }
 
@@ -164,11 +166,6 @@ impl Recorder {
             }
         }
     }
-}
-
-/// The dump's file name; the peers' readers find a node by it.
-fn file_name(node: &str) -> String {
-    node.replace('.', "_")
 }
 
 #[cfg(test)]

@@ -115,6 +115,12 @@ impl fmt::Display for Status {
     }
 }
 
+/// The name of the file with a node's records in the directory that `PFP_STATUS_DUMP` names; the peers' readers find a node by it.
+#[must_use]
+pub fn file_name(node: &str) -> String {
+    node.replace('.', "_")
+}
+
 /// Appends a JSON string as Go's encoder does: what HTML or JavaScript could trip over is escaped too.
 fn string(json: &mut String, text: &str) {
     json.push('"');

@@ -1,6 +1,6 @@
 //! A file that is only ever replaced as a whole.
 //!
-//! In: its path and what it should say. Out: the file, mode 0600; whether that worked. Never: half a file under its name, an error
+//! In: its path, what it is about, and what it should say. Out: the file, mode 0600; whether that worked. Never: half a file under its name, an error
 //! that is logged again while it is the same, or a file of somebody else touched (what a crash left behind included: it has
 //! another random name).
 
@@ -12,20 +12,22 @@ use tempfile::Builder;
 use tracing::{info, warn};
 
 /// What names of temporary files begin with; the peers' readers skip them.
-pub(super) const TEMPORARY: &str = "__";
+pub const TEMPORARY: &str = "__";
 
 /// One file.
 #[derive(Debug)]
-pub(super) struct Target {
+pub struct Target {
     dir: PathBuf,
     path: PathBuf,
     temporary: OsString,
-    trouble: Trouble,
 }
 
-/// What kept the last write from succeeding.
-#[derive(Debug, Default)]
-struct Trouble(Option<(Step, ErrorKind)>);
+/// What kept the last write from succeeding, of one file or of several that fail together.
+#[derive(Debug)]
+pub struct Trouble {
+    what: &'static str,
+    last: Option<(Step, ErrorKind)>,
+}
 
 /// Where a write failed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -46,34 +48,36 @@ enum News {
 
 impl Target {
     /// Nothing when the path has no file name.
-    pub(super) fn of(path: &Path) -> Option<Self> {
+    #[must_use]
+    pub fn of(path: &Path) -> Option<Self> {
         let mut temporary = OsString::from(TEMPORARY);
         temporary.push(path.file_name()?);
         let dir = path.parent().filter(|dir| !dir.as_os_str().is_empty()).unwrap_or(Path::new("."));
-        Some(Self { dir: dir.to_owned(), path: path.to_owned(), temporary, trouble: Trouble::default() })
+        Some(Self { dir: dir.to_owned(), path: path.to_owned(), temporary })
     }
 
     /// The path.
-    pub(super) fn path(&self) -> &Path {
+    #[must_use]
+    pub fn path(&self) -> &Path {
         &self.path
     }
 
     /// Whether something is there.
-    pub(super) fn exists(&self) -> bool {
+    #[must_use]
+    pub fn exists(&self) -> bool {
         self.path.exists()
     }
 
-    /// Makes the file say this; whether it does now.
-    pub(super) fn replace(&mut self, text: &str) -> bool {
+    /// Makes the file say this; whether it does now. News about failures go to the log, with what the file is about.
+    pub fn replace(&self, text: &str, trouble: &mut Trouble) -> bool {
         let result = self.try_replace(text);
-        let news =
-            self.trouble.take(result.as_ref().map(drop).map_err(|(step, error)| (*step, error.kind())));
+        let news = trouble.take(result.as_ref().map(drop).map_err(|(step, error)| (*step, error.kind())));
         match (&result, news) {
             (Err((step, error)), Some(_)) => {
-                warn!(path = %self.path.display(), ?step, %error, "cannot write down the pods behind the fingerprint");
+                warn!(path = %self.path.display(), ?step, %error, "cannot write down {}", trouble.what);
             }
             (Ok(()), Some(_)) => {
-                info!(path = %self.path.display(), "the pods behind the fingerprint are written down again");
+                info!(path = %self.path.display(), "{} are written down again", trouble.what);
             }
             (_, None) => {}
         }
@@ -92,9 +96,15 @@ impl Target {
 }
 
 impl Trouble {
+    /// None yet. `what` the file is about, in the plural.
+    #[must_use]
+    pub fn none(what: &'static str) -> Self {
+        Self { what, last: None }
+    }
+
     fn take(&mut self, result: Result<(), (Step, ErrorKind)>) -> Option<News> {
-        let before = std::mem::replace(&mut self.0, result.err());
-        match self.0 {
+        let before = std::mem::replace(&mut self.last, result.err());
+        match self.last {
             now if now == before => None,
             Some(_) => Some(News::Fails),
             None => Some(News::Works),
@@ -114,11 +124,11 @@ mod tests {
         let path = dir.path().join("pods");
         let left_over = dir.path().join("__podsAbCdEf");
         fs::write(&left_over, "half of").unwrap();
-        let mut target = Target::of(&path).unwrap();
+        let (target, mut trouble) = (Target::of(&path).unwrap(), Trouble::none("tests"));
         assert!(!target.exists());
-        assert!(target.replace("one"));
+        assert!(target.replace("one", &mut trouble));
         let reader = fs::File::open(&path).unwrap();
-        assert!(target.exists() && target.replace("two"));
+        assert!(target.exists() && target.replace("two", &mut trouble));
         // Who has the old file open still reads the old file.
         assert_eq!(io::read_to_string(reader).unwrap(), "one");
         assert_eq!(fs::read_to_string(&path).unwrap(), "two");
@@ -131,24 +141,24 @@ mod tests {
     fn what_fails_leaves_everything_as_it_was_and_is_tried_again() {
         let dir = tempfile::tempdir().unwrap();
         let missing = dir.path().join("missing");
-        let mut target = Target::of(&missing.join("pods")).unwrap();
-        assert!(!target.replace("one"));
-        assert_eq!(target.trouble.0, Some((Step::Create, ErrorKind::NotFound)));
+        let (target, mut trouble) = (Target::of(&missing.join("pods")).unwrap(), Trouble::none("tests"));
+        assert!(!target.replace("one", &mut trouble));
+        assert_eq!(trouble.last, Some((Step::Create, ErrorKind::NotFound)));
         fs::create_dir(&missing).unwrap();
         fs::create_dir(target.path()).unwrap();
-        assert!(!target.replace("one"));
-        assert_eq!(target.trouble.0, Some((Step::Rename, ErrorKind::IsADirectory)));
+        assert!(!target.replace("one", &mut trouble));
+        assert_eq!(trouble.last, Some((Step::Rename, ErrorKind::IsADirectory)));
         assert_eq!(fs::read_dir(&missing).unwrap().count(), 1, "the temporary file is gone");
         fs::remove_dir(target.path()).unwrap();
-        assert!(target.replace("one"));
-        assert_eq!(target.trouble.0, None);
+        assert!(target.replace("one", &mut trouble));
+        assert_eq!(trouble.last, None);
     }
 
     #[test]
     fn only_news_is_told() {
         let full = Err((Step::Write, ErrorKind::StorageFull));
         let read_only = Err((Step::Create, ErrorKind::ReadOnlyFilesystem));
-        let mut trouble = Trouble::default();
+        let mut trouble = Trouble::none("tests");
         let told: Vec<_> = [Ok(()), full, full, read_only, read_only, full, Ok(()), Ok(())]
             .map(|now| trouble.take(now))
             .into();
