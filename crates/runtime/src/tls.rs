@@ -40,7 +40,7 @@ const EVERY: Duration = Duration::from_secs(5);
 /// What a TLS listener needs.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Settings {
-    /// The certificate chain, PEM.
+    /// The certificate chain, PEM. With an empty path, one that signs itself is served for good.
     pub certificate: PathBuf,
     /// Its key, PEM.
     pub key: PathBuf,
@@ -100,6 +100,12 @@ impl Server {
         let authorities = contents.authorities(settings)?.or_else(|| system.clone());
         let (pair, missing) = match contents.pair(settings) {
             Ok(pair) => (pair, false),
+            Err(FileError::Missing(_)) if settings.certificate.as_os_str().is_empty() => {
+                tracing::info!(
+                    "no certificate is asked for: serving one for localhost that nobody can verify"
+                );
+                (self_signed()?, true)
+            }
             Err(FileError::Missing(path)) => {
                 tracing::warn!(
                     missing = %path.display(),
@@ -210,7 +216,9 @@ impl Server {
         });
         match config {
             Ok(config) => drop(self.config.send_replace(Arc::new(config))),
-            Err(error) => tracing::warn!(error, "TLS policy changed but cannot be used; keeping what was served"),
+            Err(error) => {
+                tracing::warn!(error, "TLS policy changed but cannot be used; keeping what was served")
+            }
         }
     }
 

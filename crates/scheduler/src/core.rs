@@ -8,6 +8,7 @@ use std::collections::{BTreeMap, BTreeSet, HashMap};
 use std::sync::Arc;
 
 use topology::admit::Scratch;
+use topology::fingerprint::status::Status;
 use topology::zone::NodeTopology;
 
 use crate::cycle::{self, Numa, Raw, UNREPORTED_GRACE_MS};
@@ -500,6 +501,22 @@ impl Core {
     /// Nodes that exist.
     pub fn nodes(&self) -> impl Iterator<Item = &Node> + '_ {
         self.listed.iter().map(|slot| &self.nodes[*slot])
+    }
+
+    /// What is believed of a node's pods, beside the fingerprint of its report; `None` without a report.
+    #[must_use]
+    pub fn status(&self, node: &Node) -> Option<Status> {
+        let (expected, pods) = node.ledger.fingerprinted()?;
+        let mut status = Status::new(&node.name);
+        for view in pods.iter().filter_map(|id| self.pods.get(id)).map(|entry| &entry.view) {
+            status.add(&view.namespace, &view.name);
+        }
+        match expected {
+            // Whether they are the same is for readers to see.
+            Some(expected) => drop(status.check(&expected.to_string())),
+            None => drop(status.sign()),
+        }
+        Some(status)
     }
 
     fn profile_of(&self, id: PodId) -> Option<&Profile> {

@@ -131,6 +131,8 @@ pub struct Ledger {
     releases: u64,
     /// Times a report contradicted every world.
     corrections: u64,
+    /// Counts events.
+    revision: u64,
 }
 
 // === reading ===
@@ -222,6 +224,7 @@ impl Ledger {
         if self.index(pod.id).is_some() {
             return;
         }
+        self.revision += 1;
         let early = self.early_releases();
         let Bound { id, hash, needs, finishes } = pod.clone();
         self.rows.push(Row {
@@ -251,6 +254,7 @@ impl Ledger {
 
     /// The kubelet has taken the pod in.
     pub fn admitted(&mut self, id: PodId, scratch: &mut Scratch) {
+        self.revision += 1;
         if let Some(row) = self.rows.iter_mut().find(|row| row.id == id) {
             row.admitted = true;
         }
@@ -261,6 +265,7 @@ impl Ledger {
     /// kubelet may release it without telling, also before it admits what is pending now.
     pub fn leaving(&mut self, id: PodId, scratch: &mut Scratch) {
         let Some(index) = self.index(id) else { return };
+        self.revision += 1;
         if matches!(self.rows[index].stage, Stage::Pending | Stage::Admitted) {
             self.rows[index].stage = Stage::Leaving;
             self.fork(index, scratch, |world| charge(&mut world.free, &world.places[index]));
@@ -274,6 +279,7 @@ impl Ledger {
         if self.rows[index].stage == Stage::Released {
             return;
         }
+        self.revision += 1;
         self.releases += 1;
         self.rows[index].stage = Stage::Released;
         self.rows[index].gone_at = self.releases;
@@ -284,6 +290,7 @@ impl Ledger {
     /// The pod never reached the node: the binding failed for certain.
     pub fn forget(&mut self, id: PodId, scratch: &mut Scratch) {
         let Some(index) = self.index(id) else { return };
+        self.revision += 1;
         let rules = self.topology.as_ref().map(|t| t.rules).unwrap_or_default();
         let later: Vec<_> = self.unsettled().into_iter().filter(|at| *at > index).collect();
         let mut worlds = std::mem::take(&mut self.worlds);
@@ -300,6 +307,7 @@ impl Ledger {
 
     /// A new report about the node.
     pub fn report(&mut self, topology: Arc<NodeTopology>, scratch: &mut Scratch) {
+        self.revision += 1;
         self.lost = false;
         let same_table = self.worlds.first().is_none_or(|w| w.free.layout() == topology.available().layout());
         let same_rules = self.topology.as_ref().is_none_or(|old| old.rules == topology.rules);
@@ -315,6 +323,7 @@ impl Ledger {
 
     /// The report object was deleted. What we knew still holds, but nobody will correct it.
     pub fn report_deleted(&mut self) {
+        self.revision += 1;
         self.lost = self.topology.as_ref().is_some_and(|t| t.rules.policy.enforces());
         self.unexplained = None;
     }
@@ -322,6 +331,7 @@ impl Ledger {
     /// There is a report, but it cannot be read. Whatever it says, somebody exports this node, so it may well enforce
     /// alignment.
     pub fn report_unreadable(&mut self) {
+        self.revision += 1;
         self.lost = true;
         self.unexplained = None;
     }

@@ -7,6 +7,7 @@ pub mod affinity;
 pub mod config;
 pub mod core;
 pub mod cycle;
+pub mod dialect;
 pub mod ledger;
 pub mod metrics;
 pub mod node;

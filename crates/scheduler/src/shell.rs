@@ -7,11 +7,13 @@
 //!
 //! RBAC is in [`crate::rbac`].
 
+use std::convert::Infallible;
 use std::net::SocketAddr;
 use std::path::PathBuf;
 use std::time::{Duration, Instant};
 
 use anyhow::Context as _;
+use api::goduration::GoDuration;
 use api::nrt::NodeResourceTopology;
 use api::schedulerconfig::SchedulerConfig;
 use k8s_openapi::api::core::v1::{Node, Pod};
@@ -21,7 +23,7 @@ use prometheus_client::registry::Registry;
 use runtime::client::{Connection, Options};
 use runtime::http::{Probe, Surface};
 use runtime::shutdown::Tasks;
-use runtime::{events, host, lease, log, process_metrics, ready, watch};
+use runtime::{events, host, lease, log, process_metrics, ready, tls, watch};
 use tokio::sync::mpsc;
 use tokio_util::sync::CancellationToken;
 
@@ -29,6 +31,7 @@ use crate::config;
 use crate::core::{Core, Decision, Event};
 use crate::metrics::Metrics;
 
+mod dump;
 mod intake;
 mod outbox;
 
@@ -66,6 +69,48 @@ pub struct Args {
     /// How a log line looks
     #[arg(long, value_parser = ["text", "json"], default_value = "text")]
     pub logging_format: String,
+    /// Directory for files with the pods behind each node's fingerprint, as reported and as known here
+    #[arg(long, value_name = "DIR", env = "PFP_STATUS_DUMP", value_parser = path_or_nothing)]
+    pub pods_fingerprint_status_dir: Option<PathBuf>,
+    /// How health and metrics are served; ours are never encrypted, kube-scheduler's always.
+    #[arg(skip)]
+    pub serving: Serving,
+    /// What kube-scheduler's flags say of the lease, rather than the file.
+    #[arg(skip)]
+    pub election: ElectionFlags,
+}
+
+/// How health and metrics are served.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub enum Serving {
+    /// As they are.
+    #[default]
+    Plain,
+    /// Over TLS.
+    Tls(Box<tls::Settings>),
+    /// Not at all.
+    Nothing,
+}
+
+/// What flags say of the lease.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct ElectionFlags {
+    /// How long it is good for.
+    pub lease_duration: Option<GoDuration>,
+    /// How long the leader tries to renew it.
+    pub renew_deadline: Option<GoDuration>,
+    /// How often it tries.
+    pub retry_period: Option<GoDuration>,
+    /// Its name.
+    pub resource_name: Option<String>,
+    /// Its namespace.
+    pub resource_namespace: Option<String>,
+}
+
+/// An empty variable is as good as none.
+#[expect(clippy::unnecessary_wraps, reason = "what clap calls")]
+fn path_or_nothing(text: &str) -> Result<PathBuf, Infallible> {
+    Ok(PathBuf::from(text))
 }
 
 impl Args {
@@ -82,6 +127,7 @@ struct Shell {
     intake: Intake,
     outbox: Outbox,
     metrics: Metrics,
+    dumper: Option<dump::Dumper>,
     started: (Instant, u64),
 }
 
@@ -115,7 +161,12 @@ pub async fn run(args: Args, level: log::Handle, token: CancellationToken) -> an
     let leads = leader(&mut tasks, &args, &file, &connection, &mut registry)?;
     tasks.spawn_draining("events", writer.run(token.clone()));
 
+    let (dumper, writer) = dump::pair(args.pods_fingerprint_status_dir.as_deref()).unzip();
+    if let Some(writer) = writer {
+        tasks.spawn_draining("status dumps", writer.run());
+    }
     let mut shell = Shell {
+        dumper,
         core: Core::new(settings),
         intake: Intake::default(),
         outbox: Outbox::new(connection.strict(WRITE)?, recorder),
@@ -130,8 +181,7 @@ pub async fn run(args: Args, level: log::Handle, token: CancellationToken) -> an
             health.as_ref().map_or(Ok(()), |status| status.borrow().check())
         })
         .check(Probe::Ready, "sched-handler-sync", move || gates.check());
-    let listener = runtime::http::bind(args.http_bind_address).await?;
-    tasks.spawn_draining("http", runtime::http::serve(listener, surface.router(), token.clone()));
+    serve(&mut tasks, &args, surface).await?;
     tasks.spawn_draining("scheduling", async move {
         shell.run(receiver, leads, synced, token).await;
         Ok::<_, std::convert::Infallible>(())
@@ -140,7 +190,50 @@ pub async fn run(args: Args, level: log::Handle, token: CancellationToken) -> an
     Ok(())
 }
 
+/// Health and metrics, as the flags want them.
+async fn serve(tasks: &mut Tasks, args: &Args, surface: Surface) -> anyhow::Result<()> {
+    let token = tasks.token().clone();
+    if args.serving == Serving::Nothing {
+        return Ok(());
+    }
+    let listener = runtime::http::bind(args.http_bind_address).await?;
+    match &args.serving {
+        Serving::Tls(settings) => {
+            let server = tls::Server::new(settings)?;
+            tasks.spawn_draining("https", tls::serve(listener, surface.router(), token, server));
+        }
+        Serving::Plain | Serving::Nothing => {
+            tasks.spawn_draining("http", runtime::http::serve(listener, surface.router(), token));
+        }
+    }
+    Ok(())
+}
+
+/// The file and what it comes to; flags about the lease count more than it does.
 fn load(args: &Args) -> anyhow::Result<(SchedulerConfig, crate::core::Settings)> {
+    let (mut file, settings) = read(args)?;
+    let (flags, election) = (&args.election, &mut file.leader_election);
+    let spans = [
+        (flags.lease_duration, &mut election.lease_duration),
+        (flags.renew_deadline, &mut election.renew_deadline),
+        (flags.retry_period, &mut election.retry_period),
+    ];
+    for (flag, field) in spans {
+        *field = flag.unwrap_or(*field);
+    }
+    let names = [
+        (&flags.resource_name, &mut election.resource_name),
+        (&flags.resource_namespace, &mut election.resource_namespace),
+    ];
+    for (flag, field) in names {
+        if let Some(flag) = flag {
+            field.clone_from(flag);
+        }
+    }
+    Ok((file, settings))
+}
+
+fn read(args: &Args) -> anyhow::Result<(SchedulerConfig, crate::core::Settings)> {
     let seed = args.seed.unwrap_or_else(|| {
         u64::try_from(jiff::Timestamp::now().as_nanosecond()).unwrap_or(0) ^ u64::from(std::process::id())
     });
@@ -256,9 +349,17 @@ impl Shell {
                     }
                 }
                 () = sleep_until(due) => {}
-                _ = gauges.tick() => self.metrics.observe(&self.core),
+                _ = gauges.tick() => self.observe(),
                 () = changed(&mut leads) => {}
             }
+        }
+    }
+
+    /// What others are told about how it stands.
+    fn observe(&mut self) {
+        self.metrics.observe(&self.core);
+        if let Some(dumper) = &mut self.dumper {
+            dumper.look(&self.core, jiff::Timestamp::now());
         }
     }
 

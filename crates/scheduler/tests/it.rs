@@ -8,6 +8,8 @@
 mod cluster;
 #[path = "it/garbage.rs"]
 mod garbage;
+#[path = "it/in_its_place.rs"]
+mod in_its_place;
 #[path = "it/model.rs"]
 mod model;
 #[path = "it/whole_loop.rs"]

@@ -19,6 +19,7 @@ use topology::fingerprint::Fingerprint;
     after_help = "In place of other programs, with their flags, files and variables (as a subcommand, or under their name):\n  \
     resource-topology-exporter, rte    as that exporter 0.25, also as the operand of numaresources-operator\n  \
     nfd-topology-updater               as that updater 0.20\n  \
+    kube-scheduler                     as that scheduler 1.36, with the NUMA plugin\n  \
     deployer                           as that installer 0.24\n  \
     nrovalidate, pfpsyncchk, schedlogs, lsplatform, catkubeletconfmap, make-job-foreach-ds, watchnrtattr,\n    \
     lstopics, mkginkgolabelfilter, envsubst, buildhelper, getdigests, verify-commit, gather\n                                       \
@@ -72,6 +73,9 @@ fn main() -> ExitCode {
         Some((Program::Exporter(dialect), rest)) => {
             (ExitCode::from(dialect.failure()), "error: ", run_as(dialect, rest))
         }
+        Some((Program::Scheduler, rest)) => {
+            (ExitCode::from(scheduler::dialect::FAILURE), "error: ", schedule_as(rest))
+        }
         Some((Program::Deployer, rest)) => (ExitCode::FAILURE, "", deploy_as(rest)),
         Some((Program::Support(tool), rest)) => (tool.failure(), "error: ", support_as(tool, rest)),
         None => (ExitCode::FAILURE, "error: ", run(Cli::parse_from(&words))),
@@ -86,6 +90,8 @@ fn main() -> ExitCode {
 enum Program {
     /// One that publishes.
     Exporter(Dialect),
+    /// The one that schedules.
+    Scheduler,
     /// The one that installs.
     Deployer,
     /// A tool beside the operator.
@@ -95,8 +101,9 @@ enum Program {
 impl Program {
     fn named(name: &str) -> Option<Self> {
         let deployer = || deployer::dialect::named(name).then_some(Self::Deployer);
+        let scheduler = || scheduler::dialect::named(name).then_some(Self::Scheduler);
         let tool = || support::Tool::named(name).map(Self::Support);
-        Dialect::named(name).map(Self::Exporter).or_else(deployer).or_else(tool)
+        Dialect::named(name).map(Self::Exporter).or_else(scheduler).or_else(deployer).or_else(tool)
     }
 }
 
@@ -143,6 +150,22 @@ fn support_as(tool: support::Tool, words: &[OsString]) -> anyhow::Result<ExitCod
     let (program, arguments) = words.split_first().context("no program name")?;
     let call = support::tool::Call { program: program.clone(), arguments: arguments.to_vec() };
     with_signals(async |token| tool.run(call, token).await)
+}
+
+/// Runs as kube-scheduler: its flags, its port, its exit codes.
+fn schedule_as(words: &[OsString]) -> anyhow::Result<ExitCode> {
+    use scheduler::dialect::{NAME, Start, start};
+    let words = texts(words)?;
+    let plan = match start(NAME, words.into_iter().skip(1).collect(), &|name| std::env::var(name).ok()) {
+        Start::Run(plan) => *plan,
+        Start::End { text, code: 0 } => return end(&Ending { stdout: text, ..Ending::default() }),
+        Start::End { text, code } => return end(&Ending { stderr: text, code, ..Ending::default() }),
+    };
+    let level = log::init(plan.args.log_format(), plan.args.verbosity)?;
+    plan.tell();
+    block_on(tokio::runtime::Builder::new_multi_thread(), async {
+        scheduler::shell::run(plan.args, level, shutdown::on_signals()?).await
+    })
 }
 
 /// Runs as another program: its flags, its exit codes.

@@ -19,6 +19,7 @@ pub(crate) const NAMES: &[&str] = &[
     "chroot",
     "deployer",
     "gather",
+    "kube-scheduler",
     "lsplatform",
     "nfd-topology-updater",
     "nrovalidate",

@@ -75,7 +75,7 @@ impl Ledger {
     }
 
     /// Whether the exporter's fingerprint method counts a pod.
-    fn counts(&self, report: &NodeTopology, free: &Free, row: &super::Row) -> bool {
+    pub(super) fn counts(&self, report: &NodeTopology, free: &Free, row: &super::Row) -> bool {
         match report.fingerprint {
             Some((_, Method::All)) => true,
             Some((_, Method::WithExclusiveResources)) | None => {

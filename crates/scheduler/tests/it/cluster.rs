@@ -32,13 +32,11 @@ pub(crate) struct Running {
 
 impl Running {
     pub(crate) fn start(kubeconfig: &Path, flags: &[&str]) -> Self {
-        static LEVEL: OnceLock<log::Handle> = OnceLock::new();
-        let level = LEVEL.get_or_init(|| log::init(log::Format::Text, 2).unwrap()).clone();
         let kubeconfig = kubeconfig.display().to_string();
         let line = ["scheduler", "--kubeconfig", &kubeconfig, "--http-bind-address=127.0.0.1:0", "--seed=1"];
         let args = Cli::parse_from(line.iter().chain(flags)).args;
         let token = CancellationToken::new();
-        Self { task: tokio::spawn(scheduler::shell::run(args, level, token.clone())), token }
+        Self { task: tokio::spawn(scheduler::shell::run(args, level(), token.clone())), token }
     }
 
     /// Ends it in order.
@@ -53,6 +51,12 @@ impl Drop for Running {
         self.token.cancel();
         self.task.abort();
     }
+}
+
+/// The log of this process.
+pub(crate) fn level() -> log::Handle {
+    static LEVEL: OnceLock<log::Handle> = OnceLock::new();
+    LEVEL.get_or_init(|| log::init(log::Format::Text, 2).unwrap()).clone()
 }
 
 /// Waits until `test` says something.

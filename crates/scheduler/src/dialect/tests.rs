@@ -1,0 +1,88 @@
+use api::goduration::GoDuration;
+
+use super::*;
+
+fn run(words: &str) -> Start {
+    let words = words.split_whitespace().map(str::to_owned).collect();
+    start(NAME, words, &|name| (name == "PFP_STATUS_DUMP").then(|| "/run/pfpstatus".to_owned()))
+}
+
+#[track_caller]
+fn plan(words: &str) -> Plan {
+    match run(words) {
+        Start::Run(plan) => *plan,
+        Start::End { text, code } => panic!("{words}: {code} {text}"),
+    }
+}
+
+/// The arguments that the Go operator, the Go deployer, and kubeadm pass.
+#[test]
+fn the_peers_manifests_are_understood() {
+    let operator = "--config=/etc/kubernetes/config.yaml -v=4 --tls-min-version=VersionTLS12 \
+        --tls-cipher-suites=TLS_AES_128_GCM_SHA256,TLS_ECDHE_RSA_WITH_AES_128_GCM_SHA256";
+    let Plan { args, ignored } = plan(operator);
+    assert_eq!((args.config.unwrap().to_str().unwrap(), args.verbosity), ("/etc/kubernetes/config.yaml", 4));
+    assert_eq!(args.http_bind_address.to_string(), "0.0.0.0:10259");
+    assert_eq!(args.pods_fingerprint_status_dir.unwrap().to_str().unwrap(), "/run/pfpstatus");
+    assert_eq!((args.leader_elect, args.election, ignored), (None, ElectionFlags::default(), vec![]));
+    let Serving::Tls(tls) = args.serving else { panic!() };
+    assert_ne!(tls.policy, tls::Policy::default());
+
+    let deployer = plan("/bin/kube-scheduler --config=/etc/kubernetes/scheduler-config.yaml -v=4");
+    assert_eq!(deployer.args.config.unwrap().to_str().unwrap(), "/etc/kubernetes/scheduler-config.yaml");
+    assert_eq!(deployer.args.verbosity, 4);
+    assert_eq!(plan("--config=x --tls-min-version= --tls-cipher-suites=").args.verbosity, 2);
+
+    let kubeadm = plan(
+        "--authentication-kubeconfig=/a --authorization-kubeconfig=/a --bind-address=127.0.0.1 --kubeconfig=/k \
+         --leader-elect=true --leader-elect-lease-duration=30s --leader-elect-resource-name=x --secure-port=1234 \
+         --feature-gates=A=true --logtostderr",
+    );
+    assert_eq!(kubeadm.ignored, ["authentication-kubeconfig", "authorization-kubeconfig", "feature-gates"]);
+    assert_eq!(kubeadm.args.http_bind_address.to_string(), "127.0.0.1:1234");
+    assert_eq!(kubeadm.args.kubeconfig.unwrap().to_str().unwrap(), "/k");
+    assert_eq!(kubeadm.args.leader_elect, Some(true));
+    let election = kubeadm.args.election;
+    assert_eq!(election.lease_duration, Some(GoDuration::from_secs(30)));
+    assert_eq!((election.resource_name.as_deref(), election.resource_namespace), (Some("x"), None));
+    assert!(matches!(plan("--secure-port=0").args.serving, Serving::Nothing));
+}
+
+#[test]
+fn what_is_wrong_is_told_in_one_line() {
+    for (words, wanted) in [
+        ("--no-such-flag=1", "unknown flag: --no-such-flag; --help lists those that are known"),
+        ("--config", "flag needs an argument: -config"),
+        ("--leader-elect=perhaps", "invalid boolean value \"perhaps\" for -leader-elect: parse error"),
+        ("--leader-elect true", "unexpected argument \"true\": there are flags only"),
+        ("--secure-port=70000", "--secure-port: 70000 is not allowed; it must be 0 to 65535"),
+        ("--bind-address=here", "--bind-address: \"here\" is not allowed; it must be an IP address"),
+        ("--tls-cert-file=/a", "--tls-cert-file and --tls-private-key-file: give both or none"),
+        ("--logging-format=xml", "--logging-format: xml is not allowed; it must be text or json"),
+    ] {
+        let Start::End { text, code } = run(words) else { panic!("{words}") };
+        assert_eq!((code, text), (1, format!("error: {wanted}\n")), "{words}");
+    }
+    let Start::End { text, code } = run("--tls-min-version=1.2") else { panic!() };
+    assert!(code == 1 && text.contains("--tls-min-version") && text.contains("VersionTLS12"), "{text}");
+}
+
+#[test]
+fn help_and_version_are_no_errors() {
+    for (words, part) in
+        [("--help", "-secure-port int"), ("-h", "Usage of kube-scheduler:"), ("--version", NAME)]
+    {
+        let Start::End { text, code } = run(words) else { panic!("{words}") };
+        assert!(code == 0 && text.contains(part), "{words}: {text}");
+    }
+}
+
+#[test]
+fn every_flag_is_there_once() {
+    let mut names: Vec<&str> =
+        [table::MEANT, table::WITHOUT_EFFECT, KLOG].into_iter().flatten().map(|flag| flag.name).collect();
+    names.sort_unstable();
+    let all = names.len();
+    names.dedup();
+    assert_eq!(names.len(), all);
+}
