@@ -224,3 +224,6 @@ fn machine_config_pool(world: &World, name: &str, before: &[&str]) -> Result<Cho
     let others: Vec<_> = others.filter_map(|name| Requirement::all(selector(name)?).ok()).collect();
     Choice::new(own, &others)
 }
+
+#[cfg(test)]
+mod tests;

@@ -5,7 +5,7 @@
 //! Each pool of each node group gets a DaemonSet. What keeps one pool from having its exporters ([`stage`]) keeps no other.
 
 use api::numaresources::keys::{ENABLED, OPERATOR, PAUSE};
-use api::numaresources::operator::Status;
+use api::numaresources::operator::{KIND, Status};
 use api::numaresources::{NumaResourcesOperator, VERSION};
 
 use crate::condition::{INTERNAL_ERROR, State};
@@ -37,7 +37,8 @@ pub const POOL_PAUSED: &str = "MachineConfigPoolPaused";
 pub(crate) enum Case<'a> {
     /// Nobody asks.
     Nobody,
-    /// Nothing is to be touched: it was asked for that, or it is going away and takes all that is its own along.
+    /// Nothing is to be touched: that was asked for, or nobody can read what was, or who asks is going away and takes all that is
+    /// his own along.
     Frozen,
     /// What is asked for makes no sense.
     Refused(State),
@@ -92,7 +93,10 @@ pub fn status(world: &World, done: &Done, now: jiff::Timestamp) -> Vec<(String, 
 impl<'a> Case<'a> {
     /// What the world says of it.
     pub(crate) fn of(world: &'a World) -> Self {
-        let Some(operator) = world.operators.get(OPERATOR) else { return Self::Nobody };
+        let Some(operator) = world.operators.get(OPERATOR) else {
+            let unreadable = world.unreadable.get(KIND).is_some_and(|all| all.contains_key(OPERATOR));
+            return if unreadable { Self::Frozen } else { Self::Nobody };
+        };
         let annotation = |key: &str| operator.metadata.annotations.as_ref()?.get(key).map(String::as_str);
         if annotation(PAUSE) == Some(ENABLED) || operator.metadata.deletion_timestamp.is_some() {
             return Self::Frozen;
@@ -114,7 +118,7 @@ impl Request<'_> {
     pub(crate) fn owner(&self) -> Owner {
         Owner {
             api_version: format!("{}/{VERSION}", api::numaresources::GROUP),
-            kind: api::numaresources::operator::KIND.to_owned(),
+            kind: KIND.to_owned(),
             name: OPERATOR.to_owned(),
             uid: self.operator.metadata.uid.clone().unwrap_or_default(),
         }
@@ -137,3 +141,6 @@ impl Request<'_> {
 pub fn set_name(pool: &str) -> String {
     format!("{OPERATOR}-{pool}")
 }
+
+#[cfg(test)]
+mod tests;

@@ -72,7 +72,7 @@ pub(super) fn daemon_set(
     DaemonSet {
         metadata,
         spec: Some(DaemonSetSpec {
-            selector: selector(request, &labels, &exporters.name),
+            selector: selector(request, &labels, pool.name),
             template,
             update_strategy: Some(DaemonSetUpdateStrategy {
                 type_: Some("RollingUpdate".to_owned()),
@@ -109,13 +109,8 @@ fn pod_labels(pool: &str) -> BTreeMap<String, String> {
 }
 
 /// The selector cannot be changed. The Go operator's selects the pods of all pools, ours too.
-fn selector(request: &Request<'_>, labels: &BTreeMap<String, String>, name: &str) -> LabelSelector {
-    let key = Key {
-        sort: Sort::of::<DaemonSet>(),
-        namespace: Some(request.world.place.namespace.clone()),
-        name: name.to_owned(),
-    };
-    let live = request.world.live.get(&key).map(|live| live["spec"]["selector"].clone());
+fn selector(request: &Request<'_>, labels: &BTreeMap<String, String>, pool: &str) -> LabelSelector {
+    let live = request.world.live.get(&key(request, pool)).map(|live| live["spec"]["selector"].clone());
     let live: Option<LabelSelector> = live.and_then(|selector| serde_json::from_value(selector).ok());
     let usable = |selector: &LabelSelector| {
         *selector != LabelSelector::default()

@@ -1,0 +1,78 @@
+//! All objects of each kind of cluster as files, so that a change of one is seen and read. `UPDATE=1` writes them anew.
+
+use std::path::Path;
+
+use super::*;
+
+#[track_caller]
+fn compare(file: &str, wanted: &str) {
+    let path = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/golden").join(file);
+    if std::env::var_os("UPDATE").is_some() {
+        std::fs::create_dir_all(path.parent().unwrap()).unwrap();
+        std::fs::write(&path, wanted).unwrap();
+    }
+    let found = std::fs::read_to_string(&path).unwrap_or_default();
+    let differs = found.lines().zip(wanted.lines()).position(|(found, wanted)| found != wanted);
+    assert!(
+        found == wanted,
+        "{}: differs from line {} on; UPDATE=1 writes it anew",
+        path.display(),
+        differs.unwrap_or(found.lines().count()) + 1
+    );
+}
+
+/// Two groups: one as usual, one with everything that can be chosen.
+fn everything(platform: Platform) -> World {
+    let mut world = world(platform);
+    world.pools.entry("infra".to_owned()).and_modify(|pool| {
+        pool.sources.insert("51-numaresourcesoperator-infra".to_owned());
+    });
+    let spec = json!({
+        "logLevel": "Debug",
+        "podExcludes": [{ "namespace": "kube-system", "name": "*" }],
+        "nodeGroups": [
+            { "poolName": "worker" },
+            {
+                "poolName": "infra",
+                "annotations": { POLICY: "custom" },
+                "config": {
+                    "podsFingerprinting": "Disabled",
+                    "infoRefreshMode": "Periodic",
+                    "infoRefreshPeriod": "30s",
+                    "infoRefreshPause": "Enabled",
+                    "tolerations": [{ "operator": "Exists" }],
+                },
+            },
+        ],
+    });
+    ask(&mut world, &if platform == Platform::Kubernetes { with_node_selectors(spec) } else { spec });
+    world
+}
+
+fn text(world: &World) -> String {
+    let document = |one: &crate::desired::Wanted| {
+        // It has files of its own.
+        if one.object.sort().kind == "CustomResourceDefinition" {
+            return String::new();
+        }
+        format!("---\n{}", runtime::yaml::write(one.object.body()).unwrap())
+    };
+    wanted(world).iter().map(document).collect()
+}
+
+#[test]
+fn every_cluster_is_as_in_its_file() {
+    for platform in PLATFORMS {
+        let name = platform.to_string().to_lowercase();
+        compare(&format!("numaresourcesoperator-{name}.yaml"), &text(&everything(platform)));
+    }
+}
+
+/// The Go exporter in our place.
+#[test]
+fn a_custom_image_is_as_in_its_file() {
+    let mut world = everything(Platform::OpenShift);
+    world.place.exporter_image_restricted = false;
+    world.operators.get_mut(OPERATOR).unwrap().spec.image_spec = "example.com/rte:1".to_owned();
+    compare("numaresourcesoperator-openshift-custom-image.yaml", &text(&world));
+}

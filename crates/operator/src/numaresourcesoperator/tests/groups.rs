@@ -1,0 +1,270 @@
+//! What is wrong with what is asked for.
+
+use super::*;
+
+struct Row {
+    name: &'static str,
+    platform: Platform,
+    spec: Value,
+    reason: &'static str,
+    /// What the message says.
+    message: &'static str,
+}
+
+fn invalid(name: &'static str, platform: Platform, groups: Value, message: &'static str) -> Row {
+    Row { name, platform, spec: json!({ "nodeGroups": groups }), reason: INVALID_GROUPS, message }
+}
+
+fn rows() -> Vec<Row> {
+    use Platform::{HyperShift, Kubernetes, OpenShift};
+    let named = |name: &str| json!({ "poolName": name });
+    let selecting = |pool: &str| {
+        let key = format!("pools.example.com/{pool}");
+        json!({ "machineConfigPoolSelector": { "matchLabels": { key: "" } } })
+    };
+    let both = json!({ "poolName": "worker", "machineConfigPoolSelector": {} });
+    let operators = |operator: &str| {
+        let expression = json!({ "key": "a", "operator": operator, "values": ["b"] });
+        json!([{ "machineConfigPoolSelector": { "matchExpressions": [expression] } }])
+    };
+    let annotated = |count: usize| {
+        let annotations: BTreeMap<_, _> = (0..count).map(|index| (format!("a{index}"), "x")).collect();
+        json!([{ "poolName": "worker", "annotations": annotations }])
+    };
+    let period = json!([{ "poolName": "worker", "config": { "infoRefreshPeriod": "-1s" } }]);
+    let selecting_nodes = json!([{ "poolName": "worker", "nodeSelector": {} }]);
+    let mut rows = vec![
+        invalid("N004 U002", OpenShift, json!([both]), "node group 0 must have only a single specifier set"),
+        invalid(
+            "N016",
+            OpenShift,
+            json!([named("infra"), both]),
+            "node group 1 must have only a single specifier set",
+        ),
+        invalid("U002 operator", OpenShift, operators("in"), "\"in\" is not a valid label selector operator"),
+        invalid(
+            "U002 duplicates by selector",
+            OpenShift,
+            json!([selecting("worker"), selecting("worker")]),
+            "the machineConfigPoolSelector \"pools.example.com/worker=\" has duplicates",
+        ),
+        invalid(
+            "U002 HyperShift",
+            HyperShift,
+            json!([selecting("worker")]),
+            "node group 0 specifies MachineConfigPoolSelector on Hypershift platform",
+        ),
+        invalid(
+            "U002 Kubernetes",
+            Kubernetes,
+            json!([selecting("worker")]),
+            "MachineConfigPoolSelector on Kubernetes platform",
+        ),
+        invalid(
+            "nodeSelector",
+            OpenShift,
+            selecting_nodes.clone(),
+            "node group 0 specifies nodeSelector on OpenShift platform",
+        ),
+        invalid(
+            "nodeSelector",
+            HyperShift,
+            selecting_nodes,
+            "node group 0 specifies nodeSelector on HyperShift platform",
+        ),
+        invalid(
+            "kubeletConfigMap",
+            OpenShift,
+            json!([{ "poolName": "worker", "kubeletConfigMap": "x" }]),
+            "node group 0 specifies kubeletConfigMap on OpenShift platform",
+        ),
+        invalid(
+            "N039",
+            OpenShift,
+            json!([selecting("nobody")]),
+            "failed to find MachineConfigPool for the node group 0: \"pools.example.com/nobody=\"",
+        ),
+        invalid(
+            "N040",
+            OpenShift,
+            json!([named("nobody")]),
+            "failed to find MachineConfigPool for the node group 0: \"nobody\"",
+        ),
+        invalid(
+            "N041",
+            OpenShift,
+            json!([selecting("nobody"), named("worker")]),
+            "failed to find MachineConfigPool for the node group 0",
+        ),
+        invalid(
+            "N041 E19",
+            OpenShift,
+            json!([selecting("worker"), named("worker")]),
+            "the MachineConfigPool \"worker\" selected by at least two node groups",
+        ),
+        invalid(
+            "N042 U001",
+            OpenShift,
+            json!([selecting("worker"), { "machineConfigPoolSelector": { "matchExpressions": [{ "key": "pools.example.com/worker", "operator": "Exists" }] } }]),
+            "the MachineConfigPool \"worker\" selected by at least two node groups",
+        ),
+        invalid(
+            "every node",
+            Kubernetes,
+            json!([named("a"), named("b")]),
+            "node group 0 selects every node, so there are none for the groups after it",
+        ),
+    ];
+    for platform in PLATFORMS {
+        let image = json!({ "imageSpec": "example.com/other:1", "nodeGroups": [] });
+        rows.extend([
+            invalid("N002 U002", platform, json!([{}]), "node group 0 missing any pool specifier"),
+            invalid(
+                "E21",
+                platform,
+                json!([{ "machineConfigPoolSelector": null }]),
+                "node group 0 missing any pool specifier",
+            ),
+            invalid("N003 U002", platform, json!([named("")]), "pool name for pool #0 cannot be empty"),
+            invalid(
+                "N005 U002",
+                platform,
+                json!([named("worker"), named("worker")]),
+                "the pool name \"worker\" has duplicates",
+            ),
+            invalid("N035", platform, annotated(9), "pool #0 has too many annotations 9 max 8"),
+            invalid(
+                "names",
+                platform,
+                json!([named("Worker")]),
+                "pool name \"Worker\" for pool #0 is not allowed",
+            ),
+            invalid("period", platform, period.clone(), "node group 0: infoRefreshPeriod -1s is not allowed"),
+            Row {
+                name: "N006",
+                platform,
+                spec: image,
+                reason: CUSTOM_IMAGE,
+                message: "custom operand image is not supported: example.com/other:1",
+            },
+        ]);
+    }
+    rows
+}
+
+#[test]
+fn what_makes_no_sense_is_refused_and_changes_nothing() {
+    for Row { name, platform, spec, reason, message } in rows() {
+        let name = format!("{name} {platform}");
+        let mut world = world(platform);
+        ask(&mut world, &spec);
+        assert_eq!(desired(&world), Desired::Keep, "{name}");
+        let status = told(&mut world, &Done::default());
+        let holds = holding(&status);
+        let wanted = format!("Degraded {reason} {message}");
+        assert!(
+            matches!(&holds[..], [only] if only.starts_with(&wanted) || only.contains(message)),
+            "{name}: {holds:?}"
+        );
+        assert!(holds[0].starts_with(&format!("Degraded {reason} ")), "{name}: {holds:?}");
+    }
+}
+
+/// N001: the API server refuses another name; the controller does where an old definition lets one pass.
+#[test]
+fn n001_the_name_counts() {
+    let mut world = world(Platform::OpenShift);
+    ask(&mut world, &one_group(&json!({})));
+    let mut other = world.operators.remove(OPERATOR).unwrap();
+    other.metadata.name = Some("other".to_owned());
+    world.operators.insert("other".to_owned(), other);
+    assert_eq!(desired(&world), Desired::Nothing);
+    let all = status(&world, &Done::default(), at(1));
+    assert_eq!(all.len(), 1);
+    let holds = holding(&all[0].1);
+    assert!(
+        holds[0].starts_with(&format!(
+            "Degraded {INCORRECT_NAME} incorrect NUMAResourcesOperator resource name: other"
+        )),
+        "{holds:?}"
+    );
+}
+
+/// One of each kind of mistake at a time, but every place where it was made.
+#[test]
+fn u002_all_places_of_a_mistake_are_named() {
+    let mut world = world(Platform::OpenShift);
+    ask(&mut world, &json!({ "nodeGroups": [{}, { "poolName": "" }, {}] }));
+    let Case::Refused(state) = Case::of(&world) else { panic!("it is refused") };
+    let message = "node group 0 missing any pool specifier\nnode group 2 missing any pool specifier";
+    assert_eq!(state, State::degraded(INVALID_GROUPS, message));
+}
+
+#[test]
+fn n034_eight_annotations_are_not_too_many() {
+    for platform in PLATFORMS {
+        let mut world = world(platform);
+        let annotations: BTreeMap<_, _> = (0..8).map(|index| (format!("a{index}"), "x")).collect();
+        ask(&mut world, &json!({ "nodeGroups": [{ "poolName": "worker", "annotations": annotations }] }));
+        assert_eq!(holding(&round(&mut world)), WELL, "{platform}");
+    }
+}
+
+/// N007: where a custom image is allowed, it is used as the Go exporter has to be.
+#[test]
+fn n007_a_custom_image_is_used_where_it_may() {
+    for platform in PLATFORMS {
+        let mut world = world(platform);
+        world.place.exporter_image_restricted = false;
+        let mut spec = one_group(&json!({}));
+        spec["imageSpec"] = json!("example.com/other:1");
+        ask(&mut world, &spec);
+        assert_eq!(holding(&round(&mut world)), WELL, "{platform}");
+        let pod = pod(&set(&world, "worker"));
+        let images: Vec<_> = pod.containers.iter().map(|container| container.image.as_deref()).collect();
+        assert_eq!(images, [Some("example.com/other:1"); 2], "{platform}");
+    }
+}
+
+/// N043, U003: the objects are made all the same, and what is wrong is said.
+#[test]
+fn n043_u003_several_pools_of_a_group_are_objected_to() {
+    let selector =
+        json!({ "matchExpressions": [{ "key": "pools.example.com/none", "operator": "DoesNotExist" }] });
+    let spec = json!({ "nodeGroups": [{ "machineConfigPoolSelector": selector }] });
+    let mut world = world(Platform::OpenShift);
+    ask(&mut world, &spec);
+    let holds = holding(&round(&mut world));
+    let wanted = "Degraded ValidationErrorUnderNodeGroups found multiple pools matches for node group \"!pools.example.com/none\" but expected \
+                  one: infra, worker";
+    assert_eq!(holds, [wanted]);
+    let made = names(&world);
+    for name in [
+        "CustomResourceDefinition noderesourcetopologies.topology.node.k8s.io",
+        "DaemonSet numaresourcesoperator-infra",
+        "DaemonSet numaresourcesoperator-worker",
+    ] {
+        assert!(made.iter().any(|one| one == name), "{name}: {made:?}");
+    }
+    assert!(!made.iter().any(|one| one.starts_with("MachineConfig")), "{made:?}");
+    // U003, E20: not with the annotation.
+    let key = "config.node.openshift-kni.io/multiple-pools-per-tree";
+    for (value, allowed) in [("enabled", true), ("Enabled", false), ("", false)] {
+        ask_with(&mut world, &[(key, value)], &spec);
+        assert_eq!(holding(&round(&mut world)) == WELL, allowed, "{value}");
+    }
+}
+
+#[test]
+fn e01_no_groups_are_no_mistake() {
+    for platform in PLATFORMS {
+        let mut world = world(platform);
+        ask(&mut world, &json!({}));
+        let status = round(&mut world);
+        assert_eq!(holding(&status), WELL, "{platform}");
+        assert!(status.daemon_sets.is_empty() && status.node_groups.is_empty() && status.pools.is_empty());
+        let names = names(&world);
+        assert!(names.iter().any(|name| name == "ServiceAccount rte"), "{names:?}");
+        assert!(!names.iter().any(|name| name.starts_with("DaemonSet")), "{names:?}");
+    }
+}

@@ -1,0 +1,367 @@
+//! What is said after one round, and after the next one.
+
+use api::goduration::GoDuration;
+use api::numaresources::{InfoRefreshMode, NodeGroupConfig, Switch};
+
+use super::*;
+
+/// N008 to N013: two groups, from nothing to changed.
+#[test]
+fn n008_to_n013_two_groups() {
+    for platform in PLATFORMS {
+        let mut world = world(platform);
+        let named = |config: &Value| {
+            let spec = groups(&["worker", "infra"], config);
+            if platform == Platform::Kubernetes { with_node_selectors(spec) } else { spec }
+        };
+        ask(&mut world, &named(&json!({})));
+        let status = round(&mut world);
+        assert_eq!(holding(&status), WELL, "N008 {platform}");
+        let names = ["numaresourcesoperator-worker", "numaresourcesoperator-infra"];
+        let sets: Vec<(&str, &str)> =
+            status.daemon_sets.iter().map(|set| (set.namespace.as_str(), set.name.as_str())).collect();
+        assert_eq!(sets, names.map(|name| (NAMESPACE, name)), "N009 {platform}");
+        let defaults = NodeGroupConfig {
+            pods_fingerprinting: Some(PodsFingerprinting::EnabledExclusiveResources),
+            info_refresh_mode: Some(InfoRefreshMode::PeriodicAndEvents),
+            info_refresh_period: Some(GoDuration(10_000_000_000)),
+            info_refresh_pause: Some(Switch::Disabled),
+            tolerations: Vec::new(),
+        };
+        check_groups(&status, platform, &defaults, "N011 N012");
+        let changed = json!({
+            "podsFingerprinting": "Enabled", "infoRefreshPeriod": "33s", "infoRefreshMode": "Periodic", "infoRefreshPause": "Enabled",
+            "tolerations": [{ "key": "a", "operator": "Exists" }],
+        });
+        ask(&mut world, &named(&changed));
+        let wanted: NodeGroupConfig = serde_json::from_value(changed).unwrap();
+        check_groups(&round(&mut world), platform, &wanted, "N013 N021 N027 N029 N032");
+        let disabled = json!({ "podsFingerprinting": "Disabled", "infoRefreshPeriod": "42s" });
+        ask(&mut world, &named(&disabled));
+        let wanted = serde_json::from_value::<NodeGroupConfig>(disabled).unwrap().normalized();
+        check_groups(&round(&mut world), platform, &wanted, "N023 N024 N033");
+    }
+}
+
+#[track_caller]
+fn check_groups(status: &Status, platform: Platform, config: &NodeGroupConfig, name: &str) {
+    let groups: Vec<(&str, &NodeGroupConfig)> =
+        status.node_groups.iter().map(|group| (group.selector.as_str(), &group.config)).collect();
+    assert_eq!(groups, [("worker", config), ("infra", config)], "{name} {platform}");
+    let sets: Vec<_> = status.node_groups.iter().map(|group| group.daemon_set.clone()).collect();
+    assert_eq!(sets, status.daemon_sets, "{name} {platform}");
+    let pools: Vec<(&str, Option<&NodeGroupConfig>)> =
+        status.pools.iter().map(|pool| (pool.name.as_str(), pool.config.as_ref())).collect();
+    if platform == Platform::OpenShift {
+        assert_eq!(pools, [("worker", Some(config)), ("infra", Some(config))], "{name}");
+    } else {
+        assert_eq!(pools, [], "{name} {platform}");
+    }
+}
+
+/// N014, B-21: a removed group leaves nothing, neither objects nor words.
+#[test]
+fn n014_b21_a_removed_group() {
+    for platform in [Platform::OpenShift, Platform::HyperShift] {
+        let mut world = world(platform);
+        ask(&mut world, &groups(&["worker", "infra"], &json!({})));
+        round(&mut world);
+        ask(&mut world, &groups(&["infra"], &json!({})));
+        let sets = |world: &World| -> Vec<String> {
+            names(world).into_iter().filter(|name| name.starts_with("DaemonSet")).collect()
+        };
+        assert_eq!(sets(&world), ["DaemonSet numaresourcesoperator-infra"], "{platform}");
+        let status = round(&mut world);
+        assert_eq!(
+            (status.daemon_sets.len(), status.node_groups.len(), status.related_objects.len()),
+            (1, 1, 5)
+        );
+        ask(&mut world, &json!({ "nodeGroups": [] }));
+        let status = round(&mut world);
+        assert_eq!(holding(&status), WELL, "{platform}");
+        assert_eq!((status.daemon_sets.len(), status.node_groups.len(), status.pools.len()), (0, 0, 0));
+        assert_eq!(status.related_objects.len(), 4);
+    }
+}
+
+/// A DaemonSet with this name as somebody else made it.
+fn of_somebody(world: &mut World, name: &str) {
+    let key = Key {
+        sort: deployer::object::Sort::of::<DaemonSet>(),
+        namespace: Some(NAMESPACE.to_owned()),
+        name: name.to_owned(),
+    };
+    let body = json!({
+        "apiVersion": "apps/v1", "kind": "DaemonSet", "metadata": { "name": name, "namespace": NAMESPACE, "uid": "u-3" },
+        "spec": { "selector": { "matchLabels": { "a": "b" } } },
+    });
+    world.live.insert(key, body);
+}
+
+/// N014, N015, N050, U017: of what no group wants, ours goes and what is somebody else's stays.
+#[test]
+fn n014_n015_n050_u017_only_what_is_ours_goes() {
+    let mut world = world(Platform::OpenShift);
+    let custom = json!({ POLICY: "custom" });
+    let group = |name: &str| json!({ "poolName": name, "annotations": custom });
+    for name in ["worker", "infra"] {
+        world.pools.get_mut(name).unwrap().sources.insert(format!("51-numaresourcesoperator-{name}"));
+    }
+    ask(&mut world, &json!({ "nodeGroups": [group("worker"), group("infra")] }));
+    round(&mut world);
+    of_somebody(&mut world, "numaresourcesoperator-old");
+    assert_eq!(deletions(&world), [""; 0]);
+    ask(&mut world, &json!({ "nodeGroups": [group("infra")] }));
+    assert_eq!(
+        deletions(&world),
+        [
+            "delete DaemonSet numaresourcesoperator-worker",
+            "delete MachineConfig 51-numaresourcesoperator-worker",
+        ]
+    );
+    // One that bears the name of one that is wanted is not taken either.
+    of_somebody(&mut world, "numaresourcesoperator-infra");
+    assert!(changes(&world).contains(&"refuse DaemonSet numaresourcesoperator-infra".to_owned()));
+}
+
+fn deletions(world: &World) -> Vec<String> {
+    let mut all: Vec<String> =
+        changes(world).into_iter().filter(|change| change.starts_with("delete")).collect();
+    all.sort();
+    all
+}
+
+/// What cannot be read asks for something, though nobody knows what.
+#[test]
+fn what_was_made_for_what_cannot_be_read_stays() {
+    let mut world = world(Platform::OpenShift);
+    ask(&mut world, &one_group(&json!({})));
+    round(&mut world);
+    world.operators.clear();
+    let why = crate::world::Unreadable::default();
+    let kind = api::numaresources::operator::KIND;
+    world.unreadable.entry(kind).or_default().insert(OPERATOR.to_owned(), why);
+    assert_eq!(desired(&world), Desired::Keep);
+    assert_eq!(changes(&world), [""; 0]);
+}
+
+/// N017: nothing is wanted and nothing said, whatever somebody does.
+#[test]
+fn n017_paused() {
+    for (value, paused) in [("enabled", true), ("true", false), ("", false)] {
+        let mut world = world(Platform::OpenShift);
+        let key = "config.numa-operator.openshift.io/pause-reconciliation";
+        ask(&mut world, &one_group(&json!({})));
+        carry_out(&mut world, true);
+        let sort = deployer::object::Sort::of::<DaemonSet>();
+        let set = Key { sort, namespace: Some(NAMESPACE.to_owned()), name: set_name("worker") };
+        let mut tampered = world.live.get(&set).unwrap().clone();
+        tampered["spec"]["template"]["spec"]["containers"][0]["image"] = json!("example.com/evil:1");
+        world.live.insert(set, tampered);
+        ask_with(&mut world, &[(key, value)], &one_group(&json!({})));
+        let repair = "apply DaemonSet numaresourcesoperator-worker".to_owned();
+        assert_eq!(changes(&world).contains(&repair), !paused, "{value:?}");
+        assert_eq!(desired(&world) == Desired::Keep, paused, "{value:?}");
+        assert_eq!(status(&world, &Done::default(), at(1)).is_empty(), paused, "{value:?}");
+    }
+}
+
+/// Who asks is going away, or has never been: the first takes along what is its own, in whatever way was asked for.
+#[test]
+fn nobody_asks() {
+    let mut world = world(Platform::OpenShift);
+    assert_eq!(desired(&world), Desired::Nothing);
+    assert_eq!(status(&world, &Done::default(), at(1)), []);
+    ask(&mut world, &one_group(&json!({})));
+    let operator = world.operators.get_mut(OPERATOR).unwrap();
+    operator.metadata.deletion_timestamp = Some(k8s_openapi::apimachinery::pkg::apis::meta::v1::Time(at(1)));
+    assert_eq!(desired(&world), Desired::Keep);
+    assert_eq!(status(&world, &Done::default(), at(1)), []);
+}
+
+/// N036 to N038: who keeps the definition himself is left alone.
+#[test]
+fn n036_to_n038_the_definition_of_others() {
+    let definition = "CustomResourceDefinition noderesourcetopologies.topology.node.k8s.io";
+    let key = "config.numa-operator.openshift.io/nrt-api-definition";
+    for platform in PLATFORMS {
+        for (name, value, held) in
+            [("N036 N037", "cluster", true), ("N038", "", false), ("A016", "Cluster", false)]
+        {
+            let mut world = world(platform);
+            ask_with(&mut world, &[(key, value)], &one_group(&json!({})));
+            let first = names(&world).remove(0);
+            assert_eq!(
+                first,
+                format!("{definition}{}", if held { " (held)" } else { "" }),
+                "{name} {platform}"
+            );
+            assert_eq!(holding(&round(&mut world)), WELL, "{name} {platform}");
+            let made = world.live.iter().any(|(key, _)| key.sort.kind == "CustomResourceDefinition");
+            assert_eq!(made, !held, "{name} {platform}");
+        }
+    }
+}
+
+/// N049, U029.
+#[test]
+fn n049_u029_related_objects() {
+    for (platform, wanted) in [
+        (
+            Platform::OpenShift,
+            &[
+                "/namespaces//numaresources",
+                "machineconfiguration.openshift.io/kubeletconfigs//",
+                "machineconfiguration.openshift.io/machineconfigs//",
+                "topology.node.k8s.io/noderesourcetopologies//",
+                "apps/daemonsets/numaresources/numaresourcesoperator-worker",
+                "apps/daemonsets/numaresources/numaresourcesoperator-infra",
+            ][..],
+        ),
+        (
+            Platform::Kubernetes,
+            &[
+                "/namespaces//numaresources",
+                "topology.node.k8s.io/noderesourcetopologies//",
+                "apps/daemonsets/numaresources/numaresourcesoperator-worker",
+                "apps/daemonsets/numaresources/numaresourcesoperator-infra",
+            ],
+        ),
+    ] {
+        let mut world = world(platform);
+        let spec = groups(&["worker", "infra"], &json!({}));
+        let spec = if platform == Platform::Kubernetes { with_node_selectors(spec) } else { spec };
+        ask(&mut world, &spec);
+        let status = round(&mut world);
+        let related: Vec<String> = status
+            .related_objects
+            .iter()
+            .map(|one| format!("{}/{}/{}/{}", one.group, one.resource, one.namespace, one.name))
+            .collect();
+        assert_eq!(related, wanted, "{platform}");
+    }
+}
+
+/// B-11, B-12, B-33: exporters that are replaced or have crashed are seen, at any time, and the reason is told.
+#[test]
+fn b33_sets_on_their_way() {
+    let mut world = world(Platform::OpenShift);
+    ask(&mut world, &groups(&["worker", "infra"], &json!({})));
+    let updating = |names: &[&str]| {
+        let sets: Vec<String> = names
+            .iter()
+            .map(|name| format!("numaresources/numaresourcesoperator-{name} is updating"))
+            .collect();
+        vec![format!("Progressing DaemonSetIsUpdating {}", sets.join(", "))]
+    };
+    // Nothing is there.
+    assert_eq!(holding(&told(&mut world, &Done::default())), updating(&["infra", "worker"]));
+    carry_out(&mut world, false);
+    let status = told(&mut world, &Done::default());
+    assert_eq!(holding(&status), updating(&["infra", "worker"]));
+    // B-21: both are there, though not ready.
+    assert_eq!((status.daemon_sets.len(), status.node_groups.len()), (0, 2));
+    assert_eq!(holding(&round(&mut world)), WELL);
+    // B-12: a newer template that its controller has not seen yet.
+    let (key, mut body) = world
+        .live
+        .iter()
+        .find(|(key, _)| key.name == "numaresourcesoperator-worker")
+        .map(|(key, body)| (key.clone(), body.clone()))
+        .unwrap();
+    body["metadata"]["generation"] = json!(2);
+    world.live.insert(key.clone(), body.clone());
+    assert_eq!(holding(&told(&mut world, &Done::default())), updating(&["worker"]));
+    // B-11: a crash after all was well.
+    body["metadata"]["generation"] = json!(1);
+    body["status"]["numberReady"] = json!(1);
+    world.live.insert(key, body);
+    let status = told(&mut world, &Done::default());
+    assert_eq!(holding(&status), updating(&["worker"]));
+    assert_eq!(status.daemon_sets.len(), 1);
+}
+
+/// U006, B-16: what could not be done is said in the words of whoever could not do it, in order; a mistake in the groups is another reason.
+#[test]
+fn u006_b16_what_could_not_be_done() {
+    let mut world = world(Platform::OpenShift);
+    ask(&mut world, &one_group(&json!({})));
+    carry_out(&mut world, true);
+    let errors = ["Service x: refused", "DaemonSet y: forbidden", "Service x: refused"].map(str::to_owned);
+    let done = Done { errors: errors.to_vec(), ..Done::default() };
+    let wanted = ["Degraded InternalError DaemonSet y: forbidden\nService x: refused"];
+    assert_eq!(holding(&told(&mut world, &done)), wanted);
+    assert_eq!(holding(&told(&mut world, &Done::default())), WELL);
+}
+
+/// B-13: of what is merely objected to, nothing turns again and again.
+#[test]
+fn b13_an_objection_does_not_turn() {
+    let selector = json!({ "matchExpressions": [{ "key": "x", "operator": "DoesNotExist" }] });
+    let mut world = world(Platform::OpenShift);
+    ask(&mut world, &json!({ "nodeGroups": [{ "machineConfigPoolSelector": selector }] }));
+    let first = round(&mut world);
+    let second = status(&world, &Done::default(), at(99)).remove(0).1;
+    assert_eq!(first, second);
+}
+
+/// B-17: the same is asked for, so the same is wanted, whatever was asked for before.
+#[test]
+fn b17_the_past_leaves_nothing() {
+    for platform in PLATFORMS {
+        let plain = one_group(&json!({}));
+        let mut fresh = world(platform);
+        fresh.place.exporter_image_restricted = false;
+        let mut used = fresh.clone();
+        ask(&mut fresh, &plain);
+        let changed = json!({
+            "imageSpec": "example.com/other:1", "logLevel": "Trace", "podExcludes": [{ "namespace": "*", "name": "*" }],
+            "nodeGroups": [{
+                "poolName": "worker", "annotations": { POLICY: "custom" },
+                "config": { "infoRefreshMode": "Events", "podsFingerprinting": "Disabled", "tolerations": [{ "operator": "Exists" }] },
+            }],
+        });
+        ask(&mut used, &changed);
+        assert_ne!(set(&used, "worker"), set(&fresh, "worker"), "{platform}");
+        round(&mut used);
+        ask(&mut used, &plain);
+        assert_eq!(desired(&used), desired(&fresh), "{platform}");
+    }
+}
+
+#[test]
+fn pool_conditions_are_forwarded_where_asked_for() {
+    for forwarded in [false, true] {
+        let mut world = world(Platform::OpenShift);
+        world.place.forward_pool_conditions = forwarded;
+        let conditions = vec![condition("Updated", "True"), condition("Degraded", "False")];
+        world.pools.get_mut("worker").unwrap().conditions.clone_from(&conditions);
+        ask(&mut world, &one_group(&json!({})));
+        let status = round(&mut world);
+        assert_eq!(status.pools[0].conditions, if forwarded { conditions } else { Vec::new() });
+    }
+}
+
+/// B-21: what is refused does not hide what still runs.
+#[test]
+fn b21_what_runs_is_told_even_if_nothing_makes_sense() {
+    let mut world = world(Platform::OpenShift);
+    ask(&mut world, &groups(&["worker", "infra"], &json!({})));
+    round(&mut world);
+    ask(&mut world, &json!({ "nodeGroups": [{}] }));
+    let status = told(&mut world, &Done::default());
+    assert_eq!((status.daemon_sets.len(), status.node_groups.len()), (2, 0));
+    assert_eq!(status.related_objects.len(), 6);
+}
+
+/// Conditions say which generation they are about.
+#[test]
+fn conditions_follow_the_generation() {
+    let mut world = world(Platform::OpenShift);
+    for generation in 1..=2 {
+        ask(&mut world, &one_group(&json!({})));
+        let status = round(&mut world);
+        let about: Vec<_> = status.conditions.iter().map(|condition| condition.observed_generation).collect();
+        assert_eq!(about, [Some(generation); 5]);
+    }
+}
