@@ -32,6 +32,9 @@ pub const POOL_UPDATING: &str = "MachineConfigPoolIsUpdating";
 pub const DAEMON_SET_UPDATING: &str = "DaemonSetIsUpdating";
 /// A condition: some of the pools roll nothing out.
 pub const POOL_PAUSED: &str = "MachineConfigPoolPaused";
+/// A condition: it is known of every pool what its kubelets were told, and they align pods. If not, exporters run all the same; but the
+/// scheduler has nothing to go by.
+pub const KUBELETS_CONFIGURED: &str = "KubeletsConfigured";
 
 /// What is asked for.
 pub(crate) enum Case<'a> {

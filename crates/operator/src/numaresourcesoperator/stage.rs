@@ -1,5 +1,5 @@
 //! How far a pool has got towards having its exporters: their SELinux policy, if they have one of their own, comes with a MachineConfig, and
-//! the nodes need it first.
+//! the nodes need it first. Where kubelets are asked what they were told, the answer comes first too.
 //!
 //! In: a request, a pool of it. Out: a [`Stage`], and the MachineConfig. Never: a wait of one pool for another, or for what exporters do not
 //! need: a cluster's upgrade concerns none of them.
@@ -14,6 +14,7 @@ use runtime::tls;
 
 use super::{Request, set_name};
 use crate::group::{Group, Pool, selects};
+use crate::kubeletconfig;
 use crate::world::MachineConfigPool;
 
 /// How far.
@@ -25,6 +26,8 @@ pub(super) enum Stage {
     Leaving,
     /// They cannot before its nodes have the policy.
     Arriving,
+    /// Its kubelets are still asked what they were told. Exporters that did not wait would be replaced a moment later.
+    Asking,
     /// They cannot, for this reason.
     Impossible(String),
 }
@@ -43,7 +46,7 @@ pub(super) enum MachineConfig {
 impl Stage {
     /// Whether exporters are to stay as they are.
     pub(super) fn holds(&self) -> bool {
-        matches!(self, Self::Arriving | Self::Impossible(_))
+        matches!(self, Self::Arriving | Self::Asking | Self::Impossible(_))
     }
 }
 
@@ -54,6 +57,9 @@ pub(super) fn stage(request: &Request<'_>, group: &Group<'_>, pool: &Pool<'_>) -
     }
     if let Some(error) = tls_error(request) {
         return Stage::Impossible(error);
+    }
+    if kubeletconfig::is_awaited(request.world, pool.name) {
+        return Stage::Asking;
     }
     let Some(machine) = rolled_out(request, pool) else { return Stage::Ready };
     let there = machine.sources.contains(&config_name(pool));

@@ -12,11 +12,13 @@ use serde_json::Value;
 
 use super::stage::{Stage, paused, stage};
 use super::{
-    Case, DAEMON_SET_UPDATING, INTERNAL_ERROR, INVALID_GROUPS, POOL_PAUSED, POOL_UPDATING, Request, daemonset,
+    Case, DAEMON_SET_UPDATING, INTERNAL_ERROR, INVALID_GROUPS, KUBELETS_CONFIGURED, POOL_PAUSED,
+    POOL_UPDATING, Request, daemonset,
 };
 use crate::change::owner;
 use crate::condition::{Extra, State, conditions};
 use crate::desired::Controller;
+use crate::kubeletconfig;
 use crate::reconcile::Done;
 use crate::world::World;
 
@@ -79,7 +81,7 @@ fn wanted(request: &Request<'_>, done: &Done, now: Timestamp) -> Status {
     }
     status.related_objects = related(world, there.iter());
     let state = state(request, done, &status.daemon_sets);
-    status.conditions = told(request.operator, &state, &[paused_pools(request)], now);
+    status.conditions = told(request.operator, &state, &[paused_pools(request), kubelets(request)], now);
     status
 }
 
@@ -92,10 +94,10 @@ fn state(request: &Request<'_>, done: &Done, ready: &[NamespacedName]) -> State 
         match &stage {
             Stage::Impossible(reason) => errors.push(reason.clone()),
             Stage::Arriving | Stage::Leaving => pools.push(format!("{} is updating", pool.name)),
-            Stage::Ready => {}
+            Stage::Ready | Stage::Asking => {}
         }
         let key = daemonset::key(request, pool.name);
-        if !stage.holds() && !ready.iter().any(|set| set.name == key.name) {
+        if (stage == Stage::Asking || !stage.holds()) && !ready.iter().any(|set| set.name == key.name) {
             sets.push(format!("{}/{} is updating", request.world.place.namespace, key.name));
         }
     }
@@ -125,6 +127,19 @@ fn paused_pools(request: &Request<'_>) -> Extra {
     let paused = paused(request);
     let message = format!("detected paused MCPs: {}", paused.join(", "));
     Extra::known(POOL_PAUSED, !paused.is_empty(), if paused.is_empty() { String::new() } else { message })
+}
+
+/// Whether the kubelets of all pools are as they should be, as far as that is known.
+fn kubelets(request: &Request<'_>) -> Extra {
+    let told = |pool: &str| kubeletconfig::source::told(request.world, request.operator, pool);
+    let told: Vec<_> = request.groups.pools().map(|(_, pool)| told(pool.name)).collect();
+    let warnings = told.iter().flat_map(|told| &told.warnings);
+    let mut lines: Vec<&str> = warnings.map(|warning| warning.message.as_str()).collect();
+    lines.sort_unstable();
+    if lines.is_empty() && told.iter().any(|told| told.awaited) {
+        return Extra::unknown(KUBELETS_CONFIGURED);
+    }
+    Extra::known(KUBELETS_CONFIGURED, lines.is_empty(), lines.join("\n"))
 }
 
 /// DaemonSets that an earlier wish left.

@@ -16,7 +16,7 @@ use crate::change::{Change, Memory, Scene, plan};
 use crate::desired::{Controller, Treatment};
 use crate::live::Key;
 use crate::reconcile::Done;
-use crate::world::{MachineConfigPool, Place, TlsProfile, World};
+use crate::world::{KubeletSettings, Kubelets, MachineConfigPool, Place, TlsProfile, World};
 
 mod args;
 mod golden;
@@ -47,6 +47,13 @@ fn world(platform: Platform) -> World {
     if platform == Platform::OpenShift {
         for name in ["worker", "infra"] {
             world.pools.insert(name.to_owned(), pool(name));
+        }
+    }
+    if platform == Platform::Kubernetes {
+        for name in ["worker", "infra"] {
+            let settings = KubeletSettings { policy: Some("single-numa-node".to_owned()), scope: None };
+            let answers = BTreeMap::from([(format!("{name}-0"), Ok(settings))]);
+            world.kubelets.insert(name.to_owned(), Kubelets { answers });
         }
     }
     if platform.is_openshift() {
@@ -226,9 +233,12 @@ fn arguments(world: &World, pool: &str) -> Vec<String> {
     self::pod(&set(world, pool)).containers[0].args.clone().unwrap()
 }
 
-/// The conditions that are true, as `type reason message`; the last two only where they say more than the type.
+/// The conditions that are true, as `type reason message`; the last two only where they say more than the type. Not what is known of kubelets.
 fn holding(status: &Status) -> Vec<String> {
-    let holds = status.conditions.iter().filter(|condition| condition.status == "True");
+    let holds = status
+        .conditions
+        .iter()
+        .filter(|condition| condition.status == "True" && condition.type_ != KUBELETS_CONFIGURED);
     holds
         .map(|condition| {
             let reason = if condition.reason == condition.type_ { "" } else { &condition.reason };

@@ -362,6 +362,56 @@ fn conditions_follow_the_generation() {
         ask(&mut world, &one_group(&json!({})));
         let status = round(&mut world);
         let about: Vec<_> = status.conditions.iter().map(|condition| condition.observed_generation).collect();
-        assert_eq!(about, [Some(generation); 5]);
+        assert_eq!(about, [Some(generation); 6]);
     }
+}
+
+/// B-04, N011: what is known of the kubelets is said, whether exporters run or not; B-30: where kubelets are asked, exporters wait for the answer.
+#[test]
+fn b04_b30_what_is_known_of_kubelets() {
+    let kubelets = |status: &Status| {
+        let found =
+            status.conditions.iter().find(|condition| condition.type_ == KUBELETS_CONFIGURED).unwrap();
+        (found.status.clone(), found.message.clone())
+    };
+    let mut openshift = world(Platform::OpenShift);
+    ask(&mut openshift, &groups(&["worker", "infra"], &json!({})));
+    let status = round(&mut openshift);
+    assert_eq!(holding(&status), WELL);
+    let (word, message) = kubelets(&status);
+    assert_eq!(word, "False");
+    assert_eq!(message.lines().count(), 2, "{message}");
+    assert!(message.starts_with("pool \"infra\": no KubeletConfig "), "{message}");
+    for name in ["worker", "infra"] {
+        let settings = KubeletSettings { policy: Some("single-numa-node".to_owned()), scope: None };
+        let config = crate::world::KubeletConfig {
+            pool_selector: serde_json::from_value(
+                json!({ "matchLabels": { format!("pools.example.com/{name}"): "" } }),
+            )
+            .ok(),
+            payload: Some(Ok(settings)),
+            ..crate::world::KubeletConfig::default()
+        };
+        openshift.kubelet_configs.insert(name.to_owned(), config);
+    }
+    assert_eq!(kubelets(&round(&mut openshift)), ("True".to_owned(), String::new()));
+
+    let mut plain = world(Platform::Kubernetes);
+    let answers = std::mem::take(&mut plain.kubelets);
+    ask(&mut plain, &one_group(&json!({})));
+    let held = "DaemonSet numaresourcesoperator-worker (held)".to_owned();
+    assert!(names(&plain).contains(&held));
+    let status = round(&mut plain);
+    assert_eq!(kubelets(&status).0, "Unknown");
+    assert_eq!(
+        holding(&status),
+        ["Progressing DaemonSetIsUpdating numaresources/numaresourcesoperator-worker is updating"]
+    );
+    plain.kubelets = answers;
+    assert!(!names(&plain).contains(&held));
+    let status = round(&mut plain);
+    assert_eq!(
+        (holding(&status), kubelets(&status).0),
+        (WELL.map(str::to_owned).to_vec(), "True".to_owned())
+    );
 }
