@@ -26,6 +26,7 @@ use super::{Action, Changed, Done, Wake};
 use crate::apply::Hand;
 use crate::change::{Change, Memory, Scene, plan};
 use crate::desired::{Controller, Desired, MANAGER, Wanted};
+use crate::kubeletconfig::{self, Warning};
 use crate::live::{Key, compare_versions};
 use crate::world::World;
 use api::numaresources::{GROUP, NumaResourcesOperator, NumaResourcesScheduler, VERSION, operator};
@@ -52,6 +53,8 @@ pub(super) struct Worker {
     allowance: Allowance,
     /// Of which objects people have heard that they are somebody else's.
     refused: BTreeSet<Key>,
+    /// Of what people have been warned.
+    warned: BTreeSet<Warning>,
 }
 
 impl Worker {
@@ -70,6 +73,7 @@ impl Worker {
             backoff: Backoff::new(RETRY.0, RETRY.1),
             allowance: Allowance::new(WRITE_BURST, WRITE_EARN, Instant::now()),
             refused: BTreeSet::new(),
+            warned: BTreeSet::new(),
         }
     }
 
@@ -116,6 +120,9 @@ impl Worker {
             self.allowance.spend(Instant::now());
         }
         self.tell(&done);
+        if self.controller == Controller::KubeletConfig {
+            self.warn(shared.read(kubeletconfig::warnings));
+        }
         let failed = done.errors.len();
         let refused = done.changed.iter().filter(|changed| changed.action == Action::Refused).count();
         if shared.failed(self.controller, &done.errors) && self.controller == Controller::KubeletConfig {
@@ -188,6 +195,25 @@ impl Worker {
             let Some(subject) = &subject else { continue };
             self.recorder.record(event(subject, *action, key));
         }
+    }
+
+    /// Warns people of what they have not been warned of.
+    fn warn(&mut self, warnings: Vec<Warning>) {
+        let now = BTreeSet::from_iter(warnings);
+        let subject = self.hand.shared.read(|world| subject(world, self.controller));
+        for Warning { reason, message } in now.difference(&self.warned) {
+            warn!(controller = self.controller.name(), reason, "{message}");
+            let Some(subject) = &subject else { continue };
+            self.recorder.record(Event {
+                regarding: subject.clone(),
+                related: None,
+                severity: Severity::Warning,
+                reason: (*reason).to_owned(),
+                action: "Reconciling".to_owned(),
+                note: message.clone(),
+            });
+        }
+        self.warned = now;
     }
 
     /// Writes a status if it is not so already; whether it is now.
