@@ -158,7 +158,7 @@ impl Hand {
         }
         self.count(object, Verb::Create);
         let applied = self.cluster.apply(object, Force::No).await;
-        self.answered(object, applied.map(|answer| answer.body), action).await
+        self.answered(object, None, applied.map(|answer| answer.body), action).await
     }
 
     /// Makes an object that is there say what it should.
@@ -175,13 +175,14 @@ impl Hand {
             let patch = Patch::<()>::Json(patch.clone());
             let request = path(object.sort(), object.namespace()).patch(object.name(), &params, &patch)?;
             if let Err(stop) = self.cluster.call(request).await {
-                return self.answered(object, Err(stop), action).await;
+                return self.answered(object, None, Err(stop), action).await;
             }
         }
         self.count(object, Verb::Apply);
         let exactly = object.clone().with_metadata("uid", uid.into());
+        let before = self.shared.read(|world| world.live.get(&Key::of(object)).and_then(version).cloned());
         let applied = self.cluster.apply(&exactly, Force::Yes).await;
-        self.answered(object, applied.map(|answer| answer.body), action).await
+        self.answered(object, before, applied.map(|answer| answer.body), action).await
     }
 
     async fn recreate(&self, object: &Object, uid: &str) -> Result<After, Stop> {
@@ -207,17 +208,20 @@ impl Hand {
         Ok(there)
     }
 
-    /// Notes the answer to a write. If that says that the object is not what it was thought to be, looks.
+    /// Notes the answer to a write of what was of the version `before`. If that says that the object is not what it was thought to be, looks.
     async fn answered(
         &self,
         object: &Object,
+        before: Option<Value>,
         answer: Result<Value, Stop>,
         action: Action,
     ) -> Result<After, Stop> {
         match answer {
             Ok(live) => {
                 self.shared.wrote(Key::of(object), live.clone());
-                Ok(After::Written(action, live))
+                // The API server stores nothing where nothing differs.
+                let same = before.is_some() && before.as_ref() == version(&live);
+                Ok(if same { After::Found(Some(live), None) } else { After::Written(action, live) })
             }
             Err(Stop::Failed(error)) if is_conflict(&error) || is_not_found(&error) || is_invalid(&error) => {
                 let reason = brief(&error);
@@ -258,6 +262,10 @@ impl Report {
     fn refused(key: &Key, owner: &str) -> Self {
         Self { error: Some(refusal(key, owner)), action: Some(Action::Refused), ..Self::default() }
     }
+}
+
+fn version(live: &Value) -> Option<&Value> {
+    live["metadata"].get("resourceVersion")
 }
 
 /// The test of a patch failed, an object of another id is there, or the object makes no sense.

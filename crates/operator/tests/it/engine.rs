@@ -378,3 +378,35 @@ async fn a_controller_looks_when_something_has_changed_and_only_then() {
     cancel.cancel();
     task.await.unwrap();
 }
+
+#[tokio::test(flavor = "multi_thread")]
+async fn what_the_api_server_makes_of_it_is_taken_as_it_is() {
+    let Some(mut engine) = Engine::start().await else { return };
+    // It leaves out what is false, and writes amounts its own way; so it never says what is wanted.
+    let set = engine.wanted.iter_mut().find(|wanted| wanted.key().sort.kind == "DaemonSet").unwrap();
+    let mut body = set.object.body().clone();
+    body["spec"]["template"]["spec"]["hostNetwork"] = false.into();
+    body["spec"]["template"]["spec"]["containers"][0]["resources"]["requests"]["cpu"] = "1000m".into();
+    set.object = Object::of_sort(set.object.sort().clone(), body).unwrap();
+    engine.wanted = vec![set.clone()];
+    let desired = engine.desired();
+    // how often it was written so far, what was done to it
+    for (writes, actions) in [(2, &[Action::Created][..]), (2, &[])] {
+        let done = engine.round(&desired).await;
+        engine.look().await;
+        let got: Vec<Action> = done.changed.iter().map(|changed| changed.action).collect();
+        assert_eq!((engine.writes(), got.as_slice(), done.errors.len()), (writes, actions, 0));
+    }
+    engine.memory = Memory::default();
+    let done = engine.round(&desired).await;
+    assert_eq!((engine.writes(), done), (3, Done::default()), "after a restart it is tried once more");
+    // Damage is still seen.
+    let live = engine.get(&engine.wanted[0].object).await.unwrap();
+    let mut edited = live.clone();
+    edited["spec"]["template"]["spec"]["containers"][0]["image"] = "other".into();
+    assert!(write(&engine.admin, &engine.wanted[0].object, &live, &edited, Way::Merge).await);
+    engine.look().await;
+    assert_eq!(engine.round(&desired).await.changed.len(), 1);
+    engine.look().await;
+    assert!(engine.plan(&desired).is_empty());
+}
