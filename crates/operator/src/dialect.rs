@@ -1,3 +1,249 @@
 //! The Go operator's command line.
 //!
-//! In: its flags and variables. Out: the same settings as [`crate::cli`]. Never: a rule.
+//! In: its flags and variables. Out: the same settings as [`crate::cli`]'s, or what to print and the exit code. Never: a rule.
+//!
+//! Flags for what there is no need of here (webhooks, the scheduler's default image) are accepted and said to have no effect.
+
+pub mod features;
+pub mod render;
+mod table;
+#[cfg(test)]
+mod tests;
+
+use std::path::PathBuf;
+use std::process::ExitCode;
+
+use anyhow::Context as _;
+use deployer::cli::output::print;
+use deployer::detect::{self, Given};
+use runtime::client::{Connection, Options};
+use runtime::goflag::{self, FlagSet, KLOG, Outcome, Parsed};
+use runtime::{http, log};
+use tokio_util::sync::CancellationToken;
+
+use crate::cli::CERTIFICATES;
+use crate::place::Told;
+use crate::process::{self, Settings};
+use crate::watch::kubelets::Trust;
+pub use exporter::dialect::{Ending, Note};
+use table::FLAGS;
+
+/// Its name.
+pub const PROGRAM: &str = "numaresources-operator";
+/// How long a question about the cluster may take.
+const QUESTION: std::time::Duration = std::time::Duration::from_secs(15);
+
+/// What a command line comes to.
+#[derive(Debug)]
+pub enum Start {
+    /// Print and end.
+    End(Ending),
+    /// Do this.
+    Run(Box<Plan>),
+}
+
+/// What to do.
+#[derive(Debug)]
+pub struct Plan {
+    action: Action,
+    /// As klog's `-v`.
+    pub verbosity: u8,
+    /// What the log is to say once there is one.
+    pub notes: Vec<Note>,
+}
+
+#[derive(Debug)]
+enum Action {
+    /// Be the operator.
+    Run(Settings),
+    /// Print what kind of cluster it is.
+    Detect(Options, Given),
+    /// Print manifests.
+    Render(Options, Given, render::Options),
+}
+
+/// Whether a program of this name is the peer.
+#[must_use]
+pub fn named(program: &str) -> bool {
+    program == PROGRAM
+}
+
+/// Reads the arguments that follow the program's name, which is `program` in the usage text.
+#[must_use]
+pub fn start(program: &str, arguments: Vec<String>, variable: &dyn Fn(&str) -> Option<String>) -> Start {
+    read(program, arguments, variable).unwrap_or_else(Start::End)
+}
+
+fn read(
+    program: &str,
+    arguments: Vec<String>,
+    variable: &dyn Fn(&str) -> Option<String>,
+) -> Result<Start, Ending> {
+    let set = FlagSet { program, flags: &[FLAGS, KLOG] };
+    let flags = set.parse(arguments).map_err(|outcome| ended(&outcome))?;
+    let on = |name: &str| flags.bool(name).unwrap_or(false);
+    if on("version") {
+        return Err(printed(format!("{PROGRAM} {}\n", env!("CARGO_PKG_VERSION"))));
+    }
+    if on("inspect-features") {
+        return Err(printed(features::json() + "\n"));
+    }
+    match flags.text("handle-lifecycle-event") {
+        None => {}
+        Some("postStart" | "preStop") => return Err(Ending::default()),
+        Some(other) => {
+            let error = goflag::Error::Value {
+                name: "handle-lifecycle-event",
+                value: other.to_owned(),
+                reason: "must be postStart or preStop",
+            };
+            return Err(ended(&Outcome::Wrong { error, usage: set.usage() }));
+        }
+    }
+    let mut notes = notes(&flags);
+    let given = given(&flags, &mut notes).map_err(failed)?;
+    let cluster = Options {
+        kubeconfig: text(&flags, "kubeconfig").map(PathBuf::from),
+        context: None,
+        user_agent: format!("tholepin-operator/{}", env!("CARGO_PKG_VERSION")),
+    };
+    let told = told(&flags, given.clone(), variable);
+    let action = if on("detect-platform-only") {
+        Action::Detect(cluster, given)
+    } else if on("render-nrt-crd") {
+        return Err(printed(format!("---\n{}", api::crd::NRT_CRD_YAML)));
+    } else if on("render") {
+        let options = render_options(&flags, &told);
+        Action::Render(cluster, given, options)
+    } else {
+        Action::Run(settings(&flags, told).map_err(failed)?)
+    };
+    let verbosity = u8::try_from(flags.int("v").unwrap_or(0).max(0)).unwrap_or(u8::MAX);
+    Ok(Start::Run(Box::new(Plan { action, verbosity, notes })))
+}
+
+impl Plan {
+    /// Does it.
+    ///
+    /// # Errors
+    /// Where the peer ends with 1.
+    pub async fn run(self, level: log::Handle, token: CancellationToken) -> anyhow::Result<ExitCode> {
+        match self.action {
+            Action::Run(settings) => process::run(settings, level, token).await?,
+            Action::Detect(cluster, given) => {
+                let found = found(&cluster, &given).await?;
+                let (platform, version) = (found.platform.get()?, found.version.get()?.to_string());
+                print(&format!("platform={platform} version={}\n", short(&version)))?;
+            }
+            Action::Render(cluster, given, options) => {
+                // No cluster is needed when everything is known.
+                let (platform, version) = match given {
+                    Given { platform: Some(platform), version } => (platform, version),
+                    given => {
+                        let found = found(&cluster, &given).await?;
+                        (*found.platform.get()?, found.version.get().ok().cloned())
+                    }
+                };
+                print(&render::text(&render::objects(platform, version, &options)?)?)?;
+            }
+        }
+        Ok(ExitCode::SUCCESS)
+    }
+}
+
+async fn found(cluster: &Options, given: &Given) -> anyhow::Result<detect::Cluster> {
+    let client = Connection::open(cluster).await?.strict(QUESTION).context("cannot talk to the cluster")?;
+    Ok(detect::cluster(&client, given).await)
+}
+
+/// The text before the first dash (U027).
+fn short(version: &str) -> &str {
+    version.split_once('-').map_or(version, |(short, _)| short)
+}
+
+/// What was given and has no effect.
+fn notes(flags: &Parsed) -> Vec<Note> {
+    let mut notes = Vec::new();
+    for (name, why) in table::WITHOUT_EFFECT {
+        if flags.has(name) && flags.bool(name) != Some(false) {
+            notes.push(Note::Warning(format!("-{name} has no effect: {why}")));
+        }
+    }
+    if !flags.rest.is_empty() {
+        notes.push(Note::Warning(format!("arguments without effect: {:?}", flags.rest)));
+    }
+    notes
+}
+
+/// What the user says of the cluster. As with the peer, what is no platform is not said.
+fn given(flags: &Parsed, notes: &mut Vec<Note>) -> anyhow::Result<Given> {
+    let mut given = Given::default();
+    if let Some(platform) = text(flags, "platform") {
+        match platform.parse() {
+            Ok(platform) => given.platform = Some(platform),
+            Err(error) => notes.push(Note::Warning(format!("-platform: {error}; the cluster is asked"))),
+        }
+    }
+    if let Some(version) = text(flags, "platform-version") {
+        given.version = Some(version.parse().context("-platform-version")?);
+    }
+    Ok(given)
+}
+
+fn told(flags: &Parsed, given: Given, variable: &dyn Fn(&str) -> Option<String>) -> Told {
+    Told {
+        given,
+        exporter_image: text(flags, "image-exporter"),
+        forward_pool_conditions: flags.bool("enable-mcp-conds-fwd").unwrap_or(false),
+        ..Told::by_environment(variable)
+    }
+}
+
+fn render_options(flags: &Parsed, told: &Told) -> render::Options {
+    render::Options {
+        namespace: text(flags, "render-namespace").unwrap_or_else(|| told.namespace()),
+        exporter_image: text(flags, "render-image")
+            .or_else(|| told.exporter_image.clone())
+            .unwrap_or_else(|| told.built_in_image.clone()),
+        scheduler_image: text(flags, "render-image-scheduler").unwrap_or_default(),
+        scheduler: flags.bool("enable-scheduler").unwrap_or(true),
+    }
+}
+
+fn settings(flags: &Parsed, told: Told) -> anyhow::Result<Settings> {
+    let listen = |name: &'static str, default: &str| {
+        http::address(flags.text(name).unwrap_or(default)).with_context(|| format!("-{name}"))
+    };
+    let metrics = match flags.bool("enable-metrics") {
+        Some(false) => None,
+        _ => listen("metrics-bind-address", ":8080")?,
+    };
+    Ok(Settings {
+        kubeconfig: text(flags, "kubeconfig").map(PathBuf::from),
+        context: None,
+        told,
+        metrics,
+        health: listen("health-probe-bind-address", ":8081")?,
+        certificates: PathBuf::from(CERTIFICATES),
+        leader_elect: flags.bool("leader-elect").unwrap_or(true),
+        kubelets: Trust::of(None, None, false),
+        scheduler: flags.bool("enable-scheduler").unwrap_or(true),
+    })
+}
+
+fn text(flags: &Parsed, name: &str) -> Option<String> {
+    flags.text(name).filter(|text| !text.is_empty()).map(str::to_owned)
+}
+
+fn printed(stdout: String) -> Ending {
+    Ending { stdout, ..Ending::default() }
+}
+
+fn ended(outcome: &Outcome) -> Ending {
+    Ending { stderr: outcome.text(), code: outcome.code(), ..Ending::default() }
+}
+
+#[expect(clippy::needless_pass_by_value, reason = "for map_err")]
+fn failed(error: anyhow::Error) -> Ending {
+    Ending { stderr: format!("error: {error:#}\n"), code: 1, ..Ending::default() }
+}

@@ -13,7 +13,8 @@ use kube::{Api, Client};
 use runtime::client;
 use tracing::{info, warn};
 
-use crate::world::{Image, Place, Trust};
+use crate::numaresourcesscheduler::{EMBEDDED_DIGESTS, TrustError, trust};
+use crate::world::{Image, Place};
 
 /// Where a pod's namespace is written.
 const NAMESPACE_FILE: &str = "/var/run/secrets/kubernetes.io/serviceaccount/namespace";
@@ -35,8 +36,10 @@ pub struct Told {
     pub built_in_image: String,
     /// Whether `spec.imageSpec` of a NUMAResourcesOperator is obeyed.
     pub exporter_image_free: bool,
-    /// Which images of a scheduler are trusted besides our own; `None`: all.
-    pub trusted_schedulers: Option<Trust>,
+    /// What `SCHEDULER_IMAGE_VALIDATION` says of other images of a scheduler.
+    pub scheduler_validation: Option<String>,
+    /// What `SCHEDULER_IMAGE_DIGESTS` says of them.
+    pub scheduler_digests: Option<String>,
     /// Whether conditions of MachineConfigPools are copied to the status.
     pub forward_pool_conditions: bool,
     /// The ports behind which API servers are; empty: the usual.
@@ -44,7 +47,7 @@ pub struct Told {
 }
 
 /// Why the place is not known.
-#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+#[derive(Debug, thiserror::Error)]
 pub enum Error {
     /// The kind of cluster.
     #[error("cannot find out the platform: {0}")]
@@ -52,6 +55,9 @@ pub enum Error {
     /// Its version.
     #[error("cannot find out the version of the platform: {0}")]
     Version(detect::Error),
+    /// Which schedulers are trusted.
+    #[error(transparent)]
+    Trust(#[from] TrustError),
 }
 
 impl Told {
@@ -64,7 +70,8 @@ impl Told {
             pod: text("PODNAME"),
             built_in_image: Images::new(Pullspec::Tag, variable).tholepin,
             exporter_image_free: variable("EXPORTER_IMAGE_RESTRICTION").as_deref() == Some("false"),
-            trusted_schedulers: trust(variable),
+            scheduler_validation: variable("SCHEDULER_IMAGE_VALIDATION"),
+            scheduler_digests: variable("SCHEDULER_IMAGE_DIGESTS"),
             ..Self::default()
         }
     }
@@ -84,18 +91,16 @@ impl Told {
         let version = cluster.version.get().map_err(Error::Version)?.clone();
         let own = own.unwrap_or_else(|| Image { name: self.built_in_image.clone(), ..Image::default() });
         let ports = &self.api_server_ports;
-        let trust = |trust: &Trust| {
-            let mut trust = trust.clone();
-            trust.images.insert(own.name.clone());
-            trust
-        };
+        let (validation, digests) = (self.scheduler_validation.as_deref(), self.scheduler_digests.as_deref());
+        let (trusted_schedulers, warnings) = trust(EMBEDDED_DIGESTS, validation, digests, &own)?;
+        warnings.iter().for_each(|warning| warn!("{warning}"));
         Ok(Place {
             platform,
             version: Some(version),
             namespace: self.namespace(),
             image: exporters(self.exporter_image.as_deref(), &own),
             exporter_image_restricted: !self.exporter_image_free,
-            trusted_schedulers: self.trusted_schedulers.as_ref().map(trust),
+            trusted_schedulers,
             forward_pool_conditions: self.forward_pool_conditions,
             api_server_ports: if ports.is_empty() { usual_ports() } else { ports.clone() },
             own,
@@ -161,11 +166,6 @@ pub fn lease(namespace: &str, identity: String) -> runtime::lease::Config {
     runtime::lease::Config::new(namespace, keys::OPERATOR_LEASE, identity)
 }
 
-/// Which schedulers are trusted: `None` when validation is switched off.
-fn trust(variable: &dyn Fn(&str) -> Option<String>) -> Option<Trust> {
-    (variable("SCHEDULER_IMAGE_VALIDATION").as_deref() != Some("false")).then(Trust::default)
-}
-
 #[cfg(test)]
 mod tests {
     use std::collections::BTreeMap;
@@ -184,20 +184,23 @@ mod tests {
         Image { name: name.to_owned(), pull_policy: pull_policy.to_owned() }
     }
 
+    fn cluster() -> Cluster {
+        Cluster {
+            platform: detect::Answer { given: Some(Platform::Kubernetes), detected: None },
+            version: detect::Answer { given: "v1.36.0".parse().ok(), detected: None },
+        }
+    }
+
     /// U015, E25.
     #[test]
     fn the_exporters_image_is_the_users_else_our_own_else_the_built_in() {
-        let cluster = Cluster {
-            platform: detect::Answer { given: Some(Platform::Kubernetes), detected: None },
-            version: detect::Answer { given: "v1.36.0".parse().ok(), detected: None },
-        };
         let check = |user: Option<&str>, own: Option<Image>, built_in: &str, wanted: Image| {
             let told = Told {
                 exporter_image: user.map(str::to_owned),
                 built_in_image: built_in.to_owned(),
                 ..Told::default()
             };
-            assert_eq!(told.place(&cluster, own).unwrap().image, wanted);
+            assert_eq!(told.place(&cluster(), own).unwrap().image, wanted);
         };
         let own = || Some(image("own:1", "Always"));
         check(Some("user:1"), own(), "built-in:1", image("user:1", "Always"));
@@ -223,13 +226,12 @@ mod tests {
     fn variables_loosen_rules_by_one_word_only() {
         for (value, free) in [("false", true), ("False", false), ("0", false), ("", false)] {
             let told = told(&[("EXPORTER_IMAGE_RESTRICTION", value), ("SCHEDULER_IMAGE_VALIDATION", value)]);
-            assert_eq!(
-                (told.exporter_image_free, told.trusted_schedulers.is_none()),
-                (free, free),
-                "{value}"
-            );
+            let place = told.place(&cluster(), None).unwrap();
+            let loose = (!place.exporter_image_restricted, place.trusted_schedulers.is_none());
+            assert_eq!(loose, (free, free), "{value}");
         }
-        assert!(told(&[]).trusted_schedulers.is_some() && !told(&[]).exporter_image_free);
+        let strict = told(&[]).place(&cluster(), None).unwrap();
+        assert!(strict.trusted_schedulers.is_some() && strict.exporter_image_restricted);
     }
 
     #[test]

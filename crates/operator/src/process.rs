@@ -30,7 +30,7 @@ use tokio::sync::{Notify, watch};
 use tokio_util::sync::CancellationToken;
 use tracing::{info, warn};
 
-use crate::desired::MANAGER;
+use crate::desired::{Controller, MANAGER};
 use crate::place::{self, Told};
 use crate::reconcile::{Engine, Shared};
 use crate::watch::kubelets::{Asker, Trust};
@@ -165,6 +165,8 @@ impl Process {
 
         let engine =
             Engine::new(Arc::clone(&shared), self.connection.strict(CALL)?, recorder.clone(), &mut registry);
+        let scheduler = Controller::NumaResourcesScheduler;
+        let engine = if self.settings.scheduler { engine } else { engine.without(scheduler) };
         let asker = Asker::new(Arc::clone(&shared), self.settings.kubelets.clone(), nodes);
         let leader = lead::Leader {
             shared,

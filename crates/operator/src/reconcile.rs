@@ -70,6 +70,7 @@ pub struct Engine {
     hand: Hand,
     recorder: Recorder,
     rules: fn(Controller) -> Rules,
+    controllers: Vec<Controller>,
 }
 
 /// How long a call is repeated; one attempt may take a third of it.
@@ -82,7 +83,12 @@ impl Engine {
         let cancel = CancellationToken::new();
         let cluster = Cluster { client, manager: MANAGER, dry_run: false, patience: PATIENCE, cancel };
         let metrics = Metrics::register(registry);
-        Self { hand: Hand { cluster, shared, metrics }, recorder, rules: Rules::of }
+        Self {
+            hand: Hand { cluster, shared, metrics },
+            recorder,
+            rules: Rules::of,
+            controllers: Controller::ALL.into(),
+        }
     }
 
     /// The same with other rules, for tests.
@@ -91,15 +97,23 @@ impl Engine {
         Self { rules, ..self }
     }
 
+    /// The same without one of the controllers; what that one has made stays as it is.
+    #[must_use]
+    pub fn without(mut self, controller: Controller) -> Self {
+        self.controllers.retain(|one| *one != controller);
+        self
+    }
+
     /// Works until it is stopped. To be called once everything has been seen that [`Shared`] is to hold, and only while leading.
     /// It may be called again.
     pub async fn run(&self, cancel: CancellationToken) {
         let mut hand = self.hand.clone();
         hand.cluster.cancel = cancel.clone();
-        let workers = Controller::ALL.map(|controller| {
-            let worker = Worker::new(controller, self.rules, hand.clone(), self.recorder.clone());
+        let work = |controller: &Controller| {
+            let worker = Worker::new(*controller, self.rules, hand.clone(), self.recorder.clone());
             Box::pin(worker.run(&cancel))
-        });
+        };
+        let workers: Vec<_> = self.controllers.iter().map(work).collect();
         let reports = Box::pin(reports::run(hand, &cancel));
         tokio::join!(join_all(workers), reports);
     }

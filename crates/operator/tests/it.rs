@@ -8,3 +8,5 @@
 
 #[path = "it/engine.rs"]
 mod engine;
+#[path = "it/process.rs"]
+mod process;

@@ -21,6 +21,7 @@ use topology::fingerprint::Fingerprint;
     nfd-topology-updater               as that updater 0.20\n  \
     kube-scheduler                     as that scheduler 1.36, with the NUMA plugin\n  \
     deployer                           as that installer 0.24\n  \
+    numaresources-operator             as that operator 5.0\n  \
     nrovalidate, pfpsyncchk, schedlogs, lsplatform, catkubeletconfmap, make-job-foreach-ds, watchnrtattr,\n    \
     lstopics, mkginkgolabelfilter, envsubst, buildhelper, getdigests, verify-commit, gather\n                                       \
     as those tools of numaresources-operator 5.0\n\n\
@@ -78,6 +79,7 @@ fn main() -> ExitCode {
         }
         Some((Program::Deployer, rest)) => (ExitCode::FAILURE, "", deploy_as(rest)),
         Some((Program::Support(tool), rest)) => (tool.failure(), "error: ", support_as(tool, rest)),
+        Some((Program::Operator, rest)) => (ExitCode::FAILURE, "error: ", operate_as(rest)),
         None => (ExitCode::FAILURE, "error: ", run(Cli::parse_from(&words))),
     };
     result.unwrap_or_else(|error| {
@@ -96,6 +98,8 @@ enum Program {
     Deployer,
     /// A tool beside the operator.
     Support(support::Tool),
+    /// The one that keeps it so.
+    Operator,
 }
 
 impl Program {
@@ -103,7 +107,9 @@ impl Program {
         let deployer = || deployer::dialect::named(name).then_some(Self::Deployer);
         let scheduler = || scheduler::dialect::named(name).then_some(Self::Scheduler);
         let tool = || support::Tool::named(name).map(Self::Support);
-        Dialect::named(name).map(Self::Exporter).or_else(scheduler).or_else(deployer).or_else(tool)
+        let operator = || operator::dialect::named(name).then_some(Self::Operator);
+        let exporter = Dialect::named(name).map(Self::Exporter);
+        exporter.or_else(scheduler).or_else(deployer).or_else(operator).or_else(tool)
     }
 }
 
@@ -156,7 +162,7 @@ fn support_as(tool: support::Tool, words: &[OsString]) -> anyhow::Result<ExitCod
 fn schedule_as(words: &[OsString]) -> anyhow::Result<ExitCode> {
     use scheduler::dialect::{NAME, Start, start};
     let words = texts(words)?;
-    let plan = match start(NAME, words.into_iter().skip(1).collect(), &|name| std::env::var(name).ok()) {
+    let plan = match start(NAME, words.into_iter().skip(1).collect(), &variable) {
         Start::Run(plan) => *plan,
         Start::End { text, code: 0 } => return end(&Ending { stdout: text, ..Ending::default() }),
         Start::End { text, code } => return end(&Ending { stderr: text, code, ..Ending::default() }),
@@ -166,6 +172,19 @@ fn schedule_as(words: &[OsString]) -> anyhow::Result<ExitCode> {
     block_on(tokio::runtime::Builder::new_multi_thread(), async {
         scheduler::shell::run(plan.args, level, shutdown::on_signals()?).await
     })
+}
+
+/// Runs as the Go operator: its flags, its exit codes.
+fn operate_as(words: &[OsString]) -> anyhow::Result<ExitCode> {
+    let words = texts(words)?;
+    let (program, arguments) = words.split_first().context("no program name")?;
+    let plan = match operator::dialect::start(program, arguments.to_vec(), &variable) {
+        operator::dialect::Start::End(ending) => return end(&ending),
+        operator::dialect::Start::Run(plan) => plan,
+    };
+    let level = log::init(log::Format::Text, plan.verbosity)?;
+    plan.notes.iter().for_each(Note::log);
+    with_signals(async |token| plan.run(level, token).await)
 }
 
 /// Runs as another program: its flags, its exit codes.

@@ -23,6 +23,7 @@ pub(crate) const NAMES: &[&str] = &[
     "lsplatform",
     "nfd-topology-updater",
     "nrovalidate",
+    "numaresources-operator",
     "pfpsyncchk",
     "printenv",
     "resource-topology-exporter",

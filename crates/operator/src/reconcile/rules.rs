@@ -60,6 +60,24 @@ impl Rules {
     }
 }
 
+/// What a controller wants. If nobody can read what is asked of it, everything stays as it is.
+#[must_use]
+pub fn desired(rules: Rules, world: &World, controller: Controller) -> Desired {
+    let (kind, name) = employment(controller);
+    if world.unreadable.get(kind).is_some_and(|odd| odd.contains_key(name)) {
+        return Desired::Keep;
+    }
+    (rules.desired)(world)
+}
+
+/// The kind and the name of the object that a controller works for.
+fn employment(controller: Controller) -> (&'static str, &'static str) {
+    match controller {
+        Controller::NumaResourcesScheduler => (scheduler::KIND, keys::SCHEDULER),
+        Controller::NumaResourcesOperator | Controller::KubeletConfig => (operator::KIND, keys::OPERATOR),
+    }
+}
+
 /// The metadata of the object that a controller works for, if it is there.
 #[must_use]
 pub fn employer(world: &World, controller: Controller) -> Option<&ObjectMeta> {
@@ -76,10 +94,7 @@ pub fn employer(world: &World, controller: Controller) -> Option<&ObjectMeta> {
 /// The same for those who tell of it.
 #[must_use]
 pub fn subject(world: &World, controller: Controller) -> Option<Subject> {
-    let kind = match controller {
-        Controller::NumaResourcesScheduler => scheduler::KIND,
-        Controller::NumaResourcesOperator | Controller::KubeletConfig => operator::KIND,
-    };
+    let (kind, _) = employment(controller);
     employer(world, controller).map(|metadata| subject_of(kind, metadata))
 }
 
@@ -95,7 +110,8 @@ pub fn is_paused(metadata: &ObjectMeta) -> bool {
 pub fn owners(world: &World) -> BTreeSet<String> {
     let operators = world.operators.values().map(|operator| &operator.metadata);
     let schedulers = world.schedulers.values().map(|scheduler| &scheduler.metadata);
-    operators.chain(schedulers).filter_map(|metadata| metadata.uid.clone()).collect()
+    let odd = world.unreadable.values().flat_map(|odd| odd.values()).map(|odd| odd.uid.clone());
+    operators.chain(schedulers).filter_map(|metadata| metadata.uid.clone()).chain(odd).collect()
 }
 
 fn operator_status(world: &World, done: &Done, now: Timestamp) -> Vec<Told> {
@@ -137,5 +153,28 @@ fn subject_of(kind: &str, metadata: &ObjectMeta) -> Subject {
         namespace: String::new(),
         name: metadata.name.clone().unwrap_or_default(),
         uid: metadata.uid.clone().unwrap_or_default(),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::world::Unreadable;
+
+    #[test]
+    fn what_cannot_be_read_changes_nothing() {
+        let options = crate::dialect::render::Options::default();
+        let mut world =
+            crate::dialect::render::world(deployer::platform::Platform::Kubernetes, None, &options);
+        let odd = Unreadable { uid: "odd".to_owned(), reason: "spec".to_owned() };
+        world.operators.clear();
+        world.unreadable.insert(operator::KIND, [(keys::OPERATOR.to_owned(), odd)].into());
+        let wants = |controller| {
+            desired(Rules { desired: |_| Desired::Nothing, ..Rules::of(controller) }, &world, controller)
+        };
+        assert_eq!(wants(Controller::NumaResourcesOperator), Desired::Keep);
+        assert_eq!(wants(Controller::KubeletConfig), Desired::Keep);
+        assert_eq!(wants(Controller::NumaResourcesScheduler), Desired::Nothing);
+        assert!(owners(&world).contains("odd"));
     }
 }

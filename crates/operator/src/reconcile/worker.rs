@@ -20,7 +20,7 @@ use tokio_util::sync::CancellationToken;
 use tracing::{info, warn};
 
 use super::metrics::Verb;
-use super::rules::{Rules, Told, employer, is_paused, owners, subject};
+use super::rules::{self, Rules, Told, employer, is_paused, owners, subject};
 use super::status::{merge_patch, turns};
 use super::{Action, Changed, Done, Wake};
 use crate::apply::Hand;
@@ -154,11 +154,11 @@ impl Worker {
 
     /// What has to be done, and what is wanted.
     fn plan(&mut self, world: &World) -> (Vec<Change>, BTreeSet<Key>) {
-        let desired = ((self.rules)(self.controller).desired)(world);
+        let desired = rules::desired((self.rules)(self.controller), world, self.controller);
         let others: Vec<Controller> =
             Controller::ALL.into_iter().filter(|other| *other != self.controller).collect();
         let wants = |key: &Key| {
-            others.iter().any(|other| match ((self.rules)(*other).desired)(world) {
+            others.iter().any(|other| match rules::desired((self.rules)(*other), world, *other) {
                 Desired::Keep => true,
                 Desired::Nothing => false,
                 Desired::Objects(objects) => objects.iter().any(|wanted| wanted.key() == *key),

@@ -9,7 +9,7 @@ use runtime::watch::Event;
 use serde_json::{Value, json};
 
 use super::wire::Raw;
-use crate::live::Key;
+use crate::live::{Key, compare_versions};
 use crate::reconcile::Shared;
 use crate::world::{Unreadable, World};
 
@@ -45,8 +45,9 @@ fn put<T: PartialEq>(table: &mut BTreeMap<String, T>, name: String, value: T) ->
     true
 }
 
-/// Takes an event of objects that a user wrote: those that make no sense are noted in the world instead of being forgotten.
-pub(super) fn asked<T: PartialEq>(
+/// Takes an event of objects that a user wrote: those that make no sense are noted in the world instead of being forgotten. The
+/// answers to our own writes of their status are in the world before a watch tells of them; what is older is dropped.
+pub(super) fn asked<T: PartialEq + Clone + kube::Resource<DynamicType = ()>>(
     world: &mut World,
     kind: &'static str,
     of: fn(&mut World) -> &mut BTreeMap<String, T>,
@@ -58,7 +59,8 @@ pub(super) fn asked<T: PartialEq>(
     all.extend(
         world.unreadable.remove(kind).unwrap_or_default().into_iter().map(|(name, why)| (name, Err(why))),
     );
-    let changed = table(&mut all, event);
+    let known = all.clone();
+    let changed = table(&mut all, newest(&known, event));
     for (name, value) in all {
         match value {
             Ok(value) => drop(of(world).insert(name, value)),
@@ -66,6 +68,30 @@ pub(super) fn asked<T: PartialEq>(
         }
     }
     changed
+}
+
+/// The event, with what is known in the place of what is not newer.
+fn newest<T: Clone + kube::Resource<DynamicType = ()>>(
+    known: &BTreeMap<String, Result<T, Unreadable>>,
+    event: Event<Named<Result<T, Unreadable>>>,
+) -> Event<Named<Result<T, Unreadable>>> {
+    let version = |object: &T| object.meta().resource_version.clone().unwrap_or_default();
+    let newer = |new: Named<Result<T, Unreadable>>| match (known.get(&new.name), &new.value) {
+        (Some(Ok(old)), Ok(object))
+            if old.meta().uid == object.meta().uid
+                && compare_versions(&version(old), &version(object)).is_ge() =>
+        {
+            Named { value: Ok(old.clone()), name: new.name }
+        }
+        _ => new,
+    };
+    match event {
+        Event::Reset { objects, vanished } => {
+            Event::Reset { objects: objects.into_iter().map(newer).collect(), vanished }
+        }
+        Event::Applied(object) => Event::Applied(newer(object)),
+        other => other,
+    }
 }
 
 /// Takes an event of objects that may be ours.
@@ -107,6 +133,7 @@ fn known(sort: &Sort, object: Raw) -> (Key, Value) {
 
 #[cfg(test)]
 mod tests {
+    use api::numaresources::NumaResourcesScheduler;
     use runtime::watch;
     use serde::Deserialize as _;
     use serde_json::json;
@@ -148,41 +175,61 @@ mod tests {
         crate::watch::tests::world()
     }
 
+    type Read = Named<Result<NumaResourcesScheduler, Unreadable>>;
+
+    /// A name, a uid and a version; or what is wrong.
+    fn read(name: &str, value: Result<(&str, &str), &str>) -> Read {
+        let value = value
+            .map(|(uid, version)| {
+                let mut scheduler = NumaResourcesScheduler::default();
+                scheduler.metadata.uid = Some(uid.to_owned());
+                scheduler.metadata.resource_version = Some(version.to_owned());
+                scheduler
+            })
+            .map_err(|why| Unreadable { uid: "u".to_owned(), reason: why.to_owned() });
+        Named { name: name.to_owned(), value }
+    }
+
+    /// Tells what is known: names and versions, and what cannot be read.
+    #[track_caller]
+    fn check_asked(world: &mut World, event: Event<Read>, changed: bool, wanted: &str) {
+        assert_eq!(asked(world, "X", |world| &mut world.schedulers, event.clone()), changed, "{event:?}");
+        let version =
+            |one: &NumaResourcesScheduler| one.metadata.resource_version.clone().unwrap_or_default();
+        let mut told: Vec<_> =
+            world.schedulers.iter().map(|(name, one)| format!("{name}@{}", version(one))).collect();
+        let odd = world.unreadable.get("X").into_iter().flatten();
+        told.extend(odd.map(|(name, odd)| format!("{name}: {}", odd.reason)));
+        assert_eq!(told.join(", "), wanted, "{event:?}");
+    }
+
     /// B-28: what cannot be read is known to be there and to be unreadable; only its deletion makes it nothing.
     #[test]
     fn what_makes_no_sense_is_not_forgotten() {
-        use crate::world::MachineConfigPool as Pool;
-        let mut world = world();
-        let read = |name: &str, value: Result<(), &str>| Named {
-            name: name.to_owned(),
-            value: value
-                .map(|()| Pool::default())
-                .map_err(|why| Unreadable { uid: "u".to_owned(), reason: why.to_owned() }),
-        };
-        let mut check =
-            |event: Event<Named<Result<Pool, Unreadable>>>, changed: bool, good: usize, bad: &[&str]| {
-                assert_eq!(
-                    asked(&mut world, "Pool", |world| &mut world.pools, event.clone()),
-                    changed,
-                    "{event:?}"
-                );
-                let why: Vec<_> = world
-                    .unreadable
-                    .get("Pool")
-                    .into_iter()
-                    .flatten()
-                    .map(|(_, why)| why.reason.as_str())
-                    .collect();
-                assert_eq!((world.pools.len(), why.as_slice()), (good, bad), "{event:?}");
-            };
-        check(Event::Applied(read("a", Ok(()))), true, 1, &[]);
-        check(Event::Applied(read("a", Err("odd"))), true, 0, &["odd"]);
-        check(Event::Applied(read("a", Err("odd"))), false, 0, &["odd"]);
-        check(Event::Applied(read("a", Ok(()))), true, 1, &[]);
+        let world = &mut world();
+        let odd = || read("a", Err("odd"));
+        check_asked(world, Event::Applied(read("a", Ok(("u", "1")))), true, "a@1");
+        check_asked(world, Event::Applied(odd()), true, "a: odd");
+        check_asked(world, Event::Applied(odd()), false, "a: odd");
+        check_asked(world, Event::Applied(read("a", Ok(("u", "3")))), true, "a@3");
         let reset = |objects| Event::Reset { objects, vanished: Vec::new() };
-        check(reset(vec![read("a", Err("odd")), read("b", Ok(()))]), true, 1, &["odd"]);
-        check(Event::Deleted(read("a", Err("odd"))), true, 1, &[]);
-        check(Event::Deleted(read("b", Ok(()))), true, 0, &[]);
+        check_asked(world, reset(vec![odd(), read("b", Ok(("v", "4")))]), true, "b@4, a: odd");
+        check_asked(world, Event::Deleted(odd()), true, "b@4");
+        check_asked(world, Event::Deleted(read("b", Ok(("v", "5")))), true, "");
+    }
+
+    #[test]
+    fn what_is_older_than_our_own_write_is_dropped() {
+        let world = &mut world();
+        let ours = read("a", Ok(("u", "10")));
+        check_asked(world, Event::Applied(ours), true, "a@10");
+        check_asked(world, Event::Applied(read("a", Ok(("u", "9")))), false, "a@10");
+        check_asked(world, Event::Applied(read("a", Ok(("u", "10")))), false, "a@10");
+        let late = Event::Reset { objects: vec![read("a", Ok(("u", "9")))], vanished: Vec::new() };
+        check_asked(world, late, false, "a@10");
+        check_asked(world, Event::Applied(read("a", Ok(("u", "11")))), true, "a@11");
+        // Another one of this name.
+        check_asked(world, Event::Applied(read("a", Ok(("v", "5")))), true, "a@5");
     }
 
     #[test]

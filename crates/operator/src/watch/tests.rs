@@ -1,8 +1,10 @@
 use std::collections::BTreeSet;
 
+use deployer::object::Object;
 use deployer::platform::Platform;
 
 use super::*;
+use crate::dialect::render::{self, Options};
 
 /// A world of which nothing is known.
 pub(super) fn world() -> World {
@@ -64,5 +66,36 @@ fn nothing_without_a_namespace_is_watched_whole_but_what_is_read() {
     for watch in Platform::ALL.into_iter().flat_map(|platform| all(&place(platform))) {
         let narrowed = watch.namespace.is_some() || !watch.labels.is_empty() || !watch.name.is_empty();
         assert!(narrowed || watch.fact != Fact::Live, "{watch:?}");
+    }
+}
+
+/// Whether a watch tells of an object.
+fn sees(watch: &Watch, object: &Object) -> bool {
+    let label = watch.labels.split_once('=');
+    watch.fact == Fact::Live
+        && watch.sort == *object.sort()
+        && watch.namespace.as_deref() == object.namespace()
+        && (watch.name.is_empty() || watch.name == object.name())
+        && label.is_none_or(|(key, value)| object.label(key) == Some(value))
+}
+
+/// B-10, B-11: nothing is made that is not watched.
+#[test]
+fn whatever_is_made_is_watched() {
+    for platform in Platform::ALL {
+        let image = "i:1".to_owned();
+        let options = Options {
+            namespace: "numaresources".to_owned(),
+            exporter_image: image.clone(),
+            scheduler_image: image,
+            scheduler: true,
+        };
+        let version = "4.20.0".parse().ok();
+        let objects = render::objects(platform, version, &options).unwrap();
+        let watches = all(&place(platform));
+        for object in &objects {
+            assert!(watches.iter().any(|watch| sees(watch, object)), "{platform}: {object}");
+        }
+        assert!(objects.len() > 10, "{platform}: {}", objects.len());
     }
 }

@@ -193,7 +193,10 @@ struct Running {
 
 impl Running {
     async fn start(settings: &Settings) -> Self {
-        let server = Server::new(settings).unwrap().reload_every(EVERY);
+        Self::of(Server::new(settings).unwrap().reload_every(EVERY)).await
+    }
+
+    async fn of(server: Server) -> Self {
         let mut registry = Default::default();
         server.register(&mut registry);
         let listener = bind("127.0.0.1:0".parse().unwrap()).await.unwrap();
@@ -252,6 +255,28 @@ async fn a_client_that_verifies_is_served_http_1_1() {
     assert_eq!(running.count("certwatcher_read_certificate_errors_total").await, 0);
     running.token.cancel();
     soon("the end", running.task).await.unwrap().unwrap();
+}
+
+/// Whether the certificate is of our own making or from files, and without waiting for the files to be read again.
+#[tokio::test]
+async fn a_policy_that_changes_is_followed() {
+    for from_files in [false, true] {
+        let folder = tempfile::tempdir().unwrap();
+        if from_files {
+            Authority::new("one").sign().write(folder.path());
+        }
+        let (sender, policies) = tokio::sync::watch::channel(Policy::default());
+        let server = Server::new(&settings(folder.path())).unwrap().reload_every(Duration::from_secs(3600));
+        let running = Running::of(server.follow(policies)).await;
+        let old = Client { versions: Some(&TLS12), ..Client::default() };
+        assert!(old.is_served(running.address).await);
+        sender.send_replace(Policy::parse("VersionTLS13", "").unwrap());
+        until("an end of 1.2", async || (!old.is_served(running.address).await).then_some(())).await;
+        let new = Client { versions: Some(&TLS13), ..Client::default() };
+        assert!(new.is_served(running.address).await);
+        sender.send_replace(Policy::default());
+        until("1.2 again", async || old.is_served(running.address).await.then_some(())).await;
+    }
 }
 
 #[tokio::test]
