@@ -5,6 +5,7 @@ use clap::Subcommand;
 mod binary;
 mod exporter;
 mod freshness;
+mod operator;
 mod rig;
 mod tae;
 
@@ -19,6 +20,8 @@ pub(crate) enum Bench {
     Exporter(exporter::Args),
     /// Time from an allocation (and a release) in the kubelet to the NRT object that shows it
     Freshness(freshness::Args),
+    /// What the operator costs in a cluster of many nodes
+    Operator(operator::Args),
 }
 
 /// Runs a benchmark.
@@ -28,5 +31,6 @@ pub(crate) fn run(bench: Bench) -> anyhow::Result<()> {
         Bench::Tae(args) => tae::run(args),
         Bench::Exporter(args) => exporter::run(args),
         Bench::Freshness(args) => freshness::run(args),
+        Bench::Operator(args) => operator::run(&args),
     }
 }

@@ -123,15 +123,18 @@ pub(crate) fn places(cluster: &Cluster, node: &ClusterNode) -> [String; 5] {
 
 /// Whether `/readyz` on a local port says ok.
 async fn is_ready(port: u16) -> bool {
+    get(port, "/readyz").await.is_ok_and(|answer| answer.starts_with("HTTP/1.1 200"))
+}
+
+/// What a server on a local port answers, head and body.
+pub(crate) async fn get(port: u16, path: &str) -> std::io::Result<String> {
     use tokio::io::{AsyncReadExt, AsyncWriteExt};
-    let ask = async {
-        let mut stream = tokio::net::TcpStream::connect(("127.0.0.1", port)).await?;
-        stream.write_all(b"GET /readyz HTTP/1.1\r\nHost: localhost\r\nConnection: close\r\n\r\n").await?;
-        let mut answer = String::new();
-        stream.read_to_string(&mut answer).await?;
-        Ok::<_, std::io::Error>(answer.starts_with("HTTP/1.1 200"))
-    };
-    ask.await.unwrap_or(false)
+    let mut stream = tokio::net::TcpStream::connect(("127.0.0.1", port)).await?;
+    let request = format!("GET {path} HTTP/1.1\r\nHost: localhost\r\nConnection: close\r\n\r\n");
+    stream.write_all(request.as_bytes()).await?;
+    let mut answer = String::new();
+    stream.read_to_string(&mut answer).await?;
+    Ok(answer)
 }
 
 /// Builds the release binary and says where it is.
