@@ -55,7 +55,7 @@ pub struct Plan {
 #[derive(Debug)]
 enum Action {
     /// Be the operator.
-    Run(Settings),
+    Run(Box<Settings>),
     /// Print what kind of cluster it is.
     Detect(Options, Given),
     /// Print manifests.
@@ -116,7 +116,7 @@ fn read(
         let options = render_options(&flags, &told);
         Action::Render(cluster, given, options)
     } else {
-        Action::Run(settings(&flags, told).map_err(failed)?)
+        Action::Run(Box::new(settings(&flags, told).map_err(failed)?))
     };
     let verbosity = u8::try_from(flags.int("v").unwrap_or(0).max(0)).unwrap_or(u8::MAX);
     Ok(Start::Run(Box::new(Plan { action, verbosity, notes })))
@@ -129,7 +129,7 @@ impl Plan {
     /// Where the peer ends with 1.
     pub async fn run(self, level: log::Handle, token: CancellationToken) -> anyhow::Result<ExitCode> {
         match self.action {
-            Action::Run(settings) => process::run(settings, level, token).await?,
+            Action::Run(settings) => process::run(*settings, level, token).await?,
             Action::Detect(cluster, given) => {
                 let found = found(&cluster, &given).await?;
                 let (platform, version) = (found.platform.get()?, found.version.get()?.to_string());

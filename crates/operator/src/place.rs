@@ -84,8 +84,10 @@ impl Told {
         self.namespace.clone().or_else(|| named(file())).unwrap_or_else(|| NAMESPACE.to_owned())
     }
 
-    /// The place as far as the cluster need not be asked.
-    #[must_use]
+    /// The place, from what the cluster has said.
+    ///
+    /// # Errors
+    /// When it did not say enough.
     pub fn place(&self, cluster: &Cluster, own: Option<Image>) -> Result<Place, Error> {
         let platform = *cluster.platform.get().map_err(Error::Platform)?;
         let version = cluster.version.get().map_err(Error::Version)?.clone();

@@ -23,7 +23,7 @@ fn plan(line: &str) -> Plan {
 
 fn settings(line: &str) -> Settings {
     match plan(line).action {
-        Action::Run(settings) => settings,
+        Action::Run(settings) => *settings,
         other => panic!("{line}: {other:?}"),
     }
 }

@@ -171,7 +171,7 @@ impl Asker {
                     reason,
                     "a kubelet did not say what it was told"
                 );
-                let said = before.map_or(Err(reason), |before| before.said.or_else(Err));
+                let said = before.and_then(|before| before.said.ok()).ok_or(reason);
                 Known { said, due: now + AGAIN, was_away: false }
             }
         };
