@@ -2,6 +2,8 @@
 //!
 //! In: a command line. Out: settings. Never: a rule.
 
+pub mod render;
+
 use std::net::SocketAddr;
 use std::path::PathBuf;
 

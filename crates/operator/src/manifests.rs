@@ -8,11 +8,15 @@
 use deployer::manifests::Error;
 use deployer::manifests::access::Account;
 use deployer::object::Object;
+use k8s_openapi::apiextensions_apiserver::pkg::apis::apiextensions::v1::CustomResourceDefinition;
 
 pub mod access;
 pub mod deployment;
+pub mod monitoring;
 pub mod namespace;
 pub mod network;
+pub mod samples;
+pub mod users;
 
 /// The usual namespace.
 pub const NAMESPACE: &str = "numaresources";
@@ -26,11 +30,14 @@ pub struct Options {
     pub namespace: String,
     /// Choices that all programs have: platform, image, network policies. What they say of updater and scheduler does not matter here.
     pub common: deployer::options::Options,
+    /// Whether there are objects for the Prometheus operator. OpenShift has one.
+    pub monitoring: bool,
 }
 
 impl Default for Options {
     fn default() -> Self {
-        Self { namespace: NAMESPACE.to_owned(), common: deployer::options::Options::default() }
+        let common = deployer::options::Options::default();
+        Self { namespace: NAMESPACE.to_owned(), common, monitoring: false }
     }
 }
 
@@ -47,11 +54,18 @@ impl Options {
 /// # Errors
 /// Never in practice.
 pub fn objects(options: &Options) -> Result<Vec<Object>, Error> {
-    let mut objects = vec![Object::new(&namespace::namespace(options))?];
+    let mut objects = Vec::new();
+    for definition in definitions() {
+        objects.push(Object::new(&definition)?);
+    }
+    objects.push(Object::new(&namespace::namespace(options))?);
     if options.common.critical_quota {
         objects.push(Object::new(&deployer::manifests::meta::critical_quota(&options.namespace))?);
     }
     objects.extend(access::objects(options)?);
+    for role in users::roles() {
+        objects.push(Object::new(&role)?);
+    }
     if options.common.network_policies {
         for policy in network::policies(options) {
             objects.push(Object::new(&policy)?);
@@ -59,7 +73,16 @@ pub fn objects(options: &Options) -> Result<Vec<Object>, Error> {
     }
     objects.push(Object::new(&deployment::service(options))?);
     objects.push(Object::new(&deployment::deployment(options))?);
+    if options.monitoring {
+        objects.extend(monitoring::objects(options)?);
+    }
     Ok(objects)
+}
+
+/// The definitions of what it is asked with. That of NodeResourceTopology it makes itself, because it is shared with others.
+#[must_use]
+pub fn definitions() -> [CustomResourceDefinition; 2] {
+    [api::crd::operator_crd(), api::crd::scheduler_crd()]
 }
 
 #[cfg(test)]

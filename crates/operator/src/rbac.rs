@@ -5,19 +5,21 @@
 //! The API server lets nobody grant what he does not have himself. So whatever the operands' roles say is in here too, taken from
 //! the functions those roles are made of ([`granted`]); that is most of it.
 //!
-//! `create`, `list` and `watch` are not limited to names: the first has none to compare when it is a POST, and the others would have to
-//! select by name. Where the operator does that, they are.
+//! Names limit what they can: also `create`, because what is made is applied, and a request to apply has the name in it; and `list` and
+//! `watch` where the operator selects by name.
 
 use api::nrt;
-use api::numaresources::keys::{OPERATOR, OPERATOR_LEASE, SCHEDULER, SCHEDULER_LEASE};
+use api::numaresources::keys::{OPERATOR, OPERATOR_LEASE, SCHEDULER};
 use api::numaresources::{self, operator, scheduler as nrs};
 use api::rbac::{rule, rule_for};
-use deployer::manifests::{plugin, rte};
+use deployer::manifests::rte;
 use deployer::options::Options;
 use deployer::platform::Platform;
 use exporter::rbac::Needs;
 use exporter::settings::{Mode, OwnerKind};
 use k8s_openapi::api::rbac::v1::PolicyRule;
+
+use crate::numaresourcesscheduler::access as scheduling;
 
 mod union;
 
@@ -34,9 +36,9 @@ pub const CONFIG_MANAGED: &str = "openshift-config-managed";
 /// What is watched and changed whatever its name.
 const WHOLE: [&str; 6] = ["get", "list", "watch", "create", "patch", "delete"];
 /// What is done to objects by their names.
-const NAMED: [&str; 3] = ["get", "patch", "delete"];
-/// What is done to objects of the same kind before their names count.
-const OTHERWISE: [&str; 3] = ["list", "watch", "create"];
+const NAMED: [&str; 4] = ["get", "create", "patch", "delete"];
+/// What is done to all objects of a kind.
+const SEEN: [&str; 2] = ["list", "watch"];
 
 /// Rules for the roles; an empty list needs no role.
 #[derive(Clone, Debug, Default, PartialEq)]
@@ -65,7 +67,7 @@ pub fn rules(platform: Platform) -> Rules {
     match platform {
         Platform::Kubernetes => {}
         Platform::OpenShift => cluster.extend(pools()),
-        Platform::HyperShift => config_managed.push(rule("", &["configmaps"], &["list", "watch"])),
+        Platform::HyperShift => config_managed.push(rule("", &["configmaps"], &SEEN)),
     }
     let namespaced = [operands(), own_lease(), granted.namespaced].concat();
     Rules { cluster: union(cluster), namespaced: union(namespaced), config_managed: union(config_managed) }
@@ -92,7 +94,7 @@ fn asked_for() -> Vec<PolicyRule> {
         rule_for(numaresources::GROUP, &[&format!("{kind}/finalizers")], name, &["update"])
     };
     vec![
-        rule(numaresources::GROUP, &kinds, &["get", "list", "watch"]),
+        rule(numaresources::GROUP, &kinds, &SEEN),
         rule(numaresources::GROUP, &statuses.each_ref().map(String::as_str), &["patch"]),
         finalizers(operator::PLURAL, OPERATOR),
         finalizers(nrs::PLURAL, SCHEDULER),
@@ -103,23 +105,23 @@ fn asked_for() -> Vec<PolicyRule> {
 fn definition() -> Vec<PolicyRule> {
     const GROUP: &str = "apiextensions.k8s.io";
     let name = format!("{}.{}", nrt::PLURAL, nrt::GROUP);
-    vec![
-        rule(GROUP, &["customresourcedefinitions"], &["create"]),
-        rule_for(GROUP, &["customresourcedefinitions"], &name, &["get", "list", "watch", "patch"]),
-    ]
+    let verbs = ["get", "list", "watch", "create", "patch"];
+    vec![rule_for(GROUP, &["customresourcedefinitions"], &name, &verbs)]
 }
 
 /// The operands' ClusterRoles and their bindings.
 fn access() -> Vec<PolicyRule> {
     let kinds = ["clusterroles", "clusterrolebindings"];
-    let mut rules = vec![rule(RBAC, &kinds, &OTHERWISE)];
+    let mut rules = vec![rule(RBAC, &kinds, &SEEN)];
     rules.extend([EXPORTER, CLUSTER_SCHEDULER].map(|name| rule_for(RBAC, &kinds, name, &NAMED)));
+    // What operators before 4.18 called it.
+    rules.push(rule_for(RBAC, &["clusterrolebindings"], SCHEDULING, &["get", "delete"]));
     rules
 }
 
 /// Nodes: which pools they belong to, how many schedulers they have room for; and what their kubelets say, where nothing else does.
 fn nodes(platform: Platform) -> Vec<PolicyRule> {
-    let mut rules = vec![rule("", &["nodes"], &["list", "watch"])];
+    let mut rules = vec![rule("", &["nodes"], &SEEN)];
     if platform == Platform::Kubernetes {
         rules.push(exporter::rbac::configz());
     }
@@ -139,7 +141,7 @@ fn openshift() -> Vec<PolicyRule> {
         rule_for(CONFIG, &["infrastructures"], "cluster", &["get"]),
         rule_for(CONFIG, &["clusteroperators"], "openshift-apiserver", &["get"]),
         rule_for(CONFIG, &["apiservers"], "cluster", &["get", "list", "watch"]),
-        rule(SECURITY, &constraints, &OTHERWISE),
+        rule(SECURITY, &constraints, &SEEN),
     ];
     rules.extend(CONSTRAINTS.map(|name| rule_for(SECURITY, &constraints, name, &NAMED)));
     rules
@@ -148,7 +150,7 @@ fn openshift() -> Vec<PolicyRule> {
 /// OpenShift: pools, what their kubelets are told, and the MachineConfigs of those that want a SELinux policy, named after their pools.
 fn pools() -> Vec<PolicyRule> {
     vec![
-        rule(MACHINE, &["machineconfigpools", "kubeletconfigs"], &["list", "watch"]),
+        rule(MACHINE, &["machineconfigpools", "kubeletconfigs"], &SEEN),
         rule(MACHINE, &["machineconfigs"], &WHOLE),
     ]
 }
@@ -158,7 +160,7 @@ fn operands() -> Vec<PolicyRule> {
     let named = |group: &str, kinds: &[&str], names: &[&str]| {
         let of = |name: &&str| rule_for(group, kinds, name, &NAMED);
         let mut rules: Vec<PolicyRule> = names.iter().map(of).collect();
-        rules.push(rule(group, kinds, &OTHERWISE));
+        rules.push(rule(group, kinds, &SEEN));
         rules
     };
     let mut rules = vec![
@@ -190,22 +192,17 @@ fn granted() -> Rules {
     let cluster = [
         exporter.cluster,
         rte::object_role(&options).rules.unwrap_or_default(),
-        scheduler::rbac::cluster(),
-        plugin::scheduler_role().rules.unwrap_or_default(),
+        scheduling::cluster(true),
+        scheduling::cluster(false),
     ];
-    let mut leased = options.clone();
-    leased.scheduler.lease.name = Some(SCHEDULER_LEASE.to_owned());
-    let namespaced = [
-        exporter.namespaced,
-        rte::pod_role(&options).rules.unwrap_or_default(),
-        scheduler::rbac::lease(SCHEDULER_LEASE),
-        plugin::lease_role(&leased).rules.unwrap_or_default(),
-    ];
+    let namespaced =
+        [exporter.namespaced, rte::pod_role(&options).rules.unwrap_or_default(), scheduling::lease()];
     Rules { cluster: cluster.concat(), namespaced: namespaced.concat(), config_managed: Vec::new() }
 }
 
 const EXPORTER: &str = "rte";
-const EXPORTER_SERVICE: &str = "numaresources-rte-metrics-service";
+/// The Service with the metrics of the exporters.
+pub const EXPORTER_SERVICE: &str = "numaresources-rte-metrics-service";
 const CONSTRAINTS: [&str; 2] = ["resource-topology-exporter", "resource-topology-exporter-v2"];
 const SCHEDULING: &str = "secondary-scheduler";
 const CLUSTER_SCHEDULER: &str = "topology-aware-scheduler";

@@ -7,6 +7,7 @@ use std::process::ExitCode;
 
 use anyhow::Context;
 use clap::{CommandFactory, Parser, Subcommand};
+use deployer::cli::render::What;
 use exporter::dialect::{Dialect, Ending, Note, Start, Surroundings};
 use runtime::{log, shutdown};
 use tokio_util::sync::CancellationToken;
@@ -224,6 +225,9 @@ fn run(cli: Cli) -> anyhow::Result<ExitCode> {
             block_on(tokio::runtime::Builder::new_current_thread(), async {
                 operator::process::run(args.settings(&variable), level, shutdown::on_signals()?).await
             })
+        }
+        Entry::Deployer(deployer::cli::Command::Render(args)) if args.what == Some(What::Operator) => {
+            operator::cli::render::run(&args)
         }
         Entry::Deployer(command) => with_signals(async |token| command.run(token).await),
         Entry::Simulate(args) => sim::cli::run(&args),

@@ -13,9 +13,7 @@ use anyhow::Context as _;
 use api::schedulerconfig::{InformerMode, PreemptionMode};
 use k8s_openapi::api::core::v1::Toleration;
 
-use self::kinds::{
-    bool_word, label, lease, period, program, pull, replicas, scc, scheduler, toleration, word,
-};
+use self::kinds::{label, lease, period, program, pull, replicas, scc, scheduler, toleration, word};
 use super::params;
 use crate::detect::Given;
 use crate::images::{Images, Pullspec, USE_SHA};
@@ -24,6 +22,7 @@ use crate::options::{
     UpdaterOptions,
 };
 
+pub(super) use kinds::bool_word;
 pub use kinds::{Period, Replicas};
 
 /// What to install.

@@ -6,11 +6,14 @@ use anyhow::Context as _;
 use serde_json::{Map, Value, json};
 
 use super::act;
-use super::choices::Choices;
+use super::choices::{Choices, bool_word};
 use super::output::{Answer, Format, formatted, print};
 use super::{ClusterArgs, Which, components, version};
 use crate::images::Used;
-use crate::manifests;
+use crate::manifests::{self, text};
+use crate::object::Object;
+use crate::options::Options;
+use crate::part::Part;
 use crate::platform::Platform;
 
 /// Prints the manifests of what deploy would install, object for object the same.
@@ -20,10 +23,12 @@ use crate::platform::Platform;
 #[command(
     after_help = "Examples:\n  tholepin render > all.yaml\n  tholepin render topology-updater --kubelet-profile k3s\n  \
     tholepin render --platform openshift:4.20 -o json\n  tholepin render policy --platform openshift:4.18\n  \
+    tholepin render operator --platform openshift --image registry.example/tholepin:1\n  \
     tholepin render --updater-type rte --sched-type plugin"
 )]
 pub struct Args {
-    /// What to print: api, topology-updater, scheduler-plugin, or policy (the SELinux policy, text) [default: all objects]
+    /// What to print: api, topology-updater, scheduler-plugin, policy (the SELinux policy, text), or operator (which installs and keeps
+    /// the others) [default: all that deploy installs]
     #[arg(value_name = "WHAT", hide_possible_values = true)]
     pub what: Option<What>,
     /// How to print: yaml, or json (one List)
@@ -36,6 +41,12 @@ pub struct Args {
         hide_possible_values = true
     )]
     pub output: Manifest,
+    /// Namespace (operator)
+    #[arg(long, value_name = "NAME", default_value = "numaresources")]
+    pub namespace: String,
+    /// Whether there are objects for the Prometheus operator (operator) [default: on openshift and hypershift]
+    #[arg(long, value_name = "BOOL", num_args = 0..=1, require_equals = true, default_missing_value = "true", value_parser = bool_word)]
+    pub monitoring: Option<bool>,
     #[command(flatten)]
     pub(super) choices: Choices,
     #[command(flatten)]
@@ -53,6 +64,8 @@ pub enum What {
     SchedulerPlugin,
     /// The SELinux policy.
     Policy,
+    /// What keeps all of it true; its objects are its own crate's.
+    Operator,
 }
 
 /// How manifests are printed.
@@ -70,7 +83,7 @@ pub enum Manifest {
 /// When a flag's value makes no sense.
 pub async fn run(args: &Args) -> anyhow::Result<ExitCode> {
     let given = args.choices.platform.clone().unwrap_or_default();
-    let mut options = args.choices.options(&variable)?;
+    let mut options = args.options()?;
     let which: &[Which] = match args.what {
         None => &[],
         Some(What::Api) => &[Which::Api],
@@ -83,19 +96,39 @@ pub async fn run(args: &Args) -> anyhow::Result<ExitCode> {
             print(&manifests::selinux_policy(&version))?;
             return Ok(ExitCode::SUCCESS);
         }
+        Some(What::Operator) => anyhow::bail!("the operator's manifests are not made here"),
     };
-    options.platform = given.platform.unwrap_or(Platform::Kubernetes);
-    options.version = given.version;
     if args.choices.needs_cluster() {
         let clients = act::connect(&args.cluster.options()).await?;
         options.scheduler.replicas = act::control_plane(&clients.ask).await?;
     }
     let parts = manifests::parts(&options, &components(which))?;
-    print(&match args.output {
-        Manifest::Yaml => manifests::render(&parts)?,
-        Manifest::Json => manifests::render_json(&parts),
-    })?;
-    Ok(ExitCode::SUCCESS)
+    args.print(parts.iter().flat_map(Part::objects))
+}
+
+impl Args {
+    /// What the flags come to, for the platform they name, else for Kubernetes.
+    ///
+    /// # Errors
+    /// When a flag's value makes no sense.
+    pub fn options(&self) -> anyhow::Result<Options> {
+        let given = self.choices.platform.clone().unwrap_or_default();
+        let options = self.choices.options(&variable)?;
+        let platform = given.platform.unwrap_or(Platform::Kubernetes);
+        Ok(Options { platform, version: given.version, ..options })
+    }
+
+    /// Prints objects in the form that was asked for.
+    ///
+    /// # Errors
+    /// When one has no text form, or standard output cannot be written.
+    pub fn print<'o>(&self, objects: impl IntoIterator<Item = &'o Object>) -> anyhow::Result<ExitCode> {
+        print(&match self.output {
+            Manifest::Yaml => text::render_objects(objects)?,
+            Manifest::Json => text::render_objects_json(objects),
+        })?;
+        Ok(ExitCode::SUCCESS)
+    }
 }
 
 /// Prints the images that deploy uses with the same flags and variables.

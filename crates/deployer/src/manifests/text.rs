@@ -14,17 +14,31 @@ use crate::part::Part;
 /// # Errors
 /// When a value has no YAML form.
 pub fn render(parts: &[Part]) -> Result<String, Error> {
+    render_objects(parts.iter().flat_map(Part::objects))
+}
+
+/// The same for objects of no part.
+///
+/// # Errors
+/// As [`render`].
+pub fn render_objects<'o>(objects: impl IntoIterator<Item = &'o Object>) -> Result<String, Error> {
     let document = |object: &Object| {
         let text = runtime::yaml::write(&clean(object.body()));
         text.map(|text| format!("---\n{text}")).map_err(|error| Error::Text(object.to_string(), error.reason))
     };
-    parts.iter().flat_map(Part::objects).map(document).collect()
+    objects.into_iter().map(document).collect()
 }
 
 /// All objects as one JSON List, in the order in which they are made, ending in a newline.
 #[must_use]
 pub fn render_json(parts: &[Part]) -> String {
-    let items: Vec<Value> = parts.iter().flat_map(Part::objects).map(|object| clean(object.body())).collect();
+    render_objects_json(parts.iter().flat_map(Part::objects))
+}
+
+/// The same for objects of no part.
+#[must_use]
+pub fn render_objects_json<'o>(objects: impl IntoIterator<Item = &'o Object>) -> String {
+    let items: Vec<Value> = objects.into_iter().map(|object| clean(object.body())).collect();
     let list = json!({ "apiVersion": "v1", "kind": "List", "items": items });
     format!("{list:#}\n")
 }

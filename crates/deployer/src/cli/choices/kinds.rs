@@ -59,7 +59,7 @@ pub(super) fn word<T: Word>(text: &str) -> Result<T, String> {
     T::parse(text).ok_or_else(|| format!("it must be {}", allowed()))
 }
 
-pub(super) fn bool_word(text: &str) -> Result<bool, String> {
+pub(in crate::cli) fn bool_word(text: &str) -> Result<bool, String> {
     runtime::goflag::boolean(text).ok_or_else(|| "it must be true or false".to_owned())
 }
 

@@ -1,0 +1,203 @@
+//! What Prometheus is told: where the metrics of the operator and of the exporters are, and when somebody should look.
+//!
+//! In: [`Options`]. Out: objects of the Prometheus operator (`monitoring.coreos.com/v1`), and on OpenShift the right to find what they point
+//! at. Never: an alert about what heals by itself.
+
+use deployer::manifests::Error;
+use deployer::manifests::access::role;
+use deployer::manifests::meta::{selector, within};
+use deployer::object::{Object, Sort};
+use k8s_openapi::api::rbac::v1::{RoleBinding, RoleRef, Subject};
+use k8s_openapi::apimachinery::pkg::apis::meta::v1::{LabelSelector, ObjectMeta};
+use serde::Serialize;
+
+use super::deployment::{SERVICE, pod_labels, port_name};
+use super::{NAME, Options};
+use crate::rbac::EXPORTER_SERVICE;
+
+/// OpenShift's Prometheus.
+const PROMETHEUS: (&str, &str) = ("openshift-monitoring", "prometheus-k8s");
+/// Where OpenShift's Prometheus has the authority that signs Services' certificates.
+const AUTHORITY: &str = "/etc/prometheus/configmaps/serving-certs-ca-bundle/service-ca.crt";
+
+#[derive(Serialize)]
+struct ServiceMonitor {
+    metadata: ObjectMeta,
+    spec: ServiceMonitorSpec,
+}
+
+#[derive(Serialize)]
+struct ServiceMonitorSpec {
+    endpoints: Vec<Endpoint>,
+    selector: LabelSelector,
+}
+
+#[derive(Serialize)]
+#[serde(rename_all = "camelCase")]
+struct Endpoint {
+    port: String,
+    path: &'static str,
+    scheme: &'static str,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    tls_config: Option<TlsConfig>,
+}
+
+#[derive(Serialize)]
+#[serde(rename_all = "camelCase")]
+struct TlsConfig {
+    ca_file: &'static str,
+    server_name: String,
+}
+
+#[derive(Serialize)]
+struct PrometheusRule {
+    metadata: ObjectMeta,
+    spec: PrometheusRuleSpec,
+}
+
+#[derive(Serialize)]
+struct PrometheusRuleSpec {
+    groups: Vec<Group>,
+}
+
+#[derive(Serialize)]
+struct Group {
+    name: &'static str,
+    rules: Vec<Alert>,
+}
+
+#[derive(Serialize)]
+struct Alert {
+    alert: &'static str,
+    expr: String,
+    #[serde(rename = "for")]
+    lasting: &'static str,
+    labels: Severity,
+    annotations: Words,
+}
+
+#[derive(Serialize)]
+struct Severity {
+    severity: &'static str,
+}
+
+#[derive(Serialize)]
+struct Words {
+    summary: &'static str,
+    description: &'static str,
+}
+
+/// All of them, in the order in which they are made.
+///
+/// # Errors
+/// Never in practice.
+pub fn objects(options: &Options) -> Result<Vec<Object>, Error> {
+    let mut objects = Vec::new();
+    if options.common.platform.is_openshift() {
+        let (_, name) = PROMETHEUS;
+        objects.push(Object::new(&role(&options.namespace, name, discovery()))?);
+        objects.push(Object::new(&discovery_binding(options))?);
+    }
+    let exporters = deployer::manifests::meta::labels([("name", "resource-topology")]);
+    objects.push(monitor(options, NAME, &pod_labels(), SERVICE, port_name(options))?);
+    objects.push(monitor(options, "numaresources-rte", &exporters, EXPORTER_SERVICE, "metrics-port")?);
+    let spec = PrometheusRuleSpec { groups: vec![Group { name: "numaresources.rules", rules: alerts() }] };
+    let rule = PrometheusRule { metadata: within(&options.namespace, NAME), spec };
+    objects.push(object("PrometheusRule", "prometheusrules", &rule)?);
+    Ok(objects)
+}
+
+/// What Prometheus asks to find pods behind a Service.
+fn discovery() -> Vec<k8s_openapi::api::rbac::v1::PolicyRule> {
+    vec![api::rbac::rule("", &["services", "endpoints", "pods"], &["get", "list", "watch"])]
+}
+
+fn discovery_binding(options: &Options) -> RoleBinding {
+    let (namespace, name) = PROMETHEUS;
+    RoleBinding {
+        metadata: within(&options.namespace, name),
+        role_ref: RoleRef {
+            api_group: Some("rbac.authorization.k8s.io".to_owned()),
+            kind: "Role".to_owned(),
+            name: name.to_owned(),
+        },
+        subjects: Some(vec![Subject {
+            kind: "ServiceAccount".to_owned(),
+            name: name.to_owned(),
+            namespace: Some(namespace.to_owned()),
+            api_group: None,
+        }]),
+    }
+}
+
+fn monitor(
+    options: &Options,
+    name: &str,
+    labels: &std::collections::BTreeMap<String, String>,
+    service: &str,
+    port: &str,
+) -> Result<Object, Error> {
+    let certificate = options.common.platform.is_openshift();
+    let endpoint = Endpoint {
+        port: port.to_owned(),
+        path: "/metrics",
+        scheme: if certificate { "https" } else { "http" },
+        tls_config: certificate.then(|| TlsConfig {
+            ca_file: AUTHORITY,
+            server_name: format!("{service}.{}.svc", options.namespace),
+        }),
+    };
+    let spec = ServiceMonitorSpec { endpoints: vec![endpoint], selector: selector(labels) };
+    let monitor = ServiceMonitor { metadata: within(&options.namespace, name), spec };
+    object("ServiceMonitor", "servicemonitors", &monitor)
+}
+
+fn alerts() -> Vec<Alert> {
+    let alert = |alert, expr: String, lasting, severity, summary, description| Alert {
+        alert,
+        expr,
+        lasting,
+        labels: Severity { severity },
+        annotations: Words { summary, description },
+    };
+    vec![
+        alert(
+            "NUMAResourcesOperatorDown",
+            format!("absent(up{{job=\"{SERVICE}\"}} == 1)"),
+            "15m",
+            "warning",
+            "The NUMA resources operator does not run.",
+            "No metrics of it have been seen for 15 minutes. Exporters and scheduler go on as they are; nothing repairs or updates them.",
+        ),
+        alert(
+            "NUMAResourcesDegraded",
+            "tholepin_operator_condition{condition=\"Degraded\"} == 1".to_owned(),
+            "15m",
+            "warning",
+            "{{ $labels.controller }} is degraded.",
+            "What was asked for cannot be done. The condition Degraded of the object and its events say why.",
+        ),
+        alert(
+            "NUMAResourcesProgressingLong",
+            "tholepin_operator_condition{condition=\"Progressing\"} == 1".to_owned(),
+            "1h",
+            "warning",
+            "{{ $labels.controller }} has been progressing for an hour.",
+            "Pods do not become ready, or a MachineConfigPool does not finish. The message of the condition Progressing names what is waited for.",
+        ),
+        alert(
+            "NUMAResourcesObjectUnreadable",
+            "tholepin_operator_unreadable_objects > 0".to_owned(),
+            "5m",
+            "warning",
+            "A {{ $labels.kind }} cannot be read.",
+            "What was made for it stays as it is, and it is not looked after. The operator's events say what is wrong with it.",
+        ),
+    ]
+}
+
+fn object(kind: &str, plural: &str, value: &impl Serialize) -> Result<Object, Error> {
+    let body = serde_json::to_value(value)
+        .map_err(|error| deployer::object::Error::NotJson(kind.to_owned(), error.to_string()))?;
+    Ok(Object::of_sort(Sort::new("monitoring.coreos.com", "v1", kind, plural), body)?)
+}

@@ -1,0 +1,62 @@
+//! What users ask for, for a start.
+//!
+//! In: a platform. Out: a NUMAResourcesOperator and a NUMAResourcesScheduler that the operator accepts there. Never: a field whose default
+//! would do.
+
+use std::collections::BTreeMap;
+
+use api::numaresources::keys::{OPERATOR, SCHEDULER};
+use api::numaresources::{NodeGroup, NumaResourcesOperator, NumaResourcesScheduler, operator, scheduler};
+use deployer::manifests::Error;
+use deployer::manifests::meta::{cluster, selector};
+use deployer::manifests::pod::CONTROL_PLANE;
+use deployer::object::Object;
+use deployer::platform::Platform;
+use k8s_openapi::apimachinery::pkg::apis::meta::v1::{LabelSelector, LabelSelectorRequirement};
+
+/// Exporters on the workers: the pool of that name, or on Kubernetes all nodes but those of the control plane.
+#[must_use]
+pub fn numa_resources_operator(platform: Platform) -> NumaResourcesOperator {
+    let group = match platform {
+        // The pool that each cluster has.
+        Platform::OpenShift => {
+            let labels =
+                [("pools.operator.machineconfiguration.openshift.io/worker".to_owned(), String::new())];
+            NodeGroup {
+                machine_config_pool_selector: Some(selector(&BTreeMap::from(labels))),
+                ..NodeGroup::default()
+            }
+        }
+        // NodePools have names of their users' choice.
+        Platform::HyperShift => NodeGroup { pool_name: Some("workers".to_owned()), ..NodeGroup::default() },
+        Platform::Kubernetes => NodeGroup {
+            pool_name: Some("worker".to_owned()),
+            node_selector: Some(LabelSelector {
+                match_expressions: Some(vec![LabelSelectorRequirement {
+                    key: CONTROL_PLANE.to_owned(),
+                    operator: "DoesNotExist".to_owned(),
+                    values: None,
+                }]),
+                match_labels: None,
+            }),
+            ..NodeGroup::default()
+        },
+    };
+    let spec = operator::Spec { node_groups: vec![group], ..operator::Spec::default() };
+    NumaResourcesOperator { metadata: cluster(OPERATOR), spec, ..NumaResourcesOperator::default() }
+}
+
+/// The scheduler of the operator's own image.
+#[must_use]
+pub fn numa_resources_scheduler() -> NumaResourcesScheduler {
+    let spec = scheduler::Spec::default();
+    NumaResourcesScheduler { metadata: cluster(SCHEDULER), spec, ..NumaResourcesScheduler::default() }
+}
+
+/// Both.
+///
+/// # Errors
+/// Never in practice.
+pub fn objects(platform: Platform) -> Result<Vec<Object>, Error> {
+    Ok(vec![Object::new(&numa_resources_operator(platform))?, Object::new(&numa_resources_scheduler())?])
+}
