@@ -1,12 +1,15 @@
 //! `cargo xtask`: the chores of this repository.
 
 mod bench;
+mod bundle;
 mod cargo;
 mod cluster;
 mod codegen;
 mod image;
+mod manifests;
 mod test;
 mod testenv;
+mod tree;
 
 use std::ffi::OsString;
 use std::process::ExitCode;
@@ -26,6 +29,8 @@ enum Task {
     /// Measure on the real thing.
     #[command(subcommand)]
     Bench(bench::Bench),
+    /// Write the operator's OLM bundle and catalog.
+    Bundle(bundle::Args),
     /// Regenerate the Rust modules made from `proto/`.
     Codegen {
         /// Only fail when a committed module is stale.
@@ -34,6 +39,12 @@ enum Task {
     },
     /// Build a container image with nothing in it but the program: an OCI archive, with its SBOM.
     Image(image::Args),
+    /// Write the operator's manifests, for kubectl and kustomize.
+    Manifests {
+        /// Only fail when a committed file is stale.
+        #[arg(long)]
+        check: bool,
+    },
     /// Find the Kubernetes programs the tests run, or build them from Go modules, and print where they are.
     Testenv,
     /// Run a cluster like the tests' for yourself.
@@ -50,8 +61,10 @@ enum Task {
 fn main() -> ExitCode {
     let done = match Args::parse().task {
         Task::Bench(what) => bench::run(what),
+        Task::Bundle(args) => bundle::run(&args),
         Task::Codegen { check } => codegen::run(check),
         Task::Image(args) => image::run(&args),
+        Task::Manifests { check } => manifests::run(check),
         Task::Testenv => testenv::run(),
         Task::Cluster(what) => cluster::run(what),
         Task::Test { args } => test::run(&args),

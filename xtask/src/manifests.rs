@@ -1,0 +1,96 @@
+//! `cargo xtask manifests`: the operator's objects as files, for `kubectl apply -f` and for kustomize.
+//!
+//! In: the functions of `operator::manifests`. Out: the folder `deploy/operator`. Never: a manifest of its own.
+
+use anyhow::Context as _;
+use deployer::platform::Platform;
+use operator::manifests::{self, Options};
+use serde::Serialize;
+
+use crate::tree::{Tree, root};
+
+/// The folder.
+pub(crate) const FOLDER: &str = "deploy/operator";
+
+/// A kustomization.
+#[derive(Serialize)]
+#[serde(rename_all = "camelCase")]
+struct Kustomization {
+    api_version: &'static str,
+    kind: &'static str,
+    resources: Vec<String>,
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    images: Vec<Image>,
+}
+
+/// Another image for one that is named in the resources.
+#[derive(Serialize)]
+#[serde(rename_all = "camelCase")]
+struct Image {
+    name: String,
+    new_name: &'static str,
+    new_tag: String,
+}
+
+/// Writes the files, or with `check` only fails naming the stale ones.
+pub(crate) fn run(check: bool) -> anyhow::Result<()> {
+    tree()?.put(&root().join(FOLDER), check, "cargo xtask manifests")
+}
+
+/// The name of a platform in paths.
+pub(crate) fn word(platform: Platform) -> String {
+    platform.to_string().to_lowercase()
+}
+
+/// The options of the files of a platform.
+pub(crate) fn options(platform: Platform) -> Options {
+    let mut options = Options::default();
+    options.common.platform = platform;
+    options.monitoring = platform.is_openshift();
+    options
+}
+
+/// All files.
+pub(crate) fn tree() -> anyhow::Result<Tree> {
+    let mut tree = Tree::default();
+    for platform in Platform::ALL {
+        let folder = word(platform);
+        let objects = manifests::objects(&options(platform)).context("making the objects")?;
+        tree.add_objects(&format!("{folder}/install.yaml"), &objects)?;
+        tree.add_yaml(
+            &format!("{folder}/kustomization.yaml"),
+            &kustomization(&["install.yaml"], Vec::new()),
+        )?;
+        let samples = manifests::samples::objects(platform).context("making the samples")?;
+        tree.add_objects(&format!("samples/{folder}.yaml"), &samples)?;
+    }
+    let usual = word(Platform::Kubernetes);
+    tree.add_yaml("kustomization.yaml", &kustomization(&[&usual], Vec::new()))?;
+    let image = Options::default().common.images.tholepin;
+    let (name, tag) = image.rsplit_once(':').context("the image has no tag")?;
+    let other =
+        Image { name: name.to_owned(), new_name: "registry.example/tholepin", new_tag: tag.to_owned() };
+    let parent = format!("../../{usual}");
+    tree.add_yaml("overlays/registry/kustomization.yaml", &kustomization(&[&parent], vec![other]))?;
+    Ok(tree)
+}
+
+fn kustomization(resources: &[&str], images: Vec<Image>) -> Kustomization {
+    Kustomization {
+        api_version: "kustomize.config.k8s.io/v1beta1",
+        kind: "Kustomization",
+        resources: resources.iter().map(|resource| (*resource).to_owned()).collect(),
+        images,
+    }
+}
+
+#[cfg(test)]
+mod served;
+
+#[cfg(test)]
+mod tests {
+    #[test]
+    fn committed_files_are_fresh() {
+        super::run(true).expect("deploy/operator is what the code makes");
+    }
+}
