@@ -14,6 +14,7 @@ mod package;
 mod tests;
 mod validate;
 
+use std::collections::BTreeMap;
 use std::path::PathBuf;
 
 use anyhow::Context as _;
@@ -65,6 +66,11 @@ pub(crate) fn run(args: &Args) -> anyhow::Result<()> {
     let Some(tools) = &args.validate else { return Ok(()) };
     let tools = if tools.is_empty() { Tool::ALL.to_vec() } else { tools.clone() };
     validate::run(&folder, &tools)
+}
+
+/// The labels of the bundle's image.
+pub(crate) fn labels() -> BTreeMap<String, String> {
+    package::labels().into_iter().map(|(key, value)| (key.to_owned(), value.to_owned())).collect()
 }
 
 impl Source {

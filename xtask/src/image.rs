@@ -19,6 +19,7 @@ use std::process::Command;
 
 use anyhow::{Context as _, ensure};
 use clap::ValueEnum;
+use clap::builder::ArgPredicate;
 
 use arch::Arch;
 use layer::Layer;
@@ -32,7 +33,7 @@ pub(crate) const LIMIT: u64 = 30 << 20;
 #[derive(Debug, clap::Args)]
 #[command(
     after_help = "Examples:\n  cargo xtask image\n  cargo xtask image --arch amd64 --arch arm64 --tag registry.example/tholepin:1\n  \
-    cargo xtask image --load podman\n  skopeo copy --all oci-archive:target/image/tholepin.oci.tar docker://REGISTRY/tholepin:1"
+    cargo xtask image --load podman\n  cargo xtask image --bundle bundle\n  skopeo copy --all oci-archive:target/image/tholepin.oci.tar docker://REGISTRY/tholepin:1"
 )]
 pub(crate) struct Args {
     /// An architecture; may be repeated [default: this machine's]
@@ -42,7 +43,8 @@ pub(crate) struct Args {
     #[arg(long, value_name = "DIR")]
     output: Option<PathBuf>,
     /// Name and tag of the image
-    #[arg(long, value_name = "NAME", default_value = concat!("tholepin:", env!("CARGO_PKG_VERSION")), value_parser = tag)]
+    #[arg(long, value_name = "NAME", default_value = concat!("tholepin:", env!("CARGO_PKG_VERSION")),
+        default_value_if("bundle", ArgPredicate::IsPresent, concat!("tholepin-bundle:", env!("CARGO_PKG_VERSION"))), value_parser = tag)]
     tag: String,
     /// User and group of the program in pods that do not name one
     #[arg(long, value_name = "UID:GID", default_value = "65532:65532", value_parser = user)]
@@ -53,6 +55,9 @@ pub(crate) struct Args {
     /// A program built like ours, instead of building it; for one architecture
     #[arg(long, value_name = "FILE")]
     binary: Option<PathBuf>,
+    /// Pack the operator's bundle in this folder, as `cargo xtask bundle` writes it, instead of the program
+    #[arg(long, value_name = "DIR", conflicts_with_all = ["arch", "binary", "user"])]
+    bundle: Option<PathBuf>,
 }
 
 /// Something with a storage of images.
@@ -64,6 +69,9 @@ enum Engine {
 
 pub(crate) fn run(args: &Args) -> anyhow::Result<()> {
     let root = root()?;
+    if let Some(folder) = &args.bundle {
+        return bundle(args, root, folder);
+    }
     let archs = architectures(args)?;
     if args.binary.is_none() {
         build::check_tools(&archs)?;
@@ -75,11 +83,7 @@ pub(crate) fn run(args: &Args) -> anyhow::Result<()> {
     }
     let archive = oci::archive(&about, &platforms)?;
     audit::archive(&archive.bytes).context("the archive is not as it must be")?;
-    let folder = match &args.output {
-        Some(folder) => folder.clone(),
-        None => target_folder(root)?.join("image"),
-    };
-    fs::create_dir_all(&folder).with_context(|| format!("creating {}", folder.display()))?;
+    let folder = output_folder(args, root)?;
     for platform in &platforms {
         write(&folder.join(format!("tholepin-{}.cdx.json", platform.arch.oci())), &platform.sbom)?;
     }
@@ -87,6 +91,29 @@ pub(crate) fn run(args: &Args) -> anyhow::Result<()> {
     write(&path, &archive.bytes)?;
     println!("{} {}", about.tag, archive.digest);
     args.load.map_or(Ok(()), |engine| engine.load(&path, &about.tag))
+}
+
+/// Packs a bundle: its folders, with what its metadata says as labels.
+fn bundle(args: &Args, root: &Path, bundle: &Path) -> anyhow::Result<()> {
+    let about = about(args, Revision::of(root)?);
+    let mut texts = crate::tree::files(bundle)?;
+    texts.retain(|path, _| !path.ends_with(".Dockerfile"));
+    ensure!(texts.contains_key("metadata/annotations.yaml"), "{} is no bundle", bundle.display());
+    let layer = Layer::of_texts(&texts, about.created)?;
+    let archive = oci::archive_of_files(&about, &layer, &crate::bundle::labels())?;
+    let path = output_folder(args, root)?.join("tholepin-bundle.oci.tar");
+    write(&path, &archive.bytes)?;
+    println!("{} {}", about.tag, archive.digest);
+    args.load.map_or(Ok(()), |engine| engine.load(&path, &about.tag))
+}
+
+fn output_folder(args: &Args, root: &Path) -> anyhow::Result<PathBuf> {
+    let folder = match &args.output {
+        Some(folder) => folder.clone(),
+        None => target_folder(root)?.join("image"),
+    };
+    fs::create_dir_all(&folder).with_context(|| format!("creating {}", folder.display()))?;
+    Ok(folder)
 }
 
 /// The program as it goes into the image for this machine's architecture, built if need be.

@@ -81,7 +81,8 @@ pub(crate) fn root() -> PathBuf {
     xtask.parent().unwrap_or(xtask).to_path_buf()
 }
 
-fn files(folder: &Path) -> anyhow::Result<BTreeMap<String, String>> {
+/// The texts of all files of a folder, by path.
+pub(crate) fn files(folder: &Path) -> anyhow::Result<BTreeMap<String, String>> {
     let mut files = BTreeMap::new();
     let mut folders = vec![folder.to_path_buf()];
     while let Some(next) = folders.pop() {

@@ -126,10 +126,10 @@ fn metadata(csv: &ServiceVersion) -> anyhow::Result<Value> {
     value.insert("annotations".to_owned(), serde_json::to_value(&csv.metadata.annotations)?);
     value.insert("labels".to_owned(), serde_json::to_value(&csv.metadata.labels)?);
     let owned = csv.spec.customresourcedefinitions.owned.iter().map(|owned| {
-        let shown = json!({ "name": owned.name, "version": owned.version, "kind": owned.kind });
-        let mut shown = shown.as_object().cloned().unwrap_or_default();
-        shown.insert("description".to_owned(), owned.description.clone().into());
-        Value::Object(shown)
+        json!({
+            "name": owned.name, "version": owned.version, "kind": owned.kind, "displayName": owned.display_name,
+            "description": owned.description,
+        })
     });
     value.insert("crdDescriptions".to_owned(), json!({ "owned": owned.collect::<Vec<_>>() }));
     value.insert("apiServiceDefinitions".to_owned(), json!({}));

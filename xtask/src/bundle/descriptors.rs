@@ -18,7 +18,7 @@ pub(crate) struct Owned {
     pub(crate) kind: String,
     pub(crate) name: String,
     pub(crate) version: String,
-    display_name: String,
+    pub(crate) display_name: String,
     pub(crate) description: String,
     resources: Vec<Resource>,
     pub(crate) spec_descriptors: Vec<Descriptor>,

@@ -3,6 +3,7 @@
 //! In: the program and the time of every file. Out: a compressed tar archive and the digests of both forms. The same
 //! input gives the same bytes, anywhere and at any time. Never: the file system.
 
+use std::collections::{BTreeMap, BTreeSet};
 use std::io::{self, Write as _};
 
 use anyhow::Context as _;
@@ -60,6 +61,21 @@ impl Layer {
         files.extend(
             NAMES.iter().map(|name| (format!("bin/{name}"), Content::Link("../tholepin".to_owned()))),
         );
+        Self::of(files, mtime)
+    }
+
+    /// The layer with these texts by path, and the folders they are in.
+    pub(crate) fn of_texts(texts: &BTreeMap<String, String>, mtime: u64) -> anyhow::Result<Self> {
+        let folders: BTreeSet<String> = texts
+            .keys()
+            .flat_map(|path| path.match_indices('/').map(|(at, _)| path[..=at].to_owned()))
+            .collect();
+        let folders = folders.into_iter().map(|folder| (folder, Content::Folder));
+        let texts = texts.iter().map(|(path, text)| (path.clone(), Content::Text(text)));
+        Self::of(folders.chain(texts).collect(), mtime)
+    }
+
+    fn of(mut files: Vec<(String, Content<'_>)>, mtime: u64) -> anyhow::Result<Self> {
         // By name, and so folders before what is in them.
         files.sort_by(|(one, _), (other, _)| one.cmp(other));
         let archive = archive(&files, mtime).context("writing the layer")?;

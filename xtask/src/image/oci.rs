@@ -135,22 +135,34 @@ pub(crate) fn archive(about: &About, platforms: &[Platform]) -> anyhow::Result<A
         });
     }
     images.extend(sboms);
-    let index = blobs.document(
-        INDEX,
-        &json!({
-            "schemaVersion": 2, "mediaType": INDEX, "manifests": images, "annotations": about.labels()?,
-        }),
-    )?;
-    let digest = index.digest.clone();
-    // One entry: with several, tools would ask which one is meant.
-    let annotations = BTreeMap::from([("org.opencontainers.image.ref.name".to_owned(), about.tag.clone())]);
-    let entry = Descriptor { annotations, ..index };
-    let top = json!({"schemaVersion": 2, "mediaType": INDEX, "manifests": [entry]});
-    let mut files = blobs.files();
-    files.insert("index.json".to_owned(), serde_json::to_vec(&top)?);
-    files.insert("oci-layout".to_owned(), serde_json::to_vec(&json!({"imageLayoutVersion": "1.0.0"}))?);
-    let bytes = tar_of(&files, about.created).context("writing the archive")?;
-    Ok(Archive { bytes, digest })
+    blobs.archive(about, &images)
+}
+
+/// An archive of files that nobody runs, such as an operator's bundle, with these labels. It says that it is for amd64, as engines and
+/// registries want to know of every image.
+pub(crate) fn archive_of_files(
+    about: &About,
+    layer: &Layer,
+    labels: &BTreeMap<String, String>,
+) -> anyhow::Result<Archive> {
+    let mut blobs = Blobs::default();
+    let created = about.created_text()?;
+    let config = json!({
+        "created": created,
+        "architecture": "amd64",
+        "os": "linux",
+        "config": {"Labels": labels},
+        "rootfs": {"type": "layers", "diff_ids": [layer.diff_id]},
+        "history": [{"created": created, "created_by": "cargo xtask image"}],
+    });
+    let config = blobs.document(CONFIG, &config)?;
+    let layer = blobs.add(LAYER, layer.gzip.clone());
+    let manifest = json!({
+        "schemaVersion": 2, "mediaType": MANIFEST, "config": config, "layers": [layer], "annotations": labels,
+    });
+    let image = blobs.document(MANIFEST, &manifest)?;
+    let platform = Some(json!({"architecture": "amd64", "os": "linux"}));
+    blobs.archive(about, &[Descriptor { platform, ..image }])
 }
 
 fn image(blobs: &mut Blobs, about: &About, platform: &Platform) -> anyhow::Result<Descriptor> {
@@ -224,6 +236,26 @@ impl Blobs {
     /// Objects keep one order of keys, and so the bytes depend on the content alone.
     fn document(&mut self, media_type: &str, document: &serde_json::Value) -> anyhow::Result<Descriptor> {
         Ok(self.add(media_type, serde_json::to_vec(document)?))
+    }
+
+    /// All of them in an archive, with an index of these.
+    fn archive(mut self, about: &About, manifests: &[Descriptor]) -> anyhow::Result<Archive> {
+        let index = self.document(
+            INDEX,
+            &json!({
+                "schemaVersion": 2, "mediaType": INDEX, "manifests": manifests, "annotations": about.labels()?,
+            }),
+        )?;
+        let digest = index.digest.clone();
+        // One entry: with several, tools would ask which one is meant.
+        let name = BTreeMap::from([("org.opencontainers.image.ref.name".to_owned(), about.tag.clone())]);
+        let entry = Descriptor { annotations: name, ..index };
+        let top = json!({"schemaVersion": 2, "mediaType": INDEX, "manifests": [entry]});
+        let mut files = self.files();
+        files.insert("index.json".to_owned(), serde_json::to_vec(&top)?);
+        files.insert("oci-layout".to_owned(), serde_json::to_vec(&json!({"imageLayoutVersion": "1.0.0"}))?);
+        let bytes = tar_of(&files, about.created).context("writing the archive")?;
+        Ok(Archive { bytes, digest })
     }
 
     fn files(self) -> BTreeMap<String, Vec<u8>> {

@@ -95,6 +95,36 @@ fn the_image_says_what_it_runs_and_as_whom() {
 }
 
 #[test]
+fn a_bundle_is_its_files_and_its_labels() {
+    let text = |path: &str| (path.to_owned(), "a: b".to_owned());
+    let texts = BTreeMap::from(
+        ["manifests/x.yaml", "metadata/annotations.yaml", "tests/scorecard/config.yaml"].map(text),
+    );
+    let layer = Layer::of_texts(&texts, 1_700_000_000).unwrap();
+    let mut plain = Vec::new();
+    flate2::read::GzDecoder::new(&*layer.gzip).read_to_end(&mut plain).unwrap();
+    let files = unpack(&plain);
+    let folders = ["manifests/", "metadata/", "tests/", "tests/scorecard/"];
+    assert_eq!(files.len(), texts.len() + folders.len());
+    assert!(folders.iter().all(|folder| files.contains_key(*folder)));
+    assert!(texts.iter().all(|(path, text)| files[path] == text.as_bytes()));
+    let about = About {
+        tag: "bundle:1".to_owned(),
+        version: "1".to_owned(),
+        revision: None,
+        created: 1_700_000_000,
+        user: String::new(),
+    };
+    let labels = crate::bundle::labels();
+    let archive = oci::archive_of_files(&about, &layer, &labels).unwrap();
+    let files = unpack(&archive.bytes);
+    let config: Value = serde_json::from_str(&blob(&files, "diff_ids").1).unwrap();
+    assert_eq!(config["config"]["Labels"], serde_json::to_value(&labels).unwrap());
+    assert_eq!(config["config"]["Entrypoint"], Value::Null);
+    assert!(files.contains_key(&format!("blobs/sha256/{}", archive.digest.hex())));
+}
+
+#[test]
 fn what_is_wrong_with_an_archive_is_found() {
     type Edit = fn(&mut BTreeMap<String, Vec<u8>>);
     fn check(edit: Edit, wanted: &str) {
