@@ -3,7 +3,7 @@
 //! In: a platform. Out: the rules of a ClusterRole, and of Roles in its own namespace and in OpenShift's. Never: more than is used.
 //!
 //! The API server lets nobody grant what he does not have himself. So whatever the operands' roles say is in here too, taken from
-//! the functions those roles are made of ([`granted`]); that is most of it.
+//! the functions those roles are made of (`granted`); that is most of it.
 //!
 //! Names limit what they can: also `create`, because what is made is applied, and a request to apply has the name in it; and `list` and
 //! `watch` where the operator selects by name.
