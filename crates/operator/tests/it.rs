@@ -8,5 +8,7 @@
 
 #[path = "it/engine.rs"]
 mod engine;
+#[path = "it/parity.rs"]
+mod parity;
 #[path = "it/process.rs"]
 mod process;
