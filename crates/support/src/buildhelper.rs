@@ -148,6 +148,7 @@ mod tests {
 
     #[test]
     fn versions_are_read() {
+        // U034.
         let table = [
             ("# Makefile\nVERSION ?= 5.0.999-snapshot\nVERSION=1", Some("5.0")),
             ("VERSION := 4.20.999-snapshot", Some("4.20")),

@@ -154,6 +154,7 @@ mod tests {
 
     #[test]
     fn urls_name_a_channel() {
+        // U031.
         let check = |url: &str, wanted: Option<(&str, &str)>| {
             let channel = Channel::parse("current-url", url);
             let got = channel.as_ref().ok().map(|c| (c.image.as_str(), c.tag.as_str()));
@@ -183,6 +184,7 @@ mod tests {
 
     #[test]
     fn tags_are_those_of_the_channel() {
+        // U031.
         let tags = [" v4.20.0 ", "v4.20.1", "v4.20.1-source", "v4.19.5", "v4.200.0", "v4.20", "x"];
         let tags = tags.map(str::to_owned);
         assert_eq!(filter(&tags, "v4.20"), ["v4.20.0", "v4.20.1"]);
@@ -204,6 +206,7 @@ mod tests {
 
     #[tokio::test]
     async fn digests_are_there_once_and_errors_are_fatal() {
+        // U031.
         let list = r#"{"Tags":["v4.20.0","v4.20.0-source","v4.20.1","v4.20.2"]}"#;
         let all = [
             ("", Some(list)),

@@ -24,6 +24,7 @@ struct Stored {
 
 #[tokio::test]
 async fn the_go_operators_objects_stay() {
+    // B-20.
     let Ok(rig) = testkit::env::rig() else { return };
     let plane = ControlPlane::start(&rig.binaries, &ControlPlaneOptions::default()).await.unwrap();
     let client = plane.client().await.unwrap();

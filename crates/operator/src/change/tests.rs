@@ -89,6 +89,7 @@ fn decided(wanted: &Wanted, live: Option<&Value>) -> &'static str {
 
 #[test]
 fn what_is_as_wanted_stays() {
+    // U011, U012, U013.
     let map = own("ConfigMap", json!({ "data": { "a": "1" } }));
     let live = applied(&map);
     let others =

@@ -279,6 +279,7 @@ fn pick(random: &mut Random, below: usize) -> usize {
 
 #[tokio::test(flavor = "multi_thread")]
 async fn whatever_others_do_is_mended_in_one_go() {
+    // S013, U011, U013, B-10, B-18.
     let Some(mut engine) = Engine::start().await else { return };
     let desired = engine.desired();
     let done = engine.round(&desired).await;
@@ -334,6 +335,7 @@ async fn until(what: &str, mut holds: impl FnMut() -> bool) {
 
 #[tokio::test(flavor = "multi_thread")]
 async fn a_controller_looks_when_something_has_changed_and_only_then() {
+    // U011.
     let Some(engine) = Engine::start().await else { return };
     let all = || objects::all().len();
     let mut registry = Registry::default();

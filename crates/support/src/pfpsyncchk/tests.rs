@@ -42,6 +42,7 @@ type Row = (&'static [&'static str], &'static [&'static str], Result<&'static st
 
 #[test]
 fn records_are_compared() {
+    // U032.
     let table: [Row; 12] = [
         (&["- A 1 x"], &[], Err("no records to compare: 1 of the exporter, 0 of the scheduler")),
         (&[], &["A B 1 x"], Err("no records to compare: 0 of the exporter, 1 of the scheduler")),
@@ -167,6 +168,7 @@ fn exit(words: &[&str]) -> ExitCode {
 
 #[test]
 fn exit_codes() {
+    // U032.
     let dir = tempfile::tempdir().unwrap();
     let at = |file: &str| dir.path().join(file).display().to_string();
     for (file, text) in [("rte", RTE), ("dirty", DIRTY), ("clean", CLEAN), ("empty", ""), ("none", "[]")] {

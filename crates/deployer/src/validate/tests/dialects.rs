@@ -135,6 +135,7 @@ fn a_cluster_without_workers_is_said_so() {
 
 #[test]
 fn validators_are_chosen_as_in_nrovalidate() {
+    // U030.
     use Validator::{K8sCfg, Nrt, PodSt, SchedCache};
     let run = |list: &[Validator]| Ok(What::Run(list.iter().copied().collect()));
     for (text, what) in [
@@ -180,6 +181,7 @@ fn nrovalidate_says_what_is_wrong_in_its_words() {
 
 #[test]
 fn nrovalidate_knows_what_is_missing() {
+    // U030.
     let nrt: BTreeSet<Validator> = [Validator::Nrt].into();
     let mut world = World::healthy();
     world.objects.retain(|key, _| !key.starts_with("NodeResourceTopology "));

@@ -82,6 +82,7 @@ mod tests {
 
     #[test]
     fn the_newest_record_counts() {
+        // B-31.
         let record = |expected: &str, second: u32| {
             format!(
                 r#"{{"fingerprintExpected":"{expected}","fingerprintComputed":"A","recordTime":"2025-01-01T00:00:{second:02}Z"}}"#

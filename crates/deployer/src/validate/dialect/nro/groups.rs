@@ -75,6 +75,7 @@ mod tests {
 
     #[test]
     fn groups_are_resolved() {
+        // U030.
         let nodes = [("a", "worker", ""), ("b", "numa", ""), ("c", "numa", "hosted"), ("d", "", "")];
         let mut evidence = Evidence::default();
         for (name, role, hosted) in nodes {
