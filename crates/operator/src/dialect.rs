@@ -4,7 +4,6 @@
 //!
 //! Flags for what there is no need of here (webhooks, the scheduler's default image) are accepted and said to have no effect.
 
-pub mod features;
 pub mod render;
 mod table;
 #[cfg(test)]
@@ -86,7 +85,7 @@ fn read(
         return Err(printed(format!("{PROGRAM} {}\n", env!("CARGO_PKG_VERSION"))));
     }
     if on("inspect-features") {
-        return Err(printed(features::json() + "\n"));
+        return Err(printed(api::features::Topics::own().to_json() + "\n"));
     }
     match flags.text("handle-lifecycle-event") {
         None => {}

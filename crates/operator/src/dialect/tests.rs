@@ -74,7 +74,7 @@ fn endings_are_the_peers() {
 #[test]
 fn features_have_a_version() {
     let features: serde_json::Value = serde_json::from_str(&ending("-inspect-features").stdout).unwrap();
-    assert_eq!(features["metadata"]["version"], env!("CARGO_PKG_VERSION"));
+    assert_eq!(features["metadata"]["version"], api::features::VERSION);
     assert!(features["active"].as_array().unwrap().iter().any(|topic| topic == "metrics"));
 }
 
