@@ -7,6 +7,7 @@
 //! object by its unique id.
 
 use std::sync::Arc;
+use std::time::Duration;
 
 use deployer::install::cluster::{Cluster, Force, Stop, path};
 use deployer::object::Object;
@@ -26,6 +27,11 @@ use crate::reconcile::{Action, Changed, Done, Shared};
 const AT_ONCE: usize = 8;
 /// How often one object is looked at again, in one go, because it is not yet as it should be.
 const TURNS: usize = 4;
+
+/// The API server gives out a role once it has heard of it itself, some milliseconds after it was made, and says until then that it is not
+/// found: how often it is asked again, and after how much more time each time.
+const HEARINGS: u32 = 8;
+const HEARING: Duration = Duration::from_millis(20);
 
 /// Who makes changes.
 #[derive(Clone)]
@@ -66,7 +72,7 @@ enum After {
 impl Hand {
     /// Makes changes: definitions first, pods last, and only then what has to go. What fails does not keep the others from being made.
     pub async fn apply(&self, changes: Vec<Change>, memory: &mut Memory) -> Done {
-        let mut stages: [Vec<Change>; 4] = Default::default();
+        let mut stages: [Vec<Change>; 5] = Default::default();
         for change in changes {
             stages[stage(&change)].push(change);
         }
@@ -156,8 +162,16 @@ impl Hand {
         if let Some(live) = self.look(object).await? {
             return Ok(After::Found(Some(live), None));
         }
-        self.count(object, Verb::Create);
-        let applied = self.cluster.apply(object, Force::No).await;
+        let mut applied = Err(Stop::Cancelled);
+        for turn in 0..HEARINGS {
+            self.count(object, Verb::Create);
+            applied = self.cluster.apply(object, Force::No).await;
+            let unheard = matches!(&applied, Err(Stop::Failed(error)) if is_not_found(error));
+            if !unheard || !object.sort().kind.ends_with("Binding") {
+                break;
+            }
+            tokio::time::sleep(HEARING * turn).await;
+        }
         self.answered(object, None, applied.map(|answer| answer.body), action).await
     }
 
@@ -276,10 +290,12 @@ fn is_invalid(error: &kube::Error) -> bool {
 /// When a change is made: each of a stage can be made at the same time.
 fn stage(change: &Change) -> usize {
     match change {
-        Change::Delete { .. } => 3,
+        Change::Delete { .. } => 4,
         change => match (change.key().sort.group.as_str(), change.key().sort.kind.as_str()) {
             ("apiextensions.k8s.io", _) => 0,
-            ("apps", _) => 2,
+            ("apps", _) => 3,
+            // Nobody is given a role that is not there.
+            (_, kind) if kind.ends_with("Binding") => 2,
             _ => 1,
         },
     }

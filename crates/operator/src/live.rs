@@ -23,7 +23,14 @@ pub struct Key {
 
 /// Objects by key, as they are on the API server, `managedFields` and status included.
 #[derive(Clone, Debug, Default, PartialEq)]
-pub struct Live(BTreeMap<Key, Value>);
+pub struct Live {
+    objects: BTreeMap<Key, Value>,
+    /// The versions at which objects went: the answer to a write may come after the news that somebody has deleted what was written.
+    gone: BTreeMap<Key, u128>,
+}
+
+/// Of so many objects that have gone, the last ones, the versions are known. An answer is late by seconds at most.
+const GONE: usize = 256;
 
 impl Key {
     /// Of an object.
@@ -50,44 +57,57 @@ impl fmt::Display for Key {
 impl Live {
     /// Notes that an object is like this, whatever was known.
     pub fn insert(&mut self, key: Key, body: Value) {
-        self.0.insert(key, body);
+        self.objects.insert(key, body);
     }
 
     /// Notes that it is no longer there, whatever was known.
     pub fn remove(&mut self, key: &Key) {
-        self.0.remove(key);
+        self.objects.remove(key);
     }
 
     /// Notes that an object is like this, unless something newer is known. Whether that was news.
     ///
     /// Watches lag behind the answers to our own writes; without this a write would be undone in our eyes, and done again.
     pub fn observe(&mut self, key: Key, body: Value) -> bool {
-        let known = self.0.get(&key).map(|known| age(known, &body));
-        let news = known.is_none_or(|order| order == Ordering::Less);
+        let news = match self.objects.get(&key) {
+            Some(known) => age(known, &body) == Ordering::Less,
+            None => self.gone.get(&key).zip(version(&body)).is_none_or(|(&gone, version)| version >= gone),
+        };
         if news {
-            self.0.insert(key, body);
+            self.gone.remove(&key);
+            self.objects.insert(key, body);
         }
         news
     }
 
     /// Notes that an object is gone whose last state was this, unless something newer is known. Whether that was news.
     pub fn forget(&mut self, key: &Key, body: &Value) -> bool {
-        let news = self.0.get(key).is_some_and(|known| age(known, body) != Ordering::Greater);
-        if news {
-            self.0.remove(key);
+        let known = self.objects.get(key).map(|known| age(known, body));
+        if known == Some(Ordering::Greater) {
+            return false;
         }
-        news
+        self.objects.remove(key);
+        if let Some(version) = version(body) {
+            self.gone.insert(key.clone(), version);
+            if self.gone.len() > GONE
+                && let Some(oldest) = self.gone.iter().min_by_key(|(_, version)| **version)
+            {
+                let oldest = oldest.0.clone();
+                self.gone.remove(&oldest);
+            }
+        }
+        known.is_some()
     }
 
     /// An object as it is.
     #[must_use]
     pub fn get(&self, key: &Key) -> Option<&Value> {
-        self.0.get(key)
+        self.objects.get(key)
     }
 
     /// All of them.
     pub fn iter(&self) -> impl Iterator<Item = (&Key, &Value)> {
-        self.0.iter()
+        self.objects.iter()
     }
 }
 
@@ -102,6 +122,10 @@ pub fn compare_versions(known: &str, new: &str) -> Ordering {
         _ if known == new => Ordering::Equal,
         _ => Ordering::Less,
     }
+}
+
+fn version(body: &Value) -> Option<u128> {
+    body["metadata"]["resourceVersion"].as_str()?.parse().ok()
 }
 
 fn age(known: &Value, new: &Value) -> Ordering {
@@ -163,5 +187,35 @@ mod tests {
             assert_eq!(live.get(&key()).is_none(), want);
         }
         assert!(!Live::default().forget(&key(), &body("a", "1")));
+    }
+
+    #[test]
+    fn what_is_late_does_not_bring_back_what_is_gone() {
+        for known in [true, false] {
+            let mut live = Live::default();
+            if known {
+                live.insert(key(), body("a", "5"));
+            }
+            // Deleted at 7; the answer to a write before that, which made it 6, comes only now.
+            assert_eq!(live.forget(&key(), &body("a", "7")), known);
+            assert!(!live.observe(key(), body("a", "6")));
+            assert_eq!(live.get(&key()), None);
+            assert!(live.observe(key(), body("b", "8")));
+        }
+        // Of objects that lost their mark a watch says that they are gone, with the version that they have now.
+        let mut live = Live::default();
+        live.forget(&key(), &body("a", "7"));
+        assert!(live.observe(key(), body("a", "7")));
+    }
+
+    #[test]
+    fn what_is_gone_is_not_remembered_for_ever() {
+        let mut live = Live::default();
+        let of = |number: usize| Key { name: format!("x{number}"), ..key() };
+        for number in 0..2 * GONE {
+            live.forget(&of(number), &body("a", &(number + 2).to_string()));
+        }
+        assert_eq!(live.gone.len(), GONE);
+        assert!(live.observe(of(0), body("a", "1")) && !live.observe(of(2 * GONE - 1), body("a", "1")));
     }
 }

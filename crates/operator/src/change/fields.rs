@@ -73,23 +73,23 @@ pub fn divide(set: &Value, paths: &[&[&str]]) -> (Option<Value>, Option<Value>) 
 /// The part of `stated` to which a step leads, if it is there.
 fn element<'a>(step: &str, stated: &'a Value) -> Option<&'a Value> {
     let (kind, name) = step.split_once(':')?;
-    let found = match kind {
-        "f" => stated.get(name)?,
-        "i" => stated.get(name.parse::<usize>().ok()?)?,
+    match kind {
+        // Nothing is a value too, where a definition lets it be stored.
+        "f" => stated.get(name),
+        "i" => stated.get(name.parse::<usize>().ok()?),
         "v" => {
             let value: Value = serde_json::from_str(name).ok()?;
-            stated.as_array()?.iter().find(|element| **element == value)?
+            stated.as_array()?.iter().find(|element| **element == value)
         }
         "k" => {
             let keys: Map<String, Value> = serde_json::from_str(name).ok()?;
             let elements = stated.as_array()?.iter();
             let (_, found) =
                 elements.filter_map(|it| Some((agreed(it, &keys)?, it))).max_by_key(|(agreed, _)| *agreed)?;
-            found
+            Some(found)
         }
-        _ => return None,
-    };
-    (!found.is_null()).then_some(found)
+        _ => None,
+    }
 }
 
 /// In how many of these keys an element of a list agrees; `None`: it is another one. A key that it does not state has a default (the
@@ -122,7 +122,8 @@ mod tests {
             (json!({}), true),
             (json!({ "f:spec": {} }), true),
             (json!({ "f:spec": { ".": {} } }), true),
-            (json!({ "f:spec": { "f:gone": {} } }), false),
+            (json!({ "f:spec": { "f:gone": {} } }), true),
+            (json!({ "f:spec": { "f:never": {} } }), false),
             (json!({ "f:status": {} }), false),
             (json!({ "f:metadata": { "f:labels": { ".": {}, "f:a/b": {} } } }), true),
             (json!({ "f:metadata": { "f:labels": { "f:a": {} } } }), false),
