@@ -6,9 +6,31 @@
     reason = "helpers of tests, which clippy does not see as tests"
 )]
 
+#[path = "it/chaos.rs"]
+mod chaos;
+#[path = "it/defects.rs"]
+mod defects;
 #[path = "it/engine.rs"]
 mod engine;
+#[path = "it/go_operator.rs"]
+mod go_operator;
+#[path = "it/killed.rs"]
+mod killed;
+#[path = "it/openshift.rs"]
+mod openshift;
 #[path = "it/parity.rs"]
 mod parity;
 #[path = "it/process.rs"]
 mod process;
+#[path = "it/rig.rs"]
+mod rig;
+#[path = "it/seen.rs"]
+mod seen;
+#[path = "it/upgrade.rs"]
+mod upgrade;
+#[path = "it/whole.rs"]
+mod whole;
+#[path = "it/within_rights.rs"]
+mod within_rights;
+#[path = "it/workloads.rs"]
+mod workloads;

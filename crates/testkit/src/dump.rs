@@ -39,8 +39,9 @@ pub async fn dump(client: &Client) -> anyhow::Result<Dump> {
     Ok(objects)
 }
 
-/// An object without what is different each time it is made.
-fn lasting(kind: &str, mut object: Value) -> Value {
+/// An object, of this kind, without what is different each time it is made.
+#[must_use]
+pub fn lasting(kind: &str, mut object: Value) -> Value {
     if let Some(metadata) = object["metadata"].as_object_mut() {
         for field in ["uid", "resourceVersion", "creationTimestamp", "generation"] {
             metadata.remove(field);

@@ -349,7 +349,8 @@ async fn a_controller_looks_when_something_has_changed_and_only_then() {
         Controller::NumaResourcesOperator => {
             Rules { desired: |_| Desired::Objects(objects::all()), status: |_, _, _| Vec::new() }
         }
-        other => Rules::of(other),
+        // A ConfigMap that nobody asks for would go.
+        other => Rules { desired: |_| Desired::Keep, ..Rules::of(other) },
     });
     let cancel = CancellationToken::new();
     let stop = cancel.clone();

@@ -1,0 +1,195 @@
+//! Everything at once on vanilla Kubernetes: the operator as its Deployment, exporters and scheduler as its operands, kubelets on NUMA
+//! machines; from nothing to an aligned pod that runs, through changes, back to nothing.
+
+use std::collections::BTreeSet;
+use std::time::Duration;
+
+use deployer::platform::Platform;
+use k8s_openapi::api::core::v1::Pod;
+use kube::api::{Api, DeleteParams, PostParams};
+use serde_json::json;
+use testkit::cluster::Cluster;
+use testkit::cri::{Image, Images};
+use testkit::dump::{Dump, assert_same, difference, dump, settled};
+use testkit::machine::Machine;
+use testkit::{env, load, net};
+use tokio::time::Instant;
+
+use super::defects::ours;
+use super::rig::{IMAGE, NAMESPACE, PATIENCE, control, install, tholepin, until};
+use super::seen::{Seen, api_of};
+use super::within_rights::Scenario;
+
+const SET: &str = "numaresourcesoperator-workers";
+
+#[test]
+fn from_nothing_to_an_aligned_pod_through_changes_and_back() {
+    let scenario = Scenario::begin();
+    let Ok(rig) = env::rig() else { return };
+    let Some(program) = tholepin() else { return };
+    net::private(async |network| {
+        let image = Image::program(&program)
+            .file(&program, "/bin/resource-topology-exporter")
+            .file(&program, "/bin/kube-scheduler");
+        let images = Images::new().with(IMAGE, image).with("pause", Image::pause());
+        let machines = [2, 4].map(|zones| Machine::new().zones(zones).cpus_per_zone(8));
+        let cluster =
+            Cluster::builder().control(control(&network)).machines(machines).installable(network, images);
+        let cluster = cluster.start(&rig).await.unwrap();
+        let seen = Seen { admin: cluster.client().await.unwrap(), log: None };
+        let began = Instant::now();
+        install(&seen.admin, Platform::Kubernetes, true).await;
+        until("the operator", async || {
+            let deployment = seen.get("Deployment", "numaresources-controller-manager").await.unwrap();
+            deployment["status"]["readyReplicas"] == 1
+        })
+        .await;
+        println!("whole: the operator is ready after {:?}", began.elapsed());
+        settled(&seen.admin).await.unwrap();
+        let before = relevant(dump(&seen.admin).await.unwrap());
+        from_nothing(&seen).await;
+        changed_once(&seen).await;
+        by_an_older_client(&seen).await;
+        let granted = seen.granted().await;
+        // Later, exporters may outlive their rights for a moment.
+        let denied: Vec<_> = cluster.denied().unwrap().iter().map(ToString::to_string).collect();
+        let of_ours = |line: &&String| {
+            line.contains(NAMESPACE) && !line.starts_with("system:serviceaccount:kube-system:")
+        };
+        assert_eq!(denied.iter().filter(of_ours).collect::<Vec<_>>(), [""; 0]);
+        to_nothing(&seen, &before).await;
+        let operator: Api<Pod> = Api::namespaced(seen.admin.clone(), NAMESPACE);
+        operator.delete_collection(&DeleteParams::default(), &Default::default()).await.unwrap();
+        scenario.note(cluster.control(), granted).await;
+    })
+    .unwrap();
+}
+
+/// Without what controllers make and number, and what each process leaves.
+fn relevant(mut dump: Dump) -> Dump {
+    let made = ["ControllerRevision.", "ReplicaSet.", "Pod.", "Node.", "CSINode."];
+    dump.retain(|name, _| !made.iter().any(|kind| name.starts_with(kind)));
+    dump
+}
+
+async fn from_nothing(seen: &Seen) {
+    let began = Instant::now();
+    seen.ask_for_exporters(&json!({ "nodeGroups": [{ "poolName": "workers", "nodeSelector": {} }] })).await;
+    seen.ask_for_scheduler(&json!({ "replicas": 1 })).await;
+    for kind in ["operator", "scheduler"] {
+        seen.until_true(kind, "Available", "", "").await;
+    }
+    println!("whole: Available after {:?}", began.elapsed());
+    until("reports", async || seen.list("NodeResourceTopology").await.len() == 2).await;
+    aligned_pod(seen).await;
+    println!("whole: from nothing to an aligned pod that runs: {:?}", began.elapsed());
+    assert_eq!(seen.generation("DaemonSet", SET).await, 1, "made once");
+    until("reports are owned", async || {
+        seen.list("NodeResourceTopology")
+            .await
+            .iter()
+            .all(|report| report["metadata"]["ownerReferences"].to_string().contains("NUMAResourcesOperator"))
+    })
+    .await;
+}
+
+async fn exporters(seen: &Seen) -> BTreeSet<String> {
+    let pods = seen.list("Pod").await;
+    let of = pods.iter().filter(|pod| pod["metadata"]["labels"]["name"] == "resource-topology");
+    of.map(|pod| pod["metadata"]["uid"].as_str().unwrap().to_owned()).collect()
+}
+
+/// Several fields in one change: one rollout, each pod replaced once.
+async fn changed_once(seen: &Seen) {
+    let before = exporters(seen).await;
+    let began = Instant::now();
+    let group = json!({
+        "poolName": "workers", "nodeSelector": {},
+        "config": { "infoRefreshPeriod": "3s", "podsFingerprinting": "Enabled" },
+    });
+    let patch = json!({ "spec": { "logLevel": "Debug", "nodeGroups": [group] } });
+    seen.merge("NUMAResourcesOperator", "numaresourcesoperator", &patch).await;
+    let mut all = before.clone();
+    let mut available = false;
+    while !available {
+        assert!(began.elapsed() < PATIENCE);
+        all.extend(exporters(seen).await);
+        available =
+            seen.condition("operator", "Available").await.is_some_and(|[status, ..]| status == "True");
+        tokio::time::sleep(Duration::from_millis(20)).await;
+    }
+    println!("whole: a change is rolled out in {:?}", began.elapsed());
+    let after = exporters(seen).await;
+    assert_eq!((before.len(), after.len(), all.len()), (2, 2, 4), "each pod is replaced once");
+    assert_eq!(seen.generation("DaemonSet", SET).await, 2);
+    let args = seen.args(SET).await;
+    for arg in ["--sleep-interval=3s", "--pods-fingerprint-method=all", "-v=4"] {
+        assert!(args.contains(&arg.to_owned()), "{arg}: {args:?}");
+    }
+    aligned_pod(seen).await;
+}
+
+/// A client of the older version changes one field; the others are still there.
+async fn by_an_older_client(seen: &Seen) {
+    let sort = deployer::object::Sort::new(
+        "nodetopology.openshift.io",
+        "v1alpha1",
+        "NUMAResourcesOperator",
+        "numaresourcesoperators",
+    );
+    let api = api_of(&seen.admin, &sort, None);
+    let mut object = api.get("numaresourcesoperator").await.unwrap();
+    object.data["spec"]["logLevel"] = "Trace".into();
+    api.replace("numaresourcesoperator", &PostParams::default(), &object).await.unwrap();
+    seen.until_true("operator", "Available", "", "").await;
+    until("its change", async || seen.args(SET).await.contains(&"-v=6".to_owned())).await;
+    seen.until_true("operator", "Available", "", "").await;
+    let spec = seen.get("NUMAResourcesOperator", "numaresourcesoperator").await.unwrap()["spec"].clone();
+    assert_eq!(spec["nodeGroups"][0]["poolName"], "workers");
+    assert_eq!(spec["nodeGroups"][0]["config"]["infoRefreshPeriod"], "3s");
+    assert!(seen.args(SET).await.contains(&"--sleep-interval=3s".to_owned()));
+}
+
+/// Whoever asked asks no longer: nothing is left but the API, which others may use.
+async fn to_nothing(seen: &Seen, before: &Dump) {
+    let began = Instant::now();
+    seen.delete("NUMAResourcesOperator", "numaresourcesoperator").await;
+    seen.delete("NUMAResourcesScheduler", "numaresourcesscheduler").await;
+    until("everything goes", async || {
+        let now = dump(&seen.admin).await.unwrap();
+        let pods = seen.list("Pod").await.len();
+        ours(&now).len() == 1 && pods == 1 && !now.keys().any(|key| key.starts_with("NodeResourceTopology."))
+    })
+    .await;
+    println!("whole: gone after {:?}", began.elapsed());
+    let mut after = relevant(dump(&seen.admin).await.unwrap());
+    let definition =
+        after.keys().find(|key| key.ends_with("noderesourcetopologies.topology.node.k8s.io")).cloned();
+    for key in [
+        definition.as_deref(),
+        Some("APIService.apiregistration.k8s.io v1alpha2.topology.node.k8s.io"),
+        Some("APIService.apiregistration.k8s.io v1alpha1.topology.node.k8s.io"),
+    ] {
+        let _ = key.and_then(|key| after.remove(key));
+    }
+    let left = difference(before, &after);
+    assert!(left.is_empty(), "{left:#?}");
+    assert_same(before, &after);
+}
+
+/// A pod that only fits aligned, placed by our scheduler, until it runs; then it is deleted.
+async fn aligned_pod(seen: &Seen) {
+    let pods: Api<Pod> = Api::default_namespaced(seen.admin.clone());
+    let pod = load::guaranteed_pod("aligned", "topo-aware-scheduler", [("cpu", "6"), ("memory", "64Mi")]);
+    pods.create(&PostParams::default(), &pod).await.unwrap();
+    let began = Instant::now();
+    until("running", async || {
+        let status = pods.get("aligned").await.unwrap().status.unwrap_or_default();
+        assert_ne!(status.phase.as_deref(), Some("Failed"), "{status:?}");
+        status.phase.as_deref() == Some("Running")
+    })
+    .await;
+    println!("whole: an aligned pod runs after {:?}", began.elapsed());
+    pods.delete("aligned", &DeleteParams::default()).await.unwrap();
+    until("gone", async || pods.get_opt("aligned").await.unwrap().is_none()).await;
+}

@@ -1,0 +1,140 @@
+//! What the operator asked for in all scenarios, against what it may: nothing was denied, and there is no right that nothing used.
+//!
+//! In: audit logs. Out: rights that nothing used. Never: a scenario of its own. It is the last by its name: with one thread, all
+//! others have been played when it begins.
+
+use std::sync::Mutex;
+use std::time::{Duration, Instant};
+
+use deployer::platform::Platform;
+use k8s_openapi::api::rbac::v1::PolicyRule;
+use operator::manifests;
+use operator::rbac::{missing, rules};
+use testkit::audit::Request;
+use testkit::controlplane::ControlPlane;
+
+use super::rig::NAMESPACE;
+
+/// How many scenarios there are: calls of [`Scenario::begin`].
+const SCENARIOS: usize = 10;
+
+/// How long all of them may take.
+const ALL_WITHIN: Duration = Duration::from_secs(1200);
+
+/// What happened so far.
+static PLAYED: Mutex<Played> = Mutex::new(Played::NOTHING);
+
+struct Played {
+    /// Scenarios that ended, however.
+    ended: usize,
+    /// Scenarios that ended well.
+    noted: usize,
+    requests: Vec<Request>,
+    /// What operands were given: whoever gives it has to have it.
+    granted: Vec<PolicyRule>,
+}
+
+impl Played {
+    const NOTHING: Self = Self { ended: 0, noted: 0, requests: Vec::new(), granted: Vec::new() };
+}
+
+/// A scenario that is being played.
+pub(crate) struct Scenario(());
+
+impl Scenario {
+    pub(crate) fn begin() -> Self {
+        Self(())
+    }
+
+    /// Notes what the operator's account asked for; nothing may have been denied. The operator has ended: a watch is in the log
+    /// when it is over.
+    pub(crate) async fn note(self, control: &ControlPlane, granted: Vec<PolicyRule>) {
+        let audit = control.audit().unwrap();
+        let who = format!("system:serviceaccount:{NAMESPACE}:{}", manifests::NAME);
+        let (mut requests, mut same) = (Vec::new(), 0);
+        while same < 5 {
+            tokio::time::sleep(Duration::from_millis(100)).await;
+            let mut now = audit.requests().unwrap();
+            now.retain(|request| request.user.username == who);
+            same = if now.len() == requests.len() { same + 1 } else { 0 };
+            requests = now;
+        }
+        let denied = requests.iter().filter(|request| request.response_status.code == 403);
+        assert_eq!(denied.map(ToString::to_string).collect::<Vec<_>>(), [""; 0]);
+        let mut played = PLAYED.lock().unwrap();
+        played.noted += 1;
+        played.requests.extend(requests);
+        played.granted.extend(granted);
+    }
+}
+
+impl Drop for Scenario {
+    fn drop(&mut self) {
+        if let Ok(mut played) = PLAYED.lock() {
+            played.ended += 1;
+        }
+    }
+}
+
+/// Whether only some of the tests run.
+fn is_filtered() -> bool {
+    let words: Vec<String> = std::env::args().skip(1).collect();
+    words.iter().any(|word| {
+        word == "--skip" || word == "--exact" || !word.starts_with('-') && word.parse::<u32>().is_err()
+    })
+}
+
+#[test]
+fn every_right_is_used() {
+    // B-36.
+    if testkit::env::rig().is_err() || is_filtered() {
+        return;
+    }
+    let began = Instant::now();
+    while PLAYED.lock().unwrap().ended < SCENARIOS {
+        assert!(began.elapsed() < ALL_WITHIN, "scenarios that never end");
+        std::thread::sleep(Duration::from_millis(100));
+    }
+    let played = std::mem::replace(&mut *PLAYED.lock().unwrap(), Played::NOTHING);
+    assert_eq!(played.noted, SCENARIOS, "scenarios have failed");
+    let (any, named) = used(&played);
+    let mut unused = Vec::new();
+    for platform in Platform::ALL {
+        let rules = rules(platform);
+        for rule in [rules.cluster, rules.namespaced, rules.config_managed].concat() {
+            let used = if rule.resource_names.is_some() { &named } else { &any };
+            unused.extend(missing(used, &[rule]).into_iter().map(|right| format!("{platform}: {right}")));
+        }
+    }
+    println!(
+        "rights: {} requests in {SCENARIOS} scenarios, unused rights: {}",
+        played.requests.len(),
+        unused.len()
+    );
+    assert_eq!(unused, [""; 0]);
+}
+
+/// What was used as rules: whatever its name, and by name.
+fn used(played: &Played) -> (Vec<PolicyRule>, Vec<PolicyRule>) {
+    let (mut any, mut named) = (played.granted.clone(), played.granted.clone());
+    for request in &played.requests {
+        let object = &request.object_ref;
+        let resource = match object.subresource.as_str() {
+            "" => object.resource.clone(),
+            subresource => format!("{}/{subresource}", object.resource),
+        };
+        let rule = api::rbac::rule(&object.api_group, &[&resource], &[&request.verb]);
+        let by_name = PolicyRule { resource_names: Some(vec![request.name().to_owned()]), ..rule.clone() };
+        any.push(rule);
+        named.push(by_name);
+    }
+    // Asked by the API server itself, about every object that blocks the deletion of its owner.
+    for (kind, name) in [
+        ("numaresourcesoperators", "numaresourcesoperator"),
+        ("numaresourcesschedulers", "numaresourcesscheduler"),
+    ] {
+        let resource = format!("{kind}/finalizers");
+        named.push(api::rbac::rule_for(api::numaresources::GROUP, &[&resource], name, &["update"]));
+    }
+    (any, named)
+}
