@@ -140,7 +140,7 @@ fn openshift() -> Vec<PolicyRule> {
     let mut rules = vec![
         rule_for(CONFIG, &["infrastructures"], "cluster", &["get"]),
         rule_for(CONFIG, &["clusteroperators"], "openshift-apiserver", &["get"]),
-        rule_for(CONFIG, &["apiservers"], "cluster", &["get", "list", "watch"]),
+        rule_for(CONFIG, &["apiservers"], "cluster", &["list", "watch"]),
         rule(SECURITY, &constraints, &SEEN),
     ];
     rules.extend(CONSTRAINTS.map(|name| rule_for(SECURITY, &constraints, name, &NAMED)));
