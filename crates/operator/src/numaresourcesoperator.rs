@@ -2,7 +2,7 @@
 //!
 //! In: [`World`]. Out: objects, status. Never: a call, nor a memory of what was before: the same world gives the same objects.
 //!
-//! Each pool of each node group gets a DaemonSet. What keeps one pool from having its exporters ([`stage`]) keeps no other.
+//! Each pool of each node group gets a DaemonSet. What keeps one pool from having its exporters (`stage`) keeps no other.
 
 use api::numaresources::keys::{ENABLED, OPERATOR, PAUSE};
 use api::numaresources::operator::{KIND, Status};

@@ -5,7 +5,7 @@
 //! (`gather-errors.txt` says what), 1 there is nothing. Never: a Secret, a write to the cluster, an end because of one thing that
 //! cannot be had.
 //!
-//! Each part has a module: [`objects`] and [`pods`] say what is collected, [`trim`] what is left out of it, [`folder`] where it goes.
+//! Each part has a module: `objects` and `pods` say what is collected, `trim` what is left out of it, `folder` where it goes.
 
 mod checks;
 mod folder;
