@@ -36,7 +36,7 @@ const GATHER: Duration = Duration::from_millis(30);
 /// Pauses before something that failed is tried again.
 const RETRY: (Duration, Duration) = (Duration::from_millis(200), Duration::from_secs(30));
 /// The pause before it is looked again whether an object of others has been handed over.
-const REFUSED: Duration = Duration::from_secs(60);
+const REFUSED: Duration = Duration::from_secs(3);
 /// Looks that wrote something, at once and then in each such span. Two programs that each hold the other's writes for mistakes would otherwise go on
 /// at full speed, for ever.
 const WRITE_BURST: u32 = 20;

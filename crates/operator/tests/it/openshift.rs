@@ -219,7 +219,10 @@ fn hosted_clusters_have_node_pools() {
         make(&rig.admin, &node_pool_config("b", &single_numa_node("container"))).await.unwrap();
         until("the other pool's configuration", async || rig.get("ConfigMap", &name("b")).await.is_some())
             .await;
+        until("the other pool's exporters", async || rig.generation("DaemonSet", &name("b")).await > before)
+            .await;
         rig.until_true("operator", "Available", "", "").await;
+        rig.quiet().await;
         assert_eq!(rig.generation("DaemonSet", &name("b")).await, before + 1);
 
         // What goes while nobody looks is noticed later (B-09).
