@@ -20,7 +20,7 @@ use crate::env::Rig;
 use crate::kubelet::{Host, Kubelet, KubeletOptions};
 use crate::machine::Machine;
 use crate::nest::{Process, Spec};
-use crate::net::Network;
+use crate::net::{self, Network};
 
 /// How long the API server may take to serve a new kind.
 const ESTABLISHED_WITHIN: Duration = Duration::from_secs(30);
@@ -249,7 +249,7 @@ impl Builder {
             let name = format!("node-{number}");
             let dir = control.nest().dir().join(&name);
             std::fs::create_dir(&dir)?;
-            let network = control.network().map(|network| (network, node_address(number)));
+            let network = control.network().map(|network| (network, net::node_address(number)));
             let host = Host::new(&dir, &name, machine, network)?;
             let programs = control.network().map(|network| Programs {
                 images: self.images.clone(),
@@ -283,11 +283,6 @@ impl Builder {
 /// 10.88.0.0/16 in slices for 256 nodes; more of them share.
 fn pod_range(node: usize) -> (Ipv4Addr, u8) {
     (Ipv4Addr::new(10, 88, node as u8, 0), 24)
-}
-
-/// From the slice of the last node, as is the network's own address.
-fn node_address(node: usize) -> Ipv4Addr {
-    Ipv4Addr::new(10, 88, 255, node as u8)
 }
 
 /// Installs CustomResourceDefinitions, one or more documents of YAML or JSON, and waits until their kinds are served.

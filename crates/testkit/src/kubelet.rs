@@ -267,6 +267,8 @@ fn configuration(
         .map(|zone| json!({ "numaNode": zone, "limits": { "memory": format!("{per_zone}Mi") } }))
         .collect();
     let (certificate, key) = control.server_files();
+    // In a network of its own a kubelet lets in whom the API server does: pods' accounts, with their rights.
+    let asks = control.network().is_some();
     let config = json!({
         "apiVersion": "kubelet.config.k8s.io/v1beta1",
         "kind": "KubeletConfiguration",
@@ -280,10 +282,10 @@ fn configuration(
         "tlsPrivateKeyFile": key,
         "authentication": {
             "anonymous": { "enabled": false },
-            "webhook": { "enabled": false },
+            "webhook": { "enabled": asks },
             "x509": { "clientCAFile": control.ca_file() },
         },
-        "authorization": { "mode": "AlwaysAllow" },
+        "authorization": { "mode": if asks { "Webhook" } else { "AlwaysAllow" } },
         // The host's cgroups, iptables, sysctls and out-of-memory order are none of a test's business.
         "cgroupsPerQOS": false,
         "enforceNodeAllocatable": [],

@@ -31,6 +31,12 @@ pub const GATEWAY: Ipv4Addr = Ipv4Addr::new(10, 88, 255, 254);
 /// Everything on the bridge shares so many bits of its address with [`GATEWAY`].
 pub const PREFIX: u8 = 16;
 
+/// The address of a cluster's node by its number: from the slice of pod addresses that the last node would have, as is [`GATEWAY`].
+#[must_use]
+pub fn node_address(node: usize) -> Ipv4Addr {
+    Ipv4Addr::new(10, 88, 255, node as u8)
+}
+
 const BRIDGE: &str = "cluster";
 
 /// The network of one cluster. Clones are the same network.

@@ -35,7 +35,8 @@ use api::numaresources::{GROUP, NumaResourcesOperator, NumaResourcesScheduler, V
 const GATHER: Duration = Duration::from_millis(30);
 /// Pauses before something that failed is tried again.
 const RETRY: (Duration, Duration) = (Duration::from_millis(200), Duration::from_secs(30));
-/// The pause before it is looked again whether an object of others has been handed over.
+/// The pause before it is looked again whether an object of others has been handed over, or has gone. Outside the operator's namespace
+/// nobody watches what is not labelled as its own, so nothing else tells; one GET of each such object is what it costs.
 const REFUSED: Duration = Duration::from_secs(3);
 /// Looks that wrote something, at once and then in each such span. Two programs that each hold the other's writes for mistakes would otherwise go on
 /// at full speed, for ever.

@@ -119,7 +119,7 @@ fn without_theirs(dump: Dump) -> Dump {
 
 #[test]
 fn whatever_is_done_it_ends_as_it_was() {
-    let setup = Setup { platform: Platform::OpenShift, controllers: true };
+    let setup = Setup { controllers: true, ..Setup::on(Platform::OpenShift) };
     play("chaos", setup, async |rig: &mut Rig| {
         make(&rig.admin, &pool("infra")).await.unwrap();
         make(&rig.admin, &kubelet_config("numa", WORKER, &single_numa_node("pod"))).await.unwrap();

@@ -124,7 +124,7 @@ async fn repaired(rig: &Rig, what: &str, wanted: &Dump, kind: &str, name: &str, 
 /// with themselves.
 #[test]
 fn each_kind_is_repaired_after_each_edit_and_deletion() {
-    let setup = Setup { platform: Platform::OpenShift, controllers: false };
+    let setup = Setup::on(Platform::OpenShift);
     play("repairs", setup, async |rig: &mut Rig| {
         let (_mco, _workloads) = everything(rig).await;
         let wanted = comparable(rig.dump().await);
@@ -161,7 +161,7 @@ fn each_kind_is_repaired_after_each_edit_and_deletion() {
 /// B-11, B-12: what is true of pods is said as long as it is true, and of the template that is asked for.
 #[test]
 fn pods_are_watched_after_they_have_become_available() {
-    let setup = Setup { platform: Platform::OpenShift, controllers: false };
+    let setup = Setup::on(Platform::OpenShift);
     play("readiness", setup, async |rig: &mut Rig| {
         let (_mco, workloads) = everything(rig).await;
         for (kind, name, reason) in
@@ -197,7 +197,7 @@ fn pods_are_watched_after_they_have_become_available() {
 /// B-06: another list of groups is what the configurations follow; a status that was written is not.
 #[test]
 fn a_new_group_brings_its_configuration_and_a_status_brings_nothing() {
-    let setup = Setup { platform: Platform::OpenShift, controllers: false };
+    let setup = Setup { streams: false, ..Setup::on(Platform::OpenShift) };
     play("groups", setup, async |rig: &mut Rig| {
         make(&rig.admin, &pool("infra")).await.unwrap();
         for name in ["worker", "infra"] {
@@ -228,13 +228,35 @@ fn a_new_group_brings_its_configuration_and_a_status_brings_nothing() {
         rig.until_true("operator", "Available", "", "").await;
         rig.quiet().await;
         rest(rig, "groups").await;
+        another_exporter(rig).await;
     });
+}
+
+/// Where that is allowed, the Go exporter can be asked for; it gets what it needs, and ours loses it again.
+async fn another_exporter(rig: &mut Rig) {
+    rig.stop().await;
+    rig.operate_with(&[("EXPORTER_IMAGE_RESTRICTION", "false")], &[]).await;
+    let image = "registry.example/resource-topology-exporter:v0.25.0";
+    let patch = json!({ "spec": { "imageSpec": image } });
+    rig.merge("NUMAResourcesOperator", "numaresourcesoperator", &patch).await;
+    let containers = async || {
+        let set = rig.get("DaemonSet", WORKERS).await.unwrap();
+        set["spec"]["template"]["spec"]["containers"].as_array().unwrap().clone()
+    };
+    until("two containers of that image", async || {
+        let containers = containers().await;
+        containers.len() == 2 && containers.iter().all(|container| container["image"] == image)
+    })
+    .await;
+    let may_update = rig.get("ClusterRole", "rte").await.unwrap()["rules"].to_string().contains("update");
+    assert!(may_update, "it writes with PUT when a patch has failed");
+    rig.until_true("operator", "Available", "", "").await;
 }
 
 /// B-25: reports go with their node, with their group, and with the NUMAResourcesOperator; the definition stays.
 #[test]
 fn reports_go_with_what_they_are_about() {
-    let setup = Setup { platform: Platform::OpenShift, controllers: true };
+    let setup = Setup { controllers: true, ..Setup::on(Platform::OpenShift) };
     play("reports", setup, async |rig: &mut Rig| {
         make(&rig.admin, &pool("infra")).await.unwrap();
         for (name, role) in [("w-0", "worker"), ("w-1", "worker"), ("i-0", "infra")] {

@@ -104,7 +104,7 @@ async fn take_back(rig: &Rig, empty: &Dump) {
 
 #[test]
 fn killed_at_any_write_it_goes_on() {
-    let setup = Setup { platform: Platform::OpenShift, controllers: false };
+    let setup = Setup::on(Platform::OpenShift);
     play("killed", setup, async |rig: &mut Rig| {
         make(&rig.admin, &pool("infra")).await.unwrap();
         make(&rig.admin, &kubelet_config("numa", WORKER, &single_numa_node("pod"))).await.unwrap();

@@ -46,7 +46,7 @@ impl Rig {
 
 #[test]
 fn pools_roll_out_are_paused_and_fail() {
-    let setup = Setup { platform: Platform::OpenShift, controllers: false };
+    let setup = Setup::on(Platform::OpenShift);
     play("openshift", setup, async |rig: &mut Rig| {
         make(&rig.admin, &pool("infra")).await.unwrap();
         make(&rig.admin, &kubelet_config("numa", WORKER, &single_numa_node("pod"))).await.unwrap();
@@ -192,7 +192,7 @@ async fn kubelet_configs(rig: &Rig) {
 
 #[test]
 fn hosted_clusters_have_node_pools() {
-    let setup = Setup { platform: Platform::HyperShift, controllers: false };
+    let setup = Setup::on(Platform::HyperShift);
     play("hypershift", setup, async |rig: &mut Rig| {
         make(&rig.admin, &node_pool_config("a", &single_numa_node("pod"))).await.unwrap();
         // Of a pool that nobody asks for (B-09).

@@ -52,6 +52,8 @@ pub(crate) struct Setup {
     pub(crate) platform: Platform,
     /// Whether the stock controllers run: garbage collection, DaemonSets. Without them objects stay as they are left.
     pub(crate) controllers: bool,
+    /// Whether lists come as the beginning of a watch, or page by page as from servers that cannot do that.
+    pub(crate) streams: bool,
 }
 
 /// Plays `body` in a cluster; afterwards nothing was denied, and what the operator asked for is noted. `name` is for what is printed.
@@ -103,11 +105,19 @@ pub(crate) fn until<'a>(
 }
 
 /// Control plane options of all clusters here.
-pub(crate) fn control(network: &net::Network) -> ControlPlaneOptions {
-    ControlPlaneOptions {
-        // As OpenShift has it: whoever names an owner has to have a right to it.
-        api_server_flags: vec!["--enable-admission-plugins=OwnerReferencesPermissionEnforcement".to_owned()],
-        network: Some(network.clone()),
+pub(crate) fn control(network: &net::Network, streams: bool) -> ControlPlaneOptions {
+    // As OpenShift has it: whoever names an owner has to have a right to it.
+    let mut flags = vec!["--enable-admission-plugins=OwnerReferencesPermissionEnforcement".to_owned()];
+    if !streams {
+        flags.push("--feature-gates=WatchList=false".to_owned());
+    }
+    ControlPlaneOptions { api_server_flags: flags, network: Some(network.clone()) }
+}
+
+impl Setup {
+    /// Without controllers, so that objects stay as they are left.
+    pub(crate) fn on(platform: Platform) -> Self {
+        Self { platform, controllers: false, streams: true }
     }
 }
 
@@ -151,7 +161,7 @@ impl Deref for Rig {
 
 impl Rig {
     async fn start(rig: &env::Rig, network: net::Network, program: PathBuf, setup: Setup) -> Self {
-        let control = ControlPlane::start(&rig.binaries, &control(&network)).await.unwrap();
+        let control = ControlPlane::start(&rig.binaries, &control(&network, setup.streams)).await.unwrap();
         let admin = control.client().await.unwrap();
         install(&admin, setup.platform, false).await;
         let manager = match setup.controllers {

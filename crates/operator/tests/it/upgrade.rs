@@ -94,7 +94,7 @@ async fn left(rig: &Rig) -> Owners {
 
 #[test]
 fn what_the_go_operator_left_is_taken_over_in_place() {
-    let setup = Setup { platform: Platform::OpenShift, controllers: false };
+    let setup = Setup::on(Platform::OpenShift);
     play("upgrade", setup, async |rig: &mut Rig| {
         let owners = left(rig).await;
         rig.node("master-0", &[("node-role.kubernetes.io/control-plane", "")]).await;

@@ -33,8 +33,10 @@ fn from_nothing_to_an_aligned_pod_through_changes_and_back() {
             .file(&program, "/bin/kube-scheduler");
         let images = Images::new().with(IMAGE, image).with("pause", Image::pause());
         let machines = [2, 4].map(|zones| Machine::new().zones(zones).cpus_per_zone(8));
-        let cluster =
-            Cluster::builder().control(control(&network)).machines(machines).installable(network, images);
+        let cluster = Cluster::builder()
+            .control(control(&network, true))
+            .machines(machines)
+            .installable(network, images);
         let cluster = cluster.start(&rig).await.unwrap();
         let seen = Seen { admin: cluster.client().await.unwrap(), log: None };
         let began = Instant::now();
@@ -80,6 +82,8 @@ async fn from_nothing(seen: &Seen) {
         seen.until_true(kind, "Available", "", "").await;
     }
     println!("whole: Available after {:?}", began.elapsed());
+    // Kubelets were asked, and answer only those who may.
+    seen.until_true("operator", "KubeletsConfigured", "", "").await;
     until("reports", async || seen.list("NodeResourceTopology").await.len() == 2).await;
     aligned_pod(seen).await;
     println!("whole: from nothing to an aligned pod that runs: {:?}", began.elapsed());

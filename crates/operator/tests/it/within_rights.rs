@@ -131,21 +131,8 @@ fn used(played: &Played) -> (Vec<PolicyRule>, Vec<PolicyRule>) {
             any.push(PolicyRule { verbs: verbs.clone(), ..rule.clone() });
             named.push(PolicyRule { verbs, ..by_name.clone() });
         }
-        // Where the API server cannot stream a list, a watch begins with one.
-        if request.verb == "watch" && request.uri.contains("sendInitialEvents=true") {
-            let verbs = vec!["list".to_owned()];
-            any.push(PolicyRule { verbs: verbs.clone(), ..rule.clone() });
-            named.push(PolicyRule { verbs, ..by_name.clone() });
-        }
         any.push(rule);
         named.push(by_name);
-    }
-    // Granted to the exporters of another image, which the rig does not have.
-    for rule in
-        deployer::manifests::rte::object_role(&deployer::options::Options::peers()).rules.unwrap_or_default()
-    {
-        any.push(rule.clone());
-        named.push(rule);
     }
     // Asked by kubelets; [`super::whole`] sees that they answer.
     any.push(exporter::rbac::configz());

@@ -10,6 +10,9 @@ use rcgen::{
     KeyUsagePurpose,
 };
 
+/// The kubelets of as many nodes can be verified under their own addresses.
+const NODES: usize = 16;
+
 /// A certificate authority.
 pub(super) struct Pki {
     issuer: Issuer<'static, KeyPair>,
@@ -38,10 +41,12 @@ impl Pki {
         &self.ca_pem
     }
 
-    /// For a server on this machine.
+    /// For a server on this machine, or on one of the first nodes of a network.
     pub(super) fn server(&self) -> anyhow::Result<Pair> {
         let names = ["localhost", "127.0.0.1", "kubernetes.default.svc", &net::API.to_string()];
-        let params = CertificateParams::new(names.map(str::to_owned).to_vec())?;
+        let nodes = (0..NODES).map(|node| net::node_address(node).to_string());
+        let params =
+            CertificateParams::new(names.map(str::to_owned).into_iter().chain(nodes).collect::<Vec<_>>())?;
         self.sign(params, "testkit server", ExtendedKeyUsagePurpose::ServerAuth)
     }
 

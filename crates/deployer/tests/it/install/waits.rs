@@ -6,6 +6,8 @@ use testkit::machine::Machine;
 use super::objects::find;
 use super::*;
 
+const CRD: &str = "CustomResourceDefinition noderesourcetopologies.topology.node.k8s.io";
+
 fn waiting() -> Settings {
     Settings { wait: true, ..quick() }
 }
@@ -63,6 +65,14 @@ async fn an_end_of_patience_says_how_far_it_got_and_why() {
     let Some(rig) = Rig::start().await else { return };
     let parts = parts(&Shape::default());
     let set = find(&parts, "DaemonSet numa/updater");
+    // However long the definition takes: the short patience is for the DaemonSet alone.
+    rig.deploy(&parts, &quick()).await.unwrap();
+    let definition = find(&parts, CRD);
+    until("the kind is served", async || {
+        let conditions = rig.get(&definition).await.unwrap()["status"]["conditions"].clone();
+        conditions.as_array().unwrap().iter().any(|one| one["type"] == "Established" && one["status"] == "True")
+    })
+    .await;
     let settings = Settings { wait_timeout: Duration::from_millis(400), ..waiting() };
     let error = rig.deploy(&parts, &settings).await.unwrap_err();
     let want = "DaemonSet numa/updater is not ready after 400ms: its controller has not seen it";
@@ -125,8 +135,10 @@ async fn a_namespace_that_hangs_says_why() {
     let Some(rig) = Rig::start().await else { return };
     let parts = parts(&Shape::default());
     rig.deploy(&parts, &quick()).await.unwrap();
-    // Nobody empties namespaces here.
+    // Nobody empties namespaces here; the definition goes, however long that takes.
     rig.remove(&Component::ALL, &quick()).await.unwrap();
+    let definition = find(&parts, CRD);
+    until("the definition is gone", async || rig.get(&definition).await.is_none()).await;
     let namespace = find(&parts, "Namespace numa");
     let conditions = json!({ "phase": "Terminating", "conditions": [{
         "type": "NamespaceFinalizersRemaining", "status": "True", "reason": "SomeFinalizersRemain",
