@@ -23,6 +23,11 @@ const UNITS: &[Unit] = &[
         module: "crates/node/src/gen/deviceplugin.v1beta1.rs",
         package: "v1beta1",
     },
+    Unit {
+        proto: "pluginregistration/v1.proto",
+        module: "crates/node/src/gen/pluginregistration.v1.rs",
+        package: "pluginregistration",
+    },
     Unit { proto: "cri/v1.proto", module: "crates/testkit/src/gen/cri.v1.rs", package: "runtime.v1" },
 ];
 
