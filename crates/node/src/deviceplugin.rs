@@ -10,13 +10,20 @@
 //! again and register again. `Register` is answered only after the kubelet has dialled the plugin back and asked for its
 //! options, so the plugin has to serve before it registers. The end of `ListAndWatch` makes all devices unhealthy, and five
 //! minutes later forgotten.
+//!
+//! It knows plugins by their resource alone, and may take the late end of an old connection for the end of a new one. So a
+//! registration counts only while the kubelet listens: without its `ListAndWatch` there is another round.
+//!
+//! Instead of registering, a plugin can be found: see [`Way`].
 
 mod serve;
+mod service;
 
-use std::io;
 use std::path::PathBuf;
 
 use tokio::sync::watch;
+
+use crate::pluginwatcher;
 
 pub use serve::run;
 
@@ -51,12 +58,41 @@ pub struct Device {
 /// Where a plugin sits.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Seat {
-    /// The folder of the kubelet's socket, normally [`FOLDER`].
+    /// The folder the kubelet looks into: [`FOLDER`] or [`pluginwatcher::FOLDER`], normally.
     pub folder: PathBuf,
-    /// File name of the plugin's socket in that folder.
+    /// File name of the plugin's socket in that folder; what [`Way::endpoint`] says does.
     pub endpoint: String,
     /// The resource, such as `vendor.example/device`.
     pub resource: String,
+    /// How the kubelet gets to know of the plugin.
+    pub way: Way,
+}
+
+/// How the kubelet gets to know of a plugin.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum Way {
+    /// The plugin registers on the kubelet's socket, which is in the same folder.
+    #[default]
+    Register,
+    /// The kubelet's plugin watcher finds the plugin's socket ([`pluginwatcher`]); both services are behind it.
+    Watcher,
+}
+
+/// What a plugin is told about itself.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum News {
+    /// Somebody else serves on the plugin's socket; it waits for them to end.
+    Clash,
+    /// The kubelet has accepted the registration.
+    Registered,
+    /// It has not, or could not be asked, for this reason. It will be asked again.
+    Refused(String),
+    /// It listens to the list of devices, now known to it.
+    Listening,
+    /// It accepted, but did not listen to the list of devices. There will be another round.
+    Ignored,
+    /// It does not listen any more: it ended, or took an old connection's end for ours. There will be another round.
+    Lost,
 }
 
 /// What a plugin knows and decides. Errors reach the kubelet as they are; one of [`Plugin::allocate`] fails the pod.
@@ -64,8 +100,10 @@ pub trait Plugin: Send + Sync + 'static {
     /// All devices, now and whenever they change. The plugin is over when its sender is.
     fn devices(&self) -> watch::Receiver<Vec<Device>>;
 
-    /// Told each time the kubelet has accepted a registration.
-    fn registered(&self) {}
+    /// Told what happens between the plugin and the kubelet.
+    fn news(&self, news: News) {
+        drop(news);
+    }
 
     /// What a container that gets these devices needs to use them.
     fn allocate(
@@ -78,10 +116,18 @@ pub trait Plugin: Send + Sync + 'static {
         false
     }
 
-    /// Which `size` of the `available` devices, those in `required` among them, fit each other best.
-    fn prefer(&self, available: Vec<String>, required: Vec<String>, size: usize) -> Vec<String> {
+    /// Which `size` of the `available` devices, those in `required` among them, fit each other best. An error fails the pod.
+    ///
+    /// # Errors
+    /// When there is no such choice.
+    fn prefer(
+        &self,
+        available: Vec<String>,
+        required: Vec<String>,
+        size: usize,
+    ) -> Result<Vec<String>, tonic::Status> {
         let _ = (available, size);
-        required
+        Ok(required)
     }
 
     /// Whether [`Plugin::pre_start`] wants to be called.
@@ -99,19 +145,9 @@ pub trait Plugin: Send + Sync + 'static {
 /// Why a plugin cannot go on. That the kubelet is away is no reason.
 #[derive(Debug, thiserror::Error)]
 pub enum Error {
-    /// The path of a socket is too long, not absolute, or not text.
-    #[error(
-        "{0:?} cannot be a unix socket: allowed are absolute paths of at most {MAX_SOCKET_PATH} bytes of UTF-8"
-    )]
-    Path(PathBuf),
-    /// The socket cannot be made.
-    #[error("{path}: {source}")]
-    Socket {
-        /// The plugin's socket.
-        path: PathBuf,
-        /// What the kernel says.
-        source: io::Error,
-    },
+    /// There is no socket.
+    #[error(transparent)]
+    Socket(#[from] crate::socket::Error),
     /// The server ended by itself.
     #[error("serving {path} failed: {source}")]
     Serve {
@@ -122,8 +158,17 @@ pub enum Error {
     },
 }
 
-/// The longest path a unix socket address can hold on Linux, without the closing zero byte.
-const MAX_SOCKET_PATH: usize = 107;
+impl Way {
+    /// A file name for the plugin's socket: the same for one resource always, and of no two resources the same.
+    #[must_use]
+    pub fn endpoint(self, resource: &str) -> String {
+        match self {
+            // Names of resources have neither `_` before their slash nor a second slash.
+            Self::Register => format!("{}.sock", resource.replace('/', "_")),
+            Self::Watcher => pluginwatcher::socket_name(resource),
+        }
+    }
+}
 
 impl Device {
     fn to_wire(&self) -> wire::Device {

@@ -6,7 +6,9 @@
 
 pub mod deviceplugin;
 pub mod kubelet;
+pub mod pluginwatcher;
 pub mod podresources;
+pub mod socket;
 pub mod sysfs;
 pub mod watch;
 

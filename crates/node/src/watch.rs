@@ -13,6 +13,7 @@ use std::io;
 use std::mem::MaybeUninit;
 use std::os::fd::OwnedFd;
 use std::path::{Path, PathBuf};
+use std::time::Duration;
 
 use rustix::fs::inotify::{self, CreateFlags, ReadFlags, WatchFlags};
 use rustix::io::Errno;
@@ -38,6 +39,9 @@ const LOST: ReadFlags =
 /// How many times the kernel's queue is read before the events so far are handed out: bounds the work of one call
 /// when somebody writes without end.
 const READS_PER_LOOK: usize = 64;
+
+/// Between looks when there are no events at all.
+const BLIND: Duration = Duration::from_secs(1);
 
 /// How often something happened, by tag. The kernel merges equal neighbours among its events, but never renames, so the
 /// number of renames is exact; after an overflow of its queue every count is `u32::MAX`.
@@ -210,6 +214,19 @@ impl<T: Copy + Ord> Watcher<T> {
 fn count<T: Ord>(counts: &mut Counts<T>, tag: T, times: u32) {
     let sum = counts.entry(tag).or_default();
     *sum = sum.saturating_add(times);
+}
+
+/// Waits for an event, but no longer than `patience`; what it says is for the caller to look up. A watcher that is not there, because the
+/// kernel has none left (`fs.inotify.max_user_instances`), or that breaks and is given up here, makes this a look each second.
+pub async fn changed<T: Copy + Ord>(watcher: &mut Option<Watcher<T>>, patience: Duration) {
+    let Some(watching) = watcher else { return tokio::time::sleep(patience.min(BLIND)).await };
+    let seen = match tokio::time::timeout(patience, watching.changed()).await {
+        Ok(changes) => changes,
+        Err(_) => watching.recheck(),
+    };
+    if seen.is_err() {
+        *watcher = None;
+    }
 }
 
 /// Hands the descriptor to tokio's reactor.

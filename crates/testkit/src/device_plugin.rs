@@ -9,7 +9,7 @@ use std::thread::JoinHandle;
 use std::time::Duration;
 
 use anyhow::Context as _;
-use node::deviceplugin::{self, Plugin, Seat, wire};
+use node::deviceplugin::{self, News, Plugin, Seat, Way, wire};
 use tokio::sync::watch;
 use tokio_util::sync::{CancellationToken, DropGuard};
 use tonic::Status;
@@ -87,6 +87,7 @@ impl DevicePlugin {
             folder: folder.parent().context("the kubelet's socket is in no folder")?.to_owned(),
             endpoint: format!("{}.sock", resource.replace('/', "_")),
             resource: resource.to_owned(),
+            way: Way::Register,
         };
         let (registrations, receiver) = watch::channel(0);
         let devices = watch::Sender::new(devices.into_iter().collect());
@@ -170,8 +171,10 @@ impl Plugin for Inner {
         self.devices.subscribe()
     }
 
-    fn registered(&self) {
-        self.registrations.send_modify(|times| *times += 1);
+    fn news(&self, news: News) {
+        if news == News::Registered {
+            self.registrations.send_modify(|times| *times += 1);
+        }
     }
 
     async fn allocate(&self, ids: Vec<String>) -> Result<wire::ContainerAllocateResponse, Status> {
@@ -186,14 +189,19 @@ impl Plugin for Inner {
         self.options.prefers_last
     }
 
-    fn prefer(&self, available: Vec<String>, required: Vec<String>, size: usize) -> Vec<String> {
+    fn prefer(
+        &self,
+        available: Vec<String>,
+        required: Vec<String>,
+        size: usize,
+    ) -> Result<Vec<String>, Status> {
         self.calls().prefer.push(size);
         let mut chosen = sorted(required);
         let others = sorted(available).into_iter().rev().filter(|id| !chosen.contains(id));
         let missing = size.saturating_sub(chosen.len());
         let others: Vec<_> = others.take(missing).collect();
         chosen.extend(others);
-        chosen
+        Ok(chosen)
     }
 
     fn wants_pre_start(&self) -> bool {

@@ -1,34 +1,41 @@
 //! Serving and registering, round after round.
 //!
-//! In: a plugin and its seat. Out: the calls of the kubelet reach the plugin. A round is: make the socket, serve, register,
-//! and stay until the plugin's or the kubelet's socket is not the one it was any more.
+//! In: a plugin and its seat. Out: the calls of the kubelet reach the plugin. A round is: make the socket, serve, dial ourselves,
+//! register, and stay as long as the kubelet listens and both sockets are the ones they were.
 
 use std::convert::Infallible;
-use std::fs;
-use std::os::unix::fs::MetadataExt as _;
-use std::path::{Path, PathBuf};
+use std::hash::{DefaultHasher, Hash as _, Hasher as _};
 use std::sync::Arc;
 use std::time::Duration;
 
-use tokio::net::UnixListener;
-use tokio::sync::{mpsc, watch};
-use tokio_stream::wrappers::{ReceiverStream, UnixListenerStream};
-use tonic::transport::{Endpoint, Server};
-use tonic::{Request, Response, Status};
+use tokio::sync::watch;
+use tokio::time::{Instant, sleep, sleep_until, timeout};
+use tokio_stream::wrappers::UnixListenerStream;
+use tonic::Status;
+use tonic::transport::{Channel, Endpoint, Server};
 
-use super::wire::device_plugin_server::{DevicePlugin, DevicePluginServer};
+use super::service::{Lists, Service, options};
+use super::wire::device_plugin_client::DevicePluginClient;
 use super::wire::registration_client::RegistrationClient;
-use super::{Device, Error, MAX_SOCKET_PATH, Plugin, Seat, VERSION, wire};
-use crate::watch::{Names, Target, Watcher};
+use super::{Error, News, Plugin, Seat, VERSION, Way, wire};
+use crate::pluginwatcher::{self, Info, Kind, Registrar};
+use crate::socket::{self, Identity, Own};
+use crate::watch::{Names, Target, Watcher, changed};
 
 /// A registration comes back only after the kubelet has dialled the plugin, for which it gives itself 10 s.
 const DEADLINE: Duration = Duration::from_secs(15);
-/// Between attempts to register while the kubelet's socket is there but nobody answers behind it.
-const RETRY: Duration = Duration::from_millis(250);
+/// How long we may take to answer ourselves.
+const SELF_DIAL: Duration = Duration::from_secs(5);
+/// Between a registration and the kubelet's listening.
+const LISTENS_WITHIN: Duration = Duration::from_secs(10);
+/// How long the kubelet's plugin watcher may overlook our socket before it is made anew.
+const SEEN_WITHIN: Duration = Duration::from_secs(60);
+/// Between attempts while the kubelet's socket is there but nobody answers behind it, and between rounds: at first and at most.
+const RETRY: (Duration, Duration) = (Duration::from_millis(100), Duration::from_secs(5));
 /// Between looks at the sockets without an event: folders can be mounted over without one.
 const RECHECK: Duration = Duration::from_secs(10);
-/// The same when there are no events at all.
-const BLIND: Duration = Duration::from_secs(1);
+/// How long connections may take to end once nothing comes over them any more.
+const GRACE: Duration = Duration::from_secs(1);
 
 /// Serves the plugin and keeps it registered until the future is dropped, which tells the kubelet that the plugin is gone
 /// and removes the socket. Must be called inside a tokio runtime.
@@ -40,212 +47,245 @@ pub async fn run<P: Plugin>(seat: &Seat, plugin: Arc<P>) -> Result<Infallible, E
     let targets = vec![target(super::KUBELET_SOCKET), target(&seat.endpoint)];
     // The kernel may have no watch left (`fs.inotify.max_user_instances`): then looking now and then has to do.
     let mut watcher = Watcher::new(targets).ok();
+    let mut pause = Pause::new(&seat.resource);
     loop {
+        while socket::is_served(&seat.socket()).await {
+            plugin.news(News::Clash);
+            changed(&mut watcher, pause.next()).await;
+        }
         let (listener, own) = Own::bind(&seat.socket())?;
-        // Its end is the end of this round's streams.
         let (round, over) = watch::channel(());
-        let service = DevicePluginServer::new(Service { plugin: Arc::clone(&plugin), over });
-        let server =
-            Server::builder().add_service(service).serve_with_incoming(UnixListenerStream::new(listener));
+        let mut ended = over.clone();
+        let (lists, listening) = watch::channel(Lists::default());
+        let status = watch::Sender::new(pluginwatcher::Status::Unseen);
+        let mut services = Server::builder().add_service(Service::server(Arc::clone(&plugin), over, lists));
+        if seat.way == Way::Watcher {
+            services = services.add_service(Registrar::new(info(seat), status.clone()).server());
+        }
+        let server = services.serve_with_incoming_shutdown(UnixListenerStream::new(listener), async move {
+            // Without a sender any more: the round is over.
+            let _ = ended.changed().await;
+        });
+        tokio::pin!(server);
+        let mut stay = Stay { seat, plugin: &*plugin, own: &own, listening, pause: &mut pause };
         let stay = async {
-            if let Some(kubelet) = register(seat, &*plugin, &mut watcher, &own).await {
-                plugin.registered();
-                while own.is_there() && identity(&seat.kubelet_socket()) == Some(kubelet) {
-                    changed(&mut watcher, RECHECK).await;
-                }
+            match seat.way {
+                Way::Register => stay.registered(&mut watcher).await,
+                Way::Watcher => stay.found(&mut watcher, &status).await,
             }
         };
         tokio::select! {
-            served = server => {
-                served.map_err(|source| Error::Serve { path: seat.socket(), source })?;
-            }
+            served = &mut server => served.map_err(|source| Error::Serve { path: seat.socket(), source })?,
             () = stay => {}
         }
         drop(round);
+        // Who still holds a connection must not be served by this round beside the next.
+        let _ = timeout(GRACE, server).await;
     }
 }
 
-/// Registers as soon as the kubelet is there, and says behind which socket it was; `None` when our own socket went
-/// meanwhile, so that there is nothing left to register.
-async fn register(
-    seat: &Seat,
-    plugin: &impl Plugin,
-    watcher: &mut Option<Watcher<()>>,
-    own: &Own,
-) -> Option<Identity> {
-    loop {
-        if !own.is_there() {
-            return None;
-        }
-        let kubelet = identity(&seat.kubelet_socket());
-        if kubelet.is_some() && matches!(tokio::time::timeout(DEADLINE, ask(seat, plugin)).await, Ok(Ok(())))
-        {
-            return kubelet;
-        }
-        let patience = if kubelet.is_some() { RETRY } else { RECHECK };
-        changed(watcher, patience).await;
+/// What a plugin says of itself when it is found.
+fn info(seat: &Seat) -> Info {
+    Info {
+        kind: Kind::DevicePlugin,
+        name: seat.resource.clone(),
+        endpoint: None,
+        versions: vec![VERSION.to_owned()],
     }
 }
 
-async fn ask(seat: &Seat, plugin: &impl Plugin) -> Result<(), Status> {
-    let path = seat.kubelet_socket();
-    let text = path.to_str().ok_or_else(|| Status::internal("the kubelet's socket has no UTF-8 path"))?;
+/// Growing pauses, a little different for each resource, so that many plugins do not ask at the same moment.
+struct Pause {
+    step: u32,
+    share: f64,
+}
+
+impl Pause {
+    fn new(resource: &str) -> Self {
+        let mut hasher = DefaultHasher::new();
+        resource.hash(&mut hasher);
+        Self { step: 0, share: 0.75 + (hasher.finish() % 256) as f64 / 1024.0 }
+    }
+
+    fn next(&mut self) -> Duration {
+        let (first, most) = RETRY;
+        let full = first.saturating_mul(1 << self.step).min(most);
+        if full < most {
+            self.step += 1;
+        }
+        full.mul_f64(self.share)
+    }
+
+    fn reset(&mut self) {
+        self.step = 0;
+    }
+}
+
+/// The part of a round in which the server only has to be there.
+struct Stay<'a, P> {
+    seat: &'a Seat,
+    plugin: &'a P,
+    own: &'a Own,
+    listening: watch::Receiver<Lists>,
+    pause: &'a mut Pause,
+}
+
+impl<P: Plugin> Stay<'_, P> {
+    /// Registers, and returns when that is worth nothing any more.
+    async fn registered(&mut self, watcher: &mut Option<Watcher<()>>) {
+        if let Err(error) = self.dial_ourselves().await {
+            self.plugin.news(News::Refused(error));
+            return changed(watcher, self.pause.next()).await;
+        }
+        let before = self.listening.borrow().opened;
+        let Some(kubelet) = self.register(watcher).await else { return };
+        self.plugin.news(News::Registered);
+        if !self.is_listened_to(before).await {
+            self.plugin.news(News::Ignored);
+            return changed(watcher, self.pause.next()).await;
+        }
+        self.plugin.news(News::Listening);
+        let since = Instant::now();
+        while self.own.is_there() && Identity::of(&self.seat.kubelet_socket()) == Some(kubelet) {
+            let mut listening = self.listening.clone();
+            let lost = async move { drop(listening.wait_for(|lists| lists.open == 0).await) };
+            tokio::select! {
+                () = changed(watcher, RECHECK) => {}
+                () = lost => {
+                    self.plugin.news(News::Lost);
+                    if since.elapsed() > LISTENS_WITHIN {
+                        // It has lasted: whatever comes next is not what came before.
+                        self.pause.reset();
+                    }
+                    return changed(watcher, self.pause.next()).await;
+                }
+            }
+        }
+        self.pause.reset();
+    }
+
+    /// Waits to be found, and returns when the socket has to be made anew for that.
+    async fn found(
+        &mut self,
+        watcher: &mut Option<Watcher<()>>,
+        status: &watch::Sender<pluginwatcher::Status>,
+    ) {
+        use pluginwatcher::Status::{Asked, Refused, Registered, Unseen};
+        let mut said = status.subscribe();
+        let mut listening = self.listening.clone();
+        let mut listened = false;
+        let mut overdue = Instant::now() + SEEN_WITHIN;
+        loop {
+            tokio::select! {
+                () = changed(watcher, RECHECK) => if !self.own.is_there() { return },
+                () = sleep_until(overdue), if !listened => {
+                    if *said.borrow() != Unseen {
+                        self.plugin.news(News::Ignored);
+                    }
+                    return;
+                }
+                _ = said.changed() => {
+                    let now = said.borrow_and_update().clone();
+                    match now {
+                        Unseen => {}
+                        Asked => overdue = Instant::now() + LISTENS_WITHIN,
+                        Registered => self.plugin.news(News::Registered),
+                        Refused(reason) => {
+                            self.plugin.news(News::Refused(reason));
+                            return sleep(self.pause.next()).await;
+                        }
+                    }
+                }
+                _ = listening.changed() => {
+                    let now = listening.borrow_and_update().open > 0;
+                    match (std::mem::replace(&mut listened, now), now) {
+                        (false, true) => {
+                            self.pause.reset();
+                            self.plugin.news(News::Listening);
+                        }
+                        (true, false) => {
+                            self.plugin.news(News::Lost);
+                            // A kubelet that comes back finds the socket again; one that made a mistake does not look.
+                            overdue = Instant::now() + LISTENS_WITHIN;
+                        }
+                        _ => {}
+                    }
+                }
+            }
+        }
+    }
+
+    /// Proves that the socket is served before the kubelet is asked to dial it.
+    async fn dial_ourselves(&self) -> Result<(), String> {
+        let ask = async {
+            let channel = dial(&self.seat.socket()).await?;
+            DevicePluginClient::new(channel).get_device_plugin_options(wire::Empty {}).await.map(drop)
+        };
+        match timeout(SELF_DIAL, ask).await {
+            Ok(Ok(())) => Ok(()),
+            Ok(Err(status)) => Err(format!("our own socket does not answer: {}", status.message())),
+            Err(_) => Err(format!("our own socket does not answer within {SELF_DIAL:?}")),
+        }
+    }
+
+    /// Registers as soon as the kubelet is there, and says behind which socket it was; `None` when our own socket went
+    /// meanwhile, so that there is nothing left to register.
+    async fn register(&mut self, watcher: &mut Option<Watcher<()>>) -> Option<Identity> {
+        let mut last = None;
+        loop {
+            if !self.own.is_there() {
+                return None;
+            }
+            let kubelet = Identity::of(&self.seat.kubelet_socket());
+            if kubelet != last {
+                self.pause.reset();
+                last = kubelet;
+            }
+            if kubelet.is_none() {
+                changed(watcher, RECHECK).await;
+                continue;
+            }
+            match timeout(DEADLINE, self.ask()).await {
+                Ok(Ok(())) => return kubelet,
+                Ok(Err(status)) => self.plugin.news(News::Refused(status.message().to_owned())),
+                Err(_) => self.plugin.news(News::Refused(format!("no answer within {DEADLINE:?}"))),
+            }
+            changed(watcher, self.pause.next()).await;
+        }
+    }
+
+    async fn ask(&self) -> Result<(), Status> {
+        let channel = dial(&self.seat.kubelet_socket()).await?;
+        let request = wire::RegisterRequest {
+            version: VERSION.to_owned(),
+            endpoint: self.seat.endpoint.clone(),
+            resource_name: self.seat.resource.clone(),
+            options: Some(options(self.plugin)),
+        };
+        RegistrationClient::new(channel).register(request).await.map(drop)
+    }
+
+    /// Whether the kubelet begins to listen in time; it may have begun before it answered.
+    async fn is_listened_to(&mut self, before: u64) -> bool {
+        let begun = self.listening.wait_for(|lists| lists.opened > before);
+        timeout(LISTENS_WITHIN, begun).await.is_ok_and(|begun| begun.is_ok())
+    }
+}
+
+async fn dial(path: &std::path::Path) -> Result<Channel, Status> {
+    let text = path.to_str().ok_or_else(|| Status::internal(format!("{} is not UTF-8", path.display())))?;
     let endpoint = Endpoint::from_shared(format!("unix://{text}"));
     let channel = async { endpoint?.connect().await };
-    let channel = channel.await.map_err(|error| Status::unavailable(error.to_string()))?;
-    let request = wire::RegisterRequest {
-        version: VERSION.to_owned(),
-        endpoint: seat.endpoint.clone(),
-        resource_name: seat.resource.clone(),
-        options: Some(options(plugin)),
-    };
-    RegistrationClient::new(channel).register(request).await.map(drop)
+    channel.await.map_err(|error| Status::unavailable(chain(&error)))
 }
 
-/// Waits for an event, but no longer than this; a watcher that breaks is given up.
-async fn changed(watcher: &mut Option<Watcher<()>>, patience: Duration) {
-    let Some(watching) = watcher else { return tokio::time::sleep(patience.min(BLIND)).await };
-    let seen = match tokio::time::timeout(patience, watching.changed()).await {
-        Ok(changes) => changes,
-        Err(_) => watching.recheck(),
-    };
-    if seen.is_err() {
-        *watcher = None;
+/// An error with its causes, in one line: the transport's own words say nothing.
+fn chain(error: &dyn std::error::Error) -> String {
+    let mut text = error.to_string();
+    let mut cause = error.source();
+    while let Some(error) = cause {
+        text = format!("{text}: {error}");
+        cause = error.source();
     }
-}
-
-fn options(plugin: &impl Plugin) -> wire::DevicePluginOptions {
-    wire::DevicePluginOptions {
-        pre_start_required: plugin.wants_pre_start(),
-        get_preferred_allocation_available: plugin.prefers(),
-    }
-}
-
-/// Which socket is at a path. File systems give the number of a removed inode to the next file, so its time counts too.
-#[derive(Clone, Copy, PartialEq, Eq)]
-struct Identity {
-    inode: u64,
-    seconds: i64,
-    nanoseconds: i64,
-}
-
-fn identity(path: &Path) -> Option<Identity> {
-    let found = fs::symlink_metadata(path).ok()?;
-    Some(Identity { inode: found.ino(), seconds: found.mtime(), nanoseconds: found.mtime_nsec() })
-}
-
-/// The socket we made; removed when dropped, unless something else is there by then.
-struct Own {
-    path: PathBuf,
-    identity: Option<Identity>,
-}
-
-impl Own {
-    fn bind(path: &Path) -> Result<(UnixListener, Self), Error> {
-        let text = path.to_str().filter(|text| text.starts_with('/') && text.len() <= MAX_SOCKET_PATH);
-        if text.is_none() {
-            return Err(Error::Path(path.to_owned()));
-        }
-        let failed = |source| Error::Socket { path: path.to_owned(), source };
-        // What an earlier life left behind would keep us from binding.
-        match fs::remove_file(path) {
-            Err(error) if error.kind() != std::io::ErrorKind::NotFound => return Err(failed(error)),
-            _ => {}
-        }
-        let listener = UnixListener::bind(path).map_err(failed)?;
-        Ok((listener, Self { path: path.to_owned(), identity: identity(path) }))
-    }
-
-    fn is_there(&self) -> bool {
-        self.identity.is_some() && identity(&self.path) == self.identity
-    }
-}
-
-impl Drop for Own {
-    fn drop(&mut self) {
-        if self.is_there() {
-            // Gone between the look and now is as good.
-            let _ = fs::remove_file(&self.path);
-        }
-    }
-}
-
-/// One round's server.
-struct Service<P> {
-    plugin: Arc<P>,
-    over: watch::Receiver<()>,
-}
-
-#[tonic::async_trait]
-impl<P: Plugin> DevicePlugin for Service<P> {
-    type ListAndWatchStream = ReceiverStream<Result<wire::ListAndWatchResponse, Status>>;
-
-    async fn get_device_plugin_options(
-        &self,
-        _: Request<wire::Empty>,
-    ) -> Result<Response<wire::DevicePluginOptions>, Status> {
-        Ok(Response::new(options(&*self.plugin)))
-    }
-
-    async fn list_and_watch(
-        &self,
-        _: Request<wire::Empty>,
-    ) -> Result<Response<Self::ListAndWatchStream>, Status> {
-        let (sender, receiver) = mpsc::channel(1);
-        tokio::spawn(tell(self.plugin.devices(), self.over.clone(), sender));
-        Ok(Response::new(ReceiverStream::new(receiver)))
-    }
-
-    async fn get_preferred_allocation(
-        &self,
-        request: Request<wire::PreferredAllocationRequest>,
-    ) -> Result<Response<wire::PreferredAllocationResponse>, Status> {
-        let prefer = |one: wire::ContainerPreferredAllocationRequest| {
-            let size = usize::try_from(one.allocation_size).unwrap_or(0);
-            let ids = self.plugin.prefer(one.available_device_i_ds, one.must_include_device_i_ds, size);
-            wire::ContainerPreferredAllocationResponse { device_i_ds: ids }
-        };
-        let container_responses = request.into_inner().container_requests.into_iter().map(prefer).collect();
-        Ok(Response::new(wire::PreferredAllocationResponse { container_responses }))
-    }
-
-    async fn allocate(
-        &self,
-        request: Request<wire::AllocateRequest>,
-    ) -> Result<Response<wire::AllocateResponse>, Status> {
-        let mut answer = wire::AllocateResponse::default();
-        for one in request.into_inner().container_requests {
-            answer.container_responses.push(self.plugin.allocate(one.devices_ids).await?);
-        }
-        Ok(Response::new(answer))
-    }
-
-    async fn pre_start_container(
-        &self,
-        request: Request<wire::PreStartContainerRequest>,
-    ) -> Result<Response<wire::PreStartContainerResponse>, Status> {
-        self.plugin.pre_start(request.into_inner().devices_ids).await?;
-        Ok(Response::new(wire::PreStartContainerResponse {}))
-    }
-}
-
-/// Sends the devices at once and after each change, until one of the three ends is gone.
-async fn tell(
-    mut devices: watch::Receiver<Vec<Device>>,
-    mut over: watch::Receiver<()>,
-    sender: mpsc::Sender<Result<wire::ListAndWatchResponse, Status>>,
-) {
-    loop {
-        let list = devices.borrow_and_update().iter().map(Device::to_wire).collect();
-        let told = sender.send(Ok(wire::ListAndWatchResponse { devices: list }));
-        tokio::select! {
-            told = told => if told.is_err() { return },
-            _ = over.changed() => return,
-        }
-        tokio::select! {
-            changed = devices.changed() => if changed.is_err() { return },
-            _ = over.changed() => return,
-            () = sender.closed() => return,
-        }
-    }
+    text
 }

@@ -37,8 +37,8 @@ impl Plugin for Two {
         true
     }
 
-    fn prefer(&self, available: Vec<String>, _: Vec<String>, size: usize) -> Vec<String> {
-        available.into_iter().rev().take(size).collect()
+    fn prefer(&self, available: Vec<String>, _: Vec<String>, size: usize) -> Result<Vec<String>, Status> {
+        Ok(available.into_iter().rev().take(size).collect())
     }
 }
 
@@ -92,6 +92,7 @@ fn start(folder: &Path, plugin: &Arc<Two>) -> JoinHandle<Result<Infallible, Erro
         folder: folder.to_owned(),
         endpoint: "two.sock".to_owned(),
         resource: "test.dev/x".to_owned(),
+        way: Way::Register,
     };
     let plugin = Arc::clone(plugin);
     tokio::spawn(async move { run(&seat, plugin).await })
@@ -161,12 +162,50 @@ async fn a_plugin_registers_with_every_kubelet_that_comes() {
     running.abort();
 }
 
+/// The kubelet may take the end of an old connection for the end of ours, and then never listens again by itself.
+#[tokio::test]
+async fn a_plugin_that_is_not_listened_to_registers_again() {
+    let folder = tempfile::tempdir().unwrap();
+    let plugin = Arc::new(Two(watch::Sender::new(vec![device("a", true, &[0])])));
+    let (_kubelet, mut clients) = kubelet(folder.path());
+    let running = start(folder.path(), &plugin);
+    // Never listens at all, then stops listening twice.
+    drop(soon(clients.recv()).await.unwrap());
+    for _ in 0..2 {
+        let mut client = soon(clients.recv()).await.unwrap();
+        let mut lists = client.list_and_watch(wire::Empty {}).await.unwrap().into_inner();
+        assert_eq!(soon(lists.next()).await.unwrap().unwrap().devices.len(), 1);
+    }
+    soon(clients.recv()).await.unwrap();
+    running.abort();
+}
+
+#[tokio::test]
+async fn a_socket_that_is_served_is_left_to_its_owner() {
+    let folder = tempfile::tempdir().unwrap();
+    let plugin = Arc::new(Two(watch::Sender::new(vec![device("a", true, &[0])])));
+    let (_kubelet, mut clients) = kubelet(folder.path());
+    let first = start(folder.path(), &plugin);
+    let mut client = soon(clients.recv()).await.unwrap();
+    let mut lists = client.list_and_watch(wire::Empty {}).await.unwrap().into_inner();
+    let second = start(folder.path(), &plugin);
+    assert_eq!(soon(lists.next()).await.unwrap().unwrap().devices.len(), 1);
+    client.get_device_plugin_options(wire::Empty {}).await.unwrap();
+    assert!(clients.try_recv().is_err());
+    // It takes over when the first is gone.
+    first.abort();
+    soon(clients.recv()).await.unwrap();
+    assert!(!second.is_finished());
+    second.abort();
+}
+
 #[tokio::test]
 async fn impossible_paths_are_said() {
     let seat = |folder: String| Seat {
         folder: folder.into(),
         endpoint: "x.sock".to_owned(),
         resource: "test.dev/x".to_owned(),
+        way: Way::Register,
     };
     let plugin = Arc::new(Two(watch::Sender::new(vec![])));
     for folder in [format!("/tmp/{}", "x".repeat(100)), "relative".to_owned()] {

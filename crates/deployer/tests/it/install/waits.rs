@@ -70,7 +70,11 @@ async fn an_end_of_patience_says_how_far_it_got_and_why() {
     let definition = find(&parts, CRD);
     until("the kind is served", async || {
         let conditions = rig.get(&definition).await.unwrap()["status"]["conditions"].clone();
-        conditions.as_array().unwrap().iter().any(|one| one["type"] == "Established" && one["status"] == "True")
+        conditions
+            .as_array()
+            .unwrap()
+            .iter()
+            .any(|one| one["type"] == "Established" && one["status"] == "True")
     })
     .await;
     let settings = Settings { wait_timeout: Duration::from_millis(400), ..waiting() };
