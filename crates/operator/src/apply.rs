@@ -101,11 +101,11 @@ impl Hand {
     async fn one(&self, change: Change, memory: &Memory) -> Report {
         let wanted = match change {
             Change::Delete { key, uid } => return self.delete(&key, &uid).await,
-            Change::Refuse { key, owner } => return Report::refused(&key, &owner),
-            Change::Await(_) => return Report { pending: true, ..Report::default() },
             Change::Create(ref wanted)
             | Change::Apply { ref wanted, .. }
-            | Change::Recreate { ref wanted, .. } => wanted.clone(),
+            | Change::Recreate { ref wanted, .. }
+            | Change::Refuse { ref wanted, .. }
+            | Change::Await(ref wanted) => wanted.clone(),
         };
         let result = self.put(&wanted, change, memory).await;
         result.unwrap_or_else(|stop| Report::failed("applying", &wanted.object, &stop))
@@ -116,15 +116,19 @@ impl Hand {
         let (mut change, mut report) = (first, Report::default());
         let again = if memory.was(wanted) { Action::Repaired } else { Action::Updated };
         let mut reason = None;
-        for _ in 0..TURNS {
+        for turn in 0..TURNS {
             let after = match &change {
                 Change::Create(_) => self.create(&wanted.object, Action::Created).await?,
                 Change::Apply { wanted, uid, before } => {
                     self.write(&wanted.object, uid, before.as_ref(), again).await?
                 }
                 Change::Recreate { wanted, uid, .. } => self.recreate(&wanted.object, uid).await?,
-                Change::Refuse { key, owner } => {
-                    return Ok(Report { action: report.action, ..Report::refused(key, owner) });
+                // So it was known to be; what others do to theirs is not watched everywhere.
+                Change::Refuse { wanted, .. } | Change::Await(wanted) if turn == 0 => {
+                    After::Found(self.look(&wanted.object).await?, None)
+                }
+                Change::Refuse { wanted, owner } => {
+                    return Ok(Report { action: report.action, ..Report::refused(&wanted.key(), owner) });
                 }
                 Change::Await(_) | Change::Delete { .. } => return Ok(Report { pending: true, ..report }),
             };

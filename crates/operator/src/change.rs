@@ -54,15 +54,15 @@ pub enum Change {
         /// The one that goes.
         uid: String,
     },
-    /// It is somebody else's.
+    /// It is somebody else's, as far as is known: nobody tells what becomes of it, so it is to be looked at.
     Refuse {
-        /// Which.
-        key: Key,
+        /// As it should be.
+        wanted: Wanted,
         /// Whose it is, as far as that can be told.
         owner: String,
     },
-    /// It is going away: nothing can be done before it has.
-    Await(Key),
+    /// It is going away, as far as is known: nothing can be done before it has.
+    Await(Wanted),
 }
 
 /// What a plan is made from besides wishes.
@@ -83,8 +83,12 @@ impl Change {
     #[must_use]
     pub fn key(&self) -> Key {
         match self {
-            Self::Create(wanted) | Self::Apply { wanted, .. } | Self::Recreate { wanted, .. } => wanted.key(),
-            Self::Delete { key, .. } | Self::Refuse { key, .. } | Self::Await(key) => key.clone(),
+            Self::Create(wanted)
+            | Self::Apply { wanted, .. }
+            | Self::Recreate { wanted, .. }
+            | Self::Refuse { wanted, .. }
+            | Self::Await(wanted) => wanted.key(),
+            Self::Delete { key, .. } => key.clone(),
         }
     }
 }
@@ -122,19 +126,18 @@ pub fn decide(wanted: &Wanted, live: Option<&Value>, memory: &Memory) -> Option<
     if wanted.treatment == Treatment::Hold {
         return None;
     }
-    let key = wanted.key();
     let Some(live) = live else { return Some(Change::Create(wanted.clone())) };
     if !live["metadata"]["deletionTimestamp"].is_null() {
-        return Some(Change::Await(key));
+        return Some(Change::Await(wanted.clone()));
     }
     let uid = uid(live);
-    if !owner::is_ours(&key, live) {
+    if !owner::is_ours(&wanted.key(), live) {
         return match wanted.treatment {
             Treatment::Share => {
                 let apply = |_| Change::Apply { wanted: wanted.clone(), uid, before: None };
                 unfit(wanted.object.body(), live).map(apply)
             }
-            _ => Some(Change::Refuse { key, owner: maker(live) }),
+            _ => Some(Change::Refuse { wanted: wanted.clone(), owner: maker(live) }),
         };
     }
     let wanted = Wanted { object: same::adapted(&wanted.object, live), ..*wanted };

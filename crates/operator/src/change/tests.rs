@@ -221,13 +221,13 @@ fn whose_it_is() {
     for (live, want) in table {
         assert_eq!(decided(&map, Some(&live)), want, "{live}");
     }
-    let Some(Change::Refuse { key, owner }) =
+    let Some(Change::Refuse { wanted, owner }) =
         decide(&map, Some(&labelled(MANAGED_BY, "Helm")), &Memory::default())
     else {
         panic!("it is not refused")
     };
     assert_eq!(
-        refusal(&key, &owner),
+        refusal(&wanted.key(), &owner),
         "ConfigMap x belongs to Helm and is left alone; labelled app.kubernetes.io/managed-by=tholepin-operator it is handed over"
     );
 }

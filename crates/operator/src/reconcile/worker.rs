@@ -35,8 +35,8 @@ use api::numaresources::{GROUP, NumaResourcesOperator, NumaResourcesScheduler, V
 const GATHER: Duration = Duration::from_millis(30);
 /// Pauses before something that failed is tried again.
 const RETRY: (Duration, Duration) = (Duration::from_millis(200), Duration::from_secs(30));
-/// The pause before it is looked again whether an object of others has been handed over, or has gone. Outside the operator's namespace
-/// nobody watches what is not labelled as its own, so nothing else tells; one GET of each such object is what it costs.
+/// The pause before it is looked again whether an object of others has been handed over, or has gone: outside the operator's namespace
+/// nobody watches what is not labelled as its own. One GET of each such object is what it costs.
 const REFUSED: Duration = Duration::from_secs(3);
 /// Looks that wrote something, at once and then in each such span. Two programs that each hold the other's writes for mistakes would otherwise go on
 /// at full speed, for ever.
@@ -146,11 +146,14 @@ impl Worker {
             shared.has_looked();
         }
         self.hand.metrics.looked(self.controller, began.elapsed(), api, failed + unwritten);
+        let glance = (refused > 0).then_some(REFUSED);
         if failed > refused || done.pending || unwritten > 0 {
-            return Some(self.backoff.next_delay());
+            let delay = self.backoff.next_delay();
+            // What failed may have needed what is refused.
+            return Some(glance.map_or(delay, |glance| delay.min(glance)));
         }
         self.backoff.reset();
-        (refused > 0).then_some(REFUSED)
+        glance
     }
 
     /// What has to be done, and what is wanted.

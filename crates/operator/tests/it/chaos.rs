@@ -387,7 +387,7 @@ async fn adopt(rig: &Rig, kind: &str, name: &str, random: &mut Random) -> String
 }
 
 /// Puts an object of somebody else in its place.
-async fn usurp(
+pub(super) async fn usurp(
     rig: &Rig,
     kind: &str,
     name: &str,

@@ -12,6 +12,7 @@ use testkit::openshift::mco::Mco;
 use testkit::openshift::{kubelet_config, make, pool};
 use tokio::time::Instant;
 
+use super::chaos::usurp;
 use super::killed::comparable;
 use super::openshift::{WORKER, single_numa_node};
 use super::rig::{NAMESPACE, PATIENCE, Rig, Setup, play, until};
@@ -152,10 +153,29 @@ fn each_kind_is_repaired_after_each_edit_and_deletion() {
         for kind in ["operator", "scheduler"] {
             rig.until_true(kind, "Available", "", "").await;
         }
+        taken_and_let_go(rig, &wanted).await;
         rig.quiet().await;
         testkit::dump::assert_same(&wanted, &comparable(rig.dump().await));
         rest(rig, "repairs").await;
     });
+}
+
+/// What others have put in the place of ours is left alone; when they take it away, ours comes back. Of objects outside the namespace no
+/// watch tells that.
+async fn taken_and_let_go(rig: &Rig, wanted: &Dump) {
+    for (kind, name) in
+        [("ClusterRole", "topology-aware-scheduler"), ("NetworkPolicy", "scheduler-default-deny-all")]
+    {
+        let key = wanted.keys().find(|key| key.starts_with(kind) && key.ends_with(name)).unwrap();
+        usurp(rig, kind, name, wanted, &mut Vec::new()).await;
+        rig.until_true("scheduler", "Degraded", "", name).await;
+        // Once it is known to be somebody else's.
+        rig.quiet().await;
+        rig.delete(kind, name).await;
+        let took = repaired(rig, &format!("{key} let go"), wanted, kind, name, key).await;
+        println!("repairs: {kind} {name} let go, back after {took:?}");
+        rig.until_true("scheduler", "Available", "", "").await;
+    }
 }
 
 /// B-11, B-12: what is true of pods is said as long as it is true, and of the template that is asked for.
