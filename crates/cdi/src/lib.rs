@@ -2,3 +2,25 @@
 //!
 //! In: specifications, as values or as files in folders. Out: the same, checked; files that are replaced as a whole. Never: a container, a
 //! device, the Kubernetes API.
+
+pub mod annotation;
+pub mod check;
+pub mod cli;
+pub mod file;
+pub mod name;
+pub mod registry;
+pub mod spec;
+pub mod version;
+
+pub use check::{Finding, Severity};
+pub use file::{Error, FileName};
+pub use name::{Kind, QualifiedName};
+pub use registry::Registry;
+pub use spec::{ContainerEdits, Device, DeviceNode, Hook, IntelRdt, Mount, NetDevice, Spec};
+pub use version::Version;
+
+/// Where people and packages put specifications.
+pub const STATIC_DIR: &str = "/etc/cdi";
+
+/// Where programs put what they generate; it is empty after a reboot, and wins over [`STATIC_DIR`].
+pub const GENERATED_DIR: &str = "/var/run/cdi";

@@ -1,0 +1,215 @@
+//! `tholepin cdi`: looks at specifications as container runtimes do.
+//!
+//! In: folders or files. Out: a table or documents on standard output; what is wrong, a line each. Never: a change of a file.
+
+use std::io::{self, ErrorKind, Read as _};
+use std::path::{Path, PathBuf};
+use std::process::ExitCode;
+
+use anyhow::Context as _;
+use clap::{Args, Subcommand, ValueEnum};
+
+use crate::check::{Finding, Severity};
+use crate::file::{self, LIMIT_BYTES};
+use crate::registry::Registry;
+
+mod list;
+
+/// Something is wrong with what was looked at.
+const FINDINGS: u8 = 1;
+
+/// What was to be looked at could not be read.
+const UNREADABLE: u8 = 2;
+
+/// `tholepin cdi`.
+#[derive(Debug, Subcommand)]
+pub enum Command {
+    /// List the devices that containers can ask for on this machine
+    #[command(
+        after_help = "Files that runtimes refuse are told on standard error.\n\nExit codes: 0 fine, 1 something is wrong with a file, 2 a file or \
+            folder cannot be read.\n\nExamples:\n  tholepin cdi list\n  tholepin cdi list -o wide\n  tholepin cdi list --dir /var/run/cdi -o json"
+    )]
+    List(List),
+    /// Check specifications as runtimes do, and by the specification's text
+    #[command(
+        after_help = "An error is what runtimes refuse; a warning is what they take although the specification forbids it.\n\n\
+            Exit codes: 0 fine, 1 errors (with --strict also warnings), 2 a file or folder cannot be read.\n\n\
+            Examples:\n  tholepin cdi validate\n  tholepin cdi validate /etc/cdi/vendor.json\n  tholepin cdi validate --strict ./cdi\n  \
+            generate-cdi | tholepin cdi validate -"
+    )]
+    Validate(Validate),
+}
+
+/// What to list.
+#[derive(Debug, Args)]
+pub struct List {
+    /// A folder to look into; may be given again, later ones win
+    #[arg(long = "dir", value_name = "DIR", default_values = [crate::STATIC_DIR, crate::GENERATED_DIR])]
+    folders: Vec<PathBuf>,
+    /// How to print: table, wide, json or yaml
+    #[arg(
+        short,
+        long,
+        value_name = "FORMAT",
+        default_value = "table",
+        value_enum,
+        hide_possible_values = true
+    )]
+    output: Output,
+}
+
+/// What to check.
+#[derive(Debug, Args)]
+pub struct Validate {
+    /// Files or folders, or - for standard input; of folders, later ones win [default: /etc/cdi /var/run/cdi]
+    #[arg(value_name = "PATH")]
+    paths: Vec<PathBuf>,
+    /// Let warnings count as errors
+    #[arg(long)]
+    strict: bool,
+}
+
+/// How to print a list.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
+enum Output {
+    /// Names and files.
+    Table,
+    /// With what a container gets.
+    Wide,
+    /// All there is to know.
+    Json,
+    /// The same.
+    Yaml,
+}
+
+/// Runs a command.
+///
+/// # Errors
+/// When standard output or input is broken.
+pub fn run(command: &Command) -> anyhow::Result<ExitCode> {
+    let mut out = io::stdout().lock();
+    let code = match command {
+        Command::List(list) => list.run(&mut out, &mut io::stderr().lock()),
+        Command::Validate(validate) => {
+            validate.run(&mut io::stdin().lock(), &mut out, &mut io::stderr().lock())
+        }
+    };
+    match code {
+        // Whoever reads may stop reading.
+        Err(error) if is_broken_pipe(&error) => Ok(ExitCode::SUCCESS),
+        code => Ok(ExitCode::from(code?)),
+    }
+}
+
+fn is_broken_pipe(error: &anyhow::Error) -> bool {
+    error.downcast_ref::<io::Error>().is_some_and(|error| error.kind() == ErrorKind::BrokenPipe)
+}
+
+impl List {
+    fn run(&self, out: &mut impl io::Write, err: &mut impl io::Write) -> anyhow::Result<u8> {
+        let registry = Registry::read(&self.folders);
+        write!(out, "{}", list::render(&registry, self.output)?)?;
+        let severe = |finding: &Finding| finding.severity == Severity::Error;
+        for (path, finding) in registry.findings.iter().filter(|(_, finding)| severe(finding)) {
+            writeln!(err, "{}", line(path, finding))?;
+        }
+        tell_unreadable(&registry, err)?;
+        Ok(code(&registry, false))
+    }
+}
+
+impl Validate {
+    fn run(
+        &self,
+        stdin: &mut impl io::Read,
+        out: &mut impl io::Write,
+        err: &mut impl io::Write,
+    ) -> anyhow::Result<u8> {
+        let defaults = [crate::STATIC_DIR, crate::GENERATED_DIR].map(PathBuf::from);
+        let paths = if self.paths.is_empty() { &defaults[..] } else { &self.paths };
+        let (folders, files): (Vec<_>, Vec<_>) = paths.iter().partition(|path| {
+            // Of the usual folders one may well not be there; of what was named, all must be.
+            self.paths.is_empty() || path.is_dir()
+        });
+        let mut registries = vec![Registry::read(&folders)];
+        for path in files {
+            let mut registry = Registry::default();
+            if path.as_os_str() == "-" {
+                read_stdin(stdin, &mut registry)?;
+            } else {
+                registry.read_file(path.clone(), 0);
+            }
+            registries.push(registry);
+        }
+        let mut worst = 0;
+        for registry in &registries {
+            for (path, finding) in &registry.findings {
+                writeln!(out, "{}", line(path, finding))?;
+            }
+            tell_unreadable(registry, err)?;
+            worst = worst.max(code(registry, self.strict));
+        }
+        writeln!(out, "{}", summary(&registries))?;
+        Ok(worst)
+    }
+}
+
+fn read_stdin(stdin: &mut impl io::Read, registry: &mut Registry) -> anyhow::Result<()> {
+    const NAME: &str = "standard input";
+    let mut text = String::new();
+    stdin.take(LIMIT_BYTES + 1).read_to_string(&mut text).context("reading standard input")?;
+    anyhow::ensure!(text.len() as u64 <= LIMIT_BYTES, "{NAME}: larger than the limit of {LIMIT_BYTES} bytes");
+    match file::parse(NAME, &text) {
+        Ok(spec) => registry.take(PathBuf::from(NAME), 0, spec),
+        Err(error) => {
+            let finding = Finding { severity: Severity::Error, field: String::new(), problem: error.reason };
+            registry.findings.push((PathBuf::from(NAME), finding));
+        }
+    }
+    Ok(())
+}
+
+/// A finding on one line.
+fn line(path: &Path, finding: &Finding) -> String {
+    let text = format!("{}: {}: {finding}", path.display(), finding.severity);
+    text.split(['\n', '\r']).map(str::trim).collect::<Vec<_>>().join(" ")
+}
+
+fn tell_unreadable(registry: &Registry, err: &mut impl io::Write) -> io::Result<()> {
+    registry
+        .unreadable
+        .iter()
+        .try_for_each(|(path, error)| writeln!(err, "error: cannot read {}: {error}", path.display()))
+}
+
+fn code(registry: &Registry, strict: bool) -> u8 {
+    match () {
+        () if !registry.unreadable.is_empty() => UNREADABLE,
+        () if registry.has_errors() || strict && !registry.findings.is_empty() => FINDINGS,
+        () => 0,
+    }
+}
+
+/// How many of what.
+fn summary(registries: &[Registry]) -> String {
+    let count = |severity| {
+        registries
+            .iter()
+            .flat_map(|r| &r.findings)
+            .filter(|(_, finding)| finding.severity == severity)
+            .count()
+    };
+    let devices: usize = registries.iter().flat_map(|r| &r.files).map(|file| file.spec.devices.len()).sum();
+    let files: usize = registries.iter().map(|r| r.files.len()).sum();
+    let number = |count: usize, what: &str| format!("{count} {what}{}", if count == 1 { "" } else { "s" });
+    format!(
+        "{} and {} that runtimes take; {}, {}",
+        number(files, "file"),
+        number(devices, "device"),
+        number(count(Severity::Error), "error"),
+        number(count(Severity::Warning), "warning"),
+    )
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,222 @@
+//! The values of a specification, with the names they have in files.
+//!
+//! In: fields. Out: JSON or YAML with only what is set, in the order of the fields here. Never: a judgement; [`check`](crate::check) has that.
+//! Fields that a file must have are empty when they are missing, so that one reading finds all that is wrong.
+
+use std::collections::BTreeMap;
+
+use serde::{Deserialize, Serialize};
+
+use crate::name::Kind;
+
+/// One specification: devices of one kind.
+#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase", deny_unknown_fields, default)]
+pub struct Spec {
+    /// The version of the format, `0.3.0` to `1.1.0`; a leading `v` is allowed. What we write has the lowest that will do.
+    pub cdi_version: String,
+    /// `<vendor>/<class>`.
+    pub kind: String,
+    /// Notes for people and tools; they reach no container. Since 0.6.0.
+    #[serde(skip_serializing_if = "BTreeMap::is_empty")]
+    pub annotations: BTreeMap<String, String>,
+    /// The devices, at least one.
+    pub devices: Vec<Device>,
+    /// What a container gets, once, that asks for any device of this file.
+    #[serde(skip_serializing_if = "ContainerEdits::is_empty")]
+    pub container_edits: ContainerEdits,
+}
+
+/// One device.
+#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase", deny_unknown_fields, default)]
+pub struct Device {
+    /// Its name, unique within the kind.
+    pub name: String,
+    /// Notes for people and tools; they reach no container. Since 0.6.0.
+    #[serde(skip_serializing_if = "BTreeMap::is_empty")]
+    pub annotations: BTreeMap<String, String>,
+    /// What a container gets that asks for this device; never empty.
+    pub container_edits: ContainerEdits,
+}
+
+/// What is done to a container.
+#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase", deny_unknown_fields, default)]
+pub struct ContainerEdits {
+    /// Variables, `NAME=value`.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub env: Vec<String>,
+    /// Device nodes.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub device_nodes: Vec<DeviceNode>,
+    /// Network interfaces moved from the host into the container. Since 1.1.0.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub net_devices: Vec<NetDevice>,
+    /// Programs the runtime runs.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub hooks: Vec<Hook>,
+    /// Mounts.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub mounts: Vec<Mount>,
+    /// The class of service in resctrl. Since 0.7.0.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub intel_rdt: Option<IntelRdt>,
+    /// More groups of the container's process; 0 is ignored by runtimes. Since 0.7.0.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub additional_gids: Vec<u32>,
+}
+
+/// A device node in the container. What is missing of `type`, `major` and `minor` the runtime reads from the host's node.
+#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase", deny_unknown_fields, default)]
+pub struct DeviceNode {
+    /// The path in the container.
+    pub path: String,
+    /// The path on the host, when it is another one. Since 0.5.0.
+    #[serde(skip_serializing_if = "String::is_empty")]
+    pub host_path: String,
+    /// `b` (block), `c` or `u` (character), `p` (FIFO).
+    #[serde(skip_serializing_if = "String::is_empty")]
+    pub r#type: String,
+    /// The major number.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub major: Option<i64>,
+    /// The minor number.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub minor: Option<i64>,
+    /// The mode's permission bits, as a decimal number.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub file_mode: Option<u32>,
+    /// What the device cgroup lets the container do: any of `r`, `w`, `m`; empty means all, `none` nothing.
+    #[serde(skip_serializing_if = "String::is_empty")]
+    pub permissions: String,
+    /// The owner in the container.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub uid: Option<u32>,
+    /// The group in the container.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub gid: Option<u32>,
+}
+
+/// A mount.
+#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase", deny_unknown_fields, default)]
+pub struct Mount {
+    /// The path on the host.
+    pub host_path: String,
+    /// The path in the container.
+    pub container_path: String,
+    /// Options, such as `ro`, `rbind`.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub options: Vec<String>,
+    /// The type of file system. Since 0.4.0.
+    #[serde(skip_serializing_if = "String::is_empty")]
+    pub r#type: String,
+}
+
+/// A program that the runtime runs on the host or in the container.
+#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase", deny_unknown_fields, default)]
+pub struct Hook {
+    /// When: one of [`HOOKS`](crate::check::HOOKS).
+    pub hook_name: String,
+    /// The program, absolute.
+    pub path: String,
+    /// Its arguments, its own name first.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub args: Vec<String>,
+    /// Its variables, `NAME=value`.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub env: Vec<String>,
+    /// Seconds until it is given up, more than 0.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub timeout: Option<i64>,
+}
+
+/// Cache and memory bandwidth, through resctrl.
+#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase", deny_unknown_fields, default)]
+pub struct IntelRdt {
+    /// The class of service: a file name, or `/` for the root class.
+    #[serde(rename = "closID", skip_serializing_if = "String::is_empty")]
+    pub clos_id: String,
+    /// The schema of the L3 cache.
+    #[serde(rename = "l3CacheSchema", skip_serializing_if = "String::is_empty")]
+    pub l3_cache_schema: String,
+    /// The schema of memory bandwidth.
+    #[serde(skip_serializing_if = "String::is_empty")]
+    pub mem_bw_schema: String,
+    /// Lines of the class's schemata file. Since 1.1.0.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub schemata: Vec<String>,
+    /// Whether the runtime makes a monitoring group. Since 1.1.0.
+    #[serde(skip_serializing_if = "std::ops::Not::not")]
+    pub enable_monitoring: bool,
+}
+
+/// A network interface that moves into the container.
+#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase", deny_unknown_fields, default)]
+pub struct NetDevice {
+    /// Its name on the host.
+    pub host_interface_name: String,
+    /// Its name in the container.
+    pub name: String,
+}
+
+impl Spec {
+    /// Devices of a kind; the version is the lowest that will do.
+    #[must_use]
+    pub fn new(kind: &Kind, devices: Vec<Device>) -> Self {
+        Self { kind: kind.to_string(), devices, ..Self::default() }.with_lowest_version()
+    }
+
+    /// The same with the lowest version that covers what is used: older runtimes refuse versions they do not know.
+    #[must_use]
+    pub fn with_lowest_version(mut self) -> Self {
+        self.cdi_version = crate::Version::minimum(&self).to_string();
+        self
+    }
+
+    /// All edits: those of the file, then those of each device.
+    pub(crate) fn all_edits(&self) -> impl Iterator<Item = &ContainerEdits> {
+        std::iter::once(&self.container_edits)
+            .chain(self.devices.iter().map(|device| &device.container_edits))
+    }
+}
+
+impl Device {
+    /// A device with what a container gets.
+    #[must_use]
+    pub fn new(name: impl Into<String>, container_edits: ContainerEdits) -> Self {
+        Self { name: name.into(), annotations: BTreeMap::new(), container_edits }
+    }
+}
+
+impl ContainerEdits {
+    /// Whether nothing at all is done.
+    #[must_use]
+    pub fn is_empty(&self) -> bool {
+        *self == Self::default()
+    }
+
+    /// Adds what `other` does. There is one class of service; that of `other` wins.
+    pub fn extend(&mut self, other: &Self) {
+        self.env.extend_from_slice(&other.env);
+        self.device_nodes.extend_from_slice(&other.device_nodes);
+        self.net_devices.extend_from_slice(&other.net_devices);
+        self.hooks.extend_from_slice(&other.hooks);
+        self.mounts.extend_from_slice(&other.mounts);
+        self.intel_rdt = other.intel_rdt.clone().or(self.intel_rdt.take());
+        self.additional_gids.extend_from_slice(&other.additional_gids);
+    }
+}
+
+impl DeviceNode {
+    /// A node that has the same path on the host and in the container.
+    #[must_use]
+    pub fn at(path: impl Into<String>) -> Self {
+        Self { path: path.into(), ..Self::default() }
+    }
+}
