@@ -13,6 +13,7 @@ use k8s_openapi::apiextensions_apiserver::pkg::apis::apiextensions::v1::{
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::ObjectMeta;
 use schemars::JsonSchema;
 
+use crate::hardware::{self, DeviceConfig};
 use crate::numaresources::{self, NumaResourcesOperator, NumaResourcesScheduler, operator, scheduler};
 use crate::{keys, nrt};
 use schema::{schema, unruled};
@@ -25,12 +26,16 @@ pub const NRT_CRD_YAML: &str = include_str!("../crds/noderesourcetopologies.yaml
 pub const OPERATOR_CRD_YAML: &str = include_str!("../crds/numaresourcesoperators.yaml");
 /// [`scheduler_crd`] as YAML, likewise.
 pub const SCHEDULER_CRD_YAML: &str = include_str!("../crds/numaresourcesschedulers.yaml");
+/// [`device_config_crd`] as YAML, likewise.
+pub const DEVICE_CONFIG_CRD_YAML: &str = include_str!("../crds/deviceconfigs.yaml");
 
 /// The enhancement that approved the group; the API server wants the link for groups under `k8s.io`.
 const API_APPROVED: &str = "https://github.com/kubernetes/enhancements/pull/1870";
 
 /// `kubectl get numa` shows all that users ask of the operator.
 const CATEGORY: &str = "numa";
+/// `kubectl get tholepin` shows what users ask for in groups of ours.
+const OWN_CATEGORY: &str = "tholepin";
 
 /// The definition of NodeResourceTopology: both versions served, the newer one stored, no conversion webhook.
 #[must_use]
@@ -77,6 +82,73 @@ pub fn scheduler_crd() -> CustomResourceDefinition {
     request::<NumaResourcesScheduler>(scheduler::KIND, scheduler::PLURAL, "numaressched", &columns)
 }
 
+/// The definition of DeviceConfig.
+#[must_use]
+pub fn device_config_crd() -> CustomResourceDefinition {
+    let mut schema = schema::<DeviceConfig>();
+    if let Some(status) = schema.properties.as_mut().and_then(|properties| properties.get_mut("status")) {
+        unruled(status);
+    }
+    CustomResourceDefinition {
+        metadata: ObjectMeta {
+            name: Some(format!("{}.{}", hardware::PLURAL, hardware::GROUP)),
+            ..ObjectMeta::default()
+        },
+        spec: CustomResourceDefinitionSpec {
+            group: hardware::GROUP.to_owned(),
+            names: CustomResourceDefinitionNames {
+                kind: hardware::KIND.to_owned(),
+                list_kind: Some(format!("{}List", hardware::KIND)),
+                plural: hardware::PLURAL.to_owned(),
+                short_names: Some(vec![hardware::SHORT_NAME.to_owned()]),
+                singular: Some(hardware::KIND.to_lowercase()),
+                categories: Some(vec![OWN_CATEGORY.to_owned()]),
+            },
+            scope: "Namespaced".to_owned(),
+            versions: vec![CustomResourceDefinitionVersion {
+                additional_printer_columns: Some(device_config_columns()),
+                subresources: Some(status_subresource()),
+                ..version(hardware::VERSION, true, schema)
+            }],
+            ..CustomResourceDefinitionSpec::default()
+        },
+        status: None,
+    }
+}
+
+/// What `kubectl get` shows of a DeviceConfig. The reason is that of the condition Errored, which says more than that of Ready.
+fn device_config_columns() -> Vec<CustomResourceColumnDefinition> {
+    let of = |kind: &str, field: &str| format!(".status.conditions[?(@.type==\"{kind}\")].{field}");
+    let columns = [
+        ("Ready", "string", of(hardware::keys::READY, "status"), 0),
+        ("Reason", "string", of(hardware::keys::ERRORED, "reason"), 0),
+        ("Version", "string", ".spec.driverVersion".to_owned(), 0),
+        ("Desired", "integer", ".status.nodes.desired".to_owned(), 0),
+        ("Available", "integer", ".status.nodes.ready".to_owned(), 0),
+        ("Age", "date", ".metadata.creationTimestamp".to_owned(), 0),
+        ("Phase", "string", ".status.phase".to_owned(), 1),
+        ("Module", "string", ".status.module.name".to_owned(), 1),
+        ("Message", "string", of(hardware::keys::ERRORED, "message"), 1),
+    ];
+    let column =
+        |(name, type_, json_path, priority): (&str, &str, String, i32)| CustomResourceColumnDefinition {
+            name: name.to_owned(),
+            type_: type_.to_owned(),
+            json_path,
+            priority: (priority > 0).then_some(priority),
+            ..CustomResourceColumnDefinition::default()
+        };
+    columns.map(column).to_vec()
+}
+
+/// The status is written apart from the rest.
+fn status_subresource() -> CustomResourceSubresources {
+    CustomResourceSubresources {
+        status: Some(CustomResourceSubresourceStatus(serde_json::json!({}))),
+        ..CustomResourceSubresources::default()
+    }
+}
+
 /// The definition of what users ask of the operator with: both versions with the same schema, so that the API server need not convert
 /// anything and nothing is lost whichever version an object goes through.
 fn request<T: JsonSchema>(
@@ -91,10 +163,7 @@ fn request<T: JsonSchema>(
     }
     let version = |name: &str, storage: bool| CustomResourceDefinitionVersion {
         additional_printer_columns: Some(columns.to_vec()),
-        subresources: Some(CustomResourceSubresources {
-            status: Some(CustomResourceSubresourceStatus(serde_json::json!({}))),
-            ..CustomResourceSubresources::default()
-        }),
+        subresources: Some(status_subresource()),
         ..version(name, storage, schema.clone())
     };
     let old = numaresources::OLD_VERSION;

@@ -22,7 +22,7 @@ use crate::goduration::GoDuration;
 pub mod keys;
 pub mod operator;
 pub mod scheduler;
-mod schema;
+pub(crate) mod schema;
 
 pub use operator::NumaResourcesOperator;
 pub use scheduler::NumaResourcesScheduler;
@@ -221,7 +221,7 @@ impl NodeGroupConfig {
 }
 
 /// Go writes a list or map that was never set as `null`.
-fn null_as_default<'de, D, T>(deserializer: D) -> Result<T, D::Error>
+pub(crate) fn null_as_default<'de, D, T>(deserializer: D) -> Result<T, D::Error>
 where
     D: serde::Deserializer<'de>,
     T: Default + Deserialize<'de>,

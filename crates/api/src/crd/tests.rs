@@ -5,11 +5,12 @@ use super::*;
 mod reference;
 
 /// Each definition with its file.
-fn all() -> [(&'static str, &'static str, CustomResourceDefinition); 3] {
+fn all() -> [(&'static str, &'static str, CustomResourceDefinition); 4] {
     [
         ("noderesourcetopologies", NRT_CRD_YAML, nrt_crd()),
         ("numaresourcesoperators", OPERATOR_CRD_YAML, operator_crd()),
         ("numaresourcesschedulers", SCHEDULER_CRD_YAML, scheduler_crd()),
+        ("deviceconfigs", DEVICE_CONFIG_CRD_YAML, device_config_crd()),
     ]
 }
 

@@ -78,7 +78,7 @@ pub(super) fn pattern_rules() -> Value {
 }
 
 /// A list of tolerations.
-pub(super) fn tolerations(_: &mut SchemaGenerator) -> Schema {
+pub(crate) fn tolerations(_: &mut SchemaGenerator) -> Schema {
     json_schema!({"type": "array", "maxItems": 64, "items": {
         "type": "object",
         "description": "Taints that are lived with: those that match in key, value and effect.",
@@ -153,7 +153,7 @@ pub(super) fn selector(_: &mut SchemaGenerator) -> Schema {
 }
 
 /// A list of conditions, bounded as Kubernetes bounds them everywhere.
-pub(super) fn conditions(_: &mut SchemaGenerator) -> Schema {
+pub(crate) fn conditions(_: &mut SchemaGenerator) -> Schema {
     json_schema!({
         "type": "array",
         "x-kubernetes-list-type": "map",

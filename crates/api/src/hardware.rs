@@ -1,0 +1,287 @@
+//! DeviceConfig (`hardware.tholepin.dev`): which driver which nodes get, and what makes its devices known to the kubelet.
+//!
+//! In: objects as users write them. Out: typed values, what they leave open filled in where it is used ([`Spec::mappings`],
+//! [`Spec::kernel_module`]), and what is wrong with them ([`check`]). Never: a node, a cluster, a decision about either.
+//!
+//! The doc comments of fields are the descriptions in the CRD ([`crate::crd`]) and in the API reference: they speak to users.
+
+use std::borrow::Cow;
+use std::collections::BTreeMap;
+
+use k8s_openapi::api::core::v1::Toleration;
+use k8s_openapi::apimachinery::pkg::apis::meta::v1::ObjectMeta;
+use k8s_openapi::apimachinery::pkg::util::intstr::IntOrString;
+use schemars::JsonSchema;
+use serde::{Deserialize, Serialize};
+
+use crate::numaresources::null_as_default;
+
+mod check;
+mod driver;
+mod kernel;
+pub mod keys;
+mod name;
+mod plugin;
+mod rules;
+mod schema;
+mod status;
+
+pub use check::{Problem, check};
+pub use driver::{Args, Build, BuildArg, KernelMapping, Modprobe, NameRef, RawArgs, RegistryTls, Sign};
+pub use kernel::{KernelError, first_match};
+pub use name::{
+    MAX_NAMES, MAX_NAMESPACE, claim, loader_account, module_name, plugin_account, plugin_config_map,
+};
+pub use plugin::DevicePlugin;
+pub use status::{Conflict, ModuleRef, NodeCounts, NodeProblem, Phase, Status};
+
+/// The API group.
+pub const GROUP: &str = "hardware.tholepin.dev";
+/// The version.
+pub const VERSION: &str = "v1alpha1";
+/// The kind.
+pub const KIND: &str = "DeviceConfig";
+/// The resource name in URLs and RBAC rules.
+pub const PLURAL: &str = "deviceconfigs";
+/// The short name.
+pub const SHORT_NAME: &str = "devcfg";
+/// Where modules are in an image, unless it is said.
+pub const DIR_NAME: &str = "/opt";
+/// The mapping there is when none is given: each kernel.
+pub const ANY_KERNEL: &str = "^.+$";
+
+/// Special hardware of some nodes: the driver they load, from an image that holds it for each kernel, and the device plugin that offers what
+/// the driver found to pods. A node is in the hands of one DeviceConfig at most. Who may write DeviceConfigs decides what runs in the kernel
+/// of nodes.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
+#[serde(default)]
+#[schemars(extend("required" = ["spec"], "x-kubernetes-validations" = schema::name_rules()))]
+pub struct DeviceConfig {
+    /// Standard object metadata.
+    #[schemars(skip)]
+    pub metadata: ObjectMeta,
+    /// What is asked for.
+    #[serde(deserialize_with = "null_as_default")]
+    pub spec: Spec,
+    /// What is there. Written by the operator.
+    #[serde(deserialize_with = "null_as_default")]
+    pub status: Status,
+}
+
+/// What is asked for.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "camelCase", default)]
+#[schemars(extend("required" = ["driverImage", "driverVersion"], "x-kubernetes-validations" = schema::spec_rules()))]
+pub struct Spec {
+    /// Repository of the driver's images, without tag and digest, such as `registry.example/drivers/acc`. There is one image for each kernel;
+    /// its tag is `<driverVersion>-<kernel version>`, unless a kernel mapping names another image.
+    #[schemars(extend("maxLength" = 200, "x-kubernetes-validations" = schema::driver_image_rules()))]
+    pub driver_image: String,
+    /// Version of the driver: the first part of the tag. A new version is brought to nodes one after the other, as `upgradePolicy` says.
+    #[schemars(extend("maxLength" = 63, "x-kubernetes-validations" = schema::driver_version_rules()))]
+    pub driver_version: String,
+    /// The nodes that have the hardware: those with all of these labels. Exactly one of `nodeSelector` and `allNodes` is given.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    #[schemars(schema_with = "schema::node_selector")]
+    pub node_selector: Option<BTreeMap<String, String>>,
+    /// `true`: all nodes have the hardware.
+    #[serde(skip_serializing_if = "std::ops::Not::not")]
+    pub all_nodes: bool,
+    /// Name of the kernel module. Default: the last part of `driverImage` with `_` for `-` and `.`.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    #[schemars(extend("maxLength" = 55, "x-kubernetes-validations" = schema::kernel_module_rules()))]
+    pub module_name: Option<String>,
+    /// Which image is for which kernel: the first entry that matches counts, and nodes whose kernel matches none are left alone and counted as
+    /// unsupported. Default: one entry for each kernel, with the image `<driverImage>:<driverVersion>-${KERNEL_FULL_VERSION}`.
+    #[serde(skip_serializing_if = "Vec::is_empty", deserialize_with = "null_as_default")]
+    #[schemars(extend("maxItems" = 64))]
+    pub kernel_mappings: Vec<KernelMapping>,
+    /// How the module is loaded and unloaded.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub modprobe: Option<Modprobe>,
+    /// Modules of the kernel's own tree that have to be unloaded before, because they drive the same hardware.
+    #[serde(skip_serializing_if = "Vec::is_empty", deserialize_with = "null_as_default")]
+    #[schemars(schema_with = "schema::kernel_modules")]
+    pub in_tree_modules_to_remove: Vec<String>,
+    /// When the driver's images are pulled. Default: `IfNotPresent`.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub image_pull_policy: Option<PullPolicy>,
+    /// Secret in this namespace for pulling the images, and for pushing what is built.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub image_pull_secret: Option<NameRef>,
+    /// How to speak to the registry of the driver's images.
+    #[serde(rename = "registryTLS", skip_serializing_if = "Option::is_none")]
+    pub registry_tls: Option<RegistryTls>,
+    /// How to build an image in the cluster that is not there. Images that were built before are safer: no compiler, no source and no right to
+    /// push have to be in the cluster.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub build: Option<Build>,
+    /// How to sign the modules of an image, for nodes with Secure Boot.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub sign: Option<Sign>,
+    /// Taints of nodes that get the driver all the same. A cordon is a taint, `node.kubernetes.io/unschedulable`: a driver that does not
+    /// tolerate it is unloaded while a node is cordoned.
+    #[serde(skip_serializing_if = "Vec::is_empty", deserialize_with = "null_as_default")]
+    #[schemars(schema_with = "schema::tolerations")]
+    pub tolerations: Vec<Toleration>,
+    /// Service account in this namespace of the pods that load the driver. Default: one that the operator makes.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    #[schemars(extend("minLength" = 1, "maxLength" = 253))]
+    pub service_account_name: Option<String>,
+    /// What makes the devices known to the kubelet, on nodes where the driver is loaded. Default: nothing does.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub device_plugin: Option<DevicePlugin>,
+    /// How a new version of the driver reaches the nodes.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub upgrade_policy: Option<UpgradePolicy>,
+}
+
+/// When an image is pulled.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+pub enum PullPolicy {
+    /// Each time, so that a tag may be moved.
+    Always,
+    /// When the node has none.
+    IfNotPresent,
+    /// Never: the node has it.
+    Never,
+}
+
+/// How a new version of the driver reaches the nodes.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "camelCase", default)]
+pub struct UpgradePolicy {
+    /// How many nodes may be without a working driver at a time because of the upgrade: a number of at least 1, or a percentage of the nodes,
+    /// rounded down and at least one node. Default: `1`.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    #[schemars(schema_with = "schema::max_unavailable")]
+    pub max_unavailable: Option<IntOrString>,
+    /// What happens on a node whose pods use the devices. Default: `Wait`.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub pods_using_devices: Option<PodsUsingDevices>,
+    /// `true`: no node gets another version until this is taken away. Nodes that have no driver yet get theirs.
+    #[serde(skip_serializing_if = "std::ops::Not::not")]
+    pub paused: bool,
+    /// With `Evict`: after how many seconds pods that are still there are told of as a problem. Nothing is deleted by force. Default: 600.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    #[schemars(extend("minimum" = 1, "maximum" = 86_400, "format" = "int32"))]
+    pub eviction_timeout_seconds: Option<i32>,
+}
+
+/// What happens on a node whose pods use the devices.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+pub enum PodsUsingDevices {
+    /// The node keeps its version until they are gone.
+    #[default]
+    Wait,
+    /// They are evicted, which respects disruption budgets.
+    Evict,
+    /// The driver is replaced under them.
+    Ignore,
+}
+
+impl Spec {
+    /// What a node's labels must have; nothing when all nodes are meant, or none because it is not said.
+    #[must_use]
+    pub fn selects(&self, labels: &BTreeMap<String, String>) -> bool {
+        match &self.node_selector {
+            Some(wanted) if !wanted.is_empty() => {
+                wanted.iter().all(|(key, value)| labels.get(key) == Some(value))
+            }
+            _ => self.all_nodes,
+        }
+    }
+
+    /// The kernel module's name: the one given, or the last part of the image's repository. None where arguments in full stand for it.
+    #[must_use]
+    pub fn kernel_module(&self) -> Option<Cow<'_, str>> {
+        if let Some(name) = &self.module_name {
+            return Some(name.into());
+        }
+        if self.modprobe.as_ref().is_some_and(|modprobe| modprobe.raw_args.is_some()) {
+            return None;
+        }
+        let (_, last) = self.driver_image.rsplit_once('/').unwrap_or(("", &self.driver_image));
+        Some(last.replace(['-', '.'], "_").into())
+    }
+
+    /// The image of a kernel mapping that names none, with the kernel's version still open.
+    #[must_use]
+    pub fn image_template(&self) -> String {
+        format!("{}:{}-${{KERNEL_FULL_VERSION}}", self.driver_image, self.driver_version)
+    }
+
+    /// The kernel mappings, each with an image; where none is given, one for each kernel.
+    #[must_use]
+    pub fn mappings(&self) -> Vec<KernelMapping> {
+        let mut mappings = self.kernel_mappings.clone();
+        if mappings.is_empty() {
+            mappings.push(KernelMapping { regexp: Some(ANY_KERNEL.to_owned()), ..KernelMapping::default() });
+        }
+        for mapping in &mut mappings {
+            mapping.image.get_or_insert_with(|| self.image_template());
+        }
+        mappings
+    }
+
+    /// Where modules are in the image.
+    #[must_use]
+    pub fn dir_name(&self) -> &str {
+        let given = self.modprobe.as_ref().and_then(|modprobe| modprobe.dir_name.as_deref());
+        given.unwrap_or(DIR_NAME)
+    }
+
+    /// What happens on a node whose pods use the devices.
+    #[must_use]
+    pub fn pods_using_devices(&self) -> PodsUsingDevices {
+        self.upgrade_policy.as_ref().and_then(|policy| policy.pods_using_devices).unwrap_or_default()
+    }
+}
+
+impl UpgradePolicy {
+    /// How many of so many nodes may be without a working driver: at least one, whatever the percentage. What cannot be read is one.
+    #[must_use]
+    pub fn unavailable_of(&self, nodes: usize) -> usize {
+        let most = match &self.max_unavailable {
+            None => 1,
+            Some(IntOrString::Int(number)) => usize::try_from(*number).unwrap_or(1),
+            Some(IntOrString::String(text)) => {
+                let percent: usize = text.strip_suffix('%').and_then(|text| text.parse().ok()).unwrap_or(0);
+                nodes.saturating_mul(percent.min(100)) / 100
+            }
+        };
+        most.max(1)
+    }
+}
+
+impl kube::Resource for DeviceConfig {
+    type DynamicType = ();
+    type Scope = k8s_openapi::NamespaceResourceScope;
+
+    fn kind((): &()) -> Cow<'_, str> {
+        KIND.into()
+    }
+
+    fn group((): &()) -> Cow<'_, str> {
+        GROUP.into()
+    }
+
+    fn version((): &()) -> Cow<'_, str> {
+        VERSION.into()
+    }
+
+    fn plural((): &()) -> Cow<'_, str> {
+        PLURAL.into()
+    }
+
+    fn meta(&self) -> &ObjectMeta {
+        &self.metadata
+    }
+
+    fn meta_mut(&mut self) -> &mut ObjectMeta {
+        &mut self.metadata
+    }
+}
+
+#[cfg(test)]
+mod tests;

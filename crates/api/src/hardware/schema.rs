@@ -1,0 +1,440 @@
+//! Parts of the schema that types do not say: rules the API server checks, and the schemas of Kubernetes' own types.
+//!
+//! In: nothing. Out: pieces of JSON schema. Never: a rule without its words in [`super::rules`], nor one about the status.
+//!
+//! Every text, list and map that a rule looks at has a bound: the API server refuses definitions whose rules could take long.
+
+use schemars::{Schema, SchemaGenerator, json_schema};
+use serde_json::{Value, json};
+
+use super::rules;
+
+/// What a label's value is, and the part of its key behind the slash.
+pub(super) const LABEL: &str = "[A-Za-z0-9]([A-Za-z0-9._-]{0,61}[A-Za-z0-9])?";
+/// A kernel module's name.
+pub(super) const MODULE: &str = "[A-Za-z0-9_-]{1,55}";
+/// A part of a lower case domain.
+pub(super) const DNS: &str = "[a-z0-9]([a-z0-9-]*[a-z0-9])?";
+
+/// A repository without tag and digest.
+pub(super) fn repository() -> String {
+    let part = "[a-z0-9]+([._-]+[a-z0-9]+)*";
+    let host = "[A-Za-z0-9]([A-Za-z0-9.-]*[A-Za-z0-9])?(:[0-9]+)?";
+    format!("({host}/)?{part}(/{part})*")
+}
+
+/// An extended resource, which may not be one of Kubernetes' own.
+pub(super) fn resource() -> String {
+    format!(r"{DNS}(\.{DNS})*/{LABEL}")
+}
+
+/// The version of a kernel.
+pub(super) const KERNEL: &str = "[A-Za-z0-9._~-]+";
+/// An image in full.
+pub(super) const TEMPLATE: &str = "[^@ ]+(:[^/ ]+|@[^/ ]+)";
+/// A folder, which may not have `..` in it.
+pub(super) const FOLDER: &str = "(/[^/]+)+";
+/// A way up.
+pub(super) const UP: &str = "/[.][.](/|$)";
+/// What KMM lets a device plugin see of a node.
+pub(super) const HOST_PATH: &str = "^/(dev|sys|var|opt|run)(/|$)";
+/// Resources of Kubernetes itself.
+pub(super) const NATIVE: &str = "^([^/]*[.])?kubernetes[.]io/";
+/// A share of the nodes.
+pub(super) const PERCENT: &str = "(100|[1-9][0-9]?)%";
+/// A tag at a repository.
+pub(super) const TAG: &str = ":[^/]*$";
+
+/// Rules with what is said when one is broken.
+fn of<const N: usize>(rules: [(String, &str); N]) -> Value {
+    rules.map(|(rule, message)| json!({"rule": rule, "message": message})).to_vec().into()
+}
+
+/// A text that matches as a whole.
+fn matches(text: &str, pattern: &str) -> String {
+    format!("{text}.matches(r'^({pattern})$')")
+}
+
+/// The pattern of a label's key.
+pub(super) fn label_key() -> String {
+    format!(r"({DNS}(\.{DNS})*/)?{LABEL}")
+}
+
+pub(super) fn name_rules() -> Value {
+    of([("!has(self.metadata.name) || size(self.metadata.name) <= 63".to_owned(), rules::NAME)])
+}
+
+pub(super) fn spec_rules() -> Value {
+    let dir = "(has(self.modprobe) && has(self.modprobe.dirName) ? self.modprobe.dirName : '/opt') + '/'";
+    let below =
+        |sign: &str| format!("(!has({sign}.filesToSign) || {sign}.filesToSign.all(f, f.startsWith({dir})))");
+    let raw = "has(self.modprobe) && has(self.modprobe.rawArgs)";
+    let unsigned = "has(self.sign) && has(self.sign.unsignedImage)";
+    of([
+        ("has(self.nodeSelector) != (has(self.allNodes) && self.allNodes)".to_owned(), rules::SELECTOR),
+        (format!("!has(self.moduleName) || !({raw})"), rules::RAW_ARGS_ALONE),
+        (
+            format!(
+                "!({raw}) || !has(self.modprobe.args) && !has(self.modprobe.parameters) && \
+                 !has(self.modprobe.modulesLoadingOrder)"
+            ),
+            rules::RAW_ARGS_BESIDE,
+        ),
+        (
+            format!("has(self.moduleName) || {raw} || self.driverImage.matches('(^|/)[^/]{{1,55}}$')"),
+            rules::MODULE_DEFAULT,
+        ),
+        (
+            "!has(self.modprobe) || !has(self.modprobe.modulesLoadingOrder) || size(self.modprobe.modulesLoadingOrder) == 0 || \
+             has(self.moduleName) && self.modprobe.modulesLoadingOrder[0] == self.moduleName"
+                .to_owned(),
+            rules::ORDER_FIRST,
+        ),
+        (format!("!has(self.sign) || {unsigned} || has(self.build)"), rules::SIGN_IMAGE),
+        (
+            format!(
+                "!has(self.kernelMappings) || {unsigned} || has(self.build) || self.kernelMappings.all(m, !has(m.sign) || \
+                 has(m.sign.unsignedImage) || has(m.build))"
+            ),
+            rules::SIGN_IMAGE,
+        ),
+        (format!("!has(self.sign) || {}", below("self.sign")), rules::SIGN_FOLDER),
+        (
+            format!(
+                "!has(self.kernelMappings) || self.kernelMappings.all(m, !has(m.sign) || {})",
+                below("m.sign")
+            ),
+            rules::SIGN_FOLDER,
+        ),
+    ])
+}
+
+pub(super) fn driver_image_rules() -> Value {
+    // What is told of a tag or digest is not told again.
+    let whole = matches("self", &repository());
+    of([
+        ("!self.contains('@')".to_owned(), rules::IMAGE_DIGEST),
+        (format!("self.contains('@') || !self.matches('{TAG}')"), rules::IMAGE_TAG),
+        (format!("self.contains('@') || self.matches('{TAG}') || {whole}"), rules::IMAGE),
+    ])
+}
+
+pub(super) fn driver_version_rules() -> Value {
+    of([(matches("self", LABEL), rules::VERSION)])
+}
+
+pub(super) fn kernel_module_rules() -> Value {
+    of([(matches("self", MODULE), rules::MODULE)])
+}
+
+pub(super) fn mapping_rules() -> Value {
+    of([
+        ("has(self.literal) != has(self.regexp)".to_owned(), rules::MAPPING),
+        (format!("!has(self.literal) || {}", matches("self.literal", KERNEL)), rules::LITERAL),
+    ])
+}
+
+pub(super) fn regexp_rules() -> Value {
+    of([
+        // One that cannot be read makes neither true, and the API server adds what is wrong with it.
+        ("size(self) > 0 && (''.matches(self) || !''.matches(self))".to_owned(), rules::REGEXP),
+    ])
+}
+
+pub(super) fn template_rules() -> Value {
+    of([(matches("self", TEMPLATE), rules::TEMPLATE)])
+}
+
+pub(super) fn folder_rules(field: &str) -> Value {
+    let message = format!("{field} {}", rules::FOLDER);
+    let rule = format!("{} && !self.matches('{UP}')", matches("self", FOLDER));
+    json!([{"rule": rule, "message": message}])
+}
+
+pub(super) fn raw_args_rules() -> Value {
+    of([(
+        "has(self.load) && size(self.load) > 0 && has(self.unload) && size(self.unload) > 0".to_owned(),
+        rules::RAW_ARGS,
+    )])
+}
+
+pub(super) fn sign_rules() -> Value {
+    of([("has(self.filesToSign) && size(self.filesToSign) > 0".to_owned(), rules::SIGN_FILES)])
+}
+
+pub(super) fn plugin_rules() -> Value {
+    of([
+        ("has(self.config) || has(self.image)".to_owned(), rules::PLUGIN),
+        ("!has(self.config) || !has(self.command)".to_owned(), rules::PLUGIN_COMMAND),
+    ])
+}
+
+/// Labels that nodes must have.
+pub(super) fn node_selector(_: &mut SchemaGenerator) -> Schema {
+    map_of_labels(json!([
+        {"rule": "size(self) > 0", "message": rules::SELECTOR_EMPTY},
+        {"rule": format!("self.all(key, {})", matches("key", &label_key())), "message": rules::LABEL_KEYS},
+        {"rule": format!("self.all(key, self[key] == '' || {})", matches("self[key]", LABEL)), "message": rules::LABEL_VALUES},
+    ]))
+}
+
+/// Labels, if any.
+pub(super) fn labels(_: &mut SchemaGenerator) -> Schema {
+    map_of_labels(json!([
+        {"rule": format!("self.all(key, {})", matches("key", &label_key())), "message": rules::LABEL_KEYS},
+        {"rule": format!("self.all(key, self[key] == '' || {})", matches("self[key]", LABEL)), "message": rules::LABEL_VALUES},
+    ]))
+}
+
+#[expect(clippy::needless_pass_by_value, reason = "it becomes part of the schema")]
+fn map_of_labels(rules: Value) -> Schema {
+    json_schema!({
+        "type": "object",
+        "maxProperties": 16,
+        "additionalProperties": {"type": "string", "maxLength": 63},
+        "x-kubernetes-validations": rules,
+    })
+}
+
+/// Kernel modules by name.
+pub(super) fn kernel_modules(_: &mut SchemaGenerator) -> Schema {
+    list_of(
+        &json!({"type": "string", "maxLength": 55}),
+        32,
+        &[(&format!("self.all(m, {})", matches("m", MODULE)), rules::MODULES)],
+    )
+}
+
+/// Modules in the order in which they stand on each other.
+pub(super) fn loading_order(_: &mut SchemaGenerator) -> Schema {
+    let once = "size(self) >= 2 && self.all(m, self.exists_one(n, n == m))";
+    let named = format!("self.all(m, {})", matches("m", MODULE));
+    list_of(
+        &json!({"type": "string", "maxLength": 55}),
+        16,
+        &[(once, rules::ORDER), (&named, rules::MODULES)],
+    )
+}
+
+/// Words of a command line.
+pub(super) fn words(_: &mut SchemaGenerator) -> Schema {
+    json_schema!({"type": "array", "minItems": 1, "maxItems": 64, "items": {"type": "string", "maxLength": 4096}})
+}
+
+/// Files in an image.
+pub(super) fn files(_: &mut SchemaGenerator) -> Schema {
+    list_of(&json!({"type": "string", "minLength": 1, "maxLength": 256}), 32, &[])
+}
+
+/// Extended resources by name.
+pub(super) fn resource_names(_: &mut SchemaGenerator) -> Schema {
+    let name = matches("r", &resource());
+    let rule = format!("self.all(r, {name} && !r.matches('{NATIVE}') && !r.startsWith('requests.'))");
+    list_of(&json!({"type": "string", "maxLength": 253}), 32, &[(&rule, rules::RESOURCES)])
+}
+
+fn list_of(items: &Value, most: usize, rules: &[(&str, &str)]) -> Schema {
+    let mut schema = json_schema!({"type": "array", "maxItems": most, "items": items});
+    if !rules.is_empty() {
+        let rules: Vec<Value> =
+            rules.iter().map(|(rule, message)| json!({"rule": rule, "message": message})).collect();
+        schema.insert("x-kubernetes-validations".to_owned(), rules.into());
+    }
+    schema
+}
+
+/// A number or a percentage.
+pub(super) fn max_unavailable(_: &mut SchemaGenerator) -> Schema {
+    json_schema!({
+        "x-kubernetes-int-or-string": true,
+        "anyOf": [{"type": "integer"}, {"type": "string"}],
+        "maxLength": 8,
+        "x-kubernetes-validations": of([(
+            format!("type(self) == int ? self >= 1 : {}", matches("self", PERCENT)),
+            rules::MAX_UNAVAILABLE,
+        )]),
+    })
+}
+
+/// The configuration of our device plugin, which reads it itself.
+pub(super) fn plugin_config(_: &mut SchemaGenerator) -> Schema {
+    json_schema!({"type": "object", "x-kubernetes-preserve-unknown-fields": true})
+}
+
+/// Tolerations that KMM takes.
+pub(super) fn tolerations(generator: &mut SchemaGenerator) -> Schema {
+    let mut schema = crate::numaresources::schema::tolerations(generator);
+    let key = matches("self.key", &label_key());
+    let value = matches("self.value", LABEL);
+    let exists = "has(self.operator) && self.operator == 'Exists'";
+    let items = json!([
+        {"rule": format!("has(self.key) && self.key != '' ? {key} : {exists}"), "message": rules::TOLERATION_KEY},
+        {
+            "rule": format!("(!has(self.operator) || self.operator in ['', 'Equal', 'Exists']) && (!has(self.value) || self.value == '' || \
+                             !({exists}) && {value})"),
+            "message": rules::TOLERATION_OPERATOR,
+        },
+        {
+            "rule": "!has(self.effect) || self.effect in ['', 'NoSchedule', 'PreferNoSchedule', 'NoExecute']",
+            "message": rules::TOLERATION_EFFECT,
+        },
+        {
+            "rule": "!has(self.tolerationSeconds) || has(self.effect) && self.effect == 'NoExecute'",
+            "message": rules::TOLERATION_SECONDS,
+        },
+    ]);
+    if let Some(list) = schema.get_mut("items") {
+        list["x-kubernetes-validations"] = items;
+        list["properties"]["key"]["maxLength"] = 317.into();
+        list["properties"]["value"]["maxLength"] = 63.into();
+        for field in ["operator", "effect"] {
+            if let Some(field) = list["properties"][field].as_object_mut() {
+                field.remove("x-kubernetes-validations");
+            }
+        }
+        list["properties"]["operator"]["description"] =
+            "How the taint's value is compared: Equal or Exists. Default: Equal.".into();
+    }
+    schema.insert("maxItems".to_owned(), 16.into());
+    schema
+}
+
+/// Environment variables of a container.
+pub(super) fn env(_: &mut SchemaGenerator) -> Schema {
+    let text = |description: &str| json!({"type": "string", "description": description});
+    let key_of = |of: &str| {
+        json!({
+            "type": "object",
+            "description": format!("A key of a {of} in this namespace."),
+            "required": ["key"],
+            "properties": {
+                "name": text("The object's name."),
+                "key": text("The key."),
+                "optional": {"type": "boolean", "description": "Whether it may be absent."},
+            },
+        })
+    };
+    json_schema!({"type": "array", "maxItems": 64, "items": {
+        "type": "object",
+        "description": "An environment variable.",
+        "required": ["name"],
+        "properties": {
+            "name": {"type": "string", "minLength": 1, "maxLength": 256, "description": "Its name."},
+            "value": text("Its value; $(NAME) stands for another variable."),
+            "valueFrom": {
+                "type": "object",
+                "description": "Where its value is, instead of value.",
+                "properties": {
+                    "fieldRef": {
+                        "type": "object",
+                        "description": "A field of the pod.",
+                        "required": ["fieldPath"],
+                        "properties": {
+                            "apiVersion": text("The version that the path is of. Default: v1."),
+                            "fieldPath": text("The field, such as spec.nodeName."),
+                        },
+                    },
+                    "configMapKeyRef": key_of("ConfigMap"),
+                    "secretKeyRef": key_of("Secret"),
+                },
+            },
+        },
+    }})
+}
+
+/// CPU and memory of a container.
+pub(super) fn resources(_: &mut SchemaGenerator) -> Schema {
+    let amounts = |description: &str| {
+        json!({
+            "type": "object",
+            "description": description,
+            "maxProperties": 16,
+            "additionalProperties": {
+                "x-kubernetes-int-or-string": true,
+                "anyOf": [{"type": "integer"}, {"type": "string"}],
+                "pattern": r"^(\+|-)?(([0-9]+(\.[0-9]*)?)|(\.[0-9]+))(([KMGTPE]i)|[numkMGTPE]|([eE](\+|-)?(([0-9]+(\.[0-9]*)?)|(\.[0-9]+))))?$",
+            },
+        })
+    };
+    json_schema!({"type": "object", "properties": {
+        "limits": amounts("The most it may use."),
+        "requests": amounts("What is kept for it."),
+    }})
+}
+
+/// Volumes of a pod, of the kinds a device plugin has a use for.
+pub(super) fn volumes(_: &mut SchemaGenerator) -> Schema {
+    let text = |description: &str| json!({"type": "string", "maxLength": 4096, "description": description});
+    let mode = json!({"type": "integer", "format": "int32", "description": "Mode of the files."});
+    let optional = json!({"type": "boolean", "description": "Whether it may be absent."});
+    let keys = json!({"type": "array", "maxItems": 64, "description": "Keys and their files. Default: all keys.", "items": {
+        "type": "object",
+        "description": "A key and its file.",
+        "required": ["key", "path"],
+        "properties": {"key": text("The key."), "path": text("The file."), "mode": mode},
+    }});
+    json_schema!({"type": "array", "maxItems": 32, "items": {
+        "type": "object",
+        "description": "A volume.",
+        "required": ["name"],
+        "x-kubernetes-validations": of([(
+            "[has(self.hostPath), has(self.configMap), has(self.secret), has(self.emptyDir)].exists_one(it, it)".to_owned(),
+            rules::VOLUME,
+        )]),
+        "properties": {
+            "name": {"type": "string", "minLength": 1, "maxLength": 63, "description": "Its name, for volumeMounts."},
+            "hostPath": {
+                "type": "object",
+                "description": "A file or folder of the node.",
+                "required": ["path"],
+                "x-kubernetes-validations": of([(
+                    format!("self.path.matches('{HOST_PATH}') && !self.path.matches('{UP}')"),
+                    rules::HOST_PATH,
+                )]),
+                "properties": {
+                    "path": text("Where it is."),
+                    "type": {"type": "string", "maxLength": 32, "description": "What it is, or has to become."},
+                },
+            },
+            "configMap": {
+                "type": "object",
+                "description": "A ConfigMap in this namespace.",
+                "properties": {
+                    "name": text("Its name."), "items": keys, "defaultMode": mode, "optional": optional,
+                },
+            },
+            "secret": {
+                "type": "object",
+                "description": "A Secret in this namespace.",
+                "properties": {
+                    "secretName": text("Its name."), "items": keys, "defaultMode": mode, "optional": optional,
+                },
+            },
+            "emptyDir": {
+                "type": "object",
+                "description": "An empty folder.",
+                "properties": {
+                    "medium": text("Memory, for one that is not on a disk."),
+                    "sizeLimit": text("The most there may be in it."),
+                },
+            },
+        },
+    }})
+}
+
+/// Where volumes are in a container.
+pub(super) fn volume_mounts(_: &mut SchemaGenerator) -> Schema {
+    let text = |description: &str| json!({"type": "string", "maxLength": 4096, "description": description});
+    json_schema!({"type": "array", "maxItems": 32, "items": {
+        "type": "object",
+        "description": "Where a volume is.",
+        "required": ["mountPath", "name"],
+        "properties": {
+            "name": text("The volume's name."),
+            "mountPath": text("Where it is."),
+            "readOnly": {"type": "boolean", "description": "Whether it is there for reading only."},
+            "subPath": text("A folder of the volume instead of all of it."),
+            "mountPropagation": text("Whether mounts are seen on the other side: None, HostToContainer or Bidirectional."),
+        },
+    }})
+}

@@ -1,0 +1,126 @@
+//! What the operator answers.
+//!
+//! In and out: values. Never: a bound of its own: the operator keeps lists short.
+
+use k8s_openapi::apimachinery::pkg::apis::meta::v1::Condition;
+use schemars::JsonSchema;
+use serde::{Deserialize, Serialize};
+
+use crate::numaresources::{null_as_default, schema};
+
+/// What is there.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "camelCase", default)]
+pub struct Status {
+    /// The metadata.generation of which this is said.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    #[schemars(extend("minimum" = 0, "format" = "int64"))]
+    pub observed_generation: Option<i64>,
+    /// All of it in one word.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub phase: Option<Phase>,
+    /// The KMM Module that was made for it.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub module: Option<ModuleRef>,
+    /// The version all nodes have, when they all have the same.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub driver_version: Option<String>,
+    /// Nodes, counted.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub nodes: Option<NodeCounts>,
+    /// Nodes that need somebody to look at them, at most 16.
+    #[serde(skip_serializing_if = "Vec::is_empty", deserialize_with = "null_as_default")]
+    pub problems: Vec<NodeProblem>,
+    /// Other DeviceConfigs that ask for the same nodes, at most 16.
+    #[serde(skip_serializing_if = "Vec::is_empty", deserialize_with = "null_as_default")]
+    pub conflicts: Vec<Conflict>,
+    /// Versions of kernels of its nodes for which no kernel mapping has an image, at most 16.
+    #[serde(skip_serializing_if = "Vec::is_empty", deserialize_with = "null_as_default")]
+    pub kernels_without_mapping: Vec<String>,
+    /// How it is, in several respects.
+    #[serde(skip_serializing_if = "Vec::is_empty", deserialize_with = "null_as_default")]
+    #[schemars(schema_with = "schema::conditions")]
+    pub conditions: Vec<Condition>,
+}
+
+/// A DeviceConfig's state in one word.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize, JsonSchema)]
+pub enum Phase {
+    /// Nothing has been done yet, or no node asks for it.
+    Pending,
+    /// Another DeviceConfig has all of its nodes.
+    Conflict,
+    /// Nodes are on their way to what is asked for.
+    Progressing,
+    /// All nodes have what is asked for.
+    Ready,
+    /// Somebody has to look at it.
+    Degraded,
+    /// It is being taken away.
+    Deleting,
+}
+
+/// A KMM Module.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[serde(default)]
+#[schemars(extend("required" = ["name"]))]
+pub struct ModuleRef {
+    /// Its name; its namespace is this one.
+    pub name: String,
+    /// The version it brings to nodes.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub version: Option<String>,
+}
+
+/// Nodes, counted.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[serde(default)]
+pub struct NodeCounts {
+    /// Nodes the selector matches.
+    pub matching: i32,
+    /// Nodes in the hands of this object.
+    pub claimed: i32,
+    /// Of those, nodes that should have the driver: neither unsupported nor in maintenance.
+    pub desired: i32,
+    /// Of those, nodes whose driver is loaded and is what is asked for.
+    pub ready: i32,
+    /// Of the claimed nodes, those that were told to have `spec.driverVersion`.
+    pub updated: i32,
+    /// Of the claimed nodes, those with a kernel that no kernel mapping matches.
+    pub unsupported: i32,
+    /// Of the claimed nodes, those whose taints are not tolerated, cordoned ones among them.
+    pub maintenance: i32,
+    /// Nodes that keep what they have until pods that use the devices are gone.
+    pub waiting: i32,
+}
+
+/// A node that needs somebody to look at it.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[serde(default)]
+#[schemars(extend("required" = ["node", "reason", "message"]))]
+pub struct NodeProblem {
+    /// The node.
+    pub node: String,
+    /// Why, as a word.
+    pub reason: String,
+    /// Why, for people.
+    pub message: String,
+}
+
+/// Another DeviceConfig that asks for the same nodes.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[serde(default)]
+#[schemars(extend("required" = ["namespace", "name", "count", "won"]))]
+pub struct Conflict {
+    /// Its namespace.
+    pub namespace: String,
+    /// Its name.
+    pub name: String,
+    /// Some of the nodes, at most 8.
+    #[serde(skip_serializing_if = "Vec::is_empty", deserialize_with = "null_as_default")]
+    pub nodes: Vec<String>,
+    /// How many there are.
+    pub count: i32,
+    /// Whether they are in the hands of this object.
+    pub won: bool,
+}

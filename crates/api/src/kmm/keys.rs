@@ -1,0 +1,95 @@
+//! Labels, annotations and finalizers of KMM.
+//!
+//! In: a Module's namespace and name. Out: keys. Never: a key for a Module whose name has a dot; KMM reads such labels wrong.
+
+/// Keeps a Module while nodes have it.
+pub const MODULE_FINALIZER: &str = "kmm.node.kubernetes.io/module-finalizer";
+/// Keeps a worker pod until its end has been noted.
+pub const WORKER_FINALIZER: &str = "kmm.node.kubernetes.io/nodemodulesconfig-reconciler";
+/// Keeps a device plugin's pod until its node's label is gone.
+pub const PLUGIN_FINALIZER: &str = "kmm.node.kubernetes.io/node-labeler";
+/// On namespaces with Modules.
+pub const CONTAINS_MODULES: &str = "kmm.node.k8s.io/contains-modules";
+/// On pods: the Module's name.
+pub const MODULE_NAME: &str = "kmm.node.kubernetes.io/module.name";
+/// On pods of a Module: what they are for, such as [`ROLE_DEVICE_PLUGIN`].
+pub const ROLE: &str = "kmm.node.kubernetes.io/role";
+/// Value of [`ROLE`].
+pub const ROLE_DEVICE_PLUGIN: &str = "device-plugin";
+/// On worker pods: [`LOAD`] or [`UNLOAD`].
+pub const WORKER_ACTION: &str = "kmm.node.kubernetes.io/worker-action";
+/// Value of [`WORKER_ACTION`].
+pub const LOAD: &str = "Load";
+/// Value of [`WORKER_ACTION`].
+pub const UNLOAD: &str = "Unload";
+/// On worker pods, as annotation: the configuration they load or unload.
+pub const WORKER_CONFIG: &str = "kmm.node.kubernetes.io/worker-config";
+/// On worker pods, as annotation: the digest of what they were made of.
+pub const WORKER_HASH: &str = "kmm.node.kubernetes.io/worker-hash";
+/// On worker pods, as annotation: the Module's version.
+pub const WORKER_MODULE_VERSION: &str = "kmm.node.kubernetes.io/worker-module-version";
+/// On namespaces, where pod security is held: what KMM's pods need there.
+pub const POD_SECURITY: (&str, &str) = ("pod-security.kubernetes.io/enforce", "privileged");
+
+const PREFIX: &str = "kmm.node.kubernetes.io/";
+const BETA: &str = "beta.kmm.node.kubernetes.io/";
+
+/// On nodes: the Module is loaded.
+#[must_use]
+pub fn ready(namespace: &str, name: &str) -> String {
+    format!("{PREFIX}{namespace}.{name}.ready")
+}
+
+/// On nodes: the version that is loaded.
+#[must_use]
+pub fn version_ready(namespace: &str, name: &str) -> String {
+    format!("{PREFIX}{namespace}.{name}.version.ready")
+}
+
+/// On nodes: the device plugin's pod is ready.
+#[must_use]
+pub fn device_plugin_ready(namespace: &str, name: &str) -> String {
+    format!("{PREFIX}{namespace}.{name}.device-plugin-ready")
+}
+
+/// On nodes: the device plugin's pod should be there.
+#[must_use]
+pub fn device_plugin_target(namespace: &str, name: &str) -> String {
+    format!("{PREFIX}{namespace}.{name}.device-plugin-target")
+}
+
+/// On nodes, written by us: the version they shall have.
+#[must_use]
+pub fn version_module(namespace: &str, name: &str) -> String {
+    format!("{PREFIX}version-module.{namespace}.{name}")
+}
+
+/// On nodes: the version that worker pods bring.
+#[must_use]
+pub fn version_worker_pod(namespace: &str, name: &str) -> String {
+    format!("{BETA}version-worker-pod.{namespace}.{name}")
+}
+
+/// On nodes: the version whose device plugin may run.
+#[must_use]
+pub fn version_schedule_pod(namespace: &str, name: &str) -> String {
+    format!("{BETA}version-schedule-pod.{namespace}.{name}")
+}
+
+/// On NodeModulesConfigs: the node should have the Module.
+#[must_use]
+pub fn module_configured(namespace: &str, name: &str) -> String {
+    format!("{BETA}{namespace}.{name}.module-configured")
+}
+
+/// On NodeModulesConfigs: the node should have the Module, or still has it.
+#[must_use]
+pub fn module_in_use(namespace: &str, name: &str) -> String {
+    format!("{BETA}{namespace}.{name}.module-in-use")
+}
+
+/// The name of the pod that loads or unloads a Module on a node, in the Module's namespace.
+#[must_use]
+pub fn worker_pod(node: &str, module: &str) -> String {
+    format!("kmm-worker-{node}-{module}")
+}

@@ -1,0 +1,82 @@
+//! NodeModulesConfig: which modules a node should have, and has. It is called as the node.
+//!
+//! In: what KMM wrote. Out: values; two configurations are the same module loaded in the same way if they are equal. Never: written by us.
+
+use k8s_openapi::apimachinery::pkg::apis::meta::v1::ObjectMeta;
+use serde::{Deserialize, Serialize};
+use serde_json::{Map, Value};
+
+use crate::numaresources::null_as_default;
+
+/// The kind.
+pub const KIND: &str = "NodeModulesConfig";
+/// The resource name.
+pub const PLURAL: &str = "nodemodulesconfigs";
+
+/// A node's modules.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+#[serde(default)]
+pub struct NodeModulesConfig {
+    /// Standard object metadata; the name is the node's.
+    pub metadata: ObjectMeta,
+    /// What it should have.
+    #[serde(deserialize_with = "null_as_default")]
+    pub spec: Modules,
+    /// What it has.
+    #[serde(deserialize_with = "null_as_default")]
+    pub status: Modules,
+}
+
+/// Modules of a node.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(default)]
+pub struct Modules {
+    /// One by one.
+    #[serde(skip_serializing_if = "Vec::is_empty", deserialize_with = "null_as_default")]
+    pub modules: Vec<Entry>,
+}
+
+/// A module of a node.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase", default)]
+pub struct Entry {
+    /// The Module's namespace.
+    pub namespace: String,
+    /// The Module's name.
+    pub name: String,
+    /// The Module's version, if it has one.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub version: Option<String>,
+    /// What is loaded and how, complete: spec and status are compared field by field, those that we know nothing of included.
+    #[serde(deserialize_with = "null_as_default")]
+    pub config: Map<String, Value>,
+    /// In the status: the boot of the node in which it was loaded.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub boot_id: Option<String>,
+}
+
+impl Modules {
+    /// The entry of a Module.
+    #[must_use]
+    pub fn of(&self, namespace: &str, name: &str) -> Option<&Entry> {
+        self.modules.iter().find(|entry| entry.namespace == namespace && entry.name == name)
+    }
+}
+
+impl Entry {
+    /// The kernel it is for.
+    #[must_use]
+    pub fn kernel(&self) -> &str {
+        self.text("kernelVersion")
+    }
+
+    /// The image it is in.
+    #[must_use]
+    pub fn image(&self) -> &str {
+        self.text("containerImage")
+    }
+
+    fn text(&self, field: &str) -> &str {
+        self.config.get(field).and_then(Value::as_str).unwrap_or_default()
+    }
+}
