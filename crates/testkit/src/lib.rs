@@ -2,7 +2,8 @@
 //!
 //! [`env`](mod@env) finds the programs, [`machine`] makes the machines, [`controlplane`] and [`kubelet`] run them in a
 //! [`nest`] that leaves nothing behind, [`cluster`] puts it together, [`device_plugin`] gives it devices, [`account`] gives
-//! somebody rights, [`openshift`] makes it look like a distribution, and [`load`] brings pods. In a network of its own
+//! somebody rights, [`openshift`] makes it look like a distribution, [`kmm`] loads kernel modules that do not exist, and [`load`] brings
+//! pods. In a network of its own
 //! ([`net`]) containers are real processes, [`audit`] tells what was asked, and
 //! [`dump`](mod@dump) what is there. What real parts cannot be made to do wrong,
 //! [`proxy`] and [`podresources`] do.
@@ -15,6 +16,7 @@ pub mod cri;
 pub mod device_plugin;
 pub mod dump;
 pub mod env;
+pub mod kmm;
 pub mod kubelet;
 pub mod load;
 pub mod machine;
@@ -25,4 +27,5 @@ pub mod openshift;
 pub mod podresources;
 pub mod port;
 pub mod proxy;
+mod schema;
 mod serving;

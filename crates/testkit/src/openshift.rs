@@ -10,7 +10,6 @@
 mod definition;
 mod instance;
 pub mod mco;
-mod schema;
 #[cfg(test)]
 mod tests;
 

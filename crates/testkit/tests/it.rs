@@ -14,6 +14,8 @@ mod containers;
 mod controlplane;
 #[path = "it/device_plugin.rs"]
 mod device_plugin;
+#[path = "it/kmm.rs"]
+mod kmm;
 #[path = "it/nest.rs"]
 mod nest;
 #[path = "it/openshift.rs"]

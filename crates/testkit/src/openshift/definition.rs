@@ -2,7 +2,7 @@
 
 use serde_json::{Value, json};
 
-use super::schema::{
+use crate::schema::{
     anything, boolean, conditions, each, integer, list, nullable, number_or_text, object, one_of, selector,
     text, time, words,
 };

@@ -2,51 +2,51 @@
 
 use serde_json::{Map, Value, json};
 
-pub(super) fn text() -> Value {
+pub(crate) fn text() -> Value {
     json!({ "type": "string" })
 }
 
-pub(super) fn one_of(words: &[&str]) -> Value {
+pub(crate) fn one_of(words: &[&str]) -> Value {
     json!({ "type": "string", "enum": words })
 }
 
-pub(super) fn boolean() -> Value {
+pub(crate) fn boolean() -> Value {
     json!({ "type": "boolean" })
 }
 
-pub(super) fn integer() -> Value {
+pub(crate) fn integer() -> Value {
     json!({ "type": "integer" })
 }
 
-pub(super) fn time() -> Value {
+pub(crate) fn time() -> Value {
     json!({ "type": "string", "format": "date-time" })
 }
 
-pub(super) fn number_or_text() -> Value {
+pub(crate) fn number_or_text() -> Value {
     json!({ "anyOf": [{ "type": "integer" }, { "type": "string" }], "x-kubernetes-int-or-string": true })
 }
 
-pub(super) fn list(items: Value) -> Value {
+pub(crate) fn list(items: Value) -> Value {
     json!({ "type": "array", "items": items })
 }
 
 /// Words to words, such as labels.
-pub(super) fn words() -> Value {
+pub(crate) fn words() -> Value {
     json!({ "type": "object", "additionalProperties": text() })
 }
 
 /// Whatever somebody else defines.
-pub(super) fn anything() -> Value {
+pub(crate) fn anything() -> Value {
     json!({ "type": "object", "x-kubernetes-preserve-unknown-fields": true })
 }
 
-pub(super) fn nullable(mut schema: Value) -> Value {
+pub(crate) fn nullable(mut schema: Value) -> Value {
     schema["nullable"] = true.into();
     schema
 }
 
 /// An object of exactly these fields; the names that must be there come first.
-pub(super) fn object<const N: usize>(required: &[&str], fields: [(&str, Value); N]) -> Value {
+pub(crate) fn object<const N: usize>(required: &[&str], fields: [(&str, Value); N]) -> Value {
     let fields: Map<String, Value> =
         fields.into_iter().map(|(name, schema)| (name.to_owned(), schema)).collect();
     let mut schema = json!({ "type": "object", "properties": fields });
@@ -57,12 +57,12 @@ pub(super) fn object<const N: usize>(required: &[&str], fields: [(&str, Value); 
 }
 
 /// Fields of which each is this.
-pub(super) fn each<const N: usize>(names: [&'static str; N], schema: &Value) -> [(&'static str, Value); N] {
+pub(crate) fn each<const N: usize>(names: [&'static str; N], schema: &Value) -> [(&'static str, Value); N] {
     names.map(|name| (name, schema.clone()))
 }
 
 /// A label selector.
-pub(super) fn selector() -> Value {
+pub(crate) fn selector() -> Value {
     let expression = object(
         &["key", "operator"],
         [
@@ -75,7 +75,7 @@ pub(super) fn selector() -> Value {
 }
 
 /// Conditions as all of OpenShift's objects have them.
-pub(super) fn conditions() -> Value {
+pub(crate) fn conditions() -> Value {
     let condition = object(
         &["type", "status", "lastTransitionTime"],
         [

@@ -1,0 +1,88 @@
+//! S3: which images a Module needs, and whether they are there.
+
+use std::collections::BTreeMap;
+
+use serde_json::{Value, json};
+
+use super::super::kernel;
+use super::super::labels::{GROUP, Of, VERSION};
+use super::super::told::Stage;
+use super::super::world::Kind;
+use super::super::write::{Deed, Write};
+use super::{Module, Scene, kernel_of};
+
+impl Scene<'_> {
+    /// ModuleImagesConfigs, and what is said of each image. One that is missing is looked for, for ever, and nobody says so.
+    pub(super) fn images(&self, writes: &mut Vec<Write>) {
+        if !self.told.plays(Stage::S3) {
+            return;
+        }
+        for module in self.modules.values() {
+            if module.is_leaving || !module.body["spec"]["moduleLoader"].is_object() {
+                continue;
+            }
+            let wanted = self.wanted(module);
+            let key = module.of.key();
+            let Some(there) = self.world.get(Kind::Images, &key) else {
+                writes.push(Write::new(Kind::Images, key, Deed::Create(made(module, &wanted)), "S3 images"));
+                continue;
+            };
+            if there["spec"]["images"].as_array() != Some(&wanted) {
+                let patch = json!({ "spec": { "images": wanted } });
+                writes.push(Write::guarded(Kind::Images, &key, there, patch, "S3 images"));
+                continue;
+            }
+            let found = wanted.iter().map(|image| &image["image"]);
+            let found = found.filter(|image| !self.told.is_missing(image.as_str().unwrap_or_default()));
+            let states: Vec<Value> =
+                found.map(|image| json!({ "image": image, "status": "Exists" })).collect();
+            let known = there["status"]["imagesStates"].as_array().map_or(&[][..], Vec::as_slice);
+            if known != states {
+                let patch = json!({ "status": { "imagesStates": states } });
+                writes.push(Write::new(Kind::Images, key, Deed::Status(patch), "S3 what is found"));
+            }
+        }
+    }
+
+    /// Each image once, with the kernel it is for.
+    fn wanted(&self, module: &Module<'_>) -> Vec<Value> {
+        let mut all = BTreeMap::new();
+        for (node, image) in &module.targets {
+            let Some((image, node)) = image.as_ref().zip(self.world.get(Kind::Node, node)) else { continue };
+            all.entry(image).or_insert_with(
+                || json!({ "image": image, "kernelVersion": kernel::version(kernel_of(node)) }),
+            );
+        }
+        all.into_values().collect()
+    }
+
+    /// Whether an image of a module is proven to be there.
+    pub(super) fn exists(&self, of: &Of, image: &str) -> bool {
+        let images = self.world.get(Kind::Images, &of.key());
+        let states = images.and_then(|images| images["status"]["imagesStates"].as_array());
+        states.into_iter().flatten().any(|state| state["image"] == image && state["status"] == "Exists")
+    }
+}
+
+fn made(module: &Module<'_>, wanted: &[Value]) -> Value {
+    json!({
+        "apiVersion": format!("{GROUP}/{VERSION}"),
+        "kind": "ModuleImagesConfig",
+        "metadata": {
+            "namespace": module.of.namespace, "name": module.of.name, "ownerReferences": [owner(module)],
+        },
+        "spec": { "images": wanted },
+    })
+}
+
+/// The Module as what it makes names it.
+pub(super) fn owner(module: &Module<'_>) -> Value {
+    json!({
+        "apiVersion": format!("{GROUP}/{VERSION}"),
+        "kind": "Module",
+        "name": module.of.name,
+        "uid": module.body["metadata"]["uid"],
+        "controller": true,
+        "blockOwnerDeletion": true,
+    })
+}

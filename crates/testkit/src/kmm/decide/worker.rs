@@ -1,0 +1,183 @@
+//! S5: what is loaded on nodes, and unloaded.
+
+use std::fmt;
+
+use serde_json::{Value, json};
+
+use super::super::labels::{Of, WORKER_ACTION};
+use super::super::told::{Plugins, Stage};
+use super::super::world::Kind;
+use super::super::write::{Deed, Write};
+use super::{Scene, boot_of, entries, entry, is_alive, named, tolerates};
+
+/// What is to be done about a module on a node.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Work {
+    Load,
+    Unload,
+    /// It is gone with the last boot.
+    Forget,
+}
+
+impl fmt::Display for Work {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        fmt::Debug::fmt(self, f)
+    }
+}
+
+impl Scene<'_> {
+    /// Loads and unloads, one module of a node at a time.
+    pub(super) fn works(&self, writes: &mut Vec<Write>) {
+        for (name, node) in self.world.of(Kind::Node) {
+            let nmc = self.world.get(Kind::NodeModules, name);
+            let todo: Vec<(Of, Work)> = self
+                .known(nmc)
+                .into_iter()
+                .filter_map(|of| Some((of.clone(), work(node, nmc, &of)?)))
+                .collect();
+            if self.told.workers {
+                self.pods(name, &todo, writes);
+            }
+            let can =
+                |(of, work): &&(Of, Work)| *work == Work::Forget || self.can(name, node, nmc, of, *work);
+            if let Some((of, work)) = todo.iter().find(can) {
+                writes.push(self.done(name, node, nmc, of, *work));
+            }
+        }
+    }
+
+    /// Whether a worker gets through with it.
+    fn can(&self, name: &str, node: &Value, nmc: Option<&Value>, of: &Of, work: Work) -> bool {
+        let entry = entry(nmc, if work == Work::Load { "spec" } else { "status" }, of);
+        let account = entry.and_then(|entry| entry["serviceAccountName"].as_str()).unwrap_or("default");
+        // Whose account is gone, its pods cannot be made.
+        let has_account =
+            account == "default" || self.world.has(Kind::Account, &format!("{}/{account}", of.namespace));
+        let is_open = work == Work::Unload
+            && self.told.plugins == Plugins::Run
+            && self.plugin_pods(of).any(|pod| pod["spec"]["nodeName"] == name);
+        self.told.plays(Stage::S5)
+            && is_alive(node)
+            && !self.told.stuck.contains(name)
+            && has_account
+            && !is_open
+    }
+
+    /// The status after it.
+    fn done(&self, name: &str, node: &Value, nmc: Option<&Value>, of: &Of, work: Work) -> Write {
+        let mut all: Vec<Value> =
+            entries(nmc, "status").iter().filter(|entry| named(entry) != *of).cloned().collect();
+        if let (Work::Load, Some(entry)) = (work, entry(nmc, "spec", of)) {
+            let mut entry = entry.clone();
+            entry["bootId"] = boot_of(node).clone();
+            all.push(entry);
+            all.sort_by_key(named);
+        }
+        let patch = json!({ "status": { "modules": all } });
+        let what = format!("S5 {work} {}", of.key());
+        let write = Write::new(Kind::NodeModules, name, Deed::Status(patch), what);
+        let pulled = if work == Work::Unload { self.users(name, of) } else { Vec::new() };
+        Write { pulled, ..write }
+    }
+
+    /// Pods that use devices on a node.
+    fn users(&self, node: &str, of: &Of) -> Vec<String> {
+        let uses = |pod: &Value| {
+            let containers = pod["spec"]["containers"].as_array().into_iter().flatten();
+            let mut limits = containers.filter_map(|container| container["resources"]["limits"].as_object());
+            limits.any(|limits| limits.keys().any(|resource| self.told.devices.contains(resource)))
+        };
+        let is_over = |pod: &Value| matches!(pod["status"]["phase"].as_str(), Some("Succeeded" | "Failed"));
+        let pods = self.world.of(Kind::Pod);
+        let held = pods.filter(|(_, pod)| pod["spec"]["nodeName"] == node && !is_over(pod) && uses(pod));
+        held.map(|(key, _)| format!("{} is unloaded on {node} under pod {key}", of.key())).collect()
+    }
+
+    /// Worker pods: one for each thing to do, none for what is done. Those that are stuck fail again and again.
+    fn pods(&self, node: &str, todo: &[(Of, Work)], writes: &mut Vec<Write>) {
+        let todo = todo.iter().filter(|(_, work)| *work != Work::Forget);
+        let todo: Vec<(String, &Of, Work)> = todo
+            .map(|(of, work)| (format!("{}/kmm-worker-{node}-{}", of.namespace, of.name), of, *work))
+            .collect();
+        for (key, of, work) in &todo {
+            match self.world.get(Kind::Pod, key) {
+                None => {
+                    let body = worker(node, of, *work);
+                    writes.push(Write::new(Kind::Pod, key, Deed::Create(body), format!("S5 worker: {work}")));
+                }
+                Some(pod) if pod["metadata"]["labels"][WORKER_ACTION] != work.to_string() => {
+                    writes.push(Write::new(Kind::Pod, key, Deed::Delete, "S5 another worker is due"));
+                }
+                Some(pod)
+                    if self.told.stuck.contains(node) && pod["status"]["containerStatuses"].is_null() =>
+                {
+                    let patch = json!({ "status": failing() });
+                    writes.push(Write::new(Kind::Pod, key, Deed::Status(patch), "S5 the worker fails"));
+                }
+                Some(_) => {}
+            }
+        }
+        for (key, pod) in self.world.of(Kind::Pod) {
+            let is_worker =
+                pod["metadata"]["labels"][WORKER_ACTION].is_string() && pod["spec"]["nodeName"] == node;
+            if is_worker && !todo.iter().any(|(wanted, ..)| wanted == key) {
+                writes.push(Write::new(Kind::Pod, key, Deed::Delete, "S5 the worker is done"));
+            }
+        }
+    }
+}
+
+/// What a node's configuration and state ask for.
+fn work(node: &Value, nmc: Option<&Value>, of: &Of) -> Option<Work> {
+    let rebooted = |status: &Value| is_alive(node) && *boot_of(node) != status["bootId"];
+    match (entry(nmc, "spec", of), entry(nmc, "status", of)) {
+        (Some(spec), _) if !tolerates(&spec["tolerations"], node) => None,
+        (Some(_), None) => Some(Work::Load),
+        (Some(spec), Some(status)) if spec["config"] != status["config"] => {
+            let is_same_kernel = spec["config"]["kernelVersion"] == status["config"]["kernelVersion"];
+            Some(if is_same_kernel && !rebooted(status) { Work::Unload } else { Work::Load })
+        }
+        (Some(_), Some(status)) => rebooted(status).then_some(Work::Load),
+        (None, Some(status)) => Some(if rebooted(status) { Work::Forget } else { Work::Unload }),
+        (None, None) => None,
+    }
+}
+
+fn worker(node: &str, of: &Of, work: Work) -> Value {
+    json!({
+        "apiVersion": "v1",
+        "kind": "Pod",
+        "metadata": {
+            "namespace": of.namespace,
+            "name": format!("kmm-worker-{node}-{}", of.name),
+            "labels": {
+                "app.kubernetes.io/name": "kmm",
+                "app.kubernetes.io/component": "worker",
+                "app.kubernetes.io/part-of": "kmm",
+                "kmm.node.kubernetes.io/module.name": of.name,
+                WORKER_ACTION: work.to_string(),
+            },
+        },
+        "spec": {
+            "nodeName": node,
+            "restartPolicy": "OnFailure",
+            "automountServiceAccountToken": false,
+            "tolerations": [{ "operator": "Exists" }],
+            "containers": [{ "name": "worker", "image": "worker" }],
+        },
+    })
+}
+
+fn failing() -> Value {
+    json!({
+        "phase": "Running",
+        "containerStatuses": [{
+            "name": "worker",
+            "image": "worker",
+            "imageID": "",
+            "ready": false,
+            "restartCount": 3,
+            "state": { "waiting": { "reason": "CrashLoopBackOff", "message": "modprobe: FATAL: the test wants it" } },
+        }],
+    })
+}

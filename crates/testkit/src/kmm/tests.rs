@@ -1,0 +1,331 @@
+use serde_json::{Value, json};
+
+use super::decide::next;
+use super::labels::{MODULE_FINALIZER, Of};
+use super::told::{Stage, Told};
+use super::world::{Kind, World};
+use super::write::{Deed, Write};
+
+const KERNEL: &str = "5.14.0-427.el9.x86_64";
+
+/// An API server that takes every write.
+struct Play {
+    world: World,
+    told: Told,
+    revision: u64,
+}
+
+fn node(name: &str, kernel: &str) -> Value {
+    json!({
+        "apiVersion": "v1", "kind": "Node",
+        "metadata": { "name": name, "uid": name, "labels": { "has": "acc" } },
+        "spec": {},
+        "status": {
+            "conditions": [{ "type": "Ready", "status": "True" }],
+            "nodeInfo": { "kernelVersion": kernel, "bootID": "1" },
+        },
+    })
+}
+
+fn module(version: Option<&str>) -> Value {
+    let mut module = json!({
+        "apiVersion": "kmm.sigs.x-k8s.io/v1beta1", "kind": "Module",
+        "metadata": { "namespace": "hw", "name": "acc", "uid": "acc" },
+        "spec": {
+            "selector": { "has": "acc" },
+            "moduleLoader": {
+                "container": {
+                    "modprobe": { "moduleName": "acc", "dirName": "/opt" },
+                    "kernelMappings": [{ "regexp": "el9", "containerImage": "r/acc:1-$KERNEL_VERSION" }],
+                },
+            },
+            "devicePlugin": { "container": { "image": "r/plugin:1" } },
+        },
+    });
+    if let Some(version) = version {
+        module["spec"]["moduleLoader"]["container"]["version"] = version.into();
+    }
+    module
+}
+
+impl Play {
+    fn new(objects: impl IntoIterator<Item = (Kind, Value)>) -> Self {
+        let mut world = World::default();
+        for (kind, object) in objects {
+            world = world.with(kind, object);
+        }
+        Self { world, told: Told::default(), revision: 0 }
+    }
+
+    fn change(&mut self, kind: Kind, key: &str, patch: Value) {
+        self.take(&Write::new(kind, key, Deed::Change(patch), ""));
+    }
+
+    fn take(&mut self, write: &Write) {
+        let mut object = match &write.deed {
+            Deed::Create(body) => body.clone(),
+            Deed::Change(patch) | Deed::Status(patch) => {
+                let mut object = self.world.get(write.kind, &write.key).expect(&write.what).clone();
+                json_merge(&mut object, patch);
+                object
+            }
+            Deed::Delete => return self.world.remove(write.kind, &write.key),
+        };
+        self.revision += 1;
+        let metadata = object["metadata"].as_object_mut().unwrap();
+        if let Some(prefix) = metadata.remove("generateName") {
+            metadata
+                .insert("name".to_owned(), format!("{}{}", prefix.as_str().unwrap(), self.revision).into());
+        }
+        metadata.insert("resourceVersion".to_owned(), self.revision.to_string().into());
+        metadata.entry("generation").or_insert(1.into());
+        let is_done = object["metadata"]["deletionTimestamp"].is_string()
+            && object["metadata"]["finalizers"].as_array().is_none_or(Vec::is_empty);
+        match is_done {
+            true => self.world.remove(write.kind, &write.key),
+            false => self.world = std::mem::take(&mut self.world).with(write.kind, object),
+        }
+    }
+
+    /// Takes what is first until nothing is left.
+    fn settle(&mut self) -> Vec<String> {
+        let mut seen = Vec::new();
+        while let Some(write) = next(&self.world, &self.told).into_iter().next() {
+            assert!(seen.len() < 200, "it never ends: {seen:#?}");
+            self.take(&write);
+            seen.push(write.to_string());
+        }
+        seen
+    }
+
+    fn label(&self, node: &str, key: &str) -> Option<&str> {
+        self.world.get(Kind::Node, node)?["metadata"]["labels"][key].as_str()
+    }
+
+    fn status(&self) -> &Value {
+        &self.world.get(Kind::Module, "hw/acc").unwrap()["status"]
+    }
+}
+
+fn json_merge(object: &mut Value, patch: &Value) {
+    let Some(fields) = patch.as_object() else {
+        *object = patch.clone();
+        return;
+    };
+    if !object.is_object() {
+        *object = json!({});
+    }
+    for (key, value) in fields {
+        match value {
+            Value::Null => drop(object.as_object_mut().unwrap().remove(key)),
+            value => json_merge(&mut object[key], value),
+        }
+    }
+}
+
+fn of() -> Of {
+    Of::new("hw", "acc")
+}
+
+#[test]
+fn a_module_goes_its_way_stage_by_stage_and_away_again() {
+    let mut play = Play::new([
+        (Kind::Node, node("a", KERNEL)),
+        (Kind::Node, node("b", KERNEL)),
+        (Kind::Node, node("odd", "6.8.0-31-generic")),
+        (Kind::Module, module(None)),
+        (Kind::Namespace, json!({ "apiVersion": "v1", "kind": "Namespace", "metadata": { "name": "hw" } })),
+    ]);
+    let stages = [
+        (Stage::S0, 0, json!(null)),
+        (Stage::S1, 2, json!(null)),
+        (Stage::S2, 1, json!({ "nodesMatchingSelectorNumber": 3 })),
+        (Stage::S3, 2, json!({ "nodesMatchingSelectorNumber": 3 })),
+        (Stage::S4, 3, json!({ "nodesMatchingSelectorNumber": 3, "desiredNumber": 2 })),
+        (Stage::S5, 2, json!({ "nodesMatchingSelectorNumber": 3, "desiredNumber": 2 })),
+        (Stage::S6, 2, json!({ "nodesMatchingSelectorNumber": 3, "desiredNumber": 2 })),
+        (Stage::S7, 2, json!({ "nodesMatchingSelectorNumber": 3, "desiredNumber": 2, "availableNumber": 2 })),
+    ];
+    for (stage, writes, loaded) in stages {
+        play.told.up_to = stage;
+        let seen = play.settle();
+        assert_eq!(seen.len(), writes, "{stage:?} {seen:#?}");
+        assert_eq!(play.status()["moduleLoader"], loaded, "{stage:?}");
+    }
+    play.told.up_to = Stage::S8;
+    play.settle();
+    assert_eq!(
+        play.status()["devicePlugin"],
+        json!({
+            "nodesMatchingSelectorNumber": 3, "desiredNumber": 3, "availableNumber": 2,
+        })
+    );
+    assert_eq!([play.label("a", &of().ready()), play.label("odd", &of().ready())], [Some(""), None]);
+    assert_eq!(play.label("b", &of().plugin_ready()), Some(""));
+    play.change(
+        Kind::Module,
+        "hw/acc",
+        json!({ "metadata": { "deletionTimestamp": "2026-01-01T00:00:00Z" } }),
+    );
+    play.told.stuck.insert("b".to_owned());
+    play.settle();
+    assert!(play.world.has(Kind::Module, "hw/acc"), "b still has it");
+    let nmc = play.world.get(Kind::NodeModules, "b").unwrap();
+    assert_eq!(nmc["metadata"]["labels"], json!({ of().in_use(): "" }));
+    play.told.stuck.clear();
+    play.settle();
+    for kind in [Kind::Module, Kind::Images, Kind::DaemonSet] {
+        assert_eq!(play.world.of(kind).count(), 0, "{kind:?}");
+    }
+    for (name, node) in play.world.of(Kind::Node) {
+        assert_eq!(node["metadata"]["labels"], json!({ "has": "acc" }), "{name}");
+    }
+    assert_eq!(play.world.get(Kind::Namespace, "hw").unwrap()["metadata"]["labels"], json!({}));
+}
+
+#[test]
+fn a_version_goes_to_a_node_in_the_order_of_the_table() {
+    let mut play = Play::new([(Kind::Node, node("a", KERNEL)), (Kind::Module, module(Some("1")))]);
+    play.settle();
+    assert_eq!(
+        play.status()["moduleLoader"],
+        json!({ "nodesMatchingSelectorNumber": 1 }),
+        "nobody labelled it"
+    );
+    play.change(Kind::Node, "a", json!({ "metadata": { "labels": { of().version_module(): "1" } } }));
+    play.settle();
+    assert_eq!(play.label("a", &of().version_ready()), Some("1"));
+    // Image and version together; nothing happens to nodes until they are labelled.
+    play.change(
+        Kind::Module,
+        "hw/acc",
+        json!({ "spec": { "moduleLoader": { "container": {
+        "version": "2", "kernelMappings": [{ "regexp": "el9", "containerImage": "r/acc:2-$KERNEL_VERSION" }],
+    } } } }),
+    );
+    play.settle();
+    assert_eq!(play.label("a", &of().version_ready()), Some("1"));
+    play.change(Kind::Node, "a", json!({ "metadata": { "labels": { of().version_module(): "2" } } }));
+    let seen = play.settle();
+    let order =
+        ["K8 DropSchedule", "K8 DropWorker", "S5 Unload", "K8 AddWorker", "S5 Load", "K8 AddSchedule"];
+    let at = |word: &str| {
+        seen.iter().position(|line| line.contains(word)).unwrap_or_else(|| panic!("{word}: {seen:#?}"))
+    };
+    for pair in order.windows(2) {
+        // What the schedule label allows may be allowed while the worker still loads.
+        assert!(at(pair[0]) < at(pair[1]) || pair[1] == "K8 AddSchedule", "{pair:?} {seen:#?}");
+    }
+    assert_eq!(play.label("a", &of().version_ready()), Some("2"));
+    assert_eq!(play.world.of(Kind::DaemonSet).count(), 1, "that of the old version is collected");
+    // Without the label the module goes, the device plugin first.
+    play.change(Kind::Node, "a", json!({ "metadata": { "labels": { of().version_module(): null } } }));
+    play.settle();
+    assert_eq!(
+        play.world.get(Kind::Node, "a").unwrap()["metadata"]["labels"],
+        json!({
+            "has": "acc", of().plugin_target(): "",
+        })
+    );
+}
+
+#[test]
+fn what_is_loaded_follows_image_boot_and_taints() {
+    let mut play = Play::new([(Kind::Node, node("a", KERNEL)), (Kind::Module, module(None))]);
+    play.told.missing.insert("r/acc:1-".to_owned());
+    play.settle();
+    assert_eq!(
+        play.status()["moduleLoader"],
+        json!({ "nodesMatchingSelectorNumber": 1 }),
+        "no image, no word of it"
+    );
+    play.told.missing.clear();
+    play.settle();
+    let boot = |play: &Play| {
+        play.world.get(Kind::NodeModules, "a").unwrap()["status"]["modules"][0]["bootId"].clone()
+    };
+    assert_eq!(boot(&play), "1");
+    // Booted, too fast for any taint: counters and labels stay, and it is loaded again.
+    play.told.stuck.insert("a".to_owned());
+    play.change(Kind::Node, "a", json!({ "status": { "nodeInfo": { "bootID": "2" } } }));
+    assert_eq!(play.settle(), [""; 0]);
+    assert_eq!((play.label("a", &of().ready()), boot(&play)), (Some(""), json!("1")));
+    play.told.stuck.clear();
+    play.settle();
+    assert_eq!(boot(&play), "2");
+    // Another image, without a version: unloaded and loaded in place.
+    let mapping = json!([{ "regexp": "el9", "containerImage": "r/acc:2-$KERNEL_VERSION" }]);
+    play.change(
+        Kind::Module,
+        "hw/acc",
+        json!({ "spec": { "moduleLoader": { "container": { "kernelMappings": mapping } } } }),
+    );
+    let seen = play.settle();
+    let works: Vec<_> = seen.iter().filter_map(|line| line.split("S5 ").nth(1)).collect();
+    assert_eq!(works, ["Unload hw/acc", "Load hw/acc"]);
+    // Cordoned: it goes; pressure alone is tolerated; unreachable, nothing can be unloaded until it has booted.
+    let taint = |key: &str| json!({ "spec": { "taints": [{ "key": key, "effect": "NoSchedule" }] } });
+    for (key, is_loaded) in
+        [("node.kubernetes.io/memory-pressure", true), ("node.kubernetes.io/unschedulable", false)]
+    {
+        play.change(Kind::Node, "a", taint(key));
+        play.settle();
+        assert_eq!(play.label("a", &of().ready()).is_some(), is_loaded, "{key}");
+    }
+    play.change(Kind::Node, "a", json!({ "spec": { "taints": null } }));
+    play.settle();
+    assert_eq!(play.label("a", &of().ready()), Some(""));
+    play.change(Kind::Node, "a", taint("node.kubernetes.io/unreachable"));
+    play.change(
+        Kind::Node,
+        "a",
+        json!({ "status": { "conditions": [{ "type": "Ready", "status": "Unknown" }] } }),
+    );
+    play.settle();
+    assert_eq!(boot(&play), "2", "nobody is there to unload it");
+    play.change(
+        Kind::Node,
+        "a",
+        json!({ "spec": { "taints": null }, "status": {
+        "conditions": [{ "type": "Ready", "status": "True" }], "nodeInfo": { "bootID": "3" },
+    } }),
+    );
+    play.settle();
+    assert_eq!(boot(&play), "3");
+    assert!(
+        play.world.get(Kind::Module, "hw/acc").unwrap()["metadata"]["finalizers"]
+            .to_string()
+            .contains(MODULE_FINALIZER)
+    );
+}
+
+#[test]
+fn drivers_are_not_unloaded_unseen_nor_without_their_account() {
+    let mut module = module(None);
+    module["spec"]["moduleLoader"]["serviceAccountName"] = "loader".into();
+    let account = json!({ "apiVersion": "v1", "kind": "ServiceAccount", "metadata": { "namespace": "hw", "name": "loader" } });
+    let pod = json!({
+        "apiVersion": "v1", "kind": "Pod", "metadata": { "namespace": "x", "name": "user" },
+        "spec": { "nodeName": "a", "containers": [{ "resources": { "limits": { "example.com/acc": "1" } } }] },
+        "status": { "phase": "Running" },
+    });
+    let mut play = Play::new([(Kind::Node, node("a", KERNEL)), (Kind::Module, module), (Kind::Pod, pod)]);
+    play.told.devices.insert("example.com/acc".to_owned());
+    play.told.workers = true;
+    play.settle();
+    assert_eq!(play.label("a", &of().ready()), None, "its pods would not be made");
+    assert!(play.world.has(Kind::Pod, "hw/kmm-worker-a-acc"));
+    play.world = std::mem::take(&mut play.world).with(Kind::Account, account);
+    play.settle();
+    assert_eq!(play.label("a", &of().ready()), Some(""));
+    assert!(!play.world.has(Kind::Pod, "hw/kmm-worker-a-acc"));
+    play.change(Kind::Node, "a", json!({ "metadata": { "labels": { "has": null } } }));
+    let unload = loop {
+        let write = next(&play.world, &play.told).into_iter().next().unwrap();
+        if write.what.starts_with("S5 Unload") {
+            break write;
+        }
+        play.take(&write);
+    };
+    assert_eq!(unload.pulled, ["hw/acc is unloaded on a under pod x/user"]);
+}

@@ -1,0 +1,128 @@
+//! One write to the API server.
+
+use std::fmt;
+
+use anyhow::Context as _;
+use k8s_openapi::api::core::v1::Event;
+use kube::Client;
+use kube::api::{Api, DeleteParams, DynamicObject, Patch, PatchParams, PostParams};
+use serde_json::{Value, json};
+
+use super::labels::Of;
+use super::world::Kind;
+
+/// Who writes.
+const MANAGER: &str = "kmm";
+
+/// A write, and what it is for.
+#[derive(Clone, Debug, PartialEq)]
+pub(super) struct Write {
+    pub(super) kind: Kind,
+    /// `NAMESPACE/NAME`, or `NAME`.
+    pub(super) key: String,
+    pub(super) deed: Deed,
+    /// What it does, for people.
+    pub(super) what: String,
+    /// Events about the object: a reason, and the module it is about.
+    pub(super) events: Vec<(&'static str, Of)>,
+    /// What a pod loses by it, if a driver is unloaded under one.
+    pub(super) pulled: Vec<String>,
+}
+
+#[derive(Clone, Debug, PartialEq)]
+pub(super) enum Deed {
+    Create(Value),
+    /// A merge patch.
+    Change(Value),
+    /// A merge patch of the status.
+    Status(Value),
+    Delete,
+}
+
+impl Write {
+    pub(super) fn new(kind: Kind, key: impl Into<String>, deed: Deed, what: impl Into<String>) -> Self {
+        Self { kind, key: key.into(), deed, what: what.into(), events: Vec::new(), pulled: Vec::new() }
+    }
+
+    /// A change of an object that nobody else may have changed meanwhile.
+    pub(super) fn guarded(
+        kind: Kind,
+        key: &str,
+        object: &Value,
+        mut patch: Value,
+        what: impl Into<String>,
+    ) -> Self {
+        patch["metadata"]["resourceVersion"] = object["metadata"]["resourceVersion"].clone();
+        Self::new(kind, key, Deed::Change(patch), what)
+    }
+
+    /// Does it; hands back the object as it is then, if it still is.
+    pub(super) async fn run(&self, client: &Client) -> anyhow::Result<Option<DynamicObject>> {
+        let api = self.kind.api(client, &self.key);
+        let name = self.key.rsplit('/').next().unwrap_or_default();
+        let params = PatchParams { field_manager: Some(MANAGER.to_owned()), ..PatchParams::default() };
+        let done = match &self.deed {
+            Deed::Create(body) => {
+                let params = PostParams { field_manager: Some(MANAGER.to_owned()), ..PostParams::default() };
+                api.create(&params, &serde_json::from_value(body.clone())?).await.map(Some)
+            }
+            Deed::Change(patch) => api.patch(name, &params, &Patch::Merge(patch)).await.map(Some),
+            Deed::Status(patch) => api.patch_status(name, &params, &Patch::Merge(patch)).await.map(Some),
+            Deed::Delete => {
+                // Nobody runs its pods, or their kubelet may take its time.
+                let params = DeleteParams {
+                    grace_period_seconds: self.is_played_pod().then_some(0),
+                    ..DeleteParams::background()
+                };
+                api.delete(name, &params).await.map(|_| None)
+            }
+        };
+        let object = done.with_context(|| self.to_string())?;
+        for (reason, of) in &self.events {
+            tell(client, name, object.as_ref(), reason, of).await?;
+        }
+        Ok(object)
+    }
+
+    fn is_played_pod(&self) -> bool {
+        self.kind == Kind::Pod
+    }
+}
+
+impl fmt::Display for Write {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let verb = match self.deed {
+            Deed::Create(_) => "create",
+            Deed::Change(_) => "change",
+            Deed::Status(_) => "status",
+            Deed::Delete => "delete",
+        };
+        write!(f, "{verb} {:?} {}: {}", self.kind, self.key, self.what)
+    }
+}
+
+/// An event on a node.
+async fn tell(
+    client: &Client,
+    node: &str,
+    object: Option<&DynamicObject>,
+    reason: &str,
+    of: &Of,
+) -> anyhow::Result<()> {
+    let uid = object.and_then(|object| object.metadata.uid.clone());
+    let event: Event = serde_json::from_value(json!({
+        "metadata": {
+            "generateName": format!("{node}."),
+            "namespace": "default",
+            "annotations": { "module": of.key() },
+        },
+        "involvedObject": { "apiVersion": "v1", "kind": "Node", "name": node, "uid": uid },
+        "reason": reason,
+        "message": format!("{reason}: {}", of.key()),
+        "type": "Normal",
+        "source": { "component": MANAGER },
+    }))?;
+    let events: Api<Event> = Api::namespaced(client.clone(), "default");
+    events.create(&PostParams::default(), &event).await.with_context(|| format!("{reason} on {node}"))?;
+    Ok(())
+}
