@@ -52,6 +52,9 @@ enum Entry {
         kubectl get nodes,pods,noderesourcetopologies -A -o yaml > dump.yaml && tholepin simulate --from dump.yaml"
     )]
     Simulate(Box<sim::cli::Args>),
+    /// Look at Container Device Interface specifications as container runtimes do
+    #[command(subcommand)]
+    Cdi(cdi::cli::Command),
     /// Collect what a support case needs into a folder
     MustGather(Box<support::mustgather::Args>),
     /// Sign the pods named on standard input, one `namespace name` a line, as an exporter does
@@ -231,6 +234,7 @@ fn run(cli: Cli) -> anyhow::Result<ExitCode> {
         }
         Entry::Deployer(command) => with_signals(async |token| command.run(token).await),
         Entry::Simulate(args) => sim::cli::run(&args),
+        Entry::Cdi(command) => cdi::cli::run(&command),
         Entry::MustGather(args) => with_signals(async |token| support::mustgather::run(*args, token).await),
         Entry::Fingerprint => fingerprint(),
         Entry::Completion { shell } => {
