@@ -169,10 +169,14 @@ fn read_stdin(stdin: &mut impl io::Read, registry: &mut Registry) -> anyhow::Res
     Ok(())
 }
 
+/// Text that does nothing to a terminal: what stands in files is anybody's.
+fn plain(text: &str) -> String {
+    text.replace(char::is_control, " ")
+}
+
 /// A finding on one line.
 fn line(path: &Path, finding: &Finding) -> String {
-    let text = format!("{}: {}: {finding}", path.display(), finding.severity);
-    text.split(['\n', '\r']).map(str::trim).collect::<Vec<_>>().join(" ")
+    plain(&format!("{}: {}: {finding}", path.display(), finding.severity))
 }
 
 fn tell_unreadable(registry: &Registry, err: &mut impl io::Write) -> io::Result<()> {

@@ -82,5 +82,5 @@ fn summary(edits: &ContainerEdits) -> String {
     if more > 0 {
         words.push(format!("{more} more"));
     }
-    words.join(", ")
+    super::plain(&words.join(", "))
 }
