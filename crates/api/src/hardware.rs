@@ -22,6 +22,7 @@ mod kernel;
 pub mod keys;
 mod name;
 mod plugin;
+pub mod policy;
 mod rules;
 mod schema;
 mod status;

@@ -15,6 +15,8 @@ use kube::{Api, Client, Resource as _, ResourceExt as _};
 
 #[path = "it/generate.rs"]
 mod generate;
+#[path = "it/hardware.rs"]
+mod hardware;
 #[path = "it/nrt.rs"]
 mod nrt;
 #[path = "it/peer.rs"]

@@ -72,7 +72,7 @@ async fn the_api_server_takes_what_makes_sense_only() {
 }
 
 /// Applying the YAML over the installed definition is a no-op: same generation afterwards.
-async fn the_committed_yaml_changes_nothing(client: &Client, name: &str, yaml: &str) {
+pub(crate) async fn the_committed_yaml_changes_nothing(client: &Client, name: &str, yaml: &str) {
     let crds = Api::<CustomResourceDefinition>::all(client.clone());
     let before = crds.get(name).await.unwrap();
     let yaml: Value = serde_saphyr::from_str(yaml).unwrap();

@@ -22,7 +22,7 @@ fn the_reference_is_fresh() {
 
 fn reference() -> String {
     let mut text = String::new();
-    for crd in [operator_crd(), scheduler_crd()] {
+    for crd in [operator_crd(), scheduler_crd(), device_config_crd()] {
         let version = crd.spec.versions.iter().find(|version| version.storage).unwrap();
         let schema = version.schema.as_ref().and_then(|schema| schema.open_api_v3_schema.as_ref()).unwrap();
         let names = &crd.spec.names;
@@ -30,13 +30,14 @@ fn reference() -> String {
         writeln!(text, "\n## {}\n\n{}", names.kind, schema.description.as_ref().unwrap()).unwrap();
         let versions: Vec<String> =
             crd.spec.versions.iter().map(|version| format!("`{}`", version.name)).collect();
+        let versions = match versions.as_slice() {
+            [only] => format!("version {only}"),
+            several => format!("versions {} (the last one is stored)", several.join(" and ")),
+        };
         writeln!(
             text,
-            "\nResource `{}`, short name `{short}`, group `{}`, versions {} (the last one is stored), scope {}.",
-            names.plural,
-            crd.spec.group,
-            versions.join(" and "),
-            crd.spec.scope,
+            "\nResource `{}`, short name `{short}`, group `{}`, {versions}, scope {}.",
+            names.plural, crd.spec.group, crd.spec.scope,
         )
         .unwrap();
         for part in ["spec", "status"] {
@@ -96,6 +97,7 @@ fn type_of(schema: &JSONSchemaProps) -> String {
     match (name, &schema.items) {
         ("array", Some(JSONSchemaPropsOrArray::Schema(items))) => format!("list of {}", type_of(items)),
         ("object", _) if schema.additional_properties.is_some() => "map of string".to_owned(),
+        ("", _) if schema.x_kubernetes_int_or_string == Some(true) => "number or string".to_owned(),
         ("string", _) if schema.format.as_deref() == Some("date-time") => "time".to_owned(),
         _ => name.to_owned(),
     }
