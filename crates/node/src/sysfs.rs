@@ -17,6 +17,7 @@ use topology::zone::ZoneId;
 use crate::file::{self, FileError};
 
 mod layout;
+pub mod pci;
 
 pub use layout::Layout;
 

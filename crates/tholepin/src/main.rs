@@ -23,6 +23,7 @@ use topology::fingerprint::Fingerprint;
     kube-scheduler                     as that scheduler 1.36, with the NUMA plugin\n  \
     deployer                           as that installer 0.24\n  \
     numaresources-operator             as that operator 5.0\n  \
+    deviceplugin, sample-device-plugin as that plugin 0.2\n  \
     nrovalidate, pfpsyncchk, schedlogs, lsplatform, catkubeletconfmap, make-job-foreach-ds, watchnrtattr,\n    \
     lstopics, mkginkgolabelfilter, envsubst, buildhelper, getdigests, verify-commit, gather\n                                       \
     as those tools of numaresources-operator 5.0\n\n\
@@ -45,6 +46,8 @@ enum Entry {
     Scheduler(Box<scheduler::shell::Args>),
     /// Keep the cluster as NUMAResourcesOperator and NUMAResourcesScheduler objects ask for
     Operator(Box<operator::cli::Args>),
+    /// Make devices of this node known to its kubelet
+    DevicePlugin(Box<deviceplugin::Args>),
     /// Compare schedulers in virtual time, without a cluster
     #[command(
         after_help = "Examples:\n  tholepin simulate\n  tholepin simulate --nodes 100 --pods 10000 --rate 75 -o json\n  \
@@ -84,6 +87,7 @@ fn main() -> ExitCode {
         Some((Program::Deployer, rest)) => (ExitCode::FAILURE, "", deploy_as(rest)),
         Some((Program::Support(tool), rest)) => (tool.failure(), "error: ", support_as(tool, rest)),
         Some((Program::Operator, rest)) => (ExitCode::FAILURE, "error: ", operate_as(rest)),
+        Some((Program::DevicePlugin, rest)) => (ExitCode::FAILURE, "error: ", plug_in_as(rest)),
         None => (ExitCode::FAILURE, "error: ", run(Cli::parse_from(&words))),
     };
     result.unwrap_or_else(|error| {
@@ -104,6 +108,8 @@ enum Program {
     Support(support::Tool),
     /// The one that keeps it so.
     Operator,
+    /// The one that makes devices up.
+    DevicePlugin,
 }
 
 impl Program {
@@ -113,6 +119,8 @@ impl Program {
         let tool = || support::Tool::named(name).map(Self::Support);
         let operator = || operator::dialect::named(name).then_some(Self::Operator);
         let exporter = Dialect::named(name).map(Self::Exporter);
+        let plugin = || deviceplugin::args::named(name).then_some(Self::DevicePlugin);
+        let exporter = exporter.or_else(plugin);
         exporter.or_else(scheduler).or_else(deployer).or_else(operator).or_else(tool)
     }
 }
@@ -191,6 +199,20 @@ fn operate_as(words: &[OsString]) -> anyhow::Result<ExitCode> {
     with_signals(async |token| plan.run(level, token).await)
 }
 
+/// Runs as the sample device plugin: its flags.
+fn plug_in_as(words: &[OsString]) -> anyhow::Result<ExitCode> {
+    let args = deviceplugin::args::sample(&texts(words)?).unwrap_or_else(|error| error.exit());
+    plug_in(&args)
+}
+
+fn plug_in(args: &deviceplugin::Args) -> anyhow::Result<ExitCode> {
+    log::init(log::Format::Text, args.verbosity)?;
+    // One thread is plenty for what a kubelet asks, and each more costs memory on every node.
+    block_on(tokio::runtime::Builder::new_current_thread(), async {
+        deviceplugin::run(args.settings()?, shutdown::on_signals()?).await
+    })
+}
+
 /// Runs as another program: its flags, its exit codes.
 fn run_as(dialect: Dialect, words: &[OsString]) -> anyhow::Result<ExitCode> {
     let words = texts(words)?;
@@ -229,6 +251,7 @@ fn run(cli: Cli) -> anyhow::Result<ExitCode> {
                 operator::process::run(args.settings(&variable), level, shutdown::on_signals()?).await
             })
         }
+        Entry::DevicePlugin(args) => plug_in(&args),
         Entry::Deployer(deployer::cli::Command::Render(args)) if args.what == Some(What::Operator) => {
             operator::cli::render::run(&args)
         }

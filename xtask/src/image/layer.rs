@@ -19,6 +19,7 @@ pub(crate) const NAMES: &[&str] = &[
     "cat",
     "chroot",
     "deployer",
+    "deviceplugin",
     "gather",
     "kube-scheduler",
     "lsplatform",
@@ -29,6 +30,7 @@ pub(crate) const NAMES: &[&str] = &[
     "printenv",
     "resource-topology-exporter",
     "rte",
+    "sample-device-plugin",
     "schedlogs",
     "tholepin",
 ];

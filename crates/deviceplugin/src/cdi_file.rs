@@ -1,0 +1,127 @@
+//! The Container Device Interface file of a resource.
+//!
+//! In: the resource, its kind, a folder. Out: the file says what is there; it is written anew when that changes, and when the file is not the
+//! one we wrote. Never: removed, and no device taken out of it: the kubelet tells the names again when a container restarts,
+//! whether we run by then or not.
+
+use std::collections::BTreeMap;
+use std::os::unix::fs::MetadataExt as _;
+use std::path::{Path, PathBuf};
+
+use cdi::{ContainerEdits, FileName, Kind, Spec};
+
+use crate::allocate;
+use crate::config::MAX_DEVICES;
+use crate::inventory::{self, Device, Gives};
+
+/// One resource's file.
+#[derive(Debug)]
+pub struct CdiFile {
+    folder: PathBuf,
+    name: FileName,
+    kind: Kind,
+    resource: String,
+    /// What was written last, and which file that was.
+    written: Option<(Spec, Stamp)>,
+}
+
+/// Tells one file from another at the same path.
+type Stamp = (u64, i64, i64, u64);
+
+impl CdiFile {
+    /// The file of devices of this kind, `vendor/class`. Nothing is written yet.
+    ///
+    /// # Errors
+    /// When it is no kind.
+    pub fn new(folder: &Path, kind: &str, resource: &str) -> Result<Self, String> {
+        let kind: Kind = kind.parse().map_err(|error: cdi::name::Error| error.to_string())?;
+        let name = FileName::of(&kind).map_err(|error| error.to_string())?;
+        let (folder, resource) = (folder.to_owned(), resource.to_owned());
+        Ok(Self { folder, name, kind, resource, written: None })
+    }
+
+    /// Makes the file say this; whether it had to be written.
+    ///
+    /// # Errors
+    /// When it cannot be, or runtimes would refuse it.
+    pub fn ensure(&mut self, stock: &inventory::Resource) -> Result<bool, String> {
+        let path = self.folder.join(self.name.as_str());
+        // What was there before us counts: containers that run have its names.
+        let before = match &self.written {
+            Some((spec, _)) => spec.devices.clone(),
+            None => cdi::file::read(&path).map(|spec| spec.devices).unwrap_or_default(),
+        };
+        let mut devices: BTreeMap<String, cdi::Device> = BTreeMap::new();
+        for (id, device) in &stock.devices {
+            let name = device.cdi_name.clone();
+            devices.insert(name.clone(), cdi::Device::new(name, edits_of(&self.resource, id, device)));
+        }
+        for old in before {
+            if devices.len() >= MAX_DEVICES {
+                break;
+            }
+            devices.entry(old.name.clone()).or_insert(old);
+        }
+        if devices.is_empty() {
+            // A specification without devices is none.
+            return Ok(false);
+        }
+        let mut spec = Spec::new(&self.kind, devices.into_values().collect());
+        spec.container_edits = edits(&stock.common);
+        let spec = spec.with_lowest_version();
+        if self.written.as_ref().is_some_and(|(old, at)| *old == spec && stamp(&path) == Some(*at)) {
+            return Ok(false);
+        }
+        cdi::file::write(&self.folder, &self.name, &spec).map_err(|error| chain(&error))?;
+        self.written = stamp(&path).map(|stamp| (spec, stamp));
+        Ok(true)
+    }
+}
+
+fn stamp(path: &Path) -> Option<Stamp> {
+    let found = std::fs::metadata(path).ok()?;
+    Some((found.ino(), found.mtime(), found.mtime_nsec(), found.size()))
+}
+
+/// What is done to a container that gets this device. There is always something: nothing at all would be refused.
+fn edits_of(resource: &str, id: &str, device: &Device) -> ContainerEdits {
+    let mut all = edits(&device.gives);
+    let zones: Vec<String> = device.zones.iter().map(ToString::to_string).collect();
+    let zones = if zones.is_empty() { "-1".to_owned() } else { zones.join(",") };
+    all.env.push(format!("{}={zones}", allocate::variable(&format!("{resource}_{id}"))));
+    all
+}
+
+fn edits(gives: &Gives) -> ContainerEdits {
+    let text = |path: &Path| path.to_string_lossy().into_owned();
+    let node = |node: &inventory::DeviceNode| {
+        let (path, host) = (text(&node.container_path), text(&node.host_path));
+        let host_path = if host == path { String::new() } else { host };
+        cdi::DeviceNode { host_path, permissions: node.permissions.clone(), ..cdi::DeviceNode::at(path) }
+    };
+    let mount = |mount: &inventory::Mount| {
+        let options = if mount.read_only { ["rbind", "ro"] } else { ["rbind", "rw"] };
+        cdi::Mount {
+            host_path: text(&mount.host_path),
+            container_path: text(&mount.container_path),
+            options: options.iter().map(|option| (*option).to_owned()).collect(),
+            ..cdi::Mount::default()
+        }
+    };
+    ContainerEdits {
+        env: gives.envs.iter().map(|(name, value)| format!("{name}={value}")).collect(),
+        device_nodes: gives.nodes.iter().map(node).collect(),
+        mounts: gives.mounts.iter().map(mount).collect(),
+        ..ContainerEdits::default()
+    }
+}
+
+/// An error with its causes, in one line.
+fn chain(error: &dyn std::error::Error) -> String {
+    let cause =
+        error.source().map(ToString::to_string).filter(|cause| !error.to_string().contains(cause.as_str()));
+    cause.map_or_else(|| error.to_string(), |cause| format!("{error}: {cause}"))
+}
+
+#[cfg(test)]
+mod tests;

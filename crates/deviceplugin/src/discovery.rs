@@ -1,0 +1,136 @@
+//! Which devices a resource has on this node.
+//!
+//! In: where to look, the node's files. Out: devices as they were found, or why nobody knows. Never: an empty list for a look
+//! that failed: the two are different things, and the last list stays.
+
+pub mod directory;
+pub mod list;
+pub mod pci;
+
+use std::collections::BTreeMap;
+use std::path::{Path, PathBuf};
+
+use node::watch::{Names, Target};
+
+use crate::config::{Discovery, MAX_DEVICES, MAX_ID, Resource};
+use crate::inventory::{DeviceNode, Gives, Pci};
+
+/// Where this node's files are, and what it is called.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Place {
+    /// The name of the node.
+    pub node: String,
+    /// Where sysfs is mounted.
+    pub sysfs: PathBuf,
+}
+
+/// A device that was found.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Found {
+    /// Zones it is close to, ascending; empty when it has no locality.
+    pub zones: Vec<u32>,
+    /// Somebody wrote down that it is not to be used: counts at once, in both directions.
+    pub stated_unhealthy: bool,
+    /// What was seen of it: none is good. A change for the better has to last.
+    pub seen: Option<String>,
+    /// What a container needs to use it.
+    pub gives: Gives,
+    /// What it is on the PCI bus, if it was found there.
+    pub pci: Option<Pci>,
+}
+
+/// What one look found, by id.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Look {
+    /// The devices.
+    pub devices: BTreeMap<String, Found>,
+    /// Whether one that is missing may be back soon, as its node in a folder is after a reset; else it was taken out on purpose.
+    pub volatile: bool,
+}
+
+/// Why nobody knows which devices there are.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+#[error("{reason}")]
+pub struct Error {
+    /// Where, and what is wrong.
+    pub reason: String,
+    /// What makes the devices is not there (a driver's folder): those that were there are gone with it.
+    pub gone: bool,
+}
+
+impl Error {
+    fn new(reason: impl Into<String>) -> Self {
+        Self { reason: reason.into(), gone: false }
+    }
+}
+
+/// Looks for the devices of a resource. Reads a few small files.
+///
+/// # Errors
+/// Names the file and what is wrong.
+pub fn look(resource: &Resource, place: &Place) -> Result<Look, Error> {
+    let Discovery { list, file, pci, directory } = &resource.discovery;
+    let look = if let Some(devices) = list {
+        list::of(devices, &place.node, resource.sample).map_err(Error::new)
+    } else if let Some(file) = file {
+        list::read(&file.path, &place.node, resource.sample)
+    } else if let Some(pci) = pci {
+        pci::look(pci, &place.sysfs)
+    } else if let Some(directory) = directory {
+        directory::look(directory, &place.sysfs)
+    } else {
+        Err(Error::new("there is nowhere to look"))
+    };
+    checked(look?, resource)
+}
+
+/// Bounds what was found.
+fn checked(mut look: Look, resource: &Resource) -> Result<Look, Error> {
+    let replicas = resource.replicas();
+    let listed = look.devices.len().saturating_mul(replicas as usize);
+    if listed > MAX_DEVICES {
+        return Err(Error::new(format!("{listed} devices, shares counted: allowed are {MAX_DEVICES}")));
+    }
+    // What a share's number and the colons before it take.
+    let room = MAX_ID - if replicas > 1 { 2 + (replicas - 1).to_string().len() } else { 0 };
+    for id in look.devices.keys() {
+        id_is_legal(id, room, replicas > 1).map_err(Error::new)?;
+    }
+    if let Some(permissions) = &resource.container.permissions {
+        for node in look.devices.values_mut().flat_map(|device| &mut device.gives.nodes) {
+            node.permissions.clone_from(permissions);
+        }
+    }
+    Ok(look)
+}
+
+fn id_is_legal(id: &str, room: usize, shared: bool) -> Result<(), String> {
+    let odd = |c: char| c.is_control() || c.is_whitespace() || c == ',';
+    if id.is_empty() || id.len() > room || id.contains(odd) {
+        return Err(format!("device {id:?}: allowed are ids of 1 to {room} bytes without spaces and commas"));
+    }
+    if shared && id.contains("::") {
+        return Err(format!("device {id:?}: ids of shared devices have no \"::\""));
+    }
+    Ok(())
+}
+
+/// The folders in which something happens when the devices of a resource change.
+#[must_use]
+pub fn targets(resource: &Resource) -> Vec<Target<()>> {
+    let Discovery { list, file, directory, .. } = &resource.discovery;
+    let all = |dir: &Path| Target { dir: dir.to_owned(), names: Names::All, tag: () };
+    let mut targets: Vec<_> = directory.iter().map(|directory| all(&directory.path)).collect();
+    // Everything in the folder: a ConfigMap changes by a link that the file's name leads through.
+    targets.extend(file.iter().filter_map(|file| file.path.parent()).map(all));
+    targets.extend(list.iter().flat_map(list::folders).map(|dir| all(&dir)));
+    targets
+}
+
+/// A node that is at the same path on the host and in the container.
+fn node(path: &Path) -> DeviceNode {
+    DeviceNode { host_path: path.to_owned(), container_path: path.to_owned(), permissions: "rw".to_owned() }
+}
+
+#[cfg(test)]
+mod tests;

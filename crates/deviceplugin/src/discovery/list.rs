@@ -1,0 +1,167 @@
+//! Devices that somebody listed, in the form of the topology-aware sample plugin: node names or `*`, each with devices.
+//!
+//! In: `devices: {<node name or "*">: [{id, healthy, numanode}]}`, with more keys of ours. Out: the devices of one node. Never: an
+//! opinion about keys it does not know: files written for others have some (`devicename`).
+//!
+//! The sample plugin takes what is missing for Go's zero: a device without `healthy` is not, one without `numanode` is in zone
+//! 0. That is so here only where we stand in for it; else it is healthy, and in no zone.
+
+use std::collections::BTreeMap;
+use std::path::{Path, PathBuf};
+
+use runtime::yaml::{self, Mode};
+use serde::Deserialize;
+
+use super::{Error, Found, Look};
+use crate::config::MAX_DEVICES;
+use crate::inventory::Gives;
+
+/// Devices of any node without a list of its own.
+const ANY: &str = "*";
+/// A health file is a word.
+const MAX_HEALTH_BYTES: u64 = 4096;
+
+/// The list.
+#[derive(Clone, Debug, Default, PartialEq, Deserialize)]
+#[serde(rename_all = "camelCase")]
+pub struct Devices {
+    /// By name of the node.
+    pub devices: BTreeMap<String, Vec<Entry>>,
+}
+
+/// A device.
+#[derive(Clone, Debug, Default, PartialEq, Deserialize)]
+pub struct Entry {
+    /// Its id.
+    #[serde(default)]
+    pub id: String,
+    /// Whether it may be used.
+    #[serde(default)]
+    pub healthy: Option<bool>,
+    /// The zone it is close to; -1 for none.
+    #[serde(default)]
+    pub numanode: Option<i64>,
+    /// Zones it is close to, instead.
+    #[serde(default)]
+    pub numanodes: Vec<u32>,
+    /// What tells about its health while we run.
+    #[serde(default)]
+    pub health: Option<HealthSource>,
+    /// Device nodes of the host that a container gets.
+    #[serde(default, rename = "deviceNodes")]
+    pub device_nodes: Vec<PathBuf>,
+    /// Variables that a container gets.
+    #[serde(default)]
+    pub envs: BTreeMap<String, String>,
+}
+
+/// What tells about a device's health.
+#[derive(Clone, Debug, Default, PartialEq, Deserialize)]
+pub struct HealthSource {
+    /// A file that says `healthy`, `ok`, `1` or nothing while all is well, and why not else. One that is missing is no good sign.
+    pub file: PathBuf,
+}
+
+/// Checks what can be without a look at the node.
+///
+/// # Errors
+/// Names the device.
+pub fn check(devices: &Devices) -> Result<(), String> {
+    for (node, entries) in &devices.devices {
+        let mut ids: Vec<&str> = entries.iter().map(|entry| entry.id.as_str()).collect();
+        if ids.len() > MAX_DEVICES {
+            return Err(format!("devices of {node:?}: {} devices: allowed are {MAX_DEVICES}", ids.len()));
+        }
+        if ids.contains(&"") {
+            return Err(format!("devices of {node:?}: a device without id: each needs one"));
+        }
+        ids.sort_unstable();
+        if let Some(twice) = ids.windows(2).find(|pair| pair[0] == pair[1]) {
+            return Err(format!("devices of {node:?}: id {:?} is there twice: allowed is once", twice[0]));
+        }
+        for entry in entries {
+            entry.check().map_err(|reason| format!("devices of {node:?}: {}: {reason}", entry.id))?;
+        }
+    }
+    Ok(())
+}
+
+impl Entry {
+    fn check(&self) -> Result<(), String> {
+        if self.numanode.is_some() && !self.numanodes.is_empty() {
+            return Err("numanode and numanodes: allowed is one of the two".to_owned());
+        }
+        let most = i64::from(u32::MAX);
+        if let Some(zone) = self.numanode.filter(|zone| *zone > most) {
+            return Err(format!("numanode {zone}: allowed are -1 (none) to {most}"));
+        }
+        let health = self.health.iter().map(|health| &health.file);
+        self.device_nodes.iter().chain(health).try_for_each(|path| crate::config::absolute(path))
+    }
+
+    fn found(&self, sample: bool) -> Found {
+        let zone = if sample { Some(self.numanode.unwrap_or(0)) } else { self.numanode };
+        let zone = zone.and_then(|zone| u32::try_from(zone).ok());
+        let mut zones = if self.numanodes.is_empty() { Vec::from_iter(zone) } else { self.numanodes.clone() };
+        zones.sort_unstable();
+        zones.dedup();
+        let nodes = self.device_nodes.iter().map(|path| super::node(path)).collect();
+        Found {
+            zones,
+            stated_unhealthy: !self.healthy.unwrap_or(!sample),
+            seen: self.health.as_ref().and_then(|health| ask(&health.file)),
+            gives: Gives { nodes, mounts: Vec::new(), envs: self.envs.clone() },
+            pci: None,
+        }
+    }
+}
+
+/// What a health file says against the device.
+fn ask(path: &Path) -> Option<String> {
+    use std::io::Read as _;
+    let mut text = String::new();
+    let read =
+        std::fs::File::open(path).and_then(|file| file.take(MAX_HEALTH_BYTES).read_to_string(&mut text));
+    if let Err(error) = read {
+        return Some(format!("{}: {error}", path.display()));
+    }
+    match text.trim().to_ascii_lowercase().as_str() {
+        "" | "healthy" | "ok" | "1" | "true" => None,
+        _ => Some(format!("{}: {:?}", path.display(), text.trim().chars().take(200).collect::<String>())),
+    }
+}
+
+/// The devices of one node.
+///
+/// # Errors
+/// When there is no list for it, or an empty one.
+pub fn of(devices: &Devices, node: &str, sample: bool) -> Result<Look, String> {
+    let entries = devices.devices.get(node).or_else(|| devices.devices.get(ANY));
+    let entries = entries.filter(|entries| !entries.is_empty() || !sample);
+    let entries = entries.ok_or_else(|| format!("no devices of {node:?}: wanted is that name, or \"*\""))?;
+    let devices = entries.iter().map(|entry| (entry.id.clone(), entry.found(sample))).collect();
+    Ok(Look { devices, volatile: false })
+}
+
+/// The devices of one node in a file.
+///
+/// # Errors
+/// When it cannot be read, or see [`check`] and [`of`].
+pub fn read(path: &Path, node: &str, sample: bool) -> Result<Look, Error> {
+    let devices: Devices = yaml::read_file(path, Mode::Lenient, yaml::CONFIG_LIMIT_BYTES)
+        .map_err(|error| Error::new(error.to_string()))?;
+    let named = |reason: String| Error::new(format!("{}: {reason}", path.display()));
+    check(&devices).map_err(named)?;
+    of(&devices, node, sample).map_err(named)
+}
+
+/// Folders with files that tell about health.
+pub(super) fn folders(devices: &Devices) -> Vec<PathBuf> {
+    let entries = devices.devices.values().flatten();
+    let files = entries.filter_map(|entry| entry.health.as_ref());
+    let mut folders: Vec<PathBuf> =
+        files.filter_map(|health| health.file.parent()).map(Path::to_owned).collect();
+    folders.sort_unstable();
+    folders.dedup();
+    folders
+}

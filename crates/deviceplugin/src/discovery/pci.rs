@@ -1,0 +1,76 @@
+//! Devices on the PCI bus, as sysfs shows them.
+//!
+//! In: filters, sysfs. Out: one device for each function that matches, with its zone, its driver's device nodes, and variables that
+//! name it. Never: a function opened or bound.
+
+use std::path::Path;
+
+use node::sysfs::Sysfs;
+use node::sysfs::pci::Function;
+
+use super::{Error, Found, Look};
+use crate::config::{Nodes, Pci};
+use crate::inventory::{self, Gives};
+
+/// The driver that gives a function to programs.
+const VFIO: &str = "vfio-pci";
+
+/// Looks through all functions.
+///
+/// # Errors
+/// When sysfs cannot be read.
+pub fn look(filter: &Pci, sysfs: &Path) -> Result<Look, Error> {
+    let functions = Sysfs::new(sysfs).pci().map_err(|error| Error::new(chain(&error)))?;
+    let matching = functions.into_iter().filter(|function| matches(filter, function));
+    let devices = matching.map(|function| (function.address.clone(), found(filter, function))).collect();
+    Ok(Look { devices, volatile: true })
+}
+
+fn matches(filter: &Pci, function: &Function) -> bool {
+    let one = |values: &[String], is: &dyn Fn(&str) -> bool| {
+        values.is_empty() || values.iter().any(|value| is(value))
+    };
+    let hex = |number: u16| format!("{number:04x}");
+    one(&filter.vendors, &|value| value.eq_ignore_ascii_case(&hex(function.vendor)))
+        && one(&filter.devices, &|value| value.eq_ignore_ascii_case(&hex(function.device)))
+        && one(&filter.classes, &|value| {
+            format!("{:06x}", function.class).starts_with(&value.to_ascii_lowercase())
+        })
+        && one(&filter.drivers, &|value| function.driver.as_deref() == Some(value))
+        && one(&filter.addresses, &|value| function.address.eq_ignore_ascii_case(value))
+}
+
+fn found(filter: &Pci, function: Function) -> Found {
+    let mut nodes = Vec::new();
+    let mut seen = None;
+    if filter.nodes == Nodes::Auto {
+        if function.driver.as_deref() == Some(VFIO) {
+            match function.iommu_group {
+                Some(group) => {
+                    nodes.push(super::node(Path::new("/dev/vfio/vfio")));
+                    nodes.push(super::node(&Path::new("/dev/vfio").join(group.to_string())));
+                }
+                None => seen = Some(format!("{} has the driver {VFIO} and no IOMMU group", function.address)),
+            }
+        } else {
+            nodes.extend(function.nodes.iter().map(|path| super::node(path)));
+        }
+    }
+    let pci = inventory::Pci {
+        address: function.address,
+        vendor: format!("{:04x}", function.vendor),
+        device: format!("{:04x}", function.device),
+    };
+    Found {
+        zones: Vec::from_iter(function.zone),
+        stated_unhealthy: false,
+        seen,
+        gives: Gives { nodes, ..Gives::default() },
+        pci: Some(pci),
+    }
+}
+
+/// An error with its causes, in one line.
+fn chain(error: &dyn std::error::Error) -> String {
+    error.source().map_or_else(|| error.to_string(), |cause| format!("{error}: {cause}"))
+}

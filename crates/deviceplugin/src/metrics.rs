@@ -1,0 +1,153 @@
+//! Every metric of the device plugin, by name.
+//!
+//! In: what happened, from the other modules. Out: a registry. Never: a label whose values somebody else chooses, but for names of
+//! configured resources.
+
+use std::collections::BTreeMap;
+
+use prometheus_client::metrics::counter::Counter;
+use prometheus_client::metrics::family::Family;
+use prometheus_client::metrics::gauge::Gauge;
+use prometheus_client::registry::Registry;
+
+use crate::inventory::Resource;
+
+/// Labels as (name, value) pairs; each family uses one fixed set of names.
+type Labels = Vec<(&'static str, String)>;
+
+/// The metrics. Clones share their values.
+#[derive(Clone, Debug, Default)]
+pub struct Metrics {
+    devices: Family<Labels, Gauge>,
+    health_changes: Family<Labels, Counter>,
+    look_failures: Family<Labels, Counter>,
+    registrations: Family<Labels, Counter>,
+    listening: Family<Labels, Gauge>,
+    allocations: Family<Labels, Counter>,
+    refusals: Family<Labels, Counter>,
+    preferences: Family<Labels, Counter>,
+    pre_starts: Family<Labels, Counter>,
+    cdi_writes: Family<Labels, Counter>,
+    reloads: Family<Labels, Counter>,
+}
+
+impl Metrics {
+    /// Metrics shown by `registry`.
+    pub fn register(registry: &mut Registry) -> Self {
+        let metrics = Self::default();
+        let all = registry.sub_registry_with_prefix("tholepin_device_plugin");
+        all.register(
+            "devices",
+            "Devices by NUMA zone (none for no locality) and health",
+            metrics.devices.clone(),
+        );
+        let changes = "Devices that became healthy or unhealthy";
+        all.register("health_changes", changes, metrics.health_changes.clone());
+        let failures = "Looks for devices that failed; the last list stays";
+        all.register("look_failures", failures, metrics.look_failures.clone());
+        let registrations = "Registrations with the kubelet, by what became of them";
+        all.register("registrations", registrations, metrics.registrations.clone());
+        let listening = "Whether the kubelet listens to the list of devices";
+        all.register("listening", listening, metrics.listening.clone());
+        all.register("allocations", "Allocations, by result", metrics.allocations.clone());
+        let refusals = "Allocations that were refused, by reason";
+        all.register("refusals", refusals, metrics.refusals.clone());
+        let preferences = "Questions of the kubelet which devices to take, by result";
+        all.register("preferences", preferences, metrics.preferences.clone());
+        let pre_starts = "Preparations of devices for a container's start, by result";
+        all.register("pre_starts", pre_starts, metrics.pre_starts.clone());
+        let writes = "Writes of the Container Device Interface file, by result";
+        all.register("cdi_writes", writes, metrics.cdi_writes.clone());
+        all.register("reloads", "Times the configuration was read anew, by result", metrics.reloads.clone());
+        metrics
+    }
+
+    /// How many devices there are now; those of before are `old`.
+    pub fn devices(&self, name: &str, old: &Resource, new: &Resource) {
+        for (key, _) in counts(old) {
+            self.devices.get_or_create(&of_devices(name, &key)).set(0);
+        }
+        for (key, count) in counts(new) {
+            self.devices.get_or_create(&of_devices(name, &key)).set(count);
+        }
+    }
+
+    /// A device became healthy, or is no more.
+    pub fn health_changed(&self, resource: &str, healthy: bool) {
+        let to = if healthy { "healthy" } else { "unhealthy" };
+        self.health_changes.get_or_create(&two(resource, "to", to)).inc();
+    }
+
+    /// A look for devices failed.
+    pub fn look_failed(&self, resource: &str) {
+        self.look_failures.get_or_create(&one(resource)).inc();
+    }
+
+    /// What became of a registration: `registered`, `refused`, `ignored`, `lost`, `clash`.
+    pub fn registration(&self, resource: &str, result: &str) {
+        self.registrations.get_or_create(&two(resource, "result", result)).inc();
+    }
+
+    /// Whether the kubelet listens.
+    pub fn listening(&self, resource: &str, listens: bool) {
+        self.listening.get_or_create(&one(resource)).set(i64::from(listens));
+    }
+
+    /// An allocation; with the word of its refusal.
+    pub fn allocated(&self, resource: &str, refusal: Option<&str>) {
+        self.allocations.get_or_create(&two(resource, "result", result(refusal.is_none()))).inc();
+        if let Some(reason) = refusal {
+            self.refusals.get_or_create(&two(resource, "reason", reason)).inc();
+        }
+    }
+
+    /// A question which devices to take.
+    pub fn preferred(&self, resource: &str, answered: bool) {
+        self.preferences.get_or_create(&two(resource, "result", result(answered))).inc();
+    }
+
+    /// Devices were prepared.
+    pub fn pre_started(&self, resource: &str, done: bool) {
+        self.pre_starts.get_or_create(&two(resource, "result", result(done))).inc();
+    }
+
+    /// The file was written, or could not be.
+    pub fn cdi_written(&self, resource: &str, done: bool) {
+        self.cdi_writes.get_or_create(&two(resource, "result", result(done))).inc();
+    }
+
+    /// The configuration was read anew.
+    pub fn reloaded(&self, done: bool) {
+        self.reloads.get_or_create(&vec![("result", result(done).to_owned())]).inc();
+    }
+}
+
+fn result(good: bool) -> &'static str {
+    if good { "ok" } else { "error" }
+}
+
+fn one(resource: &str) -> Labels {
+    vec![("resource", resource.to_owned())]
+}
+
+fn two(resource: &str, name: &'static str, value: &str) -> Labels {
+    vec![("resource", resource.to_owned()), (name, value.to_owned())]
+}
+
+fn of_devices(resource: &str, (zone, healthy): &(String, bool)) -> Labels {
+    let health = if *healthy { "healthy" } else { "unhealthy" };
+    vec![("resource", resource.to_owned()), ("zone", zone.clone()), ("health", health.to_owned())]
+}
+
+/// By zone and health; a device of two zones counts in both.
+fn counts(resource: &Resource) -> BTreeMap<(String, bool), i64> {
+    let mut counts = BTreeMap::new();
+    for device in resource.devices.values() {
+        let zones = device.zones.iter().map(ToString::to_string);
+        let none = device.zones.is_empty().then(|| "none".to_owned());
+        for zone in zones.chain(none) {
+            *counts.entry((zone, device.is_healthy())).or_default() += 1;
+        }
+    }
+    counts
+}

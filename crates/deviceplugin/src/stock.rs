@@ -1,0 +1,104 @@
+//! What is known of a resource's devices: what was found, through health, over time.
+//!
+//! In: looks, and when they were made. Out: the resource for the inventory, and when to look again at the latest. Never: a clock, a file, or
+//! a device that disappears because it was missing for a moment.
+
+use std::collections::BTreeMap;
+use std::time::Duration;
+
+use crate::config::{self, CdiMode, Resource};
+use crate::discovery::{Found, Look};
+use crate::health::Health;
+use crate::inventory::{self, Device, DeviceNode, Gives, Mount};
+
+/// The devices of one resource.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Stock {
+    devices: BTreeMap<String, Known>,
+}
+
+#[derive(Clone, Debug, PartialEq, Eq)]
+struct Known {
+    found: Found,
+    health: Health,
+    /// Since when it has been missing, if it is.
+    gone: Option<Duration>,
+}
+
+impl Stock {
+    /// Takes in a look.
+    pub fn take(&mut self, now: Duration, look: Look, policy: &config::Health) {
+        let volatile = look.volatile;
+        let mut found = look.devices;
+        self.devices.retain(|id, known| match found.remove(id) {
+            Some(found) => {
+                known.health.observe(now, found.seen.as_deref(), policy);
+                (known.found, known.gone) = (found, None);
+                true
+            }
+            None => {
+                known.health.observe(now, Some("it is gone"), policy);
+                let since = *known.gone.get_or_insert(now);
+                volatile && now.saturating_sub(since) < policy.forget_after
+            }
+        });
+        for (id, found) in found {
+            let health = Health::new(found.seen.as_deref(), policy);
+            self.devices.insert(id, Known { found, health, gone: None });
+        }
+    }
+
+    /// How long the next look may wait.
+    #[must_use]
+    pub fn patience(&self, now: Duration, policy: &config::Health) -> Duration {
+        let due = self.devices.values().filter_map(|known| known.health.due()).min();
+        due.map_or(policy.check_every, |due| due.saturating_sub(now).min(policy.check_every))
+    }
+
+    /// As others see it.
+    #[must_use]
+    pub fn resource(&self, config: &Resource) -> inventory::Resource {
+        let device = |known: &Known| {
+            let stated = known.found.stated_unhealthy.then(|| "it is listed as unhealthy".to_owned());
+            Device {
+                zones: known.found.zones.clone(),
+                trouble: stated.or_else(|| known.health.trouble()),
+                gives: known.found.gives.clone(),
+                cdi_name: String::new(),
+                pci: known.found.pci.clone(),
+            }
+        };
+        let with_name = |(id, known): (&String, &Known)| {
+            (id.clone(), Device { cdi_name: cdi::name::device_name(id), ..device(known) })
+        };
+        let on = config.cdi.mode != CdiMode::Off;
+        inventory::Resource {
+            cdi_kind: on.then(|| config.cdi_kind().to_owned()),
+            devices: self.devices.iter().map(with_name).collect(),
+            common: common(&config.container),
+        }
+    }
+}
+
+/// What every container with a device gets besides.
+fn common(container: &config::Container) -> Gives {
+    let permissions = container.permissions.clone().unwrap_or_else(|| "rw".to_owned());
+    let node = |path: &std::path::PathBuf| DeviceNode {
+        host_path: path.clone(),
+        container_path: path.clone(),
+        permissions: permissions.clone(),
+    };
+    let mount = |mount: &config::Mount| Mount {
+        host_path: mount.host_path.clone(),
+        container_path: mount.container_path.clone().unwrap_or_else(|| mount.host_path.clone()),
+        read_only: mount.read_only,
+    };
+    Gives {
+        nodes: container.device_nodes.iter().map(node).collect(),
+        mounts: container.mounts.iter().map(mount).collect(),
+        envs: container.envs.clone(),
+    }
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,10 @@
+//! The device plugin against real kubelets.
+//!
+//! Needs the rig; where its parts are missing, each test says so and passes.
+
+#![expect(clippy::unwrap_used, reason = "a test fails by panicking; the exemption for tests misses helpers")]
+
+#[path = "it/alignment.rs"]
+mod alignment;
+#[path = "it/rig.rs"]
+mod rig;

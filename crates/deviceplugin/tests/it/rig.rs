@@ -1,0 +1,322 @@
+//! One node with a real kubelet, our device plugin on it, our exporter beside it.
+
+use std::path::{Path, PathBuf};
+use std::time::Duration;
+
+use api::nrt::{NodeResourceTopology, attribute};
+use clap::Parser as _;
+use deviceplugin::config::Config;
+use deviceplugin::discovery::Place;
+use deviceplugin::settings::{Settings, Source};
+use k8s_openapi::api::core::v1::{Node, Pod};
+use k8s_openapi::apimachinery::pkg::api::resource::Quantity;
+use kube::api::{DeleteParams, PostParams};
+use kube::{Api, Client};
+use node::deviceplugin::Way;
+use node::podresources::wire;
+use node::podresources::wire::pod_resources_lister_client::PodResourcesListerClient;
+use testkit::cluster::{Builder, Cluster};
+use testkit::load;
+use testkit::machine::Machine;
+use tokio::task::JoinHandle;
+use tokio::time::{Instant, sleep};
+use tokio_util::sync::CancellationToken;
+
+/// Far above what anything here takes, for a machine busy with compiling.
+pub(crate) const PATIENCE: Duration = Duration::from_secs(90);
+
+/// The resource of most tests.
+pub(crate) const NIC: &str = "example.com/nic";
+
+/// A cluster of one node with two zones of 8 CPUs.
+pub(crate) struct Rig {
+    pub(crate) cluster: Cluster,
+    pub(crate) client: Client,
+    pub(crate) files: tempfile::TempDir,
+}
+
+/// A device plugin or exporter running in this process; dropping it ends it.
+pub(crate) struct Running {
+    token: CancellationToken,
+    task: JoinHandle<anyhow::Result<()>>,
+}
+
+impl Running {
+    /// Ends it in order.
+    pub(crate) async fn stop(mut self) {
+        self.token.cancel();
+        (&mut self.task).await.unwrap().unwrap();
+    }
+}
+
+impl Drop for Running {
+    fn drop(&mut self) {
+        self.token.cancel();
+        self.task.abort();
+    }
+}
+
+#[derive(clap::Parser)]
+struct ExporterCli {
+    #[command(flatten)]
+    args: exporter::Args,
+}
+
+impl Rig {
+    /// Nothing where the rig cannot run, which is said.
+    pub(crate) async fn start() -> Option<Self> {
+        Self::with(|builder| builder).await
+    }
+
+    /// The same with something different.
+    pub(crate) async fn with(change: impl FnOnce(Builder) -> Builder) -> Option<Self> {
+        // One test sets it, others find it set.
+        let _ = tracing_subscriber::fmt().with_env_filter("info,kube=off").with_test_writer().try_init();
+        let rig = testkit::env::rig().ok()?;
+        let machine = Machine::new().zones(2).cpus_per_zone(8);
+        let builder = Cluster::builder().machines([machine]).crds(api::crd::NRT_CRD_YAML);
+        let cluster = change(builder).start(&rig).await.unwrap();
+        let client = cluster.client().await.unwrap();
+        Some(Self { cluster, client, files: tempfile::tempdir().unwrap() })
+    }
+
+    pub(crate) fn folder(&self) -> PathBuf {
+        self.cluster.nodes()[0].kubelet().root_dir().join("device-plugins")
+    }
+
+    /// The folder of the kubelet's plugin watcher.
+    pub(crate) fn registry(&self) -> PathBuf {
+        self.cluster.nodes()[0].kubelet().root_dir().join("plugins_registry")
+    }
+
+    pub(crate) fn cdi_dir(&self) -> PathBuf {
+        self.files.path().join("cdi")
+    }
+
+    pub(crate) fn path(&self, name: &str) -> PathBuf {
+        self.files.path().join(name)
+    }
+
+    /// Settings with this source.
+    pub(crate) fn settings(&self, source: Source) -> Settings {
+        let sysfs = self.cluster.nodes()[0].kubelet().machine().sys();
+        Settings {
+            source,
+            place: Place { node: "node-0".to_owned(), sysfs },
+            way: Way::Register,
+            folder: self.folder(),
+            cdi_dir: self.cdi_dir(),
+            http: None,
+        }
+    }
+
+    /// A plugin with this configuration.
+    pub(crate) fn plugin(&self, text: &str) -> Running {
+        run(self.settings(Source::Flags(Config::parse("test", text).unwrap())))
+    }
+
+    /// A plugin whose configuration is a file that may change: write it with [`replace`].
+    pub(crate) fn plugin_of(&self, path: &Path) -> Running {
+        run(self.settings(Source::File(path.to_owned())))
+    }
+
+    /// The exporter of the node.
+    pub(crate) fn exporter(&self, more: &[&str]) -> Running {
+        let kubelet = self.cluster.nodes()[0].kubelet();
+        let flag = |name: &str, value: &Path| format!("--{name}={}", value.display());
+        let mut words = vec![
+            "exporter".to_owned(),
+            "--hostname=node-0".to_owned(),
+            format!("--podresources-socket=unix://{}", kubelet.podresources_socket().display()),
+            flag("sysfs", &kubelet.machine().sys()),
+            flag("kubelet-state-dir", kubelet.root_dir()),
+            flag("kubelet-config-file", &kubelet.config_file()),
+            flag("kubeconfig", self.cluster.control().kubeconfig()),
+            "--metrics-port=0".to_owned(),
+        ];
+        words.extend(more.iter().map(|word| (*word).to_owned()));
+        let args = ExporterCli::parse_from(words).args;
+        let token = CancellationToken::new();
+        let ends = token.clone();
+        Running { token, task: tokio::spawn(async move { exporter::run(args.settings()?, ends).await }) }
+    }
+
+    /// Capacity and allocatable of a resource on the node.
+    pub(crate) async fn node(&self, resource: &str) -> (String, String) {
+        let node = Api::<Node>::all(self.client.clone()).get("node-0").await.unwrap();
+        let status = node.status.unwrap_or_default();
+        let of = |list: Option<std::collections::BTreeMap<String, Quantity>>| {
+            list.and_then(|list| list.get(resource).cloned()).map_or("-".to_owned(), |amount| amount.0)
+        };
+        (of(status.capacity), of(status.allocatable))
+    }
+
+    /// Waits until the node has this capacity and allocatable of a resource.
+    pub(crate) async fn node_has(&self, resource: &str, capacity: &str, allocatable: &str) {
+        let mut last = Default::default();
+        let wanted = (capacity.to_owned(), allocatable.to_owned());
+        let began = Instant::now();
+        loop {
+            let now = self.node(resource).await;
+            if now == wanted {
+                return;
+            }
+            assert!(began.elapsed() < PATIENCE, "{resource}: {wanted:?} wanted, still {last:?}");
+            last = now;
+            sleep(Duration::from_millis(20)).await;
+        }
+    }
+
+    /// Waits until the zones show `0 available/allocatable/capacity | 1 ..` of a resource.
+    pub(crate) async fn zones(&self, resource: &str, wanted: &str) -> NodeResourceTopology {
+        let api = Api::<NodeResourceTopology>::all(self.client.clone());
+        let mut last = String::new();
+        let began = Instant::now();
+        loop {
+            if let Some(nrt) = api.get_opt("node-0").await.unwrap() {
+                last = show(&nrt, resource);
+                if last == wanted {
+                    return nrt;
+                }
+            }
+            assert!(began.elapsed() < PATIENCE, "{resource}: {wanted:?} wanted, still {last:?}");
+            sleep(Duration::from_millis(10)).await;
+        }
+    }
+
+    /// A Guaranteed pod of one CPU and these devices, bound to the node.
+    pub(crate) async fn pod(&self, name: &str, devices: &[(&str, u32)]) {
+        let mut pod = load::guaranteed_pod(name, "nobody", [("cpu", "1"), ("memory", "64Mi")]);
+        let spec = pod.spec.as_mut().unwrap();
+        spec.node_name = Some("node-0".to_owned());
+        let resources = spec.containers[0].resources.as_mut().unwrap();
+        for list in [&mut resources.requests, &mut resources.limits] {
+            let amounts =
+                devices.iter().map(|(name, count)| ((*name).to_owned(), Quantity(count.to_string())));
+            list.get_or_insert_default().extend(amounts);
+        }
+        self.pods().create(&PostParams::default(), &pod).await.unwrap();
+    }
+
+    pub(crate) fn pods(&self) -> Api<Pod> {
+        Api::default_namespaced(self.client.clone())
+    }
+
+    /// Phase, reason and message of a pod.
+    pub(crate) async fn state(&self, name: &str) -> (String, String, String) {
+        let status = self.pods().get(name).await.unwrap().status.unwrap_or_default();
+        let [phase, reason, message] =
+            [status.phase, status.reason, status.message].map(Option::unwrap_or_default);
+        (phase, reason, message)
+    }
+
+    /// Waits until the pod runs.
+    pub(crate) async fn runs(&self, name: &str) {
+        until(&format!("{name} running"), async || {
+            let (phase, reason, message) = self.state(name).await;
+            assert_ne!(phase, "Failed", "{name}: {reason}: {message}");
+            (phase == "Running").then_some(())
+        })
+        .await;
+    }
+
+    /// Waits until the kubelet has refused the pod, and says why.
+    pub(crate) async fn refused(&self, name: &str) -> (String, String) {
+        until(&format!("{name} refused"), async || {
+            let (phase, reason, message) = self.state(name).await;
+            (phase == "Failed").then_some((reason, message))
+        })
+        .await
+    }
+
+    /// Deletes a pod and waits until it is gone.
+    pub(crate) async fn let_go(&self, name: &str) {
+        let force = DeleteParams { grace_period_seconds: Some(0), ..DeleteParams::default() };
+        self.pods().delete(name, &force).await.unwrap();
+        until("gone", async || self.pods().get_opt(name).await.unwrap().is_none().then_some(())).await;
+    }
+
+    /// Ids of a resource that each pod holds, as the kubelet says.
+    pub(crate) async fn held(&self, resource: &str) -> std::collections::BTreeMap<String, Vec<String>> {
+        let mut lister = self.lister().await;
+        let list = lister.list(wire::ListPodResourcesRequest {}).await.unwrap().into_inner();
+        let of = |pod: wire::PodResources| {
+            let devices = pod.containers.iter().flat_map(|container| &container.devices);
+            let mut ids: Vec<String> = devices
+                .filter(|device| device.resource_name == resource)
+                .flat_map(|device| device.device_ids.clone())
+                .collect();
+            ids.sort_unstable();
+            ids.dedup();
+            (pod.name, ids)
+        };
+        list.pod_resources.into_iter().map(of).filter(|(_, ids)| !ids.is_empty()).collect()
+    }
+
+    pub(crate) async fn lister(&self) -> PodResourcesListerClient<tonic::transport::Channel> {
+        let socket = self.cluster.nodes()[0].podresources_socket();
+        let endpoint =
+            tonic::transport::Endpoint::from_shared(format!("unix://{}", socket.display())).unwrap();
+        PodResourcesListerClient::new(endpoint.connect().await.unwrap()).max_decoding_message_size(16 << 20)
+    }
+}
+
+/// Starts a plugin.
+pub(crate) fn run(settings: Settings) -> Running {
+    let token = CancellationToken::new();
+    Running { task: tokio::spawn(deviceplugin::run(settings, token.clone())), token }
+}
+
+/// Replaces a file as a whole.
+pub(crate) fn replace(path: &Path, text: &str) {
+    let new = path.with_extension("new");
+    std::fs::write(&new, text).unwrap();
+    std::fs::rename(new, path).unwrap();
+}
+
+/// Waits until there is an answer.
+pub(crate) async fn until<T>(what: &str, mut ask: impl AsyncFnMut() -> Option<T>) -> T {
+    let began = Instant::now();
+    loop {
+        if let Some(answer) = ask().await {
+            return answer;
+        }
+        assert!(began.elapsed() < PATIENCE, "{what}: still not after {PATIENCE:?}");
+        sleep(Duration::from_millis(20)).await;
+    }
+}
+
+/// `0 1/2/2 | 1 ..`: available, allocatable and capacity of one resource in every zone.
+pub(crate) fn show(nrt: &NodeResourceTopology, resource: &str) -> String {
+    let zone = |zone: &api::nrt::Zone| {
+        let amounts = zone.resources.iter().find(|r| r.name == resource);
+        let amounts = amounts
+            .map_or("-".to_owned(), |r| format!("{}/{}/{}", r.available.0, r.allocatable.0, r.capacity.0));
+        format!("{} {amounts}", zone.name.trim_start_matches("node-"))
+    };
+    nrt.zones.iter().map(zone).collect::<Vec<_>>().join(" | ")
+}
+
+/// The signature of the pods that a report is about.
+pub(crate) fn fingerprint(nrt: &NodeResourceTopology) -> String {
+    attribute::get(&nrt.attributes, api::keys::ATTRIBUTE_FINGERPRINT).unwrap_or_default().to_owned()
+}
+
+/// A configuration of one resource with these devices: `id zone`, with `!` before the id of an unhealthy one and `-` for no
+/// zone; `more` are further fields.
+pub(crate) fn listed(resource: &str, devices: &[&str], more: &str) -> String {
+    format!("version: v1alpha1\nresources:\n{}", entry(resource, devices, more))
+}
+
+/// One resource of a configuration.
+pub(crate) fn entry(resource: &str, devices: &[&str], more: &str) -> String {
+    let device = |device: &&str| {
+        let (id, zones) = device.split_once(' ').unwrap();
+        let zones = if zones == "-" { "" } else { zones };
+        let (healthy, id) = id.strip_prefix('!').map_or((true, id), |id| (false, id));
+        format!("{{id: {id}, healthy: {healthy}, numanodes: [{zones}]}}")
+    };
+    let devices: Vec<String> = devices.iter().map(device).collect();
+    let devices = devices.join(", ");
+    format!("- name: {resource}\n  discovery: {{list: {{devices: {{\"*\": [{devices}]}}}}}}\n{more}")
+}
