@@ -79,9 +79,15 @@ impl Hand {
         let mut done = Done::default();
         for stage in stages {
             let known: &Memory = memory;
-            let reports = futures::stream::iter(stage).map(|change| async move {
-                let key = change.key();
-                (key, Box::pin(self.one(change, known)).await)
+            let refused: Vec<Key> = done.refused().cloned().collect();
+            let reports = futures::stream::iter(stage).map(|change| {
+                let (key, role) = (change.key(), foreign_role(&change, &refused));
+                async move {
+                    match role {
+                        Some(role) => (key.clone(), Report::withheld(&key, &role)),
+                        None => (key, Box::pin(self.one(change, known)).await),
+                    }
+                }
             });
             let reports: Vec<(Key, Report)> = reports.buffered(AT_ONCE).collect().await;
             for (key, report) in reports {
@@ -128,7 +134,7 @@ impl Hand {
                     After::Found(self.look(&wanted.object).await?, None)
                 }
                 Change::Refuse { wanted, owner } => {
-                    return Ok(Report { action: report.action, ..Report::refused(&wanted.key(), owner) });
+                    return Ok(Report::refused(&wanted.key(), owner));
                 }
                 Change::Await(_) | Change::Delete { .. } => return Ok(Report { pending: true, ..report }),
             };
@@ -277,9 +283,29 @@ impl Report {
         Self { error, pending: true, ..Self::default() }
     }
 
+    fn withheld(key: &Key, role: &Key) -> Self {
+        let error = Some(format!("{key} is left alone as long as {role} is somebody else's"));
+        Self { error, pending: true, ..Self::default() }
+    }
+
     fn refused(key: &Key, owner: &str) -> Self {
         Self { error: Some(refusal(key, owner)), action: Some(Action::Refused), ..Self::default() }
     }
+}
+
+/// The role that a binding would give out, if it is one of those that are somebody else's: what that says is not ours to give.
+fn foreign_role(change: &Change, refused: &[Key]) -> Option<Key> {
+    let (Change::Create(wanted) | Change::Apply { wanted, .. } | Change::Recreate { wanted, .. }) = change
+    else {
+        return None;
+    };
+    let role = &wanted.object.body()["roleRef"];
+    let is_it = |key: &&Key| {
+        role["kind"] == key.sort.kind.as_str()
+            && role["name"] == key.name.as_str()
+            && (key.namespace.is_none() || key.namespace.as_deref() == wanted.object.namespace())
+    };
+    refused.iter().find(is_it).cloned()
 }
 
 fn version(live: &Value) -> Option<&Value> {

@@ -39,6 +39,13 @@ pub struct Done {
     pub pending: bool,
 }
 
+impl Done {
+    /// What was left alone because it is somebody else's.
+    pub fn refused(&self) -> impl Iterator<Item = &Key> {
+        self.changed.iter().filter(|changed| changed.action == Action::Refused).map(|changed| &changed.key)
+    }
+}
+
 /// Something that was done.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Changed {

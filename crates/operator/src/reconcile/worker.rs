@@ -125,7 +125,7 @@ impl Worker {
             self.warn(shared.read(kubeletconfig::warnings));
         }
         let failed = done.errors.len();
-        let refused = done.changed.iter().filter(|changed| changed.action == Action::Refused).count();
+        let refused = done.refused().count();
         if shared.failed(self.controller, &done.errors) && self.controller == Controller::KubeletConfig {
             shared.wake(Wake::from(Controller::NumaResourcesOperator));
         }
@@ -186,9 +186,7 @@ impl Worker {
         for error in &done.errors {
             warn!(controller = self.controller.name(), error, "not done");
         }
-        let refused = |changed: &&Changed| changed.action == Action::Refused;
-        let now: BTreeSet<Key> =
-            done.changed.iter().filter(refused).map(|changed| changed.key.clone()).collect();
+        let now: BTreeSet<Key> = done.refused().cloned().collect();
         let before = std::mem::replace(&mut self.refused, now);
         let subject = self.hand.shared.read(|world| subject(world, self.controller));
         for Changed { key, action } in &done.changed {
