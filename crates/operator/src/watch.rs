@@ -12,7 +12,7 @@ mod read;
 mod take;
 #[cfg(test)]
 mod tests;
-mod wire;
+pub(crate) mod wire;
 
 use std::convert::Infallible;
 use std::sync::Arc;

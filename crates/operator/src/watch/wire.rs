@@ -16,11 +16,11 @@ use crate::world::Node;
 
 /// An object of any kind, complete, and as it was sent.
 #[derive(Clone, Debug)]
-pub(super) struct Raw {
+pub(crate) struct Raw {
     /// What identifies it, and nothing else.
     meta: ObjectMeta,
     /// All of it.
-    pub(super) body: Value,
+    pub(crate) body: Value,
 }
 
 /// A node, of which nearly everything has been left out.
@@ -32,7 +32,7 @@ pub(super) struct WireNode {
 
 /// One copy of each text, for texts that many objects have.
 #[derive(Debug, Default)]
-pub(super) struct Texts {
+pub(crate) struct Texts {
     known: BTreeSet<Arc<str>>,
     /// How many there were when those that nobody has any more were last thrown away.
     kept: usize,
@@ -93,7 +93,7 @@ const KUBELET: u16 = 10250;
 impl Raw {
     /// A field's text, by a JSON pointer.
     #[must_use]
-    pub(super) fn text(&self, pointer: &str) -> Option<&str> {
+    pub(crate) fn text(&self, pointer: &str) -> Option<&str> {
         self.body.pointer(pointer).and_then(Value::as_str)
     }
 }
@@ -157,7 +157,7 @@ impl WireNode {
 
 impl Texts {
     /// The copy of a text.
-    pub(super) fn share(&mut self, text: &str) -> Arc<str> {
+    pub(crate) fn share(&mut self, text: &str) -> Arc<str> {
         if let Some(known) = self.known.get(text) {
             return Arc::clone(known);
         }

@@ -1,0 +1,26 @@
+//! Brings drivers of special hardware to nodes, as DeviceConfigs ask for it: one KMM Module each.
+//!
+//! In: DeviceConfigs, nodes, what KMM says, pods that use the devices. Out: Modules and what they stand on, claims and versions on nodes,
+//! status, events. Never: a node in two Modules; a driver pulled from under a pod unless that was asked for; a write where nothing differs.
+//!
+//! Pure: [`claim`] (who has which node), [`kernel`] (which image a kernel needs), [`module`] (what is made), [`rollout`] (which node
+//! gets which version now), [`plan`] (what there is to do, from the [`world`] by way of [`facts`]), [`status`] (what is told). Around
+//! them [`watch`] keeps the world true, [`work`] does what is planned, one DeviceConfig independent of the other, and [`process`] starts both.
+
+pub mod act;
+pub mod claim;
+pub mod facts;
+pub mod kernel;
+pub mod metrics;
+pub mod module;
+pub mod nmc;
+pub mod plan;
+pub mod process;
+pub mod rights;
+pub mod rollout;
+pub mod shared;
+pub mod status;
+pub mod watch;
+mod wire;
+pub mod work;
+pub mod world;

@@ -1,0 +1,327 @@
+//! How it is with the nodes of one DeviceConfig.
+//!
+//! In: the [`World`]. Out: [`Facts`]: each node that it matches or has, and everything that is decided or told about it. Never: a decision.
+
+use std::collections::{BTreeMap, BTreeSet};
+
+use api::hardware::{KernelMapping, keys};
+use api::kmm;
+use k8s_openapi::api::core::v1::{Taint, Toleration};
+
+use super::claim::{Id, Verdict};
+use super::kernel::{Names, Served, served};
+use super::rollout::{self, Users};
+use super::world::{Config, Node, World};
+
+/// The taint by which new pods are kept from a node that is about to change. Modules tolerate it.
+pub const FENCE: &str = "hardware.tholepin.dev/changing";
+/// The taint of a cordoned node.
+pub const CORDON: &str = "node.kubernetes.io/unschedulable";
+/// What KMM tolerates by itself (`NoSchedule`).
+const PRESSURE: [&str; 3] = [
+    "node.kubernetes.io/disk-pressure",
+    "node.kubernetes.io/memory-pressure",
+    "node.kubernetes.io/pid-pressure",
+];
+
+/// What a DeviceConfig's Module and labels are called.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Called {
+    /// The Module's namespace and name.
+    pub module: Id,
+    /// The claim on nodes.
+    pub claim: String,
+    /// The label with the version.
+    pub version_label: String,
+}
+
+/// All of it.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Facts<'a> {
+    /// What things are called.
+    pub called: Called,
+    /// The nodes, by name.
+    pub nodes: Vec<Spot<'a>>,
+}
+
+/// A node.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Spot<'a> {
+    /// Its name.
+    pub name: &'a str,
+    /// As it is.
+    pub node: &'a Node,
+    /// Whose it is.
+    pub standing: Standing,
+    /// The version its label says.
+    pub version: Option<&'a str>,
+    /// What there is for its kernel.
+    pub served: Served,
+    /// The taint that keeps the driver away.
+    pub taint: Option<String>,
+    /// The version that is loaded; empty: one without.
+    pub loaded: Option<&'a str>,
+    /// KMM has it on its list, or has it loaded.
+    pub in_use: bool,
+    /// The driver that its label says is loaded, as it should be, since the machine was started.
+    pub ready: bool,
+    /// It was loaded before the machine was started last.
+    pub rebooted: bool,
+    /// The device plugin runs.
+    pub plugin: bool,
+    /// It has our fence.
+    pub fenced: bool,
+    /// Who uses its devices.
+    pub users: Users,
+}
+
+/// Whose a node is, seen from one DeviceConfig.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Standing {
+    /// Ours.
+    Mine,
+    /// Ours, and it no longer matches.
+    Ending,
+    /// Ours, and we are being deleted.
+    Leaving,
+    /// It is to become ours.
+    Open,
+    /// It is to become ours once this has gone from it.
+    Blocked(String),
+    /// Somebody else's.
+    Lost(Id),
+    /// Nobody's.
+    None,
+}
+
+impl Standing {
+    /// It has our claim.
+    #[must_use]
+    pub fn is_ours(&self) -> bool {
+        matches!(self, Self::Mine | Self::Ending | Self::Leaving)
+    }
+}
+
+impl Called {
+    /// What things are called for this one; `None`: its namespace is too long for any Module.
+    #[must_use]
+    pub fn of(config: &Config) -> Option<Self> {
+        let module = Id { namespace: config.id().namespace, name: config.module.clone()? };
+        let version_label = kmm::keys::version_module(&module.namespace, &module.name);
+        Some(Self { claim: config.claim(), version_label, module })
+    }
+
+    /// The same for a claim whose DeviceConfig is gone.
+    #[must_use]
+    pub fn of_claim(claim: &str) -> Self {
+        let (namespace, name) = claim.split_once('.').unwrap_or((claim, ""));
+        let version_label = kmm::keys::version_module(namespace, name);
+        Self { module: Id::new(namespace, name), claim: claim.to_owned(), version_label }
+    }
+}
+
+impl<'a> Facts<'a> {
+    /// How it is with the nodes of this one.
+    #[must_use]
+    pub fn of(world: &'a World, config: &Config, called: Called) -> Self {
+        let id = config.id();
+        let names: BTreeSet<&str> =
+            world.claims.matching(&id).chain(world.claims.holding(&called.claim)).map(|name| &**name).collect();
+        let mut look = Look {
+            world,
+            id: &id,
+            called: &called,
+            mappings: config.object.spec.mappings(),
+            tolerations: &config.object.spec.tolerations,
+            resources: config.resources(),
+            kernels: BTreeMap::new(),
+        };
+        let nodes = names
+            .into_iter()
+            .filter_map(|name| {
+                let (name, node) = world.nodes.get_key_value(name)?;
+                Some(look.at(name, node))
+            })
+            .collect();
+        Self { called, nodes }
+    }
+
+    /// The nodes with our claim.
+    pub fn ours(&self) -> impl Iterator<Item = &Spot<'a>> {
+        self.nodes.iter().filter(|spot| spot.standing.is_ours())
+    }
+}
+
+impl<'a> Spot<'a> {
+    /// There is an image for its kernel.
+    #[must_use]
+    pub fn is_supported(&self) -> bool {
+        matches!(self.served, Served::By(_))
+    }
+
+    /// It should have the driver.
+    #[must_use]
+    pub fn is_desired(&self) -> bool {
+        self.standing == Standing::Mine && self.is_supported() && self.taint.is_none()
+    }
+
+    /// As a rollout sees it.
+    #[must_use]
+    pub fn in_rollout(&self) -> rollout::Spot<'a> {
+        rollout::Spot {
+            node: self.name,
+            ending: self.standing == Standing::Ending,
+            version: self.version,
+            loaded: self.loaded,
+            ready: self.ready,
+            fenced: self.fenced,
+            supported: self.is_supported(),
+            maintenance: self.taint.is_some(),
+            users: self.users.clone(),
+        }
+    }
+}
+
+struct Look<'a, 'b> {
+    world: &'a World,
+    id: &'b Id,
+    called: &'b Called,
+    mappings: Vec<KernelMapping>,
+    tolerations: &'b [Toleration],
+    resources: BTreeSet<String>,
+    /// Nodes are many and kernels few.
+    kernels: BTreeMap<&'a str, Served>,
+}
+
+impl<'a> Look<'a, '_> {
+    fn at(&mut self, name: &'a str, node: &'a Node) -> Spot<'a> {
+        let module = &self.called.module;
+        let names = Names { name: &module.name, namespace: &module.namespace };
+        let served = self
+            .kernels
+            .entry(&node.kernel)
+            .or_insert_with(|| served(&self.mappings, &node.kernel, names))
+            .clone();
+        let slot = self.world.nmcs.get(name).and_then(|nmc| nmc.modules.get(module));
+        let loaded = slot.and_then(|slot| slot.loaded.as_ref());
+        let label = |key: &str| node.labels.get(key).map(|value| &**value);
+        let version = label(&self.called.version_label);
+        let booted = loaded.is_some_and(|loaded| loaded.boot == node.boot);
+        let same = slot.is_some_and(|slot| slot.same);
+        let current = loaded.is_some_and(|loaded| loaded.version.as_deref() == version);
+        let plugin = kmm::keys::device_plugin_ready(&module.namespace, &module.name);
+        Spot {
+            name,
+            node,
+            standing: self.standing(name),
+            version,
+            served,
+            taint: taints(node).find(|taint| !self.tolerates(taint)).map(|taint| taint.key),
+            loaded: loaded.map(|loaded| loaded.version.as_deref().unwrap_or_default()),
+            in_use: slot.is_some(),
+            ready: same && current && booted,
+            rebooted: same && current && !booted,
+            plugin: label(&plugin).is_some(),
+            fenced: node.taints.iter().any(|taint| taint.key == FENCE),
+            users: self.users(name),
+        }
+    }
+
+    fn standing(&self, node: &str) -> Standing {
+        let me = |id: &Id| id == self.id;
+        match self.world.claims.verdict(node) {
+            Verdict::Held(owner) if me(&owner) => Standing::Mine,
+            Verdict::Ending { owner, .. } if me(&owner) => Standing::Ending,
+            Verdict::Leaving { owner, .. } if me(&owner) => Standing::Leaving,
+            Verdict::Open(heir) if me(&heir) => self.blocker(node).map_or(Standing::Open, Standing::Blocked),
+            Verdict::Held(other) | Verdict::Open(other) => Standing::Lost(other),
+            Verdict::Ending { owner, heir } | Verdict::Leaving { owner, heir } => match heir {
+                Some(heir) if !me(&heir) => Standing::Lost(heir),
+                Some(_) => Standing::Blocked(owner.to_string()),
+                None => Standing::None,
+            },
+            Verdict::Free | Verdict::Stale => Standing::None,
+        }
+    }
+
+    /// A Module of ours that is still on a node without its claim, or with one that nobody knows.
+    fn blocker(&self, node: &str) -> Option<String> {
+        let of_us = |id: &Id| {
+            let live = self.world.modules.get(id)?;
+            let name = live.body.pointer("/metadata/labels")?.get(keys::LABEL_DEVICE_CONFIG)?.as_str()?;
+            live.is_marked(name).then(|| format!("Module {id}"))
+        };
+        let listed = self.world.nmcs.get(node).into_iter().flat_map(|nmc| nmc.modules.keys());
+        let claimed = self.world.claims.claim_on(node).map(|claim| Called::of_claim(claim).module);
+        listed.chain(&claimed).filter(|id| **id != self.called.module).find_map(of_us)
+    }
+
+    fn tolerates(&self, taint: &Taint) -> bool {
+        let itself = taint.effect == "NoSchedule"
+            && (taint.key == FENCE || PRESSURE.contains(&taint.key.as_str()));
+        itself || self.tolerations.iter().any(|one| tolerates(one, taint))
+    }
+
+    fn users(&self, node: &str) -> Users {
+        if self.resources.is_empty() {
+            return Users::Pods(Vec::new());
+        }
+        let Some(pods) = &self.world.pods else { return Users::Unknown };
+        let using = pods.on(node).filter(|(_, pod)| pod.resources.iter().any(|name| self.resources.contains(&**name)));
+        let told = using.map(|(id, pod)| rollout::Pod {
+            namespace: id.namespace.clone(),
+            name: id.name.clone(),
+            leaving: pod.leaving,
+        });
+        Users::Pods(told.collect())
+    }
+}
+
+/// The taints of a node that keep pods away, a cordon among them even before it has become one.
+fn taints(node: &Node) -> impl Iterator<Item = Taint> {
+    let cordon = Taint { key: CORDON.to_owned(), effect: "NoSchedule".to_owned(), ..Taint::default() };
+    let cordoned = node.unschedulable && !node.taints.iter().any(|taint| taint.key == CORDON);
+    let hard = |taint: &Taint| matches!(taint.effect.as_str(), "NoSchedule" | "NoExecute");
+    node.taints.iter().filter(move |taint| hard(taint)).cloned().chain(cordoned.then_some(cordon))
+}
+
+/// As the scheduler does it (`ToleratesTaint`).
+fn tolerates(toleration: &Toleration, taint: &Taint) -> bool {
+    let text = |field: &Option<String>| field.clone().unwrap_or_default();
+    let (key, effect, operator) =
+        (text(&toleration.key), text(&toleration.effect), text(&toleration.operator));
+    if !effect.is_empty() && effect != taint.effect {
+        return false;
+    }
+    match operator.as_str() {
+        "Exists" => key.is_empty() || key == taint.key,
+        "" | "Equal" => {
+            key == taint.key && text(&toleration.value) == taint.value.clone().unwrap_or_default()
+        }
+        _ => false,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use serde_json::{Value, json};
+
+    use super::*;
+
+    #[test]
+    fn taints_are_tolerated_as_by_the_scheduler() {
+        let taint: Taint = serde_json::from_value(json!({ "key": "a", "value": "x", "effect": "NoSchedule" })).unwrap();
+        let check = |toleration: Value, wanted: bool| {
+            let read: Toleration = serde_json::from_value(toleration.clone()).unwrap();
+            assert_eq!(tolerates(&read, &taint), wanted, "{toleration}");
+        };
+        check(json!({ "operator": "Exists" }), true);
+        check(json!({ "key": "a", "operator": "Exists" }), true);
+        check(json!({ "key": "a", "operator": "Exists", "effect": "NoSchedule" }), true);
+        check(json!({ "key": "a", "operator": "Exists", "effect": "NoExecute" }), false);
+        check(json!({ "key": "b", "operator": "Exists" }), false);
+        check(json!({ "key": "a", "value": "x" }), true);
+        check(json!({ "key": "a", "operator": "Equal", "value": "y" }), false);
+        check(json!({ "key": "a", "operator": "Other", "value": "x" }), false);
+    }
+}

@@ -1,0 +1,269 @@
+//! What is made for a DeviceConfig: the Module, and what its pods stand on.
+//!
+//! In: a DeviceConfig, names, where we run. Out: objects, complete. Never: a look at what is there, or a field that KMM's webhook refuses.
+//!
+//! Accounts, ConfigMap and RoleBinding name no owner: foreground deletion would take them before KMM has unloaded the driver, and unloading
+//! needs them. They bear our labels, and we delete them when the Module is gone.
+
+use std::collections::BTreeMap;
+
+use api::hardware::{self, DeviceConfig, keys};
+use api::kmm;
+use deployer::object::{Error, Object, Sort};
+use k8s_openapi::api::core::v1::{
+    ConfigMap, ConfigMapVolumeSource, EnvVar, EnvVarSource, HostPathVolumeSource, ObjectFieldSelector, ServiceAccount,
+    Toleration, Volume, VolumeMount,
+};
+use k8s_openapi::api::rbac::v1::{RoleBinding, RoleRef, Subject};
+use k8s_openapi::apimachinery::pkg::apis::meta::v1::{ObjectMeta, OwnerReference};
+use topology::fingerprint::PodHash;
+
+use super::claim::Id;
+use super::facts::{Called, FENCE};
+use super::world::{Config, Place};
+
+/// OpenShift's role for pods that may do everything: what loading a module takes.
+pub const SCC_ROLE: &str = "system:openshift:scc:privileged";
+/// Where CDI files are on a node; KMM's webhook refuses `/etc/cdi`.
+pub const CDI: &str = "/var/run/cdi";
+/// Where our device plugin finds its configuration.
+pub const PLUGIN_CONFIG: &str = "/etc/tholepin/device-plugin";
+/// The file there.
+pub const PLUGIN_FILE: &str = "config.yaml";
+/// The variable that says which configuration a pod was started for: another one makes another pod.
+const HASH: &str = "THOLEPIN_CONFIG_HASH";
+
+/// What its pods stand on, in the order in which it is made.
+///
+/// # Errors
+/// Never in practice.
+pub fn grounds(config: &Config, called: &Called, place: &Place) -> Result<Vec<Object>, Error> {
+    let (object, module) = (&config.object, called.module.name.as_str());
+    let (mut all, mut accounts) = (Vec::new(), Vec::new());
+    if object.spec.service_account_name.is_none() {
+        accounts.push(hardware::loader_account(module));
+    }
+    let plugin = object.spec.device_plugin.as_ref();
+    if plugin.is_some_and(|plugin| plugin.service_account_name.is_none()) {
+        accounts.push(hardware::plugin_account(module));
+    }
+    for name in &accounts {
+        all.push(Object::new(&ServiceAccount { metadata: meta(config, name), ..ServiceAccount::default() })?);
+    }
+    if place.openshift && !accounts.is_empty() {
+        all.push(Object::new(&binding(config, called, &accounts))?);
+    }
+    if let Some(text) = plugin_config(object) {
+        all.push(Object::new(&ConfigMap {
+            metadata: meta(config, &hardware::plugin_config_map(module)),
+            data: Some(BTreeMap::from([(PLUGIN_FILE.to_owned(), text)])),
+            ..ConfigMap::default()
+        })?);
+    }
+    Ok(all)
+}
+
+/// Everything that [`grounds`] may ever have made: kind and name, to be deleted.
+#[must_use]
+pub fn may_be_there(called: &Called, place: &Place) -> Vec<(Sort, Id)> {
+    let module = called.module.name.as_str();
+    let named = |sort: Sort, name: String| (sort, Id::new(&called.module.namespace, &name));
+    let mut all = vec![
+        named(Sort::of::<ServiceAccount>(), hardware::loader_account(module)),
+        named(Sort::of::<ServiceAccount>(), hardware::plugin_account(module)),
+        named(Sort::of::<ConfigMap>(), hardware::plugin_config_map(module)),
+    ];
+    if place.openshift {
+        all.push(named(Sort::of::<RoleBinding>(), binding_name(module)));
+    }
+    all
+}
+
+/// The Module. `version` is the version of KMM's API.
+///
+/// # Errors
+/// Never in practice.
+pub fn module(config: &Config, called: &Called, place: &Place, version: &str) -> Result<Object, Error> {
+    let object = &config.object;
+    let mut metadata = meta(config, &called.module.name);
+    metadata.owner_references = Some(vec![owner(object)]);
+    let module = kmm::Module { metadata, spec: spec(object, called, place), ..kmm::Module::default() };
+    let sort = sort(version);
+    let body = serde_json::to_value(&module);
+    let body = body.map_err(|error| Error::NotJson(sort.kind.clone(), error.to_string()))?;
+    Object::of_sort(sort, body)
+}
+
+/// The kind of Modules in a version of KMM's API.
+#[must_use]
+pub fn sort(version: &str) -> Sort {
+    Sort::new(kmm::GROUP, version, kmm::MODULE, kmm::MODULES)
+}
+
+fn meta(config: &Config, name: &str) -> ObjectMeta {
+    let labels = [(keys::LABEL_MANAGED_BY, keys::MANAGED_BY), (keys::LABEL_DEVICE_CONFIG, &*config.id().name)];
+    ObjectMeta {
+        name: Some(name.to_owned()),
+        namespace: config.object.metadata.namespace.clone(),
+        labels: Some(labels.map(|(key, value)| (key.to_owned(), value.to_owned())).into()),
+        ..ObjectMeta::default()
+    }
+}
+
+fn owner(object: &DeviceConfig) -> OwnerReference {
+    OwnerReference {
+        api_version: format!("{}/{}", hardware::GROUP, hardware::VERSION),
+        kind: hardware::KIND.to_owned(),
+        name: object.metadata.name.clone().unwrap_or_default(),
+        uid: object.metadata.uid.clone().unwrap_or_default(),
+        controller: Some(true),
+        block_owner_deletion: Some(true),
+    }
+}
+
+fn binding_name(module: &str) -> String {
+    format!("{module}-scc")
+}
+
+fn binding(config: &Config, called: &Called, accounts: &[String]) -> RoleBinding {
+    let subject = |name: &String| Subject {
+        kind: "ServiceAccount".to_owned(),
+        name: name.clone(),
+        namespace: Some(called.module.namespace.clone()),
+        ..Subject::default()
+    };
+    RoleBinding {
+        metadata: meta(config, &binding_name(&called.module.name)),
+        role_ref: RoleRef {
+            api_group: "rbac.authorization.k8s.io".to_owned(),
+            kind: "ClusterRole".to_owned(),
+            name: SCC_ROLE.to_owned(),
+        },
+        subjects: Some(accounts.iter().map(subject).collect()),
+    }
+}
+
+fn spec(object: &DeviceConfig, called: &Called, place: &Place) -> kmm::ModuleSpec {
+    let spec = &object.spec;
+    let mut tolerations = spec.tolerations.clone();
+    tolerations.push(Toleration {
+        key: Some(FENCE.to_owned()),
+        operator: Some("Exists".to_owned()),
+        effect: Some("NoSchedule".to_owned()),
+        ..Toleration::default()
+    });
+    kmm::ModuleSpec {
+        selector: BTreeMap::from([(keys::LABEL_DRIVER.to_owned(), called.claim.clone())]),
+        tolerations,
+        image_repo_secret: spec.image_pull_secret.clone(),
+        module_loader: Some(loader(object, called)),
+        device_plugin: device_plugin(object, called, place),
+    }
+}
+
+fn loader(object: &DeviceConfig, called: &Called) -> kmm::ModuleLoader {
+    let spec = &object.spec;
+    let account = spec.service_account_name.clone();
+    let account = account.unwrap_or_else(|| hardware::loader_account(&called.module.name));
+    let mappings = spec.mappings().into_iter().map(|mapping| kmm::KernelMapping {
+        container_image: mapping.image.unwrap_or_default(),
+        literal: mapping.literal,
+        regexp: mapping.regexp,
+        build: mapping.build,
+        sign: mapping.sign,
+        registry_tls: mapping.registry_tls,
+        in_tree_modules_to_remove: mapping.in_tree_modules_to_remove,
+    });
+    kmm::ModuleLoader {
+        service_account_name: Some(account),
+        container: kmm::ModuleContainer {
+            kernel_mappings: mappings.collect(),
+            modprobe: modprobe(object),
+            container_image: None,
+            image_pull_policy: spec.image_pull_policy,
+            version: Some(spec.driver_version.clone()),
+            registry_tls: spec.registry_tls,
+            build: spec.build.clone(),
+            sign: spec.sign.clone(),
+            in_tree_modules_to_remove: spec.in_tree_modules_to_remove.clone(),
+        },
+    }
+}
+
+fn modprobe(object: &DeviceConfig) -> kmm::Modprobe {
+    let given = object.spec.modprobe.clone().unwrap_or_default();
+    kmm::Modprobe {
+        module_name: object.spec.kernel_module().map(std::borrow::Cow::into_owned),
+        parameters: given.parameters,
+        dir_name: given.dir_name,
+        args: given.args,
+        raw_args: given.raw_args,
+        firmware_path: given.firmware_path,
+        modules_loading_order: given.modules_loading_order,
+    }
+}
+
+/// The text of our device plugin's configuration, if it is ours: JSON, which is YAML too.
+fn plugin_config(object: &DeviceConfig) -> Option<String> {
+    let config = object.spec.device_plugin.as_ref()?.config.as_ref()?;
+    serde_json::to_string_pretty(config).ok()
+}
+
+fn device_plugin(object: &DeviceConfig, called: &Called, place: &Place) -> Option<kmm::DevicePlugin> {
+    let plugin = object.spec.device_plugin.as_ref()?;
+    let module = called.module.name.as_str();
+    let config = plugin_config(object);
+    let account = plugin.service_account_name.clone();
+    let mut container = kmm::PluginContainer {
+        image: plugin.image.clone().unwrap_or_else(|| place.image.clone()),
+        image_pull_policy: plugin.image_pull_policy,
+        command: plugin.command.clone(),
+        args: plugin.args.clone(),
+        env: plugin.env.clone(),
+        resources: plugin.resources.clone(),
+        volume_mounts: plugin.volume_mounts.clone(),
+    };
+    let mut volumes = plugin.volumes.clone();
+    if !container.env.iter().any(|one| one.name == "NODE_NAME") {
+        container.env.push(node_name());
+    }
+    if !volumes.iter().any(|volume| volume.name == "cdi") {
+        volumes.push(cdi());
+        container.volume_mounts.push(mount("cdi", CDI));
+    }
+    if let Some(text) = config {
+        let name = hardware::plugin_config_map(module);
+        let source = ConfigMapVolumeSource { name, ..ConfigMapVolumeSource::default() };
+        volumes.push(Volume { name: "config".to_owned(), config_map: Some(source), ..Volume::default() });
+        container.volume_mounts.push(VolumeMount { read_only: Some(true), ..mount("config", PLUGIN_CONFIG) });
+        container.command = ["/tholepin", "device-plugin"].map(str::to_owned).into();
+        let ours = ["--config".to_owned(), format!("{PLUGIN_CONFIG}/{PLUGIN_FILE}")];
+        container.args = ours.into_iter().chain(plugin.args.clone()).collect();
+        let hash = format!("{:016x}", PodHash::of("", &text).0);
+        container.env.push(EnvVar { name: HASH.to_owned(), value: Some(hash), ..EnvVar::default() });
+    }
+    Some(kmm::DevicePlugin {
+        service_account_name: Some(account.unwrap_or_else(|| hardware::plugin_account(module))),
+        container,
+        volumes,
+        automount_service_account_token: plugin.automount_service_account_token,
+    })
+}
+
+fn node_name() -> EnvVar {
+    let field = ObjectFieldSelector { field_path: "spec.nodeName".to_owned(), ..ObjectFieldSelector::default() };
+    let source = EnvVarSource { field_ref: Some(field), ..EnvVarSource::default() };
+    EnvVar { name: "NODE_NAME".to_owned(), value_from: Some(source), ..EnvVar::default() }
+}
+
+fn cdi() -> Volume {
+    let path = HostPathVolumeSource { path: CDI.to_owned(), type_: Some("DirectoryOrCreate".to_owned()) };
+    Volume { name: "cdi".to_owned(), host_path: Some(path), ..Volume::default() }
+}
+
+fn mount(name: &str, path: &str) -> VolumeMount {
+    VolumeMount { name: name.to_owned(), mount_path: path.to_owned(), ..VolumeMount::default() }
+}
+
+#[cfg(test)]
+mod tests;

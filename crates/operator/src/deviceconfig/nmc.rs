@@ -1,0 +1,141 @@
+//! What KMM says: of each node which modules it has, of each Module which images were found.
+//!
+//! In: NodeModulesConfigs and ModuleImagesConfigs. Out: [`Nmc`], [`Images`], with no more than somebody reads. Never: a judgement about a
+//! node; [`super::facts`] makes those.
+
+use std::collections::BTreeMap;
+
+use api::kmm::image::EXISTS;
+use api::kmm::node::Entry;
+use api::kmm::{ModuleImagesConfig, NodeModulesConfig};
+
+use super::claim::Id;
+
+/// The modules of a node.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Nmc {
+    /// By the names of their Modules.
+    pub modules: BTreeMap<Id, Slot>,
+}
+
+/// A module of a node.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Slot {
+    /// It should be there.
+    pub configured: bool,
+    /// It is loaded, or was when KMM looked last.
+    pub loaded: Option<Loaded>,
+    /// What is loaded is what should be.
+    pub same: bool,
+}
+
+/// A module that is loaded.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Loaded {
+    /// Its version.
+    pub version: Option<String>,
+    /// The start of the machine in which it was loaded.
+    pub boot: String,
+}
+
+/// The images of a Module that have not been found yet, sorted, with what KMM says of them; nothing said: it is still looking.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Images {
+    /// Image and state.
+    pub missing: BTreeMap<String, String>,
+}
+
+/// The label of a NodeModulesConfig that says that a Module is on a node or about to come: around namespace and name.
+const IN_USE: (&str, &str) = ("beta.kmm.node.kubernetes.io/", ".module-in-use");
+
+impl Nmc {
+    /// What is needed of an object.
+    #[must_use]
+    pub fn of(object: &NodeModulesConfig) -> Self {
+        let mut modules = BTreeMap::<Id, Slot>::new();
+        for key in object.metadata.labels.iter().flatten().map(|(key, _)| key) {
+            let named = key.strip_prefix(IN_USE.0).and_then(|key| key.strip_suffix(IN_USE.1));
+            if let Some((namespace, name)) = named.and_then(|named| named.split_once('.')) {
+                modules.entry(Id::new(namespace, name)).or_default();
+            }
+        }
+        let id = |entry: &Entry| Id::new(&entry.namespace, &entry.name);
+        for entry in &object.spec.modules {
+            modules.entry(id(entry)).or_default().configured = true;
+        }
+        for entry in &object.status.modules {
+            let wanted = object.spec.of(&entry.namespace, &entry.name);
+            let slot = modules.entry(id(entry)).or_default();
+            slot.loaded = Some(Loaded {
+                version: entry.version.clone(),
+                boot: entry.boot_id.clone().unwrap_or_default(),
+            });
+            slot.same = wanted.is_some_and(|wanted| wanted.config == entry.config);
+        }
+        Self { modules }
+    }
+}
+
+impl Images {
+    /// What is needed of an object.
+    #[must_use]
+    pub fn of(object: &ModuleImagesConfig) -> Self {
+        let states = object.spec.images.iter().map(|image| {
+            let state = object.state(&image.image).unwrap_or_default();
+            (image.image.clone(), state.to_owned())
+        });
+        Self { missing: states.filter(|(_, state)| state != EXISTS).collect() }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use serde_json::{Value, json};
+
+    use super::*;
+
+    #[test]
+    fn a_nodes_modules_are_read() {
+        let entry = |name: &str, image: &str, boot: Value| {
+            json!({ "namespace": "hw", "name": name, "version": "1", "bootId": boot,
+                    "config": { "containerImage": image, "odd": 1 } })
+        };
+        let object = json!({
+            "metadata": { "name": "n1", "labels": {
+                "beta.kmm.node.kubernetes.io/hw.late.module-in-use": "",
+                "beta.kmm.node.kubernetes.io/hw.a.module-configured": "",
+                "other": "",
+            } },
+            "spec": { "modules": [entry("a", "x", Value::Null), entry("b", "x", Value::Null), entry("c", "x", Value::Null)] },
+            "status": { "modules": [entry("a", "x", json!("boot")), entry("b", "y", json!("boot")), entry("d", "x", json!("boot"))] },
+        });
+        let nmc = Nmc::of(&serde_json::from_value(object).unwrap());
+        let shown: Vec<_> = nmc
+            .modules
+            .iter()
+            .map(|(id, slot)| (id.name.as_str(), slot.configured, slot.loaded.is_some(), slot.same))
+            .collect();
+        let wanted = [
+            ("a", true, true, true),
+            ("b", true, true, false),
+            ("c", true, false, false),
+            ("d", false, true, false),
+            ("late", false, false, false),
+        ];
+        assert_eq!(shown, wanted);
+        assert_eq!(nmc.modules[&Id::new("hw", "a")].loaded.as_ref().unwrap().boot, "boot");
+    }
+
+    #[test]
+    fn images_that_are_not_found_are_told() {
+        let object = json!({
+            "metadata": { "name": "m", "namespace": "hw" },
+            "spec": { "images": [{ "image": "a" }, { "image": "b" }, { "image": "c" }] },
+            "status": { "imagesStates": [{ "image": "a", "status": "Exists" }, { "image": "b", "status": "DoesNotExist" }] },
+        });
+        let images = Images::of(&serde_json::from_value(object).unwrap());
+        let missing: Vec<_> =
+            images.missing.iter().map(|(image, state)| (image.as_str(), state.as_str())).collect();
+        assert_eq!(missing, [("b", "DoesNotExist"), ("c", "")]);
+    }
+}

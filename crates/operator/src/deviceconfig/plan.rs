@@ -1,0 +1,487 @@
+//! What there is to do for one DeviceConfig now.
+//!
+//! In: the [`World`], what could not be done before. Out: [`Do`]s in their order, and how it is. Never: a call, a clock. What has been done
+//! shows in the world; so a plan is made anew after each round, and one that finds everything done has nothing in it.
+
+use std::collections::BTreeSet;
+use std::sync::Arc;
+
+use api::hardware::{self, keys};
+use deployer::compare::says;
+use deployer::object::{Object, Sort};
+use serde_json::{Value, json};
+
+use super::claim::Id;
+use super::facts::{Called, FENCE, Facts, Spot, Standing};
+use super::module;
+use super::rollout::{self, Pod, Policy, Round, Step};
+use super::world::{Config, Kmm, Live, Node, World};
+use crate::change::fields::all_stated;
+
+/// Something to do.
+#[derive(Clone, Debug, PartialEq)]
+pub enum Do {
+    /// Put our finalizer on the DeviceConfig, or take it away.
+    Finalizer(bool),
+    /// Make this, or make it so, unless it is somebody else's.
+    Ensure(Object),
+    /// The same for the Module, whose state is known.
+    Apply(Object),
+    /// Delete the Module with this UID.
+    DeleteModule {
+        /// Its kind, in the version that is served.
+        sort: Sort,
+        /// Its name.
+        module: Id,
+        /// Its UID.
+        uid: String,
+    },
+    /// Delete this, if it is ours.
+    Remove(Sort, Id),
+    /// Change a node.
+    Node(NodeWrite),
+    /// Ask a pod to go, as it uses a device of this node.
+    Evict {
+        /// The node.
+        node: String,
+        /// The pod.
+        pod: Pod,
+    },
+}
+
+/// A change of a node.
+#[derive(Clone, Debug, PartialEq)]
+pub struct NodeWrite {
+    /// The node.
+    pub node: String,
+    /// What is done to it, in one word.
+    pub why: Why,
+    /// The patch: it tests what it replaces.
+    pub patch: Value,
+    /// Not if a pod there asks for one of these.
+    pub unless_used: BTreeSet<String>,
+}
+
+/// Why a node is changed.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub enum Why {
+    /// It becomes ours.
+    Claim,
+    /// It is told its first version.
+    Start,
+    /// It is told another version.
+    Switch,
+    /// New pods are kept away.
+    Fence,
+    /// They may come again.
+    Unfence,
+    /// It is given back.
+    Release,
+}
+
+/// All of it.
+#[derive(Debug, Default)]
+pub struct Plan<'a> {
+    /// What to do.
+    pub doing: Vec<Do>,
+    /// What is known of nodes.
+    pub facts: Option<Facts<'a>>,
+    /// What the rollout has to say.
+    pub round: Round,
+    /// How it is with the object itself.
+    pub state: State,
+}
+
+/// How it is with a DeviceConfig, nodes aside.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub enum State {
+    /// All is as it should be.
+    #[default]
+    Good,
+    /// It cannot be done as it stands there: reason, message.
+    Invalid(&'static str, String),
+    /// There is no KMM.
+    NoKmm,
+    /// The Module of this name is somebody else's.
+    Foreign(String),
+    /// A former Module of this name has not gone yet.
+    Former,
+    /// The Module is being made or changed.
+    Writing,
+    /// The driver is to be loaded in another way under the same version, and pods on these nodes use the devices.
+    Held(Vec<String>),
+    /// It is being deleted, and these nodes still have the driver.
+    Leaving(Vec<String>),
+    /// It is being deleted, and we have nothing to do with it any more.
+    Gone,
+}
+
+/// What there is to do for a DeviceConfig. `refused` says that the Module could not be written when it was tried last.
+#[must_use]
+pub fn plan<'a>(world: &'a World, config: &Config, refused: bool) -> Plan<'a> {
+    if let Some(reason) = &config.unreadable {
+        return Plan::stopped(State::Invalid(keys::INVALID_SPEC, format!("it cannot be read: {reason}")));
+    }
+    if config.is_leaving() {
+        return leave(world, config);
+    }
+    let Some(called) = Called::of(config) else {
+        let message = format!(
+            "metadata.namespace: no Module fits into a namespace of more than {} characters; use a shorter one",
+            hardware::MAX_NAMESPACE
+        );
+        return Plan::stopped(State::Invalid(keys::NAME_TOO_LONG, message));
+    };
+    let facts = Facts::of(world, config, called.clone());
+    let problems: Vec<String> = hardware::check(&config.object).iter().map(ToString::to_string).collect();
+    let mut plan = Plan { facts: Some(facts), ..Plan::default() };
+    if !problems.is_empty() {
+        plan.state = State::Invalid(keys::INVALID_SPEC, problems.join("; "));
+        return plan;
+    }
+    if !has_finalizer(config) {
+        plan.doing.push(Do::Finalizer(true));
+    }
+    match module::grounds(config, &called, &world.place) {
+        Ok(grounds) => plan.doing.extend(grounds.into_iter().map(Do::Ensure)),
+        Err(error) => plan.state = State::Invalid(keys::INVALID_SPEC, error.to_string()),
+    }
+    let stands = plan.module(world, config, &called);
+    if stands || refused {
+        plan.nodes(world, config, &called);
+    }
+    plan
+}
+
+/// What there is to do for a claim whose DeviceConfig is gone: its Module goes, then its labels, then what the Module stood on.
+#[must_use]
+pub fn orphan(world: &World, claim: &str) -> Vec<Do> {
+    let called = Called::of_claim(claim);
+    let mut doing = Vec::new();
+    if let (Some(live), Some(Kmm::Served(version))) = (world.modules.get(&called.module), &world.kmm) {
+        let name = live.text("/metadata/labels/hardware.tholepin.dev~1deviceconfig").to_owned();
+        if !name.is_empty() && live.is_marked(&name) {
+            if !live.is_leaving() {
+                doing.push(delete(&called, version, live));
+            }
+            return doing;
+        }
+    }
+    doing.extend(world.claims.holding(claim).filter_map(|name| release(world, name, &called, BTreeSet::new())));
+    if doing.is_empty() {
+        let all = module::may_be_there(&called, &world.place);
+        doing.extend(all.into_iter().map(|(sort, id)| Do::Remove(sort, id)));
+    }
+    doing
+}
+
+/// Whether our finalizer is on it.
+fn has_finalizer(config: &Config) -> bool {
+    config.object.metadata.finalizers.iter().flatten().any(|one| one == keys::FINALIZER)
+}
+
+/// A DeviceConfig that is being deleted: first the Module, then the nodes, then what the Module stood on, then the finalizer.
+fn leave<'a>(world: &'a World, config: &Config) -> Plan<'a> {
+    if !has_finalizer(config) {
+        return Plan::stopped(State::Gone);
+    }
+    let Some(called) = Called::of(config) else {
+        let mut plan = Plan::stopped(State::Leaving(Vec::new()));
+        plan.doing.push(Do::Finalizer(false));
+        return plan;
+    };
+    let facts = Facts::of(world, config, called.clone());
+    let stuck = facts.nodes.iter().filter(|spot| spot.in_use).map(|spot| spot.name.to_owned()).collect();
+    let mut plan = Plan { state: State::Leaving(stuck), facts: Some(facts), ..Plan::default() };
+    if let (Some(live), Some(Kmm::Served(version))) = (world.modules.get(&called.module), &world.kmm)
+        && is_ours(live, config)
+    {
+        if !live.is_leaving() {
+            plan.doing.push(delete(&called, version, live));
+        }
+        return plan;
+    }
+    let marked = world.nodes.iter().filter(|(name, node)| {
+        node.labels.contains_key(called.version_label.as_str())
+            || world.claims.claim_on(name) == Some(&called.claim)
+    });
+    plan.doing.extend(marked.filter_map(|(name, _)| release(world, name, &called, BTreeSet::new())));
+    if plan.doing.is_empty() {
+        let all = module::may_be_there(&called, &world.place);
+        plan.doing.extend(all.into_iter().map(|(sort, id)| Do::Remove(sort, id)));
+        plan.doing.push(Do::Finalizer(false));
+    }
+    plan
+}
+
+fn delete(called: &Called, version: &str, live: &Live) -> Do {
+    Do::DeleteModule {
+        sort: module::sort(version),
+        module: called.module.clone(),
+        uid: live.uid().to_owned(),
+    }
+}
+
+/// Whether a Module was made for this DeviceConfig, or for one of the same name before it.
+fn is_ours(live: &Live, config: &Config) -> bool {
+    let id = config.id();
+    match live.controller() {
+        Some((uid, _, _)) if Some(uid) == config.object.metadata.uid.as_deref() => true,
+        Some((_, kind, name)) => kind == hardware::KIND && name == id.name && live.is_marked(&id.name),
+        None => live.is_marked(&id.name),
+    }
+}
+
+impl<'a> Plan<'a> {
+    fn stopped(state: State) -> Self {
+        Self { state, ..Self::default() }
+    }
+
+    /// The Module. Says whether it is there and ours, so that nodes can be told versions.
+    fn module(&mut self, world: &World, config: &Config, called: &Called) -> bool {
+        if self.state != State::Good {
+            return false;
+        }
+        let Some(Kmm::Served(version)) = &world.kmm else {
+            self.state = State::NoKmm;
+            return false;
+        };
+        let wanted = match module::module(config, called, &world.place, version) {
+            Ok(wanted) => wanted,
+            Err(error) => {
+                self.state = State::Invalid(keys::INVALID_SPEC, error.to_string());
+                return false;
+            }
+        };
+        let Some(live) = world.modules.get(&called.module) else {
+            self.state = State::Writing;
+            self.doing.push(Do::Apply(wanted));
+            return false;
+        };
+        if !is_ours(live, config) {
+            let whose = live.controller().map(|(_, kind, name)| format!("it belongs to {kind} {name}"));
+            self.state = State::Foreign(whose.unwrap_or_else(|| "somebody else made it".to_owned()));
+            return false;
+        }
+        let former = live.controller().is_some_and(|(uid, ..)| Some(uid) != config.object.metadata.uid.as_deref());
+        if live.is_leaving() || former {
+            self.state = State::Former;
+            if !live.is_leaving() {
+                self.doing.push(delete(called, version, live));
+            }
+            return false;
+        }
+        if is_as_wanted(live, &wanted) {
+            return true;
+        }
+        let held = self.held(config, live, &wanted);
+        if held.is_empty() {
+            self.state = State::Writing;
+            self.doing.push(Do::Apply(wanted));
+        } else {
+            self.state = State::Held(held);
+        }
+        true
+    }
+
+    /// Under the same version KMM would load the driver in another way on all nodes at once. So that waits while devices are in use.
+    fn held(&self, config: &Config, live: &Live, wanted: &Object) -> Vec<String> {
+        let version = "/spec/moduleLoader/container/version";
+        let loader = |body: &Value| body["spec"]["moduleLoader"]["container"].clone();
+        let same_version = live.body.pointer(version) == wanted.body().pointer(version);
+        let ignored = config.object.spec.pods_using_devices() == hardware::PodsUsingDevices::Ignore;
+        if ignored || !same_version || says(&loader(&live.body), &loader(wanted.body())) {
+            return Vec::new();
+        }
+        let used = |spot: &&Spot<'_>| match &spot.users {
+            rollout::Users::Unknown => true,
+            rollout::Users::Pods(pods) => !pods.is_empty(),
+        };
+        let nodes = self.facts.iter().flat_map(Facts::ours);
+        nodes.filter(used).map(|spot| spot.name.to_owned()).collect()
+    }
+
+    /// Claims and versions.
+    fn nodes(&mut self, world: &World, config: &Config, called: &Called) {
+        let Some(facts) = self.facts.take() else { return };
+        let live = world.modules.get(&called.module);
+        // What the Module says, not what is asked for: a version it does not have would leave a node without any.
+        let version = live.map(|live| live.text("/spec/moduleLoader/container/version")).unwrap_or_default();
+        let version = if matches!(self.state, State::Good | State::Writing | State::Held(_)) { version } else { "" };
+        for spot in facts.nodes.iter().filter(|spot| spot.standing == Standing::Open) {
+            let before = world.claims.claim_on(spot.name);
+            let mut patch = Patch::of(spot.node);
+            patch.label(keys::LABEL_DRIVER, before, Some(&called.claim));
+            if !version.is_empty() && spot.version != Some(version) {
+                patch.label(&called.version_label, spot.version, Some(version));
+            }
+            self.doing.push(patch.write(spot.name, Why::Claim, BTreeSet::new()));
+        }
+        if !version.is_empty() {
+            self.rollout(config, &facts, version);
+        }
+        self.facts = Some(facts);
+    }
+
+    fn rollout(&mut self, config: &Config, facts: &Facts<'_>, version: &str) {
+        let spots: Vec<rollout::Spot<'_>> = facts
+            .nodes
+            .iter()
+            .filter(|spot| matches!(spot.standing, Standing::Mine | Standing::Ending))
+            .map(Spot::in_rollout)
+            .collect();
+        let upgrade = config.object.spec.upgrade_policy.clone().unwrap_or_default();
+        let resources = config.resources();
+        let served = spots.iter().filter(|spot| !spot.ending && spot.supported).count();
+        let policy = Policy {
+            version,
+            most_unavailable: upgrade.unavailable_of(served),
+            pods: config.object.spec.pods_using_devices(),
+            paused: upgrade.paused,
+            devices_known: !resources.is_empty(),
+        };
+        self.round = rollout::round(&policy, &spots);
+        for step in &self.round.steps {
+            if let Some(one) = step_to_do(step, facts, version, &resources) {
+                self.doing.push(one);
+            }
+        }
+    }
+}
+
+/// A step of a rollout, as something to do.
+fn step_to_do(step: &Step, facts: &Facts<'_>, version: &str, resources: &BTreeSet<String>) -> Option<Do> {
+    let at = |name: &str| facts.nodes.iter().find(|spot| spot.name == name);
+    let called = &facts.called;
+    let looked = |checked: bool| if checked { resources.clone() } else { BTreeSet::new() };
+    Some(match step {
+        Step::Start(node) => {
+            let mut patch = Patch::of(at(node)?.node);
+            patch.has(keys::LABEL_DRIVER, &called.claim);
+            patch.label(&called.version_label, None, Some(version));
+            patch.write(node, Why::Start, BTreeSet::new())
+        }
+        Step::Switch { node, from, checked } => {
+            let mut patch = Patch::of(at(node)?.node);
+            patch.has(keys::LABEL_DRIVER, &called.claim);
+            patch.label(&called.version_label, Some(from), Some(version));
+            patch.write(node, Why::Switch, looked(*checked))
+        }
+        Step::Fence(node) => {
+            let mut patch = Patch::of(at(node)?.node);
+            patch.fence(Some(&called.claim));
+            patch.write(node, Why::Fence, BTreeSet::new())
+        }
+        Step::Unfence(node) => {
+            let mut patch = Patch::of(at(node)?.node);
+            patch.fence(None);
+            patch.write(node, Why::Unfence, BTreeSet::new())
+        }
+        Step::Evict { node, pod } => Do::Evict { node: node.clone(), pod: pod.clone() },
+        Step::Release { node, checked } => {
+            let spot = at(node)?;
+            released(spot.node, called).write(node, Why::Release, looked(*checked))
+        }
+    })
+}
+
+/// A node given back.
+fn release(world: &World, name: &Arc<str>, called: &Called, unless_used: BTreeSet<String>) -> Option<Do> {
+    Some(released(world.nodes.get(name)?, called).write(name, Why::Release, unless_used))
+}
+
+fn released(node: &Node, called: &Called) -> Patch {
+    let mut patch = Patch::of(node);
+    let there = |key: &str| node.labels.get(key).map(|value| value.to_string());
+    let mine = there(keys::LABEL_DRIVER).filter(|claim| *claim == called.claim);
+    if let Some(version) = there(&called.version_label) {
+        patch.label(&called.version_label, Some(&version), None);
+    }
+    if mine.is_some() {
+        patch.label(keys::LABEL_DRIVER, Some(&called.claim), None);
+        if node.taints.iter().any(|taint| taint.key == FENCE) {
+            patch.fence(None);
+        }
+    }
+    patch
+}
+
+/// Whether a Module says all that we want and, of what we stated, no more.
+fn is_as_wanted(live: &Live, wanted: &Object) -> bool {
+    let mut content = wanted.body().clone();
+    if let Some(metadata) = content["metadata"].as_object_mut() {
+        metadata.remove("ownerReferences");
+    }
+    if let Some(fields) = content.as_object_mut() {
+        fields.remove("apiVersion");
+    }
+    let references = |body: &Value| body["metadata"]["ownerReferences"].as_array().cloned().unwrap_or_default();
+    let there = references(&live.body);
+    let owned = references(wanted.body()).iter().all(|ours| there.iter().any(|one| says(one, ours)));
+    let entries = live.body["metadata"]["managedFields"].as_array().map(Vec::as_slice).unwrap_or_default();
+    let mut ours = entries
+        .iter()
+        .filter(|entry| {
+            entry["manager"] == keys::FIELD_MANAGER
+                && entry["operation"] == "Apply"
+                && entry["subresource"].as_str().unwrap_or_default().is_empty()
+        })
+        .peekable();
+    let stated = ours.peek().is_some() && ours.all(|entry| all_stated(&entry["fieldsV1"], wanted.body()));
+    owned && stated && says(&live.body, &content)
+}
+
+/// A patch of a node in the making. Each change tests what it replaces, so that of two writers one fails.
+struct Patch {
+    steps: Vec<Value>,
+    node: Node,
+}
+
+impl Patch {
+    fn of(node: &Node) -> Self {
+        let mut steps = Vec::new();
+        if !node.has_labels {
+            steps.push(json!({ "op": "test", "path": "/metadata/resourceVersion", "value": node.version }));
+            steps.push(json!({ "op": "add", "path": "/metadata/labels", "value": {} }));
+        }
+        Self { steps, node: node.clone() }
+    }
+
+    /// Only if a label is like this.
+    fn has(&mut self, key: &str, value: &str) {
+        self.steps.push(json!({ "op": "test", "path": path(key), "value": value }));
+    }
+
+    /// Another label, or none; only if it is as it was. What is not there tests as null.
+    fn label(&mut self, key: &str, before: Option<&str>, after: Option<&str>) {
+        let path = path(key);
+        self.steps.push(json!({ "op": "test", "path": path, "value": before }));
+        match after {
+            Some(value) => self.steps.push(json!({ "op": "add", "path": path, "value": value })),
+            None => self.steps.push(json!({ "op": "remove", "path": path })),
+        }
+    }
+
+    /// Our taint, or none; only if taints are as they were.
+    fn fence(&mut self, claim: Option<&str>) {
+        let taints = &self.node.taints;
+        let before = if taints.is_empty() { Value::Null } else { json!(taints) };
+        self.steps.push(json!({ "op": "test", "path": "/spec/taints", "value": before }));
+        let mut after: Vec<Value> =
+            taints.iter().filter(|taint| taint.key != FENCE).map(|taint| json!(taint)).collect();
+        after.extend(claim.map(|claim| json!({ "key": FENCE, "value": claim, "effect": "NoSchedule" })));
+        self.steps.push(json!({ "op": "add", "path": "/spec/taints", "value": after }));
+    }
+
+    fn write(self, node: &str, why: Why, unless_used: BTreeSet<String>) -> Do {
+        Do::Node(NodeWrite { node: node.to_owned(), why, patch: Value::Array(self.steps), unless_used })
+    }
+}
+
+/// Where a label is.
+fn path(key: &str) -> String {
+    format!("/metadata/labels/{}", key.replace('~', "~0").replace('/', "~1"))
+}
+
+#[cfg(test)]
+mod tests;

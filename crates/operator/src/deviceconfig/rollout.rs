@@ -1,0 +1,261 @@
+//! Which nodes get which version of the driver now.
+//!
+//! In: the nodes of one DeviceConfig as [`Spot`]s, its policy. Out: [`Step`]s, and who has to wait for what. Never: more nodes without a
+//! working driver because of us than the policy allows; a driver taken from under a pod unless that was asked for; a write.
+//!
+//! KMM loads on a node the version that its label says. A node without one gets it at once: nothing is loaded there, so nothing can break. A
+//! node with another version is changed when there is room. Before that the node is fenced (a taint that new pods do not tolerate), so that no
+//! pod arrives between the look at its pods and the change; the fence goes when the former version is unloaded. What is not known, such as the
+//! pods before they were listed, counts as in use.
+
+use std::collections::BTreeSet;
+
+use api::hardware::PodsUsingDevices;
+
+/// How versions reach nodes.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Policy<'a> {
+    /// The version that is wanted.
+    pub version: &'a str,
+    /// How many nodes may be without a working driver.
+    pub most_unavailable: usize,
+    /// What becomes of pods that use the devices.
+    pub pods: PodsUsingDevices,
+    /// No node gets another version.
+    pub paused: bool,
+    /// Somebody may use devices that we know of, so it is worth looking.
+    pub devices_known: bool,
+}
+
+/// Who uses the devices of a node.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Users {
+    /// Nobody knows yet.
+    Unknown,
+    /// These pods; none: nobody.
+    Pods(Vec<Pod>),
+}
+
+/// A pod.
+#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub struct Pod {
+    /// Its namespace.
+    pub namespace: String,
+    /// Its name.
+    pub name: String,
+    /// It is already being deleted.
+    pub leaving: bool,
+}
+
+/// A node with our claim.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Spot<'a> {
+    /// Its name.
+    pub node: &'a str,
+    /// It no longer matches, and is to be given back.
+    pub ending: bool,
+    /// The version its label says.
+    pub version: Option<&'a str>,
+    /// The version that is loaded.
+    pub loaded: Option<&'a str>,
+    /// The driver that its label says is loaded and working.
+    pub ready: bool,
+    /// It has our fence.
+    pub fenced: bool,
+    /// There is an image for its kernel.
+    pub supported: bool,
+    /// Its taints keep the driver away: a cordon, for one.
+    pub maintenance: bool,
+    /// Who uses its devices.
+    pub users: Users,
+}
+
+/// What to do on a node.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Step {
+    /// Tell the first version.
+    Start(String),
+    /// Tell another version, if really nobody is there (`checked`).
+    Switch {
+        /// The node.
+        node: String,
+        /// What its label says now.
+        from: String,
+        /// Look once more whether a pod uses the devices.
+        checked: bool,
+    },
+    /// Keep new pods away.
+    Fence(String),
+    /// Let pods come again.
+    Unfence(String),
+    /// Ask a pod to go.
+    Evict {
+        /// The node.
+        node: String,
+        /// The pod.
+        pod: Pod,
+    },
+    /// Give the node back, if really nobody is there (`checked`).
+    Release {
+        /// The node.
+        node: String,
+        /// Look once more whether a pod uses the devices.
+        checked: bool,
+    },
+}
+
+/// Why a node keeps what it has.
+#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub enum Wait {
+    /// Pods use the devices; the first of them, and how many there are.
+    Pods(String, usize),
+    /// Which pods use the devices is not known yet.
+    Unknown,
+    /// Enough others are without a working driver.
+    Turn,
+    /// Upgrades are paused.
+    Paused,
+    /// It is cordoned or otherwise tainted.
+    Maintenance,
+}
+
+/// What is to be done, and what is not done yet.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Round {
+    /// What to do now, in this order.
+    pub steps: Vec<Step>,
+    /// Nodes that keep what they have, and why.
+    pub waiting: Vec<(String, Wait)>,
+    /// Nodes without a working driver, of those that should have one.
+    pub unavailable: Vec<String>,
+}
+
+impl Spot<'_> {
+    /// It should have a working driver and has none. A node in maintenance counts once it was told the new version.
+    fn is_missing(&self, wanted: &str) -> bool {
+        self.supported && !self.ready && (!self.maintenance || self.version == Some(wanted))
+    }
+
+    /// It has to be told another version.
+    fn is_candidate(&self, wanted: &str) -> bool {
+        self.version.is_some_and(|version| version != wanted)
+    }
+
+    /// The former version is gone, so that nobody can take its devices any more.
+    fn is_rid_of_former(&self, wanted: &str) -> bool {
+        self.version == Some(wanted) && self.loaded.is_none_or(|loaded| loaded == wanted)
+    }
+}
+
+/// What is to be done on these nodes. The same nodes in another order give the same.
+#[must_use]
+pub fn round(policy: &Policy<'_>, spots: &[Spot<'_>]) -> Round {
+    let mut spots: Vec<&Spot<'_>> = spots.iter().collect();
+    spots.sort_by_key(|spot| spot.node);
+    let mut round = Round::default();
+    let (ending, ours): (Vec<&Spot<'_>>, Vec<&Spot<'_>>) = spots.into_iter().partition(|spot| spot.ending);
+    for spot in ending {
+        round.end(policy, spot);
+    }
+    for spot in ours.iter().filter(|spot| spot.version.is_none()) {
+        round.steps.push(Step::Start(spot.node.to_owned()));
+    }
+    let missing = ours.iter().filter(|spot| spot.is_missing(policy.version));
+    round.unavailable = missing.map(|spot| spot.node.to_owned()).collect();
+
+    let mut chosen = BTreeSet::new();
+    let mut room = policy.most_unavailable.saturating_sub(round.unavailable.len());
+    // Those that can lose nothing come first and take no room.
+    let mut candidates: Vec<&&Spot<'_>> =
+        ours.iter().filter(|spot| spot.is_candidate(policy.version)).collect();
+    // Those that are fenced were begun: they come before others, so that no more than needed are fenced.
+    candidates.sort_by_key(|spot| (spot.ready && spot.supported, !spot.fenced, spot.node));
+    for spot in candidates {
+        if round.change(policy, spot, &mut room) {
+            chosen.insert(spot.node);
+        }
+    }
+    for spot in ours.iter().filter(|spot| spot.fenced && !chosen.contains(spot.node)) {
+        let done = spot.is_rid_of_former(policy.version) || !spot.supported;
+        if done || spot.is_candidate(policy.version) || spot.ready {
+            round.steps.push(Step::Unfence(spot.node.to_owned()));
+        }
+    }
+    round
+}
+
+impl Round {
+    /// A node that has another version: says whether it is being changed.
+    fn change(&mut self, policy: &Policy<'_>, spot: &Spot<'_>, room: &mut usize) -> bool {
+        if policy.paused {
+            return self.wait(spot, Wait::Paused);
+        }
+        if spot.maintenance && spot.supported {
+            return self.wait(spot, Wait::Maintenance);
+        }
+        let costs = usize::from(spot.ready && spot.supported);
+        if *room < costs {
+            return self.wait(spot, Wait::Turn);
+        }
+        let node = || spot.node.to_owned();
+        let switch = |checked| Step::Switch {
+            node: node(),
+            from: spot.version.unwrap_or_default().to_owned(),
+            checked,
+        };
+        let look = policy.devices_known && policy.pods != PodsUsingDevices::Ignore;
+        match (&spot.users, policy.pods) {
+            _ if !look => self.steps.push(switch(false)),
+            (Users::Unknown, _) => return self.wait(spot, Wait::Unknown),
+            (Users::Pods(pods), PodsUsingDevices::Wait) if !pods.is_empty() => {
+                return self.wait(spot, using(pods));
+            }
+            _ if !spot.fenced => self.steps.push(Step::Fence(node())),
+            (Users::Pods(pods), _) if pods.is_empty() => self.steps.push(switch(true)),
+            (Users::Pods(pods), _) => {
+                self.evict(spot, pods);
+            }
+        }
+        *room -= costs;
+        true
+    }
+
+    /// A node that is to be given back.
+    fn end(&mut self, policy: &Policy<'_>, spot: &Spot<'_>) {
+        let look = policy.devices_known && policy.pods != PodsUsingDevices::Ignore;
+        let release = |checked| Step::Release { node: spot.node.to_owned(), checked };
+        match (&spot.users, policy.pods) {
+            _ if !look => self.steps.push(release(false)),
+            (Users::Unknown, _) => drop(self.wait(spot, Wait::Unknown)),
+            (Users::Pods(pods), _) if pods.is_empty() => self.steps.push(release(true)),
+            (Users::Pods(pods), PodsUsingDevices::Wait) => {
+                self.wait(spot, using(pods));
+                if spot.fenced {
+                    self.steps.push(Step::Unfence(spot.node.to_owned()));
+                }
+            }
+            _ if !spot.fenced => self.steps.push(Step::Fence(spot.node.to_owned())),
+            (Users::Pods(pods), _) => self.evict(spot, pods),
+        }
+    }
+
+    fn evict(&mut self, spot: &Spot<'_>, pods: &[Pod]) {
+        let staying = pods.iter().filter(|pod| !pod.leaving);
+        self.steps
+            .extend(staying.map(|pod| Step::Evict { node: spot.node.to_owned(), pod: pod.clone() }));
+        self.wait(spot, using(pods));
+    }
+
+    fn wait(&mut self, spot: &Spot<'_>, why: Wait) -> bool {
+        self.waiting.push((spot.node.to_owned(), why));
+        false
+    }
+}
+
+fn using(pods: &[Pod]) -> Wait {
+    let first = pods.iter().min().map(|pod| format!("{}/{}", pod.namespace, pod.name));
+    Wait::Pods(first.unwrap_or_default(), pods.len())
+}
+
+#[cfg(test)]
+mod tests;

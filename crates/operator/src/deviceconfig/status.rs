@@ -1,0 +1,466 @@
+//! What a DeviceConfig is told about itself.
+//!
+//! In: a [`Plan`] and what went wrong, the status as it is, a time. Out: the status as it has to be. Never: a clock, a new time where
+//! nothing has turned, a list without an end.
+//!
+//! `Ready` and `Errored` and their reasons are those of the sample operator of the authoring guide; the others say more.
+
+use std::collections::{BTreeMap, BTreeSet};
+
+use api::hardware::{Conflict, ModuleRef, NodeCounts, NodeProblem, Phase, Status, keys};
+use jiff::Timestamp;
+use k8s_openapi::apimachinery::pkg::apis::meta::v1::{Condition, Time};
+
+use super::claim;
+use super::facts::{Facts, Spot, Standing};
+use super::plan::{Plan, State};
+use super::rollout::Wait;
+use super::world::{Config, World};
+
+pub mod events;
+mod problem;
+
+/// The longest lists of a status.
+const MOST: usize = 16;
+/// The most nodes of one conflict.
+const MOST_NODES: usize = 8;
+/// The longest message that the API server takes is 32,768 bytes; nobody reads so much.
+const LONGEST: usize = 2_048;
+
+/// What is not in the world.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Heard {
+    /// What could not be written, one line each; the Module first.
+    pub errors: Vec<Failure>,
+    /// Nothing has moved for so long that somebody should look at it.
+    pub late: bool,
+}
+
+/// Something that could not be written.
+#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub struct Failure {
+    /// It was the Module.
+    pub module: bool,
+    /// What it was and what the API server said.
+    pub text: String,
+}
+
+/// One condition, before it has a time.
+#[derive(Clone, Debug, PartialEq, Eq)]
+struct Said {
+    holds: bool,
+    reason: &'static str,
+    message: String,
+}
+
+impl Said {
+    fn yes(reason: &'static str, message: impl Into<String>) -> Self {
+        Self { holds: true, reason, message: message.into() }
+    }
+
+    fn no(reason: &'static str, message: impl Into<String>) -> Self {
+        Self { holds: false, reason, message: message.into() }
+    }
+}
+
+/// How it is, in the words of the conditions.
+struct Verdict {
+    phase: Phase,
+    /// Why it is not as asked for, or that it is.
+    ready: Said,
+    errored: Option<Said>,
+    /// What it is on its way to.
+    moving: Option<Said>,
+    degraded: Option<Said>,
+}
+
+/// The status as it has to be.
+#[must_use]
+pub fn status(world: &World, config: &Config, plan: &Plan<'_>, heard: &Heard, now: Timestamp) -> Status {
+    let known = &config.object.status;
+    let counts = plan.facts.as_ref().map(|facts| counts(config, plan, facts)).unwrap_or_default();
+    let conflicts = world.claims.conflicts(&config.id());
+    let verdict = verdict(world, config, plan, heard, &counts, &conflicts);
+    let generation = config.object.metadata.generation;
+    let conditions = conditions(config, plan, &verdict, &conflicts);
+    let spots = || plan.facts.iter().flat_map(|facts| &facts.nodes);
+    let kernels: BTreeSet<String> = spots()
+        .filter(|spot| spot.standing == Standing::Mine && !spot.is_supported())
+        .map(|spot| spot.node.kernel.to_string())
+        .collect();
+    Status {
+        observed_generation: generation,
+        phase: Some(verdict.phase),
+        module: plan.facts.as_ref().and_then(|facts| module_ref(world, facts)),
+        driver_version: plan.facts.as_ref().and_then(common_version),
+        nodes: Some(counts),
+        problems: problem::problems(plan, heard.late).into_iter().take(MOST).collect(),
+        conflicts: conflicts.iter().take(MOST).map(told_conflict).collect(),
+        kernels_without_mapping: kernels.into_iter().take(MOST).collect(),
+        conditions: dated(conditions, &known.conditions, generation, now),
+    }
+}
+
+/// What is waited for: while this stays the same, nothing moves. Nothing: nothing is waited for.
+#[must_use]
+pub fn awaited(world: &World, plan: &Plan<'_>) -> Option<String> {
+    let facts = plan.facts.as_ref()?;
+    let behind: Vec<&str> = facts
+        .nodes
+        .iter()
+        .filter(|spot| spot.is_desired() && !spot.ready || matches!(spot.standing, Standing::Blocked(_)))
+        .map(|spot| spot.name)
+        .collect();
+    let leaving = match &plan.state {
+        State::Leaving(nodes) => nodes.join(" "),
+        _ => String::new(),
+    };
+    let images = missing_images(world, facts);
+    let all = format!("{} {leaving} {}", behind.join(" "), images.into_keys().collect::<Vec<_>>().join(" "));
+    Some(all).filter(|all| !all.trim().is_empty())
+}
+
+fn counts(config: &Config, plan: &Plan<'_>, facts: &Facts<'_>) -> NodeCounts {
+    let wanted = config.object.spec.driver_version.as_str();
+    let count = |holds: &dyn Fn(&&Spot<'_>) -> bool| whole(facts.nodes.iter().filter(holds).count());
+    let mine = |spot: &&Spot<'_>| spot.standing == Standing::Mine;
+    let on_pods = |wait: &Wait| matches!(wait, Wait::Pods(..) | Wait::Unknown);
+    NodeCounts {
+        matching: count(&|spot| !matches!(spot.standing, Standing::Ending | Standing::Leaving)),
+        claimed: count(&|spot| spot.standing.is_ours()),
+        desired: count(&|spot| spot.is_desired()),
+        ready: count(&|spot| spot.is_desired() && spot.ready && spot.version == Some(wanted)),
+        updated: count(&|spot| mine(spot) && spot.version == Some(wanted)),
+        unsupported: count(&|spot| mine(spot) && !spot.is_supported()),
+        maintenance: count(&|spot| mine(spot) && spot.is_supported() && spot.taint.is_some()),
+        waiting: whole(plan.round.waiting.iter().filter(|(_, wait)| on_pods(wait)).count()),
+    }
+}
+
+fn whole(count: usize) -> i32 {
+    i32::try_from(count).unwrap_or(i32::MAX)
+}
+
+fn module_ref(world: &World, facts: &Facts<'_>) -> Option<ModuleRef> {
+    let live = world.modules.get(&facts.called.module)?;
+    let version = live.text("/spec/moduleLoader/container/version");
+    let version = Some(version.to_owned()).filter(|version| !version.is_empty());
+    Some(ModuleRef { name: facts.called.module.name.clone(), version })
+}
+
+/// The version that all nodes have that should have one.
+fn common_version(facts: &Facts<'_>) -> Option<String> {
+    let mut loaded = facts.nodes.iter().filter(|spot| spot.is_desired()).map(|spot| spot.loaded);
+    let first = loaded.next()??;
+    loaded.all(|version| version == Some(first)).then(|| first.to_owned())
+}
+
+fn told_conflict(conflict: &claim::Conflict) -> Conflict {
+    Conflict {
+        namespace: conflict.other.namespace.clone(),
+        name: conflict.other.name.clone(),
+        nodes: conflict.nodes.iter().take(MOST_NODES).cloned().collect(),
+        count: whole(conflict.nodes.len()),
+        won: conflict.won,
+    }
+}
+
+/// Images that were not found, of kernels that nodes of ours have, with what KMM says of them.
+fn missing_images(world: &World, facts: &Facts<'_>) -> BTreeMap<String, String> {
+    let needed: BTreeSet<&str> = facts
+        .nodes
+        .iter()
+        .filter(|spot| spot.is_desired() && !spot.ready)
+        .filter_map(|spot| match &spot.served {
+            super::kernel::Served::By(image) => Some(image.as_str()),
+            _ => None,
+        })
+        .collect();
+    let images = world.images.get(&facts.called.module);
+    let missing = images.into_iter().flat_map(|images| &images.missing);
+    let missing = missing.filter(|(image, _)| needed.contains(image.as_str()));
+    missing.map(|(image, state)| (image.clone(), state.clone())).collect()
+}
+
+fn verdict(
+    world: &World,
+    config: &Config,
+    plan: &Plan<'_>,
+    heard: &Heard,
+    counts: &NodeCounts,
+    conflicts: &[claim::Conflict],
+) -> Verdict {
+    let failed = |phase, reason: &'static str, message: String| Verdict {
+        phase,
+        ready: Said::no(keys::REASON_ERRORED, message.clone()),
+        degraded: (phase == Phase::Degraded).then(|| Said::yes(reason, message.clone())),
+        errored: Some(Said::yes(reason, message)),
+        moving: None,
+    };
+    match &plan.state {
+        State::Leaving(nodes) => return leaving(nodes, heard),
+        State::Gone => return leaving(&[], heard),
+        State::Invalid(reason, message) => return failed(Phase::Degraded, reason, message.clone()),
+        State::NoKmm => {
+            let message = "the cluster has no KMM: install Kernel Module Management (kmm.sigs.x-k8s.io)";
+            return failed(Phase::Pending, keys::KMM_NOT_INSTALLED, message.to_owned());
+        }
+        State::Foreign(whose) => {
+            let name = plan.facts.as_ref().map(|facts| facts.called.module.to_string()).unwrap_or_default();
+            let message = format!("Module {name} is there and not ours: {whose}; rename or delete one of the two");
+            return failed(Phase::Degraded, keys::FOREIGN_MODULE, message);
+        }
+        State::Good | State::Former | State::Writing | State::Held(_) => {}
+    }
+    if let Some(failure) = heard.errors.iter().max_by_key(|failure| failure.module) {
+        let reason = if failure.module { keys::MODULE_FAILED } else { "WriteFailed" };
+        return failed(Phase::Degraded, reason, failure.text.clone());
+    }
+    let lost: Vec<&claim::Conflict> = conflicts.iter().filter(|conflict| !conflict.won).collect();
+    let coming = plan.facts.iter().flat_map(|facts| &facts.nodes);
+    let coming = coming.filter(|spot| matches!(spot.standing, Standing::Open | Standing::Blocked(_))).count();
+    if !lost.is_empty() && counts.claimed == 0 && coming == 0 {
+        return Verdict {
+            degraded: None,
+            ..failed(Phase::Conflict, keys::CONFLICTING_NODE_SELECTOR, conflict_text(&lost))
+        };
+    }
+    nodes_verdict(world, config, plan, heard, counts, coming)
+}
+
+fn leaving(nodes: &[String], heard: &Heard) -> Verdict {
+    let message = match nodes {
+        [] => "the Module is gone or about to go; nodes are given back".to_owned(),
+        nodes => format!("waiting until KMM has unloaded the driver on {}", some(nodes)),
+    };
+    let failure = heard.errors.first();
+    let message = failure.map_or(message, |failure| failure.text.clone());
+    let stuck = heard.late && !nodes.is_empty();
+    Verdict {
+        phase: Phase::Deleting,
+        ready: Said::no("Deleting", message.clone()),
+        errored: failure.map(|failure| Said::yes("WriteFailed", failure.text.clone())),
+        degraded: stuck.then(|| Said::yes("DeletionStuck", message.clone())),
+        moving: Some(Said::yes("Deleting", message)),
+    }
+}
+
+/// How it is when nothing but nodes has a say.
+fn nodes_verdict(
+    world: &World,
+    config: &Config,
+    plan: &Plan<'_>,
+    heard: &Heard,
+    counts: &NodeCounts,
+    coming: usize,
+) -> Verdict {
+    let still = |phase, reason, message: String| Verdict {
+        phase,
+        ready: Said::no(reason, message.clone()),
+        errored: None,
+        moving: None,
+        degraded: (phase == Phase::Degraded).then(|| Said::yes(reason, message)),
+    };
+    let Some(facts) = &plan.facts else { return still(Phase::Pending, "Pending", String::new()) };
+    let ending: Vec<&str> =
+        facts.nodes.iter().filter(|spot| spot.standing == Standing::Ending).map(|spot| spot.name).collect();
+    let plugin = missing_plugins(world, config, facts);
+    let complete = counts.ready == counts.desired && coming == 0 && ending.is_empty() && plugin.is_empty();
+    if complete && plan.state == State::Good {
+        if counts.claimed == 0 {
+            let message = "no node has the labels of spec.nodeSelector";
+            return still(Phase::Pending, keys::NO_MATCHING_NODES, message.to_owned());
+        }
+        if counts.desired == 0 && counts.maintenance == 0 {
+            let message = "no node's kernel is matched by spec.kernelMappings";
+            return still(Phase::Degraded, keys::UNSUPPORTED_KERNEL, message.to_owned());
+        }
+        if counts.desired == 0 {
+            let message = "all nodes are cordoned, or have taints that spec.tolerations do not name";
+            return still(Phase::Pending, "Maintenance", message.to_owned());
+        }
+        let message = format!("All resources have been successfully reconciled; {} nodes are ready", counts.ready);
+        let ready = Said::yes(keys::RECONCILED, message);
+        return Verdict { phase: Phase::Ready, ready, errored: None, moving: None, degraded: None };
+    }
+    let missing = missing_images(world, facts);
+    let (reason, message) = moving(plan, facts, counts, &missing, &ending, &plugin);
+    let refused = missing.values().any(|state| state == api::kmm::image::DOES_NOT_EXIST);
+    let waits = matches!(reason, "WaitingForPods" | "Paused");
+    let degraded = (refused || heard.late && !waits).then(|| Said::yes(reason, message.clone()));
+    Verdict {
+        phase: if degraded.is_some() { Phase::Degraded } else { Phase::Progressing },
+        ready: Said::no(reason, message.clone()),
+        errored: None,
+        moving: Some(Said::yes(reason, message)),
+        degraded,
+    }
+}
+
+/// What it is on its way to, or waits for.
+fn moving(
+    plan: &Plan<'_>,
+    facts: &Facts<'_>,
+    counts: &NodeCounts,
+    missing: &BTreeMap<String, String>,
+    ending: &[&str],
+    plugin: &[String],
+) -> (&'static str, String) {
+    let waiting = |wanted: fn(&Wait) -> bool| -> Vec<String> {
+        let all = plan.round.waiting.iter().filter(|(_, wait)| wanted(wait));
+        all.map(|(node, _)| node.clone()).collect()
+    };
+    let behind: Vec<String> = facts
+        .nodes
+        .iter()
+        .filter(|spot| spot.is_desired() && !spot.ready)
+        .map(|spot| spot.name.to_owned())
+        .collect();
+    let pods = waiting(|wait| matches!(wait, Wait::Pods(..) | Wait::Unknown));
+    if let State::Held(nodes) = &plan.state {
+        let message = format!(
+            "the driver is to be loaded in another way under the same version; that waits until no pod uses the devices of {}; \
+             a new driverVersion goes node by node",
+            some(nodes)
+        );
+        return ("WaitingForPods", message);
+    }
+    if plan.state == State::Former {
+        return ("FormerModule", "waiting until the former Module of this name is gone".to_owned());
+    }
+    if let Some(image) = missing.keys().next() {
+        let message = format!("KMM has not found image {image}; {} images are missing", missing.len());
+        return (keys::IMAGE_NOT_AVAILABLE, message);
+    }
+    if !behind.is_empty() {
+        let reason = if counts.updated < counts.claimed || counts.ready > 0 { "Upgrading" } else { "Loading" };
+        let message = format!(
+            "{} of {} nodes are ready; not {}",
+            counts.ready,
+            counts.desired,
+            some(&behind)
+        );
+        return (reason, message);
+    }
+    if !pods.is_empty() || !ending.is_empty() {
+        let nodes = if pods.is_empty() { ending.iter().map(|name| (*name).to_owned()).collect() } else { pods };
+        return ("WaitingForPods", format!("pods use the devices of {}", some(&nodes)));
+    }
+    let paused = waiting(|wait| *wait == Wait::Paused);
+    if !paused.is_empty() {
+        let message = format!("spec.upgradePolicy.paused: {} keep their version", some(&paused));
+        return ("Paused", message);
+    }
+    if !plugin.is_empty() {
+        return ("DevicePluginNotReady", format!("the device plugin does not run on {}", some(plugin)));
+    }
+    ("Progressing", format!("{} of {} nodes are ready", counts.ready, counts.desired))
+}
+
+/// Ready nodes without a device plugin that they should have. KMM says it by labels, and as a number of the Module.
+fn missing_plugins(world: &World, config: &Config, facts: &Facts<'_>) -> Vec<String> {
+    if config.object.spec.device_plugin.is_none() {
+        return Vec::new();
+    }
+    let live = world.modules.get(&facts.called.module);
+    let available = live.and_then(|live| live.body.pointer("/status/devicePlugin/availableNumber")?.as_u64());
+    let desired = facts.nodes.iter().filter(|spot| spot.is_desired());
+    if available.is_some_and(|count| count >= desired.clone().count() as u64) {
+        return Vec::new();
+    }
+    desired.filter(|spot| !spot.plugin).map(|spot| spot.name.to_owned()).collect()
+}
+
+fn conflict_text(lost: &[&claim::Conflict]) -> String {
+    let each = lost.iter().map(|conflict| format!("{} has {}", conflict.other, some(&conflict.nodes)));
+    let all: Vec<String> = each.take(4).collect();
+    format!(
+        "Conflicting DeviceConfig NodeSelectors found: DeviceConfig {}; change spec.nodeSelector of one of them",
+        all.join("; DeviceConfig ")
+    )
+}
+
+/// A few of many.
+pub(super) fn some(names: &[String]) -> String {
+    let mut text = names.iter().take(MOST_NODES).cloned().collect::<Vec<_>>().join(", ");
+    if names.len() > MOST_NODES {
+        text += &format!(" and {} more", names.len() - MOST_NODES);
+    }
+    text
+}
+
+/// The conditions, in their order.
+fn conditions(
+    config: &Config,
+    plan: &Plan<'_>,
+    verdict: &Verdict,
+    conflicts: &[claim::Conflict],
+) -> Vec<(&'static str, Said)> {
+    let lost: Vec<&claim::Conflict> = conflicts.iter().filter(|conflict| !conflict.won).collect();
+    let selector = match lost.as_slice() {
+        [] => Said::yes("NoConflict", ""),
+        lost => Said::no(keys::CONFLICTING_NODE_SELECTOR, conflict_text(lost)),
+    };
+    let ready = &verdict.ready;
+    let spots = || plan.facts.iter().flat_map(|facts| &facts.nodes).filter(|spot| spot.is_desired());
+    let plugin = if config.object.spec.device_plugin.is_none() {
+        Said::yes("NotAskedFor", "no device plugin is asked for")
+    } else if verdict.phase == Phase::Ready {
+        Said::yes("Running", "")
+    } else {
+        let there = spots().filter(|spot| spot.plugin).count();
+        let message = format!("it runs on {there} of {} nodes", spots().count());
+        if there == spots().count() && there > 0 { Said::yes("Running", message) } else { Said::no("NotRunning", message) }
+    };
+    let paused = config.object.spec.upgrade_policy.as_ref().is_some_and(|policy| policy.paused);
+    let upgradeable = match (ready.holds, paused) {
+        (true, false) => Said::yes(keys::REASON_READY, ""),
+        (_, true) => Said::no("Paused", "spec.upgradePolicy.paused"),
+        (false, false) => Said::no(ready.reason, ready.message.clone()),
+    };
+    let none = |reason| Said::no(reason, "");
+    let errored = verdict.errored.clone().unwrap_or_else(|| none(keys::REASON_READY));
+    let progressing = verdict.moving.clone().unwrap_or_else(|| none(ready.reason));
+    let degraded = verdict.degraded.clone().unwrap_or_else(|| none("AsExpected"));
+    vec![
+        (keys::READY, ready.clone()),
+        (keys::ERRORED, errored),
+        (keys::PROGRESSING, progressing),
+        (keys::DEGRADED, degraded),
+        (keys::NODE_SELECTOR_VALID, selector),
+        (keys::DEVICE_PLUGIN_READY, plugin),
+        (keys::UPGRADEABLE, upgradeable),
+    ]
+}
+
+/// Conditions with the times of those that have not turned, and those that others have put beside them.
+fn dated(
+    all: Vec<(&'static str, Said)>,
+    known: &[Condition],
+    generation: Option<i64>,
+    now: Timestamp,
+) -> Vec<Condition> {
+    let now = Time(Timestamp::from_second(now.as_second()).unwrap_or(now));
+    let others = known.iter().filter(|one| !all.iter().any(|(name, _)| *name == one.type_)).cloned().collect::<Vec<_>>();
+    let ours = all.into_iter().map(|(name, said)| {
+        let status = if said.holds { "True" } else { "False" };
+        let before = known.iter().find(|one| one.type_ == name && one.status == status);
+        let mut message = said.message;
+        if message.len() > LONGEST {
+            let end = (0..=LONGEST).rev().find(|at| message.is_char_boundary(*at)).unwrap_or(0);
+            message.truncate(end);
+        }
+        Condition {
+            type_: name.to_owned(),
+            status: status.to_owned(),
+            reason: said.reason.to_owned(),
+            message,
+            observed_generation: generation,
+            last_transition_time: before.map_or_else(|| now.clone(), |one| one.last_transition_time.clone()),
+        }
+    });
+    ours.chain(others).collect()
+}
+
+#[cfg(test)]
+mod tests;

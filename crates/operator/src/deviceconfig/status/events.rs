@@ -1,0 +1,137 @@
+//! What turned, as events.
+//!
+//! In: a status before and after. Out: events, for what is different and no more. Never: an event about what stays as it is.
+
+use api::hardware::{Phase, Status, keys};
+use k8s_openapi::apimachinery::pkg::apis::meta::v1::Condition;
+use runtime::events::Severity;
+
+/// Something that turned.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Turn {
+    /// How bad it is.
+    pub severity: Severity,
+    /// Why, in one word.
+    pub reason: String,
+    /// For people.
+    pub note: String,
+}
+
+/// What turned.
+#[must_use]
+pub fn turns(before: &Status, after: &Status) -> Vec<Turn> {
+    let mut turns = Vec::new();
+    let mut tell = |severity, reason: &str, note: String| {
+        turns.push(Turn { severity, reason: reason.to_owned(), note });
+    };
+    let told = |name| (said(before, name), said(after, name));
+    let turned = |name, status: &str| match told(name) {
+        (old, Some(new)) if new.status == status => {
+            let same = old.is_some_and(|old| old.status == new.status && old.reason == new.reason);
+            (!same).then_some(new)
+        }
+        _ => None,
+    };
+    if let Some(ready) = turned(keys::READY, "True") {
+        tell(Severity::Normal, keys::RECONCILED, ready.message.clone());
+    }
+    for name in [keys::ERRORED, keys::DEGRADED] {
+        if let Some(bad) = turned(name, "True") {
+            tell(Severity::Warning, &bad.reason, bad.message.clone());
+        }
+    }
+    if let Some(invalid) = turned(keys::NODE_SELECTOR_VALID, "False")
+        && turned(keys::ERRORED, "True").is_none_or(|errored| errored.reason != invalid.reason)
+    {
+        tell(Severity::Warning, &invalid.reason, invalid.message.clone());
+    }
+    if let Some(moving) = turned(keys::PROGRESSING, "True") {
+        tell(Severity::Normal, &moving.reason, moving.message.clone());
+    }
+    for conflict in after.conflicts.iter().filter(|conflict| conflict.won) {
+        let known = |one: &api::hardware::Conflict| {
+            (one.won, &one.namespace, &one.name) == (true, &conflict.namespace, &conflict.name)
+        };
+        if !before.conflicts.iter().any(known) {
+            let note = format!(
+                "DeviceConfig {}/{} asks for {} nodes of this one too, such as {}, and does not get them",
+                conflict.namespace,
+                conflict.name,
+                conflict.count,
+                conflict.nodes.first().map_or("", String::as_str)
+            );
+            tell(Severity::Normal, "NodeSelectorContested", note);
+        }
+    }
+    let new = |kernel: &&String| !before.kernels_without_mapping.contains(kernel);
+    let kernels: Vec<&str> = after.kernels_without_mapping.iter().filter(new).map(String::as_str).collect();
+    if !kernels.is_empty() && after.phase != Some(Phase::Deleting) {
+        let note = format!("no entry of spec.kernelMappings matches kernel {}", kernels.join(", "));
+        tell(Severity::Warning, keys::UNSUPPORTED_KERNEL, note);
+    }
+    if let (Some(old), Some(new)) = (&before.driver_version, &after.driver_version)
+        && old != new
+    {
+        tell(Severity::Normal, "Upgraded", format!("all nodes have version {new}; before it was {old}"));
+    }
+    turns.dedup();
+    turns
+}
+
+fn said<'a>(status: &'a Status, name: &str) -> Option<&'a Condition> {
+    status.conditions.iter().find(|one| one.type_ == name)
+}
+
+#[cfg(test)]
+mod tests {
+    use serde_json::{Value, json};
+
+    use super::*;
+
+    fn status(conditions: &[(&str, &str, &str)], more: Value) -> Status {
+        let conditions: Vec<Value> = conditions
+            .iter()
+            .map(|(name, status, reason)| {
+                json!({ "type": name, "status": status, "reason": reason, "message": "m", "lastTransitionTime": "2026-01-01T00:00:00Z" })
+            })
+            .collect();
+        let mut body = more;
+        body["conditions"] = conditions.into();
+        serde_json::from_value(body).unwrap()
+    }
+
+    #[test]
+    fn what_turns_is_told_once() {
+        let check = |before: &Status, after: &Status, wanted: &[&str]| {
+            let reasons: Vec<String> = turns(before, after).into_iter().map(|turn| turn.reason).collect();
+            assert_eq!(reasons, wanted);
+            assert_eq!(turns(after, after), []);
+        };
+        let fresh = Status::default();
+        let loading = status(&[("Ready", "False", "Loading"), ("Progressing", "True", "Loading")], json!({}));
+        check(&fresh, &loading, &["Loading"]);
+        let ready = status(
+            &[("Ready", "True", "Reconciled"), ("Progressing", "False", "Reconciled")],
+            json!({ "driverVersion": "1" }),
+        );
+        check(&loading, &ready, &["Reconciled"]);
+        let newer = status(
+            &[("Ready", "True", "Reconciled"), ("Progressing", "False", "Reconciled")],
+            json!({ "driverVersion": "2" }),
+        );
+        check(&ready, &newer, &["Upgraded"]);
+        let lost = status(
+            &[("Ready", "False", "Errored"), ("Errored", "True", "ConflictingNodeSelector"),
+              ("NodeSelectorValid", "False", "ConflictingNodeSelector")],
+            json!({ "conflicts": [{ "namespace": "a", "name": "b", "count": 1, "won": false }] }),
+        );
+        check(&loading, &lost, &["ConflictingNodeSelector"]);
+        let won = status(
+            &[("Ready", "True", "Reconciled")],
+            json!({ "driverVersion": "1", "conflicts": [{ "namespace": "a", "name": "b", "count": 1, "won": true }] }),
+        );
+        check(&ready, &won, &["NodeSelectorContested"]);
+        let odd = status(&[("Ready", "True", "Reconciled")], json!({ "driverVersion": "1", "kernelsWithoutMapping": ["6"] }));
+        check(&ready, &odd, &["UnsupportedKernel"]);
+    }
+}

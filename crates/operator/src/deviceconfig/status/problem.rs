@@ -1,0 +1,81 @@
+//! Which nodes somebody should look at, and why.
+//!
+//! In: a [`Plan`]. Out: problems, the worst first. Never: a node that is merely on its way.
+
+use api::hardware::{NodeProblem, keys};
+
+use crate::deviceconfig::facts::{CORDON, Spot, Standing};
+use crate::deviceconfig::kernel::Served;
+use crate::deviceconfig::plan::{Plan, State};
+use crate::deviceconfig::rollout::Wait;
+
+/// The problems. `late`: nothing has moved for long, so nodes that are on their way have one too.
+pub(super) fn problems(plan: &Plan<'_>, late: bool) -> Vec<NodeProblem> {
+    let mut all: Vec<(u8, NodeProblem)> = Vec::new();
+    let leaving = matches!(plan.state, State::Leaving(_));
+    for spot in plan.facts.iter().flat_map(|facts| &facts.nodes) {
+        let found = if leaving { unloading(spot) } else { of(spot, late) };
+        all.extend(found.map(|(rank, reason, message)| {
+            (rank, NodeProblem { node: spot.name.to_owned(), reason: reason.to_owned(), message })
+        }));
+    }
+    for (node, wait) in &plan.round.waiting {
+        if let Some((reason, message)) = waiting(wait) {
+            all.push((3, NodeProblem { node: node.clone(), reason: reason.to_owned(), message }));
+        }
+    }
+    all.sort_by(|one, other| (one.0, &one.1.node).cmp(&(other.0, &other.1.node)));
+    all.into_iter().map(|(_, problem)| problem).collect()
+}
+
+fn unloading(spot: &Spot<'_>) -> Option<(u8, &'static str, String)> {
+    spot.in_use.then(|| (0, "StillLoaded", "KMM has not unloaded the driver yet".to_owned()))
+}
+
+fn of(spot: &Spot<'_>, late: bool) -> Option<(u8, &'static str, String)> {
+    match &spot.standing {
+        Standing::Blocked(by) => {
+            return Some((2, "WaitingForFormer", format!("{by} has not left the node yet")));
+        }
+        Standing::Mine => {}
+        _ => return None,
+    }
+    match &spot.served {
+        Served::Unsupported => {
+            let message = format!("no entry of spec.kernelMappings matches kernel {}", spot.node.kernel);
+            return Some((1, keys::UNSUPPORTED_KERNEL, message));
+        }
+        Served::Unclear(why) => return Some((1, keys::UNSUPPORTED_KERNEL, why.clone())),
+        Served::By(_) => {}
+    }
+    if let Some(taint) = &spot.taint {
+        let message = if taint == CORDON {
+            "it is cordoned, and the driver is unloaded meanwhile".to_owned()
+        } else {
+            format!("taint {taint} is not among spec.tolerations")
+        };
+        return Some((4, "Maintenance", message));
+    }
+    if spot.rebooted {
+        return Some((2, "Rebooted", "it was started anew and the driver is not loaded again yet".to_owned()));
+    }
+    if spot.ready || !late {
+        return None;
+    }
+    let message = match spot.loaded {
+        Some(version) => format!("version {version} is loaded, which is not what is asked for"),
+        None if spot.in_use => "KMM has not loaded the driver".to_owned(),
+        None => "KMM has not begun to load the driver".to_owned(),
+    };
+    Some((0, "NotLoaded", message))
+}
+
+fn waiting(wait: &Wait) -> Option<(&'static str, String)> {
+    match wait {
+        Wait::Pods(first, count) => {
+            Some(("PodsUseDevices", format!("{count} pods use the devices, such as {first}")))
+        }
+        Wait::Unknown => Some(("PodsUnknown", "it is not known yet which pods use the devices".to_owned())),
+        Wait::Turn | Wait::Paused | Wait::Maintenance => None,
+    }
+}

@@ -1,0 +1,453 @@
+//! What the cluster says, as far as DeviceConfigs are concerned.
+//!
+//! In: what watches and the answers of our own writes say. Out: a [`World`] that says the same, and whose work a change is. Never: a wait,
+//! a decision, or older news over newer.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::sync::Arc;
+
+use api::hardware::{self, DeviceConfig, keys};
+use jiff::Timestamp;
+use k8s_openapi::api::core::v1::Taint;
+use serde_json::Value;
+
+use super::claim::{Claimant, Claims, Id, Labels, Selector};
+use super::nmc::{Images, Nmc};
+use crate::live::compare_versions;
+
+/// Where we run.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Place {
+    /// Pods that load modules need a SecurityContextConstraint.
+    pub openshift: bool,
+    /// Our own image, which has our device plugin in it.
+    pub image: String,
+    /// How it is pulled; empty: as usual.
+    pub pull_policy: String,
+}
+
+/// All of it.
+#[derive(Debug, Default)]
+pub struct World {
+    /// Where we run.
+    pub place: Place,
+    /// Who asks for which nodes.
+    pub claims: Claims,
+    /// DeviceConfigs.
+    pub configs: BTreeMap<Id, Config>,
+    /// Nodes.
+    pub nodes: BTreeMap<Arc<str>, Node>,
+    /// The version of KMM's API; `None`: it is not known yet whether there is one.
+    pub kmm: Option<Kmm>,
+    /// Modules, whoever made them.
+    pub modules: BTreeMap<Id, Live>,
+    /// What KMM says of nodes.
+    pub nmcs: BTreeMap<Arc<str>, Nmc>,
+    /// What KMM says of the images of Modules.
+    pub images: BTreeMap<Id, Images>,
+    /// Pods that may have a device; `None`: not known.
+    pub pods: Option<Pods>,
+    /// Kinds that have been listed once.
+    pub listed: BTreeSet<Kind>,
+}
+
+/// What is watched.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub enum Kind {
+    /// DeviceConfigs.
+    Config,
+    /// Nodes.
+    Node,
+    /// The definition of Modules.
+    Definition,
+    /// Modules.
+    Module,
+    /// NodeModulesConfigs.
+    Nmc,
+    /// ModuleImagesConfigs.
+    Images,
+}
+
+/// Whether there is KMM.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Kmm {
+    /// There is none.
+    Absent,
+    /// Its API is served in this version.
+    Served(String),
+}
+
+/// A DeviceConfig.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Config {
+    /// As its user wrote it.
+    pub object: DeviceConfig,
+    /// The name of its Module, if its namespace lets there be one.
+    pub module: Option<String>,
+    /// What cannot be read of it; the rest is what it said before.
+    pub unreadable: Option<String>,
+}
+
+/// A node.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub struct Node {
+    /// Its labels.
+    pub labels: Labels,
+    /// There is a map of labels, be it empty.
+    pub has_labels: bool,
+    /// Its taints.
+    pub taints: Vec<Taint>,
+    /// It is cordoned.
+    pub unschedulable: bool,
+    /// The version of its kernel.
+    pub kernel: Arc<str>,
+    /// Which start of the machine this is.
+    pub boot: String,
+    /// `resourceVersion`.
+    pub version: String,
+}
+
+/// A pod that may have a device.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Pod {
+    /// Where it runs.
+    pub node: Arc<str>,
+    /// Which resources of others than Kubernetes it asks for, sorted.
+    pub resources: Vec<Arc<str>>,
+    /// It is being deleted.
+    pub leaving: bool,
+}
+
+/// Pods, by name and by node.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Pods {
+    all: BTreeMap<Id, Pod>,
+    on: BTreeMap<Arc<str>, BTreeSet<Id>>,
+}
+
+/// An object as it is on the API server.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Live {
+    /// All of it.
+    pub body: Value,
+}
+
+/// What there is to do.
+#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub enum Key {
+    /// See to a DeviceConfig.
+    Config(Id),
+    /// See to what is left of one that is gone: its claim.
+    Orphan(String),
+}
+
+/// Whose work a change is.
+pub type Concerned = BTreeSet<Id>;
+
+impl Live {
+    /// A text in it.
+    #[must_use]
+    pub fn text(&self, pointer: &str) -> &str {
+        self.body.pointer(pointer).and_then(Value::as_str).unwrap_or_default()
+    }
+
+    /// Its UID.
+    #[must_use]
+    pub fn uid(&self) -> &str {
+        self.text("/metadata/uid")
+    }
+
+    /// It is being deleted.
+    #[must_use]
+    pub fn is_leaving(&self) -> bool {
+        self.body.pointer("/metadata/deletionTimestamp").is_some_and(|time| !time.is_null())
+    }
+
+    /// It has our mark, and says that it was made for this one.
+    #[must_use]
+    pub fn is_marked(&self, name: &str) -> bool {
+        let labels = &self.body["metadata"]["labels"];
+        labels[keys::LABEL_MANAGED_BY] == keys::MANAGED_BY && labels[keys::LABEL_DEVICE_CONFIG] == name
+    }
+
+    /// The UID of its controller, with kind and name.
+    #[must_use]
+    pub fn controller(&self) -> Option<(&str, &str, &str)> {
+        let all = self.body["metadata"]["ownerReferences"].as_array()?;
+        let one = all.iter().find(|one| one["controller"] == true)?;
+        Some((one["uid"].as_str()?, one["kind"].as_str()?, one["name"].as_str()?))
+    }
+}
+
+impl Config {
+    /// The object, read; what is not needed of it is left out.
+    #[must_use]
+    pub fn of(mut object: DeviceConfig) -> Self {
+        object.metadata.managed_fields = None;
+        let id = Self::id_of(&object);
+        let module = hardware::module_name(&id.namespace, &id.name);
+        Self { object, module, unreadable: None }
+    }
+
+    /// Its name.
+    #[must_use]
+    pub fn id(&self) -> Id {
+        Self::id_of(&self.object)
+    }
+
+    fn id_of(object: &DeviceConfig) -> Id {
+        let text = |field: &Option<String>| field.clone().unwrap_or_default();
+        Id { namespace: text(&object.metadata.namespace), name: text(&object.metadata.name) }
+    }
+
+    /// It is being deleted.
+    #[must_use]
+    pub fn is_leaving(&self) -> bool {
+        self.object.metadata.deletion_timestamp.is_some()
+    }
+
+    /// What its claims on nodes say.
+    #[must_use]
+    pub fn claim(&self) -> String {
+        let namespace = self.object.metadata.namespace.as_deref().unwrap_or_default();
+        self.module.as_deref().map(|module| hardware::claim(namespace, module)).unwrap_or_default()
+    }
+
+    /// The names of the resources that its device plugin offers.
+    #[must_use]
+    pub fn resources(&self) -> BTreeSet<String> {
+        let Some(plugin) = &self.object.spec.device_plugin else { return BTreeSet::new() };
+        let config = plugin.config.as_ref();
+        let listed = config.and_then(|config| config.get("resources")?.as_array());
+        let ours = listed.into_iter().flatten().filter_map(|one| one["name"].as_str());
+        ours.map(str::to_owned).chain(plugin.resource_names.iter().cloned()).collect()
+    }
+
+    /// As claims see it. What cannot be followed asks for no more nodes.
+    fn claimant(&self) -> Claimant {
+        let spec = &self.object.spec;
+        let sound = self.unreadable.is_none()
+            && self.module.is_some()
+            && hardware::check(&self.object).is_empty();
+        let selector = match &spec.node_selector {
+            _ if !sound => Selector::None,
+            Some(labels) if !labels.is_empty() => Selector::Labels(labels.clone()),
+            _ if spec.all_nodes => Selector::All,
+            _ => Selector::None,
+        };
+        let created = self.object.metadata.creation_timestamp.as_ref();
+        Claimant {
+            id: self.id(),
+            claim: self.claim(),
+            created: created.map_or(Timestamp::UNIX_EPOCH, |time| time.0),
+            selector,
+            leaving: self.is_leaving(),
+        }
+    }
+}
+
+impl Pods {
+    /// The pods on a node, sorted.
+    pub fn on(&self, node: &str) -> impl Iterator<Item = (&Id, &Pod)> + use<'_> {
+        let ids = self.on.get(node).into_iter().flatten();
+        ids.filter_map(|id| Some((id, self.all.get(id)?)))
+    }
+
+    /// A pod is like this, or of no interest. Says on which nodes that makes a difference.
+    pub fn put(&mut self, id: Id, pod: Option<Pod>) -> BTreeSet<Arc<str>> {
+        if self.all.get(&id) == pod.as_ref() {
+            return BTreeSet::new();
+        }
+        let mut nodes = BTreeSet::new();
+        if let Some(before) = self.all.remove(&id) {
+            if let Some(ids) = self.on.get_mut(&before.node) {
+                ids.remove(&id);
+                if ids.is_empty() {
+                    self.on.remove(&before.node);
+                }
+            }
+            nodes.insert(before.node);
+        }
+        if let Some(pod) = pod {
+            nodes.insert(Arc::clone(&pod.node));
+            self.on.entry(Arc::clone(&pod.node)).or_default().insert(id.clone());
+            self.all.insert(id, pod);
+        }
+        nodes
+    }
+}
+
+impl World {
+    /// Nothing is known yet.
+    #[must_use]
+    pub fn new(place: Place) -> Self {
+        Self { place, claims: Claims::new(keys::LABEL_DRIVER), ..Self::default() }
+    }
+
+    /// Enough is known to decide anything.
+    #[must_use]
+    pub fn is_complete(&self) -> bool {
+        let has = |kind| self.listed.contains(&kind);
+        let kmm = match self.kmm {
+            None => false,
+            Some(Kmm::Absent) => true,
+            Some(Kmm::Served(_)) => has(Kind::Module) && has(Kind::Nmc) && has(Kind::Images),
+        };
+        kmm && has(Kind::Config) && has(Kind::Node)
+    }
+
+    /// Somebody has devices whose users it is worth to know.
+    #[must_use]
+    pub fn needs_pods(&self) -> bool {
+        self.configs.values().any(|config| !config.resources().is_empty())
+    }
+
+    /// A DeviceConfig is like this.
+    pub fn put_config(&mut self, config: Config) -> Concerned {
+        let id = config.id();
+        if let Some(known) = self.configs.get(&id) {
+            let version = |config: &Config| config.object.metadata.resource_version.clone().unwrap_or_default();
+            let same_object = known.object.metadata.uid == config.object.metadata.uid;
+            if same_object && compare_versions(&version(known), &version(&config)).is_ge() {
+                return Concerned::new();
+            }
+        }
+        let concerned = self.claims.put(config.claimant(), self.nodes.iter().map(|(name, node)| (name, &node.labels)));
+        self.configs.insert(id, config);
+        concerned
+    }
+
+    /// A DeviceConfig is there, but nobody can read it: what was known of it stays, and nothing new is begun.
+    pub fn put_unreadable(&mut self, id: &Id, uid: &str, reason: &str) -> Concerned {
+        let known = self.configs.remove(id);
+        let mut config = known.unwrap_or_else(|| {
+            let mut object = DeviceConfig::default();
+            object.metadata.namespace = Some(id.namespace.clone());
+            object.metadata.name = Some(id.name.clone());
+            object.metadata.uid = Some(uid.to_owned());
+            Config::of(object)
+        });
+        config.unreadable = Some(reason.to_owned());
+        let concerned = self.claims.put(config.claimant(), self.nodes.iter().map(|(name, node)| (name, &node.labels)));
+        self.configs.insert(id.clone(), config);
+        concerned
+    }
+
+    /// A DeviceConfig is gone.
+    pub fn remove_config(&mut self, id: &Id) -> Concerned {
+        self.configs.remove(id);
+        self.claims.remove(id)
+    }
+
+    /// A node is like this.
+    pub fn put_node(&mut self, name: Arc<str>, node: Node) -> Concerned {
+        if let Some(known) = self.nodes.get(&name) {
+            if compare_versions(&known.version, &node.version).is_ge() {
+                return Concerned::new();
+            }
+            let same = Node { version: known.version.clone(), ..node.clone() } == *known;
+            if same {
+                self.nodes.insert(name, node);
+                return Concerned::new();
+            }
+        }
+        let mut concerned = self.claims.put_node(&name, &node.labels);
+        concerned.extend(self.holder(&name));
+        self.nodes.insert(name, node);
+        concerned
+    }
+
+    /// A node is gone.
+    pub fn remove_node(&mut self, name: &Arc<str>) -> Concerned {
+        self.nodes.remove(name);
+        self.claims.remove_node(name)
+    }
+
+    /// A Module is like this.
+    pub fn put_module(&mut self, id: Id, live: Live) -> Concerned {
+        if let Some(known) = self.modules.get(&id) {
+            let version = |live: &Live| live.text("/metadata/resourceVersion").to_owned();
+            if known.uid() == live.uid() && compare_versions(&version(known), &version(&live)).is_ge() {
+                return Concerned::new();
+            }
+        }
+        let concerned = self.owner(&id);
+        self.modules.insert(id, live);
+        concerned
+    }
+
+    /// A Module is gone: that concerns its owner, and those who wait for nodes where KMM still lists it.
+    pub fn remove_module(&mut self, id: &Id) -> Concerned {
+        if self.modules.remove(id).is_none() {
+            return Concerned::new();
+        }
+        let listed = self.nmcs.iter().filter(|(_, nmc)| nmc.modules.contains_key(id));
+        let mut concerned: Concerned = listed.flat_map(|(node, _)| self.claims.concerned(node)).collect();
+        concerned.extend(self.owner(id));
+        concerned
+    }
+
+    /// What KMM says of a node.
+    pub fn put_nmc(&mut self, node: Arc<str>, nmc: Nmc) -> Concerned {
+        if self.nmcs.get(&node) == Some(&nmc) {
+            return Concerned::new();
+        }
+        let concerned = self.claims.concerned(&node);
+        self.nmcs.insert(node, nmc);
+        concerned
+    }
+
+    /// KMM says no more of a node.
+    pub fn remove_nmc(&mut self, node: &str) -> Concerned {
+        if self.nmcs.remove(node).is_none() { Concerned::new() } else { self.claims.concerned(node) }
+    }
+
+    /// What KMM says of a Module's images.
+    pub fn put_images(&mut self, id: Id, images: Option<Images>) -> Concerned {
+        if self.images.get(&id) == images.as_ref() {
+            return Concerned::new();
+        }
+        let concerned = self.owner(&id);
+        match images {
+            Some(images) => drop(self.images.insert(id, images)),
+            None => drop(self.images.remove(&id)),
+        }
+        concerned
+    }
+
+    /// A pod is like this, or of no interest.
+    pub fn put_pod(&mut self, id: Id, pod: Option<Pod>) -> Concerned {
+        let Some(pods) = &mut self.pods else { return Concerned::new() };
+        let nodes = pods.put(id, pod);
+        nodes.iter().flat_map(|node| self.holder(node)).collect()
+    }
+
+    /// All of a kind have been listed for the first time, or anew; or whether there is KMM has turned. Everybody looks.
+    pub fn everybody(&self) -> Concerned {
+        self.configs.keys().cloned().collect()
+    }
+
+    /// What is left of DeviceConfigs that are gone: claims on nodes, Modules.
+    #[must_use]
+    pub fn orphans(&self) -> BTreeSet<String> {
+        let mut all: BTreeSet<String> = self.claims.unknown().map(|claim| claim.to_string()).collect();
+        let ours = self.modules.iter().filter(|(_, live)| {
+            let name = live.text("/metadata/labels/hardware.tholepin.dev~1deviceconfig");
+            !name.is_empty() && live.is_marked(name)
+        });
+        let claims = ours.map(|(id, _)| hardware::claim(&id.namespace, &id.name));
+        all.extend(claims.filter(|claim| self.claims.owner(claim).is_none()));
+        all
+    }
+
+    /// Whose Module this would be.
+    fn owner(&self, module: &Id) -> Concerned {
+        let claim = hardware::claim(&module.namespace, &module.name);
+        self.claims.owner(&claim).cloned().into_iter().collect()
+    }
+
+    /// Who has a node.
+    fn holder(&self, node: &str) -> Option<Id> {
+        self.claims.claim_on(node).and_then(|claim| self.claims.owner(claim)).cloned()
+    }
+}
