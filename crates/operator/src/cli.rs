@@ -6,13 +6,15 @@ pub mod render;
 
 use std::net::SocketAddr;
 use std::path::PathBuf;
+use std::time::Duration;
 
+use api::goduration::{GoDuration, GoDurationError};
 use clap::ArgAction;
 use deployer::detect::Given;
 use runtime::{http, log};
 
 use crate::place::Told;
-use crate::process::Settings;
+use crate::process::{Controllers, Settings, UnknownPart};
 use crate::watch::kubelets::Trust;
 
 /// Where the certificate for metrics is.
@@ -22,16 +24,20 @@ pub const CERTIFICATES: &str = "/certs";
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Address(pub Option<SocketAddr>);
 
-/// Keeps the cluster as NUMAResourcesOperator and NUMAResourcesScheduler objects ask for.
+/// Keeps the cluster as NUMAResourcesOperator, NUMAResourcesScheduler and DeviceConfig objects ask for.
 ///
 /// Several can run: who holds the lease 0e2a6bd3.openshift-kni.io in the operator's namespace works, the others take over in seconds.
+/// Controllers are independent of each other: each has its own watches, and that of DeviceConfigs the lease
+/// deviceconfig.hardware.tholepin.dev.
 #[derive(Clone, Debug, clap::Args)]
 #[command(
     after_help = "The variables EXPORTER_IMAGE_RESTRICTION, SCHEDULER_IMAGE_VALIDATION and SCHEDULER_IMAGE_DIGESTS say which images of others are allowed,\n\
     as with the Go operator. With its flags: tholepin numaresources-operator --help\n\n\
     Examples:\n  tholepin operator --kubeconfig ~/.kube/config --namespace numaresources\n  \
     tholepin operator --platform openshift:4.20.1 -v 4\n  \
-    tholepin operator --leader-elect=false --metrics-bind-address 127.0.0.1:8080 --health-probe-bind-address 0"
+    tholepin operator --leader-elect=false --metrics-bind-address 127.0.0.1:8080 --health-probe-bind-address 0\n  \
+    tholepin operator --controllers=deviceconfig\n  \
+    tholepin operator --controllers=numaresources,deviceconfig --driver-patience 5m"
 )]
 pub struct Args {
     /// Kubeconfig; without it KUBECONFIG, ~/.kube/config, then the pod's service account
@@ -55,6 +61,12 @@ pub struct Args {
     /// Whether to look after the scheduler; without it one that is there stays as it is
     #[arg(long, value_name = "BOOL", default_value_t = true, action = ArgAction::Set)]
     pub scheduler: bool,
+    /// Which controllers run, separated by commas: numaresources, deviceconfig
+    #[arg(long, value_name = "NAMES", default_value = "numaresources", value_parser = controllers)]
+    pub controllers: Controllers,
+    /// How long nodes of a DeviceConfig may be on their way before that is told as a problem, such as 90s or 5m
+    #[arg(long, value_name = "DURATION", default_value = "1m", value_parser = duration)]
+    pub driver_patience: Duration,
     /// Copy the conditions of MachineConfigPools to the status
     #[arg(long)]
     pub forward_pool_conditions: bool,
@@ -90,6 +102,15 @@ pub struct Args {
     pub logging_format: String,
 }
 
+fn duration(text: &str) -> Result<Duration, String> {
+    let read: GoDuration = text.parse().map_err(|error: GoDurationError| error.to_string())?;
+    read.to_std().filter(|time| !time.is_zero()).ok_or_else(|| format!("{text:?} is no time above 0"))
+}
+
+fn controllers(text: &str) -> Result<Controllers, UnknownPart> {
+    text.parse()
+}
+
 fn listen(text: &str) -> Result<Address, http::AddressError> {
     http::address(text).map(Address)
 }
@@ -123,6 +144,8 @@ impl Args {
             certificates: self.certificates,
             leader_elect: self.leader_elect,
             scheduler: self.scheduler,
+            controllers: self.controllers,
+            driver_patience: self.driver_patience,
         }
     }
 }

@@ -21,8 +21,9 @@ use runtime::{http, log};
 use tokio_util::sync::CancellationToken;
 
 use crate::cli::CERTIFICATES;
+use crate::deviceconfig::process::PATIENCE;
 use crate::place::Told;
-use crate::process::{self, Settings};
+use crate::process::{self, Controllers, Settings};
 use crate::watch::kubelets::Trust;
 pub use exporter::dialect::{Ending, Note};
 use table::FLAGS;
@@ -227,6 +228,8 @@ fn settings(flags: &Parsed, told: Told) -> anyhow::Result<Settings> {
         leader_elect: flags.bool("leader-elect").unwrap_or(true),
         kubelets: Trust::of(None, None, false),
         scheduler: flags.bool("enable-scheduler").unwrap_or(true),
+        controllers: Controllers::default(),
+        driver_patience: PATIENCE,
     })
 }
 

@@ -11,6 +11,7 @@
 
 mod lead;
 mod metrics;
+mod parts;
 
 use std::convert::Infallible;
 use std::net::SocketAddr;
@@ -30,7 +31,10 @@ use tokio::sync::{Notify, watch};
 use tokio_util::sync::CancellationToken;
 use tracing::{info, warn};
 
+pub use parts::{Controllers, Part, UnknownPart};
+
 use crate::desired::{Controller, MANAGER};
+use crate::deviceconfig::process as hardware;
 use crate::place::{self, Told};
 use crate::reconcile::{Engine, Shared};
 use crate::watch::kubelets::{Asker, Trust};
@@ -65,6 +69,10 @@ pub struct Settings {
     pub kubelets: Trust,
     /// Whether NUMAResourcesSchedulers are looked after.
     pub scheduler: bool,
+    /// Which controllers run.
+    pub controllers: Controllers,
+    /// How long nodes of a DeviceConfig may be on their way before that is told as a problem.
+    pub driver_patience: Duration,
 }
 
 /// Runs until the token is cancelled. `level` lets the log's level be changed over HTTP.
@@ -79,8 +87,14 @@ pub async fn run(settings: Settings, level: log::Handle, token: CancellationToke
         user_agent: format!("tholepin-operator/{}", env!("CARGO_PKG_VERSION")),
     };
     let connection = Connection::open(&options).await?;
-    let mut process =
-        Process { settings, connection, tasks: Tasks::new(token.clone()), readiness: Readiness::default() };
+    let mut process = Process {
+        settings,
+        connection,
+        tasks: Tasks::new(token.clone()),
+        readiness: Readiness::default(),
+        hardware: hardware::Health::default(),
+        standing: Vec::new(),
+    };
     let found = process.readiness.gate("the platform");
     process.serve_health(level).await?;
     let listener = match process.settings.metrics {
@@ -101,7 +115,12 @@ struct Process {
     settings: Settings,
     connection: Connection,
     tasks: Tasks,
+    /// Of what all wait for, and of the controllers of NUMA resources.
     readiness: Readiness,
+    /// Of the controller of DeviceConfigs.
+    hardware: hardware::Health,
+    /// Who stands for which lease, until when.
+    standing: Vec<(lease::Candidate, CancellationToken)>,
 }
 
 impl Process {
@@ -109,10 +128,14 @@ impl Process {
         let Some(address) = self.settings.health else { return Ok(()) };
         let listener = http::bind(address).await?;
         let readiness = self.readiness.clone();
-        let surface =
+        let mut surface =
             Surface::new(Registry::default())
                 .log_level(level)
                 .check(Probe::Ready, "watches", move || readiness.check());
+        if self.settings.controllers.has(Part::DeviceConfig) {
+            let hardware = self.hardware.clone();
+            surface = surface.check(Probe::Ready, "deviceconfig", move || hardware.check());
+        }
         let token = self.tasks.token().clone();
         self.tasks.spawn_draining("health", http::serve(listener, surface.router(), token));
         Ok(())
@@ -148,23 +171,50 @@ impl Process {
         let mut registry = Registry::default();
         registry.register_collector(Box::new(process_metrics::Process));
         let watch_metrics = runtime::watch::Metrics::register(&mut registry);
-        let shared = Shared::new(World::new(place.clone()));
-        metrics::register(&mut registry, &shared);
-
         let (recorder, writer) =
             events::channel(self.connection.strict(CALL)?, MANAGER, events::Limits::default(), &mut registry);
         self.tasks.spawn_draining("events", writer.run(self.tasks.token().clone()));
 
         let policy = watch::Sender::new(Policy::default());
         let offered = policy.subscribe();
+        if self.settings.controllers.has(Part::NumaResources) {
+            self.numaresources(&place, &mut registry, &watch_metrics, &recorder, policy.clone())?;
+        }
+        if self.settings.controllers.has(Part::DeviceConfig) {
+            self.deviceconfig(&place, &mut registry, &watch_metrics, &recorder)?;
+        }
+        self.elect(&mut registry);
+        self.tasks.spawn("residue", residue::tidy(self.readiness.clone()));
+        if let Some(listener) = listener {
+            self.serve_metrics(&place, listener, registry, offered)?;
+        }
+        // What is offered stays as it is where nobody follows the cluster's wish.
+        self.tasks.spawn("policy", async move {
+            let _policy = policy;
+            std::future::pending::<Result<(), Infallible>>().await
+        });
+        Ok(())
+    }
+
+    /// The controllers of NUMA resources.
+    fn numaresources(
+        &mut self,
+        place: &Place,
+        registry: &mut Registry,
+        watch_metrics: &runtime::watch::Metrics,
+        recorder: &events::Recorder,
+        policy: watch::Sender<Policy>,
+    ) -> anyhow::Result<()> {
+        let shared = Shared::new(World::new(place.clone()));
+        metrics::register(registry, &shared);
         let unreadable = watch::Sender::new(());
         let odd = unreadable.subscribe();
         let nodes = Arc::new(Notify::new());
         let hearers = Hearers { shared: Arc::clone(&shared), policy, unreadable, nodes: Arc::clone(&nodes) };
-        watches::start(&mut self.tasks, &self.connection, &place, &watch_metrics, &self.readiness, &hearers)?;
+        watches::start(&mut self.tasks, &self.connection, place, watch_metrics, &self.readiness, &hearers)?;
 
         let engine =
-            Engine::new(Arc::clone(&shared), self.connection.strict(CALL)?, recorder.clone(), &mut registry);
+            Engine::new(Arc::clone(&shared), self.connection.strict(CALL)?, recorder.clone(), registry);
         let scheduler = Controller::NumaResourcesScheduler;
         let engine = if self.settings.scheduler { engine } else { engine.without(scheduler) };
         let asker = Asker::new(Arc::clone(&shared), self.settings.kubelets.clone(), nodes);
@@ -172,14 +222,14 @@ impl Process {
             shared,
             asker,
             engine,
-            recorder,
+            recorder: recorder.clone(),
             odd,
             client: self.connection.strict(CALL)?,
             place: place.clone(),
             readiness: self.readiness.clone(),
         };
         let release = CancellationToken::new();
-        let leads = self.stand(&place, &mut registry, &release)?;
+        let leads = self.stand(place::lease(&place.namespace, host::identity()), &release)?;
         let token = self.tasks.token().clone();
         self.tasks.spawn_draining("controllers", async move {
             // The lease is given up when nobody works under it any more, however that came.
@@ -187,29 +237,55 @@ impl Process {
             leader.run(leads, token).await;
             Ok::<_, Infallible>(())
         });
-        self.tasks.spawn("residue", residue::tidy(self.readiness.clone()));
-        if let Some(listener) = listener {
-            self.serve_metrics(&place, listener, registry, offered)?;
-        }
         Ok(())
     }
 
-    /// Stands for leader, if there may be several of us.
-    fn stand(
+    /// The controller of DeviceConfigs.
+    fn deviceconfig(
         &mut self,
         place: &Place,
         registry: &mut Registry,
-        release: &CancellationToken,
-    ) -> anyhow::Result<lead::Leads> {
+        watches: &runtime::watch::Metrics,
+        recorder: &events::Recorder,
+    ) -> anyhow::Result<()> {
+        let release = CancellationToken::new();
+        let leads = self.stand(hardware::lease(&place.namespace, host::identity()), &release)?;
+        let setting = hardware::Setting {
+            place: crate::deviceconfig::world::Place {
+                openshift: place.platform.is_openshift(),
+                image: place.own.name.clone(),
+            },
+            connection: &self.connection,
+            recorder,
+            watches,
+            patience: self.settings.driver_patience,
+            call: CALL,
+        };
+        hardware::start(&mut self.tasks, setting, &self.hardware, registry, leads, release)?;
+        Ok(())
+    }
+
+    /// Stands for a lease, if there may be several of us; begins with [`Self::elect`].
+    fn stand(&mut self, config: lease::Config, release: &CancellationToken) -> anyhow::Result<lead::Leads> {
         if !self.settings.leader_elect {
             return Ok(None);
         }
-        let config = place::lease(&place.namespace, host::identity());
         let candidate = lease::Candidate::new(self.connection.strict(CALL)?, config)?;
-        candidate.register(registry);
         let status = candidate.status();
-        self.tasks.spawn_draining("leader election", candidate.run(release.clone()));
+        self.standing.push((candidate, release.clone()));
         Ok(Some(status))
+    }
+
+    /// Begins to stand for leases.
+    fn elect(&mut self, registry: &mut Registry) {
+        let standing = std::mem::take(&mut self.standing);
+        if !standing.is_empty() {
+            let all: Vec<&lease::Candidate> = standing.iter().map(|(candidate, _)| candidate).collect();
+            lease::Candidate::register_all(&all, registry);
+        }
+        for (candidate, release) in standing {
+            self.tasks.spawn_draining("leader election", candidate.run(release));
+        }
     }
 
     fn serve_metrics(

@@ -157,8 +157,13 @@ impl Candidate {
 
     /// Shows `leader_election_master_status` for this lease, as Kubernetes' own components do.
     pub fn register(&self, registry: &mut Registry) {
-        registry
-            .register_collector(Box::new(Master { name: self.config.name.clone(), status: self.status() }));
+        Self::register_all(&[self], registry);
+    }
+
+    /// The same for several leases of one process, as one metric.
+    pub fn register_all(candidates: &[&Self], registry: &mut Registry) {
+        let all = candidates.iter().map(|one| (one.config.name.clone(), one.status()));
+        registry.register_collector(Box::new(Masters(all.collect())));
     }
 
     /// Stands for election and then holds the lease. Ends when `release` is cancelled, after giving the lease up:
@@ -339,18 +344,18 @@ async fn within<T>(limit: Duration, call: impl Future<Output = kube::Result<T>>)
 
 /// The metric of Kubernetes' components: 1 while this process leads, else 0.
 #[derive(Debug)]
-struct Master {
-    name: String,
-    status: watch::Receiver<Status>,
-}
+struct Masters(Vec<(String, watch::Receiver<Status>)>);
 
-impl Collector for Master {
+impl Collector for Masters {
     fn encode(&self, mut encoder: DescriptorEncoder) -> Result<(), std::fmt::Error> {
         let help = "1 while this process holds the lease of this name, else 0";
         let mut metric =
             encoder.encode_descriptor("leader_election_master_status", help, None, MetricType::Gauge)?;
-        let gauge = ConstGauge::new(i64::from(self.status.borrow().leads()));
-        gauge.encode(metric.encode_family(&[("name", self.name.as_str())])?)
+        for (name, status) in &self.0 {
+            let gauge = ConstGauge::new(i64::from(status.borrow().leads()));
+            gauge.encode(metric.encode_family(&[("name", name.as_str())])?)?;
+        }
+        Ok(())
     }
 }
 

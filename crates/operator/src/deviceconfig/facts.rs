@@ -125,8 +125,12 @@ impl<'a> Facts<'a> {
     #[must_use]
     pub fn of(world: &'a World, config: &Config, called: Called) -> Self {
         let id = config.id();
-        let names: BTreeSet<&str> =
-            world.claims.matching(&id).chain(world.claims.holding(&called.claim)).map(|name| &**name).collect();
+        let names: BTreeSet<&str> = world
+            .claims
+            .matching(&id)
+            .chain(world.claims.holding(&called.claim))
+            .map(|name| &**name)
+            .collect();
         let mut look = Look {
             world,
             id: &id,
@@ -257,8 +261,8 @@ impl<'a> Look<'a, '_> {
     }
 
     fn tolerates(&self, taint: &Taint) -> bool {
-        let itself = taint.effect == "NoSchedule"
-            && (taint.key == FENCE || PRESSURE.contains(&taint.key.as_str()));
+        let itself =
+            taint.effect == "NoSchedule" && (taint.key == FENCE || PRESSURE.contains(&taint.key.as_str()));
         itself || self.tolerations.iter().any(|one| tolerates(one, taint))
     }
 
@@ -267,7 +271,9 @@ impl<'a> Look<'a, '_> {
             return Users::Pods(Vec::new());
         }
         let Some(pods) = &self.world.pods else { return Users::Unknown };
-        let using = pods.on(node).filter(|(_, pod)| pod.resources.iter().any(|name| self.resources.contains(&**name)));
+        let using = pods
+            .on(node)
+            .filter(|(_, pod)| pod.resources.iter().any(|name| self.resources.contains(&**name)));
         let told = using.map(|(id, pod)| rollout::Pod {
             namespace: id.namespace.clone(),
             name: id.name.clone(),
@@ -310,7 +316,8 @@ mod tests {
 
     #[test]
     fn taints_are_tolerated_as_by_the_scheduler() {
-        let taint: Taint = serde_json::from_value(json!({ "key": "a", "value": "x", "effect": "NoSchedule" })).unwrap();
+        let taint: Taint =
+            serde_json::from_value(json!({ "key": "a", "value": "x", "effect": "NoSchedule" })).unwrap();
         let check = |toleration: Value, wanted: bool| {
             let read: Toleration = serde_json::from_value(toleration.clone()).unwrap();
             assert_eq!(tolerates(&read, &taint), wanted, "{toleration}");

@@ -175,7 +175,7 @@ mod tests {
             ("r/a:${KERNEL_X", "r/a:${KERNEL_X"),
         ];
         for (template, wanted) in table {
-            let all = [mapping(None, Some(".")  , template)];
+            let all = [mapping(None, Some("."), template)];
             assert_eq!(served(&all, EL9, NAMES), Served::By(wanted.to_owned()), "{template}");
         }
         let odd = served(&[mapping(None, Some("."), "a:$KERNEL_VERSION")], "6.1.0~rc1@x", NAMES);

@@ -11,8 +11,8 @@ use api::hardware::{self, DeviceConfig, keys};
 use api::kmm;
 use deployer::object::{Error, Object, Sort};
 use k8s_openapi::api::core::v1::{
-    ConfigMap, ConfigMapVolumeSource, EnvVar, EnvVarSource, HostPathVolumeSource, ObjectFieldSelector, ServiceAccount,
-    Toleration, Volume, VolumeMount,
+    ConfigMap, ConfigMapVolumeSource, EnvVar, EnvVarSource, HostPathVolumeSource, ObjectFieldSelector,
+    ServiceAccount, Toleration, Volume, VolumeMount,
 };
 use k8s_openapi::api::rbac::v1::{RoleBinding, RoleRef, Subject};
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::{ObjectMeta, OwnerReference};
@@ -101,7 +101,8 @@ pub fn sort(version: &str) -> Sort {
 }
 
 fn meta(config: &Config, name: &str) -> ObjectMeta {
-    let labels = [(keys::LABEL_MANAGED_BY, keys::MANAGED_BY), (keys::LABEL_DEVICE_CONFIG, &*config.id().name)];
+    let labels =
+        [(keys::LABEL_MANAGED_BY, keys::MANAGED_BY), (keys::LABEL_DEVICE_CONFIG, &*config.id().name)];
     ObjectMeta {
         name: Some(name.to_owned()),
         namespace: config.object.metadata.namespace.clone(),
@@ -135,7 +136,7 @@ fn binding(config: &Config, called: &Called, accounts: &[String]) -> RoleBinding
     RoleBinding {
         metadata: meta(config, &binding_name(&called.module.name)),
         role_ref: RoleRef {
-            api_group: "rbac.authorization.k8s.io".to_owned(),
+            api_group: Some("rbac.authorization.k8s.io".to_owned()),
             kind: "ClusterRole".to_owned(),
             name: SCC_ROLE.to_owned(),
         },
@@ -251,7 +252,8 @@ fn device_plugin(object: &DeviceConfig, called: &Called, place: &Place) -> Optio
 }
 
 fn node_name() -> EnvVar {
-    let field = ObjectFieldSelector { field_path: "spec.nodeName".to_owned(), ..ObjectFieldSelector::default() };
+    let field =
+        ObjectFieldSelector { field_path: "spec.nodeName".to_owned(), ..ObjectFieldSelector::default() };
     let source = EnvVarSource { field_ref: Some(field), ..EnvVarSource::default() };
     EnvVar { name: "NODE_NAME".to_owned(), value_from: Some(source), ..EnvVar::default() }
 }

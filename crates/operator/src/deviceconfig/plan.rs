@@ -167,7 +167,9 @@ pub fn orphan(world: &World, claim: &str) -> Vec<Do> {
             return doing;
         }
     }
-    doing.extend(world.claims.holding(claim).filter_map(|name| release(world, name, &called, BTreeSet::new())));
+    doing.extend(
+        world.claims.holding(claim).filter_map(|name| release(world, name, &called, BTreeSet::new())),
+    );
     if doing.is_empty() {
         let all = module::may_be_there(&called, &world.place);
         doing.extend(all.into_iter().map(|(sort, id)| Do::Remove(sort, id)));
@@ -263,7 +265,8 @@ impl<'a> Plan<'a> {
             self.state = State::Foreign(whose.unwrap_or_else(|| "somebody else made it".to_owned()));
             return false;
         }
-        let former = live.controller().is_some_and(|(uid, ..)| Some(uid) != config.object.metadata.uid.as_deref());
+        let former =
+            live.controller().is_some_and(|(uid, ..)| Some(uid) != config.object.metadata.uid.as_deref());
         if live.is_leaving() || former {
             self.state = State::Former;
             if !live.is_leaving() {
@@ -307,7 +310,8 @@ impl<'a> Plan<'a> {
         let live = world.modules.get(&called.module);
         // What the Module says, not what is asked for: a version it does not have would leave a node without any.
         let version = live.map(|live| live.text("/spec/moduleLoader/container/version")).unwrap_or_default();
-        let version = if matches!(self.state, State::Good | State::Writing | State::Held(_)) { version } else { "" };
+        let version =
+            if matches!(self.state, State::Good | State::Writing | State::Held(_)) { version } else { "" };
         for spot in facts.nodes.iter().filter(|spot| spot.standing == Standing::Open) {
             let before = world.claims.claim_on(spot.name);
             let mut patch = Patch::of(spot.node);
@@ -415,7 +419,8 @@ fn is_as_wanted(live: &Live, wanted: &Object) -> bool {
     if let Some(fields) = content.as_object_mut() {
         fields.remove("apiVersion");
     }
-    let references = |body: &Value| body["metadata"]["ownerReferences"].as_array().cloned().unwrap_or_default();
+    let references =
+        |body: &Value| body["metadata"]["ownerReferences"].as_array().cloned().unwrap_or_default();
     let there = references(&live.body);
     let owned = references(wanted.body()).iter().all(|ours| there.iter().any(|one| says(one, ours)));
     let entries = live.body["metadata"]["managedFields"].as_array().map(Vec::as_slice).unwrap_or_default();

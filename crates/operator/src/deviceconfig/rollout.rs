@@ -241,8 +241,7 @@ impl Round {
 
     fn evict(&mut self, spot: &Spot<'_>, pods: &[Pod]) {
         let staying = pods.iter().filter(|pod| !pod.leaving);
-        self.steps
-            .extend(staying.map(|pod| Step::Evict { node: spot.node.to_owned(), pod: pod.clone() }));
+        self.steps.extend(staying.map(|pod| Step::Evict { node: spot.node.to_owned(), pod: pod.clone() }));
         self.wait(spot, using(pods));
     }
 

@@ -7,7 +7,7 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use api::hardware::{Conflict, ModuleRef, NodeCounts, NodeProblem, Phase, Status, keys};
+use api::hardware::{Conflict, ModuleRef, NodeCounts, Phase, Status, keys};
 use jiff::Timestamp;
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::{Condition, Time};
 
@@ -207,7 +207,8 @@ fn verdict(
         }
         State::Foreign(whose) => {
             let name = plan.facts.as_ref().map(|facts| facts.called.module.to_string()).unwrap_or_default();
-            let message = format!("Module {name} is there and not ours: {whose}; rename or delete one of the two");
+            let message =
+                format!("Module {name} is there and not ours: {whose}; rename or delete one of the two");
             return failed(Phase::Degraded, keys::FOREIGN_MODULE, message);
         }
         State::Good | State::Former | State::Writing | State::Held(_) => {}
@@ -279,7 +280,8 @@ fn nodes_verdict(
             let message = "all nodes are cordoned, or have taints that spec.tolerations do not name";
             return still(Phase::Pending, "Maintenance", message.to_owned());
         }
-        let message = format!("All resources have been successfully reconciled; {} nodes are ready", counts.ready);
+        let message =
+            format!("All resources have been successfully reconciled; {} nodes are ready", counts.ready);
         let ready = Said::yes(keys::RECONCILED, message);
         return Verdict { phase: Phase::Ready, ready, errored: None, moving: None, degraded: None };
     }
@@ -333,17 +335,15 @@ fn moving(
         return (keys::IMAGE_NOT_AVAILABLE, message);
     }
     if !behind.is_empty() {
-        let reason = if counts.updated < counts.claimed || counts.ready > 0 { "Upgrading" } else { "Loading" };
-        let message = format!(
-            "{} of {} nodes are ready; not {}",
-            counts.ready,
-            counts.desired,
-            some(&behind)
-        );
+        let reason =
+            if counts.updated < counts.claimed || counts.ready > 0 { "Upgrading" } else { "Loading" };
+        let message =
+            format!("{} of {} nodes are ready; not {}", counts.ready, counts.desired, some(&behind));
         return (reason, message);
     }
     if !pods.is_empty() || !ending.is_empty() {
-        let nodes = if pods.is_empty() { ending.iter().map(|name| (*name).to_owned()).collect() } else { pods };
+        let nodes =
+            if pods.is_empty() { ending.iter().map(|name| (*name).to_owned()).collect() } else { pods };
         return ("WaitingForPods", format!("pods use the devices of {}", some(&nodes)));
     }
     let paused = waiting(|wait| *wait == Wait::Paused);
@@ -410,7 +410,11 @@ fn conditions(
     } else {
         let there = spots().filter(|spot| spot.plugin).count();
         let message = format!("it runs on {there} of {} nodes", spots().count());
-        if there == spots().count() && there > 0 { Said::yes("Running", message) } else { Said::no("NotRunning", message) }
+        if there == spots().count() && there > 0 {
+            Said::yes("Running", message)
+        } else {
+            Said::no("NotRunning", message)
+        }
     };
     let paused = config.object.spec.upgrade_policy.as_ref().is_some_and(|policy| policy.paused);
     let upgradeable = match (ready.holds, paused) {
@@ -441,7 +445,11 @@ fn dated(
     now: Timestamp,
 ) -> Vec<Condition> {
     let now = Time(Timestamp::from_second(now.as_second()).unwrap_or(now));
-    let others = known.iter().filter(|one| !all.iter().any(|(name, _)| *name == one.type_)).cloned().collect::<Vec<_>>();
+    let others = known
+        .iter()
+        .filter(|one| !all.iter().any(|(name, _)| *name == one.type_))
+        .cloned()
+        .collect::<Vec<_>>();
     let ours = all.into_iter().map(|(name, said)| {
         let status = if said.holds { "True" } else { "False" };
         let before = known.iter().find(|one| one.type_ == name && one.status == status);

@@ -224,10 +224,16 @@ mod tests {
             "status": { "nodeInfo": { "kernelVersion": "6.1.0-1", "bootID": "b", "machineID": "m" }, "conditions": [] },
         });
         let (name, node) = WireNode::deserialize(&body).unwrap().trim(&mut Texts::default());
-        assert_eq!((&*name, &*node.kernel, node.boot.as_str(), node.version.as_str()), ("n1", "6.1.0-1", "b", "7"));
+        assert_eq!(
+            (&*name, &*node.kernel, node.boot.as_str(), node.version.as_str()),
+            ("n1", "6.1.0-1", "b", "7")
+        );
         assert!(node.unschedulable && node.has_labels);
         assert_eq!(node.taints[0].key, "x");
-        for body in [json!({ "metadata": { "name": "n1" } }), json!({ "metadata": { "name": "n1" }, "spec": { "taints": null } })] {
+        for body in [
+            json!({ "metadata": { "name": "n1" } }),
+            json!({ "metadata": { "name": "n1" }, "spec": { "taints": null } }),
+        ] {
             let (_, node) = WireNode::deserialize(&body).unwrap().trim(&mut Texts::default());
             assert!(!node.has_labels, "{body}");
         }
@@ -243,7 +249,10 @@ mod tests {
         let device = json!({ "nodeName": "n", "containers": asks("vendor.example/acc") });
         let kept = pod(device.clone(), "Running").unwrap();
         assert_eq!((&*kept.node, &*kept.resources[0]), ("n", "vendor.example/acc"));
-        assert!(pod(json!({ "nodeName": "n", "initContainers": asks("vendor.example/acc") }), "Pending").is_some());
+        assert!(
+            pod(json!({ "nodeName": "n", "initContainers": asks("vendor.example/acc") }), "Pending")
+                .is_some()
+        );
         for (spec, phase) in [
             (device, "Succeeded"),
             (json!({ "containers": asks("vendor.example/acc") }), "Pending"),

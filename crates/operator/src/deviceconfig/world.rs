@@ -22,8 +22,6 @@ pub struct Place {
     pub openshift: bool,
     /// Our own image, which has our device plugin in it.
     pub image: String,
-    /// How it is pulled; empty: as usual.
-    pub pull_policy: String,
 }
 
 /// All of it.
@@ -226,9 +224,8 @@ impl Config {
     /// As claims see it. What cannot be followed asks for no more nodes.
     fn claimant(&self) -> Claimant {
         let spec = &self.object.spec;
-        let sound = self.unreadable.is_none()
-            && self.module.is_some()
-            && hardware::check(&self.object).is_empty();
+        let sound =
+            self.unreadable.is_none() && self.module.is_some() && hardware::check(&self.object).is_empty();
         let selector = match &spec.node_selector {
             _ if !sound => Selector::None,
             Some(labels) if !labels.is_empty() => Selector::Labels(labels.clone()),
@@ -306,13 +303,15 @@ impl World {
     pub fn put_config(&mut self, config: Config) -> Concerned {
         let id = config.id();
         if let Some(known) = self.configs.get(&id) {
-            let version = |config: &Config| config.object.metadata.resource_version.clone().unwrap_or_default();
+            let version =
+                |config: &Config| config.object.metadata.resource_version.clone().unwrap_or_default();
             let same_object = known.object.metadata.uid == config.object.metadata.uid;
             if same_object && compare_versions(&version(known), &version(&config)).is_ge() {
                 return Concerned::new();
             }
         }
-        let concerned = self.claims.put(config.claimant(), self.nodes.iter().map(|(name, node)| (name, &node.labels)));
+        let concerned =
+            self.claims.put(config.claimant(), self.nodes.iter().map(|(name, node)| (name, &node.labels)));
         self.configs.insert(id, config);
         concerned
     }
@@ -328,7 +327,8 @@ impl World {
             Config::of(object)
         });
         config.unreadable = Some(reason.to_owned());
-        let concerned = self.claims.put(config.claimant(), self.nodes.iter().map(|(name, node)| (name, &node.labels)));
+        let concerned =
+            self.claims.put(config.claimant(), self.nodes.iter().map(|(name, node)| (name, &node.labels)));
         self.configs.insert(id.clone(), config);
         concerned
     }

@@ -103,11 +103,8 @@ fn both_sides_are_told_and_nobody_else() {
 #[test]
 fn only_who_is_concerned_hears_of_a_change() {
     let nodes = BTreeMap::from([("one".into(), labels("a=1")), ("two".into(), labels("b=1"))]);
-    let all = [
-        claimant("a", 1, "a=1", false),
-        claimant("b", 2, "b=1", false),
-        claimant("far", 3, "x=1", false),
-    ];
+    let all =
+        [claimant("a", 1, "a=1", false), claimant("b", 2, "b=1", false), claimant("far", 3, "x=1", false)];
     let mut claims = claims(&nodes, &all);
     let ids = |names: &[&str]| names.iter().map(|name| Id::new("hw", name)).collect::<BTreeSet<_>>();
     // what the node becomes -> who hears of it

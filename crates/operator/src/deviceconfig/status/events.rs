@@ -121,8 +121,11 @@ mod tests {
         );
         check(&ready, &newer, &["Upgraded"]);
         let lost = status(
-            &[("Ready", "False", "Errored"), ("Errored", "True", "ConflictingNodeSelector"),
-              ("NodeSelectorValid", "False", "ConflictingNodeSelector")],
+            &[
+                ("Ready", "False", "Errored"),
+                ("Errored", "True", "ConflictingNodeSelector"),
+                ("NodeSelectorValid", "False", "ConflictingNodeSelector"),
+            ],
             json!({ "conflicts": [{ "namespace": "a", "name": "b", "count": 1, "won": false }] }),
         );
         check(&loading, &lost, &["ConflictingNodeSelector"]);
@@ -131,7 +134,10 @@ mod tests {
             json!({ "driverVersion": "1", "conflicts": [{ "namespace": "a", "name": "b", "count": 1, "won": true }] }),
         );
         check(&ready, &won, &["NodeSelectorContested"]);
-        let odd = status(&[("Ready", "True", "Reconciled")], json!({ "driverVersion": "1", "kernelsWithoutMapping": ["6"] }));
+        let odd = status(
+            &[("Ready", "True", "Reconciled")],
+            json!({ "driverVersion": "1", "kernelsWithoutMapping": ["6"] }),
+        );
         check(&ready, &odd, &["UnsupportedKernel"]);
     }
 }

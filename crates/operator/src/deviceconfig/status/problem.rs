@@ -57,7 +57,11 @@ fn of(spot: &Spot<'_>, late: bool) -> Option<(u8, &'static str, String)> {
         return Some((4, "Maintenance", message));
     }
     if spot.rebooted {
-        return Some((2, "Rebooted", "it was started anew and the driver is not loaded again yet".to_owned()));
+        return Some((
+            2,
+            "Rebooted",
+            "it was started anew and the driver is not loaded again yet".to_owned(),
+        ));
     }
     if spot.ready || !late {
         return None;

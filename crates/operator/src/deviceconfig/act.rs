@@ -1,0 +1,311 @@
+//! Does one thing.
+//!
+//! In: something to do. Out: the API server's answer in the world, or why it could not be done. Never: a repetition (the worker knows when), a
+//! change of what is not ours.
+//!
+//! What is asked of the API server, beside the watches: deviceconfigs patch, deviceconfigs/status patch, deviceconfigs list (in one
+//! namespace, before something is cleaned up after one that is gone), deviceconfigs/finalizers update; modules get, create, patch, delete; nodes patch; pods list (of one node);
+//! pods/eviction create; serviceaccounts, configmaps, rolebindings get, create, patch, delete, and bind of the ClusterRole of
+//! [`super::module::SCC_ROLE`]; selfsubjectaccessreviews create; events create, patch.
+
+use std::collections::BTreeSet;
+use std::sync::Arc;
+use std::time::Duration;
+
+use self::delete::delete;
+use api::hardware::{self, DeviceConfig, Status, keys};
+use deployer::compare::says;
+use deployer::object::{Object, Sort};
+use k8s_openapi::api::core::v1 as core;
+use kube::api::{EvictParams, ListParams, Patch, PatchParams};
+use kube::{Api, Client};
+use runtime::client::{brief, code, is_conflict, is_not_found, is_retryable};
+use serde::Deserialize as _;
+use serde_json::{Value, json};
+
+use super::claim::Id;
+use super::plan::{Do, NodeWrite};
+use super::shared::Shared;
+use super::status::Failure;
+use super::wire::{WireNode, WirePod};
+use super::world::{Config, Live};
+use crate::change::fields::all_stated;
+use crate::reconcile::status::merge_patch;
+use crate::watch::wire::{Raw, Texts};
+
+mod delete;
+
+/// What is done with.
+#[derive(Clone)]
+pub struct Hand {
+    /// One that gives up.
+    pub client: Client,
+    /// The world.
+    pub shared: Arc<Shared>,
+}
+
+/// Why something was not done.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Fault {
+    /// The world is not what was thought; to be looked at again soon.
+    Stale,
+    /// Not yet; to be tried after this time.
+    Later(Duration),
+    /// It went wrong.
+    Failed {
+        /// What and why.
+        failure: Failure,
+        /// The same may work soon, without anybody doing anything.
+        soon: bool,
+    },
+}
+
+/// How long a pod that may not go now is left alone.
+const DISRUPTION: Duration = Duration::from_secs(5);
+
+impl Hand {
+    /// Does it.
+    ///
+    /// # Errors
+    /// Why it was not done.
+    pub async fn perform(&self, id: &Id, one: &Do) -> Result<(), Fault> {
+        match one {
+            Do::Finalizer(wanted) => self.finalizer(id, *wanted).await,
+            Do::Ensure(object) => self.ensure(id, object).await,
+            Do::Apply(object) => self.apply_module(id, object).await,
+            Do::DeleteModule { sort, module, uid } => self.delete_module(sort, module, uid).await,
+            Do::Remove(sort, which) => self.remove(id, sort, which).await,
+            Do::Node(write) => self.node(write).await,
+            Do::Evict { node, pod } => self.evict(node, &pod.namespace, &pod.name).await,
+        }
+    }
+
+    /// Writes the status, if it differs; says whether it did.
+    ///
+    /// # Errors
+    /// When the API server did not take it.
+    pub async fn status(&self, id: &Id, uid: &str, known: &Status, status: &Status) -> Result<bool, Fault> {
+        let of = |status: &Status| serde_json::to_value(status).unwrap_or_default();
+        let Some(patch) = merge_patch(&of(known), &of(status)) else { return Ok(false) };
+        let body = json!({ "metadata": { "uid": uid }, "status": patch });
+        let api: Api<Raw> = self.api(&configs(), &id.namespace);
+        let answer = api.patch_status(&id.name, &PatchParams::default(), &Patch::Merge(body)).await;
+        let answer = answer.map_err(|error| fault(&format!("status of DeviceConfig {id}"), &error, false))?;
+        self.saw_config(answer.body);
+        Ok(true)
+    }
+
+    /// Whether a DeviceConfig has this claim, by what the API server says now. Watches may be behind.
+    ///
+    /// # Errors
+    /// When it does not say.
+    pub async fn is_claimed(&self, claim: &str) -> Result<bool, Fault> {
+        let (namespace, module) = claim.split_once('.').unwrap_or((claim, ""));
+        let api: Api<Raw> = self.api(&configs(), namespace);
+        let list = api.list(&ListParams::default()).await;
+        let list = list.map_err(|error| fault(&format!("DeviceConfigs of {namespace}"), &error, false))?;
+        let mut names = list.items.iter().filter_map(|raw| raw.text("/metadata/name"));
+        Ok(names.any(|name| hardware::module_name(namespace, name).as_deref() == Some(module)))
+    }
+
+    fn api(&self, sort: &Sort, namespace: &str) -> Api<Raw> {
+        Api::namespaced_with(self.client.clone(), namespace, &sort.resource())
+    }
+
+    fn saw_config(&self, body: Value) {
+        if let Ok(object) = DeviceConfig::deserialize(body) {
+            self.shared.update(|world| world.put_config(Config::of(object)));
+        }
+    }
+
+    async fn finalizer(&self, id: &Id, wanted: bool) -> Result<(), Fault> {
+        let known = self.shared.read(|world| {
+            let metadata = &world.configs.get(id)?.object.metadata;
+            Some((metadata.uid.clone(), metadata.finalizers.clone()))
+        });
+        let Some((uid, before)) = known else { return Err(Fault::Stale) };
+        let ours = |one: &String| one == keys::FINALIZER || one == keys::OLD_FINALIZER;
+        let mut after: Vec<String> = before.iter().flatten().filter(|one| !ours(one)).cloned().collect();
+        if wanted {
+            after.push(keys::FINALIZER.to_owned());
+        }
+        let steps = json!([
+            { "op": "test", "path": "/metadata/uid", "value": uid },
+            { "op": "test", "path": "/metadata/finalizers", "value": before },
+            { "op": "add", "path": "/metadata/finalizers", "value": after },
+        ]);
+        let patch = json_patch::Patch::deserialize(steps).unwrap_or_default();
+        let api = self.api(&configs(), &id.namespace);
+        match api.patch(&id.name, &PatchParams::default(), &Patch::<()>::Json(patch)).await {
+            Ok(raw) if wanted => self.saw_config(raw.body),
+            Ok(_) => {}
+            Err(error) if is_not_found(&error) && !wanted => {}
+            Err(error) => return Err(fault(&format!("finalizer of DeviceConfig {id}"), &error, false)),
+        }
+        Ok(())
+    }
+
+    async fn ensure(&self, id: &Id, object: &Object) -> Result<(), Fault> {
+        let namespace = object.namespace().unwrap_or_default();
+        let api = self.api(object.sort(), namespace);
+        let title = format!("{} {namespace}/{}", object.sort().kind, object.name());
+        let live = api.get_opt(object.name()).await.map_err(|error| fault(&title, &error, false))?;
+        if let Some(live) = live {
+            let live = Live { body: live.body };
+            if live.is_leaving() {
+                return Err(Fault::Later(DISRUPTION));
+            }
+            if !live.is_marked(&id.name) {
+                let text =
+                    format!("{title} is there and not ours; rename or delete it, or name another account");
+                return Err(Fault::Failed { failure: Failure { module: false, text }, soon: false });
+            }
+            if is_as_wanted(&live, object) {
+                return Ok(());
+            }
+        }
+        let params = PatchParams::apply(keys::FIELD_MANAGER).force();
+        let done = api.patch(object.name(), &params, &Patch::Apply(object.body())).await;
+        done.map(drop).map_err(|error| fault(&title, &error, false))
+    }
+
+    async fn apply_module(&self, id: &Id, object: &Object) -> Result<(), Fault> {
+        let module = Id::new(object.namespace().unwrap_or_default(), object.name());
+        let api = self.api(object.sort(), &module.namespace);
+        let title = format!("Module {module}");
+        let known = self.shared.read(|world| world.modules.get(&module).map(|live| live.uid().to_owned()));
+        let mut body = object.body().clone();
+        match known {
+            // Not one that was made in its place meanwhile.
+            Some(uid) => body["metadata"]["uid"] = uid.into(),
+            None => {
+                let there = api.get_opt(&module.name).await.map_err(|error| fault(&title, &error, true))?;
+                if let Some(raw) = there {
+                    self.shared.update(|world| world.put_module(module.clone(), Live { body: raw.body }));
+                    return Err(Fault::Stale);
+                }
+            }
+        }
+        let params = PatchParams::apply(keys::FIELD_MANAGER).force();
+        let raw = api.patch(&module.name, &params, &Patch::Apply(&body)).await;
+        let raw = raw.map_err(|error| fault(&title, &error, true))?;
+        self.shared.update(|world| world.put_module(module, Live { body: raw.body }));
+        tracing::info!(deviceconfig = %id, module = object.name(), "wrote the Module");
+        Ok(())
+    }
+
+    async fn delete_module(&self, sort: &Sort, module: &Id, uid: &str) -> Result<(), Fault> {
+        let api = self.api(sort, &module.namespace);
+        let answer = delete(&api, &module.name, uid).await;
+        match answer {
+            Ok(Some(body)) => self.shared.update(|world| world.put_module(module.clone(), Live { body })),
+            Ok(None) => self.shared.update(|world| world.remove_module(module)),
+            Err(error) if is_not_found(&error) => self.shared.update(|world| world.remove_module(module)),
+            Err(error) => return Err(fault(&format!("Module {module}"), &error, true)),
+        }
+        tracing::info!(%module, "deleted the Module; waiting until KMM has unloaded the driver");
+        Ok(())
+    }
+
+    async fn remove(&self, id: &Id, sort: &Sort, which: &Id) -> Result<(), Fault> {
+        let api = self.api(sort, &which.namespace);
+        let title = format!("{} {which}", sort.kind);
+        let live = api.get_opt(&which.name).await.map_err(|error| fault(&title, &error, false))?;
+        let Some(live) = live.map(|raw| Live { body: raw.body }) else { return Ok(()) };
+        let of_somebody = live.text("/metadata/labels/hardware.tholepin.dev~1deviceconfig");
+        let name = if id.name.is_empty() { of_somebody } else { id.name.as_str() };
+        if name.is_empty() || !live.is_marked(name) || live.is_leaving() {
+            return Ok(());
+        }
+        match delete(&api, &which.name, live.uid()).await {
+            Ok(_) => Ok(()),
+            Err(error) if is_not_found(&error) => Ok(()),
+            Err(error) => Err(fault(&title, &error, false)),
+        }
+    }
+
+    async fn node(&self, write: &NodeWrite) -> Result<(), Fault> {
+        if !write.unless_used.is_empty() && self.is_used(&write.node, &write.unless_used).await? {
+            return Err(Fault::Stale);
+        }
+        let nodes = Sort::of::<core::Node>();
+        let api = Api::<WireNode>::all_with(self.client.clone(), &nodes.resource());
+        let patch = json_patch::Patch::deserialize(&write.patch).unwrap_or_default();
+        match api.patch(&write.node, &PatchParams::default(), &Patch::<()>::Json(patch)).await {
+            Ok(node) => {
+                let (name, node) = node.trim(&mut Texts::default());
+                self.shared.update(|world| world.put_node(name, node));
+                tracing::info!(node = write.node, why = ?write.why, "changed a node");
+                Ok(())
+            }
+            // Somebody was faster; its watch tells what became of it.
+            Err(error) if is_not_found(&error) || code(&error) == Some(422) => Err(Fault::Stale),
+            Err(error) => Err(fault(&format!("Node {}", write.node), &error, false)),
+        }
+    }
+
+    /// Whether a pod on a node asks for one of these, by what the API server says now.
+    async fn is_used(&self, node: &str, resources: &BTreeSet<String>) -> Result<bool, Fault> {
+        let pods = Sort::of::<core::Pod>();
+        let api = Api::<WirePod>::all_with(self.client.clone(), &pods.resource());
+        let list = api.list(&ListParams::default().fields(&format!("spec.nodeName={node}"))).await;
+        let list = list.map_err(|error| fault(&format!("pods of node {node}"), &error, false))?;
+        let mut texts = Texts::default();
+        let mut used = false;
+        for (id, pod) in list.items.into_iter().map(|pod| pod.trim(&mut texts)) {
+            let Some(pod) = pod else { continue };
+            if pod.resources.iter().any(|name| resources.contains(&**name)) {
+                used = true;
+                self.shared.update(|world| world.put_pod(id, Some(pod)));
+            }
+        }
+        Ok(used)
+    }
+
+    async fn evict(&self, node: &str, namespace: &str, name: &str) -> Result<(), Fault> {
+        let pods: Api<core::Pod> = Api::namespaced(self.client.clone(), namespace);
+        match pods.evict(name, &EvictParams::default()).await {
+            Ok(_) => {
+                tracing::info!(
+                    node,
+                    pod = format!("{namespace}/{name}"),
+                    "evicted a pod that uses the devices"
+                );
+                Ok(())
+            }
+            Err(error) if is_not_found(&error) => {
+                let id = Id::new(namespace, name);
+                self.shared.update(|world| world.put_pod(id, None));
+                Ok(())
+            }
+            // Its disruption budget says not now.
+            Err(error) if code(&error) == Some(429) => Err(Fault::Later(DISRUPTION)),
+            Err(error) => Err(fault(&format!("eviction of pod {namespace}/{name}"), &error, false)),
+        }
+    }
+}
+
+/// Whether what stands on its own says all that is wanted, and of what we stated no more.
+fn is_as_wanted(live: &Live, wanted: &Object) -> bool {
+    let entries = live.body["metadata"]["managedFields"].as_array().map(Vec::as_slice).unwrap_or_default();
+    let ours =
+        entries.iter().filter(|one| one["manager"] == keys::FIELD_MANAGER && one["operation"] == "Apply");
+    let mut content = wanted.body().clone();
+    if let Some(fields) = content.as_object_mut() {
+        fields.retain(|field, _| field != "apiVersion" && field != "kind");
+    }
+    says(&live.body, &content) && ours.into_iter().all(|entry| all_stated(&entry["fieldsV1"], wanted.body()))
+}
+
+fn configs() -> Sort {
+    Sort::new(hardware::GROUP, hardware::VERSION, hardware::KIND, hardware::PLURAL)
+}
+
+/// What an error means.
+fn fault(what: &str, error: &kube::Error, module: bool) -> Fault {
+    if is_conflict(error) {
+        return Fault::Stale;
+    }
+    let text = format!("{what}: {}", brief(error));
+    Fault::Failed { failure: Failure { module, text }, soon: is_retryable(error) }
+}

@@ -1,0 +1,405 @@
+//! Keeps the world true.
+//!
+//! In: watches. Out: a [`super::world::World`], and who is concerned. Never: more of an object than somebody reads.
+//!
+//! KMM's kinds are watched while its definition is there, in the version it serves; whether it is there is told by its definition. Pods are
+//! watched once a DeviceConfig offers resources, since there are many and nobody else needs them. What is asked of the API server:
+//! list and watch of deviceconfigs, nodes, pods, modules, nodemodulesconfigs, moduleimagesconfigs everywhere, and of the
+//! customresourcedefinition `modules.kmm.sigs.x-k8s.io` by its name.
+
+use std::collections::BTreeSet;
+use std::convert::Infallible;
+use std::sync::Arc;
+
+use api::hardware::{self, DeviceConfig};
+use api::kmm;
+use kube::core::ApiResource;
+use kube::runtime::watcher::Config as Selection;
+use kube::{Api, Client};
+use runtime::client::Connection;
+use runtime::ready::{Gate, Readiness};
+use runtime::shutdown::Tasks;
+use runtime::watch::{self, Event, Metrics};
+use serde::de::DeserializeOwned;
+use serde_json::Value;
+use tokio::sync::watch::{Receiver, Sender};
+use tracing::{info, warn};
+
+use super::claim::Id;
+use super::nmc::{Images, Nmc};
+use super::shared::Shared;
+use super::wire::{WireNode, WirePod};
+use super::world::{Concerned, Config, Kind, Kmm, Live, Node, Pod, Pods, World};
+use crate::watch::wire::{Raw, Texts};
+
+/// The definition that says whether there is KMM.
+pub const DEFINITION: &str = "modules.kmm.sigs.x-k8s.io";
+/// The version of KMM's API that we were written for.
+const PREFERRED: &str = kmm::VERSION;
+
+/// What every watch needs.
+#[derive(Clone)]
+struct Hearer {
+    client: Client,
+    metrics: Metrics,
+    shared: Arc<Shared>,
+}
+
+/// Starts all watches as tasks; `readiness` is there once each has told the whole truth of its kind once.
+///
+/// # Errors
+/// When no client can be made.
+pub fn start(
+    tasks: &mut Tasks,
+    connection: &Connection,
+    metrics: &Metrics,
+    readiness: &Readiness,
+    shared: &Arc<Shared>,
+) -> Result<(), runtime::client::Error> {
+    let hearer =
+        Hearer { client: connection.watching()?, metrics: metrics.clone(), shared: Arc::clone(shared) };
+    let gate = |name: &str| readiness.gate(format!("{name} for DeviceConfigs"));
+    let version = Sender::new(None);
+    let served = version.subscribe();
+    let (configs, nodes, definition, modules) =
+        (gate("deviceconfigs"), gate("nodes"), gate("customresourcedefinitions"), gate("modules"));
+    let all = hearer.clone();
+    tasks.spawn("watch", async move { Ok::<_, Infallible>(all.configs(&configs).await) });
+    let all = hearer.clone();
+    tasks.spawn("watch", async move { Ok::<_, Infallible>(all.nodes(&nodes).await) });
+    let all = hearer.clone();
+    tasks.spawn("watch", async move { Ok::<_, Infallible>(all.definition(&definition, version).await) });
+    let all = hearer.clone();
+    tasks.spawn("watch", async move { Ok::<_, Infallible>(all.kmm(&modules, served).await) });
+    tasks.spawn("watch", async move { Ok::<_, Infallible>(hearer.pods().await) });
+    Ok(())
+}
+
+fn core(kind: &str, plural: &str) -> ApiResource {
+    ApiResource::from_gvk_with_plural(&kube::core::GroupVersionKind::gvk("", "v1", kind), plural)
+}
+
+impl Hearer {
+    async fn configs(self, gate: &Gate) -> Infallible {
+        let gvk = kube::core::GroupVersionKind::gvk(hardware::GROUP, hardware::VERSION, hardware::KIND);
+        let api =
+            Api::<Raw>::all_with(self.client, &ApiResource::from_gvk_with_plural(&gvk, hardware::PLURAL));
+        let shared = self.shared;
+        let tell = |event: Event<Raw>| {
+            let whole = matches!(event, Event::Reset { .. });
+            shared.update(|world| {
+                let concerned = take_configs(world, event);
+                if whole && world.listed.insert(Kind::Config) { world.everybody() } else { concerned }
+            });
+            opened(gate, whole);
+        };
+        watch::run_as(api, hardware::PLURAL, Selection::default(), &self.metrics, Ok, tell).await
+    }
+
+    async fn nodes(self, gate: &Gate) -> Infallible {
+        let api = Api::<WireNode>::all_with(self.client, &core("Node", "nodes"));
+        let (shared, mut texts) = (self.shared, Texts::default());
+        let open = |node: WireNode| Ok(node.trim(&mut texts));
+        let tell = |event: Event<(Arc<str>, Node)>| {
+            let whole = matches!(event, Event::Reset { .. });
+            shared.update(|world| {
+                let concerned = take_nodes(world, event);
+                if whole && world.listed.insert(Kind::Node) { world.everybody() } else { concerned }
+            });
+            opened(gate, whole);
+        };
+        watch::run_as(api, "nodes", Selection::default(), &self.metrics, open, tell).await
+    }
+
+    async fn definition(self, gate: &Gate, version: Sender<Option<Option<String>>>) -> Infallible {
+        let gvk = kube::core::GroupVersionKind::gvk("apiextensions.k8s.io", "v1", "CustomResourceDefinition");
+        let kind = ApiResource::from_gvk_with_plural(&gvk, "customresourcedefinitions");
+        let api = Api::<Raw>::all_with(self.client, &kind);
+        let selection = Selection::default().fields(&format!("metadata.name={DEFINITION}"));
+        let tell = |event: Event<Raw>| {
+            let now = match event {
+                Event::Reset { objects, .. } => objects.first().and_then(|raw| served(&raw.body)),
+                Event::Applied(raw) => served(&raw.body),
+                Event::Deleted(_) | Event::Unreadable { .. } => None,
+            };
+            let now = Some(now);
+            version.send_if_modified(|known| {
+                let changed = *known != now;
+                known.clone_from(&now);
+                changed
+            });
+            gate.open();
+        };
+        watch::run_as(api, "customresourcedefinitions", selection, &self.metrics, Ok, tell).await
+    }
+
+    /// Watches KMM's kinds while there are any.
+    async fn kmm(self, gate: &Gate, mut served: Receiver<Option<Option<String>>>) -> Infallible {
+        loop {
+            let version = served.borrow_and_update().clone();
+            match version {
+                None => {}
+                Some(None) => {
+                    info!("there is no KMM; waiting for definition {DEFINITION}");
+                    self.shared.update(|world| absent(world));
+                    gate.open();
+                }
+                Some(Some(version)) => {
+                    info!(version, "KMM is there");
+                    self.shared.update(|world| {
+                        world.listed.retain(|kind| !matches!(kind, Kind::Module | Kind::Nmc | Kind::Images));
+                        world.kmm = Some(Kmm::Served(version.clone()));
+                        Concerned::new()
+                    });
+                    tokio::select! {
+                        _ = self.modules(&version, gate) => {}
+                        _ = self.nmcs(&version) => {}
+                        _ = self.images(&version) => {}
+                        changed = served.changed() => {
+                            if changed.is_err() { std::future::pending::<()>().await; }
+                            continue;
+                        }
+                    }
+                }
+            }
+            if served.changed().await.is_err() {
+                std::future::pending::<()>().await;
+            }
+        }
+    }
+
+    async fn modules(&self, version: &str, gate: &Gate) -> Infallible {
+        let kind = kmm::resource(kmm::MODULE, kmm::MODULES, version);
+        let tell = |event: Event<Raw>| {
+            let whole = matches!(event, Event::Reset { .. });
+            self.shared.update(|world| {
+                let concerned = take_modules(world, event);
+                if whole && world.listed.insert(Kind::Module) { world.everybody() } else { concerned }
+            });
+            opened(gate, whole);
+        };
+        let api = Api::<Raw>::all_with(self.client.clone(), &kind);
+        watch::run_as(api, kmm::MODULES, Selection::default(), &self.metrics, Ok, tell).await
+    }
+
+    async fn nmcs(&self, version: &str) -> Infallible {
+        let kind = kmm::resource(kmm::node::KIND, kmm::node::PLURAL, version);
+        let open = |raw: Raw| {
+            let object = read::<kmm::NodeModulesConfig>(raw.body)?;
+            Ok((object.metadata.name.clone().unwrap_or_default(), Nmc::of(&object)))
+        };
+        let tell = |event: Event<(String, Nmc)>| {
+            let whole = matches!(event, Event::Reset { .. });
+            self.shared.update(|world| {
+                let concerned = take_nmcs(world, event);
+                if whole && world.listed.insert(Kind::Nmc) { world.everybody() } else { concerned }
+            });
+        };
+        let api = Api::<Raw>::all_with(self.client.clone(), &kind);
+        watch::run_as(api, kmm::node::PLURAL, Selection::default(), &self.metrics, open, tell).await
+    }
+
+    async fn images(&self, version: &str) -> Infallible {
+        let kind = kmm::resource(kmm::image::KIND, kmm::image::PLURAL, version);
+        let open = |raw: Raw| {
+            let object = read::<kmm::ModuleImagesConfig>(raw.body)?;
+            let text = |field: &Option<String>| field.clone().unwrap_or_default();
+            let id = Id { namespace: text(&object.metadata.namespace), name: text(&object.metadata.name) };
+            Ok((id, Images::of(&object)))
+        };
+        let tell = |event: Event<(Id, Images)>| {
+            let whole = matches!(event, Event::Reset { .. });
+            self.shared.update(|world| {
+                let concerned = take_images(world, event);
+                if whole && world.listed.insert(Kind::Images) { world.everybody() } else { concerned }
+            });
+        };
+        let api = Api::<Raw>::all_with(self.client.clone(), &kind);
+        watch::run_as(api, kmm::image::PLURAL, Selection::default(), &self.metrics, open, tell).await
+    }
+
+    /// Watches pods while somebody needs it.
+    async fn pods(self) -> Infallible {
+        let mut needed = self.shared.needs_pods();
+        loop {
+            if needed.wait_for(|needed| *needed).await.is_err() {
+                std::future::pending::<()>().await;
+            }
+            let mut texts = Texts::default();
+            let open = |pod: WirePod| Ok(pod.trim(&mut texts));
+            let tell = |event: Event<(Id, Option<Pod>)>| self.shared.update(|world| take_pods(world, event));
+            let api = Api::<WirePod>::all_with(self.client.clone(), &core("Pod", "pods"));
+            tokio::select! {
+                _ = watch::run_as(api, "pods", Selection::default(), &self.metrics, open, tell) => {}
+                _ = needed.wait_for(|needed| !needed) => {}
+            }
+            self.shared.update(|world| {
+                world.pods = None;
+                Concerned::new()
+            });
+        }
+    }
+}
+
+fn opened(gate: &Gate, whole: bool) {
+    if whole {
+        gate.open();
+    }
+}
+
+/// The version of KMM's API to use, of those that its definition serves; none while it is going or not yet served.
+fn served(definition: &Value) -> Option<String> {
+    if !definition["metadata"]["deletionTimestamp"].is_null() {
+        return None;
+    }
+    let established = definition["status"]["conditions"].as_array().into_iter().flatten();
+    let mut established = established.filter(|one| one["type"] == "Established" && one["status"] == "True");
+    established.next()?;
+    let versions = definition["spec"]["versions"].as_array()?;
+    let names: Vec<&str> =
+        versions.iter().filter(|one| one["served"] == true).filter_map(|one| one["name"].as_str()).collect();
+    let preferred = names.iter().find(|name| **name == PREFERRED);
+    preferred.or(names.first()).map(|name| (*name).to_owned())
+}
+
+fn absent(world: &mut World) -> Concerned {
+    world.kmm = Some(Kmm::Absent);
+    world.modules.clear();
+    world.nmcs.clear();
+    world.images.clear();
+    world.everybody()
+}
+
+fn read<T: DeserializeOwned>(body: Value) -> Result<T, String> {
+    serde_json::from_value(body).map_err(|error| error.to_string())
+}
+
+fn id_of(raw: &Raw) -> Id {
+    Id::new(
+        raw.text("/metadata/namespace").unwrap_or_default(),
+        raw.text("/metadata/name").unwrap_or_default(),
+    )
+}
+
+/// A DeviceConfig as it came.
+fn take_config(world: &mut World, raw: Raw) -> Concerned {
+    let id = id_of(&raw);
+    let uid = raw.text("/metadata/uid").unwrap_or_default().to_owned();
+    match serde_json::from_value::<DeviceConfig>(raw.body) {
+        Ok(object) => world.put_config(Config::of(object)),
+        Err(error) => {
+            warn!(deviceconfig = %id, %error, "it cannot be read; what was made for it stays as it is");
+            world.put_unreadable(&id, &uid, &error.to_string())
+        }
+    }
+}
+
+fn take_configs(world: &mut World, event: Event<Raw>) -> Concerned {
+    match event {
+        Event::Reset { objects, .. } => {
+            let here: BTreeSet<Id> = objects.iter().map(id_of).collect();
+            let gone: Vec<Id> = world.configs.keys().filter(|id| !here.contains(id)).cloned().collect();
+            let gone: Concerned = gone.iter().flat_map(|id| world.remove_config(id)).collect();
+            objects.into_iter().flat_map(|raw| take_config(world, raw)).chain(gone).collect()
+        }
+        Event::Applied(raw) => take_config(world, raw),
+        Event::Deleted(raw) => {
+            let id = id_of(&raw);
+            let uid = world.configs.get(&id).and_then(|config| config.object.metadata.uid.clone());
+            // A new one of the same name may be known already, by the answer to a write of ours.
+            if uid.as_deref() == raw.text("/metadata/uid") {
+                world.remove_config(&id)
+            } else {
+                Concerned::new()
+            }
+        }
+        Event::Unreadable { .. } => Concerned::new(),
+    }
+}
+
+fn take_nodes(world: &mut World, event: Event<(Arc<str>, Node)>) -> Concerned {
+    match event {
+        Event::Reset { objects, .. } => {
+            let here: BTreeSet<&Arc<str>> = objects.iter().map(|(name, _)| name).collect();
+            let gone: Vec<Arc<str>> =
+                world.nodes.keys().filter(|name| !here.contains(name)).cloned().collect();
+            let gone: Concerned = gone.iter().flat_map(|name| world.remove_node(name)).collect();
+            objects.into_iter().flat_map(|(name, node)| world.put_node(name, node)).chain(gone).collect()
+        }
+        Event::Applied((name, node)) => world.put_node(name, node),
+        Event::Deleted((name, _)) => world.remove_node(&name),
+        Event::Unreadable { .. } => Concerned::new(),
+    }
+}
+
+fn take_modules(world: &mut World, event: Event<Raw>) -> Concerned {
+    match event {
+        Event::Reset { objects, .. } => {
+            let here: BTreeSet<Id> = objects.iter().map(id_of).collect();
+            let gone: Vec<Id> = world.modules.keys().filter(|id| !here.contains(id)).cloned().collect();
+            let gone: Concerned = gone.iter().flat_map(|id| world.remove_module(id)).collect();
+            let put = |raw: Raw| world.put_module(id_of(&raw), Live { body: raw.body });
+            objects.into_iter().flat_map(put).chain(gone).collect()
+        }
+        Event::Applied(raw) => world.put_module(id_of(&raw), Live { body: raw.body }),
+        Event::Deleted(raw) => {
+            let id = id_of(&raw);
+            let same =
+                world.modules.get(&id).is_some_and(|live| Some(live.uid()) == raw.text("/metadata/uid"));
+            if same { world.remove_module(&id) } else { Concerned::new() }
+        }
+        Event::Unreadable { .. } => Concerned::new(),
+    }
+}
+
+fn take_nmcs(world: &mut World, event: Event<(String, Nmc)>) -> Concerned {
+    match event {
+        Event::Reset { objects, .. } => {
+            let here: BTreeSet<&str> = objects.iter().map(|(name, _)| name.as_str()).collect();
+            let gone: Vec<Arc<str>> =
+                world.nmcs.keys().filter(|name| !here.contains(&***name)).cloned().collect();
+            let gone: Concerned = gone.iter().flat_map(|name| world.remove_nmc(name)).collect();
+            objects.into_iter().flat_map(|(name, nmc)| world.put_nmc(name.into(), nmc)).chain(gone).collect()
+        }
+        Event::Applied((name, nmc)) => world.put_nmc(name.into(), nmc),
+        Event::Deleted((name, _)) => world.remove_nmc(&name),
+        Event::Unreadable { key, .. } => world.remove_nmc(&key.name),
+    }
+}
+
+fn take_images(world: &mut World, event: Event<(Id, Images)>) -> Concerned {
+    match event {
+        Event::Reset { objects, .. } => {
+            let here: BTreeSet<&Id> = objects.iter().map(|(id, _)| id).collect();
+            let gone: Vec<Id> = world.images.keys().filter(|id| !here.contains(id)).cloned().collect();
+            let gone: Concerned = gone.into_iter().flat_map(|id| world.put_images(id, None)).collect();
+            objects
+                .into_iter()
+                .flat_map(|(id, images)| world.put_images(id, Some(images)))
+                .chain(gone)
+                .collect()
+        }
+        Event::Applied((id, images)) => world.put_images(id, Some(images)),
+        Event::Deleted((id, _)) => world.put_images(id, None),
+        Event::Unreadable { key, .. } => world.put_images(Id::new(&key.namespace, &key.name), None),
+    }
+}
+
+fn take_pods(world: &mut World, event: Event<(Id, Option<Pod>)>) -> Concerned {
+    match event {
+        Event::Reset { objects, .. } => {
+            let mut pods = Pods::default();
+            for (id, pod) in objects {
+                pods.put(id, pod);
+            }
+            if world.pods.as_ref() == Some(&pods) {
+                return Concerned::new();
+            }
+            world.pods = Some(pods);
+            world.everybody()
+        }
+        Event::Applied((id, pod)) => world.put_pod(id, pod),
+        Event::Deleted((id, _)) => world.put_pod(id, None),
+        Event::Unreadable { .. } => Concerned::new(),
+    }
+}

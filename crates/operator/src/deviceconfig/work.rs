@@ -1,0 +1,380 @@
+//! Does what is planned, again and again.
+//!
+//! In: a call that something is to be looked at. Out: the world as it is wanted, status, events. Never: one DeviceConfig that holds up
+//! another; a write where nothing differs; the same refused write again and again.
+//!
+//! Each DeviceConfig is worked on by a task of its own, one at a time. A task plans, does, and plans again, until nothing is left to do; then
+//! it writes the status. What failed is left out for this time and tried again later: soon, if it may work by itself, else ever less
+//! often, up to five minutes, unless what is to be written changes.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::sync::Arc;
+use std::time::Duration;
+
+use api::hardware::{self, Status};
+use futures::StreamExt as _;
+use futures::stream;
+use jiff::Timestamp;
+use runtime::backoff::Backoff;
+use runtime::events::{Event, Recorder, Subject};
+use tokio::task::JoinSet;
+use tokio::time::{Instant, sleep, sleep_until};
+use tokio_util::sync::CancellationToken;
+use tracing::{debug, info, warn};
+
+use super::act::{Fault, Hand};
+use super::claim::Id;
+use super::metrics::Metrics;
+use super::plan::{Do, orphan, plan};
+use super::status::{Failure, Heard, awaited, events, status};
+use super::world::Key;
+
+/// Changes that come together are looked at together.
+const TOGETHER: Duration = Duration::from_millis(20);
+/// DeviceConfigs that are worked on at the same time.
+const PARALLEL: usize = 16;
+/// Nodes that are written at the same time for one of them.
+const NODES: usize = 8;
+/// Rounds of one task: far more than anything needs.
+const ROUNDS: usize = 12;
+/// Between tries of what may work by itself.
+const SOON: (Duration, Duration) = (Duration::from_millis(200), Duration::from_secs(30));
+/// Between tries of what was refused.
+const REFUSED: (Duration, Duration) = (Duration::from_secs(1), Duration::from_mins(5));
+/// What Modules stand on is not watched; it is looked at again after this time.
+const RESYNC: Duration = Duration::from_mins(10);
+/// How soon the world is looked at again when a write found it changed.
+const STALE: Duration = Duration::from_millis(200);
+
+/// The worker.
+pub struct Worker {
+    /// What is done with.
+    pub hand: Hand,
+    /// Who is told.
+    pub recorder: Recorder,
+    /// What is counted.
+    pub metrics: Metrics,
+    /// How long nodes may be on their way before that is a problem.
+    pub patience: Duration,
+}
+
+/// What is remembered of a DeviceConfig between tasks.
+#[derive(Debug)]
+struct Book {
+    /// What went wrong, and when it is tried again.
+    failed: Vec<Failed>,
+    /// What Modules stand on that was seen to be there.
+    ensured: Vec<Do>,
+    ensured_at: Instant,
+    /// What is waited for, since when.
+    awaited: Option<(String, Instant)>,
+    /// When to look again, whatever happens.
+    due: Option<Instant>,
+}
+
+/// Something that was not done.
+#[derive(Debug)]
+struct Failed {
+    what: Do,
+    failure: Option<Failure>,
+    backoff: Backoff,
+    next: Instant,
+}
+
+/// A task that ended.
+struct Ended {
+    key: Key,
+    book: Book,
+    gone: bool,
+}
+
+impl Default for Book {
+    fn default() -> Self {
+        Self { failed: Vec::new(), ensured: Vec::new(), ensured_at: Instant::now(), awaited: None, due: None }
+    }
+}
+
+impl Book {
+    /// Whether this is to be left out now.
+    fn leaves_out(&self, one: &Do, now: Instant) -> bool {
+        self.ensured.contains(one)
+            || self.failed.iter().any(|failed| failed.what == *one && now < failed.next)
+    }
+
+    fn note(&mut self, one: &Do, result: Result<(), Fault>, now: Instant) {
+        let place = self.failed.iter().position(|failed| failed.what == *one);
+        let fault = match result {
+            Ok(()) => {
+                self.failed.retain(|failed| failed.what != *one);
+                if matches!(one, Do::Ensure(_)) {
+                    self.ensured.push(one.clone());
+                }
+                return;
+            }
+            Err(fault) => fault,
+        };
+        let limits = match &fault {
+            Fault::Failed { soon: false, .. } => REFUSED,
+            _ => SOON,
+        };
+        let mut failed = place.map(|place| self.failed.remove(place)).unwrap_or_else(|| Failed {
+            what: one.clone(),
+            failure: None,
+            backoff: Backoff::new(limits.0, limits.1),
+            next: now,
+        });
+        let delay = match fault {
+            Fault::Stale => STALE,
+            Fault::Later(delay) => delay,
+            Fault::Failed { failure, .. } => {
+                failed.failure = Some(failure);
+                failed.backoff.next_delay()
+            }
+        };
+        failed.next = now + delay;
+        self.failed.push(failed);
+    }
+
+    /// Forgets what nobody wants any more.
+    fn keep(&mut self, doing: &[Do]) {
+        self.failed.retain(|failed| doing.contains(&failed.what));
+        self.ensured.retain(|one| doing.contains(one));
+    }
+
+    fn errors(&self) -> Vec<Failure> {
+        self.failed.iter().filter_map(|failed| failed.failure.clone()).collect()
+    }
+
+    fn module_refused(&self) -> bool {
+        self.failed.iter().any(|failed| matches!(failed.what, Do::Apply(_)) && failed.failure.is_some())
+    }
+}
+
+impl Worker {
+    /// Works until it is stopped; what is being written then may be written.
+    pub async fn run(self, token: CancellationToken) {
+        let worker = Arc::new(self);
+        let mut books: BTreeMap<Key, Book> = BTreeMap::new();
+        let mut running: BTreeSet<Key> = BTreeSet::new();
+        let mut due: BTreeSet<Key> = BTreeSet::new();
+        let mut tasks: JoinSet<Ended> = JoinSet::new();
+        loop {
+            due.extend(worker.hand.shared.take());
+            let now = Instant::now();
+            let timed = books.iter().filter(|(_, book)| book.due.is_some_and(|at| at <= now));
+            due.extend(timed.map(|(key, _)| key.clone()));
+            let ready: Vec<Key> = due.iter().filter(|key| !running.contains(*key)).cloned().collect();
+            for key in ready.into_iter().take(PARALLEL.saturating_sub(running.len())) {
+                due.remove(&key);
+                running.insert(key.clone());
+                let mut book = books.remove(&key).unwrap_or_default();
+                book.due = None;
+                let worker = Arc::clone(&worker);
+                tasks.spawn(async move { worker.task(key, book).await });
+            }
+            let next = books.values().filter_map(|book| book.due).min();
+            let timer = async {
+                match next {
+                    Some(at) => sleep_until(at).await,
+                    None => std::future::pending().await,
+                }
+            };
+            tokio::select! {
+                biased;
+                () = token.cancelled() => break,
+                Some(ended) = tasks.join_next(), if !tasks.is_empty() => {
+                    // A task that panicked ends the process by its panic's report; there is nothing to take from it.
+                    let Ok(Ended { key, book, gone }) = ended else { continue };
+                    running.remove(&key);
+                    if !gone {
+                        books.insert(key, book);
+                    }
+                }
+                () = worker.hand.shared.called() => sleep(TOGETHER).await,
+                () = timer => {}
+            }
+        }
+        while tasks.join_next().await.is_some() {}
+    }
+
+    async fn task(&self, key: Key, mut book: Book) -> Ended {
+        let began = Instant::now();
+        let gone = match &key {
+            Key::Config(id) => self.config(id, &mut book).await,
+            Key::Orphan(claim) => self.orphan(claim, &mut book).await,
+        };
+        self.metrics.round(began.elapsed());
+        let waits = book.failed.iter().map(|failed| failed.next);
+        let resync = (!book.ensured.is_empty()).then(|| book.ensured_at + RESYNC);
+        let late = book.awaited.as_ref().map(|(_, since)| *since + self.patience);
+        let late = late.filter(|at| *at > Instant::now());
+        book.due = waits.chain(resync).chain(late).min();
+        Ended { key, book, gone }
+    }
+
+    /// Works on a DeviceConfig; says whether it is gone.
+    async fn config(&self, id: &Id, book: &mut Book) -> bool {
+        if book.ensured_at.elapsed() > RESYNC {
+            book.ensured.clear();
+            book.ensured_at = Instant::now();
+        }
+        for _ in 0..ROUNDS {
+            let now = Instant::now();
+            let Some(look) = self.look(id, book, now) else { return true };
+            book.keep(&look.doing);
+            let doing: Vec<Do> =
+                look.doing.iter().filter(|one| !book.leaves_out(one, now)).cloned().collect();
+            if doing.is_empty() {
+                return self.tell(id, look, book).await;
+            }
+            if self.perform(id, &doing, book).await {
+                return true;
+            }
+        }
+        debug!(deviceconfig = %id, "there is still something to do; looking again soon");
+        self.hand.shared.wake(id.clone());
+        false
+    }
+
+    /// Does all of it; says whether our finalizer was taken away, after which there is nothing of ours.
+    async fn perform(&self, id: &Id, doing: &[Do], book: &mut Book) -> bool {
+        let on_nodes = |one: &&Do| matches!(one, Do::Node(_) | Do::Evict { .. });
+        for one in doing.iter().filter(|one| !on_nodes(one)) {
+            let last = matches!(one, Do::Finalizer(false));
+            if last && !book.failed.is_empty() {
+                continue;
+            }
+            let result = self.hand.perform(id, one).await;
+            let done = result.is_ok();
+            self.noted(id, one, result, book);
+            if last && done {
+                info!(deviceconfig = %id, "nothing of it is left");
+                return true;
+            }
+        }
+        let nodes: Vec<Do> = doing.iter().filter(on_nodes).cloned().collect();
+        let perform = |one: Do| async move { (self.hand.perform(id, &one).await, one) };
+        let mut under_way = stream::iter(nodes).map(perform).buffer_unordered(NODES);
+        while let Some((result, one)) = under_way.next().await {
+            self.noted(id, &one, result, book);
+        }
+        false
+    }
+
+    fn noted(&self, id: &Id, one: &Do, result: Result<(), Fault>, book: &mut Book) {
+        self.metrics.wrote(one, result.is_ok());
+        if let Err(Fault::Failed { failure, .. }) = &result {
+            warn!(deviceconfig = %id, error = failure.text, "cannot do what is to be done; trying again later");
+        }
+        book.note(one, result, Instant::now());
+    }
+
+    fn look(&self, id: &Id, book: &mut Book, now: Instant) -> Option<Look> {
+        let errors = book.errors();
+        self.hand.shared.read(|world| {
+            let config = world.configs.get(id)?;
+            let plan = plan(world, config, book.module_refused());
+            let waits = awaited(world, &plan);
+            let since = match (&book.awaited, &waits) {
+                (Some((before, since)), Some(now_for)) if before == now_for => *since,
+                _ => now,
+            };
+            let late = waits.is_some() && since + self.patience <= now;
+            book.awaited = waits.map(|waits| (waits, since));
+            let heard = Heard { errors, late };
+            let metadata = &config.object.metadata;
+            Some(Look {
+                told: status(world, config, &plan, &heard, Timestamp::now()),
+                known: config.object.status.clone(),
+                uid: metadata.uid.clone().unwrap_or_default(),
+                silent: plan.state == super::plan::State::Gone,
+                doing: plan.doing,
+            })
+        })
+    }
+
+    /// Writes the status and tells what turned.
+    async fn tell(&self, id: &Id, look: Look, book: &mut Book) -> bool {
+        if look.silent {
+            return false;
+        }
+        match self.hand.status(id, &look.uid, &look.known, &look.told).await {
+            Ok(false) => {}
+            Ok(true) => {
+                self.metrics.status();
+                self.events(id, &look);
+            }
+            Err(Fault::Failed { failure, .. }) if !self.is_gone(id) => {
+                warn!(deviceconfig = %id, error = failure.text, "cannot write the status; trying again later");
+                let later = Do::Finalizer(true);
+                book.note(&later, Err(Fault::Later(Duration::from_secs(2))), Instant::now());
+            }
+            Err(_) => {
+                let later = Do::Finalizer(true);
+                book.note(&later, Err(Fault::Stale), Instant::now());
+            }
+        }
+        false
+    }
+
+    fn is_gone(&self, id: &Id) -> bool {
+        self.hand.shared.read(|world| !world.configs.contains_key(id))
+    }
+
+    fn events(&self, id: &Id, look: &Look) {
+        for turn in events::turns(&look.known, &look.told) {
+            info!(deviceconfig = %id, reason = turn.reason, note = turn.note, "turned");
+            self.recorder.record(Event {
+                regarding: Subject {
+                    api_version: format!("{}/{}", hardware::GROUP, hardware::VERSION),
+                    kind: hardware::KIND.to_owned(),
+                    namespace: id.namespace.clone(),
+                    name: id.name.clone(),
+                    uid: look.uid.clone(),
+                },
+                related: None,
+                severity: turn.severity,
+                reason: turn.reason,
+                action: "Reconciling".to_owned(),
+                note: turn.note,
+            });
+        }
+    }
+
+    /// Cleans up after one that is gone; says whether nothing is left.
+    async fn orphan(&self, claim: &str, book: &mut Book) -> bool {
+        let nobody = Id::default();
+        match self.hand.is_claimed(claim).await {
+            Ok(false) => {}
+            // It is there, and the watch will tell.
+            Ok(true) => return true,
+            Err(fault) => {
+                book.note(&Do::Finalizer(false), Err(fault), Instant::now());
+                return false;
+            }
+        }
+        book.failed.clear();
+        for _ in 0..ROUNDS {
+            let doing = self.hand.shared.read(|world| {
+                let known = world.claims.owner(claim).is_some();
+                if known { Vec::new() } else { orphan(world, claim) }
+            });
+            let last = doing.iter().all(|one| matches!(one, Do::Remove(..)));
+            self.perform(&nobody, &doing, book).await;
+            if last || !book.failed.is_empty() {
+                break;
+            }
+        }
+        info!(claim, done = book.failed.is_empty(), "cleaned up after a DeviceConfig that is gone");
+        book.failed.is_empty()
+    }
+}
+
+/// A look at a DeviceConfig.
+struct Look {
+    doing: Vec<Do>,
+    told: Status,
+    known: Status,
+    uid: String,
+    silent: bool,
+}
