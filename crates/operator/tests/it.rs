@@ -10,6 +10,8 @@
 mod chaos;
 #[path = "it/defects.rs"]
 mod defects;
+#[path = "it/deviceconfig.rs"]
+mod deviceconfig;
 #[path = "it/engine.rs"]
 mod engine;
 #[path = "it/go_operator.rs"]
