@@ -28,6 +28,11 @@ const UNITS: &[Unit] = &[
         module: "crates/node/src/gen/pluginregistration.v1.rs",
         package: "pluginregistration",
     },
+    Unit {
+        proto: "dra/v1.proto",
+        module: "crates/node/src/gen/dra.v1.rs",
+        package: "k8s.io.kubelet.pkg.apis.dra.v1",
+    },
     Unit { proto: "cri/v1.proto", module: "crates/testkit/src/gen/cri.v1.rs", package: "runtime.v1" },
 ];
 

@@ -5,6 +5,7 @@
 //! file or field. Never: the Kubernetes API, a write (but of sockets of our own), or an opinion about what fits.
 
 pub mod deviceplugin;
+pub mod draplugin;
 pub mod kubelet;
 pub mod pluginwatcher;
 pub mod podresources;

@@ -71,6 +71,10 @@ pub struct ContainerView {
     pub resources: api::LinuxContainerResources,
     /// Devices handed to the container, from device plugins for instance.
     pub devices: Vec<api::Device>,
+    /// Qualified names of devices that the runtime is to look up in Container Device Interface files.
+    pub cdi_devices: Vec<String>,
+    /// Annotations of the container, the kubelet's own included.
+    pub annotations: BTreeMap<String, String>,
     /// Environment, sorted by name.
     pub env: BTreeMap<String, Vec<u8>>,
 }

@@ -117,6 +117,8 @@ impl Container {
             behaviour: self.behaviour,
             resources: self.resources(),
             devices: self.config.devices.clone(),
+            cdi_devices: self.config.cdi_devices.iter().map(|device| device.name.clone()).collect(),
+            annotations: self.config.annotations.clone(),
             env: self.config.envs.iter().map(|env| (env.key.clone(), env.value.clone())).collect(),
         }
     }

@@ -1,0 +1,177 @@
+//! Serving a driver: its own socket, and its registration beside it.
+//!
+//! In: a seat, a driver. Out: both sockets are there and answered, and are made again when they vanish. Never: a claim left out of an answer.
+
+use std::collections::BTreeMap;
+use std::convert::Infallible;
+use std::path::Path;
+use std::sync::Arc;
+use std::time::Duration;
+
+use tokio::sync::watch;
+use tokio_stream::wrappers::UnixListenerStream;
+use tonic::transport::Server;
+use tonic::{Request, Response};
+
+use super::wire::dra_plugin_server::{DraPlugin, DraPluginServer};
+use super::{Driver, SERVICE, Seat, wire};
+use crate::pluginwatcher::{self, Info, Kind, Status, socket_name};
+use crate::socket::{Error, Own};
+use crate::watch::{Names, Target, Watcher, changed};
+
+/// Between looks at the socket without an event.
+const RECHECK: Duration = Duration::from_secs(10);
+/// Between tries when a server ends by itself.
+const RETRY: Duration = Duration::from_secs(5);
+/// What a kubelet asks: a pod has few claims.
+const MAX_MESSAGE_BYTES: usize = 1 << 20;
+
+/// Serves a driver until the future is dropped, which takes the sockets away and so tells the kubelet that the driver is gone. What the
+/// kubelet says of the registration is sent to `status`. Must be called inside a tokio runtime.
+///
+/// # Errors
+/// When a socket cannot be made, the folder of the registration being absent included.
+pub async fn run(
+    seat: &Seat,
+    driver: Arc<impl Driver>,
+    status: watch::Sender<Status>,
+) -> Result<Infallible, Error> {
+    let socket = seat.socket();
+    let info = Info {
+        kind: Kind::DraPlugin,
+        name: seat.driver.clone(),
+        endpoint: Some(socket.clone()),
+        versions: vec![SERVICE.to_owned()],
+    };
+    let registration =
+        pluginwatcher::Seat { folder: seat.registry.clone(), socket: socket_name(&seat.driver) };
+    tokio::select! {
+        // First the service, so that whoever is told of it finds it.
+        biased;
+        end = serve(&socket, driver) => end,
+        end = pluginwatcher::run(&registration, info, status) => end,
+    }
+}
+
+async fn serve(path: &Path, driver: Arc<impl Driver>) -> Result<Infallible, Error> {
+    let folder = path.parent().unwrap_or(path);
+    let failed = |source| Error::Make { path: path.to_owned(), source };
+    loop {
+        std::fs::create_dir_all(folder).map_err(failed)?;
+        let (listener, own) = Own::bind(path)?;
+        let names = Names::Is("dra.sock".to_owned());
+        let mut watcher = Watcher::new(vec![Target { dir: folder.to_owned(), names, tag: () }]).ok();
+        let service = DraPluginServer::new(Service(driver.clone())).max_decoding_message_size(MAX_MESSAGE_BYTES);
+        let server = Server::builder().add_service(service).serve_with_incoming(UnixListenerStream::new(listener));
+        let gone = async {
+            while own.is_there() {
+                changed(&mut watcher, RECHECK).await;
+            }
+        };
+        tokio::select! {
+            // Ends by itself only when the listener breaks; the next round makes another.
+            _ = server => tokio::time::sleep(RETRY).await,
+            () = gone => {}
+        }
+    }
+}
+
+/// A driver as a service.
+struct Service<D>(Arc<D>);
+
+#[tonic::async_trait]
+impl<D: Driver> DraPlugin for Service<D> {
+    async fn node_prepare_resources(
+        &self,
+        request: Request<wire::NodePrepareResourcesRequest>,
+    ) -> Result<Response<wire::NodePrepareResourcesResponse>, tonic::Status> {
+        let mut claims = BTreeMap::new();
+        for claim in request.into_inner().claims {
+            let answer = match self.0.prepare(&claim).await {
+                Ok(devices) => wire::NodePrepareResourceResponse { devices, error: String::new() },
+                Err(error) => wire::NodePrepareResourceResponse { devices: Vec::new(), error: some(error) },
+            };
+            claims.insert(claim.uid, answer);
+        }
+        Ok(Response::new(wire::NodePrepareResourcesResponse { claims }))
+    }
+
+    async fn node_unprepare_resources(
+        &self,
+        request: Request<wire::NodeUnprepareResourcesRequest>,
+    ) -> Result<Response<wire::NodeUnprepareResourcesResponse>, tonic::Status> {
+        let mut claims = BTreeMap::new();
+        for claim in request.into_inner().claims {
+            let error = self.0.unprepare(&claim).await.err().map(some).unwrap_or_default();
+            claims.insert(claim.uid, wire::NodeUnprepareResourceResponse { error });
+        }
+        Ok(Response::new(wire::NodeUnprepareResourcesResponse { claims }))
+    }
+}
+
+/// An error that is not taken for none.
+fn some(error: String) -> String {
+    if error.is_empty() { "failed for no known reason".to_owned() } else { error }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use tonic::transport::Endpoint;
+    use wire::dra_plugin_client::DraPluginClient;
+
+    struct Odd;
+
+    impl Driver for Odd {
+        async fn prepare(&self, claim: &wire::Claim) -> Result<Vec<wire::Device>, String> {
+            match &*claim.uid {
+                "bad" => Err("no such device".to_owned()),
+                "silent" => Err(String::new()),
+                uid => Ok(vec![wire::Device { device_name: uid.to_owned(), ..wire::Device::default() }]),
+            }
+        }
+
+        async fn unprepare(&self, claim: &wire::Claim) -> Result<(), String> {
+            self.prepare(claim).await.map(drop)
+        }
+    }
+
+    async fn client(path: &Path) -> DraPluginClient<tonic::transport::Channel> {
+        loop {
+            let endpoint = Endpoint::from_shared(format!("unix://{}", path.display())).unwrap();
+            match endpoint.connect().await {
+                Ok(channel) => return DraPluginClient::new(channel),
+                Err(_) => tokio::time::sleep(Duration::from_millis(5)).await,
+            }
+        }
+    }
+
+    #[tokio::test]
+    async fn every_claim_is_answered_and_the_socket_comes_back() {
+        let root = tempfile::tempdir().unwrap();
+        let folder = |name: &str| root.path().join(name);
+        std::fs::create_dir(folder("registry")).unwrap();
+        let seat = Seat { driver: "d.example".to_owned(), plugins: folder("plugins"), registry: folder("registry") };
+        let socket = seat.socket();
+        let (status, _) = watch::channel(Status::Unseen);
+        let running = tokio::spawn(async move { run(&seat, Arc::new(Odd), status).await.map(drop) });
+        let claim = |uid: &str| wire::Claim { uid: uid.to_owned(), ..wire::Claim::default() };
+        let claims = ["a", "bad", "silent"].map(claim).to_vec();
+        let mut kubelet = client(&socket).await;
+        let request = wire::NodePrepareResourcesRequest { claims: claims.clone() };
+        let answer = kubelet.node_prepare_resources(request).await.unwrap().into_inner().claims;
+        assert_eq!(answer.len(), 3);
+        assert_eq!((answer["a"].devices[0].device_name.as_str(), answer["a"].error.as_str()), ("a", ""));
+        assert_eq!(answer["bad"].error, "no such device");
+        assert_eq!(answer["silent"].error, "failed for no known reason");
+        let request = wire::NodeUnprepareResourcesRequest { claims };
+        let answer = kubelet.node_unprepare_resources(request).await.unwrap().into_inner().claims;
+        assert!(answer["a"].error.is_empty() && !answer["bad"].error.is_empty() && !answer["silent"].error.is_empty());
+
+        std::fs::remove_dir_all(folder("plugins")).unwrap();
+        client(&socket).await;
+        running.abort();
+        assert!(running.await.unwrap_err().is_cancelled());
+        assert!(!socket.exists() && std::fs::read_dir(folder("registry")).unwrap().next().is_none());
+    }
+}
