@@ -69,6 +69,8 @@ pub struct Args {
     #[arg(long, value_name = "ADDRESS")]
     http_bind_address: Option<String>,
     #[command(flatten)]
+    dra: crate::dra::Args,
+    #[command(flatten)]
     klog: Klog,
 }
 
@@ -151,8 +153,10 @@ impl Args {
         let http = self.http_bind_address.as_deref().unwrap_or(HTTP);
         let node = self.node_name.clone().filter(|name| !name.is_empty());
         let place = Place { node: node.unwrap_or_else(runtime::host::name), sysfs: self.sysfs.clone() };
+        let dra = self.dra.settings(&place.node, self.cdi_dir.clone())?;
         Ok(Settings {
             source: self.source()?,
+            dra,
             place,
             way,
             folder,

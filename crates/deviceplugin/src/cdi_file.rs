@@ -84,7 +84,7 @@ fn stamp(path: &Path) -> Option<Stamp> {
 }
 
 /// What is done to a container that gets this device. There is always something: nothing at all would be refused.
-fn edits_of(resource: &str, id: &str, device: &Device) -> ContainerEdits {
+pub(crate) fn edits_of(resource: &str, id: &str, device: &Device) -> ContainerEdits {
     let mut all = edits(&device.gives);
     let zones: Vec<String> = device.zones.iter().map(ToString::to_string).collect();
     let zones = if zones.is_empty() { "-1".to_owned() } else { zones.join(",") };
@@ -92,7 +92,7 @@ fn edits_of(resource: &str, id: &str, device: &Device) -> ContainerEdits {
     all
 }
 
-fn edits(gives: &Gives) -> ContainerEdits {
+pub(crate) fn edits(gives: &Gives) -> ContainerEdits {
     let text = |path: &Path| path.to_string_lossy().into_owned();
     let node = |node: &inventory::DeviceNode| {
         let (path, host) = (text(&node.container_path), text(&node.host_path));

@@ -9,6 +9,7 @@ pub mod args;
 pub mod cdi_file;
 pub mod config;
 pub mod discovery;
+pub mod dra;
 pub mod health;
 pub mod inventory;
 pub mod keeper;

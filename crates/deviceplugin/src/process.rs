@@ -81,6 +81,10 @@ impl Process {
         }
         let fleet = Fleet::new(self.settings.clone(), self.metrics.clone(), self.inventory.clone());
         let missing = fleet.missing();
+        if let Some(dra) = self.settings.dra.clone() {
+            let names = config.resources.iter().map(|resource| resource.name.clone()).collect();
+            self.tasks.spawn("resource claims", crate::dra::run(dra, self.feed(), names));
+        }
         self.serve(missing).await?;
         self.keep(fleet, config)?;
         self.tasks.spawn("residue", residue::tidy(self.readiness.clone()));

@@ -25,6 +25,8 @@ pub struct Settings {
     pub cdi_dir: PathBuf,
     /// Where metrics and health are served, if they are.
     pub http: Option<SocketAddr>,
+    /// How the devices are offered for resource claims, if they are.
+    pub dra: Option<crate::dra::Settings>,
 }
 
 /// Where the configuration is.

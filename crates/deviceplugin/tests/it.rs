@@ -6,5 +6,7 @@
 
 #[path = "it/alignment.rs"]
 mod alignment;
+#[path = "it/dra.rs"]
+mod dra;
 #[path = "it/rig.rs"]
 mod rig;

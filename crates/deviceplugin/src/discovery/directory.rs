@@ -32,7 +32,7 @@ pub fn look(directory: &Directory, sysfs: &Path) -> Result<Look, Error> {
         let Ok(found) = std::fs::metadata(&path) else { continue };
         let kind = found.file_type();
         let is_node = kind.is_char_device() || kind.is_block_device();
-        if !is_node && !(directory.any_file && kind.is_file()) {
+        if !(is_node || directory.any_file && kind.is_file()) {
             continue;
         }
         let stated = directory.zones.get(&name).cloned();

@@ -107,6 +107,7 @@ impl Rig {
             folder: self.folder(),
             cdi_dir: self.cdi_dir(),
             http: None,
+            dra: None,
         }
     }
 

@@ -1,0 +1,179 @@
+//! Resource claims: the real scheduler allocates, the real kubelet asks, containers get names of the Container Device Interface.
+
+use std::collections::BTreeSet;
+
+use deviceplugin::config::Config;
+use deviceplugin::dra;
+use deviceplugin::settings::Source;
+use k8s_openapi::api::core::v1::Pod;
+use k8s_openapi::api::resource::v1::{DeviceClass, ResourceClaim, ResourceSlice};
+use kube::Api;
+use kube::api::{DeleteParams, ListParams, PostParams};
+use serde_json::json;
+use testkit::account::Account;
+
+use crate::rig::{NIC, Rig, Running, listed, run, until};
+
+const DRIVER: &str = "devices.example.com";
+
+/// A node whose devices are offered by claims, with a scheduler that allocates them.
+struct Claims {
+    rig: Rig,
+    kubeconfig: std::path::PathBuf,
+}
+
+impl Claims {
+    async fn start() -> Option<Self> {
+        let rig = Rig::with(|builder| builder.scheduler(true).controller_manager(true)).await?;
+        // No more than the rules next to the code allow.
+        let account = Account::create(rig.cluster.control(), "devices", "plugin").await.unwrap();
+        account.allow(dra::rbac::rules(), Vec::new()).await.unwrap();
+        let kubeconfig = account.kubeconfig(None).await.unwrap();
+        let class = json!({"metadata": {"name": "nic"}, "spec": {"selectors": [{"cel": {"expression":
+            format!("device.driver == '{DRIVER}' && device.attributes['{DRIVER}'].resource == '{NIC}'")}}]}});
+        let class: DeviceClass = serde_json::from_value(class).unwrap();
+        Api::all(rig.client.clone()).create(&PostParams::default(), &class).await.unwrap();
+        Some(Self { rig, kubeconfig })
+    }
+
+    /// The plugin with these devices.
+    fn plugin(&self, devices: &[&str]) -> Running {
+        let root = self.rig.cluster.nodes()[0].kubelet().root_dir();
+        let config = Config::parse("test", &listed(NIC, devices, "")).unwrap();
+        let mut settings = self.rig.settings(Source::Flags(config));
+        settings.dra = Some(dra::Settings {
+            driver: DRIVER.to_owned(),
+            node: "node-0".to_owned(),
+            kubeconfig: Some(self.kubeconfig.clone()),
+            plugins: root.join("plugins"),
+            registry: root.join("plugins_registry"),
+            cdi_dir: self.rig.cdi_dir(),
+        });
+        run(settings)
+    }
+
+    async fn slices(&self) -> Vec<ResourceSlice> {
+        let api = Api::<ResourceSlice>::all(self.rig.client.clone());
+        api.list(&ListParams::default()).await.unwrap().items
+    }
+
+    /// Waits until these devices are offered, as `name zone`; the pool's generation then.
+    async fn offered(&self, wanted: &[&str]) -> i64 {
+        until(&format!("{wanted:?} in slices"), async || {
+            let slices = self.slices().await;
+            let mut told = BTreeSet::new();
+            for device in slices.iter().flat_map(|slice| slice.spec.devices.iter().flatten()) {
+                let zone = device.attributes.as_ref().and_then(|all| all.get(dra::offer::NUMA_NODE));
+                let zone = zone.and_then(|zone| zone.int).map_or("-".to_owned(), |zone| zone.to_string());
+                told.insert(format!("{} {zone}", device.name));
+            }
+            let generation = slices.iter().map(|slice| slice.spec.pool.generation).max().unwrap_or_default();
+            told.iter().eq(wanted.iter().copied()).then_some(generation)
+        })
+        .await
+    }
+
+    /// A claim of one device in this zone, and a pod that uses it.
+    async fn pod(&self, name: &str, zone: u32) {
+        let place = format!("device.attributes['resource.kubernetes.io'].numaNode == {zone}");
+        let claim = json!({"metadata": {"name": name}, "spec": {"devices": {"requests": [{"name": "nic", "exactly":
+            {"deviceClassName": "nic", "selectors": [{"cel": {"expression": place}}]}}]}}});
+        let claim: ResourceClaim = serde_json::from_value(claim).unwrap();
+        self.claims().create(&PostParams::default(), &claim).await.unwrap();
+        let pod = json!({"metadata": {"name": name}, "spec": {
+            "automountServiceAccountToken": false, "terminationGracePeriodSeconds": 0,
+            "resourceClaims": [{"name": "nic", "resourceClaimName": name}],
+            "containers": [{"name": "c", "image": "nobody", "imagePullPolicy": "IfNotPresent",
+                "resources": {"claims": [{"name": "nic"}]}}]}});
+        let pod: Pod = serde_json::from_value(pod).unwrap();
+        self.rig.pods().create(&PostParams::default(), &pod).await.unwrap();
+    }
+
+    fn claims(&self) -> Api<ResourceClaim> {
+        Api::default_namespaced(self.rig.client.clone())
+    }
+
+    async fn uid(&self, claim: &str) -> String {
+        self.claims().get(claim).await.unwrap().metadata.uid.unwrap()
+    }
+
+    /// Names of devices the runtime was told for a pod's container.
+    fn told(&self, pod: &str) -> Option<Vec<String>> {
+        let snapshot = self.rig.cluster.nodes()[0].cri().snapshot();
+        let container = snapshot.pod("default", pod)?.container("c")?.clone();
+        Some(container.cdi_devices)
+    }
+
+    /// Files of claims, without those of the device plugin.
+    fn files(&self) -> Vec<String> {
+        let kind = dra::kind_of(DRIVER).unwrap();
+        cdi::file::transient_ids(&self.rig.cdi_dir(), &kind).unwrap()
+    }
+
+    async fn delete(&self, name: &str) {
+        self.rig.pods().delete(name, &DeleteParams::default()).await.unwrap();
+        until(&format!("{name} gone"), async || {
+            self.rig.pods().get_opt(name).await.unwrap().is_none().then_some(())
+        })
+        .await;
+        self.claims().delete(name, &DeleteParams::default()).await.unwrap();
+        until(&format!("claim {name} gone"), async || {
+            self.claims().get_opt(name).await.unwrap().is_none().then_some(())
+        })
+        .await;
+    }
+}
+
+#[tokio::test]
+async fn a_claim_from_class_to_container_and_back_through_restarts() {
+    let Some(claims) = Claims::start().await else { return };
+    let plugin = claims.plugin(&["a 0", "b 1", "!c 0"]);
+    let first = claims.offered(&["nic-a 0", "nic-b 1"]).await;
+    let slice = claims.slices().await.remove(0);
+    let owner = slice.metadata.owner_references.unwrap().remove(0);
+    assert_eq!(
+        (owner.kind.as_str(), owner.name.as_str(), slice.spec.node_name.as_deref()),
+        ("Node", "node-0", Some("node-0"))
+    );
+
+    claims.pod("one", 1).await;
+    claims.rig.runs("one").await;
+    let uid = claims.uid("one").await;
+    let name = format!("{DRIVER}/claim={uid}-nic-b");
+    assert_eq!(claims.told("one"), Some(vec![name.clone()]));
+    assert_eq!(claims.files(), [uid.clone()]);
+    // What the runtime was told is there to be found.
+    let registry = cdi::Registry::read(&[claims.rig.cdi_dir()]);
+    assert!(
+        registry.device(&name.parse().unwrap()).is_some() && !registry.has_errors(),
+        "{:?}",
+        registry.findings
+    );
+
+    // The kubelet starts anew: it removes all slices, finds the driver again, and asks again where it has to.
+    claims.rig.cluster.nodes()[0].kubelet().restart().await.unwrap();
+    let again = claims.offered(&["nic-a 0", "nic-b 1"]).await;
+    assert!(again >= first);
+    claims.pod("two", 0).await;
+    claims.rig.runs("two").await;
+
+    // The plugin starts anew, with one device less that is in use and one more.
+    plugin.stop().await;
+    let plugin = claims.plugin(&["a 0", "!b 1", "d 0"]);
+    claims.offered(&["nic-a 0", "nic-d 0"]).await;
+    assert_eq!(claims.files().len(), 2);
+    claims.pod("three", 0).await;
+    claims.rig.runs("three").await;
+    let uid = claims.uid("three").await;
+    assert_eq!(claims.told("three"), Some(vec![format!("{DRIVER}/claim={uid}-nic-d")]));
+
+    for pod in ["one", "two", "three"] {
+        claims.delete(pod).await;
+    }
+    until("files of claims gone", async || claims.files().is_empty().then_some(())).await;
+    claims.offered(&["nic-a 0", "nic-d 0"]).await;
+
+    // Gone for good: the kubelet takes the slices away.
+    plugin.stop().await;
+    until("slices gone", async || claims.slices().await.is_empty().then_some(())).await;
+}
