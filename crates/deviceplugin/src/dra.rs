@@ -103,12 +103,18 @@ pub fn kind_of(driver: &str) -> anyhow::Result<Kind> {
     })
 }
 
-/// Offers the devices of these resources until the future is dropped, which ends the registration; ResourceSlices stay, and the kubelet removes them when the
+/// Offers the devices of these resources until the future is dropped; what the kubelet says of the driver goes into `status`. The end
+/// of the future ends the registration; ResourceSlices stay, and the kubelet removes them when the
 /// driver does not come back within half a minute.
 ///
 /// # Errors
 /// When there is no way to an API server, or no socket can be made.
-pub async fn run(settings: Settings, feed: Feed, resources: Vec<String>) -> anyhow::Result<()> {
+pub async fn run(
+    settings: Settings,
+    feed: Feed,
+    resources: Vec<String>,
+    status: watch::Sender<Status>,
+) -> anyhow::Result<()> {
     let user_agent = format!("tholepin-device-plugin/{}", env!("CARGO_PKG_VERSION"));
     let options = Options { kubeconfig: settings.kubeconfig.clone(), user_agent, ..Options::default() };
     let connection = Connection::open(&options).await?;
@@ -126,7 +132,7 @@ pub async fn run(settings: Settings, feed: Feed, resources: Vec<String>) -> anyh
     });
     let seat =
         Seat { driver: settings.driver.clone(), plugins: settings.plugins, registry: settings.registry };
-    let (status, said) = watch::channel(Status::Unseen);
+    let said = status.subscribe();
     let pool = slices::Pool { driver: settings.driver, node: settings.node, owner };
     tokio::select! {
         // What is offered first must be there to be prepared.

@@ -11,6 +11,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use anyhow::Context as _;
+use node::pluginwatcher::Status;
 use node::watch::{Names, Target, Watcher, changed};
 use prometheus_client::registry::Registry;
 use runtime::http::{self, Probe, Surface};
@@ -44,6 +45,8 @@ pub struct Process {
     metrics: Metrics,
     readiness: Readiness,
     inventory: watch::Sender<Arc<Inventory>>,
+    /// What the kubelet said of the driver of resource claims.
+    claims: watch::Sender<Status>,
     tasks: Tasks,
 }
 
@@ -56,7 +59,8 @@ impl Process {
         let metrics = Metrics::register(&mut registry);
         let (inventory, _) = inventory::channel();
         let tasks = Tasks::new(shutdown.child_token());
-        Self { settings, registry, metrics, readiness: Readiness::default(), inventory, tasks }
+        let claims = watch::Sender::default();
+        Self { settings, registry, metrics, readiness: Readiness::default(), inventory, claims, tasks }
     }
 
     /// The devices, for whoever else offers them.
@@ -83,7 +87,8 @@ impl Process {
         let missing = fleet.missing();
         if let Some(dra) = self.settings.dra.clone() {
             let names = config.resources.iter().map(|resource| resource.name.clone()).collect();
-            self.tasks.spawn("resource claims", crate::dra::run(dra, self.feed(), names));
+            let status = self.claims.clone();
+            self.tasks.spawn("resource claims", crate::dra::run(dra, self.feed(), names, status));
         }
         self.serve(missing).await?;
         self.keep(fleet, config)?;
@@ -137,13 +142,21 @@ impl Process {
     async fn serve(&mut self, missing: watch::Receiver<BTreeMap<String, String>>) -> anyhow::Result<()> {
         let Some(address) = self.settings.http else { return Ok(()) };
         let readiness = self.readiness.clone();
-        let surface = Surface::new(std::mem::take(&mut self.registry))
+        let mut surface = Surface::new(std::mem::take(&mut self.registry))
             .check(Probe::Ready, "started", move || readiness.check())
             // Not of `/healthz` or `/livez`: a restart cures neither a kubelet nor a device.
             .check(Probe::Ready, "registered", move || match missing.borrow().iter().next() {
                 None => Ok(()),
                 Some((resource, reason)) => Err(format!("{resource}: {reason}")),
             });
+        if self.settings.dra.is_some() {
+            let status = self.claims.subscribe();
+            surface = surface.check(Probe::Ready, "resource claims", move || match &*status.borrow() {
+                Status::Registered => Ok(()),
+                Status::Refused(reason) => Err(format!("the kubelet refused the driver: {reason}")),
+                Status::Unseen | Status::Asked => Err("the kubelet has not registered the driver".to_owned()),
+            });
+        }
         let listener = http::bind(address).await.context("--http-bind-address")?;
         let token = self.tasks.token().clone();
         self.tasks.spawn_draining("http", http::serve(listener, surface.router(), token));

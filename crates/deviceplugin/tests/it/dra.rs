@@ -1,6 +1,9 @@
 //! Resource claims: the real scheduler allocates, the real kubelet asks, containers get names of the Container Device Interface.
 
 use std::collections::BTreeSet;
+use std::net::Ipv4Addr;
+use std::path::PathBuf;
+use std::time::Duration;
 
 use deviceplugin::config::Config;
 use deviceplugin::dra;
@@ -11,15 +14,20 @@ use kube::Api;
 use kube::api::{DeleteParams, ListParams, PostParams};
 use serde_json::json;
 use testkit::account::Account;
+use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
+use tokio::net::TcpStream;
+use tokio::time::{Instant, sleep};
 
-use crate::rig::{NIC, Rig, Running, listed, run, until};
+use crate::rig::{NIC, PATIENCE, Rig, Running, listed, run, until};
 
 const DRIVER: &str = "devices.example.com";
 
 /// A node whose devices are offered by claims, with a scheduler that allocates them.
 struct Claims {
     rig: Rig,
-    kubeconfig: std::path::PathBuf,
+    kubeconfig: PathBuf,
+    /// Where the plugin's health is served.
+    port: u16,
 }
 
 impl Claims {
@@ -33,7 +41,7 @@ impl Claims {
             format!("device.driver == '{DRIVER}' && device.attributes['{DRIVER}'].resource == '{NIC}'")}}]}});
         let class: DeviceClass = serde_json::from_value(class).unwrap();
         Api::all(rig.client.clone()).create(&PostParams::default(), &class).await.unwrap();
-        Some(Self { rig, kubeconfig })
+        Some(Self { rig, kubeconfig, port: testkit::port::free().unwrap() })
     }
 
     /// The plugin with these devices.
@@ -41,6 +49,7 @@ impl Claims {
         let root = self.rig.cluster.nodes()[0].kubelet().root_dir();
         let config = Config::parse("test", &listed(NIC, devices, "")).unwrap();
         let mut settings = self.rig.settings(Source::Flags(config));
+        settings.http = Some((Ipv4Addr::LOCALHOST, self.port).into());
         settings.dra = Some(dra::Settings {
             driver: DRIVER.to_owned(),
             node: "node-0".to_owned(),
@@ -50,6 +59,18 @@ impl Claims {
             cdi_dir: self.rig.cdi_dir(),
         });
         run(settings)
+    }
+
+    /// Waits until the plugin says that the kubelet has registered everything: what it fails to prepare it tries again only after a minute.
+    async fn registered(&self) {
+        until("ready", async || {
+            let mut stream = TcpStream::connect((Ipv4Addr::LOCALHOST, self.port)).await.ok()?;
+            stream.write_all(b"GET /readyz HTTP/1.0\r\n\r\n").await.ok()?;
+            let mut answer = String::new();
+            stream.read_to_string(&mut answer).await.ok()?;
+            answer.starts_with("HTTP/1.0 200").then_some(())
+        })
+        .await;
     }
 
     async fn slices(&self) -> Vec<ResourceSlice> {
@@ -87,6 +108,16 @@ impl Claims {
                 "resources": {"claims": [{"name": "nic"}]}}]}});
         let pod: Pod = serde_json::from_value(pod).unwrap();
         self.rig.pods().create(&PostParams::default(), &pod).await.unwrap();
+    }
+
+    /// Waits until a pod runs. A kubelet that has just started may ask before it has found the driver, and tries again only after a minute
+    /// or more: so this takes longer than anything else.
+    async fn runs(&self, name: &str) {
+        let began = Instant::now();
+        while self.rig.state(name).await.0 != "Running" {
+            assert!(began.elapsed() < 4 * PATIENCE, "{name}: {:?}", self.rig.state(name).await);
+            sleep(Duration::from_millis(20)).await;
+        }
     }
 
     fn claims(&self) -> Api<ResourceClaim> {
@@ -136,8 +167,9 @@ async fn a_claim_from_class_to_container_and_back_through_restarts() {
         ("Node", "node-0", Some("node-0"))
     );
 
+    claims.registered().await;
     claims.pod("one", 1).await;
-    claims.rig.runs("one").await;
+    claims.runs("one").await;
     let uid = claims.uid("one").await;
     let name = format!("{DRIVER}/claim={uid}-nic-b");
     assert_eq!(claims.told("one"), Some(vec![name.clone()]));
@@ -152,18 +184,21 @@ async fn a_claim_from_class_to_container_and_back_through_restarts() {
 
     // The kubelet starts anew: it removes all slices, finds the driver again, and asks again where it has to.
     claims.rig.cluster.nodes()[0].kubelet().restart().await.unwrap();
-    let again = claims.offered(&["nic-a 0", "nic-b 1"]).await;
-    assert!(again >= first);
+    until("slices written anew", async || {
+        (claims.offered(&["nic-a 0", "nic-b 1"]).await > first).then_some(())
+    })
+    .await;
     claims.pod("two", 0).await;
-    claims.rig.runs("two").await;
+    claims.runs("two").await;
 
     // The plugin starts anew, with one device less that is in use and one more.
     plugin.stop().await;
     let plugin = claims.plugin(&["a 0", "!b 1", "d 0"]);
     claims.offered(&["nic-a 0", "nic-d 0"]).await;
     assert_eq!(claims.files().len(), 2);
+    claims.registered().await;
     claims.pod("three", 0).await;
-    claims.rig.runs("three").await;
+    claims.runs("three").await;
     let uid = claims.uid("three").await;
     assert_eq!(claims.told("three"), Some(vec![format!("{DRIVER}/claim={uid}-nic-d")]));
 

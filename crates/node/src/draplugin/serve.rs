@@ -8,7 +8,7 @@ use std::path::Path;
 use std::sync::Arc;
 use std::time::Duration;
 
-use tokio::sync::watch;
+use tokio::sync::{oneshot, watch};
 use tokio_stream::wrappers::UnixListenerStream;
 use tonic::transport::Server;
 use tonic::{Request, Response};
@@ -61,8 +61,14 @@ async fn serve(path: &Path, driver: Arc<impl Driver>) -> Result<Infallible, Erro
         let (listener, own) = Own::bind(path)?;
         let names = Names::Is("dra.sock".to_owned());
         let mut watcher = Watcher::new(vec![Target { dir: folder.to_owned(), names, tag: () }]).ok();
-        let service = DraPluginServer::new(Service(driver.clone())).max_decoding_message_size(MAX_MESSAGE_BYTES);
-        let server = Server::builder().add_service(service).serve_with_incoming(UnixListenerStream::new(listener));
+        let service =
+            DraPluginServer::new(Service(driver.clone())).max_decoding_message_size(MAX_MESSAGE_BYTES);
+        // Connections outlive a server that is dropped. One that is told closes them, and the kubelet connects anew for its next call.
+        let (_alive, over) = oneshot::channel::<()>();
+        let incoming = UnixListenerStream::new(listener);
+        let over = async move { drop(over.await) };
+        let server = Server::builder().add_service(service).serve_with_incoming_shutdown(incoming, over);
+        let server = tokio::spawn(server);
         let gone = async {
             while own.is_there() {
                 changed(&mut watcher, RECHECK).await;
@@ -151,7 +157,8 @@ mod tests {
         let root = tempfile::tempdir().unwrap();
         let folder = |name: &str| root.path().join(name);
         std::fs::create_dir(folder("registry")).unwrap();
-        let seat = Seat { driver: "d.example".to_owned(), plugins: folder("plugins"), registry: folder("registry") };
+        let seat =
+            Seat { driver: "d.example".to_owned(), plugins: folder("plugins"), registry: folder("registry") };
         let socket = seat.socket();
         let (status, _) = watch::channel(Status::Unseen);
         let running = tokio::spawn(async move { run(&seat, Arc::new(Odd), status).await.map(drop) });
@@ -166,7 +173,11 @@ mod tests {
         assert_eq!(answer["silent"].error, "failed for no known reason");
         let request = wire::NodeUnprepareResourcesRequest { claims };
         let answer = kubelet.node_unprepare_resources(request).await.unwrap().into_inner().claims;
-        assert!(answer["a"].error.is_empty() && !answer["bad"].error.is_empty() && !answer["silent"].error.is_empty());
+        assert!(
+            answer["a"].error.is_empty()
+                && !answer["bad"].error.is_empty()
+                && !answer["silent"].error.is_empty()
+        );
 
         std::fs::remove_dir_all(folder("plugins")).unwrap();
         client(&socket).await;
