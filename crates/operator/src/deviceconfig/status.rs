@@ -286,7 +286,12 @@ fn nodes_verdict(
         return Verdict { phase: Phase::Ready, ready, errored: None, moving: None, degraded: None };
     }
     let missing = missing_images(world, facts);
-    let (reason, message) = moving(plan, facts, counts, &missing, &ending, &plugin);
+    let wanted = config.object.spec.driver_version.as_str();
+    let upgrading = facts.nodes.iter().filter(|spot| spot.standing == Standing::Mine).any(|spot| {
+        spot.version.is_some_and(|version| version != wanted)
+            || spot.loaded.is_some_and(|version| version != wanted)
+    });
+    let (reason, message) = moving(plan, facts, counts, &missing, &ending, &plugin, upgrading);
     let refused = missing.values().any(|state| state == api::kmm::image::DOES_NOT_EXIST);
     let waits = matches!(reason, "WaitingForPods" | "Paused");
     let degraded = (refused || heard.late && !waits).then(|| Said::yes(reason, message.clone()));
@@ -307,6 +312,7 @@ fn moving(
     missing: &BTreeMap<String, String>,
     ending: &[&str],
     plugin: &[String],
+    upgrading: bool,
 ) -> (&'static str, String) {
     let waiting = |wanted: fn(&Wait) -> bool| -> Vec<String> {
         let all = plan.round.waiting.iter().filter(|(_, wait)| wanted(wait));
@@ -334,11 +340,13 @@ fn moving(
         let message = format!("KMM has not found image {image}; {} images are missing", missing.len());
         return (keys::IMAGE_NOT_AVAILABLE, message);
     }
-    if !behind.is_empty() {
-        let reason =
-            if counts.updated < counts.claimed || counts.ready > 0 { "Upgrading" } else { "Loading" };
-        let message =
-            format!("{} of {} nodes are ready; not {}", counts.ready, counts.desired, some(&behind));
+    let goes_on = !plan.round.steps.is_empty() || !waiting(|wait| *wait == Wait::Turn).is_empty();
+    if !behind.is_empty() || upgrading && goes_on {
+        let reason = if upgrading { "Upgrading" } else { "Loading" };
+        let mut message = format!("{} of {} nodes are ready", counts.ready, counts.desired);
+        if !behind.is_empty() {
+            message += &format!("; not {}", some(&behind));
+        }
         return (reason, message);
     }
     if !pods.is_empty() || !ending.is_empty() {

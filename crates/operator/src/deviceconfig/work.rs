@@ -43,6 +43,8 @@ const SOON: (Duration, Duration) = (Duration::from_millis(200), Duration::from_s
 const REFUSED: (Duration, Duration) = (Duration::from_secs(1), Duration::from_mins(5));
 /// What Modules stand on is not watched; it is looked at again after this time.
 const RESYNC: Duration = Duration::from_mins(10);
+/// How often it is looked whether something of one that is gone can be cleaned up.
+const ORPHANS: Duration = Duration::from_secs(1);
 /// How soon the world is looked at again when a write found it changed.
 const STALE: Duration = Duration::from_millis(200);
 
@@ -163,7 +165,13 @@ impl Worker {
             let now = Instant::now();
             let timed = books.iter().filter(|(_, book)| book.due.is_some_and(|at| at <= now));
             due.extend(timed.map(|(key, _)| key.clone()));
-            let ready: Vec<Key> = due.iter().filter(|key| !running.contains(*key)).cloned().collect();
+            // What is left of one that is gone is looked at now and then: nothing tells whether that has become of use.
+            let rests = |key: &Key| {
+                matches!(key, Key::Orphan(_))
+                    && books.get(key).is_some_and(|book| book.due.is_some_and(|at| at > now))
+            };
+            let ready: Vec<Key> =
+                due.iter().filter(|key| !running.contains(*key) && !rests(key)).cloned().collect();
             for key in ready.into_iter().take(PARALLEL.saturating_sub(running.len())) {
                 due.remove(&key);
                 running.insert(key.clone());
@@ -183,8 +191,14 @@ impl Worker {
                 biased;
                 () = token.cancelled() => break,
                 Some(ended) = tasks.join_next(), if !tasks.is_empty() => {
-                    // A task that panicked ends the process by its panic's report; there is nothing to take from it.
-                    let Ok(Ended { key, book, gone }) = ended else { continue };
+                    let Ended { key, book, gone } = match ended {
+                        Ok(ended) => ended,
+                        // A mistake of ours ends the process, as it does elsewhere.
+                        Err(error) => match error.try_into_panic() {
+                            Ok(panic) => std::panic::resume_unwind(panic),
+                            Err(_) => continue,
+                        },
+                    };
                     running.remove(&key);
                     if !gone {
                         books.insert(key, book);
@@ -208,7 +222,10 @@ impl Worker {
         let resync = (!book.ensured.is_empty()).then(|| book.ensured_at + RESYNC);
         let late = book.awaited.as_ref().map(|(_, since)| *since + self.patience);
         let late = late.filter(|at| *at > Instant::now());
-        book.due = waits.chain(resync).chain(late).min();
+        book.due = match &key {
+            Key::Config(_) => waits.chain(resync).chain(late).min(),
+            Key::Orphan(_) => Some(Instant::now() + ORPHANS),
+        };
         Ended { key, book, gone }
     }
 
@@ -221,7 +238,6 @@ impl Worker {
         for _ in 0..ROUNDS {
             let now = Instant::now();
             let Some(look) = self.look(id, book, now) else { return true };
-            book.keep(&look.doing);
             let doing: Vec<Do> =
                 look.doing.iter().filter(|one| !book.leaves_out(one, now)).cloned().collect();
             if doing.is_empty() {
@@ -270,10 +286,10 @@ impl Worker {
     }
 
     fn look(&self, id: &Id, book: &mut Book, now: Instant) -> Option<Look> {
-        let errors = book.errors();
         self.hand.shared.read(|world| {
             let config = world.configs.get(id)?;
             let plan = plan(world, config, book.module_refused());
+            book.keep(&plan.doing);
             let waits = awaited(world, &plan);
             let since = match (&book.awaited, &waits) {
                 (Some((before, since)), Some(now_for)) if before == now_for => *since,
@@ -281,7 +297,7 @@ impl Worker {
             };
             let late = waits.is_some() && since + self.patience <= now;
             book.awaited = waits.map(|waits| (waits, since));
-            let heard = Heard { errors, late };
+            let heard = Heard { errors: book.errors(), late };
             let metadata = &config.object.metadata;
             Some(Look {
                 told: status(world, config, &plan, &heard, Timestamp::now()),

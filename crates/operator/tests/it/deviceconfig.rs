@@ -75,10 +75,7 @@ async fn a_driver_comes_changes_and_goes() {
             "devicePlugin": { "image": "registry.example/plugin:1", "resourceNames": ["example.com/acc"] },
         },
     });
-    configs(&client)
-        .create(&PostParams::default(), &serde_json::from_value(object).unwrap())
-        .await
-        .unwrap();
+    configs(&client).create(&PostParams::default(), &serde_json::from_value(object).unwrap()).await.unwrap();
     let errored = async || get(&client, "acc").await.to_string().contains("KMMNotInstalled");
     operator.wait_until("it says that there is no KMM", PATIENCE, errored).await.unwrap();
 

@@ -1,1 +1,168 @@
+//! What is made of DeviceConfigs, and that it is within what KMM takes.
 
+use serde_json::{Value, json};
+
+use super::*;
+
+fn config(spec: Value) -> Config {
+    let body = json!({
+        "metadata": { "name": "acc", "namespace": "hw", "uid": "u1" },
+        "spec": spec,
+    });
+    Config::of(serde_json::from_value(body).unwrap())
+}
+
+fn plain() -> Value {
+    json!({ "driverImage": "registry.example/drivers/acc-net", "driverVersion": "1.4.2", "nodeSelector": { "a": "b" } })
+}
+
+fn with(more: Value) -> Config {
+    let mut spec = plain();
+    for (field, value) in more.as_object().unwrap() {
+        spec[field] = value.clone();
+    }
+    config(spec)
+}
+
+fn place(openshift: bool) -> Place {
+    Place { openshift, image: "registry.example/tholepin:1".to_owned() }
+}
+
+fn made(config: &Config) -> Value {
+    let called = Called::of(config).unwrap();
+    module(config, &called, &place(false), "v1beta1").unwrap().body().clone()
+}
+
+#[test]
+fn a_plain_one_says_no_more_than_is_asked_for() {
+    let wanted = json!({
+        "apiVersion": "kmm.sigs.x-k8s.io/v1beta1",
+        "kind": "Module",
+        "metadata": {
+            "name": "acc-module",
+            "namespace": "hw",
+            "labels": { "app.kubernetes.io/managed-by": "tholepin-operator", "hardware.tholepin.dev/deviceconfig": "acc" },
+            "ownerReferences": [{
+                "apiVersion": "hardware.tholepin.dev/v1alpha1", "kind": "DeviceConfig", "name": "acc", "uid": "u1",
+                "controller": true, "blockOwnerDeletion": true,
+            }],
+        },
+        "spec": {
+            "selector": { "hardware.tholepin.dev/driver": "hw.acc-module" },
+            "tolerations": [{ "key": FENCE, "operator": "Exists", "effect": "NoSchedule" }],
+            "moduleLoader": {
+                "serviceAccountName": "acc-module-loader",
+                "container": {
+                    "version": "1.4.2",
+                    "modprobe": { "moduleName": "acc_net" },
+                    "kernelMappings": [{
+                        "regexp": "^.+$",
+                        "containerImage": "registry.example/drivers/acc-net:1.4.2-${KERNEL_FULL_VERSION}",
+                    }],
+                },
+            },
+        },
+    });
+    assert_eq!(made(&config(plain())), wanted);
+}
+
+#[test]
+fn what_is_given_is_passed_on() {
+    let body = made(&with(json!({
+        "moduleName": "acc",
+        "imagePullPolicy": "Always",
+        "imagePullSecret": { "name": "pull" },
+        "serviceAccountName": "mine",
+        "registryTLS": { "insecure": true },
+        "inTreeModulesToRemove": ["old"],
+        "tolerations": [{ "operator": "Exists" }],
+        "kernelMappings": [{ "literal": "6.1.0-1", "image": "r/a:1", "inTreeModulesToRemove": ["older"] }, { "regexp": "el9" }],
+        "modprobe": { "parameters": ["x=1"], "dirName": "/drivers", "firmwarePath": "/firmware", "args": { "load": ["-v"] } },
+        "build": { "dockerfileConfigMap": { "name": "df" } },
+    })));
+    let container = &body["spec"]["moduleLoader"]["container"];
+    for (pointer, wanted) in [
+        ("/kernelMappings/0/literal", json!("6.1.0-1")),
+        ("/kernelMappings/0/containerImage", json!("r/a:1")),
+        ("/kernelMappings/0/inTreeModulesToRemove", json!(["older"])),
+        (
+            "/kernelMappings/1/containerImage",
+            json!("registry.example/drivers/acc-net:1.4.2-${KERNEL_FULL_VERSION}"),
+        ),
+        ("/imagePullPolicy", json!("Always")),
+        ("/registryTLS/insecure", json!(true)),
+        ("/inTreeModulesToRemove", json!(["old"])),
+        (
+            "/modprobe",
+            json!({ "moduleName": "acc", "parameters": ["x=1"], "dirName": "/drivers", "firmwarePath": "/firmware", "args": { "load": ["-v"] } }),
+        ),
+        ("/build/dockerfileConfigMap/name", json!("df")),
+    ] {
+        assert_eq!(container.pointer(pointer), Some(&wanted), "{pointer}: {container:#}");
+    }
+    assert_eq!(body["spec"]["imageRepoSecret"], json!({ "name": "pull" }));
+    assert_eq!(body["spec"]["moduleLoader"]["serviceAccountName"], "mine");
+    assert_eq!(body["spec"]["tolerations"][0], json!({ "operator": "Exists" }));
+}
+
+#[test]
+fn a_device_plugin_is_a_vendors_or_ours() {
+    let vendor = made(&with(json!({ "devicePlugin": {
+        "image": "registry.example/plugin:1", "args": ["-x"], "resourceNames": ["example.com/acc"], "serviceAccountName": "theirs",
+    } })));
+    let plugin = &vendor["spec"]["devicePlugin"];
+    assert_eq!(plugin["serviceAccountName"], "theirs");
+    assert_eq!(plugin["container"]["args"], json!(["-x"]));
+    assert_eq!(plugin["container"]["env"][0]["name"], "NODE_NAME");
+    assert_eq!(
+        plugin["volumes"],
+        json!([{ "name": "cdi", "hostPath": { "path": "/var/run/cdi", "type": "DirectoryOrCreate" } }])
+    );
+    let config = |name: &str| {
+        with(json!({ "devicePlugin": { "config": {
+        "version": "v1alpha1", "resources": [{ "name": name, "discovery": {} }],
+    } } }))
+    };
+    let ours = made(&config("example.com/acc"));
+    let container = &ours["spec"]["devicePlugin"]["container"];
+    assert_eq!(container["image"], "registry.example/tholepin:1");
+    assert_eq!(container["command"], json!(["/tholepin", "device-plugin"]));
+    assert_eq!(container["args"], json!(["--config", "/etc/tholepin/device-plugin/config.yaml"]));
+    assert_eq!(ours["spec"]["devicePlugin"]["volumes"][1]["configMap"]["name"], "acc-module-plugin");
+    let hash = |body: &Value| body["spec"]["devicePlugin"]["container"]["env"][1].clone();
+    assert_eq!(hash(&ours)["name"], HASH);
+    assert_ne!(
+        hash(&ours),
+        hash(&made(&config("example.com/other"))),
+        "another configuration makes other pods"
+    );
+    assert_eq!(config("example.com/acc").resources().into_iter().collect::<Vec<_>>(), ["example.com/acc"]);
+}
+
+#[test]
+fn what_pods_stand_on_names_no_owner_and_can_be_found_again() {
+    let check = |config: &Config, openshift: bool, wanted: &[&str]| {
+        let called = Called::of(config).unwrap();
+        let all = grounds(config, &called, &place(openshift)).unwrap();
+        let shown: Vec<String> =
+            all.iter().map(|one| format!("{} {}", one.sort().kind, one.name())).collect();
+        assert_eq!(shown, wanted);
+        let findable = may_be_there(&called, &place(openshift));
+        for object in &all {
+            assert!(object.body()["metadata"]["ownerReferences"].is_null());
+            assert_eq!(object.body()["metadata"]["labels"]["hardware.tholepin.dev/deviceconfig"], "acc");
+            let there = |(sort, id): &(Sort, Id)| sort == object.sort() && id.name == object.name();
+            assert!(findable.iter().any(there), "{}", object.name());
+        }
+    };
+    let ours = with(json!({ "devicePlugin": { "config": { "version": "v1alpha1", "resources": [] } } }));
+    check(&config(plain()), false, &["ServiceAccount acc-module-loader"]);
+    let both = ["ServiceAccount acc-module-loader", "ServiceAccount acc-module-plugin"];
+    check(&ours, false, &[both.as_slice(), &["ConfigMap acc-module-plugin"]].concat());
+    check(
+        &ours,
+        true,
+        &[both.as_slice(), &["RoleBinding acc-module-scc", "ConfigMap acc-module-plugin"]].concat(),
+    );
+    check(&with(json!({ "serviceAccountName": "mine" })), true, &[]);
+}

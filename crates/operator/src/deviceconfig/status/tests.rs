@@ -1,1 +1,228 @@
+//! Worlds, and what is told about them.
 
+use serde_json::{Value, json};
+
+use super::*;
+use crate::deviceconfig::facts::Called;
+use crate::deviceconfig::module;
+use crate::deviceconfig::nmc::{Images, Nmc};
+use crate::deviceconfig::plan::plan;
+use crate::deviceconfig::world::{Kind, Kmm, Live, Node, Place, Pods};
+
+const VERSION: &str = "kmm.node.kubernetes.io/version-module.hw.acc-module";
+
+fn config(more: &Value) -> Config {
+    named("acc", "2026-01-01T00:00:00Z", more)
+}
+
+fn named(name: &str, created: &str, more: &Value) -> Config {
+    let mut body = json!({
+        "metadata": {
+            "name": name, "namespace": "hw", "uid": name, "resourceVersion": "1", "generation": 3,
+            "creationTimestamp": created, "finalizers": [keys::FINALIZER],
+        },
+        "spec": { "driverImage": "r.example/acc", "driverVersion": "1.0", "nodeSelector": { "acc": "1" } },
+    });
+    json_patch::merge(&mut body, more);
+    Config::of(serde_json::from_value(body).unwrap())
+}
+
+/// A node as the tables have it: `claimed`, `ready`, `old` (another version is loaded), `booted` (anew), `cordoned`, `kernel` (an odd one).
+fn add(world: &mut World, name: &str, how: &str) {
+    let has = |word: &str| how.split(' ').any(|one| one == word);
+    let mut labels = vec![("acc", "1")];
+    if !how.is_empty() {
+        labels.extend([
+            (keys::LABEL_DRIVER, "hw.acc-module"),
+            (VERSION, if has("old") { "0.9" } else { "1.0" }),
+        ]);
+    }
+    let node = Node {
+        labels: labels.into_iter().map(|(key, value)| (key.into(), value.into())).collect(),
+        has_labels: true,
+        unschedulable: has("cordoned"),
+        kernel: if has("kernel") { "6.8-odd" } else { "5.14.0-1.el9" }.into(),
+        boot: if has("booted") { "2" } else { "1" }.to_owned(),
+        version: "1".to_owned(),
+        ..Node::default()
+    };
+    world.put_node(name.into(), node);
+    if has("ready") {
+        let entry = json!({ "namespace": "hw", "name": "acc-module", "version": if has("old") { "0.9" } else { "1.0" }, "bootId": "1" });
+        let body = json!({ "metadata": { "name": name }, "spec": { "modules": [entry] }, "status": { "modules": [entry] } });
+        world.put_nmc(name.into(), Nmc::of(&serde_json::from_value(body).unwrap()));
+    }
+}
+
+fn world(config: &Config, nodes: &[&str]) -> World {
+    let mut world = World::new(Place { openshift: false, image: "r.example/t:1".to_owned() });
+    world.kmm = Some(Kmm::Served("v1beta1".to_owned()));
+    world.pods = Some(Pods::default());
+    world.listed = [Kind::Config, Kind::Node, Kind::Module, Kind::Nmc, Kind::Images].into();
+    for (at, how) in nodes.iter().enumerate() {
+        add(&mut world, &format!("n{at}"), how);
+    }
+    world.put_config(config.clone());
+    if let Some(called) = Called::of(config) {
+        let object = module::module(config, &called, &world.place, "v1beta1").unwrap();
+        let mut body = object.body().clone();
+        body["metadata"]["uid"] = "m".into();
+        body["metadata"]["managedFields"] =
+            json!([{ "manager": keys::FIELD_MANAGER, "operation": "Apply", "fieldsV1": {} }]);
+        world.put_module(called.module, Live { body });
+    }
+    world
+}
+
+fn told(world: &World, config: &Config, heard: &Heard) -> Status {
+    let plan = plan(world, config, false);
+    status(world, config, &plan, heard, Timestamp::UNIX_EPOCH)
+}
+
+/// Phase, reason of Ready, the conditions that hold of the first four, desired and ready nodes.
+fn check(
+    config: &Config,
+    world: &World,
+    heard: &Heard,
+    phase: Phase,
+    reason: &str,
+    holds: &[&str],
+    nodes: (i32, i32),
+) {
+    let status = told(world, config, heard);
+    let of = |name: &str| status.conditions.iter().find(|one| one.type_ == name).unwrap();
+    assert_eq!((status.phase, of(keys::READY).reason.as_str()), (Some(phase), reason), "{status:#?}");
+    let true_ones: Vec<&str> = [keys::READY, keys::ERRORED, keys::PROGRESSING, keys::DEGRADED]
+        .into_iter()
+        .filter(|name| of(name).status == "True")
+        .collect();
+    assert_eq!(true_ones, holds, "{status:#?}");
+    let counts = status.nodes.unwrap_or_default();
+    assert_eq!((counts.desired, counts.ready), nodes, "{status:#?}");
+    for one in &status.conditions {
+        assert_eq!(one.observed_generation, Some(3));
+        let plain = |c: char| c.is_ascii_alphanumeric();
+        assert!(!one.reason.is_empty() && one.reason.chars().all(plain), "{one:?}");
+    }
+}
+
+#[test]
+fn it_is_told_how_it_is() {
+    use Phase::{Degraded, Pending, Progressing, Ready};
+    let (calm, late) = (Heard::default(), Heard { late: true, ..Heard::default() });
+    let (ready, progressing) = ([keys::READY], [keys::PROGRESSING]);
+    let plain = config(&json!({}));
+    type Case<'a> = (&'a [&'a str], &'a Heard, Phase, &'a str, &'a [&'a str], (i32, i32));
+    let table: [Case<'_>; 10] = [
+        (&[], &calm, Pending, keys::NO_MATCHING_NODES, &[], (0, 0)),
+        (&[""], &calm, Progressing, "Progressing", &progressing, (0, 0)),
+        (&["claimed"], &calm, Progressing, "Loading", &progressing, (1, 0)),
+        (&["claimed"], &late, Degraded, "Loading", &[keys::PROGRESSING, keys::DEGRADED], (1, 0)),
+        (&["ready", "claimed"], &calm, Progressing, "Loading", &progressing, (2, 1)),
+        (&["ready", "ready"], &late, Ready, keys::RECONCILED, &ready, (2, 2)),
+        (&["ready", "ready booted"], &calm, Progressing, "Loading", &progressing, (2, 1)),
+        (&["ready", "ready old"], &calm, Progressing, "Upgrading", &progressing, (2, 1)),
+        (&["ready", "claimed cordoned"], &calm, Ready, keys::RECONCILED, &ready, (1, 1)),
+        (&["claimed cordoned"], &calm, Pending, "Maintenance", &[], (0, 0)),
+    ];
+    for (nodes, heard, phase, reason, holds, counts) in table {
+        check(&plain, &world(&plain, nodes), heard, phase, reason, holds, counts);
+    }
+    let narrow = config(&json!({ "spec": { "kernelMappings": [{ "regexp": "el9" }] } }));
+    check(
+        &narrow,
+        &world(&narrow, &["ready", "claimed kernel"]),
+        &calm,
+        Ready,
+        keys::RECONCILED,
+        &ready,
+        (1, 1),
+    );
+    check(
+        &narrow,
+        &world(&narrow, &["claimed kernel"]),
+        &calm,
+        Degraded,
+        keys::UNSUPPORTED_KERNEL,
+        &[keys::DEGRADED],
+        (0, 0),
+    );
+    let paused = config(&json!({ "spec": { "upgradePolicy": { "paused": true } } }));
+    check(&paused, &world(&paused, &["ready old"]), &calm, Progressing, "Paused", &progressing, (1, 0));
+}
+
+#[test]
+fn what_goes_wrong_is_told_with_its_text() {
+    let errored = [keys::ERRORED, keys::DEGRADED];
+    let plain = config(&json!({}));
+    let refused = |module| Heard {
+        errors: vec![Failure { module, text: "Module hw/acc-module: 403 Forbidden: no".to_owned() }],
+        late: false,
+    };
+    let mut there = world(&plain, &["claimed"]);
+    check(&plain, &there, &refused(true), Phase::Degraded, keys::REASON_ERRORED, &errored, (1, 0));
+    let status = told(&there, &plain, &refused(true));
+    assert_eq!(
+        (status.conditions[1].reason.as_str(), status.conditions[1].message.as_str()),
+        (keys::MODULE_FAILED, "Module hw/acc-module: 403 Forbidden: no")
+    );
+    assert_eq!(told(&there, &plain, &refused(false)).conditions[1].reason, "WriteFailed");
+    let body = json!({
+        "metadata": { "name": "acc-module", "namespace": "hw" },
+        "spec": { "images": [{ "image": "r.example/acc:1.0-5.14.0-1.el9" }] },
+    });
+    there.put_images(
+        claim::Id::new("hw", "acc-module"),
+        Some(Images::of(&serde_json::from_value(body).unwrap())),
+    );
+    let calm = Heard::default();
+    check(&plain, &there, &calm, Phase::Progressing, keys::IMAGE_NOT_AVAILABLE, &[keys::PROGRESSING], (1, 0));
+    there.kmm = Some(Kmm::Absent);
+    check(&plain, &there, &calm, Phase::Pending, keys::REASON_ERRORED, &[keys::ERRORED], (1, 0));
+    assert_eq!(told(&there, &plain, &calm).conditions[1].reason, keys::KMM_NOT_INSTALLED);
+}
+
+#[test]
+fn who_lost_is_in_conflict_and_who_won_is_not() {
+    let (old, young) = (config(&json!({})), named("young", "2026-02-01T00:00:00Z", &json!({})));
+    let mut world = world(&old, &["ready"]);
+    world.put_config(young.clone());
+    let calm = Heard::default();
+    check(&old, &world, &calm, Phase::Ready, keys::RECONCILED, &[keys::READY], (1, 1));
+    check(&young, &world, &calm, Phase::Conflict, keys::REASON_ERRORED, &[keys::ERRORED], (0, 0));
+    let [won, lost] = [&old, &young].map(|config| told(&world, config, &calm));
+    assert!(won.conflicts[0].won && won.conflicts[0].name == "young" && won.conflicts[0].nodes == ["n0"]);
+    assert!(!lost.conflicts[0].won && lost.conflicts[0].name == "acc" && lost.conflicts[0].count == 1);
+    assert!(lost.conditions[4].message.contains("hw/acc has n0"), "{:?}", lost.conditions[4]);
+    assert_eq!([won.conditions[4].status.as_str(), lost.conditions[4].status.as_str()], ["True", "False"]);
+}
+
+#[test]
+fn a_time_turns_with_its_condition_only() {
+    let plain = config(&json!({}));
+    let mut there = world(&plain, &["claimed"]);
+    let first = told(&there, &plain, &Heard::default());
+    let mut known = plain.clone();
+    known.object.status = first.clone();
+    known
+        .object
+        .status
+        .conditions
+        .push(Condition { type_: "Theirs".to_owned(), ..first.conditions[0].clone() });
+    add(&mut there, "n1", "");
+    let later = Timestamp::from_second(1000).unwrap();
+    let plan = plan(&there, &known, false);
+    let second = status(&there, &known, &plan, &Heard::default(), later);
+    assert_eq!(second.conditions[0].last_transition_time, first.conditions[0].last_transition_time);
+    assert_eq!(second.conditions.last().unwrap().type_, "Theirs");
+    add(&mut there, "n0", "ready");
+}
+
+#[test]
+fn lists_end() {
+    let plain = config(&json!({ "spec": { "kernelMappings": [{ "literal": "none" }] } }));
+    let nodes = vec!["claimed"; 100];
+    let status = told(&world(&plain, &nodes), &plain, &Heard { late: true, ..Heard::default() });
+    assert_eq!((status.problems.len(), status.kernels_without_mapping.len()), (16, 1));
+    assert_eq!(some(&vec!["n".to_owned(); 10]), "n, n, n, n, n, n, n, n and 2 more");
+}
