@@ -17,6 +17,7 @@ use serde::{Deserialize, Serialize};
 use crate::numaresources::null_as_default;
 
 mod check;
+pub mod convert;
 mod driver;
 mod kernel;
 pub mod keys;
