@@ -1,9 +1,11 @@
 //! `cargo xtask manifests`: the operator's objects as files, for `kubectl apply -f` and for kustomize.
 //!
-//! In: the functions of `operator::manifests`. Out: the folder `deploy/operator`. Never: a manifest of its own.
+//! In: the functions of `operator::manifests` and `operator::deviceconfig::manifests`. Out: the folders `deploy/operator` and `deploy/hardware`. Never: a manifest of its own.
 
 use anyhow::Context as _;
+use deployer::object::Object;
 use deployer::platform::Platform;
+use operator::deviceconfig::manifests as hardware;
 use operator::manifests::{self, Options};
 use serde::Serialize;
 
@@ -11,6 +13,9 @@ use crate::tree::{Tree, root};
 
 /// The folder.
 pub(crate) const FOLDER: &str = "deploy/operator";
+
+/// The folder of what brings drivers of devices to nodes.
+pub(crate) const HARDWARE: &str = "deploy/hardware";
 
 /// A kustomization.
 #[derive(Serialize)]
@@ -34,7 +39,8 @@ struct Image {
 
 /// Writes the files, or with `check` only fails naming the stale ones.
 pub(crate) fn run(check: bool) -> anyhow::Result<()> {
-    tree()?.put(&root().join(FOLDER), check, "cargo xtask manifests")
+    tree()?.put(&root().join(FOLDER), check, "cargo xtask manifests")?;
+    hardware_tree()?.put(&root().join(HARDWARE), check, "cargo xtask manifests")
 }
 
 /// The name of a platform in paths.
@@ -50,19 +56,39 @@ pub(crate) fn options(platform: Platform) -> Options {
     options
 }
 
-/// All files.
+/// All files of the operator.
 pub(crate) fn tree() -> anyhow::Result<Tree> {
+    let mut tree = installs(|platform| manifests::objects(&options(platform)))?;
+    for platform in Platform::ALL {
+        let samples = manifests::samples::objects(platform).context("making the samples")?;
+        tree.add_objects(&format!("samples/{}.yaml", word(platform)), &samples)?;
+    }
+    Ok(tree)
+}
+
+/// All files of what brings drivers of devices to nodes.
+pub(crate) fn hardware_tree() -> anyhow::Result<Tree> {
+    let mut tree = installs(|platform| {
+        hardware::objects(&Options { namespace: hardware::NAMESPACE.to_owned(), ..options(platform) })
+    })?;
+    tree.add_objects("samples/deviceconfig.yaml", &hardware::samples::objects()?)?;
+    tree.add_objects("samples/node-policy.yaml", &hardware::samples::policies()?)?;
+    Ok(tree)
+}
+
+/// What is installed on each platform, and the kustomizations for it.
+fn installs(
+    objects: impl Fn(Platform) -> Result<Vec<Object>, deployer::manifests::Error>,
+) -> anyhow::Result<Tree> {
     let mut tree = Tree::default();
     for platform in Platform::ALL {
         let folder = word(platform);
-        let objects = manifests::objects(&options(platform)).context("making the objects")?;
+        let objects = objects(platform).context("making the objects")?;
         tree.add_objects(&format!("{folder}/install.yaml"), &objects)?;
         tree.add_yaml(
             &format!("{folder}/kustomization.yaml"),
             &kustomization(&["install.yaml"], Vec::new()),
         )?;
-        let samples = manifests::samples::objects(platform).context("making the samples")?;
-        tree.add_objects(&format!("samples/{folder}.yaml"), &samples)?;
     }
     let usual = word(Platform::Kubernetes);
     tree.add_yaml("kustomization.yaml", &kustomization(&[&usual], Vec::new()))?;
@@ -91,6 +117,6 @@ mod served;
 mod tests {
     #[test]
     fn committed_files_are_fresh() {
-        super::run(true).expect("deploy/operator is what the code makes");
+        super::run(true).expect("deploy/operator and deploy/hardware are what the code makes");
     }
 }

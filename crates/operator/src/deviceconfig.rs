@@ -9,13 +9,16 @@
 
 pub mod act;
 pub mod claim;
+pub mod cli;
 pub mod facts;
 pub mod kernel;
+pub mod manifests;
 pub mod metrics;
 pub mod module;
 pub mod nmc;
 pub mod plan;
 pub mod process;
+pub mod rbac;
 pub mod rights;
 pub mod rollout;
 pub mod shared;

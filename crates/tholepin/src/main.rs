@@ -48,6 +48,8 @@ enum Entry {
     Operator(Box<operator::cli::Args>),
     /// Make devices of this node known to its kubelet
     DevicePlugin(Box<deviceplugin::Args>),
+    /// Convert what asks for drivers of special hardware
+    Hardware(operator::deviceconfig::cli::Args),
     /// Compare schedulers in virtual time, without a cluster
     #[command(
         after_help = "Examples:\n  tholepin simulate\n  tholepin simulate --nodes 100 --pods 10000 --rate 75 -o json\n  \
@@ -255,8 +257,12 @@ fn run(cli: Cli) -> anyhow::Result<ExitCode> {
         Entry::Deployer(deployer::cli::Command::Render(args)) if args.what == Some(What::Operator) => {
             operator::cli::render::run(&args)
         }
+        Entry::Deployer(deployer::cli::Command::Render(args)) if args.what == Some(What::Hardware) => {
+            operator::cli::render::hardware(&args)
+        }
         Entry::Deployer(command) => with_signals(async |token| command.run(token).await),
         Entry::Simulate(args) => sim::cli::run(&args),
+        Entry::Hardware(args) => operator::deviceconfig::cli::run(&args),
         Entry::Cdi(command) => cdi::cli::run(&command),
         Entry::MustGather(args) => with_signals(async |token| support::mustgather::run(*args, token).await),
         Entry::Fingerprint => fingerprint(),

@@ -10,15 +10,15 @@ use serde_json::Value;
 use testkit::controlplane::{ControlPlane, ControlPlaneOptions};
 use testkit::openshift::{self, Flavour};
 
-use super::{FOLDER, word};
+use super::{FOLDER, HARDWARE, word};
 use crate::tree::root;
 
 /// Kinds of the Prometheus operator are not defined in the test's clusters.
 const ELSEWHERE: &str = "monitoring.coreos.com/v1";
 
-/// The documents of a file of the folder.
-fn documents(path: &str) -> Vec<Value> {
-    let path = root().join(FOLDER).join(path);
+/// The documents of a file of a folder.
+fn documents(folder: &str, path: &str) -> Vec<Value> {
+    let path = root().join(folder).join(path);
     let text = std::fs::read_to_string(&path).unwrap();
     runtime::yaml::read_many(&path.display().to_string(), &text, 100).unwrap()
 }
@@ -30,6 +30,7 @@ async fn apply(client: &Client, body: &Value, dry_run: bool) {
     let (group, version) = api_version.rsplit_once('/').unwrap_or(("", &api_version));
     let plural = match kind.as_str() {
         "NetworkPolicy" => "networkpolicies".to_owned(),
+        "ValidatingAdmissionPolicy" => "validatingadmissionpolicies".to_owned(),
         kind => format!("{}s", kind.to_lowercase()),
     };
     let resource = ApiResource::from_gvk_with_plural(&GroupVersionKind::gvk(group, version, &kind), &plural);
@@ -61,14 +62,23 @@ async fn an_api_server_takes_every_field_of_what_is_shipped() {
         if let Some(flavour) = flavour {
             openshift::install(&client, flavour, "4.20.1").await.unwrap();
         }
-        let objects = documents(&format!("{}/install.yaml", word(platform)));
-        let (elsewhere, here): (Vec<_>, Vec<_>) =
-            objects.iter().partition(|object| object["apiVersion"] == ELSEWHERE);
-        assert_eq!(elsewhere.len(), if platform.is_openshift() { 3 } else { 0 }, "{platform}");
-        for object in here {
-            apply(&client, object, false).await;
+        for (folder, monitoring) in [(FOLDER, 3), (HARDWARE, 2)] {
+            let objects = documents(folder, &format!("{}/install.yaml", word(platform)));
+            let (elsewhere, here): (Vec<_>, Vec<_>) =
+                objects.iter().partition(|object| object["apiVersion"] == ELSEWHERE);
+            let wanted = if platform.is_openshift() { monitoring } else { 0 };
+            assert_eq!(elsewhere.len(), wanted, "{folder} {platform}");
+            for object in here {
+                apply(&client, object, false).await;
+            }
         }
-        for sample in documents(&format!("samples/{}.yaml", word(platform))) {
+        for sample in documents(HARDWARE, "samples/deviceconfig.yaml") {
+            apply(&client, &sample, sample["kind"] != "Namespace").await;
+        }
+        for policy in documents(HARDWARE, "samples/node-policy.yaml") {
+            apply(&client, &policy, true).await;
+        }
+        for sample in documents(FOLDER, &format!("samples/{}.yaml", word(platform))) {
             for version in [api::numaresources::VERSION, api::numaresources::OLD_VERSION] {
                 let mut sample = sample.clone();
                 sample["apiVersion"] = format!("{}/{version}", api::numaresources::GROUP).into();

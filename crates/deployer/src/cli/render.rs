@@ -24,11 +24,12 @@ use crate::platform::Platform;
     after_help = "Examples:\n  tholepin render > all.yaml\n  tholepin render topology-updater --kubelet-profile k3s\n  \
     tholepin render --platform openshift:4.20 -o json\n  tholepin render policy --platform openshift:4.18\n  \
     tholepin render operator --platform openshift --image registry.example/tholepin:1\n  \
+    tholepin render hardware --image registry.example/tholepin:1\n  \
     tholepin render --updater-type rte --sched-type plugin"
 )]
 pub struct Args {
-    /// What to print: api, topology-updater, scheduler-plugin, policy (the SELinux policy, text), or operator (which installs and keeps
-    /// the others) [default: all that deploy installs]
+    /// What to print: api, topology-updater, scheduler-plugin, policy (the SELinux policy, text), operator (which installs and keeps
+    /// the others), or hardware (which brings drivers of devices to nodes) [default: all that deploy installs]
     #[arg(value_name = "WHAT", hide_possible_values = true)]
     pub what: Option<What>,
     /// How to print: yaml, or json (one List)
@@ -41,10 +42,10 @@ pub struct Args {
         hide_possible_values = true
     )]
     pub output: Manifest,
-    /// Namespace (operator)
-    #[arg(long, value_name = "NAME", default_value = "numaresources")]
-    pub namespace: String,
-    /// Whether there are objects for the Prometheus operator (operator) [default: on openshift and hypershift]
+    /// Namespace (operator, hardware) [default: numaresources, or tholepin-hardware]
+    #[arg(long, value_name = "NAME")]
+    pub namespace: Option<String>,
+    /// Whether there are objects for the Prometheus operator (operator, hardware) [default: on openshift and hypershift]
     #[arg(long, value_name = "BOOL", num_args = 0..=1, require_equals = true, default_missing_value = "true", value_parser = bool_word)]
     pub monitoring: Option<bool>,
     #[command(flatten)]
@@ -66,6 +67,8 @@ pub enum What {
     Policy,
     /// What keeps all of it true; its objects are its own crate's.
     Operator,
+    /// What brings drivers of devices to nodes, likewise.
+    Hardware,
 }
 
 /// How manifests are printed.
@@ -96,7 +99,7 @@ pub async fn run(args: &Args) -> anyhow::Result<ExitCode> {
             print(&manifests::selinux_policy(&version))?;
             return Ok(ExitCode::SUCCESS);
         }
-        Some(What::Operator) => anyhow::bail!("the operator's manifests are not made here"),
+        Some(What::Operator | What::Hardware) => anyhow::bail!("the operator's manifests are not made here"),
     };
     if args.choices.needs_cluster() {
         let clients = act::connect(&args.cluster.options()).await?;

@@ -1,4 +1,4 @@
-//! `tholepin render operator`: the operator's own objects as text.
+//! `tholepin render operator` and `render hardware`: the operator's own objects as text.
 //!
 //! In: the flags of `tholepin render`. Out: manifests on standard output. Never: a cluster.
 
@@ -6,15 +6,28 @@ use std::process::ExitCode;
 
 use deployer::cli::render::Args;
 
-use crate::manifests::{self, Options};
+use crate::deviceconfig::manifests as hardware;
+use crate::manifests::{self, NAMESPACE, Options};
 
 /// Prints them. Flags about exporters and schedulers do not matter: those are what the operator is asked for.
 ///
 /// # Errors
 /// When a flag's value makes no sense, or standard output cannot be written.
 pub fn run(args: &Args) -> anyhow::Result<ExitCode> {
+    args.print(&manifests::objects(&options(args, NAMESPACE)?)?)
+}
+
+/// Prints those of the operator with the controller of DeviceConfigs.
+///
+/// # Errors
+/// As [`run`].
+pub fn hardware(args: &Args) -> anyhow::Result<ExitCode> {
+    args.print(&hardware::objects(&options(args, hardware::NAMESPACE)?)?)
+}
+
+fn options(args: &Args, namespace: &str) -> anyhow::Result<Options> {
     let common = args.options()?;
     let monitoring = args.monitoring.unwrap_or(common.platform.is_openshift());
-    let options = Options { namespace: args.namespace.clone(), common, monitoring };
-    args.print(&manifests::objects(&options)?)
+    let namespace = args.namespace.clone().unwrap_or_else(|| namespace.to_owned());
+    Ok(Options { namespace, common, monitoring })
 }

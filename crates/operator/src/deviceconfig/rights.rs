@@ -19,7 +19,7 @@ use tracing::{info, warn};
 const AGAIN: Duration = Duration::from_secs(10);
 
 /// Without these nothing works: group, resource, verbs.
-const NEEDED: [(&str, &str, &[&str]); 9] = [
+pub(super) const NEEDED: [(&str, &str, &[&str]); 9] = [
     (hardware::GROUP, hardware::PLURAL, &["list", "watch", "patch"]),
     (hardware::GROUP, "deviceconfigs/status", &["patch"]),
     ("", "nodes", &["list", "watch", "patch"]),

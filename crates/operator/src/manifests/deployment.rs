@@ -1,6 +1,6 @@
 //! The operator as a Deployment, and where its metrics are.
 //!
-//! In: [`Options`]. Out: Deployment and Service. Never: a right or a mount that it does not use.
+//! In: [`Options`], and which controllers it runs ([`Program`]). Out: Deployment and Service. Never: a right or a mount that it does not use.
 //!
 //! It needs nothing of a node, so it runs as nobody. One is enough: the next one takes over as soon as it has given its lease up.
 
@@ -26,18 +26,50 @@ pub const SERVICE: &str = "numaresources-controller-manager-metrics-service";
 pub const METRICS: u16 = 8080;
 /// Where health checks are.
 const HEALTH: u16 = 8081;
-/// Where the certificate for metrics is, and the secret it is in.
-const CERTIFICATE: (&str, &str) = ("/certs", "metrics-service-cert");
+/// Where the certificate for metrics is.
+const CERTIFICATES: &str = "/certs";
 /// Makes OpenShift put a certificate for a Service into a secret.
 const SERVING: &str = "service.beta.openshift.io/serving-cert-secret-name";
 /// Lets a pod onto CPUs kept for management, where there are some.
 const WORKLOAD: (&str, &str) =
     ("target.workload.openshift.io/management", r#"{"effect": "PreferredDuringScheduling"}"#);
 
+/// An operator with some of its controllers: what tells one from another.
+#[derive(Clone, Copy, Debug)]
+pub struct Program {
+    /// Of its Deployment and its service account.
+    pub name: &'static str,
+    /// The label `app` of its pods.
+    pub app: &'static str,
+    /// Of the Service with its metrics.
+    pub service: &'static str,
+    /// OpenShift: of the secret with the certificate for them.
+    pub certificate: &'static str,
+    /// What it is called with.
+    pub args: &'static [&'static str],
+}
+
+/// The one with the controllers of NUMA resources.
+pub const OPERATOR: Program = Program {
+    name: NAME,
+    app: "numaresources-operator",
+    service: SERVICE,
+    certificate: "metrics-service-cert",
+    args: &["operator"],
+};
+
 /// The labels of its pods.
 #[must_use]
 pub fn pod_labels() -> BTreeMap<String, String> {
-    labels([("app", "numaresources-operator"), ("control-plane", "controller-manager")])
+    OPERATOR.pod_labels()
+}
+
+impl Program {
+    /// The labels of its pods.
+    #[must_use]
+    pub fn pod_labels(&self) -> BTreeMap<String, String> {
+        labels([("app", self.app), ("control-plane", "controller-manager")])
+    }
 }
 
 /// The name of the port of metrics: on OpenShift they have a certificate.
@@ -49,10 +81,16 @@ pub fn port_name(options: &Options) -> &'static str {
 /// Where metrics are; on OpenShift it brings their certificate.
 #[must_use]
 pub fn service(options: &Options) -> Service {
-    let mut metadata = within(&options.namespace, SERVICE);
-    metadata.labels = Some(pod_labels());
+    service_of(options, &OPERATOR)
+}
+
+/// The same of any.
+#[must_use]
+pub fn service_of(options: &Options, program: &Program) -> Service {
+    let mut metadata = within(&options.namespace, program.service);
+    metadata.labels = Some(program.pod_labels());
     if options.common.platform.is_openshift() {
-        metadata.annotations = Some(labels([(SERVING, CERTIFICATE.1)]));
+        metadata.annotations = Some(labels([(SERVING, program.certificate)]));
     }
     let port = ServicePort {
         name: Some(port_name(options).to_owned()),
@@ -61,14 +99,23 @@ pub fn service(options: &Options) -> Service {
         target_port: Some(IntOrString::String(port_name(options).to_owned())),
         ..ServicePort::default()
     };
-    let spec =
-        ServiceSpec { selector: Some(pod_labels()), ports: Some(vec![port]), ..ServiceSpec::default() };
+    let spec = ServiceSpec {
+        selector: Some(program.pod_labels()),
+        ports: Some(vec![port]),
+        ..ServiceSpec::default()
+    };
     Service { metadata, spec: Some(spec), status: None }
 }
 
 /// The operator itself.
 #[must_use]
 pub fn deployment(options: &Options) -> Deployment {
+    deployment_of(options, &OPERATOR)
+}
+
+/// Any of them.
+#[must_use]
+pub fn deployment_of(options: &Options, program: &Program) -> Deployment {
     let mut annotations = labels([("kubectl.kubernetes.io/default-container", CONTAINER)]);
     if options.common.platform.is_openshift() {
         annotations.extend(labels([WORKLOAD]));
@@ -76,19 +123,19 @@ pub fn deployment(options: &Options) -> Deployment {
     }
     let template = PodTemplateSpec {
         metadata: Some(ObjectMeta {
-            labels: Some(pod_labels()),
+            labels: Some(program.pod_labels()),
             annotations: Some(annotations),
             ..ObjectMeta::default()
         }),
-        spec: Some(pod_spec(options)),
+        spec: Some(pod_spec(options, program)),
     };
-    let mut metadata = within(&options.namespace, NAME);
-    metadata.labels = Some(pod_labels());
+    let mut metadata = within(&options.namespace, program.name);
+    metadata.labels = Some(program.pod_labels());
     Deployment {
         metadata,
         spec: Some(DeploymentSpec {
             replicas: Some(1),
-            selector: selector(&pod_labels()),
+            selector: selector(&program.pod_labels()),
             template,
             ..DeploymentSpec::default()
         }),
@@ -96,22 +143,21 @@ pub fn deployment(options: &Options) -> Deployment {
     }
 }
 
-fn pod_spec(options: &Options) -> PodSpec {
+fn pod_spec(options: &Options, program: &Program) -> PodSpec {
     let common = &options.common;
     // Where nobody makes the secret there is none, and metrics go without.
-    let (path, secret) = CERTIFICATE;
     let source = SecretVolumeSource {
-        secret_name: Some(secret.to_owned()),
+        secret_name: Some(program.certificate.to_owned()),
         optional: Some(true),
         ..SecretVolumeSource::default()
     };
     let volume = Volume { name: "certs".to_owned(), secret: Some(source), ..Volume::default() };
     let certificate = common.platform.is_openshift();
     PodSpec {
-        service_account_name: Some(NAME.to_owned()),
+        service_account_name: Some(program.name.to_owned()),
         containers: vec![Container {
-            volume_mounts: certificate.then(|| vec![pod::mount_read_only("certs", path)]),
-            ..container(options)
+            volume_mounts: certificate.then(|| vec![pod::mount_read_only("certs", CERTIFICATES)]),
+            ..container(options, program)
         }],
         volumes: certificate.then(|| vec![volume]),
         image_pull_secrets: pod::pull_secrets(common),
@@ -125,14 +171,14 @@ fn pod_spec(options: &Options) -> PodSpec {
     }
 }
 
-fn container(options: &Options) -> Container {
+fn container(options: &Options, program: &Program) -> Container {
     let common = &options.common;
     let probe = |path: &str| pod::probe(path, IntOrString::String("health".to_owned()), None);
     Container {
         name: CONTAINER.to_owned(),
         image: Some(common.images.tholepin.clone()),
         image_pull_policy: pod::pull_policy(common),
-        args: Some(vec!["operator".to_owned()]),
+        args: Some(program.args.iter().map(|word| (*word).to_owned()).collect()),
         env: Some(vec![
             pod::field("NAMESPACE", "metadata.namespace"),
             // For the image that it runs itself, which is its operands' too.

@@ -11,7 +11,7 @@ use k8s_openapi::api::rbac::v1::{RoleBinding, RoleRef, Subject};
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::{LabelSelector, ObjectMeta};
 use serde::Serialize;
 
-use super::deployment::{SERVICE, pod_labels, port_name};
+use super::deployment::{Program, SERVICE, pod_labels, port_name};
 use super::{NAME, Options};
 use crate::rbac::EXPORTER_SERVICE;
 
@@ -66,8 +66,9 @@ struct Group {
     rules: Vec<Alert>,
 }
 
+/// When somebody should look.
 #[derive(Serialize)]
-struct Alert {
+pub struct Alert {
     alert: &'static str,
     expr: String,
     #[serde(rename = "for")]
@@ -92,19 +93,60 @@ struct Words {
 /// # Errors
 /// Never in practice.
 pub fn objects(options: &Options) -> Result<Vec<Object>, Error> {
-    let mut objects = Vec::new();
-    if options.common.platform.is_openshift() {
-        let (_, name) = PROMETHEUS;
-        objects.push(Object::new(&role(&options.namespace, name, discovery()))?);
-        objects.push(Object::new(&discovery_binding(options))?);
-    }
+    let mut objects = prometheus(options)?;
     let exporters = deployer::manifests::meta::labels([("name", "resource-topology")]);
     objects.push(monitor(options, NAME, &pod_labels(), SERVICE, port_name(options))?);
     objects.push(monitor(options, "numaresources-rte", &exporters, EXPORTER_SERVICE, "metrics-port")?);
-    let spec = PrometheusRuleSpec { groups: vec![Group { name: "numaresources.rules", rules: alerts() }] };
-    let rule = PrometheusRule { metadata: within(&options.namespace, NAME), spec };
-    objects.push(object("PrometheusRule", "prometheusrules", &rule)?);
+    objects.push(rules(options, NAME, "numaresources.rules", alerts())?);
     Ok(objects)
+}
+
+/// The same of any operator, with alerts of its own.
+///
+/// # Errors
+/// Never in practice.
+pub fn objects_of(
+    options: &Options,
+    program: &Program,
+    group: &'static str,
+    alerts: Vec<Alert>,
+) -> Result<Vec<Object>, Error> {
+    let mut objects = prometheus(options)?;
+    let labels = program.pod_labels();
+    objects.push(monitor(options, program.name, &labels, program.service, port_name(options))?);
+    objects.push(rules(options, program.name, group, alerts)?);
+    Ok(objects)
+}
+
+/// An alert.
+#[must_use]
+pub fn alert(
+    alert: &'static str,
+    expr: String,
+    lasting: &'static str,
+    summary: &'static str,
+    description: &'static str,
+) -> Alert {
+    let (labels, annotations) = (Severity { severity: "warning" }, Words { summary, description });
+    Alert { alert, expr, lasting, labels, annotations }
+}
+
+fn rules(options: &Options, name: &str, group: &'static str, alerts: Vec<Alert>) -> Result<Object, Error> {
+    let spec = PrometheusRuleSpec { groups: vec![Group { name: group, rules: alerts }] };
+    let rule = PrometheusRule { metadata: within(&options.namespace, name), spec };
+    object("PrometheusRule", "prometheusrules", &rule)
+}
+
+/// OpenShift: what lets its Prometheus find pods here.
+fn prometheus(options: &Options) -> Result<Vec<Object>, Error> {
+    if !options.common.platform.is_openshift() {
+        return Ok(Vec::new());
+    }
+    let (_, name) = PROMETHEUS;
+    Ok(vec![
+        Object::new(&role(&options.namespace, name, discovery()))?,
+        Object::new(&discovery_binding(options))?,
+    ])
 }
 
 /// What Prometheus asks to find pods behind a Service.
@@ -153,19 +195,11 @@ fn monitor(
 }
 
 fn alerts() -> Vec<Alert> {
-    let alert = |alert, expr: String, lasting, severity, summary, description| Alert {
-        alert,
-        expr,
-        lasting,
-        labels: Severity { severity },
-        annotations: Words { summary, description },
-    };
     vec![
         alert(
             "NUMAResourcesOperatorDown",
             format!("absent(up{{job=\"{SERVICE}\"}} == 1)"),
             "15m",
-            "warning",
             "The NUMA resources operator does not run.",
             "No metrics of it have been seen for 15 minutes. Exporters and scheduler go on as they are; nothing repairs or updates them.",
         ),
@@ -173,7 +207,6 @@ fn alerts() -> Vec<Alert> {
             "NUMAResourcesDegraded",
             "tholepin_operator_condition{condition=\"Degraded\"} == 1".to_owned(),
             "15m",
-            "warning",
             "{{ $labels.controller }} is degraded.",
             "What was asked for cannot be done. The condition Degraded of the object and its events say why.",
         ),
@@ -181,7 +214,6 @@ fn alerts() -> Vec<Alert> {
             "NUMAResourcesProgressingLong",
             "tholepin_operator_condition{condition=\"Progressing\"} == 1".to_owned(),
             "1h",
-            "warning",
             "{{ $labels.controller }} has been progressing for an hour.",
             "Pods do not become ready, or a MachineConfigPool does not finish. The message of the condition Progressing names what is waited for.",
         ),
@@ -189,7 +221,6 @@ fn alerts() -> Vec<Alert> {
             "NUMAResourcesObjectUnreadable",
             "tholepin_operator_unreadable_objects > 0".to_owned(),
             "5m",
-            "warning",
             "A {{ $labels.kind }} cannot be read.",
             "What was made for it stays as it is, and it is not looked after. The operator's events say what is wrong with it.",
         ),

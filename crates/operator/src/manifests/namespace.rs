@@ -15,7 +15,13 @@ const WORKLOAD: (&str, &str) = ("workload.openshift.io/allowed", "management");
 /// The namespace. Exporters need directories of their nodes, which only the level `privileged` allows.
 #[must_use]
 pub fn namespace(options: &Options) -> Namespace {
-    let mut namespace = meta::namespace(&options.namespace, Level::Privileged, options.common.platform);
+    at(Level::Privileged, options)
+}
+
+/// The namespace of an operator whose operands are elsewhere: no pod in it gets more than the level allows.
+#[must_use]
+pub fn at(level: Level, options: &Options) -> Namespace {
+    let mut namespace = meta::namespace(&options.namespace, level, options.common.platform);
     if options.common.platform.is_openshift() {
         namespace.metadata.labels.get_or_insert_default().extend(meta::labels([MONITORING]));
         namespace.metadata.annotations = Some(meta::labels([WORKLOAD]));

@@ -1,0 +1,196 @@
+//! `tholepin hardware`: what can be done with DeviceConfigs without a cluster.
+//!
+//! In: files. Out: manifests on standard output, what was changed in them on standard error. Never: a cluster, or half an output.
+
+use std::io::Read as _;
+use std::path::{Path, PathBuf};
+use std::process::ExitCode;
+
+use anyhow::{Context as _, bail};
+use api::hardware::convert::convert;
+use clap::{Subcommand, ValueEnum};
+use deployer::manifests::text;
+use deployer::object::Object;
+use runtime::yaml;
+use serde_json::Value;
+
+/// Enough for any file of manifests.
+const LIMIT_BYTES: u64 = 16 << 20;
+/// The most objects in one file.
+const OBJECTS: usize = 10_000;
+
+/// `tholepin hardware`.
+#[derive(Clone, Debug, clap::Args)]
+pub struct Args {
+    #[command(subcommand)]
+    command: Command,
+}
+
+/// What can be done.
+#[derive(Clone, Debug, Subcommand)]
+enum Command {
+    /// Print DeviceConfigs of the sample operator (example.com/v1alpha1) as ours
+    #[command(
+        long_about = "Print DeviceConfigs of the authoring guide's sample operator (example.com/v1alpha1) as ours.\n\n\
+        What was meant without being said is written down, and what never worked is put right; a line on standard error tells of each. \
+        Nothing is printed if an object cannot be converted.",
+        after_help = "Examples:\n  tholepin hardware convert old.yaml > new.yaml\n  \
+        kubectl get deviceconfigs.example.com -A -o yaml | tholepin hardware convert -o json"
+    )]
+    Convert {
+        /// The file, YAML or JSON, with one or more objects or a List of them; - is standard input
+        #[arg(value_name = "FILE", default_value = "-")]
+        file: PathBuf,
+        /// How to print: yaml, or json (one List)
+        #[arg(
+            short,
+            long,
+            value_name = "FORMAT",
+            default_value = "yaml",
+            value_enum,
+            hide_possible_values = true
+        )]
+        output: Format,
+    },
+}
+
+/// How manifests are printed.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+enum Format {
+    /// One document for each object.
+    Yaml,
+    /// One List.
+    Json,
+}
+
+/// Does it.
+///
+/// # Errors
+/// When a file cannot be read, or an object in it cannot be converted; standard output is empty then.
+pub fn run(args: &Args) -> anyhow::Result<ExitCode> {
+    let Command::Convert { file, output } = &args.command;
+    let name = if file == Path::new("-") { "standard input".to_owned() } else { file.display().to_string() };
+    let (text, notes) = converted(&name, &read(file).with_context(|| name.clone())?, *output)?;
+    for note in notes {
+        eprintln!("{note}");
+    }
+    deployer::cli::output::print(&text)?;
+    Ok(ExitCode::SUCCESS)
+}
+
+/// All of a file, or of standard input.
+fn read(file: &Path) -> anyhow::Result<String> {
+    let mut bytes = Vec::new();
+    let limit = LIMIT_BYTES + 1;
+    if file == Path::new("-") {
+        std::io::stdin().lock().take(limit).read_to_end(&mut bytes)?;
+    } else {
+        std::fs::File::open(file)?.take(limit).read_to_end(&mut bytes)?;
+    }
+    if bytes.len() as u64 > LIMIT_BYTES {
+        bail!("larger than the limit of {LIMIT_BYTES} bytes");
+    }
+    Ok(String::from_utf8(bytes)?)
+}
+
+/// What is printed, and what is said besides.
+fn converted(file: &str, text: &str, output: Format) -> anyhow::Result<(String, Vec<String>)> {
+    let mut objects = Vec::new();
+    let mut notes = Vec::new();
+    for old in items(yaml::read_many(file, text, OBJECTS)?) {
+        let title = title(&old);
+        let new = convert(&old).with_context(|| format!("{file}: {title}"))?;
+        notes.extend(new.notes.iter().map(|note| format!("{title}: {note}")));
+        objects.push(Object::new(&new.object)?);
+    }
+    if objects.is_empty() {
+        bail!("{file}: no object in it: wanted is a DeviceConfig of example.com/v1alpha1");
+    }
+    let text = match output {
+        Format::Yaml => text::render_objects(&objects)?,
+        Format::Json => text::render_objects_json(&objects),
+    };
+    Ok((text, notes))
+}
+
+/// The objects, those of Lists one by one.
+fn items(documents: Vec<Value>) -> Vec<Value> {
+    let mut all = Vec::new();
+    for mut document in documents {
+        let list = document["kind"].as_str().is_some_and(|kind| kind.ends_with("List"));
+        match document.get_mut("items").map(Value::take) {
+            Some(Value::Array(items)) if list => all.extend(items),
+            _ => all.push(document),
+        }
+    }
+    all
+}
+
+/// Which object it is, for people.
+fn title(object: &Value) -> String {
+    let word = |field: &str| object["metadata"][field].as_str().unwrap_or_default();
+    match (word("namespace"), word("name")) {
+        ("", name) => format!("DeviceConfig {name}"),
+        (namespace, name) => format!("DeviceConfig {namespace}/{name}"),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const OLD: &str = "
+apiVersion: v1
+kind: List
+items:
+- apiVersion: example.com/v1alpha1
+  kind: DeviceConfig
+  metadata: {name: acc, namespace: hw}
+  spec: {driverImage: 'registry.example/acc:1', driverVersion: 1.4.2}
+---
+apiVersion: example.com/v1alpha1
+kind: DeviceConfig
+metadata: {name: b}
+spec: {driverImage: b, driverVersion: '2', nodeSelector: {a: b}}
+";
+
+    #[test]
+    fn each_object_becomes_one_of_ours() {
+        let (text, notes) = converted("f", OLD, Format::Yaml).unwrap();
+        let wanted = "---\napiVersion: hardware.tholepin.dev/v1alpha1\nkind: DeviceConfig\nmetadata:\n  name: acc\n  namespace: hw\nspec:\n  \
+            driverImage: registry.example/acc\n  driverVersion: \"1.4.2\"\n  imagePullPolicy: Always\n  nodeSelector:\n    \
+            feature.node.kubernetes.io/pci-1da3.present: \"true\"\n---\n";
+        assert!(text.starts_with(wanted), "{text}");
+        assert!(
+            notes
+                .iter()
+                .any(|note| note.starts_with("DeviceConfig hw/acc: spec.driverImage is without its tag 1")),
+            "{notes:?}"
+        );
+        assert!(notes.iter().any(|note| note.starts_with("DeviceConfig b: ")), "{notes:?}");
+        let (text, _) = converted("f", OLD, Format::Json).unwrap();
+        let list: Value = serde_json::from_str(&text).unwrap();
+        assert_eq!(list["items"].as_array().unwrap().len(), 2);
+    }
+
+    #[test]
+    fn what_is_wrong_is_told_in_one_line_and_nothing_is_printed() {
+        let table = [
+            ("", "f: no object in it"),
+            ("a: [", "f: "),
+            (
+                "kind: Pod\napiVersion: v1\nmetadata: {name: p}",
+                "f: DeviceConfig p: \"Pod\" of \"v1\" is not converted",
+            ),
+            ("text", "is not converted"),
+            (
+                "apiVersion: example.com/v1alpha1\nkind: DeviceConfig\nmetadata: {name: a}\nspec:\n",
+                "f: DeviceConfig a: spec.driverImage is missing",
+            ),
+        ];
+        for (text, words) in table {
+            let error = format!("{:#}", converted("f", text, Format::Yaml).unwrap_err());
+            assert!(error.contains(words) && !error.contains('\n'), "{text:?}: {error}");
+        }
+    }
+}

@@ -1,0 +1,69 @@
+//! What users ask for, for a start: the sample kernel module of `samples/kernel-module`, with our device plugin.
+//!
+//! In: nothing. Out: a namespace and a DeviceConfig in it. Never: a field whose default would do.
+
+use std::collections::BTreeMap;
+
+use api::hardware::policy::node_policy;
+use api::hardware::{DeviceConfig, DevicePlugin, Spec};
+use api::kmm::keys::POD_SECURITY;
+use deployer::manifests::Error;
+use deployer::manifests::meta::{cluster, labels, within};
+use deployer::object::Object;
+use k8s_openapi::api::core::v1::Namespace;
+use serde_json::{Map, Value, json};
+
+/// The namespace of the sample.
+pub const NAMESPACE: &str = "accelerators";
+/// The label of nodes with the sample's hardware.
+pub const NODES: (&str, &str) = ("feature.node.kubernetes.io/pci-1200_1da3.present", "true");
+/// The label that the policy of the sample asks for.
+pub const TEAM: &str = "example.com/team";
+
+/// The namespace: KMM's pods and the device plugin need all of a node.
+#[must_use]
+pub fn namespace() -> Namespace {
+    let mut metadata = cluster(NAMESPACE);
+    metadata.labels = Some(labels([POD_SECURITY]));
+    Namespace { metadata, ..Namespace::default() }
+}
+
+/// The driver and its devices.
+#[must_use]
+pub fn device_config() -> DeviceConfig {
+    let spec = Spec {
+        driver_image: "registry.example/drivers/tholepin-sample".to_owned(),
+        driver_version: "1.0.0".to_owned(),
+        node_selector: Some(BTreeMap::from([(NODES.0.to_owned(), NODES.1.to_owned())])),
+        device_plugin: Some(DevicePlugin { config: Some(config()), ..DevicePlugin::default() }),
+        ..Spec::default()
+    };
+    DeviceConfig { metadata: within(NAMESPACE, "tholepin-sample"), spec, ..DeviceConfig::default() }
+}
+
+/// The device nodes that the sample module makes, and where it says how near they are.
+fn config() -> Map<String, Value> {
+    let resource = json!({
+        "name": "tholepin.dev/sample",
+        "discovery": {"directory": {"path": "/dev", "prefix": "tholepin-sample"}},
+    });
+    let fields = [("version", json!("v1alpha1")), ("resources", json!([resource]))];
+    fields.into_iter().map(|(name, value)| (name.to_owned(), value)).collect()
+}
+
+/// Both.
+///
+/// # Errors
+/// Never in practice.
+pub fn objects() -> Result<Vec<Object>, Error> {
+    Ok(vec![Object::new(&namespace())?, Object::new(&device_config())?])
+}
+
+/// An example of limiting who selects which nodes.
+///
+/// # Errors
+/// Never in practice.
+pub fn policies() -> Result<Vec<Object>, Error> {
+    let (policy, binding) = node_policy(TEAM);
+    Ok(vec![Object::new(&policy)?, Object::new(&binding)?])
+}

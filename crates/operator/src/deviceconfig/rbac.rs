@@ -1,0 +1,102 @@
+//! What the account of the controller of DeviceConfigs must be allowed to do.
+//!
+//! In: a platform. Out: the rules of a ClusterRole, and of a Role in its own namespace. Never: more than is used; what is asked of the API server
+//! stands in [`super::act`] and [`super::watch`].
+//!
+//! DeviceConfigs are in any namespace, and what is made for them beside them, so accounts and ConfigMaps are in the ClusterRole, whatever
+//! their names. It never grants what a role could be told from: OpenShift's role for privileged pods it may bind, and no other.
+
+use api::hardware::{GROUP, PLURAL, keys};
+use api::kmm;
+use api::rbac::{rule, rule_for};
+use deployer::platform::Platform;
+
+use super::module::SCC_ROLE;
+use crate::rbac::Rules;
+
+/// What is watched and changed.
+const WHOLE: [&str; 6] = ["get", "list", "watch", "create", "patch", "delete"];
+/// What is made and taken away by name.
+const NAMED: [&str; 4] = ["get", "create", "patch", "delete"];
+/// What is watched only.
+const SEEN: [&str; 2] = ["list", "watch"];
+
+const RBAC: &str = "rbac.authorization.k8s.io";
+const LEASES: &str = "coordination.k8s.io";
+
+/// The rules on a platform.
+#[must_use]
+pub fn rules(platform: Platform) -> Rules {
+    let mut cluster = vec![
+        // Its finalizer is part of the object.
+        rule(GROUP, &[PLURAL], &["list", "watch", "patch"]),
+        rule(GROUP, &[&format!("{PLURAL}/status")], &["patch"]),
+        // A Module blocks the deletion of its DeviceConfig, which needs this where the cluster enforces it (OpenShift).
+        rule(GROUP, &[&format!("{PLURAL}/finalizers")], &["update"]),
+        rule(kmm::GROUP, &[kmm::MODULES], &WHOLE),
+        rule(kmm::GROUP, &[kmm::node::PLURAL, kmm::image::PLURAL], &SEEN),
+        // Claims and versions are labels.
+        rule("", &["nodes"], &["list", "watch", "patch"]),
+        rule("", &["pods"], &SEEN),
+        rule("", &["pods/eviction"], &["create"]),
+        rule("", &["serviceaccounts", "configmaps"], &NAMED),
+        rule("events.k8s.io", &["events"], &["create", "patch"]),
+        // Which platform it is; where it is none of OpenShift's the answer is that there is no such thing, but only to those who may ask.
+        rule("config.openshift.io", &["clusterversions"], &["list"]),
+    ];
+    if platform.is_openshift() {
+        cluster.push(rule(RBAC, &["rolebindings"], &NAMED));
+        cluster.push(rule_for(RBAC, &["clusterroles"], SCC_ROLE, &["bind"]));
+    }
+    let namespaced = vec![
+        // Its own, for the image it runs, which is that of its device plugin.
+        rule("", &["pods"], &["get"]),
+        rule(LEASES, &["leases"], &["create"]),
+        rule_for(LEASES, &["leases"], keys::LEASE, &["get", "update"]),
+    ];
+    Rules { cluster, namespaced, config_managed: Vec::new() }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::rbac::{covers, missing};
+
+    /// What is looked for before work begins is what is given.
+    #[test]
+    fn what_is_needed_is_given() {
+        for platform in Platform::ALL {
+            let rules = rules(platform).cluster;
+            for (group, resource, verbs) in super::super::rights::NEEDED {
+                let needed = [rule(group, &[resource], verbs)];
+                assert!(covers(&rules, &needed), "{platform}: {:?}", missing(&rules, &needed));
+            }
+        }
+    }
+
+    /// Nothing that would make it an administrator: no secret, no role of its choice, no pod of its own, no deletion of nodes or pods.
+    #[test]
+    fn much_is_not_given() {
+        for platform in Platform::ALL {
+            let rules = rules(platform);
+            let all = [rules.cluster, rules.namespaced].concat();
+            for (group, resource, verb) in [
+                ("", "secrets", "get"),
+                ("", "pods", "create"),
+                ("", "pods", "delete"),
+                ("", "nodes", "delete"),
+                ("", "namespaces", "patch"),
+                (RBAC, "clusterroles", "bind"),
+                (RBAC, "clusterroles", "escalate"),
+                (RBAC, "clusterrolebindings", "create"),
+                (GROUP, PLURAL, "create"),
+                (GROUP, PLURAL, "delete"),
+                (kmm::GROUP, kmm::node::PLURAL, "patch"),
+            ] {
+                assert!(!covers(&all, &[rule(group, &[resource], &[verb])]), "{platform}: {verb} {resource}");
+            }
+            let binds = covers(&all, &[rule(RBAC, &["rolebindings"], &["create"])]);
+            assert_eq!(binds, platform.is_openshift(), "{platform}");
+        }
+    }
+}
