@@ -7,6 +7,8 @@ mod cluster;
 mod codegen;
 mod image;
 mod manifests;
+#[cfg(test)]
+mod register;
 mod test;
 mod testenv;
 mod tree;
