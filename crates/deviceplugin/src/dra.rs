@@ -34,6 +34,8 @@ const MAX_DRIVER: usize = 63;
 const REQUEST: Duration = Duration::from_secs(10);
 /// Between tries of what fails.
 const RETRY: (Duration, Duration) = (Duration::from_millis(500), Duration::from_secs(60));
+/// The kubelet tries again what failed after 60 to 90 s, and gives back what it knows of much sooner.
+pub const LEFT_OVER: Duration = Duration::from_secs(45);
 /// The class of the devices in files for claims.
 const CLASS: &str = "claim";
 
@@ -66,6 +68,8 @@ pub struct Settings {
     pub registry: PathBuf,
     /// The folder of Container Device Interface files.
     pub cdi_dir: PathBuf,
+    /// How long a claim that is gone keeps its devices, if the kubelet has not given them back: normally [`LEFT_OVER`].
+    pub left_over: Duration,
 }
 
 impl Args {
@@ -86,6 +90,7 @@ impl Args {
             plugins: self.kubelet_dir.join("plugins"),
             registry: self.kubelet_dir.join("plugins_registry"),
             cdi_dir,
+            left_over: LEFT_OVER,
         }))
     }
 }
@@ -128,7 +133,8 @@ pub async fn run(
         cdi_dir: settings.cdi_dir,
         feed: feed.clone(),
         client: client.clone(),
-        one_at_a_time: tokio::sync::Mutex::default(),
+        left_over: settings.left_over,
+        gone: tokio::sync::Mutex::default(),
     });
     let seat =
         Seat { driver: settings.driver.clone(), plugins: settings.plugins, registry: settings.registry };
@@ -182,5 +188,39 @@ async fn tell(mut said: watch::Receiver<Status>) -> std::convert::Infallible {
         if said.changed().await.is_err() {
             return std::future::pending().await;
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use clap::Parser as _;
+
+    #[derive(clap::Parser)]
+    struct Cli {
+        #[command(flatten)]
+        args: Args,
+    }
+
+    fn settings(words: &[&str]) -> Result<Option<Settings>, String> {
+        let cli = Cli::try_parse_from(["plugin"].iter().chain(words)).map_err(|error| error.to_string())?;
+        cli.args.settings("node-0", "/cdi".into()).map_err(|error| format!("{error:#}"))
+    }
+
+    #[test]
+    fn the_command_line() {
+        assert_eq!(settings(&[]), Ok(None));
+        let plain = settings(&["--dra", "nic.vendor.example"]).unwrap().unwrap();
+        assert_eq!(plain.plugins, PathBuf::from("/var/lib/kubelet/plugins"));
+        assert_eq!(plain.registry, PathBuf::from(pluginwatcher::FOLDER));
+        let other = settings(&["--dra=d.example", "--kubelet-dir=/k", "--kubeconfig=/c"]).unwrap().unwrap();
+        assert_eq!((other.registry, other.kubeconfig), ("/k/plugins_registry".into(), Some("/c".into())));
+        let long = format!("{}.example", "d".repeat(60));
+        for driver in ["", "0d.example", "D.example", "d_x.example", "d/x", &long] {
+            let error = settings(&["--dra", driver]).unwrap_err();
+            assert!(error.starts_with("--dra: ") && error.contains("at most 63 characters"), "{error}");
+        }
+        assert!(settings(&["--dra=d.example", "--kubelet-dir=k"]).unwrap_err().contains("absolute"));
+        assert!(settings(&["--kubeconfig=/c"]).is_err(), "it would have no effect");
     }
 }

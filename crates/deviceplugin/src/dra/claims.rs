@@ -3,7 +3,9 @@
 //! In: claims the kubelet asks about, their objects at the API server, the inventory. Out: a file for each, which is also all that a restart needs to
 //! know. Never: a claim that is ready changed, or a device in two claims' hands.
 
+use std::collections::BTreeMap;
 use std::path::PathBuf;
+use std::time::Duration;
 
 use cdi::{FileName, Kind, file};
 use k8s_openapi::api::resource::v1::{DeviceRequestAllocationResult, ResourceClaim};
@@ -11,6 +13,7 @@ use kube::{Api, Client};
 use node::draplugin::{Driver, wire};
 use runtime::client::brief;
 use tokio::sync::Mutex;
+use tokio::time::Instant;
 use tracing::{info, warn};
 
 use super::claim_file::{self, Memory, Name};
@@ -30,8 +33,11 @@ pub struct Claims {
     pub feed: Feed,
     /// For reading claims.
     pub client: Client,
-    /// The kubelet may ask for several pods at once.
-    pub one_at_a_time: Mutex<()>,
+    /// How long the file of a claim that is gone from the API server keeps its devices: the pod may have been deleted by force, and its containers
+    /// still end. After that it was left over from a kubelet that forgot it.
+    pub left_over: Duration,
+    /// Since when claims with files are known to be gone, by UID. Also lets one call in at a time: the kubelet may ask for several pods at once.
+    pub gone: Mutex<BTreeMap<String, Instant>>,
 }
 
 impl Driver for Claims {
@@ -52,8 +58,9 @@ impl Driver for Claims {
     }
 
     async fn unprepare(&self, claim: &wire::Claim) -> Result<(), String> {
-        let _one = self.one_at_a_time.lock().await;
+        let mut gone = self.gone.lock().await;
         let name = Name::try_from(claim)?;
+        gone.remove(&name.uid);
         let file = self.file(&name.uid)?;
         if file::remove(&self.cdi_dir, &file).map_err(|error| error.to_string())? {
             info!(claim = claim.name, namespace = claim.namespace, "claim is given back");
@@ -64,7 +71,7 @@ impl Driver for Claims {
 
 impl Claims {
     async fn try_prepare(&self, claim: &wire::Claim) -> Result<Vec<wire::Device>, String> {
-        let _one = self.one_at_a_time.lock().await;
+        let mut gone = self.gone.lock().await;
         let name = Name::try_from(claim)?;
         let object = self.object(&name.namespace, &name.name).await?;
         let object = object.ok_or_else(|| format!("claim {name} does not exist any more"))?;
@@ -79,7 +86,7 @@ impl Claims {
         {
             return Ok(answer);
         }
-        self.nobody_has(&name, &results).await?;
+        self.nobody_has(&name, &results, &mut gone).await?;
         let inventory = self.feed.borrow().clone();
         let spec = claim_file::spec(&name, &results, &self.kind, &inventory)?;
         file::write(&self.cdi_dir, &file, &spec).map_err(|error| error.to_string())?;
@@ -94,44 +101,45 @@ impl Claims {
             .map_err(|error| format!("reading claim {namespace}/{name}: {}", brief(&error)))
     }
 
-    /// Makes sure that no other claim has one of the devices. A file of a claim that has lost its devices is left over from a kubelet that forgot
-    /// it, and is removed.
+    /// Makes sure that no other claim has one of the devices.
     async fn nobody_has(
         &self,
         name: &Name,
         results: &[&DeviceRequestAllocationResult],
+        gone: &mut BTreeMap<String, Instant>,
     ) -> Result<(), String> {
-        let wanted = |memory: &Memory| {
-            // For looking after a device that others use.
-            let shared =
-                |r: &DeviceRequestAllocationResult| r.admin_access == Some(true) || r.share_id.is_some();
-            results
-                .iter()
-                .find(|r| !shared(r) && memory.devices.contains(&r.device))
-                .map(|r| r.device.clone())
-        };
+        // For looking after a device that others use, and of one that may be shared.
+        let alone =
+            |r: &&&DeviceRequestAllocationResult| r.admin_access != Some(true) && r.share_id.is_none();
         for uid in file::transient_ids(&self.cdi_dir, &self.kind).map_err(|error| error.to_string())? {
             let file = self.file(&uid)?;
             let Some(memory) = self.memory(&file).filter(|_| uid != name.uid) else { continue };
-            let Some(device) = wanted(&memory) else { continue };
-            let Some((namespace, other)) = memory.claim.split_once('/') else { continue };
+            let common = results.iter().filter(alone).find(|r| memory.devices.contains(&r.device));
+            let (Some(common), Some((namespace, other))) = (common, memory.claim.split_once('/')) else {
+                continue;
+            };
+            let device = &common.device;
+            let object = self.object(namespace, other).await?;
             let other = Name { namespace: namespace.to_owned(), name: other.to_owned(), uid };
-            let object = self.object(&other.namespace, &other.name).await?;
-            let held = object
-                .as_ref()
-                .and_then(|object| claim_file::results(&other, object, &self.driver, &self.node).ok());
-            let holds = held
-                .is_some_and(|held| held.iter().any(|r| r.device == device && r.admin_access != Some(true)));
-            if holds {
+            if let Some(object) = object.filter(|object| object.metadata.uid.as_deref() == Some(&other.uid)) {
+                gone.remove(&other.uid);
+                let held = claim_file::results(&other, &object, &self.driver, &self.node).unwrap_or_default();
+                if held.iter().filter(alone).any(|r| r.device == *device) {
+                    return Err(format!(
+                        "device {device} of claim {name} is in the hands of claim {other} still"
+                    ));
+                }
+                continue;
+            }
+            let since = *gone.entry(other.uid.clone()).or_insert_with(Instant::now);
+            if since.elapsed() < self.left_over {
                 return Err(format!(
-                    "device {device} of claim {name} is in the hands of claim {other} still"
+                    "device {device} of claim {name} is in the hands of claim {other} still, which is gone; its pod may be ending"
                 ));
             }
-            // One that is there for administration has no say, but keeps its file.
-            if object.is_none_or(|object| object.metadata.uid.as_deref() != Some(&other.uid)) {
-                warn!(claim = %other, uid = other.uid, "removing the file of a claim that is gone");
-                file::remove(&self.cdi_dir, &file).map_err(|error| error.to_string())?;
-            }
+            warn!(claim = %other, uid = other.uid, "removing the file of a claim that is gone");
+            file::remove(&self.cdi_dir, &file).map_err(|error| error.to_string())?;
+            gone.remove(&other.uid);
         }
         Ok(())
     }

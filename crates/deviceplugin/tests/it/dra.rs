@@ -2,21 +2,25 @@
 
 use std::collections::BTreeSet;
 use std::net::Ipv4Addr;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::time::Duration;
 
 use deviceplugin::config::Config;
 use deviceplugin::dra;
 use deviceplugin::settings::Source;
 use k8s_openapi::api::core::v1::Pod;
-use k8s_openapi::api::resource::v1::{DeviceClass, ResourceClaim, ResourceSlice};
+use k8s_openapi::api::resource::v1::{DeviceClass, ResourceClaim, ResourceClaimStatus, ResourceSlice};
+use k8s_openapi::apimachinery::pkg::apis::meta::v1::ObjectMeta;
 use kube::Api;
 use kube::api::{DeleteParams, ListParams, PostParams};
+use node::draplugin::wire;
+use node::draplugin::wire::dra_plugin_client::DraPluginClient;
 use serde_json::json;
 use testkit::account::Account;
 use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
 use tokio::net::TcpStream;
 use tokio::time::{Instant, sleep};
+use tonic::transport::{Channel, Endpoint};
 
 use crate::rig::{NIC, PATIENCE, Rig, Running, listed, run, until};
 
@@ -57,6 +61,7 @@ impl Claims {
             plugins: root.join("plugins"),
             registry: root.join("plugins_registry"),
             cdi_dir: self.rig.cdi_dir(),
+            left_over: Duration::from_secs(2),
         });
         run(settings)
     }
@@ -136,9 +141,9 @@ impl Claims {
     }
 
     /// Files of claims, without those of the device plugin.
-    fn files(&self) -> Vec<String> {
+    fn files(&self) -> BTreeSet<String> {
         let kind = dra::kind_of(DRIVER).unwrap();
-        cdi::file::transient_ids(&self.rig.cdi_dir(), &kind).unwrap()
+        cdi::file::transient_ids(&self.rig.cdi_dir(), &kind).unwrap().into_iter().collect()
     }
 
     async fn delete(&self, name: &str) {
@@ -173,7 +178,7 @@ async fn a_claim_from_class_to_container_and_back_through_restarts() {
     let uid = claims.uid("one").await;
     let name = format!("{DRIVER}/claim={uid}-nic-b");
     assert_eq!(claims.told("one"), Some(vec![name.clone()]));
-    assert_eq!(claims.files(), [uid.clone()]);
+    assert_eq!(claims.files(), BTreeSet::from([uid.clone()]));
     // What the runtime was told is there to be found.
     let registry = cdi::Registry::read(&[claims.rig.cdi_dir()]);
     assert!(
@@ -211,4 +216,105 @@ async fn a_claim_from_class_to_container_and_back_through_restarts() {
     // Gone for good: the kubelet takes the slices away.
     plugin.stop().await;
     until("slices gone", async || claims.slices().await.is_empty().then_some(())).await;
+}
+
+async fn channel(socket: &Path) -> Channel {
+    let endpoint = Endpoint::from_shared(format!("unix://{}", socket.display())).unwrap();
+    endpoint.connect().await.unwrap()
+}
+
+/// Asks the plugin to prepare a claim, as a kubelet would; names of the runtime, or the error.
+async fn prepare(
+    kubelet: &mut DraPluginClient<Channel>,
+    name: &str,
+    uid: &str,
+) -> Result<Vec<String>, String> {
+    let claims =
+        vec![wire::Claim { namespace: "default".to_owned(), uid: uid.to_owned(), name: name.to_owned() }];
+    let request = wire::NodePrepareResourcesRequest { claims };
+    let mut answer = kubelet.node_prepare_resources(request).await.unwrap().into_inner().claims;
+    let one = answer.remove(uid).expect("an answer for each claim");
+    if one.error.is_empty() {
+        Ok(one.devices.into_iter().flat_map(|device| device.cdi_device_ids).collect())
+    } else {
+        Err(one.error)
+    }
+}
+
+#[tokio::test]
+async fn what_is_ready_stays_so_and_no_device_is_in_two_hands() {
+    let Some(claims) = Claims::start().await else { return };
+    let plugin = claims.plugin(&["a 0", "b 1"]);
+    claims.offered(&["nic-a 0", "nic-b 1"]).await;
+    claims.registered().await;
+    let kind = dra::kind_of(DRIVER).unwrap();
+    let write = |uid: &str, claim: &str, device: &str| {
+        let edits = cdi::ContainerEdits { env: vec!["A=b".to_owned()], ..cdi::ContainerEdits::default() };
+        let mut described = cdi::Device::new(format!("{uid}-{device}"), edits);
+        described.annotations.insert(dra::claim_file::DEVICE.to_owned(), device.to_owned());
+        let mut spec = cdi::Spec::new(&kind, vec![described]);
+        spec.annotations.insert(dra::claim_file::CLAIM.to_owned(), claim.to_owned());
+        let file = cdi::FileName::transient(&kind, uid).unwrap();
+        cdi::file::write(&claims.rig.cdi_dir(), &file, &spec).unwrap();
+    };
+    // Of another device: in nobody's way.
+    write("elsewhere", "default/elsewhere", "nic-b");
+    claims.pod("one", 0).await;
+    claims.runs("one").await;
+    let uid = claims.uid("one").await;
+    assert_eq!(claims.files(), [uid.clone(), "elsewhere".to_owned()].into_iter().collect::<BTreeSet<_>>());
+
+    // The same again changes nothing, and neither does garbage.
+    let root = claims.rig.cluster.nodes()[0].kubelet().root_dir();
+    let mut kubelet =
+        DraPluginClient::new(channel(&root.join("plugins").join(DRIVER).join("dra.sock")).await);
+    let name = format!("{DRIVER}/claim={uid}-nic-a");
+    let file = claims.rig.cdi_dir().join(cdi::FileName::transient(&kind, &uid).unwrap().as_str());
+    let before = std::fs::metadata(&file).unwrap().modified().unwrap();
+    assert_eq!(prepare(&mut kubelet, "one", &uid).await, Ok(vec![name]));
+    for (claim, uid, words) in [
+        ("one", "another", "it was made again"),
+        ("none", &*uid, "does not exist any more"),
+        ("one", "../../one", "UID \"../../one\" of a claim: allowed are"),
+        ("../one", &*uid, "name \"../one\" of a claim: allowed are"),
+        ("one", "", "allowed are"),
+    ] {
+        let error = prepare(&mut kubelet, claim, uid).await.unwrap_err();
+        assert!(error.contains(words), "{claim} {uid}: {error}");
+    }
+    assert_eq!(std::fs::metadata(&file).unwrap().modified().unwrap(), before, "not written again");
+    assert_eq!(claims.files().len(), 2);
+
+    // A claim that was given a device somebody else still holds.
+    let mut claim = claims.claims().get("one").await.unwrap();
+    claim.metadata = ObjectMeta { name: Some("two".to_owned()), ..ObjectMeta::default() };
+    let status = claim.status.take();
+    let mut made = claims.claims().create(&PostParams::default(), &claim).await.unwrap();
+    made.status = status.map(|status| ResourceClaimStatus { reserved_for: None, ..status });
+    let made = claims.claims().replace_status("two", &PostParams::default(), &made).await.unwrap();
+    let two = made.metadata.uid.unwrap();
+    let error = prepare(&mut kubelet, "two", &two).await.unwrap_err();
+    assert!(
+        error.starts_with("device nic-a of claim default/two is in the hands of claim default/one still"),
+        "{error}"
+    );
+    claims.delete("one").await;
+    until("given back", async || (!claims.files().contains(&uid)).then_some(())).await;
+    // Left over from a kubelet that forgot it, or a pod that was deleted by force and still ends: nobody can tell, for a while.
+    write("left-over", "default/long-gone", "nic-a");
+    let error = prepare(&mut kubelet, "two", &two).await.unwrap_err();
+    assert!(error.contains("claim default/long-gone still, which is gone"), "{error}");
+    let names = vec![format!("{DRIVER}/claim={two}-nic-a")];
+    until("ready", async || (prepare(&mut kubelet, "two", &two).await.as_ref() == Ok(&names)).then_some(()))
+        .await;
+    assert_eq!(claims.files(), [two.clone(), "elsewhere".to_owned()].into_iter().collect::<BTreeSet<_>>());
+    let given_back =
+        wire::Claim { namespace: "default".to_owned(), uid: two.clone(), name: "two".to_owned() };
+    for _ in 0..2 {
+        let request = wire::NodeUnprepareResourcesRequest { claims: vec![given_back.clone()] };
+        let answer = kubelet.node_unprepare_resources(request).await.unwrap().into_inner().claims;
+        assert_eq!(answer[&two].error, "");
+    }
+    assert_eq!(claims.files().len(), 1);
+    plugin.stop().await;
 }
