@@ -3,6 +3,7 @@
 use clap::Subcommand;
 
 mod binary;
+mod device_plugin;
 mod exporter;
 mod freshness;
 mod operator;
@@ -20,6 +21,8 @@ pub(crate) enum Bench {
     Exporter(exporter::Args),
     /// Time from an allocation (and a release) in the kubelet to the NRT object that shows it
     Freshness(freshness::Args),
+    /// How fast the device plugin answers, how long a list the kubelet takes at once, what it costs
+    DevicePlugin(device_plugin::Args),
     /// What the operator costs in a cluster of many nodes
     Operator(operator::Args),
 }
@@ -31,6 +34,7 @@ pub(crate) fn run(bench: Bench) -> anyhow::Result<()> {
         Bench::Tae(args) => tae::run(args),
         Bench::Exporter(args) => exporter::run(args),
         Bench::Freshness(args) => freshness::run(args),
+        Bench::DevicePlugin(args) => device_plugin::run(&args),
         Bench::Operator(args) => operator::run(&args),
     }
 }

@@ -41,6 +41,7 @@ const CLASS: &str = "claim";
 
 /// The command line's part.
 #[derive(Clone, Debug, Default, clap::Args)]
+#[group(id = "dra")]
 pub struct Args {
     /// Offer the devices by Dynamic Resource Allocation too, as the driver of this name (gpu.example.com)
     #[arg(long = "dra", value_name = "DRIVER")]

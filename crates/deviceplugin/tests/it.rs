@@ -8,5 +8,11 @@
 mod alignment;
 #[path = "it/dra.rs"]
 mod dra;
+#[path = "it/faults.rs"]
+mod faults;
+#[path = "it/kills.rs"]
+mod kills;
 #[path = "it/rig.rs"]
 mod rig;
+#[path = "it/watcher.rs"]
+mod watcher;

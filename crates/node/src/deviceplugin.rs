@@ -19,6 +19,7 @@
 mod serve;
 mod service;
 
+use std::hash::{DefaultHasher, Hash as _, Hasher as _};
 use std::path::PathBuf;
 
 use tokio::sync::watch;
@@ -43,6 +44,9 @@ pub const VERSION: &str = "v1beta1";
 pub const FOLDER: &str = "/var/lib/kubelet/device-plugins";
 /// The kubelet's socket in that folder.
 pub const KUBELET_SOCKET: &str = "kubelet.sock";
+
+/// Longer names of resources are shortened for their sockets, whose paths must not be long.
+const MAX_NAME: usize = 48;
 
 /// A device as the kubelet is told about it.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -162,10 +166,17 @@ impl Way {
     /// A file name for the plugin's socket: the same for one resource always, and of no two resources the same.
     #[must_use]
     pub fn endpoint(self, resource: &str) -> String {
+        // Domains have no `_`, so that nothing is lost.
+        let mut name = resource.replace('/', "_");
+        if name.len() > MAX_NAME {
+            let mut hasher = DefaultHasher::new();
+            resource.hash(&mut hasher);
+            name =
+                format!("{}-{:016x}", name.chars().take(MAX_NAME - 17).collect::<String>(), hasher.finish());
+        }
         match self {
-            // Names of resources have neither `_` before their slash nor a second slash.
-            Self::Register => format!("{}.sock", resource.replace('/', "_")),
-            Self::Watcher => pluginwatcher::socket_name(resource),
+            Self::Register => format!("{name}.sock"),
+            Self::Watcher => pluginwatcher::socket_name(&name),
         }
     }
 }

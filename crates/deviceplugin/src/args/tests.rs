@@ -1,1 +1,69 @@
 use super::*;
+
+#[derive(Debug, Parser)]
+struct Cli {
+    #[command(flatten)]
+    args: Args,
+}
+
+fn ours(words: &[&str]) -> anyhow::Result<Settings> {
+    Cli::try_parse_from([&["x"], words].concat())?.args.settings()
+}
+
+fn samples(words: &[&str]) -> anyhow::Result<Settings> {
+    let words: Vec<String> =
+        [&["deviceplugin"], words].concat().iter().map(|word| (*word).to_owned()).collect();
+    sample(&words)?.settings()
+}
+
+#[test]
+fn our_words() {
+    let settings = ours(&["--config", "/etc/x.yaml", "--node-name=n"]).unwrap();
+    assert_eq!(settings.source, Source::File("/etc/x.yaml".into()));
+    assert_eq!((settings.way, settings.folder.to_str().unwrap()), (Way::Register, FOLDER));
+    assert_eq!((settings.place.node.as_str(), settings.http.unwrap().port()), ("n", 8080));
+    let settings = ours(&["--config=x", "--registration=watcher", "--http-bind-address=0"]).unwrap();
+    assert_eq!((settings.way, settings.http), (Way::Watcher, None));
+    assert_eq!(settings.folder.to_str().unwrap(), node::pluginwatcher::FOLDER);
+    for (words, wanted) in [
+        (&["--http-bind-address=0"] as &[&str], "give --config FILE, or --resource NAME"),
+        (&["--config=x", "--resource=a.b/c"], "cannot be used with"),
+        (&["--resource=nic"], "--resource \"nic\" has no slash"),
+        (&["--resource=a.b/c", "--generate=20000"], "--generate 20000: allowed are 0 to 16384"),
+        (&["--config=x", "--socket-dir=y"], "--socket-dir \"y\": allowed are absolute paths"),
+        (&["--config=x", "--http-bind-address=x"], "no address to listen on"),
+        (&["--config=x", "--registration=both"], "possible values: register, watcher"),
+    ] {
+        let error = format!("{:#}", ours(words).unwrap_err());
+        assert!(error.contains(wanted), "{words:?}: {error}");
+    }
+}
+
+#[test]
+fn the_sample_plugins_words() {
+    // As in the manifests that deploy it.
+    let settings = samples(&[
+        "--alsologtostderr",
+        "-C",
+        "/etc/devices",
+        "-r",
+        "example.com/deviceA",
+        "-v4",
+        "--logtostderr=true",
+    ])
+    .unwrap();
+    assert_eq!(settings.http, None);
+    let Source::Flags(config) = settings.source else { unreachable!("no file is named") };
+    let [resource] = config.resources.as_slice() else { unreachable!("one resource is named") };
+    assert!(resource.sample && resource.name == "example.com/deviceA");
+    let path = &resource.discovery.file.as_ref().unwrap().path;
+    assert_eq!(path.to_str().unwrap(), "/etc/devices/example_com_deviceA.yaml");
+
+    let settings = samples(&["-r=test.dev/x", "-G", "3", "--stderrthreshold=INFO", "--vmodule=a=1"]).unwrap();
+    let Source::Flags(config) = settings.source else { unreachable!("no file is named") };
+    let list = config.resources[0].discovery.list.clone().unwrap();
+    let look = crate::discovery::list::of(&list, "anywhere", true).unwrap();
+    assert_eq!(look.devices.keys().collect::<Vec<_>>(), ["Dev-0", "Dev-1", "Dev-2"]);
+    assert!(look.devices.values().all(|device| device.zones.is_empty() && !device.stated_unhealthy));
+    assert!(named("deviceplugin") && named("sample-device-plugin") && !named("device-plugin"));
+}

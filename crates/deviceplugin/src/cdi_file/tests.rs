@@ -1,1 +1,60 @@
+use std::collections::BTreeMap;
+
 use super::*;
+
+fn stock(ids: &[&str]) -> inventory::Resource {
+    let device = |id: &&str| {
+        let path = PathBuf::from(format!("/dev/{id}"));
+        let node =
+            inventory::DeviceNode { host_path: path.clone(), container_path: path, permissions: "rw".into() };
+        let gives = Gives { nodes: vec![node], ..Gives::default() };
+        (
+            (*id).to_owned(),
+            Device { zones: vec![1], gives, cdi_name: cdi::name::device_name(id), ..Device::default() },
+        )
+    };
+    let envs = BTreeMap::from([("A".to_owned(), "b".to_owned())]);
+    let common = Gives { envs, ..Gives::default() };
+    inventory::Resource { cdi_kind: None, devices: ids.iter().map(device).collect(), common }
+}
+
+#[test]
+fn the_file_is_written_when_needed_and_devices_stay_in_it() {
+    let folder = tempfile::tempdir().unwrap();
+    let dir = folder.path().join("cdi");
+    let new = || CdiFile::new(&dir, "example.com/nic", "example.com/nic").unwrap();
+    let path = dir.join("example.com-nic.json");
+    let names = || {
+        let spec = cdi::file::read(&path).unwrap();
+        assert!(cdi::check::refusal(&spec).is_none());
+        spec.devices.into_iter().map(|device| device.name).collect::<Vec<_>>()
+    };
+    let mut file = new();
+    assert_eq!(file.ensure(&stock(&[])), Ok(false));
+    assert_eq!(file.ensure(&stock(&["a", "b"])), Ok(true));
+    let spec = cdi::file::read(&path).unwrap();
+    assert_eq!((spec.cdi_version.as_str(), spec.container_edits.env[0].as_str()), ("0.3.0", "A=b"));
+    assert_eq!(spec.devices[0].container_edits.env, ["EXAMPLE_COM_NIC_A=1"]);
+    assert_eq!(file.ensure(&stock(&["a", "b"])), Ok(false));
+    // Gone, changed, or another one's: written again.
+    std::fs::remove_file(&path).unwrap();
+    assert_eq!(file.ensure(&stock(&["a", "b"])), Ok(true));
+    std::fs::write(&path, "{}").unwrap();
+    assert_eq!(file.ensure(&stock(&["a", "b"])), Ok(true));
+    // Containers that run have the names of what is gone, after our restart too.
+    assert_eq!(file.ensure(&stock(&["c"])), Ok(true));
+    assert_eq!(names(), ["a", "b", "c"]);
+    let mut file = new();
+    assert_eq!(file.ensure(&stock(&["d"])), Ok(true));
+    assert_eq!(names(), ["a", "b", "c", "d"]);
+}
+
+#[test]
+fn what_cannot_be_written_is_said() {
+    let folder = tempfile::tempdir().unwrap();
+    std::fs::write(folder.path().join("file"), "").unwrap();
+    let mut file = CdiFile::new(&folder.path().join("file"), "example.com/nic", "x").unwrap();
+    let error = file.ensure(&stock(&["a"])).unwrap_err();
+    assert!(error.contains("/file"), "{error}");
+    assert!(CdiFile::new(folder.path(), "nic", "x").is_err());
+}

@@ -1,1 +1,198 @@
+use std::fs;
+use std::os::unix::fs::symlink;
+
+use proptest::prelude::*;
+
 use super::*;
+use crate::config::Config;
+
+fn place(sysfs: &Path) -> Place {
+    Place { node: "worker-0".to_owned(), sysfs: sysfs.to_owned() }
+}
+
+fn resource(discovery: &str) -> Resource {
+    let text = format!("version: v1alpha1\nresources:\n- name: example.com/nic\n  discovery: {discovery}\n");
+    Config::parse("x", &text).unwrap().resources.remove(0)
+}
+
+/// `id zones` of healthy devices, `!` before others.
+fn shown(look: &Look) -> Vec<String> {
+    let device = |(id, found): (&String, &Found)| {
+        let mark = if found.stated_unhealthy || found.seen.is_some() { "!" } else { "" };
+        format!("{mark}{id} {:?}", found.zones)
+    };
+    look.devices.iter().map(device).collect()
+}
+
+#[test]
+fn lists_are_the_sample_plugins() {
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path().join("example_com_nic.yaml");
+    let file = resource(&format!("{{file: {{path: {}}}}}", path.display()));
+    let sample = Resource { sample: true, ..file.clone() };
+    let read = |resource: &Resource| read(resource, Path::new("/none")).map(|look| shown(&look));
+    let text = "devices:\n  worker-0:\n  - {id: a, healthy: true, numanode: 1, devicename: tty0}\n  - {id: b, healthy: true, numanode: -1}\n  \
+                - {id: c}\n  - {id: d, healthy: false, numanodes: [1, 0]}\n  \"*\": [{id: x, healthy: true}]\n";
+    fs::write(&path, text).unwrap();
+    assert_eq!(read(&file).unwrap(), ["a [1]", "b []", "c []", "!d [0, 1]"]);
+    // What is missing is zero there.
+    assert_eq!(read(&sample).unwrap(), ["a [1]", "b []", "!c [0]", "!d [0, 1]"]);
+    fs::write(&path, "devices:\n  other: [{id: y}]\n  \"*\": [{id: x, healthy: true, numanode: 2}]\n")
+        .unwrap();
+    assert_eq!(read(&file).unwrap(), ["x [2]"]);
+    for (text, wanted) in [
+        ("devices:\n  other: [{id: y}]\n", "no devices of \"worker-0\": wanted is that name, or \"*\""),
+        ("devices:\n  \"*\": [{id: x}, {id: x}]\n", "id \"x\" is there twice"),
+        ("devices:\n  \"*\": [{id: \"\"}]\n", "a device without id"),
+        ("devices: [\n", "line"),
+        ("devices:\n  \"*\": [{id: \"a b\"}]\n", "allowed are ids of 1 to 63 bytes"),
+    ] {
+        fs::write(&path, text).unwrap();
+        let error = read(&file).unwrap_err();
+        assert!(error.contains(wanted), "{error}");
+    }
+    // An empty list is an answer, except from where it never was one.
+    fs::write(&path, "devices:\n  \"*\": []\n").unwrap();
+    assert!(read(&file).unwrap().is_empty());
+    assert!(read(&sample).is_err());
+    fs::remove_file(&path).unwrap();
+    assert!(read(&file).unwrap_err().contains("example_com_nic.yaml"));
+}
+
+fn read(resource: &Resource, sysfs: &Path) -> Result<Look, String> {
+    look(resource, &place(sysfs)).map_err(|error| error.reason)
+}
+
+#[test]
+fn a_file_tells_about_health() {
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path().join("health");
+    let list = format!("{{list: {{devices: {{\"*\": [{{id: a, health: {{file: {}}}}}]}}}}}}", path.display());
+    let resource = resource(&list);
+    let seen = || look(&resource, &place(Path::new("/none"))).unwrap().devices["a"].seen.clone();
+    assert!(seen().unwrap().contains("No such file"));
+    for (text, healthy) in
+        [("", true), ("ok\n", true), (" Healthy", true), ("1", true), ("0", false), ("link is down\n", false)]
+    {
+        fs::write(&path, text).unwrap();
+        assert_eq!(seen().is_none(), healthy, "{text:?}: {:?}", seen());
+    }
+    assert!(seen().unwrap().ends_with("health: \"link is down\""));
+    assert_eq!(targets(&resource)[0].dir, folder.path());
+}
+
+/// A function as sysfs shows it.
+fn function(sysfs: &Path, address: &str, files: &[(&str, &str)], driver: Option<&str>) {
+    let dir = sysfs.join("bus/pci/devices").join(address);
+    fs::create_dir_all(&dir).unwrap();
+    for (name, text) in files {
+        let path = dir.join(name);
+        fs::create_dir_all(path.parent().unwrap()).unwrap();
+        fs::write(path, text).unwrap();
+    }
+    if let Some(driver) = driver {
+        symlink(format!("../../drivers/{driver}"), dir.join("driver")).unwrap();
+    }
+}
+
+#[test]
+fn functions_on_the_bus_are_filtered() {
+    let sysfs = tempfile::tempdir().unwrap();
+    let nic = [("vendor", "0x8086\n"), ("device", "0x1572\n"), ("class", "0x020000\n"), ("numa_node", "1\n")];
+    function(sysfs.path(), "0000:3b:00.0", &nic, Some("i40e"));
+    let gpu = [
+        ("vendor", "0x10de\n"),
+        ("device", "0x1db4\n"),
+        ("class", "0x030200\n"),
+        ("numa_node", "-1\n"),
+        ("drm/card0/uevent", "MAJOR=226\nDEVNAME=dri/card0\n"),
+        ("drm/renderD128/uevent", "DEVNAME=dri/renderD128\n"),
+        ("drm/evil/uevent", "DEVNAME=../../etc/passwd\n"),
+    ];
+    function(sysfs.path(), "0000:af:00.0", &gpu, Some("nvidia"));
+    let vfio = [("vendor", "0x8086\n"), ("device", "0x154c\n"), ("class", "0x020000\n")];
+    function(sysfs.path(), "0000:3b:02.0", &vfio, Some("vfio-pci"));
+    symlink(
+        "../../../../kernel/iommu_groups/17",
+        sysfs.path().join("bus/pci/devices/0000:3b:02.0/iommu_group"),
+    )
+    .unwrap();
+    function(sysfs.path(), "0000:3b:02.1", &vfio, Some("vfio-pci"));
+
+    let read =
+        |filter: &str| shown(&read(&resource(&format!("{{pci: {{{filter}}}}}")), sysfs.path()).unwrap());
+    assert_eq!(read("vendors: [\"8086\"], drivers: [i40e]"), ["0000:3b:00.0 [1]"]);
+    assert_eq!(read("classes: [\"03\"]"), ["0000:af:00.0 []"]);
+    assert_eq!(
+        read("classes: [\"0302\", \"0200\"], devices: [\"1DB4\", \"1572\"]"),
+        ["0000:3b:00.0 [1]", "0000:af:00.0 []"]
+    );
+    assert_eq!(read("addresses: [\"0000:AF:00.0\"]"), ["0000:af:00.0 []"]);
+    assert_eq!(read("drivers: [vfio-pci]"), ["0000:3b:02.0 []", "!0000:3b:02.1 []"]);
+    assert!(read("vendors: [\"1234\"]").is_empty());
+
+    let paths = |filter: &str, id: &str| {
+        let look = super::look(&resource(&format!("{{pci: {{{filter}}}}}")), &place(sysfs.path())).unwrap();
+        let nodes = look.devices[id].gives.nodes.iter();
+        nodes.map(|node| node.host_path.display().to_string()).collect::<Vec<_>>()
+    };
+    assert_eq!(paths("classes: [\"03\"]", "0000:af:00.0"), ["/dev/dri/card0", "/dev/dri/renderD128"]);
+    assert_eq!(paths("drivers: [vfio-pci]", "0000:3b:02.0"), ["/dev/vfio/vfio", "/dev/vfio/17"]);
+    assert!(paths("classes: [\"03\"], nodes: none", "0000:af:00.0").is_empty());
+
+    fs::write(sysfs.path().join("bus/pci/devices/0000:3b:00.0/numa_node"), "many\n").unwrap();
+    let error = super::look(&resource("{pci: {classes: [\"02\"]}}"), &place(sysfs.path())).unwrap_err();
+    assert!(error.reason.ends_with("0000:3b:00.0/numa_node: \"many\" is not a NUMA node or -1"), "{error}");
+}
+
+#[test]
+fn device_nodes_of_a_folder_are_found_with_their_zones() {
+    let folder = tempfile::tempdir().unwrap();
+    let resource =
+        |more: &str| resource(&format!("{{directory: {{path: {}{more}}}}}", folder.path().display()));
+    let read = |more: &str| shown(&read(&resource(more), Path::new("/none")).unwrap());
+    for name in ["acc0", "acc1", "other", ".acc2"] {
+        fs::write(folder.path().join(name), "").unwrap();
+    }
+    // `/dev/null` through a link is a device node.
+    symlink("/dev/null", folder.path().join("acc-null")).unwrap();
+    symlink("/nowhere", folder.path().join("acc-nowhere")).unwrap();
+    fs::create_dir(folder.path().join("acc-folder")).unwrap();
+    assert_eq!(read(", prefix: acc"), ["acc-null []"]);
+    assert_eq!(
+        read(", prefix: acc, anyFile: true, zones: {acc0: [1], acc1: [0, 1]}"),
+        ["acc-null []", "acc0 [1]", "acc1 [0, 1]"]
+    );
+    let error = super::look(&resource("/none"), &place(Path::new("/none"))).unwrap_err();
+    assert!(error.gone && error.reason.contains("No such file"), "{error}");
+}
+
+#[test]
+fn the_zone_of_a_node_is_that_of_the_bus_above_it() {
+    use std::os::unix::fs::MetadataExt as _;
+    let (sysfs, folder) = (tempfile::tempdir().unwrap(), tempfile::tempdir().unwrap());
+    symlink("/dev/null", folder.path().join("acc0")).unwrap();
+    let rdev = fs::metadata("/dev/null").unwrap().rdev();
+    let number = format!("{}:{}", rustix::fs::major(rdev), rustix::fs::minor(rdev));
+    let device = sysfs.path().join("devices/pci0000:3a/0000:3b:00.0/acc/acc0");
+    fs::create_dir_all(&device).unwrap();
+    fs::write(device.join("../../numa_node"), "1\n").unwrap();
+    fs::create_dir_all(sysfs.path().join("dev/char")).unwrap();
+    symlink(&device, sysfs.path().join("dev/char").join(number)).unwrap();
+    let resource = resource(&format!("{{directory: {{path: {}}}}}", folder.path().display()));
+    assert_eq!(shown(&read(&resource, sysfs.path()).unwrap()), ["acc0 [1]"]);
+}
+
+proptest! {
+    /// Whatever a list says, there is an answer or one line.
+    #[test]
+    fn no_list_is_too_odd(text in "(devices:\n( {1,3}[*a-z\"-]{0,6}:? ?[\\[\\]{}a-z:, 0-9-]{0,30}\n){0,6})|\\PC{0,80}") {
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path().join("x.yaml");
+        fs::write(&path, text).unwrap();
+        let resource = resource(&format!("{{file: {{path: {}}}}}", path.display()));
+        if let Err(error) = look(&resource, &place(Path::new("/none"))) {
+            prop_assert!(!error.reason.contains('\n'), "{error}");
+        }
+    }
+}

@@ -1,1 +1,82 @@
+use proptest::prelude::*;
+
 use super::*;
+
+fn policy(after: u64, most: u64) -> config::Health {
+    let secs = Duration::from_secs;
+    config::Health { recover_after: secs(after), recover_at_most: secs(most), ..config::Health::default() }
+}
+
+/// What is seen at each second (`.` good, `x` bad) and what comes of it.
+#[track_caller]
+fn check(after: u64, most: u64, seen: &str, wanted: &str) {
+    let policy = policy(after, most);
+    let mut health: Option<Health> = None;
+    let mut got = String::new();
+    for (second, what) in seen.chars().enumerate() {
+        let now = Duration::from_secs(second as u64);
+        let what = (what == 'x').then_some("broken");
+        match &mut health {
+            None => health = Some(Health::new(what, &policy)),
+            Some(health) => health.observe(now, what, &policy),
+        }
+        got.push(if health.as_ref().unwrap().trouble().is_none() { '.' } else { 'x' });
+    }
+    assert_eq!(got, wanted, "seen {seen}");
+}
+
+#[test]
+fn bad_news_count_at_once_and_good_ones_when_they_last() {
+    check(0, 0, ".x.x.", ".x.x.");
+    check(2, 100, "..x....", "..xxx..");
+    // Not continuously good.
+    check(2, 100, ".x.x.x...", ".xxxxxxx.");
+    // Never good so far.
+    check(2, 100, "xx...", "xxxx.");
+    // Breaks soon after: twice as long, then four times.
+    check(1, 100, ".x..x...x.....", ".xx.xxx.xxxxx.");
+    // No longer than that.
+    check(2, 3, ".x...x....", ".xxx.xxxx.");
+    // A long time without trouble, and all is as at first.
+    check(1, 4, ".x.......x..", ".xx......xx.");
+}
+
+#[test]
+fn the_wait_is_told() {
+    let policy = policy(10, 100);
+    let mut health = Health::new(None, &policy);
+    assert_eq!(health.due(), None);
+    health.observe(Duration::from_secs(1), Some("link is down"), &policy);
+    assert_eq!((health.trouble().unwrap().as_str(), health.due()), ("link is down", None));
+    health.observe(Duration::from_secs(5), None, &policy);
+    assert_eq!(health.trouble().unwrap(), "link is down; has to look healthy for 10s now");
+    assert_eq!(health.due(), Some(Duration::from_secs(15)));
+}
+
+proptest! {
+    /// Never healthy after bad news; healthy again only after at least the shortest wait of good news; always healthy after the
+    /// longest; and the more it flaps, the fewer changes there are.
+    #[test]
+    fn whatever_is_seen(seen in prop::collection::vec((0_u64..20, any::<bool>()), 1..200), after in 0_u64..20, factor in 1_u64..20) {
+        let most = after * factor;
+        let policy = policy(after, most);
+        let (mut now, mut good_for) = (0, None);
+        let mut health = Health::new((!seen[0].1).then_some("x"), &policy);
+        let mut was = seen[0].1;
+        for (step, good) in seen {
+            now += step;
+            health.observe(Duration::from_secs(now), (!good).then_some("x"), &policy);
+            let healthy = health.trouble().is_none();
+            if good {
+                let since = *good_for.get_or_insert(now);
+                prop_assert!(was || !healthy || now - since >= after);
+                prop_assert!(healthy || now - since < most.max(after) || was);
+            } else {
+                good_for = None;
+                prop_assert!(!healthy);
+            }
+            prop_assert!(!(was && good) || healthy, "good news never make it worse");
+            was = healthy;
+        }
+    }
+}

@@ -1,1 +1,70 @@
+use node::deviceplugin::Plugin as _;
+
 use super::*;
+use crate::config::Config;
+use crate::inventory::Device;
+
+fn plugin(lines: &str) -> Plugin {
+    let text = format!(
+        "version: v1alpha1\nresources:\n- name: example.com/nic\n  discovery: {{list: {{devices: {{}}}}}}\n{lines}"
+    );
+    Plugin::new(Config::parse("x", &text).unwrap().resources.remove(0), Metrics::default())
+}
+
+fn stock(devices: &[(&str, bool)]) -> inventory::Resource {
+    let device = |(id, healthy): &(&str, bool)| {
+        let trouble = (!healthy).then(|| "broken".to_owned());
+        ((*id).to_owned(), Device { zones: vec![1], trouble, ..Device::default() })
+    };
+    inventory::Resource { devices: devices.iter().map(device).collect(), ..inventory::Resource::default() }
+}
+
+#[test]
+fn the_kubelet_is_told_what_changed_and_nothing_else() {
+    let plugin = plugin("  sharing: {replicas: 2}\n");
+    let mut told = plugin.devices();
+    assert!(matches!(*plugin.standing().borrow(), Standing::Unknown(_)));
+    plugin.offer(stock(&[("a", true), ("b", false)]));
+    assert_eq!(*plugin.standing().borrow(), Standing::Away("not registered yet".to_owned()));
+    let list: Vec<_> =
+        told.borrow_and_update().iter().map(|device| (device.id.clone(), device.healthy)).collect();
+    let wanted = [("a::0", true), ("a::1", true), ("b::0", false), ("b::1", false)];
+    assert_eq!(list, wanted.map(|(id, healthy)| (id.to_owned(), healthy)));
+    plugin.offer(stock(&[("a", true), ("b", false)]));
+    assert!(!told.has_changed().unwrap());
+    plugin.offer(stock(&[("a", false), ("b", false)]));
+    assert!(told.has_changed().unwrap());
+}
+
+#[test]
+fn standing_follows_the_news() {
+    let plugin = plugin("");
+    let away = |reason: &str| Standing::Away(reason.to_owned());
+    for (news, wanted) in [
+        (News::Refused("no".to_owned()), away("registration failed: no")),
+        (News::Registered, away("registration failed: no")),
+        (News::Listening, Standing::Listening),
+        (News::Lost, away("the kubelet does not listen any more")),
+        (News::Clash, away("another process serves on our socket; waiting for its end")),
+    ] {
+        plugin.news(news.clone());
+        assert_eq!(*plugin.standing().borrow(), wanted, "{news:?}");
+    }
+}
+
+#[tokio::test]
+async fn shares_of_one_device_are_prepared_once() {
+    let folder = tempfile::tempdir().unwrap();
+    let log = folder.path().join("log").display().to_string();
+    let lines = format!(
+        "  sharing: {{replicas: 2}}\n  preStart: {{command: [/bin/sh, -c, \"echo {{id}} >> {log}\"]}}\n"
+    );
+    let plugin = plugin(&lines);
+    assert!(plugin.wants_pre_start());
+    plugin.offer(stock(&[("a", true), ("b", true)]));
+    let ids = |ids: &[&str]| ids.iter().map(|id| (*id).to_owned()).collect::<Vec<_>>();
+    plugin.pre_start(ids(&["a::1", "b::0", "a::0"])).await.unwrap();
+    assert_eq!(std::fs::read_to_string(&log).unwrap(), "a\nb\n");
+    let error = plugin.pre_start(ids(&["c::0"])).await.unwrap_err();
+    assert!(error.message().contains("unknown"), "{error}");
+}

@@ -1,1 +1,52 @@
 use super::*;
+use crate::config::Discovery;
+
+fn look(devices: &[(&str, Option<&str>)], volatile: bool) -> Look {
+    let found = |(id, seen): &(&str, Option<&str>)| {
+        ((*id).to_owned(), Found { seen: seen.map(str::to_owned), ..Found::default() })
+    };
+    Look { devices: devices.iter().map(found).collect(), volatile }
+}
+
+/// `a` healthy, `!a` not.
+fn shown(stock: &Stock) -> String {
+    let resource = stock.resource(&Resource::new("example.com/nic", Discovery::default()));
+    let device =
+        |(id, device): (&String, &Device)| if device.is_healthy() { id.clone() } else { format!("!{id}") };
+    resource.devices.iter().map(device).collect::<Vec<_>>().join(" ")
+}
+
+#[test]
+fn what_vanishes_is_unhealthy_and_then_forgotten() {
+    let secs = Duration::from_secs;
+    let policy =
+        config::Health { recover_after: secs(2), forget_after: secs(10), ..config::Health::default() };
+    let mut stock = Stock::default();
+    let mut take = |at, devices: &[(&str, Option<&str>)], volatile| {
+        stock.take(secs(at), look(devices, volatile), &policy);
+        (shown(&stock), stock.patience(secs(at), &policy))
+    };
+    let every = policy.check_every;
+    assert_eq!(take(0, &[("a", None), ("b", Some("broken"))], true), ("a !b".to_owned(), every));
+    assert_eq!(take(1, &[("b", None)], true), ("!a !b".to_owned(), secs(2)));
+    // Back after a reset: has to stay.
+    assert_eq!(take(2, &[("a", None), ("b", None)], true), ("!a !b".to_owned(), secs(1)));
+    assert_eq!(take(4, &[("a", None), ("b", None)], true), ("a b".to_owned(), every));
+    assert_eq!(take(5, &[], true).0, "!a !b");
+    assert_eq!(take(14, &[("b", None)], true).0, "!a !b");
+    assert_eq!(take(15, &[("b", None)], true).0, "!b");
+    // Taken out of a list, it is out.
+    assert_eq!(take(16, &[], false).0, "");
+}
+
+#[test]
+fn what_is_stated_counts_at_once() {
+    let policy = config::Health::default();
+    let mut stock = Stock::default();
+    for (second, healthy) in [true, false, true].into_iter().enumerate() {
+        let found = Found { stated_unhealthy: !healthy, ..Found::default() };
+        let devices = BTreeMap::from([("a".to_owned(), found)]);
+        stock.take(Duration::from_secs(second as u64), Look { devices, volatile: false }, &policy);
+        assert_eq!(shown(&stock), if healthy { "a" } else { "!a" });
+    }
+}

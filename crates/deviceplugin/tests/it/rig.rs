@@ -13,14 +13,17 @@ use k8s_openapi::apimachinery::pkg::api::resource::Quantity;
 use kube::api::{DeleteParams, PostParams};
 use kube::{Api, Client};
 use node::deviceplugin::Way;
+use node::deviceplugin::wire::device_plugin_client::DevicePluginClient;
 use node::podresources::wire;
 use node::podresources::wire::pod_resources_lister_client::PodResourcesListerClient;
 use testkit::cluster::{Builder, Cluster};
+use testkit::cri::ContainerView;
 use testkit::load;
 use testkit::machine::Machine;
 use tokio::task::JoinHandle;
 use tokio::time::{Instant, sleep};
 use tokio_util::sync::CancellationToken;
+use tonic::transport::{Channel, Endpoint};
 
 /// Far above what anything here takes, for a machine busy with compiling.
 pub(crate) const PATIENCE: Duration = Duration::from_secs(90);
@@ -239,8 +242,13 @@ impl Rig {
 
     /// Ids of a resource that each pod holds, as the kubelet says.
     pub(crate) async fn held(&self, resource: &str) -> std::collections::BTreeMap<String, Vec<String>> {
-        let mut lister = self.lister().await;
-        let list = lister.list(wire::ListPodResourcesRequest {}).await.unwrap().into_inner();
+        // A kubelet that has just started may close its first connections.
+        let list = until("podresources", async || {
+            let channel = dial(&self.cluster.nodes()[0].podresources_socket()).await?;
+            let mut lister = PodResourcesListerClient::new(channel).max_decoding_message_size(16 << 20);
+            Some(lister.list(wire::ListPodResourcesRequest {}).await.ok()?.into_inner())
+        })
+        .await;
         let of = |pod: wire::PodResources| {
             let devices = pod.containers.iter().flat_map(|container| &container.devices);
             let mut ids: Vec<String> = devices
@@ -254,12 +262,55 @@ impl Rig {
         list.pod_resources.into_iter().map(of).filter(|(_, ids)| !ids.is_empty()).collect()
     }
 
-    pub(crate) async fn lister(&self) -> PodResourcesListerClient<tonic::transport::Channel> {
-        let socket = self.cluster.nodes()[0].podresources_socket();
-        let endpoint =
-            tonic::transport::Endpoint::from_shared(format!("unix://{}", socket.display())).unwrap();
-        PodResourcesListerClient::new(endpoint.connect().await.unwrap()).max_decoding_message_size(16 << 20)
+    /// Waits until the kubelet itself, not the node's object, which may be of an earlier life, has so many healthy devices.
+    pub(crate) async fn offers(&self, resource: &str, count: usize) {
+        until(&format!("{count} of {resource}"), async || {
+            let channel = dial(&self.cluster.nodes()[0].podresources_socket()).await?;
+            let mut lister = PodResourcesListerClient::new(channel).max_decoding_message_size(16 << 20);
+            let answer = lister.get_allocatable_resources(wire::AllocatableResourcesRequest {}).await.ok()?;
+            let devices = answer.into_inner().devices.into_iter();
+            let ids: std::collections::BTreeSet<String> = devices
+                .filter(|found| found.resource_name == resource)
+                .flat_map(|found| found.device_ids)
+                .collect();
+            (ids.len() == count).then_some(())
+        })
+        .await;
     }
+
+    /// Waits until a kubelet that has started anew knows who holds what; before, it knows of nobody, and never of others.
+    pub(crate) async fn holds(
+        &self,
+        resource: &str,
+        wanted: &std::collections::BTreeMap<String, Vec<String>>,
+    ) {
+        until("who holds what", async || {
+            let held = self.held(resource).await;
+            assert!(held.iter().all(|(pod, ids)| wanted.get(pod) == Some(ids)), "{held:?} {wanted:?}");
+            (held == *wanted).then_some(())
+        })
+        .await;
+    }
+
+    /// What the container runtime was told of a pod's container.
+    pub(crate) fn container(&self, pod: &str) -> ContainerView {
+        let snapshot = self.cluster.nodes()[0].cri().snapshot();
+        snapshot.pod("default", pod).unwrap().container("main").unwrap().clone()
+    }
+
+    /// Speaks to a plugin as a kubelet does.
+    pub(crate) async fn client_of(&self, socket: &Path) -> DevicePluginClient<Channel> {
+        DevicePluginClient::new(channel(socket).await).max_encoding_message_size(usize::MAX)
+    }
+}
+
+/// A connection to a socket.
+pub(crate) async fn channel(socket: &Path) -> Channel {
+    dial(socket).await.unwrap()
+}
+
+async fn dial(socket: &Path) -> Option<Channel> {
+    Endpoint::from_shared(format!("unix://{}", socket.display())).unwrap().connect().await.ok()
 }
 
 /// Starts a plugin.

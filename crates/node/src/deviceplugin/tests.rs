@@ -199,6 +199,15 @@ async fn a_socket_that_is_served_is_left_to_its_owner() {
     second.abort();
 }
 
+#[test]
+fn sockets_are_named_by_the_resource() {
+    assert_eq!(Way::Register.endpoint("test.dev/x"), "test.dev_x.sock");
+    assert_eq!(Way::Watcher.endpoint("test.dev/x"), "test.dev_x@localhost-reg.sock");
+    let long = |end: &str| Way::Watcher.endpoint(&format!("{}/x{end}", "a".repeat(200)));
+    assert!(long("1") != long("2") && long("1") == long("1"));
+    assert!(crate::pluginwatcher::FOLDER.len() + long("1").len() < crate::socket::MAX_PATH, "{}", long("1"));
+}
+
 #[tokio::test]
 async fn impossible_paths_are_said() {
     let seat = |folder: String| Seat {

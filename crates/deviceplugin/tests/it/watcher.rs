@@ -1,0 +1,34 @@
+//! Registration through the kubelet's plugin watcher: we are found instead of registering.
+
+use deviceplugin::config::Config;
+use deviceplugin::settings::{Settings, Source};
+use node::deviceplugin::Way;
+
+use crate::rig::{NIC, Rig, listed, run};
+
+/// Found, served, found again by a kubelet that starts anew, and gone when we go.
+#[tokio::test]
+async fn a_kubelet_finds_the_plugin_and_finds_it_again() {
+    let Some(rig) = Rig::start().await else { return };
+    let config = Config::parse("test", &listed(NIC, &["a 0", "b 1"], "")).unwrap();
+    let settings =
+        Settings { way: Way::Watcher, folder: rig.registry(), ..rig.settings(Source::Flags(config)) };
+    let plugin = run(settings);
+    rig.node_has(NIC, "2", "2").await;
+    let socket = rig.registry().join("example.com_nic@localhost-reg.sock");
+    assert!(socket.exists());
+    assert!(!rig.folder().join("example.com_nic.sock").exists());
+    rig.pod("p", &[(NIC, 1)]).await;
+    rig.runs("p").await;
+    let held = rig.held(NIC).await;
+    for _ in 0..2 {
+        rig.cluster.nodes()[0].kubelet().restart().await.unwrap();
+        rig.offers(NIC, 2).await;
+        rig.holds(NIC, &held).await;
+    }
+    rig.pod("q", &[(NIC, 1)]).await;
+    rig.runs("q").await;
+    plugin.stop().await;
+    assert!(!socket.exists());
+    rig.node_has(NIC, "2", "0").await;
+}
