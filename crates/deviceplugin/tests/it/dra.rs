@@ -2,7 +2,7 @@
 
 use std::collections::BTreeSet;
 use std::net::Ipv4Addr;
-use std::path::{Path, PathBuf};
+use std::path::PathBuf;
 use std::time::Duration;
 
 use deviceplugin::config::Config;
@@ -20,9 +20,9 @@ use testkit::account::Account;
 use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
 use tokio::net::TcpStream;
 use tokio::time::{Instant, sleep};
-use tonic::transport::{Channel, Endpoint};
+use tonic::transport::Channel;
 
-use crate::rig::{NIC, PATIENCE, Rig, Running, listed, run, until};
+use crate::rig::{NIC, PATIENCE, Rig, Running, channel, listed, run, until};
 
 const DRIVER: &str = "devices.example.com";
 
@@ -216,11 +216,6 @@ async fn a_claim_from_class_to_container_and_back_through_restarts() {
     // Gone for good: the kubelet takes the slices away.
     plugin.stop().await;
     until("slices gone", async || claims.slices().await.is_empty().then_some(())).await;
-}
-
-async fn channel(socket: &Path) -> Channel {
-    let endpoint = Endpoint::from_shared(format!("unix://{}", socket.display())).unwrap();
-    endpoint.connect().await.unwrap()
 }
 
 /// Asks the plugin to prepare a claim, as a kubelet would; names of the runtime, or the error.
