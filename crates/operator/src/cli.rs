@@ -155,6 +155,7 @@ mod tests {
     use clap::Parser;
 
     use super::*;
+    use crate::process::Part;
 
     #[derive(Parser)]
     struct Cli {
@@ -173,7 +174,8 @@ mod tests {
         let settings = settings(
             "--namespace numa --pod p --platform openshift:4.20.1 --exporter-image e:1 --scheduler false \
              --forward-pool-conditions --api-server-port 8443 --api-server-port 443 --leader-elect=false \
-             --metrics-bind-address 0 --health-probe-bind-address 127.0.0.1:9 --certificates /c --kubeconfig k",
+             --metrics-bind-address 0 --health-probe-bind-address 127.0.0.1:9 --certificates /c --kubeconfig k \
+             --controllers=deviceconfig --driver-patience 90s",
         )
         .unwrap();
         let Told { given, namespace, pod, exporter_image, .. } = &settings.told;
@@ -187,12 +189,21 @@ mod tests {
         assert_eq!(settings.told.api_server_ports, [8443, 443]);
         assert_eq!((settings.leader_elect, settings.scheduler), (false, false));
         assert_eq!((settings.metrics, settings.health), (None, "127.0.0.1:9".parse().ok()));
+        assert!(
+            settings.controllers.has(Part::DeviceConfig) && !settings.controllers.has(Part::NumaResources)
+        );
+        assert_eq!(settings.driver_patience, Duration::from_secs(90));
     }
 
     #[test]
     fn without_flags_it_is_as_the_peer_has_it() {
         let settings = settings("").unwrap();
         assert!(settings.leader_elect && settings.scheduler);
+        assert_eq!(settings.controllers, Controllers::default());
+        assert!(
+            !settings.controllers.has(Part::DeviceConfig),
+            "whoever has not asked for it does not get it"
+        );
         let ports = [settings.metrics, settings.health].map(|address| address.map(|address| address.port()));
         assert_eq!(ports, [Some(8080), Some(8081)]);
         assert_eq!(settings.certificates, PathBuf::from("/certs"));
@@ -204,6 +215,9 @@ mod tests {
             ("--metrics-bind-address 8080", "is no address to listen on"),
             ("--platform minikube", "none of Kubernetes, OpenShift, HyperShift"),
             ("--scheduler maybe", "invalid value 'maybe'"),
+            ("--controllers=all", "numaresources, deviceconfig, or both"),
+            ("--driver-patience 0", "no time above 0"),
+            ("--driver-patience soon", "expected numbers with units"),
         ] {
             let error = settings(line).unwrap_err();
             assert!(error.contains(wanted), "{error}");

@@ -14,7 +14,6 @@ use std::time::Duration;
 
 use self::delete::delete;
 use api::hardware::{self, DeviceConfig, Status, keys};
-use deployer::compare::says;
 use deployer::object::{Object, Sort};
 use k8s_openapi::api::core::v1 as core;
 use kube::api::{EvictParams, ListParams, Patch, PatchParams};
@@ -24,12 +23,11 @@ use serde::Deserialize as _;
 use serde_json::{Value, json};
 
 use super::claim::Id;
-use super::plan::{Do, NodeWrite};
+use super::plan::{Do, NodeWrite, is_as_wanted};
 use super::shared::Shared;
 use super::status::Failure;
 use super::wire::{WireNode, WirePod};
 use super::world::{Config, Live};
-use crate::change::fields::all_stated;
 use crate::reconcile::status::merge_patch;
 use crate::watch::wire::{Raw, Texts};
 
@@ -283,18 +281,6 @@ impl Hand {
             Err(error) => Err(fault(&format!("eviction of pod {namespace}/{name}"), &error, false)),
         }
     }
-}
-
-/// Whether what stands on its own says all that is wanted, and of what we stated no more.
-fn is_as_wanted(live: &Live, wanted: &Object) -> bool {
-    let entries = live.body["metadata"]["managedFields"].as_array().map(Vec::as_slice).unwrap_or_default();
-    let ours =
-        entries.iter().filter(|one| one["manager"] == keys::FIELD_MANAGER && one["operation"] == "Apply");
-    let mut content = wanted.body().clone();
-    if let Some(fields) = content.as_object_mut() {
-        fields.retain(|field, _| field != "apiVersion" && field != "kind");
-    }
-    says(&live.body, &content) && ours.into_iter().all(|entry| all_stated(&entry["fieldsV1"], wanted.body()))
 }
 
 fn configs() -> Sort {

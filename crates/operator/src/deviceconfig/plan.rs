@@ -410,8 +410,8 @@ fn released(node: &Node, called: &Called) -> Patch {
     patch
 }
 
-/// Whether a Module says all that we want and, of what we stated, no more.
-fn is_as_wanted(live: &Live, wanted: &Object) -> bool {
+/// Whether an object of ours says all that we want and, of what we stated, no more.
+pub(super) fn is_as_wanted(live: &Live, wanted: &Object) -> bool {
     let mut content = wanted.body().clone();
     if let Some(metadata) = content["metadata"].as_object_mut() {
         metadata.remove("ownerReferences");

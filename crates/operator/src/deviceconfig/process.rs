@@ -25,7 +25,7 @@ use super::work::Worker;
 use super::world::Place;
 
 /// How long nodes may be on their way before that is told as a problem.
-pub const PATIENCE: Duration = Duration::from_mins(1);
+pub const PATIENCE: Duration = Duration::from_secs(60);
 
 /// What readiness asks.
 #[derive(Clone, Debug)]

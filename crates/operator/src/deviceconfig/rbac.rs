@@ -12,6 +12,7 @@ use api::rbac::{rule, rule_for};
 use deployer::platform::Platform;
 
 use super::module::SCC_ROLE;
+use super::watch::DEFINITION;
 use crate::rbac::Rules;
 
 /// What is watched and changed.
@@ -33,6 +34,8 @@ pub fn rules(platform: Platform) -> Rules {
         rule(GROUP, &[&format!("{PLURAL}/status")], &["patch"]),
         // A Module blocks the deletion of its DeviceConfig, which needs this where the cluster enforces it (OpenShift).
         rule(GROUP, &[&format!("{PLURAL}/finalizers")], &["update"]),
+        // Whether there is KMM.
+        rule_for("apiextensions.k8s.io", &["customresourcedefinitions"], DEFINITION, &SEEN),
         rule(kmm::GROUP, &[kmm::MODULES], &WHOLE),
         rule(kmm::GROUP, &[kmm::node::PLURAL, kmm::image::PLURAL], &SEEN),
         // Claims and versions are labels.
@@ -68,7 +71,9 @@ mod tests {
         for platform in Platform::ALL {
             let rules = rules(platform).cluster;
             for (group, resource, verbs) in super::super::rights::NEEDED {
-                let needed = [rule(group, &[resource], verbs)];
+                let name = super::super::rights::only(resource);
+                let all = || rule(group, &[resource], verbs);
+                let needed = [name.map_or_else(all, |name| rule_for(group, &[resource], name, verbs))];
                 assert!(covers(&rules, &needed), "{platform}: {:?}", missing(&rules, &needed));
             }
         }

@@ -15,11 +15,15 @@ use runtime::client::brief;
 use tokio::sync::watch;
 use tracing::{info, warn};
 
+use super::watch::DEFINITION;
+
 /// Between questions while something is missing.
 const AGAIN: Duration = Duration::from_secs(10);
 
 /// Without these nothing works: group, resource, verbs.
-pub(super) const NEEDED: [(&str, &str, &[&str]); 9] = [
+pub(super) const NEEDED: [(&str, &str, &[&str]); 11] = [
+    // Of one name only.
+    ("apiextensions.k8s.io", "customresourcedefinitions", &["list", "watch"]),
     (hardware::GROUP, hardware::PLURAL, &["list", "watch", "patch"]),
     (hardware::GROUP, "deviceconfigs/status", &["patch"]),
     ("", "nodes", &["list", "watch", "patch"]),
@@ -29,7 +33,13 @@ pub(super) const NEEDED: [(&str, &str, &[&str]); 9] = [
     (kmm::GROUP, kmm::node::PLURAL, &["list", "watch"]),
     (kmm::GROUP, kmm::image::PLURAL, &["list", "watch"]),
     ("", "serviceaccounts", &["get", "create", "patch", "delete"]),
+    ("", "configmaps", &["get", "create", "patch", "delete"]),
 ];
+
+/// The only name that matters, where it does.
+pub(super) fn only(resource: &str) -> Option<&'static str> {
+    (resource == "customresourcedefinitions").then_some(DEFINITION)
+}
 
 /// What is missing; empty: nothing, as far as is known.
 pub type Missing = watch::Receiver<Vec<String>>;
@@ -89,6 +99,7 @@ async fn ask(client: &Client) -> Result<Vec<String>, kube::Error> {
                 resource: Some(plain.to_owned()),
                 subresource: sub.map(str::to_owned),
                 verb: Some((*verb).to_owned()),
+                name: only(resource).map(str::to_owned),
                 ..ResourceAttributes::default()
             };
             let review = SelfSubjectAccessReview {

@@ -141,7 +141,7 @@ impl Hearer {
                 None => {}
                 Some(None) => {
                     info!("there is no KMM; waiting for definition {DEFINITION}");
-                    self.shared.update(|world| absent(world));
+                    self.shared.update(absent);
                     gate.open();
                 }
                 Some(Some(version)) => {

@@ -40,9 +40,9 @@ const ROUNDS: usize = 12;
 /// Between tries of what may work by itself.
 const SOON: (Duration, Duration) = (Duration::from_millis(200), Duration::from_secs(30));
 /// Between tries of what was refused.
-const REFUSED: (Duration, Duration) = (Duration::from_secs(1), Duration::from_mins(5));
+const REFUSED: (Duration, Duration) = (Duration::from_secs(1), Duration::from_secs(300));
 /// What Modules stand on is not watched; it is looked at again after this time.
-const RESYNC: Duration = Duration::from_mins(10);
+const RESYNC: Duration = Duration::from_secs(600);
 /// How often it is looked whether something of one that is gone can be cleaned up.
 const ORPHANS: Duration = Duration::from_secs(1);
 /// How soon the world is looked at again when a write found it changed.

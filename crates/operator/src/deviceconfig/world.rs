@@ -422,6 +422,13 @@ impl World {
         nodes.iter().flat_map(|node| self.holder(node)).collect()
     }
 
+    /// A pod was asked to go, and goes.
+    pub fn pod_leaves(&mut self, id: &Id) -> Concerned {
+        let known = self.pods.as_ref().and_then(|pods| pods.all.get(id));
+        let leaving = known.map(|pod| Pod { leaving: true, ..pod.clone() });
+        leaving.map(|pod| self.put_pod(id.clone(), Some(pod))).unwrap_or_default()
+    }
+
     /// All of a kind have been listed for the first time, or anew; or whether there is KMM has turned. Everybody looks.
     pub fn everybody(&self) -> Concerned {
         self.configs.keys().cloned().collect()

@@ -72,8 +72,8 @@ fn one_node_at_a_time() {
     check(&wait, &[used.clone(), old("b")], &["fence b"], &[("a", pods(1))]);
     check(&wait, &[Spot { fenced: true, ..used.clone() }], &["unfence a"], &[("a", pods(1))]);
     check(&wait, &[Spot { users: Users::Unknown, ..old("a") }], &[], &[("a", Wait::Unknown)]);
-    check(&policy(Ignore), &[used.clone()], &["switch a"], &[]);
-    check(&policy(Evict), &[used.clone()], &["fence a"], &[]);
+    check(&policy(Ignore), std::slice::from_ref(&used), &["switch a"], &[]);
+    check(&policy(Evict), std::slice::from_ref(&used), &["fence a"], &[]);
     check(
         &policy(Evict),
         &[Spot { fenced: true, ..used.clone() }, old("b")],
@@ -103,11 +103,11 @@ fn a_node_is_given_back_when_nobody_needs_it() {
     let ending = Spot { ending: true, ..old("a") };
     let used = Spot { users: user(), ..ending.clone() };
     let pods = Wait::Pods("x/p".to_owned(), 1);
-    check(&policy(Patience), &[ending.clone()], &["release a checked"], &[]);
-    check(&policy(Patience), &[used.clone()], &[], &[("a", pods.clone())]);
+    check(&policy(Patience), std::slice::from_ref(&ending), &["release a checked"], &[]);
+    check(&policy(Patience), std::slice::from_ref(&used), &[], &[("a", pods.clone())]);
     check(&policy(Patience), &[Spot { users: Users::Unknown, ..ending }], &[], &[("a", Wait::Unknown)]);
-    check(&policy(Ignore), &[used.clone()], &["release a"], &[]);
-    check(&policy(Evict), &[used.clone()], &["fence a"], &[]);
+    check(&policy(Ignore), std::slice::from_ref(&used), &["release a"], &[]);
+    check(&policy(Evict), std::slice::from_ref(&used), &["fence a"], &[]);
     check(&policy(Evict), &[Spot { fenced: true, ..used }], &["evict a p"], &[("a", pods)]);
 }
 
