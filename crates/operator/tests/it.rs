@@ -16,6 +16,8 @@ mod deviceconfig;
 mod engine;
 #[path = "it/go_operator.rs"]
 mod go_operator;
+#[path = "it/hardware.rs"]
+mod hardware;
 #[path = "it/killed.rs"]
 mod killed;
 #[path = "it/openshift.rs"]

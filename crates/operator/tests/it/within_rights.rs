@@ -77,7 +77,7 @@ impl Drop for Scenario {
 }
 
 /// Whether only some of the tests run.
-fn is_filtered() -> bool {
+pub(crate) fn is_filtered() -> bool {
     let words: Vec<String> = std::env::args().skip(1).collect();
     words.iter().any(|word| {
         word == "--skip" || word == "--exact" || !word.starts_with('-') && word.parse::<u32>().is_err()
@@ -97,7 +97,8 @@ fn every_right_is_used() {
     }
     let played = std::mem::replace(&mut *PLAYED.lock().unwrap(), Played::NOTHING);
     assert_eq!(played.noted, SCENARIOS, "scenarios have failed");
-    let (any, named) = used(&played);
+    let (mut any, mut named) = used(&played.requests, played.granted.clone());
+    asked_elsewhere(&mut any, &mut named);
     let mut unused = Vec::new();
     for platform in Platform::ALL {
         let rules = rules(platform);
@@ -114,10 +115,10 @@ fn every_right_is_used() {
     assert_eq!(unused, [""; 0]);
 }
 
-/// What was used as rules: whatever its name, and by name.
-fn used(played: &Played) -> (Vec<PolicyRule>, Vec<PolicyRule>) {
-    let (mut any, mut named) = (played.granted.clone(), played.granted.clone());
-    for request in &played.requests {
+/// What was used as rules, with what was granted: whatever its name, and by name.
+pub(crate) fn used(requests: &[Request], granted: Vec<PolicyRule>) -> (Vec<PolicyRule>, Vec<PolicyRule>) {
+    let (mut any, mut named) = (granted.clone(), granted);
+    for request in requests {
         let object = &request.object_ref;
         let resource = match object.subresource.as_str() {
             "" => object.resource.clone(),
@@ -134,6 +135,11 @@ fn used(played: &Played) -> (Vec<PolicyRule>, Vec<PolicyRule>) {
         any.push(rule);
         named.push(by_name);
     }
+    (any, named)
+}
+
+/// What others ask in the operator's name.
+fn asked_elsewhere(any: &mut Vec<PolicyRule>, named: &mut Vec<PolicyRule>) {
     // Asked by kubelets; [`super::whole`] sees that they answer.
     any.push(exporter::rbac::configz());
     // Asked by the API server itself, about every object that blocks the deletion of its owner.
@@ -144,5 +150,4 @@ fn used(played: &Played) -> (Vec<PolicyRule>, Vec<PolicyRule>) {
         let resource = format!("{kind}/finalizers");
         named.push(api::rbac::rule_for(api::numaresources::GROUP, &[&resource], name, &["update"]));
     }
-    (any, named)
 }

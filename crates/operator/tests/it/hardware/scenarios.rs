@@ -1,0 +1,412 @@
+//! The ways KMM can go with a driver that is asked for and nothing goes wrong with (K1, K3, K5 to K9, K15): what users are told, and in which order
+//! things happen.
+
+use std::collections::{BTreeMap, BTreeSet};
+
+use kube::api::DeleteParams;
+use serde_json::{Value, json};
+use testkit::kmm::{self, Stage};
+
+use super::super::rig::until;
+use super::case::{CLAIM, Case, DEVICE, KERNEL, count, is, is_ready, problem, says};
+use super::history::History;
+use super::lab::{Lab, play};
+
+/// How many scenarios there are: calls of [`play`], and [`super::whole`].
+pub(crate) const SCENARIOS: usize = 20;
+
+#[test]
+fn k01_a_driver_is_loaded_and_that_is_said_when_it_is_so() {
+    play("k01", async |lab: &mut Lab| {
+        let case = Case::begin_with(lab, "k01", 3, Stage::S0).await;
+        case.ask("acc", &json!({})).await;
+        for stage in [Stage::S0, Stage::S1, Stage::S2, Stage::S3, Stage::S4] {
+            case.kmm.tell(|told| told.up_to = stage);
+            case.kmm.settled(super::super::rig::PATIENCE).await.unwrap();
+            let now = case.until("acc", "progressing", |config| is(config, "Progressing", "True", "")).await;
+            assert!(
+                is(&now, "Ready", "False", "") && now["status"]["phase"] == "Progressing",
+                "{stage:?}: {now:#}"
+            );
+        }
+        for stage in [Stage::S5, Stage::S6, Stage::S7] {
+            case.kmm.tell(|told| told.up_to = stage);
+            case.kmm.settled(super::super::rig::PATIENCE).await.unwrap();
+        }
+        let now = case.until_ready("acc", 3).await;
+        assert_eq!(
+            now["status"]["nodes"],
+            json!({
+                "matching": 3, "claimed": 3, "desired": 3, "ready": 3, "updated": 3,
+                "unsupported": 0, "maintenance": 0, "waiting": 0,
+            })
+        );
+        assert_eq!(now["status"]["module"], json!({ "name": "acc-module", "version": "1.0" }));
+        assert_eq!([&now["status"]["driverVersion"], &now["status"]["phase"]], ["1.0", "Ready"]);
+        for condition in ["NodeSelectorValid", "DevicePluginReady", "Upgradeable"] {
+            assert!(is(&now, condition, "True", ""), "{condition}: {now:#}");
+        }
+        assert_eq!(now["metadata"]["finalizers"], json!(["hardware.tholepin.dev/deviceconfig"]));
+        let module = case.module("acc").await.unwrap();
+        assert_eq!(
+            module["spec"]["selector"],
+            json!({ CLAIM: "k01.acc-module" }),
+            "the claim and nothing else"
+        );
+        assert_eq!(module["metadata"]["ownerReferences"][0]["uid"], now["metadata"]["uid"]);
+        // Told once each, and then nobody does anything, another process neither.
+        let events = case.events("acc").await;
+        let reconciled = events.iter().filter(|(reason, _)| reason == "Reconciled");
+        assert_eq!(reconciled.map(|(_, count)| *count).collect::<Vec<_>>(), [1], "{events:?}");
+        let writes = case.lab.quiet().await;
+        case.lab.stop().await;
+        case.lab.operate().await;
+        let listed = case.lab.proxy.count("", "/deviceconfigs");
+        case.set_label(&case.node(0), "of-no-interest", "1".into()).await;
+        assert_eq!(case.lab.quiet().await, writes, "{:?}", case.lab.last_writes());
+        assert!(listed > 0, "it has looked");
+        assert!(is_ready(&case.get("acc").await.unwrap()));
+        let metrics = async || case.lab.metrics("tholepin_deviceconfig_ready").await;
+        assert_eq!(metrics().await, [r#"tholepin_deviceconfig_ready{namespace="k01",name="acc"} 1"#]);
+        case.delete("acc").await;
+        case.until_gone("acc").await;
+        until("its metrics go with it", async || metrics().await.is_empty()).await;
+        case.end().await;
+    });
+}
+
+#[test]
+fn k03_a_kernel_without_an_image_is_named_and_stops_nobody() {
+    play("k03", async |lab: &mut Lab| {
+        let case = Case::begin(lab, "k03", 2).await;
+        case.add_node("k03-odd", "6.8.0-31-generic").await;
+        case.ask("acc", &json!({ "kernelMappings": [{ "regexp": "[.]el9" }] })).await;
+        let now = case.until_ready("acc", 2).await;
+        assert_eq!((count(&now, "desired"), count(&now, "unsupported"), count(&now, "matching")), (2, 1, 3));
+        assert_eq!(now["status"]["kernelsWithoutMapping"], json!(["6.8.0-31-generic"]));
+        assert_eq!(problem(&now, "k03-odd"), Some("UnsupportedKernel"));
+        // It gets another kernel.
+        let status = json!({ "status": { "nodeInfo": { "kernelVersion": KERNEL, "bootID": "2" } } });
+        let nodes = super::lab::objects(&case.client(), "v1", "Node", None);
+        nodes.patch_status("k03-odd", &Default::default(), &kube::api::Patch::Merge(status)).await.unwrap();
+        let now = case.until_ready("acc", 3).await;
+        assert!(now["status"]["kernelsWithoutMapping"].is_null() && problem(&now, "k03-odd").is_none());
+        case.end().await;
+    });
+}
+
+#[test]
+fn k05a_a_slow_reboot_dips_and_recovers() {
+    play("k05a", async |lab: &mut Lab| {
+        let case = Case::begin(lab, "k05a", 3).await;
+        case.ask("acc", &json!({})).await;
+        case.until_ready("acc", 3).await;
+        let node = case.node(1);
+        kmm::ready(&case.client(), &node, false).await.unwrap();
+        let now = case
+            .until("acc", "it dips", |config| {
+                count(config, "ready") == 2 && count(config, "maintenance") == 1
+            })
+            .await;
+        assert!(problem(&now, &node).is_some(), "{now:#}");
+        kmm::reboot(&case.client(), &node, "2").await.unwrap();
+        kmm::ready(&case.client(), &node, true).await.unwrap();
+        case.until_ready("acc", 3).await;
+        assert_eq!(boot(&case, &node).await, "2");
+        case.end().await;
+    });
+}
+
+#[test]
+fn k05b_a_fast_reboot_is_seen_by_the_boot_alone() {
+    play("k05b", async |lab: &mut Lab| {
+        let case = Case::begin(lab, "k05b", 3).await;
+        case.ask("acc", &json!({})).await;
+        case.until_ready("acc", 3).await;
+        let node = case.node(2);
+        case.kmm.tell(|told| {
+            told.stuck.insert(node.clone());
+        });
+        kmm::reboot(&case.client(), &node, "2").await.unwrap();
+        let now = case.until("acc", "it dips", |config| count(config, "ready") == 2).await;
+        assert!(!is_ready(&now) && problem(&now, &node).is_some(), "{now:#}");
+        // KMM itself says nothing of it.
+        let module = case.module("acc").await.unwrap();
+        assert_eq!(module["status"]["moduleLoader"]["availableNumber"], 3);
+        assert!(case.label(&node, &case.of("acc").ready()).await.is_some());
+        case.kmm.tell(|told| told.stuck.clear());
+        case.until_ready("acc", 3).await;
+        assert_eq!(boot(&case, &node).await, "2");
+        case.end().await;
+    });
+}
+
+async fn boot(case: &Case<'_>, node: &str) -> String {
+    let nmc = kmm::api(&case.client(), "NodeModulesConfig", None).get(node).await.unwrap();
+    nmc.data["status"]["modules"][0]["bootId"].as_str().unwrap_or_default().to_owned()
+}
+
+#[test]
+fn k06_a_cordon_is_maintenance_and_no_failure() {
+    play("k06", async |lab: &mut Lab| {
+        let case = Case::begin(lab, "k06", 3).await;
+        case.ask("acc", &json!({})).await;
+        case.until_ready("acc", 3).await;
+        let node = case.node(0);
+        kmm::cordon(&case.client(), &node, true).await.unwrap();
+        let now = case.until("acc", "maintenance", |config| count(config, "maintenance") == 1).await;
+        assert_eq!((count(&now, "claimed"), count(&now, "desired")), (3, 2));
+        assert_eq!(problem(&now, &node), Some("Maintenance"));
+        case.kmm.settled(super::super::rig::PATIENCE).await.unwrap();
+        let now = case.until_ready("acc", 2).await;
+        assert!(is(&now, "Errored", "False", "") && is(&now, "Degraded", "False", ""), "no failure");
+        assert!(case.label(&node, &case.of("acc").ready()).await.is_none(), "it is unloaded meanwhile");
+        kmm::cordon(&case.client(), &node, false).await.unwrap();
+        case.until_ready("acc", 3).await;
+        // Whoever wants to keep the driver says so.
+        let toleration = json!([{ "key": "node.kubernetes.io/unschedulable", "operator": "Exists", "effect": "NoSchedule" }]);
+        case.change("acc", &json!({ "tolerations": toleration })).await;
+        case.until_ready("acc", 3).await;
+        kmm::cordon(&case.client(), &node, true).await.unwrap();
+        case.kmm.settled(super::super::rig::PATIENCE).await.unwrap();
+        case.lab.quiet().await;
+        assert_eq!(count(&case.until_ready("acc", 3).await, "maintenance"), 0);
+        case.end().await;
+    });
+}
+
+#[test]
+fn k07_a_node_that_is_no_longer_asked_for_is_given_back() {
+    play("k07", async |lab: &mut Lab| {
+        let case = Case::begin(lab, "k07", 3).await;
+        case.ask("acc", &with_device(&json!({}))).await;
+        case.until_ready("acc", 3).await;
+        let (free, used) = (case.node(0), case.node(1));
+        case.use_device("user", &used).await;
+        for node in [&free, &used] {
+            case.set_label(node, "set", "other".into()).await;
+        }
+        let now = case
+            .until("acc", "one is free", |config| {
+                count(config, "claimed") == 2 && count(config, "matching") == 1
+            })
+            .await;
+        assert_eq!(count(&now, "waiting"), 1, "{now:#}");
+        assert!(says(&now, "Ready").unwrap()[2].contains(&used), "it says which: {now:#}");
+        let of = case.of("acc");
+        for key in [CLAIM.to_owned(), of.version_module()] {
+            assert_eq!(case.label(&free, &key).await, None, "{key}");
+            assert!(case.label(&used, &key).await.is_some(), "{key}");
+        }
+        until("unloaded", async || case.label(&free, &of.ready()).await.is_none()).await;
+        assert!(
+            case.label(&used, &of.ready()).await.is_some(),
+            "its driver stays as long as its devices are used"
+        );
+        case.leave_device("user").await;
+        case.until_ready("acc", 1).await;
+        until("unloaded", async || case.label(&used, &of.ready()).await.is_none()).await;
+        for node in [&free, &used] {
+            case.set_label(node, "set", case.name.into()).await;
+        }
+        case.until_ready("acc", 3).await;
+        case.end().await;
+    });
+}
+
+/// A device plugin whose resource is known.
+fn with_device(more: &Value) -> Value {
+    let mut spec =
+        json!({ "devicePlugin": { "image": "registry.example/acc-plugin:1", "resourceNames": [DEVICE] } });
+    for (field, value) in more.as_object().into_iter().flatten() {
+        spec[field] = value.clone();
+    }
+    spec
+}
+
+#[test]
+fn k08_a_new_version_comes_to_one_node_after_the_other() {
+    play("k08", async |lab: &mut Lab| {
+        let case = Case::begin(lab, "k08", 4).await;
+        case.ask("acc", &with_device(&json!({}))).await;
+        case.until_ready("acc", 4).await;
+        let (of, used) = (case.of("acc"), case.node(1));
+        let history = History::begin(&case.client()).await;
+        case.change("acc", &json!({ "upgradePolicy": { "paused": true }, "driverVersion": "2.0" })).await;
+        let now = case.until("acc", "paused", |config| is(config, "Progressing", "True", "Paused")).await;
+        assert_eq!((count(&now, "ready"), count(&now, "updated")), (0, 0), "{now:#}");
+        assert!(is(&now, "Upgradeable", "False", "Paused"));
+        case.use_device("user", &used).await;
+        case.change("acc", &json!({ "upgradePolicy": { "paused": false } })).await;
+        let now = case.until("acc", "all but one", |config| count(config, "ready") == 3).await;
+        let now = if count(&now, "waiting") == 1 {
+            now
+        } else {
+            case.until("acc", "one waits", |config| count(config, "waiting") == 1).await
+        };
+        assert_eq!(problem(&now, &used), Some("PodsUseDevices"));
+        assert_eq!(case.label(&used, &of.version_ready()).await.as_deref(), Some("1.0"));
+        case.leave_device("user").await;
+        let now = case.until_ready("acc", 4).await;
+        assert_eq!(now["status"]["driverVersion"], "2.0");
+        let told = async |wanted: &str| case.events("acc").await.iter().any(|(reason, _)| reason == wanted);
+        until("it is told that it goes on", async || told("Upgrading").await).await;
+        let most = history.end().await.most_without(&of.ready(), CLAIM);
+        assert_eq!(most, 1, "nodes without their driver at a time");
+        // Back, two at a time, and those who use devices have to go.
+        case.use_device("user", &used).await;
+        let policy = json!({ "maxUnavailable": "50%", "podsUsingDevices": "Evict" });
+        let history = History::begin(&case.client()).await;
+        case.change("acc", &json!({ "driverVersion": "1.0", "upgradePolicy": policy })).await;
+        let evicted = async || {
+            let pods = super::lab::objects(&case.client(), "v1", "Pod", Some(case.name));
+            pods.get_opt("user").await.unwrap().is_none_or(|pod| pod.metadata.deletion_timestamp.is_some())
+        };
+        until("evicted", evicted).await;
+        case.leave_device("user").await;
+        case.until_ready("acc", 4).await;
+        assert!((1..=2).contains(&history.end().await.most_without(&of.ready(), CLAIM)));
+        case.end().await;
+    });
+}
+
+#[test]
+fn k09_a_deviceconfig_goes_after_its_module() {
+    play("k09", async |lab: &mut Lab| {
+        let case = Case::begin(lab, "k09", 2).await;
+        case.ask("acc", &with_device(&json!({}))).await;
+        case.until_ready("acc", 2).await;
+        let history = History::begin(&case.client()).await;
+        case.kmm.tell(|told| told.stuck.extend([case.node(0), case.node(1)]));
+        case.delete("acc").await;
+        let now = case.until("acc", "deleting", |config| config["status"]["phase"] == "Deleting").await;
+        assert!(is(&now, "Ready", "False", "Deleting") && now["metadata"]["finalizers"].is_array());
+        let accounts = super::lab::objects(&case.client(), "v1", "ServiceAccount", Some(case.name));
+        case.lab.quiet().await;
+        let loader = accounts.get_opt("acc-module-loader").await.unwrap();
+        assert!(loader.is_some(), "unloading needs it");
+        case.kmm.tell(|told| told.stuck.clear());
+        case.until_gone("acc").await;
+        let history = history.end().await;
+        let gone =
+            |kind: &str| history.deletion(kind, case.name).unwrap_or_else(|| panic!("{kind} is not gone"));
+        assert!(gone("Module") < gone("DeviceConfig"));
+        assert!(accounts.get_opt("acc-module-loader").await.unwrap().is_none());
+        // Somebody asks again under the same name.
+        case.ask("acc", &json!({ "driverVersion": "3.0" })).await;
+        case.until_ready("acc", 2).await;
+        case.end().await;
+    });
+}
+
+#[test]
+fn k11_a_module_that_somebody_spoils_is_made_good() {
+    play("k11", async |lab: &mut Lab| {
+        let case = Case::begin(lab, "k11", 2).await;
+        case.ask("acc", &json!({})).await;
+        case.until_ready("acc", 2).await;
+        let wanted = case.module("acc").await.unwrap();
+        let spoiled = json!({
+            "metadata": { "labels": { "app.kubernetes.io/managed-by": "nobody" }, "annotations": { "theirs": "1" } },
+            "spec": {
+                "selector": { "set": "k11", CLAIM: "another" },
+                "imageRebuildTriggerGeneration": 7,
+                "moduleLoader": { "container": { "kernelMappings": [{ "regexp": "x", "containerImage": "x:1" }] } },
+            },
+        });
+        case.edit_module("acc", &spoiled).await;
+        until("made good", async || {
+            let now = case.module("acc").await.unwrap();
+            now["spec"]["selector"][CLAIM] == wanted["spec"]["selector"][CLAIM]
+                && now["spec"]["moduleLoader"] == wanted["spec"]["moduleLoader"]
+                && now["metadata"]["labels"] == wanted["metadata"]["labels"]
+        })
+        .await;
+        let now = case.module("acc").await.unwrap();
+        assert_eq!(now["spec"]["imageRebuildTriggerGeneration"], 7, "what we do not state stays");
+        assert_eq!(now["metadata"]["annotations"]["theirs"], "1");
+        let more = json!({ "spec": { "selector": { "set": null } } });
+        case.edit_module("acc", &more).await;
+        case.until_ready("acc", 2).await;
+        let uid = now["metadata"]["uid"].clone();
+        let _ = case.modules().delete(&case.of("acc").name, &DeleteParams::background()).await.unwrap();
+        until("made again", async || {
+            case.module("acc").await.is_some_and(|module| module["metadata"]["uid"] != uid)
+        })
+        .await;
+        case.until_ready("acc", 2).await;
+        case.end().await;
+    });
+}
+
+#[test]
+fn k15_another_image_under_the_same_version_is_progress() {
+    play("k15", async |lab: &mut Lab| {
+        let case = Case::begin(lab, "k15", 2).await;
+        case.ask("acc", &with_device(&json!({}))).await;
+        case.until_ready("acc", 2).await;
+        let node = case.node(1);
+        case.use_device("user", &case.node(0)).await;
+        let image = "registry.example/drivers/acc:rebuilt-${KERNEL_FULL_VERSION}";
+        let mapping = json!([{ "regexp": "^.+$", "image": image }]);
+        case.change("acc", &json!({ "kernelMappings": mapping })).await;
+        // All nodes at once would get it, so it waits for those who use devices.
+        let now =
+            case.until("acc", "it waits", |config| is(config, "Ready", "False", "WaitingForPods")).await;
+        assert!(says(&now, "Ready").unwrap()[2].contains(&case.node(0)), "{now:#}");
+        case.kmm.tell(|told| {
+            told.stuck.insert(node.clone());
+        });
+        case.leave_device("user").await;
+        let now = case
+            .until("acc", "progressing", |config| {
+                is(config, "Progressing", "True", "") && count(config, "ready") == 1
+            })
+            .await;
+        assert!(!is_ready(&now));
+        case.kmm.tell(|told| told.stuck.clear());
+        case.until_ready("acc", 2).await;
+        let nmc = kmm::api(&case.client(), "NodeModulesConfig", None).get(&node).await.unwrap();
+        let loaded = &nmc.data["status"]["modules"][0]["config"]["containerImage"];
+        assert_eq!(loaded, &format!("registry.example/drivers/acc:rebuilt-{KERNEL}"));
+        case.end().await;
+    });
+}
+
+/// Two ask for the same nodes: the first keeps them, both are told, and when it goes the other gets them.
+#[test]
+fn k16_who_has_a_node_keeps_it_and_both_are_told() {
+    play("k16", async |lab: &mut Lab| {
+        let case = Case::begin(lab, "k16", 3).await;
+        case.set_label(&case.node(2), "also", "1".into()).await;
+        case.add_node("k16-free", KERNEL).await;
+        case.set_label("k16-free", "set", "k16-none".into()).await;
+        case.set_label("k16-free", "also", "1".into()).await;
+        case.ask("first", &json!({})).await;
+        case.until_ready("first", 3).await;
+        let history = History::begin(&case.client()).await;
+        case.ask("second", &json!({ "nodeSelector": { "also": "1" } })).await;
+        let second = case.until("second", "it has the free one", |config| count(config, "ready") == 1).await;
+        assert!(is(&second, "NodeSelectorValid", "False", "ConflictingNodeSelector"), "{second:#}");
+        let first =
+            case.until("first", "it is told", |config| config["status"]["conflicts"][0]["won"] == true).await;
+        assert!(is_ready(&first), "whoever has the nodes is not disturbed");
+        for (config, other, won) in [(&first, "second", true), (&second, "first", false)] {
+            assert_eq!(
+                config["status"]["conflicts"],
+                json!([{
+                    "namespace": "k16", "name": other, "nodes": [case.node(2)], "count": 1, "won": won,
+                }])
+            );
+        }
+        case.delete("first").await;
+        case.until_gone("first").await;
+        let second = case.until_ready("second", 2).await;
+        assert!(is(&second, "NodeSelectorValid", "True", "") && second["status"]["conflicts"].is_null());
+        let events = case.events("second").await;
+        let told = |reason: &str| events.iter().any(|(told, _)| told == reason);
+        assert!(told("ConflictingNodeSelector") && told("Reconciled"), "{events:?}");
+        assert_eq!(history.end().await.in_two_modules(), BTreeMap::<String, BTreeSet<String>>::new());
+        case.end().await;
+    });
+}

@@ -1,0 +1,187 @@
+//! The ways KMM can go wrong (K2, K4, K10, K12 to K14): what users are told, that nobody is asked too often, and that it recovers.
+
+use std::time::Duration;
+
+use kube::api::{DeleteParams, PostParams};
+use serde_json::json;
+use testkit::kmm;
+use tokio::time::Instant;
+
+use super::super::rig::{PATIENCE, until};
+use super::case::{Case, count, is, is_ready, plain, problem, says};
+use super::lab::{Lab, play};
+
+#[test]
+fn k02_an_image_that_is_nowhere_is_not_ready_and_is_named() {
+    play("k02", async |lab: &mut Lab| {
+        let case = Case::begin(lab, "k02", 2).await;
+        case.kmm.tell(|told| {
+            told.missing.insert("acc:1.0".to_owned());
+        });
+        case.ask("acc", &json!({})).await;
+        let now =
+            case.until("acc", "it says so", |config| is(config, "Ready", "False", "ImageNotAvailable")).await;
+        let module = case.module("acc").await.unwrap();
+        assert_eq!(module["status"]["moduleLoader"]["desiredNumber"], json!(null), "KMM says nothing of it");
+        assert!(says(&now, "Ready").unwrap()[2].contains("registry.example/drivers/acc:1.0-5.14"), "{now:#}");
+        case.until("acc", "degraded", |config| is(config, "Degraded", "True", "ImageNotAvailable")).await;
+        case.kmm.tell(|told| told.missing.clear());
+        case.until_ready("acc", 2).await;
+        case.end().await;
+    });
+}
+
+#[test]
+fn k04_a_node_where_it_does_not_load_is_named() {
+    play("k04", async |lab: &mut Lab| {
+        let case = Case::begin(lab, "k04", 3).await;
+        let node = case.node(1);
+        case.kmm.tell(|told| {
+            told.stuck.insert(node.clone());
+            told.workers = true;
+        });
+        case.ask("acc", &json!({})).await;
+        let now = case.until("acc", "degraded", |config| is(config, "Degraded", "True", "")).await;
+        assert_eq!((count(&now, "ready"), problem(&now, &node)), (2, Some("NotLoaded")), "{now:#}");
+        assert!(says(&now, "Degraded").unwrap()[2].contains(&node), "{now:#}");
+        assert_eq!(now["status"]["phase"], "Degraded");
+        case.kmm.tell(|told| told.stuck.clear());
+        case.until_ready("acc", 3).await;
+        case.end().await;
+    });
+}
+
+#[test]
+fn k10_a_driver_that_does_not_unload_keeps_its_deviceconfig_and_is_named() {
+    play("k10", async |lab: &mut Lab| {
+        let case = Case::begin(lab, "k10", 3).await;
+        case.ask("acc", &json!({})).await;
+        case.until_ready("acc", 3).await;
+        let node = case.node(2);
+        case.kmm.tell(|told| {
+            told.stuck.insert(node.clone());
+        });
+        case.delete("acc").await;
+        let stuck = |config: &serde_json::Value| {
+            let all = config["status"]["problems"].as_array().map_or(0, Vec::len);
+            all == 1 && problem(config, &node) == Some("StillLoaded")
+        };
+        let now = case.until("acc", "it says where", stuck).await;
+        assert!(says(&now, "Ready").unwrap()[2].contains(&node), "{now:#}");
+        case.until("acc", "stuck", |config| is(config, "Degraded", "True", "DeletionStuck")).await;
+        assert!(case.module("acc").await.is_some());
+        case.kmm.tell(|told| told.stuck.clear());
+        case.until_gone("acc").await;
+        case.end().await;
+    });
+}
+
+#[test]
+fn k12_what_kmm_refuses_is_told_and_tried_again_with_patience() {
+    play("k12", async |lab: &mut Lab| {
+        let case = Case::begin(lab, "k12", 1).await;
+        let text = "no driver is let in today";
+        kmm::refuse(&case.client(), text).await.unwrap();
+        let asked = |lab: &Lab| lab.proxy.count("PATCH", "/namespaces/k12/modules/");
+        let began = Instant::now();
+        case.ask("acc", &json!({})).await;
+        let now =
+            case.until("acc", "it says so", |config| is(config, "Errored", "True", "ModuleFailed")).await;
+        assert!(says(&now, "Errored").unwrap()[2].contains(text), "{now:#}");
+        assert!(is(&now, "Ready", "False", "Errored"));
+        // Each wait is longer than the one before; so few of them fit into any time.
+        let third = async || asked(case.lab) >= 3;
+        until("it is tried again", third).await;
+        let (elapsed, tries) = (began.elapsed(), asked(case.lab));
+        assert!(tries <= 3 + elapsed.as_secs() as usize, "{tries} times in {elapsed:?}");
+        let events = case.events("acc").await;
+        let told: Vec<_> = events.iter().filter(|(reason, _)| reason == "ModuleFailed").collect();
+        assert!(told.len() == 1 && told[0].1 == 1, "told once: {events:?}");
+        kmm::allow(&case.client()).await.unwrap();
+        let now = case.until_ready("acc", 1).await;
+        assert!(is_ready(&now));
+        println!("k12: refused {tries} times in {elapsed:?}, ready {:?} after the first", began.elapsed());
+        case.end().await;
+    });
+}
+
+#[test]
+fn k13_without_kmm_it_says_so_and_goes_on_when_kmm_comes() {
+    play("k13", async |lab: &mut Lab| {
+        let case = Case::begin(lab, "k13", 1).await;
+        kmm::uninstall(&case.client()).await.unwrap();
+        let definitions =
+            super::lab::objects(&case.client(), "apiextensions.k8s.io/v1", "CustomResourceDefinition", None);
+        until("KMM is away", async || {
+            definitions.get_opt("modules.kmm.sigs.x-k8s.io").await.unwrap().is_none()
+        })
+        .await;
+        case.ask("acc", &json!({})).await;
+        let now =
+            case.until("acc", "it says so", |config| is(config, "Errored", "True", "KMMNotInstalled")).await;
+        assert!(is(&now, "Ready", "False", "Errored"));
+        assert!(case.lab.is_healthy().await, "the operator is not ill");
+        // Its absence is no reason to ask for it all the time.
+        let writes = case.lab.quiet().await;
+        let asked = case.lab.proxy.count("", "kmm.sigs.x-k8s.io");
+        tokio::time::sleep(Duration::from_secs(1)).await;
+        let again = case.lab.proxy.count("", "kmm.sigs.x-k8s.io") - asked;
+        assert!(again <= 10 && case.lab.writes() == writes, "{again} questions in a second");
+        kmm::install(&case.client()).await.unwrap();
+        case.until_ready("acc", 1).await;
+        case.end().await;
+    });
+}
+
+#[test]
+fn k14_a_module_of_somebody_else_is_left_alone() {
+    play("k14", async |lab: &mut Lab| {
+        let case = Case::begin(lab, "k14", 1).await;
+        let theirs = json!({
+            "apiVersion": "kmm.sigs.x-k8s.io/v1beta1", "kind": "Module",
+            "metadata": { "name": "acc-module", "ownerReferences": [{
+                "apiVersion": "v1", "kind": "ConfigMap", "name": "theirs", "uid": "0123", "controller": true,
+            }] },
+            "spec": { "selector": { "nobody": "has-this" } },
+        });
+        let params = PostParams::default();
+        let made = case.modules().create(&params, &serde_json::from_value(theirs).unwrap()).await.unwrap();
+        case.kmm.settled(PATIENCE).await.unwrap();
+        case.ask("acc", &json!({})).await;
+        let now =
+            case.until("acc", "it says so", |config| is(config, "Errored", "True", "ForeignModule")).await;
+        assert!(says(&now, "Errored").unwrap()[2].contains("theirs"), "{now:#}");
+        case.lab.quiet().await;
+        let left = case.module("acc").await.unwrap();
+        assert_eq!(left["spec"], plain(made)["spec"]);
+        // Our own deletion does not take it along.
+        case.delete("acc").await;
+        case.until_gone("acc").await;
+        assert!(
+            case.module("acc").await.is_some_and(|module| module["metadata"]["deletionTimestamp"].is_null())
+        );
+        case.ask("acc", &json!({})).await;
+        case.until("acc", "it says so", |config| is(config, "Errored", "True", "ForeignModule")).await;
+        let _ = case.modules().delete("acc-module", &DeleteParams::default()).await.unwrap();
+        case.until_ready("acc", 1).await;
+        case.end().await;
+    });
+}
+
+/// What the definition of DeviceConfigs cannot see, a policy that comes with it does: there is no room for a Module's name.
+#[test]
+fn k17_a_namespace_without_room_for_a_module_is_refused() {
+    play("k17", async |lab: &mut Lab| {
+        let case = Case::begin(lab, "k17-a-namespace-with-a-name-of-37-long", 1).await;
+        let body = serde_json::from_value(case.config("acc", &json!({}))).unwrap();
+        let all = super::lab::configs(&case.client(), Some(case.name));
+        // The API server hears of policies a moment after they were made.
+        let params = PostParams { dry_run: true, ..PostParams::default() };
+        until("refused", async || {
+            let answer = all.create(&params, &body).await.err().map(|error| error.to_string());
+            answer.is_some_and(|answer| answer.contains("at most 31 characters"))
+        })
+        .await;
+        case.end().await;
+    });
+}
