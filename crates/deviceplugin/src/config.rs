@@ -326,6 +326,13 @@ impl Config {
 }
 
 impl Resource {
+    /// Whether all but where devices are found is the same: then the kubelet need not hear of a change but by the list of devices.
+    #[must_use]
+    pub fn differs_in_discovery_only(&self, other: &Self) -> bool {
+        let without = |resource: &Self| Self { discovery: Discovery::default(), ..resource.clone() };
+        self == other || without(self) == without(other)
+    }
+
     /// One with nothing but devices.
     #[must_use]
     pub fn new(name: &str, discovery: Discovery) -> Self {

@@ -16,7 +16,7 @@ use tracing::{info, warn};
 use crate::cdi_file::CdiFile;
 use crate::config::{CdiMode, Resource};
 use crate::discovery::{self, Look, Place};
-use crate::inventory::Inventory;
+use crate::inventory::{self, Inventory};
 use crate::metrics::Metrics;
 use crate::plugin::{Plugin, Standing};
 use crate::stock::Stock;
@@ -27,8 +27,8 @@ const SETTLE: Duration = Duration::from_millis(20);
 /// One resource's keeper.
 #[derive(Debug)]
 pub struct Keeper {
-    /// The resource.
-    pub config: Resource,
+    /// The resource, now and whenever something is said otherwise of where its devices are found.
+    pub config: watch::Receiver<Arc<Resource>>,
     /// Where to look.
     pub place: Place,
     /// Where the file for container runtimes goes.
@@ -46,37 +46,52 @@ impl Keeper {
     ///
     /// # Errors
     /// When the configuration asks for a file that cannot be.
-    pub async fn run(self) -> Result<Infallible, String> {
-        let mut targets = discovery::targets(&self.config);
-        let mut file = None;
-        if self.config.cdi.mode != CdiMode::Off {
-            file = Some(CdiFile::new(&self.cdi_dir, self.config.cdi_kind(), &self.config.name)?);
-            targets.push(Target { dir: self.cdi_dir.clone(), names: Names::Visible, tag: () });
-        }
-        let mut watcher = Watcher::new(targets).ok();
+    pub async fn run(mut self) -> Result<Infallible, String> {
+        let mut config = Arc::clone(&self.config.borrow_and_update());
+        let mut file = match config.cdi.mode {
+            CdiMode::Off => None,
+            _ => Some(CdiFile::new(&self.cdi_dir, config.cdi_kind(), &config.name)?),
+        };
+        let mut watcher = self.watcher(&config);
         let begin = Instant::now();
         let mut stock = Stock::default();
         let mut known = false;
         let mut troubles = Troubles::default();
         loop {
             let now = begin.elapsed();
-            let look = self.look(known, &mut troubles);
+            let look = self.look(&config, known, &mut troubles);
             if let Some(look) = look {
-                stock.take(now, look, &self.config.health);
+                stock.take(now, look, &config.health);
                 known = true;
             }
             if known {
-                self.publish(&stock, file.as_mut(), &mut troubles);
+                self.publish(stock.resource(&config), file.as_mut(), &mut troubles);
             }
-            changed(&mut watcher, stock.patience(now, &self.config.health)).await;
-            sleep(SETTLE).await;
+            let patience = stock.patience(now, &config.health);
+            // The fleet ends this task before it lets go of the other end.
+            tokio::select! {
+                () = changed(&mut watcher, patience) => sleep(SETTLE).await,
+                Ok(()) = self.config.changed() => {
+                    config = Arc::clone(&self.config.borrow_and_update());
+                    watcher = self.watcher(&config);
+                }
+            }
         }
     }
 
+    /// Tells of changes of what is looked at, if the kernel has a watch left.
+    fn watcher(&self, config: &Resource) -> Option<Watcher<()>> {
+        let mut targets = discovery::targets(config);
+        if config.cdi.mode != CdiMode::Off {
+            targets.push(Target { dir: self.cdi_dir.clone(), names: Names::Visible, tag: () });
+        }
+        Watcher::new(targets).ok()
+    }
+
     /// What there is to take in.
-    fn look(&self, known: bool, troubles: &mut Troubles) -> Option<Look> {
-        let resource = &self.config.name;
-        match discovery::look(&self.config, &self.place) {
+    fn look(&self, config: &Resource, known: bool, troubles: &mut Troubles) -> Option<Look> {
+        let resource = &config.name;
+        match discovery::look(config, &self.place) {
             Ok(look) => {
                 if troubles.look.take().is_some() {
                     info!(resource, "devices are found again");
@@ -97,9 +112,8 @@ impl Keeper {
     }
 
     /// First the file, then the kubelet: it may ask at once.
-    fn publish(&self, stock: &Stock, file: Option<&mut CdiFile>, troubles: &mut Troubles) {
-        let resource = stock.resource(&self.config);
-        let name = &self.config.name;
+    fn publish(&self, resource: inventory::Resource, file: Option<&mut CdiFile>, troubles: &mut Troubles) {
+        let name = self.plugin.name();
         match file.map(|file| file.ensure(&resource)) {
             None | Some(Ok(false)) => {}
             Some(Ok(true)) => {
@@ -124,7 +138,7 @@ impl Keeper {
             if inventory.resources.get(name) == Some(&resource) {
                 return false;
             }
-            Arc::make_mut(inventory).resources.insert(name.clone(), resource.clone());
+            Arc::make_mut(inventory).resources.insert(name.to_owned(), resource.clone());
             true
         });
         self.plugin.offer(resource);

@@ -22,7 +22,7 @@ use crate::sharing;
 /// A resource.
 #[derive(Debug)]
 pub struct Plugin {
-    config: Resource,
+    config: Arc<Resource>,
     metrics: Metrics,
     /// What there is. Replaced before the kubelet is told, so that it cannot ask for what is not known here.
     stock: watch::Sender<Arc<inventory::Resource>>,
@@ -44,7 +44,7 @@ pub enum Standing {
 impl Plugin {
     /// A plugin that knows no devices yet.
     #[must_use]
-    pub fn new(config: Resource, metrics: Metrics) -> Self {
+    pub fn new(config: Arc<Resource>, metrics: Metrics) -> Self {
         let standing = Standing::Unknown("devices have not been looked for".to_owned());
         Self {
             config,

@@ -105,7 +105,6 @@ impl Process {
         let token = self.tasks.token().clone();
         self.tasks.spawn_draining("plugins", async move {
             let mut watcher = watcher_of(&source);
-            let mut current = config.clone();
             fleet.become_(config).await;
             gate.open();
             loop {
@@ -119,11 +118,10 @@ impl Process {
                     () = news(&mut watcher) => {}
                 }
                 match source.read() {
-                    Ok(config) if config == current => {}
+                    Ok(config) if fleet.is(&config) => {}
                     Ok(config) => {
                         info!(resources = config.resources.len(), "the configuration has changed");
                         metrics.reloaded(true);
-                        current = config.clone();
                         fleet.become_(config).await;
                     }
                     Err(error) => {

@@ -1,7 +1,7 @@
 //! The plugins that run, one for each resource of the configuration.
 //!
-//! In: a configuration, and the next. Out: plugins of resources that are the same run on undisturbed; others are ended, in full, before
-//! what replaces them starts. Never: two plugins of one resource at a time.
+//! In: a configuration, and the next. Out: plugins of resources that are the same run on undisturbed, also when their devices are to be
+//! found elsewhere; others are ended, in full, before what replaces them starts. Never: two plugins of one resource at a time.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -36,7 +36,8 @@ pub(super) struct Fleet {
 }
 
 struct Running {
-    config: Resource,
+    /// Who looks for devices hears of another one.
+    config: watch::Sender<Arc<Resource>>,
     token: CancellationToken,
     tasks: JoinSet<()>,
 }
@@ -69,7 +70,9 @@ impl Fleet {
     pub(super) async fn become_(&mut self, config: Config) {
         let wanted: BTreeMap<String, Resource> =
             config.resources.into_iter().map(|resource| (resource.name.clone(), resource)).collect();
-        let same = |name: &String, running: &Running| wanted.get(name) == Some(&running.config);
+        let same = |name: &String, running: &Running| {
+            wanted.get(name).is_some_and(|wanted| running.config.borrow().differs_in_discovery_only(wanted))
+        };
         let ending: Vec<String> = self
             .running
             .iter()
@@ -88,11 +91,25 @@ impl Fleet {
         };
         self.inventory.send_if_modified(gone);
         for (name, resource) in wanted {
-            if !self.running.contains_key(&name) {
-                let running = self.start(resource);
-                self.running.insert(name, running);
+            match self.running.get(&name) {
+                Some(running) => drop(running.config.send_if_modified(|config| {
+                    let changed = **config != resource;
+                    if changed {
+                        *config = Arc::new(resource);
+                    }
+                    changed
+                })),
+                None => drop(self.running.insert(name, self.start(Arc::new(resource)))),
             }
         }
+    }
+
+    /// Whether the plugins are those of the configuration.
+    pub(super) fn is(&self, config: &Config) -> bool {
+        let same = |resource: &Resource| {
+            self.running.get(&resource.name).is_some_and(|running| **running.config.borrow() == *resource)
+        };
+        self.running.len() == config.resources.len() && config.resources.iter().all(same)
     }
 
     /// Ends all plugins.
@@ -112,10 +129,11 @@ impl Fleet {
         }
     }
 
-    fn start(&self, config: Resource) -> Running {
-        let plugin = Arc::new(Plugin::new(config.clone(), self.metrics.clone()));
+    fn start(&self, resource: Arc<Resource>) -> Running {
+        let plugin = Arc::new(Plugin::new(Arc::clone(&resource), self.metrics.clone()));
+        let (config, latest) = watch::channel(Arc::clone(&resource));
         let keeper = Keeper {
-            config: config.clone(),
+            config: latest,
             place: self.settings.place.clone(),
             cdi_dir: self.settings.cdi_dir.clone(),
             plugin: Arc::clone(&plugin),
@@ -124,14 +142,14 @@ impl Fleet {
         };
         let seat = Seat {
             folder: self.settings.folder.clone(),
-            endpoint: self.settings.way.endpoint(&config.name),
-            resource: config.name.clone(),
+            endpoint: self.settings.way.endpoint(&resource.name),
+            resource: resource.name.clone(),
             way: self.settings.way,
         };
         let token = CancellationToken::new();
         let mut tasks = JoinSet::new();
         let failed = self.failed.clone();
-        let name = config.name.clone();
+        let name = resource.name.clone();
         tasks.spawn(until(token.clone(), async move {
             let Err(reason) = keeper.run().await;
             failed.send_replace(Some(format!("{name}: {reason}")));

@@ -1,5 +1,7 @@
 //! N1 to N13: from a device to a NUMA zone, and what a pod gets.
 
+use std::os::unix::fs::MetadataExt as _;
+
 use std::collections::BTreeMap;
 
 use node::deviceplugin::wire;
@@ -103,10 +105,13 @@ async fn n06_health_is_followed() {
     rig.zones(NIC, "0 1/1/1 | 1 -").await;
     replace(&health, "ok");
     rig.zones(NIC, "0 1/1/1 | 1 1/1/1").await;
-    // The list is part of the configuration, and that is read anew when it changes.
+    // The list is part of the configuration, and that is read anew when it changes. Nobody has to register again for that.
+    let socket = || std::fs::metadata(rig.folder().join("example.com_nic.sock")).unwrap().ino();
+    let before = socket();
     replace(&config, &text(false));
     rig.node_has(NIC, "2", "1").await;
     rig.zones(NIC, "0 - | 1 1/1/1").await;
+    assert_eq!(socket(), before);
     // What is wrong changes nothing.
     replace(&config, "version: v9\nresources: []\n");
     replace(&health, "broken");
