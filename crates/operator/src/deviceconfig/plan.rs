@@ -324,6 +324,7 @@ impl<'a> Plan<'a> {
         if !version.is_empty() {
             self.rollout(config, &facts, version);
         }
+        self.doing.extend(left_behind(world, &facts));
         self.facts = Some(facts);
     }
 
@@ -387,6 +388,17 @@ fn step_to_do(step: &Step, facts: &Facts<'_>, version: &str, resources: &BTreeSe
             released(spot.node, called).write(node, Why::Release, looked(*checked))
         }
     })
+}
+
+/// Versions on nodes that are neither ours nor to become so: somebody took our claim away.
+fn left_behind<'a>(world: &'a World, facts: &'a Facts<'_>) -> impl Iterator<Item = Do> + 'a {
+    let called = &facts.called;
+    let stays = |spot: &&Spot<'_>| !matches!(spot.standing, Standing::Lost(_) | Standing::None);
+    let kept: BTreeSet<&str> = facts.nodes.iter().filter(stays).map(|spot| spot.name).collect();
+    let marked =
+        world.nodes.iter().filter(|(_, node)| node.labels.contains_key(called.version_label.as_str()));
+    let left = marked.filter(move |(name, _)| !kept.contains(&***name));
+    left.filter_map(|(name, _)| release(world, name, called, BTreeSet::new()))
 }
 
 /// A node given back.

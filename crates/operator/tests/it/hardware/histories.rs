@@ -49,10 +49,11 @@ enum Deed {
     Use,
     Free,
     Spoil,
+    Unclaim,
 }
 
 impl Deed {
-    const ALL: [Self; 18] = [
+    const ALL: [Self; 19] = [
         Self::Ask,
         Self::Delete,
         Self::Select,
@@ -71,11 +72,21 @@ impl Deed {
         Self::Use,
         Self::Free,
         Self::Spoil,
+        Self::Unclaim,
     ];
 
     /// Whether it is asked for by it that a driver goes, whoever uses it.
     fn is_rough(self) -> bool {
-        matches!(self, Self::Delete | Self::Leave | Self::Cordon | Self::Down | Self::Spoil | Self::Reboot)
+        matches!(
+            self,
+            Self::Delete
+                | Self::Leave
+                | Self::Cordon
+                | Self::Down
+                | Self::Spoil
+                | Self::Unclaim
+                | Self::Reboot
+        )
     }
 }
 
@@ -273,6 +284,10 @@ impl Crowd<'_> {
                 nodes.patch(&name, &PatchParams::default(), &patch).await.unwrap();
                 return format!("{name} {key}={value}");
             }
+            Deed::Unclaim => {
+                let patch = Patch::Merge(json!({ "metadata": { "labels": { CLAIM: null } } }));
+                nodes.patch(&name, &PatchParams::default(), &patch).await.unwrap();
+            }
             Deed::Leave if !self.users.contains_key(&name) => {
                 let _ = nodes.delete(&name, &DeleteParams::default()).await.unwrap();
             }
@@ -322,7 +337,7 @@ impl Crowd<'_> {
     async fn pods(&mut self, deed: Deed) -> String {
         if deed == Deed::Free {
             let Some((node, pod)) = self.users.pop_first() else { return "nobody".to_owned() };
-            leave_device(&self.lab.admin, "default", &pod).await;
+            leave_device(&self.lab.admin, SPACES[0], &pod).await;
             return node;
         }
         self.lab.quiet().await;
@@ -340,7 +355,7 @@ impl Crowd<'_> {
         }
         self.made += 1;
         let pod = format!("user-{}", self.made);
-        use_device(&self.client(), "default", &pod, &name).await;
+        use_device(&self.client(), SPACES[0], &pod, &name).await;
         self.users.insert(name.clone(), pod);
         name
     }
