@@ -24,7 +24,7 @@ use testkit::nest::{Process, Spec};
 use testkit::{env, load, net};
 use tokio::time::Instant;
 
-use super::super::rig::{self, IMAGE, PATIENCE, control, number, tholepin, until};
+use super::super::rig::{self, IMAGE, PATIENCE, number, tholepin, until};
 use super::super::seen::Seen;
 use super::case::{DEVICE, count, is, is_ready, plain};
 use super::history::History;
@@ -52,11 +52,7 @@ fn from_a_driver_to_aligned_pods_through_an_upgrade_and_back() {
         let machines = DEVICES.map(|_| Machine::new().zones(2).cpus_per_zone(CPUS));
         let mut kubelet = KubeletOptions::default();
         kubelet.config.insert("nodeStatusUpdateFrequency".to_owned(), "1s".into());
-        let cluster = Cluster::builder()
-            .control(control(&network, true))
-            .kubelet(kubelet)
-            .machines(machines)
-            .installable(network, images);
+        let cluster = Cluster::builder().kubelet(kubelet).machines(machines).installable(network, images);
         let began = Instant::now();
         let cluster = cluster.start(&rig).await.unwrap();
         println!("hardware: a cluster of {} nodes in {:?}", DEVICES.len(), began.elapsed());
