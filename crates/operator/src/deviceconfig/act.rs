@@ -186,7 +186,12 @@ impl Hand {
         }
         let params = PatchParams::apply(keys::FIELD_MANAGER).force();
         let raw = api.patch(&module.name, &params, &Patch::Apply(&body)).await;
-        let raw = raw.map_err(|error| fault(&title, &error, true))?;
+        let mut raw = raw.map_err(|error| fault(&title, &error, true))?;
+        if let Some(patch) = narrower(&raw.body, object.body()) {
+            let params = PatchParams { field_manager: params.field_manager, ..PatchParams::default() };
+            let done = api.patch(&module.name, &params, &Patch::Merge(patch)).await;
+            raw = done.map_err(|error| fault(&title, &error, true))?;
+        }
         self.shared.update(|world| world.put_module(module, Live { body: raw.body }));
         tracing::info!(deviceconfig = %id, module = object.name(), "wrote the Module");
         Ok(())
@@ -281,6 +286,15 @@ impl Hand {
             Err(error) => Err(fault(&format!("eviction of pod {namespace}/{name}"), &error, false)),
         }
     }
+}
+
+/// Takes away what others have put beside our only selector, which an apply leaves.
+fn narrower(live: &Value, wanted: &Value) -> Option<Value> {
+    let ours = &wanted["spec"]["selector"];
+    let keys = live["spec"]["selector"].as_object()?.keys().filter(|key| ours[key.as_str()].is_null());
+    let none: serde_json::Map<String, Value> = keys.map(|key| (key.clone(), Value::Null)).collect();
+    let patch = || json!({ "metadata": { "uid": live["metadata"]["uid"] }, "spec": { "selector": none } });
+    (!none.is_empty()).then(patch)
 }
 
 fn configs() -> Sort {

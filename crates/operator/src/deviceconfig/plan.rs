@@ -445,7 +445,9 @@ pub(super) fn is_as_wanted(live: &Live, wanted: &Object) -> bool {
         })
         .peekable();
     let stated = ours.peek().is_some() && ours.all(|entry| all_stated(&entry["fieldsV1"], wanted.body()));
-    owned && stated && says(&live.body, &content)
+    // A selector with more in it selects other nodes.
+    let selects = live.body["spec"]["selector"] == wanted.body()["spec"]["selector"];
+    owned && stated && selects && says(&live.body, &content)
 }
 
 /// A patch of a node in the making. Each change tests what it replaces, so that of two writers one fails.
