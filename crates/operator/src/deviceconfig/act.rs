@@ -111,9 +111,23 @@ impl Hand {
     }
 
     fn saw_config(&self, body: Value) {
-        if let Ok(object) = DeviceConfig::deserialize(body) {
-            self.shared.update(|world| world.put_config(Config::of(object)));
-        }
+        let Ok(object) = DeviceConfig::deserialize(body) else { return };
+        let config = Config::of(object);
+        let uid = config.object.metadata.uid.clone();
+        self.shared.update(|world| {
+            let known = world.configs.get(&config.id());
+            // An answer that comes after the news of a deletion is none.
+            let is_there = known.is_some_and(|known| known.object.metadata.uid == uid);
+            if is_there { world.put_config(config) } else { BTreeSet::new() }
+        });
+    }
+
+    /// A Module as an answer has it, unless it has gone meanwhile.
+    fn saw_module(&self, id: Id, live: Live) {
+        self.shared.update(|world| match world.modules.contains_key(&id) {
+            true => world.put_module(id, live),
+            false => BTreeSet::new(),
+        });
     }
 
     async fn finalizer(&self, id: &Id, wanted: bool) -> Result<(), Fault> {
@@ -173,6 +187,7 @@ impl Hand {
         let title = format!("Module {module}");
         let known = self.shared.read(|world| world.modules.get(&module).map(|live| live.uid().to_owned()));
         let mut body = object.body().clone();
+        let was_known = known.is_some();
         match known {
             // Not one that was made in its place meanwhile.
             Some(uid) => body["metadata"]["uid"] = uid.into(),
@@ -192,7 +207,11 @@ impl Hand {
             let done = api.patch(&module.name, &params, &Patch::Merge(patch)).await;
             raw = done.map_err(|error| fault(&title, &error, true))?;
         }
-        self.shared.update(|world| world.put_module(module, Live { body: raw.body }));
+        let live = Live { body: raw.body };
+        match was_known {
+            true => self.saw_module(module, live),
+            false => self.shared.update(|world| world.put_module(module, live)),
+        }
         tracing::info!(deviceconfig = %id, module = object.name(), "wrote the Module");
         Ok(())
     }
@@ -201,7 +220,7 @@ impl Hand {
         let api = self.api(sort, &module.namespace);
         let answer = delete(&api, &module.name, uid).await;
         match answer {
-            Ok(Some(body)) => self.shared.update(|world| world.put_module(module.clone(), Live { body })),
+            Ok(Some(body)) => self.saw_module(module.clone(), Live { body }),
             Ok(None) => self.shared.update(|world| world.remove_module(module)),
             Err(error) if is_not_found(&error) => self.shared.update(|world| world.remove_module(module)),
             Err(error) => return Err(fault(&format!("Module {module}"), &error, true)),
@@ -237,7 +256,10 @@ impl Hand {
         match api.patch(&write.node, &PatchParams::default(), &Patch::<()>::Json(patch)).await {
             Ok(node) => {
                 let (name, node) = node.trim(&mut Texts::default());
-                self.shared.update(|world| world.put_node(name, node));
+                self.shared.update(|world| match world.nodes.contains_key(&name) {
+                    true => world.put_node(name, node),
+                    false => BTreeSet::new(),
+                });
                 tracing::info!(node = write.node, why = ?write.why, "changed a node");
                 Ok(())
             }
