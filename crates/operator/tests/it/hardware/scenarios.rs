@@ -7,7 +7,7 @@ use kube::api::DeleteParams;
 use serde_json::{Value, json};
 use testkit::kmm::{self, Stage};
 
-use super::super::rig::until;
+use super::super::rig::{PATIENCE, until};
 use super::case::{CLAIM, Case, DEVICE, KERNEL, count, is, is_ready, problem, says};
 use super::history::History;
 use super::lab::{Lab, play};
@@ -22,7 +22,7 @@ fn k01_a_driver_is_loaded_and_that_is_said_when_it_is_so() {
         case.ask("acc", &json!({})).await;
         for stage in [Stage::S0, Stage::S1, Stage::S2, Stage::S3, Stage::S4] {
             case.kmm.tell(|told| told.up_to = stage);
-            case.kmm.settled(super::super::rig::PATIENCE).await.unwrap();
+            case.kmm.settled(PATIENCE).await.unwrap();
             let now = case.until("acc", "progressing", |config| is(config, "Progressing", "True", "")).await;
             assert!(
                 is(&now, "Ready", "False", "") && now["status"]["phase"] == "Progressing",
@@ -31,7 +31,7 @@ fn k01_a_driver_is_loaded_and_that_is_said_when_it_is_so() {
         }
         for stage in [Stage::S5, Stage::S6, Stage::S7] {
             case.kmm.tell(|told| told.up_to = stage);
-            case.kmm.settled(super::super::rig::PATIENCE).await.unwrap();
+            case.kmm.settled(PATIENCE).await.unwrap();
         }
         let now = case.until_ready("acc", 3).await;
         assert_eq!(
@@ -131,6 +131,7 @@ fn k05b_a_fast_reboot_is_seen_by_the_boot_alone() {
         let now = case.until("acc", "it dips", |config| count(config, "ready") == 2).await;
         assert!(!is_ready(&now) && problem(&now, &node).is_some(), "{now:#}");
         // KMM itself says nothing of it.
+        case.kmm.settled(PATIENCE).await.unwrap();
         let module = case.module("acc").await.unwrap();
         assert_eq!(module["status"]["moduleLoader"]["availableNumber"], 3);
         assert!(case.label(&node, &case.of("acc").ready()).await.is_some());
@@ -157,7 +158,7 @@ fn k06_a_cordon_is_maintenance_and_no_failure() {
         let now = case.until("acc", "maintenance", |config| count(config, "maintenance") == 1).await;
         assert_eq!((count(&now, "claimed"), count(&now, "desired")), (3, 2));
         assert_eq!(problem(&now, &node), Some("Maintenance"));
-        case.kmm.settled(super::super::rig::PATIENCE).await.unwrap();
+        case.kmm.settled(PATIENCE).await.unwrap();
         let now = case.until_ready("acc", 2).await;
         assert!(is(&now, "Errored", "False", "") && is(&now, "Degraded", "False", ""), "no failure");
         assert!(case.label(&node, &case.of("acc").ready()).await.is_none(), "it is unloaded meanwhile");
@@ -168,7 +169,7 @@ fn k06_a_cordon_is_maintenance_and_no_failure() {
         case.change("acc", &json!({ "tolerations": toleration })).await;
         case.until_ready("acc", 3).await;
         kmm::cordon(&case.client(), &node, true).await.unwrap();
-        case.kmm.settled(super::super::rig::PATIENCE).await.unwrap();
+        case.kmm.settled(PATIENCE).await.unwrap();
         case.lab.quiet().await;
         assert_eq!(count(&case.until_ready("acc", 3).await, "maintenance"), 0);
         case.end().await;
