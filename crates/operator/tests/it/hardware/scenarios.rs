@@ -123,6 +123,8 @@ fn k05b_a_fast_reboot_is_seen_by_the_boot_alone() {
         let case = Case::begin(lab, "k05b", 3).await;
         case.ask("acc", &json!({})).await;
         case.until_ready("acc", 3).await;
+        // Its own count comes after what nodes say.
+        case.kmm.settled(super::super::rig::PATIENCE).await.unwrap();
         let node = case.node(2);
         case.kmm.tell(|told| {
             told.stuck.insert(node.clone());
