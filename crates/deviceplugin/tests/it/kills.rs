@@ -1,6 +1,6 @@
 //! The kubelet is killed again and again while pods come and go: no device is given twice, and none is lost.
 //!
-//! `KILLS=50 cargo test -p deviceplugin --test it -- kills --nocapture` for as many; a few are the default.
+//! `KILLS=50 cargo test -p deviceplugin --test it -- kills --nocapture` for as many; one is the default.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -16,7 +16,7 @@ const DEVICES: usize = 8;
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_kubelet_that_is_killed_under_load_gives_no_device_twice() {
-    let kills: usize = std::env::var("KILLS").ok().and_then(|kills| kills.parse().ok()).unwrap_or(3);
+    let kills: usize = std::env::var("KILLS").ok().and_then(|kills| kills.parse().ok()).unwrap_or(1);
     let Some(rig) = Rig::start().await else { return };
     let devices: Vec<String> = (0..DEVICES).map(|number| format!("dev-{number} {}", number % 2)).collect();
     let devices: Vec<&str> = devices.iter().map(String::as_str).collect();

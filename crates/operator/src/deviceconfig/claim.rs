@@ -3,7 +3,7 @@
 //! In: DeviceConfigs as [`Claimant`]s, labels of nodes. Out: for each node a [`Verdict`], and whom a change concerns. Never: a write, a
 //! clock, or a look at what runs on a node.
 //!
-//! A node has one claim, the label [`CLAIM`], and that label is the only selector of a Module. So no node can be in two Modules, whatever
+//! A node has one claim, the label [`api::hardware::keys::LABEL_DRIVER`], and that label is the only selector of a Module. So no node can be in two Modules, whatever
 //! anybody decides; what is decided here is which claim it gets. The one who has it keeps it as long as it matches; a free node goes to
 //! the oldest that matches, then the first by namespace and name. Each node is decided on its own, from what is there now: in which order
 //! it came about plays no part.
