@@ -15,3 +15,4 @@ pub mod watch;
 
 mod file;
 mod json;
+mod pause;

@@ -4,7 +4,6 @@
 //! register, and stay as long as the kubelet listens and both sockets are the ones they were.
 
 use std::convert::Infallible;
-use std::hash::{DefaultHasher, Hash as _, Hasher as _};
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -18,6 +17,7 @@ use super::service::{Lists, Service, options};
 use super::wire::device_plugin_client::DevicePluginClient;
 use super::wire::registration_client::RegistrationClient;
 use super::{Error, News, Plugin, Seat, VERSION, Way, wire};
+use crate::pause::Pause;
 use crate::pluginwatcher::{self, Info, Kind, Registrar};
 use crate::socket::{self, Identity, Own};
 use crate::watch::{Names, Target, Watcher, changed};
@@ -30,8 +30,6 @@ const SELF_DIAL: Duration = Duration::from_secs(5);
 const LISTENS_WITHIN: Duration = Duration::from_secs(10);
 /// How long the kubelet's plugin watcher may overlook our socket before it is made anew.
 const SEEN_WITHIN: Duration = Duration::from_secs(60);
-/// Between attempts while the kubelet's socket is there but nobody answers behind it, and between rounds: at first and at most.
-const RETRY: (Duration, Duration) = (Duration::from_millis(100), Duration::from_secs(5));
 /// Between looks at the sockets without an event: folders can be mounted over without one.
 const RECHECK: Duration = Duration::from_secs(10);
 /// How long connections may take to end once nothing comes over them any more.
@@ -91,33 +89,6 @@ fn info(seat: &Seat) -> Info {
         name: seat.resource.clone(),
         endpoint: None,
         versions: vec![VERSION.to_owned()],
-    }
-}
-
-/// Growing pauses, a little different for each resource, so that many plugins do not ask at the same moment.
-struct Pause {
-    step: u32,
-    share: f64,
-}
-
-impl Pause {
-    fn new(resource: &str) -> Self {
-        let mut hasher = DefaultHasher::new();
-        resource.hash(&mut hasher);
-        Self { step: 0, share: 0.75 + (hasher.finish() % 256) as f64 / 1024.0 }
-    }
-
-    fn next(&mut self) -> Duration {
-        let (first, most) = RETRY;
-        let full = first.saturating_mul(1 << self.step).min(most);
-        if full < most {
-            self.step += 1;
-        }
-        full.mul_f64(self.share)
-    }
-
-    fn reset(&mut self) {
-        self.step = 0;
     }
 }
 
