@@ -6,14 +6,14 @@ use k8s_openapi::apimachinery::pkg::apis::meta::v1::Condition;
 use runtime::events::Severity;
 use serde_json::{Map, Value};
 
-/// What people hear of a condition.
+/// What people hear of a status.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Turn {
     /// How bad it is.
     pub severity: Severity,
-    /// The condition's reason.
+    /// Why, in one word.
     pub reason: String,
-    /// Its message, or its name.
+    /// For people.
     pub note: String,
 }
 

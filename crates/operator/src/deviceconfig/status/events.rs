@@ -6,16 +6,7 @@ use api::hardware::{Phase, Status, keys};
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::Condition;
 use runtime::events::Severity;
 
-/// Something that turned.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Turn {
-    /// How bad it is.
-    pub severity: Severity,
-    /// Why, in one word.
-    pub reason: String,
-    /// For people.
-    pub note: String,
-}
+use crate::reconcile::status::Turn;
 
 /// What turned.
 #[must_use]
