@@ -1,6 +1,55 @@
-//! Structural schemas in few words. What is not named in an object's fields, the API server refuses.
+//! Structural schemas in few words, and definitions that have one. What is not named in an object's fields, the API server refuses.
 
 use serde_json::{Map, Value, json};
+
+/// What a CustomResourceDefinition of one version is called.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Definition<'a> {
+    pub(crate) group: &'a str,
+    pub(crate) version: &'a str,
+    pub(crate) kind: &'a str,
+    pub(crate) plural: &'a str,
+    pub(crate) short: Option<&'a str>,
+    /// `Cluster` or `Namespaced`.
+    pub(crate) scope: &'a str,
+}
+
+impl Definition<'_> {
+    /// The CustomResourceDefinition, as JSON: objects of this schema, with a status of its own.
+    pub(crate) fn of(self, mut schema: Value) -> Value {
+        let Self { group, version, kind, plural, short, scope } = self;
+        for field in ["apiVersion", "kind"] {
+            schema["properties"][field] = text();
+        }
+        schema["properties"]["metadata"] = json!({ "type": "object" });
+        let mut names = json!({
+            "kind": kind,
+            "listKind": format!("{kind}List"),
+            "plural": plural,
+            "singular": kind.to_lowercase(),
+        });
+        if let Some(short) = short {
+            names["shortNames"] = json!([short]);
+        }
+        json!({
+            "apiVersion": "apiextensions.k8s.io/v1",
+            "kind": "CustomResourceDefinition",
+            "metadata": { "name": format!("{plural}.{group}") },
+            "spec": {
+                "group": group,
+                "names": names,
+                "scope": scope,
+                "versions": [{
+                    "name": version,
+                    "served": true,
+                    "storage": true,
+                    "subresources": { "status": {} },
+                    "schema": { "openAPIV3Schema": schema },
+                }],
+            },
+        })
+    }
+}
 
 pub(crate) fn text() -> Value {
     json!({ "type": "string" })

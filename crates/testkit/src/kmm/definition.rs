@@ -4,65 +4,26 @@
 use serde_json::{Value, json};
 
 use super::labels::{GROUP, VERSION};
-use crate::schema::{anything, boolean, integer, list, object, one_of, text, words};
+use crate::schema::{Definition, anything, boolean, integer, list, object, one_of, text, words};
 
 /// All three: what users write, and the two kinds that KMM writes for itself.
 pub(super) fn all() -> Vec<Value> {
+    let named = |kind, plural, short, scope| Definition {
+        group: GROUP,
+        version: VERSION,
+        kind,
+        plural,
+        short,
+        scope,
+    };
+    let with = |spec, status| object(&[], [("spec", spec), ("status", status)]);
     vec![
-        crd(
-            "Module",
-            "modules",
-            None,
-            "Namespaced",
-            &object(&[], [("spec", module()), ("status", module_status())]),
-        ),
-        crd(
-            "ModuleImagesConfig",
-            "moduleimagesconfigs",
-            Some("mic"),
-            "Namespaced",
-            &object(&[], [("spec", images()), ("status", images_status())]),
-        ),
-        crd(
-            "NodeModulesConfig",
-            "nodemodulesconfigs",
-            Some("nmc"),
-            "Cluster",
-            &object(&[], [("spec", node_modules()), ("status", node_modules_status())]),
-        ),
+        named("Module", "modules", None, "Namespaced").of(with(module(), module_status())),
+        named("ModuleImagesConfig", "moduleimagesconfigs", Some("mic"), "Namespaced")
+            .of(with(images(), images_status())),
+        named("NodeModulesConfig", "nodemodulesconfigs", Some("nmc"), "Cluster")
+            .of(with(node_modules(), node_modules_status())),
     ]
-}
-
-/// A definition of one version with a status of its own.
-fn crd(kind: &str, plural: &str, short: Option<&str>, scope: &str, schema: &Value) -> Value {
-    let mut schema = schema.clone();
-    for field in ["apiVersion", "kind"] {
-        schema["properties"][field] = text();
-    }
-    schema["properties"]["metadata"] = json!({ "type": "object" });
-    json!({
-        "apiVersion": "apiextensions.k8s.io/v1",
-        "kind": "CustomResourceDefinition",
-        "metadata": { "name": format!("{plural}.{GROUP}") },
-        "spec": {
-            "group": GROUP,
-            "names": {
-                "kind": kind,
-                "listKind": format!("{kind}List"),
-                "plural": plural,
-                "singular": kind.to_lowercase(),
-                "shortNames": short.into_iter().collect::<Vec<_>>(),
-            },
-            "scope": scope,
-            "versions": [{
-                "name": VERSION,
-                "served": true,
-                "storage": true,
-                "subresources": { "status": {} },
-                "schema": { "openAPIV3Schema": schema },
-            }],
-        },
-    })
 }
 
 fn module() -> Value {

@@ -3,8 +3,8 @@
 use serde_json::{Value, json};
 
 use crate::schema::{
-    anything, boolean, conditions, each, integer, list, nullable, number_or_text, object, one_of, selector,
-    text, time, words,
+    Definition, anything, boolean, conditions, each, integer, list, nullable, number_or_text, object, one_of,
+    selector, text, time, words,
 };
 
 /// `config.openshift.io`: what the cluster is.
@@ -60,34 +60,9 @@ pub(super) fn machine() -> Vec<Value> {
     ]
 }
 
-/// A cluster-scoped definition of one version with a status of its own.
-fn crd(group: &str, kind: &str, plural: &str, mut schema: Value) -> Value {
-    for field in ["apiVersion", "kind"] {
-        schema["properties"][field] = text();
-    }
-    schema["properties"]["metadata"] = json!({ "type": "object" });
-    json!({
-        "apiVersion": "apiextensions.k8s.io/v1",
-        "kind": "CustomResourceDefinition",
-        "metadata": { "name": format!("{plural}.{group}") },
-        "spec": {
-            "group": group,
-            "names": {
-                "kind": kind,
-                "listKind": format!("{kind}List"),
-                "plural": plural,
-                "singular": kind.to_lowercase(),
-            },
-            "scope": "Cluster",
-            "versions": [{
-                "name": "v1",
-                "served": true,
-                "storage": true,
-                "subresources": { "status": {} },
-                "schema": { "openAPIV3Schema": schema },
-            }],
-        },
-    })
+/// A cluster-scoped definition of version 1 with a status of its own.
+fn crd(group: &str, kind: &str, plural: &str, schema: Value) -> Value {
+    Definition { group, version: "v1", kind, plural, short: None, scope: "Cluster" }.of(schema)
 }
 
 fn with_spec(spec: Value, status: Value) -> Value {
