@@ -35,7 +35,7 @@ use crate::reconcile::{Shared, Wake};
 use crate::tls;
 use crate::world::{Place, World};
 use take::Named;
-use wire::{Raw, Texts, WireNode};
+use wire::{Raw, Texts, Wire, WireNode};
 
 /// HyperShift: where it keeps the KubeletConfigs of NodePools.
 pub const NODE_POOL_NAMESPACE: &str = "openshift-config-managed";
@@ -137,7 +137,7 @@ impl Watch {
         config
     }
 
-    fn api(&self, client: Client) -> Api<Raw> {
+    fn api<B>(&self, client: Client) -> Api<Wire<B>> {
         match &self.namespace {
             Some(namespace) => Api::namespaced_with(client, namespace, &self.resource()),
             None => Api::all_with(client, &self.resource()),
@@ -279,8 +279,8 @@ async fn follow(
             }
             opened(gate, whole);
         };
-        return watch::run_as(Api::all(client), &watch.sort.plural, watch.config(), metrics, open, tell)
-            .await;
+        let api = watch.api(client);
+        return watch::run_as(api, &watch.sort.plural, watch.config(), metrics, open, tell).await;
     }
     let tell = |event: Event<Raw>| {
         let whole = matches!(event, Event::Reset { .. });

@@ -2,44 +2,20 @@
 //!
 //! In: JSON of the API server. Out: [`Node`], [`Pod`]. Never: a rule.
 
-use std::borrow::Cow;
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use k8s_openapi::api::core::v1::Taint;
-use k8s_openapi::apimachinery::pkg::apis::meta::v1::ObjectMeta;
-use kube::Resource;
-use kube::core::ApiResource;
-use serde::de::DeserializeOwned;
-use serde::{Deserialize, Deserializer};
+use serde::Deserialize;
 use serde_json::Value;
 
 use super::world::{Node, Pod};
-use crate::watch::wire::Texts;
-
-/// An object of which `S` and `T` are what is read of spec and status.
-#[derive(Clone, Debug)]
-pub(super) struct Wire<S, T> {
-    meta: ObjectMeta,
-    spec: S,
-    status: T,
-}
+use crate::watch::wire::{Parts, Texts, Wire};
 
 /// A node.
-pub(super) type WireNode = Wire<NodeSpec, NodeStatus>;
+pub(super) type WireNode = Wire<Parts<NodeSpec, NodeStatus>>;
 /// A pod.
-pub(super) type WirePod = Wire<PodSpec, PodStatus>;
-
-#[derive(Clone, Debug, Default, Deserialize)]
-#[serde(rename_all = "camelCase", default)]
-struct Meta {
-    name: Option<String>,
-    namespace: Option<String>,
-    uid: Option<String>,
-    resource_version: Option<String>,
-    labels: Option<BTreeMap<String, String>>,
-    deletion_timestamp: Option<Value>,
-}
+pub(super) type WirePod = Wire<Parts<PodSpec, PodStatus>>;
 
 /// Of a node's spec.
 #[derive(Clone, Debug, Default, Deserialize)]
@@ -94,51 +70,15 @@ struct Resources {
     requests: Option<BTreeMap<String, Value>>,
 }
 
-impl<'de, S, T> Deserialize<'de> for Wire<S, T>
-where
-    S: Default + DeserializeOwned,
-    T: Default + DeserializeOwned,
-{
-    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
-        #[derive(Deserialize)]
-        #[serde(bound = "S: Default + DeserializeOwned, T: Default + DeserializeOwned")]
-        struct Whole<S, T> {
-            #[serde(default)]
-            metadata: Meta,
-            #[serde(default)]
-            spec: S,
-            #[serde(default)]
-            status: T,
-        }
-        let Whole { metadata, spec, status } = Whole::deserialize(deserializer)?;
-        let time = k8s_openapi::apimachinery::pkg::apis::meta::v1::Time(jiff::Timestamp::UNIX_EPOCH);
-        let meta = ObjectMeta {
-            name: metadata.name,
-            namespace: metadata.namespace,
-            uid: metadata.uid,
-            resource_version: metadata.resource_version,
-            labels: metadata.labels,
-            // Whether there is one is all that is asked.
-            deletion_timestamp: metadata.deletion_timestamp.map(|_| time),
-            ..ObjectMeta::default()
-        };
-        Ok(Self { meta, spec, status })
-    }
-}
-
 impl WireNode {
     /// What is kept of it, and its name.
     #[must_use]
     pub(super) fn trim(self, texts: &mut Texts) -> (Arc<str>, Node) {
-        let Self { meta, spec, status } = self;
+        let Self { meta, body: Parts { spec, status } } = self;
         let labels = meta.labels;
         let node = Node {
             has_labels: labels.is_some(),
-            labels: labels
-                .unwrap_or_default()
-                .iter()
-                .map(|(key, value)| (texts.share(key), texts.share(value)))
-                .collect(),
+            labels: texts.share_all(&labels.unwrap_or_default()),
             taints: spec.taints.unwrap_or_default(),
             unschedulable: spec.unschedulable.unwrap_or_default(),
             kernel: texts.share(&status.node_info.kernel),
@@ -154,7 +94,7 @@ impl WirePod {
     /// nothing but the usual.
     #[must_use]
     pub(super) fn trim(self, texts: &mut Texts) -> (super::claim::Id, Option<Pod>) {
-        let Self { meta, spec, status } = self;
+        let Self { meta, body: Parts { spec, status } } = self;
         let id = super::claim::Id {
             namespace: meta.namespace.unwrap_or_default(),
             name: meta.name.unwrap_or_default(),
@@ -174,39 +114,6 @@ impl WirePod {
         };
         let pod = Pod { node: texts.share(&node), resources, leaving: meta.deletion_timestamp.is_some() };
         (id, Some(pod))
-    }
-}
-
-impl<S, T> Resource for Wire<S, T> {
-    type DynamicType = ApiResource;
-    type Scope = kube::core::DynamicResourceScope;
-
-    fn kind(kind: &ApiResource) -> Cow<'_, str> {
-        kind.kind.as_str().into()
-    }
-
-    fn group(kind: &ApiResource) -> Cow<'_, str> {
-        kind.group.as_str().into()
-    }
-
-    fn version(kind: &ApiResource) -> Cow<'_, str> {
-        kind.version.as_str().into()
-    }
-
-    fn plural(kind: &ApiResource) -> Cow<'_, str> {
-        kind.plural.as_str().into()
-    }
-
-    fn api_version(kind: &ApiResource) -> Cow<'_, str> {
-        kind.api_version.as_str().into()
-    }
-
-    fn meta(&self) -> &ObjectMeta {
-        &self.meta
-    }
-
-    fn meta_mut(&mut self) -> &mut ObjectMeta {
-        &mut self.meta
     }
 }
 

@@ -1,34 +1,42 @@
 //! Objects as they come off the wire, with no more of them than somebody reads.
 //!
-//! In: JSON of the API server. Out: [`Raw`] for kinds that are kept whole, [`WireNode`] for nodes. Never: a kind's rules.
+//! In: JSON of the API server. Out: [`Wire`]: [`Raw`] for kinds that are kept whole, [`Parts`] of others, [`WireNode`] for nodes. Never: a
+//! kind's rules.
 
 use std::borrow::Cow;
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
-use k8s_openapi::apimachinery::pkg::apis::meta::v1::ObjectMeta;
+use k8s_openapi::apimachinery::pkg::apis::meta::v1::{ObjectMeta, Time};
 use kube::Resource;
 use kube::core::ApiResource;
+use serde::de::{DeserializeOwned, IgnoredAny};
 use serde::{Deserialize, Deserializer};
 use serde_json::Value;
 
 use crate::world::Node;
 
-/// An object of any kind, complete, and as it was sent.
+/// An object of any kind, with what is kept of it.
 #[derive(Clone, Debug)]
-pub(crate) struct Raw {
-    /// What identifies it, and nothing else.
-    meta: ObjectMeta,
-    /// All of it.
-    pub(crate) body: Value,
+pub(crate) struct Wire<B> {
+    /// What identifies it, and what its readers need.
+    pub(crate) meta: ObjectMeta,
+    /// What is kept.
+    pub(crate) body: B,
+}
+
+/// An object that is kept complete, and as it was sent. Its `meta` is what identifies it, and nothing else.
+pub(crate) type Raw = Wire<Value>;
+
+/// What is read of an object's spec and status, and nothing else of them.
+#[derive(Clone, Debug)]
+pub(crate) struct Parts<S, T> {
+    pub(crate) spec: S,
+    pub(crate) status: T,
 }
 
 /// A node, of which nearly everything has been left out.
-#[derive(Clone, Debug)]
-pub(super) struct WireNode {
-    meta: ObjectMeta,
-    status: Status,
-}
+pub(super) type WireNode = Wire<Parts<IgnoredAny, Status>>;
 
 /// One copy of each text, for texts that many objects have.
 #[derive(Debug, Default)]
@@ -46,11 +54,13 @@ struct Meta {
     uid: Option<String>,
     resource_version: Option<String>,
     labels: Option<BTreeMap<String, String>>,
+    deletion_timestamp: Option<IgnoredAny>,
 }
 
+/// Of a node's status.
 #[derive(Clone, Debug, Default, Deserialize)]
 #[serde(rename_all = "camelCase", default)]
-struct Status {
+pub(super) struct Status {
     #[serde(deserialize_with = "null_as_default")]
     addresses: Vec<Address>,
     #[serde(deserialize_with = "null_as_default")]
@@ -113,25 +123,34 @@ impl<'de> Deserialize<'de> for Raw {
     }
 }
 
-impl<'de> Deserialize<'de> for WireNode {
+impl<'de, S, T> Deserialize<'de> for Wire<Parts<S, T>>
+where
+    S: Default + DeserializeOwned,
+    T: Default + DeserializeOwned,
+{
     fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
         #[derive(Deserialize)]
-        struct Whole {
+        #[serde(bound = "S: Default + DeserializeOwned, T: Default + DeserializeOwned")]
+        struct Whole<S, T> {
             #[serde(default)]
             metadata: Meta,
             #[serde(default)]
-            status: Status,
+            spec: S,
+            #[serde(default)]
+            status: T,
         }
-        let Whole { metadata, status } = Whole::deserialize(deserializer)?;
+        let Whole { metadata, spec, status } = Whole::deserialize(deserializer)?;
         let meta = ObjectMeta {
             name: metadata.name,
             namespace: metadata.namespace,
             uid: metadata.uid,
             resource_version: metadata.resource_version,
             labels: metadata.labels,
+            // Whether there is one is all that is asked.
+            deletion_timestamp: metadata.deletion_timestamp.map(|_| Time(jiff::Timestamp::UNIX_EPOCH)),
             ..ObjectMeta::default()
         };
-        Ok(Self { meta, status })
+        Ok(Self { meta, body: Parts { spec, status } })
     }
 }
 
@@ -143,9 +162,8 @@ impl WireNode {
     /// What is kept of it: its name, and what matters.
     #[must_use]
     pub(super) fn trim(self, texts: &mut Texts) -> (String, Node) {
-        let Self { meta, status } = self;
-        let labels = meta.labels.unwrap_or_default();
-        let labels = labels.iter().map(|(key, value)| (texts.share(key), texts.share(value))).collect();
+        let Self { meta, body: Parts { status, .. } } = self;
+        let labels = texts.share_all(&meta.labels.unwrap_or_default());
         let ready = status.conditions.iter().any(|at| at.kind == "Ready" && at.status == "True");
         let port = status.daemon_endpoints.and_then(|all| all.kubelet_endpoint).map(|one| one.port);
         let port = port.filter(|port| *port != 0).unwrap_or(KUBELET);
@@ -169,9 +187,14 @@ impl Texts {
         self.known.insert(Arc::clone(&new));
         new
     }
+
+    /// The copies of keys and values, such as of labels.
+    pub(crate) fn share_all(&mut self, words: &BTreeMap<String, String>) -> BTreeMap<Arc<str>, Arc<str>> {
+        words.iter().map(|(key, value)| (self.share(key), self.share(value))).collect()
+    }
 }
 
-impl Resource for Raw {
+impl<B> Resource for Wire<B> {
     type DynamicType = ApiResource;
     type Scope = kube::core::DynamicResourceScope;
 
@@ -193,35 +216,6 @@ impl Resource for Raw {
 
     fn api_version(kind: &ApiResource) -> Cow<'_, str> {
         kind.api_version.as_str().into()
-    }
-
-    fn meta(&self) -> &ObjectMeta {
-        &self.meta
-    }
-
-    fn meta_mut(&mut self) -> &mut ObjectMeta {
-        &mut self.meta
-    }
-}
-
-impl Resource for WireNode {
-    type DynamicType = ();
-    type Scope = kube::core::ClusterResourceScope;
-
-    fn kind((): &()) -> Cow<'_, str> {
-        "Node".into()
-    }
-
-    fn group((): &()) -> Cow<'_, str> {
-        "".into()
-    }
-
-    fn version((): &()) -> Cow<'_, str> {
-        "v1".into()
-    }
-
-    fn plural((): &()) -> Cow<'_, str> {
-        "nodes".into()
     }
 
     fn meta(&self) -> &ObjectMeta {
