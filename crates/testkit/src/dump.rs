@@ -11,6 +11,8 @@ use kube::discovery::{Discovery, Scope, verbs};
 use kube::{Client, ResourceExt as _};
 use serde_json::Value;
 
+use crate::rest::rest;
+
 /// Objects by `KIND.GROUP NAMESPACE/NAME`.
 pub type Dump = BTreeMap<String, Value>;
 
@@ -83,15 +85,7 @@ fn is_stirring(kind: &str) -> bool {
 /// # Errors
 /// As [`dump`].
 pub async fn settled(client: &Client) -> anyhow::Result<()> {
-    let mut before = dump(client).await?;
-    let mut same = 0;
-    while same < 3 {
-        tokio::time::sleep(Duration::from_millis(300)).await;
-        let now = dump(client).await?;
-        same = if now == before { same + 1 } else { 0 };
-        before = now;
-    }
-    Ok(())
+    rest(3, Duration::from_millis(300), async || dump(client).await).await.map(drop)
 }
 
 /// What is in one and not the same in the other, one line each.

@@ -5,7 +5,7 @@
 //! somebody rights, [`openshift`] makes it look like a distribution, [`kmm`] loads kernel modules that do not exist, and [`load`] brings
 //! pods. In a network of its own
 //! ([`net`]) containers are real processes, [`audit`] tells what was asked, and
-//! [`dump`](mod@dump) what is there. What real parts cannot be made to do wrong,
+//! [`dump`](mod@dump) what is there; [`rest`](mod@rest) waits until nothing changes. What real parts cannot be made to do wrong,
 //! [`proxy`] and [`podresources`] do.
 
 pub mod account;
@@ -27,5 +27,6 @@ pub mod openshift;
 pub mod podresources;
 pub mod port;
 pub mod proxy;
+pub mod rest;
 mod schema;
 mod serving;

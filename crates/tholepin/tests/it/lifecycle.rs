@@ -17,6 +17,7 @@ use testkit::cluster::Cluster;
 use testkit::env::{Program, rig};
 use testkit::machine::Machine;
 use testkit::net;
+use testkit::rest::rest;
 
 use super::readme::{NFD_IMAGE, as_kind_does, images};
 use super::{Installed, run_async};
@@ -200,14 +201,7 @@ async fn names(client: &Client) -> BTreeSet<String> {
 
 /// The same once the cluster has made what it makes in its first moments.
 async fn settled(client: &Client) -> BTreeSet<String> {
-    let (mut before, mut same) = (names(client).await, 0);
-    while same < 3 {
-        tokio::time::sleep(Duration::from_millis(300)).await;
-        let now = names(client).await;
-        same = if now == before { same + 1 } else { 0 };
-        before = now;
-    }
-    before
+    rest(3, Duration::from_millis(300), async || Ok(names(client).await)).await.unwrap()
 }
 
 /// Waits until what is there is as wanted.
