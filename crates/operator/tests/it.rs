@@ -28,6 +28,8 @@ mod parity;
 mod process;
 #[path = "it/rig.rs"]
 mod rig;
+#[path = "it/scenario.rs"]
+mod scenario;
 #[path = "it/seen.rs"]
 mod seen;
 #[path = "it/upgrade.rs"]

@@ -1,7 +1,8 @@
 //! A cluster for the operator: its own network, the objects it ships with, a proxy before the API server, and the operator itself as a
 //! process with exactly the rights of its account.
 //!
-//! In: a platform. Out: a [`Rig`] to change things in, and to see what became of them. Never: kubelets; [`super::whole`] has those.
+//! In: a platform, or a [`Subject`] in a cluster. Out: a [`Rig`] to change things in, and to see what became of them. Never: kubelets;
+//! [`super::whole`] has those.
 
 use std::ops::Deref;
 use std::path::PathBuf;
@@ -11,17 +12,20 @@ use deployer::platform::Platform;
 use kube::Client;
 use kube::api::{Patch, PatchParams};
 use operator::manifests::{self, Options};
+use operator::rbac::Rules;
 use testkit::account::Account;
 use testkit::cluster::install_crds;
 use testkit::controlplane::{ControlPlane, ControlPlaneOptions};
 use testkit::nest::{Process, Spec};
 use testkit::openshift::{self, Flavour};
 use testkit::proxy::Proxy;
+use testkit::rest::rest;
 use testkit::{env, net, port};
 use tokio::time::Instant;
 
+use super::scenario::Scenario;
 use super::seen::{Seen, api_of};
-use super::within_rights::Scenario;
+use super::within_rights::{PLAYED, note};
 
 /// Where the operator and its operands are.
 pub(crate) const NAMESPACE: &str = manifests::NAMESPACE;
@@ -36,7 +40,7 @@ pub(crate) const SOMEBODY: &str = "somebody";
 pub(crate) struct Rig {
     seen: Seen,
     pub(crate) proxy: Proxy,
-    platform: Platform,
+    subject: Subject,
     program: PathBuf,
     operator: Option<Process>,
     _manager: Option<Process>,
@@ -44,6 +48,18 @@ pub(crate) struct Rig {
     metrics: u16,
     kubeconfig: PathBuf,
     pub(crate) control: ControlPlane,
+}
+
+/// The operator in a cluster: who it is there, and what it is told.
+pub(crate) struct Subject {
+    pub(crate) platform: Platform,
+    pub(crate) namespace: &'static str,
+    /// Its service account, which is there.
+    pub(crate) account: &'static str,
+    /// What that account may do.
+    pub(crate) rules: Rules,
+    /// What it is told each time.
+    pub(crate) flags: &'static [&'static str],
 }
 
 /// How a cluster is begun.
@@ -58,7 +74,7 @@ pub(crate) struct Setup {
 
 /// Plays `body` in a cluster; afterwards nothing was denied, and what the operator asked for is noted. `name` is for what is printed.
 pub(crate) fn play(name: &'static str, setup: Setup, body: impl AsyncFnOnce(&mut Rig) + Send) {
-    let scenario = Scenario::begin();
+    let scenario = Scenario::begin(&PLAYED);
     let Ok(rig) = env::rig() else { return };
     let Some(program) = tholepin() else { return };
     net::private(async |network| {
@@ -168,27 +184,27 @@ impl Rig {
             true => Some(control.start_controller_manager().await.unwrap()),
             false => None,
         };
+        let subject = Subject {
+            platform: setup.platform,
+            namespace: NAMESPACE,
+            account: manifests::NAME,
+            rules: operator::rbac::rules(setup.platform),
+            flags: &[],
+        };
+        Self { _manager: manager, ..Self::of(control, subject, program).await }
+    }
+
+    /// A cluster that has everything but the operator itself, which does not run yet.
+    pub(crate) async fn of(control: ControlPlane, subject: Subject, program: PathBuf) -> Self {
+        let seen = Seen { admin: control.client().await.unwrap(), log: None };
         let proxy = Proxy::start(&control, control.nest().dir()).await.unwrap();
-        let account = Account::of(&control, NAMESPACE, manifests::NAME).await.unwrap();
-        let rules = operator::rbac::rules(setup.platform);
-        account.wait_until_allowed(&rules.cluster, &rules.namespaced).await.unwrap();
+        let account = Account::of(&control, subject.namespace, subject.account).await.unwrap();
+        account.wait_until_allowed(&subject.rules.cluster, &subject.rules.namespaced).await.unwrap();
         let token = account.token(None).await.unwrap();
         let kubeconfig = proxy.kubeconfig_with_token("operator", &token).unwrap();
         let [health, metrics] = [port::free().unwrap(), port::free().unwrap()];
-        let seen = Seen { admin, log: None };
-        let (platform, operator) = (setup.platform, None);
-        Self {
-            seen,
-            proxy,
-            platform,
-            program,
-            operator,
-            _manager: manager,
-            health,
-            metrics,
-            kubeconfig,
-            control,
-        }
+        let (operator, _manager) = (None, None);
+        Self { seen, proxy, subject, program, operator, _manager, health, metrics, kubeconfig, control }
     }
 
     /// Starts the operator and waits until it is ready.
@@ -209,8 +225,8 @@ impl Rig {
             .arg(format!("--kubeconfig={}", self.kubeconfig.display()))
             .arg(format!("--metrics-bind-address=127.0.0.1:{}", self.metrics))
             .arg(format!("--health-probe-bind-address=127.0.0.1:{}", self.health))
-            .args([format!("--namespace={NAMESPACE}"), "-v=4".to_owned()])
-            .args(flags.iter().copied());
+            .args([format!("--namespace={}", self.subject.namespace), "-v=4".to_owned()])
+            .args(self.subject.flags.iter().chain(flags).copied());
         for (name, value) in env {
             spec = spec.env(*name, *value);
         }
@@ -239,16 +255,26 @@ impl Rig {
 
     /// The sum of a metric's values.
     pub(crate) async fn metric(&self, name: &str) -> f64 {
-        let text = self.text(self.metrics, "metrics").await.expect("metrics");
-        let lines = text
-            .lines()
-            .filter(|line| line.strip_prefix(name).is_some_and(|rest| rest.starts_with([' ', '{'])));
+        let all = self.metrics(name).await;
+        let lines = all.iter().filter(|line| line[name.len()..].starts_with([' ', '{']));
         lines.filter_map(|line| line.rsplit_once(' ')?.1.parse::<f64>().ok()).sum()
+    }
+
+    /// Lines of the metrics that begin so.
+    pub(crate) async fn metrics(&self, start: &str) -> Vec<String> {
+        let text = self.text(self.metrics, "metrics").await.expect("metrics");
+        text.lines().filter(|line| line.starts_with(start)).map(str::to_owned).collect()
+    }
+
+    /// Whether the operator says that it is well.
+    pub(crate) async fn is_healthy(&self) -> bool {
+        self.text(self.health, "healthz").await.is_some()
     }
 
     /// The body of a good answer. Without a certificate of the cluster, metrics on OpenShift have one that nobody can verify.
     async fn text(&self, port: u16, path: &str) -> Option<String> {
-        let scheme = if port == self.metrics && self.platform.is_openshift() { "https" } else { "http" };
+        let scheme =
+            if port == self.metrics && self.subject.platform.is_openshift() { "https" } else { "http" };
         let mut config = kube::Config::new(format!("{scheme}://127.0.0.1:{port}").parse().ok()?);
         config.accept_invalid_certs = true;
         let request = kube::core::Request::new("").get(path, &Default::default()).ok()?;
@@ -262,20 +288,22 @@ impl Rig {
 
     /// Waits until the operator has been at rest for a moment; says how many writes it has asked for up to then.
     pub(crate) async fn quiet(&self) -> usize {
-        let (mut before, mut same) = (self.writes(), 0);
-        while same < 5 {
-            tokio::time::sleep(Duration::from_millis(100)).await;
-            let now = self.writes();
-            same = if now == before { same + 1 } else { 0 };
-            before = now;
-        }
-        before
+        let quiet = rest(5, Duration::from_millis(100), async || Ok(self.writes()));
+        let rested = tokio::time::timeout(PATIENCE, quiet).await;
+        rested.unwrap_or_else(|_| panic!("it never rests: {:?}", self.last_writes())).unwrap()
+    }
+
+    /// The last writes, for whoever looks for a mistake.
+    pub(crate) fn last_writes(&self) -> Vec<String> {
+        let seen = self.proxy.seen();
+        let writes = seen.iter().rev().filter(|seen| seen.is_write()).take(10);
+        writes.map(|seen| format!("{} {}", seen.method, seen.path)).collect()
     }
 
     /// Ends the operator; says what it asked for, and that nothing was denied.
     async fn finish(mut self, scenario: Scenario) {
         self.stop().await;
         let granted = self.granted().await;
-        scenario.note(&self.control, granted).await;
+        note(scenario, &self.control, granted).await;
     }
 }

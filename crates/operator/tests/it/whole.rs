@@ -17,14 +17,15 @@ use tokio::time::Instant;
 
 use super::defects::ours;
 use super::rig::{IMAGE, NAMESPACE, PATIENCE, control, install, tholepin, until};
+use super::scenario::Scenario;
 use super::seen::{Seen, api_of};
-use super::within_rights::Scenario;
+use super::within_rights::{PLAYED, note};
 
 const SET: &str = "numaresourcesoperator-workers";
 
 #[test]
 fn from_nothing_to_an_aligned_pod_through_changes_and_back() {
-    let scenario = Scenario::begin();
+    let scenario = Scenario::begin(&PLAYED);
     let Ok(rig) = env::rig() else { return };
     let Some(program) = tholepin() else { return };
     net::private(async |network| {
@@ -62,7 +63,7 @@ fn from_nothing_to_an_aligned_pod_through_changes_and_back() {
         to_nothing(&seen, &before).await;
         let operator: Api<Pod> = Api::namespaced(seen.admin.clone(), NAMESPACE);
         operator.delete_collection(&DeleteParams::default(), &Default::default()).await.unwrap();
-        scenario.note(cluster.control(), granted).await;
+        note(scenario, cluster.control(), granted).await;
     })
     .unwrap();
 }

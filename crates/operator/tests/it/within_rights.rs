@@ -4,7 +4,6 @@
 //! others have been played when it begins.
 
 use std::sync::Mutex;
-use std::time::{Duration, Instant};
 
 use deployer::platform::Platform;
 use k8s_openapi::api::rbac::v1::PolicyRule;
@@ -14,66 +13,20 @@ use testkit::audit::Request;
 use testkit::controlplane::ControlPlane;
 
 use super::rig::NAMESPACE;
+use super::scenario::{Played, Scenario, asked_in_all};
 
-/// How many scenarios there are: calls of [`Scenario::begin`].
+/// How many scenarios there are: calls of [`Scenario::begin`] with [`PLAYED`].
 const SCENARIOS: usize = 10;
 
-/// How long all of them may take.
-const ALL_WITHIN: Duration = Duration::from_secs(1200);
-
 /// What happened so far.
-static PLAYED: Mutex<Played> = Mutex::new(Played::NOTHING);
+pub(crate) static PLAYED: Mutex<Played> = Mutex::new(Played::NOTHING);
 
-struct Played {
-    /// Scenarios that ended, however.
-    ended: usize,
-    /// Scenarios that ended well.
-    noted: usize,
-    requests: Vec<Request>,
-    /// What operands were given: whoever gives it has to have it.
-    granted: Vec<PolicyRule>,
-}
-
-impl Played {
-    const NOTHING: Self = Self { ended: 0, noted: 0, requests: Vec::new(), granted: Vec::new() };
-}
-
-/// A scenario that is being played.
-pub(crate) struct Scenario(());
-
-impl Scenario {
-    pub(crate) fn begin() -> Self {
-        Self(())
-    }
-
-    /// Notes what the operator's account asked for; nothing may have been denied. The operator has ended: a watch is in the log
-    /// when it is over.
-    pub(crate) async fn note(self, control: &ControlPlane, granted: Vec<PolicyRule>) {
-        let audit = control.audit().unwrap();
-        let who = format!("system:serviceaccount:{NAMESPACE}:{}", manifests::NAME);
-        let (mut requests, mut same) = (Vec::new(), 0);
-        while same < 5 {
-            tokio::time::sleep(Duration::from_millis(100)).await;
-            let mut now = audit.requests().unwrap();
-            now.retain(|request| request.user.username == who);
-            same = if now.len() == requests.len() { same + 1 } else { 0 };
-            requests = now;
-        }
-        let denied = requests.iter().filter(|request| request.response_status.code == 403);
-        assert_eq!(denied.map(ToString::to_string).collect::<Vec<_>>(), [""; 0]);
-        let mut played = PLAYED.lock().unwrap();
-        played.noted += 1;
-        played.requests.extend(requests);
-        played.granted.extend(granted);
-    }
-}
-
-impl Drop for Scenario {
-    fn drop(&mut self) {
-        if let Ok(mut played) = PLAYED.lock() {
-            played.ended += 1;
-        }
-    }
+/// Notes what the operator's account asked for; nothing may have been denied. The operator has ended.
+pub(crate) async fn note(scenario: Scenario, control: &ControlPlane, granted: Vec<PolicyRule>) {
+    let requests = asked_in_all(control, NAMESPACE, manifests::NAME).await;
+    let denied = requests.iter().filter(|request| request.response_status.code == 403);
+    assert_eq!(denied.map(ToString::to_string).collect::<Vec<_>>(), [""; 0]);
+    scenario.note(requests, granted);
 }
 
 /// Whether only some of the tests run.
@@ -90,13 +43,7 @@ fn every_right_is_used() {
     if testkit::env::rig().is_err() || is_filtered() {
         return;
     }
-    let began = Instant::now();
-    while PLAYED.lock().unwrap().ended < SCENARIOS {
-        assert!(began.elapsed() < ALL_WITHIN, "scenarios that never end");
-        std::thread::sleep(Duration::from_millis(100));
-    }
-    let played = std::mem::replace(&mut *PLAYED.lock().unwrap(), Played::NOTHING);
-    assert_eq!(played.noted, SCENARIOS, "scenarios have failed");
+    let played = Played::all(&PLAYED, SCENARIOS);
     let (mut any, mut named) = used(&played.requests, played.granted.clone());
     asked_elsewhere(&mut any, &mut named);
     let mut unused = Vec::new();

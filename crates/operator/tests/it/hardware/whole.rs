@@ -25,11 +25,12 @@ use testkit::{env, load, net};
 use tokio::time::Instant;
 
 use super::super::rig::{self, IMAGE, PATIENCE, number, tholepin, until};
+use super::super::scenario::Scenario;
 use super::super::seen::Seen;
 use super::case::{DEVICE, count, is, is_ready, plain};
 use super::history::History;
 use super::lab::{configs, install, objects};
-use super::within_rights::Scenario;
+use super::within_rights::{PLAYED, note_all};
 
 const SPACE: &str = "hw";
 /// Devices in the two zones of each node.
@@ -41,7 +42,7 @@ const ROOM: usize = 9;
 
 #[test]
 fn from_a_driver_to_aligned_pods_through_an_upgrade_and_back() {
-    let scenario = Scenario::begin();
+    let scenario = Scenario::begin(&PLAYED);
     let Ok(rig) = env::rig() else { return };
     let Some(program) = tholepin() else { return };
     net::private(async |network| {
@@ -65,7 +66,7 @@ fn from_a_driver_to_aligned_pods_through_an_upgrade_and_back() {
         whole.nothing_left().await;
         let exit = whole.operator.terminate(PATIENCE).await.unwrap();
         assert!(exit.success(), "{exit}: {}", whole.operator.log_tail(20));
-        scenario.note_all(cluster.control());
+        note_all(scenario, cluster.control()).await;
     })
     .unwrap();
 }

@@ -4,7 +4,6 @@
 //! In: audit logs. Out: rights that nothing used. Never: a scenario of its own. It is the last by its name.
 
 use std::sync::Mutex;
-use std::time::{Duration, Instant};
 
 use deployer::platform::Platform;
 use k8s_openapi::api::rbac::v1::PolicyRule;
@@ -13,65 +12,30 @@ use operator::rbac::missing;
 use testkit::audit::Request;
 use testkit::controlplane::ControlPlane;
 
+use super::super::scenario::{Played, Scenario, asked, asked_in_all};
 use super::super::within_rights::{is_filtered, used};
 use super::lab::{self, Lab};
 use super::scenarios::SCENARIOS;
 
-/// How long all of them may take.
-const ALL_WITHIN: Duration = Duration::from_secs(1200);
+/// What happened so far; requests are those in clusters that are not shared.
+pub(crate) static PLAYED: Mutex<Played> = Mutex::new(Played::NOTHING);
 
-static PLAYED: Mutex<Played> = Mutex::new(Played { ended: 0, noted: 0, requests: Vec::new() });
-
-struct Played {
-    /// Scenarios that ended, however.
-    ended: usize,
-    /// Scenarios that ended well.
-    noted: usize,
-    /// What was asked in clusters that are not shared.
-    requests: Vec<Request>,
+/// Notes that a scenario went well in the shared cluster, whose log is read when all have been played.
+pub(crate) fn note(scenario: Scenario, lab: &Lab) {
+    none_denied(&asked(&lab.control, manifests::NAMESPACE, manifests::CONTROLLER.name));
+    scenario.note(Vec::new(), Vec::new());
 }
 
-/// A scenario that is being played.
-pub(crate) struct Scenario(());
-
-impl Scenario {
-    pub(crate) fn begin() -> Self {
-        Self(())
-    }
-
-    /// Notes that it went well in the shared cluster, whose log is read when all have been played.
-    pub(crate) fn note(self, lab: &Lab) {
-        let denied: Vec<String> =
-            ours(&lab.control).filter(is_denied).map(|request| request.to_string()).collect();
-        assert_eq!(denied, [""; 0]);
-        PLAYED.lock().unwrap().noted += 1;
-    }
-
-    /// Notes what was asked for in a cluster of its own.
-    pub(crate) fn note_all(self, control: &ControlPlane) {
-        let requests: Vec<Request> = ours(control).collect();
-        let denied: Vec<String> =
-            requests.iter().filter(|one| is_denied(one)).map(ToString::to_string).collect();
-        assert_eq!(denied, [""; 0]);
-        let mut played = PLAYED.lock().unwrap();
-        played.noted += 1;
-        played.requests.extend(requests);
-    }
+/// Notes what was asked for in a cluster of its own. The operator has ended.
+pub(crate) async fn note_all(scenario: Scenario, control: &ControlPlane) {
+    let requests = asked_in_all(control, manifests::NAMESPACE, manifests::CONTROLLER.name).await;
+    none_denied(&requests);
+    scenario.note(requests, Vec::new());
 }
 
-impl Drop for Scenario {
-    fn drop(&mut self) {
-        if let Ok(mut played) = PLAYED.lock() {
-            played.ended += 1;
-        }
-    }
-}
-
-/// What the operator's account asked for.
-fn ours(control: &ControlPlane) -> impl Iterator<Item = Request> {
-    let who = format!("system:serviceaccount:{}:{}", manifests::NAMESPACE, manifests::CONTROLLER.name);
-    let all = control.audit().unwrap().requests().unwrap();
-    all.into_iter().filter(move |request| request.user.username == who)
+fn none_denied(requests: &[Request]) {
+    let denied = requests.iter().filter(|one| is_denied(one));
+    assert_eq!(denied.map(ToString::to_string).collect::<Vec<_>>(), [""; 0]);
 }
 
 /// KMM's policies answer so too, and an API server that has not heard of a new kind; both are told by the text.
@@ -88,16 +52,8 @@ fn every_right_is_used() {
     if testkit::env::rig().is_err() || is_filtered() && !all {
         return;
     }
-    let began = Instant::now();
-    while PLAYED.lock().unwrap().ended < SCENARIOS {
-        assert!(began.elapsed() < ALL_WITHIN, "scenarios that never end");
-        std::thread::sleep(Duration::from_millis(100));
-    }
-    assert_eq!(PLAYED.lock().unwrap().noted, SCENARIOS, "scenarios have failed");
-    // Watches are in the log when they are over.
-    let mut requests = lab::over();
-    requests.retain(|request| request.user.username.ends_with(manifests::CONTROLLER.name));
-    requests.append(&mut PLAYED.lock().unwrap().requests);
+    let mut requests = Played::all(&PLAYED, SCENARIOS).requests;
+    requests.append(&mut lab::over());
     let (mut any, mut named) = used(&requests, Vec::new());
     // Asked where it is a pod, about itself.
     any.push(api::rbac::rule("", &["pods"], &["get"]));
