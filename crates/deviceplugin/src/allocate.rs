@@ -97,7 +97,7 @@ pub fn allocate(
     envs.named(config, &devices, &ids);
     match config.cdi.mode {
         CdiMode::Off => {
-            let gives = devices.values().map(|device| &device.gives).chain([&stock.common]);
+            let gives = devices.values().map(|device| &device.hardware.gives).chain([&stock.common]);
             gives.for_each(|gives| add(&mut answer, &mut envs, gives));
             if config.sample {
                 add(&mut answer, &mut envs, &null());
@@ -152,7 +152,7 @@ fn find<'a>(
 }
 
 /// An id as it is shown: somebody else made it, and it may be anything.
-fn shown(id: &str) -> String {
+pub(crate) fn shown(id: &str) -> String {
     id.chars().take(80).collect()
 }
 
@@ -204,7 +204,7 @@ impl Variables {
         }
         let name = variable(&config.name);
         ids.iter().for_each(|id| self.add(&format!("{name}_DEVICES"), id));
-        for pci in devices.values().filter_map(|device| device.pci.as_ref()) {
+        for pci in devices.values().filter_map(|device| device.hardware.pci.as_ref()) {
             // As the SR-IOV network device plugin names it.
             self.add(&format!("PCIDEVICE_{name}"), &pci.address);
         }
@@ -213,7 +213,7 @@ impl Variables {
     /// As the sample plugin names them. Of several devices it keeps the last one's values only.
     fn sample(&mut self, config: &Resource, devices: &BTreeMap<&str, &Device>) {
         for (id, device) in devices {
-            let zones: Vec<String> = device.zones.iter().map(ToString::to_string).collect();
+            let zones: Vec<String> = device.hardware.zones.iter().map(ToString::to_string).collect();
             let zones = if zones.is_empty() { "-1".to_owned() } else { zones.join(",") };
             let own = format!("{}_{id}", config.name).replace(['.', '/'], "").to_uppercase();
             self.add("_SAMPLE_DEVICE_RESOURCE", &config.name);
@@ -246,8 +246,8 @@ fn null() -> Gives {
 fn names(config: &Resource, devices: &BTreeMap<&str, &Device>) -> Result<Vec<QualifiedName>, Refusal> {
     let refused = |error: cdi::name::Error| Refusal::Cdi(error.to_string());
     let kind: cdi::Kind = config.cdi_kind().parse().map_err(refused)?;
-    let names: BTreeSet<&str> = devices.values().map(|device| device.cdi_name.as_str()).collect();
-    names.into_iter().map(|name| kind.device(name).map_err(refused)).collect()
+    let names: BTreeSet<String> = devices.keys().map(|id| cdi::name::device_name(id)).collect();
+    names.iter().map(|name| kind.device(name).map_err(refused)).collect()
 }
 
 /// One key for each resource: of two annotations of one key, the kubelet would pass on the first.

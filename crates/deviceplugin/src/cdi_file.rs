@@ -7,6 +7,7 @@
 use std::collections::BTreeMap;
 use std::os::unix::fs::MetadataExt as _;
 use std::path::{Path, PathBuf};
+use std::sync::Arc;
 
 use cdi::{ContainerEdits, FileName, Kind, Spec};
 
@@ -22,7 +23,9 @@ pub struct CdiFile {
     kind: Kind,
     resource: String,
     /// What was written last, and which file that was.
-    written: Option<(Spec, Stamp)>,
+    written: Option<(Arc<inventory::Resource>, Stamp)>,
+    /// Devices that are not there any more, by their names in the file: containers that run have them.
+    former: BTreeMap<String, cdi::Device>,
 }
 
 /// Tells one file from another at the same path.
@@ -37,31 +40,30 @@ impl CdiFile {
         let kind: Kind = kind.parse().map_err(|error: cdi::name::Error| error.to_string())?;
         let name = FileName::of(&kind).map_err(|error| error.to_string())?;
         let (folder, resource) = (folder.to_owned(), resource.to_owned());
-        Ok(Self { folder, name, kind, resource, written: None })
+        Ok(Self { folder, name, kind, resource, written: None, former: BTreeMap::new() })
     }
 
     /// Makes the file say this; whether it had to be written.
     ///
     /// # Errors
     /// When it cannot be, or runtimes would refuse it.
-    pub fn ensure(&mut self, stock: &inventory::Resource) -> Result<bool, String> {
+    pub fn ensure(&mut self, stock: &Arc<inventory::Resource>) -> Result<bool, String> {
         let path = self.folder.join(self.name.as_str());
-        // What was there before us counts: containers that run have its names.
+        if self.written.as_ref().is_some_and(|(old, at)| old == stock && stamp(&path) == Some(*at)) {
+            return Ok(false);
+        }
+        let mut devices = self.described(stock);
         let before = match &self.written {
-            Some((spec, _)) => spec.devices.clone(),
-            None => cdi::file::read(&path).map(|spec| spec.devices).unwrap_or_default(),
+            Some((old, _)) => self.described(old),
+            // What was there before us counts too.
+            None => cdi::file::read(&path)
+                .map(|spec| spec.devices.into_iter().map(|device| (device.name.clone(), device)).collect())
+                .unwrap_or_default(),
         };
-        let mut devices: BTreeMap<String, cdi::Device> = BTreeMap::new();
-        for (id, device) in &stock.devices {
-            let name = device.cdi_name.clone();
-            devices.insert(name.clone(), cdi::Device::new(name, edits_of(&self.resource, id, device)));
-        }
-        for old in before {
-            if devices.len() >= MAX_DEVICES {
-                break;
-            }
-            devices.entry(old.name.clone()).or_insert(old);
-        }
+        self.former.extend(before);
+        self.former.retain(|name, _| !devices.contains_key(name));
+        let room = MAX_DEVICES.saturating_sub(devices.len());
+        devices.extend(self.former.iter().take(room).map(|(name, device)| (name.clone(), device.clone())));
         if devices.is_empty() {
             // A specification without devices is none.
             return Ok(false);
@@ -69,12 +71,18 @@ impl CdiFile {
         let mut spec = Spec::new(&self.kind, devices.into_values().collect());
         spec.container_edits = edits(&stock.common);
         let spec = spec.with_lowest_version();
-        if self.written.as_ref().is_some_and(|(old, at)| *old == spec && stamp(&path) == Some(*at)) {
-            return Ok(false);
-        }
         cdi::file::write(&self.folder, &self.name, &spec).map_err(|error| chain(&error))?;
-        self.written = stamp(&path).map(|stamp| (spec, stamp));
+        self.written = stamp(&path).map(|stamp| (Arc::clone(stock), stamp));
         Ok(true)
+    }
+
+    /// The devices as runtimes know them, by name.
+    fn described(&self, stock: &inventory::Resource) -> BTreeMap<String, cdi::Device> {
+        let described = |(id, device): (&String, &Device)| {
+            let name = cdi::name::device_name(id);
+            (name.clone(), cdi::Device::new(name, edits_of(&self.resource, id, device)))
+        };
+        stock.devices.iter().map(described).collect()
     }
 }
 
@@ -85,8 +93,8 @@ fn stamp(path: &Path) -> Option<Stamp> {
 
 /// What is done to a container that gets this device. There is always something: nothing at all would be refused.
 pub(crate) fn edits_of(resource: &str, id: &str, device: &Device) -> ContainerEdits {
-    let mut all = edits(&device.gives);
-    let zones: Vec<String> = device.zones.iter().map(ToString::to_string).collect();
+    let mut all = edits(&device.hardware.gives);
+    let zones: Vec<String> = device.hardware.zones.iter().map(ToString::to_string).collect();
     let zones = if zones.is_empty() { "-1".to_owned() } else { zones.join(",") };
     all.env.push(format!("{}={zones}", allocate::variable(&format!("{resource}_{id}"))));
     all

@@ -8,6 +8,7 @@ mod duration;
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::path::{Path, PathBuf};
+use std::sync::Arc;
 use std::time::Duration;
 
 use runtime::yaml::{self, Mode};
@@ -44,8 +45,8 @@ pub struct Config {
 pub struct Resource {
     /// Its name: `vendor.example/device`.
     pub name: String,
-    /// Where its devices are found.
-    pub discovery: Discovery,
+    /// Where its devices are found. May be long: a list has an entry for each device of each node.
+    pub discovery: Arc<Discovery>,
     /// When a device counts as healthy.
     #[serde(default)]
     pub health: Health,
@@ -329,8 +330,13 @@ impl Resource {
     /// Whether all but where devices are found is the same: then the kubelet need not hear of a change but by the list of devices.
     #[must_use]
     pub fn differs_in_discovery_only(&self, other: &Self) -> bool {
-        let without = |resource: &Self| Self { discovery: Discovery::default(), ..resource.clone() };
-        self == other || without(self) == without(other)
+        self == other || self.without_discovery() == other.without_discovery()
+    }
+
+    /// All but where its devices are found.
+    #[must_use]
+    pub fn without_discovery(&self) -> Self {
+        Self { discovery: Arc::default(), ..self.clone() }
     }
 
     /// One with nothing but devices.
@@ -338,7 +344,7 @@ impl Resource {
     pub fn new(name: &str, discovery: Discovery) -> Self {
         Self {
             name: name.to_owned(),
-            discovery,
+            discovery: Arc::new(discovery),
             health: Health::default(),
             sharing: None,
             allocation: Allocation::default(),

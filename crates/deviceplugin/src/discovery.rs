@@ -9,11 +9,12 @@ pub mod pci;
 
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
+use std::sync::Arc;
 
 use node::watch::{Names, Target};
 
 use crate::config::{Discovery, MAX_DEVICES, MAX_ID, Resource};
-use crate::inventory::{DeviceNode, Gives, Pci};
+use crate::inventory::{DeviceNode, Hardware};
 
 /// Where this node's files are, and what it is called.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -27,16 +28,12 @@ pub struct Place {
 /// A device that was found.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Found {
-    /// Zones it is close to, ascending; empty when it has no locality.
-    pub zones: Vec<u32>,
+    /// What it is.
+    pub hardware: Arc<Hardware>,
     /// Somebody wrote down that it is not to be used: counts at once, in both directions.
     pub stated_unhealthy: bool,
     /// What was seen of it: none is good. A change for the better has to last.
     pub seen: Option<String>,
-    /// What a container needs to use it.
-    pub gives: Gives,
-    /// What it is on the PCI bus, if it was found there.
-    pub pci: Option<Pci>,
 }
 
 /// What one look found, by id.
@@ -69,7 +66,7 @@ impl Error {
 /// # Errors
 /// Names the file and what is wrong.
 pub fn look(resource: &Resource, place: &Place) -> Result<Look, Error> {
-    let Discovery { list, file, pci, directory } = &resource.discovery;
+    let Discovery { list, file, pci, directory } = &*resource.discovery;
     let look = if let Some(devices) = list {
         list::of(devices, &place.node, resource.sample).map_err(Error::new)
     } else if let Some(file) = file {
@@ -97,8 +94,9 @@ fn checked(mut look: Look, resource: &Resource) -> Result<Look, Error> {
         id_is_legal(id, room, replicas > 1).map_err(Error::new)?;
     }
     if let Some(permissions) = &resource.container.permissions {
-        for node in look.devices.values_mut().flat_map(|device| &mut device.gives.nodes) {
-            node.permissions.clone_from(permissions);
+        for device in look.devices.values_mut() {
+            let nodes = &mut Arc::make_mut(&mut device.hardware).gives.nodes;
+            nodes.iter_mut().for_each(|node| node.permissions.clone_from(permissions));
         }
     }
     Ok(look)
@@ -118,7 +116,7 @@ fn id_is_legal(id: &str, room: usize, shared: bool) -> Result<(), String> {
 /// The folders in which something happens when the devices of a resource change.
 #[must_use]
 pub fn targets(resource: &Resource) -> Vec<Target<()>> {
-    let Discovery { list, file, directory, .. } = &resource.discovery;
+    let Discovery { list, file, directory, .. } = &*resource.discovery;
     let all = |dir: &Path| Target { dir: dir.to_owned(), names: Names::All, tag: () };
     let mut targets: Vec<_> = directory.iter().map(|directory| all(&directory.path)).collect();
     // Everything in the folder: a ConfigMap changes by a link that the file's name leads through.

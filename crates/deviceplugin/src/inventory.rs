@@ -13,11 +13,11 @@ use tokio::sync::watch;
 /// devices.
 pub type Feed = watch::Receiver<Arc<Inventory>>;
 
-/// Resources by their names.
+/// Resources by their names. Costs a pointer per resource to copy, as the plugins have the same ones.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Inventory {
     /// Those whose devices have been looked for with success at least once.
-    pub resources: BTreeMap<String, Resource>,
+    pub resources: BTreeMap<String, Arc<Resource>>,
 }
 
 /// One resource.
@@ -34,16 +34,21 @@ pub struct Resource {
 /// A device.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Device {
-    /// Ids of the NUMA zones it is close to, ascending; empty when it has no locality or nobody knows it.
-    pub zones: Vec<u32>,
+    /// What it is, whether well or not.
+    pub hardware: Arc<Hardware>,
     /// Why it cannot be handed out; none when it can.
     pub trouble: Option<String>,
+}
+
+/// What a device is. One value for whoever knows the device: there may be thousands.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Hardware {
+    /// Ids of the NUMA zones it is close to, ascending; empty when it has no locality or nobody knows it.
+    pub zones: Vec<u32>,
     /// What a container that gets it needs.
     pub gives: Gives,
-    /// Its name in Container Device Interface files.
-    pub cdi_name: String,
     /// What it is on the PCI bus, if it was found there.
-    pub pci: Option<Pci>,
+    pub pci: Option<Box<Pci>>,
 }
 
 /// What a container needs to use devices.

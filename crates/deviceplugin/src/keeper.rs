@@ -114,6 +114,10 @@ impl Keeper {
     /// First the file, then the kubelet: it may ask at once.
     fn publish(&self, resource: inventory::Resource, file: Option<&mut CdiFile>, troubles: &mut Troubles) {
         let name = self.plugin.name();
+        // What is the same stays the one value that others have too.
+        let last = self.inventory.borrow().resources.get(name).filter(|last| ***last == resource).cloned();
+        let is_news = last.is_none();
+        let resource = last.unwrap_or_else(|| Arc::new(resource));
         match file.map(|file| file.ensure(&resource)) {
             None | Some(Ok(false)) => {}
             Some(Ok(true)) => {
@@ -134,13 +138,10 @@ impl Keeper {
                 }
             }
         }
-        self.inventory.send_if_modified(|inventory| {
-            if inventory.resources.get(name) == Some(&resource) {
-                return false;
-            }
-            Arc::make_mut(inventory).resources.insert(name.to_owned(), resource.clone());
-            true
-        });
+        if is_news {
+            let own = Arc::clone(&resource);
+            self.inventory.send_modify(|all| drop(Arc::make_mut(all).resources.insert(name.to_owned(), own)));
+        }
         self.plugin.offer(resource);
     }
 }

@@ -143,8 +143,8 @@ fn of_devices(resource: &str, (zone, healthy): &(String, bool)) -> Labels {
 fn counts(resource: &Resource) -> BTreeMap<(String, bool), i64> {
     let mut counts = BTreeMap::new();
     for device in resource.devices.values() {
-        let zones = device.zones.iter().map(ToString::to_string);
-        let none = device.zones.is_empty().then(|| "none".to_owned());
+        let zones = device.hardware.zones.iter().map(ToString::to_string);
+        let none = device.hardware.zones.is_empty().then(|| "none".to_owned());
         for zone in zones.chain(none) {
             *counts.entry((zone, device.is_healthy())).or_default() += 1;
         }

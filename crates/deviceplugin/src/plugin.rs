@@ -3,7 +3,6 @@
 //! In: the resource's devices, whenever they change; the kubelet's questions. Out: answers, a log line and a count for each that is
 //! refused. Never: a decision; those are in [`allocate`], [`prefer`](mod@prefer) and [`pre_start`].
 
-use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use node::deviceplugin::{self, News, wire};
@@ -22,12 +21,18 @@ use crate::sharing;
 /// A resource.
 #[derive(Debug)]
 pub struct Plugin {
-    config: Arc<Resource>,
+    config: Resource,
     metrics: Metrics,
-    /// What there is. Replaced before the kubelet is told, so that it cannot ask for what is not known here.
-    stock: watch::Sender<Arc<inventory::Resource>>,
-    told: watch::Sender<Vec<deviceplugin::Device>>,
+    offer: watch::Sender<Offer>,
     standing: watch::Sender<Standing>,
+}
+
+/// What there is, and what of it the kubelet knows: the same at any moment, so that it cannot ask for what is not known here.
+#[derive(Debug)]
+pub struct Offer {
+    stock: Arc<inventory::Resource>,
+    /// How often each device is listed.
+    replicas: u32,
 }
 
 /// How things are between a plugin and the kubelet.
@@ -44,15 +49,10 @@ pub enum Standing {
 impl Plugin {
     /// A plugin that knows no devices yet.
     #[must_use]
-    pub fn new(config: Arc<Resource>, metrics: Metrics) -> Self {
+    pub fn new(config: Resource, metrics: Metrics) -> Self {
         let standing = Standing::Unknown("devices have not been looked for".to_owned());
-        Self {
-            config,
-            metrics,
-            stock: watch::Sender::new(Arc::default()),
-            told: watch::Sender::new(Vec::new()),
-            standing: watch::Sender::new(standing),
-        }
+        let offer = Offer { stock: Arc::default(), replicas: config.replicas() };
+        Self { config, metrics, offer: watch::Sender::new(offer), standing: watch::Sender::new(standing) }
     }
 
     /// The resource's name.
@@ -85,14 +85,11 @@ impl Plugin {
     }
 
     /// Makes these the devices, and tells the kubelet if that is news to it.
-    pub fn offer(&self, stock: inventory::Resource) {
-        let old = self.stock.send_replace(Arc::new(stock));
-        let new = Arc::clone(&self.stock.borrow());
-        self.tell_changes(&old, &new);
-        let list = list(&self.config, &new);
-        self.told.send_if_modified(|told| {
-            let news = *told != list;
-            *told = list;
+    pub fn offer(&self, stock: Arc<inventory::Resource>) {
+        self.tell_changes(&self.stock(), &stock);
+        self.offer.send_if_modified(|offer| {
+            let news = !looks_the_same(&offer.stock, &stock);
+            offer.stock = stock;
             news
         });
         self.standing.send_if_modified(|standing| {
@@ -116,7 +113,7 @@ impl Plugin {
                 }
                 None if was_healthy == Some(false) => info!(resource, id, "a device is healthy again"),
                 None if was_healthy.is_none() => {
-                    debug!(resource, id, zones = ?device.zones, "a device was found")
+                    debug!(resource, id, zones = ?device.hardware.zones, "a device was found")
                 }
                 _ => {}
             }
@@ -133,29 +130,37 @@ impl Plugin {
         }
     }
 
-    fn facts(&self, stock: &inventory::Resource) -> BTreeMap<String, Facts> {
-        let replicas = self.config.replicas();
-        let facts = |(id, device): (&String, &inventory::Device)| {
-            let facts = Facts { device: id.clone(), zones: device.zones.clone() };
-            sharing::ids(id, replicas).map(|share| (share, facts.clone())).collect::<Vec<_>>()
-        };
-        stock.devices.iter().flat_map(facts).collect()
+    fn stock(&self) -> Arc<inventory::Resource> {
+        Arc::clone(&self.offer.borrow().stock)
     }
 }
 
-/// The devices as the kubelet sees them: each share is one.
-fn list(config: &Resource, stock: &inventory::Resource) -> Vec<deviceplugin::Device> {
-    let shares = |(id, device): (&String, &inventory::Device)| {
-        let share =
-            |id| deviceplugin::Device { id, healthy: device.is_healthy(), zones: device.zones.clone() };
-        sharing::ids(id, config.replicas()).map(share).collect::<Vec<_>>()
-    };
-    stock.devices.iter().flat_map(shares).collect()
+/// Whether the kubelet would see no difference.
+fn looks_the_same(old: &inventory::Resource, new: &inventory::Resource) -> bool {
+    fn seen<'a>((id, device): (&'a String, &'a inventory::Device)) -> (&'a str, bool, &'a [u32]) {
+        (id, device.is_healthy(), &device.hardware.zones)
+    }
+    old.devices.iter().map(seen).eq(new.devices.iter().map(seen))
+}
+
+impl deviceplugin::Devices for Offer {
+    /// Each share is one.
+    fn list(&self) -> Vec<deviceplugin::Device> {
+        let mut list = Vec::with_capacity(self.stock.devices.len() * self.replicas as usize);
+        for (id, device) in &self.stock.devices {
+            let (healthy, zones) = (device.is_healthy(), &device.hardware.zones);
+            let share = |id| deviceplugin::Device { id, healthy, zones: zones.clone() };
+            list.extend(sharing::ids(id, self.replicas).map(share));
+        }
+        list
+    }
 }
 
 impl deviceplugin::Plugin for Plugin {
-    fn devices(&self) -> watch::Receiver<Vec<deviceplugin::Device>> {
-        self.told.subscribe()
+    type Devices = Offer;
+
+    fn devices(&self) -> watch::Receiver<Offer> {
+        self.offer.subscribe()
     }
 
     fn news(&self, news: News) {
@@ -194,7 +199,7 @@ impl deviceplugin::Plugin for Plugin {
     }
 
     async fn allocate(&self, ids: Vec<String>) -> Result<wire::ContainerAllocateResponse, Status> {
-        let stock = Arc::clone(&self.stock.borrow());
+        let stock = self.stock();
         let answer = allocate::allocate(&self.config, &stock, &ids);
         let resource = self.name();
         match &answer {
@@ -218,9 +223,15 @@ impl deviceplugin::Plugin for Plugin {
         required: Vec<String>,
         size: usize,
     ) -> Result<Vec<String>, Status> {
-        let stock = Arc::clone(&self.stock.borrow());
+        let stock = self.stock();
         let policy = self.config.allocation.policy;
-        let answer = prefer::prefer(&self.facts(&stock), &available, &required, size, policy);
+        let facts = |id: &str| {
+            let device = sharing::device(id, self.config.replicas())?;
+            let (device, known) =
+                stock.devices.get_key_value(device).filter(|(_, known)| known.is_healthy())?;
+            Some(Facts { device, zones: &known.hardware.zones })
+        };
+        let answer = prefer::prefer(facts, &available, &required, size, policy);
         let resource = self.name();
         self.metrics.preferred(resource, answer.is_ok());
         answer.map_err(|refusal| {
@@ -235,7 +246,7 @@ impl deviceplugin::Plugin for Plugin {
 
     async fn pre_start(&self, ids: Vec<String>) -> Result<(), Status> {
         let Some(config) = &self.config.pre_start else { return Ok(()) };
-        let stock = Arc::clone(&self.stock.borrow());
+        let stock = self.stock();
         let resource = self.name();
         let device = |id: &String| {
             let device = sharing::device(id, self.config.replicas());
@@ -243,7 +254,7 @@ impl deviceplugin::Plugin for Plugin {
         };
         let done = match ids.iter().map(device).collect::<Option<Vec<_>>>() {
             Some(devices) => pre_start::run(config, &devices).await,
-            None => Err(format!("one of the devices {ids:?} is unknown")),
+            None => Err(format!("one of {} devices is unknown", ids.len())),
         };
         self.metrics.pre_started(resource, done.is_ok());
         done.map_err(|reason| {

@@ -11,22 +11,23 @@ mod cover;
 use std::cmp::Reverse;
 use std::collections::{BTreeMap, BTreeSet};
 
+use crate::allocate::shown;
 use crate::config::Policy;
 
 /// What matters of an id.
-#[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub struct Facts {
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Facts<'a> {
     /// The device behind it; shares of one device have one.
-    pub device: String,
+    pub device: &'a str,
     /// Zones it is close to.
-    pub zones: Vec<u32>,
+    pub zones: &'a [u32],
 }
 
 /// Why there is no answer.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum Refusal {
-    /// A device we do not have.
-    #[error("device {0:?} is unknown")]
+    /// A device we do not have, or that is not healthy.
+    #[error("device {0:?} must be included and is unknown or unhealthy")]
     Unknown(String),
     /// One that must be taken is not free.
     #[error("device {0:?} must be included and is not available")]
@@ -49,24 +50,24 @@ pub enum Refusal {
     },
 }
 
-/// Chooses `size` of the `available` ids, all that are `required` among them; sorted.
+/// Chooses `size` of the `available` ids, all that are `required` among them; sorted. Ids that are not known are not available: the
+/// kubelet may ask while it is being told. Grows with the available ids, not with those there are.
 ///
 /// # Errors
 /// When there is no such choice.
-pub fn prefer(
-    known: &BTreeMap<String, Facts>,
-    available: &[String],
-    required: &[String],
+pub fn prefer<'a, 'b>(
+    known: impl Fn(&str) -> Option<Facts<'a>>,
+    available: &'b [String],
+    required: &'b [String],
     size: usize,
     policy: Policy,
 ) -> Result<Vec<String>, Refusal> {
-    let free: BTreeSet<&str> = available.iter().map(String::as_str).collect();
-    let must: BTreeSet<&str> = required.iter().map(String::as_str).collect();
-    if let Some(id) = free.iter().chain(&must).find(|id| !known.contains_key(**id)) {
-        return Err(Refusal::Unknown((*id).to_owned()));
-    }
-    if let Some(id) = must.iter().find(|id| !free.contains(**id)) {
-        return Err(Refusal::NotFree((*id).to_owned()));
+    let facts = |id: &'b String| Some((id.as_str(), known(id)?));
+    let free: BTreeMap<&str, Facts<'a>> = available.iter().filter_map(facts).collect();
+    let must = required.iter().map(|id| facts(id).ok_or_else(|| Refusal::Unknown(shown(id))));
+    let must: BTreeMap<&str, Facts<'a>> = must.collect::<Result<_, _>>()?;
+    if let Some(id) = must.keys().find(|id| !free.contains_key(*id)) {
+        return Err(Refusal::NotFree(shown(id)));
     }
     if must.len() > size {
         return Err(Refusal::TooMany { required: must.len(), size });
@@ -74,17 +75,14 @@ pub fn prefer(
     if free.len() < size {
         return Err(Refusal::TooFew { available: free.len(), size });
     }
-    let facts = |id: &str| known.get(id).cloned().unwrap_or_default();
-    let zones_of = |ids: &BTreeSet<&str>| ids.iter().map(|id| facts(id).zones).collect::<Vec<_>>();
+    let zones_of =
+        |ids: &BTreeMap<&str, Facts<'a>>| ids.values().map(|facts| facts.zones).collect::<Vec<_>>();
     let zones = cover::fewest(&zones_of(&free), &zones_of(&must), size, policy);
 
-    let mut chosen: BTreeSet<&str> = must;
-    let near = |facts: &Facts| facts.zones.iter().any(|zone| zones.contains(zone));
     // Those of the zones come before those without any; others are not needed, or the cover would have them.
     let mut heap = Candidates::new(policy);
-    for id in free.difference(&chosen.clone()) {
-        let facts = facts(id);
-        let rank = if near(&facts) {
+    for (id, facts) in free.iter().filter(|(id, _)| !must.contains_key(*id)) {
+        let rank = if facts.zones.iter().any(|zone| zones.contains(zone)) {
             0
         } else if facts.zones.is_empty() {
             1
@@ -93,7 +91,8 @@ pub fn prefer(
         };
         heap.add(id, rank, facts.device);
     }
-    heap.taken(chosen.iter().map(|id| facts(id).device));
+    heap.taken(must.values().map(|facts| facts.device));
+    let mut chosen: BTreeSet<&str> = must.into_keys().collect();
     while chosen.len() < size {
         let Some(id) = heap.next() else { break };
         chosen.insert(id);
@@ -105,10 +104,10 @@ pub fn prefer(
 struct Candidates<'a> {
     policy: Policy,
     /// Free ids of each device, natural order, and its rank.
-    devices: BTreeMap<String, (usize, Vec<&'a str>)>,
+    devices: BTreeMap<&'a str, (usize, Vec<&'a str>)>,
     /// How many of each device are chosen already.
-    chosen: BTreeMap<String, usize>,
-    order: BTreeSet<(Key, String)>,
+    chosen: BTreeMap<&'a str, usize>,
+    order: BTreeSet<(Key, &'a str)>,
 }
 
 /// What makes a device come before others: its rank; for `spread` that it is not chosen yet; how much of it is free; its name.
@@ -119,12 +118,12 @@ impl<'a> Candidates<'a> {
         Self { policy, devices: BTreeMap::new(), chosen: BTreeMap::new(), order: BTreeSet::new() }
     }
 
-    fn add(&mut self, id: &'a str, rank: usize, device: String) {
+    fn add(&mut self, id: &'a str, rank: usize, device: &'a str) {
         self.devices.entry(device).or_insert((rank, Vec::new())).1.push(id);
     }
 
     /// Counts what is chosen already, and puts all in order.
-    fn taken(&mut self, devices: impl Iterator<Item = String>) {
+    fn taken(&mut self, devices: impl Iterator<Item = &'a str>) {
         for device in devices {
             *self.chosen.entry(device).or_default() += 1;
         }
@@ -133,18 +132,18 @@ impl<'a> Candidates<'a> {
             ids.sort_unstable_by_key(|id| Reverse(Natural::of(id)));
             let key =
                 key(self.policy, *rank, ids.len(), self.chosen.get(device).copied().unwrap_or(0), device);
-            self.order.insert((key, device.clone()));
+            self.order.insert((key, device));
         }
     }
 
     fn next(&mut self) -> Option<&'a str> {
         let (_, device) = self.order.pop_first()?;
-        let (rank, ids) = self.devices.get_mut(&device)?;
+        let (rank, ids) = self.devices.get_mut(device)?;
         let id = ids.pop()?;
-        let chosen = self.chosen.entry(device.clone()).or_default();
+        let chosen = self.chosen.entry(device).or_default();
         *chosen += 1;
         if !ids.is_empty() {
-            self.order.insert((key(self.policy, *rank, ids.len(), *chosen, &device), device));
+            self.order.insert((key(self.policy, *rank, ids.len(), *chosen, device), device));
         }
         Some(id)
     }

@@ -4,6 +4,7 @@
 //! a device that disappears because it was missing for a moment.
 
 use std::collections::BTreeMap;
+use std::sync::Arc;
 use std::time::Duration;
 
 use crate::config::{self, CdiMode, Resource};
@@ -33,7 +34,11 @@ impl Stock {
         self.devices.retain(|id, known| match found.remove(id) {
             Some(found) => {
                 known.health.observe(now, found.seen.as_deref(), policy);
-                (known.found, known.gone) = (found, None);
+                known.gone = None;
+                // What is the same stays the one value that others have too.
+                if known.found != found {
+                    known.found = found;
+                }
                 true
             }
             None => {
@@ -60,21 +65,13 @@ impl Stock {
     pub fn resource(&self, config: &Resource) -> inventory::Resource {
         let device = |known: &Known| {
             let stated = known.found.stated_unhealthy.then(|| "it is listed as unhealthy".to_owned());
-            Device {
-                zones: known.found.zones.clone(),
-                trouble: stated.or_else(|| known.health.trouble()),
-                gives: known.found.gives.clone(),
-                cdi_name: String::new(),
-                pci: known.found.pci.clone(),
-            }
-        };
-        let with_name = |(id, known): (&String, &Known)| {
-            (id.clone(), Device { cdi_name: cdi::name::device_name(id), ..device(known) })
+            let trouble = stated.or_else(|| known.health.trouble());
+            Device { hardware: Arc::clone(&known.found.hardware), trouble }
         };
         let on = config.cdi.mode != CdiMode::Off;
         inventory::Resource {
             cdi_kind: on.then(|| config.cdi_kind().to_owned()),
-            devices: self.devices.iter().map(with_name).collect(),
+            devices: self.devices.iter().map(|(id, known)| (id.clone(), device(known))).collect(),
             common: common(&config.container),
         }
     }

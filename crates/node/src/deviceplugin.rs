@@ -99,10 +99,19 @@ pub enum News {
     Lost,
 }
 
+/// What a plugin keeps of its devices.
+pub trait Devices: Send + Sync + 'static {
+    /// All devices, for the kubelet. Made when it is to be told, so that nobody has to keep the list.
+    fn list(&self) -> Vec<Device>;
+}
+
 /// What a plugin knows and decides. Errors reach the kubelet as they are; one of [`Plugin::allocate`] fails the pod.
 pub trait Plugin: Send + Sync + 'static {
-    /// All devices, now and whenever they change. The plugin is over when its sender is.
-    fn devices(&self) -> watch::Receiver<Vec<Device>>;
+    /// How it keeps its devices.
+    type Devices: Devices;
+
+    /// All devices, now and whenever the kubelet is to be told. The plugin is over when its sender is.
+    fn devices(&self) -> watch::Receiver<Self::Devices>;
 
     /// Told what happens between the plugin and the kubelet.
     fn news(&self, news: News) {
@@ -181,11 +190,17 @@ impl Way {
     }
 }
 
+impl Devices for Vec<Device> {
+    fn list(&self) -> Vec<Device> {
+        self.clone()
+    }
+}
+
 impl Device {
-    fn to_wire(&self) -> wire::Device {
+    fn into_wire(self) -> wire::Device {
         let nodes: Vec<_> = self.zones.iter().map(|zone| wire::NumaNode { id: i64::from(*zone) }).collect();
         wire::Device {
-            id: self.id.clone(),
+            id: self.id,
             health: if self.healthy { "Healthy" } else { "Unhealthy" }.to_owned(),
             topology: (!nodes.is_empty()).then_some(wire::TopologyInfo { nodes }),
         }

@@ -167,6 +167,8 @@ impl Inner {
 }
 
 impl Plugin for Inner {
+    type Devices = Vec<Device>;
+
     fn devices(&self) -> watch::Receiver<Vec<Device>> {
         self.devices.subscribe()
     }

@@ -1,8 +1,10 @@
+use std::sync::Arc;
+
 use proptest::prelude::*;
 
 use super::*;
 use crate::config::Config;
-use crate::inventory::{DeviceNode, Mount, Pci};
+use crate::inventory::{DeviceNode, Hardware, Mount, Pci};
 
 fn config(lines: &str) -> Resource {
     let text = format!(
@@ -16,7 +18,7 @@ fn device(id: &str, zones: &[u32]) -> Device {
     let node = DeviceNode { host_path: path.clone(), container_path: path, permissions: "rw".to_owned() };
     let gives =
         Gives { nodes: vec![node], mounts: vec![], envs: [("CARD".to_owned(), id.to_owned())].into() };
-    Device { zones: zones.to_vec(), gives, cdi_name: cdi::name::device_name(id), ..Device::default() }
+    Device { hardware: Arc::new(Hardware { zones: zones.to_vec(), gives, pci: None }), trouble: None }
 }
 
 fn stock() -> inventory::Resource {
@@ -25,7 +27,9 @@ fn stock() -> inventory::Resource {
         Pci { address: "0000:3b:00.0".to_owned(), vendor: "8086".to_owned(), device: "1572".to_owned() };
     devices
         .insert("bad".to_owned(), Device { trouble: Some("link is down".to_owned()), ..device("bad", &[]) });
-    devices.insert("card".to_owned(), Device { pci: Some(pci), ..device("card", &[0]) });
+    let mut card = device("card", &[0]);
+    Arc::make_mut(&mut card.hardware).pci = Some(Box::new(pci));
+    devices.insert("card".to_owned(), card);
     let mount = Mount { host_path: "/opt".into(), container_path: "/nic".into(), read_only: true };
     let common = Gives { mounts: vec![mount], ..Gives::default() };
     inventory::Resource { cdi_kind: None, devices, common }

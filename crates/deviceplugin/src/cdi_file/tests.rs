@@ -1,21 +1,20 @@
 use std::collections::BTreeMap;
 
 use super::*;
+use crate::inventory::Hardware;
 
-fn stock(ids: &[&str]) -> inventory::Resource {
+fn stock(ids: &[&str]) -> Arc<inventory::Resource> {
     let device = |id: &&str| {
         let path = PathBuf::from(format!("/dev/{id}"));
         let node =
             inventory::DeviceNode { host_path: path.clone(), container_path: path, permissions: "rw".into() };
         let gives = Gives { nodes: vec![node], ..Gives::default() };
-        (
-            (*id).to_owned(),
-            Device { zones: vec![1], gives, cdi_name: cdi::name::device_name(id), ..Device::default() },
-        )
+        let hardware = Arc::new(Hardware { zones: vec![1], gives, pci: None });
+        ((*id).to_owned(), Device { hardware, trouble: None })
     };
     let envs = BTreeMap::from([("A".to_owned(), "b".to_owned())]);
     let common = Gives { envs, ..Gives::default() };
-    inventory::Resource { cdi_kind: None, devices: ids.iter().map(device).collect(), common }
+    Arc::new(inventory::Resource { cdi_kind: None, devices: ids.iter().map(device).collect(), common })
 }
 
 #[test]

@@ -4,12 +4,13 @@
 
 use std::os::unix::fs::{FileTypeExt as _, MetadataExt as _};
 use std::path::Path;
+use std::sync::Arc;
 
 use node::sysfs::Sysfs;
 
 use super::{Error, Found, Look};
 use crate::config::{Directory, MAX_DEVICES};
-use crate::inventory::Gives;
+use crate::inventory::{Gives, Hardware};
 
 /// Looks through the folder.
 ///
@@ -41,7 +42,8 @@ pub fn look(directory: &Directory, sysfs: &Path) -> Result<Look, Error> {
             Vec::from_iter(zone)
         });
         let gives = Gives { nodes: vec![super::node(&path)], ..Gives::default() };
-        look.devices.insert(name, Found { zones, gives, ..Found::default() });
+        let hardware = Arc::new(Hardware { zones, gives, pci: None });
+        look.devices.insert(name, Found { hardware, ..Found::default() });
         if look.devices.len() > MAX_DEVICES {
             let path = directory.path.display();
             return Err(Error::new(format!(

@@ -8,13 +8,14 @@
 
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
+use std::sync::Arc;
 
 use runtime::yaml::{self, Mode};
 use serde::Deserialize;
 
 use super::{Error, Found, Look};
 use crate::config::MAX_DEVICES;
-use crate::inventory::Gives;
+use crate::inventory::{Gives, Hardware};
 
 /// Devices of any node without a list of its own.
 const ANY: &str = "*";
@@ -106,12 +107,11 @@ impl Entry {
         zones.sort_unstable();
         zones.dedup();
         let nodes = self.device_nodes.iter().map(|path| super::node(path)).collect();
+        let gives = Gives { nodes, mounts: Vec::new(), envs: self.envs.clone() };
         Found {
-            zones,
+            hardware: Arc::new(Hardware { zones, gives, pci: None }),
             stated_unhealthy: !self.healthy.unwrap_or(!sample),
             seen: self.health.as_ref().and_then(|health| ask(&health.file)),
-            gives: Gives { nodes, mounts: Vec::new(), envs: self.envs.clone() },
-            pci: None,
         }
     }
 }

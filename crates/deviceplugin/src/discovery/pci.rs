@@ -4,13 +4,14 @@
 //! name it. Never: a function opened or bound.
 
 use std::path::Path;
+use std::sync::Arc;
 
 use node::sysfs::Sysfs;
 use node::sysfs::pci::Function;
 
 use super::{Error, Found, Look};
 use crate::config::{Nodes, Pci};
-use crate::inventory::{self, Gives};
+use crate::inventory::{self, Gives, Hardware};
 
 /// The driver that gives a function to programs.
 const VFIO: &str = "vfio-pci";
@@ -61,13 +62,9 @@ fn found(filter: &Pci, function: Function) -> Found {
         vendor: format!("{:04x}", function.vendor),
         device: format!("{:04x}", function.device),
     };
-    Found {
-        zones: Vec::from_iter(function.zone),
-        stated_unhealthy: false,
-        seen,
-        gives: Gives { nodes, ..Gives::default() },
-        pci: Some(pci),
-    }
+    let gives = Gives { nodes, ..Gives::default() };
+    let hardware = Hardware { zones: Vec::from_iter(function.zone), gives, pci: Some(Box::new(pci)) };
+    Found { hardware: Arc::new(hardware), stated_unhealthy: false, seen }
 }
 
 /// An error with its causes, in one line.

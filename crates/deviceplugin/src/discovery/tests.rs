@@ -19,7 +19,7 @@ fn resource(discovery: &str) -> Resource {
 fn shown(look: &Look) -> Vec<String> {
     let device = |(id, found): (&String, &Found)| {
         let mark = if found.stated_unhealthy || found.seen.is_some() { "!" } else { "" };
-        format!("{mark}{id} {:?}", found.zones)
+        format!("{mark}{id} {:?}", found.hardware.zones)
     };
     look.devices.iter().map(device).collect()
 }
@@ -133,7 +133,7 @@ fn functions_on_the_bus_are_filtered() {
 
     let paths = |filter: &str, id: &str| {
         let look = super::look(&resource(&format!("{{pci: {{{filter}}}}}")), &place(sysfs.path())).unwrap();
-        let nodes = look.devices[id].gives.nodes.iter();
+        let nodes = look.devices[id].hardware.gives.nodes.iter();
         nodes.map(|node| node.host_path.display().to_string()).collect::<Vec<_>>()
     };
     assert_eq!(paths("classes: [\"03\"]", "0000:af:00.0"), ["/dev/dri/card0", "/dev/dri/renderD128"]);

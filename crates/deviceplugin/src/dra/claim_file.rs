@@ -167,8 +167,10 @@ impl TryFrom<&wire::Claim> for Name {
 
 #[cfg(test)]
 mod tests {
+    use std::sync::Arc;
+
     use super::*;
-    use crate::inventory::{self, DeviceNode, Gives, Resource};
+    use crate::inventory::{self, DeviceNode, Gives, Hardware, Resource};
     use serde_json::json;
 
     fn name() -> Name {
@@ -194,8 +196,11 @@ mod tests {
             permissions: "rw".to_owned(),
         };
         let device = |path: &str| inventory::Device {
-            gives: Gives { nodes: vec![node(path)], ..Gives::default() },
-            ..inventory::Device::default()
+            hardware: Arc::new(Hardware {
+                gives: Gives { nodes: vec![node(path)], ..Gives::default() },
+                ..Hardware::default()
+            }),
+            trouble: None,
         };
         let mut sick = device("/dev/c");
         sick.trouble = Some("burnt".to_owned());
@@ -203,7 +208,7 @@ mod tests {
         let mut resource = Resource::default();
         resource.devices.extend(devices.map(|(id, device)| (id.to_owned(), device)));
         resource.common.envs.insert("COMMON".to_owned(), "1".to_owned());
-        Inventory { resources: BTreeMap::from([("v.example/nic".to_owned(), resource)]) }
+        Inventory { resources: BTreeMap::from([("v.example/nic".to_owned(), Arc::new(resource))]) }
     }
 
     /// The file and the answer for a claim with these results.

@@ -71,15 +71,15 @@ fn attributes(source: Source<'_>) -> BTreeMap<String, DeviceAttribute> {
     };
     text("resource", source.resource);
     text("id", source.id);
-    let zones: Vec<String> = source.device.zones.iter().map(ToString::to_string).collect();
+    let zones: Vec<String> = source.device.hardware.zones.iter().map(ToString::to_string).collect();
     text("zones", &zones.join(","));
-    if let Some(pci) = &source.device.pci {
+    if let Some(pci) = &source.device.hardware.pci {
         text(PCI_BUS_ID, &pci.address);
         text("pciVendor", &pci.vendor);
         text("pciDevice", &pci.device);
     }
     // Of a device close to several zones no single number is true.
-    if let [zone] = source.device.zones[..] {
+    if let [zone] = source.device.hardware.zones[..] {
         let attribute = DeviceAttribute { int: Some(i64::from(zone)), ..DeviceAttribute::default() };
         attributes.insert(NUMA_NODE.to_owned(), attribute);
     }
@@ -106,15 +106,18 @@ fn hashed(name: &str, source: Source<'_>) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::inventory::Resource;
+    use std::sync::Arc;
+
+    use crate::inventory::{Hardware, Resource};
     use proptest::prelude::*;
 
     fn inventory(devices: &[(&str, &str, &[u32])]) -> Inventory {
         let mut inventory = Inventory::default();
         for (resource, id, zones) in devices {
-            let stock: &mut Resource = inventory.resources.entry((*resource).to_owned()).or_default();
-            let device = inventory::Device { zones: zones.to_vec(), ..inventory::Device::default() };
-            stock.devices.insert((*id).to_owned(), device);
+            let stock: &mut Arc<Resource> = inventory.resources.entry((*resource).to_owned()).or_default();
+            let hardware = Arc::new(Hardware { zones: zones.to_vec(), ..Hardware::default() });
+            let device = inventory::Device { hardware, trouble: None };
+            Arc::make_mut(stock).devices.insert((*id).to_owned(), device);
         }
         inventory
     }
@@ -145,8 +148,8 @@ mod tests {
                 ("nic-c", nic, Some("c"), None, None)
             ]
         );
-        let sick = inventory.resources.get_mut("v.example/nic").unwrap().devices.get_mut("a").unwrap();
-        sick.trouble = Some("burnt".to_owned());
+        let stock = Arc::make_mut(inventory.resources.get_mut("v.example/nic").unwrap());
+        stock.devices.get_mut("a").unwrap().trouble = Some("burnt".to_owned());
         assert_eq!(super::devices(&inventory).len(), 2);
         assert_eq!(names(&inventory).len(), 3, "its name is still known");
     }

@@ -1,22 +1,26 @@
-use node::deviceplugin::Plugin as _;
+use node::deviceplugin::{Devices as _, Plugin as _};
 
 use super::*;
 use crate::config::Config;
-use crate::inventory::Device;
+use crate::inventory::{Device, Hardware};
 
 fn plugin(lines: &str) -> Plugin {
     let text = format!(
         "version: v1alpha1\nresources:\n- name: example.com/nic\n  discovery: {{list: {{devices: {{}}}}}}\n{lines}"
     );
-    Plugin::new(Config::parse("x", &text).unwrap().resources.remove(0).into(), Metrics::default())
+    Plugin::new(Config::parse("x", &text).unwrap().resources.remove(0), Metrics::default())
 }
 
-fn stock(devices: &[(&str, bool)]) -> inventory::Resource {
+fn stock(devices: &[(&str, bool)]) -> Arc<inventory::Resource> {
     let device = |(id, healthy): &(&str, bool)| {
         let trouble = (!healthy).then(|| "broken".to_owned());
-        ((*id).to_owned(), Device { zones: vec![1], trouble, ..Device::default() })
+        (
+            (*id).to_owned(),
+            Device { hardware: Arc::new(Hardware { zones: vec![1], ..Hardware::default() }), trouble },
+        )
     };
-    inventory::Resource { devices: devices.iter().map(device).collect(), ..inventory::Resource::default() }
+    let devices = devices.iter().map(device).collect();
+    Arc::new(inventory::Resource { devices, ..inventory::Resource::default() })
 }
 
 #[test]
@@ -27,7 +31,7 @@ fn the_kubelet_is_told_what_changed_and_nothing_else() {
     plugin.offer(stock(&[("a", true), ("b", false)]));
     assert_eq!(*plugin.standing().borrow(), Standing::Away("not registered yet".to_owned()));
     let list: Vec<_> =
-        told.borrow_and_update().iter().map(|device| (device.id.clone(), device.healthy)).collect();
+        told.borrow_and_update().list().iter().map(|device| (device.id.clone(), device.healthy)).collect();
     let wanted = [("a::0", true), ("a::1", true), ("b::0", false), ("b::1", false)];
     assert_eq!(list, wanted.map(|(id, healthy)| (id.to_owned(), healthy)));
     plugin.offer(stock(&[("a", true), ("b", false)]));

@@ -12,8 +12,9 @@ const EXACT: usize = 12;
 
 /// The fewest zones such that enough free devices are close to one of them, and every device that must be taken is. Of sets of equal size the
 /// one with the fewest devices left (packed) or the most (spread), then the lowest zones.
-pub(super) fn fewest(free: &[Vec<u32>], must: &[Vec<u32>], size: usize, policy: Policy) -> BTreeSet<u32> {
-    let zones: Vec<u32> = free.iter().flatten().copied().collect::<BTreeSet<_>>().into_iter().collect();
+pub(super) fn fewest(free: &[&[u32]], must: &[&[u32]], size: usize, policy: Policy) -> BTreeSet<u32> {
+    let zones: BTreeSet<u32> = free.iter().copied().flatten().copied().collect();
+    let zones: Vec<u32> = zones.into_iter().collect();
     if zones.len() <= EXACT {
         exact(&zones, free, must, size, policy)
     } else {
@@ -21,8 +22,8 @@ pub(super) fn fewest(free: &[Vec<u32>], must: &[Vec<u32>], size: usize, policy: 
     }
 }
 
-fn exact(zones: &[u32], free: &[Vec<u32>], must: &[Vec<u32>], size: usize, policy: Policy) -> BTreeSet<u32> {
-    let mask = |of: &Vec<u32>| {
+fn exact(zones: &[u32], free: &[&[u32]], must: &[&[u32]], size: usize, policy: Policy) -> BTreeSet<u32> {
+    let mask = |of: &&[u32]| {
         let bits = of.iter().filter_map(|zone| zones.binary_search(zone).ok());
         bits.fold(0_u32, |mask, bit| mask | 1 << bit)
     };
@@ -55,11 +56,12 @@ fn exact(zones: &[u32], free: &[Vec<u32>], must: &[Vec<u32>], size: usize, polic
 }
 
 /// One zone after the other, each time the one with the most devices that are not counted yet.
-fn greedy(zones: &[u32], free: &[Vec<u32>], must: &[Vec<u32>], size: usize) -> BTreeSet<u32> {
+fn greedy(zones: &[u32], free: &[&[u32]], must: &[&[u32]], size: usize) -> BTreeSet<u32> {
     let mut chosen = BTreeSet::new();
-    let near = |chosen: &BTreeSet<u32>, of: &Vec<u32>| of.iter().any(|zone| chosen.contains(zone));
+    let near = |chosen: &BTreeSet<u32>, of: &[u32]| of.iter().any(|zone| chosen.contains(zone));
     loop {
-        let open: Vec<&Vec<u32>> = must.iter().filter(|of| !of.is_empty() && !near(&chosen, of)).collect();
+        let open: Vec<&[u32]> =
+            must.iter().copied().filter(|of| !of.is_empty() && !near(&chosen, of)).collect();
         let have = free.iter().filter(|of| of.is_empty() || near(&chosen, of)).count();
         if open.is_empty() && have >= size {
             return chosen;

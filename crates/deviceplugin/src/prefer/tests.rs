@@ -2,13 +2,20 @@ use proptest::prelude::*;
 
 use super::*;
 
+/// Device and zones of each id.
+type Known = BTreeMap<String, (String, Vec<u32>)>;
+
+fn facts<'a>(known: &'a Known) -> impl Fn(&str) -> Option<Facts<'a>> {
+    |id| known.get(id).map(|(device, zones)| Facts { device, zones })
+}
+
 /// `id zones`, a device of its own each; `id:device zones` for shares.
-fn known(devices: &[&str]) -> BTreeMap<String, Facts> {
+fn known(devices: &[&str]) -> Known {
     let fact = |text: &&str| {
         let (name, zones) = text.split_once(' ').unwrap();
         let (id, device) = name.split_once(':').unwrap_or((name, name));
         let zones = zones.split(',').filter_map(|zone| zone.parse().ok()).collect();
-        (id.to_owned(), Facts { device: device.to_owned(), zones })
+        (id.to_owned(), (device.to_owned(), zones))
     };
     devices.iter().map(fact).collect()
 }
@@ -22,7 +29,7 @@ fn check(devices: &[&str], available: &str, required: &str, size: usize, policy:
     let known = known(devices);
     let all: Vec<String> = known.keys().cloned().collect();
     let available = if available == "*" { all } else { owned(available) };
-    let got = prefer(&known, &available, &owned(required), size, policy);
+    let got = prefer(facts(&known), &available, &owned(required), size, policy);
     let got = got.map_or_else(|refusal| refusal.to_string(), |ids| ids.join(" "));
     assert_eq!(got, wanted, "{size} of {available:?} with {required}, {policy:?}");
 }
@@ -82,17 +89,20 @@ fn impossible_questions_are_refused() {
     check(two, "*", "", 3, Policy::Packed, "2 devices are available for an allocation of 3");
     check(two, "*", "a b", 1, Policy::Packed, "2 devices must be included in an allocation of 1");
     check(two, "a", "b", 1, Policy::Packed, "device \"b\" must be included and is not available");
-    check(two, "a z", "", 1, Policy::Packed, "device \"z\" is unknown");
+    check(two, "*", "z", 1, Policy::Packed, "device \"z\" must be included and is unknown or unhealthy");
+    // What is offered and is none is passed over: a hint must not fail a pod that can be had.
+    check(two, "a z", "", 1, Policy::Packed, "a");
+    check(two, "a z", "", 2, Policy::Packed, "1 devices are available for an allocation of 2");
     // Said twice is said once.
     check(two, "a a", "", 2, Policy::Packed, "1 devices are available for an allocation of 2");
     check(two, "*", "a a", 1, Policy::Packed, "a");
 }
 
 /// The fewest zones that some choice needs, by trying every choice.
-fn fewest(known: &BTreeMap<String, Facts>, available: &[String], required: &[String], size: usize) -> usize {
+fn fewest(known: &Known, available: &[String], required: &[String], size: usize) -> usize {
     let zones: Vec<u32> = (0..5).collect();
     let covers = |set: u32, id: &String| {
-        let of = &known[id].zones;
+        let of = &known[id].1;
         of.is_empty() || of.iter().any(|zone| set & 1 << zones[*zone as usize] != 0)
     };
     let enough = |set: &u32| {
@@ -110,12 +120,12 @@ proptest! {
         shared in 1_usize..4, size in 0_usize..14, spread in any::<bool>(), seed in any::<u64>(),
     ) {
         let policy = if spread { Policy::Spread } else { Policy::Packed };
-        let facts = |n: usize| {
+        let share = |n: usize| {
             // Shares of one device have its zones.
             let zones = zones[n / shared * shared].iter().copied().collect();
-            (format!("s{n}"), Facts { device: format!("d{}", n / shared), zones })
+            (format!("s{n}"), (format!("d{}", n / shared), zones))
         };
-        let known: BTreeMap<String, Facts> = (0..zones.len()).map(facts).collect();
+        let known: Known = (0..zones.len()).map(share).collect();
         let (mut available, mut required) = (Vec::new(), Vec::new());
         for (id, (free, must)) in known.keys().zip(&picks) {
             if *free {
@@ -125,7 +135,7 @@ proptest! {
                 }
             }
         }
-        let answer = prefer(&known, &available, &required, size, policy);
+        let answer = prefer(facts(&known), &available, &required, size, policy);
         if required.len() > size || available.len() < size {
             prop_assert!(answer.is_err());
             return Ok(());
@@ -142,6 +152,6 @@ proptest! {
         let turn = seed as usize % available.len().max(1);
         available.rotate_left(turn);
         required.reverse();
-        prop_assert_eq!(prefer(&known, &available, &required, size, policy), Ok(answer));
+        prop_assert_eq!(prefer(facts(&known), &available, &required, size, policy), Ok(answer));
     }
 }

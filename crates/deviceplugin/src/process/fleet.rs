@@ -130,7 +130,7 @@ impl Fleet {
     }
 
     fn start(&self, resource: Arc<Resource>) -> Running {
-        let plugin = Arc::new(Plugin::new(Arc::clone(&resource), self.metrics.clone()));
+        let plugin = Arc::new(Plugin::new(resource.without_discovery(), self.metrics.clone()));
         let (config, latest) = watch::channel(Arc::clone(&resource));
         let keeper = Keeper {
             config: latest,

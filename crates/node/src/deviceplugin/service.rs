@@ -10,10 +10,13 @@ use tokio_stream::wrappers::ReceiverStream;
 use tonic::{Request, Response, Status};
 
 use super::wire::device_plugin_server::{DevicePlugin, DevicePluginServer};
-use super::{Device, Plugin, wire};
+use super::{Device, Devices, Plugin, wire};
 
 /// Names of 16,000 devices, twice.
 const MAX_MESSAGE_BYTES: usize = 4 << 20;
+
+/// The kubelet asks for one container at a time.
+const MAX_CONTAINERS: usize = 64;
 
 /// The lists of one round.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -96,7 +99,7 @@ impl<P: Plugin> DevicePlugin for Service<P> {
         request: Request<wire::PreferredAllocationRequest>,
     ) -> Result<Response<wire::PreferredAllocationResponse>, Status> {
         let mut answer = wire::PreferredAllocationResponse::default();
-        for one in request.into_inner().container_requests {
+        for one in bounded(request.into_inner().container_requests)? {
             let size = usize::try_from(one.allocation_size).map_err(|_| {
                 let size = one.allocation_size;
                 Status::invalid_argument(format!("allocation size {size}: allowed are 0 and more"))
@@ -113,7 +116,7 @@ impl<P: Plugin> DevicePlugin for Service<P> {
         request: Request<wire::AllocateRequest>,
     ) -> Result<Response<wire::AllocateResponse>, Status> {
         let mut answer = wire::AllocateResponse::default();
-        for one in request.into_inner().container_requests {
+        for one in bounded(request.into_inner().container_requests)? {
             answer.container_responses.push(self.plugin.allocate(one.devices_ids).await?);
         }
         Ok(Response::new(answer))
@@ -128,15 +131,25 @@ impl<P: Plugin> DevicePlugin for Service<P> {
     }
 }
 
+/// Requests for so many containers as somebody may have reason to ask for at once: each costs an answer.
+fn bounded<T>(requests: Vec<T>) -> Result<Vec<T>, Status> {
+    match requests.len() {
+        0..=MAX_CONTAINERS => Ok(requests),
+        many => {
+            Err(Status::invalid_argument(format!("{many} containers: allowed are at most {MAX_CONTAINERS}")))
+        }
+    }
+}
+
 /// Sends the devices at once and after each change, until one of the three ends is gone.
 async fn tell(
-    mut devices: watch::Receiver<Vec<Device>>,
+    mut devices: watch::Receiver<impl Devices>,
     mut over: watch::Receiver<()>,
     sender: mpsc::Sender<Result<wire::ListAndWatchResponse, Status>>,
     _open: Open,
 ) {
     loop {
-        let list = devices.borrow_and_update().iter().map(Device::to_wire).collect();
+        let list = devices.borrow_and_update().list().into_iter().map(Device::into_wire).collect();
         let told = sender.send(Ok(wire::ListAndWatchResponse { devices: list }));
         tokio::select! {
             told = told => if told.is_err() { return },

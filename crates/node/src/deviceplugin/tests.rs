@@ -21,6 +21,8 @@ const PATIENCE: Duration = Duration::from_secs(30);
 struct Two(watch::Sender<Vec<Device>>);
 
 impl Plugin for Two {
+    type Devices = Vec<Device>;
+
     fn devices(&self) -> watch::Receiver<Vec<Device>> {
         self.0.subscribe()
     }
