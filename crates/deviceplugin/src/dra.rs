@@ -177,6 +177,7 @@ async fn tell(mut said: watch::Receiver<Status>) -> std::convert::Infallible {
     loop {
         match said.borrow_and_update().clone() {
             Status::Unseen | Status::Asked => {}
+            Status::Away(reason) => warn!(reason, "cannot serve resource claims; trying again"),
             Status::Registered => info!("the kubelet has registered the driver of resource claims"),
             Status::Refused(reason) => {
                 warn!(

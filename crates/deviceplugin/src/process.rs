@@ -151,6 +151,7 @@ impl Process {
             let status = self.claims.subscribe();
             surface = surface.check(Probe::Ready, "resource claims", move || match &*status.borrow() {
                 Status::Registered => Ok(()),
+                Status::Away(reason) => Err(reason.clone()),
                 Status::Refused(reason) => Err(format!("the kubelet refused the driver: {reason}")),
                 Status::Unseen | Status::Asked => Err("the kubelet has not registered the driver".to_owned()),
             });

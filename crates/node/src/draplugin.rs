@@ -16,6 +16,8 @@ use std::path::PathBuf;
 
 pub use serve::run;
 
+use crate::pluginwatcher::{self, socket_name};
+
 /// Messages, clients and servers of `k8s.io.kubelet.pkg.apis.dra.v1.DRAPlugin`, generated from `proto/dra/v1.proto`.
 #[expect(missing_docs, reason = "generated")]
 #[rustfmt::skip]
@@ -25,6 +27,9 @@ pub mod wire {
 
 /// What a driver says it speaks when it registers.
 pub const SERVICE: &str = "v1.DRAPlugin";
+
+/// The name of a driver's socket in its own folder.
+const SOCKET: &str = "dra.sock";
 
 /// Where drivers have their own folders, if the kubelet's root folder is where it normally is.
 pub const FOLDER: &str = "/var/lib/kubelet/plugins";
@@ -53,6 +58,19 @@ impl Seat {
     /// The driver's own socket.
     #[must_use]
     pub fn socket(&self) -> PathBuf {
-        self.plugins.join(&self.driver).join("dra.sock")
+        self.plugins.join(&self.driver).join(SOCKET)
+    }
+
+    /// How many bytes the longest path of its sockets has; [`MAX_PATH`](crate::socket::MAX_PATH) are allowed.
+    #[must_use]
+    pub fn longest_socket(&self) -> usize {
+        let paths = [self.socket(), self.registration().path()];
+        paths.map(|path| path.as_os_str().len()).into_iter().max().unwrap_or_default()
+    }
+
+    /// Where the kubelet finds the driver.
+    #[must_use]
+    pub fn registration(&self) -> pluginwatcher::Seat {
+        pluginwatcher::Seat { folder: self.registry.clone(), socket: socket_name(&self.driver) }
     }
 }

@@ -5,8 +5,13 @@
 use std::hash::{DefaultHasher, Hash as _, Hasher as _};
 use std::time::Duration;
 
+use tokio::time::Instant;
+
 /// At first and at most: between attempts while the kubelet's socket is there but nobody answers behind it, and between rounds.
 const LENGTH: (Duration, Duration) = (Duration::from_millis(100), Duration::from_secs(5));
+
+/// A round that took longer than this, its pause included, has lasted.
+const LASTED: Duration = Duration::from_secs(10);
 
 /// Growing pauses, a little different for each name, so that many plugins do not ask at the same moment.
 pub(crate) struct Pause {
@@ -32,8 +37,34 @@ impl Pause {
         full.mul_f64(self.share)
     }
 
-    /// Begins with the shortest again: what lasted had nothing to do with what comes.
+    /// A round that began then is over. If it lasted, whatever comes next has nothing to do with what came before.
+    pub(crate) fn over(&mut self, began: Instant) {
+        if began.elapsed() > LASTED {
+            self.reset();
+        }
+    }
+
+    /// Begins with the shortest again.
     pub(crate) fn reset(&mut self) {
         self.step = 0;
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn rounds_that_do_not_last_are_further_and_further_apart() {
+        let mut pause = Pause::new("dra.test.dev");
+        let mut next = |began| {
+            pause.over(began);
+            pause.next()
+        };
+        let pauses: Vec<_> = (0..8).map(|_| next(Instant::now())).collect();
+        assert!(pauses.is_sorted() && pauses[0] <= LENGTH.0, "{pauses:?}");
+        assert!(pauses[7] > LENGTH.1 / 2 && pauses[7] == pauses[6], "{pauses:?}");
+        let long_ago = Instant::now() - 2 * LASTED;
+        assert_eq!(next(long_ago), pauses[0]);
     }
 }

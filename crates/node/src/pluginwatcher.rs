@@ -11,7 +11,7 @@
 
 mod serve;
 
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 
 use tokio::sync::watch;
 
@@ -54,12 +54,14 @@ pub struct Info {
     pub versions: Vec<String>,
 }
 
-/// What the kubelet said last.
+/// What the kubelet said last, or why it could say nothing.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub enum Status {
     /// Nothing, since the socket was made.
     #[default]
     Unseen,
+    /// The kubelet has nobody to ask, for this reason: there is no socket of ours.
+    Away(String),
     /// It has asked what the plugin is.
     Asked,
     /// The plugin is registered.
@@ -99,6 +101,23 @@ impl Kind {
             Self::DevicePlugin => "DevicePlugin",
             Self::DraPlugin => "DRAPlugin",
         }
+    }
+}
+
+impl Status {
+    /// Tells why there is no socket of ours, once as long as it is the same.
+    pub fn away(status: &watch::Sender<Self>, reason: String) {
+        let now = Self::Away(reason);
+        status.send_if_modified(|last| {
+            let other = *last != now;
+            *last = now;
+            other
+        });
+    }
+
+    /// Tells that somebody else serves at our path.
+    pub(crate) fn clash(status: &watch::Sender<Self>, path: &Path) {
+        Self::away(status, format!("another process serves {}", path.display()));
     }
 }
 

@@ -11,11 +11,17 @@ use std::time::Duration;
 
 use tokio::net::{UnixListener, UnixStream};
 
+use crate::pause::Pause;
+use crate::watch::{Watcher, changed};
+
 /// The longest path a unix socket address can hold on Linux, without the closing zero byte.
 pub const MAX_PATH: usize = 107;
 
 /// How long somebody may take to take a connection.
 const ANSWER: Duration = Duration::from_secs(1);
+
+/// Between looks at a socket without an event: folders can be mounted over without one.
+const RECHECK: Duration = Duration::from_secs(10);
 
 /// Why there is no socket.
 #[derive(Debug, thiserror::Error)]
@@ -63,6 +69,21 @@ pub(crate) async fn is_served(path: &Path) -> bool {
 }
 
 impl Own {
+    /// Listens at the path as soon as nobody else does: two that took it from each other would do so without end. Each time somebody
+    /// does, `clash` hears of it.
+    pub(crate) async fn alone(
+        path: &Path,
+        watcher: &mut Option<Watcher<()>>,
+        pause: &mut Pause,
+        clash: impl Fn(),
+    ) -> Result<(UnixListener, Self), Error> {
+        while is_served(path).await {
+            clash();
+            changed(watcher, pause.next()).await;
+        }
+        Self::bind(path)
+    }
+
     /// Listens at the path, in place of the socket that an earlier life left there.
     pub(crate) fn bind(path: &Path) -> Result<(UnixListener, Self), Error> {
         let text = path.to_str().filter(|text| text.starts_with('/') && text.len() <= MAX_PATH);
@@ -83,6 +104,13 @@ impl Own {
         }
         let listener = UnixListener::bind(path).map_err(failed)?;
         Ok((listener, Self { path: path.to_owned(), identity: Identity::of(path) }))
+    }
+
+    /// Waits until what is at the path is no longer what we made.
+    pub(crate) async fn gone(&self, watcher: &mut Option<Watcher<()>>) {
+        while self.is_there() {
+            changed(watcher, RECHECK).await;
+        }
     }
 
     /// Whether what is at the path is what we made.

@@ -19,7 +19,7 @@ use super::wire::registration_client::RegistrationClient;
 use super::{Error, News, Plugin, Seat, VERSION, Way, wire};
 use crate::pause::Pause;
 use crate::pluginwatcher::{self, Info, Kind, Registrar};
-use crate::socket::{self, Identity, Own};
+use crate::socket::{Identity, Own};
 use crate::watch::{Names, Target, Watcher, changed};
 
 /// A registration comes back only after the kubelet has dialled the plugin, for which it gives itself 10 s.
@@ -47,11 +47,8 @@ pub async fn run<P: Plugin>(seat: &Seat, plugin: Arc<P>) -> Result<Infallible, E
     let mut watcher = Watcher::new(targets).ok();
     let mut pause = Pause::new(&seat.resource);
     loop {
-        while socket::is_served(&seat.socket()).await {
-            plugin.news(News::Clash);
-            changed(&mut watcher, pause.next()).await;
-        }
-        let (listener, own) = Own::bind(&seat.socket())?;
+        let clash = || plugin.news(News::Clash);
+        let (listener, own) = Own::alone(&seat.socket(), &mut watcher, &mut pause, clash).await?;
         let (round, over) = watch::channel(());
         let mut ended = over.clone();
         let (lists, listening) = watch::channel(Lists::default());
@@ -141,7 +138,7 @@ impl<P: Plugin> Stay<'_, P> {
         watcher: &mut Option<Watcher<()>>,
         status: &watch::Sender<pluginwatcher::Status>,
     ) {
-        use pluginwatcher::Status::{Asked, Refused, Registered, Unseen};
+        use pluginwatcher::Status::{Asked, Away, Refused, Registered, Unseen};
         let mut said = status.subscribe();
         let mut listening = self.listening.clone();
         let mut listened = false;
@@ -158,7 +155,7 @@ impl<P: Plugin> Stay<'_, P> {
                 _ = said.changed() => {
                     let now = said.borrow_and_update().clone();
                     match now {
-                        Unseen => {}
+                        Unseen | Away(_) => {}
                         Asked => overdue = Instant::now() + LISTENS_WITHIN,
                         Registered => self.plugin.news(News::Registered),
                         Refused(reason) => {

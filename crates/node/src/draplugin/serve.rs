@@ -1,33 +1,31 @@
 //! Serving a driver: its own socket, and its registration beside it.
 //!
-//! In: a seat, a driver. Out: both sockets are there and answered, and are made again when they vanish. Never: a claim left out of an answer.
+//! In: a seat, a driver. Out: both sockets are there and answered, and are made again when they vanish. Never: a claim left out of an
+//! answer, or a socket taken from who serves it.
 
 use std::collections::BTreeMap;
 use std::convert::Infallible;
-use std::path::Path;
 use std::sync::Arc;
-use std::time::Duration;
 
 use tokio::sync::{oneshot, watch};
+use tokio::time::{Instant, sleep};
 use tokio_stream::wrappers::UnixListenerStream;
 use tonic::transport::Server;
 use tonic::{Request, Response};
 
 use super::wire::dra_plugin_server::{DraPlugin, DraPluginServer};
-use super::{Driver, SERVICE, Seat, wire};
-use crate::pluginwatcher::{self, Info, Kind, Status, socket_name};
+use super::{Driver, SERVICE, SOCKET, Seat, wire};
+use crate::pause::Pause;
+use crate::pluginwatcher::{self, Info, Kind, Status};
 use crate::socket::{Error, Own};
-use crate::watch::{Names, Target, Watcher, changed};
+use crate::watch::{Names, Target, Watcher};
 
-/// Between looks at the socket without an event.
-const RECHECK: Duration = Duration::from_secs(10);
-/// Between tries when a server ends by itself.
-const RETRY: Duration = Duration::from_secs(5);
 /// What a kubelet asks: a pod has few claims.
 const MAX_MESSAGE_BYTES: usize = 1 << 20;
 
 /// Serves a driver until the future is dropped, which takes the sockets away and so tells the kubelet that the driver is gone. What the
-/// kubelet says of the registration is sent to `status`. Must be called inside a tokio runtime.
+/// kubelet says of the registration is sent to `status`. While another process serves the driver, the kubelet is left to that. Must be
+/// called inside a tokio runtime.
 ///
 /// # Errors
 /// When a socket cannot be made, the folder of the registration being absent included.
@@ -36,31 +34,58 @@ pub async fn run(
     driver: Arc<impl Driver>,
     status: watch::Sender<Status>,
 ) -> Result<Infallible, Error> {
-    let socket = seat.socket();
-    let info = Info {
-        kind: Kind::DraPlugin,
-        name: seat.driver.clone(),
-        endpoint: Some(socket.clone()),
-        versions: vec![SERVICE.to_owned()],
-    };
-    let registration =
-        pluginwatcher::Seat { folder: seat.registry.clone(), socket: socket_name(&seat.driver) };
+    let served = watch::Sender::new(false);
+    let serving = served.subscribe();
     tokio::select! {
-        // First the service, so that whoever is told of it finds it.
-        biased;
-        end = serve(&socket, driver) => end,
-        end = pluginwatcher::run(&registration, info, status) => end,
+        end = serve(seat, driver, &status, &served) => end,
+        end = register(seat, &status, serving) => end,
     }
 }
 
-async fn serve(path: &Path, driver: Arc<impl Driver>) -> Result<Infallible, Error> {
-    let folder = path.parent().unwrap_or(path);
-    let failed = |source| Error::Make { path: path.to_owned(), source };
+/// Keeps the driver registered while it is we who serve it, so that whoever is told of the service finds it.
+async fn register(
+    seat: &Seat,
+    status: &watch::Sender<Status>,
+    mut serving: watch::Receiver<bool>,
+) -> Result<Infallible, Error> {
+    let info = Info {
+        kind: Kind::DraPlugin,
+        name: seat.driver.clone(),
+        endpoint: Some(seat.socket()),
+        versions: vec![SERVICE.to_owned()],
+    };
+    let registration = seat.registration();
+    loop {
+        // The sender outlives us, so waiting cannot fail.
+        let _ = serving.wait_for(|serving| *serving).await;
+        tokio::select! {
+            end = pluginwatcher::run(&registration, info.clone(), status.clone()) => return end,
+            _ = serving.wait_for(|serving| !serving) => {}
+        }
+    }
+}
+
+async fn serve(
+    seat: &Seat,
+    driver: Arc<impl Driver>,
+    status: &watch::Sender<Status>,
+    served: &watch::Sender<bool>,
+) -> Result<Infallible, Error> {
+    let path = seat.socket();
+    let folder = path.parent().unwrap_or(&path);
+    let failed = |source| Error::Make { path: path.clone(), source };
+    let names = Names::Is(SOCKET.to_owned());
+    let mut watcher = Watcher::new(vec![Target { dir: folder.to_owned(), names, tag: () }]).ok();
+    let mut pause = Pause::new(&seat.driver);
     loop {
         std::fs::create_dir_all(folder).map_err(failed)?;
-        let (listener, own) = Own::bind(path)?;
-        let names = Names::Is("dra.sock".to_owned());
-        let mut watcher = Watcher::new(vec![Target { dir: folder.to_owned(), names, tag: () }]).ok();
+        let clash = || {
+            served.send_replace(false);
+            Status::clash(status, &path);
+        };
+        let (listener, own) = Own::alone(&path, &mut watcher, &mut pause, clash).await?;
+        served.send_replace(true);
+        let (began, rest) = (Instant::now(), pause.next());
         let service =
             DraPluginServer::new(Service(driver.clone())).max_decoding_message_size(MAX_MESSAGE_BYTES);
         // Connections outlive a server that is dropped. One that is told closes them, and the kubelet connects anew for its next call.
@@ -69,16 +94,13 @@ async fn serve(path: &Path, driver: Arc<impl Driver>) -> Result<Infallible, Erro
         let over = async move { drop(over.await) };
         let server = Server::builder().add_service(service).serve_with_incoming_shutdown(incoming, over);
         let server = tokio::spawn(server);
-        let gone = async {
-            while own.is_there() {
-                changed(&mut watcher, RECHECK).await;
-            }
-        };
         tokio::select! {
             // Ends by itself only when the listener breaks; the next round makes another.
-            _ = server => tokio::time::sleep(RETRY).await,
-            () = gone => {}
+            _ = server => {}
+            () = own.gone(&mut watcher) => {}
         }
+        sleep(rest).await;
+        pause.over(began);
     }
 }
 
@@ -123,6 +145,9 @@ fn some(error: String) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::socket::Identity;
+    use std::path::Path;
+    use std::time::Duration;
     use tonic::transport::Endpoint;
     use wire::dra_plugin_client::DraPluginClient;
 
@@ -184,5 +209,33 @@ mod tests {
         running.abort();
         assert!(running.await.unwrap_err().is_cancelled());
         assert!(!socket.exists() && std::fs::read_dir(folder("registry")).unwrap().next().is_none());
+    }
+
+    #[tokio::test]
+    async fn of_two_processes_one_serves_and_the_other_waits() {
+        let root = tempfile::tempdir().unwrap();
+        let folder = |name: &str| root.path().join(name);
+        std::fs::create_dir(folder("registry")).unwrap();
+        let seat =
+            Seat { driver: "d.example".to_owned(), plugins: folder("plugins"), registry: folder("registry") };
+        let start = || {
+            let (seat, status) = (seat.clone(), watch::Sender::new(Status::Unseen));
+            let said = status.subscribe();
+            (tokio::spawn(async move { run(&seat, Arc::new(Odd), status).await.map(drop) }), said)
+        };
+        let (first, _) = start();
+        let sockets = [seat.socket(), seat.registration().path()];
+        client(&sockets[1]).await;
+        let before = sockets.each_ref().map(|path| Identity::of(path));
+        let (second, mut said) = start();
+        said.wait_for(|status| matches!(status, Status::Away(_))).await.unwrap();
+        let reason = format!("another process serves {}", sockets[0].display());
+        assert_eq!(*said.borrow(), Status::Away(reason));
+        assert_eq!(sockets.each_ref().map(|path| Identity::of(path)), before);
+        first.abort();
+        said.wait_for(|status| *status == Status::Unseen).await.unwrap();
+        client(&sockets[0]).await;
+        client(&sockets[1]).await;
+        second.abort();
     }
 }

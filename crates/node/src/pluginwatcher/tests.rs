@@ -5,6 +5,7 @@ use tonic::transport::Endpoint;
 
 use super::wire::registration_client::RegistrationClient;
 use super::*;
+use crate::socket::Identity;
 
 /// Far above what anything here takes, for a machine busy with compiling.
 const PATIENCE: Duration = Duration::from_secs(30);
@@ -67,4 +68,26 @@ async fn a_kubelet_asks_and_says_what_became_of_it() {
     running.abort();
     assert!(running.await.unwrap_err().is_cancelled());
     assert!(!there.exists());
+}
+
+#[tokio::test]
+async fn a_socket_that_another_process_serves_is_left_to_it() {
+    let folder = tempfile::tempdir().unwrap();
+    let seat = Seat { folder: folder.path().to_owned(), socket: socket_name("dra.test.dev") };
+    let start = || {
+        let (seat, status) = (seat.clone(), watch::Sender::new(Status::Unseen));
+        let said = status.subscribe();
+        (tokio::spawn(async move { run(&seat, info(), status).await }), said)
+    };
+    let (first, _) = start();
+    appears(&seat.path()).await;
+    let before = Identity::of(&seat.path());
+    let (second, mut said) = start();
+    said.wait_for(|status| matches!(status, Status::Away(_))).await.unwrap();
+    assert_eq!(Identity::of(&seat.path()), before);
+    first.abort();
+    said.wait_for(|status| *status == Status::Unseen).await.unwrap();
+    appears(&seat.path()).await;
+    assert_ne!(Identity::of(&seat.path()), before);
+    second.abort();
 }
