@@ -13,5 +13,6 @@ pub mod keys;
 pub mod kmm;
 pub mod nrt;
 pub mod numaresources;
+pub mod own_node;
 pub mod rbac;
 pub mod schedulerconfig;
