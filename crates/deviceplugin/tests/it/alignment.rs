@@ -6,7 +6,7 @@ use std::collections::BTreeMap;
 
 use node::deviceplugin::wire;
 
-use crate::rig::{NIC, Rig, channel, entry, fingerprint, listed, replace, until};
+use crate::rig::{NIC, Rig, channel, entry, fingerprint, listed, replace, show, until};
 
 /// Unhealthy devices count in the node's capacity, and in no zone.
 #[tokio::test]
@@ -139,7 +139,8 @@ async fn n07_a_plugin_that_ends_takes_its_devices_along() {
     exporter.stop().await;
 }
 
-/// A kubelet that starts removes our socket: we register again, and who holds a device holds it still.
+/// A kubelet that starts removes our socket: we register again, who holds a device holds it still, and the zones never count a device
+/// twice.
 #[tokio::test]
 async fn n08_a_kubelet_restarts() {
     let Some(rig) = Rig::start().await else { return };
@@ -150,15 +151,31 @@ async fn n08_a_kubelet_restarts() {
     rig.runs("p").await;
     let held = rig.held(NIC).await;
     assert_eq!(held["p"].len(), 1);
+    // What is left in the zones when these pods hold what they hold.
+    let left = |held: &BTreeMap<String, Vec<String>>| {
+        let taken = |ids: &[&str]| held.values().flatten().filter(|id| ids.contains(&id.as_str())).count();
+        format!("0 {}/2/2 | 1 {}/1/1", 2 - taken(&["a", "b"]), 1 - taken(&["c"]))
+    };
+    rig.zones(NIC, &left(&held)).await;
+    let reports = rig.reports().await;
     for _ in 0..2 {
         rig.cluster.nodes()[0].kubelet().restart().await.unwrap();
         rig.offers(NIC, 3).await;
         rig.holds(NIC, &held).await;
+        rig.zones(NIC, &left(&held)).await;
     }
     rig.pod("q", &[(NIC, 1)]).await;
     rig.runs("q").await;
     let both = rig.held(NIC).await;
     assert_ne!(both["p"], both["q"]);
+    rig.zones(NIC, &left(&both)).await;
+    for nrt in reports.stop().await {
+        for (zone, most) in nrt.zones.iter().zip([2, 1]) {
+            let nics = zone.resources.iter().find(|amounts| amounts.name == NIC);
+            let counted = nics.map_or(0, |nics| nics.capacity.0.parse::<u32>().unwrap());
+            assert!(counted <= most, "{}", show(&nrt, NIC));
+        }
+    }
     plugin.stop().await;
     exporter.stop().await;
 }

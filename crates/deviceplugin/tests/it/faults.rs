@@ -4,8 +4,10 @@
 use std::path::{Path, PathBuf};
 
 use deviceplugin::config::Config;
-use deviceplugin::settings::Source;
-use node::deviceplugin::wire;
+use deviceplugin::settings::{Settings, Source};
+use node::deviceplugin::{Way, wire};
+use node::pluginwatcher::wire::RegistrationStatus;
+use node::pluginwatcher::wire::registration_client::RegistrationClient;
 use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
 use tokio::net::UnixStream;
 use tonic::Code;
@@ -17,16 +19,17 @@ fn allocate(ids: &[&str]) -> wire::AllocateRequest {
     wire::AllocateRequest { container_requests: vec![wire::ContainerAllocateRequest { devices_ids }] }
 }
 
+/// 5 MiB of ids.
+fn huge() -> wire::AllocateRequest {
+    allocate(&vec![&*"x".repeat(50); 100_000])
+}
+
 fn socket(rig: &Rig) -> PathBuf {
     rig.folder().join("example.com_nic.sock")
 }
 
-/// Whatever comes over the socket, the kubelet is served as before.
-#[tokio::test]
-async fn garbage_on_the_socket_disturbs_nobody() {
-    let Some(rig) = Rig::start().await else { return };
-    let plugin = rig.plugin(&listed(NIC, &["a 0", "!b 1"], ""));
-    rig.node_has(NIC, "2", "1").await;
+/// Writes what no client of gRPC writes, then leaves connections that say nothing: they last as long as what is returned.
+pub(crate) async fn pester(socket: &Path) -> Vec<UnixStream> {
     let garbage: [&[u8]; 5] = [
         b"\0\0\0\0\0\0\0\0",
         b"GET / HTTP/1.1\r\n\r\n",
@@ -36,7 +39,7 @@ async fn garbage_on_the_socket_disturbs_nobody() {
     ];
     for _ in 0..20 {
         for bytes in garbage {
-            let mut stream = UnixStream::connect(socket(&rig)).await.unwrap();
+            let mut stream = UnixStream::connect(socket).await.unwrap();
             // Closed under our hands: as good.
             let _ = stream.write_all(bytes).await;
             let _ = stream.shutdown().await;
@@ -44,19 +47,34 @@ async fn garbage_on_the_socket_disturbs_nobody() {
             let _ = stream.read_to_end(&mut answer).await;
         }
     }
-    // Connections that say nothing and stay.
     let mut silent = Vec::new();
     for _ in 0..200 {
-        silent.push(UnixStream::connect(socket(&rig)).await.unwrap());
+        silent.push(UnixStream::connect(socket).await.unwrap());
     }
+    silent
+}
+
+/// Tells a plugin more than any kubelet says; the answer.
+pub(crate) async fn shout(registration: &Path) -> Code {
+    let mut client = RegistrationClient::new(channel(registration).await);
+    let told = RegistrationStatus { plugin_registered: false, error: "no ".repeat(100_000) };
+    client.notify_registration_status(told).await.unwrap_err().code()
+}
+
+/// Whatever comes over the socket, the kubelet is served as before.
+#[tokio::test]
+async fn garbage_on_the_socket_disturbs_nobody() {
+    let Some(rig) = Rig::start().await else { return };
+    let plugin = rig.plugin(&listed(NIC, &["a 0", "!b 1"], ""));
+    rig.node_has(NIC, "2", "1").await;
+    let silent = pester(&socket(&rig)).await;
     let mut client = rig.client_of(&socket(&rig)).await;
     let code = |result: Result<tonic::Response<wire::AllocateResponse>, tonic::Status>| {
         let status = result.unwrap_err();
         (status.code(), status.message().to_owned())
     };
     // 5 MiB of ids, and one of a million letters.
-    let huge = vec!["x".repeat(50).leak() as &str; 100_000];
-    assert_eq!(code(client.allocate(allocate(&huge)).await).0, Code::OutOfRange);
+    assert_eq!(code(client.allocate(huge()).await).0, Code::OutOfRange);
     let long = "y".repeat(1_000_000);
     let (long, said) = code(client.allocate(allocate(&[&long])).await);
     assert!(long == Code::InvalidArgument && said.len() < 500, "{long:?} {said}");
@@ -80,6 +98,31 @@ async fn garbage_on_the_socket_disturbs_nobody() {
     assert_eq!(client.allocate(allocate(&["a"])).await.unwrap().into_inner(), first);
     rig.pod("p", &[(NIC, 1)]).await;
     rig.runs("p").await;
+    drop(silent);
+    plugin.stop().await;
+}
+
+/// The same where the kubelet finds the plugin, and asks on the same socket what it is.
+#[tokio::test]
+async fn garbage_on_the_watchers_socket_disturbs_nobody() {
+    let Some(rig) = Rig::start().await else { return };
+    let config = Config::parse("test", &listed(NIC, &["a 0"], "")).unwrap();
+    let settings =
+        Settings { way: Way::Watcher, folder: rig.registry(), ..rig.settings(Source::Flags(config)) };
+    let plugin = run(settings);
+    rig.node_has(NIC, "1", "1").await;
+    let socket = rig.registry().join("example.com_nic@localhost-reg.sock");
+    let silent = pester(&socket).await;
+    let mut client = rig.client_of(&socket).await;
+    assert_eq!(client.allocate(huge()).await.unwrap_err().code(), Code::OutOfRange);
+    assert_eq!(shout(&socket).await, Code::OutOfRange);
+    rig.pod("p", &[(NIC, 1)]).await;
+    rig.runs("p").await;
+    // A kubelet that starts anew finds it again.
+    let held = rig.held(NIC).await;
+    rig.cluster.nodes()[0].kubelet().restart().await.unwrap();
+    rig.offers(NIC, 1).await;
+    rig.holds(NIC, &held).await;
     drop(silent);
     plugin.stop().await;
 }
@@ -188,7 +231,7 @@ async fn what_is_in_the_way_stays() {
     plugin.stop().await;
 }
 
-async fn ask(port: u16, path: &str) -> Option<String> {
+pub(crate) async fn ask(port: u16, path: &str) -> Option<String> {
     let mut stream = tokio::net::TcpStream::connect(("127.0.0.1", port)).await.ok()?;
     let request = format!("GET {path} HTTP/1.1\r\nHost: x\r\nConnection: close\r\n\r\n");
     stream.write_all(request.as_bytes()).await.ok()?;

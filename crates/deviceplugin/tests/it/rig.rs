@@ -8,9 +8,10 @@ use clap::Parser as _;
 use deviceplugin::config::Config;
 use deviceplugin::discovery::Place;
 use deviceplugin::settings::{Settings, Source};
+use futures::StreamExt as _;
 use k8s_openapi::api::core::v1::{Node, Pod};
 use k8s_openapi::apimachinery::pkg::api::resource::Quantity;
-use kube::api::{DeleteParams, PostParams};
+use kube::api::{DeleteParams, PostParams, WatchEvent, WatchParams};
 use kube::{Api, Client};
 use node::deviceplugin::Way;
 use node::deviceplugin::wire::device_plugin_client::DevicePluginClient;
@@ -20,6 +21,7 @@ use testkit::cluster::{Builder, Cluster};
 use testkit::cri::ContainerView;
 use testkit::load;
 use testkit::machine::Machine;
+use tokio::sync::oneshot;
 use tokio::task::JoinHandle;
 use tokio::time::{Instant, sleep};
 use tokio_util::sync::CancellationToken;
@@ -36,6 +38,22 @@ pub(crate) struct Rig {
     pub(crate) cluster: Cluster,
     pub(crate) client: Client,
     pub(crate) files: tempfile::TempDir,
+}
+
+/// What somebody who watches the node's object writes down.
+pub(crate) struct Reports {
+    stop: oneshot::Sender<()>,
+    task: JoinHandle<Vec<NodeResourceTopology>>,
+}
+
+impl Reports {
+    /// Everything so far.
+    pub(crate) async fn stop(self) -> Vec<NodeResourceTopology> {
+        self.stop.send(()).unwrap();
+        let seen = self.task.await.unwrap();
+        assert!(!seen.is_empty());
+        seen
+    }
 }
 
 /// A device plugin or exporter running in this process; dropping it ends it.
@@ -186,6 +204,27 @@ impl Rig {
             assert!(began.elapsed() < PATIENCE, "{resource}: {wanted:?} wanted, still {last:?}");
             sleep(Duration::from_millis(10)).await;
         }
+    }
+
+    /// All that the node's object says from now on.
+    pub(crate) async fn reports(&self) -> Reports {
+        let api = Api::<NodeResourceTopology>::all(self.client.clone());
+        let params = WatchParams::default().fields("metadata.name=node-0");
+        let mut events = api.watch(&params, "0").await.unwrap().boxed();
+        let (stop, mut stopped) = oneshot::channel();
+        let task = tokio::spawn(async move {
+            let mut seen = Vec::new();
+            loop {
+                tokio::select! {
+                    event = events.next() => match event.expect("the watch outlasts the test").unwrap() {
+                        WatchEvent::Added(nrt) | WatchEvent::Modified(nrt) => seen.push(nrt),
+                        other => assert!(matches!(other, WatchEvent::Bookmark(_)), "{other:?}"),
+                    },
+                    _ = &mut stopped => return seen,
+                }
+            }
+        });
+        Reports { stop, task }
     }
 
     /// A Guaranteed pod of one CPU and these devices, bound to the node.
