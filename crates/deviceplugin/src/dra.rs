@@ -6,7 +6,9 @@
 
 pub mod claim_file;
 pub mod claims;
+pub mod metrics;
 pub mod offer;
+pub mod policy;
 pub mod publish;
 pub mod rbac;
 pub mod slices;
@@ -15,25 +17,26 @@ use std::path::PathBuf;
 use std::sync::Arc;
 use std::time::Duration;
 
-use anyhow::{Context as _, bail};
+use anyhow::{Context as _, bail, ensure};
 use cdi::Kind;
-use k8s_openapi::api::core::v1::Node;
-use kube::{Api, Client};
 use node::draplugin::{self, Seat};
 use node::pluginwatcher::{self, Status};
-use runtime::backoff::Backoff;
-use runtime::client::{Connection, Options, brief};
+use node::socket;
+use runtime::client::{Connection, Options};
 use tokio::sync::watch;
 use tracing::{info, warn};
 
-use crate::inventory::Feed;
+use crate::inventory::{Feed, Inventory};
+use metrics::Metrics;
 
-/// The longest name of a driver.
+/// The longest name of a driver; sockets below the kubelet's usual folder allow less.
 const MAX_DRIVER: usize = 63;
 /// How long a request to the API server may take: the kubelet gives all of a call 45 s.
 const REQUEST: Duration = Duration::from_secs(10);
-/// Between tries of what fails.
-const RETRY: (Duration, Duration) = (Duration::from_millis(500), Duration::from_secs(60));
+/// Between tries to make a socket: the kubelet's folder may not be there yet.
+const RETRY: Duration = Duration::from_secs(2);
+/// How long to wait for resources of which nothing is known yet.
+const PATIENCE: Duration = Duration::from_secs(30);
 /// The kubelet tries again what failed after 60 to 90 s, and gives back what it knows of much sooner.
 pub const LEFT_OVER: Duration = Duration::from_secs(45);
 /// The class of the devices in files for claims.
@@ -77,22 +80,40 @@ impl Args {
     /// The settings, if it was asked for.
     ///
     /// # Errors
-    /// When the driver's name is none, or a path is not absolute.
+    /// When the driver's name is none or too long for a socket, or a path is not absolute.
     pub fn settings(&self, node: &str, cdi_dir: PathBuf) -> anyhow::Result<Option<Settings>> {
         let Some(driver) = &self.driver else { return Ok(None) };
         kind_of(driver).context("--dra")?;
-        if !self.kubelet_dir.is_absolute() {
-            bail!("--kubelet-dir {:?}: allowed are absolute paths", self.kubelet_dir.display().to_string());
+        let root = &self.kubelet_dir;
+        if !root.is_absolute() || root.to_str().is_none() {
+            bail!("--kubelet-dir {root:?}: allowed are absolute paths of UTF-8");
         }
-        Ok(Some(Settings {
+        let settings = Settings {
             driver: driver.clone(),
             node: node.to_owned(),
             kubeconfig: self.kubeconfig.clone(),
-            plugins: self.kubelet_dir.join("plugins"),
-            registry: self.kubelet_dir.join("plugins_registry"),
+            plugins: root.join("plugins"),
+            registry: root.join("plugins_registry"),
             cdi_dir,
             left_over: LEFT_OVER,
-        }))
+        };
+        let excess = settings.seat().longest_socket().saturating_sub(socket::MAX_PATH);
+        ensure!(
+            excess == 0,
+            "--dra {driver:?}: below --kubelet-dir {root:?} allowed are names of at most {} characters, because paths of sockets have at \
+             most {} bytes",
+            driver.len().saturating_sub(excess),
+            socket::MAX_PATH
+        );
+        Ok(Some(settings))
+    }
+}
+
+impl Settings {
+    /// Where the driver sits.
+    #[must_use]
+    pub fn seat(&self) -> Seat {
+        Seat { driver: self.driver.clone(), plugins: self.plugins.clone(), registry: self.registry.clone() }
     }
 }
 
@@ -114,61 +135,67 @@ pub fn kind_of(driver: &str) -> anyhow::Result<Kind> {
 /// driver does not come back within half a minute.
 ///
 /// # Errors
-/// When there is no way to an API server, or no socket can be made.
+/// When there is no way to an API server, or a path cannot be a socket.
 pub async fn run(
     settings: Settings,
     feed: Feed,
     resources: Vec<String>,
     status: watch::Sender<Status>,
+    metrics: Metrics,
 ) -> anyhow::Result<()> {
     let user_agent = format!("tholepin-device-plugin/{}", env!("CARGO_PKG_VERSION"));
     let options = Options { kubeconfig: settings.kubeconfig.clone(), user_agent, ..Options::default() };
     let connection = Connection::open(&options).await?;
     let client = connection.strict(REQUEST)?;
-    let kind = kind_of(&settings.driver)?;
-    let owner = owner(&client, &settings.node).await;
+    let (kind, seat) = (kind_of(&settings.driver)?, settings.seat());
+    known(feed.clone(), &resources).await;
+    let publisher =
+        publish::Publisher::new(&settings.driver, &settings.node, client.clone(), metrics.clone());
+    let publishing = publisher.run(connection.watching()?, feed.clone());
     let claims = Arc::new(claims::Claims {
-        driver: settings.driver.clone(),
-        node: settings.node.clone(),
+        driver: settings.driver,
+        node: settings.node,
         kind,
         cdi_dir: settings.cdi_dir,
-        feed: feed.clone(),
-        client: client.clone(),
+        feed,
+        client,
         left_over: settings.left_over,
         gone: tokio::sync::Mutex::default(),
+        metrics,
     });
-    let seat =
-        Seat { driver: settings.driver.clone(), plugins: settings.plugins, registry: settings.registry };
     let said = status.subscribe();
-    let pool = slices::Pool { driver: settings.driver, node: settings.node, owner };
     tokio::select! {
         // What is offered first must be there to be prepared.
-        end = draplugin::run(&seat, claims, status) => match end {
-            Ok(never) => match never {},
-            Err(error) => Err(error.into()),
-        },
+        error = serve(&seat, claims, status) => Err(error.into()),
         never = tell(said) => match never {},
-        never = publish::run(pool, connection.watching()?, client, feed, &resources) => match never {},
+        never = publishing => match never {},
     }
 }
 
-/// Our Node's UID, for the slices' owner; asked for until it is there.
-async fn owner(client: &Client, name: &str) -> String {
-    let nodes = Api::<Node>::all(client.clone());
-    let mut backoff = Backoff::new(RETRY.0, RETRY.1);
+/// Waits until something is known of each of these resources, or half a minute has gone by: half of the devices would look like the loss of
+/// the others, and a claim that a kubelet cannot have prepared waits for a minute or more. But it must be able to give claims back, even if
+/// devices are never found again.
+async fn known(mut feed: Feed, resources: &[String]) {
+    let all =
+        |inventory: &Arc<Inventory>| resources.iter().all(|name| inventory.resources.contains_key(name));
+    if tokio::time::timeout(PATIENCE, feed.wait_for(all)).await.is_err() {
+        warn!("not all resources have been found yet; offering what there is");
+    }
+}
+
+/// Serves claims, whatever fails; returns why that can never be.
+async fn serve(
+    seat: &Seat,
+    claims: Arc<impl draplugin::Driver>,
+    status: watch::Sender<Status>,
+) -> socket::Error {
     loop {
-        let reason = match nodes.get_metadata(name).await {
-            Ok(node) => match node.metadata.uid {
-                Some(uid) => return uid,
-                None => "it has no UID".to_owned(),
-            },
-            Err(error) => brief(&error),
-        };
-        warn!(
-            node = name,
-            reason, "cannot read this node's object; without it no devices are offered by claims"
-        );
-        tokio::time::sleep(backoff.next_delay()).await;
+        let Err(error) = draplugin::run(seat, Arc::clone(&claims), status.clone()).await;
+        if matches!(error, socket::Error::Path(_)) {
+            return error;
+        }
+        Status::away(&status, error.to_string());
+        tokio::time::sleep(RETRY).await;
     }
 }
 
@@ -209,6 +236,44 @@ mod tests {
         cli.args.settings("node-0", "/cdi".into()).map_err(|error| format!("{error:#}"))
     }
 
+    struct Idle;
+
+    impl draplugin::Driver for Idle {
+        async fn prepare(&self, _: &draplugin::wire::Claim) -> Result<Vec<draplugin::wire::Device>, String> {
+            Ok(Vec::new())
+        }
+
+        async fn unprepare(&self, _: &draplugin::wire::Claim) -> Result<(), String> {
+            Ok(())
+        }
+    }
+
+    #[tokio::test]
+    async fn a_folder_that_is_missing_is_waited_for() {
+        let root = tempfile::tempdir().unwrap();
+        let registry = root.path().join("registry");
+        let seat = Seat {
+            driver: "d.example".to_owned(),
+            plugins: root.path().join("p"),
+            registry: registry.clone(),
+        };
+        let status = watch::Sender::new(Status::Registered);
+        let mut said = status.subscribe();
+        let serving = tokio::spawn(async move { serve(&seat, Arc::new(Idle), status).await });
+        said.wait_for(|status| matches!(status, Status::Away(_))).await.unwrap();
+        std::fs::create_dir(&registry).unwrap();
+        said.wait_for(|status| *status == Status::Unseen).await.unwrap();
+        assert_eq!(std::fs::read_dir(&registry).unwrap().count(), 1);
+        serving.abort();
+
+        // What can never be is not tried again.
+        let seat =
+            Seat { driver: "d".repeat(63), plugins: root.path().join("p"), registry: root.path().into() };
+        let seat = Seat { plugins: seat.plugins.join("p".repeat(60)), ..seat };
+        let error = serve(&seat, Arc::new(Idle), watch::Sender::default()).await;
+        assert!(matches!(error, socket::Error::Path(_)), "{error}");
+    }
+
     #[test]
     fn the_command_line() {
         assert_eq!(settings(&[]), Ok(None));
@@ -217,11 +282,22 @@ mod tests {
         assert_eq!(plain.registry, PathBuf::from(pluginwatcher::FOLDER));
         let other = settings(&["--dra=d.example", "--kubelet-dir=/k", "--kubeconfig=/c"]).unwrap().unwrap();
         assert_eq!((other.registry, other.kubeconfig), ("/k/plugins_registry".into(), Some("/c".into())));
-        let long = format!("{}.example", "d".repeat(60));
+        let long = format!("{}.example", "d".repeat(56));
         for driver in ["", "0d.example", "D.example", "d_x.example", "d/x", &long] {
             let error = settings(&["--dra", driver]).unwrap_err();
             assert!(error.starts_with("--dra: ") && error.contains("at most 63 characters"), "{error}");
         }
+        // What the longest registration is called: /var/lib/kubelet/plugins_registry/<driver>@localhost-reg.sock.
+        let driver = |length: usize| format!("{}.example", "d".repeat(length - 8));
+        let plain = settings(&["--dra", &driver(54)]).unwrap().unwrap();
+        assert_eq!(plain.seat().registration().path().as_os_str().len(), 107);
+        for length in [55, 63] {
+            let error = settings(&["--dra", &driver(length)]).unwrap_err();
+            assert!(error.starts_with("--dra ") && error.contains("at most 54 characters"), "{error}");
+        }
+        assert!(settings(&["--kubelet-dir=/k", "--dra", &driver(63)]).is_ok());
+        let deep = format!("--kubelet-dir=/{}", "k".repeat(80));
+        assert!(settings(&[&deep, "--dra=d.example"]).unwrap_err().contains("at most 0 characters"));
         assert!(settings(&["--dra=d.example", "--kubelet-dir=k"]).unwrap_err().contains("absolute"));
         assert!(settings(&["--kubeconfig=/c"]).is_err(), "it would have no effect");
     }

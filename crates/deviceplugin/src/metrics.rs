@@ -1,4 +1,4 @@
-//! Every metric of the device plugin, by name.
+//! Every metric of the device plugin, by name; those of resource claims are in [`dra::metrics`](crate::dra::metrics).
 //!
 //! In: what happened, from the other modules. Out: a registry. Never: a label whose values somebody else chooses, but for names of
 //! configured resources.
@@ -13,7 +13,7 @@ use prometheus_client::registry::Registry;
 use crate::inventory::Resource;
 
 /// Labels as (name, value) pairs; each family uses one fixed set of names.
-type Labels = Vec<(&'static str, String)>;
+pub(crate) type Labels = Vec<(&'static str, String)>;
 
 /// The metrics. Clones share their values.
 #[derive(Clone, Debug, Default)]
@@ -122,7 +122,7 @@ impl Metrics {
     }
 }
 
-fn result(good: bool) -> &'static str {
+pub(crate) fn result(good: bool) -> &'static str {
     if good { "ok" } else { "error" }
 }
 

@@ -88,7 +88,8 @@ impl Process {
         if let Some(dra) = self.settings.dra.clone() {
             let names = config.resources.iter().map(|resource| resource.name.clone()).collect();
             let status = self.claims.clone();
-            self.tasks.spawn("resource claims", crate::dra::run(dra, self.feed(), names, status));
+            let metrics = crate::dra::metrics::Metrics::register(&mut self.registry);
+            self.tasks.spawn("resource claims", crate::dra::run(dra, self.feed(), names, status, metrics));
         }
         self.serve(missing).await?;
         self.keep(fleet, config)?;

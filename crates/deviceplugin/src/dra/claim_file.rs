@@ -128,6 +128,11 @@ pub fn memory(spec: &Spec) -> Option<Memory> {
     Some(Memory { claim, devices })
 }
 
+/// The begin of a word that may be of any length: for people.
+pub(super) fn shown(text: &str) -> String {
+    text.chars().take(80).collect()
+}
+
 /// Unique on the node: two containers may have devices of two claims.
 fn cdi_name(name: &Name, device: &str) -> String {
     format!("{}-{device}", name.uid)
@@ -156,6 +161,7 @@ impl TryFrom<&wire::Claim> for Name {
             [("namespace", &claim.namespace, 63), ("name", &claim.name, 253), ("UID", &claim.uid, 63)]
         {
             if !plain(text, longest) {
+                let text = shown(text);
                 return Err(format!(
                     "{what} {text:?} of a claim: allowed are letters, digits, - and ., at most {longest}"
                 ));

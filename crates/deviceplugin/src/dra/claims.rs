@@ -16,7 +16,8 @@ use tokio::sync::Mutex;
 use tokio::time::Instant;
 use tracing::{info, warn};
 
-use super::claim_file::{self, Memory, Name};
+use super::claim_file::{self, Memory, Name, shown};
+use super::metrics::Metrics;
 use crate::inventory::Feed;
 
 /// The driver behind the kubelet's calls.
@@ -38,38 +39,46 @@ pub struct Claims {
     pub left_over: Duration,
     /// Since when claims with files are known to be gone, by UID. Also lets one call in at a time: the kubelet may ask for several pods at once.
     pub gone: Mutex<BTreeMap<String, Instant>>,
+    /// Where it is counted what became of claims.
+    pub metrics: Metrics,
 }
 
 impl Driver for Claims {
     async fn prepare(&self, claim: &wire::Claim) -> Result<Vec<wire::Device>, String> {
         let prepared = self.try_prepare(claim).await;
+        self.metrics.prepared(prepared.is_ok());
+        let (claim, namespace) = (shown(&claim.name), shown(&claim.namespace));
         match &prepared {
-            Ok(devices) => info!(
-                claim = claim.name,
-                namespace = claim.namespace,
-                devices = devices.len(),
-                "claim is ready"
-            ),
-            Err(reason) => {
-                warn!(claim = claim.name, namespace = claim.namespace, reason, "cannot make a claim ready")
-            }
+            Ok(devices) => info!(claim, namespace, devices = devices.len(), "claim is ready"),
+            Err(reason) => warn!(claim, namespace, reason, "cannot make a claim ready"),
         }
         prepared
     }
 
     async fn unprepare(&self, claim: &wire::Claim) -> Result<(), String> {
-        let mut gone = self.gone.lock().await;
-        let name = Name::try_from(claim)?;
-        gone.remove(&name.uid);
-        let file = self.file(&name.uid)?;
-        if file::remove(&self.cdi_dir, &file).map_err(|error| error.to_string())? {
-            info!(claim = claim.name, namespace = claim.namespace, "claim is given back");
+        let unprepared = self.try_unprepare(claim).await;
+        self.metrics.unprepared(unprepared.is_ok());
+        let (claim, namespace) = (shown(&claim.name), shown(&claim.namespace));
+        match &unprepared {
+            Ok(true) => info!(claim, namespace, "claim is given back"),
+            // It was given back before.
+            Ok(false) => {}
+            Err(reason) => warn!(claim, namespace, reason, "cannot give a claim back"),
         }
-        Ok(())
+        unprepared.map(drop)
     }
 }
 
 impl Claims {
+    /// Whether there was something to give back.
+    async fn try_unprepare(&self, claim: &wire::Claim) -> Result<bool, String> {
+        let mut gone = self.gone.lock().await;
+        let name = Name::try_from(claim)?;
+        gone.remove(&name.uid);
+        let file = self.file(&name.uid)?;
+        file::remove(&self.cdi_dir, &file).map_err(|error| error.to_string())
+    }
+
     async fn try_prepare(&self, claim: &wire::Claim) -> Result<Vec<wire::Device>, String> {
         let mut gone = self.gone.lock().await;
         let name = Name::try_from(claim)?;

@@ -1,14 +1,14 @@
 //! Keeps this node's ResourceSlices as the inventory says.
 //!
-//! In: the inventory whenever it changes, news of the slices. Out: writes. Never: a decision; those are in [`slices`](super::slices). Before
-//! anything is known of the devices, nothing is written or removed: a restart changes nothing.
+//! In: the inventory whenever it changes, news of the slices, the node's object. Out: writes. Never: a decision; those are in
+//! [`slices`](super::slices). Before anything is known of the devices, nothing is written or removed: a restart changes nothing.
 
 use std::collections::BTreeMap;
 use std::convert::Infallible;
-use std::sync::Arc;
 use std::time::Duration;
 
-use k8s_openapi::api::resource::v1::ResourceSlice;
+use k8s_openapi::api::core::v1::Node;
+use k8s_openapi::api::resource::v1::{Device, ResourceSlice};
 use kube::api::{DeleteParams, PostParams};
 use kube::runtime::watcher::Config;
 use kube::{Api, Client, ResourceExt as _};
@@ -16,11 +16,29 @@ use runtime::backoff::Backoff;
 use runtime::client::{brief, is_not_found};
 use runtime::watch::{self, Event};
 use tokio::sync::mpsc::{UnboundedReceiver, unbounded_channel};
+use tokio::time::{Instant, sleep_until};
 use tracing::{info, warn};
 
+use super::metrics::Metrics;
 use super::offer;
 use super::slices::{Plan, Pool};
-use crate::inventory::{Feed, Inventory};
+use crate::inventory::Feed;
+
+/// Between tries of what fails.
+const RETRY: (Duration, Duration) = (Duration::from_millis(500), Duration::from_secs(60));
+/// Between looks at the node's object without a reason.
+const RESYNC: Duration = Duration::from_secs(600);
+
+/// Who writes the slices.
+pub struct Publisher {
+    pool: Pool,
+    slices: Api<ResourceSlice>,
+    nodes: Api<Node>,
+    live: Live,
+    /// When the node's object was last looked at.
+    looked: Option<Instant>,
+    metrics: Metrics,
+}
 
 /// Slices by name, and the highest generation seen.
 #[derive(Debug, Default)]
@@ -29,124 +47,133 @@ struct Live {
     generation: i64,
 }
 
-/// How long to wait for resources of which nothing is known yet.
-const PATIENCE: Duration = Duration::from_secs(30);
-
-/// Publishes for ever. `watching` is a client for the watch, `client` one for writes. Nothing is written before something is known of each of the
-/// `resources`, or half a minute has gone by: half of the devices would look like the loss of the others.
-pub async fn run(
-    pool: Pool,
-    watching: Client,
-    client: Client,
-    mut feed: Feed,
-    resources: &[String],
-) -> Infallible {
-    let selection = format!("spec.driver={},spec.nodeName={}", pool.driver, pool.node);
-    let config = Config::default().fields(&selection);
-    let (sender, mut news) = unbounded_channel();
-    let metrics = watch::Metrics::default();
-    let watch =
-        watch::run(Api::<ResourceSlice>::all(watching), config, &metrics, |event| drop(sender.send(event)));
-    let all_known = async {
-        let all =
-            |inventory: &Arc<Inventory>| resources.iter().all(|name| inventory.resources.contains_key(name));
-        let _ = feed.wait_for(all).await;
-    };
-    tokio::select! {
-        biased;
-        () = all_known => {}
-        () = tokio::time::sleep(PATIENCE) => warn!("not all resources have been found yet; offering what there is"),
+impl Publisher {
+    /// One of this driver's slices on this node.
+    #[must_use]
+    pub fn new(driver: &str, node: &str, client: Client, metrics: Metrics) -> Self {
+        let pool = Pool { driver: driver.to_owned(), node: node.to_owned(), owner: String::new() };
+        let (slices, nodes) = (Api::all(client.clone()), Api::all(client));
+        Self { pool, slices, nodes, live: Live::default(), looked: None, metrics }
     }
-    let api = Api::all(client);
-    tokio::select! {
-        never = watch => never,
-        never = keep(&pool, &api, &mut feed, &mut news) => never,
-    }
-}
 
-async fn keep(
-    pool: &Pool,
-    api: &Api<ResourceSlice>,
-    feed: &mut Feed,
-    news: &mut UnboundedReceiver<Event<ResourceSlice>>,
-) -> Infallible {
-    let mut live = Live::default();
-    let mut backoff = Backoff::new(super::RETRY.0, super::RETRY.1);
-    let mut last_reason = String::new();
-    loop {
-        while let Ok(event) = news.try_recv() {
-            live.take(event);
-        }
-        let inventory = feed.borrow_and_update().clone();
-        let known = !inventory.resources.is_empty();
-        let plan = match &live.slices {
-            Some(slices) if known => pool.plan(&offer::devices(&inventory), slices, live.generation),
-            _ => Plan::default(),
-        };
-        let retry = match write(api, plan, &mut live).await {
-            Ok(()) => {
-                backoff.reset();
-                last_reason.clear();
-                None
-            }
-            Err(reason) => {
-                if reason != last_reason {
-                    warn!(reason, "cannot write this node's resource slices; trying again");
-                    last_reason = reason;
-                }
-                Some(backoff.next_delay())
-            }
-        };
-        let again = async {
-            match retry {
-                Some(delay) => tokio::time::sleep(delay).await,
-                None => std::future::pending().await,
-            }
-        };
+    /// Publishes for ever. `watching` is a client for the watch.
+    pub async fn run(mut self, watching: Client, mut feed: Feed) -> Infallible {
+        let selection = format!("spec.driver={},spec.nodeName={}", self.pool.driver, self.pool.node);
+        let config = Config::default().fields(&selection);
+        let (sender, mut news) = unbounded_channel();
+        let metrics = watch::Metrics::default();
+        let watch = watch::run(Api::<ResourceSlice>::all(watching), config, &metrics, |event| {
+            drop(sender.send(event));
+        });
         tokio::select! {
-            event = news.recv() => match event {
-                Some(event) => live.take(event),
-                None => std::future::pending().await,
-            },
-            changed = feed.changed() => if changed.is_err() {
-                // Nobody looks at devices any more: the process ends.
-                std::future::pending::<()>().await;
-            },
-            () = again => {}
+            never = watch => never,
+            never = self.keep(&mut feed, &mut news) => never,
         }
     }
-}
 
-async fn write(api: &Api<ResourceSlice>, plan: Plan, live: &mut Live) -> Result<(), String> {
-    if plan.is_empty() {
-        return Ok(());
-    }
-    let devices: usize = plan.write.iter().map(|slice| slice.spec.devices.as_ref().map_or(0, Vec::len)).sum();
-    let slices = plan.write.len();
-    for slice in plan.write {
-        let name = slice.name_any();
-        let params = PostParams::default();
-        let written = if slice.metadata.resource_version.is_some() {
-            api.replace(&name, &params, &slice).await
-        } else {
-            api.create(&params, &slice).await
-        };
-        let written = written.map_err(|error| {
-            // Its version is out of date, or it is gone: the watch tells which.
-            format!("{name}: {}", brief(&error))
-        })?;
-        live.put(written);
-    }
-    for name in plan.remove {
-        match api.delete(&name, &DeleteParams::default()).await {
-            Ok(_) => {}
-            Err(error) if is_not_found(&error) => {}
-            Err(error) => return Err(format!("{name}: {}", brief(&error))),
+    async fn keep(
+        &mut self,
+        feed: &mut Feed,
+        news: &mut UnboundedReceiver<Event<ResourceSlice>>,
+    ) -> Infallible {
+        let mut backoff = Backoff::new(RETRY.0, RETRY.1);
+        let mut last_reason = String::new();
+        // Once something was known of devices, nothing means that all have gone.
+        let mut known = false;
+        loop {
+            while let Ok(event) = news.try_recv() {
+                self.live.take(event);
+            }
+            let inventory = feed.borrow_and_update().clone();
+            known |= !inventory.resources.is_empty();
+            let published = if known { self.publish(&offer::devices(&inventory)).await } else { Ok(()) };
+            let again = match published {
+                Ok(()) => {
+                    backoff.reset();
+                    last_reason.clear();
+                    self.looked.unwrap_or_else(Instant::now) + RESYNC
+                }
+                Err(reason) => {
+                    if reason != last_reason {
+                        warn!(reason, "cannot write this node's resource slices; trying again");
+                        last_reason = reason;
+                    }
+                    Instant::now() + backoff.next_delay()
+                }
+            };
+            tokio::select! {
+                event = news.recv() => match event {
+                    Some(event) => self.live.take(event),
+                    None => std::future::pending().await,
+                },
+                changed = feed.changed() => if changed.is_err() {
+                    // Nobody looks at devices any more: the process ends.
+                    std::future::pending::<()>().await;
+                },
+                () = sleep_until(again) => {}
+            }
         }
-        live.slices.get_or_insert_default().remove(&name);
     }
-    info!(devices, slices, "wrote this node's resource slices");
-    Ok(())
+
+    /// Makes the slices those of these devices, if it is known which there are.
+    ///
+    /// Slices that are gone may have gone with the node's object, of which there is another now; with the old one's UID they would be removed
+    /// again, without end. So that is looked at before any is made.
+    async fn publish(&mut self, devices: &[Device]) -> Result<(), String> {
+        let Some(mut plan) = self.plan(devices) else { return Ok(()) };
+        if plan.creates() || self.looked.is_none_or(|looked| looked.elapsed() >= RESYNC) {
+            self.pool.owner = self.owner().await?;
+            self.looked = Some(Instant::now());
+            plan = self.plan(devices).unwrap_or_default();
+        }
+        self.write(plan).await
+    }
+
+    fn plan(&self, devices: &[Device]) -> Option<Plan> {
+        let live = self.live.slices.as_ref()?;
+        Some(self.pool.plan(devices, live, self.live.generation))
+    }
+
+    /// The UID of the node's object, for the slices' owner.
+    async fn owner(&self) -> Result<String, String> {
+        let node = &self.pool.node;
+        let found = self.nodes.get_metadata(node).await;
+        let found = found.map_err(|error| format!("reading node {node}: {}", brief(&error)))?;
+        found.metadata.uid.ok_or_else(|| format!("node {node} has no UID"))
+    }
+
+    async fn write(&mut self, plan: Plan) -> Result<(), String> {
+        if plan.is_empty() {
+            return Ok(());
+        }
+        let devices: usize =
+            plan.write.iter().map(|slice| slice.spec.devices.as_ref().map_or(0, Vec::len)).sum();
+        let slices = plan.write.len();
+        for slice in plan.write {
+            let name = slice.name_any();
+            let params = PostParams::default();
+            let written = if slice.metadata.resource_version.is_some() {
+                self.slices.replace(&name, &params, &slice).await
+            } else {
+                self.slices.create(&params, &slice).await
+            };
+            self.metrics.slice_written(written.is_ok());
+            // Its version is out of date, or it is gone: the watch tells which.
+            let written = written.map_err(|error| format!("{name}: {}", brief(&error)))?;
+            self.live.put(written);
+        }
+        for name in plan.remove {
+            let removed = match self.slices.delete(&name, &DeleteParams::default()).await {
+                Err(error) if !is_not_found(&error) => Err(format!("{name}: {}", brief(&error))),
+                _ => Ok(()),
+            };
+            self.metrics.slice_written(removed.is_ok());
+            removed?;
+            self.live.slices.get_or_insert_default().remove(&name);
+        }
+        info!(devices, slices, "wrote this node's resource slices");
+        Ok(())
+    }
 }
 
 impl Live {

@@ -2,8 +2,7 @@
 //!
 //! In: nothing. Out: the rules of a ClusterRole. Never: more than is used; without `--dra` nothing at all is needed.
 //!
-//! RBAC cannot tie slices to the writer's own node. The API server refuses a slice of another node to kubelets only; clusters that want the same
-//! for drivers have a ValidatingAdmissionPolicy that compares `spec.nodeName` with the node in the service account's token.
+//! RBAC cannot tie slices to the writer's own node: [`policy`](super::policy) does.
 
 use api::rbac::rule;
 use k8s_openapi::api::rbac::v1::PolicyRule;

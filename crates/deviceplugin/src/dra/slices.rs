@@ -22,7 +22,7 @@ pub struct Pool {
     pub driver: String,
     /// The node, which gives the pool its name too.
     pub node: String,
-    /// The node's UID: the slices go with it.
+    /// The UID of the node's object: the slices go with it. A node that registers anew has another.
     pub owner: String,
 }
 
@@ -40,6 +40,12 @@ impl Plan {
     #[must_use]
     pub fn is_empty(&self) -> bool {
         self.write.is_empty() && self.remove.is_empty()
+    }
+
+    /// Whether a slice is to be made that is not there.
+    #[must_use]
+    pub fn creates(&self) -> bool {
+        self.write.iter().any(|slice| slice.metadata.resource_version.is_none())
     }
 }
 
@@ -167,12 +173,16 @@ mod tests {
     fn what_somebody_removed_or_changed_is_written_again() {
         let plan = pool().plan(&devices(5), &BTreeMap::new(), 7);
         assert_eq!(plan.write[0].spec.pool.generation, 8, "never an older one than was seen");
+        assert!(plan.creates());
         let mut there = live(pool().slices(&devices(300), 7));
         there.pop_first();
         assert_eq!(pool().plan(&devices(300), &there, 7).write.len(), 3);
         let mut there = live(pool().slices(&devices(5), 7));
         there.values_mut().for_each(|slice| slice.metadata.owner_references = None);
         assert_eq!(pool().plan(&devices(5), &there, 7).write.len(), 1);
+        let again = Pool { owner: "of another life".to_owned(), ..pool() };
+        let plan = again.plan(&devices(5), &live(pool().slices(&devices(5), 7)), 7);
+        assert!(plan.write.len() == 1 && !plan.creates(), "written over");
         let mut there = live(pool().slices(&devices(5), 7));
         there.values_mut().for_each(|slice| slice.metadata.labels = Some(BTreeMap::default()));
         assert!(pool().plan(&devices(5), &there, 7).is_empty());

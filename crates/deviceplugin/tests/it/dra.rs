@@ -8,21 +8,21 @@ use std::time::Duration;
 use deviceplugin::config::Config;
 use deviceplugin::dra;
 use deviceplugin::settings::Source;
-use k8s_openapi::api::core::v1::Pod;
+use k8s_openapi::api::core::v1::{Node, Pod};
 use k8s_openapi::api::resource::v1::{DeviceClass, ResourceClaim, ResourceClaimStatus, ResourceSlice};
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::ObjectMeta;
-use kube::Api;
 use kube::api::{DeleteParams, ListParams, PostParams};
-use node::draplugin::wire;
+use kube::{Api, ResourceExt as _};
 use node::draplugin::wire::dra_plugin_client::DraPluginClient;
+use node::draplugin::{Seat, wire};
 use serde_json::json;
 use testkit::account::Account;
-use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
-use tokio::net::TcpStream;
 use tokio::time::{Instant, sleep};
+use tonic::Code;
 use tonic::transport::Channel;
 
-use crate::rig::{NIC, PATIENCE, Rig, Running, channel, listed, run, until};
+use crate::faults::{ask, pester, shout};
+use crate::rig::{NIC, PATIENCE, Rig, Running, channel, listed, replace, run, until};
 
 const DRIVER: &str = "devices.example.com";
 
@@ -36,11 +36,15 @@ struct Claims {
 
 impl Claims {
     async fn start() -> Option<Self> {
-        let rig = Rig::with(|builder| builder.scheduler(true).controller_manager(true)).await?;
+        let rig = Box::pin(Rig::with(|builder| builder.scheduler(true).controller_manager(true))).await?;
         // No more than the rules next to the code allow.
         let account = Account::create(rig.cluster.control(), "devices", "plugin").await.unwrap();
         account.allow(dra::rbac::rules(), Vec::new()).await.unwrap();
-        let kubeconfig = account.kubeconfig(None).await.unwrap();
+        let (policy, binding) = dra::policy::admission_policy("devices", "plugin");
+        Api::all(rig.client.clone()).create(&PostParams::default(), &policy).await.unwrap();
+        Api::all(rig.client.clone()).create(&PostParams::default(), &binding).await.unwrap();
+        let pod = account.pod("plugin", "node-0").await.unwrap();
+        let kubeconfig = account.kubeconfig(Some(&pod)).await.unwrap();
         let class = json!({"metadata": {"name": "nic"}, "spec": {"selectors": [{"cel": {"expression":
             format!("device.driver == '{DRIVER}' && device.attributes['{DRIVER}'].resource == '{NIC}'")}}]}});
         let class: DeviceClass = serde_json::from_value(class).unwrap();
@@ -50,9 +54,13 @@ impl Claims {
 
     /// The plugin with these devices.
     fn plugin(&self, devices: &[&str]) -> Running {
-        let root = self.rig.cluster.nodes()[0].kubelet().root_dir();
         let config = Config::parse("test", &listed(NIC, devices, "")).unwrap();
-        let mut settings = self.rig.settings(Source::Flags(config));
+        self.plugin_of(Source::Flags(config))
+    }
+
+    fn plugin_of(&self, source: Source) -> Running {
+        let root = self.rig.cluster.nodes()[0].kubelet().root_dir();
+        let mut settings = self.rig.settings(source);
         settings.http = Some((Ipv4Addr::LOCALHOST, self.port).into());
         settings.dra = Some(dra::Settings {
             driver: DRIVER.to_owned(),
@@ -68,14 +76,26 @@ impl Claims {
 
     /// Waits until the plugin says that the kubelet has registered everything: what it fails to prepare it tries again only after a minute.
     async fn registered(&self) {
-        until("ready", async || {
-            let mut stream = TcpStream::connect((Ipv4Addr::LOCALHOST, self.port)).await.ok()?;
-            stream.write_all(b"GET /readyz HTTP/1.0\r\n\r\n").await.ok()?;
-            let mut answer = String::new();
-            stream.read_to_string(&mut answer).await.ok()?;
-            answer.starts_with("HTTP/1.0 200").then_some(())
+        until("ready", async || ask(self.port, "/readyz").await?.ends_with("ok").then_some(())).await;
+    }
+
+    /// Waits until a metric of the plugin is more than nothing.
+    async fn counted(&self, metric: &str) {
+        until(metric, async || {
+            let metrics = ask(self.port, "/metrics").await?;
+            let value =
+                metrics.lines().find_map(|line| line.strip_prefix(metric)?.trim().parse::<f64>().ok());
+            (value? > 0.0).then_some(())
         })
         .await;
+    }
+
+    /// Where the kubelet finds the driver, and where it is served.
+    fn sockets(&self) -> [PathBuf; 2] {
+        let root = self.rig.cluster.nodes()[0].kubelet().root_dir();
+        let seat =
+            Seat { driver: DRIVER.to_owned(), plugins: root.join("plugins"), registry: self.rig.registry() };
+        [seat.registration().path(), seat.socket()]
     }
 
     async fn slices(&self) -> Vec<ResourceSlice> {
@@ -212,6 +232,9 @@ async fn a_claim_from_class_to_container_and_back_through_restarts() {
     }
     until("files of claims gone", async || claims.files().is_empty().then_some(())).await;
     claims.offered(&["nic-a 0", "nic-d 0"]).await;
+    for what in ["prepared", "unprepared", "slices_written"] {
+        claims.counted(&format!("tholepin_device_plugin_dra_{what}_total{{result=\"ok\"}}")).await;
+    }
 
     // Gone for good: the kubelet takes the slices away.
     plugin.stop().await;
@@ -305,11 +328,181 @@ async fn what_is_ready_stays_so_and_no_device_is_in_two_hands() {
     assert_eq!(claims.files(), [two.clone(), "elsewhere".to_owned()].into_iter().collect::<BTreeSet<_>>());
     let given_back =
         wire::Claim { namespace: "default".to_owned(), uid: two.clone(), name: "two".to_owned() };
+    claims.counted("tholepin_device_plugin_dra_prepared_total{result=\"error\"}").await;
     for _ in 0..2 {
         let request = wire::NodeUnprepareResourcesRequest { claims: vec![given_back.clone()] };
         let answer = kubelet.node_unprepare_resources(request).await.unwrap().into_inner().claims;
         assert_eq!(answer[&two].error, "");
     }
     assert_eq!(claims.files().len(), 1);
+    plugin.stop().await;
+}
+
+/// Nobody is asked for devices before they are known; and when the last has gone, nothing is offered.
+#[tokio::test]
+async fn the_driver_registers_when_devices_are_known_and_offers_none_when_there_are_none() {
+    let Some(claims) = Claims::start().await else { return };
+    let (config, dev) = (claims.rig.path("devices.yaml"), claims.rig.path("dev"));
+    let folder = |resource: &str| {
+        let folder = format!("{{path: {}, prefix: acc, anyFile: true, zones: {{acc0: [0]}}}}", dev.display());
+        format!("version: v1alpha1\nresources:\n- name: {resource}\n  discovery: {{directory: {folder}}}\n")
+    };
+    replace(&config, &folder(NIC));
+    let plugin = claims.plugin_of(Source::File(config.clone()));
+    claims.counted(&format!("tholepin_device_plugin_look_failures_total{{resource=\"{NIC}\"}}")).await;
+    assert!(claims.sockets().iter().all(|socket| !socket.exists()));
+    std::fs::create_dir(&dev).unwrap();
+    std::fs::write(dev.join("acc0"), "").unwrap();
+    claims.offered(&["nic-acc0 0"]).await;
+    claims.registered().await;
+
+    // Another resource, which nobody finds: not a single one is known.
+    std::fs::remove_dir_all(&dev).unwrap();
+    replace(&config, &folder("example.com/other"));
+    until("no slices", async || claims.slices().await.is_empty().then_some(())).await;
+    std::fs::create_dir(&dev).unwrap();
+    std::fs::write(dev.join("acc0"), "").unwrap();
+    claims.offered(&["other-acc0 0"]).await;
+    plugin.stop().await;
+}
+
+/// The node's object is deleted and made anew: slices belong to the new one, and nobody removes them.
+#[tokio::test]
+async fn slices_belong_to_the_node_that_there_is() {
+    let Some(claims) = Claims::start().await else { return };
+    let plugin = claims.plugin(&["a 0"]);
+    let first = claims.offered(&["nic-a 0"]).await;
+    let nodes = Api::<Node>::all(claims.rig.client.clone());
+    let mut node = nodes.get("node-0").await.unwrap();
+    nodes.delete("node-0", &DeleteParams::default()).await.unwrap();
+    (node.metadata.uid, node.metadata.resource_version) = (None, None);
+    let node = nodes.create(&PostParams::default(), &node).await.unwrap();
+    let owners = async || {
+        let slices = claims.slices().await;
+        slices
+            .iter()
+            .flat_map(|slice| slice.owner_references())
+            .map(|owner| owner.uid.clone())
+            .collect::<Vec<_>>()
+    };
+    until("the new node's slice", async || (owners().await == [node.metadata.uid.clone()?]).then_some(()))
+        .await;
+    let made = claims.slices().await.remove(0);
+    assert!(made.spec.pool.generation > first);
+    // What belongs to no node that there is goes, and ours is still there then.
+    let mut stray = made.clone();
+    stray.metadata = ObjectMeta { name: Some("stray".to_owned()), ..ObjectMeta::default() };
+    stray.spec.driver = "other.example.com".to_owned();
+    let mut owner = made.owner_references()[0].clone();
+    owner.uid = "nobody".to_owned();
+    stray.metadata.owner_references = Some(vec![owner]);
+    let slices = Api::<ResourceSlice>::all(claims.rig.client.clone());
+    slices.create(&PostParams::default(), &stray).await.unwrap();
+    until("collected", async || slices.get_opt("stray").await.unwrap().is_none().then_some(())).await;
+    assert_eq!(slices.get(&made.name_any()).await.unwrap().uid(), made.uid());
+    plugin.stop().await;
+}
+
+/// Another process of the same driver, and a folder that goes: neither ends ours.
+#[tokio::test]
+async fn a_second_process_waits_and_a_folder_may_come_back() {
+    let Some(claims) = Claims::start().await else { return };
+    let plugin = claims.plugin(&["a 0"]);
+    claims.registered().await;
+    let [registration, _] = claims.sockets();
+    let before = std::fs::metadata(&registration).unwrap().modified().unwrap();
+    let second = Claims { port: testkit::port::free().unwrap(), ..claims };
+    let waiting = second.plugin(&["a 0"]);
+    until("it waits", async || {
+        ask(second.port, "/readyz").await?.contains("another process serves").then_some(())
+    })
+    .await;
+    assert_eq!(std::fs::metadata(&registration).unwrap().modified().unwrap(), before);
+    plugin.stop().await;
+    second.registered().await;
+
+    let registry = second.rig.registry();
+    let aside = registry.with_extension("aside");
+    std::fs::rename(&registry, &aside).unwrap();
+    until("it says so", async || {
+        ask(second.port, "/readyz").await?.contains("No such file or directory").then_some(())
+    })
+    .await;
+    std::fs::rename(&aside, &registry).unwrap();
+    // The kubelet does not look at a folder any more that was moved; the next one does.
+    second.rig.cluster.nodes()[0].kubelet().restart().await.unwrap();
+    second.registered().await;
+    second.rig.offers(NIC, 1).await;
+    waiting.stop().await;
+}
+
+/// Roles alone would let any plugin write any slice.
+#[tokio::test]
+async fn a_plugin_writes_the_slices_of_its_own_node_only() {
+    let Some(claims) = Claims::start().await else { return };
+    let account = Account::of(claims.rig.cluster.control(), "devices", "plugin").await.unwrap();
+    let there = account.pod("there", "node-1").await.unwrap();
+    let open = async |pod: Option<&Pod>| {
+        let kubeconfig = account.kubeconfig(pod).await.unwrap();
+        let options = runtime::client::Options { kubeconfig: Some(kubeconfig), ..Default::default() };
+        let connection = runtime::client::Connection::open(&options).await.unwrap();
+        Api::<ResourceSlice>::all(connection.strict(PATIENCE).unwrap())
+    };
+    let own = open(Some(&account.pods().get("plugin").await.unwrap())).await;
+    let (other, homeless) = (open(Some(&there)).await, open(None).await);
+    let slice = |name: &str, place: serde_json::Value| {
+        let mut slice = json!({"metadata": {"name": name}, "spec": {"driver": DRIVER, "devices": [],
+            "pool": {"name": name, "generation": 1, "resourceSliceCount": 1}}});
+        slice["spec"].as_object_mut().unwrap().extend(place.as_object().unwrap().clone());
+        serde_json::from_value::<ResourceSlice>(slice).unwrap()
+    };
+    let (params, here) = (PostParams::default(), slice("here", json!({"nodeName": "node-0"})));
+    let refused = |error: kube::Error| {
+        assert!(runtime::client::is_forbidden(&error), "{error}");
+        error.to_string()
+    };
+    // The policy is in force a moment after it was made.
+    let dry = PostParams { dry_run: true, ..PostParams::default() };
+    let refusal = until("the policy is in force", async || other.create(&dry, &here).await.err()).await;
+    let words = "a device plugin may write the ResourceSlices of its own node only: this one is on node-1, the object is of node-0";
+    assert!(refused(refusal).contains(words));
+    // Of no node in particular, or of all.
+    let everywhere = slice("everywhere", json!({"allNodes": true}));
+    refused(own.create(&params, &everywhere).await.unwrap_err());
+
+    let made = own.create(&params, &here).await.unwrap();
+    for somebody in [&other, &homeless] {
+        refused(somebody.create(&params, &slice("more", json!({"nodeName": "node-0"}))).await.unwrap_err());
+        refused(somebody.replace("here", &params, &made).await.unwrap_err());
+        refused(somebody.delete("here", &DeleteParams::default()).await.unwrap_err());
+    }
+    own.replace("here", &params, &made).await.unwrap();
+    own.delete("here", &DeleteParams::default()).await.unwrap();
+    other.create(&params, &slice("there", json!({"nodeName": "node-1"}))).await.unwrap();
+    // Whoever is no plugin is none of its business.
+    let admin = Api::<ResourceSlice>::all(claims.rig.client.clone());
+    admin.delete("there", &DeleteParams::default()).await.unwrap();
+}
+
+/// Whatever comes over the driver's sockets, the kubelet is served as before.
+#[tokio::test]
+async fn garbage_on_the_drivers_sockets_disturbs_nobody() {
+    let Some(claims) = Claims::start().await else { return };
+    let plugin = claims.plugin(&["a 0"]);
+    claims.offered(&["nic-a 0"]).await;
+    claims.registered().await;
+    let [registration, service] = claims.sockets();
+    let silent = [pester(&registration).await, pester(&service).await];
+    assert_eq!(shout(&registration).await, Code::OutOfRange);
+    let mut kubelet = DraPluginClient::new(channel(&service).await).max_encoding_message_size(usize::MAX);
+    let claim = wire::Claim { namespace: "x".repeat(50), uid: "y".repeat(50), name: "z".repeat(50) };
+    let request = wire::NodePrepareResourcesRequest { claims: vec![claim; 50_000] };
+    assert_eq!(kubelet.node_prepare_resources(request).await.unwrap_err().code(), Code::OutOfRange);
+    let (uid, name) = ("z".repeat(1_000), "y".repeat(500_000));
+    let error = prepare(&mut kubelet, &name, &uid).await.unwrap_err();
+    assert!(error.contains("of a claim: allowed are") && error.len() < 500, "{} bytes", error.len());
+    claims.pod("one", 0).await;
+    claims.runs("one").await;
+    drop(silent);
     plugin.stop().await;
 }
