@@ -12,6 +12,7 @@ use crate::part::{Component, Part};
 use crate::platform::Version;
 
 pub mod access;
+pub mod claims;
 pub mod exporter;
 pub mod meta;
 pub mod network;

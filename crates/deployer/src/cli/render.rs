@@ -10,7 +10,8 @@ use super::choices::{Choices, bool_word};
 use super::output::{Answer, Format, formatted, print};
 use super::{ClusterArgs, Which, components, version};
 use crate::images::Used;
-use crate::manifests::{self, text};
+use crate::manifests::access::Account;
+use crate::manifests::{self, claims, text};
 use crate::object::Object;
 use crate::options::Options;
 use crate::part::Part;
@@ -25,11 +26,13 @@ use crate::platform::Platform;
     tholepin render --platform openshift:4.20 -o json\n  tholepin render policy --platform openshift:4.18\n  \
     tholepin render operator --platform openshift --image registry.example/tholepin:1\n  \
     tholepin render hardware --image registry.example/tholepin:1\n  \
+    tholepin render resource-claims --namespace devices --account nic-plugin\n  \
     tholepin render --updater-type rte --sched-type plugin"
 )]
 pub struct Args {
     /// What to print: api, topology-updater, scheduler-plugin, policy (the SELinux policy, text), operator (which installs and keeps
-    /// the others), or hardware (which brings drivers of devices to nodes) [default: all that deploy installs]
+    /// the others), hardware (which brings drivers of devices to nodes), or resource-claims (what a device plugin's account needs for
+    /// them) [default: all that deploy installs]
     #[arg(value_name = "WHAT", hide_possible_values = true)]
     pub what: Option<What>,
     /// How to print: yaml, or json (one List)
@@ -42,9 +45,12 @@ pub struct Args {
         hide_possible_values = true
     )]
     pub output: Manifest,
-    /// Namespace (operator, hardware) [default: numaresources, or tholepin-hardware]
+    /// Namespace (operator, hardware, resource-claims) [default: numaresources, tholepin-hardware, or tholepin]
     #[arg(long, value_name = "NAME")]
     pub namespace: Option<String>,
+    /// The device plugin's service account (resource-claims)
+    #[arg(long, value_name = "NAME", default_value = claims::ACCOUNT)]
+    account: String,
     /// Whether there are objects for the Prometheus operator (operator, hardware) [default: on openshift and hypershift]
     #[arg(long, value_name = "BOOL", num_args = 0..=1, require_equals = true, default_missing_value = "true", value_parser = bool_word)]
     pub monitoring: Option<bool>,
@@ -69,6 +75,8 @@ pub enum What {
     Operator,
     /// What brings drivers of devices to nodes, likewise.
     Hardware,
+    /// What a device plugin's account needs for resource claims.
+    ResourceClaims,
 }
 
 /// How manifests are printed.
@@ -98,6 +106,10 @@ pub async fn run(args: &Args) -> anyhow::Result<ExitCode> {
                 openshift.context("the SELinux policy is OpenShift's: say --platform openshift:VERSION")?;
             print(&manifests::selinux_policy(&version))?;
             return Ok(ExitCode::SUCCESS);
+        }
+        Some(What::ResourceClaims) => {
+            let namespace = args.namespace.as_deref().unwrap_or(claims::NAMESPACE);
+            return args.print(&claims::objects(Account { namespace, name: &args.account })?);
         }
         Some(What::Operator | What::Hardware) => anyhow::bail!("the operator's manifests are not made here"),
     };

@@ -79,6 +79,7 @@ fn exit_codes_say_how_it_went() {
             "error: the SELinux policy is OpenShift's: say --platform openshift:VERSION",
         ),
         ("render policy -P openshift:4.18", 0, "(block rte\n", ""),
+        ("render resource-claims --namespace a --account b", 0, "'system:serviceaccount:a:b'", ""),
         (
             "render --updater-namespace=a --sched-namespace=a",
             1,
