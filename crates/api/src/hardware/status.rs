@@ -25,6 +25,9 @@ pub struct Status {
     /// The version all nodes have, when they all have the same.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub driver_version: Option<String>,
+    /// Until all nodes have `spec.driverVersion`: the version that others have, or had before.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub upgrading_from: Option<String>,
     /// Nodes, counted.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub nodes: Option<NodeCounts>,

@@ -93,6 +93,7 @@ pub fn status(world: &World, config: &Config, plan: &Plan<'_>, heard: &Heard, no
         phase: Some(verdict.phase),
         module: plan.facts.as_ref().and_then(|facts| module_ref(world, facts)),
         driver_version: plan.facts.as_ref().and_then(common_version),
+        upgrading_from: plan.facts.as_ref().and_then(|facts| upgrading_from(config, facts)),
         nodes: Some(counts),
         problems: problem::problems(plan, heard.late).into_iter().take(MOST).collect(),
         conflicts: conflicts.iter().take(MOST).map(told_conflict).collect(),
@@ -153,6 +154,21 @@ fn common_version(facts: &Facts<'_>) -> Option<String> {
     let mut loaded = facts.nodes.iter().filter(|spot| spot.is_desired()).map(|spot| spot.loaded);
     let first = loaded.next()??;
     loaded.all(|version| version == Some(first)).then(|| first.to_owned())
+}
+
+/// The version that nodes come from. Once the last of them has unloaded it only the status knows, so it stays there until all have the one that
+/// is asked for.
+fn upgrading_from(config: &Config, facts: &Facts<'_>) -> Option<String> {
+    let wanted = config.object.spec.driver_version.as_str();
+    let mut mine = facts.nodes.iter().filter(|spot| spot.standing == Standing::Mine).peekable();
+    if mine.peek().is_none() || common_version(facts).as_deref() == Some(wanted) {
+        return None;
+    }
+    let known = &config.object.status;
+    let known = [&known.upgrading_from, &known.driver_version].into_iter().flatten().map(String::as_str);
+    let on_nodes =
+        mine.filter(|spot| spot.is_desired()).flat_map(|spot| [spot.loaded, spot.version]).flatten();
+    known.chain(on_nodes).find(|version| !version.is_empty() && *version != wanted).map(str::to_owned)
 }
 
 fn told_conflict(conflict: &claim::Conflict) -> Conflict {

@@ -60,10 +60,11 @@ pub fn turns(before: &Status, after: &Status) -> Vec<Turn> {
         let note = format!("no entry of spec.kernelMappings matches kernel {}", kernels.join(", "));
         tell(Severity::Warning, keys::UNSUPPORTED_KERNEL, note);
     }
-    if let (Some(old), Some(new)) = (&before.driver_version, &after.driver_version)
+    let former = before.upgrading_from.as_ref().or(before.driver_version.as_ref());
+    if let (Some(old), Some(new), None) = (former, &after.driver_version, &after.upgrading_from)
         && old != new
     {
-        tell(Severity::Normal, "Upgraded", format!("all nodes have version {new}; before it was {old}"));
+        tell(Severity::Normal, "Upgraded", format!("all nodes have version {new}; before some had {old}"));
     }
     turns.dedup();
     turns
@@ -111,6 +112,17 @@ mod tests {
             json!({ "driverVersion": "2" }),
         );
         check(&ready, &newer, &["Upgraded"]);
+        // Between the two nodes differ, or the last one has none.
+        let under_way = |version: Value| {
+            status(
+                &[("Ready", "False", "Upgrading")],
+                json!({ "upgradingFrom": "1", "driverVersion": version }),
+            )
+        };
+        check(&ready, &under_way(Value::Null), &[]);
+        check(&under_way(Value::Null), &under_way("1".into()), &[]);
+        check(&under_way(Value::Null), &newer, &["Reconciled", "Upgraded"]);
+        check(&under_way("1".into()), &ready, &["Reconciled"]);
         let lost = status(
             &[
                 ("Ready", "False", "Errored"),

@@ -218,6 +218,31 @@ fn a_time_turns_with_its_condition_only() {
     add(&mut there, "n0", "ready");
 }
 
+/// Each line is told by a process that knows nothing but the status before.
+#[test]
+fn where_nodes_come_from_is_known_until_all_are_there() {
+    let mut plain = config(&json!({}));
+    let mut check = |nodes: &[&str], from: Option<&str>, has: Option<&str>| {
+        let status = told(&world(&plain, nodes), &plain, &Heard::default());
+        assert_eq!(
+            (status.upgrading_from.as_deref(), status.driver_version.as_deref()),
+            (from, has),
+            "{nodes:?}"
+        );
+        plain.object.status = status;
+    };
+    check(&["ready", "claimed"], None, None);
+    check(&["ready", "ready"], None, Some("1.0"));
+    check(&["ready old", "ready old"], Some("0.9"), Some("0.9"));
+    check(&["ready", "ready old"], Some("0.9"), None);
+    check(&["ready", "claimed"], Some("0.9"), None);
+    check(&["ready", "ready"], None, Some("1.0"));
+    check(&["ready", "ready", "claimed"], None, None);
+    check(&["ready", "ready old cordoned"], None, Some("1.0"));
+    check(&["ready", "ready old"], Some("0.9"), None);
+    check(&[], None, None);
+}
+
 #[test]
 fn lists_end() {
     let plain = config(&json!({ "spec": { "kernelMappings": [{ "literal": "none" }] } }));

@@ -249,11 +249,18 @@ fn k08_a_new_version_comes_to_one_node_after_the_other() {
         };
         assert_eq!(problem(&now, &used), Some("PodsUseDevices"));
         assert_eq!(case.label(&used, &of.version_ready()).await.as_deref(), Some("1.0"));
+        let told = async |case: &Case<'_>, reason: &str| {
+            case.events("acc").await.iter().find(|(told, _)| told == reason).map(|(_, count)| *count)
+        };
+        assert_eq!(told(&case, "Upgraded").await, None, "one node is missing");
+        // Whoever ends it was not there when it began.
+        case.lab.stop().await;
+        case.lab.operate().await;
         case.leave_device("user").await;
         let now = case.until_ready("acc", 4).await;
         assert_eq!(now["status"]["driverVersion"], "2.0");
-        let told = async |wanted: &str| case.events("acc").await.iter().any(|(reason, _)| reason == wanted);
-        until("it is told that it goes on", async || told("Upgrading").await).await;
+        until("it is told that it goes on", async || told(&case, "Upgrading").await.is_some()).await;
+        until("it is told that all have it", async || told(&case, "Upgraded").await == Some(1)).await;
         let most = history.end().await.most_without(&of.ready(), CLAIM);
         assert_eq!(most, 1, "nodes without their driver at a time");
         // Back, two at a time, and those who use devices have to go.
