@@ -7,6 +7,7 @@
 
 use std::borrow::Cow;
 use std::collections::BTreeMap;
+use std::time::Duration;
 
 use k8s_openapi::api::core::v1::Toleration;
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::ObjectMeta;
@@ -49,6 +50,8 @@ pub const PLURAL: &str = "deviceconfigs";
 pub const SHORT_NAME: &str = "devcfg";
 /// Where modules are in an image, unless it is said.
 pub const DIR_NAME: &str = "/opt";
+/// After how many seconds pods that were asked to go are a problem, unless it is said.
+pub const EVICTION_TIMEOUT_SECONDS: u64 = 600;
 /// The mapping there is when none is given: each kernel.
 pub const ANY_KERNEL: &str = "^.+$";
 
@@ -241,6 +244,13 @@ impl Spec {
 }
 
 impl UpgradePolicy {
+    /// After how long pods that were asked to go and are still there are a problem.
+    #[must_use]
+    pub fn eviction_timeout(&self) -> Duration {
+        let seconds = self.eviction_timeout_seconds.and_then(|seconds| u64::try_from(seconds).ok());
+        Duration::from_secs(seconds.unwrap_or(EVICTION_TIMEOUT_SECONDS).max(1))
+    }
+
     /// How many of so many nodes may be without a working driver: at least one, whatever the percentage. What cannot be read is one.
     #[must_use]
     pub fn unavailable_of(&self, nodes: usize) -> usize {

@@ -56,5 +56,7 @@ pub const NO_MATCHING_NODES: &str = "NoMatchingNodes";
 pub const FOREIGN_MODULE: &str = "ForeignModule";
 /// Reason: the image for a kernel has not been found.
 pub const IMAGE_NOT_AVAILABLE: &str = "ImageNotAvailable";
+/// Reason: pods that were asked to go are still there.
+pub const EVICTION_TIMEOUT: &str = "EvictionTimeout";
 /// Reason: a node's kernel has no image.
 pub const UNSUPPORTED_KERNEL: &str = "UnsupportedKernel";

@@ -15,7 +15,9 @@ use std::time::Duration;
 use self::delete::delete;
 use api::hardware::{self, DeviceConfig, Status, keys};
 use deployer::object::{Object, Sort};
+use jiff::Timestamp;
 use k8s_openapi::api::core::v1 as core;
+use k8s_openapi::apimachinery::pkg::apis::meta::v1::Time;
 use kube::api::{EvictParams, ListParams, Patch, PatchParams};
 use kube::{Api, Client};
 use runtime::client::{brief, code, is_conflict, is_not_found, is_retryable};
@@ -23,7 +25,8 @@ use serde::Deserialize as _;
 use serde_json::{Value, json};
 
 use super::claim::Id;
-use super::plan::{Do, NodeWrite, is_as_wanted};
+use super::facts::FENCE;
+use super::plan::{Do, NodeWrite, Why, is_as_wanted};
 use super::shared::Shared;
 use super::status::Failure;
 use super::wire::{WireNode, WirePod};
@@ -252,7 +255,11 @@ impl Hand {
         }
         let nodes = Sort::of::<core::Node>();
         let api = Api::<WireNode>::all_with(self.client.clone(), &nodes.resource());
-        let patch = json_patch::Patch::deserialize(&write.patch).unwrap_or_default();
+        let patch = match write.why {
+            Why::Fence => dated(write.patch.clone(), Timestamp::now()),
+            _ => write.patch.clone(),
+        };
+        let patch = json_patch::Patch::deserialize(patch).unwrap_or_default();
         match api.patch(&write.node, &PatchParams::default(), &Patch::<()>::Json(patch)).await {
             Ok(node) => {
                 let (name, node) = node.trim(&mut Texts::default());
@@ -310,6 +317,18 @@ impl Hand {
     }
 }
 
+/// A fence says since when it is there, so that whoever comes after us knows how long pods have been asked to go.
+fn dated(mut patch: Value, now: Timestamp) -> Value {
+    let now = Time(Timestamp::from_second(now.as_second()).unwrap_or(now));
+    let steps = patch.as_array_mut().into_iter().flatten();
+    let taints = steps.filter(|step| step["op"] == "add" && step["path"] == "/spec/taints");
+    let taints = taints.filter_map(|step| step["value"].as_array_mut()).flatten();
+    for fence in taints.filter(|taint| taint["key"] == FENCE) {
+        fence["timeAdded"] = json!(now);
+    }
+    patch
+}
+
 /// Takes away what others have put beside our only selector, which an apply leaves.
 fn narrower(live: &Value, wanted: &Value) -> Option<Value> {
     let ours = &wanted["spec"]["selector"];
@@ -330,4 +349,24 @@ fn fault(what: &str, error: &kube::Error, module: bool) -> Fault {
     }
     let text = format!("{what}: {}", brief(error));
     Fault::Failed { failure: Failure { module, text }, soon: is_retryable(error) }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_fence_says_since_when_it_is_there() {
+        let others = json!({ "key": "a", "effect": "NoSchedule" });
+        let step = |fence: Value| {
+            json!([
+                { "op": "test", "path": "/spec/taints", "value": [others] },
+                { "op": "add", "path": "/spec/taints", "value": [others, fence] },
+            ])
+        };
+        let fence = json!({ "key": FENCE, "value": "hw.m", "effect": "NoSchedule" });
+        let mut wanted = fence.clone();
+        wanted["timeAdded"] = "1970-01-01T00:00:07Z".into();
+        assert_eq!(dated(step(fence), Timestamp::from_millisecond(7_900).unwrap()), step(wanted));
+    }
 }

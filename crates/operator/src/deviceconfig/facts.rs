@@ -6,6 +6,7 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use api::hardware::{KernelMapping, keys};
 use api::kmm;
+use jiff::Timestamp;
 use k8s_openapi::api::core::v1::{Taint, Toleration};
 
 use super::claim::{Id, Verdict};
@@ -71,6 +72,8 @@ pub struct Spot<'a> {
     pub plugin: bool,
     /// It has our fence.
     pub fenced: bool,
+    /// Since when, as the fence says.
+    pub fenced_since: Option<Timestamp>,
     /// Who uses its devices.
     pub users: Users,
 }
@@ -214,6 +217,7 @@ impl<'a> Look<'a, '_> {
         let same = slot.is_some_and(|slot| slot.same);
         let current = loaded.is_some_and(|loaded| loaded.version.as_deref() == version);
         let plugin = kmm::keys::device_plugin_ready(&module.namespace, &module.name);
+        let fence = node.taints.iter().find(|taint| taint.key == FENCE);
         Spot {
             name,
             node,
@@ -226,7 +230,8 @@ impl<'a> Look<'a, '_> {
             ready: same && current && booted,
             rebooted: same && current && !booted,
             plugin: label(&plugin).is_some(),
-            fenced: node.taints.iter().any(|taint| taint.key == FENCE),
+            fenced: fence.is_some(),
+            fenced_since: fence.and_then(|taint| Some(taint.time_added.as_ref()?.0)),
             users: self.users(name),
         }
     }

@@ -16,8 +16,10 @@ use super::facts::{Facts, Spot, Standing};
 use super::plan::{Plan, State};
 use super::rollout::Wait;
 use super::world::{Config, World};
+use overdue::Overdue;
 
 pub mod events;
+pub mod overdue;
 mod problem;
 
 /// The longest lists of a status.
@@ -34,6 +36,8 @@ pub struct Heard {
     pub errors: Vec<Failure>,
     /// Nothing has moved for so long that somebody should look at it.
     pub late: bool,
+    /// Pods that should have gone.
+    pub overdue: Vec<Overdue>,
 }
 
 /// Something that could not be written.
@@ -95,7 +99,7 @@ pub fn status(world: &World, config: &Config, plan: &Plan<'_>, heard: &Heard, no
         driver_version: plan.facts.as_ref().and_then(common_version),
         upgrading_from: plan.facts.as_ref().and_then(|facts| upgrading_from(config, facts)),
         nodes: Some(counts),
-        problems: problem::problems(plan, heard.late).into_iter().take(MOST).collect(),
+        problems: problem::problems(plan, heard).into_iter().take(MOST).collect(),
         conflicts: conflicts.iter().take(MOST).map(told_conflict).collect(),
         kernels_without_mapping: kernels.into_iter().take(MOST).collect(),
         conditions: dated(conditions, &known.conditions, generation, now),
@@ -310,7 +314,10 @@ fn nodes_verdict(
     let (reason, message) = moving(plan, facts, counts, &missing, &ending, &plugin, upgrading);
     let refused = missing.values().any(|state| state == api::kmm::image::DOES_NOT_EXIST);
     let waits = matches!(reason, "WaitingForPods" | "Paused");
-    let degraded = (refused || heard.late && !waits).then(|| Said::yes(reason, message.clone()));
+    let degraded = match heard.overdue.as_slice() {
+        [] => (refused || heard.late && !waits).then(|| Said::yes(reason, message.clone())),
+        overdue => Some(Said::yes(keys::EVICTION_TIMEOUT, overdue_text(overdue))),
+    };
     Verdict {
         phase: if degraded.is_some() { Phase::Degraded } else { Phase::Progressing },
         ready: Said::no(reason, message.clone()),
@@ -402,6 +409,12 @@ fn conflict_text(lost: &[&claim::Conflict]) -> String {
         "Conflicting DeviceConfig NodeSelectors found: DeviceConfig {}; change spec.nodeSelector of one of them",
         all.join("; DeviceConfig ")
     )
+}
+
+fn overdue_text(overdue: &[Overdue]) -> String {
+    let each = overdue.iter().take(MOST_NODES).map(|one| format!("{} on {}", some(&one.pods), one.node));
+    let all: Vec<String> = each.collect();
+    format!("pods were asked to go from {} nodes and are still there: {}", overdue.len(), all.join("; "))
 }
 
 /// A few of many.

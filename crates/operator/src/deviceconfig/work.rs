@@ -26,6 +26,7 @@ use super::act::{Fault, Hand};
 use super::claim::Id;
 use super::metrics::Metrics;
 use super::plan::{Do, orphan, plan};
+use super::status::overdue::overdue;
 use super::status::{Failure, Heard, awaited, events, status};
 use super::world::Key;
 
@@ -70,6 +71,8 @@ struct Book {
     ensured_at: Instant,
     /// What is waited for, since when.
     awaited: Option<(String, Instant)>,
+    /// When pods that were asked to go should be gone.
+    overdue: Option<Instant>,
     /// When to look again, whatever happens.
     due: Option<Instant>,
 }
@@ -92,7 +95,14 @@ struct Ended {
 
 impl Default for Book {
     fn default() -> Self {
-        Self { failed: Vec::new(), ensured: Vec::new(), ensured_at: Instant::now(), awaited: None, due: None }
+        Self {
+            failed: Vec::new(),
+            ensured: Vec::new(),
+            ensured_at: Instant::now(),
+            awaited: None,
+            overdue: None,
+            due: None,
+        }
     }
 }
 
@@ -223,7 +233,7 @@ impl Worker {
         let late = book.awaited.as_ref().map(|(_, since)| *since + self.patience);
         let late = late.filter(|at| *at > Instant::now());
         book.due = match &key {
-            Key::Config(_) => waits.chain(resync).chain(late).min(),
+            Key::Config(_) => waits.chain(resync).chain(late).chain(book.overdue).min(),
             Key::Orphan(_) => Some(Instant::now() + ORPHANS),
         };
         Ended { key, book, gone }
@@ -297,10 +307,13 @@ impl Worker {
             };
             let late = waits.is_some() && since + self.patience <= now;
             book.awaited = waits.map(|waits| (waits, since));
-            let heard = Heard { errors: book.errors(), late };
+            let time = Timestamp::now();
+            let (overdue, next) = overdue(config, &plan, time);
+            book.overdue = next.map(|left| now + left);
+            let heard = Heard { errors: book.errors(), late, overdue };
             let metadata = &config.object.metadata;
             Some(Look {
-                told: status(world, config, &plan, &heard, Timestamp::now()),
+                told: status(world, config, &plan, &heard, time),
                 known: config.object.status.clone(),
                 uid: metadata.uid.clone().unwrap_or_default(),
                 silent: plan.state == super::plan::State::Gone,

@@ -253,4 +253,10 @@ fn patches_of_nodes_test_what_they_replace() {
         { "op": "add", "path": "/spec/taints", "value": [{ "key": FENCE, "value": "hw.m", "effect": "NoSchedule" }] },
     ]);
     assert_eq!(write.patch, wanted);
+    // As the API server has them, times too.
+    let taints = json!([{ "key": FENCE, "effect": "NoSchedule", "timeAdded": "2026-01-01T00:00:00Z" }]);
+    let fenced = Node { taints: serde_json::from_value(taints.clone()).unwrap(), ..node(json!({})) };
+    let mut patch = Patch::of(&fenced);
+    patch.fence(None);
+    assert_eq!([&patch.steps[0]["value"], &patch.steps[1]["value"]], [&taints, &json!([])]);
 }

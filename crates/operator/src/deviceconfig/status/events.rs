@@ -2,7 +2,7 @@
 //!
 //! In: a status before and after. Out: events, for what is different and no more. Never: an event about what stays as it is.
 
-use api::hardware::{Phase, Status, keys};
+use api::hardware::{NodeProblem, Phase, Status, keys};
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::Condition;
 use runtime::events::Severity;
 
@@ -27,7 +27,8 @@ pub fn turns(before: &Status, after: &Status) -> Vec<Turn> {
         tell(Severity::Normal, keys::RECONCILED, ready.message.clone());
     }
     for name in [keys::ERRORED, keys::DEGRADED] {
-        if let Some(bad) = turned(name, "True") {
+        // Of pods that do not go each node is told below.
+        if let Some(bad) = turned(name, "True").filter(|bad| bad.reason != keys::EVICTION_TIMEOUT) {
             tell(Severity::Warning, &bad.reason, bad.message.clone());
         }
     }
@@ -52,6 +53,12 @@ pub fn turns(before: &Status, after: &Status) -> Vec<Turn> {
                 conflict.nodes.first().map_or("", String::as_str)
             );
             tell(Severity::Normal, "NodeSelectorContested", note);
+        }
+    }
+    let stays = |one: &&NodeProblem| one.reason == keys::EVICTION_TIMEOUT;
+    for problem in after.problems.iter().filter(stays) {
+        if !before.problems.iter().filter(stays).any(|known| known.node == problem.node) {
+            tell(Severity::Warning, &problem.reason, format!("node {}: {}", problem.node, problem.message));
         }
     }
     let new = |kernel: &&String| !before.kernels_without_mapping.contains(kernel);

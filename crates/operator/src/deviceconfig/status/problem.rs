@@ -9,17 +9,28 @@ use crate::deviceconfig::kernel::Served;
 use crate::deviceconfig::plan::{Plan, State};
 use crate::deviceconfig::rollout::Wait;
 
-/// The problems. `late`: nothing has moved for long, so nodes that are on their way have one too.
-pub(super) fn problems(plan: &Plan<'_>, late: bool) -> Vec<NodeProblem> {
+use super::{Heard, some};
+
+/// The problems. When nothing has moved for long, nodes that are on their way have one too.
+pub(super) fn problems(plan: &Plan<'_>, heard: &Heard) -> Vec<NodeProblem> {
     let mut all: Vec<(u8, NodeProblem)> = Vec::new();
     let leaving = matches!(plan.state, State::Leaving(_));
     for spot in plan.facts.iter().flat_map(|facts| &facts.nodes) {
-        let found = if leaving { unloading(spot) } else { of(spot, late) };
+        let found = if leaving { unloading(spot) } else { of(spot, heard.late) };
         all.extend(found.map(|(rank, reason, message)| {
             (rank, NodeProblem { node: spot.name.to_owned(), reason: reason.to_owned(), message })
         }));
     }
-    for (node, wait) in &plan.round.waiting {
+    for one in &heard.overdue {
+        let (pods, seconds) = (some(&one.pods), one.after.as_secs());
+        let message = format!(
+            "pods {pods} were asked to go more than {seconds} s ago and are still there; a disruption budget or a finalizer may keep them"
+        );
+        let reason = keys::EVICTION_TIMEOUT.to_owned();
+        all.push((1, NodeProblem { node: one.node.clone(), reason, message }));
+    }
+    let is_told = |node: &str| heard.overdue.iter().any(|one| one.node == node);
+    for (node, wait) in plan.round.waiting.iter().filter(|(node, _)| !is_told(node)) {
         if let Some((reason, message)) = waiting(wait) {
             all.push((3, NodeProblem { node: node.clone(), reason: reason.to_owned(), message }));
         }

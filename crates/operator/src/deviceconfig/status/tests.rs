@@ -1,13 +1,14 @@
 //! Worlds, and what is told about them.
 
+use k8s_openapi::api::core::v1::Taint;
 use serde_json::{Value, json};
 
 use super::*;
-use crate::deviceconfig::facts::Called;
+use crate::deviceconfig::facts::{Called, FENCE};
 use crate::deviceconfig::module;
 use crate::deviceconfig::nmc::{Images, Nmc};
 use crate::deviceconfig::plan::plan;
-use crate::deviceconfig::world::{Kind, Kmm, Live, Node, Place, Pods};
+use crate::deviceconfig::world::{Kind, Kmm, Live, Node, Place, Pod, Pods};
 
 const VERSION: &str = "kmm.node.kubernetes.io/version-module.hw.acc-module";
 
@@ -27,7 +28,11 @@ fn named(name: &str, created: &str, more: &Value) -> Config {
     Config::of(serde_json::from_value(body).unwrap())
 }
 
-/// A node as the tables have it: `claimed`, `ready`, `old` (another version is loaded), `booted` (anew), `cordoned`, `kernel` (an odd one).
+/// When nodes were fenced.
+const FENCED: i64 = 1000;
+
+/// A node as the tables have it: `claimed`, `ready`, `old` (another version is loaded), `booted` (anew), `cordoned`, `kernel` (an odd one),
+/// `fenced`.
 fn add(world: &mut World, name: &str, how: &str) {
     let has = |word: &str| how.split(' ').any(|one| one == word);
     let mut labels = vec![("acc", "1")];
@@ -40,11 +45,11 @@ fn add(world: &mut World, name: &str, how: &str) {
     let node = Node {
         labels: labels.into_iter().map(|(key, value)| (key.into(), value.into())).collect(),
         has_labels: true,
+        taints: if has("fenced") { vec![fence()] } else { Vec::new() },
         unschedulable: has("cordoned"),
         kernel: if has("kernel") { "6.8-odd" } else { "5.14.0-1.el9" }.into(),
         boot: if has("booted") { "2" } else { "1" }.to_owned(),
         version: "1".to_owned(),
-        ..Node::default()
     };
     world.put_node(name.into(), node);
     if has("ready") {
@@ -52,6 +57,11 @@ fn add(world: &mut World, name: &str, how: &str) {
         let body = json!({ "metadata": { "name": name }, "spec": { "modules": [entry] }, "status": { "modules": [entry] } });
         world.put_nmc(name.into(), Nmc::of(&serde_json::from_value(body).unwrap()));
     }
+}
+
+fn fence() -> Taint {
+    let time_added = Some(Time(Timestamp::from_second(FENCED).unwrap()));
+    Taint { key: FENCE.to_owned(), effect: "NoSchedule".to_owned(), time_added, ..Taint::default() }
 }
 
 fn world(config: &Config, nodes: &[&str]) -> World {
@@ -157,7 +167,7 @@ fn what_goes_wrong_is_told_with_its_text() {
     let plain = config(&json!({}));
     let refused = |module| Heard {
         errors: vec![Failure { module, text: "Module hw/acc-module: 403 Forbidden: no".to_owned() }],
-        late: false,
+        ..Heard::default()
     };
     let mut there = world(&plain, &["claimed"]);
     check(&plain, &there, &refused(true), Phase::Degraded, keys::REASON_ERRORED, &errored, (1, 0));
@@ -216,6 +226,48 @@ fn a_time_turns_with_its_condition_only() {
     assert_eq!(second.conditions[0].last_transition_time, first.conditions[0].last_transition_time);
     assert_eq!(second.conditions.last().unwrap().type_, "Theirs");
     add(&mut there, "n0", "ready");
+}
+
+#[test]
+fn pods_that_do_not_go_are_told_with_their_nodes() {
+    let asked = config(&json!({ "spec": {
+        "upgradePolicy": { "podsUsingDevices": "Evict", "evictionTimeoutSeconds": 60 },
+        "devicePlugin": { "image": "r.example/p:1", "resourceNames": ["example.com/acc"] },
+    } }));
+    let mut there = world(&asked, &["ready", "ready old fenced"]);
+    for name in ["p", "q"] {
+        let resources = vec!["example.com/acc".into()];
+        let pod = Pod { node: "n1".into(), resources, leaving: name == "p" };
+        there.put_pod(claim::Id::new("x", name), Some(pod));
+    }
+    let at = |config: &Config, second: i64| {
+        let plan = plan(&there, config, false);
+        let now = Timestamp::from_second(second).unwrap();
+        let (overdue, next) = overdue::overdue(config, &plan, now);
+        let heard = Heard { overdue, ..Heard::default() };
+        (status(&there, config, &plan, &heard, now), next.map(|left| left.as_secs()))
+    };
+    let reasons = |before: &Status, after: &Status| {
+        events::turns(before, after).into_iter().map(|turn| (turn.reason, turn.note)).collect::<Vec<_>>()
+    };
+    let (before, next) = at(&asked, FENCED + 59);
+    assert_eq!((before.problems[0].reason.as_str(), next), ("PodsUseDevices", Some(1)));
+    assert_eq!(before.conditions[3].status, "False", "{before:#?}");
+    let (after, next) = at(&asked, FENCED + 60);
+    let told: Vec<_> = after.problems.iter().map(|one| (one.node.as_str(), one.reason.as_str())).collect();
+    assert_eq!((told, next), (vec![("n1", keys::EVICTION_TIMEOUT)], None));
+    let degraded = &after.conditions[3];
+    assert_eq!((degraded.status.as_str(), degraded.reason.as_str()), ("True", keys::EVICTION_TIMEOUT));
+    assert!(degraded.message.contains("x/p, x/q on n1"), "{degraded:?}");
+    let turned = reasons(&before, &after);
+    assert_eq!(turned.len(), 1, "{turned:?}");
+    assert!(turned[0].0 == keys::EVICTION_TIMEOUT && turned[0].1.contains("n1: pods x/p, x/q"), "{turned:?}");
+    let (later, _) = at(&asked, FENCED + 1000);
+    assert_eq!(reasons(&after, &later), []);
+    // Whoever waits asks nobody.
+    let patient = json!({ "upgradePolicy": { "podsUsingDevices": "Wait" }, "devicePlugin": asked.object.spec.device_plugin });
+    let (waits, next) = at(&config(&json!({ "spec": patient })), FENCED + 1000);
+    assert_eq!((waits.problems[0].reason.as_str(), next), ("PodsUseDevices", None));
 }
 
 /// Each line is told by a process that knows nothing but the status before.

@@ -3,7 +3,8 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use kube::api::DeleteParams;
+use kube::api::{DeleteParams, Patch, PatchParams};
+use operator::deviceconfig::facts::FENCE;
 use serde_json::{Value, json};
 use testkit::kmm::{self, Stage};
 
@@ -230,7 +231,7 @@ fn with_device(more: &Value) -> Value {
 #[test]
 fn k08_a_new_version_comes_to_one_node_after_the_other() {
     play("k08", async |lab: &mut Lab| {
-        let case = Case::begin(lab, "k08", 4).await;
+        let mut case = Case::begin(lab, "k08", 4).await;
         case.ask("acc", &with_device(&json!({}))).await;
         case.until_ready("acc", 4).await;
         let (of, used) = (case.of("acc"), case.node(1));
@@ -265,7 +266,8 @@ fn k08_a_new_version_comes_to_one_node_after_the_other() {
         assert_eq!(most, 1, "nodes without their driver at a time");
         // Back, two at a time, and those who use devices have to go.
         case.use_device("user", &used).await;
-        let policy = json!({ "maxUnavailable": "50%", "podsUsingDevices": "Evict" });
+        let policy =
+            json!({ "maxUnavailable": "50%", "podsUsingDevices": "Evict", "evictionTimeoutSeconds": 600 });
         let history = History::begin(&case.client()).await;
         case.change("acc", &json!({ "driverVersion": "1.0", "upgradePolicy": policy })).await;
         let evicted = async || {
@@ -273,11 +275,31 @@ fn k08_a_new_version_comes_to_one_node_after_the_other() {
             pods.get_opt("user").await.unwrap().is_none_or(|pod| pod.metadata.deletion_timestamp.is_some())
         };
         until("evicted", evicted).await;
+        not_gone(&mut case, &used).await;
         case.leave_device("user").await;
         case.until_ready("acc", 4).await;
         assert!((1..=2).contains(&history.end().await.most_without(&of.ready(), CLAIM)));
         case.end().await;
     });
+}
+
+/// A pod that was asked to go and is still there is told of when its time is over, whoever asked it.
+async fn not_gone(case: &mut Case<'_>, node: &str) {
+    let nodes = super::lab::objects(&case.client(), "v1", "Node", None);
+    let mut taints = nodes.get(node).await.unwrap().data["spec"]["taints"].clone();
+    let fence = taints.as_array_mut().unwrap().iter_mut().find(|taint| taint["key"] == FENCE).unwrap();
+    assert!(fence["timeAdded"].is_string(), "{fence}");
+    case.until("acc", "it waits", |config| problem(config, node) == Some("PodsUseDevices")).await;
+    case.lab.stop().await;
+    fence["timeAdded"] = "2026-01-01T00:00:00Z".into();
+    let patch = Patch::Merge(json!({ "spec": { "taints": taints } }));
+    nodes.patch(node, &PatchParams::default(), &patch).await.unwrap();
+    case.lab.operate().await;
+    let now = case.until("acc", "told", |config| is(config, "Degraded", "True", "EvictionTimeout")).await;
+    assert!(says(&now, "Degraded").unwrap()[2].contains(&format!("k08/user on {node}")), "{now:#}");
+    assert_eq!(problem(&now, node), Some("EvictionTimeout"));
+    let told = async || case.events("acc").await.iter().any(|(reason, _)| reason == "EvictionTimeout");
+    until("an Event", told).await;
 }
 
 #[test]
