@@ -235,8 +235,9 @@ fn device_plugin(object: &DeviceConfig, called: &Called, place: &Place) -> Optio
     if let Some(text) = config {
         let name = hardware::plugin_config_map(module);
         let source = ConfigMapVolumeSource { name, ..ConfigMapVolumeSource::default() };
-        volumes.push(Volume { name: "config".to_owned(), config_map: Some(source), ..Volume::default() });
-        container.volume_mounts.push(VolumeMount { read_only: Some(true), ..mount("config", PLUGIN_CONFIG) });
+        let volume = unused("config", &volumes);
+        container.volume_mounts.push(VolumeMount { read_only: Some(true), ..mount(&volume, PLUGIN_CONFIG) });
+        volumes.push(Volume { name: volume, config_map: Some(source), ..Volume::default() });
         container.command = ["/tholepin", "device-plugin"].map(str::to_owned).into();
         let ours = ["--config".to_owned(), format!("{PLUGIN_CONFIG}/{PLUGIN_FILE}")];
         container.args = ours.into_iter().chain(plugin.args.clone()).collect();
@@ -256,6 +257,13 @@ fn node_name() -> EnvVar {
         ObjectFieldSelector { field_path: "spec.nodeName".to_owned(), ..ObjectFieldSelector::default() };
     let source = EnvVarSource { field_ref: Some(field), ..EnvVarSource::default() };
     EnvVar { name: "NODE_NAME".to_owned(), value_from: Some(source), ..EnvVar::default() }
+}
+
+/// This name, or one like it that none of the user's volumes has.
+fn unused(name: &str, volumes: &[Volume]) -> String {
+    let numbered = (1..=volumes.len()).map(|number| format!("{name}-{number}"));
+    let mut names = std::iter::once(name.to_owned()).chain(numbered);
+    names.find(|name| volumes.iter().all(|volume| volume.name != *name)).unwrap_or_default()
 }
 
 fn cdi() -> Volume {

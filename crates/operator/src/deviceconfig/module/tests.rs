@@ -136,6 +136,16 @@ fn a_device_plugin_is_a_vendors_or_ours() {
         hash(&made(&config("example.com/other"))),
         "another configuration makes other pods"
     );
+    // Whatever a user calls his.
+    let theirs = ["config", "config-1"].map(|name| json!({ "name": name, "emptyDir": {} }));
+    let mut more = config("example.com/acc");
+    more.object.spec.device_plugin.as_mut().unwrap().volumes = serde_json::from_value(json!(theirs)).unwrap();
+    let plugin = &made(&more)["spec"]["devicePlugin"];
+    let volumes = plugin["volumes"].as_array().unwrap();
+    let names: Vec<&str> = volumes.iter().filter_map(|volume| volume["name"].as_str()).collect();
+    assert_eq!(names, ["config", "config-1", "cdi", "config-2"]);
+    assert_eq!(volumes[3]["configMap"]["name"], "acc-module-plugin");
+    assert_eq!(plugin["container"]["volumeMounts"][1]["name"], "config-2");
     assert_eq!(config("example.com/acc").resources().into_iter().collect::<Vec<_>>(), ["example.com/acc"]);
 }
 
