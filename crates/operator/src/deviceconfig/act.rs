@@ -20,7 +20,7 @@ use k8s_openapi::api::core::v1 as core;
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::Time;
 use kube::api::{EvictParams, ListParams, Patch, PatchParams};
 use kube::{Api, Client};
-use runtime::client::{brief, code, is_conflict, is_not_found, is_retryable};
+use runtime::client::{brief, code, is_conflict, is_forbidden, is_not_found, is_retryable};
 use serde::Deserialize as _;
 use serde_json::{Value, json};
 
@@ -63,6 +63,8 @@ pub enum Fault {
 
 /// How long a pod that may not go now is left alone.
 const DISRUPTION: Duration = Duration::from_secs(5);
+/// How long an API server is left alone that has not heard of the owner's kind.
+const UNHEARD: Duration = Duration::from_secs(2);
 
 impl Hand {
     /// Does it.
@@ -342,18 +344,43 @@ fn configs() -> Sort {
     Sort::new(hardware::GROUP, hardware::VERSION, hardware::KIND, hardware::PLURAL)
 }
 
+/// Where owners are checked (OpenShift), a new kind is refused as an owner until that check has heard of it, in the words of a missing right.
+fn is_unheard(error: &kube::Error) -> bool {
+    let text = "cannot find RESTMapping";
+    matches!(error, kube::Error::Api(status) if is_forbidden(error) && status.message.contains(text))
+}
+
 /// What an error means.
 fn fault(what: &str, error: &kube::Error, module: bool) -> Fault {
     if is_conflict(error) {
         return Fault::Stale;
     }
     let text = format!("{what}: {}", brief(error));
+    if is_unheard(error) {
+        tracing::info!("{text}; the API server will know it within half a minute");
+        return Fault::Later(UNHEARD);
+    }
     Fault::Failed { failure: Failure { module, text }, soon: is_retryable(error) }
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn what_only_takes_time_is_no_refusal() {
+        let refusal = |message: &str| {
+            let status =
+                json!({ "status": "Failure", "code": 403, "reason": "Forbidden", "message": message });
+            let error = kube::Error::Api(serde_json::from_value(status).unwrap());
+            fault("Module hw/acc-module", &error, true)
+        };
+        let unheard = "modules.kmm.sigs.x-k8s.io \"acc-module\" is forbidden: cannot set blockOwnerDeletion in this case because cannot find \
+            RESTMapping for APIVersion hardware.tholepin.dev/v1alpha1 Kind DeviceConfig: no matches for kind";
+        assert_eq!(refusal(unheard), Fault::Later(UNHEARD));
+        let denied = "cannot set blockOwnerDeletion if an ownerReference refers to a resource you can't set finalizers on";
+        assert!(matches!(refusal(denied), Fault::Failed { soon: false, .. }));
+    }
 
     #[test]
     fn a_fence_says_since_when_it_is_there() {
