@@ -89,6 +89,7 @@ pub fn start(
     leads: Option<watch::Receiver<lease::Status>>,
     release: CancellationToken,
 ) -> Result<(), runtime::client::Error> {
+    let openshift = setting.place.openshift;
     let shared = Shared::new(setting.place);
     let metrics = Metrics::register(registry, &shared);
     super::watch::start(tasks, setting.connection, setting.watches, &health.readiness, &shared)?;
@@ -96,7 +97,7 @@ pub fn start(
     let told = health.told.clone();
     let asking = client.clone();
     tasks.spawn("rights for DeviceConfigs", async move {
-        rights::follow(asking, told).await;
+        rights::follow(asking, openshift, told).await;
         std::future::pending::<Result<(), Infallible>>().await
     });
     let hand = Hand { client, shared: Arc::clone(&shared) };

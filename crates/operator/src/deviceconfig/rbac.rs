@@ -63,6 +63,7 @@ pub fn rules(platform: Platform) -> Rules {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::deviceconfig::rights::{Need, needed};
     use crate::rbac::{covers, missing};
 
     /// What is looked for before work begins is what is given.
@@ -70,12 +71,13 @@ mod tests {
     fn what_is_needed_is_given() {
         for platform in Platform::ALL {
             let rules = rules(platform).cluster;
-            for (group, resource, verbs) in super::super::rights::NEEDED {
-                let name = super::super::rights::only(resource);
+            for Need { group, resource, name, verbs } in needed(platform.is_openshift()) {
                 let all = || rule(group, &[resource], verbs);
                 let needed = [name.map_or_else(all, |name| rule_for(group, &[resource], name, verbs))];
                 assert!(covers(&rules, &needed), "{platform}: {:?}", missing(&rules, &needed));
             }
+            let binds = needed(platform.is_openshift()).iter().any(|need| need.verbs == ["bind"]);
+            assert_eq!(binds, platform.is_openshift(), "{platform}");
         }
     }
 

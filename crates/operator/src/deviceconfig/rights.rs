@@ -15,30 +15,51 @@ use runtime::client::brief;
 use tokio::sync::watch;
 use tracing::{info, warn};
 
+use super::module::SCC_ROLE;
 use super::watch::DEFINITION;
 
 /// Between questions while something is missing.
 const AGAIN: Duration = Duration::from_secs(10);
 
-/// Without these nothing works: group, resource, verbs.
-pub(super) const NEEDED: [(&str, &str, &[&str]); 11] = [
-    // Of one name only.
-    ("apiextensions.k8s.io", "customresourcedefinitions", &["list", "watch"]),
-    (hardware::GROUP, hardware::PLURAL, &["list", "watch", "patch"]),
-    (hardware::GROUP, "deviceconfigs/status", &["patch"]),
-    ("", "nodes", &["list", "watch", "patch"]),
-    ("", "pods", &["list", "watch"]),
-    ("", "pods/eviction", &["create"]),
-    (kmm::GROUP, kmm::MODULES, &["get", "list", "watch", "create", "patch", "delete"]),
-    (kmm::GROUP, kmm::node::PLURAL, &["list", "watch"]),
-    (kmm::GROUP, kmm::image::PLURAL, &["list", "watch"]),
-    ("", "serviceaccounts", &["get", "create", "patch", "delete"]),
-    ("", "configmaps", &["get", "create", "patch", "delete"]),
-];
+/// Rights to one resource.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Need {
+    pub(super) group: &'static str,
+    /// With its subresource.
+    pub(super) resource: &'static str,
+    /// The only name that matters, where one does.
+    pub(super) name: Option<&'static str>,
+    pub(super) verbs: &'static [&'static str],
+}
 
-/// The only name that matters, where it does.
-pub(super) fn only(resource: &str) -> Option<&'static str> {
-    (resource == "customresourcedefinitions").then_some(DEFINITION)
+const NAMED: &[&str] = &["get", "create", "patch", "delete"];
+const RBAC: &str = "rbac.authorization.k8s.io";
+
+/// Without these nothing works.
+pub(super) fn needed(openshift: bool) -> Vec<Need> {
+    let any = |group, resource, verbs| Need { group, resource, name: None, verbs };
+    let one = |group, resource, name, verbs| Need { name: Some(name), ..any(group, resource, verbs) };
+    let mut all = vec![
+        one("apiextensions.k8s.io", "customresourcedefinitions", DEFINITION, &["list", "watch"]),
+        any(hardware::GROUP, hardware::PLURAL, &["list", "watch", "patch"]),
+        any(hardware::GROUP, "deviceconfigs/status", &["patch"]),
+        any("", "nodes", &["list", "watch", "patch"]),
+        any("", "pods", &["list", "watch"]),
+        any("", "pods/eviction", &["create"]),
+        any(kmm::GROUP, kmm::MODULES, &["get", "list", "watch", "create", "patch", "delete"]),
+        any(kmm::GROUP, kmm::node::PLURAL, &["list", "watch"]),
+        any(kmm::GROUP, kmm::image::PLURAL, &["list", "watch"]),
+        any("", "serviceaccounts", NAMED),
+        any("", "configmaps", NAMED),
+    ];
+    if openshift {
+        // The accounts of KMM's pods and of the device plugin.
+        all.push(any(RBAC, "rolebindings", NAMED));
+        all.push(one(RBAC, "clusterroles", SCC_ROLE, &["bind"]));
+        // Asked where owners are checked, as they are there.
+        all.push(any(hardware::GROUP, "deviceconfigs/finalizers", &["update"]));
+    }
+    all
 }
 
 /// What is missing; empty: nothing, as far as is known.
@@ -56,9 +77,9 @@ pub fn check(missing: &Missing) -> Result<(), String> {
 }
 
 /// Asks until nothing is missing.
-pub async fn follow(client: Client, told: watch::Sender<Vec<String>>) {
+pub async fn follow(client: Client, openshift: bool, told: watch::Sender<Vec<String>>) {
     loop {
-        let missing = match ask(&client).await {
+        let missing = match ask(&client, openshift).await {
             Ok(missing) => missing,
             Err(error) => {
                 warn!(error = brief(&error), "cannot ask what we may do; going on as if all were allowed");
@@ -87,10 +108,10 @@ pub async fn follow(client: Client, told: watch::Sender<Vec<String>>) {
     }
 }
 
-async fn ask(client: &Client) -> Result<Vec<String>, kube::Error> {
+async fn ask(client: &Client, openshift: bool) -> Result<Vec<String>, kube::Error> {
     let reviews: Api<SelfSubjectAccessReview> = Api::all(client.clone());
     let mut missing = Vec::new();
-    for (group, resource, verbs) in NEEDED {
+    for Need { group, resource, name, verbs } in needed(openshift) {
         for verb in verbs {
             let (plain, sub) =
                 resource.split_once('/').map_or((resource, None), |(plain, sub)| (plain, Some(sub)));
@@ -99,7 +120,7 @@ async fn ask(client: &Client) -> Result<Vec<String>, kube::Error> {
                 resource: Some(plain.to_owned()),
                 subresource: sub.map(str::to_owned),
                 verb: Some((*verb).to_owned()),
-                name: only(resource).map(str::to_owned),
+                name: name.map(str::to_owned),
                 ..ResourceAttributes::default()
             };
             let review = SelfSubjectAccessReview {
