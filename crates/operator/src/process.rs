@@ -179,6 +179,15 @@ impl Process {
         let offered = policy.subscribe();
         if self.settings.controllers.has(Part::NumaResources) {
             self.numaresources(&place, &mut registry, &watch_metrics, &recorder, policy.clone())?;
+        } else if place.platform.is_openshift() {
+            let policy = policy.clone();
+            watches::start_profile(
+                &mut self.tasks,
+                &self.connection,
+                &watch_metrics,
+                &self.readiness,
+                policy,
+            )?;
         }
         if self.settings.controllers.has(Part::DeviceConfig) {
             self.deviceconfig(&place, &mut registry, &watch_metrics, &recorder)?;

@@ -133,16 +133,21 @@ fn reports() -> Vec<PolicyRule> {
     vec![rule(nrt::GROUP, &[nrt::PLURAL], &["list", "patch", "delete"])]
 }
 
+/// What the process asks of OpenShift and HyperShift whatever its controllers are: what the cluster is, which TLS it wants.
+pub(crate) fn openshift_place() -> Vec<PolicyRule> {
+    vec![
+        rule_for(CONFIG, &["infrastructures"], "cluster", &["get"]),
+        rule_for(CONFIG, &["clusteroperators"], "openshift-apiserver", &["get"]),
+        rule_for(CONFIG, &["apiservers"], "cluster", &["list", "watch"]),
+    ]
+}
+
 /// OpenShift's and HyperShift's own: what the cluster is, which TLS it wants, what the exporters' pods may be.
 fn openshift() -> Vec<PolicyRule> {
     const SECURITY: &str = "security.openshift.io";
     let constraints = ["securitycontextconstraints"];
-    let mut rules = vec![
-        rule_for(CONFIG, &["infrastructures"], "cluster", &["get"]),
-        rule_for(CONFIG, &["clusteroperators"], "openshift-apiserver", &["get"]),
-        rule_for(CONFIG, &["apiservers"], "cluster", &["list", "watch"]),
-        rule(SECURITY, &constraints, &SEEN),
-    ];
+    let mut rules = openshift_place();
+    rules.push(rule(SECURITY, &constraints, &SEEN));
     rules.extend(CONSTRAINTS.map(|name| rule_for(SECURITY, &constraints, name, &NAMED)));
     rules
 }

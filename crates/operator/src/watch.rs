@@ -29,11 +29,12 @@ use runtime::shutdown::Tasks;
 use runtime::tls::Policy;
 use runtime::watch::{self, Event, Metrics};
 use tokio::sync::Notify;
+use tokio::sync::watch::Sender;
 
 use crate::desired::{Controller, MANAGED_BY, MANAGER};
 use crate::reconcile::{Shared, Wake};
 use crate::tls;
-use crate::world::{Place, World};
+use crate::world::{Place, TlsProfile, World};
 use take::Named;
 use wire::{Raw, Texts, Wire, WireNode};
 
@@ -86,9 +87,9 @@ pub struct Hearers {
     /// The world and its controllers.
     pub shared: Arc<Shared>,
     /// What our own servers offer.
-    pub policy: tokio::sync::watch::Sender<Policy>,
+    pub policy: Sender<Policy>,
     /// Whoever tells of what cannot be read.
-    pub unreadable: tokio::sync::watch::Sender<()>,
+    pub unreadable: Sender<()>,
     /// Whoever asks kubelets: nodes or groups have changed.
     pub nodes: Arc<Notify>,
 }
@@ -211,9 +212,14 @@ pub fn all(place: &Place) -> Vec<Watch> {
         });
     }
     if place.platform.is_openshift() {
-        all.push(Watch { name: "cluster".to_owned(), ..Watch::all(Fact::Tls, sort(API_SERVER)) });
+        all.push(profile());
     }
     all
+}
+
+/// What OpenShift's TLS servers are to be like.
+fn profile() -> Watch {
+    Watch { name: "cluster".to_owned(), ..Watch::all(Fact::Tls, sort(API_SERVER)) }
 }
 
 /// Kinds without a namespace that are watched by our mark.
@@ -249,6 +255,34 @@ pub fn start(
             Ok::<_, Infallible>(follow(&watch, client, &metrics, &gate, &hearers).await)
         });
     }
+    Ok(())
+}
+
+/// Has our own servers on OpenShift offer what the cluster wants, where no other watch does.
+///
+/// # Errors
+/// When no client can be made.
+pub fn start_profile(
+    tasks: &mut Tasks,
+    connection: &Connection,
+    metrics: &Metrics,
+    readiness: &Readiness,
+    policy: Sender<Policy>,
+) -> Result<(), runtime::client::Error> {
+    let watch = profile();
+    let api = watch.api(connection.watching()?);
+    let (metrics, gate) = (metrics.clone(), readiness.gate(watch.title()));
+    tasks.spawn("watch", async move {
+        let mut known = None;
+        let tell = |event: Event<Raw>| {
+            let whole = matches!(event, Event::Reset { .. });
+            read::tls(&mut known, event);
+            offer(known.as_ref(), &policy);
+            opened(&gate, whole);
+        };
+        let never = watch::run_as(api, &watch.sort.plural, watch.config(), &metrics, Ok, tell).await;
+        Ok::<_, Infallible>(never)
+    });
     Ok(())
 }
 
@@ -325,8 +359,8 @@ fn tell(fact: Fact, sort: &Sort, event: Event<Raw>, hearers: &Hearers) {
             change(shared, fact, |world| take::table(&mut world.node_pool_configs, event));
         }
         Fact::Tls => {
-            change(shared, fact, |world| read::tls(world, event));
-            offer(hearers);
+            change(shared, fact, |world| read::tls(&mut world.tls, event));
+            shared.read(|world| offer(world.tls.as_ref(), &hearers.policy));
         }
         Fact::Live => take::live(shared, sort, event),
         Fact::Node | Fact::Kubelet => {}
@@ -338,12 +372,12 @@ fn tell(fact: Fact, sort: &Sort, event: Event<Raw>, hearers: &Hearers) {
 }
 
 /// Has our own servers offer what the cluster wants.
-fn offer(hearers: &Hearers) {
-    let Some(profile) = hearers.shared.read(|world| world.tls.clone()) else { return };
-    match tls::policy(&profile) {
-        Ok(policy) => drop(hearers.policy.send_if_modified(|offered| {
-            let changed = *offered != policy;
-            *offered = policy;
+fn offer(profile: Option<&TlsProfile>, policy: &Sender<Policy>) {
+    let Some(profile) = profile else { return };
+    match tls::policy(profile) {
+        Ok(wanted) => drop(policy.send_if_modified(|offered| {
+            let changed = *offered != wanted;
+            *offered = wanted;
             changed
         })),
         Err(error) => tracing::warn!(%error, "our own server goes on with what it offered before"),

@@ -13,7 +13,7 @@ use deployer::platform::Platform;
 
 use super::module::SCC_ROLE;
 use super::watch::DEFINITION;
-use crate::rbac::Rules;
+use crate::rbac::{Rules, openshift_place};
 
 /// What is watched and changed.
 const WHOLE: [&str; 6] = ["get", "list", "watch", "create", "patch", "delete"];
@@ -48,6 +48,7 @@ pub fn rules(platform: Platform) -> Rules {
         rule("config.openshift.io", &["clusterversions"], &["list"]),
     ];
     if platform.is_openshift() {
+        cluster.extend(openshift_place());
         cluster.push(rule(RBAC, &["rolebindings"], &NAMED));
         cluster.push(rule_for(RBAC, &["clusterroles"], SCC_ROLE, &["bind"]));
     }

@@ -14,7 +14,7 @@ use serde_json::Value;
 use super::take::Named;
 use super::wire::Raw;
 use crate::tls;
-use crate::world::{KubeletConfig, MachineConfigPool, NodePoolConfig, Unreadable, World};
+use crate::world::{KubeletConfig, MachineConfigPool, NodePoolConfig, TlsProfile, Unreadable};
 
 /// Metadata nobody reads, which may be longer than all the rest.
 const LEFT_OUT: [&str; 2] = ["managedFields", "selfLink"];
@@ -81,7 +81,7 @@ pub(super) fn node_pool_config(object: Value) -> NodePoolConfig {
 }
 
 /// The wish of the APIServer `cluster`; without that object, the usual.
-pub(super) fn tls(world: &mut World, event: Event<Raw>) -> bool {
+pub(super) fn tls(known: &mut Option<TlsProfile>, event: Event<Raw>) -> bool {
     let server = match event {
         Event::Reset { objects, .. } => objects.into_iter().next().map(|raw| raw.body),
         Event::Applied(raw) => Some(raw.body),
@@ -89,7 +89,7 @@ pub(super) fn tls(world: &mut World, event: Event<Raw>) -> bool {
     };
     let wish = match server.map_or_else(|| Ok(tls::intermediate()), |server| tls::wish(&server)) {
         Ok(wish) => wish,
-        Err(error) if world.tls.is_some() => {
+        Err(error) if known.is_some() => {
             tracing::warn!(%error, "the TLS profile stays what it was");
             return false;
         }
@@ -98,11 +98,11 @@ pub(super) fn tls(world: &mut World, event: Event<Raw>) -> bool {
             tls::intermediate()
         }
     };
-    let changed = world.tls.as_ref() != Some(&wish.profile);
+    let changed = known.as_ref() != Some(&wish.profile);
     if changed {
         let tls::Wish { profile, unknown } = wish;
         tracing::info!(min_version = profile.min_version, ignored = ?unknown, "TLS profile of the cluster");
-        world.tls = Some(profile);
+        *known = Some(profile);
     }
     changed
 }
@@ -162,7 +162,7 @@ mod tests {
 
     #[test]
     fn the_tls_profile_follows_the_object() {
-        let mut world = crate::watch::tests::world();
+        let mut known = None;
         let server = |kind: &str| {
             Raw::deserialize(json!({
                 "metadata": { "name": "cluster" },
@@ -171,8 +171,8 @@ mod tests {
             .unwrap()
         };
         let mut check = |event: Event<Raw>, changed: bool, version: &str| {
-            assert_eq!(tls(&mut world, event), changed);
-            assert_eq!(world.tls.as_ref().unwrap().min_version, version);
+            assert_eq!(tls(&mut known, event), changed);
+            assert_eq!(known.as_ref().unwrap().min_version, version);
         };
         // Custom without more makes no sense.
         check(Event::Reset { objects: vec![server("Custom")], vanished: vec![] }, true, "VersionTLS12");

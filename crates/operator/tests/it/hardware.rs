@@ -1,7 +1,7 @@
 //! The controller of DeviceConfigs on real clusters, with a double of KMM below it.
 //!
-//! [`scenarios`] are the ways KMM can go, [`histories`] are what people do in any order, [`whole`] is everything at once with kubelets, and
-//! [`within_rights`] looks at what was asked for in all of them.
+//! [`scenarios`] are the ways KMM can go, [`histories`] are what people do in any order, [`whole`] is everything at once with kubelets,
+//! [`openshift`] is what only OpenShift has, and [`within_rights`] looks at what was asked for in all of them.
 
 #[path = "hardware/case.rs"]
 mod case;
@@ -11,6 +11,8 @@ mod histories;
 mod history;
 #[path = "hardware/lab.rs"]
 mod lab;
+#[path = "hardware/openshift.rs"]
+mod openshift;
 #[path = "hardware/scenarios.rs"]
 mod scenarios;
 #[path = "hardware/trouble.rs"]

@@ -45,7 +45,7 @@ pub(crate) struct Rig {
     operator: Option<Process>,
     _manager: Option<Process>,
     health: u16,
-    metrics: u16,
+    pub(crate) metrics: u16,
     kubeconfig: PathBuf,
     pub(crate) control: ControlPlane,
 }

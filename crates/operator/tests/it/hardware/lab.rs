@@ -14,6 +14,7 @@ use operator::deviceconfig::{manifests, rbac};
 use testkit::audit::Request;
 use testkit::controlplane::ControlPlane;
 use testkit::net::Network;
+use testkit::openshift::{self, Flavour};
 use testkit::{env, kmm};
 use tokio::runtime::Runtime;
 
@@ -79,7 +80,7 @@ impl Shared {
             // Its threads are where this one is.
             let runtime =
                 tokio::runtime::Builder::new_multi_thread().worker_threads(2).enable_all().build().unwrap();
-            let lab = runtime.block_on(start(rig, &network, program));
+            let lab = runtime.block_on(start(rig, &network, program, Platform::Kubernetes));
             (lab, runtime)
         };
         let (lab, runtime) = network.namespaces().run(inside).unwrap();
@@ -89,13 +90,13 @@ impl Shared {
 
 /// Makes a cluster one for DeviceConfigs: the objects that the operator is shipped with for them, in their order, but for its
 /// Deployment.
-pub(crate) async fn install(client: &Client) {
+pub(crate) async fn install(client: &Client, platform: Platform) {
     let definition = serde_json::to_string(&api::crd::device_config_crd()).unwrap();
     testkit::cluster::install_crds(client, &definition).await.unwrap();
-    for object in manifests::objects(&manifests::options())
-        .unwrap()
-        .iter()
-        .filter(|object| object.sort().kind != "Deployment")
+    let mut options = manifests::options();
+    options.common.platform = platform;
+    for object in
+        manifests::objects(&options).unwrap().iter().filter(|object| object.sort().kind != "Deployment")
     {
         let api = super::super::seen::api_of(client, object.sort(), object.namespace());
         let params = kube::api::PatchParams::apply("installer");
@@ -125,17 +126,21 @@ pub(crate) fn configs(client: &Client, namespace: Option<&str>) -> Api<DynamicOb
     objects(client, "hardware.tholepin.dev/v1alpha1", "DeviceConfig", namespace)
 }
 
-async fn start(rig: &env::Rig, network: &Network, program: PathBuf) -> Lab {
+/// A cluster of a platform in which the operator runs.
+pub(crate) async fn start(rig: &env::Rig, network: &Network, program: PathBuf, platform: Platform) -> Lab {
     let control = ControlPlane::start(&rig.binaries, &control(network, true)).await.unwrap();
     let admin = control.client().await.unwrap();
+    if platform == Platform::OpenShift {
+        openshift::install(&admin, Flavour::OpenShift, "4.99.3").await.unwrap();
+    }
     kmm::install(&admin).await.unwrap();
     kmm::watch_over(&admin).await.unwrap();
-    install(&admin).await;
+    install(&admin, platform).await;
     let subject = Subject {
-        platform: Platform::Kubernetes,
+        platform,
         namespace: manifests::NAMESPACE,
         account: manifests::CONTROLLER.name,
-        rules: rbac::rules(Platform::Kubernetes),
+        rules: rbac::rules(platform),
         flags: &["--controllers=deviceconfig", "--driver-patience=2s"],
     };
     let mut lab = Lab::of(control, subject, program).await;

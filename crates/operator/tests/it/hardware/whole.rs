@@ -86,7 +86,7 @@ impl<'c> Whole<'c> {
         let devices = [DEVICE.to_owned()].into();
         let kmm = Kmm::start_with(&seen.admin, Told { plugins: Plugins::Run, devices, ..Told::default() });
         rig::install(&seen.admin, Platform::Kubernetes, true).await;
-        install(&seen.admin).await;
+        install(&seen.admin, Platform::Kubernetes).await;
         let control = cluster.control();
         let account = Account::of(control, manifests::NAMESPACE, manifests::CONTROLLER.name).await.unwrap();
         let rules = rbac::rules(Platform::Kubernetes);
