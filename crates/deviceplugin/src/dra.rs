@@ -260,9 +260,12 @@ mod tests {
         let status = watch::Sender::new(Status::Registered);
         let mut said = status.subscribe();
         let serving = tokio::spawn(async move { serve(&seat, Arc::new(Idle), status).await });
-        said.wait_for(|status| matches!(status, Status::Away(_))).await.unwrap();
+        let mut told = async |wanted: fn(&Status) -> bool| {
+            tokio::time::timeout(PATIENCE, said.wait_for(wanted)).await.unwrap().map(drop).unwrap();
+        };
+        told(|status| matches!(status, Status::Away(_))).await;
         std::fs::create_dir(&registry).unwrap();
-        said.wait_for(|status| *status == Status::Unseen).await.unwrap();
+        told(|status| *status == Status::Unseen).await;
         assert_eq!(std::fs::read_dir(&registry).unwrap().count(), 1);
         serving.abort();
 

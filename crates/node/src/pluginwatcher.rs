@@ -171,4 +171,4 @@ impl Registration for Registrar {
 }
 
 #[cfg(test)]
-mod tests;
+pub(crate) mod tests;

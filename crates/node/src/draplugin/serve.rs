@@ -145,6 +145,7 @@ fn some(error: String) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::pluginwatcher::tests::told;
     use crate::socket::Identity;
     use std::path::Path;
     use std::time::Duration;
@@ -228,12 +229,12 @@ mod tests {
         client(&sockets[1]).await;
         let before = sockets.each_ref().map(|path| Identity::of(path));
         let (second, mut said) = start();
-        said.wait_for(|status| matches!(status, Status::Away(_))).await.unwrap();
+        told(&mut said, |status| matches!(status, Status::Away(_))).await;
         let reason = format!("another process serves {}", sockets[0].display());
         assert_eq!(*said.borrow(), Status::Away(reason));
         assert_eq!(sockets.each_ref().map(|path| Identity::of(path)), before);
         first.abort();
-        said.wait_for(|status| *status == Status::Unseen).await.unwrap();
+        told(&mut said, |status| *status == Status::Unseen).await;
         client(&sockets[0]).await;
         client(&sockets[1]).await;
         second.abort();

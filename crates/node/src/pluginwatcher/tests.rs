@@ -28,6 +28,11 @@ async fn appears(path: &Path) {
     tokio::time::timeout(PATIENCE, there).await.unwrap();
 }
 
+/// Waits until the status is one of these.
+pub(crate) async fn told(said: &mut watch::Receiver<Status>, wanted: impl FnMut(&Status) -> bool) {
+    tokio::time::timeout(PATIENCE, said.wait_for(wanted)).await.unwrap().unwrap();
+}
+
 #[test]
 fn names_are_users_at_a_host() {
     for (plugin, name) in [
@@ -83,10 +88,10 @@ async fn a_socket_that_another_process_serves_is_left_to_it() {
     appears(&seat.path()).await;
     let before = Identity::of(&seat.path());
     let (second, mut said) = start();
-    said.wait_for(|status| matches!(status, Status::Away(_))).await.unwrap();
+    told(&mut said, |status| matches!(status, Status::Away(_))).await;
     assert_eq!(Identity::of(&seat.path()), before);
     first.abort();
-    said.wait_for(|status| *status == Status::Unseen).await.unwrap();
+    told(&mut said, |status| *status == Status::Unseen).await;
     appears(&seat.path()).await;
     assert_ne!(Identity::of(&seat.path()), before);
     second.abort();
