@@ -2,7 +2,7 @@
 
 use std::collections::BTreeSet;
 use std::net::Ipv4Addr;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::time::Duration;
 
 use deviceplugin::config::Config;
@@ -342,26 +342,28 @@ async fn what_is_ready_stays_so_and_no_device_is_in_two_hands() {
 #[tokio::test]
 async fn the_driver_registers_when_devices_are_known_and_offers_none_when_there_are_none() {
     let Some(claims) = Claims::start().await else { return };
-    let (config, dev) = (claims.rig.path("devices.yaml"), claims.rig.path("dev"));
-    let folder = |resource: &str| {
+    let config = claims.rig.path("devices.yaml");
+    let [dev, elsewhere] = ["dev", "elsewhere"].map(|name| claims.rig.path(name));
+    let folder = |resource: &str, dev: &Path| {
         let folder = format!("{{path: {}, prefix: acc, anyFile: true, zones: {{acc0: [0]}}}}", dev.display());
         format!("version: v1alpha1\nresources:\n- name: {resource}\n  discovery: {{directory: {folder}}}\n")
     };
-    replace(&config, &folder(NIC));
+    let make = |dev: &Path| {
+        std::fs::create_dir(dev).unwrap();
+        std::fs::write(dev.join("acc0"), "").unwrap();
+    };
+    replace(&config, &folder(NIC, &dev));
     let plugin = claims.plugin_of(Source::File(config.clone()));
     claims.counted(&format!("tholepin_device_plugin_look_failures_total{{resource=\"{NIC}\"}}")).await;
     assert!(claims.sockets().iter().all(|socket| !socket.exists()));
-    std::fs::create_dir(&dev).unwrap();
-    std::fs::write(dev.join("acc0"), "").unwrap();
+    make(&dev);
     claims.offered(&["nic-acc0 0"]).await;
     claims.registered().await;
 
     // Another resource, which nobody finds: not a single one is known.
-    std::fs::remove_dir_all(&dev).unwrap();
-    replace(&config, &folder("example.com/other"));
+    replace(&config, &folder("example.com/other", &elsewhere));
     until("no slices", async || claims.slices().await.is_empty().then_some(())).await;
-    std::fs::create_dir(&dev).unwrap();
-    std::fs::write(dev.join("acc0"), "").unwrap();
+    make(&elsewhere);
     claims.offered(&["other-acc0 0"]).await;
     plugin.stop().await;
 }
