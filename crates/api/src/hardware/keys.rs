@@ -33,30 +33,3 @@ pub const NODE_SELECTOR_VALID: &str = "NodeSelectorValid";
 pub const DEVICE_PLUGIN_READY: &str = "DevicePluginReady";
 /// Condition: a new version would reach the nodes.
 pub const UPGRADEABLE: &str = "Upgradeable";
-
-/// Reason of [`READY`]: all is as asked for. The sample operator's word.
-pub const RECONCILED: &str = "Reconciled";
-/// Reason of [`ERRORED`]: the Module could not be written. The sample operator's word.
-pub const MODULE_FAILED: &str = "ModuleFailed";
-/// Reason: another DeviceConfig has nodes that this one asks for. The sample operator's word.
-pub const CONFLICTING_NODE_SELECTOR: &str = "ConflictingNodeSelector";
-/// Reason of a condition [`ERRORED`] that is False: all is well. The sample operator's word.
-pub const REASON_READY: &str = "Ready";
-/// Reason of a condition [`READY`] that is False: see [`ERRORED`]. The sample operator's word.
-pub const REASON_ERRORED: &str = "Errored";
-/// Reason: the cluster has no KMM.
-pub const KMM_NOT_INSTALLED: &str = "KMMNotInstalled";
-/// Reason: the namespace is too long to hold a Module.
-pub const NAME_TOO_LONG: &str = "NameTooLong";
-/// Reason: the object asks for what cannot be; see [`super::check`].
-pub const INVALID_SPEC: &str = "InvalidSpec";
-/// Reason: no node is matched.
-pub const NO_MATCHING_NODES: &str = "NoMatchingNodes";
-/// Reason: a Module of the same name is somebody else's.
-pub const FOREIGN_MODULE: &str = "ForeignModule";
-/// Reason: the image for a kernel has not been found.
-pub const IMAGE_NOT_AVAILABLE: &str = "ImageNotAvailable";
-/// Reason: pods that were asked to go are still there.
-pub const EVICTION_TIMEOUT: &str = "EvictionTimeout";
-/// Reason: a node's kernel has no image.
-pub const UNSUPPORTED_KERNEL: &str = "UnsupportedKernel";

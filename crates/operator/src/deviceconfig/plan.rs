@@ -15,6 +15,7 @@ use super::claim::Id;
 use super::facts::{Called, FENCE, Facts, Spot, Standing};
 use super::module;
 use super::rollout::{self, Pod, Policy, Round, Step};
+use super::words::Reason;
 use super::world::{Config, Kmm, Live, Node, World};
 use crate::change::fields::all_stated;
 
@@ -99,7 +100,7 @@ pub enum State {
     #[default]
     Good,
     /// It cannot be done as it stands there: reason, message.
-    Invalid(&'static str, String),
+    Invalid(Reason, String),
     /// There is no KMM.
     NoKmm,
     /// The Module of this name is somebody else's.
@@ -120,7 +121,7 @@ pub enum State {
 #[must_use]
 pub fn plan<'a>(world: &'a World, config: &Config, refused: bool) -> Plan<'a> {
     if let Some(reason) = &config.unreadable {
-        return Plan::stopped(State::Invalid(keys::INVALID_SPEC, format!("it cannot be read: {reason}")));
+        return Plan::stopped(State::Invalid(Reason::InvalidSpec, format!("it cannot be read: {reason}")));
     }
     if config.is_leaving() {
         return leave(world, config);
@@ -130,13 +131,13 @@ pub fn plan<'a>(world: &'a World, config: &Config, refused: bool) -> Plan<'a> {
             "metadata.namespace: no Module fits into a namespace of more than {} characters; use a shorter one",
             hardware::MAX_NAMESPACE
         );
-        return Plan::stopped(State::Invalid(keys::NAME_TOO_LONG, message));
+        return Plan::stopped(State::Invalid(Reason::NameTooLong, message));
     };
     let facts = Facts::of(world, config, called.clone());
     let problems: Vec<String> = hardware::check(&config.object).iter().map(ToString::to_string).collect();
     let mut plan = Plan { facts: Some(facts), ..Plan::default() };
     if !problems.is_empty() {
-        plan.state = State::Invalid(keys::INVALID_SPEC, problems.join("; "));
+        plan.state = State::Invalid(Reason::InvalidSpec, problems.join("; "));
         return plan;
     }
     if !has_finalizer(config) {
@@ -144,7 +145,7 @@ pub fn plan<'a>(world: &'a World, config: &Config, refused: bool) -> Plan<'a> {
     }
     match module::grounds(config, &called, &world.place) {
         Ok(grounds) => plan.doing.extend(grounds.into_iter().map(Do::Ensure)),
-        Err(error) => plan.state = State::Invalid(keys::INVALID_SPEC, error.to_string()),
+        Err(error) => plan.state = State::Invalid(Reason::InvalidSpec, error.to_string()),
     }
     let stands = plan.module(world, config, &called);
     if stands || refused {
@@ -251,7 +252,7 @@ impl<'a> Plan<'a> {
         let wanted = match module::module(config, called, &world.place, version) {
             Ok(wanted) => wanted,
             Err(error) => {
-                self.state = State::Invalid(keys::INVALID_SPEC, error.to_string());
+                self.state = State::Invalid(Reason::InvalidSpec, error.to_string());
                 return false;
             }
         };

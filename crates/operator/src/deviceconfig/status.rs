@@ -15,6 +15,7 @@ use super::claim;
 use super::facts::{Facts, Spot, Standing};
 use super::plan::{Plan, State};
 use super::rollout::Wait;
+use super::words::Reason;
 use super::world::{Config, World};
 use overdue::Overdue;
 
@@ -53,16 +54,16 @@ pub struct Failure {
 #[derive(Clone, Debug, PartialEq, Eq)]
 struct Said {
     holds: bool,
-    reason: &'static str,
+    reason: Reason,
     message: String,
 }
 
 impl Said {
-    fn yes(reason: &'static str, message: impl Into<String>) -> Self {
+    fn yes(reason: Reason, message: impl Into<String>) -> Self {
         Self { holds: true, reason, message: message.into() }
     }
 
-    fn no(reason: &'static str, message: impl Into<String>) -> Self {
+    fn no(reason: Reason, message: impl Into<String>) -> Self {
         Self { holds: false, reason, message: message.into() }
     }
 }
@@ -210,9 +211,9 @@ fn verdict(
     counts: &NodeCounts,
     conflicts: &[claim::Conflict],
 ) -> Verdict {
-    let failed = |phase, reason: &'static str, message: String| Verdict {
+    let failed = |phase, reason: Reason, message: String| Verdict {
         phase,
-        ready: Said::no(keys::REASON_ERRORED, message.clone()),
+        ready: Said::no(Reason::Errored, message.clone()),
         degraded: (phase == Phase::Degraded).then(|| Said::yes(reason, message.clone())),
         errored: Some(Said::yes(reason, message)),
         moving: None,
@@ -220,21 +221,21 @@ fn verdict(
     match &plan.state {
         State::Leaving(nodes) => return leaving(nodes, heard),
         State::Gone => return leaving(&[], heard),
-        State::Invalid(reason, message) => return failed(Phase::Degraded, reason, message.clone()),
+        State::Invalid(reason, message) => return failed(Phase::Degraded, *reason, message.clone()),
         State::NoKmm => {
             let message = "the cluster has no KMM: install Kernel Module Management (kmm.sigs.x-k8s.io)";
-            return failed(Phase::Pending, keys::KMM_NOT_INSTALLED, message.to_owned());
+            return failed(Phase::Pending, Reason::KMMNotInstalled, message.to_owned());
         }
         State::Foreign(whose) => {
             let name = plan.facts.as_ref().map(|facts| facts.called.module.to_string()).unwrap_or_default();
             let message =
                 format!("Module {name} is there and not ours: {whose}; rename or delete one of the two");
-            return failed(Phase::Degraded, keys::FOREIGN_MODULE, message);
+            return failed(Phase::Degraded, Reason::ForeignModule, message);
         }
         State::Good | State::Former | State::Writing | State::Held(_) => {}
     }
     if let Some(failure) = heard.errors.iter().max_by_key(|failure| failure.module) {
-        let reason = if failure.module { keys::MODULE_FAILED } else { "WriteFailed" };
+        let reason = if failure.module { Reason::ModuleFailed } else { Reason::WriteFailed };
         return failed(Phase::Degraded, reason, failure.text.clone());
     }
     let lost: Vec<&claim::Conflict> = conflicts.iter().filter(|conflict| !conflict.won).collect();
@@ -243,7 +244,7 @@ fn verdict(
     if !lost.is_empty() && counts.claimed == 0 && coming == 0 {
         return Verdict {
             degraded: None,
-            ..failed(Phase::Conflict, keys::CONFLICTING_NODE_SELECTOR, conflict_text(&lost))
+            ..failed(Phase::Conflict, Reason::ConflictingNodeSelector, conflict_text(&lost))
         };
     }
     nodes_verdict(world, config, plan, heard, counts, coming)
@@ -259,10 +260,10 @@ fn leaving(nodes: &[String], heard: &Heard) -> Verdict {
     let stuck = heard.late && !nodes.is_empty();
     Verdict {
         phase: Phase::Deleting,
-        ready: Said::no("Deleting", message.clone()),
-        errored: failure.map(|failure| Said::yes("WriteFailed", failure.text.clone())),
-        degraded: stuck.then(|| Said::yes("DeletionStuck", message.clone())),
-        moving: Some(Said::yes("Deleting", message)),
+        ready: Said::no(Reason::Deleting, message.clone()),
+        errored: failure.map(|failure| Said::yes(Reason::WriteFailed, failure.text.clone())),
+        degraded: stuck.then(|| Said::yes(Reason::DeletionStuck, message.clone())),
+        moving: Some(Said::yes(Reason::Deleting, message)),
     }
 }
 
@@ -282,7 +283,7 @@ fn nodes_verdict(
         moving: None,
         degraded: (phase == Phase::Degraded).then(|| Said::yes(reason, message)),
     };
-    let Some(facts) = &plan.facts else { return still(Phase::Pending, "Pending", String::new()) };
+    let Some(facts) = &plan.facts else { return still(Phase::Pending, Reason::Pending, String::new()) };
     let ending: Vec<&str> =
         facts.nodes.iter().filter(|spot| spot.standing == Standing::Ending).map(|spot| spot.name).collect();
     let plugin = missing_plugins(world, config, facts);
@@ -290,19 +291,19 @@ fn nodes_verdict(
     if complete && plan.state == State::Good {
         if counts.claimed == 0 {
             let message = "no node has the labels of spec.nodeSelector";
-            return still(Phase::Pending, keys::NO_MATCHING_NODES, message.to_owned());
+            return still(Phase::Pending, Reason::NoMatchingNodes, message.to_owned());
         }
         if counts.desired == 0 && counts.maintenance == 0 {
             let message = "no node's kernel is matched by spec.kernelMappings";
-            return still(Phase::Degraded, keys::UNSUPPORTED_KERNEL, message.to_owned());
+            return still(Phase::Degraded, Reason::UnsupportedKernel, message.to_owned());
         }
         if counts.desired == 0 {
             let message = "all nodes are cordoned, or have taints that spec.tolerations do not name";
-            return still(Phase::Pending, "Maintenance", message.to_owned());
+            return still(Phase::Pending, Reason::Maintenance, message.to_owned());
         }
         let message =
             format!("All resources have been successfully reconciled; {} nodes are ready", counts.ready);
-        let ready = Said::yes(keys::RECONCILED, message);
+        let ready = Said::yes(Reason::Reconciled, message);
         return Verdict { phase: Phase::Ready, ready, errored: None, moving: None, degraded: None };
     }
     let missing = missing_images(world, facts);
@@ -313,10 +314,10 @@ fn nodes_verdict(
     });
     let (reason, message) = moving(plan, facts, counts, &missing, &ending, &plugin, upgrading);
     let refused = missing.values().any(|state| state == api::kmm::image::DOES_NOT_EXIST);
-    let waits = matches!(reason, "WaitingForPods" | "Paused");
+    let waits = matches!(reason, Reason::WaitingForPods | Reason::Paused);
     let degraded = match heard.overdue.as_slice() {
         [] => (refused || heard.late && !waits).then(|| Said::yes(reason, message.clone())),
-        overdue => Some(Said::yes(keys::EVICTION_TIMEOUT, overdue_text(overdue))),
+        overdue => Some(Said::yes(Reason::EvictionTimeout, overdue_text(overdue))),
     };
     Verdict {
         phase: if degraded.is_some() { Phase::Degraded } else { Phase::Progressing },
@@ -336,7 +337,7 @@ fn moving(
     ending: &[&str],
     plugin: &[String],
     upgrading: bool,
-) -> (&'static str, String) {
+) -> (Reason, String) {
     let waiting = |wanted: fn(&Wait) -> bool| -> Vec<String> {
         let all = plan.round.waiting.iter().filter(|(_, wait)| wanted(wait));
         all.map(|(node, _)| node.clone()).collect()
@@ -354,18 +355,18 @@ fn moving(
              a new driverVersion goes node by node",
             some(nodes)
         );
-        return ("WaitingForPods", message);
+        return (Reason::WaitingForPods, message);
     }
     if plan.state == State::Former {
-        return ("FormerModule", "waiting until the former Module of this name is gone".to_owned());
+        return (Reason::FormerModule, "waiting until the former Module of this name is gone".to_owned());
     }
     if let Some(image) = missing.keys().next() {
         let message = format!("KMM has not found image {image}; {} images are missing", missing.len());
-        return (keys::IMAGE_NOT_AVAILABLE, message);
+        return (Reason::ImageNotAvailable, message);
     }
     let goes_on = !plan.round.steps.is_empty() || !waiting(|wait| *wait == Wait::Turn).is_empty();
     if !behind.is_empty() || upgrading && goes_on {
-        let reason = if upgrading { "Upgrading" } else { "Loading" };
+        let reason = if upgrading { Reason::Upgrading } else { Reason::Loading };
         let mut message = format!("{} of {} nodes are ready", counts.ready, counts.desired);
         if !behind.is_empty() {
             message += &format!("; not {}", some(&behind));
@@ -375,17 +376,17 @@ fn moving(
     if !pods.is_empty() || !ending.is_empty() {
         let nodes =
             if pods.is_empty() { ending.iter().map(|name| (*name).to_owned()).collect() } else { pods };
-        return ("WaitingForPods", format!("pods use the devices of {}", some(&nodes)));
+        return (Reason::WaitingForPods, format!("pods use the devices of {}", some(&nodes)));
     }
     let paused = waiting(|wait| *wait == Wait::Paused);
     if !paused.is_empty() {
         let message = format!("spec.upgradePolicy.paused: {} keep their version", some(&paused));
-        return ("Paused", message);
+        return (Reason::Paused, message);
     }
     if !plugin.is_empty() {
-        return ("DevicePluginNotReady", format!("the device plugin does not run on {}", some(plugin)));
+        return (Reason::DevicePluginNotReady, format!("the device plugin does not run on {}", some(plugin)));
     }
-    ("Progressing", format!("{} of {} nodes are ready", counts.ready, counts.desired))
+    (Reason::Progressing, format!("{} of {} nodes are ready", counts.ready, counts.desired))
 }
 
 /// Ready nodes without a device plugin that they should have. KMM says it by labels, and as a number of the Module.
@@ -435,34 +436,34 @@ fn conditions(
 ) -> Vec<(&'static str, Said)> {
     let lost: Vec<&claim::Conflict> = conflicts.iter().filter(|conflict| !conflict.won).collect();
     let selector = match lost.as_slice() {
-        [] => Said::yes("NoConflict", ""),
-        lost => Said::no(keys::CONFLICTING_NODE_SELECTOR, conflict_text(lost)),
+        [] => Said::yes(Reason::NoConflict, ""),
+        lost => Said::no(Reason::ConflictingNodeSelector, conflict_text(lost)),
     };
     let ready = &verdict.ready;
     let spots = || plan.facts.iter().flat_map(|facts| &facts.nodes).filter(|spot| spot.is_desired());
     let plugin = if config.object.spec.device_plugin.is_none() {
-        Said::yes("NotAskedFor", "no device plugin is asked for")
+        Said::yes(Reason::NotAskedFor, "no device plugin is asked for")
     } else if verdict.phase == Phase::Ready {
-        Said::yes("Running", "")
+        Said::yes(Reason::Running, "")
     } else {
         let there = spots().filter(|spot| spot.plugin).count();
         let message = format!("it runs on {there} of {} nodes", spots().count());
         if there == spots().count() && there > 0 {
-            Said::yes("Running", message)
+            Said::yes(Reason::Running, message)
         } else {
-            Said::no("NotRunning", message)
+            Said::no(Reason::NotRunning, message)
         }
     };
     let paused = config.object.spec.upgrade_policy.as_ref().is_some_and(|policy| policy.paused);
     let upgradeable = match (ready.holds, paused) {
-        (true, false) => Said::yes(keys::REASON_READY, ""),
-        (_, true) => Said::no("Paused", "spec.upgradePolicy.paused"),
+        (true, false) => Said::yes(Reason::Ready, ""),
+        (_, true) => Said::no(Reason::Paused, "spec.upgradePolicy.paused"),
         (false, false) => Said::no(ready.reason, ready.message.clone()),
     };
     let none = |reason| Said::no(reason, "");
-    let errored = verdict.errored.clone().unwrap_or_else(|| none(keys::REASON_READY));
+    let errored = verdict.errored.clone().unwrap_or_else(|| none(Reason::Ready));
     let progressing = verdict.moving.clone().unwrap_or_else(|| none(ready.reason));
-    let degraded = verdict.degraded.clone().unwrap_or_else(|| none("AsExpected"));
+    let degraded = verdict.degraded.clone().unwrap_or_else(|| none(Reason::AsExpected));
     vec![
         (keys::READY, ready.clone()),
         (keys::ERRORED, errored),
@@ -498,7 +499,7 @@ fn dated(
         Condition {
             type_: name.to_owned(),
             status: status.to_owned(),
-            reason: said.reason.to_owned(),
+            reason: said.reason.word().to_owned(),
             message,
             observed_generation: generation,
             last_transition_time: before.map_or_else(|| now.clone(), |one| one.last_transition_time.clone()),

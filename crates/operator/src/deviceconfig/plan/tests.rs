@@ -153,13 +153,13 @@ fn what_makes_no_sense_changes_nothing() {
         put(&mut world, &odd);
         let plan = plan(&world, &odd, false);
         assert_eq!(plan.doing, []);
-        assert!(matches!(plan.state, State::Invalid(keys::INVALID_SPEC, _)), "{:?}", plan.state);
+        assert!(matches!(plan.state, State::Invalid(Reason::InvalidSpec, _)), "{:?}", plan.state);
         world.remove_config(&odd.id());
     }
     let long = config("acc", json!({ "metadata": { "namespace": "n".repeat(40) } }));
     let plan = plan(&world, &long, false);
     assert!(
-        plan.doing.is_empty() && matches!(plan.state, State::Invalid(keys::NAME_TOO_LONG, _)),
+        plan.doing.is_empty() && matches!(plan.state, State::Invalid(Reason::NameTooLong, _)),
         "{plan:?}"
     );
 }

@@ -6,6 +6,7 @@ use api::hardware::{NodeProblem, Phase, Status, keys};
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::Condition;
 use runtime::events::Severity;
 
+use crate::deviceconfig::words::{Reason, Told, Trouble};
 use crate::reconcile::status::Turn;
 
 /// What turned.
@@ -24,11 +25,11 @@ pub fn turns(before: &Status, after: &Status) -> Vec<Turn> {
         _ => None,
     };
     if let Some(ready) = turned(keys::READY, "True") {
-        tell(Severity::Normal, keys::RECONCILED, ready.message.clone());
+        tell(Severity::Normal, Reason::Reconciled.word(), ready.message.clone());
     }
     for name in [keys::ERRORED, keys::DEGRADED] {
         // Of pods that do not go each node is told below.
-        if let Some(bad) = turned(name, "True").filter(|bad| bad.reason != keys::EVICTION_TIMEOUT) {
+        if let Some(bad) = turned(name, "True").filter(|bad| bad.reason != Reason::EvictionTimeout.word()) {
             tell(Severity::Warning, &bad.reason, bad.message.clone());
         }
     }
@@ -52,26 +53,34 @@ pub fn turns(before: &Status, after: &Status) -> Vec<Turn> {
                 conflict.count,
                 conflict.nodes.first().map_or("", String::as_str)
             );
-            tell(Severity::Normal, "NodeSelectorContested", note);
+            tell(Severity::Normal, Told::NodeSelectorContested.word(), note);
         }
     }
-    let stays = |one: &&NodeProblem| one.reason == keys::EVICTION_TIMEOUT;
+    let stays = |one: &&NodeProblem| one.reason == Trouble::EvictionTimeout.word();
     for problem in after.problems.iter().filter(stays) {
         if !before.problems.iter().filter(stays).any(|known| known.node == problem.node) {
-            tell(Severity::Warning, &problem.reason, format!("node {}: {}", problem.node, problem.message));
+            tell(
+                Severity::Warning,
+                Told::EvictionTimeout.word(),
+                format!("node {}: {}", problem.node, problem.message),
+            );
         }
     }
     let new = |kernel: &&String| !before.kernels_without_mapping.contains(kernel);
     let kernels: Vec<&str> = after.kernels_without_mapping.iter().filter(new).map(String::as_str).collect();
     if !kernels.is_empty() && after.phase != Some(Phase::Deleting) {
         let note = format!("no entry of spec.kernelMappings matches kernel {}", kernels.join(", "));
-        tell(Severity::Warning, keys::UNSUPPORTED_KERNEL, note);
+        tell(Severity::Warning, Told::UnsupportedKernel.word(), note);
     }
     let former = before.upgrading_from.as_ref().or(before.driver_version.as_ref());
     if let (Some(old), Some(new), None) = (former, &after.driver_version, &after.upgrading_from)
         && old != new
     {
-        tell(Severity::Normal, "Upgraded", format!("all nodes have version {new}; before some had {old}"));
+        tell(
+            Severity::Normal,
+            Told::Upgraded.word(),
+            format!("all nodes have version {new}; before some had {old}"),
+        );
     }
     turns.dedup();
     turns

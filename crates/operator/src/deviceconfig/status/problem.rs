@@ -2,12 +2,13 @@
 //!
 //! In: a [`Plan`]. Out: problems, the worst first. Never: a node that is merely on its way.
 
-use api::hardware::{NodeProblem, keys};
+use api::hardware::NodeProblem;
 
 use crate::deviceconfig::facts::{CORDON, Spot, Standing};
 use crate::deviceconfig::kernel::Served;
 use crate::deviceconfig::plan::{Plan, State};
 use crate::deviceconfig::rollout::Wait;
+use crate::deviceconfig::words::Trouble;
 
 use super::{Heard, some};
 
@@ -18,7 +19,7 @@ pub(super) fn problems(plan: &Plan<'_>, heard: &Heard) -> Vec<NodeProblem> {
     for spot in plan.facts.iter().flat_map(|facts| &facts.nodes) {
         let found = if leaving { unloading(spot) } else { of(spot, heard.late) };
         all.extend(found.map(|(rank, reason, message)| {
-            (rank, NodeProblem { node: spot.name.to_owned(), reason: reason.to_owned(), message })
+            (rank, NodeProblem { node: spot.name.to_owned(), reason: reason.word().to_owned(), message })
         }));
     }
     for one in &heard.overdue {
@@ -26,27 +27,27 @@ pub(super) fn problems(plan: &Plan<'_>, heard: &Heard) -> Vec<NodeProblem> {
         let message = format!(
             "pods {pods} were asked to go more than {seconds} s ago and are still there; a disruption budget or a finalizer may keep them"
         );
-        let reason = keys::EVICTION_TIMEOUT.to_owned();
+        let reason = Trouble::EvictionTimeout.word().to_owned();
         all.push((1, NodeProblem { node: one.node.clone(), reason, message }));
     }
     let is_told = |node: &str| heard.overdue.iter().any(|one| one.node == node);
     for (node, wait) in plan.round.waiting.iter().filter(|(node, _)| !is_told(node)) {
         if let Some((reason, message)) = waiting(wait) {
-            all.push((3, NodeProblem { node: node.clone(), reason: reason.to_owned(), message }));
+            all.push((3, NodeProblem { node: node.clone(), reason: reason.word().to_owned(), message }));
         }
     }
     all.sort_by(|one, other| (one.0, &one.1.node).cmp(&(other.0, &other.1.node)));
     all.into_iter().map(|(_, problem)| problem).collect()
 }
 
-fn unloading(spot: &Spot<'_>) -> Option<(u8, &'static str, String)> {
-    spot.in_use.then(|| (0, "StillLoaded", "KMM has not unloaded the driver yet".to_owned()))
+fn unloading(spot: &Spot<'_>) -> Option<(u8, Trouble, String)> {
+    spot.in_use.then(|| (0, Trouble::StillLoaded, "KMM has not unloaded the driver yet".to_owned()))
 }
 
-fn of(spot: &Spot<'_>, late: bool) -> Option<(u8, &'static str, String)> {
+fn of(spot: &Spot<'_>, late: bool) -> Option<(u8, Trouble, String)> {
     match &spot.standing {
         Standing::Blocked(by) => {
-            return Some((2, "WaitingForFormer", format!("{by} has not left the node yet")));
+            return Some((2, Trouble::WaitingForFormer, format!("{by} has not left the node yet")));
         }
         Standing::Mine => {}
         _ => return None,
@@ -54,9 +55,9 @@ fn of(spot: &Spot<'_>, late: bool) -> Option<(u8, &'static str, String)> {
     match &spot.served {
         Served::Unsupported => {
             let message = format!("no entry of spec.kernelMappings matches kernel {}", spot.node.kernel);
-            return Some((1, keys::UNSUPPORTED_KERNEL, message));
+            return Some((1, Trouble::UnsupportedKernel, message));
         }
-        Served::Unclear(why) => return Some((1, keys::UNSUPPORTED_KERNEL, why.clone())),
+        Served::Unclear(why) => return Some((1, Trouble::UnsupportedKernel, why.clone())),
         Served::By(_) => {}
     }
     if let Some(taint) = &spot.taint {
@@ -65,12 +66,12 @@ fn of(spot: &Spot<'_>, late: bool) -> Option<(u8, &'static str, String)> {
         } else {
             format!("taint {taint} is not among spec.tolerations")
         };
-        return Some((4, "Maintenance", message));
+        return Some((4, Trouble::Maintenance, message));
     }
     if spot.rebooted {
         return Some((
             2,
-            "Rebooted",
+            Trouble::Rebooted,
             "it was started anew and the driver is not loaded again yet".to_owned(),
         ));
     }
@@ -82,15 +83,17 @@ fn of(spot: &Spot<'_>, late: bool) -> Option<(u8, &'static str, String)> {
         None if spot.in_use => "KMM has not loaded the driver".to_owned(),
         None => "KMM has not begun to load the driver".to_owned(),
     };
-    Some((0, "NotLoaded", message))
+    Some((0, Trouble::NotLoaded, message))
 }
 
-fn waiting(wait: &Wait) -> Option<(&'static str, String)> {
+fn waiting(wait: &Wait) -> Option<(Trouble, String)> {
     match wait {
         Wait::Pods(first, count) => {
-            Some(("PodsUseDevices", format!("{count} pods use the devices, such as {first}")))
+            Some((Trouble::PodsUseDevices, format!("{count} pods use the devices, such as {first}")))
         }
-        Wait::Unknown => Some(("PodsUnknown", "it is not known yet which pods use the devices".to_owned())),
+        Wait::Unknown => {
+            Some((Trouble::PodsUnknown, "it is not known yet which pods use the devices".to_owned()))
+        }
         Wait::Turn | Wait::Paused | Wait::Maintenance => None,
     }
 }

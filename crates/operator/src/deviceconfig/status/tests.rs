@@ -124,36 +124,28 @@ fn it_is_told_how_it_is() {
     let plain = config(&json!({}));
     type Case<'a> = (&'a [&'a str], &'a Heard, Phase, &'a str, &'a [&'a str], (i32, i32));
     let table: [Case<'_>; 10] = [
-        (&[], &calm, Pending, keys::NO_MATCHING_NODES, &[], (0, 0)),
+        (&[], &calm, Pending, "NoMatchingNodes", &[], (0, 0)),
         (&[""], &calm, Progressing, "Progressing", &progressing, (0, 0)),
         (&["claimed"], &calm, Progressing, "Loading", &progressing, (1, 0)),
         (&["claimed"], &late, Degraded, "Loading", &[keys::PROGRESSING, keys::DEGRADED], (1, 0)),
         (&["ready", "claimed"], &calm, Progressing, "Loading", &progressing, (2, 1)),
-        (&["ready", "ready"], &late, Ready, keys::RECONCILED, &ready, (2, 2)),
+        (&["ready", "ready"], &late, Ready, "Reconciled", &ready, (2, 2)),
         (&["ready", "ready booted"], &calm, Progressing, "Loading", &progressing, (2, 1)),
         (&["ready", "ready old"], &calm, Progressing, "Upgrading", &progressing, (2, 1)),
-        (&["ready", "claimed cordoned"], &calm, Ready, keys::RECONCILED, &ready, (1, 1)),
+        (&["ready", "claimed cordoned"], &calm, Ready, "Reconciled", &ready, (1, 1)),
         (&["claimed cordoned"], &calm, Pending, "Maintenance", &[], (0, 0)),
     ];
     for (nodes, heard, phase, reason, holds, counts) in table {
         check(&plain, &world(&plain, nodes), heard, phase, reason, holds, counts);
     }
     let narrow = config(&json!({ "spec": { "kernelMappings": [{ "regexp": "el9" }] } }));
-    check(
-        &narrow,
-        &world(&narrow, &["ready", "claimed kernel"]),
-        &calm,
-        Ready,
-        keys::RECONCILED,
-        &ready,
-        (1, 1),
-    );
+    check(&narrow, &world(&narrow, &["ready", "claimed kernel"]), &calm, Ready, "Reconciled", &ready, (1, 1));
     check(
         &narrow,
         &world(&narrow, &["claimed kernel"]),
         &calm,
         Degraded,
-        keys::UNSUPPORTED_KERNEL,
+        "UnsupportedKernel",
         &[keys::DEGRADED],
         (0, 0),
     );
@@ -170,11 +162,11 @@ fn what_goes_wrong_is_told_with_its_text() {
         ..Heard::default()
     };
     let mut there = world(&plain, &["claimed"]);
-    check(&plain, &there, &refused(true), Phase::Degraded, keys::REASON_ERRORED, &errored, (1, 0));
+    check(&plain, &there, &refused(true), Phase::Degraded, "Errored", &errored, (1, 0));
     let status = told(&there, &plain, &refused(true));
     assert_eq!(
         (status.conditions[1].reason.as_str(), status.conditions[1].message.as_str()),
-        (keys::MODULE_FAILED, "Module hw/acc-module: 403 Forbidden: no")
+        ("ModuleFailed", "Module hw/acc-module: 403 Forbidden: no")
     );
     assert_eq!(told(&there, &plain, &refused(false)).conditions[1].reason, "WriteFailed");
     let body = json!({
@@ -186,10 +178,10 @@ fn what_goes_wrong_is_told_with_its_text() {
         Some(Images::of(&serde_json::from_value(body).unwrap())),
     );
     let calm = Heard::default();
-    check(&plain, &there, &calm, Phase::Progressing, keys::IMAGE_NOT_AVAILABLE, &[keys::PROGRESSING], (1, 0));
+    check(&plain, &there, &calm, Phase::Progressing, "ImageNotAvailable", &[keys::PROGRESSING], (1, 0));
     there.kmm = Some(Kmm::Absent);
-    check(&plain, &there, &calm, Phase::Pending, keys::REASON_ERRORED, &[keys::ERRORED], (1, 0));
-    assert_eq!(told(&there, &plain, &calm).conditions[1].reason, keys::KMM_NOT_INSTALLED);
+    check(&plain, &there, &calm, Phase::Pending, "Errored", &[keys::ERRORED], (1, 0));
+    assert_eq!(told(&there, &plain, &calm).conditions[1].reason, "KMMNotInstalled");
 }
 
 #[test]
@@ -198,8 +190,8 @@ fn who_lost_is_in_conflict_and_who_won_is_not() {
     let mut world = world(&old, &["ready"]);
     world.put_config(young.clone());
     let calm = Heard::default();
-    check(&old, &world, &calm, Phase::Ready, keys::RECONCILED, &[keys::READY], (1, 1));
-    check(&young, &world, &calm, Phase::Conflict, keys::REASON_ERRORED, &[keys::ERRORED], (0, 0));
+    check(&old, &world, &calm, Phase::Ready, "Reconciled", &[keys::READY], (1, 1));
+    check(&young, &world, &calm, Phase::Conflict, "Errored", &[keys::ERRORED], (0, 0));
     let [won, lost] = [&old, &young].map(|config| told(&world, config, &calm));
     assert!(won.conflicts[0].won && won.conflicts[0].name == "young" && won.conflicts[0].nodes == ["n0"]);
     assert!(!lost.conflicts[0].won && lost.conflicts[0].name == "acc" && lost.conflicts[0].count == 1);
@@ -255,13 +247,13 @@ fn pods_that_do_not_go_are_told_with_their_nodes() {
     assert_eq!(before.conditions[3].status, "False", "{before:#?}");
     let (after, next) = at(&asked, FENCED + 60);
     let told: Vec<_> = after.problems.iter().map(|one| (one.node.as_str(), one.reason.as_str())).collect();
-    assert_eq!((told, next), (vec![("n1", keys::EVICTION_TIMEOUT)], None));
+    assert_eq!((told, next), (vec![("n1", "EvictionTimeout")], None));
     let degraded = &after.conditions[3];
-    assert_eq!((degraded.status.as_str(), degraded.reason.as_str()), ("True", keys::EVICTION_TIMEOUT));
+    assert_eq!((degraded.status.as_str(), degraded.reason.as_str()), ("True", "EvictionTimeout"));
     assert!(degraded.message.contains("x/p, x/q on n1"), "{degraded:?}");
     let turned = reasons(&before, &after);
     assert_eq!(turned.len(), 1, "{turned:?}");
-    assert!(turned[0].0 == keys::EVICTION_TIMEOUT && turned[0].1.contains("n1: pods x/p, x/q"), "{turned:?}");
+    assert!(turned[0].0 == "EvictionTimeout" && turned[0].1.contains("n1: pods x/p, x/q"), "{turned:?}");
     let (later, _) = at(&asked, FENCED + 1000);
     assert_eq!(reasons(&after, &later), []);
     // Whoever waits asks nobody.
