@@ -4,6 +4,8 @@
 
 use serde::{Deserialize, Serialize};
 
+use crate::null::null_as_default;
+
 /// The version of the list; a semantic version, as its readers demand (the Go operator leaves it empty in some builds).
 pub const VERSION: &str = "v5.0.0";
 
@@ -68,13 +70,6 @@ impl Topics {
         // Texts always have a JSON form.
         serde_json::to_string(self).unwrap_or_default()
     }
-}
-
-fn null_as_default<'de, D>(deserializer: D) -> Result<Vec<String>, D::Error>
-where
-    D: serde::Deserializer<'de>,
-{
-    Option::deserialize(deserializer).map(Option::unwrap_or_default)
 }
 
 #[cfg(test)]

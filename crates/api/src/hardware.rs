@@ -15,7 +15,8 @@ use k8s_openapi::apimachinery::pkg::util::intstr::IntOrString;
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
-use crate::numaresources::null_as_default;
+use crate::kind::kind;
+use crate::null::null_as_default;
 
 mod check;
 pub mod convert;
@@ -266,34 +267,7 @@ impl UpgradePolicy {
     }
 }
 
-impl kube::Resource for DeviceConfig {
-    type DynamicType = ();
-    type Scope = k8s_openapi::NamespaceResourceScope;
-
-    fn kind((): &()) -> Cow<'_, str> {
-        KIND.into()
-    }
-
-    fn group((): &()) -> Cow<'_, str> {
-        GROUP.into()
-    }
-
-    fn version((): &()) -> Cow<'_, str> {
-        VERSION.into()
-    }
-
-    fn plural((): &()) -> Cow<'_, str> {
-        PLURAL.into()
-    }
-
-    fn meta(&self) -> &ObjectMeta {
-        &self.metadata
-    }
-
-    fn meta_mut(&mut self) -> &mut ObjectMeta {
-        &mut self.metadata
-    }
-}
+kind!(DeviceConfig, NamespaceResourceScope, GROUP, VERSION, KIND, PLURAL);
 
 #[cfg(test)]
 mod tests;

@@ -2,7 +2,6 @@
 //!
 //! In: objects as KMM writes them. Out: typed values. Never: a field that we neither write nor read, a default of KMM's, a rule of its webhook.
 
-use std::borrow::Cow;
 use std::collections::BTreeMap;
 
 use k8s_openapi::api::core::v1::{EnvVar, ResourceRequirements, Toleration, Volume, VolumeMount};
@@ -11,7 +10,8 @@ use kube::core::{ApiResource, GroupVersionKind};
 use serde::{Deserialize, Serialize};
 
 use crate::hardware::{Args, Build, NameRef, PullPolicy, RawArgs, RegistryTls, Sign};
-use crate::numaresources::null_as_default;
+use crate::kind::kind;
+use crate::null::null_as_default;
 
 pub mod image;
 pub mod keys;
@@ -237,43 +237,9 @@ pub fn resource(kind: &str, plural: &str, version: &str) -> ApiResource {
     ApiResource::from_gvk_with_plural(&GroupVersionKind::gvk(GROUP, version, kind), plural)
 }
 
-/// What the API server calls a kind of this group.
-macro_rules! kind {
-    ($type:ty, $kind:expr, $plural:expr, $scope:ty) => {
-        impl kube::Resource for $type {
-            type DynamicType = ();
-            type Scope = $scope;
-
-            fn kind((): &()) -> Cow<'_, str> {
-                $kind.into()
-            }
-
-            fn group((): &()) -> Cow<'_, str> {
-                GROUP.into()
-            }
-
-            fn version((): &()) -> Cow<'_, str> {
-                VERSION.into()
-            }
-
-            fn plural((): &()) -> Cow<'_, str> {
-                $plural.into()
-            }
-
-            fn meta(&self) -> &ObjectMeta {
-                &self.metadata
-            }
-
-            fn meta_mut(&mut self) -> &mut ObjectMeta {
-                &mut self.metadata
-            }
-        }
-    };
-}
-
-kind!(Module, MODULE, MODULES, k8s_openapi::NamespaceResourceScope);
-kind!(NodeModulesConfig, node::KIND, node::PLURAL, k8s_openapi::ClusterResourceScope);
-kind!(ModuleImagesConfig, image::KIND, image::PLURAL, k8s_openapi::NamespaceResourceScope);
+kind!(Module, NamespaceResourceScope, GROUP, VERSION, MODULE, MODULES);
+kind!(NodeModulesConfig, ClusterResourceScope, GROUP, VERSION, node::KIND, node::PLURAL);
+kind!(ModuleImagesConfig, NamespaceResourceScope, GROUP, VERSION, image::KIND, image::PLURAL);
 
 #[cfg(test)]
 mod tests;

@@ -9,13 +9,15 @@
 use std::borrow::Cow;
 use std::fmt;
 
-use k8s_openapi::ClusterResourceScope;
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::ObjectMeta;
 use schemars::{JsonSchema, Schema, SchemaGenerator, json_schema};
 use serde::de::{Deserializer, Visitor};
 use serde::ser::{SerializeStruct, Serializer};
 use serde::{Deserialize, Serialize};
 use topology::quantity::{Quantity, QuantityError};
+
+use crate::kind::kind;
+use crate::null::null_as_default;
 
 pub mod attribute;
 pub mod v1alpha1;
@@ -212,43 +214,7 @@ impl Serialize for NodeResourceTopology {
     }
 }
 
-impl kube::Resource for NodeResourceTopology {
-    type DynamicType = ();
-    type Scope = ClusterResourceScope;
-
-    fn kind((): &()) -> Cow<'_, str> {
-        KIND.into()
-    }
-
-    fn group((): &()) -> Cow<'_, str> {
-        GROUP.into()
-    }
-
-    fn version((): &()) -> Cow<'_, str> {
-        VERSION.into()
-    }
-
-    fn plural((): &()) -> Cow<'_, str> {
-        PLURAL.into()
-    }
-
-    fn meta(&self) -> &ObjectMeta {
-        &self.metadata
-    }
-
-    fn meta_mut(&mut self) -> &mut ObjectMeta {
-        &mut self.metadata
-    }
-}
-
-/// Go writes a list that was never set as `null`.
-fn null_as_default<'de, D, T>(deserializer: D) -> Result<T, D::Error>
-where
-    D: Deserializer<'de>,
-    T: Default + Deserialize<'de>,
-{
-    Option::deserialize(deserializer).map(Option::unwrap_or_default)
-}
+kind!(NodeResourceTopology, ClusterResourceScope, GROUP, VERSION, KIND, PLURAL);
 
 #[cfg(test)]
 mod tests;

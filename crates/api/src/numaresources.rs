@@ -8,7 +8,6 @@
 //!
 //! The doc comments of fields are the descriptions in the CRDs ([`crate::crd`]) and in the API reference: they speak to users.
 
-use std::borrow::Cow;
 use std::collections::BTreeMap;
 use std::fmt;
 
@@ -18,6 +17,8 @@ use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
 use crate::goduration::GoDuration;
+use crate::kind::kind;
+use crate::null::null_as_default;
 
 pub mod keys;
 pub mod operator;
@@ -220,51 +221,8 @@ impl NodeGroupConfig {
     }
 }
 
-/// Go writes a list or map that was never set as `null`.
-pub(crate) fn null_as_default<'de, D, T>(deserializer: D) -> Result<T, D::Error>
-where
-    D: serde::Deserializer<'de>,
-    T: Default + Deserialize<'de>,
-{
-    Option::deserialize(deserializer).map(Option::unwrap_or_default)
-}
-
-/// What the API server calls a kind of this group; both are cluster-scoped and have a status.
-macro_rules! resource {
-    ($type:ty, $kind:expr, $plural:expr) => {
-        impl kube::Resource for $type {
-            type DynamicType = ();
-            type Scope = k8s_openapi::ClusterResourceScope;
-
-            fn kind((): &()) -> Cow<'_, str> {
-                $kind.into()
-            }
-
-            fn group((): &()) -> Cow<'_, str> {
-                GROUP.into()
-            }
-
-            fn version((): &()) -> Cow<'_, str> {
-                VERSION.into()
-            }
-
-            fn plural((): &()) -> Cow<'_, str> {
-                $plural.into()
-            }
-
-            fn meta(&self) -> &k8s_openapi::apimachinery::pkg::apis::meta::v1::ObjectMeta {
-                &self.metadata
-            }
-
-            fn meta_mut(&mut self) -> &mut k8s_openapi::apimachinery::pkg::apis::meta::v1::ObjectMeta {
-                &mut self.metadata
-            }
-        }
-    };
-}
-
-resource!(NumaResourcesOperator, operator::KIND, operator::PLURAL);
-resource!(NumaResourcesScheduler, scheduler::KIND, scheduler::PLURAL);
+kind!(NumaResourcesOperator, ClusterResourceScope, GROUP, VERSION, operator::KIND, operator::PLURAL);
+kind!(NumaResourcesScheduler, ClusterResourceScope, GROUP, VERSION, scheduler::KIND, scheduler::PLURAL);
 
 #[cfg(test)]
 mod tests;

@@ -8,7 +8,7 @@ use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
 use super::schema;
-use crate::numaresources::null_as_default;
+use crate::null::null_as_default;
 
 /// The image for some kernels. Exactly one of `literal` and `regexp` says which.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]

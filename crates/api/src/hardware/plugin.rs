@@ -8,7 +8,7 @@ use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value};
 
 use super::{PullPolicy, schema};
-use crate::numaresources::null_as_default;
+use crate::null::null_as_default;
 
 /// What makes the devices known to the kubelet: our device plugin with `config`, or a vendor's with `image`.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, JsonSchema)]

@@ -5,7 +5,7 @@
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::ObjectMeta;
 use serde::{Deserialize, Serialize};
 
-use crate::numaresources::null_as_default;
+use crate::null::null_as_default;
 
 /// The kind.
 pub const KIND: &str = "ModuleImagesConfig";

@@ -3,15 +3,14 @@
 //! In and out: objects of clients that still speak it. The API server converts between versions by renaming only, so
 //! whoever writes through this version must supply `topologyPolicies` and cannot carry attributes of the node.
 
-use std::borrow::Cow;
-
-use k8s_openapi::ClusterResourceScope;
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::ObjectMeta;
 use schemars::JsonSchema;
 use serde::ser::{SerializeStruct, Serializer};
 use serde::{Deserialize, Serialize};
 
-use super::{GROUP, KIND, PLURAL, Zone, null_as_default};
+use super::{GROUP, KIND, PLURAL, Zone};
+use crate::kind::kind;
+use crate::null::null_as_default;
 
 /// This version's name.
 pub const VERSION: &str = "v1alpha1";
@@ -57,31 +56,4 @@ impl Serialize for NodeResourceTopology {
     }
 }
 
-impl kube::Resource for NodeResourceTopology {
-    type DynamicType = ();
-    type Scope = ClusterResourceScope;
-
-    fn kind((): &()) -> Cow<'_, str> {
-        KIND.into()
-    }
-
-    fn group((): &()) -> Cow<'_, str> {
-        GROUP.into()
-    }
-
-    fn version((): &()) -> Cow<'_, str> {
-        VERSION.into()
-    }
-
-    fn plural((): &()) -> Cow<'_, str> {
-        PLURAL.into()
-    }
-
-    fn meta(&self) -> &ObjectMeta {
-        &self.metadata
-    }
-
-    fn meta_mut(&mut self) -> &mut ObjectMeta {
-        &mut self.metadata
-    }
-}
+kind!(NodeResourceTopology, ClusterResourceScope, GROUP, VERSION, KIND, PLURAL);

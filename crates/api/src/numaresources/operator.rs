@@ -6,7 +6,8 @@ use k8s_openapi::apimachinery::pkg::apis::meta::v1::{Condition, ObjectMeta};
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
-use super::{LogLevel, NamespacedName, NodeGroup, NodeGroupConfig, ObjectReference, null_as_default, schema};
+use super::{LogLevel, NamespacedName, NodeGroup, NodeGroupConfig, ObjectReference, schema};
+use crate::null::null_as_default;
 
 /// The kind.
 pub const KIND: &str = "NUMAResourcesOperator";

@@ -6,8 +6,9 @@ use k8s_openapi::apimachinery::pkg::apis::meta::v1::{Condition, ObjectMeta};
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
-use super::{LogLevel, NamespacedName, ObjectReference, Switch, null_as_default, schema};
+use super::{LogLevel, NamespacedName, ObjectReference, Switch, schema};
 use crate::goduration::GoDuration;
+use crate::null::null_as_default;
 
 /// The kind.
 pub const KIND: &str = "NUMAResourcesScheduler";

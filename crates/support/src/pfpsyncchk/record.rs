@@ -6,6 +6,7 @@
 use std::io::Read as _;
 use std::path::Path;
 
+use api::null::null_as_default;
 use jiff::Timestamp;
 use serde::Deserialize;
 
@@ -74,11 +75,4 @@ pub(super) fn read(file: &Path) -> Result<Vec<Record>, String> {
         return Err(told(format!("larger than {LIMIT_BYTES} bytes")));
     }
     parse(&text).map_err(told)
-}
-
-fn null_as_default<'de, D>(deserializer: D) -> Result<Vec<Pod>, D::Error>
-where
-    D: serde::Deserializer<'de>,
-{
-    Option::deserialize(deserializer).map(Option::unwrap_or_default)
 }
