@@ -13,10 +13,10 @@ use std::path::PathBuf;
 use std::process::ExitCode;
 
 use anyhow::Context as _;
-use deployer::cli::output::print;
 use deployer::detect::{self, Given};
 use runtime::client::{Connection, Options};
 use runtime::goflag::{self, FlagSet, KLOG, Outcome, Parsed};
+use runtime::stdout::print;
 use runtime::{http, log};
 use tokio_util::sync::CancellationToken;
 

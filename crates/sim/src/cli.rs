@@ -4,12 +4,13 @@
 //! error. Never: a cluster, or a result that depends on anything but the flags and the files they name.
 
 use std::fs;
-use std::io::{ErrorKind, IsTerminal, Write};
+use std::io::{IsTerminal, Write};
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 
 use anyhow::{Context, bail};
 use indicatif::{ProgressBar, ProgressDrawTarget, ProgressStyle};
+use runtime::stdout::print;
 use serde::Serialize;
 use topology::policy::{Policy, Scope};
 
@@ -163,11 +164,8 @@ pub fn run(args: &Args) -> anyhow::Result<ExitCode> {
         Output::Json => serde_json::to_string_pretty(&document)? + "\n",
         Output::Yaml => runtime::yaml::write(&document)?,
     };
-    match std::io::stdout().lock().write_all(text.as_bytes()) {
-        // Whoever reads has seen enough.
-        Err(error) if error.kind() == ErrorKind::BrokenPipe => Ok(ExitCode::SUCCESS),
-        written => written.context("writing to standard output").map(|()| ExitCode::SUCCESS),
-    }
+    print(&text)?;
+    Ok(ExitCode::SUCCESS)
 }
 
 fn machines(args: &Args) -> anyhow::Result<Vec<Machine>> {

@@ -2,16 +2,15 @@
 //!
 //! In: a name, a command line, a token that stops. Out: an exit code. Never: the work of a tool.
 
-use std::io::{ErrorKind, Write as _};
 use std::path::PathBuf;
 use std::process::ExitCode;
 use std::time::Duration;
 
-use anyhow::Context as _;
 use jiff::Timestamp;
 use kube::Client;
 use runtime::client::{Connection, Options};
 use runtime::goflag::{Flag, FlagSet, Kind, Parsed};
+pub use runtime::stdout::print;
 use tokio_util::sync::CancellationToken;
 
 use crate::{
@@ -196,17 +195,6 @@ pub async fn connect(tool: &str, flags: &Parsed) -> anyhow::Result<Connection> {
 /// As [`connect`].
 pub async fn client(tool: &str, flags: &Parsed) -> anyhow::Result<Client> {
     Ok(connect(tool, flags).await?.strict(PATIENCE)?)
-}
-
-/// Writes to standard output. That its reader has gone is no error.
-///
-/// # Errors
-/// When it cannot be written.
-pub fn print(text: &str) -> anyhow::Result<()> {
-    match std::io::stdout().lock().write_all(text.as_bytes()) {
-        Err(error) if error.kind() == ErrorKind::BrokenPipe => Ok(()),
-        written => written.context("writing to standard output"),
-    }
 }
 
 /// Tells something on standard error, with the time as Go's `log` package puts it there (in UTC).

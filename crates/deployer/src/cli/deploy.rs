@@ -6,12 +6,13 @@ use std::time::{Duration, Instant};
 
 use anyhow::bail;
 use api::goduration::GoDuration;
+use runtime::stdout::print;
 use serde_json::{Value, json};
 use tokio_util::sync::CancellationToken;
 
 use super::act::{self, Clients};
 use super::choices::Choices;
-use super::output::{Account, Format, formatted, print};
+use super::output::{Account, Format, formatted};
 use super::render::variable;
 use super::{ClusterArgs, Which, components};
 use crate::install::progress::{Change, Tell};

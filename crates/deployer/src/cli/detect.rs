@@ -3,9 +3,10 @@
 use std::process::ExitCode;
 
 use anyhow::Context as _;
+use runtime::stdout::print;
 use serde_json::json;
 
-use super::output::{Answer, formatted, print};
+use super::output::{Answer, formatted};
 use super::{ClusterArgs, act};
 use crate::detect::{self, Given};
 

@@ -1,8 +1,5 @@
-//! Data on standard output.
+//! Data as it is printed.
 
-use std::io::{ErrorKind, Write as _};
-
-use anyhow::Context as _;
 use serde::Serialize;
 
 /// How to print data.
@@ -45,17 +42,6 @@ pub struct Account {
         hide_possible_values = true
     )]
     pub output: Format,
-}
-
-/// Prints. Whoever reads may stop reading.
-///
-/// # Errors
-/// When standard output cannot be written.
-pub fn print(text: &str) -> anyhow::Result<()> {
-    match std::io::stdout().lock().write_all(text.as_bytes()) {
-        Err(error) if error.kind() == ErrorKind::BrokenPipe => Ok(()),
-        written => written.context("writing to standard output"),
-    }
 }
 
 /// A value in a format; `text` is it for people.

@@ -3,11 +3,12 @@
 use std::process::ExitCode;
 
 use anyhow::Context as _;
+use runtime::stdout::print;
 use serde_json::{Map, Value, json};
 
 use super::act;
 use super::choices::{Choices, bool_word};
-use super::output::{Answer, Format, formatted, print};
+use super::output::{Answer, Format, formatted};
 use super::{ClusterArgs, Which, components, version};
 use crate::images::Used;
 use crate::manifests::access::Account;
@@ -88,6 +89,19 @@ pub enum Manifest {
     Json,
 }
 
+impl Manifest {
+    /// Objects in this form.
+    ///
+    /// # Errors
+    /// When one has no text form.
+    pub fn of<'o>(self, objects: impl IntoIterator<Item = &'o Object>) -> anyhow::Result<String> {
+        Ok(match self {
+            Self::Yaml => text::render_objects(objects)?,
+            Self::Json => text::render_objects_json(objects),
+        })
+    }
+}
+
 /// Runs `render`.
 ///
 /// # Errors
@@ -138,10 +152,7 @@ impl Args {
     /// # Errors
     /// When one has no text form, or standard output cannot be written.
     pub fn print<'o>(&self, objects: impl IntoIterator<Item = &'o Object>) -> anyhow::Result<ExitCode> {
-        print(&match self.output {
-            Manifest::Yaml => text::render_objects(objects)?,
-            Manifest::Json => text::render_objects_json(objects),
-        })?;
+        print(&self.output.of(objects)?)?;
         Ok(ExitCode::SUCCESS)
     }
 }

@@ -4,12 +4,11 @@
 //! to the cluster.
 
 use std::collections::BTreeSet;
-use std::io::{ErrorKind, Write as _};
 use std::path::PathBuf;
 use std::process::ExitCode;
 
-use anyhow::Context as _;
 use runtime::client::{Connection, Options};
+use runtime::stdout;
 
 use super::check::{Check, Selection};
 use super::evidence::{Area, Evidence, Selector};
@@ -63,11 +62,7 @@ pub struct Args {
 pub async fn run(args: Args) -> anyhow::Result<ExitCode> {
     match report(&args).await {
         Ok((text, verdict)) => {
-            match std::io::stdout().lock().write_all(text.as_bytes()) {
-                // Whoever reads has seen enough.
-                Err(error) if error.kind() == ErrorKind::BrokenPipe => {}
-                written => written.context("writing to standard output")?,
-            }
+            stdout::print(&text)?;
             Ok(ExitCode::from(verdict.code()))
         }
         Err(error) => {

@@ -8,10 +8,10 @@ use std::process::ExitCode;
 
 use anyhow::{Context as _, bail};
 use api::hardware::convert::convert;
-use clap::{Subcommand, ValueEnum};
-use deployer::manifests::text;
+use clap::Subcommand;
+use deployer::cli::render::Manifest;
 use deployer::object::Object;
-use runtime::yaml;
+use runtime::{stdout, yaml};
 use serde_json::Value;
 
 /// Enough for any file of manifests.
@@ -50,17 +50,8 @@ enum Command {
             value_enum,
             hide_possible_values = true
         )]
-        output: Format,
+        output: Manifest,
     },
-}
-
-/// How manifests are printed.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
-enum Format {
-    /// One document for each object.
-    Yaml,
-    /// One List.
-    Json,
 }
 
 /// Does it.
@@ -74,7 +65,7 @@ pub fn run(args: &Args) -> anyhow::Result<ExitCode> {
     for note in notes {
         eprintln!("{note}");
     }
-    deployer::cli::output::print(&text)?;
+    stdout::print(&text)?;
     Ok(ExitCode::SUCCESS)
 }
 
@@ -94,7 +85,7 @@ fn read(file: &Path) -> anyhow::Result<String> {
 }
 
 /// What is printed, and what is said besides.
-fn converted(file: &str, text: &str, output: Format) -> anyhow::Result<(String, Vec<String>)> {
+fn converted(file: &str, text: &str, output: Manifest) -> anyhow::Result<(String, Vec<String>)> {
     let mut objects = Vec::new();
     let mut notes = Vec::new();
     for old in items(yaml::read_many(file, text, OBJECTS)?) {
@@ -106,11 +97,7 @@ fn converted(file: &str, text: &str, output: Format) -> anyhow::Result<(String, 
     if objects.is_empty() {
         bail!("{file}: no object in it: wanted is a DeviceConfig of example.com/v1alpha1");
     }
-    let text = match output {
-        Format::Yaml => text::render_objects(&objects)?,
-        Format::Json => text::render_objects_json(&objects),
-    };
-    Ok((text, notes))
+    Ok((output.of(&objects)?, notes))
 }
 
 /// The objects, those of Lists one by one.
@@ -156,7 +143,7 @@ spec: {driverImage: b, driverVersion: '2', nodeSelector: {a: b}}
 
     #[test]
     fn each_object_becomes_one_of_ours() {
-        let (text, notes) = converted("f", OLD, Format::Yaml).unwrap();
+        let (text, notes) = converted("f", OLD, Manifest::Yaml).unwrap();
         let wanted = "---\napiVersion: hardware.tholepin.dev/v1alpha1\nkind: DeviceConfig\nmetadata:\n  name: acc\n  namespace: hw\nspec:\n  \
             driverImage: registry.example/acc\n  driverVersion: \"1.4.2\"\n  imagePullPolicy: Always\n  nodeSelector:\n    \
             feature.node.kubernetes.io/pci-1da3.present: \"true\"\n---\n";
@@ -168,7 +155,7 @@ spec: {driverImage: b, driverVersion: '2', nodeSelector: {a: b}}
             "{notes:?}"
         );
         assert!(notes.iter().any(|note| note.starts_with("DeviceConfig b: ")), "{notes:?}");
-        let (text, _) = converted("f", OLD, Format::Json).unwrap();
+        let (text, _) = converted("f", OLD, Manifest::Json).unwrap();
         let list: Value = serde_json::from_str(&text).unwrap();
         assert_eq!(list["items"].as_array().unwrap().len(), 2);
     }
@@ -189,7 +176,7 @@ spec: {driverImage: b, driverVersion: '2', nodeSelector: {a: b}}
             ),
         ];
         for (text, words) in table {
-            let error = format!("{:#}", converted("f", text, Format::Yaml).unwrap_err());
+            let error = format!("{:#}", converted("f", text, Manifest::Yaml).unwrap_err());
             assert!(error.contains(words) && !error.contains('\n'), "{text:?}: {error}");
         }
     }
