@@ -47,6 +47,12 @@ pub struct Flag {
     pub help: &'static str,
 }
 
+/// A flag in one line of a table.
+#[must_use]
+pub const fn flag(name: &'static str, kind: Kind, default: &'static str, help: &'static str) -> Flag {
+    Flag { name, kind, default, help }
+}
+
 /// All flags of one program.
 #[derive(Clone, Copy, Debug)]
 pub struct FlagSet<'a> {

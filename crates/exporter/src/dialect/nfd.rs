@@ -8,7 +8,7 @@
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
 use std::path::{Path, PathBuf};
 
-use runtime::goflag::{Flag, FlagSet, KLOG, Kind, Parsed};
+use runtime::goflag::{Flag, FlagSet, KLOG, Kind, Parsed, flag};
 use topology::fingerprint::Method;
 
 use super::extra::Extra;
@@ -74,10 +74,6 @@ const FLAGS: &[Flag] = &[
     ),
     flag("version", Kind::Bool, "false", "print the version and exit"),
 ];
-
-const fn flag(name: &'static str, kind: Kind, default: &'static str, help: &'static str) -> Flag {
-    Flag { name, kind, default, help }
-}
 
 /// Understands the command line.
 pub(super) fn start(program: &str, arguments: Vec<String>, around: &Surroundings) -> Result<Start, Ending> {

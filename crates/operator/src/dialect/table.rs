@@ -2,7 +2,7 @@
 //!
 //! In and out: nothing but constants.
 
-use runtime::goflag::{Flag, Kind};
+use runtime::goflag::{Flag, Kind, flag};
 
 /// All but klog's.
 pub(super) const FLAGS: &[Flag] = &[
@@ -53,7 +53,3 @@ pub(super) const WITHOUT_EFFECT: [(&str, &str); 4] = [
     ("webhook-port", "there is no webhook"),
     ("enable-http2", "there is no webhook"),
 ];
-
-const fn flag(name: &'static str, kind: Kind, default: &'static str, help: &'static str) -> Flag {
-    Flag { name, kind, default, help }
-}

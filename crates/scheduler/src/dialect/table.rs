@@ -2,11 +2,7 @@
 //!
 //! In: nothing. Out: those that mean something here, and those that do not and why. Never: a value.
 
-use runtime::goflag::{Flag, Kind};
-
-const fn flag(name: &'static str, kind: Kind, default: &'static str, help: &'static str) -> Flag {
-    Flag { name, kind, default, help }
-}
+use runtime::goflag::{Flag, Kind, flag};
 
 /// Flags with an effect.
 pub(super) const MEANT: &[Flag] = &[
