@@ -94,13 +94,7 @@ fn part(pod: &Pod) -> Option<Part> {
 }
 
 fn is_operator(container: &Container) -> bool {
-    let words: Vec<&str> = container
-        .command
-        .iter()
-        .flatten()
-        .chain(container.args.iter().flatten())
-        .map(String::as_str)
-        .collect();
+    let words = role::words(container);
     let base = |word: &str| {
         word.rsplit('/').next().unwrap_or_default().split([':', '@']).next() == Some("numaresources-operator")
     };

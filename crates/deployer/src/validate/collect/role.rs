@@ -18,15 +18,16 @@ pub fn of(spec: &PodSpec) -> Option<Role> {
     spec.containers.iter().find_map(container)
 }
 
+/// A container's command line.
+#[must_use]
+pub fn words(container: &Container) -> Vec<&str> {
+    let (command, args) = (container.command.iter().flatten(), container.args.iter().flatten());
+    command.chain(args).map(String::as_str).collect()
+}
+
 fn container(container: &Container) -> Option<Role> {
     let image = container.image.as_deref().unwrap_or_default();
-    let words: Vec<&str> = container
-        .command
-        .iter()
-        .flatten()
-        .chain(container.args.iter().flatten())
-        .map(String::as_str)
-        .collect();
+    let words = words(container);
     // The program is the first word of the command, or what the image is called; a subcommand is the first word after it.
     let program = container.command.iter().flatten().next().map_or(base(image), |word| base(word));
     let is = |name: &str| program == name || words.iter().any(|word| base(word) == name);
