@@ -81,6 +81,15 @@ impl GoDuration {
         i64::try_from(total).map(Self).map_err(|_| GoDurationError::Range(whole()))
     }
 
+    /// Reads what something may take, which is never negative. For flags.
+    ///
+    /// # Errors
+    /// A text that says what is allowed.
+    pub fn parse_std(text: &str) -> Result<Duration, String> {
+        let duration = Self::parse(text).map_err(|error| error.to_string())?;
+        duration.to_std().ok_or_else(|| "must not be negative".to_owned())
+    }
+
     /// `seconds` whole seconds, the nearest representable.
     #[must_use]
     pub const fn from_secs(seconds: i64) -> Self {

@@ -10,6 +10,7 @@ use std::net::IpAddr;
 use std::path::PathBuf;
 use std::time::Duration;
 
+use api::goduration::GoDuration;
 use topology::fingerprint::Method;
 use topology::policy::{Policy, Scope};
 
@@ -123,11 +124,11 @@ struct Accounting {
 #[command(next_help_heading = "When it looks")]
 struct Pace {
     /// Time between scans when nothing happens, a safety net; 0 turns it off
-    #[arg(long, value_name = "DURATION", default_value = "60s", allow_hyphen_values = true, value_parser = kinds::duration)]
+    #[arg(long, value_name = "DURATION", default_value = "60s", allow_hyphen_values = true, value_parser = GoDuration::parse_std)]
     sleep_interval: Duration,
     /// Time between looks for releases while pods hold exclusive resources (the kubelet writes nothing when they let go);
     /// rarer while nothing happens; 0 turns it off
-    #[arg(long, value_name = "DURATION", default_value = "1s", allow_hyphen_values = true, value_parser = kinds::duration)]
+    #[arg(long, value_name = "DURATION", default_value = "1s", allow_hyphen_values = true, value_parser = GoDuration::parse_std)]
     release_interval: Duration,
     /// At most so many looks a second; 0: our own bounds
     #[arg(long, value_name = "NUMBER", default_value_t = 0)]

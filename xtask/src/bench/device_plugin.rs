@@ -53,7 +53,7 @@ pub(crate) struct Args {
     #[arg(long, default_value_t = 4, value_parser = clap::value_parser!(u16).range(1..))]
     connections: u16,
     /// How long rest is measured, after as much time to calm down
-    #[arg(long, value_name = "DURATION", default_value = "15s", value_parser = duration)]
+    #[arg(long, value_name = "DURATION", default_value = "15s", value_parser = GoDuration::parse_std)]
     idle: Duration,
     /// One JSON object for each number of devices instead of text
     #[arg(long)]
@@ -224,11 +224,6 @@ async fn load(socket: &Path, args: &Args, devices: usize) -> anyhow::Result<(f64
     let mut times = times.concat();
     times.sort_unstable();
     Ok((times.len() as f64 / took, times))
-}
-
-fn duration(text: &str) -> Result<Duration, String> {
-    let duration = GoDuration::parse(text).map_err(|error| error.to_string())?;
-    duration.to_std().ok_or_else(|| "must not be negative".to_owned())
 }
 
 fn print(row: &Row, json: bool) -> anyhow::Result<()> {

@@ -43,16 +43,16 @@ pub(crate) struct Args {
     #[arg(long, value_name = "PATH")]
     peer: Option<PathBuf>,
     /// How often the peer looks; the operator sets 10s
-    #[arg(long, value_name = "DURATION", default_value = "10s", value_parser = duration)]
+    #[arg(long, value_name = "DURATION", default_value = "10s", value_parser = GoDuration::parse_std)]
     peer_interval: Duration,
     /// Allocations one after the other
     #[arg(long, default_value_t = 100)]
     allocations: usize,
     /// How long idle CPU is measured, after as much time to calm down
-    #[arg(long, value_name = "DURATION", default_value = "40s", value_parser = duration)]
+    #[arg(long, value_name = "DURATION", default_value = "40s", value_parser = GoDuration::parse_std)]
     idle: Duration,
     /// How long pods come and go in the case of churn
-    #[arg(long, value_name = "DURATION", default_value = "60s", value_parser = duration)]
+    #[arg(long, value_name = "DURATION", default_value = "60s", value_parser = GoDuration::parse_std)]
     churn: Duration,
     /// One JSON object per case and exporter instead of text
     #[arg(long)]
@@ -195,11 +195,6 @@ impl Serialize for Case {
     fn serialize<S: serde::Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
         serializer.serialize_str(&self.name())
     }
-}
-
-fn duration(text: &str) -> Result<Duration, String> {
-    let duration = GoDuration::parse(text).map_err(|error| error.to_string())?;
-    duration.to_std().ok_or_else(|| "must not be negative".to_owned())
 }
 
 fn print(row: &Row, json: bool) -> anyhow::Result<()> {

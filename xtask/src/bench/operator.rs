@@ -51,7 +51,7 @@ pub(crate) struct Args {
     #[arg(long, default_value_t = 20)]
     changes: usize,
     /// How long rest is measured
-    #[arg(long, value_name = "DURATION", default_value = "60s", value_parser = duration)]
+    #[arg(long, value_name = "DURATION", default_value = "60s", value_parser = GoDuration::parse_std)]
     idle: Duration,
     /// One JSON object for each size instead of text
     #[arg(long)]
@@ -76,11 +76,6 @@ struct Row {
     reconciles_per_minute_at_rest: f64,
     writes_per_minute_at_rest: f64,
     watches: f64,
-}
-
-fn duration(text: &str) -> Result<Duration, String> {
-    let duration = GoDuration::parse(text).map_err(|error| error.to_string())?;
-    duration.to_std().ok_or_else(|| "must not be negative".to_owned())
 }
 
 pub(crate) fn run(args: &Args) -> anyhow::Result<()> {

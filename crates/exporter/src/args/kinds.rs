@@ -3,9 +3,7 @@
 //! In: text. Out: a value, or what is allowed. Never: I/O.
 
 use std::path::PathBuf;
-use std::time::Duration;
 
-use api::goduration::GoDuration;
 use topology::fingerprint::Method;
 use topology::policy::{Policy, Scope};
 
@@ -29,11 +27,6 @@ pub(super) fn scope(text: &str) -> Result<Scope, String> {
 pub(super) fn method(text: &str) -> Result<Method, String> {
     Method::parse(&text.to_ascii_lowercase())
         .ok_or_else(|| "allowed are with-exclusive-resources, all".to_owned())
-}
-
-pub(super) fn duration(text: &str) -> Result<Duration, String> {
-    let duration = GoDuration::parse(text).map_err(|error| error.to_string())?;
-    duration.to_std().ok_or_else(|| "must not be negative".to_owned())
 }
 
 pub(super) fn format(text: &str) -> Result<Format, String> {
