@@ -16,6 +16,7 @@ pub mod cri;
 pub mod device_plugin;
 pub mod dump;
 pub mod env;
+pub mod golden;
 pub mod kmm;
 pub mod kubelet;
 pub mod load;

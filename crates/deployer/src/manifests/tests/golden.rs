@@ -1,24 +1,11 @@
 //! The manifests of each kind of cluster and program as files, so that a change of one is seen and read.
 
-use std::path::Path;
-
 use super::*;
 
 /// Compares with the file, or writes it.
 #[track_caller]
 pub(super) fn compare(file: &str, wanted: &str) {
-    let path = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/golden").join(file);
-    if std::env::var_os("UPDATE").is_some() {
-        std::fs::write(&path, wanted).unwrap();
-    }
-    let found = std::fs::read_to_string(&path).unwrap_or_default();
-    let differs = found.lines().zip(wanted.lines()).position(|(found, wanted)| found != wanted);
-    assert!(
-        found == wanted,
-        "{}: differs from line {} on; UPDATE=1 writes it anew",
-        path.display(),
-        differs.unwrap_or(found.lines().count()) + 1
-    );
+    testkit::golden::compare(env!("CARGO_MANIFEST_DIR"), file, wanted);
 }
 
 fn check(name: &str, options: &Options, component: Component) {

@@ -1,24 +1,10 @@
 //! All objects of each kind of cluster as files, so that a change of one is seen and read. `UPDATE=1` writes them anew.
 
-use std::path::Path;
-
 use super::*;
 
 #[track_caller]
 fn compare(file: &str, wanted: &str) {
-    let path = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/golden").join(file);
-    if std::env::var_os("UPDATE").is_some() {
-        std::fs::create_dir_all(path.parent().unwrap()).unwrap();
-        std::fs::write(&path, wanted).unwrap();
-    }
-    let found = std::fs::read_to_string(&path).unwrap_or_default();
-    let differs = found.lines().zip(wanted.lines()).position(|(found, wanted)| found != wanted);
-    assert!(
-        found == wanted,
-        "{}: differs from line {} on; UPDATE=1 writes it anew",
-        path.display(),
-        differs.unwrap_or(found.lines().count()) + 1
-    );
+    testkit::golden::compare(env!("CARGO_MANIFEST_DIR"), file, wanted);
 }
 
 /// Two groups: one as usual, one with everything that can be chosen.
