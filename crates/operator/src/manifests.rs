@@ -86,4 +86,6 @@ pub fn definitions() -> [CustomResourceDefinition; 2] {
 }
 
 #[cfg(test)]
+pub(crate) mod referred;
+#[cfg(test)]
 mod tests;

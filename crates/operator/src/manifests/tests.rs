@@ -2,6 +2,7 @@ use api::numaresources::{NumaResourcesOperator, NumaResourcesScheduler};
 use deployer::platform::Platform;
 use serde_json::Value;
 
+use super::referred::{self, of_kind};
 use super::*;
 
 fn on(platform: Platform) -> Options {
@@ -11,41 +12,11 @@ fn on(platform: Platform) -> Options {
     options
 }
 
-fn of_kind<'o>(objects: &'o [Object], kind: &str) -> Vec<&'o Object> {
-    objects.iter().filter(|object| object.sort().kind == kind).collect()
-}
-
 /// What each object refers to is made, and made before it.
 #[test]
 fn everything_that_is_referred_to_is_there() {
     for platform in Platform::ALL {
-        let objects = objects(&on(platform)).unwrap();
-        let place = |kind: &str, name: &Value| {
-            let is = |object: &Object| object.sort().kind == kind && *name == object.name();
-            objects.iter().position(is).unwrap_or_else(|| panic!("{platform}: no {kind} {name}"))
-        };
-        for (at, object) in objects.iter().enumerate() {
-            if object.sort().kind.ends_with("Binding") {
-                let role = &object.body()["roleRef"];
-                assert!(place(role["kind"].as_str().unwrap(), &role["name"]) < at, "{object}");
-                let subjects = object.body()["subjects"].as_array().unwrap();
-                for subject in subjects.iter().filter(|subject| subject["name"] != "prometheus-k8s") {
-                    assert!(place("ServiceAccount", &subject["name"]) < at, "{object}");
-                    assert_eq!(subject["namespace"], NAMESPACE, "{object}");
-                }
-            }
-            let namespace = object.namespace().filter(|name| *name != crate::rbac::CONFIG_MANAGED);
-            assert!(namespace.is_none_or(|name| place("Namespace", &name.into()) < at), "{object}");
-        }
-        let deployment = of_kind(&objects, "Deployment")[0].body();
-        let template = &deployment["spec"]["template"];
-        place("ServiceAccount", &template["spec"]["serviceAccountName"]);
-        let labels = &template["metadata"]["labels"];
-        assert_eq!(&deployment["spec"]["selector"]["matchLabels"], labels);
-        assert_eq!(&of_kind(&objects, "Service")[0].body()["spec"]["selector"], labels);
-        for policy in of_kind(&objects, "NetworkPolicy") {
-            assert_eq!(&policy.body()["spec"]["podSelector"]["matchLabels"], labels, "{policy}");
-        }
+        referred::check(&objects(&on(platform)).unwrap(), NAMESPACE, &[crate::rbac::CONFIG_MANAGED]);
     }
 }
 

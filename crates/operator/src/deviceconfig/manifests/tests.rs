@@ -1,8 +1,8 @@
 use api::hardware::{DeviceConfig, check};
 use deployer::platform::Platform;
-use serde_json::Value;
 
 use super::*;
+use crate::manifests::referred::{self, of_kind};
 
 fn on(platform: Platform) -> Options {
     let mut options = options();
@@ -11,46 +11,14 @@ fn on(platform: Platform) -> Options {
     options
 }
 
-fn of_kind<'o>(objects: &'o [Object], kind: &str) -> Vec<&'o Object> {
-    objects.iter().filter(|object| object.sort().kind == kind).collect()
-}
-
 /// What each object refers to is made, and made before it.
 #[test]
 fn everything_that_is_referred_to_is_there() {
     for platform in Platform::ALL {
         let objects = objects(&on(platform)).unwrap();
-        let place = |kind: &str, name: &Value| {
-            let is = |object: &Object| object.sort().kind == kind && *name == object.name();
-            objects.iter().position(is).unwrap_or_else(|| panic!("{platform}: no {kind} {name}"))
-        };
-        for (at, object) in objects.iter().enumerate() {
-            let kind = object.sort().kind.as_str();
-            if kind == "RoleBinding" || kind == "ClusterRoleBinding" {
-                let role = &object.body()["roleRef"];
-                assert!(place(role["kind"].as_str().unwrap(), &role["name"]) < at, "{object}");
-                let subjects = object.body()["subjects"].as_array().unwrap();
-                for subject in subjects.iter().filter(|subject| subject["name"] != "prometheus-k8s") {
-                    assert!(place("ServiceAccount", &subject["name"]) < at, "{object}");
-                    assert_eq!(subject["namespace"], NAMESPACE, "{object}");
-                }
-            }
-            if kind == "ValidatingAdmissionPolicyBinding" {
-                let policy = &object.body()["spec"]["policyName"];
-                assert!(place("ValidatingAdmissionPolicy", policy) < at, "{object}");
-            }
-            assert!(object.namespace().is_none_or(|name| place("Namespace", &name.into()) < at), "{object}");
-        }
-        let deployment = of_kind(&objects, "Deployment")[0].body();
-        let template = &deployment["spec"]["template"];
-        place("ServiceAccount", &template["spec"]["serviceAccountName"]);
-        let labels = &template["metadata"]["labels"];
-        assert_eq!(&deployment["spec"]["selector"]["matchLabels"], labels);
+        referred::check(&objects, NAMESPACE, &[]);
+        let template = &of_kind(&objects, "Deployment")[0].body()["spec"]["template"];
         let service = of_kind(&objects, "Service")[0];
-        assert_eq!(&service.body()["spec"]["selector"], labels);
-        for policy in of_kind(&objects, "NetworkPolicy") {
-            assert_eq!(&policy.body()["spec"]["podSelector"]["matchLabels"], labels, "{policy}");
-        }
         let monitor = of_kind(&objects, "ServiceMonitor")[0].body();
         assert_eq!(monitor["spec"]["selector"]["matchLabels"], service.body()["metadata"]["labels"]);
         assert_eq!(monitor["spec"]["endpoints"][0]["port"], service.body()["spec"]["ports"][0]["name"]);
