@@ -9,6 +9,7 @@ use std::os::unix::fs::MetadataExt as _;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
+use cdi::check::refusal;
 use cdi::{ContainerEdits, FileName, Kind, Spec};
 
 use crate::allocate;
@@ -56,9 +57,7 @@ impl CdiFile {
         let before = match &self.written {
             Some((old, _)) => self.described(old),
             // What was there before us counts too.
-            None => cdi::file::read(&path)
-                .map(|spec| spec.devices.into_iter().map(|device| (device.name.clone(), device)).collect())
-                .unwrap_or_default(),
+            None => self.found(&path),
         };
         self.former.extend(before);
         self.former.retain(|name, _| !devices.contains_key(name));
@@ -74,6 +73,28 @@ impl CdiFile {
         cdi::file::write(&self.folder, &self.name, &spec).map_err(|error| chain(&error))?;
         self.written = stamp(&path).map(|stamp| (Arc::clone(stock), stamp));
         Ok(true)
+    }
+
+    /// What an earlier life wrote; nothing when runtimes would not take it, or it is another's.
+    fn found(&self, path: &Path) -> BTreeMap<String, cdi::Device> {
+        let spec = cdi::file::read(path).ok();
+        let ours = spec.filter(|spec| spec.kind == self.kind.to_string() && refusal(spec).is_none());
+        let devices = ours.into_iter().flat_map(|spec| spec.devices);
+        devices.map(|device| (device.name.clone(), device)).collect()
+    }
+
+    /// The devices with those that the file does not describe as they are taken for unhealthy: containers could not start with them.
+    #[must_use]
+    pub fn held_back(&self, stock: &inventory::Resource, reason: &str) -> inventory::Resource {
+        let mut stock = stock.clone();
+        let described = self.written.as_ref().map(|(written, _)| &written.devices);
+        for (id, device) in &mut stock.devices {
+            let there = described.and_then(|devices| devices.get(id));
+            if there.is_none_or(|there| there.hardware != device.hardware) {
+                device.trouble.get_or_insert_with(|| reason.to_owned());
+            }
+        }
+        stock
     }
 
     /// The devices as runtimes know them, by name.

@@ -11,13 +11,14 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::Duration;
 
+use cdi::FileName;
 use runtime::yaml::{self, Mode};
 use serde::Deserialize;
 
 use crate::discovery::list::Devices;
 
-pub(crate) use check::absolute;
 pub use check::resource_name;
+pub(crate) use check::{absolute, variables};
 
 /// The version this program reads.
 pub const VERSION: &str = "v1alpha1";
@@ -310,16 +311,19 @@ impl Config {
             return Err(field(("resources".to_owned(), reason)));
         }
         let mut names = BTreeSet::new();
-        let mut kinds = BTreeSet::new();
+        let mut files = BTreeSet::new();
         for (index, resource) in self.resources.iter().enumerate() {
             let at = |(name, reason): (&str, String)| field((format!("resources[{index}].{name}"), reason));
             check::resource(resource).map_err(at)?;
             if !names.insert(&resource.name) {
                 return Err(at(("name", format!("{:?} is there twice: allowed is once", resource.name))));
             }
-            if resource.cdi.mode != CdiMode::Off && !kinds.insert(resource.cdi_kind()) {
-                let reason = format!("{:?} is another resource's: a kind has one file", resource.cdi_kind());
-                return Err(at(("cdi.kind", reason)));
+            if let Some(file) = resource.cdi_file().map_err(|reason| at(("cdi.kind", reason)))? {
+                let taken =
+                    format!("{:?}: its file {} is another resource's", resource.cdi_kind(), file.as_str());
+                if !files.insert(file) {
+                    return Err(at(("cdi.kind", taken)));
+                }
             }
         }
         Ok(self)
@@ -359,6 +363,18 @@ impl Resource {
     #[must_use]
     pub fn cdi_kind(&self) -> &str {
         self.cdi.kind.as_deref().unwrap_or(&self.name)
+    }
+
+    /// The name of the Container Device Interface file of its devices, when there is to be one.
+    ///
+    /// # Errors
+    /// When its devices are of no kind, or of one whose file would have too long a name.
+    pub fn cdi_file(&self) -> Result<Option<FileName>, String> {
+        if self.cdi.mode == CdiMode::Off {
+            return Ok(None);
+        }
+        let kind: cdi::Kind = self.cdi_kind().parse().map_err(|error: cdi::name::Error| error.to_string())?;
+        FileName::of(&kind).map(Some).map_err(|error| error.to_string())
     }
 
     /// How often each device is listed.

@@ -7,7 +7,7 @@ pub mod directory;
 pub mod list;
 pub mod pci;
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
@@ -34,6 +34,8 @@ pub struct Found {
     pub stated_unhealthy: bool,
     /// What was seen of it: none is good. A change for the better has to last.
     pub seen: Option<String>,
+    /// The file that tells about its health, if one does.
+    pub health_file: Option<Box<Path>>,
 }
 
 /// What one look found, by id.
@@ -113,15 +115,23 @@ fn id_is_legal(id: &str, room: usize, shared: bool) -> Result<(), String> {
     Ok(())
 }
 
-/// The folders in which something happens when the devices of a resource change.
+impl Look {
+    /// Folders with files that tell about health, each once.
+    #[must_use]
+    pub fn health_folders(&self) -> BTreeSet<PathBuf> {
+        let files = self.devices.values().filter_map(|found| found.health_file.as_ref());
+        files.filter_map(|file| file.parent()).map(Path::to_owned).collect()
+    }
+}
+
+/// The folders in which something happens when the devices of a resource change, those with files about health besides.
 #[must_use]
 pub fn targets(resource: &Resource) -> Vec<Target<()>> {
-    let Discovery { list, file, directory, .. } = &*resource.discovery;
+    let Discovery { file, directory, .. } = &*resource.discovery;
     let all = |dir: &Path| Target { dir: dir.to_owned(), names: Names::All, tag: () };
     let mut targets: Vec<_> = directory.iter().map(|directory| all(&directory.path)).collect();
     // Everything in the folder: a ConfigMap changes by a link that the file's name leads through.
     targets.extend(file.iter().filter_map(|file| file.path.parent()).map(all));
-    targets.extend(list.iter().flat_map(list::folders).map(|dir| all(&dir)));
     targets
 }
 

@@ -3,6 +3,7 @@
 //! In: news of files, time. Out: looks, a plugin that knows what was found, the file for container runtimes, the inventory. Never: a decision;
 //! those are in [`crate::discovery`], [`crate::stock`] and [`crate::cdi_file`].
 
+use std::collections::BTreeSet;
 use std::convert::Infallible;
 use std::path::PathBuf;
 use std::sync::Arc;
@@ -52,7 +53,8 @@ impl Keeper {
             CdiMode::Off => None,
             _ => Some(CdiFile::new(&self.cdi_dir, config.cdi_kind(), &config.name)?),
         };
-        let mut watcher = self.watcher(&config);
+        let mut folders = BTreeSet::new();
+        let mut watcher = self.watcher(&config, &folders);
         let begin = Instant::now();
         let mut stock = Stock::default();
         let mut known = false;
@@ -60,28 +62,39 @@ impl Keeper {
         loop {
             let now = begin.elapsed();
             let look = self.look(&config, known, &mut troubles);
+            // A look that failed says nothing of when devices are due.
+            let mut patience = config.health.check_every;
             if let Some(look) = look {
+                let told = look.health_folders();
+                if folders != told {
+                    folders = told;
+                    watcher = self.watcher(&config, &folders);
+                }
                 stock.take(now, look, &config.health);
                 known = true;
+                patience = stock.patience(now, &config.health);
+            } else {
+                stock.ask_health_files(now, &config.health);
             }
             if known {
                 self.publish(stock.resource(&config), file.as_mut(), &mut troubles);
             }
-            let patience = stock.patience(now, &config.health);
             // The fleet ends this task before it lets go of the other end.
             tokio::select! {
                 () = changed(&mut watcher, patience) => sleep(SETTLE).await,
                 Ok(()) = self.config.changed() => {
                     config = Arc::clone(&self.config.borrow_and_update());
-                    watcher = self.watcher(&config);
+                    watcher = self.watcher(&config, &folders);
                 }
             }
         }
     }
 
     /// Tells of changes of what is looked at, if the kernel has a watch left.
-    fn watcher(&self, config: &Resource) -> Option<Watcher<()>> {
+    fn watcher(&self, config: &Resource, folders: &BTreeSet<PathBuf>) -> Option<Watcher<()>> {
         let mut targets = discovery::targets(config);
+        let of_health = |dir: &PathBuf| Target { dir: dir.clone(), names: Names::All, tag: () };
+        targets.extend(folders.iter().map(of_health));
         if config.cdi.mode != CdiMode::Off {
             targets.push(Target { dir: self.cdi_dir.clone(), names: Names::Visible, tag: () });
         }
@@ -112,13 +125,17 @@ impl Keeper {
     }
 
     /// First the file, then the kubelet: it may ask at once.
-    fn publish(&self, resource: inventory::Resource, file: Option<&mut CdiFile>, troubles: &mut Troubles) {
+    fn publish(
+        &self,
+        resource: inventory::Resource,
+        mut file: Option<&mut CdiFile>,
+        troubles: &mut Troubles,
+    ) {
         let name = self.plugin.name();
         // What is the same stays the one value that others have too.
         let last = self.inventory.borrow().resources.get(name).filter(|last| ***last == resource).cloned();
-        let is_news = last.is_none();
-        let resource = last.unwrap_or_else(|| Arc::new(resource));
-        match file.map(|file| file.ensure(&resource)) {
+        let mut resource = last.unwrap_or_else(|| Arc::new(resource));
+        match file.as_deref_mut().map(|file| file.ensure(&resource)) {
             None | Some(Ok(false)) => {}
             Some(Ok(true)) => {
                 troubles.cdi = None;
@@ -131,17 +148,23 @@ impl Keeper {
                     warn!(resource = name, reason, "cannot write the Container Device Interface file");
                 }
                 self.plugin.unknown(&reason);
-                troubles.cdi = Some(reason);
+                troubles.cdi = Some(reason.clone());
                 if matches!(*self.plugin.standing().borrow(), Standing::Unknown(_)) {
-                    // Containers could not start: nothing is offered before the file is there once.
+                    // Nothing is offered before the file is there once.
                     return;
+                }
+                if let Some(file) = file {
+                    resource = Arc::new(file.held_back(&resource, &reason));
                 }
             }
         }
-        if is_news {
-            let own = Arc::clone(&resource);
-            self.inventory.send_modify(|all| drop(Arc::make_mut(all).resources.insert(name.to_owned(), own)));
-        }
+        self.inventory.send_if_modified(|all| {
+            let is_news = all.resources.get(name) != Some(&resource);
+            if is_news {
+                Arc::make_mut(all).resources.insert(name.to_owned(), Arc::clone(&resource));
+            }
+            is_news
+        });
         self.plugin.offer(resource);
     }
 }

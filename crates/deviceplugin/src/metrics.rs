@@ -72,6 +72,14 @@ impl Metrics {
         }
     }
 
+    /// The resource is not offered any more; what happened is still counted.
+    pub fn ended(&self, name: &str, last: &Resource) {
+        self.listening.remove(&one(name));
+        for (key, _) in counts(last) {
+            self.devices.remove(&of_devices(name, &key));
+        }
+    }
+
     /// A device became healthy, or is no more.
     pub fn health_changed(&self, resource: &str, healthy: bool) {
         let to = if healthy { "healthy" } else { "unhealthy" };

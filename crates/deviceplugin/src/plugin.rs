@@ -84,6 +84,11 @@ impl Plugin {
         self.standing.send_replace(Standing::Away(reason.to_owned()));
     }
 
+    /// Forgets what metrics say of the devices.
+    pub fn end(&self) {
+        self.metrics.ended(self.name(), &self.stock());
+    }
+
     /// Makes these the devices, and tells the kubelet if that is news to it.
     pub fn offer(&self, stock: Arc<inventory::Resource>) {
         self.tell_changes(&self.stock(), &stock);

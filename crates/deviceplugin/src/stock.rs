@@ -8,7 +8,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use crate::config::{self, CdiMode, Resource};
-use crate::discovery::{Found, Look};
+use crate::discovery::{Found, Look, list};
 use crate::health::Health;
 use crate::inventory::{self, Device, DeviceNode, Gives, Mount};
 
@@ -50,6 +50,15 @@ impl Stock {
         for (id, found) in found {
             let health = Health::new(found.seen.as_deref(), policy);
             self.devices.insert(id, Known { found, health, gone: None });
+        }
+    }
+
+    /// Asks the files that tell about health, when nothing else can be looked at.
+    pub fn ask_health_files(&mut self, now: Duration, policy: &config::Health) {
+        for known in self.devices.values_mut() {
+            if let Some(file) = known.found.health_file.as_ref().filter(|_| known.gone.is_none()) {
+                known.health.observe(now, list::ask(file).as_deref(), policy);
+            }
         }
     }
 

@@ -28,6 +28,8 @@ pub struct Options {
     pub prefers_last: bool,
     /// Ask for `PreStartContainer`.
     pub pre_start: bool,
+    /// Another name for the socket: two plugins of one resource can be there then, as when one replaces the other.
+    pub socket: Option<String>,
     /// How long each `Allocate` takes.
     pub allocate_delay: Duration,
 }
@@ -85,7 +87,7 @@ impl DevicePlugin {
         let folder = kubelet.device_plugin_socket();
         let seat = Seat {
             folder: folder.parent().context("the kubelet's socket is in no folder")?.to_owned(),
-            endpoint: format!("{}.sock", resource.replace('/', "_")),
+            endpoint: options.socket.clone().unwrap_or_else(|| Way::Register.endpoint(resource)),
             resource: resource.to_owned(),
             way: Way::Register,
         };

@@ -174,16 +174,19 @@ impl Kubelet {
         self.root.join("device-plugins/kubelet.sock")
     }
 
-    /// Waits until the kubelet is healthy, serves podresources and its node is Ready, then takes the not-ready taint away
-    /// if no controller has.
+    /// Waits until the kubelet is healthy, has started its managers, serves podresources and its node is Ready, then takes the
+    /// not-ready taint away if no controller has.
     ///
     /// # Errors
     /// When it ends or is not ready in time; with the end of its log.
     pub async fn wait_ready(&self) -> anyhow::Result<()> {
         let nodes: Api<Node> = Api::all(self.client.clone());
+        let served = async |socket: PathBuf| tokio::net::UnixStream::connect(socket).await.is_ok();
         let ready = async || {
             self.is_healthy().await
-                && tokio::net::UnixStream::connect(self.podresources_socket()).await.is_ok()
+                && served(self.podresources_socket()).await
+                // The last of the managers; one before it that refuses the state it finds ends a kubelet that was healthy.
+                && served(self.device_plugin_socket()).await
                 && nodes.get_opt(self.name()).await.ok().flatten().is_some_and(|node| is_ready(&node))
         };
         self.process.wait_until("Ready", PATIENCE, ready).await?;

@@ -49,6 +49,51 @@ fn the_file_is_written_when_needed_and_devices_stay_in_it() {
 }
 
 #[test]
+fn devices_that_are_not_in_the_file_are_held_back() {
+    let folder = tempfile::tempdir().unwrap();
+    let dir = folder.path().join("cdi");
+    let mut file = CdiFile::new(&dir, "example.com/nic", "example.com/nic").unwrap();
+    let held = |file: &CdiFile, stock: &inventory::Resource| {
+        let held = file.held_back(stock, "disk is full");
+        held.devices
+            .into_iter()
+            .filter(|(_, device)| !device.is_healthy())
+            .map(|(id, _)| id)
+            .collect::<Vec<_>>()
+    };
+    let two = stock(&["a", "b"]);
+    assert_eq!(held(&file, &two), ["a", "b"]);
+    file.ensure(&two).unwrap();
+    let mut three = stock(&["a", "b", "c"]);
+    let moved = Arc::make_mut(&mut three).devices.get_mut("b").unwrap();
+    Arc::make_mut(&mut moved.hardware).zones = vec![0];
+    assert_eq!(held(&file, &three), ["b", "c"]);
+}
+
+#[test]
+fn files_of_others_are_not_taken_over() {
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path().join("example.com-nic.json");
+    let text = |kind: &str, name: &str| {
+        format!(
+            "{{\"cdiVersion\":\"0.3.0\",\"kind\":\"{kind}\",\"devices\":[{{\"name\":\"{name}\",\"containerEdits\":{{\"env\":[\"A=1\"]}}}}]}}"
+        )
+    };
+    for (before, names) in [
+        (text("example.com/nic", "old"), vec!["a", "old"]),
+        (text("example.com/other", "old"), vec!["a"]),
+        // Runtimes would refuse the whole file.
+        (text("example.com/nic", "no name"), vec!["a"]),
+    ] {
+        std::fs::write(&path, &before).unwrap();
+        let mut file = CdiFile::new(folder.path(), "example.com/nic", "example.com/nic").unwrap();
+        assert_eq!(file.ensure(&stock(&["a"])), Ok(true), "{before}");
+        let spec = cdi::file::read(&path).unwrap();
+        assert_eq!(spec.devices.iter().map(|device| &*device.name).collect::<Vec<_>>(), names, "{before}");
+    }
+}
+
+#[test]
 fn what_cannot_be_written_is_said() {
     let folder = tempfile::tempdir().unwrap();
     std::fs::write(folder.path().join("file"), "").unwrap();

@@ -2,10 +2,11 @@
 //!
 //! In: a resource. Out: the first field that is wrong, by its path within the resource, and what is allowed. Never: a look at the node.
 
+use std::collections::BTreeMap;
 use std::path::Path;
 use std::time::Duration;
 
-use super::{CdiMode, Container, Directory, Discovery, MAX_DEVICES, Pci, PreStart, Resource};
+use super::{Container, Directory, Discovery, MAX_DEVICES, Pci, PreStart, Resource};
 use crate::discovery::list;
 
 /// A field within the resource, and what is wrong with it.
@@ -37,9 +38,6 @@ pub(super) fn resource(resource: &Resource) -> Result<(), Wrong> {
         if sharing.replicas < 2 || sharing.replicas as usize > most {
             return Err(("sharing.replicas", format!("{}: allowed are 2 to {most}", sharing.replicas)));
         }
-    }
-    if resource.cdi.mode != CdiMode::Off {
-        resource.cdi_kind().parse::<cdi::Kind>().map_err(|error| ("cdi.kind", error.to_string()))?;
     }
     container(&resource.container)?;
     resource.pre_start.as_ref().map_or(Ok(()), pre_start)
@@ -159,10 +157,15 @@ fn container(container: &Container) -> Result<(), Wrong> {
         let path = mount.container_path.as_ref().unwrap_or(&mount.host_path);
         absolute(path).map_err(|reason| ("container.mounts.containerPath", reason))?;
     }
-    if let Some(name) = container.envs.keys().find(|name| name.is_empty() || name.contains(['=', '\0'])) {
-        return Err(("container.envs", format!("{name:?}: allowed are names without =")));
+    variables(&container.envs).map_err(|reason| ("container.envs", reason))
+}
+
+/// Variables of an environment.
+pub(crate) fn variables(envs: &BTreeMap<String, String>) -> Result<(), String> {
+    match envs.keys().find(|name| name.is_empty() || name.contains(['=', '\0'])) {
+        Some(name) => Err(format!("variable {name:?}: allowed are names without =")),
+        None => Ok(()),
     }
-    Ok(())
 }
 
 fn pre_start(pre_start: &PreStart) -> Result<(), Wrong> {

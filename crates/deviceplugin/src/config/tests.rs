@@ -86,6 +86,8 @@ fn mistakes_name_the_field_and_what_is_allowed() {
             &["one of the two"],
         ),
         ("  discovery: {list: {devices: {n: [{id: a, numanode: 99999999999}]}}}\n", &["-1 (none) to"]),
+        ("  discovery: {list: {devices: {n: [{id: a, numanode: -7}]}}}\n", &["numanode -7", "-1 (none) to"]),
+        ("  discovery: {list: {devices: {n: [{id: a, envs: {\"A=B\": c}}]}}}\n", &["a: variable \"A=B\""]),
         ("  sharing: {replicas: 1}\n", &["sharing.replicas: 1", "2 to 16384"]),
         ("  allocation: {policy: best}\n", &["best", "packed", "spread"]),
         ("  cdi: {mode: both}\n", &["both", "off", "field", "annotation"]),
@@ -110,6 +112,12 @@ fn mistakes_name_the_field_and_what_is_allowed() {
     let kinds = resource("  cdi: {mode: field}\n")
         + "- name: example.com/b\n  discovery: {file: {path: /a}}\n  cdi: {mode: field, kind: example.com/nic}\n";
     refuses(&kinds, &["resources[1].cdi.kind", "another resource's"]);
+    // Other kinds, the same file.
+    let file = resource("  cdi: {mode: field, kind: a.b-c/d}\n")
+        + "- name: example.com/b\n  discovery: {file: {path: /a}}\n  cdi: {mode: field, kind: a.b/c-d}\n";
+    refuses(&file, &["resources[1].cdi.kind", "a.b-c-d.json", "another resource's"]);
+    let long = format!("  cdi: {{mode: field, kind: {}.b/{}}}\n", ["a"; 100].join("."), "c".repeat(63));
+    refuses(&resource(&long), &["resources[0].cdi.kind", "255"]);
 }
 
 #[test]

@@ -7,6 +7,7 @@
 //! 0. That is so here only where we stand in for it; else it is healthy, and in no zone.
 
 use std::collections::BTreeMap;
+use std::io::Read as _;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
@@ -93,9 +94,10 @@ impl Entry {
             return Err("numanode and numanodes: allowed is one of the two".to_owned());
         }
         let most = i64::from(u32::MAX);
-        if let Some(zone) = self.numanode.filter(|zone| *zone > most) {
+        if let Some(zone) = self.numanode.filter(|zone| !(-1..=most).contains(zone)) {
             return Err(format!("numanode {zone}: allowed are -1 (none) to {most}"));
         }
+        crate::config::variables(&self.envs)?;
         let health = self.health.iter().map(|health| &health.file);
         self.device_nodes.iter().chain(health).try_for_each(|path| crate::config::absolute(path))
     }
@@ -112,23 +114,31 @@ impl Entry {
             hardware: Arc::new(Hardware { zones, gives, pci: None }),
             stated_unhealthy: !self.healthy.unwrap_or(!sample),
             seen: self.health.as_ref().and_then(|health| ask(&health.file)),
+            health_file: self.health.as_ref().map(|health| health.file.as_path().into()),
         }
     }
 }
 
 /// What a health file says against the device.
-fn ask(path: &Path) -> Option<String> {
-    use std::io::Read as _;
-    let mut text = String::new();
-    let read =
-        std::fs::File::open(path).and_then(|file| file.take(MAX_HEALTH_BYTES).read_to_string(&mut text));
-    if let Err(error) = read {
-        return Some(format!("{}: {error}", path.display()));
-    }
+pub(crate) fn ask(path: &Path) -> Option<String> {
+    let text = match read_health(path) {
+        Ok(text) => text,
+        Err(error) => return Some(format!("{}: {error}", path.display())),
+    };
     match text.trim().to_ascii_lowercase().as_str() {
         "" | "healthy" | "ok" | "1" | "true" => None,
         _ => Some(format!("{}: {:?}", path.display(), text.trim().chars().take(200).collect::<String>())),
     }
+}
+
+fn read_health(path: &Path) -> std::io::Result<String> {
+    // Others may block whoever opens them.
+    if !std::fs::metadata(path)?.is_file() {
+        return Err(std::io::Error::other("is no regular file"));
+    }
+    let mut text = String::new();
+    std::fs::File::open(path)?.take(MAX_HEALTH_BYTES).read_to_string(&mut text)?;
+    Ok(text)
 }
 
 /// The devices of one node.
@@ -153,15 +163,4 @@ pub fn read(path: &Path, node: &str, sample: bool) -> Result<Look, Error> {
     let named = |reason: String| Error::new(format!("{}: {reason}", path.display()));
     check(&devices).map_err(named)?;
     of(&devices, node, sample).map_err(named)
-}
-
-/// Folders with files that tell about health.
-pub(super) fn folders(devices: &Devices) -> Vec<PathBuf> {
-    let entries = devices.devices.values().flatten();
-    let files = entries.filter_map(|entry| entry.health.as_ref());
-    let mut folders: Vec<PathBuf> =
-        files.filter_map(|health| health.file.parent()).map(Path::to_owned).collect();
-    folders.sort_unstable();
-    folders.dedup();
-    folders
 }

@@ -64,7 +64,7 @@ fn found(filter: &Pci, function: Function) -> Found {
     };
     let gives = Gives { nodes, ..Gives::default() };
     let hardware = Hardware { zones: Vec::from_iter(function.zone), gives, pci: Some(Box::new(pci)) };
-    Found { hardware: Arc::new(hardware), stated_unhealthy: false, seen }
+    Found { hardware: Arc::new(hardware), seen, ..Found::default() }
 }
 
 /// An error with its causes, in one line.

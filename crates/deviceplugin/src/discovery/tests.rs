@@ -78,7 +78,14 @@ fn a_file_tells_about_health() {
         assert_eq!(seen().is_none(), healthy, "{text:?}: {:?}", seen());
     }
     assert!(seen().unwrap().ends_with("health: \"link is down\""));
-    assert_eq!(targets(&resource)[0].dir, folder.path());
+    assert_eq!(
+        look(&resource, &place(Path::new("/none"))).unwrap().health_folders(),
+        [folder.path().to_owned()].into()
+    );
+    // Nobody will ever write into this: opening it would wait for that.
+    fs::remove_file(&path).unwrap();
+    let made = std::process::Command::new("mkfifo").arg(&path).status().unwrap();
+    assert!(made.success() && seen().unwrap().ends_with("is no regular file"));
 }
 
 /// A function as sysfs shows it.

@@ -38,6 +38,7 @@ pub(super) struct Fleet {
 struct Running {
     /// Who looks for devices hears of another one.
     config: watch::Sender<Arc<Resource>>,
+    plugin: Arc<Plugin>,
     token: CancellationToken,
     tasks: JoinSet<()>,
 }
@@ -125,6 +126,7 @@ impl Fleet {
             info!(resource = name, "ending");
             running.token.cancel();
             while running.tasks.join_next().await.is_some() {}
+            running.plugin.end();
             self.missing.send_modify(|missing| drop(missing.remove(name)));
         }
     }
@@ -160,8 +162,8 @@ impl Fleet {
             let reason = serve(&seat, served).await;
             failed.send_replace(Some(format!("{}: {reason}", seat.resource)));
         }));
-        tasks.spawn(until(token.clone(), follow(plugin, self.missing.clone())));
-        Running { config, token, tasks }
+        tasks.spawn(until(token.clone(), follow(Arc::clone(&plugin), self.missing.clone())));
+        Running { config, plugin, token, tasks }
     }
 }
 

@@ -40,6 +40,27 @@ fn what_vanishes_is_unhealthy_and_then_forgotten() {
 }
 
 #[test]
+fn health_files_are_asked_while_nothing_else_can_be() {
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path().join("health");
+    std::fs::write(&path, "ok").unwrap();
+    let policy = config::Health { recover_after: Duration::from_secs(3), ..config::Health::default() };
+    let found = Found { health_file: Some(path.as_path().into()), ..Found::default() };
+    let devices = BTreeMap::from([("a".to_owned(), found), ("b".to_owned(), Found::default())]);
+    let mut stock = Stock::default();
+    stock.take(Duration::ZERO, Look { devices, volatile: false }, &policy);
+    let mut ask = |at, text| {
+        std::fs::write(&path, text).unwrap();
+        stock.ask_health_files(Duration::from_secs(at), &policy);
+        shown(&stock)
+    };
+    assert_eq!(ask(1, "ok"), "a b");
+    assert_eq!(ask(2, "on fire"), "!a b");
+    assert_eq!(ask(3, "ok"), "!a b");
+    assert_eq!(ask(6, "ok"), "a b");
+}
+
+#[test]
 fn what_is_stated_counts_at_once() {
     let policy = config::Health::default();
     let mut stock = Stock::default();

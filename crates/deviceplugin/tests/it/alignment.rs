@@ -5,6 +5,7 @@ use std::os::unix::fs::MetadataExt as _;
 use std::collections::BTreeMap;
 
 use node::deviceplugin::wire;
+use testkit::device_plugin::{DevicePlugin, Options, device};
 
 use crate::rig::{NIC, Rig, channel, entry, fingerprint, listed, replace, show, until};
 
@@ -279,6 +280,14 @@ async fn n12_a_plugin_the_kubelet_has_dropped_registers_again() {
     registration.register(request).await.unwrap();
     rig.pod("p", &[(NIC, 1)]).await;
     rig.runs("p").await;
+    rig.node_has(NIC, "2", "2").await;
+    // The plugin that ours replaces is not gone yet, and registers once more. Then it goes, and with it, for the kubelet, the resource.
+    let options = Options { socket: Some("dp.1700000000.sock".to_owned()), ..Options::default() };
+    let kubelet = rig.cluster.nodes()[0].kubelet();
+    let other =
+        DevicePlugin::start(kubelet, NIC, ["x", "y", "z"].map(|id| device(id, &[0])), options).unwrap();
+    rig.node_has(NIC, "3", "3").await;
+    drop(other);
     rig.node_has(NIC, "2", "2").await;
     plugin.stop().await;
     rig.node_has(NIC, "2", "0").await;

@@ -1,6 +1,9 @@
 //! The kubelet is killed again and again while pods come and go: no device is given twice, and none is lost.
 //!
-//! `KILLS=50 cargo test -p deviceplugin --test it -- kills --nocapture` for as many; one is the default.
+//! `KILLS=50 cargo test -p deviceplugin --test it -- kills --nocapture` for as many; three are the default.
+//!
+//! The kubelet runs without Memory Manager: killed between the two writes of an allocation, the static one refuses its own state for ever ("the
+//! expected machine state is different from the real one", seen on 1.36.3), and whoever runs the node has to remove the file.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -8,6 +11,7 @@ use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::time::Duration;
 
 use kube::api::{DeleteParams, ListParams};
+use testkit::kubelet::KubeletOptions;
 use tokio::time::sleep;
 
 use crate::rig::{NIC, Rig, listed, until};
@@ -16,8 +20,9 @@ const DEVICES: usize = 8;
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_kubelet_that_is_killed_under_load_gives_no_device_twice() {
-    let kills: usize = std::env::var("KILLS").ok().and_then(|kills| kills.parse().ok()).unwrap_or(1);
-    let Some(rig) = Rig::start().await else { return };
+    let kills: usize = std::env::var("KILLS").ok().and_then(|kills| kills.parse().ok()).unwrap_or(3);
+    let kubelet = KubeletOptions { static_memory: false, ..KubeletOptions::default() };
+    let Some(rig) = Rig::with(|builder| builder.kubelet(kubelet)).await else { return };
     let devices: Vec<String> = (0..DEVICES).map(|number| format!("dev-{number} {}", number % 2)).collect();
     let devices: Vec<&str> = devices.iter().map(String::as_str).collect();
     let plugin = rig.plugin(&listed(NIC, &devices, ""));

@@ -3,7 +3,9 @@
 //! In: a plugin and its seat. Out: the calls of the kubelet reach the plugin. A round is: make the socket, serve, dial ourselves,
 //! register, and stay as long as the kubelet listens and both sockets are the ones they were.
 
+use std::collections::BTreeSet;
 use std::convert::Infallible;
+use std::ffi::OsString;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -32,6 +34,12 @@ const LISTENS_WITHIN: Duration = Duration::from_secs(10);
 const SEEN_WITHIN: Duration = Duration::from_secs(60);
 /// Between looks at the sockets without an event: folders can be mounted over without one.
 const RECHECK: Duration = Duration::from_secs(10);
+/// What names of sockets end with.
+const SOCKETS: &str = ".sock";
+/// Between registrations because another plugin has gone, at least.
+const AFTER_NEIGHBOUR: Duration = Duration::from_secs(60);
+/// How many lists the kubelet may listen to at the same time: with each such registration there is one more.
+const MAX_LISTS: usize = 32;
 /// How long connections may take to end once nothing comes over them any more.
 const GRACE: Duration = Duration::from_secs(1);
 
@@ -41,8 +49,8 @@ const GRACE: Duration = Duration::from_secs(1);
 /// # Errors
 /// When the socket cannot be made or served. A kubelet that is away or refuses is asked again for ever.
 pub async fn run<P: Plugin>(seat: &Seat, plugin: Arc<P>) -> Result<Infallible, Error> {
-    let target = |name: &str| Target { dir: seat.folder.clone(), names: Names::Is(name.to_owned()), tag: () };
-    let targets = vec![target(super::KUBELET_SOCKET), target(&seat.endpoint)];
+    // The kubelet's, our own and those of others; the kubelet's checkpoints are in the same folder, and change with every pod.
+    let targets = vec![Target { dir: seat.folder.clone(), names: Names::EndWith(SOCKETS), tag: () }];
     // The kernel may have no watch left (`fs.inotify.max_user_instances`): then looking now and then has to do.
     let mut watcher = Watcher::new(targets).ok();
     let mut pause = Pause::new(&seat.resource);
@@ -89,6 +97,46 @@ fn info(seat: &Seat) -> Info {
     }
 }
 
+/// Other plugins' sockets.
+///
+/// One of them may have registered our resource after us, as the plugin that we replace does when it is not gone yet. The kubelet takes its end for the
+/// resource's, and says nothing to us. So when any of them goes, we register once more, over the socket that is there: the devices stay healthy meanwhile.
+struct Neighbours {
+    sockets: BTreeSet<OsString>,
+    gone: bool,
+    asked: Option<Instant>,
+}
+
+impl Neighbours {
+    fn new(seat: &Seat) -> Self {
+        Self { sockets: sockets(seat), gone: false, asked: None }
+    }
+
+    /// Whether one has gone since this was last said, and not just now.
+    fn one_has_gone(&mut self, seat: &Seat) -> bool {
+        let now = sockets(seat);
+        self.gone |= !self.sockets.is_subset(&now);
+        self.sockets = now;
+        let due = self.gone && self.asked.is_none_or(|asked| asked.elapsed() >= AFTER_NEIGHBOUR);
+        if due {
+            (self.gone, self.asked) = (false, Some(Instant::now()));
+        }
+        due
+    }
+}
+
+/// Names of the sockets in the folder that are neither ours nor the kubelet's.
+fn sockets(seat: &Seat) -> BTreeSet<OsString> {
+    let entries = std::fs::read_dir(&seat.folder).into_iter().flatten().flatten();
+    let names = entries.map(|entry| entry.file_name());
+    let others = |name: &OsString| {
+        name.as_encoded_bytes().ends_with(SOCKETS.as_bytes())
+            && *name != *super::KUBELET_SOCKET
+            && *name != *seat.endpoint
+    };
+    names.filter(others).collect()
+}
+
 /// The part of a round in which the server only has to be there.
 struct Stay<'a, P> {
     seat: &'a Seat,
@@ -114,7 +162,17 @@ impl<P: Plugin> Stay<'_, P> {
         }
         self.plugin.news(News::Listening);
         let since = Instant::now();
+        let mut neighbours = Neighbours::new(self.seat);
         while self.own.is_there() && Identity::of(&self.seat.kubelet_socket()) == Some(kubelet) {
+            if neighbours.one_has_gone(self.seat) {
+                if self.listening.borrow().open > MAX_LISTS {
+                    break;
+                }
+                if let Ok(Err(status)) = timeout(DEADLINE, self.ask()).await {
+                    self.plugin.news(News::Refused(status.message().to_owned()));
+                    return changed(watcher, self.pause.next()).await;
+                }
+            }
             let mut listening = self.listening.clone();
             let lost = async move { drop(listening.wait_for(|lists| lists.open == 0).await) };
             tokio::select! {

@@ -49,11 +49,16 @@ impl Sysfs {
     /// The functions on the PCI bus; none where there is no such bus. Reads about ten small files for each.
     ///
     /// # Errors
-    /// When a file is missing, unreadable or odd; see [`Error`]. A function that goes while we look is passed over.
+    /// When a file is missing, unreadable or odd; see [`Error`]. A function that goes while we look is passed over. No buses at all are
+    /// no machine: something else is mounted there.
     pub fn pci(&self) -> Result<Vec<Function>, Error> {
         let devices = self.root.join("bus/pci/devices");
         let mut functions = Vec::new();
-        for address in file::list_if_there(&devices)?.unwrap_or_default() {
+        let Some(addresses) = file::list_if_there(&devices)? else {
+            file::entries(&self.root.join("bus"))?;
+            return Ok(functions);
+        };
+        for address in addresses {
             let dir = devices.join(&address);
             match function(&dir, address) {
                 Ok(function) => functions.push(function),
