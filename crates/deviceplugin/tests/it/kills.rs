@@ -2,8 +2,9 @@
 //!
 //! `KILLS=50 cargo test -p deviceplugin --test it -- kills --nocapture` for as many; three are the default.
 //!
-//! The kubelet runs without Memory Manager: killed between the two writes of an allocation, the static one refuses its own state for ever ("the
-//! expected machine state is different from the real one", seen on 1.36.3), and whoever runs the node has to remove the file.
+//! The kubelet runs without static CPUs and memory: killed between two writes of an allocation, those managers refuse their own state for ever ("the
+//! expected machine state is different from the real one", "current set of available CPUs doesn't match", seen on 1.36.3), and whoever runs the node
+//! has to remove the files.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -21,7 +22,7 @@ const DEVICES: usize = 8;
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_kubelet_that_is_killed_under_load_gives_no_device_twice() {
     let kills: usize = std::env::var("KILLS").ok().and_then(|kills| kills.parse().ok()).unwrap_or(3);
-    let kubelet = KubeletOptions { static_memory: false, ..KubeletOptions::default() };
+    let kubelet = KubeletOptions { static_cpus: false, static_memory: false, ..KubeletOptions::default() };
     let Some(rig) = Rig::with(|builder| builder.kubelet(kubelet)).await else { return };
     let devices: Vec<String> = (0..DEVICES).map(|number| format!("dev-{number} {}", number % 2)).collect();
     let devices: Vec<&str> = devices.iter().map(String::as_str).collect();
