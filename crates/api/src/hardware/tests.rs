@@ -125,6 +125,18 @@ fn at_least_one_node_may_be_upgraded() {
 }
 
 #[test]
+fn pods_have_ten_minutes_to_go_unless_it_is_said() {
+    for (value, wanted) in [
+        (json!({}), 600),
+        (json!({"evictionTimeoutSeconds": 30}), 30),
+        (json!({"evictionTimeoutSeconds": 0}), 1),
+    ] {
+        let policy: UpgradePolicy = serde_json::from_value(value.clone()).unwrap();
+        assert_eq!(policy.eviction_timeout().as_secs(), wanted, "{value}");
+    }
+}
+
+#[test]
 fn the_first_mapping_that_matches_counts() {
     let mappings: Vec<KernelMapping> = serde_json::from_value(json!([
         {"literal": "5.14.0-427.el9.x86_64", "image": "a:1"},
