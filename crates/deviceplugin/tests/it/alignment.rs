@@ -1,8 +1,8 @@
 //! N1 to N13: from a device to a NUMA zone, and what a pod gets.
 
-use std::os::unix::fs::MetadataExt as _;
-
 use std::collections::BTreeMap;
+use std::os::unix::fs::MetadataExt as _;
+use std::time::Duration;
 
 use node::deviceplugin::wire;
 use testkit::device_plugin::{DevicePlugin, Options, device};
@@ -37,7 +37,7 @@ async fn n02_a_pod_takes_one_and_the_zone_has_one_less() {
     exporter.stop().await;
 }
 
-/// Two devices of two zones: the kubelet refuses, and the zones say so beforehand.
+/// Two devices of two zones: the kubelet refuses, and our scheduler does beforehand.
 #[tokio::test]
 async fn n03_devices_of_two_zones_do_not_align() {
     let Some(rig) = Rig::start().await else { return };
@@ -49,19 +49,29 @@ async fn n03_devices_of_two_zones_do_not_align() {
     rig.pod("p", &[(NIC, 2)]).await;
     let (reason, message) = rig.refused("p").await;
     assert_eq!(reason, "TopologyAffinityError", "{message}");
+    // Our scheduler sends no such pod.
+    let scheduler = rig.scheduler();
+    rig.unplaced_pod("q", &[(NIC, 2)]).await;
+    let message = rig.unschedulable("q").await;
+    assert!(message.contains("0/1 nodes are available") && message.contains("cannot align"), "{message}");
+    assert_eq!(rig.state("q").await.0, "Pending");
+    scheduler.stop().await;
     plugin.stop().await;
     exporter.stop().await;
 }
 
-/// A device without a zone is in none, and can be had.
+/// A device without a zone is in none, and can be had, through our scheduler too.
 #[tokio::test]
 async fn n04_a_device_without_a_zone_is_in_none() {
     let Some(rig) = Rig::start().await else { return };
     let exporter = rig.exporter(&["--sleep-interval=0"]);
     let plugin = rig.plugin(&listed(NIC, &["a -"], ""));
     rig.node_has(NIC, "1", "1").await;
-    rig.pod("p", &[(NIC, 1)]).await;
+    rig.zones("cpu", "0 7/7/8 | 1 8/8/8").await;
+    let scheduler = rig.scheduler();
+    rig.unplaced_pod("p", &[(NIC, 1)]).await;
     rig.runs("p").await;
+    scheduler.stop().await;
     rig.zones("cpu", "0 6/7/8 | 1 8/8/8").await;
     rig.zones(NIC, "0 - | 1 -").await;
     plugin.stop().await;
@@ -137,6 +147,10 @@ async fn n07_a_plugin_that_ends_takes_its_devices_along() {
     assert!(!socket.exists());
     rig.node_has(NIC, "2", "0").await;
     rig.zones(NIC, "0 - | 1 -").await;
+    if std::env::var_os("FIVE_MINUTES").is_some() {
+        // The kubelet's own patience, and what its next status takes.
+        rig.node_has_within(Duration::from_secs(400), NIC, "0", "0").await;
+    }
     exporter.stop().await;
 }
 

@@ -1,6 +1,7 @@
 //! One node with a real kubelet, our device plugin on it, our exporter beside it.
 
 use std::path::{Path, PathBuf};
+use std::sync::OnceLock;
 use std::time::Duration;
 
 use api::nrt::{NodeResourceTopology, attribute};
@@ -17,6 +18,7 @@ use node::deviceplugin::Way;
 use node::deviceplugin::wire::device_plugin_client::DevicePluginClient;
 use node::podresources::wire;
 use node::podresources::wire::pod_resources_lister_client::PodResourcesListerClient;
+use runtime::log;
 use testkit::cluster::{Builder, Cluster};
 use testkit::cri::ContainerView;
 use testkit::load;
@@ -78,6 +80,18 @@ impl Drop for Running {
 }
 
 #[derive(clap::Parser)]
+struct SchedulerCli {
+    #[command(flatten)]
+    args: scheduler::shell::Args,
+}
+
+/// The log of this process.
+fn log() -> log::Handle {
+    static LOG: OnceLock<log::Handle> = OnceLock::new();
+    LOG.get_or_init(|| log::init(log::Format::Text, 2).unwrap()).clone()
+}
+
+#[derive(clap::Parser)]
 struct ExporterCli {
     #[command(flatten)]
     args: exporter::Args,
@@ -91,8 +105,7 @@ impl Rig {
 
     /// The same with something different.
     pub(crate) async fn with(change: impl FnOnce(Builder) -> Builder) -> Option<Self> {
-        // One test sets it, others find it set.
-        let _ = tracing_subscriber::fmt().with_env_filter("info,kube=off").with_test_writer().try_init();
+        log();
         let rig = testkit::env::rig().ok()?;
         let machine = Machine::new().zones(2).cpus_per_zone(8);
         let builder = Cluster::builder().machines([machine]).crds(api::crd::NRT_CRD_YAML);
@@ -163,6 +176,15 @@ impl Rig {
         Running { token, task: tokio::spawn(async move { exporter::run(args.settings()?, ends).await }) }
     }
 
+    /// Our scheduler.
+    pub(crate) fn scheduler(&self) -> Running {
+        let kubeconfig = self.cluster.control().kubeconfig().display().to_string();
+        let words = ["scheduler", "--kubeconfig", &kubeconfig, "--http-bind-address=127.0.0.1:0", "--seed=1"];
+        let args = SchedulerCli::parse_from(words).args;
+        let token = CancellationToken::new();
+        Running { task: tokio::spawn(scheduler::shell::run(args, log(), token.clone())), token }
+    }
+
     /// Capacity and allocatable of a resource on the node.
     pub(crate) async fn node(&self, resource: &str) -> (String, String) {
         let node = Api::<Node>::all(self.client.clone()).get("node-0").await.unwrap();
@@ -175,6 +197,17 @@ impl Rig {
 
     /// Waits until the node has this capacity and allocatable of a resource.
     pub(crate) async fn node_has(&self, resource: &str, capacity: &str, allocatable: &str) {
+        self.node_has_within(PATIENCE, resource, capacity, allocatable).await;
+    }
+
+    /// The same, with more time for it.
+    pub(crate) async fn node_has_within(
+        &self,
+        patience: Duration,
+        resource: &str,
+        capacity: &str,
+        allocatable: &str,
+    ) {
         let mut last = Default::default();
         let wanted = (capacity.to_owned(), allocatable.to_owned());
         let began = Instant::now();
@@ -183,7 +216,7 @@ impl Rig {
             if now == wanted {
                 return;
             }
-            assert!(began.elapsed() < PATIENCE, "{resource}: {wanted:?} wanted, still {last:?}");
+            assert!(began.elapsed() < patience, "{resource}: {wanted:?} wanted, still {last:?}");
             last = now;
             sleep(Duration::from_millis(20)).await;
         }
@@ -230,8 +263,18 @@ impl Rig {
     /// A Guaranteed pod of one CPU and these devices, bound to the node.
     pub(crate) async fn pod(&self, name: &str, devices: &[(&str, u32)]) {
         let mut pod = load::guaranteed_pod(name, "nobody", [("cpu", "1"), ("memory", "64Mi")]);
+        pod.spec.as_mut().unwrap().node_name = Some("node-0".to_owned());
+        self.create(pod, devices).await;
+    }
+
+    /// The same, for our scheduler to place.
+    pub(crate) async fn unplaced_pod(&self, name: &str, devices: &[(&str, u32)]) {
+        let amounts = [("cpu", "1"), ("memory", "64Mi")];
+        self.create(load::guaranteed_pod(name, "topo-aware-scheduler", amounts), devices).await;
+    }
+
+    async fn create(&self, mut pod: Pod, devices: &[(&str, u32)]) {
         let spec = pod.spec.as_mut().unwrap();
-        spec.node_name = Some("node-0".to_owned());
         let resources = spec.containers[0].resources.as_mut().unwrap();
         for list in [&mut resources.requests, &mut resources.limits] {
             let amounts =
@@ -243,6 +286,15 @@ impl Rig {
 
     pub(crate) fn pods(&self) -> Api<Pod> {
         Api::default_namespaced(self.client.clone())
+    }
+
+    /// Why the scheduler has no node for the pod, once it says so.
+    pub(crate) async fn unschedulable(&self, name: &str) -> String {
+        until(&format!("a verdict on {name}"), async || {
+            let conditions = self.pods().get(name).await.ok()?.status?.conditions?;
+            conditions.into_iter().find(|c| c.type_ == "PodScheduled" && c.status == "False")?.message
+        })
+        .await
     }
 
     /// Phase, reason and message of a pod.
