@@ -3,8 +3,8 @@
 //! In: DeviceConfigs, nodes, what KMM says, pods that use the devices. Out: Modules and what they stand on, claims and versions on nodes,
 //! status, events. Never: a node in two Modules; a driver pulled from under a pod unless that was asked for; a write where nothing differs.
 //!
-//! Pure: [`claim`] (who has which node), [`kernel`] (which image a kernel needs), [`module`] (what is made), [`rollout`] (which node
-//! gets which version now), [`plan`] (what there is to do, from the [`world`] by way of [`facts`]), [`status`] (what is told, in [`words`] that the
+//! Pure: [`claim`] (who has which node), [`kernel`] (which image a kernel needs), [`load`] (how it is loaded), [`module`] (what is made),
+//! [`rollout`] (which node gets which version now), [`plan`] (what there is to do, from the [`world`] by way of [`facts`]), [`status`] (what is told, in [`words`] that the
 //! docs explain). Around them [`watch`] keeps the world true, [`work`] does what is planned, one DeviceConfig independent of the other, and
 //! [`process`] starts both.
 
@@ -13,6 +13,7 @@ pub mod claim;
 pub mod cli;
 pub mod facts;
 pub mod kernel;
+pub mod load;
 pub mod manifests;
 pub mod metrics;
 pub mod module;

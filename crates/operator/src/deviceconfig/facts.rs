@@ -4,13 +4,15 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use api::hardware::{KernelMapping, keys};
+use api::hardware::{KernelMapping, Spec, keys};
 use api::kmm;
 use jiff::Timestamp;
 use k8s_openapi::api::core::v1::{Taint, Toleration};
 
 use super::claim::{Id, Verdict};
 use super::kernel::{Names, Served, served};
+use super::load::Load;
+use super::nmc::Slot;
 use super::rollout::{self, Users};
 use super::world::{Config, Node, World};
 
@@ -64,7 +66,8 @@ pub struct Spot<'a> {
     pub loaded: Option<&'a str>,
     /// KMM has it on its list, or has it loaded.
     pub in_use: bool,
-    /// The driver that its label says is loaded, as it should be, since the machine was started.
+    /// The driver that its label says is loaded, as it should be, since the machine was started; and if that is the version that is asked
+    /// for, KMM was told to load it as is asked for.
     pub ready: bool,
     /// It was loaded before the machine was started last.
     pub rebooted: bool,
@@ -139,7 +142,7 @@ impl<'a> Facts<'a> {
             id: &id,
             called: &called,
             mappings: config.object.spec.mappings(),
-            tolerations: &config.object.spec.tolerations,
+            spec: &config.object.spec,
             resources: config.resources(),
             kernels: BTreeMap::new(),
         };
@@ -194,27 +197,38 @@ struct Look<'a, 'b> {
     id: &'b Id,
     called: &'b Called,
     mappings: Vec<KernelMapping>,
-    tolerations: &'b [Toleration],
+    spec: &'b Spec,
     resources: BTreeSet<String>,
     /// Nodes are many and kernels few.
-    kernels: BTreeMap<&'a str, Served>,
+    kernels: BTreeMap<&'a str, (Served, Option<Load>)>,
 }
 
 impl<'a> Look<'a, '_> {
     fn at(&mut self, name: &'a str, node: &'a Node) -> Spot<'a> {
         let module = &self.called.module;
         let names = Names { name: &module.name, namespace: &module.namespace };
-        let served = self
+        let (served, asked) = self
             .kernels
             .entry(&node.kernel)
-            .or_insert_with(|| served(&self.mappings, &node.kernel, names))
+            .or_insert_with(|| {
+                let served = served(&self.mappings, &node.kernel, names);
+                let asked = match &served {
+                    Served::By(source) => Some(Load::asked(self.spec, source)),
+                    _ => None,
+                };
+                (served, asked)
+            })
             .clone();
         let slot = self.world.nmcs.get(name).and_then(|nmc| nmc.modules.get(module));
         let loaded = slot.and_then(|slot| slot.loaded.as_ref());
         let label = |key: &str| node.labels.get(key).map(|value| &**value);
         let version = label(&self.called.version_label);
         let booted = loaded.is_some_and(|loaded| loaded.boot == node.boot);
-        let same = slot.is_some_and(|slot| slot.same);
+        // A node that keeps another version keeps how that is loaded, too.
+        let is_asked = |slot: &Slot| {
+            version != Some(&self.spec.driver_version) || asked.is_none() || slot.wanted == asked
+        };
+        let same = slot.is_some_and(|slot| slot.same && is_asked(slot));
         let current = loaded.is_some_and(|loaded| loaded.version.as_deref() == version);
         let plugin = kmm::keys::device_plugin_ready(&module.namespace, &module.name);
         let fence = node.taints.iter().find(|taint| taint.key == FENCE);
@@ -268,7 +282,7 @@ impl<'a> Look<'a, '_> {
     fn tolerates(&self, taint: &Taint) -> bool {
         let itself =
             taint.effect == "NoSchedule" && (taint.key == FENCE || PRESSURE.contains(&taint.key.as_str()));
-        itself || self.tolerations.iter().any(|one| tolerates(one, taint))
+        itself || self.spec.tolerations.iter().any(|one| tolerates(one, taint))
     }
 
     fn users(&self, node: &str) -> Users {

@@ -8,12 +8,21 @@ use api::hardware::{KernelMapping, first_match};
 /// What the mappings say of a kernel.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Served {
-    /// There is an image for it, this one.
-    By(String),
+    /// There is an image for it.
+    By(Source),
     /// No mapping matches: the node is left alone.
     Unsupported,
     /// Nobody can say, since this is wrong with a mapping or with the version.
     Unclear(String),
+}
+
+/// What a kernel mapping gives to a kernel.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Source {
+    /// The image.
+    pub image: String,
+    /// What is unloaded before, if the mapping says it itself.
+    pub in_tree_modules_to_remove: Vec<String>,
 }
 
 /// A Module as templates of images name it.
@@ -35,7 +44,10 @@ pub fn served(mappings: &[KernelMapping], kernel: &str, names: Names<'_>) -> Ser
     let Some(mapping) = matched else { return Served::Unsupported };
     let template = mapping.image.as_deref().unwrap_or_default();
     match Variables::of(kernel, names) {
-        Some(variables) => Served::By(filled(template, &variables)),
+        Some(variables) => Served::By(Source {
+            image: filled(template, &variables),
+            in_tree_modules_to_remove: mapping.in_tree_modules_to_remove.clone(),
+        }),
         None => Served::Unclear(format!(
             "the kernel's version {kernel:?} has fewer than three parts, which KMM refuses"
         )),
@@ -119,6 +131,10 @@ mod tests {
     const NAMES: Names<'static> = Names { name: "acc-module", namespace: "hw" };
     const EL9: &str = "5.14.0-427.13.1.el9_4.x86_64";
 
+    fn by(image: &str) -> Served {
+        Served::By(Source { image: image.to_owned(), ..Source::default() })
+    }
+
     fn mapping(literal: Option<&str>, regexp: Option<&str>, image: &str) -> KernelMapping {
         KernelMapping {
             literal: literal.map(str::to_owned),
@@ -135,7 +151,6 @@ mod tests {
             mapping(None, Some(r"\.el9"), "r/a:el9"),
             mapping(None, Some("^6\\."), "r/a:six"),
         ];
-        let by = |image: &str| Served::By(image.to_owned());
         let table = [
             ("6.1.0-literal", by("r/a:literal")),
             ("6.1.0-literal+", by("r/a:literal")),
@@ -176,10 +191,10 @@ mod tests {
         ];
         for (template, wanted) in table {
             let all = [mapping(None, Some("."), template)];
-            assert_eq!(served(&all, EL9, NAMES), Served::By(wanted.to_owned()), "{template}");
+            assert_eq!(served(&all, EL9, NAMES), by(wanted), "{template}");
         }
         let odd = served(&[mapping(None, Some("."), "a:$KERNEL_VERSION")], "6.1.0~rc1@x", NAMES);
-        assert_eq!(odd, Served::By("a:6.1.0_rc1_x".to_owned()));
+        assert_eq!(odd, by("a:6.1.0_rc1_x"));
     }
 
     proptest! {

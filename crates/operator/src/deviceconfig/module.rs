@@ -7,7 +7,7 @@
 
 use std::collections::BTreeMap;
 
-use api::hardware::{self, DeviceConfig, keys};
+use api::hardware::{self, DeviceConfig, Spec, keys};
 use api::kmm;
 use deployer::object::{Error, Object, Sort};
 use k8s_openapi::api::core::v1::{
@@ -179,7 +179,7 @@ fn loader(object: &DeviceConfig, called: &Called) -> kmm::ModuleLoader {
         service_account_name: Some(account),
         container: kmm::ModuleContainer {
             kernel_mappings: mappings.collect(),
-            modprobe: modprobe(object),
+            modprobe: modprobe(spec),
             container_image: None,
             image_pull_policy: spec.image_pull_policy,
             version: Some(spec.driver_version.clone()),
@@ -191,10 +191,12 @@ fn loader(object: &DeviceConfig, called: &Called) -> kmm::ModuleLoader {
     }
 }
 
-fn modprobe(object: &DeviceConfig) -> kmm::Modprobe {
-    let given = object.spec.modprobe.clone().unwrap_or_default();
+/// How the module is loaded and unloaded.
+#[must_use]
+pub fn modprobe(spec: &Spec) -> kmm::Modprobe {
+    let given = spec.modprobe.clone().unwrap_or_default();
     kmm::Modprobe {
-        module_name: object.spec.kernel_module().map(std::borrow::Cow::into_owned),
+        module_name: spec.kernel_module().map(std::borrow::Cow::into_owned),
         parameters: given.parameters,
         dir_name: given.dir_name,
         args: given.args,

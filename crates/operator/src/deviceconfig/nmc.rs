@@ -10,6 +10,7 @@ use api::kmm::node::Entry;
 use api::kmm::{ModuleImagesConfig, NodeModulesConfig};
 
 use super::claim::Id;
+use super::load::Load;
 
 /// The modules of a node.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
@@ -21,8 +22,8 @@ pub struct Nmc {
 /// A module of a node.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Slot {
-    /// It should be there.
-    pub configured: bool,
+    /// How it should be loaded; `None`: it should not be there, or nobody can read how.
+    pub wanted: Option<Load>,
     /// It is loaded, or was when KMM looked last.
     pub loaded: Option<Loaded>,
     /// What is loaded is what should be.
@@ -61,7 +62,7 @@ impl Nmc {
         }
         let id = |entry: &Entry| Id::new(&entry.namespace, &entry.name);
         for entry in &object.spec.modules {
-            modules.entry(id(entry)).or_default().configured = true;
+            modules.entry(id(entry)).or_default().wanted = Load::told(entry);
         }
         for entry in &object.status.modules {
             let wanted = object.spec.of(&entry.namespace, &entry.name);
@@ -98,7 +99,7 @@ mod tests {
     fn a_nodes_modules_are_read() {
         let entry = |name: &str, image: &str, boot: Value| {
             json!({ "namespace": "hw", "name": name, "version": "1", "bootId": boot,
-                    "config": { "containerImage": image, "odd": 1 } })
+                    "config": { "containerImage": image, "modprobe": {}, "odd": 1 } })
         };
         let object = json!({
             "metadata": { "name": "n1", "labels": {
@@ -113,7 +114,7 @@ mod tests {
         let shown: Vec<_> = nmc
             .modules
             .iter()
-            .map(|(id, slot)| (id.name.as_str(), slot.configured, slot.loaded.is_some(), slot.same))
+            .map(|(id, slot)| (id.name.as_str(), slot.wanted.is_some(), slot.loaded.is_some(), slot.same))
             .collect();
         let wanted = [
             ("a", true, true, true),

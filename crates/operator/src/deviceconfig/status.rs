@@ -193,7 +193,7 @@ fn missing_images(world: &World, facts: &Facts<'_>) -> BTreeMap<String, String> 
         .iter()
         .filter(|spot| spot.is_desired() && !spot.ready)
         .filter_map(|spot| match &spot.served {
-            super::kernel::Served::By(image) => Some(image.as_str()),
+            super::kernel::Served::By(source) => Some(source.image.as_str()),
             _ => None,
         })
         .collect();

@@ -53,7 +53,12 @@ fn add(world: &mut World, name: &str, how: &str) {
     };
     world.put_node(name.into(), node);
     if has("ready") {
-        let entry = json!({ "namespace": "hw", "name": "acc-module", "version": if has("old") { "0.9" } else { "1.0" }, "bootId": "1" });
+        let version = if has("old") { "0.9" } else { "1.0" };
+        let config = json!({
+            "containerImage": format!("r.example/acc:{version}-5.14.0-1.el9"),
+            "modprobe": { "moduleName": "acc", "dirName": "/opt" },
+        });
+        let entry = json!({ "namespace": "hw", "name": "acc-module", "version": version, "bootId": "1", "config": config });
         let body = json!({ "metadata": { "name": name }, "spec": { "modules": [entry] }, "status": { "modules": [entry] } });
         world.put_nmc(name.into(), Nmc::of(&serde_json::from_value(body).unwrap()));
     }
@@ -151,6 +156,25 @@ fn it_is_told_how_it_is() {
     );
     let paused = config(&json!({ "spec": { "upgradePolicy": { "paused": true } } }));
     check(&paused, &world(&paused, &["ready old"]), &calm, Progressing, "Paused", &progressing, (1, 0));
+}
+
+/// Labels, versions and NodeModulesConfigs are as before, and KMM has not even begun.
+#[test]
+fn what_kmm_was_not_told_yet_is_not_ready() {
+    let calm = Heard::default();
+    for spec in [
+        json!({ "modprobe": { "parameters": ["x=1"] } }),
+        json!({ "kernelMappings": [{ "regexp": "el9", "image": "r.example/acc:rebuilt" }] }),
+        json!({ "inTreeModulesToRemove": ["old"] }),
+    ] {
+        let changed = config(&json!({ "spec": spec }));
+        let world = world(&changed, &["ready", "ready"]);
+        check(&changed, &world, &calm, Phase::Progressing, "Loading", &[keys::PROGRESSING], (2, 0));
+    }
+    // What is loaded under the version before is as it was asked for then.
+    let plain = config(&json!({ "spec": { "upgradePolicy": { "maxUnavailable": 2 } } }));
+    let upgrading = world(&plain, &["ready old", "ready old"]);
+    assert_eq!(plan(&upgrading, &plain, false).round.unavailable, [""; 0]);
 }
 
 #[test]

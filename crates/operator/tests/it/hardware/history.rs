@@ -12,7 +12,7 @@ use serde_json::{Value, json};
 use tokio::task::JoinHandle;
 
 use super::super::rig::until;
-use super::case::plain;
+use super::case::{is_ready, plain};
 use super::lab::{configs, objects};
 
 /// A history that goes on.
@@ -226,6 +226,29 @@ impl Past {
             most = most.max(without.count());
         });
         most
+    }
+
+    /// DeviceConfigs that said they were ready, with the parameters they ask for, at a moment when a node had others.
+    pub(crate) fn ready_too_early(&self) -> Vec<String> {
+        let mut early = Vec::new();
+        self.each(|now, moment| {
+            let config = moment.object.as_ref().filter(|_| moment.kind == "DeviceConfig");
+            let Some(config) = config.filter(|config| is_ready(config)) else { return };
+            let wanted = &config["spec"]["modprobe"]["parameters"];
+            let name = format!("{}-module", moment.name);
+            for (node, nmc) in now.of("NodeModulesConfig") {
+                let all = nmc["status"]["modules"].as_array().into_iter().flatten();
+                let ours = |entry: &&Value| {
+                    let text = |field: &str| entry[field].as_str().unwrap_or_default();
+                    format!("{}/{}", text("namespace"), text("name")) == name
+                };
+                let other = |entry: &Value| entry["config"]["modprobe"]["parameters"] != *wanted;
+                if all.filter(ours).any(other) {
+                    early.push(format!("{name} on {node} at {}", moment.revision));
+                }
+            }
+        });
+        early
     }
 
     /// When an object of a kind in a namespace went.

@@ -399,6 +399,20 @@ fn k15_another_image_under_the_same_version_is_progress() {
         let nmc = kmm::api(&case.client(), "NodeModulesConfig", None).get(&node).await.unwrap();
         let loaded = &nmc.data["status"]["modules"][0]["config"]["containerImage"];
         assert_eq!(loaded, &format!("registry.example/drivers/acc:rebuilt-{KERNEL}"));
+        // Other parameters, which KMM does not get round to for a while: labels and entries stay as they are.
+        let history = History::begin(&case.client()).await;
+        case.kmm.tell(|told| told.up_to = Stage::S3);
+        case.change("acc", &json!({ "modprobe": { "parameters": ["x=1"] } })).await;
+        let is_told =
+            |config: &Value| config["status"]["observedGeneration"] == config["metadata"]["generation"];
+        let now = case.until("acc", "it is told", is_told).await;
+        assert!(is(&now, "Ready", "False", "") && count(&now, "ready") == 0, "{now:#}");
+        case.kmm.settled(PATIENCE).await.unwrap();
+        case.lab.quiet().await;
+        assert!(!is_ready(&case.get("acc").await.unwrap()), "KMM has done nothing");
+        case.kmm.tell(|told| told.up_to = Stage::S8);
+        case.until_ready("acc", 2).await;
+        assert_eq!(history.end().await.ready_too_early(), [""; 0]);
         case.end().await;
     });
 }
