@@ -4,8 +4,9 @@
 //! operator decides.
 
 use k8s_openapi::api::admissionregistration::v1::{
-    MatchResources, NamedRuleWithOperations, ValidatingAdmissionPolicy, ValidatingAdmissionPolicyBinding,
-    ValidatingAdmissionPolicyBindingSpec, ValidatingAdmissionPolicySpec, Validation,
+    MatchCondition, MatchResources, NamedRuleWithOperations, ValidatingAdmissionPolicy,
+    ValidatingAdmissionPolicyBinding, ValidatingAdmissionPolicyBindingSpec, ValidatingAdmissionPolicySpec,
+    Validation,
 };
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::ObjectMeta;
 
@@ -51,6 +52,11 @@ fn policy(name: &str, operations: &[&str], rule: &str, message: &str) -> Validat
                 resource_rules: Some(vec![resources]),
                 ..MatchResources::default()
             }),
+            // Or an object that is older than the policy could not lose its finalizer, and would never be gone.
+            match_conditions: Some(vec![MatchCondition {
+                name: "spec-is-new".to_owned(),
+                expression: "oldObject == null || object.spec != oldObject.spec".to_owned(),
+            }]),
             validations: Some(vec![Validation {
                 expression: rule.to_owned(),
                 message: Some(message.to_owned()),
