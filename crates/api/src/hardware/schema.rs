@@ -249,6 +249,7 @@ pub(super) fn max_unavailable(_: &mut SchemaGenerator) -> Schema {
         "x-kubernetes-int-or-string": true,
         "anyOf": [{"type": "integer"}, {"type": "string"}],
         "maxLength": 8,
+        "maximum": i32::MAX,
         "x-kubernetes-validations": of([(
             format!("type(self) == int ? self >= 1 : {}", matches("self", PERCENT)),
             rules::MAX_UNAVAILABLE,

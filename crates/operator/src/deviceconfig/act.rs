@@ -13,7 +13,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use self::delete::delete;
-use api::hardware::{self, DeviceConfig, Status, keys};
+use api::hardware::{self, Status, keys};
 use deployer::object::{Object, Sort};
 use jiff::Timestamp;
 use k8s_openapi::api::core::v1 as core;
@@ -94,7 +94,7 @@ impl Hand {
         let api: Api<Raw> = self.api(&configs(), &id.namespace);
         let answer = api.patch_status(&id.name, &PatchParams::default(), &Patch::Merge(body)).await;
         let answer = answer.map_err(|error| fault(&format!("status of DeviceConfig {id}"), &error, false))?;
-        self.saw_config(answer.body);
+        self.saw_config(&answer.body);
         Ok(true)
     }
 
@@ -115,9 +115,8 @@ impl Hand {
         Api::namespaced_with(self.client.clone(), namespace, &sort.resource())
     }
 
-    fn saw_config(&self, body: Value) {
-        let Ok(object) = DeviceConfig::deserialize(body) else { return };
-        let config = Config::of(object);
+    fn saw_config(&self, body: &Value) {
+        let config = Config::read(body);
         let uid = config.object.metadata.uid.clone();
         self.shared.update(|world| {
             let known = world.configs.get(&config.id());
@@ -154,7 +153,7 @@ impl Hand {
         let patch = json_patch::Patch::deserialize(steps).unwrap_or_default();
         let api = self.api(&configs(), &id.namespace);
         match api.patch(&id.name, &PatchParams::default(), &Patch::<()>::Json(patch)).await {
-            Ok(raw) if wanted => self.saw_config(raw.body),
+            Ok(raw) if wanted => self.saw_config(&raw.body),
             Ok(_) => {}
             Err(error) if is_not_found(&error) && !wanted => {}
             Err(error) => return Err(fault(&format!("finalizer of DeviceConfig {id}"), &error, false)),

@@ -120,11 +120,11 @@ pub enum State {
 /// What there is to do for a DeviceConfig. `refused` says that the Module could not be written when it was tried last.
 #[must_use]
 pub fn plan<'a>(world: &'a World, config: &Config, refused: bool) -> Plan<'a> {
-    if let Some(reason) = &config.unreadable {
-        return Plan::stopped(State::Invalid(Reason::InvalidSpec, format!("it cannot be read: {reason}")));
-    }
     if config.is_leaving() {
         return leave(world, config);
+    }
+    if let Some(reason) = &config.unreadable {
+        return Plan::stopped(State::Invalid(Reason::InvalidSpec, format!("it cannot be read: {reason}")));
     }
     let Some(called) = Called::of(config) else {
         let message = format!(

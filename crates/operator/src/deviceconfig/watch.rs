@@ -11,7 +11,7 @@ use std::collections::BTreeSet;
 use std::convert::Infallible;
 use std::sync::Arc;
 
-use api::hardware::{self, DeviceConfig};
+use api::hardware;
 use api::kmm;
 use kube::core::ApiResource;
 use kube::runtime::watcher::Config as Selection;
@@ -282,16 +282,12 @@ fn id_of(raw: &Raw) -> Id {
 }
 
 /// A DeviceConfig as it came.
-fn take_config(world: &mut World, raw: Raw) -> Concerned {
-    let id = id_of(&raw);
-    let uid = raw.text("/metadata/uid").unwrap_or_default().to_owned();
-    match serde_json::from_value::<DeviceConfig>(raw.body) {
-        Ok(object) => world.put_config(Config::of(object)),
-        Err(error) => {
-            warn!(deviceconfig = %id, %error, "it cannot be read; what was made for it stays as it is");
-            world.put_unreadable(&id, &uid, &error.to_string())
-        }
+fn take_config(world: &mut World, raw: &Raw) -> Concerned {
+    let config = Config::read(&raw.body);
+    if let Some(error) = &config.unreadable {
+        warn!(deviceconfig = %config.id(), error, "it cannot be read; what was made for it stays as it is");
     }
+    world.put_config(config)
 }
 
 fn take_configs(world: &mut World, event: Event<Raw>) -> Concerned {
@@ -300,9 +296,9 @@ fn take_configs(world: &mut World, event: Event<Raw>) -> Concerned {
             let here: BTreeSet<Id> = objects.iter().map(id_of).collect();
             let gone: Vec<Id> = world.configs.keys().filter(|id| !here.contains(id)).cloned().collect();
             let gone: Concerned = gone.iter().flat_map(|id| world.remove_config(id)).collect();
-            objects.into_iter().flat_map(|raw| take_config(world, raw)).chain(gone).collect()
+            objects.iter().flat_map(|raw| take_config(world, raw)).chain(gone).collect()
         }
-        Event::Applied(raw) => take_config(world, raw),
+        Event::Applied(raw) => take_config(world, &raw),
         Event::Deleted(raw) => {
             let id = id_of(&raw);
             let uid = world.configs.get(&id).and_then(|config| config.object.metadata.uid.clone());

@@ -9,6 +9,7 @@ use std::sync::Arc;
 use api::hardware::{self, DeviceConfig, keys};
 use jiff::Timestamp;
 use k8s_openapi::api::core::v1::Taint;
+use serde::de::DeserializeOwned;
 use serde_json::Value;
 
 use super::claim::{Claimant, Claims, Id, Labels, Selector};
@@ -82,7 +83,7 @@ pub struct Config {
     pub object: DeviceConfig,
     /// The name of its Module, if its namespace lets there be one.
     pub module: Option<String>,
-    /// What cannot be read of it; the rest is what it said before.
+    /// What cannot be read of it; its spec is what it said before.
     pub unreadable: Option<String>,
 }
 
@@ -187,6 +188,21 @@ impl Config {
         Self { object, module, unreadable: None }
     }
 
+    /// What the API server has. What of it cannot be read is as if it were not there, but that it is being deleted can always be read.
+    #[must_use]
+    pub fn read(body: &Value) -> Self {
+        let error = match serde_path_to_error::deserialize(body) {
+            Ok(object) => return Self::of(object),
+            Err(error) => error,
+        };
+        let object = DeviceConfig {
+            metadata: part(body, "metadata"),
+            spec: hardware::Spec::default(),
+            status: part(body, "status"),
+        };
+        Self { unreadable: Some(error.to_string()), ..Self::of(object) }
+    }
+
     /// Its name.
     #[must_use]
     pub fn id(&self) -> Id {
@@ -241,6 +257,11 @@ impl Config {
             leaving: self.is_leaving(),
         }
     }
+}
+
+/// A part of an object; one that cannot be read is empty.
+fn part<T: DeserializeOwned + Default>(body: &Value, field: &str) -> T {
+    body.get(field).and_then(|part| T::deserialize(part).ok()).unwrap_or_default()
 }
 
 impl Pods {
@@ -299,8 +320,8 @@ impl World {
         self.configs.values().any(|config| !config.resources().is_empty())
     }
 
-    /// A DeviceConfig is like this.
-    pub fn put_config(&mut self, config: Config) -> Concerned {
+    /// A DeviceConfig is like this. Of one that cannot be read the spec stays as it was known, and nothing new is begun.
+    pub fn put_config(&mut self, mut config: Config) -> Concerned {
         let id = config.id();
         if let Some(known) = self.configs.get(&id) {
             let version =
@@ -309,27 +330,13 @@ impl World {
             if same_object && compare_versions(&version(known), &version(&config)).is_ge() {
                 return Concerned::new();
             }
+            if same_object && config.unreadable.is_some() {
+                config.object.spec = known.object.spec.clone();
+            }
         }
         let concerned =
             self.claims.put(config.claimant(), self.nodes.iter().map(|(name, node)| (name, &node.labels)));
         self.configs.insert(id, config);
-        concerned
-    }
-
-    /// A DeviceConfig is there, but nobody can read it: what was known of it stays, and nothing new is begun.
-    pub fn put_unreadable(&mut self, id: &Id, uid: &str, reason: &str) -> Concerned {
-        let known = self.configs.remove(id);
-        let mut config = known.unwrap_or_else(|| {
-            let mut object = DeviceConfig::default();
-            object.metadata.namespace = Some(id.namespace.clone());
-            object.metadata.name = Some(id.name.clone());
-            object.metadata.uid = Some(uid.to_owned());
-            Config::of(object)
-        });
-        config.unreadable = Some(reason.to_owned());
-        let concerned =
-            self.claims.put(config.claimant(), self.nodes.iter().map(|(name, node)| (name, &node.labels)));
-        self.configs.insert(id.clone(), config);
         concerned
     }
 
