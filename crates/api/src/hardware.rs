@@ -36,7 +36,7 @@ pub use kernel::{KernelError, first_match};
 pub use name::{
     MAX_NAMES, MAX_NAMESPACE, claim, loader_account, module_name, plugin_account, plugin_config_map,
 };
-pub use plugin::DevicePlugin;
+pub use plugin::{DevicePlugin, InitContainer};
 pub use status::{Conflict, ModuleRef, NodeCounts, NodeProblem, Phase, Status};
 
 /// The API group.

@@ -167,6 +167,9 @@ pub struct DevicePlugin {
     pub service_account_name: Option<String>,
     /// Its container.
     pub container: PluginContainer,
+    /// A container that runs before it.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub init_container: Option<PluginContainer>,
     /// Volumes of its pods.
     #[serde(skip_serializing_if = "Vec::is_empty", deserialize_with = "null_as_default")]
     pub volumes: Vec<Volume>,

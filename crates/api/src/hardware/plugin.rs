@@ -38,6 +38,9 @@ pub struct DevicePlugin {
     #[serde(skip_serializing_if = "Vec::is_empty", deserialize_with = "null_as_default")]
     #[schemars(schema_with = "schema::env")]
     pub env: Vec<EnvVar>,
+    /// A container that has to end well each time before the device plugin starts.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub init_container: Option<InitContainer>,
     /// CPU and memory of its pods.
     #[serde(skip_serializing_if = "Option::is_none")]
     #[schemars(schema_with = "schema::resources")]
@@ -54,11 +57,45 @@ pub struct DevicePlugin {
     /// Whether its pods have the token of their service account. Default: KMM's, which is that they have.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub automount_service_account_token: Option<bool>,
-    /// Volumes of its pods. `/var/lib/kubelet/device-plugins` and, as `cdi`, `/var/run/cdi` come by themselves.
+    /// Volumes of its pods. `/var/lib/kubelet/device-plugins` and, as `cdi`, `/var/run/cdi` come by themselves; with `config`, so does the
+    /// node's `/dev`.
     #[serde(skip_serializing_if = "Vec::is_empty", deserialize_with = "null_as_default")]
     #[schemars(schema_with = "schema::volumes")]
     pub volumes: Vec<Volume>,
     /// Where they are in its container.
+    #[serde(skip_serializing_if = "Vec::is_empty", deserialize_with = "null_as_default")]
+    #[schemars(schema_with = "schema::volume_mounts")]
+    pub volume_mounts: Vec<VolumeMount>,
+}
+
+/// A container that has to end well each time before the device plugin starts.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "camelCase", default)]
+#[schemars(extend("required" = ["image"]))]
+pub struct InitContainer {
+    /// Its image, with its tag or digest.
+    #[schemars(extend("minLength" = 1, "maxLength" = 512))]
+    pub image: String,
+    /// When it is pulled. Default: `IfNotPresent`.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub image_pull_policy: Option<PullPolicy>,
+    /// Its command. Default: that of its image.
+    #[serde(skip_serializing_if = "Vec::is_empty", deserialize_with = "null_as_default")]
+    #[schemars(schema_with = "schema::words")]
+    pub command: Vec<String>,
+    /// Arguments of the command.
+    #[serde(skip_serializing_if = "Vec::is_empty", deserialize_with = "null_as_default")]
+    #[schemars(schema_with = "schema::words")]
+    pub args: Vec<String>,
+    /// Environment variables. `NODE_NAME` comes by itself.
+    #[serde(skip_serializing_if = "Vec::is_empty", deserialize_with = "null_as_default")]
+    #[schemars(schema_with = "schema::env")]
+    pub env: Vec<EnvVar>,
+    /// Its CPU and memory.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    #[schemars(schema_with = "schema::resources")]
+    pub resources: Option<ResourceRequirements>,
+    /// Where the pod's volumes are in it.
     #[serde(skip_serializing_if = "Vec::is_empty", deserialize_with = "null_as_default")]
     #[schemars(schema_with = "schema::volume_mounts")]
     pub volume_mounts: Vec<VolumeMount>,

@@ -26,6 +26,9 @@ use super::world::{Config, Place};
 pub const SCC_ROLE: &str = "system:openshift:scc:privileged";
 /// Where CDI files are on a node; KMM's webhook refuses `/etc/cdi`.
 pub const CDI: &str = "/var/run/cdi";
+/// Where device nodes are. A privileged container has copies of those that were there when it was started, and nothing of what came or
+/// went since.
+const DEV: &str = "/dev";
 /// Where our device plugin finds its configuration.
 pub const PLUGIN_CONFIG: &str = "/etc/tholepin/device-plugin";
 /// The file there.
@@ -227,14 +230,17 @@ fn device_plugin(object: &DeviceConfig, called: &Called, place: &Place) -> Optio
         volume_mounts: plugin.volume_mounts.clone(),
     };
     let mut volumes = plugin.volumes.clone();
-    if !container.env.iter().any(|one| one.name == "NODE_NAME") {
-        container.env.push(node_name());
-    }
+    container.env = with_node_name(&container.env);
     if !volumes.iter().any(|volume| volume.name == "cdi") {
-        volumes.push(cdi());
+        volumes.push(host("cdi", CDI, "DirectoryOrCreate"));
         container.volume_mounts.push(mount("cdi", CDI));
     }
     if let Some(text) = config {
+        if !container.volume_mounts.iter().any(|mount| mount.mount_path == DEV) {
+            let volume = unused("dev", &volumes);
+            container.volume_mounts.push(mount(&volume, DEV));
+            volumes.push(host(&volume, DEV, "Directory"));
+        }
         let name = hardware::plugin_config_map(module);
         let source = ConfigMapVolumeSource { name, ..ConfigMapVolumeSource::default() };
         let volume = unused("config", &volumes);
@@ -249,9 +255,28 @@ fn device_plugin(object: &DeviceConfig, called: &Called, place: &Place) -> Optio
     Some(kmm::DevicePlugin {
         service_account_name: Some(account.unwrap_or_else(|| hardware::plugin_account(module))),
         container,
+        init_container: plugin.init_container.as_ref().map(init_container),
         volumes,
         automount_service_account_token: plugin.automount_service_account_token,
     })
+}
+
+fn init_container(given: &hardware::InitContainer) -> kmm::PluginContainer {
+    kmm::PluginContainer {
+        image: given.image.clone(),
+        image_pull_policy: given.image_pull_policy,
+        command: given.command.clone(),
+        args: given.args.clone(),
+        env: with_node_name(&given.env),
+        resources: given.resources.clone(),
+        volume_mounts: given.volume_mounts.clone(),
+    }
+}
+
+/// Variables with the node's name among them.
+fn with_node_name(given: &[EnvVar]) -> Vec<EnvVar> {
+    let is_there = given.iter().any(|one| one.name == "NODE_NAME");
+    given.iter().cloned().chain((!is_there).then(node_name)).collect()
 }
 
 fn node_name() -> EnvVar {
@@ -268,9 +293,10 @@ fn unused(name: &str, volumes: &[Volume]) -> String {
     names.find(|name| volumes.iter().all(|volume| volume.name != *name)).unwrap_or_default()
 }
 
-fn cdi() -> Volume {
-    let path = HostPathVolumeSource { path: CDI.to_owned(), type_: Some("DirectoryOrCreate".to_owned()) };
-    Volume { name: "cdi".to_owned(), host_path: Some(path), ..Volume::default() }
+/// A folder of the node.
+fn host(name: &str, path: &str, kind: &str) -> Volume {
+    let path = HostPathVolumeSource { path: path.to_owned(), type_: Some(kind.to_owned()) };
+    Volume { name: name.to_owned(), host_path: Some(path), ..Volume::default() }
 }
 
 fn mount(name: &str, path: &str) -> VolumeMount {

@@ -128,7 +128,10 @@ fn a_device_plugin_is_a_vendors_or_ours() {
     assert_eq!(container["image"], "registry.example/tholepin:1");
     assert_eq!(container["command"], json!(["/tholepin", "device-plugin"]));
     assert_eq!(container["args"], json!(["--config", "/etc/tholepin/device-plugin/config.yaml"]));
-    assert_eq!(ours["spec"]["devicePlugin"]["volumes"][1]["configMap"]["name"], "acc-module-plugin");
+    let volumes = &ours["spec"]["devicePlugin"]["volumes"];
+    assert_eq!(volumes[1], json!({ "name": "dev", "hostPath": { "path": "/dev", "type": "Directory" } }));
+    assert_eq!(container["volumeMounts"][1], json!({ "name": "dev", "mountPath": "/dev" }));
+    assert_eq!(volumes[2]["configMap"]["name"], "acc-module-plugin");
     let hash = |body: &Value| body["spec"]["devicePlugin"]["container"]["env"][1].clone();
     assert_eq!(hash(&ours)["name"], HASH);
     assert_ne!(
@@ -143,10 +146,49 @@ fn a_device_plugin_is_a_vendors_or_ours() {
     let plugin = &made(&more)["spec"]["devicePlugin"];
     let volumes = plugin["volumes"].as_array().unwrap();
     let names: Vec<&str> = volumes.iter().filter_map(|volume| volume["name"].as_str()).collect();
-    assert_eq!(names, ["config", "config-1", "cdi", "config-2"]);
-    assert_eq!(volumes[3]["configMap"]["name"], "acc-module-plugin");
-    assert_eq!(plugin["container"]["volumeMounts"][1]["name"], "config-2");
+    assert_eq!(names, ["config", "config-1", "cdi", "dev", "config-2"]);
+    assert_eq!(volumes[4]["configMap"]["name"], "acc-module-plugin");
+    assert_eq!(plugin["container"]["volumeMounts"][2]["name"], "config-2");
     assert_eq!(config("example.com/acc").resources().into_iter().collect::<Vec<_>>(), ["example.com/acc"]);
+}
+
+#[test]
+fn whoever_has_the_nodes_devices_in_his_own_way_keeps_it() {
+    let of = |more: Value| {
+        let mut plugin = json!({ "config": { "version": "v1alpha1", "resources": [] } });
+        json_patch::merge(&mut plugin, &more);
+        made(&with(json!({ "devicePlugin": plugin })))["spec"]["devicePlugin"].clone()
+    };
+    let named = |plugin: &Value| -> Vec<String> {
+        let all = plugin["volumes"].as_array().unwrap().iter();
+        all.map(|volume| volume["name"].as_str().unwrap().to_owned()).collect()
+    };
+    assert_eq!(named(&of(json!({}))), ["cdi", "dev", "config"]);
+    let own = json!([{ "name": "dev", "hostPath": { "path": "/dev/acc" } }]);
+    let kept = of(json!({ "volumes": own, "volumeMounts": [{ "name": "dev", "mountPath": "/dev/acc" }] }));
+    assert_eq!(named(&kept), ["dev", "cdi", "dev-1", "config"]);
+    let own = json!([{ "name": "all", "hostPath": { "path": "/dev" } }]);
+    let kept = of(json!({ "volumes": own, "volumeMounts": [{ "name": "all", "mountPath": "/dev" }] }));
+    assert_eq!(named(&kept), ["all", "cdi", "config"]);
+}
+
+#[test]
+fn a_container_before_the_plugin_is_passed_on() {
+    let body = made(&with(json!({ "devicePlugin": {
+        "image": "r/p:1",
+        "initContainer": {
+            "image": "r/prepare:1", "imagePullPolicy": "Always", "command": ["/prepare"], "args": ["-x"],
+            "volumeMounts": [{ "name": "cdi", "mountPath": "/cdi" }],
+        },
+    } })));
+    let mut made = body["spec"]["devicePlugin"]["initContainer"].clone();
+    assert_eq!(made["env"][0]["valueFrom"]["fieldRef"]["fieldPath"], "spec.nodeName");
+    made.as_object_mut().unwrap().remove("env");
+    let wanted = json!({
+        "image": "r/prepare:1", "imagePullPolicy": "Always", "command": ["/prepare"], "args": ["-x"],
+        "volumeMounts": [{ "name": "cdi", "mountPath": "/cdi" }],
+    });
+    assert_eq!(made, wanted);
 }
 
 #[test]
