@@ -9,7 +9,8 @@
 //! it came about plays no part.
 //!
 //! Cost: a change of a node looks at the DeviceConfigs that share one label with it (each is filed under one label of its selector), not
-//! at all; a new or changed DeviceConfig looks at all nodes once. Nothing else looks at what did not change.
+//! at all; a new or changed DeviceConfig looks at all nodes once, and, to say whose selector may meet its own, at all others. Nothing else looks
+//! at what did not change.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::fmt;
@@ -141,6 +142,18 @@ impl Selector {
         }
     }
 
+    /// Whether one node could be asked for by both: no label would need two values.
+    #[must_use]
+    pub fn may_meet(&self, other: &Self) -> bool {
+        match (self, other) {
+            (Self::None, _) | (_, Self::None) => false,
+            (Self::All, _) | (_, Self::All) => true,
+            (Self::Labels(ours), Self::Labels(theirs)) => {
+                ours.iter().all(|(key, value)| theirs.get(key).is_none_or(|other| other == value))
+            }
+        }
+    }
+
     /// The label it is filed under.
     fn file(&self) -> Option<(&String, &String)> {
         match self {
@@ -201,7 +214,7 @@ impl Claims {
         self.take_out(name)
     }
 
-    /// A DeviceConfig is new or changed. Says whom that concerns: itself and those it shares a node with, before or now.
+    /// A DeviceConfig is new or changed. Says whom that concerns: itself and those it shares a node with, or might, before or now.
     pub fn put<'a>(
         &mut self,
         claimant: Claimant,
@@ -313,6 +326,16 @@ impl Claims {
         spot.matched.iter().chain(owner).cloned().collect()
     }
 
+    /// The others that could ask for a node that this one asks for, sorted, whether there is one or not.
+    pub fn may_meet(&self, id: &Id) -> impl Iterator<Item = &Id> + use<'_> {
+        let me = self.all.get(id);
+        let others = self.all.values().filter(move |other| {
+            let stay = |me: &&Claimant| me.id != other.id && !me.leaving && !other.leaving;
+            me.filter(stay).is_some_and(|me| me.selector.may_meet(&other.selector))
+        });
+        others.map(|other| &other.id)
+    }
+
     /// With whom a DeviceConfig is at odds, about which nodes, and who got them; sorted, those it lost first.
     #[must_use]
     pub fn conflicts(&self, id: &Id) -> Vec<Conflict> {
@@ -355,11 +378,12 @@ impl Claims {
         staying.min_by_key(|claimant| claimant.seniority()).map(|claimant| claimant.id.clone())
     }
 
-    /// Those who share a node with this one.
+    /// Those who share a node with this one, or might.
     fn neighbours(&self, id: &Id) -> BTreeSet<Id> {
         let claim = self.all.get(id).map_or("", |claimant| claimant.claim.as_str());
         let nodes = self.matching(id).chain(self.holding(claim));
         let mut all: BTreeSet<Id> = nodes.flat_map(|node| self.concerned(node)).collect();
+        all.extend(self.may_meet(id).cloned());
         all.remove(id);
         all
     }

@@ -45,6 +45,8 @@ words! {
         ConflictingNodeSelector,
         /// Nobody else asks for its nodes.
         NoConflict,
+        /// Nobody else asks for its nodes, but somebody could.
+        NodeSelectorMayOverlap,
         /// A Module of the same name is somebody else's.
         ForeignModule,
         /// The Module could not be written; the sample operator's word.

@@ -118,10 +118,39 @@ fn only_who_is_concerned_hears_of_a_change() {
     ] {
         assert_eq!(claims.put_node(&"one".into(), &labels(text)), wanted, "{text}");
     }
+    // Whose selectors may meet, too, but for those that contradict each other.
+    claims.put(claimant("other", 4, "b=2", false), nodes.iter());
     let far = claimant("far", 3, "b=1", false);
-    assert_eq!(claims.put(far, nodes.iter()), ids(&["b", "far"]));
-    assert_eq!(claims.remove(&Id::new("hw", "far")), ids(&["b"]));
+    assert_eq!(claims.put(far, nodes.iter()), ids(&["a", "b", "far", "other"]));
+    assert_eq!(claims.remove(&Id::new("hw", "far")), ids(&["a", "b"]));
     assert_eq!(claims.remove(&Id::new("hw", "far")), ids(&[]));
+}
+
+#[test]
+fn selectors_meet_unless_a_label_would_need_two_values() {
+    let all = [
+        claimant("one", 1, "a=1", false),
+        claimant("two", 2, "a=2", false),
+        claimant("both", 3, "a=1,b=1", false),
+        claimant("other", 4, "b=1", false),
+        claimant("all", 5, "*", false),
+        claimant("none", 6, "", false),
+        claimant("leaving", 7, "*", true),
+    ];
+    let claims = claims(&BTreeMap::new(), &all);
+    for (name, wanted) in [
+        ("one", ["all", "both", "other"].as_slice()),
+        ("two", &["all", "other"]),
+        ("both", &["all", "one", "other"]),
+        ("all", &["both", "one", "other", "two"]),
+        ("none", &[]),
+        ("leaving", &[]),
+        ("nobody", &[]),
+    ] {
+        let found: Vec<&str> =
+            claims.may_meet(&Id::new("hw", name)).map(|other| other.name.as_str()).collect();
+        assert_eq!(found, wanted, "{name}");
+    }
 }
 
 /// Something that happens.

@@ -38,6 +38,10 @@ pub fn turns(before: &Status, after: &Status) -> Vec<Turn> {
     {
         tell(Severity::Warning, &invalid.reason, invalid.message.clone());
     }
+    if let Some(may) = turned(keys::NODE_SELECTOR_VALID, "True").filter(|may| may.reason == Reason::NodeSelectorMayOverlap.word())
+    {
+        tell(Severity::Normal, &may.reason, may.message.clone());
+    }
     if let Some(moving) = turned(keys::PROGRESSING, "True") {
         tell(Severity::Normal, &moving.reason, moving.message.clone());
     }
@@ -148,6 +152,11 @@ mod tests {
             json!({ "conflicts": [{ "namespace": "a", "name": "b", "count": 1, "won": false }] }),
         );
         check(&loading, &lost, &["ConflictingNodeSelector"]);
+        let near = status(
+            &[("Ready", "True", "Reconciled"), ("NodeSelectorValid", "True", "NodeSelectorMayOverlap")],
+            json!({ "driverVersion": "1" }),
+        );
+        check(&ready, &near, &["NodeSelectorMayOverlap"]);
         let won = status(
             &[("Ready", "True", "Reconciled")],
             json!({ "driverVersion": "1", "conflicts": [{ "namespace": "a", "name": "b", "count": 1, "won": true }] }),
