@@ -116,19 +116,19 @@ pub fn device_config_crd() -> CustomResourceDefinition {
     }
 }
 
-/// What `kubectl get` shows of a DeviceConfig. The reason is that of the condition Errored, which says more than that of Ready.
+/// What `kubectl get` shows of a DeviceConfig: how it is in one word, and why it is not ready.
 fn device_config_columns() -> Vec<CustomResourceColumnDefinition> {
     let of = |kind: &str, field: &str| format!(".status.conditions[?(@.type==\"{kind}\")].{field}");
     let columns = [
         ("Ready", "string", of(hardware::keys::READY, "status"), 0),
-        ("Reason", "string", of(hardware::keys::ERRORED, "reason"), 0),
+        ("Phase", "string", ".status.phase".to_owned(), 0),
+        ("Reason", "string", of(hardware::keys::READY, "reason"), 0),
         ("Version", "string", ".spec.driverVersion".to_owned(), 0),
         ("Desired", "integer", ".status.nodes.desired".to_owned(), 0),
         ("Available", "integer", ".status.nodes.ready".to_owned(), 0),
         ("Age", "date", ".metadata.creationTimestamp".to_owned(), 0),
-        ("Phase", "string", ".status.phase".to_owned(), 1),
         ("Module", "string", ".status.module.name".to_owned(), 1),
-        ("Message", "string", of(hardware::keys::ERRORED, "message"), 1),
+        ("Message", "string", of(hardware::keys::READY, "message"), 1),
     ];
     let column =
         |(name, type_, json_path, priority): (&str, &str, String, i32)| CustomResourceColumnDefinition {

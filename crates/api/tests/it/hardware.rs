@@ -11,7 +11,7 @@ use k8s_openapi::api::core::v1::Namespace;
 use k8s_openapi::apiextensions_apiserver::pkg::apis::apiextensions::v1::{
     JSONSchemaProps, JSONSchemaPropsOrArray, JSONSchemaPropsOrBool,
 };
-use kube::api::{DynamicObject, Patch, PatchParams, PostParams};
+use kube::api::{DeleteParams, DynamicObject, Patch, PatchParams, PostParams};
 use kube::core::{ApiResource, GroupVersionKind};
 use kube::{Api, Client};
 use serde_json::{Value, json};
@@ -163,6 +163,10 @@ fn whole() -> Value {
             "env": [{"name": "A", "value": "b"}, {"name": "B", "valueFrom": {"fieldRef": {"fieldPath": "spec.nodeName"}}},
                     {"name": "C", "valueFrom": {"secretKeyRef": {"name": "s", "key": "k", "optional": true}}}],
             "resources": {"limits": {"cpu": "1", "memory": "64Mi"}, "requests": {"cpu": "10m"}},
+            "initContainer": {
+                "image": "registry.example/prepare:1", "imagePullPolicy": "Always", "command": ["/prepare"], "args": ["-v"],
+                "env": [{"name": "A", "value": "b"}], "resources": {"limits": {"cpu": "1"}}, "volumeMounts": [{"name": "a", "mountPath": "/acc"}],
+            },
             "resourceNames": ["vendor.example/acc"], "serviceAccountName": "plugin", "automountServiceAccountToken": false,
             "volumes": [{"name": "a", "hostPath": {"path": "/var/run/acc", "type": "DirectoryOrCreate"}},
                         {"name": "b", "configMap": {"name": "c", "items": [{"key": "k", "path": "p", "mode": 256}]}},
@@ -422,7 +426,16 @@ fn by_schema() -> Vec<(Value, &'static str)> {
             with(&json!({"upgradePolicy": {"podsUsingDevices": "Kill"}})),
             "spec.upgradePolicy.podsUsingDevices: Unsupported value",
         ),
+        // More than anybody can read.
+        (
+            with(&json!({"upgradePolicy": {"maxUnavailable": 3_000_000_000_i64}})),
+            "spec.upgradePolicy.maxUnavailable: Invalid value",
+        ),
         (with(&json!({"build": {}})), "spec.build.dockerfileConfigMap: Required value"),
+        (
+            with(&json!({"devicePlugin": {"image": "a:1", "initContainer": {}}})),
+            "spec.devicePlugin.initContainer.image: Required value",
+        ),
         (
             with(&json!({"sign": {"filesToSign": ["/opt/a"], "unsignedImage": "a:1"}})),
             "spec.sign.certSecret: Required value",
@@ -469,11 +482,11 @@ async fn columns_are_shown(client: &Client) {
     api.create(&PostParams::default(), &body).await.unwrap();
     let condition = |kind: &str, status: &str, reason: &str| json!({"type": kind, "status": status, "reason": reason, "message": "so", "lastTransitionTime": "2026-01-02T03:04:05Z"});
     let status = json!({
-        "observedGeneration": 1, "phase": "Ready", "module": {"name": "acc-module", "version": "1.4.2"}, "driverVersion": "1.4.2",
+        "observedGeneration": 1, "phase": "Progressing", "module": {"name": "acc-module", "version": "1.4.2"}, "driverVersion": "1.4.2",
         "nodes": {"matching": 4, "claimed": 3, "desired": 2, "ready": 1, "updated": 1, "unsupported": 1, "maintenance": 0, "waiting": 0},
         "problems": [{"node": "n", "reason": "Slow", "message": "x"}], "kernelsWithoutMapping": ["6.1"],
         "conflicts": [{"namespace": "a", "name": "b", "nodes": ["n"], "count": 1, "won": true}],
-        "conditions": [condition("Ready", "True", "Reconciled"), condition("Errored", "False", "Ready")],
+        "conditions": [condition("Ready", "False", "Loading"), condition("Errored", "False", "Ready")],
     });
     let patch = Patch::Merge(json!({"status": status}));
     let stored = api.patch_status("acc", &PatchParams::default(), &patch).await.unwrap();
@@ -488,11 +501,12 @@ async fn columns_are_shown(client: &Client) {
     let names: Vec<_> = columns.iter().map(|column| column["name"].as_str().unwrap()).collect();
     assert_eq!(
         names,
-        ["Name", "Ready", "Reason", "Version", "Desired", "Available", "Age", "Phase", "Module", "Message"]
+        ["Name", "Ready", "Phase", "Reason", "Version", "Desired", "Available", "Age", "Module", "Message"]
     );
     let cells = table["rows"][0]["cells"].as_array().unwrap();
-    assert_eq!(cells[..6], [json!("acc"), json!("True"), json!("Ready"), json!("1.4.2"), json!(2), json!(1)]);
-    assert_eq!(cells[7..], [json!("Ready"), json!("acc-module"), json!("so")]);
+    assert_eq!(cells[..4], ["acc", "False", "Progressing", "Loading"]);
+    assert_eq!(cells[4..7], [json!("1.4.2"), json!(2), json!(1)]);
+    assert_eq!(cells[8..], ["acc-module", "so"]);
     let kinds = client.list_api_group_resources(&format!("{GROUP}/{VERSION}")).await.unwrap();
     let kind = kinds.resources.iter().find(|resource| resource.name == PLURAL).unwrap();
     assert_eq!(kind.short_names.as_deref(), Some(&[SHORT_NAME.to_owned()][..]));
@@ -521,6 +535,10 @@ async fn namespaces_hold_a_module(client: &Client) {
 }
 
 async fn who_selects_which_nodes_can_be_said(client: &Client) {
+    let all = objects(client, "default");
+    let mut older = object("default", "older", &with(&json!({"nodeSelector": {"a": "b"}})));
+    older["metadata"]["finalizers"] = json!(["example.com/held"]);
+    all.create(&PostParams::default(), &serde_json::from_value(older).unwrap()).await.unwrap();
     put(client, policy::node_policy("example.com/team")).await;
     let refused = [json!({"a": "b"}), json!({"example.com/team": "other"})]
         .map(|selector| with(&json!({"nodeSelector": selector})));
@@ -530,6 +548,13 @@ async fn who_selects_which_nodes_can_be_said(client: &Client) {
     }
     let own = with(&json!({"nodeSelector": {"example.com/team": "default", "a": "b"}}));
     assert!(verdict(client, &object("default", "new", &own)).await.is_ok());
+    // What is older than the policy can be worked on and taken away, but not be changed into something else that violates it.
+    let change = async |patch: Value| all.patch("older", &PatchParams::default(), &Patch::Merge(patch)).await;
+    let said = change(json!({"spec": {"nodeSelector": {"a": "c"}}})).await.unwrap_err().to_string();
+    assert!(said.contains("spec.nodeSelector must have the label example.com/team"), "{said}");
+    let _ = all.delete("older", &DeleteParams::default()).await.unwrap();
+    change(json!({"metadata": {"finalizers": null}})).await.unwrap();
+    assert!(all.get_opt("older").await.unwrap().is_none());
 }
 
 async fn put(

@@ -183,7 +183,7 @@ fn has_finalizer(config: &Config) -> bool {
     config.object.metadata.finalizers.iter().flatten().any(|one| one == keys::FINALIZER)
 }
 
-/// A DeviceConfig that is being deleted: first the Module, then the nodes, then what the Module stood on, then the finalizer.
+/// A DeviceConfig that is being deleted: first, unless they are to be ignored, the pods that use the devices, then the Module, then the nodes, then what the Module stood on, then the finalizer.
 fn leave<'a>(world: &'a World, config: &Config) -> Plan<'a> {
     if !has_finalizer(config) {
         return Plan::stopped(State::Gone);
@@ -199,7 +199,7 @@ fn leave<'a>(world: &'a World, config: &Config) -> Plan<'a> {
     if let (Some(live), Some(Kmm::Served(version))) = (world.modules.get(&called.module), &world.kmm)
         && is_ours(live, config)
     {
-        if !live.is_leaving() {
+        if !live.is_leaving() && plan.is_free(config) {
             plan.doing.push(delete(&called, version, live));
         }
         return plan;
@@ -329,6 +329,19 @@ impl<'a> Plan<'a> {
         self.facts = Some(facts);
     }
 
+    /// Whether the driver may be unloaded everywhere. If not, nodes that are used end as one does that is no longer asked for.
+    fn is_free(&mut self, config: &Config) -> bool {
+        let Some(facts) = self.facts.take() else { return true };
+        let is_used = |spot: &&Spot<'_>| spot.in_use && spot.users != rollout::Users::Pods(Vec::new());
+        let ignored = config.object.spec.pods_using_devices() == hardware::PodsUsingDevices::Ignore;
+        let used = facts.ours().filter(|spot| !ignored && is_used(spot));
+        let spots: Vec<rollout::Spot<'_>> =
+            used.map(|spot| rollout::Spot { ending: true, ..spot.in_rollout() }).collect();
+        self.turn(config, &facts, "", &spots);
+        self.facts = Some(facts);
+        spots.is_empty()
+    }
+
     fn rollout(&mut self, config: &Config, facts: &Facts<'_>, version: &str) {
         let spots: Vec<rollout::Spot<'_>> = facts
             .nodes
@@ -336,6 +349,11 @@ impl<'a> Plan<'a> {
             .filter(|spot| matches!(spot.standing, Standing::Mine | Standing::Ending))
             .map(Spot::in_rollout)
             .collect();
+        self.turn(config, facts, version, &spots);
+    }
+
+    /// What the rollout has to say of these nodes.
+    fn turn(&mut self, config: &Config, facts: &Facts<'_>, version: &str, spots: &[rollout::Spot<'_>]) {
         let upgrade = config.object.spec.upgrade_policy.clone().unwrap_or_default();
         let resources = config.resources();
         let served = spots.iter().filter(|spot| !spot.ending && spot.supported).count();
@@ -346,7 +364,7 @@ impl<'a> Plan<'a> {
             paused: upgrade.paused,
             devices_known: !resources.is_empty(),
         };
-        self.round = rollout::round(&policy, &spots);
+        self.round = rollout::round(&policy, spots);
         for step in &self.round.steps {
             if let Some(one) = step_to_do(step, facts, version, &resources) {
                 self.doing.push(one);

@@ -47,6 +47,22 @@ pub struct Pod {
     pub leaving: bool,
 }
 
+impl Users {
+    /// Who they are, if there are any: the first of them, and how many there are.
+    #[must_use]
+    pub fn text(&self) -> Option<String> {
+        match self {
+            Self::Unknown => Some("pods that are not known yet".to_owned()),
+            Self::Pods(pods) => {
+                let first = pods.iter().min()?;
+                let more = pods.len() - 1;
+                let more = if more == 0 { String::new() } else { format!(" and {more} more") };
+                Some(format!("{}/{}{more}", first.namespace, first.name))
+            }
+        }
+    }
+}
+
 /// A node with our claim.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Spot<'a> {

@@ -87,7 +87,7 @@ pub fn status(world: &World, config: &Config, plan: &Plan<'_>, heard: &Heard, no
     let conflicts = world.claims.conflicts(&config.id());
     let verdict = verdict(world, config, plan, heard, &counts, &conflicts);
     let generation = config.object.metadata.generation;
-    let conditions = conditions(config, plan, &verdict, &conflicts);
+    let conditions = conditions(world, config, plan, &verdict, &conflicts);
     let spots = || plan.facts.iter().flat_map(|facts| &facts.nodes);
     let kernels: BTreeSet<String> = spots()
         .filter(|spot| spot.standing == Standing::Mine && !spot.is_supported())
@@ -109,7 +109,7 @@ pub fn status(world: &World, config: &Config, plan: &Plan<'_>, heard: &Heard, no
 
 /// What is waited for: while this stays the same, nothing moves. Nothing: nothing is waited for.
 #[must_use]
-pub fn awaited(world: &World, plan: &Plan<'_>) -> Option<String> {
+pub fn awaited(world: &World, config: &Config, plan: &Plan<'_>) -> Option<String> {
     let facts = plan.facts.as_ref()?;
     let behind: Vec<&str> = facts
         .nodes
@@ -117,13 +117,14 @@ pub fn awaited(world: &World, plan: &Plan<'_>) -> Option<String> {
         .filter(|spot| spot.is_desired() && !spot.ready || matches!(spot.standing, Standing::Blocked(_)))
         .map(|spot| spot.name)
         .collect();
+    let plugins = missing_plugins(world, config, facts).join(" ");
     let leaving = match &plan.state {
-        State::Leaving(nodes) => nodes.join(" "),
+        State::Leaving(nodes) if plan.round.waiting.is_empty() => nodes.join(" "),
         _ => String::new(),
     };
-    let images = missing_images(world, facts);
-    let all = format!("{} {leaving} {}", behind.join(" "), images.into_keys().collect::<Vec<_>>().join(" "));
-    Some(all).filter(|all| !all.trim().is_empty())
+    let images = missing_images(world, facts).into_keys().collect::<Vec<_>>().join(" ");
+    let all = [behind.join(" "), leaving, images, plugins].join(" | ");
+    Some(all).filter(|all| all.chars().any(char::is_alphanumeric))
 }
 
 fn counts(config: &Config, plan: &Plan<'_>, facts: &Facts<'_>) -> NodeCounts {
@@ -219,8 +220,8 @@ fn verdict(
         moving: None,
     };
     match &plan.state {
-        State::Leaving(nodes) => return leaving(nodes, heard),
-        State::Gone => return leaving(&[], heard),
+        State::Leaving(nodes) => return leaving(plan, nodes, heard),
+        State::Gone => return leaving(plan, &[], heard),
         State::Invalid(reason, message) => return failed(Phase::Degraded, *reason, message.clone()),
         State::NoKmm => {
             let message = "the cluster has no KMM: install Kernel Module Management (kmm.sigs.x-k8s.io)";
@@ -250,21 +251,42 @@ fn verdict(
     nodes_verdict(world, config, plan, heard, counts, coming)
 }
 
-fn leaving(nodes: &[String], heard: &Heard) -> Verdict {
+fn leaving(plan: &Plan<'_>, nodes: &[String], heard: &Heard) -> Verdict {
+    let used: Vec<String> = plan.facts.iter().flat_map(Facts::ours).filter_map(told_users).collect();
+    let waits = !plan.round.waiting.is_empty();
     let message = match nodes {
+        _ if waits => format!(
+            "the Module is deleted when no pod uses the devices any more: {}; spec.upgradePolicy.podsUsingDevices says whether to wait",
+            some(&used)
+        ),
         [] => "the Module is gone or about to go; nodes are given back".to_owned(),
-        nodes => format!("waiting until KMM has unloaded the driver on {}", some(nodes)),
+        nodes if used.is_empty() => {
+            format!("waiting until KMM has unloaded the driver on {}", some(nodes))
+        }
+        nodes => format!(
+            "waiting until KMM has unloaded the driver on {}; pods use the devices: {}",
+            some(nodes),
+            some(&used)
+        ),
     };
     let failure = heard.errors.first();
     let message = failure.map_or(message, |failure| failure.text.clone());
-    let stuck = heard.late && !nodes.is_empty();
+    let stuck = heard.late && !waits && !nodes.is_empty();
     Verdict {
         phase: Phase::Deleting,
         ready: Said::no(Reason::Deleting, message.clone()),
         errored: failure.map(|failure| Said::yes(Reason::WriteFailed, failure.text.clone())),
-        degraded: stuck.then(|| Said::yes(Reason::DeletionStuck, message.clone())),
-        moving: Some(Said::yes(Reason::Deleting, message)),
+        degraded: match heard.overdue.as_slice() {
+            [] => stuck.then(|| Said::yes(Reason::DeletionStuck, message.clone())),
+            overdue => Some(Said::yes(Reason::EvictionTimeout, overdue_text(overdue))),
+        },
+        moving: Some(Said::yes(if waits { Reason::WaitingForPods } else { Reason::Deleting }, message)),
     }
+}
+
+/// A node whose devices are used, and who uses them.
+fn told_users(spot: &Spot<'_>) -> Option<String> {
+    Some(format!("{} by {}", spot.name, spot.users.text()?))
 }
 
 /// How it is when nothing but nodes has a say.
@@ -429,15 +451,29 @@ pub(super) fn some(names: &[String]) -> String {
 
 /// The conditions, in their order.
 fn conditions(
+    world: &World,
     config: &Config,
     plan: &Plan<'_>,
     verdict: &Verdict,
     conflicts: &[claim::Conflict],
 ) -> Vec<(&'static str, Said)> {
     let lost: Vec<&claim::Conflict> = conflicts.iter().filter(|conflict| !conflict.won).collect();
-    let selector = match lost.as_slice() {
-        [] => Said::yes(Reason::NoConflict, ""),
-        lost => Said::no(Reason::ConflictingNodeSelector, conflict_text(lost)),
+    let may_meet: Vec<String> = world
+        .claims
+        .may_meet(&config.id())
+        .filter(|other| !conflicts.iter().any(|conflict| conflict.other == **other))
+        .map(ToString::to_string)
+        .collect();
+    let selector = match (lost.as_slice(), may_meet.as_slice()) {
+        ([], []) => Said::yes(Reason::NoConflict, ""),
+        ([], others) => Said::yes(
+            Reason::NodeSelectorMayOverlap,
+            format!(
+                "a node can have the labels of spec.nodeSelector and those of DeviceConfig {}; the older of them would get it",
+                some(others)
+            ),
+        ),
+        (lost, _) => Said::no(Reason::ConflictingNodeSelector, conflict_text(lost)),
     };
     let ready = &verdict.ready;
     let spots = || plan.facts.iter().flat_map(|facts| &facts.nodes).filter(|spot| spot.is_desired());

@@ -300,7 +300,7 @@ impl Worker {
             let config = world.configs.get(id)?;
             let plan = plan(world, config, book.module_refused());
             book.keep(&plan.doing);
-            let waits = awaited(world, &plan);
+            let waits = awaited(world, config, &plan);
             let since = match (&book.awaited, &waits) {
                 (Some((before, since)), Some(now_for)) if before == now_for => *since,
                 _ => now,

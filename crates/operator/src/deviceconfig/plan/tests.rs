@@ -2,6 +2,7 @@
 
 use std::sync::Arc;
 
+use k8s_openapi::api::core::v1::Taint;
 use serde_json::json;
 
 use super::*;
@@ -193,6 +194,85 @@ fn it_goes_in_order() {
     check(&world, &config, false, &rest, &State::Leaving(vec![]));
     let none = json!({ "metadata": { "deletionTimestamp": "2026-01-01T00:00:00Z", "finalizers": null } });
     check(&world, &self::config("acc", none), false, &[], &State::Gone);
+}
+
+/// What nobody can read leaves as everything else does.
+#[test]
+fn what_cannot_be_read_stays_as_it_is_and_can_go() {
+    let (before, mut world) = (config("acc", json!({})), served());
+    put(&mut world, &before);
+    let (id, live) = as_wanted(&world, &before);
+    world.put_module(id.clone(), live);
+    let mut body = serde_json::to_value(&before.object).unwrap();
+    body["metadata"]["resourceVersion"] = "2".into();
+    body["spec"]["upgradePolicy"] = json!({ "maxUnavailable": 3_000_000_000_i64 });
+    put(&mut world, &Config::read(&body));
+    let odd = world.configs[&before.id()].clone();
+    assert_eq!(odd.object.spec, before.object.spec);
+    let plan = plan(&world, &odd, false);
+    let State::Invalid(Reason::InvalidSpec, text) = &plan.state else { panic!("{:?}", plan.state) };
+    assert!(text.starts_with("it cannot be read: spec.upgradePolicy.maxUnavailable: "), "{text}");
+    assert_eq!(plan.doing, []);
+    body["metadata"]["resourceVersion"] = "3".into();
+    body["metadata"]["deletionTimestamp"] = "2026-01-01T00:00:00Z".into();
+    put(&mut world, &Config::read(&body));
+    let leaving = world.configs[&before.id()].clone();
+    check(&world, &leaving, false, &["delete module"], &State::Leaving(vec![]));
+    world.remove_module(&id);
+    let rest = ["remove ServiceAccount", "remove ServiceAccount", "remove ConfigMap", "no finalizer"];
+    check(&world, &leaving, false, &rest, &State::Leaving(vec![]));
+    // Nor does it have to have been known before.
+    let mut fresh = served();
+    put(&mut fresh, &Config::read(&body));
+    check(&fresh, &fresh.configs[&before.id()], false, &rest, &State::Leaving(vec![]));
+}
+
+#[test]
+fn a_module_goes_when_no_pod_uses_the_devices() {
+    let leaving = |policy: &str| {
+        config(
+            "acc",
+            json!({
+                "metadata": { "deletionTimestamp": "2026-01-01T00:00:00Z" },
+                "spec": {
+                    "devicePlugin": { "image": "r/p:1", "resourceNames": ["example.com/acc"] },
+                    "upgradePolicy": { "podsUsingDevices": policy },
+                },
+            }),
+        )
+    };
+    let (id, pod) = (Id::new("x", "p"), |leaving| crate::deviceconfig::world::Pod {
+        node: Arc::from("n1"),
+        resources: vec!["example.com/acc".into()],
+        leaving,
+    });
+    let labels = json!({
+        keys::LABEL_DRIVER: "hw.acc-module", "kmm.node.kubernetes.io/version-module.hw.acc-module": "1.0",
+    });
+    let nmc = json!({ "metadata": { "name": "n1" }, "spec": { "modules": [{ "namespace": "hw", "name": "acc-module" }] } });
+    for (policy, wanted) in
+        [("Wait", [].as_slice()), ("Evict", &["fence n1"]), ("Ignore", &["delete module"])]
+    {
+        let (config, mut world) = (leaving(policy), served());
+        world.put_node("n1".into(), node(labels.clone()));
+        world.put_nmc("n1".into(), Nmc::of(&serde_json::from_value(nmc.clone()).unwrap()));
+        put(&mut world, &config);
+        let (module, live) = as_wanted(&world, &config);
+        world.put_module(module, live);
+        world.put_pod(id.clone(), Some(pod(false)));
+        let state = State::Leaving(vec!["n1".to_owned()]);
+        check(&world, &config, false, wanted, &state);
+        if policy == "Evict" {
+            let taint = Taint { key: FENCE.to_owned(), effect: "NoSchedule".to_owned(), ..Taint::default() };
+            let fenced = Node { taints: vec![taint], version: "2".to_owned(), ..node(labels.clone()) };
+            world.put_node("n1".into(), fenced);
+            check(&world, &config, false, &["evict n1 p"], &state);
+            world.put_pod(id.clone(), Some(pod(true)));
+            check(&world, &config, false, &[], &state);
+        }
+        world.put_pod(id.clone(), None);
+        check(&world, &config, false, &["delete module"], &state);
+    }
 }
 
 #[test]

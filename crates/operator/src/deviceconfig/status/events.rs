@@ -38,7 +38,8 @@ pub fn turns(before: &Status, after: &Status) -> Vec<Turn> {
     {
         tell(Severity::Warning, &invalid.reason, invalid.message.clone());
     }
-    if let Some(may) = turned(keys::NODE_SELECTOR_VALID, "True").filter(|may| may.reason == Reason::NodeSelectorMayOverlap.word())
+    if let Some(may) = turned(keys::NODE_SELECTOR_VALID, "True")
+        .filter(|may| may.reason == Reason::NodeSelectorMayOverlap.word())
     {
         tell(Severity::Normal, &may.reason, may.message.clone());
     }

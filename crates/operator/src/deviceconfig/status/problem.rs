@@ -17,7 +17,12 @@ pub(super) fn problems(plan: &Plan<'_>, heard: &Heard) -> Vec<NodeProblem> {
     let mut all: Vec<(u8, NodeProblem)> = Vec::new();
     let leaving = matches!(plan.state, State::Leaving(_));
     for spot in plan.facts.iter().flat_map(|facts| &facts.nodes) {
-        let found = if leaving { unloading(spot) } else { of(spot, heard.late) };
+        let found = match leaving {
+            // Nothing is unloaded before that.
+            true if !plan.round.waiting.is_empty() => None,
+            true => unloading(spot),
+            false => of(spot, heard.late),
+        };
         all.extend(found.map(|(rank, reason, message)| {
             (rank, NodeProblem { node: spot.name.to_owned(), reason: reason.word().to_owned(), message })
         }));
@@ -41,7 +46,11 @@ pub(super) fn problems(plan: &Plan<'_>, heard: &Heard) -> Vec<NodeProblem> {
 }
 
 fn unloading(spot: &Spot<'_>) -> Option<(u8, Trouble, String)> {
-    spot.in_use.then(|| (0, Trouble::StillLoaded, "KMM has not unloaded the driver yet".to_owned()))
+    let mut message = "KMM has not unloaded the driver yet".to_owned();
+    if let Some(users) = spot.users.text() {
+        message += &format!("; the devices are used by {users}");
+    }
+    spot.in_use.then_some((0, Trouble::StillLoaded, message))
 }
 
 fn of(spot: &Spot<'_>, late: bool) -> Option<(u8, Trouble, String)> {

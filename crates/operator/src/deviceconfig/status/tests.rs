@@ -224,6 +224,80 @@ fn who_lost_is_in_conflict_and_who_won_is_not() {
 }
 
 #[test]
+fn who_might_be_in_conflict_hears_of_it_and_is_not_disturbed() {
+    let plain = config(&json!({}));
+    let mut world = world(&plain, &["ready"]);
+    let selects = |labels: Value| json!({ "spec": { "nodeSelector": labels } });
+    let near = named("near", "2026-02-01T00:00:00Z", &selects(json!({ "acc": null, "also": "1" })));
+    let far = named("far", "2026-02-01T00:00:00Z", &selects(json!({ "acc": "2" })));
+    assert!(world.put_config(near.clone()).contains(&plain.id()), "it is looked at again");
+    assert!(!world.put_config(far.clone()).contains(&plain.id()));
+    let calm = Heard::default();
+    check(&plain, &world, &calm, Phase::Ready, "Reconciled", &[keys::READY], (1, 1));
+    let said = |config: &Config| {
+        let valid = told(&world, config, &calm).conditions[4].clone();
+        assert_eq!((valid.type_.as_str(), valid.status.as_str()), (keys::NODE_SELECTOR_VALID, "True"));
+        (valid.reason, valid.message)
+    };
+    let (reason, message) = said(&plain);
+    assert_eq!(reason, "NodeSelectorMayOverlap");
+    assert!(message.contains("hw/near") && !message.contains("hw/far"), "{message}");
+    let (reason, message) = said(&near);
+    assert!(reason == "NodeSelectorMayOverlap" && message.contains("hw/acc, hw/far"), "{message}");
+}
+
+/// Until the plugins run everywhere it is waited for them, and for too long is a failure.
+#[test]
+fn a_plugin_that_never_starts_is_a_failure() {
+    let plain = config(&json!({ "spec": { "devicePlugin": { "image": "r/p:1" } } }));
+    let world = world(&plain, &["ready", "ready"]);
+    let waits = awaited(&world, &plain, &plan(&world, &plain, false));
+    assert!(waits.as_ref().is_some_and(|waits| waits.contains("n0 n1")), "{waits:?}");
+    let late = Heard { late: true, ..Heard::default() };
+    let holds = [keys::PROGRESSING, keys::DEGRADED];
+    check(&plain, &world, &late, Phase::Degraded, "DevicePluginNotReady", &holds, (2, 2));
+    let without = config(&json!({}));
+    assert_eq!(awaited(&world, &without, &plan(&world, &without, false)), None);
+}
+
+/// Who has devices when a DeviceConfig goes is told, by node and by name.
+#[test]
+fn pods_that_hold_devices_are_named_when_it_goes() {
+    let told_with = |policy: &str| {
+        let leaving = config(&json!({
+            "metadata": { "deletionTimestamp": "2026-03-01T00:00:00Z" },
+            "spec": {
+                "devicePlugin": { "image": "r/p:1", "resourceNames": ["example.com/acc"] },
+                "upgradePolicy": { "podsUsingDevices": policy },
+            },
+        }));
+        let mut world = world(&leaving, &["ready", "ready"]);
+        for name in ["a", "b"] {
+            let resources = vec!["example.com/acc".into()];
+            let pod = crate::deviceconfig::world::Pod { node: "n1".into(), resources, leaving: false };
+            world.put_pod(claim::Id::new("work", name), Some(pod));
+        }
+        let plan = plan(&world, &leaving, false);
+        let waits = awaited(&world, &leaving, &plan).is_some();
+        (told(&world, &leaving, &Heard { late: true, ..Heard::default() }), waits)
+    };
+    for (policy, reason, degraded, problems) in [
+        ("Wait", "WaitingForPods", "False", [("n1", "PodsUseDevices")].as_slice()),
+        ("Ignore", "Deleting", "True", &[("n0", "StillLoaded"), ("n1", "StillLoaded")]),
+    ] {
+        let (status, waits) = told_with(policy);
+        let of = |name: &str| status.conditions.iter().find(|one| one.type_ == name).unwrap();
+        let moving = of(keys::PROGRESSING);
+        assert_eq!((moving.status.as_str(), moving.reason.as_str()), ("True", reason));
+        assert!(moving.message.contains("n1 by work/a and 1 more"), "{}", moving.message);
+        assert_eq!((of(keys::DEGRADED).status.as_str(), waits), (degraded, policy == "Ignore"));
+        let told: Vec<(&str, &str)> =
+            status.problems.iter().map(|one| (one.node.as_str(), one.reason.as_str())).collect();
+        assert_eq!(told, problems);
+    }
+}
+
+#[test]
 fn a_time_turns_with_its_condition_only() {
     let plain = config(&json!({}));
     let mut there = world(&plain, &["claimed"]);

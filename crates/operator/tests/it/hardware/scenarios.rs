@@ -14,7 +14,7 @@ use super::history::History;
 use super::lab::{Lab, play};
 
 /// How many scenarios there are: calls of [`play`], [`super::whole`] and [`super::openshift`].
-pub(crate) const SCENARIOS: usize = 21;
+pub(crate) const SCENARIOS: usize = 22;
 
 #[test]
 fn k01_a_driver_is_loaded_and_that_is_said_when_it_is_so() {
@@ -310,9 +310,24 @@ fn k09_a_deviceconfig_goes_after_its_module() {
         case.until_ready("acc", 2).await;
         let history = History::begin(&case.client()).await;
         case.kmm.tell(|told| told.stuck.extend([case.node(0), case.node(1)]));
+        case.use_device("user", &case.node(1)).await;
         case.delete("acc").await;
-        let now = case.until("acc", "deleting", |config| config["status"]["phase"] == "Deleting").await;
-        assert!(is(&now, "Ready", "False", "Deleting") && now["metadata"]["finalizers"].is_array());
+        // Whoever has a device is named, and keeps it until he goes.
+        let now =
+            case.until("acc", "it waits", |config| is(config, "Progressing", "True", "WaitingForPods")).await;
+        let who = format!("{} by k09/user", case.node(1));
+        assert!(
+            is(&now, "Ready", "False", "Deleting") && says(&now, "Ready").unwrap()[2].contains(&who),
+            "{now:#}"
+        );
+        assert_eq!(problem(&now, &case.node(1)), Some("PodsUseDevices"));
+        let is_told = async || case.events("acc").await.iter().any(|(reason, _)| reason == "WaitingForPods");
+        until("that is told", is_told).await;
+        case.lab.quiet().await;
+        assert!(case.module("acc").await.unwrap()["metadata"]["deletionTimestamp"].is_null());
+        case.leave_device("user").await;
+        let now = case.until("acc", "deleting", |config| is(config, "Progressing", "True", "Deleting")).await;
+        assert!(now["status"]["phase"] == "Deleting" && now["metadata"]["finalizers"].is_array());
         let accounts = super::lab::objects(&case.client(), "v1", "ServiceAccount", Some(case.name));
         case.lab.quiet().await;
         let loader = accounts.get_opt("acc-module-loader").await.unwrap();

@@ -1,4 +1,4 @@
-//! The ways KMM can go wrong (K2, K4, K10, K12 to K14): what users are told, that nobody is asked too often, and that it recovers.
+//! The ways KMM can go wrong (K2, K4, K10, K12 to K14, K17 and K18 of our own): what users are told, that nobody is asked too often, and that it recovers.
 
 use std::time::Duration;
 
@@ -26,6 +26,27 @@ fn k02_an_image_that_is_nowhere_is_not_ready_and_is_named() {
         assert!(says(&now, "Ready").unwrap()[2].contains("registry.example/drivers/acc:1.0-5.14"), "{now:#}");
         case.until("acc", "degraded", |config| is(config, "Degraded", "True", "ImageNotAvailable")).await;
         case.kmm.tell(|told| told.missing.clear());
+        case.until_ready("acc", 2).await;
+        case.end().await;
+    });
+}
+
+/// The driver is there and the plugin is not: that is under way for a while, and then a failure.
+#[test]
+fn k18_a_device_plugin_that_never_starts_is_a_failure() {
+    play("k18", async |lab: &mut Lab| {
+        let case = Case::begin(lab, "k18", 2).await;
+        let node = case.node(1);
+        case.kmm.tell(|told| {
+            told.unready.insert(node.clone());
+        });
+        case.ask("acc", &json!({ "devicePlugin": { "image": "registry.example/acc-plugin:1" } })).await;
+        let now = case
+            .until("acc", "a failure", |config| is(config, "Degraded", "True", "DevicePluginNotReady"))
+            .await;
+        assert_eq!((count(&now, "ready"), &now["status"]["phase"]), (2, &json!("Degraded")), "{now:#}");
+        assert!(says(&now, "Ready").unwrap()[2].contains(&node), "{now:#}");
+        case.kmm.tell(|told| told.unready.clear());
         case.until_ready("acc", 2).await;
         case.end().await;
     });
