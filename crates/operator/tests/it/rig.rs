@@ -5,9 +5,10 @@
 //! [`super::whole`] has those.
 
 use std::ops::Deref;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::time::Duration;
 
+use deployer::object::Object;
 use deployer::platform::Platform;
 use kube::Client;
 use kube::api::{Patch, PatchParams};
@@ -16,6 +17,7 @@ use operator::rbac::Rules;
 use testkit::account::Account;
 use testkit::cluster::install_crds;
 use testkit::controlplane::{ControlPlane, ControlPlaneOptions};
+use testkit::cri::{Image, Images};
 use testkit::nest::{Process, Spec};
 use testkit::openshift::{self, Flavour};
 use testkit::proxy::Proxy;
@@ -98,6 +100,14 @@ pub(crate) fn tholepin() -> Option<PathBuf> {
     program
 }
 
+/// What nodes run where the operator is a pod: one image with the program under the names of all whose place it takes.
+pub(crate) fn images(program: &Path) -> Images {
+    let image = Image::program(program)
+        .file(program, "/bin/resource-topology-exporter")
+        .file(program, "/bin/kube-scheduler");
+    Images::new().with(IMAGE, image).with("pause", Image::pause())
+}
+
 /// What a variable of the environment says.
 pub(crate) fn number(variable: &str, default: u64) -> u64 {
     std::env::var(variable).ok().map_or(default, |text| text.parse().expect(variable))
@@ -150,12 +160,16 @@ pub(crate) async fn install(client: &Client, platform: Platform, with_deployment
     for definition in [api::crd::operator_crd(), api::crd::scheduler_crd()] {
         install_crds(client, &serde_json::to_string(&definition).unwrap()).await.unwrap();
     }
-    for object in manifests::objects(&options(platform)).unwrap() {
-        if with_deployment || object.sort().kind != "Deployment" {
-            let api = api_of(client, object.sort(), object.namespace());
-            let params = PatchParams::apply("installer");
-            api.patch(object.name(), &params, &Patch::Apply(object.body())).await.unwrap();
-        }
+    apply(client, &manifests::objects(&options(platform)).unwrap(), with_deployment).await;
+}
+
+/// Installs these, in their order.
+pub(crate) async fn apply(client: &Client, objects: &[Object], with_deployment: bool) {
+    for object in objects.iter().filter(|object| with_deployment || object.sort().kind != "Deployment") {
+        let api = api_of(client, object.sort(), object.namespace());
+        let params = PatchParams::apply("installer");
+        let done = api.patch(object.name(), &params, &Patch::Apply(object.body())).await;
+        done.unwrap_or_else(|error| panic!("{} {}: {error}", object.sort().kind, object.name()));
     }
 }
 

@@ -9,14 +9,13 @@ use k8s_openapi::api::core::v1::Pod;
 use kube::api::{Api, DeleteParams, PostParams};
 use serde_json::json;
 use testkit::cluster::Cluster;
-use testkit::cri::{Image, Images};
 use testkit::dump::{Dump, assert_same, difference, dump, settled};
 use testkit::machine::Machine;
 use testkit::{env, load, net};
 use tokio::time::Instant;
 
 use super::defects::ours;
-use super::rig::{IMAGE, NAMESPACE, PATIENCE, control, install, tholepin, until};
+use super::rig::{NAMESPACE, PATIENCE, control, images, install, tholepin, until};
 use super::scenario::Scenario;
 use super::seen::{Seen, api_of};
 use super::within_rights::{PLAYED, note};
@@ -29,15 +28,11 @@ fn from_nothing_to_an_aligned_pod_through_changes_and_back() {
     let Ok(rig) = env::rig() else { return };
     let Some(program) = tholepin() else { return };
     net::private(async |network| {
-        let image = Image::program(&program)
-            .file(&program, "/bin/resource-topology-exporter")
-            .file(&program, "/bin/kube-scheduler");
-        let images = Images::new().with(IMAGE, image).with("pause", Image::pause());
         let machines = [2, 4].map(|zones| Machine::new().zones(zones).cpus_per_zone(8));
         let cluster = Cluster::builder()
             .control(control(&network, true))
             .machines(machines)
-            .installable(network, images);
+            .installable(network, images(&program));
         let cluster = cluster.start(&rig).await.unwrap();
         let seen = Seen { admin: cluster.client().await.unwrap(), log: None };
         let began = Instant::now();

@@ -8,7 +8,7 @@ use std::sync::Mutex;
 use deployer::platform::Platform;
 use k8s_openapi::api::rbac::v1::PolicyRule;
 use operator::manifests;
-use operator::rbac::{missing, rules};
+use operator::rbac::{Rules, missing, rules};
 use testkit::audit::Request;
 use testkit::controlplane::ControlPlane;
 
@@ -46,20 +46,26 @@ fn every_right_is_used() {
     let played = Played::all(&PLAYED, SCENARIOS);
     let (mut any, mut named) = used(&played.requests, played.granted.clone());
     asked_elsewhere(&mut any, &mut named);
-    let mut unused = Vec::new();
-    for platform in Platform::ALL {
-        let rules = rules(platform);
-        for rule in [rules.cluster, rules.namespaced, rules.config_managed].concat() {
-            let used = if rule.resource_names.is_some() { &named } else { &any };
-            unused.extend(missing(used, &[rule]).into_iter().map(|right| format!("{platform}: {right}")));
-        }
-    }
+    let unused: Vec<String> = Platform::ALL
+        .into_iter()
+        .flat_map(|platform| {
+            let unused = unused(rules(platform), &any, &named);
+            unused.into_iter().map(move |right| format!("{platform}: {right}"))
+        })
+        .collect();
     println!(
         "rights: {} requests in {SCENARIOS} scenarios, unused rights: {}",
         played.requests.len(),
         unused.len()
     );
     assert_eq!(unused, [""; 0]);
+}
+
+/// Rights of these that nothing used: `any` is what was used whatever its name, `named` by name.
+pub(crate) fn unused(rules: Rules, any: &[PolicyRule], named: &[PolicyRule]) -> Vec<String> {
+    let all = [rules.cluster, rules.namespaced, rules.config_managed].concat();
+    let of = |rule: PolicyRule| missing(if rule.resource_names.is_some() { named } else { any }, &[rule]);
+    all.into_iter().flat_map(of).collect()
 }
 
 /// What was used as rules, with what was granted: whatever its name, and by name.

@@ -4,11 +4,12 @@
 
 use std::time::Duration;
 
-use k8s_openapi::api::core::v1::{Namespace, Pod, ServiceAccount};
+use k8s_openapi::api::core::v1::Pod;
 use k8s_openapi::api::events::v1::Event;
 use kube::Client;
 use kube::api::{Api, DeleteParams, DynamicObject, ListParams, Patch, PatchParams, PostParams};
 use serde_json::{Value, json};
+use testkit::account::Account;
 use testkit::kmm::labels::Of;
 use testkit::kmm::{self, Kmm, Stage, Told};
 use tokio::time::Instant;
@@ -76,11 +77,7 @@ impl<'l> Case<'l> {
 
     /// The same with a double that goes this far.
     pub(crate) async fn begin_with(lab: &'l mut Lab, name: &'static str, nodes: usize, up_to: Stage) -> Self {
-        let space: Namespace = serde_json::from_value(json!({ "metadata": { "name": name } })).unwrap();
-        Api::all(lab.admin.clone()).create(&PostParams::default(), &space).await.unwrap();
-        let account: ServiceAccount =
-            serde_json::from_value(json!({ "metadata": { "name": "default" } })).unwrap();
-        Api::namespaced(lab.admin.clone(), name).create(&PostParams::default(), &account).await.unwrap();
+        Account::create(&lab.control, name, "default").await.unwrap();
         let devices = [DEVICE.to_owned()].into();
         let kmm = Kmm::start_with(&lab.admin, Told { up_to, devices, ..Told::default() });
         let case = Self { lab, name, kmm };

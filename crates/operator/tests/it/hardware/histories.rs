@@ -7,11 +7,11 @@
 use std::collections::{BTreeMap, BTreeSet};
 use std::time::Duration;
 
-use k8s_openapi::api::core::v1::{Namespace, ServiceAccount};
 use kube::Client;
 use kube::api::{Api, DeleteParams, DynamicObject, ListParams, Patch, PatchParams, PostParams};
 use runtime::backoff::Random;
 use serde_json::{Value, json};
+use testkit::account::Account;
 use testkit::kmm::labels::Of;
 use testkit::kmm::{self, Kmm, Told};
 use tokio::time::Instant;
@@ -105,11 +105,7 @@ fn no_node_is_in_two_modules_at_any_moment_whatever_is_done() {
     let (histories, seed) = (number("HISTORIES", 3), number("SEED", 1));
     play("histories", async |lab: &mut Lab| {
         for space in SPACES {
-            let made: Namespace = serde_json::from_value(json!({ "metadata": { "name": space } })).unwrap();
-            Api::all(lab.admin.clone()).create(&PostParams::default(), &made).await.unwrap();
-            let account: ServiceAccount =
-                serde_json::from_value(json!({ "metadata": { "name": "default" } })).unwrap();
-            Api::namespaced(lab.admin.clone(), space).create(&PostParams::default(), &account).await.unwrap();
+            Account::create(&lab.control, space, "default").await.unwrap();
         }
         let mut slowest = Duration::ZERO;
         for seed in seed..seed + histories {

@@ -6,10 +6,10 @@
 use std::path::PathBuf;
 use std::sync::{Mutex, PoisonError};
 
+use deployer::object::Sort;
+use deployer::platform::Platform;
 use kube::Client;
 use kube::api::{Api, DynamicObject};
-use kube::core::ApiResource;
-use kube::core::GroupVersionKind;
 use operator::deviceconfig::{manifests, rbac};
 use testkit::audit::Request;
 use testkit::controlplane::ControlPlane;
@@ -19,10 +19,10 @@ use testkit::{env, kmm};
 use tokio::runtime::Runtime;
 
 pub(crate) use super::super::rig::Rig as Lab;
-use super::super::rig::{Subject, control, tholepin};
+use super::super::rig::{Subject, apply, control, tholepin};
 use super::super::scenario::{Scenario, asked_in_all};
+use super::super::seen::api_of;
 use super::within_rights::{PLAYED, note};
-use deployer::platform::Platform;
 
 /// The cluster that scenarios share; gone after one that failed.
 static SHARED: Mutex<Option<Shared>> = Mutex::new(None);
@@ -95,14 +95,7 @@ pub(crate) async fn install(client: &Client, platform: Platform) {
     testkit::cluster::install_crds(client, &definition).await.unwrap();
     let mut options = manifests::options();
     options.common.platform = platform;
-    for object in
-        manifests::objects(&options).unwrap().iter().filter(|object| object.sort().kind != "Deployment")
-    {
-        let api = super::super::seen::api_of(client, object.sort(), object.namespace());
-        let params = kube::api::PatchParams::apply("installer");
-        let done = api.patch(object.name(), &params, &kube::api::Patch::Apply(object.body())).await;
-        done.unwrap_or_else(|error| panic!("{} {}: {error}", object.sort().kind, object.name()));
-    }
+    apply(client, &manifests::objects(&options).unwrap(), false).await;
 }
 
 /// Objects of a kind that is not among the types.
@@ -114,11 +107,7 @@ pub(crate) fn objects(
 ) -> Api<DynamicObject> {
     let (group, version) = api_version.split_once('/').unwrap_or(("", api_version));
     let plural = format!("{}s", kind.to_lowercase());
-    let resource = ApiResource::from_gvk_with_plural(&GroupVersionKind::gvk(group, version, kind), &plural);
-    match namespace {
-        Some(namespace) => Api::namespaced_with(client.clone(), namespace, &resource),
-        None => Api::all_with(client.clone(), &resource),
-    }
+    api_of(client, &Sort::new(group, version, kind, &plural), namespace)
 }
 
 /// DeviceConfigs.

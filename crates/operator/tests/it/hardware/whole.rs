@@ -15,7 +15,6 @@ use operator::deviceconfig::{manifests, rbac};
 use serde_json::{Value, json};
 use testkit::account::Account;
 use testkit::cluster::{Cluster, ClusterNode};
-use testkit::cri::{Image, Images};
 use testkit::kmm::labels::Of;
 use testkit::kmm::{self, Kmm, Plugins, Told};
 use testkit::kubelet::KubeletOptions;
@@ -24,7 +23,7 @@ use testkit::nest::{Process, Spec};
 use testkit::{env, load, net};
 use tokio::time::Instant;
 
-use super::super::rig::{self, IMAGE, PATIENCE, number, tholepin, until};
+use super::super::rig::{self, IMAGE, PATIENCE, images, number, tholepin, until};
 use super::super::scenario::Scenario;
 use super::super::seen::Seen;
 use super::case::{DEVICE, count, is, is_ready, plain};
@@ -46,14 +45,11 @@ fn from_a_driver_to_aligned_pods_through_an_upgrade_and_back() {
     let Ok(rig) = env::rig() else { return };
     let Some(program) = tholepin() else { return };
     net::private(async |network| {
-        let image = Image::program(&program)
-            .file(&program, "/bin/resource-topology-exporter")
-            .file(&program, "/bin/kube-scheduler");
-        let images = Images::new().with(IMAGE, image).with("pause", Image::pause());
         let machines = DEVICES.map(|_| Machine::new().zones(2).cpus_per_zone(CPUS));
         let mut kubelet = KubeletOptions::default();
         kubelet.config.insert("nodeStatusUpdateFrequency".to_owned(), "1s".into());
-        let cluster = Cluster::builder().kubelet(kubelet).machines(machines).installable(network, images);
+        let cluster =
+            Cluster::builder().kubelet(kubelet).machines(machines).installable(network, images(&program));
         let began = Instant::now();
         let cluster = cluster.start(&rig).await.unwrap();
         println!("hardware: a cluster of {} nodes in {:?}", DEVICES.len(), began.elapsed());

@@ -8,12 +8,11 @@ use std::sync::Mutex;
 use deployer::platform::Platform;
 use k8s_openapi::api::rbac::v1::PolicyRule;
 use operator::deviceconfig::{manifests, rbac};
-use operator::rbac::missing;
 use testkit::audit::Request;
 use testkit::controlplane::ControlPlane;
 
 use super::super::scenario::{Played, Scenario, asked, asked_in_all};
-use super::super::within_rights::{is_filtered, used};
+use super::super::within_rights::{is_filtered, unused, used};
 use super::lab::{self, Lab};
 use super::scenarios::SCENARIOS;
 
@@ -66,12 +65,7 @@ fn every_right_is_used() {
     }
     // Asked by the API server itself, about every object that blocks the deletion of its owner.
     any.push(api::rbac::rule(api::hardware::GROUP, &["deviceconfigs/finalizers"], &["update"]));
-    let rules = rbac::rules(Platform::Kubernetes);
-    let mut unused = Vec::new();
-    for rule in [rules.cluster, rules.namespaced].concat() {
-        let used = if rule.resource_names.is_some() { &named } else { &any };
-        unused.extend(missing(used, &[rule]));
-    }
+    let unused = unused(rbac::rules(Platform::Kubernetes), &any, &named);
     println!("rights: {} requests in {SCENARIOS} scenarios, unused rights: {}", requests.len(), unused.len());
     assert_eq!(unused, [""; 0]);
 }
