@@ -11,7 +11,7 @@ use k8s_openapi::api::core::v1::{Taint, Toleration};
 
 use super::claim::{Id, Verdict};
 use super::kernel::{Names, Served, served};
-use super::load::Load;
+use super::load::{Load, Loader};
 use super::nmc::Slot;
 use super::rollout::{self, Users};
 use super::world::{Config, Node, World};
@@ -64,6 +64,8 @@ pub struct Spot<'a> {
     pub taint: Option<String>,
     /// The version that is loaded; empty: one without.
     pub loaded: Option<&'a str>,
+    /// How KMM means to have it loaded, or has; `None`: not at all.
+    pub configured: Option<&'a Load>,
     /// KMM has it on its list, or has it loaded.
     pub in_use: bool,
     /// The driver that its label says is loaded, as it should be, since the machine was started; and if that is the version that is asked
@@ -117,6 +119,12 @@ impl Called {
         Some(Self { claim: config.claim(), version_label, module })
     }
 
+    /// The Module's name, for templates of images.
+    #[must_use]
+    pub fn names(&self) -> Names<'_> {
+        Names { name: &self.module.name, namespace: &self.module.namespace }
+    }
+
     /// The same for a claim whose DeviceConfig is gone.
     #[must_use]
     pub fn of_claim(claim: &str) -> Self {
@@ -143,6 +151,7 @@ impl<'a> Facts<'a> {
             called: &called,
             mappings: config.object.spec.mappings(),
             spec: &config.object.spec,
+            asked: Loader::asked(&config.object.spec),
             resources: config.resources(),
             kernels: BTreeMap::new(),
         };
@@ -198,6 +207,7 @@ struct Look<'a, 'b> {
     called: &'b Called,
     mappings: Vec<KernelMapping>,
     spec: &'b Spec,
+    asked: Loader,
     resources: BTreeSet<String>,
     /// Nodes are many and kernels few.
     kernels: BTreeMap<&'a str, (Served, Option<Load>)>,
@@ -205,17 +215,14 @@ struct Look<'a, 'b> {
 
 impl<'a> Look<'a, '_> {
     fn at(&mut self, name: &'a str, node: &'a Node) -> Spot<'a> {
-        let module = &self.called.module;
-        let names = Names { name: &module.name, namespace: &module.namespace };
+        let called = self.called;
+        let (module, names) = (&called.module, called.names());
         let (served, asked) = self
             .kernels
             .entry(&node.kernel)
             .or_insert_with(|| {
                 let served = served(&self.mappings, &node.kernel, names);
-                let asked = match &served {
-                    Served::By(source) => Some(Load::asked(self.spec, source)),
-                    _ => None,
-                };
+                let asked = self.asked.on(&node.kernel, names);
                 (served, asked)
             })
             .clone();
@@ -240,6 +247,7 @@ impl<'a> Look<'a, '_> {
             served,
             taint: taints(node).find(|taint| !self.tolerates(taint)).map(|taint| taint.key),
             loaded: loaded.map(|loaded| loaded.version.as_deref().unwrap_or_default()),
+            configured: slot.and_then(|slot| slot.wanted.as_ref()),
             in_use: slot.is_some(),
             ready: same && current && booted,
             rebooted: same && current && !booted,

@@ -3,7 +3,7 @@
 //! In: kernel mappings, the version of a kernel, a Module's name. Out: the image, as KMM will work it out. Never: an image for a kernel that
 //! no mapping matches, or a guess where an expression cannot be read.
 
-use api::hardware::{KernelMapping, first_match};
+use api::hardware::{KernelMapping, RegistryTls, first_match};
 
 /// What the mappings say of a kernel.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -23,6 +23,8 @@ pub struct Source {
     pub image: String,
     /// What is unloaded before, if the mapping says it itself.
     pub in_tree_modules_to_remove: Vec<String>,
+    /// How to speak to the image's registry, if the mapping says it itself.
+    pub registry_tls: Option<RegistryTls>,
 }
 
 /// A Module as templates of images name it.
@@ -47,6 +49,7 @@ pub fn served(mappings: &[KernelMapping], kernel: &str, names: Names<'_>) -> Ser
         Some(variables) => Served::By(Source {
             image: filled(template, &variables),
             in_tree_modules_to_remove: mapping.in_tree_modules_to_remove.clone(),
+            registry_tls: mapping.registry_tls,
         }),
         None => Served::Unclear(format!(
             "the kernel's version {kernel:?} has fewer than three parts, which KMM refuses"

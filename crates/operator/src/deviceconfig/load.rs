@@ -1,76 +1,152 @@
-//! How a driver is loaded on a node: as a DeviceConfig asks for it, and as KMM was told.
+//! How a driver is loaded on a node: as a DeviceConfig asks for it, as a Module says it, and as KMM was told.
 //!
-//! In: a DeviceConfig's spec, an entry of a NodeModulesConfig. Out: [`Load`]s, which are equal if they load the same in the same way. Never:
-//! how an image is pulled, which changes nothing that is loaded.
+//! In: a spec or a Module, and a kernel; an entry of a NodeModulesConfig. Out: [`Load`]s; as long as that of a node stays equal KMM leaves the
+//! driver there alone. Never: what makes no difference to a driver that is loaded, such as accounts, secrets, builds.
 
-use api::hardware::{DIR_NAME, Spec};
-use api::kmm::Modprobe;
+use api::hardware::{self, DIR_NAME, PullPolicy, Spec};
 use api::kmm::node::Entry;
-use serde::Deserialize as _;
+use api::kmm::{KernelMapping, Modprobe, ModuleContainer};
+use serde::de::DeserializeOwned;
+use serde_json::Value;
 
-use super::kernel::Source;
+use super::kernel::{Names, Served, served};
 use super::module;
 
 /// How a driver is loaded.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Load {
     image: String,
+    pull: Option<PullPolicy>,
+    insecure: bool,
     modprobe: Modprobe,
     /// What is unloaded before.
     in_tree: Vec<String>,
 }
 
+/// What is said about it for all kernels.
+#[derive(Clone, Debug)]
+pub struct Loader {
+    container: ModuleContainer,
+    mappings: Vec<hardware::KernelMapping>,
+}
+
 impl Load {
-    /// As it is asked for, for a kernel with this source.
+    /// As KMM was told. What nobody can read is like nothing that is asked for.
     #[must_use]
-    pub fn asked(spec: &Spec, source: &Source) -> Self {
-        let own = &source.in_tree_modules_to_remove;
-        let in_tree = if own.is_empty() { &spec.in_tree_modules_to_remove } else { own };
-        Self {
-            image: source.image.clone(),
-            modprobe: filled(module::modprobe(spec)),
-            in_tree: in_tree.clone(),
-        }
+    pub fn told(entry: &Entry) -> Self {
+        Self::read(entry).unwrap_or_default()
     }
 
-    /// As KMM was told; `None`: nobody can read it.
-    #[must_use]
-    pub fn told(entry: &Entry) -> Option<Self> {
-        let none = serde_json::Value::Null;
-        let field = |name: &str| entry.config.get(name).unwrap_or(&none);
-        Some(Self {
+    fn read(entry: &Entry) -> Option<Self> {
+        let load = Self {
             image: entry.image().to_owned(),
-            modprobe: filled(Modprobe::deserialize(field("modprobe")).ok()?),
-            in_tree: Option::deserialize(field("inTreeModulesToRemove")).ok()?.unwrap_or_default(),
-        })
+            pull: field(entry, "imagePullPolicy")?,
+            insecure: field(entry, "insecurePull")?,
+            modprobe: field(entry, "modprobe")?,
+            in_tree: field(entry, "inTreeModulesToRemove")?,
+        };
+        Some(load.filled())
+    }
+
+    /// With what KMM's definition fills in, and nothing where it says nothing.
+    fn filled(mut self) -> Self {
+        let modprobe = &mut self.modprobe;
+        for text in [&mut modprobe.module_name, &mut modprobe.dir_name, &mut modprobe.firmware_path] {
+            text.take_if(|text| text.is_empty());
+        }
+        modprobe.dir_name.get_or_insert_with(|| DIR_NAME.to_owned());
+        self.pull.get_or_insert(PullPolicy::IfNotPresent);
+        self
     }
 }
 
-/// With what KMM's definition fills in, and nothing where it says nothing.
-fn filled(mut modprobe: Modprobe) -> Modprobe {
-    for text in [&mut modprobe.module_name, &mut modprobe.dir_name, &mut modprobe.firmware_path] {
-        text.take_if(|text| text.is_empty());
+/// A field of an entry; what is not there is as good as empty.
+fn field<T: DeserializeOwned + Default>(entry: &Entry, name: &str) -> Option<T> {
+    match entry.config.get(name) {
+        None | Some(Value::Null) => Some(T::default()),
+        Some(value) => T::deserialize(value).ok(),
     }
-    modprobe.dir_name.get_or_insert_with(|| DIR_NAME.to_owned());
-    modprobe
+}
+
+impl Loader {
+    /// As it is asked for.
+    #[must_use]
+    pub fn asked(spec: &Spec) -> Self {
+        Self::new(module::container(spec))
+    }
+
+    /// That of a Module; `None`: it has none that can be read.
+    #[must_use]
+    pub fn of(module: &Value) -> Option<Self> {
+        let container = module.pointer("/spec/moduleLoader/container")?.clone();
+        serde_json::from_value(container).ok().map(Self::new)
+    }
+
+    fn new(container: ModuleContainer) -> Self {
+        Self { mappings: container.kernel_mappings.iter().map(as_asked).collect(), container }
+    }
+
+    /// The version that it loads. KMM follows it on nodes whose label says the same, and on no others.
+    #[must_use]
+    pub fn version(&self) -> &str {
+        self.container.version.as_deref().unwrap_or_default()
+    }
+
+    /// Which image is for which kernel.
+    #[must_use]
+    pub fn kernel_mappings(&self) -> &[KernelMapping] {
+        &self.container.kernel_mappings
+    }
+
+    /// How it is loaded on a node with this kernel; `None`: not at all.
+    #[must_use]
+    pub fn on(&self, kernel: &str, names: Names<'_>) -> Option<Load> {
+        let Served::By(source) = served(&self.mappings, kernel, names) else { return None };
+        let tls = source.registry_tls.or(self.container.registry_tls).unwrap_or_default();
+        let own = source.in_tree_modules_to_remove;
+        let load = Load {
+            image: source.image,
+            pull: self.container.image_pull_policy,
+            insecure: tls.insecure || tls.insecure_skip_tls_verify,
+            modprobe: self.container.modprobe.clone(),
+            in_tree: if own.is_empty() { self.container.in_tree_modules_to_remove.clone() } else { own },
+        };
+        Some(load.filled())
+    }
+}
+
+/// A kernel mapping of a Module in the words of a DeviceConfig.
+fn as_asked(mapping: &KernelMapping) -> hardware::KernelMapping {
+    let mapping = mapping.clone();
+    hardware::KernelMapping {
+        literal: mapping.literal,
+        regexp: mapping.regexp,
+        image: Some(mapping.container_image),
+        build: mapping.build,
+        sign: mapping.sign,
+        registry_tls: mapping.registry_tls,
+        in_tree_modules_to_remove: mapping.in_tree_modules_to_remove,
+    }
 }
 
 #[cfg(test)]
 mod tests {
-    use serde_json::{Value, json};
+    use serde_json::json;
 
     use super::*;
 
-    fn asked(more: &Value) -> Load {
+    const KERNEL: &str = "6.1.0";
+    const NAMES: Names<'_> = Names { name: "acc", namespace: "hw" };
+
+    fn asked(more: &Value) -> Option<Load> {
         let mut spec = json!({ "driverImage": "r.example/acc", "driverVersion": "1.0" });
         json_patch::merge(&mut spec, more);
-        let source = Source { image: "r.example/acc:1.0-6".to_owned(), ..Source::default() };
-        Load::asked(&serde_json::from_value(spec).unwrap(), &source)
+        Loader::asked(&serde_json::from_value(spec).unwrap()).on(KERNEL, NAMES)
     }
 
-    fn told(more: &Value) -> Option<Load> {
+    fn told(more: &Value) -> Load {
         let mut config = json!({
-            "kernelVersion": "6", "containerImage": "r.example/acc:1.0-6", "imagePullPolicy": "IfNotPresent",
+            "kernelVersion": KERNEL, "containerImage": "r.example/acc:1.0-6.1.0", "imagePullPolicy": "IfNotPresent",
             "insecurePull": false, "modprobe": { "moduleName": "acc", "dirName": "/opt" },
         });
         json_patch::merge(&mut config, more);
@@ -80,11 +156,20 @@ mod tests {
     #[test]
     fn what_kmm_was_told_is_compared_with_what_is_asked_for() {
         let check = |spec: Value, config: Value, same: bool| {
-            assert_eq!(Some(asked(&spec)) == told(&config), same, "{spec} {config}");
+            assert_eq!(asked(&spec) == Some(told(&config)), same, "{spec} {config}");
         };
         check(json!({}), json!({}), true);
-        check(json!({}), json!({ "containerImage": "r.example/acc:0.9-6" }), false);
-        check(json!({}), json!({ "imagePullPolicy": "Always" }), true);
+        check(json!({}), json!({ "containerImage": "r.example/acc:0.9-6.1.0" }), false);
+        // KMM loads a driver anew whatever of this differs.
+        check(json!({}), json!({ "imagePullPolicy": "Always" }), false);
+        check(json!({ "imagePullPolicy": "Always" }), json!({ "imagePullPolicy": "Always" }), true);
+        check(json!({}), json!({ "imagePullPolicy": "Odd" }), false);
+        check(json!({}), json!({ "insecurePull": true }), false);
+        check(
+            json!({ "registryTLS": { "insecureSkipTLSVerify": true } }),
+            json!({ "insecurePull": true }),
+            true,
+        );
         check(json!({}), json!({ "inTreeModulesToRemove": [] }), true);
         check(json!({ "inTreeModulesToRemove": ["old"] }), json!({}), false);
         check(json!({ "inTreeModulesToRemove": ["old"] }), json!({ "inTreeModulesToRemove": ["old"] }), true);
@@ -103,17 +188,35 @@ mod tests {
             json!({ "modprobe": { "moduleName": "", "rawArgs": raw["modprobe"]["rawArgs"] } }),
             true,
         );
-        assert_eq!(told(&json!({ "modprobe": "odd" })), None);
+        assert_eq!(told(&json!({ "modprobe": "odd" })), Load::default());
+        assert_eq!(asked(&json!({ "kernelMappings": [{ "regexp": "el8" }] })), None);
     }
 
     #[test]
-    fn a_mapping_has_the_last_word_on_what_is_unloaded_before() {
-        let spec = json!({ "driverImage": "r/acc", "driverVersion": "1", "inTreeModulesToRemove": ["all"] });
-        let spec: Spec = serde_json::from_value(spec).unwrap();
-        let in_tree = |own: &[&str]| {
-            let own = own.iter().map(|name| (*name).to_owned()).collect();
-            Load::asked(&spec, &Source { in_tree_modules_to_remove: own, ..Source::default() }).in_tree
+    fn a_mapping_has_the_last_word() {
+        let mapping = |own: Value| {
+            let mut mapping = json!({ "regexp": "^.+$" });
+            json_patch::merge(&mut mapping, &own);
+            json!({
+                "inTreeModulesToRemove": ["all"], "registryTLS": { "insecure": true }, "kernelMappings": [mapping],
+            })
         };
-        assert_eq!((in_tree(&[]), in_tree(&["own"])), (vec!["all".to_owned()], vec!["own".to_owned()]));
+        let all = told(&json!({ "inTreeModulesToRemove": ["all"], "insecurePull": true }));
+        assert_eq!(asked(&mapping(json!({}))), Some(all));
+        let own = json!({ "inTreeModulesToRemove": ["own"], "registryTLS": {} });
+        assert_eq!(asked(&mapping(own)), Some(told(&json!({ "inTreeModulesToRemove": ["own"] }))));
+    }
+
+    #[test]
+    fn a_module_says_what_was_asked_for() {
+        let spec: Spec =
+            serde_json::from_value(json!({ "driverImage": "r/acc", "driverVersion": "1" })).unwrap();
+        let module = json!({ "spec": { "moduleLoader": { "container": module::container(&spec) } } });
+        let loader = Loader::of(&module).unwrap();
+        assert_eq!(
+            (loader.version(), loader.on(KERNEL, NAMES)),
+            ("1", Loader::asked(&spec).on(KERNEL, NAMES))
+        );
+        assert!(Loader::of(&json!({})).is_none());
     }
 }

@@ -166,9 +166,14 @@ fn spec(object: &DeviceConfig, called: &Called, place: &Place) -> kmm::ModuleSpe
 }
 
 fn loader(object: &DeviceConfig, called: &Called) -> kmm::ModuleLoader {
-    let spec = &object.spec;
-    let account = spec.service_account_name.clone();
+    let account = object.spec.service_account_name.clone();
     let account = account.unwrap_or_else(|| hardware::loader_account(&called.module.name));
+    kmm::ModuleLoader { service_account_name: Some(account), container: container(&object.spec) }
+}
+
+/// What is loaded, and how.
+#[must_use]
+pub fn container(spec: &Spec) -> kmm::ModuleContainer {
     let mappings = spec.mappings().into_iter().map(|mapping| kmm::KernelMapping {
         container_image: mapping.image.unwrap_or_default(),
         literal: mapping.literal,
@@ -178,25 +183,20 @@ fn loader(object: &DeviceConfig, called: &Called) -> kmm::ModuleLoader {
         registry_tls: mapping.registry_tls,
         in_tree_modules_to_remove: mapping.in_tree_modules_to_remove,
     });
-    kmm::ModuleLoader {
-        service_account_name: Some(account),
-        container: kmm::ModuleContainer {
-            kernel_mappings: mappings.collect(),
-            modprobe: modprobe(spec),
-            container_image: None,
-            image_pull_policy: spec.image_pull_policy,
-            version: Some(spec.driver_version.clone()),
-            registry_tls: spec.registry_tls,
-            build: spec.build.clone(),
-            sign: spec.sign.clone(),
-            in_tree_modules_to_remove: spec.in_tree_modules_to_remove.clone(),
-        },
+    kmm::ModuleContainer {
+        kernel_mappings: mappings.collect(),
+        modprobe: modprobe(spec),
+        container_image: None,
+        image_pull_policy: spec.image_pull_policy,
+        version: Some(spec.driver_version.clone()),
+        registry_tls: spec.registry_tls,
+        build: spec.build.clone(),
+        sign: spec.sign.clone(),
+        in_tree_modules_to_remove: spec.in_tree_modules_to_remove.clone(),
     }
 }
 
-/// How the module is loaded and unloaded.
-#[must_use]
-pub fn modprobe(spec: &Spec) -> kmm::Modprobe {
+fn modprobe(spec: &Spec) -> kmm::Modprobe {
     let given = spec.modprobe.clone().unwrap_or_default();
     kmm::Modprobe {
         module_name: spec.kernel_module().map(std::borrow::Cow::into_owned),

@@ -22,7 +22,7 @@ pub struct Nmc {
 /// A module of a node.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Slot {
-    /// How it should be loaded; `None`: it should not be there, or nobody can read how.
+    /// How it should be loaded; `None`: it should not be there.
     pub wanted: Option<Load>,
     /// It is loaded, or was when KMM looked last.
     pub loaded: Option<Loaded>,
@@ -37,6 +37,8 @@ pub struct Loaded {
     pub version: Option<String>,
     /// The start of the machine in which it was loaded.
     pub boot: String,
+    /// How it was loaded.
+    pub how: Load,
 }
 
 /// The images of a Module that have not been found yet, sorted, with what KMM says of them; nothing said: it is still looking.
@@ -62,7 +64,7 @@ impl Nmc {
         }
         let id = |entry: &Entry| Id::new(&entry.namespace, &entry.name);
         for entry in &object.spec.modules {
-            modules.entry(id(entry)).or_default().wanted = Load::told(entry);
+            modules.entry(id(entry)).or_default().wanted = Some(Load::told(entry));
         }
         for entry in &object.status.modules {
             let wanted = object.spec.of(&entry.namespace, &entry.name);
@@ -70,6 +72,7 @@ impl Nmc {
             slot.loaded = Some(Loaded {
                 version: entry.version.clone(),
                 boot: entry.boot_id.clone().unwrap_or_default(),
+                how: Load::told(entry),
             });
             slot.same = wanted.is_some_and(|wanted| wanted.config == entry.config);
         }

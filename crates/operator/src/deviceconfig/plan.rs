@@ -13,6 +13,7 @@ use serde_json::{Value, json};
 
 use super::claim::Id;
 use super::facts::{Called, FENCE, Facts, Spot, Standing};
+use super::load::Loader;
 use super::module;
 use super::rollout::{self, Pod, Policy, Round, Step};
 use super::words::Reason;
@@ -109,7 +110,7 @@ pub enum State {
     Former,
     /// The Module is being made or changed.
     Writing,
-    /// The driver is to be loaded in another way under the same version, and pods on these nodes use the devices.
+    /// The driver is to be loaded in another way under a version that these nodes have, and pods there use the devices.
     Held(Vec<String>),
     /// It is being deleted, and these nodes still have the driver.
     Leaving(Vec<String>),
@@ -278,7 +279,7 @@ impl<'a> Plan<'a> {
         if is_as_wanted(live, &wanted) {
             return true;
         }
-        let held = self.held(config, live, &wanted);
+        let held = self.held(config, &wanted);
         if held.is_empty() {
             self.state = State::Writing;
             self.doing.push(Do::Apply(wanted));
@@ -288,21 +289,25 @@ impl<'a> Plan<'a> {
         true
     }
 
-    /// Under the same version KMM would load the driver in another way on all nodes at once. So that waits while devices are in use.
-    fn held(&self, config: &Config, live: &Live, wanted: &Object) -> Vec<String> {
-        let version = "/spec/moduleLoader/container/version";
-        let loader = |body: &Value| body["spec"]["moduleLoader"]["container"].clone();
-        let same_version = live.body.pointer(version) == wanted.body().pointer(version);
-        let ignored = config.object.spec.pods_using_devices() == hardware::PodsUsingDevices::Ignore;
-        if ignored || !same_version || says(&loader(&live.body), &loader(wanted.body())) {
+    /// Nodes that keep a Module from being written: KMM would load the driver anew there, while pods use the devices.
+    fn held(&self, config: &Config, wanted: &Object) -> Vec<String> {
+        if config.object.spec.pods_using_devices() == hardware::PodsUsingDevices::Ignore {
             return Vec::new();
         }
-        let used = |spot: &&Spot<'_>| match &spot.users {
-            rollout::Users::Unknown => true,
-            rollout::Users::Pods(pods) => !pods.is_empty(),
+        let used = self.reloads(wanted).into_iter().filter(|spot| spot.users.any());
+        used.map(|spot| spot.name.to_owned()).collect()
+    }
+
+    /// Nodes on which KMM would load the driver anew, on all at once, were the Module like this. It follows a Module on nodes with the same
+    /// version, whatever version the Module had before.
+    fn reloads(&self, wanted: &Object) -> Vec<&Spot<'a>> {
+        let (Some(facts), Some(loader)) = (&self.facts, Loader::of(wanted.body())) else { return Vec::new() };
+        let anew = |spot: &&Spot<'a>| {
+            let is_told = spot.version == Some(loader.version());
+            let wanted = loader.on(&spot.node.kernel, facts.called.names());
+            is_told && spot.configured.is_some_and(|there| wanted.as_ref() != Some(there))
         };
-        let nodes = self.facts.iter().flat_map(Facts::ours);
-        nodes.filter(used).map(|spot| spot.name.to_owned()).collect()
+        facts.ours().filter(anew).collect()
     }
 
     /// Claims and versions.
@@ -361,7 +366,9 @@ impl<'a> Plan<'a> {
             version,
             most_unavailable: upgrade.unavailable_of(served),
             pods: config.object.spec.pods_using_devices(),
-            paused: upgrade.paused,
+            // While it waits the Module has a version that nobody asks for any more: no node needs to get that.
+            paused: upgrade.paused
+                || matches!(self.state, State::Held(_)) && version != config.object.spec.driver_version,
             devices_known: !resources.is_empty(),
         };
         self.round = rollout::round(&policy, spots);
@@ -464,9 +471,12 @@ pub(super) fn is_as_wanted(live: &Live, wanted: &Object) -> bool {
         })
         .peekable();
     let stated = ours.peek().is_some() && ours.all(|entry| all_stated(&entry["fieldsV1"], wanted.body()));
+    // A list that is stated as a whole may say more in one of its elements.
+    let mappings = |body: &Value| Loader::of(body).map(|loader| loader.kernel_mappings().to_vec());
+    let maps = mappings(&live.body) == mappings(wanted.body());
     // A selector with more in it selects other nodes.
     let selects = live.body["spec"]["selector"] == wanted.body()["spec"]["selector"];
-    owned && stated && selects && says(&live.body, &content)
+    owned && stated && maps && selects && says(&live.body, &content)
 }
 
 /// A patch of a node in the making. Each change tests what it replaces, so that of two writers one fails.

@@ -146,6 +146,14 @@ pub struct Round {
     pub unavailable: Vec<String>,
 }
 
+impl Users {
+    /// Somebody uses them, for all that is known.
+    #[must_use]
+    pub fn any(&self) -> bool {
+        !matches!(self, Self::Pods(pods) if pods.is_empty())
+    }
+}
+
 impl Spot<'_> {
     /// It should have a working driver and has none. A node in maintenance counts once it was told the new version.
     fn is_missing(&self, wanted: &str) -> bool {

@@ -9,6 +9,9 @@ use super::*;
 use crate::deviceconfig::nmc::Nmc;
 use crate::deviceconfig::world::{Kind, Place, Pods};
 
+const KERNEL: &str = "5.14.0-1.el9";
+const DEVICE: &str = "example.com/acc";
+
 fn config(name: &str, more: Value) -> Config {
     let mut body = json!({
         "metadata": {
@@ -28,7 +31,7 @@ fn node(labels: Value) -> Node {
     Node {
         labels: labels.map(|(key, value)| (key.as_str().into(), value.as_str().unwrap().into())).collect(),
         has_labels: true,
-        kernel: "5.14.0-1.el9".into(),
+        kernel: KERNEL.into(),
         boot: "b".to_owned(),
         version: "1".to_owned(),
         ..Node::default()
@@ -54,10 +57,41 @@ fn as_wanted(world: &World, config: &Config) -> (Id, Live) {
     let mut body = object.body().clone();
     body["metadata"]["uid"] = "m1".into();
     body["metadata"]["resourceVersion"] = "5".into();
-    body["metadata"]["managedFields"] = json!([
-        { "manager": keys::FIELD_MANAGER, "operation": "Apply", "fieldsV1": { "f:spec": { "f:selector": {} } } },
-    ]);
+    let fields = json!({ "f:spec": fields(&body["spec"]) });
+    body["metadata"]["managedFields"] =
+        json!([{ "manager": keys::FIELD_MANAGER, "operation": "Apply", "fieldsV1": fields }]);
     (called.module, Live { body })
+}
+
+/// What an apply of this is remembered as; lists are stated as a whole.
+fn fields(stated: &Value) -> Value {
+    let Some(all) = stated.as_object() else { return json!({}) };
+    all.iter().map(|(name, value)| (format!("f:{name}"), fields(value))).collect()
+}
+
+/// What KMM writes for a node on which it has loaded the driver as a Module says, with the image that its first mapping gives.
+fn nmc(module: &Live) -> Nmc {
+    let container = &module.body["spec"]["moduleLoader"]["container"];
+    let mapping = &container["kernelMappings"][0];
+    let own = |field: &str| if mapping[field].is_null() { &container[field] } else { &mapping[field] };
+    let mut modprobe = container["modprobe"].clone();
+    if modprobe["dirName"].is_null() {
+        modprobe["dirName"] = "/opt".into();
+    }
+    let image = mapping["containerImage"].as_str().unwrap().replace("${KERNEL_FULL_VERSION}", KERNEL);
+    let pull = container["imagePullPolicy"].as_str().unwrap_or("IfNotPresent");
+    let entry = json!({
+        "namespace": "hw", "name": "acc-module", "version": container["version"], "bootId": "b",
+        "config": {
+            "kernelVersion": KERNEL, "containerImage": image, "imagePullPolicy": pull, "modprobe": modprobe,
+            "insecurePull": own("registryTLS")["insecure"] == true,
+            "inTreeModulesToRemove": own("inTreeModulesToRemove"),
+        },
+    });
+    let object = json!({
+        "metadata": { "name": "n1" }, "spec": { "modules": [entry] }, "status": { "modules": [entry] },
+    });
+    Nmc::of(&serde_json::from_value(object).unwrap())
 }
 
 fn shown(doing: &[Do]) -> Vec<String> {
@@ -290,31 +324,118 @@ fn what_is_left_of_one_that_is_gone_is_cleaned_up() {
     assert_eq!(world.orphans().len(), 0);
 }
 
-#[test]
-fn under_the_same_version_nothing_is_swapped_under_pods() {
-    let plugin = json!({ "devicePlugin": { "image": "r/p:1", "resourceNames": ["example.com/acc"] } });
-    let before = config("acc", json!({ "spec": plugin }));
-    let mut after =
-        json!({ "metadata": { "resourceVersion": "2" }, "spec": { "modprobe": { "parameters": ["x=1"] } } });
-    json_patch::merge(&mut after, &json!({ "spec": plugin }));
-    let after = config("acc", after);
-    let mut world = served();
-    let labels = json!({
-        "acc": "1", keys::LABEL_DRIVER: "hw.acc-module", "kmm.node.kubernetes.io/version-module.hw.acc-module": "1.0",
+/// A DeviceConfig with a device plugin and more in its spec.
+fn serving(more: &Value) -> Config {
+    let mut body = json!({
+        "metadata": { "resourceVersion": "1" },
+        "spec": { "devicePlugin": { "image": "r/p:1", "resourceNames": [DEVICE] } },
     });
+    json_patch::merge(&mut body, &json!({ "spec": more }));
+    config("acc", body)
+}
+
+/// One with its Module and a node that has the driver, at this version.
+fn running(config: &Config) -> World {
+    let mut world = served();
+    let version = config.object.spec.driver_version.as_str();
+    let labels = json!({ "acc": "1", keys::LABEL_DRIVER: "hw.acc-module", VERSION: version });
     world.put_node("n1".into(), node(labels));
-    put(&mut world, &after);
-    let (id, live) = as_wanted(&world, &before);
+    put(&mut world, config);
+    let (id, live) = as_wanted(&world, config);
+    world.put_nmc("n1".into(), nmc(&live));
     world.put_module(id, live);
-    let accounts = ["ensure ServiceAccount", "ensure ServiceAccount"];
-    check(&world, &after, false, &[accounts.as_slice(), &["apply"]].concat(), &State::Writing);
+    world
+}
+
+/// Its user has changed it; says what there is to do, but for the accounts.
+fn changed(world: &mut World, config: &Config) -> (Vec<String>, State) {
+    world.remove_config(&config.id());
+    put(world, config);
+    let plan = plan(world, config, false);
+    let doing = shown(&plan.doing).into_iter().filter(|one| one != "ensure ServiceAccount").collect();
+    (doing, plan.state)
+}
+
+fn user(world: &mut World, name: &str, resource: &str) {
     let pod = crate::deviceconfig::world::Pod {
-        node: Arc::from("n1"),
-        resources: vec!["example.com/acc".into()],
+        node: "n1".into(),
+        resources: vec![resource.into()],
         leaving: false,
     };
-    world.put_pod(Id::new("x", "p"), Some(pod));
-    check(&world, &after, false, &accounts, &State::Held(vec!["n1".to_owned()]));
+    world.put_pod(Id::new("x", name), Some(pod));
+}
+
+const VERSION: &str = "kmm.node.kubernetes.io/version-module.hw.acc-module";
+
+/// Whatever changes how KMM loads the driver, said anew or no longer, it waits for the pods that use it.
+#[test]
+fn under_the_same_version_nothing_is_swapped_under_pods() {
+    let held = State::Held(vec!["n1".to_owned()]);
+    let mapping = |more: Value| {
+        let mut mapping = json!({ "regexp": "^.+$", "image": "r/acc:1" });
+        json_patch::merge(&mut mapping, &more);
+        json!({ "kernelMappings": [mapping] })
+    };
+    for more in [
+        json!({ "modprobe": { "parameters": ["x=1"] } }),
+        json!({ "modprobe": { "dirName": "/other" } }),
+        json!({ "modprobe": { "firmwarePath": "/firmware" } }),
+        json!({ "modprobe": { "args": { "load": ["-v"] } } }),
+        json!({ "imagePullPolicy": "Always" }),
+        json!({ "registryTLS": { "insecure": true } }),
+        json!({ "inTreeModulesToRemove": ["old"] }),
+        mapping(json!({})),
+        mapping(json!({ "registryTLS": { "insecure": true } })),
+        mapping(json!({ "inTreeModulesToRemove": ["old"] })),
+    ] {
+        let plain = if more["kernelMappings"][0].as_object().is_some_and(|mapping| mapping.len() > 2) {
+            mapping(json!({}))
+        } else {
+            json!({})
+        };
+        for (before, after) in [(&plain, &more), (&more, &plain)] {
+            let (before, after) = (serving(before), serving(after));
+            let mut world = running(&before);
+            assert_eq!(changed(&mut world, &before), (vec![], State::Good), "{more}");
+            assert_eq!(changed(&mut world, &after), (vec!["apply".to_owned()], State::Writing), "{more}");
+            user(&mut world, "p", DEVICE);
+            assert_eq!(changed(&mut world, &after), (vec![], held.clone()), "{more}");
+        }
+    }
+    // What does not reach a driver that is loaded waits for nobody.
+    for more in
+        [json!({ "tolerations": [{ "operator": "Exists" }] }), json!({ "imagePullSecret": { "name": "s" } })]
+    {
+        let mut world = running(&serving(&json!({})));
+        user(&mut world, "p", DEVICE);
+        let (doing, state) = changed(&mut world, &serving(&more));
+        assert_eq!((doing, state), (vec!["apply".to_owned()], State::Writing), "{more}");
+    }
+}
+
+/// Nodes that wait for another version still follow a Module that goes back to theirs.
+#[test]
+fn back_to_a_version_with_other_parameters_waits_for_those_who_have_it() {
+    let mut world = running(&serving(&json!({})));
+    user(&mut world, "p", DEVICE);
+    let next = serving(&json!({ "driverVersion": "2.0" }));
+    let (id, mut live) = as_wanted(&world, &next);
+    live.body["metadata"]["resourceVersion"] = "6".into();
+    world.put_module(id, live);
+    assert_eq!(changed(&mut world, &next), (vec![], State::Good));
+    let back = json!({ "modprobe": { "parameters": ["x=1"] } });
+    let held = State::Held(vec!["n1".to_owned()]);
+    assert_eq!(changed(&mut world, &serving(&back)), (vec![], held));
+    assert_eq!(changed(&mut world, &serving(&json!({}))), (vec!["apply".to_owned()], State::Writing));
+    // A node that is free meanwhile does not get the version that nobody wants any more.
+    world.put_node("n0".into(), {
+        let labels = json!({ "acc": "1", keys::LABEL_DRIVER: "hw.acc-module", VERSION: "1.0" });
+        node(labels)
+    });
+    assert_eq!(changed(&mut world, &serving(&back)).0, [""; 0]);
+    let mut ignoring = back;
+    ignoring["upgradePolicy"] = json!({ "podsUsingDevices": "Ignore" });
+    assert_eq!(changed(&mut world, &serving(&ignoring)).0[0], "apply");
 }
 
 #[test]

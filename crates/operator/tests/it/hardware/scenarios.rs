@@ -428,6 +428,23 @@ fn k15_another_image_under_the_same_version_is_progress() {
         case.kmm.tell(|told| told.up_to = Stage::S8);
         case.until_ready("acc", 2).await;
         assert_eq!(history.end().await.ready_too_early(), [""; 0]);
+        // What is no longer said is a change too.
+        case.use_device("user", &case.node(0)).await;
+        case.lab.quiet().await;
+        case.change("acc", &json!({ "modprobe": null })).await;
+        case.until("acc", "it waits", |config| is(config, "Ready", "False", "WaitingForPods")).await;
+        let loaded = async || {
+            let nmc = kmm::api(&case.client(), "NodeModulesConfig", None).get(&node).await.unwrap();
+            nmc.data["status"]["modules"][0]["config"]["modprobe"].clone()
+        };
+        assert_eq!(loaded().await["parameters"], json!(["x=1"]));
+        case.leave_device("user").await;
+        until("loaded without", async || {
+            let now = loaded().await;
+            now.is_object() && now["parameters"].is_null()
+        })
+        .await;
+        case.until_ready("acc", 2).await;
         case.end().await;
     });
 }
