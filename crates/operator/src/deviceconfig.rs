@@ -4,9 +4,9 @@
 //! status, events. Never: a node in two Modules; a driver pulled from under a pod unless that was asked for; a write where nothing differs.
 //!
 //! Pure: [`claim`] (who has which node), [`kernel`] (which image a kernel needs), [`load`] (how it is loaded), [`module`] (what is made),
-//! [`rollout`] (which node gets which version now), [`plan`] (what there is to do, from the [`world`] by way of [`facts`]), [`status`] (what is
-//! told, in [`words`] that the docs explain). Around them [`watch`] keeps the world true, [`work`] does what is planned, one DeviceConfig
-//! independent of the other, and [`process`] starts both.
+//! [`offered`] (whose pods use it), [`rollout`] (which node gets which version now), [`plan`] (what there is to do, from the [`world`] by way of
+//! [`facts`]), [`status`] (what is told, in [`words`] that the docs explain). Around them [`watch`] keeps the world true, [`work`] does what is
+//! planned, one DeviceConfig independent of the other, and [`process`] starts both.
 
 pub mod act;
 pub mod claim;
@@ -18,6 +18,7 @@ pub mod manifests;
 pub mod metrics;
 pub mod module;
 pub mod nmc;
+pub mod offered;
 pub mod plan;
 pub mod process;
 pub mod rbac;

@@ -4,7 +4,7 @@
 //! change of what is not ours.
 //!
 //! What is asked of the API server, beside the watches: deviceconfigs patch, deviceconfigs/status patch, deviceconfigs list (in one
-//! namespace, before something is cleaned up after one that is gone), deviceconfigs/finalizers update; modules get, create, patch, delete; nodes patch; pods list (of one node);
+//! namespace, before something is cleaned up after one that is gone), deviceconfigs/finalizers update; modules get, create, patch, delete; nodes patch; pods list (of one node, or of all);
 //! pods/eviction create; serviceaccounts, configmaps, rolebindings get, create, patch, delete, and bind of the ClusterRole of
 //! [`super::module::SCC_ROLE`]; selfsubjectaccessreviews create; events create, patch.
 
@@ -26,7 +26,7 @@ use serde_json::{Value, json};
 
 use super::claim::Id;
 use super::facts::FENCE;
-use super::plan::{Do, NodeWrite, Why, is_as_wanted};
+use super::plan::{Do, NodeWrite, Unused, Why, is_as_wanted};
 use super::shared::Shared;
 use super::status::Failure;
 use super::wire::{WireNode, WirePod};
@@ -65,6 +65,8 @@ pub enum Fault {
 const DISRUPTION: Duration = Duration::from_secs(5);
 /// How long an API server is left alone that has not heard of the owner's kind.
 const UNHEARD: Duration = Duration::from_secs(2);
+/// Pods of one answer, where those of many nodes are asked for.
+const PAGE: u32 = 500;
 
 impl Hand {
     /// Does it.
@@ -75,7 +77,7 @@ impl Hand {
         match one {
             Do::Finalizer(wanted) => self.finalizer(id, *wanted).await,
             Do::Ensure(object) => self.ensure(id, object).await,
-            Do::Apply(object) => self.apply_module(id, object).await,
+            Do::Apply(object, unused) => self.apply_module(id, object, unused).await,
             Do::DeleteModule { sort, module, uid } => self.delete_module(sort, module, uid).await,
             Do::Remove(sort, which) => self.remove(id, sort, which).await,
             Do::Node(write) => self.node(write).await,
@@ -185,7 +187,7 @@ impl Hand {
         done.map(drop).map_err(|error| fault(&title, &error, false))
     }
 
-    async fn apply_module(&self, id: &Id, object: &Object) -> Result<(), Fault> {
+    async fn apply_module(&self, id: &Id, object: &Object, unused: &Unused) -> Result<(), Fault> {
         let module = Id::new(object.namespace().unwrap_or_default(), object.name());
         let api = self.api(object.sort(), &module.namespace);
         let title = format!("Module {module}");
@@ -204,6 +206,14 @@ impl Hand {
             }
         }
         let params = PatchParams::apply(keys::FIELD_MANAGER).force();
+        if !unused.is_fenced() {
+            // Pods are kept from nodes only for a Module that KMM takes.
+            let trial = PatchParams { dry_run: true, ..params.clone() };
+            let taken = api.patch(&module.name, &trial, &Patch::Apply(&body)).await;
+            taken.map_err(|error| fault(&title, &error, true))?;
+            return Err(Fault::Later(DISRUPTION));
+        }
+        self.is_unused(unused).await?;
         let raw = api.patch(&module.name, &params, &Patch::Apply(&body)).await;
         let mut raw = raw.map_err(|error| fault(&title, &error, true))?;
         if let Some(patch) = narrower(&raw.body, object.body()) {
@@ -251,9 +261,7 @@ impl Hand {
     }
 
     async fn node(&self, write: &NodeWrite) -> Result<(), Fault> {
-        if !write.unless_used.is_empty() && self.is_used(&write.node, &write.unless_used).await? {
-            return Err(Fault::Stale);
-        }
+        self.is_unused(&write.unused).await?;
         let nodes = Sort::of::<core::Node>();
         let api = Api::<WireNode>::all_with(self.client.clone(), &nodes.resource());
         let patch = match write.why {
@@ -277,22 +285,37 @@ impl Hand {
         }
     }
 
-    /// Whether a pod on a node asks for one of these, by what the API server says now.
-    async fn is_used(&self, node: &str, resources: &BTreeSet<String>) -> Result<bool, Fault> {
+    /// That nobody uses the devices of some nodes, by what the API server says now, and nobody can be on the way there any more.
+    async fn is_unused(&self, unused: &Unused) -> Result<(), Fault> {
+        if unused.resources.is_empty() {
+            return Ok(());
+        }
+        if let Some(rest) = unused.rest(Timestamp::now()) {
+            return Err(Fault::Later(rest));
+        }
+        let mut params = ListParams::default().limit(PAGE);
+        if let (1, Some(node)) = (unused.fences.len(), unused.fences.keys().next()) {
+            params = params.fields(&format!("spec.nodeName={node}"));
+        }
         let pods = Sort::of::<core::Pod>();
         let api = Api::<WirePod>::all_with(self.client.clone(), &pods.resource());
-        let list = api.list(&ListParams::default().fields(&format!("spec.nodeName={node}"))).await;
-        let list = list.map_err(|error| fault(&format!("pods of node {node}"), &error, false))?;
-        let mut texts = Texts::default();
-        let mut used = false;
-        for (id, pod) in list.items.into_iter().map(|pod| pod.trim(&mut texts)) {
-            let Some(pod) = pod else { continue };
-            if pod.resources.iter().any(|name| resources.contains(&**name)) {
-                used = true;
-                self.shared.update(|world| world.put_pod(id, Some(pod)));
+        let (mut texts, mut used) = (Texts::default(), false);
+        loop {
+            let list = api.list(&params).await;
+            let list = list.map_err(|error| fault("pods that may use the devices", &error, false))?;
+            for (id, pod) in list.items.into_iter().map(|pod| pod.trim(&mut texts)) {
+                let Some(pod) = pod.filter(|pod| unused.fences.contains_key(&*pod.node)) else { continue };
+                if pod.resources.iter().any(|name| unused.resources.contains(&**name)) {
+                    used = true;
+                    self.shared.update(|world| world.put_pod(id, Some(pod)));
+                }
+            }
+            match list.metadata.continue_.filter(|token| !token.is_empty()) {
+                Some(token) => params = params.continue_token(&token),
+                None if used => return Err(Fault::Stale),
+                None => return Ok(()),
             }
         }
-        Ok(used)
     }
 
     async fn evict(&self, node: &str, namespace: &str, name: &str) -> Result<(), Fault> {

@@ -12,7 +12,8 @@ use k8s_openapi::api::core::v1::{Taint, Toleration};
 use super::claim::{Id, Verdict};
 use super::kernel::{Names, Served, served};
 use super::load::{Load, Loader};
-use super::nmc::Slot;
+use super::nmc::{Loaded, Slot};
+use super::offered::Offered;
 use super::rollout::{self, Users};
 use super::world::{Config, Node, World};
 
@@ -45,6 +46,10 @@ pub struct Facts<'a> {
     pub called: Called,
     /// The nodes, by name.
     pub nodes: Vec<Spot<'a>>,
+    /// Under which names the devices are offered, or were with a version that may still be somewhere.
+    pub offered: Offered,
+    /// Pods that ask for one of these use the devices.
+    pub resources: BTreeSet<String>,
 }
 
 /// A node.
@@ -75,10 +80,10 @@ pub struct Spot<'a> {
     pub rebooted: bool,
     /// The device plugin runs.
     pub plugin: bool,
-    /// It has our fence.
-    pub fenced: bool,
-    /// Since when, as the fence says.
+    /// Since when it has our fence.
     pub fenced_since: Option<Timestamp>,
+    /// What is loaded is not what the Module says of this very version: KMM is about to unload it.
+    pub stale: bool,
     /// Who uses its devices.
     pub users: Users,
 }
@@ -145,6 +150,10 @@ impl<'a> Facts<'a> {
             .chain(world.claims.holding(&called.claim))
             .map(|name| &**name)
             .collect();
+        let live = world.modules.get(&called.module);
+        let offered = live.map(|live| Offered::on(&live.body)).unwrap_or_default();
+        let offered = offered.and(&config.object.spec.driver_version, config.resources());
+        let resources = offered.names();
         let mut look = Look {
             world,
             id: &id,
@@ -152,7 +161,8 @@ impl<'a> Facts<'a> {
             mappings: config.object.spec.mappings(),
             spec: &config.object.spec,
             asked: Loader::asked(&config.object.spec),
-            resources: config.resources(),
+            resources: &resources,
+            loader: live.and_then(|live| Loader::of(&live.body)),
             kernels: BTreeMap::new(),
         };
         let nodes = names
@@ -162,7 +172,7 @@ impl<'a> Facts<'a> {
                 Some(look.at(name, node))
             })
             .collect();
-        Self { called, nodes }
+        Self { called, nodes, offered, resources }
     }
 
     /// The nodes with our claim.
@@ -193,7 +203,9 @@ impl<'a> Spot<'a> {
             version: self.version,
             loaded: self.loaded,
             ready: self.ready,
-            fenced: self.fenced,
+            fenced: self.fenced_since.is_some(),
+            stale: self.stale,
+            reserved: false,
             supported: self.is_supported(),
             maintenance: self.taint.is_some(),
             users: self.users.clone(),
@@ -208,7 +220,9 @@ struct Look<'a, 'b> {
     mappings: Vec<KernelMapping>,
     spec: &'b Spec,
     asked: Loader,
-    resources: BTreeSet<String>,
+    resources: &'b BTreeSet<String>,
+    /// That of the Module as it is.
+    loader: Option<Loader>,
     /// Nodes are many and kernels few.
     kernels: BTreeMap<&'a str, (Served, Option<Load>)>,
 }
@@ -237,8 +251,8 @@ impl<'a> Look<'a, '_> {
         };
         let same = slot.is_some_and(|slot| slot.same && is_asked(slot));
         let current = loaded.is_some_and(|loaded| loaded.version.as_deref() == version);
+        let fence = node.fence().filter(|fence| fence.value.as_deref() == Some(&called.claim));
         let plugin = kmm::keys::device_plugin_ready(&module.namespace, &module.name);
-        let fence = node.taints.iter().find(|taint| taint.key == FENCE);
         Spot {
             name,
             node,
@@ -252,10 +266,19 @@ impl<'a> Look<'a, '_> {
             ready: same && current && booted,
             rebooted: same && current && !booted,
             plugin: label(&plugin).is_some(),
-            fenced: fence.is_some(),
-            fenced_since: fence.and_then(|taint| Some(taint.time_added.as_ref()?.0)),
+            // One without a time is older than any that we make.
+            fenced_since: fence
+                .map(|fence| fence.time_added.as_ref().map_or(Timestamp::UNIX_EPOCH, |time| time.0)),
+            stale: fence.is_some() && loaded.is_some_and(|loaded| self.is_stale(node, version, loaded)),
             users: self.users(name),
         }
+    }
+
+    fn is_stale(&self, node: &Node, version: Option<&str>, loaded: &Loaded) -> bool {
+        let follows = |loader: &&Loader| version == Some(loader.version());
+        let loader = self.loader.as_ref().filter(follows);
+        loader
+            .is_some_and(|loader| loader.on(&node.kernel, self.called.names()).as_ref() != Some(&loaded.how))
     }
 
     fn standing(&self, node: &str) -> Standing {

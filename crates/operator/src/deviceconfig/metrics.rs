@@ -63,7 +63,7 @@ impl Metrics {
         let what = match one {
             Do::Finalizer(_) => "finalizer",
             Do::Ensure(_) | Do::Remove(..) => "ground",
-            Do::Apply(_) | Do::DeleteModule { .. } => "module",
+            Do::Apply(..) | Do::DeleteModule { .. } => "module",
             Do::Node(_) => "node",
             Do::Evict { .. } => "eviction",
         };

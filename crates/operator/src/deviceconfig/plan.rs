@@ -3,18 +3,21 @@
 //! In: the [`World`], what could not be done before. Out: [`Do`]s in their order, and how it is. Never: a call, a clock. What has been done
 //! shows in the world; so a plan is made anew after each round, and one that finds everything done has nothing in it.
 
-use std::collections::BTreeSet;
+use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
+use std::time::Duration;
 
 use api::hardware::{self, keys};
 use deployer::compare::says;
 use deployer::object::{Object, Sort};
+use jiff::{SignedDuration, Timestamp};
 use serde_json::{Value, json};
 
 use super::claim::Id;
 use super::facts::{Called, FENCE, Facts, Spot, Standing};
 use super::load::Loader;
 use super::module;
+use super::offered::Offered;
 use super::rollout::{self, Pod, Policy, Round, Step};
 use super::words::Reason;
 use super::world::{Config, Kmm, Live, Node, World};
@@ -27,8 +30,8 @@ pub enum Do {
     Finalizer(bool),
     /// Make this, or make it so, unless it is somebody else's.
     Ensure(Object),
-    /// The same for the Module, whose state is known.
-    Apply(Object),
+    /// The same for the Module, whose state is known, where KMM would load the driver anew at once.
+    Apply(Object, Unused),
     /// Delete the Module with this UID.
     DeleteModule {
         /// Its kind, in the version that is served.
@@ -60,8 +63,17 @@ pub struct NodeWrite {
     pub why: Why,
     /// The patch: it tests what it replaces.
     pub patch: Value,
-    /// Not if a pod there asks for one of these.
-    pub unless_used: BTreeSet<String>,
+    /// What has to hold besides.
+    pub unused: Unused,
+}
+
+/// That nobody uses the devices of some nodes, and nobody is on the way there.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub struct Unused {
+    /// Who asks for one of these uses them. None: nothing has to hold.
+    pub resources: BTreeSet<String>,
+    /// The nodes, and since when new pods are kept from them, if they are.
+    pub fences: BTreeMap<String, Option<Timestamp>>,
 }
 
 /// Why a node is changed.
@@ -81,6 +93,25 @@ pub enum Why {
     Release,
 }
 
+/// How old a fence has to be before it is looked once more who is there: so long a pod may be on its way to a node that was found free just
+/// before. Fences say only in which second they were put up, so it is up to one less.
+const ON_THE_WAY: SignedDuration = SignedDuration::from_secs(2);
+
+impl Unused {
+    /// All of them have a fence.
+    #[must_use]
+    pub fn is_fenced(&self) -> bool {
+        self.fences.values().all(Option::is_some)
+    }
+
+    /// How long it is still to be waited for those who are on the way.
+    #[must_use]
+    pub fn rest(&self, now: Timestamp) -> Option<Duration> {
+        let last = self.fences.values().flatten().max()?;
+        Duration::try_from(now.duration_until(*last + ON_THE_WAY)).ok().filter(|rest| !rest.is_zero())
+    }
+}
+
 /// All of it.
 #[derive(Debug, Default)]
 pub struct Plan<'a> {
@@ -92,6 +123,8 @@ pub struct Plan<'a> {
     pub round: Round,
     /// How it is with the object itself.
     pub state: State,
+    /// Nodes that are kept free for a Module that is to be written.
+    reserved: BTreeSet<&'a str>,
 }
 
 /// How it is with a DeviceConfig, nodes aside.
@@ -148,7 +181,7 @@ pub fn plan<'a>(world: &'a World, config: &Config, refused: bool) -> Plan<'a> {
         Ok(grounds) => plan.doing.extend(grounds.into_iter().map(Do::Ensure)),
         Err(error) => plan.state = State::Invalid(Reason::InvalidSpec, error.to_string()),
     }
-    let stands = plan.module(world, config, &called);
+    let stands = plan.module(world, config, &called, refused);
     if stands || refused {
         plan.nodes(world, config, &called);
     }
@@ -169,9 +202,8 @@ pub fn orphan(world: &World, claim: &str) -> Vec<Do> {
             return doing;
         }
     }
-    doing.extend(
-        world.claims.holding(claim).filter_map(|name| release(world, name, &called, BTreeSet::new())),
-    );
+    let nodes: BTreeSet<&Arc<str>> = world.claims.holding(claim).chain(world.fenced(claim)).collect();
+    doing.extend(nodes.into_iter().filter_map(|name| release(world, name, &called, false)));
     if doing.is_empty() {
         let all = module::may_be_there(&called, &world.place);
         doing.extend(all.into_iter().map(|(sort, id)| Do::Remove(sort, id)));
@@ -205,11 +237,8 @@ fn leave<'a>(world: &'a World, config: &Config) -> Plan<'a> {
         }
         return plan;
     }
-    let marked = world.nodes.iter().filter(|(name, node)| {
-        node.labels.contains_key(called.version_label.as_str())
-            || world.claims.claim_on(name) == Some(&called.claim)
-    });
-    plan.doing.extend(marked.filter_map(|(name, _)| release(world, name, &called, BTreeSet::new())));
+    let doing = world.nodes.keys().filter_map(|name| release(world, name, &called, false));
+    plan.doing.extend(doing);
     if plan.doing.is_empty() {
         let all = module::may_be_there(&called, &world.place);
         plan.doing.extend(all.into_iter().map(|(sort, id)| Do::Remove(sort, id)));
@@ -242,7 +271,7 @@ impl<'a> Plan<'a> {
     }
 
     /// The Module. Says whether it is there and ours, so that nodes can be told versions.
-    fn module(&mut self, world: &World, config: &Config, called: &Called) -> bool {
+    fn module(&mut self, world: &World, config: &Config, called: &Called, refused: bool) -> bool {
         if self.state != State::Good {
             return false;
         }
@@ -250,7 +279,8 @@ impl<'a> Plan<'a> {
             self.state = State::NoKmm;
             return false;
         };
-        let wanted = match module::module(config, called, &world.place, version) {
+        let wanted = module::module(config, called, &world.place, version);
+        let wanted = match wanted.and_then(|module| self.offered(config).put_on(&module)) {
             Ok(wanted) => wanted,
             Err(error) => {
                 self.state = State::Invalid(Reason::InvalidSpec, error.to_string());
@@ -259,7 +289,7 @@ impl<'a> Plan<'a> {
         };
         let Some(live) = world.modules.get(&called.module) else {
             self.state = State::Writing;
-            self.doing.push(Do::Apply(wanted));
+            self.doing.push(Do::Apply(wanted, Unused::default()));
             return false;
         };
         if !is_ours(live, config) {
@@ -279,35 +309,42 @@ impl<'a> Plan<'a> {
         if is_as_wanted(live, &wanted) {
             return true;
         }
-        let held = self.held(config, &wanted);
-        if held.is_empty() {
-            self.state = State::Writing;
-            self.doing.push(Do::Apply(wanted));
-        } else {
-            self.state = State::Held(held);
-        }
+        self.write(config, live, wanted, refused);
         true
     }
 
-    /// Nodes that keep a Module from being written: KMM would load the driver anew there, while pods use the devices.
-    fn held(&self, config: &Config, wanted: &Object) -> Vec<String> {
-        if config.object.spec.pods_using_devices() == hardware::PodsUsingDevices::Ignore {
-            return Vec::new();
-        }
-        let used = self.reloads(wanted).into_iter().filter(|spot| spot.users.any());
-        used.map(|spot| spot.name.to_owned()).collect()
+    /// Under which names devices are offered, without those of versions that are on no node any more.
+    fn offered(&self, config: &Config) -> Offered {
+        let Some(facts) = &self.facts else { return Offered::default() };
+        let nodes = facts.ours().flat_map(|spot| [spot.version, spot.loaded]).flatten();
+        let versions = nodes.chain([config.object.spec.driver_version.as_str()]).collect();
+        facts.offered.clone().only(&versions)
     }
 
-    /// Nodes on which KMM would load the driver anew, on all at once, were the Module like this. It follows a Module on nodes with the same
-    /// version, whatever version the Module had before.
-    fn reloads(&self, wanted: &Object) -> Vec<&Spot<'a>> {
-        let (Some(facts), Some(loader)) = (&self.facts, Loader::of(wanted.body())) else { return Vec::new() };
-        let anew = |spot: &&Spot<'a>| {
-            let is_told = spot.version == Some(loader.version());
-            let wanted = loader.on(&spot.node.kernel, facts.called.names());
-            is_told && spot.configured.is_some_and(|there| wanted.as_ref() != Some(there))
+    /// A Module that is there, like this. Where KMM would load the driver anew because of it nobody may use the devices, and those nodes are
+    /// fenced before; but not for a Module that KMM has refused.
+    fn write(&mut self, config: &Config, live: &Live, wanted: Object, refused: bool) {
+        self.state = State::Writing;
+        let ignored = config.object.spec.pods_using_devices() == hardware::PodsUsingDevices::Ignore;
+        let Some(facts) = self.facts.as_ref().filter(|facts| !ignored && !facts.resources.is_empty()) else {
+            self.doing.push(Do::Apply(wanted, Unused::default()));
+            return;
         };
-        facts.ours().filter(anew).collect()
+        let reloads = reloads(facts, live, &wanted);
+        let used: Vec<String> =
+            reloads.iter().filter(|spot| spot.users.any()).map(|spot| spot.name.to_owned()).collect();
+        if !used.is_empty() {
+            self.state = State::Held(used);
+            return;
+        }
+        let fences = reloads.iter().map(|spot| (spot.name.to_owned(), spot.fenced_since)).collect();
+        let resources = if reloads.is_empty() { BTreeSet::new() } else { facts.resources.clone() };
+        self.doing.push(Do::Apply(wanted, Unused { resources, fences }));
+        if !refused {
+            let open = reloads.iter().filter(|spot| spot.fenced_since.is_none());
+            self.doing.extend(open.map(|spot| fence(spot, &facts.called)));
+            self.reserved = reloads.iter().map(|spot| spot.name).collect();
+        }
     }
 
     /// Claims and versions.
@@ -325,7 +362,7 @@ impl<'a> Plan<'a> {
             if !version.is_empty() && spot.version != Some(version) {
                 patch.label(&called.version_label, spot.version, Some(version));
             }
-            self.doing.push(patch.write(spot.name, Why::Claim, BTreeSet::new()));
+            self.doing.push(patch.write(spot.name, Why::Claim, Unused::default()));
         }
         if !version.is_empty() {
             self.rollout(config, &facts, version);
@@ -352,7 +389,7 @@ impl<'a> Plan<'a> {
             .nodes
             .iter()
             .filter(|spot| matches!(spot.standing, Standing::Mine | Standing::Ending))
-            .map(Spot::in_rollout)
+            .map(|spot| rollout::Spot { reserved: self.reserved.contains(spot.name), ..spot.in_rollout() })
             .collect();
         self.turn(config, facts, version, &spots);
     }
@@ -360,92 +397,127 @@ impl<'a> Plan<'a> {
     /// What the rollout has to say of these nodes.
     fn turn(&mut self, config: &Config, facts: &Facts<'_>, version: &str, spots: &[rollout::Spot<'_>]) {
         let upgrade = config.object.spec.upgrade_policy.clone().unwrap_or_default();
-        let resources = config.resources();
+        // While a Module waits to be written the one that is there has a version that nobody asks for: no node needs to get that.
+        let waits = matches!(self.state, State::Held(_)) || !self.reserved.is_empty();
+        let is_former = waits && version != config.object.spec.driver_version;
         let served = spots.iter().filter(|spot| !spot.ending && spot.supported).count();
         let policy = Policy {
             version,
             most_unavailable: upgrade.unavailable_of(served),
             pods: config.object.spec.pods_using_devices(),
-            // While it waits the Module has a version that nobody asks for any more: no node needs to get that.
-            paused: upgrade.paused
-                || matches!(self.state, State::Held(_)) && version != config.object.spec.driver_version,
-            devices_known: !resources.is_empty(),
+            paused: upgrade.paused || is_former,
+            devices_known: !facts.resources.is_empty(),
         };
         self.round = rollout::round(&policy, spots);
         for step in &self.round.steps {
-            if let Some(one) = step_to_do(step, facts, version, &resources) {
+            if let Some(one) = step_to_do(step, facts, version) {
                 self.doing.push(one);
             }
         }
     }
 }
 
+/// Nodes on which KMM would load the driver anew, on all at once, were the Module like this. It follows a Module on nodes with the same
+/// version, whatever version the Module had before.
+fn reloads<'f, 'a>(facts: &'f Facts<'a>, live: &Live, wanted: &Object) -> Vec<&'f Spot<'a>> {
+    let Some(loader) = Loader::of(wanted.body()) else { return Vec::new() };
+    let former = Loader::of(&live.body).filter(|former| former.version() == loader.version());
+    let anew = |spot: &&Spot<'a>| {
+        let Some(there) = spot.configured.filter(|_| spot.version == Some(loader.version())) else {
+            return false;
+        };
+        let on = |loader: &Loader| loader.on(&spot.node.kernel, facts.called.names());
+        let wanted = on(&loader);
+        wanted.as_ref() != Some(there) && former.as_ref().map(on) != Some(wanted)
+    };
+    facts.ours().filter(anew).collect()
+}
+
 /// A step of a rollout, as something to do.
-fn step_to_do(step: &Step, facts: &Facts<'_>, version: &str, resources: &BTreeSet<String>) -> Option<Do> {
+fn step_to_do(step: &Step, facts: &Facts<'_>, version: &str) -> Option<Do> {
     let at = |name: &str| facts.nodes.iter().find(|spot| spot.name == name);
     let called = &facts.called;
-    let looked = |checked: bool| if checked { resources.clone() } else { BTreeSet::new() };
+    let unused = |spot: &Spot<'_>, checked: bool| match checked {
+        true => Unused {
+            resources: facts.resources.clone(),
+            fences: BTreeMap::from([(spot.name.to_owned(), spot.fenced_since)]),
+        },
+        false => Unused::default(),
+    };
     Some(match step {
         Step::Start(node) => {
             let mut patch = Patch::of(at(node)?.node);
             patch.has(keys::LABEL_DRIVER, &called.claim);
             patch.label(&called.version_label, None, Some(version));
-            patch.write(node, Why::Start, BTreeSet::new())
+            patch.write(node, Why::Start, Unused::default())
         }
         Step::Switch { node, from, checked } => {
-            let mut patch = Patch::of(at(node)?.node);
+            let spot = at(node)?;
+            let mut patch = Patch::of(spot.node);
             patch.has(keys::LABEL_DRIVER, &called.claim);
             patch.label(&called.version_label, Some(from), Some(version));
-            patch.write(node, Why::Switch, looked(*checked))
+            patch.write(node, Why::Switch, unused(spot, *checked))
         }
-        Step::Fence(node) => {
-            let mut patch = Patch::of(at(node)?.node);
-            patch.fence(Some(&called.claim));
-            patch.write(node, Why::Fence, BTreeSet::new())
-        }
+        Step::Fence(node) => fence(at(node)?, called),
         Step::Unfence(node) => {
             let mut patch = Patch::of(at(node)?.node);
             patch.fence(None);
-            patch.write(node, Why::Unfence, BTreeSet::new())
+            patch.write(node, Why::Unfence, Unused::default())
         }
         Step::Evict { node, pod } => Do::Evict { node: node.clone(), pod: pod.clone() },
         Step::Release { node, checked } => {
             let spot = at(node)?;
-            released(spot.node, called).write(node, Why::Release, looked(*checked))
+            released(spot.node, called, spot.in_use)?.write(node, Why::Release, unused(spot, *checked))
         }
     })
 }
 
-/// Versions on nodes that are neither ours nor to become so: somebody took our claim away.
+/// A node from which new pods are kept from now on.
+fn fence(spot: &Spot<'_>, called: &Called) -> Do {
+    let mut patch = Patch::of(spot.node);
+    patch.fence(Some(&called.claim));
+    patch.write(spot.name, Why::Fence, Unused::default())
+}
+
+/// Versions and fences on nodes that are neither ours nor to become so: somebody took our claim away, or we gave it back. A fence goes when
+/// KMM has unloaded the driver.
 fn left_behind<'a>(world: &'a World, facts: &'a Facts<'_>) -> impl Iterator<Item = Do> + 'a {
     let called = &facts.called;
     let stays = |spot: &&Spot<'_>| !matches!(spot.standing, Standing::Lost(_) | Standing::None);
     let kept: BTreeSet<&str> = facts.nodes.iter().filter(stays).map(|spot| spot.name).collect();
-    let marked =
-        world.nodes.iter().filter(|(_, node)| node.labels.contains_key(called.version_label.as_str()));
-    let left = marked.filter(move |(name, _)| !kept.contains(&***name));
-    left.filter_map(|(name, _)| release(world, name, called, BTreeSet::new()))
+    let left = world.nodes.keys().filter(move |name| !kept.contains(&***name));
+    left.filter_map(|name| {
+        let in_use = world.nmcs.get(name).is_some_and(|nmc| nmc.modules.contains_key(&called.module));
+        release(world, name, called, in_use)
+    })
 }
 
-/// A node given back.
-fn release(world: &World, name: &Arc<str>, called: &Called, unless_used: BTreeSet<String>) -> Option<Do> {
-    Some(released(world.nodes.get(name)?, called).write(name, Why::Release, unless_used))
+/// A node given back, if there is anything of ours on it.
+fn release(world: &World, name: &Arc<str>, called: &Called, in_use: bool) -> Option<Do> {
+    Some(released(world.nodes.get(name)?, called, in_use)?.write(name, Why::Release, Unused::default()))
 }
 
-fn released(node: &Node, called: &Called) -> Patch {
+/// The patch for that. While the driver is still in use there our fence stays.
+fn released(node: &Node, called: &Called, in_use: bool) -> Option<Patch> {
+    let there = |key: &str| node.labels.get(key).map(|value| &**value);
+    let version = there(&called.version_label);
+    let is_claimed = there(keys::LABEL_DRIVER) == Some(&called.claim);
+    let is_fenced =
+        node.fence().is_some_and(|fence| fence.value.as_deref() == Some(&called.claim)) && !in_use;
+    if version.is_none() && !is_claimed && !is_fenced {
+        return None;
+    }
     let mut patch = Patch::of(node);
-    let there = |key: &str| node.labels.get(key).map(|value| value.to_string());
-    let mine = there(keys::LABEL_DRIVER).filter(|claim| *claim == called.claim);
-    if let Some(version) = there(&called.version_label) {
-        patch.label(&called.version_label, Some(&version), None);
+    if version.is_some() {
+        patch.label(&called.version_label, version, None);
     }
-    if mine.is_some() {
+    if is_claimed {
         patch.label(keys::LABEL_DRIVER, Some(&called.claim), None);
-        if node.taints.iter().any(|taint| taint.key == FENCE) {
-            patch.fence(None);
-        }
     }
-    patch
+    if is_fenced {
+        patch.fence(None);
+    }
+    Some(patch)
 }
 
 /// Whether an object of ours says all that we want and, of what we stated, no more.
@@ -521,8 +593,8 @@ impl Patch {
         self.steps.push(json!({ "op": "add", "path": "/spec/taints", "value": after }));
     }
 
-    fn write(self, node: &str, why: Why, unless_used: BTreeSet<String>) -> Do {
-        Do::Node(NodeWrite { node: node.to_owned(), why, patch: Value::Array(self.steps), unless_used })
+    fn write(self, node: &str, why: Why, unused: Unused) -> Do {
+        Do::Node(NodeWrite { node: node.to_owned(), why, patch: Value::Array(self.steps), unused })
     }
 }
 

@@ -4,9 +4,9 @@
 //! working driver because of us than the policy allows; a driver taken from under a pod unless that was asked for; a write.
 //!
 //! KMM loads on a node the version that its label says. A node without one gets it at once: nothing is loaded there, so nothing can break. A
-//! node with another version is changed when there is room. Before that the node is fenced (a taint that new pods do not tolerate), so that no
-//! pod arrives between the look at its pods and the change; the fence goes when the former version is unloaded. What is not known, such as the
-//! pods before they were listed, counts as in use.
+//! node with another version is changed when there is room. Before that, and before it is given back, the node is fenced (a taint that new pods
+//! do not tolerate), so that no pod arrives between the look at its pods and the change; the fence goes when nothing is to be unloaded there any
+//! more. What is not known, such as the pods before they were listed, counts as in use.
 
 use std::collections::BTreeSet;
 
@@ -78,6 +78,10 @@ pub struct Spot<'a> {
     pub ready: bool,
     /// It has our fence.
     pub fenced: bool,
+    /// What is loaded is about to be unloaded, though its version is that of the label.
+    pub stale: bool,
+    /// Its fence is for more than its version: a Module that is about to be written.
+    pub reserved: bool,
     /// There is an image for its kernel.
     pub supported: bool,
     /// Its taints keep the driver away: a cordon, for one.
@@ -165,9 +169,9 @@ impl Spot<'_> {
         self.version.is_some_and(|version| version != wanted)
     }
 
-    /// The former version is gone, so that nobody can take its devices any more.
-    fn is_rid_of_former(&self, wanted: &str) -> bool {
-        self.version == Some(wanted) && self.loaded.is_none_or(|loaded| loaded == wanted)
+    /// Nothing there is about to be unloaded, so that whoever comes keeps what he gets.
+    fn is_settled(&self) -> bool {
+        !self.stale && self.loaded.is_none_or(|loaded| self.version == Some(loaded))
     }
 }
 
@@ -199,11 +203,8 @@ pub fn round(policy: &Policy<'_>, spots: &[Spot<'_>]) -> Round {
             chosen.insert(spot.node);
         }
     }
-    for spot in ours.iter().filter(|spot| spot.fenced && !chosen.contains(spot.node)) {
-        let done = spot.is_rid_of_former(policy.version) || !spot.supported;
-        if done || spot.is_candidate(policy.version) || spot.ready {
-            round.steps.push(Step::Unfence(spot.node.to_owned()));
-        }
+    for spot in ours.iter().filter(|spot| !chosen.contains(spot.node)) {
+        round.unfence(spot);
     }
     round
 }
@@ -251,15 +252,20 @@ impl Round {
         match (&spot.users, policy.pods) {
             _ if !look => self.steps.push(release(false)),
             (Users::Unknown, _) => drop(self.wait(spot, Wait::Unknown)),
-            (Users::Pods(pods), _) if pods.is_empty() => self.steps.push(release(true)),
-            (Users::Pods(pods), PodsUsingDevices::Wait) => {
+            (Users::Pods(pods), PodsUsingDevices::Wait) if !pods.is_empty() => {
                 self.wait(spot, using(pods));
-                if spot.fenced {
-                    self.steps.push(Step::Unfence(spot.node.to_owned()));
-                }
+                self.unfence(spot);
             }
             _ if !spot.fenced => self.steps.push(Step::Fence(spot.node.to_owned())),
+            (Users::Pods(pods), _) if pods.is_empty() => self.steps.push(release(true)),
             (Users::Pods(pods), _) => self.evict(spot, pods),
+        }
+    }
+
+    /// A fence that is of no use any more goes.
+    fn unfence(&mut self, spot: &Spot<'_>) {
+        if spot.fenced && spot.is_settled() && !spot.reserved {
+            self.steps.push(Step::Unfence(spot.node.to_owned()));
         }
     }
 

@@ -137,7 +137,10 @@ impl Book {
         });
         let delay = match fault {
             Fault::Stale => STALE,
-            Fault::Later(delay) => delay,
+            Fault::Later(delay) => {
+                failed.failure = None;
+                delay
+            }
             Fault::Failed { failure, .. } => {
                 failed.failure = Some(failure);
                 failed.backoff.next_delay()
@@ -158,7 +161,7 @@ impl Book {
     }
 
     fn module_refused(&self) -> bool {
-        self.failed.iter().any(|failed| matches!(failed.what, Do::Apply(_)) && failed.failure.is_some())
+        self.failed.iter().any(|failed| matches!(failed.what, Do::Apply(..)) && failed.failure.is_some())
     }
 }
 
@@ -265,6 +268,7 @@ impl Worker {
     /// Does all of it; says whether our finalizer was taken away, after which there is nothing of ours.
     async fn perform(&self, id: &Id, doing: &[Do], book: &mut Book) -> bool {
         let on_nodes = |one: &&Do| matches!(one, Do::Node(_) | Do::Evict { .. });
+        let was_refused = book.module_refused();
         for one in doing.iter().filter(|one| !on_nodes(one)) {
             let last = matches!(one, Do::Finalizer(false));
             if last && !book.failed.is_empty() {
@@ -277,6 +281,10 @@ impl Worker {
                 info!(deviceconfig = %id, "nothing of it is left");
                 return true;
             }
+        }
+        // What is planned for nodes counts on the Module.
+        if book.module_refused() && !was_refused {
+            return false;
         }
         let nodes: Vec<Do> = doing.iter().filter(on_nodes).cloned().collect();
         let perform = |one: Do| async move { (self.hand.perform(id, &one).await, one) };

@@ -13,7 +13,9 @@ use serde::de::DeserializeOwned;
 use serde_json::Value;
 
 use super::claim::{Claimant, Claims, Id, Labels, Selector};
+use super::facts::FENCE;
 use super::nmc::{Images, Nmc};
+use super::offered::ANNOTATION;
 use crate::live::compare_versions;
 
 /// Where we run.
@@ -48,6 +50,8 @@ pub struct World {
     pub pods: Option<Pods>,
     /// Kinds that have been listed once.
     pub listed: BTreeSet<Kind>,
+    /// Nodes with a fence, by the claim that it names.
+    fences: BTreeMap<String, BTreeSet<Arc<str>>>,
 }
 
 /// What is watched.
@@ -175,6 +179,19 @@ impl Live {
         let all = self.body["metadata"]["ownerReferences"].as_array()?;
         let one = all.iter().find(|one| one["controller"] == true)?;
         Some((one["uid"].as_str()?, one["kind"].as_str()?, one["name"].as_str()?))
+    }
+}
+
+impl Node {
+    /// The taint that keeps pods away while the driver changes.
+    #[must_use]
+    pub fn fence(&self) -> Option<&Taint> {
+        self.taints.iter().find(|taint| taint.key == FENCE)
+    }
+
+    /// The claim that it names.
+    fn fenced_for(&self) -> Option<&str> {
+        self.fence()?.value.as_deref()
     }
 }
 
@@ -317,7 +334,14 @@ impl World {
     /// Somebody has devices whose users it is worth to know.
     #[must_use]
     pub fn needs_pods(&self) -> bool {
-        self.configs.values().any(|config| !config.resources().is_empty())
+        self.configs.values().any(|config| !config.resources().is_empty() || self.has_offered(config))
+    }
+
+    /// Its Module remembers names under which devices were offered.
+    fn has_offered(&self, config: &Config) -> bool {
+        let module = config.module.as_deref().map(|module| Id::new(&config.id().namespace, module));
+        let live = module.and_then(|module| self.modules.get(&module));
+        live.is_some_and(|live| live.body["metadata"]["annotations"][ANNOTATION].is_string())
     }
 
     /// A DeviceConfig is like this. Of one that cannot be read the spec stays as it was known, and nothing new is begun.
@@ -360,14 +384,37 @@ impl World {
         }
         let mut concerned = self.claims.put_node(&name, &node.labels);
         concerned.extend(self.holder(&name));
-        self.nodes.insert(name, node);
+        concerned.extend(self.fencer(&name));
+        self.unfence(&name);
+        if let Some(claim) = node.fenced_for() {
+            self.fences.entry(claim.to_owned()).or_default().insert(Arc::clone(&name));
+        }
+        self.nodes.insert(Arc::clone(&name), node);
+        concerned.extend(self.fencer(&name));
         concerned
     }
 
     /// A node is gone.
     pub fn remove_node(&mut self, name: &Arc<str>) -> Concerned {
+        self.unfence(name);
         self.nodes.remove(name);
         self.claims.remove_node(name)
+    }
+
+    /// Nodes with a fence that names this claim, sorted.
+    pub fn fenced(&self, claim: &str) -> impl Iterator<Item = &Arc<str>> + use<'_> {
+        self.fences.get(claim).into_iter().flatten()
+    }
+
+    /// The fence that a node is known to have is none any more.
+    fn unfence(&mut self, name: &Arc<str>) {
+        let Some(claim) = self.nodes.get(name).and_then(Node::fenced_for) else { return };
+        if let Some(nodes) = self.fences.get_mut(claim) {
+            nodes.remove(name);
+            if nodes.is_empty() {
+                self.fences.remove(claim);
+            }
+        }
     }
 
     /// A Module is like this.
@@ -399,14 +446,14 @@ impl World {
         if self.nmcs.get(&node) == Some(&nmc) {
             return Concerned::new();
         }
-        let concerned = self.claims.concerned(&node);
+        let concerned = self.concerned(&node);
         self.nmcs.insert(node, nmc);
         concerned
     }
 
     /// KMM says no more of a node.
     pub fn remove_nmc(&mut self, node: &str) -> Concerned {
-        if self.nmcs.remove(node).is_none() { Concerned::new() } else { self.claims.concerned(node) }
+        if self.nmcs.remove(node).is_none() { Concerned::new() } else { self.concerned(node) }
     }
 
     /// What KMM says of a Module's images.
@@ -441,7 +488,7 @@ impl World {
         self.configs.keys().cloned().collect()
     }
 
-    /// What is left of DeviceConfigs that are gone: claims on nodes, Modules.
+    /// What is left of DeviceConfigs that are gone: claims and fences on nodes, Modules.
     #[must_use]
     pub fn orphans(&self) -> BTreeSet<String> {
         let mut all: BTreeSet<String> = self.claims.unknown().map(|claim| claim.to_string()).collect();
@@ -450,6 +497,7 @@ impl World {
             !name.is_empty() && live.is_marked(name)
         });
         let claims = ours.map(|(id, _)| hardware::claim(&id.namespace, &id.name));
+        let claims = claims.chain(self.fences.keys().cloned());
         all.extend(claims.filter(|claim| self.claims.owner(claim).is_none()));
         all
     }
@@ -458,6 +506,19 @@ impl World {
     fn owner(&self, module: &Id) -> Concerned {
         let claim = hardware::claim(&module.namespace, &module.name);
         self.claims.owner(&claim).cloned().into_iter().collect()
+    }
+
+    /// Whom the modules on a node concern: who has it or asks for it, and whose fence it has.
+    fn concerned(&self, node: &str) -> Concerned {
+        let mut concerned = self.claims.concerned(node);
+        concerned.extend(self.fencer(node));
+        concerned
+    }
+
+    /// Whose fence a node has.
+    fn fencer(&self, node: &str) -> Option<Id> {
+        let claim = self.nodes.get(node)?.fenced_for()?;
+        self.claims.owner(claim).cloned()
     }
 
     /// Who has a node.

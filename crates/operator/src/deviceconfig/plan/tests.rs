@@ -54,13 +54,22 @@ fn served() -> World {
 fn as_wanted(world: &World, config: &Config) -> (Id, Live) {
     let called = Called::of(config).unwrap();
     let object = module::module(config, &called, &world.place, "v1beta1").unwrap();
-    let mut body = object.body().clone();
+    let offered = Offered::default().and(&config.object.spec.driver_version, config.resources());
+    let mut body = offered.put_on(&object).unwrap().body().clone();
     body["metadata"]["uid"] = "m1".into();
     body["metadata"]["resourceVersion"] = "5".into();
-    let fields = json!({ "f:spec": fields(&body["spec"]) });
+    (called.module, Live { body: stated(body) })
+}
+
+/// With all of it noted as stated by us.
+fn stated(mut body: Value) -> Value {
+    let mut all = json!({ "f:spec": fields(&body["spec"]) });
+    if body["metadata"]["annotations"].is_object() {
+        all["f:metadata"] = json!({ "f:annotations": fields(&body["metadata"]["annotations"]) });
+    }
     body["metadata"]["managedFields"] =
-        json!([{ "manager": keys::FIELD_MANAGER, "operation": "Apply", "fieldsV1": fields }]);
-    (called.module, Live { body })
+        json!([{ "manager": keys::FIELD_MANAGER, "operation": "Apply", "fieldsV1": all }]);
+    body
 }
 
 /// What an apply of this is remembered as; lists are stated as a whole.
@@ -99,7 +108,7 @@ fn shown(doing: &[Do]) -> Vec<String> {
         Do::Finalizer(true) => "finalizer".to_owned(),
         Do::Finalizer(false) => "no finalizer".to_owned(),
         Do::Ensure(object) => format!("ensure {}", object.sort().kind),
-        Do::Apply(_) => "apply".to_owned(),
+        Do::Apply(..) => "apply".to_owned(),
         Do::DeleteModule { .. } => "delete module".to_owned(),
         Do::Remove(sort, _) => format!("remove {}", sort.kind),
         Do::Node(write) => format!("{:?} {}", write.why, write.node).to_lowercase(),
@@ -297,7 +306,9 @@ fn a_module_goes_when_no_pod_uses_the_devices() {
         let state = State::Leaving(vec!["n1".to_owned()]);
         check(&world, &config, false, wanted, &state);
         if policy == "Evict" {
-            let taint = Taint { key: FENCE.to_owned(), effect: "NoSchedule".to_owned(), ..Taint::default() };
+            let value = Some("hw.acc-module".to_owned());
+            let taint =
+                Taint { key: FENCE.to_owned(), value, effect: "NoSchedule".to_owned(), time_added: None };
             let fenced = Node { taints: vec![taint], version: "2".to_owned(), ..node(labels.clone()) };
             world.put_node("n1".into(), fenced);
             check(&world, &config, false, &["evict n1 p"], &state);
@@ -397,7 +408,8 @@ fn under_the_same_version_nothing_is_swapped_under_pods() {
             let (before, after) = (serving(before), serving(after));
             let mut world = running(&before);
             assert_eq!(changed(&mut world, &before), (vec![], State::Good), "{more}");
-            assert_eq!(changed(&mut world, &after), (vec!["apply".to_owned()], State::Writing), "{more}");
+            let steps = ["apply", "fence n1"].map(str::to_owned).to_vec();
+            assert_eq!(changed(&mut world, &after), (steps, State::Writing), "{more}");
             user(&mut world, "p", DEVICE);
             assert_eq!(changed(&mut world, &after), (vec![], held.clone()), "{more}");
         }
@@ -444,7 +456,7 @@ fn patches_of_nodes_test_what_they_replace() {
     patch.label("a/b~c", None, Some("x"));
     patch.label("d", Some("y"), None);
     patch.fence(Some("hw.m"));
-    let Do::Node(write) = patch.write("n", Why::Claim, BTreeSet::new()) else { panic!("a node") };
+    let Do::Node(write) = patch.write("n", Why::Claim, Unused::default()) else { panic!("a node") };
     let wanted = json!([
         { "op": "test", "path": "/metadata/labels/a~1b~0c", "value": null },
         { "op": "add", "path": "/metadata/labels/a~1b~0c", "value": "x" },
@@ -460,4 +472,144 @@ fn patches_of_nodes_test_what_they_replace() {
     let mut patch = Patch::of(&fenced);
     patch.fence(None);
     assert_eq!([&patch.steps[0]["value"], &patch.steps[1]["value"]], [&taints, &json!([])]);
+}
+
+/// The node as it is, in a newer version; with a fence that names this claim, or with none.
+fn with_fence(world: &World, labels: Value, claim: Option<&str>) -> Node {
+    let fence = |claim| json!({ "key": FENCE, "value": claim, "effect": "NoSchedule", "timeAdded": "2026-01-01T00:00:00Z" });
+    let version = world.nodes["n1"].version.parse::<u64>().unwrap() + 1;
+    let taints = claim.map(|claim| serde_json::from_value(fence(claim)).unwrap());
+    Node { version: version.to_string(), taints: taints.into_iter().collect(), ..node(labels) }
+}
+
+fn ours() -> Value {
+    json!({ "acc": "1", keys::LABEL_DRIVER: CLAIM, VERSION: "1.0" })
+}
+
+const CLAIM: &str = "hw.acc-module";
+
+/// Newer than any before it.
+fn put_module(world: &mut World, id: &Id, mut live: Live) {
+    let version = world.modules[id].text("/metadata/resourceVersion").parse::<u64>().unwrap() + 1;
+    live.body["metadata"]["resourceVersion"] = version.to_string().into();
+    world.put_module(id.clone(), live);
+}
+
+#[test]
+fn a_module_that_reloads_drivers_is_written_when_nobody_can_come() {
+    let after = serving(&json!({ "modprobe": { "parameters": ["x=1"] } }));
+    let mut world = running(&serving(&json!({})));
+    world.put_node("n1".into(), with_fence(&world, ours(), Some(CLAIM)));
+    assert_eq!(changed(&mut world, &after).0, ["apply"], "it is fenced already");
+    let doing = plan(&world, &after, false).doing;
+    let unused = doing.iter().find_map(|one| match one {
+        Do::Apply(_, unused) => Some(unused.clone()),
+        _ => None,
+    });
+    let since: Timestamp = "2026-01-01T00:00:00Z".parse().unwrap();
+    let wanted = Unused {
+        resources: BTreeSet::from([DEVICE.to_owned()]),
+        fences: BTreeMap::from([("n1".to_owned(), Some(since))]),
+    };
+    assert_eq!(unused, Some(wanted));
+    // For a Module that is refused nobody is kept away.
+    let doing = plan(&world, &after, true).doing;
+    assert_eq!(shown(&doing)[2..], ["apply", "unfence n1"]);
+    // The fence stays until KMM has unloaded what it unloads.
+    let (id, live) = as_wanted(&world, &after);
+    put_module(&mut world, &id, live.clone());
+    assert_eq!(changed(&mut world, &after), (vec![], State::Good));
+    world.put_nmc("n1".into(), nmc(&live));
+    assert_eq!(changed(&mut world, &after).0, ["unfence n1"]);
+}
+
+#[test]
+fn who_is_on_the_way_has_time_to_come() {
+    let since: Timestamp = "2026-01-01T00:00:00Z".parse().unwrap();
+    let rest = |fences: &[Option<Timestamp>], after: i64| {
+        let fences = fences.iter().enumerate().map(|(at, fence)| (at.to_string(), *fence)).collect();
+        Unused { resources: BTreeSet::new(), fences }.rest(since + SignedDuration::from_millis(after))
+    };
+    assert_eq!(rest(&[Some(since)], 0), Some(Duration::from_secs(2)));
+    assert_eq!(rest(&[Some(Timestamp::UNIX_EPOCH), Some(since)], 1900), Some(Duration::from_millis(100)));
+    assert_eq!(rest(&[Some(since)], 2000), None);
+    assert_eq!(rest(&[], 0), None);
+}
+
+/// Another name for the devices, or none, and another version in one edit: who has one under the former name still has it.
+#[test]
+fn who_has_a_device_under_a_former_name_still_uses_it() {
+    let other = "example.com/other";
+    let renamed = json!({ "driverVersion": "2.0", "devicePlugin": { "resourceNames": [other] } });
+    let dropped = json!({ "driverVersion": "2.0", "devicePlugin": null });
+    for next in [renamed, dropped] {
+        let (before, after) = (serving(&json!({})), serving(&next));
+        let mut world = running(&before);
+        user(&mut world, "p", DEVICE);
+        assert_eq!(changed(&mut world, &after).0, ["apply"]);
+        let doing = plan(&world, &after, false).doing;
+        let Some(Do::Apply(module, _)) = doing.iter().find(|one| matches!(one, Do::Apply(..))) else {
+            panic!()
+        };
+        let (id, mut live) = as_wanted(&world, &after);
+        live.body["metadata"]["annotations"] = module.body()["metadata"]["annotations"].clone();
+        put_module(&mut world, &id, Live { body: stated(live.body) });
+        assert!(world.needs_pods());
+        let waits = plan(&world, &after, false);
+        let pods = rollout::Wait::Pods("x/p".to_owned(), 1);
+        assert_eq!(waits.round.waiting, [("n1".to_owned(), pods)], "{next}");
+        // When the node has the new version nobody has the old name any more.
+        world.put_pod(Id::new("x", "p"), None);
+        let mut labels = ours();
+        labels[VERSION] = "2.0".into();
+        world.put_node("n1".into(), with_fence(&world, labels, None));
+        world.remove_nmc("n1");
+        let doing = plan(&world, &after, false).doing;
+        let Some(Do::Apply(module, _)) = doing.iter().find(|one| matches!(one, Do::Apply(..))) else {
+            panic!()
+        };
+        assert_eq!(Offered::on(module.body()).names(), after.resources());
+    }
+    // A name that is replaced under the same version is remembered as long as that version.
+    let renamed = serving(&json!({ "devicePlugin": { "resourceNames": [other] } }));
+    let world = running(&serving(&json!({})));
+    let doing = plan(&world, &renamed, false).doing;
+    let Some(Do::Apply(module, _)) = doing.iter().find(|one| matches!(one, Do::Apply(..))) else { panic!() };
+    assert_eq!(Offered::on(module.body()).names(), BTreeSet::from([DEVICE, other].map(str::to_owned)));
+}
+
+/// Somebody takes our labels from a node that is being changed: the fence goes when the driver has gone, whoever is told.
+#[test]
+fn a_fence_goes_by_whose_it_is() {
+    let config = serving(&json!({}));
+    let mut world = running(&config);
+    world.put_node("n1".into(), with_fence(&world, json!({}), Some(CLAIM)));
+    assert_eq!(changed(&mut world, &config).0, [""; 0], "it is not unloaded yet");
+    assert_eq!(world.remove_nmc("n1").into_iter().collect::<Vec<_>>(), [config.id()]);
+    assert_eq!(changed(&mut world, &config).0, ["release n1"]);
+    world.put_node("n1".into(), with_fence(&world, json!({}), Some("hw.other")));
+    assert_eq!(changed(&mut world, &config).0, [""; 0], "somebody else's");
+    assert_eq!(world.orphans().into_iter().collect::<Vec<_>>(), ["hw.other"]);
+    world.put_node("n1".into(), with_fence(&world, json!({}), Some(CLAIM)));
+    assert_eq!(world.orphans().len(), 0);
+    world.remove_config(&config.id());
+    world.remove_module(&Id::new("hw", "acc-module"));
+    assert_eq!(world.orphans().into_iter().collect::<Vec<_>>(), [CLAIM]);
+    assert_eq!(shown(&orphan(&world, CLAIM)), ["release n1"]);
+    world.remove_node(&"n1".into());
+    assert_eq!(world.orphans().len(), 0);
+}
+
+/// A node that no longer matches is fenced before it is given back, and as long as the driver is there.
+#[test]
+fn a_node_is_given_back_behind_a_fence() {
+    let config = serving(&json!({ "nodeSelector": { "acc": "2" } }));
+    let mut world = running(&serving(&json!({ "nodeSelector": { "acc": "1" } })));
+    assert_eq!(changed(&mut world, &config).0, ["fence n1"]);
+    world.put_node("n1".into(), with_fence(&world, ours(), Some(CLAIM)));
+    assert_eq!(changed(&mut world, &config).0, ["release n1"]);
+    let doing = plan(&world, &config, false).doing;
+    let Some(Do::Node(write)) = doing.last() else { panic!() };
+    assert!(!write.patch.to_string().contains("taints"), "{}", write.patch);
+    assert!(write.unused.is_fenced() && !write.unused.resources.is_empty());
 }

@@ -20,6 +20,8 @@ fn old(node: &str) -> Spot<'_> {
         loaded: Some("1"),
         ready: true,
         fenced: false,
+        stale: false,
+        reserved: false,
         supported: true,
         maintenance: false,
         users: Users::Pods(Vec::new()),
@@ -88,6 +90,13 @@ fn one_node_at_a_time() {
         &["fence b"],
         &[("a", Wait::Maintenance)],
     );
+    // A fence stays as long as something is about to be unloaded.
+    let leaves = Spot { version: Some(NEW), ready: false, fenced: true, ..old("a") };
+    check(&Policy { version: "3", ..paused }, &[leaves], &[], &[("a", Wait::Paused)]);
+    let fresh = Spot { version: Some(NEW), loaded: Some(NEW), fenced: true, ..old("a") };
+    check(&wait, &[Spot { stale: true, ..fresh.clone() }], &[], &[]);
+    check(&wait, &[Spot { reserved: true, ..fresh.clone() }], &[], &[]);
+    check(&wait, &[fresh], &["unfence a"], &[]);
     // What has no working driver loses nothing, and comes first.
     let broken = Spot { ready: false, ..old("z") };
     check(&wait, &[old("a"), broken], &["fence z"], &[("a", Wait::Turn)]);
@@ -103,7 +112,11 @@ fn a_node_is_given_back_when_nobody_needs_it() {
     let ending = Spot { ending: true, ..old("a") };
     let used = Spot { users: user(), ..ending.clone() };
     let pods = Wait::Pods("x/p".to_owned(), 1);
-    check(&policy(Patience), std::slice::from_ref(&ending), &["release a checked"], &[]);
+    let fenced = Spot { fenced: true, ..ending.clone() };
+    check(&policy(Patience), std::slice::from_ref(&ending), &["fence a"], &[]);
+    check(&policy(Patience), std::slice::from_ref(&fenced), &["release a checked"], &[]);
+    let late = Spot { users: user(), ..fenced };
+    check(&policy(Patience), std::slice::from_ref(&late), &["unfence a"], &[("a", pods.clone())]);
     check(&policy(Patience), std::slice::from_ref(&used), &[], &[("a", pods.clone())]);
     check(&policy(Patience), &[Spot { users: Users::Unknown, ..ending }], &[], &[("a", Wait::Unknown)]);
     check(&policy(Ignore), std::slice::from_ref(&used), &["release a"], &[]);
@@ -176,6 +189,8 @@ fn play(policy: &Policy<'_>, nodes: &mut BTreeMap<&'static str, Real>) -> usize 
             loaded: real.loaded,
             ready: real.loaded.is_some() && real.loaded == real.version,
             fenced: real.fenced,
+            stale: false,
+            reserved: false,
             supported: real.supported,
             maintenance: false,
             users: Users::Pods(pods(real.pods).collect()),

@@ -66,7 +66,8 @@ fn add(world: &mut World, name: &str, how: &str) {
 
 fn fence() -> Taint {
     let time_added = Some(Time(Timestamp::from_second(FENCED).unwrap()));
-    Taint { key: FENCE.to_owned(), effect: "NoSchedule".to_owned(), time_added, ..Taint::default() }
+    let value = Some("hw.acc-module".to_owned());
+    Taint { key: FENCE.to_owned(), effect: "NoSchedule".to_owned(), value, time_added }
 }
 
 fn world(config: &Config, nodes: &[&str]) -> World {

@@ -1,0 +1,93 @@
+//! Under which names the devices of a driver have been offered.
+//!
+//! In: what a DeviceConfig says, what its Module remembers. Out: the names, by the version of the driver. Never: a name forgotten while a node
+//! has the version with which it was offered: pods that asked for it may still hold devices there.
+
+use std::collections::{BTreeMap, BTreeSet};
+
+use deployer::object::{Error, Object};
+use serde_json::Value;
+
+/// The annotation of a Module that remembers them.
+pub const ANNOTATION: &str = "hardware.tholepin.dev/resources";
+
+/// Names by versions.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Offered(BTreeMap<String, BTreeSet<String>>);
+
+impl Offered {
+    /// What a Module remembers; what cannot be read is nothing.
+    #[must_use]
+    pub fn on(module: &Value) -> Self {
+        let text = module["metadata"]["annotations"][ANNOTATION].as_str().unwrap_or_default();
+        Self(serde_json::from_str(text).unwrap_or_default())
+    }
+
+    /// With these names, which are offered with this version.
+    #[must_use]
+    pub fn and(mut self, version: &str, names: BTreeSet<String>) -> Self {
+        if !names.is_empty() {
+            self.0.entry(version.to_owned()).or_default().extend(names);
+        }
+        self
+    }
+
+    /// Without those of versions that are nowhere any more.
+    #[must_use]
+    pub fn only(mut self, versions: &BTreeSet<&str>) -> Self {
+        self.0.retain(|version, _| versions.contains(version.as_str()));
+        self
+    }
+
+    /// All names.
+    #[must_use]
+    pub fn names(&self) -> BTreeSet<String> {
+        self.0.values().flatten().cloned().collect()
+    }
+
+    /// There are none.
+    #[must_use]
+    pub fn is_empty(&self) -> bool {
+        self.0.is_empty()
+    }
+
+    /// The Module that remembers them.
+    ///
+    /// # Errors
+    /// Never in practice.
+    pub fn put_on(&self, module: &Object) -> Result<Object, Error> {
+        let (sort, mut body) = (module.sort().clone(), module.body().clone());
+        if !self.is_empty() {
+            let text = serde_json::to_string(&self.0);
+            let text = text.map_err(|error| Error::NotJson(sort.kind.clone(), error.to_string()))?;
+            body["metadata"]["annotations"][ANNOTATION] = text.into();
+        }
+        Object::of_sort(sort, body)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use deployer::object::Sort;
+    use serde_json::json;
+
+    use super::*;
+
+    #[test]
+    fn names_are_remembered_as_long_as_their_version() {
+        let names = |all: &[&str]| all.iter().map(|name| (*name).to_owned()).collect::<BTreeSet<String>>();
+        let offered =
+            Offered::default().and("1", names(&["a/x"])).and("1", names(&["a/y"])).and("2", names(&["a/z"]));
+        let module =
+            Object::of_sort(Sort::new("g", "v", "Module", "modules"), json!({ "metadata": { "name": "m" } }));
+        let module = module.unwrap();
+        let written = offered.put_on(&module).unwrap();
+        assert_eq!(Offered::on(written.body()), offered);
+        assert_eq!(offered.names(), names(&["a/x", "a/y", "a/z"]));
+        assert_eq!(offered.clone().only(&BTreeSet::from(["2"])).names(), names(&["a/z"]));
+        assert!(offered.only(&BTreeSet::new()).is_empty());
+        let none = Offered::default().and("1", BTreeSet::new());
+        assert_eq!(none.put_on(&module).unwrap(), module, "nothing is said where there is nothing");
+        assert_eq!(Offered::on(&json!({ "metadata": { "annotations": { ANNOTATION: "[" } } })), none);
+    }
+}
