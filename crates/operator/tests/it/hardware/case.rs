@@ -214,7 +214,7 @@ impl<'l> Case<'l> {
 
     /// A pod that runs on a node and has a device.
     pub(crate) async fn use_device(&self, name: &str, node: &str) {
-        use_device(&self.lab.admin, self.name, name, node).await;
+        use_device(&self.lab.admin, self.name, name, node, DEVICE).await;
     }
 
     /// It ends.
@@ -281,14 +281,14 @@ impl<'l> Case<'l> {
 }
 
 /// A pod that runs on a node and has a device.
-pub(crate) async fn use_device(client: &Client, namespace: &str, name: &str, node: &str) {
+pub(crate) async fn use_device(client: &Client, namespace: &str, name: &str, node: &str, device: &str) {
     let pod: Pod = serde_json::from_value(json!({
         "metadata": { "name": name },
         "spec": {
             "nodeName": node,
             "automountServiceAccountToken": false,
             "containers": [{
-                "name": "c", "image": "any", "resources": { "limits": { DEVICE: "1" } },
+                "name": "c", "image": "any", "resources": { "limits": { device: "1" } },
             }],
         },
     }))

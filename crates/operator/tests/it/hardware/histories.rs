@@ -2,7 +2,8 @@
 //! pods, and in the end all is as asked for and nobody writes any more.
 //!
 //! `HISTORIES=200 SEED=7 cargo test -p operator --test it -- histories --nocapture` plays that many, each of `DEEDS` deeds; three of 30 are the
-//! default. Every second one is gentle: pods use devices, and nothing is done that takes a driver from them, which is what must not happen then.
+//! default. Every second one is gentle: pods use devices, and nothing is done that takes a driver from them, which is what must not happen then:
+//! while a pod that uses devices is on a node, KMM is not made to load the driver there in another way.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::time::Duration;
@@ -14,15 +15,23 @@ use serde_json::{Value, json};
 use testkit::account::Account;
 use testkit::kmm::labels::Of;
 use testkit::kmm::{self, Kmm, Told};
+use tokio::task::JoinHandle;
 use tokio::time::Instant;
 
 use super::super::rig::{PATIENCE, number};
-use super::case::{CLAIM, DEVICE, KERNEL, count, is, is_ready, leave_device, plain, use_device};
+use super::case::{CLAIM, DEVICE, KERNEL, count, is, is_ready, plain, use_device};
 use super::history::History;
 use super::lab::{Lab, configs, objects, play};
 
 /// How long it may take until all is as asked for, after the last deed.
-const SETTLES_WITHIN: Duration = Duration::from_secs(5);
+/// Each node of an upgrade waits up to two seconds for pods that may be on their way there.
+const SETTLES_WITHIN: Duration = Duration::from_secs(30);
+/// So long a pod may be on its way to a node that was found open. Whoever takes longer is not looked at.
+const ON_THE_WAY: Duration = Duration::from_millis(900);
+/// So long it is waited for a node that takes a pod.
+const SOON: Duration = Duration::from_millis(500);
+/// Names under which devices are offered.
+const DEVICES: [&str; 2] = [DEVICE, "example.com/other"];
 
 const SPACES: [&str; 2] = ["crowd-one", "crowd-two"];
 const NAMES: [&str; 3] = ["a", "b", "a-name-so-long-that-it-is-cut"];
@@ -35,6 +44,11 @@ enum Deed {
     Delete,
     Select,
     Upgrade,
+    Reload,
+    Rename,
+    Pause,
+    Resume,
+    Policy,
     Relabel,
     Join,
     Leave,
@@ -53,11 +67,16 @@ enum Deed {
 }
 
 impl Deed {
-    const ALL: [Self; 19] = [
+    const ALL: [Self; 24] = [
         Self::Ask,
         Self::Delete,
         Self::Select,
         Self::Upgrade,
+        Self::Reload,
+        Self::Rename,
+        Self::Pause,
+        Self::Resume,
+        Self::Policy,
         Self::Relabel,
         Self::Join,
         Self::Leave,
@@ -97,7 +116,17 @@ struct Crowd<'l> {
     random: Random,
     /// Pods that use a device, by node.
     users: BTreeMap<String, String>,
+    /// Of them those that were too long on their way.
+    late: BTreeSet<String>,
+    /// Who ends pods that are deleted.
+    kubelets: JoinHandle<()>,
     made: usize,
+}
+
+impl Drop for Crowd<'_> {
+    fn drop(&mut self) {
+        self.kubelets.abort();
+    }
 }
 
 #[test]
@@ -123,9 +152,17 @@ fn no_node_is_in_two_modules_at_any_moment_whatever_is_done() {
 
 /// One history; says how long it took to settle.
 async fn one(lab: &Lab, seed: u64) -> Duration {
-    let told = Told { devices: [DEVICE.to_owned()].into(), ..Told::default() };
+    let told = Told { devices: DEVICES.map(str::to_owned).into(), ..Told::default() };
     let kmm = Kmm::start_with(&lab.admin, told);
-    let mut crowd = Crowd { lab, kmm, random: Random::seeded(seed), users: BTreeMap::new(), made: 0 };
+    let mut crowd = Crowd {
+        lab,
+        kmm,
+        random: Random::seeded(seed),
+        users: BTreeMap::new(),
+        late: BTreeSet::new(),
+        kubelets: tokio::spawn(end_pods(lab.admin.clone())),
+        made: 0,
+    };
     let gentle = seed.is_multiple_of(2);
     for _ in 0..NODES {
         crowd.join().await;
@@ -133,7 +170,10 @@ async fn one(lab: &Lab, seed: u64) -> Duration {
     let history = History::begin(&lab.admin).await;
     let mut deeds = Vec::new();
     for _ in 0..number("DEEDS", 30) {
-        let deed = Deed::ALL[crowd.pick(Deed::ALL.len())];
+        let any = Deed::ALL[crowd.pick(Deed::ALL.len())];
+        // Without anybody who asks nothing happens.
+        let any = if deeds.is_empty() { Deed::Ask } else { any };
+        let deed = if gentle && crowd.pick(3) == 0 { Deed::Use } else { any };
         if gentle && deed.is_rough() || !gentle && deed == Deed::Use {
             continue;
         }
@@ -145,17 +185,25 @@ async fn one(lab: &Lab, seed: u64) -> Duration {
     }
     crowd.calm().await;
     let took = crowd.settle(seed, &deeds).await;
-    let pulled = crowd.kmm.pulled();
+    let is_late = |pod: &str| crowd.late.iter().any(|late| pod.ends_with(&format!("/{late}")));
+    let pulled: Vec<String> = crowd.kmm.pulled().into_iter().filter(|line| !is_late(line)).collect();
     let writes = lab.quiet().await;
     let past = history.end().await;
     println!(
-        "histories: seed {seed}: {} deeds, {} moments, settled in {took:?}, {writes} writes so far",
+        "histories: seed {seed}: {} deeds, {} moments, {} pods, settled in {took:?}, {writes} writes so far",
         deeds.len(),
-        past.len()
+        past.len(),
+        deeds.iter().filter(|deed| deed.contains(" uses ")).count()
     );
     assert_eq!(past.in_two_modules(), BTreeMap::new(), "seed {seed}: {deeds:#?}");
     assert_eq!(past.with_two_drivers(), BTreeMap::new(), "seed {seed}: {deeds:#?}");
     assert!(!gentle || pulled.is_empty(), "seed {seed}: {pulled:#?} {deeds:#?}");
+    let mut changed = past.changed_under_pods(&DEVICES);
+    changed.retain(|_, pods| {
+        pods.retain(|pod| !is_late(pod));
+        !pods.is_empty()
+    });
+    assert!(!gentle || changed.is_empty(), "seed {seed}: {changed:#?} {deeds:#?}");
     crowd.leave().await;
     took
 }
@@ -213,7 +261,14 @@ impl Crowd<'_> {
     async fn act(&mut self, deed: Deed) -> String {
         match deed {
             Deed::Ask => self.ask().await,
-            Deed::Delete | Deed::Select | Deed::Upgrade => self.reconsider(deed).await,
+            Deed::Delete
+            | Deed::Select
+            | Deed::Upgrade
+            | Deed::Reload
+            | Deed::Rename
+            | Deed::Pause
+            | Deed::Resume
+            | Deed::Policy => self.reconsider(deed).await,
             Deed::Join => self.join().await,
             Deed::Spoil => self.spoil().await,
             Deed::Use | Deed::Free => self.pods(deed).await,
@@ -227,7 +282,7 @@ impl Crowd<'_> {
         let mut spec = json!({
             "driverImage": "registry.example/drivers/acc",
             "driverVersion": format!("{}.0", self.pick(3)),
-            "devicePlugin": { "image": "registry.example/plugin:1", "resourceNames": [DEVICE] },
+            "devicePlugin": offering(DEVICE),
             "upgradePolicy": { "maxUnavailable": 1 + self.pick(3) },
         });
         for (field, value) in self.selector().as_object().unwrap() {
@@ -249,6 +304,14 @@ impl Crowd<'_> {
         let spec = match deed {
             Deed::Select => self.selector(),
             Deed::Upgrade => json!({ "driverVersion": format!("{}.0", self.pick(3)) }),
+            Deed::Reload => self.another_way(),
+            Deed::Rename => self.another_name(),
+            Deed::Pause => json!({ "upgradePolicy": { "paused": true } }),
+            Deed::Resume => json!({ "upgradePolicy": { "paused": null } }),
+            Deed::Policy => {
+                let policy = ["Wait", "Evict"][self.pick(2)];
+                json!({ "upgradePolicy": { "podsUsingDevices": policy } })
+            }
             _ => {
                 let _ = all.delete(&name, &DeleteParams::background()).await;
                 return name;
@@ -257,6 +320,31 @@ impl Crowd<'_> {
         let patch = Patch::Merge(json!({ "spec": spec }));
         let done = all.patch(&name, &PatchParams::default(), &patch).await;
         format!("{name} {spec} {}", if done.is_ok() { "" } else { "(gone)" })
+    }
+
+    /// Another way to load the driver, said anew or no longer; sometimes with another version.
+    fn another_way(&mut self) -> Value {
+        let mut spec = match self.pick(5) {
+            0 => json!({ "modprobe": { "parameters": [format!("x={}", self.pick(3))] } }),
+            1 => json!({ "modprobe": null }),
+            2 => json!({ "inTreeModulesToRemove": ["old"], "registryTLS": { "insecure": true } }),
+            3 => json!({ "inTreeModulesToRemove": null, "registryTLS": null }),
+            _ => json!({ "imagePullPolicy": (self.pick(2) == 0).then_some("Always") }),
+        };
+        if self.pick(3) == 0 {
+            spec["driverVersion"] = format!("{}.0", self.pick(3)).into();
+        }
+        spec
+    }
+
+    /// Devices under another name, or no more; sometimes with another version.
+    fn another_name(&mut self) -> Value {
+        let plugin = if self.pick(4) == 0 { Value::Null } else { offering(DEVICES[self.pick(2)]) };
+        let mut spec = json!({ "devicePlugin": plugin });
+        if self.pick(2) == 0 {
+            spec["driverVersion"] = format!("{}.0", self.pick(3)).into();
+        }
+        spec
     }
 
     async fn join(&mut self) -> String {
@@ -332,37 +420,67 @@ impl Crowd<'_> {
         format!("{space}/{name} {}", done.is_ok())
     }
 
-    /// Pods that use devices come where a driver works undisturbed, as the kubelet would have it, and go.
+    /// Pods that use devices come where a driver works and nobody is kept away, a moment after that was seen; and go.
     async fn pods(&mut self, deed: Deed) -> String {
         if deed == Deed::Free {
             let Some((node, pod)) = self.users.pop_first() else { return "nobody".to_owned() };
-            leave_device(&self.lab.admin, SPACES[0], &pod).await;
+            end_pod(&self.lab.admin, &pod).await;
             return node;
         }
-        self.lab.quiet().await;
-        let Some(node) = self.any_node().await else { return "none".to_owned() };
-        let (name, labels) = (text(&node["metadata"]["name"]), &node["metadata"]["labels"]);
-        let Some((space, module)) = labels[CLAIM].as_str().and_then(|claim| claim.split_once('.')) else {
-            return format!("{name} has no driver");
+        let there = pods(&self.lab.admin).list(&ListParams::default()).await.unwrap();
+        let there: BTreeSet<String> = there.into_iter().filter_map(|pod| pod.metadata.name).collect();
+        self.users.retain(|_, pod| there.contains(pod));
+        let Some(name) = self.place().await else { return "no node takes it".to_owned() };
+        let nodes = objects(&self.lab.admin, "v1", "Node", None);
+        let node = nodes.get_opt(&name).await.unwrap().map(plain).unwrap_or_default();
+        let claim = text(&node["metadata"]["labels"][CLAIM]);
+        let Some((space, module)) = claim.split_once('.') else { return format!("{name} has no driver") };
+        let modules = kmm::api(&self.lab.admin, "Module", Some(space));
+        let live = modules.get_opt(module).await.unwrap().map(plain).unwrap_or_default();
+        let Some(device) = live["spec"]["devicePlugin"]["container"]["args"][0].as_str() else {
+            return format!("{name} has no device plugin");
         };
-        let of = Of::new(space, module);
-        let is_settled = labels[of.version_ready()].is_string()
-            && labels[of.version_ready()] == labels[of.version_module()];
-        let is_open = !node["spec"]["taints"].to_string().contains("tholepin");
-        if !is_settled || !is_open || self.users.contains_key(&name) {
+        let found = Instant::now();
+        let node = nodes.get_opt(&name).await.unwrap().map(plain).unwrap_or_default();
+        if node["metadata"]["labels"][CLAIM] != claim || !takes_pods(&node) {
             return format!("{name} does not take it");
         }
         self.made += 1;
         let pod = format!("user-{}", self.made);
-        use_device(&self.client(), SPACES[0], &pod, &name).await;
-        self.users.insert(name.clone(), pod);
-        name
+        use_device(&self.client(), SPACES[0], &pod, &name, device).await;
+        if found.elapsed() > ON_THE_WAY {
+            self.late.insert(pod.clone());
+        }
+        self.users.insert(name.clone(), pod.clone());
+        format!("{pod} on {name} uses {device}")
+    }
+
+    /// A node that takes a pod and has none, if one comes to be so soon.
+    async fn place(&mut self) -> Option<String> {
+        let began = Instant::now();
+        while began.elapsed() < SOON {
+            let nodes = self.nodes().await;
+            let names =
+                nodes.iter().filter(|node| takes_pods(node)).map(|node| text(&node["metadata"]["name"]));
+            let open: Vec<String> = names.filter(|name| !self.users.contains_key(name)).collect();
+            if !open.is_empty() {
+                return Some(open[self.pick(open.len())].clone());
+            }
+            tokio::time::sleep(Duration::from_millis(20)).await;
+        }
+        None
     }
 
     /// All that keeps drivers from nodes is taken back.
     async fn calm(&mut self) {
         while !self.users.is_empty() {
             self.pods(Deed::Free).await;
+        }
+        for config in self.configs().await {
+            let all = configs(&self.lab.admin, config["metadata"]["namespace"].as_str());
+            let patch = Patch::Merge(json!({ "spec": { "upgradePolicy": { "paused": null } } }));
+            // It may be about to go.
+            let _ = all.patch(&text(&config["metadata"]["name"]), &PatchParams::default(), &patch).await;
         }
         for node in self.nodes().await {
             let name = text(&node["metadata"]["name"]);
@@ -425,6 +543,44 @@ impl Crowd<'_> {
             let _ = nodes.delete(&text(&node["metadata"]["name"]), &DeleteParams::default()).await.unwrap();
         }
         self.kmm.settled(PATIENCE).await.unwrap();
+    }
+}
+
+/// Whether a driver works on a node, and nobody is kept away.
+fn takes_pods(node: &Value) -> bool {
+    let labels = &node["metadata"]["labels"];
+    let claim = text(&labels[CLAIM]);
+    let Some((space, module)) = claim.split_once('.') else { return false };
+    let of = Of::new(space, module);
+    labels[of.version_ready()].is_string()
+        && labels[of.version_ready()] == labels[of.version_module()]
+        && !node["spec"]["taints"].to_string().contains("tholepin")
+}
+
+/// A device plugin that offers devices under this name.
+fn offering(device: &str) -> Value {
+    json!({ "image": "registry.example/plugin:1", "resourceNames": [device], "args": [device] })
+}
+
+/// Pods that use devices.
+fn pods(client: &Client) -> Api<DynamicObject> {
+    objects(client, "v1", "Pod", Some(SPACES[0]))
+}
+
+/// It is gone at once, if it was there.
+async fn end_pod(client: &Client, name: &str) {
+    let params = DeleteParams { grace_period_seconds: Some(0), ..DeleteParams::default() };
+    let _ = pods(client).delete(name, &params).await;
+}
+
+/// Kubelets, as far as it matters: a pod that is deleted ends a moment later.
+async fn end_pods(client: Client) {
+    loop {
+        let all = pods(&client).list(&ListParams::default()).await.map(|list| list.items).unwrap_or_default();
+        for pod in all.into_iter().filter(|pod| pod.metadata.deletion_timestamp.is_some()) {
+            end_pod(&client, &pod.metadata.name.unwrap_or_default()).await;
+        }
+        tokio::time::sleep(Duration::from_millis(50)).await;
     }
 }
 

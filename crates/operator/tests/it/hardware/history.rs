@@ -1,4 +1,4 @@
-//! What was on the API server at each moment, from watches: Nodes, Modules, NodeModulesConfigs and DeviceConfigs in the order of their revisions.
+//! What was on the API server at each moment, from watches: Nodes, Modules, NodeModulesConfigs, DeviceConfigs and Pods in the order of their revisions.
 //!
 //! In: a client. Out: questions that are asked of every moment. Never: a moment that was missed: a watch that breaks fails the test.
 
@@ -42,13 +42,14 @@ struct Now<'m> {
     objects: BTreeMap<(&'m str, &'m str), &'m Value>,
 }
 
-const KINDS: [&str; 4] = ["Node", "Module", "NodeModulesConfig", "DeviceConfig"];
+const KINDS: [&str; 5] = ["Node", "Module", "NodeModulesConfig", "DeviceConfig", "Pod"];
 
-fn api(client: &Client, kind: &str) -> Api<DynamicObject> {
+/// Objects of a kind, in all namespaces or in this one.
+fn api(client: &Client, kind: &str, space: Option<&str>) -> Api<DynamicObject> {
     match kind {
-        "Node" => objects(client, "v1", "Node", None),
-        "DeviceConfig" => configs(client, None),
-        kind => testkit::kmm::api(client, kind, None),
+        "Node" | "Pod" => objects(client, "v1", kind, space),
+        "DeviceConfig" => configs(client, space),
+        kind => testkit::kmm::api(client, kind, space),
     }
 }
 
@@ -70,7 +71,7 @@ impl History {
         let moments = Arc::new(Mutex::new(Vec::new()));
         let mut tasks = Vec::new();
         for kind in KINDS {
-            let api = api(client, kind);
+            let api = api(client, kind, None);
             let list = api.list(&ListParams::default()).await.unwrap();
             let from = list.metadata.resource_version.clone().unwrap();
             moments
@@ -97,23 +98,19 @@ impl History {
 
     /// Up to now.
     pub(crate) async fn end(self) -> Past {
-        let now = api(&self.client, "Node").list(&ListParams::default()).await.unwrap();
+        let now = api(&self.client, "Node", None).list(&ListParams::default()).await.unwrap();
         let now: u64 = now.metadata.resource_version.unwrap().parse().unwrap();
         // Each watch is asked to tell something that is later than that.
         for kind in KINDS {
             let mark = json!({ "metadata": { "annotations": { "testkit/mark": format!("{now}") } } });
-            let any =
-                api(&self.client, kind).list(&ListParams::default()).await.unwrap().items.into_iter().next();
+            let all = api(&self.client, kind, None).list(&ListParams::default()).await.unwrap();
+            let any = all.items.into_iter().next();
             let Some(any) = any else {
                 until("a watch tells that all are gone", async || self.alive(kind) == 0).await;
                 continue;
             };
             let name = any.metadata.name.unwrap();
-            let one = match any.metadata.namespace.as_deref() {
-                Some(space) if kind == "DeviceConfig" => configs(&self.client, Some(space)),
-                Some(space) => testkit::kmm::api(&self.client, kind, Some(space)),
-                None => api(&self.client, kind),
-            };
+            let one = api(&self.client, kind, any.metadata.namespace.as_deref());
             // It may have gone meanwhile; then that is told.
             let _ = one.patch(&name, &PatchParams::default(), &Patch::Merge(mark)).await;
             until("a watch tells", async || {
@@ -215,6 +212,28 @@ impl Past {
         found
     }
 
+    /// Where KMM was made to load a driver in another way, or no more, at a moment when a pod there used one of these devices; with those pods.
+    pub(crate) fn changed_under_pods(&self, devices: &[&str]) -> BTreeMap<String, BTreeSet<String>> {
+        let (mut found, mut before) = (BTreeMap::<String, BTreeSet<String>>::new(), BTreeMap::new());
+        self.each(|now, moment| {
+            if moment.kind != "NodeModulesConfig" {
+                return;
+            }
+            let after = moment.object.as_ref().map(loaders).unwrap_or_default();
+            let former: BTreeMap<_, _> =
+                before.insert(moment.name.as_str(), after.clone()).unwrap_or_default();
+            if former.iter().all(|(module, config)| after.get(module) == Some(config)) {
+                return;
+            }
+            let node = moment.name.trim_start_matches('/');
+            let pods = now.of("Pod").filter(|(_, pod)| pod["spec"]["nodeName"] == node && uses(pod, devices));
+            for (name, _) in pods {
+                found.entry(node.to_owned()).or_default().insert(name.to_owned());
+            }
+        });
+        found
+    }
+
     /// The most nodes that had the label `whose` and lacked `key` at a moment.
     pub(crate) fn most_without(&self, key: &str, whose: &str) -> usize {
         let mut most = 0;
@@ -272,4 +291,18 @@ impl<'m> Now<'m> {
 fn selects(module: &Value, node: &Value) -> bool {
     let wanted = module["spec"]["selector"].as_object();
     wanted.is_some_and(|wanted| wanted.iter().all(|(key, value)| node["metadata"]["labels"][key] == *value))
+}
+
+/// How each module of a node should be loaded, by its Module.
+fn loaders(nmc: &Value) -> BTreeMap<String, Value> {
+    let all = nmc["spec"]["modules"].as_array().into_iter().flatten();
+    all.map(|entry| (format!("{}/{}", entry["namespace"], entry["name"]), entry["config"].clone())).collect()
+}
+
+/// Whether a pod has one of these devices.
+fn uses(pod: &Value, devices: &[&str]) -> bool {
+    let is_over = matches!(pod["status"]["phase"].as_str(), Some("Succeeded" | "Failed"));
+    let mut containers = pod["spec"]["containers"].as_array().into_iter().flatten();
+    !is_over
+        && containers.any(|one| devices.iter().any(|device| !one["resources"]["limits"][device].is_null()))
 }
