@@ -67,6 +67,9 @@ pub struct Args {
     /// How long nodes of a DeviceConfig may be on their way before that is told as a problem, such as 90s or 5m
     #[arg(long, value_name = "DURATION", default_value = "1m", value_parser = duration)]
     pub driver_patience: Duration,
+    /// How long a pod may be on its way to a node of a DeviceConfig: so long the node is closed before it is looked whether its devices are in use
+    #[arg(long, value_name = "DURATION", default_value = "1s", value_parser = duration)]
+    pub binding_patience: Duration,
     /// Copy the conditions of MachineConfigPools to the status
     #[arg(long)]
     pub forward_pool_conditions: bool,
@@ -146,6 +149,7 @@ impl Args {
             scheduler: self.scheduler,
             controllers: self.controllers,
             driver_patience: self.driver_patience,
+            binding_patience: self.binding_patience,
         }
     }
 }
@@ -175,7 +179,7 @@ mod tests {
             "--namespace numa --pod p --platform openshift:4.20.1 --exporter-image e:1 --scheduler false \
              --forward-pool-conditions --api-server-port 8443 --api-server-port 443 --leader-elect=false \
              --metrics-bind-address 0 --health-probe-bind-address 127.0.0.1:9 --certificates /c --kubeconfig k \
-             --controllers=deviceconfig --driver-patience 90s",
+             --controllers=deviceconfig --driver-patience 90s --binding-patience 300ms",
         )
         .unwrap();
         let Told { given, namespace, pod, exporter_image, .. } = &settings.told;
@@ -193,6 +197,7 @@ mod tests {
             settings.controllers.has(Part::DeviceConfig) && !settings.controllers.has(Part::NumaResources)
         );
         assert_eq!(settings.driver_patience, Duration::from_secs(90));
+        assert_eq!(settings.binding_patience, Duration::from_millis(300));
     }
 
     #[test]
@@ -217,6 +222,7 @@ mod tests {
             ("--scheduler maybe", "invalid value 'maybe'"),
             ("--controllers=all", "numaresources, deviceconfig, or both"),
             ("--driver-patience 0", "no time above 0"),
+            ("--binding-patience=-1s", "no time above 0"),
             ("--driver-patience soon", "expected numbers with units"),
         ] {
             let error = settings(line).unwrap_err();

@@ -21,7 +21,7 @@ use runtime::{http, log};
 use tokio_util::sync::CancellationToken;
 
 use crate::cli::CERTIFICATES;
-use crate::deviceconfig::process::PATIENCE;
+use crate::deviceconfig::process::{BINDING, PATIENCE};
 use crate::place::Told;
 use crate::process::{self, Controllers, Settings};
 use crate::watch::kubelets::Trust;
@@ -230,6 +230,7 @@ fn settings(flags: &Parsed, told: Told) -> anyhow::Result<Settings> {
         scheduler: flags.bool("enable-scheduler").unwrap_or(true),
         controllers: Controllers::default(),
         driver_patience: PATIENCE,
+        binding_patience: BINDING,
     })
 }
 

@@ -24,9 +24,10 @@ use runtime::backoff::Backoff;
 use runtime::client::{Connection, Options};
 use runtime::http::{self, Probe, Surface};
 use runtime::ready::Readiness;
+use runtime::residue::{self, Rare};
 use runtime::shutdown::Tasks;
 use runtime::tls::{Policy, Server, Settings as Tls};
-use runtime::{events, host, lease, log, process_metrics, residue, tls};
+use runtime::{events, host, lease, log, process_metrics, tls};
 use tokio::sync::{Notify, watch};
 use tokio_util::sync::CancellationToken;
 use tracing::{info, warn};
@@ -73,6 +74,8 @@ pub struct Settings {
     pub controllers: Controllers,
     /// How long nodes of a DeviceConfig may be on their way before that is told as a problem.
     pub driver_patience: Duration,
+    /// How long a pod may be on its way to a node of a DeviceConfig before it shows there.
+    pub binding_patience: Duration,
 }
 
 /// Runs until the token is cancelled. `level` lets the log's level be changed over HTTP.
@@ -193,7 +196,7 @@ impl Process {
             self.deviceconfig(&place, &mut registry, &watch_metrics, &recorder)?;
         }
         self.elect(&mut registry);
-        self.tasks.spawn("residue", residue::tidy(self.readiness.clone()));
+        self.tasks.spawn("residue", residue::tidy(self.readiness.clone(), Rare::default()));
         if let Some(listener) = listener {
             self.serve_metrics(&place, listener, registry, offered)?;
         }
@@ -268,6 +271,7 @@ impl Process {
             recorder,
             watches,
             patience: self.settings.driver_patience,
+            binding: self.settings.binding_patience,
             call: CALL,
         };
         hardware::start(&mut self.tasks, setting, &self.hardware, registry, leads, release)?;

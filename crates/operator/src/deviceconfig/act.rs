@@ -43,6 +43,8 @@ pub struct Hand {
     pub client: Client,
     /// The world.
     pub shared: Arc<Shared>,
+    /// How long a pod may be on its way to a node that was found free.
+    pub binding: Duration,
 }
 
 /// Why something was not done.
@@ -290,7 +292,7 @@ impl Hand {
         if unused.resources.is_empty() {
             return Ok(());
         }
-        if let Some(rest) = unused.rest(Timestamp::now()) {
+        if let Some(rest) = unused.rest(Timestamp::now(), self.binding) {
             return Err(Fault::Later(rest));
         }
         let mut params = ListParams::default().limit(PAGE);

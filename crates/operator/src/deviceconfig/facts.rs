@@ -80,8 +80,10 @@ pub struct Spot<'a> {
     pub rebooted: bool,
     /// The device plugin runs.
     pub plugin: bool,
-    /// Since when it has our fence.
+    /// Since when it has our fence, whoever put it up.
     pub fenced_since: Option<Timestamp>,
+    /// Since when we have seen it there.
+    pub fence_seen: Option<Timestamp>,
     /// What is loaded is not what the Module says of this very version: KMM is about to unload it.
     pub stale: bool,
     /// Who uses its devices.
@@ -252,6 +254,9 @@ impl<'a> Look<'a, '_> {
         let same = slot.is_some_and(|slot| slot.same && is_asked(slot));
         let current = loaded.is_some_and(|loaded| loaded.version.as_deref() == version);
         let fence = node.fence().filter(|fence| fence.value.as_deref() == Some(&called.claim));
+        // One without a time is older than any that we make.
+        let fenced_since =
+            fence.map(|fence| fence.time_added.as_ref().map_or(Timestamp::UNIX_EPOCH, |time| time.0));
         let plugin = kmm::keys::device_plugin_ready(&module.namespace, &module.name);
         Spot {
             name,
@@ -266,9 +271,8 @@ impl<'a> Look<'a, '_> {
             ready: same && current && booted,
             rebooted: same && current && !booted,
             plugin: label(&plugin).is_some(),
-            // One without a time is older than any that we make.
-            fenced_since: fence
-                .map(|fence| fence.time_added.as_ref().map_or(Timestamp::UNIX_EPOCH, |time| time.0)),
+            fenced_since,
+            fence_seen: fenced_since.map(|since| node.fence_seen.unwrap_or(since)),
             stale: fence.is_some() && loaded.is_some_and(|loaded| self.is_stale(node, version, loaded)),
             users: self.users(name),
         }

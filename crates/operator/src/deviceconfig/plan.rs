@@ -10,7 +10,7 @@ use std::time::Duration;
 use api::hardware::{self, keys};
 use deployer::compare::says;
 use deployer::object::{Object, Sort};
-use jiff::{SignedDuration, Timestamp};
+use jiff::Timestamp;
 use serde_json::{Value, json};
 
 use super::claim::Id;
@@ -72,7 +72,7 @@ pub struct NodeWrite {
 pub struct Unused {
     /// Who asks for one of these uses them. None: nothing has to hold.
     pub resources: BTreeSet<String>,
-    /// The nodes, and since when new pods are kept from them, if they are.
+    /// The nodes, and since when it has been seen that new pods are kept from them, if they are.
     pub fences: BTreeMap<String, Option<Timestamp>>,
 }
 
@@ -93,10 +93,6 @@ pub enum Why {
     Release,
 }
 
-/// How old a fence has to be before it is looked once more who is there: so long a pod may be on its way to a node that was found free just
-/// before. Fences say only in which second they were put up, so it is up to one less.
-const ON_THE_WAY: SignedDuration = SignedDuration::from_secs(2);
-
 impl Unused {
     /// All of them have a fence.
     #[must_use]
@@ -104,11 +100,12 @@ impl Unused {
         self.fences.values().all(Option::is_some)
     }
 
-    /// How long it is still to be waited for those who are on the way.
+    /// How long it is still to be waited for those who are on the way, if they may be for so long.
     #[must_use]
-    pub fn rest(&self, now: Timestamp) -> Option<Duration> {
-        let last = self.fences.values().flatten().max()?;
-        Duration::try_from(now.duration_until(*last + ON_THE_WAY)).ok().filter(|rest| !rest.is_zero())
+    pub fn rest(&self, now: Timestamp, on_the_way: Duration) -> Option<Duration> {
+        let last = *self.fences.values().flatten().max()?;
+        let seen = Duration::try_from(now.duration_since(last)).unwrap_or_default();
+        on_the_way.checked_sub(seen).filter(|rest| !rest.is_zero())
     }
 }
 
@@ -337,7 +334,7 @@ impl<'a> Plan<'a> {
             self.state = State::Held(used);
             return;
         }
-        let fences = reloads.iter().map(|spot| (spot.name.to_owned(), spot.fenced_since)).collect();
+        let fences = reloads.iter().map(|spot| (spot.name.to_owned(), spot.fence_seen)).collect();
         let resources = if reloads.is_empty() { BTreeSet::new() } else { facts.resources.clone() };
         self.doing.push(Do::Apply(wanted, Unused { resources, fences }));
         if !refused {
@@ -440,7 +437,7 @@ fn step_to_do(step: &Step, facts: &Facts<'_>, version: &str) -> Option<Do> {
     let unused = |spot: &Spot<'_>, checked: bool| match checked {
         true => Unused {
             resources: facts.resources.clone(),
-            fences: BTreeMap::from([(spot.name.to_owned(), spot.fenced_since)]),
+            fences: BTreeMap::from([(spot.name.to_owned(), spot.fence_seen)]),
         },
         false => Unused::default(),
     };

@@ -26,6 +26,8 @@ use super::world::Place;
 
 /// How long nodes may be on their way before that is told as a problem.
 pub const PATIENCE: Duration = Duration::from_secs(60);
+/// How long a pod may be on its way to a node that was found free, unless somebody says otherwise.
+pub const BINDING: Duration = Duration::from_secs(1);
 
 /// What readiness asks.
 #[derive(Clone, Debug)]
@@ -49,6 +51,8 @@ pub struct Setting<'a> {
     pub watches: &'a runtime::watch::Metrics,
     /// How long nodes may be on their way.
     pub patience: Duration,
+    /// How long a pod may be on its way to a node that was found free.
+    pub binding: Duration,
     /// One call's deadline.
     pub call: Duration,
 }
@@ -100,7 +104,7 @@ pub fn start(
         rights::follow(asking, openshift, told).await;
         std::future::pending::<Result<(), Infallible>>().await
     });
-    let hand = Hand { client, shared: Arc::clone(&shared) };
+    let hand = Hand { client, shared: Arc::clone(&shared), binding: setting.binding };
     let recorder = setting.recorder.named(keys::FIELD_MANAGER);
     let worker = Worker { hand, recorder, metrics, patience: setting.patience };
     let readiness = health.readiness.clone();

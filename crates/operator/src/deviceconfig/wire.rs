@@ -5,6 +5,7 @@
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
+use jiff::Timestamp;
 use k8s_openapi::api::core::v1::Taint;
 use serde::Deserialize;
 use serde_json::Value;
@@ -76,7 +77,7 @@ impl WireNode {
     pub(super) fn trim(self, texts: &mut Texts) -> (Arc<str>, Node) {
         let Self { meta, body: Parts { spec, status } } = self;
         let labels = meta.labels;
-        let node = Node {
+        let mut node = Node {
             has_labels: labels.is_some(),
             labels: texts.share_all(&labels.unwrap_or_default()),
             taints: spec.taints.unwrap_or_default(),
@@ -84,7 +85,9 @@ impl WireNode {
             kernel: texts.share(&status.node_info.kernel),
             boot: status.node_info.boot,
             version: meta.resource_version.unwrap_or_default(),
+            fence_seen: None,
         };
+        node.fence_seen = node.fenced_for().map(|_| Timestamp::now());
         (texts.share(&meta.name.unwrap_or_default()), node)
     }
 }

@@ -108,6 +108,8 @@ pub struct Node {
     pub boot: String,
     /// `resourceVersion`.
     pub version: String,
+    /// When its fence was first seen here, if it has one: later than it was put up, and to the point, where `timeAdded` knows seconds.
+    pub fence_seen: Option<Timestamp>,
 }
 
 /// A pod that may have a device.
@@ -190,7 +192,7 @@ impl Node {
     }
 
     /// The claim that it names.
-    fn fenced_for(&self) -> Option<&str> {
+    pub(super) fn fenced_for(&self) -> Option<&str> {
         self.fence()?.value.as_deref()
     }
 }
@@ -371,8 +373,11 @@ impl World {
     }
 
     /// A node is like this.
-    pub fn put_node(&mut self, name: Arc<str>, node: Node) -> Concerned {
+    pub fn put_node(&mut self, name: Arc<str>, mut node: Node) -> Concerned {
         if let Some(known) = self.nodes.get(&name) {
+            if known.fenced_for() == node.fenced_for() {
+                node.fence_seen = known.fence_seen;
+            }
             if compare_versions(&known.version, &node.version).is_ge() {
                 return Concerned::new();
             }

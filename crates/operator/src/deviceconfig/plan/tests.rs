@@ -528,12 +528,39 @@ fn who_is_on_the_way_has_time_to_come() {
     let since: Timestamp = "2026-01-01T00:00:00Z".parse().unwrap();
     let rest = |fences: &[Option<Timestamp>], after: i64| {
         let fences = fences.iter().enumerate().map(|(at, fence)| (at.to_string(), *fence)).collect();
-        Unused { resources: BTreeSet::new(), fences }.rest(since + SignedDuration::from_millis(after))
+        Unused { resources: BTreeSet::new(), fences }
+            .rest(since + jiff::SignedDuration::from_millis(after), Duration::from_secs(2))
     };
     assert_eq!(rest(&[Some(since)], 0), Some(Duration::from_secs(2)));
     assert_eq!(rest(&[Some(Timestamp::UNIX_EPOCH), Some(since)], 1900), Some(Duration::from_millis(100)));
     assert_eq!(rest(&[Some(since)], 2000), None);
     assert_eq!(rest(&[], 0), None);
+}
+
+/// From when it was seen, not from the second in which it was put up; whatever else happens to the node meanwhile.
+#[test]
+fn a_fence_is_as_old_as_it_was_seen() {
+    let mut world = World::default();
+    let fenced = |version: &str, seen: i64, taints: Vec<Taint>| Node {
+        taints,
+        version: version.to_owned(),
+        fence_seen: Some(Timestamp::from_second(seen).unwrap()),
+        ..Node::default()
+    };
+    let fence = |claim: &str| {
+        vec![
+            serde_json::from_value::<Taint>(json!({ "key": FENCE, "value": claim, "effect": "NoSchedule" }))
+                .unwrap(),
+        ]
+    };
+    let mut seen = |version, at, taints| {
+        world.put_node("n1".into(), fenced(version, at, taints));
+        world.nodes["n1"].fence_seen.map(Timestamp::as_second)
+    };
+    assert_eq!(seen("1", 10, fence(CLAIM)), Some(10));
+    assert_eq!(seen("2", 20, fence(CLAIM)), Some(10), "the same one");
+    assert_eq!(seen("3", 30, fence("hw.other")), Some(30), "another's");
+    assert_eq!(seen("4", 40, fence(CLAIM)), Some(40));
 }
 
 /// Another name for the devices, or none, and another version in one edit: who has one under the former name still has it.

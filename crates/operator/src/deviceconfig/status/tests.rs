@@ -50,6 +50,7 @@ fn add(world: &mut World, name: &str, how: &str) {
         kernel: if has("kernel") { "6.8-odd" } else { "5.14.0-1.el9" }.into(),
         boot: if has("booted") { "2" } else { "1" }.to_owned(),
         version: "1".to_owned(),
+        fence_seen: None,
     };
     world.put_node(name.into(), node);
     if has("ready") {

@@ -24,10 +24,9 @@ use super::history::History;
 use super::lab::{Lab, configs, objects, play};
 
 /// How long it may take until all is as asked for, after the last deed.
-/// Each node of an upgrade waits up to two seconds for pods that may be on their way there.
-const SETTLES_WITHIN: Duration = Duration::from_secs(30);
-/// So long a pod may be on its way to a node that was found open. Whoever takes longer is not looked at.
-const ON_THE_WAY: Duration = Duration::from_millis(900);
+const SETTLES_WITHIN: Duration = Duration::from_secs(5);
+/// So long a pod may be on its way to a node that was found open, a little less than the controller is told. Whoever takes longer is not looked at.
+const ON_THE_WAY: Duration = Duration::from_millis(200);
 /// So long it is waited for a node that takes a pod.
 const SOON: Duration = Duration::from_millis(500);
 /// Names under which devices are offered.

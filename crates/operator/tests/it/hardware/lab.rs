@@ -130,7 +130,7 @@ pub(crate) async fn start(rig: &env::Rig, network: &Network, program: PathBuf, p
         namespace: manifests::NAMESPACE,
         account: manifests::CONTROLLER.name,
         rules: rbac::rules(platform),
-        flags: &["--controllers=deviceconfig", "--driver-patience=2s"],
+        flags: &["--controllers=deviceconfig", "--driver-patience=2s", "--binding-patience=300ms"],
     };
     let mut lab = Lab::of(control, subject, program).await;
     lab.operate().await;
