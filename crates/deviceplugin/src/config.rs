@@ -300,6 +300,17 @@ impl Config {
         yaml::read_str::<Self>(name, text, Mode::Strict)?.checked(name)
     }
 
+    /// Without what lists say of other nodes: there may be many.
+    #[must_use]
+    pub fn of_node(mut self, node: &str) -> Self {
+        for resource in &mut self.resources {
+            if let Some(list) = &mut Arc::make_mut(&mut resource.discovery).list {
+                list.keep(node);
+            }
+        }
+        self
+    }
+
     fn checked(self, file: &str) -> Result<Self, Error> {
         let field = |(field, reason)| Error::Field { file: file.to_owned(), field, reason };
         if self.version != VERSION {

@@ -41,7 +41,7 @@ pub struct Device {
 }
 
 /// What a device is. One value for whoever knows the device: there may be thousands.
-#[derive(Clone, Debug, Default, PartialEq, Eq)]
+#[derive(Clone, Debug, Default, PartialEq, Eq, Hash)]
 pub struct Hardware {
     /// Ids of the NUMA zones it is close to, ascending; empty when it has no locality or nobody knows it.
     pub zones: Vec<u32>,
@@ -52,7 +52,7 @@ pub struct Hardware {
 }
 
 /// What a container needs to use devices.
-#[derive(Clone, Debug, Default, PartialEq, Eq)]
+#[derive(Clone, Debug, Default, PartialEq, Eq, Hash)]
 pub struct Gives {
     /// Device nodes.
     pub nodes: Vec<DeviceNode>,
@@ -63,7 +63,7 @@ pub struct Gives {
 }
 
 /// A device node of the host in a container.
-#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
+#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct DeviceNode {
     /// Where it is on the host.
     pub host_path: PathBuf,
@@ -74,7 +74,7 @@ pub struct DeviceNode {
 }
 
 /// A file or folder of the host in a container.
-#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
+#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct Mount {
     /// Where it is on the host.
     pub host_path: PathBuf,
@@ -85,7 +85,7 @@ pub struct Mount {
 }
 
 /// A function on the PCI bus.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub struct Pci {
     /// `0000:3b:00.0`.
     pub address: String,

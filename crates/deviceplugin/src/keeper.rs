@@ -10,6 +10,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use node::watch::{Names, Target, Watcher, changed};
+use runtime::residue::Rare;
 use tokio::sync::watch;
 use tokio::time::{Instant, sleep};
 use tracing::{info, warn};
@@ -40,6 +41,8 @@ pub struct Keeper {
     pub inventory: watch::Sender<Arc<Inventory>>,
     /// The metrics.
     pub metrics: Metrics,
+    /// Told of each look.
+    pub looks: Rare,
 }
 
 impl Keeper {
@@ -79,6 +82,7 @@ impl Keeper {
             if known {
                 self.publish(stock.resource(&config), file.as_mut(), &mut troubles);
             }
+            self.looks.done();
             // The fleet ends this task before it lets go of the other end.
             tokio::select! {
                 () = changed(&mut watcher, patience) => sleep(SETTLE).await,

@@ -16,7 +16,7 @@ use node::watch::{Names, Target, Watcher, changed};
 use prometheus_client::registry::Registry;
 use runtime::http::{self, Probe, Surface};
 use runtime::ready::Readiness;
-use runtime::residue;
+use runtime::residue::{self, Rare};
 use runtime::shutdown::Tasks;
 use tokio::signal::unix::{SignalKind, signal};
 use tokio::sync::watch;
@@ -44,6 +44,8 @@ pub struct Process {
     registry: Registry,
     metrics: Metrics,
     readiness: Readiness,
+    /// Looks for devices come now and then.
+    looks: Rare,
     inventory: watch::Sender<Arc<Inventory>>,
     /// What the kubelet said of the driver of resource claims.
     claims: watch::Sender<Status>,
@@ -60,7 +62,16 @@ impl Process {
         let (inventory, _) = inventory::channel();
         let tasks = Tasks::new(shutdown.child_token());
         let claims = watch::Sender::default();
-        Self { settings, registry, metrics, readiness: Readiness::default(), inventory, claims, tasks }
+        Self {
+            settings,
+            registry,
+            metrics,
+            readiness: Readiness::default(),
+            looks: Rare::default(),
+            inventory,
+            claims,
+            tasks,
+        }
     }
 
     /// The devices, for whoever else offers them.
@@ -76,14 +87,19 @@ impl Process {
     pub async fn run(mut self) -> anyhow::Result<()> {
         let node = &self.settings.place.node;
         info!(node, version = env!("CARGO_PKG_VERSION"), "starting the device plugin");
-        let config = self.settings.source.read()?;
+        let config = self.settings.read()?;
         if matches!(self.settings.source, Source::Flags(_)) {
             // The sample plugin ends when it has no devices, and says so where people look.
             for resource in &config.resources {
                 discovery::look(resource, &self.settings.place)?;
             }
         }
-        let fleet = Fleet::new(self.settings.clone(), self.metrics.clone(), self.inventory.clone());
+        let fleet = Fleet::new(
+            self.settings.clone(),
+            self.metrics.clone(),
+            self.inventory.clone(),
+            self.looks.clone(),
+        );
         let missing = fleet.missing();
         if let Some(dra) = self.settings.dra.clone() {
             let names = config.resources.iter().map(|resource| resource.name.clone()).collect();
@@ -93,7 +109,7 @@ impl Process {
         }
         self.serve(missing).await?;
         self.keep(fleet, config)?;
-        self.tasks.spawn("residue", residue::tidy(self.readiness.clone()));
+        self.tasks.spawn("residue", residue::tidy(self.readiness.clone(), self.looks.clone()));
         self.tasks.run(GRACE).await?;
         Ok(())
     }
@@ -102,10 +118,10 @@ impl Process {
     fn keep(&mut self, mut fleet: Fleet, config: Config) -> anyhow::Result<()> {
         let gate = self.readiness.gate("plugins started");
         let mut hangup = signal(SignalKind::hangup())?;
-        let (source, metrics) = (self.settings.source.clone(), self.metrics.clone());
+        let (settings, metrics) = (self.settings.clone(), self.metrics.clone());
         let token = self.tasks.token().clone();
         self.tasks.spawn_draining("plugins", async move {
-            let mut watcher = watcher_of(&source);
+            let mut watcher = watcher_of(&settings.source);
             fleet.become_(config).await;
             gate.open();
             loop {
@@ -118,7 +134,7 @@ impl Process {
                     _ = hangup.recv() => info!("SIGHUP: reading the configuration"),
                     () = news(&mut watcher) => {}
                 }
-                match source.read() {
+                match settings.read() {
                     Ok(config) if fleet.is(&config) => {}
                     Ok(config) => {
                         info!(resources = config.resources.len(), "the configuration has changed");

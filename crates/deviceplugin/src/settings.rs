@@ -38,15 +38,16 @@ pub enum Source {
     Flags(Config),
 }
 
-impl Source {
-    /// The configuration now.
+impl Settings {
+    /// The configuration now, as far as it is about this node.
     ///
     /// # Errors
     /// When the file cannot be read or is wrong.
     pub fn read(&self) -> Result<Config, Error> {
-        match self {
-            Self::File(path) => Config::read(path),
-            Self::Flags(config) => Ok(config.clone()),
-        }
+        let config = match &self.source {
+            Source::File(path) => Config::read(path)?,
+            Source::Flags(config) => config.clone(),
+        };
+        Ok(config.of_node(&self.place.node))
     }
 }

@@ -47,10 +47,12 @@ impl Stock {
                 volatile && now.saturating_sub(since) < policy.forget_after
             }
         });
-        for (id, found) in found {
+        let new = |found: Found| {
             let health = Health::new(found.seen.as_deref(), policy);
-            self.devices.insert(id, Known { found, health, gone: None });
-        }
+            Known { found, health, gone: None }
+        };
+        // At once: one after the other would leave the tree half empty.
+        self.devices.append(&mut found.into_iter().map(|(id, found)| (id, new(found))).collect());
     }
 
     /// Asks the files that tell about health, when nothing else can be looked at.

@@ -15,7 +15,7 @@ use prometheus_client::registry::Registry;
 use runtime::client::{Connection, Options};
 use runtime::http::{self, Probe, Surface};
 use runtime::ready::Readiness;
-use runtime::residue;
+use runtime::residue::{self, Rare};
 use runtime::shutdown::Tasks;
 use runtime::tls;
 use tokio::sync::watch;
@@ -77,7 +77,7 @@ impl Process {
         }
         self.tell_pod().await?;
         self.serve().await?;
-        self.tasks.spawn("residue", residue::tidy(self.readiness.clone()));
+        self.tasks.spawn("residue", residue::tidy(self.readiness.clone(), Rare::default()));
         self.tasks.run(GRACE).await?;
         Ok(())
     }

@@ -15,9 +15,11 @@
 use std::convert::Infallible;
 use std::fs;
 use std::io;
+use std::sync::Arc;
 use std::time::Duration;
 
 use rustix::mm::{Advice, madvise};
+use tokio::sync::Notify;
 
 use crate::ready::Readiness;
 
@@ -26,6 +28,9 @@ use crate::ready::Readiness;
 /// fetching back what is used included.
 const SETTLED: Duration = Duration::from_secs(2);
 const TIDY: Duration = Duration::from_secs(10);
+
+/// What is done together leaves its residue together.
+const CALM: Duration = Duration::from_millis(100);
 
 /// Where the kernel lists the mappings and what of them is resident.
 const SMAPS: &str = "/proc/self/smaps";
@@ -38,18 +43,32 @@ struct Mapping {
     resident_kib: u64,
 }
 
-/// Keeps resident what is used, not what was used once; for ever, once the process is ready.
+/// Something was done that happens now and then and takes more of the program than what happens all the time.
+#[derive(Clone, Debug, Default)]
+pub struct Rare(Arc<Notify>);
+
+impl Rare {
+    /// It is over.
+    pub fn done(&self) {
+        self.0.notify_one();
+    }
+}
+
+/// Keeps resident what is used, not what was used once; for ever, once the process is ready. Tidies soon after something rare, and now and then.
 ///
 /// # Errors
 /// Never.
-pub async fn tidy(readiness: Readiness) -> Result<Infallible, Infallible> {
+pub async fn tidy(readiness: Readiness, rare: Rare) -> Result<Infallible, Infallible> {
     readiness.opened().await;
     tokio::time::sleep(SETTLED).await;
     loop {
         if let Err(error) = unmap() {
             tracing::debug!(%error, "the program's pages stay resident");
         }
-        tokio::time::sleep(TIDY).await;
+        tokio::select! {
+            () = tokio::time::sleep(TIDY) => {}
+            () = rare.0.notified() => tokio::time::sleep(CALM).await,
+        }
     }
 }
 

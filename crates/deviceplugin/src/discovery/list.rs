@@ -6,7 +6,7 @@
 //! The sample plugin takes what is missing for Go's zero: a device without `healthy` is not, one without `numanode` is in zone
 //! 0. That is so here only where we stand in for it; else it is healthy, and in no zone.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, HashSet};
 use std::io::Read as _;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
@@ -64,6 +64,20 @@ pub struct HealthSource {
     pub file: PathBuf,
 }
 
+impl Devices {
+    /// The node's list and what it is called, if there is one.
+    fn of(&self, node: &str) -> Option<(&String, &Vec<Entry>)> {
+        self.devices.get_key_value(node).or_else(|| self.devices.get_key_value(ANY))
+    }
+
+    /// Lets go of the lists of other nodes.
+    pub fn keep(&mut self, node: &str) {
+        let own = self.of(node).map(|(name, _)| name.clone());
+        self.devices.retain(|name, _| own.as_ref() == Some(name));
+        self.devices.values_mut().for_each(Vec::shrink_to_fit);
+    }
+}
+
 /// Checks what can be without a look at the node.
 ///
 /// # Errors
@@ -102,7 +116,8 @@ impl Entry {
         self.device_nodes.iter().chain(health).try_for_each(|path| crate::config::absolute(path))
     }
 
-    fn found(&self, sample: bool) -> Found {
+    /// Those that are alike have one description: of thousands most are.
+    fn found(&self, sample: bool, alike: &mut HashSet<Arc<Hardware>>) -> Found {
         let zone = if sample { Some(self.numanode.unwrap_or(0)) } else { self.numanode };
         let zone = zone.and_then(|zone| u32::try_from(zone).ok());
         let mut zones = if self.numanodes.is_empty() { Vec::from_iter(zone) } else { self.numanodes.clone() };
@@ -110,8 +125,15 @@ impl Entry {
         zones.dedup();
         let nodes = self.device_nodes.iter().map(|path| super::node(path)).collect();
         let gives = Gives { nodes, mounts: Vec::new(), envs: self.envs.clone() };
+        let hardware = Hardware { zones, gives, pci: None };
+        let known = alike.get(&hardware).cloned();
+        let hardware = known.unwrap_or_else(|| {
+            let new = Arc::new(hardware);
+            alike.insert(Arc::clone(&new));
+            new
+        });
         Found {
-            hardware: Arc::new(Hardware { zones, gives, pci: None }),
+            hardware,
             stated_unhealthy: !self.healthy.unwrap_or(!sample),
             seen: self.health.as_ref().and_then(|health| ask(&health.file)),
             health_file: self.health.as_ref().map(|health| health.file.as_path().into()),
@@ -146,10 +168,11 @@ fn read_health(path: &Path) -> std::io::Result<String> {
 /// # Errors
 /// When there is no list for it, or an empty one.
 pub fn of(devices: &Devices, node: &str, sample: bool) -> Result<Look, String> {
-    let entries = devices.devices.get(node).or_else(|| devices.devices.get(ANY));
+    let entries = devices.of(node).map(|(_, entries)| entries);
     let entries = entries.filter(|entries| !entries.is_empty() || !sample);
     let entries = entries.ok_or_else(|| format!("no devices of {node:?}: wanted is that name, or \"*\""))?;
-    let devices = entries.iter().map(|entry| (entry.id.clone(), entry.found(sample))).collect();
+    let mut alike = HashSet::new();
+    let devices = entries.iter().map(|entry| (entry.id.clone(), entry.found(sample, &mut alike))).collect();
     Ok(Look { devices, volatile: false })
 }
 

@@ -59,6 +59,24 @@ fn lists_are_the_sample_plugins() {
     assert!(read(&file).unwrap_err().contains("example_com_nic.yaml"));
 }
 
+#[test]
+fn of_many_nodes_and_devices_little_is_kept() {
+    let text = "version: v1alpha1\nresources:\n- name: example.com/nic\n  discovery:\n    list:\n      devices:\n        \
+                worker-0: [{id: a, numanode: 1}, {id: b, numanode: 1}, {id: c, numanode: 0}]\n        worker-1: [{id: x}]\n        \"*\": [{id: y}]\n";
+    let config = Config::parse("x", text).unwrap();
+    for (node, ids) in [("worker-0", "abc"), ("worker-1", "x"), ("worker-2", "y")] {
+        let resource = config.clone().of_node(node).resources.remove(0);
+        assert_eq!(resource.discovery.list.as_ref().unwrap().devices.len(), 1, "{node}");
+        let place = Place { node: node.to_owned(), sysfs: "/none".into() };
+        let look = look(&resource, &place).unwrap();
+        assert_eq!(look.devices.keys().map(String::as_str).collect::<String>(), ids, "{node}");
+        let hardware: Vec<_> = look.devices.values().map(|found| &found.hardware).collect();
+        // `a` and `b` are alike, `c` is not.
+        let alike: Vec<bool> = hardware.windows(2).map(|pair| Arc::ptr_eq(pair[0], pair[1])).collect();
+        assert!(alike.is_empty() || alike == [true, false], "{node}");
+    }
+}
+
 fn read(resource: &Resource, sysfs: &Path) -> Result<Look, String> {
     look(resource, &place(sysfs)).map_err(|error| error.reason)
 }

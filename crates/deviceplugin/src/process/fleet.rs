@@ -9,6 +9,7 @@ use std::time::Duration;
 
 use node::deviceplugin::{self, Seat};
 use node::socket;
+use runtime::residue::Rare;
 use tokio::sync::watch;
 use tokio::task::JoinSet;
 use tokio_util::sync::CancellationToken;
@@ -29,6 +30,7 @@ pub(super) struct Fleet {
     settings: Settings,
     metrics: Metrics,
     inventory: watch::Sender<Arc<Inventory>>,
+    looks: Rare,
     running: BTreeMap<String, Running>,
     /// What is missing, by resource; nothing when every plugin is listened to.
     missing: watch::Sender<BTreeMap<String, String>>,
@@ -49,9 +51,10 @@ impl Fleet {
         settings: Settings,
         metrics: Metrics,
         inventory: watch::Sender<Arc<Inventory>>,
+        looks: Rare,
     ) -> Self {
         let (missing, failed) = Default::default();
-        Self { settings, metrics, inventory, running: BTreeMap::new(), missing, failed }
+        Self { settings, metrics, inventory, looks, running: BTreeMap::new(), missing, failed }
     }
 
     /// What is missing, by resource; nothing when every plugin is listened to.
@@ -141,6 +144,7 @@ impl Fleet {
             plugin: Arc::clone(&plugin),
             inventory: self.inventory.clone(),
             metrics: self.metrics.clone(),
+            looks: self.looks.clone(),
         };
         let seat = Seat {
             folder: self.settings.folder.clone(),
