@@ -4,8 +4,8 @@
 //! status, events. Never: a node in two Modules; a driver pulled from under a pod unless that was asked for; a write where nothing differs.
 //!
 //! Pure: [`claim`] (who has which node), [`kernel`] (which image a kernel needs), [`load`] (how it is loaded), [`module`] (what is made),
-//! [`offered`] (whose pods use it), [`rollout`] (which node gets which version now), [`plan`] (what there is to do, from the [`world`] by way of
-//! [`facts`]), [`status`] (what is told, in [`words`] that the docs explain). Around them [`watch`] keeps the world true, [`work`] does what is
+//! [`offered`] (whose pods use it), [`rollout`] (which node gets which version now), [`unused`] (what has to hold before),
+//! [`plan`] (what there is to do, from the [`world`] by way of [`facts`]), [`status`] (what is told, in [`words`] that the docs explain). Around them [`watch`] keeps the world true, [`work`] does what is
 //! planned, one DeviceConfig independent of the other, and [`process`] starts both.
 
 pub mod act;
@@ -26,6 +26,7 @@ pub mod rights;
 pub mod rollout;
 pub mod shared;
 pub mod status;
+pub mod unused;
 pub mod watch;
 mod wire;
 pub mod words;

@@ -5,12 +5,10 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
-use std::time::Duration;
 
 use api::hardware::{self, keys};
 use deployer::compare::says;
 use deployer::object::{Object, Sort};
-use jiff::Timestamp;
 use serde_json::{Value, json};
 
 use super::claim::Id;
@@ -19,6 +17,7 @@ use super::load::Loader;
 use super::module;
 use super::offered::Offered;
 use super::rollout::{self, Pod, Policy, Round, Step};
+use super::unused::Unused;
 use super::words::Reason;
 use super::world::{Config, Kmm, Live, Node, World};
 use crate::change::fields::all_stated;
@@ -67,15 +66,6 @@ pub struct NodeWrite {
     pub unused: Unused,
 }
 
-/// That nobody uses the devices of some nodes, and nobody is on the way there.
-#[derive(Clone, Debug, Default, PartialEq)]
-pub struct Unused {
-    /// Who asks for one of these uses them. None: nothing has to hold.
-    pub resources: BTreeSet<String>,
-    /// The nodes, and since when it has been seen that new pods are kept from them, if they are.
-    pub fences: BTreeMap<String, Option<Timestamp>>,
-}
-
 /// Why a node is changed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Why {
@@ -91,22 +81,6 @@ pub enum Why {
     Unfence,
     /// It is given back.
     Release,
-}
-
-impl Unused {
-    /// All of them have a fence.
-    #[must_use]
-    pub fn is_fenced(&self) -> bool {
-        self.fences.values().all(Option::is_some)
-    }
-
-    /// How long it is still to be waited for those who are on the way, if they may be for so long.
-    #[must_use]
-    pub fn rest(&self, now: Timestamp, on_the_way: Duration) -> Option<Duration> {
-        let last = *self.fences.values().flatten().max()?;
-        let seen = Duration::try_from(now.duration_since(last)).unwrap_or_default();
-        on_the_way.checked_sub(seen).filter(|rest| !rest.is_zero())
-    }
 }
 
 /// All of it.

@@ -2,6 +2,7 @@
 
 use std::sync::Arc;
 
+use jiff::Timestamp;
 use k8s_openapi::api::core::v1::Taint;
 use serde_json::json;
 
@@ -521,20 +522,6 @@ fn a_module_that_reloads_drivers_is_written_when_nobody_can_come() {
     assert_eq!(changed(&mut world, &after), (vec![], State::Good));
     world.put_nmc("n1".into(), nmc(&live));
     assert_eq!(changed(&mut world, &after).0, ["unfence n1"]);
-}
-
-#[test]
-fn who_is_on_the_way_has_time_to_come() {
-    let since: Timestamp = "2026-01-01T00:00:00Z".parse().unwrap();
-    let rest = |fences: &[Option<Timestamp>], after: i64| {
-        let fences = fences.iter().enumerate().map(|(at, fence)| (at.to_string(), *fence)).collect();
-        Unused { resources: BTreeSet::new(), fences }
-            .rest(since + jiff::SignedDuration::from_millis(after), Duration::from_secs(2))
-    };
-    assert_eq!(rest(&[Some(since)], 0), Some(Duration::from_secs(2)));
-    assert_eq!(rest(&[Some(Timestamp::UNIX_EPOCH), Some(since)], 1900), Some(Duration::from_millis(100)));
-    assert_eq!(rest(&[Some(since)], 2000), None);
-    assert_eq!(rest(&[], 0), None);
 }
 
 /// From when it was seen, not from the second in which it was put up; whatever else happens to the node meanwhile.
