@@ -151,7 +151,7 @@ fn find<'a>(
     Ok(found)
 }
 
-/// An id as it is shown: somebody else made it, and it may be anything.
+/// A word of somebody else's as it is shown: it may be anything, of any length.
 pub(crate) fn shown(id: &str) -> String {
     id.chars().take(80).collect()
 }

@@ -13,8 +13,8 @@ use cdi::check::refusal;
 use cdi::{ContainerEdits, FileName, Kind, Spec};
 
 use crate::allocate;
-use crate::config::MAX_DEVICES;
-use crate::inventory::{self, Device, Gives};
+use crate::config::{self, MAX_DEVICES};
+use crate::inventory::{self, Device, Gives, Hardware};
 
 /// One resource's file.
 #[derive(Debug)]
@@ -33,15 +33,21 @@ pub struct CdiFile {
 type Stamp = (u64, i64, i64, u64);
 
 impl CdiFile {
-    /// The file of devices of this kind, `vendor/class`. Nothing is written yet.
+    /// The file of a resource in this folder, when there is to be one. Nothing is written yet.
     ///
     /// # Errors
-    /// When it is no kind.
-    pub fn new(folder: &Path, kind: &str, resource: &str) -> Result<Self, String> {
-        let kind: Kind = kind.parse().map_err(|error: cdi::name::Error| error.to_string())?;
-        let name = FileName::of(&kind).map_err(|error| error.to_string())?;
-        let (folder, resource) = (folder.to_owned(), resource.to_owned());
-        Ok(Self { folder, name, kind, resource, written: None, former: BTreeMap::new() })
+    /// As [`config::Resource::cdi_file`].
+    pub fn of(resource: &config::Resource, folder: &Path) -> Result<Option<Self>, String> {
+        let (folder, written, former) = (folder.to_owned(), None, BTreeMap::new());
+        let file = resource.cdi_file()?;
+        Ok(file.map(|(kind, name)| Self {
+            folder,
+            name,
+            kind,
+            resource: resource.name.clone(),
+            written,
+            former,
+        }))
     }
 
     /// Makes the file say this; whether it had to be written.
@@ -50,7 +56,11 @@ impl CdiFile {
     /// When it cannot be, or runtimes would refuse it.
     pub fn ensure(&mut self, stock: &Arc<inventory::Resource>) -> Result<bool, String> {
         let path = self.folder.join(self.name.as_str());
-        if self.written.as_ref().is_some_and(|(old, at)| old == stock && stamp(&path) == Some(*at)) {
+        if self
+            .written
+            .as_ref()
+            .is_some_and(|(old, at)| says_the_same(old, stock) && stamp(&path) == Some(*at))
+        {
             return Ok(false);
         }
         let mut devices = self.described(stock);
@@ -105,6 +115,14 @@ impl CdiFile {
         };
         stock.devices.iter().map(described).collect()
     }
+}
+
+/// Whether the file would say the same: it does not tell who is healthy.
+fn says_the_same(old: &inventory::Resource, new: &inventory::Resource) -> bool {
+    fn told<'a>((id, device): (&'a String, &'a Device)) -> (&'a String, &'a Arc<Hardware>) {
+        (id, &device.hardware)
+    }
+    old.common == new.common && old.devices.iter().map(told).eq(new.devices.iter().map(told))
 }
 
 fn stamp(path: &Path) -> Option<Stamp> {

@@ -11,7 +11,7 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::Duration;
 
-use cdi::FileName;
+use cdi::{FileName, Kind};
 use runtime::yaml::{self, Mode};
 use serde::Deserialize;
 
@@ -329,7 +329,7 @@ impl Config {
             if !names.insert(&resource.name) {
                 return Err(at(("name", format!("{:?} is there twice: allowed is once", resource.name))));
             }
-            if let Some(file) = resource.cdi_file().map_err(|reason| at(("cdi.kind", reason)))? {
+            if let Some((_, file)) = resource.cdi_file().map_err(|reason| at(("cdi.kind", reason)))? {
                 let taken =
                     format!("{:?}: its file {} is another resource's", resource.cdi_kind(), file.as_str());
                 if !files.insert(file) {
@@ -376,16 +376,17 @@ impl Resource {
         self.cdi.kind.as_deref().unwrap_or(&self.name)
     }
 
-    /// The name of the Container Device Interface file of its devices, when there is to be one.
+    /// Kind and file name of the Container Device Interface file of its devices, when there is to be one.
     ///
     /// # Errors
     /// When its devices are of no kind, or of one whose file would have too long a name.
-    pub fn cdi_file(&self) -> Result<Option<FileName>, String> {
+    pub fn cdi_file(&self) -> Result<Option<(Kind, FileName)>, String> {
         if self.cdi.mode == CdiMode::Off {
             return Ok(None);
         }
-        let kind: cdi::Kind = self.cdi_kind().parse().map_err(|error: cdi::name::Error| error.to_string())?;
-        FileName::of(&kind).map(Some).map_err(|error| error.to_string())
+        let kind: Kind = self.cdi_kind().parse().map_err(|error: cdi::name::Error| error.to_string())?;
+        let name = FileName::of(&kind).map_err(|error| error.to_string())?;
+        Ok(Some((kind, name)))
     }
 
     /// How often each device is listed.

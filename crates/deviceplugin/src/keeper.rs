@@ -52,10 +52,7 @@ impl Keeper {
     /// When the configuration asks for a file that cannot be.
     pub async fn run(mut self) -> Result<Infallible, String> {
         let mut config = Arc::clone(&self.config.borrow_and_update());
-        let mut file = match config.cdi.mode {
-            CdiMode::Off => None,
-            _ => Some(CdiFile::new(&self.cdi_dir, config.cdi_kind(), &config.name)?),
-        };
+        let mut file = CdiFile::of(&config, &self.cdi_dir)?;
         let mut folders = BTreeSet::new();
         let mut watcher = self.watcher(&config, &folders);
         let begin = Instant::now();

@@ -21,7 +21,7 @@ pub const MAX_PATH: usize = 107;
 const ANSWER: Duration = Duration::from_secs(1);
 
 /// Between looks at a socket without an event: folders can be mounted over without one.
-const RECHECK: Duration = Duration::from_secs(10);
+pub(crate) const RECHECK: Duration = Duration::from_secs(10);
 
 /// Why there is no socket.
 #[derive(Debug, thiserror::Error)]

@@ -1,7 +1,14 @@
 use std::collections::BTreeMap;
 
 use super::*;
-use crate::inventory::Hardware;
+use crate::config::Config;
+
+/// The file of `example.com/nic` in this folder.
+fn file(folder: &Path) -> CdiFile {
+    let text = "version: v1alpha1\nresources:\n- name: example.com/nic\n  discovery: {list: {devices: {}}}\n  cdi: {mode: field}\n";
+    let resource = Config::parse("x", text).unwrap().resources.remove(0);
+    CdiFile::of(&resource, folder).unwrap().unwrap()
+}
 
 fn stock(ids: &[&str]) -> Arc<inventory::Resource> {
     let device = |id: &&str| {
@@ -21,7 +28,7 @@ fn stock(ids: &[&str]) -> Arc<inventory::Resource> {
 fn the_file_is_written_when_needed_and_devices_stay_in_it() {
     let folder = tempfile::tempdir().unwrap();
     let dir = folder.path().join("cdi");
-    let new = || CdiFile::new(&dir, "example.com/nic", "example.com/nic").unwrap();
+    let new = || file(&dir);
     let path = dir.join("example.com-nic.json");
     let names = || {
         let spec = cdi::file::read(&path).unwrap();
@@ -35,6 +42,10 @@ fn the_file_is_written_when_needed_and_devices_stay_in_it() {
     assert_eq!((spec.cdi_version.as_str(), spec.container_edits.env[0].as_str()), ("0.3.0", "A=b"));
     assert_eq!(spec.devices[0].container_edits.env, ["EXAMPLE_COM_NIC_A=1"]);
     assert_eq!(file.ensure(&stock(&["a", "b"])), Ok(false));
+    // Nobody reads there who is healthy.
+    let mut sick = stock(&["a", "b"]);
+    Arc::make_mut(&mut sick).devices.get_mut("a").unwrap().trouble = Some("burnt".to_owned());
+    assert_eq!(file.ensure(&sick), Ok(false));
     // Gone, changed, or another one's: written again.
     std::fs::remove_file(&path).unwrap();
     assert_eq!(file.ensure(&stock(&["a", "b"])), Ok(true));
@@ -52,7 +63,7 @@ fn the_file_is_written_when_needed_and_devices_stay_in_it() {
 fn devices_that_are_not_in_the_file_are_held_back() {
     let folder = tempfile::tempdir().unwrap();
     let dir = folder.path().join("cdi");
-    let mut file = CdiFile::new(&dir, "example.com/nic", "example.com/nic").unwrap();
+    let mut file = file(&dir);
     let held = |file: &CdiFile, stock: &inventory::Resource| {
         let held = file.held_back(stock, "disk is full");
         held.devices
@@ -86,7 +97,7 @@ fn files_of_others_are_not_taken_over() {
         (text("example.com/nic", "no name"), vec!["a"]),
     ] {
         std::fs::write(&path, &before).unwrap();
-        let mut file = CdiFile::new(folder.path(), "example.com/nic", "example.com/nic").unwrap();
+        let mut file = file(folder.path());
         assert_eq!(file.ensure(&stock(&["a"])), Ok(true), "{before}");
         let spec = cdi::file::read(&path).unwrap();
         assert_eq!(spec.devices.iter().map(|device| &*device.name).collect::<Vec<_>>(), names, "{before}");
@@ -97,8 +108,10 @@ fn files_of_others_are_not_taken_over() {
 fn what_cannot_be_written_is_said() {
     let folder = tempfile::tempdir().unwrap();
     std::fs::write(folder.path().join("file"), "").unwrap();
-    let mut file = CdiFile::new(&folder.path().join("file"), "example.com/nic", "x").unwrap();
+    let mut file = file(&folder.path().join("file"));
     let error = file.ensure(&stock(&["a"])).unwrap_err();
     assert!(error.contains("/file"), "{error}");
-    assert!(CdiFile::new(folder.path(), "nic", "x").is_err());
+    let mut none = config::Resource::new("x", config::Discovery::default());
+    none.cdi = config::Cdi { mode: config::CdiMode::Field, kind: Some("nic".to_owned()) };
+    assert!(CdiFile::of(&none, folder.path()).is_err());
 }

@@ -10,6 +10,7 @@ use k8s_openapi::api::resource::v1::{DeviceRequestAllocationResult, ResourceClai
 use node::draplugin::wire;
 
 use super::offer;
+use crate::allocate::shown;
 use crate::cdi_file;
 use crate::inventory::Inventory;
 
@@ -126,11 +127,6 @@ pub fn memory(spec: &Spec) -> Option<Memory> {
     let claim = spec.annotations.get(CLAIM)?.clone();
     let devices = spec.devices.iter().filter_map(|device| device.annotations.get(DEVICE).cloned()).collect();
     Some(Memory { claim, devices })
-}
-
-/// The begin of a word that may be of any length: for people.
-pub(super) fn shown(text: &str) -> String {
-    text.chars().take(80).collect()
 }
 
 /// Unique on the node: two containers may have devices of two claims.

@@ -16,8 +16,9 @@ use tokio::sync::Mutex;
 use tokio::time::Instant;
 use tracing::{info, warn};
 
-use super::claim_file::{self, Memory, Name, shown};
+use super::claim_file::{self, Memory, Name};
 use super::metrics::Metrics;
+use crate::allocate::shown;
 use crate::inventory::Feed;
 
 /// The driver behind the kubelet's calls.

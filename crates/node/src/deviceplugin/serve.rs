@@ -21,7 +21,7 @@ use super::wire::registration_client::RegistrationClient;
 use super::{Error, News, Plugin, Seat, VERSION, Way, wire};
 use crate::pause::Pause;
 use crate::pluginwatcher::{self, Info, Kind, Registrar};
-use crate::socket::{Identity, Own};
+use crate::socket::{Identity, Own, RECHECK};
 use crate::watch::{Names, Target, Watcher, changed};
 
 /// A registration comes back only after the kubelet has dialled the plugin, for which it gives itself 10 s.
@@ -32,8 +32,6 @@ const SELF_DIAL: Duration = Duration::from_secs(5);
 const LISTENS_WITHIN: Duration = Duration::from_secs(10);
 /// How long the kubelet's plugin watcher may overlook our socket before it is made anew.
 const SEEN_WITHIN: Duration = Duration::from_secs(60);
-/// Between looks at the sockets without an event: folders can be mounted over without one.
-const RECHECK: Duration = Duration::from_secs(10);
 /// What names of sockets end with.
 const SOCKETS: &str = ".sock";
 /// Between registrations because another plugin has gone, at least.
@@ -168,8 +166,8 @@ impl<P: Plugin> Stay<'_, P> {
                 if self.listening.borrow().open > MAX_LISTS {
                     break;
                 }
-                if let Ok(Err(status)) = timeout(DEADLINE, self.ask()).await {
-                    self.plugin.news(News::Refused(status.message().to_owned()));
+                if let Err(reason) = self.ask().await {
+                    self.plugin.news(News::Refused(reason));
                     return changed(watcher, self.pause.next()).await;
                 }
             }
@@ -179,10 +177,7 @@ impl<P: Plugin> Stay<'_, P> {
                 () = changed(watcher, RECHECK) => {}
                 () = lost => {
                     self.plugin.news(News::Lost);
-                    if since.elapsed() > LISTENS_WITHIN {
-                        // It has lasted: whatever comes next is not what came before.
-                        self.pause.reset();
-                    }
+                    self.pause.over(since);
                     return changed(watcher, self.pause.next()).await;
                 }
             }
@@ -271,16 +266,23 @@ impl<P: Plugin> Stay<'_, P> {
                 changed(watcher, RECHECK).await;
                 continue;
             }
-            match timeout(DEADLINE, self.ask()).await {
-                Ok(Ok(())) => return kubelet,
-                Ok(Err(status)) => self.plugin.news(News::Refused(status.message().to_owned())),
-                Err(_) => self.plugin.news(News::Refused(format!("no answer within {DEADLINE:?}"))),
+            match self.ask().await {
+                Ok(()) => return kubelet,
+                Err(reason) => self.plugin.news(News::Refused(reason)),
             }
             changed(watcher, self.pause.next()).await;
         }
     }
 
-    async fn ask(&self) -> Result<(), Status> {
+    /// Asks the kubelet once to register us; says why it did not.
+    async fn ask(&self) -> Result<(), String> {
+        match timeout(DEADLINE, self.try_ask()).await {
+            Ok(answer) => answer.map_err(|status| status.message().to_owned()),
+            Err(_) => Err(format!("no answer within {DEADLINE:?}")),
+        }
+    }
+
+    async fn try_ask(&self) -> Result<(), Status> {
         let channel = dial(&self.seat.kubelet_socket()).await?;
         let request = wire::RegisterRequest {
             version: VERSION.to_owned(),
