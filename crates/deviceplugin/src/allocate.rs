@@ -146,7 +146,7 @@ fn find<'a>(
             let trouble = trouble.clone();
             return Err(Refusal::Unhealthy { id: shown(id), resource: resource.clone(), trouble });
         }
-        found.insert(name.as_str(), device);
+        found.insert(&**name, device);
     }
     Ok(found)
 }

@@ -203,7 +203,7 @@ fn file_name(resource: &str) -> PathBuf {
 
 fn generated(count: usize) -> Devices {
     let entry = |number| Entry {
-        id: format!("Dev-{number}"),
+        id: format!("Dev-{number}").into(),
         healthy: Some(true),
         numanode: Some(-1),
         ..Entry::default()

@@ -14,7 +14,7 @@ use cdi::{ContainerEdits, FileName, Kind, Spec};
 
 use crate::allocate;
 use crate::config::{self, MAX_DEVICES};
-use crate::inventory::{self, Device, Gives, Hardware};
+use crate::inventory::{self, Device, Gives, Hardware, Id};
 
 /// One resource's file.
 #[derive(Debug)]
@@ -109,7 +109,7 @@ impl CdiFile {
 
     /// The devices as runtimes know them, by name.
     fn described(&self, stock: &inventory::Resource) -> BTreeMap<String, cdi::Device> {
-        let described = |(id, device): (&String, &Device)| {
+        let described = |(id, device): (&Id, &Device)| {
             let name = cdi::name::device_name(id);
             (name.clone(), cdi::Device::new(name, edits_of(&self.resource, id, device)))
         };
@@ -119,7 +119,7 @@ impl CdiFile {
 
 /// Whether the file would say the same: it does not tell who is healthy.
 fn says_the_same(old: &inventory::Resource, new: &inventory::Resource) -> bool {
-    fn told<'a>((id, device): (&'a String, &'a Device)) -> (&'a String, &'a Arc<Hardware>) {
+    fn told<'a>((id, device): (&'a Id, &'a Device)) -> (&'a Id, &'a Arc<Hardware>) {
         (id, &device.hardware)
     }
     old.common == new.common && old.devices.iter().map(told).eq(new.devices.iter().map(told))

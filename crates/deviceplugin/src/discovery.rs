@@ -14,7 +14,7 @@ use std::sync::Arc;
 use node::watch::{Names, Target};
 
 use crate::config::{Discovery, MAX_DEVICES, MAX_ID, Resource};
-use crate::inventory::{DeviceNode, Hardware};
+use crate::inventory::{DeviceNode, Hardware, Id};
 
 /// Where this node's files are, and what it is called.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -35,14 +35,14 @@ pub struct Found {
     /// What was seen of it: none is good. A change for the better has to last.
     pub seen: Option<String>,
     /// The file that tells about its health, if one does.
-    pub health_file: Option<Box<Path>>,
+    pub health_file: Option<Arc<Path>>,
 }
 
 /// What one look found, by id.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Look {
     /// The devices.
-    pub devices: BTreeMap<String, Found>,
+    pub devices: BTreeMap<Id, Found>,
     /// Whether one that is missing may be back soon, as its node in a folder is after a reset; else it was taken out on purpose.
     pub volatile: bool,
 }

@@ -13,6 +13,9 @@ use tokio::sync::watch;
 /// devices.
 pub type Feed = watch::Receiver<Arc<Inventory>>;
 
+/// A device's id: one text for whoever knows the device, as there may be thousands.
+pub type Id = Arc<str>;
+
 /// Resources by their names. Costs a pointer per resource to copy, as the plugins have the same ones.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Inventory {
@@ -26,7 +29,7 @@ pub struct Resource {
     /// What its devices are called in Container Device Interface files, `vendor/class`; none when there is no file.
     pub cdi_kind: Option<String>,
     /// Its devices by their ids. Shared devices are here once.
-    pub devices: BTreeMap<String, Device>,
+    pub devices: BTreeMap<Id, Device>,
     /// What a container gets besides, once, when it gets any of the devices.
     pub common: Gives,
 }

@@ -42,7 +42,7 @@ pub struct Keeper {
     /// The metrics.
     pub metrics: Metrics,
     /// Told of each look.
-    pub looks: Rare,
+    pub rare: Rare,
 }
 
 impl Keeper {
@@ -79,7 +79,7 @@ impl Keeper {
             if known {
                 self.publish(stock.resource(&config), file.as_mut(), &mut troubles);
             }
-            self.looks.done();
+            self.rare.done();
             // The fleet ends this task before it lets go of the other end.
             tokio::select! {
                 () = changed(&mut watcher, patience) => sleep(SETTLE).await,

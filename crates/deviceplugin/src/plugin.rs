@@ -6,13 +6,14 @@
 use std::sync::Arc;
 
 use node::deviceplugin::{self, News, wire};
+use runtime::residue::Rare;
 use tokio::sync::watch;
 use tonic::Status;
 use tracing::{debug, info, warn};
 
 use crate::allocate;
 use crate::config::Resource;
-use crate::inventory;
+use crate::inventory::{self, Id};
 use crate::metrics::Metrics;
 use crate::pre_start;
 use crate::prefer::{self, Facts};
@@ -23,6 +24,8 @@ use crate::sharing;
 pub struct Plugin {
     config: Resource,
     metrics: Metrics,
+    /// The kubelet's calls come now and then.
+    rare: Rare,
     offer: watch::Sender<Offer>,
     standing: watch::Sender<Standing>,
 }
@@ -49,10 +52,16 @@ pub enum Standing {
 impl Plugin {
     /// A plugin that knows no devices yet.
     #[must_use]
-    pub fn new(config: Resource, metrics: Metrics) -> Self {
+    pub fn new(config: Resource, metrics: Metrics, rare: Rare) -> Self {
         let standing = Standing::Unknown("devices have not been looked for".to_owned());
         let offer = Offer { stock: Arc::default(), replicas: config.replicas() };
-        Self { config, metrics, offer: watch::Sender::new(offer), standing: watch::Sender::new(standing) }
+        Self {
+            config,
+            metrics,
+            rare,
+            offer: watch::Sender::new(offer),
+            standing: watch::Sender::new(standing),
+        }
     }
 
     /// The resource's name.
@@ -110,6 +119,7 @@ impl Plugin {
         let resource = self.name();
         self.metrics.devices(resource, old, new);
         for (id, device) in &new.devices {
+            let id = &**id;
             let before = old.devices.get(id);
             let was_healthy = before.map(inventory::Device::is_healthy);
             match &device.trouble {
@@ -127,7 +137,7 @@ impl Plugin {
             }
         }
         for id in old.devices.keys().filter(|id| !new.devices.contains_key(*id)) {
-            info!(resource, id, "a device is not listed any more");
+            info!(resource, id = &**id, "a device is not listed any more");
         }
         if old.devices.len() != new.devices.len() {
             let healthy = new.devices.values().filter(|device| device.is_healthy()).count();
@@ -142,7 +152,7 @@ impl Plugin {
 
 /// Whether the kubelet would see no difference.
 fn looks_the_same(old: &inventory::Resource, new: &inventory::Resource) -> bool {
-    fn seen<'a>((id, device): (&'a String, &'a inventory::Device)) -> (&'a str, bool, &'a [u32]) {
+    fn seen<'a>((id, device): (&'a Id, &'a inventory::Device)) -> (&'a str, bool, &'a [u32]) {
         (id, device.is_healthy(), &device.hardware.zones)
     }
     old.devices.iter().map(seen).eq(new.devices.iter().map(seen))
@@ -150,14 +160,12 @@ fn looks_the_same(old: &inventory::Resource, new: &inventory::Resource) -> bool 
 
 impl deviceplugin::Devices for Offer {
     /// Each share is one.
-    fn list(&self) -> Vec<deviceplugin::Device> {
-        let mut list = Vec::with_capacity(self.stock.devices.len() * self.replicas as usize);
-        for (id, device) in &self.stock.devices {
+    fn list(&self) -> impl Iterator<Item = deviceplugin::Device> {
+        self.stock.devices.iter().flat_map(|(id, device)| {
             let (healthy, zones) = (device.is_healthy(), &device.hardware.zones);
-            let share = |id| deviceplugin::Device { id, healthy, zones: zones.clone() };
-            list.extend(sharing::ids(id, self.replicas).map(share));
-        }
-        list
+            let share = move |id| deviceplugin::Device { id, healthy, zones: zones.clone() };
+            sharing::ids(id, self.replicas).map(share)
+        })
     }
 }
 
@@ -214,6 +222,7 @@ impl deviceplugin::Plugin for Plugin {
             }
         }
         self.metrics.allocated(resource, answer.as_ref().err().map(allocate::Refusal::word));
+        self.rare.done();
         answer.map_err(|refusal| refusal.status())
     }
 
@@ -239,6 +248,7 @@ impl deviceplugin::Plugin for Plugin {
         let answer = prefer::prefer(facts, &available, &required, size, policy);
         let resource = self.name();
         self.metrics.preferred(resource, answer.is_ok());
+        self.rare.done();
         answer.map_err(|refusal| {
             warn!(resource, reason = %refusal, "no devices can be preferred; the pod fails with UnexpectedAdmissionError");
             Status::invalid_argument(format!("{resource}: {refusal}"))
@@ -262,6 +272,7 @@ impl deviceplugin::Plugin for Plugin {
             None => Err(format!("one of {} devices is unknown", ids.len())),
         };
         self.metrics.pre_started(resource, done.is_ok());
+        self.rare.done();
         done.map_err(|reason| {
             warn!(resource, reason, "devices could not be prepared; the container does not start");
             Status::failed_precondition(format!("{resource}: {reason}"))

@@ -44,8 +44,8 @@ pub struct Process {
     registry: Registry,
     metrics: Metrics,
     readiness: Readiness,
-    /// Looks for devices come now and then.
-    looks: Rare,
+    /// Looks for devices and the kubelet's calls come now and then.
+    rare: Rare,
     inventory: watch::Sender<Arc<Inventory>>,
     /// What the kubelet said of the driver of resource claims.
     claims: watch::Sender<Status>,
@@ -67,7 +67,7 @@ impl Process {
             registry,
             metrics,
             readiness: Readiness::default(),
-            looks: Rare::default(),
+            rare: Rare::default(),
             inventory,
             claims,
             tasks,
@@ -98,7 +98,7 @@ impl Process {
             self.settings.clone(),
             self.metrics.clone(),
             self.inventory.clone(),
-            self.looks.clone(),
+            self.rare.clone(),
         );
         let missing = fleet.missing();
         if let Some(dra) = self.settings.dra.clone() {
@@ -109,7 +109,7 @@ impl Process {
         }
         self.serve(missing).await?;
         self.keep(fleet, config)?;
-        self.tasks.spawn("residue", residue::tidy(self.readiness.clone(), self.looks.clone()));
+        self.tasks.spawn("residue", residue::tidy(self.readiness.clone(), self.rare.clone()));
         self.tasks.run(GRACE).await?;
         Ok(())
     }

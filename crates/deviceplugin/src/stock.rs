@@ -10,12 +10,12 @@ use std::time::Duration;
 use crate::config::{self, CdiMode, Resource};
 use crate::discovery::{Found, Look, list};
 use crate::health::Health;
-use crate::inventory::{self, Device, DeviceNode, Gives, Mount};
+use crate::inventory::{self, Device, DeviceNode, Gives, Id, Mount};
 
 /// The devices of one resource.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Stock {
-    devices: BTreeMap<String, Known>,
+    devices: BTreeMap<Id, Known>,
 }
 
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -82,7 +82,7 @@ impl Stock {
         let on = config.cdi.mode != CdiMode::Off;
         inventory::Resource {
             cdi_kind: on.then(|| config.cdi_kind().to_owned()),
-            devices: self.devices.iter().map(|(id, known)| (id.clone(), device(known))).collect(),
+            devices: self.devices.iter().map(|(id, known)| (Arc::clone(id), device(known))).collect(),
             common: common(&config.container),
         }
     }

@@ -101,8 +101,8 @@ pub enum News {
 
 /// What a plugin keeps of its devices.
 pub trait Devices: Send + Sync + 'static {
-    /// All devices, for the kubelet. Made when it is to be told, so that nobody has to keep the list.
-    fn list(&self) -> Vec<Device>;
+    /// All devices, for the kubelet. Made one by one when it is to be told, so that nobody has to keep the list.
+    fn list(&self) -> impl Iterator<Item = Device>;
 }
 
 /// What a plugin knows and decides. Errors reach the kubelet as they are; one of [`Plugin::allocate`] fails the pod.
@@ -191,8 +191,8 @@ impl Way {
 }
 
 impl Devices for Vec<Device> {
-    fn list(&self) -> Vec<Device> {
-        self.clone()
+    fn list(&self) -> impl Iterator<Item = Device> {
+        self.iter().cloned()
     }
 }
 

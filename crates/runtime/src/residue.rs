@@ -1,7 +1,7 @@
-//! What starting leaves behind in memory: code and constants that were needed once.
+//! What starting leaves behind in memory: code and constants that were needed once, and room for values that are gone.
 //!
-//! In: the mappings of the running process. Out: fewer resident pages. Never: a page with content of its own, so nothing can
-//! be lost; the heap; I/O.
+//! In: the mappings of the running process. Out: fewer resident pages. Never: a page with content that somebody may read again,
+//! so nothing can be lost; I/O.
 //!
 //! # What this does, and what it does not
 //! A process that watches one object needs little of its program. But the command line, the configuration files, TLS and
@@ -11,6 +11,9 @@
 //! this program share them and the kernel may drop them, as before; a page that is needed again costs a minor fault. So the
 //! machine gets back what it could have taken anyway, only sooner, and before anybody counts what the pod uses. The peak
 //! (`VmHWM`) is not lowered.
+//!
+//! The heap is the allocator's matter. glibc's keeps what lies free between values that live, as after a list was read that replaced another: it is
+//! asked to give those pages back too. Other allocators are left alone.
 
 use std::convert::Infallible;
 use std::fs;
@@ -65,6 +68,7 @@ pub async fn tidy(readiness: Readiness, rare: Rare) -> Result<Infallible, Infall
         if let Err(error) = unmap() {
             tracing::debug!(%error, "the program's pages stay resident");
         }
+        trim();
         tokio::select! {
             () = tokio::time::sleep(TIDY) => {}
             () = rare.0.notified() => tokio::time::sleep(CALM).await,
@@ -86,6 +90,18 @@ pub fn unmap() -> io::Result<u64> {
     }
     Ok(kib)
 }
+
+/// Has the allocator give free pages of the heap back to the kernel. Costs a look at each free piece of the heap.
+#[cfg(target_env = "gnu")]
+#[expect(unsafe_code, reason = "a function of C; see below")]
+pub fn trim() {
+    // SAFETY: takes a number, may be called at any time from any thread, and touches no memory that is in use.
+    unsafe { libc::malloc_trim(0) };
+}
+
+/// There is no such wish to other allocators.
+#[cfg(not(target_env = "gnu"))]
+pub fn trim() {}
 
 #[expect(unsafe_code, reason = "madvise takes an address; see below")]
 fn discard(mapping: Mapping) -> rustix::io::Result<()> {
@@ -216,5 +232,28 @@ mod tests {
             unmap().unwrap() > 0 && resident() < before
         });
         assert!(shrank);
+    }
+
+    #[test]
+    #[cfg(target_env = "gnu")]
+    fn free_room_between_values_is_given_back() {
+        const COUNT: usize = 32 << 10;
+        let anonymous = || {
+            let status = fs::read_to_string("/proc/self/status").unwrap();
+            status.lines().find_map(|line| kib_of(line, "RssAnon:")).unwrap()
+        };
+        let mut values: Vec<Vec<u8>> = (0..COUNT).map(|_| vec![1; 1 << 10]).collect();
+        let full = anonymous();
+        // The last ones of each run stay, so that nothing can simply end earlier.
+        let mut number = 0;
+        values.retain(|_| {
+            number += 1;
+            number % 64 == 0
+        });
+        trim();
+        let left = anonymous();
+        assert_eq!(values.len(), COUNT / 64);
+        // Of 32 MiB, while other tests come and go.
+        assert!(left + (16 << 10) < full, "{full} KiB before, {left} KiB after");
     }
 }

@@ -22,14 +22,13 @@ fn device(id: &str, zones: &[u32]) -> Device {
 }
 
 fn stock() -> inventory::Resource {
-    let mut devices = BTreeMap::from(["a", "b"].map(|id| (id.to_owned(), device(id, &[1]))));
+    let mut devices = BTreeMap::from(["a", "b"].map(|id| (id.into(), device(id, &[1]))));
     let pci =
         Pci { address: "0000:3b:00.0".to_owned(), vendor: "8086".to_owned(), device: "1572".to_owned() };
-    devices
-        .insert("bad".to_owned(), Device { trouble: Some("link is down".to_owned()), ..device("bad", &[]) });
+    devices.insert("bad".into(), Device { trouble: Some("link is down".to_owned()), ..device("bad", &[]) });
     let mut card = device("card", &[0]);
     Arc::make_mut(&mut card.hardware).pci = Some(Box::new(pci));
-    devices.insert("card".to_owned(), card);
+    devices.insert("card".into(), card);
     let mount = Mount { host_path: "/opt".into(), container_path: "/nic".into(), read_only: true };
     let common = Gives { mounts: vec![mount], ..Gives::default() };
     inventory::Resource { cdi_kind: None, devices, common }

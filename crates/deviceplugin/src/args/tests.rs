@@ -63,7 +63,7 @@ fn the_sample_plugins_words() {
     let Source::Flags(config) = settings.source else { unreachable!("no file is named") };
     let list = config.resources[0].discovery.list.clone().unwrap();
     let look = crate::discovery::list::of(&list, "anywhere", true).unwrap();
-    assert_eq!(look.devices.keys().collect::<Vec<_>>(), ["Dev-0", "Dev-1", "Dev-2"]);
+    assert_eq!(look.devices.keys().map(|id| &**id).collect::<Vec<_>>(), ["Dev-0", "Dev-1", "Dev-2"]);
     assert!(look.devices.values().all(|device| device.hardware.zones.is_empty() && !device.stated_unhealthy));
     assert!(named("deviceplugin") && named("sample-device-plugin") && !named("device-plugin"));
 }

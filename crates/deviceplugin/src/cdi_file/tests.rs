@@ -17,7 +17,7 @@ fn stock(ids: &[&str]) -> Arc<inventory::Resource> {
             inventory::DeviceNode { host_path: path.clone(), container_path: path, permissions: "rw".into() };
         let gives = Gives { nodes: vec![node], ..Gives::default() };
         let hardware = Arc::new(Hardware { zones: vec![1], gives, pci: None });
-        ((*id).to_owned(), Device { hardware, trouble: None })
+        ((*id).into(), Device { hardware, trouble: None })
     };
     let envs = BTreeMap::from([("A".to_owned(), "b".to_owned())]);
     let common = Gives { envs, ..Gives::default() };
@@ -69,7 +69,7 @@ fn devices_that_are_not_in_the_file_are_held_back() {
         held.devices
             .into_iter()
             .filter(|(_, device)| !device.is_healthy())
-            .map(|(id, _)| id)
+            .map(|(id, _)| id.to_string())
             .collect::<Vec<_>>()
     };
     let two = stock(&["a", "b"]);

@@ -43,7 +43,7 @@ pub fn look(directory: &Directory, sysfs: &Path) -> Result<Look, Error> {
         });
         let gives = Gives { nodes: vec![super::node(&path)], ..Gives::default() };
         let hardware = Arc::new(Hardware { zones, gives, pci: None });
-        look.devices.insert(name, Found { hardware, ..Found::default() });
+        look.devices.insert(name.into(), Found { hardware, ..Found::default() });
         if look.devices.len() > MAX_DEVICES {
             let path = directory.path.display();
             return Err(Error::new(format!(

@@ -16,7 +16,7 @@ use serde::Deserialize;
 
 use super::{Error, Found, Look};
 use crate::config::MAX_DEVICES;
-use crate::inventory::{Gives, Hardware};
+use crate::inventory::{Gives, Hardware, Id};
 
 /// Devices of any node without a list of its own.
 const ANY: &str = "*";
@@ -36,7 +36,7 @@ pub struct Devices {
 pub struct Entry {
     /// Its id.
     #[serde(default)]
-    pub id: String,
+    pub id: Id,
     /// Whether it may be used.
     #[serde(default)]
     pub healthy: Option<bool>,
@@ -45,23 +45,23 @@ pub struct Entry {
     pub numanode: Option<i64>,
     /// Zones it is close to, instead.
     #[serde(default)]
-    pub numanodes: Vec<u32>,
+    pub numanodes: Box<[u32]>,
     /// What tells about its health while we run.
     #[serde(default)]
     pub health: Option<HealthSource>,
     /// Device nodes of the host that a container gets.
     #[serde(default, rename = "deviceNodes")]
-    pub device_nodes: Vec<PathBuf>,
+    pub device_nodes: Box<[PathBuf]>,
     /// Variables that a container gets.
     #[serde(default)]
     pub envs: BTreeMap<String, String>,
 }
 
 /// What tells about a device's health.
-#[derive(Clone, Debug, Default, PartialEq, Deserialize)]
+#[derive(Clone, Debug, PartialEq, Deserialize)]
 pub struct HealthSource {
     /// A file that says `healthy`, `ok`, `1` or nothing while all is well, and why not else. One that is missing is no good sign.
-    pub file: PathBuf,
+    pub file: Arc<Path>,
 }
 
 impl Devices {
@@ -84,7 +84,7 @@ impl Devices {
 /// Names the device.
 pub fn check(devices: &Devices) -> Result<(), String> {
     for (node, entries) in &devices.devices {
-        let mut ids: Vec<&str> = entries.iter().map(|entry| entry.id.as_str()).collect();
+        let mut ids: Vec<&str> = entries.iter().map(|entry| &*entry.id).collect();
         if ids.len() > MAX_DEVICES {
             return Err(format!("devices of {node:?}: {} devices: allowed are {MAX_DEVICES}", ids.len()));
         }
@@ -112,15 +112,17 @@ impl Entry {
             return Err(format!("numanode {zone}: allowed are -1 (none) to {most}"));
         }
         crate::config::variables(&self.envs)?;
-        let health = self.health.iter().map(|health| &health.file);
-        self.device_nodes.iter().chain(health).try_for_each(|path| crate::config::absolute(path))
+        let nodes = self.device_nodes.iter().map(PathBuf::as_path);
+        let health = self.health.iter().map(|health| &*health.file);
+        nodes.chain(health).try_for_each(crate::config::absolute)
     }
 
     /// Those that are alike have one description: of thousands most are.
     fn found(&self, sample: bool, alike: &mut HashSet<Arc<Hardware>>) -> Found {
         let zone = if sample { Some(self.numanode.unwrap_or(0)) } else { self.numanode };
         let zone = zone.and_then(|zone| u32::try_from(zone).ok());
-        let mut zones = if self.numanodes.is_empty() { Vec::from_iter(zone) } else { self.numanodes.clone() };
+        let mut zones =
+            if self.numanodes.is_empty() { Vec::from_iter(zone) } else { self.numanodes.to_vec() };
         zones.sort_unstable();
         zones.dedup();
         let nodes = self.device_nodes.iter().map(|path| super::node(path)).collect();
@@ -136,7 +138,7 @@ impl Entry {
             hardware,
             stated_unhealthy: !self.healthy.unwrap_or(!sample),
             seen: self.health.as_ref().and_then(|health| ask(&health.file)),
-            health_file: self.health.as_ref().map(|health| health.file.as_path().into()),
+            health_file: self.health.as_ref().map(|health| Arc::clone(&health.file)),
         }
     }
 }
@@ -172,7 +174,8 @@ pub fn of(devices: &Devices, node: &str, sample: bool) -> Result<Look, String> {
     let entries = entries.filter(|entries| !entries.is_empty() || !sample);
     let entries = entries.ok_or_else(|| format!("no devices of {node:?}: wanted is that name, or \"*\""))?;
     let mut alike = HashSet::new();
-    let devices = entries.iter().map(|entry| (entry.id.clone(), entry.found(sample, &mut alike))).collect();
+    let devices =
+        entries.iter().map(|entry| (Arc::clone(&entry.id), entry.found(sample, &mut alike))).collect();
     Ok(Look { devices, volatile: false })
 }
 

@@ -23,7 +23,8 @@ const VFIO: &str = "vfio-pci";
 pub fn look(filter: &Pci, sysfs: &Path) -> Result<Look, Error> {
     let functions = Sysfs::new(sysfs).pci().map_err(|error| Error::new(chain(&error)))?;
     let matching = functions.into_iter().filter(|function| matches(filter, function));
-    let devices = matching.map(|function| (function.address.clone(), found(filter, function))).collect();
+    let devices =
+        matching.map(|function| (function.address.as_str().into(), found(filter, function))).collect();
     Ok(Look { devices, volatile: true })
 }
 

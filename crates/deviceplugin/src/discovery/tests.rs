@@ -17,7 +17,7 @@ fn resource(discovery: &str) -> Resource {
 
 /// `id zones` of healthy devices, `!` before others.
 fn shown(look: &Look) -> Vec<String> {
-    let device = |(id, found): (&String, &Found)| {
+    let device = |(id, found): (&Id, &Found)| {
         let mark = if found.stated_unhealthy || found.seen.is_some() { "!" } else { "" };
         format!("{mark}{id} {:?}", found.hardware.zones)
     };
@@ -69,7 +69,7 @@ fn of_many_nodes_and_devices_little_is_kept() {
         assert_eq!(resource.discovery.list.as_ref().unwrap().devices.len(), 1, "{node}");
         let place = Place { node: node.to_owned(), sysfs: "/none".into() };
         let look = look(&resource, &place).unwrap();
-        assert_eq!(look.devices.keys().map(String::as_str).collect::<String>(), ids, "{node}");
+        assert_eq!(look.devices.keys().map(|id| &**id).collect::<String>(), ids, "{node}");
         let hardware: Vec<_> = look.devices.values().map(|found| &found.hardware).collect();
         // `a` and `b` are alike, `c` is not.
         let alike: Vec<bool> = hardware.windows(2).map(|pair| Arc::ptr_eq(pair[0], pair[1])).collect();

@@ -208,7 +208,7 @@ mod tests {
         sick.trouble = Some("burnt".to_owned());
         let devices = [("a", device("/dev/a")), ("b", device("/dev/b")), ("c", sick)];
         let mut resource = Resource::default();
-        resource.devices.extend(devices.map(|(id, device)| (id.to_owned(), device)));
+        resource.devices.extend(devices.map(|(id, device)| (id.into(), device)));
         resource.common.envs.insert("COMMON".to_owned(), "1".to_owned());
         Inventory { resources: BTreeMap::from([("v.example/nic".to_owned(), Arc::new(resource))]) }
     }

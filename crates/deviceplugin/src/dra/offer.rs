@@ -117,7 +117,7 @@ mod tests {
             let stock: &mut Arc<Resource> = inventory.resources.entry((*resource).to_owned()).or_default();
             let hardware = Arc::new(Hardware { zones: zones.to_vec(), ..Hardware::default() });
             let device = inventory::Device { hardware, trouble: None };
-            Arc::make_mut(stock).devices.insert((*id).to_owned(), device);
+            Arc::make_mut(stock).devices.insert((*id).into(), device);
         }
         inventory
     }

@@ -8,14 +8,14 @@ fn plugin(lines: &str) -> Plugin {
     let text = format!(
         "version: v1alpha1\nresources:\n- name: example.com/nic\n  discovery: {{list: {{devices: {{}}}}}}\n{lines}"
     );
-    Plugin::new(Config::parse("x", &text).unwrap().resources.remove(0), Metrics::default())
+    Plugin::new(Config::parse("x", &text).unwrap().resources.remove(0), Metrics::default(), Rare::default())
 }
 
 fn stock(devices: &[(&str, bool)]) -> Arc<inventory::Resource> {
     let device = |(id, healthy): &(&str, bool)| {
         let trouble = (!healthy).then(|| "broken".to_owned());
         (
-            (*id).to_owned(),
+            (*id).into(),
             Device { hardware: Arc::new(Hardware { zones: vec![1], ..Hardware::default() }), trouble },
         )
     };
@@ -30,8 +30,7 @@ fn the_kubelet_is_told_what_changed_and_nothing_else() {
     assert!(matches!(*plugin.standing().borrow(), Standing::Unknown(_)));
     plugin.offer(stock(&[("a", true), ("b", false)]));
     assert_eq!(*plugin.standing().borrow(), Standing::Away("not registered yet".to_owned()));
-    let list: Vec<_> =
-        told.borrow_and_update().list().iter().map(|device| (device.id.clone(), device.healthy)).collect();
+    let list: Vec<_> = told.borrow_and_update().list().map(|device| (device.id, device.healthy)).collect();
     let wanted = [("a::0", true), ("a::1", true), ("b::0", false), ("b::1", false)];
     assert_eq!(list, wanted.map(|(id, healthy)| (id.to_owned(), healthy)));
     plugin.offer(stock(&[("a", true), ("b", false)]));

@@ -30,7 +30,7 @@ pub(super) struct Fleet {
     settings: Settings,
     metrics: Metrics,
     inventory: watch::Sender<Arc<Inventory>>,
-    looks: Rare,
+    rare: Rare,
     running: BTreeMap<String, Running>,
     /// What is missing, by resource; nothing when every plugin is listened to.
     missing: watch::Sender<BTreeMap<String, String>>,
@@ -51,10 +51,10 @@ impl Fleet {
         settings: Settings,
         metrics: Metrics,
         inventory: watch::Sender<Arc<Inventory>>,
-        looks: Rare,
+        rare: Rare,
     ) -> Self {
         let (missing, failed) = Default::default();
-        Self { settings, metrics, inventory, looks, running: BTreeMap::new(), missing, failed }
+        Self { settings, metrics, inventory, rare, running: BTreeMap::new(), missing, failed }
     }
 
     /// What is missing, by resource; nothing when every plugin is listened to.
@@ -135,7 +135,8 @@ impl Fleet {
     }
 
     fn start(&self, resource: Arc<Resource>) -> Running {
-        let plugin = Arc::new(Plugin::new(resource.without_discovery(), self.metrics.clone()));
+        let plugin =
+            Arc::new(Plugin::new(resource.without_discovery(), self.metrics.clone(), self.rare.clone()));
         let (config, latest) = watch::channel(Arc::clone(&resource));
         let keeper = Keeper {
             config: latest,
@@ -144,7 +145,7 @@ impl Fleet {
             plugin: Arc::clone(&plugin),
             inventory: self.inventory.clone(),
             metrics: self.metrics.clone(),
-            looks: self.looks.clone(),
+            rare: self.rare.clone(),
         };
         let seat = Seat {
             folder: self.settings.folder.clone(),

@@ -3,7 +3,7 @@ use crate::config::Discovery;
 
 fn look(devices: &[(&str, Option<&str>)], volatile: bool) -> Look {
     let found = |(id, seen): &(&str, Option<&str>)| {
-        ((*id).to_owned(), Found { seen: seen.map(str::to_owned), ..Found::default() })
+        ((*id).into(), Found { seen: seen.map(str::to_owned), ..Found::default() })
     };
     Look { devices: devices.iter().map(found).collect(), volatile }
 }
@@ -12,7 +12,7 @@ fn look(devices: &[(&str, Option<&str>)], volatile: bool) -> Look {
 fn shown(stock: &Stock) -> String {
     let resource = stock.resource(&Resource::new("example.com/nic", Discovery::default()));
     let device =
-        |(id, device): (&String, &Device)| if device.is_healthy() { id.clone() } else { format!("!{id}") };
+        |(id, device): (&Id, &Device)| if device.is_healthy() { id.to_string() } else { format!("!{id}") };
     resource.devices.iter().map(device).collect::<Vec<_>>().join(" ")
 }
 
@@ -46,7 +46,7 @@ fn health_files_are_asked_while_nothing_else_can_be() {
     std::fs::write(&path, "ok").unwrap();
     let policy = config::Health { recover_after: Duration::from_secs(3), ..config::Health::default() };
     let found = Found { health_file: Some(path.as_path().into()), ..Found::default() };
-    let devices = BTreeMap::from([("a".to_owned(), found), ("b".to_owned(), Found::default())]);
+    let devices = BTreeMap::from([("a".into(), found), ("b".into(), Found::default())]);
     let mut stock = Stock::default();
     stock.take(Duration::ZERO, Look { devices, volatile: false }, &policy);
     let mut ask = |at, text| {
@@ -66,7 +66,7 @@ fn what_is_stated_counts_at_once() {
     let mut stock = Stock::default();
     for (second, healthy) in [true, false, true].into_iter().enumerate() {
         let found = Found { stated_unhealthy: !healthy, ..Found::default() };
-        let devices = BTreeMap::from([("a".to_owned(), found)]);
+        let devices = BTreeMap::from([("a".into(), found)]);
         stock.take(Duration::from_secs(second as u64), Look { devices, volatile: false }, &policy);
         assert_eq!(shown(&stock), if healthy { "a" } else { "!a" });
     }

@@ -149,7 +149,7 @@ async fn tell(
     _open: Open,
 ) {
     loop {
-        let list = devices.borrow_and_update().list().into_iter().map(Device::into_wire).collect();
+        let list = devices.borrow_and_update().list().map(Device::into_wire).collect();
         let told = sender.send(Ok(wire::ListAndWatchResponse { devices: list }));
         tokio::select! {
             told = told => if told.is_err() { return },
