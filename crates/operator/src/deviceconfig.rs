@@ -26,6 +26,7 @@ pub mod rights;
 pub mod rollout;
 pub mod shared;
 pub mod status;
+pub mod taints;
 pub mod unused;
 pub mod watch;
 mod wire;

@@ -25,10 +25,10 @@ use serde::Deserialize as _;
 use serde_json::{Value, json};
 
 use super::claim::Id;
-use super::facts::FENCE;
 use super::plan::{Do, NodeWrite, Why, is_as_wanted};
 use super::shared::Shared;
 use super::status::Failure;
+use super::taints::FENCE;
 use super::unused::Unused;
 use super::wire::{WireNode, WirePod};
 use super::world::{Config, Live};

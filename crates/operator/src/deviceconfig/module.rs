@@ -19,7 +19,8 @@ use k8s_openapi::apimachinery::pkg::apis::meta::v1::{ObjectMeta, OwnerReference}
 use topology::fingerprint::PodHash;
 
 use super::claim::Id;
-use super::facts::{Called, FENCE};
+use super::facts::Called;
+use super::taints::FENCE;
 use super::world::{Config, Place};
 
 /// OpenShift's role for pods that may do everything: what loading a module takes.

@@ -9,14 +9,17 @@ use std::sync::Arc;
 use api::hardware::{self, keys};
 use deployer::compare::says;
 use deployer::object::{Object, Sort};
+use k8s_openapi::api::core::v1::Toleration;
+use serde::Deserialize as _;
 use serde_json::{Value, json};
 
 use super::claim::Id;
-use super::facts::{Called, FENCE, Facts, Spot, Standing};
+use super::facts::{Called, Facts, Spot, Standing};
 use super::load::Loader;
 use super::module;
 use super::offered::Offered;
 use super::rollout::{self, Pod, Policy, Round, Step};
+use super::taints::{FENCE, untolerated};
 use super::unused::Unused;
 use super::words::Reason;
 use super::world::{Config, Kmm, Live, Node, World};
@@ -388,8 +391,8 @@ impl<'a> Plan<'a> {
     }
 }
 
-/// Nodes on which KMM would load the driver anew, on all at once, were the Module like this. It follows a Module on nodes with the same
-/// version, whatever version the Module had before.
+/// Nodes on which KMM would load the driver anew or unload it, on all at once, were the Module like this. It follows a Module on nodes with the
+/// same version, whatever version the Module had before, and unloads on nodes whose taints are not tolerated any more.
 fn reloads<'f, 'a>(facts: &'f Facts<'a>, live: &Live, wanted: &Object) -> Vec<&'f Spot<'a>> {
     let Some(loader) = Loader::of(wanted.body()) else { return Vec::new() };
     let former = Loader::of(&live.body).filter(|former| former.version() == loader.version());
@@ -401,7 +404,14 @@ fn reloads<'f, 'a>(facts: &'f Facts<'a>, live: &Live, wanted: &Object) -> Vec<&'
         let wanted = on(&loader);
         wanted.as_ref() != Some(there) && former.as_ref().map(on) != Some(wanted)
     };
-    facts.ours().filter(anew).collect()
+    let tolerations =
+        |module: &Value| Vec::<Toleration>::deserialize(&module["spec"]["tolerations"]).unwrap_or_default();
+    let (now, then) = (tolerations(&live.body), tolerations(wanted.body()));
+    let given_up = |spot: &&Spot<'a>| {
+        let tolerated = |by: &[Toleration]| untolerated(spot.node, by).is_none();
+        spot.configured.is_some() && tolerated(&now) && !tolerated(&then)
+    };
+    facts.ours().filter(|spot| anew(spot) || given_up(spot)).collect()
 }
 
 /// A step of a rollout, as something to do.

@@ -13,9 +13,9 @@ use serde::de::DeserializeOwned;
 use serde_json::Value;
 
 use super::claim::{Claimant, Claims, Id, Labels, Selector};
-use super::facts::FENCE;
 use super::nmc::{Images, Nmc};
 use super::offered::ANNOTATION;
+use super::taints::FENCE;
 use crate::live::compare_versions;
 
 /// Where we run.

@@ -8,6 +8,7 @@ use serde_json::json;
 
 use super::*;
 use crate::deviceconfig::nmc::Nmc;
+use crate::deviceconfig::taints::CORDON;
 use crate::deviceconfig::world::{Kind, Place, Pods};
 
 const KERNEL: &str = "5.14.0-1.el9";
@@ -423,6 +424,30 @@ fn under_the_same_version_nothing_is_swapped_under_pods() {
         user(&mut world, "p", DEVICE);
         let (doing, state) = changed(&mut world, &serving(&more));
         assert_eq!((doing, state), (vec!["apply".to_owned()], State::Writing), "{more}");
+    }
+}
+
+/// A cordon, say, under which the driver stays only because the Module tolerates it.
+#[test]
+fn a_toleration_that_keeps_a_driver_is_taken_away_when_nobody_uses_the_devices() {
+    let tolerant = serving(&json!({ "tolerations": [{ "key": CORDON, "operator": "Exists" }] }));
+    let plain = serving(&json!({}));
+    for (before, after, cordoned, waits) in [
+        (&tolerant, &plain, true, true),
+        (&tolerant, &plain, false, false),
+        // Nothing that KMM has not unloaded, or is not about to.
+        (&plain, &tolerant, true, false),
+    ] {
+        let mut world = running(before);
+        let n1 = Node { unschedulable: cordoned, ..world.nodes["n1"].clone() };
+        world.put_node("n1".into(), Node { version: "9".to_owned(), ..n1 });
+        user(&mut world, "p", DEVICE);
+        let held = State::Held(vec!["n1".to_owned()]);
+        let wanted = if waits { (vec![], held) } else { (vec!["apply".to_owned()], State::Writing) };
+        assert_eq!(changed(&mut world, after), wanted, "{cordoned} {waits}");
+        world.put_pod(Id::new("x", "p"), None);
+        let (doing, _) = changed(&mut world, after);
+        assert_eq!(doing.contains(&"fence n1".to_owned()), waits, "{doing:?}");
     }
 }
 

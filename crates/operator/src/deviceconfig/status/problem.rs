@@ -4,10 +4,11 @@
 
 use api::hardware::NodeProblem;
 
-use crate::deviceconfig::facts::{CORDON, Spot, Standing};
+use crate::deviceconfig::facts::{Spot, Standing};
 use crate::deviceconfig::kernel::Served;
 use crate::deviceconfig::plan::{Plan, State};
 use crate::deviceconfig::rollout::Wait;
+use crate::deviceconfig::taints::CORDON;
 use crate::deviceconfig::words::Trouble;
 
 use super::{Heard, some};

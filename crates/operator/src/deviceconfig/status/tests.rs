@@ -4,10 +4,11 @@ use k8s_openapi::api::core::v1::Taint;
 use serde_json::{Value, json};
 
 use super::*;
-use crate::deviceconfig::facts::{Called, FENCE};
+use crate::deviceconfig::facts::Called;
 use crate::deviceconfig::module;
 use crate::deviceconfig::nmc::{Images, Nmc};
 use crate::deviceconfig::plan::plan;
+use crate::deviceconfig::taints::FENCE;
 use crate::deviceconfig::world::{Kind, Kmm, Live, Node, Place, Pod, Pods};
 
 const VERSION: &str = "kmm.node.kubernetes.io/version-module.hw.acc-module";

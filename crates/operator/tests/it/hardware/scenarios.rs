@@ -4,7 +4,7 @@
 use std::collections::{BTreeMap, BTreeSet};
 
 use kube::api::{DeleteParams, Patch, PatchParams};
-use operator::deviceconfig::facts::FENCE;
+use operator::deviceconfig::taints::FENCE;
 use serde_json::{Value, json};
 use testkit::kmm::{self, Stage};
 

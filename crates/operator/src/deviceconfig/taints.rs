@@ -1,0 +1,79 @@
+//! Taints for which KMM takes a driver from a node.
+//!
+//! In: a node, a Module's tolerations. Out: the taint that they do not name, if there is one. Never: pods; a driver is unloaded whoever runs.
+
+use k8s_openapi::api::core::v1::{Taint, Toleration};
+
+use super::world::Node;
+
+/// The taint by which new pods are kept from a node that is about to change. Modules tolerate it.
+pub const FENCE: &str = "hardware.tholepin.dev/changing";
+/// The taint of a cordoned node.
+pub const CORDON: &str = "node.kubernetes.io/unschedulable";
+/// What KMM tolerates by itself (`NoSchedule`).
+const PRESSURE: [&str; 3] = [
+    "node.kubernetes.io/disk-pressure",
+    "node.kubernetes.io/memory-pressure",
+    "node.kubernetes.io/pid-pressure",
+];
+
+/// The first taint, a cordon among them, that keeps KMM from a node, by its key.
+#[must_use]
+pub fn untolerated(node: &Node, tolerations: &[Toleration]) -> Option<String> {
+    let tolerated = |taint: &Taint| {
+        let itself =
+            taint.effect == "NoSchedule" && (taint.key == FENCE || PRESSURE.contains(&taint.key.as_str()));
+        itself || tolerations.iter().any(|one| tolerates(one, taint))
+    };
+    taints(node).find(|taint| !tolerated(taint)).map(|taint| taint.key)
+}
+
+/// The taints of a node that keep pods away, a cordon among them even before it has become one.
+fn taints(node: &Node) -> impl Iterator<Item = Taint> {
+    let cordon = Taint { key: CORDON.to_owned(), effect: "NoSchedule".to_owned(), ..Taint::default() };
+    let cordoned = node.unschedulable && !node.taints.iter().any(|taint| taint.key == CORDON);
+    let hard = |taint: &Taint| matches!(taint.effect.as_str(), "NoSchedule" | "NoExecute");
+    node.taints.iter().filter(move |taint| hard(taint)).cloned().chain(cordoned.then_some(cordon))
+}
+
+/// As the scheduler does it (`ToleratesTaint`).
+fn tolerates(toleration: &Toleration, taint: &Taint) -> bool {
+    let text = |field: &Option<String>| field.clone().unwrap_or_default();
+    let (key, effect, operator) =
+        (text(&toleration.key), text(&toleration.effect), text(&toleration.operator));
+    if !effect.is_empty() && effect != taint.effect {
+        return false;
+    }
+    match operator.as_str() {
+        "Exists" => key.is_empty() || key == taint.key,
+        "" | "Equal" => {
+            key == taint.key && text(&toleration.value) == taint.value.clone().unwrap_or_default()
+        }
+        _ => false,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use serde_json::{Value, json};
+
+    use super::*;
+
+    #[test]
+    fn taints_are_tolerated_as_by_the_scheduler() {
+        let taint: Taint =
+            serde_json::from_value(json!({ "key": "a", "value": "x", "effect": "NoSchedule" })).unwrap();
+        let check = |toleration: Value, wanted: bool| {
+            let read: Toleration = serde_json::from_value(toleration.clone()).unwrap();
+            assert_eq!(tolerates(&read, &taint), wanted, "{toleration}");
+        };
+        check(json!({ "operator": "Exists" }), true);
+        check(json!({ "key": "a", "operator": "Exists" }), true);
+        check(json!({ "key": "a", "operator": "Exists", "effect": "NoSchedule" }), true);
+        check(json!({ "key": "a", "operator": "Exists", "effect": "NoExecute" }), false);
+        check(json!({ "key": "b", "operator": "Exists" }), false);
+        check(json!({ "key": "a", "value": "x" }), true);
+        check(json!({ "key": "a", "operator": "Equal", "value": "y" }), false);
+        check(json!({ "key": "a", "operator": "Other", "value": "x" }), false);
+    }
+}
