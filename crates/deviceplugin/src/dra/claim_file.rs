@@ -111,7 +111,7 @@ pub fn answer(
     let one = |result: &&DeviceRequestAllocationResult| {
         let cdi = kind.device(&cdi_name(name, &result.device)).map_err(|error| error.to_string())?;
         Ok(wire::Device {
-            request_names: vec![result.request.clone()],
+            request_names: vec![request(result).to_owned()],
             pool_name: result.pool.clone(),
             device_name: result.device.clone(),
             cdi_device_ids: vec![cdi.to_string()],
@@ -119,6 +119,11 @@ pub fn answer(
         })
     };
     results.iter().map(one).collect()
+}
+
+/// The name of the request as containers know it: of one with several ways to be met the result tells the way too, `<request>/<subrequest>`.
+fn request(result: &DeviceRequestAllocationResult) -> &str {
+    result.request.split_once('/').map_or(&*result.request, |(request, _)| request)
 }
 
 /// What a file says; nothing when it is none of ours.
@@ -225,7 +230,7 @@ mod tests {
         let given = [
             ("one", "d.example", "node-0", "nic-a"),
             ("other", "stranger.example", "node-0", "x"),
-            ("two", "d.example", "node-0", "nic-b"),
+            ("two/small", "d.example", "node-0", "nic-b"),
         ];
         let (spec, answer) = prepare(&given).unwrap();
         assert_eq!(cdi::check::refusal(&spec), None);
@@ -237,7 +242,8 @@ mod tests {
         let memory = memory(&spec).unwrap();
         assert_eq!((&*memory.claim, memory.devices.len()), ("ns/claim", 2));
         assert_eq!(answer.len(), 2);
-        assert_eq!(answer[1].request_names, ["two"]);
+        let requests: Vec<_> = answer.iter().map(|device| &*device.request_names).collect();
+        assert_eq!(requests, [["one"], ["two"]], "as containers name them");
         assert_eq!(answer[1].cdi_device_ids, ["d.example/claim=u-1-nic-b"]);
     }
 

@@ -15,7 +15,7 @@ use kube::api::{DeleteParams, ListParams, PostParams};
 use kube::{Api, ResourceExt as _};
 use node::draplugin::wire::dra_plugin_client::DraPluginClient;
 use node::draplugin::{Seat, wire};
-use serde_json::json;
+use serde_json::{Value, json};
 use testkit::account::Account;
 use tokio::time::{Instant, sleep};
 use tonic::Code;
@@ -122,15 +122,27 @@ impl Claims {
     /// A claim of one device in this zone, and a pod that uses it.
     async fn pod(&self, name: &str, zone: u32) {
         let place = format!("device.attributes['resource.kubernetes.io'].numaNode == {zone}");
-        let claim = json!({"metadata": {"name": name}, "spec": {"devices": {"requests": [{"name": "nic", "exactly":
-            {"deviceClassName": "nic", "selectors": [{"cel": {"expression": place}}]}}]}}});
+        let exactly = json!({"deviceClassName": "nic", "selectors": [{"cel": {"expression": place}}]});
+        self.pod_of(name, json!([{"name": "nic", "exactly": exactly}]), &[None]).await;
+    }
+
+    /// A claim with these requests, and a pod with a container for each of `used`: the request that it names, or none for the whole claim.
+    async fn pod_of(&self, name: &str, requests: Value, used: &[Option<&str>]) {
+        let claim = json!({"metadata": {"name": name}, "spec": {"devices": {"requests": requests}}});
         let claim: ResourceClaim = serde_json::from_value(claim).unwrap();
         self.claims().create(&PostParams::default(), &claim).await.unwrap();
+        let container = |(index, request): (usize, &Option<&str>)| {
+            let mut claim = json!({"name": "nic"});
+            if let Some(request) = request {
+                claim["request"] = json!(request);
+            }
+            let name = ["c", "d", "e"][index];
+            json!({"name": name, "image": "nobody", "imagePullPolicy": "IfNotPresent", "resources": {"claims": [claim]}})
+        };
+        let containers: Vec<_> = used.iter().enumerate().map(container).collect();
         let pod = json!({"metadata": {"name": name}, "spec": {
             "automountServiceAccountToken": false, "terminationGracePeriodSeconds": 0,
-            "resourceClaims": [{"name": "nic", "resourceClaimName": name}],
-            "containers": [{"name": "c", "image": "nobody", "imagePullPolicy": "IfNotPresent",
-                "resources": {"claims": [{"name": "nic"}]}}]}});
+            "resourceClaims": [{"name": "nic", "resourceClaimName": name}], "containers": containers}});
         let pod: Pod = serde_json::from_value(pod).unwrap();
         self.rig.pods().create(&PostParams::default(), &pod).await.unwrap();
     }
@@ -153,10 +165,15 @@ impl Claims {
         self.claims().get(claim).await.unwrap().metadata.uid.unwrap()
     }
 
-    /// Names of devices the runtime was told for a pod's container.
+    /// Names of devices the runtime was told for a pod's first container.
     fn told(&self, pod: &str) -> Option<Vec<String>> {
+        self.told_of(pod, "c")
+    }
+
+    /// The same of a container of this name.
+    fn told_of(&self, pod: &str, container: &str) -> Option<Vec<String>> {
         let snapshot = self.rig.cluster.nodes()[0].cri().snapshot();
-        let container = snapshot.pod("default", pod)?.container("c")?.clone();
+        let container = snapshot.pod("default", pod)?.container(container)?.clone();
         Some(container.cdi_devices)
     }
 
@@ -239,6 +256,39 @@ async fn a_claim_from_class_to_container_and_back_through_restarts() {
     // Gone for good: the kubelet takes the slices away.
     plugin.stop().await;
     until("slices gone", async || claims.slices().await.is_empty().then_some(())).await;
+}
+
+/// What the scheduler writes is `<request>/<subrequest>` where a request has several; containers name the request.
+#[tokio::test]
+async fn each_container_gets_the_devices_of_the_request_it_names() {
+    let Some(claims) = Claims::start().await else { return };
+    let plugin = claims.plugin(&["a 0", "b 1", "c 1"]);
+    claims.offered(&["nic-a 0", "nic-b 1", "nic-c 1"]).await;
+    claims.registered().await;
+    let at = |zone: u32| {
+        let place = format!("device.attributes['resource.kubernetes.io'].numaNode == {zone}");
+        json!([{"cel": {"expression": place}}])
+    };
+    let many = json!({"name": "many", "deviceClassName": "nic", "count": 5});
+    let small = json!({"name": "small", "deviceClassName": "nic", "selectors": at(0)});
+    let two = json!({"deviceClassName": "nic", "count": 2, "selectors": at(1)});
+    let requests =
+        json!([{"name": "first", "firstAvailable": [many, small]}, {"name": "second", "exactly": two}]);
+    claims.pod_of("one", requests, &[Some("first"), Some("second"), None]).await;
+    claims.runs("one").await;
+    let result = claims.claims().get("one").await.unwrap().status.unwrap().allocation.unwrap();
+    let results = result.devices.unwrap().results.unwrap();
+    assert!(results.iter().any(|result| result.request == "first/small"), "{results:?}");
+    let uid = claims.uid("one").await;
+    for (container, wanted) in
+        [("c", &["nic-a"][..]), ("d", &["nic-b", "nic-c"]), ("e", &["nic-a", "nic-b", "nic-c"])]
+    {
+        let wanted: Vec<_> = wanted.iter().map(|name| format!("{DRIVER}/claim={uid}-{name}")).collect();
+        let mut told = claims.told_of("one", container).unwrap();
+        told.sort_unstable();
+        assert_eq!(told, wanted, "{container}");
+    }
+    plugin.stop().await;
 }
 
 /// Asks the plugin to prepare a claim, as a kubelet would; names of the runtime, or the error.
