@@ -97,7 +97,10 @@ impl CdiFile {
     #[must_use]
     pub fn held_back(&self, stock: &inventory::Resource, reason: &str) -> inventory::Resource {
         let mut stock = stock.clone();
-        let described = self.written.as_ref().map(|(written, _)| &written.devices);
+        // Somebody may have taken it away, or put another in its place.
+        let now = stamp(&self.folder.join(self.name.as_str()));
+        let written = self.written.as_ref().filter(|(_, stamp)| now == Some(*stamp));
+        let described = written.map(|(written, _)| &written.devices);
         for (id, device) in &mut stock.devices {
             let there = described.and_then(|devices| devices.get(id));
             if there.is_none_or(|there| there.hardware != device.hardware) {

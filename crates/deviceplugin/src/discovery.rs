@@ -13,8 +13,9 @@ use std::sync::Arc;
 
 use node::watch::{Names, Target};
 
-use crate::config::{Discovery, MAX_DEVICES, MAX_ID, Resource};
+use crate::config::{Directory, Discovery, MAX_DEVICES, MAX_ID, Resource};
 use crate::inventory::{DeviceNode, Hardware, Id};
+use crate::last::Last;
 
 /// Where this node's files are, and what it is called.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -68,19 +69,44 @@ impl Error {
 /// # Errors
 /// Names the file and what is wrong.
 pub fn look(resource: &Resource, place: &Place) -> Result<Look, Error> {
+    let nothing = || Error::new("there is nowhere to look");
+    look_again(resource, place, &mut Last::default())?.ok_or_else(nothing)
+}
+
+/// The same again and again: none when there cannot be other devices than last time, files about health aside, as a list has the same text. For
+/// one resource as it is configured; with another begin anew.
+///
+/// # Errors
+/// As [`look`].
+pub fn look_again(resource: &Resource, place: &Place, last: &mut Last) -> Result<Option<Look>, Error> {
+    let found = find(resource, place, last);
+    if found.is_err() {
+        *last = Last::default();
+    }
+    found
+}
+
+fn find(resource: &Resource, place: &Place, last: &mut Last) -> Result<Option<Look>, Error> {
     let Discovery { list, file, pci, directory } = &*resource.discovery;
     let look = if let Some(devices) = list {
+        if last.is("") {
+            return Ok(None);
+        }
         list::of(devices, &place.node, resource.sample).map_err(Error::new)
     } else if let Some(file) = file {
-        list::read(&file.path, &place.node, resource.sample)
+        let text = list::text(&file.path)?;
+        if last.is(&text) {
+            return Ok(None);
+        }
+        list::parse(&file.path, &text, &place.node, resource.sample)
     } else if let Some(pci) = pci {
         pci::look(pci, &place.sysfs)
     } else if let Some(directory) = directory {
         directory::look(directory, &place.sysfs)
     } else {
-        Err(Error::new("there is nowhere to look"))
+        return Ok(None);
     };
-    checked(look?, resource)
+    checked(look?, resource).map(Some)
 }
 
 /// Bounds what was found.
@@ -129,7 +155,12 @@ impl Look {
 pub fn targets(resource: &Resource) -> Vec<Target<()>> {
     let Discovery { file, directory, .. } = &*resource.discovery;
     let all = |dir: &Path| Target { dir: dir.to_owned(), names: Names::All, tag: () };
-    let mut targets: Vec<_> = directory.iter().map(|directory| all(&directory.path)).collect();
+    let listed = |directory: &Directory| {
+        // In `/dev` whoever writes to `/dev/null` would be news.
+        let names = Names::Listed(directory.prefix.clone());
+        Target { dir: directory.path.clone(), names, tag: () }
+    };
+    let mut targets: Vec<_> = directory.iter().map(listed).collect();
     // Everything in the folder: a ConfigMap changes by a link that the file's name leads through.
     targets.extend(file.iter().filter_map(|file| file.path.parent()).map(all));
     targets

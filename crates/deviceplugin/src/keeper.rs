@@ -19,6 +19,7 @@ use crate::cdi_file::CdiFile;
 use crate::config::{CdiMode, Resource};
 use crate::discovery::{self, Look, Place};
 use crate::inventory::{self, Inventory};
+use crate::last::Last;
 use crate::metrics::Metrics;
 use crate::plugin::{Plugin, Standing};
 use crate::stock::Stock;
@@ -59,22 +60,27 @@ impl Keeper {
         let mut stock = Stock::default();
         let mut known = false;
         let mut troubles = Troubles::default();
+        let mut last = Last::default();
         loop {
             let now = begin.elapsed();
-            let look = self.look(&config, known, &mut troubles);
             // A look that failed says nothing of when devices are due.
             let mut patience = config.health.check_every;
-            if let Some(look) = look {
-                let told = look.health_folders();
-                if folders != told {
-                    folders = told;
-                    watcher = self.watcher(&config, &folders);
+            match self.look(&config, known, &mut last, &mut troubles) {
+                Seen::Devices(look) => {
+                    let told = look.health_folders();
+                    if folders != told {
+                        folders = told;
+                        watcher = self.watcher(&config, &folders);
+                    }
+                    stock.take(now, look, &config.health);
+                    known = true;
+                    patience = stock.patience(now, &config.health);
                 }
-                stock.take(now, look, &config.health);
-                known = true;
-                patience = stock.patience(now, &config.health);
-            } else {
-                stock.ask_health_files(now, &config.health);
+                Seen::TheSame => {
+                    stock.take_again(now, &config.health);
+                    patience = stock.patience(now, &config.health);
+                }
+                Seen::Nothing => stock.ask_health_files(now, &config.health),
             }
             if known {
                 self.publish(stock.resource(&config), file.as_mut(), &mut troubles);
@@ -85,6 +91,7 @@ impl Keeper {
                 () = changed(&mut watcher, patience) => sleep(SETTLE).await,
                 Ok(()) = self.config.changed() => {
                     config = Arc::clone(&self.config.borrow_and_update());
+                    last = Last::default();
                     watcher = self.watcher(&config, &folders);
                 }
             }
@@ -103,14 +110,14 @@ impl Keeper {
     }
 
     /// What there is to take in.
-    fn look(&self, config: &Resource, known: bool, troubles: &mut Troubles) -> Option<Look> {
+    fn look(&self, config: &Resource, known: bool, last: &mut Last, troubles: &mut Troubles) -> Seen {
         let resource = &config.name;
-        match discovery::look(config, &self.place) {
+        match discovery::look_again(config, &self.place, last) {
             Ok(look) => {
                 if troubles.look.take().is_some() {
                     info!(resource, "devices are found again");
                 }
-                Some(look)
+                look.map_or(Seen::TheSame, Seen::Devices)
             }
             Err(error) => {
                 self.metrics.look_failed(resource);
@@ -120,7 +127,10 @@ impl Keeper {
                     warn!(resource, reason = error.reason, "cannot look for devices; {what}");
                     troubles.look = Some(error.reason);
                 }
-                (known && error.gone).then(|| Look { volatile: true, ..Look::default() })
+                match known && error.gone {
+                    true => Seen::Devices(Look { volatile: true, ..Look::default() }),
+                    false => Seen::Nothing,
+                }
             }
         }
     }
@@ -168,6 +178,16 @@ impl Keeper {
         });
         self.plugin.offer(resource);
     }
+}
+
+/// What came of a look.
+enum Seen {
+    /// These.
+    Devices(Look),
+    /// Those of the last look.
+    TheSame,
+    /// It failed.
+    Nothing,
 }
 
 /// What went wrong last, so that it is said once.

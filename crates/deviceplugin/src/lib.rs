@@ -13,6 +13,7 @@ pub mod dra;
 pub mod health;
 pub mod inventory;
 pub mod keeper;
+pub mod last;
 pub mod metrics;
 pub mod plugin;
 pub mod pre_start;

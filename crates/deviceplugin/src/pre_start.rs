@@ -4,7 +4,8 @@
 
 use std::process::Stdio;
 
-use tokio::process::Command;
+use tokio::io::AsyncReadExt as _;
+use tokio::process::{ChildStderr, Command};
 
 use crate::config::PreStart;
 
@@ -53,14 +54,27 @@ async fn one(config: &PreStart, device: &str) -> Result<(), String> {
         .env("DEVICE_ID", device)
         .stdin(Stdio::null())
         .stdout(Stdio::null())
+        .stderr(Stdio::piped())
         .kill_on_drop(true);
-    let output =
-        command.stderr(Stdio::piped()).output().await.map_err(|error| format!("{program}: {error}"))?;
-    if output.status.success() {
+    let failed = |error: std::io::Error| format!("{program}: {error}");
+    let mut child = command.spawn().map_err(failed)?;
+    let stderr = child.stderr.take();
+    let (status, said) = tokio::join!(child.wait(), first_words(stderr));
+    let status = status.map_err(failed)?;
+    if status.success() {
         return Ok(());
     }
-    let said: String = String::from_utf8_lossy(&output.stderr).trim().chars().take(MAX_WORDS).collect();
-    Err(format!("{program}: {}: {said:?}", output.status))
+    Err(format!("{program}: {status}: {said:?}"))
+}
+
+/// What a program says first; the rest is read, so that it can go on, and dropped.
+async fn first_words(stderr: Option<ChildStderr>) -> String {
+    let Some(mut stderr) = stderr else { return String::new() };
+    let mut said = Vec::new();
+    // Of its words nothing depends.
+    let _ = (&mut stderr).take(4 * MAX_WORDS as u64).read_to_end(&mut said).await;
+    let _ = tokio::io::copy(&mut stderr, &mut tokio::io::sink()).await;
+    String::from_utf8_lossy(&said).trim().chars().take(MAX_WORDS).collect()
 }
 
 #[cfg(test)]
@@ -91,6 +105,14 @@ mod tests {
         assert_eq!(error.unwrap_err(), "device \"a\": /bin/sh: exit status: 3: \"broken a\"");
         let error = run(&config(&[], Some(reset)), &["c".to_owned()]).await.unwrap_err();
         assert!(error.ends_with("c: No such file or directory (os error 2)"), "{error}");
+    }
+
+    #[tokio::test]
+    async fn a_program_may_say_much() {
+        let script =
+            "i=0; while [ $i -lt 20000 ]; do echo 'oh no, oh no, oh no' >&2; i=$((i+1)); done; exit 1";
+        let error = run(&config(&["/bin/sh", "-c", script], None), &["a".to_owned()]).await.unwrap_err();
+        assert!(error.contains("exit status: 1") && error.contains("oh no") && error.len() < 500, "{error}");
     }
 
     #[tokio::test]

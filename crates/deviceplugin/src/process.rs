@@ -26,6 +26,7 @@ use tracing::{error, info};
 use crate::config::Config;
 use crate::discovery;
 use crate::inventory::{self, Feed, Inventory};
+use crate::last::Last;
 use crate::metrics::Metrics;
 use crate::settings::{Settings, Source};
 
@@ -118,10 +119,11 @@ impl Process {
     fn keep(&mut self, mut fleet: Fleet, config: Config) -> anyhow::Result<()> {
         let gate = self.readiness.gate("plugins started");
         let mut hangup = signal(SignalKind::hangup())?;
-        let (settings, metrics) = (self.settings.clone(), self.metrics.clone());
+        let (settings, metrics, rare) = (self.settings.clone(), self.metrics.clone(), self.rare.clone());
         let token = self.tasks.token().clone();
         self.tasks.spawn_draining("plugins", async move {
             let mut watcher = watcher_of(&settings.source);
+            let mut last = Last::default();
             fleet.become_(config).await;
             gate.open();
             loop {
@@ -131,12 +133,16 @@ impl Process {
                         fleet.stop().await;
                         return Err(failed);
                     }
-                    _ = hangup.recv() => info!("SIGHUP: reading the configuration"),
+                    _ = hangup.recv() => {
+                        info!("SIGHUP: reading the configuration");
+                        last = Last::default();
+                    }
                     () = news(&mut watcher) => {}
                 }
-                match settings.read() {
-                    Ok(config) if fleet.is(&config) => {}
-                    Ok(config) => {
+                match settings.read_again(&mut last) {
+                    Ok(None) => continue,
+                    Ok(Some(config)) if fleet.is(&config) => {}
+                    Ok(Some(config)) => {
                         info!(resources = config.resources.len(), "the configuration has changed");
                         metrics.reloaded(true);
                         fleet.become_(config).await;
@@ -146,6 +152,7 @@ impl Process {
                         error!(%error, "the configuration is wrong; the last one stays");
                     }
                 }
+                rare.done();
             }
             fleet.stop().await;
             Ok(())

@@ -6,9 +6,11 @@ use std::net::SocketAddr;
 use std::path::PathBuf;
 
 use node::deviceplugin::Way;
+use runtime::yaml;
 
 use crate::config::{Config, Error};
 use crate::discovery::Place;
+use crate::last::Last;
 
 /// The settings of a process.
 #[derive(Clone, Debug, PartialEq)]
@@ -49,5 +51,19 @@ impl Settings {
             Source::Flags(config) => config.clone(),
         };
         Ok(config.of_node(&self.place.node))
+    }
+
+    /// The same again and again: none when it is what was read last.
+    ///
+    /// # Errors
+    /// As [`Settings::read`], once for each text that is wrong.
+    pub fn read_again(&self, last: &mut Last) -> Result<Option<Config>, Error> {
+        let Source::File(path) = &self.source else { return Ok(None) };
+        let text = yaml::read_text(path, yaml::CONFIG_LIMIT_BYTES)?;
+        if last.is(&text) {
+            return Ok(None);
+        }
+        let config = Config::parse(&path.display().to_string(), &text)?;
+        Ok(Some(config.of_node(&self.place.node)))
     }
 }

@@ -7,7 +7,7 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::time::Duration;
 
-use crate::config::{self, CdiMode, Resource};
+use crate::config::{self, CdiMode, MAX_DEVICES, Resource};
 use crate::discovery::{Found, Look, list};
 use crate::health::Health;
 use crate::inventory::{self, Device, DeviceNode, Gives, Id, Mount};
@@ -24,6 +24,8 @@ struct Known {
     health: Health,
     /// Since when it has been missing, if it is.
     gone: Option<Duration>,
+    /// Missing for so long that nobody is told of it any more. Its health is remembered: who comes and goes slowly flaps too.
+    forgotten: bool,
 }
 
 impl Stock {
@@ -34,7 +36,7 @@ impl Stock {
         self.devices.retain(|id, known| match found.remove(id) {
             Some(found) => {
                 known.health.observe(now, found.seen.as_deref(), policy);
-                known.gone = None;
+                (known.gone, known.forgotten) = (None, false);
                 // What is the same stays the one value that others have too.
                 if known.found != found {
                     known.found = found;
@@ -43,16 +45,31 @@ impl Stock {
             }
             None => {
                 known.health.observe(now, Some("it is gone"), policy);
-                let since = *known.gone.get_or_insert(now);
-                volatile && now.saturating_sub(since) < policy.forget_after
+                let missing = now.saturating_sub(*known.gone.get_or_insert(now));
+                known.forgotten = missing >= policy.forget_after;
+                volatile && missing < policy.forget_after.saturating_add(policy.recover_at_most)
             }
         });
+        if self.devices.len() > MAX_DEVICES {
+            self.devices.retain(|_, known| !known.forgotten);
+        }
         let new = |found: Found| {
             let health = Health::new(found.seen.as_deref(), policy);
-            Known { found, health, gone: None }
+            Known { found, health, gone: None, forgotten: false }
         };
         // At once: one after the other would leave the tree half empty.
         self.devices.append(&mut found.into_iter().map(|(id, found)| (id, new(found))).collect());
+    }
+
+    /// Takes in that a look would find what the last one found, but for what files tell about health.
+    pub fn take_again(&mut self, now: Duration, policy: &config::Health) {
+        for known in self.devices.values_mut().filter(|known| known.gone.is_none()) {
+            let seen = match &known.found.health_file {
+                Some(file) => list::ask(file),
+                None => known.found.seen.clone(),
+            };
+            known.health.observe(now, seen.as_deref(), policy);
+        }
     }
 
     /// Asks the files that tell about health, when nothing else can be looked at.
@@ -80,9 +97,10 @@ impl Stock {
             Device { hardware: Arc::clone(&known.found.hardware), trouble }
         };
         let on = config.cdi.mode != CdiMode::Off;
+        let listed = self.devices.iter().filter(|(_, known)| !known.forgotten);
         inventory::Resource {
             cdi_kind: on.then(|| config.cdi_kind().to_owned()),
-            devices: self.devices.iter().map(|(id, known)| (Arc::clone(id), device(known))).collect(),
+            devices: listed.map(|(id, known)| (Arc::clone(id), device(known))).collect(),
             common: common(&config.container),
         }
     }

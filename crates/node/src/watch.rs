@@ -60,6 +60,10 @@ pub enum Names {
     Touched(String),
     /// Those that end so.
     EndWith(&'static str),
+    /// Those that begin so, when they come and go; what is written into them is no news.
+    Listed(String),
+    /// All that do not begin with a dot, but this one.
+    Other(&'static str),
 }
 
 /// A directory to look at.
@@ -105,6 +109,8 @@ impl Names {
             Self::Visible => !name.starts_with('.'),
             Self::Is(wanted) => name == wanted,
             Self::EndWith(end) => name.ends_with(end),
+            Self::Listed(begin) => name.starts_with(begin) && !flags.contains(ReadFlags::CLOSE_WRITE),
+            Self::Other(one) => !name.starts_with('.') && name != *one,
         }
     }
 }

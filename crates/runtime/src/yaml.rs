@@ -27,6 +27,14 @@ pub enum Mode {
 /// # Errors
 /// When the file cannot be read, is too large, is not YAML, or does not have the shape of `T`.
 pub fn read_file<T: DeserializeOwned>(path: &Path, mode: Mode, limit_bytes: u64) -> Result<T, Error> {
+    read_str(&path.display().to_string(), &read_text(path, limit_bytes)?, mode)
+}
+
+/// The text of a file, at most `limit_bytes` long.
+///
+/// # Errors
+/// When the file cannot be read, is too large, or is not UTF-8.
+pub fn read_text(path: &Path, limit_bytes: u64) -> Result<String, Error> {
     let file = path.display().to_string();
     let failed = |reason: String| Error { file: file.clone(), reason };
     let open = std::fs::File::open(path).map_err(|error| failed(error.to_string()))?;
@@ -37,8 +45,7 @@ pub fn read_file<T: DeserializeOwned>(path: &Path, mode: Mode, limit_bytes: u64)
     if bytes.len() as u64 > limit_bytes {
         return Err(failed(format!("larger than the limit of {limit_bytes} bytes")));
     }
-    let text = String::from_utf8(bytes).map_err(|error| failed(format!("not UTF-8: {error}")))?;
-    read_str(&file, &text, mode)
+    String::from_utf8(bytes).map_err(|error| failed(format!("not UTF-8: {error}")))
 }
 
 /// Reads one document from `text`; `name` stands for the file in errors. The caller bounds the size of `text`;

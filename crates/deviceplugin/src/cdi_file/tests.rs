@@ -79,6 +79,8 @@ fn devices_that_are_not_in_the_file_are_held_back() {
     let moved = Arc::make_mut(&mut three).devices.get_mut("b").unwrap();
     Arc::make_mut(&mut moved.hardware).zones = vec![0];
     assert_eq!(held(&file, &three), ["b", "c"]);
+    std::fs::remove_dir_all(&dir).unwrap();
+    assert_eq!(held(&file, &three), ["a", "b", "c"]);
 }
 
 #[test]

@@ -165,28 +165,38 @@ fn read_health(path: &Path) -> std::io::Result<String> {
     Ok(text)
 }
 
-/// The devices of one node.
+/// The devices of one node: none, if it is not there.
 ///
 /// # Errors
-/// When there is no list for it, or an empty one.
+/// Where we stand in for the sample plugin, when there are none: it ends then.
 pub fn of(devices: &Devices, node: &str, sample: bool) -> Result<Look, String> {
-    let entries = devices.of(node).map(|(_, entries)| entries);
-    let entries = entries.filter(|entries| !entries.is_empty() || !sample);
-    let entries = entries.ok_or_else(|| format!("no devices of {node:?}: wanted is that name, or \"*\""))?;
+    let entries = devices.of(node).map(|(_, entries)| entries.as_slice()).unwrap_or_default();
+    if sample && entries.is_empty() {
+        return Err(format!("no devices of {node:?}: wanted is that name, or \"*\""));
+    }
     let mut alike = HashSet::new();
     let devices =
         entries.iter().map(|entry| (Arc::clone(&entry.id), entry.found(sample, &mut alike))).collect();
     Ok(Look { devices, volatile: false })
 }
 
-/// The devices of one node in a file.
+/// The text of a file with devices.
 ///
 /// # Errors
-/// When it cannot be read, or see [`check`] and [`of`].
-pub fn read(path: &Path, node: &str, sample: bool) -> Result<Look, Error> {
-    let devices: Devices = yaml::read_file(path, Mode::Lenient, yaml::CONFIG_LIMIT_BYTES)
-        .map_err(|error| Error::new(error.to_string()))?;
-    let named = |reason: String| Error::new(format!("{}: {reason}", path.display()));
+/// When it cannot be read.
+pub fn text(path: &Path) -> Result<String, Error> {
+    yaml::read_text(path, yaml::CONFIG_LIMIT_BYTES).map_err(|error| Error::new(error.to_string()))
+}
+
+/// The devices of one node in the text of a file.
+///
+/// # Errors
+/// When it is no such list, or see [`check`] and [`of`].
+pub fn parse(path: &Path, text: &str, node: &str, sample: bool) -> Result<Look, Error> {
+    let file = path.display().to_string();
+    let devices: Devices =
+        yaml::read_str(&file, text, Mode::Lenient).map_err(|error| Error::new(error.to_string()))?;
+    let named = |reason: String| Error::new(format!("{file}: {reason}"));
     check(&devices).map_err(named)?;
     of(&devices, node, sample).map_err(named)
 }

@@ -41,7 +41,6 @@ fn lists_are_the_sample_plugins() {
         .unwrap();
     assert_eq!(read(&file).unwrap(), ["x [2]"]);
     for (text, wanted) in [
-        ("devices:\n  other: [{id: y}]\n", "no devices of \"worker-0\": wanted is that name, or \"*\""),
         ("devices:\n  \"*\": [{id: x}, {id: x}]\n", "id \"x\" is there twice"),
         ("devices:\n  \"*\": [{id: \"\"}]\n", "a device without id"),
         ("devices: [\n", "line"),
@@ -51,10 +50,13 @@ fn lists_are_the_sample_plugins() {
         let error = read(&file).unwrap_err();
         assert!(error.contains(wanted), "{error}");
     }
-    // An empty list is an answer, except from where it never was one.
-    fs::write(&path, "devices:\n  \"*\": []\n").unwrap();
-    assert!(read(&file).unwrap().is_empty());
-    assert!(read(&sample).is_err());
+    // No devices are an answer, except from where they never were one.
+    for text in ["devices:\n  \"*\": []\n", "devices:\n  other: [{id: y}]\n"] {
+        fs::write(&path, text).unwrap();
+        assert!(read(&file).unwrap().is_empty(), "{text}");
+        let error = read(&sample).unwrap_err();
+        assert!(error.contains("no devices of \"worker-0\": wanted is that name, or \"*\""), "{error}");
+    }
     fs::remove_file(&path).unwrap();
     assert!(read(&file).unwrap_err().contains("example_com_nic.yaml"));
 }
@@ -75,6 +77,39 @@ fn of_many_nodes_and_devices_little_is_kept() {
         let alike: Vec<bool> = hardware.windows(2).map(|pair| Arc::ptr_eq(pair[0], pair[1])).collect();
         assert!(alike.is_empty() || alike == [true, false], "{node}");
     }
+}
+
+#[test]
+fn a_list_is_news_when_its_text_is() {
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path().join("list.yaml");
+    let place = place(Path::new("/none"));
+    let ids = |look: Result<Option<Look>, Error>| {
+        look.unwrap().map(|look| look.devices.keys().map(|id| &**id).collect::<String>())
+    };
+    let file = resource(&format!("{{file: {{path: {}}}}}", path.display()));
+    let mut last = Last::default();
+    assert!(look_again(&file, &place, &mut last).is_err());
+    let mut again = |text: &str| {
+        fs::write(&path, text).unwrap();
+        ids(look_again(&file, &place, &mut last))
+    };
+    assert_eq!(again("devices: {'*': [{id: a}]}").as_deref(), Some("a"));
+    assert_eq!(again("devices: {'*': [{id: a}]}"), None);
+    assert_eq!(again("devices: {'*': [{id: b}]}").as_deref(), Some("b"));
+    // A node that is not there any more has none; not to be told from one that never was.
+    assert_eq!(again("devices: {other: [{id: b}]}").as_deref(), Some(""));
+    let error = |text: &str, last: &mut Last| {
+        fs::write(&path, text).unwrap();
+        look_again(&file, &place, last).unwrap_err().reason
+    };
+    let said = error("devices: 1", &mut last);
+    assert_eq!(error("devices: 1", &mut last), said, "what is wrong stays wrong");
+
+    let list = resource("{list: {devices: {'*': [{id: a}]}}}");
+    let mut last = Last::default();
+    assert_eq!(ids(look_again(&list, &place, &mut last)).as_deref(), Some("a"));
+    assert_eq!(ids(look_again(&list, &place, &mut last)), None);
 }
 
 fn read(resource: &Resource, sysfs: &Path) -> Result<Look, String> {

@@ -35,8 +35,48 @@ fn what_vanishes_is_unhealthy_and_then_forgotten() {
     assert_eq!(take(5, &[], true).0, "!a !b");
     assert_eq!(take(14, &[("b", None)], true).0, "!a !b");
     assert_eq!(take(15, &[("b", None)], true).0, "!b");
+    // It is remembered, so that coming back is not all it takes.
+    assert_eq!(take(30, &[("a", None), ("b", None)], true).0, "!a b");
+    assert_eq!(take(33, &[("a", None), ("b", None)], true).0, "!a b");
+    assert_eq!(take(34, &[("a", None), ("b", None)], true).0, "a b");
+    assert_eq!(take(35, &[("a", None)], true).0, "a !b");
+    assert_eq!(take(45, &[("a", None)], true).0, "a");
+    // For as long as anything ever has to look healthy.
+    assert_eq!(take(35 + 609, &[("a", None), ("b", None)], true).0, "a !b");
+    assert_eq!(take(645, &[("a", None)], true).0, "a !b");
+    assert_eq!(take(645 + 610, &[("a", None)], true).0, "a");
+    assert_eq!(take(645 + 611, &[("a", None), ("b", None)], true).0, "a b");
     // Taken out of a list, it is out.
-    assert_eq!(take(16, &[], false).0, "");
+    assert_eq!(take(2000, &[], false).0, "");
+}
+
+#[test]
+fn the_same_again_only_asks_files() {
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path().join("health");
+    std::fs::write(&path, "ok").unwrap();
+    let policy = config::Health { recover_after: Duration::from_secs(3), ..config::Health::default() };
+    let with_file = Found { health_file: Some(path.as_path().into()), ..Found::default() };
+    let mut stock = Stock::default();
+    let look = |found: Found| Look { devices: BTreeMap::from([("a".into(), found)]), volatile: false };
+    stock.take(Duration::ZERO, look(with_file.clone()), &policy);
+    let again = |stock: &mut Stock, at, text| {
+        std::fs::write(&path, text).unwrap();
+        stock.take_again(Duration::from_secs(at), &policy);
+        shown(stock)
+    };
+    assert_eq!(again(&mut stock, 1, "on fire"), "!a");
+    assert_eq!(again(&mut stock, 2, "ok"), "!a");
+    assert_eq!(again(&mut stock, 5, "ok"), "a");
+    assert_eq!(again(&mut stock, 6, "on fire"), "!a");
+    // Nothing tells about its health any more: it has only to wait.
+    stock.take(Duration::from_secs(7), look(Found::default()), &policy);
+    assert_eq!(
+        stock.patience(Duration::from_secs(7), &policy),
+        policy.check_every.min(Duration::from_secs(6))
+    );
+    assert_eq!(again(&mut stock, 12, "on fire"), "!a");
+    assert_eq!(again(&mut stock, 13, "on fire"), "a");
 }
 
 #[test]

@@ -296,7 +296,7 @@ async fn n12_a_plugin_the_kubelet_has_dropped_registers_again() {
     rig.runs("p").await;
     rig.node_has(NIC, "2", "2").await;
     // The plugin that ours replaces is not gone yet, and registers once more. Then it goes, and with it, for the kubelet, the resource.
-    let options = Options { socket: Some("dp.1700000000.sock".to_owned()), ..Options::default() };
+    let options = Options { socket: Some("dp.1700000000".to_owned()), ..Options::default() };
     let kubelet = rig.cluster.nodes()[0].kubelet();
     let other =
         DevicePlugin::start(kubelet, NIC, ["x", "y", "z"].map(|id| device(id, &[0])), options).unwrap();

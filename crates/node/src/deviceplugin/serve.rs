@@ -6,6 +6,7 @@
 use std::collections::BTreeSet;
 use std::convert::Infallible;
 use std::ffi::OsString;
+use std::os::unix::fs::FileTypeExt as _;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -32,8 +33,8 @@ const SELF_DIAL: Duration = Duration::from_secs(5);
 const LISTENS_WITHIN: Duration = Duration::from_secs(10);
 /// How long the kubelet's plugin watcher may overlook our socket before it is made anew.
 const SEEN_WITHIN: Duration = Duration::from_secs(60);
-/// What names of sockets end with.
-const SOCKETS: &str = ".sock";
+/// What the kubelet writes in that folder with every pod.
+const CHECKPOINT: &str = "kubelet_internal_checkpoint";
 /// Between registrations because another plugin has gone, at least.
 const AFTER_NEIGHBOUR: Duration = Duration::from_secs(60);
 /// How many lists the kubelet may listen to at the same time: with each such registration there is one more.
@@ -48,7 +49,7 @@ const GRACE: Duration = Duration::from_secs(1);
 /// When the socket cannot be made or served. A kubelet that is away or refuses is asked again for ever.
 pub async fn run<P: Plugin>(seat: &Seat, plugin: Arc<P>) -> Result<Infallible, Error> {
     // The kubelet's, our own and those of others; the kubelet's checkpoints are in the same folder, and change with every pod.
-    let targets = vec![Target { dir: seat.folder.clone(), names: Names::EndWith(SOCKETS), tag: () }];
+    let targets = vec![Target { dir: seat.folder.clone(), names: Names::Other(CHECKPOINT), tag: () }];
     // The kernel may have no watch left (`fs.inotify.max_user_instances`): then looking now and then has to do.
     let mut watcher = Watcher::new(targets).ok();
     let mut pause = Pause::new(&seat.resource);
@@ -123,16 +124,12 @@ impl Neighbours {
     }
 }
 
-/// Names of the sockets in the folder that are neither ours nor the kubelet's.
+/// Names of the sockets in the folder that are neither ours nor the kubelet's. Some end in `.sock`, some do not.
 fn sockets(seat: &Seat) -> BTreeSet<OsString> {
     let entries = std::fs::read_dir(&seat.folder).into_iter().flatten().flatten();
-    let names = entries.map(|entry| entry.file_name());
-    let others = |name: &OsString| {
-        name.as_encoded_bytes().ends_with(SOCKETS.as_bytes())
-            && *name != *super::KUBELET_SOCKET
-            && *name != *seat.endpoint
-    };
-    names.filter(others).collect()
+    let sockets = entries.filter(|entry| entry.file_type().is_ok_and(|kind| kind.is_socket()));
+    let others = |name: &OsString| *name != *super::KUBELET_SOCKET && *name != *seat.endpoint;
+    sockets.map(|entry| entry.file_name()).filter(others).collect()
 }
 
 /// The part of a round in which the server only has to be there.

@@ -178,6 +178,26 @@ async fn a_replaced_parent_is_found_by_looking() {
     assert!(rig.watcher.recheck().unwrap().is_empty());
 }
 
+/// What is written into a device node is no news of devices; what the kubelet writes with each pod none of sockets.
+#[tokio::test]
+async fn some_names_matter_in_some_ways() {
+    let mut rig = Rig::new(&["dev", "plugins"]);
+    let target = |name: &str, names, tag| Target { dir: rig.path(name), names, tag };
+    let targets = vec![
+        target("dev", Names::Listed("tty".to_owned()), 'd'),
+        target("plugins", Names::Other("checkpoint"), 'p'),
+    ];
+    rig.watcher = Watcher::new(targets).unwrap();
+    fs::write(rig.path("dev/null"), "").unwrap();
+    fs::write(rig.path("plugins/checkpoint"), "").unwrap();
+    fs::write(rig.path("plugins/.temporary"), "").unwrap();
+    assert_eq!(rig.after(|rig| fs::write(rig.path("dev/tty0"), "").unwrap()).await, "d");
+    // Written once more, and a socket after it: only that is told.
+    fs::write(rig.path("dev/tty0"), "x").unwrap();
+    assert_eq!(rig.after(|rig| fs::write(rig.path("plugins/dp.1"), "").unwrap()).await, "p");
+    assert_eq!(rig.after(|rig| fs::remove_file(rig.path("dev/tty0")).unwrap()).await, "d");
+}
+
 #[tokio::test]
 async fn an_overflow_counts_as_an_event_everywhere() {
     let limit = fs::read_to_string("/proc/sys/fs/inotify/max_queued_events").unwrap();
