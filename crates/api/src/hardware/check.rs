@@ -10,7 +10,10 @@ use k8s_openapi::api::core::v1::{Toleration, Volume};
 use k8s_openapi::apimachinery::pkg::util::intstr::IntOrString;
 use regex_lite::Regex;
 
-use super::{DeviceConfig, DevicePlugin, KernelMapping, MAX_NAMESPACE, Modprobe, Sign, Spec, rules, schema};
+use super::{
+    DeviceConfig, DevicePlugin, KernelMapping, MAX_NAMESPACE, Modprobe, PodsUsingDevices, Sign, Spec, rules,
+    schema,
+};
 
 /// A field, what is wrong with it and how to put it right.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
@@ -70,6 +73,9 @@ pub fn check(object: &DeviceConfig) -> Vec<Problem> {
     }
     if let Some(plugin) = &object.spec.device_plugin {
         device_plugin(plugin, &mut found);
+        let known = plugin.config.is_some() || plugin.image.is_none() || !plugin.resource_names.is_empty();
+        let ignored = object.spec.pods_using_devices() == PodsUsingDevices::Ignore;
+        found.unless(known || ignored, "spec.devicePlugin.resourceNames", rules::RESOURCES_NEEDED);
     }
     let most = object.spec.upgrade_policy.as_ref().and_then(|policy| policy.max_unavailable.as_ref());
     let right = match most {

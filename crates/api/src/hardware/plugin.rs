@@ -46,7 +46,7 @@ pub struct DevicePlugin {
     #[schemars(schema_with = "schema::resources")]
     pub resources: Option<ResourceRequirements>,
     /// Names of the extended resources that a vendor's plugin offers, such as `vendor.example/acc`: by them it is known which pods use the
-    /// devices. With `config` they are known.
+    /// devices, so `image` without `config` needs them, unless `upgradePolicy.podsUsingDevices` is `Ignore`. With `config` they are known.
     #[serde(skip_serializing_if = "Vec::is_empty", deserialize_with = "null_as_default")]
     #[schemars(schema_with = "schema::resource_names")]
     pub resource_names: Vec<String>,

@@ -91,6 +91,9 @@ pub(super) const PLUGIN_COMMAND: &str =
 /// Extended resources.
 pub(super) const RESOURCES: &str =
     "each must be the name of an extended resource, such as vendor.example/acc, outside of kubernetes.io";
+/// `image` without `config` needs `resourceNames`.
+pub(super) const RESOURCES_NEEDED: &str = "devicePlugin.resourceNames must name what a vendor's plugin offers, such as vendor.example/acc: by that \
+    it is known which pods use the devices; without it write upgradePolicy.podsUsingDevices: Ignore";
 /// Kinds of volumes.
 pub(super) const VOLUME: &str = "a volume must be exactly one of hostPath, configMap, secret and emptyDir";
 /// Places of volumes.

@@ -106,7 +106,18 @@ pub(super) fn spec_rules() -> Value {
             ),
             rules::SIGN_FOLDER,
         ),
+        (plugin_is_known(), rules::RESOURCES_NEEDED),
     ])
+}
+
+/// It is known which pods use the devices, or nobody wants to know.
+fn plugin_is_known() -> String {
+    let named = |list: &str| format!("has(self.devicePlugin.{list}) && size(self.devicePlugin.{list}) > 0");
+    format!(
+        "!has(self.devicePlugin) || has(self.devicePlugin.config) || !has(self.devicePlugin.image) || {} || \
+         has(self.upgradePolicy) && has(self.upgradePolicy.podsUsingDevices) && self.upgradePolicy.podsUsingDevices == 'Ignore'",
+        named("resourceNames")
+    )
 }
 
 pub(super) fn driver_image_rules() -> Value {

@@ -357,7 +357,7 @@ fn tolerations() -> Vec<(Value, &'static str)> {
 
 fn plugins() -> Vec<(Value, &'static str)> {
     let plugin = |fields: Value| {
-        let mut plugin = json!({"image": "r.example/p:1"});
+        let mut plugin = json!({"image": "r.example/p:1", "resourceNames": ["a.example/b"]});
         for (name, value) in fields.as_object().unwrap() {
             plugin[name] = value.clone();
         }
@@ -369,12 +369,23 @@ fn plugins() -> Vec<(Value, &'static str)> {
     let config =
         json!({"version": "v1alpha1", "resources": [{"name": "a.example/b", "anything": {"at": ["all"]}}]});
     let extended = "each must be the name of an extended resource";
+    let known = "devicePlugin.resourceNames must name what a vendor's plugin offers";
     let places = "hostPath.path must be below /dev, /sys, /var, /opt or /run";
     vec![
         (plugin(json!({})), ""),
         (plugin(json!({"resources": {"limits": {"cpu": 1}}})), ""),
         (json!({"devicePlugin": {"config": config, "args": ["-v", "4"]}}), ""),
         (json!({"devicePlugin": {}}), "devicePlugin must have config"),
+        (json!({"devicePlugin": {"image": "r.example/p:1"}}), known),
+        (
+            json!({"devicePlugin": {"image": "r.example/p:1"}, "upgradePolicy": {"podsUsingDevices": "Evict"}}),
+            known,
+        ),
+        (
+            json!({"devicePlugin": {"image": "r.example/p:1"}, "upgradePolicy": {"podsUsingDevices": "Ignore"}}),
+            "",
+        ),
+        (plugin(json!({"resourceNames": []})), known),
         (plugin(json!({"config": config, "command": ["/x"]})), "devicePlugin.command is a vendor's plugin's"),
         (resource("a.example/b"), ""),
         (resource("mykubernetes.io/b"), ""),

@@ -252,7 +252,9 @@ fn who_might_be_in_conflict_hears_of_it_and_is_not_disturbed() {
 /// Until the plugins run everywhere it is waited for them, and for too long is a failure.
 #[test]
 fn a_plugin_that_never_starts_is_a_failure() {
-    let plain = config(&json!({ "spec": { "devicePlugin": { "image": "r/p:1" } } }));
+    let plain = config(
+        &json!({ "spec": { "devicePlugin": { "image": "r/p:1", "resourceNames": ["example.com/acc"] } } }),
+    );
     let world = world(&plain, &["ready", "ready"]);
     let waits = awaited(&world, &plain, &plan(&world, &plain, false));
     assert!(waits.as_ref().is_some_and(|waits| waits.contains("n0 n1")), "{waits:?}");

@@ -40,7 +40,9 @@ fn k18_a_device_plugin_that_never_starts_is_a_failure() {
         case.kmm.tell(|told| {
             told.unready.insert(node.clone());
         });
-        case.ask("acc", &json!({ "devicePlugin": { "image": "registry.example/acc-plugin:1" } })).await;
+        let plugin =
+            json!({ "image": "registry.example/acc-plugin:1", "resourceNames": ["example.com/acc"] });
+        case.ask("acc", &json!({ "devicePlugin": plugin })).await;
         let now = case
             .until("acc", "a failure", |config| is(config, "Degraded", "True", "DevicePluginNotReady"))
             .await;
