@@ -6,12 +6,13 @@
 //! expected machine state is different from the real one", "current set of available CPUs doesn't match", seen on 1.36.3), and whoever runs the node
 //! has to remove the files.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::time::Duration;
 
 use kube::api::{DeleteParams, ListParams};
+use testkit::cri::State;
 use testkit::kubelet::KubeletOptions;
 use tokio::time::sleep;
 
@@ -98,7 +99,7 @@ async fn load(rig: Arc<Rig>, over: Arc<AtomicBool>, made: Arc<AtomicUsize>) {
     }
 }
 
-/// Counts again: who holds what, by podresources. Returns how many devices are held.
+/// Counts again: who holds what, by podresources and by what containers were started with. Returns how many devices are held.
 async fn check(rig: &Rig) -> usize {
     let mut owners: BTreeMap<String, String> = BTreeMap::new();
     for (pod, ids) in rig.held(NIC).await {
@@ -110,5 +111,29 @@ async fn check(rig: &Rig) -> usize {
             }
         }
     }
-    owners.len()
+    let held = owners.len();
+    // The kubelet's books are one thing, what containers have in their hands another. Of pods that are gone from the API server by force
+    // the kubelet may give devices away before it has ended their containers.
+    let there = pods(rig).await;
+    let snapshot = rig.cluster.nodes()[0].cri().snapshot();
+    let stay = pods(rig).await;
+    let mut hands: BTreeMap<String, String> = BTreeMap::new();
+    for sandbox in snapshot.sandboxes.iter().filter(|one| there.contains(&one.uid) && stay.contains(&one.uid))
+    {
+        for container in sandbox.containers.iter().filter(|container| container.state == State::Running) {
+            let ids = String::from_utf8(container.env["EXAMPLE_COM_NIC_DEVICES"].clone()).unwrap();
+            for id in ids.split(',') {
+                if let Some(other) = hands.insert(id.to_owned(), sandbox.name.clone()) {
+                    assert_eq!(other, sandbox.name, "containers of {other} and {} have {id}", sandbox.name);
+                }
+            }
+        }
+    }
+    held
+}
+
+/// Pods that the API server has, by UID.
+async fn pods(rig: &Rig) -> BTreeSet<String> {
+    let pods = rig.pods().list(&ListParams::default()).await.unwrap();
+    pods.into_iter().filter_map(|pod| pod.metadata.uid).collect()
 }

@@ -145,6 +145,26 @@ async fn a_plugin_is_served_and_its_devices_followed() {
     assert!(!folder.path().join("two.sock").exists());
 }
 
+/// As many as a kubelet takes without complaint come in one message, at first and when one of them changes.
+#[tokio::test]
+async fn thousands_of_devices_are_one_list() {
+    const COUNT: usize = 4096;
+    let folder = tempfile::tempdir().unwrap();
+    let all = (0..COUNT).map(|number| device(&format!("device-{number}"), true, &[0])).collect();
+    let plugin = Arc::new(Two(watch::Sender::new(all)));
+    let (_kubelet, mut clients) = kubelet(folder.path());
+    let running = start(folder.path(), &plugin);
+    let mut client = soon(clients.recv()).await.unwrap();
+    let mut lists = client.list_and_watch(wire::Empty {}).await.unwrap().into_inner();
+    let healthy = |list: &wire::ListAndWatchResponse| {
+        (list.devices.len(), list.devices.iter().filter(|device| device.health == "Healthy").count())
+    };
+    assert_eq!(healthy(&soon(lists.next()).await.unwrap().unwrap()), (COUNT, COUNT));
+    plugin.0.send_modify(|devices| devices[7].healthy = false);
+    assert_eq!(healthy(&soon(lists.next()).await.unwrap().unwrap()), (COUNT, COUNT - 1));
+    running.abort();
+}
+
 #[tokio::test]
 async fn a_plugin_registers_with_every_kubelet_that_comes() {
     let folder = tempfile::tempdir().unwrap();
