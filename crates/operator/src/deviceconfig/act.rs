@@ -81,7 +81,10 @@ impl Hand {
             Do::Finalizer(wanted) => self.finalizer(id, *wanted).await,
             Do::Ensure(object) => self.ensure(id, object).await,
             Do::Apply(object, unused) => self.apply_module(id, object, unused).await,
-            Do::DeleteModule { sort, module, uid } => self.delete_module(sort, module, uid).await,
+            Do::DeleteModule { sort, module, uid, unused } => {
+                self.is_unused(unused).await?;
+                self.delete_module(sort, module, uid).await
+            }
             Do::Remove(sort, which) => self.remove(id, sort, which).await,
             Do::Node(write) => self.node(write).await,
             Do::Evict { node, pod } => self.evict(node, &pod.namespace, &pod.name).await,

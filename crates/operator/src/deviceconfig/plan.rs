@@ -3,7 +3,7 @@
 //! In: the [`World`], what could not be done before. Out: [`Do`]s in their order, and how it is. Never: a call, a clock. What has been done
 //! shows in the world; so a plan is made anew after each round, and one that finds everything done has nothing in it.
 
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::BTreeSet;
 use std::sync::Arc;
 
 use api::hardware::{self, keys};
@@ -34,7 +34,7 @@ pub enum Do {
     Ensure(Object),
     /// The same for the Module, whose state is known, where KMM would load the driver anew at once.
     Apply(Object, Unused),
-    /// Delete the Module with this UID.
+    /// Delete the Module with this UID, upon which KMM unloads the driver everywhere.
     DeleteModule {
         /// Its kind, in the version that is served.
         sort: Sort,
@@ -42,6 +42,8 @@ pub enum Do {
         module: Id,
         /// Its UID.
         uid: String,
+        /// What has to hold besides.
+        unused: Unused,
     },
     /// Delete this, if it is ours.
     Remove(Sort, Id),
@@ -171,7 +173,7 @@ pub fn orphan(world: &World, claim: &str) -> Vec<Do> {
         let name = live.text("/metadata/labels/hardware.tholepin.dev~1deviceconfig").to_owned();
         if !name.is_empty() && live.is_marked(&name) {
             if !live.is_leaving() {
-                doing.push(delete(&called, version, live));
+                doing.push(delete(&called, version, live, Unused::default()));
             }
             return doing;
         }
@@ -190,7 +192,8 @@ fn has_finalizer(config: &Config) -> bool {
     config.object.metadata.finalizers.iter().flatten().any(|one| one == keys::FINALIZER)
 }
 
-/// A DeviceConfig that is being deleted: first, unless they are to be ignored, the pods that use the devices, then the Module, then the nodes, then what the Module stood on, then the finalizer.
+/// A DeviceConfig that is being deleted: first, unless they are to be ignored, the pods that use the devices, then the Module, then the nodes,
+/// then what the Module stood on, then the finalizer.
 fn leave<'a>(world: &'a World, config: &Config) -> Plan<'a> {
     if !has_finalizer(config) {
         return Plan::stopped(State::Gone);
@@ -206,8 +209,8 @@ fn leave<'a>(world: &'a World, config: &Config) -> Plan<'a> {
     if let (Some(live), Some(Kmm::Served(version))) = (world.modules.get(&called.module), &world.kmm)
         && is_ours(live, config)
     {
-        if !live.is_leaving() && plan.is_free(config) {
-            plan.doing.push(delete(&called, version, live));
+        if !live.is_leaving() {
+            plan.unload(config, version, live);
         }
         return plan;
     }
@@ -221,11 +224,12 @@ fn leave<'a>(world: &'a World, config: &Config) -> Plan<'a> {
     plan
 }
 
-fn delete(called: &Called, version: &str, live: &Live) -> Do {
+fn delete(called: &Called, version: &str, live: &Live, unused: Unused) -> Do {
     Do::DeleteModule {
         sort: module::sort(version),
         module: called.module.clone(),
         uid: live.uid().to_owned(),
+        unused,
     }
 }
 
@@ -276,7 +280,7 @@ impl<'a> Plan<'a> {
         if live.is_leaving() || former {
             self.state = State::Former;
             if !live.is_leaving() {
-                self.doing.push(delete(called, version, live));
+                self.doing.push(delete(called, version, live, Unused::default()));
             }
             return false;
         }
@@ -311,9 +315,7 @@ impl<'a> Plan<'a> {
             self.state = State::Held(used);
             return;
         }
-        let fences = reloads.iter().map(|spot| (spot.name.to_owned(), spot.fence_seen)).collect();
-        let resources = if reloads.is_empty() { BTreeSet::new() } else { facts.resources.clone() };
-        self.doing.push(Do::Apply(wanted, Unused { resources, fences }));
+        self.doing.push(Do::Apply(wanted, unused(facts, &reloads)));
         if !refused {
             let open = reloads.iter().filter(|spot| spot.fenced_since.is_none());
             self.doing.extend(open.map(|spot| fence(spot, &facts.called)));
@@ -345,17 +347,18 @@ impl<'a> Plan<'a> {
         self.facts = Some(facts);
     }
 
-    /// Whether the driver may be unloaded everywhere. If not, nodes that are used end as one does that is no longer asked for.
-    fn is_free(&mut self, config: &Config) -> bool {
-        let Some(facts) = self.facts.take() else { return true };
-        let is_used = |spot: &&Spot<'_>| spot.in_use && spot.users != rollout::Users::Pods(Vec::new());
-        let ignored = config.object.spec.pods_using_devices() == hardware::PodsUsingDevices::Ignore;
-        let used = facts.ours().filter(|spot| !ignored && is_used(spot));
-        let spots: Vec<rollout::Spot<'_>> =
-            used.map(|spot| rollout::Spot { ending: true, ..spot.in_rollout() }).collect();
-        self.turn(config, &facts, "", &spots);
+    /// The Module goes when nobody uses the devices anywhere, and nobody can come any more; at once if that is to be ignored.
+    fn unload(&mut self, config: &Config, version: &str, live: &Live) {
+        let Some(facts) = self.facts.take() else { return };
+        let pods = config.object.spec.pods_using_devices();
+        let looks = pods != hardware::PodsUsingDevices::Ignore && !facts.resources.is_empty();
+        let loaded: Vec<&Spot<'_>> = facts.ours().filter(|spot| looks && spot.in_use).collect();
+        let spots: Vec<rollout::Spot<'_>> = loaded.iter().map(|spot| spot.in_rollout()).collect();
+        self.follow(rollout::clear(pods, &spots), &facts, "");
+        if self.round.steps.is_empty() && self.round.waiting.is_empty() {
+            self.doing.push(delete(&facts.called, version, live, unused(&facts, &loaded)));
+        }
         self.facts = Some(facts);
-        spots.is_empty()
     }
 
     fn rollout(&mut self, config: &Config, facts: &Facts<'_>, version: &str) {
@@ -382,12 +385,12 @@ impl<'a> Plan<'a> {
             paused: upgrade.paused || is_former,
             devices_known: !facts.resources.is_empty(),
         };
-        self.round = rollout::round(&policy, spots);
-        for step in &self.round.steps {
-            if let Some(one) = step_to_do(step, facts, version) {
-                self.doing.push(one);
-            }
-        }
+        self.follow(rollout::round(&policy, spots), facts, version);
+    }
+
+    fn follow(&mut self, round: Round, facts: &Facts<'_>, version: &str) {
+        self.doing.extend(round.steps.iter().filter_map(|step| step_to_do(step, facts, version)));
+        self.round = round;
     }
 }
 
@@ -414,17 +417,19 @@ fn reloads<'f, 'a>(facts: &'f Facts<'a>, live: &Live, wanted: &Object) -> Vec<&'
     facts.ours().filter(|spot| anew(spot) || given_up(spot)).collect()
 }
 
+/// That nobody uses the devices of these nodes.
+fn unused(facts: &Facts<'_>, spots: &[&Spot<'_>]) -> Unused {
+    let resources = if spots.is_empty() { BTreeSet::new() } else { facts.resources.clone() };
+    let fences = spots.iter().map(|spot| (spot.name.to_owned(), spot.fence_seen)).collect();
+    Unused { resources, fences }
+}
+
 /// A step of a rollout, as something to do.
 fn step_to_do(step: &Step, facts: &Facts<'_>, version: &str) -> Option<Do> {
     let at = |name: &str| facts.nodes.iter().find(|spot| spot.name == name);
     let called = &facts.called;
-    let unused = |spot: &Spot<'_>, checked: bool| match checked {
-        true => Unused {
-            resources: facts.resources.clone(),
-            fences: BTreeMap::from([(spot.name.to_owned(), spot.fence_seen)]),
-        },
-        false => Unused::default(),
-    };
+    let unused =
+        |spot: &Spot<'_>, checked: bool| if checked { unused(facts, &[spot]) } else { Unused::default() };
     Some(match step {
         Step::Start(node) => {
             let mut patch = Patch::of(at(node)?.node);

@@ -209,6 +209,31 @@ pub fn round(policy: &Policy<'_>, spots: &[Spot<'_>]) -> Round {
     round
 }
 
+/// What is to be done before the driver goes from all of these nodes at once. Fences stay: whoever came now would lose his device, or keep the
+/// driver there for ever. Nobody is asked to go before all nodes are fenced, or he would come to the next one.
+#[must_use]
+pub fn clear(pods: PodsUsingDevices, spots: &[Spot<'_>]) -> Round {
+    let evict = pods == PodsUsingDevices::Evict;
+    let is_fenced = spots.iter().all(|spot| spot.fenced);
+    let mut round = Round::default();
+    for spot in spots {
+        let fence = match &spot.users {
+            Users::Unknown => false,
+            users => evict || !users.any(),
+        };
+        if fence && !spot.fenced {
+            round.steps.push(Step::Fence(spot.node.to_owned()));
+        }
+        match &spot.users {
+            Users::Unknown => drop(round.wait(spot, Wait::Unknown)),
+            Users::Pods(pods) if pods.is_empty() => {}
+            Users::Pods(pods) if evict && is_fenced => round.evict(spot, pods),
+            Users::Pods(pods) => drop(round.wait(spot, using(pods))),
+        }
+    }
+    round
+}
+
 impl Round {
     /// A node that has another version: says whether it is being changed.
     fn change(&mut self, policy: &Policy<'_>, spot: &Spot<'_>, room: &mut usize) -> bool {

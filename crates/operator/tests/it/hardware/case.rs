@@ -8,6 +8,7 @@ use k8s_openapi::api::core::v1::Pod;
 use k8s_openapi::api::events::v1::Event;
 use kube::Client;
 use kube::api::{Api, DeleteParams, DynamicObject, ListParams, Patch, PatchParams, PostParams};
+use operator::deviceconfig::taints::FENCE;
 use serde_json::{Value, json};
 use testkit::account::Account;
 use testkit::kmm::labels::Of;
@@ -204,6 +205,13 @@ impl<'l> Case<'l> {
     pub(crate) async fn label(&self, node: &str, key: &str) -> Option<String> {
         let node = plain(objects(&self.lab.admin, "v1", "Node", None).get(node).await.unwrap());
         node["metadata"]["labels"][key].as_str().map(str::to_owned)
+    }
+
+    /// New pods are kept from it.
+    pub(crate) async fn is_fenced(&self, node: &str) -> bool {
+        let node = plain(objects(&self.lab.admin, "v1", "Node", None).get(node).await.unwrap());
+        let taints = node["spec"]["taints"].as_array();
+        taints.is_some_and(|taints| taints.iter().any(|taint| taint["key"] == FENCE))
     }
 
     pub(crate) async fn set_label(&self, node: &str, key: &str, value: Value) {

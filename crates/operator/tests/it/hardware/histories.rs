@@ -95,16 +95,7 @@ impl Deed {
 
     /// Whether it is asked for by it that a driver goes, whoever uses it.
     fn is_rough(self) -> bool {
-        matches!(
-            self,
-            Self::Delete
-                | Self::Leave
-                | Self::Cordon
-                | Self::Down
-                | Self::Spoil
-                | Self::Unclaim
-                | Self::Reboot
-        )
+        matches!(self, Self::Leave | Self::Cordon | Self::Down | Self::Spoil | Self::Unclaim | Self::Reboot)
     }
 }
 

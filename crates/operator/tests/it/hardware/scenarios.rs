@@ -325,6 +325,8 @@ fn k09_a_deviceconfig_goes_after_its_module() {
         until("that is told", is_told).await;
         case.lab.quiet().await;
         assert!(case.module("acc").await.unwrap()["metadata"]["deletionTimestamp"].is_null());
+        // Nobody comes any more to a node that is free, so that there is an end.
+        assert_eq!([case.is_fenced(&case.node(0)).await, case.is_fenced(&case.node(1)).await], [true, false]);
         case.leave_device("user").await;
         let now = case.until("acc", "deleting", |config| is(config, "Progressing", "True", "Deleting")).await;
         assert!(now["status"]["phase"] == "Deleting" && now["metadata"]["finalizers"].is_array());
@@ -332,6 +334,7 @@ fn k09_a_deviceconfig_goes_after_its_module() {
         case.lab.quiet().await;
         let loader = accounts.get_opt("acc-module-loader").await.unwrap();
         assert!(loader.is_some(), "unloading needs it");
+        assert_eq!([case.is_fenced(&case.node(0)).await, case.is_fenced(&case.node(1)).await], [true, true]);
         case.kmm.tell(|told| told.stuck.clear());
         case.until_gone("acc").await;
         let history = history.end().await;
