@@ -4,7 +4,7 @@
 //! change of what is not ours.
 //!
 //! What is asked of the API server, beside the watches: deviceconfigs patch, deviceconfigs/status patch, deviceconfigs list (in one
-//! namespace, before something is cleaned up after one that is gone), deviceconfigs/finalizers update; modules get, create, patch, delete; nodes patch; pods list (of one node, or of all);
+//! namespace, before something is cleaned up after one that is gone); modules get, create, patch, delete; nodes patch; pods list (of one node, or of all);
 //! pods/eviction create; serviceaccounts, configmaps, rolebindings get, create, patch, delete, and bind of the ClusterRole of
 //! [`super::module::SCC_ROLE`]; selfsubjectaccessreviews create; events create, patch.
 
@@ -20,12 +20,12 @@ use k8s_openapi::api::core::v1 as core;
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::Time;
 use kube::api::{EvictParams, ListParams, Patch, PatchParams};
 use kube::{Api, Client};
-use runtime::client::{brief, code, is_conflict, is_forbidden, is_not_found, is_retryable};
+use runtime::client::{brief, code, is_conflict, is_not_found, is_retryable};
 use serde::Deserialize as _;
 use serde_json::{Value, json};
 
 use super::claim::Id;
-use super::plan::{Do, NodeWrite, Why, is_as_wanted};
+use super::plan::{Do, NodeWrite, Why, is_as_wanted, is_config};
 use super::shared::Shared;
 use super::status::Failure;
 use super::taints::FENCE;
@@ -66,8 +66,6 @@ pub enum Fault {
 
 /// How long a pod that may not go now is left alone.
 const DISRUPTION: Duration = Duration::from_secs(5);
-/// How long an API server is left alone that has not heard of the owner's kind.
-const UNHEARD: Duration = Duration::from_secs(2);
 /// Pods of one answer, where those of many nodes are asked for.
 const PAGE: u32 = 500;
 
@@ -222,7 +220,7 @@ impl Hand {
         self.is_unused(unused).await?;
         let raw = api.patch(&module.name, &params, &Patch::Apply(&body)).await;
         let mut raw = raw.map_err(|error| fault(&title, &error, true))?;
-        if let Some(patch) = narrower(&raw.body, object.body()) {
+        if let Some(patch) = leftover(&raw.body, object.body()) {
             let params = PatchParams { field_manager: params.field_manager, ..PatchParams::default() };
             let done = api.patch(&module.name, &params, &Patch::Merge(patch)).await;
             raw = done.map_err(|error| fault(&title, &error, true))?;
@@ -359,23 +357,29 @@ fn dated(mut patch: Value, now: Timestamp) -> Value {
     patch
 }
 
-/// Takes away what others have put beside our only selector, which an apply leaves.
-fn narrower(live: &Value, wanted: &Value) -> Option<Value> {
+/// Takes away what an apply leaves: what others have put beside our only selector, and a DeviceConfig as an owner that we do not state, with which
+/// the garbage collector would take the Module.
+fn leftover(live: &Value, wanted: &Value) -> Option<Value> {
+    let metadata = &live["metadata"];
+    let mut patch = json!({ "metadata": { "uid": metadata["uid"] } });
+    let plain = patch.clone();
     let ours = &wanted["spec"]["selector"];
-    let keys = live["spec"]["selector"].as_object()?.keys().filter(|key| ours[key.as_str()].is_null());
-    let none: serde_json::Map<String, Value> = keys.map(|key| (key.clone(), Value::Null)).collect();
-    let patch = || json!({ "metadata": { "uid": live["metadata"]["uid"] }, "spec": { "selector": none } });
-    (!none.is_empty()).then(patch)
+    let selector = live["spec"]["selector"].as_object().into_iter().flatten();
+    for (key, _) in selector.filter(|(key, _)| ours[key.as_str()].is_null()) {
+        patch["spec"]["selector"][key] = Value::Null;
+    }
+    let owners = metadata["ownerReferences"].as_array().map(Vec::as_slice).unwrap_or_default();
+    let others: Vec<&Value> = owners.iter().filter(|owner| !is_config(owner)).collect();
+    if others.len() < owners.len() {
+        patch["metadata"]["ownerReferences"] = json!(others);
+        // They are replaced as a whole.
+        patch["metadata"]["resourceVersion"] = metadata["resourceVersion"].clone();
+    }
+    (patch != plain).then_some(patch)
 }
 
 fn configs() -> Sort {
     Sort::new(hardware::GROUP, hardware::VERSION, hardware::KIND, hardware::PLURAL)
-}
-
-/// Where owners are checked (OpenShift), a new kind is refused as an owner until that check has heard of it, in the words of a missing right.
-fn is_unheard(error: &kube::Error) -> bool {
-    let text = "cannot find RESTMapping";
-    matches!(error, kube::Error::Api(status) if is_forbidden(error) && status.message.contains(text))
 }
 
 /// What an error means.
@@ -384,10 +388,6 @@ fn fault(what: &str, error: &kube::Error, module: bool) -> Fault {
         return Fault::Stale;
     }
     let text = format!("{what}: {}", brief(error));
-    if is_unheard(error) {
-        tracing::info!("{text}; the API server will know it within half a minute");
-        return Fault::Later(UNHEARD);
-    }
     Fault::Failed { failure: Failure { module, text }, soon: is_retryable(error) }
 }
 
@@ -396,18 +396,25 @@ mod tests {
     use super::*;
 
     #[test]
-    fn what_only_takes_time_is_no_refusal() {
-        let refusal = |message: &str| {
-            let status =
-                json!({ "status": "Failure", "code": 403, "reason": "Forbidden", "message": message });
-            let error = kube::Error::Api(serde_json::from_value(status).unwrap());
-            fault("Module hw/acc-module", &error, true)
+    fn what_an_apply_leaves_is_taken_away() {
+        let wanted = json!({ "spec": { "selector": { "ours": "1" } } });
+        let owner = |version: &str, kind: &str| json!({ "apiVersion": version, "kind": kind, "name": "acc" });
+        let (ours, other) =
+            (owner("hardware.tholepin.dev/v1alpha1", "DeviceConfig"), owner("v1", "ConfigMap"));
+        let live = |selector: Value, owners: Value| {
+            let metadata = json!({ "uid": "u", "resourceVersion": "7", "ownerReferences": owners });
+            json!({ "metadata": metadata, "spec": { "selector": selector } })
         };
-        let unheard = "modules.kmm.sigs.x-k8s.io \"acc-module\" is forbidden: cannot set blockOwnerDeletion in this case because cannot find \
-            RESTMapping for APIVersion hardware.tholepin.dev/v1alpha1 Kind DeviceConfig: no matches for kind";
-        assert_eq!(refusal(unheard), Fault::Later(UNHEARD));
-        let denied = "cannot set blockOwnerDeletion if an ownerReference refers to a resource you can't set finalizers on";
-        assert!(matches!(refusal(denied), Fault::Failed { soon: false, .. }));
+        assert_eq!(leftover(&live(json!({ "ours": "1" }), json!([other])), &wanted), None);
+        assert_eq!(leftover(&live(json!({ "ours": "1" }), Value::Null), &wanted), None);
+        let selector = json!({ "metadata": { "uid": "u" }, "spec": { "selector": { "theirs": null } } });
+        assert_eq!(
+            leftover(&live(json!({ "ours": "1", "theirs": "2" }), Value::Null), &wanted),
+            Some(selector)
+        );
+        let metadata = json!({ "uid": "u", "resourceVersion": "7", "ownerReferences": [other] });
+        let owned = json!({ "metadata": metadata });
+        assert_eq!(leftover(&live(json!({ "ours": "1" }), json!([ours, other])), &wanted), Some(owned));
     }
 
     #[test]

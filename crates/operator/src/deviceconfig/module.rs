@@ -2,8 +2,8 @@
 //!
 //! In: a DeviceConfig, names, where we run. Out: objects, complete. Never: a look at what is there, or a field that KMM's webhook refuses.
 //!
-//! Accounts, ConfigMap and RoleBinding name no owner: foreground deletion would take them before KMM has unloaded the driver, and unloading
-//! needs them. They bear our labels, and we delete them when the Module is gone.
+//! Nothing of it names the DeviceConfig as its owner: foreground deletion would take all of that at once, the Module while pods still use the
+//! devices, the rest before KMM has unloaded the driver, and unloading needs it. It bears our labels, and we delete it when its time has come.
 
 use std::collections::BTreeMap;
 
@@ -15,7 +15,7 @@ use k8s_openapi::api::core::v1::{
     ServiceAccount, Toleration, Volume, VolumeMount,
 };
 use k8s_openapi::api::rbac::v1::{RoleBinding, RoleRef, Subject};
-use k8s_openapi::apimachinery::pkg::apis::meta::v1::{ObjectMeta, OwnerReference};
+use k8s_openapi::apimachinery::pkg::apis::meta::v1::ObjectMeta;
 use topology::fingerprint::PodHash;
 
 use super::claim::Id;
@@ -88,10 +88,11 @@ pub fn may_be_there(called: &Called, place: &Place) -> Vec<(Sort, Id)> {
 /// # Errors
 /// Never in practice.
 pub fn module(config: &Config, called: &Called, place: &Place, version: &str) -> Result<Object, Error> {
-    let object = &config.object;
-    let mut metadata = meta(config, &called.module.name);
-    metadata.owner_references = Some(vec![owner(object)]);
-    let module = kmm::Module { metadata, spec: spec(object, called, place), ..kmm::Module::default() };
+    let module = kmm::Module {
+        metadata: meta(config, &called.module.name),
+        spec: spec(&config.object, called, place),
+        ..kmm::Module::default()
+    };
     let sort = sort(version);
     let body = serde_json::to_value(&module);
     let body = body.map_err(|error| Error::NotJson(sort.kind.clone(), error.to_string()))?;
@@ -112,17 +113,6 @@ fn meta(config: &Config, name: &str) -> ObjectMeta {
         namespace: config.object.metadata.namespace.clone(),
         labels: Some(labels.map(|(key, value)| (key.to_owned(), value.to_owned())).into()),
         ..ObjectMeta::default()
-    }
-}
-
-fn owner(object: &DeviceConfig) -> OwnerReference {
-    OwnerReference {
-        api_version: format!("{}/{}", hardware::GROUP, hardware::VERSION),
-        kind: hardware::KIND.to_owned(),
-        name: object.metadata.name.clone().unwrap_or_default(),
-        uid: object.metadata.uid.clone().unwrap_or_default(),
-        controller: Some(true),
-        block_owner_deletion: Some(true),
     }
 }
 

@@ -233,14 +233,27 @@ fn delete(called: &Called, version: &str, live: &Live, unused: Unused) -> Do {
     }
 }
 
-/// Whether a Module was made for this DeviceConfig, or for one of the same name before it.
+/// Whether a Module was made for this DeviceConfig, or for one of the same name before it: it has our mark, or had it until somebody took it away.
 fn is_ours(live: &Live, config: &Config) -> bool {
     let id = config.id();
-    match live.controller() {
-        Some((uid, _, _)) if Some(uid) == config.object.metadata.uid.as_deref() => true,
-        Some((_, kind, name)) => kind == hardware::KIND && name == id.name && live.is_marked(&id.name),
-        None => live.is_marked(&id.name),
-    }
+    let belongs = live.controller().is_none_or(|(_, kind, name)| kind == hardware::KIND && name == id.name);
+    belongs && (live.is_marked(&id.name) || applied(live).next().is_some())
+}
+
+/// Whether an owner is a DeviceConfig.
+pub(super) fn is_config(owner: &Value) -> bool {
+    let group = owner["apiVersion"].as_str().and_then(|version| version.split_once('/'));
+    owner["kind"] == hardware::KIND && group.is_some_and(|(group, _)| group == hardware::GROUP)
+}
+
+/// What we are remembered to have applied.
+fn applied(live: &Live) -> impl Iterator<Item = &Value> {
+    let entries = live.body["metadata"]["managedFields"].as_array().map(Vec::as_slice).unwrap_or_default();
+    entries.iter().filter(|entry| {
+        entry["manager"] == keys::FIELD_MANAGER
+            && entry["operation"] == "Apply"
+            && entry["subresource"].as_str().unwrap_or_default().is_empty()
+    })
 }
 
 impl<'a> Plan<'a> {
@@ -275,13 +288,8 @@ impl<'a> Plan<'a> {
             self.state = State::Foreign(whose.unwrap_or_else(|| "somebody else made it".to_owned()));
             return false;
         }
-        let former =
-            live.controller().is_some_and(|(uid, ..)| Some(uid) != config.object.metadata.uid.as_deref());
-        if live.is_leaving() || former {
+        if live.is_leaving() {
             self.state = State::Former;
-            if !live.is_leaving() {
-                self.doing.push(delete(called, version, live, Unused::default()));
-            }
             return false;
         }
         if is_as_wanted(live, &wanted) {
@@ -509,32 +517,20 @@ fn released(node: &Node, called: &Called, in_use: bool) -> Option<Patch> {
 /// Whether an object of ours says all that we want and, of what we stated, no more.
 pub(super) fn is_as_wanted(live: &Live, wanted: &Object) -> bool {
     let mut content = wanted.body().clone();
-    if let Some(metadata) = content["metadata"].as_object_mut() {
-        metadata.remove("ownerReferences");
-    }
     if let Some(fields) = content.as_object_mut() {
         fields.remove("apiVersion");
     }
-    let references =
-        |body: &Value| body["metadata"]["ownerReferences"].as_array().cloned().unwrap_or_default();
-    let there = references(&live.body);
-    let owned = references(wanted.body()).iter().all(|ours| there.iter().any(|one| says(one, ours)));
-    let entries = live.body["metadata"]["managedFields"].as_array().map(Vec::as_slice).unwrap_or_default();
-    let mut ours = entries
-        .iter()
-        .filter(|entry| {
-            entry["manager"] == keys::FIELD_MANAGER
-                && entry["operation"] == "Apply"
-                && entry["subresource"].as_str().unwrap_or_default().is_empty()
-        })
-        .peekable();
+    let mut ours = applied(live).peekable();
     let stated = ours.peek().is_some() && ours.all(|entry| all_stated(&entry["fieldsV1"], wanted.body()));
     // A list that is stated as a whole may say more in one of its elements.
     let mappings = |body: &Value| Loader::of(body).map(|loader| loader.kernel_mappings().to_vec());
     let maps = mappings(&live.body) == mappings(wanted.body());
     // A selector with more in it selects other nodes.
     let selects = live.body["spec"]["selector"] == wanted.body()["spec"]["selector"];
-    owned && stated && maps && selects && says(&live.body, &content)
+    // Made by an earlier version of ours, or come from a backup.
+    let owned =
+        live.body["metadata"]["ownerReferences"].as_array().is_some_and(|all| all.iter().any(is_config));
+    !owned && stated && maps && selects && says(&live.body, &content)
 }
 
 /// A patch of a node in the making. Each change tests what it replaces, so that of two writers one fails.

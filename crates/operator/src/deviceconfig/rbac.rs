@@ -32,8 +32,6 @@ pub fn rules(platform: Platform) -> Rules {
         // Its finalizer is part of the object.
         rule(GROUP, &[PLURAL], &["list", "watch", "patch"]),
         rule(GROUP, &[&format!("{PLURAL}/status")], &["patch"]),
-        // A Module blocks the deletion of its DeviceConfig, which needs this where the cluster enforces it (OpenShift).
-        rule(GROUP, &[&format!("{PLURAL}/finalizers")], &["update"]),
         // Whether there is KMM.
         rule_for("apiextensions.k8s.io", &["customresourcedefinitions"], DEFINITION, &SEEN),
         rule(kmm::GROUP, &[kmm::MODULES], &WHOLE),

@@ -56,8 +56,6 @@ pub(super) fn needed(openshift: bool) -> Vec<Need> {
         // The accounts of KMM's pods and of the device plugin.
         all.push(any(RBAC, "rolebindings", NAMED));
         all.push(one(RBAC, "clusterroles", SCC_ROLE, &["bind"]));
-        // Asked where owners are checked, as they are there.
-        all.push(any(hardware::GROUP, "deviceconfigs/finalizers", &["update"]));
     }
     all
 }

@@ -42,10 +42,6 @@ fn a_plain_one_says_no_more_than_is_asked_for() {
             "name": "acc-module",
             "namespace": "hw",
             "labels": { "app.kubernetes.io/managed-by": "tholepin-operator", "hardware.tholepin.dev/deviceconfig": "acc" },
-            "ownerReferences": [{
-                "apiVersion": "hardware.tholepin.dev/v1alpha1", "kind": "DeviceConfig", "name": "acc", "uid": "u1",
-                "controller": true, "blockOwnerDeletion": true,
-            }],
         },
         "spec": {
             "selector": { "hardware.tholepin.dev/driver": "hw.acc-module" },

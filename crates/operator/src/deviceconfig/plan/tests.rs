@@ -170,19 +170,22 @@ fn what_stands_in_the_way_is_told() {
     let theirs = json!({ "metadata": { "ownerReferences": [{ "kind": "ConfigMap", "name": "x", "uid": "9", "controller": true }] } });
     world.put_module(id.clone(), spoiled("6", theirs));
     check(&world, &config, false, &account, &State::Foreign("it belongs to ConfigMap x".to_owned()));
-    let nobodys = json!({ "metadata": { "ownerReferences": null, "labels": null } });
+    let nobodys = json!({ "metadata": { "managedFields": null, "labels": null } });
     world.put_module(id.clone(), spoiled("7", nobodys));
     check(&world, &config, false, &account, &State::Foreign("somebody else made it".to_owned()));
-    let mut former = live.body["metadata"]["ownerReferences"].clone();
-    former[0]["uid"] = "before".into();
-    world.put_module(id.clone(), spoiled("8", json!({ "metadata": { "ownerReferences": former } })));
-    check(&world, &config, false, &[account[0], "delete module"], &State::Former);
+    // Ours, of a DeviceConfig before this one: nothing is unloaded for that. The garbage collector would do so.
+    let former = json!({ "apiVersion": "hardware.tholepin.dev/v1alpha1", "kind": "DeviceConfig", "name": "acc", "uid": "before", "controller": true });
+    for (version, spoil) in [("8", json!({ "labels": null })), ("9", json!({ "ownerReferences": [former] }))]
+    {
+        world.put_module(id.clone(), spoiled(version, json!({ "metadata": spoil })));
+        check(&world, &config, false, &[account[0], "apply"], &State::Writing);
+    }
     world.put_module(
         id.clone(),
-        spoiled("9", json!({ "metadata": { "deletionTimestamp": "2026-01-01T00:00:00Z" } })),
+        spoiled("10", json!({ "metadata": { "deletionTimestamp": "2026-01-01T00:00:00Z" } })),
     );
     check(&world, &config, false, &account, &State::Former);
-    world.put_module(id, spoiled("10", json!({ "spec": { "selector": { keys::LABEL_DRIVER: "other" } } })));
+    world.put_module(id, spoiled("11", json!({ "spec": { "selector": { keys::LABEL_DRIVER: "other" } } })));
     check(&world, &config, false, &[account[0], "apply"], &State::Writing);
 }
 
