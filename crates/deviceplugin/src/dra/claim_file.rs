@@ -3,13 +3,13 @@
 //! In: a claim's allocated devices, the inventory. Out: a specification with one device for each; what such a file says when it is read back. Never:
 //! a device that is unknown, not healthy, or on another node.
 
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::BTreeMap;
 
 use cdi::{Device, Kind, Spec};
 use k8s_openapi::api::resource::v1::{DeviceRequestAllocationResult, ResourceClaim};
 use node::draplugin::wire;
 
-use super::offer;
+use super::offer::{self, Source};
 use crate::allocate::shown;
 use crate::cdi_file;
 use crate::inventory::Inventory;
@@ -18,6 +18,10 @@ use crate::inventory::Inventory;
 pub const CLAIM: &str = "tholepin.dev/claim";
 /// The annotation of a device with its name in slices.
 pub const DEVICE: &str = "tholepin.dev/device";
+/// The annotation of a device with its resource.
+pub const RESOURCE: &str = "tholepin.dev/resource";
+/// The annotation of a device with its id.
+pub const ID: &str = "tholepin.dev/id";
 
 /// A claim by all its names.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
@@ -35,8 +39,25 @@ pub struct Name {
 pub struct Memory {
     /// The claim, as `<namespace>/<name>`.
     pub claim: String,
-    /// Names of its devices in slices.
-    pub devices: BTreeSet<String>,
+    /// Its devices by the names they had in slices, with resource and id; the first files did not tell those.
+    pub devices: BTreeMap<String, Option<(String, String)>>,
+}
+
+/// A device that a claim was given.
+pub type Given<'a> = (&'a DeviceRequestAllocationResult, Source<'a>);
+
+impl Memory {
+    /// What this device was called when the claim got it, if it did.
+    #[must_use]
+    pub fn name_of(&self, source: Source<'_>) -> Option<&str> {
+        let (resource, id) = (source.resource, source.id);
+        let names = || [offer::name(resource, id), offer::short_name(resource, id)];
+        let is = |name: &String, told: &Option<(String, String)>| match told {
+            Some((of, held)) => of == resource && held == id,
+            None => names().contains(name),
+        };
+        self.devices.iter().find(|(name, told)| is(name, told)).map(|(name, _)| &**name)
+    }
 }
 
 /// What a claim was given by a driver on a node; nothing when it was not.
@@ -66,37 +87,48 @@ pub fn results<'a>(
     }
 }
 
-/// The file of a claim with these results.
+/// The devices behind these results.
 ///
 /// # Errors
 /// Names the device and what is wrong with it.
-pub fn spec(
+pub fn devices<'a>(
     name: &Name,
-    results: &[&DeviceRequestAllocationResult],
-    kind: &Kind,
-    inventory: &Inventory,
-) -> Result<Spec, String> {
+    results: &[&'a DeviceRequestAllocationResult],
+    inventory: &'a Inventory,
+) -> Result<Vec<Given<'a>>, String> {
     let known = offer::names(inventory);
-    let mut devices = BTreeMap::new();
-    for result in results {
+    let find = |result: &&'a DeviceRequestAllocationResult| {
         let device = &result.device;
         let source = known
             .get(device)
             .ok_or_else(|| format!("device {device} of claim {name} is not on this node (any more)"))?;
-        if let Some(trouble) = &source.device.trouble {
-            return Err(format!("device {device} of claim {name} is unhealthy: {trouble}"));
+        match &source.device.trouble {
+            Some(trouble) => Err(format!("device {device} of claim {name} is unhealthy: {trouble}")),
+            None => Ok((*result, *source)),
         }
+    };
+    results.iter().map(find).collect()
+}
+
+/// The file of a claim that was given these devices.
+#[must_use]
+pub fn spec(name: &Name, given: &[Given<'_>], kind: &Kind, inventory: &Inventory) -> Spec {
+    let mut devices = BTreeMap::new();
+    for (result, source) in given {
+        let device = &result.device;
         let mut edits = cdi_file::edits_of(source.resource, source.id, source.device);
         if let Some(resource) = inventory.resources.get(source.resource) {
             edits.extend(&cdi_file::edits(&resource.common));
         }
         let mut described = Device::new(cdi_name(name, device), edits);
-        described.annotations.insert(DEVICE.to_owned(), device.clone());
-        devices.insert(device.clone(), described);
+        for (key, value) in [(DEVICE, &**device), (RESOURCE, source.resource), (ID, source.id)] {
+            described.annotations.insert(key.to_owned(), value.to_owned());
+        }
+        devices.insert(device, described);
     }
     let mut spec = Spec::new(kind, devices.into_values().collect());
     spec.annotations.insert(CLAIM.to_owned(), name.to_string());
-    Ok(spec.with_lowest_version())
+    spec.with_lowest_version()
 }
 
 /// What the kubelet is told of these results.
@@ -130,7 +162,11 @@ fn request(result: &DeviceRequestAllocationResult) -> &str {
 #[must_use]
 pub fn memory(spec: &Spec) -> Option<Memory> {
     let claim = spec.annotations.get(CLAIM)?.clone();
-    let devices = spec.devices.iter().filter_map(|device| device.annotations.get(DEVICE).cloned()).collect();
+    let device = |device: &Device| {
+        let told = |key: &str| device.annotations.get(key).cloned();
+        Some((told(DEVICE)?, told(RESOURCE).zip(told(ID))))
+    };
+    let devices = spec.devices.iter().filter_map(device).collect();
     Some(Memory { claim, devices })
 }
 
@@ -218,24 +254,32 @@ mod tests {
         Inventory { resources: BTreeMap::from([("v.example/nic".to_owned(), Arc::new(resource))]) }
     }
 
+    /// What a device is called.
+    fn nic(id: &str) -> String {
+        offer::name("v.example/nic", id)
+    }
+
     /// The file and the answer for a claim with these results.
     fn prepare(given: &[(&str, &str, &str, &str)]) -> Result<(Spec, Vec<wire::Device>), String> {
         let (name, claim, kind) = (name(), claim(given), Kind::new("d.example", "claim").unwrap());
         let results = results(&name, &claim, "d.example", "node-0")?;
-        Ok((spec(&name, &results, &kind, &inventory())?, answer(&name, &results, &kind)?))
+        let inventory = inventory();
+        let given = devices(&name, &results, &inventory)?;
+        Ok((spec(&name, &given, &kind, &inventory), answer(&name, &results, &kind)?))
     }
 
     #[test]
     fn a_claim_becomes_a_file_and_an_answer() {
+        let [a, b] = ["a", "b"].map(nic);
         let given = [
-            ("one", "d.example", "node-0", "nic-a"),
+            ("one", "d.example", "node-0", &*a),
             ("other", "stranger.example", "node-0", "x"),
-            ("two/small", "d.example", "node-0", "nic-b"),
+            ("two/small", "d.example", "node-0", &*b),
         ];
         let (spec, answer) = prepare(&given).unwrap();
         assert_eq!(cdi::check::refusal(&spec), None);
-        let names: Vec<_> = spec.devices.iter().map(|device| &*device.name).collect();
-        assert_eq!(names, ["u-1-nic-a", "u-1-nic-b"]);
+        let names: Vec<_> = spec.devices.iter().map(|device| device.name.clone()).collect();
+        assert_eq!(names, [format!("u-1-{a}"), format!("u-1-{b}")]);
         let edits = &spec.devices[0].container_edits;
         assert_eq!(edits.device_nodes[0].path, "/dev/a");
         assert!(edits.env.contains(&"COMMON=1".to_owned()), "{:?}", edits.env);
@@ -244,18 +288,50 @@ mod tests {
         assert_eq!(answer.len(), 2);
         let requests: Vec<_> = answer.iter().map(|device| &*device.request_names).collect();
         assert_eq!(requests, [["one"], ["two"]], "as containers name them");
-        assert_eq!(answer[1].cdi_device_ids, ["d.example/claim=u-1-nic-b"]);
+        assert_eq!(answer[1].cdi_device_ids, [format!("d.example/claim=u-1-{b}")]);
+    }
+
+    #[test]
+    fn a_device_is_known_again_by_whatever_name() {
+        let inventory = inventory();
+        let source = |id: &str| offer::names(&inventory)[&nic(id)];
+        let memory = |name: &str, told: Option<(&str, &str)>| {
+            let told = told.map(|(resource, id)| (resource.to_owned(), id.to_owned()));
+            Memory { claim: "ns/claim".to_owned(), devices: [(name.to_owned(), told)].into() }
+        };
+        for (name, told, is_a) in [
+            (&*nic("a"), Some(("v.example/nic", "a")), true),
+            ("once", Some(("v.example/nic", "a")), true),
+            // Files that do not tell what it was.
+            ("nic-a", None, true),
+            (&nic("a"), None, true),
+            ("nic-b", None, false),
+            // Of another resource, or another device.
+            ("nic-a", Some(("w.example/nic", "a")), false),
+            (&nic("a"), Some(("v.example/nic", "b")), false),
+        ] {
+            let held = memory(name, told);
+            assert_eq!(held.name_of(source("a")), is_a.then_some(name), "{name} {told:?}");
+        }
+        let results = [("r", "d.example", "node-0", &*nic("a"))];
+        let written = super::memory(&prepare(&results).unwrap().0).unwrap();
+        assert_eq!(written.name_of(source("a")), Some(&*nic("a")));
+        assert_eq!(written.name_of(source("b")), None);
     }
 
     #[test]
     fn what_cannot_be_prepared() {
+        let [a, c] = ["a", "c"].map(nic);
         for (given, words) in [
-            (("r", "d.example", "node-0", "nic-c"), "device nic-c of claim ns/claim is unhealthy: burnt"),
-            (("r", "d.example", "node-0", "nic-z"), "device nic-z of claim ns/claim is not on this node"),
-            (("r", "d.example", "node-1", "nic-a"), "given nic-a of pool node-1; this is node node-0"),
+            (("r", "d.example", "node-0", &*c), format!("device {c} of claim ns/claim is unhealthy: burnt")),
+            (
+                ("r", "d.example", "node-0", "nic-z"),
+                "device nic-z of claim ns/claim is not on this node".to_owned(),
+            ),
+            (("r", "d.example", "node-1", &*a), format!("given {a} of pool node-1; this is node node-0")),
         ] {
             let error = prepare(&[given]).unwrap_err();
-            assert!(error.contains(words), "{error}");
+            assert!(error.contains(&words), "{error}");
         }
         let again = Name { uid: "u-2".to_owned(), ..name() };
         let error = results(&again, &claim(&[]), "d.example", "node-0").unwrap_err();

@@ -16,7 +16,7 @@ use tokio::sync::Mutex;
 use tokio::time::Instant;
 use tracing::{info, warn};
 
-use super::claim_file::{self, Memory, Name};
+use super::claim_file::{self, Given, Memory, Name};
 use super::metrics::Metrics;
 use crate::allocate::shown;
 use crate::inventory::Feed;
@@ -92,13 +92,14 @@ impl Claims {
         let answer = claim_file::answer(&name, &results, &self.kind)?;
         let file = self.file(&name.uid)?;
         // What running containers have stays, whatever has become of the devices since.
-        if self.memory(&file).is_some_and(|memory| results.iter().all(|r| memory.devices.contains(&r.device)))
-        {
+        let has = |memory: Memory| results.iter().all(|result| memory.devices.contains_key(&result.device));
+        if self.memory(&file).is_some_and(has) {
             return Ok(answer);
         }
-        self.nobody_has(&name, &results, &mut gone).await?;
         let inventory = self.feed.borrow().clone();
-        let spec = claim_file::spec(&name, &results, &self.kind, &inventory)?;
+        let given = claim_file::devices(&name, &results, &inventory)?;
+        self.nobody_has(&name, &given, &mut gone).await?;
+        let spec = claim_file::spec(&name, &given, &self.kind, &inventory);
         file::write(&self.cdi_dir, &file, &spec).map_err(|error| error.to_string())?;
         Ok(answer)
     }
@@ -111,30 +112,35 @@ impl Claims {
             .map_err(|error| format!("reading claim {namespace}/{name}: {}", brief(&error)))
     }
 
-    /// Makes sure that no other claim has one of the devices.
+    /// Makes sure that no other claim has one of the devices, whatever it was called when the other got it.
     async fn nobody_has(
         &self,
         name: &Name,
-        results: &[&DeviceRequestAllocationResult],
+        given: &[Given<'_>],
         gone: &mut BTreeMap<String, Instant>,
     ) -> Result<(), String> {
         // For looking after a device that others use, and of one that may be shared.
-        let alone =
-            |r: &&&DeviceRequestAllocationResult| r.admin_access != Some(true) && r.share_id.is_none();
+        let alone = |r: &DeviceRequestAllocationResult| r.admin_access != Some(true) && r.share_id.is_none();
         for uid in file::transient_ids(&self.cdi_dir, &self.kind).map_err(|error| error.to_string())? {
             let file = self.file(&uid)?;
             let Some(memory) = self.memory(&file).filter(|_| uid != name.uid) else { continue };
-            let common = results.iter().filter(alone).find(|r| memory.devices.contains(&r.device));
-            let (Some(common), Some((namespace, other))) = (common, memory.claim.split_once('/')) else {
+            let wanted = given.iter().filter(|(result, _)| alone(result));
+            let common: Vec<_> = wanted
+                .filter_map(|(result, source)| Some((&*result.device, memory.name_of(*source)?)))
+                .collect();
+            let (Some((device, _)), Some((namespace, other))) =
+                (common.first(), memory.claim.split_once('/'))
+            else {
                 continue;
             };
-            let device = &common.device;
             let object = self.object(namespace, other).await?;
             let other = Name { namespace: namespace.to_owned(), name: other.to_owned(), uid };
             if let Some(object) = object.filter(|object| object.metadata.uid.as_deref() == Some(&other.uid)) {
                 gone.remove(&other.uid);
-                let held = claim_file::results(&other, &object, &self.driver, &self.node).unwrap_or_default();
-                if held.iter().filter(alone).any(|r| r.device == *device) {
+                let results =
+                    claim_file::results(&other, &object, &self.driver, &self.node).unwrap_or_default();
+                let holds = |held: &str| results.iter().any(|result| alone(result) && result.device == held);
+                if let Some((device, _)) = common.iter().find(|(_, held)| holds(held)) {
                     return Err(format!(
                         "device {device} of claim {name} is in the hands of claim {other} still"
                     ));

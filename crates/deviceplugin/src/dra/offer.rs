@@ -29,27 +29,35 @@ pub struct Source<'a> {
 }
 
 /// All devices by their names in slices, those that cannot be handed out included.
-///
-/// A name is `<class>-<id>`, class being what follows the slash in the resource's name. Where that is no DNS label, or is that of two devices,
-/// it ends in a hash.
 #[must_use]
 pub fn names(inventory: &Inventory) -> BTreeMap<String, Source<'_>> {
-    let mut plain: BTreeMap<String, Vec<Source<'_>>> = BTreeMap::new();
-    for (resource, stock) in &inventory.resources {
-        let class = resource.rsplit_once('/').map_or(&**resource, |(_, class)| class);
-        for (id, device) in &stock.devices {
-            plain.entry(format!("{class}-{id}")).or_default().push(Source { resource, id, device });
-        }
-    }
-    let mut names = BTreeMap::new();
-    for (name, sources) in plain {
-        let unique = sources.len() == 1 && is_label(&name);
-        for source in sources {
-            let name = if unique { name.clone() } else { hashed(&name, source) };
-            names.insert(name, source);
-        }
-    }
-    names
+    let devices = inventory.resources.iter().flat_map(|(resource, stock)| {
+        stock.devices.iter().map(move |(id, device)| Source { resource, id, device })
+    });
+    devices.map(|source| (name(source.resource, source.id), source)).collect()
+}
+
+/// The name of a device in slices: `<class>-<id>-<hash>`, class being what follows the slash in the resource's name, with dashes for what a DNS
+/// label has not.
+///
+/// Nothing else tells it: a name that changed with other devices would be that of a free device to the scheduler, while a claim has it.
+#[must_use]
+pub fn name(resource: &str, id: &str) -> String {
+    let legal = |c: char| match c.to_ascii_lowercase() {
+        c if c.is_ascii_lowercase() || c.is_ascii_digit() => c,
+        _ => '-',
+    };
+    let readable: String = short_name(resource, id).chars().map(legal).take(MAX_NAME - 9).collect();
+    let readable = readable.trim_matches('-');
+    let hash = xxh64(format!("{resource}/{id}").as_bytes(), 0) >> 32;
+    if readable.is_empty() { format!("{hash:08x}") } else { format!("{readable}-{hash:08x}") }
+}
+
+/// What the name begins with, and was as a whole in the first claims' files, where it was no other device's.
+#[must_use]
+pub fn short_name(resource: &str, id: &str) -> String {
+    let class = resource.rsplit_once('/').map_or(resource, |(_, class)| class);
+    format!("{class}-{id}")
 }
 
 /// The devices that can be handed out, by name.
@@ -84,23 +92,6 @@ fn attributes(source: Source<'_>) -> BTreeMap<String, DeviceAttribute> {
         attributes.insert(NUMA_NODE.to_owned(), attribute);
     }
     attributes
-}
-
-fn is_label(name: &str) -> bool {
-    let ends = |c: char| c.is_ascii_lowercase() || c.is_ascii_digit();
-    let inside = |c: char| ends(c) || c == '-';
-    name.len() <= MAX_NAME && name.starts_with(ends) && name.ends_with(ends) && name.chars().all(inside)
-}
-
-fn hashed(name: &str, source: Source<'_>) -> String {
-    let legal = |c: char| match c.to_ascii_lowercase() {
-        c if c.is_ascii_lowercase() || c.is_ascii_digit() => c,
-        _ => '-',
-    };
-    let readable: String = name.chars().map(legal).take(MAX_NAME - 9).collect();
-    let readable = readable.trim_matches('-');
-    let hash = xxh64(format!("{}/{}", source.resource, source.id).as_bytes(), 0) >> 32;
-    if readable.is_empty() { format!("{hash:08x}") } else { format!("{readable}-{hash:08x}") }
 }
 
 #[cfg(test)]
@@ -143,9 +134,9 @@ mod tests {
         assert_eq!(
             told,
             [
-                ("nic-a", nic, Some("a"), Some("1"), Some(1)),
-                ("nic-b", nic, Some("b"), Some("0,1"), None),
-                ("nic-c", nic, Some("c"), None, None)
+                ("nic-a-a7465090", nic, Some("a"), Some("1"), Some(1)),
+                ("nic-b-66c15d4d", nic, Some("b"), Some("0,1"), None),
+                ("nic-c-d62cc1b1", nic, Some("c"), None, None)
             ]
         );
         let stock = Arc::make_mut(inventory.resources.get_mut("v.example/nic").unwrap());
@@ -155,27 +146,38 @@ mod tests {
     }
 
     #[test]
-    fn names_are_labels_and_differ() {
-        let inventory = inventory(&[
-            ("v.example/nic", "0000:3b:00.0", &[]),
-            ("v.example/nic", "A", &[]),
-            ("v.example/nic", "a", &[]),
-            ("v.example/gpu", "0", &[]),
-            ("w.example/gpu", "0", &[]),
-        ]);
-        let names: Vec<_> = names(&inventory).into_keys().collect();
-        let begin = ["gpu-0-", "gpu-0-", "nic-0000-3b-00-0-", "nic-a", "nic-a-"];
-        assert!(names.iter().zip(begin).all(|(name, begin)| name.starts_with(begin)), "{names:?}");
+    fn names_begin_with_what_can_be_read() {
+        assert_eq!(super::name("vendor.example/nic", "a"), "nic-a-0d458cc1", "as in docs/dra.md");
+        let name = |resource: &str, id: &str| {
+            let name = super::name(resource, id);
+            name.rsplit_once('-').map_or_else(String::new, |(readable, _)| readable.to_owned())
+        };
+        assert_eq!(name("v.example/nic", "0000:3b:00.0"), "nic-0000-3b-00-0");
+        assert_eq!(name("v.example/nic", "A"), "nic-a");
+        assert_eq!(name("v.example/nic", &"ä".repeat(63)), "nic");
+        assert_eq!(name("v.example/nic", &"a".repeat(63)).len(), 54);
+    }
+
+    fn is_label(name: &str) -> bool {
+        let ends = |c: char| c.is_ascii_lowercase() || c.is_ascii_digit();
+        let inside = |c: char| ends(c) || c == '-';
+        name.len() <= MAX_NAME && name.starts_with(ends) && name.ends_with(ends) && name.chars().all(inside)
     }
 
     proptest! {
         #[test]
-        fn any_inventory_has_a_name_for_each_device(ids in proptest::collection::btree_set("[a-zA-Z0-9:._ä-]{1,63}", 0..20)) {
+        fn each_device_has_a_name_of_its_own_whatever_others_there_are(
+            ids in proptest::collection::btree_set("[a-zA-Z0-9:._ä-]{1,63}", 0..20), chosen in 0_usize..20,
+        ) {
             let list: Vec<_> = ids.iter().flat_map(|id| [("v.example/nic", &**id, &[][..]), ("V.example/nic", id, &[])]).collect();
-            let inventory = inventory(&list);
-            let names = names(&inventory);
+            let all = inventory(&list);
+            let names = names(&all);
             prop_assert_eq!(names.len(), list.len());
             prop_assert!(names.keys().all(|name| is_label(name)), "{:?}", names.keys());
+            if let Some(one) = list.get(chosen) {
+                let alone = inventory(&[*one]);
+                prop_assert!(super::names(&alone).keys().all(|name| names[name].id == one.1 && names[name].resource == one.0));
+            }
         }
     }
 }

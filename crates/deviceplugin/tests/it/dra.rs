@@ -22,9 +22,14 @@ use tonic::Code;
 use tonic::transport::Channel;
 
 use crate::faults::{ask, pester, shout};
-use crate::rig::{NIC, PATIENCE, Rig, Running, channel, listed, replace, run, until};
+use crate::rig::{NIC, PATIENCE, Rig, Running, channel, entry, listed, replace, run, until};
 
 const DRIVER: &str = "devices.example.com";
+
+/// What a device of [`NIC`] is called in slices.
+fn nic(id: &str) -> String {
+    dra::offer::name(NIC, id)
+}
 
 /// A node whose devices are offered by claims, with a scheduler that allocates them.
 struct Claims {
@@ -103,8 +108,19 @@ impl Claims {
         api.list(&ListParams::default()).await.unwrap().items
     }
 
-    /// Waits until these devices are offered, as `name zone`; the pool's generation then.
+    /// Waits until these devices are offered, as `id zone`; the pool's generation then.
     async fn offered(&self, wanted: &[&str]) -> i64 {
+        let wanted: Vec<_> = wanted.iter().map(|device| (NIC, *device)).collect();
+        self.offered_of(&wanted).await
+    }
+
+    /// The same with the resource of each.
+    async fn offered_of(&self, wanted: &[(&str, &str)]) -> i64 {
+        let named = |(resource, device): &(&str, &str)| {
+            let (id, zone) = device.split_once(' ').unwrap();
+            format!("{} {zone}", dra::offer::name(resource, id))
+        };
+        let named: BTreeSet<_> = wanted.iter().map(named).collect();
         until(&format!("{wanted:?} in slices"), async || {
             let slices = self.slices().await;
             let mut told = BTreeSet::new();
@@ -114,7 +130,7 @@ impl Claims {
                 told.insert(format!("{} {zone}", device.name));
             }
             let generation = slices.iter().map(|slice| slice.spec.pool.generation).max().unwrap_or_default();
-            told.iter().eq(wanted.iter().copied()).then_some(generation)
+            (told == named).then_some(generation)
         })
         .await
     }
@@ -201,7 +217,7 @@ impl Claims {
 async fn a_claim_from_class_to_container_and_back_through_restarts() {
     let Some(claims) = Claims::start().await else { return };
     let plugin = claims.plugin(&["a 0", "b 1", "!c 0"]);
-    let first = claims.offered(&["nic-a 0", "nic-b 1"]).await;
+    let first = claims.offered(&["a 0", "b 1"]).await;
     let slice = claims.slices().await.remove(0);
     let owner = slice.metadata.owner_references.unwrap().remove(0);
     assert_eq!(
@@ -213,7 +229,7 @@ async fn a_claim_from_class_to_container_and_back_through_restarts() {
     claims.pod("one", 1).await;
     claims.runs("one").await;
     let uid = claims.uid("one").await;
-    let name = format!("{DRIVER}/claim={uid}-nic-b");
+    let name = format!("{DRIVER}/claim={uid}-{}", nic("b"));
     assert_eq!(claims.told("one"), Some(vec![name.clone()]));
     assert_eq!(claims.files(), BTreeSet::from([uid.clone()]));
     // What the runtime was told is there to be found.
@@ -226,29 +242,27 @@ async fn a_claim_from_class_to_container_and_back_through_restarts() {
 
     // The kubelet starts anew: it removes all slices, finds the driver again, and asks again where it has to.
     claims.rig.cluster.nodes()[0].kubelet().restart().await.unwrap();
-    until("slices written anew", async || {
-        (claims.offered(&["nic-a 0", "nic-b 1"]).await > first).then_some(())
-    })
-    .await;
+    until("slices written anew", async || (claims.offered(&["a 0", "b 1"]).await > first).then_some(()))
+        .await;
     claims.pod("two", 0).await;
     claims.runs("two").await;
 
     // The plugin starts anew, with one device less that is in use and one more.
     plugin.stop().await;
     let plugin = claims.plugin(&["a 0", "!b 1", "d 0"]);
-    claims.offered(&["nic-a 0", "nic-d 0"]).await;
+    claims.offered(&["a 0", "d 0"]).await;
     assert_eq!(claims.files().len(), 2);
     claims.registered().await;
     claims.pod("three", 0).await;
     claims.runs("three").await;
     let uid = claims.uid("three").await;
-    assert_eq!(claims.told("three"), Some(vec![format!("{DRIVER}/claim={uid}-nic-d")]));
+    assert_eq!(claims.told("three"), Some(vec![format!("{DRIVER}/claim={uid}-{}", nic("d"))]));
 
     for pod in ["one", "two", "three"] {
         claims.delete(pod).await;
     }
     until("files of claims gone", async || claims.files().is_empty().then_some(())).await;
-    claims.offered(&["nic-a 0", "nic-d 0"]).await;
+    claims.offered(&["a 0", "d 0"]).await;
     for what in ["prepared", "unprepared", "slices_written"] {
         claims.counted(&format!("tholepin_device_plugin_dra_{what}_total{{result=\"ok\"}}")).await;
     }
@@ -263,7 +277,7 @@ async fn a_claim_from_class_to_container_and_back_through_restarts() {
 async fn each_container_gets_the_devices_of_the_request_it_names() {
     let Some(claims) = Claims::start().await else { return };
     let plugin = claims.plugin(&["a 0", "b 1", "c 1"]);
-    claims.offered(&["nic-a 0", "nic-b 1", "nic-c 1"]).await;
+    claims.offered(&["a 0", "b 1", "c 1"]).await;
     claims.registered().await;
     let at = |zone: u32| {
         let place = format!("device.attributes['resource.kubernetes.io'].numaNode == {zone}");
@@ -280,12 +294,10 @@ async fn each_container_gets_the_devices_of_the_request_it_names() {
     let results = result.devices.unwrap().results.unwrap();
     assert!(results.iter().any(|result| result.request == "first/small"), "{results:?}");
     let uid = claims.uid("one").await;
-    for (container, wanted) in
-        [("c", &["nic-a"][..]), ("d", &["nic-b", "nic-c"]), ("e", &["nic-a", "nic-b", "nic-c"])]
-    {
-        let wanted: Vec<_> = wanted.iter().map(|name| format!("{DRIVER}/claim={uid}-{name}")).collect();
-        let mut told = claims.told_of("one", container).unwrap();
-        told.sort_unstable();
+    for (container, wanted) in [("c", &["a"][..]), ("d", &["b", "c"]), ("e", &["a", "b", "c"])] {
+        let wanted: BTreeSet<_> =
+            wanted.iter().map(|id| format!("{DRIVER}/claim={uid}-{}", nic(id))).collect();
+        let told: BTreeSet<_> = claims.told_of("one", container).unwrap().into_iter().collect();
         assert_eq!(told, wanted, "{container}");
     }
     plugin.stop().await;
@@ -313,9 +325,10 @@ async fn prepare(
 async fn what_is_ready_stays_so_and_no_device_is_in_two_hands() {
     let Some(claims) = Claims::start().await else { return };
     let plugin = claims.plugin(&["a 0", "b 1"]);
-    claims.offered(&["nic-a 0", "nic-b 1"]).await;
+    claims.offered(&["a 0", "b 1"]).await;
     claims.registered().await;
     let kind = dra::kind_of(DRIVER).unwrap();
+    // As the first ones were written: with another name, and without what the device is.
     let write = |uid: &str, claim: &str, device: &str| {
         let edits = cdi::ContainerEdits { env: vec!["A=b".to_owned()], ..cdi::ContainerEdits::default() };
         let mut described = cdi::Device::new(format!("{uid}-{device}"), edits);
@@ -336,7 +349,7 @@ async fn what_is_ready_stays_so_and_no_device_is_in_two_hands() {
     let root = claims.rig.cluster.nodes()[0].kubelet().root_dir();
     let mut kubelet =
         DraPluginClient::new(channel(&root.join("plugins").join(DRIVER).join("dra.sock")).await);
-    let name = format!("{DRIVER}/claim={uid}-nic-a");
+    let name = format!("{DRIVER}/claim={uid}-{}", nic("a"));
     let file = claims.rig.cdi_dir().join(cdi::FileName::transient(&kind, &uid).unwrap().as_str());
     let before = std::fs::metadata(&file).unwrap().modified().unwrap();
     assert_eq!(prepare(&mut kubelet, "one", &uid).await, Ok(vec![name]));
@@ -362,17 +375,16 @@ async fn what_is_ready_stays_so_and_no_device_is_in_two_hands() {
     let made = claims.claims().replace_status("two", &PostParams::default(), &made).await.unwrap();
     let two = made.metadata.uid.unwrap();
     let error = prepare(&mut kubelet, "two", &two).await.unwrap_err();
-    assert!(
-        error.starts_with("device nic-a of claim default/two is in the hands of claim default/one still"),
-        "{error}"
-    );
+    let words =
+        format!("device {} of claim default/two is in the hands of claim default/one still", nic("a"));
+    assert!(error.starts_with(&words), "{error}");
     claims.delete("one").await;
     until("given back", async || (!claims.files().contains(&uid)).then_some(())).await;
     // Left over from a kubelet that forgot it, or a pod that was deleted by force and still ends: nobody can tell, for a while.
     write("left-over", "default/long-gone", "nic-a");
     let error = prepare(&mut kubelet, "two", &two).await.unwrap_err();
     assert!(error.contains("claim default/long-gone still, which is gone"), "{error}");
-    let names = vec![format!("{DRIVER}/claim={two}-nic-a")];
+    let names = vec![format!("{DRIVER}/claim={two}-{}", nic("a"))];
     until("ready", async || (prepare(&mut kubelet, "two", &two).await.as_ref() == Ok(&names)).then_some(()))
         .await;
     assert_eq!(claims.files(), [two.clone(), "elsewhere".to_owned()].into_iter().collect::<BTreeSet<_>>());
@@ -407,14 +419,44 @@ async fn the_driver_registers_when_devices_are_known_and_offers_none_when_there_
     claims.counted(&format!("tholepin_device_plugin_look_failures_total{{resource=\"{NIC}\"}}")).await;
     assert!(claims.sockets().iter().all(|socket| !socket.exists()));
     make(&dev);
-    claims.offered(&["nic-acc0 0"]).await;
+    claims.offered(&["acc0 0"]).await;
     claims.registered().await;
 
     // Another resource, which nobody finds: not a single one is known.
     replace(&config, &folder("example.com/other", &elsewhere));
     until("no slices", async || claims.slices().await.is_empty().then_some(())).await;
     make(&elsewhere);
-    claims.offered(&["other-acc0 0"]).await;
+    claims.offered_of(&[("example.com/other", "acc0 0")]).await;
+    plugin.stop().await;
+}
+
+/// A device that is given stays given when the same id comes in another resource of the same class.
+#[tokio::test]
+async fn what_a_claim_has_is_not_free_when_a_namesake_comes() {
+    let Some(claims) = Claims::start().await else { return };
+    let config = claims.rig.path("devices.yaml");
+    replace(&config, &listed(NIC, &["a 0"], ""));
+    let plugin = claims.plugin_of(Source::File(config.clone()));
+    let before = claims.offered(&["a 0"]).await;
+    claims.registered().await;
+    claims.pod("one", 0).await;
+    claims.runs("one").await;
+    let namesake = "other.example.com/nic";
+    replace(&config, &format!("{}{}", listed(NIC, &["a 0"], ""), entry(namesake, &["a 0"], "")));
+    let after = claims.offered_of(&[(NIC, "a 0"), (namesake, "a 0")]).await;
+    assert!(after > before);
+    claims.pod("two", 0).await;
+    let reason = claims.rig.unschedulable("two").await;
+    assert!(reason.contains("cannot allocate all claims"), "{reason}");
+    // The one that came is free.
+    let other = format!("device.attributes['{DRIVER}'].resource == '{namesake}'");
+    let class =
+        json!({"metadata": {"name": "other"}, "spec": {"selectors": [{"cel": {"expression": other}}]}});
+    let class: DeviceClass = serde_json::from_value(class).unwrap();
+    Api::all(claims.rig.client.clone()).create(&PostParams::default(), &class).await.unwrap();
+    let requests = json!([{"name": "nic", "exactly": {"deviceClassName": "other"}}]);
+    claims.pod_of("three", requests, &[None]).await;
+    claims.runs("three").await;
     plugin.stop().await;
 }
 
@@ -423,7 +465,7 @@ async fn the_driver_registers_when_devices_are_known_and_offers_none_when_there_
 async fn slices_belong_to_the_node_that_there_is() {
     let Some(claims) = Claims::start().await else { return };
     let plugin = claims.plugin(&["a 0"]);
-    let first = claims.offered(&["nic-a 0"]).await;
+    let first = claims.offered(&["a 0"]).await;
     let nodes = Api::<Node>::all(claims.rig.client.clone());
     let mut node = nodes.get("node-0").await.unwrap();
     nodes.delete("node-0", &DeleteParams::default()).await.unwrap();
@@ -541,7 +583,7 @@ async fn a_plugin_writes_the_slices_of_its_own_node_only() {
 async fn garbage_on_the_drivers_sockets_disturbs_nobody() {
     let Some(claims) = Claims::start().await else { return };
     let plugin = claims.plugin(&["a 0"]);
-    claims.offered(&["nic-a 0"]).await;
+    claims.offered(&["a 0"]).await;
     claims.registered().await;
     let [registration, service] = claims.sockets();
     let silent = [pester(&registration).await, pester(&service).await];
