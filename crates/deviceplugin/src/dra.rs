@@ -19,10 +19,12 @@ use std::time::Duration;
 
 use anyhow::{Context as _, bail, ensure};
 use cdi::Kind;
+use kube::Client;
 use node::draplugin::{self, Seat};
 use node::pluginwatcher::{self, Status};
 use node::socket;
-use runtime::client::{Connection, Options};
+use runtime::backoff::Backoff;
+use runtime::client::{self, Connection, Options};
 use tokio::sync::watch;
 use tracing::{info, warn};
 
@@ -33,6 +35,8 @@ use metrics::Metrics;
 const MAX_DRIVER: usize = 63;
 /// How long a request to the API server may take: the kubelet gives all of a call 45 s.
 const REQUEST: Duration = Duration::from_secs(10);
+/// Between looks for a way to the API server, at first and at most.
+const CONNECT: (Duration, Duration) = (Duration::from_millis(500), Duration::from_secs(30));
 /// Between tries to make a socket: the kubelet's folder may not be there yet.
 const RETRY: Duration = Duration::from_secs(2);
 /// How long to wait for resources of which nothing is known yet.
@@ -135,7 +139,7 @@ pub fn kind_of(driver: &str) -> anyhow::Result<Kind> {
 /// driver does not come back within half a minute.
 ///
 /// # Errors
-/// When there is no way to an API server, or a path cannot be a socket.
+/// When a path cannot be a socket. All else may pass, and the device plugin goes on meanwhile.
 pub async fn run(
     settings: Settings,
     feed: Feed,
@@ -143,15 +147,29 @@ pub async fn run(
     status: watch::Sender<Status>,
     metrics: Metrics,
 ) -> anyhow::Result<()> {
-    let user_agent = format!("tholepin-device-plugin/{}", env!("CARGO_PKG_VERSION"));
-    let options = Options { kubeconfig: settings.kubeconfig.clone(), user_agent, ..Options::default() };
-    let connection = Connection::open(&options).await?;
-    let client = connection.strict(REQUEST)?;
-    let (kind, seat) = (kind_of(&settings.driver)?, settings.seat());
+    let kind = kind_of(&settings.driver)?;
+    let said = status.subscribe();
+    tokio::select! {
+        error = drive(settings, kind, feed, resources, status, metrics) => Err(error.into()),
+        never = tell(said) => match never {},
+    }
+}
+
+/// Publishes and serves, whatever fails; returns why that can never be.
+async fn drive(
+    settings: Settings,
+    kind: Kind,
+    feed: Feed,
+    resources: Vec<String>,
+    status: watch::Sender<Status>,
+    metrics: Metrics,
+) -> socket::Error {
+    let (client, watching) = connect(settings.kubeconfig.clone(), &status).await;
     known(feed.clone(), &resources).await;
+    let seat = settings.seat();
     let publisher =
         publish::Publisher::new(&settings.driver, &settings.node, client.clone(), metrics.clone());
-    let publishing = publisher.run(connection.watching()?, feed.clone());
+    let publishing = publisher.run(watching, feed.clone());
     let claims = Arc::new(claims::Claims {
         driver: settings.driver,
         node: settings.node,
@@ -163,12 +181,31 @@ pub async fn run(
         gone: tokio::sync::Mutex::default(),
         metrics,
     });
-    let said = status.subscribe();
+    // What is offered first must be there to be prepared.
     tokio::select! {
-        // What is offered first must be there to be prepared.
-        error = serve(&seat, claims, status) => Err(error.into()),
-        never = tell(said) => match never {},
+        error = serve(&seat, claims, status) => error,
         never = publishing => match never {},
+    }
+}
+
+/// Clients of the API server for calls and for watches, as soon as there is what they take: a kubeconfig or a token may come later.
+async fn connect(kubeconfig: Option<PathBuf>, status: &watch::Sender<Status>) -> (Client, Client) {
+    let user_agent = format!("tholepin-device-plugin/{}", env!("CARGO_PKG_VERSION"));
+    let options = Options { kubeconfig, user_agent, ..Options::default() };
+    let open = async || {
+        let connection = Connection::open(&options).await?;
+        Ok::<_, client::Error>((connection.strict(REQUEST)?, connection.watching()?))
+    };
+    let mut backoff = Backoff::new(CONNECT.0, CONNECT.1);
+    loop {
+        match open().await {
+            Ok(clients) => {
+                status.send_replace(Status::Unseen);
+                return clients;
+            }
+            Err(error) => Status::away(status, error.to_string()),
+        }
+        tokio::time::sleep(backoff.next_delay()).await;
     }
 }
 
@@ -275,6 +312,46 @@ mod tests {
         let seat = Seat { plugins: seat.plugins.join("p".repeat(60)), ..seat };
         let error = serve(&seat, Arc::new(Idle), watch::Sender::default()).await;
         assert!(matches!(error, socket::Error::Path(_)), "{error}");
+    }
+
+    #[tokio::test]
+    async fn a_way_to_the_api_server_is_waited_for() {
+        let root = tempfile::tempdir().unwrap();
+        let [registry, kubeconfig] = ["registry", "kubeconfig"].map(|name| root.path().join(name));
+        std::fs::create_dir(&registry).unwrap();
+        let settings = Settings {
+            driver: "d.example".to_owned(),
+            node: "node-0".to_owned(),
+            kubeconfig: Some(kubeconfig.clone()),
+            plugins: root.path().join("plugins"),
+            registry: registry.clone(),
+            cdi_dir: root.path().join("cdi"),
+            left_over: LEFT_OVER,
+        };
+        let (_inventory, feed) = crate::inventory::channel();
+        let status = watch::Sender::default();
+        let mut said = status.subscribe();
+        let running = tokio::spawn(run(settings, feed, Vec::new(), status, Metrics::default()));
+        let mut told = async |wanted: &str| {
+            let is = |status: &Status| format!("{status:?}").contains(wanted);
+            let told = tokio::time::timeout(PATIENCE, said.wait_for(is)).await.map(drop);
+            assert!(told.is_ok(), "{wanted:?}: still {:?}", *said.borrow());
+        };
+        // A file that is not there, and one that is none yet, are said and looked at again.
+        told("No such file").await;
+        std::fs::write(&kubeconfig, "clusters: 1").unwrap();
+        told("failed to parse").await;
+        let text = "{apiVersion: v1, kind: Config, current-context: c, contexts: [{name: c, context: {cluster: c, user: u}}], \
+                    clusters: [{name: c, cluster: {server: 'http://127.0.0.1:1'}}], users: [{name: u, user: {}}]}";
+        std::fs::write(&kubeconfig, text).unwrap();
+        told("Unseen").await;
+        let served = async {
+            while std::fs::read_dir(&registry).unwrap().count() == 0 {
+                tokio::task::yield_now().await;
+            }
+        };
+        tokio::time::timeout(PATIENCE, served).await.unwrap();
+        running.abort();
     }
 
     #[test]

@@ -530,6 +530,28 @@ async fn a_second_process_waits_and_a_folder_may_come_back() {
     waiting.stop().await;
 }
 
+/// Without a way to the API server there are no claims; there are devices all the same.
+#[tokio::test]
+async fn the_device_plugin_serves_while_claims_cannot_be() {
+    let Some(mut claims) = Claims::start().await else { return };
+    let later = claims.rig.path("kubeconfig");
+    let kubeconfig = std::mem::replace(&mut claims.kubeconfig, later.clone());
+    let plugin = claims.plugin(&["a 0"]);
+    claims.rig.offers(NIC, 1).await;
+    until("it says why", async || {
+        ask(claims.port, "/readyz").await?.contains(&later.display().to_string()).then_some(())
+    })
+    .await;
+    assert!(claims.sockets().iter().all(|socket| !socket.exists()));
+    claims.rig.pod("with-a-device", &[(NIC, 1)]).await;
+    claims.rig.runs("with-a-device").await;
+    claims.rig.let_go("with-a-device").await;
+    std::fs::copy(kubeconfig, later).unwrap();
+    claims.registered().await;
+    claims.offered(&["a 0"]).await;
+    plugin.stop().await;
+}
+
 /// Roles alone would let any plugin write any slice.
 #[tokio::test]
 async fn a_plugin_writes_the_slices_of_its_own_node_only() {
