@@ -66,7 +66,7 @@ pub struct Worker {
 struct Book {
     /// What went wrong, and when it is tried again.
     failed: Vec<Failed>,
-    /// What Modules stand on that was seen to be there.
+    /// What Modules stand on that was seen to be there, or to be gone.
     ensured: Vec<Do>,
     ensured_at: Instant,
     /// What is waited for, since when.
@@ -111,6 +111,12 @@ impl Book {
     fn leaves_out(&self, one: &Do, now: Instant) -> bool {
         self.ensured.contains(one)
             || self.failed.iter().any(|failed| failed.what == *one && now < failed.next)
+            || self.is_too_early(one)
+    }
+
+    /// The finalizer is the last: it stays while something else could not be done.
+    fn is_too_early(&self, one: &Do) -> bool {
+        *one == Do::Finalizer(false) && self.failed.iter().any(|failed| failed.what != *one)
     }
 
     fn note(&mut self, one: &Do, result: Result<(), Fault>, now: Instant) {
@@ -118,7 +124,7 @@ impl Book {
         let fault = match result {
             Ok(()) => {
                 self.failed.retain(|failed| failed.what != *one);
-                if matches!(one, Do::Ensure(_)) {
+                if matches!(one, Do::Ensure(_) | Do::Remove(..)) {
                     self.ensured.push(one.clone());
                 }
                 return;
@@ -270,14 +276,13 @@ impl Worker {
         let on_nodes = |one: &&Do| matches!(one, Do::Node(_) | Do::Evict { .. });
         let was_refused = book.module_refused();
         for one in doing.iter().filter(|one| !on_nodes(one)) {
-            let last = matches!(one, Do::Finalizer(false));
-            if last && !book.failed.is_empty() {
+            if book.is_too_early(one) {
                 continue;
             }
             let result = self.hand.perform(id, one).await;
             let done = result.is_ok();
             self.noted(id, one, result, book);
-            if last && done {
+            if done && *one == Do::Finalizer(false) {
                 info!(deviceconfig = %id, "nothing of it is left");
                 return true;
             }
@@ -390,7 +395,7 @@ impl Worker {
                 return false;
             }
         }
-        book.failed.clear();
+        *book = Book::default();
         for _ in 0..ROUNDS {
             let doing = self.hand.shared.read(|world| {
                 let known = world.claims.owner(claim).is_some();
@@ -414,4 +419,39 @@ struct Look {
     known: Status,
     uid: String,
     silent: bool,
+}
+
+#[cfg(test)]
+mod tests {
+    use deployer::object::Sort;
+    use k8s_openapi::api::core::v1::{ConfigMap, ServiceAccount};
+
+    use super::*;
+
+    /// What failed is tried again when its time has come; until then there is nothing left to do, and it is told.
+    #[test]
+    fn the_finalizer_waits_for_what_failed() {
+        let fault =
+            || Fault::Failed { failure: Failure { module: false, text: "denied".to_owned() }, soon: false };
+        let (now, mut book) = (Instant::now(), Book::default());
+        let account = Do::Remove(Sort::of::<ServiceAccount>(), Id::new("hw", "a"));
+        let map = Do::Remove(Sort::of::<ConfigMap>(), Id::new("hw", "m"));
+        let all = [account.clone(), map.clone(), Do::Finalizer(false)];
+        let left = |book: &Book, now| -> Vec<Do> {
+            all.iter().filter(|one| !book.leaves_out(one, now)).cloned().collect()
+        };
+        assert_eq!(left(&book, now), all);
+        book.note(&account, Err(fault()), now);
+        book.note(&map, Ok(()), now);
+        assert_eq!(left(&book, now), []);
+        assert_eq!(book.errors().len(), 1);
+        let later = now + REFUSED.1;
+        assert_eq!(left(&book, later), all[..1]);
+        book.note(&account, Ok(()), later);
+        assert_eq!(left(&book, later), [Do::Finalizer(false)]);
+        // Its own failure does not keep it for ever.
+        book.note(&Do::Finalizer(false), Err(fault()), later);
+        assert_eq!(left(&book, later), []);
+        assert_eq!(left(&book, later + REFUSED.1), [Do::Finalizer(false)]);
+    }
 }

@@ -1,10 +1,11 @@
-//! The ways KMM can go wrong (K2, K4, K10, K12 to K14, K17 and K18 of our own): what users are told, that nobody is asked too often, and that it recovers.
+//! The ways KMM can go wrong (K2, K4, K10, K12 to K14, K17 to K19 of our own): what users are told, that nobody is asked too often, and that it recovers.
 
 use std::time::Duration;
 
 use kube::api::{DeleteParams, PostParams};
 use serde_json::json;
 use testkit::kmm;
+use testkit::proxy::Fault;
 use tokio::time::Instant;
 
 use super::super::rig::{PATIENCE, until};
@@ -205,6 +206,34 @@ fn k17_a_namespace_without_room_for_a_module_is_refused() {
             answer.is_some_and(|answer| answer.contains("at most 31 characters"))
         })
         .await;
+        case.end().await;
+    });
+}
+
+/// It says why it is still there, and asks ever less often.
+#[test]
+fn k19_what_cannot_be_cleaned_up_is_told_and_tried_again_with_patience() {
+    play("k19", async |lab: &mut Lab| {
+        let case = Case::begin(lab, "k19", 1).await;
+        case.ask("acc", &json!({})).await;
+        case.until_ready("acc", 1).await;
+        let account = "/namespaces/k19/serviceaccounts/acc-module-loader";
+        case.lab.proxy.fail("DELETE", account, u32::MAX, Fault::Status(403));
+        let began = Instant::now();
+        case.delete("acc").await;
+        let now =
+            case.until("acc", "it says so", |config| is(config, "Errored", "True", "WriteFailed")).await;
+        assert!(
+            says(&now, "Errored").unwrap()[2].contains("ServiceAccount k19/acc-module-loader"),
+            "{now:#}"
+        );
+        let asked = |lab: &Lab| lab.proxy.count("DELETE", account);
+        until("it is tried again", async || asked(case.lab) >= 3).await;
+        let (elapsed, tries) = (began.elapsed(), asked(case.lab));
+        assert!(tries <= 3 + elapsed.as_secs() as usize, "{tries} times in {elapsed:?}");
+        assert!(case.get("acc").await.is_some(), "the finalizer is the last to go");
+        case.lab.proxy.heal();
+        case.until_gone("acc").await;
         case.end().await;
     });
 }
