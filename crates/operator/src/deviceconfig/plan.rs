@@ -117,7 +117,7 @@ pub enum State {
     Foreign(String),
     /// A former Module of this name has not gone yet.
     Former,
-    /// The Module is being made or changed.
+    /// The finalizer is being put on it, or the Module is being made or changed.
     Writing,
     /// The driver is to be loaded in another way under a version that these nodes have, and pods there use the devices.
     Held(Vec<String>),
@@ -151,7 +151,10 @@ pub fn plan<'a>(world: &'a World, config: &Config, refused: bool) -> Plan<'a> {
         return plan;
     }
     if !has_finalizer(config) {
+        // Without it a Module could be left that nobody takes away: it comes first.
+        plan.state = State::Writing;
         plan.doing.push(Do::Finalizer(true));
+        return plan;
     }
     match module::grounds(config, &called, &world.place) {
         Ok(grounds) => plan.doing.extend(grounds.into_iter().map(Do::Ensure)),

@@ -1,4 +1,4 @@
-//! The ways KMM can go wrong (K2, K4, K10, K12 to K14, K17 to K19 of our own): what users are told, that nobody is asked too often, and that it recovers.
+//! The ways KMM can go wrong (K2, K4, K10, K12 to K14, K17 to K20 of our own): what users are told, that nobody is asked too often, and that it recovers.
 
 use std::time::Duration;
 
@@ -9,7 +9,7 @@ use testkit::proxy::Fault;
 use tokio::time::Instant;
 
 use super::super::rig::{PATIENCE, until};
-use super::case::{Case, count, is, is_ready, plain, problem, says};
+use super::case::{CLAIM, Case, count, is, is_ready, plain, problem, says};
 use super::lab::{Lab, play};
 
 #[test]
@@ -234,6 +234,27 @@ fn k19_what_cannot_be_cleaned_up_is_told_and_tried_again_with_patience() {
         assert!(case.get("acc").await.is_some(), "the finalizer is the last to go");
         case.lab.proxy.heal();
         case.until_gone("acc").await;
+        case.end().await;
+    });
+}
+
+/// Nothing is made that nobody would take away again.
+#[test]
+fn k20_without_its_finalizer_there_is_no_module() {
+    play("k20", async |lab: &mut Lab| {
+        let case = Case::begin(lab, "k20", 1).await;
+        case.lab.proxy.fail("PATCH", "/deviceconfigs/acc?", u32::MAX, Fault::Status(403));
+        case.ask("acc", &json!({})).await;
+        let now =
+            case.until("acc", "it says so", |config| is(config, "Errored", "True", "WriteFailed")).await;
+        assert!(says(&now, "Errored").unwrap()[2].contains("finalizer of DeviceConfig k20/acc"), "{now:#}");
+        case.lab.quiet().await;
+        let made = ["serviceaccounts", "modules"]
+            .map(|plural| case.lab.proxy.count("WRITE", &format!("/namespaces/k20/{plural}")));
+        assert_eq!(made, [0, 0], "{:?}", case.lab.last_writes());
+        assert_eq!(case.label(&case.node(0), CLAIM).await, None);
+        case.lab.proxy.heal();
+        case.until_ready("acc", 1).await;
         case.end().await;
     });
 }
