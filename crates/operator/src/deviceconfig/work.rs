@@ -28,7 +28,7 @@ use super::metrics::Metrics;
 use super::plan::{Do, orphan, plan};
 use super::status::overdue::overdue;
 use super::status::{Failure, Heard, awaited, events, status};
-use super::world::Key;
+use super::world::{Key, World};
 
 /// Changes that come together are looked at together.
 const TOGETHER: Duration = Duration::from_millis(20);
@@ -385,7 +385,11 @@ impl Worker {
 
     /// Cleans up after one that is gone; says whether nothing is left.
     async fn orphan(&self, claim: &str, book: &mut Book) -> bool {
-        let nobody = Id::default();
+        *book = Book::default();
+        // A Module that is going is only waited for.
+        if self.hand.shared.read(|world| is_orphan(world, claim) && orphan(world, claim).is_empty()) {
+            return false;
+        }
         match self.hand.is_claimed(claim).await {
             Ok(false) => {}
             // It is there, and the watch will tell.
@@ -395,21 +399,28 @@ impl Worker {
                 return false;
             }
         }
-        *book = Book::default();
         for _ in 0..ROUNDS {
             let doing = self.hand.shared.read(|world| {
                 let known = world.claims.owner(claim).is_some();
                 if known { Vec::new() } else { orphan(world, claim) }
             });
             let last = doing.iter().all(|one| matches!(one, Do::Remove(..)));
-            self.perform(&nobody, &doing, book).await;
+            self.perform(&Id::default(), &doing, book).await;
             if last || !book.failed.is_empty() {
                 break;
             }
         }
-        info!(claim, done = book.failed.is_empty(), "cleaned up after a DeviceConfig that is gone");
-        book.failed.is_empty()
+        let done = book.failed.is_empty() && !self.hand.shared.read(|world| is_orphan(world, claim));
+        if done {
+            info!(claim, "cleaned up after a DeviceConfig that is gone");
+        }
+        done
     }
+}
+
+/// Something of a claim that nobody has is still there.
+fn is_orphan(world: &World, claim: &str) -> bool {
+    world.orphans().contains(claim)
 }
 
 /// A look at a DeviceConfig.

@@ -262,7 +262,7 @@ impl<'l> Case<'l> {
     }
 
     /// What is still there of all that was made for DeviceConfigs of this scenario.
-    async fn left(&self) -> Vec<String> {
+    pub(crate) async fn left(&self) -> Vec<String> {
         let mut left = Vec::new();
         let marked = ListParams::default().labels("app.kubernetes.io/managed-by=tholepin-operator");
         for kind in ["ServiceAccount", "ConfigMap"] {

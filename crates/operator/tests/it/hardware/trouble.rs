@@ -1,8 +1,8 @@
-//! The ways KMM can go wrong (K2, K4, K10, K12 to K14, K17 to K20 of our own): what users are told, that nobody is asked too often, and that it recovers.
+//! The ways KMM can go wrong (K2, K4, K10, K12 to K14, K17 to K21 of our own): what users are told, that nobody is asked too often, and that it recovers.
 
 use std::time::Duration;
 
-use kube::api::{DeleteParams, PostParams};
+use kube::api::{DeleteParams, Patch, PatchParams, PostParams};
 use serde_json::json;
 use testkit::kmm;
 use testkit::proxy::Fault;
@@ -255,6 +255,41 @@ fn k20_without_its_finalizer_there_is_no_module() {
         assert_eq!(case.label(&case.node(0), CLAIM).await, None);
         case.lab.proxy.heal();
         case.until_ready("acc", 1).await;
+        case.end().await;
+    });
+}
+
+/// Somebody takes the finalizer by hand while a driver does not unload: what is left waits for the Module, without a question meanwhile.
+#[test]
+fn k21_what_a_deviceconfig_leaves_behind_waits_for_its_module() {
+    play("k21", async |lab: &mut Lab| {
+        let case = Case::begin(lab, "k21", 1).await;
+        case.ask("acc", &json!({})).await;
+        case.until_ready("acc", 1).await;
+        let node = case.node(0);
+        case.kmm.tell(|told| {
+            told.stuck.insert(node.clone());
+        });
+        case.delete("acc").await;
+        case.until("acc", "deleting", |config| is(config, "Progressing", "True", "Deleting")).await;
+        let none = Patch::Merge(json!({ "metadata": { "finalizers": null } }));
+        let configs = super::lab::configs(&case.client(), Some(case.name));
+        configs.patch("acc", &PatchParams::default(), &none).await.unwrap();
+        case.until_gone("acc").await;
+        case.lab.quiet().await;
+        let asked = || case.lab.proxy.count("GET", "/namespaces/k21/");
+        let before = asked();
+        for number in 0..20 {
+            case.set_label(&node, "of-no-interest", number.to_string().into()).await;
+        }
+        case.lab.quiet().await;
+        assert_eq!(asked(), before);
+        let said = case.lab.log_tail().to_string();
+        let early = said.lines().filter(|line| line.contains("cleaned up") && line.contains("k21"));
+        assert_eq!(early.collect::<Vec<_>>(), [""; 0]);
+        assert!(case.label(&node, CLAIM).await.is_some() && case.module("acc").await.is_some());
+        case.kmm.tell(|told| told.stuck.clear());
+        until("all is gone", async || case.left().await.is_empty()).await;
         case.end().await;
     });
 }
