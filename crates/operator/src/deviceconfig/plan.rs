@@ -111,7 +111,7 @@ pub enum State {
     Good,
     /// It cannot be done as it stands there: reason, message.
     Invalid(Reason, String),
-    /// There is no KMM.
+    /// There is no KMM, or it is going.
     NoKmm,
     /// The Module of this name is somebody else's.
     Foreign(String),
@@ -172,7 +172,7 @@ pub fn plan<'a>(world: &'a World, config: &Config, refused: bool) -> Plan<'a> {
 pub fn orphan(world: &World, claim: &str) -> Vec<Do> {
     let called = Called::of_claim(claim);
     let mut doing = Vec::new();
-    if let (Some(live), Some(Kmm::Served(version))) = (world.modules.get(&called.module), &world.kmm) {
+    if let (Some(live), Some(version)) = (world.modules.get(&called.module), served(world)) {
         let name = live.text("/metadata/labels/hardware.tholepin.dev~1deviceconfig").to_owned();
         if !name.is_empty() && live.is_marked(&name) {
             if !live.is_leaving() {
@@ -188,6 +188,11 @@ pub fn orphan(world: &World, claim: &str) -> Vec<Do> {
         doing.extend(all.into_iter().map(|(sort, id)| Do::Remove(sort, id)));
     }
     doing
+}
+
+/// The version of KMM's API.
+fn served(world: &World) -> Option<&str> {
+    world.kmm.as_ref().and_then(Kmm::version)
 }
 
 /// Whether our finalizer is on it.
@@ -209,7 +214,7 @@ fn leave<'a>(world: &'a World, config: &Config) -> Plan<'a> {
     let facts = Facts::of(world, config, called.clone());
     let stuck = facts.nodes.iter().filter(|spot| spot.in_use).map(|spot| spot.name.to_owned()).collect();
     let mut plan = Plan { state: State::Leaving(stuck), facts: Some(facts), ..Plan::default() };
-    if let (Some(live), Some(Kmm::Served(version))) = (world.modules.get(&called.module), &world.kmm)
+    if let (Some(live), Some(version)) = (world.modules.get(&called.module), served(world))
         && is_ours(live, config)
     {
         if !live.is_leaving() {

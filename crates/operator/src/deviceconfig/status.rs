@@ -16,7 +16,7 @@ use super::facts::{Facts, Spot, Standing};
 use super::plan::{Plan, State};
 use super::rollout::Wait;
 use super::words::Reason;
-use super::world::{Config, World};
+use super::world::{Config, Kmm, World};
 use overdue::Overdue;
 
 pub mod events;
@@ -224,7 +224,12 @@ fn verdict(
         State::Gone => return leaving(plan, &[], heard),
         State::Invalid(reason, message) => return failed(Phase::Degraded, *reason, message.clone()),
         State::NoKmm => {
-            let message = "the cluster has no KMM: install Kernel Module Management (kmm.sigs.x-k8s.io)";
+            let message = match &world.kmm {
+                Some(Kmm::Going(_)) => {
+                    "KMM is being taken away: the definition of Modules is being deleted, and they with it"
+                }
+                _ => "the cluster has no KMM: install Kernel Module Management (kmm.sigs.x-k8s.io)",
+            };
             return failed(Phase::Pending, Reason::KMMNotInstalled, message.to_owned());
         }
         State::Foreign(whose) => {

@@ -2,7 +2,7 @@
 //!
 //! In: watches. Out: a [`super::world::World`], and who is concerned. Never: more of an object than somebody reads.
 //!
-//! KMM's kinds are watched while its definition is there, in the version it serves; whether it is there is told by its definition. Pods are
+//! KMM's kinds are watched while its definition is there, in the version it serves; whether it is there, or going, is told by its definition. Pods are
 //! watched once a DeviceConfig offers resources, since there are many and nobody else needs them. What is asked of the API server:
 //! list and watch of deviceconfigs, nodes, pods, modules, nodemodulesconfigs, moduleimagesconfigs everywhere, and of the
 //! customresourcedefinition `modules.kmm.sigs.x-k8s.io` by its name.
@@ -111,16 +111,16 @@ impl Hearer {
         watch::run_as(api, "nodes", Selection::default(), &self.metrics, open, tell).await
     }
 
-    async fn definition(self, gate: &Gate, version: Sender<Option<Option<String>>>) -> Infallible {
+    async fn definition(self, gate: &Gate, version: Sender<Option<Kmm>>) -> Infallible {
         let gvk = kube::core::GroupVersionKind::gvk("apiextensions.k8s.io", "v1", "CustomResourceDefinition");
         let kind = ApiResource::from_gvk_with_plural(&gvk, "customresourcedefinitions");
         let api = Api::<Raw>::all_with(self.client, &kind);
         let selection = Selection::default().fields(&format!("metadata.name={DEFINITION}"));
         let tell = |event: Event<Raw>| {
             let now = match event {
-                Event::Reset { objects, .. } => objects.first().and_then(|raw| served(&raw.body)),
+                Event::Reset { objects, .. } => objects.first().map_or(Kmm::Absent, |raw| served(&raw.body)),
                 Event::Applied(raw) => served(&raw.body),
-                Event::Deleted(_) | Event::Unreadable { .. } => None,
+                Event::Deleted(_) | Event::Unreadable { .. } => Kmm::Absent,
             };
             let now = Some(now);
             version.send_if_modified(|known| {
@@ -134,10 +134,10 @@ impl Hearer {
     }
 
     /// Watches KMM's kinds while there are any.
-    async fn kmm(self, gate: &Gate, mut served: Receiver<Option<Option<String>>>) -> Infallible {
+    async fn kmm(self, gate: &Gate, mut served: Receiver<Option<Kmm>>) -> Infallible {
         loop {
-            let version = served.borrow_and_update().clone();
-            match version {
+            let kmm = served.borrow_and_update().clone();
+            match kmm.as_ref().map(Kmm::version) {
                 None => {}
                 Some(None) => {
                     info!("there is no KMM; waiting for definition {DEFINITION}");
@@ -148,23 +148,39 @@ impl Hearer {
                     info!(version, "KMM is there");
                     self.shared.update(|world| {
                         world.listed.retain(|kind| !matches!(kind, Kind::Module | Kind::Nmc | Kind::Images));
-                        world.kmm = Some(Kmm::Served(version.clone()));
+                        world.kmm.clone_from(&kmm);
                         Concerned::new()
                     });
                     tokio::select! {
-                        _ = self.modules(&version, gate) => {}
-                        _ = self.nmcs(&version) => {}
-                        _ = self.images(&version) => {}
-                        changed = served.changed() => {
-                            if changed.is_err() { std::future::pending::<()>().await; }
-                            continue;
-                        }
+                        _ = self.modules(version, gate) => {}
+                        _ = self.nmcs(version) => {}
+                        _ = self.images(version) => {}
+                        () = self.still(version, &mut served) => continue,
                     }
                 }
             }
             if served.changed().await.is_err() {
                 std::future::pending::<()>().await;
             }
+        }
+    }
+
+    /// Returns when this version is served no more; whether it is going may turn meanwhile, and what is there is watched on.
+    async fn still(&self, version: &str, served: &mut Receiver<Option<Kmm>>) {
+        loop {
+            if served.changed().await.is_err() {
+                std::future::pending::<()>().await;
+            }
+            let kmm = served.borrow_and_update().clone();
+            if kmm.as_ref().and_then(Kmm::version) != Some(version) {
+                served.mark_changed();
+                return;
+            }
+            info!(?kmm, "whether KMM stays has turned");
+            self.shared.update(|world| {
+                world.kmm = kmm;
+                world.everybody()
+            });
         }
     }
 
@@ -247,11 +263,18 @@ fn opened(gate: &Gate, whole: bool) {
     }
 }
 
-/// The version of KMM's API to use, of those that its definition serves; none while it is going or not yet served.
-fn served(definition: &Value) -> Option<String> {
-    if !definition["metadata"]["deletionTimestamp"].is_null() {
-        return None;
+/// Whether there is KMM, by its definition: one that is not yet served is none, one that is being deleted serves on until the last object has gone.
+fn served(definition: &Value) -> Kmm {
+    let Some(version) = served_version(definition) else { return Kmm::Absent };
+    if definition["metadata"]["deletionTimestamp"].is_null() {
+        Kmm::Served(version)
+    } else {
+        Kmm::Going(version)
     }
+}
+
+/// The version of KMM's API to use, of those that its definition serves.
+fn served_version(definition: &Value) -> Option<String> {
     let established = definition["status"]["conditions"].as_array().into_iter().flatten();
     let mut established = established.filter(|one| one["type"] == "Established" && one["status"] == "True");
     established.next()?;
@@ -397,5 +420,33 @@ fn take_pods(world: &mut World, event: Event<(Id, Option<Pod>)>) -> Concerned {
         Event::Applied((id, pod)) => world.put_pod(id, pod),
         Event::Deleted((id, _)) => world.put_pod(id, None),
         Event::Unreadable { .. } => Concerned::new(),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use serde_json::json;
+
+    use super::*;
+
+    #[test]
+    fn a_definition_that_goes_still_serves() {
+        let definition = |conditions: Value, deleted: Value, served: bool| {
+            let versions =
+                json!([{ "name": "v1alpha1", "served": true }, { "name": PREFERRED, "served": served }]);
+            json!({
+                "metadata": { "deletionTimestamp": deleted }, "spec": { "versions": versions },
+                "status": { "conditions": conditions },
+            })
+        };
+        let established = json!([{ "type": "Established", "status": "True" }]);
+        let going = json!("2026-01-01T00:00:00Z");
+        let preferred = || PREFERRED.to_owned();
+        let check = |definition: Value, wanted: Kmm| assert_eq!(super::served(&definition), wanted);
+        check(definition(established.clone(), Value::Null, true), Kmm::Served(preferred()));
+        check(definition(established.clone(), Value::Null, false), Kmm::Served("v1alpha1".to_owned()));
+        check(definition(established, going.clone(), true), Kmm::Going(preferred()));
+        check(definition(json!([]), Value::Null, true), Kmm::Absent);
+        check(definition(json!([]), going, true), Kmm::Absent);
     }
 }

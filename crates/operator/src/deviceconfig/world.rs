@@ -38,7 +38,7 @@ pub struct World {
     pub configs: BTreeMap<Id, Config>,
     /// Nodes.
     pub nodes: BTreeMap<Arc<str>, Node>,
-    /// The version of KMM's API; `None`: it is not known yet whether there is one.
+    /// Whether there is KMM; `None`: that is not known yet.
     pub kmm: Option<Kmm>,
     /// Modules, whoever made them.
     pub modules: BTreeMap<Id, Live>,
@@ -78,6 +78,19 @@ pub enum Kmm {
     Absent,
     /// Its API is served in this version.
     Served(String),
+    /// It is still served, and is being deleted with all there is of it: nothing new can be made.
+    Going(String),
+}
+
+impl Kmm {
+    /// The version of its API, as long as there is one.
+    #[must_use]
+    pub fn version(&self) -> Option<&str> {
+        match self {
+            Self::Absent => None,
+            Self::Served(version) | Self::Going(version) => Some(version),
+        }
+    }
 }
 
 /// A DeviceConfig.
@@ -329,6 +342,8 @@ impl World {
             None => false,
             Some(Kmm::Absent) => true,
             Some(Kmm::Served(_)) => has(Kind::Module) && has(Kind::Nmc) && has(Kind::Images),
+            // The other kinds may have gone first.
+            Some(Kmm::Going(_)) => has(Kind::Module),
         };
         kmm && has(Kind::Config) && has(Kind::Node)
     }

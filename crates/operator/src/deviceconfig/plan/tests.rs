@@ -245,6 +245,26 @@ fn it_goes_in_order() {
     check(&world, &self::config("acc", none), false, &[], &State::Gone);
 }
 
+/// KMM is taken away while it still has drivers to unload: nothing is made, and whoever goes waits for it.
+#[test]
+fn while_kmm_goes_modules_are_waited_for() {
+    let mut world = world(Kmm::Going("v1beta1".to_owned()));
+    world.put_node("n1".into(), node(ours()));
+    let acc = config("acc", json!({}));
+    put(&mut world, &acc);
+    check(&world, &acc, false, &["ensure ServiceAccount"], &State::NoKmm);
+    let (id, mut live) = as_wanted(&world, &acc);
+    live.body["metadata"]["deletionTimestamp"] = "2026-01-01T00:00:00Z".into();
+    world.put_module(id, live);
+    check(&world, &acc, false, &["ensure ServiceAccount"], &State::NoKmm);
+    let leaving = json!({ "metadata": { "deletionTimestamp": "2026-01-01T00:00:00Z" } });
+    check(&world, &config("acc", leaving), false, &[], &State::Leaving(vec![]));
+    world.remove_config(&acc.id());
+    assert_eq!(shown(&orphan(&world, CLAIM)), [""; 0]);
+    world.listed.remove(&Kind::Nmc);
+    assert!(world.is_complete());
+}
+
 /// What nobody can read leaves as everything else does.
 #[test]
 fn what_cannot_be_read_stays_as_it_is_and_can_go() {

@@ -153,6 +153,30 @@ fn k13_without_kmm_it_says_so_and_goes_on_when_kmm_comes() {
         assert!(again <= 10 && case.lab.writes() == writes, "{again} questions in a second");
         kmm::install(&case.client()).await.unwrap();
         case.until_ready("acc", 1).await;
+        // It is taken away, and has a driver to unload before: who goes meanwhile waits for that.
+        let node = case.node(0);
+        case.kmm.tell(|told| {
+            told.stuck.insert(node.clone());
+        });
+        let modules = "modules.kmm.sigs.x-k8s.io";
+        let _ = definitions.delete(modules, &DeleteParams::default()).await.unwrap();
+        let now = case
+            .until("acc", "it says so", |config| {
+                is(config, "Errored", "True", "KMMNotInstalled")
+                    && says(config, "Errored").is_some_and(|[.., why]| why.contains("taken away"))
+            })
+            .await;
+        assert!(!is_ready(&now));
+        case.delete("acc").await;
+        case.until("acc", "deleting", |config| is(config, "Progressing", "True", "Deleting")).await;
+        case.lab.quiet().await;
+        assert!(case.module("acc").await.is_some() && case.label(&node, CLAIM).await.is_some());
+        let accounts = super::lab::objects(&case.client(), "v1", "ServiceAccount", Some(case.name));
+        assert!(accounts.get_opt("acc-module-loader").await.unwrap().is_some(), "unloading needs it");
+        case.kmm.tell(|told| told.stuck.clear());
+        case.until_gone("acc").await;
+        until("KMM is away", async || definitions.get_opt(modules).await.unwrap().is_none()).await;
+        kmm::install(&case.client()).await.unwrap();
         case.end().await;
     });
 }
@@ -284,7 +308,7 @@ fn k21_what_a_deviceconfig_leaves_behind_waits_for_its_module() {
         }
         case.lab.quiet().await;
         assert_eq!(asked(), before);
-        let said = case.lab.log_tail().to_string();
+        let said = case.lab.log_tail();
         let early = said.lines().filter(|line| line.contains("cleaned up") && line.contains("k21"));
         assert_eq!(early.collect::<Vec<_>>(), [""; 0]);
         assert!(case.label(&node, CLAIM).await.is_some() && case.module("acc").await.is_some());
