@@ -283,8 +283,8 @@ impl Hand {
                 tracing::info!(node = write.node, why = ?write.why, "changed a node");
                 Ok(())
             }
-            // Somebody was faster; its watch tells what became of it.
-            Err(error) if is_not_found(&error) || code(&error) == Some(422) => Err(Fault::Stale),
+            // Its watch tells what became of it.
+            Err(error) if is_not_found(&error) => Err(Fault::Stale),
             Err(error) => Err(fault(&format!("Node {}", write.node), &error, false)),
         }
     }
@@ -382,9 +382,16 @@ fn configs() -> Sort {
     Sort::new(hardware::GROUP, hardware::VERSION, hardware::KIND, hardware::PLURAL)
 }
 
+/// Somebody was faster: an object is not what a patch tests. The API server keeps the reason to itself, and says no more than this; whoever refuses
+/// a patch that can be applied, a policy, say, whose answer may have the same code, says why.
+fn is_outrun(error: &kube::Error) -> bool {
+    let text = "the server rejected our request due to an error in our request";
+    matches!(error, kube::Error::Api(status) if status.code == 422 && status.message == text)
+}
+
 /// What an error means.
 fn fault(what: &str, error: &kube::Error, module: bool) -> Fault {
-    if is_conflict(error) {
+    if is_conflict(error) || is_outrun(error) {
         return Fault::Stale;
     }
     let text = format!("{what}: {}", brief(error));
@@ -394,6 +401,20 @@ fn fault(what: &str, error: &kube::Error, module: bool) -> Fault {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn a_lost_race_is_no_refusal() {
+        let answer = |message: &str| {
+            let status = json!({ "status": "Failure", "code": 422, "reason": "Invalid", "message": message });
+            let error = kube::Error::Api(serde_json::from_value(status).unwrap());
+            fault("Node n1", &error, false)
+        };
+        assert_eq!(answer("the server rejected our request due to an error in our request"), Fault::Stale);
+        let denied = "nodes \"n1\" is forbidden: ValidatingAdmissionPolicy 'p' with binding 'p' denied request: not today";
+        assert!(
+            matches!(answer(denied), Fault::Failed { failure, soon: false } if failure.text.contains("not today"))
+        );
+    }
 
     #[test]
     fn what_an_apply_leaves_is_taken_away() {

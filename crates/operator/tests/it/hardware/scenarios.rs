@@ -14,7 +14,7 @@ use super::history::History;
 use super::lab::{Lab, play};
 
 /// How many scenarios there are: calls of [`play`], [`super::whole`] and [`super::openshift`].
-pub(crate) const SCENARIOS: usize = 25;
+pub(crate) const SCENARIOS: usize = 26;
 
 #[test]
 fn k01_a_driver_is_loaded_and_that_is_said_when_it_is_so() {

@@ -1,8 +1,11 @@
-//! The ways KMM can go wrong (K2, K4, K10, K12 to K14, K17 to K21 of our own): what users are told, that nobody is asked too often, and that it recovers.
+//! The ways KMM can go wrong (K2, K4, K10, K12 to K14, K17 to K22 of our own): what users are told, that nobody is asked too often, and that it recovers.
 
 use std::time::Duration;
 
-use kube::api::{DeleteParams, Patch, PatchParams, PostParams};
+use k8s_openapi::api::admissionregistration::v1::{
+    ValidatingAdmissionPolicy as Policy, ValidatingAdmissionPolicyBinding as Binding,
+};
+use kube::api::{Api, DeleteParams, Patch, PatchParams, PostParams};
 use serde_json::json;
 use testkit::kmm;
 use testkit::proxy::Fault;
@@ -316,4 +319,64 @@ fn k21_what_a_deviceconfig_leaves_behind_waits_for_its_module() {
         until("all is gone", async || case.left().await.is_empty()).await;
         case.end().await;
     });
+}
+
+/// A policy's refusal has the code of a patch that lost a race, and is none: it is told, and nobody is asked all the time.
+#[test]
+fn k22_a_node_that_may_not_be_changed_is_told_and_tried_again_with_patience() {
+    play("k22", async |lab: &mut Lab| {
+        let case = Case::begin(lab, "k22", 1).await;
+        let node = case.node(0);
+        let nodes = super::lab::objects(&case.client(), "v1", "Node", None);
+        let steps = json!([{ "op": "test", "path": "/metadata/name", "value": "another" }]);
+        let outrun = Patch::<()>::Json(serde_json::from_value(steps).unwrap());
+        let Err(kube::Error::Api(answer)) = nodes.patch(&node, &PatchParams::default(), &outrun).await else {
+            panic!("it is another")
+        };
+        let text = "the server rejected our request due to an error in our request";
+        assert_eq!((answer.code, answer.message.as_str()), (422, text), "{answer:?}");
+        let (policies, bindings): (Api<Policy>, Api<Binding>) =
+            (Api::all(case.client()), Api::all(case.client()));
+        let (policy, binding) = no_drivers_on(&node);
+        policies.create(&PostParams::default(), &policy).await.unwrap();
+        bindings.create(&PostParams::default(), &binding).await.unwrap();
+        let claimed = Patch::Merge(json!({ "metadata": { "labels": { CLAIM: "any" } } }));
+        let trial = PatchParams { dry_run: true, ..PatchParams::default() };
+        until("the policy is heard of", async || {
+            let answer = nodes.patch(&node, &trial, &claimed).await;
+            answer.is_err_and(|error| matches!(error, kube::Error::Api(status) if status.code == 422))
+        })
+        .await;
+        let began = Instant::now();
+        case.ask("acc", &json!({})).await;
+        let now =
+            case.until("acc", "it says so", |config| is(config, "Errored", "True", "WriteFailed")).await;
+        assert!(says(&now, "Errored").unwrap()[2].contains("not this one"), "{now:#}");
+        let asked = || case.lab.proxy.count("PATCH", &format!("/nodes/{node}"));
+        until("it is tried again", async || asked() >= 3).await;
+        let (elapsed, tries) = (began.elapsed(), asked());
+        assert!(tries <= 3 + elapsed.as_secs() as usize, "{tries} times in {elapsed:?}");
+        let _ = bindings.delete("k22", &DeleteParams::default()).await.unwrap();
+        let _ = policies.delete("k22", &DeleteParams::default()).await.unwrap();
+        case.until_ready("acc", 1).await;
+        case.end().await;
+    });
+}
+
+/// A policy that lets nobody claim this node, and says so as policies do that name no reason.
+fn no_drivers_on(node: &str) -> (Policy, Binding) {
+    let policy = json!({
+        "metadata": { "name": "k22" },
+        "spec": {
+            "matchConstraints": { "resourceRules": [{
+                "apiGroups": [""], "apiVersions": ["v1"], "resources": ["nodes"], "operations": ["UPDATE"],
+            }] },
+            "validations": [{
+                "expression": format!("object.metadata.name != '{node}' || !('{CLAIM}' in object.metadata.labels)"),
+                "message": "not this one",
+            }],
+        },
+    });
+    let binding = json!({ "metadata": { "name": "k22" }, "spec": { "policyName": "k22", "validationActions": ["Deny"] } });
+    (serde_json::from_value(policy).unwrap(), serde_json::from_value(binding).unwrap())
 }
