@@ -323,18 +323,16 @@ impl Hand {
     }
 
     async fn evict(&self, node: &str, namespace: &str, name: &str) -> Result<(), Fault> {
-        let pods: Api<core::Pod> = Api::namespaced(self.client.clone(), namespace);
+        let (pods, id): (Api<core::Pod>, _) =
+            (Api::namespaced(self.client.clone(), namespace), Id::new(namespace, name));
         match pods.evict(name, &EvictParams::default()).await {
             Ok(_) => {
-                tracing::info!(
-                    node,
-                    pod = format!("{namespace}/{name}"),
-                    "evicted a pod that uses the devices"
-                );
+                tracing::info!(node, pod = %id, "evicted a pod that uses the devices");
+                // The watch may take a while to say so, and nobody is asked twice.
+                self.shared.update(|world| world.pod_leaves(&id));
                 Ok(())
             }
             Err(error) if is_not_found(&error) => {
-                let id = Id::new(namespace, name);
                 self.shared.update(|world| world.put_pod(id, None));
                 Ok(())
             }

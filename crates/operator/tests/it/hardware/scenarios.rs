@@ -276,6 +276,7 @@ fn k08_a_new_version_comes_to_one_node_after_the_other() {
         };
         until("evicted", evicted).await;
         not_gone(&mut case, &used).await;
+        assert_eq!(case.lab.proxy.count("POST", "/namespaces/k08/pods/user/eviction"), 1, "asked once");
         case.leave_device("user").await;
         case.until_ready("acc", 4).await;
         assert!((1..=2).contains(&history.end().await.most_without(&of.ready(), CLAIM)));
