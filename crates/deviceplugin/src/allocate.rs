@@ -13,6 +13,7 @@ use node::deviceplugin::wire;
 use crate::config::{CdiMode, Resource};
 use crate::inventory::{self, Device, Gives};
 use crate::sharing;
+use crate::variables::Variables;
 
 /// Why a container gets nothing; the kubelet fails the pod with these words.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
@@ -93,14 +94,16 @@ pub fn allocate(
     ids.sort_unstable();
     let devices = find(config, stock, &ids)?;
     let mut answer = wire::ContainerAllocateResponse::default();
+    let gives = || devices.values().map(|device| &device.hardware.gives).chain([&stock.common]);
     let mut envs = Variables::default();
-    envs.named(config, &devices, &ids);
+    named(&mut envs, config, &devices, &ids);
+    // In whatever way devices come: of two that set a variable in files for it, runtimes keep one.
+    gives().for_each(|gives| envs.add_all(&gives.envs));
     match config.cdi.mode {
         CdiMode::Off => {
-            let gives = devices.values().map(|device| &device.hardware.gives).chain([&stock.common]);
-            gives.for_each(|gives| add(&mut answer, &mut envs, gives));
+            gives().for_each(|gives| add(&mut answer, gives));
             if config.sample {
-                add(&mut answer, &mut envs, &null());
+                add(&mut answer, &null());
             }
         }
         CdiMode::Field => {
@@ -165,8 +168,8 @@ fn known(config: &Resource, stock: &inventory::Resource) -> String {
     format!("{} ({}{more})", stock.devices.len() * replicas as usize, some.join(", "))
 }
 
-/// The container's view of device nodes, mounts and variables; what is at one path in it is there once.
-fn add(answer: &mut wire::ContainerAllocateResponse, envs: &mut Variables, gives: &Gives) {
+/// The container's view of device nodes and mounts; what is at one path in it is there once.
+fn add(answer: &mut wire::ContainerAllocateResponse, gives: &Gives) {
     let text = |path: &std::path::Path| path.to_string_lossy().into_owned();
     for node in &gives.nodes {
         let container_path = text(&node.container_path);
@@ -182,50 +185,36 @@ fn add(answer: &mut wire::ContainerAllocateResponse, envs: &mut Variables, gives
             answer.mounts.push(wire::Mount { container_path, host_path, read_only });
         }
     }
-    gives.envs.iter().for_each(|(name, value)| envs.add(name, value));
 }
 
-/// Variables of which several devices may have something to say: values of one name are joined by commas.
-#[derive(Debug, Default)]
-struct Variables(BTreeMap<String, Vec<String>>);
-
-impl Variables {
-    fn add(&mut self, name: &str, value: &str) {
-        let values = self.0.entry(name.to_owned()).or_default();
-        if values.iter().all(|there| there != value) {
-            values.push(value.to_owned());
-        }
+/// Variables that say which devices there are.
+fn named(envs: &mut Variables, config: &Resource, devices: &BTreeMap<&str, &Device>, ids: &[&str]) {
+    if config.sample {
+        return sample(envs, config, devices);
     }
-
-    /// Those that say which devices there are.
-    fn named(&mut self, config: &Resource, devices: &BTreeMap<&str, &Device>, ids: &[&str]) {
-        if config.sample {
-            return self.sample(config, devices);
-        }
-        let name = variable(&config.name);
-        ids.iter().for_each(|id| self.add(&format!("{name}_DEVICES"), id));
-        for pci in devices.values().filter_map(|device| device.hardware.pci.as_ref()) {
-            // As the SR-IOV network device plugin names it.
-            self.add(&format!("PCIDEVICE_{name}"), &pci.address);
-        }
+    let name = variable(&config.name);
+    ids.iter().for_each(|id| envs.add(&format!("{name}_DEVICES"), id));
+    for pci in devices.values().filter_map(|device| device.hardware.pci.as_ref()) {
+        // As the SR-IOV network device plugin names it.
+        envs.add(&format!("PCIDEVICE_{name}"), &pci.address);
     }
+}
 
-    /// As the sample plugin names them. Of several devices it keeps the last one's values only.
-    fn sample(&mut self, config: &Resource, devices: &BTreeMap<&str, &Device>) {
-        for (id, device) in devices {
-            let zones: Vec<String> = device.hardware.zones.iter().map(ToString::to_string).collect();
-            let zones = if zones.is_empty() { "-1".to_owned() } else { zones.join(",") };
-            let own = format!("{}_{id}", config.name).replace(['.', '/'], "").to_uppercase();
-            self.add("_SAMPLE_DEVICE_RESOURCE", &config.name);
-            self.add("_SAMPLE_DEVICE_ASSIGNED", id);
-            self.add("_SAMPLE_DEVICE_NUMA_LOCALITY", &zones);
-            self.add(&own, &zones);
-        }
+/// As the sample plugin names them. Of several devices it keeps the last one's values only.
+fn sample(envs: &mut Variables, config: &Resource, devices: &BTreeMap<&str, &Device>) {
+    for (id, device) in devices {
+        let own = format!("{}_{id}", config.name).replace(['.', '/'], "").to_uppercase();
+        envs.add("_SAMPLE_DEVICE_RESOURCE", &config.name);
+        envs.add("_SAMPLE_DEVICE_ASSIGNED", id);
+        envs.add("_SAMPLE_DEVICE_NUMA_LOCALITY", &zones(device));
+        envs.add(&own, &zones(device));
     }
+}
 
-    fn joined(self) -> BTreeMap<String, String> {
-        self.0.into_iter().map(|(name, values)| (name, values.join(","))).collect()
-    }
+/// A device's zones as the value of a variable.
+pub(crate) fn zones(device: &Device) -> String {
+    let zones: Vec<String> = device.hardware.zones.iter().map(ToString::to_string).collect();
+    if zones.is_empty() { "-1".to_owned() } else { zones.join(",") }
 }
 
 /// `vendor.example/device` as the beginning of a variable's name: `VENDOR_EXAMPLE_DEVICE`.

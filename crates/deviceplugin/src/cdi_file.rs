@@ -134,14 +134,17 @@ fn stamp(path: &Path) -> Option<Stamp> {
 }
 
 /// What is done to a container that gets this device. There is always something: nothing at all would be refused.
-pub(crate) fn edits_of(resource: &str, id: &str, device: &Device) -> ContainerEdits {
-    let mut all = edits(&device.hardware.gives);
-    let zones: Vec<String> = device.hardware.zones.iter().map(ToString::to_string).collect();
-    let zones = if zones.is_empty() { "-1".to_owned() } else { zones.join(",") };
-    all.env.push(format!("{}={zones}", allocate::variable(&format!("{resource}_{id}"))));
-    all
+fn edits_of(resource: &str, id: &str, device: &Device) -> ContainerEdits {
+    let (name, zones) = zones(resource, id, device);
+    ContainerEdits { env: vec![format!("{name}={zones}")], ..edits(&device.hardware.gives) }
 }
 
+/// The variable with a device's zones; each device has one of its own.
+pub(crate) fn zones(resource: &str, id: &str, device: &Device) -> (String, String) {
+    (allocate::variable(&format!("{resource}_{id}")), allocate::zones(device))
+}
+
+/// The nodes and mounts. Variables are handed over for several devices together, as runtimes keep one of two values.
 pub(crate) fn edits(gives: &Gives) -> ContainerEdits {
     let text = |path: &Path| path.to_string_lossy().into_owned();
     let node = |node: &inventory::DeviceNode| {
@@ -159,7 +162,6 @@ pub(crate) fn edits(gives: &Gives) -> ContainerEdits {
         }
     };
     ContainerEdits {
-        env: gives.envs.iter().map(|(name, value)| format!("{name}={value}")).collect(),
         device_nodes: gives.nodes.iter().map(node).collect(),
         mounts: gives.mounts.iter().map(mount).collect(),
         ..ContainerEdits::default()

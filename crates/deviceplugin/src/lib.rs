@@ -22,6 +22,7 @@ pub mod process;
 pub mod settings;
 pub mod sharing;
 pub mod stock;
+pub mod variables;
 
 use tokio_util::sync::CancellationToken;
 

@@ -14,5 +14,7 @@ mod faults;
 mod kills;
 #[path = "it/rig.rs"]
 mod rig;
+#[path = "it/variables.rs"]
+mod variables;
 #[path = "it/watcher.rs"]
 mod watcher;

@@ -64,7 +64,9 @@ fn names_come_instead_of_what_they_mean() {
     let names: Vec<_> = answer.cdi_devices.iter().map(|device| device.name.as_str()).collect();
     assert_eq!(names, ["example.com/nic=a", "example.com/nic=b"]);
     assert!(answer.devices.is_empty() && answer.mounts.is_empty() && answer.annotations.is_empty());
+    assert_eq!(answer.envs["CARD"], "a,b", "which files could not say");
     let answer = ask(&config("  cdi: {mode: annotation}\n"), &["a", "b"]).unwrap();
+    assert_eq!(answer.envs["CARD"], "a,b");
     assert_eq!(answer.annotations.values().collect::<Vec<_>>(), ["example.com/nic=a,example.com/nic=b"]);
     assert!(answer.annotations.keys().all(|key| key.starts_with("cdi.k8s.io/tholepin_") && key.len() < 74));
     assert!(answer.cdi_devices.is_empty());

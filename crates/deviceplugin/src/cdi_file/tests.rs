@@ -39,7 +39,8 @@ fn the_file_is_written_when_needed_and_devices_stay_in_it() {
     assert_eq!(file.ensure(&stock(&[])), Ok(false));
     assert_eq!(file.ensure(&stock(&["a", "b"])), Ok(true));
     let spec = cdi::file::read(&path).unwrap();
-    assert_eq!((spec.cdi_version.as_str(), spec.container_edits.env[0].as_str()), ("0.3.0", "A=b"));
+    assert_eq!(spec.cdi_version, "0.3.0");
+    assert!(spec.container_edits.is_empty(), "variables come in the answer: {:?}", spec.container_edits);
     assert_eq!(spec.devices[0].container_edits.env, ["EXAMPLE_COM_NIC_A=1"]);
     assert_eq!(file.ensure(&stock(&["a", "b"])), Ok(false));
     // Nobody reads there who is healthy.

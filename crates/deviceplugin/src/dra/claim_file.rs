@@ -3,7 +3,7 @@
 //! In: a claim's allocated devices, the inventory. Out: a specification with one device for each; what such a file says when it is read back. Never:
 //! a device that is unknown, not healthy, or on another node.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 
 use cdi::{Device, Kind, Spec};
 use k8s_openapi::api::resource::v1::{DeviceRequestAllocationResult, ResourceClaim};
@@ -13,6 +13,7 @@ use super::offer::{self, Source};
 use crate::allocate::shown;
 use crate::cdi_file;
 use crate::inventory::Inventory;
+use crate::variables::Variables;
 
 /// The annotation with `<namespace>/<name>` of the claim.
 pub const CLAIM: &str = "tholepin.dev/claim";
@@ -116,10 +117,11 @@ pub fn spec(name: &Name, given: &[Given<'_>], kind: &Kind, inventory: &Inventory
     let mut devices = BTreeMap::new();
     for (result, source) in given {
         let device = &result.device;
-        let mut edits = cdi_file::edits_of(source.resource, source.id, source.device);
+        let mut edits = cdi_file::edits(&source.device.hardware.gives);
         if let Some(resource) = inventory.resources.get(source.resource) {
             edits.extend(&cdi_file::edits(&resource.common));
         }
+        edits.env = variables(device, given, inventory);
         let mut described = Device::new(cdi_name(name, device), edits);
         for (key, value) in [(DEVICE, &**device), (RESOURCE, source.resource), (ID, source.id)] {
             described.annotations.insert(key.to_owned(), value.to_owned());
@@ -129,6 +131,27 @@ pub fn spec(name: &Name, given: &[Given<'_>], kind: &Kind, inventory: &Inventory
     let mut spec = Spec::new(kind, devices.into_values().collect());
     spec.annotations.insert(CLAIM.to_owned(), name.to_string());
     spec.with_lowest_version()
+}
+
+/// The variables of a device: those of all devices that a container gets with it, which are those of its request. Each of these devices has the
+/// same, as runtimes keep one of several values.
+fn variables(device: &str, given: &[Given<'_>], inventory: &Inventory) -> Vec<String> {
+    let requests: BTreeSet<&str> = given
+        .iter()
+        .filter(|(result, _)| result.device == device)
+        .map(|(result, _)| request(result))
+        .collect();
+    let together = || given.iter().filter(|(result, _)| requests.contains(request(result)));
+    let mut variables = Variables::default();
+    for (_, source) in together() {
+        let (name, zones) = cdi_file::zones(source.resource, source.id, source.device);
+        variables.add(&name, &zones);
+        variables.add_all(&source.device.hardware.gives.envs);
+    }
+    for resource in together().filter_map(|(_, source)| inventory.resources.get(source.resource)) {
+        variables.add_all(&resource.common.envs);
+    }
+    variables.joined().into_iter().map(|(name, value)| format!("{name}={value}")).collect()
 }
 
 /// What the kubelet is told of these results.
@@ -240,7 +263,11 @@ mod tests {
         };
         let device = |path: &str| inventory::Device {
             hardware: Arc::new(Hardware {
-                gives: Gives { nodes: vec![node(path)], ..Gives::default() },
+                gives: Gives {
+                    nodes: vec![node(path)],
+                    envs: [("CARD".to_owned(), path.to_owned())].into(),
+                    ..Gives::default()
+                },
                 ..Hardware::default()
             }),
             trouble: None,
@@ -289,6 +316,24 @@ mod tests {
         let requests: Vec<_> = answer.iter().map(|device| &*device.request_names).collect();
         assert_eq!(requests, [["one"], ["two"]], "as containers name them");
         assert_eq!(answer[1].cdi_device_ids, [format!("d.example/claim=u-1-{b}")]);
+    }
+
+    #[test]
+    fn devices_of_one_request_share_their_variables() {
+        let [a, b] = ["a", "b"].map(nic);
+        let envs = |requests: [&str; 2]| {
+            let given =
+                [(requests[0], "d.example", "node-0", &*a), (requests[1], "d.example", "node-0", &*b)];
+            let spec = prepare(&given).unwrap().0;
+            spec.devices.into_iter().map(|device| device.container_edits.env).collect::<Vec<_>>()
+        };
+        let (a, b) = ("V_EXAMPLE_NIC_A=-1", "V_EXAMPLE_NIC_B=-1");
+        let both = vec!["CARD=/dev/a,/dev/b", "COMMON=1", a, b];
+        assert_eq!(envs(["one", "one"]), [both.clone(), both]);
+        assert_eq!(
+            envs(["one", "two/small"]),
+            [["CARD=/dev/a", "COMMON=1", a], ["CARD=/dev/b", "COMMON=1", b]]
+        );
     }
 
     #[test]

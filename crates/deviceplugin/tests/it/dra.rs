@@ -17,6 +17,7 @@ use node::draplugin::wire::dra_plugin_client::DraPluginClient;
 use node::draplugin::{Seat, wire};
 use serde_json::{Value, json};
 use testkit::account::Account;
+use testkit::cri::ContainerView;
 use tokio::time::{Instant, sleep};
 use tonic::Code;
 use tonic::transport::Channel;
@@ -183,14 +184,13 @@ impl Claims {
 
     /// Names of devices the runtime was told for a pod's first container.
     fn told(&self, pod: &str) -> Option<Vec<String>> {
-        self.told_of(pod, "c")
+        Some(self.container(pod, "c")?.cdi_devices)
     }
 
-    /// The same of a container of this name.
-    fn told_of(&self, pod: &str, container: &str) -> Option<Vec<String>> {
+    /// What the runtime was told of a container.
+    fn container(&self, pod: &str, name: &str) -> Option<ContainerView> {
         let snapshot = self.rig.cluster.nodes()[0].cri().snapshot();
-        let container = snapshot.pod("default", pod)?.container(container)?.clone();
-        Some(container.cdi_devices)
+        snapshot.pod("default", pod)?.container(name).cloned()
     }
 
     /// Files of claims, without those of the device plugin.
@@ -276,7 +276,11 @@ async fn a_claim_from_class_to_container_and_back_through_restarts() {
 #[tokio::test]
 async fn each_container_gets_the_devices_of_the_request_it_names() {
     let Some(claims) = Claims::start().await else { return };
-    let plugin = claims.plugin(&["a 0", "b 1", "c 1"]);
+    let device = |id: &str, zone: u32| format!("{{id: {id}, numanode: {zone}, envs: {{CARD: {id}}}}}");
+    let devices = [device("a", 0), device("b", 1), device("c", 1)].join(", ");
+    let list = format!("- name: {NIC}\n  discovery: {{list: {{devices: {{\"*\": [{devices}]}}}}}}\n");
+    let config = Config::parse("test", &format!("version: v1alpha1\nresources:\n{list}")).unwrap();
+    let plugin = claims.plugin_of(Source::Flags(config));
     claims.offered(&["a 0", "b 1", "c 1"]).await;
     claims.registered().await;
     let at = |zone: u32| {
@@ -294,11 +298,19 @@ async fn each_container_gets_the_devices_of_the_request_it_names() {
     let results = result.devices.unwrap().results.unwrap();
     assert!(results.iter().any(|result| result.request == "first/small"), "{results:?}");
     let uid = claims.uid("one").await;
-    for (container, wanted) in [("c", &["a"][..]), ("d", &["b", "c"]), ("e", &["a", "b", "c"])] {
+    for (name, wanted, cards) in [
+        ("c", &["a"][..], &["a"][..]),
+        ("d", &["b", "c"], &["b,c"]),
+        // Of each request one value, of which the runtime keeps one.
+        ("e", &["a", "b", "c"], &["a", "b,c"]),
+    ] {
         let wanted: BTreeSet<_> =
             wanted.iter().map(|id| format!("{DRIVER}/claim={uid}-{}", nic(id))).collect();
-        let told: BTreeSet<_> = claims.told_of("one", container).unwrap().into_iter().collect();
-        assert_eq!(told, wanted, "{container}");
+        let container = claims.container("one", name).unwrap();
+        let card = claims.rig.environment(&container).remove("CARD").unwrap();
+        assert!(cards.contains(&&*card), "{name}: {card}");
+        let told: BTreeSet<_> = container.cdi_devices.into_iter().collect();
+        assert_eq!(told, wanted, "{name}");
     }
     plugin.stop().await;
 }

@@ -1,5 +1,6 @@
 //! One node with a real kubelet, our device plugin on it, our exporter beside it.
 
+use std::collections::{BTreeMap, BTreeSet};
 use std::path::{Path, PathBuf};
 use std::sync::OnceLock;
 use std::time::Duration;
@@ -189,7 +190,7 @@ impl Rig {
     pub(crate) async fn node(&self, resource: &str) -> (String, String) {
         let node = Api::<Node>::all(self.client.clone()).get("node-0").await.unwrap();
         let status = node.status.unwrap_or_default();
-        let of = |list: Option<std::collections::BTreeMap<String, Quantity>>| {
+        let of = |list: Option<BTreeMap<String, Quantity>>| {
             list.and_then(|list| list.get(resource).cloned()).map_or("-".to_owned(), |amount| amount.0)
         };
         (of(status.capacity), of(status.allocatable))
@@ -332,7 +333,7 @@ impl Rig {
     }
 
     /// Ids of a resource that each pod holds, as the kubelet says.
-    pub(crate) async fn held(&self, resource: &str) -> std::collections::BTreeMap<String, Vec<String>> {
+    pub(crate) async fn held(&self, resource: &str) -> BTreeMap<String, Vec<String>> {
         // A kubelet that has just started may close its first connections.
         let list = until("podresources", async || {
             let channel = dial(&self.cluster.nodes()[0].podresources_socket()).await?;
@@ -360,7 +361,7 @@ impl Rig {
             let mut lister = PodResourcesListerClient::new(channel).max_decoding_message_size(16 << 20);
             let answer = lister.get_allocatable_resources(wire::AllocatableResourcesRequest {}).await.ok()?;
             let devices = answer.into_inner().devices.into_iter();
-            let ids: std::collections::BTreeSet<String> = devices
+            let ids: BTreeSet<String> = devices
                 .filter(|found| found.resource_name == resource)
                 .flat_map(|found| found.device_ids)
                 .collect();
@@ -370,11 +371,7 @@ impl Rig {
     }
 
     /// Waits until a kubelet that has started anew knows who holds what; before, it knows of nobody, and never of others.
-    pub(crate) async fn holds(
-        &self,
-        resource: &str,
-        wanted: &std::collections::BTreeMap<String, Vec<String>>,
-    ) {
+    pub(crate) async fn holds(&self, resource: &str, wanted: &BTreeMap<String, Vec<String>>) {
         until("who holds what", async || {
             let held = self.held(resource).await;
             assert!(held.iter().all(|(pod, ids)| wanted.get(pod) == Some(ids)), "{held:?} {wanted:?}");
@@ -387,6 +384,28 @@ impl Rig {
     pub(crate) fn container(&self, pod: &str) -> ContainerView {
         let snapshot = self.cluster.nodes()[0].cri().snapshot();
         snapshot.pod("default", pod).unwrap().container("main").unwrap().clone()
+    }
+
+    /// The variables of a container as runtimes make them: those the kubelet names, and over them those of the files behind its devices, in
+    /// their order.
+    pub(crate) fn environment(&self, container: &ContainerView) -> BTreeMap<String, String> {
+        let text = |value: &Vec<u8>| String::from_utf8(value.clone()).unwrap();
+        let mut all: BTreeMap<_, _> =
+            container.env.iter().map(|(name, value)| (name.clone(), text(value))).collect();
+        let annotated =
+            container.annotations.iter().filter(|(key, _)| key.starts_with(cdi::annotation::PREFIX));
+        let annotated = annotated.flat_map(|(_, value)| value.split(','));
+        let registry = cdi::Registry::read(&[self.cdi_dir()]);
+        let mut files = BTreeSet::new();
+        for name in container.cdi_devices.iter().map(String::as_str).chain(annotated) {
+            let (device, file) = registry.device(&name.parse().unwrap()).expect("a device in a file");
+            let once = files.insert(&file.path).then_some(&file.spec.container_edits);
+            for edit in once.into_iter().chain([&device.container_edits]).flat_map(|edits| &edits.env) {
+                let (name, value) = edit.split_once('=').unwrap();
+                all.insert(name.to_owned(), value.to_owned());
+            }
+        }
+        all
     }
 
     /// Speaks to a plugin as a kubelet does.
