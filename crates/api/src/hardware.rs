@@ -53,6 +53,12 @@ pub const SHORT_NAME: &str = "devcfg";
 pub const DIR_NAME: &str = "/opt";
 /// After how many seconds pods that were asked to go are a problem, unless it is said.
 pub const EVICTION_TIMEOUT_SECONDS: u64 = 600;
+/// Where our device plugin finds its configuration, in its container.
+pub const PLUGIN_CONFIG: &str = "/etc/tholepin/device-plugin";
+/// The version of that configuration.
+pub const PLUGIN_CONFIG_VERSION: &str = "v1alpha1";
+/// The volume of a device plugin that comes by itself.
+pub const CDI_VOLUME: &str = "cdi";
 /// The mapping there is when none is given: each kernel.
 pub const ANY_KERNEL: &str = "^.+$";
 

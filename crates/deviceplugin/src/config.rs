@@ -21,7 +21,7 @@ pub use check::resource_name;
 pub(crate) use check::{absolute, variables};
 
 /// The version this program reads.
-pub const VERSION: &str = "v1alpha1";
+pub const VERSION: &str = api::hardware::PLUGIN_CONFIG_VERSION;
 /// Resources in one file, at most.
 pub const MAX_RESOURCES: usize = 64;
 /// Devices of one resource, at most, shared ones counted as often as they are shared: the list of them has to fit into one

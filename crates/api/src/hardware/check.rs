@@ -6,13 +6,14 @@
 use std::collections::BTreeMap;
 use std::fmt;
 
-use k8s_openapi::api::core::v1::{Toleration, Volume};
+use k8s_openapi::api::core::v1::{Toleration, Volume, VolumeMount};
 use k8s_openapi::apimachinery::pkg::util::intstr::IntOrString;
 use regex_lite::Regex;
+use serde_json::{Map, Value};
 
 use super::{
-    DeviceConfig, DevicePlugin, KernelMapping, MAX_NAMESPACE, Modprobe, PodsUsingDevices, Sign, Spec, rules,
-    schema,
+    CDI_VOLUME, DeviceConfig, DevicePlugin, KernelMapping, MAX_NAMESPACE, Modprobe, PLUGIN_CONFIG_VERSION,
+    PodsUsingDevices, Sign, Spec, rules, schema,
 };
 
 /// A field, what is wrong with it and how to put it right.
@@ -115,9 +116,13 @@ fn selection(spec: &Spec, found: &mut Found) {
     }
 }
 
+/// Whether a text is a label's key.
+fn is_key(text: &str) -> bool {
+    text.find('/').unwrap_or_default() <= schema::PREFIX && is(text, &schema::label_key())
+}
+
 fn labels(labels: &BTreeMap<String, String>, field: &str, found: &mut Found) {
-    let key = schema::label_key();
-    found.unless(labels.keys().all(|text| is(text, &key)), field, rules::LABEL_KEYS);
+    found.unless(labels.keys().all(|key| is_key(key)), field, rules::LABEL_KEYS);
     let value = |text: &String| text.is_empty() || is(text, schema::LABEL);
     found.unless(labels.values().all(value), field, rules::LABEL_VALUES);
 }
@@ -215,7 +220,7 @@ fn tolerated(toleration: &Toleration, field: &str, found: &mut Found) {
     let operator = given(toleration.operator.as_ref());
     let exists = operator == "Exists";
     let key = given(toleration.key.as_ref());
-    let key_right = if key.is_empty() { exists } else { is(key, &schema::label_key()) };
+    let key_right = if key.is_empty() { exists } else { is_key(key) };
     found.unless(key_right, format!("{field}.key"), rules::TOLERATION_KEY);
     let value = given(toleration.value.as_ref());
     let value_right = value.is_empty() || (!exists && is(value, schema::LABEL));
@@ -233,13 +238,44 @@ fn device_plugin(plugin: &DevicePlugin, found: &mut Found) {
     found.unless(plugin.config.is_some() || plugin.image.is_some(), field, rules::PLUGIN);
     let own = plugin.config.is_none() || plugin.command.is_empty();
     found.unless(own, format!("{field}.command"), rules::PLUGIN_COMMAND);
-    let resource = |name: &String| {
-        is(name, &schema::resource()) && !finds(name, schema::NATIVE) && !name.starts_with("requests.")
-    };
-    let right = plugin.resource_names.iter().all(resource);
+    if let Some(config) = &plugin.config {
+        plugin_config(config, &format!("{field}.config"), found);
+    }
+    let right = plugin.resource_names.iter().all(|name| is_resource(name));
     found.unless(right, format!("{field}.resourceNames"), rules::RESOURCES);
     for (index, volume) in plugin.volumes.iter().enumerate() {
         mounted(volume, &format!("{field}.volumes[{index}]"), found);
+    }
+    are_of_volumes(plugin, &plugin.volume_mounts, &format!("{field}.volumeMounts"), found);
+    if let Some(container) = &plugin.init_container {
+        let field = format!("{field}.initContainer.volumeMounts");
+        are_of_volumes(plugin, &container.volume_mounts, &field, found);
+    }
+    for (index, mount) in plugin.volume_mounts.iter().enumerate() {
+        let right = plugin.config.is_none() || !finds(&mount.mount_path, &schema::reserved());
+        found.unless(right, format!("{field}.volumeMounts[{index}].mountPath"), rules::MOUNT_RESERVED);
+    }
+}
+
+/// What everybody has to know of the configuration of our device plugin.
+fn plugin_config(config: &Map<String, Value>, field: &str, found: &mut Found) {
+    let version = config.get("version").and_then(Value::as_str);
+    let right = version == Some(PLUGIN_CONFIG_VERSION);
+    found.unless(right, format!("{field}.version"), rules::CONFIG_VERSION);
+    let resources = config.get("resources").and_then(Value::as_array).map(Vec::as_slice).unwrap_or_default();
+    let named = resources.iter().all(|resource| resource["name"].as_str().is_some_and(is_resource));
+    found.unless(!resources.is_empty() && named, format!("{field}.resources"), rules::CONFIG_RESOURCES);
+}
+
+/// Whether a text is the name of an extended resource.
+fn is_resource(name: &str) -> bool {
+    is(name, &schema::resource()) && !finds(name, schema::NATIVE) && !name.starts_with("requests.")
+}
+
+fn are_of_volumes(plugin: &DevicePlugin, mounts: &[VolumeMount], field: &str, found: &mut Found) {
+    let is_there = |name: &str| name == CDI_VOLUME || plugin.volumes.iter().any(|volume| volume.name == name);
+    for (index, mount) in mounts.iter().enumerate() {
+        found.unless(is_there(&mount.name), format!("{field}[{index}].name"), rules::MOUNT_NAME);
     }
 }
 

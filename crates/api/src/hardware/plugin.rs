@@ -57,7 +57,7 @@ pub struct DevicePlugin {
     /// Whether its pods have the token of their service account. Default: KMM's, which is that they have.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub automount_service_account_token: Option<bool>,
-    /// Volumes of its pods. `/var/lib/kubelet/device-plugins` and, as `cdi`, `/var/run/cdi` come by themselves; with `config`, so does the
+    /// Volumes of its pods. `/var/lib/kubelet/device-plugins` and, as `cdi`, `/var/run/cdi` come by themselves unless something is mounted there; with `config`, so does the
     /// node's `/dev`.
     #[serde(skip_serializing_if = "Vec::is_empty", deserialize_with = "null_as_default")]
     #[schemars(schema_with = "schema::volumes")]

@@ -7,7 +7,7 @@ pub(super) const NAME: &str =
     "metadata.name must have at most 63 characters, because it is the value of a label; choose a shorter one";
 /// `spec.driverImage` is a repository.
 pub(super) const IMAGE: &str = "driverImage must be the repository of the driver's images, such as registry.example/drivers/acc: \
-    lower case letters, digits and . _ - between slashes";
+    lower case letters and digits between slashes, parted by one . or _, by __ or by dashes";
 /// `spec.driverImage` without tag.
 pub(super) const IMAGE_TAG: &str = "driverImage must have no tag: leave out what follows the last colon, and put the driver's version into \
     driverVersion; the tag is <driverVersion>-<kernel version>";
@@ -25,7 +25,7 @@ pub(super) const SELECTOR_EMPTY: &str =
     "nodeSelector must have at least one label; for all nodes leave it out and write allNodes: true";
 /// Keys of labels.
 pub(super) const LABEL_KEYS: &str = "each key must be a label's: at most 63 letters, digits and . _ - with a letter or digit at both ends, after \
-    a lower case domain and a slash if it has one";
+    a lower case domain of at most 253 characters and a slash if it has one";
 /// Values of labels.
 pub(super) const LABEL_VALUES: &str =
     "each value must be a label's: at most 63 letters, digits and . _ - with a letter or digit at both ends";
@@ -94,11 +94,22 @@ pub(super) const RESOURCES: &str =
 /// `image` without `config` needs `resourceNames`.
 pub(super) const RESOURCES_NEEDED: &str = "devicePlugin.resourceNames must name what a vendor's plugin offers, such as vendor.example/acc: by that \
     it is known which pods use the devices; without it write upgradePolicy.podsUsingDevices: Ignore";
+/// The version of `config`.
+pub(super) const CONFIG_VERSION: &str = "devicePlugin.config.version must be v1alpha1";
+/// The resources of `config`.
+pub(super) const CONFIG_RESOURCES: &str = "devicePlugin.config.resources must have at least one entry, each with the name of an extended resource, \
+    such as vendor.example/acc, outside of kubernetes.io";
 /// Kinds of volumes.
 pub(super) const VOLUME: &str = "a volume must be exactly one of hostPath, configMap, secret and emptyDir";
 /// Places of volumes.
 pub(super) const HOST_PATH: &str =
     "hostPath.path must be below /dev, /sys, /var, /opt or /run, without ..; KMM takes no other";
+/// Names of volumes in mounts.
+pub(super) const MOUNT_NAME: &str =
+    "volumeMounts[].name must be that of an entry of devicePlugin.volumes, or cdi, which is there by itself";
+/// Places of mounts beside `config`.
+pub(super) const MOUNT_RESERVED: &str =
+    "volumeMounts[].mountPath must be outside of /etc/tholepin/device-plugin, where config is mounted";
 /// `maxUnavailable`.
 pub(super) const MAX_UNAVAILABLE: &str = "maxUnavailable must be a number of at least 1 or a percentage from 1% to 100%; to upgrade no node \
     write paused: true";

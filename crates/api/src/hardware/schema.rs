@@ -7,7 +7,7 @@
 use schemars::{Schema, SchemaGenerator, json_schema};
 use serde_json::{Value, json};
 
-use super::rules;
+use super::{CDI_VOLUME, PLUGIN_CONFIG, PLUGIN_CONFIG_VERSION, rules};
 
 /// What a label's value is, and the part of its key behind the slash.
 pub(super) const LABEL: &str = "[A-Za-z0-9]([A-Za-z0-9._-]{0,61}[A-Za-z0-9])?";
@@ -18,9 +18,9 @@ pub(super) const DNS: &str = "[a-z0-9]([a-z0-9-]*[a-z0-9])?";
 
 /// A repository without tag and digest.
 pub(super) fn repository() -> String {
-    let part = "[a-z0-9]+([._-]+[a-z0-9]+)*";
-    let host = "[A-Za-z0-9]([A-Za-z0-9.-]*[A-Za-z0-9])?(:[0-9]+)?";
-    format!("({host}/)?{part}(/{part})*")
+    let part = r"[a-z0-9]+((\.|__?|-+)[a-z0-9]+)*";
+    let label = "[A-Za-z0-9]([A-Za-z0-9-]*[A-Za-z0-9])?";
+    format!(r"({label}(\.{label})*(:[0-9]+)?/)?{part}(/{part})*")
 }
 
 /// An extended resource, which may not be one of Kubernetes' own.
@@ -55,9 +55,17 @@ fn matches(text: &str, pattern: &str) -> String {
     format!("{text}.matches(r'^({pattern})$')")
 }
 
-/// The pattern of a label's key.
+/// The pattern of a label's key, but for the length of what is before its slash: [`PREFIX`].
 pub(super) fn label_key() -> String {
     format!(r"({DNS}(\.{DNS})*/)?{LABEL}")
+}
+
+/// The most characters before the slash of a label's key.
+pub(super) const PREFIX: usize = 253;
+
+/// A text that is a label's key.
+fn is_key(text: &str) -> String {
+    format!("{text}.indexOf('/') <= {PREFIX} && {}", matches(text, &label_key()))
 }
 
 pub(super) fn name_rules() -> Value {
@@ -177,14 +185,42 @@ pub(super) fn plugin_rules() -> Value {
     of([
         ("has(self.config) || has(self.image)".to_owned(), rules::PLUGIN),
         ("!has(self.config) || !has(self.command)".to_owned(), rules::PLUGIN_COMMAND),
+        (
+            format!(
+                "!has(self.config) || !has(self.volumeMounts) || self.volumeMounts.all(m, !m.mountPath.matches('{}'))",
+                reserved()
+            ),
+            rules::MOUNT_RESERVED,
+        ),
+        (
+            format!(
+                "{} && (!has(self.initContainer) || {})",
+                are_of_volumes("self"),
+                are_of_volumes("self.initContainer")
+            ),
+            rules::MOUNT_NAME,
+        ),
     ])
+}
+
+/// The mounts of a container are of volumes that there are.
+fn are_of_volumes(container: &str) -> String {
+    format!(
+        "(!has({container}.volumeMounts) || {container}.volumeMounts.all(m, m.name == '{CDI_VOLUME}' || has(self.volumes) && \
+         self.volumes.exists(v, v.name == m.name)))"
+    )
+}
+
+/// Where nothing but our device plugin's configuration is mounted.
+pub(super) fn reserved() -> String {
+    format!("^{PLUGIN_CONFIG}(/|$)")
 }
 
 /// Labels that nodes must have.
 pub(super) fn node_selector(_: &mut SchemaGenerator) -> Schema {
     map_of_labels(json!([
         {"rule": "size(self) > 0", "message": rules::SELECTOR_EMPTY},
-        {"rule": format!("self.all(key, {})", matches("key", &label_key())), "message": rules::LABEL_KEYS},
+        {"rule": format!("self.all(key, {})", is_key("key")), "message": rules::LABEL_KEYS},
         {"rule": format!("self.all(key, self[key] == '' || {})", matches("self[key]", LABEL)), "message": rules::LABEL_VALUES},
     ]))
 }
@@ -192,7 +228,7 @@ pub(super) fn node_selector(_: &mut SchemaGenerator) -> Schema {
 /// Labels, if any.
 pub(super) fn labels(_: &mut SchemaGenerator) -> Schema {
     map_of_labels(json!([
-        {"rule": format!("self.all(key, {})", matches("key", &label_key())), "message": rules::LABEL_KEYS},
+        {"rule": format!("self.all(key, {})", is_key("key")), "message": rules::LABEL_KEYS},
         {"rule": format!("self.all(key, self[key] == '' || {})", matches("self[key]", LABEL)), "message": rules::LABEL_VALUES},
     ]))
 }
@@ -239,9 +275,14 @@ pub(super) fn files(_: &mut SchemaGenerator) -> Schema {
 
 /// Extended resources by name.
 pub(super) fn resource_names(_: &mut SchemaGenerator) -> Schema {
-    let name = matches("r", &resource());
-    let rule = format!("self.all(r, {name} && !r.matches('{NATIVE}') && !r.startsWith('requests.'))");
+    let rule = format!("self.all(r, {})", is_resource("r"));
     list_of(&json!({"type": "string", "maxLength": 253}), 32, &[(&rule, rules::RESOURCES)])
+}
+
+/// A text that is the name of an extended resource.
+fn is_resource(text: &str) -> String {
+    let name = matches(text, &resource());
+    format!("{name} && !{text}.matches('{NATIVE}') && !{text}.startsWith('requests.')")
 }
 
 fn list_of(items: &Value, most: usize, rules: &[(&str, &str)]) -> Schema {
@@ -268,15 +309,34 @@ pub(super) fn max_unavailable(_: &mut SchemaGenerator) -> Schema {
     })
 }
 
-/// The configuration of our device plugin, which reads it itself.
+/// The configuration of our device plugin, which knows the rest of it.
 pub(super) fn plugin_config(_: &mut SchemaGenerator) -> Schema {
-    json_schema!({"type": "object", "x-kubernetes-preserve-unknown-fields": true})
+    let named = format!("self.resources.all(r, has(r.name) && {})", is_resource("r.name"));
+    json_schema!({
+        "type": "object",
+        "x-kubernetes-preserve-unknown-fields": true,
+        "properties": {
+            "version": {"type": "string", "maxLength": 63, "description": "Version of the configuration."},
+            "resources": {"type": "array", "maxItems": 64, "description": "The resources it offers.", "items": {
+                "type": "object",
+                "description": "A resource, as in the file of the device plugin.",
+                "x-kubernetes-preserve-unknown-fields": true,
+                "properties": {
+                    "name": {"type": "string", "maxLength": 253, "description": "Its name, such as vendor.example/acc."},
+                },
+            }},
+        },
+        "x-kubernetes-validations": of([
+            (format!("has(self.version) && self.version == '{PLUGIN_CONFIG_VERSION}'"), rules::CONFIG_VERSION),
+            (format!("has(self.resources) && size(self.resources) > 0 && {named}"), rules::CONFIG_RESOURCES),
+        ]),
+    })
 }
 
 /// Tolerations that KMM takes.
 pub(super) fn tolerations(generator: &mut SchemaGenerator) -> Schema {
     let mut schema = crate::numaresources::schema::tolerations(generator);
-    let key = matches("self.key", &label_key());
+    let key = is_key("self.key");
     let value = matches("self.value", LABEL);
     let exists = "has(self.operator) && self.operator == 'Exists'";
     let items = json!([
@@ -385,7 +445,7 @@ pub(super) fn volumes(_: &mut SchemaGenerator) -> Schema {
         "required": ["key", "path"],
         "properties": {"key": text("The key."), "path": text("The file."), "mode": mode},
     }});
-    json_schema!({"type": "array", "maxItems": 32, "items": {
+    json_schema!({"type": "array", "maxItems": 32, "x-kubernetes-list-type": "map", "x-kubernetes-list-map-keys": ["name"], "items": {
         "type": "object",
         "description": "A volume.",
         "required": ["name"],
@@ -437,13 +497,14 @@ pub(super) fn volumes(_: &mut SchemaGenerator) -> Schema {
 /// Where volumes are in a container.
 pub(super) fn volume_mounts(_: &mut SchemaGenerator) -> Schema {
     let text = |description: &str| json!({"type": "string", "maxLength": 4096, "description": description});
-    json_schema!({"type": "array", "maxItems": 32, "items": {
+    let keys = ["mountPath"];
+    json_schema!({"type": "array", "maxItems": 32, "x-kubernetes-list-type": "map", "x-kubernetes-list-map-keys": keys, "items": {
         "type": "object",
         "description": "Where a volume is.",
         "required": ["mountPath", "name"],
         "properties": {
-            "name": text("The volume's name."),
-            "mountPath": text("Where it is."),
+            "name": {"type": "string", "maxLength": 63, "description": "The volume's name: one of volumes, or cdi."},
+            "mountPath": text("Where it is. Nothing else may be there."),
             "readOnly": {"type": "boolean", "description": "Whether it is there for reading only."},
             "subPath": text("A folder of the volume instead of all of it."),
             "mountPropagation": text("Whether mounts are seen on the other side: None, HostToContainer or Bidirectional."),

@@ -206,6 +206,11 @@ fn images() -> Vec<(Value, &'static str)> {
         (image("https://registry.example/acc"), repository),
         (image("registry.example/acc/"), repository),
         (image("a b"), repository),
+        (image("r.example/a.b/c_d/e__f/g--h"), ""),
+        (image("r..example/acc"), repository),
+        (image("drivers/a..b"), repository),
+        (image("drivers/a._b"), repository),
+        (image("drivers/a___b"), repository),
         (version("v1.4.2-rc_1"), ""),
         (version(&"1".repeat(63)), ""),
         (version(""), legal),
@@ -231,6 +236,8 @@ fn selectors() -> Vec<(Value, &'static str)> {
         (selector(json!({"Example.com/a": ""})), "each key must be a label's"),
         (selector(json!({"/a": ""})), "each key must be a label's"),
         (selector(json!({"a".repeat(64): ""})), "each key must be a label's"),
+        (selector(json!({format!("{}/a", "a.".repeat(126) + "a"): ""})), ""),
+        (selector(json!({format!("{}/a", "a.".repeat(126) + "ab"): ""})), "each key must be a label's"),
         (selector(json!({"a": "b c"})), "each value must be a label's"),
         (selector(json!({"a": "-"})), "each value must be a label's"),
     ]
@@ -344,6 +351,8 @@ fn tolerations() -> Vec<(Value, &'static str)> {
         (toleration(json!({})), "without a key the operator must be Exists"),
         (toleration(json!({"operator": "Equal", "value": "b"})), "without a key the operator must be Exists"),
         (toleration(json!({"key": "a b"})), "key must be a taint's"),
+        (toleration(json!({"key": format!("{}/a", "a.".repeat(126) + "a")})), ""),
+        (toleration(json!({"key": format!("{}/a", "a.".repeat(126) + "ab")})), "key must be a taint's"),
         (toleration(json!({"key": "a", "operator": "Gt", "value": "1"})), operator),
         (toleration(json!({"key": "a", "operator": "Exists", "value": "b"})), operator),
         (toleration(json!({"key": "a", "value": "b c"})), operator),
@@ -369,6 +378,15 @@ fn plugins() -> Vec<(Value, &'static str)> {
     let config =
         json!({"version": "v1alpha1", "resources": [{"name": "a.example/b", "anything": {"at": ["all"]}}]});
     let extended = "each must be the name of an extended resource";
+    let mount =
+        |mount: Value| plugin(json!({"volumes": [{"name": "a", "emptyDir": {}}], "volumeMounts": [mount]}));
+    let ours =
+        |path: &str| plugin(json!({"config": config, "volumeMounts": [{"name": "cdi", "mountPath": path}]}));
+    let configured = |config: Value| json!({"devicePlugin": {"config": config}});
+    let version = "devicePlugin.config.version must be v1alpha1";
+    let resources = "devicePlugin.config.resources must have at least one entry";
+    let volumes = "volumeMounts[].name must be that of an entry of devicePlugin.volumes";
+    let reserved = "volumeMounts[].mountPath must be outside of /etc/tholepin/device-plugin";
     let known = "devicePlugin.resourceNames must name what a vendor's plugin offers";
     let places = "hostPath.path must be below /dev, /sys, /var, /opt or /run";
     vec![
@@ -398,6 +416,32 @@ fn plugins() -> Vec<(Value, &'static str)> {
         (path("/etc/cdi"), places),
         (path("/devious"), places),
         (path("/dev/../etc"), places),
+        (configured(json!({"resources": [{"name": "a.example/b"}]})), version),
+        (configured(json!({"version": "v1", "resources": [{"name": "a.example/b"}]})), version),
+        (configured(json!({"version": "v1alpha1"})), resources),
+        (configured(json!({"version": "v1alpha1", "resources": []})), resources),
+        (configured(json!({"version": "v1alpha1", "resources": [{}]})), resources),
+        (configured(json!({"version": "v1alpha1", "resources": [{"name": "kubernetes.io/b"}]})), resources),
+        (mount(json!({"name": "a", "mountPath": "/a"})), ""),
+        (mount(json!({"name": "cdi", "mountPath": "/a"})), ""),
+        (mount(json!({"name": "b", "mountPath": "/a"})), volumes),
+        (plugin(json!({"volumeMounts": [{"name": "a", "mountPath": "/a"}]})), volumes),
+        (
+            plugin(
+                json!({"initContainer": {"image": "a:1", "volumeMounts": [{"name": "cdi", "mountPath": "/a"}]}}),
+            ),
+            "",
+        ),
+        (
+            plugin(
+                json!({"initContainer": {"image": "a:1", "volumeMounts": [{"name": "a", "mountPath": "/a"}]}}),
+            ),
+            volumes,
+        ),
+        (mount(json!({"name": "a", "mountPath": "/etc/tholepin/device-plugin"})), ""),
+        (ours("/etc/tholepin/device-plugins"), ""),
+        (ours("/etc/tholepin/device-plugin"), reserved),
+        (ours("/etc/tholepin/device-plugin/config.yaml"), reserved),
         (volume(json!({"name": "a"})), "a volume must be exactly one of"),
         (
             volume(json!({"name": "a", "emptyDir": {}, "hostPath": {"path": "/dev"}})),
@@ -426,6 +470,12 @@ fn upgrades() -> Vec<(Value, &'static str)> {
 
 /// What types and bounds refuse, which every API server knows.
 fn by_schema() -> Vec<(Value, &'static str)> {
+    let twice = |entry: &Value| json!([entry, entry]);
+    let plugin = |fields: &Value| {
+        let mut plugin = json!({"image": "a:1", "resourceNames": ["a.example/b"]});
+        plugin.as_object_mut().unwrap().extend(fields.as_object().unwrap().clone());
+        with(&json!({"devicePlugin": plugin}))
+    };
     vec![
         (Value::Null, "spec: Required value"),
         (with(&json!({"driverImage": null})), "spec.driverImage: Required value"),
@@ -455,6 +505,20 @@ fn by_schema() -> Vec<(Value, &'static str)> {
         (
             with(&json!({"devicePlugin": {"image": "a:1", "volumes": [{"hostPath": {"path": "/dev"}}]}})),
             "name: Required value",
+        ),
+        (
+            plugin(&json!({"volumeMounts": twice(&json!({"name": "cdi", "mountPath": "/a"}))})),
+            "volumeMounts[1]: Duplicate value",
+        ),
+        (
+            plugin(
+                &json!({"initContainer": {"image": "a:1", "volumeMounts": twice(&json!({"name": "cdi", "mountPath": "/a"}))}}),
+            ),
+            "initContainer.volumeMounts[1]: Duplicate value",
+        ),
+        (
+            plugin(&json!({"volumes": twice(&json!({"name": "a", "emptyDir": {}}))})),
+            "volumes[1]: Duplicate value",
         ),
         // Go's own way of quoting is no text to look for.
         (with(&json!({"kernelMappings": [{"regexp": "("}]})), "missing closing )"),

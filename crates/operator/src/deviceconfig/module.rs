@@ -7,7 +7,7 @@
 
 use std::collections::BTreeMap;
 
-use api::hardware::{self, DeviceConfig, Spec, keys};
+use api::hardware::{self, CDI_VOLUME, DeviceConfig, PLUGIN_CONFIG, Spec, keys};
 use api::kmm;
 use deployer::object::{Error, Object, Sort};
 use k8s_openapi::api::core::v1::{
@@ -30,8 +30,6 @@ pub const CDI: &str = "/var/run/cdi";
 /// Where device nodes are. A privileged container has copies of those that were there when it was started, and nothing of what came or
 /// went since.
 const DEV: &str = "/dev";
-/// Where our device plugin finds its configuration.
-pub const PLUGIN_CONFIG: &str = "/etc/tholepin/device-plugin";
 /// The file there.
 pub const PLUGIN_FILE: &str = "config.yaml";
 /// The variable that says which configuration a pod was started for: another one makes another pod.
@@ -222,12 +220,15 @@ fn device_plugin(object: &DeviceConfig, called: &Called, place: &Place) -> Optio
     };
     let mut volumes = plugin.volumes.clone();
     container.env = with_node_name(&container.env);
-    if !volumes.iter().any(|volume| volume.name == "cdi") {
-        volumes.push(host("cdi", CDI, "DirectoryOrCreate"));
-        container.volume_mounts.push(mount("cdi", CDI));
+    let is_mounted = |path: &str| plugin.volume_mounts.iter().any(|mount| mount.mount_path == path);
+    if !volumes.iter().any(|volume| volume.name == CDI_VOLUME) {
+        volumes.push(host(CDI_VOLUME, CDI, "DirectoryOrCreate"));
+        if !is_mounted(CDI) {
+            container.volume_mounts.push(mount(CDI_VOLUME, CDI));
+        }
     }
     if let Some(text) = config {
-        if !container.volume_mounts.iter().any(|mount| mount.mount_path == DEV) {
+        if !is_mounted(DEV) {
             let volume = unused("dev", &volumes);
             container.volume_mounts.push(mount(&volume, DEV));
             volumes.push(host(&volume, DEV, "Directory"));

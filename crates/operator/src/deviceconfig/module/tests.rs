@@ -166,6 +166,17 @@ fn whoever_has_the_nodes_devices_in_his_own_way_keeps_it() {
     let own = json!([{ "name": "all", "hostPath": { "path": "/dev" } }]);
     let kept = of(json!({ "volumes": own, "volumeMounts": [{ "name": "all", "mountPath": "/dev" }] }));
     assert_eq!(named(&kept), ["all", "cdi", "config"]);
+    for (name, read_only) in [("mine", None), ("cdi", Some(true))] {
+        let own = json!([{ "name": "mine", "hostPath": { "path": "/var/run/cdi" } }]);
+        let mount = json!({ "name": name, "mountPath": "/var/run/cdi", "readOnly": read_only });
+        let kept = of(json!({ "volumes": own, "volumeMounts": [mount] }));
+        let mounts = kept["container"]["volumeMounts"].as_array().unwrap().iter();
+        let there: Vec<&str> = mounts
+            .filter(|mount| mount["mountPath"] == "/var/run/cdi")
+            .map(|mount| mount["name"].as_str().unwrap())
+            .collect();
+        assert_eq!(there, [name], "nothing is mounted twice");
+    }
 }
 
 #[test]
