@@ -144,10 +144,9 @@ pub fn plan<'a>(world: &'a World, config: &Config, refused: bool) -> Plan<'a> {
         return Plan::stopped(State::Invalid(Reason::NameTooLong, message));
     };
     let facts = Facts::of(world, config, called.clone());
-    let problems: Vec<String> = hardware::check(&config.object).iter().map(ToString::to_string).collect();
     let mut plan = Plan { facts: Some(facts), ..Plan::default() };
-    if !problems.is_empty() {
-        plan.state = State::Invalid(Reason::InvalidSpec, problems.join("; "));
+    if !config.problems.is_empty() {
+        plan.state = State::Invalid(Reason::InvalidSpec, config.problems.join("; "));
         return plan;
     }
     if !has_finalizer(config) {

@@ -15,6 +15,7 @@ use serde_json::Value;
 use super::claim::{Claimant, Claims, Id, Labels, Selector};
 use super::nmc::{Images, Nmc};
 use super::offered::ANNOTATION;
+use super::sound::problems;
 use super::taints::FENCE;
 use crate::live::compare_versions;
 
@@ -102,6 +103,8 @@ pub struct Config {
     pub module: Option<String>,
     /// What cannot be read of it; its spec is what it said before.
     pub unreadable: Option<String>,
+    /// What of it cannot be done.
+    pub problems: Vec<String>,
 }
 
 /// A node.
@@ -217,7 +220,8 @@ impl Config {
         object.metadata.managed_fields = None;
         let id = Self::id_of(&object);
         let module = hardware::module_name(&id.namespace, &id.name);
-        Self { object, module, unreadable: None }
+        let problems = problems(&object);
+        Self { object, module, unreadable: None, problems }
     }
 
     /// What the API server has. What of it cannot be read is as if it were not there, but that it is being deleted can always be read.
@@ -272,8 +276,7 @@ impl Config {
     /// As claims see it. What cannot be followed asks for no more nodes.
     fn claimant(&self) -> Claimant {
         let spec = &self.object.spec;
-        let sound =
-            self.unreadable.is_none() && self.module.is_some() && hardware::check(&self.object).is_empty();
+        let sound = self.unreadable.is_none() && self.module.is_some() && self.problems.is_empty();
         let selector = match &spec.node_selector {
             _ if !sound => Selector::None,
             Some(labels) if !labels.is_empty() => Selector::Labels(labels.clone()),

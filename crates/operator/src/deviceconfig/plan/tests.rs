@@ -198,6 +198,9 @@ fn what_makes_no_sense_changes_nothing() {
         json!({ "spec": { "driverImage": "registry.example/acc:tag" } }),
         json!({ "spec": { "nodeSelector": null } }),
         json!({ "spec": { "kernelMappings": [{ "regexp": "([" }] } }),
+        json!({ "spec": { "devicePlugin": { "config": {
+            "version": "v1alpha1", "resources": [{ "name": "example.com/acc", "discovery": {} }],
+        } } } }),
     ] {
         let odd = config("acc", more);
         put(&mut world, &odd);
