@@ -16,6 +16,7 @@ use prometheus_client::metrics::gauge::ConstGauge;
 use prometheus_client::metrics::histogram::{Histogram, exponential_buckets};
 use prometheus_client::registry::Registry;
 
+use super::act::Fault;
 use super::plan::Do;
 use super::shared::Shared;
 use super::world::Config;
@@ -59,7 +60,7 @@ impl Metrics {
     }
 
     /// Something was written, or was not.
-    pub fn wrote(&self, one: &Do, done: bool) {
+    pub fn wrote(&self, one: &Do, fault: Option<&Fault>) {
         let what = match one {
             Do::Finalizer(_) => "finalizer",
             Do::Ensure(_) | Do::Remove(..) => "ground",
@@ -67,13 +68,21 @@ impl Metrics {
             Do::Node(_) => "node",
             Do::Evict { .. } => "eviction",
         };
-        let result = if done { "done" } else { "failed" };
-        self.writes.get_or_create(&Write { what, result }).inc();
+        self.count(what, fault);
     }
 
-    /// A status was written.
-    pub fn status(&self) {
-        self.writes.get_or_create(&Write { what: "status", result: "done" }).inc();
+    /// A status was written, or was not.
+    pub fn status(&self, fault: Option<&Fault>) {
+        self.count("status", fault);
+    }
+
+    fn count(&self, what: &'static str, fault: Option<&Fault>) {
+        let result = match fault {
+            None => "done",
+            Some(Fault::Stale | Fault::Later(_)) => "postponed",
+            Some(Fault::Failed { .. }) => "failed",
+        };
+        self.writes.get_or_create(&Write { what, result }).inc();
     }
 }
 
@@ -162,5 +171,35 @@ impl Collector for Seen {
             ConstGauge::new(i64::from(failed)).encode(family.encode_family(&labels)?)?;
         }
         Ok(())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use prometheus_client::encoding::text::encode;
+
+    use super::*;
+    use crate::deviceconfig::status::Failure;
+    use crate::deviceconfig::world::Place;
+
+    #[test]
+    fn what_is_put_off_is_no_failure() {
+        let mut registry = Registry::default();
+        let metrics = Metrics::register(&mut registry, &Shared::new(Place::default()));
+        let failed = Fault::Failed { failure: Failure { module: false, text: "no".to_owned() }, soon: false };
+        for fault in [None, Some(&Fault::Stale), Some(&Fault::Later(Duration::ZERO)), Some(&failed)] {
+            metrics.wrote(&Do::Finalizer(true), fault);
+            metrics.status(fault);
+        }
+        let mut text = String::new();
+        encode(&mut text, &registry).unwrap();
+        for what in ["finalizer", "status"] {
+            for (result, count) in [("done", 1), ("postponed", 2), ("failed", 1)] {
+                let line = format!(
+                    "tholepin_deviceconfig_writes_total{{what=\"{what}\",result=\"{result}\"}} {count}\n"
+                );
+                assert!(text.contains(&line), "{line} not in {text}");
+            }
+        }
     }
 }

@@ -301,7 +301,7 @@ impl Worker {
     }
 
     fn noted(&self, id: &Id, one: &Do, result: Result<(), Fault>, book: &mut Book) {
-        self.metrics.wrote(one, result.is_ok());
+        self.metrics.wrote(one, result.as_ref().err());
         if let Err(Fault::Failed { failure, .. }) = &result {
             warn!(deviceconfig = %id, error = failure.text, "cannot do what is to be done; trying again later");
         }
@@ -340,13 +340,17 @@ impl Worker {
         if look.silent {
             return false;
         }
-        match self.hand.status(id, &look.uid, &look.known, &look.told).await {
+        let result = match self.hand.status(id, &look.uid, &look.known, &look.told).await {
+            Err(_) if self.is_gone(id) => Err(Fault::Stale),
+            result => result,
+        };
+        if result != Ok(false) {
+            self.metrics.status(result.as_ref().err());
+        }
+        match result {
             Ok(false) => {}
-            Ok(true) => {
-                self.metrics.status();
-                self.events(id, &look);
-            }
-            Err(Fault::Failed { failure, .. }) if !self.is_gone(id) => {
+            Ok(true) => self.events(id, &look),
+            Err(Fault::Failed { failure, .. }) => {
                 warn!(deviceconfig = %id, error = failure.text, "cannot write the status; trying again later");
                 let later = Do::Finalizer(true);
                 book.note(&later, Err(Fault::Later(Duration::from_secs(2))), Instant::now());

@@ -59,7 +59,7 @@ fn each_metric_is_explained() {
     let mut registry = Registry::default();
     let metrics = Metrics::register(&mut registry, &shared);
     metrics.round(Duration::ZERO);
-    metrics.wrote(&Do::Finalizer(true), true);
+    metrics.wrote(&Do::Finalizer(true), None);
     let mut config = DeviceConfig::default();
     config.metadata.name = Some("acc".to_owned());
     shared.update(|world| world.put_config(Config::of(config)));
