@@ -199,6 +199,7 @@ impl<'a> Spot<'a> {
             reserved: false,
             supported: self.is_supported(),
             maintenance: self.taint.is_some(),
+            rebooted: self.rebooted,
             users: self.users.clone(),
         }
     }

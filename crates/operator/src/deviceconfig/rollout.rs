@@ -86,6 +86,8 @@ pub struct Spot<'a> {
     pub supported: bool,
     /// Its taints keep the driver away: a cordon, for one.
     pub maintenance: bool,
+    /// The machine was started anew, and what was loaded before is not loaded again yet.
+    pub rebooted: bool,
     /// Who uses its devices.
     pub users: Users,
 }
@@ -146,7 +148,7 @@ pub struct Round {
     pub steps: Vec<Step>,
     /// Nodes that keep what they have, and why.
     pub waiting: Vec<(String, Wait)>,
-    /// Nodes without a working driver, of those that should have one.
+    /// Nodes without a working driver, of those that should have one, unless a taint or a start of the machine took it.
     pub unavailable: Vec<String>,
 }
 
@@ -159,9 +161,10 @@ impl Users {
 }
 
 impl Spot<'_> {
-    /// It should have a working driver and has none. A node in maintenance counts once it was told the new version.
-    fn is_missing(&self, wanted: &str) -> bool {
-        self.supported && !self.ready && (!self.maintenance || self.version == Some(wanted))
+    /// It should have a working driver and has none, for all that is known because of us: a first version that does not load is as good a reason
+    /// not to go on as any. What a taint or a start of the machine takes would be gone without us, too.
+    fn is_missing(&self) -> bool {
+        self.supported && !self.ready && !self.maintenance && !self.rebooted
     }
 
     /// It has to be told another version.
@@ -188,7 +191,7 @@ pub fn round(policy: &Policy<'_>, spots: &[Spot<'_>]) -> Round {
     for spot in ours.iter().filter(|spot| spot.version.is_none()) {
         round.steps.push(Step::Start(spot.node.to_owned()));
     }
-    let missing = ours.iter().filter(|spot| spot.is_missing(policy.version));
+    let missing = ours.iter().filter(|spot| spot.is_missing());
     round.unavailable = missing.map(|spot| spot.node.to_owned()).collect();
 
     let mut chosen = BTreeSet::new();

@@ -17,8 +17,10 @@ use super::plan::{Plan, State};
 use super::rollout::Wait;
 use super::words::Reason;
 use super::world::{Config, Kmm, World};
+use awaited::Awaited;
 use overdue::Overdue;
 
+pub mod awaited;
 pub mod events;
 pub mod overdue;
 mod problem;
@@ -35,8 +37,8 @@ const LONGEST: usize = 2_048;
 pub struct Heard {
     /// What could not be written, one line each; the Module first.
     pub errors: Vec<Failure>,
-    /// Nothing has moved for so long that somebody should look at it.
-    pub late: bool,
+    /// What has been waited for so long that somebody should look at it.
+    pub late: BTreeSet<Awaited>,
     /// Pods that should have gone.
     pub overdue: Vec<Overdue>,
 }
@@ -105,26 +107,6 @@ pub fn status(world: &World, config: &Config, plan: &Plan<'_>, heard: &Heard, no
         kernels_without_mapping: kernels.into_iter().take(MOST).collect(),
         conditions: dated(conditions, &known.conditions, generation, now),
     }
-}
-
-/// What is waited for: while this stays the same, nothing moves. Nothing: nothing is waited for.
-#[must_use]
-pub fn awaited(world: &World, config: &Config, plan: &Plan<'_>) -> Option<String> {
-    let facts = plan.facts.as_ref()?;
-    let behind: Vec<&str> = facts
-        .nodes
-        .iter()
-        .filter(|spot| spot.is_desired() && !spot.ready || matches!(spot.standing, Standing::Blocked(_)))
-        .map(|spot| spot.name)
-        .collect();
-    let plugins = missing_plugins(world, config, facts).join(" ");
-    let leaving = match &plan.state {
-        State::Leaving(nodes) if plan.round.waiting.is_empty() => nodes.join(" "),
-        _ => String::new(),
-    };
-    let images = missing_images(world, facts).into_keys().collect::<Vec<_>>().join(" ");
-    let all = [behind.join(" "), leaving, images, plugins].join(" | ");
-    Some(all).filter(|all| all.chars().any(char::is_alphanumeric))
 }
 
 fn counts(config: &Config, plan: &Plan<'_>, facts: &Facts<'_>) -> NodeCounts {
@@ -276,7 +258,7 @@ fn leaving(plan: &Plan<'_>, nodes: &[String], heard: &Heard) -> Verdict {
     };
     let failure = heard.errors.first();
     let message = failure.map_or(message, |failure| failure.text.clone());
-    let stuck = heard.late && !waits && !nodes.is_empty();
+    let stuck = !heard.late.is_empty() && !waits && !nodes.is_empty();
     Verdict {
         phase: Phase::Deleting,
         ready: Said::no(Reason::Deleting, message.clone()),
@@ -343,7 +325,7 @@ fn nodes_verdict(
     let refused = missing.values().any(|state| state == api::kmm::image::DOES_NOT_EXIST);
     let waits = matches!(reason, Reason::WaitingForPods | Reason::Paused);
     let degraded = match heard.overdue.as_slice() {
-        [] => (refused || heard.late && !waits).then(|| Said::yes(reason, message.clone())),
+        [] => (refused || !heard.late.is_empty() && !waits).then(|| Said::yes(reason, message.clone())),
         overdue => Some(Said::yes(Reason::EvictionTimeout, overdue_text(overdue))),
     };
     Verdict {
@@ -397,6 +379,18 @@ fn moving(
         let mut message = format!("{} of {} nodes are ready", counts.ready, counts.desired);
         if !behind.is_empty() {
             message += &format!("; not {}", some(&behind));
+        }
+        let turn = waiting(|wait| *wait == Wait::Turn);
+        let missing = &plan.round.unavailable;
+        if !turn.is_empty() && !missing.is_empty() {
+            let missing = facts.nodes.iter().filter(|spot| missing.iter().any(|name| name == spot.name));
+            let why: Vec<String> =
+                missing.map(|spot| format!("{} ({})", spot.name, problem::unloaded(spot))).collect();
+            message += &format!(
+                "; {} nodes wait for their turn (spec.upgradePolicy.maxUnavailable) until there is a working driver on {}",
+                turn.len(),
+                some(&why)
+            );
         }
         return (reason, message);
     }

@@ -26,8 +26,9 @@ use super::act::{Fault, Hand};
 use super::claim::Id;
 use super::metrics::Metrics;
 use super::plan::{Do, orphan, plan};
+use super::status::awaited::{Waits, awaited};
 use super::status::overdue::overdue;
-use super::status::{Failure, Heard, awaited, events, status};
+use super::status::{Failure, Heard, events, status};
 use super::world::{Key, World};
 
 /// Changes that come together are looked at together.
@@ -70,7 +71,7 @@ struct Book {
     ensured: Vec<Do>,
     ensured_at: Instant,
     /// What is waited for, since when.
-    awaited: Option<(String, Instant)>,
+    waits: Waits,
     /// When pods that were asked to go should be gone.
     overdue: Option<Instant>,
     /// When to look again, whatever happens.
@@ -99,7 +100,7 @@ impl Default for Book {
             failed: Vec::new(),
             ensured: Vec::new(),
             ensured_at: Instant::now(),
-            awaited: None,
+            waits: Waits::default(),
             overdue: None,
             due: None,
         }
@@ -239,8 +240,7 @@ impl Worker {
         self.metrics.round(began.elapsed());
         let waits = book.failed.iter().map(|failed| failed.next);
         let resync = (!book.ensured.is_empty()).then(|| book.ensured_at + RESYNC);
-        let late = book.awaited.as_ref().map(|(_, since)| *since + self.patience);
-        let late = late.filter(|at| *at > Instant::now());
+        let late = book.waits.next(self.patience, Instant::now());
         book.due = match &key {
             Key::Config(_) => waits.chain(resync).chain(late).chain(book.overdue).min(),
             Key::Orphan(_) => Some(Instant::now() + ORPHANS),
@@ -313,13 +313,8 @@ impl Worker {
             let config = world.configs.get(id)?;
             let plan = plan(world, config, book.module_refused());
             book.keep(&plan.doing);
-            let waits = awaited(world, config, &plan);
-            let since = match (&book.awaited, &waits) {
-                (Some((before, since)), Some(now_for)) if before == now_for => *since,
-                _ => now,
-            };
-            let late = waits.is_some() && since + self.patience <= now;
-            book.awaited = waits.map(|waits| (waits, since));
+            book.waits.turn(awaited(world, config, &plan), now);
+            let late = book.waits.late(self.patience, now);
             let time = Timestamp::now();
             let (overdue, next) = overdue(config, &plan, time);
             book.overdue = next.map(|left| now + left);

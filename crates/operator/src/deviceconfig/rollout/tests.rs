@@ -24,6 +24,7 @@ fn old(node: &str) -> Spot<'_> {
         reserved: false,
         supported: true,
         maintenance: false,
+        rebooted: false,
         users: Users::Pods(Vec::new()),
     }
 }
@@ -97,6 +98,15 @@ fn one_node_at_a_time() {
     check(&wait, &[Spot { stale: true, ..fresh.clone() }], &[], &[]);
     check(&wait, &[Spot { reserved: true, ..fresh.clone() }], &[], &[]);
     check(&wait, &[fresh], &["unfence a"], &[]);
+    // Who has none for another reason than us holds up nobody.
+    for other in [
+        Spot { version: Some(NEW), loaded: None, ready: false, maintenance: true, ..old("a") },
+        Spot { version: Some(NEW), loaded: Some(NEW), ready: false, rebooted: true, ..old("a") },
+    ] {
+        check(&wait, &[other, old("b")], &["fence b"], &[]);
+    }
+    let fresh = Spot { version: Some(NEW), loaded: None, ready: false, ..old("a") };
+    check(&wait, &[fresh, old("b")], &[], &[("b", Wait::Turn)]);
     // What has no working driver loses nothing, and comes first.
     let broken = Spot { ready: false, ..old("z") };
     check(&wait, &[old("a"), broken], &["fence z"], &[("a", Wait::Turn)]);
@@ -132,7 +142,11 @@ struct Real {
     fenced: bool,
     pods: usize,
     supported: bool,
-    /// We took its working driver, and it has none again yet.
+    /// It is cordoned, and KMM keeps the driver away.
+    cordoned: bool,
+    /// What is loaded was loaded before the machine was started.
+    rebooted: bool,
+    /// We took its working driver, and it has none again yet. A cordon would have taken it as well.
     taken: bool,
 }
 
@@ -145,6 +159,10 @@ enum Beside {
     Comes(usize),
     /// A pod goes.
     Goes(usize),
+    /// It is cordoned or is so no longer.
+    Cordon(usize, bool),
+    /// The machine is started anew.
+    Boots(usize),
     /// What is wanted changes.
     Wanted(&'static str),
     /// Paused or not.
@@ -158,6 +176,8 @@ fn beside() -> impl Strategy<Value = Beside> {
         4 => (0..NODES).prop_map(Beside::Kmm),
         1 => (0..NODES).prop_map(Beside::Comes),
         2 => (0..NODES).prop_map(Beside::Goes),
+        1 => ((0..NODES), any::<bool>()).prop_map(|(node, on)| Beside::Cordon(node, on)),
+        1 => (0..NODES).prop_map(Beside::Boots),
         1 => prop_oneof![Just("1"), Just("2"), Just("3")].prop_map(Beside::Wanted),
         1 => any::<bool>().prop_map(Beside::Pause),
     ]
@@ -169,9 +189,12 @@ fn name(node: usize) -> &'static str {
 
 /// KMM: the former version goes, then the one comes that the label says.
 fn kmm(real: &mut Real) {
-    if real.loaded.is_some() && real.loaded != real.version {
+    if real.loaded.is_some() && (real.loaded != real.version || real.cordoned) {
         real.loaded = None;
-    } else if real.loaded.is_none() && real.supported {
+        real.rebooted = false;
+    } else if real.rebooted {
+        real.rebooted = false;
+    } else if real.loaded.is_none() && real.supported && !real.cordoned {
         real.loaded = real.version;
         real.taken &= real.loaded.is_none();
     }
@@ -187,12 +210,13 @@ fn play(policy: &Policy<'_>, nodes: &mut BTreeMap<&'static str, Real>) -> usize 
             ending: false,
             version: real.version,
             loaded: real.loaded,
-            ready: real.loaded.is_some() && real.loaded == real.version,
+            ready: real.loaded.is_some() && real.loaded == real.version && !real.rebooted,
             fenced: real.fenced,
             stale: false,
             reserved: false,
             supported: real.supported,
-            maintenance: false,
+            maintenance: real.cordoned,
+            rebooted: real.rebooted && real.loaded == real.version,
             users: Users::Pods(pods(real.pods).collect()),
         })
         .collect();
@@ -209,7 +233,7 @@ fn play(policy: &Policy<'_>, nodes: &mut BTreeMap<&'static str, Real>) -> usize 
                     policy.pods == PodsUsingDevices::Ignore || real.pods == 0,
                     "{node}: pulled from under a pod"
                 );
-                real.taken |= real.loaded.is_some() && real.loaded == real.version;
+                real.taken |= real.loaded.is_some() && real.loaded == real.version && !real.rebooted;
                 real.version = version;
                 // A change of mind before anything was unloaded.
                 real.taken &= real.loaded != real.version;
@@ -239,7 +263,7 @@ proptest! {
         supported in prop::collection::vec(prop::bool::weighted(0.8), NODES),
     ) {
         let mut policy = Policy { version: "1", most_unavailable: most, pods, paused: false, devices_known: true };
-        let real = |supported| Real { version: None, loaded: None, fenced: false, pods: 0, supported, taken: false };
+        let real = |supported| Real { version: None, loaded: None, fenced: false, pods: 0, supported, cordoned: false, rebooted: false, taken: false };
         let mut nodes: BTreeMap<_, _> = (0..NODES).map(|at| (name(at), real(supported[at]))).collect();
         for one in happens {
             match one {
@@ -252,6 +276,15 @@ proptest! {
                     let real = nodes.get_mut(name(at)).unwrap();
                     real.pods = real.pods.saturating_sub(1);
                 }
+                Beside::Cordon(at, on) => {
+                    let real = nodes.get_mut(name(at)).unwrap();
+                    real.cordoned = on;
+                    real.taken &= !on;
+                }
+                Beside::Boots(at) => {
+                    let real = nodes.get_mut(name(at)).unwrap();
+                    real.rebooted = real.loaded.is_some();
+                }
                 Beside::Wanted(version) => policy.version = version,
                 Beside::Pause(paused) => policy.paused = paused,
             }
@@ -260,6 +293,7 @@ proptest! {
             prop_assert!(taken <= most, "{taken} of {most}: {nodes:?}");
         }
         policy.paused = false;
+        nodes.values_mut().for_each(|real| real.cordoned = false);
         for _ in 0..200 {
             nodes.values_mut().for_each(kmm);
             nodes.values_mut().for_each(|real| real.pods = 0);

@@ -11,9 +11,10 @@ use crate::deviceconfig::rollout::Wait;
 use crate::deviceconfig::taints::CORDON;
 use crate::deviceconfig::words::Trouble;
 
+use super::awaited::Awaited;
 use super::{Heard, some};
 
-/// The problems. When nothing has moved for long, nodes that are on their way have one too.
+/// The problems. Nodes that have been on their way for long have one too.
 pub(super) fn problems(plan: &Plan<'_>, heard: &Heard) -> Vec<NodeProblem> {
     let mut all: Vec<(u8, NodeProblem)> = Vec::new();
     let leaving = matches!(plan.state, State::Leaving(_));
@@ -22,7 +23,7 @@ pub(super) fn problems(plan: &Plan<'_>, heard: &Heard) -> Vec<NodeProblem> {
             // Nothing is unloaded before that.
             true if !plan.round.waiting.is_empty() => None,
             true => unloading(spot),
-            false => of(spot, heard.late),
+            false => of(spot, heard.late.contains(&Awaited::Driver(spot.name.to_owned()))),
         };
         all.extend(found.map(|(rank, reason, message)| {
             (rank, NodeProblem { node: spot.name.to_owned(), reason: reason.word().to_owned(), message })
@@ -88,12 +89,16 @@ fn of(spot: &Spot<'_>, late: bool) -> Option<(u8, Trouble, String)> {
     if spot.ready || !late {
         return None;
     }
-    let message = match spot.loaded {
+    Some((0, Trouble::NotLoaded, unloaded(spot)))
+}
+
+/// Why a node has no working driver, as far as KMM says.
+pub(super) fn unloaded(spot: &Spot<'_>) -> String {
+    match spot.loaded {
         Some(version) => format!("version {version} is loaded, which is not what is asked for"),
         None if spot.in_use => "KMM has not loaded the driver".to_owned(),
         None => "KMM has not begun to load the driver".to_owned(),
-    };
-    Some((0, Trouble::NotLoaded, message))
+    }
 }
 
 fn waiting(wait: &Wait) -> Option<(Trouble, String)> {

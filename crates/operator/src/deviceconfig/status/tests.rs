@@ -3,6 +3,7 @@
 use k8s_openapi::api::core::v1::Taint;
 use serde_json::{Value, json};
 
+use super::awaited::awaited;
 use super::*;
 use crate::deviceconfig::facts::Called;
 use crate::deviceconfig::module;
@@ -92,6 +93,11 @@ fn world(config: &Config, nodes: &[&str]) -> World {
     world
 }
 
+/// Everything that is waited for has been for long.
+fn late(world: &World, config: &Config) -> Heard {
+    Heard { late: awaited(world, config, &plan(world, config, false)), ..Heard::default() }
+}
+
 fn told(world: &World, config: &Config, heard: &Heard) -> Status {
     let plan = plan(world, config, false);
     status(world, config, &plan, heard, Timestamp::UNIX_EPOCH)
@@ -127,24 +133,26 @@ fn check(
 #[test]
 fn it_is_told_how_it_is() {
     use Phase::{Degraded, Pending, Progressing, Ready};
-    let (calm, late) = (Heard::default(), Heard { late: true, ..Heard::default() });
+    let calm = Heard::default();
     let (ready, progressing) = ([keys::READY], [keys::PROGRESSING]);
     let plain = config(&json!({}));
-    type Case<'a> = (&'a [&'a str], &'a Heard, Phase, &'a str, &'a [&'a str], (i32, i32));
+    type Case<'a> = (&'a [&'a str], bool, Phase, &'a str, &'a [&'a str], (i32, i32));
     let table: [Case<'_>; 10] = [
-        (&[], &calm, Pending, "NoMatchingNodes", &[], (0, 0)),
-        (&[""], &calm, Progressing, "Progressing", &progressing, (0, 0)),
-        (&["claimed"], &calm, Progressing, "Loading", &progressing, (1, 0)),
-        (&["claimed"], &late, Degraded, "Loading", &[keys::PROGRESSING, keys::DEGRADED], (1, 0)),
-        (&["ready", "claimed"], &calm, Progressing, "Loading", &progressing, (2, 1)),
-        (&["ready", "ready"], &late, Ready, "Reconciled", &ready, (2, 2)),
-        (&["ready", "ready booted"], &calm, Progressing, "Loading", &progressing, (2, 1)),
-        (&["ready", "ready old"], &calm, Progressing, "Upgrading", &progressing, (2, 1)),
-        (&["ready", "claimed cordoned"], &calm, Ready, "Reconciled", &ready, (1, 1)),
-        (&["claimed cordoned"], &calm, Pending, "Maintenance", &[], (0, 0)),
+        (&[], false, Pending, "NoMatchingNodes", &[], (0, 0)),
+        (&[""], false, Progressing, "Progressing", &progressing, (0, 0)),
+        (&["claimed"], false, Progressing, "Loading", &progressing, (1, 0)),
+        (&["claimed"], true, Degraded, "Loading", &[keys::PROGRESSING, keys::DEGRADED], (1, 0)),
+        (&["ready", "claimed"], false, Progressing, "Loading", &progressing, (2, 1)),
+        (&["ready", "ready"], true, Ready, "Reconciled", &ready, (2, 2)),
+        (&["ready", "ready booted"], false, Progressing, "Loading", &progressing, (2, 1)),
+        (&["ready", "ready old"], false, Progressing, "Upgrading", &progressing, (2, 1)),
+        (&["ready", "claimed cordoned"], false, Ready, "Reconciled", &ready, (1, 1)),
+        (&["claimed cordoned"], false, Pending, "Maintenance", &[], (0, 0)),
     ];
-    for (nodes, heard, phase, reason, holds, counts) in table {
-        check(&plain, &world(&plain, nodes), heard, phase, reason, holds, counts);
+    for (nodes, is_late, phase, reason, holds, counts) in table {
+        let world = world(&plain, nodes);
+        let heard = if is_late { late(&world, &plain) } else { calm.clone() };
+        check(&plain, &world, &heard, phase, reason, holds, counts);
     }
     let narrow = config(&json!({ "spec": { "kernelMappings": [{ "regexp": "el9" }] } }));
     check(&narrow, &world(&narrow, &["ready", "claimed kernel"]), &calm, Ready, "Reconciled", &ready, (1, 1));
@@ -159,6 +167,22 @@ fn it_is_told_how_it_is() {
     );
     let paused = config(&json!({ "spec": { "upgradePolicy": { "paused": true } } }));
     check(&paused, &world(&paused, &["ready old"]), &calm, Progressing, "Paused", &progressing, (1, 0));
+}
+
+/// Whoever waits for his turn is told for whom.
+#[test]
+fn what_an_upgrade_waits_for_is_named() {
+    let plain = config(&json!({}));
+    let message =
+        |nodes: &[&str]| told(&world(&plain, nodes), &plain, &Heard::default()).conditions[0].message.clone();
+    let said = message(&["claimed", "ready old", "ready old"]);
+    let wanted = "0 of 3 nodes are ready; not n0; 2 nodes wait for their turn (spec.upgradePolicy.maxUnavailable) until there is a working \
+        driver on n0 (KMM has not begun to load the driver)";
+    assert_eq!(said, wanted);
+    for excused in ["claimed cordoned", "ready booted"] {
+        let said = message(&[excused, "ready old", "ready old"]);
+        assert!(!said.contains("until there is a working driver"), "{excused}: {said}");
+    }
 }
 
 /// Labels, versions and NodeModulesConfigs are as before, and KMM has not even begun.
@@ -257,12 +281,12 @@ fn a_plugin_that_never_starts_is_a_failure() {
     );
     let world = world(&plain, &["ready", "ready"]);
     let waits = awaited(&world, &plain, &plan(&world, &plain, false));
-    assert!(waits.as_ref().is_some_and(|waits| waits.contains("n0 n1")), "{waits:?}");
-    let late = Heard { late: true, ..Heard::default() };
+    assert_eq!(waits, ["n0", "n1"].map(|name| Awaited::Plugin(name.to_owned())).into());
+    let late = late(&world, &plain);
     let holds = [keys::PROGRESSING, keys::DEGRADED];
     check(&plain, &world, &late, Phase::Degraded, "DevicePluginNotReady", &holds, (2, 2));
     let without = config(&json!({}));
-    assert_eq!(awaited(&world, &without, &plan(&world, &without, false)), None);
+    assert_eq!(awaited(&world, &without, &plan(&world, &without, false)), BTreeSet::new());
 }
 
 /// Who has devices when a DeviceConfig goes is told, by node and by name.
@@ -283,8 +307,8 @@ fn pods_that_hold_devices_are_named_when_it_goes() {
             world.put_pod(claim::Id::new("work", name), Some(pod));
         }
         let plan = plan(&world, &leaving, false);
-        let waits = awaited(&world, &leaving, &plan).is_some();
-        (told(&world, &leaving, &Heard { late: true, ..Heard::default() }), waits)
+        let waits = !awaited(&world, &leaving, &plan).is_empty();
+        (told(&world, &leaving, &late(&world, &leaving)), waits)
     };
     for (policy, reason, degraded, problems) in [
         ("Wait", "WaitingForPods", "False", [("n1", "PodsUseDevices")].as_slice()),
@@ -394,7 +418,7 @@ fn where_nodes_come_from_is_known_until_all_are_there() {
 fn lists_end() {
     let plain = config(&json!({ "spec": { "kernelMappings": [{ "literal": "none" }] } }));
     let nodes = vec!["claimed"; 100];
-    let status = told(&world(&plain, &nodes), &plain, &Heard { late: true, ..Heard::default() });
+    let status = told(&world(&plain, &nodes), &plain, &Heard::default());
     assert_eq!((status.problems.len(), status.kernels_without_mapping.len()), (16, 1));
     assert_eq!(some(&vec!["n".to_owned(); 10]), "n, n, n, n, n, n, n, n and 2 more");
 }
