@@ -77,7 +77,7 @@ impl Hand {
     pub async fn perform(&self, id: &Id, one: &Do) -> Result<(), Fault> {
         match one {
             Do::Finalizer(wanted) => self.finalizer(id, *wanted).await,
-            Do::Ensure(object) => self.ensure(id, object).await,
+            Do::Ensure(object, kept) => self.ensure(id, object, kept).await,
             Do::Apply(object, unused) => self.apply_module(id, object, unused).await,
             Do::DeleteModule { sort, module, uid, unused } => {
                 self.is_unused(unused).await?;
@@ -167,11 +167,12 @@ impl Hand {
         Ok(())
     }
 
-    async fn ensure(&self, id: &Id, object: &Object) -> Result<(), Fault> {
+    async fn ensure(&self, id: &Id, object: &Object, kept: &BTreeSet<String>) -> Result<(), Fault> {
         let namespace = object.namespace().unwrap_or_default();
         let api = self.api(object.sort(), namespace);
         let title = format!("{} {namespace}/{}", object.sort().kind, object.name());
         let live = api.get_opt(object.name()).await.map_err(|error| fault(&title, &error, false))?;
+        let mut wanted = object.clone();
         if let Some(live) = live {
             let live = Live { body: live.body };
             if live.is_leaving() {
@@ -182,12 +183,13 @@ impl Hand {
                     format!("{title} is there and not ours; rename or delete it, or name another account");
                 return Err(Fault::Failed { failure: Failure { module: false, text }, soon: false });
             }
-            if is_as_wanted(&live, object) {
+            wanted = keeping(object, &live, kept).unwrap_or(wanted);
+            if is_as_wanted(&live, &wanted) {
                 return Ok(());
             }
         }
         let params = PatchParams::apply(keys::FIELD_MANAGER).force();
-        let done = api.patch(object.name(), &params, &Patch::Apply(object.body())).await;
+        let done = api.patch(object.name(), &params, &Patch::Apply(wanted.body())).await;
         done.map(drop).map_err(|error| fault(&title, &error, false))
     }
 
@@ -355,6 +357,17 @@ fn dated(mut patch: Value, now: Timestamp) -> Value {
     patch
 }
 
+/// With those of a ConfigMap's entries that stay besides its own; an apply would take them away.
+fn keeping(object: &Object, live: &Live, kept: &BTreeSet<String>) -> Option<Object> {
+    let there = live.body["data"].as_object()?;
+    let mut body = object.body().clone();
+    let entries = body["data"].as_object_mut()?;
+    for (name, text) in there.iter().filter(|(name, _)| kept.contains(*name)) {
+        entries.entry(name.clone()).or_insert_with(|| text.clone());
+    }
+    Object::of_sort(object.sort().clone(), body).ok()
+}
+
 /// Takes away what an apply leaves: what others have put beside our only selector, and a DeviceConfig as an owner that we do not state, with which
 /// the garbage collector would take the Module.
 fn leftover(live: &Value, wanted: &Value) -> Option<Value> {
@@ -399,6 +412,19 @@ fn fault(what: &str, error: &kube::Error, module: bool) -> Fault {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn entries_of_others_stay_as_they_are() {
+        let object = |data: Value| {
+            let body =
+                json!({ "apiVersion": "v1", "kind": "ConfigMap", "metadata": { "name": "m" }, "data": data });
+            Object::of_sort(Sort::of::<core::ConfigMap>(), body).unwrap()
+        };
+        let there = json!({ "data": { "1.yaml": "a", "2.yaml": "b", "3.yaml": "c" } });
+        let kept = ["2.yaml", "3.yaml", "4.yaml"].map(str::to_owned).into();
+        let wanted = keeping(&object(json!({ "3.yaml": "new" })), &Live { body: there }, &kept).unwrap();
+        assert_eq!(wanted, object(json!({ "2.yaml": "b", "3.yaml": "new" })));
+    }
 
     #[test]
     fn a_lost_race_is_no_refusal() {

@@ -63,7 +63,7 @@ impl Metrics {
     pub fn wrote(&self, one: &Do, fault: Option<&Fault>) {
         let what = match one {
             Do::Finalizer(_) => "finalizer",
-            Do::Ensure(_) | Do::Remove(..) => "ground",
+            Do::Ensure(..) | Do::Remove(..) => "ground",
             Do::Apply(..) | Do::DeleteModule { .. } => "module",
             Do::Node(_) => "node",
             Do::Evict { .. } => "eviction",

@@ -30,10 +30,15 @@ pub const CDI: &str = "/var/run/cdi";
 /// Where device nodes are. A privileged container has copies of those that were there when it was started, and nothing of what came or
 /// went since.
 const DEV: &str = "/dev";
-/// The file there.
-pub const PLUGIN_FILE: &str = "config.yaml";
 /// The variable that says which configuration a pod was started for: another one makes another pod.
 const HASH: &str = "THOLEPIN_CONFIG_HASH";
+
+/// The file there for this version of the driver. A plugin reads its own again when it changes, so those of other versions are other files: a
+/// node that waits for its turn keeps offering what it has.
+#[must_use]
+pub fn plugin_file(version: &str) -> String {
+    format!("{version}.yaml")
+}
 
 /// What its pods stand on, in the order in which it is made.
 ///
@@ -58,7 +63,7 @@ pub fn grounds(config: &Config, called: &Called, place: &Place) -> Result<Vec<Ob
     if let Some(text) = plugin_config(object) {
         all.push(Object::new(&ConfigMap {
             metadata: meta(config, &hardware::plugin_config_map(module)),
-            data: Some(BTreeMap::from([(PLUGIN_FILE.to_owned(), text)])),
+            data: Some(BTreeMap::from([(plugin_file(&object.spec.driver_version), text)])),
             ..ConfigMap::default()
         })?);
     }
@@ -239,7 +244,8 @@ fn device_plugin(object: &DeviceConfig, called: &Called, place: &Place) -> Optio
         container.volume_mounts.push(VolumeMount { read_only: Some(true), ..mount(&volume, PLUGIN_CONFIG) });
         volumes.push(Volume { name: volume, config_map: Some(source), ..Volume::default() });
         container.command = ["/tholepin", "device-plugin"].map(str::to_owned).into();
-        let ours = ["--config".to_owned(), format!("{PLUGIN_CONFIG}/{PLUGIN_FILE}")];
+        let file = plugin_file(&object.spec.driver_version);
+        let ours = ["--config".to_owned(), format!("{PLUGIN_CONFIG}/{file}")];
         container.args = ours.into_iter().chain(plugin.args.clone()).collect();
         let hash = format!("{:016x}", PodHash::of("", &text).0);
         container.env.push(EnvVar { name: HASH.to_owned(), value: Some(hash), ..EnvVar::default() });

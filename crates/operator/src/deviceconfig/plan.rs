@@ -30,8 +30,8 @@ use crate::change::fields::all_stated;
 pub enum Do {
     /// Put our finalizer on the DeviceConfig, or take it away.
     Finalizer(bool),
-    /// Make this, or make it so, unless it is somebody else's.
-    Ensure(Object),
+    /// Make this, or make it so, unless it is somebody else's. Of the entries of a ConfigMap these stay besides, if they are there.
+    Ensure(Object, BTreeSet<String>),
     /// The same for the Module, whose state is known, where KMM would load the driver anew at once.
     Apply(Object, Unused),
     /// Delete the Module with this UID, upon which KMM unloads the driver everywhere.
@@ -156,10 +156,17 @@ pub fn plan<'a>(world: &'a World, config: &Config, refused: bool) -> Plan<'a> {
         return plan;
     }
     match module::grounds(config, &called, &world.place) {
-        Ok(grounds) => plan.doing.extend(grounds.into_iter().map(Do::Ensure)),
+        Ok(grounds) => {
+            let others = plan.other_files(world, config);
+            plan.doing.extend(grounds.into_iter().map(|ground| ensure(ground, &others)));
+        }
         Err(error) => plan.state = State::Invalid(Reason::InvalidSpec, error.to_string()),
     }
     let stands = plan.module(world, config, &called, refused);
+    if matches!(plan.state, State::Held(_)) {
+        // What plugins read goes with the driver that stays.
+        plan.doing.retain(|one| !matches!(one, Do::Ensure(ground, _) if is_config_map(ground)));
+    }
     if stands || refused {
         plan.nodes(world, config, &called);
     }
@@ -187,6 +194,15 @@ pub fn orphan(world: &World, claim: &str) -> Vec<Do> {
         doing.extend(all.into_iter().map(|(sort, id)| Do::Remove(sort, id)));
     }
     doing
+}
+
+fn ensure(ground: Object, others: &BTreeSet<String>) -> Do {
+    let kept = if is_config_map(&ground) { others.clone() } else { BTreeSet::new() };
+    Do::Ensure(ground, kept)
+}
+
+fn is_config_map(ground: &Object) -> bool {
+    ground.sort().kind == "ConfigMap"
 }
 
 /// The version of KMM's API.
@@ -306,11 +322,20 @@ impl<'a> Plan<'a> {
         true
     }
 
+    /// Configurations of device plugins of versions that nodes have, or may get from the Module as it is, beside the one that is asked for.
+    fn other_files(&self, world: &World, config: &Config) -> BTreeSet<String> {
+        let Some(facts) = &self.facts else { return BTreeSet::new() };
+        let live = world.modules.get(&facts.called.module);
+        let live = live.map(|live| live.text("/spec/moduleLoader/container/version"));
+        let versions = versions(facts).chain(live).filter(|version| !version.is_empty());
+        let wanted = config.object.spec.driver_version.as_str();
+        versions.filter(|version| *version != wanted).map(module::plugin_file).collect()
+    }
+
     /// Under which names devices are offered, without those of versions that are on no node any more.
     fn offered(&self, config: &Config) -> Offered {
         let Some(facts) = &self.facts else { return Offered::default() };
-        let nodes = facts.ours().flat_map(|spot| [spot.version, spot.loaded]).flatten();
-        let versions = nodes.chain([config.object.spec.driver_version.as_str()]).collect();
+        let versions = versions(facts).chain([config.object.spec.driver_version.as_str()]).collect();
         facts.offered.clone().only(&versions)
     }
 
@@ -430,6 +455,11 @@ fn reloads<'f, 'a>(facts: &'f Facts<'a>, live: &Live, wanted: &Object) -> Vec<&'
         spot.configured.is_some() && tolerated(&now) && !tolerated(&then)
     };
     facts.ours().filter(|spot| anew(spot) || given_up(spot)).collect()
+}
+
+/// The versions that nodes have.
+fn versions<'f>(facts: &'f Facts<'_>) -> impl Iterator<Item = &'f str> {
+    facts.ours().flat_map(|spot| [spot.version, spot.loaded]).flatten()
 }
 
 /// That nobody uses the devices of these nodes.

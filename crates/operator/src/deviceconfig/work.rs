@@ -125,7 +125,7 @@ impl Book {
         let fault = match result {
             Ok(()) => {
                 self.failed.retain(|failed| failed.what != *one);
-                if matches!(one, Do::Ensure(_) | Do::Remove(..)) {
+                if matches!(one, Do::Ensure(..) | Do::Remove(..)) {
                     self.ensured.push(one.clone());
                 }
                 return;

@@ -123,7 +123,7 @@ fn a_device_plugin_is_a_vendors_or_ours() {
     let container = &ours["spec"]["devicePlugin"]["container"];
     assert_eq!(container["image"], "registry.example/tholepin:1");
     assert_eq!(container["command"], json!(["/tholepin", "device-plugin"]));
-    assert_eq!(container["args"], json!(["--config", "/etc/tholepin/device-plugin/config.yaml"]));
+    assert_eq!(container["args"], json!(["--config", "/etc/tholepin/device-plugin/1.4.2.yaml"]));
     let volumes = &ours["spec"]["devicePlugin"]["volumes"];
     assert_eq!(volumes[1], json!({ "name": "dev", "hostPath": { "path": "/dev", "type": "Directory" } }));
     assert_eq!(container["volumeMounts"][1], json!({ "name": "dev", "mountPath": "/dev" }));

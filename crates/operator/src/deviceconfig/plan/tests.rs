@@ -109,7 +109,7 @@ fn shown(doing: &[Do]) -> Vec<String> {
     let one = |one: &Do| match one {
         Do::Finalizer(true) => "finalizer".to_owned(),
         Do::Finalizer(false) => "no finalizer".to_owned(),
-        Do::Ensure(object) => format!("ensure {}", object.sort().kind),
+        Do::Ensure(object, _) => format!("ensure {}", object.sort().kind),
         Do::Apply(..) => "apply".to_owned(),
         Do::DeleteModule { .. } => "delete module".to_owned(),
         Do::Remove(sort, _) => format!("remove {}", sort.kind),
@@ -726,4 +726,45 @@ fn a_node_is_given_back_behind_a_fence() {
     let Some(Do::Node(write)) = doing.last() else { panic!() };
     assert!(!write.patch.to_string().contains("taints"), "{}", write.patch);
     assert!(write.unused.is_fenced() && !write.unused.resources.is_empty());
+}
+
+/// A plugin reads its configuration again when it changes: that of a version that nodes have stays as it is.
+#[test]
+fn each_version_has_its_configuration() {
+    let offering = |name: &str, more: Value| {
+        let config = json!({ "version": "v1alpha1", "resources": [{ "name": name, "discovery": { "directory": { "path": "/dev", "prefix": "a" } } }] });
+        let plugin = json!({ "image": null, "resourceNames": null, "config": config });
+        let mut spec = json!({ "devicePlugin": plugin });
+        json_patch::merge(&mut spec, &more);
+        serving(&spec)
+    };
+    let files = |world: &World, config: &Config| {
+        plan(world, config, false).doing.into_iter().find_map(|one| match one {
+            Do::Ensure(object, kept) if object.sort().kind == "ConfigMap" => {
+                Some((object.body()["data"].as_object().unwrap().keys().cloned().collect(), kept))
+            }
+            _ => None,
+        })
+    };
+    let names = |all: &[&str]| all.iter().map(|name| (*name).to_owned()).collect::<BTreeSet<String>>();
+    let mut world = running(&offering(DEVICE, json!({})));
+    let next = offering("example.com/other", json!({ "driverVersion": "2.0" }));
+    changed(&mut world, &next);
+    assert_eq!(files(&world, &next), Some((names(&["2.0.yaml"]), names(&["1.0.yaml"]))));
+    // The Module is written, the node waits.
+    let (id, live) = as_wanted(&world, &next);
+    put_module(&mut world, &id, live);
+    assert_eq!(files(&world, &next), Some((names(&["2.0.yaml"]), names(&["1.0.yaml"]))));
+    let mut labels = ours();
+    labels[VERSION] = "2.0".into();
+    world.put_node("n1".into(), with_fence(&world, labels, None));
+    assert_eq!(files(&world, &next).unwrap().1, names(&["1.0.yaml"]), "it is still loaded");
+    world.remove_nmc("n1");
+    assert_eq!(files(&world, &next), Some((names(&["2.0.yaml"]), names(&[]))));
+    // Under the same version it waits with the driver.
+    let mut world = running(&offering(DEVICE, json!({})));
+    user(&mut world, "p", DEVICE);
+    let held = offering("example.com/other", json!({ "modprobe": { "parameters": ["x=1"] } }));
+    assert_eq!(changed(&mut world, &held).1, State::Held(vec!["n1".to_owned()]));
+    assert_eq!(files(&world, &held), None);
 }

@@ -1,4 +1,4 @@
-//! The ways KMM can go with a driver that is asked for and nothing goes wrong with (K1, K3, K5 to K9, K15): what users are told, and in which order
+//! The ways KMM can go with a driver that is asked for and nothing goes wrong with (K1, K3, K5 to K9, K15, and K23 of our own): what users are told, and in which order
 //! things happen.
 
 use std::collections::{BTreeMap, BTreeSet};
@@ -14,7 +14,7 @@ use super::history::History;
 use super::lab::{Lab, play};
 
 /// How many scenarios there are: calls of [`play`], [`super::whole`] and [`super::openshift`].
-pub(crate) const SCENARIOS: usize = 26;
+pub(crate) const SCENARIOS: usize = 27;
 
 #[test]
 fn k01_a_driver_is_loaded_and_that_is_said_when_it_is_so() {
@@ -496,6 +496,42 @@ fn k16_who_has_a_node_keeps_it_and_both_are_told() {
         let told = |reason: &str| events.iter().any(|(told, _)| told == reason);
         assert!(told("ConflictingNodeSelector") && told("Reconciled"), "{events:?}");
         assert_eq!(history.end().await.in_two_modules(), BTreeMap::<String, BTreeSet<String>>::new());
+        case.end().await;
+    });
+}
+
+/// Devices get another name with another version: the plugin of the one before reads on what it was started with.
+#[test]
+fn k23_each_version_of_a_driver_has_its_plugins_configuration() {
+    play("k23", async |lab: &mut Lab| {
+        let case = Case::begin(lab, "k23", 2).await;
+        let offering = |name: &str| {
+            let found = json!({ "directory": { "path": "/dev", "prefix": "acc" } });
+            json!({ "config": { "version": "v1alpha1", "resources": [{ "name": name, "discovery": found }] } })
+        };
+        case.ask("acc", &json!({ "devicePlugin": offering(DEVICE) })).await;
+        case.until_ready("acc", 2).await;
+        let maps = super::lab::objects(&case.client(), "v1", "ConfigMap", Some(case.name));
+        let files = async || maps.get("acc-module-plugin").await.unwrap().data["data"].clone();
+        let first = files().await;
+        let next = json!({
+            "driverVersion": "2.0", "devicePlugin": offering("example.com/other"), "upgradePolicy": { "paused": true },
+        });
+        case.change("acc", &next).await;
+        case.until("acc", "paused", |config| is(config, "Progressing", "True", "Paused")).await;
+        // Whoever knows them was not there before.
+        case.lab.stop().await;
+        case.lab.operate().await;
+        case.lab.quiet().await;
+        let both = files().await;
+        assert_eq!(both["1.0.yaml"], first["1.0.yaml"]);
+        assert!(both["2.0.yaml"].as_str().unwrap().contains("example.com/other"), "{both:#}");
+        let args = &case.module("acc").await.unwrap()["spec"]["devicePlugin"]["container"]["args"];
+        assert_eq!(*args, json!(["--config", "/etc/tholepin/device-plugin/2.0.yaml"]));
+        case.change("acc", &json!({ "upgradePolicy": { "paused": false } })).await;
+        case.until_ready("acc", 2).await;
+        until("nobody reads the first any more", async || files().await["1.0.yaml"].is_null()).await;
+        assert_eq!(files().await["2.0.yaml"], both["2.0.yaml"]);
         case.end().await;
     });
 }
