@@ -309,8 +309,21 @@ fn drivers_are_not_unloaded_unseen_nor_without_their_account() {
         "spec": { "nodeName": "a", "containers": [{ "resources": { "limits": { "example.com/acc": "1" } } }] },
         "status": { "phase": "Running" },
     });
-    let mut play = Play::new([(Kind::Node, node("a", KERNEL)), (Kind::Module, module), (Kind::Pod, pod)]);
-    play.told.devices.insert("example.com/acc".to_owned());
+    let holder = json!({
+        "apiVersion": "v1", "kind": "Pod", "metadata": { "namespace": "x", "name": "holder", "uid": "u" },
+        "spec": { "nodeName": "a" }, "status": { "phase": "Running" },
+    });
+    let claim = json!({
+        "apiVersion": "resource.k8s.io/v1", "kind": "ResourceClaim", "metadata": { "namespace": "x", "name": "c" },
+        "status": {
+            "allocation": { "devices": { "results": [{ "driver": "acc.example.com" }] } },
+            "reservedFor": [{ "resource": "pods", "name": "holder", "uid": "u" }],
+        },
+    });
+    let pods = [(Kind::Pod, pod), (Kind::Pod, holder), (Kind::Claim, claim)];
+    let mut play =
+        Play::new([(Kind::Node, node("a", KERNEL)), (Kind::Module, module)].into_iter().chain(pods));
+    play.told.devices = ["example.com/acc", "acc.example.com"].map(str::to_owned).into();
     play.told.workers = true;
     play.settle();
     assert_eq!(play.label("a", &of().ready()), None, "its pods would not be made");
@@ -327,5 +340,6 @@ fn drivers_are_not_unloaded_unseen_nor_without_their_account() {
         }
         play.take(&write);
     };
-    assert_eq!(unload.pulled, ["hw/acc is unloaded on a under pod x/user"]);
+    let under = |pod: &str| format!("hw/acc is unloaded on a under pod x/{pod}");
+    assert_eq!(unload.pulled, [under("holder"), under("user")]);
 }

@@ -51,7 +51,7 @@ pub struct Told {
     pub plugins: Plugins,
     /// Whether worker pods are made, which nobody runs: where they fail they can be seen failing.
     pub workers: bool,
-    /// Resources of the devices that a driver serves: to unload it under a pod that has one is noted.
+    /// Resources, and drivers of resource claims, of the devices that a driver serves: to unload it under a pod that has one is noted.
     pub devices: BTreeSet<String>,
 }
 

@@ -27,6 +27,7 @@ pub(super) enum Kind {
     Namespace,
     DaemonSet,
     Pod,
+    Claim,
     Account,
 }
 
@@ -39,7 +40,7 @@ pub(super) struct World {
 }
 
 impl Kind {
-    pub(super) const ALL: [Self; 8] = [
+    pub(super) const ALL: [Self; 9] = [
         Self::Module,
         Self::Images,
         Self::NodeModules,
@@ -47,6 +48,7 @@ impl Kind {
         Self::Namespace,
         Self::DaemonSet,
         Self::Pod,
+        Self::Claim,
         Self::Account,
     ];
 
@@ -59,6 +61,7 @@ impl Kind {
             Self::Namespace => ("", "v1", "Namespace", "namespaces"),
             Self::DaemonSet => ("apps", "v1", "DaemonSet", "daemonsets"),
             Self::Pod => ("", "v1", "Pod", "pods"),
+            Self::Claim => ("resource.k8s.io", "v1", "ResourceClaim", "resourceclaims"),
             Self::Account => ("", "v1", "ServiceAccount", "serviceaccounts"),
         };
         ApiResource::from_gvk_with_plural(&GroupVersionKind::gvk(group, version, kind), plural)

@@ -86,11 +86,21 @@ impl Scene<'_> {
             let containers = pod["spec"]["containers"].as_array().into_iter().flatten();
             let mut limits = containers.filter_map(|container| container["resources"]["limits"].as_object());
             limits.any(|limits| limits.keys().any(|resource| self.told.devices.contains(resource)))
+                || self.world.of(Kind::Claim).any(|(_, claim)| self.is_given(claim, pod))
         };
         let is_over = |pod: &Value| matches!(pod["status"]["phase"].as_str(), Some("Succeeded" | "Failed"));
         let pods = self.world.of(Kind::Pod);
         let held = pods.filter(|(_, pod)| pod["spec"]["nodeName"] == node && !is_over(pod) && uses(pod));
         held.map(|(key, _)| format!("{} is unloaded on {node} under pod {key}", of.key())).collect()
+    }
+
+    /// Whether a pod has one of the devices by this resource claim.
+    fn is_given(&self, claim: &Value, pod: &Value) -> bool {
+        let list = |pointer: &str| claim.pointer(pointer).and_then(Value::as_array).into_iter().flatten();
+        let driver =
+            |device: &Value| device["driver"].as_str().is_some_and(|name| self.told.devices.contains(name));
+        list("/status/reservedFor").any(|user| user["uid"] == pod["metadata"]["uid"])
+            && list("/status/allocation/devices/results").any(driver)
     }
 
     /// Worker pods: one for each thing to do, none for what is done. Those that are stuck fail again and again.
