@@ -74,9 +74,10 @@ pub fn check(object: &DeviceConfig) -> Vec<Problem> {
     }
     if let Some(plugin) = &object.spec.device_plugin {
         device_plugin(plugin, &mut found);
-        let known = plugin.config.is_some() || plugin.image.is_none() || !plugin.resource_names.is_empty();
+        let named = !plugin.resource_names.is_empty() || !plugin.driver_names.is_empty();
+        let known = plugin.config.is_some() || plugin.image.is_none() || named;
         let ignored = object.spec.pods_using_devices() == PodsUsingDevices::Ignore;
-        found.unless(known || ignored, "spec.devicePlugin.resourceNames", rules::RESOURCES_NEEDED);
+        found.unless(known || ignored, "spec.devicePlugin.resourceNames", rules::NAMES_NEEDED);
     }
     let most = object.spec.upgrade_policy.as_ref().and_then(|policy| policy.max_unavailable.as_ref());
     let right = match most {
@@ -243,6 +244,8 @@ fn device_plugin(plugin: &DevicePlugin, found: &mut Found) {
     }
     let right = plugin.resource_names.iter().all(|name| is_resource(name));
     found.unless(right, format!("{field}.resourceNames"), rules::RESOURCES);
+    let right = plugin.driver_names.iter().all(|name| is(name, &schema::driver()));
+    found.unless(right, format!("{field}.driverNames"), rules::DRIVERS);
     for (index, volume) in plugin.volumes.iter().enumerate() {
         mounted(volume, &format!("{field}.volumes[{index}]"), found);
     }

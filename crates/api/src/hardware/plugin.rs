@@ -46,10 +46,16 @@ pub struct DevicePlugin {
     #[schemars(schema_with = "schema::resources")]
     pub resources: Option<ResourceRequirements>,
     /// Names of the extended resources that a vendor's plugin offers, such as `vendor.example/acc`: by them it is known which pods use the
-    /// devices, so `image` without `config` needs them, unless `upgradePolicy.podsUsingDevices` is `Ignore`. With `config` they are known.
+    /// devices, so `image` without `config` needs them or `driverNames`, unless `upgradePolicy.podsUsingDevices` is `Ignore`. With `config` they
+    /// are known.
     #[serde(skip_serializing_if = "Vec::is_empty", deserialize_with = "null_as_default")]
     #[schemars(schema_with = "schema::resource_names")]
     pub resource_names: Vec<String>,
+    /// Names of the drivers by which a vendor's plugin gives devices to resource claims (DRA), such as `acc.vendor.example`: by them it is
+    /// known which pods with claims use the devices. With `config` that of `--dra` in `args` is known.
+    #[serde(skip_serializing_if = "Vec::is_empty", deserialize_with = "null_as_default")]
+    #[schemars(schema_with = "schema::driver_names")]
+    pub driver_names: Vec<String>,
     /// Service account in this namespace of its pods. Default: one that the operator makes.
     #[serde(skip_serializing_if = "Option::is_none")]
     #[schemars(extend("minLength" = 1, "maxLength" = 253))]

@@ -91,9 +91,12 @@ pub(super) const PLUGIN_COMMAND: &str =
 /// Extended resources.
 pub(super) const RESOURCES: &str =
     "each must be the name of an extended resource, such as vendor.example/acc, outside of kubernetes.io";
-/// `image` without `config` needs `resourceNames`.
-pub(super) const RESOURCES_NEEDED: &str = "devicePlugin.resourceNames must name what a vendor's plugin offers, such as vendor.example/acc: by that \
-    it is known which pods use the devices; without it write upgradePolicy.podsUsingDevices: Ignore";
+/// `image` without `config` needs `resourceNames` or `driverNames`.
+pub(super) const NAMES_NEEDED: &str = "devicePlugin.resourceNames, or driverNames, must name what a vendor's plugin offers, such as \
+    vendor.example/acc: by that it is known which pods use the devices; without it write upgradePolicy.podsUsingDevices: Ignore";
+/// Drivers of resource claims.
+pub(super) const DRIVERS: &str =
+    "each must be the name of a driver of resource claims (DRA), a DNS subdomain such as acc.vendor.example";
 /// The version of `config`.
 pub(super) const CONFIG_VERSION: &str = "devicePlugin.config.version must be v1alpha1";
 /// The resources of `config`.

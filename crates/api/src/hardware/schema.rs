@@ -28,6 +28,12 @@ pub(super) fn resource() -> String {
     format!(r"{DNS}(\.{DNS})*/{LABEL}")
 }
 
+/// A driver of resource claims: a domain in letters of any size, as the API server has it.
+pub(super) fn driver() -> String {
+    let part = DNS.replace("a-z", "A-Za-z");
+    format!(r"{part}(\.{part})*")
+}
+
 /// The version of a kernel.
 pub(super) const KERNEL: &str = "[A-Za-z0-9._~-]+";
 /// An image in full.
@@ -114,7 +120,7 @@ pub(super) fn spec_rules() -> Value {
             ),
             rules::SIGN_FOLDER,
         ),
-        (plugin_is_known(), rules::RESOURCES_NEEDED),
+        (plugin_is_known(), rules::NAMES_NEEDED),
     ])
 }
 
@@ -122,9 +128,10 @@ pub(super) fn spec_rules() -> Value {
 fn plugin_is_known() -> String {
     let named = |list: &str| format!("has(self.devicePlugin.{list}) && size(self.devicePlugin.{list}) > 0");
     format!(
-        "!has(self.devicePlugin) || has(self.devicePlugin.config) || !has(self.devicePlugin.image) || {} || \
+        "!has(self.devicePlugin) || has(self.devicePlugin.config) || !has(self.devicePlugin.image) || {} || {} || \
          has(self.upgradePolicy) && has(self.upgradePolicy.podsUsingDevices) && self.upgradePolicy.podsUsingDevices == 'Ignore'",
-        named("resourceNames")
+        named("resourceNames"),
+        named("driverNames")
     )
 }
 
@@ -283,6 +290,12 @@ pub(super) fn resource_names(_: &mut SchemaGenerator) -> Schema {
 fn is_resource(text: &str) -> String {
     let name = matches(text, &resource());
     format!("{name} && !{text}.matches('{NATIVE}') && !{text}.startsWith('requests.')")
+}
+
+/// Drivers of resource claims by name.
+pub(super) fn driver_names(_: &mut SchemaGenerator) -> Schema {
+    let rule = format!("self.all(d, {})", matches("d", &driver()));
+    list_of(&json!({"type": "string", "maxLength": 63}), 32, &[(&rule, rules::DRIVERS)])
 }
 
 fn list_of(items: &Value, most: usize, rules: &[(&str, &str)]) -> Schema {

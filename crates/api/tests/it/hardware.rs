@@ -167,7 +167,7 @@ fn whole() -> Value {
                 "image": "registry.example/prepare:1", "imagePullPolicy": "Always", "command": ["/prepare"], "args": ["-v"],
                 "env": [{"name": "A", "value": "b"}], "resources": {"limits": {"cpu": "1"}}, "volumeMounts": [{"name": "a", "mountPath": "/acc"}],
             },
-            "resourceNames": ["vendor.example/acc"], "serviceAccountName": "plugin", "automountServiceAccountToken": false,
+            "resourceNames": ["vendor.example/acc"], "driverNames": ["acc.vendor.example"], "serviceAccountName": "plugin", "automountServiceAccountToken": false,
             "volumes": [{"name": "a", "hostPath": {"path": "/var/run/acc", "type": "DirectoryOrCreate"}},
                         {"name": "b", "configMap": {"name": "c", "items": [{"key": "k", "path": "p", "mode": 256}]}},
                         {"name": "c", "secret": {"secretName": "s", "defaultMode": 256}}, {"name": "d", "emptyDir": {"medium": "Memory"}}],
@@ -375,6 +375,7 @@ fn plugins() -> Vec<(Value, &'static str)> {
     let volume = |volume: Value| plugin(json!({"volumes": [volume]}));
     let path = |path: &str| volume(json!({"name": "a", "hostPath": {"path": path}}));
     let resource = |name: &str| plugin(json!({"resourceNames": [name]}));
+    let driver = |name: &str| plugin(json!({"driverNames": [name]}));
     let config =
         json!({"version": "v1alpha1", "resources": [{"name": "a.example/b", "anything": {"at": ["all"]}}]});
     let extended = "each must be the name of an extended resource";
@@ -387,7 +388,8 @@ fn plugins() -> Vec<(Value, &'static str)> {
     let resources = "devicePlugin.config.resources must have at least one entry";
     let volumes = "volumeMounts[].name must be that of an entry of devicePlugin.volumes";
     let reserved = "volumeMounts[].mountPath must be outside of /etc/tholepin/device-plugin";
-    let known = "devicePlugin.resourceNames must name what a vendor's plugin offers";
+    let known = "devicePlugin.resourceNames, or driverNames, must name what a vendor's plugin offers";
+    let named = "each must be the name of a driver of resource claims (DRA), a DNS subdomain";
     let places = "hostPath.path must be below /dev, /sys, /var, /opt or /run";
     vec![
         (plugin(json!({})), ""),
@@ -404,6 +406,8 @@ fn plugins() -> Vec<(Value, &'static str)> {
             "",
         ),
         (plugin(json!({"resourceNames": []})), known),
+        (plugin(json!({"resourceNames": null, "driverNames": []})), known),
+        (plugin(json!({"resourceNames": null, "driverNames": ["acc.example"]})), ""),
         (plugin(json!({"config": config, "command": ["/x"]})), "devicePlugin.command is a vendor's plugin's"),
         (resource("a.example/b"), ""),
         (resource("mykubernetes.io/b"), ""),
@@ -411,6 +415,13 @@ fn plugins() -> Vec<(Value, &'static str)> {
         (resource("kubernetes.io/b"), extended),
         (resource("node.kubernetes.io/b"), extended),
         (resource("requests.a.example/b"), extended),
+        (driver("acc"), ""),
+        (driver("Acc.vendor-1.example"), ""),
+        (driver(""), named),
+        (driver("vendor.example/acc"), named),
+        (driver("acc..example"), named),
+        (driver("acc_1.example"), named),
+        (driver(".example"), named),
         (path("/dev"), ""),
         (path("/var/run/cdi"), ""),
         (path("/etc/cdi"), places),
