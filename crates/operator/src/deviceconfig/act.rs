@@ -5,10 +5,12 @@
 //!
 //! What is asked of the API server, beside the watches: deviceconfigs patch, deviceconfigs/status patch, deviceconfigs list (in one
 //! namespace, before something is cleaned up after one that is gone); modules get, create, patch, delete; nodes patch; pods list (of one node, or of all);
+//! resourceclaims list;
 //! pods/eviction create; serviceaccounts, configmaps, rolebindings get, create, patch, delete, and bind of the ClusterRole of
 //! [`super::module::SCC_ROLE`]; selfsubjectaccessreviews create; events create, patch.
 
 use std::collections::BTreeSet;
+use std::fmt::Debug;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -17,21 +19,24 @@ use api::hardware::{self, Status, keys};
 use deployer::object::{Object, Sort};
 use jiff::Timestamp;
 use k8s_openapi::api::core::v1 as core;
+use k8s_openapi::api::resource::v1::ResourceClaim;
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::Time;
 use kube::api::{EvictParams, ListParams, Patch, PatchParams};
 use kube::{Api, Client};
 use runtime::client::{brief, code, is_conflict, is_not_found, is_retryable};
 use serde::Deserialize as _;
+use serde::de::DeserializeOwned;
 use serde_json::{Value, json};
 
 use super::claim::Id;
+use super::held::{Held, is_driver};
 use super::plan::{Do, NodeWrite, Why, is_as_wanted, is_config};
 use super::shared::Shared;
 use super::status::Failure;
 use super::taints::FENCE;
 use super::unused::Unused;
-use super::wire::{WireNode, WirePod};
-use super::world::{Config, Live};
+use super::wire::{WireClaim, WireNode, WirePod};
+use super::world::{Concerned, Config, Live, Pod};
 use crate::reconcile::status::merge_patch;
 use crate::watch::wire::{Raw, Texts};
 
@@ -66,7 +71,7 @@ pub enum Fault {
 
 /// How long a pod that may not go now is left alone.
 const DISRUPTION: Duration = Duration::from_secs(5);
-/// Pods of one answer, where those of many nodes are asked for.
+/// Objects of one answer, where there may be many.
 const PAGE: u32 = 500;
 
 impl Hand {
@@ -293,34 +298,62 @@ impl Hand {
 
     /// That nobody uses the devices of some nodes, by what the API server says now, and nobody can be on the way there any more.
     async fn is_unused(&self, unused: &Unused) -> Result<(), Fault> {
-        if unused.resources.is_empty() {
+        if unused.names.is_empty() {
             return Ok(());
         }
         if let Some(rest) = unused.rest(Timestamp::now(), self.binding) {
             return Err(Fault::Later(rest));
         }
-        let mut params = ListParams::default().limit(PAGE);
+        let mut pods = self.pods(unused).await?;
+        let by_claims = !pods.is_empty() && unused.names.iter().any(|name| is_driver(name));
+        let held = if by_claims { self.held().await? } else { Held::default() };
+        pods.retain(|(_, pod)| pod.uses(&unused.names, Some(&held)));
+        if pods.is_empty() {
+            return Ok(());
+        }
+        self.shared.update(|world| {
+            let mut concerned = Concerned::new();
+            for (id, pod) in pods {
+                for (claim, holding) in held.of(&pod.uid) {
+                    concerned.extend(world.put_holding(claim.clone(), Some(holding.clone())));
+                }
+                concerned.extend(world.put_pod(id, Some(pod)));
+            }
+            concerned
+        });
+        Err(Fault::Stale)
+    }
+
+    /// The pods on some nodes that may have devices.
+    async fn pods(&self, unused: &Unused) -> Result<Vec<(Id, Pod)>, Fault> {
+        let mut params = ListParams::default();
         if let (1, Some(node)) = (unused.fences.len(), unused.fences.keys().next()) {
             params = params.fields(&format!("spec.nodeName={node}"));
         }
-        let pods = Sort::of::<core::Pod>();
-        let api = Api::<WirePod>::all_with(self.client.clone(), &pods.resource());
-        let (mut texts, mut used) = (Texts::default(), false);
-        loop {
-            let list = api.list(&params).await;
-            let list = list.map_err(|error| fault("pods that may use the devices", &error, false))?;
-            for (id, pod) in list.items.into_iter().map(|pod| pod.trim(&mut texts)) {
-                let Some(pod) = pod.filter(|pod| unused.fences.contains_key(&*pod.node)) else { continue };
-                if pod.resources.iter().any(|name| unused.resources.contains(&**name)) {
-                    used = true;
-                    self.shared.update(|world| world.put_pod(id, Some(pod)));
-                }
+        let api = Api::<WirePod>::all_with(self.client.clone(), &Sort::of::<core::Pod>().resource());
+        let (mut pods, mut texts) = (Vec::new(), Texts::default());
+        let done = pages(&api, params, |pod| {
+            let (id, pod) = pod.trim(&mut texts);
+            let pod = pod.filter(|pod| unused.fences.contains_key(&*pod.node));
+            pods.extend(pod.map(|pod| (id, pod)));
+        });
+        done.await.map_err(|error| fault("pods that may use the devices", &error, false))?;
+        Ok(pods)
+    }
+
+    /// What pods have by resource claims; nothing, where there are none.
+    async fn held(&self) -> Result<Held, Fault> {
+        let api = Api::<WireClaim>::all_with(self.client.clone(), &Sort::of::<ResourceClaim>().resource());
+        let (mut held, mut texts) = (Held::default(), Texts::default());
+        let done = pages(&api, ListParams::default(), |claim| {
+            let (id, holding) = claim.trim(&mut texts);
+            held.put(id, holding);
+        });
+        match done.await {
+            Err(error) if !is_not_found(&error) => {
+                Err(fault("resource claims that pods may have devices by", &error, false))
             }
-            match list.metadata.continue_.filter(|token| !token.is_empty()) {
-                Some(token) => params = params.continue_token(&token),
-                None if used => return Err(Fault::Stale),
-                None => return Ok(()),
-            }
+            _ => Ok(held),
         }
     }
 
@@ -341,6 +374,22 @@ impl Hand {
             // Its disruption budget says not now.
             Err(error) if code(&error) == Some(429) => Err(Fault::Later(DISRUPTION)),
             Err(error) => Err(fault(&format!("eviction of pod {namespace}/{name}"), &error, false)),
+        }
+    }
+}
+
+/// Takes all objects of a list, which comes page by page.
+async fn pages<K>(api: &Api<K>, params: ListParams, mut take: impl FnMut(K)) -> Result<(), kube::Error>
+where
+    K: Clone + Debug + DeserializeOwned,
+{
+    let mut params = params.limit(PAGE);
+    loop {
+        let list = api.list(&params).await?;
+        list.items.into_iter().for_each(&mut take);
+        match list.metadata.continue_.filter(|token| !token.is_empty()) {
+            Some(token) => params = params.continue_token(&token),
+            None => return Ok(()),
         }
     }
 }

@@ -9,6 +9,7 @@ use api::kmm;
 use jiff::Timestamp;
 
 use super::claim::{Id, Verdict};
+use super::held::is_driver;
 use super::kernel::{Names, Served, served};
 use super::load::{Load, Loader};
 use super::nmc::{Loaded, Slot};
@@ -37,8 +38,8 @@ pub struct Facts<'a> {
     pub nodes: Vec<Spot<'a>>,
     /// Under which names the devices are offered, or were with a version that may still be somewhere.
     pub offered: Offered,
-    /// Pods that ask for one of these use the devices.
-    pub resources: BTreeSet<String>,
+    /// All of these names: pods that have something under one of them use the devices.
+    pub names: BTreeSet<String>,
 }
 
 /// A node.
@@ -143,8 +144,8 @@ impl<'a> Facts<'a> {
             .collect();
         let live = world.modules.get(&called.module);
         let offered = live.map(|live| Offered::on(&live.body)).unwrap_or_default();
-        let offered = offered.and(&config.object.spec.driver_version, config.resources());
-        let resources = offered.names();
+        let offered = offered.and(&config.object.spec.driver_version, config.device_names());
+        let device_names = offered.names();
         let mut look = Look {
             world,
             id: &id,
@@ -152,7 +153,7 @@ impl<'a> Facts<'a> {
             mappings: config.object.spec.mappings(),
             spec: &config.object.spec,
             asked: Loader::asked(&config.object.spec),
-            resources: &resources,
+            device_names: &device_names,
             loader: live.and_then(|live| Loader::of(&live.body)),
             kernels: BTreeMap::new(),
         };
@@ -163,7 +164,7 @@ impl<'a> Facts<'a> {
                 Some(look.at(name, node))
             })
             .collect();
-        Self { called, nodes, offered, resources }
+        Self { called, nodes, offered, names: device_names }
     }
 
     /// The nodes with our claim.
@@ -212,7 +213,7 @@ struct Look<'a, 'b> {
     mappings: Vec<KernelMapping>,
     spec: &'b Spec,
     asked: Loader,
-    resources: &'b BTreeSet<String>,
+    device_names: &'b BTreeSet<String>,
     /// That of the Module as it is.
     loader: Option<Loader>,
     /// Nodes are many and kernels few.
@@ -305,13 +306,16 @@ impl<'a> Look<'a, '_> {
     }
 
     fn users(&self, node: &str) -> Users {
-        if self.resources.is_empty() {
+        let names = self.device_names;
+        if names.is_empty() {
             return Users::Pods(Vec::new());
         }
         let Some(pods) = &self.world.pods else { return Users::Unknown };
-        let using = pods
-            .on(node)
-            .filter(|(_, pod)| pod.resources.iter().any(|name| self.resources.contains(&**name)));
+        let held = self.world.held.as_ref();
+        if held.is_none() && names.iter().any(|name| is_driver(name)) {
+            return Users::Unknown;
+        }
+        let using = pods.on(node).filter(|(_, pod)| pod.uses(names, held));
         let told = using.map(|(id, pod)| rollout::Pod {
             namespace: id.namespace.clone(),
             name: id.name.clone(),

@@ -1,6 +1,7 @@
 //! Under which names the devices of a driver have been offered.
 //!
-//! In: what a DeviceConfig says, what its Module remembers. Out: the names, by the version of the driver. Never: a name forgotten while a node
+//! In: what a DeviceConfig says, what its Module remembers. Out: the names, of resources and of drivers of resource claims, by the version of the
+//! driver of the devices. Never: a name forgotten while a node
 //! has the version with which it was offered: pods that asked for it may still hold devices there.
 
 use std::collections::{BTreeMap, BTreeSet};

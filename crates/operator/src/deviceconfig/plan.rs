@@ -344,7 +344,7 @@ impl<'a> Plan<'a> {
     fn write(&mut self, config: &Config, live: &Live, wanted: Object, refused: bool) {
         self.state = State::Writing;
         let ignored = config.object.spec.pods_using_devices() == hardware::PodsUsingDevices::Ignore;
-        let Some(facts) = self.facts.as_ref().filter(|facts| !ignored && !facts.resources.is_empty()) else {
+        let Some(facts) = self.facts.as_ref().filter(|facts| !ignored && !facts.names.is_empty()) else {
             self.doing.push(Do::Apply(wanted, Unused::default()));
             return;
         };
@@ -391,7 +391,7 @@ impl<'a> Plan<'a> {
     fn unload(&mut self, config: &Config, version: &str, live: &Live) {
         let Some(facts) = self.facts.take() else { return };
         let pods = config.object.spec.pods_using_devices();
-        let looks = pods != hardware::PodsUsingDevices::Ignore && !facts.resources.is_empty();
+        let looks = pods != hardware::PodsUsingDevices::Ignore && !facts.names.is_empty();
         let loaded: Vec<&Spot<'_>> = facts.ours().filter(|spot| looks && spot.in_use).collect();
         let spots: Vec<rollout::Spot<'_>> = loaded.iter().map(|spot| spot.in_rollout()).collect();
         self.follow(rollout::clear(pods, &spots), &facts, "");
@@ -423,7 +423,7 @@ impl<'a> Plan<'a> {
             most_unavailable: upgrade.unavailable_of(served),
             pods: config.object.spec.pods_using_devices(),
             paused: upgrade.paused || is_former,
-            devices_known: !facts.resources.is_empty(),
+            devices_known: !facts.names.is_empty(),
         };
         self.follow(rollout::round(&policy, spots), facts, version);
     }
@@ -464,9 +464,9 @@ fn versions<'f>(facts: &'f Facts<'_>) -> impl Iterator<Item = &'f str> {
 
 /// That nobody uses the devices of these nodes.
 fn unused(facts: &Facts<'_>, spots: &[&Spot<'_>]) -> Unused {
-    let resources = if spots.is_empty() { BTreeSet::new() } else { facts.resources.clone() };
+    let names = if spots.is_empty() { BTreeSet::new() } else { facts.names.clone() };
     let fences = spots.iter().map(|spot| (spot.name.to_owned(), spot.fence_seen)).collect();
-    Unused { resources, fences }
+    Unused { names, fences }
 }
 
 /// A step of a rollout, as something to do.

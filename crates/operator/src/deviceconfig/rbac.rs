@@ -11,6 +11,7 @@ use api::kmm;
 use api::rbac::{rule, rule_for};
 use deployer::platform::Platform;
 
+use super::held;
 use super::module::SCC_ROLE;
 use super::watch::DEFINITION;
 use crate::rbac::{Rules, openshift_place};
@@ -38,7 +39,9 @@ pub fn rules(platform: Platform) -> Rules {
         rule(kmm::GROUP, &[kmm::node::PLURAL, kmm::image::PLURAL], &SEEN),
         // Claims and versions are labels.
         rule("", &["nodes"], &["list", "watch", "patch"]),
+        // Who uses devices, by resources or by claims.
         rule("", &["pods"], &SEEN),
+        rule(held::GROUP, &[held::PLURAL], &SEEN),
         rule("", &["pods/eviction"], &["create"]),
         rule("", &["serviceaccounts", "configmaps"], &NAMED),
         rule("events.k8s.io", &["events"], &["create", "patch"]),

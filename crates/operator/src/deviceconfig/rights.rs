@@ -15,6 +15,7 @@ use runtime::client::brief;
 use tokio::sync::watch;
 use tracing::{info, warn};
 
+use super::held;
 use super::module::SCC_ROLE;
 use super::watch::DEFINITION;
 
@@ -46,6 +47,7 @@ pub(super) fn needed(openshift: bool) -> Vec<Need> {
         any("", "nodes", &["list", "watch", "patch"]),
         any("", "pods", &["list", "watch"]),
         any("", "pods/eviction", &["create"]),
+        any(held::GROUP, held::PLURAL, &["list", "watch"]),
         any(kmm::GROUP, kmm::MODULES, &["get", "list", "watch", "create", "patch", "delete"]),
         any(kmm::GROUP, kmm::node::PLURAL, &["list", "watch"]),
         any(kmm::GROUP, kmm::image::PLURAL, &["list", "watch"]),

@@ -9,15 +9,15 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use tokio::sync::{Notify, watch};
 
 use super::claim::Id;
-use super::world::{Concerned, Key, Place, World};
+use super::world::{Concerned, Key, Needs, Place, World};
 
 /// The world and what there is to do. One for the process.
 #[derive(Debug)]
 pub struct Shared {
     state: Mutex<State>,
     call: Notify,
-    /// Whether anybody has devices whose users it is worth to know.
-    pods: watch::Sender<bool>,
+    /// What it is worth to know.
+    needs: watch::Sender<Needs>,
 }
 
 #[derive(Debug)]
@@ -31,7 +31,7 @@ impl Shared {
     #[must_use]
     pub fn new(place: Place) -> Arc<Self> {
         let state = State { world: World::new(place), due: BTreeSet::new() };
-        Arc::new(Self { state: Mutex::new(state), call: Notify::new(), pods: watch::Sender::new(false) })
+        Arc::new(Self { state: Mutex::new(state), call: Notify::new(), needs: watch::Sender::default() })
     }
 
     /// Looks at the world; nobody else can meanwhile.
@@ -41,7 +41,7 @@ impl Shared {
 
     /// Changes the world; who is concerned is looked at again.
     pub fn update(&self, change: impl FnOnce(&mut World) -> Concerned) {
-        let (woken, needs_pods) = {
+        let (woken, needs) = {
             let mut state = self.state();
             let concerned = change(&mut state.world);
             let woken = !concerned.is_empty();
@@ -49,9 +49,9 @@ impl Shared {
             let orphans = state.world.orphans();
             let woken = woken || !orphans.is_empty();
             state.due.extend(orphans.into_iter().map(Key::Orphan));
-            (woken, state.world.needs_pods())
+            (woken, state.world.needs())
         };
-        self.pods.send_if_modified(|known| std::mem::replace(known, needs_pods) != needs_pods);
+        self.needs.send_if_modified(|known| std::mem::replace(known, needs) != needs);
         if woken {
             self.call.notify_one();
         }
@@ -74,9 +74,9 @@ impl Shared {
         self.call.notified().await;
     }
 
-    /// Whether pods have to be known.
-    pub fn needs_pods(&self) -> watch::Receiver<bool> {
-        self.pods.subscribe()
+    /// What has to be known.
+    pub fn needs(&self) -> watch::Receiver<Needs> {
+        self.needs.subscribe()
     }
 
     fn state(&self) -> MutexGuard<'_, State> {

@@ -11,8 +11,8 @@ use jiff::Timestamp;
 /// That nobody uses the devices of some nodes, and nobody is on the way there.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct Unused {
-    /// Who asks for one of these uses them. None: nothing has to hold.
-    pub resources: BTreeSet<String>,
+    /// Who has a device under one of these uses them. None: nothing has to hold.
+    pub names: BTreeSet<String>,
     /// The nodes, and since when it has been seen that new pods are kept from them, if they are.
     pub fences: BTreeMap<String, Option<Timestamp>>,
 }
@@ -42,7 +42,7 @@ mod tests {
         let since: Timestamp = "2026-01-01T00:00:00Z".parse().unwrap();
         let rest = |fences: &[Option<Timestamp>], after: i64| {
             let fences = fences.iter().enumerate().map(|(at, fence)| (at.to_string(), *fence)).collect();
-            Unused { resources: BTreeSet::new(), fences }
+            Unused { names: BTreeSet::new(), fences }
                 .rest(since + jiff::SignedDuration::from_millis(after), Duration::from_secs(2))
         };
         assert_eq!(rest(&[Some(since)], 0), Some(Duration::from_secs(2)));

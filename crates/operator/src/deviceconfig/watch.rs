@@ -3,8 +3,9 @@
 //! In: watches. Out: a [`super::world::World`], and who is concerned. Never: more of an object than somebody reads.
 //!
 //! KMM's kinds are watched while its definition is there, in the version it serves; whether it is there, or going, is told by its definition. Pods are
-//! watched once a DeviceConfig offers resources, since there are many and nobody else needs them. What is asked of the API server:
-//! list and watch of deviceconfigs, nodes, pods, modules, nodemodulesconfigs, moduleimagesconfigs everywhere, and of the
+//! watched once a DeviceConfig offers devices, and resource claims once one offers devices by them, since there are many and nobody else needs
+//! them. Where the API server has no resource claims nobody has anything by one. What is asked of the API server:
+//! list and watch of deviceconfigs, nodes, pods, resourceclaims, modules, nodemodulesconfigs, moduleimagesconfigs everywhere, and of the
 //! customresourcedefinition `modules.kmm.sigs.x-k8s.io` by its name.
 
 use std::collections::BTreeSet;
@@ -13,6 +14,8 @@ use std::sync::Arc;
 
 use api::hardware;
 use api::kmm;
+use deployer::object::Sort;
+use k8s_openapi::api::resource::v1::ResourceClaim;
 use kube::core::ApiResource;
 use kube::runtime::watcher::Config as Selection;
 use kube::{Api, Client};
@@ -26,10 +29,11 @@ use tokio::sync::watch::{Receiver, Sender};
 use tracing::{info, warn};
 
 use super::claim::Id;
+use super::held::{self, Held, Holding};
 use super::nmc::{Images, Nmc};
 use super::shared::Shared;
-use super::wire::{WireNode, WirePod};
-use super::world::{Concerned, Config, Kind, Kmm, Live, Node, Pod, Pods, World};
+use super::wire::{WireClaim, WireNode, WirePod};
+use super::world::{Concerned, Config, Kind, Kmm, Live, Needs, Node, Pod, Pods, World};
 use crate::watch::wire::{Raw, Texts};
 
 /// The definition that says whether there is KMM.
@@ -71,7 +75,9 @@ pub fn start(
     tasks.spawn("watch", async move { Ok::<_, Infallible>(all.definition(&definition, version).await) });
     let all = hearer.clone();
     tasks.spawn("watch", async move { Ok::<_, Infallible>(all.kmm(&modules, served).await) });
-    tasks.spawn("watch", async move { Ok::<_, Infallible>(hearer.pods().await) });
+    let all = hearer.clone();
+    tasks.spawn("watch", async move { Ok::<_, Infallible>(all.pods().await) });
+    tasks.spawn("watch", async move { Ok::<_, Infallible>(hearer.held().await) });
     Ok(())
 }
 
@@ -236,24 +242,51 @@ impl Hearer {
 
     /// Watches pods while somebody needs it.
     async fn pods(self) -> Infallible {
-        let mut needed = self.shared.needs_pods();
-        loop {
-            if needed.wait_for(|needed| *needed).await.is_err() {
-                std::future::pending::<()>().await;
-            }
+        let api = Api::<WirePod>::all_with(self.client, &core("Pod", "pods"));
+        let (api, shared, metrics) = (&api, &self.shared, &self.metrics);
+        let watch = || async move {
             let mut texts = Texts::default();
             let open = |pod: WirePod| Ok(pod.trim(&mut texts));
-            let tell = |event: Event<(Id, Option<Pod>)>| self.shared.update(|world| take_pods(world, event));
-            let api = Api::<WirePod>::all_with(self.client.clone(), &core("Pod", "pods"));
-            tokio::select! {
-                _ = watch::run_as(api, "pods", Selection::default(), &self.metrics, open, tell) => {}
-                _ = needed.wait_for(|needed| !needed) => {}
-            }
-            self.shared.update(|world| {
-                world.pods = None;
-                Concerned::new()
-            });
+            let tell = |event| shared.update(|world| take_pods(world, event));
+            watch::run_as(api.clone(), "pods", Selection::default(), metrics, open, tell).await
+        };
+        while_needed(shared, |needs| needs.pods, watch, |world| world.pods = None).await
+    }
+
+    /// Watches resource claims while somebody needs it.
+    async fn held(self) -> Infallible {
+        let api = Api::<WireClaim>::all_with(self.client, &Sort::of::<ResourceClaim>().resource());
+        let (api, shared, metrics) = (&api, &self.shared, &self.metrics);
+        let watch = || async move {
+            let mut texts = Texts::default();
+            let open = |claim: WireClaim| Ok(claim.trim(&mut texts));
+            let tell = |event| shared.update(|world| take_holdings(world, event));
+            watch::run_as(api.clone(), held::PLURAL, Selection::default(), metrics, open, tell).await
+        };
+        while_needed(shared, |needs| needs.held, watch, |world| world.held = None).await
+    }
+}
+
+/// Watches while it is needed, and forgets what that told when it no longer is.
+async fn while_needed<W: Future<Output = Infallible>>(
+    shared: &Shared,
+    wanted: fn(&Needs) -> bool,
+    watch: impl Fn() -> W,
+    forget: fn(&mut World),
+) -> Infallible {
+    let mut needs = shared.needs();
+    loop {
+        if needs.wait_for(wanted).await.is_err() {
+            std::future::pending::<()>().await;
         }
+        tokio::select! {
+            _ = watch() => {}
+            _ = needs.wait_for(|needs| !wanted(needs)) => {}
+        }
+        shared.update(|world| {
+            forget(world);
+            Concerned::new()
+        });
     }
 }
 
@@ -419,6 +452,25 @@ fn take_pods(world: &mut World, event: Event<(Id, Option<Pod>)>) -> Concerned {
         }
         Event::Applied((id, pod)) => world.put_pod(id, pod),
         Event::Deleted((id, _)) => world.put_pod(id, None),
+        Event::Unreadable { .. } => Concerned::new(),
+    }
+}
+
+fn take_holdings(world: &mut World, event: Event<(Id, Option<Holding>)>) -> Concerned {
+    match event {
+        Event::Reset { objects, .. } => {
+            let mut held = Held::default();
+            for (claim, holding) in objects {
+                held.put(claim, holding);
+            }
+            if world.held.as_ref() == Some(&held) {
+                return Concerned::new();
+            }
+            world.held = Some(held);
+            world.everybody()
+        }
+        Event::Applied((claim, holding)) => world.put_holding(claim, holding),
+        Event::Deleted((claim, _)) => world.put_holding(claim, None),
         Event::Unreadable { .. } => Concerned::new(),
     }
 }

@@ -13,8 +13,9 @@ use serde::de::DeserializeOwned;
 use serde_json::Value;
 
 use super::claim::{Claimant, Claims, Id, Labels, Selector};
+use super::held::{Held, Holding, is_driver};
 use super::nmc::{Images, Nmc};
-use super::offered::ANNOTATION;
+use super::offered::Offered;
 use super::sound::problems;
 use super::taints::FENCE;
 use crate::live::compare_versions;
@@ -49,6 +50,8 @@ pub struct World {
     pub images: BTreeMap<Id, Images>,
     /// Pods that may have a device; `None`: not known.
     pub pods: Option<Pods>,
+    /// What pods have by resource claims; `None`: not known.
+    pub held: Option<Held>,
     /// Kinds that have been listed once.
     pub listed: BTreeSet<Kind>,
     /// Nodes with a fence, by the claim that it names.
@@ -128,11 +131,22 @@ pub struct Node {
     pub fence_seen: Option<Timestamp>,
 }
 
+/// What is worth to know only for some DeviceConfigs.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Needs {
+    /// Pods that may have a device.
+    pub pods: bool,
+    /// What pods have by resource claims.
+    pub held: bool,
+}
+
 /// A pod that may have a device.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Pod {
     /// Where it runs.
     pub node: Arc<str>,
+    /// What resource claims know it by.
+    pub uid: Box<str>,
     /// Which resources of others than Kubernetes it asks for, sorted.
     pub resources: Vec<Arc<str>>,
     /// It is being deleted.
@@ -263,14 +277,16 @@ impl Config {
         self.module.as_deref().map(|module| hardware::claim(namespace, module)).unwrap_or_default()
     }
 
-    /// The names of the resources that its device plugin offers.
+    /// The names under which its device plugin offers devices: of resources, and of drivers of resource claims.
     #[must_use]
-    pub fn resources(&self) -> BTreeSet<String> {
+    pub fn device_names(&self) -> BTreeSet<String> {
         let Some(plugin) = &self.object.spec.device_plugin else { return BTreeSet::new() };
-        let config = plugin.config.as_ref();
-        let listed = config.and_then(|config| config.get("resources")?.as_array());
-        let ours = listed.into_iter().flatten().filter_map(|one| one["name"].as_str());
-        ours.map(str::to_owned).chain(plugin.resource_names.iter().cloned()).collect()
+        let named = plugin.resource_names.iter().chain(&plugin.driver_names).map(String::as_str);
+        // What the words of a vendor's plugin mean is not known.
+        let Some(config) = &plugin.config else { return named.map(str::to_owned).collect() };
+        let listed = config.get("resources").and_then(Value::as_array).into_iter().flatten();
+        let ours = listed.filter_map(|one| one["name"].as_str());
+        ours.chain(told_drivers(&plugin.args)).chain(named).map(str::to_owned).collect()
     }
 
     /// As claims see it. What cannot be followed asks for no more nodes.
@@ -294,9 +310,25 @@ impl Config {
     }
 }
 
+/// As which driver of resource claims our device plugin is told to offer devices: `--dra=NAME` or `--dra NAME`.
+fn told_drivers(args: &[String]) -> impl Iterator<Item = &str> {
+    let apart = args.windows(2).filter(|pair| pair[0] == "--dra").map(|pair| pair[1].as_str());
+    args.iter().filter_map(|word| word.strip_prefix("--dra=")).chain(apart)
+}
+
 /// A part of an object; one that cannot be read is empty.
 fn part<T: DeserializeOwned + Default>(body: &Value, field: &str) -> T {
     body.get(field).and_then(|part| T::deserialize(part).ok()).unwrap_or_default()
+}
+
+impl Pod {
+    /// It has devices under one of these names: it asks for a resource of this name, or was given a device of such a driver by a claim.
+    #[must_use]
+    pub fn uses(&self, names: &BTreeSet<String>, held: Option<&Held>) -> bool {
+        let given = held.into_iter().flat_map(|held| held.of(&self.uid));
+        let drivers = given.flat_map(|(_, holding)| &holding.drivers);
+        self.resources.iter().chain(drivers).any(|name| names.contains(&**name))
+    }
 }
 
 impl Pods {
@@ -351,17 +383,19 @@ impl World {
         kmm && has(Kind::Config) && has(Kind::Node)
     }
 
-    /// Somebody has devices whose users it is worth to know.
+    /// What it is worth to know, because somebody has devices that pods may use.
     #[must_use]
-    pub fn needs_pods(&self) -> bool {
-        self.configs.values().any(|config| !config.resources().is_empty() || self.has_offered(config))
+    pub fn needs(&self) -> Needs {
+        let of = |config: &Config| config.device_names().into_iter().chain(self.remembered(config));
+        let mut names = self.configs.values().flat_map(of).peekable();
+        Needs { pods: names.peek().is_some(), held: names.any(|name| is_driver(&name)) }
     }
 
-    /// Its Module remembers names under which devices were offered.
-    fn has_offered(&self, config: &Config) -> bool {
+    /// The names that its Module remembers, under which devices are or were offered.
+    fn remembered(&self, config: &Config) -> BTreeSet<String> {
         let module = config.module.as_deref().map(|module| Id::new(&config.id().namespace, module));
         let live = module.and_then(|module| self.modules.get(&module));
-        live.is_some_and(|live| live.body["metadata"]["annotations"][ANNOTATION].is_string())
+        live.map(|live| Offered::on(&live.body).names()).unwrap_or_default()
     }
 
     /// A DeviceConfig is like this. Of one that cannot be read the spec stays as it was known, and nothing new is begun.
@@ -497,6 +531,15 @@ impl World {
         let Some(pods) = &mut self.pods else { return Concerned::new() };
         let nodes = pods.put(id, pod);
         nodes.iter().flat_map(|node| self.holder(node)).collect()
+    }
+
+    /// A resource claim is like this, or no pod has anything by it.
+    pub fn put_holding(&mut self, claim: Id, holding: Option<Holding>) -> Concerned {
+        let Some(held) = &mut self.held else { return Concerned::new() };
+        let pods = held.put(claim, holding);
+        let known = self.pods.as_ref();
+        let pods = pods.iter().filter_map(|pod| known?.all.get(pod));
+        pods.filter_map(|pod| self.holder(&pod.node)).collect()
     }
 
     /// A pod was asked to go, and goes.

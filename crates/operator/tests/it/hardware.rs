@@ -1,10 +1,12 @@
 //! The controller of DeviceConfigs on real clusters, with a double of KMM below it.
 //!
 //! [`scenarios`] are the ways KMM can go, [`histories`] are what people do in any order, [`whole`] is everything at once with kubelets,
-//! [`openshift`] is what only OpenShift has, and [`within_rights`] looks at what was asked for in all of them.
+//! [`claims`] is about pods that have devices by resource claims, [`openshift`] is what only OpenShift has, and [`within_rights`] looks at what was asked for in all of them.
 
 #[path = "hardware/case.rs"]
 mod case;
+#[path = "hardware/claims.rs"]
+mod claims;
 #[path = "hardware/histories.rs"]
 mod histories;
 #[path = "hardware/history.rs"]

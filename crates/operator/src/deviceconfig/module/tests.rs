@@ -145,7 +145,7 @@ fn a_device_plugin_is_a_vendors_or_ours() {
     assert_eq!(names, ["config", "config-1", "cdi", "dev", "config-2"]);
     assert_eq!(volumes[4]["configMap"]["name"], "acc-module-plugin");
     assert_eq!(plugin["container"]["volumeMounts"][2]["name"], "config-2");
-    assert_eq!(config("example.com/acc").resources().into_iter().collect::<Vec<_>>(), ["example.com/acc"]);
+    assert_eq!(config("example.com/acc").device_names().into_iter().collect::<Vec<_>>(), ["example.com/acc"]);
 }
 
 #[test]

@@ -7,9 +7,10 @@ use k8s_openapi::api::core::v1::Taint;
 use serde_json::json;
 
 use super::*;
+use crate::deviceconfig::held::{Held, Holding, is_driver};
 use crate::deviceconfig::nmc::Nmc;
 use crate::deviceconfig::taints::CORDON;
-use crate::deviceconfig::world::{Kind, Place, Pods};
+use crate::deviceconfig::world::{Kind, Needs, Place, Pods};
 
 const KERNEL: &str = "5.14.0-1.el9";
 const DEVICE: &str = "example.com/acc";
@@ -44,6 +45,7 @@ fn world(kmm: Kmm) -> World {
     let mut world = World::new(Place { openshift: false, image: "registry.example/t:1".to_owned() });
     world.kmm = Some(kmm);
     world.pods = Some(Pods::default());
+    world.held = Some(Held::default());
     world.listed = [Kind::Config, Kind::Node, Kind::Module, Kind::Nmc, Kind::Images].into();
     world
 }
@@ -56,7 +58,7 @@ fn served() -> World {
 fn as_wanted(world: &World, config: &Config) -> (Id, Live) {
     let called = Called::of(config).unwrap();
     let object = module::module(config, &called, &world.place, "v1beta1").unwrap();
-    let offered = Offered::default().and(&config.object.spec.driver_version, config.resources());
+    let offered = Offered::default().and(&config.object.spec.driver_version, config.device_names());
     let mut body = offered.put_on(&object).unwrap().body().clone();
     body["metadata"]["uid"] = "m1".into();
     body["metadata"]["resourceVersion"] = "5".into();
@@ -328,7 +330,12 @@ fn leaving(policy: &str) -> (Config, World) {
 }
 
 fn pod(node: &str, leaving: bool) -> crate::deviceconfig::world::Pod {
-    crate::deviceconfig::world::Pod { node: node.into(), resources: vec![DEVICE.into()], leaving }
+    crate::deviceconfig::world::Pod {
+        node: node.into(),
+        uid: "u".into(),
+        resources: vec![DEVICE.into()],
+        leaving,
+    }
 }
 
 /// It is fenced, seen at this second.
@@ -364,7 +371,7 @@ fn a_module_goes_when_no_pod_uses_the_devices() {
     let seen = |second| Some(Timestamp::from_second(second).unwrap());
     let fences = [("n1", seen(1)), ("n2", seen(2)), ("n3", seen(3))];
     let wanted = Unused {
-        resources: BTreeSet::from([DEVICE.to_owned()]),
+        names: BTreeSet::from([DEVICE.to_owned()]),
         fences: fences.map(|(name, seen)| (name.to_owned(), seen)).into(),
     };
     assert_eq!(*unused, wanted);
@@ -444,13 +451,20 @@ fn changed(world: &mut World, config: &Config) -> (Vec<String>, State) {
     (doing, plan.state)
 }
 
-fn user(world: &mut World, name: &str, resource: &str) {
-    let pod = crate::deviceconfig::world::Pod {
-        node: "n1".into(),
-        resources: vec![resource.into()],
-        leaving: false,
-    };
-    world.put_pod(Id::new("x", name), Some(pod));
+/// A pod with a device under this name: it asks for the resource, or was given it by a claim.
+fn user(world: &mut World, name: &str, device: &str) {
+    let (id, uid) = (Id::new("x", name), format!("uid-{name}"));
+    let mut resources = vec![Arc::from(device)];
+    if is_driver(device) {
+        let holding = Holding {
+            drivers: resources.drain(..).collect(),
+            pods: [(uid.as_str().into(), id.clone())].into(),
+        };
+        world.put_holding(id.clone(), Some(holding));
+    }
+    let pod =
+        crate::deviceconfig::world::Pod { node: "n1".into(), uid: uid.into(), resources, leaving: false };
+    world.put_pod(id, Some(pod));
 }
 
 const VERSION: &str = "kmm.node.kubernetes.io/version-module.hw.acc-module";
@@ -609,7 +623,7 @@ fn a_module_that_reloads_drivers_is_written_when_nobody_can_come() {
     });
     let since: Timestamp = "2026-01-01T00:00:00Z".parse().unwrap();
     let wanted = Unused {
-        resources: BTreeSet::from([DEVICE.to_owned()]),
+        names: BTreeSet::from([DEVICE.to_owned()]),
         fences: BTreeMap::from([("n1".to_owned(), Some(since))]),
     };
     assert_eq!(unused, Some(wanted));
@@ -653,13 +667,15 @@ fn a_fence_is_as_old_as_it_was_seen() {
 /// Another name for the devices, or none, and another version in one edit: who has one under the former name still has it.
 #[test]
 fn who_has_a_device_under_a_former_name_still_uses_it() {
-    let other = "example.com/other";
+    let (other, driver) = ("example.com/other", "acc.example.com");
     let renamed = json!({ "driverVersion": "2.0", "devicePlugin": { "resourceNames": [other] } });
     let dropped = json!({ "driverVersion": "2.0", "devicePlugin": null });
-    for next in [renamed, dropped] {
-        let (before, after) = (serving(&json!({})), serving(&next));
+    let undriven = json!({ "driverVersion": "2.0", "devicePlugin": { "driverNames": null } });
+    for (device, next) in [(DEVICE, &renamed), (DEVICE, &dropped), (driver, &undriven), (driver, &dropped)] {
+        let before = serving(&json!({ "devicePlugin": { "driverNames": [driver] } }));
+        let after = serving(next);
         let mut world = running(&before);
-        user(&mut world, "p", DEVICE);
+        user(&mut world, "p", device);
         assert_eq!(changed(&mut world, &after).0, ["apply"]);
         let doing = plan(&world, &after, false).doing;
         let Some(Do::Apply(module, _)) = doing.iter().find(|one| matches!(one, Do::Apply(..))) else {
@@ -668,7 +684,7 @@ fn who_has_a_device_under_a_former_name_still_uses_it() {
         let (id, mut live) = as_wanted(&world, &after);
         live.body["metadata"]["annotations"] = module.body()["metadata"]["annotations"].clone();
         put_module(&mut world, &id, Live { body: stated(live.body) });
-        assert!(world.needs_pods());
+        assert_eq!(world.needs(), Needs { pods: true, held: true });
         let waits = plan(&world, &after, false);
         let pods = rollout::Wait::Pods("x/p".to_owned(), 1);
         assert_eq!(waits.round.waiting, [("n1".to_owned(), pods)], "{next}");
@@ -682,7 +698,7 @@ fn who_has_a_device_under_a_former_name_still_uses_it() {
         let Some(Do::Apply(module, _)) = doing.iter().find(|one| matches!(one, Do::Apply(..))) else {
             panic!()
         };
-        assert_eq!(Offered::on(module.body()).names(), after.resources());
+        assert_eq!(Offered::on(module.body()).names(), after.device_names());
     }
     // A name that is replaced under the same version is remembered as long as that version.
     let renamed = serving(&json!({ "devicePlugin": { "resourceNames": [other] } }));
@@ -690,6 +706,67 @@ fn who_has_a_device_under_a_former_name_still_uses_it() {
     let doing = plan(&world, &renamed, false).doing;
     let Some(Do::Apply(module, _)) = doing.iter().find(|one| matches!(one, Do::Apply(..))) else { panic!() };
     assert_eq!(Offered::on(module.body()).names(), BTreeSet::from([DEVICE, other].map(str::to_owned)));
+}
+
+/// Whoever has a device by a resource claim keeps the driver as others do, and nobody is told to be free of pods whose claims are not known.
+#[test]
+fn who_has_a_device_by_a_claim_uses_it() {
+    let (driver, claim) = ("acc.example.com", Id::new("x", "p"));
+    let plugin = |more: Value| json!({ "devicePlugin": more });
+    let resource =
+        json!({ "name": DEVICE, "discovery": { "directory": { "path": "/dev", "prefix": "acc" } } });
+    let config = json!({ "version": "v1alpha1", "resources": [resource] });
+    let ours =
+        |args: Value| plugin(json!({ "image": null, "resourceNames": null, "config": config, "args": args }));
+    let waits = Some(rollout::Wait::Pods("x/p".to_owned(), 1));
+    for (more, wanted) in [
+        (plugin(json!({ "driverNames": [driver] })), &waits),
+        (ours(json!(["-v", "--dra=acc.example.com"])), &waits),
+        (ours(json!(["--dra", driver, "-v"])), &waits),
+        (ours(json!(["--dra=other.example.com", driver])), &None),
+        (plugin(json!({ "args": ["--dra=acc.example.com"] })), &None),
+        (plugin(json!({ "driverNames": ["other.example.com"] })), &None),
+    ] {
+        let before = serving(&more);
+        let mut after = before.clone();
+        after.object.spec.driver_version = "2.0".to_owned();
+        let mut world = running(&before);
+        user(&mut world, "p", driver);
+        let (id, live) = as_wanted(&world, &after);
+        put_module(&mut world, &id, live);
+        let waiting = |world: &World| plan(world, &after, false).round.waiting.pop().map(|(_, wait)| wait);
+        world.remove_config(&after.id());
+        put(&mut world, &after);
+        assert_eq!(waiting(&world), *wanted, "{more}");
+        if wanted.is_none() {
+            continue;
+        }
+        assert!(world.needs().held, "{more}");
+        // Of another pod of the same name.
+        let concerned = |world: &mut World, holding| world.put_holding(claim.clone(), holding).len();
+        let holding = |uid: &str| {
+            let pods = [(uid.into(), Id::new("x", "p"))].into();
+            Some(Holding { drivers: [driver.into()].into(), pods })
+        };
+        assert_eq!(concerned(&mut world, holding("uid-former")), 1);
+        assert_eq!(waiting(&world), None, "{more}");
+        assert_eq!(concerned(&mut world, holding("uid-p")), 1);
+        assert_eq!(waiting(&world), waits, "{more}");
+        assert_eq!(concerned(&mut world, None), 1);
+        assert_eq!(waiting(&world), None, "{more}");
+        world.held = None;
+        assert_eq!(waiting(&world), Some(rollout::Wait::Unknown), "{more}");
+    }
+    // Claims are of no interest where nobody gives devices by them.
+    let mut world = running(&serving(&json!({})));
+    world.held = None;
+    assert_eq!(world.needs(), Needs { pods: true, held: false });
+    let after = serving(&json!({ "driverVersion": "2.0" }));
+    world.remove_config(&after.id());
+    put(&mut world, &after);
+    let (id, live) = as_wanted(&world, &after);
+    put_module(&mut world, &id, live);
+    assert_eq!(plan(&world, &after, false).round.waiting, []);
 }
 
 /// Somebody takes our labels from a node that is being changed: the fence goes when the driver has gone, whoever is told.
@@ -725,7 +802,7 @@ fn a_node_is_given_back_behind_a_fence() {
     let doing = plan(&world, &config, false).doing;
     let Some(Do::Node(write)) = doing.last() else { panic!() };
     assert!(!write.patch.to_string().contains("taints"), "{}", write.patch);
-    assert!(write.unused.is_fenced() && !write.unused.resources.is_empty());
+    assert!(write.unused.is_fenced() && !write.unused.names.is_empty());
 }
 
 /// A plugin reads its configuration again when it changes: that of a version that nodes have stays as it is.

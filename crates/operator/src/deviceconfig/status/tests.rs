@@ -303,7 +303,12 @@ fn pods_that_hold_devices_are_named_when_it_goes() {
         let mut world = world(&leaving, &["ready", "ready"]);
         for name in ["a", "b"] {
             let resources = vec!["example.com/acc".into()];
-            let pod = crate::deviceconfig::world::Pod { node: "n1".into(), resources, leaving: false };
+            let pod = crate::deviceconfig::world::Pod {
+                node: "n1".into(),
+                uid: "u".into(),
+                resources,
+                leaving: false,
+            };
             world.put_pod(claim::Id::new("work", name), Some(pod));
         }
         let plan = plan(&world, &leaving, false);
@@ -356,7 +361,7 @@ fn pods_that_do_not_go_are_told_with_their_nodes() {
     let mut there = world(&asked, &["ready", "ready old fenced"]);
     for name in ["p", "q"] {
         let resources = vec!["example.com/acc".into()];
-        let pod = Pod { node: "n1".into(), resources, leaving: name == "p" };
+        let pod = Pod { node: "n1".into(), uid: "u".into(), resources, leaving: name == "p" };
         there.put_pod(claim::Id::new("x", name), Some(pod));
     }
     let at = |config: &Config, second: i64| {

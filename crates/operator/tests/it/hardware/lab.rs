@@ -12,7 +12,7 @@ use kube::Client;
 use kube::api::{Api, DynamicObject};
 use operator::deviceconfig::{manifests, rbac};
 use testkit::audit::Request;
-use testkit::controlplane::ControlPlane;
+use testkit::controlplane::{ControlPlane, ControlPlaneOptions};
 use testkit::net::Network;
 use testkit::openshift::{self, Flavour};
 use testkit::{env, kmm};
@@ -80,7 +80,7 @@ impl Shared {
             // Its threads are where this one is.
             let runtime =
                 tokio::runtime::Builder::new_multi_thread().worker_threads(2).enable_all().build().unwrap();
-            let lab = runtime.block_on(start(rig, &network, program, Platform::Kubernetes));
+            let lab = runtime.block_on(start(rig, &control(&network, true), program, Platform::Kubernetes));
             (lab, runtime)
         };
         let (lab, runtime) = network.namespaces().run(inside).unwrap();
@@ -116,8 +116,13 @@ pub(crate) fn configs(client: &Client, namespace: Option<&str>) -> Api<DynamicOb
 }
 
 /// A cluster of a platform in which the operator runs.
-pub(crate) async fn start(rig: &env::Rig, network: &Network, program: PathBuf, platform: Platform) -> Lab {
-    let control = ControlPlane::start(&rig.binaries, &control(network, true)).await.unwrap();
+pub(crate) async fn start(
+    rig: &env::Rig,
+    options: &ControlPlaneOptions,
+    program: PathBuf,
+    platform: Platform,
+) -> Lab {
+    let control = ControlPlane::start(&rig.binaries, options).await.unwrap();
     let admin = control.client().await.unwrap();
     if platform == Platform::OpenShift {
         openshift::install(&admin, Flavour::OpenShift, "4.99.3").await.unwrap();

@@ -12,7 +12,7 @@ use testkit::{env, kmm, net};
 use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
 use tokio::net::TcpStream;
 
-use super::super::rig::{tholepin, until};
+use super::super::rig::{control, tholepin, until};
 use super::super::scenario::Scenario;
 use super::lab;
 use super::within_rights::{PLAYED, note_all};
@@ -24,7 +24,7 @@ fn alone_on_openshift_it_has_the_rights_and_the_clusters_tls() {
     let Some(program) = tholepin() else { return };
     net::private(async |network| {
         // It is ready when it knows where it is, and may do what it has to.
-        let mut lab = lab::start(&rig, &network, program, Platform::OpenShift).await;
+        let mut lab = lab::start(&rig, &control(&network, true), program, Platform::OpenShift).await;
         let (admin, metrics) = (lab.admin.clone(), lab.metrics);
         let speaks = async || speaks_tls12(metrics).await == Some(true);
         until("the usual profile", speaks).await;

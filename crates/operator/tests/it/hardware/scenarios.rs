@@ -13,8 +13,8 @@ use super::case::{CLAIM, Case, DEVICE, KERNEL, count, is, is_ready, problem, say
 use super::history::History;
 use super::lab::{Lab, play};
 
-/// How many scenarios there are: calls of [`play`], [`super::whole`] and [`super::openshift`].
-pub(crate) const SCENARIOS: usize = 27;
+/// How many scenarios there are: calls of [`play`], [`super::whole`], [`super::openshift`] and one of [`super::claims`].
+pub(crate) const SCENARIOS: usize = 30;
 
 #[test]
 fn k01_a_driver_is_loaded_and_that_is_said_when_it_is_so() {
