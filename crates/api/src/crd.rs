@@ -125,7 +125,7 @@ fn device_config_columns() -> Vec<CustomResourceColumnDefinition> {
         ("Reason", "string", of(hardware::keys::READY, "reason"), 0),
         ("Version", "string", ".spec.driverVersion".to_owned(), 0),
         ("Desired", "integer", ".status.nodes.desired".to_owned(), 0),
-        ("Available", "integer", ".status.nodes.ready".to_owned(), 0),
+        ("Available", "integer", ".status.nodes.available".to_owned(), 0),
         ("Age", "date", ".metadata.creationTimestamp".to_owned(), 0),
         ("Module", "string", ".status.module.name".to_owned(), 1),
         ("Message", "string", of(hardware::keys::READY, "message"), 1),

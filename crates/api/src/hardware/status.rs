@@ -86,7 +86,9 @@ pub struct NodeCounts {
     pub claimed: i32,
     /// Of those, nodes that should have the driver: neither unsupported nor in maintenance.
     pub desired: i32,
-    /// Of those, nodes whose driver is loaded and is what is asked for.
+    /// Of the desired nodes, those with a working driver of ours, be it of another version.
+    pub available: i32,
+    /// Of the desired nodes, those whose driver is loaded and is what is asked for.
     pub ready: i32,
     /// Of the claimed nodes, those that were told to have `spec.driverVersion`.
     pub updated: i32,

@@ -569,7 +569,7 @@ async fn columns_are_shown(client: &Client) {
     let condition = |kind: &str, status: &str, reason: &str| json!({"type": kind, "status": status, "reason": reason, "message": "so", "lastTransitionTime": "2026-01-02T03:04:05Z"});
     let status = json!({
         "observedGeneration": 1, "phase": "Progressing", "module": {"name": "acc-module", "version": "1.4.2"}, "driverVersion": "1.4.2",
-        "nodes": {"matching": 4, "claimed": 3, "desired": 2, "ready": 1, "updated": 1, "unsupported": 1, "maintenance": 0, "waiting": 0},
+        "nodes": {"matching": 4, "claimed": 3, "desired": 2, "available": 2, "ready": 1, "updated": 1, "unsupported": 1, "maintenance": 0, "waiting": 0},
         "problems": [{"node": "n", "reason": "Slow", "message": "x"}], "kernelsWithoutMapping": ["6.1"],
         "conflicts": [{"namespace": "a", "name": "b", "nodes": ["n"], "count": 1, "won": true}],
         "conditions": [condition("Ready", "False", "Loading"), condition("Errored", "False", "Ready")],
@@ -591,7 +591,7 @@ async fn columns_are_shown(client: &Client) {
     );
     let cells = table["rows"][0]["cells"].as_array().unwrap();
     assert_eq!(cells[..4], ["acc", "False", "Progressing", "Loading"]);
-    assert_eq!(cells[4..7], [json!("1.4.2"), json!(2), json!(1)]);
+    assert_eq!(cells[4..7], [json!("1.4.2"), json!(2), json!(2)]);
     assert_eq!(cells[8..], ["acc-module", "so"]);
     let kinds = client.list_api_group_resources(&format!("{GROUP}/{VERSION}")).await.unwrap();
     let kind = kinds.resources.iter().find(|resource| resource.name == PLURAL).unwrap();

@@ -66,6 +66,8 @@ pub struct Spot<'a> {
     /// The driver that its label says is loaded, as it should be, since the machine was started; and if that is the version that is asked
     /// for, KMM was told to load it as is asked for.
     pub ready: bool,
+    /// A driver of ours is loaded since the machine was started, of whatever version.
+    pub works: bool,
     /// It was loaded before the machine was started last.
     pub rebooted: bool,
     /// The device plugin runs.
@@ -260,6 +262,7 @@ impl<'a> Look<'a, '_> {
             configured: slot.and_then(|slot| slot.wanted.as_ref()),
             in_use: slot.is_some(),
             ready: same && current && booted,
+            works: booted,
             rebooted: same && current && !booted,
             plugin: label(&plugin).is_some(),
             fenced_since,

@@ -93,7 +93,7 @@ struct Seen(Arc<Shared>);
 struct Shown {
     namespace: String,
     name: String,
-    nodes: [(&'static str, i32); 8],
+    nodes: [(&'static str, i32); 9],
     ready: bool,
     failed: bool,
 }
@@ -112,6 +112,7 @@ impl Shown {
                 ("matching", counts.matching),
                 ("claimed", counts.claimed),
                 ("desired", counts.desired),
+                ("available", counts.available),
                 ("ready", counts.ready),
                 ("updated", counts.updated),
                 ("unsupported", counts.unsupported),

@@ -118,6 +118,7 @@ fn counts(config: &Config, plan: &Plan<'_>, facts: &Facts<'_>) -> NodeCounts {
         matching: count(&|spot| !matches!(spot.standing, Standing::Ending | Standing::Leaving)),
         claimed: count(&|spot| spot.standing.is_ours()),
         desired: count(&|spot| spot.is_desired()),
+        available: count(&|spot| spot.is_desired() && spot.works),
         ready: count(&|spot| spot.is_desired() && spot.ready && spot.version == Some(wanted)),
         updated: count(&|spot| mine(spot) && spot.version == Some(wanted)),
         unsupported: count(&|spot| mine(spot) && !spot.is_supported()),

@@ -185,6 +185,22 @@ fn what_an_upgrade_waits_for_is_named() {
     }
 }
 
+/// What is available does not drop because another version is asked for.
+#[test]
+fn a_working_driver_is_available_whatever_its_version() {
+    let plain = config(&json!({}));
+    for (nodes, wanted) in [
+        (["ready", "ready"], (2, 2)),
+        (["ready old", "ready old"], (2, 0)),
+        (["ready", "ready booted"], (1, 1)),
+        (["claimed", "ready old"], (1, 0)),
+        (["ready cordoned", "ready"], (1, 1)),
+    ] {
+        let counts = told(&world(&plain, &nodes), &plain, &Heard::default()).nodes.unwrap();
+        assert_eq!((counts.available, counts.ready), wanted, "{nodes:?}");
+    }
+}
+
 /// Labels, versions and NodeModulesConfigs are as before, and KMM has not even begun.
 #[test]
 fn what_kmm_was_not_told_yet_is_not_ready() {

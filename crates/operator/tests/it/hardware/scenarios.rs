@@ -38,7 +38,7 @@ fn k01_a_driver_is_loaded_and_that_is_said_when_it_is_so() {
         assert_eq!(
             now["status"]["nodes"],
             json!({
-                "matching": 3, "claimed": 3, "desired": 3, "ready": 3, "updated": 3,
+                "matching": 3, "claimed": 3, "desired": 3, "available": 3, "ready": 3, "updated": 3,
                 "unsupported": 0, "maintenance": 0, "waiting": 0,
             })
         );
