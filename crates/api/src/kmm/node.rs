@@ -47,6 +47,9 @@ pub struct Entry {
     /// The Module's version, if it has one.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub version: Option<String>,
+    /// The service account of the pods that load and unload it.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub service_account_name: Option<String>,
     /// What is loaded and how, complete: spec and status are compared field by field, those that we know nothing of included.
     #[serde(deserialize_with = "null_as_default")]
     pub config: Map<String, Value>,

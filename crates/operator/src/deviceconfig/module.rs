@@ -40,14 +40,15 @@ pub fn plugin_file(version: &str) -> String {
     format!("{version}.yaml")
 }
 
-/// What its pods stand on, in the order in which it is made.
+/// What its pods stand on, in the order in which it is made. `unloads` says that KMM will unload a driver with the account that we made, be another
+/// asked for by now.
 ///
 /// # Errors
 /// Never in practice.
-pub fn grounds(config: &Config, called: &Called, place: &Place) -> Result<Vec<Object>, Error> {
+pub fn grounds(config: &Config, called: &Called, place: &Place, unloads: bool) -> Result<Vec<Object>, Error> {
     let (object, module) = (&config.object, called.module.name.as_str());
     let (mut all, mut accounts) = (Vec::new(), Vec::new());
-    if object.spec.service_account_name.is_none() {
+    if object.spec.service_account_name.is_none() || unloads {
         accounts.push(hardware::loader_account(module));
     }
     let plugin = object.spec.device_plugin.as_ref();
@@ -68,6 +69,19 @@ pub fn grounds(config: &Config, called: &Called, place: &Place) -> Result<Vec<Ob
         })?);
     }
     Ok(all)
+}
+
+/// What [`grounds`] may have made before and nobody needs any more. An account that the user names is his, whoever made it.
+#[must_use]
+pub fn leftovers(config: &Config, called: &Called, place: &Place, grounds: &[Object]) -> Vec<(Sort, Id)> {
+    let spec = &config.object.spec;
+    let plugin = spec.device_plugin.as_ref().and_then(|plugin| plugin.service_account_name.as_ref());
+    let is_named = |id: &Id| [spec.service_account_name.as_ref(), plugin].contains(&Some(&id.name));
+    let stays = |sort: &Sort, id: &Id| {
+        let is_needed = grounds.iter().any(|object| object.sort() == sort && object.name() == id.name);
+        is_needed || *sort == Sort::of::<ServiceAccount>() && is_named(id)
+    };
+    may_be_there(called, place).into_iter().filter(|(sort, id)| !stays(sort, id)).collect()
 }
 
 /// Everything that [`grounds`] may ever have made: kind and name, to be deleted.

@@ -3,7 +3,7 @@
 //! In: NodeModulesConfigs and ModuleImagesConfigs. Out: [`Nmc`], [`Images`], with no more than somebody reads. Never: a judgement about a
 //! node; [`super::facts`] makes those.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 
 use api::kmm::image::EXISTS;
 use api::kmm::node::Entry;
@@ -28,6 +28,8 @@ pub struct Slot {
     pub loaded: Option<Loaded>,
     /// What is loaded is what should be.
     pub same: bool,
+    /// Service accounts of the pods that load and unload it.
+    pub accounts: BTreeSet<String>,
 }
 
 /// A module that is loaded.
@@ -64,11 +66,14 @@ impl Nmc {
         }
         let id = |entry: &Entry| Id::new(&entry.namespace, &entry.name);
         for entry in &object.spec.modules {
-            modules.entry(id(entry)).or_default().wanted = Some(Load::told(entry));
+            let slot = modules.entry(id(entry)).or_default();
+            slot.wanted = Some(Load::told(entry));
+            slot.accounts.extend(entry.service_account_name.clone());
         }
         for entry in &object.status.modules {
             let wanted = object.spec.of(&entry.namespace, &entry.name);
             let slot = modules.entry(id(entry)).or_default();
+            slot.accounts.extend(entry.service_account_name.clone());
             slot.loaded = Some(Loaded {
                 version: entry.version.clone(),
                 boot: entry.boot_id.clone().unwrap_or_default(),

@@ -155,22 +155,33 @@ pub fn plan<'a>(world: &'a World, config: &Config, refused: bool) -> Plan<'a> {
         plan.doing.push(Do::Finalizer(true));
         return plan;
     }
-    match module::grounds(config, &called, &world.place) {
-        Ok(grounds) => {
-            let others = plan.other_files(world, config);
-            plan.doing.extend(grounds.into_iter().map(|ground| ensure(ground, &others)));
-        }
-        Err(error) => plan.state = State::Invalid(Reason::InvalidSpec, error.to_string()),
-    }
+    let grounds = module::grounds(config, &called, &world.place, unloads(world, config, &called));
+    let grounds = grounds.unwrap_or_else(|error| {
+        plan.state = State::Invalid(Reason::InvalidSpec, error.to_string());
+        Vec::new()
+    });
+    let others = plan.other_files(world, config);
+    plan.doing.extend(grounds.iter().map(|ground| ensure(ground.clone(), &others)));
     let stands = plan.module(world, config, &called, refused);
     if matches!(plan.state, State::Held(_)) {
         // What plugins read goes with the driver that stays.
         plan.doing.retain(|one| !matches!(one, Do::Ensure(ground, _) if is_config_map(ground)));
     }
+    if stands && plan.is_everywhere(config) {
+        let all = module::leftovers(config, &called, &world.place, &grounds);
+        plan.doing.extend(all.into_iter().map(|(sort, id)| Do::Remove(sort, id)));
+    }
     if stands || refused {
         plan.nodes(world, config, &called);
     }
     plan
+}
+
+/// Whether KMM will unload a driver with the account that we made, though the user names another by now.
+fn unloads(world: &World, config: &Config, called: &Called) -> bool {
+    let account = hardware::loader_account(&called.module.name);
+    let mut slots = world.nmcs.values().filter_map(|nmc| nmc.modules.get(&called.module));
+    config.object.spec.service_account_name.is_some() && slots.any(|slot| slot.accounts.contains(&account))
 }
 
 /// What there is to do for a claim whose DeviceConfig is gone: its Module goes, then its labels, then what the Module stood on.
@@ -361,6 +372,14 @@ impl<'a> Plan<'a> {
             self.doing.extend(open.map(|spot| fence(spot, &facts.called)));
             self.reserved = reloads.iter().map(|spot| spot.name).collect();
         }
+    }
+
+    /// The Module is as it is asked for, and no node has another version: nobody needs what an earlier one stood on.
+    fn is_everywhere(&self, config: &Config) -> bool {
+        let wanted = Some(config.object.spec.driver_version.as_str());
+        let facts = self.facts.as_ref();
+        self.state == State::Good
+            && facts.is_some_and(|facts| facts.ours().all(|spot| spot.version == wanted))
     }
 
     /// Claims and versions.

@@ -202,7 +202,7 @@ fn a_container_before_the_plugin_is_passed_on() {
 fn what_pods_stand_on_names_no_owner_and_can_be_found_again() {
     let check = |config: &Config, openshift: bool, wanted: &[&str]| {
         let called = Called::of(config).unwrap();
-        let all = grounds(config, &called, &place(openshift)).unwrap();
+        let all = grounds(config, &called, &place(openshift), false).unwrap();
         let shown: Vec<String> =
             all.iter().map(|one| format!("{} {}", one.sort().kind, one.name())).collect();
         assert_eq!(shown, wanted);
