@@ -1,4 +1,4 @@
-//! The ways KMM can go with a driver that is asked for and nothing goes wrong with (K1, K3, K5 to K9, K15, and K23 of our own): what users are told, and in which order
+//! The ways KMM can go with a driver that is asked for and nothing goes wrong with (K1, K3, K5 to K9, K15, K23 and K24 of our own): what users are told, and in which order
 //! things happen.
 
 use std::collections::{BTreeMap, BTreeSet};
@@ -7,6 +7,7 @@ use kube::api::{DeleteParams, Patch, PatchParams};
 use operator::deviceconfig::taints::FENCE;
 use serde_json::{Value, json};
 use testkit::kmm::{self, Stage};
+use testkit::proxy::Fault;
 
 use super::super::rig::{PATIENCE, until};
 use super::case::{CLAIM, Case, DEVICE, KERNEL, count, is, is_ready, problem, says};
@@ -14,7 +15,7 @@ use super::history::History;
 use super::lab::{Lab, play};
 
 /// How many scenarios there are: calls of [`play`], [`super::whole`], [`super::openshift`] and one of [`super::claims`].
-pub(crate) const SCENARIOS: usize = 30;
+pub(crate) const SCENARIOS: usize = 31;
 
 #[test]
 fn k01_a_driver_is_loaded_and_that_is_said_when_it_is_so() {
@@ -532,6 +533,34 @@ fn k23_each_version_of_a_driver_has_its_plugins_configuration() {
         case.until_ready("acc", 2).await;
         until("nobody reads the first any more", async || files().await["1.0.yaml"].is_null()).await;
         assert_eq!(files().await["2.0.yaml"], both["2.0.yaml"]);
+        case.end().await;
+    });
+}
+
+/// A pod that came unheard keeps its device: pods are looked at once more, behind the fence, before the Module goes.
+#[test]
+fn k24_who_is_on_the_way_when_a_deviceconfig_goes_is_waited_for() {
+    play("k24", async |lab: &mut Lab| {
+        let case = Case::begin(lab, "k24", 1).await;
+        case.ask("acc", &with_device(&json!({}))).await;
+        case.until_ready("acc", 1).await;
+        let pods = || case.lab.proxy.count("WATCH", "/api/v1/pods?");
+        let before = pods();
+        case.lab.proxy.fail("WATCH", "/api/v1/pods?", u32::MAX, Fault::Late);
+        case.lab.proxy.drop_watches();
+        until("it hears of no pods", async || pods() > before).await;
+        let node = case.node(0);
+        case.use_device("user", &node).await;
+        case.delete("acc").await;
+        let now =
+            case.until("acc", "it waits", |config| is(config, "Progressing", "True", "WaitingForPods")).await;
+        assert!(says(&now, "Ready").unwrap()[2].contains(&format!("{node} by k24/user")), "{now:#}");
+        case.lab.quiet().await;
+        assert!(case.module("acc").await.unwrap()["metadata"]["deletionTimestamp"].is_null());
+        assert!(case.is_fenced(&node).await, "nobody comes after it");
+        case.lab.proxy.heal();
+        case.leave_device("user").await;
+        case.until_gone("acc").await;
         case.end().await;
     });
 }
