@@ -36,7 +36,7 @@ use super::status::Failure;
 use super::taints::FENCE;
 use super::unused::Unused;
 use super::wire::{WireClaim, WireNode, WirePod};
-use super::world::{Concerned, Config, Live, Pod};
+use super::world::{Concerned, Config, Live, Pod, World};
 use crate::reconcile::status::merge_patch;
 use crate::watch::wire::{Raw, Texts};
 
@@ -304,6 +304,7 @@ impl Hand {
         if let Some(rest) = unused.rest(Timestamp::now(), self.binding) {
             return Err(Fault::Later(rest));
         }
+        let gone = self.shared.read(World::pods_gone);
         let mut pods = self.pods(unused).await?;
         let by_claims = !pods.is_empty() && unused.names.iter().any(|name| is_driver(name));
         let held = if by_claims { self.held().await? } else { Held::default() };
@@ -312,13 +313,12 @@ impl Hand {
             return Ok(());
         }
         self.shared.update(|world| {
+            let holdings = pods.iter().flat_map(|(_, pod)| held.of(&pod.uid));
             let mut concerned = Concerned::new();
-            for (id, pod) in pods {
-                for (claim, holding) in held.of(&pod.uid) {
-                    concerned.extend(world.put_holding(claim.clone(), Some(holding.clone())));
-                }
-                concerned.extend(world.put_pod(id, Some(pod)));
+            for (claim, holding) in holdings {
+                concerned.extend(world.put_holding(claim.clone(), Some(holding.clone())));
             }
+            concerned.extend(world.put_seen(pods, gone));
             concerned
         });
         Err(Fault::Stale)

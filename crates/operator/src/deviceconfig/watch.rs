@@ -444,11 +444,7 @@ fn take_pods(world: &mut World, event: Event<(Id, Option<Pod>)>) -> Concerned {
             for (id, pod) in objects {
                 pods.put(id, pod);
             }
-            if world.pods.as_ref() == Some(&pods) {
-                return Concerned::new();
-            }
-            world.pods = Some(pods);
-            world.everybody()
+            world.put_pods(pods)
         }
         Event::Applied((id, pod)) => world.put_pod(id, pod),
         Event::Deleted((id, _)) => world.put_pod(id, None),

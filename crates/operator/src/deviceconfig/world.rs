@@ -50,6 +50,8 @@ pub struct World {
     pub images: BTreeMap<Id, Images>,
     /// Pods that may have a device; `None`: not known.
     pub pods: Option<Pods>,
+    /// How often pods have gone so far.
+    pods_gone: u64,
     /// What pods have by resource claims; `None`: not known.
     pub held: Option<Held>,
     /// Kinds that have been listed once.
@@ -528,9 +530,35 @@ impl World {
 
     /// A pod is like this, or of no interest.
     pub fn put_pod(&mut self, id: Id, pod: Option<Pod>) -> Concerned {
+        self.pods_gone += u64::from(pod.is_none());
         let Some(pods) = &mut self.pods else { return Concerned::new() };
         let nodes = pods.put(id, pod);
         nodes.iter().flat_map(|node| self.holder(node)).collect()
+    }
+
+    /// All pods, as they were listed.
+    pub fn put_pods(&mut self, pods: Pods) -> Concerned {
+        self.pods_gone += 1;
+        if self.pods.as_ref() == Some(&pods) {
+            return Concerned::new();
+        }
+        self.pods = Some(pods);
+        self.everybody()
+    }
+
+    /// Pods as an answer of the API server has them that was asked for when pods had gone so often. One that has gone since may be among them, and
+    /// would never go again; so then they are left to the watch.
+    pub fn put_seen(&mut self, seen: Vec<(Id, Pod)>, gone: u64) -> Concerned {
+        if self.pods_gone != gone {
+            return Concerned::new();
+        }
+        seen.into_iter().flat_map(|(id, pod)| self.put_pod(id, Some(pod))).collect()
+    }
+
+    /// How often pods have gone so far.
+    #[must_use]
+    pub fn pods_gone(&self) -> u64 {
+        self.pods_gone
     }
 
     /// A resource claim is like this, or no pod has anything by it.

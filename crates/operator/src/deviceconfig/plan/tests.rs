@@ -572,6 +572,32 @@ fn under_the_same_version_nothing_is_swapped_under_pods() {
     }
 }
 
+/// An answer may be older than what the watch has said meanwhile.
+#[test]
+fn a_pod_that_has_gone_does_not_come_back() {
+    let config = serving(&json!({}));
+    let mut world = running(&config);
+    user(&mut world, "p", DEVICE);
+    let p = Id::new("x", "p");
+    let seen = || {
+        let mut one = running(&config);
+        user(&mut one, "p", DEVICE);
+        let pods = one.pods.unwrap();
+        pods.on("n1").map(|(id, pod)| (id.clone(), pod.clone())).collect::<Vec<_>>()
+    };
+    let users = |world: &World| world.pods.as_ref().unwrap().on("n1").count();
+    let before = world.pods_gone();
+    world.put_pod(p.clone(), None);
+    world.put_seen(seen(), before);
+    assert_eq!(users(&world), 0);
+    world.put_seen(seen(), world.pods_gone());
+    assert_eq!(users(&world), 1);
+    let before = world.pods_gone();
+    world.put_pods(Pods::default());
+    world.put_seen(seen(), before);
+    assert_eq!(users(&world), 0);
+}
+
 /// A cordon, say, under which the driver stays only because the Module tolerates it.
 #[test]
 fn a_toleration_that_keeps_a_driver_is_taken_away_when_nobody_uses_the_devices() {
