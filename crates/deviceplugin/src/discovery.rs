@@ -69,8 +69,8 @@ impl Error {
 /// # Errors
 /// Names the file and what is wrong.
 pub fn look(resource: &Resource, place: &Place) -> Result<Look, Error> {
-    let nothing = || Error::new("there is nowhere to look");
-    look_again(resource, place, &mut Last::default())?.ok_or_else(nothing)
+    // A first look is never the same as the last.
+    look_again(resource, place, &mut Last::default()).map(Option::unwrap_or_default)
 }
 
 /// The same again and again: none when there cannot be other devices than last time, files about health aside, as a list has the same text. For
@@ -104,7 +104,7 @@ fn find(resource: &Resource, place: &Place, last: &mut Last) -> Result<Option<Lo
     } else if let Some(directory) = directory {
         directory::look(directory, &place.sysfs)
     } else {
-        return Ok(None);
+        Err(Error::new("there is nowhere to look"))
     };
     checked(look?, resource).map(Some)
 }
