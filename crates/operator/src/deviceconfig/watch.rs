@@ -320,7 +320,7 @@ fn served_version(definition: &Value) -> Option<String> {
 
 fn absent(world: &mut World) -> Concerned {
     world.kmm = Some(Kmm::Absent);
-    world.modules.clear();
+    world.remove_modules();
     world.nmcs.clear();
     world.images.clear();
     world.everybody()

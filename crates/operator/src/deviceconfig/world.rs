@@ -52,6 +52,8 @@ pub struct World {
     pub pods: Option<Pods>,
     /// How often pods have gone so far.
     pods_gone: u64,
+    /// What [`World::needs`] said; `None` when DeviceConfigs or Modules have changed since. Nodes and pods change far more often.
+    needs: Option<Needs>,
     /// What pods have by resource claims; `None`: not known.
     pub held: Option<Held>,
     /// Kinds that have been listed once.
@@ -386,8 +388,13 @@ impl World {
     }
 
     /// What it is worth to know, because somebody has devices that pods may use.
-    #[must_use]
-    pub fn needs(&self) -> Needs {
+    pub fn needs(&mut self) -> Needs {
+        let needs = self.needs.unwrap_or_else(|| self.wanted());
+        self.needs = Some(needs);
+        needs
+    }
+
+    fn wanted(&self) -> Needs {
         let of = |config: &Config| config.device_names().into_iter().chain(self.remembered(config));
         let mut names = self.configs.values().flat_map(of).peekable();
         Needs { pods: names.peek().is_some(), held: names.any(|name| is_driver(&name)) }
@@ -417,12 +424,14 @@ impl World {
         let concerned =
             self.claims.put(config.claimant(), self.nodes.iter().map(|(name, node)| (name, &node.labels)));
         self.configs.insert(id, config);
+        self.needs = None;
         concerned
     }
 
     /// A DeviceConfig is gone.
     pub fn remove_config(&mut self, id: &Id) -> Concerned {
         self.configs.remove(id);
+        self.needs = None;
         self.claims.remove(id)
     }
 
@@ -486,6 +495,7 @@ impl World {
         }
         let concerned = self.owner(&id);
         self.modules.insert(id, live);
+        self.needs = None;
         concerned
     }
 
@@ -494,10 +504,17 @@ impl World {
         if self.modules.remove(id).is_none() {
             return Concerned::new();
         }
+        self.needs = None;
         let listed = self.nmcs.iter().filter(|(_, nmc)| nmc.modules.contains_key(id));
         let mut concerned: Concerned = listed.flat_map(|(node, _)| self.claims.concerned(node)).collect();
         concerned.extend(self.owner(id));
         concerned
+    }
+
+    /// There are no Modules any more.
+    pub fn remove_modules(&mut self) {
+        self.modules.clear();
+        self.needs = None;
     }
 
     /// What KMM says of a node.
