@@ -7,7 +7,7 @@ use std::fmt::Write;
 
 use resvg::{tiny_skia, usvg};
 
-use crate::contest::Entry;
+use crate::comparison::Entry;
 use crate::record::TimelineStep;
 
 /// A picture that could not be made.

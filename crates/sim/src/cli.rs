@@ -14,7 +14,7 @@ use runtime::stdout::print;
 use serde::Serialize;
 use topology::policy::{Policy, Scope};
 
-use crate::contest::{Conditions, Contender, Entry};
+use crate::comparison::{Conditions, Contender, Entry};
 use crate::latency::{Faults, Latency};
 use crate::machine::dump::{Dump, Reading};
 use crate::machine::{Machine, Shape, open_cpus};

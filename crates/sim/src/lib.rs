@@ -6,7 +6,7 @@
 
 pub mod chart;
 pub mod cli;
-pub mod contest;
+pub mod comparison;
 pub mod kubelet;
 pub mod latency;
 pub mod machine;
@@ -16,4 +16,4 @@ pub mod table;
 pub mod workload;
 pub mod world;
 
-pub use contest::ideal;
+pub use comparison::ideal;

@@ -5,7 +5,7 @@
 use comfy_table::presets::NOTHING;
 use comfy_table::{CellAlignment, Table};
 
-use crate::contest::{Contender, Entry};
+use crate::comparison::{Contender, Entry};
 use crate::record::Summary;
 
 /// The table; `wide` adds columns.

@@ -27,7 +27,7 @@ use crate::random::Random;
 use crate::record::{Levels, Record};
 use crate::workload::Plan;
 
-mod happen;
+mod events;
 
 /// What to simulate.
 #[derive(Clone, Copy, Debug)]
@@ -102,7 +102,7 @@ struct Node {
 }
 
 /// Something that will happen.
-enum Happening {
+enum SimEvent {
     /// The scheduler hears of a change.
     Heard { life: u32, event: Event },
     /// The API server stores a binding.
@@ -148,7 +148,7 @@ enum Step {
 struct Due {
     at_ms: u64,
     order: u64,
-    what: Happening,
+    what: SimEvent,
 }
 
 /// Name of the profile all pods ask for.
@@ -223,8 +223,8 @@ impl<'a> World<'a> {
         let mut told = 0;
         loop {
             self.create_due();
-            if let Some(what) = self.next_happening() {
-                self.happen(what);
+            if let Some(what) = self.next_event() {
+                self.apply(what);
                 continue;
             }
             if self.decide() {
@@ -246,21 +246,21 @@ impl<'a> World<'a> {
 
     fn begin(&mut self) {
         if let Some((_, back_ms)) = self.setup.faults.exporters_down_ms {
-            self.plan(back_ms, Happening::ExportersBack);
+            self.plan(back_ms, SimEvent::ExportersBack);
         }
         if let Some((dies_ms, starts_ms)) = self.setup.faults.scheduler_down_ms {
-            self.plan(dies_ms, Happening::SchedulerDies);
-            self.plan(starts_ms.max(dies_ms), Happening::SchedulerStarts);
+            self.plan(dies_ms, SimEvent::SchedulerDies);
+            self.plan(starts_ms.max(dies_ms), SimEvent::SchedulerStarts);
         }
         self.start_scheduler();
     }
 
-    fn plan(&mut self, at_ms: u64, what: Happening) {
+    fn plan(&mut self, at_ms: u64, what: SimEvent) {
         self.planned += 1;
         self.queue.push(Reverse(Due { at_ms, order: self.planned, what }));
     }
 
-    fn next_happening(&mut self) -> Option<Happening> {
+    fn next_event(&mut self) -> Option<SimEvent> {
         if self.queue.peek().is_none_or(|Reverse(due)| due.at_ms > self.now_ms) {
             return None;
         }
@@ -316,7 +316,7 @@ impl<'a> World<'a> {
                 let delay = self.setup.latency.bind.draw(&mut self.random);
                 let at_ms = self.nodes[node].bound_ms.max(now_ms) + delay;
                 self.nodes[node].bound_ms = at_ms;
-                self.plan(at_ms, Happening::Stored { life: self.life, id: binding.id, pod, node });
+                self.plan(at_ms, SimEvent::Stored { life: self.life, id: binding.id, pod, node });
             }
         }
         true

@@ -8,9 +8,9 @@
 
 pub mod buildhelper;
 pub mod commit;
+pub mod container_tools;
 pub mod digests;
 pub mod envsubst;
-pub mod inside;
 pub mod job;
 pub mod kubeletconf;
 pub mod mustgather;

@@ -14,8 +14,8 @@ pub use runtime::stdout::print;
 use tokio_util::sync::CancellationToken;
 
 use crate::{
-    buildhelper, commit, digests, envsubst, inside, job, kubeletconf, mustgather, nrtattr, pfpsyncchk,
-    platform, schedlogs, topics,
+    buildhelper, commit, container_tools, digests, envsubst, job, kubeletconf, mustgather, nrtattr,
+    pfpsyncchk, platform, schedlogs, topics,
 };
 
 /// A request that takes longer has failed.
@@ -133,9 +133,9 @@ impl Tool {
     async fn work(self, call: &Call) -> anyhow::Result<ExitCode> {
         match self {
             Self::BuildHelper => buildhelper::run(call).await,
-            Self::Cat => inside::cat(call),
+            Self::Cat => container_tools::cat(call),
             Self::CatKubeletConfMap => kubeletconf::run(call).await,
-            Self::Chroot => inside::chroot(call),
+            Self::Chroot => container_tools::chroot(call),
             Self::EnvSubst => envsubst::run(call),
             Self::Gather => Ok(ExitCode::FAILURE),
             Self::GetDigests => digests::run(call).await,
@@ -147,7 +147,7 @@ impl Tool {
                 deployer::validate::dialect::nro::run(&call.program, call.arguments.clone()).await
             }
             Self::PfpSyncChk => pfpsyncchk::run(call),
-            Self::PrintEnv => inside::printenv(call),
+            Self::PrintEnv => container_tools::printenv(call),
             Self::SchedLogs => schedlogs::run(call).await,
             Self::VerifyCommit => commit::run(call),
             Self::WatchNrtAttr => nrtattr::run(call).await,

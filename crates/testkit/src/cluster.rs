@@ -19,8 +19,8 @@ use crate::cri::{self, CriServer, Images, Programs};
 use crate::env::Rig;
 use crate::kubelet::{Host, Kubelet, KubeletOptions};
 use crate::machine::Machine;
-use crate::nest::{Process, Spec};
 use crate::net::{self, Network};
+use crate::process_group::{Process, Spec};
 
 /// How long the API server may take to serve a new kind.
 const ESTABLISHED_WITHIN: Duration = Duration::from_secs(30);
@@ -126,7 +126,7 @@ impl Cluster {
     /// # Errors
     /// When it cannot be started.
     pub fn spawn(&self, spec: Spec) -> anyhow::Result<Process> {
-        self.control.nest().spawn(spec)
+        self.control.process_group().spawn(spec)
     }
 
     /// Installs CustomResourceDefinitions and waits until their kinds are served.
@@ -247,7 +247,7 @@ impl Builder {
         let control = &cluster.control;
         for (number, (machine, own)) in self.machines.iter().enumerate() {
             let name = format!("node-{number}");
-            let dir = control.nest().dir().join(&name);
+            let dir = control.process_group().dir().join(&name);
             std::fs::create_dir(&dir)?;
             let network = control.network().map(|network| (network, net::node_address(number)));
             let host = Host::new(&dir, &name, machine, network)?;

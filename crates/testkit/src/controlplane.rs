@@ -1,6 +1,6 @@
 //! A real control plane: etcd and kube-apiserver, on request the stock scheduler and the controller manager.
 //!
-//! In: the programs. Out: a ready API server, clients and kubeconfig files for it. Everything is in one [`Nest`] and ends
+//! In: the programs. Out: a ready API server, clients and kubeconfig files for it. Everything is in one [`ProcessGroup`] and ends
 //! with it. Nothing here waits for kubelets or touches pods.
 //!
 //! Without a network of its own it listens on a free port of 127.0.0.1 and creates pods of nobody's account, so that it
@@ -23,9 +23,9 @@ use serde_json::json;
 
 use crate::audit::Audit;
 use crate::env::{Binaries, Program};
-use crate::nest::{Nest, Process, Spec};
 use crate::net::{self, Network};
 use crate::port;
+use crate::process_group::{Process, ProcessGroup, Spec};
 use pki::Pki;
 
 /// How long a part may take to become ready. Far above what it takes, for a machine busy with compiling.
@@ -44,7 +44,7 @@ pub struct ControlPlane {
     ready_in: Duration,
     network: Option<Network>,
     audit: Option<Audit>,
-    nest: Nest,
+    process_group: ProcessGroup,
 }
 
 /// What may be different about a control plane.
@@ -64,10 +64,10 @@ impl ControlPlane {
     pub async fn start(binaries: &Binaries, options: &ControlPlaneOptions) -> anyhow::Result<Self> {
         let began = Instant::now();
         options.network.as_ref().map_or(Ok(()), Network::expect_caller)?;
-        let nest = Nest::new()?;
-        let dir = nest.dir().join("control");
+        let process_group = ProcessGroup::new()?;
+        let dir = process_group.dir().join("control");
         std::fs::create_dir(&dir)?;
-        let (etcd, etcd_url) = start_etcd(&nest, binaries, &dir).await?;
+        let (etcd, etcd_url) = start_etcd(&process_group, binaries, &dir).await?;
 
         let pki = Pki::new()?;
         let token = token();
@@ -87,21 +87,33 @@ impl ControlPlane {
             .args(api_server_flags(&dir))
             .args(flags)
             .args(options.api_server_flags.clone());
-        let api_server = nest.spawn(spec)?;
+        let api_server = process_group.spawn(spec)?;
 
-        let kubeconfig = nest.dir().join("kubeconfig");
+        let kubeconfig = process_group.dir().join("kubeconfig");
         pki::write(&kubeconfig, &kubeconfig_text(&url, pki.ca_pem(), &json!({ "token": token })))?;
         let client = client_of(&url, &kubeconfig).await?;
         api_server.wait_until("ready", PATIENCE, async || healthy(&client, "readyz").await).await?;
         let ready_in = began.elapsed();
         let (binaries, network) = (binaries.clone(), options.network.clone());
-        Ok(Self { api_server, etcd, binaries, pki, url, token, kubeconfig, ready_in, network, audit, nest })
+        Ok(Self {
+            api_server,
+            etcd,
+            binaries,
+            pki,
+            url,
+            token,
+            kubeconfig,
+            ready_in,
+            network,
+            audit,
+            process_group,
+        })
     }
 
     /// The folder and process group that everything belongs to; spawn further processes here.
     #[must_use]
-    pub fn nest(&self) -> &Nest {
-        &self.nest
+    pub fn process_group(&self) -> &ProcessGroup {
+        &self.process_group
     }
 
     /// Where the API is.
@@ -186,13 +198,13 @@ impl ControlPlane {
     /// The certificate of the authority that signs all identities here.
     #[must_use]
     pub fn ca_file(&self) -> PathBuf {
-        self.nest.dir().join("control/ca.crt")
+        self.process_group.dir().join("control/ca.crt")
     }
 
     /// A certificate and its key for any server on this machine.
     #[must_use]
     pub fn server_files(&self) -> (PathBuf, PathBuf) {
-        let dir = self.nest.dir().join("control");
+        let dir = self.process_group.dir().join("control");
         (dir.join("server.crt"), dir.join("server.key"))
     }
 
@@ -222,14 +234,14 @@ impl ControlPlane {
     /// # Errors
     /// When the file cannot be written.
     pub fn kubeconfig_at(&self, url: &str) -> anyhow::Result<PathBuf> {
-        let path = self.nest.dir().join("kubeconfig-outside");
+        let path = self.process_group.dir().join("kubeconfig-outside");
         pki::write(&path, &kubeconfig_text(url, self.pki.ca_pem(), &json!({ "token": self.token })))?;
         Ok(path)
     }
 
     fn kubeconfig_named(&self, name: &str, who: &serde_json::Value) -> anyhow::Result<PathBuf> {
         let file_safe = name.replace(|c: char| !c.is_ascii_alphanumeric() && c != '-' && c != '.', "_");
-        let path = self.nest.dir().join(format!("kubeconfig-{file_safe}"));
+        let path = self.process_group.dir().join(format!("kubeconfig-{file_safe}"));
         pki::write(&path, &kubeconfig_text(&self.url, self.pki.ca_pem(), who))?;
         Ok(path)
     }
@@ -240,7 +252,7 @@ impl ControlPlane {
     /// # Errors
     /// When it cannot be started or is not ready in time.
     pub async fn start_scheduler(&self) -> anyhow::Result<Process> {
-        let config = self.nest.dir().join("control/scheduler.json");
+        let config = self.process_group.dir().join("control/scheduler.json");
         let text = json!({
             "apiVersion": "kubescheduler.config.k8s.io/v1",
             "kind": "KubeSchedulerConfiguration",
@@ -264,7 +276,7 @@ impl ControlPlane {
             format!("--use-service-account-credentials={}", self.network.is_some()),
             format!(
                 "--service-account-private-key-file={}",
-                self.nest.dir().join("control/sa.key").display()
+                self.process_group.dir().join("control/sa.key").display()
             ),
             format!("--root-ca-file={}", self.ca_file().display()),
             "--kube-api-qps=500".to_owned(),
@@ -289,12 +301,12 @@ impl ControlPlane {
         health: &str,
     ) -> anyhow::Result<Process> {
         let port = port::free()?;
-        let dir = self.nest.dir().join("control");
+        let dir = self.process_group.dir().join("control");
         let spec = Spec::new(program.name(), self.binaries.path(program))
             .args(flags.iter().cloned())
             .args(["--bind-address=127.0.0.1".to_owned(), format!("--secure-port={port}")])
             .args(serving_flags(&dir));
-        let process = self.nest.spawn(spec)?;
+        let process = self.process_group.spawn(spec)?;
         let client = client_of(&format!("https://127.0.0.1:{port}"), &self.kubeconfig).await?;
         process.wait_until("ready", PATIENCE, async || healthy(&client, health).await).await?;
         Ok(process)
@@ -306,12 +318,16 @@ impl fmt::Debug for ControlPlane {
         // Neither keys nor tokens belong into a log.
         f.debug_struct("ControlPlane")
             .field("url", &self.url)
-            .field("dir", &self.nest.dir())
+            .field("dir", &self.process_group.dir())
             .finish_non_exhaustive()
     }
 }
 
-async fn start_etcd(nest: &Nest, binaries: &Binaries, dir: &Path) -> anyhow::Result<(Process, String)> {
+async fn start_etcd(
+    process_group: &ProcessGroup,
+    binaries: &Binaries,
+    dir: &Path,
+) -> anyhow::Result<(Process, String)> {
     let (clients, peers) = (port::free()?, port::free()?);
     let url = format!("http://127.0.0.1:{clients}");
     let peer_url = format!("http://127.0.0.1:{peers}");
@@ -326,7 +342,7 @@ async fn start_etcd(nest: &Nest, binaries: &Binaries, dir: &Path) -> anyhow::Res
         format!("--initial-cluster=default={peer_url}"),
         "--log-level=warn".to_owned(),
     ]);
-    let etcd = nest.spawn(spec)?;
+    let etcd = process_group.spawn(spec)?;
     let listening = async || tokio::net::TcpStream::connect(("127.0.0.1", clients)).await.is_ok();
     etcd.wait_until("listening", PATIENCE, listening).await?;
     Ok((etcd, url))

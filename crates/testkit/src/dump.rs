@@ -11,7 +11,7 @@ use kube::discovery::{Discovery, Scope, verbs};
 use kube::{Client, ResourceExt as _};
 use serde_json::Value;
 
-use crate::rest::rest;
+use crate::quiescence::until_quiescent;
 
 /// Objects by `KIND.GROUP NAMESPACE/NAME`.
 pub type Dump = BTreeMap<String, Value>;
@@ -85,7 +85,7 @@ fn is_stirring(kind: &str) -> bool {
 /// # Errors
 /// As [`dump`].
 pub async fn settled(client: &Client) -> anyhow::Result<()> {
-    rest(3, Duration::from_millis(300), async || dump(client).await).await.map(drop)
+    until_quiescent(3, Duration::from_millis(300), async || dump(client).await).await.map(drop)
 }
 
 /// What is in one and not the same in the other, one line each.

@@ -21,9 +21,9 @@ use topology::policy::{Policy, Scope};
 use crate::controlplane::ControlPlane;
 use crate::env::Program;
 use crate::machine::Tree;
-use crate::nest::{Process, Spec};
 use crate::net;
 use crate::port;
+use crate::process_group::{Process, Spec};
 
 pub use self::host::Host;
 
@@ -122,7 +122,7 @@ impl Kubelet {
             .arg(format!("--hostname-override={name}"))
             .args(host.address().map(|address| format!("--node-ip={address}")))
             .args(options.flags.clone());
-        let process = control.nest().spawn(spec)?;
+        let process = control.process_group().spawn(spec)?;
         Ok(Self {
             process,
             root,

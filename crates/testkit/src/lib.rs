@@ -1,12 +1,10 @@
 //! The rig: real Kubernetes parts on synthetic machines, for tests and benchmarks. Never a dependency of shipped code.
 //!
-//! [`env`](mod@env) finds the programs, [`machine`] makes the machines, [`controlplane`] and [`kubelet`] run them in a
-//! [`nest`] that leaves nothing behind, [`cluster`] puts it together, [`device_plugin`] gives it devices, [`account`] gives
-//! somebody rights, [`openshift`] makes it look like a distribution, [`kmm`] loads kernel modules that do not exist, and [`load`] brings
-//! pods. In a network of its own
-//! ([`net`]) containers are real processes, [`audit`] tells what was asked, and
-//! [`dump`](mod@dump) what is there; [`rest`](mod@rest) waits until nothing changes. What real parts cannot be made to do wrong,
-//! [`proxy`] and [`podresources`] do.
+//! [`env`](mod@env) finds the programs, [`machine`] describes the machines, [`controlplane`] and [`kubelet`] run on them in a
+//! [`process_group`] that leaves nothing behind, and [`cluster`] puts all of it together. [`device_plugin`] adds devices,
+//! [`account`] grants rights, [`load`] brings pods. In a network of its own ([`net`]) containers are real processes.
+//! [`audit`] lists the requests, [`dump`](mod@dump) the objects, and [`quiescence`] waits until nothing changes. [`proxy`] and
+//! [`podresources`] inject the faults that real parts cannot be made to have. Fakes of other operators are in the crate `fakes`.
 
 pub mod account;
 pub mod audit;
@@ -17,17 +15,14 @@ pub mod device_plugin;
 pub mod dump;
 pub mod env;
 pub mod golden;
-pub mod kmm;
 pub mod kubelet;
 pub mod load;
 pub mod machine;
 pub mod namespace;
-pub mod nest;
 pub mod net;
-pub mod openshift;
 pub mod podresources;
 pub mod port;
+pub mod process_group;
 pub mod proxy;
-pub mod rest;
-mod schema;
+pub mod quiescence;
 mod serving;

@@ -14,11 +14,7 @@ mod containers;
 mod controlplane;
 #[path = "it/device_plugin.rs"]
 mod device_plugin;
-#[path = "it/kmm.rs"]
-mod kmm;
-#[path = "it/nest.rs"]
-mod nest;
-#[path = "it/openshift.rs"]
-mod openshift;
+#[path = "it/process_group.rs"]
+mod process_group;
 #[path = "it/proxy.rs"]
 mod proxy;

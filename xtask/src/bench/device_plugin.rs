@@ -23,7 +23,7 @@ use sim::record::percentile;
 use testkit::cluster::Cluster;
 use testkit::env;
 use testkit::machine::Machine;
-use testkit::nest::{Process, Spec};
+use testkit::process_group::{Process, Spec};
 use tonic::transport::{Channel, Endpoint};
 
 use super::rig::build_release;
@@ -112,7 +112,7 @@ async fn measure(args: &Args, devices: usize, binary: &Path) -> anyhow::Result<R
     let cluster = Cluster::builder().machines([machine]).start(&rig).await?;
     let kubelet = cluster.nodes()[0].kubelet();
     let folder = kubelet.root_dir().join("device-plugins");
-    let config = cluster.control().nest().dir().join("devices.yaml");
+    let config = cluster.control().process_group().dir().join("devices.yaml");
     write(&config, devices, None)?;
     let began = Instant::now();
     let spec = Spec::new("device-plugin", binary)

@@ -25,7 +25,7 @@ use serde_json::Value;
 use testkit::cluster::install_crds;
 use testkit::controlplane::{ControlPlane, ControlPlaneOptions};
 use testkit::env;
-use testkit::nest::{Process, Spec};
+use testkit::process_group::{Process, Spec};
 
 use self::figures::Figures;
 use super::rig::{build_release, get};
@@ -185,7 +185,7 @@ impl Bed {
             .args(["--kubeconfig", kubeconfig.as_str()])
             .args(["--metrics-bind-address".to_owned(), format!("127.0.0.1:{metrics}")])
             .args(["--health-probe-bind-address".to_owned(), format!("127.0.0.1:{health}")]);
-        let process = plane.nest().spawn(spec)?;
+        let process = plane.process_group().spawn(spec)?;
         let is_ready =
             async || get(health, "/readyz").await.is_ok_and(|answer| answer.starts_with("HTTP/1.1 200"));
         process.wait_until("ready", PATIENCE, is_ready).await?;

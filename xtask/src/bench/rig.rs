@@ -10,7 +10,7 @@ use testkit::cluster::{Cluster, ClusterNode};
 use testkit::env;
 use testkit::kubelet::KubeletOptions;
 use testkit::machine::Machine;
-use testkit::nest::{Process, Spec};
+use testkit::process_group::{Process, Spec};
 
 use crate::cargo;
 

@@ -16,7 +16,7 @@ use sim::machine::Shape as SimShape;
 use sim::record::{Summary, percentile};
 use sim::workload::{Open, Plan};
 use testkit::load::{self, Arrival, Record, Run};
-use testkit::nest::Process;
+use testkit::process_group::Process;
 
 use super::rig::{Bed, Shape, TOPO_AWARE, build_release};
 
@@ -280,7 +280,7 @@ fn peak_mib(process: Option<&Process>) -> Option<f64> {
 fn ideal(args: &Args) -> anyhow::Result<Row> {
     let machines = SimShape::even(args.zones, args.cpus_per_zone)?.machines(args.nodes)?;
     let results: Vec<Summary> =
-        waves(args)?.iter().map(|plan| sim::contest::ideal(plan, &machines, args.seed)).collect();
+        waves(args)?.iter().map(|plan| sim::comparison::ideal(plan, &machines, args.seed)).collect();
     let slowest = |value: fn(&Summary) -> f64| results.iter().map(value).reduce(f64::max);
     Ok(Row {
         scheduler: "ideal",

@@ -1,6 +1,7 @@
 //! What an API server says of the committed files.
 
 use deployer::platform::Platform;
+use fakes::openshift::{self, Flavour};
 use k8s_openapi::apiextensions_apiserver::pkg::apis::apiextensions::v1::CustomResourceDefinition;
 use kube::Client;
 use kube::api::{Api, DynamicObject, Patch, PatchParams};
@@ -8,7 +9,6 @@ use kube::core::{ApiResource, GroupVersionKind};
 use kube::runtime::wait::{await_condition, conditions};
 use serde_json::Value;
 use testkit::controlplane::{ControlPlane, ControlPlaneOptions};
-use testkit::openshift::{self, Flavour};
 
 use super::{FOLDER, HARDWARE, word};
 use crate::tree::root;

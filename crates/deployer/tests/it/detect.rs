@@ -2,13 +2,13 @@
 
 use deployer::detect::{Cluster, Given, cluster, control_plane_nodes};
 use deployer::platform::Platform;
+use fakes::openshift::{Flavour, install};
 use k8s_openapi::api::core::v1::Node;
 use kube::Client;
 use kube::api::{Api, PostParams};
 use serde_json::json;
 use testkit::controlplane::{ControlPlane, ControlPlaneOptions};
 use testkit::env::{Program, rig};
-use testkit::openshift::{Flavour, install};
 
 async fn detected(client: &Client, given: &str) -> Cluster {
     let given = if given.is_empty() { Given::default() } else { given.parse().unwrap() };

@@ -5,13 +5,13 @@ use deployer::object::Object;
 use deployer::options::{Options, Scc, Scheduler, Updater};
 use deployer::part::{Component, Part};
 use deployer::platform::Platform;
+use fakes::openshift::{Flavour, install};
 use kube::Client;
 use kube::api::{Patch, PatchParams, ValidationDirective};
 use kube::client::Body;
 use kube::core::{DynamicObject, Request, Resource as _};
 use testkit::controlplane::{ControlPlane, ControlPlaneOptions};
 use testkit::env::rig;
-use testkit::openshift::{Flavour, install};
 
 /// Applies an object as the server would, or only as if; `Err`: a refusal or a warning, in words.
 async fn apply(client: &Client, object: &Object, dry_run: bool) -> Result<(), String> {

@@ -30,7 +30,7 @@ impl Rig {
         let control = ControlPlane::start(&rig.binaries, options).await.unwrap();
         let client = control.client().await.unwrap();
         testkit::cluster::install_crds(&client, NRT_CRD_YAML).await.unwrap();
-        let dir = control.nest().dir().to_owned();
+        let dir = control.process_group().dir().to_owned();
         let tree = Machine::new().zones(2).cpus_per_zone(4).write_to(&dir.join("machine")).unwrap();
         std::fs::write(dir.join("kubelet.yaml"), "cpuManagerPolicy: static\n").unwrap();
         let kubelet = Server::start(&dir.join("kubelet"), 8).unwrap();
@@ -97,7 +97,7 @@ async fn nonsense_is_told_and_never_published() {
     rig.health_says("node1/meminfo: MemTotal is \"lots kB\", expected a number of kB").await;
     std::fs::write(&meminfo, good).unwrap();
 
-    let config = rig.control.nest().dir().join("kubelet.yaml");
+    let config = rig.control.process_group().dir().join("kubelet.yaml");
     std::fs::write(&config, "topologyManagerPolicy: strict").unwrap();
     rig.kubelet.stop();
     rig.kubelet.restart().unwrap();

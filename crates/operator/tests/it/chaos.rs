@@ -8,12 +8,12 @@ use std::time::Duration;
 
 use api::numaresources::keys::{CUSTOM, SELINUX_POLICY};
 use deployer::platform::Platform;
+use fakes::openshift::mco::{Mco, PoolBehaviour};
+use fakes::openshift::{kubelet_config, make, pool};
 use operator::desired::MANAGED_BY;
 use runtime::backoff::Random;
 use serde_json::{Value, json};
 use testkit::dump::{Dump, difference};
-use testkit::openshift::mco::{Mco, Told};
-use testkit::openshift::{kubelet_config, make, pool};
 use testkit::proxy::Fault;
 use tokio::time::Instant;
 
@@ -184,7 +184,7 @@ async fn calm(rig: &Rig, mco: &Mco, usurped: Vec<(String, String)>) {
     }
     for pool in ["worker", "infra"] {
         rig.pause(pool, false).await;
-        mco.tell(pool, Told::RollOut);
+        mco.set_behaviour(pool, PoolBehaviour::RollOut);
     }
     for (kind, name, spec) in wishes() {
         // As a user's `kubectl replace` does.
@@ -239,8 +239,8 @@ async fn act(
             return pool.to_owned();
         }
         Deed::Rollout => {
-            let told = [Told::RollOut, Told::Hold, Told::Degrade][pick(random, 3)];
-            mco.tell(pool, told);
+            let told = [PoolBehaviour::RollOut, PoolBehaviour::Hold, PoolBehaviour::Degrade][pick(random, 3)];
+            mco.set_behaviour(pool, told);
             return format!("{pool} {told:?}");
         }
         Deed::Usurp => return format!("{text} {}", usurp(rig, kind, name, wanted, usurped).await),

@@ -5,11 +5,11 @@ use std::time::Duration;
 
 use api::numaresources::keys::{CUSTOM, SELINUX_POLICY};
 use deployer::platform::Platform;
+use fakes::openshift::mco::Mco;
+use fakes::openshift::{kubelet_config, make, pool};
 use operator::desired::{MANAGED_BY, MANAGER};
 use serde_json::{Value, json};
 use testkit::dump::{Dump, difference, lasting};
-use testkit::openshift::mco::Mco;
-use testkit::openshift::{kubelet_config, make, pool};
 use tokio::time::Instant;
 
 use super::chaos::usurp;

@@ -1,14 +1,14 @@
 //! The controller of DeviceConfigs as a process, on a real API server, with a double of KMM below it: the shortest way from nothing to
 //! ready, to another version, to nothing. The scenarios are in `hardware`.
 
+use fakes::kmm::{self, Kmm};
 use kube::Client;
 use kube::api::{Api, DeleteParams, DynamicObject, Patch, PatchParams, PostParams};
 use kube::core::{ApiResource, GroupVersionKind};
 use serde_json::{Value, json};
 use testkit::cluster::install_crds;
 use testkit::controlplane::{ControlPlane, ControlPlaneOptions};
-use testkit::kmm::{self, Kmm};
-use testkit::nest::{Process, Spec};
+use testkit::process_group::{Process, Spec};
 use testkit::{env, port};
 
 use super::rig::{PATIENCE, tholepin, until};
@@ -64,7 +64,7 @@ async fn a_driver_comes_changes_and_goes() {
         .arg(format!("--kubeconfig={}", control.kubeconfig().display()))
         .arg(format!("--metrics-bind-address=127.0.0.1:{metrics}"))
         .arg(format!("--health-probe-bind-address=127.0.0.1:{health}"));
-    let operator = control.nest().spawn(spec).unwrap();
+    let operator = control.process_group().spawn(spec).unwrap();
 
     // Before there is KMM.
     let object = json!({

@@ -50,7 +50,7 @@ impl Engine {
     async fn start() -> Option<Self> {
         let rig = rig().ok()?;
         let control = ControlPlane::start(&rig.binaries, &ControlPlaneOptions::default()).await.unwrap();
-        let proxy = Proxy::start(&control, control.nest().dir()).await.unwrap();
+        let proxy = Proxy::start(&control, control.process_group().dir()).await.unwrap();
         let options = Options { kubeconfig: Some(proxy.kubeconfig().to_owned()), ..Options::default() };
         let client = Connection::open(&options).await.unwrap().strict(PATIENCE).unwrap();
         let admin = control.client().await.unwrap();

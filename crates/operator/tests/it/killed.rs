@@ -8,12 +8,12 @@ use std::time::Duration;
 
 use api::numaresources::keys::{CUSTOM, SELINUX_POLICY};
 use deployer::platform::Platform;
+use fakes::openshift::mco::Mco;
+use fakes::openshift::{kubelet_config, make, pool};
 use k8s_openapi::api::core::v1::ConfigMap;
 use kube::api::Api;
 use serde_json::{Value, json};
 use testkit::dump::{Dump, assert_same};
-use testkit::openshift::mco::Mco;
-use testkit::openshift::{kubelet_config, make, pool};
 use testkit::proxy::Fault;
 use tokio::time::Instant;
 

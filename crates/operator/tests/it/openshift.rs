@@ -2,9 +2,9 @@
 
 use api::numaresources::keys::{CUSTOM, SELINUX_POLICY};
 use deployer::platform::Platform;
+use fakes::openshift::mco::{Mco, PoolBehaviour};
+use fakes::openshift::{NODE_POOL, kubelet_config, make, node_pool_config, pool, tls_profile};
 use serde_json::{Value, json};
-use testkit::openshift::mco::{Mco, Told};
-use testkit::openshift::{NODE_POOL, kubelet_config, make, node_pool_config, pool, tls_profile};
 use tokio::time::Instant;
 
 use super::rig::{PATIENCE, Rig, Setup, play, until};
@@ -93,8 +93,8 @@ async fn paused(rig: &Rig) {
 
 /// Rollouts of others, and pools that fail for others' reasons, hold nothing (B-24).
 async fn rollout_of_others(rig: &Rig, mco: &Mco) {
-    mco.tell("worker", Told::Hold);
-    mco.tell("infra", Told::Degrade);
+    mco.set_behaviour("worker", PoolBehaviour::Hold);
+    mco.set_behaviour("infra", PoolBehaviour::Degrade);
     let generations = (rig.generation("DaemonSet", WORKERS).await, rig.generation("DaemonSet", INFRA).await);
     rig.set_groups("Debug", false).await;
     rig.until_true("operator", "Available", "", "").await;
@@ -102,27 +102,27 @@ async fn rollout_of_others(rig: &Rig, mco: &Mco) {
         assert!(rig.args(set).await.contains(&"-v=4".to_owned()), "{set}");
         assert_eq!(rig.generation("DaemonSet", set).await, before + 1, "{set}");
     }
-    mco.tell("worker", Told::RollOut);
-    mco.tell("infra", Told::RollOut);
+    mco.set_behaviour("worker", PoolBehaviour::RollOut);
+    mco.set_behaviour("infra", PoolBehaviour::RollOut);
     mco.settled(PATIENCE).await.unwrap();
 }
 
 /// A SELinux policy has to be on the nodes before the exporters that need it; other groups go on meanwhile.
 async fn custom_policy(rig: &Rig, mco: &Mco) {
-    mco.tell("infra", Told::Hold);
+    mco.set_behaviour("infra", PoolBehaviour::Hold);
     let before = rig.get("DaemonSet", INFRA).await.unwrap();
     let began = Instant::now();
     rig.set_groups("Trace", true).await;
     rig.until_true("operator", "Progressing", "MachineConfigPoolIsUpdating", "infra is updating").await;
     assert!(rig.get("MachineConfig", CONFIG).await.is_some());
     until("the other group goes on", async || rig.args(WORKERS).await.contains(&"-v=6".to_owned())).await;
-    mco.tell("infra", Told::Degrade);
+    mco.set_behaviour("infra", PoolBehaviour::Degrade);
     rig.until_true("operator", "Progressing", "MachineConfigPoolIsUpdating", "infra").await;
     assert_eq!(rig.get("DaemonSet", INFRA).await.unwrap()["spec"], before["spec"], "held");
     rig.pause("infra", true).await;
     rig.until_true("operator", "MachineConfigPoolPaused", "", "infra").await;
     rig.pause("infra", false).await;
-    mco.tell("infra", Told::RollOut);
+    mco.set_behaviour("infra", PoolBehaviour::RollOut);
     rig.until_true("operator", "Available", "", "").await;
     println!("openshift: a custom policy is there after {:?}", began.elapsed());
     let set = rig.get("DaemonSet", INFRA).await.unwrap();
@@ -228,7 +228,7 @@ fn hosted_clusters_have_node_pools() {
         // What goes while nobody looks is noticed later (B-09).
         rig.stop().await;
         let configs: kube::Api<k8s_openapi::api::core::v1::ConfigMap> =
-            kube::Api::namespaced(rig.admin.clone(), testkit::openshift::MANAGED);
+            kube::Api::namespaced(rig.admin.clone(), fakes::openshift::MANAGED);
         configs.delete("set-a", &Default::default()).await.unwrap();
         rig.operate().await;
         until("its configuration goes", async || rig.get("ConfigMap", &name("a")).await.is_none()).await;

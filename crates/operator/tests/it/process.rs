@@ -3,6 +3,7 @@
 use std::time::Duration;
 
 use api::numaresources::keys;
+use fakes::openshift::{Flavour, install};
 use k8s_openapi::api::coordination::v1::Lease;
 use k8s_openapi::apiextensions_apiserver::pkg::apis::apiextensions::v1::CustomResourceDefinition;
 use kube::api::{Api, DeleteParams, DynamicObject, Patch, PatchParams, PostParams};
@@ -11,9 +12,8 @@ use kube::{Client, ResourceExt as _};
 use serde_json::json;
 use testkit::controlplane::{ControlPlane, ControlPlaneOptions};
 use testkit::env;
-use testkit::nest::{Process, Spec};
-use testkit::openshift::{Flavour, install};
 use testkit::port;
+use testkit::process_group::{Process, Spec};
 use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
 use tokio::net::TcpStream;
 
@@ -42,7 +42,7 @@ impl Operator {
             .arg(format!("--metrics-bind-address=127.0.0.1:{metrics}"))
             .args(more.iter().copied())
             .env("NAMESPACE", NAMESPACE);
-        let process = control.nest().spawn(spec).unwrap();
+        let process = control.process_group().spawn(spec).unwrap();
         Some(Self { process, health, metrics })
     }
 

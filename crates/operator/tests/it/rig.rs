@@ -10,6 +10,7 @@ use std::time::Duration;
 
 use deployer::object::Object;
 use deployer::platform::Platform;
+use fakes::openshift::{self, Flavour};
 use kube::Client;
 use kube::api::{Patch, PatchParams};
 use operator::manifests::{self, Options};
@@ -18,10 +19,9 @@ use testkit::account::Account;
 use testkit::cluster::install_crds;
 use testkit::controlplane::{ControlPlane, ControlPlaneOptions};
 use testkit::cri::{Image, Images};
-use testkit::nest::{Process, Spec};
-use testkit::openshift::{self, Flavour};
+use testkit::process_group::{Process, Spec};
 use testkit::proxy::Proxy;
-use testkit::rest::rest;
+use testkit::quiescence::until_quiescent;
 use testkit::{env, net, port};
 use tokio::time::Instant;
 
@@ -211,7 +211,7 @@ impl Rig {
     /// A cluster that has everything but the operator itself, which does not run yet.
     pub(crate) async fn of(control: ControlPlane, subject: Subject, program: PathBuf) -> Self {
         let seen = Seen { admin: control.client().await.unwrap(), log: None };
-        let proxy = Proxy::start(&control, control.nest().dir()).await.unwrap();
+        let proxy = Proxy::start(&control, control.process_group().dir()).await.unwrap();
         let account = Account::of(&control, subject.namespace, subject.account).await.unwrap();
         account.wait_until_allowed(&subject.rules.cluster, &subject.rules.namespaced).await.unwrap();
         let token = account.token(None).await.unwrap();
@@ -244,7 +244,7 @@ impl Rig {
         for (name, value) in env {
             spec = spec.env(*name, *value);
         }
-        let operator = self.control.nest().spawn(spec).unwrap();
+        let operator = self.control.process_group().spawn(spec).unwrap();
         self.seen.log = Some(operator.log().to_owned());
         self.operator = Some(operator);
     }
@@ -302,7 +302,7 @@ impl Rig {
 
     /// Waits until the operator has been at rest for a moment; says how many writes it has asked for up to then.
     pub(crate) async fn quiet(&self) -> usize {
-        let quiet = rest(5, Duration::from_millis(100), async || Ok(self.writes()));
+        let quiet = until_quiescent(5, Duration::from_millis(100), async || Ok(self.writes()));
         let rested = tokio::time::timeout(PATIENCE, quiet).await;
         rested.unwrap_or_else(|_| panic!("it never rests: {:?}", self.last_writes())).unwrap()
     }

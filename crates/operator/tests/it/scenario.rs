@@ -8,7 +8,7 @@ use std::time::{Duration, Instant};
 use k8s_openapi::api::rbac::v1::PolicyRule;
 use testkit::audit::Request;
 use testkit::controlplane::ControlPlane;
-use testkit::rest::rest;
+use testkit::quiescence::until_quiescent;
 
 /// How long all of them may take.
 const ALL_WITHIN: Duration = Duration::from_secs(1200);
@@ -76,6 +76,6 @@ pub(crate) fn asked(control: &ControlPlane, namespace: &str, account: &str) -> V
 /// What an account asked for that asks no more, once all of it is in the log: a watch is there when it is over.
 pub(crate) async fn asked_in_all(control: &ControlPlane, namespace: &str, account: &str) -> Vec<Request> {
     let look = async || Ok(asked(control, namespace, account).len());
-    rest(5, Duration::from_millis(100), look).await.unwrap();
+    until_quiescent(5, Duration::from_millis(100), look).await.unwrap();
     asked(control, namespace, account)
 }

@@ -5,10 +5,10 @@
 use std::collections::BTreeMap;
 
 use deployer::platform::Platform;
+use fakes::openshift::mco::Mco;
+use fakes::openshift::{kubelet_config, make, pool};
 use serde_json::{Value, json};
 use testkit::dump::Dump;
-use testkit::openshift::mco::Mco;
-use testkit::openshift::{kubelet_config, make, pool};
 use tokio::time::Instant;
 
 use super::go_operator::{self, MANAGER, Owners, SCHEDULER_DIGEST};

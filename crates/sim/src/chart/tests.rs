@@ -1,5 +1,5 @@
 use super::*;
-use crate::contest::{Conditions, Contender};
+use crate::comparison::{Conditions, Contender};
 use crate::machine::Shape;
 use crate::workload::Open;
 

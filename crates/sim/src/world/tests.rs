@@ -2,7 +2,7 @@
 
 use self::scenario::{Domain, Scenario};
 use super::*;
-use crate::contest::{Conditions, Contender};
+use crate::comparison::{Conditions, Contender};
 use crate::machine::Shape;
 use crate::workload::{Arrival, Open};
 

@@ -8,7 +8,7 @@ use deployer::validate::collect::role;
 use deployer::validate::evidence::Role;
 use k8s_openapi::api::core::v1::{Container, Pod};
 
-use crate::inside::DUMP;
+use crate::container_tools::DUMP;
 
 /// What a pod is for.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

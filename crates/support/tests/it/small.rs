@@ -3,6 +3,7 @@
 use std::process::Stdio;
 
 use api::nrt::NodeResourceTopology;
+use fakes::openshift::{Flavour, install};
 use k8s_openapi::api::batch::v1::Job;
 use k8s_openapi::api::core::v1::ConfigMap;
 use kube::api::{Api, Patch, PatchParams, PostParams};
@@ -11,7 +12,6 @@ use kube::{Client, ResourceExt as _};
 use serde_json::{Value, json};
 use testkit::cluster::Cluster;
 use testkit::env::rig;
-use testkit::openshift::{Flavour, install};
 use tokio::io::{AsyncBufReadExt as _, BufReader};
 
 use super::*;

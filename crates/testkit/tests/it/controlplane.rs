@@ -26,11 +26,11 @@ async fn a_control_plane_starts_serves_and_survives_the_servers_restart() {
     assert!(maps.get("kept").await.is_ok(), "etcd kept it");
 
     // Everything is in one folder.
-    assert!(control.kubeconfig().starts_with(control.nest().dir()));
+    assert!(control.kubeconfig().starts_with(control.process_group().dir()));
     for part in ["control/etcd", "logs/etcd.log", "logs/kube-apiserver.log"] {
-        assert!(control.nest().dir().join(part).exists(), "{part}");
+        assert!(control.process_group().dir().join(part).exists(), "{part}");
     }
-    let dir = control.nest().dir().to_owned();
+    let dir = control.process_group().dir().to_owned();
     drop(control);
     assert!(!dir.exists());
 }

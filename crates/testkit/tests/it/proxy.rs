@@ -29,7 +29,7 @@ fn value(map: ConfigMap) -> String {
 async fn any_write_may_be_the_one_that_fails() {
     let Ok(rig) = testkit::env::rig() else { return };
     let control = ControlPlane::start(&rig.binaries, &ControlPlaneOptions::default()).await.unwrap();
-    let proxy = Proxy::start(&control, control.nest().dir()).await.unwrap();
+    let proxy = Proxy::start(&control, control.process_group().dir()).await.unwrap();
     let maps = through(&proxy).await;
     let mut map = ConfigMap::default();
     map.metadata.name = Some("m".to_owned());
@@ -52,7 +52,7 @@ async fn any_write_may_be_the_one_that_fails() {
 async fn requests_pass_or_fail_as_told() {
     let Ok(rig) = testkit::env::rig() else { return };
     let control = ControlPlane::start(&rig.binaries, &ControlPlaneOptions::default()).await.unwrap();
-    let mut proxy = Proxy::start(&control, control.nest().dir()).await.unwrap();
+    let mut proxy = Proxy::start(&control, control.process_group().dir()).await.unwrap();
     let (there, maps) = (Api::default_namespaced(control.client().await.unwrap()), through(&proxy).await);
     let mut map = ConfigMap::default();
     map.metadata.name = Some("m".to_owned());
@@ -117,7 +117,7 @@ async fn requests_pass_or_fail_as_told() {
 async fn watches_end_as_told() {
     let Ok(rig) = testkit::env::rig() else { return };
     let control = ControlPlane::start(&rig.binaries, &ControlPlaneOptions::default()).await.unwrap();
-    let proxy = Proxy::start(&control, control.nest().dir()).await.unwrap();
+    let proxy = Proxy::start(&control, control.process_group().dir()).await.unwrap();
     let maps = through(&proxy).await;
     for expire in [false, true] {
         let mut events = maps.watch(&WatchParams::default(), "0").await.unwrap().boxed();

@@ -3,10 +3,10 @@
 use std::process::Stdio;
 use std::time::Duration;
 
+use fakes::openshift::{Flavour, install};
 use serde_json::Value;
 use testkit::controlplane::{ControlPlane, ControlPlaneOptions};
 use testkit::env::{Program, rig};
-use testkit::openshift::{Flavour, install};
 use tokio::io::{AsyncBufReadExt as _, BufReader};
 
 use super::{Installed, run_async};

@@ -17,7 +17,7 @@ use testkit::cluster::Cluster;
 use testkit::env::{Program, rig};
 use testkit::machine::Machine;
 use testkit::net;
-use testkit::rest::rest;
+use testkit::quiescence::until_quiescent;
 
 use super::readme::{NFD_IMAGE, as_kind_does, images};
 use super::{Installed, run_async};
@@ -201,7 +201,7 @@ async fn names(client: &Client) -> BTreeSet<String> {
 
 /// The same once the cluster has made what it makes in its first moments.
 async fn settled(client: &Client) -> BTreeSet<String> {
-    rest(3, Duration::from_millis(300), async || Ok(names(client).await)).await.unwrap()
+    until_quiescent(3, Duration::from_millis(300), async || Ok(names(client).await)).await.unwrap()
 }
 
 /// Waits until what is there is as wanted.

@@ -119,7 +119,7 @@ fn deploy_validate_and_remove_as_the_readme_has_them() {
 async fn six_errors_are_found_as_the_readme_has_them() {
     let Ok(rig) = rig() else { return };
     let control = ControlPlane::start(&rig.binaries, &ControlPlaneOptions::default()).await.unwrap();
-    let proxy = Proxy::start(&control, control.nest().dir()).await.unwrap();
+    let proxy = Proxy::start(&control, control.process_group().dir()).await.unwrap();
     let nodes: Api<Node> = Api::all(control.client().await.unwrap());
     for (name, labels) in [
         ("kind-worker3", json!({})),

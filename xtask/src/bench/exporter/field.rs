@@ -15,7 +15,7 @@ use testkit::cluster::{Cluster, ClusterNode};
 use testkit::controlplane::ControlPlaneOptions;
 use testkit::kubelet::KubeletOptions;
 use testkit::machine::Machine;
-use testkit::nest::{Process, Spec};
+use testkit::process_group::{Process, Spec};
 use testkit::{env, load, port};
 use topology::policy::Policy;
 

@@ -6,7 +6,7 @@ use std::fs;
 use std::time::{Duration, Instant};
 
 use anyhow::Context;
-use testkit::nest::Process;
+use testkit::process_group::Process;
 
 /// What a process has cost since some moment.
 #[derive(Debug)]

@@ -1,6 +1,6 @@
 //! The exporter itself ends, at whatever moment, and is started again.
 
-use testkit::nest::{Process, Spec};
+use testkit::process_group::{Process, Spec};
 
 use super::*;
 
@@ -29,7 +29,7 @@ pub(super) fn start(rig: &Rig, wrapper: &[&str], env: &[(&str, &str)]) -> Proces
     let mut words = wrapper.iter().chain(&own).map(|word| (*word).to_owned());
     let spec = Spec::new(format!("exporter-{}", rig.name), words.next().unwrap()).args(words);
     let spec = env.iter().fold(spec, |spec, (key, value)| spec.env(*key, *value));
-    rig.nest.spawn(spec.env(FLAGS, rig.flags.join("\n"))).unwrap()
+    rig.process_group.spawn(spec.env(FLAGS, rig.flags.join("\n"))).unwrap()
 }
 
 /// SIGTERM while a write is on its way: there is the old state or the new one, and an end in order.

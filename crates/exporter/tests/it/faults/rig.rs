@@ -5,8 +5,8 @@ use std::sync::MutexGuard;
 
 use testkit::controlplane::{ControlPlane, ControlPlaneOptions};
 use testkit::machine::Machine;
-use testkit::nest::Nest;
 use testkit::podresources::Server;
+use testkit::process_group::ProcessGroup;
 use testkit::proxy::Proxy;
 use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
 use tokio::net::TcpStream;
@@ -23,7 +23,7 @@ static CONTROL: OnceCell<ControlPlane> = OnceCell::const_new();
 pub(crate) struct Rig {
     pub(crate) name: &'static str,
     pub(crate) client: Client,
-    pub(crate) nest: Nest,
+    pub(crate) process_group: ProcessGroup,
     pub(crate) proxy: Proxy,
     pub(crate) kubelet: Server,
     pub(crate) flags: Vec<String>,
@@ -66,7 +66,7 @@ impl Rig {
             .with_test_writer()
             .try_init();
         let dir = tempfile::tempdir().unwrap();
-        let (client, nest) = (control.client().await.unwrap(), control.nest().clone());
+        let (client, process_group) = (control.client().await.unwrap(), control.process_group().clone());
         let tree = Machine::new().zones(2).cpus_per_zone(CPUS_PER_ZONE as u32);
         let tree = tree.write_to(&dir.path().join("machine")).unwrap();
         let kubelet = Server::start(&dir.path().join("kubelet"), 2 * CPUS_PER_ZONE).unwrap();
@@ -89,8 +89,19 @@ impl Rig {
             "--sleep-interval=10m".to_owned(),
         ];
         let (flags, seen, foreign) = (flags.into(), Arc::default(), Vec::new());
-        let mut rig =
-            Self { name, client, nest, proxy, kubelet, flags, port, seen, truths: Vec::new(), foreign, dir };
+        let mut rig = Self {
+            name,
+            client,
+            process_group,
+            proxy,
+            kubelet,
+            flags,
+            port,
+            seen,
+            truths: Vec::new(),
+            foreign,
+            dir,
+        };
         rig.register_node().await;
         rig.watch_object();
         rig.is_true_now();

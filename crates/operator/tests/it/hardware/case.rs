@@ -4,6 +4,8 @@
 
 use std::time::Duration;
 
+use fakes::kmm::labels::ModuleName;
+use fakes::kmm::{self, Kmm, Script, Stage};
 use k8s_openapi::api::core::v1::Pod;
 use k8s_openapi::api::events::v1::Event;
 use kube::Client;
@@ -11,8 +13,6 @@ use kube::api::{Api, DeleteParams, DynamicObject, ListParams, Patch, PatchParams
 use operator::deviceconfig::taints::FENCE;
 use serde_json::{Value, json};
 use testkit::account::Account;
-use testkit::kmm::labels::Of;
-use testkit::kmm::{self, Kmm, Stage, Told};
 use tokio::time::Instant;
 
 use super::super::rig::PATIENCE;
@@ -80,7 +80,7 @@ impl<'l> Case<'l> {
     pub(crate) async fn begin_with(lab: &'l mut Lab, name: &'static str, nodes: usize, up_to: Stage) -> Self {
         Account::create(&lab.control, name, "default").await.unwrap();
         let devices = [DEVICE.to_owned()].into();
-        let kmm = Kmm::start_with(&lab.admin, Told { up_to, devices, ..Told::default() });
+        let kmm = Kmm::start_with(&lab.admin, Script { up_to, devices, ..Script::default() });
         let case = Self { lab, name, kmm };
         for number in 0..nodes {
             case.add_node(&case.node(number), KERNEL).await;
@@ -103,8 +103,8 @@ impl<'l> Case<'l> {
     }
 
     /// The module of a DeviceConfig.
-    pub(crate) fn of(&self, config: &str) -> Of {
-        Of::new(self.name, &format!("{config}-module"))
+    pub(crate) fn of(&self, config: &str) -> ModuleName {
+        ModuleName::new(self.name, &format!("{config}-module"))
     }
 
     /// A DeviceConfig for all nodes of this scenario, with more in its spec.
@@ -243,7 +243,7 @@ impl<'l> Case<'l> {
 
     /// Takes everything away; nothing of it may stay.
     pub(crate) async fn end(self) {
-        self.kmm.tell(|told| *told = Told { devices: told.devices.clone(), ..Told::default() });
+        self.kmm.script(|script| *script = Script { devices: script.devices.clone(), ..Script::default() });
         let all = configs(&self.lab.admin, Some(self.name));
         for config in all.list(&ListParams::default()).await.unwrap() {
             let name = config.metadata.name.unwrap();
@@ -252,7 +252,7 @@ impl<'l> Case<'l> {
             self.until_gone(&name).await;
         }
         self.kmm.settled(PATIENCE).await.unwrap();
-        assert_eq!(self.kmm.pulled(), [""; 0], "drivers were unloaded under pods");
+        assert_eq!(self.kmm.unloaded_in_use(), [""; 0], "drivers were unloaded under pods");
         assert_eq!(self.left().await, [""; 0]);
         let nodes = objects(&self.lab.admin, "v1", "Node", None);
         for node in nodes.list(&ListParams::default().labels(&format!("set={}", self.name))).await.unwrap() {

@@ -9,7 +9,7 @@ use kube::core::NamespaceResourceScope;
 use serde::Serialize;
 use serde::de::DeserializeOwned;
 use serde_json::{Value, json};
-use testkit::nest::Process;
+use testkit::process_group::Process;
 use testkit::proxy::Fault;
 use testkit::{env, net};
 
@@ -29,7 +29,7 @@ fn with_driver() -> Value {
 
 /// A scheduler, and four devices on one node. The class and the slice have its name.
 async fn offer(case: &Case<'_>, node: &str) -> Process {
-    case.kmm.tell(|told| told.devices.extend([DRIVER.to_owned()]));
+    case.kmm.script(|script| script.devices.extend([DRIVER.to_owned()]));
     let class = json!({
         "metadata": { "name": node },
         "spec": { "selectors": [{ "cel": { "expression": format!("device.driver == '{DRIVER}'") } }] },

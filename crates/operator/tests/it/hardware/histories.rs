@@ -8,13 +8,13 @@
 use std::collections::{BTreeMap, BTreeSet};
 use std::time::Duration;
 
+use fakes::kmm::labels::ModuleName;
+use fakes::kmm::{self, Kmm, Script};
 use kube::Client;
 use kube::api::{Api, DeleteParams, DynamicObject, ListParams, Patch, PatchParams, PostParams};
 use runtime::backoff::Random;
 use serde_json::{Value, json};
 use testkit::account::Account;
-use testkit::kmm::labels::Of;
-use testkit::kmm::{self, Kmm, Told};
 use tokio::task::JoinHandle;
 use tokio::time::Instant;
 
@@ -142,7 +142,7 @@ fn no_node_is_in_two_modules_at_any_moment_whatever_is_done() {
 
 /// One history; says how long it took to settle.
 async fn one(lab: &Lab, seed: u64) -> Duration {
-    let told = Told { devices: DEVICES.map(str::to_owned).into(), ..Told::default() };
+    let told = Script { devices: DEVICES.map(str::to_owned).into(), ..Script::default() };
     let kmm = Kmm::start_with(&lab.admin, told);
     let mut crowd = Crowd {
         lab,
@@ -176,7 +176,7 @@ async fn one(lab: &Lab, seed: u64) -> Duration {
     crowd.calm().await;
     let took = crowd.settle(seed, &deeds).await;
     let is_late = |pod: &str| crowd.late.iter().any(|late| pod.ends_with(&format!("/{late}")));
-    let pulled: Vec<String> = crowd.kmm.pulled().into_iter().filter(|line| !is_late(line)).collect();
+    let pulled: Vec<String> = crowd.kmm.unloaded_in_use().into_iter().filter(|line| !is_late(line)).collect();
     let writes = lab.quiet().await;
     let past = history.end().await;
     println!(
@@ -385,11 +385,11 @@ impl Crowd<'_> {
     async fn tell(&mut self, deed: Deed) -> String {
         let node = self.any_node().await.map(|node| text(&node["metadata"]["name"])).unwrap_or_default();
         let image = format!("acc:{}.0", self.pick(3));
-        self.kmm.tell(|told| match deed {
-            Deed::Stick => drop(told.stuck.replace(node.clone())),
-            Deed::Loosen => told.stuck.clear(),
-            Deed::Lose => drop(told.missing.replace(image.clone())),
-            _ => told.missing.clear(),
+        self.kmm.script(|script| match deed {
+            Deed::Stick => drop(script.stuck.replace(node.clone())),
+            Deed::Loosen => script.stuck.clear(),
+            Deed::Lose => drop(script.missing.replace(image.clone())),
+            _ => script.missing.clear(),
         });
         format!("{node} {image}")
     }
@@ -477,7 +477,7 @@ impl Crowd<'_> {
             kmm::cordon(&self.lab.admin, &name, false).await.unwrap();
             kmm::ready(&self.lab.admin, &name, true).await.unwrap();
         }
-        self.kmm.tell(|told| *told = Told { devices: told.devices.clone(), ..Told::default() });
+        self.kmm.script(|script| *script = Script { devices: script.devices.clone(), ..Script::default() });
     }
 
     /// Waits until all is as asked for; says how long it took.
@@ -541,7 +541,7 @@ fn takes_pods(node: &Value) -> bool {
     let labels = &node["metadata"]["labels"];
     let claim = text(&labels[CLAIM]);
     let Some((space, module)) = claim.split_once('.') else { return false };
-    let of = Of::new(space, module);
+    let of = ModuleName::new(space, module);
     labels[of.version_ready()].is_string()
         && labels[of.version_ready()] == labels[of.version_module()]
         && !node["spec"]["taints"].to_string().contains("tholepin")
@@ -601,7 +601,7 @@ fn claim_of(config: &Value) -> String {
 fn wrong_config(config: &Value, nodes: &[Value]) -> Option<String> {
     let claim = claim_of(config);
     let (space, module) = module_of(config);
-    let of = Of::new(&space, &module);
+    let of = ModuleName::new(&space, &module);
     let matching: Vec<&Value> = nodes.iter().filter(|node| selects(config, node)).collect();
     let ours: Vec<&Value> = nodes.iter().filter(|node| node["metadata"]["labels"][CLAIM] == claim).collect();
     let version = &config["spec"]["driverVersion"];

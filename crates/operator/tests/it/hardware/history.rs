@@ -49,7 +49,7 @@ fn api(client: &Client, kind: &str, space: Option<&str>) -> Api<DynamicObject> {
     match kind {
         "Node" | "Pod" => objects(client, "v1", kind, space),
         "DeviceConfig" => configs(client, space),
-        kind => testkit::kmm::api(client, kind, space),
+        kind => fakes::kmm::api(client, kind, space),
     }
 }
 

@@ -8,14 +8,15 @@ use std::sync::{Mutex, PoisonError};
 
 use deployer::object::Sort;
 use deployer::platform::Platform;
+use fakes::kmm;
+use fakes::openshift::{self, Flavour};
 use kube::Client;
 use kube::api::{Api, DynamicObject};
 use operator::deviceconfig::{manifests, rbac};
 use testkit::audit::Request;
 use testkit::controlplane::{ControlPlane, ControlPlaneOptions};
+use testkit::env;
 use testkit::net::Network;
-use testkit::openshift::{self, Flavour};
-use testkit::{env, kmm};
 use tokio::runtime::Runtime;
 
 pub(crate) use super::super::rig::Rig as Lab;

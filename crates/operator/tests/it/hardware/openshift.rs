@@ -2,13 +2,14 @@
 //! the cluster wants TLS to be, all of it with the rights of its account.
 
 use deployer::platform::Platform;
+use fakes::kmm;
+use fakes::openshift::{self, tls_profile};
 use k8s_openapi::api::core::v1::Namespace;
 use k8s_openapi::api::rbac::v1::RoleBinding;
 use kube::api::{Api, DeleteParams, PostParams};
 use operator::deviceconfig::module;
 use serde_json::json;
-use testkit::openshift::{self, tls_profile};
-use testkit::{env, kmm, net};
+use testkit::{env, net};
 use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
 use tokio::net::TcpStream;
 

@@ -3,10 +3,10 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
+use fakes::kmm::{self, Stage};
 use kube::api::{DeleteParams, Patch, PatchParams};
 use operator::deviceconfig::taints::FENCE;
 use serde_json::{Value, json};
-use testkit::kmm::{self, Stage};
 use testkit::proxy::Fault;
 
 use super::super::rig::{PATIENCE, until};
@@ -23,7 +23,7 @@ fn k01_a_driver_is_loaded_and_that_is_said_when_it_is_so() {
         let case = Case::begin_with(lab, "k01", 3, Stage::S0).await;
         case.ask("acc", &json!({})).await;
         for stage in [Stage::S0, Stage::S1, Stage::S2, Stage::S3, Stage::S4] {
-            case.kmm.tell(|told| told.up_to = stage);
+            case.kmm.script(|script| script.up_to = stage);
             case.kmm.settled(PATIENCE).await.unwrap();
             let now = case.until("acc", "progressing", |config| is(config, "Progressing", "True", "")).await;
             assert!(
@@ -32,7 +32,7 @@ fn k01_a_driver_is_loaded_and_that_is_said_when_it_is_so() {
             );
         }
         for stage in [Stage::S5, Stage::S6, Stage::S7] {
-            case.kmm.tell(|told| told.up_to = stage);
+            case.kmm.script(|script| script.up_to = stage);
             case.kmm.settled(PATIENCE).await.unwrap();
         }
         let now = case.until_ready("acc", 3).await;
@@ -128,8 +128,8 @@ fn k05b_a_fast_reboot_is_seen_by_the_boot_alone() {
         // Its own count comes after what nodes say.
         case.kmm.settled(super::super::rig::PATIENCE).await.unwrap();
         let node = case.node(2);
-        case.kmm.tell(|told| {
-            told.stuck.insert(node.clone());
+        case.kmm.script(|script| {
+            script.stuck.insert(node.clone());
         });
         kmm::reboot(&case.client(), &node, "2").await.unwrap();
         let now = case.until("acc", "it dips", |config| count(config, "ready") == 2).await;
@@ -139,7 +139,7 @@ fn k05b_a_fast_reboot_is_seen_by_the_boot_alone() {
         let module = case.module("acc").await.unwrap();
         assert_eq!(module["status"]["moduleLoader"]["availableNumber"], 3);
         assert!(case.label(&node, &case.of("acc").ready()).await.is_some());
-        case.kmm.tell(|told| told.stuck.clear());
+        case.kmm.script(|script| script.stuck.clear());
         case.until_ready("acc", 3).await;
         assert_eq!(boot(&case, &node).await, "2");
         case.end().await;
@@ -311,7 +311,7 @@ fn k09_a_deviceconfig_goes_after_its_module() {
         case.ask("acc", &with_device(&json!({}))).await;
         case.until_ready("acc", 2).await;
         let history = History::begin(&case.client()).await;
-        case.kmm.tell(|told| told.stuck.extend([case.node(0), case.node(1)]));
+        case.kmm.script(|script| script.stuck.extend([case.node(0), case.node(1)]));
         case.use_device("user", &case.node(1)).await;
         case.delete("acc").await;
         // Whoever has a device is named, and keeps it until he goes.
@@ -337,7 +337,7 @@ fn k09_a_deviceconfig_goes_after_its_module() {
         let loader = accounts.get_opt("acc-module-loader").await.unwrap();
         assert!(loader.is_some(), "unloading needs it");
         assert_eq!([case.is_fenced(&case.node(0)).await, case.is_fenced(&case.node(1)).await], [true, true]);
-        case.kmm.tell(|told| told.stuck.clear());
+        case.kmm.script(|script| script.stuck.clear());
         case.until_gone("acc").await;
         let history = history.end().await;
         let gone =
@@ -413,8 +413,8 @@ fn k15_another_image_under_the_same_version_is_progress() {
         let now =
             case.until("acc", "it waits", |config| is(config, "Ready", "False", "WaitingForPods")).await;
         assert!(says(&now, "Ready").unwrap()[2].contains(&case.node(0)), "{now:#}");
-        case.kmm.tell(|told| {
-            told.stuck.insert(node.clone());
+        case.kmm.script(|script| {
+            script.stuck.insert(node.clone());
         });
         case.leave_device("user").await;
         let now = case
@@ -423,14 +423,14 @@ fn k15_another_image_under_the_same_version_is_progress() {
             })
             .await;
         assert!(!is_ready(&now));
-        case.kmm.tell(|told| told.stuck.clear());
+        case.kmm.script(|script| script.stuck.clear());
         case.until_ready("acc", 2).await;
         let nmc = kmm::api(&case.client(), "NodeModulesConfig", None).get(&node).await.unwrap();
         let loaded = &nmc.data["status"]["modules"][0]["config"]["containerImage"];
         assert_eq!(loaded, &format!("registry.example/drivers/acc:rebuilt-{KERNEL}"));
         // Other parameters, which KMM does not get round to for a while: labels and entries stay as they are.
         let history = History::begin(&case.client()).await;
-        case.kmm.tell(|told| told.up_to = Stage::S3);
+        case.kmm.script(|script| script.up_to = Stage::S3);
         case.change("acc", &json!({ "modprobe": { "parameters": ["x=1"] } })).await;
         let is_told =
             |config: &Value| config["status"]["observedGeneration"] == config["metadata"]["generation"];
@@ -439,7 +439,7 @@ fn k15_another_image_under_the_same_version_is_progress() {
         case.kmm.settled(PATIENCE).await.unwrap();
         case.lab.quiet().await;
         assert!(!is_ready(&case.get("acc").await.unwrap()), "KMM has done nothing");
-        case.kmm.tell(|told| told.up_to = Stage::S8);
+        case.kmm.script(|script| script.up_to = Stage::S8);
         case.until_ready("acc", 2).await;
         assert_eq!(history.end().await.ready_too_early(), [""; 0]);
         // What is no longer said is a change too.

@@ -2,12 +2,12 @@
 
 use std::time::Duration;
 
+use fakes::kmm;
 use k8s_openapi::api::admissionregistration::v1::{
     ValidatingAdmissionPolicy as Policy, ValidatingAdmissionPolicyBinding as Binding,
 };
 use kube::api::{Api, DeleteParams, Patch, PatchParams, PostParams};
 use serde_json::json;
-use testkit::kmm;
 use testkit::proxy::Fault;
 use tokio::time::Instant;
 
@@ -19,8 +19,8 @@ use super::lab::{Lab, play};
 fn k02_an_image_that_is_nowhere_is_not_ready_and_is_named() {
     play("k02", async |lab: &mut Lab| {
         let case = Case::begin(lab, "k02", 2).await;
-        case.kmm.tell(|told| {
-            told.missing.insert("acc:1.0".to_owned());
+        case.kmm.script(|script| {
+            script.missing.insert("acc:1.0".to_owned());
         });
         case.ask("acc", &json!({})).await;
         let now =
@@ -29,7 +29,7 @@ fn k02_an_image_that_is_nowhere_is_not_ready_and_is_named() {
         assert_eq!(module["status"]["moduleLoader"]["desiredNumber"], json!(null), "KMM says nothing of it");
         assert!(says(&now, "Ready").unwrap()[2].contains("registry.example/drivers/acc:1.0-5.14"), "{now:#}");
         case.until("acc", "degraded", |config| is(config, "Degraded", "True", "ImageNotAvailable")).await;
-        case.kmm.tell(|told| told.missing.clear());
+        case.kmm.script(|script| script.missing.clear());
         case.until_ready("acc", 2).await;
         case.end().await;
     });
@@ -41,8 +41,8 @@ fn k18_a_device_plugin_that_never_starts_is_a_failure() {
     play("k18", async |lab: &mut Lab| {
         let case = Case::begin(lab, "k18", 2).await;
         let node = case.node(1);
-        case.kmm.tell(|told| {
-            told.unready.insert(node.clone());
+        case.kmm.script(|script| {
+            script.unready.insert(node.clone());
         });
         let plugin =
             json!({ "image": "registry.example/acc-plugin:1", "resourceNames": ["example.com/acc"] });
@@ -52,7 +52,7 @@ fn k18_a_device_plugin_that_never_starts_is_a_failure() {
             .await;
         assert_eq!((count(&now, "ready"), &now["status"]["phase"]), (2, &json!("Degraded")), "{now:#}");
         assert!(says(&now, "Ready").unwrap()[2].contains(&node), "{now:#}");
-        case.kmm.tell(|told| told.unready.clear());
+        case.kmm.script(|script| script.unready.clear());
         case.until_ready("acc", 2).await;
         case.end().await;
     });
@@ -63,16 +63,16 @@ fn k04_a_node_where_it_does_not_load_is_named() {
     play("k04", async |lab: &mut Lab| {
         let case = Case::begin(lab, "k04", 3).await;
         let node = case.node(1);
-        case.kmm.tell(|told| {
-            told.stuck.insert(node.clone());
-            told.workers = true;
+        case.kmm.script(|script| {
+            script.stuck.insert(node.clone());
+            script.workers = true;
         });
         case.ask("acc", &json!({})).await;
         let now = case.until("acc", "degraded", |config| is(config, "Degraded", "True", "")).await;
         assert_eq!((count(&now, "ready"), problem(&now, &node)), (2, Some("NotLoaded")), "{now:#}");
         assert!(says(&now, "Degraded").unwrap()[2].contains(&node), "{now:#}");
         assert_eq!(now["status"]["phase"], "Degraded");
-        case.kmm.tell(|told| told.stuck.clear());
+        case.kmm.script(|script| script.stuck.clear());
         case.until_ready("acc", 3).await;
         case.end().await;
     });
@@ -85,8 +85,8 @@ fn k10_a_driver_that_does_not_unload_keeps_its_deviceconfig_and_is_named() {
         case.ask("acc", &json!({})).await;
         case.until_ready("acc", 3).await;
         let node = case.node(2);
-        case.kmm.tell(|told| {
-            told.stuck.insert(node.clone());
+        case.kmm.script(|script| {
+            script.stuck.insert(node.clone());
         });
         case.delete("acc").await;
         let stuck = |config: &serde_json::Value| {
@@ -97,7 +97,7 @@ fn k10_a_driver_that_does_not_unload_keeps_its_deviceconfig_and_is_named() {
         assert!(says(&now, "Ready").unwrap()[2].contains(&node), "{now:#}");
         case.until("acc", "stuck", |config| is(config, "Degraded", "True", "DeletionStuck")).await;
         assert!(case.module("acc").await.is_some());
-        case.kmm.tell(|told| told.stuck.clear());
+        case.kmm.script(|script| script.stuck.clear());
         case.until_gone("acc").await;
         case.end().await;
     });
@@ -158,8 +158,8 @@ fn k13_without_kmm_it_says_so_and_goes_on_when_kmm_comes() {
         case.until_ready("acc", 1).await;
         // It is taken away, and has a driver to unload before: who goes meanwhile waits for that.
         let node = case.node(0);
-        case.kmm.tell(|told| {
-            told.stuck.insert(node.clone());
+        case.kmm.script(|script| {
+            script.stuck.insert(node.clone());
         });
         let modules = "modules.kmm.sigs.x-k8s.io";
         let _ = definitions.delete(modules, &DeleteParams::default()).await.unwrap();
@@ -176,7 +176,7 @@ fn k13_without_kmm_it_says_so_and_goes_on_when_kmm_comes() {
         assert!(case.module("acc").await.is_some() && case.label(&node, CLAIM).await.is_some());
         let accounts = super::lab::objects(&case.client(), "v1", "ServiceAccount", Some(case.name));
         assert!(accounts.get_opt("acc-module-loader").await.unwrap().is_some(), "unloading needs it");
-        case.kmm.tell(|told| told.stuck.clear());
+        case.kmm.script(|script| script.stuck.clear());
         case.until_gone("acc").await;
         until("KMM is away", async || definitions.get_opt(modules).await.unwrap().is_none()).await;
         kmm::install(&case.client()).await.unwrap();
@@ -294,8 +294,8 @@ fn k21_what_a_deviceconfig_leaves_behind_waits_for_its_module() {
         case.ask("acc", &json!({})).await;
         case.until_ready("acc", 1).await;
         let node = case.node(0);
-        case.kmm.tell(|told| {
-            told.stuck.insert(node.clone());
+        case.kmm.script(|script| {
+            script.stuck.insert(node.clone());
         });
         case.delete("acc").await;
         case.until("acc", "deleting", |config| is(config, "Progressing", "True", "Deleting")).await;
@@ -315,7 +315,7 @@ fn k21_what_a_deviceconfig_leaves_behind_waits_for_its_module() {
         let early = said.lines().filter(|line| line.contains("cleaned up") && line.contains("k21"));
         assert_eq!(early.collect::<Vec<_>>(), [""; 0]);
         assert!(case.label(&node, CLAIM).await.is_some() && case.module("acc").await.is_some());
-        case.kmm.tell(|told| told.stuck.clear());
+        case.kmm.script(|script| script.stuck.clear());
         until("all is gone", async || case.left().await.is_empty()).await;
         case.end().await;
     });

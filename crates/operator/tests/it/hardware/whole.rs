@@ -8,6 +8,8 @@ use std::path::Path;
 use std::time::Duration;
 
 use deployer::platform::Platform;
+use fakes::kmm::labels::ModuleName;
+use fakes::kmm::{self, Kmm, Plugins, Script};
 use k8s_openapi::api::core::v1::{Namespace, Node, Pod};
 use kube::api::{Api, DeleteParams, ListParams, Patch, PatchParams, PostParams};
 use node::podresources;
@@ -15,11 +17,9 @@ use operator::deviceconfig::{manifests, rbac};
 use serde_json::{Value, json};
 use testkit::account::Account;
 use testkit::cluster::{Cluster, ClusterNode};
-use testkit::kmm::labels::Of;
-use testkit::kmm::{self, Kmm, Plugins, Told};
 use testkit::kubelet::KubeletOptions;
 use testkit::machine::Machine;
-use testkit::nest::{Process, Spec};
+use testkit::process_group::{Process, Spec};
 use testkit::{env, load, net};
 use tokio::time::Instant;
 
@@ -80,7 +80,8 @@ impl<'c> Whole<'c> {
         kmm::install(&seen.admin).await.unwrap();
         kmm::watch_over(&seen.admin).await.unwrap();
         let devices = [DEVICE.to_owned()].into();
-        let kmm = Kmm::start_with(&seen.admin, Told { plugins: Plugins::Run, devices, ..Told::default() });
+        let kmm =
+            Kmm::start_with(&seen.admin, Script { plugins: Plugins::Run, devices, ..Script::default() });
         rig::install(&seen.admin, Platform::Kubernetes, true).await;
         install(&seen.admin, Platform::Kubernetes).await;
         let control = cluster.control();
@@ -96,8 +97,8 @@ impl<'c> Whole<'c> {
         Self { cluster, seen, kmm, operator }
     }
 
-    fn of(&self) -> Of {
-        Of::new(SPACE, "acc-module")
+    fn of(&self) -> ModuleName {
+        ModuleName::new(SPACE, "acc-module")
     }
 
     async fn config(&self) -> Value {
@@ -330,7 +331,7 @@ impl<'c> Whole<'c> {
         assert_eq!(count(&now, "ready"), all_but_one + 1);
         let most = history.end().await.most_without(&self.of().ready(), super::case::CLAIM);
         assert_eq!(most, 1, "nodes without their driver at a time");
-        assert_eq!(self.kmm.pulled(), [""; 0]);
+        assert_eq!(self.kmm.unloaded_in_use(), [""; 0]);
         until("allocatable", async || self.allocatable().await == DEVICES.map(|[a, b]| a + b)).await;
         until("zones", async || self.zones().await == DEVICES).await;
         self.pods(2).await;

@@ -240,10 +240,10 @@ impl World<'_> {
         let mut decided = Vec::new();
         for Reverse(due) in &self.queue {
             match due.what {
-                Happening::Added(pod) => {
+                SimEvent::Added(pod) => {
                     coming.extend(self.pods[pod].node.map(|node| (due.at_ms, due.order, pod, node)));
                 }
-                Happening::Stored { pod, node, .. } => {
+                SimEvent::Stored { pod, node, .. } => {
                     coming.push((u64::MAX, due.order, pod, node));
                     decided.push(pod);
                 }

@@ -1,4 +1,4 @@
-//! The double at work: by itself, or a step at a time.
+//! The fake at work: by itself, or a step at a time.
 
 use std::fmt;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
@@ -11,18 +11,18 @@ use kube::runtime::watcher::{self, Event};
 use tokio::sync::watch;
 use tokio::task::JoinHandle;
 
+use super::cluster_state::{ClusterState, Kind, events};
 use super::decide::next;
-use super::told::Told;
-use super::world::{Kind, World, events};
+use super::script::Script;
 use super::write::Write;
 
 /// How long to wait before what was refused is tried again, when nothing happens meanwhile.
 const AGAIN_AFTER: Duration = Duration::from_millis(50);
 
-/// The double. Dropping it ends it, and objects stay as they are.
+/// The fake. Dropping it ends it, and objects stay as they are.
 pub struct Kmm {
     client: Client,
-    told: watch::Sender<Told>,
+    script: watch::Sender<Script>,
     notes: Arc<Mutex<Notes>>,
     task: Option<JoinHandle<()>>,
 }
@@ -31,36 +31,36 @@ pub struct Kmm {
 #[derive(Debug, Default)]
 struct Notes {
     writes: Vec<String>,
-    pulled: Vec<String>,
+    unloaded_in_use: Vec<String>,
 }
 
 impl Kmm {
-    /// One that works by itself, as far as it is told; at first it is told to do everything well.
+    /// One that worker_actions by itself, as far as it is told; at first it is told to do everything well.
     #[must_use]
     pub fn start(client: &Client) -> Self {
-        Self::start_with(client, Told::default())
+        Self::start_with(client, Script::default())
     }
 
-    /// One that works by itself, told so from the beginning.
+    /// One that worker_actions by itself, told so from the beginning.
     #[must_use]
-    pub fn start_with(client: &Client, told: Told) -> Self {
-        let mut double = Self::held(client);
-        let _ = double.told.send_replace(told);
-        let (told, notes) = (double.told.subscribe(), Arc::clone(&double.notes));
-        double.task = Some(tokio::spawn(run(client.clone(), told, notes)));
-        double
+    pub fn start_with(client: &Client, script: Script) -> Self {
+        let mut fake = Self::paused(client);
+        let _ = fake.script.send_replace(script);
+        let (script, notes) = (fake.script.subscribe(), Arc::clone(&fake.notes));
+        fake.task = Some(tokio::spawn(run(client.clone(), script, notes)));
+        fake
     }
 
     /// One that does nothing but what [`Kmm::step`] asks for.
     #[must_use]
-    pub fn held(client: &Client) -> Self {
-        let told = watch::Sender::new(Told::default());
-        Self { client: client.clone(), told, notes: Arc::default(), task: None }
+    pub fn paused(client: &Client) -> Self {
+        let script = watch::Sender::new(Script::default());
+        Self { client: client.clone(), script, notes: Arc::default(), task: None }
     }
 
     /// Changes what it is told.
-    pub fn tell(&self, change: impl FnOnce(&mut Told)) {
-        self.told.send_modify(change);
+    pub fn script(&self, change: impl FnOnce(&mut Script)) {
+        self.script.send_modify(change);
     }
 
     /// Does the next thing there is to do, if there is one; says what it was.
@@ -68,9 +68,9 @@ impl Kmm {
     /// # Errors
     /// When the API server does not answer, or refuses it.
     pub async fn step(&self) -> anyhow::Result<Option<String>> {
-        let world = World::list(&self.client).await?;
-        let told = self.told.borrow().clone();
-        let Some(write) = next(&world, &told).into_iter().next() else { return Ok(None) };
+        let state = ClusterState::list(&self.client).await?;
+        let script = self.script.borrow().clone();
+        let Some(write) = next(&state, &script).into_iter().next() else { return Ok(None) };
         write.run(&self.client).await?;
         note(&self.notes, &write);
         Ok(Some(write.to_string()))
@@ -83,8 +83,8 @@ impl Kmm {
     pub async fn settled(&self, within: Duration) -> anyhow::Result<()> {
         let began = Instant::now();
         loop {
-            let told = self.told.borrow().clone();
-            let left = next(&World::list(&self.client).await?, &told);
+            let script = self.script.borrow().clone();
+            let left = next(&ClusterState::list(&self.client).await?, &script);
             let Some(first) = left.first() else { return Ok(()) };
             anyhow::ensure!(began.elapsed() < within, "{} things are left to do, first: {first}", left.len());
             tokio::time::sleep(Duration::from_millis(10)).await;
@@ -97,16 +97,16 @@ impl Kmm {
         lock(&self.notes).writes.clone()
     }
 
-    /// Each time a module was unloaded under a pod that had one of the [devices](Told::devices) on the same node.
+    /// Each time a module was unloaded under a pod that had one of the [devices](Script::devices) on the same node.
     #[must_use]
-    pub fn pulled(&self) -> Vec<String> {
-        lock(&self.notes).pulled.clone()
+    pub fn unloaded_in_use(&self) -> Vec<String> {
+        lock(&self.notes).unloaded_in_use.clone()
     }
 }
 
 impl fmt::Debug for Kmm {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("Kmm").field("told", &*self.told.borrow()).finish_non_exhaustive()
+        f.debug_struct("Kmm").field("told", &*self.script.borrow()).finish_non_exhaustive()
     }
 }
 
@@ -118,55 +118,55 @@ impl Drop for Kmm {
     }
 }
 
-async fn run(client: Client, mut told: watch::Receiver<Told>, notes: Arc<Mutex<Notes>>) {
+async fn run(client: Client, mut script: watch::Receiver<Script>, notes: Arc<Mutex<Notes>>) {
     let mut events = events(&client);
-    let mut world = World::default();
+    let mut state = ClusterState::default();
     loop {
         // What has happened is heard before anything is decided.
         while let Some(event) = events.next().now_or_never() {
             let Some(event) = event else { return };
-            hear(&mut world, event);
+            apply_event(&mut state, event);
         }
-        let is_refused = world.is_whole() && !work(&client, &mut world, &mut told, &notes).await;
+        let is_refused = state.is_whole() && !write_due(&client, &mut state, &mut script, &notes).await;
         tokio::select! {
             event = events.next() => match event {
-                Some(event) => hear(&mut world, event),
+                Some(event) => apply_event(&mut state, event),
                 None => return,
             },
-            changed = told.changed() => if changed.is_err() { return },
+            changed = script.changed() => if changed.is_err() { return },
             () = tokio::time::sleep(AGAIN_AFTER), if is_refused => {}
         }
     }
 }
 
-fn hear(world: &mut World, (kind, event): (Kind, watcher::Result<Event<DynamicObject>>)) {
+fn apply_event(state: &mut ClusterState, (kind, event): (Kind, watcher::Result<Event<DynamicObject>>)) {
     match event {
-        Ok(event) => world.note(kind, event),
-        Err(error) if is_absent(&error) => world.forget(kind),
-        Err(error) => tracing::warn!(?kind, %error, "the double of KMM cannot watch"),
+        Ok(event) => state.note(kind, event),
+        Err(error) if is_absent(&error) => state.forget(kind),
+        Err(error) => tracing::warn!(?kind, %error, "the fake of KMM cannot watch"),
     }
 }
 
 /// Does what is due now; says whether all of it went through.
-async fn work(
+async fn write_due(
     client: &Client,
-    world: &mut World,
-    told: &mut watch::Receiver<Told>,
+    state: &mut ClusterState,
+    script: &mut watch::Receiver<Script>,
     notes: &Mutex<Notes>,
 ) -> bool {
-    let told = told.borrow_and_update().clone();
+    let script = script.borrow_and_update().clone();
     let mut all = true;
-    for write in next(world, &told) {
+    for write in next(state, &script) {
         match write.run(client).await {
             Ok(object) => {
                 note(notes, &write);
                 if let Some(object) = object {
-                    world.put(write.kind, object);
+                    state.put(write.kind, object);
                 }
             }
             Err(error) => {
                 // Somebody else was first, or it is gone.
-                tracing::debug!(%error, "the double of KMM could not write");
+                tracing::debug!(%error, "the fake of KMM could not write");
                 all = false;
             }
         }
@@ -186,7 +186,7 @@ fn is_absent(error: &watcher::Error) -> bool {
 fn note(notes: &Mutex<Notes>, write: &Write) {
     let mut notes = lock(notes);
     notes.writes.push(write.to_string());
-    notes.pulled.extend(write.pulled.iter().cloned());
+    notes.unloaded_in_use.extend(write.unloaded_in_use.iter().cloned());
 }
 
 fn lock(notes: &Mutex<Notes>) -> MutexGuard<'_, Notes> {

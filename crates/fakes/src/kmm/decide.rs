@@ -15,17 +15,17 @@ use std::collections::BTreeMap;
 
 use serde_json::Value;
 
+use super::cluster_state::{ClusterState, Kind};
 use super::kernel;
-use super::labels::Of;
-use super::told::{Stage, Told};
-use super::world::{Kind, World};
+use super::labels::ModuleName;
+use super::script::{Script, Stage};
 use super::write::Write;
 use module::Counters;
 
 /// A Module as KMM reads it.
 #[derive(Debug)]
 struct Module<'w> {
-    of: Of,
+    of: ModuleName,
     body: &'w Value,
     is_leaving: bool,
     /// Nodes that it is for, and the image that each of them needs; `None`: its kernel is not mapped.
@@ -33,56 +33,56 @@ struct Module<'w> {
 }
 
 /// All that it sees.
-struct Scene<'w> {
-    world: &'w World,
-    told: &'w Told,
-    modules: BTreeMap<Of, Module<'w>>,
+struct PlanInputs<'w> {
+    state: &'w ClusterState,
+    script: &'w Script,
+    modules: BTreeMap<ModuleName, Module<'w>>,
 }
 
 /// The next writes, of which each is about another object or made on what the ones before it leave as it is.
-pub(super) fn next(world: &World, told: &Told) -> Vec<Write> {
-    let scene = Scene { world, told, modules: modules(world) };
-    if told.up_to == Stage::S0 {
+pub(super) fn next(state: &ClusterState, script: &Script) -> Vec<Write> {
+    let inputs = PlanInputs { state, script, modules: modules(state) };
+    if script.up_to == Stage::S0 {
         return Vec::new();
     }
     let mut writes = Vec::new();
-    scene.marks(&mut writes);
-    scene.counters(Counters::Matching, &mut writes);
-    scene.images(&mut writes);
-    scene.versions(&mut writes);
-    scene.entries(&mut writes);
-    scene.works(&mut writes);
-    scene.labels(&mut writes);
-    scene.plugins(&mut writes);
-    scene.counters(Counters::All, &mut writes);
-    scene.farewells(&mut writes);
+    inputs.finalizers_and_labels(&mut writes);
+    inputs.counters(Counters::Matching, &mut writes);
+    inputs.images(&mut writes);
+    inputs.versions(&mut writes);
+    inputs.entries(&mut writes);
+    inputs.worker_actions(&mut writes);
+    inputs.labels(&mut writes);
+    inputs.plugins(&mut writes);
+    inputs.counters(Counters::All, &mut writes);
+    inputs.remove_finalizers(&mut writes);
     writes
 }
 
-fn modules(world: &World) -> BTreeMap<Of, Module<'_>> {
+fn modules(state: &ClusterState) -> BTreeMap<ModuleName, Module<'_>> {
     let of = |(key, body): (&str, &'_ Value)| {
         let (namespace, name) = key.split_once('/')?;
-        Some((Of::new(namespace, name), body["metadata"]["deletionTimestamp"].is_string()))
+        Some((ModuleName::new(namespace, name), body["metadata"]["deletionTimestamp"].is_string()))
     };
-    world
+    state
         .of(Kind::Module)
         .filter_map(|(key, body)| {
             let (of, is_leaving) = of((key, body))?;
-            let targets = if is_leaving { BTreeMap::new() } else { targets(world, body) };
+            let targets = if is_leaving { BTreeMap::new() } else { targets(state, body) };
             Some((of.clone(), Module { of, body, is_leaving, targets }))
         })
         .collect()
 }
 
 /// Nodes whose labels a Module selects, and all of whose taints it tolerates.
-fn targets<'w>(world: &'w World, module: &Value) -> BTreeMap<&'w str, Option<String>> {
+fn targets<'w>(state: &'w ClusterState, module: &Value) -> BTreeMap<&'w str, Option<String>> {
     let wanted = module["spec"]["selector"].as_object();
     let is_for = |node: &Value| {
         let labels = &node["metadata"]["labels"];
         wanted.into_iter().flatten().all(|(key, value)| labels[key] == *value)
             && tolerates(&module["spec"]["tolerations"], node)
     };
-    let nodes = world.of(Kind::Node).filter(|(_, node)| is_for(node));
+    let nodes = state.of(Kind::Node).filter(|(_, node)| is_for(node));
     nodes.map(|(name, node)| (name, kernel::image(module, kernel_of(node)))).collect()
 }
 
@@ -129,13 +129,16 @@ fn entries<'v>(nmc: Option<&'v Value>, part: &str) -> &'v [Value] {
     nmc.and_then(|nmc| nmc[part]["modules"].as_array()).map_or(&[], Vec::as_slice)
 }
 
-fn entry<'v>(nmc: Option<&'v Value>, part: &str, of: &Of) -> Option<&'v Value> {
+fn entry<'v>(nmc: Option<&'v Value>, part: &str, of: &ModuleName) -> Option<&'v Value> {
     entries(nmc, part).iter().find(|entry| named(entry) == *of)
 }
 
 /// The module that an entry is about.
-fn named(entry: &Value) -> Of {
-    Of::new(entry["namespace"].as_str().unwrap_or_default(), entry["name"].as_str().unwrap_or_default())
+fn named(entry: &Value) -> ModuleName {
+    ModuleName::new(
+        entry["namespace"].as_str().unwrap_or_default(),
+        entry["name"].as_str().unwrap_or_default(),
+    )
 }
 
 fn label<'v>(object: &'v Value, key: &str) -> Option<&'v str> {

@@ -8,8 +8,8 @@ use kube::Client;
 use kube::api::{Api, DeleteParams, DynamicObject, Patch, PatchParams, PostParams};
 use serde_json::{Value, json};
 
-use super::labels::Of;
-use super::world::Kind;
+use super::cluster_state::Kind;
+use super::labels::ModuleName;
 
 /// Who writes.
 const MANAGER: &str = "kmm";
@@ -20,17 +20,17 @@ pub(super) struct Write {
     pub(super) kind: Kind,
     /// `NAMESPACE/NAME`, or `NAME`.
     pub(super) key: String,
-    pub(super) deed: Deed,
+    pub(super) operation: Operation,
     /// What it does, for people.
     pub(super) what: String,
     /// Events about the object: a reason, and the module it is about.
-    pub(super) events: Vec<(&'static str, Of)>,
+    pub(super) events: Vec<(&'static str, ModuleName)>,
     /// What a pod loses by it, if a driver is unloaded under one.
-    pub(super) pulled: Vec<String>,
+    pub(super) unloaded_in_use: Vec<String>,
 }
 
 #[derive(Clone, Debug, PartialEq)]
-pub(super) enum Deed {
+pub(super) enum Operation {
     Create(Value),
     /// A merge patch.
     Change(Value),
@@ -40,8 +40,20 @@ pub(super) enum Deed {
 }
 
 impl Write {
-    pub(super) fn new(kind: Kind, key: impl Into<String>, deed: Deed, what: impl Into<String>) -> Self {
-        Self { kind, key: key.into(), deed, what: what.into(), events: Vec::new(), pulled: Vec::new() }
+    pub(super) fn new(
+        kind: Kind,
+        key: impl Into<String>,
+        operation: Operation,
+        what: impl Into<String>,
+    ) -> Self {
+        Self {
+            kind,
+            key: key.into(),
+            operation,
+            what: what.into(),
+            events: Vec::new(),
+            unloaded_in_use: Vec::new(),
+        }
     }
 
     /// A change of an object that nobody else may have changed meanwhile.
@@ -53,7 +65,7 @@ impl Write {
         what: impl Into<String>,
     ) -> Self {
         patch["metadata"]["resourceVersion"] = object["metadata"]["resourceVersion"].clone();
-        Self::new(kind, key, Deed::Change(patch), what)
+        Self::new(kind, key, Operation::Change(patch), what)
     }
 
     /// Does it; hands back the object as it is then, if it still is.
@@ -61,17 +73,17 @@ impl Write {
         let api = self.kind.api(client, &self.key);
         let name = self.key.rsplit('/').next().unwrap_or_default();
         let params = PatchParams { field_manager: Some(MANAGER.to_owned()), ..PatchParams::default() };
-        let done = match &self.deed {
-            Deed::Create(body) => {
+        let done = match &self.operation {
+            Operation::Create(body) => {
                 let params = PostParams { field_manager: Some(MANAGER.to_owned()), ..PostParams::default() };
                 api.create(&params, &serde_json::from_value(body.clone())?).await.map(Some)
             }
-            Deed::Change(patch) => api.patch(name, &params, &Patch::Merge(patch)).await.map(Some),
-            Deed::Status(patch) => api.patch_status(name, &params, &Patch::Merge(patch)).await.map(Some),
-            Deed::Delete => {
+            Operation::Change(patch) => api.patch(name, &params, &Patch::Merge(patch)).await.map(Some),
+            Operation::Status(patch) => api.patch_status(name, &params, &Patch::Merge(patch)).await.map(Some),
+            Operation::Delete => {
                 // Nobody runs its pods, or their kubelet may take its time.
                 let params = DeleteParams {
-                    grace_period_seconds: self.is_played_pod().then_some(0),
+                    grace_period_seconds: self.is_simulated_pod().then_some(0),
                     ..DeleteParams::background()
                 };
                 api.delete(name, &params).await.map(|_| None)
@@ -79,35 +91,35 @@ impl Write {
         };
         let object = done.with_context(|| self.to_string())?;
         for (reason, of) in &self.events {
-            tell(client, name, object.as_ref(), reason, of).await?;
+            post_event(client, name, object.as_ref(), reason, of).await?;
         }
         Ok(object)
     }
 
-    fn is_played_pod(&self) -> bool {
+    fn is_simulated_pod(&self) -> bool {
         self.kind == Kind::Pod
     }
 }
 
 impl fmt::Display for Write {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let verb = match self.deed {
-            Deed::Create(_) => "create",
-            Deed::Change(_) => "change",
-            Deed::Status(_) => "status",
-            Deed::Delete => "delete",
+        let verb = match self.operation {
+            Operation::Create(_) => "create",
+            Operation::Change(_) => "change",
+            Operation::Status(_) => "status",
+            Operation::Delete => "delete",
         };
         write!(f, "{verb} {:?} {}: {}", self.kind, self.key, self.what)
     }
 }
 
 /// An event on a node.
-async fn tell(
+async fn post_event(
     client: &Client,
     node: &str,
     object: Option<&DynamicObject>,
     reason: &str,
-    of: &Of,
+    of: &ModuleName,
 ) -> anyhow::Result<()> {
     let uid = object.and_then(|object| object.metadata.uid.clone());
     let event: Event = serde_json::from_value(json!({

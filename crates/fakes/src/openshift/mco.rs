@@ -27,13 +27,13 @@ const MANAGER: &str = "machine-config-controller";
 /// The scripted operator; dropping it ends it, and pools stay as they are.
 pub struct Mco {
     client: Client,
-    told: watch::Sender<BTreeMap<String, Told>>,
+    behaviour: watch::Sender<BTreeMap<String, PoolBehaviour>>,
     task: JoinHandle<()>,
 }
 
 /// What becomes of a pool.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub enum Told {
+pub enum PoolBehaviour {
     /// What its selector takes is rolled out, unless it is paused.
     #[default]
     RollOut,
@@ -64,15 +64,15 @@ impl Mco {
     /// Starts it; every pool is rolled out until it is told otherwise.
     #[must_use]
     pub fn start(client: &Client) -> Self {
-        let told = watch::Sender::new(BTreeMap::new());
-        let task = tokio::spawn(run(client.clone(), told.subscribe()));
-        Self { client: client.clone(), told, task }
+        let behaviour = watch::Sender::new(BTreeMap::new());
+        let task = tokio::spawn(run(client.clone(), behaviour.subscribe()));
+        Self { client: client.clone(), behaviour, task }
     }
 
     /// What becomes of a pool from now on.
-    pub fn tell(&self, pool: &str, told: Told) {
-        self.told.send_modify(|all| {
-            all.insert(pool.to_owned(), told);
+    pub fn set_behaviour(&self, pool: &str, behaviour: PoolBehaviour) {
+        self.behaviour.send_modify(|all| {
+            all.insert(pool.to_owned(), behaviour);
         });
     }
 
@@ -86,10 +86,10 @@ impl Mco {
             let configs = api(&self.client, "MachineConfig").list(&ListParams::default()).await?;
             let configs = configs.iter().map(|config| (config.name_any(), Config::of(config))).collect();
             let pools = api(&self.client, "MachineConfigPool").list(&ListParams::default()).await?;
-            let told = self.told.borrow().clone();
+            let behaviour = self.behaviour.borrow().clone();
             let at_work = pools.iter().find(|pool| {
-                let told = told.get(&pool.name_any()).copied().unwrap_or_default();
-                next(pool, &configs, told, Timestamp::now()).is_some()
+                let behaviour = behaviour.get(&pool.name_any()).copied().unwrap_or_default();
+                next(pool, &configs, behaviour, Timestamp::now()).is_some()
             });
             let Some(at_work) = at_work else { return Ok(()) };
             anyhow::ensure!(
@@ -105,7 +105,7 @@ impl Mco {
 
 impl fmt::Debug for Mco {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("Mco").field("told", &*self.told.borrow()).finish_non_exhaustive()
+        f.debug_struct("Mco").field("behaviour", &*self.behaviour.borrow()).finish_non_exhaustive()
     }
 }
 
@@ -129,7 +129,7 @@ fn api(client: &Client, kind: &str) -> Api<DynamicObject> {
     Api::all_with(client.clone(), &ApiResource::from_gvk_with_plural(&kind, &plural))
 }
 
-async fn run(client: Client, mut told: watch::Receiver<BTreeMap<String, Told>>) {
+async fn run(client: Client, mut behaviour: watch::Receiver<BTreeMap<String, PoolBehaviour>>) {
     let of = |kind: &'static str| {
         watcher(api(&client, kind), watcher::Config::default()).map(move |event| (kind, event)).boxed()
     };
@@ -146,7 +146,7 @@ async fn run(client: Client, mut told: watch::Receiver<BTreeMap<String, Told>>) 
                 }
                 None => return,
             },
-            changed = told.changed() => match changed {
+            changed = behaviour.changed() => match changed {
                 Ok(()) => true,
                 Err(_) => return,
             },
@@ -154,10 +154,10 @@ async fn run(client: Client, mut told: watch::Receiver<BTreeMap<String, Told>>) 
         if !is_whole {
             continue;
         }
-        let told = told.borrow_and_update().clone();
+        let behaviour = behaviour.borrow_and_update().clone();
         for (name, pool) in &pools {
-            let told = told.get(name).copied().unwrap_or_default();
-            if let Some(step) = next(pool, &configs, told, Timestamp::now()) {
+            let behaviour = behaviour.get(name).copied().unwrap_or_default();
+            if let Some(step) = next(pool, &configs, behaviour, Timestamp::now()) {
                 write(&client, pool, step).await;
             }
         }
@@ -214,7 +214,7 @@ async fn write(client: &Client, pool: &DynamicObject, step: Step) {
 fn next(
     pool: &DynamicObject,
     configs: &BTreeMap<String, Config>,
-    told: Told,
+    behaviour: PoolBehaviour,
     now: Timestamp,
 ) -> Option<Step> {
     let wanted = rendered(pool, configs)?;
@@ -227,7 +227,7 @@ fn next(
     let is_there = status["configuration"] == wanted;
     let is_updating = condition(status, "Updating") == Some("True");
     let paused = spec["paused"] == true;
-    let goes_on = told == Told::RollOut && !paused && !is_there && is_updating;
+    let goes_on = behaviour == PoolBehaviour::RollOut && !paused && !is_there && is_updating;
     let count = match (is_there, is_updating, goes_on) {
         (true, ..) => machines,
         // It begins.
@@ -237,9 +237,9 @@ fn next(
     };
     let done = is_there || (goes_on && count >= machines);
     let conditions = [
-        ("Updated", done && told != Told::Hold),
-        ("Updating", told == Told::Hold || (!done && !paused)),
-        ("Degraded", told == Told::Degrade),
+        ("Updated", done && behaviour != PoolBehaviour::Hold),
+        ("Updating", behaviour == PoolBehaviour::Hold || (!done && !paused)),
+        ("Degraded", behaviour == PoolBehaviour::Degrade),
     ];
     let conditions: Vec<Value> =
         conditions.into_iter().map(|(kind, holds)| stated(status, kind, holds, now)).collect();
@@ -250,7 +250,7 @@ fn next(
         "updatedMachineCount": count,
         "readyMachineCount": count,
         "unavailableMachineCount": i64::from(!done && !paused),
-        "degradedMachineCount": i64::from(told == Told::Degrade),
+        "degradedMachineCount": i64::from(behaviour == PoolBehaviour::Degrade),
         "observedGeneration": pool.metadata.generation,
     });
     let differs = next.as_object()?.iter().any(|(field, value)| status[field] != *value);
@@ -319,9 +319,13 @@ mod tests {
     }
 
     /// Plays a pool until nothing is left to do; says how its status went.
-    fn play(pool: &mut DynamicObject, configs: &BTreeMap<String, Config>, told: Told) -> Vec<String> {
+    fn play(
+        pool: &mut DynamicObject,
+        configs: &BTreeMap<String, Config>,
+        behaviour: PoolBehaviour,
+    ) -> Vec<String> {
         let mut seen = Vec::new();
-        while let Some(step) = next(pool, configs, told, NOW) {
+        while let Some(step) = next(pool, configs, behaviour, NOW) {
             assert!(seen.len() < 20, "it never ends: {seen:?}");
             match step {
                 Step::Target(configuration) => pool.data["spec"]["configuration"] = configuration,
@@ -346,8 +350,8 @@ mod tests {
     fn a_pool_gets_there_one_machine_at_a_time() {
         let mut worker: DynamicObject = serde_json::from_value(pool("worker").body).unwrap();
         let mut configs = BTreeMap::from([("00-master".to_owned(), config("master", 1))]);
-        play(&mut worker, &configs, Told::RollOut);
-        assert_eq!(play(&mut worker, &configs, Told::RollOut), [""; 0]);
+        play(&mut worker, &configs, PoolBehaviour::RollOut);
+        assert_eq!(play(&mut worker, &configs, PoolBehaviour::RollOut), [""; 0]);
         configs.insert("51-a".to_owned(), config("worker", 1));
         let way = [
             "0 updated false updating true degraded false sources 0",
@@ -355,13 +359,13 @@ mod tests {
             "2 updated false updating true degraded false sources 0",
             "3 updated true updating false degraded false sources 1",
         ];
-        assert_eq!(play(&mut worker, &configs, Told::RollOut), way);
+        assert_eq!(play(&mut worker, &configs, PoolBehaviour::RollOut), way);
         // Its content counts, and that it goes.
         configs.insert("51-a".to_owned(), config("worker", 2));
-        assert_eq!(play(&mut worker, &configs, Told::RollOut).len(), 4);
+        assert_eq!(play(&mut worker, &configs, PoolBehaviour::RollOut).len(), 4);
         configs.remove("51-a");
         assert_eq!(
-            play(&mut worker, &configs, Told::RollOut).last().unwrap(),
+            play(&mut worker, &configs, PoolBehaviour::RollOut).last().unwrap(),
             "3 updated true updating false degraded false sources 0"
         );
     }
@@ -373,20 +377,20 @@ mod tests {
         let mut paused = start.clone();
         paused.data["spec"]["paused"] = true.into();
         let stopped = ["0 updated false updating false degraded false sources 0"];
-        assert_eq!(play(&mut paused, &configs, Told::RollOut), stopped);
+        assert_eq!(play(&mut paused, &configs, PoolBehaviour::RollOut), stopped);
         let mut held = start.clone();
         let stopped = ["0 updated false updating true degraded false sources 0"];
-        assert_eq!(play(&mut held, &configs, Told::Hold), stopped);
+        assert_eq!(play(&mut held, &configs, PoolBehaviour::Hold), stopped);
         let mut degraded = start;
         let stopped = ["0 updated false updating true degraded true sources 0"];
-        assert_eq!(play(&mut degraded, &configs, Told::Degrade), stopped);
+        assert_eq!(play(&mut degraded, &configs, PoolBehaviour::Degrade), stopped);
         for mut pool in [paused, held, degraded] {
             pool.data["spec"]["paused"] = false.into();
-            let way = play(&mut pool, &configs, Told::RollOut);
+            let way = play(&mut pool, &configs, PoolBehaviour::RollOut);
             assert_eq!(way.last().unwrap(), "3 updated true updating false degraded false sources 1");
             // A pool that has nothing to do may be held or fail too.
-            for told in [Told::Hold, Told::Degrade] {
-                assert_eq!(play(&mut pool.clone(), &configs, told).len(), 1, "{told:?}");
+            for behaviour in [PoolBehaviour::Hold, PoolBehaviour::Degrade] {
+                assert_eq!(play(&mut pool.clone(), &configs, behaviour).len(), 1, "{behaviour:?}");
             }
         }
     }

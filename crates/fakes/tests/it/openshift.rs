@@ -1,13 +1,13 @@
 use std::time::Duration;
 
+use fakes::openshift::mco::{Mco, PoolBehaviour};
+use fakes::openshift::{Flavour, install, kubelet_config, make, node_pool_config, pool, tls_profile};
 use kube::Client;
 use kube::api::{Api, ApiResource, DynamicObject, Patch, PatchParams, ValidationDirective};
 use kube::core::GroupVersionKind;
 use serde_json::{Value, json};
 use testkit::controlplane::{ControlPlane, ControlPlaneOptions};
 use testkit::env::rig;
-use testkit::openshift::mco::{Mco, Told};
-use testkit::openshift::{Flavour, install, kubelet_config, make, node_pool_config, pool, tls_profile};
 
 /// Far above what anything here takes, for a machine busy with compiling.
 const PATIENCE: Duration = Duration::from_secs(60);
@@ -57,17 +57,17 @@ async fn machine_configs_are_rolled_out_as_told() {
         let pool = pools.get(name).await.unwrap();
         pool.data["status"]["configuration"]["source"].as_array().unwrap().len()
     };
-    for (name, told) in [("infra", Told::Hold), ("worker", Told::RollOut)] {
-        mco.tell(name, told);
+    for (name, behaviour) in [("infra", PoolBehaviour::Hold), ("worker", PoolBehaviour::RollOut)] {
+        mco.set_behaviour(name, behaviour);
     }
     apply(&client, "machineconfigs", &machine_config(|_| ())).await.unwrap();
     mco.settled(PATIENCE).await.unwrap();
     assert_eq!((sources("master").await, sources("worker").await, sources("infra").await), (0, 1, 0));
     assert!(is("infra", "Updating").await && !is("infra", "Updated").await);
-    mco.tell("infra", Told::Degrade);
+    mco.set_behaviour("infra", PoolBehaviour::Degrade);
     mco.settled(PATIENCE).await.unwrap();
     assert!(is("infra", "Degraded").await && sources("infra").await == 0);
-    mco.tell("infra", Told::RollOut);
+    mco.set_behaviour("infra", PoolBehaviour::RollOut);
     mco.settled(PATIENCE).await.unwrap();
     assert!(!is("infra", "Degraded").await && is("infra", "Updated").await && sources("infra").await == 1);
     // Others of a cluster's objects, as its users make them.

@@ -20,7 +20,7 @@ use kube::api::{Api, ApiResource, DynamicObject, Patch, PatchParams};
 use kube::core::GroupVersionKind;
 use serde_json::Value;
 
-use crate::cluster::install_crds;
+use testkit::cluster::install_crds;
 
 pub use instance::{MANAGED, NODE_POOL, kubelet_config, node_pool_config, pool, tls_profile};
 

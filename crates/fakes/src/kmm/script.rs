@@ -1,8 +1,8 @@
-//! What the double is told to do, and to do badly.
+//! What the fake is told to do, and to do badly.
 
 use std::collections::BTreeSet;
 
-/// How far the double goes on the way of section S1 to S8 of a module's life. Each is reached by writes that a controller above can see.
+/// How far the fake goes on the way of section S1 to S8 of a module's life. Each is reached by writes that a controller above can see.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Stage {
     /// Nothing is done.
@@ -29,16 +29,16 @@ pub enum Stage {
 /// Who runs the DaemonSets of device plugins.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Plugins {
-    /// The double writes their status; there are no pods.
+    /// The fake writes their status; there are no pods.
     #[default]
-    Played,
+    Simulated,
     /// The stock controllers and real kubelets.
     Run,
 }
 
-/// What the double is told.
+/// What the fake is told.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub struct Told {
+pub struct Script {
     /// How far it goes.
     pub up_to: Stage,
     /// Images whose names contain one of these are never found.
@@ -55,9 +55,9 @@ pub struct Told {
     pub devices: BTreeSet<String>,
 }
 
-impl Told {
+impl Script {
     /// Whether it goes so far.
-    pub(super) fn plays(&self, stage: Stage) -> bool {
+    pub(super) fn reaches(&self, stage: Stage) -> bool {
         self.up_to >= stage
     }
 

@@ -4,17 +4,17 @@ use std::collections::BTreeMap;
 
 use serde_json::{Value, json};
 
+use super::super::cluster_state::Kind;
 use super::super::kernel;
-use super::super::labels::{GROUP, Of, VERSION};
-use super::super::told::Stage;
-use super::super::world::Kind;
-use super::super::write::{Deed, Write};
-use super::{Module, Scene, kernel_of};
+use super::super::labels::{GROUP, ModuleName, VERSION};
+use super::super::script::Stage;
+use super::super::write::{Operation, Write};
+use super::{Module, PlanInputs, kernel_of};
 
-impl Scene<'_> {
+impl PlanInputs<'_> {
     /// ModuleImagesConfigs, and what is said of each image. One that is missing is looked for, for ever, and nobody says so.
     pub(super) fn images(&self, writes: &mut Vec<Write>) {
-        if !self.told.plays(Stage::S3) {
+        if !self.script.reaches(Stage::S3) {
             return;
         }
         for module in self.modules.values() {
@@ -23,8 +23,13 @@ impl Scene<'_> {
             }
             let wanted = self.wanted(module);
             let key = module.of.key();
-            let Some(there) = self.world.get(Kind::Images, &key) else {
-                writes.push(Write::new(Kind::Images, key, Deed::Create(made(module, &wanted)), "S3 images"));
+            let Some(there) = self.state.get(Kind::Images, &key) else {
+                writes.push(Write::new(
+                    Kind::Images,
+                    key,
+                    Operation::Create(made(module, &wanted)),
+                    "S3 images",
+                ));
                 continue;
             };
             if there["spec"]["images"].as_array() != Some(&wanted) {
@@ -33,13 +38,13 @@ impl Scene<'_> {
                 continue;
             }
             let found = wanted.iter().map(|image| &image["image"]);
-            let found = found.filter(|image| !self.told.is_missing(image.as_str().unwrap_or_default()));
+            let found = found.filter(|image| !self.script.is_missing(image.as_str().unwrap_or_default()));
             let states: Vec<Value> =
                 found.map(|image| json!({ "image": image, "status": "Exists" })).collect();
             let known = there["status"]["imagesStates"].as_array().map_or(&[][..], Vec::as_slice);
             if known != states {
                 let patch = json!({ "status": { "imagesStates": states } });
-                writes.push(Write::new(Kind::Images, key, Deed::Status(patch), "S3 what is found"));
+                writes.push(Write::new(Kind::Images, key, Operation::Status(patch), "S3 what is found"));
             }
         }
     }
@@ -48,7 +53,7 @@ impl Scene<'_> {
     fn wanted(&self, module: &Module<'_>) -> Vec<Value> {
         let mut all = BTreeMap::new();
         for (node, image) in &module.targets {
-            let Some((image, node)) = image.as_ref().zip(self.world.get(Kind::Node, node)) else { continue };
+            let Some((image, node)) = image.as_ref().zip(self.state.get(Kind::Node, node)) else { continue };
             all.entry(image).or_insert_with(
                 || json!({ "image": image, "kernelVersion": kernel::version(kernel_of(node)) }),
             );
@@ -57,8 +62,8 @@ impl Scene<'_> {
     }
 
     /// Whether an image of a module is proven to be there.
-    pub(super) fn exists(&self, of: &Of, image: &str) -> bool {
-        let images = self.world.get(Kind::Images, &of.key());
+    pub(super) fn exists(&self, of: &ModuleName, image: &str) -> bool {
+        let images = self.state.get(Kind::Images, &of.key());
         let states = images.and_then(|images| images["status"]["imagesStates"].as_array());
         states.into_iter().flatten().any(|state| state["image"] == image && state["status"] == "Exists")
     }

@@ -33,7 +33,7 @@ pub(super) enum Kind {
 
 /// Objects by kind and `NAMESPACE/NAME`, or just `NAME`.
 #[derive(Debug, Default)]
-pub(super) struct World {
+pub(super) struct ClusterState {
     objects: BTreeMap<Kind, BTreeMap<String, Value>>,
     /// What a list that is being read has brought so far.
     listed: BTreeMap<Kind, BTreeMap<String, Value>>,
@@ -91,7 +91,7 @@ pub(super) fn events(client: &Client) -> BoxStream<'static, (Kind, watcher::Resu
     select_all(Kind::ALL.map(of)).boxed()
 }
 
-impl World {
+impl ClusterState {
     /// All there is now. Kinds that are not served have no objects.
     ///
     /// # Errors

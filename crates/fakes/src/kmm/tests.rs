@@ -1,17 +1,17 @@
 use serde_json::{Value, json};
 
+use super::cluster_state::{ClusterState, Kind};
 use super::decide::next;
-use super::labels::{MODULE_FINALIZER, Of};
-use super::told::{Stage, Told};
-use super::world::{Kind, World};
-use super::write::{Deed, Write};
+use super::labels::{MODULE_FINALIZER, ModuleName};
+use super::script::{Script, Stage};
+use super::write::{Operation, Write};
 
 const KERNEL: &str = "5.14.0-427.el9.x86_64";
 
 /// An API server that takes every write.
 struct Play {
-    world: World,
-    told: Told,
+    state: ClusterState,
+    script: Script,
     revision: u64,
 }
 
@@ -50,26 +50,26 @@ fn module(version: Option<&str>) -> Value {
 
 impl Play {
     fn new(objects: impl IntoIterator<Item = (Kind, Value)>) -> Self {
-        let mut world = World::default();
+        let mut state = ClusterState::default();
         for (kind, object) in objects {
-            world = world.with(kind, object);
+            state = state.with(kind, object);
         }
-        Self { world, told: Told::default(), revision: 0 }
+        Self { state, script: Script::default(), revision: 0 }
     }
 
     fn change(&mut self, kind: Kind, key: &str, patch: Value) {
-        self.take(&Write::new(kind, key, Deed::Change(patch), ""));
+        self.take(&Write::new(kind, key, Operation::Change(patch), ""));
     }
 
     fn take(&mut self, write: &Write) {
-        let mut object = match &write.deed {
-            Deed::Create(body) => body.clone(),
-            Deed::Change(patch) | Deed::Status(patch) => {
-                let mut object = self.world.get(write.kind, &write.key).expect(&write.what).clone();
+        let mut object = match &write.operation {
+            Operation::Create(body) => body.clone(),
+            Operation::Change(patch) | Operation::Status(patch) => {
+                let mut object = self.state.get(write.kind, &write.key).expect(&write.what).clone();
                 json_merge(&mut object, patch);
                 object
             }
-            Deed::Delete => return self.world.remove(write.kind, &write.key),
+            Operation::Delete => return self.state.remove(write.kind, &write.key),
         };
         self.revision += 1;
         let metadata = object["metadata"].as_object_mut().unwrap();
@@ -82,15 +82,15 @@ impl Play {
         let is_done = object["metadata"]["deletionTimestamp"].is_string()
             && object["metadata"]["finalizers"].as_array().is_none_or(Vec::is_empty);
         match is_done {
-            true => self.world.remove(write.kind, &write.key),
-            false => self.world = std::mem::take(&mut self.world).with(write.kind, object),
+            true => self.state.remove(write.kind, &write.key),
+            false => self.state = std::mem::take(&mut self.state).with(write.kind, object),
         }
     }
 
     /// Takes what is first until nothing is left.
     fn settle(&mut self) -> Vec<String> {
         let mut seen = Vec::new();
-        while let Some(write) = next(&self.world, &self.told).into_iter().next() {
+        while let Some(write) = next(&self.state, &self.script).into_iter().next() {
             assert!(seen.len() < 200, "it never ends: {seen:#?}");
             self.take(&write);
             seen.push(write.to_string());
@@ -99,11 +99,11 @@ impl Play {
     }
 
     fn label(&self, node: &str, key: &str) -> Option<&str> {
-        self.world.get(Kind::Node, node)?["metadata"]["labels"][key].as_str()
+        self.state.get(Kind::Node, node)?["metadata"]["labels"][key].as_str()
     }
 
     fn status(&self) -> &Value {
-        &self.world.get(Kind::Module, "hw/acc").unwrap()["status"]
+        &self.state.get(Kind::Module, "hw/acc").unwrap()["status"]
     }
 }
 
@@ -123,8 +123,8 @@ fn json_merge(object: &mut Value, patch: &Value) {
     }
 }
 
-fn of() -> Of {
-    Of::new("hw", "acc")
+fn of() -> ModuleName {
+    ModuleName::new("hw", "acc")
 }
 
 #[test]
@@ -147,12 +147,12 @@ fn a_module_goes_its_way_stage_by_stage_and_away_again() {
         (Stage::S7, 2, json!({ "nodesMatchingSelectorNumber": 3, "desiredNumber": 2, "availableNumber": 2 })),
     ];
     for (stage, writes, loaded) in stages {
-        play.told.up_to = stage;
+        play.script.up_to = stage;
         let seen = play.settle();
         assert_eq!(seen.len(), writes, "{stage:?} {seen:#?}");
         assert_eq!(play.status()["moduleLoader"], loaded, "{stage:?}");
     }
-    play.told.up_to = Stage::S8;
+    play.script.up_to = Stage::S8;
     play.settle();
     assert_eq!(
         play.status()["devicePlugin"],
@@ -167,20 +167,20 @@ fn a_module_goes_its_way_stage_by_stage_and_away_again() {
         "hw/acc",
         json!({ "metadata": { "deletionTimestamp": "2026-01-01T00:00:00Z" } }),
     );
-    play.told.stuck.insert("b".to_owned());
+    play.script.stuck.insert("b".to_owned());
     play.settle();
-    assert!(play.world.has(Kind::Module, "hw/acc"), "b still has it");
-    let nmc = play.world.get(Kind::NodeModules, "b").unwrap();
+    assert!(play.state.has(Kind::Module, "hw/acc"), "b still has it");
+    let nmc = play.state.get(Kind::NodeModules, "b").unwrap();
     assert_eq!(nmc["metadata"]["labels"], json!({ of().in_use(): "" }));
-    play.told.stuck.clear();
+    play.script.stuck.clear();
     play.settle();
     for kind in [Kind::Module, Kind::Images, Kind::DaemonSet] {
-        assert_eq!(play.world.of(kind).count(), 0, "{kind:?}");
+        assert_eq!(play.state.of(kind).count(), 0, "{kind:?}");
     }
-    for (name, node) in play.world.of(Kind::Node) {
+    for (name, node) in play.state.of(Kind::Node) {
         assert_eq!(node["metadata"]["labels"], json!({ "has": "acc" }), "{name}");
     }
-    assert_eq!(play.world.get(Kind::Namespace, "hw").unwrap()["metadata"]["labels"], json!({}));
+    assert_eq!(play.state.get(Kind::Namespace, "hw").unwrap()["metadata"]["labels"], json!({}));
 }
 
 #[test]
@@ -217,12 +217,12 @@ fn a_version_goes_to_a_node_in_the_order_of_the_table() {
         assert!(at(pair[0]) < at(pair[1]) || pair[1] == "K8 AddSchedule", "{pair:?} {seen:#?}");
     }
     assert_eq!(play.label("a", &of().version_ready()), Some("2"));
-    assert_eq!(play.world.of(Kind::DaemonSet).count(), 1, "that of the old version is collected");
+    assert_eq!(play.state.of(Kind::DaemonSet).count(), 1, "that of the old version is collected");
     // Without the label the module goes, the device plugin first.
     play.change(Kind::Node, "a", json!({ "metadata": { "labels": { of().version_module(): null } } }));
     play.settle();
     assert_eq!(
-        play.world.get(Kind::Node, "a").unwrap()["metadata"]["labels"],
+        play.state.get(Kind::Node, "a").unwrap()["metadata"]["labels"],
         json!({
             "has": "acc", of().plugin_target(): "",
         })
@@ -232,25 +232,25 @@ fn a_version_goes_to_a_node_in_the_order_of_the_table() {
 #[test]
 fn what_is_loaded_follows_image_boot_and_taints() {
     let mut play = Play::new([(Kind::Node, node("a", KERNEL)), (Kind::Module, module(None))]);
-    play.told.missing.insert("r/acc:1-".to_owned());
+    play.script.missing.insert("r/acc:1-".to_owned());
     play.settle();
     assert_eq!(
         play.status()["moduleLoader"],
         json!({ "nodesMatchingSelectorNumber": 1 }),
         "no image, no word of it"
     );
-    play.told.missing.clear();
+    play.script.missing.clear();
     play.settle();
     let boot = |play: &Play| {
-        play.world.get(Kind::NodeModules, "a").unwrap()["status"]["modules"][0]["bootId"].clone()
+        play.state.get(Kind::NodeModules, "a").unwrap()["status"]["modules"][0]["bootId"].clone()
     };
     assert_eq!(boot(&play), "1");
     // Booted, too fast for any taint: counters and labels stay, and it is loaded again.
-    play.told.stuck.insert("a".to_owned());
+    play.script.stuck.insert("a".to_owned());
     play.change(Kind::Node, "a", json!({ "status": { "nodeInfo": { "bootID": "2" } } }));
     assert_eq!(play.settle(), [""; 0]);
     assert_eq!((play.label("a", &of().ready()), boot(&play)), (Some(""), json!("1")));
-    play.told.stuck.clear();
+    play.script.stuck.clear();
     play.settle();
     assert_eq!(boot(&play), "2");
     // Another image, without a version: unloaded and loaded in place.
@@ -261,8 +261,8 @@ fn what_is_loaded_follows_image_boot_and_taints() {
         json!({ "spec": { "moduleLoader": { "container": { "kernelMappings": mapping } } } }),
     );
     let seen = play.settle();
-    let works: Vec<_> = seen.iter().filter_map(|line| line.split("S5 ").nth(1)).collect();
-    assert_eq!(works, ["Unload hw/acc", "Load hw/acc"]);
+    let worker_actions: Vec<_> = seen.iter().filter_map(|line| line.split("S5 ").nth(1)).collect();
+    assert_eq!(worker_actions, ["Unload hw/acc", "Load hw/acc"]);
     // Cordoned: it goes; pressure alone is tolerated; unreachable, nothing can be unloaded until it has booted.
     let taint = |key: &str| json!({ "spec": { "taints": [{ "key": key, "effect": "NoSchedule" }] } });
     for (key, is_loaded) in
@@ -293,7 +293,7 @@ fn what_is_loaded_follows_image_boot_and_taints() {
     play.settle();
     assert_eq!(boot(&play), "3");
     assert!(
-        play.world.get(Kind::Module, "hw/acc").unwrap()["metadata"]["finalizers"]
+        play.state.get(Kind::Module, "hw/acc").unwrap()["metadata"]["finalizers"]
             .to_string()
             .contains(MODULE_FINALIZER)
     );
@@ -323,23 +323,23 @@ fn drivers_are_not_unloaded_unseen_nor_without_their_account() {
     let pods = [(Kind::Pod, pod), (Kind::Pod, holder), (Kind::Claim, claim)];
     let mut play =
         Play::new([(Kind::Node, node("a", KERNEL)), (Kind::Module, module)].into_iter().chain(pods));
-    play.told.devices = ["example.com/acc", "acc.example.com"].map(str::to_owned).into();
-    play.told.workers = true;
+    play.script.devices = ["example.com/acc", "acc.example.com"].map(str::to_owned).into();
+    play.script.workers = true;
     play.settle();
     assert_eq!(play.label("a", &of().ready()), None, "its pods would not be made");
-    assert!(play.world.has(Kind::Pod, "hw/kmm-worker-a-acc"));
-    play.world = std::mem::take(&mut play.world).with(Kind::Account, account);
+    assert!(play.state.has(Kind::Pod, "hw/kmm-worker-a-acc"));
+    play.state = std::mem::take(&mut play.state).with(Kind::Account, account);
     play.settle();
     assert_eq!(play.label("a", &of().ready()), Some(""));
-    assert!(!play.world.has(Kind::Pod, "hw/kmm-worker-a-acc"));
+    assert!(!play.state.has(Kind::Pod, "hw/kmm-worker-a-acc"));
     play.change(Kind::Node, "a", json!({ "metadata": { "labels": { "has": null } } }));
     let unload = loop {
-        let write = next(&play.world, &play.told).into_iter().next().unwrap();
+        let write = next(&play.state, &play.script).into_iter().next().unwrap();
         if write.what.starts_with("S5 Unload") {
             break write;
         }
         play.take(&write);
     };
     let under = |pod: &str| format!("hw/acc is unloaded on a under pod x/{pod}");
-    assert_eq!(unload.pulled, [under("holder"), under("user")]);
+    assert_eq!(unload.unloaded_in_use, [under("holder"), under("user")]);
 }

@@ -5,27 +5,27 @@ use std::hash::{DefaultHasher, Hash as _, Hasher as _};
 
 use serde_json::{Value, json};
 
-use super::super::labels::{DEVICE_PLUGIN, MODULE_NAME, Of, POD_FINALIZER, ROLE};
-use super::super::told::{Plugins, Stage};
-use super::super::world::Kind;
-use super::super::write::{Deed, Write};
+use super::super::cluster_state::Kind;
+use super::super::labels::{DEVICE_PLUGIN, MODULE_NAME, ModuleName, POD_FINALIZER, ROLE};
+use super::super::script::{Plugins, Stage};
+use super::super::write::{Operation, Write};
 use super::images::owner;
 use super::module::toward;
-use super::{Module, Scene, has_finalizer, label, without_finalizer};
+use super::{Module, PlanInputs, has_finalizer, label, without_finalizer};
 
 /// On a DaemonSet: which wish it was made from.
 const MADE_FROM: &str = "testkit/made-from";
 
-impl Scene<'_> {
+impl PlanInputs<'_> {
     /// DaemonSets, their status where nobody runs them, and pods that wait for their nodes' labels.
     pub(super) fn plugins(&self, writes: &mut Vec<Write>) {
         for module in self.modules.values() {
             let spec = &module.body["spec"]["devicePlugin"];
-            if spec.is_object() && !module.is_leaving && self.told.plays(Stage::S8) {
+            if spec.is_object() && !module.is_leaving && self.script.reaches(Stage::S8) {
                 self.plugin(module, writes);
             }
         }
-        for (key, set) in self.world.of(Kind::DaemonSet) {
+        for (key, set) in self.state.of(Kind::DaemonSet) {
             let Some(of) = plugin_of(set) else { continue };
             let leaving = set["metadata"]["deletionTimestamp"].is_string();
             let current = self
@@ -36,7 +36,7 @@ impl Scene<'_> {
                 continue;
             }
             let Some(module) = current else {
-                writes.push(Write::new(Kind::DaemonSet, key, Deed::Delete, "K9 device plugin"));
+                writes.push(Write::new(Kind::DaemonSet, key, Operation::Delete, "K9 device plugin"));
                 continue;
             };
             let is_old = label(set, &of.version_schedule()).unwrap_or_default() != version(module);
@@ -46,14 +46,14 @@ impl Scene<'_> {
                 writes.push(Write::new(
                     Kind::DaemonSet,
                     key,
-                    Deed::Delete,
+                    Operation::Delete,
                     "S8 the old version's device plugin",
                 ));
-            } else if self.told.plugins == Plugins::Played && self.told.plays(Stage::S8) {
+            } else if self.script.plugins == Plugins::Simulated && self.script.reaches(Stage::S8) {
                 self.play(key, set, writes);
             }
         }
-        for (key, pod) in self.world.of(Kind::Pod) {
+        for (key, pod) in self.state.of(Kind::Pod) {
             let is_leaving = pod["metadata"]["deletionTimestamp"].is_string();
             if is_leaving && plugin_of(pod).is_some() && has_finalizer(pod, POD_FINALIZER) {
                 let patch = json!({ "metadata": { "finalizers": without_finalizer(pod, POD_FINALIZER) } });
@@ -70,8 +70,10 @@ impl Scene<'_> {
                 && label(set, &module.of.version_schedule()).unwrap_or_default() == version(module)
         };
         let key = format!("{}/", module.of.namespace);
-        match self.world.of(Kind::DaemonSet).find(of_version) {
-            None => writes.push(Write::new(Kind::DaemonSet, key, Deed::Create(body), "S8 device plugin")),
+        match self.state.of(Kind::DaemonSet).find(of_version) {
+            None => {
+                writes.push(Write::new(Kind::DaemonSet, key, Operation::Create(body), "S8 device plugin"))
+            }
             Some((key, there)) => {
                 let made_from = |set: &Value| set["metadata"]["annotations"][MADE_FROM].clone();
                 if made_from(there) != made_from(&body) {
@@ -79,7 +81,12 @@ impl Scene<'_> {
                         "metadata": { "annotations": { MADE_FROM: made_from(&body) } },
                         "spec": { "template": body["spec"]["template"] },
                     });
-                    writes.push(Write::new(Kind::DaemonSet, key, Deed::Change(patch), "S8 device plugin"));
+                    writes.push(Write::new(
+                        Kind::DaemonSet,
+                        key,
+                        Operation::Change(patch),
+                        "S8 device plugin",
+                    ));
                 }
             }
         }
@@ -88,7 +95,7 @@ impl Scene<'_> {
     /// What the DaemonSet controller and kubelets would make of it, one pod at a time.
     fn play(&self, key: &str, set: &Value, writes: &mut Vec<Write>) {
         let nodes = self.nodes_of(set);
-        let ready = nodes.iter().filter(|node| !self.told.unready.contains(**node)).count();
+        let ready = nodes.iter().filter(|node| !self.script.unready.contains(**node)).count();
         let count = |name: &str| set["status"][name].as_i64().unwrap_or_default();
         let (desired, ready) = (i64::try_from(nodes.len()).unwrap_or(0), i64::try_from(ready).unwrap_or(0));
         let available = toward(count("numberAvailable"), ready);
@@ -106,7 +113,7 @@ impl Scene<'_> {
             "numberAvailable": available,
             "numberUnavailable": desired - available,
         } });
-        writes.push(Write::new(Kind::DaemonSet, key, Deed::Status(patch), "S8 played"));
+        writes.push(Write::new(Kind::DaemonSet, key, Operation::Status(patch), "S8 played"));
     }
 
     /// Names of the nodes that a DaemonSet selects.
@@ -115,7 +122,7 @@ impl Scene<'_> {
         let fits = |node: &Value| {
             wanted.into_iter().flatten().all(|(key, value)| node["metadata"]["labels"][key] == *value)
         };
-        self.world.of(Kind::Node).filter(|(_, node)| fits(node)).map(|(name, _)| name).collect()
+        self.state.of(Kind::Node).filter(|(_, node)| fits(node)).map(|(name, _)| name).collect()
     }
 
     /// A node's labels about device plugins.
@@ -130,20 +137,20 @@ impl Scene<'_> {
             let mut ready = conditions.filter(|condition| condition["type"] == "Ready");
             ready.any(|ready| ready["status"] == "True") && !pod["metadata"]["deletionTimestamp"].is_string()
         };
-        match self.told.plugins {
+        match self.script.plugins {
             Plugins::Run => {
                 let pods = self
-                    .world
+                    .state
                     .of(Kind::Pod)
                     .filter(|(_, pod)| pod["spec"]["nodeName"] == name && is_ready(pod));
                 wanted.extend(
                     pods.filter_map(|(_, pod)| Some((plugin_of(pod)?.plugin_ready(), String::new()))),
                 );
             }
-            Plugins::Played => {
-                let sets = self.world.of(Kind::DaemonSet).filter_map(|(_, set)| Some((plugin_of(set)?, set)));
+            Plugins::Simulated => {
+                let sets = self.state.of(Kind::DaemonSet).filter_map(|(_, set)| Some((plugin_of(set)?, set)));
                 let there = sets.filter(|(_, set)| {
-                    self.nodes_of(set).contains(&name) && !self.told.unready.contains(name)
+                    self.nodes_of(set).contains(&name) && !self.script.unready.contains(name)
                 });
                 wanted.extend(there.map(|(of, _)| (of.plugin_ready(), String::new())));
             }
@@ -151,24 +158,24 @@ impl Scene<'_> {
     }
 
     /// Pods of a module's device plugin.
-    pub(super) fn plugin_pods(&self, of: &Of) -> impl Iterator<Item = &Value> {
-        self.world.of(Kind::Pod).map(|(_, pod)| pod).filter(move |pod| plugin_of(pod).as_ref() == Some(of))
+    pub(super) fn plugin_pods(&self, of: &ModuleName) -> impl Iterator<Item = &Value> {
+        self.state.of(Kind::Pod).map(|(_, pod)| pod).filter(move |pod| plugin_of(pod).as_ref() == Some(of))
     }
 
     /// Whether a DaemonSet of it is left.
-    pub(super) fn has_plugin(&self, of: &Of) -> bool {
-        self.world.of(Kind::DaemonSet).any(|(_, set)| plugin_of(set).as_ref() == Some(of))
+    pub(super) fn has_plugin(&self, of: &ModuleName) -> bool {
+        self.state.of(Kind::DaemonSet).any(|(_, set)| plugin_of(set).as_ref() == Some(of))
     }
 
     /// Targeted nodes twice, and those where it runs.
     pub(super) fn served(&self, module: &Module<'_>) -> Option<[i64; 3]> {
         module.body["spec"]["devicePlugin"].as_object()?;
         let now = |name: &str| module.body["status"]["devicePlugin"][name].as_i64().unwrap_or_default();
-        if !self.told.plays(Stage::S8) {
+        if !self.script.reaches(Stage::S8) {
             return Some(["nodesMatchingSelectorNumber", "desiredNumber", "availableNumber"].map(now));
         }
         let sets =
-            self.world.of(Kind::DaemonSet).filter(|(_, set)| plugin_of(set).as_ref() == Some(&module.of));
+            self.state.of(Kind::DaemonSet).filter(|(_, set)| plugin_of(set).as_ref() == Some(&module.of));
         let available = sets.filter_map(|(_, set)| set["status"]["numberAvailable"].as_i64()).sum();
         let targets = i64::try_from(module.targets.len()).unwrap_or(i64::MAX);
         Some([targets, targets, available])
@@ -176,9 +183,9 @@ impl Scene<'_> {
 }
 
 /// The module whose device plugin this is of.
-fn plugin_of(object: &Value) -> Option<Of> {
+fn plugin_of(object: &Value) -> Option<ModuleName> {
     label(object, ROLE).filter(|role| *role == DEVICE_PLUGIN)?;
-    Some(Of::new(object["metadata"]["namespace"].as_str()?, label(object, MODULE_NAME)?))
+    Some(ModuleName::new(object["metadata"]["namespace"].as_str()?, label(object, MODULE_NAME)?))
 }
 
 fn version<'m>(module: &'m Module<'_>) -> &'m str {

@@ -4,28 +4,29 @@ use std::collections::BTreeMap;
 
 use serde_json::{Map, Value, json};
 
+use super::super::cluster_state::Kind;
 use super::super::kernel;
 use super::super::labels::{
-    BETA, CONFIGURED, GROUP, IN_USE, Of, PLUGIN_READY, PLUGIN_TARGET, PREFIX, READY, VERSION, VERSION_READY,
+    BETA, CONFIGURED, GROUP, IN_USE, ModuleName, PLUGIN_READY, PLUGIN_TARGET, PREFIX, READY, VERSION,
+    VERSION_READY,
 };
-use super::super::told::Stage;
-use super::super::world::Kind;
-use super::super::write::{Deed, Write};
-use super::{Module, Scene, entries, entry, kernel_of, label, named, tolerates};
+use super::super::script::Stage;
+use super::super::write::{Operation, Write};
+use super::{Module, PlanInputs, entries, entry, kernel_of, label, named, tolerates};
 
 /// What becomes of a module's entry.
-enum Fate {
+enum EntryChange {
     Put(Value),
     /// As it is, whether it is there or not.
     Leave,
     Drop,
 }
 
-impl Scene<'_> {
+impl PlanInputs<'_> {
     /// S4: spec entries of NodeModulesConfigs, and the labels that tell who is in them.
     pub(super) fn entries(&self, writes: &mut Vec<Write>) {
-        for (name, node) in self.world.of(Kind::Node) {
-            let there = self.world.get(Kind::NodeModules, name);
+        for (name, node) in self.state.of(Kind::Node) {
+            let there = self.state.get(Kind::NodeModules, name);
             let spec = self.spec(name, node, there);
             let labels = labels_of(there, &spec);
             match there {
@@ -39,13 +40,13 @@ impl Scene<'_> {
                         }] },
                         "spec": { "modules": spec },
                     });
-                    writes.push(Write::new(Kind::NodeModules, name, Deed::Create(body), "S4 entries"));
+                    writes.push(Write::new(Kind::NodeModules, name, Operation::Create(body), "S4 entries"));
                 }
                 Some(there) => {
                     let is_same = entries(Some(there), "spec") == spec.as_slice();
                     let changed = changes(there, &labels, |key| {
-                        Of::between(key, BETA, CONFIGURED)
-                            .or_else(|| Of::between(key, BETA, IN_USE))
+                        ModuleName::between(key, BETA, CONFIGURED)
+                            .or_else(|| ModuleName::between(key, BETA, IN_USE))
                             .is_some()
                     });
                     if !is_same || !changed.is_empty() {
@@ -56,59 +57,61 @@ impl Scene<'_> {
             }
         }
         // As the garbage collector does, which may not run.
-        for (name, nmc) in self.world.of(Kind::NodeModules) {
-            if !self.world.has(Kind::Node, name) && !nmc["metadata"]["deletionTimestamp"].is_string() {
-                writes.push(Write::new(Kind::NodeModules, name, Deed::Delete, "its node is gone"));
+        for (name, nmc) in self.state.of(Kind::NodeModules) {
+            if !self.state.has(Kind::Node, name) && !nmc["metadata"]["deletionTimestamp"].is_string() {
+                writes.push(Write::new(Kind::NodeModules, name, Operation::Delete, "its node is gone"));
             }
         }
     }
 
     /// The entries a node shall have, by namespace and name.
     fn spec(&self, name: &str, node: &Value, there: Option<&Value>) -> Vec<Value> {
-        let mut all: BTreeMap<Of, Value> =
+        let mut all: BTreeMap<ModuleName, Value> =
             entries(there, "spec").iter().map(|entry| (named(entry), entry.clone())).collect();
         all.retain(|of, _| self.modules.contains_key(of));
         for module in self.modules.values() {
-            match self.fate(module, name, node) {
-                Fate::Put(entry) if self.told.plays(Stage::S4) => drop(all.insert(module.of.clone(), entry)),
-                Fate::Put(_) | Fate::Leave => {}
-                Fate::Drop => drop(all.remove(&module.of)),
+            match self.entry_change(module, name, node) {
+                EntryChange::Put(entry) if self.script.reaches(Stage::S4) => {
+                    drop(all.insert(module.of.clone(), entry))
+                }
+                EntryChange::Put(_) | EntryChange::Leave => {}
+                EntryChange::Drop => drop(all.remove(&module.of)),
             }
         }
         all.into_values().collect()
     }
 
-    fn fate(&self, module: &Module<'_>, name: &str, node: &Value) -> Fate {
-        let Some(Some(image)) = module.targets.get(name) else { return Fate::Drop };
+    fn entry_change(&self, module: &Module<'_>, name: &str, node: &Value) -> EntryChange {
+        let Some(Some(image)) = module.targets.get(name) else { return EntryChange::Drop };
         let version =
             module.body["spec"]["moduleLoader"]["container"]["version"].as_str().unwrap_or_default();
         match label(node, &module.of.version_worker()) {
             _ if version.is_empty() => {}
-            None => return Fate::Drop,
-            Some(worker) if worker != version => return Fate::Leave,
+            None => return EntryChange::Drop,
+            Some(worker) if worker != version => return EntryChange::Leave,
             Some(_) => {}
         }
         if !self.exists(&module.of, image) {
-            return Fate::Leave;
+            return EntryChange::Leave;
         }
-        Fate::Put(made(module, image, kernel_of(node)))
+        EntryChange::Put(made(module, image, kernel_of(node)))
     }
 
     /// S6, and of S8 what is on nodes.
     pub(super) fn labels(&self, writes: &mut Vec<Write>) {
-        for (name, node) in self.world.of(Kind::Node) {
+        for (name, node) in self.state.of(Kind::Node) {
             let mut wanted: BTreeMap<String, String> = BTreeMap::new();
             let mut decides: Vec<&str> = Vec::new();
-            if self.told.plays(Stage::S6) {
+            if self.script.reaches(Stage::S6) {
                 decides.extend([READY, VERSION_READY]);
                 self.ready(name, node, &mut wanted);
             }
-            if self.told.plays(Stage::S8) {
+            if self.script.reaches(Stage::S8) {
                 decides.extend([PLUGIN_READY, PLUGIN_TARGET]);
                 self.plugin_labels(name, node, &mut wanted);
             }
             let changed = changes(node, &wanted, |key| {
-                decides.iter().any(|suffix| Of::between(key, PREFIX, suffix).is_some())
+                decides.iter().any(|suffix| ModuleName::between(key, PREFIX, suffix).is_some())
             });
             if changed.is_empty() {
                 continue;
@@ -116,20 +119,20 @@ impl Scene<'_> {
             let mut events = Vec::new();
             for (key, value) in &changed {
                 let is_ready = key.ends_with(READY) && !key.ends_with(VERSION_READY);
-                if let Some(of) = Of::between(key, PREFIX, READY).filter(|_| is_ready) {
+                if let Some(of) = ModuleName::between(key, PREFIX, READY).filter(|_| is_ready) {
                     events.push((if value.is_null() { "ModuleUnloaded" } else { "ModuleLoaded" }, of));
                 }
             }
             let what = format!("S6 S8 labels {}", Value::Object(changed.clone()));
             let patch = json!({ "metadata": { "labels": changed } });
-            let write = Write::new(Kind::Node, name, Deed::Change(patch), what);
+            let write = Write::new(Kind::Node, name, Operation::Change(patch), what);
             writes.push(Write { events, ..write });
         }
     }
 
     /// Ready labels stay while a module is swapped in place, and go when it is gone, or the node is no place for it.
     fn ready(&self, name: &str, node: &Value, wanted: &mut BTreeMap<String, String>) {
-        let nmc = self.world.get(Kind::NodeModules, name);
+        let nmc = self.state.get(Kind::NodeModules, name);
         for of in self.known(nmc) {
             let (spec, status) = (entry(nmc, "spec", &of), entry(nmc, "status", &of));
             if spec.is_some_and(|spec| !tolerates(&spec["tolerations"], node)) {

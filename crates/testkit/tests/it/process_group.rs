@@ -2,10 +2,10 @@ use std::path::Path;
 use std::process::{Command, Stdio};
 use std::time::{Duration, Instant};
 
-use testkit::nest::{Nest, Process, Spec};
+use testkit::process_group::{Process, ProcessGroup, Spec};
 
-fn sleeper(nest: &Nest, name: &str) -> Process {
-    nest.spawn(Spec::new(name, "sleep").arg("1000")).unwrap()
+fn sleeper(group: &ProcessGroup, name: &str) -> Process {
+    group.spawn(Spec::new(name, "sleep").arg("1000")).unwrap()
 }
 
 fn is_alive(pid: u32) -> bool {
@@ -24,15 +24,15 @@ fn until(what: &str, condition: impl Fn() -> bool) {
 
 #[test]
 fn a_drop_ends_everything_grandchildren_included() {
-    let nest = Nest::new().unwrap();
-    let shell = nest.spawn(Spec::new("shell", "sh").args(["-c", "sleep 1000 & echo $!; wait"])).unwrap();
+    let group = ProcessGroup::new().unwrap();
+    let shell = group.spawn(Spec::new("shell", "sh").args(["-c", "sleep 1000 & echo $!; wait"])).unwrap();
     until("the shell says its child's id", || shell.log_tail(1).parse::<u32>().is_ok());
     let (child, grandchild) = (shell.pid(), shell.log_tail(1).parse::<u32>().unwrap());
-    let dir = nest.dir().to_owned();
+    let dir = group.dir().to_owned();
     assert!(is_alive(child) && is_alive(grandchild) && dir.exists());
 
-    // The process holds the nest too: order does not matter.
-    drop(nest);
+    // The process holds the group too: order does not matter.
+    drop(group);
     assert!(is_alive(child));
     drop(shell);
     until("the grandchild is gone", || !is_alive(grandchild));
@@ -44,9 +44,9 @@ fn a_drop_ends_everything_grandchildren_included() {
 fn a_panic_ends_everything() {
     let (send, receive) = std::sync::mpsc::channel();
     let thread = std::thread::spawn(move || {
-        let nest = Nest::new().unwrap();
-        let process = sleeper(&nest, "sleep");
-        send.send((process.pid(), nest.dir().to_owned())).unwrap();
+        let group = ProcessGroup::new().unwrap();
+        let process = sleeper(&group, "sleep");
+        send.send((process.pid(), group.dir().to_owned())).unwrap();
         panic!("on purpose");
     });
     let (pid, dir) = receive.recv().unwrap();
@@ -59,17 +59,17 @@ fn a_panic_ends_everything() {
 #[test]
 #[ignore = "a part of other tests"]
 fn victim() {
-    let nest = Nest::new().unwrap();
-    let process = sleeper(&nest, "sleep");
+    let group = ProcessGroup::new().unwrap();
+    let process = sleeper(&group, "sleep");
     std::fs::write(
         std::env::var("VICTIM_SAYS").unwrap(),
-        format!("{}\n{}\n", process.pid(), nest.dir().display()),
+        format!("{}\n{}\n", process.pid(), group.dir().display()),
     )
     .unwrap();
     // A thread that forked a child ends: nothing must be killed by that.
     let of_thread = std::thread::spawn({
-        let nest = nest.clone();
-        move || sleeper(&nest, "of-a-thread")
+        let group = group.clone();
+        move || sleeper(&group, "of-a-thread")
     });
     let _of_thread = of_thread.join().unwrap();
     match std::env::var("VICTIM_END").unwrap().as_str() {
@@ -86,7 +86,7 @@ fn check_sudden_end(end: &str, signal: Option<rustix::process::Signal>) {
     let mut victim = Command::new("env")
         .arg("--default-signal=INT")
         .arg(std::env::current_exe().unwrap())
-        .args(["--ignored", "--exact", "nest::victim"])
+        .args(["--ignored", "--exact", "process_group::victim"])
         .env("VICTIM_SAYS", &says)
         .env("VICTIM_END", end)
         .stdout(Stdio::null())
@@ -102,9 +102,9 @@ fn check_sudden_end(end: &str, signal: Option<rustix::process::Signal>) {
     let said = said();
     let mut lines = said.lines();
     let pid: u32 = lines.next().unwrap().parse().unwrap();
-    let nest = Path::new(lines.next().unwrap());
+    let group = Path::new(lines.next().unwrap());
     until("its process is gone", || !is_alive(pid));
-    until("its folder is gone", || !nest.exists());
+    until("its folder is gone", || !group.exists());
 }
 
 #[test]
@@ -117,8 +117,8 @@ fn a_sudden_end_of_the_maker_ends_everything() {
 
 #[test]
 fn processes_are_stopped_continued_killed_and_restarted() {
-    let nest = Nest::new().unwrap();
-    let process = sleeper(&nest, "sleep");
+    let group = ProcessGroup::new().unwrap();
+    let process = sleeper(&group, "sleep");
     let state = |pid: u32| {
         let stat = std::fs::read_to_string(format!("/proc/{pid}/stat")).unwrap();
         stat.rsplit(") ").next().unwrap().chars().next().unwrap()
@@ -144,18 +144,18 @@ fn processes_are_stopped_continued_killed_and_restarted() {
 
 #[tokio::test]
 async fn waiting_for_a_process_that_ends_shows_its_log() {
-    let nest = Nest::new().unwrap();
-    let process = nest.spawn(Spec::new("loser", "sh").args(["-c", "echo no luck; exit 3"])).unwrap();
+    let group = ProcessGroup::new().unwrap();
+    let process = group.spawn(Spec::new("loser", "sh").args(["-c", "echo no luck; exit 3"])).unwrap();
     let error =
         process.wait_until("ready", Duration::from_secs(20), async || false).await.unwrap_err().to_string();
     assert!(error.contains("no luck") && error.contains("exit status: 3"), "{error}");
 
-    let process = sleeper(&nest, "lazy");
+    let process = sleeper(&group, "lazy");
     let hangs = async || std::future::pending::<bool>().await;
     let error = process.wait_until("ready", Duration::from_millis(50), hangs).await.unwrap_err().to_string();
     assert!(error.contains("not ready after 50ms"), "{error}");
 
-    let polite = nest.spawn(
+    let polite = group.spawn(
         Spec::new("polite", "sh").args(["-c", "trap 'exit 7' TERM; echo up; while :; do sleep 0.01; done"]),
     );
     let polite = polite.unwrap();
@@ -165,6 +165,6 @@ async fn waiting_for_a_process_that_ends_shows_its_log() {
 
 #[test]
 fn a_program_that_is_not_there_is_named() {
-    let error = Nest::new().unwrap().spawn(Spec::new("ghost", "/no/such/program")).unwrap_err();
+    let error = ProcessGroup::new().unwrap().spawn(Spec::new("ghost", "/no/such/program")).unwrap_err();
     assert!(format!("{error:#}").contains("/no/such/program"), "{error:#}");
 }

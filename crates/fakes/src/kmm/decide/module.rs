@@ -4,11 +4,11 @@ use std::collections::BTreeSet;
 
 use serde_json::{Value, json};
 
-use super::super::labels::{CONTAINS_MODULES, MODULE_FINALIZER, Of};
-use super::super::told::Stage;
-use super::super::world::Kind;
-use super::super::write::{Deed, Write};
-use super::{Module, Scene, entries, entry, has_finalizer, label, named, without_finalizer};
+use super::super::cluster_state::Kind;
+use super::super::labels::{CONTAINS_MODULES, MODULE_FINALIZER, ModuleName};
+use super::super::script::Stage;
+use super::super::write::{Operation, Write};
+use super::{Module, PlanInputs, entries, entry, has_finalizer, label, named, without_finalizer};
 
 /// Which counters are looked at.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -20,9 +20,9 @@ pub(super) enum Counters {
 
 const MATCHING: &str = "nodesMatchingSelectorNumber";
 
-impl Scene<'_> {
+impl PlanInputs<'_> {
     /// S1: finalizers, and labels of namespaces.
-    pub(super) fn marks(&self, writes: &mut Vec<Write>) {
+    pub(super) fn finalizers_and_labels(&self, writes: &mut Vec<Write>) {
         for module in self.modules.values().filter(|module| !module.is_leaving) {
             if !has_finalizer(module.body, MODULE_FINALIZER) {
                 let mut all = without_finalizer(module.body, MODULE_FINALIZER);
@@ -39,12 +39,12 @@ impl Scene<'_> {
         }
         let with: BTreeSet<&str> =
             self.modules.values().filter(|m| !m.is_leaving).map(|m| m.of.namespace.as_str()).collect();
-        for (name, namespace) in self.world.of(Kind::Namespace) {
+        for (name, namespace) in self.state.of(Kind::Namespace) {
             let (is, wanted) = (label(namespace, CONTAINS_MODULES).is_some(), with.contains(name));
             if is != wanted {
                 let value = if wanted { json!("") } else { Value::Null };
                 let patch = json!({ "metadata": { "labels": { CONTAINS_MODULES: value } } });
-                writes.push(Write::new(Kind::Namespace, name, Deed::Change(patch), "S1 label"));
+                writes.push(Write::new(Kind::Namespace, name, Operation::Change(patch), "S1 label"));
             }
         }
     }
@@ -77,7 +77,7 @@ impl Scene<'_> {
             if next.as_object().is_some_and(|next| !next.is_empty()) {
                 let what = format!("S2 S7 counters {next}");
                 let patch = json!({ "status": next });
-                writes.push(Write::new(Kind::Module, module.of.key(), Deed::Status(patch), what));
+                writes.push(Write::new(Kind::Module, module.of.key(), Operation::Status(patch), what));
             }
         }
     }
@@ -86,14 +86,14 @@ impl Scene<'_> {
     fn loaded(&self, module: &Module<'_>) -> Option<[i64; 3]> {
         module.body["spec"]["moduleLoader"].as_object()?;
         let now = |name: &str| module.body["status"]["moduleLoader"][name].as_i64().unwrap_or_default();
-        let configs: Vec<&Value> = self.world.of(Kind::NodeModules).map(|(_, nmc)| nmc).collect();
+        let configs: Vec<&Value> = self.state.of(Kind::NodeModules).map(|(_, nmc)| nmc).collect();
         let desired = configs.iter().filter(|nmc| entry(Some(nmc), "spec", &module.of).is_some());
         let available = configs.iter().filter(|nmc| {
             let config = |part: &str| entry(Some(nmc), part, &module.of).map(|entry| &entry["config"]);
             config("spec").is_some() && config("spec") == config("status")
         });
         let at = |stage: Stage, count: usize, name: &str| {
-            if self.told.plays(stage) { i64::try_from(count).unwrap_or(i64::MAX) } else { now(name) }
+            if self.script.reaches(stage) { i64::try_from(count).unwrap_or(i64::MAX) } else { now(name) }
         };
         let goal = at(Stage::S7, available.count(), "availableNumber");
         Some([
@@ -104,10 +104,10 @@ impl Scene<'_> {
     }
 
     /// Those of modules that leave: when nothing has them any more, the finalizer goes; ModuleImagesConfigs go with them.
-    pub(super) fn farewells(&self, writes: &mut Vec<Write>) {
+    pub(super) fn remove_finalizers(&self, writes: &mut Vec<Write>) {
         for module in self.modules.values().filter(|module| module.is_leaving) {
             let is_left = |(_, nmc): (&str, &Value)| label(nmc, &module.of.in_use()).is_some();
-            let in_use = self.world.of(Kind::NodeModules).any(is_left);
+            let in_use = self.state.of(Kind::NodeModules).any(is_left);
             if !in_use && !self.has_plugin(&module.of) && has_finalizer(module.body, MODULE_FINALIZER) {
                 let left = without_finalizer(module.body, MODULE_FINALIZER);
                 let patch = json!({ "metadata": { "finalizers": left } });
@@ -116,16 +116,16 @@ impl Scene<'_> {
             }
         }
         // As the garbage collector does, which may not run.
-        for (key, images) in self.world.of(Kind::Images) {
+        for (key, images) in self.state.of(Kind::Images) {
             let is_leaving = images["metadata"]["deletionTimestamp"].is_string();
-            if !self.world.has(Kind::Module, key) && !is_leaving {
-                writes.push(Write::new(Kind::Images, key, Deed::Delete, "its Module is gone"));
+            if !self.state.has(Kind::Module, key) && !is_leaving {
+                writes.push(Write::new(Kind::Images, key, Operation::Delete, "its Module is gone"));
             }
         }
     }
 
     /// The modules that any node is still told of or has, whether they are there or not.
-    pub(super) fn known(&self, nmc: Option<&Value>) -> BTreeSet<Of> {
+    pub(super) fn known(&self, nmc: Option<&Value>) -> BTreeSet<ModuleName> {
         entries(nmc, "spec").iter().chain(entries(nmc, "status")).map(named).collect()
     }
 }

@@ -4,53 +4,53 @@ use std::sync::Arc;
 
 use scheduler::core::Event;
 
-use super::{Happening, Step, World};
+use super::{SimEvent, Step, World};
 use crate::kubelet::Rejection;
 use crate::latency::Span;
 use crate::machine::cpu_milli;
 use crate::workload::End;
 
 impl World<'_> {
-    pub(super) fn happen(&mut self, what: Happening) {
+    pub(super) fn apply(&mut self, what: SimEvent) {
         match what {
-            Happening::Heard { life, event } => self.hear(life, event),
-            Happening::Stored { life, id, pod, node } => {
+            SimEvent::Heard { life, event } => self.hear(life, event),
+            SimEvent::Stored { life, id, pod, node } => {
                 let bound = self.pods[pod].node.is_none();
                 let at_ms = self.now_ms + self.setup.latency.watch.draw(&mut self.random);
-                self.plan(at_ms, Happening::Answered { life, id, bound });
+                self.plan(at_ms, SimEvent::Answered { life, id, bound });
                 if bound {
                     self.stored(pod, node);
                 }
             }
-            Happening::Answered { life, id, bound } => {
+            SimEvent::Answered { life, id, bound } => {
                 self.hear(life, if bound { Event::Bound(id) } else { Event::BindFailed(id) });
             }
-            Happening::Added(pod) => self.added(pod),
-            Happening::Terminated(pod) => {
+            SimEvent::Added(pod) => self.added(pod),
+            SimEvent::Terminated(pod) => {
                 let at_ms = self.now_ms + self.setup.latency.stop.draw(&mut self.random);
-                self.plan(at_ms, Happening::Released(pod));
+                self.plan(at_ms, SimEvent::Released(pod));
             }
-            Happening::Vanished(pod) => self.release(pod),
-            Happening::Status(pod, step) => self.status(pod, step),
-            Happening::LifeOver(pod) => self.life_over(pod),
-            Happening::Released(pod) => self.released(pod),
-            Happening::Removed(pod) => self.removed(pod),
-            Happening::Scan(node) => self.scan(node),
-            Happening::Published(node, report) => {
+            SimEvent::Vanished(pod) => self.release(pod),
+            SimEvent::Status(pod, step) => self.status(pod, step),
+            SimEvent::LifeOver(pod) => self.life_over(pod),
+            SimEvent::Released(pod) => self.released(pod),
+            SimEvent::Removed(pod) => self.removed(pod),
+            SimEvent::Scan(node) => self.scan(node),
+            SimEvent::Published(node, report) => {
                 self.nodes[node].stored = Some(Arc::clone(&report));
                 self.tell_report(Event::Report(Arc::clone(&self.nodes[node].name), report));
             }
-            Happening::ExportersBack => {
+            SimEvent::ExportersBack => {
                 for node in 0..self.nodes.len() {
                     self.nodes[node].scan_ms = self.now_ms;
                     self.scan(node);
                 }
             }
-            Happening::SchedulerDies => {
+            SimEvent::SchedulerDies => {
                 self.scheduler = None;
                 self.life += 1;
             }
-            Happening::SchedulerStarts => self.start_scheduler(),
+            SimEvent::SchedulerStarts => self.start_scheduler(),
         }
     }
 
@@ -69,7 +69,7 @@ impl World<'_> {
             }
         }
         self.tell(Event::Pod(view));
-        self.tell_kubelet(node, Happening::Added(pod));
+        self.tell_kubelet(node, SimEvent::Added(pod));
     }
 
     fn status(&mut self, pod: usize, step: Step) {
@@ -91,7 +91,7 @@ impl World<'_> {
                 self.pending -= 1;
                 self.record.running(waited_ms);
                 if let Some(life_ms) = self.setup.plan.arrivals[pod].life_ms {
-                    self.plan(self.now_ms.saturating_add(life_ms), Happening::LifeOver(pod));
+                    self.plan(self.now_ms.saturating_add(life_ms), SimEvent::LifeOver(pod));
                 }
             }
             Step::Rejected(rejection) => {
@@ -111,13 +111,13 @@ impl World<'_> {
                 view.progress.deleting = true;
                 let view = view.clone();
                 self.tell(Event::Pod(view));
-                self.tell_kubelet(node, Happening::Terminated(pod));
+                self.tell_kubelet(node, SimEvent::Terminated(pod));
             }
             End::Forced => {
                 self.removed(pod);
-                self.tell_kubelet(node, Happening::Vanished(pod));
+                self.tell_kubelet(node, SimEvent::Vanished(pod));
             }
-            End::Finished => self.happen(Happening::Terminated(pod)),
+            End::Finished => self.apply(SimEvent::Terminated(pod)),
         }
     }
 
@@ -153,7 +153,7 @@ impl World<'_> {
             self.write_status(pod, Step::Stopped, 0);
             let gone_ms = self.now_ms + self.setup.latency.cleanup.draw(&mut self.random);
             let gone_ms = gone_ms.max(self.pods[pod].status_ms);
-            self.plan(gone_ms, Happening::Removed(pod));
+            self.plan(gone_ms, SimEvent::Removed(pod));
         }
     }
 
@@ -181,7 +181,7 @@ impl World<'_> {
         let at_ms = self.now_ms + delay.draw(&mut self.random);
         if at_ms < self.nodes[node].scan_ms {
             self.nodes[node].scan_ms = at_ms;
-            self.plan(at_ms, Happening::Scan(node));
+            self.plan(at_ms, SimEvent::Scan(node));
         }
     }
 
@@ -202,7 +202,7 @@ impl World<'_> {
         let delay = self.setup.latency.publish.draw(&mut self.random);
         let at_ms = state.published_ms.max(now_ms + delay);
         state.published_ms = at_ms;
-        self.plan(at_ms, Happening::Published(node, report));
+        self.plan(at_ms, SimEvent::Published(node, report));
     }
 
     // === telling ===
@@ -218,7 +218,7 @@ impl World<'_> {
         if self.scheduler.is_some() {
             let at_ms = self.now_ms + self.setup.latency.watch.draw(&mut self.random);
             self.pod_watch_ms = self.pod_watch_ms.max(at_ms);
-            self.plan(self.pod_watch_ms, Happening::Heard { life: self.life, event });
+            self.plan(self.pod_watch_ms, SimEvent::Heard { life: self.life, event });
         }
     }
 
@@ -227,12 +227,12 @@ impl World<'_> {
         if self.scheduler.is_some() {
             let at_ms = self.now_ms + self.setup.latency.watch.draw(&mut self.random);
             self.report_watch_ms = self.report_watch_ms.max(at_ms);
-            self.plan(self.report_watch_ms, Happening::Heard { life: self.life, event });
+            self.plan(self.report_watch_ms, SimEvent::Heard { life: self.life, event });
         }
     }
 
     /// The kubelet's pod watch.
-    fn tell_kubelet(&mut self, node: usize, what: Happening) {
+    fn tell_kubelet(&mut self, node: usize, what: SimEvent) {
         let at_ms = self.now_ms + self.setup.latency.kubelet.draw(&mut self.random);
         self.nodes[node].heard_ms = self.nodes[node].heard_ms.max(at_ms);
         self.plan(self.nodes[node].heard_ms, what);
@@ -244,6 +244,6 @@ impl World<'_> {
         let entry = &mut self.pods[pod];
         entry.status_ms = entry.status_ms.max(at_ms);
         let at_ms = entry.status_ms;
-        self.plan(at_ms, Happening::Status(pod, step));
+        self.plan(at_ms, SimEvent::Status(pod, step));
     }
 }

@@ -32,14 +32,14 @@ pub(super) const IN_USE: &str = ".module-in-use";
 
 /// A module: `NAMESPACE.NAME`, as labels name it.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
-pub struct Of {
+pub struct ModuleName {
     /// Its namespace.
     pub namespace: String,
     /// Its name.
     pub name: String,
 }
 
-impl Of {
+impl ModuleName {
     /// Of this namespace and name.
     #[must_use]
     pub fn new(namespace: &str, name: &str) -> Self {
@@ -132,18 +132,21 @@ mod tests {
 
     #[test]
     fn labels_are_read_as_they_are_written() {
-        let of = Of::new("hw", "acc-module");
+        let of = ModuleName::new("hw", "acc-module");
         assert_eq!(of.ready(), "kmm.node.kubernetes.io/hw.acc-module.ready");
         assert_eq!(of.version_ready(), "kmm.node.kubernetes.io/hw.acc-module.version.ready");
         assert_eq!(of.in_use(), "beta.kmm.node.kubernetes.io/hw.acc-module.module-in-use");
-        assert_eq!(Of::between(&of.version_ready(), PREFIX, VERSION_READY), Some(of.clone()));
-        assert_eq!(Of::between(&of.configured(), BETA, CONFIGURED), Some(of.clone()));
-        assert_eq!(Of::between(&of.configured(), BETA, IN_USE), None);
+        assert_eq!(ModuleName::between(&of.version_ready(), PREFIX, VERSION_READY), Some(of.clone()));
+        assert_eq!(ModuleName::between(&of.configured(), BETA, CONFIGURED), Some(of.clone()));
+        assert_eq!(ModuleName::between(&of.configured(), BETA, IN_USE), None);
         for label in [of.version_module(), of.version_worker(), of.version_schedule()] {
-            assert_eq!(Of::versioned(&label), Some(of.clone()), "{label}");
+            assert_eq!(ModuleName::versioned(&label), Some(of.clone()), "{label}");
         }
-        assert_eq!(Of::versioned(&of.version_ready()), None);
+        assert_eq!(ModuleName::versioned(&of.version_ready()), None);
         // Its second half is taken for the whole.
-        assert_eq!(Of::versioned(&Of::new("hw", "a.b").version_module()), Some(Of::new("a", "b")));
+        assert_eq!(
+            ModuleName::versioned(&ModuleName::new("hw", "a.b").version_module()),
+            Some(ModuleName::new("a", "b"))
+        );
     }
 }

@@ -4,42 +4,43 @@ use std::fmt;
 
 use serde_json::{Value, json};
 
-use super::super::labels::{Of, WORKER_ACTION};
-use super::super::told::{Plugins, Stage};
-use super::super::world::Kind;
-use super::super::write::{Deed, Write};
-use super::{Scene, boot_of, entries, entry, is_alive, named, tolerates};
+use super::super::cluster_state::Kind;
+use super::super::labels::{ModuleName, WORKER_ACTION};
+use super::super::script::{Plugins, Stage};
+use super::super::write::{Operation, Write};
+use super::{PlanInputs, boot_of, entries, entry, is_alive, named, tolerates};
 
 /// What is to be done about a module on a node.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Work {
+enum WorkerAction {
     Load,
     Unload,
     /// It is gone with the last boot.
     Forget,
 }
 
-impl fmt::Display for Work {
+impl fmt::Display for WorkerAction {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         fmt::Debug::fmt(self, f)
     }
 }
 
-impl Scene<'_> {
+impl PlanInputs<'_> {
     /// Loads and unloads, one module of a node at a time.
-    pub(super) fn works(&self, writes: &mut Vec<Write>) {
-        for (name, node) in self.world.of(Kind::Node) {
-            let nmc = self.world.get(Kind::NodeModules, name);
-            let todo: Vec<(Of, Work)> = self
+    pub(super) fn worker_actions(&self, writes: &mut Vec<Write>) {
+        for (name, node) in self.state.of(Kind::Node) {
+            let nmc = self.state.get(Kind::NodeModules, name);
+            let todo: Vec<(ModuleName, WorkerAction)> = self
                 .known(nmc)
                 .into_iter()
-                .filter_map(|of| Some((of.clone(), work(node, nmc, &of)?)))
+                .filter_map(|of| Some((of.clone(), worker_action(node, nmc, &of)?)))
                 .collect();
-            if self.told.workers {
+            if self.script.workers {
                 self.pods(name, &todo, writes);
             }
-            let can =
-                |(of, work): &&(Of, Work)| *work == Work::Forget || self.can(name, node, nmc, of, *work);
+            let can = |(of, work): &&(ModuleName, WorkerAction)| {
+                *work == WorkerAction::Forget || self.can(name, node, nmc, of, *work)
+            };
             if let Some((of, work)) = todo.iter().find(can) {
                 writes.push(self.done(name, node, nmc, of, *work));
             }
@@ -47,27 +48,41 @@ impl Scene<'_> {
     }
 
     /// Whether a worker gets through with it.
-    fn can(&self, name: &str, node: &Value, nmc: Option<&Value>, of: &Of, work: Work) -> bool {
-        let entry = entry(nmc, if work == Work::Load { "spec" } else { "status" }, of);
+    fn can(
+        &self,
+        name: &str,
+        node: &Value,
+        nmc: Option<&Value>,
+        of: &ModuleName,
+        work: WorkerAction,
+    ) -> bool {
+        let entry = entry(nmc, if work == WorkerAction::Load { "spec" } else { "status" }, of);
         let account = entry.and_then(|entry| entry["serviceAccountName"].as_str()).unwrap_or("default");
         // Whose account is gone, its pods cannot be made.
         let has_account =
-            account == "default" || self.world.has(Kind::Account, &format!("{}/{account}", of.namespace));
-        let is_open = work == Work::Unload
-            && self.told.plugins == Plugins::Run
+            account == "default" || self.state.has(Kind::Account, &format!("{}/{account}", of.namespace));
+        let is_open = work == WorkerAction::Unload
+            && self.script.plugins == Plugins::Run
             && self.plugin_pods(of).any(|pod| pod["spec"]["nodeName"] == name);
-        self.told.plays(Stage::S5)
+        self.script.reaches(Stage::S5)
             && is_alive(node)
-            && !self.told.stuck.contains(name)
+            && !self.script.stuck.contains(name)
             && has_account
             && !is_open
     }
 
     /// The status after it.
-    fn done(&self, name: &str, node: &Value, nmc: Option<&Value>, of: &Of, work: Work) -> Write {
+    fn done(
+        &self,
+        name: &str,
+        node: &Value,
+        nmc: Option<&Value>,
+        of: &ModuleName,
+        work: WorkerAction,
+    ) -> Write {
         let mut all: Vec<Value> =
             entries(nmc, "status").iter().filter(|entry| named(entry) != *of).cloned().collect();
-        if let (Work::Load, Some(entry)) = (work, entry(nmc, "spec", of)) {
+        if let (WorkerAction::Load, Some(entry)) = (work, entry(nmc, "spec", of)) {
             let mut entry = entry.clone();
             entry["bootId"] = boot_of(node).clone();
             all.push(entry);
@@ -75,21 +90,21 @@ impl Scene<'_> {
         }
         let patch = json!({ "status": { "modules": all } });
         let what = format!("S5 {work} {}", of.key());
-        let write = Write::new(Kind::NodeModules, name, Deed::Status(patch), what);
-        let pulled = if work == Work::Unload { self.users(name, of) } else { Vec::new() };
-        Write { pulled, ..write }
+        let write = Write::new(Kind::NodeModules, name, Operation::Status(patch), what);
+        let unloaded_in_use = if work == WorkerAction::Unload { self.users(name, of) } else { Vec::new() };
+        Write { unloaded_in_use, ..write }
     }
 
     /// Pods that use devices on a node.
-    fn users(&self, node: &str, of: &Of) -> Vec<String> {
+    fn users(&self, node: &str, of: &ModuleName) -> Vec<String> {
         let uses = |pod: &Value| {
             let containers = pod["spec"]["containers"].as_array().into_iter().flatten();
             let mut limits = containers.filter_map(|container| container["resources"]["limits"].as_object());
-            limits.any(|limits| limits.keys().any(|resource| self.told.devices.contains(resource)))
-                || self.world.of(Kind::Claim).any(|(_, claim)| self.is_given(claim, pod))
+            limits.any(|limits| limits.keys().any(|resource| self.script.devices.contains(resource)))
+                || self.state.of(Kind::Claim).any(|(_, claim)| self.is_given(claim, pod))
         };
         let is_over = |pod: &Value| matches!(pod["status"]["phase"].as_str(), Some("Succeeded" | "Failed"));
-        let pods = self.world.of(Kind::Pod);
+        let pods = self.state.of(Kind::Pod);
         let held = pods.filter(|(_, pod)| pod["spec"]["nodeName"] == node && !is_over(pod) && uses(pod));
         held.map(|(key, _)| format!("{} is unloaded on {node} under pod {key}", of.key())).collect()
     }
@@ -98,62 +113,69 @@ impl Scene<'_> {
     fn is_given(&self, claim: &Value, pod: &Value) -> bool {
         let list = |pointer: &str| claim.pointer(pointer).and_then(Value::as_array).into_iter().flatten();
         let driver =
-            |device: &Value| device["driver"].as_str().is_some_and(|name| self.told.devices.contains(name));
+            |device: &Value| device["driver"].as_str().is_some_and(|name| self.script.devices.contains(name));
         list("/status/reservedFor").any(|user| user["uid"] == pod["metadata"]["uid"])
             && list("/status/allocation/devices/results").any(driver)
     }
 
     /// Worker pods: one for each thing to do, none for what is done. Those that are stuck fail again and again.
-    fn pods(&self, node: &str, todo: &[(Of, Work)], writes: &mut Vec<Write>) {
-        let todo = todo.iter().filter(|(_, work)| *work != Work::Forget);
-        let todo: Vec<(String, &Of, Work)> = todo
+    fn pods(&self, node: &str, todo: &[(ModuleName, WorkerAction)], writes: &mut Vec<Write>) {
+        let todo = todo.iter().filter(|(_, work)| *work != WorkerAction::Forget);
+        let todo: Vec<(String, &ModuleName, WorkerAction)> = todo
             .map(|(of, work)| (format!("{}/kmm-worker-{node}-{}", of.namespace, of.name), of, *work))
             .collect();
         for (key, of, work) in &todo {
-            match self.world.get(Kind::Pod, key) {
+            match self.state.get(Kind::Pod, key) {
                 None => {
                     let body = worker(node, of, *work);
-                    writes.push(Write::new(Kind::Pod, key, Deed::Create(body), format!("S5 worker: {work}")));
+                    writes.push(Write::new(
+                        Kind::Pod,
+                        key,
+                        Operation::Create(body),
+                        format!("S5 worker: {work}"),
+                    ));
                 }
                 Some(pod) if pod["metadata"]["labels"][WORKER_ACTION] != work.to_string() => {
-                    writes.push(Write::new(Kind::Pod, key, Deed::Delete, "S5 another worker is due"));
+                    writes.push(Write::new(Kind::Pod, key, Operation::Delete, "S5 another worker is due"));
                 }
                 Some(pod)
-                    if self.told.stuck.contains(node) && pod["status"]["containerStatuses"].is_null() =>
+                    if self.script.stuck.contains(node) && pod["status"]["containerStatuses"].is_null() =>
                 {
                     let patch = json!({ "status": failing() });
-                    writes.push(Write::new(Kind::Pod, key, Deed::Status(patch), "S5 the worker fails"));
+                    writes.push(Write::new(Kind::Pod, key, Operation::Status(patch), "S5 the worker fails"));
                 }
                 Some(_) => {}
             }
         }
-        for (key, pod) in self.world.of(Kind::Pod) {
+        for (key, pod) in self.state.of(Kind::Pod) {
             let is_worker =
                 pod["metadata"]["labels"][WORKER_ACTION].is_string() && pod["spec"]["nodeName"] == node;
             if is_worker && !todo.iter().any(|(wanted, ..)| wanted == key) {
-                writes.push(Write::new(Kind::Pod, key, Deed::Delete, "S5 the worker is done"));
+                writes.push(Write::new(Kind::Pod, key, Operation::Delete, "S5 the worker is done"));
             }
         }
     }
 }
 
 /// What a node's configuration and state ask for.
-fn work(node: &Value, nmc: Option<&Value>, of: &Of) -> Option<Work> {
+fn worker_action(node: &Value, nmc: Option<&Value>, of: &ModuleName) -> Option<WorkerAction> {
     let rebooted = |status: &Value| is_alive(node) && *boot_of(node) != status["bootId"];
     match (entry(nmc, "spec", of), entry(nmc, "status", of)) {
         (Some(spec), _) if !tolerates(&spec["tolerations"], node) => None,
-        (Some(_), None) => Some(Work::Load),
+        (Some(_), None) => Some(WorkerAction::Load),
         (Some(spec), Some(status)) if spec["config"] != status["config"] => {
             let is_same_kernel = spec["config"]["kernelVersion"] == status["config"]["kernelVersion"];
-            Some(if is_same_kernel && !rebooted(status) { Work::Unload } else { Work::Load })
+            Some(if is_same_kernel && !rebooted(status) { WorkerAction::Unload } else { WorkerAction::Load })
         }
-        (Some(_), Some(status)) => rebooted(status).then_some(Work::Load),
-        (None, Some(status)) => Some(if rebooted(status) { Work::Forget } else { Work::Unload }),
+        (Some(_), Some(status)) => rebooted(status).then_some(WorkerAction::Load),
+        (None, Some(status)) => {
+            Some(if rebooted(status) { WorkerAction::Forget } else { WorkerAction::Unload })
+        }
         (None, None) => None,
     }
 }
 
-fn worker(node: &str, of: &Of, work: Work) -> Value {
+fn worker(node: &str, of: &ModuleName, work: WorkerAction) -> Value {
     json!({
         "apiVersion": "v1",
         "kind": "Pod",

@@ -1,13 +1,13 @@
 use std::time::Duration;
 
+use fakes::kmm::labels::{GROUP, ModuleName, VERSION};
+use fakes::kmm::{self, Kmm, Script, Stage};
 use k8s_openapi::api::core::v1::{Event, Namespace, Node, ServiceAccount};
 use kube::api::{Api, DeleteParams, Patch, PatchParams, PostParams, ValidationDirective};
 use kube::{Client, ResourceExt as _};
 use serde_json::{Value, json};
 use testkit::controlplane::{ControlPlane, ControlPlaneOptions};
 use testkit::env::rig;
-use testkit::kmm::labels::{GROUP, Of, VERSION};
-use testkit::kmm::{self, Kmm, Stage, Told};
 
 /// Far above what anything here takes, for a machine busy with compiling.
 const PATIENCE: Duration = Duration::from_secs(60);
@@ -181,24 +181,24 @@ async fn a_module_is_loaded_upgraded_and_unloaded() {
     let Ok(rig) = rig() else { return };
     let control = ControlPlane::start(&rig.binaries, &ControlPlaneOptions::default()).await.unwrap();
     let client = control.client().await.unwrap();
-    let double = Kmm::start_with(&client, Told { up_to: Stage::S4, workers: true, ..Told::default() });
+    let fake = Kmm::start_with(&client, Script { up_to: Stage::S4, workers: true, ..Script::default() });
     namespace(&client).await;
     account(&client, "acc-loader").await;
     for name in ["n1", "n2"] {
         kmm::node(&client, name, KERNEL, &[("has", "acc")]).await.unwrap();
     }
     kmm::install(&client).await.unwrap();
-    let of = Of::new("hw", "acc-module");
+    let of = ModuleName::new("hw", "acc-module");
     for node in ["n1", "n2"] {
         set(&client, node, &of.version_module(), "1.4.2".into()).await;
     }
     apply(&client, &module(|_| ())).await.unwrap();
     let module_is = async || kmm::api(&client, "Module", Some("hw")).get_opt("acc-module").await.unwrap();
-    double.settled(PATIENCE).await.unwrap();
+    fake.settled(PATIENCE).await.unwrap();
     let status = module_is().await.unwrap().data["status"].clone();
     assert_eq!(status, json!({ "moduleLoader": { "nodesMatchingSelectorNumber": 2, "desiredNumber": 2 } }));
-    double.tell(|told| told.up_to = Stage::S8);
-    double.settled(PATIENCE).await.unwrap();
+    fake.script(|script| script.up_to = Stage::S8);
+    fake.settled(PATIENCE).await.unwrap();
     let status = module_is().await.unwrap().data["status"].clone();
     let all = json!({ "nodesMatchingSelectorNumber": 2, "desiredNumber": 2, "availableNumber": 2 });
     assert_eq!(status, json!({ "moduleLoader": all, "devicePlugin": all }));
@@ -218,25 +218,25 @@ async fn a_module_is_loaded_upgraded_and_unloaded() {
     });
     apply(&client, &next).await.unwrap();
     set(&client, "n2", &of.version_module(), "1.5".into()).await;
-    double.settled(PATIENCE).await.unwrap();
+    fake.settled(PATIENCE).await.unwrap();
     for (node, version) in [("n1", "1.4.2"), ("n2", "1.5")] {
         assert_eq!(label(&client, node, &of.version_ready()).await.as_deref(), Some(version), "{node}");
     }
-    double.tell(|told| {
-        told.stuck.insert("n1".to_owned());
+    fake.script(|script| {
+        script.stuck.insert("n1".to_owned());
     });
     kmm::api(&client, "Module", Some("hw")).delete("acc-module", &DeleteParams::default()).await.unwrap();
-    double.settled(PATIENCE).await.unwrap();
+    fake.settled(PATIENCE).await.unwrap();
     assert!(module_is().await.is_some(), "n1 still has it");
     assert!(
         label(&client, "n1", &of.ready()).await.is_some()
             && label(&client, "n2", &of.ready()).await.is_none()
     );
-    double.tell(|told| told.stuck.clear());
-    double.settled(PATIENCE).await.unwrap();
+    fake.script(|script| script.stuck.clear());
+    fake.settled(PATIENCE).await.unwrap();
     assert!(module_is().await.is_none());
-    assert_eq!(double.pulled(), [""; 0]);
-    assert!(double.writes().iter().any(|write| write.contains("K9 finalizer")));
+    assert_eq!(fake.unloaded_in_use(), [""; 0]);
+    assert!(fake.writes().iter().any(|write| write.contains("K9 finalizer")));
     kmm::uninstall(&client).await.unwrap();
 }
 
@@ -246,8 +246,8 @@ async fn steps_are_taken_one_by_one() {
     let Ok(rig) = rig() else { return };
     let control = ControlPlane::start(&rig.binaries, &ControlPlaneOptions::default()).await.unwrap();
     let client = control.client().await.unwrap();
-    let double = Kmm::held(&client);
-    assert_eq!(double.step().await.unwrap(), None, "kinds that are not there have no objects");
+    let fake = Kmm::paused(&client);
+    assert_eq!(fake.step().await.unwrap(), None, "kinds that are not there have no objects");
     kmm::install(&client).await.unwrap();
     namespace(&client).await;
     kmm::node(&client, "n1", KERNEL, &[("has", "acc")]).await.unwrap();
@@ -258,7 +258,7 @@ async fn steps_are_taken_one_by_one() {
     });
     apply(&client, &plain).await.unwrap();
     let mut stages = Vec::new();
-    while let Some(step) = double.step().await.unwrap() {
+    while let Some(step) = fake.step().await.unwrap() {
         stages.push(step.split_once(": ").unwrap().1[..2].to_owned());
     }
     assert_eq!(stages, ["S1", "S1", "S2", "S3", "S3", "S4", "S5", "S6", "S2"], "all counters come last");

@@ -1,6 +1,6 @@
-//! KMM without a kernel: a double of the Kernel Module Management operator on a real API server.
+//! KMM without a kernel: a fake of the Kernel Module Management operator on a real API server.
 //!
-//! In: the Modules and Nodes of a cluster, and what the double is [told](Told). Out: everything that a controller above KMM can see: Modules
+//! In: the Modules and Nodes of a cluster, and what the fake is [told](Script). Out: everything that a controller above KMM can see: Modules
 //! with finalizer and counters, ModuleImagesConfigs, NodeModulesConfigs, labels and events of nodes, DaemonSets of device plugins; step by
 //! step as KMM writes them, up to where it is told, with the faults it is told. Never: a module that is really loaded; a wait: the next step
 //! comes as soon as the last one is seen.
@@ -10,16 +10,16 @@
 //! kernel mappings; the table of ordered upgrades; when a worker loads and unloads; that it cannot without its service account. What is
 //! not: building and signing, preflight validation, DRA.
 
+mod cluster_state;
 mod decide;
 mod definition;
-mod double;
+mod fake;
 mod kernel;
 pub mod labels;
 mod rules;
+mod script;
 #[cfg(test)]
 mod tests;
-mod told;
-mod world;
 mod write;
 
 use anyhow::Context as _;
@@ -29,11 +29,11 @@ use kube::Client;
 use kube::api::{Api, ApiResource, DeleteParams, DynamicObject, Patch, PatchParams, PostParams};
 use serde_json::{Value, json};
 
-use crate::cluster::install_crds;
+use testkit::cluster::install_crds;
 
-pub use double::Kmm;
+pub use fake::Kmm;
 pub use rules::{allow, refuse, watch_over};
-pub use told::{Plugins, Stage, Told};
+pub use script::{Plugins, Script, Stage};
 
 /// Makes KMM's kinds known, and waits until they are served.
 ///

@@ -40,7 +40,7 @@ setsid sh -c '
 
 /// One temporary folder and everything started in it. Clones share it; the last one to go ends it.
 #[derive(Clone, Debug)]
-pub struct Nest(Arc<Inner>);
+pub struct ProcessGroup(Arc<Inner>);
 
 #[derive(Debug)]
 struct Inner {
@@ -64,7 +64,7 @@ pub struct Spec {
 /// A process of a nest: killed when dropped, at the latest.
 #[derive(Debug)]
 pub struct Process {
-    nest: Nest,
+    nest: ProcessGroup,
     spec: Spec,
     log: PathBuf,
     state: Mutex<State>,
@@ -85,7 +85,7 @@ pub struct Memory {
     pub peak_kib: u64,
 }
 
-impl Nest {
+impl ProcessGroup {
     /// Makes the folder and starts its keeper.
     ///
     /// # Errors

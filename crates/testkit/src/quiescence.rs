@@ -8,7 +8,7 @@ use std::time::Duration;
 ///
 /// # Errors
 /// When a look fails.
-pub async fn rest<T: PartialEq>(
+pub async fn until_quiescent<T: PartialEq>(
     times: u32,
     pause: Duration,
     mut look: impl AsyncFnMut() -> anyhow::Result<T>,
@@ -31,8 +31,12 @@ mod tests {
     async fn what_stays_the_same_rests() {
         let mut looks = [1, 1, 2, 2, 2, 3].into_iter();
         let pause = Duration::ZERO;
-        assert_eq!(rest(2, pause, async || Ok(looks.next().unwrap())).await.unwrap(), 2);
+        assert_eq!(until_quiescent(2, pause, async || Ok(looks.next().unwrap())).await.unwrap(), 2);
         assert_eq!(looks.next(), Some(3), "no look more than needed");
-        assert!(rest(2, pause, async || -> anyhow::Result<()> { anyhow::bail!("gone") }).await.is_err());
+        assert!(
+            until_quiescent(2, pause, async || -> anyhow::Result<()> { anyhow::bail!("gone") })
+                .await
+                .is_err()
+        );
     }
 }
