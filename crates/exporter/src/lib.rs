@@ -7,12 +7,10 @@
 //! [`readiness`] tells our own pod how it goes. RBAC is in [`rbac`], its gap is closed by [`policy`]. On the node: read access
 //! to the podresources socket, the kubelet's root directory and sysfs.
 
-pub mod allowance;
 pub mod args;
 pub mod belief;
 pub mod configuration;
 pub mod dialect;
-pub mod glob;
 pub mod lookout;
 pub mod metrics;
 pub mod object;

@@ -17,8 +17,8 @@
 
 use std::time::{Duration, Instant};
 
-use crate::allowance::Allowance;
 use crate::settings::Intervals;
+use runtime::token_bucket::TokenBucket;
 
 /// Two scans are never closer than this, which merges most of the checkpoints of one admission.
 const MIN_GAP: Duration = Duration::from_millis(8);
@@ -26,7 +26,7 @@ const MIN_GAP: Duration = Duration::from_millis(8);
 /// Scans that may follow each other at that distance, and the time in which one more is earned. The kubelet serves all
 /// clients of podresources together 100 calls a second, with a burst of 10.
 const BURST: u32 = 6;
-const EARN: Duration = Duration::from_millis(25);
+const REFILL: Duration = Duration::from_millis(25);
 
 /// How long after a scan that was caused by something the following looks come.
 const FOLLOW_UPS: [Duration; 4] = [
@@ -76,7 +76,7 @@ pub enum Outcome {
 #[derive(Debug)]
 pub struct Pace {
     intervals: Intervals,
-    allowance: Allowance,
+    scans: TokenBucket,
     last: Option<Instant>,
     timer: Option<Instant>,
     soon: Option<Instant>,
@@ -91,10 +91,10 @@ impl Pace {
     /// The first scan is due at once, as an event.
     #[must_use]
     pub fn new(intervals: Intervals, now: Instant) -> Self {
-        let allowance = Allowance::new(BURST, EARN, now);
+        let scans = TokenBucket::new(BURST, REFILL, now);
         Self {
             intervals,
-            allowance,
+            scans,
             last: None,
             timer: None,
             soon: Some(now),
@@ -130,7 +130,7 @@ impl Pace {
     /// A scan for `cause` ended now. `fraction` in `0.0..1.0` is this round's jitter.
     pub fn scanned(&mut self, now: Instant, cause: Cause, outcome: Outcome, fraction: f64) {
         self.last = Some(now);
-        self.allowance.spend(now);
+        self.scans.take(now);
         if cause == Cause::Timer || self.timer.is_none() {
             let factor = 1.0 + JITTER * (2.0 * fraction - 1.0);
             let timer = self.intervals.timer;
@@ -170,7 +170,7 @@ impl Pace {
     /// The first moment from `wanted` on at which a scan is allowed.
     fn earliest(&self, wanted: Instant) -> Instant {
         let gap = MIN_GAP.max(self.intervals.least);
-        self.last.map_or(wanted, |last| (last + gap).max(self.allowance.free_at()).max(wanted))
+        self.last.map_or(wanted, |last| (last + gap).max(self.scans.available_at()).max(wanted))
     }
 
     fn steady(&self, now: Instant, held: bool) -> Option<Instant> {

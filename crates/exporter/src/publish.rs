@@ -23,7 +23,7 @@
 //! a patch that changes nothing, whose answer is the object. Thus `create` with either `patch` or `get` and `update` suffices.
 //!
 //! # How often
-//! One write per changed content, at most `WRITE_BURST` at once and then one in `WRITE_EARN`; whatever comes meanwhile is in
+//! One write per changed content, at most `WRITE_BURST` at once and then one in `WRITE_REFILL`; whatever comes meanwhile is in
 //! the next one. A pod that comes changes the content once, one that goes once more: `p` pods a second in the whole cluster
 //! that hold something cost at most `2 p` writes a second, however many nodes there are, and fewer where several come to a node
 //! at once. Nothing happens on a node where nothing happens: its watch is open and silent, its Node is read every ten minutes.
@@ -44,7 +44,6 @@ use tokio::sync::watch;
 use tokio::sync::watch::error::RecvError;
 use tracing::{debug, info, warn};
 
-use crate::allowance::Allowance;
 use crate::metrics::{Metrics, Operation};
 use crate::object::{Change, Content, Frame, Owner, Timing, Write};
 #[cfg(doc)]
@@ -52,6 +51,7 @@ use crate::settings::Mode;
 use crate::settings::Publishing;
 use access::{Access, Verb};
 use owner::Owners;
+use runtime::token_bucket::TokenBucket;
 use server::Server;
 
 pub use held::{Held, Known};
@@ -68,11 +68,11 @@ const RETRY_MIN: Duration = Duration::from_millis(100);
 const RETRY_MAX: Duration = Duration::from_secs(10);
 /// Writes that may follow each other at once (a kubelet admits some twenty pods a second), and the time in which one more is earned.
 const WRITE_BURST: u32 = 20;
-const WRITE_EARN: Duration = Duration::from_millis(25);
+const WRITE_REFILL: Duration = Duration::from_millis(25);
 /// Repairs of what somebody else made of our object, at once and then in each such span. Two programs that each hold the
 /// other's writes for mistakes would otherwise go on for ever, on every node.
 const REPAIR_BURST: u32 = 5;
-const REPAIR_EARN: Duration = Duration::from_secs(15);
+const REPAIR_REFILL: Duration = Duration::from_secs(15);
 /// Attempts in a row that found the object to be another than thought, before there is a pause.
 const FREE_TURNS: u32 = 4;
 
@@ -115,7 +115,7 @@ pub struct Publisher {
     before: Known,
     metrics: Metrics,
     published: Gate,
-    allowance: Allowance,
+    write_tokens: TokenBucket,
     random: Random,
     /// Writes since the object was last read.
     writes: u32,
@@ -123,7 +123,7 @@ pub struct Publisher {
     plain: bool,
     /// The content that was written last.
     said: Option<Arc<Content>>,
-    repairs: Allowance,
+    repairs: TokenBucket,
     /// When what is known becomes too old, if nobody tells us of changes.
     reread_at: Instant,
 }
@@ -188,12 +188,12 @@ impl Publisher {
             before: Known::default(),
             metrics,
             published,
-            allowance: Allowance::new(WRITE_BURST, WRITE_EARN, Instant::now()),
+            write_tokens: TokenBucket::new(WRITE_BURST, WRITE_REFILL, Instant::now()),
             random: Random::from_entropy(),
             writes: 0,
             plain: false,
             said: None,
-            repairs: Allowance::new(REPAIR_BURST, REPAIR_EARN, Instant::now()),
+            repairs: TokenBucket::new(REPAIR_BURST, REPAIR_REFILL, Instant::now()),
             reread_at: Instant::now(),
         }
     }
@@ -213,7 +213,7 @@ impl Publisher {
         let mut turns = 0;
         loop {
             // Bounds what a storm on the node can do to the API server; only the newest content is written afterwards.
-            tokio::time::sleep_until(self.allowance.free_at().into()).await;
+            tokio::time::sleep_until(self.write_tokens.available_at().into()).await;
             let want = desired.borrow_and_update().clone();
             let have = known.borrow_and_update().clone();
             self.before = have.clone();
@@ -229,7 +229,7 @@ impl Publisher {
                     const TEXT: &str =
                         "somebody keeps changing our object; is there another exporter for this node?";
                     if complaint != TEXT {
-                        warn!("{TEXT} repairing it once in {REPAIR_EARN:?} from now on");
+                        warn!("{TEXT} repairing it once in {REPAIR_REFILL:?} from now on");
                         TEXT.clone_into(&mut complaint);
                     }
                     report(Err(TEXT.to_owned()));
@@ -311,10 +311,10 @@ impl Publisher {
         let operation = if held.is_none() { Operation::Create } else { Operation::Update };
         let said = |said: &Arc<Content>| Arc::ptr_eq(said, &want.content);
         if held.is_some() && self.said.as_ref().is_some_and(said) {
-            if self.repairs.free_at() > now {
-                return Ok(Step::Later(self.repairs.free_at()));
+            if self.repairs.available_at() > now {
+                return Ok(Step::Later(self.repairs.available_at()));
             }
-            self.repairs.spend(now);
+            self.repairs.take(now);
         }
         self.send(operation, &write, want).await
     }
@@ -340,7 +340,7 @@ impl Publisher {
     /// Writes once.
     async fn send(&mut self, operation: Operation, write: &Write, want: &Desired) -> Result<Step, Error> {
         let started = Instant::now();
-        self.allowance.spend(started);
+        self.write_tokens.take(started);
         if let Write::Patch(change) = write {
             self.measure(change.bytes(), want);
         }

@@ -25,8 +25,8 @@ use tokio::sync::watch;
 use tokio::sync::watch::error::RecvError;
 use tracing::{debug, info, warn};
 
-use crate::allowance::Allowance;
 use crate::settings::PodName;
+use runtime::token_bucket::TokenBucket;
 
 /// Pauses between attempts while the API server is away or says no.
 const RETRY_MIN: Duration = Duration::from_millis(200);
@@ -34,7 +34,7 @@ const RETRY_MAX: Duration = Duration::from_secs(60);
 /// Writes that may follow each other at once, and the time in which one more is earned: something that fails every other
 /// time must not become a load.
 const WRITE_BURST: u32 = 6;
-const WRITE_EARN: Duration = Duration::from_secs(2);
+const WRITE_REFILL: Duration = Duration::from_secs(2);
 /// How often a conflict is answered by reading again before it counts as a failure. The kubelet writes the same object.
 const CONFLICTS: u32 = 5;
 /// Who we are in `managedFields`.
@@ -73,7 +73,7 @@ pub struct Conditions {
     /// What the server is known to say of each kind.
     known: [Option<Condition>; 2],
     patching: bool,
-    allowance: Allowance,
+    writes: TokenBucket,
 }
 
 /// Why a condition could not be written.
@@ -139,8 +139,8 @@ impl Conditions {
     pub fn new(pod: PodName, client: kube::Client) -> Self {
         let resource = ApiResource::from_gvk_with_plural(&GroupVersionKind::gvk("", "v1", "Pod"), "pods");
         let pods = Api::namespaced_with(client, &pod.namespace, &resource);
-        let allowance = Allowance::new(WRITE_BURST, WRITE_EARN, Instant::now());
-        Self { pod, pods, known: [None, None], patching: true, allowance }
+        let writes = TokenBucket::new(WRITE_BURST, WRITE_REFILL, Instant::now());
+        Self { pod, pods, known: [None, None], patching: true, writes }
     }
 
     /// Keeps the conditions as `progress` says.
@@ -151,7 +151,7 @@ impl Conditions {
         let mut backoff = Backoff::new(RETRY_MIN, RETRY_MAX);
         let mut complaint = String::new();
         loop {
-            tokio::time::sleep_until(self.allowance.free_at().into()).await;
+            tokio::time::sleep_until(self.writes.available_at().into()).await;
             let wanted = *progress.borrow_and_update();
             match self.settle(wanted).await {
                 Ok(()) => {
@@ -215,7 +215,7 @@ impl Conditions {
                 return Ok(());
             }
             let entry = wanted.entry(before, Timestamp::now());
-            self.allowance.spend(Instant::now());
+            self.writes.take(Instant::now());
             if self.patching {
                 let Err(error) = self.patch(entry.clone()).await else { return Ok(()) };
                 if !is_forbidden(&error) {

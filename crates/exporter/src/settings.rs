@@ -12,7 +12,7 @@ pub use node::podresources::Address as PodResourcesAt;
 use topology::fingerprint::Method;
 use topology::policy::{Policy, Scope};
 
-use crate::glob;
+use runtime::glob;
 
 /// What to do, completely.
 #[derive(Clone, Debug, PartialEq)]

@@ -143,7 +143,7 @@ fn pointless((index, exclude): (usize, &PodExclude)) -> Option<Warning> {
     let flaw = |(field, pattern): (&str, &str)| {
         if pattern.is_empty() {
             Some(format!("{field} is empty"))
-        } else if !exporter::glob::is_valid(pattern) {
+        } else if !runtime::glob::is_valid(pattern) {
             Some(format!("{field} {pattern:?} is no shell pattern"))
         } else {
             None

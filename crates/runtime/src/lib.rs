@@ -8,6 +8,7 @@
 pub mod backoff;
 pub mod client;
 pub mod events;
+pub mod glob;
 pub mod goflag;
 pub mod host;
 pub mod http;
@@ -20,6 +21,7 @@ pub mod residue;
 pub mod shutdown;
 pub mod stdout;
 pub mod tls;
+pub mod token_bucket;
 pub mod watch;
 pub mod whole_file;
 pub mod yaml;

@@ -7,13 +7,13 @@ use std::time::{Duration, Instant};
 
 use deployer::install::cluster::{Stop, path};
 use deployer::object::Sort;
-use exporter::allowance::Allowance;
 use futures::FutureExt as _;
 use jiff::Timestamp;
 use kube::api::{Patch, PatchParams};
 use runtime::backoff::Backoff;
 use runtime::client::{brief, is_conflict, is_not_found};
 use runtime::events::{Event, Recorder, Severity, Subject};
+use runtime::token_bucket::TokenBucket;
 use serde::de::DeserializeOwned;
 use serde_json::{Value, json};
 use tokio_util::sync::CancellationToken;
@@ -41,7 +41,7 @@ const REFUSED: Duration = Duration::from_secs(3);
 /// Looks that wrote something, at once and then in each such span. Two programs that each hold the other's writes for mistakes would otherwise go on
 /// at full speed, for ever.
 const WRITE_BURST: u32 = 20;
-const WRITE_EARN: Duration = Duration::from_millis(500);
+const WRITE_REFILL: Duration = Duration::from_millis(500);
 
 /// A controller at work.
 pub(super) struct Worker {
@@ -51,7 +51,7 @@ pub(super) struct Worker {
     recorder: Recorder,
     memory: Memory,
     backoff: Backoff,
-    allowance: Allowance,
+    writes: TokenBucket,
     /// Of which objects people have heard that they are somebody else's.
     refused: BTreeSet<Key>,
     /// Of what people have been warned.
@@ -72,7 +72,7 @@ impl Worker {
             recorder,
             memory: Memory::default(),
             backoff: Backoff::new(RETRY.0, RETRY.1),
-            allowance: Allowance::new(WRITE_BURST, WRITE_EARN, Instant::now()),
+            writes: TokenBucket::new(WRITE_BURST, WRITE_REFILL, Instant::now()),
             refused: BTreeSet::new(),
             warned: BTreeSet::new(),
         }
@@ -89,7 +89,7 @@ impl Worker {
                     // Whoever calls may have mended it.
                     Some(pause) => drop(tokio::time::timeout(pause, called).await),
                 }
-                let free = self.allowance.free_at().saturating_duration_since(Instant::now());
+                let free = self.writes.available_at().saturating_duration_since(Instant::now());
                 tokio::time::sleep(GATHER.max(free)).await;
                 self.hand.shared.woken(self.controller).now_or_never();
             }
@@ -118,7 +118,7 @@ impl Worker {
             api += asked.elapsed();
         }
         if done.changed.iter().any(|changed| changed.action != Action::Refused) {
-            self.allowance.spend(Instant::now());
+            self.writes.take(Instant::now());
         }
         self.tell(&done);
         if self.controller == Controller::KubeletConfig {

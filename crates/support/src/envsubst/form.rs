@@ -251,7 +251,7 @@ fn without(value: &str, pattern: &str, at_end: bool, longest: bool) -> String {
     let matched = cuts.into_iter().find_map(|cut| {
         let (start, end) = flat_value.split_at_checked(cut)?;
         let (part, rest) = if at_end { (end, value.get(..cut)?) } else { (start, value.get(cut..)?) };
-        (!part.is_empty() && exporter::glob::matches(&pattern, part)).then_some(rest)
+        (!part.is_empty() && runtime::glob::matches(&pattern, part)).then_some(rest)
     });
     matched.unwrap_or(value).to_owned()
 }

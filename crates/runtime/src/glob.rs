@@ -1,40 +1,49 @@
 //! Shell-style patterns as Go's `filepath.Match` reads them.
 //!
-//! In: a pattern and a name. Out: whether all of the name matches. Never: files; an error: a pattern that is malformed matches
-//! nothing.
+//! In: a pattern and a name. Out: whether the pattern matches the whole name. Never: files, or an error: a malformed
+//! pattern matches nothing.
 //!
-//! `*` stands for any characters but `/`, `?` for one of them, `[a-z_]` and `[^a-z_]` for one character in or out of a set,
-//! and `\` makes the next character ordinary. In a set too: a bare `-` or `]` where a character is expected is malformed.
+//! `*` matches any characters but `/`, `?` matches one of them. `[a-z_]` and `[^a-z_]` match one character inside or
+//! outside a set. `\` takes the next character literally, also in a set. A bare `-` or `]` where a set expects a
+//! character is malformed.
 
 use std::iter::Peekable;
 use std::str::Chars;
 
 /// One part of a pattern.
 enum Part {
-    Any,
-    One,
-    Just(char),
-    /// Ranges, both ends included; and whether it is what is outside them.
+    Star,
+    Question,
+    Literal(char),
+    /// Ranges with both ends included; true if the set is negated.
     Set(Vec<(char, char)>, bool),
 }
 
-/// Whether `name` matches `pattern`.
+/// Whether `pattern` matches all of `name`.
+///
+/// ```
+/// use runtime::glob::matches;
+///
+/// assert!(matches("kube-*", "kube-system"));
+/// assert!(!matches("kube-*", "my-kube-system"));
+/// assert!(!matches("*", "a/b"), "a slash is matched by a slash only");
+/// ```
 #[must_use]
 pub fn matches(pattern: &str, name: &str) -> bool {
     let Some(parts) = parse(pattern) else { return false };
     let name: Vec<char> = name.chars().collect();
     let (mut part, mut at) = (0, 0);
-    // Where the last `*` stands, and how far it has stretched: what an earlier one could take, the last one can.
+    // The part and the end of the last `*`. Backtracking to the last one is enough: it can take all that an earlier could.
     let mut star: Option<(usize, usize)> = None;
     loop {
         match (parts.get(part), name.get(at)) {
             (None, None) => return true,
-            (Some(Part::Any), _) => {
+            (Some(Part::Star), _) => {
                 star = Some((part, at));
                 part += 1;
                 continue;
             }
-            (Some(wanted), Some(&is)) if wanted.takes(is) => {
+            (Some(wanted), Some(&is)) if wanted.accepts(is) => {
                 (part, at) = (part + 1, at + 1);
                 continue;
             }
@@ -50,19 +59,19 @@ pub fn matches(pattern: &str, name: &str) -> bool {
     }
 }
 
-/// Whether a pattern can match anything.
+/// Whether a pattern is well-formed. A malformed one matches nothing.
 #[must_use]
 pub fn is_valid(pattern: &str) -> bool {
     parse(pattern).is_some()
 }
 
 impl Part {
-    fn takes(&self, is: char) -> bool {
+    fn accepts(&self, is: char) -> bool {
         match self {
-            Self::Any | Self::One => is != '/',
-            Self::Just(wanted) => is == *wanted,
-            Self::Set(ranges, outside) => {
-                ranges.iter().any(|(low, high)| (*low..=*high).contains(&is)) != *outside
+            Self::Star | Self::Question => is != '/',
+            Self::Literal(wanted) => is == *wanted,
+            Self::Set(ranges, negated) => {
+                ranges.iter().any(|(low, high)| (*low..=*high).contains(&is)) != *negated
             }
         }
     }
@@ -73,29 +82,29 @@ fn parse(pattern: &str) -> Option<Vec<Part>> {
     let mut parts = Vec::new();
     while let Some(next) = rest.next() {
         parts.push(match next {
-            '*' => Part::Any,
-            '?' => Part::One,
+            '*' => Part::Star,
+            '?' => Part::Question,
             '[' => set(&mut rest)?,
-            '\\' => Part::Just(rest.next()?),
-            other => Part::Just(other),
+            '\\' => Part::Literal(rest.next()?),
+            other => Part::Literal(other),
         });
     }
     Some(parts)
 }
 
-/// What follows a `[`, up to its `]`.
+/// Parses a set after its `[`, up to and with its `]`.
 fn set(rest: &mut Peekable<Chars<'_>>) -> Option<Part> {
-    let outside = rest.next_if_eq(&'^').is_some();
+    let negated = rest.next_if_eq(&'^').is_some();
     let mut ranges = Vec::new();
     while ranges.is_empty() || rest.next_if_eq(&']').is_none() {
         let low = member(rest)?;
         let high = if rest.next_if_eq(&'-').is_some() { member(rest)? } else { low };
         ranges.push((low, high));
     }
-    Some(Part::Set(ranges, outside))
+    Some(Part::Set(ranges, negated))
 }
 
-/// One character of a set.
+/// Parses one character of a set.
 fn member(rest: &mut Peekable<Chars<'_>>) -> Option<char> {
     match rest.next()? {
         '-' | ']' => None,
@@ -169,30 +178,33 @@ mod tests {
         }
     }
 
-    /// The definition, without any thought of time.
-    fn slowly(parts: &[Part], name: &[char]) -> bool {
+    /// The definition, exponential in time.
+    fn reference(parts: &[Part], name: &[char]) -> bool {
         match (parts.split_first(), name.split_first()) {
             (None, rest) => rest.is_none(),
-            (Some((Part::Any, parts)), rest) => {
-                slowly(parts, name)
-                    || rest
-                        .is_some_and(|(first, name_rest)| *first != '/' && slowly_from_star(parts, name_rest))
+            (Some((Part::Star, parts)), rest) => {
+                reference(parts, name)
+                    || rest.is_some_and(|(first, name_rest)| {
+                        *first != '/' && reference_from_star(parts, name_rest)
+                    })
             }
-            (Some((part, parts)), Some((first, name))) => part.takes(*first) && slowly(parts, name),
+            (Some((part, parts)), Some((first, name))) => part.accepts(*first) && reference(parts, name),
             (Some(_), None) => false,
         }
     }
 
-    fn slowly_from_star(parts: &[Part], name: &[char]) -> bool {
-        slowly(parts, name)
-            || name.split_first().is_some_and(|(first, rest)| *first != '/' && slowly_from_star(parts, rest))
+    fn reference_from_star(parts: &[Part], name: &[char]) -> bool {
+        reference(parts, name)
+            || name
+                .split_first()
+                .is_some_and(|(first, rest)| *first != '/' && reference_from_star(parts, rest))
     }
 
     proptest! {
         #[test]
-        fn quick_is_as_the_definition(pattern in r"[ab*?/\[\]^\\-]{0,9}", name in "[ab/-]{0,9}") {
+        fn matching_agrees_with_the_definition(pattern in r"[ab*?/\[\]^\\-]{0,9}", name in "[ab/-]{0,9}") {
             let characters: Vec<char> = name.chars().collect();
-            let wanted = parse(&pattern).is_some_and(|parts| slowly(&parts, &characters));
+            let wanted = parse(&pattern).is_some_and(|parts| reference(&parts, &characters));
             prop_assert_eq!(matches(&pattern, &name), wanted);
         }
 
