@@ -194,7 +194,7 @@ async fn connect(kubeconfig: Option<PathBuf>, status: &watch::Sender<Status>) ->
     let options = Options { kubeconfig, user_agent, ..Options::default() };
     let open = async || {
         let connection = Connection::open(&options).await?;
-        Ok::<_, client::Error>((connection.strict(REQUEST)?, connection.watching()?))
+        Ok::<_, client::Error>((connection.client_with_timeout(REQUEST)?, connection.watch_client()?))
     };
     let mut backoff = Backoff::new(CONNECT.0, CONNECT.1);
     loop {

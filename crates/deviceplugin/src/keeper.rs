@@ -10,7 +10,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use node::watch::{Names, Target, Watcher, changed};
-use runtime::residue::Rare;
+use runtime::page_reclaim::ReclaimTrigger;
 use tokio::sync::watch;
 use tokio::time::{Instant, sleep};
 use tracing::{info, warn};
@@ -43,7 +43,7 @@ pub struct Keeper {
     /// The metrics.
     pub metrics: Metrics,
     /// Told of each look.
-    pub rare: Rare,
+    pub reclaim: ReclaimTrigger,
 }
 
 impl Keeper {
@@ -85,7 +85,7 @@ impl Keeper {
             if known {
                 self.publish(stock.resource(&config), file.as_mut(), &mut troubles);
             }
-            self.rare.done();
+            self.reclaim.notify();
             // The fleet ends this task before it lets go of the other end.
             tokio::select! {
                 () = changed(&mut watcher, patience) => sleep(SETTLE).await,

@@ -6,7 +6,7 @@
 use std::sync::Arc;
 
 use node::deviceplugin::{self, News, wire};
-use runtime::residue::Rare;
+use runtime::page_reclaim::ReclaimTrigger;
 use tokio::sync::watch;
 use tonic::Status;
 use tracing::{debug, info, warn};
@@ -25,7 +25,7 @@ pub struct Plugin {
     config: Resource,
     metrics: Metrics,
     /// The kubelet's calls come now and then.
-    rare: Rare,
+    reclaim: ReclaimTrigger,
     offer: watch::Sender<Offer>,
     standing: watch::Sender<Standing>,
 }
@@ -52,13 +52,13 @@ pub enum Standing {
 impl Plugin {
     /// A plugin that knows no devices yet.
     #[must_use]
-    pub fn new(config: Resource, metrics: Metrics, rare: Rare) -> Self {
+    pub fn new(config: Resource, metrics: Metrics, reclaim: ReclaimTrigger) -> Self {
         let standing = Standing::Unknown("devices have not been looked for".to_owned());
         let offer = Offer { stock: Arc::default(), replicas: config.replicas() };
         Self {
             config,
             metrics,
-            rare,
+            reclaim,
             offer: watch::Sender::new(offer),
             standing: watch::Sender::new(standing),
         }
@@ -222,7 +222,7 @@ impl deviceplugin::Plugin for Plugin {
             }
         }
         self.metrics.allocated(resource, answer.as_ref().err().map(allocate::Refusal::word));
-        self.rare.done();
+        self.reclaim.notify();
         answer.map_err(|refusal| refusal.status())
     }
 
@@ -248,7 +248,7 @@ impl deviceplugin::Plugin for Plugin {
         let answer = prefer::prefer(facts, &available, &required, size, policy);
         let resource = self.name();
         self.metrics.preferred(resource, answer.is_ok());
-        self.rare.done();
+        self.reclaim.notify();
         answer.map_err(|refusal| {
             warn!(resource, reason = %refusal, "no devices can be preferred; the pod fails with UnexpectedAdmissionError");
             Status::invalid_argument(format!("{resource}: {refusal}"))
@@ -272,7 +272,7 @@ impl deviceplugin::Plugin for Plugin {
             None => Err(format!("one of {} devices is unknown", ids.len())),
         };
         self.metrics.pre_started(resource, done.is_ok());
-        self.rare.done();
+        self.reclaim.notify();
         done.map_err(|reason| {
             warn!(resource, reason, "devices could not be prepared; the container does not start");
             Status::failed_precondition(format!("{resource}: {reason}"))

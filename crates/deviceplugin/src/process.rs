@@ -14,9 +14,9 @@ use anyhow::Context as _;
 use node::pluginwatcher::Status;
 use node::watch::{Names, Target, Watcher, changed};
 use prometheus_client::registry::Registry;
-use runtime::http::{self, Probe, Surface};
+use runtime::http::{self, Probe, Endpoints};
 use runtime::ready::Readiness;
-use runtime::residue::{self, Rare};
+use runtime::page_reclaim::{self, ReclaimTrigger};
 use runtime::shutdown::Tasks;
 use tokio::signal::unix::{SignalKind, signal};
 use tokio::sync::watch;
@@ -46,7 +46,7 @@ pub struct Process {
     metrics: Metrics,
     readiness: Readiness,
     /// Looks for devices and the kubelet's calls come now and then.
-    rare: Rare,
+    reclaim: ReclaimTrigger,
     inventory: watch::Sender<Arc<Inventory>>,
     /// What the kubelet said of the driver of resource claims.
     claims: watch::Sender<Status>,
@@ -58,7 +58,7 @@ impl Process {
     #[must_use]
     pub fn new(settings: Settings, shutdown: &CancellationToken) -> Self {
         let mut registry = Registry::default();
-        registry.register_collector(Box::new(runtime::process_metrics::Process));
+        registry.register_collector(Box::new(runtime::process_metrics::ProcessCollector));
         let metrics = Metrics::register(&mut registry);
         let (inventory, _) = inventory::channel();
         let tasks = Tasks::new(shutdown.child_token());
@@ -68,7 +68,7 @@ impl Process {
             registry,
             metrics,
             readiness: Readiness::default(),
-            rare: Rare::default(),
+            reclaim: ReclaimTrigger::default(),
             inventory,
             claims,
             tasks,
@@ -99,7 +99,7 @@ impl Process {
             self.settings.clone(),
             self.metrics.clone(),
             self.inventory.clone(),
-            self.rare.clone(),
+            self.reclaim.clone(),
         );
         let missing = fleet.missing();
         if let Some(dra) = self.settings.dra.clone() {
@@ -110,7 +110,7 @@ impl Process {
         }
         self.serve(missing).await?;
         self.keep(fleet, config)?;
-        self.tasks.spawn("residue", residue::tidy(self.readiness.clone(), self.rare.clone()));
+        self.tasks.spawn("page-reclaim", page_reclaim::run(self.readiness.clone(), self.reclaim.clone()));
         self.tasks.run(GRACE).await?;
         Ok(())
     }
@@ -119,7 +119,7 @@ impl Process {
     fn keep(&mut self, mut fleet: Fleet, config: Config) -> anyhow::Result<()> {
         let gate = self.readiness.gate("plugins started");
         let mut hangup = signal(SignalKind::hangup())?;
-        let (settings, metrics, rare) = (self.settings.clone(), self.metrics.clone(), self.rare.clone());
+        let (settings, metrics, reclaim) = (self.settings.clone(), self.metrics.clone(), self.reclaim.clone());
         let token = self.tasks.token().clone();
         self.tasks.spawn_draining("plugins", async move {
             let mut watcher = watcher_of(&settings.source);
@@ -152,7 +152,7 @@ impl Process {
                         error!(%error, "the configuration is wrong; the last one stays");
                     }
                 }
-                rare.done();
+                reclaim.notify();
             }
             fleet.stop().await;
             Ok(())
@@ -164,7 +164,7 @@ impl Process {
     async fn serve(&mut self, missing: watch::Receiver<BTreeMap<String, String>>) -> anyhow::Result<()> {
         let Some(address) = self.settings.http else { return Ok(()) };
         let readiness = self.readiness.clone();
-        let mut surface = Surface::new(std::mem::take(&mut self.registry))
+        let mut surface = Endpoints::new(std::mem::take(&mut self.registry))
             .check(Probe::Ready, "started", move || readiness.check())
             // Not of `/healthz` or `/livez`: a restart cures neither a kubelet nor a device.
             .check(Probe::Ready, "registered", move || match missing.borrow().iter().next() {

@@ -11,7 +11,7 @@ use std::path::{Path, PathBuf};
 use std::time::{Duration, SystemTime};
 
 use node::kubelet::{Configuration, Files, RulesError};
-use runtime::client::{self, Connection, Kubelet};
+use runtime::client::{self, Connection, KubeletEndpoint};
 use topology::policy::{Policy, Rules, Scope};
 use tracing::info;
 
@@ -190,10 +190,10 @@ impl Reader {
         let client = match &self.kubelet {
             Some(client) => client,
             None => {
-                let kubelet = Kubelet { url: base.to_owned(), token, authority };
+                let kubelet = KubeletEndpoint { url: base.to_owned(), token, authority };
                 let agent = concat!("tholepin-exporter/", env!("CARGO_PKG_VERSION"));
-                let connection = Connection::to_kubelet(&kubelet, agent);
-                let client = connection.and_then(|connection| connection.strict(DEADLINE));
+                let connection = Connection::for_kubelet(&kubelet, agent);
+                let client = connection.and_then(|connection| connection.client_with_timeout(DEADLINE));
                 self.kubelet.insert(client.map_err(|error| failed(error.to_string()))?)
             }
         };

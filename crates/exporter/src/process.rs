@@ -13,9 +13,9 @@ use node::kubelet;
 use node::watch::Watcher;
 use prometheus_client::registry::Registry;
 use runtime::client::{Connection, Options};
-use runtime::http::{self, Probe, Surface};
+use runtime::http::{self, Probe, Endpoints};
 use runtime::ready::Readiness;
-use runtime::residue::{self, Rare};
+use runtime::page_reclaim::{self, ReclaimTrigger};
 use runtime::shutdown::Tasks;
 use runtime::tls;
 use tokio::sync::watch;
@@ -53,7 +53,7 @@ impl Process {
     #[must_use]
     pub fn new(settings: Settings, shutdown: &CancellationToken) -> Self {
         let mut registry = Registry::default();
-        registry.register_collector(Box::new(runtime::process_metrics::Process));
+        registry.register_collector(Box::new(runtime::process_metrics::ProcessCollector));
         let metrics = Metrics::register(&mut registry, &settings.node);
         let (readiness, scan_health, publish_health, progress) = Default::default();
         let tasks = Tasks::new(shutdown.child_token());
@@ -77,7 +77,7 @@ impl Process {
         }
         self.tell_pod().await?;
         self.serve().await?;
-        self.tasks.spawn("residue", residue::tidy(self.readiness.clone(), Rare::default()));
+        self.tasks.spawn("page-reclaim", page_reclaim::run(self.readiness.clone(), ReclaimTrigger::default()));
         self.tasks.run(GRACE).await?;
         Ok(())
     }
@@ -152,7 +152,7 @@ impl Process {
         info!("operation mode: {mode}");
         let connection = self.connection().await?;
         let known = Arc::new(watch::Sender::new(Known::default()));
-        let (api, sink) = (Api::all(connection.watching()?), Arc::clone(&known));
+        let (api, sink) = (Api::all(connection.watch_client()?), Arc::clone(&known));
         let (name, watch_metrics) =
             (self.settings.node.clone(), runtime::watch::Metrics::register(&mut self.registry));
         self.tasks.spawn("watch", async move {
@@ -165,7 +165,7 @@ impl Process {
         let target =
             Target { name: settings.node.clone(), publishing, reread: settings.pace.timer, namespace };
         let gate = self.readiness.gate("first publication");
-        let client = connection.strict(API_DEADLINE)?;
+        let client = connection.client_with_timeout(API_DEADLINE)?;
         let publisher = Publisher::new(target, client, known, self.metrics.clone(), gate);
         let (health, progress, finish) = (self.publish_health.clone(), self.progress.clone(), self.finish());
         let report = move |result: Result<(), String>| {
@@ -182,7 +182,7 @@ impl Process {
     /// The task that keeps conditions on our own pod, if that is wanted.
     async fn tell_pod(&mut self) -> anyhow::Result<()> {
         let Some(pod) = self.settings.readiness.clone() else { return Ok(()) };
-        let client = self.connection().await?.strict(API_DEADLINE)?;
+        let client = self.connection().await?.client_with_timeout(API_DEADLINE)?;
         let conditions = Conditions::new(pod, client);
         self.tasks.spawn("conditions", conditions.run(self.progress.subscribe()));
         Ok(())
@@ -198,13 +198,13 @@ impl Process {
     /// The task that serves metrics and health.
     async fn serve(&mut self) -> anyhow::Result<()> {
         let Some(serving) = self.settings.serving.clone() else { return Ok(()) };
-        let tls = serving.tls.as_ref().map(tls::Server::new).transpose().context("metrics over TLS")?;
+        let tls = serving.tls.as_ref().map(tls::CertWatcher::new).transpose().context("metrics over TLS")?;
         if let Some(tls) = &tls {
             tls.register(&mut self.registry);
         }
         let (readiness, scan, publish) =
             (self.readiness.clone(), self.scan_health.clone(), self.publish_health.clone());
-        let surface = Surface::new(std::mem::take(&mut self.registry))
+        let surface = Endpoints::new(std::mem::take(&mut self.registry))
             .check(Probe::Ready, "started", move || readiness.check())
             // Not of `/healthz` or `/livez`: manifests restart what fails there, and a restart cures neither.
             .check(Probe::Ready, "scan", move || scan.check())

@@ -13,8 +13,8 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use jiff::Timestamp;
-use runtime::recent::Ring;
-use runtime::whole_file::{Target, Trouble};
+use runtime::ring_log::RingLog;
+use runtime::atomic_file::{AtomicFile, FailureLog};
 use tokio::sync::watch;
 use tokio::time::Instant;
 use tokio_util::sync::CancellationToken;
@@ -43,17 +43,17 @@ pub struct Recorder {
 
 #[derive(Debug)]
 struct File {
-    target: Target,
-    trouble: Trouble,
+    target: AtomicFile,
+    trouble: FailureLog,
     /// Something has to be written.
     due: bool,
 }
 
 #[derive(Debug)]
 struct Dump {
-    target: Target,
-    trouble: Trouble,
-    ring: Ring,
+    target: AtomicFile,
+    trouble: FailureLog,
+    ring: RingLog,
     /// Something has to be written.
     due: bool,
 }
@@ -64,19 +64,19 @@ impl Recorder {
     #[must_use]
     pub fn new(files: &StatusFiles, node: &str) -> Self {
         let file = files.file.as_deref().and_then(|path| {
-            let target = Target::of(path);
+            let target = AtomicFile::new(path);
             if target.is_none() {
                 warn!(path = %path.display(), "no status file: the path does not end in a file name");
             }
-            Some(File { target: target?, trouble: Trouble::none(PODS), due: false })
+            Some(File { target: target?, trouble: FailureLog::new(PODS), due: false })
         });
         let dump = files.dump.as_deref().and_then(|dir| {
             if !dir.is_dir() {
                 warn!(path = %dir.display(), "no status dumps: not a directory");
                 return None;
             }
-            let target = Target::of(&dir.join(file_name(node)))?;
-            Some(Dump { target, trouble: Trouble::none(PODS), ring: Ring::default(), due: false })
+            let target = AtomicFile::new(&dir.join(file_name(node)))?;
+            Some(Dump { target, trouble: FailureLog::new(PODS), ring: RingLog::default(), due: false })
         });
         for target in file.iter().map(|file| &file.target).chain(dump.iter().map(|dump| &dump.target)) {
             info!(path = %target.path().display(), "writing down the pods behind the fingerprint");

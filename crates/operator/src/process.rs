@@ -22,11 +22,11 @@ use std::time::Duration;
 use prometheus_client::registry::Registry;
 use runtime::backoff::Backoff;
 use runtime::client::{Connection, Options};
-use runtime::http::{self, Probe, Surface};
+use runtime::http::{self, Probe, Endpoints};
 use runtime::ready::Readiness;
-use runtime::residue::{self, Rare};
+use runtime::page_reclaim::{self, ReclaimTrigger};
 use runtime::shutdown::Tasks;
-use runtime::tls::{Policy, Server, Settings as Tls};
+use runtime::tls::{CertWatcher, Policy, Settings as Tls};
 use runtime::{events, host, lease, log, process_metrics, tls};
 use tokio::sync::{Notify, watch};
 use tokio_util::sync::CancellationToken;
@@ -132,7 +132,7 @@ impl Process {
         let listener = http::bind(address).await?;
         let readiness = self.readiness.clone();
         let mut surface =
-            Surface::new(Registry::default())
+            Endpoints::new(Registry::default())
                 .log_level(level)
                 .check(Probe::Ready, "watches", move || readiness.check());
         if self.settings.controllers.has(Part::DeviceConfig) {
@@ -146,7 +146,7 @@ impl Process {
 
     /// Where we run; `None`: somebody asked to stop before the cluster answered.
     async fn place(&self, token: &CancellationToken) -> anyhow::Result<Option<Place>> {
-        let client = self.connection.strict(CALL)?;
+        let client = self.connection.client_with_timeout(CALL)?;
         let mut backoff = Backoff::new(RETRY.0, RETRY.1);
         let mut told = String::new();
         loop {
@@ -172,10 +172,10 @@ impl Process {
     /// Starts everything.
     fn work(&mut self, place: Place, listener: Option<tokio::net::TcpListener>) -> anyhow::Result<()> {
         let mut registry = Registry::default();
-        registry.register_collector(Box::new(process_metrics::Process));
+        registry.register_collector(Box::new(process_metrics::ProcessCollector));
         let watch_metrics = runtime::watch::Metrics::register(&mut registry);
         let (recorder, writer) =
-            events::channel(self.connection.strict(CALL)?, MANAGER, events::Limits::default(), &mut registry);
+            events::channel(self.connection.client_with_timeout(CALL)?, MANAGER, events::Limits::default(), &mut registry);
         self.tasks.spawn_draining("events", writer.run(self.tasks.token().clone()));
 
         let policy = watch::Sender::new(Policy::default());
@@ -196,7 +196,7 @@ impl Process {
             self.deviceconfig(&place, &mut registry, &watch_metrics, &recorder)?;
         }
         self.elect(&mut registry);
-        self.tasks.spawn("residue", residue::tidy(self.readiness.clone(), Rare::default()));
+        self.tasks.spawn("page-reclaim", page_reclaim::run(self.readiness.clone(), ReclaimTrigger::default()));
         if let Some(listener) = listener {
             self.serve_metrics(&place, listener, registry, offered)?;
         }
@@ -226,7 +226,7 @@ impl Process {
         watches::start(&mut self.tasks, &self.connection, place, watch_metrics, &self.readiness, &hearers)?;
 
         let engine =
-            Engine::new(Arc::clone(&shared), self.connection.strict(CALL)?, recorder.clone(), registry);
+            Engine::new(Arc::clone(&shared), self.connection.client_with_timeout(CALL)?, recorder.clone(), registry);
         let scheduler = Controller::NumaResourcesScheduler;
         let engine = if self.settings.scheduler { engine } else { engine.without(scheduler) };
         let asker = Asker::new(Arc::clone(&shared), self.settings.kubelets.clone(), nodes);
@@ -236,7 +236,7 @@ impl Process {
             engine,
             recorder: recorder.clone(),
             odd,
-            client: self.connection.strict(CALL)?,
+            client: self.connection.client_with_timeout(CALL)?,
             place: place.clone(),
             readiness: self.readiness.clone(),
         };
@@ -283,7 +283,7 @@ impl Process {
         if !self.settings.leader_elect {
             return Ok(None);
         }
-        let candidate = lease::Candidate::new(self.connection.strict(CALL)?, config)?;
+        let candidate = lease::Candidate::new(self.connection.client_with_timeout(CALL)?, config)?;
         let status = candidate.status();
         self.standing.push((candidate, release.clone()));
         Ok(Some(status))
@@ -312,13 +312,13 @@ impl Process {
         let token = self.tasks.token().clone();
         if !place.platform.is_openshift() && !certificate.exists() {
             info!(address = ?listener.local_addr().ok(), "serving metrics without TLS: there is no certificate");
-            let router = Surface::new(registry).router();
+            let router = Endpoints::new(registry).router();
             self.tasks.spawn_draining("metrics", http::serve(listener, router, token));
             return Ok(());
         }
-        let server = Server::new(&Tls::new(certificate, key))?.follow(offered);
+        let server = CertWatcher::new(&Tls::new(certificate, key))?.follow(offered);
         server.register(&mut registry);
-        let router = Surface::new(registry).router();
+        let router = Endpoints::new(registry).router();
         self.tasks.spawn_draining("metrics", tls::serve(listener, router, token, server));
         Ok(())
     }

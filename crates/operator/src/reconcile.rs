@@ -85,7 +85,7 @@ const PATIENCE: Duration = Duration::from_secs(15);
 
 impl Engine {
     /// Controllers that work on a world, with metrics in `registry`. `client` should be one of those that give up
-    /// ([`runtime::client::Connection::strict`]).
+    /// ([`runtime::client::Connection::client_with_timeout`]).
     pub fn new(shared: Arc<Shared>, client: Client, recorder: Recorder, registry: &mut Registry) -> Self {
         let cancel = CancellationToken::new();
         let cluster = Cluster { client, manager: MANAGER, dry_run: false, patience: PATIENCE, cancel };

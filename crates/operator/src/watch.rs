@@ -247,7 +247,7 @@ pub fn start(
     hearers: &Hearers,
 ) -> Result<(), runtime::client::Error> {
     // One client: watches share its connections.
-    let client = connection.watching()?;
+    let client = connection.watch_client()?;
     for watch in all(place) {
         let gate = readiness.gate(watch.title());
         let (client, metrics, hearers) = (client.clone(), metrics.clone(), hearers.clone());
@@ -270,7 +270,7 @@ pub fn start_profile(
     policy: Sender<Policy>,
 ) -> Result<(), runtime::client::Error> {
     let watch = profile();
-    let api = watch.api(connection.watching()?);
+    let api = watch.api(connection.watch_client()?);
     let (metrics, gate) = (metrics.clone(), readiness.gate(watch.title()));
     tasks.spawn("watch", async move {
         let mut known = None;
@@ -280,7 +280,7 @@ pub fn start_profile(
             offer(known.as_ref(), &policy);
             opened(&gate, whole);
         };
-        let never = watch::run_as(api, &watch.sort.plural, watch.config(), &metrics, Ok, tell).await;
+        let never = watch::run_mapped(api, &watch.sort.plural, watch.config(), &metrics, Ok, tell).await;
         Ok::<_, Infallible>(never)
     });
     Ok(())
@@ -314,14 +314,14 @@ async fn follow(
             opened(gate, whole);
         };
         let api = watch.api(client);
-        return watch::run_as(api, &watch.sort.plural, watch.config(), metrics, open, tell).await;
+        return watch::run_mapped(api, &watch.sort.plural, watch.config(), metrics, open, tell).await;
     }
     let tell = |event: Event<Raw>| {
         let whole = matches!(event, Event::Reset { .. });
         tell(fact, &watch.sort, event, hearers);
         opened(gate, whole);
     };
-    watch::run_as(watch.api(client), &watch.sort.plural, watch.config(), metrics, Ok, tell).await
+    watch::run_mapped(watch.api(client), &watch.sort.plural, watch.config(), metrics, Ok, tell).await
 }
 
 fn opened(gate: &Gate, whole: bool) {

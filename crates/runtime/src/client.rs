@@ -5,10 +5,10 @@
 //! (`watch`, `lease`, `events`, a scheduling queue) each know how long waiting is worth it.
 
 mod answer;
-mod inside;
+mod exec;
 
 pub use answer::{Answer, Request as RawRequest, ask};
-pub use inside::{Container, run_in};
+pub use exec::{Container, exec};
 
 use axum::http::{HeaderValue, Request, header::USER_AGENT};
 use kube::config::{KubeConfigOptions, Kubeconfig};
@@ -36,7 +36,7 @@ pub struct Options {
 
 /// How to reach a kubelet's own port.
 #[derive(Debug, Clone, Default)]
-pub struct Kubelet {
+pub struct KubeletEndpoint {
     /// Its address, such as `https://10.0.0.5:10250`.
     pub url: String,
     /// A file with the token to show, read again as it changes.
@@ -76,7 +76,7 @@ impl Connection {
     ///
     /// # Errors
     /// When the address is none, or the authority's file cannot be read.
-    pub fn to_kubelet(kubelet: &Kubelet, user_agent: &str) -> Result<Self, Error> {
+    pub fn for_kubelet(kubelet: &KubeletEndpoint, user_agent: &str) -> Result<Self, Error> {
         let _ = rustls::crypto::ring::default_provider().install_default();
         let uri = kubelet.url.parse().map_err(|error| Error::Url(kubelet.url.clone(), chain(&error)))?;
         let mut config = Config::new(uri);
@@ -101,7 +101,7 @@ impl Connection {
     ///
     /// # Errors
     /// When the credentials or certificates of the configuration are not usable.
-    pub fn watching(&self) -> Result<Client, Error> {
+    pub fn watch_client(&self) -> Result<Client, Error> {
         self.client(WATCH_SILENCE)
     }
 
@@ -110,7 +110,7 @@ impl Connection {
     ///
     /// # Errors
     /// When the credentials or certificates of the configuration are not usable.
-    pub fn strict(&self, timeout: Duration) -> Result<Client, Error> {
+    pub fn client_with_timeout(&self, timeout: Duration) -> Result<Client, Error> {
         self.client(timeout)
     }
 
@@ -120,10 +120,10 @@ impl Connection {
     }
 
     fn client(&self, silence: Duration) -> Result<Client, Error> {
-        Client::try_from(self.patient(silence)).map_err(|error| Error::Unusable(brief(&error)))
+        Client::try_from(self.with_read_timeout(silence)).map_err(|error| Error::Unusable(brief(&error)))
     }
 
-    fn patient(&self, silence: Duration) -> Config {
+    fn with_read_timeout(&self, silence: Duration) -> Config {
         let mut config = self.config.clone();
         // Where no certificate is checked kube still reads the system's authorities, and fails in an image that has none.
         let unchecked = config.accept_invalid_certs || config.cluster_url.scheme_str() == Some("http");
@@ -180,7 +180,7 @@ async fn text(
 
 /// A text as part of a path or query.
 #[must_use]
-pub fn encoded(text: &str) -> String {
+pub fn percent_encode(text: &str) -> String {
     let plain = |byte: u8| byte.is_ascii_alphanumeric() || b"-_.~".contains(&byte);
     let byte = |byte: u8| if plain(byte) { char::from(byte).to_string() } else { format!("%{byte:02X}") };
     text.bytes().map(byte).collect()
@@ -351,9 +351,9 @@ mod tests {
             let mut config = Config::new(url.parse().unwrap());
             config.accept_invalid_certs = accept;
             let connection = Connection { config };
-            assert_eq!(connection.patient(WATCH_SILENCE).root_cert, wanted, "{url} {accept}");
+            assert_eq!(connection.with_read_timeout(WATCH_SILENCE).root_cert, wanted, "{url} {accept}");
             // The system's may be missing where tests run.
-            assert!(wanted.is_none() || connection.watching().is_ok(), "{url} {accept}");
+            assert!(wanted.is_none() || connection.watch_client().is_ok(), "{url} {accept}");
         }
         check("https://10.0.0.5:10250", true, Some(Vec::new()));
         check("http://127.0.0.1:8001", false, Some(Vec::new()));

@@ -15,7 +15,7 @@ mod number;
 mod tests;
 
 pub use klog::KLOG;
-pub use number::whole;
+pub use number::parse_int;
 
 use api::goduration::GoDuration;
 use std::collections::BTreeMap;
@@ -213,7 +213,7 @@ impl FlagSet<'_> {
 
 /// A boolean in the forms that Go's `strconv.ParseBool` takes.
 #[must_use]
-pub fn boolean(text: &str) -> Option<bool> {
+pub fn parse_bool(text: &str) -> Option<bool> {
     match text {
         "1" | "t" | "T" | "TRUE" | "true" | "True" => Some(true),
         "0" | "f" | "F" | "FALSE" | "false" | "False" => Some(false),
@@ -227,11 +227,11 @@ impl Flag {
         let wrong = |value: &str, reason| Error::Value { name, value: value.to_owned(), reason };
         match self.kind {
             Kind::Text => Ok(Value::Text(value)),
-            Kind::Bool => match boolean(&value) {
+            Kind::Bool => match parse_bool(&value) {
                 Some(truth) => Ok(Value::Bool(truth)),
                 None => Err(Error::Boolean { name, value }),
             },
-            Kind::Int => number::whole(&value).map(Value::Int).map_err(|reason| wrong(&value, reason)),
+            Kind::Int => number::parse_int(&value).map(Value::Int).map_err(|reason| wrong(&value, reason)),
             // Go hides what is wrong with a duration, even its range.
             Kind::Duration => {
                 GoDuration::parse(&value).map(Value::Duration).map_err(|_| wrong(&value, "parse error"))

@@ -47,13 +47,13 @@ type Check = Box<dyn Fn() -> Result<(), String> + Send + Sync>;
 
 /// What the server shows.
 #[derive(Default)]
-pub struct Surface {
+pub struct Endpoints {
     checks: Vec<(Probe, String, Check)>,
     registry: Registry,
     log: Option<log::Handle>,
 }
 
-impl Surface {
+impl Endpoints {
     /// A surface with these metrics, and no checks but the `ping` that every probe has.
     pub fn new(registry: Registry) -> Self {
         Self { registry, ..Self::default() }
@@ -130,14 +130,14 @@ impl Surface {
     }
 }
 
-impl Debug for Surface {
+impl Debug for Endpoints {
     fn fmt(&self, formatter: &mut Formatter<'_>) -> std::fmt::Result {
         let names: Vec<_> = self.checks.iter().map(|(probe, name, _)| (probe, name)).collect();
-        formatter.debug_struct("Surface").field("checks", &names).finish_non_exhaustive()
+        formatter.debug_struct("Endpoints").field("checks", &names).finish_non_exhaustive()
     }
 }
 
-async fn metrics(State(surface): State<Arc<Surface>>, headers: HeaderMap) -> Response {
+async fn metrics(State(surface): State<Arc<Endpoints>>, headers: HeaderMap) -> Response {
     let form = Form::accepted(&headers);
     match form.text(&surface.registry) {
         Ok(text) => ([(CONTENT_TYPE, form.content_type())], text).into_response(),
@@ -145,13 +145,13 @@ async fn metrics(State(surface): State<Arc<Surface>>, headers: HeaderMap) -> Res
     }
 }
 
-async fn show_level(State(surface): State<Arc<Surface>>) -> Result<String, StatusCode> {
+async fn show_level(State(surface): State<Arc<Endpoints>>) -> Result<String, StatusCode> {
     let handle = surface.log.as_ref().ok_or(StatusCode::NOT_FOUND)?;
     Ok(handle.current() + "\n")
 }
 
 async fn change_level(
-    State(surface): State<Arc<Surface>>,
+    State(surface): State<Arc<Endpoints>>,
     ConnectInfo(peer): ConnectInfo<SocketAddr>,
     text: String,
 ) -> (StatusCode, String) {
@@ -246,7 +246,7 @@ mod tests {
     use crate::ready::Readiness;
     use tokio::io::{AsyncReadExt, AsyncWriteExt};
 
-    async fn start(surface: Surface) -> (SocketAddr, CancellationToken) {
+    async fn start(surface: Endpoints) -> (SocketAddr, CancellationToken) {
         let listener = bind("127.0.0.1:0".parse().unwrap()).await.unwrap();
         let address = listener.local_addr().unwrap();
         let token = CancellationToken::new();
@@ -275,7 +275,7 @@ mod tests {
     async fn probes_answer_as_kubernetes_components_do() {
         let readiness = Readiness::default();
         let gate = readiness.gate("pods");
-        let surface = Surface::default().check(Probe::Ready, "sync", move || readiness.check()).check(
+        let surface = Endpoints::default().check(Probe::Ready, "sync", move || readiness.check()).check(
             Probe::Health,
             "leaderElection",
             || Ok(()),
@@ -296,8 +296,8 @@ mod tests {
     #[tokio::test]
     async fn metrics_are_told_in_the_form_asked_for() {
         let mut registry = Registry::default();
-        registry.register_collector(Box::new(crate::process_metrics::Process));
-        let (address, _token) = start(Surface::new(registry)).await;
+        registry.register_collector(Box::new(crate::process_metrics::ProcessCollector));
+        let (address, _token) = start(Endpoints::new(registry)).await;
         for (accept, end) in [("", false), ("application/openmetrics-text", true)] {
             let (status, body) = request(address, "GET /metrics", accept, "").await;
             assert_eq!(status, 200);
@@ -309,7 +309,7 @@ mod tests {
     #[tokio::test]
     async fn the_log_level_can_be_changed() {
         let handle = log::init(log::Format::Text, 2).unwrap();
-        let (address, _token) = start(Surface::default().log_level(handle)).await;
+        let (address, _token) = start(Endpoints::default().log_level(handle)).await;
         assert!(ask(address, "GET /log-level", "").await.1.contains("info"));
         assert_eq!(ask(address, "PUT /log-level", "4").await.0, 200);
         assert!(ask(address, "GET /log-level", "").await.1.contains("debug"));
@@ -335,7 +335,7 @@ mod tests {
 
     #[tokio::test]
     async fn a_port_in_use_is_named_and_shutdown_frees_it() {
-        let (address, token) = start(Surface::default()).await;
+        let (address, token) = start(Endpoints::default()).await;
         let error = bind(address).await.unwrap_err();
         assert_eq!(error.to_string(), format!("cannot listen on {address}"));
         token.cancel();

@@ -15,9 +15,9 @@ const TICKS_PER_SECOND: f64 = 100.0;
 
 /// Collects the `process_*` metrics of the running process.
 #[derive(Debug, Default)]
-pub struct Process;
+pub struct ProcessCollector;
 
-impl Collector for Process {
+impl Collector for ProcessCollector {
     fn encode(&self, mut encoder: DescriptorEncoder) -> Result<(), std::fmt::Error> {
         let mut gauge = |name, help, value: Option<f64>| match value.map(ConstGauge::new) {
             Some(gauge) => gauge.encode(encoder.encode_descriptor(name, help, None, gauge_type())?),
@@ -110,7 +110,7 @@ mod tests {
     #[test]
     fn a_scrape_shows_this_process() {
         let mut registry = Registry::default();
-        registry.register_collector(Box::new(Process));
+        registry.register_collector(Box::new(ProcessCollector));
         let mut text = String::new();
         prometheus_client::encoding::text::encode(&mut text, &registry).unwrap();
         let value = |name: &str| -> f64 {

@@ -1,10 +1,11 @@
-//! Start and end of a process: signals, and a group of tasks that live and die together.
+//! Shutdown of a process: signals, and a group of tasks that end together.
 //!
-//! In: SIGTERM and SIGINT, named tasks. Out: one `CancellationToken`, and the reason the process ends.
-//! Never: lets a task die unnoticed.
+//! In: SIGTERM and SIGINT, named tasks. Out: one `CancellationToken`, and the reason why the process ends.
+//! Never: a task that ends unnoticed.
 
 use futures::FutureExt;
 use std::any::Any;
+use std::convert::Infallible;
 use std::fmt::Display;
 use std::future::Future;
 use std::panic::AssertUnwindSafe;
@@ -42,6 +43,33 @@ async fn either(terminate: &mut Signal, interrupt: &mut Signal) -> &'static str 
     }
 }
 
+/// What a task returns: a result whose error is the reason of its end, or a value that cannot be an error.
+pub trait TaskOutput {
+    /// The reason, where the task failed.
+    ///
+    /// # Errors
+    /// The task's own error as text.
+    fn into_result(self) -> Result<(), String>;
+}
+
+impl TaskOutput for () {
+    fn into_result(self) -> Result<(), String> {
+        Ok(())
+    }
+}
+
+impl TaskOutput for Infallible {
+    fn into_result(self) -> Result<(), String> {
+        match self {}
+    }
+}
+
+impl<T, E: Display> TaskOutput for Result<T, E> {
+    fn into_result(self) -> Result<(), String> {
+        self.map(drop).map_err(|error| error.to_string())
+    }
+}
+
 /// Named tasks of which none may end before the process does: the first to end ends all.
 #[derive(Debug)]
 pub struct Tasks {
@@ -60,33 +88,33 @@ impl Tasks {
         &self.token
     }
 
-    /// Adds a task that is simply dropped at shutdown, at whatever point it waits: watches, timers.
-    pub fn spawn<T, E: Display>(
+    /// Adds a task that is dropped at shutdown, at any await point: watches, timers.
+    pub fn spawn<O: TaskOutput>(
         &mut self,
         name: &'static str,
-        task: impl Future<Output = Result<T, E>> + Send + 'static,
+        task: impl Future<Output = O> + Send + 'static,
     ) {
         let token = self.token.clone();
         self.spawn_draining(name, async move {
             tokio::select! {
                 biased;
                 () = token.cancelled() => Ok(()),
-                result = task => result.map(drop),
+                output = task => output.into_result(),
             }
         });
     }
 
-    /// Adds a task that watches the token itself and is given time to finish its work.
-    pub fn spawn_draining<T, E: Display>(
+    /// Adds a task that watches the token itself and gets time to finish its work.
+    pub fn spawn_draining<O: TaskOutput>(
         &mut self,
         name: &'static str,
-        task: impl Future<Output = Result<T, E>> + Send + 'static,
+        task: impl Future<Output = O> + Send + 'static,
     ) {
         self.set.spawn(async move {
-            // Caught here because a panic would otherwise lose the task's name. Nothing of the task is used
-            // afterwards, so it may be left broken.
+            // Caught here because a panic would otherwise lose the task's name. Nothing uses the task's state
+            // afterwards, so unwind safety does not matter.
             let result = match AssertUnwindSafe(task).catch_unwind().await {
-                Ok(result) => result.map(drop).map_err(|error| error.to_string()),
+                Ok(output) => output.into_result(),
                 Err(panic) => Err(format!("panicked: {}", message(panic.as_ref()))),
             };
             (name, result)
@@ -97,35 +125,35 @@ impl Tasks {
     ///
     /// # Errors
     /// The first task that failed, panicked, or ended before the token was cancelled.
-    pub async fn run(mut self, grace: Duration) -> Result<(), Ended> {
-        let mut verdict = Ok(());
+    pub async fn run(mut self, grace: Duration) -> Result<(), TaskFailure> {
+        let mut outcome = Ok(());
         tokio::select! {
             biased;
             () = self.token.cancelled() => {}
-            Some(Ok(ended)) = self.set.join_next() => verdict = judge(ended, self.token.is_cancelled()),
+            Some(Ok(ended)) = self.set.join_next() => outcome = judge(ended, self.token.is_cancelled()),
         }
         self.token.cancel();
         let drained = tokio::time::timeout(grace, async {
             while let Some(joined) = self.set.join_next().await {
                 let Ok(ended) = joined else { continue };
                 let next = judge(ended, true);
-                verdict = std::mem::replace(&mut verdict, Ok(())).and(next);
+                outcome = std::mem::replace(&mut outcome, Ok(())).and(next);
             }
         });
         if drained.await.is_err() {
             warn!(?grace, tasks = self.set.len(), "some tasks did not end in time and are dropped");
         }
-        verdict
+        outcome
     }
 }
 
-fn judge((task, result): (&'static str, Result<(), String>), asked: bool) -> Result<(), Ended> {
+fn judge((task, result): (&'static str, Result<(), String>), asked: bool) -> Result<(), TaskFailure> {
     let reason = match result {
         Ok(()) if asked => return Ok(()),
-        Ok(()) => "ended although nobody asked it to".to_owned(),
+        Ok(()) => "ended without being asked to".to_owned(),
         Err(reason) => reason,
     };
-    Err(Ended { task, reason })
+    Err(TaskFailure { task, reason })
 }
 
 fn message(panic: &(dyn Any + Send)) -> &str {
@@ -133,27 +161,26 @@ fn message(panic: &(dyn Any + Send)) -> &str {
     text.or_else(|| panic.downcast_ref::<String>().map(String::as_str)).unwrap_or("without a message")
 }
 
-/// Why the process ends although nobody asked it to.
+/// The task that ended the process, and why.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 #[error("{task}: {reason}")]
-pub struct Ended {
+pub struct TaskFailure {
     /// The task's name.
     pub task: &'static str,
-    /// Its error, its panic, or that it just returned.
+    /// The error, the panic, or the fact that the task returned.
     pub reason: String,
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
-    use std::convert::Infallible;
     use std::future::pending;
 
     const GRACE: Duration = Duration::from_secs(5);
 
     fn group() -> Tasks {
         let mut tasks = Tasks::new(CancellationToken::new());
-        tasks.spawn("watch", pending::<Result<Infallible, Infallible>>());
+        tasks.spawn("watch", pending::<Infallible>());
         tasks
     }
 
@@ -168,19 +195,18 @@ mod tests {
         assert_eq!(reason(tasks).await, "lease: lost");
 
         let mut tasks = group();
-        tasks.spawn("queue", async { Ok::<_, Infallible>(()) });
-        assert_eq!(reason(tasks).await, "queue: ended although nobody asked it to");
+        tasks.spawn("queue", async {});
+        assert_eq!(reason(tasks).await, "queue: ended without being asked to");
 
         let mut tasks = group();
         tasks.spawn("bind", async {
             assert_eq!(1 + 1, 3, "arithmetic");
-            Ok::<_, Infallible>(())
         });
         assert!(reason(tasks).await.starts_with("bind: panicked: assertion"));
     }
 
     #[tokio::test]
-    async fn a_cancelled_group_drains_and_is_content() {
+    async fn a_cancelled_group_drains_and_succeeds() {
         let mut tasks = group();
         let token = tasks.token().clone();
         let (sent, drained) = tokio::sync::oneshot::channel();
@@ -188,7 +214,7 @@ mod tests {
         tasks.spawn_draining("writer", async move {
             waiting.cancelled().await;
             tokio::task::yield_now().await;
-            sent.send(()).map_err(|()| "nobody waits")
+            sent.send(()).map_err(|()| "no receiver")
         });
         token.cancel();
         assert_eq!(tasks.run(GRACE).await, Ok(()));
@@ -196,7 +222,7 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn an_error_while_draining_is_told() {
+    async fn an_error_while_draining_is_reported() {
         let mut tasks = group();
         let token = tasks.token().clone();
         tasks.spawn_draining("release", {
@@ -215,9 +241,8 @@ mod tests {
         let mut tasks = group();
         let (kept, dropped) = tokio::sync::oneshot::channel::<()>();
         tasks.spawn_draining("stuck", async move {
-            let result: Result<Infallible, Infallible> = pending().await;
+            pending::<()>().await;
             drop(kept);
-            result
         });
         tasks.token().cancel();
         assert_eq!(tasks.run(Duration::from_millis(20)).await, Ok(()));

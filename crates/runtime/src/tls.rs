@@ -45,14 +45,14 @@ pub struct Settings {
     /// Its key, PEM.
     pub key: PathBuf,
     /// Who signs the certificates that clients must show; without it nobody is asked for one.
-    pub clients: Option<Clients>,
+    pub clients: Option<ClientAuth>,
     /// Versions and cipher suites.
     pub policy: Policy,
 }
 
 /// The authorities whose clients are let in.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub enum Clients {
+pub enum ClientAuth {
     /// All certificates of this file, PEM. It must be there from the start.
     File(PathBuf),
     /// Those the system trusts, as they are at the start: where Go looks when it is given none.
@@ -67,7 +67,7 @@ impl Settings {
 }
 
 /// A certificate that is ready to be served and keeps up with its files.
-pub struct Server {
+pub struct CertWatcher {
     settings: Settings,
     provider: Arc<CryptoProvider>,
     /// The system's authorities, when clients are held to them.
@@ -82,7 +82,7 @@ pub struct Server {
     every: Duration,
 }
 
-impl Server {
+impl CertWatcher {
     /// Reads the files, and logs what of the policy has no effect. Blocks for as long as reading takes.
     ///
     /// # Errors
@@ -93,8 +93,8 @@ impl Server {
         }
         let contents = Contents::read(settings);
         let system = match settings.clients {
-            Some(Clients::System) => Some(system_authorities()?),
-            Some(Clients::File(_)) | None => None,
+            Some(ClientAuth::System) => Some(system_authorities()?),
+            Some(ClientAuth::File(_)) | None => None,
         };
         let provider = Arc::new(settings.policy.provider());
         let authorities = contents.authorities(settings)?.or_else(|| system.clone());
@@ -252,9 +252,9 @@ impl Server {
     }
 }
 
-impl Debug for Server {
+impl Debug for CertWatcher {
     fn fmt(&self, formatter: &mut Formatter<'_>) -> std::fmt::Result {
-        formatter.debug_struct("Server").field("settings", &self.settings).finish_non_exhaustive()
+        formatter.debug_struct("CertWatcher").field("settings", &self.settings).finish_non_exhaustive()
     }
 }
 
@@ -266,7 +266,7 @@ pub async fn serve(
     listener: TcpListener,
     router: Router,
     token: CancellationToken,
-    server: Server,
+    server: CertWatcher,
 ) -> std::io::Result<()> {
     let listener = listener::Listener::new(listener, server.config.subscribe());
     let keep_up = async {
@@ -341,7 +341,7 @@ pub enum Error {
     /// A file that is needed, or that is there, cannot be used.
     #[error("tls: {0}")]
     File(#[from] FileError),
-    /// Clients are held to the system's authorities, and there are none.
+    /// ClientAuth are held to the system's authorities, and there are none.
     #[error(
         "tls: clients must show a certificate, but the system has no authorities ({0}); name a file with them"
     )]

@@ -15,7 +15,7 @@
 //! `list` and `watch` on the kind.
 
 mod index;
-mod trouble;
+mod recovery;
 
 use futures::StreamExt;
 use index::Index;
@@ -30,7 +30,7 @@ use serde::de::DeserializeOwned;
 use std::convert::Infallible;
 use std::fmt::{Debug, Display, Formatter};
 use tracing::debug;
-use trouble::{Cure, Trouble};
+use recovery::{Recovery, WatchErrors};
 
 /// Which object: a name is used again by another object, a UID never.
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord)]
@@ -120,7 +120,7 @@ pub async fn run<K>(api: Api<K>, config: Config, metrics: &Metrics, sink: impl F
 where
     K: Resource<DynamicType = ()> + Clone + Debug + DeserializeOwned + Send + 'static,
 {
-    match drive(api, &K::plural(&()), config, metrics, Index::new(Ok, sink), patient).await {
+    match drive(api, &K::plural(&()), config, metrics, Index::new(Ok, sink), keep_waiting).await {
         Ok(never) | Err(never) => never,
     }
 }
@@ -128,7 +128,7 @@ where
 /// As [`run`], for what is kept in another form than it is on the wire, and for kinds without a type of their own:
 /// `open` turns each object into what is kept the moment it arrives, so what that leaves out is never held, not even while a
 /// long list comes in. What it refuses is told as [`Event::Unreadable`]. `resource` names the kind in logs and metrics.
-pub async fn run_as<W, K>(
+pub async fn run_mapped<W, K>(
     api: Api<W>,
     resource: &str,
     config: Config,
@@ -139,7 +139,7 @@ pub async fn run_as<W, K>(
 where
     W: Resource + Clone + Debug + DeserializeOwned + Send + 'static,
 {
-    match drive(api, resource, config, metrics, Index::new(open, sink), patient).await {
+    match drive(api, resource, config, metrics, Index::new(open, sink), keep_waiting).await {
         Ok(never) | Err(never) => never,
     }
 }
@@ -156,7 +156,7 @@ where
     K: Resource<DynamicType = ()> + Clone + Debug + DeserializeOwned + Send + 'static,
 {
     let resource = K::plural(&());
-    match drive(api, &resource, config, metrics, Index::new(open_guard, sink), patient).await {
+    match drive(api, &resource, config, metrics, Index::new(open_guard, sink), keep_waiting).await {
         Ok(never) | Err(never) => never,
     }
 }
@@ -183,7 +183,7 @@ fn open_guard<K>(guard: DeserializeGuard<K>) -> Result<K, String> {
 }
 
 /// What most do when they are not allowed: hope that somebody grants it.
-fn patient(_: String) -> Result<(), Infallible> {
+fn keep_waiting(_: String) -> Result<(), Infallible> {
     Ok(())
 }
 
@@ -200,7 +200,7 @@ where
     O: FnMut(W) -> Result<K, String>,
     S: FnMut(Event<K>),
 {
-    let mut trouble = Trouble::new(resource.to_owned(), metrics);
+    let mut errors = WatchErrors::new(resource.to_owned(), metrics);
     // A streamed list costs the server a fraction of a plain one, but it may have that feature switched off.
     let mut config = config.streaming_lists();
     loop {
@@ -208,27 +208,27 @@ where
         while let Some(item) = stream.next().await {
             let error = match item {
                 Ok(event) => {
-                    trouble.heard(index.take(event));
+                    errors.record(index.take(event));
                     continue;
                 }
                 Err(error) => error,
             };
-            match Cure::of(&error, &config) {
-                Cure::Skip(reason) => trouble.unreadable("(unknown)", &reason),
-                Cure::Wait(reason) => trouble.pause(&reason).await,
-                Cure::Denied(reason) => {
+            match Recovery::of(&error, &config) {
+                Recovery::Skip(reason) => errors.unreadable("(unknown)", &reason),
+                Recovery::Wait(reason) => errors.pause(&reason).await,
+                Recovery::Denied(reason) => {
                     denied(reason.clone())?;
-                    trouble.pause(&reason).await;
+                    errors.pause(&reason).await;
                 }
-                Cure::Anew => break,
-                Cure::Page => {
-                    debug!(resource = trouble.kind.resource, "server refuses streamed lists, paging");
+                Recovery::Relist => break,
+                Recovery::Page => {
+                    debug!(resource = errors.kind.resource, "server refuses streamed lists, paging");
                     config.initial_list_strategy = watcher::InitialListStrategy::ListWatch;
                     break;
                 }
-                Cure::Absent => {
+                Recovery::Absent => {
                     index.absent();
-                    trouble.pause("the server does not know this kind, waiting for it to appear").await;
+                    errors.pause("the server does not know this kind, waiting for it to appear").await;
                     // The old position means nothing to a kind that comes back: list anew.
                     break;
                 }

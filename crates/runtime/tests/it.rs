@@ -54,7 +54,7 @@ async fn connect(kubeconfig: &Path) -> Connection {
 
 /// A strict client of the administrator.
 async fn admin(plane: &ControlPlane) -> kube::Client {
-    connect(plane.kubeconfig()).await.strict(Duration::from_secs(10)).unwrap()
+    connect(plane.kubeconfig()).await.client_with_timeout(Duration::from_secs(10)).unwrap()
 }
 
 /// Makes a namespace of this name and returns the name.

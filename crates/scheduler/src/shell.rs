@@ -21,7 +21,7 @@ use kube::Api;
 use kube::runtime::watcher;
 use prometheus_client::registry::Registry;
 use runtime::client::{Connection, Options};
-use runtime::http::{Probe, Surface};
+use runtime::http::{Probe, Endpoints};
 use runtime::shutdown::Tasks;
 use runtime::{events, host, lease, log, process_metrics, ready, tls, watch};
 use tokio::sync::mpsc;
@@ -147,11 +147,11 @@ pub async fn run(args: Args, level: log::Handle, token: CancellationToken) -> an
     let connection = Connection::open(&Options { kubeconfig, context: None, user_agent }).await?;
 
     let mut registry = Registry::default();
-    registry.register_collector(Box::new(process_metrics::Process));
+    registry.register_collector(Box::new(process_metrics::ProcessCollector));
     let metrics = Metrics::register(&mut registry);
     let watch_metrics = watch::Metrics::register(&mut registry);
     let (recorder, writer) =
-        events::channel(connection.strict(WRITE)?, "scheduler", events::Limits::default(), &mut registry);
+        events::channel(connection.client_with_timeout(WRITE)?, "scheduler", events::Limits::default(), &mut registry);
     let readiness = ready::Readiness::default();
     let synced = readiness.gate("watches");
 
@@ -169,13 +169,13 @@ pub async fn run(args: Args, level: log::Handle, token: CancellationToken) -> an
         dumper,
         core: Core::new(settings),
         intake: Intake::default(),
-        outbox: Outbox::new(connection.strict(WRITE)?, recorder),
+        outbox: Outbox::new(connection.client_with_timeout(WRITE)?, recorder),
         metrics,
         started: (Instant::now(), u64::try_from(jiff::Timestamp::now().as_millisecond()).unwrap_or(0)),
     };
     let health = leads.clone();
     let gates = readiness.clone();
-    let surface = Surface::new(registry)
+    let surface = Endpoints::new(registry)
         .log_level(level)
         .check(Probe::Health, "leaderElection", move || {
             health.as_ref().map_or(Ok(()), |status| status.borrow().check())
@@ -191,7 +191,7 @@ pub async fn run(args: Args, level: log::Handle, token: CancellationToken) -> an
 }
 
 /// Health and metrics, as the flags want them.
-async fn serve(tasks: &mut Tasks, args: &Args, surface: Surface) -> anyhow::Result<()> {
+async fn serve(tasks: &mut Tasks, args: &Args, surface: Endpoints) -> anyhow::Result<()> {
     let token = tasks.token().clone();
     if args.serving == Serving::Nothing {
         return Ok(());
@@ -199,7 +199,7 @@ async fn serve(tasks: &mut Tasks, args: &Args, surface: Surface) -> anyhow::Resu
     let listener = runtime::http::bind(args.http_bind_address).await?;
     match &args.serving {
         Serving::Tls(settings) => {
-            let server = tls::Server::new(settings)?;
+            let server = tls::CertWatcher::new(settings)?;
             tasks.spawn_draining("https", tls::serve(listener, surface.router(), token, server));
         }
         Serving::Plain | Serving::Nothing => {
@@ -259,7 +259,7 @@ fn watches(
     // All pods, finished ones too, although those hold nothing: with a selection of unfinished pods the server announces an
     // end as a deletion that shows the state *before*, which cannot be told from a forced one.
     let (out, m) = (sender.clone(), metrics.clone());
-    let pods: Api<Pod> = Api::all(connection.watching()?);
+    let pods: Api<Pod> = Api::all(connection.watch_client()?);
     tasks.spawn("watch pods", async move {
         Ok::<_, std::convert::Infallible>(
             watch::run(pods, watcher::Config::default(), &m, |e| {
@@ -269,7 +269,7 @@ fn watches(
         )
     });
     let (out, m) = (sender.clone(), metrics.clone());
-    let nodes: Api<Node> = Api::all(connection.watching()?);
+    let nodes: Api<Node> = Api::all(connection.watch_client()?);
     tasks.spawn("watch nodes", async move {
         let config = watcher::Config::default();
         Ok::<_, std::convert::Infallible>(
@@ -277,7 +277,7 @@ fn watches(
         )
     });
     let (out, m) = (sender.clone(), metrics.clone());
-    let reports = Api::all(connection.watching()?);
+    let reports = Api::all(connection.watch_client()?);
     let mut read = Reports::new(own.clone());
     tasks.spawn("watch noderesourcetopologies", async move {
         let config = watcher::Config::default();
@@ -310,7 +310,7 @@ fn leader(
         retry_period: wanted.retry_period.to_std().unwrap_or_default(),
         ..lease::Config::new(&wanted.resource_namespace, &wanted.resource_name, host::identity())
     };
-    let candidate = lease::Candidate::new(connection.strict(WRITE)?, config)?;
+    let candidate = lease::Candidate::new(connection.client_with_timeout(WRITE)?, config)?;
     candidate.register(registry);
     let status = candidate.status();
     let token = tasks.token().clone();

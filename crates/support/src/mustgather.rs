@@ -124,7 +124,7 @@ async fn collect(args: &Args, fresh: bool, stop: CancellationToken) -> anyhow::R
         user_agent: format!("tholepin-must-gather/{}", env!("CARGO_PKG_VERSION")),
     };
     let connection = Connection::open(&options).await?;
-    let client = connection.strict(PATIENCE)?;
+    let client = connection.client_with_timeout(PATIENCE)?;
     let version = client::get_text(&client, "/version", 1 << 20).await;
     let version = version
         .map_err(|error| anyhow::anyhow!("the API server cannot be reached: {}", client::brief(&error)))?;
@@ -201,7 +201,7 @@ impl Gatherer {
                 item
             }));
             match page.pointer("/metadata/continue").and_then(Value::as_str) {
-                Some(next) if !next.is_empty() => token = format!("&continue={}", client::encoded(next)),
+                Some(next) if !next.is_empty() => token = format!("&continue={}", client::percent_encode(next)),
                 _ => return Ok(Some(all)),
             }
         }

@@ -23,7 +23,7 @@ pub async fn run(call: &Call) -> anyhow::Result<ExitCode> {
         Err(code) => return Ok(code),
     };
     let connection = tool::connect("watchnrtattr", &flags).await?;
-    let api = Api::all(connection.watching()?);
+    let api = Api::all(connection.watch_client()?);
     tool::log("start watching NRT objects");
     let mut known = Known::default();
     let sink = |event| {

@@ -194,7 +194,7 @@ pub async fn connect(tool: &str, flags: &Parsed) -> anyhow::Result<Connection> {
 /// # Errors
 /// As [`connect`].
 pub async fn client(tool: &str, flags: &Parsed) -> anyhow::Result<Client> {
-    Ok(connect(tool, flags).await?.strict(PATIENCE)?)
+    Ok(connect(tool, flags).await?.client_with_timeout(PATIENCE)?)
 }
 
 /// Tells something on standard error, with the time as Go's `log` package puts it there (in UTC).

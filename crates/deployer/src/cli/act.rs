@@ -28,7 +28,7 @@ pub struct Clients {
 /// When there is no usable kubeconfig.
 pub async fn connect(cluster: &Cluster) -> anyhow::Result<Clients> {
     let connection = Connection::open(cluster).await?;
-    Ok(Clients { ask: connection.strict(QUESTION)?, work: connection.watching()? })
+    Ok(Clients { ask: connection.client_with_timeout(QUESTION)?, work: connection.watch_client()? })
 }
 
 /// Fills in what only the cluster knows: its kind, its version, and how many schedulers if there shall be one for each control

@@ -91,8 +91,8 @@ impl Flag {
             |function: &str, reason: &str| format!("strconv.{function}: parsing {value:?}: {reason}");
         match self.kind {
             Kind::Text => None,
-            Kind::Bool => goflag::boolean(value).is_none().then(|| number("ParseBool", "invalid syntax")),
-            Kind::Int => goflag::whole(value).err().map(|reason| {
+            Kind::Bool => goflag::parse_bool(value).is_none().then(|| number("ParseBool", "invalid syntax")),
+            Kind::Int => goflag::parse_int(value).err().map(|reason| {
                 number("ParseInt", if reason == "parse error" { "invalid syntax" } else { reason })
             }),
             Kind::Duration => GoDuration::parse(value).err().map(|error| match error {
@@ -219,12 +219,12 @@ impl Parsed {
 
     /// The value of a [`Kind::Bool`] flag.
     pub fn bool(&self, flag: &Flag) -> bool {
-        goflag::boolean(self.text_or_default(flag)).unwrap_or_default()
+        goflag::parse_bool(self.text_or_default(flag)).unwrap_or_default()
     }
 
     /// The value of a [`Kind::Int`] flag.
     pub fn int(&self, flag: &Flag) -> i64 {
-        goflag::whole(self.text_or_default(flag)).unwrap_or_default()
+        goflag::parse_int(self.text_or_default(flag)).unwrap_or_default()
     }
 
     /// The value of a [`Kind::Duration`] flag; `None` when negative.

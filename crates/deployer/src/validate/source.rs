@@ -14,7 +14,7 @@ use k8s_openapi::api::authorization::v1::SelfSubjectAccessReview;
 use k8s_openapi::api::rbac::v1::PolicyRule;
 use kube::api::PostParams;
 use kube::{Api, Client};
-use runtime::client::{self, Connection, encoded};
+use runtime::client::{self, Connection, percent_encode};
 use serde_json::{Value, json};
 
 use super::collect::{Collector, REJECTIONS};
@@ -153,7 +153,7 @@ pub fn rules() -> Vec<PolicyRule> {
 /// # Errors
 /// When there is no client, or the API server does not answer at all. What is not allowed or fails later is a gap.
 pub async fn gather(connection: &Connection, areas: &BTreeSet<Area>) -> Result<Evidence, Error> {
-    let client = connection.strict(PATIENCE)?;
+    let client = connection.client_with_timeout(PATIENCE)?;
     let mut collector = Collector::default();
     let version = get(&client, "/version").await;
     match version {
@@ -250,7 +250,7 @@ async fn read(client: &Client, list: List, collector: &mut Collector) {
             collector.object(item);
         }
         match page.pointer("/metadata/continue").and_then(Value::as_str) {
-            Some(next) if !next.is_empty() => token = format!("continue={}", encoded(next)),
+            Some(next) if !next.is_empty() => token = format!("continue={}", percent_encode(next)),
             _ => return,
         }
     }
@@ -293,7 +293,7 @@ async fn definition(client: &Client, collector: &mut Collector) {
 /// The configurations of schedulers. One that may not be read leaves its scheduler's names unknown.
 async fn config_maps(client: &Client, collector: &mut Collector) {
     for (namespace, name) in collector.config_maps() {
-        let path = format!("/api/v1/namespaces/{}/configmaps/{}", encoded(&namespace), encoded(&name));
+        let path = format!("/api/v1/namespaces/{}/configmaps/{}", percent_encode(&namespace), percent_encode(&name));
         match get(client, &path).await {
             Ok(mut object) => {
                 object["kind"] = "ConfigMap".into();
@@ -307,7 +307,7 @@ async fn config_maps(client: &Client, collector: &mut Collector) {
 /// Asks every kubelet for its configuration, through the API server.
 async fn configz(client: &Client, collector: &mut Collector) {
     let ask = |node: String| async move {
-        let path = format!("/api/v1/nodes/{}/proxy/configz", encoded(&node));
+        let path = format!("/api/v1/nodes/{}/proxy/configz", percent_encode(&node));
         let answer = client::get_text(client, &path, MAX_CONFIGZ_BYTES).await;
         (node, answer.map_err(|error| (client::is_forbidden(&error), client::brief(&error))))
     };

@@ -57,7 +57,7 @@ impl Rig {
         let control = ControlPlane::start(&rig.binaries, &ControlPlaneOptions::default()).await.unwrap();
         let proxy = Proxy::start(&control, control.process_group().dir()).await.unwrap();
         let options = Options { kubeconfig: Some(proxy.kubeconfig().to_owned()), ..Options::default() };
-        let client = Connection::open(&options).await.unwrap().strict(PATIENCE).unwrap();
+        let client = Connection::open(&options).await.unwrap().client_with_timeout(PATIENCE).unwrap();
         let admin = control.client().await.unwrap();
         let rig = Self { control, proxy, client, admin };
         settled(&rig.admin).await.unwrap();

@@ -9,7 +9,7 @@ use std::time::Duration;
 
 use node::deviceplugin::{self, Seat};
 use node::socket;
-use runtime::residue::Rare;
+use runtime::page_reclaim::ReclaimTrigger;
 use tokio::sync::watch;
 use tokio::task::JoinSet;
 use tokio_util::sync::CancellationToken;
@@ -30,7 +30,7 @@ pub(super) struct Fleet {
     settings: Settings,
     metrics: Metrics,
     inventory: watch::Sender<Arc<Inventory>>,
-    rare: Rare,
+    reclaim: ReclaimTrigger,
     running: BTreeMap<String, Running>,
     /// What is missing, by resource; nothing when every plugin is listened to.
     missing: watch::Sender<BTreeMap<String, String>>,
@@ -51,10 +51,10 @@ impl Fleet {
         settings: Settings,
         metrics: Metrics,
         inventory: watch::Sender<Arc<Inventory>>,
-        rare: Rare,
+        reclaim: ReclaimTrigger,
     ) -> Self {
         let (missing, failed) = Default::default();
-        Self { settings, metrics, inventory, rare, running: BTreeMap::new(), missing, failed }
+        Self { settings, metrics, inventory, reclaim, running: BTreeMap::new(), missing, failed }
     }
 
     /// What is missing, by resource; nothing when every plugin is listened to.
@@ -136,7 +136,7 @@ impl Fleet {
 
     fn start(&self, resource: Arc<Resource>) -> Running {
         let plugin =
-            Arc::new(Plugin::new(resource.without_discovery(), self.metrics.clone(), self.rare.clone()));
+            Arc::new(Plugin::new(resource.without_discovery(), self.metrics.clone(), self.reclaim.clone()));
         let (config, latest) = watch::channel(Arc::clone(&resource));
         let keeper = Keeper {
             config: latest,
@@ -145,7 +145,7 @@ impl Fleet {
             plugin: Arc::clone(&plugin),
             inventory: self.inventory.clone(),
             metrics: self.metrics.clone(),
-            rare: self.rare.clone(),
+            reclaim: self.reclaim.clone(),
         };
         let seat = Seat {
             folder: self.settings.folder.clone(),

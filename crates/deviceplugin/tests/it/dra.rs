@@ -574,7 +574,7 @@ async fn a_plugin_writes_the_slices_of_its_own_node_only() {
         let kubeconfig = account.kubeconfig(pod).await.unwrap();
         let options = runtime::client::Options { kubeconfig: Some(kubeconfig), ..Default::default() };
         let connection = runtime::client::Connection::open(&options).await.unwrap();
-        Api::<ResourceSlice>::all(connection.strict(PATIENCE).unwrap())
+        Api::<ResourceSlice>::all(connection.client_with_timeout(PATIENCE).unwrap())
     };
     let own = open(Some(&account.pods().get("plugin").await.unwrap())).await;
     let (other, homeless) = (open(Some(&there)).await, open(None).await);

@@ -185,7 +185,7 @@ fn tls_is_all_or_nothing() {
     let tls = parse(line).unwrap().serving.unwrap().tls.unwrap();
     let policy = runtime::tls::Policy::parse("VersionTLS13", "").unwrap();
     assert_eq!((tls.certificate, tls.key, tls.policy), ("/c".into(), "/k".into(), policy));
-    assert_eq!(tls.clients, Some(runtime::tls::Clients::File("/ca".into())));
+    assert_eq!(tls.clients, Some(runtime::tls::ClientAuth::File("/ca".into())));
     for half in ["--metrics-tls-cert /c", "--metrics-tls-key /k", "--metrics-tls-client-ca /ca"] {
         assert!(parse(half).unwrap_err().contains("required"), "{half}");
     }

@@ -163,7 +163,7 @@ fn serving(args: &Args, problems: &mut Vec<Problem>) -> Option<Serving> {
     let tls = pair.map(|(certificate, key)| tls::Settings {
         certificate,
         key,
-        clients: serving.metrics_tls_client_ca.clone().map(tls::Clients::File),
+        clients: serving.metrics_tls_client_ca.clone().map(tls::ClientAuth::File),
         policy,
     });
     (port != 0).then_some(Serving { address, tls })

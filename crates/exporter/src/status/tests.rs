@@ -54,7 +54,7 @@ fn status(pods: &[&str]) -> Status {
 fn visible(dir: &Path) -> Vec<String> {
     let name = |entry: std::io::Result<fs::DirEntry>| entry.unwrap().file_name().into_string().unwrap();
     let names = fs::read_dir(dir).unwrap().map(name);
-    names.filter(|name| !name.starts_with(runtime::whole_file::TEMPORARY)).collect()
+    names.filter(|name| !name.starts_with(runtime::atomic_file::TEMPORARY_PREFIX)).collect()
 }
 
 /// `pods@second ..` of a dump.

@@ -229,7 +229,7 @@ async fn an_exporter_writes_the_object_of_its_own_node_only() {
         let kubeconfig = account.kubeconfig(pod).await.unwrap();
         let options = runtime::client::Options { kubeconfig: Some(kubeconfig), ..Default::default() };
         let connection = runtime::client::Connection::open(&options).await.unwrap();
-        connection.strict(PATIENCE).unwrap()
+        connection.client_with_timeout(PATIENCE).unwrap()
     };
     let (own, other, homeless) = (open(Some(&here)).await, open(Some(&there)).await, open(None).await);
     let nrts = Api::<NodeResourceTopology>::all(rig.client.clone());

@@ -97,7 +97,7 @@ pub fn start(
     let shared = Shared::new(setting.place);
     let metrics = Metrics::register(registry, &shared);
     super::watch::start(tasks, setting.connection, setting.watches, &health.readiness, &shared)?;
-    let client = setting.connection.strict(setting.call)?;
+    let client = setting.connection.client_with_timeout(setting.call)?;
     let told = health.told.clone();
     let asking = client.clone();
     tasks.spawn("rights for DeviceConfigs", async move {

@@ -61,7 +61,7 @@ pub fn start(
     shared: &Arc<Shared>,
 ) -> Result<(), runtime::client::Error> {
     let hearer =
-        Hearer { client: connection.watching()?, metrics: metrics.clone(), shared: Arc::clone(shared) };
+        Hearer { client: connection.watch_client()?, metrics: metrics.clone(), shared: Arc::clone(shared) };
     let gate = |name: &str| readiness.gate(format!("{name} for DeviceConfigs"));
     let version = Sender::new(None);
     let served = version.subscribe();
@@ -99,7 +99,7 @@ impl Hearer {
             });
             opened(gate, whole);
         };
-        watch::run_as(api, hardware::PLURAL, Selection::default(), &self.metrics, Ok, tell).await
+        watch::run_mapped(api, hardware::PLURAL, Selection::default(), &self.metrics, Ok, tell).await
     }
 
     async fn nodes(self, gate: &Gate) -> Infallible {
@@ -114,7 +114,7 @@ impl Hearer {
             });
             opened(gate, whole);
         };
-        watch::run_as(api, "nodes", Selection::default(), &self.metrics, open, tell).await
+        watch::run_mapped(api, "nodes", Selection::default(), &self.metrics, open, tell).await
     }
 
     async fn definition(self, gate: &Gate, version: Sender<Option<Kmm>>) -> Infallible {
@@ -136,7 +136,7 @@ impl Hearer {
             });
             gate.open();
         };
-        watch::run_as(api, "customresourcedefinitions", selection, &self.metrics, Ok, tell).await
+        watch::run_mapped(api, "customresourcedefinitions", selection, &self.metrics, Ok, tell).await
     }
 
     /// Watches KMM's kinds while there are any.
@@ -201,7 +201,7 @@ impl Hearer {
             opened(gate, whole);
         };
         let api = Api::<Raw>::all_with(self.client.clone(), &kind);
-        watch::run_as(api, kmm::MODULES, Selection::default(), &self.metrics, Ok, tell).await
+        watch::run_mapped(api, kmm::MODULES, Selection::default(), &self.metrics, Ok, tell).await
     }
 
     async fn nmcs(&self, version: &str) -> Infallible {
@@ -218,7 +218,7 @@ impl Hearer {
             });
         };
         let api = Api::<Raw>::all_with(self.client.clone(), &kind);
-        watch::run_as(api, kmm::node::PLURAL, Selection::default(), &self.metrics, open, tell).await
+        watch::run_mapped(api, kmm::node::PLURAL, Selection::default(), &self.metrics, open, tell).await
     }
 
     async fn images(&self, version: &str) -> Infallible {
@@ -237,7 +237,7 @@ impl Hearer {
             });
         };
         let api = Api::<Raw>::all_with(self.client.clone(), &kind);
-        watch::run_as(api, kmm::image::PLURAL, Selection::default(), &self.metrics, open, tell).await
+        watch::run_mapped(api, kmm::image::PLURAL, Selection::default(), &self.metrics, open, tell).await
     }
 
     /// Watches pods while somebody needs it.
@@ -248,7 +248,7 @@ impl Hearer {
             let mut texts = Texts::default();
             let open = |pod: WirePod| Ok(pod.trim(&mut texts));
             let tell = |event| shared.update(|world| take_pods(world, event));
-            watch::run_as(api.clone(), "pods", Selection::default(), metrics, open, tell).await
+            watch::run_mapped(api.clone(), "pods", Selection::default(), metrics, open, tell).await
         };
         while_needed(shared, |needs| needs.pods, watch, |world| world.pods = None).await
     }
@@ -261,7 +261,7 @@ impl Hearer {
             let mut texts = Texts::default();
             let open = |claim: WireClaim| Ok(claim.trim(&mut texts));
             let tell = |event| shared.update(|world| take_holdings(world, event));
-            watch::run_as(api.clone(), held::PLURAL, Selection::default(), metrics, open, tell).await
+            watch::run_mapped(api.clone(), held::PLURAL, Selection::default(), metrics, open, tell).await
         };
         while_needed(shared, |needs| needs.held, watch, |world| world.held = None).await
     }

@@ -19,7 +19,7 @@ use api::numaresources::keys;
 use deployer::platform::Platform;
 use futures::StreamExt as _;
 use futures::stream;
-use runtime::client::{self, Connection, Kubelet};
+use runtime::client::{self, Connection, KubeletEndpoint};
 use tokio::sync::Notify;
 use tokio::time::Instant;
 
@@ -232,14 +232,14 @@ fn choose(sample: &mut Vec<Candidate>, answered: impl Fn(&str) -> bool) {
 async fn ask(trust: &Trust, at: Option<&(String, u16)>) -> Result<KubeletSettings, String> {
     let (address, port) = at.ok_or("its node has no internal address")?;
     let host = if address.contains(':') { format!("[{address}]") } else { address.clone() };
-    let kubelet = Kubelet {
+    let kubelet = KubeletEndpoint {
         url: format!("https://{host}:{port}"),
         token: trust.token.clone(),
         authority: trust.authority.clone(),
     };
     let agent = concat!("tholepin-operator/", env!("CARGO_PKG_VERSION"));
-    let connection = Connection::to_kubelet(&kubelet, agent);
-    let client = connection.and_then(|connection| connection.strict(DEADLINE));
+    let connection = Connection::for_kubelet(&kubelet, agent);
+    let client = connection.and_then(|connection| connection.client_with_timeout(DEADLINE));
     let client = client.map_err(|error| error.to_string())?;
     let text = client::get_text(&client, "/configz", LIMIT_BYTES);
     let text =

@@ -52,7 +52,7 @@ impl Engine {
         let control = ControlPlane::start(&rig.binaries, &ControlPlaneOptions::default()).await.unwrap();
         let proxy = Proxy::start(&control, control.process_group().dir()).await.unwrap();
         let options = Options { kubeconfig: Some(proxy.kubeconfig().to_owned()), ..Options::default() };
-        let client = Connection::open(&options).await.unwrap().strict(PATIENCE).unwrap();
+        let client = Connection::open(&options).await.unwrap().client_with_timeout(PATIENCE).unwrap();
         let admin = control.client().await.unwrap();
         let namespace = serde_json::from_value(json!({ "metadata": { "name": NAMESPACE } })).unwrap();
         let namespaces: Api<k8s_openapi::api::core::v1::Namespace> = Api::all(admin.clone());

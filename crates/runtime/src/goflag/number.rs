@@ -10,7 +10,7 @@ const RANGE: &str = "value out of range";
 ///
 /// # Errors
 /// `parse error` or `value out of range`, as Go's flag parser says it.
-pub fn whole(text: &str) -> Result<i64, &'static str> {
+pub fn parse_int(text: &str) -> Result<i64, &'static str> {
     let unsigned = text.strip_prefix(['+', '-']).unwrap_or(text);
     let bytes = unsigned.as_bytes();
     let (base, skip) = match bytes {
@@ -70,14 +70,14 @@ mod tests {
             ("99999999999999999999", Err(RANGE)),
         ];
         for (text, want) in table {
-            assert_eq!(whole(text), want, "{text:?}");
+            assert_eq!(parse_int(text), want, "{text:?}");
         }
         let wrong = [
             "", "-", "+-1", "_1", "1_", "1__0", "0x", "0x_", "08", "0b2", "0_", "1.5", "1e3", " 1", "ten",
             "１",
         ];
         for text in wrong {
-            assert_eq!(whole(text), Err(SYNTAX), "{text:?}");
+            assert_eq!(parse_int(text), Err(SYNTAX), "{text:?}");
         }
     }
 }

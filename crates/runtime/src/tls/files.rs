@@ -3,7 +3,7 @@
 //! In: paths. Out: what the files hold, whole and parsed, and a digest that tells whether it is new. Never: shows a key,
 //! not even in an error; reads without bound; follows a path that is no plain file into waiting.
 
-use super::{Clients, Settings};
+use super::{ClientAuth, Settings};
 use rustls::RootCertStore;
 use rustls::pki_types::pem::{self, PemObject};
 use rustls::pki_types::{CertificateDer, PrivateKeyDer};
@@ -62,8 +62,8 @@ impl Contents {
             certificate: read(&settings.certificate),
             key: read(&settings.key),
             authorities: match &settings.clients {
-                Some(Clients::File(path)) => Some(read(path)),
-                Some(Clients::System) | None => None,
+                Some(ClientAuth::File(path)) => Some(read(path)),
+                Some(ClientAuth::System) | None => None,
             },
         }
     }
@@ -87,7 +87,7 @@ impl Contents {
 
     /// The authorities of clients, if they come from a file.
     pub(super) fn authorities(&self, settings: &Settings) -> Result<Option<RootCertStore>, Error> {
-        let (Some(contents), Some(Clients::File(path))) = (&self.authorities, &settings.clients) else {
+        let (Some(contents), Some(ClientAuth::File(path))) = (&self.authorities, &settings.clients) else {
             return Ok(None);
         };
         let mut store = RootCertStore::empty();
@@ -144,7 +144,7 @@ mod tests {
     use super::*;
 
     fn settings(folder: &Path) -> Settings {
-        let clients = Some(Clients::File(folder.join("ca.crt")));
+        let clients = Some(ClientAuth::File(folder.join("ca.crt")));
         Settings { clients, ..Settings::new(folder.join("tls.crt"), folder.join("tls.key")) }
     }
 

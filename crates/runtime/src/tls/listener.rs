@@ -79,7 +79,7 @@ async fn shake(
 
 #[cfg(test)]
 mod tests {
-    use super::super::{Server, Settings};
+    use super::super::{CertWatcher, Settings};
     use super::*;
     use tokio::io::AsyncReadExt;
 
@@ -90,7 +90,7 @@ mod tests {
         let address = tcp.local_addr().unwrap();
         let folder = tempfile::tempdir().unwrap();
         let server =
-            Server::new(&Settings::new(folder.path().join("crt"), folder.path().join("key"))).unwrap();
+            CertWatcher::new(&Settings::new(folder.path().join("crt"), folder.path().join("key"))).unwrap();
         let mut listener = Listener::new(tcp, server.config.subscribe());
         (listener.deadline, listener.most) = (Duration::from_millis(50), 2);
         let mut clients = Vec::new();

@@ -20,7 +20,7 @@ pub(super) struct Index<K, O, S> {
 }
 
 /// What one event of the watcher meant.
-pub(super) enum Heard {
+pub(super) enum Received {
     /// A list begins; that alone does not show that the server works.
     Nothing,
     /// A change, or a part of a list.
@@ -37,7 +37,7 @@ impl<K, O, S: FnMut(Event<K>)> Index<K, O, S> {
         Self { open, sink, known, gathered, gathered_keys, absent: false }
     }
 
-    pub(super) fn take<W: Resource>(&mut self, event: watcher::Event<W>) -> Heard
+    pub(super) fn take<W: Resource>(&mut self, event: watcher::Event<W>) -> Received
     where
         O: FnMut(W) -> Result<K, String>,
     {
@@ -45,7 +45,7 @@ impl<K, O, S: FnMut(Event<K>)> Index<K, O, S> {
             watcher::Event::Init => {
                 self.gathered.clear();
                 self.gathered_keys.clear();
-                Heard::Nothing
+                Received::Nothing
             }
             watcher::Event::InitApply(wire) => self.gather(wire),
             watcher::Event::InitDone => {
@@ -54,14 +54,14 @@ impl<K, O, S: FnMut(Event<K>)> Index<K, O, S> {
                 let vanished = self.known.difference(&keys).cloned().collect();
                 self.known = keys;
                 (self.sink)(Event::Reset { objects: std::mem::take(&mut self.gathered), vanished });
-                Heard::Reset
+                Received::Reset
             }
             watcher::Event::Apply(wire) => self.change(wire, true),
             watcher::Event::Delete(wire) => self.change(wire, false),
         }
     }
 
-    fn gather<W: Resource>(&mut self, wire: W) -> Heard
+    fn gather<W: Resource>(&mut self, wire: W) -> Received
     where
         O: FnMut(W) -> Result<K, String>,
     {
@@ -70,13 +70,13 @@ impl<K, O, S: FnMut(Event<K>)> Index<K, O, S> {
             Ok(object) => {
                 self.gathered.push(object);
                 self.gathered_keys.insert(key);
-                Heard::Change
+                Received::Change
             }
-            Err(reason) => Heard::Unreadable { name: key.to_string(), reason },
+            Err(reason) => Received::Unreadable { name: key.to_string(), reason },
         }
     }
 
-    fn change<W: Resource>(&mut self, wire: W, exists: bool) -> Heard
+    fn change<W: Resource>(&mut self, wire: W, exists: bool) -> Received
     where
         O: FnMut(W) -> Result<K, String>,
     {
@@ -85,18 +85,18 @@ impl<K, O, S: FnMut(Event<K>)> Index<K, O, S> {
             Ok(object) if exists => {
                 self.known.insert(key);
                 (self.sink)(Event::Applied(object));
-                Heard::Change
+                Received::Change
             }
             Ok(object) => {
                 self.known.remove(&key);
                 (self.sink)(Event::Deleted(object));
-                Heard::Change
+                Received::Change
             }
             Err(reason) => {
                 self.known.remove(&key);
                 let name = key.to_string();
                 (self.sink)(Event::Unreadable { key, reason: reason.clone() });
-                Heard::Unreadable { name, reason }
+                Received::Unreadable { name, reason }
             }
         }
     }

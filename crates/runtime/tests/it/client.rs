@@ -33,7 +33,7 @@ async fn a_strict_client_gives_up_on_a_silent_server() {
             held.extend(listener.accept().await);
         }
     });
-    let client = connect(file.path()).await.strict(Duration::from_millis(100)).unwrap();
+    let client = connect(file.path()).await.client_with_timeout(Duration::from_millis(100)).unwrap();
     let error = soon("timeout", Api::<Pod>::default_namespaced(client).get("x")).await.unwrap_err();
     assert!(is_retryable(&error), "{}", brief(&error));
     silent.abort();
@@ -50,7 +50,7 @@ async fn no_client_retries_on_its_own() {
     });
     let server = tokio::spawn(async move { axum::serve(listener, router).await });
     let connection = connect(file.path()).await;
-    for client in [connection.watching().unwrap(), connection.strict(Duration::from_secs(5)).unwrap()] {
+    for client in [connection.watch_client().unwrap(), connection.client_with_timeout(Duration::from_secs(5)).unwrap()] {
         let error = soon("an answer", Api::<Pod>::default_namespaced(client).get("x")).await.unwrap_err();
         assert!(is_retryable(&error), "{}", brief(&error));
         assert_eq!(requests.recv().await, Some(()));
@@ -64,7 +64,7 @@ async fn a_refused_connection_is_told_in_one_line() {
     let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
     let file = kubeconfig(&listener.local_addr().unwrap().to_string());
     drop(listener);
-    let client = connect(file.path()).await.watching().unwrap();
+    let client = connect(file.path()).await.watch_client().unwrap();
     let error = soon("refusal", Api::<Pod>::default_namespaced(client).get("x")).await.unwrap_err();
     let text = brief(&error);
     assert_eq!(text.matches("Connection refused").count(), 1, "{text}");

@@ -14,7 +14,7 @@ async fn survives(flags: &[&str]) {
     let api = maps(&client, space);
     put(&api, "a").await;
     put(&api, "b").await;
-    let watched = maps(&connect(plane.kubeconfig()).await.watching().unwrap(), space);
+    let watched = maps(&connect(plane.kubeconfig()).await.watch_client().unwrap(), space);
     let (mut mirror, _task) = Mirror::of(watched, Metrics::default());
     mirror.until(|seen| names(seen) == ["a", "b"]).await;
     put(&api, "c").await;

@@ -2,8 +2,8 @@
 
 use crate::{soon, until};
 use rcgen::{BasicConstraints, CertificateParams, DnType, ExtendedKeyUsagePurpose, IsCa, Issuer, KeyPair};
-use runtime::http::{Surface, bind};
-use runtime::tls::{Clients, Policy, Server, Settings, serve};
+use runtime::http::{Endpoints, bind};
+use runtime::tls::{ClientAuth, Policy, CertWatcher, Settings, serve};
 use rustls::client::WebPkiServerVerifier;
 use rustls::client::danger::{HandshakeSignatureValid, ServerCertVerified, ServerCertVerifier};
 use rustls::crypto::ring::default_provider;
@@ -193,16 +193,16 @@ struct Running {
 
 impl Running {
     async fn start(settings: &Settings) -> Self {
-        Self::of(Server::new(settings).unwrap().reload_every(EVERY)).await
+        Self::of(CertWatcher::new(settings).unwrap().reload_every(EVERY)).await
     }
 
-    async fn of(server: Server) -> Self {
+    async fn of(server: CertWatcher) -> Self {
         let mut registry = Default::default();
         server.register(&mut registry);
         let listener = bind("127.0.0.1:0".parse().unwrap()).await.unwrap();
         let address = listener.local_addr().unwrap();
         let token = CancellationToken::new();
-        let task = tokio::spawn(serve(listener, Surface::new(registry).router(), token.clone(), server));
+        let task = tokio::spawn(serve(listener, Endpoints::new(registry).router(), token.clone(), server));
         Self { address, _stop: token.clone().drop_guard(), token, task }
     }
 
@@ -266,7 +266,7 @@ async fn a_policy_that_changes_is_followed() {
             Authority::new("one").sign().write(folder.path());
         }
         let (sender, policies) = tokio::sync::watch::channel(Policy::default());
-        let server = Server::new(&settings(folder.path())).unwrap().reload_every(Duration::from_secs(3600));
+        let server = CertWatcher::new(&settings(folder.path())).unwrap().reload_every(Duration::from_secs(3600));
         let running = Running::of(server.follow(policies)).await;
         let old = Client { versions: Some(&TLS12), ..Client::default() };
         assert!(old.is_served(running.address).await);
@@ -343,7 +343,7 @@ async fn clients_must_show_a_certificate_of_the_authority_of_the_moment() {
     one.sign().write(folder.path());
     let authorities = folder.path().join("ca.crt");
     std::fs::write(&authorities, &one.pem).unwrap();
-    let clients = Some(Clients::File(authorities.clone()));
+    let clients = Some(ClientAuth::File(authorities.clone()));
     let running = Running::start(&Settings { clients, ..settings(folder.path()) }).await;
     let (of_one, of_two) = (one.sign(), two.sign());
     let let_in = async |identity| {
@@ -360,8 +360,8 @@ async fn clients_held_to_the_systems_authorities_need_more_than_one_of_their_own
     let folder = tempfile::tempdir().unwrap();
     let authority = Authority::new("one");
     authority.sign().write(folder.path());
-    let settings = Settings { clients: Some(Clients::System), ..settings(folder.path()) };
-    if let Err(error) = Server::new(&settings) {
+    let settings = Settings { clients: Some(ClientAuth::System), ..settings(folder.path()) };
+    if let Err(error) = CertWatcher::new(&settings) {
         assert!(error.to_string().contains("the system has no authorities"), "{error}");
         return;
     }
@@ -411,8 +411,8 @@ fn what_cannot_be_used_is_named_at_the_start() {
     let at = |name: &str| folder.path().join(name).display().to_string();
     let authority = Authority::new("one");
     let (one, two) = (authority.sign(), authority.sign());
-    let refused = |clients: Option<Clients>| {
-        let error = Server::new(&Settings { clients, ..settings(folder.path()) }).unwrap_err().to_string();
+    let refused = |clients: Option<ClientAuth>| {
+        let error = CertWatcher::new(&Settings { clients, ..settings(folder.path()) }).unwrap_err().to_string();
         assert!(!error.contains("PRIVATE") && !error.contains(two.key.lines().nth(1).unwrap()), "{error}");
         error
     };
@@ -426,6 +426,6 @@ fn what_cannot_be_used_is_named_at_the_start() {
     Pair { certificate: "x".to_owned(), key: two.key.clone() }.write(folder.path());
     assert_eq!(refused(None), format!("tls: {}: no certificate in PEM form", at("tls.crt")));
     one.write(folder.path());
-    let clients = Clients::File(folder.path().join("ca.crt"));
+    let clients = ClientAuth::File(folder.path().join("ca.crt"));
     assert_eq!(refused(Some(clients)), format!("tls: {}: no such file", at("ca.crt")));
 }

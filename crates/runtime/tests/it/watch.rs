@@ -113,7 +113,7 @@ async fn a_forbidden_kind_comes_once_it_is_allowed() {
     put(&maps(&client, space), "a").await;
     let mut registry = Registry::default();
     let metrics = Metrics::register(&mut registry);
-    let nobody = connect(&plane.kubeconfig_for("nobody", "nogroup").unwrap()).await.watching().unwrap();
+    let nobody = connect(&plane.kubeconfig_for("nobody", "nogroup").unwrap()).await.watch_client().unwrap();
     let (mut mirror, _task) = Mirror::of(maps(&nobody, space), metrics);
     crate::until("a refusal", async || {
         shown(&registry).contains("tholepin_watch_errors_total{resource=\"configmaps\"}").then_some(())
@@ -185,7 +185,7 @@ async fn a_kind_may_be_missing_come_go_and_hold_rubbish() {
     let space = namespace(&client, "watch-missing").await;
     let definitions: Api<CustomResourceDefinition> = Api::all(client.clone());
     let watched: Api<DeserializeGuard<Widget>> =
-        Api::namespaced(connect(plane.kubeconfig()).await.watching().unwrap(), space);
+        Api::namespaced(connect(plane.kubeconfig()).await.watch_client().unwrap(), space);
     let mut registry = Registry::default();
     let metrics = Metrics::register(&mut registry);
     let (sender, events) = unbounded_channel();

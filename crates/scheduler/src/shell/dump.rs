@@ -11,8 +11,8 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use jiff::Timestamp;
-use runtime::recent::Ring;
-use runtime::whole_file::{Target, Trouble};
+use runtime::ring_log::RingLog;
+use runtime::atomic_file::{AtomicFile, FailureLog};
 use tokio::sync::mpsc;
 use topology::fingerprint::status::{Status, file_name};
 
@@ -107,7 +107,7 @@ fn forget(seen: &mut BTreeMap<Arc<str>, u64>, core: &Core) -> Vec<Arc<str>> {
 impl Writer {
     /// Writes until nothing more can come, on threads of their own: a disk that hangs stops this task and nothing else.
     pub(super) async fn run(mut self) -> Result<(), Infallible> {
-        let mut trouble = Trouble::none(PODS);
+        let mut trouble = FailureLog::new(PODS);
         while let Some(found) = self.found.recv().await {
             let dir = self.dir.clone();
             let work = tokio::task::spawn_blocking(move || {
@@ -123,14 +123,14 @@ impl Writer {
 }
 
 /// Adds to the files, of which those of nodes that are gone go.
-fn write(dir: &Path, found: &Found, trouble: &mut Trouble) {
+fn write(dir: &Path, found: &Found, trouble: &mut FailureLog) {
     for node in &found.gone {
         let _ = fs::remove_file(dir.join(file_name(node)));
     }
     for status in &found.news {
-        let Some(target) = Target::of(&dir.join(file_name(status.node()))) else { continue };
+        let Some(target) = AtomicFile::new(&dir.join(file_name(status.node()))) else { continue };
         let text = fs::read_to_string(target.path());
-        let mut ring = text.map_or_else(|_| Ring::default(), |text| Ring::parse(&text));
+        let mut ring = text.map_or_else(|_| RingLog::default(), |text| RingLog::parse(&text));
         let json = status.to_json();
         if ring.ends_with(&json) {
             continue;
@@ -156,7 +156,7 @@ mod tests {
     #[test]
     fn files_have_the_last_ten_and_none_twice() {
         let dir = tempfile::tempdir().unwrap();
-        let mut trouble = Trouble::none(PODS);
+        let mut trouble = FailureLog::new(PODS);
         let mut put = |pods: &[&str], second: i64| {
             let at = Timestamp::from_second(second).unwrap();
             write(dir.path(), &Found { at, news: vec![status("a.b", pods)], gone: Vec::new() }, &mut trouble);

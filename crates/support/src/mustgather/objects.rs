@@ -8,7 +8,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use deployer::validate::collect::REJECTIONS;
 use futures::StreamExt as _;
 use k8s_openapi::api::core::v1::Pod;
-use runtime::client::{self, brief, encoded};
+use runtime::client::{self, brief, percent_encode};
 use serde_json::Value;
 
 use super::pods::tail;
@@ -160,7 +160,7 @@ fn write(gatherer: &Gatherer, folder: &str, items: Vec<Value>) {
 /// What is in a namespace.
 pub(super) async fn namespace(gatherer: &Gatherer, namespace: &str) {
     let at = format!("namespaces/{namespace}");
-    match gatherer.get(&format!("/api/v1/namespaces/{}", encoded(namespace))).await {
+    match gatherer.get(&format!("/api/v1/namespaces/{}", percent_encode(namespace))).await {
         Ok(mut item) => {
             trim::object(&mut item);
             gatherer.folder.yaml(&format!("{at}/{namespace}.yaml"), &item);
@@ -168,7 +168,7 @@ pub(super) async fn namespace(gatherer: &Gatherer, namespace: &str) {
         Err(error) => return gatherer.folder.trouble(&format!("namespace {namespace}: {}", brief(&error))),
     }
     for (group, version, resource, kind) in NAMESPACED {
-        let path = format!("{}/namespaces/{}/{resource}", root(group, version), encoded(namespace));
+        let path = format!("{}/namespaces/{}/{resource}", root(group, version), percent_encode(namespace));
         match gatherer.list(&path, "", kind).await {
             Ok(items) => {
                 let mut items = items.unwrap_or_default();
@@ -239,7 +239,7 @@ async fn nodes(gatherer: &Gatherer) -> Vec<String> {
 /// What kubelets are configured to do.
 pub(super) async fn kubelets(gatherer: &Gatherer) {
     let ask = |node: String| async move {
-        let path = format!("/api/v1/nodes/{}/proxy/configz", encoded(&node));
+        let path = format!("/api/v1/nodes/{}/proxy/configz", percent_encode(&node));
         let answer = client::get_text(&gatherer.client, &path, MAX_CONFIGZ_BYTES).await;
         match answer {
             Ok(text) => gatherer.folder.write(&format!("configz/{node}.json"), text.as_bytes()),
@@ -267,7 +267,7 @@ pub(super) async fn audit(gatherer: &Gatherer, stack: &Stack) {
     let look = |node: String| {
         let files = &files;
         async move {
-            let path = format!("/api/v1/nodes/{}/proxy/logs/audit/audit.log", encoded(&node));
+            let path = format!("/api/v1/nodes/{}/proxy/logs/audit/audit.log", percent_encode(&node));
             match tail(gatherer, &path, 256 << 20).await {
                 Ok(text) => {
                     let text = String::from_utf8_lossy(&text);

@@ -8,7 +8,7 @@ use std::collections::BTreeSet;
 use axum::body::Body;
 use futures::StreamExt as _;
 use kube::core::Status;
-use runtime::client::{self, Container, RawRequest, brief, encoded};
+use runtime::client::{self, Container, RawRequest, brief, percent_encode};
 
 use super::stack::{Inside, Member, Part, Stack};
 use super::{AT_ONCE, Gatherer};
@@ -38,9 +38,9 @@ pub(super) async fn logs(gatherer: &Gatherer, stack: &Stack) {
         async move {
             let path = format!(
                 "/api/v1/namespaces/{}/pods/{}/log?container={}&timestamps=true&previous={}",
-                encoded(&namespace),
-                encoded(&pod),
-                encoded(&container),
+                percent_encode(&namespace),
+                percent_encode(&pod),
+                percent_encode(&container),
                 which == "previous"
             );
             let file = format!("namespaces/{namespace}/pods/{pod}/{container}/{container}/logs/{which}.log");
@@ -137,8 +137,8 @@ pub(super) async fn metrics(gatherer: &Gatherer, stack: &Stack) {
             for scheme in ["http", "https"] {
                 let path = format!(
                     "/api/v1/namespaces/{}/pods/{scheme}:{}:{port}/proxy/metrics",
-                    encoded(&namespace),
-                    encoded(&pod)
+                    percent_encode(&namespace),
+                    percent_encode(&pod)
                 );
                 match client::get_text(&gatherer.client, &path, MAX_METRICS_BYTES).await {
                     Ok(text) => {
@@ -194,7 +194,7 @@ pub(super) async fn fingerprints(gatherer: &Gatherer, stack: &Stack, leaders: &B
         let to = wanted.to;
         async move {
             let container = Container { node: &node, namespace: &namespace, pod: &pod, name: &container };
-            let answer = client::run_in(&gatherer.client, container, &["cat", &path], MAX_RECORD_BYTES).await;
+            let answer = client::exec(&gatherer.client, container, &["cat", &path], MAX_RECORD_BYTES).await;
             let title = format!("{path} of {namespace}/{pod}");
             match answer {
                 Ok(text) => match pfpsyncchk::parse(&text) {

@@ -60,7 +60,7 @@ pub(super) fn word<T: Word>(text: &str) -> Result<T, String> {
 }
 
 pub(in crate::cli) fn bool_word(text: &str) -> Result<bool, String> {
-    runtime::goflag::boolean(text).ok_or_else(|| "it must be true or false".to_owned())
+    runtime::goflag::parse_bool(text).ok_or_else(|| "it must be true or false".to_owned())
 }
 
 pub(super) fn period(text: &str) -> Result<Period, String> {

@@ -281,7 +281,7 @@ async fn look(flags: &Parsed, what: &BTreeSet<Validator>) -> anyhow::Result<Vec<
     let options = Options { user_agent: user_agent(), ..Options::default() };
     let mut evidence = gather(&options, &known(&ids)).await?;
     evidence.selector = selector;
-    let client = Connection::open(&options).await?.strict(PATIENCE)?;
+    let client = Connection::open(&options).await?.client_with_timeout(PATIENCE)?;
     if evidence.selector.is_none() {
         evidence.chosen = groups::nodes(&client, &evidence).await?;
     }

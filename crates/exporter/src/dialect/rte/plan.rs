@@ -270,7 +270,7 @@ impl Planner<'_> {
         let clients = config.bool(Key::ClientAuth).then(|| {
             let authorities = [dir.join("ca.crt"), dir.join("ca/ca.crt")];
             let there = authorities.into_iter().find(|file| self.around.exists(file));
-            there.map_or(tls::Clients::System, tls::Clients::File)
+            there.map_or(tls::ClientAuth::System, tls::ClientAuth::File)
         });
         let policy = tls::Policy::parse(&config.text(Key::TlsMinVersion), &config.text(Key::TlsCipherSuites));
         match policy {

@@ -35,7 +35,7 @@ pub(super) async fn read(client: &Client, nodes: &[String]) -> (BTreeMap<String,
         for node in nodes {
             let file = format!("{}/{}", folder.trim_end_matches('/'), node.replace('.', "_"));
             let at = Container { node: &on, namespace: &namespace, pod: &name, name: container };
-            match client::run_in(client, at, &["cat", &file], MAX_BYTES).await {
+            match client::exec(client, at, &["cat", &file], MAX_BYTES).await {
                 Ok(text) => match in_step(&text) {
                     // One that is out of step is enough.
                     Ok(Some(clean)) => *known.entry(node.clone()).or_insert(true) &= clean,

@@ -1,11 +1,11 @@
 //! A command in a running container.
 //!
-//! In: where, and the words of the command. Out: what it wrote, if it succeeded. Never: input, a terminal, or a shell around the
-//! words.
+//! In: a container and the words of a command. Out: the output of the command, if it succeeded. Never: input, a terminal, or
+//! a shell.
 //!
-//! The way is the kubelet's `/run`, through the API server's proxy to nodes, not `pods/exec`: one request with one answer, which
-//! needs neither WebSockets nor a library for them. It takes the right to `create nodes/proxy`, and is there wherever
-//! `kubectl exec` is (the kubelet's `enableDebuggingHandlers`).
+//! The request goes to the kubelet's `/run` through the API server's node proxy, not to `pods/exec`: one request with one
+//! answer needs neither WebSockets nor a library for them. It requires `create` on `nodes/proxy`, and works wherever
+//! `kubectl exec` does (the kubelet's `enableDebuggingHandlers`).
 
 use axum::http::Request;
 use kube::Client;
@@ -24,12 +24,12 @@ pub struct Container<'a> {
     pub name: &'a str,
 }
 
-/// Runs a command and returns what it wrote: standard output, then standard error.
+/// Runs the command `words` and returns its standard output, then its standard error.
 ///
 /// # Errors
-/// When it cannot be run, does not succeed, or writes more than `limit` bytes or no UTF-8; and when a word is empty or has a space in
-/// it, which the kubelet would take for two.
-pub async fn run_in(
+/// When the command cannot be run, fails, or writes more than `limit` bytes or no UTF-8. Also when a word is empty or has
+/// a space in it, which the kubelet would take for two words.
+pub async fn exec(
     client: &Client,
     container: Container<'_>,
     words: &[&str],
@@ -40,7 +40,7 @@ pub async fn run_in(
     }
     let request = Request::post(path(container, words)).body(kube::client::Body::empty());
     super::text(client, request.map_err(kube::Error::HttpError)?, limit).await.map_err(|error| match error {
-        // The kubelet says "command 'x' exited with 1: output", on several lines.
+        // The kubelet answers "command 'x' exited with 1: output", on several lines.
         kube::Error::Api(status) => {
             let message = status.message.split_whitespace().collect::<Vec<_>>().join(" ");
             kube::Error::Api(Status::failure(&message, &status.reason).with_code(status.code).boxed())
@@ -51,8 +51,8 @@ pub async fn run_in(
 
 fn path(container: Container<'_>, words: &[&str]) -> String {
     let Container { node, namespace, pod, name } = container;
-    let [node, namespace, pod, name] = [node, namespace, pod, name].map(super::encoded);
-    let command = super::encoded(&words.join(" "));
+    let [node, namespace, pod, name] = [node, namespace, pod, name].map(super::percent_encode);
+    let command = super::percent_encode(&words.join(" "));
     format!("/api/v1/nodes/{node}/proxy/run/{namespace}/{pod}/{name}?cmd={command}")
 }
 
@@ -61,7 +61,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn words_arrive_as_they_are() {
+    fn words_are_escaped_in_the_path() {
         let container = Container { node: "a.b", namespace: "ns", pod: "p", name: "c" };
         assert_eq!(
             path(container, &["cat", "/run/a&b/c_d"]),

@@ -1,19 +1,20 @@
-//! What starting leaves behind in memory: code and constants that were needed once, and room for values that are gone.
+//! Gives back memory that start-up needed and nothing uses any more: pages of program code, and free heap.
 //!
-//! In: the mappings of the running process. Out: fewer resident pages. Never: a page with content that somebody may read again,
-//! so nothing can be lost; I/O.
+//! In: the mappings of the running process. Out: fewer resident pages. Never: I/O, or a page dropped whose content is
+//! not also in its file.
 //!
-//! # What this does, and what it does not
-//! A process that watches one object needs little of its program. But the command line, the configuration files, TLS and
-//! the first requests have run through most of it, the kernel maps 16 pages for each one touched, and they all stay resident
-//! until the machine is short of memory: 8 MiB in the exporter, of which 0.3 MiB are ever used again. Unmapping them makes
-//! the resident size what the process works with. The file's pages stay in the kernel's page cache, where all processes of
-//! this program share them and the kernel may drop them, as before; a page that is needed again costs a minor fault. So the
-//! machine gets back what it could have taken anyway, only sooner, and before anybody counts what the pod uses. The peak
-//! (`VmHWM`) is not lowered.
+//! # Why
+//! A process that watches one object uses little of its program. But parsing the command line, reading configuration
+//! files, TLS and the first requests have run through most of the code. The kernel maps 16 pages for each one touched,
+//! and all of them stay resident until the machine is short of memory: 8 MiB in the exporter, of which 0.3 MiB are
+//! ever used again. Unmapping them brings the resident size down to the working set.
 //!
-//! The heap is the allocator's matter. glibc's keeps what lies free between values that live, as after a list was read that replaced another: it is
-//! asked to give those pages back too. Other allocators are left alone.
+//! # What this costs
+//! The file's pages stay in the kernel's page cache, shared by all processes of this program. A page that is needed
+//! again costs a minor fault. The peak (`VmHWM`) is not lowered.
+//!
+//! The heap belongs to the allocator. glibc keeps free memory between live values, for example after one list replaced
+//! another; [`trim_heap`] asks it to give those pages back. Other allocators are left alone.
 
 use std::convert::Infallible;
 use std::fs;
@@ -26,19 +27,18 @@ use tokio::sync::Notify;
 
 use crate::ready::Readiness;
 
-/// When memory that starting took is given back: after what follows the start, and then again and again, because rare things
-/// (reading a configuration anew, an error, somebody who asks for metrics) take some too. Once costs about 0.3 ms of CPU time,
-/// fetching back what is used included.
-const SETTLED: Duration = Duration::from_secs(2);
-const TIDY: Duration = Duration::from_secs(10);
+/// Pause between readiness and the first round, so that the work right after start-up is included.
+const SETTLE: Duration = Duration::from_secs(2);
+/// Pause between rounds. Later work (a configuration read again, an error, a scrape) needs memory too. A round costs
+/// about 0.3 ms of CPU time, faults for the pages still in use included.
+const INTERVAL: Duration = Duration::from_secs(10);
+/// Pause after a [`ReclaimTrigger`], so that one round serves all the work done together.
+const DEBOUNCE: Duration = Duration::from_millis(100);
 
-/// What is done together leaves its residue together.
-const CALM: Duration = Duration::from_millis(100);
-
-/// Where the kernel lists the mappings and what of them is resident.
+/// The kernel's list of mappings with their resident sizes.
 const SMAPS: &str = "/proc/self/smaps";
 
-/// Part of the address space that could be read again from its file as it is.
+/// A part of the address space whose content is the same as in its file.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 struct Mapping {
     start: usize,
@@ -46,44 +46,41 @@ struct Mapping {
     resident_kib: u64,
 }
 
-/// Something was done that happens now and then and takes more of the program than what happens all the time.
+/// Asks for a round of [`run`] soon, after rare work that ran through much of the program.
 #[derive(Clone, Debug, Default)]
-pub struct Rare(Arc<Notify>);
+pub struct ReclaimTrigger(Arc<Notify>);
 
-impl Rare {
-    /// It is over.
-    pub fn done(&self) {
+impl ReclaimTrigger {
+    /// Signals that the rare work is over.
+    pub fn notify(&self) {
         self.0.notify_one();
     }
 }
 
-/// Keeps resident what is used, not what was used once; for ever, once the process is ready. Tidies soon after something rare, and now and then.
-///
-/// # Errors
-/// Never.
-pub async fn tidy(readiness: Readiness, rare: Rare) -> Result<Infallible, Infallible> {
+/// Reclaims pages and heap from the moment the process is ready: every ten seconds, and shortly after `trigger` fires.
+pub async fn run(readiness: Readiness, trigger: ReclaimTrigger) -> Infallible {
     readiness.opened().await;
-    tokio::time::sleep(SETTLED).await;
+    tokio::time::sleep(SETTLE).await;
     loop {
-        if let Err(error) = unmap() {
-            tracing::debug!(%error, "the program's pages stay resident");
+        if let Err(error) = discard_clean_pages() {
+            tracing::debug!(%error, "clean pages of the program stay resident");
         }
-        trim();
+        trim_heap();
         tokio::select! {
-            () = tokio::time::sleep(TIDY) => {}
-            () = rare.0.notified() => tokio::time::sleep(CALM).await,
+            () = tokio::time::sleep(INTERVAL) => {}
+            () = trigger.0.notified() => tokio::time::sleep(DEBOUNCE).await,
         }
     }
 }
 
-/// Unmaps every resident page of the program and its libraries that is as it is in its file; those that are used come back
-/// by themselves. Returns how many KiB were resident.
+/// Unmaps every resident page of the program and its libraries that equals its file. The next access maps a page again.
+/// Returns how many KiB were resident.
 ///
 /// # Errors
-/// When the kernel does not list the mappings.
-pub fn unmap() -> io::Result<u64> {
+/// When `/proc/self/smaps` cannot be read.
+pub fn discard_clean_pages() -> io::Result<u64> {
     let mut kib = 0;
-    for mapping in unchanged(&fs::read_to_string(SMAPS)?) {
+    for mapping in clean_mappings(&fs::read_to_string(SMAPS)?) {
         if discard(mapping).is_ok() {
             kib += mapping.resident_kib;
         }
@@ -91,29 +88,29 @@ pub fn unmap() -> io::Result<u64> {
     Ok(kib)
 }
 
-/// Has the allocator give free pages of the heap back to the kernel. Costs a look at each free piece of the heap.
+/// Asks glibc to give free pages of the heap back to the kernel. The cost grows with the number of free pieces.
 #[cfg(target_env = "gnu")]
 #[expect(unsafe_code, reason = "a function of C; see below")]
-pub fn trim() {
+pub fn trim_heap() {
     // SAFETY: takes a number, may be called at any time from any thread, and touches no memory that is in use.
     unsafe { libc::malloc_trim(0) };
 }
 
-/// There is no such wish to other allocators.
+/// Does nothing: only glibc's allocator has such a function.
 #[cfg(not(target_env = "gnu"))]
-pub fn trim() {}
+pub fn trim_heap() {}
 
 #[expect(unsafe_code, reason = "madvise takes an address; see below")]
 fn discard(mapping: Mapping) -> rustix::io::Result<()> {
     let start = std::ptr::without_provenance_mut(mapping.start);
-    // SAFETY: the mapping is of a file, not writable, and no page of it is a private copy, in memory or swapped out. So all its content is the
-    // file's, and reading it after this gives what reading it before would have given. Nothing in this process makes such a
-    // mapping writable or removes it: libraries are not unloaded.
+    // SAFETY: the mapping is of a file, not writable, and no page of it is a private copy, in memory or swapped out. So
+    // all its content is the file's, and reading it after this gives what reading it before would have given. Nothing
+    // in this process makes such a mapping writable or removes it: libraries are not unloaded.
     unsafe { madvise(start, mapping.bytes, Advice::LinuxDontNeed) }
 }
 
-/// The mappings of files that cannot be written to and of which nothing was ever written.
-fn unchanged(smaps: &str) -> Vec<Mapping> {
+/// The read-only mappings of files of which no page was ever written.
+fn clean_mappings(smaps: &str) -> Vec<Mapping> {
     let mut found = Vec::new();
     let mut candidate = None;
     for line in smaps.lines() {
@@ -128,7 +125,7 @@ fn unchanged(smaps: &str) -> Vec<Mapping> {
         } else if kib_of(line, "Anonymous:").is_some_and(|copied| copied > 0) {
             candidate = None;
         } else if let Some(swapped) = kib_of(line, "Swap:") {
-            // The last of the fields that matter. A copied page that was swapped out is no longer counted above.
+            // The last of the fields that matter: `Anonymous` does not count a copied page that was swapped out.
             found.extend(candidate.take().filter(|mapping| swapped == 0 && mapping.resident_kib > 0));
         }
     }
@@ -153,7 +150,7 @@ impl<'a> Header<'a> {
         Some(Self { start, bytes: end?.checked_sub(start)?, permissions, path })
     }
 
-    /// Readable or executable content of a file, and nothing that somebody else could be changing: not writable, not shared.
+    /// Whether this is readable or executable content of a file that nothing can change: not writable, not shared.
     fn is_fixed_file(&self) -> bool {
         self.path.starts_with('/') && matches!(self.permissions, "r--p" | "r-xp")
     }
@@ -167,7 +164,7 @@ fn kib_of(line: &str, field: &str) -> Option<u64> {
 mod tests {
     use super::*;
 
-    /// A mapping's lines as the kernel writes them, the fields that do not matter left out.
+    /// A mapping's lines as the kernel writes them, without the fields that do not matter.
     fn lines(range: &str, permissions: &str, path: &str, rss: u64, (copied, swapped): (u64, u64)) -> String {
         format!(
             "{range} {permissions} 00001000 fe:00 131 {path}\nSize: 64 kB\nRss: {rss} kB\nReferenced: 4 kB\n\
@@ -176,7 +173,7 @@ mod tests {
     }
 
     #[test]
-    fn only_what_is_as_in_its_file_is_unmapped() {
+    fn only_pages_equal_to_their_file_are_unmapped() {
         let table = [
             ("r-xp", "/bin/program", 64, (0, 0), true),
             ("r--p", "/bin/program", 64, (0, 0), true),
@@ -196,47 +193,47 @@ mod tests {
             let text = lines("1000-11000", permissions, path, rss, anonymous);
             let mapping = Mapping { start: 0x1000, bytes: 0x10000, resident_kib: rss };
             let expected: &[Mapping] = if wanted { &[mapping] } else { &[] };
-            assert_eq!(unchanged(&text), expected, "{text}");
+            assert_eq!(clean_mappings(&text), expected, "{text}");
         }
     }
 
     #[test]
-    fn mappings_are_not_confused() {
+    fn each_mapping_is_judged_by_its_own_lines() {
         let text = lines("1000-2000", "r-xp", "/a", 4, (4, 0))
             + &lines("2000-3000", "r-xp", "/b", 4, (0, 0))
             + &lines("3000-4000", "rw-p", "/c", 4, (0, 0));
-        assert_eq!(unchanged(&text), [Mapping { start: 0x2000, bytes: 0x1000, resident_kib: 4 }]);
+        assert_eq!(clean_mappings(&text), [Mapping { start: 0x2000, bytes: 0x1000, resident_kib: 4 }]);
     }
 
     #[test]
-    fn garbage_is_no_mapping() {
+    fn malformed_lines_yield_no_mapping() {
         for text in [
             "",
             "nonsense",
             "Rss: 4 kB\nAnonymous: 0 kB\nSwap: 0 kB\n",
             "2000-1000 r-xp 0 0 0 /a\nRss: 4 kB\nAnonymous: 0 kB\nSwap: 0 kB",
         ] {
-            assert_eq!(unchanged(text), [], "{text}");
+            assert_eq!(clean_mappings(text), [], "{text}");
         }
     }
 
     #[test]
-    fn this_process_becomes_smaller_and_goes_on() {
+    fn discarding_shrinks_the_running_process() {
         let resident = || {
-            let maps = unchanged(&fs::read_to_string(SMAPS).unwrap());
+            let maps = clean_mappings(&fs::read_to_string(SMAPS).unwrap());
             maps.iter().map(|mapping| mapping.resident_kib).sum::<u64>()
         };
-        // Other tests run beside this one and fetch pages back; they cannot always be faster.
+        // Other tests run beside this one and fault pages in again; 100 tries suffice.
         let shrank = (0..100).any(|_| {
             let before = resident();
-            unmap().unwrap() > 0 && resident() < before
+            discard_clean_pages().unwrap() > 0 && resident() < before
         });
         assert!(shrank);
     }
 
     #[test]
     #[cfg(target_env = "gnu")]
-    fn free_room_between_values_is_given_back() {
+    fn trimming_returns_free_heap_between_live_values() {
         const COUNT: usize = 32 << 10;
         let anonymous = || {
             let status = fs::read_to_string("/proc/self/status").unwrap();
@@ -244,13 +241,13 @@ mod tests {
         };
         let mut values: Vec<Vec<u8>> = (0..COUNT).map(|_| vec![1; 1 << 10]).collect();
         let full = anonymous();
-        // The last ones of each run stay, so that nothing can simply end earlier.
+        // The last value of each run stays, so that the heap cannot simply end earlier.
         let mut number = 0;
         values.retain(|_| {
             number += 1;
             number % 64 == 0
         });
-        trim();
+        trim_heap();
         let left = anonymous();
         assert_eq!(values.len(), COUNT / 64);
         // Of 32 MiB, while other tests come and go.

@@ -2,7 +2,7 @@
 //!
 //! In: the watcher's errors. Out: a cure, at most one log line for each kind of trouble, paced attempts. Never: gives up.
 
-use super::index::Heard;
+use super::index::Received;
 use super::{Kind, Metrics};
 use crate::backoff::Backoff;
 use crate::client::{brief, code, is_forbidden, is_not_found};
@@ -19,7 +19,7 @@ const CALM: Duration = Duration::from_secs(15);
 
 /// What to do about an error of the watcher.
 #[derive(Debug, PartialEq)]
-pub(super) enum Cure {
+pub(super) enum Recovery {
     /// One event could not be parsed; the watch goes on behind it.
     Skip(String),
     /// Try again from where we were, after a pause.
@@ -27,18 +27,18 @@ pub(super) enum Cure {
     /// We may not watch; somebody has to grant it.
     Denied(String),
     /// Where we were is gone from the server's memory: list anew, at once.
-    Anew,
+    Relist,
     /// List page by page from now on.
     Page,
     /// There is no such kind (yet).
     Absent,
 }
 
-impl Cure {
+impl Recovery {
     pub(super) fn of(error: &watcher::Error, config: &Config) -> Self {
         let streaming = config.initial_list_strategy == watcher::InitialListStrategy::StreamingList;
         match error {
-            watcher::Error::WatchError(status) if status.code == 410 => Self::Anew,
+            watcher::Error::WatchError(status) if status.code == 410 => Self::Relist,
             watcher::Error::WatchError(status) => Self::Wait(brief(&kube::Error::Api(status.clone()))),
             watcher::Error::WatchFailed(error @ kube::Error::SerdeError(_)) => Self::Skip(brief(error)),
             // How servers without the WatchList feature say no: as an invalid request.
@@ -50,7 +50,7 @@ impl Cure {
             watcher::Error::InitialListFailed(error)
             | watcher::Error::WatchStartFailed(error)
             | watcher::Error::WatchFailed(error) => match code(error) {
-                Some(410) => Self::Anew,
+                Some(410) => Self::Relist,
                 _ if is_not_found(error) => Self::Absent,
                 _ if is_forbidden(error) => Self::Denied(brief(error)),
                 _ => Self::Wait(brief(error)),
@@ -61,28 +61,28 @@ impl Cure {
 }
 
 /// What went wrong lately: says it once, and paces the attempts.
-pub(super) struct Trouble<'m> {
+pub(super) struct WatchErrors<'m> {
     pub(super) kind: Kind,
     metrics: &'m Metrics,
     backoff: Backoff,
-    told: Option<String>,
-    tried: Option<Instant>,
+    logged: Option<String>,
+    last_attempt: Option<Instant>,
 }
 
-impl<'m> Trouble<'m> {
+impl<'m> WatchErrors<'m> {
     pub(super) fn new(resource: String, metrics: &'m Metrics) -> Self {
         let backoff = Backoff::new(RETRY_MIN, RETRY_MAX);
-        Self { kind: Kind { resource }, metrics, backoff, told: None, tried: None }
+        Self { kind: Kind { resource }, metrics, backoff, logged: None, last_attempt: None }
     }
 
-    pub(super) fn heard(&mut self, heard: Heard) {
-        match heard {
-            Heard::Nothing => return,
-            Heard::Change => {}
-            Heard::Reset => drop(self.metrics.resets.get_or_create(&self.kind).inc()),
-            Heard::Unreadable { name, reason } => self.unreadable(&name, &reason),
+    pub(super) fn record(&mut self, received: Received) {
+        match received {
+            Received::Nothing => return,
+            Received::Change => {}
+            Received::Reset => drop(self.metrics.resets.get_or_create(&self.kind).inc()),
+            Received::Unreadable { name, reason } => self.unreadable(&name, &reason),
         }
-        if self.told.take().is_some() {
+        if self.logged.take().is_some() {
             info!(resource = self.kind.resource, "watch works again");
         }
         self.backoff.reset();
@@ -95,16 +95,16 @@ impl<'m> Trouble<'m> {
 
     pub(super) async fn pause(&mut self, reason: &str) {
         self.metrics.errors.get_or_create(&self.kind).inc();
-        if self.tried.is_some_and(|tried| tried.elapsed() > CALM) {
-            self.told = None;
+        if self.last_attempt.is_some_and(|last_attempt| last_attempt.elapsed() > CALM) {
+            self.logged = None;
             self.backoff.reset();
         }
-        if self.told.as_deref() != Some(reason) {
+        if self.logged.as_deref() != Some(reason) {
             warn!(resource = self.kind.resource, reason, "watch is interrupted");
-            self.told = Some(reason.to_owned());
+            self.logged = Some(reason.to_owned());
         }
         tokio::time::sleep(self.backoff.next_delay()).await;
-        self.tried = Some(Instant::now());
+        self.last_attempt = Some(Instant::now());
     }
 }
 
@@ -119,30 +119,30 @@ mod tests {
             |code: u16, reason: &str| kube::Error::Api(Status::failure("m", reason).with_code(code).boxed());
         let streaming = Config::default().streaming_lists();
         let paging = Config::default();
-        let wait = |text: &str| Cure::Wait(text.to_owned());
+        let wait = |text: &str| Recovery::Wait(text.to_owned());
         let start = watcher::Error::WatchStartFailed;
         let broken = serde_json::from_str::<u8>("true").unwrap_err();
         let gone = Status::failure("m", "Expired").with_code(410).boxed();
         let table = [
-            (start(api(422, "Invalid")), &streaming, Cure::Page),
+            (start(api(422, "Invalid")), &streaming, Recovery::Page),
             (start(api(422, "Invalid")), &paging, wait("422 Invalid: m")),
-            (start(api(404, "NotFound")), &streaming, Cure::Absent),
-            (start(api(403, "Forbidden")), &streaming, Cure::Denied("403 Forbidden: m".to_owned())),
-            (start(api(410, "Gone")), &streaming, Cure::Anew),
+            (start(api(404, "NotFound")), &streaming, Recovery::Absent),
+            (start(api(403, "Forbidden")), &streaming, Recovery::Denied("403 Forbidden: m".to_owned())),
+            (start(api(410, "Gone")), &streaming, Recovery::Relist),
             (start(kube::Error::Service("refused".into())), &streaming, wait("refused")),
-            (watcher::Error::InitialListFailed(api(404, "NotFound")), &paging, Cure::Absent),
+            (watcher::Error::InitialListFailed(api(404, "NotFound")), &paging, Recovery::Absent),
             (watcher::Error::InitialListFailed(api(503, "ServiceUnavailable")), &paging, {
                 wait("503 ServiceUnavailable: m")
             }),
-            (watcher::Error::WatchError(gone), &streaming, Cure::Anew),
+            (watcher::Error::WatchError(gone), &streaming, Recovery::Relist),
             (watcher::Error::WatchFailed(kube::Error::SerdeError(broken)), &streaming, {
-                Cure::Skip(
+                Recovery::Skip(
                     "Error deserializing response: invalid type: boolean `true`, expected u8 at line 1 column 4".into(),
                 )
             }),
         ];
         for (error, config, want) in table {
-            assert_eq!(Cure::of(&error, config), want, "{error}");
+            assert_eq!(Recovery::of(&error, config), want, "{error}");
         }
     }
 }
