@@ -14,9 +14,9 @@ use anyhow::Context as _;
 use node::pluginwatcher::Status;
 use node::watch::{Names, Target, Watcher, changed};
 use prometheus_client::registry::Registry;
-use runtime::http::{self, Probe, Endpoints};
-use runtime::ready::Readiness;
+use runtime::http::{self, Endpoints, Probe};
 use runtime::page_reclaim::{self, ReclaimTrigger};
+use runtime::ready::Readiness;
 use runtime::shutdown::Tasks;
 use tokio::signal::unix::{SignalKind, signal};
 use tokio::sync::watch;
@@ -119,7 +119,8 @@ impl Process {
     fn keep(&mut self, mut fleet: Fleet, config: Config) -> anyhow::Result<()> {
         let gate = self.readiness.gate("plugins started");
         let mut hangup = signal(SignalKind::hangup())?;
-        let (settings, metrics, reclaim) = (self.settings.clone(), self.metrics.clone(), self.reclaim.clone());
+        let (settings, metrics, reclaim) =
+            (self.settings.clone(), self.metrics.clone(), self.reclaim.clone());
         let token = self.tasks.token().clone();
         self.tasks.spawn_draining("plugins", async move {
             let mut watcher = watcher_of(&settings.source);

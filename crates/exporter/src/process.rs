@@ -13,9 +13,9 @@ use node::kubelet;
 use node::watch::Watcher;
 use prometheus_client::registry::Registry;
 use runtime::client::{Connection, Options};
-use runtime::http::{self, Probe, Endpoints};
-use runtime::ready::Readiness;
+use runtime::http::{self, Endpoints, Probe};
 use runtime::page_reclaim::{self, ReclaimTrigger};
+use runtime::ready::Readiness;
 use runtime::shutdown::Tasks;
 use runtime::tls;
 use tokio::sync::watch;
@@ -77,7 +77,8 @@ impl Process {
         }
         self.tell_pod().await?;
         self.serve().await?;
-        self.tasks.spawn("page-reclaim", page_reclaim::run(self.readiness.clone(), ReclaimTrigger::default()));
+        self.tasks
+            .spawn("page-reclaim", page_reclaim::run(self.readiness.clone(), ReclaimTrigger::default()));
         self.tasks.run(GRACE).await?;
         Ok(())
     }

@@ -13,8 +13,8 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use jiff::Timestamp;
-use runtime::ring_log::RingLog;
 use runtime::atomic_file::{AtomicFile, FailureLog};
+use runtime::ring_log::RingLog;
 use tokio::sync::watch;
 use tokio::time::Instant;
 use tokio_util::sync::CancellationToken;

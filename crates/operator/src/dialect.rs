@@ -152,7 +152,10 @@ impl Plan {
 }
 
 async fn found(cluster: &Options, given: &Given) -> anyhow::Result<detect::Cluster> {
-    let client = Connection::open(cluster).await?.client_with_timeout(QUESTION).context("cannot talk to the cluster")?;
+    let client = Connection::open(cluster)
+        .await?
+        .client_with_timeout(QUESTION)
+        .context("cannot talk to the cluster")?;
     Ok(detect::cluster(&client, given).await)
 }
 

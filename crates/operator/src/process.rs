@@ -22,9 +22,9 @@ use std::time::Duration;
 use prometheus_client::registry::Registry;
 use runtime::backoff::Backoff;
 use runtime::client::{Connection, Options};
-use runtime::http::{self, Probe, Endpoints};
-use runtime::ready::Readiness;
+use runtime::http::{self, Endpoints, Probe};
 use runtime::page_reclaim::{self, ReclaimTrigger};
+use runtime::ready::Readiness;
 use runtime::shutdown::Tasks;
 use runtime::tls::{CertWatcher, Policy, Settings as Tls};
 use runtime::{events, host, lease, log, process_metrics, tls};
@@ -174,8 +174,12 @@ impl Process {
         let mut registry = Registry::default();
         registry.register_collector(Box::new(process_metrics::ProcessCollector));
         let watch_metrics = runtime::watch::Metrics::register(&mut registry);
-        let (recorder, writer) =
-            events::channel(self.connection.client_with_timeout(CALL)?, MANAGER, events::Limits::default(), &mut registry);
+        let (recorder, writer) = events::channel(
+            self.connection.client_with_timeout(CALL)?,
+            MANAGER,
+            events::Limits::default(),
+            &mut registry,
+        );
         self.tasks.spawn_draining("events", writer.run(self.tasks.token().clone()));
 
         let policy = watch::Sender::new(Policy::default());
@@ -196,7 +200,8 @@ impl Process {
             self.deviceconfig(&place, &mut registry, &watch_metrics, &recorder)?;
         }
         self.elect(&mut registry);
-        self.tasks.spawn("page-reclaim", page_reclaim::run(self.readiness.clone(), ReclaimTrigger::default()));
+        self.tasks
+            .spawn("page-reclaim", page_reclaim::run(self.readiness.clone(), ReclaimTrigger::default()));
         if let Some(listener) = listener {
             self.serve_metrics(&place, listener, registry, offered)?;
         }
@@ -225,8 +230,12 @@ impl Process {
         let hearers = Hearers { shared: Arc::clone(&shared), policy, unreadable, nodes: Arc::clone(&nodes) };
         watches::start(&mut self.tasks, &self.connection, place, watch_metrics, &self.readiness, &hearers)?;
 
-        let engine =
-            Engine::new(Arc::clone(&shared), self.connection.client_with_timeout(CALL)?, recorder.clone(), registry);
+        let engine = Engine::new(
+            Arc::clone(&shared),
+            self.connection.client_with_timeout(CALL)?,
+            recorder.clone(),
+            registry,
+        );
         let scheduler = Controller::NumaResourcesScheduler;
         let engine = if self.settings.scheduler { engine } else { engine.without(scheduler) };
         let asker = Asker::new(Arc::clone(&shared), self.settings.kubelets.clone(), nodes);

@@ -82,7 +82,8 @@ impl AtomicFile {
     /// the last write.
     pub fn replace(&self, text: &str, failures: &mut FailureLog) -> bool {
         let result = self.try_replace(text);
-        let change = failures.update(result.as_ref().map(drop).map_err(|(step, error)| (*step, error.kind())));
+        let change =
+            failures.update(result.as_ref().map(drop).map_err(|(step, error)| (*step, error.kind())));
         match (&result, change) {
             (Err((step, error)), Some(_)) => {
                 warn!(path = %self.path.display(), ?step, %error, "cannot write {}", failures.subject);
@@ -152,7 +153,8 @@ mod tests {
     fn a_failed_write_changes_nothing_and_can_be_repeated() {
         let dir = tempfile::tempdir().unwrap();
         let missing = dir.path().join("missing");
-        let (file, mut failures) = (AtomicFile::new(&missing.join("pods")).unwrap(), FailureLog::new("tests"));
+        let (file, mut failures) =
+            (AtomicFile::new(&missing.join("pods")).unwrap(), FailureLog::new("tests"));
         assert!(!file.replace("one", &mut failures));
         assert_eq!(failures.last, Some((Step::Create, ErrorKind::NotFound)));
         fs::create_dir(&missing).unwrap();
@@ -174,13 +176,15 @@ mod tests {
             .map(|result| failures.update(result))
             .into();
         let failing = || Some(Change::Failing);
-        assert_eq!(logged, [None, failing(), None, failing(), None, failing(), Some(Change::Recovered), None]);
+        assert_eq!(
+            logged,
+            [None, failing(), None, failing(), None, failing(), Some(Change::Recovered), None]
+        );
     }
 
     #[test]
     fn paths_without_a_file_name_are_refused() {
-        for (path, is_file) in
-            [("/", false), ("..", false), ("", false), ("pods", true), ("/run/pods", true)]
+        for (path, is_file) in [("/", false), ("..", false), ("", false), ("pods", true), ("/run/pods", true)]
         {
             assert_eq!(AtomicFile::new(Path::new(path)).is_some(), is_file, "{path}");
         }

@@ -5,6 +5,7 @@
 //! Never: a rule of the domain. Nothing here knows what a NUMA zone, a topology object or a scheduling
 //! decision is.
 
+pub mod atomic_file;
 pub mod backoff;
 pub mod client;
 pub mod events;
@@ -14,14 +15,13 @@ pub mod host;
 pub mod http;
 pub mod lease;
 pub mod log;
+pub mod page_reclaim;
 pub mod process_metrics;
 pub mod ready;
 pub mod ring_log;
-pub mod page_reclaim;
 pub mod shutdown;
 pub mod stdout;
 pub mod tls;
 pub mod token_bucket;
 pub mod watch;
-pub mod atomic_file;
 pub mod yaml;

@@ -26,11 +26,11 @@ use prometheus_client::encoding::EncodeLabelSet;
 use prometheus_client::metrics::counter::Counter;
 use prometheus_client::metrics::family::Family;
 use prometheus_client::registry::Registry;
+use recovery::{Recovery, WatchErrors};
 use serde::de::DeserializeOwned;
 use std::convert::Infallible;
 use std::fmt::{Debug, Display, Formatter};
 use tracing::debug;
-use recovery::{Recovery, WatchErrors};
 
 /// Which object: a name is used again by another object, a UID never.
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord)]

@@ -21,7 +21,7 @@ use kube::Api;
 use kube::runtime::watcher;
 use prometheus_client::registry::Registry;
 use runtime::client::{Connection, Options};
-use runtime::http::{Probe, Endpoints};
+use runtime::http::{Endpoints, Probe};
 use runtime::shutdown::Tasks;
 use runtime::{events, host, lease, log, process_metrics, ready, tls, watch};
 use tokio::sync::mpsc;
@@ -150,8 +150,12 @@ pub async fn run(args: Args, level: log::Handle, token: CancellationToken) -> an
     registry.register_collector(Box::new(process_metrics::ProcessCollector));
     let metrics = Metrics::register(&mut registry);
     let watch_metrics = watch::Metrics::register(&mut registry);
-    let (recorder, writer) =
-        events::channel(connection.client_with_timeout(WRITE)?, "scheduler", events::Limits::default(), &mut registry);
+    let (recorder, writer) = events::channel(
+        connection.client_with_timeout(WRITE)?,
+        "scheduler",
+        events::Limits::default(),
+        &mut registry,
+    );
     let readiness = ready::Readiness::default();
     let synced = readiness.gate("watches");
 

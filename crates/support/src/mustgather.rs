@@ -201,7 +201,9 @@ impl Gatherer {
                 item
             }));
             match page.pointer("/metadata/continue").and_then(Value::as_str) {
-                Some(next) if !next.is_empty() => token = format!("&continue={}", client::percent_encode(next)),
+                Some(next) if !next.is_empty() => {
+                    token = format!("&continue={}", client::percent_encode(next))
+                }
                 _ => return Ok(Some(all)),
             }
         }

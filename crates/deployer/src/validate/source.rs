@@ -293,7 +293,8 @@ async fn definition(client: &Client, collector: &mut Collector) {
 /// The configurations of schedulers. One that may not be read leaves its scheduler's names unknown.
 async fn config_maps(client: &Client, collector: &mut Collector) {
     for (namespace, name) in collector.config_maps() {
-        let path = format!("/api/v1/namespaces/{}/configmaps/{}", percent_encode(&namespace), percent_encode(&name));
+        let path =
+            format!("/api/v1/namespaces/{}/configmaps/{}", percent_encode(&namespace), percent_encode(&name));
         match get(client, &path).await {
             Ok(mut object) => {
                 object["kind"] = "ConfigMap".into();

@@ -8,7 +8,11 @@ fn plugin(lines: &str) -> Plugin {
     let text = format!(
         "version: v1alpha1\nresources:\n- name: example.com/nic\n  discovery: {{list: {{devices: {{}}}}}}\n{lines}"
     );
-    Plugin::new(Config::parse("x", &text).unwrap().resources.remove(0), Metrics::default(), ReclaimTrigger::default())
+    Plugin::new(
+        Config::parse("x", &text).unwrap().resources.remove(0),
+        Metrics::default(),
+        ReclaimTrigger::default(),
+    )
 }
 
 fn stock(devices: &[(&str, bool)]) -> Arc<inventory::Resource> {

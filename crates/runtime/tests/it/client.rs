@@ -50,7 +50,9 @@ async fn no_client_retries_on_its_own() {
     });
     let server = tokio::spawn(async move { axum::serve(listener, router).await });
     let connection = connect(file.path()).await;
-    for client in [connection.watch_client().unwrap(), connection.client_with_timeout(Duration::from_secs(5)).unwrap()] {
+    for client in
+        [connection.watch_client().unwrap(), connection.client_with_timeout(Duration::from_secs(5)).unwrap()]
+    {
         let error = soon("an answer", Api::<Pod>::default_namespaced(client).get("x")).await.unwrap_err();
         assert!(is_retryable(&error), "{}", brief(&error));
         assert_eq!(requests.recv().await, Some(()));

@@ -3,7 +3,7 @@
 use crate::{soon, until};
 use rcgen::{BasicConstraints, CertificateParams, DnType, ExtendedKeyUsagePurpose, IsCa, Issuer, KeyPair};
 use runtime::http::{Endpoints, bind};
-use runtime::tls::{ClientAuth, Policy, CertWatcher, Settings, serve};
+use runtime::tls::{CertWatcher, ClientAuth, Policy, Settings, serve};
 use rustls::client::WebPkiServerVerifier;
 use rustls::client::danger::{HandshakeSignatureValid, ServerCertVerified, ServerCertVerifier};
 use rustls::crypto::ring::default_provider;
@@ -266,7 +266,8 @@ async fn a_policy_that_changes_is_followed() {
             Authority::new("one").sign().write(folder.path());
         }
         let (sender, policies) = tokio::sync::watch::channel(Policy::default());
-        let server = CertWatcher::new(&settings(folder.path())).unwrap().reload_every(Duration::from_secs(3600));
+        let server =
+            CertWatcher::new(&settings(folder.path())).unwrap().reload_every(Duration::from_secs(3600));
         let running = Running::of(server.follow(policies)).await;
         let old = Client { versions: Some(&TLS12), ..Client::default() };
         assert!(old.is_served(running.address).await);
@@ -412,7 +413,8 @@ fn what_cannot_be_used_is_named_at_the_start() {
     let authority = Authority::new("one");
     let (one, two) = (authority.sign(), authority.sign());
     let refused = |clients: Option<ClientAuth>| {
-        let error = CertWatcher::new(&Settings { clients, ..settings(folder.path()) }).unwrap_err().to_string();
+        let error =
+            CertWatcher::new(&Settings { clients, ..settings(folder.path()) }).unwrap_err().to_string();
         assert!(!error.contains("PRIVATE") && !error.contains(two.key.lines().nth(1).unwrap()), "{error}");
         error
     };

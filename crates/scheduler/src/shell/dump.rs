@@ -11,8 +11,8 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use jiff::Timestamp;
-use runtime::ring_log::RingLog;
 use runtime::atomic_file::{AtomicFile, FailureLog};
+use runtime::ring_log::RingLog;
 use tokio::sync::mpsc;
 use topology::fingerprint::status::{Status, file_name};
 
