@@ -14,7 +14,7 @@ mod exposition;
 
 use crate::log;
 use axum::Router;
-use axum::extract::{ConnectInfo, DefaultBodyLimit, Query, State};
+use axum::extract::{ConnectInfo, DefaultBodyLimit, RawQuery, State};
 use axum::http::{HeaderMap, StatusCode, header::CONTENT_TYPE};
 use axum::response::{IntoResponse, Response};
 use axum::routing::get;
@@ -81,8 +81,10 @@ impl Endpoints {
     /// The routes, to be served as they are or merged with more.
     pub fn router(self) -> Router {
         let health = |probe| {
-            move |State(surface): State<Arc<Self>>, Query(query): Query<Vec<(String, String)>>| async move {
-                surface.probe(probe, &query)
+            move |State(surface): State<Arc<Self>>, RawQuery(query): RawQuery| async move {
+                let query = query.unwrap_or_default();
+                let pairs: Vec<_> = form_urlencoded::parse(query.as_bytes()).into_owned().collect();
+                surface.probe(probe, &pairs)
             }
         };
         Router::new()

@@ -1,27 +1,14 @@
-//! Results as a picture: allocated CPUs and waiting pods over time, and the pods lost.
+//! Results as a chart: allocated CPUs and waiting pods over time, and the pods lost.
 //!
-//! In: [`Entry`]s. Out: an SVG document, or the same as PNG. Never: fonts of the system; the PNG brings its own, so it
-//! looks the same everywhere, also from a static binary in an empty container.
+//! In: [`Entry`]s. Out: an SVG document. Never: pixels; a browser or `rsvg-convert` makes them from the SVG, and the
+//! program stays without a renderer and fonts.
 
 use std::fmt::Write;
-
-use resvg::{tiny_skia, usvg};
 
 use crate::comparison::Entry;
 use crate::record::TimelineStep;
 
-/// A picture that could not be made.
-#[derive(Debug, thiserror::Error)]
-pub enum ChartError {
-    /// The SVG was not understood; a bug.
-    #[error("chart: {0}")]
-    Svg(#[from] usvg::Error),
-    /// No memory for the picture, or it could not be encoded.
-    #[error("chart: the picture cannot be encoded as PNG")]
-    Png,
-}
-
-/// Part of the picture that shows one thing, in SVG units.
+/// Part of the chart that shows one quantity, in SVG units.
 struct Panel {
     top: f64,
     height: f64,
@@ -41,12 +28,10 @@ const COLOURS: [&str; 4] = ["#d55e00", "#0072b2", "#009e73", "#cc79a7"];
 const INK: &str = "#222222";
 const GREY: &str = "#767676";
 const GRID: &str = "#dddddd";
-/// Browsers take the first they have; the PNG has Ubuntu Light.
+/// The viewer takes the first one installed.
 const FONTS: &str = "Ubuntu, 'Helvetica Neue', Arial, sans-serif";
-/// PNG pixels per SVG unit.
-const SCALE: f32 = 2.0;
 
-/// The picture as SVG.
+/// Draws the results of all contenders as an SVG document with the given title.
 #[must_use]
 pub fn svg(entries: &[Entry], title: &str) -> String {
     let mut out = String::new();
@@ -81,23 +66,6 @@ pub fn svg(entries: &[Entry], title: &str) -> String {
     bars(&mut out, entries);
     out.push_str("</svg>\n");
     out
-}
-
-/// The picture as PNG.
-///
-/// # Errors
-/// When the picture cannot be drawn or encoded.
-pub fn png(svg: &str) -> Result<Vec<u8>, ChartError> {
-    let mut options = usvg::Options::default();
-    let fonts = options.fontdb_mut();
-    fonts.load_font_data(epaint_default_fonts::UBUNTU_LIGHT.to_vec());
-    let family = fonts.faces().next().and_then(|face| face.families.first()).map(|(name, _)| name.clone());
-    fonts.set_sans_serif_family(family.unwrap_or_default());
-    let tree = usvg::Tree::from_str(svg, &options)?;
-    let size = tree.size().to_int_size().scale_by(SCALE).ok_or(ChartError::Png)?;
-    let mut picture = tiny_skia::Pixmap::new(size.width(), size.height()).ok_or(ChartError::Png)?;
-    resvg::render(&tree, tiny_skia::Transform::from_scale(SCALE, SCALE), &mut picture.as_mut());
-    picture.encode_png().map_err(|_| ChartError::Png)
 }
 
 fn open(out: &mut String, title: &str, entries: &[Entry]) {

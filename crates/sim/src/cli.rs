@@ -8,7 +8,7 @@ use std::io::{IsTerminal, Write};
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 
-use anyhow::{Context, bail};
+use anyhow::Context;
 use indicatif::{ProgressBar, ProgressDrawTarget, ProgressStyle};
 use runtime::stdout::print;
 use serde::Serialize;
@@ -93,8 +93,8 @@ pub struct Args {
         hide_possible_values = true
     )]
     pub output: Output,
-    /// Draw the result into a file: .svg or .png
-    #[arg(long, value_name = "FILE", value_parser = picture)]
+    /// Write a chart of the result to a file whose name ends in .svg
+    #[arg(long, value_name = "FILE", value_parser = chart_file)]
     pub chart: Option<PathBuf>,
     /// Write the pods to a file that --workload can read
     #[arg(long, value_name = "FILE")]
@@ -221,12 +221,7 @@ fn heading(plan: &Plan, machines: &[Machine]) -> String {
 }
 
 fn draw(file: &Path, entries: &[Entry], heading: &str) -> anyhow::Result<()> {
-    let svg = chart::svg(entries, heading);
-    match file.extension().and_then(|extension| extension.to_str()) {
-        Some("png") => write(file, &chart::png(&svg)?),
-        Some("svg") => write(file, svg.as_bytes()),
-        _ => bail!("{}: allowed are names that end in .svg or .png", file.display()),
-    }
+    write(file, chart::svg(entries, heading).as_bytes())
 }
 
 fn write(file: &Path, bytes: &[u8]) -> anyhow::Result<()> {
@@ -274,11 +269,15 @@ fn moments(text: &str) -> Result<(u64, u64), String> {
     if from <= to { Ok((from, to)) } else { Err(error()) }
 }
 
-fn picture(text: &str) -> Result<PathBuf, String> {
+fn chart_file(text: &str) -> Result<PathBuf, String> {
     let file = PathBuf::from(text);
     match file.extension().and_then(|extension| extension.to_str()) {
-        Some("svg" | "png") => Ok(file),
-        _ => Err("allowed are names that end in .svg or .png".to_owned()),
+        Some("svg") => Ok(file),
+        Some("png") => Err(
+            "charts are SVG, and a browser or rsvg-convert turns one into PNG: allowed are names that end in .svg"
+                .to_owned(),
+        ),
+        _ => Err("allowed are names that end in .svg".to_owned()),
     }
 }
 

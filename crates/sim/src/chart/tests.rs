@@ -24,22 +24,10 @@ fn charts_show_every_contender_and_every_loss() {
     assert_eq!(picture.matches("stroke-linejoin").count(), 2 * entries.len());
 }
 
-/// Text must be drawn even where there is not a single font: more ink with it than without.
 #[test]
-fn pictures_have_text_without_fonts_of_the_system() {
-    let ink = |svg: &str| {
-        let picture = tiny_skia::Pixmap::decode_png(&png(svg).unwrap()).unwrap();
-        assert_eq!((picture.width(), picture.height()), (1920, 1280));
-        picture.pixels().iter().filter(|pixel| pixel.red() < 200).count()
-    };
-    let with_text = svg(&[], "A title of some length");
-    let without = svg(&[], "");
-    assert!(ink(&with_text) > ink(&without) + 500);
-}
-
-#[test]
-fn nothing_to_show_is_no_problem() {
-    assert!(png(&svg(&[], "")).is_ok());
+fn charts_of_nothing_are_whole() {
+    let chart = svg(&[], "");
+    assert!(chart.starts_with("<svg ") && chart.ends_with("</svg>\n"), "{chart}");
 }
 
 #[test]
