@@ -1,11 +1,11 @@
 //! `cargo xtask manifests`: the operator's objects as files, for `kubectl apply -f` and for kustomize.
 //!
-//! In: the functions of `operator::manifests` and `operator::deviceconfig::manifests`. Out: the folders `deploy/operator` and `deploy/hardware`. Never: a manifest of its own.
+//! In: the functions of `operator::manifests` and `hardware::manifests`. Out: the folders `deploy/operator` and `deploy/hardware`. Never: a manifest of its own.
 
 use anyhow::Context as _;
 use deployer::object::Object;
 use deployer::platform::Platform;
-use operator::deviceconfig::manifests as hardware;
+use hardware::manifests as hardware;
 use operator::manifests::{self, Options};
 use serde::Serialize;
 
@@ -50,7 +50,7 @@ pub(crate) fn word(platform: Platform) -> String {
 
 /// The options of the files of a platform.
 pub(crate) fn options(platform: Platform) -> Options {
-    let mut options = Options::default();
+    let mut options = manifests::options();
     options.common.platform = platform;
     options.monitoring = platform.is_openshift();
     options
@@ -92,7 +92,7 @@ fn installs(
     }
     let usual = word(Platform::Kubernetes);
     tree.add_yaml("kustomization.yaml", &kustomization(&[&usual], Vec::new()))?;
-    let image = Options::default().common.images.tholepin;
+    let image = manifests::options().common.images.tholepin;
     let (name, tag) = image.rsplit_once(':').context("the image has no tag")?;
     let other =
         Image { name: name.to_owned(), new_name: "registry.example/tholepin", new_tag: tag.to_owned() };

@@ -4,6 +4,21 @@
 
 use k8s_openapi::api::rbac::v1::PolicyRule;
 
+mod union;
+
+pub use union::{covers, missing, union};
+
+/// Rules of the roles of one program; an empty list needs no role.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub struct Rules {
+    /// Of the ClusterRole.
+    pub cluster: Vec<PolicyRule>,
+    /// Of the Role in the program's own namespace.
+    pub namespaced: Vec<PolicyRule>,
+    /// Of the Role in the namespace `openshift-config-managed` (HyperShift).
+    pub config_managed: Vec<PolicyRule>,
+}
+
 /// These verbs on these resources of one group; the core group is the empty word.
 #[must_use]
 pub fn rule(group: &str, resources: &[&str], verbs: &[&str]) -> PolicyRule {

@@ -13,6 +13,7 @@ use crate::platform::Version;
 
 pub mod access;
 pub mod claims;
+pub mod controller;
 pub mod exporter;
 pub mod meta;
 pub mod network;

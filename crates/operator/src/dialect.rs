@@ -14,6 +14,7 @@ use std::process::ExitCode;
 
 use anyhow::Context as _;
 use deployer::detect::{self, Given};
+use hardware::process::{BINDING, PATIENCE};
 use runtime::client::{Connection, Options};
 use runtime::goflag::{self, FlagSet, KLOG, Outcome, Parsed};
 use runtime::stdout::print;
@@ -21,7 +22,6 @@ use runtime::{http, log};
 use tokio_util::sync::CancellationToken;
 
 use crate::cli::CERTIFICATES;
-use crate::deviceconfig::process::{BINDING, PATIENCE};
 use crate::place::Told;
 use crate::process::{self, Controllers, Settings};
 use crate::watch::kubelets::Trust;

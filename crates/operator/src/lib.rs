@@ -12,7 +12,6 @@ pub mod change;
 pub mod cli;
 pub mod condition;
 pub mod desired;
-pub mod deviceconfig;
 pub mod dialect;
 pub mod group;
 pub mod kubeletconfig;

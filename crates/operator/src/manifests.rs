@@ -7,14 +7,18 @@
 
 use deployer::manifests::Error;
 use deployer::manifests::access::Account;
+use deployer::manifests::controller::{self, Program};
+use deployer::manifests::meta::Level;
 use deployer::object::Object;
+use deployer::platform::Platform;
+use k8s_openapi::api::core::v1::Namespace;
+use k8s_openapi::api::networking::v1::NetworkPolicy;
 use k8s_openapi::apiextensions_apiserver::pkg::apis::apiextensions::v1::CustomResourceDefinition;
 
+pub use deployer::manifests::controller::Options;
+
 pub mod access;
-pub mod deployment;
 pub mod monitoring;
-pub mod namespace;
-pub mod network;
 pub mod samples;
 pub mod users;
 
@@ -23,30 +27,40 @@ pub const NAMESPACE: &str = "numaresources";
 /// The name of its Deployment and of its service account.
 pub const NAME: &str = "numaresources-controller-manager";
 
-/// What can be chosen.
-#[derive(Clone, Debug, PartialEq)]
-pub struct Options {
-    /// Where it runs; its operands run there too.
-    pub namespace: String,
-    /// Choices that all programs have: platform, image, network policies. What they say of updater and scheduler does not matter here.
-    pub common: deployer::options::Options,
-    /// Whether there are objects for the Prometheus operator. OpenShift has one.
-    pub monitoring: bool,
+/// Where kubelets answer.
+const KUBELET: u16 = 10250;
+/// The process with the controllers of NUMA resources.
+pub const OPERATOR: Program = Program {
+    name: NAME,
+    app: "numaresources-operator",
+    service: "numaresources-controller-manager-metrics-service",
+    certificate: "metrics-service-cert",
+    args: &["operator"],
+};
+
+/// The usual options.
+#[must_use]
+pub fn options() -> Options {
+    Options::new(NAMESPACE)
 }
 
-impl Default for Options {
-    fn default() -> Self {
-        let common = deployer::options::Options::default();
-        Self { namespace: NAMESPACE.to_owned(), common, monitoring: false }
-    }
+/// Its service account.
+#[must_use]
+pub fn account(options: &Options) -> Account<'_> {
+    Account { namespace: &options.namespace, name: NAME }
 }
 
-impl Options {
-    /// Its service account.
-    #[must_use]
-    pub fn account(&self) -> Account<'_> {
-        Account { namespace: &self.namespace, name: NAME }
-    }
+/// The namespace. Exporters need directories of their nodes, which only the level `privileged` allows.
+#[must_use]
+pub fn namespace(options: &Options) -> Namespace {
+    controller::namespace::namespace(Level::Privileged, options)
+}
+
+/// Only the API server, kubelets where they have to be asked, and metrics for everyone.
+#[must_use]
+pub fn network_policies(options: &Options) -> [NetworkPolicy; 3] {
+    let kubelets = (options.common.platform == Platform::Kubernetes).then_some(KUBELET);
+    controller::network::policies(options, &OPERATOR.pod_labels(), kubelets)
 }
 
 /// All of its objects, in the order in which they are made.
@@ -58,7 +72,7 @@ pub fn objects(options: &Options) -> Result<Vec<Object>, Error> {
     for definition in definitions() {
         objects.push(Object::new(&definition)?);
     }
-    objects.push(Object::new(&namespace::namespace(options))?);
+    objects.push(Object::new(&namespace(options))?);
     if options.common.critical_quota {
         objects.push(Object::new(&deployer::manifests::meta::critical_quota(&options.namespace))?);
     }
@@ -67,12 +81,12 @@ pub fn objects(options: &Options) -> Result<Vec<Object>, Error> {
         objects.push(Object::new(&role)?);
     }
     if options.common.network_policies {
-        for policy in network::policies(options) {
+        for policy in network_policies(options) {
             objects.push(Object::new(&policy)?);
         }
     }
-    objects.push(Object::new(&deployment::service(options))?);
-    objects.push(Object::new(&deployment::deployment(options))?);
+    objects.push(Object::new(&controller::service(options, &OPERATOR))?);
+    objects.push(Object::new(&controller::deployment(options, &OPERATOR))?);
     if options.monitoring {
         objects.extend(monitoring::objects(options)?);
     }
@@ -85,7 +99,5 @@ pub fn definitions() -> [CustomResourceDefinition; 2] {
     [api::crd::operator_crd(), api::crd::scheduler_crd()]
 }
 
-#[cfg(test)]
-pub(crate) mod referred;
 #[cfg(test)]
 mod tests;

@@ -35,7 +35,6 @@ use tracing::{info, warn};
 pub use parts::{Controllers, Part, UnknownPart};
 
 use crate::desired::{Controller, MANAGER};
-use crate::deviceconfig::process as hardware;
 use crate::place::{self, Told};
 use crate::reconcile::{Engine, Shared};
 use crate::watch::kubelets::{Asker, Trust};
@@ -95,7 +94,7 @@ pub async fn run(settings: Settings, level: log::Handle, token: CancellationToke
         connection,
         tasks: Tasks::new(token.clone()),
         readiness: Readiness::default(),
-        hardware: hardware::Health::default(),
+        hardware: hardware::process::Health::default(),
         standing: Vec::new(),
     };
     let found = process.readiness.gate("the platform");
@@ -121,7 +120,7 @@ struct Process {
     /// Of what all wait for, and of the controllers of NUMA resources.
     readiness: Readiness,
     /// Of the controller of DeviceConfigs.
-    hardware: hardware::Health,
+    hardware: hardware::process::Health,
     /// Who stands for which lease, until when.
     standing: Vec<(lease::Candidate, CancellationToken)>,
 }
@@ -270,9 +269,9 @@ impl Process {
         recorder: &events::Recorder,
     ) -> anyhow::Result<()> {
         let release = CancellationToken::new();
-        let leads = self.stand(hardware::lease(&place.namespace, host::identity()), &release)?;
-        let setting = hardware::Setting {
-            place: crate::deviceconfig::world::Place {
+        let leads = self.stand(hardware::process::lease(&place.namespace, host::identity()), &release)?;
+        let setting = hardware::process::Setting {
+            place: hardware::world::Place {
                 openshift: place.platform.is_openshift(),
                 image: place.own.name.clone(),
             },
@@ -283,7 +282,7 @@ impl Process {
             binding: self.settings.binding_patience,
             call: CALL,
         };
-        hardware::start(&mut self.tasks, setting, &self.hardware, registry, leads, release)?;
+        hardware::process::start(&mut self.tasks, setting, &self.hardware, registry, leads, release)?;
         Ok(())
     }
 

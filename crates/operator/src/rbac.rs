@@ -11,8 +11,8 @@
 use api::nrt;
 use api::numaresources::keys::{OPERATOR, OPERATOR_LEASE, SCHEDULER};
 use api::numaresources::{self, operator, scheduler as nrs};
-use api::rbac::{rule, rule_for};
-use deployer::manifests::rte;
+use api::rbac::{Rules, rule, rule_for, union};
+use deployer::manifests::{controller, rte};
 use deployer::options::Options;
 use deployer::platform::Platform;
 use exporter::rbac::Needs;
@@ -20,10 +20,6 @@ use exporter::settings::{Mode, OwnerKind};
 use k8s_openapi::api::rbac::v1::PolicyRule;
 
 use crate::numaresourcesscheduler::access as scheduling;
-
-mod union;
-
-pub use union::{covers, missing, union};
 
 const RBAC: &str = "rbac.authorization.k8s.io";
 const CONFIG: &str = "config.openshift.io";
@@ -39,17 +35,6 @@ const WHOLE: [&str; 6] = ["get", "list", "watch", "create", "patch", "delete"];
 const NAMED: [&str; 4] = ["get", "create", "patch", "delete"];
 /// What is done to all objects of a kind.
 const SEEN: [&str; 2] = ["list", "watch"];
-
-/// Rules for the roles; an empty list needs no role.
-#[derive(Clone, Debug, Default, PartialEq)]
-pub struct Rules {
-    /// Of the ClusterRole.
-    pub cluster: Vec<PolicyRule>,
-    /// Of the Role in the operator's namespace.
-    pub namespaced: Vec<PolicyRule>,
-    /// Of the Role in [`CONFIG_MANAGED`].
-    pub config_managed: Vec<PolicyRule>,
-}
 
 /// The rules on a platform.
 #[must_use]
@@ -133,20 +118,11 @@ fn reports() -> Vec<PolicyRule> {
     vec![rule(nrt::GROUP, &[nrt::PLURAL], &["list", "patch", "delete"])]
 }
 
-/// What the process asks of OpenShift and HyperShift whatever its controllers are: what the cluster is, which TLS it wants.
-pub(crate) fn openshift_place() -> Vec<PolicyRule> {
-    vec![
-        rule_for(CONFIG, &["infrastructures"], "cluster", &["get"]),
-        rule_for(CONFIG, &["clusteroperators"], "openshift-apiserver", &["get"]),
-        rule_for(CONFIG, &["apiservers"], "cluster", &["list", "watch"]),
-    ]
-}
-
 /// OpenShift's and HyperShift's own: what the cluster is, which TLS it wants, what the exporters' pods may be.
 fn openshift() -> Vec<PolicyRule> {
     const SECURITY: &str = "security.openshift.io";
     let constraints = ["securitycontextconstraints"];
-    let mut rules = openshift_place();
+    let mut rules = controller::openshift_rules();
     rules.push(rule(SECURITY, &constraints, &SEEN));
     rules.extend(CONSTRAINTS.map(|name| rule_for(SECURITY, &constraints, name, &NAMED)));
     rules

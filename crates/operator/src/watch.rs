@@ -8,11 +8,11 @@
 
 pub mod kubelets;
 pub mod legacy;
+mod nodes;
 mod read;
 mod take;
 #[cfg(test)]
 mod tests;
-pub(crate) mod wire;
 
 use std::convert::Infallible;
 use std::sync::Arc;
@@ -28,6 +28,7 @@ use runtime::ready::{Gate, Readiness};
 use runtime::shutdown::Tasks;
 use runtime::tls::Policy;
 use runtime::watch::{self, Event, Metrics};
+use runtime::wire::{Raw, Texts, Wire};
 use tokio::sync::Notify;
 use tokio::sync::watch::Sender;
 
@@ -35,8 +36,8 @@ use crate::desired::{Controller, MANAGED_BY, MANAGER};
 use crate::reconcile::{Shared, Wake};
 use crate::tls;
 use crate::world::{Place, TlsProfile, World};
+use nodes::WireNode;
 use take::Named;
-use wire::{Raw, Texts, Wire, WireNode};
 
 /// HyperShift: where it keeps the KubeletConfigs of NodePools.
 pub const NODE_POOL_NAMESPACE: &str = "openshift-config-managed";
@@ -298,7 +299,7 @@ async fn follow(
     if fact == Fact::Node {
         let mut texts = Texts::default();
         let open = |node: WireNode| {
-            let (name, value) = node.trim(&mut texts);
+            let (name, value) = nodes::trim(node, &mut texts);
             Ok(Named { name, value })
         };
         let tell = |event: Event<Named<crate::world::Node>>| {

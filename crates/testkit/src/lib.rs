@@ -18,6 +18,7 @@ pub mod golden;
 pub mod kubelet;
 pub mod load;
 pub mod machine;
+pub mod manifests;
 pub mod namespace;
 pub mod net;
 pub mod podresources;

@@ -49,7 +49,7 @@ enum Entry {
     /// Make devices of this node known to its kubelet
     DevicePlugin(Box<deviceplugin::Args>),
     /// Convert what asks for drivers of special hardware
-    Hardware(operator::deviceconfig::cli::Args),
+    Hardware(hardware::cli::Args),
     /// Compare schedulers in virtual time, without a cluster
     #[command(
         after_help = "Examples:\n  tholepin simulate\n  tholepin simulate --nodes 100 --pods 10000 --rate 75 -o json\n  \
@@ -262,7 +262,7 @@ fn run(cli: Cli) -> anyhow::Result<ExitCode> {
         }
         Entry::Deployer(command) => with_signals(async |token| command.run(token).await),
         Entry::Simulate(args) => sim::cli::run(&args),
-        Entry::Hardware(args) => operator::deviceconfig::cli::run(&args),
+        Entry::Hardware(args) => hardware::cli::run(&args),
         Entry::Cdi(command) => cdi::cli::run(&command),
         Entry::MustGather(args) => with_signals(async |token| support::mustgather::run(*args, token).await),
         Entry::Fingerprint => fingerprint(),

@@ -5,12 +5,13 @@
 use std::collections::BTreeMap;
 
 use anyhow::Context as _;
+use deployer::manifests::controller;
 use deployer::platform::Platform;
 use k8s_openapi::api::apps::v1::DeploymentSpec;
 use k8s_openapi::api::rbac::v1::PolicyRule;
 use k8s_openapi::apiextensions_apiserver::pkg::apis::apiextensions::v1::CustomResourceDefinition;
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::ObjectMeta;
-use operator::manifests::{NAME, Options, definitions, deployment, namespace, samples};
+use operator::manifests::{NAME, OPERATOR, Options, definitions, namespace, samples};
 use operator::rbac;
 use serde::Serialize;
 use serde_json::{Value, json};
@@ -184,7 +185,7 @@ pub(crate) fn related_images(options: &Options) -> Vec<RelatedImage> {
 
 fn install(options: &Options) -> anyhow::Result<Install> {
     let rules = rbac::everywhere();
-    let deployment = deployment::deployment(options);
+    let deployment = controller::deployment(options, &OPERATOR);
     let permissions = |rules| vec![Permissions { service_account_name: NAME, rules }];
     let deployed = Deployed {
         name: NAME.to_owned(),
@@ -252,7 +253,7 @@ const FEATURES: [(&str, bool); 10] = [
 ];
 
 fn namespace_template(options: &Options) -> anyhow::Result<Value> {
-    let mut value = serde_json::to_value(namespace::namespace(options)).context("the namespace")?;
+    let mut value = serde_json::to_value(namespace(options)).context("the namespace")?;
     value["apiVersion"] = json!("v1");
     value["kind"] = json!("Namespace");
     Ok(value)

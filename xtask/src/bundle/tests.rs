@@ -49,12 +49,12 @@ fn the_bundle_says_the_same_as_the_plain_manifests() {
     assert_eq!(install["deployments"][0]["name"], of_kind("Deployment")["metadata"]["name"]);
     let rules = |value: &Value| -> Vec<PolicyRule> { serde_json::from_value(value.clone()).unwrap() };
     for platform in Platform::ALL {
-        let operator::rbac::Rules { cluster, namespaced, config_managed } = operator::rbac::rules(platform);
+        let api::rbac::Rules { cluster, namespaced, config_managed } = operator::rbac::rules(platform);
         let held = rules(&install["clusterPermissions"][0]["rules"]);
-        assert_eq!(operator::rbac::missing(&held, &cluster), [""; 0], "{platform}");
-        assert_eq!(operator::rbac::missing(&held, &config_managed), [""; 0], "{platform}");
+        assert_eq!(api::rbac::missing(&held, &cluster), [""; 0], "{platform}");
+        assert_eq!(api::rbac::missing(&held, &config_managed), [""; 0], "{platform}");
         let held = rules(&install["permissions"][0]["rules"]);
-        assert_eq!(operator::rbac::missing(&held, &namespaced), [""; 0], "{platform}");
+        assert_eq!(api::rbac::missing(&held, &namespaced), [""; 0], "{platform}");
     }
     let account = &of_kind("Deployment")["spec"]["template"]["spec"]["serviceAccountName"];
     for permissions in ["clusterPermissions", "permissions"] {

@@ -6,7 +6,6 @@ use std::process::ExitCode;
 
 use deployer::cli::render::Args;
 
-use crate::deviceconfig::manifests as hardware;
 use crate::manifests::{self, NAMESPACE, Options};
 
 /// Prints them. Flags about exporters and schedulers do not matter: those are what the operator is asked for.
@@ -22,7 +21,7 @@ pub fn run(args: &Args) -> anyhow::Result<ExitCode> {
 /// # Errors
 /// As [`run`].
 pub fn hardware(args: &Args) -> anyhow::Result<ExitCode> {
-    args.print(&hardware::objects(&options(args, hardware::NAMESPACE)?)?)
+    args.print(&::hardware::manifests::objects(&options(args, ::hardware::manifests::NAMESPACE)?)?)
 }
 
 fn options(args: &Args, namespace: &str) -> anyhow::Result<Options> {

@@ -19,7 +19,7 @@ pub const BINDING: &str = "numaresources-manager-rolebinding";
 /// # Errors
 /// Never in practice.
 pub fn objects(options: &Options) -> Result<Vec<Object>, Error> {
-    let account = options.account();
+    let account = super::account(options);
     let rules = rbac::rules(options.common.platform);
     let mut bound = account.with_cluster_role(ROLE);
     bound.metadata.name = Some(BINDING.to_owned());

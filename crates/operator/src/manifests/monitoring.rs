@@ -1,204 +1,33 @@
-//! What Prometheus is told: where the metrics of the operator and of the exporters are, and when somebody should look.
+//! What Prometheus reads of the operator and of the exporters, and its alerts.
 //!
-//! In: [`Options`]. Out: objects of the Prometheus operator (`monitoring.coreos.com/v1`), and on OpenShift the right to find what they point
-//! at. Never: an alert about what heals by itself.
+//! In: [`Options`]. Out: objects of the Prometheus operator (`monitoring.coreos.com/v1`). Never: an alert about what heals by itself.
 
 use deployer::manifests::Error;
-use deployer::manifests::access::role;
-use deployer::manifests::meta::{selector, within};
-use deployer::object::{Object, Sort};
-use k8s_openapi::api::rbac::v1::{RoleBinding, RoleRef, Subject};
-use k8s_openapi::apimachinery::pkg::apis::meta::v1::{LabelSelector, ObjectMeta};
-use serde::Serialize;
+use deployer::manifests::controller::monitoring::{self, Alert, alert, monitor};
+use deployer::manifests::meta::labels;
+use deployer::object::Object;
 
-use super::deployment::{Program, SERVICE, pod_labels, port_name};
-use super::{NAME, Options};
+use super::{OPERATOR, Options};
 use crate::rbac::EXPORTER_SERVICE;
-
-/// OpenShift's Prometheus.
-const PROMETHEUS: (&str, &str) = ("openshift-monitoring", "prometheus-k8s");
-/// Where OpenShift's Prometheus has the authority that signs Services' certificates.
-const AUTHORITY: &str = "/etc/prometheus/configmaps/serving-certs-ca-bundle/service-ca.crt";
-
-#[derive(Serialize)]
-struct ServiceMonitor {
-    metadata: ObjectMeta,
-    spec: ServiceMonitorSpec,
-}
-
-#[derive(Serialize)]
-struct ServiceMonitorSpec {
-    endpoints: Vec<Endpoint>,
-    selector: LabelSelector,
-}
-
-#[derive(Serialize)]
-#[serde(rename_all = "camelCase")]
-struct Endpoint {
-    port: String,
-    path: &'static str,
-    scheme: &'static str,
-    #[serde(skip_serializing_if = "Option::is_none")]
-    tls_config: Option<TlsConfig>,
-}
-
-#[derive(Serialize)]
-#[serde(rename_all = "camelCase")]
-struct TlsConfig {
-    ca_file: &'static str,
-    server_name: String,
-}
-
-#[derive(Serialize)]
-struct PrometheusRule {
-    metadata: ObjectMeta,
-    spec: PrometheusRuleSpec,
-}
-
-#[derive(Serialize)]
-struct PrometheusRuleSpec {
-    groups: Vec<Group>,
-}
-
-#[derive(Serialize)]
-struct Group {
-    name: &'static str,
-    rules: Vec<Alert>,
-}
-
-/// When somebody should look.
-#[derive(Serialize)]
-pub struct Alert {
-    alert: &'static str,
-    expr: String,
-    #[serde(rename = "for")]
-    lasting: &'static str,
-    labels: Severity,
-    annotations: Words,
-}
-
-#[derive(Serialize)]
-struct Severity {
-    severity: &'static str,
-}
-
-#[derive(Serialize)]
-struct Words {
-    summary: &'static str,
-    description: &'static str,
-}
 
 /// All of them, in the order in which they are made.
 ///
 /// # Errors
-/// Never in practice.
+/// As [`Object::new`].
 pub fn objects(options: &Options) -> Result<Vec<Object>, Error> {
-    let mut objects = prometheus(options)?;
-    let exporters = deployer::manifests::meta::labels([("name", "resource-topology")]);
-    objects.push(monitor(options, NAME, &pod_labels(), SERVICE, port_name(options))?);
-    objects.push(monitor(options, "numaresources-rte", &exporters, EXPORTER_SERVICE, "metrics-port")?);
-    objects.push(rules(options, NAME, "numaresources.rules", alerts())?);
+    let mut objects = monitoring::objects(options, &OPERATOR, "numaresources.rules", alerts())?;
+    let exporters = labels([("name", "resource-topology")]);
+    let monitor = monitor(options, "numaresources-rte", &exporters, EXPORTER_SERVICE, "metrics-port")?;
+    // Before the alerts.
+    objects.insert(objects.len() - 1, monitor);
     Ok(objects)
-}
-
-/// The same of any operator, with alerts of its own.
-///
-/// # Errors
-/// Never in practice.
-pub fn objects_of(
-    options: &Options,
-    program: &Program,
-    group: &'static str,
-    alerts: Vec<Alert>,
-) -> Result<Vec<Object>, Error> {
-    let mut objects = prometheus(options)?;
-    let labels = program.pod_labels();
-    objects.push(monitor(options, program.name, &labels, program.service, port_name(options))?);
-    objects.push(rules(options, program.name, group, alerts)?);
-    Ok(objects)
-}
-
-/// An alert.
-#[must_use]
-pub fn alert(
-    alert: &'static str,
-    expr: String,
-    lasting: &'static str,
-    summary: &'static str,
-    description: &'static str,
-) -> Alert {
-    let (labels, annotations) = (Severity { severity: "warning" }, Words { summary, description });
-    Alert { alert, expr, lasting, labels, annotations }
-}
-
-fn rules(options: &Options, name: &str, group: &'static str, alerts: Vec<Alert>) -> Result<Object, Error> {
-    let spec = PrometheusRuleSpec { groups: vec![Group { name: group, rules: alerts }] };
-    let rule = PrometheusRule { metadata: within(&options.namespace, name), spec };
-    object("PrometheusRule", "prometheusrules", &rule)
-}
-
-/// OpenShift: what lets its Prometheus find pods here.
-fn prometheus(options: &Options) -> Result<Vec<Object>, Error> {
-    if !options.common.platform.is_openshift() {
-        return Ok(Vec::new());
-    }
-    let (_, name) = PROMETHEUS;
-    Ok(vec![
-        Object::new(&role(&options.namespace, name, discovery()))?,
-        Object::new(&discovery_binding(options))?,
-    ])
-}
-
-/// What Prometheus asks to find pods behind a Service.
-fn discovery() -> Vec<k8s_openapi::api::rbac::v1::PolicyRule> {
-    vec![api::rbac::rule("", &["services", "endpoints", "pods"], &["get", "list", "watch"])]
-}
-
-fn discovery_binding(options: &Options) -> RoleBinding {
-    let (namespace, name) = PROMETHEUS;
-    RoleBinding {
-        metadata: within(&options.namespace, name),
-        role_ref: RoleRef {
-            api_group: Some("rbac.authorization.k8s.io".to_owned()),
-            kind: "Role".to_owned(),
-            name: name.to_owned(),
-        },
-        subjects: Some(vec![Subject {
-            kind: "ServiceAccount".to_owned(),
-            name: name.to_owned(),
-            namespace: Some(namespace.to_owned()),
-            api_group: None,
-        }]),
-    }
-}
-
-fn monitor(
-    options: &Options,
-    name: &str,
-    labels: &std::collections::BTreeMap<String, String>,
-    service: &str,
-    port: &str,
-) -> Result<Object, Error> {
-    let certificate = options.common.platform.is_openshift();
-    let endpoint = Endpoint {
-        port: port.to_owned(),
-        path: "/metrics",
-        scheme: if certificate { "https" } else { "http" },
-        tls_config: certificate.then(|| TlsConfig {
-            ca_file: AUTHORITY,
-            server_name: format!("{service}.{}.svc", options.namespace),
-        }),
-    };
-    let spec = ServiceMonitorSpec { endpoints: vec![endpoint], selector: selector(labels) };
-    let monitor = ServiceMonitor { metadata: within(&options.namespace, name), spec };
-    object("ServiceMonitor", "servicemonitors", &monitor)
 }
 
 fn alerts() -> Vec<Alert> {
     vec![
         alert(
             "NUMAResourcesOperatorDown",
-            format!("absent(up{{job=\"{SERVICE}\"}} == 1)"),
+            format!("absent(up{{job=\"{}\"}} == 1)", OPERATOR.service),
             "15m",
             "The NUMA resources operator does not run.",
             "No metrics of it have been seen for 15 minutes. Exporters and scheduler go on as they are; nothing repairs or updates them.",
@@ -225,10 +54,4 @@ fn alerts() -> Vec<Alert> {
             "What was made for it stays as it is, and it is not looked after. The operator's events say what is wrong with it.",
         ),
     ]
-}
-
-fn object(kind: &str, plural: &str, value: &impl Serialize) -> Result<Object, Error> {
-    let body = serde_json::to_value(value)
-        .map_err(|error| deployer::object::Error::NotJson(kind.to_owned(), error.to_string()))?;
-    Ok(Object::of_sort(Sort::new("monitoring.coreos.com", "v1", kind, plural), body)?)
 }

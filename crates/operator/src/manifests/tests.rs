@@ -2,21 +2,26 @@ use api::numaresources::{NumaResourcesOperator, NumaResourcesScheduler};
 use deployer::platform::Platform;
 use serde_json::Value;
 
-use super::referred::{self, of_kind};
 use super::*;
+use testkit::manifests::check_references;
 
 fn on(platform: Platform) -> Options {
-    let mut options = Options::default();
+    let mut options = super::options();
     options.common.platform = platform;
     options.monitoring = platform.is_openshift();
     options
+}
+
+fn of_kind<'o>(objects: &'o [Object], kind: &str) -> Vec<&'o Object> {
+    objects.iter().filter(|object| object.sort().kind == kind).collect()
 }
 
 /// What each object refers to is made, and made before it.
 #[test]
 fn everything_that_is_referred_to_is_there() {
     for platform in Platform::ALL {
-        referred::check(&objects(&on(platform)).unwrap(), NAMESPACE, &[crate::rbac::CONFIG_MANAGED]);
+        let objects = objects(&on(platform)).unwrap();
+        check_references(objects.iter().map(Object::body), NAMESPACE, &[crate::rbac::CONFIG_MANAGED]);
     }
 }
 
@@ -46,11 +51,11 @@ fn ports_are_the_ones_that_are_open() {
 fn kubelets_are_asked_where_nothing_else_knows() {
     for platform in Platform::ALL {
         let kubernetes = platform == Platform::Kubernetes;
-        let policies = network::policies(&on(platform));
+        let policies = network_policies(&on(platform));
         let ports = serde_json::to_value(&policies[1].spec).unwrap()["egress"][0]["ports"].to_string();
         assert_eq!(ports.contains("10250"), kubernetes, "{platform}");
         let rules = crate::rbac::rules(platform).cluster;
-        assert_eq!(crate::rbac::covers(&rules, &[exporter::rbac::configz()]), kubernetes, "{platform}");
+        assert_eq!(api::rbac::covers(&rules, &[exporter::rbac::configz()]), kubernetes, "{platform}");
     }
 }
 

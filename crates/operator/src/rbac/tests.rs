@@ -2,6 +2,7 @@ use std::collections::BTreeSet;
 
 use api::numaresources::keys;
 use api::numaresources::operator::PodExclude;
+use api::rbac::{covers, missing};
 use deployer::manifests::meta;
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::LabelSelector;
 

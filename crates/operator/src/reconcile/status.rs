@@ -1,40 +1,14 @@
-//! The status of our users' objects: what is written of it, and what is said about it.
+//! Transitions of conditions that become events.
 //!
-//! In: a status as it is and as it should be. Out: a patch, if there is a difference; what people should hear. Never: a write of what is there.
+//! In: conditions before and after. Out: [`Transition`]s. Never: a write.
 
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::Condition;
 use runtime::events::Severity;
-use serde_json::{Map, Value};
-
-/// What people hear of a status.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Turn {
-    /// How bad it is.
-    pub severity: Severity,
-    /// Why, in one word.
-    pub reason: String,
-    /// For people.
-    pub note: String,
-}
-
-/// The merge patch (RFC 7386) that makes `new` of `old`; `None`: they are the same.
-#[must_use]
-pub fn merge_patch(old: &Value, new: &Value) -> Option<Value> {
-    if old == new {
-        return None;
-    }
-    let (Some(before), Some(after)) = (old.as_object(), new.as_object()) else { return Some(new.clone()) };
-    let gone = before.keys().filter(|key| !after.contains_key(*key)).map(|key| (key.clone(), Value::Null));
-    let changed = after.iter().filter_map(|(key, value)| {
-        let before = before.get(key).unwrap_or(&Value::Null);
-        merge_patch(before, value).map(|patch| (key.clone(), patch))
-    });
-    Some(Value::Object(gone.chain(changed).collect::<Map<_, _>>()))
-}
+use runtime::status::Transition;
 
 /// What has come true, and what has come to be bad in another way.
 #[must_use]
-pub fn turns(old: &[Condition], new: &[Condition]) -> Vec<Turn> {
+pub fn turns(old: &[Condition], new: &[Condition]) -> Vec<Transition> {
     let is_true = |condition: &&Condition| condition.status == "True";
     let news = new.iter().filter(is_true).filter(|condition| {
         let before = old.iter().filter(is_true).find(|before| before.type_ == condition.type_);
@@ -49,7 +23,7 @@ pub fn turns(old: &[Condition], new: &[Condition]) -> Vec<Turn> {
         "" => condition.type_.clone(),
         message => message.to_owned(),
     };
-    news.map(|condition| Turn {
+    news.map(|condition| Transition {
         severity: severity(condition),
         reason: condition.reason.clone(),
         note: note(condition),
@@ -65,36 +39,8 @@ fn severity(condition: &Condition) -> Severity {
 mod tests {
     use jiff::Timestamp;
     use k8s_openapi::apimachinery::pkg::apis::meta::v1::Time;
-    use serde_json::json;
 
     use super::*;
-
-    #[test]
-    fn the_patch_says_what_differs_and_what_is_gone() {
-        let table = [
-            (json!({}), json!({}), None),
-            (json!({ "a": 1, "b": [1] }), json!({ "a": 1, "b": [1] }), None),
-            (json!({ "a": 1 }), json!({ "a": 2 }), Some(json!({ "a": 2 }))),
-            (json!({ "a": 1, "b": 2 }), json!({ "b": 2 }), Some(json!({ "a": null }))),
-            (json!({ "a": [1, 2] }), json!({ "a": [1] }), Some(json!({ "a": [1] }))),
-            (
-                json!({ "a": { "b": 1, "c": 2 } }),
-                json!({ "a": { "c": 3 } }),
-                Some(json!({ "a": { "b": null, "c": 3 } })),
-            ),
-            (json!({ "a": { "b": 1 } }), json!({ "a": 1 }), Some(json!({ "a": 1 }))),
-            (json!({}), json!({ "a": { "b": 1 } }), Some(json!({ "a": { "b": 1 } }))),
-        ];
-        for (old, new, want) in table {
-            let patch = merge_patch(&old, &new);
-            assert_eq!(patch, want, "{old} {new}");
-            let mut patched = old.clone();
-            if let Some(patch) = &patch {
-                json_patch::merge(&mut patched, patch);
-            }
-            assert_eq!(patched, new);
-        }
-    }
 
     fn condition(kind: &str, status: &str, reason: &str, message: &str) -> Condition {
         Condition {

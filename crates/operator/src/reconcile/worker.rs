@@ -21,7 +21,7 @@ use tracing::{info, warn};
 
 use super::metrics::Verb;
 use super::rules::{self, Rules, Told, employer, is_paused, owners, subject};
-use super::status::{merge_patch, turns};
+use super::status::turns;
 use super::{Action, Changed, Done, Wake};
 use crate::apply::Hand;
 use crate::change::{Change, Memory, Scene, plan};
@@ -222,7 +222,7 @@ impl Worker {
     async fn publish(&self, told: &Told) -> bool {
         let Told { subject, plural, old, new, before, conditions } = told;
         self.hand.metrics.conditions(self.controller, conditions);
-        let Some(patch) = merge_patch(old, new) else { return true };
+        let Some(patch) = runtime::status::merge_patch(old, new) else { return true };
         let answer = self.patch_status(subject, plural, patch).await;
         match answer {
             Ok(body) => self.note(plural, body),

@@ -16,10 +16,10 @@ use kube::{Api, Client, ResourceExt as _};
 use runtime::client::{brief, is_not_found};
 use runtime::watch::Event;
 
-use super::wire::Raw;
 use super::{marked, take};
 use crate::desired::{MANAGED_BY, MANAGER};
 use crate::reconcile::Shared;
+use runtime::wire::Raw;
 
 /// Of a list, at once.
 const PAGE: u32 = 500;

@@ -12,9 +12,9 @@ use serde::de::DeserializeOwned;
 use serde_json::Value;
 
 use super::take::Named;
-use super::wire::Raw;
 use crate::tls;
 use crate::world::{KubeletConfig, MachineConfigPool, NodePoolConfig, TlsProfile, Unreadable};
+use runtime::wire::Raw;
 
 /// Metadata nobody reads, which may be longer than all the rest.
 const LEFT_OUT: [&str; 2] = ["managedFields", "selfLink"];

@@ -8,10 +8,10 @@ use deployer::object::Sort;
 use runtime::watch::Event;
 use serde_json::{Value, json};
 
-use super::wire::Raw;
 use crate::live::{Key, compare_versions};
 use crate::reconcile::Shared;
 use crate::world::{Unreadable, World};
+use runtime::wire::Raw;
 
 /// Something with a name, read.
 #[derive(Clone, Debug, PartialEq)]

@@ -196,7 +196,7 @@ async fn write(client: &Client, object: &Object, live: &Value, edited: &Value, w
     let result = match way {
         Way::Merge => {
             let params = PatchParams { field_manager: manager, ..PatchParams::default() };
-            let patch = operator::reconcile::status::merge_patch(live, edited).unwrap_or_else(|| json!({}));
+            let patch = runtime::status::merge_patch(live, edited).unwrap_or_else(|| json!({}));
             api.patch(object.name(), &params, &Patch::Merge(patch)).await
         }
         Way::Replace => {

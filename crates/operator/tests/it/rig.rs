@@ -8,13 +8,13 @@ use std::ops::Deref;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
+use api::rbac::Rules;
 use deployer::object::Object;
 use deployer::platform::Platform;
 use fakes::openshift::{self, Flavour};
 use kube::Client;
 use kube::api::{Patch, PatchParams};
 use operator::manifests::{self, Options};
-use operator::rbac::Rules;
 use testkit::account::Account;
 use testkit::cluster::install_crds;
 use testkit::controlplane::{ControlPlane, ControlPlaneOptions};
@@ -175,7 +175,7 @@ pub(crate) async fn apply(client: &Client, objects: &[Object], with_deployment: 
 
 /// How the operator is installed.
 pub(crate) fn options(platform: Platform) -> Options {
-    let mut options = Options::default();
+    let mut options = manifests::options();
     options.common.platform = platform;
     options.common.images.tholepin = IMAGE.to_owned();
     options

@@ -5,10 +5,11 @@
 
 use std::sync::Mutex;
 
+use api::rbac::{Rules, missing};
 use deployer::platform::Platform;
 use k8s_openapi::api::rbac::v1::PolicyRule;
 use operator::manifests;
-use operator::rbac::{Rules, missing, rules};
+use operator::rbac::rules;
 use testkit::audit::Request;
 use testkit::controlplane::ControlPlane;
 

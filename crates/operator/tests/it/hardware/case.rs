@@ -6,11 +6,11 @@ use std::time::Duration;
 
 use fakes::kmm::labels::ModuleName;
 use fakes::kmm::{self, Kmm, Script, Stage};
+use hardware::taints::FENCE;
 use k8s_openapi::api::core::v1::Pod;
 use k8s_openapi::api::events::v1::Event;
 use kube::Client;
 use kube::api::{Api, DeleteParams, DynamicObject, ListParams, Patch, PatchParams, PostParams};
-use operator::deviceconfig::taints::FENCE;
 use serde_json::{Value, json};
 use testkit::account::Account;
 use tokio::time::Instant;

@@ -4,10 +4,10 @@
 use deployer::platform::Platform;
 use fakes::kmm;
 use fakes::openshift::{self, tls_profile};
+use hardware::module;
 use k8s_openapi::api::core::v1::Namespace;
 use k8s_openapi::api::rbac::v1::RoleBinding;
 use kube::api::{Api, DeleteParams, PostParams};
-use operator::deviceconfig::module;
 use serde_json::json;
 use testkit::{env, net};
 use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};

@@ -4,8 +4,8 @@
 use std::collections::{BTreeMap, BTreeSet};
 
 use fakes::kmm::{self, Stage};
+use hardware::taints::FENCE;
 use kube::api::{DeleteParams, Patch, PatchParams};
-use operator::deviceconfig::taints::FENCE;
 use serde_json::{Value, json};
 use testkit::proxy::Fault;
 

@@ -6,8 +6,8 @@
 use std::sync::Mutex;
 
 use deployer::platform::Platform;
+use hardware::{manifests, rbac};
 use k8s_openapi::api::rbac::v1::PolicyRule;
-use operator::deviceconfig::{manifests, rbac};
 use testkit::audit::Request;
 use testkit::controlplane::ControlPlane;
 

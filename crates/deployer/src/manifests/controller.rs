@@ -1,0 +1,223 @@
+//! A controller manager of ours as a Deployment, with what stands around it: namespace, network policies, monitoring.
+//!
+//! In: [`Options`], and which controllers it runs ([`Program`]). Out: typed objects. Never: a right or a mount that the process does not use.
+//!
+//! The process needs nothing of a node, so it runs without privileges. One replica is enough: the next one takes over as soon as the lease is
+//! released.
+
+use std::collections::BTreeMap;
+
+use api::rbac::rule_for;
+use k8s_openapi::api::apps::v1::{Deployment, DeploymentSpec};
+use k8s_openapi::api::core::v1::{
+    Affinity, Container, NodeAffinity, PodSpec, PodTemplateSpec, PreferredSchedulingTerm, Probe,
+    SecretVolumeSource, Service, ServicePort, ServiceSpec, Volume,
+};
+use k8s_openapi::api::rbac::v1::PolicyRule;
+use k8s_openapi::apimachinery::pkg::apis::meta::v1::ObjectMeta;
+use k8s_openapi::apimachinery::pkg::util::intstr::IntOrString;
+
+use super::meta::{labels, selector, within};
+use super::{openshift, pod};
+
+pub mod monitoring;
+pub mod namespace;
+pub mod network;
+
+/// The name of the container.
+pub const CONTAINER: &str = "manager";
+/// Where metrics are.
+pub const METRICS: u16 = 8080;
+/// Where health checks are.
+const HEALTH: u16 = 8081;
+/// Where the certificate for metrics is.
+const CERTIFICATES: &str = "/certs";
+/// Makes OpenShift put a certificate for a Service into a secret.
+const SERVING: &str = "service.beta.openshift.io/serving-cert-secret-name";
+/// Lets a pod onto CPUs kept for management, where there are some.
+const WORKLOAD: (&str, &str) =
+    ("target.workload.openshift.io/management", r#"{"effect": "PreferredDuringScheduling"}"#);
+
+/// What can be chosen.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Options {
+    /// Where it runs.
+    pub namespace: String,
+    /// Choices of all programs: platform, image, network policies. Those of exporter and scheduler do not matter here.
+    pub common: crate::options::Options,
+    /// Whether there are objects for the Prometheus operator. OpenShift has one.
+    pub monitoring: bool,
+}
+
+impl Options {
+    /// The defaults, in this namespace.
+    #[must_use]
+    pub fn new(namespace: &str) -> Self {
+        let common = crate::options::Options::default();
+        Self { namespace: namespace.to_owned(), common, monitoring: false }
+    }
+}
+
+/// A controller manager: names, labels and arguments of one set of controllers.
+#[derive(Clone, Copy, Debug)]
+pub struct Program {
+    /// Of its Deployment and its service account.
+    pub name: &'static str,
+    /// The label `app` of its pods.
+    pub app: &'static str,
+    /// Of the Service with its metrics.
+    pub service: &'static str,
+    /// OpenShift: of the secret with the certificate for them.
+    pub certificate: &'static str,
+    /// What it is called with.
+    pub args: &'static [&'static str],
+}
+
+impl Program {
+    /// The labels of its pods.
+    #[must_use]
+    pub fn pod_labels(&self) -> BTreeMap<String, String> {
+        labels([("app", self.app), ("control-plane", "controller-manager")])
+    }
+}
+
+/// The name of the port of metrics: on OpenShift they have a certificate.
+#[must_use]
+pub fn port_name(options: &Options) -> &'static str {
+    if options.common.platform.is_openshift() { "https" } else { "http" }
+}
+
+/// The Service of the metrics; OpenShift adds a certificate for it.
+#[must_use]
+pub fn service(options: &Options, program: &Program) -> Service {
+    let mut metadata = within(&options.namespace, program.service);
+    metadata.labels = Some(program.pod_labels());
+    if options.common.platform.is_openshift() {
+        metadata.annotations = Some(labels([(SERVING, program.certificate)]));
+    }
+    let port = ServicePort {
+        name: Some(port_name(options).to_owned()),
+        port: METRICS.into(),
+        protocol: Some("TCP".to_owned()),
+        target_port: Some(IntOrString::String(port_name(options).to_owned())),
+        ..ServicePort::default()
+    };
+    let spec = ServiceSpec {
+        selector: Some(program.pod_labels()),
+        ports: Some(vec![port]),
+        ..ServiceSpec::default()
+    };
+    Service { metadata, spec: Some(spec), status: None }
+}
+
+/// The Deployment of the process.
+#[must_use]
+pub fn deployment(options: &Options, program: &Program) -> Deployment {
+    let mut annotations = labels([("kubectl.kubernetes.io/default-container", CONTAINER)]);
+    if options.common.platform.is_openshift() {
+        annotations.extend(labels([WORKLOAD]));
+        annotations.extend([openshift::required("restricted-v2")]);
+    }
+    let template = PodTemplateSpec {
+        metadata: Some(ObjectMeta {
+            labels: Some(program.pod_labels()),
+            annotations: Some(annotations),
+            ..ObjectMeta::default()
+        }),
+        spec: Some(pod_spec(options, program)),
+    };
+    let mut metadata = within(&options.namespace, program.name);
+    metadata.labels = Some(program.pod_labels());
+    Deployment {
+        metadata,
+        spec: Some(DeploymentSpec {
+            replicas: Some(1),
+            selector: selector(&program.pod_labels()),
+            template,
+            ..DeploymentSpec::default()
+        }),
+        status: None,
+    }
+}
+
+fn pod_spec(options: &Options, program: &Program) -> PodSpec {
+    let common = &options.common;
+    // Where nobody makes the secret there is none, and metrics go without.
+    let source = SecretVolumeSource {
+        secret_name: Some(program.certificate.to_owned()),
+        optional: Some(true),
+        ..SecretVolumeSource::default()
+    };
+    let volume = Volume { name: "certs".to_owned(), secret: Some(source), ..Volume::default() };
+    let certificate = common.platform.is_openshift();
+    PodSpec {
+        service_account_name: Some(program.name.to_owned()),
+        containers: vec![Container {
+            volume_mounts: certificate.then(|| vec![pod::mount_read_only("certs", CERTIFICATES)]),
+            ..container(options, program)
+        }],
+        volumes: certificate.then(|| vec![volume]),
+        image_pull_secrets: pod::pull_secrets(common),
+        priority_class_name: Some("system-cluster-critical".to_owned()),
+        tolerations: Some(pod::tolerate_control_plane(&[])),
+        node_selector: Some(labels([("kubernetes.io/os", "linux")])),
+        affinity: Some(affinity(options)),
+        enable_service_links: Some(false),
+        termination_grace_period_seconds: Some(10),
+        ..PodSpec::default()
+    }
+}
+
+fn container(options: &Options, program: &Program) -> Container {
+    let common = &options.common;
+    let probe = |path: &str| pod::probe(path, IntOrString::String("health".to_owned()), None);
+    Container {
+        name: CONTAINER.to_owned(),
+        image: Some(common.images.tholepin.clone()),
+        image_pull_policy: pod::pull_policy(common),
+        args: Some(program.args.iter().map(|word| (*word).to_owned()).collect()),
+        env: Some(vec![
+            pod::field("NAMESPACE", "metadata.namespace"),
+            // For the image that it runs itself, which is its operands' too.
+            pod::field("PODNAME", "metadata.name"),
+        ]),
+        ports: Some(vec![pod::port(port_name(options), METRICS), pod::port("health", HEALTH)]),
+        security_context: Some(pod::restricted(common.platform)),
+        readiness_probe: Some(Probe { period_seconds: Some(5), ..probe("/readyz") }),
+        liveness_probe: Some(Probe {
+            initial_delay_seconds: Some(15),
+            period_seconds: Some(20),
+            timeout_seconds: Some(5),
+            ..probe("/healthz")
+        }),
+        // It knows each node's labels: at most 25 MiB with 500 nodes, 60 MiB with 5,000.
+        resources: pod::resources(&[("cpu", "10m"), ("memory", "32Mi")], &[("memory", "256Mi")]),
+        termination_message_policy: Some("FallbackToLogsOnError".to_owned()),
+        ..Container::default()
+    }
+}
+
+/// What the process asks of OpenShift and HyperShift, whatever its controllers: kind of cluster, version, TLS profile.
+#[must_use]
+pub fn openshift_rules() -> Vec<PolicyRule> {
+    let group = "config.openshift.io";
+    vec![
+        rule_for(group, &["infrastructures"], "cluster", &["get"]),
+        rule_for(group, &["clusteroperators"], "openshift-apiserver", &["get"]),
+        rule_for(group, &["apiservers"], "cluster", &["list", "watch"]),
+    ]
+}
+
+/// Processors it is built for; and better on the control plane, where there is one that can be used.
+fn affinity(options: &Options) -> Affinity {
+    let architectures = &options.common.architectures;
+    let mut affinity = NodeAffinity::default();
+    if !architectures.is_empty() {
+        let terms = vec![pod::nodes_with("kubernetes.io/arch", architectures)];
+        affinity = pod::only_on(terms).node_affinity.unwrap_or_default();
+    }
+    let preference = pod::nodes_with(pod::CONTROL_PLANE, &[]);
+    affinity.preferred_during_scheduling_ignored_during_execution =
+        Some(vec![PreferredSchedulingTerm { preference, weight: 100 }]);
+    Affinity { node_affinity: Some(affinity), ..Affinity::default() }
+}

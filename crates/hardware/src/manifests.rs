@@ -1,0 +1,118 @@
+//! What has to be in a cluster so that DeviceConfigs are done there, as functions of the options.
+//!
+//! In: the operator's [`Options`], with another namespace. Out: typed objects, one by one and, in the order in which they are made, all together.
+//! Never: KMM, which is installed by its own manifests; a right that [`super::rbac`] does not list; the same options with other bytes.
+
+use api::hardware::policy;
+use deployer::manifests::Error;
+use deployer::manifests::access::{Account, cluster_role, role};
+use deployer::manifests::controller::{self, Options, Program, monitoring, namespace, network};
+use deployer::manifests::meta::Level;
+use deployer::object::Object;
+
+use super::rbac;
+
+pub mod samples;
+pub mod users;
+
+/// The usual namespace.
+pub const NAMESPACE: &str = "tholepin-hardware";
+/// The operator with this controller only.
+pub const CONTROLLER: Program = Program {
+    name: "tholepin-hardware-controller",
+    app: "tholepin-hardware",
+    service: "tholepin-hardware-metrics",
+    certificate: "tholepin-hardware-metrics-cert",
+    args: &["operator", "--controllers=deviceconfig"],
+};
+/// The name of its roles, and of their bindings.
+pub const ROLE: &str = "tholepin-hardware-controller";
+
+/// The options that are usual here.
+#[must_use]
+pub fn options() -> Options {
+    Options::new(NAMESPACE)
+}
+
+/// Its service account.
+#[must_use]
+pub fn account(options: &Options) -> Account<'_> {
+    Account { namespace: &options.namespace, name: CONTROLLER.name }
+}
+
+/// All of its objects, in the order in which they are made.
+///
+/// # Errors
+/// Never in practice.
+pub fn objects(options: &Options) -> Result<Vec<Object>, Error> {
+    let mut objects = vec![
+        Object::new(&api::crd::device_config_crd())?,
+        Object::new(&namespace::namespace(Level::Restricted, options))?,
+    ];
+    if options.common.critical_quota {
+        objects.push(Object::new(&deployer::manifests::meta::critical_quota(&options.namespace))?);
+    }
+    objects.extend(access(options)?);
+    for role in users::roles() {
+        objects.push(Object::new(&role)?);
+    }
+    let (names, everywhere) = policy::name_policy();
+    objects.push(Object::new(&names)?);
+    objects.push(Object::new(&everywhere)?);
+    if options.common.network_policies {
+        for policy in network::policies(options, &CONTROLLER.pod_labels(), None) {
+            objects.push(Object::new(&policy)?);
+        }
+    }
+    objects.push(Object::new(&controller::service(options, &CONTROLLER))?);
+    objects.push(Object::new(&controller::deployment(options, &CONTROLLER))?);
+    if options.monitoring {
+        objects.extend(monitoring::objects(options, &CONTROLLER, "tholepin-hardware.rules", alerts())?);
+    }
+    Ok(objects)
+}
+
+/// Who it is, and what it may do.
+fn access(options: &Options) -> Result<Vec<Object>, Error> {
+    let account = account(options);
+    let rules = rbac::rules(options.common.platform);
+    let mut bound = account.with_cluster_role(ROLE);
+    bound.metadata.name = Some(ROLE.to_owned());
+    Ok(vec![
+        Object::new(&account.object())?,
+        Object::new(&cluster_role(ROLE, rules.cluster))?,
+        Object::new(&bound)?,
+        Object::new(&role(&options.namespace, ROLE, rules.namespaced))?,
+        Object::new(&account.with_role(&options.namespace, ROLE, ROLE))?,
+    ])
+}
+
+fn alerts() -> Vec<monitoring::Alert> {
+    let service = CONTROLLER.service;
+    vec![
+        monitoring::alert(
+            "HardwareControllerDown",
+            format!("absent(up{{job=\"{service}\"}} == 1)"),
+            "15m",
+            "The controller of DeviceConfigs does not run.",
+            "No metrics of it have been seen for 15 minutes. Drivers that are loaded stay loaded; new nodes get none, and no upgrade goes on.",
+        ),
+        monitoring::alert(
+            "DeviceConfigFailed",
+            "tholepin_deviceconfig_failed == 1".to_owned(),
+            "15m",
+            "DeviceConfig {{ $labels.namespace }}/{{ $labels.name }} cannot be done.",
+            "The condition Errored of the object says why, and its status lists the nodes.",
+        ),
+        monitoring::alert(
+            "DeviceConfigNotReady",
+            "tholepin_deviceconfig_ready == 0".to_owned(),
+            "1h",
+            "DeviceConfig {{ $labels.namespace }}/{{ $labels.name }} has not been ready for an hour.",
+            "Nodes that should have the driver do not have it, or an upgrade waits for pods that use the devices. The status says which.",
+        ),
+    ]
+}
+
+#[cfg(test)]
+mod tests;

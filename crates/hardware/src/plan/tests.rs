@@ -1,0 +1,391 @@
+//! Worlds and what there is to do in them.
+
+use std::collections::BTreeMap;
+
+use jiff::Timestamp;
+use k8s_openapi::api::core::v1::Taint;
+use serde_json::json;
+
+use super::*;
+use crate::held::{Held, Holding, is_driver};
+use crate::nmc::Nmc;
+use crate::taints::CORDON;
+use crate::world::{Kind, Needs, Place, Pods};
+
+const KERNEL: &str = "5.14.0-1.el9";
+const DEVICE: &str = "example.com/acc";
+const CLAIM: &str = "hw.acc-module";
+const VERSION: &str = "kmm.node.kubernetes.io/version-module.hw.acc-module";
+
+fn config(name: &str, more: Value) -> Config {
+    let mut body = json!({
+        "metadata": {
+            "name": name, "namespace": "hw", "uid": format!("uid-{name}"), "resourceVersion": "1",
+            "creationTimestamp": "2026-01-01T00:00:00Z", "finalizers": [keys::FINALIZER],
+        },
+        "spec": {
+            "driverImage": "registry.example/drivers/acc", "driverVersion": "1.0", "nodeSelector": { "acc": "1" },
+        },
+    });
+    json_patch::merge(&mut body, &more);
+    Config::of(serde_json::from_value(body).unwrap())
+}
+
+fn node(labels: Value) -> Node {
+    let labels = labels.as_object().unwrap().iter();
+    Node {
+        labels: labels.map(|(key, value)| (key.as_str().into(), value.as_str().unwrap().into())).collect(),
+        has_labels: true,
+        kernel: KERNEL.into(),
+        boot: "b".to_owned(),
+        version: "1".to_owned(),
+        ..Node::default()
+    }
+}
+
+/// The labels of a node that is ours.
+fn ours() -> Value {
+    json!({ "acc": "1", keys::LABEL_DRIVER: CLAIM, VERSION: "1.0" })
+}
+
+fn world(kmm: Kmm) -> World {
+    let mut world = World::new(Place { openshift: false, image: "registry.example/t:1".to_owned() });
+    world.kmm = Some(kmm);
+    world.pods = Some(Pods::default());
+    world.held = Some(Held::default());
+    world.listed = [Kind::Config, Kind::Node, Kind::Module, Kind::Nmc, Kind::Images].into();
+    world
+}
+
+fn served() -> World {
+    world(Kmm::Served("v1beta1".to_owned()))
+}
+
+/// A Module exactly as it is wanted.
+fn as_wanted(world: &World, config: &Config) -> (Id, Live) {
+    let called = Called::of(config).unwrap();
+    let object = module::module(config, &called, &world.place, "v1beta1").unwrap();
+    let offered = Offered::default().and(&config.object.spec.driver_version, config.device_names());
+    let mut body = offered.put_on(&object).unwrap().body().clone();
+    body["metadata"]["uid"] = "m1".into();
+    body["metadata"]["resourceVersion"] = "5".into();
+    (called.module, Live { body: stated(body) })
+}
+
+/// With all of it noted as stated by us.
+fn stated(mut body: Value) -> Value {
+    let mut all = json!({ "f:spec": fields(&body["spec"]) });
+    if body["metadata"]["annotations"].is_object() {
+        all["f:metadata"] = json!({ "f:annotations": fields(&body["metadata"]["annotations"]) });
+    }
+    body["metadata"]["managedFields"] =
+        json!([{ "manager": keys::FIELD_MANAGER, "operation": "Apply", "fieldsV1": all }]);
+    body
+}
+
+/// What an apply of this is remembered as; lists are stated as a whole.
+fn fields(stated: &Value) -> Value {
+    let Some(all) = stated.as_object() else { return json!({}) };
+    all.iter().map(|(name, value)| (format!("f:{name}"), fields(value))).collect()
+}
+
+/// What KMM writes for a node on which it has loaded the driver as a Module says, with the image that its first mapping gives.
+fn nmc(module: &Live) -> Nmc {
+    let container = &module.body["spec"]["moduleLoader"]["container"];
+    let mapping = &container["kernelMappings"][0];
+    let own = |field: &str| if mapping[field].is_null() { &container[field] } else { &mapping[field] };
+    let mut modprobe = container["modprobe"].clone();
+    if modprobe["dirName"].is_null() {
+        modprobe["dirName"] = "/opt".into();
+    }
+    let image = mapping["containerImage"].as_str().unwrap().replace("${KERNEL_FULL_VERSION}", KERNEL);
+    let pull = container["imagePullPolicy"].as_str().unwrap_or("IfNotPresent");
+    let entry = json!({
+        "namespace": "hw", "name": "acc-module", "version": container["version"], "bootId": "b",
+        "config": {
+            "kernelVersion": KERNEL, "containerImage": image, "imagePullPolicy": pull, "modprobe": modprobe,
+            "insecurePull": own("registryTLS")["insecure"] == true,
+            "inTreeModulesToRemove": own("inTreeModulesToRemove"),
+        },
+    });
+    let object = json!({
+        "metadata": { "name": "n1" }, "spec": { "modules": [entry] }, "status": { "modules": [entry] },
+    });
+    Nmc::of(&serde_json::from_value(object).unwrap())
+}
+
+fn shown(doing: &[Do]) -> Vec<String> {
+    let one = |one: &Do| match one {
+        Do::Finalizer(true) => "finalizer".to_owned(),
+        Do::Finalizer(false) => "no finalizer".to_owned(),
+        Do::Ensure(object, _) => format!("ensure {}", object.sort().kind),
+        Do::Apply(..) => "apply".to_owned(),
+        Do::DeleteModule { .. } => "delete module".to_owned(),
+        Do::Remove(sort, _) => format!("remove {}", sort.kind),
+        Do::Node(write) => format!("{:?} {}", write.why, write.node).to_lowercase(),
+        Do::Evict { node, pod } => format!("evict {node} {}", pod.name),
+    };
+    doing.iter().map(one).collect()
+}
+
+fn check(world: &World, config: &Config, refused: bool, steps: &[&str], state: &State) {
+    let plan = plan(world, config, refused);
+    let doing: Vec<String> =
+        shown(&plan.doing).into_iter().filter(|one| *state != State::Good || !is_cleaning(one)).collect();
+    assert_eq!(doing, steps);
+    assert_eq!(plan.state, *state);
+}
+
+/// What an earlier Module stood on goes: a matter of its own.
+fn is_cleaning(shown: &str) -> bool {
+    shown.starts_with("remove ")
+}
+
+fn put(world: &mut World, config: &Config) {
+    world.put_config(config.clone());
+}
+
+#[test]
+fn from_nothing_to_claims() {
+    let mut world = served();
+    world.put_node("n1".into(), node(json!({ "acc": "1" })));
+    let fresh = config("acc", json!({ "metadata": { "finalizers": null } }));
+    put(&mut world, &fresh);
+    check(&world, &fresh, false, &["finalizer"], &State::Writing);
+    let config = config("acc", json!({}));
+    check(&world, &config, false, &["ensure ServiceAccount", "apply"], &State::Writing);
+    // What KMM refuses does not keep anybody from holding his nodes.
+    check(&world, &config, true, &["ensure ServiceAccount", "apply", "claim n1"], &State::Writing);
+    let (id, live) = as_wanted(&world, &config);
+    world.put_module(id, live);
+    check(&world, &config, false, &["ensure ServiceAccount", "claim n1"], &State::Good);
+    let claimed = json!({ "acc": "1", keys::LABEL_DRIVER: "hw.acc-module" });
+    world.put_node("n1".into(), Node { version: "2".to_owned(), ..node(claimed.clone()) });
+    check(&world, &config, false, &["ensure ServiceAccount", "start n1"], &State::Good);
+    let mut told = claimed;
+    told["kmm.node.kubernetes.io/version-module.hw.acc-module"] = "1.0".into();
+    world.put_node("n1".into(), Node { version: "3".to_owned(), ..node(told) });
+    check(&world, &config, false, &["ensure ServiceAccount"], &State::Good);
+}
+
+#[test]
+fn what_stands_in_the_way_is_told() {
+    let account = ["ensure ServiceAccount"];
+    let config = config("acc", json!({}));
+    let mut none = world(Kmm::Absent);
+    put(&mut none, &config);
+    check(&none, &config, false, &account, &State::NoKmm);
+    let mut world = served();
+    put(&mut world, &config);
+    let (id, live) = as_wanted(&world, &config);
+    let spoiled = |version: &str, patch: Value| {
+        let mut body = live.body.clone();
+        body["metadata"]["resourceVersion"] = version.into();
+        json_patch::merge(&mut body, &patch);
+        Live { body }
+    };
+    let theirs = json!({ "metadata": { "ownerReferences": [{ "kind": "ConfigMap", "name": "x", "uid": "9", "controller": true }] } });
+    world.put_module(id.clone(), spoiled("6", theirs));
+    check(&world, &config, false, &account, &State::Foreign("it belongs to ConfigMap x".to_owned()));
+    let nobodys = json!({ "metadata": { "managedFields": null, "labels": null } });
+    world.put_module(id.clone(), spoiled("7", nobodys));
+    check(&world, &config, false, &account, &State::Foreign("somebody else made it".to_owned()));
+    // Ours, of a DeviceConfig before this one: nothing is unloaded for that. The garbage collector would do so.
+    let former = json!({ "apiVersion": "hardware.tholepin.dev/v1alpha1", "kind": "DeviceConfig", "name": "acc", "uid": "before", "controller": true });
+    for (version, spoil) in [("8", json!({ "labels": null })), ("9", json!({ "ownerReferences": [former] }))]
+    {
+        world.put_module(id.clone(), spoiled(version, json!({ "metadata": spoil })));
+        check(&world, &config, false, &[account[0], "apply"], &State::Writing);
+    }
+    world.put_module(
+        id.clone(),
+        spoiled("10", json!({ "metadata": { "deletionTimestamp": "2026-01-01T00:00:00Z" } })),
+    );
+    check(&world, &config, false, &account, &State::Former);
+    world.put_module(id, spoiled("11", json!({ "spec": { "selector": { keys::LABEL_DRIVER: "other" } } })));
+    check(&world, &config, false, &[account[0], "apply"], &State::Writing);
+}
+
+#[test]
+fn what_makes_no_sense_changes_nothing() {
+    let mut world = served();
+    world.put_node("n1".into(), node(json!({ "acc": "1", keys::LABEL_DRIVER: "hw.acc-module" })));
+    for more in [
+        json!({ "spec": { "driverImage": "registry.example/acc:tag" } }),
+        json!({ "spec": { "nodeSelector": null } }),
+        json!({ "spec": { "kernelMappings": [{ "regexp": "([" }] } }),
+        json!({ "spec": { "devicePlugin": { "config": {
+            "version": "v1alpha1", "resources": [{ "name": "example.com/acc", "discovery": {} }],
+        } } } }),
+    ] {
+        let odd = config("acc", more);
+        put(&mut world, &odd);
+        let plan = plan(&world, &odd, false);
+        assert_eq!(plan.doing, []);
+        assert!(matches!(plan.state, State::Invalid(Reason::InvalidSpec, _)), "{:?}", plan.state);
+        world.remove_config(&odd.id());
+    }
+    let long = config("acc", json!({ "metadata": { "namespace": "n".repeat(40) } }));
+    let plan = plan(&world, &long, false);
+    assert!(
+        plan.doing.is_empty() && matches!(plan.state, State::Invalid(Reason::NameTooLong, _)),
+        "{plan:?}"
+    );
+}
+
+/// What an earlier Module stood on and nobody needs any more goes, but not what KMM unloads a driver with.
+#[test]
+fn what_is_not_needed_any_more_goes() {
+    let config_of = |spec: Value| config("acc", json!({ "spec": spec }));
+    let mut plugin = json!({ "config": {
+        "version": "v1alpha1",
+        "resources": [{ "name": "example.com/acc", "discovery": { "directory": { "path": "/dev", "prefix": "acc" } } }],
+    } });
+    let ours = config_of(json!({ "devicePlugin": plugin }));
+    plugin["serviceAccountName"] = "theirs".into();
+    let theirs = config_of(json!({ "serviceAccountName": "theirs", "devicePlugin": plugin }));
+    let named = config_of(json!({ "serviceAccountName": "acc-module-loader" }));
+    let told = |version: &str| {
+        let label = "kmm.node.kubernetes.io/version-module.hw.acc-module";
+        node(json!({ "acc": "1", keys::LABEL_DRIVER: "hw.acc-module", label: version }))
+    };
+    let nmc = |account: &str| {
+        let entry = json!({ "namespace": "hw", "name": "acc-module", "serviceAccountName": account });
+        let body = json!({ "metadata": { "name": "n1" }, "status": { "modules": [entry] } });
+        Nmc::of(&serde_json::from_value(body).unwrap())
+    };
+    let removed = |config: &Config, version: &str, account: &str, openshift: bool| -> Vec<String> {
+        let mut world = served();
+        world.place.openshift = openshift;
+        world.put_node("n1".into(), told(version));
+        world.put_nmc("n1".into(), nmc(account));
+        put(&mut world, config);
+        let (id, live) = as_wanted(&world, config);
+        world.put_module(id, live);
+        let plan = plan(&world, config, false);
+        assert_eq!(plan.state, State::Good);
+        let removed = plan.doing.iter().filter_map(|one| match one {
+            Do::Remove(sort, id) => Some(format!("{} {}", sort.kind, id.name)),
+            _ => None,
+        });
+        removed.collect()
+    };
+    let (loader, plugin) = ("ServiceAccount acc-module-loader", "ServiceAccount acc-module-plugin");
+    let (map, binding) = ("ConfigMap acc-module-plugin", "RoleBinding acc-module-scc");
+    let none: [&str; 0] = [];
+    assert_eq!(removed(&ours, "1.0", "acc-module-loader", true), none);
+    assert_eq!(removed(&theirs, "1.0", "theirs", false), [loader, plugin]);
+    assert_eq!(removed(&theirs, "1.0", "theirs", true), [loader, plugin, binding]);
+    assert_eq!(removed(&theirs, "1.0", "acc-module-loader", true), [plugin]);
+    assert_eq!(removed(&theirs, "0.9", "theirs", true), none, "plugins of another version are still there");
+    assert_eq!(removed(&named, "1.0", "theirs", false), [plugin, map]);
+}
+
+#[test]
+fn it_goes_in_order() {
+    let leaving =
+        json!({ "metadata": { "deletionTimestamp": "2026-01-01T00:00:00Z", "resourceVersion": "2" } });
+    let (before, config) = (config("acc", json!({})), config("acc", leaving));
+    let mut world = served();
+    let labels = json!({
+        keys::LABEL_DRIVER: "hw.acc-module", "kmm.node.kubernetes.io/version-module.hw.acc-module": "1.0",
+    });
+    world.put_node("n1".into(), node(labels));
+    put(&mut world, &config);
+    let (id, live) = as_wanted(&world, &before);
+    world.put_module(id.clone(), live.clone());
+    check(&world, &config, false, &["delete module"], &State::Leaving(vec![]));
+    let mut going = live.body;
+    going["metadata"]["deletionTimestamp"] = "2026-01-01T00:00:00Z".into();
+    going["metadata"]["resourceVersion"] = "6".into();
+    world.put_module(id.clone(), Live { body: going });
+    let nmc = json!({ "metadata": { "name": "n1" }, "status": { "modules": [{ "namespace": "hw", "name": "acc-module" }] } });
+    world.put_nmc("n1".into(), Nmc::of(&serde_json::from_value(nmc).unwrap()));
+    check(&world, &config, false, &[], &State::Leaving(vec!["n1".to_owned()]));
+    world.remove_module(&id);
+    world.remove_nmc("n1");
+    check(&world, &config, false, &["release n1"], &State::Leaving(vec![]));
+    world.put_node("n1".into(), Node { version: "2".to_owned(), ..node(json!({})) });
+    let rest = ["remove ServiceAccount", "remove ServiceAccount", "remove ConfigMap", "no finalizer"];
+    check(&world, &config, false, &rest, &State::Leaving(vec![]));
+    let none = json!({ "metadata": { "deletionTimestamp": "2026-01-01T00:00:00Z", "finalizers": null } });
+    check(&world, &self::config("acc", none), false, &[], &State::Gone);
+}
+
+/// KMM is taken away while it still has drivers to unload: nothing is made, and whoever goes waits for it.
+#[test]
+fn while_kmm_goes_modules_are_waited_for() {
+    let mut world = world(Kmm::Going("v1beta1".to_owned()));
+    world.put_node("n1".into(), node(ours()));
+    let acc = config("acc", json!({}));
+    put(&mut world, &acc);
+    check(&world, &acc, false, &["ensure ServiceAccount"], &State::NoKmm);
+    let (id, mut live) = as_wanted(&world, &acc);
+    live.body["metadata"]["deletionTimestamp"] = "2026-01-01T00:00:00Z".into();
+    world.put_module(id, live);
+    check(&world, &acc, false, &["ensure ServiceAccount"], &State::NoKmm);
+    let leaving = json!({ "metadata": { "deletionTimestamp": "2026-01-01T00:00:00Z" } });
+    check(&world, &config("acc", leaving), false, &[], &State::Leaving(vec![]));
+    world.remove_config(&acc.id());
+    assert_eq!(shown(&orphan(&world, CLAIM)), [""; 0]);
+    world.listed.remove(&Kind::Nmc);
+    assert!(world.is_complete());
+}
+
+/// What nobody can read leaves as everything else does.
+#[test]
+fn what_cannot_be_read_stays_as_it_is_and_can_go() {
+    let (before, mut world) = (config("acc", json!({})), served());
+    put(&mut world, &before);
+    let (id, live) = as_wanted(&world, &before);
+    world.put_module(id.clone(), live);
+    let mut body = serde_json::to_value(&before.object).unwrap();
+    body["metadata"]["resourceVersion"] = "2".into();
+    body["spec"]["upgradePolicy"] = json!({ "maxUnavailable": 3_000_000_000_i64 });
+    put(&mut world, &Config::read(&body));
+    let odd = world.configs[&before.id()].clone();
+    assert_eq!(odd.object.spec, before.object.spec);
+    let plan = plan(&world, &odd, false);
+    let State::Invalid(Reason::InvalidSpec, text) = &plan.state else { panic!("{:?}", plan.state) };
+    assert!(text.starts_with("it cannot be read: spec.upgradePolicy.maxUnavailable: "), "{text}");
+    assert_eq!(plan.doing, []);
+    body["metadata"]["resourceVersion"] = "3".into();
+    body["metadata"]["deletionTimestamp"] = "2026-01-01T00:00:00Z".into();
+    put(&mut world, &Config::read(&body));
+    let leaving = world.configs[&before.id()].clone();
+    check(&world, &leaving, false, &["delete module"], &State::Leaving(vec![]));
+    world.remove_module(&id);
+    let rest = ["remove ServiceAccount", "remove ServiceAccount", "remove ConfigMap", "no finalizer"];
+    check(&world, &leaving, false, &rest, &State::Leaving(vec![]));
+    // Nor does it have to have been known before.
+    let mut fresh = served();
+    put(&mut fresh, &Config::read(&body));
+    check(&fresh, &fresh.configs[&before.id()], false, &rest, &State::Leaving(vec![]));
+}
+
+#[test]
+fn patches_of_nodes_test_what_they_replace() {
+    let mut patch = Patch::of(&node(json!({})));
+    patch.label("a/b~c", None, Some("x"));
+    patch.label("d", Some("y"), None);
+    patch.fence(Some("hw.m"));
+    let Do::Node(write) = patch.write("n", Why::Claim, Unused::default()) else { panic!("a node") };
+    let wanted = json!([
+        { "op": "test", "path": "/metadata/labels/a~1b~0c", "value": null },
+        { "op": "add", "path": "/metadata/labels/a~1b~0c", "value": "x" },
+        { "op": "test", "path": "/metadata/labels/d", "value": "y" },
+        { "op": "remove", "path": "/metadata/labels/d" },
+        { "op": "test", "path": "/spec/taints", "value": null },
+        { "op": "add", "path": "/spec/taints", "value": [{ "key": FENCE, "value": "hw.m", "effect": "NoSchedule" }] },
+    ]);
+    assert_eq!(write.patch, wanted);
+    // As the API server has them, times too.
+    let taints = json!([{ "key": FENCE, "effect": "NoSchedule", "timeAdded": "2026-01-01T00:00:00Z" }]);
+    let fenced = Node { taints: serde_json::from_value(taints.clone()).unwrap(), ..node(json!({})) };
+    let mut patch = Patch::of(&fenced);
+    patch.fence(None);
+    assert_eq!([&patch.steps[0]["value"], &patch.steps[1]["value"]], [&taints, &json!([])]);
+}
+
+mod leaving;
+mod using;

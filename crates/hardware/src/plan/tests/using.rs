@@ -1,0 +1,424 @@
+//! What there is to do while pods use the devices.
+
+use super::*;
+
+/// A DeviceConfig with a device plugin and more in its spec.
+fn serving(more: &Value) -> Config {
+    let mut body = json!({
+        "metadata": { "resourceVersion": "1" },
+        "spec": { "devicePlugin": { "image": "r/p:1", "resourceNames": [DEVICE] } },
+    });
+    json_patch::merge(&mut body, &json!({ "spec": more }));
+    config("acc", body)
+}
+
+/// One with its Module and a node that has the driver, at this version.
+fn running(config: &Config) -> World {
+    let mut world = served();
+    let version = config.object.spec.driver_version.as_str();
+    let labels = json!({ "acc": "1", keys::LABEL_DRIVER: "hw.acc-module", VERSION: version });
+    world.put_node("n1".into(), node(labels));
+    put(&mut world, config);
+    let (id, live) = as_wanted(&world, config);
+    world.put_nmc("n1".into(), nmc(&live));
+    world.put_module(id, live);
+    world
+}
+
+/// Its user has changed it; says what there is to do, but for the accounts.
+fn changed(world: &mut World, config: &Config) -> (Vec<String>, State) {
+    world.remove_config(&config.id());
+    put(world, config);
+    let plan = plan(world, config, false);
+    let others = |one: &String| one != "ensure ServiceAccount" && !is_cleaning(one);
+    let doing = shown(&plan.doing).into_iter().filter(others).collect();
+    (doing, plan.state)
+}
+
+/// A pod with a device under this name: it asks for the resource, or was given it by a claim.
+fn user(world: &mut World, name: &str, device: &str) {
+    let (id, uid) = (Id::new("x", name), format!("uid-{name}"));
+    let mut resources = vec![Arc::from(device)];
+    if is_driver(device) {
+        let holding = Holding {
+            drivers: resources.drain(..).collect(),
+            pods: [(uid.as_str().into(), id.clone())].into(),
+        };
+        world.put_holding(id.clone(), Some(holding));
+    }
+    let pod = crate::world::Pod { node: "n1".into(), uid: uid.into(), resources, leaving: false };
+    world.put_pod(id, Some(pod));
+}
+
+/// Whatever changes how KMM loads the driver, said anew or no longer, it waits for the pods that use it.
+#[test]
+fn under_the_same_version_nothing_is_swapped_under_pods() {
+    let held = State::Held(vec!["n1".to_owned()]);
+    let mapping = |more: Value| {
+        let mut mapping = json!({ "regexp": "^.+$", "image": "r/acc:1" });
+        json_patch::merge(&mut mapping, &more);
+        json!({ "kernelMappings": [mapping] })
+    };
+    for more in [
+        json!({ "modprobe": { "parameters": ["x=1"] } }),
+        json!({ "modprobe": { "dirName": "/other" } }),
+        json!({ "modprobe": { "firmwarePath": "/firmware" } }),
+        json!({ "modprobe": { "args": { "load": ["-v"] } } }),
+        json!({ "imagePullPolicy": "Always" }),
+        json!({ "registryTLS": { "insecure": true } }),
+        json!({ "inTreeModulesToRemove": ["old"] }),
+        mapping(json!({})),
+        mapping(json!({ "registryTLS": { "insecure": true } })),
+        mapping(json!({ "inTreeModulesToRemove": ["old"] })),
+    ] {
+        let plain = if more["kernelMappings"][0].as_object().is_some_and(|mapping| mapping.len() > 2) {
+            mapping(json!({}))
+        } else {
+            json!({})
+        };
+        for (before, after) in [(&plain, &more), (&more, &plain)] {
+            let (before, after) = (serving(before), serving(after));
+            let mut world = running(&before);
+            assert_eq!(changed(&mut world, &before), (vec![], State::Good), "{more}");
+            let steps = ["apply", "fence n1"].map(str::to_owned).to_vec();
+            assert_eq!(changed(&mut world, &after), (steps, State::Writing), "{more}");
+            user(&mut world, "p", DEVICE);
+            assert_eq!(changed(&mut world, &after), (vec![], held.clone()), "{more}");
+        }
+    }
+    // What does not reach a driver that is loaded waits for nobody.
+    for more in
+        [json!({ "tolerations": [{ "operator": "Exists" }] }), json!({ "imagePullSecret": { "name": "s" } })]
+    {
+        let mut world = running(&serving(&json!({})));
+        user(&mut world, "p", DEVICE);
+        let (doing, state) = changed(&mut world, &serving(&more));
+        assert_eq!((doing, state), (vec!["apply".to_owned()], State::Writing), "{more}");
+    }
+}
+
+/// An answer may be older than what the watch has said meanwhile.
+#[test]
+fn a_pod_that_has_gone_does_not_come_back() {
+    let config = serving(&json!({}));
+    let mut world = running(&config);
+    user(&mut world, "p", DEVICE);
+    let p = Id::new("x", "p");
+    let seen = || {
+        let mut one = running(&config);
+        user(&mut one, "p", DEVICE);
+        let pods = one.pods.unwrap();
+        pods.on("n1").map(|(id, pod)| (id.clone(), pod.clone())).collect::<Vec<_>>()
+    };
+    let users = |world: &World| world.pods.as_ref().unwrap().on("n1").count();
+    let before = world.pods_gone();
+    world.put_pod(p.clone(), None);
+    world.put_seen(seen(), before);
+    assert_eq!(users(&world), 0);
+    world.put_seen(seen(), world.pods_gone());
+    assert_eq!(users(&world), 1);
+    let before = world.pods_gone();
+    world.put_pods(Pods::default());
+    world.put_seen(seen(), before);
+    assert_eq!(users(&world), 0);
+}
+
+/// A cordon, say, under which the driver stays only because the Module tolerates it.
+#[test]
+fn a_toleration_that_keeps_a_driver_is_taken_away_when_nobody_uses_the_devices() {
+    let tolerant = serving(&json!({ "tolerations": [{ "key": CORDON, "operator": "Exists" }] }));
+    let plain = serving(&json!({}));
+    for (before, after, cordoned, waits) in [
+        (&tolerant, &plain, true, true),
+        (&tolerant, &plain, false, false),
+        // Nothing that KMM has not unloaded, or is not about to.
+        (&plain, &tolerant, true, false),
+    ] {
+        let mut world = running(before);
+        let n1 = Node { unschedulable: cordoned, ..world.nodes["n1"].clone() };
+        world.put_node("n1".into(), Node { version: "9".to_owned(), ..n1 });
+        user(&mut world, "p", DEVICE);
+        let held = State::Held(vec!["n1".to_owned()]);
+        let wanted = if waits { (vec![], held) } else { (vec!["apply".to_owned()], State::Writing) };
+        assert_eq!(changed(&mut world, after), wanted, "{cordoned} {waits}");
+        world.put_pod(Id::new("x", "p"), None);
+        let (doing, _) = changed(&mut world, after);
+        assert_eq!(doing.contains(&"fence n1".to_owned()), waits, "{doing:?}");
+    }
+}
+
+/// Nodes that wait for another version still follow a Module that goes back to theirs.
+#[test]
+fn back_to_a_version_with_other_parameters_waits_for_those_who_have_it() {
+    let mut world = running(&serving(&json!({})));
+    user(&mut world, "p", DEVICE);
+    let next = serving(&json!({ "driverVersion": "2.0" }));
+    let (id, mut live) = as_wanted(&world, &next);
+    live.body["metadata"]["resourceVersion"] = "6".into();
+    world.put_module(id, live);
+    assert_eq!(changed(&mut world, &next), (vec![], State::Good));
+    let back = json!({ "modprobe": { "parameters": ["x=1"] } });
+    let held = State::Held(vec!["n1".to_owned()]);
+    assert_eq!(changed(&mut world, &serving(&back)), (vec![], held));
+    assert_eq!(changed(&mut world, &serving(&json!({}))), (vec!["apply".to_owned()], State::Writing));
+    // A node that is free meanwhile does not get the version that nobody wants any more.
+    world.put_node("n0".into(), {
+        let labels = json!({ "acc": "1", keys::LABEL_DRIVER: "hw.acc-module", VERSION: "1.0" });
+        node(labels)
+    });
+    assert_eq!(changed(&mut world, &serving(&back)).0, [""; 0]);
+    let mut ignoring = back;
+    ignoring["upgradePolicy"] = json!({ "podsUsingDevices": "Ignore" });
+    assert_eq!(changed(&mut world, &serving(&ignoring)).0[0], "apply");
+}
+
+/// The node as it is, in a newer version; with a fence that names this claim, or with none.
+fn with_fence(world: &World, labels: Value, claim: Option<&str>) -> Node {
+    let fence = |claim| json!({ "key": FENCE, "value": claim, "effect": "NoSchedule", "timeAdded": "2026-01-01T00:00:00Z" });
+    let version = world.nodes["n1"].version.parse::<u64>().unwrap() + 1;
+    let taints = claim.map(|claim| serde_json::from_value(fence(claim)).unwrap());
+    Node { version: version.to_string(), taints: taints.into_iter().collect(), ..node(labels) }
+}
+
+/// Newer than any before it.
+fn put_module(world: &mut World, id: &Id, mut live: Live) {
+    let version = world.modules[id].text("/metadata/resourceVersion").parse::<u64>().unwrap() + 1;
+    live.body["metadata"]["resourceVersion"] = version.to_string().into();
+    world.put_module(id.clone(), live);
+}
+
+#[test]
+fn a_module_that_reloads_drivers_is_written_when_nobody_can_come() {
+    let after = serving(&json!({ "modprobe": { "parameters": ["x=1"] } }));
+    let mut world = running(&serving(&json!({})));
+    world.put_node("n1".into(), with_fence(&world, ours(), Some(CLAIM)));
+    assert_eq!(changed(&mut world, &after).0, ["apply"], "it is fenced already");
+    let doing = plan(&world, &after, false).doing;
+    let unused = doing.iter().find_map(|one| match one {
+        Do::Apply(_, unused) => Some(unused.clone()),
+        _ => None,
+    });
+    let since: Timestamp = "2026-01-01T00:00:00Z".parse().unwrap();
+    let wanted = Unused {
+        names: BTreeSet::from([DEVICE.to_owned()]),
+        fences: BTreeMap::from([("n1".to_owned(), Some(since))]),
+    };
+    assert_eq!(unused, Some(wanted));
+    // For a Module that is refused nobody is kept away.
+    let doing = plan(&world, &after, true).doing;
+    assert_eq!(shown(&doing)[2..], ["apply", "unfence n1"]);
+    // The fence stays until KMM has unloaded what it unloads.
+    let (id, live) = as_wanted(&world, &after);
+    put_module(&mut world, &id, live.clone());
+    assert_eq!(changed(&mut world, &after), (vec![], State::Good));
+    world.put_nmc("n1".into(), nmc(&live));
+    assert_eq!(changed(&mut world, &after).0, ["unfence n1"]);
+}
+
+/// From when it was seen, not from the second in which it was put up; whatever else happens to the node meanwhile.
+#[test]
+fn a_fence_is_as_old_as_it_was_seen() {
+    let mut world = World::default();
+    let fenced = |version: &str, seen: i64, taints: Vec<Taint>| Node {
+        taints,
+        version: version.to_owned(),
+        fence_seen: Some(Timestamp::from_second(seen).unwrap()),
+        ..Node::default()
+    };
+    let fence = |claim: &str| {
+        vec![
+            serde_json::from_value::<Taint>(json!({ "key": FENCE, "value": claim, "effect": "NoSchedule" }))
+                .unwrap(),
+        ]
+    };
+    let mut seen = |version, at, taints| {
+        world.put_node("n1".into(), fenced(version, at, taints));
+        world.nodes["n1"].fence_seen.map(Timestamp::as_second)
+    };
+    assert_eq!(seen("1", 10, fence(CLAIM)), Some(10));
+    assert_eq!(seen("2", 20, fence(CLAIM)), Some(10), "the same one");
+    assert_eq!(seen("3", 30, fence("hw.other")), Some(30), "another's");
+    assert_eq!(seen("4", 40, fence(CLAIM)), Some(40));
+}
+
+/// Another name for the devices, or none, and another version in one edit: who has one under the former name still has it.
+#[test]
+fn who_has_a_device_under_a_former_name_still_uses_it() {
+    let (other, driver) = ("example.com/other", "acc.example.com");
+    let renamed = json!({ "driverVersion": "2.0", "devicePlugin": { "resourceNames": [other] } });
+    let dropped = json!({ "driverVersion": "2.0", "devicePlugin": null });
+    let undriven = json!({ "driverVersion": "2.0", "devicePlugin": { "driverNames": null } });
+    for (device, next) in [(DEVICE, &renamed), (DEVICE, &dropped), (driver, &undriven), (driver, &dropped)] {
+        let before = serving(&json!({ "devicePlugin": { "driverNames": [driver] } }));
+        let after = serving(next);
+        let mut world = running(&before);
+        user(&mut world, "p", device);
+        assert_eq!(changed(&mut world, &after).0, ["apply"]);
+        let doing = plan(&world, &after, false).doing;
+        let Some(Do::Apply(module, _)) = doing.iter().find(|one| matches!(one, Do::Apply(..))) else {
+            panic!()
+        };
+        let (id, mut live) = as_wanted(&world, &after);
+        live.body["metadata"]["annotations"] = module.body()["metadata"]["annotations"].clone();
+        put_module(&mut world, &id, Live { body: stated(live.body) });
+        assert_eq!(world.needs(), Needs { pods: true, held: true });
+        let waits = plan(&world, &after, false);
+        let pods = rollout::Wait::Pods("x/p".to_owned(), 1);
+        assert_eq!(waits.round.waiting, [("n1".to_owned(), pods)], "{next}");
+        // When the node has the new version nobody has the old name any more.
+        world.put_pod(Id::new("x", "p"), None);
+        let mut labels = ours();
+        labels[VERSION] = "2.0".into();
+        world.put_node("n1".into(), with_fence(&world, labels, None));
+        world.remove_nmc("n1");
+        let doing = plan(&world, &after, false).doing;
+        let Some(Do::Apply(module, _)) = doing.iter().find(|one| matches!(one, Do::Apply(..))) else {
+            panic!()
+        };
+        assert_eq!(Offered::on(module.body()).names(), after.device_names());
+    }
+    // A name that is replaced under the same version is remembered as long as that version.
+    let renamed = serving(&json!({ "devicePlugin": { "resourceNames": [other] } }));
+    let world = running(&serving(&json!({})));
+    let doing = plan(&world, &renamed, false).doing;
+    let Some(Do::Apply(module, _)) = doing.iter().find(|one| matches!(one, Do::Apply(..))) else { panic!() };
+    assert_eq!(Offered::on(module.body()).names(), BTreeSet::from([DEVICE, other].map(str::to_owned)));
+}
+
+/// Whoever has a device by a resource claim keeps the driver as others do, and nobody is told to be free of pods whose claims are not known.
+#[test]
+fn who_has_a_device_by_a_claim_uses_it() {
+    let (driver, claim) = ("acc.example.com", Id::new("x", "p"));
+    let plugin = |more: Value| json!({ "devicePlugin": more });
+    let resource =
+        json!({ "name": DEVICE, "discovery": { "directory": { "path": "/dev", "prefix": "acc" } } });
+    let config = json!({ "version": "v1alpha1", "resources": [resource] });
+    let ours =
+        |args: Value| plugin(json!({ "image": null, "resourceNames": null, "config": config, "args": args }));
+    let waits = Some(rollout::Wait::Pods("x/p".to_owned(), 1));
+    for (more, wanted) in [
+        (plugin(json!({ "driverNames": [driver] })), &waits),
+        (ours(json!(["-v", "--dra=acc.example.com"])), &waits),
+        (ours(json!(["--dra", driver, "-v"])), &waits),
+        (ours(json!(["--dra=other.example.com", driver])), &None),
+        (plugin(json!({ "args": ["--dra=acc.example.com"] })), &None),
+        (plugin(json!({ "driverNames": ["other.example.com"] })), &None),
+    ] {
+        let before = serving(&more);
+        let mut after = before.clone();
+        after.object.spec.driver_version = "2.0".to_owned();
+        let mut world = running(&before);
+        user(&mut world, "p", driver);
+        let (id, live) = as_wanted(&world, &after);
+        put_module(&mut world, &id, live);
+        let waiting = |world: &World| plan(world, &after, false).round.waiting.pop().map(|(_, wait)| wait);
+        world.remove_config(&after.id());
+        put(&mut world, &after);
+        assert_eq!(waiting(&world), *wanted, "{more}");
+        if wanted.is_none() {
+            continue;
+        }
+        assert!(world.needs().held, "{more}");
+        // Of another pod of the same name.
+        let concerned = |world: &mut World, holding| world.put_holding(claim.clone(), holding).len();
+        let holding = |uid: &str| {
+            let pods = [(uid.into(), Id::new("x", "p"))].into();
+            Some(Holding { drivers: [driver.into()].into(), pods })
+        };
+        assert_eq!(concerned(&mut world, holding("uid-former")), 1);
+        assert_eq!(waiting(&world), None, "{more}");
+        assert_eq!(concerned(&mut world, holding("uid-p")), 1);
+        assert_eq!(waiting(&world), waits, "{more}");
+        assert_eq!(concerned(&mut world, None), 1);
+        assert_eq!(waiting(&world), None, "{more}");
+        world.held = None;
+        assert_eq!(waiting(&world), Some(rollout::Wait::Unknown), "{more}");
+    }
+    // Claims are of no interest where nobody gives devices by them.
+    let mut world = running(&serving(&json!({})));
+    world.held = None;
+    assert_eq!(world.needs(), Needs { pods: true, held: false });
+    let after = serving(&json!({ "driverVersion": "2.0" }));
+    world.remove_config(&after.id());
+    put(&mut world, &after);
+    let (id, live) = as_wanted(&world, &after);
+    put_module(&mut world, &id, live);
+    assert_eq!(plan(&world, &after, false).round.waiting, []);
+}
+
+/// Somebody takes our labels from a node that is being changed: the fence goes when the driver has gone, whoever is told.
+#[test]
+fn a_fence_goes_by_whose_it_is() {
+    let config = serving(&json!({}));
+    let mut world = running(&config);
+    world.put_node("n1".into(), with_fence(&world, json!({}), Some(CLAIM)));
+    assert_eq!(changed(&mut world, &config).0, [""; 0], "it is not unloaded yet");
+    assert_eq!(world.remove_nmc("n1").into_iter().collect::<Vec<_>>(), [config.id()]);
+    assert_eq!(changed(&mut world, &config).0, ["release n1"]);
+    world.put_node("n1".into(), with_fence(&world, json!({}), Some("hw.other")));
+    assert_eq!(changed(&mut world, &config).0, [""; 0], "somebody else's");
+    assert_eq!(world.orphans().into_iter().collect::<Vec<_>>(), ["hw.other"]);
+    world.put_node("n1".into(), with_fence(&world, json!({}), Some(CLAIM)));
+    assert_eq!(world.orphans().len(), 0);
+    world.remove_config(&config.id());
+    world.remove_module(&Id::new("hw", "acc-module"));
+    assert_eq!(world.orphans().into_iter().collect::<Vec<_>>(), [CLAIM]);
+    assert_eq!(shown(&orphan(&world, CLAIM)), ["release n1"]);
+    world.remove_node(&"n1".into());
+    assert_eq!(world.orphans().len(), 0);
+}
+
+/// A node that no longer matches is fenced before it is given back, and as long as the driver is there.
+#[test]
+fn a_node_is_given_back_behind_a_fence() {
+    let config = serving(&json!({ "nodeSelector": { "acc": "2" } }));
+    let mut world = running(&serving(&json!({ "nodeSelector": { "acc": "1" } })));
+    assert_eq!(changed(&mut world, &config).0, ["fence n1"]);
+    world.put_node("n1".into(), with_fence(&world, ours(), Some(CLAIM)));
+    assert_eq!(changed(&mut world, &config).0, ["release n1"]);
+    let doing = plan(&world, &config, false).doing;
+    let Some(Do::Node(write)) = doing.last() else { panic!() };
+    assert!(!write.patch.to_string().contains("taints"), "{}", write.patch);
+    assert!(write.unused.is_fenced() && !write.unused.names.is_empty());
+}
+
+/// A plugin reads its configuration again when it changes: that of a version that nodes have stays as it is.
+#[test]
+fn each_version_has_its_configuration() {
+    let offering = |name: &str, more: Value| {
+        let config = json!({ "version": "v1alpha1", "resources": [{ "name": name, "discovery": { "directory": { "path": "/dev", "prefix": "a" } } }] });
+        let plugin = json!({ "image": null, "resourceNames": null, "config": config });
+        let mut spec = json!({ "devicePlugin": plugin });
+        json_patch::merge(&mut spec, &more);
+        serving(&spec)
+    };
+    let files = |world: &World, config: &Config| {
+        plan(world, config, false).doing.into_iter().find_map(|one| match one {
+            Do::Ensure(object, kept) if object.sort().kind == "ConfigMap" => {
+                Some((object.body()["data"].as_object().unwrap().keys().cloned().collect(), kept))
+            }
+            _ => None,
+        })
+    };
+    let names = |all: &[&str]| all.iter().map(|name| (*name).to_owned()).collect::<BTreeSet<String>>();
+    let mut world = running(&offering(DEVICE, json!({})));
+    let next = offering("example.com/other", json!({ "driverVersion": "2.0" }));
+    changed(&mut world, &next);
+    assert_eq!(files(&world, &next), Some((names(&["2.0.yaml"]), names(&["1.0.yaml"]))));
+    // The Module is written, the node waits.
+    let (id, live) = as_wanted(&world, &next);
+    put_module(&mut world, &id, live);
+    assert_eq!(files(&world, &next), Some((names(&["2.0.yaml"]), names(&["1.0.yaml"]))));
+    let mut labels = ours();
+    labels[VERSION] = "2.0".into();
+    world.put_node("n1".into(), with_fence(&world, labels, None));
+    assert_eq!(files(&world, &next).unwrap().1, names(&["1.0.yaml"]), "it is still loaded");
+    world.remove_nmc("n1");
+    assert_eq!(files(&world, &next), Some((names(&["2.0.yaml"]), names(&[]))));
+    // Under the same version it waits with the driver.
+    let mut world = running(&offering(DEVICE, json!({})));
+    user(&mut world, "p", DEVICE);
+    let held = offering("example.com/other", json!({ "modprobe": { "parameters": ["x=1"] } }));
+    assert_eq!(changed(&mut world, &held).1, State::Held(vec!["n1".to_owned()]));
+    assert_eq!(files(&world, &held), None);
+}

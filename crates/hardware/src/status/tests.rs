@@ -1,0 +1,440 @@
+//! Worlds, and what is told about them.
+
+use k8s_openapi::api::core::v1::Taint;
+use serde_json::{Value, json};
+
+use super::awaited::awaited;
+use super::*;
+use crate::facts::Called;
+use crate::module;
+use crate::nmc::{Images, Nmc};
+use crate::plan::plan;
+use crate::taints::FENCE;
+use crate::world::{Kind, Kmm, Live, Node, Place, Pod, Pods};
+
+const VERSION: &str = "kmm.node.kubernetes.io/version-module.hw.acc-module";
+
+fn config(more: &Value) -> Config {
+    named("acc", "2026-01-01T00:00:00Z", more)
+}
+
+fn named(name: &str, created: &str, more: &Value) -> Config {
+    let mut body = json!({
+        "metadata": {
+            "name": name, "namespace": "hw", "uid": name, "resourceVersion": "1", "generation": 3,
+            "creationTimestamp": created, "finalizers": [keys::FINALIZER],
+        },
+        "spec": { "driverImage": "r.example/acc", "driverVersion": "1.0", "nodeSelector": { "acc": "1" } },
+    });
+    json_patch::merge(&mut body, more);
+    Config::of(serde_json::from_value(body).unwrap())
+}
+
+/// When nodes were fenced.
+const FENCED: i64 = 1000;
+
+/// A node as the tables have it: `claimed`, `ready`, `old` (another version is loaded), `booted` (anew), `cordoned`, `kernel` (an odd one),
+/// `fenced`.
+fn add(world: &mut World, name: &str, how: &str) {
+    let has = |word: &str| how.split(' ').any(|one| one == word);
+    let mut labels = vec![("acc", "1")];
+    if !how.is_empty() {
+        labels.extend([
+            (keys::LABEL_DRIVER, "hw.acc-module"),
+            (VERSION, if has("old") { "0.9" } else { "1.0" }),
+        ]);
+    }
+    let node = Node {
+        labels: labels.into_iter().map(|(key, value)| (key.into(), value.into())).collect(),
+        has_labels: true,
+        taints: if has("fenced") { vec![fence()] } else { Vec::new() },
+        unschedulable: has("cordoned"),
+        kernel: if has("kernel") { "6.8-odd" } else { "5.14.0-1.el9" }.into(),
+        boot: if has("booted") { "2" } else { "1" }.to_owned(),
+        version: "1".to_owned(),
+        fence_seen: None,
+    };
+    world.put_node(name.into(), node);
+    if has("ready") {
+        let version = if has("old") { "0.9" } else { "1.0" };
+        let config = json!({
+            "containerImage": format!("r.example/acc:{version}-5.14.0-1.el9"),
+            "modprobe": { "moduleName": "acc", "dirName": "/opt" },
+        });
+        let entry = json!({ "namespace": "hw", "name": "acc-module", "version": version, "bootId": "1", "config": config });
+        let body = json!({ "metadata": { "name": name }, "spec": { "modules": [entry] }, "status": { "modules": [entry] } });
+        world.put_nmc(name.into(), Nmc::of(&serde_json::from_value(body).unwrap()));
+    }
+}
+
+fn fence() -> Taint {
+    let time_added = Some(Time(Timestamp::from_second(FENCED).unwrap()));
+    let value = Some("hw.acc-module".to_owned());
+    Taint { key: FENCE.to_owned(), effect: "NoSchedule".to_owned(), value, time_added }
+}
+
+fn world(config: &Config, nodes: &[&str]) -> World {
+    let mut world = World::new(Place { openshift: false, image: "r.example/t:1".to_owned() });
+    world.kmm = Some(Kmm::Served("v1beta1".to_owned()));
+    world.pods = Some(Pods::default());
+    world.listed = [Kind::Config, Kind::Node, Kind::Module, Kind::Nmc, Kind::Images].into();
+    for (at, how) in nodes.iter().enumerate() {
+        add(&mut world, &format!("n{at}"), how);
+    }
+    world.put_config(config.clone());
+    if let Some(called) = Called::of(config) {
+        let object = module::module(config, &called, &world.place, "v1beta1").unwrap();
+        let mut body = object.body().clone();
+        body["metadata"]["uid"] = "m".into();
+        body["metadata"]["managedFields"] =
+            json!([{ "manager": keys::FIELD_MANAGER, "operation": "Apply", "fieldsV1": {} }]);
+        world.put_module(called.module, Live { body });
+    }
+    world
+}
+
+/// Everything that is waited for has been for long.
+fn late(world: &World, config: &Config) -> Heard {
+    Heard { late: awaited(world, config, &plan(world, config, false)), ..Heard::default() }
+}
+
+fn told(world: &World, config: &Config, heard: &Heard) -> Status {
+    let plan = plan(world, config, false);
+    status(world, config, &plan, heard, Timestamp::UNIX_EPOCH)
+}
+
+/// Phase, reason of Ready, the conditions that hold of the first four, desired and ready nodes.
+fn check(
+    config: &Config,
+    world: &World,
+    heard: &Heard,
+    phase: Phase,
+    reason: &str,
+    holds: &[&str],
+    nodes: (i32, i32),
+) {
+    let status = told(world, config, heard);
+    let of = |name: &str| status.conditions.iter().find(|one| one.type_ == name).unwrap();
+    assert_eq!((status.phase, of(keys::READY).reason.as_str()), (Some(phase), reason), "{status:#?}");
+    let true_ones: Vec<&str> = [keys::READY, keys::ERRORED, keys::PROGRESSING, keys::DEGRADED]
+        .into_iter()
+        .filter(|name| of(name).status == "True")
+        .collect();
+    assert_eq!(true_ones, holds, "{status:#?}");
+    let counts = status.nodes.unwrap_or_default();
+    assert_eq!((counts.desired, counts.ready), nodes, "{status:#?}");
+    for one in &status.conditions {
+        assert_eq!(one.observed_generation, Some(3));
+        let plain = |c: char| c.is_ascii_alphanumeric();
+        assert!(!one.reason.is_empty() && one.reason.chars().all(plain), "{one:?}");
+    }
+}
+
+#[test]
+fn it_is_told_how_it_is() {
+    use Phase::{Degraded, Pending, Progressing, Ready};
+    let calm = Heard::default();
+    let (ready, progressing) = ([keys::READY], [keys::PROGRESSING]);
+    let plain = config(&json!({}));
+    type Case<'a> = (&'a [&'a str], bool, Phase, &'a str, &'a [&'a str], (i32, i32));
+    let table: [Case<'_>; 10] = [
+        (&[], false, Pending, "NoMatchingNodes", &[], (0, 0)),
+        (&[""], false, Progressing, "Progressing", &progressing, (0, 0)),
+        (&["claimed"], false, Progressing, "Loading", &progressing, (1, 0)),
+        (&["claimed"], true, Degraded, "Loading", &[keys::PROGRESSING, keys::DEGRADED], (1, 0)),
+        (&["ready", "claimed"], false, Progressing, "Loading", &progressing, (2, 1)),
+        (&["ready", "ready"], true, Ready, "Reconciled", &ready, (2, 2)),
+        (&["ready", "ready booted"], false, Progressing, "Loading", &progressing, (2, 1)),
+        (&["ready", "ready old"], false, Progressing, "Upgrading", &progressing, (2, 1)),
+        (&["ready", "claimed cordoned"], false, Ready, "Reconciled", &ready, (1, 1)),
+        (&["claimed cordoned"], false, Pending, "Maintenance", &[], (0, 0)),
+    ];
+    for (nodes, is_late, phase, reason, holds, counts) in table {
+        let world = world(&plain, nodes);
+        let heard = if is_late { late(&world, &plain) } else { calm.clone() };
+        check(&plain, &world, &heard, phase, reason, holds, counts);
+    }
+    let narrow = config(&json!({ "spec": { "kernelMappings": [{ "regexp": "el9" }] } }));
+    check(&narrow, &world(&narrow, &["ready", "claimed kernel"]), &calm, Ready, "Reconciled", &ready, (1, 1));
+    check(
+        &narrow,
+        &world(&narrow, &["claimed kernel"]),
+        &calm,
+        Degraded,
+        "UnsupportedKernel",
+        &[keys::DEGRADED],
+        (0, 0),
+    );
+    let paused = config(&json!({ "spec": { "upgradePolicy": { "paused": true } } }));
+    check(&paused, &world(&paused, &["ready old"]), &calm, Progressing, "Paused", &progressing, (1, 0));
+}
+
+/// Whoever waits for his turn is told for whom.
+#[test]
+fn what_an_upgrade_waits_for_is_named() {
+    let plain = config(&json!({}));
+    let message =
+        |nodes: &[&str]| told(&world(&plain, nodes), &plain, &Heard::default()).conditions[0].message.clone();
+    let said = message(&["claimed", "ready old", "ready old"]);
+    let wanted = "0 of 3 nodes are ready; not n0; 2 nodes wait for their turn (spec.upgradePolicy.maxUnavailable) until there is a working \
+        driver on n0 (KMM has not begun to load the driver)";
+    assert_eq!(said, wanted);
+    for excused in ["claimed cordoned", "ready booted"] {
+        let said = message(&[excused, "ready old", "ready old"]);
+        assert!(!said.contains("until there is a working driver"), "{excused}: {said}");
+    }
+}
+
+/// What is available does not drop because another version is asked for.
+#[test]
+fn a_working_driver_is_available_whatever_its_version() {
+    let plain = config(&json!({}));
+    for (nodes, wanted) in [
+        (["ready", "ready"], (2, 2)),
+        (["ready old", "ready old"], (2, 0)),
+        (["ready", "ready booted"], (1, 1)),
+        (["claimed", "ready old"], (1, 0)),
+        (["ready cordoned", "ready"], (1, 1)),
+    ] {
+        let counts = told(&world(&plain, &nodes), &plain, &Heard::default()).nodes.unwrap();
+        assert_eq!((counts.available, counts.ready), wanted, "{nodes:?}");
+    }
+}
+
+/// Labels, versions and NodeModulesConfigs are as before, and KMM has not even begun.
+#[test]
+fn what_kmm_was_not_told_yet_is_not_ready() {
+    let calm = Heard::default();
+    for spec in [
+        json!({ "modprobe": { "parameters": ["x=1"] } }),
+        json!({ "kernelMappings": [{ "regexp": "el9", "image": "r.example/acc:rebuilt" }] }),
+        json!({ "inTreeModulesToRemove": ["old"] }),
+    ] {
+        let changed = config(&json!({ "spec": spec }));
+        let world = world(&changed, &["ready", "ready"]);
+        check(&changed, &world, &calm, Phase::Progressing, "Loading", &[keys::PROGRESSING], (2, 0));
+    }
+    // What is loaded under the version before is as it was asked for then.
+    let plain = config(&json!({ "spec": { "upgradePolicy": { "maxUnavailable": 2 } } }));
+    let upgrading = world(&plain, &["ready old", "ready old"]);
+    assert_eq!(plan(&upgrading, &plain, false).round.unavailable, [""; 0]);
+}
+
+#[test]
+fn what_goes_wrong_is_told_with_its_text() {
+    let errored = [keys::ERRORED, keys::DEGRADED];
+    let plain = config(&json!({}));
+    let refused = |module| Heard {
+        errors: vec![Failure { module, text: "Module hw/acc-module: 403 Forbidden: no".to_owned() }],
+        ..Heard::default()
+    };
+    let mut there = world(&plain, &["claimed"]);
+    check(&plain, &there, &refused(true), Phase::Degraded, "Errored", &errored, (1, 0));
+    let status = told(&there, &plain, &refused(true));
+    assert_eq!(
+        (status.conditions[1].reason.as_str(), status.conditions[1].message.as_str()),
+        ("ModuleFailed", "Module hw/acc-module: 403 Forbidden: no")
+    );
+    assert_eq!(told(&there, &plain, &refused(false)).conditions[1].reason, "WriteFailed");
+    let body = json!({
+        "metadata": { "name": "acc-module", "namespace": "hw" },
+        "spec": { "images": [{ "image": "r.example/acc:1.0-5.14.0-1.el9" }] },
+    });
+    there.put_images(
+        claim::Id::new("hw", "acc-module"),
+        Some(Images::of(&serde_json::from_value(body).unwrap())),
+    );
+    let calm = Heard::default();
+    check(&plain, &there, &calm, Phase::Progressing, "ImageNotAvailable", &[keys::PROGRESSING], (1, 0));
+    there.kmm = Some(Kmm::Absent);
+    check(&plain, &there, &calm, Phase::Pending, "Errored", &[keys::ERRORED], (1, 0));
+    assert_eq!(told(&there, &plain, &calm).conditions[1].reason, "KMMNotInstalled");
+}
+
+#[test]
+fn who_lost_is_in_conflict_and_who_won_is_not() {
+    let (old, young) = (config(&json!({})), named("young", "2026-02-01T00:00:00Z", &json!({})));
+    let mut world = world(&old, &["ready"]);
+    world.put_config(young.clone());
+    let calm = Heard::default();
+    check(&old, &world, &calm, Phase::Ready, "Reconciled", &[keys::READY], (1, 1));
+    check(&young, &world, &calm, Phase::Conflict, "Errored", &[keys::ERRORED], (0, 0));
+    let [won, lost] = [&old, &young].map(|config| told(&world, config, &calm));
+    assert!(won.conflicts[0].won && won.conflicts[0].name == "young" && won.conflicts[0].nodes == ["n0"]);
+    assert!(!lost.conflicts[0].won && lost.conflicts[0].name == "acc" && lost.conflicts[0].count == 1);
+    assert!(lost.conditions[4].message.contains("hw/acc has n0"), "{:?}", lost.conditions[4]);
+    assert_eq!([won.conditions[4].status.as_str(), lost.conditions[4].status.as_str()], ["True", "False"]);
+}
+
+#[test]
+fn who_might_be_in_conflict_hears_of_it_and_is_not_disturbed() {
+    let plain = config(&json!({}));
+    let mut world = world(&plain, &["ready"]);
+    let selects = |labels: Value| json!({ "spec": { "nodeSelector": labels } });
+    let near = named("near", "2026-02-01T00:00:00Z", &selects(json!({ "acc": null, "also": "1" })));
+    let far = named("far", "2026-02-01T00:00:00Z", &selects(json!({ "acc": "2" })));
+    assert!(world.put_config(near.clone()).contains(&plain.id()), "it is looked at again");
+    assert!(!world.put_config(far.clone()).contains(&plain.id()));
+    let calm = Heard::default();
+    check(&plain, &world, &calm, Phase::Ready, "Reconciled", &[keys::READY], (1, 1));
+    let said = |config: &Config| {
+        let valid = told(&world, config, &calm).conditions[4].clone();
+        assert_eq!((valid.type_.as_str(), valid.status.as_str()), (keys::NODE_SELECTOR_VALID, "True"));
+        (valid.reason, valid.message)
+    };
+    let (reason, message) = said(&plain);
+    assert_eq!(reason, "NodeSelectorMayOverlap");
+    assert!(message.contains("hw/near") && !message.contains("hw/far"), "{message}");
+    let (reason, message) = said(&near);
+    assert!(reason == "NodeSelectorMayOverlap" && message.contains("hw/acc, hw/far"), "{message}");
+}
+
+/// Until the plugins run everywhere it is waited for them, and for too long is a failure.
+#[test]
+fn a_plugin_that_never_starts_is_a_failure() {
+    let plain = config(
+        &json!({ "spec": { "devicePlugin": { "image": "r/p:1", "resourceNames": ["example.com/acc"] } } }),
+    );
+    let world = world(&plain, &["ready", "ready"]);
+    let waits = awaited(&world, &plain, &plan(&world, &plain, false));
+    assert_eq!(waits, ["n0", "n1"].map(|name| Awaited::Plugin(name.to_owned())).into());
+    let late = late(&world, &plain);
+    let holds = [keys::PROGRESSING, keys::DEGRADED];
+    check(&plain, &world, &late, Phase::Degraded, "DevicePluginNotReady", &holds, (2, 2));
+    let without = config(&json!({}));
+    assert_eq!(awaited(&world, &without, &plan(&world, &without, false)), BTreeSet::new());
+}
+
+/// Who has devices when a DeviceConfig goes is told, by node and by name.
+#[test]
+fn pods_that_hold_devices_are_named_when_it_goes() {
+    let told_with = |policy: &str| {
+        let leaving = config(&json!({
+            "metadata": { "deletionTimestamp": "2026-03-01T00:00:00Z" },
+            "spec": {
+                "devicePlugin": { "image": "r/p:1", "resourceNames": ["example.com/acc"] },
+                "upgradePolicy": { "podsUsingDevices": policy },
+            },
+        }));
+        let mut world = world(&leaving, &["ready", "ready"]);
+        for name in ["a", "b"] {
+            let resources = vec!["example.com/acc".into()];
+            let pod = crate::world::Pod { node: "n1".into(), uid: "u".into(), resources, leaving: false };
+            world.put_pod(claim::Id::new("work", name), Some(pod));
+        }
+        let plan = plan(&world, &leaving, false);
+        let waits = !awaited(&world, &leaving, &plan).is_empty();
+        (told(&world, &leaving, &late(&world, &leaving)), waits)
+    };
+    for (policy, reason, degraded, problems) in [
+        ("Wait", "WaitingForPods", "False", [("n1", "PodsUseDevices")].as_slice()),
+        ("Ignore", "Deleting", "True", &[("n0", "StillLoaded"), ("n1", "StillLoaded")]),
+    ] {
+        let (status, waits) = told_with(policy);
+        let of = |name: &str| status.conditions.iter().find(|one| one.type_ == name).unwrap();
+        let moving = of(keys::PROGRESSING);
+        assert_eq!((moving.status.as_str(), moving.reason.as_str()), ("True", reason));
+        assert!(moving.message.contains("n1 by work/a and 1 more"), "{}", moving.message);
+        assert_eq!((of(keys::DEGRADED).status.as_str(), waits), (degraded, policy == "Ignore"));
+        let told: Vec<(&str, &str)> =
+            status.problems.iter().map(|one| (one.node.as_str(), one.reason.as_str())).collect();
+        assert_eq!(told, problems);
+    }
+}
+
+#[test]
+fn a_time_turns_with_its_condition_only() {
+    let plain = config(&json!({}));
+    let mut there = world(&plain, &["claimed"]);
+    let first = told(&there, &plain, &Heard::default());
+    let mut known = plain.clone();
+    known.object.status = first.clone();
+    known
+        .object
+        .status
+        .conditions
+        .push(Condition { type_: "Theirs".to_owned(), ..first.conditions[0].clone() });
+    add(&mut there, "n1", "");
+    let later = Timestamp::from_second(1000).unwrap();
+    let plan = plan(&there, &known, false);
+    let second = status(&there, &known, &plan, &Heard::default(), later);
+    assert_eq!(second.conditions[0].last_transition_time, first.conditions[0].last_transition_time);
+    assert_eq!(second.conditions.last().unwrap().type_, "Theirs");
+    add(&mut there, "n0", "ready");
+}
+
+#[test]
+fn pods_that_do_not_go_are_told_with_their_nodes() {
+    let asked = config(&json!({ "spec": {
+        "upgradePolicy": { "podsUsingDevices": "Evict", "evictionTimeoutSeconds": 60 },
+        "devicePlugin": { "image": "r.example/p:1", "resourceNames": ["example.com/acc"] },
+    } }));
+    let mut there = world(&asked, &["ready", "ready old fenced"]);
+    for name in ["p", "q"] {
+        let resources = vec!["example.com/acc".into()];
+        let pod = Pod { node: "n1".into(), uid: "u".into(), resources, leaving: name == "p" };
+        there.put_pod(claim::Id::new("x", name), Some(pod));
+    }
+    let at = |config: &Config, second: i64| {
+        let plan = plan(&there, config, false);
+        let now = Timestamp::from_second(second).unwrap();
+        let (overdue, next) = overdue::overdue(config, &plan, now);
+        let heard = Heard { overdue, ..Heard::default() };
+        (status(&there, config, &plan, &heard, now), next.map(|left| left.as_secs()))
+    };
+    let reasons = |before: &Status, after: &Status| {
+        events::turns(before, after).into_iter().map(|turn| (turn.reason, turn.note)).collect::<Vec<_>>()
+    };
+    let (before, next) = at(&asked, FENCED + 59);
+    assert_eq!((before.problems[0].reason.as_str(), next), ("PodsUseDevices", Some(1)));
+    assert_eq!(before.conditions[3].status, "False", "{before:#?}");
+    let (after, next) = at(&asked, FENCED + 60);
+    let told: Vec<_> = after.problems.iter().map(|one| (one.node.as_str(), one.reason.as_str())).collect();
+    assert_eq!((told, next), (vec![("n1", "EvictionTimeout")], None));
+    let degraded = &after.conditions[3];
+    assert_eq!((degraded.status.as_str(), degraded.reason.as_str()), ("True", "EvictionTimeout"));
+    assert!(degraded.message.contains("x/p, x/q on n1"), "{degraded:?}");
+    let turned = reasons(&before, &after);
+    assert_eq!(turned.len(), 1, "{turned:?}");
+    assert!(turned[0].0 == "EvictionTimeout" && turned[0].1.contains("n1: pods x/p, x/q"), "{turned:?}");
+    let (later, _) = at(&asked, FENCED + 1000);
+    assert_eq!(reasons(&after, &later), []);
+    // Whoever waits asks nobody.
+    let patient = json!({ "upgradePolicy": { "podsUsingDevices": "Wait" }, "devicePlugin": asked.object.spec.device_plugin });
+    let (waits, next) = at(&config(&json!({ "spec": patient })), FENCED + 1000);
+    assert_eq!((waits.problems[0].reason.as_str(), next), ("PodsUseDevices", None));
+}
+
+/// Each line is told by a process that knows nothing but the status before.
+#[test]
+fn where_nodes_come_from_is_known_until_all_are_there() {
+    let mut plain = config(&json!({}));
+    let mut check = |nodes: &[&str], from: Option<&str>, has: Option<&str>| {
+        let status = told(&world(&plain, nodes), &plain, &Heard::default());
+        assert_eq!(
+            (status.upgrading_from.as_deref(), status.driver_version.as_deref()),
+            (from, has),
+            "{nodes:?}"
+        );
+        plain.object.status = status;
+    };
+    check(&["ready", "claimed"], None, None);
+    check(&["ready", "ready"], None, Some("1.0"));
+    check(&["ready old", "ready old"], Some("0.9"), Some("0.9"));
+    check(&["ready", "ready old"], Some("0.9"), None);
+    check(&["ready", "claimed"], Some("0.9"), None);
+    check(&["ready", "ready"], None, Some("1.0"));
+    check(&["ready", "ready", "claimed"], None, None);
+    check(&["ready", "ready old cordoned"], None, Some("1.0"));
+    check(&["ready", "ready old"], Some("0.9"), None);
+    check(&[], None, None);
+}
+
+#[test]
+fn lists_end() {
+    let plain = config(&json!({ "spec": { "kernelMappings": [{ "literal": "none" }] } }));
+    let nodes = vec!["claimed"; 100];
+    let status = told(&world(&plain, &nodes), &plain, &Heard::default());
+    assert_eq!((status.problems.len(), status.kernels_without_mapping.len()), (16, 1));
+    assert_eq!(some(&vec!["n".to_owned(); 10]), "n, n, n, n, n, n, n, n and 2 more");
+}

@@ -1,0 +1,287 @@
+//! Nodes, pods and resource claims as they come off the wire, with no more of them than somebody reads.
+//!
+//! In: JSON of the API server. Out: [`Node`], [`Pod`], [`Holding`]. Never: a rule.
+
+use std::collections::BTreeMap;
+use std::sync::Arc;
+
+use jiff::Timestamp;
+use k8s_openapi::api::core::v1::Taint;
+use runtime::wire::{Parts, Texts, Wire};
+use serde::Deserialize;
+use serde::de::IgnoredAny;
+use serde_json::Value;
+
+use super::claim::Id;
+use super::held::Holding;
+use super::world::{Node, Pod};
+
+/// A node.
+pub(super) type WireNode = Wire<Parts<NodeSpec, NodeStatus>>;
+/// A pod.
+pub(super) type WirePod = Wire<Parts<PodSpec, PodStatus>>;
+/// A ResourceClaim.
+pub(super) type WireClaim = Wire<Parts<IgnoredAny, ClaimStatus>>;
+
+/// Reduces an object to what is kept of it.
+pub(super) trait Trim {
+    /// What is kept.
+    type Kept;
+
+    /// Keeps what the controller reads.
+    fn trim(self, texts: &mut Texts) -> Self::Kept;
+}
+
+/// Of a node's spec.
+#[derive(Clone, Debug, Default, Deserialize)]
+#[serde(default)]
+pub(super) struct NodeSpec {
+    taints: Option<Vec<Taint>>,
+    unschedulable: Option<bool>,
+}
+
+/// Of its status.
+#[derive(Clone, Debug, Default, Deserialize)]
+#[serde(rename_all = "camelCase", default)]
+pub(super) struct NodeStatus {
+    node_info: NodeInfo,
+}
+
+#[derive(Clone, Debug, Default, Deserialize)]
+#[serde(default)]
+struct NodeInfo {
+    #[serde(rename = "kernelVersion")]
+    kernel: String,
+    #[serde(rename = "bootID")]
+    boot: String,
+}
+
+/// Of a pod's spec.
+#[derive(Clone, Debug, Default, Deserialize)]
+#[serde(rename_all = "camelCase", default)]
+pub(super) struct PodSpec {
+    node_name: Option<String>,
+    containers: Option<Vec<Container>>,
+    init_containers: Option<Vec<Container>>,
+    resource_claims: Option<Vec<IgnoredAny>>,
+}
+
+/// Of its status.
+#[derive(Clone, Debug, Default, Deserialize)]
+#[serde(default)]
+pub(super) struct PodStatus {
+    phase: Option<String>,
+}
+
+#[derive(Clone, Debug, Default, Deserialize)]
+#[serde(default)]
+struct Container {
+    resources: Resources,
+}
+
+#[derive(Clone, Debug, Default, Deserialize)]
+#[serde(default)]
+struct Resources {
+    limits: Option<BTreeMap<String, Value>>,
+    requests: Option<BTreeMap<String, Value>>,
+}
+
+/// Of a ResourceClaim's status.
+#[derive(Clone, Debug, Default, Deserialize)]
+#[serde(rename_all = "camelCase", default)]
+pub(super) struct ClaimStatus {
+    allocation: Option<Allocation>,
+    reserved_for: Option<Vec<Consumer>>,
+}
+
+#[derive(Clone, Debug, Default, Deserialize)]
+#[serde(default)]
+struct Allocation {
+    devices: Devices,
+}
+
+#[derive(Clone, Debug, Default, Deserialize)]
+#[serde(default)]
+struct Devices {
+    results: Option<Vec<Device>>,
+}
+
+#[derive(Clone, Debug, Default, Deserialize)]
+#[serde(default)]
+struct Device {
+    driver: String,
+}
+
+#[derive(Clone, Debug, Default, Deserialize)]
+#[serde(rename_all = "camelCase", default)]
+struct Consumer {
+    api_group: String,
+    resource: String,
+    name: String,
+    uid: Box<str>,
+}
+
+impl Trim for WireNode {
+    type Kept = (Arc<str>, Node);
+
+    /// What is kept of it, and its name.
+    fn trim(self, texts: &mut Texts) -> Self::Kept {
+        let Self { meta, body: Parts { spec, status } } = self;
+        let labels = meta.labels;
+        let mut node = Node {
+            has_labels: labels.is_some(),
+            labels: texts.share_all(&labels.unwrap_or_default()),
+            taints: spec.taints.unwrap_or_default(),
+            unschedulable: spec.unschedulable.unwrap_or_default(),
+            kernel: texts.share(&status.node_info.kernel),
+            boot: status.node_info.boot,
+            version: meta.resource_version.unwrap_or_default(),
+            fence_seen: None,
+        };
+        node.fence_seen = node.fenced_for().map(|_| Timestamp::now());
+        (texts.share(&meta.name.unwrap_or_default()), node)
+    }
+}
+
+impl Trim for WirePod {
+    type Kept = (Id, Option<Pod>);
+
+    /// What is kept of it, with namespace and name; nothing of those that cannot have a device: they are not bound, have ended, or ask for
+    /// nothing but the usual and have no claim.
+    fn trim(self, texts: &mut Texts) -> Self::Kept {
+        let Self { meta, body: Parts { spec, status } } = self;
+        let id = Id { namespace: meta.namespace.unwrap_or_default(), name: meta.name.unwrap_or_default() };
+        let has_claims = spec.resource_claims.is_some_and(|claims| !claims.is_empty());
+        let containers = spec.containers.into_iter().chain(spec.init_containers).flatten();
+        let asked = containers.flat_map(|one| [one.resources.requests, one.resources.limits]);
+        let names = asked.flatten().flatten().map(|(name, _)| name);
+        let resources: Vec<Arc<str>> = {
+            let mut all: Vec<String> = names.filter(|name| name.contains('/')).collect();
+            all.sort_unstable();
+            all.dedup();
+            all.iter().map(|name| texts.share(name)).collect()
+        };
+        let ended = matches!(status.phase.as_deref(), Some("Succeeded" | "Failed"));
+        let Some(node) = spec.node_name.filter(|_| !ended && (has_claims || !resources.is_empty())) else {
+            return (id, None);
+        };
+        let pod = Pod {
+            node: texts.share(&node),
+            uid: meta.uid.unwrap_or_default().into(),
+            resources,
+            leaving: meta.deletion_timestamp.is_some(),
+        };
+        (id, Some(pod))
+    }
+}
+
+impl Trim for WireClaim {
+    type Kept = (Id, Option<Holding>);
+
+    /// What is kept of it, with namespace and name; nothing of those that were given no device, or that no pod may use.
+    fn trim(self, texts: &mut Texts) -> Self::Kept {
+        let Self { meta, body: Parts { status, .. } } = self;
+        let namespace = meta.namespace.unwrap_or_default();
+        let results = status.allocation.and_then(|allocation| allocation.devices.results);
+        let drivers = results.into_iter().flatten().map(|device| texts.share(&device.driver)).collect();
+        let consumers = status.reserved_for.into_iter().flatten();
+        let pods = consumers.filter(|one| one.api_group.is_empty() && one.resource == "pods");
+        let pods = pods.map(|pod| (pod.uid, Id::new(&namespace, &pod.name))).collect();
+        let holding = Holding { drivers, pods };
+        let is_used = !holding.drivers.is_empty() && !holding.pods.is_empty();
+        (Id { namespace, name: meta.name.unwrap_or_default() }, is_used.then_some(holding))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use serde_json::json;
+
+    use super::*;
+
+    #[test]
+    fn of_a_node_what_matters_is_kept() {
+        let body = json!({
+            "metadata": { "name": "n1", "uid": "u", "resourceVersion": "7", "labels": { "a": "1" }, "managedFields": [{}] },
+            "spec": { "unschedulable": true, "taints": [{ "key": "x", "effect": "NoSchedule" }] },
+            "status": { "nodeInfo": { "kernelVersion": "6.1.0-1", "bootID": "b", "machineID": "m" }, "conditions": [] },
+        });
+        let (name, node) = WireNode::deserialize(&body).unwrap().trim(&mut Texts::default());
+        assert_eq!(
+            (&*name, &*node.kernel, node.boot.as_str(), node.version.as_str()),
+            ("n1", "6.1.0-1", "b", "7")
+        );
+        assert!(node.unschedulable && node.has_labels);
+        assert_eq!(node.taints[0].key, "x");
+        for body in [
+            json!({ "metadata": { "name": "n1" } }),
+            json!({ "metadata": { "name": "n1" }, "spec": { "taints": null } }),
+        ] {
+            let (_, node) = WireNode::deserialize(&body).unwrap().trim(&mut Texts::default());
+            assert!(!node.has_labels, "{body}");
+        }
+    }
+
+    #[test]
+    fn pods_that_may_have_a_device_are_kept() {
+        let pod = |spec: Value, phase: &str| {
+            let body = json!({
+                "metadata": { "name": "p", "namespace": "x", "uid": "u" }, "spec": spec, "status": { "phase": phase },
+            });
+            WirePod::deserialize(&body).unwrap().trim(&mut Texts::default()).1
+        };
+        let asks = |name: &str| json!([{ "resources": { "limits": { name: "1", "cpu": "1" } } }]);
+        let device = json!({ "nodeName": "n", "containers": asks("vendor.example/acc") });
+        let kept = pod(device.clone(), "Running").unwrap();
+        assert_eq!((&*kept.node, &*kept.uid, &*kept.resources[0]), ("n", "u", "vendor.example/acc"));
+        let claims = json!([{ "name": "acc", "resourceClaimName": "acc" }]);
+        let holder = json!({ "nodeName": "n", "containers": asks("memory"), "resourceClaims": claims });
+        assert_eq!(pod(holder.clone(), "Running").unwrap().resources, []);
+        assert!(
+            pod(json!({ "nodeName": "n", "initContainers": asks("vendor.example/acc") }), "Pending")
+                .is_some()
+        );
+        for (spec, phase) in [
+            (device, "Succeeded"),
+            (holder, "Failed"),
+            (json!({ "resourceClaims": claims }), "Pending"),
+            (json!({ "nodeName": "n", "resourceClaims": [] }), "Running"),
+            (json!({ "containers": asks("vendor.example/acc") }), "Pending"),
+            (json!({ "nodeName": "n", "containers": asks("memory") }), "Running"),
+            (json!({}), ""),
+        ] {
+            assert_eq!(pod(spec.clone(), phase), None, "{spec}");
+        }
+    }
+
+    #[test]
+    fn claims_that_pods_have_devices_by_are_kept() {
+        let claim = |status: Value| {
+            let body = json!({
+                "metadata": { "name": "c", "namespace": "x" }, "spec": { "devices": {} }, "status": status,
+            });
+            WireClaim::deserialize(&body).unwrap().trim(&mut Texts::default())
+        };
+        let device = |driver: &str| json!({ "request": "r", "driver": driver, "pool": "n", "device": "d" });
+        let given = json!({ "devices": { "results": [device("a.example"), device("b.example"), device("a.example")] } });
+        let pod = |name: &str| json!({ "resource": "pods", "name": name, "uid": format!("uid-{name}") });
+        let other = json!({ "apiGroup": "batch", "resource": "jobs", "name": "j", "uid": "uid-j" });
+        let (id, kept) =
+            claim(json!({ "allocation": given, "reservedFor": [pod("p"), other, pod("q")], "devices": [] }));
+        assert_eq!(id, Id::new("x", "c"));
+        let wanted = Holding {
+            drivers: ["a.example", "b.example"].map(Arc::from).into(),
+            pods: ["p", "q"].map(|pod| (format!("uid-{pod}").into(), Id::new("x", pod))).into(),
+        };
+        assert_eq!(kept, Some(wanted));
+        for status in [
+            json!({}),
+            json!({ "allocation": null, "reservedFor": null }),
+            json!({ "allocation": given }),
+            json!({ "allocation": given, "reservedFor": [other] }),
+            json!({ "allocation": { "devices": { "results": null } }, "reservedFor": [pod("p")] }),
+        ] {
+            assert_eq!(claim(status.clone()).1, None, "{status}");
+        }
+    }
+}

@@ -1,0 +1,118 @@
+//! Nodes as they come off the wire.
+//!
+//! In: JSON of the API server. Out: [`Node`]. Never: a field that no controller reads.
+
+use api::null::null_as_default;
+use runtime::wire::{Parts, Texts, Wire};
+use serde::Deserialize;
+use serde::de::IgnoredAny;
+
+use crate::world::Node;
+
+/// A node, of which nearly everything has been left out.
+pub(super) type WireNode = Wire<Parts<IgnoredAny, Status>>;
+
+/// Of a node's status.
+#[derive(Clone, Debug, Default, Deserialize)]
+#[serde(rename_all = "camelCase", default)]
+pub(super) struct Status {
+    #[serde(deserialize_with = "null_as_default")]
+    addresses: Vec<Address>,
+    #[serde(deserialize_with = "null_as_default")]
+    conditions: Vec<Condition>,
+    daemon_endpoints: Option<Endpoints>,
+}
+
+#[derive(Clone, Debug, Default, Deserialize)]
+#[serde(default)]
+struct Address {
+    #[serde(rename = "type")]
+    kind: String,
+    address: String,
+}
+
+#[derive(Clone, Debug, Default, Deserialize)]
+#[serde(default)]
+struct Condition {
+    #[serde(rename = "type")]
+    kind: String,
+    status: String,
+}
+
+#[derive(Clone, Debug, Default, Deserialize)]
+#[serde(rename_all = "camelCase", default)]
+struct Endpoints {
+    kubelet_endpoint: Option<Endpoint>,
+}
+
+#[derive(Clone, Debug, Default, Deserialize)]
+struct Endpoint {
+    /// In capitals on the wire.
+    #[serde(rename = "Port", default)]
+    port: u16,
+}
+
+/// The port kubelets are at unless they say otherwise.
+const KUBELET: u16 = 10250;
+
+/// What is kept of it: its name, and what matters.
+#[must_use]
+pub(super) fn trim(node: WireNode, texts: &mut Texts) -> (String, Node) {
+    let WireNode { meta, body: Parts { status, .. } } = node;
+    let labels = texts.share_all(&meta.labels.unwrap_or_default());
+    let ready = status.conditions.iter().any(|at| at.kind == "Ready" && at.status == "True");
+    let port = status.daemon_endpoints.and_then(|all| all.kubelet_endpoint).map(|one| one.port);
+    let port = port.filter(|port| *port != 0).unwrap_or(KUBELET);
+    let internal = status.addresses.into_iter().find(|one| one.kind == "InternalIP");
+    let kubelet = internal.map(|one| (one.address, port));
+    (meta.name.unwrap_or_default(), Node { labels, ready, kubelet })
+}
+#[cfg(test)]
+mod tests {
+    use serde_json::{Value, json};
+
+    use super::*;
+
+    fn node(body: &Value) -> (String, Node) {
+        trim(WireNode::deserialize(body).unwrap(), &mut Texts::default())
+    }
+
+    #[test]
+    fn of_a_node_what_matters_is_kept() {
+        let body = json!({
+            "metadata": {
+                "name": "n1", "uid": "u", "labels": { "a": "1" }, "annotations": { "long": "text" },
+                "managedFields": [{ "manager": "kubelet" }],
+            },
+            "spec": { "taints": [] },
+            "status": {
+                "addresses": [{ "type": "Hostname", "address": "n1" }, { "type": "InternalIP", "address": "10.0.0.1" }],
+                "conditions": [{ "type": "Ready", "status": "True", "reason": "x" }],
+                "daemonEndpoints": { "kubeletEndpoint": { "Port": 10255 } },
+                "images": [{ "names": ["x"] }],
+            },
+        });
+        let (name, kept) = node(&body);
+        assert_eq!(
+            (name.as_str(), kept.ready, kept.kubelet),
+            ("n1", true, Some(("10.0.0.1".to_owned(), 10255)))
+        );
+        assert_eq!(kept.labels.get("a").map(|value| &**value), Some("1"));
+    }
+
+    #[test]
+    fn a_node_that_says_little_is_not_ready() {
+        for body in [
+            json!({ "metadata": { "name": "n1" } }),
+            json!({ "metadata": { "name": "n1" }, "status": { "conditions": null, "addresses": null } }),
+            json!({ "metadata": { "name": "n1" }, "status": { "conditions": [{ "type": "Ready", "status": "Unknown" }] } }),
+        ] {
+            assert_eq!(node(&body), ("n1".to_owned(), Node::default()), "{body}");
+        }
+        let port = json!({
+            "metadata": { "name": "n1" },
+            "status": { "addresses": [{ "type": "InternalIP", "address": "::1" }] },
+        });
+        assert_eq!(node(&port).1.kubelet, Some(("::1".to_owned(), 10250)));
+    }
+}
