@@ -5,6 +5,7 @@ mod bundle;
 mod cargo;
 mod cluster;
 mod codegen;
+mod features;
 mod image;
 mod manifests;
 #[cfg(test)]
@@ -39,6 +40,8 @@ enum Task {
         #[arg(long)]
         check: bool,
     },
+    /// Check that the crate `api` compiles without features, and with each of them alone.
+    Features,
     /// Build a container image with nothing in it but the program: an OCI archive, with its SBOM.
     Image(image::Args),
     /// Write the operator's manifests, for kubectl and kustomize.
@@ -65,6 +68,7 @@ fn main() -> ExitCode {
         Task::Bench(what) => bench::run(what),
         Task::Bundle(args) => bundle::run(&args),
         Task::Codegen { check } => codegen::run(check),
+        Task::Features => features::run(),
         Task::Image(args) => image::run(&args),
         Task::Manifests { check } => manifests::run(check),
         Task::Testenv => testenv::run(),

@@ -8,6 +8,7 @@ use std::fmt;
 use std::str::FromStr;
 use std::time::Duration;
 
+#[cfg(feature = "schema")]
 use schemars::{JsonSchema, Schema, SchemaGenerator, json_schema};
 use serde::{Deserialize, Deserializer, Serialize, Serializer};
 
@@ -158,6 +159,7 @@ impl<'de> Deserialize<'de> for GoDuration {
 }
 
 /// Where users write them, in custom resources: not negative. The rule is left to the API server.
+#[cfg(feature = "schema")]
 impl JsonSchema for GoDuration {
     fn schema_name() -> Cow<'static, str> {
         "Duration".into()

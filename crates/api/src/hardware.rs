@@ -5,37 +5,47 @@
 //!
 //! The doc comments of fields are the descriptions in the CRD ([`crate::crd`]) and in the API reference: they speak to users.
 
-use std::borrow::Cow;
 use std::collections::BTreeMap;
-use std::time::Duration;
 
 use k8s_openapi::api::core::v1::Toleration;
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::ObjectMeta;
 use k8s_openapi::apimachinery::pkg::util::intstr::IntOrString;
-use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
 use crate::kind::kind;
 use crate::null::null_as_default;
 
+#[cfg(feature = "validate")]
 mod check;
+#[cfg(feature = "validate")]
 pub mod convert;
+mod defaults;
 mod driver;
+#[cfg(feature = "validate")]
 mod kernel;
 pub mod keys;
+#[cfg(feature = "manifests")]
 mod name;
+#[cfg(any(feature = "schema", feature = "validate"))]
+#[cfg_attr(not(feature = "full"), allow(dead_code, reason = "each feature uses a part of it"))]
+mod patterns;
 mod plugin;
+#[cfg(feature = "manifests")]
 pub mod policy;
+#[cfg(any(feature = "manifests", feature = "schema", feature = "validate"))]
+#[cfg_attr(not(feature = "full"), allow(dead_code, reason = "each feature uses a part of it"))]
 mod rules;
+#[cfg(feature = "schema")]
 mod schema;
 mod status;
 
+#[cfg(feature = "validate")]
 pub use check::{Problem, check};
 pub use driver::{Args, Build, BuildArg, KernelMapping, Modprobe, NameRef, RawArgs, RegistryTls, Sign};
+#[cfg(feature = "validate")]
 pub use kernel::{KernelError, first_match};
-pub use name::{
-    MAX_NAMES, MAX_NAMESPACE, claim, loader_account, module_name, plugin_account, plugin_config_map,
-};
+#[cfg(feature = "manifests")]
+pub use name::{claim, loader_account, module_name, plugin_account, plugin_config_map};
 pub use plugin::{DevicePlugin, InitContainer};
 pub use status::{Conflict, ModuleRef, NodeCounts, NodeProblem, Phase, Status};
 
@@ -43,6 +53,8 @@ pub use status::{Conflict, ModuleRef, NodeCounts, NodeProblem, Phase, Status};
 pub const GROUP: &str = "hardware.tholepin.dev";
 /// The version.
 pub const VERSION: &str = "v1alpha1";
+/// Group and version, as objects carry them.
+pub const API_VERSION: &str = "hardware.tholepin.dev/v1alpha1";
 /// The kind.
 pub const KIND: &str = "DeviceConfig";
 /// The resource name in URLs and RBAC rules.
@@ -59,18 +71,24 @@ pub const PLUGIN_CONFIG: &str = "/etc/tholepin/device-plugin";
 pub const PLUGIN_CONFIG_VERSION: &str = "v1alpha1";
 /// The volume of a device plugin that comes by itself.
 pub const CDI_VOLUME: &str = "cdi";
-/// The mapping there is when none is given: each kernel.
+/// The regular expression of the default kernel mapping: every kernel.
 pub const ANY_KERNEL: &str = "^.+$";
+/// KMM's limit for the name and the namespace of a Module together, in characters.
+pub const MAX_NAMES: usize = 41;
+/// The limit for the name of a namespace with DeviceConfigs, in characters. It leaves room for a Module's name of a letter,
+/// `-` and a hash of eight hexadecimal digits.
+pub const MAX_NAMESPACE: usize = MAX_NAMES - 10;
 
 /// Special hardware of some nodes: the driver they load, from an image that holds it for each kernel, and the device plugin that offers what
 /// the driver found to pods. A node is in the hands of one DeviceConfig at most. Who may write DeviceConfigs decides what runs in the kernel
 /// of nodes.
-#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 #[serde(default)]
-#[schemars(extend("required" = ["spec"], "x-kubernetes-validations" = schema::name_rules()))]
+#[cfg_attr(feature = "schema", schemars(extend("required" = ["spec"], "x-kubernetes-validations" = schema::name_rules())))]
 pub struct DeviceConfig {
     /// Standard object metadata.
-    #[schemars(skip)]
+    #[cfg_attr(feature = "schema", schemars(skip))]
     pub metadata: ObjectMeta,
     /// What is asked for.
     #[serde(deserialize_with = "null_as_default")]
@@ -81,39 +99,40 @@ pub struct DeviceConfig {
 }
 
 /// What is asked for.
-#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 #[serde(rename_all = "camelCase", default)]
-#[schemars(extend("required" = ["driverImage", "driverVersion"], "x-kubernetes-validations" = schema::spec_rules()))]
+#[cfg_attr(feature = "schema", schemars(extend("required" = ["driverImage", "driverVersion"], "x-kubernetes-validations" = schema::spec_rules())))]
 pub struct Spec {
     /// Repository of the driver's images, without tag and digest, such as `registry.example/drivers/acc`. There is one image for each kernel;
     /// its tag is `<driverVersion>-<kernel version>`, unless a kernel mapping names another image.
-    #[schemars(extend("maxLength" = 200, "x-kubernetes-validations" = schema::driver_image_rules()))]
+    #[cfg_attr(feature = "schema", schemars(extend("maxLength" = 200, "x-kubernetes-validations" = schema::driver_image_rules())))]
     pub driver_image: String,
     /// Version of the driver: the first part of the tag. A new version is brought to nodes one after the other, as `upgradePolicy` says.
-    #[schemars(extend("maxLength" = 63, "x-kubernetes-validations" = schema::driver_version_rules()))]
+    #[cfg_attr(feature = "schema", schemars(extend("maxLength" = 63, "x-kubernetes-validations" = schema::driver_version_rules())))]
     pub driver_version: String,
     /// The nodes that have the hardware: those with all of these labels. Exactly one of `nodeSelector` and `allNodes` is given.
     #[serde(skip_serializing_if = "Option::is_none")]
-    #[schemars(schema_with = "schema::node_selector")]
+    #[cfg_attr(feature = "schema", schemars(schema_with = "schema::node_selector"))]
     pub node_selector: Option<BTreeMap<String, String>>,
     /// `true`: all nodes have the hardware.
     #[serde(skip_serializing_if = "std::ops::Not::not")]
     pub all_nodes: bool,
     /// Name of the kernel module. Default: the last part of `driverImage` with `_` for `-` and `.`.
     #[serde(skip_serializing_if = "Option::is_none")]
-    #[schemars(extend("maxLength" = 55, "x-kubernetes-validations" = schema::kernel_module_rules()))]
+    #[cfg_attr(feature = "schema", schemars(extend("maxLength" = 55, "x-kubernetes-validations" = schema::kernel_module_rules())))]
     pub module_name: Option<String>,
     /// Which image is for which kernel: the first entry that matches counts, and nodes whose kernel matches none are left alone and counted as
     /// unsupported. Default: one entry for each kernel, with the image `<driverImage>:<driverVersion>-${KERNEL_FULL_VERSION}`.
     #[serde(skip_serializing_if = "Vec::is_empty", deserialize_with = "null_as_default")]
-    #[schemars(extend("maxItems" = 64))]
+    #[cfg_attr(feature = "schema", schemars(extend("maxItems" = 64)))]
     pub kernel_mappings: Vec<KernelMapping>,
     /// How the module is loaded and unloaded.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub modprobe: Option<Modprobe>,
     /// Modules of the kernel's own tree that have to be unloaded before, because they drive the same hardware.
     #[serde(skip_serializing_if = "Vec::is_empty", deserialize_with = "null_as_default")]
-    #[schemars(schema_with = "schema::kernel_modules")]
+    #[cfg_attr(feature = "schema", schemars(schema_with = "schema::kernel_modules"))]
     pub in_tree_modules_to_remove: Vec<String>,
     /// When the driver's images are pulled. Default: `IfNotPresent`.
     #[serde(skip_serializing_if = "Option::is_none")]
@@ -134,11 +153,11 @@ pub struct Spec {
     /// Taints of nodes that get the driver all the same. A cordon is a taint, `node.kubernetes.io/unschedulable`: a driver that does not
     /// tolerate it is unloaded while a node is cordoned.
     #[serde(skip_serializing_if = "Vec::is_empty", deserialize_with = "null_as_default")]
-    #[schemars(schema_with = "schema::tolerations")]
+    #[cfg_attr(feature = "schema", schemars(schema_with = "schema::tolerations"))]
     pub tolerations: Vec<Toleration>,
     /// Service account in this namespace of the pods that load the driver. Default: one that the operator makes.
     #[serde(skip_serializing_if = "Option::is_none")]
-    #[schemars(extend("minLength" = 1, "maxLength" = 253))]
+    #[cfg_attr(feature = "schema", schemars(extend("minLength" = 1, "maxLength" = 253)))]
     pub service_account_name: Option<String>,
     /// What makes the devices known to the kubelet, on nodes where the driver is loaded. Default: nothing does.
     #[serde(skip_serializing_if = "Option::is_none")]
@@ -149,7 +168,8 @@ pub struct Spec {
 }
 
 /// When an image is pulled.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub enum PullPolicy {
     /// Each time, so that a tag may be moved.
     Always,
@@ -160,13 +180,14 @@ pub enum PullPolicy {
 }
 
 /// How a new version of the driver reaches the nodes.
-#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 #[serde(rename_all = "camelCase", default)]
 pub struct UpgradePolicy {
     /// How many nodes may be without a working driver at a time because of the upgrade: a number of at least 1, or a percentage of the nodes,
     /// rounded down and at least one node. Default: `1`.
     #[serde(skip_serializing_if = "Option::is_none")]
-    #[schemars(schema_with = "schema::max_unavailable")]
+    #[cfg_attr(feature = "schema", schemars(schema_with = "schema::max_unavailable"))]
     pub max_unavailable: Option<IntOrString>,
     /// What happens on a node whose pods use the devices. Default: `Wait`.
     #[serde(skip_serializing_if = "Option::is_none")]
@@ -176,12 +197,13 @@ pub struct UpgradePolicy {
     pub paused: bool,
     /// With `Evict`: after how many seconds pods that are still there are told of as a problem. Nothing is deleted by force. Default: 600.
     #[serde(skip_serializing_if = "Option::is_none")]
-    #[schemars(extend("minimum" = 1, "maximum" = 86_400, "format" = "int32"))]
+    #[cfg_attr(feature = "schema", schemars(extend("minimum" = 1, "maximum" = 86_400, "format" = "int32")))]
     pub eviction_timeout_seconds: Option<i32>,
 }
 
 /// What happens on a node whose pods use the devices.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub enum PodsUsingDevices {
     /// The node keeps its version until they are gone.
     #[default]
@@ -192,88 +214,7 @@ pub enum PodsUsingDevices {
     Ignore,
 }
 
-impl Spec {
-    /// What a node's labels must have; nothing when all nodes are meant, or none because it is not said.
-    #[must_use]
-    pub fn selects(&self, labels: &BTreeMap<String, String>) -> bool {
-        match &self.node_selector {
-            Some(wanted) if !wanted.is_empty() => {
-                wanted.iter().all(|(key, value)| labels.get(key) == Some(value))
-            }
-            _ => self.all_nodes,
-        }
-    }
-
-    /// The kernel module's name: the one given, or the last part of the image's repository. None where arguments in full stand for it.
-    #[must_use]
-    pub fn kernel_module(&self) -> Option<Cow<'_, str>> {
-        if let Some(name) = &self.module_name {
-            return Some(name.into());
-        }
-        if self.modprobe.as_ref().is_some_and(|modprobe| modprobe.raw_args.is_some()) {
-            return None;
-        }
-        let (_, last) = self.driver_image.rsplit_once('/').unwrap_or(("", &self.driver_image));
-        Some(last.replace(['-', '.'], "_").into())
-    }
-
-    /// The image of a kernel mapping that names none, with the kernel's version still open.
-    #[must_use]
-    pub fn image_template(&self) -> String {
-        format!("{}:{}-${{KERNEL_FULL_VERSION}}", self.driver_image, self.driver_version)
-    }
-
-    /// The kernel mappings, each with an image; where none is given, one for each kernel.
-    #[must_use]
-    pub fn mappings(&self) -> Vec<KernelMapping> {
-        let mut mappings = self.kernel_mappings.clone();
-        if mappings.is_empty() {
-            mappings.push(KernelMapping { regexp: Some(ANY_KERNEL.to_owned()), ..KernelMapping::default() });
-        }
-        for mapping in &mut mappings {
-            mapping.image.get_or_insert_with(|| self.image_template());
-        }
-        mappings
-    }
-
-    /// Where modules are in the image.
-    #[must_use]
-    pub fn dir_name(&self) -> &str {
-        let given = self.modprobe.as_ref().and_then(|modprobe| modprobe.dir_name.as_deref());
-        given.unwrap_or(DIR_NAME)
-    }
-
-    /// What happens on a node whose pods use the devices.
-    #[must_use]
-    pub fn pods_using_devices(&self) -> PodsUsingDevices {
-        self.upgrade_policy.as_ref().and_then(|policy| policy.pods_using_devices).unwrap_or_default()
-    }
-}
-
-impl UpgradePolicy {
-    /// After how long pods that were asked to go and are still there are a problem.
-    #[must_use]
-    pub fn eviction_timeout(&self) -> Duration {
-        let seconds = self.eviction_timeout_seconds.and_then(|seconds| u64::try_from(seconds).ok());
-        Duration::from_secs(seconds.unwrap_or(EVICTION_TIMEOUT_SECONDS).max(1))
-    }
-
-    /// How many of so many nodes may be without a working driver: at least one, whatever the percentage. What cannot be read is one.
-    #[must_use]
-    pub fn unavailable_of(&self, nodes: usize) -> usize {
-        let most = match &self.max_unavailable {
-            None => 1,
-            Some(IntOrString::Int(number)) => usize::try_from(*number).unwrap_or(1),
-            Some(IntOrString::String(text)) => {
-                let percent: usize = text.strip_suffix('%').and_then(|text| text.parse().ok()).unwrap_or(0);
-                nodes.saturating_mul(percent.min(100)) / 100
-            }
-        };
-        most.max(1)
-    }
-}
-
-kind!(DeviceConfig, NamespaceResourceScope, GROUP, VERSION, KIND, PLURAL);
+kind!(DeviceConfig, NamespaceResourceScope, GROUP, VERSION, API_VERSION, KIND, PLURAL);
 
 #[cfg(test)]
 mod tests;

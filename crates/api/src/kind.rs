@@ -1,35 +1,28 @@
-//! What the API server calls our types.
+//! Group, version, kind and plural of the types: what Kubernetes clients need to build URLs.
 //!
-//! In: names. Out: `kube::Resource` for a type with a field `metadata`. Never: anything else of the type.
+//! In: names. Out: `k8s_openapi::Resource` and `k8s_openapi::Metadata` for a type with a field `metadata`. kube implements
+//! its own `Resource` for every such type, so clients take these types although this crate does not depend on kube.
 
-/// A type is objects of this scope (of `k8s_openapi`), group, version, kind and plural.
+/// Implements the traits of k8s-openapi: type, scope, group, version, group and version together, kind, plural.
 macro_rules! kind {
-    ($type:ty, $scope:ident, $group:expr, $version:expr, $kind:expr, $plural:expr) => {
-        impl kube::Resource for $type {
-            type DynamicType = ();
+    ($type:ty, $scope:ident, $group:expr, $version:expr, $api_version:expr, $kind:expr, $plural:expr) => {
+        impl k8s_openapi::Resource for $type {
+            const API_VERSION: &'static str = $api_version;
+            const GROUP: &'static str = $group;
+            const KIND: &'static str = $kind;
+            const VERSION: &'static str = $version;
+            const URL_PATH_SEGMENT: &'static str = $plural;
             type Scope = k8s_openapi::$scope;
+        }
 
-            fn kind((): &()) -> std::borrow::Cow<'_, str> {
-                $kind.into()
-            }
+        impl k8s_openapi::Metadata for $type {
+            type Ty = k8s_openapi::apimachinery::pkg::apis::meta::v1::ObjectMeta;
 
-            fn group((): &()) -> std::borrow::Cow<'_, str> {
-                $group.into()
-            }
-
-            fn version((): &()) -> std::borrow::Cow<'_, str> {
-                $version.into()
-            }
-
-            fn plural((): &()) -> std::borrow::Cow<'_, str> {
-                $plural.into()
-            }
-
-            fn meta(&self) -> &k8s_openapi::apimachinery::pkg::apis::meta::v1::ObjectMeta {
+            fn metadata(&self) -> &Self::Ty {
                 &self.metadata
             }
 
-            fn meta_mut(&mut self) -> &mut k8s_openapi::apimachinery::pkg::apis::meta::v1::ObjectMeta {
+            fn metadata_mut(&mut self) -> &mut Self::Ty {
                 &mut self.metadata
             }
         }

@@ -6,7 +6,6 @@ use std::collections::BTreeMap;
 
 use k8s_openapi::api::core::v1::{EnvVar, ResourceRequirements, Toleration, Volume, VolumeMount};
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::ObjectMeta;
-use kube::core::{ApiResource, GroupVersionKind};
 use serde::{Deserialize, Serialize};
 
 use crate::hardware::{Args, Build, NameRef, PullPolicy, RawArgs, RegistryTls, Sign};
@@ -24,6 +23,8 @@ pub use node::NodeModulesConfig;
 pub const GROUP: &str = "kmm.sigs.x-k8s.io";
 /// The version these types are of.
 pub const VERSION: &str = "v1beta1";
+/// Group and version, as objects carry them.
+pub const API_VERSION: &str = "kmm.sigs.x-k8s.io/v1beta1";
 /// The kind of modules.
 pub const MODULE: &str = "Module";
 /// Their resource name.
@@ -234,15 +235,17 @@ impl ModuleStatus {
     }
 }
 
-/// A kind of KMM in the version that the cluster serves.
+/// A kind of KMM for kube's dynamic API, in the `version` that the cluster serves.
+#[cfg(feature = "kube")]
 #[must_use]
-pub fn resource(kind: &str, plural: &str, version: &str) -> ApiResource {
-    ApiResource::from_gvk_with_plural(&GroupVersionKind::gvk(GROUP, version, kind), plural)
+pub fn resource(kind: &str, plural: &str, version: &str) -> kube::core::ApiResource {
+    let kind = kube::core::GroupVersionKind::gvk(GROUP, version, kind);
+    kube::core::ApiResource::from_gvk_with_plural(&kind, plural)
 }
 
-kind!(Module, NamespaceResourceScope, GROUP, VERSION, MODULE, MODULES);
-kind!(NodeModulesConfig, ClusterResourceScope, GROUP, VERSION, node::KIND, node::PLURAL);
-kind!(ModuleImagesConfig, NamespaceResourceScope, GROUP, VERSION, image::KIND, image::PLURAL);
+kind!(Module, NamespaceResourceScope, GROUP, VERSION, API_VERSION, MODULE, MODULES);
+kind!(NodeModulesConfig, ClusterResourceScope, GROUP, VERSION, API_VERSION, node::KIND, node::PLURAL);
+kind!(ModuleImagesConfig, NamespaceResourceScope, GROUP, VERSION, API_VERSION, image::KIND, image::PLURAL);
 
 #[cfg(test)]
 mod tests;

@@ -6,14 +6,17 @@
 //!
 //! The doc comments of fields are the descriptions in the CRD ([`crate::crd`]).
 
+#[cfg(feature = "schema")]
 use std::borrow::Cow;
 use std::fmt;
 
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::ObjectMeta;
+#[cfg(feature = "schema")]
 use schemars::{JsonSchema, Schema, SchemaGenerator, json_schema};
 use serde::de::{Deserializer, Visitor};
 use serde::ser::{SerializeStruct, Serializer};
 use serde::{Deserialize, Serialize};
+#[cfg(feature = "convert")]
 use topology::quantity::{Quantity, QuantityError};
 
 use crate::kind::kind;
@@ -21,6 +24,7 @@ use crate::null::null_as_default;
 
 pub mod attribute;
 pub mod v1alpha1;
+#[cfg(feature = "convert")]
 pub mod zone_name;
 
 /// The API group.
@@ -37,12 +41,13 @@ pub const API_VERSION: &str = "topology.node.k8s.io/v1alpha2";
 pub const ZONE_TYPE_NODE: &str = "Node";
 
 /// The NUMA zones of one node and what pods can still get from them. The object has the name of the node.
-#[derive(Clone, Debug, Default, PartialEq, Deserialize, JsonSchema)]
+#[derive(Clone, Debug, Default, PartialEq, Deserialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 #[serde(rename_all = "camelCase")]
 pub struct NodeResourceTopology {
     /// Standard object metadata.
     #[serde(default)]
-    #[schemars(skip)]
+    #[cfg_attr(feature = "schema", schemars(skip))]
     pub metadata: ObjectMeta,
     /// Alignment policy and scope of the kubelet in one word; only the first entry counts. Deprecated: use the attributes
     /// topologyManagerPolicy and topologyManagerScope.
@@ -57,7 +62,8 @@ pub struct NodeResourceTopology {
 }
 
 /// A part of the node that shares resources, normally a NUMA node.
-#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 #[serde(rename_all = "camelCase")]
 pub struct Zone {
     /// Name of the zone, unique in the node: `node-` and the number the kernel gives the NUMA node.
@@ -80,7 +86,8 @@ pub struct Zone {
 }
 
 /// Distance to a zone.
-#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 #[serde(rename_all = "camelCase")]
 pub struct Cost {
     /// Name of the zone the distance is to.
@@ -90,7 +97,8 @@ pub struct Cost {
 }
 
 /// A fact as a name and a text.
-#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 #[serde(rename_all = "camelCase")]
 pub struct Attribute {
     /// Name of the attribute.
@@ -100,7 +108,8 @@ pub struct Attribute {
 }
 
 /// How much of a resource a zone has.
-#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 #[serde(rename_all = "camelCase")]
 pub struct Resource {
     /// Name of the resource, as in pod requests.
@@ -117,6 +126,7 @@ pub struct Resource {
 #[derive(Clone, Debug, PartialEq, Eq, Hash, Serialize)]
 pub struct Amount(pub String);
 
+#[cfg(feature = "convert")]
 impl Amount {
     /// The value. White space around it is ignored, as in Go.
     ///
@@ -133,6 +143,7 @@ impl Default for Amount {
     }
 }
 
+#[cfg(feature = "convert")]
 impl From<Quantity> for Amount {
     fn from(quantity: Quantity) -> Self {
         Self(quantity.to_string())
@@ -177,6 +188,7 @@ impl<'de> Deserialize<'de> for Amount {
     }
 }
 
+#[cfg(feature = "schema")]
 impl JsonSchema for Amount {
     fn schema_name() -> Cow<'static, str> {
         "Amount".into()
@@ -191,7 +203,8 @@ impl JsonSchema for Amount {
     }
 }
 
-/// The pattern Kubernetes' own schema generator puts on quantities.
+/// The pattern that Kubernetes' own schema generator sets for quantities.
+#[cfg(feature = "schema")]
 const QUANTITY_PATTERN: &str = concat!(
     r"^(\+|-)?(([0-9]+(\.[0-9]*)?)|(\.[0-9]+))",
     r"(([KMGTPE]i)|[numkMGTPE]|([eE](\+|-)?(([0-9]+(\.[0-9]*)?)|(\.[0-9]+))))?$"
@@ -214,7 +227,7 @@ impl Serialize for NodeResourceTopology {
     }
 }
 
-kind!(NodeResourceTopology, ClusterResourceScope, GROUP, VERSION, KIND, PLURAL);
+kind!(NodeResourceTopology, ClusterResourceScope, GROUP, VERSION, API_VERSION, KIND, PLURAL);
 
 #[cfg(test)]
 mod tests;

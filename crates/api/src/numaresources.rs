@@ -13,16 +13,17 @@ use std::fmt;
 
 use k8s_openapi::api::core::v1::Toleration;
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::LabelSelector;
-use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
 use crate::goduration::GoDuration;
 use crate::kind::kind;
 use crate::null::null_as_default;
 
+mod defaults;
 pub mod keys;
 pub mod operator;
 pub mod scheduler;
+#[cfg(feature = "schema")]
 pub(crate) mod schema;
 
 pub use operator::NumaResourcesOperator;
@@ -32,11 +33,14 @@ pub use scheduler::NumaResourcesScheduler;
 pub const GROUP: &str = "nodetopology.openshift.io";
 /// The version objects are stored in.
 pub const VERSION: &str = "v1";
+/// Group and version, as stored objects carry them.
+pub const API_VERSION: &str = "nodetopology.openshift.io/v1";
 /// The deprecated version, served for those who still speak it.
 pub const OLD_VERSION: &str = "v1alpha1";
 
 /// How much a program tells.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub enum LogLevel {
     /// As `Normal`.
     #[serde(rename = "")]
@@ -53,7 +57,8 @@ pub enum LogLevel {
 }
 
 /// A switch.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub enum Switch {
     /// Off.
     Disabled,
@@ -62,7 +67,8 @@ pub enum Switch {
 }
 
 /// Which pods the fingerprint covers.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub enum PodsFingerprinting {
     /// No fingerprint.
     Disabled,
@@ -73,7 +79,8 @@ pub enum PodsFingerprinting {
 }
 
 /// What makes the exporter look.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub enum InfoRefreshMode {
     /// A timer.
     Periodic,
@@ -84,7 +91,8 @@ pub enum InfoRefreshMode {
 }
 
 /// How the exporters of a node group work. What is absent has a default.
-#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 #[serde(rename_all = "camelCase")]
 pub struct NodeGroupConfig {
     /// Which pods of a node the fingerprint covers, by which a scheduler knows whether it and the exporter speak of the same pods. Both
@@ -103,33 +111,34 @@ pub struct NodeGroupConfig {
     pub info_refresh_pause: Option<Switch>,
     /// Taints the exporters live with, as in a pod.
     #[serde(default, skip_serializing_if = "Vec::is_empty", deserialize_with = "null_as_default")]
-    #[schemars(schema_with = "schema::tolerations")]
+    #[cfg_attr(feature = "schema", schemars(schema_with = "schema::tolerations"))]
     pub tolerations: Vec<Toleration>,
 }
 
 /// Nodes whose exporters are set up alike. Exactly one of `machineConfigPoolSelector` and `poolName` names them.
-#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 #[serde(rename_all = "camelCase")]
-#[schemars(extend("x-kubernetes-validations" = schema::group_rules()))]
+#[cfg_attr(feature = "schema", schemars(extend("x-kubernetes-validations" = schema::group_rules())))]
 pub struct NodeGroup {
     /// OpenShift: the MachineConfigPools of the group, by their labels. It must match one pool, unless the annotation
     /// `config.node.openshift-kni.io/multiple-pools-per-tree` of this object is `enabled`.
     #[serde(default, skip_serializing_if = "Option::is_none")]
-    #[schemars(schema_with = "schema::selector")]
+    #[cfg_attr(feature = "schema", schemars(schema_with = "schema::selector"))]
     pub machine_config_pool_selector: Option<LabelSelector>,
     /// The name of the group's MachineConfigPool (OpenShift) or NodePool (HyperShift). Elsewhere the name of the group, by which its
     /// objects are called.
     #[serde(default, skip_serializing_if = "Option::is_none")]
-    #[schemars(extend("maxLength" = 253, "x-kubernetes-validations" = schema::pool_name_rules()))]
+    #[cfg_attr(feature = "schema", schemars(extend("maxLength" = 253, "x-kubernetes-validations" = schema::pool_name_rules())))]
     pub pool_name: Option<String>,
     /// Kubernetes: the nodes of the group, by their labels. It stands beside `poolName`.
     #[serde(default, skip_serializing_if = "Option::is_none")]
-    #[schemars(schema_with = "schema::selector")]
+    #[cfg_attr(feature = "schema", schemars(schema_with = "schema::selector"))]
     pub node_selector: Option<LabelSelector>,
     /// Kubernetes: the name of a ConfigMap in the operator's namespace with the KubeletConfiguration of the group's nodes in its key
     /// `config`, `kubelet` or `kubelet-config`. If absent, the kubelets are asked.
     #[serde(default, skip_serializing_if = "Option::is_none")]
-    #[schemars(extend("maxLength" = 253))]
+    #[cfg_attr(feature = "schema", schemars(extend("maxLength" = 253)))]
     pub kubelet_config_map: Option<String>,
     /// How the group's exporters work.
     #[serde(default, skip_serializing_if = "Option::is_none")]
@@ -137,7 +146,7 @@ pub struct NodeGroup {
     /// Switches of the operator for this group, at most 8. `config.node.openshift-kni.io/selinux-policy: custom` gives the exporters a
     /// SELinux policy of their own, which restarts the nodes of the pool (OpenShift).
     #[serde(default, skip_serializing_if = "BTreeMap::is_empty", deserialize_with = "null_as_default")]
-    #[schemars(extend("x-kubernetes-validations" = schema::annotations_rules()))]
+    #[cfg_attr(feature = "schema", schemars(extend("x-kubernetes-validations" = schema::annotations_rules())))]
     pub annotations: BTreeMap<String, String>,
     /// Deprecated: use `config.podsFingerprinting`, which counts where both are there. `true` stands for `Disabled`, `false` for
     /// `Enabled`.
@@ -146,7 +155,8 @@ pub struct NodeGroup {
 }
 
 /// The name of an object.
-#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct NamespacedName {
     /// Its namespace.
     #[serde(default, skip_serializing_if = "String::is_empty")]
@@ -157,7 +167,8 @@ pub struct NamespacedName {
 }
 
 /// An object that belongs to what is reported on, for tools that collect.
-#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct ObjectReference {
     /// API group; empty for the core group.
     pub group: String,
@@ -190,39 +201,8 @@ impl fmt::Display for NamespacedName {
     }
 }
 
-impl NodeGroup {
-    /// The most annotations a group may have.
-    pub const MAX_ANNOTATIONS: usize = 8;
-
-    /// How its exporters work, with nothing left open.
-    #[must_use]
-    pub fn normalized_config(&self) -> NodeGroupConfig {
-        let mut config = self.config.clone().unwrap_or_default();
-        let old =
-            |disabled| if disabled { PodsFingerprinting::Disabled } else { PodsFingerprinting::Enabled };
-        config.pods_fingerprinting = config.pods_fingerprinting.or(self.disable_pods_fingerprinting.map(old));
-        config.normalized()
-    }
-}
-
-impl NodeGroupConfig {
-    /// The same with defaults for what is absent: fingerprints of pods with exclusive resources, a look at each change and every
-    /// ten seconds.
-    #[must_use]
-    pub fn normalized(self) -> Self {
-        let fingerprinting = PodsFingerprinting::EnabledExclusiveResources;
-        Self {
-            pods_fingerprinting: self.pods_fingerprinting.or(Some(fingerprinting)),
-            info_refresh_mode: self.info_refresh_mode.or(Some(InfoRefreshMode::PeriodicAndEvents)),
-            info_refresh_period: self.info_refresh_period.or(Some(GoDuration(10_000_000_000))),
-            info_refresh_pause: self.info_refresh_pause.or(Some(Switch::Disabled)),
-            tolerations: self.tolerations,
-        }
-    }
-}
-
-kind!(NumaResourcesOperator, ClusterResourceScope, GROUP, VERSION, operator::KIND, operator::PLURAL);
-kind!(NumaResourcesScheduler, ClusterResourceScope, GROUP, VERSION, scheduler::KIND, scheduler::PLURAL);
+kind!(NumaResourcesOperator, ClusterResourceScope, GROUP, VERSION, API_VERSION, operator::KIND, operator::PLURAL);
+kind!(NumaResourcesScheduler, ClusterResourceScope, GROUP, VERSION, API_VERSION, scheduler::KIND, scheduler::PLURAL);
 
 #[cfg(test)]
 mod tests;

@@ -190,7 +190,27 @@ pub enum FieldError {
 }
 
 impl SchedulerConfig {
-    /// Reads a configuration file.
+    /// Reads the text of a configuration file, YAML or JSON, and fills in every default.
+    ///
+    /// ```
+    /// use api::schedulerconfig::{NUMA_PLUGIN, SchedulerConfig};
+    ///
+    /// let text = "
+    /// apiVersion: kubescheduler.config.k8s.io/v1
+    /// kind: KubeSchedulerConfiguration
+    /// profiles:
+    /// - schedulerName: numa
+    ///   plugins: {filter: {enabled: [{name: NodeResourceTopologyMatch}]}}
+    /// ";
+    /// let config = SchedulerConfig::parse(text)?;
+    /// assert_eq!(config.profiles[0].scheduler_name, "numa");
+    /// assert!(config.profiles[0].plugins.enables(NUMA_PLUGIN));
+    /// assert_eq!(config.pod_max_backoff_seconds, 10);
+    ///
+    /// let error = SchedulerConfig::parse(&text.replace("numa", "[]")).unwrap_err();
+    /// assert!(error.to_string().contains("schedulerName"));
+    /// # Ok::<(), api::schedulerconfig::ConfigError>(())
+    /// ```
     ///
     /// # Errors
     /// Every unknown field, wrong type and invalid value, with its path.

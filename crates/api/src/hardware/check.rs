@@ -13,7 +13,7 @@ use serde_json::{Map, Value};
 
 use super::{
     CDI_VOLUME, DeviceConfig, DevicePlugin, KernelMapping, MAX_NAMESPACE, Modprobe, PLUGIN_CONFIG_VERSION,
-    PodsUsingDevices, Sign, Spec, rules, schema,
+    PodsUsingDevices, Sign, Spec, patterns, rules,
 };
 
 /// A field, what is wrong with it and how to put it right.
@@ -83,7 +83,7 @@ pub fn check(object: &DeviceConfig) -> Vec<Problem> {
     let right = match most {
         None => true,
         Some(IntOrString::Int(number)) => *number >= 1,
-        Some(IntOrString::String(text)) => is(text, schema::PERCENT),
+        Some(IntOrString::String(text)) => is(text, patterns::PERCENT),
     };
     found.unless(right, "spec.upgradePolicy.maxUnavailable", rules::MAX_UNAVAILABLE);
     found.0
@@ -102,11 +102,11 @@ fn finds(text: &str, pattern: &str) -> bool {
 fn driver(spec: &Spec, found: &mut Found) {
     let image = &spec.driver_image;
     let digest = image.contains('@');
-    let tag = !digest && finds(image, schema::TAG);
+    let tag = !digest && finds(image, patterns::TAG);
     found.unless(!digest, "spec.driverImage", rules::IMAGE_DIGEST);
     found.unless(!tag, "spec.driverImage", rules::IMAGE_TAG);
-    found.unless(digest || tag || is(image, &schema::repository()), "spec.driverImage", rules::IMAGE);
-    found.unless(is(&spec.driver_version, schema::LABEL), "spec.driverVersion", rules::VERSION);
+    found.unless(digest || tag || is(image, &patterns::repository()), "spec.driverImage", rules::IMAGE);
+    found.unless(is(&spec.driver_version, patterns::LABEL), "spec.driverVersion", rules::VERSION);
 }
 
 fn selection(spec: &Spec, found: &mut Found) {
@@ -119,23 +119,23 @@ fn selection(spec: &Spec, found: &mut Found) {
 
 /// Whether a text is a label's key.
 fn is_key(text: &str) -> bool {
-    text.find('/').unwrap_or_default() <= schema::PREFIX && is(text, &schema::label_key())
+    text.find('/').unwrap_or_default() <= patterns::PREFIX && is(text, &patterns::label_key())
 }
 
 fn labels(labels: &BTreeMap<String, String>, field: &str, found: &mut Found) {
     found.unless(labels.keys().all(|key| is_key(key)), field, rules::LABEL_KEYS);
-    let value = |text: &String| text.is_empty() || is(text, schema::LABEL);
+    let value = |text: &String| text.is_empty() || is(text, patterns::LABEL);
     found.unless(labels.values().all(value), field, rules::LABEL_VALUES);
 }
 
 fn modules(names: &[String], field: &str, found: &mut Found) {
-    found.unless(names.iter().all(|name| is(name, schema::MODULE)), field, rules::MODULES);
+    found.unless(names.iter().all(|name| is(name, patterns::MODULE)), field, rules::MODULES);
 }
 
 fn folder(folder: Option<&str>, field: &str, found: &mut Found) {
     let Some(text) = folder else { return };
     let (_, last) = field.rsplit_once('.').unwrap_or(("", field));
-    let right = is(text, schema::FOLDER) && !finds(text, schema::UP);
+    let right = is(text, patterns::FOLDER) && !finds(text, patterns::UP);
     found.unless(right, field, format!("{last} {}", rules::FOLDER));
 }
 
@@ -145,7 +145,7 @@ fn module(spec: &Spec, found: &mut Found) {
     let modprobe = spec.modprobe.as_ref().unwrap_or(&none);
     match (&spec.module_name, &modprobe.raw_args) {
         (Some(name), raw) => {
-            found.unless(is(name, schema::MODULE), "spec.moduleName", rules::MODULE);
+            found.unless(is(name, patterns::MODULE), "spec.moduleName", rules::MODULE);
             found.unless(raw.is_none(), "spec.modprobe.rawArgs", rules::RAW_ARGS_ALONE);
         }
         (None, Some(_)) => {}
@@ -178,7 +178,7 @@ fn module(spec: &Spec, found: &mut Found) {
 fn kernel_mapping(spec: &Spec, mapping: &KernelMapping, field: &str, found: &mut Found) {
     found.unless(mapping.literal.is_some() != mapping.regexp.is_some(), field, rules::MAPPING);
     if let Some(literal) = &mapping.literal {
-        found.unless(is(literal, schema::KERNEL), format!("{field}.literal"), rules::LITERAL);
+        found.unless(is(literal, patterns::KERNEL), format!("{field}.literal"), rules::LITERAL);
     }
     if let Some(regexp) = &mapping.regexp {
         let unread = Regex::new(regexp).err().map(|error| format!(": {error}")).unwrap_or_default();
@@ -186,7 +186,7 @@ fn kernel_mapping(spec: &Spec, mapping: &KernelMapping, field: &str, found: &mut
         found.unless(right, format!("{field}.regexp"), format!("{}{unread}", rules::REGEXP));
     }
     if let Some(image) = &mapping.image {
-        found.unless(is(image, schema::TEMPLATE), format!("{field}.image"), rules::TEMPLATE);
+        found.unless(is(image, patterns::TEMPLATE), format!("{field}.image"), rules::TEMPLATE);
     }
     if let Some(sign) = &mapping.sign {
         let above = spec.sign.as_ref().and_then(|sign| sign.unsigned_image.as_ref());
@@ -205,7 +205,7 @@ fn kernel_mapping(spec: &Spec, mapping: &KernelMapping, field: &str, found: &mut
 
 fn signing(spec: &Spec, sign: &Sign, field: &str, found: &mut Found) {
     if let Some(image) = &sign.unsigned_image {
-        found.unless(is(image, schema::TEMPLATE), format!("{field}.unsignedImage"), rules::TEMPLATE);
+        found.unless(is(image, patterns::TEMPLATE), format!("{field}.unsignedImage"), rules::TEMPLATE);
     }
     let folder = format!("{}/", spec.dir_name());
     let files = &sign.files_to_sign;
@@ -224,7 +224,7 @@ fn tolerated(toleration: &Toleration, field: &str, found: &mut Found) {
     let key_right = if key.is_empty() { exists } else { is_key(key) };
     found.unless(key_right, format!("{field}.key"), rules::TOLERATION_KEY);
     let value = given(toleration.value.as_ref());
-    let value_right = value.is_empty() || (!exists && is(value, schema::LABEL));
+    let value_right = value.is_empty() || (!exists && is(value, patterns::LABEL));
     let known = ["", "Equal", "Exists"].contains(&operator);
     found.unless(known && value_right, format!("{field}.operator"), rules::TOLERATION_OPERATOR);
     let effect = given(toleration.effect.as_ref());
@@ -244,7 +244,7 @@ fn device_plugin(plugin: &DevicePlugin, found: &mut Found) {
     }
     let right = plugin.resource_names.iter().all(|name| is_resource(name));
     found.unless(right, format!("{field}.resourceNames"), rules::RESOURCES);
-    let right = plugin.driver_names.iter().all(|name| is(name, &schema::driver()));
+    let right = plugin.driver_names.iter().all(|name| is(name, &patterns::driver()));
     found.unless(right, format!("{field}.driverNames"), rules::DRIVERS);
     for (index, volume) in plugin.volumes.iter().enumerate() {
         mounted(volume, &format!("{field}.volumes[{index}]"), found);
@@ -255,7 +255,7 @@ fn device_plugin(plugin: &DevicePlugin, found: &mut Found) {
         are_of_volumes(plugin, &container.volume_mounts, &field, found);
     }
     for (index, mount) in plugin.volume_mounts.iter().enumerate() {
-        let right = plugin.config.is_none() || !finds(&mount.mount_path, &schema::reserved());
+        let right = plugin.config.is_none() || !finds(&mount.mount_path, &patterns::reserved());
         found.unless(right, format!("{field}.volumeMounts[{index}].mountPath"), rules::MOUNT_RESERVED);
     }
 }
@@ -272,7 +272,7 @@ fn plugin_config(config: &Map<String, Value>, field: &str, found: &mut Found) {
 
 /// Whether a text is the name of an extended resource.
 fn is_resource(name: &str) -> bool {
-    is(name, &schema::resource()) && !finds(name, schema::NATIVE) && !name.starts_with("requests.")
+    is(name, &patterns::resource()) && !finds(name, patterns::NATIVE) && !name.starts_with("requests.")
 }
 
 fn are_of_volumes(plugin: &DevicePlugin, mounts: &[VolumeMount], field: &str, found: &mut Found) {
@@ -291,7 +291,7 @@ fn mounted(volume: &Volume, field: &str, found: &mut Found) {
     ];
     found.unless(kinds.iter().filter(|there| **there).count() == 1, field, rules::VOLUME);
     if let Some(host) = &volume.host_path {
-        let right = finds(&host.path, schema::HOST_PATH) && !finds(&host.path, schema::UP);
+        let right = finds(&host.path, patterns::HOST_PATH) && !finds(&host.path, patterns::UP);
         found.unless(right, format!("{field}.hostPath.path"), rules::HOST_PATH);
     }
 }

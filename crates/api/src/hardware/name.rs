@@ -5,11 +5,7 @@
 
 use topology::fingerprint::PodHash;
 
-/// The most characters that KMM lets a Module's name and namespace have together.
-pub const MAX_NAMES: usize = 41;
-/// The most characters the name of a namespace may have, so that a Module's name fits beside it whatever the DeviceConfig is called: a letter,
-/// `-` and a hash.
-pub const MAX_NAMESPACE: usize = MAX_NAMES - (1 + HASH);
+use super::{MAX_NAMES, MAX_NAMESPACE};
 
 const SUFFIX: &str = "-module";
 /// `-` and eight hexadecimal digits.

@@ -3,19 +3,20 @@
 //! In and out: values. Never: a bound of its own: the operator keeps lists short.
 
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::Condition;
-use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
 use crate::null::null_as_default;
+#[cfg(feature = "schema")]
 use crate::numaresources::schema;
 
 /// What is there.
-#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 #[serde(rename_all = "camelCase", default)]
 pub struct Status {
     /// The metadata.generation of which this is said.
     #[serde(skip_serializing_if = "Option::is_none")]
-    #[schemars(extend("minimum" = 0, "format" = "int64"))]
+    #[cfg_attr(feature = "schema", schemars(extend("minimum" = 0, "format" = "int64")))]
     pub observed_generation: Option<i64>,
     /// All of it in one word.
     #[serde(skip_serializing_if = "Option::is_none")]
@@ -43,12 +44,13 @@ pub struct Status {
     pub kernels_without_mapping: Vec<String>,
     /// How it is, in several respects.
     #[serde(skip_serializing_if = "Vec::is_empty", deserialize_with = "null_as_default")]
-    #[schemars(schema_with = "schema::conditions")]
+    #[cfg_attr(feature = "schema", schemars(schema_with = "schema::conditions"))]
     pub conditions: Vec<Condition>,
 }
 
 /// A DeviceConfig's state in one word.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize, JsonSchema)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub enum Phase {
     /// Nothing has been done yet, or no node asks for it.
     Pending,
@@ -65,9 +67,10 @@ pub enum Phase {
 }
 
 /// A KMM Module.
-#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 #[serde(default)]
-#[schemars(extend("required" = ["name"]))]
+#[cfg_attr(feature = "schema", schemars(extend("required" = ["name"])))]
 pub struct ModuleRef {
     /// Its name; its namespace is this one.
     pub name: String,
@@ -77,7 +80,8 @@ pub struct ModuleRef {
 }
 
 /// Nodes, counted.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 #[serde(default)]
 pub struct NodeCounts {
     /// Nodes the selector matches.
@@ -101,9 +105,10 @@ pub struct NodeCounts {
 }
 
 /// A node that needs somebody to look at it.
-#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 #[serde(default)]
-#[schemars(extend("required" = ["node", "reason", "message"]))]
+#[cfg_attr(feature = "schema", schemars(extend("required" = ["node", "reason", "message"])))]
 pub struct NodeProblem {
     /// The node.
     pub node: String,
@@ -114,9 +119,10 @@ pub struct NodeProblem {
 }
 
 /// Another DeviceConfig that asks for the same nodes.
-#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 #[serde(default)]
-#[schemars(extend("required" = ["namespace", "name", "count", "won"]))]
+#[cfg_attr(feature = "schema", schemars(extend("required" = ["namespace", "name", "count", "won"])))]
 pub struct Conflict {
     /// Its namespace.
     pub namespace: String,

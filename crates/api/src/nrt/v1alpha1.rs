@@ -4,7 +4,6 @@
 //! whoever writes through this version must supply `topologyPolicies` and cannot carry attributes of the node.
 
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::ObjectMeta;
-use schemars::JsonSchema;
 use serde::ser::{SerializeStruct, Serializer};
 use serde::{Deserialize, Serialize};
 
@@ -18,12 +17,13 @@ pub const VERSION: &str = "v1alpha1";
 pub const API_VERSION: &str = "topology.node.k8s.io/v1alpha1";
 
 /// The NUMA zones of one node and what pods can still get from them. The object has the name of the node.
-#[derive(Clone, Debug, Default, PartialEq, Deserialize, JsonSchema)]
+#[derive(Clone, Debug, Default, PartialEq, Deserialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 #[serde(rename_all = "camelCase")]
 pub struct NodeResourceTopology {
     /// Standard object metadata.
     #[serde(default)]
-    #[schemars(skip)]
+    #[cfg_attr(feature = "schema", schemars(skip))]
     pub metadata: ObjectMeta,
     /// Alignment policy and scope of the kubelet in one word; only the first entry counts.
     #[serde(deserialize_with = "null_as_default")]
@@ -56,4 +56,4 @@ impl Serialize for NodeResourceTopology {
     }
 }
 
-kind!(NodeResourceTopology, ClusterResourceScope, GROUP, VERSION, KIND, PLURAL);
+kind!(NodeResourceTopology, ClusterResourceScope, GROUP, VERSION, API_VERSION, KIND, PLURAL);

@@ -3,11 +3,12 @@
 //! In and out: the object. Never: a default.
 
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::{Condition, ObjectMeta};
-use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
-use super::{LogLevel, NamespacedName, NodeGroup, NodeGroupConfig, ObjectReference, schema};
+use super::{LogLevel, NamespacedName, NodeGroup, NodeGroupConfig, ObjectReference};
 use crate::null::null_as_default;
+#[cfg(feature = "schema")]
+use super::schema;
 
 /// The kind.
 pub const KIND: &str = "NUMAResourcesOperator";
@@ -15,12 +16,13 @@ pub const KIND: &str = "NUMAResourcesOperator";
 pub const PLURAL: &str = "numaresourcesoperators";
 
 /// What publishes the NUMA zones of this cluster's nodes. There is one, called `numaresourcesoperator`.
-#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 #[serde(default)]
-#[schemars(extend("x-kubernetes-validations" = schema::name_rules(super::keys::OPERATOR)))]
+#[cfg_attr(feature = "schema", schemars(extend("x-kubernetes-validations" = schema::name_rules(super::keys::OPERATOR))))]
 pub struct NumaResourcesOperator {
     /// Standard object metadata.
-    #[schemars(skip)]
+    #[cfg_attr(feature = "schema", schemars(skip))]
     pub metadata: ObjectMeta,
     /// What is asked for.
     #[serde(deserialize_with = "null_as_default")]
@@ -31,40 +33,43 @@ pub struct NumaResourcesOperator {
 }
 
 /// What is asked for.
-#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 #[serde(rename_all = "camelCase", default)]
 pub struct Spec {
     /// The nodes that have an exporter, by groups whose exporters are set up alike.
     #[serde(skip_serializing_if = "Vec::is_empty", deserialize_with = "null_as_default")]
-    #[schemars(extend("maxItems" = 128, "x-kubernetes-validations" = schema::groups_rules()))]
+    #[cfg_attr(feature = "schema", schemars(extend("maxItems" = 128, "x-kubernetes-validations" = schema::groups_rules())))]
     pub node_groups: Vec<NodeGroup>,
     /// Deprecated: another image for the exporters. It is refused unless the operator runs with `EXPORTER_IMAGE_RESTRICTION=false`.
     #[serde(skip_serializing_if = "String::is_empty")]
     pub image_spec: String,
     /// How much the exporters tell.
-    #[schemars(extend("x-default" = "Normal"))]
+    #[cfg_attr(feature = "schema", schemars(extend("x-default" = "Normal")))]
     pub log_level: LogLevel,
     /// Pods that no exporter counts: their resources look free.
     #[serde(skip_serializing_if = "Vec::is_empty", deserialize_with = "null_as_default")]
-    #[schemars(extend("maxItems" = 1024))]
+    #[cfg_attr(feature = "schema", schemars(extend("maxItems" = 1024)))]
     pub pod_excludes: Vec<PodExclude>,
 }
 
 /// Pods that no exporter counts. Both patterns have to match; an absent one matches nothing.
-#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct PodExclude {
     /// Shell pattern of the namespace: `*`, `?`, `[a-z]`, `[^a-z]`; `\` makes the next character ordinary.
     #[serde(default, skip_serializing_if = "String::is_empty")]
-    #[schemars(extend("maxLength" = 1024, "x-kubernetes-validations" = schema::pattern_rules()))]
+    #[cfg_attr(feature = "schema", schemars(extend("maxLength" = 1024, "x-kubernetes-validations" = schema::pattern_rules())))]
     pub namespace: String,
     /// Shell pattern of the pod's name, likewise.
     #[serde(default, skip_serializing_if = "String::is_empty")]
-    #[schemars(extend("maxLength" = 1024, "x-kubernetes-validations" = schema::pattern_rules()))]
+    #[cfg_attr(feature = "schema", schemars(extend("maxLength" = 1024, "x-kubernetes-validations" = schema::pattern_rules())))]
     pub name: String,
 }
 
 /// What is there.
-#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 #[serde(rename_all = "camelCase", default)]
 pub struct Status {
     /// The DaemonSets of exporters whose pods all run.
@@ -86,7 +91,7 @@ pub struct Status {
     pub node_groups: Vec<NodeGroupStatus>,
     /// How it is, in several respects.
     #[serde(skip_serializing_if = "Vec::is_empty", deserialize_with = "null_as_default")]
-    #[schemars(schema_with = "schema::conditions")]
+    #[cfg_attr(feature = "schema", schemars(schema_with = "schema::conditions"))]
     pub conditions: Vec<Condition>,
     /// Objects that belong to it, for tools that collect.
     #[serde(skip_serializing_if = "Vec::is_empty", deserialize_with = "null_as_default")]
@@ -94,9 +99,10 @@ pub struct Status {
 }
 
 /// A MachineConfigPool of a node group.
-#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 #[serde(rename_all = "camelCase", default)]
-#[schemars(extend("required" = ["name"]))]
+#[cfg_attr(feature = "schema", schemars(extend("required" = ["name"])))]
 pub struct Pool {
     /// The pool's name.
     pub name: String,
@@ -109,7 +115,8 @@ pub struct Pool {
 }
 
 /// A condition of a MachineConfigPool, as it is there.
-#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 #[serde(rename_all = "camelCase", default)]
 pub struct PoolCondition {
     /// Which condition.
@@ -118,7 +125,7 @@ pub struct PoolCondition {
     /// `True`, `False` or `Unknown`.
     pub status: String,
     /// When the status last changed.
-    #[schemars(extend("format" = "date-time", "x-nullable" = true))]
+    #[cfg_attr(feature = "schema", schemars(extend("format" = "date-time", "x-nullable" = true)))]
     pub last_transition_time: Option<String>,
     /// Why, as a word.
     pub reason: String,
@@ -127,9 +134,10 @@ pub struct PoolCondition {
 }
 
 /// The exporters of one pool of a node group.
-#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 #[serde(rename_all = "camelCase", default)]
-#[schemars(extend("required" = ["config", "daemonsets", "selector"]))]
+#[cfg_attr(feature = "schema", schemars(extend("required" = ["config", "daemonsets", "selector"])))]
 pub struct NodeGroupStatus {
     /// Their DaemonSet: one, whatever the name of this field says.
     #[serde(rename = "daemonsets")]

@@ -3,12 +3,13 @@
 //! In and out: the object. Never: a default that is not asked for with [`Spec::normalized`].
 
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::{Condition, ObjectMeta};
-use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
-use super::{LogLevel, NamespacedName, ObjectReference, Switch, schema};
+use super::{LogLevel, NamespacedName, ObjectReference, Switch};
 use crate::goduration::GoDuration;
 use crate::null::null_as_default;
+#[cfg(feature = "schema")]
+use super::schema;
 
 /// The kind.
 pub const KIND: &str = "NUMAResourcesScheduler";
@@ -16,12 +17,13 @@ pub const KIND: &str = "NUMAResourcesScheduler";
 pub const PLURAL: &str = "numaresourcesschedulers";
 
 /// What schedules by NUMA zones in this cluster. There is one, called `numaresourcesscheduler`.
-#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 #[serde(default)]
-#[schemars(extend("x-kubernetes-validations" = schema::name_rules(super::keys::SCHEDULER)))]
+#[cfg_attr(feature = "schema", schemars(extend("x-kubernetes-validations" = schema::name_rules(super::keys::SCHEDULER))))]
 pub struct NumaResourcesScheduler {
     /// Standard object metadata.
-    #[schemars(skip)]
+    #[cfg_attr(feature = "schema", schemars(skip))]
     pub metadata: ObjectMeta,
     /// What is asked for.
     #[serde(deserialize_with = "null_as_default")]
@@ -32,7 +34,8 @@ pub struct NumaResourcesScheduler {
 }
 
 /// What is asked for.
-#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 #[serde(rename_all = "camelCase", default)]
 pub struct Spec {
     /// The scheduler's image. Default: the operator's own, which has a scheduler in it. Others have to be named by digest, and to be
@@ -43,7 +46,7 @@ pub struct Spec {
     #[serde(skip_serializing_if = "String::is_empty")]
     pub scheduler_name: String,
     /// How much the scheduler tells.
-    #[schemars(extend("x-default" = "Normal"))]
+    #[cfg_attr(feature = "schema", schemars(extend("x-default" = "Normal")))]
     pub log_level: LogLevel,
     /// Time between two comparisons of what the scheduler believes with what the exporters say, such as `5s`, in whole seconds; `0s`: none.
     /// For schedulers that compare by time. Default: `5s`.
@@ -68,12 +71,13 @@ pub struct Spec {
     /// How many schedulers run, of which one leads; no more than there are control plane nodes (HyperShift: workers). Default: three where
     /// there are nodes for three, else one.
     #[serde(skip_serializing_if = "Option::is_none")]
-    #[schemars(extend("minimum" = 0))]
+    #[cfg_attr(feature = "schema", schemars(extend("minimum" = 0)))]
     pub replicas: Option<i32>,
 }
 
 /// Whether the scheduler writes down what it believes.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub enum CacheResyncDebug {
     /// It does not.
     Disabled,
@@ -82,7 +86,8 @@ pub enum CacheResyncDebug {
 }
 
 /// Where the Go plugin reads pods from.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub enum SchedulerInformer {
     /// From the watch of the scheduler.
     Shared,
@@ -91,7 +96,8 @@ pub enum SchedulerInformer {
 }
 
 /// Which pods of other schedulers make a node's data stale.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub enum CacheResyncDetection {
     /// Those with CPUs, memory or devices of their own.
     Relaxed,
@@ -100,7 +106,8 @@ pub enum CacheResyncDetection {
 }
 
 /// Which of the nodes that a pod fits on it gets.
-#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 #[serde(rename_all = "camelCase", default)]
 pub struct ScoringStrategy {
     /// The formula by which zones are compared. Default: `LeastAllocated`.
@@ -108,12 +115,13 @@ pub struct ScoringStrategy {
     pub kind: ScoringStrategyType,
     /// How much each resource counts. Default: CPU and memory, both 1.
     #[serde(skip_serializing_if = "Vec::is_empty", deserialize_with = "null_as_default")]
-    #[schemars(extend("maxItems" = 256))]
+    #[cfg_attr(feature = "schema", schemars(extend("maxItems" = 256)))]
     pub resources: Vec<ResourceSpecParams>,
 }
 
 /// A formula for the score of a zone.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub enum ScoringStrategyType {
     /// Zones with most left first.
     #[default]
@@ -125,20 +133,22 @@ pub enum ScoringStrategyType {
 }
 
 /// The weight of a resource.
-#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 #[serde(default)]
-#[schemars(extend("required" = ["name"]))]
+#[cfg_attr(feature = "schema", schemars(extend("required" = ["name"])))]
 pub struct ResourceSpecParams {
     /// Name of the resource, as in a pod's requests.
     pub name: String,
     /// How much it counts; 0: as 1. Default: 1.
     #[serde(skip_serializing_if = "Option::is_none")]
-    #[schemars(extend("minimum" = 0, "maximum" = i32::MAX))]
+    #[cfg_attr(feature = "schema", schemars(extend("minimum" = 0, "maximum" = i32::MAX)))]
     pub weight: Option<i64>,
 }
 
 /// What is there.
-#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 #[serde(rename_all = "camelCase", default)]
 pub struct Status {
     /// The scheduler's Deployment.
@@ -152,24 +162,9 @@ pub struct Status {
     pub cache_resync_period: Option<GoDuration>,
     /// How it is, in several respects.
     #[serde(skip_serializing_if = "Vec::is_empty", deserialize_with = "null_as_default")]
-    #[schemars(schema_with = "schema::conditions")]
+    #[cfg_attr(feature = "schema", schemars(schema_with = "schema::conditions"))]
     pub conditions: Vec<Condition>,
     /// Objects that belong to it, for tools that collect.
     #[serde(skip_serializing_if = "Vec::is_empty", deserialize_with = "null_as_default")]
     pub related_objects: Vec<ObjectReference>,
-}
-
-impl Spec {
-    /// The same with defaults for what is absent, besides preemption and replicas, which stay open.
-    #[must_use]
-    pub fn normalized(&self) -> Self {
-        Self {
-            cache_resync_period: self.cache_resync_period.or(Some(GoDuration(5_000_000_000))),
-            cache_resync_debug: self.cache_resync_debug.or(Some(CacheResyncDebug::DumpJSONFile)),
-            scheduler_informer: self.scheduler_informer.or(Some(SchedulerInformer::Dedicated)),
-            cache_resync_detection: self.cache_resync_detection.or(Some(CacheResyncDetection::Relaxed)),
-            scoring_strategy: self.scoring_strategy.clone().or_else(|| Some(ScoringStrategy::default())),
-            ..self.clone()
-        }
-    }
 }
