@@ -14,7 +14,15 @@ const MANIFEST: &str = include_str!("../../crates/api/Cargo.toml");
 pub(crate) fn run() -> anyhow::Result<()> {
     for feature in std::iter::once("default").chain(features(MANIFEST)) {
         let mut check = cargo::command("clippy");
-        check.args(["--package", "api", "--no-default-features", "--locked", "--quiet", "--features", feature]);
+        check.args([
+            "--package",
+            "api",
+            "--no-default-features",
+            "--locked",
+            "--quiet",
+            "--features",
+            feature,
+        ]);
         // As an argument of clippy, so that dependencies are not checked anew.
         let status = check.args(["--", "-Dwarnings"]).status().context("running cargo")?;
         if !status.success() {

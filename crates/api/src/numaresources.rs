@@ -201,8 +201,24 @@ impl fmt::Display for NamespacedName {
     }
 }
 
-kind!(NumaResourcesOperator, ClusterResourceScope, GROUP, VERSION, API_VERSION, operator::KIND, operator::PLURAL);
-kind!(NumaResourcesScheduler, ClusterResourceScope, GROUP, VERSION, API_VERSION, scheduler::KIND, scheduler::PLURAL);
+kind!(
+    NumaResourcesOperator,
+    ClusterResourceScope,
+    GROUP,
+    VERSION,
+    API_VERSION,
+    operator::KIND,
+    operator::PLURAL
+);
+kind!(
+    NumaResourcesScheduler,
+    ClusterResourceScope,
+    GROUP,
+    VERSION,
+    API_VERSION,
+    scheduler::KIND,
+    scheduler::PLURAL
+);
 
 #[cfg(test)]
 mod tests;

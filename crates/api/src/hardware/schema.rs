@@ -7,7 +7,10 @@
 use schemars::{Schema, SchemaGenerator, json_schema};
 use serde_json::{Value, json};
 
-use super::patterns::{FOLDER, HOST_PATH, KERNEL, LABEL, MODULE, NATIVE, PERCENT, PREFIX, TAG, TEMPLATE, UP, driver, label_key, repository, reserved, resource};
+use super::patterns::{
+    FOLDER, HOST_PATH, KERNEL, LABEL, MODULE, NATIVE, PERCENT, PREFIX, TAG, TEMPLATE, UP, driver, label_key,
+    repository, reserved, resource,
+};
 use super::{CDI_VOLUME, PLUGIN_CONFIG_VERSION, rules};
 
 /// Rules with what is said when one is broken.

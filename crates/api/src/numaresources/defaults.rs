@@ -33,7 +33,9 @@ impl NodeGroupConfig {
     #[must_use]
     pub fn normalized(self) -> Self {
         Self {
-            pods_fingerprinting: self.pods_fingerprinting.or(Some(PodsFingerprinting::EnabledExclusiveResources)),
+            pods_fingerprinting: self
+                .pods_fingerprinting
+                .or(Some(PodsFingerprinting::EnabledExclusiveResources)),
             info_refresh_mode: self.info_refresh_mode.or(Some(InfoRefreshMode::PeriodicAndEvents)),
             info_refresh_period: self
                 .info_refresh_period

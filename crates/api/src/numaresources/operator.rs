@@ -5,10 +5,10 @@
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::{Condition, ObjectMeta};
 use serde::{Deserialize, Serialize};
 
-use super::{LogLevel, NamespacedName, NodeGroup, NodeGroupConfig, ObjectReference};
-use crate::null::null_as_default;
 #[cfg(feature = "schema")]
 use super::schema;
+use super::{LogLevel, NamespacedName, NodeGroup, NodeGroupConfig, ObjectReference};
+use crate::null::null_as_default;
 
 /// The kind.
 pub const KIND: &str = "NUMAResourcesOperator";

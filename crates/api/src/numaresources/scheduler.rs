@@ -5,11 +5,11 @@
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::{Condition, ObjectMeta};
 use serde::{Deserialize, Serialize};
 
+#[cfg(feature = "schema")]
+use super::schema;
 use super::{LogLevel, NamespacedName, ObjectReference, Switch};
 use crate::goduration::GoDuration;
 use crate::null::null_as_default;
-#[cfg(feature = "schema")]
-use super::schema;
 
 /// The kind.
 pub const KIND: &str = "NUMAResourcesScheduler";
