@@ -1,19 +1,21 @@
-//! The older way of telling a runtime which devices a container gets: annotations of the container, set by a device plugin.
+//! Annotations of a container, with which older device plugins name its devices to the runtime.
 //!
-//! In: a plugin's name, the identifier of what was allocated, qualified names. Out: key and value. Never: a key Kubernetes would refuse.
+//! In: a plugin's name, the identifier of an allocation, qualified names. Out: key and value. Never: a key that
+//! Kubernetes would refuse.
 
 use crate::name::QualifiedName;
 
-/// What every key begins with.
+/// The prefix of every key.
 pub const PREFIX: &str = "cdi.k8s.io/";
 
-/// The longest name after the slash.
+/// The longest name after the slash, in characters.
 pub const MAX_NAME: usize = 63;
 
-/// The key for one allocation: `cdi.k8s.io/<plugin>_<id>`, with `_` for `/` in the identifier. `plugin` is by convention `<vendor>.<class>`.
+/// The key for one allocation: `cdi.k8s.io/<plugin>_<id>`, with `_` for `/` in the identifier. By convention `plugin`
+/// is `<vendor>.<class>`.
 ///
 /// # Errors
-/// When the name is empty, longer than [`MAX_NAME`], or has characters Kubernetes does not allow.
+/// When a part is empty, the name is longer than [`MAX_NAME`], or it has characters that Kubernetes does not allow.
 pub fn key(plugin: &str, id: &str) -> Result<String, Error> {
     if plugin.is_empty() {
         return Err(Error::Empty("plugin"));
@@ -34,24 +36,25 @@ pub fn key(plugin: &str, id: &str) -> Result<String, Error> {
     }
 }
 
-/// The value: the names, joined by commas.
+/// The annotation's value: the names, joined by commas.
 #[must_use]
 pub fn value(devices: &[QualifiedName]) -> String {
     devices.iter().map(QualifiedName::to_string).collect::<Vec<_>>().join(",")
 }
 
-/// A key that cannot be.
+/// Why a key is not possible.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 pub enum Error {
-    /// A part is empty.
+    /// A part of the key is empty.
     #[error("the {0} of a CDI annotation is empty")]
     Empty(&'static str),
-    /// Too long.
+    /// The name is too long.
     #[error("the name \"{0}\" of a CDI annotation is longer than {MAX_NAME} characters")]
     Long(String),
-    /// A character that is not allowed.
+    /// The name has a character that is not allowed.
     #[error(
-        "the name \"{0}\" of a CDI annotation must begin and end with a letter or digit and have only letters, digits, _ - . inside"
+        "the name \"{0}\" of a CDI annotation must begin and end with a letter or digit and have only letters, digits, \
+         _ - . inside"
     )]
     Characters(String),
 }

@@ -1,10 +1,11 @@
 //! What is wrong with a specification.
 //!
-//! In: a specification. Out: all findings, in the order of the fields. Never: a look at the machine; whether a path exists is known when a
-//! container starts.
+//! In: a specification. Out: all findings, in the order of the fields. Never: a look at the machine; whether a path
+//! exists is known when a container starts.
 //!
-//! An *error* is what the library that runtimes are built with refuses, so that the devices of the file do not exist. A *warning* is what it
-//! lets through although the specification's text forbids it, or what no runtime can make a container with.
+//! An *error* is what the library that runtimes are built with refuses, so that the devices of the file do not exist. A
+//! *warning* is what it accepts although the specification's text forbids it, or what no runtime can make a container
+//! with.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::fmt;
@@ -13,33 +14,33 @@ use crate::name::{self, Kind};
 use crate::spec::{ContainerEdits, Device, DeviceNode, Hook, IntelRdt, NetDevice, Spec};
 use crate::version::Version;
 
-/// When hooks run.
+/// The points in a container's life at which hooks run.
 pub const HOOKS: [&str; 6] =
     ["prestart", "createRuntime", "createContainer", "startContainer", "poststart", "poststop"];
 
-/// The longest that all annotations of one place may be together, in bytes.
+/// The largest size of all annotations of a file or device together, in bytes.
 const MAX_ANNOTATIONS: usize = 256 << 10;
 
-/// A file name's longest, plus one: classes of service are folders in resctrl.
+/// The longest file name, plus one: classes of service are folders in resctrl.
 const MAX_CLASS_OF_SERVICE: usize = 4096;
 
-/// How bad a finding is.
+/// The severity of a finding.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Severity {
     /// Runtimes refuse the file, or cannot resolve the device.
     Error,
-    /// Runtimes take the file.
+    /// Runtimes accept the file.
     Warning,
 }
 
-/// One thing that is wrong.
+/// One problem of a specification.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Finding {
-    /// How bad.
+    /// The severity.
     pub severity: Severity,
-    /// Where, such as `devices[0].containerEdits.env[1]`; empty for the file as a whole.
+    /// The field, such as `devices[0].containerEdits.env[1]`; empty for the file as a whole.
     pub field: String,
-    /// What, with the values that are allowed.
+    /// The problem, with the values that are allowed.
     pub problem: String,
 }
 
@@ -62,7 +63,7 @@ impl fmt::Display for Severity {
     }
 }
 
-/// All that is wrong with a specification.
+/// Checks a specification; the findings are in the order of the fields. Cost: grows with the devices and their edits.
 #[must_use]
 pub fn check(spec: &Spec) -> Vec<Finding> {
     let mut notes = Notes::default();
@@ -70,7 +71,7 @@ pub fn check(spec: &Spec) -> Vec<Finding> {
     kind(&mut notes, &spec.kind);
     annotations(&mut notes, "annotations", &spec.annotations);
     if spec.devices.is_empty() {
-        notes.error("devices", "there is none; at least one must be given");
+        notes.error("devices", "is empty; at least one is required");
     }
     let mut names = BTreeSet::new();
     for (index, device) in spec.devices.iter().enumerate() {
@@ -79,7 +80,7 @@ pub fn check(spec: &Spec) -> Vec<Finding> {
         if !names.insert(&device.name) {
             notes.error(
                 &format!("{at}.name"),
-                &format!("\"{}\" is the name of another device too", device.name),
+                &format!("\"{}\" is also the name of another device", device.name),
             );
         }
     }
@@ -87,7 +88,7 @@ pub fn check(spec: &Spec) -> Vec<Finding> {
     notes.0
 }
 
-/// What runtimes refuse of a specification, as one line; nothing when they take it.
+/// The errors of a specification as one line; none when runtimes accept it.
 #[must_use]
 pub fn refusal(spec: &Spec) -> Option<String> {
     let errors: Vec<_> =
@@ -99,7 +100,7 @@ pub fn refusal(spec: &Spec) -> Option<String> {
     })
 }
 
-/// What is wrong with edits alone, such as those of a plugin's configuration; `at` is the field they stand in.
+/// Checks edits alone, such as those of a plugin's configuration; `at` is the field they are in.
 #[must_use]
 pub fn check_edits(at: &str, container_edits: &ContainerEdits) -> Vec<Finding> {
     let mut notes = Notes::default();
@@ -107,7 +108,7 @@ pub fn check_edits(at: &str, container_edits: &ContainerEdits) -> Vec<Finding> {
     notes.0
 }
 
-/// Findings so far.
+/// The findings so far.
 #[derive(Default)]
 struct Notes(Vec<Finding>);
 
@@ -124,7 +125,7 @@ impl Notes {
         self.0.push(Finding { severity, field: field.to_owned(), problem: problem.to_owned() });
     }
 
-    /// A text that must not be empty; whether there is one.
+    /// Reports an empty text; true if it is not empty.
     fn given(&mut self, field: &str, text: &str) -> bool {
         if text.is_empty() {
             self.error(field, "must be given");
@@ -132,7 +133,7 @@ impl Notes {
         !text.is_empty()
     }
 
-    /// A path: it must be there, and no runtime can do anything with one that is not absolute.
+    /// Reports an empty path as an error, and one that is not absolute as a warning: no runtime can use that.
     fn path(&mut self, field: &str, path: &str) {
         if self.given(field, path) && !path.starts_with('/') {
             self.warning(field, &format!("\"{path}\" must be absolute"));
@@ -148,7 +149,7 @@ fn version(notes: &mut Notes, spec: &Spec) {
             if version < minimum {
                 notes.error(
                     "cdiVersion",
-                    &format!("{version} is too low: what is used needs {minimum} or higher"),
+                    &format!("{version} is too low: the fields in use need {minimum} or higher"),
                 );
             }
         }
@@ -170,7 +171,7 @@ fn annotations(notes: &mut Notes, at: &str, annotations: &BTreeMap<String, Strin
     for key in annotations.keys().filter(|key| !is_annotation_key(key)) {
         notes.warning(
             &format!("{at}[{key:?}]"),
-            "is no key: it must be <name> or <DNS subdomain>/<name>, names of at most 63 letters, digits, _ - .",
+            "is not a key: allowed are <name> and <DNS subdomain>/<name>, names of at most 63 letters, digits, _ - .",
         );
     }
     let size: usize = annotations.iter().map(|(key, value)| key.len() + value.len()).sum();
@@ -179,7 +180,7 @@ fn annotations(notes: &mut Notes, at: &str, annotations: &BTreeMap<String, Strin
     }
 }
 
-/// Kubernetes' rule, where case does not matter.
+/// Kubernetes' rule for annotation keys, which ignores case.
 fn is_annotation_key(key: &str) -> bool {
     let ends = |c: char| c.is_ascii_alphanumeric();
     let part = |text: &str, extra: &[char]| {
@@ -201,7 +202,8 @@ fn check_device(notes: &mut Notes, at: &str, device: &Device) {
     annotations(notes, &format!("{at}.annotations"), &device.annotations);
     let field = format!("{at}.containerEdits");
     if device.container_edits.is_empty() {
-        let problem = "is empty: one of env, deviceNodes, netDevices, hooks, mounts, intelRdt, additionalGids must be given";
+        let problem = "is empty: one of env, deviceNodes, netDevices, hooks, mounts, intelRdt, additionalGids must be \
+                       given";
         notes.error(&field, problem);
     }
     edits(notes, &field, &device.container_edits);
@@ -218,7 +220,7 @@ fn edits(notes: &mut Notes, at: &str, edits: &ContainerEdits) {
     }
     for (index, mount) in edits.mounts.iter().enumerate() {
         let at = format!("{at}.mounts[{index}]");
-        // Of file systems such as tmpfs the source is a word.
+        // The source of a file system such as tmpfs is a word, not a path.
         notes.given(&format!("{at}.hostPath"), &mount.host_path);
         notes.path(&format!("{at}.containerPath"), &mount.container_path);
     }
@@ -269,7 +271,7 @@ fn net_devices(notes: &mut Notes, at: &str, devices: &[NetDevice]) {
         ] {
             let field = format!("{at}[{index}].{field}");
             if notes.given(&field, name) && !seen.insert(name) {
-                notes.error(&field, &format!("\"{name}\" stands in another entry too"));
+                notes.error(&field, &format!("\"{name}\" is also in another entry"));
             }
         }
     }

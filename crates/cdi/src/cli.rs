@@ -1,6 +1,7 @@
-//! `tholepin cdi`: looks at specifications as container runtimes do.
+//! `tholepin cdi`: shows specifications as container runtimes see them.
 //!
-//! In: folders or files. Out: a table or documents on standard output; what is wrong, a line each. Never: a change of a file.
+//! In: folders or files. Out: a table or documents on standard output; findings, a line each. Never: a change of a
+//! file.
 
 use std::io::{self, ErrorKind, Read as _};
 use std::path::{Path, PathBuf};
@@ -15,38 +16,41 @@ use crate::registry::Registry;
 
 mod list;
 
-/// Something is wrong with what was looked at.
+/// The exit code for findings.
 const FINDINGS: u8 = 1;
 
-/// What was to be looked at could not be read.
+/// The exit code for files and folders that cannot be read.
 const UNREADABLE: u8 = 2;
 
-/// `tholepin cdi`.
+/// The commands of `tholepin cdi`.
 #[derive(Debug, Subcommand)]
 pub enum Command {
     /// List the devices that containers can ask for on this machine
     #[command(
-        after_help = "Files that runtimes refuse are told on standard error.\n\nExit codes: 0 fine, 1 something is wrong with a file, 2 a file or \
-            folder cannot be read.\n\nExamples:\n  tholepin cdi list\n  tholepin cdi list -o wide\n  tholepin cdi list --dir /var/run/cdi -o json"
+        after_help = "Errors in files are printed on standard error.\n\nExit codes: 0 no error, 1 an error in a file, \
+            2 a file or folder cannot be read.\n\nExamples:\n  tholepin cdi list\n  tholepin cdi list -o wide\n  \
+            tholepin cdi list --dir /var/run/cdi -o json"
     )]
     List(List),
-    /// Check specifications as runtimes do, and by the specification's text
+    /// Check specifications by the rules of runtimes and by the specification's text
     #[command(
-        after_help = "An error is what runtimes refuse; a warning is what they take although the specification forbids it.\n\n\
+        after_help = "An error is what runtimes refuse; a warning is what they accept although the specification \
+            forbids it.\n\n\
             Exit codes: 0 fine, 1 errors (with --strict also warnings), 2 a file or folder cannot be read.\n\n\
-            Examples:\n  tholepin cdi validate\n  tholepin cdi validate /etc/cdi/vendor.json\n  tholepin cdi validate --strict ./cdi\n  \
+            Examples:\n  tholepin cdi validate\n  tholepin cdi validate /etc/cdi/vendor.json\n  \
+            tholepin cdi validate --strict ./cdi\n  \
             generate-cdi | tholepin cdi validate -"
     )]
     Validate(Validate),
 }
 
-/// What to list.
+/// Arguments of `list`.
 #[derive(Debug, Args)]
 pub struct List {
-    /// A folder to look into; may be given again, later ones win
+    /// A folder with specifications; may be repeated, later ones take precedence
     #[arg(long = "dir", value_name = "DIR", default_values = [crate::STATIC_DIR, crate::GENERATED_DIR])]
     folders: Vec<PathBuf>,
-    /// How to print: table, wide, json or yaml
+    /// Output format: table, wide, json or yaml
     #[arg(
         short,
         long,
@@ -58,31 +62,31 @@ pub struct List {
     output: Output,
 }
 
-/// What to check.
+/// Arguments of `validate`.
 #[derive(Debug, Args)]
 pub struct Validate {
-    /// Files or folders, or - for standard input; of folders, later ones win [default: /etc/cdi /var/run/cdi]
+    /// Files or folders, or - for standard input; later folders take precedence [default: /etc/cdi /var/run/cdi]
     #[arg(value_name = "PATH")]
     paths: Vec<PathBuf>,
-    /// Let warnings count as errors
+    /// Treat warnings as errors
     #[arg(long)]
     strict: bool,
 }
 
-/// How to print a list.
+/// Output formats of `list`.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
 enum Output {
-    /// Names and files.
+    /// Names and files, as a table.
     Table,
-    /// With what a container gets.
+    /// The table with versions and edits.
     Wide,
-    /// All there is to know.
+    /// All fields, as JSON.
     Json,
-    /// The same.
+    /// All fields, as YAML.
     Yaml,
 }
 
-/// Runs a command.
+/// Runs a command; returns the exit code.
 ///
 /// # Errors
 /// When standard output or input is broken.
@@ -95,7 +99,7 @@ pub fn run(command: &Command) -> anyhow::Result<ExitCode> {
         }
     };
     match code {
-        // Whoever reads may stop reading.
+        // The reader may close the pipe early.
         Err(error) if is_broken_pipe(&error) => Ok(ExitCode::SUCCESS),
         code => Ok(ExitCode::from(code?)),
     }
@@ -128,7 +132,7 @@ impl Validate {
         let defaults = [crate::STATIC_DIR, crate::GENERATED_DIR].map(PathBuf::from);
         let paths = if self.paths.is_empty() { &defaults[..] } else { &self.paths };
         let (folders, files): (Vec<_>, Vec<_>) = paths.iter().partition(|path| {
-            // Of the usual folders one may well not be there; of what was named, all must be.
+            // A usual folder may be missing; a path that was named must exist.
             self.paths.is_empty() || path.is_dir()
         });
         let mut registries = vec![Registry::read(&folders)];
@@ -169,12 +173,12 @@ fn read_stdin(stdin: &mut impl io::Read, registry: &mut Registry) -> anyhow::Res
     Ok(())
 }
 
-/// Text that does nothing to a terminal: what stands in files is anybody's.
+/// Replaces control characters, which could act on a terminal: files may come from anywhere.
 fn plain(text: &str) -> String {
     text.replace(char::is_control, " ")
 }
 
-/// A finding on one line.
+/// A finding as one line.
 fn line(path: &Path, finding: &Finding) -> String {
     plain(&format!("{}: {}: {finding}", path.display(), finding.severity))
 }
@@ -194,7 +198,7 @@ fn code(registry: &Registry, strict: bool) -> u8 {
     }
 }
 
-/// How many of what.
+/// The numbers of files, devices and findings.
 fn summary(registries: &[Registry]) -> String {
     let count = |severity| {
         registries
@@ -207,7 +211,7 @@ fn summary(registries: &[Registry]) -> String {
     let files: usize = registries.iter().map(|r| r.files.len()).sum();
     let number = |count: usize, what: &str| format!("{count} {what}{}", if count == 1 { "" } else { "s" });
     format!(
-        "{} and {} that runtimes take; {}, {}",
+        "{} and {} accepted by runtimes; {}, {}",
         number(files, "file"),
         number(devices, "device"),
         number(count(Severity::Error), "error"),

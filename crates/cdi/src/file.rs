@@ -1,7 +1,8 @@
 //! Files with specifications.
 //!
-//! In: a folder, a name by the rules, a specification. Out: the file, replaced as a whole and only when it says something else; what a file says.
-//! Never: half a file under its name, a file that runtimes would refuse, a reader that is fooled by size or depth.
+//! In: a folder, a file name by the rules, a specification. Out: the file, replaced as a whole and only when it
+//! differs; the specification in a file. Never: a partial file under its name, a file that runtimes would refuse, or a
+//! reader that fails on a file's size or depth.
 
 use std::fs::{self, Permissions};
 use std::io::{self, Write as _};
@@ -14,32 +15,34 @@ use crate::check::refusal;
 use crate::name::Kind;
 use crate::spec::Spec;
 
-/// The largest file that is read: tens of thousands of devices.
+/// The largest file that is read, enough for tens of thousands of devices.
 pub const LIMIT_BYTES: u64 = 16 << 20;
 
-/// The longest name a file can have.
+/// The longest file name, in bytes.
 const MAX_NAME: usize = 255;
 
-/// What files end with; by that readers know them.
+/// The extensions of specification files; runtimes read no others.
 pub const EXTENSIONS: [&str; 2] = ["json", "yaml"];
 
-/// A file's name, made by the rules.
+/// The name of a specification file, by the specification's rules.
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord)]
 pub struct FileName(String);
 
 impl FileName {
-    /// Of the file with all devices of a kind: `<vendor>-<class>.json`.
+    /// The file with all devices of a kind: `<vendor>-<class>.json`.
     ///
     /// # Errors
-    /// When it would be too long for a file system.
-    pub fn of(kind: &Kind) -> Result<Self, Error> {
+    /// When the name would be too long for a file system.
+    pub fn for_kind(kind: &Kind) -> Result<Self, Error> {
         Self::checked(format!("{}-{}.json", kind.vendor(), kind.class()))
     }
 
-    /// Of a file that lives as long as something else, such as a claim: `<vendor>-<class>_<id>.json`, with `_` for `/` in the identifier.
+    /// A file that lives as long as something else, such as a claim: `<vendor>-<class>_<id>.json`, with `_` for `/` in
+    /// the identifier.
     ///
     /// # Errors
-    /// When the identifier is empty or has characters that are not printable ASCII, or the name would be too long for a file system.
+    /// When the identifier is empty or has characters that are not printable ASCII, or the name would be too long for a
+    /// file system.
     pub fn transient(kind: &Kind, id: &str) -> Result<Self, Error> {
         if id.is_empty() || !id.bytes().all(|byte| byte.is_ascii_graphic()) {
             return Err(Error::Id(id.to_owned()));
@@ -47,14 +50,14 @@ impl FileName {
         Self::checked(format!("{}-{}_{}.json", kind.vendor(), kind.class(), id.replace('/', "_")))
     }
 
-    /// The identifier in the name of a transient file of this kind.
+    /// The identifier in the name of a transient file of this kind; none for any other name.
     #[must_use]
     pub fn transient_id<'a>(kind: &Kind, name: &'a str) -> Option<&'a str> {
         let rest = name.strip_prefix(kind.vendor())?.strip_prefix('-')?.strip_prefix(kind.class())?;
         rest.strip_prefix('_')?.strip_suffix(".json").filter(|id| !id.is_empty())
     }
 
-    /// As text.
+    /// The file name as text.
     #[must_use]
     pub fn as_str(&self) -> &str {
         &self.0
@@ -65,26 +68,27 @@ impl FileName {
     }
 }
 
-/// Reads a file, JSON or YAML, strictly: a field that is not known makes it invalid, as it does for runtimes. What it says is not checked.
+/// Reads a file, JSON or YAML, strictly: an unknown field makes it invalid, as it does for runtimes. The specification
+/// is not checked.
 ///
 /// # Errors
-/// When it cannot be read, is larger than [`LIMIT_BYTES`], or is no specification.
+/// When the file cannot be read, is larger than [`LIMIT_BYTES`], or is not a specification.
 pub fn read(path: &Path) -> Result<Spec, yaml::Error> {
     yaml::read_file(path, Mode::Strict, LIMIT_BYTES)
 }
 
-/// Reads a specification from text; `name` stands for the file in errors.
+/// Reads a specification from text; `name` stands for the file in errors. The specification is not checked.
 ///
 /// # Errors
-/// When the text is no specification.
+/// When the text is not a specification.
 pub fn parse(name: &str, text: &str) -> Result<Spec, yaml::Error> {
     yaml::read_str(name, text, Mode::Strict)
 }
 
-/// What is written for a specification: JSON for people, with the lowest version that covers what it uses.
+/// The text that is written for a specification: indented JSON, with the lowest sufficient version.
 ///
 /// # Errors
-/// When runtimes would refuse it.
+/// When runtimes would refuse the specification.
 pub fn render(spec: &Spec) -> Result<String, Error> {
     let spec = spec.clone().with_lowest_version();
     if let Some(problem) = refusal(&spec) {
@@ -96,11 +100,11 @@ pub fn render(spec: &Spec) -> Result<String, Error> {
     Ok(readable_as_yaml(&text))
 }
 
-/// JSON with every character escaped that readers of YAML refuse or take for a line break: runtimes read JSON as YAML.
+/// Escapes the characters that YAML readers refuse or take for a line break: runtimes read JSON as YAML.
 fn readable_as_yaml(json: &str) -> String {
     let mut text = String::with_capacity(json.len());
     for c in json.chars() {
-        // All of them are in the range that JSON escapes with four digits, and stand in strings only.
+        // All of them are in the range that JSON escapes with four digits, and occur in strings only.
         match c {
             '\u{7f}'..='\u{9f}' | '\u{2028}' | '\u{2029}' | '\u{feff}' | '\u{fffe}' | '\u{ffff}' => {
                 text.push_str(&format!("\\u{:04x}", u32::from(c)));
@@ -111,8 +115,8 @@ fn readable_as_yaml(json: &str) -> String {
     text
 }
 
-/// Makes the file say this; whether it was changed. The folder is made (0755) when it is missing. Readers see the old file or the new
-/// one; the file is readable by all, as the specification's values are no secrets.
+/// Makes the file equal the specification; true if it was changed. A missing folder is created (0755). Readers see the
+/// old file or the new one. The file is readable by all, as specifications hold no secrets.
 ///
 /// # Errors
 /// When runtimes would refuse the specification, or the folder cannot be written to.
@@ -124,7 +128,7 @@ pub fn write(dir: &Path, name: &FileName, spec: &Spec) -> Result<bool, Error> {
     }
     let failed = |error| Error::Write { path: path.clone(), error };
     fs::DirBuilder::new().recursive(true).mode(0o755).create(dir).map_err(failed)?;
-    // Readers go by the extension, so that they never take this one for a specification.
+    // Readers go by the extension, so they never read the temporary file.
     let mut builder = tempfile::Builder::new();
     let builder = builder.prefix(".cdi-").suffix(".tmp").permissions(Permissions::from_mode(0o644));
     let mut file = builder.tempfile_in(dir).map_err(failed)?;
@@ -134,10 +138,10 @@ pub fn write(dir: &Path, name: &FileName, spec: &Spec) -> Result<bool, Error> {
     Ok(true)
 }
 
-/// Removes the file; whether there was one.
+/// Removes the file; true if there was one.
 ///
 /// # Errors
-/// When it is there and cannot be removed.
+/// When the file exists and cannot be removed.
 pub fn remove(dir: &Path, name: &FileName) -> Result<bool, Error> {
     let path = dir.join(name.as_str());
     match fs::remove_file(&path) {
@@ -147,10 +151,11 @@ pub fn remove(dir: &Path, name: &FileName) -> Result<bool, Error> {
     }
 }
 
-/// The identifiers of the transient files of a kind, sorted. None when there is no such folder.
+/// The identifiers of the transient files of a kind, sorted; empty when there is no such folder. Cost: one read of the
+/// folder.
 ///
 /// # Errors
-/// When the folder is there and cannot be read.
+/// When the folder exists and cannot be read.
 pub fn transient_ids(dir: &Path, kind: &Kind) -> Result<Vec<String>, Error> {
     let failed = |error| Error::Folder { path: dir.to_owned(), error };
     let entries = match fs::read_dir(dir) {
@@ -166,45 +171,45 @@ pub fn transient_ids(dir: &Path, kind: &Kind) -> Result<Vec<String>, Error> {
     Ok(ids)
 }
 
-/// What went wrong with a file.
+/// Why a file cannot be read or written.
 #[derive(Debug, thiserror::Error)]
 pub enum Error {
-    /// A specification that runtimes would refuse.
+    /// Runtimes would refuse the specification.
     #[error("CDI specification of \"{kind}\": {problem}")]
     Refused {
-        /// Its kind.
+        /// The kind in the specification.
         kind: String,
-        /// Why.
+        /// Why runtimes would refuse it.
         problem: String,
     },
-    /// An identifier that makes no name.
-    #[error("\"{0}\" makes no file name: it must be printable ASCII without spaces, and not empty")]
+    /// An identifier cannot be part of a file name.
+    #[error("\"{0}\" cannot be part of a file name: allowed is printable ASCII without spaces, not empty")]
     Id(String),
-    /// A name that is too long.
+    /// A file name is too long.
     #[error("the file name \"{0}\" is longer than {MAX_NAME} characters")]
     Name(String),
-    /// A file that cannot be written.
+    /// A file cannot be written.
     #[error("cannot write {}: {error}", .path.display())]
     Write {
         /// The file.
         path: PathBuf,
-        /// Why.
+        /// The system's reason.
         error: io::Error,
     },
-    /// A file that cannot be removed.
+    /// A file cannot be removed.
     #[error("cannot remove {}: {error}", .path.display())]
     Remove {
         /// The file.
         path: PathBuf,
-        /// Why.
+        /// The system's reason.
         error: io::Error,
     },
-    /// A folder that cannot be read.
+    /// A folder cannot be read.
     #[error("cannot read {}: {error}", .path.display())]
     Folder {
         /// The folder.
         path: PathBuf,
-        /// Why.
+        /// The system's reason.
         error: io::Error,
     },
 }

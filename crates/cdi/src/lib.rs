@@ -1,7 +1,8 @@
-//! Container Device Interface specifications (1.1.0): how a container gets a device, in files that container runtimes read.
+//! Container Device Interface specifications (1.1.0): how a container gets a device, in files that container runtimes
+//! read.
 //!
-//! In: specifications, as values or as files in folders. Out: the same, checked; files that are replaced as a whole. Never: a container, a
-//! device, the Kubernetes API.
+//! In: specifications, as values or as files in folders. Out: checked specifications; files that are replaced as a
+//! whole. Never: a container, a device, the Kubernetes API.
 
 pub mod annotation;
 pub mod check;
@@ -19,8 +20,9 @@ pub use registry::Registry;
 pub use spec::{ContainerEdits, Device, DeviceNode, Hook, IntelRdt, Mount, NetDevice, Spec};
 pub use version::Version;
 
-/// Where people and packages put specifications.
+/// The folder for specifications of administrators and packages.
 pub const STATIC_DIR: &str = "/etc/cdi";
 
-/// Where programs put what they generate; it is empty after a reboot, and wins over [`STATIC_DIR`].
+/// The folder for specifications that programs generate. It is empty after a reboot, and takes precedence over
+/// [`STATIC_DIR`].
 pub const GENERATED_DIR: &str = "/var/run/cdi";

@@ -1,29 +1,30 @@
 //! Names: `<vendor>/<class>=<device>`.
 //!
-//! In: text. Out: a name that runtimes accept, or why it is none. Never: a name that is changed silently; [`device_name`] says how it differs.
+//! In: text. Out: a name that runtimes accept, or why the text is not one. Never: a name that is changed silently;
+//! [`device_name`] documents its changes.
 //!
-//! The rules are those of the library that runtimes are built with. The text of the specification is stricter in places; [`strict_kind`] and
-//! [`strict_device`] say where.
+//! The rules are those of the library that runtimes are built with. The specification's text is stricter in places;
+//! [`strict_kind`] and [`strict_device`] report where.
 
 use std::fmt;
 use std::str::FromStr;
 
 use xxhash_rust::xxh64::xxh64;
 
-/// The longest vendor.
+/// The longest vendor, in characters.
 pub const MAX_VENDOR: usize = 253;
 
-/// The longest class.
+/// The longest class, in characters.
 pub const MAX_CLASS: usize = 63;
 
-/// `<vendor>/<class>`.
+/// The kind of a device: `<vendor>/<class>`.
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct Kind {
     vendor: String,
     class: String,
 }
 
-/// `<vendor>/<class>=<device>`: what a container asks for.
+/// The qualified name of a device, which a container asks for: `<vendor>/<class>=<device>`.
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct QualifiedName {
     kind: Kind,
@@ -34,29 +35,29 @@ impl Kind {
     /// A kind from its parts.
     ///
     /// # Errors
-    /// When a part is not a name.
+    /// When a part is malformed.
     pub fn new(vendor: &str, class: &str) -> Result<Self, Error> {
         check_vendor_or_class("vendor", vendor)?;
         check_vendor_or_class("class", class)?;
         Ok(Self { vendor: vendor.to_owned(), class: class.to_owned() })
     }
 
-    /// The vendor.
+    /// The vendor, the part before the slash.
     #[must_use]
     pub fn vendor(&self) -> &str {
         &self.vendor
     }
 
-    /// The class.
+    /// The class, the part after the slash.
     #[must_use]
     pub fn class(&self) -> &str {
         &self.class
     }
 
-    /// A device of this kind.
+    /// The qualified name of a device of this kind.
     ///
     /// # Errors
-    /// When the device's name is none.
+    /// When the device's name is malformed.
     pub fn device(&self, device: &str) -> Result<QualifiedName, Error> {
         check_device(device)?;
         Ok(QualifiedName { kind: self.clone(), device: device.to_owned() })
@@ -64,13 +65,13 @@ impl Kind {
 }
 
 impl QualifiedName {
-    /// The kind.
+    /// The device's kind.
     #[must_use]
     pub fn kind(&self) -> &Kind {
         &self.kind
     }
 
-    /// The device's own name.
+    /// The device's own name, unique within the kind.
     #[must_use]
     pub fn device(&self) -> &str {
         &self.device
@@ -107,8 +108,8 @@ impl FromStr for QualifiedName {
     }
 }
 
-/// A device name for any identifier of a device: the identifier itself where it is a name without a colon; else one with dashes for what is not
-/// allowed, and a hash, so that two identifiers have two names.
+/// A device name for any identifier. The identifier itself where it is a legal name without a colon; otherwise dashes
+/// replace illegal characters and a hash is appended, so that two identifiers have two names.
 #[must_use]
 pub fn device_name(id: &str) -> String {
     if check_device(id).is_ok() && strict_device(id).is_none() {
@@ -121,7 +122,8 @@ pub fn device_name(id: &str) -> String {
     if readable.is_empty() { hash } else { format!("{readable}-{hash}") }
 }
 
-/// Where a kind that runtimes accept departs from the specification's text: vendors are DNS subdomains, classes have at most 63 characters.
+/// Where a kind that runtimes accept violates the specification's text: vendors are DNS subdomains, classes have at
+/// most 63 characters. None when it does not.
 #[must_use]
 pub fn strict_kind(kind: &Kind) -> Option<String> {
     let label = |label: &str| {
@@ -130,8 +132,8 @@ pub fn strict_kind(kind: &Kind) -> Option<String> {
     };
     if kind.vendor.len() > MAX_VENDOR || !kind.vendor.split('.').all(label) {
         return Some(format!(
-            "vendor \"{}\" is not a DNS subdomain of at most {MAX_VENDOR} characters (lower case letters, digits, - and .), which the \
-             specification asks for",
+            "vendor \"{}\" is not a DNS subdomain of at most {MAX_VENDOR} characters (lower case letters, digits, - \
+             and .), which the specification requires",
             kind.vendor
         ));
     }
@@ -143,7 +145,8 @@ pub fn strict_kind(kind: &Kind) -> Option<String> {
     })
 }
 
-/// Where a device name that runtimes accept departs from the specification's text: no colons.
+/// Where a device name that runtimes accept violates the specification's text, which allows no colons. None when it
+/// does not.
 #[must_use]
 pub fn strict_device(name: &str) -> Option<String> {
     name.contains(':').then(|| {
@@ -151,10 +154,10 @@ pub fn strict_device(name: &str) -> Option<String> {
     })
 }
 
-/// Checks a device's own name.
+/// Checks a device's own name by the rules of runtimes.
 ///
 /// # Errors
-/// When runtimes refuse it.
+/// When runtimes refuse the name.
 pub fn check_device(name: &str) -> Result<(), Error> {
     let ends = |c: char| c.is_ascii_alphanumeric();
     let inside = |c: char| c.is_ascii_alphanumeric() || matches!(c, '_' | '-' | '.' | ':');
@@ -174,26 +177,27 @@ fn check_vendor_or_class(what: &'static str, name: &str) -> Result<(), Error> {
     Err(Error::Part { what, name: name.to_owned() })
 }
 
-/// Text that is not a name.
+/// Why a text is not a name.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 pub enum Error {
-    /// No slash.
+    /// A kind without a slash.
     #[error("\"{0}\" is not a kind: it must be <vendor>/<class>")]
     NoKind(String),
-    /// No equals sign.
+    /// A qualified name without an equals sign.
     #[error("\"{0}\" is not a device: it must be <vendor>/<class>=<device>")]
     Unqualified(String),
-    /// A vendor or class that is none.
+    /// A malformed vendor or class.
     #[error(
-        "{what} \"{name}\" must begin with a letter, end with a letter or digit and have only letters, digits, _ - . inside"
+        "{what} \"{name}\" must begin with a letter, end with a letter or digit and have only letters, digits, _ - . \
+         inside"
     )]
     Part {
         /// `vendor` or `class`.
         what: &'static str,
-        /// The text.
+        /// The malformed text.
         name: String,
     },
-    /// A device's own name that is none.
+    /// A malformed device name.
     #[error(
         "device name \"{0}\" must begin and end with a letter or digit and have only letters, digits, _ - . : inside"
     )]
@@ -270,7 +274,7 @@ mod tests {
         }
 
         #[test]
-        fn garbage_is_refused_or_reads_back(text in "[a-z0-9/=:._ä-]{0,20}") {
+        fn garbage_is_refused_or_round_trips(text in "[a-z0-9/=:._ä-]{0,20}") {
             if let Ok(name) = text.parse::<QualifiedName>() {
                 prop_assert_eq!(name.to_string(), text);
             }

@@ -1,7 +1,7 @@
-//! All devices of a machine: what runtimes make of the folders.
+//! All devices of a machine, as runtimes resolve them from the folders.
 //!
-//! In: folders, the most important one last. Out: which device is described by which file, and what is wrong. Never: a device of which it is not
-//! certain who describes it: two files of one folder that describe the same one make it unresolvable, as they do for runtimes.
+//! In: folders, the most important one last. Out: the file that describes each device, and what is wrong. Never: a
+//! device with two descriptions in one folder; these make it unresolvable, as they do for runtimes.
 
 use std::collections::btree_map::Entry;
 use std::collections::{BTreeMap, BTreeSet};
@@ -14,33 +14,33 @@ use crate::file::{self, EXTENSIONS};
 use crate::name::{Kind, QualifiedName};
 use crate::spec::{Device, Spec};
 
-/// The most files that are read of one folder.
+/// The largest number of files that are read of one folder.
 pub const MAX_FILES: usize = 16_384;
 
-/// Folders and what is in them.
+/// The specifications in folders, and the devices they describe.
 #[derive(Debug, Default)]
 pub struct Registry {
-    /// The files that runtimes take, in the order in which they are read: by folder, then by name.
+    /// The files that runtimes accept, in the order in which they are read: by folder, then by name.
     pub files: Vec<File>,
-    /// What is wrong, with the file or folder.
+    /// Findings, with the file or folder of each.
     pub findings: Vec<(PathBuf, Finding)>,
-    /// Folders and files that cannot be read at all.
+    /// Folders and files that cannot be read at all, with the reason.
     pub unreadable: Vec<(PathBuf, io::Error)>,
     devices: BTreeMap<QualifiedName, Place>,
 }
 
-/// One file.
+/// One specification file.
 #[derive(Debug)]
 pub struct File {
-    /// Where.
+    /// The file's path.
     pub path: PathBuf,
-    /// Which folder; later ones win.
+    /// The index of the folder; later folders take precedence.
     pub priority: usize,
-    /// What it says.
+    /// The specification in the file.
     pub spec: Spec,
 }
 
-/// Where a device is described: the file's index and the device's in it.
+/// Where a device is described: the indexes of the file and of the device in it.
 #[derive(Debug, Clone, Copy)]
 struct Place {
     file: usize,
@@ -48,7 +48,7 @@ struct Place {
 }
 
 impl Registry {
-    /// Reads folders. One that is not there has no devices.
+    /// Reads folders. A missing folder has no devices. Cost: reads and checks every specification file.
     #[must_use]
     pub fn read(folders: &[impl AsRef<Path>]) -> Self {
         let mut registry = Self::default();
@@ -79,7 +79,7 @@ impl Registry {
         })
     }
 
-    /// One device and the file that describes it.
+    /// One device and the file that describes it; none when the device cannot be resolved.
     #[must_use]
     pub fn device(&self, name: &QualifiedName) -> Option<(&Device, &File)> {
         let place = self.devices.get(name)?;
@@ -87,15 +87,15 @@ impl Registry {
         Some((file.spec.devices.get(place.device)?, file))
     }
 
-    /// Whether something keeps a device from being resolved.
+    /// Whether any finding is an error, which keeps a device from being resolved.
     #[must_use]
     pub fn has_errors(&self) -> bool {
         self.findings.iter().any(|(_, finding)| finding.severity == Severity::Error)
     }
 
-    /// Reads one file, whose folder has this place in the order.
+    /// Reads one file of the folder with this index.
     pub(crate) fn read_file(&mut self, path: PathBuf, priority: usize) {
-        // A pipe would be waited for.
+        // Opening a pipe would block.
         match fs::metadata(&path) {
             Ok(found) if found.is_file() => {}
             Ok(_) => return self.find(&path, Severity::Error, "", "is not a regular file".to_owned()),
@@ -110,7 +110,7 @@ impl Registry {
         }
     }
 
-    /// Takes what a file says.
+    /// Checks a specification, and adds it if it has no errors.
     pub(crate) fn take(&mut self, path: PathBuf, priority: usize, spec: Spec) {
         let findings = check(&spec);
         let good = findings.iter().all(|finding| finding.severity != Severity::Error);
@@ -120,7 +120,7 @@ impl Registry {
         }
     }
 
-    /// Decides who describes what.
+    /// Decides which file describes each device.
     pub(crate) fn resolve(&mut self) {
         let (mut devices, mut clashes) = (BTreeMap::new(), BTreeSet::new());
         let mut told = Vec::new();
@@ -142,11 +142,11 @@ impl Registry {
                 }
             }
         }
-        // Also what a more important folder describes again stays out: runtimes do not resolve it either.
+        // A description in a more important folder does not help: runtimes do not resolve such a device either.
         devices.retain(|name, _| !clashes.contains(name));
         self.devices = devices;
         for (name, path, other) in told {
-            let problem = format!("{name} is described in {} too; no container can have it", other.display());
+            let problem = format!("{name} is also described in {}; no container can get it", other.display());
             self.find(&path, Severity::Error, "devices", problem);
         }
     }
@@ -156,7 +156,7 @@ impl Registry {
     }
 }
 
-/// The files of a folder that runtimes look at, by name.
+/// The specification files of a folder, by name.
 fn paths(folder: &Path) -> io::Result<Vec<PathBuf>> {
     let mut paths = Vec::new();
     for entry in fs::read_dir(folder)? {

@@ -1,7 +1,8 @@
 //! The values of a specification, with the names they have in files.
 //!
-//! In: fields. Out: JSON or YAML with only what is set, in the order of the fields here. Never: a judgement; [`check`](crate::check) has that.
-//! Fields that a file must have are empty when they are missing, so that one reading finds all that is wrong.
+//! In: fields. Out: JSON or YAML with the fields that are set, in the order of the fields here. Never: a judgement;
+//! [`check`](crate::check) has that. Required fields that are missing are read as empty, so that one pass finds all
+//! that is wrong.
 
 use std::collections::BTreeMap;
 
@@ -13,16 +14,17 @@ use crate::name::Kind;
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase", deny_unknown_fields, default)]
 pub struct Spec {
-    /// The version of the format, `0.3.0` to `1.1.0`; a leading `v` is allowed. What we write has the lowest that will do.
+    /// The version of the format, `0.3.0` to `1.1.0`; a leading `v` is allowed. Files written here have the lowest
+    /// sufficient version.
     pub cdi_version: String,
-    /// `<vendor>/<class>`.
+    /// The kind of the devices, `<vendor>/<class>`.
     pub kind: String,
     /// Notes for people and tools; they reach no container. Since 0.6.0.
     #[serde(skip_serializing_if = "BTreeMap::is_empty")]
     pub annotations: BTreeMap<String, String>,
     /// The devices, at least one.
     pub devices: Vec<Device>,
-    /// What a container gets, once, that asks for any device of this file.
+    /// The edits of a container that asks for any device of this file, made once.
     #[serde(skip_serializing_if = "ContainerEdits::is_empty")]
     pub container_edits: ContainerEdits,
 }
@@ -31,52 +33,52 @@ pub struct Spec {
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase", deny_unknown_fields, default)]
 pub struct Device {
-    /// Its name, unique within the kind.
+    /// The name, unique within the kind.
     pub name: String,
     /// Notes for people and tools; they reach no container. Since 0.6.0.
     #[serde(skip_serializing_if = "BTreeMap::is_empty")]
     pub annotations: BTreeMap<String, String>,
-    /// What a container gets that asks for this device; never empty.
+    /// The edits of a container that asks for this device; never empty.
     pub container_edits: ContainerEdits,
 }
 
-/// What is done to a container.
+/// The changes to a container.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase", deny_unknown_fields, default)]
 pub struct ContainerEdits {
-    /// Variables, `NAME=value`.
+    /// Environment variables, `NAME=value`.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub env: Vec<String>,
-    /// Device nodes.
+    /// Device nodes of the host.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub device_nodes: Vec<DeviceNode>,
     /// Network interfaces moved from the host into the container. Since 1.1.0.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub net_devices: Vec<NetDevice>,
-    /// Programs the runtime runs.
+    /// Programs that the runtime runs.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub hooks: Vec<Hook>,
-    /// Mounts.
+    /// Files and folders of the host.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub mounts: Vec<Mount>,
     /// The class of service in resctrl. Since 0.7.0.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub intel_rdt: Option<IntelRdt>,
-    /// More groups of the container's process; 0 is ignored by runtimes. Since 0.7.0.
+    /// Further groups of the container's process; runtimes ignore 0. Since 0.7.0.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub additional_gids: Vec<u32>,
 }
 
-/// A device node in the container. What is missing of `type`, `major` and `minor` the runtime reads from the host's node.
+/// A device node in the container. The runtime reads a missing `type`, `major` or `minor` from the host's node.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase", deny_unknown_fields, default)]
 pub struct DeviceNode {
     /// The path in the container.
     pub path: String,
-    /// The path on the host, when it is another one. Since 0.5.0.
+    /// The path on the host; empty when equal to `path`. Since 0.5.0.
     #[serde(skip_serializing_if = "String::is_empty")]
     pub host_path: String,
-    /// `b` (block), `c` or `u` (character), `p` (FIFO).
+    /// The type: `b` (block), `c` or `u` (character), `p` (FIFO).
     #[serde(skip_serializing_if = "String::is_empty")]
     pub r#type: String,
     /// The major number.
@@ -91,10 +93,10 @@ pub struct DeviceNode {
     /// What the device cgroup lets the container do: any of `r`, `w`, `m`; empty means all, `none` nothing.
     #[serde(skip_serializing_if = "String::is_empty")]
     pub permissions: String,
-    /// The owner in the container.
+    /// The owner's user id in the container.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub uid: Option<u32>,
-    /// The group in the container.
+    /// The group id in the container.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub gid: Option<u32>,
 }
@@ -107,7 +109,7 @@ pub struct Mount {
     pub host_path: String,
     /// The path in the container.
     pub container_path: String,
-    /// Options, such as `ro`, `rbind`.
+    /// Mount options, such as `ro`, `rbind`.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub options: Vec<String>,
     /// The type of file system. Since 0.4.0.
@@ -119,22 +121,22 @@ pub struct Mount {
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase", deny_unknown_fields, default)]
 pub struct Hook {
-    /// When: one of [`HOOKS`](crate::check::HOOKS).
+    /// When the hook runs: one of [`HOOKS`](crate::check::HOOKS).
     pub hook_name: String,
-    /// The program, absolute.
+    /// The program's absolute path.
     pub path: String,
-    /// Its arguments, its own name first.
+    /// The program's arguments, starting with its own name.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub args: Vec<String>,
-    /// Its variables, `NAME=value`.
+    /// The program's environment variables, `NAME=value`.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub env: Vec<String>,
-    /// Seconds until it is given up, more than 0.
+    /// The time limit in seconds, more than 0.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub timeout: Option<i64>,
 }
 
-/// Cache and memory bandwidth, through resctrl.
+/// Cache and memory bandwidth limits, through resctrl.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase", deny_unknown_fields, default)]
 pub struct IntelRdt {
@@ -159,20 +161,20 @@ pub struct IntelRdt {
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase", deny_unknown_fields, default)]
 pub struct NetDevice {
-    /// Its name on the host.
+    /// The interface's name on the host.
     pub host_interface_name: String,
-    /// Its name in the container.
+    /// The interface's name in the container.
     pub name: String,
 }
 
 impl Spec {
-    /// Devices of a kind; the version is the lowest that will do.
+    /// A specification of devices of a kind, with the lowest sufficient version.
     #[must_use]
     pub fn new(kind: &Kind, devices: Vec<Device>) -> Self {
         Self { kind: kind.to_string(), devices, ..Self::default() }.with_lowest_version()
     }
 
-    /// The same with the lowest version that covers what is used: older runtimes refuse versions they do not know.
+    /// The same specification with the lowest sufficient version: older runtimes refuse versions they do not know.
     #[must_use]
     pub fn with_lowest_version(mut self) -> Self {
         self.cdi_version = crate::Version::minimum(&self).to_string();
@@ -187,7 +189,7 @@ impl Spec {
 }
 
 impl Device {
-    /// A device with what a container gets.
+    /// A device with these edits.
     #[must_use]
     pub fn new(name: impl Into<String>, container_edits: ContainerEdits) -> Self {
         Self { name: name.into(), annotations: BTreeMap::new(), container_edits }
@@ -195,13 +197,13 @@ impl Device {
 }
 
 impl ContainerEdits {
-    /// Whether nothing at all is done.
+    /// Whether the container is not changed.
     #[must_use]
     pub fn is_empty(&self) -> bool {
         *self == Self::default()
     }
 
-    /// Adds what `other` does. There is one class of service; that of `other` wins.
+    /// Appends the edits of `other`. There is one class of service; that of `other` takes precedence.
     pub fn extend(&mut self, other: &Self) {
         self.env.extend_from_slice(&other.env);
         self.device_nodes.extend_from_slice(&other.device_nodes);
@@ -214,7 +216,7 @@ impl ContainerEdits {
 }
 
 impl DeviceNode {
-    /// A node that has the same path on the host and in the container.
+    /// A device node with the same path on the host and in the container.
     #[must_use]
     pub fn at(path: impl Into<String>) -> Self {
         Self { path: path.into(), ..Self::default() }

@@ -1,6 +1,7 @@
 //! Versions of the format.
 //!
-//! In: text, or what a specification uses. Out: a released version. Never: one that this crate has not heard of.
+//! In: text, or the fields that a specification uses. Out: a released version. Never: a version that is unknown to this
+//! crate.
 
 use std::fmt;
 use std::str::FromStr;
@@ -10,11 +11,11 @@ use crate::spec::{ContainerEdits, Spec};
 /// A released version, oldest first.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Version {
-    /// 0.3.0, the first that is still read.
+    /// 0.3.0, the first version that is still read.
     V030,
     /// 0.4.0: types of mounts.
     V040,
-    /// 0.5.0: another path of a device node on the host, names of devices that begin with a digit.
+    /// 0.5.0: host paths of device nodes, device names that begin with a digit.
     V050,
     /// 0.6.0: annotations, dots in classes.
     V060,
@@ -29,11 +30,11 @@ pub enum Version {
 }
 
 impl Version {
-    /// All of them, oldest first.
+    /// Every version, oldest first.
     pub const ALL: [Self; 8] =
         [Self::V030, Self::V040, Self::V050, Self::V060, Self::V070, Self::V080, Self::V100, Self::V110];
 
-    /// As it stands in files.
+    /// The version as files have it.
     #[must_use]
     pub const fn text(self) -> &'static str {
         match self {
@@ -48,7 +49,7 @@ impl Version {
         }
     }
 
-    /// The lowest version that has everything this specification uses.
+    /// The lowest version that has everything the specification uses.
     #[must_use]
     pub fn minimum(spec: &Spec) -> Self {
         let digit_first = |name: &str| name.starts_with(|first: char| first.is_ascii_digit());
@@ -91,10 +92,10 @@ impl FromStr for Version {
     }
 }
 
-/// Text that is no version.
+/// A text that is not a known version.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 #[error(
-    "\"{0}\" is not a version that is read; allowed are 0.3.0, 0.4.0, 0.5.0, 0.6.0, 0.7.0, 0.8.0, 1.0.0, 1.1.0"
+    "\"{0}\" is not a supported version; allowed are 0.3.0, 0.4.0, 0.5.0, 0.6.0, 0.7.0, 0.8.0, 1.0.0, 1.1.0"
 )]
 pub struct Unknown(String);
 
@@ -109,7 +110,7 @@ mod tests {
         edits
     }
 
-    /// What a use needs, in a device and in the file's own edits.
+    /// Checks the version that edits need, in a device and in the file's own edits.
     fn check(what: &str, edits: ContainerEdits, minimum: Version) {
         let kind = "v.example/c".parse().unwrap();
         let mut spec = Spec::new(&kind, vec![Device::new("d", edits.clone())]);
@@ -120,7 +121,7 @@ mod tests {
     }
 
     #[test]
-    fn the_lowest_version_that_covers_what_is_used() {
+    fn the_minimum_version_follows_the_edits() {
         let node = DeviceNode { host_path: "/dev/h".to_owned(), ..DeviceNode::at("/dev/c") };
         let mount = Mount { r#type: "tmpfs".to_owned(), ..Mount::default() };
         let net = NetDevice { host_interface_name: "a".to_owned(), name: "b".to_owned() };

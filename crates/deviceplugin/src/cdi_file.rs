@@ -1,8 +1,8 @@
 //! The Container Device Interface file of a resource.
 //!
-//! In: the resource, its kind, a folder. Out: the file says what is there; it is written anew when that changes, and when the file is not the
-//! one we wrote. Never: removed, and no device taken out of it: the kubelet tells the names again when a container restarts,
-//! whether we run by then or not.
+//! In: the resource, its kind, a folder. Out: the file describes the devices; it is written again when they change, or
+//! when the file is not the one last written. Never: a removed file, or a device taken out of it: the kubelet passes
+//! the names again when a container restarts, whether this process runs or not.
 
 use std::collections::BTreeMap;
 use std::os::unix::fs::MetadataExt as _;
@@ -14,31 +14,31 @@ use cdi::{ContainerEdits, FileName, Kind, Spec};
 
 use crate::allocate;
 use crate::config::{self, MAX_DEVICES};
-use crate::inventory::{self, Device, Gives, Hardware, Id};
+use crate::inventory::{self, Device, DeviceId, Hardware, Injection};
 
-/// One resource's file.
+/// The file of one resource.
 #[derive(Debug)]
 pub struct CdiFile {
     folder: PathBuf,
     name: FileName,
     kind: Kind,
     resource: String,
-    /// What was written last, and which file that was.
-    written: Option<(Arc<inventory::Resource>, Stamp)>,
-    /// Devices that are not there any more, by their names in the file: containers that run have them.
-    former: BTreeMap<String, cdi::Device>,
+    /// What was written last, and the identity of that file.
+    written: Option<(Arc<inventory::Resource>, FileIdentity)>,
+    /// Devices that no longer exist, by their names in the file: running containers may have them.
+    removed: BTreeMap<String, cdi::Device>,
 }
 
-/// Tells one file from another at the same path.
-type Stamp = (u64, i64, i64, u64);
+/// Inode, modification time (seconds, nanoseconds) and size: these tell one file from another at the same path.
+type FileIdentity = (u64, i64, i64, u64);
 
 impl CdiFile {
-    /// The file of a resource in this folder, when there is to be one. Nothing is written yet.
+    /// The file of a resource in this folder; none when the interface is not used. Nothing is written yet.
     ///
     /// # Errors
     /// As [`config::Resource::cdi_file`].
-    pub fn of(resource: &config::Resource, folder: &Path) -> Result<Option<Self>, String> {
-        let (folder, written, former) = (folder.to_owned(), None, BTreeMap::new());
+    pub fn for_resource(resource: &config::Resource, folder: &Path) -> Result<Option<Self>, String> {
+        let (folder, written, removed) = (folder.to_owned(), None, BTreeMap::new());
         let file = resource.cdi_file()?;
         Ok(file.map(|(kind, name)| Self {
             folder,
@@ -46,106 +46,112 @@ impl CdiFile {
             kind,
             resource: resource.name.clone(),
             written,
-            former,
+            removed,
         }))
     }
 
-    /// Makes the file say this; whether it had to be written.
+    /// Makes the file describe these devices; true if it was written. Cost when nothing changed: one `stat` and a
+    /// comparison of the devices.
     ///
     /// # Errors
-    /// When it cannot be, or runtimes would refuse it.
-    pub fn ensure(&mut self, stock: &Arc<inventory::Resource>) -> Result<bool, String> {
+    /// When the file cannot be written, or runtimes would refuse it.
+    pub fn ensure(&mut self, inventory: &Arc<inventory::Resource>) -> Result<bool, String> {
         let path = self.folder.join(self.name.as_str());
         if self
             .written
             .as_ref()
-            .is_some_and(|(old, at)| says_the_same(old, stock) && stamp(&path) == Some(*at))
+            .is_some_and(|(old, at)| same_contents(old, inventory) && identity(&path) == Some(*at))
         {
             return Ok(false);
         }
-        let mut devices = self.described(stock);
+        let mut devices = self.described(inventory);
         let before = match &self.written {
             Some((old, _)) => self.described(old),
-            // What was there before us counts too.
-            None => self.found(&path),
+            // The devices of an earlier process count too.
+            None => self.previous_devices(&path),
         };
-        self.former.extend(before);
-        self.former.retain(|name, _| !devices.contains_key(name));
+        self.removed.extend(before);
+        self.removed.retain(|name, _| !devices.contains_key(name));
         let room = MAX_DEVICES.saturating_sub(devices.len());
-        devices.extend(self.former.iter().take(room).map(|(name, device)| (name.clone(), device.clone())));
+        devices.extend(self.removed.iter().take(room).map(|(name, device)| (name.clone(), device.clone())));
         if devices.is_empty() {
-            // A specification without devices is none.
+            // A specification without devices is invalid.
             return Ok(false);
         }
         let mut spec = Spec::new(&self.kind, devices.into_values().collect());
-        spec.container_edits = edits(&stock.common);
+        spec.container_edits = edits(&inventory.common);
         let spec = spec.with_lowest_version();
         cdi::file::write(&self.folder, &self.name, &spec).map_err(|error| chain(&error))?;
-        self.written = stamp(&path).map(|stamp| (Arc::clone(stock), stamp));
+        self.written = identity(&path).map(|identity| (Arc::clone(inventory), identity));
         Ok(true)
     }
 
-    /// What an earlier life wrote; nothing when runtimes would not take it, or it is another's.
-    fn found(&self, path: &Path) -> BTreeMap<String, cdi::Device> {
+    /// The devices that an earlier process wrote; none when runtimes would refuse the file, or its kind is another.
+    fn previous_devices(&self, path: &Path) -> BTreeMap<String, cdi::Device> {
         let spec = cdi::file::read(path).ok();
         let ours = spec.filter(|spec| spec.kind == self.kind.to_string() && refusal(spec).is_none());
         let devices = ours.into_iter().flat_map(|spec| spec.devices);
         devices.map(|device| (device.name.clone(), device)).collect()
     }
 
-    /// The devices with those that the file does not describe as they are taken for unhealthy: containers could not start with them.
+    /// The devices, with those that the file does not describe correctly marked unhealthy: containers could not start
+    /// with them.
     #[must_use]
-    pub fn held_back(&self, stock: &inventory::Resource, reason: &str) -> inventory::Resource {
-        let mut stock = stock.clone();
-        // Somebody may have taken it away, or put another in its place.
-        let now = stamp(&self.folder.join(self.name.as_str()));
-        let written = self.written.as_ref().filter(|(_, stamp)| now == Some(*stamp));
+    pub fn with_undescribed_unhealthy(
+        &self,
+        inventory: &inventory::Resource,
+        reason: &str,
+    ) -> inventory::Resource {
+        let mut inventory = inventory.clone();
+        // The file may have been removed or replaced.
+        let now = identity(&self.folder.join(self.name.as_str()));
+        let written = self.written.as_ref().filter(|(_, identity)| now == Some(*identity));
         let described = written.map(|(written, _)| &written.devices);
-        for (id, device) in &mut stock.devices {
+        for (id, device) in &mut inventory.devices {
             let there = described.and_then(|devices| devices.get(id));
             if there.is_none_or(|there| there.hardware != device.hardware) {
-                device.trouble.get_or_insert_with(|| reason.to_owned());
+                device.unhealthy_reason.get_or_insert_with(|| reason.to_owned());
             }
         }
-        stock
+        inventory
     }
 
     /// The devices as runtimes know them, by name.
-    fn described(&self, stock: &inventory::Resource) -> BTreeMap<String, cdi::Device> {
-        let described = |(id, device): (&Id, &Device)| {
+    fn described(&self, inventory: &inventory::Resource) -> BTreeMap<String, cdi::Device> {
+        let described = |(id, device): (&DeviceId, &Device)| {
             let name = cdi::name::device_name(id);
-            (name.clone(), cdi::Device::new(name, edits_of(&self.resource, id, device)))
+            (name.clone(), cdi::Device::new(name, device_edits(&self.resource, id, device)))
         };
-        stock.devices.iter().map(described).collect()
+        inventory.devices.iter().map(described).collect()
     }
 }
 
-/// Whether the file would say the same: it does not tell who is healthy.
-fn says_the_same(old: &inventory::Resource, new: &inventory::Resource) -> bool {
-    fn told<'a>((id, device): (&'a Id, &'a Device)) -> (&'a Id, &'a Arc<Hardware>) {
+/// Whether the file would be the same. Health is not part of it.
+fn same_contents(old: &inventory::Resource, new: &inventory::Resource) -> bool {
+    fn contents<'a>((id, device): (&'a DeviceId, &'a Device)) -> (&'a DeviceId, &'a Arc<Hardware>) {
         (id, &device.hardware)
     }
-    old.common == new.common && old.devices.iter().map(told).eq(new.devices.iter().map(told))
+    old.common == new.common && old.devices.iter().map(contents).eq(new.devices.iter().map(contents))
 }
 
-fn stamp(path: &Path) -> Option<Stamp> {
+fn identity(path: &Path) -> Option<FileIdentity> {
     let found = std::fs::metadata(path).ok()?;
     Some((found.ino(), found.mtime(), found.mtime_nsec(), found.size()))
 }
 
-/// What is done to a container that gets this device. There is always something: nothing at all would be refused.
-fn edits_of(resource: &str, id: &str, device: &Device) -> ContainerEdits {
-    let (name, zones) = zones(resource, id, device);
-    ContainerEdits { env: vec![format!("{name}={zones}")], ..edits(&device.hardware.gives) }
+/// The edits for one device. There is always a variable, since runtimes refuse a device without edits.
+fn device_edits(resource: &str, id: &str, device: &Device) -> ContainerEdits {
+    let (name, zones) = zones_variable(resource, id, device);
+    ContainerEdits { env: vec![format!("{name}={zones}")], ..edits(&device.hardware.injection) }
 }
 
-/// The variable with a device's zones; each device has one of its own.
-pub(crate) fn zones(resource: &str, id: &str, device: &Device) -> (String, String) {
-    (allocate::variable(&format!("{resource}_{id}")), allocate::zones(device))
+/// The variable with a device's zones, and its value; each device has a variable of its own.
+pub(crate) fn zones_variable(resource: &str, id: &str, device: &Device) -> (String, String) {
+    (allocate::variable_name(&format!("{resource}_{id}")), allocate::zones_text(device))
 }
 
-/// The nodes and mounts. Variables are handed over for several devices together, as runtimes keep one of two values.
-pub(crate) fn edits(gives: &Gives) -> ContainerEdits {
+/// Device nodes and mounts as edits. Variables go through the kubelet instead, since runtimes keep one of two values.
+pub(crate) fn edits(injection: &Injection) -> ContainerEdits {
     let text = |path: &Path| path.to_string_lossy().into_owned();
     let node = |node: &inventory::DeviceNode| {
         let (path, host) = (text(&node.container_path), text(&node.host_path));
@@ -162,13 +168,13 @@ pub(crate) fn edits(gives: &Gives) -> ContainerEdits {
         }
     };
     ContainerEdits {
-        device_nodes: gives.nodes.iter().map(node).collect(),
-        mounts: gives.mounts.iter().map(mount).collect(),
+        device_nodes: injection.nodes.iter().map(node).collect(),
+        mounts: injection.mounts.iter().map(mount).collect(),
         ..ContainerEdits::default()
     }
 }
 
-/// An error with its causes, in one line.
+/// An error with its cause, in one line.
 fn chain(error: &dyn std::error::Error) -> String {
     let cause =
         error.source().map(ToString::to_string).filter(|cause| !error.to_string().contains(cause.as_str()));

@@ -1,9 +1,10 @@
-//! The configuration file: which resources there are, where their devices are found, and how they are handed out.
+//! The configuration file: which resources there are, where their devices are found, and how they are allocated.
 //!
-//! In: YAML or JSON. Out: values that have been checked. Never: a default that hides a mistake: unknown fields, values that cannot
-//! be and pairs that exclude each other are one line that names file, field and what is allowed.
+//! In: YAML or JSON. Out: checked values. Never: a default that hides a mistake. An unknown field, an impossible value
+//! or a pair of fields that exclude each other is one line that names file, field and what is allowed.
 
 mod check;
+mod device_list;
 mod duration;
 
 use std::collections::{BTreeMap, BTreeSet};
@@ -15,28 +16,26 @@ use cdi::{FileName, Kind};
 use runtime::yaml::{self, Mode};
 use serde::Deserialize;
 
-use crate::discovery::list::Devices;
-
 pub use check::resource_name;
-pub(crate) use check::{absolute, variables};
+pub use device_list::{DeviceList, HealthSource, ListedDevice};
 
 /// The version this program reads.
 pub const VERSION: &str = api::hardware::PLUGIN_CONFIG_VERSION;
-/// Resources in one file, at most.
+/// The largest number of resources in one file.
 pub const MAX_RESOURCES: usize = 64;
-/// Devices of one resource, at most, shared ones counted as often as they are shared: the list of them has to fit into one
-/// message of 4 MiB.
+/// The largest number of devices of one resource, with a shared device counted once per share: their list has to fit
+/// into one message of 4 MiB.
 pub const MAX_DEVICES: usize = 16_384;
-/// Length of a device's id, at most, in bytes: what the kubelet's interface documents.
+/// The largest length of a device's id in bytes, as the kubelet's interface documents it.
 pub const MAX_ID: usize = 63;
 
-/// The file.
+/// The configuration file.
 #[derive(Clone, Debug, Default, PartialEq, Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub struct Config {
-    /// [`VERSION`].
+    /// The version of the format, [`VERSION`].
     pub version: String,
-    /// The resources, at least one.
+    /// The resources, 1 to [`MAX_RESOURCES`].
     pub resources: Vec<Resource>,
 }
 
@@ -44,14 +43,14 @@ pub struct Config {
 #[derive(Clone, Debug, PartialEq, Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub struct Resource {
-    /// Its name: `vendor.example/device`.
+    /// The resource's name: `vendor.example/device`.
     pub name: String,
-    /// Where its devices are found. May be long: a list has an entry for each device of each node.
+    /// Where the devices are found. May be long: a list has an entry for each device of each node.
     pub discovery: Arc<Discovery>,
     /// When a device counts as healthy.
     #[serde(default)]
-    pub health: Health,
-    /// Whether several containers get one device.
+    pub health: HealthPolicy,
+    /// How many containers share one device; none when devices are not shared.
     #[serde(default)]
     pub sharing: Option<Sharing>,
     /// Which of several equal devices are taken.
@@ -60,13 +59,13 @@ pub struct Resource {
     /// Whether containers get devices through Container Device Interface files.
     #[serde(default)]
     pub cdi: Cdi,
-    /// What every container that gets a device of the resource gets besides.
+    /// What every container with a device of the resource gets in addition.
     #[serde(default)]
     pub container: Container,
     /// What is done before a container with devices starts.
     #[serde(default)]
     pub pre_start: Option<PreStart>,
-    /// Variables of the sample plugin, and its `/dev/null`: only where we stand in for it.
+    /// Whether the plugin acts in place of the sample plugin: its variables, its `/dev/null`, its defaults.
     #[serde(skip)]
     pub sample: bool,
 }
@@ -75,13 +74,13 @@ pub struct Resource {
 #[derive(Clone, Debug, Default, PartialEq, Deserialize)]
 #[serde(rename_all = "camelCase", default)]
 pub struct Discovery {
-    /// They are listed here, by node.
-    pub list: Option<Devices>,
-    /// They are listed in a file of their own, by node.
+    /// A list in the configuration, by node.
+    pub list: Option<DeviceList>,
+    /// A list in a file of its own, by node.
     pub file: Option<File>,
-    /// They are functions on the PCI bus.
+    /// Functions on the PCI bus.
     pub pci: Option<Pci>,
-    /// They are device nodes in a folder.
+    /// Device nodes in a folder.
     pub directory: Option<Directory>,
 }
 
@@ -89,23 +88,23 @@ pub struct Discovery {
 #[derive(Clone, Debug, PartialEq, Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub struct File {
-    /// Where it is.
+    /// The file's absolute path.
     pub path: PathBuf,
 }
 
-/// Which functions on the PCI bus. Filters that are given must all match; of each, one value must.
+/// Which functions on the PCI bus are devices. All filters that are given must match; of each filter, one value must.
 #[derive(Clone, Debug, Default, PartialEq, Deserialize)]
 #[serde(rename_all = "camelCase", default)]
 pub struct Pci {
-    /// Vendors, four hexadecimal digits.
+    /// Vendor ids, four hexadecimal digits each.
     pub vendors: Vec<String>,
-    /// Devices, four hexadecimal digits.
+    /// Device ids, four hexadecimal digits each.
     pub devices: Vec<String>,
-    /// Beginnings of class codes: `03` (display), `0200` (Ethernet), `120000`.
+    /// Prefixes of class codes: `03` (display), `0200` (Ethernet), `120000`.
     pub classes: Vec<String>,
-    /// Drivers of the kernel.
+    /// Names of kernel drivers.
     pub drivers: Vec<String>,
-    /// Addresses, `0000:3b:00.0`.
+    /// Addresses, such as `0000:3b:00.0`.
     pub addresses: Vec<String>,
     /// Which device nodes a container gets.
     pub nodes: Nodes,
@@ -115,10 +114,10 @@ pub struct Pci {
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub enum Nodes {
-    /// All the kernel made for it; with a driver for user space those of its VFIO group.
+    /// All nodes that the kernel made for the function; with a driver for user space, those of its VFIO group.
     #[default]
     Auto,
-    /// None.
+    /// No device nodes.
     None,
 }
 
@@ -126,15 +125,15 @@ pub enum Nodes {
 #[derive(Clone, Debug, PartialEq, Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub struct Directory {
-    /// The folder.
+    /// The folder's absolute path.
     pub path: PathBuf,
-    /// What their names begin with.
+    /// The prefix of the device nodes' names; required for `/dev`.
     #[serde(default)]
     pub prefix: String,
-    /// Zones of devices by their names; the kernel is asked about others.
+    /// Zones of devices by name; the kernel says those of others.
     #[serde(default)]
     pub zones: BTreeMap<String, Vec<u32>>,
-    /// Files of any kind count, not device nodes only.
+    /// Whether files of any kind count, not only device nodes.
     #[serde(default)]
     pub any_file: bool,
 }
@@ -142,37 +141,38 @@ pub struct Directory {
 /// When a device counts as healthy again.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Deserialize)]
 #[serde(rename_all = "camelCase", default)]
-pub struct Health {
-    /// How long it has to look healthy first.
+pub struct HealthPolicy {
+    /// How long a device has to look healthy before it counts as healthy again.
     #[serde(deserialize_with = "duration::read")]
     pub recover_after: Duration,
-    /// The same at most, however often it broke: each time soon after the last doubles it.
+    /// The upper limit of that time. It doubles each time the device breaks soon after it recovered.
     #[serde(deserialize_with = "duration::read")]
     pub recover_at_most: Duration,
     /// How long a device that vanished is still listed, as unhealthy.
     #[serde(deserialize_with = "duration::read")]
     pub forget_after: Duration,
-    /// Between looks. Files that are news by themselves are looked at when they change.
+    /// The time between scans. A change of a watched file or folder causes a scan at once.
     #[serde(deserialize_with = "duration::read")]
     pub check_every: Duration,
 }
 
-/// Sharing.
+/// How devices are shared.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub struct Sharing {
-    /// How many containers get one device.
+    /// The number of containers that share one device, at least 2.
     pub replicas: u32,
-    /// Refuses a container that asks for more than one share: several shares are no more of a device than one.
+    /// Whether a container that asks for more than one share is refused: several shares are no more of a device than
+    /// one.
     #[serde(default)]
     pub one_per_container: bool,
 }
 
-/// Choosing among devices.
+/// How devices are chosen.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Deserialize)]
 #[serde(rename_all = "camelCase", default)]
 pub struct Allocation {
-    /// Where there is a choice.
+    /// The policy where there is a choice.
     pub policy: Policy,
 }
 
@@ -180,47 +180,47 @@ pub struct Allocation {
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub enum Policy {
-    /// The fullest zone, the device that is shared most already: what is left stays together.
+    /// The zone with the fewest devices left, and the device with most shares in use: what is left stays together.
     #[default]
     Packed,
-    /// The emptiest zone, the device that is shared least.
+    /// The zone with the most devices left, and the device with the fewest shares in use.
     Spread,
 }
 
-/// Container Device Interface.
+/// Use of the Container Device Interface.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Deserialize)]
 #[serde(rename_all = "camelCase", default)]
 pub struct Cdi {
-    /// Whether, and how runtimes are told.
+    /// Whether it is used, and how the runtime learns the names.
     pub mode: CdiMode,
-    /// `vendor/class` of the devices; the resource's name when not given.
+    /// The kind `vendor/class` of the devices; the resource's name by default.
     pub kind: Option<String>,
 }
 
-/// How runtimes are told.
+/// How container runtimes learn the names of devices.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub enum CdiMode {
     /// Not at all: the kubelet passes device nodes, mounts and variables on.
     #[default]
     Off,
-    /// By the field that kubelets have for it.
+    /// By the field of the kubelet's interface.
     Field,
     /// By annotations, for kubelets and runtimes that do not know the field.
     Annotation,
 }
 
-/// What every container with a device gets.
+/// What every container with a device gets in addition.
 #[derive(Clone, Debug, Default, PartialEq, Deserialize)]
 #[serde(rename_all = "camelCase", default)]
 pub struct Container {
-    /// Variables of the environment.
+    /// Environment variables.
     pub envs: BTreeMap<String, String>,
     /// Files and folders of the host.
     pub mounts: Vec<Mount>,
-    /// Device nodes of the host that belong to no device of their own.
+    /// Device nodes of the host that belong to no device.
     pub device_nodes: Vec<PathBuf>,
-    /// What containers may do with device nodes: some of `r`, `w`, `m`.
+    /// What containers may do with device nodes: some of `r`, `w`, `m`; `rw` by default.
     pub permissions: Option<String>,
 }
 
@@ -228,9 +228,9 @@ pub struct Container {
 #[derive(Clone, Debug, PartialEq, Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub struct Mount {
-    /// Where it is on the host.
+    /// The absolute path on the host.
     pub host_path: PathBuf,
-    /// Where the container sees it; the same path when not given.
+    /// The absolute path in the container; the host's path by default.
     #[serde(default)]
     pub container_path: Option<PathBuf>,
     /// Whether the container may only read.
@@ -238,40 +238,41 @@ pub struct Mount {
     pub read_only: bool,
 }
 
-/// What is done with devices before a container starts. `{id}` stands for each device's id.
+/// What is done before a container with devices starts: exactly one of `command` and `reset`. `{id}` stands for the
+/// device's id.
 #[derive(Clone, Debug, PartialEq, Eq, Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub struct PreStart {
-    /// A program that is run once for each device.
+    /// A program, with arguments, that is run once for each device.
     #[serde(default)]
     pub command: Vec<String>,
-    /// A file that `1` is written into for each device.
+    /// A file into which `1` is written for each device.
     #[serde(default)]
     pub reset: Option<String>,
-    /// For all of it. The kubelet waits for 30 s.
+    /// The time limit for all devices of a container, at most 30 s, which is the kubelet's own limit.
     #[serde(default = "duration::pre_start", deserialize_with = "duration::read")]
     pub timeout: Duration,
 }
 
-/// What is wrong with a file.
+/// Why a configuration is refused.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum Error {
-    /// It cannot be read, or is not of this shape.
+    /// The file cannot be read, or does not have this shape.
     #[error(transparent)]
     Yaml(#[from] yaml::Error),
-    /// A field has a value that cannot be.
+    /// A field has an impossible value.
     #[error("{file}: {field}: {reason}")]
     Field {
         /// The file.
         file: String,
-        /// Which field.
+        /// The field, as a path within the file.
         field: String,
         /// What is wrong, and what is allowed.
         reason: String,
     },
 }
 
-impl Default for Health {
+impl Default for HealthPolicy {
     fn default() -> Self {
         Self {
             recover_after: Duration::from_secs(10),
@@ -300,12 +301,12 @@ impl Config {
         yaml::read_str::<Self>(name, text, Mode::Strict)?.checked(name)
     }
 
-    /// Without what lists say of other nodes: there may be many.
+    /// Drops the listed devices of other nodes, of which there may be many.
     #[must_use]
     pub fn of_node(mut self, node: &str) -> Self {
         for resource in &mut self.resources {
             if let Some(list) = &mut Arc::make_mut(&mut resource.discovery).list {
-                list.keep(node);
+                list.retain_node(node);
             }
         }
         self
@@ -327,11 +328,14 @@ impl Config {
             let at = |(name, reason): (&str, String)| field((format!("resources[{index}].{name}"), reason));
             check::resource(resource).map_err(at)?;
             if !names.insert(&resource.name) {
-                return Err(at(("name", format!("{:?} is there twice: allowed is once", resource.name))));
+                return Err(at(("name", format!("{:?} is listed twice: allowed is once", resource.name))));
             }
             if let Some((_, file)) = resource.cdi_file().map_err(|reason| at(("cdi.kind", reason)))? {
-                let taken =
-                    format!("{:?}: its file {} is another resource's", resource.cdi_kind(), file.as_str());
+                let taken = format!(
+                    "{:?}: its file {} is used by another resource",
+                    resource.cdi_kind(),
+                    file.as_str()
+                );
                 if !files.insert(file) {
                     return Err(at(("cdi.kind", taken)));
                 }
@@ -342,25 +346,26 @@ impl Config {
 }
 
 impl Resource {
-    /// Whether all but where devices are found is the same: then the kubelet need not hear of a change but by the list of devices.
+    /// Whether two configurations of the resource are equal except for discovery. The kubelet then needs a new list of
+    /// devices, but no new registration.
     #[must_use]
     pub fn differs_in_discovery_only(&self, other: &Self) -> bool {
         self == other || self.without_discovery() == other.without_discovery()
     }
 
-    /// All but where its devices are found.
+    /// The configuration with an empty discovery.
     #[must_use]
     pub fn without_discovery(&self) -> Self {
         Self { discovery: Arc::default(), ..self.clone() }
     }
 
-    /// One with nothing but devices.
+    /// A configuration with defaults for everything but name and discovery.
     #[must_use]
     pub fn new(name: &str, discovery: Discovery) -> Self {
         Self {
             name: name.to_owned(),
             discovery: Arc::new(discovery),
-            health: Health::default(),
+            health: HealthPolicy::default(),
             sharing: None,
             allocation: Allocation::default(),
             cdi: Cdi::default(),
@@ -370,26 +375,26 @@ impl Resource {
         }
     }
 
-    /// `vendor/class` of its devices in Container Device Interface files.
+    /// The kind `vendor/class` of the devices in Container Device Interface files.
     #[must_use]
     pub fn cdi_kind(&self) -> &str {
         self.cdi.kind.as_deref().unwrap_or(&self.name)
     }
 
-    /// Kind and file name of the Container Device Interface file of its devices, when there is to be one.
+    /// Kind and name of the devices' Container Device Interface file; none when the interface is not used.
     ///
     /// # Errors
-    /// When its devices are of no kind, or of one whose file would have too long a name.
+    /// When the kind is malformed, or the file's name would be too long.
     pub fn cdi_file(&self) -> Result<Option<(Kind, FileName)>, String> {
         if self.cdi.mode == CdiMode::Off {
             return Ok(None);
         }
         let kind: Kind = self.cdi_kind().parse().map_err(|error: cdi::name::Error| error.to_string())?;
-        let name = FileName::of(&kind).map_err(|error| error.to_string())?;
+        let name = FileName::for_kind(&kind).map_err(|error| error.to_string())?;
         Ok(Some((kind, name)))
     }
 
-    /// How often each device is listed.
+    /// The number of ids under which each device is listed; 1 when devices are not shared.
     #[must_use]
     pub fn replicas(&self) -> u32 {
         self.sharing.map_or(1, |sharing| sharing.replicas)

@@ -1,7 +1,7 @@
-//! Which devices a resource has on this node.
+//! The devices a resource has on this node.
 //!
-//! In: where to look, the node's files. Out: devices as they were found, or why nobody knows. Never: an empty list for a look
-//! that failed: the two are different things, and the last list stays.
+//! In: the resource's configuration, the node's files. Out: the devices found, or why they are unknown. Never: an empty
+//! list for a failed scan; the last list stays then.
 
 pub mod directory;
 pub mod list;
@@ -14,47 +14,48 @@ use std::sync::Arc;
 use node::watch::{Names, Target};
 
 use crate::config::{Directory, Discovery, MAX_DEVICES, MAX_ID, Resource};
-use crate::inventory::{DeviceNode, Hardware, Id};
-use crate::last::Last;
+use crate::content_hash::ContentHash;
+use crate::inventory::{DeviceId, DeviceNode, Hardware};
 
-/// Where this node's files are, and what it is called.
+/// The node that is scanned.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Place {
-    /// The name of the node.
+pub struct Environment {
+    /// The node's name, for lists.
     pub node: String,
-    /// Where sysfs is mounted.
+    /// The folder where sysfs is mounted.
     pub sysfs: PathBuf,
 }
 
-/// A device that was found.
+/// A device that a scan found.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub struct Found {
-    /// What it is.
+pub struct FoundDevice {
+    /// What the device is.
     pub hardware: Arc<Hardware>,
-    /// Somebody wrote down that it is not to be used: counts at once, in both directions.
+    /// A list says that the device must not be used. Counts at once, in both directions.
     pub stated_unhealthy: bool,
-    /// What was seen of it: none is good. A change for the better has to last.
-    pub seen: Option<String>,
-    /// The file that tells about its health, if one does.
+    /// The problem observed on the device, if any. Its end has to last before the device counts as healthy.
+    pub problem: Option<String>,
+    /// The file with the device's health, if it has one.
     pub health_file: Option<Arc<Path>>,
 }
 
-/// What one look found, by id.
+/// The devices that one scan found.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub struct Look {
-    /// The devices.
-    pub devices: BTreeMap<Id, Found>,
-    /// Whether one that is missing may be back soon, as its node in a folder is after a reset; else it was taken out on purpose.
+pub struct Scan {
+    /// The devices by id.
+    pub devices: BTreeMap<DeviceId, FoundDevice>,
+    /// Whether a missing device may be back soon, as a device node is after a reset; otherwise it was removed on
+    /// purpose.
     pub volatile: bool,
 }
 
-/// Why nobody knows which devices there are.
+/// Why the devices are unknown.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("{reason}")]
 pub struct Error {
-    /// Where, and what is wrong.
+    /// The file or folder, and what is wrong.
     pub reason: String,
-    /// What makes the devices is not there (a driver's folder): those that were there are gone with it.
+    /// What makes the devices, such as a driver's folder, does not exist: devices that were known are gone with it.
     pub gone: bool,
 }
 
@@ -64,70 +65,78 @@ impl Error {
     }
 }
 
-/// Looks for the devices of a resource. Reads a few small files.
+/// Scans for the devices of a resource. Reads small files: a list, or a few for each PCI function or device node.
 ///
 /// # Errors
 /// Names the file and what is wrong.
-pub fn look(resource: &Resource, place: &Place) -> Result<Look, Error> {
-    // A first look is never the same as the last.
-    look_again(resource, place, &mut Last::default()).map(Option::unwrap_or_default)
+pub fn scan(resource: &Resource, environment: &Environment) -> Result<Scan, Error> {
+    // A first scan never equals the last one.
+    scan_if_changed(resource, environment, &mut ContentHash::default()).map(Option::unwrap_or_default)
 }
 
-/// The same again and again: none when there cannot be other devices than last time, files about health aside, as a list has the same text. For
-/// one resource as it is configured; with another begin anew.
+/// Scans again; none when the devices cannot have changed since `last`, apart from their health files, as a list has
+/// the same text. `last` belongs to one configuration of the resource.
 ///
 /// # Errors
-/// As [`look`].
-pub fn look_again(resource: &Resource, place: &Place, last: &mut Last) -> Result<Option<Look>, Error> {
-    let found = find(resource, place, last);
+/// As [`scan`].
+pub fn scan_if_changed(
+    resource: &Resource,
+    environment: &Environment,
+    last: &mut ContentHash,
+) -> Result<Option<Scan>, Error> {
+    let found = find(resource, environment, last);
     if found.is_err() {
-        *last = Last::default();
+        *last = ContentHash::default();
     }
     found
 }
 
-fn find(resource: &Resource, place: &Place, last: &mut Last) -> Result<Option<Look>, Error> {
+fn find(
+    resource: &Resource,
+    environment: &Environment,
+    last: &mut ContentHash,
+) -> Result<Option<Scan>, Error> {
     let Discovery { list, file, pci, directory } = &*resource.discovery;
-    let look = if let Some(devices) = list {
-        if last.is("") {
+    let scan = if let Some(listed) = list {
+        if last.is_unchanged("") {
             return Ok(None);
         }
-        list::of(devices, &place.node, resource.sample).map_err(Error::new)
+        list::devices_of_node(listed, &environment.node, resource.sample).map_err(Error::new)
     } else if let Some(file) = file {
-        let text = list::text(&file.path)?;
-        if last.is(&text) {
+        let text = list::read_text(&file.path)?;
+        if last.is_unchanged(&text) {
             return Ok(None);
         }
-        list::parse(&file.path, &text, &place.node, resource.sample)
+        list::parse(&file.path, &text, &environment.node, resource.sample)
     } else if let Some(pci) = pci {
-        pci::look(pci, &place.sysfs)
+        pci::scan(pci, &environment.sysfs)
     } else if let Some(directory) = directory {
-        directory::look(directory, &place.sysfs)
+        directory::scan(directory, &environment.sysfs)
     } else {
-        Err(Error::new("there is nowhere to look"))
+        Err(Error::new("no discovery is configured"))
     };
-    checked(look?, resource).map(Some)
+    checked(scan?, resource).map(Some)
 }
 
-/// Bounds what was found.
-fn checked(mut look: Look, resource: &Resource) -> Result<Look, Error> {
+/// Enforces the limits on devices and ids, and applies the configured permissions.
+fn checked(mut scan: Scan, resource: &Resource) -> Result<Scan, Error> {
     let replicas = resource.replicas();
-    let listed = look.devices.len().saturating_mul(replicas as usize);
+    let listed = scan.devices.len().saturating_mul(replicas as usize);
     if listed > MAX_DEVICES {
         return Err(Error::new(format!("{listed} devices, shares counted: allowed are {MAX_DEVICES}")));
     }
-    // What a share's number and the colons before it take.
+    // The length of a share's number and the colons before it.
     let room = MAX_ID - if replicas > 1 { 2 + (replicas - 1).to_string().len() } else { 0 };
-    for id in look.devices.keys() {
+    for id in scan.devices.keys() {
         id_is_legal(id, room, replicas > 1).map_err(Error::new)?;
     }
     if let Some(permissions) = &resource.container.permissions {
-        for device in look.devices.values_mut() {
-            let nodes = &mut Arc::make_mut(&mut device.hardware).gives.nodes;
+        for device in scan.devices.values_mut() {
+            let nodes = &mut Arc::make_mut(&mut device.hardware).injection.nodes;
             nodes.iter_mut().for_each(|node| node.permissions.clone_from(permissions));
         }
     }
-    Ok(look)
+    Ok(scan)
 }
 
 fn id_is_legal(id: &str, room: usize, shared: bool) -> Result<(), String> {
@@ -141,8 +150,8 @@ fn id_is_legal(id: &str, room: usize, shared: bool) -> Result<(), String> {
     Ok(())
 }
 
-impl Look {
-    /// Folders with files that tell about health, each once.
+impl Scan {
+    /// The folders with health files, each once.
     #[must_use]
     pub fn health_folders(&self) -> BTreeSet<PathBuf> {
         let files = self.devices.values().filter_map(|found| found.health_file.as_ref());
@@ -150,23 +159,23 @@ impl Look {
     }
 }
 
-/// The folders in which something happens when the devices of a resource change, those with files about health besides.
+/// The folders to watch for changes of a resource's devices, apart from those with health files.
 #[must_use]
 pub fn targets(resource: &Resource) -> Vec<Target<()>> {
     let Discovery { file, directory, .. } = &*resource.discovery;
     let all = |dir: &Path| Target { dir: dir.to_owned(), names: Names::All, tag: () };
     let listed = |directory: &Directory| {
-        // In `/dev` whoever writes to `/dev/null` would be news.
+        // Without the prefix, each write to `/dev/null` would be an event.
         let names = Names::Listed(directory.prefix.clone());
         Target { dir: directory.path.clone(), names, tag: () }
     };
     let mut targets: Vec<_> = directory.iter().map(listed).collect();
-    // Everything in the folder: a ConfigMap changes by a link that the file's name leads through.
+    // Every name in the folder: a ConfigMap changes by a link that the file's path leads through.
     targets.extend(file.iter().filter_map(|file| file.path.parent()).map(all));
     targets
 }
 
-/// A node that is at the same path on the host and in the container.
+/// A device node with the same path on the host and in the container.
 fn node(path: &Path) -> DeviceNode {
     DeviceNode { host_path: path.to_owned(), container_path: path.to_owned(), permissions: "rw".to_owned() }
 }

@@ -1,16 +1,16 @@
 //! The same devices a second way: Dynamic Resource Allocation.
 //!
-//! In: the inventory, claims that the kubelet asks about, the API server. Out: ResourceSlices of this node ([`publish`]); for each claim on
-//! the node a Container Device Interface file ([`claims`]). Never: an opinion about who gets a device, that is the scheduler's; and no hint for the
-//! Topology Manager, which has none from here.
+//! In: the inventory, claims the kubelet asks about, the API server. Out: ResourceSlices of this node ([`publish`]);
+//! for each claim on the node a Container Device Interface file ([`claims`]). Never: an opinion about which pod gets a
+//! device, which is the scheduler's; nor a hint for the Topology Manager, which takes none from here.
 
 pub mod claim_file;
 pub mod claims;
 pub mod metrics;
-pub mod offer;
 pub mod policy;
 pub mod publish;
 pub mod rbac;
+pub mod slice_devices;
 pub mod slices;
 
 use std::path::PathBuf;
@@ -20,7 +20,7 @@ use std::time::Duration;
 use anyhow::{Context as _, bail, ensure};
 use cdi::Kind;
 use kube::Client;
-use node::draplugin::{self, Seat};
+use node::draplugin::{self, SocketPaths};
 use node::pluginwatcher::{self, Status};
 use node::socket;
 use runtime::backoff::Backoff;
@@ -33,27 +33,28 @@ use metrics::Metrics;
 
 /// The longest name of a driver; sockets below the kubelet's usual folder allow less.
 const MAX_DRIVER: usize = 63;
-/// How long a request to the API server may take: the kubelet gives all of a call 45 s.
+/// The timeout of a request to the API server. The kubelet allows 45 s for a call.
 const REQUEST: Duration = Duration::from_secs(10);
-/// Between looks for a way to the API server, at first and at most.
+/// The time between attempts to connect to the API server, at first and at most.
 const CONNECT: (Duration, Duration) = (Duration::from_millis(500), Duration::from_secs(30));
-/// Between tries to make a socket: the kubelet's folder may not be there yet.
+/// The time between attempts to make a socket: the kubelet's folder may not exist yet.
 const RETRY: Duration = Duration::from_secs(2);
-/// How long to wait for resources of which nothing is known yet.
+/// How long to wait for resources whose devices are unknown.
 const PATIENCE: Duration = Duration::from_secs(30);
-/// The kubelet tries again what failed after 60 to 90 s, and gives back what it knows of much sooner.
-pub const LEFT_OVER: Duration = Duration::from_secs(45);
+/// How long a deleted claim keeps its devices by default. The kubelet retries a failed preparation after 60 to 90 s,
+/// and gives back the claims it knows much sooner.
+pub const ORPHANED_AFTER: Duration = Duration::from_secs(45);
 /// The class of the devices in files for claims.
 const CLASS: &str = "claim";
 
-/// The command line's part.
+/// The flags for resource claims.
 #[derive(Clone, Debug, Default, clap::Args)]
 #[group(id = "dra")]
 pub struct Args {
     /// Offer the devices by Dynamic Resource Allocation too, as the driver of this name (gpu.example.com)
     #[arg(long = "dra", value_name = "DRIVER")]
     driver: Option<String>,
-    /// With --dra: how to reach the API server [default: KUBECONFIG, then the pod's service account]
+    /// With --dra: the kubeconfig file for the API server [default: KUBECONFIG, then the pod's service account]
     #[arg(long, value_name = "FILE", requires = "driver")]
     kubeconfig: Option<PathBuf>,
     /// With --dra: the kubelet's root folder
@@ -61,36 +62,37 @@ pub struct Args {
     kubelet_dir: PathBuf,
 }
 
-/// What is needed to offer devices this way.
+/// The settings for resource claims.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Settings {
     /// The driver's name; the same on all nodes.
     pub driver: String,
-    /// This node's name, which is its pool's too.
+    /// This node's name, which is also its pool's.
     pub node: String,
-    /// How to reach the API server; none for what the environment says.
+    /// The kubeconfig file; none for what the environment says.
     pub kubeconfig: Option<PathBuf>,
-    /// The folder in which drivers have theirs.
+    /// The folder in which each driver has a folder of its own.
     pub plugins: PathBuf,
-    /// The folder of sockets the kubelet looks through.
+    /// The folder in which the kubelet looks for sockets.
     pub registry: PathBuf,
     /// The folder of Container Device Interface files.
     pub cdi_dir: PathBuf,
-    /// How long a claim that is gone keeps its devices, if the kubelet has not given them back: normally [`LEFT_OVER`].
-    pub left_over: Duration,
+    /// How long a deleted claim keeps its devices if the kubelet has not given them back; [`ORPHANED_AFTER`] by
+    /// default.
+    pub orphaned_after: Duration,
 }
 
 impl Args {
-    /// The settings, if it was asked for.
+    /// The settings; none when resource claims were not asked for.
     ///
     /// # Errors
-    /// When the driver's name is none or too long for a socket, or a path is not absolute.
+    /// When the driver's name is invalid or too long for a socket, or a path is not absolute.
     pub fn settings(&self, node: &str, cdi_dir: PathBuf) -> anyhow::Result<Option<Settings>> {
         let Some(driver) = &self.driver else { return Ok(None) };
         kind_of(driver).context("--dra")?;
         let root = &self.kubelet_dir;
         if !root.is_absolute() || root.to_str().is_none() {
-            bail!("--kubelet-dir {root:?}: allowed are absolute paths of UTF-8");
+            bail!("--kubelet-dir {root:?}: allowed are absolute UTF-8 paths");
         }
         let settings = Settings {
             driver: driver.clone(),
@@ -99,13 +101,13 @@ impl Args {
             plugins: root.join("plugins"),
             registry: root.join("plugins_registry"),
             cdi_dir,
-            left_over: LEFT_OVER,
+            orphaned_after: ORPHANED_AFTER,
         };
-        let excess = settings.seat().longest_socket().saturating_sub(socket::MAX_PATH);
+        let excess = settings.socket_paths().longest_socket().saturating_sub(socket::MAX_PATH);
         ensure!(
             excess == 0,
-            "--dra {driver:?}: below --kubelet-dir {root:?} allowed are names of at most {} characters, because paths of sockets have at \
-             most {} bytes",
+            "--dra {driver:?}: below --kubelet-dir {root:?} allowed are names of at most {} characters, because paths \
+             of sockets have at most {} bytes",
             driver.len().saturating_sub(excess),
             socket::MAX_PATH
         );
@@ -114,17 +116,21 @@ impl Args {
 }
 
 impl Settings {
-    /// Where the driver sits.
+    /// The paths of the driver's sockets.
     #[must_use]
-    pub fn seat(&self) -> Seat {
-        Seat { driver: self.driver.clone(), plugins: self.plugins.clone(), registry: self.registry.clone() }
+    pub fn socket_paths(&self) -> SocketPaths {
+        SocketPaths {
+            driver: self.driver.clone(),
+            plugins: self.plugins.clone(),
+            registry: self.registry.clone(),
+        }
     }
 }
 
 /// The kind of a driver's devices in files for claims.
 ///
 /// # Errors
-/// When it is no name of a driver.
+/// When the driver's name is invalid.
 pub fn kind_of(driver: &str) -> anyhow::Result<Kind> {
     let kind = Kind::new(driver, CLASS).ok().filter(|kind| cdi::name::strict_kind(kind).is_none());
     kind.filter(|_| driver.len() <= MAX_DRIVER).with_context(|| {
@@ -134,12 +140,12 @@ pub fn kind_of(driver: &str) -> anyhow::Result<Kind> {
     })
 }
 
-/// Offers the devices of these resources until the future is dropped; what the kubelet says of the driver goes into `status`. The end
-/// of the future ends the registration; ResourceSlices stay, and the kubelet removes them when the
-/// driver does not come back within half a minute.
+/// Offers the devices of these resources until the future is dropped; `status` holds the state of the registration.
+/// Dropping the future ends the registration. ResourceSlices stay; the kubelet removes them when the driver does not
+/// come back within half a minute.
 ///
 /// # Errors
-/// When a path cannot be a socket. All else may pass, and the device plugin goes on meanwhile.
+/// When a path cannot be a socket. All other failures are retried, and the device plugin goes on meanwhile.
 pub async fn run(
     settings: Settings,
     feed: Feed,
@@ -148,15 +154,15 @@ pub async fn run(
     metrics: Metrics,
 ) -> anyhow::Result<()> {
     let kind = kind_of(&settings.driver)?;
-    let said = status.subscribe();
+    let statuses = status.subscribe();
     tokio::select! {
-        error = drive(settings, kind, feed, resources, status, metrics) => Err(error.into()),
-        never = tell(said) => match never {},
+        error = run_driver(settings, kind, feed, resources, status, metrics) => Err(error.into()),
+        never = log_status(statuses) => match never {},
     }
 }
 
-/// Publishes and serves, whatever fails; returns why that can never be.
-async fn drive(
+/// Publishes and serves, and retries what fails; returns an error that no retry can mend.
+async fn run_driver(
     settings: Settings,
     kind: Kind,
     feed: Feed,
@@ -165,8 +171,8 @@ async fn drive(
     metrics: Metrics,
 ) -> socket::Error {
     let (client, watching) = connect(settings.kubeconfig.clone(), &status).await;
-    known(feed.clone(), &resources).await;
-    let seat = settings.seat();
+    wait_for_resources(feed.clone(), &resources).await;
+    let paths = settings.socket_paths();
     let publisher =
         publish::Publisher::new(&settings.driver, &settings.node, client.clone(), metrics.clone());
     let publishing = publisher.run(watching, feed.clone());
@@ -177,18 +183,18 @@ async fn drive(
         cdi_dir: settings.cdi_dir,
         feed,
         client,
-        left_over: settings.left_over,
+        orphaned_after: settings.orphaned_after,
         gone: tokio::sync::Mutex::default(),
         metrics,
     });
-    // What is offered first must be there to be prepared.
+    // Devices must be publishable and claims preparable at the same time, so both tasks run together.
     tokio::select! {
-        error = serve(&seat, claims, status) => error,
+        error = serve(&paths, claims, status) => error,
         never = publishing => match never {},
     }
 }
 
-/// Clients of the API server for calls and for watches, as soon as there is what they take: a kubeconfig or a token may come later.
+/// Clients of the API server, one for calls and one for watches. Retries: a kubeconfig or a token may appear later.
 async fn connect(kubeconfig: Option<PathBuf>, status: &watch::Sender<Status>) -> (Client, Client) {
     let user_agent = format!("tholepin-device-plugin/{}", env!("CARGO_PKG_VERSION"));
     let options = Options { kubeconfig, user_agent, ..Options::default() };
@@ -209,25 +215,25 @@ async fn connect(kubeconfig: Option<PathBuf>, status: &watch::Sender<Status>) ->
     }
 }
 
-/// Waits until something is known of each of these resources, or half a minute has gone by: half of the devices would look like the loss of
-/// the others, and a claim that a kubelet cannot have prepared waits for a minute or more. But it must be able to give claims back, even if
-/// devices are never found again.
-async fn known(mut feed: Feed, resources: &[String]) {
+/// Waits until the devices of each resource are known, or half a minute has passed. With half of the devices, the
+/// others would look lost, and a claim that cannot be prepared waits for a minute or more. But the kubelet must be able
+/// to give claims back, even if devices are never found again.
+async fn wait_for_resources(mut feed: Feed, resources: &[String]) {
     let all =
         |inventory: &Arc<Inventory>| resources.iter().all(|name| inventory.resources.contains_key(name));
     if tokio::time::timeout(PATIENCE, feed.wait_for(all)).await.is_err() {
-        warn!("not all resources have been found yet; offering what there is");
+        warn!("the devices of some resources are unknown; offering the others");
     }
 }
 
-/// Serves claims, whatever fails; returns why that can never be.
+/// Serves claims and retries what fails; returns an error that no retry can mend.
 async fn serve(
-    seat: &Seat,
+    paths: &SocketPaths,
     claims: Arc<impl draplugin::Driver>,
     status: watch::Sender<Status>,
 ) -> socket::Error {
     loop {
-        let Err(error) = draplugin::run(seat, Arc::clone(&claims), status.clone()).await;
+        let Err(error) = draplugin::run(paths, Arc::clone(&claims), status.clone()).await;
         if matches!(error, socket::Error::Path(_)) {
             return error;
         }
@@ -236,10 +242,10 @@ async fn serve(
     }
 }
 
-/// Says what became of the registration.
-async fn tell(mut said: watch::Receiver<Status>) -> std::convert::Infallible {
+/// Logs each change of the registration.
+async fn log_status(mut statuses: watch::Receiver<Status>) -> std::convert::Infallible {
     loop {
-        match said.borrow_and_update().clone() {
+        match statuses.borrow_and_update().clone() {
             Status::Unseen | Status::Asked => {}
             Status::Away(reason) => warn!(reason, "cannot serve resource claims; trying again"),
             Status::Registered => info!("the kubelet has registered the driver of resource claims"),
@@ -251,7 +257,7 @@ async fn tell(mut said: watch::Receiver<Status>) -> std::convert::Infallible {
                 );
             }
         }
-        if said.changed().await.is_err() {
+        if statuses.changed().await.is_err() {
             return std::future::pending().await;
         }
     }
@@ -286,36 +292,39 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn a_folder_that_is_missing_is_waited_for() {
+    async fn a_missing_folder_is_retried() {
         let root = tempfile::tempdir().unwrap();
         let registry = root.path().join("registry");
-        let seat = Seat {
+        let paths = SocketPaths {
             driver: "d.example".to_owned(),
             plugins: root.path().join("p"),
             registry: registry.clone(),
         };
         let status = watch::Sender::new(Status::Registered);
-        let mut said = status.subscribe();
-        let serving = tokio::spawn(async move { serve(&seat, Arc::new(Idle), status).await });
-        let mut told = async |wanted: fn(&Status) -> bool| {
-            tokio::time::timeout(PATIENCE, said.wait_for(wanted)).await.unwrap().map(drop).unwrap();
+        let mut statuses = status.subscribe();
+        let serving = tokio::spawn(async move { serve(&paths, Arc::new(Idle), status).await });
+        let mut reached = async |wanted: fn(&Status) -> bool| {
+            tokio::time::timeout(PATIENCE, statuses.wait_for(wanted)).await.unwrap().map(drop).unwrap();
         };
-        told(|status| matches!(status, Status::Away(_))).await;
+        reached(|status| matches!(status, Status::Away(_))).await;
         std::fs::create_dir(&registry).unwrap();
-        told(|status| *status == Status::Unseen).await;
+        reached(|status| *status == Status::Unseen).await;
         assert_eq!(std::fs::read_dir(&registry).unwrap().count(), 1);
         serving.abort();
 
-        // What can never be is not tried again.
-        let seat =
-            Seat { driver: "d".repeat(63), plugins: root.path().join("p"), registry: root.path().into() };
-        let seat = Seat { plugins: seat.plugins.join("p".repeat(60)), ..seat };
-        let error = serve(&seat, Arc::new(Idle), watch::Sender::default()).await;
+        // A path that is too long is not retried.
+        let paths = SocketPaths {
+            driver: "d".repeat(63),
+            plugins: root.path().join("p"),
+            registry: root.path().into(),
+        };
+        let paths = SocketPaths { plugins: paths.plugins.join("p".repeat(60)), ..paths };
+        let error = serve(&paths, Arc::new(Idle), watch::Sender::default()).await;
         assert!(matches!(error, socket::Error::Path(_)), "{error}");
     }
 
     #[tokio::test]
-    async fn a_way_to_the_api_server_is_waited_for() {
+    async fn a_missing_kubeconfig_is_retried() {
         let root = tempfile::tempdir().unwrap();
         let [registry, kubeconfig] = ["registry", "kubeconfig"].map(|name| root.path().join(name));
         std::fs::create_dir(&registry).unwrap();
@@ -326,25 +335,26 @@ mod tests {
             plugins: root.path().join("plugins"),
             registry: registry.clone(),
             cdi_dir: root.path().join("cdi"),
-            left_over: LEFT_OVER,
+            orphaned_after: ORPHANED_AFTER,
         };
         let (_inventory, feed) = crate::inventory::channel();
         let status = watch::Sender::default();
-        let mut said = status.subscribe();
+        let mut statuses = status.subscribe();
         let running = tokio::spawn(run(settings, feed, Vec::new(), status, Metrics::default()));
-        let mut told = async |wanted: &str| {
+        let mut reached = async |wanted: &str| {
             let is = |status: &Status| format!("{status:?}").contains(wanted);
-            let told = tokio::time::timeout(PATIENCE, said.wait_for(is)).await.map(drop);
-            assert!(told.is_ok(), "{wanted:?}: still {:?}", *said.borrow());
+            let reached = tokio::time::timeout(PATIENCE, statuses.wait_for(is)).await.map(drop);
+            assert!(reached.is_ok(), "{wanted:?}: still {:?}", *statuses.borrow());
         };
-        // A file that is not there, and one that is none yet, are said and looked at again.
-        told("No such file").await;
+        // A missing file and a malformed one are reported and read again.
+        reached("No such file").await;
         std::fs::write(&kubeconfig, "clusters: 1").unwrap();
-        told("failed to parse").await;
-        let text = "{apiVersion: v1, kind: Config, current-context: c, contexts: [{name: c, context: {cluster: c, user: u}}], \
+        reached("failed to parse").await;
+        let text = "{apiVersion: v1, kind: Config, current-context: c, \
+                    contexts: [{name: c, context: {cluster: c, user: u}}], \
                     clusters: [{name: c, cluster: {server: 'http://127.0.0.1:1'}}], users: [{name: u, user: {}}]}";
         std::fs::write(&kubeconfig, text).unwrap();
-        told("Unseen").await;
+        reached("Unseen").await;
         let served = async {
             while std::fs::read_dir(&registry).unwrap().count() == 0 {
                 tokio::task::yield_now().await;
@@ -367,10 +377,10 @@ mod tests {
             let error = settings(&["--dra", driver]).unwrap_err();
             assert!(error.starts_with("--dra: ") && error.contains("at most 63 characters"), "{error}");
         }
-        // What the longest registration is called: /var/lib/kubelet/plugins_registry/<driver>@localhost-reg.sock.
+        // The longest path: /var/lib/kubelet/plugins_registry/<driver>@localhost-reg.sock.
         let driver = |length: usize| format!("{}.example", "d".repeat(length - 8));
         let plain = settings(&["--dra", &driver(54)]).unwrap().unwrap();
-        assert_eq!(plain.seat().registration().path().as_os_str().len(), 107);
+        assert_eq!(plain.socket_paths().registration().path().as_os_str().len(), 107);
         for length in [55, 63] {
             let error = settings(&["--dra", &driver(length)]).unwrap_err();
             assert!(error.starts_with("--dra ") && error.contains("at most 54 characters"), "{error}");

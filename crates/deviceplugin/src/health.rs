@@ -1,68 +1,69 @@
-//! Whether a device counts as healthy: bad news at once, good news only when they last.
+//! Whether a device counts as healthy: a problem counts at once, recovery only when it lasts.
 //!
-//! In: what was seen of a device, and when. Out: whether it may be handed out, and when that may change without further news. Never: a clock, a
-//! file.
+//! In: the problem observed on a device, if any, and when. Out: whether the device may be allocated, and when that may
+//! change without further observations. Never: a clock, a file.
 //!
-//! A device that comes and goes is worse than one that is gone: each time it is back the kubelet gives it to a pod, which then
-//! breaks. So it has to look healthy for a while, and for twice as long each time it breaks soon after it came back.
+//! A device that comes and goes is worse than one that is gone: each time it is back the kubelet gives it to a pod,
+//! which then breaks. So a device has to look healthy for a while, and for twice as long each time it breaks soon after
+//! it recovered.
 
 use std::time::Duration;
 
 use crate::config;
 
-/// One device. Times are since some moment that is the same for all calls. A pointer for those that have always been healthy: there may be
-/// thousands.
+/// The health of one device. Times are durations since one moment that all calls share. A device that has always been
+/// healthy costs a null pointer, as there may be thousands.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Health(Option<Box<History>>);
 
-/// Of a device that was not healthy at least once.
+/// The history of a device that was unhealthy at least once.
 #[derive(Clone, Debug, PartialEq, Eq)]
 struct History {
-    /// Why it is not healthy; none when it is.
-    trouble: Option<String>,
-    /// Since when it has looked healthy, if it is not but looks so.
+    /// Why the device is unhealthy; none when it is healthy.
+    unhealthy_reason: Option<String>,
+    /// Since when an unhealthy device has looked healthy, if it does.
     good_since: Option<Duration>,
-    /// How long it has to look healthy until it is.
+    /// How long the device has to look healthy before it counts as healthy.
     wait: Duration,
-    /// When it was last taken for healthy again.
+    /// When the device last recovered.
     recovered: Option<Duration>,
 }
 
 impl Health {
-    /// A device seen for the first time: what is seen is believed.
+    /// A device seen for the first time: the first observation counts at once.
     #[must_use]
-    pub fn new(seen: Option<&str>, policy: &config::Health) -> Self {
+    pub fn new(problem: Option<&str>, policy: &config::HealthPolicy) -> Self {
         let first = |reason: &str| History {
-            trouble: Some(reason.to_owned()),
+            unhealthy_reason: Some(reason.to_owned()),
             good_since: None,
             wait: policy.recover_after,
             recovered: None,
         };
-        Self(seen.map(|reason| Box::new(first(reason))))
+        Self(problem.map(|reason| Box::new(first(reason))))
     }
 
-    /// Takes in what is seen now: none is good.
-    pub fn observe(&mut self, now: Duration, seen: Option<&str>, policy: &config::Health) {
-        match (&mut self.0, seen) {
+    /// Records an observation: a problem, or none. Cost: constant, and an allocation at the device's first problem.
+    pub fn observe(&mut self, now: Duration, problem: Option<&str>, policy: &config::HealthPolicy) {
+        match (&mut self.0, problem) {
             (None, None) => {}
-            (None, Some(_)) => *self = Self::new(seen, policy),
+            (None, Some(_)) => *self = Self::new(problem, policy),
             (Some(history), Some(reason)) => history.worsen(now, reason, policy),
             (Some(history), None) => history.improve(now),
         }
     }
 
-    /// Why it is not healthy, with what is left to wait if it looks better.
+    /// Why the device is unhealthy, with the time it must look healthy if it does so now.
     #[must_use]
-    pub fn trouble(&self) -> Option<String> {
+    pub fn unhealthy_reason(&self) -> Option<String> {
         let history = self.0.as_ref()?;
-        let trouble = history.trouble.as_ref()?;
+        let unhealthy_reason = history.unhealthy_reason.as_ref()?;
         Some(match history.good_since {
-            Some(_) => format!("{trouble}; has to look healthy for {:?} now", history.wait),
-            None => trouble.clone(),
+            Some(_) => format!("{unhealthy_reason}; must look healthy for {:?}", history.wait),
+            None => unhealthy_reason.clone(),
         })
     }
 
-    /// When it is healthy if nothing happens until then.
+    /// When the device becomes healthy if no problem is observed until then.
     #[must_use]
     pub fn due(&self) -> Option<Duration> {
         let history = self.0.as_ref()?;
@@ -71,21 +72,21 @@ impl Health {
 }
 
 impl History {
-    fn worsen(&mut self, now: Duration, reason: &str, policy: &config::Health) {
-        if self.trouble.is_none() {
+    fn worsen(&mut self, now: Duration, reason: &str, policy: &config::HealthPolicy) {
+        if self.unhealthy_reason.is_none() {
             let soon = self.recovered.is_some_and(|at| now.saturating_sub(at) < policy.recover_at_most);
             let doubled = self.wait.saturating_mul(2).min(policy.recover_at_most);
             self.wait = if soon { doubled.max(policy.recover_after) } else { policy.recover_after };
         }
-        self.trouble = Some(reason.to_owned());
+        self.unhealthy_reason = Some(reason.to_owned());
         self.good_since = None;
     }
 
     fn improve(&mut self, now: Duration) {
-        if self.trouble.is_some() {
+        if self.unhealthy_reason.is_some() {
             let since = *self.good_since.get_or_insert(now);
             if now.saturating_sub(since) >= self.wait {
-                (self.trouble, self.good_since, self.recovered) = (None, None, Some(now));
+                (self.unhealthy_reason, self.good_since, self.recovered) = (None, None, Some(now));
             }
         }
     }

@@ -1,7 +1,7 @@
-//! The devices of a node, now and whenever they change: what everything that offers them stands on.
+//! The devices of a node, now and whenever they change.
 //!
-//! In: what discovery and health have found. Out: a value, and a channel that holds the newest one. Never: how a kubelet or an
-//! API server is told.
+//! In: the devices that discovery found, with their health. Out: a value, and a channel that holds the newest one.
+//! Never: how a kubelet or an API server learns of them.
 
 use std::collections::BTreeMap;
 use std::path::PathBuf;
@@ -9,79 +9,78 @@ use std::sync::Arc;
 
 use tokio::sync::watch;
 
-/// The newest inventory, for whoever offers devices. Nothing is known before the first look, which is not the same as no
-/// devices.
+/// Receives the newest inventory. It is empty before the first scan, which does not mean that there are no devices.
 pub type Feed = watch::Receiver<Arc<Inventory>>;
 
-/// A device's id: one text for whoever knows the device, as there may be thousands.
-pub type Id = Arc<str>;
+/// A device's id. One text is shared by all that refer to the device, as there may be thousands.
+pub type DeviceId = Arc<str>;
 
-/// Resources by their names. Costs a pointer per resource to copy, as the plugins have the same ones.
+/// Resources by name. A copy costs a pointer per resource.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Inventory {
-    /// Those whose devices have been looked for with success at least once.
+    /// The resources whose devices have been scanned with success at least once.
     pub resources: BTreeMap<String, Arc<Resource>>,
 }
 
-/// One resource.
+/// The devices of one resource.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Resource {
-    /// What its devices are called in Container Device Interface files, `vendor/class`; none when there is no file.
+    /// The kind `vendor/class` of the devices in Container Device Interface files; none when there is no file.
     pub cdi_kind: Option<String>,
-    /// Its devices by their ids. Shared devices are here once.
-    pub devices: BTreeMap<Id, Device>,
-    /// What a container gets besides, once, when it gets any of the devices.
-    pub common: Gives,
+    /// The devices by id. A shared device is listed once.
+    pub devices: BTreeMap<DeviceId, Device>,
+    /// What a container with any of the devices gets in addition, once.
+    pub common: Injection,
 }
 
-/// A device.
+/// A device and its health.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Device {
-    /// What it is, whether well or not.
+    /// What the device is, independent of its health.
     pub hardware: Arc<Hardware>,
-    /// Why it cannot be handed out; none when it can.
-    pub trouble: Option<String>,
+    /// Why the device cannot be allocated; none when it is healthy.
+    pub unhealthy_reason: Option<String>,
 }
 
-/// What a device is. One value for whoever knows the device: there may be thousands.
+/// What a device is. Equal hardware is one shared value, as there may be thousands of devices.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Hash)]
 pub struct Hardware {
-    /// Ids of the NUMA zones it is close to, ascending; empty when it has no locality or nobody knows it.
+    /// Ids of the NUMA zones the device is close to, ascending; empty when its locality is none or unknown.
     pub zones: Vec<u32>,
-    /// What a container that gets it needs.
-    pub gives: Gives,
-    /// What it is on the PCI bus, if it was found there.
+    /// What a container with the device needs.
+    pub injection: Injection,
+    /// The device's PCI function, if it was found on the PCI bus.
     pub pci: Option<Box<Pci>>,
 }
 
-/// What a container needs to use devices.
+/// What is injected into a container so that it can use devices.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Hash)]
-pub struct Gives {
-    /// Device nodes.
+pub struct Injection {
+    /// The device nodes.
     pub nodes: Vec<DeviceNode>,
-    /// Files and folders of the host.
+    /// The files and folders of the host.
     pub mounts: Vec<Mount>,
-    /// Variables of the environment.
+    /// The environment variables.
     pub envs: BTreeMap<String, String>,
 }
 
 /// A device node of the host in a container.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct DeviceNode {
-    /// Where it is on the host.
+    /// The path on the host.
     pub host_path: PathBuf,
-    /// Where the container sees it.
+    /// The path in the container.
     pub container_path: PathBuf,
-    /// Some of `r`, `w` and `m`.
+    /// What the container may do: some of `r`, `w` and `m`.
     pub permissions: String,
 }
 
 /// A file or folder of the host in a container.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct Mount {
-    /// Where it is on the host.
+    /// The path on the host.
     pub host_path: PathBuf,
-    /// Where the container sees it.
+    /// The path in the container.
     pub container_path: PathBuf,
     /// Whether the container may only read.
     pub read_only: bool,
@@ -90,24 +89,24 @@ pub struct Mount {
 /// A function on the PCI bus.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub struct Pci {
-    /// `0000:3b:00.0`.
+    /// The address, such as `0000:3b:00.0`.
     pub address: String,
-    /// Who made it, four hexadecimal digits.
+    /// The vendor id, four hexadecimal digits.
     pub vendor: String,
-    /// What it is, four hexadecimal digits.
+    /// The device id, four hexadecimal digits.
     pub device: String,
 }
 
 impl Device {
-    /// Whether it can be handed out.
+    /// Whether the device can be allocated.
     #[must_use]
     pub fn is_healthy(&self) -> bool {
-        self.trouble.is_none()
+        self.unhealthy_reason.is_none()
     }
 }
 
-impl Gives {
-    /// Whether a container needs nothing.
+impl Injection {
+    /// Whether nothing is injected.
     #[must_use]
     pub fn is_empty(&self) -> bool {
         self.nodes.is_empty() && self.mounts.is_empty() && self.envs.is_empty()

@@ -1,7 +1,7 @@
 //! Every metric of the device plugin, by name; those of resource claims are in [`dra::metrics`](crate::dra::metrics).
 //!
-//! In: what happened, from the other modules. Out: a registry. Never: a label whose values somebody else chooses, but for names of
-//! configured resources.
+//! In: events, from the other modules. Out: a registry. Never: a label whose values come from outside, except for names
+//! of configured resources.
 
 use std::collections::BTreeMap;
 
@@ -32,7 +32,7 @@ pub struct Metrics {
 }
 
 impl Metrics {
-    /// Metrics shown by `registry`.
+    /// Registers the metrics in `registry`.
     pub fn register(registry: &mut Registry) -> Self {
         let metrics = Self::default();
         let all = registry.sub_registry_with_prefix("tholepin_device_plugin");
@@ -43,88 +43,88 @@ impl Metrics {
         );
         let changes = "Devices that became healthy or unhealthy";
         all.register("health_changes", changes, metrics.health_changes.clone());
-        let failures = "Looks for devices that failed; the last list stays";
+        let failures = "Scans for devices that failed; the last list stays";
         all.register("look_failures", failures, metrics.look_failures.clone());
-        let registrations = "Registrations with the kubelet, by what became of them";
+        let registrations = "Registrations with the kubelet, by result";
         all.register("registrations", registrations, metrics.registrations.clone());
         let listening = "Whether the kubelet listens to the list of devices";
         all.register("listening", listening, metrics.listening.clone());
         all.register("allocations", "Allocations, by result", metrics.allocations.clone());
         let refusals = "Allocations that were refused, by reason";
         all.register("refusals", refusals, metrics.refusals.clone());
-        let preferences = "Questions of the kubelet which devices to take, by result";
+        let preferences = "Preferred allocations the kubelet asked for, by result";
         all.register("preferences", preferences, metrics.preferences.clone());
-        let pre_starts = "Preparations of devices for a container's start, by result";
+        let pre_starts = "Preparations of devices before a container starts, by result";
         all.register("pre_starts", pre_starts, metrics.pre_starts.clone());
         let writes = "Writes of the Container Device Interface file, by result";
         all.register("cdi_writes", writes, metrics.cdi_writes.clone());
-        all.register("reloads", "Times the configuration was read anew, by result", metrics.reloads.clone());
+        all.register("reloads", "Reads of a changed configuration, by result", metrics.reloads.clone());
         metrics
     }
 
-    /// How many devices there are now; those of before are `old`.
+    /// Sets the number of devices; `old` are those counted before.
     pub fn devices(&self, name: &str, old: &Resource, new: &Resource) {
         for (key, _) in counts(old) {
-            self.devices.get_or_create(&of_devices(name, &key)).set(0);
+            self.devices.get_or_create(&device_labels(name, &key)).set(0);
         }
         for (key, count) in counts(new) {
-            self.devices.get_or_create(&of_devices(name, &key)).set(count);
+            self.devices.get_or_create(&device_labels(name, &key)).set(count);
         }
     }
 
-    /// The resource is not offered any more; what happened is still counted.
+    /// A resource is no longer offered: its gauges go, its counters stay.
     pub fn ended(&self, name: &str, last: &Resource) {
-        self.listening.remove(&one(name));
+        self.listening.remove(&resource_label(name));
         for (key, _) in counts(last) {
-            self.devices.remove(&of_devices(name, &key));
+            self.devices.remove(&device_labels(name, &key));
         }
     }
 
-    /// A device became healthy, or is no more.
+    /// A device became healthy or unhealthy.
     pub fn health_changed(&self, resource: &str, healthy: bool) {
         let to = if healthy { "healthy" } else { "unhealthy" };
-        self.health_changes.get_or_create(&two(resource, "to", to)).inc();
+        self.health_changes.get_or_create(&labels_with(resource, "to", to)).inc();
     }
 
-    /// A look for devices failed.
-    pub fn look_failed(&self, resource: &str) {
-        self.look_failures.get_or_create(&one(resource)).inc();
+    /// A scan for devices failed.
+    pub fn scan_failed(&self, resource: &str) {
+        self.look_failures.get_or_create(&resource_label(resource)).inc();
     }
 
-    /// What became of a registration: `registered`, `refused`, `ignored`, `lost`, `clash`.
+    /// The result of a registration: `registered`, `refused`, `ignored`, `lost`, `clash`.
     pub fn registration(&self, resource: &str, result: &str) {
-        self.registrations.get_or_create(&two(resource, "result", result)).inc();
+        self.registrations.get_or_create(&labels_with(resource, "result", result)).inc();
     }
 
-    /// Whether the kubelet listens.
+    /// Whether the kubelet listens to the list of devices.
     pub fn listening(&self, resource: &str, listens: bool) {
-        self.listening.get_or_create(&one(resource)).set(i64::from(listens));
+        self.listening.get_or_create(&resource_label(resource)).set(i64::from(listens));
     }
 
-    /// An allocation; with the word of its refusal.
+    /// An allocation; a refused one with the word of its reason.
     pub fn allocated(&self, resource: &str, refusal: Option<&str>) {
-        self.allocations.get_or_create(&two(resource, "result", result(refusal.is_none()))).inc();
+        self.allocations.get_or_create(&labels_with(resource, "result", result(refusal.is_none()))).inc();
         if let Some(reason) = refusal {
-            self.refusals.get_or_create(&two(resource, "reason", reason)).inc();
+            self.refusals.get_or_create(&labels_with(resource, "reason", reason)).inc();
         }
     }
 
-    /// A question which devices to take.
+    /// The kubelet asked which devices to prefer.
     pub fn preferred(&self, resource: &str, answered: bool) {
-        self.preferences.get_or_create(&two(resource, "result", result(answered))).inc();
+        self.preferences.get_or_create(&labels_with(resource, "result", result(answered))).inc();
     }
 
-    /// Devices were prepared.
+    /// Devices were prepared for a container's start, or could not be.
     pub fn pre_started(&self, resource: &str, done: bool) {
-        self.pre_starts.get_or_create(&two(resource, "result", result(done))).inc();
+        self.pre_starts.get_or_create(&labels_with(resource, "result", result(done))).inc();
     }
 
-    /// The file was written, or could not be.
+    /// The Container Device Interface file was written, or could not be.
     pub fn cdi_written(&self, resource: &str, done: bool) {
-        self.cdi_writes.get_or_create(&two(resource, "result", result(done))).inc();
+        self.cdi_writes.get_or_create(&labels_with(resource, "result", result(done))).inc();
     }
 
-    /// The configuration was read anew.
+    /// The configuration was read again, or was wrong.
     pub fn reloaded(&self, done: bool) {
         self.reloads.get_or_create(&vec![("result", result(done).to_owned())]).inc();
     }
@@ -134,20 +134,20 @@ pub(crate) fn result(good: bool) -> &'static str {
     if good { "ok" } else { "error" }
 }
 
-fn one(resource: &str) -> Labels {
+fn resource_label(resource: &str) -> Labels {
     vec![("resource", resource.to_owned())]
 }
 
-fn two(resource: &str, name: &'static str, value: &str) -> Labels {
+fn labels_with(resource: &str, name: &'static str, value: &str) -> Labels {
     vec![("resource", resource.to_owned()), (name, value.to_owned())]
 }
 
-fn of_devices(resource: &str, (zone, healthy): &(String, bool)) -> Labels {
+fn device_labels(resource: &str, (zone, healthy): &(String, bool)) -> Labels {
     let health = if *healthy { "healthy" } else { "unhealthy" };
     vec![("resource", resource.to_owned()), ("zone", zone.clone()), ("health", health.to_owned())]
 }
 
-/// By zone and health; a device of two zones counts in both.
+/// Devices by zone and health; a device of two zones counts in both.
 fn counts(resource: &Resource) -> BTreeMap<(String, bool), i64> {
     let mut counts = BTreeMap::new();
     for device in resource.devices.values() {

@@ -1,11 +1,11 @@
-//! One resource's plugin: what the kubelet is told and asks.
+//! One resource's plugin: what the kubelet learns and asks.
 //!
-//! In: the resource's devices, whenever they change; the kubelet's questions. Out: answers, a log line and a count for each that is
-//! refused. Never: a decision; those are in [`allocate`], [`prefer`](mod@prefer) and [`pre_start`].
+//! In: the resource's devices, whenever they change; the kubelet's calls. Out: answers, and a log line and a count for
+//! each refusal. Never: a decision; those are in [`allocate`], [`prefer`](mod@prefer) and [`pre_start`].
 
 use std::sync::Arc;
 
-use node::deviceplugin::{self, News, wire};
+use node::deviceplugin::{self, RegistrationEvent, wire};
 use runtime::page_reclaim::ReclaimTrigger;
 use tokio::sync::watch;
 use tonic::Status;
@@ -13,55 +13,50 @@ use tracing::{debug, info, warn};
 
 use crate::allocate;
 use crate::config::Resource;
-use crate::inventory::{self, Id};
+use crate::inventory::{self, DeviceId};
 use crate::metrics::Metrics;
 use crate::pre_start;
-use crate::prefer::{self, Facts};
+use crate::prefer::{self, Candidate};
 use crate::sharing;
 
-/// A resource.
+/// Serves one resource to the kubelet.
 #[derive(Debug)]
 pub struct Plugin {
     config: Resource,
     metrics: Metrics,
-    /// The kubelet's calls come now and then.
+    /// Notified after each of the kubelet's calls.
     reclaim: ReclaimTrigger,
-    offer: watch::Sender<Offer>,
-    standing: watch::Sender<Standing>,
+    offer: watch::Sender<OfferedDevices>,
+    state: watch::Sender<PluginState>,
 }
 
-/// What there is, and what of it the kubelet knows: the same at any moment, so that it cannot ask for what is not known here.
+/// The devices, and the list the kubelet has of them. Both change at the same moment, so that the kubelet cannot ask
+/// for a device that is unknown here.
 #[derive(Debug)]
-pub struct Offer {
-    stock: Arc<inventory::Resource>,
-    /// How often each device is listed.
+pub struct OfferedDevices {
+    inventory: Arc<inventory::Resource>,
+    /// The number of ids under which each device is listed.
     replicas: u32,
 }
 
-/// How things are between a plugin and the kubelet.
+/// The state between a plugin and the kubelet.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub enum Standing {
-    /// Nobody knows the devices yet, for this reason.
-    Unknown(String),
-    /// The kubelet does not listen, for this reason.
-    Away(String),
-    /// The kubelet listens.
+pub enum PluginState {
+    /// The devices have not been found yet, for this reason.
+    DevicesUnknown(String),
+    /// The kubelet does not listen to the list of devices, for this reason.
+    NotListening(String),
+    /// The kubelet listens to the list of devices.
     Listening,
 }
 
 impl Plugin {
-    /// A plugin that knows no devices yet.
+    /// A plugin without devices yet.
     #[must_use]
     pub fn new(config: Resource, metrics: Metrics, reclaim: ReclaimTrigger) -> Self {
-        let standing = Standing::Unknown("devices have not been looked for".to_owned());
-        let offer = Offer { stock: Arc::default(), replicas: config.replicas() };
-        Self {
-            config,
-            metrics,
-            reclaim,
-            offer: watch::Sender::new(offer),
-            standing: watch::Sender::new(standing),
-        }
+        let state = PluginState::DevicesUnknown("devices have not been scanned yet".to_owned());
+        let offer = OfferedDevices { inventory: Arc::default(), replicas: config.replicas() };
+        Self { config, metrics, reclaim, offer: watch::Sender::new(offer), state: watch::Sender::new(state) }
     }
 
     /// The resource's name.
@@ -70,16 +65,16 @@ impl Plugin {
         &self.config.name
     }
 
-    /// How things stand, now and whenever that changes.
+    /// The state, now and whenever it changes.
     #[must_use]
-    pub fn standing(&self) -> watch::Receiver<Standing> {
-        self.standing.subscribe()
+    pub fn state(&self) -> watch::Receiver<PluginState> {
+        self.state.subscribe()
     }
 
-    /// Says that devices cannot be looked for, unless they are known.
-    pub fn unknown(&self, reason: &str) {
-        self.standing.send_if_modified(|standing| match standing {
-            Standing::Unknown(old) if old != reason => {
+    /// Records why devices cannot be found, unless they have been found before.
+    pub fn devices_unknown(&self, reason: &str) {
+        self.state.send_if_modified(|state| match state {
+            PluginState::DevicesUnknown(old) if old != reason => {
                 reason.clone_into(old);
                 true
             }
@@ -87,44 +82,44 @@ impl Plugin {
         });
     }
 
-    /// Says that the kubelet cannot be served, for this reason.
-    pub fn away(&self, reason: &str) {
+    /// Records why the kubelet cannot be served.
+    pub fn not_listening(&self, reason: &str) {
         self.metrics.listening(self.name(), false);
-        self.standing.send_replace(Standing::Away(reason.to_owned()));
+        self.state.send_replace(PluginState::NotListening(reason.to_owned()));
     }
 
-    /// Forgets what metrics say of the devices.
+    /// Removes the gauges of the resource's devices.
     pub fn end(&self) {
-        self.metrics.ended(self.name(), &self.stock());
+        self.metrics.ended(self.name(), &self.current());
     }
 
-    /// Makes these the devices, and tells the kubelet if that is news to it.
-    pub fn offer(&self, stock: Arc<inventory::Resource>) {
-        self.tell_changes(&self.stock(), &stock);
+    /// Replaces the devices, and sends the kubelet a new list if it differs. Cost: grows with the devices, old and new.
+    pub fn offer(&self, inventory: Arc<inventory::Resource>) {
+        self.log_changes(&self.current(), &inventory);
         self.offer.send_if_modified(|offer| {
-            let news = !looks_the_same(&offer.stock, &stock);
-            offer.stock = stock;
+            let news = !same_list(&offer.inventory, &inventory);
+            offer.inventory = inventory;
             news
         });
-        self.standing.send_if_modified(|standing| {
-            let first = matches!(standing, Standing::Unknown(_));
+        self.state.send_if_modified(|state| {
+            let first = matches!(state, PluginState::DevicesUnknown(_));
             if first {
-                *standing = Standing::Away("not registered yet".to_owned());
+                *state = PluginState::NotListening("not registered yet".to_owned());
             }
             first
         });
     }
 
-    fn tell_changes(&self, old: &inventory::Resource, new: &inventory::Resource) {
+    fn log_changes(&self, old: &inventory::Resource, new: &inventory::Resource) {
         let resource = self.name();
         self.metrics.devices(resource, old, new);
         for (id, device) in &new.devices {
             let id = &**id;
             let before = old.devices.get(id);
             let was_healthy = before.map(inventory::Device::is_healthy);
-            match &device.trouble {
+            match &device.unhealthy_reason {
                 Some(reason) if was_healthy != Some(false) => {
-                    warn!(resource, id, reason, "a device is not healthy")
+                    warn!(resource, id, reason, "a device is unhealthy")
                 }
                 None if was_healthy == Some(false) => info!(resource, id, "a device is healthy again"),
                 None if was_healthy.is_none() => {
@@ -137,31 +132,31 @@ impl Plugin {
             }
         }
         for id in old.devices.keys().filter(|id| !new.devices.contains_key(*id)) {
-            info!(resource, id = &**id, "a device is not listed any more");
+            info!(resource, id = &**id, "a device is no longer listed");
         }
         if old.devices.len() != new.devices.len() {
             let healthy = new.devices.values().filter(|device| device.is_healthy()).count();
-            info!(resource, devices = new.devices.len(), healthy, "devices");
+            info!(resource, devices = new.devices.len(), healthy, "the number of devices changed");
         }
     }
 
-    fn stock(&self) -> Arc<inventory::Resource> {
-        Arc::clone(&self.offer.borrow().stock)
+    fn current(&self) -> Arc<inventory::Resource> {
+        Arc::clone(&self.offer.borrow().inventory)
     }
 }
 
-/// Whether the kubelet would see no difference.
-fn looks_the_same(old: &inventory::Resource, new: &inventory::Resource) -> bool {
-    fn seen<'a>((id, device): (&'a Id, &'a inventory::Device)) -> (&'a str, bool, &'a [u32]) {
+/// Whether the kubelet's list of both would be the same.
+fn same_list(old: &inventory::Resource, new: &inventory::Resource) -> bool {
+    fn seen<'a>((id, device): (&'a DeviceId, &'a inventory::Device)) -> (&'a str, bool, &'a [u32]) {
         (id, device.is_healthy(), &device.hardware.zones)
     }
     old.devices.iter().map(seen).eq(new.devices.iter().map(seen))
 }
 
-impl deviceplugin::Devices for Offer {
-    /// Each share is one.
+impl deviceplugin::Devices for OfferedDevices {
+    /// One entry for each share of each device.
     fn list(&self) -> impl Iterator<Item = deviceplugin::Device> {
-        self.stock.devices.iter().flat_map(|(id, device)| {
+        self.inventory.devices.iter().flat_map(|(id, device)| {
             let (healthy, zones) = (device.is_healthy(), &device.hardware.zones);
             let share = move |id| deviceplugin::Device { id, healthy, zones: zones.clone() };
             sharing::ids(id, self.replicas).map(share)
@@ -170,41 +165,43 @@ impl deviceplugin::Devices for Offer {
 }
 
 impl deviceplugin::Plugin for Plugin {
-    type Devices = Offer;
+    type Devices = OfferedDevices;
 
-    fn devices(&self) -> watch::Receiver<Offer> {
+    fn devices(&self) -> watch::Receiver<OfferedDevices> {
         self.offer.subscribe()
     }
 
-    fn news(&self, news: News) {
+    fn on_registration(&self, event: RegistrationEvent) {
         let resource = self.name();
-        let listening = news == News::Listening;
-        let (word, reason) = match news {
-            News::Registered => {
+        let listening = event == RegistrationEvent::Listening;
+        let (word, reason) = match event {
+            RegistrationEvent::Registered => {
                 info!(resource, "the kubelet has accepted the registration");
                 return self.metrics.registration(resource, "registered");
             }
-            News::Listening => {
+            RegistrationEvent::Listening => {
                 info!(resource, "the kubelet listens");
                 ("listening", String::new())
             }
-            News::Clash => ("clash", "another process serves on our socket; waiting for its end".to_owned()),
-            News::Refused(reason) => ("refused", format!("registration failed: {reason}")),
-            News::Ignored => (
+            RegistrationEvent::Clash => {
+                ("clash", "another process serves the plugin's socket; waiting until it ends".to_owned())
+            }
+            RegistrationEvent::Refused(reason) => ("refused", format!("registration failed: {reason}")),
+            RegistrationEvent::Ignored => (
                 "ignored",
-                "the kubelet accepted the registration and did not ask for the list of devices".to_owned(),
+                "the kubelet accepted the registration but did not ask for the list of devices".to_owned(),
             ),
-            News::Lost => ("lost", "the kubelet does not listen any more".to_owned()),
+            RegistrationEvent::Lost => ("lost", "the kubelet stopped listening".to_owned()),
         };
         self.metrics.listening(resource, listening);
         if listening {
-            self.standing.send_replace(Standing::Listening);
+            self.state.send_replace(PluginState::Listening);
             return;
         }
         self.metrics.registration(resource, word);
-        let standing = Standing::Away(reason.clone());
-        // The same again and again, while the kubelet is away, is one line.
-        if self.standing.send_replace(standing.clone()) == standing {
+        let state = PluginState::NotListening(reason.clone());
+        // The same reason again and again, while the kubelet is away, is logged once.
+        if self.state.send_replace(state.clone()) == state {
             debug!(resource, reason, "still not registered");
         } else {
             warn!(resource, reason, "not registered; trying again");
@@ -212,13 +209,17 @@ impl deviceplugin::Plugin for Plugin {
     }
 
     async fn allocate(&self, ids: Vec<String>) -> Result<wire::ContainerAllocateResponse, Status> {
-        let stock = self.stock();
-        let answer = allocate::allocate(&self.config, &stock, &ids);
+        let inventory = self.current();
+        let answer = allocate::allocate(&self.config, &inventory, &ids);
         let resource = self.name();
         match &answer {
             Ok(_) => debug!(resource, ?ids, "allocated"),
             Err(refusal) => {
-                warn!(resource, reason = %refusal, "an allocation was refused; the pod fails with UnexpectedAdmissionError")
+                warn!(
+                    resource,
+                    reason = %refusal,
+                    "an allocation was refused; the pod fails with UnexpectedAdmissionError"
+                )
             }
         }
         self.metrics.allocated(resource, answer.as_ref().err().map(allocate::Refusal::word));
@@ -227,7 +228,7 @@ impl deviceplugin::Plugin for Plugin {
     }
 
     fn prefers(&self) -> bool {
-        // The sample plugin does not, and whoever tests with it counts on the kubelet's own choice.
+        // The sample plugin does not prefer devices, and tests that use it expect the kubelet's own choice.
         !self.config.sample
     }
 
@@ -237,20 +238,24 @@ impl deviceplugin::Plugin for Plugin {
         required: Vec<String>,
         size: usize,
     ) -> Result<Vec<String>, Status> {
-        let stock = self.stock();
+        let inventory = self.current();
         let policy = self.config.allocation.policy;
-        let facts = |id: &str| {
+        let candidate = |id: &str| {
             let device = sharing::device(id, self.config.replicas())?;
             let (device, known) =
-                stock.devices.get_key_value(device).filter(|(_, known)| known.is_healthy())?;
-            Some(Facts { device, zones: &known.hardware.zones })
+                inventory.devices.get_key_value(device).filter(|(_, known)| known.is_healthy())?;
+            Some(Candidate { device, zones: &known.hardware.zones })
         };
-        let answer = prefer::prefer(facts, &available, &required, size, policy);
+        let answer = prefer::prefer(candidate, &available, &required, size, policy);
         let resource = self.name();
         self.metrics.preferred(resource, answer.is_ok());
         self.reclaim.notify();
         answer.map_err(|refusal| {
-            warn!(resource, reason = %refusal, "no devices can be preferred; the pod fails with UnexpectedAdmissionError");
+            warn!(
+                resource,
+                reason = %refusal,
+                "no devices can be preferred; the pod fails with UnexpectedAdmissionError"
+            );
             Status::invalid_argument(format!("{resource}: {refusal}"))
         })
     }
@@ -261,11 +266,11 @@ impl deviceplugin::Plugin for Plugin {
 
     async fn pre_start(&self, ids: Vec<String>) -> Result<(), Status> {
         let Some(config) = &self.config.pre_start else { return Ok(()) };
-        let stock = self.stock();
+        let inventory = self.current();
         let resource = self.name();
         let device = |id: &String| {
             let device = sharing::device(id, self.config.replicas());
-            device.filter(|device| stock.devices.contains_key(*device)).map(str::to_owned)
+            device.filter(|device| inventory.devices.contains_key(*device)).map(str::to_owned)
         };
         let done = match ids.iter().map(device).collect::<Option<Vec<_>>>() {
             Some(devices) => pre_start::run(config, &devices).await,

@@ -1,6 +1,7 @@
-//! What is done with devices before a container with them starts.
+//! Prepares devices before a container with them starts.
 //!
-//! In: a program or a file, devices. Out: it was run for each, or written to; or why not. Never: longer than the configuration says.
+//! In: a program or a file, and devices. Out: the program ran for each device, or `1` was written for each; or why not.
+//! Never: more time than the configuration allows.
 
 use std::process::Stdio;
 
@@ -9,36 +10,37 @@ use tokio::process::{ChildStderr, Command};
 
 use crate::config::PreStart;
 
-/// Where the id of a device goes.
+/// The placeholder for a device's id.
 const ID: &str = "{id}";
-/// Of what a program says when it fails.
-const MAX_WORDS: usize = 300;
+/// How much of a failed program's standard error is reported.
+const MAX_STDERR_CHARS: usize = 300;
 
-/// Prepares the devices, one after the other.
+/// Prepares the devices one after the other, each once. Cancelled after the configured timeout; a program that still
+/// runs is killed.
 ///
 /// # Errors
-/// Says for which device and why.
+/// Names the device and the reason.
 pub async fn run(config: &PreStart, devices: &[String]) -> Result<(), String> {
     let mut unique: Vec<&String> = devices.iter().collect();
     unique.sort_unstable();
     unique.dedup();
     let all = async {
         for device in unique {
-            one(config, device).await.map_err(|reason| format!("device {device:?}: {reason}"))?;
+            prepare_device(config, device).await.map_err(|reason| format!("device {device:?}: {reason}"))?;
         }
         Ok(())
     };
-    let late = |_| Err(format!("not done within {:?}", config.timeout));
+    let late = |_| Err(format!("not finished within {:?}", config.timeout));
     tokio::time::timeout(config.timeout, all).await.unwrap_or_else(late)
 }
 
-async fn one(config: &PreStart, device: &str) -> Result<(), String> {
+async fn prepare_device(config: &PreStart, device: &str) -> Result<(), String> {
     if let Some(reset) = &config.reset {
         if device.contains('/') || device == ".." {
-            return Err(format!("its id cannot be part of {reset}"));
+            return Err(format!("the id cannot be part of {reset}"));
         }
         let path = reset.replace(ID, device);
-        // Not blocking the others: a reset may take a second.
+        // Asynchronous, since a reset may take a second and others must not wait.
         let failed = |error: std::io::Error| format!("{path}: {error}");
         let mut options = tokio::fs::OpenOptions::new();
         let mut file = options.write(true).open(&path).await.map_err(failed)?;
@@ -47,7 +49,7 @@ async fn one(config: &PreStart, device: &str) -> Result<(), String> {
         return file.flush().await.map_err(failed);
     }
     let mut words = config.command.iter().map(|word| word.replace(ID, device));
-    let program = words.next().ok_or("there is no command")?;
+    let program = words.next().ok_or("no command is configured")?;
     let mut command = Command::new(&program);
     command
         .args(words)
@@ -59,22 +61,22 @@ async fn one(config: &PreStart, device: &str) -> Result<(), String> {
     let failed = |error: std::io::Error| format!("{program}: {error}");
     let mut child = command.spawn().map_err(failed)?;
     let stderr = child.stderr.take();
-    let (status, said) = tokio::join!(child.wait(), first_words(stderr));
+    let (status, stderr_start) = tokio::join!(child.wait(), read_start(stderr));
     let status = status.map_err(failed)?;
     if status.success() {
         return Ok(());
     }
-    Err(format!("{program}: {status}: {said:?}"))
+    Err(format!("{program}: {status}: {stderr_start:?}"))
 }
 
-/// What a program says first; the rest is read, so that it can go on, and dropped.
-async fn first_words(stderr: Option<ChildStderr>) -> String {
+/// Reads the start of a program's standard error. The rest is read and dropped, so that the program can go on.
+async fn read_start(stderr: Option<ChildStderr>) -> String {
     let Some(mut stderr) = stderr else { return String::new() };
-    let mut said = Vec::new();
-    // Of its words nothing depends.
-    let _ = (&mut stderr).take(4 * MAX_WORDS as u64).read_to_end(&mut said).await;
+    let mut stderr_start = Vec::new();
+    // An error here only shortens the reason.
+    let _ = (&mut stderr).take(4 * MAX_STDERR_CHARS as u64).read_to_end(&mut stderr_start).await;
     let _ = tokio::io::copy(&mut stderr, &mut tokio::io::sink()).await;
-    String::from_utf8_lossy(&said).trim().chars().take(MAX_WORDS).collect()
+    String::from_utf8_lossy(&stderr_start).trim().chars().take(MAX_STDERR_CHARS).collect()
 }
 
 #[cfg(test)]
@@ -108,7 +110,7 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn a_program_may_say_much() {
+    async fn long_standard_error_is_shortened() {
         let script =
             "i=0; while [ $i -lt 20000 ]; do echo 'oh no, oh no, oh no' >&2; i=$((i+1)); done; exit 1";
         let error = run(&config(&["/bin/sh", "-c", script], None), &["a".to_owned()]).await.unwrap_err();
@@ -116,9 +118,9 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn it_ends_in_time() {
+    async fn the_timeout_is_enforced() {
         let config = PreStart { timeout: Duration::from_millis(50), ..config(&["/bin/sleep", "1000"], None) };
         let error = run(&config, &["a".to_owned()]).await.unwrap_err();
-        assert_eq!(error, "not done within 50ms");
+        assert_eq!(error, "not finished within 50ms");
     }
 }

@@ -1,9 +1,9 @@
-//! The tasks of a running device plugin, put together.
+//! The tasks of a running device plugin.
 //!
-//! In: settings, a token that ends it, SIGHUP and changes of the configuration. Out: for each resource a task that looks and one that
-//! serves the kubelet; metrics and health. Never: a decision; those are in the modules it joins.
+//! In: settings, a token that ends it, SIGHUP and changes of the configuration. Out: for each resource a task that
+//! scans and one that serves the kubelet; metrics and health. Never: a decision; those are in the modules it joins.
 
-mod fleet;
+mod plugin_set;
 
 use std::collections::BTreeMap;
 use std::path::Path;
@@ -24,37 +24,37 @@ use tokio_util::sync::CancellationToken;
 use tracing::{error, info};
 
 use crate::config::Config;
+use crate::content_hash::ContentHash;
 use crate::discovery;
 use crate::inventory::{self, Feed, Inventory};
-use crate::last::Last;
 use crate::metrics::Metrics;
-use crate::settings::{Settings, Source};
+use crate::settings::{ConfigSource, Settings};
 
-use fleet::Fleet;
+use plugin_set::PluginSet;
 
-/// How long tasks may take to end.
+/// The time tasks have to end.
 const GRACE: Duration = Duration::from_secs(3);
-/// Between looks at the configuration without an event.
+/// The time between reads of the configuration without an event.
 const RECHECK: Duration = Duration::from_secs(60);
 /// A mounted ConfigMap changes in several steps.
 const SETTLE: Duration = Duration::from_millis(100);
 
-/// What the tasks share while they are put together.
+/// The state that the tasks share.
 pub struct Process {
     settings: Settings,
     registry: Registry,
     metrics: Metrics,
     readiness: Readiness,
-    /// Looks for devices and the kubelet's calls come now and then.
+    /// Notified of scans and of the kubelet's calls, which are rare.
     reclaim: ReclaimTrigger,
     inventory: watch::Sender<Arc<Inventory>>,
-    /// What the kubelet said of the driver of resource claims.
+    /// The registration status of the driver of resource claims.
     claims: watch::Sender<Status>,
     tasks: Tasks,
 }
 
 impl Process {
-    /// Nothing runs yet.
+    /// A process that has not started.
     #[must_use]
     pub fn new(settings: Settings, shutdown: &CancellationToken) -> Self {
         let mut registry = Registry::default();
@@ -75,7 +75,7 @@ impl Process {
         }
     }
 
-    /// The devices, for whoever else offers them.
+    /// A receiver of the inventory, for other ways to offer the devices.
     #[must_use]
     pub fn feed(&self) -> Feed {
         self.inventory.subscribe()
@@ -86,89 +86,89 @@ impl Process {
     /// # Errors
     /// When it cannot start, or a path cannot be a socket.
     pub async fn run(mut self) -> anyhow::Result<()> {
-        let node = &self.settings.place.node;
+        let node = &self.settings.environment.node;
         info!(node, version = env!("CARGO_PKG_VERSION"), "starting the device plugin");
         let config = self.settings.read()?;
-        if matches!(self.settings.source, Source::Flags(_)) {
-            // The sample plugin ends when it has no devices, and says so where people look.
+        if matches!(self.settings.source, ConfigSource::Flags(_)) {
+            // The sample plugin exits when it has no devices, and reports it on standard error.
             for resource in &config.resources {
-                discovery::look(resource, &self.settings.place)?;
+                discovery::scan(resource, &self.settings.environment)?;
             }
         }
-        let fleet = Fleet::new(
+        let plugin_set = PluginSet::new(
             self.settings.clone(),
             self.metrics.clone(),
             self.inventory.clone(),
             self.reclaim.clone(),
         );
-        let missing = fleet.missing();
+        let not_ready = plugin_set.not_ready();
         if let Some(dra) = self.settings.dra.clone() {
             let names = config.resources.iter().map(|resource| resource.name.clone()).collect();
             let status = self.claims.clone();
             let metrics = crate::dra::metrics::Metrics::register(&mut self.registry);
             self.tasks.spawn("resource claims", crate::dra::run(dra, self.feed(), names, status, metrics));
         }
-        self.serve(missing).await?;
-        self.keep(fleet, config)?;
+        self.serve(not_ready).await?;
+        self.run_plugins(plugin_set, config)?;
         self.tasks.spawn("page-reclaim", page_reclaim::run(self.readiness.clone(), self.reclaim.clone()));
         self.tasks.run(GRACE).await?;
         Ok(())
     }
 
-    /// The task that keeps the plugins as the configuration wants them.
-    fn keep(&mut self, mut fleet: Fleet, config: Config) -> anyhow::Result<()> {
+    /// Starts the task that keeps the plugins as the configuration says.
+    fn run_plugins(&mut self, mut plugin_set: PluginSet, config: Config) -> anyhow::Result<()> {
         let gate = self.readiness.gate("plugins started");
         let mut hangup = signal(SignalKind::hangup())?;
         let (settings, metrics, reclaim) =
             (self.settings.clone(), self.metrics.clone(), self.reclaim.clone());
         let token = self.tasks.token().clone();
         self.tasks.spawn_draining("plugins", async move {
-            let mut watcher = watcher_of(&settings.source);
-            let mut last = Last::default();
-            fleet.become_(config).await;
+            let mut watcher = config_watcher(&settings.source);
+            let mut last = ContentHash::default();
+            plugin_set.apply(config).await;
             gate.open();
             loop {
                 tokio::select! {
                     () = token.cancelled() => break,
-                    failed = fleet.failed() => {
-                        fleet.stop().await;
+                    failed = plugin_set.failed() => {
+                        plugin_set.stop().await;
                         return Err(failed);
                     }
                     _ = hangup.recv() => {
                         info!("SIGHUP: reading the configuration");
-                        last = Last::default();
+                        last = ContentHash::default();
                     }
-                    () = news(&mut watcher) => {}
+                    () = config_changed(&mut watcher) => {}
                 }
-                match settings.read_again(&mut last) {
+                match settings.read_if_changed(&mut last) {
                     Ok(None) => continue,
-                    Ok(Some(config)) if fleet.is(&config) => {}
+                    Ok(Some(config)) if plugin_set.matches(&config) => {}
                     Ok(Some(config)) => {
                         info!(resources = config.resources.len(), "the configuration has changed");
                         metrics.reloaded(true);
-                        fleet.become_(config).await;
+                        plugin_set.apply(config).await;
                     }
                     Err(error) => {
                         metrics.reloaded(false);
-                        error!(%error, "the configuration is wrong; the last one stays");
+                        error!(%error, "the configuration is invalid; keeping the last one");
                     }
                 }
                 reclaim.notify();
             }
-            fleet.stop().await;
+            plugin_set.stop().await;
             Ok(())
         });
         Ok(())
     }
 
-    /// The task that serves metrics and health.
-    async fn serve(&mut self, missing: watch::Receiver<BTreeMap<String, String>>) -> anyhow::Result<()> {
+    /// Starts the task that serves metrics and health.
+    async fn serve(&mut self, not_ready: watch::Receiver<BTreeMap<String, String>>) -> anyhow::Result<()> {
         let Some(address) = self.settings.http else { return Ok(()) };
         let readiness = self.readiness.clone();
         let mut surface = Endpoints::new(std::mem::take(&mut self.registry))
             .check(Probe::Ready, "started", move || readiness.check())
-            // Not of `/healthz` or `/livez`: a restart cures neither a kubelet nor a device.
-            .check(Probe::Ready, "registered", move || match missing.borrow().iter().next() {
+            // Not part of `/healthz` or `/livez`: a restart would help neither a kubelet nor a device.
+            .check(Probe::Ready, "registered", move || match not_ready.borrow().iter().next() {
                 None => Ok(()),
                 Some((resource, reason)) => Err(format!("{resource}: {reason}")),
             });
@@ -188,15 +188,15 @@ impl Process {
     }
 }
 
-/// A watcher of the configuration, if it is a file.
-fn watcher_of(source: &Source) -> Option<Option<Watcher<()>>> {
-    let Source::File(path) = source else { return None };
+/// A watcher of the configuration's folder, if the configuration is a file.
+fn config_watcher(source: &ConfigSource) -> Option<Option<Watcher<()>>> {
+    let ConfigSource::File(path) = source else { return None };
     let dir = path.parent().filter(|dir| !dir.as_os_str().is_empty()).unwrap_or(Path::new("."));
     Some(Watcher::new(vec![Target { dir: dir.to_owned(), names: Names::All, tag: () }]).ok())
 }
 
-/// Waits for something that may be a change of the configuration; for ever, if it is no file.
-async fn news(watcher: &mut Option<Option<Watcher<()>>>) {
+/// Waits for a possible change of the configuration; for ever, if it is not a file.
+async fn config_changed(watcher: &mut Option<Option<Watcher<()>>>) {
     match watcher {
         Some(watcher) => {
             changed(watcher, RECHECK).await;

@@ -1,69 +1,70 @@
-//! What a command line comes to.
+//! The settings that a command line results in.
 //!
-//! In: flags, ours or the sample plugin's. Out: where the configuration is, where everything on this node is. Never: a look at the node.
+//! In: flags, ours or the sample plugin's. Out: where the configuration is, and the node's paths. Never: a look at the
+//! node, except to read the configuration.
 
 use std::net::SocketAddr;
 use std::path::PathBuf;
 
-use node::deviceplugin::Way;
+use node::deviceplugin::RegistrationMode;
 use runtime::yaml;
 
 use crate::config::{Config, Error};
-use crate::discovery::Place;
-use crate::last::Last;
+use crate::content_hash::ContentHash;
+use crate::discovery::Environment;
 
 /// The settings of a process.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Settings {
-    /// The configuration, or where it is.
-    pub source: Source,
-    /// Where devices are looked for.
-    pub place: Place,
-    /// How the kubelet gets to know of us.
-    pub way: Way,
-    /// The folder of our sockets.
-    pub folder: PathBuf,
+    /// The configuration, or the path of its file.
+    pub source: ConfigSource,
+    /// The node's name and files, for discovery.
+    pub environment: Environment,
+    /// How the plugin gets known to the kubelet.
+    pub registration: RegistrationMode,
+    /// The folder of the plugin's sockets.
+    pub socket_dir: PathBuf,
     /// The folder of Container Device Interface files.
     pub cdi_dir: PathBuf,
-    /// Where metrics and health are served, if they are.
+    /// The address that serves metrics and health; none turns them off.
     pub http: Option<SocketAddr>,
-    /// How the devices are offered for resource claims, if they are.
+    /// The settings for resource claims; none when devices are not offered that way.
     pub dra: Option<crate::dra::Settings>,
 }
 
 /// Where the configuration is.
 #[derive(Clone, Debug, PartialEq)]
-pub enum Source {
-    /// In a file, which may change.
+pub enum ConfigSource {
+    /// A file, which may change.
     File(PathBuf),
-    /// In the flags.
+    /// The flags.
     Flags(Config),
 }
 
 impl Settings {
-    /// The configuration now, as far as it is about this node.
+    /// Reads the configuration, without other nodes' devices.
     ///
     /// # Errors
     /// When the file cannot be read or is wrong.
     pub fn read(&self) -> Result<Config, Error> {
         let config = match &self.source {
-            Source::File(path) => Config::read(path)?,
-            Source::Flags(config) => config.clone(),
+            ConfigSource::File(path) => Config::read(path)?,
+            ConfigSource::Flags(config) => config.clone(),
         };
-        Ok(config.of_node(&self.place.node))
+        Ok(config.of_node(&self.environment.node))
     }
 
-    /// The same again and again: none when it is what was read last.
+    /// Reads the configuration; none when its text equals the one read last, or the flags have the configuration.
     ///
     /// # Errors
     /// As [`Settings::read`], once for each text that is wrong.
-    pub fn read_again(&self, last: &mut Last) -> Result<Option<Config>, Error> {
-        let Source::File(path) = &self.source else { return Ok(None) };
+    pub fn read_if_changed(&self, last: &mut ContentHash) -> Result<Option<Config>, Error> {
+        let ConfigSource::File(path) = &self.source else { return Ok(None) };
         let text = yaml::read_text(path, yaml::CONFIG_LIMIT_BYTES)?;
-        if last.is(&text) {
+        if last.is_unchanged(&text) {
             return Ok(None);
         }
         let config = Config::parse(&path.display().to_string(), &text)?;
-        Ok(Some(config.of_node(&self.place.node)))
+        Ok(Some(config.of_node(&self.environment.node)))
     }
 }

@@ -1,16 +1,17 @@
 //! Shared devices: one device under several ids, `<id>::<n>`.
 //!
-//! In: a device's id, how often it is shared. Out: the ids the kubelet knows, and the way back. Never: more ids than shares.
+//! In: a device's id, and the number of its shares. Out: the ids the kubelet knows, and the device behind each. Never:
+//! more ids than shares.
 
-/// What stands between a device's id and the number of a share.
+/// Separates a device's id from the number of a share.
 const MARK: &str = "::";
 
-/// The ids under which the kubelet knows a device.
+/// The ids under which the kubelet knows a device, one for each share; the device's own id when it is not shared.
 pub fn ids(device: &str, replicas: u32) -> impl Iterator<Item = String> {
     (0..replicas).map(move |n| if replicas == 1 { device.to_owned() } else { format!("{device}{MARK}{n}") })
 }
 
-/// The device behind an id; none when no share is called so.
+/// The device behind an id; none when no share has this id.
 #[must_use]
 pub fn device(id: &str, replicas: u32) -> Option<&str> {
     if replicas == 1 {
@@ -18,7 +19,7 @@ pub fn device(id: &str, replicas: u32) -> Option<&str> {
     }
     let (device, n) = id.rsplit_once(MARK)?;
     let number: u32 = n.parse().ok()?;
-    // `+1` and `01` are numbers too, and nobody's.
+    // `+1` and `01` parse as numbers too, and are ids of no share.
     (number < replicas && number.to_string() == n).then_some(device)
 }
 
@@ -27,7 +28,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn every_id_leads_back_and_no_other_does() {
+    fn share_ids_round_trip() {
         for replicas in [1, 2, 11] {
             for device in ["a", "0000:3b:00.0"] {
                 let all: Vec<_> = ids(device, replicas).collect();

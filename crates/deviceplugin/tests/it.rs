@@ -1,6 +1,6 @@
 //! The device plugin against real kubelets.
 //!
-//! Needs the rig; where its parts are missing, each test says so and passes.
+//! Needs the rig; where its parts are missing, each test is skipped with a warning.
 
 #![expect(clippy::unwrap_used, reason = "a test fails by panicking; the exemption for tests misses helpers")]
 

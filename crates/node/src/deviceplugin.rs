@@ -1,6 +1,6 @@
 //! A device plugin's side of the kubelet's device plugin API, v1beta1, for any plugin.
 //!
-//! In: a [`Plugin`] (which devices there are, what a container needs to use them) and a [`Seat`] (where the kubelet looks
+//! In: a [`Plugin`] (which devices there are, what a container needs to use them) and a [`SocketPaths`] (where the kubelet looks
 //! for it). Out: the plugin is registered with the kubelet, and again after every restart of either. Never: an opinion about
 //! devices, or a file other than the plugin's own socket.
 //!
@@ -14,7 +14,7 @@
 //! It knows plugins by their resource alone, and may take the late end of an old connection for the end of a new one. So a
 //! registration counts only while the kubelet listens: without its `ListAndWatch` there is another round.
 //!
-//! Instead of registering, a plugin can be found: see [`Way`].
+//! Instead of registering, a plugin can be found: see [`RegistrationMode`].
 
 mod serve;
 mod service;
@@ -61,20 +61,20 @@ pub struct Device {
 
 /// Where a plugin sits.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Seat {
+pub struct SocketPaths {
     /// The folder the kubelet looks into: [`FOLDER`] or [`pluginwatcher::FOLDER`], normally.
     pub folder: PathBuf,
-    /// File name of the plugin's socket in that folder; what [`Way::endpoint`] says does.
+    /// File name of the plugin's socket in that folder; what [`RegistrationMode::endpoint`] says does.
     pub endpoint: String,
     /// The resource, such as `vendor.example/device`.
     pub resource: String,
     /// How the kubelet gets to know of the plugin.
-    pub way: Way,
+    pub mode: RegistrationMode,
 }
 
 /// How the kubelet gets to know of a plugin.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub enum Way {
+pub enum RegistrationMode {
     /// The plugin registers on the kubelet's socket, which is in the same folder.
     #[default]
     Register,
@@ -84,7 +84,7 @@ pub enum Way {
 
 /// What a plugin is told about itself.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub enum News {
+pub enum RegistrationEvent {
     /// Somebody else serves on the plugin's socket; it waits for them to end.
     Clash,
     /// The kubelet has accepted the registration.
@@ -114,8 +114,8 @@ pub trait Plugin: Send + Sync + 'static {
     fn devices(&self) -> watch::Receiver<Self::Devices>;
 
     /// Told what happens between the plugin and the kubelet.
-    fn news(&self, news: News) {
-        drop(news);
+    fn on_registration(&self, event: RegistrationEvent) {
+        drop(event);
     }
 
     /// What a container that gets these devices needs to use them.
@@ -171,7 +171,7 @@ pub enum Error {
     },
 }
 
-impl Way {
+impl RegistrationMode {
     /// A file name for the plugin's socket: the same for one resource always, and of no two resources the same.
     #[must_use]
     pub fn endpoint(self, resource: &str) -> String {
@@ -207,7 +207,7 @@ impl Device {
     }
 }
 
-impl Seat {
+impl SocketPaths {
     /// The plugin's socket.
     #[must_use]
     pub fn socket(&self) -> PathBuf {

@@ -1,6 +1,6 @@
 //! A driver's side of the kubelet's interface for Dynamic Resource Allocation, v1, for any driver.
 //!
-//! In: a [`Driver`] (what is done for a claim) and a [`Seat`] (its name, where the kubelet looks for it). Out: the driver is registered through
+//! In: a [`Driver`] (what is done for a claim) and a [`SocketPaths`] (its name, where the kubelet looks for it). Out: the driver is registered through
 //! the kubelet's [plugin watcher](crate::pluginwatcher), and every claim the kubelet asks about is answered. Never: an opinion about devices,
 //! or a file other than the two sockets.
 //!
@@ -36,7 +36,7 @@ pub const FOLDER: &str = "/var/lib/kubelet/plugins";
 
 /// Where a driver sits.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Seat {
+pub struct SocketPaths {
     /// The driver's name.
     pub driver: String,
     /// The folder in which the driver has a folder with its socket, normally [`FOLDER`].
@@ -54,7 +54,7 @@ pub trait Driver: Send + Sync + 'static {
     fn unprepare(&self, claim: &wire::Claim) -> impl Future<Output = Result<(), String>> + Send;
 }
 
-impl Seat {
+impl SocketPaths {
     /// The driver's own socket.
     #[must_use]
     pub fn socket(&self) -> PathBuf {
@@ -70,7 +70,7 @@ impl Seat {
 
     /// Where the kubelet finds the driver.
     #[must_use]
-    pub fn registration(&self) -> pluginwatcher::Seat {
-        pluginwatcher::Seat { folder: self.registry.clone(), socket: socket_name(&self.driver) }
+    pub fn registration(&self) -> pluginwatcher::SocketPaths {
+        pluginwatcher::SocketPaths { folder: self.registry.clone(), socket: socket_name(&self.driver) }
     }
 }

@@ -72,7 +72,7 @@ pub enum Status {
 
 /// Where a registration waits for the kubelet.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Seat {
+pub struct SocketPaths {
     /// The folder, normally [`FOLDER`].
     pub folder: PathBuf,
     /// File name of the socket: [`socket_name`] of the plugin's.
@@ -121,7 +121,7 @@ impl Status {
     }
 }
 
-impl Seat {
+impl SocketPaths {
     /// The socket.
     #[must_use]
     pub fn path(&self) -> PathBuf {

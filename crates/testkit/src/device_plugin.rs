@@ -9,7 +9,7 @@ use std::thread::JoinHandle;
 use std::time::Duration;
 
 use anyhow::Context as _;
-use node::deviceplugin::{self, News, Plugin, Seat, Way, wire};
+use node::deviceplugin::{self, Plugin, RegistrationEvent, RegistrationMode, SocketPaths, wire};
 use tokio::sync::watch;
 use tokio_util::sync::{CancellationToken, DropGuard};
 use tonic::Status;
@@ -85,11 +85,11 @@ impl DevicePlugin {
         options: Options,
     ) -> anyhow::Result<Self> {
         let folder = kubelet.device_plugin_socket();
-        let seat = Seat {
+        let paths = SocketPaths {
             folder: folder.parent().context("the kubelet's socket is in no folder")?.to_owned(),
-            endpoint: options.socket.clone().unwrap_or_else(|| Way::Register.endpoint(resource)),
+            endpoint: options.socket.clone().unwrap_or_else(|| RegistrationMode::Register.endpoint(resource)),
             resource: resource.to_owned(),
-            way: Way::Register,
+            mode: RegistrationMode::Register,
         };
         let (registrations, receiver) = watch::channel(0);
         let devices = watch::Sender::new(devices.into_iter().collect());
@@ -100,7 +100,7 @@ impl DevicePlugin {
         let thread = std::thread::Builder::new().name("device-plugin".to_owned()).spawn(move || {
             runtime.block_on(async {
                 tokio::select! {
-                    ended = deviceplugin::run(&seat, plugin) => {
+                    ended = deviceplugin::run(&paths, plugin) => {
                         let Err(error) = ended;
                         tracing::error!(%error, "the device plugin failed");
                     }
@@ -175,8 +175,8 @@ impl Plugin for Inner {
         self.devices.subscribe()
     }
 
-    fn news(&self, news: News) {
-        if news == News::Registered {
+    fn on_registration(&self, event: RegistrationEvent) {
+        if event == RegistrationEvent::Registered {
             self.registrations.send_modify(|times| *times += 1);
         }
     }

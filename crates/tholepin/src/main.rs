@@ -121,7 +121,7 @@ impl Program {
         let tool = || support::Tool::named(name).map(Self::Support);
         let operator = || operator::dialect::named(name).then_some(Self::Operator);
         let exporter = Dialect::named(name).map(Self::Exporter);
-        let plugin = || deviceplugin::args::named(name).then_some(Self::DevicePlugin);
+        let plugin = || deviceplugin::args::is_sample_name(name).then_some(Self::DevicePlugin);
         let exporter = exporter.or_else(plugin);
         exporter.or_else(scheduler).or_else(deployer).or_else(operator).or_else(tool)
     }
@@ -203,7 +203,7 @@ fn operate_as(words: &[OsString]) -> anyhow::Result<ExitCode> {
 
 /// Runs as the sample device plugin: its flags.
 fn plug_in_as(words: &[OsString]) -> anyhow::Result<ExitCode> {
-    let args = deviceplugin::args::sample(&texts(words)?).unwrap_or_else(|error| error.exit());
+    let args = deviceplugin::args::parse_sample(&texts(words)?).unwrap_or_else(|error| error.exit());
     plug_in(&args)
 }
 

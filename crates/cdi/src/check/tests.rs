@@ -2,14 +2,16 @@ use serde_json::{Value, json};
 
 use super::*;
 
-/// The smallest file that is fine, with some of its fields replaced.
+/// The smallest valid file, with one value replaced.
 fn with(pointer: &str, value: Value) -> Spec {
     let mut document = json!({
         "cdiVersion": "1.1.0",
         "kind": "vendor.example/class",
         "annotations": {},
-        "devices": [{"name": "a", "annotations": {}, "containerEdits": {"env": ["A=b"], "deviceNodes": [{"path": "/dev/a"}],
-            "mounts": [{"hostPath": "/h", "containerPath": "/c"}], "hooks": [{"hookName": "poststop", "path": "/bin/h"}],
+        "devices": [{"name": "a", "annotations": {}, "containerEdits": {
+            "env": ["A=b"], "deviceNodes": [{"path": "/dev/a"}],
+            "mounts": [{"hostPath": "/h", "containerPath": "/c"}],
+            "hooks": [{"hookName": "poststop", "path": "/bin/h"}],
             "netDevices": [{"hostInterfaceName": "eth0", "name": "net0"}], "intelRdt": {}, "additionalGids": [0, 7]}}],
         "containerEdits": {},
     });
@@ -26,7 +28,7 @@ fn with(pointer: &str, value: Value) -> Spec {
     serde_json::from_value(document).expect("a specification")
 }
 
-/// What is found after one replacement: severity and field, and words of the problem.
+/// Checks the one finding after a replacement: severity, field, and words of the problem.
 fn check_one(pointer: &str, value: Value, expected: Option<(Severity, &str, &str)>) {
     let findings = check(&with(pointer, value.clone()));
     match (findings.as_slice(), expected) {
@@ -50,13 +52,13 @@ fn warning<'a>(field: &'a str, words: &'a str) -> Option<(Severity, &'a str, &'a
 }
 
 #[test]
-fn a_file_as_a_whole() {
+fn fields_of_the_file() {
     check_one("/cdiVersion", json!("1.1.0"), None);
     check_one("/cdiVersion", json!("v1.1.0"), None);
     check_one(
         "/cdiVersion",
         json!("1.0.0"),
-        error("cdiVersion", "1.0.0 is too low: what is used needs 1.1.0"),
+        error("cdiVersion", "1.0.0 is too low: the fields in use need 1.1.0"),
     );
     check_one("/cdiVersion", json!(""), error("cdiVersion", "allowed are 0.3.0"));
     check_one("/kind", json!(""), error("kind", "<vendor>/<class>"));
@@ -82,7 +84,8 @@ fn a_file_as_a_whole() {
 
 #[test]
 fn devices() {
-    let twice = json!([{"name": "a", "containerEdits": {"env": ["A=b"]}}, {"name": "a", "containerEdits": {"env": ["A=b"]}}]);
+    let device = json!({"name": "a", "containerEdits": {"env": ["A=b"]}});
+    let twice = json!([device, device]);
     check_one("/devices", twice, error("devices[1].name", "another device"));
     check_one("/devices/0/name", json!(""), error("devices[0].name", "must begin and end with"));
     check_one("/devices/0/name", json!("a:"), error("devices[0].name", "must begin and end with"));
@@ -90,7 +93,7 @@ fn devices() {
     check_one(
         "/devices/0/annotations",
         json!({"-": ""}),
-        warning("devices[0].annotations[\"-\"]", "is no key"),
+        warning("devices[0].annotations[\"-\"]", "is not a key"),
     );
     check_one(EDITS, json!({}), error("devices[0].containerEdits", "is empty: one of env"));
     check_one(EDITS, json!({"additionalGids": [0]}), None);

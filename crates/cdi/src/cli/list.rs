@@ -8,23 +8,23 @@ use super::Output;
 use crate::registry::Registry;
 use crate::spec::ContainerEdits;
 
-/// One device, for programs.
+/// One device, in JSON and YAML.
 #[derive(Serialize)]
 #[serde(rename_all = "camelCase")]
 struct Entry<'a> {
     name: String,
     file: String,
     cdi_version: &'a str,
-    /// What a container gets that asks for it; what it gets for any device of the file stands in `common_edits`.
+    /// The device's own edits; those for any device of the file are in `common_edits`.
     container_edits: &'a ContainerEdits,
     #[serde(skip_serializing_if = "ContainerEdits::is_empty")]
     common_edits: &'a ContainerEdits,
 }
 
-/// How many edits are named.
+/// How many edits of a device the table names.
 const SHOWN: usize = 6;
 
-/// All devices, in a format.
+/// Renders all devices in a format.
 pub(super) fn render(registry: &Registry, output: Output) -> anyhow::Result<String> {
     Ok(match output {
         Output::Table => table(registry, false),
@@ -65,7 +65,7 @@ fn table(registry: &Registry, wide: bool) -> String {
     table.trim_fmt() + "\n"
 }
 
-/// What a container gets, in a few words.
+/// A summary of edits in a few words.
 fn summary(edits: &ContainerEdits) -> String {
     let nodes = edits.device_nodes.iter().map(|node| node.path.clone());
     let nets = edits.net_devices.iter().map(|net| format!("interface {}", net.name));

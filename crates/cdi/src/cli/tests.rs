@@ -15,7 +15,7 @@ fn folder(files: &[(&str, &str)]) -> tempfile::TempDir {
     folder
 }
 
-/// What `validate` answers: the code, standard output with `DIR` for the folder, and standard error.
+/// Runs `validate`: the code, standard output with `DIR` for the folder, and standard error.
 fn validate(dir: &Path, paths: &[&str], strict: bool, stdin: &str) -> (u8, String, String) {
     let path = |path: &&str| if *path == "-" { PathBuf::from("-") } else { dir.join(path) };
     let validate = Validate { paths: paths.iter().map(path).collect(), strict };
@@ -26,13 +26,13 @@ fn validate(dir: &Path, paths: &[&str], strict: bool, stdin: &str) -> (u8, Strin
 }
 
 #[test]
-fn findings_decide_the_code() {
+fn findings_decide_the_exit_code() {
     let dir = folder(&[("good.json", GOOD), ("colon.json", COLON), ("bad.yaml", BAD), ("notes.txt", "x")]);
     let dir = dir.path();
     let (code, out, err) = validate(dir, &["good.json"], true, "");
     assert_eq!(
         (code, &*out, &*err),
-        (0, "1 file and 1 device that runtimes take; 0 errors, 0 warnings\n", "")
+        (0, "1 file and 1 device accepted by runtimes; 0 errors, 0 warnings\n", "")
     );
     assert_eq!(validate(dir, &["colon.json"], false, "").0, 0);
     assert_eq!(validate(dir, &["colon.json"], true, "").0, 1);
@@ -44,7 +44,7 @@ fn findings_decide_the_code() {
         "{out}"
     );
     assert!(lines[1].starts_with("DIR/colon.json: warning: devices[0].name: \"0:1\" has a colon"), "{out}");
-    assert_eq!(lines[2], "2 files and 2 devices that runtimes take; 1 error, 1 warning");
+    assert_eq!(lines[2], "2 files and 2 devices accepted by runtimes; 1 error, 1 warning");
     let (code, out, err) = validate(dir, &["missing.json", "bad.yaml"], false, "");
     assert_eq!((code, out.lines().count()), (2, 2), "{out}");
     assert!(err.starts_with("error: cannot read DIR/missing.json: No such file"), "{err}");

@@ -17,7 +17,7 @@ fn spec(devices: usize, value: &str) -> Spec {
 
 #[test]
 fn names() {
-    assert_eq!(FileName::of(&kind()).unwrap().as_str(), "vendor.example-nic.json");
+    assert_eq!(FileName::for_kind(&kind()).unwrap().as_str(), "vendor.example-nic.json");
     let transient = |id: &str| FileName::transient(&kind(), id);
     assert_eq!(transient("claim/a").unwrap().as_str(), "vendor.example-nic_claim_a.json");
     for id in ["", "a b", "ä", "a\n", "\0", &*"x".repeat(255)] {
@@ -39,7 +39,7 @@ fn names() {
 fn writing_and_removing() {
     let root = tempfile::tempdir().unwrap();
     let dir = root.path().join("run/cdi");
-    let name = FileName::of(&kind()).unwrap();
+    let name = FileName::for_kind(&kind()).unwrap();
     assert!(!file::remove(&dir, &name).unwrap(), "nothing there, nothing wrong");
     assert!(file::write(&dir, &name, &spec(1, "a")).unwrap());
     let path = dir.join(name.as_str());
@@ -48,19 +48,19 @@ fn writing_and_removing() {
     assert_eq!(file::read(&path).unwrap(), spec(1, "a"));
     assert!(!file::write(&dir, &name, &spec(1, "a")).unwrap(), "the same again touches nothing");
     assert!(file::write(&dir, &name, &spec(2, "a")).unwrap());
-    // A version the caller chose too high is lowered.
+    // A version that is higher than necessary is lowered.
     let high = Spec { cdi_version: "1.1.0".to_owned(), ..spec(1, "b") };
     assert!(file::write(&dir, &name, &high).unwrap());
     assert_eq!(file::read(&path).unwrap().cdi_version, "0.3.0");
     let error = file::write(&dir, &name, &Spec { devices: vec![], ..spec(1, "a") }).unwrap_err().to_string();
     assert_eq!(
         error,
-        "CDI specification of \"vendor.example/nic\": devices: there is none; at least one must be given"
+        "CDI specification of \"vendor.example/nic\": devices: is empty; at least one is required"
     );
     assert_eq!(file::read(&path).unwrap(), spec(1, "b"), "what is refused leaves the file as it was");
     assert_eq!(fs::read_dir(&dir).unwrap().count(), 1, "no temporary file stays");
     assert!(file::remove(&dir, &name).unwrap() && !file::remove(&dir, &name).unwrap());
-    // A folder in its place is an error, and no temporary file stays.
+    // A folder in the file's place is an error, and no temporary file stays.
     fs::create_dir(&path).unwrap();
     let error = file::write(&dir, &name, &spec(1, "a")).unwrap_err().to_string();
     assert!(error.starts_with("cannot write /") && error.contains("vendor.example-nic.json: "), "{error}");
@@ -75,14 +75,14 @@ fn transient_files_are_found_again() {
     for id in ["claim-b", "claim-a"] {
         file::write(dir.path(), &FileName::transient(&kind(), id).unwrap(), &spec(1, id)).unwrap();
     }
-    file::write(dir.path(), &FileName::of(&kind()).unwrap(), &spec(1, "")).unwrap();
+    file::write(dir.path(), &FileName::for_kind(&kind()).unwrap(), &spec(1, "")).unwrap();
     assert_eq!(file::transient_ids(dir.path(), &kind()).unwrap(), ["claim-a", "claim-b"]);
 }
 
 #[test]
-fn a_reader_never_sees_a_torn_file() {
+fn readers_never_see_a_partial_file() {
     let dir = tempfile::tempdir().unwrap();
-    let name = FileName::of(&kind()).unwrap();
+    let name = FileName::for_kind(&kind()).unwrap();
     let (small, large) = (spec(1, "small"), spec(500, "large"));
     file::write(dir.path(), &name, &small).unwrap();
     let done = AtomicBool::new(false);

@@ -1,4 +1,4 @@
-//! Folders: who describes what.
+//! Folders: which file describes a device.
 
 use std::fs;
 use std::path::Path;
@@ -25,7 +25,7 @@ fn read(root: &Path) -> Registry {
     Registry::read(&[root.join("etc"), root.join("run")])
 }
 
-/// Which devices there are, with the files that describe them, and how many errors.
+/// Checks the devices with the files that describe them, and the number of errors.
 fn check(files: &[(&str, &str, &[&str])], devices: &[(&str, &str)], errors: usize) {
     let root = folders(files);
     let registry = read(root.path());
@@ -61,13 +61,13 @@ fn the_later_folder_wins_and_clashes_make_devices_unresolvable() {
 }
 
 #[test]
-fn a_clash_names_device_and_both_files() {
+fn a_conflict_names_device_and_both_files() {
     let root = folders(&[("run/a.json", "v/c", &["x"]), ("run/b.yaml", "v/c", &["x"])]);
     let registry = read(root.path());
     let (path, finding) = &registry.findings[0];
     assert!(path.ends_with("run/b.yaml") && finding.severity == Severity::Error);
     assert!(
-        finding.problem.starts_with("v/c=x is described in ") && finding.problem.contains("run/a.json"),
+        finding.problem.starts_with("v/c=x is also described in ") && finding.problem.contains("run/a.json"),
         "{finding}"
     );
 }

@@ -1,4 +1,4 @@
-//! Any specification.
+//! Arbitrary specifications.
 
 use cdi::{ContainerEdits, Device, DeviceNode, Hook, IntelRdt, Mount, NetDevice, Spec};
 use proptest::collection::{btree_map, vec};
@@ -6,7 +6,7 @@ use proptest::option;
 use proptest::prelude::*;
 
 fn text() -> impl Strategy<Value = String> {
-    // What other readers of YAML take for numbers, truths, nothing or structure is in here too.
+    // Includes what other YAML readers take for numbers, booleans, null or structure.
     prop_oneof![
         "[a-z]{1,6}",
         "~|null|true|no|0x1f|1e3|12:30|- a|\\{\\}|#c|'|\"|a: b",
@@ -90,7 +90,7 @@ prop_compose! {
 }
 
 prop_compose! {
-    /// A specification that runtimes take.
+    /// A specification that runtimes accept.
     pub(crate) fn spec()(
         class in "[a-z]([a-z._-]{0,4}[a-z0-9])?",
         devices in btree_map("[a-z0-9]([a-z._:-]{0,4}[a-z0-9])?", edits(), 1..4),
@@ -109,7 +109,7 @@ prop_compose! {
 
 proptest! {
     #[test]
-    fn what_is_written_reads_back_equal(spec in spec()) {
+    fn written_specifications_read_back_equal(spec in spec()) {
         prop_assert_eq!(cdi::check::refusal(&spec), None);
         let json = cdi::file::render(&spec).unwrap();
         prop_assert_eq!(&cdi::file::parse("json", &json).unwrap(), &spec, "{}", json);
@@ -127,7 +127,9 @@ proptest! {
     }
 
     #[test]
-    fn garbage_never_panics(text in "\\PC{0,200}", spec in spec(), at in any::<prop::sample::Index>(), byte in any::<u8>()) {
+    fn garbage_never_panics(
+        text in "\\PC{0,200}", spec in spec(), at in any::<prop::sample::Index>(), byte in any::<u8>(),
+    ) {
         let _ = cdi::file::parse("garbage", &text).map(|spec| cdi::check::check(&spec));
         let mut bytes = cdi::file::render(&spec).unwrap().into_bytes();
         let at = at.index(bytes.len());
@@ -140,7 +142,7 @@ proptest! {
     }
 }
 
-/// What is refused, with words of the reason.
+/// Checks that a text is refused, with words of the reason.
 fn refused(text: &str, words: &str) {
     let error = cdi::file::parse("vendor.json", text).expect_err(text).to_string();
     assert!(error.starts_with("vendor.json: ") && error.contains(words), "{text}: {error}");
@@ -162,7 +164,7 @@ fn reading_is_strict() {
 }
 
 #[test]
-fn what_is_empty_is_found() {
+fn empty_required_fields_are_found() {
     for (text, field) in [
         ("devices: [null]", "devices[0].name"),
         ("containerEdits: {deviceNodes: [null]}", "containerEdits.deviceNodes[0].path"),

@@ -16,26 +16,32 @@ fn config(lines: &str) -> Resource {
 fn device(id: &str, zones: &[u32]) -> Device {
     let path = std::path::PathBuf::from(format!("/dev/{id}"));
     let node = DeviceNode { host_path: path.clone(), container_path: path, permissions: "rw".to_owned() };
-    let gives =
-        Gives { nodes: vec![node], mounts: vec![], envs: [("CARD".to_owned(), id.to_owned())].into() };
-    Device { hardware: Arc::new(Hardware { zones: zones.to_vec(), gives, pci: None }), trouble: None }
+    let injection =
+        Injection { nodes: vec![node], mounts: vec![], envs: [("CARD".to_owned(), id.to_owned())].into() };
+    Device {
+        hardware: Arc::new(Hardware { zones: zones.to_vec(), injection, pci: None }),
+        unhealthy_reason: None,
+    }
 }
 
-fn stock() -> inventory::Resource {
+fn inventory() -> inventory::Resource {
     let mut devices = BTreeMap::from(["a", "b"].map(|id| (id.into(), device(id, &[1]))));
     let pci =
         Pci { address: "0000:3b:00.0".to_owned(), vendor: "8086".to_owned(), device: "1572".to_owned() };
-    devices.insert("bad".into(), Device { trouble: Some("link is down".to_owned()), ..device("bad", &[]) });
+    devices.insert(
+        "bad".into(),
+        Device { unhealthy_reason: Some("link is down".to_owned()), ..device("bad", &[]) },
+    );
     let mut card = device("card", &[0]);
     Arc::make_mut(&mut card.hardware).pci = Some(Box::new(pci));
     devices.insert("card".into(), card);
     let mount = Mount { host_path: "/opt".into(), container_path: "/nic".into(), read_only: true };
-    let common = Gives { mounts: vec![mount], ..Gives::default() };
+    let common = Injection { mounts: vec![mount], ..Injection::default() };
     inventory::Resource { cdi_kind: None, devices, common }
 }
 
 fn ask(config: &Resource, ids: &[&str]) -> Result<wire::ContainerAllocateResponse, Refusal> {
-    allocate(config, &stock(), &ids.iter().map(|id| (*id).to_owned()).collect::<Vec<_>>())
+    allocate(config, &inventory(), &ids.iter().map(|id| (*id).to_owned()).collect::<Vec<_>>())
 }
 
 #[test]
@@ -53,12 +59,12 @@ fn a_container_gets_what_its_devices_need() {
     ];
     assert_eq!(answer.envs, envs.map(|(name, value)| (name.to_owned(), value.to_owned())).into());
     assert!(answer.cdi_devices.is_empty() && answer.annotations.is_empty());
-    // In whatever order it was asked.
+    // The order of the question does not matter.
     assert_eq!(ask(&config(""), &["card", "a", "b"]).unwrap(), answer);
 }
 
 #[test]
-fn names_come_instead_of_what_they_mean() {
+fn cdi_names_replace_nodes_and_mounts() {
     let answer =
         ask(&config("  cdi: {mode: field}\n  sharing: {replicas: 2}\n"), &["a::1", "a::0", "b::0"]).unwrap();
     let names: Vec<_> = answer.cdi_devices.iter().map(|device| device.name.as_str()).collect();
@@ -73,7 +79,7 @@ fn names_come_instead_of_what_they_mean() {
 }
 
 #[test]
-fn several_devices_of_the_sample_plugin_are_all_named() {
+fn sample_variables_name_all_devices() {
     let sample = Resource { sample: true, ..config("") };
     let answer = ask(&sample, &["a", "card"]).unwrap();
     let env = |name: &str| answer.envs[name].as_str();
@@ -83,7 +89,7 @@ fn several_devices_of_the_sample_plugin_are_all_named() {
 }
 
 #[test]
-fn refusals_say_why() {
+fn refusals_state_the_reason() {
     let table: &[(&str, &[&str], &str, &str)] = &[
         ("", &[], "empty", "no devices were asked for"),
         ("", &["z"], "unknown", "device \"z\" of example.com/nic is unknown; known are 4 (a, b, bad, ...)"),
@@ -111,19 +117,20 @@ fn refusals_say_why() {
 }
 
 proptest! {
-    /// Nobody gets a device that is unknown or not healthy, whatever is asked.
+    /// Only known and healthy devices are allocated, whatever is asked.
     #[test]
-    fn only_known_and_healthy_devices_are_handed_out(
-        ids in prop::collection::vec(prop_oneof!["a|b|bad|card|z", "(a|b|bad)::[0-3]", "\\PC{0,8}"], 0..4), replicas in 1_u32..4,
+    fn only_known_and_healthy_devices_are_allocated(
+        ids in prop::collection::vec(prop_oneof!["a|b|bad|card|z", "(a|b|bad)::[0-3]", "\\PC{0,8}"], 0..4),
+        replicas in 1_u32..4,
     ) {
         let lines = if replicas > 1 { format!("  sharing: {{replicas: {replicas}}}\n") } else { String::new() };
         let config = config(&lines);
         let legal = |id: &String| {
             let device = sharing::device(id, replicas);
-            device.is_some_and(|device| stock().devices.get(device).is_some_and(Device::is_healthy))
+            device.is_some_and(|device| inventory().devices.get(device).is_some_and(Device::is_healthy))
         };
         let unique = ids.iter().collect::<BTreeSet<_>>().len() == ids.len();
-        let answer = allocate(&config, &stock(), &ids);
+        let answer = allocate(&config, &inventory(), &ids);
         prop_assert_eq!(answer.is_ok(), !ids.is_empty() && unique && ids.iter().all(legal));
     }
 }

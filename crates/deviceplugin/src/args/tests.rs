@@ -13,18 +13,21 @@ fn ours(words: &[&str]) -> anyhow::Result<Settings> {
 fn samples(words: &[&str]) -> anyhow::Result<Settings> {
     let words: Vec<String> =
         [&["deviceplugin"], words].concat().iter().map(|word| (*word).to_owned()).collect();
-    sample(&words)?.settings()
+    parse_sample(&words)?.settings()
 }
 
 #[test]
-fn our_words() {
+fn our_command_line() {
     let settings = ours(&["--config", "/etc/x.yaml", "--node-name=n"]).unwrap();
-    assert_eq!(settings.source, Source::File("/etc/x.yaml".into()));
-    assert_eq!((settings.way, settings.folder.to_str().unwrap()), (Way::Register, FOLDER));
-    assert_eq!((settings.place.node.as_str(), settings.http.unwrap().port()), ("n", 8080));
+    assert_eq!(settings.source, ConfigSource::File("/etc/x.yaml".into()));
+    assert_eq!(
+        (settings.registration, settings.socket_dir.to_str().unwrap()),
+        (RegistrationMode::Register, FOLDER)
+    );
+    assert_eq!((settings.environment.node.as_str(), settings.http.unwrap().port()), ("n", 8080));
     let settings = ours(&["--config=x", "--registration=watcher", "--http-bind-address=0"]).unwrap();
-    assert_eq!((settings.way, settings.http), (Way::Watcher, None));
-    assert_eq!(settings.folder.to_str().unwrap(), node::pluginwatcher::FOLDER);
+    assert_eq!((settings.registration, settings.http), (RegistrationMode::Watcher, None));
+    assert_eq!(settings.socket_dir.to_str().unwrap(), node::pluginwatcher::FOLDER);
     for (words, wanted) in [
         (&["--http-bind-address=0"] as &[&str], "give --config FILE, or --resource NAME"),
         (&["--config=x", "--resource=a.b/c"], "cannot be used with"),
@@ -40,8 +43,8 @@ fn our_words() {
 }
 
 #[test]
-fn the_sample_plugins_words() {
-    // As in the manifests that deploy it.
+fn the_sample_plugins_command_line() {
+    // The arguments in the sample plugin's manifests.
     let settings = samples(&[
         "--alsologtostderr",
         "-C",
@@ -53,17 +56,21 @@ fn the_sample_plugins_words() {
     ])
     .unwrap();
     assert_eq!(settings.http, None);
-    let Source::Flags(config) = settings.source else { unreachable!("no file is named") };
+    let ConfigSource::Flags(config) = settings.source else { unreachable!("no file is named") };
     let [resource] = config.resources.as_slice() else { unreachable!("one resource is named") };
     assert!(resource.sample && resource.name == "example.com/deviceA");
     let path = &resource.discovery.file.as_ref().unwrap().path;
     assert_eq!(path.to_str().unwrap(), "/etc/devices/example_com_deviceA.yaml");
 
     let settings = samples(&["-r=test.dev/x", "-G", "3", "--stderrthreshold=INFO", "--vmodule=a=1"]).unwrap();
-    let Source::Flags(config) = settings.source else { unreachable!("no file is named") };
+    let ConfigSource::Flags(config) = settings.source else { unreachable!("no file is named") };
     let list = config.resources[0].discovery.list.clone().unwrap();
-    let look = crate::discovery::list::of(&list, "anywhere", true).unwrap();
-    assert_eq!(look.devices.keys().map(|id| &**id).collect::<Vec<_>>(), ["Dev-0", "Dev-1", "Dev-2"]);
-    assert!(look.devices.values().all(|device| device.hardware.zones.is_empty() && !device.stated_unhealthy));
-    assert!(named("deviceplugin") && named("sample-device-plugin") && !named("device-plugin"));
+    let scan = crate::discovery::list::devices_of_node(&list, "anywhere", true).unwrap();
+    assert_eq!(scan.devices.keys().map(|id| &**id).collect::<Vec<_>>(), ["Dev-0", "Dev-1", "Dev-2"]);
+    assert!(scan.devices.values().all(|device| device.hardware.zones.is_empty() && !device.stated_unhealthy));
+    assert!(
+        is_sample_name("deviceplugin")
+            && is_sample_name("sample-device-plugin")
+            && !is_sample_name("device-plugin")
+    );
 }

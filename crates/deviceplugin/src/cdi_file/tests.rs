@@ -5,22 +5,23 @@ use crate::config::Config;
 
 /// The file of `example.com/nic` in this folder.
 fn file(folder: &Path) -> CdiFile {
-    let text = "version: v1alpha1\nresources:\n- name: example.com/nic\n  discovery: {list: {devices: {}}}\n  cdi: {mode: field}\n";
+    let text = "version: v1alpha1\nresources:\n- name: example.com/nic\n  discovery: {list: {devices: {}}}\n  \
+                cdi: {mode: field}\n";
     let resource = Config::parse("x", text).unwrap().resources.remove(0);
-    CdiFile::of(&resource, folder).unwrap().unwrap()
+    CdiFile::for_resource(&resource, folder).unwrap().unwrap()
 }
 
-fn stock(ids: &[&str]) -> Arc<inventory::Resource> {
+fn inventory(ids: &[&str]) -> Arc<inventory::Resource> {
     let device = |id: &&str| {
         let path = PathBuf::from(format!("/dev/{id}"));
         let node =
             inventory::DeviceNode { host_path: path.clone(), container_path: path, permissions: "rw".into() };
-        let gives = Gives { nodes: vec![node], ..Gives::default() };
-        let hardware = Arc::new(Hardware { zones: vec![1], gives, pci: None });
-        ((*id).into(), Device { hardware, trouble: None })
+        let injection = Injection { nodes: vec![node], ..Injection::default() };
+        let hardware = Arc::new(Hardware { zones: vec![1], injection, pci: None });
+        ((*id).into(), Device { hardware, unhealthy_reason: None })
     };
     let envs = BTreeMap::from([("A".to_owned(), "b".to_owned())]);
-    let common = Gives { envs, ..Gives::default() };
+    let common = Injection { envs, ..Injection::default() };
     Arc::new(inventory::Resource { cdi_kind: None, devices: ids.iter().map(device).collect(), common })
 }
 
@@ -36,47 +37,47 @@ fn the_file_is_written_when_needed_and_devices_stay_in_it() {
         spec.devices.into_iter().map(|device| device.name).collect::<Vec<_>>()
     };
     let mut file = new();
-    assert_eq!(file.ensure(&stock(&[])), Ok(false));
-    assert_eq!(file.ensure(&stock(&["a", "b"])), Ok(true));
+    assert_eq!(file.ensure(&inventory(&[])), Ok(false));
+    assert_eq!(file.ensure(&inventory(&["a", "b"])), Ok(true));
     let spec = cdi::file::read(&path).unwrap();
     assert_eq!(spec.cdi_version, "0.3.0");
     assert!(spec.container_edits.is_empty(), "variables come in the answer: {:?}", spec.container_edits);
     assert_eq!(spec.devices[0].container_edits.env, ["EXAMPLE_COM_NIC_A=1"]);
-    assert_eq!(file.ensure(&stock(&["a", "b"])), Ok(false));
-    // Nobody reads there who is healthy.
-    let mut sick = stock(&["a", "b"]);
-    Arc::make_mut(&mut sick).devices.get_mut("a").unwrap().trouble = Some("burnt".to_owned());
+    assert_eq!(file.ensure(&inventory(&["a", "b"])), Ok(false));
+    // The file does not contain health.
+    let mut sick = inventory(&["a", "b"]);
+    Arc::make_mut(&mut sick).devices.get_mut("a").unwrap().unhealthy_reason = Some("burnt".to_owned());
     assert_eq!(file.ensure(&sick), Ok(false));
-    // Gone, changed, or another one's: written again.
+    // A file that is gone, changed or replaced is written again.
     std::fs::remove_file(&path).unwrap();
-    assert_eq!(file.ensure(&stock(&["a", "b"])), Ok(true));
+    assert_eq!(file.ensure(&inventory(&["a", "b"])), Ok(true));
     std::fs::write(&path, "{}").unwrap();
-    assert_eq!(file.ensure(&stock(&["a", "b"])), Ok(true));
-    // Containers that run have the names of what is gone, after our restart too.
-    assert_eq!(file.ensure(&stock(&["c"])), Ok(true));
+    assert_eq!(file.ensure(&inventory(&["a", "b"])), Ok(true));
+    // Running containers have the names of removed devices, also after a restart of the plugin.
+    assert_eq!(file.ensure(&inventory(&["c"])), Ok(true));
     assert_eq!(names(), ["a", "b", "c"]);
     let mut file = new();
-    assert_eq!(file.ensure(&stock(&["d"])), Ok(true));
+    assert_eq!(file.ensure(&inventory(&["d"])), Ok(true));
     assert_eq!(names(), ["a", "b", "c", "d"]);
 }
 
 #[test]
-fn devices_that_are_not_in_the_file_are_held_back() {
+fn devices_missing_from_the_file_are_unhealthy() {
     let folder = tempfile::tempdir().unwrap();
     let dir = folder.path().join("cdi");
     let mut file = file(&dir);
-    let held = |file: &CdiFile, stock: &inventory::Resource| {
-        let held = file.held_back(stock, "disk is full");
+    let held = |file: &CdiFile, inventory: &inventory::Resource| {
+        let held = file.with_undescribed_unhealthy(inventory, "disk is full");
         held.devices
             .into_iter()
             .filter(|(_, device)| !device.is_healthy())
             .map(|(id, _)| id.to_string())
             .collect::<Vec<_>>()
     };
-    let two = stock(&["a", "b"]);
+    let two = inventory(&["a", "b"]);
     assert_eq!(held(&file, &two), ["a", "b"]);
     file.ensure(&two).unwrap();
-    let mut three = stock(&["a", "b", "c"]);
+    let mut three = inventory(&["a", "b", "c"]);
     let moved = Arc::make_mut(&mut three).devices.get_mut("b").unwrap();
     Arc::make_mut(&mut moved.hardware).zones = vec![0];
     assert_eq!(held(&file, &three), ["b", "c"]);
@@ -85,12 +86,13 @@ fn devices_that_are_not_in_the_file_are_held_back() {
 }
 
 #[test]
-fn files_of_others_are_not_taken_over() {
+fn files_of_other_kinds_are_replaced() {
     let folder = tempfile::tempdir().unwrap();
     let path = folder.path().join("example.com-nic.json");
     let text = |kind: &str, name: &str| {
         format!(
-            "{{\"cdiVersion\":\"0.3.0\",\"kind\":\"{kind}\",\"devices\":[{{\"name\":\"{name}\",\"containerEdits\":{{\"env\":[\"A=1\"]}}}}]}}"
+            r#"{{"cdiVersion":"0.3.0","kind":"{kind}",
+                "devices":[{{"name":"{name}","containerEdits":{{"env":["A=1"]}}}}]}}"#
         )
     };
     for (before, names) in [
@@ -101,20 +103,20 @@ fn files_of_others_are_not_taken_over() {
     ] {
         std::fs::write(&path, &before).unwrap();
         let mut file = file(folder.path());
-        assert_eq!(file.ensure(&stock(&["a"])), Ok(true), "{before}");
+        assert_eq!(file.ensure(&inventory(&["a"])), Ok(true), "{before}");
         let spec = cdi::file::read(&path).unwrap();
         assert_eq!(spec.devices.iter().map(|device| &*device.name).collect::<Vec<_>>(), names, "{before}");
     }
 }
 
 #[test]
-fn what_cannot_be_written_is_said() {
+fn write_errors_are_reported() {
     let folder = tempfile::tempdir().unwrap();
     std::fs::write(folder.path().join("file"), "").unwrap();
     let mut file = file(&folder.path().join("file"));
-    let error = file.ensure(&stock(&["a"])).unwrap_err();
+    let error = file.ensure(&inventory(&["a"])).unwrap_err();
     assert!(error.contains("/file"), "{error}");
     let mut none = config::Resource::new("x", config::Discovery::default());
     none.cdi = config::Cdi { mode: config::CdiMode::Field, kind: Some("nic".to_owned()) };
-    assert!(CdiFile::of(&none, folder.path()).is_err());
+    assert!(CdiFile::for_resource(&none, folder.path()).is_err());
 }

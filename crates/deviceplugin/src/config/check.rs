@@ -1,25 +1,25 @@
-//! What a resource of the configuration must hold, beyond its shape.
+//! The rules for a resource of the configuration, beyond its shape.
 //!
-//! In: a resource. Out: the first field that is wrong, by its path within the resource, and what is allowed. Never: a look at the node.
+//! In: a resource. Out: the first wrong field, by its path within the resource, and what is allowed. Never: a look at
+//! the node.
 
 use std::collections::BTreeMap;
 use std::path::Path;
 use std::time::Duration;
 
 use super::{Container, Directory, Discovery, MAX_DEVICES, Pci, PreStart, Resource};
-use crate::discovery::list;
 
 /// A field within the resource, and what is wrong with it.
-type Wrong = (&'static str, String);
+type FieldError = (&'static str, String);
 
-/// How often the node may be looked at, at most and at least.
+/// The shortest and the longest time between scans.
 const CHECK_EVERY: (Duration, Duration) = (Duration::from_millis(100), Duration::from_secs(3600));
-/// Filters of one kind, at most.
+/// The largest number of filters of one kind.
 const MAX_FILTERS: usize = 64;
-/// The kubelet gives up then.
+/// The kubelet's own time limit.
 const PRE_START_AT_MOST: Duration = Duration::from_secs(30);
 
-pub(super) fn resource(resource: &Resource) -> Result<(), Wrong> {
+pub(super) fn resource(resource: &Resource) -> Result<(), FieldError> {
     resource_name(&resource.name).map_err(|reason| ("name", reason))?;
     discovery(&resource.discovery)?;
     let every = resource.health.check_every;
@@ -43,14 +43,15 @@ pub(super) fn resource(resource: &Resource) -> Result<(), Wrong> {
     resource.pre_start.as_ref().map_or(Ok(()), pre_start)
 }
 
-/// Whether the kubelet takes this for the name of an extended resource.
+/// Whether a name can be that of an extended resource: the kubelet's rule.
 ///
 /// # Errors
-/// Says what is allowed.
+/// Names what is wrong and what is allowed.
 pub fn resource_name(name: &str) -> Result<(), String> {
     let wrong = |reason: &str| {
         Err(format!(
-            "{name:?} {reason}: allowed are names like vendor.example/device (a DNS subdomain, a slash, at most 63 letters, digits, - _ .)"
+            "{name:?} {reason}: allowed are names like vendor.example/device (a DNS subdomain, a slash, at most 63 \
+             letters, digits, - _ .)"
         ))
     };
     let Some((domain, base)) = name.split_once('/') else { return wrong("has no slash") };
@@ -62,12 +63,12 @@ pub fn resource_name(name: &str) -> Result<(), String> {
             && !label.starts_with('-')
             && !label.ends_with('-')
     };
-    // The quota of a resource is named after it with `requests.` before, and has to be a name too.
+    // The quota of a resource has its name with `requests.` before it, which has to be a name too.
     if domain.len() > 253 - "requests.".len() || !domain.split('.').all(label) {
         return wrong("has no domain before the slash");
     }
     if domain == "kubernetes.io" || domain.ends_with(".kubernetes.io") || domain.starts_with("requests.") {
-        return wrong("is in a domain that Kubernetes keeps for itself");
+        return wrong("is in a domain reserved by Kubernetes");
     }
     let inside = |byte: u8| byte.is_ascii_alphanumeric() || matches!(byte, b'-' | b'_' | b'.');
     let ends = |byte: Option<&u8>| byte.is_some_and(u8::is_ascii_alphanumeric);
@@ -77,7 +78,7 @@ pub fn resource_name(name: &str) -> Result<(), String> {
     if good { Ok(()) } else { wrong("has no name after the slash") }
 }
 
-fn discovery(discovery: &Discovery) -> Result<(), Wrong> {
+fn discovery(discovery: &Discovery) -> Result<(), FieldError> {
     let Discovery { list, file, pci, directory } = discovery;
     let given = [list.is_some(), file.is_some(), pci.is_some(), directory.is_some()];
     let given = given.into_iter().filter(|given| *given).count();
@@ -88,7 +89,7 @@ fn discovery(discovery: &Discovery) -> Result<(), Wrong> {
         ));
     }
     if let Some(devices) = list {
-        list::check(devices).map_err(|reason| ("discovery.list", reason))?;
+        devices.check().map_err(|reason| ("discovery.list", reason))?;
     }
     if let Some(file) = file {
         absolute(&file.path).map_err(|reason| ("discovery.file.path", reason))?;
@@ -97,10 +98,11 @@ fn discovery(discovery: &Discovery) -> Result<(), Wrong> {
     directory.as_ref().map_or(Ok(()), folder)
 }
 
-fn filters(pci: &Pci) -> Result<(), Wrong> {
+fn filters(pci: &Pci) -> Result<(), FieldError> {
     let Pci { vendors, devices, classes, drivers, addresses, .. } = pci;
     if [vendors, devices, classes, drivers, addresses].into_iter().all(Vec::is_empty) {
-        let reason = "matches every function there is: allowed are vendors, devices, classes, drivers, addresses, at least one";
+        let reason = "has no filter and would match every function: at least one of vendors, devices, classes, \
+                      drivers, addresses is required";
         return Err(("discovery.pci", reason.to_owned()));
     }
     if [vendors, devices, classes, drivers, addresses].into_iter().any(|filter| filter.len() > MAX_FILTERS) {
@@ -132,10 +134,10 @@ fn filters(pci: &Pci) -> Result<(), Wrong> {
     Ok(())
 }
 
-fn folder(directory: &Directory) -> Result<(), Wrong> {
+fn folder(directory: &Directory) -> Result<(), FieldError> {
     absolute(&directory.path).map_err(|reason| ("discovery.directory.path", reason))?;
     if directory.prefix.is_empty() && directory.path == Path::new("/dev") {
-        let reason = "is needed for /dev: without it, every device node of the machine would be one";
+        let reason = "is required for /dev: without it, every device node of the machine would be a device";
         return Err(("discovery.directory.prefix", reason.to_owned()));
     }
     if directory.prefix.contains('/') {
@@ -145,7 +147,7 @@ fn folder(directory: &Directory) -> Result<(), Wrong> {
     Ok(())
 }
 
-fn container(container: &Container) -> Result<(), Wrong> {
+fn container(container: &Container) -> Result<(), FieldError> {
     if let Some(given) = &container.permissions {
         permissions(given).map_err(|reason| ("container.permissions", reason))?;
     }
@@ -160,15 +162,15 @@ fn container(container: &Container) -> Result<(), Wrong> {
     variables(&container.envs).map_err(|reason| ("container.envs", reason))
 }
 
-/// Variables of an environment.
-pub(crate) fn variables(envs: &BTreeMap<String, String>) -> Result<(), String> {
+/// Checks the names of environment variables.
+pub(super) fn variables(envs: &BTreeMap<String, String>) -> Result<(), String> {
     match envs.keys().find(|name| name.is_empty() || name.contains(['=', '\0'])) {
         Some(name) => Err(format!("variable {name:?}: allowed are names without =")),
         None => Ok(()),
     }
 }
 
-fn pre_start(pre_start: &PreStart) -> Result<(), Wrong> {
+fn pre_start(pre_start: &PreStart) -> Result<(), FieldError> {
     if pre_start.command.is_empty() == pre_start.reset.is_none() {
         return Err(("preStart", "allowed is exactly one of command, reset".to_owned()));
     }
@@ -182,15 +184,15 @@ fn pre_start(pre_start: &PreStart) -> Result<(), Wrong> {
     Ok(())
 }
 
-/// Some of `r`, `w`, `m`, each once.
-pub(crate) fn permissions(text: &str) -> Result<(), String> {
+/// Checks permissions: some of `r`, `w`, `m`, each once.
+fn permissions(text: &str) -> Result<(), String> {
     let good = !text.is_empty()
         && text.chars().enumerate().all(|(at, c)| "rwm".contains(c) && !text[..at].contains(c));
     if good { Ok(()) } else { Err(format!("{text:?}: allowed are some of r, w, m, each once")) }
 }
 
-/// A path from the root, without a way back.
-pub(crate) fn absolute(path: &Path) -> Result<(), String> {
+/// Checks that a path is absolute, without `..`, and UTF-8.
+pub(super) fn absolute(path: &Path) -> Result<(), String> {
     let back = path.components().any(|part| part == std::path::Component::ParentDir);
     if path.is_absolute() && !back && path.to_str().is_some() {
         Ok(())

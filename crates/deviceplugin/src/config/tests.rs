@@ -42,7 +42,7 @@ resources:
         (nic.allocation.policy, nic.cdi.mode, nic.cdi_kind()),
         (Policy::Spread, CdiMode::Annotation, "example.com/card")
     );
-    assert_eq!(acc.health, Health::default());
+    assert_eq!(acc.health, HealthPolicy::default());
     assert_eq!((acc.replicas(), acc.cdi_kind()), (1, "example.com/acc"));
     assert_eq!(file.discovery.file.as_ref().unwrap().path, Path::new("/etc/devices/x.yaml"));
 }
@@ -74,11 +74,11 @@ fn mistakes_name_the_field_and_what_is_allowed() {
         ),
         ("  discovery: {pci: {classes: [\"020\"]}}\n", &["classes: \"020\"", "2 or 4 or 6"]),
         ("  discovery: {pci: {addresses: [\"3b:00.0\"]}}\n", &["addresses: \"3b:00.0\"", "0000:3b:00.0"]),
-        ("  discovery: {directory: {path: /dev}}\n", &["discovery.directory.prefix", "is needed for /dev"]),
+        ("  discovery: {directory: {path: /dev}}\n", &["discovery.directory.prefix", "is required for /dev"]),
         ("  discovery: {directory: {path: /x, prefix: a/b}}\n", &["prefix", "beginnings of file names"]),
         (
             "  discovery: {list: {devices: {n: [{id: a}, {id: a}]}}}\n",
-            &["discovery.list", "\"n\"", "\"a\" is there twice"],
+            &["discovery.list", "\"n\"", "\"a\" is listed twice"],
         ),
         ("  discovery: {list: {devices: {n: [{numanode: 1}]}}}\n", &["a device without id"]),
         (
@@ -108,20 +108,20 @@ fn mistakes_name_the_field_and_what_is_allowed() {
         refuses(&resource(lines), wants);
     }
     let twice = resource("") + "- name: example.com/nic\n  discovery: {file: {path: /a}}\n";
-    refuses(&twice, &["resources[1].name", "there twice"]);
+    refuses(&twice, &["resources[1].name", "listed twice"]);
     let kinds = resource("  cdi: {mode: field}\n")
         + "- name: example.com/b\n  discovery: {file: {path: /a}}\n  cdi: {mode: field, kind: example.com/nic}\n";
-    refuses(&kinds, &["resources[1].cdi.kind", "another resource's"]);
-    // Other kinds, the same file.
+    refuses(&kinds, &["resources[1].cdi.kind", "used by another resource"]);
+    // Different kinds with the same file name.
     let file = resource("  cdi: {mode: field, kind: a.b-c/d}\n")
         + "- name: example.com/b\n  discovery: {file: {path: /a}}\n  cdi: {mode: field, kind: a.b/c-d}\n";
-    refuses(&file, &["resources[1].cdi.kind", "a.b-c-d.json", "another resource's"]);
+    refuses(&file, &["resources[1].cdi.kind", "a.b-c-d.json", "used by another resource"]);
     let long = format!("  cdi: {{mode: field, kind: {}.b/{}}}\n", ["a"; 100].join("."), "c".repeat(63));
     refuses(&resource(&long), &["resources[0].cdi.kind", "255"]);
 }
 
 #[test]
-fn names_of_resources_are_the_kubelets() {
+fn resource_names_follow_the_kubelets_rule() {
     for good in ["a.b/c", "vendor.example/gpu", "x/Y_z.1-2", "a-b.c/d"] {
         assert_eq!(resource_name(good), Ok(()), "{good}");
     }
@@ -149,7 +149,7 @@ fn names_of_resources_are_the_kubelets() {
 
 proptest! {
     #[test]
-    fn garbage_ends_in_one_line(text in "\\PC{0,200}", lines in "( {0,4}[a-z:{}\\[\\]\"0-9-]{0,20}\n){0,12}") {
+    fn garbage_yields_one_line_errors(text in "\\PC{0,200}", lines in "( {0,4}[a-z:{}\\[\\]\"0-9-]{0,20}\n){0,12}") {
         for text in [text, resource(&lines), lines] {
             if let Err(error) = Config::parse("file.yaml", &text) {
                 prop_assert!(!error.to_string().contains('\n'), "{error}");

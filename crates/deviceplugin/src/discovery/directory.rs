@@ -1,6 +1,6 @@
-//! Devices that are nodes in a folder: what a driver without a bus of its own makes.
+//! Devices that are nodes in a folder: those of drivers without a bus of their own.
 //!
-//! In: a folder, a beginning of names, zones by name, sysfs. Out: one device for each node. Never: a node opened.
+//! In: a folder, a prefix of names, zones by name, sysfs. Out: one device for each node. Never: a node that is opened.
 
 use std::os::unix::fs::{FileTypeExt as _, MetadataExt as _};
 use std::path::Path;
@@ -8,28 +8,28 @@ use std::sync::Arc;
 
 use node::sysfs::Sysfs;
 
-use super::{Error, Found, Look};
+use super::{Error, FoundDevice, Scan};
 use crate::config::{Directory, MAX_DEVICES};
-use crate::inventory::{Gives, Hardware};
+use crate::inventory::{Hardware, Injection};
 
-/// Looks through the folder.
+/// Scans the folder. Cost: a `stat` and at most a few small reads per name with the prefix.
 ///
 /// # Errors
-/// When it is not there or cannot be read: a driver that is not loaded is no empty list.
-pub fn look(directory: &Directory, sysfs: &Path) -> Result<Look, Error> {
+/// When the folder does not exist or cannot be read: a driver that is not loaded is not an empty list.
+pub fn scan(directory: &Directory, sysfs: &Path) -> Result<Scan, Error> {
     let failed = |error: std::io::Error| Error {
         reason: format!("{}: {error}", directory.path.display()),
         gone: error.kind() == std::io::ErrorKind::NotFound,
     };
     let sysfs = Sysfs::new(sysfs);
-    let mut look = Look { volatile: true, ..Look::default() };
+    let mut scan = Scan { volatile: true, ..Scan::default() };
     for entry in std::fs::read_dir(&directory.path).map_err(failed)? {
         let Ok(name) = entry.map_err(failed)?.file_name().into_string() else { continue };
         if !name.starts_with(&directory.prefix) || name.starts_with('.') {
             continue;
         }
         let path = directory.path.join(&name);
-        // Gone between the two looks, or a link to nowhere: not there.
+        // A node that vanished meanwhile, or a link to nowhere, is not there.
         let Ok(found) = std::fs::metadata(&path) else { continue };
         let kind = found.file_type();
         let is_node = kind.is_char_device() || kind.is_block_device();
@@ -41,15 +41,15 @@ pub fn look(directory: &Directory, sysfs: &Path) -> Result<Look, Error> {
             let zone = is_node.then(|| sysfs.zone_of_node(found.rdev(), kind.is_block_device())).flatten();
             Vec::from_iter(zone)
         });
-        let gives = Gives { nodes: vec![super::node(&path)], ..Gives::default() };
-        let hardware = Arc::new(Hardware { zones, gives, pci: None });
-        look.devices.insert(name.into(), Found { hardware, ..Found::default() });
-        if look.devices.len() > MAX_DEVICES {
+        let injection = Injection { nodes: vec![super::node(&path)], ..Injection::default() };
+        let hardware = Arc::new(Hardware { zones, injection, pci: None });
+        scan.devices.insert(name.into(), FoundDevice { hardware, ..FoundDevice::default() });
+        if scan.devices.len() > MAX_DEVICES {
             let path = directory.path.display();
             return Err(Error::new(format!(
                 "{path}: more than {MAX_DEVICES} devices: allowed are {MAX_DEVICES}"
             )));
         }
     }
-    Ok(look)
+    Ok(scan)
 }

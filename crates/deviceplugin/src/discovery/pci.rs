@@ -1,7 +1,7 @@
 //! Devices on the PCI bus, as sysfs shows them.
 //!
-//! In: filters, sysfs. Out: one device for each function that matches, with its zone, its driver's device nodes, and variables that
-//! name it. Never: a function opened or bound.
+//! In: filters, sysfs. Out: one device for each function that matches, with its zone, its driver's device nodes, and
+//! its address. Never: a function that is opened or bound.
 
 use std::path::Path;
 use std::sync::Arc;
@@ -9,23 +9,23 @@ use std::sync::Arc;
 use node::sysfs::Sysfs;
 use node::sysfs::pci::Function;
 
-use super::{Error, Found, Look};
+use super::{Error, FoundDevice, Scan};
 use crate::config::{Nodes, Pci};
-use crate::inventory::{self, Gives, Hardware};
+use crate::inventory::{self, Hardware, Injection};
 
-/// The driver that gives a function to programs.
+/// The driver that gives a function to programs in user space.
 const VFIO: &str = "vfio-pci";
 
-/// Looks through all functions.
+/// Scans all PCI functions. Cost: a few small reads per function of the machine.
 ///
 /// # Errors
 /// When sysfs cannot be read.
-pub fn look(filter: &Pci, sysfs: &Path) -> Result<Look, Error> {
+pub fn scan(filter: &Pci, sysfs: &Path) -> Result<Scan, Error> {
     let functions = Sysfs::new(sysfs).pci().map_err(|error| Error::new(chain(&error)))?;
     let matching = functions.into_iter().filter(|function| matches(filter, function));
     let devices =
         matching.map(|function| (function.address.as_str().into(), found(filter, function))).collect();
-    Ok(Look { devices, volatile: true })
+    Ok(Scan { devices, volatile: true })
 }
 
 fn matches(filter: &Pci, function: &Function) -> bool {
@@ -42,9 +42,9 @@ fn matches(filter: &Pci, function: &Function) -> bool {
         && one(&filter.addresses, &|value| function.address.eq_ignore_ascii_case(value))
 }
 
-fn found(filter: &Pci, function: Function) -> Found {
+fn found(filter: &Pci, function: Function) -> FoundDevice {
     let mut nodes = Vec::new();
-    let mut seen = None;
+    let mut problem = None;
     if filter.nodes == Nodes::Auto {
         if function.driver.as_deref() == Some(VFIO) {
             match function.iommu_group {
@@ -52,7 +52,9 @@ fn found(filter: &Pci, function: Function) -> Found {
                     nodes.push(super::node(Path::new("/dev/vfio/vfio")));
                     nodes.push(super::node(&Path::new("/dev/vfio").join(group.to_string())));
                 }
-                None => seen = Some(format!("{} has the driver {VFIO} and no IOMMU group", function.address)),
+                None => {
+                    problem = Some(format!("{} has the driver {VFIO} and no IOMMU group", function.address))
+                }
             }
         } else {
             nodes.extend(function.nodes.iter().map(|path| super::node(path)));
@@ -63,12 +65,12 @@ fn found(filter: &Pci, function: Function) -> Found {
         vendor: format!("{:04x}", function.vendor),
         device: format!("{:04x}", function.device),
     };
-    let gives = Gives { nodes, ..Gives::default() };
-    let hardware = Hardware { zones: Vec::from_iter(function.zone), gives, pci: Some(Box::new(pci)) };
-    Found { hardware: Arc::new(hardware), seen, ..Found::default() }
+    let injection = Injection { nodes, ..Injection::default() };
+    let hardware = Hardware { zones: Vec::from_iter(function.zone), injection, pci: Some(Box::new(pci)) };
+    FoundDevice { hardware: Arc::new(hardware), problem, ..FoundDevice::default() }
 }
 
-/// An error with its causes, in one line.
+/// An error with its cause, in one line.
 fn chain(error: &dyn std::error::Error) -> String {
     error.source().map_or_else(|| error.to_string(), |cause| format!("{error}: {cause}"))
 }

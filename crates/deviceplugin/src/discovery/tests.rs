@@ -6,8 +6,8 @@ use proptest::prelude::*;
 use super::*;
 use crate::config::Config;
 
-fn place(sysfs: &Path) -> Place {
-    Place { node: "worker-0".to_owned(), sysfs: sysfs.to_owned() }
+fn environment(sysfs: &Path) -> Environment {
+    Environment { node: "worker-0".to_owned(), sysfs: sysfs.to_owned() }
 }
 
 fn resource(discovery: &str) -> Resource {
@@ -16,32 +16,33 @@ fn resource(discovery: &str) -> Resource {
 }
 
 /// `id zones` of healthy devices, `!` before others.
-fn shown(look: &Look) -> Vec<String> {
-    let device = |(id, found): (&Id, &Found)| {
-        let mark = if found.stated_unhealthy || found.seen.is_some() { "!" } else { "" };
+fn shown(scan: &Scan) -> Vec<String> {
+    let device = |(id, found): (&DeviceId, &FoundDevice)| {
+        let mark = if found.stated_unhealthy || found.problem.is_some() { "!" } else { "" };
         format!("{mark}{id} {:?}", found.hardware.zones)
     };
-    look.devices.iter().map(device).collect()
+    scan.devices.iter().map(device).collect()
 }
 
 #[test]
-fn lists_are_the_sample_plugins() {
+fn lists_are_read_as_the_sample_plugin_does() {
     let folder = tempfile::tempdir().unwrap();
     let path = folder.path().join("example_com_nic.yaml");
     let file = resource(&format!("{{file: {{path: {}}}}}", path.display()));
     let sample = Resource { sample: true, ..file.clone() };
-    let read = |resource: &Resource| read(resource, Path::new("/none")).map(|look| shown(&look));
-    let text = "devices:\n  worker-0:\n  - {id: a, healthy: true, numanode: 1, devicename: tty0}\n  - {id: b, healthy: true, numanode: -1}\n  \
+    let read = |resource: &Resource| read(resource, Path::new("/none")).map(|scan| shown(&scan));
+    let text = "devices:\n  worker-0:\n  - {id: a, healthy: true, numanode: 1, devicename: tty0}\n  \
+                - {id: b, healthy: true, numanode: -1}\n  \
                 - {id: c}\n  - {id: d, healthy: false, numanodes: [1, 0]}\n  \"*\": [{id: x, healthy: true}]\n";
     fs::write(&path, text).unwrap();
     assert_eq!(read(&file).unwrap(), ["a [1]", "b []", "c []", "!d [0, 1]"]);
-    // What is missing is zero there.
+    // A missing value is zero there.
     assert_eq!(read(&sample).unwrap(), ["a [1]", "b []", "!c [0]", "!d [0, 1]"]);
     fs::write(&path, "devices:\n  other: [{id: y}]\n  \"*\": [{id: x, healthy: true, numanode: 2}]\n")
         .unwrap();
     assert_eq!(read(&file).unwrap(), ["x [2]"]);
     for (text, wanted) in [
-        ("devices:\n  \"*\": [{id: x}, {id: x}]\n", "id \"x\" is there twice"),
+        ("devices:\n  \"*\": [{id: x}, {id: x}]\n", "id \"x\" is listed twice"),
         ("devices:\n  \"*\": [{id: \"\"}]\n", "a device without id"),
         ("devices: [\n", "line"),
         ("devices:\n  \"*\": [{id: \"a b\"}]\n", "allowed are ids of 1 to 63 bytes"),
@@ -50,29 +51,32 @@ fn lists_are_the_sample_plugins() {
         let error = read(&file).unwrap_err();
         assert!(error.contains(wanted), "{error}");
     }
-    // No devices are an answer, except from where they never were one.
+    // No devices are a valid answer, except in place of the sample plugin.
     for text in ["devices:\n  \"*\": []\n", "devices:\n  other: [{id: y}]\n"] {
         fs::write(&path, text).unwrap();
         assert!(read(&file).unwrap().is_empty(), "{text}");
         let error = read(&sample).unwrap_err();
-        assert!(error.contains("no devices of \"worker-0\": wanted is that name, or \"*\""), "{error}");
+        let words = "no devices for node \"worker-0\": the list has neither that name nor \"*\"";
+        assert!(error.contains(words), "{error}");
     }
     fs::remove_file(&path).unwrap();
     assert!(read(&file).unwrap_err().contains("example_com_nic.yaml"));
 }
 
 #[test]
-fn of_many_nodes_and_devices_little_is_kept() {
-    let text = "version: v1alpha1\nresources:\n- name: example.com/nic\n  discovery:\n    list:\n      devices:\n        \
-                worker-0: [{id: a, numanode: 1}, {id: b, numanode: 1}, {id: c, numanode: 0}]\n        worker-1: [{id: x}]\n        \"*\": [{id: y}]\n";
+fn other_nodes_are_dropped_and_equal_hardware_is_shared() {
+    let text = "version: v1alpha1\nresources:\n- name: example.com/nic\n  discovery:\n    list:\n      \
+                devices:\n        \
+                worker-0: [{id: a, numanode: 1}, {id: b, numanode: 1}, {id: c, numanode: 0}]\n        \
+                worker-1: [{id: x}]\n        \"*\": [{id: y}]\n";
     let config = Config::parse("x", text).unwrap();
     for (node, ids) in [("worker-0", "abc"), ("worker-1", "x"), ("worker-2", "y")] {
         let resource = config.clone().of_node(node).resources.remove(0);
         assert_eq!(resource.discovery.list.as_ref().unwrap().devices.len(), 1, "{node}");
-        let place = Place { node: node.to_owned(), sysfs: "/none".into() };
-        let look = look(&resource, &place).unwrap();
-        assert_eq!(look.devices.keys().map(|id| &**id).collect::<String>(), ids, "{node}");
-        let hardware: Vec<_> = look.devices.values().map(|found| &found.hardware).collect();
+        let environment = Environment { node: node.to_owned(), sysfs: "/none".into() };
+        let scan = scan(&resource, &environment).unwrap();
+        assert_eq!(scan.devices.keys().map(|id| &**id).collect::<String>(), ids, "{node}");
+        let hardware: Vec<_> = scan.devices.values().map(|found| &found.hardware).collect();
         // `a` and `b` are alike, `c` is not.
         let alike: Vec<bool> = hardware.windows(2).map(|pair| Arc::ptr_eq(pair[0], pair[1])).collect();
         assert!(alike.is_empty() || alike == [true, false], "{node}");
@@ -80,68 +84,68 @@ fn of_many_nodes_and_devices_little_is_kept() {
 }
 
 #[test]
-fn a_list_is_news_when_its_text_is() {
+fn a_list_is_scanned_only_when_its_text_changes() {
     let folder = tempfile::tempdir().unwrap();
     let path = folder.path().join("list.yaml");
-    let place = place(Path::new("/none"));
-    let ids = |look: Result<Option<Look>, Error>| {
-        look.unwrap().map(|look| look.devices.keys().map(|id| &**id).collect::<String>())
+    let environment = environment(Path::new("/none"));
+    let ids = |scan: Result<Option<Scan>, Error>| {
+        scan.unwrap().map(|scan| scan.devices.keys().map(|id| &**id).collect::<String>())
     };
     let file = resource(&format!("{{file: {{path: {}}}}}", path.display()));
-    let mut last = Last::default();
-    assert!(look_again(&file, &place, &mut last).is_err());
+    let mut last = ContentHash::default();
+    assert!(scan_if_changed(&file, &environment, &mut last).is_err());
     let mut again = |text: &str| {
         fs::write(&path, text).unwrap();
-        ids(look_again(&file, &place, &mut last))
+        ids(scan_if_changed(&file, &environment, &mut last))
     };
     assert_eq!(again("devices: {'*': [{id: a}]}").as_deref(), Some("a"));
     assert_eq!(again("devices: {'*': [{id: a}]}"), None);
     assert_eq!(again("devices: {'*': [{id: b}]}").as_deref(), Some("b"));
-    // A node that is not there any more has none; not to be told from one that never was.
+    // A node that was removed from the list has no devices.
     assert_eq!(again("devices: {other: [{id: b}]}").as_deref(), Some(""));
-    let error = |text: &str, last: &mut Last| {
+    let error = |text: &str, last: &mut ContentHash| {
         fs::write(&path, text).unwrap();
-        look_again(&file, &place, last).unwrap_err().reason
+        scan_if_changed(&file, &environment, last).unwrap_err().reason
     };
     let said = error("devices: 1", &mut last);
     assert_eq!(error("devices: 1", &mut last), said, "what is wrong stays wrong");
 
     let list = resource("{list: {devices: {'*': [{id: a}]}}}");
-    let mut last = Last::default();
-    assert_eq!(ids(look_again(&list, &place, &mut last)).as_deref(), Some("a"));
-    assert_eq!(ids(look_again(&list, &place, &mut last)), None);
+    let mut last = ContentHash::default();
+    assert_eq!(ids(scan_if_changed(&list, &environment, &mut last)).as_deref(), Some("a"));
+    assert_eq!(ids(scan_if_changed(&list, &environment, &mut last)), None);
 }
 
-fn read(resource: &Resource, sysfs: &Path) -> Result<Look, String> {
-    look(resource, &place(sysfs)).map_err(|error| error.reason)
+fn read(resource: &Resource, sysfs: &Path) -> Result<Scan, String> {
+    scan(resource, &environment(sysfs)).map_err(|error| error.reason)
 }
 
 #[test]
-fn a_file_tells_about_health() {
+fn health_files_are_read() {
     let folder = tempfile::tempdir().unwrap();
     let path = folder.path().join("health");
     let list = format!("{{list: {{devices: {{\"*\": [{{id: a, health: {{file: {}}}}}]}}}}}}", path.display());
     let resource = resource(&list);
-    let seen = || look(&resource, &place(Path::new("/none"))).unwrap().devices["a"].seen.clone();
-    assert!(seen().unwrap().contains("No such file"));
+    let problem = || scan(&resource, &environment(Path::new("/none"))).unwrap().devices["a"].problem.clone();
+    assert!(problem().unwrap().contains("No such file"));
     for (text, healthy) in
         [("", true), ("ok\n", true), (" Healthy", true), ("1", true), ("0", false), ("link is down\n", false)]
     {
         fs::write(&path, text).unwrap();
-        assert_eq!(seen().is_none(), healthy, "{text:?}: {:?}", seen());
+        assert_eq!(problem().is_none(), healthy, "{text:?}: {:?}", problem());
     }
-    assert!(seen().unwrap().ends_with("health: \"link is down\""));
+    assert!(problem().unwrap().ends_with("health: \"link is down\""));
     assert_eq!(
-        look(&resource, &place(Path::new("/none"))).unwrap().health_folders(),
+        scan(&resource, &environment(Path::new("/none"))).unwrap().health_folders(),
         [folder.path().to_owned()].into()
     );
-    // Nobody will ever write into this: opening it would wait for that.
+    // Opening a pipe without a writer would block.
     fs::remove_file(&path).unwrap();
     let made = std::process::Command::new("mkfifo").arg(&path).status().unwrap();
-    assert!(made.success() && seen().unwrap().ends_with("is no regular file"));
+    assert!(made.success() && problem().unwrap().ends_with("not a regular file"));
 }
 
-/// A function as sysfs shows it.
+/// Creates a PCI function as sysfs shows it.
 fn function(sysfs: &Path, address: &str, files: &[(&str, &str)], driver: Option<&str>) {
     let dir = sysfs.join("bus/pci/devices").join(address);
     fs::create_dir_all(&dir).unwrap();
@@ -192,8 +196,9 @@ fn functions_on_the_bus_are_filtered() {
     assert!(read("vendors: [\"1234\"]").is_empty());
 
     let paths = |filter: &str, id: &str| {
-        let look = super::look(&resource(&format!("{{pci: {{{filter}}}}}")), &place(sysfs.path())).unwrap();
-        let nodes = look.devices[id].hardware.gives.nodes.iter();
+        let scan =
+            super::scan(&resource(&format!("{{pci: {{{filter}}}}}")), &environment(sysfs.path())).unwrap();
+        let nodes = scan.devices[id].hardware.injection.nodes.iter();
         nodes.map(|node| node.host_path.display().to_string()).collect::<Vec<_>>()
     };
     assert_eq!(paths("classes: [\"03\"]", "0000:af:00.0"), ["/dev/dri/card0", "/dev/dri/renderD128"]);
@@ -201,7 +206,7 @@ fn functions_on_the_bus_are_filtered() {
     assert!(paths("classes: [\"03\"], nodes: none", "0000:af:00.0").is_empty());
 
     fs::write(sysfs.path().join("bus/pci/devices/0000:3b:00.0/numa_node"), "many\n").unwrap();
-    let error = super::look(&resource("{pci: {classes: [\"02\"]}}"), &place(sysfs.path())).unwrap_err();
+    let error = super::scan(&resource("{pci: {classes: [\"02\"]}}"), &environment(sysfs.path())).unwrap_err();
     assert!(error.reason.ends_with("0000:3b:00.0/numa_node: \"many\" is not a NUMA node or -1"), "{error}");
 }
 
@@ -223,12 +228,12 @@ fn device_nodes_of_a_folder_are_found_with_their_zones() {
         read(", prefix: acc, anyFile: true, zones: {acc0: [1], acc1: [0, 1]}"),
         ["acc-null []", "acc0 [1]", "acc1 [0, 1]"]
     );
-    let error = super::look(&resource("/none"), &place(Path::new("/none"))).unwrap_err();
+    let error = super::scan(&resource("/none"), &environment(Path::new("/none"))).unwrap_err();
     assert!(error.gone && error.reason.contains("No such file"), "{error}");
 }
 
 #[test]
-fn the_zone_of_a_node_is_that_of_the_bus_above_it() {
+fn a_device_nodes_zone_is_that_of_its_bus() {
     use std::os::unix::fs::MetadataExt as _;
     let (sysfs, folder) = (tempfile::tempdir().unwrap(), tempfile::tempdir().unwrap());
     symlink("/dev/null", folder.path().join("acc0")).unwrap();
@@ -244,14 +249,16 @@ fn the_zone_of_a_node_is_that_of_the_bus_above_it() {
 }
 
 proptest! {
-    /// Whatever a list says, there is an answer or one line.
+    /// Every list yields devices or a one-line error.
     #[test]
-    fn no_list_is_too_odd(text in "(devices:\n( {1,3}[*a-z\"-]{0,6}:? ?[\\[\\]{}a-z:, 0-9-]{0,30}\n){0,6})|\\PC{0,80}") {
+    fn arbitrary_lists_never_panic(
+        text in "(devices:\n( {1,3}[*a-z\"-]{0,6}:? ?[\\[\\]{}a-z:, 0-9-]{0,30}\n){0,6})|\\PC{0,80}",
+    ) {
         let folder = tempfile::tempdir().unwrap();
         let path = folder.path().join("x.yaml");
         fs::write(&path, text).unwrap();
         let resource = resource(&format!("{{file: {{path: {}}}}}", path.display()));
-        if let Err(error) = look(&resource, &place(Path::new("/none"))) {
+        if let Err(error) = scan(&resource, &environment(Path::new("/none"))) {
             prop_assert!(!error.reason.contains('\n'), "{error}");
         }
     }

@@ -1,6 +1,6 @@
 //! Metrics of resource claims, by name.
 //!
-//! In: what happened, from the other modules. Out: a registry. Never: a label with a claim's or a device's name.
+//! In: events, from the other modules. Out: a registry. Never: a label with a claim's or a device's name.
 
 use prometheus_client::metrics::counter::Counter;
 use prometheus_client::metrics::family::Family;
@@ -17,18 +17,14 @@ pub struct Metrics {
 }
 
 impl Metrics {
-    /// Metrics shown by `registry`, from the first moment with both results.
+    /// Registers the metrics in `registry`, with both results from the start.
     pub fn register(registry: &mut Registry) -> Self {
         let metrics = Self::default();
         let all = registry.sub_registry_with_prefix("tholepin_device_plugin_dra");
         for (name, help, family) in [
-            ("prepared", "Claims the kubelet wanted made ready, by result", &metrics.prepared),
-            ("unprepared", "Claims the kubelet wanted given back, by result", &metrics.unprepared),
-            (
-                "slices_written",
-                "Writes of ResourceSlices, removals included, by result",
-                &metrics.slices_written,
-            ),
+            ("prepared", "Claims the kubelet asked to prepare, by result", &metrics.prepared),
+            ("unprepared", "Claims the kubelet asked to unprepare, by result", &metrics.unprepared),
+            ("slices_written", "Writes and removals of ResourceSlices, by result", &metrics.slices_written),
         ] {
             all.register(name, help, family.clone());
             for good in [true, false] {
@@ -38,17 +34,17 @@ impl Metrics {
         metrics
     }
 
-    /// A claim was to be made ready.
+    /// The kubelet asked to prepare a claim.
     pub fn prepared(&self, done: bool) {
         self.prepared.get_or_create(&labels(done)).inc();
     }
 
-    /// A claim was to be given back.
+    /// The kubelet asked to give a claim back.
     pub fn unprepared(&self, done: bool) {
         self.unprepared.get_or_create(&labels(done)).inc();
     }
 
-    /// A slice was to be written or removed.
+    /// A slice was written or removed, or could not be.
     pub fn slice_written(&self, done: bool) {
         self.slices_written.get_or_create(&labels(done)).inc();
     }

@@ -1,7 +1,7 @@
 //! The admission policy that ties each device plugin to the ResourceSlices of its own node.
 //!
-//! In: a service account. Out: a ValidatingAdmissionPolicy and its binding ([`api::own_node`] says how they work). Never: a word about
-//! anybody else. The API server itself refuses a slice of another node to kubelets only.
+//! In: a service account. Out: a ValidatingAdmissionPolicy and its binding ([`api::own_node`] says how they work).
+//! Never: a rule for other accounts. The API server itself refuses slices of another node to kubelets only.
 
 use api::own_node::{OwnNode, writes};
 use k8s_openapi::api::admissionregistration::v1::{
@@ -10,7 +10,8 @@ use k8s_openapi::api::admissionregistration::v1::{
 
 use super::rbac::GROUP;
 
-/// The policy and its binding for the device plugins that run as `account` in `namespace`; both are named after the two.
+/// The policy and its binding for the device plugins that run as `account` in `namespace`; both are named after the
+/// two.
 #[must_use]
 pub fn admission_policy(
     namespace: &str,
@@ -23,7 +24,7 @@ pub fn admission_policy(
         who: "a device plugin",
         what: "the ResourceSlices",
         writes: vec![writes(GROUP, "resourceslices", &["CREATE", "UPDATE", "DELETE"])],
-        // The node of a slice cannot be changed. Slices of all nodes, or of some that are selected, have none.
+        // The node of a slice cannot change. Slices of all nodes, or of selected ones, have none.
         node: "(object != null ? object : oldObject).spec.?nodeName.orValue('')",
     };
     policy.objects()

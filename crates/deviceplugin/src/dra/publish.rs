@@ -1,7 +1,8 @@
-//! Keeps this node's ResourceSlices as the inventory says.
+//! Keeps this node's ResourceSlices equal to the inventory.
 //!
-//! In: the inventory whenever it changes, news of the slices, the node's object. Out: writes. Never: a decision; those are in
-//! [`slices`](super::slices). Before anything is known of the devices, nothing is written or removed: a restart changes nothing.
+//! In: the inventory whenever it changes, events of the slices, the node's object. Out: writes. Never: a decision;
+//! those are in [`slices`](super::slices). Before the devices are known, nothing is written or removed: a restart
+//! changes nothing.
 
 use std::collections::BTreeMap;
 use std::convert::Infallible;
@@ -20,78 +21,79 @@ use tokio::time::{Instant, sleep_until};
 use tracing::{info, warn};
 
 use super::metrics::Metrics;
-use super::offer;
+use super::slice_devices;
 use super::slices::{Plan, Pool};
 use crate::inventory::Feed;
 
-/// Between tries of what fails.
+/// The time between attempts, at first and at most.
 const RETRY: (Duration, Duration) = (Duration::from_millis(500), Duration::from_secs(60));
-/// Between looks at the node's object without a reason.
+/// The time between reads of the node's object without another reason.
 const RESYNC: Duration = Duration::from_secs(600);
 
-/// Who writes the slices.
+/// Writes the slices of one driver on this node.
 pub struct Publisher {
     pool: Pool,
     slices: Api<ResourceSlice>,
     nodes: Api<Node>,
-    live: Live,
-    /// When the node's object was last looked at.
-    looked: Option<Instant>,
+    observed: ObservedSlices,
+    /// When the node's object was last read.
+    node_read_at: Option<Instant>,
     metrics: Metrics,
 }
 
-/// Slices by name, and the highest generation seen.
+/// The slices by name, and the highest generation seen.
 #[derive(Debug, Default)]
-struct Live {
+struct ObservedSlices {
     slices: Option<BTreeMap<String, ResourceSlice>>,
     generation: i64,
 }
 
 impl Publisher {
-    /// One of this driver's slices on this node.
+    /// A publisher of this driver's slices on this node.
     #[must_use]
     pub fn new(driver: &str, node: &str, client: Client, metrics: Metrics) -> Self {
         let pool = Pool { driver: driver.to_owned(), node: node.to_owned(), owner: String::new() };
         let (slices, nodes) = (Api::all(client.clone()), Api::all(client));
-        Self { pool, slices, nodes, live: Live::default(), looked: None, metrics }
+        Self { pool, slices, nodes, observed: ObservedSlices::default(), node_read_at: None, metrics }
     }
 
     /// Publishes for ever. `watching` is a client for the watch.
     pub async fn run(mut self, watching: Client, mut feed: Feed) -> Infallible {
         let selection = format!("spec.driver={},spec.nodeName={}", self.pool.driver, self.pool.node);
         let config = Config::default().fields(&selection);
-        let (sender, mut news) = unbounded_channel();
+        let (sender, mut events) = unbounded_channel();
         let metrics = watch::Metrics::default();
         let watch = watch::run(Api::<ResourceSlice>::all(watching), config, &metrics, |event| {
             drop(sender.send(event));
         });
         tokio::select! {
             never = watch => never,
-            never = self.keep(&mut feed, &mut news) => never,
+            never = self.publish_changes(&mut feed, &mut events) => never,
         }
     }
 
-    async fn keep(
+    async fn publish_changes(
         &mut self,
         feed: &mut Feed,
-        news: &mut UnboundedReceiver<Event<ResourceSlice>>,
+        events: &mut UnboundedReceiver<Event<ResourceSlice>>,
     ) -> Infallible {
         let mut backoff = Backoff::new(RETRY.0, RETRY.1);
         let mut last_reason = String::new();
-        // Once something was known of devices, nothing means that all have gone.
+        // An inventory that is empty after it had resources means that all devices are gone.
         let mut known = false;
         loop {
-            while let Ok(event) = news.try_recv() {
-                self.live.take(event);
+            while let Ok(event) = events.try_recv() {
+                self.observed.take(event);
             }
             let inventory = feed.borrow_and_update().clone();
             known |= !inventory.resources.is_empty();
-            let published = if known { self.publish(&offer::devices(&inventory)).await } else { Ok(()) };
+            let published =
+                if known { self.publish(&slice_devices::devices(&inventory)).await } else { Ok(()) };
             let again = match published {
                 Ok(()) => {
                     backoff.reset();
                     last_reason.clear();
-                    self.looked.unwrap_or_else(Instant::now) + RESYNC
+                    self.node_read_at.unwrap_or_else(Instant::now) + RESYNC
                 }
                 Err(reason) => {
                     if reason != last_reason {
@@ -102,12 +104,12 @@ impl Publisher {
                 }
             };
             tokio::select! {
-                event = news.recv() => match event {
-                    Some(event) => self.live.take(event),
+                event = events.recv() => match event {
+                    Some(event) => self.observed.take(event),
                     None => std::future::pending().await,
                 },
                 changed = feed.changed() => if changed.is_err() {
-                    // Nobody looks at devices any more: the process ends.
+                    // The sender is gone: the process ends.
                     std::future::pending::<()>().await;
                 },
                 () = sleep_until(again) => {}
@@ -115,23 +117,23 @@ impl Publisher {
         }
     }
 
-    /// Makes the slices those of these devices, if it is known which there are.
+    /// Writes the slices for these devices, once the existing slices are known.
     ///
-    /// Slices that are gone may have gone with the node's object, of which there is another now; with the old one's UID they would be removed
-    /// again, without end. So that is looked at before any is made.
+    /// Slices that are gone may have gone with the node's object, which has been created again since. With the old
+    /// object's UID as owner they would be removed again, without end. So the node is read before any slice is created.
     async fn publish(&mut self, devices: &[Device]) -> Result<(), String> {
         let Some(mut plan) = self.plan(devices) else { return Ok(()) };
-        if plan.creates() || self.looked.is_none_or(|looked| looked.elapsed() >= RESYNC) {
+        if plan.creates() || self.node_read_at.is_none_or(|node_read_at| node_read_at.elapsed() >= RESYNC) {
             self.pool.owner = self.owner().await?;
-            self.looked = Some(Instant::now());
+            self.node_read_at = Some(Instant::now());
             plan = self.plan(devices).unwrap_or_default();
         }
         self.write(plan).await
     }
 
     fn plan(&self, devices: &[Device]) -> Option<Plan> {
-        let live = self.live.slices.as_ref()?;
-        Some(self.pool.plan(devices, live, self.live.generation))
+        let observed = self.observed.slices.as_ref()?;
+        Some(self.pool.plan(devices, observed, self.observed.generation))
     }
 
     /// The UID of the node's object, for the slices' owner.
@@ -158,9 +160,9 @@ impl Publisher {
                 self.slices.create(&params, &slice).await
             };
             self.metrics.slice_written(written.is_ok());
-            // Its version is out of date, or it is gone: the watch tells which.
+            // A conflict or a missing object: the watch delivers the current state.
             let written = written.map_err(|error| format!("{name}: {}", brief(&error)))?;
-            self.live.put(written);
+            self.observed.put(written);
         }
         for name in plan.remove {
             let removed = match self.slices.delete(&name, &DeleteParams::default()).await {
@@ -169,14 +171,14 @@ impl Publisher {
             };
             self.metrics.slice_written(removed.is_ok());
             removed?;
-            self.live.slices.get_or_insert_default().remove(&name);
+            self.observed.slices.get_or_insert_default().remove(&name);
         }
         info!(devices, slices, "wrote this node's resource slices");
         Ok(())
     }
 }
 
-impl Live {
+impl ObservedSlices {
     fn take(&mut self, event: Event<ResourceSlice>) {
         match event {
             Event::Reset { objects, .. } => {
@@ -186,7 +188,7 @@ impl Live {
             Event::Applied(slice) => self.put(slice),
             Event::Deleted(slice) => {
                 let slices = self.slices.get_or_insert_default();
-                // One of the same name that we have made since stays.
+                // A slice of the same name that was created since stays.
                 if slices.get(&slice.name_any()).is_some_and(|known| known.uid() == slice.uid()) {
                     slices.remove(&slice.name_any());
                 }
@@ -195,7 +197,7 @@ impl Live {
         }
     }
 
-    /// Takes a slice, unless a newer state of it is known: we know of our own writes before the watch does.
+    /// Records a slice, unless a newer version of it is known: own writes are known before the watch delivers them.
     fn put(&mut self, slice: ResourceSlice) {
         let version =
             |slice: &ResourceSlice| slice.resource_version().and_then(|text| text.parse::<u64>().ok());

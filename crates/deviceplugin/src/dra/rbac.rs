@@ -1,24 +1,24 @@
-//! What the device plugin's service account must be allowed to do for resource claims. Next to the code that needs it.
+//! The permissions of the device plugin's service account for resource claims, next to the code that needs them.
 //!
-//! In: nothing. Out: the rules of a ClusterRole. Never: more than is used; without `--dra` nothing at all is needed.
+//! In: nothing. Out: the rules of a ClusterRole. Never: more than is used; without `--dra` no permission is needed.
 //!
-//! RBAC cannot tie slices to the writer's own node: [`policy`](super::policy) does.
+//! RBAC cannot tie slices to the writer's own node; [`policy`](super::policy) does.
 
 use api::rbac::rule;
 use k8s_openapi::api::rbac::v1::PolicyRule;
 
-/// The group of claims and slices.
+/// The API group of claims and slices.
 pub const GROUP: &str = "resource.k8s.io";
 
-/// The rules.
+/// The rules of the ClusterRole.
 #[must_use]
 pub fn rules() -> Vec<PolicyRule> {
     vec![
-        // The UID of its Node, for the owner reference.
+        // The UID of the plugin's Node, for the owner reference.
         rule("", &["nodes"], &["get"]),
-        // What a claim was given.
+        // The devices allocated to a claim.
         rule(GROUP, &["resourceclaims"], &["get"]),
-        // What the node offers.
+        // The devices the node offers.
         rule(GROUP, &["resourceslices"], &["list", "watch", "create", "update", "delete"]),
     ]
 }

@@ -1,7 +1,7 @@
-//! Which ResourceSlices there should be, and what has to be done about it.
+//! The ResourceSlices of a node, and the writes that lead to them.
 //!
-//! In: devices, the slices that are there. Out: slices to write and to remove. Never: a write where nothing differs, or a pool that is half old and
-//! half new under one generation.
+//! In: devices, the slices that exist. Out: slices to write and to remove. Never: a write where nothing differs, or a
+//! pool that is half old and half new under one generation.
 
 use std::collections::BTreeMap;
 
@@ -10,39 +10,39 @@ use k8s_openapi::apimachinery::pkg::apis::meta::v1::{ObjectMeta, OwnerReference}
 use kube::ResourceExt as _;
 use xxhash_rust::xxh64::xxh64;
 
-/// The most devices in a slice; the API server's limit.
+/// The API server's limit of devices in a slice.
 pub const MAX_DEVICES: usize = 128;
-/// The longest name of an object.
+/// The API server's limit for the name of an object.
 const MAX_NAME: usize = 253;
 
-/// Whose slices.
+/// The pool of one driver on one node.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Pool {
-    /// The driver.
+    /// The driver's name.
     pub driver: String,
-    /// The node, which gives the pool its name too.
+    /// The node's name, which is also the pool's.
     pub node: String,
-    /// The UID of the node's object: the slices go with it. A node that registers anew has another.
+    /// The UID of the node's object, which owns the slices. A node that registers again has another.
     pub owner: String,
 }
 
-/// What has to be done, in this order.
+/// The writes to make, in this order.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct Plan {
-    /// To be created, or written over the one of the same name.
+    /// Slices to create, or to write over the one of the same name.
     pub write: Vec<ResourceSlice>,
-    /// Names of those to be removed.
+    /// Names of slices to remove.
     pub remove: Vec<String>,
 }
 
 impl Plan {
-    /// Whether nothing is to be done.
+    /// Whether there is nothing to write.
     #[must_use]
     pub fn is_empty(&self) -> bool {
         self.write.is_empty() && self.remove.is_empty()
     }
 
-    /// Whether a slice is to be made that is not there.
+    /// Whether a slice is to be created.
     #[must_use]
     pub fn creates(&self) -> bool {
         self.write.iter().any(|slice| slice.metadata.resource_version.is_none())
@@ -79,29 +79,33 @@ impl Pool {
         chunks.iter().enumerate().map(slice).collect()
     }
 
-    /// What has to be done so that there are these devices and no others. `last` is the highest generation that was ever seen.
+    /// The writes that make the slices those of these devices, and no others. `last` is the highest generation ever
+    /// seen. Cost: grows with the devices; both lists are compared once.
     #[must_use]
-    pub fn plan(&self, devices: &[Device], live: &BTreeMap<String, ResourceSlice>, last: i64) -> Plan {
-        let generation = live.values().map(|slice| slice.spec.pool.generation).max();
+    pub fn plan(&self, devices: &[Device], observed: &BTreeMap<String, ResourceSlice>, last: i64) -> Plan {
+        let generation = observed.values().map(|slice| slice.spec.pool.generation).max();
         let wanted = self.slices(devices, generation.unwrap_or(last));
-        let same =
-            |wanted: &ResourceSlice| live.get(&wanted.name_any()).is_some_and(|live| is_same(wanted, live));
-        if wanted.len() == live.len() && wanted.iter().all(same) {
+        let same = |wanted: &ResourceSlice| {
+            observed.get(&wanted.name_any()).is_some_and(|observed| is_same(wanted, observed))
+        };
+        if wanted.len() == observed.len() && wanted.iter().all(same) {
             return Plan::default();
         }
         let next = generation.unwrap_or(last).max(last).saturating_add(1);
         let mut write = self.slices(devices, next);
         let mut remove = Vec::new();
-        for (name, live) in live {
+        for (name, observed) in observed {
             match write.iter_mut().find(|slice| slice.name_any() == *name) {
-                Some(slice) => slice.metadata.resource_version.clone_from(&live.metadata.resource_version),
+                Some(slice) => {
+                    slice.metadata.resource_version.clone_from(&observed.metadata.resource_version)
+                }
                 None => remove.push(name.clone()),
             }
         }
         Plan { write, remove }
     }
 
-    /// `<node>-<driver>-<index>`, the node cut where that would be too long.
+    /// The slice's name `<node>-<driver>-<index>`; a node name that is too long is cut, and gets a hash.
     fn name(&self, index: usize) -> String {
         let end = format!("-{}-{index}", self.driver);
         if self.node.len() + end.len() <= MAX_NAME {
@@ -114,9 +118,9 @@ impl Pool {
     }
 }
 
-/// Whether a slice that is there says what is wanted; what others add to its metadata does not matter.
-fn is_same(wanted: &ResourceSlice, live: &ResourceSlice) -> bool {
-    wanted.spec == live.spec && wanted.metadata.owner_references == live.metadata.owner_references
+/// Whether an existing slice equals the wanted one; other metadata, such as labels, does not matter.
+fn is_same(wanted: &ResourceSlice, observed: &ResourceSlice) -> bool {
+    wanted.spec == observed.spec && wanted.metadata.owner_references == observed.metadata.owner_references
 }
 
 #[cfg(test)]
@@ -131,7 +135,7 @@ mod tests {
         (0..count).map(|index| Device { name: format!("d{index:04}"), ..Device::default() }).collect()
     }
 
-    fn live(slices: Vec<ResourceSlice>) -> BTreeMap<String, ResourceSlice> {
+    fn observed(slices: Vec<ResourceSlice>) -> BTreeMap<String, ResourceSlice> {
         let numbered = slices.into_iter().enumerate().map(|(index, mut slice)| {
             slice.metadata.resource_version = Some((100 + index).to_string());
             (slice.name_any(), slice)
@@ -139,9 +143,9 @@ mod tests {
         numbered.collect()
     }
 
-    /// From one number of devices to another: the generation that is written, how many slices, how many are removed.
+    /// Plans from one number of devices to another: the generation that is written, and how many slices are removed.
     fn check(before: usize, after: usize, generation: Option<i64>, removed: usize) {
-        let there = live(pool().slices(&devices(before), 7));
+        let there = observed(pool().slices(&devices(before), 7));
         let plan = pool().plan(&devices(after), &there, 7);
         let written: Vec<_> = plan.write.iter().map(|slice| slice.spec.pool.generation).collect();
         let slices = after.div_ceil(MAX_DEVICES);
@@ -158,7 +162,7 @@ mod tests {
     }
 
     #[test]
-    fn only_what_differs_is_written_and_then_the_whole_pool() {
+    fn a_difference_rewrites_the_whole_pool() {
         check(0, 0, None, 0);
         check(5, 5, None, 0);
         check(300, 300, None, 0);
@@ -170,20 +174,20 @@ mod tests {
     }
 
     #[test]
-    fn what_somebody_removed_or_changed_is_written_again() {
+    fn removed_and_changed_slices_are_written_again() {
         let plan = pool().plan(&devices(5), &BTreeMap::new(), 7);
         assert_eq!(plan.write[0].spec.pool.generation, 8, "never an older one than was seen");
         assert!(plan.creates());
-        let mut there = live(pool().slices(&devices(300), 7));
+        let mut there = observed(pool().slices(&devices(300), 7));
         there.pop_first();
         assert_eq!(pool().plan(&devices(300), &there, 7).write.len(), 3);
-        let mut there = live(pool().slices(&devices(5), 7));
+        let mut there = observed(pool().slices(&devices(5), 7));
         there.values_mut().for_each(|slice| slice.metadata.owner_references = None);
         assert_eq!(pool().plan(&devices(5), &there, 7).write.len(), 1);
         let again = Pool { owner: "of another life".to_owned(), ..pool() };
-        let plan = again.plan(&devices(5), &live(pool().slices(&devices(5), 7)), 7);
+        let plan = again.plan(&devices(5), &observed(pool().slices(&devices(5), 7)), 7);
         assert!(plan.write.len() == 1 && !plan.creates(), "written over");
-        let mut there = live(pool().slices(&devices(5), 7));
+        let mut there = observed(pool().slices(&devices(5), 7));
         there.values_mut().for_each(|slice| slice.metadata.labels = Some(BTreeMap::default()));
         assert!(pool().plan(&devices(5), &there, 7).is_empty());
         let strange = pool().slices(&devices(5), 9).remove(0);
@@ -193,7 +197,7 @@ mod tests {
     }
 
     #[test]
-    fn names_fit() {
+    fn slice_names_fit_the_limit() {
         let long = Pool { node: "n".repeat(253), ..pool() };
         assert_eq!(pool().name(3), "node-0-d.example-3");
         assert!(long.name(3).len() <= MAX_NAME && long.name(3).ends_with("-d.example-3"));

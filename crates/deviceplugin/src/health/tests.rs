@@ -2,12 +2,16 @@ use proptest::prelude::*;
 
 use super::*;
 
-fn policy(after: u64, most: u64) -> config::Health {
+fn policy(after: u64, most: u64) -> config::HealthPolicy {
     let secs = Duration::from_secs;
-    config::Health { recover_after: secs(after), recover_at_most: secs(most), ..config::Health::default() }
+    config::HealthPolicy {
+        recover_after: secs(after),
+        recover_at_most: secs(most),
+        ..config::HealthPolicy::default()
+    }
 }
 
-/// What is seen at each second (`.` good, `x` bad) and what comes of it.
+/// Feeds one observation per second (`.` healthy, `x` broken) and compares the resulting health.
 #[track_caller]
 fn check(after: u64, most: u64, seen: &str, wanted: &str) {
     let policy = policy(after, most);
@@ -20,44 +24,45 @@ fn check(after: u64, most: u64, seen: &str, wanted: &str) {
             None => health = Some(Health::new(what, &policy)),
             Some(health) => health.observe(now, what, &policy),
         }
-        got.push(if health.as_ref().unwrap().trouble().is_none() { '.' } else { 'x' });
+        got.push(if health.as_ref().unwrap().unhealthy_reason().is_none() { '.' } else { 'x' });
     }
     assert_eq!(got, wanted, "seen {seen}");
 }
 
 #[test]
-fn bad_news_count_at_once_and_good_ones_when_they_last() {
+fn problems_count_at_once_and_recovery_when_it_lasts() {
     check(0, 0, ".x.x.", ".x.x.");
     check(2, 100, "..x....", "..xxx..");
-    // Not continuously good.
+    // Healthy, but not continuously.
     check(2, 100, ".x.x.x...", ".xxxxxxx.");
-    // Never good so far.
+    // Broken from the start.
     check(2, 100, "xx...", "xxxx.");
-    // Breaks soon after: twice as long, then four times.
+    // Breaks soon after recovery: the wait doubles each time.
     check(1, 100, ".x..x...x.....", ".xx.xxx.xxxxx.");
-    // No longer than that.
+    // The wait has an upper limit.
     check(2, 3, ".x...x....", ".xxx.xxxx.");
-    // A long time without trouble, and all is as at first.
+    // After a long time without problems the wait starts over.
     check(1, 4, ".x.......x..", ".xx......xx.");
 }
 
 #[test]
-fn the_wait_is_told() {
+fn the_reason_includes_the_wait() {
     let policy = policy(10, 100);
     let mut health = Health::new(None, &policy);
     assert_eq!(health.due(), None);
     health.observe(Duration::from_secs(1), Some("link is down"), &policy);
-    assert_eq!((health.trouble().unwrap().as_str(), health.due()), ("link is down", None));
+    assert_eq!((health.unhealthy_reason().unwrap().as_str(), health.due()), ("link is down", None));
     health.observe(Duration::from_secs(5), None, &policy);
-    assert_eq!(health.trouble().unwrap(), "link is down; has to look healthy for 10s now");
+    assert_eq!(health.unhealthy_reason().unwrap(), "link is down; must look healthy for 10s");
     assert_eq!(health.due(), Some(Duration::from_secs(15)));
 }
 
 proptest! {
-    /// Never healthy after bad news; healthy again only after at least the shortest wait of good news; always healthy after the
-    /// longest; and the more it flaps, the fewer changes there are.
+    /// A problem counts at once; recovery takes at least the shortest wait, and at most the longest.
     #[test]
-    fn whatever_is_seen(seen in prop::collection::vec((0_u64..20, any::<bool>()), 1..200), after in 0_u64..20, factor in 1_u64..20) {
+    fn health_invariants_hold(
+        seen in prop::collection::vec((0_u64..20, any::<bool>()), 1..200), after in 0_u64..20, factor in 1_u64..20,
+    ) {
         let most = after * factor;
         let policy = policy(after, most);
         let (mut now, mut good_for) = (0, None);
@@ -66,7 +71,7 @@ proptest! {
         for (step, good) in seen {
             now += step;
             health.observe(Duration::from_secs(now), (!good).then_some("x"), &policy);
-            let healthy = health.trouble().is_none();
+            let healthy = health.unhealthy_reason().is_none();
             if good {
                 let since = *good_for.get_or_insert(now);
                 prop_assert!(was || !healthy || now - since >= after);

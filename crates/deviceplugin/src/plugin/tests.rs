@@ -15,12 +15,15 @@ fn plugin(lines: &str) -> Plugin {
     )
 }
 
-fn stock(devices: &[(&str, bool)]) -> Arc<inventory::Resource> {
+fn inventory(devices: &[(&str, bool)]) -> Arc<inventory::Resource> {
     let device = |(id, healthy): &(&str, bool)| {
-        let trouble = (!healthy).then(|| "broken".to_owned());
+        let unhealthy_reason = (!healthy).then(|| "broken".to_owned());
         (
             (*id).into(),
-            Device { hardware: Arc::new(Hardware { zones: vec![1], ..Hardware::default() }), trouble },
+            Device {
+                hardware: Arc::new(Hardware { zones: vec![1], ..Hardware::default() }),
+                unhealthy_reason,
+            },
         )
     };
     let devices = devices.iter().map(device).collect();
@@ -28,34 +31,34 @@ fn stock(devices: &[(&str, bool)]) -> Arc<inventory::Resource> {
 }
 
 #[test]
-fn the_kubelet_is_told_what_changed_and_nothing_else() {
+fn the_kubelet_gets_a_list_only_when_it_changed() {
     let plugin = plugin("  sharing: {replicas: 2}\n");
     let mut told = plugin.devices();
-    assert!(matches!(*plugin.standing().borrow(), Standing::Unknown(_)));
-    plugin.offer(stock(&[("a", true), ("b", false)]));
-    assert_eq!(*plugin.standing().borrow(), Standing::Away("not registered yet".to_owned()));
+    assert!(matches!(*plugin.state().borrow(), PluginState::DevicesUnknown(_)));
+    plugin.offer(inventory(&[("a", true), ("b", false)]));
+    assert_eq!(*plugin.state().borrow(), PluginState::NotListening("not registered yet".to_owned()));
     let list: Vec<_> = told.borrow_and_update().list().map(|device| (device.id, device.healthy)).collect();
     let wanted = [("a::0", true), ("a::1", true), ("b::0", false), ("b::1", false)];
     assert_eq!(list, wanted.map(|(id, healthy)| (id.to_owned(), healthy)));
-    plugin.offer(stock(&[("a", true), ("b", false)]));
+    plugin.offer(inventory(&[("a", true), ("b", false)]));
     assert!(!told.has_changed().unwrap());
-    plugin.offer(stock(&[("a", false), ("b", false)]));
+    plugin.offer(inventory(&[("a", false), ("b", false)]));
     assert!(told.has_changed().unwrap());
 }
 
 #[test]
-fn standing_follows_the_news() {
+fn state_follows_registration_events() {
     let plugin = plugin("");
-    let away = |reason: &str| Standing::Away(reason.to_owned());
-    for (news, wanted) in [
-        (News::Refused("no".to_owned()), away("registration failed: no")),
-        (News::Registered, away("registration failed: no")),
-        (News::Listening, Standing::Listening),
-        (News::Lost, away("the kubelet does not listen any more")),
-        (News::Clash, away("another process serves on our socket; waiting for its end")),
+    let away = |reason: &str| PluginState::NotListening(reason.to_owned());
+    for (event, wanted) in [
+        (RegistrationEvent::Refused("no".to_owned()), away("registration failed: no")),
+        (RegistrationEvent::Registered, away("registration failed: no")),
+        (RegistrationEvent::Listening, PluginState::Listening),
+        (RegistrationEvent::Lost, away("the kubelet stopped listening")),
+        (RegistrationEvent::Clash, away("another process serves the plugin's socket; waiting until it ends")),
     ] {
-        plugin.news(news.clone());
-        assert_eq!(*plugin.standing().borrow(), wanted, "{news:?}");
+        plugin.on_registration(event.clone());
+        assert_eq!(*plugin.state().borrow(), wanted, "{event:?}");
     }
 }
 
@@ -68,7 +71,7 @@ async fn shares_of_one_device_are_prepared_once() {
     );
     let plugin = plugin(&lines);
     assert!(plugin.wants_pre_start());
-    plugin.offer(stock(&[("a", true), ("b", true)]));
+    plugin.offer(inventory(&[("a", true), ("b", true)]));
     let ids = |ids: &[&str]| ids.iter().map(|id| (*id).to_owned()).collect::<Vec<_>>();
     plugin.pre_start(ids(&["a::1", "b::0", "a::0"])).await.unwrap();
     assert_eq!(std::fs::read_to_string(&log).unwrap(), "a\nb\n");

@@ -1,17 +1,19 @@
 //! The fewest zones that hold enough devices.
 //!
-//! In: the zones of each free device, of each that must be taken, how many are wanted. Out: zones. Never: more than needed while there are
-//! few zones; with many, nearly never.
+//! In: the zones of each free device and of each required one, and a number. Out: zones. Never: more zones than needed,
+//! for up to 12; with more zones, rarely.
 
 use std::collections::{BTreeMap, BTreeSet};
 
 use crate::config::Policy;
 
-/// Up to so many zones all sets of them are tried; a machine has 1 to 8, with the finest partitions 16.
+/// Up to this many zones, all sets of them are tried. Machines have 1 to 8, with the finest partitions 16.
 const EXACT: usize = 12;
 
-/// The fewest zones such that enough free devices are close to one of them, and every device that must be taken is. Of sets of equal size the
-/// one with the fewest devices left (packed) or the most (spread), then the lowest zones.
+/// The fewest zones such that enough free devices, and every required one, are close to one of them. Of sets of equal
+/// size, the one with the fewest devices left (packed) or the most (spread), then the lowest zones.
+///
+/// Cost: up to 12 zones, 2^zones x distinct sets of zones; beyond, zones squared x devices.
 pub(super) fn fewest(free: &[&[u32]], must: &[&[u32]], size: usize, policy: Policy) -> BTreeSet<u32> {
     let zones: BTreeSet<u32> = free.iter().copied().flatten().copied().collect();
     let zones: Vec<u32> = zones.into_iter().collect();
@@ -27,7 +29,7 @@ fn exact(zones: &[u32], free: &[&[u32]], must: &[&[u32]], size: usize, policy: P
         let bits = of.iter().filter_map(|zone| zones.binary_search(zone).ok());
         bits.fold(0_u32, |mask, bit| mask | 1 << bit)
     };
-    // Devices are many, their sets of zones few.
+    // Devices are many, their distinct sets of zones few.
     let mut counts: BTreeMap<u32, usize> = BTreeMap::new();
     free.iter().for_each(|of| *counts.entry(mask(of)).or_default() += 1);
     let must: BTreeSet<u32> = must.iter().map(mask).filter(|mask| *mask != 0).collect();
@@ -45,7 +47,7 @@ fn exact(zones: &[u32], free: &[&[u32]], must: &[&[u32]], size: usize, policy: P
             Policy::Packed => near,
             Policy::Spread => usize::MAX - near,
         };
-        // Zones by themselves before devices without one; of equals the first, which has the lowest zones.
+        // Devices with a zone before devices without one; of equal sets the first, which has the lowest zones.
         let worth = (set.count_ones(), near < size, room);
         if best.is_none_or(|(best, _)| worth < best) {
             best = Some((worth, set));
@@ -55,7 +57,7 @@ fn exact(zones: &[u32], free: &[&[u32]], must: &[&[u32]], size: usize, policy: P
     zones.iter().enumerate().filter(|(bit, _)| set & 1 << bit != 0).map(|(_, zone)| *zone).collect()
 }
 
-/// One zone after the other, each time the one with the most devices that are not counted yet.
+/// Adds one zone after the other, each time the one with the most devices that are not covered yet.
 fn greedy(zones: &[u32], free: &[&[u32]], must: &[&[u32]], size: usize) -> BTreeSet<u32> {
     let mut chosen = BTreeSet::new();
     let near = |chosen: &BTreeSet<u32>, of: &[u32]| of.iter().any(|zone| chosen.contains(zone));

@@ -5,11 +5,11 @@ use super::*;
 /// Device and zones of each id.
 type Known = BTreeMap<String, (String, Vec<u32>)>;
 
-fn facts<'a>(known: &'a Known) -> impl Fn(&str) -> Option<Facts<'a>> {
-    |id| known.get(id).map(|(device, zones)| Facts { device, zones })
+fn candidate<'a>(known: &'a Known) -> impl Fn(&str) -> Option<Candidate<'a>> {
+    |id| known.get(id).map(|(device, zones)| Candidate { device, zones })
 }
 
-/// `id zones`, a device of its own each; `id:device zones` for shares.
+/// Ids as `id zones`, with a device each; `id:device zones` for shares.
 fn known(devices: &[&str]) -> Known {
     let fact = |text: &&str| {
         let (name, zones) = text.split_once(' ').unwrap();
@@ -29,13 +29,13 @@ fn check(devices: &[&str], available: &str, required: &str, size: usize, policy:
     let known = known(devices);
     let all: Vec<String> = known.keys().cloned().collect();
     let available = if available == "*" { all } else { owned(available) };
-    let got = prefer(facts(&known), &available, &owned(required), size, policy);
+    let got = prefer(candidate(&known), &available, &owned(required), size, policy);
     let got = got.map_or_else(|refusal| refusal.to_string(), |ids| ids.join(" "));
     assert_eq!(got, wanted, "{size} of {available:?} with {required}, {policy:?}");
 }
 
 #[test]
-fn zones_are_few_and_packed_or_spread() {
+fn devices_are_in_few_zones_packed_or_spread() {
     let two = &["a 0", "b 0", "c 1", "d 1", "e 1"];
     check(two, "*", "", 2, Policy::Packed, "a b");
     check(two, "*", "", 2, Policy::Spread, "c d");
@@ -46,7 +46,7 @@ fn zones_are_few_and_packed_or_spread() {
     check(two, "a c d", "", 1, Policy::Packed, "a");
     check(two, "a c d", "", 2, Policy::Packed, "c d");
     check(two, "*", "", 0, Policy::Packed, "");
-    // Of equals the lowest zone; ids as numbers.
+    // Of equal zones the lowest; digits in ids count as numbers.
     check(
         &["x-9 1", "x-10 1", "x-2 1", "y 0", "z 0", "w 0"],
         "x-9 x-10 x-2",
@@ -59,14 +59,14 @@ fn zones_are_few_and_packed_or_spread() {
 }
 
 #[test]
-fn devices_of_several_zones_and_of_none() {
+fn devices_with_several_zones_or_none() {
     check(&["a 0", "b 0,1", "c 1"], "*", "", 2, Policy::Packed, "a b");
     check(&["a 0,1", "b 0,1", "c 2", "d 2", "e 2"], "*", "", 2, Policy::Packed, "a b");
-    // Near ones first, but one without a zone before another zone.
+    // Close devices come first, but one without a zone before one of another zone.
     check(&["a 0", "b 0", "c -"], "*", "", 2, Policy::Packed, "a b");
     check(&["a 0", "b 1", "c -"], "*", "a", 2, Policy::Packed, "a c");
     check(&["a -", "b -"], "*", "", 1, Policy::Spread, "a");
-    // More zones than are tried one by one.
+    // More zones than the exact search tries.
     let many: Vec<String> = (0..40).map(|n| format!("d{n} {}", n / 2)).collect();
     let many: Vec<&str> = many.iter().map(String::as_str).collect();
     check(&many, "*", "d7", 2, Policy::Packed, "d6 d7");
@@ -84,21 +84,21 @@ fn shares_are_packed_or_spread_over_devices() {
 }
 
 #[test]
-fn impossible_questions_are_refused() {
+fn impossible_requests_are_refused() {
     let two = &["a 0", "b 1"];
     check(two, "*", "", 3, Policy::Packed, "2 devices are available for an allocation of 3");
     check(two, "*", "a b", 1, Policy::Packed, "2 devices must be included in an allocation of 1");
     check(two, "a", "b", 1, Policy::Packed, "device \"b\" must be included and is not available");
     check(two, "*", "z", 1, Policy::Packed, "device \"z\" must be included and is unknown or unhealthy");
-    // What is offered and is none is passed over: a hint must not fail a pod that can be had.
+    // Unknown ids are skipped: a hint must not fail a pod that could run.
     check(two, "a z", "", 1, Policy::Packed, "a");
     check(two, "a z", "", 2, Policy::Packed, "1 devices are available for an allocation of 2");
-    // Said twice is said once.
+    // Repeated ids count once.
     check(two, "a a", "", 2, Policy::Packed, "1 devices are available for an allocation of 2");
     check(two, "*", "a a", 1, Policy::Packed, "a");
 }
 
-/// The fewest zones that some choice needs, by trying every choice.
+/// The fewest zones that any choice needs, by trying every choice.
 fn fewest(known: &Known, available: &[String], required: &[String], size: usize) -> usize {
     let zones: Vec<u32> = (0..5).collect();
     let covers = |set: u32, id: &String| {
@@ -114,14 +114,14 @@ fn fewest(known: &Known, available: &[String], required: &[String], size: usize)
 
 proptest! {
     #[test]
-    fn an_answer_is_exact_compact_and_the_same_in_any_order(
+    fn preferences_are_exact_compact_and_order_independent(
         zones in prop::collection::vec(prop::collection::btree_set(0_u32..5, 0..3), 1..12),
         picks in prop::collection::vec(any::<(bool, bool)>(), 12),
         shared in 1_usize..4, size in 0_usize..14, spread in any::<bool>(), seed in any::<u64>(),
     ) {
         let policy = if spread { Policy::Spread } else { Policy::Packed };
         let share = |n: usize| {
-            // Shares of one device have its zones.
+            // Shares of one device have the same zones.
             let zones = zones[n / shared * shared].iter().copied().collect();
             (format!("s{n}"), (format!("d{}", n / shared), zones))
         };
@@ -135,7 +135,7 @@ proptest! {
                 }
             }
         }
-        let answer = prefer(facts(&known), &available, &required, size, policy);
+        let answer = prefer(candidate(&known), &available, &required, size, policy);
         if required.len() > size || available.len() < size {
             prop_assert!(answer.is_err());
             return Ok(());
@@ -145,13 +145,13 @@ proptest! {
         prop_assert!(answer.windows(2).all(|pair| pair[0] < pair[1]));
         prop_assert!(answer.iter().all(|id| available.contains(id)));
         prop_assert!(required.iter().all(|id| answer.contains(id)));
-        // No more zones than must be.
+        // No more zones than necessary.
         let least = fewest(&known, &available, &required, size);
         prop_assert!(fewest(&known, &answer, &answer, size) <= least, "{answer:?}");
-        // The order of the question says nothing.
+        // The order of the question does not matter.
         let turn = seed as usize % available.len().max(1);
         available.rotate_left(turn);
         required.reverse();
-        prop_assert_eq!(prefer(facts(&known), &available, &required, size, policy), Ok(answer));
+        prop_assert_eq!(prefer(candidate(&known), &available, &required, size, policy), Ok(answer));
     }
 }

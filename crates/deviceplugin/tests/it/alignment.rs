@@ -11,7 +11,7 @@ use crate::rig::{NIC, Rig, channel, entry, fingerprint, listed, replace, show, u
 
 /// Unhealthy devices count in the node's capacity, and in no zone.
 #[tokio::test]
-async fn n01_an_unhealthy_device_is_capacity_of_the_node_only() {
+async fn n01_an_unhealthy_device_counts_in_node_capacity_only() {
     let Some(rig) = Rig::start().await else { return };
     let exporter = rig.exporter(&["--sleep-interval=0"]);
     let plugin = rig.plugin(&listed(NIC, &["a 0", "!b 0"], ""));
@@ -21,7 +21,7 @@ async fn n01_an_unhealthy_device_is_capacity_of_the_node_only() {
     exporter.stop().await;
 }
 
-/// What a pod holds is missing from its zone, and the report is about that pod.
+/// A pod's device is missing from its zone, and the report covers the pod.
 #[tokio::test]
 async fn n02_a_pod_takes_one_and_the_zone_has_one_less() {
     let Some(rig) = Rig::start().await else { return };
@@ -37,13 +37,13 @@ async fn n02_a_pod_takes_one_and_the_zone_has_one_less() {
     exporter.stop().await;
 }
 
-/// Two devices of two zones: the kubelet refuses, and our scheduler does beforehand.
+/// Two devices of two zones: the kubelet rejects the pod, and our scheduler does not send it.
 #[tokio::test]
 async fn n03_devices_of_two_zones_do_not_align() {
     let Some(rig) = Rig::start().await else { return };
     let exporter = rig.exporter(&["--sleep-interval=0"]);
     let plugin = rig.plugin(&listed(NIC, &["a 0", "b 1"], ""));
-    // No zone has two: what a scheduler that reads zones needs to know.
+    // No zone has two devices, which a scheduler that reads zones needs to know.
     rig.zones(NIC, "0 1/1/1 | 1 1/1/1").await;
     rig.node_has(NIC, "2", "2").await;
     rig.pod("p", &[(NIC, 2)]).await;
@@ -60,7 +60,7 @@ async fn n03_devices_of_two_zones_do_not_align() {
     exporter.stop().await;
 }
 
-/// A device without a zone is in none, and can be had, through our scheduler too.
+/// A device without a zone is in no zone, and can be allocated, through our scheduler too.
 #[tokio::test]
 async fn n04_a_device_without_a_zone_is_in_none() {
     let Some(rig) = Rig::start().await else { return };
@@ -78,7 +78,7 @@ async fn n04_a_device_without_a_zone_is_in_none() {
     exporter.stop().await;
 }
 
-/// A device of two zones counts in both and is taken in both.
+/// A device of two zones counts in both, and is taken from both.
 #[tokio::test]
 async fn n05_a_device_of_two_zones_is_taken_in_both() {
     let Some(rig) = Rig::start().await else { return };
@@ -91,7 +91,7 @@ async fn n05_a_device_of_two_zones_is_taken_in_both() {
     exporter.stop().await;
 }
 
-/// Health that changes while all runs, by the list and by a file; capacity stays.
+/// Health changes at run time, by the list and by a file; capacity stays.
 #[tokio::test]
 async fn n06_health_is_followed() {
     let Some(rig) = Rig::start().await else { return };
@@ -116,14 +116,14 @@ async fn n06_health_is_followed() {
     rig.zones(NIC, "0 1/1/1 | 1 -").await;
     replace(&health, "ok");
     rig.zones(NIC, "0 1/1/1 | 1 1/1/1").await;
-    // The list is part of the configuration, and that is read anew when it changes. Nobody has to register again for that.
+    // The list is part of the configuration, which is read again when it changes, without a new registration.
     let socket = || std::fs::metadata(rig.folder().join("example.com_nic.sock")).unwrap().ino();
     let before = socket();
     replace(&config, &text(false));
     rig.node_has(NIC, "2", "1").await;
     rig.zones(NIC, "0 - | 1 1/1/1").await;
     assert_eq!(socket(), before);
-    // What is wrong changes nothing.
+    // A wrong configuration changes nothing.
     replace(&config, "version: v9\nresources: []\n");
     replace(&health, "broken");
     rig.node_has(NIC, "2", "0").await;
@@ -134,9 +134,9 @@ async fn n06_health_is_followed() {
     exporter.stop().await;
 }
 
-/// Without the plugin nothing can be had at once; what there was is remembered for a while.
+/// Without the plugin no device can be allocated; the node's capacity stays for a while.
 #[tokio::test]
-async fn n07_a_plugin_that_ends_takes_its_devices_along() {
+async fn n07_devices_end_with_their_plugin() {
     let Some(rig) = Rig::start().await else { return };
     let exporter = rig.exporter(&["--sleep-interval=1s"]);
     let plugin = rig.plugin(&listed(NIC, &["a 0", "b 1"], ""));
@@ -148,14 +148,14 @@ async fn n07_a_plugin_that_ends_takes_its_devices_along() {
     rig.node_has(NIC, "2", "0").await;
     rig.zones(NIC, "0 - | 1 -").await;
     if std::env::var_os("FIVE_MINUTES").is_some() {
-        // The kubelet's own patience, and what its next status takes.
+        // The kubelet's own timeout, and the time until its next status.
         rig.node_has_within(Duration::from_secs(400), NIC, "0", "0").await;
     }
     exporter.stop().await;
 }
 
-/// A kubelet that starts removes our socket: we register again, who holds a device holds it still, and the zones never count a device
-/// twice.
+/// A starting kubelet removes our socket: the plugin registers again, pods keep their devices, and zones never count a
+/// device twice.
 #[tokio::test]
 async fn n08_a_kubelet_restarts() {
     let Some(rig) = Rig::start().await else { return };
@@ -166,7 +166,7 @@ async fn n08_a_kubelet_restarts() {
     rig.runs("p").await;
     let held = rig.held(NIC).await;
     assert_eq!(held["p"].len(), 1);
-    // What is left in the zones when these pods hold what they hold.
+    // What the zones have left while these pods hold these devices.
     let left = |held: &BTreeMap<String, Vec<String>>| {
         let taken = |ids: &[&str]| held.values().flatten().filter(|id| ids.contains(&id.as_str())).count();
         format!("0 {}/2/2 | 1 {}/1/1", 2 - taken(&["a", "b"]), 1 - taken(&["c"]))
@@ -195,7 +195,7 @@ async fn n08_a_kubelet_restarts() {
     exporter.stop().await;
 }
 
-/// Two resources of one process: a pod gets both in one zone, or nothing.
+/// Two resources of one process: a pod gets both in one zone, or is rejected.
 #[tokio::test]
 async fn n09_two_resources_align_together() {
     const GPU: &str = "example.com/gpu";
@@ -207,7 +207,7 @@ async fn n09_two_resources_align_together() {
     rig.pod("p", &[(NIC, 1), (GPU, 1)]).await;
     rig.runs("p").await;
     assert_eq!(rig.held(NIC).await["p"], ["n1"]);
-    // What is left of the two is in different zones.
+    // The remaining devices of the two resources are in different zones.
     rig.pod("q", &[(NIC, 1), (GPU, 1)]).await;
     assert_eq!(rig.refused("q").await.0, "TopologyAffinityError");
     plugin.stop().await;
@@ -215,7 +215,7 @@ async fn n09_two_resources_align_together() {
 
 /// The sample plugin names its socket by the second in which it starts; ours by the resource.
 #[tokio::test]
-async fn n10_three_plugins_of_one_second_have_three_sockets() {
+async fn n10_plugins_started_in_one_second_have_distinct_sockets() {
     let Some(rig) = Rig::start().await else { return };
     let names = ["example.com/a", "example.com/b", "test.dev/a"];
     let plugins = names.map(|name| rig.plugin(&listed(name, &["x 0"], "")));
@@ -234,9 +234,9 @@ async fn n10_three_plugins_of_one_second_have_three_sockets() {
     }
 }
 
-/// The kubelet takes our advice within a zone, and we take its.
+/// The kubelet follows the preferred devices within a zone, and they include those it requires.
 #[tokio::test]
-async fn n11_preferred_devices_are_compact_and_hold_what_must_be() {
+async fn n11_preferred_devices_are_compact_and_include_required_ones() {
     let Some(rig) = Rig::start().await else { return };
     let devices = ["a 0", "b 0", "c 1", "d 1", "e 1"];
     let plugin = rig.plugin(&listed(NIC, &devices, "  allocation: {policy: packed}\n"));
@@ -261,15 +261,15 @@ async fn n11_preferred_devices_are_compact_and_hold_what_must_be() {
     assert!(prefer(&all, &[], 6).await.is_err());
     assert!(prefer(&all, &["a", "b"], 1).await.is_err());
     assert!(prefer(&["a"], &["z"], 1).await.is_err());
-    // A real pod, with nothing but the kubelet's own question.
+    // A real pod, with the kubelet's own question.
     rig.pod("p", &[(NIC, 3)]).await;
     rig.runs("p").await;
     assert_eq!(rig.held(NIC).await["p"], ["c", "d", "e"]);
     plugin.stop().await;
 }
 
-/// Another one registers under our resource and goes: the kubelet believes that we have gone. And plugins that come and go in
-/// quick succession, whose ends the kubelet mistakes for each other's.
+/// Another plugin registers our resource and ends: the kubelet takes our resource for gone. Plugins that start and end
+/// in quick succession, whose ends the kubelet confuses.
 #[tokio::test]
 async fn n12_a_plugin_the_kubelet_has_dropped_registers_again() {
     let Some(rig) = Rig::start().await else { return };
@@ -295,7 +295,8 @@ async fn n12_a_plugin_the_kubelet_has_dropped_registers_again() {
     rig.pod("p", &[(NIC, 1)]).await;
     rig.runs("p").await;
     rig.node_has(NIC, "2", "2").await;
-    // The plugin that ours replaces is not gone yet, and registers once more. Then it goes, and with it, for the kubelet, the resource.
+    // The plugin that ours replaces has not ended yet, and registers once more. Then it ends, and for the kubelet the
+    // resource ends with it.
     let options = Options { socket: Some("dp.1700000000".to_owned()), ..Options::default() };
     let kubelet = rig.cluster.nodes()[0].kubelet();
     let other =
@@ -307,7 +308,7 @@ async fn n12_a_plugin_the_kubelet_has_dropped_registers_again() {
     rig.node_has(NIC, "2", "0").await;
 }
 
-/// The runtime is told names, by the field or by annotations, and the file says what they mean. It stays when we go.
+/// The runtime gets names, by the field or by annotations, and the file describes them. It stays when the plugin ends.
 #[tokio::test]
 async fn n13_names_reach_the_container_runtime() {
     let Some(rig) = Rig::start().await else { return };
@@ -331,7 +332,7 @@ async fn n13_names_reach_the_container_runtime() {
         assert_eq!(device.container_edits.env, ["EXAMPLE_COM_NIC_0000_3B_00_0=0"]);
     };
     check();
-    // A reboot empties the folder; so may somebody.
+    // A reboot empties the folder; an administrator may too.
     std::fs::remove_file(&file).unwrap();
     until("written again", async || file.exists().then_some(())).await;
     plugin.stop().await;

@@ -1,4 +1,5 @@
-//! Resource claims: the real scheduler allocates, the real kubelet asks, containers get names of the Container Device Interface.
+//! Resource claims: the real scheduler allocates, the real kubelet asks, and containers get names of the Container
+//! Device Interface.
 
 use std::collections::BTreeSet;
 use std::net::Ipv4Addr;
@@ -7,14 +8,14 @@ use std::time::Duration;
 
 use deviceplugin::config::Config;
 use deviceplugin::dra;
-use deviceplugin::settings::Source;
+use deviceplugin::settings::ConfigSource;
 use k8s_openapi::api::core::v1::{Node, Pod};
 use k8s_openapi::api::resource::v1::{DeviceClass, ResourceClaim, ResourceClaimStatus, ResourceSlice};
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::ObjectMeta;
 use kube::api::{DeleteParams, ListParams, PostParams};
 use kube::{Api, ResourceExt as _};
 use node::draplugin::wire::dra_plugin_client::DraPluginClient;
-use node::draplugin::{Seat, wire};
+use node::draplugin::{SocketPaths, wire};
 use serde_json::{Value, json};
 use testkit::account::Account;
 use testkit::cri::ContainerView;
@@ -27,23 +28,23 @@ use crate::rig::{NIC, PATIENCE, Rig, Running, channel, entry, listed, replace, r
 
 const DRIVER: &str = "devices.example.com";
 
-/// What a device of [`NIC`] is called in slices.
+/// The name of a device of [`NIC`] in slices.
 fn nic(id: &str) -> String {
-    dra::offer::name(NIC, id)
+    dra::slice_devices::name(NIC, id)
 }
 
 /// A node whose devices are offered by claims, with a scheduler that allocates them.
 struct Claims {
     rig: Rig,
     kubeconfig: PathBuf,
-    /// Where the plugin's health is served.
+    /// The port of the plugin's health and metrics.
     port: u16,
 }
 
 impl Claims {
     async fn start() -> Option<Self> {
         let rig = Box::pin(Rig::with(|builder| builder.scheduler(true).controller_manager(true))).await?;
-        // No more than the rules next to the code allow.
+        // The account has the rules next to the code, and no more.
         let account = Account::create(rig.cluster.control(), "devices", "plugin").await.unwrap();
         account.allow(dra::rbac::rules(), Vec::new()).await.unwrap();
         let (policy, binding) = dra::policy::admission_policy("devices", "plugin");
@@ -58,13 +59,13 @@ impl Claims {
         Some(Self { rig, kubeconfig, port: testkit::port::free().unwrap() })
     }
 
-    /// The plugin with these devices.
+    /// Starts the plugin with these devices.
     fn plugin(&self, devices: &[&str]) -> Running {
         let config = Config::parse("test", &listed(NIC, devices, "")).unwrap();
-        self.plugin_of(Source::Flags(config))
+        self.plugin_of(ConfigSource::Flags(config))
     }
 
-    fn plugin_of(&self, source: Source) -> Running {
+    fn plugin_of(&self, source: ConfigSource) -> Running {
         let root = self.rig.cluster.nodes()[0].kubelet().root_dir();
         let mut settings = self.rig.settings(source);
         settings.http = Some((Ipv4Addr::LOCALHOST, self.port).into());
@@ -75,17 +76,18 @@ impl Claims {
             plugins: root.join("plugins"),
             registry: root.join("plugins_registry"),
             cdi_dir: self.rig.cdi_dir(),
-            left_over: Duration::from_secs(2),
+            orphaned_after: Duration::from_secs(2),
         });
         run(settings)
     }
 
-    /// Waits until the plugin says that the kubelet has registered everything: what it fails to prepare it tries again only after a minute.
+    /// Waits until the plugin reports that the kubelet has registered everything: the kubelet retries a failed
+    /// preparation only after a minute.
     async fn registered(&self) {
         until("ready", async || ask(self.port, "/readyz").await?.ends_with("ok").then_some(())).await;
     }
 
-    /// Waits until a metric of the plugin is more than nothing.
+    /// Waits until a metric of the plugin is above zero.
     async fn counted(&self, metric: &str) {
         until(metric, async || {
             let metrics = ask(self.port, "/metrics").await?;
@@ -96,12 +98,15 @@ impl Claims {
         .await;
     }
 
-    /// Where the kubelet finds the driver, and where it is served.
+    /// The sockets of the driver: for registration, and for claims.
     fn sockets(&self) -> [PathBuf; 2] {
         let root = self.rig.cluster.nodes()[0].kubelet().root_dir();
-        let seat =
-            Seat { driver: DRIVER.to_owned(), plugins: root.join("plugins"), registry: self.rig.registry() };
-        [seat.registration().path(), seat.socket()]
+        let paths = SocketPaths {
+            driver: DRIVER.to_owned(),
+            plugins: root.join("plugins"),
+            registry: self.rig.registry(),
+        };
+        [paths.registration().path(), paths.socket()]
     }
 
     async fn slices(&self) -> Vec<ResourceSlice> {
@@ -109,24 +114,24 @@ impl Claims {
         api.list(&ListParams::default()).await.unwrap().items
     }
 
-    /// Waits until these devices are offered, as `id zone`; the pool's generation then.
+    /// Waits until these devices are offered, as `id zone`; returns the pool's generation.
     async fn offered(&self, wanted: &[&str]) -> i64 {
         let wanted: Vec<_> = wanted.iter().map(|device| (NIC, *device)).collect();
         self.offered_of(&wanted).await
     }
 
-    /// The same with the resource of each.
+    /// Like `offered`, with the resource of each device.
     async fn offered_of(&self, wanted: &[(&str, &str)]) -> i64 {
         let named = |(resource, device): &(&str, &str)| {
             let (id, zone) = device.split_once(' ').unwrap();
-            format!("{} {zone}", dra::offer::name(resource, id))
+            format!("{} {zone}", dra::slice_devices::name(resource, id))
         };
         let named: BTreeSet<_> = wanted.iter().map(named).collect();
         until(&format!("{wanted:?} in slices"), async || {
             let slices = self.slices().await;
             let mut told = BTreeSet::new();
             for device in slices.iter().flat_map(|slice| slice.spec.devices.iter().flatten()) {
-                let zone = device.attributes.as_ref().and_then(|all| all.get(dra::offer::NUMA_NODE));
+                let zone = device.attributes.as_ref().and_then(|all| all.get(dra::slice_devices::NUMA_NODE));
                 let zone = zone.and_then(|zone| zone.int).map_or("-".to_owned(), |zone| zone.to_string());
                 told.insert(format!("{} {zone}", device.name));
             }
@@ -136,14 +141,15 @@ impl Claims {
         .await
     }
 
-    /// A claim of one device in this zone, and a pod that uses it.
+    /// Creates a claim of one device in this zone, and a pod that uses it.
     async fn pod(&self, name: &str, zone: u32) {
-        let place = format!("device.attributes['resource.kubernetes.io'].numaNode == {zone}");
-        let exactly = json!({"deviceClassName": "nic", "selectors": [{"cel": {"expression": place}}]});
+        let environment = format!("device.attributes['resource.kubernetes.io'].numaNode == {zone}");
+        let exactly = json!({"deviceClassName": "nic", "selectors": [{"cel": {"expression": environment}}]});
         self.pod_of(name, json!([{"name": "nic", "exactly": exactly}]), &[None]).await;
     }
 
-    /// A claim with these requests, and a pod with a container for each of `used`: the request that it names, or none for the whole claim.
+    /// Creates a claim with these requests, and a pod with a container for each of `used`: the request that it names,
+    /// or none for the whole claim.
     async fn pod_of(&self, name: &str, requests: Value, used: &[Option<&str>]) {
         let claim = json!({"metadata": {"name": name}, "spec": {"devices": {"requests": requests}}});
         let claim: ResourceClaim = serde_json::from_value(claim).unwrap();
@@ -154,7 +160,8 @@ impl Claims {
                 claim["request"] = json!(request);
             }
             let name = ["c", "d", "e"][index];
-            json!({"name": name, "image": "nobody", "imagePullPolicy": "IfNotPresent", "resources": {"claims": [claim]}})
+            let resources = json!({"claims": [claim]});
+            json!({"name": name, "image": "nobody", "imagePullPolicy": "IfNotPresent", "resources": resources})
         };
         let containers: Vec<_> = used.iter().enumerate().map(container).collect();
         let pod = json!({"metadata": {"name": name}, "spec": {
@@ -164,8 +171,8 @@ impl Claims {
         self.rig.pods().create(&PostParams::default(), &pod).await.unwrap();
     }
 
-    /// Waits until a pod runs. A kubelet that has just started may ask before it has found the driver, and tries again only after a minute
-    /// or more: so this takes longer than anything else.
+    /// Waits until a pod runs. A kubelet that has just started may ask before it has found the driver, and retries only
+    /// after a minute or more, so this takes longer than anything else.
     async fn runs(&self, name: &str) {
         let began = Instant::now();
         while self.rig.state(name).await.0 != "Running" {
@@ -182,18 +189,18 @@ impl Claims {
         self.claims().get(claim).await.unwrap().metadata.uid.unwrap()
     }
 
-    /// Names of devices the runtime was told for a pod's first container.
+    /// The device names that the runtime got for a pod's first container.
     fn told(&self, pod: &str) -> Option<Vec<String>> {
         Some(self.container(pod, "c")?.cdi_devices)
     }
 
-    /// What the runtime was told of a container.
+    /// A container as the runtime got it.
     fn container(&self, pod: &str, name: &str) -> Option<ContainerView> {
         let snapshot = self.rig.cluster.nodes()[0].cri().snapshot();
         snapshot.pod("default", pod)?.container(name).cloned()
     }
 
-    /// Files of claims, without those of the device plugin.
+    /// The UIDs in files of claims, without the device plugin's own file.
     fn files(&self) -> BTreeSet<String> {
         let kind = dra::kind_of(DRIVER).unwrap();
         cdi::file::transient_ids(&self.rig.cdi_dir(), &kind).unwrap().into_iter().collect()
@@ -214,7 +221,7 @@ impl Claims {
 }
 
 #[tokio::test]
-async fn a_claim_from_class_to_container_and_back_through_restarts() {
+async fn claims_work_from_class_to_container_through_restarts() {
     let Some(claims) = Claims::start().await else { return };
     let plugin = claims.plugin(&["a 0", "b 1", "!c 0"]);
     let first = claims.offered(&["a 0", "b 1"]).await;
@@ -232,7 +239,7 @@ async fn a_claim_from_class_to_container_and_back_through_restarts() {
     let name = format!("{DRIVER}/claim={uid}-{}", nic("b"));
     assert_eq!(claims.told("one"), Some(vec![name.clone()]));
     assert_eq!(claims.files(), BTreeSet::from([uid.clone()]));
-    // What the runtime was told is there to be found.
+    // The name that the runtime got can be resolved.
     let registry = cdi::Registry::read(&[claims.rig.cdi_dir()]);
     assert!(
         registry.device(&name.parse().unwrap()).is_some() && !registry.has_errors(),
@@ -240,14 +247,14 @@ async fn a_claim_from_class_to_container_and_back_through_restarts() {
         registry.findings
     );
 
-    // The kubelet starts anew: it removes all slices, finds the driver again, and asks again where it has to.
+    // The kubelet restarts: it removes all slices, finds the driver again, and prepares again where it has to.
     claims.rig.cluster.nodes()[0].kubelet().restart().await.unwrap();
     until("slices written anew", async || (claims.offered(&["a 0", "b 1"]).await > first).then_some(()))
         .await;
     claims.pod("two", 0).await;
     claims.runs("two").await;
 
-    // The plugin starts anew, with one device less that is in use and one more.
+    // The plugin restarts, with one device in use removed and one added.
     plugin.stop().await;
     let plugin = claims.plugin(&["a 0", "!b 1", "d 0"]);
     claims.offered(&["a 0", "d 0"]).await;
@@ -267,12 +274,12 @@ async fn a_claim_from_class_to_container_and_back_through_restarts() {
         claims.counted(&format!("tholepin_device_plugin_dra_{what}_total{{result=\"ok\"}}")).await;
     }
 
-    // Gone for good: the kubelet takes the slices away.
+    // The plugin ends for good: the kubelet removes the slices.
     plugin.stop().await;
     until("slices gone", async || claims.slices().await.is_empty().then_some(())).await;
 }
 
-/// What the scheduler writes is `<request>/<subrequest>` where a request has several; containers name the request.
+/// The scheduler writes `<request>/<subrequest>` where a request has alternatives; containers name the request.
 #[tokio::test]
 async fn each_container_gets_the_devices_of_the_request_it_names() {
     let Some(claims) = Claims::start().await else { return };
@@ -280,12 +287,12 @@ async fn each_container_gets_the_devices_of_the_request_it_names() {
     let devices = [device("a", 0), device("b", 1), device("c", 1)].join(", ");
     let list = format!("- name: {NIC}\n  discovery: {{list: {{devices: {{\"*\": [{devices}]}}}}}}\n");
     let config = Config::parse("test", &format!("version: v1alpha1\nresources:\n{list}")).unwrap();
-    let plugin = claims.plugin_of(Source::Flags(config));
+    let plugin = claims.plugin_of(ConfigSource::Flags(config));
     claims.offered(&["a 0", "b 1", "c 1"]).await;
     claims.registered().await;
     let at = |zone: u32| {
-        let place = format!("device.attributes['resource.kubernetes.io'].numaNode == {zone}");
-        json!([{"cel": {"expression": place}}])
+        let environment = format!("device.attributes['resource.kubernetes.io'].numaNode == {zone}");
+        json!([{"cel": {"expression": environment}}])
     };
     let many = json!({"name": "many", "deviceClassName": "nic", "count": 5});
     let small = json!({"name": "small", "deviceClassName": "nic", "selectors": at(0)});
@@ -301,13 +308,13 @@ async fn each_container_gets_the_devices_of_the_request_it_names() {
     for (name, wanted, cards) in [
         ("c", &["a"][..], &["a"][..]),
         ("d", &["b", "c"], &["b,c"]),
-        // Of each request one value, of which the runtime keeps one.
+        // One value of each request, of which the runtime keeps one.
         ("e", &["a", "b", "c"], &["a", "b,c"]),
     ] {
         let wanted: BTreeSet<_> =
             wanted.iter().map(|id| format!("{DRIVER}/claim={uid}-{}", nic(id))).collect();
         let container = claims.container("one", name).unwrap();
-        let card = claims.rig.environment(&container).remove("CARD").unwrap();
+        let card = claims.rig.variables(&container).remove("CARD").unwrap();
         assert!(cards.contains(&&*card), "{name}: {card}");
         let told: BTreeSet<_> = container.cdi_devices.into_iter().collect();
         assert_eq!(told, wanted, "{name}");
@@ -315,7 +322,7 @@ async fn each_container_gets_the_devices_of_the_request_it_names() {
     plugin.stop().await;
 }
 
-/// Asks the plugin to prepare a claim, as a kubelet would; names of the runtime, or the error.
+/// Asks the plugin to prepare a claim, as a kubelet would; returns the runtime's names, or the error.
 async fn prepare(
     kubelet: &mut DraPluginClient<Channel>,
     name: &str,
@@ -334,13 +341,13 @@ async fn prepare(
 }
 
 #[tokio::test]
-async fn what_is_ready_stays_so_and_no_device_is_in_two_hands() {
+async fn prepared_claims_stay_and_no_device_is_in_two_claims() {
     let Some(claims) = Claims::start().await else { return };
     let plugin = claims.plugin(&["a 0", "b 1"]);
     claims.offered(&["a 0", "b 1"]).await;
     claims.registered().await;
     let kind = dra::kind_of(DRIVER).unwrap();
-    // As the first ones were written: with another name, and without what the device is.
+    // A file as the first versions wrote it: with another name, and without resource and id.
     let write = |uid: &str, claim: &str, device: &str| {
         let edits = cdi::ContainerEdits { env: vec!["A=b".to_owned()], ..cdi::ContainerEdits::default() };
         let mut described = cdi::Device::new(format!("{uid}-{device}"), edits);
@@ -350,14 +357,14 @@ async fn what_is_ready_stays_so_and_no_device_is_in_two_hands() {
         let file = cdi::FileName::transient(&kind, uid).unwrap();
         cdi::file::write(&claims.rig.cdi_dir(), &file, &spec).unwrap();
     };
-    // Of another device: in nobody's way.
+    // A claim with another device does not matter.
     write("elsewhere", "default/elsewhere", "nic-b");
     claims.pod("one", 0).await;
     claims.runs("one").await;
     let uid = claims.uid("one").await;
     assert_eq!(claims.files(), [uid.clone(), "elsewhere".to_owned()].into_iter().collect::<BTreeSet<_>>());
 
-    // The same again changes nothing, and neither does garbage.
+    // A repeated call changes nothing, and neither does garbage.
     let root = claims.rig.cluster.nodes()[0].kubelet().root_dir();
     let mut kubelet =
         DraPluginClient::new(channel(&root.join("plugins").join(DRIVER).join("dra.sock")).await);
@@ -366,8 +373,8 @@ async fn what_is_ready_stays_so_and_no_device_is_in_two_hands() {
     let before = std::fs::metadata(&file).unwrap().modified().unwrap();
     assert_eq!(prepare(&mut kubelet, "one", &uid).await, Ok(vec![name]));
     for (claim, uid, words) in [
-        ("one", "another", "it was made again"),
-        ("none", &*uid, "does not exist any more"),
+        ("one", "another", "it was created again"),
+        ("none", &*uid, "no longer exists"),
         ("one", "../../one", "UID \"../../one\" of a claim: allowed are"),
         ("../one", &*uid, "name \"../one\" of a claim: allowed are"),
         ("one", "", "allowed are"),
@@ -378,7 +385,7 @@ async fn what_is_ready_stays_so_and_no_device_is_in_two_hands() {
     assert_eq!(std::fs::metadata(&file).unwrap().modified().unwrap(), before, "not written again");
     assert_eq!(claims.files().len(), 2);
 
-    // A claim that was given a device somebody else still holds.
+    // A claim is allocated a device that another claim still holds.
     let mut claim = claims.claims().get("one").await.unwrap();
     claim.metadata = ObjectMeta { name: Some("two".to_owned()), ..ObjectMeta::default() };
     let status = claim.status.take();
@@ -387,15 +394,14 @@ async fn what_is_ready_stays_so_and_no_device_is_in_two_hands() {
     let made = claims.claims().replace_status("two", &PostParams::default(), &made).await.unwrap();
     let two = made.metadata.uid.unwrap();
     let error = prepare(&mut kubelet, "two", &two).await.unwrap_err();
-    let words =
-        format!("device {} of claim default/two is in the hands of claim default/one still", nic("a"));
+    let words = format!("device {} of claim default/two is still held by claim default/one", nic("a"));
     assert!(error.starts_with(&words), "{error}");
     claims.delete("one").await;
     until("given back", async || (!claims.files().contains(&uid)).then_some(())).await;
-    // Left over from a kubelet that forgot it, or a pod that was deleted by force and still ends: nobody can tell, for a while.
+    // Left over from a kubelet that forgot it, or a pod that was deleted by force and still ends: unknown for a while.
     write("left-over", "default/long-gone", "nic-a");
     let error = prepare(&mut kubelet, "two", &two).await.unwrap_err();
-    assert!(error.contains("claim default/long-gone still, which is gone"), "{error}");
+    assert!(error.contains("claim default/long-gone, which was deleted"), "{error}");
     let names = vec![format!("{DRIVER}/claim={two}-{}", nic("a"))];
     until("ready", async || (prepare(&mut kubelet, "two", &two).await.as_ref() == Ok(&names)).then_some(()))
         .await;
@@ -412,7 +418,7 @@ async fn what_is_ready_stays_so_and_no_device_is_in_two_hands() {
     plugin.stop().await;
 }
 
-/// Nobody is asked for devices before they are known; and when the last has gone, nothing is offered.
+/// The driver registers only when devices are known; when the last device is gone, no slices are left.
 #[tokio::test]
 async fn the_driver_registers_when_devices_are_known_and_offers_none_when_there_are_none() {
     let Some(claims) = Claims::start().await else { return };
@@ -427,14 +433,14 @@ async fn the_driver_registers_when_devices_are_known_and_offers_none_when_there_
         std::fs::write(dev.join("acc0"), "").unwrap();
     };
     replace(&config, &folder(NIC, &dev));
-    let plugin = claims.plugin_of(Source::File(config.clone()));
+    let plugin = claims.plugin_of(ConfigSource::File(config.clone()));
     claims.counted(&format!("tholepin_device_plugin_look_failures_total{{resource=\"{NIC}\"}}")).await;
     assert!(claims.sockets().iter().all(|socket| !socket.exists()));
     make(&dev);
     claims.offered(&["acc0 0"]).await;
     claims.registered().await;
 
-    // Another resource, which nobody finds: not a single one is known.
+    // Another resource whose devices are not found: the inventory is empty.
     replace(&config, &folder("example.com/other", &elsewhere));
     until("no slices", async || claims.slices().await.is_empty().then_some(())).await;
     make(&elsewhere);
@@ -442,13 +448,13 @@ async fn the_driver_registers_when_devices_are_known_and_offers_none_when_there_
     plugin.stop().await;
 }
 
-/// A device that is given stays given when the same id comes in another resource of the same class.
+/// An allocated device stays allocated when the same id appears in another resource of the same class.
 #[tokio::test]
-async fn what_a_claim_has_is_not_free_when_a_namesake_comes() {
+async fn an_allocated_device_stays_allocated_when_a_namesake_appears() {
     let Some(claims) = Claims::start().await else { return };
     let config = claims.rig.path("devices.yaml");
     replace(&config, &listed(NIC, &["a 0"], ""));
-    let plugin = claims.plugin_of(Source::File(config.clone()));
+    let plugin = claims.plugin_of(ConfigSource::File(config.clone()));
     let before = claims.offered(&["a 0"]).await;
     claims.registered().await;
     claims.pod("one", 0).await;
@@ -460,7 +466,7 @@ async fn what_a_claim_has_is_not_free_when_a_namesake_comes() {
     claims.pod("two", 0).await;
     let reason = claims.rig.unschedulable("two").await;
     assert!(reason.contains("cannot allocate all claims"), "{reason}");
-    // The one that came is free.
+    // The new device is free.
     let other = format!("device.attributes['{DRIVER}'].resource == '{namesake}'");
     let class =
         json!({"metadata": {"name": "other"}, "spec": {"selectors": [{"cel": {"expression": other}}]}});
@@ -472,9 +478,9 @@ async fn what_a_claim_has_is_not_free_when_a_namesake_comes() {
     plugin.stop().await;
 }
 
-/// The node's object is deleted and made anew: slices belong to the new one, and nobody removes them.
+/// The node's object is deleted and created again: slices belong to the new one and are not removed.
 #[tokio::test]
-async fn slices_belong_to_the_node_that_there_is() {
+async fn slices_belong_to_the_current_node_object() {
     let Some(claims) = Claims::start().await else { return };
     let plugin = claims.plugin(&["a 0"]);
     let first = claims.offered(&["a 0"]).await;
@@ -495,12 +501,12 @@ async fn slices_belong_to_the_node_that_there_is() {
         .await;
     let made = claims.slices().await.remove(0);
     assert!(made.spec.pool.generation > first);
-    // What belongs to no node that there is goes, and ours is still there then.
+    // A slice owned by a node that does not exist is collected; ours is still there then.
     let mut stray = made.clone();
     stray.metadata = ObjectMeta { name: Some("stray".to_owned()), ..ObjectMeta::default() };
     stray.spec.driver = "other.example.com".to_owned();
     let mut owner = made.owner_references()[0].clone();
-    owner.uid = "nobody".to_owned();
+    owner.uid = "no-such-node".to_owned();
     stray.metadata.owner_references = Some(vec![owner]);
     let slices = Api::<ResourceSlice>::all(claims.rig.client.clone());
     slices.create(&PostParams::default(), &stray).await.unwrap();
@@ -509,9 +515,9 @@ async fn slices_belong_to_the_node_that_there_is() {
     plugin.stop().await;
 }
 
-/// Another process of the same driver, and a folder that goes: neither ends ours.
+/// Neither another process of the same driver nor a folder that vanishes ends the driver.
 #[tokio::test]
-async fn a_second_process_waits_and_a_folder_may_come_back() {
+async fn a_second_process_waits_and_a_missing_folder_is_retried() {
     let Some(claims) = Claims::start().await else { return };
     let plugin = claims.plugin(&["a 0"]);
     claims.registered().await;
@@ -535,14 +541,14 @@ async fn a_second_process_waits_and_a_folder_may_come_back() {
     })
     .await;
     std::fs::rename(&aside, &registry).unwrap();
-    // The kubelet does not look at a folder any more that was moved; the next one does.
+    // The kubelet does not watch a folder any more that was moved; a restarted one does.
     second.rig.cluster.nodes()[0].kubelet().restart().await.unwrap();
     second.registered().await;
     second.rig.offers(NIC, 1).await;
     waiting.stop().await;
 }
 
-/// Without a way to the API server there are no claims; there are devices all the same.
+/// Without the API server there are no claims, but devices are served.
 #[tokio::test]
 async fn the_device_plugin_serves_while_claims_cannot_be() {
     let Some(mut claims) = Claims::start().await else { return };
@@ -564,7 +570,7 @@ async fn the_device_plugin_serves_while_claims_cannot_be() {
     plugin.stop().await;
 }
 
-/// Roles alone would let any plugin write any slice.
+/// RBAC alone would let any plugin write any slice.
 #[tokio::test]
 async fn a_plugin_writes_the_slices_of_its_own_node_only() {
     let Some(claims) = Claims::start().await else { return };
@@ -578,10 +584,10 @@ async fn a_plugin_writes_the_slices_of_its_own_node_only() {
     };
     let own = open(Some(&account.pods().get("plugin").await.unwrap())).await;
     let (other, homeless) = (open(Some(&there)).await, open(None).await);
-    let slice = |name: &str, place: serde_json::Value| {
+    let slice = |name: &str, environment: serde_json::Value| {
         let mut slice = json!({"metadata": {"name": name}, "spec": {"driver": DRIVER, "devices": [],
             "pool": {"name": name, "generation": 1, "resourceSliceCount": 1}}});
-        slice["spec"].as_object_mut().unwrap().extend(place.as_object().unwrap().clone());
+        slice["spec"].as_object_mut().unwrap().extend(environment.as_object().unwrap().clone());
         serde_json::from_value::<ResourceSlice>(slice).unwrap()
     };
     let (params, here) = (PostParams::default(), slice("here", json!({"nodeName": "node-0"})));
@@ -589,32 +595,33 @@ async fn a_plugin_writes_the_slices_of_its_own_node_only() {
         assert!(runtime::client::is_forbidden(&error), "{error}");
         error.to_string()
     };
-    // The policy is in force a moment after it was made.
+    // The policy takes effect a moment after its creation.
     let dry = PostParams { dry_run: true, ..PostParams::default() };
     let refusal = until("the policy is in force", async || other.create(&dry, &here).await.err()).await;
-    let words = "a device plugin may write the ResourceSlices of its own node only: this one is on node-1, the object is of node-0";
+    let words = "a device plugin may write the ResourceSlices of its own node only: this one is on node-1, \
+                 the object is of node-0";
     assert!(refused(refusal).contains(words));
-    // Of no node in particular, or of all.
+    // Slices of no single node, or of all nodes.
     let everywhere = slice("everywhere", json!({"allNodes": true}));
     refused(own.create(&params, &everywhere).await.unwrap_err());
 
     let made = own.create(&params, &here).await.unwrap();
-    for somebody in [&other, &homeless] {
-        refused(somebody.create(&params, &slice("more", json!({"nodeName": "node-0"}))).await.unwrap_err());
-        refused(somebody.replace("here", &params, &made).await.unwrap_err());
-        refused(somebody.delete("here", &DeleteParams::default()).await.unwrap_err());
+    for writer in [&other, &homeless] {
+        refused(writer.create(&params, &slice("more", json!({"nodeName": "node-0"}))).await.unwrap_err());
+        refused(writer.replace("here", &params, &made).await.unwrap_err());
+        refused(writer.delete("here", &DeleteParams::default()).await.unwrap_err());
     }
     own.replace("here", &params, &made).await.unwrap();
     own.delete("here", &DeleteParams::default()).await.unwrap();
     other.create(&params, &slice("there", json!({"nodeName": "node-1"}))).await.unwrap();
-    // Whoever is no plugin is none of its business.
+    // The policy does not apply to other accounts.
     let admin = Api::<ResourceSlice>::all(claims.rig.client.clone());
     admin.delete("there", &DeleteParams::default()).await.unwrap();
 }
 
-/// Whatever comes over the driver's sockets, the kubelet is served as before.
+/// Whatever arrives on the driver's sockets, the kubelet is served as before.
 #[tokio::test]
-async fn garbage_on_the_drivers_sockets_disturbs_nobody() {
+async fn garbage_on_the_drivers_sockets_is_harmless() {
     let Some(claims) = Claims::start().await else { return };
     let plugin = claims.plugin(&["a 0"]);
     claims.offered(&["a 0"]).await;

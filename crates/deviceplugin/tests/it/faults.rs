@@ -1,11 +1,11 @@
-//! What no kubelet does: garbage on the socket, huge messages, unknown devices; and what happens on a node all the same: broken
+//! Calls that no kubelet makes: garbage on the socket, huge messages, unknown devices. And faults of a node: broken
 //! devices, files in the way, folders that vanish.
 
 use std::path::{Path, PathBuf};
 
 use deviceplugin::config::Config;
-use deviceplugin::settings::{Settings, Source};
-use node::deviceplugin::{Way, wire};
+use deviceplugin::settings::{ConfigSource, Settings};
+use node::deviceplugin::{RegistrationMode, wire};
 use node::pluginwatcher::wire::RegistrationStatus;
 use node::pluginwatcher::wire::registration_client::RegistrationClient;
 use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
@@ -28,7 +28,7 @@ fn socket(rig: &Rig) -> PathBuf {
     rig.folder().join("example.com_nic.sock")
 }
 
-/// Writes what no client of gRPC writes, then leaves connections that say nothing: they last as long as what is returned.
+/// Writes what no gRPC client writes, then leaves silent connections open: they last as long as the returned value.
 pub(crate) async fn pester(socket: &Path) -> Vec<UnixStream> {
     let garbage: [&[u8]; 5] = [
         b"\0\0\0\0\0\0\0\0",
@@ -40,7 +40,7 @@ pub(crate) async fn pester(socket: &Path) -> Vec<UnixStream> {
     for _ in 0..20 {
         for bytes in garbage {
             let mut stream = UnixStream::connect(socket).await.unwrap();
-            // Closed under our hands: as good.
+            // The plugin may have closed the connection already.
             let _ = stream.write_all(bytes).await;
             let _ = stream.shutdown().await;
             let mut answer = Vec::new();
@@ -54,16 +54,16 @@ pub(crate) async fn pester(socket: &Path) -> Vec<UnixStream> {
     silent
 }
 
-/// Tells a plugin more than any kubelet says; the answer.
+/// Sends a plugin a larger message than any kubelet's; returns the status code.
 pub(crate) async fn shout(registration: &Path) -> Code {
     let mut client = RegistrationClient::new(channel(registration).await);
     let told = RegistrationStatus { plugin_registered: false, error: "no ".repeat(100_000) };
     client.notify_registration_status(told).await.unwrap_err().code()
 }
 
-/// Whatever comes over the socket, the kubelet is served as before.
+/// Whatever arrives on the socket, the kubelet is served as before.
 #[tokio::test]
-async fn garbage_on_the_socket_disturbs_nobody() {
+async fn garbage_on_the_socket_is_harmless() {
     let Some(rig) = Rig::start().await else { return };
     let plugin = rig.plugin(&listed(NIC, &["a 0", "!b 1"], ""));
     rig.node_has(NIC, "2", "1").await;
@@ -73,7 +73,7 @@ async fn garbage_on_the_socket_disturbs_nobody() {
         let status = result.unwrap_err();
         (status.code(), status.message().to_owned())
     };
-    // 5 MiB of ids, and one of a million letters.
+    // 5 MiB of ids, and one id of a million letters.
     assert_eq!(code(client.allocate(huge()).await).0, Code::OutOfRange);
     let long = "y".repeat(1_000_000);
     let (long, said) = code(client.allocate(allocate(&[&long])).await);
@@ -102,13 +102,16 @@ async fn garbage_on_the_socket_disturbs_nobody() {
     plugin.stop().await;
 }
 
-/// The same where the kubelet finds the plugin, and asks on the same socket what it is.
+/// The same with the plugin watcher, which asks on the same socket.
 #[tokio::test]
-async fn garbage_on_the_watchers_socket_disturbs_nobody() {
+async fn garbage_on_the_watchers_socket_is_harmless() {
     let Some(rig) = Rig::start().await else { return };
     let config = Config::parse("test", &listed(NIC, &["a 0"], "")).unwrap();
-    let settings =
-        Settings { way: Way::Watcher, folder: rig.registry(), ..rig.settings(Source::Flags(config)) };
+    let settings = Settings {
+        registration: RegistrationMode::Watcher,
+        socket_dir: rig.registry(),
+        ..rig.settings(ConfigSource::Flags(config))
+    };
     let plugin = run(settings);
     rig.node_has(NIC, "1", "1").await;
     let socket = rig.registry().join("example.com_nic@localhost-reg.sock");
@@ -118,7 +121,7 @@ async fn garbage_on_the_watchers_socket_disturbs_nobody() {
     assert_eq!(shout(&socket).await, Code::OutOfRange);
     rig.pod("p", &[(NIC, 1)]).await;
     rig.runs("p").await;
-    // A kubelet that starts anew finds it again.
+    // A restarted kubelet finds the plugin again.
     let held = rig.held(NIC).await;
     rig.cluster.nodes()[0].kubelet().restart().await.unwrap();
     rig.offers(NIC, 1).await;
@@ -127,7 +130,7 @@ async fn garbage_on_the_watchers_socket_disturbs_nobody() {
     plugin.stop().await;
 }
 
-/// A pod that cannot have its devices says why.
+/// A pod that cannot have its devices shows why.
 #[tokio::test]
 async fn a_rejected_pod_says_why() {
     let Some(rig) = Rig::start().await else { return };
@@ -147,7 +150,7 @@ async fn a_rejected_pod_says_why() {
     plugin.stop().await;
 }
 
-/// A preparation that fails keeps the container from starting, and is tried again with it.
+/// A failed preparation keeps the container from starting, and is retried with it.
 #[tokio::test]
 async fn a_device_is_prepared_before_its_container_starts() {
     let Some(rig) = Rig::start().await else { return };
@@ -168,9 +171,9 @@ async fn a_device_is_prepared_before_its_container_starts() {
     plugin.stop().await;
 }
 
-/// Device nodes of a folder: a driver that goes takes its devices along, one that comes back has to stay.
+/// Device nodes of a folder: they are gone with their driver, and have to stay once they are back.
 #[tokio::test]
-async fn a_drivers_folder_comes_and_goes() {
+async fn devices_follow_a_folder_that_vanishes_and_returns() {
     let Some(rig) = Rig::start().await else { return };
     let dev = rig.path("dev");
     let make = |names: &[&str]| {
@@ -178,14 +181,15 @@ async fn a_drivers_folder_comes_and_goes() {
         names.iter().for_each(|name| std::fs::write(dev.join(name), "").unwrap());
     };
     let text = format!(
-        "version: v1alpha1\nresources:\n- name: {NIC}\n  health: {{recoverAfter: 300ms, checkEvery: 100ms, forgetAfter: 1h}}\n  \
+        "version: v1alpha1\nresources:\n- name: {NIC}\n  \
+         health: {{recoverAfter: 300ms, checkEvery: 100ms, forgetAfter: 1h}}\n  \
          discovery: {{directory: {{path: {}, prefix: acc, anyFile: true, zones: {{acc0: [0], acc1: [1]}}}}}}\n",
         dev.display()
     );
     let config = rig.path("devices.yaml");
     replace(&config, &text);
     let plugin = rig.plugin_of(&config);
-    // Nothing is known, so nothing is said.
+    // Nothing is known, so nothing is registered.
     until("waiting", async || (rig.node(NIC).await.0 == "-").then_some(())).await;
     make(&["acc0", "acc1", "other"]);
     rig.node_has(NIC, "2", "2").await;
@@ -201,14 +205,14 @@ async fn a_drivers_folder_comes_and_goes() {
     plugin.stop().await;
 }
 
-/// What is in the way of our socket stays, and is said; once it is gone we serve.
+/// A file in the place of our socket stays and is reported; once it is gone the plugin serves.
 #[tokio::test]
-async fn what_is_in_the_way_stays() {
+async fn a_file_in_place_of_the_socket_stays() {
     let Some(rig) = Rig::start().await else { return };
     std::fs::write(socket(&rig), "precious").unwrap();
     let port = testkit::port::free().unwrap();
     let config = Config::parse("test", &listed(NIC, &["a 0"], "")).unwrap();
-    let mut settings = rig.settings(Source::Flags(config));
+    let mut settings = rig.settings(ConfigSource::Flags(config));
     settings.http = Some(([127, 0, 0, 1], port).into());
     let plugin = run(settings);
     until("said", async || {
@@ -242,17 +246,18 @@ pub(crate) async fn ask(port: u16, path: &str) -> Option<String> {
 
 /// The file of devices that the sample plugin reads, with its variables and its `/dev/null`.
 #[tokio::test]
-async fn it_stands_in_for_the_sample_plugin() {
+async fn the_sample_plugins_files_and_flags_work() {
     let Some(rig) = Rig::start().await else { return };
-    let text = "devices:\n  node-0:\n  - {id: A1, healthy: true, numanode: 1, devicename: tty0}\n  - {id: A2, numanode: 1}\n  \
+    let text = "devices:\n  node-0:\n  - {id: A1, healthy: true, numanode: 1, devicename: tty0}\n  \
+                - {id: A2, numanode: 1}\n  \
                 \"*\": [{id: B, healthy: true, numanode: 0}]\n";
     replace(&rig.path("example_com_nic.yaml"), text);
     let words =
         ["deviceplugin", "--alsologtostderr", "-C", rig.files.path().to_str().unwrap(), "-r", NIC, "-v=4"];
     let words: Vec<String> = words.iter().map(|word| (*word).to_owned()).collect();
-    let mut settings = deviceplugin::args::sample(&words).unwrap().settings().unwrap();
+    let mut settings = deviceplugin::args::parse_sample(&words).unwrap().settings().unwrap();
     let own = rig.settings(settings.source.clone());
-    (settings.place, settings.folder) = (own.place, own.folder);
+    (settings.environment, settings.socket_dir) = (own.environment, own.socket_dir);
     let plugin = run(settings);
     rig.node_has(NIC, "2", "1").await;
     rig.pod("p", &[(NIC, 1)]).await;

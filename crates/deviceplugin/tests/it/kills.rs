@@ -1,10 +1,10 @@
-//! The kubelet is killed again and again while pods come and go: no device is given twice, and none is lost.
+//! The kubelet is killed again and again while pods come and go: no device is allocated twice, and none is lost.
 //!
-//! `KILLS=50 cargo test -p deviceplugin --test it -- kills --nocapture` for as many; three are the default.
+//! `KILLS=50 cargo test -p deviceplugin --test it -- kills --nocapture` sets the number of kills; the default is three.
 //!
-//! The kubelet runs without static CPUs and memory: killed between two writes of an allocation, those managers refuse their own state for ever ("the
-//! expected machine state is different from the real one", "current set of available CPUs doesn't match", seen on 1.36.3), and whoever runs the node
-//! has to remove the files.
+//! The kubelet runs without static CPUs and memory. Killed between two writes of an allocation, those managers refuse
+//! their own state for ever ("the expected machine state is different from the real one", "current set of available
+//! CPUs doesn't match", seen on 1.36.3), until an administrator removes the files.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
@@ -21,7 +21,7 @@ use crate::rig::{NIC, Rig, listed, until};
 const DEVICES: usize = 8;
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn a_kubelet_that_is_killed_under_load_gives_no_device_twice() {
+async fn a_kubelet_killed_under_load_allocates_no_device_twice() {
     let kills: usize = std::env::var("KILLS").ok().and_then(|kills| kills.parse().ok()).unwrap_or(3);
     let kubelet = KubeletOptions { static_cpus: false, static_memory: false, ..KubeletOptions::default() };
     let Some(rig) = Rig::with(|builder| builder.kubelet(kubelet)).await else { return };
@@ -33,7 +33,7 @@ async fn a_kubelet_that_is_killed_under_load_gives_no_device_twice() {
     let (over, made) = (Arc::new(AtomicBool::new(false)), Arc::new(AtomicUsize::new(0)));
     let load = tokio::spawn(load(Arc::clone(&rig), Arc::clone(&over), Arc::clone(&made)));
     for kill in 0..kills {
-        // Under load means that somebody asks, and that some have got: seen again after each kill.
+        // Under load: pods are created, and some hold devices; checked again after each kill.
         let before = made.load(Ordering::Relaxed);
         until("load", async || {
             let held = check(&rig).await;
@@ -52,13 +52,13 @@ async fn a_kubelet_that_is_killed_under_load_gives_no_device_twice() {
     }
     over.store(true, Ordering::Relaxed);
     load.await.unwrap();
-    // None is lost: all can be had at once when nobody has any.
+    // None is lost: all devices can be allocated at once when no pod has any.
     for pod in rig.pods().list(&ListParams::default()).await.unwrap() {
         rig.let_go(&pod.metadata.name.unwrap()).await;
     }
     let mut number = 0;
     until("all devices at once", async || {
-        // The kubelet may take a moment to believe that a pod deleted by force has gone; a lost device never comes back.
+        // The kubelet may take a moment to release a pod that was deleted by force; a lost device never comes back.
         number += 1;
         let names = [format!("x-{number}"), format!("y-{number}")];
         for name in &names {
@@ -82,7 +82,7 @@ async fn a_kubelet_that_is_killed_under_load_gives_no_device_twice() {
     plugin.stop().await;
 }
 
-/// Pods of one or two devices come, stay for a moment and go; a few at a time.
+/// Creates pods of one or two devices that stay for a moment; a few at a time.
 async fn load(rig: Arc<Rig>, over: Arc<AtomicBool>, made: Arc<AtomicUsize>) {
     let mut number = 0_usize;
     while !over.load(Ordering::Relaxed) {
@@ -91,15 +91,16 @@ async fn load(rig: Arc<Rig>, over: Arc<AtomicBool>, made: Arc<AtomicUsize>) {
         made.fetch_add(1, Ordering::Relaxed);
         if let Some(old) = number.checked_sub(5).filter(|old| *old > 0) {
             let force = DeleteParams { grace_period_seconds: Some(0), ..DeleteParams::default() };
-            // Refused ones are there too until they are deleted.
+            // Rejected pods exist too until they are deleted.
             let _ = rig.pods().delete(&format!("p-{old}"), &force).await;
         }
-        // The pace of the load, not something waited for.
+        // This sets the rate of the load; nothing is waited for.
         sleep(Duration::from_millis(150)).await;
     }
 }
 
-/// Counts again: who holds what, by podresources and by what containers were started with. Returns how many devices are held.
+/// Counts the owners of devices again, by podresources and by what containers were started with. Returns how many
+/// devices are held.
 async fn check(rig: &Rig) -> usize {
     let mut owners: BTreeMap<String, String> = BTreeMap::new();
     for (pod, ids) in rig.held(NIC).await {
@@ -112,8 +113,8 @@ async fn check(rig: &Rig) -> usize {
         }
     }
     let held = owners.len();
-    // The kubelet's books are one thing, what containers have in their hands another. Of pods that are gone from the API server by force
-    // the kubelet may give devices away before it has ended their containers.
+    // The kubelet's record is one thing, what containers got another. The kubelet may give away devices of pods that
+    // are gone from the API server by force before it has ended their containers.
     let there = pods(rig).await;
     let snapshot = rig.cluster.nodes()[0].cri().snapshot();
     let stay = pods(rig).await;
@@ -132,7 +133,7 @@ async fn check(rig: &Rig) -> usize {
     held
 }
 
-/// Pods that the API server has, by UID.
+/// The UIDs of the pods in the API server.
 async fn pods(rig: &Rig) -> BTreeSet<String> {
     let pods = rig.pods().list(&ListParams::default()).await.unwrap();
     pods.into_iter().filter_map(|pod| pod.metadata.uid).collect()

@@ -8,14 +8,14 @@ use std::time::Duration;
 use api::nrt::{NodeResourceTopology, attribute};
 use clap::Parser as _;
 use deviceplugin::config::Config;
-use deviceplugin::discovery::Place;
-use deviceplugin::settings::{Settings, Source};
+use deviceplugin::discovery::Environment;
+use deviceplugin::settings::{ConfigSource, Settings};
 use futures::StreamExt as _;
 use k8s_openapi::api::core::v1::{Node, Pod};
 use k8s_openapi::apimachinery::pkg::api::resource::Quantity;
 use kube::api::{DeleteParams, PostParams, WatchEvent, WatchParams};
 use kube::{Api, Client};
-use node::deviceplugin::Way;
+use node::deviceplugin::RegistrationMode;
 use node::deviceplugin::wire::device_plugin_client::DevicePluginClient;
 use node::podresources::wire;
 use node::podresources::wire::pod_resources_lister_client::PodResourcesListerClient;
@@ -30,7 +30,7 @@ use tokio::time::{Instant, sleep};
 use tokio_util::sync::CancellationToken;
 use tonic::transport::{Channel, Endpoint};
 
-/// Far above what anything here takes, for a machine busy with compiling.
+/// A time limit far above what any step takes, for a machine busy with compiling.
 pub(crate) const PATIENCE: Duration = Duration::from_secs(90);
 
 /// The resource of most tests.
@@ -43,14 +43,14 @@ pub(crate) struct Rig {
     pub(crate) files: tempfile::TempDir,
 }
 
-/// What somebody who watches the node's object writes down.
+/// Records the states of the node's object.
 pub(crate) struct Reports {
     stop: oneshot::Sender<()>,
     task: JoinHandle<Vec<NodeResourceTopology>>,
 }
 
 impl Reports {
-    /// Everything so far.
+    /// Ends the record and returns it.
     pub(crate) async fn stop(self) -> Vec<NodeResourceTopology> {
         self.stop.send(()).unwrap();
         let seen = self.task.await.unwrap();
@@ -66,7 +66,7 @@ pub(crate) struct Running {
 }
 
 impl Running {
-    /// Ends it in order.
+    /// Ends it in order and checks that it did not fail.
     pub(crate) async fn stop(mut self) {
         self.token.cancel();
         (&mut self.task).await.unwrap().unwrap();
@@ -99,12 +99,12 @@ struct ExporterCli {
 }
 
 impl Rig {
-    /// Nothing where the rig cannot run, which is said.
+    /// Starts the rig; none, with a warning, where it cannot run.
     pub(crate) async fn start() -> Option<Self> {
         Self::with(|builder| builder).await
     }
 
-    /// The same with something different.
+    /// Starts the rig with a changed cluster.
     pub(crate) async fn with(change: impl FnOnce(Builder) -> Builder) -> Option<Self> {
         log();
         let rig = testkit::env::rig().ok()?;
@@ -132,31 +132,31 @@ impl Rig {
         self.files.path().join(name)
     }
 
-    /// Settings with this source.
-    pub(crate) fn settings(&self, source: Source) -> Settings {
+    /// Settings with this configuration.
+    pub(crate) fn settings(&self, source: ConfigSource) -> Settings {
         let sysfs = self.cluster.nodes()[0].kubelet().machine().sys();
         Settings {
             source,
-            place: Place { node: "node-0".to_owned(), sysfs },
-            way: Way::Register,
-            folder: self.folder(),
+            environment: Environment { node: "node-0".to_owned(), sysfs },
+            registration: RegistrationMode::Register,
+            socket_dir: self.folder(),
             cdi_dir: self.cdi_dir(),
             http: None,
             dra: None,
         }
     }
 
-    /// A plugin with this configuration.
+    /// Starts a plugin with this configuration.
     pub(crate) fn plugin(&self, text: &str) -> Running {
-        run(self.settings(Source::Flags(Config::parse("test", text).unwrap())))
+        run(self.settings(ConfigSource::Flags(Config::parse("test", text).unwrap())))
     }
 
-    /// A plugin whose configuration is a file that may change: write it with [`replace`].
+    /// Starts a plugin whose configuration is a file that may change: write it with [`replace`].
     pub(crate) fn plugin_of(&self, path: &Path) -> Running {
-        run(self.settings(Source::File(path.to_owned())))
+        run(self.settings(ConfigSource::File(path.to_owned())))
     }
 
-    /// The exporter of the node.
+    /// Starts the exporter of the node.
     pub(crate) fn exporter(&self, more: &[&str]) -> Running {
         let kubelet = self.cluster.nodes()[0].kubelet();
         let flag = |name: &str, value: &Path| format!("--{name}={}", value.display());
@@ -177,7 +177,7 @@ impl Rig {
         Running { token, task: tokio::spawn(async move { exporter::run(args.settings()?, ends).await }) }
     }
 
-    /// Our scheduler.
+    /// Starts our scheduler.
     pub(crate) fn scheduler(&self) -> Running {
         let kubeconfig = self.cluster.control().kubeconfig().display().to_string();
         let words = ["scheduler", "--kubeconfig", &kubeconfig, "--http-bind-address=127.0.0.1:0", "--seed=1"];
@@ -201,7 +201,7 @@ impl Rig {
         self.node_has_within(PATIENCE, resource, capacity, allocatable).await;
     }
 
-    /// The same, with more time for it.
+    /// Like `node_has`, with a time limit.
     pub(crate) async fn node_has_within(
         &self,
         patience: Duration,
@@ -240,7 +240,7 @@ impl Rig {
         }
     }
 
-    /// All that the node's object says from now on.
+    /// Records all states of the node's object from now on.
     pub(crate) async fn reports(&self) -> Reports {
         let api = Api::<NodeResourceTopology>::all(self.client.clone());
         let params = WatchParams::default().fields("metadata.name=node-0");
@@ -261,14 +261,14 @@ impl Rig {
         Reports { stop, task }
     }
 
-    /// A Guaranteed pod of one CPU and these devices, bound to the node.
+    /// Creates a Guaranteed pod of one CPU and these devices, bound to the node.
     pub(crate) async fn pod(&self, name: &str, devices: &[(&str, u32)]) {
-        let mut pod = load::guaranteed_pod(name, "nobody", [("cpu", "1"), ("memory", "64Mi")]);
+        let mut pod = load::guaranteed_pod(name, "no-scheduler", [("cpu", "1"), ("memory", "64Mi")]);
         pod.spec.as_mut().unwrap().node_name = Some("node-0".to_owned());
         self.create(pod, devices).await;
     }
 
-    /// The same, for our scheduler to place.
+    /// Creates such a pod for our scheduler to place.
     pub(crate) async fn unplaced_pod(&self, name: &str, devices: &[(&str, u32)]) {
         let amounts = [("cpu", "1"), ("memory", "64Mi")];
         self.create(load::guaranteed_pod(name, "topo-aware-scheduler", amounts), devices).await;
@@ -289,7 +289,7 @@ impl Rig {
         Api::default_namespaced(self.client.clone())
     }
 
-    /// Why the scheduler has no node for the pod, once it says so.
+    /// Waits until the scheduler reports that it has no node for the pod; returns its message.
     pub(crate) async fn unschedulable(&self, name: &str) -> String {
         until(&format!("a verdict on {name}"), async || {
             let conditions = self.pods().get(name).await.ok()?.status?.conditions?;
@@ -316,7 +316,7 @@ impl Rig {
         .await;
     }
 
-    /// Waits until the kubelet has refused the pod, and says why.
+    /// Waits until the kubelet has rejected the pod; returns reason and message.
     pub(crate) async fn refused(&self, name: &str) -> (String, String) {
         until(&format!("{name} refused"), async || {
             let (phase, reason, message) = self.state(name).await;
@@ -332,7 +332,7 @@ impl Rig {
         until("gone", async || self.pods().get_opt(name).await.unwrap().is_none().then_some(())).await;
     }
 
-    /// Ids of a resource that each pod holds, as the kubelet says.
+    /// The ids of a resource that each pod holds, as the kubelet reports.
     pub(crate) async fn held(&self, resource: &str) -> BTreeMap<String, Vec<String>> {
         // A kubelet that has just started may close its first connections.
         let list = until("podresources", async || {
@@ -354,7 +354,8 @@ impl Rig {
         list.pod_resources.into_iter().map(of).filter(|(_, ids)| !ids.is_empty()).collect()
     }
 
-    /// Waits until the kubelet itself, not the node's object, which may be of an earlier life, has so many healthy devices.
+    /// Waits until the kubelet itself has this many healthy devices. The node's object may still be that of an earlier
+    /// kubelet.
     pub(crate) async fn offers(&self, resource: &str, count: usize) {
         until(&format!("{count} of {resource}"), async || {
             let channel = dial(&self.cluster.nodes()[0].podresources_socket()).await?;
@@ -370,7 +371,8 @@ impl Rig {
         .await;
     }
 
-    /// Waits until a kubelet that has started anew knows who holds what; before, it knows of nobody, and never of others.
+    /// Waits until a restarted kubelet knows again which pod holds which devices. Before, it may know fewer, never
+    /// others.
     pub(crate) async fn holds(&self, resource: &str, wanted: &BTreeMap<String, Vec<String>>) {
         until("who holds what", async || {
             let held = self.held(resource).await;
@@ -380,15 +382,15 @@ impl Rig {
         .await;
     }
 
-    /// What the container runtime was told of a pod's container.
+    /// A pod's container as the container runtime got it.
     pub(crate) fn container(&self, pod: &str) -> ContainerView {
         let snapshot = self.cluster.nodes()[0].cri().snapshot();
         snapshot.pod("default", pod).unwrap().container("main").unwrap().clone()
     }
 
-    /// The variables of a container as runtimes make them: those the kubelet names, and over them those of the files behind its devices, in
-    /// their order.
-    pub(crate) fn environment(&self, container: &ContainerView) -> BTreeMap<String, String> {
+    /// The variables of a container as runtimes set them: those of the kubelet, overridden by those of the devices'
+    /// files in order.
+    pub(crate) fn variables(&self, container: &ContainerView) -> BTreeMap<String, String> {
         let text = |value: &Vec<u8>| String::from_utf8(value.clone()).unwrap();
         let mut all: BTreeMap<_, _> =
             container.env.iter().map(|(name, value)| (name.clone(), text(value))).collect();
@@ -408,13 +410,13 @@ impl Rig {
         all
     }
 
-    /// Speaks to a plugin as a kubelet does.
+    /// A client that calls a plugin as a kubelet does.
     pub(crate) async fn client_of(&self, socket: &Path) -> DevicePluginClient<Channel> {
         DevicePluginClient::new(channel(socket).await).max_encoding_message_size(usize::MAX)
     }
 }
 
-/// A connection to a socket.
+/// Connects to a socket.
 pub(crate) async fn channel(socket: &Path) -> Channel {
     dial(socket).await.unwrap()
 }
@@ -436,7 +438,7 @@ pub(crate) fn replace(path: &Path, text: &str) {
     std::fs::rename(new, path).unwrap();
 }
 
-/// Waits until there is an answer.
+/// Waits until `ask` has an answer.
 pub(crate) async fn until<T>(what: &str, mut ask: impl AsyncFnMut() -> Option<T>) -> T {
     let began = Instant::now();
     loop {
@@ -448,7 +450,7 @@ pub(crate) async fn until<T>(what: &str, mut ask: impl AsyncFnMut() -> Option<T>
     }
 }
 
-/// `0 1/2/2 | 1 ..`: available, allocatable and capacity of one resource in every zone.
+/// Formats available, allocatable and capacity of one resource in every zone: `0 1/2/2 | 1 ..`.
 pub(crate) fn show(nrt: &NodeResourceTopology, resource: &str) -> String {
     let zone = |zone: &api::nrt::Zone| {
         let amounts = zone.resources.iter().find(|r| r.name == resource);
@@ -459,13 +461,13 @@ pub(crate) fn show(nrt: &NodeResourceTopology, resource: &str) -> String {
     nrt.zones.iter().map(zone).collect::<Vec<_>>().join(" | ")
 }
 
-/// The signature of the pods that a report is about.
+/// The fingerprint of the pods that a report covers.
 pub(crate) fn fingerprint(nrt: &NodeResourceTopology) -> String {
     attribute::get(&nrt.attributes, api::keys::ATTRIBUTE_FINGERPRINT).unwrap_or_default().to_owned()
 }
 
-/// A configuration of one resource with these devices: `id zone`, with `!` before the id of an unhealthy one and `-` for no
-/// zone; `more` are further fields.
+/// A configuration of one resource with these devices: `id zone`, with `!` before the id of an unhealthy one and `-`
+/// for no zone; `more` has further fields.
 pub(crate) fn listed(resource: &str, devices: &[&str], more: &str) -> String {
     format!("version: v1alpha1\nresources:\n{}", entry(resource, devices, more))
 }

@@ -1,18 +1,21 @@
-//! Registration through the kubelet's plugin watcher: we are found instead of registering.
+//! Registration through the kubelet's plugin watcher: the kubelet finds the plugin.
 
 use deviceplugin::config::Config;
-use deviceplugin::settings::{Settings, Source};
-use node::deviceplugin::Way;
+use deviceplugin::settings::{ConfigSource, Settings};
+use node::deviceplugin::RegistrationMode;
 
 use crate::rig::{NIC, Rig, listed, run};
 
-/// Found, served, found again by a kubelet that starts anew, and gone when we go.
+/// The plugin is found, served, found again by a restarted kubelet, and gone when it ends.
 #[tokio::test]
-async fn a_kubelet_finds_the_plugin_and_finds_it_again() {
+async fn the_plugin_watcher_finds_the_plugin_after_restarts() {
     let Some(rig) = Rig::start().await else { return };
     let config = Config::parse("test", &listed(NIC, &["a 0", "b 1"], "")).unwrap();
-    let settings =
-        Settings { way: Way::Watcher, folder: rig.registry(), ..rig.settings(Source::Flags(config)) };
+    let settings = Settings {
+        registration: RegistrationMode::Watcher,
+        socket_dir: rig.registry(),
+        ..rig.settings(ConfigSource::Flags(config))
+    };
     let plugin = run(settings);
     rig.node_has(NIC, "2", "2").await;
     let socket = rig.registry().join("example.com_nic@localhost-reg.sock");

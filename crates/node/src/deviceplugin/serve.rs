@@ -1,6 +1,6 @@
 //! Serving and registering, round after round.
 //!
-//! In: a plugin and its seat. Out: the calls of the kubelet reach the plugin. A round is: make the socket, serve, dial ourselves,
+//! In: a plugin and the paths of its sockets. Out: the calls of the kubelet reach the plugin. A round is: make the socket, serve, dial ourselves,
 //! register, and stay as long as the kubelet listens and both sockets are the ones they were.
 
 use std::collections::BTreeSet;
@@ -19,7 +19,7 @@ use tonic::transport::{Channel, Endpoint, Server};
 use super::service::{Lists, Service, options};
 use super::wire::device_plugin_client::DevicePluginClient;
 use super::wire::registration_client::RegistrationClient;
-use super::{Error, News, Plugin, Seat, VERSION, Way, wire};
+use super::{Error, Plugin, RegistrationEvent, RegistrationMode, SocketPaths, VERSION, wire};
 use crate::pause::Pause;
 use crate::pluginwatcher::{self, Info, Kind, Registrar};
 use crate::socket::{Identity, Own, RECHECK};
@@ -47,37 +47,37 @@ const GRACE: Duration = Duration::from_secs(1);
 ///
 /// # Errors
 /// When the socket cannot be made or served. A kubelet that is away or refuses is asked again for ever.
-pub async fn run<P: Plugin>(seat: &Seat, plugin: Arc<P>) -> Result<Infallible, Error> {
+pub async fn run<P: Plugin>(paths: &SocketPaths, plugin: Arc<P>) -> Result<Infallible, Error> {
     // The kubelet's, our own and those of others; the kubelet's checkpoints are in the same folder, and change with every pod.
-    let targets = vec![Target { dir: seat.folder.clone(), names: Names::Other(CHECKPOINT), tag: () }];
+    let targets = vec![Target { dir: paths.folder.clone(), names: Names::Other(CHECKPOINT), tag: () }];
     // The kernel may have no watch left (`fs.inotify.max_user_instances`): then looking now and then has to do.
     let mut watcher = Watcher::new(targets).ok();
-    let mut pause = Pause::new(&seat.resource);
+    let mut pause = Pause::new(&paths.resource);
     loop {
-        let clash = || plugin.news(News::Clash);
-        let (listener, own) = Own::alone(&seat.socket(), &mut watcher, &mut pause, clash).await?;
+        let clash = || plugin.on_registration(RegistrationEvent::Clash);
+        let (listener, own) = Own::alone(&paths.socket(), &mut watcher, &mut pause, clash).await?;
         let (round, over) = watch::channel(());
         let mut ended = over.clone();
         let (lists, listening) = watch::channel(Lists::default());
         let status = watch::Sender::new(pluginwatcher::Status::Unseen);
         let mut services = Server::builder().add_service(Service::server(Arc::clone(&plugin), over, lists));
-        if seat.way == Way::Watcher {
-            services = services.add_service(Registrar::new(info(seat), status.clone()).server());
+        if paths.mode == RegistrationMode::Watcher {
+            services = services.add_service(Registrar::new(info(paths), status.clone()).server());
         }
         let server = services.serve_with_incoming_shutdown(UnixListenerStream::new(listener), async move {
             // Without a sender any more: the round is over.
             let _ = ended.changed().await;
         });
         tokio::pin!(server);
-        let mut stay = Stay { seat, plugin: &*plugin, own: &own, listening, pause: &mut pause };
+        let mut stay = Stay { paths, plugin: &*plugin, own: &own, listening, pause: &mut pause };
         let stay = async {
-            match seat.way {
-                Way::Register => stay.registered(&mut watcher).await,
-                Way::Watcher => stay.found(&mut watcher, &status).await,
+            match paths.mode {
+                RegistrationMode::Register => stay.registered(&mut watcher).await,
+                RegistrationMode::Watcher => stay.found(&mut watcher, &status).await,
             }
         };
         tokio::select! {
-            served = &mut server => served.map_err(|source| Error::Serve { path: seat.socket(), source })?,
+            served = &mut server => served.map_err(|source| Error::Serve { path: paths.socket(), source })?,
             () = stay => {}
         }
         drop(round);
@@ -87,10 +87,10 @@ pub async fn run<P: Plugin>(seat: &Seat, plugin: Arc<P>) -> Result<Infallible, E
 }
 
 /// What a plugin says of itself when it is found.
-fn info(seat: &Seat) -> Info {
+fn info(paths: &SocketPaths) -> Info {
     Info {
         kind: Kind::DevicePlugin,
-        name: seat.resource.clone(),
+        name: paths.resource.clone(),
         endpoint: None,
         versions: vec![VERSION.to_owned()],
     }
@@ -107,13 +107,13 @@ struct Neighbours {
 }
 
 impl Neighbours {
-    fn new(seat: &Seat) -> Self {
-        Self { sockets: sockets(seat), gone: false, asked: None }
+    fn new(paths: &SocketPaths) -> Self {
+        Self { sockets: sockets(paths), gone: false, asked: None }
     }
 
     /// Whether one has gone since this was last said, and not just now.
-    fn one_has_gone(&mut self, seat: &Seat) -> bool {
-        let now = sockets(seat);
+    fn one_has_gone(&mut self, paths: &SocketPaths) -> bool {
+        let now = sockets(paths);
         self.gone |= !self.sockets.is_subset(&now);
         self.sockets = now;
         let due = self.gone && self.asked.is_none_or(|asked| asked.elapsed() >= AFTER_NEIGHBOUR);
@@ -125,16 +125,16 @@ impl Neighbours {
 }
 
 /// Names of the sockets in the folder that are neither ours nor the kubelet's. Some end in `.sock`, some do not.
-fn sockets(seat: &Seat) -> BTreeSet<OsString> {
-    let entries = std::fs::read_dir(&seat.folder).into_iter().flatten().flatten();
+fn sockets(paths: &SocketPaths) -> BTreeSet<OsString> {
+    let entries = std::fs::read_dir(&paths.folder).into_iter().flatten().flatten();
     let sockets = entries.filter(|entry| entry.file_type().is_ok_and(|kind| kind.is_socket()));
-    let others = |name: &OsString| *name != *super::KUBELET_SOCKET && *name != *seat.endpoint;
+    let others = |name: &OsString| *name != *super::KUBELET_SOCKET && *name != *paths.endpoint;
     sockets.map(|entry| entry.file_name()).filter(others).collect()
 }
 
 /// The part of a round in which the server only has to be there.
 struct Stay<'a, P> {
-    seat: &'a Seat,
+    paths: &'a SocketPaths,
     plugin: &'a P,
     own: &'a Own,
     listening: watch::Receiver<Lists>,
@@ -145,26 +145,26 @@ impl<P: Plugin> Stay<'_, P> {
     /// Registers, and returns when that is worth nothing any more.
     async fn registered(&mut self, watcher: &mut Option<Watcher<()>>) {
         if let Err(error) = self.dial_ourselves().await {
-            self.plugin.news(News::Refused(error));
+            self.plugin.on_registration(RegistrationEvent::Refused(error));
             return changed(watcher, self.pause.next()).await;
         }
         let before = self.listening.borrow().opened;
         let Some(kubelet) = self.register(watcher).await else { return };
-        self.plugin.news(News::Registered);
+        self.plugin.on_registration(RegistrationEvent::Registered);
         if !self.is_listened_to(before).await {
-            self.plugin.news(News::Ignored);
+            self.plugin.on_registration(RegistrationEvent::Ignored);
             return changed(watcher, self.pause.next()).await;
         }
-        self.plugin.news(News::Listening);
+        self.plugin.on_registration(RegistrationEvent::Listening);
         let since = Instant::now();
-        let mut neighbours = Neighbours::new(self.seat);
-        while self.own.is_there() && Identity::of(&self.seat.kubelet_socket()) == Some(kubelet) {
-            if neighbours.one_has_gone(self.seat) {
+        let mut neighbours = Neighbours::new(self.paths);
+        while self.own.is_there() && Identity::of(&self.paths.kubelet_socket()) == Some(kubelet) {
+            if neighbours.one_has_gone(self.paths) {
                 if self.listening.borrow().open > MAX_LISTS {
                     break;
                 }
                 if let Err(reason) = self.ask().await {
-                    self.plugin.news(News::Refused(reason));
+                    self.plugin.on_registration(RegistrationEvent::Refused(reason));
                     return changed(watcher, self.pause.next()).await;
                 }
             }
@@ -173,7 +173,7 @@ impl<P: Plugin> Stay<'_, P> {
             tokio::select! {
                 () = changed(watcher, RECHECK) => {}
                 () = lost => {
-                    self.plugin.news(News::Lost);
+                    self.plugin.on_registration(RegistrationEvent::Lost);
                     self.pause.over(since);
                     return changed(watcher, self.pause.next()).await;
                 }
@@ -198,7 +198,7 @@ impl<P: Plugin> Stay<'_, P> {
                 () = changed(watcher, RECHECK) => if !self.own.is_there() { return },
                 () = sleep_until(overdue), if !listened => {
                     if *said.borrow() != Unseen {
-                        self.plugin.news(News::Ignored);
+                        self.plugin.on_registration(RegistrationEvent::Ignored);
                     }
                     return;
                 }
@@ -207,9 +207,9 @@ impl<P: Plugin> Stay<'_, P> {
                     match now {
                         Unseen | Away(_) => {}
                         Asked => overdue = Instant::now() + LISTENS_WITHIN,
-                        Registered => self.plugin.news(News::Registered),
+                        Registered => self.plugin.on_registration(RegistrationEvent::Registered),
                         Refused(reason) => {
-                            self.plugin.news(News::Refused(reason));
+                            self.plugin.on_registration(RegistrationEvent::Refused(reason));
                             return sleep(self.pause.next()).await;
                         }
                     }
@@ -219,10 +219,10 @@ impl<P: Plugin> Stay<'_, P> {
                     match (std::mem::replace(&mut listened, now), now) {
                         (false, true) => {
                             self.pause.reset();
-                            self.plugin.news(News::Listening);
+                            self.plugin.on_registration(RegistrationEvent::Listening);
                         }
                         (true, false) => {
-                            self.plugin.news(News::Lost);
+                            self.plugin.on_registration(RegistrationEvent::Lost);
                             // A kubelet that comes back finds the socket again; one that made a mistake does not look.
                             overdue = Instant::now() + LISTENS_WITHIN;
                         }
@@ -236,7 +236,7 @@ impl<P: Plugin> Stay<'_, P> {
     /// Proves that the socket is served before the kubelet is asked to dial it.
     async fn dial_ourselves(&self) -> Result<(), String> {
         let ask = async {
-            let channel = dial(&self.seat.socket()).await?;
+            let channel = dial(&self.paths.socket()).await?;
             DevicePluginClient::new(channel).get_device_plugin_options(wire::Empty {}).await.map(drop)
         };
         match timeout(SELF_DIAL, ask).await {
@@ -254,7 +254,7 @@ impl<P: Plugin> Stay<'_, P> {
             if !self.own.is_there() {
                 return None;
             }
-            let kubelet = Identity::of(&self.seat.kubelet_socket());
+            let kubelet = Identity::of(&self.paths.kubelet_socket());
             if kubelet != last {
                 self.pause.reset();
                 last = kubelet;
@@ -265,7 +265,7 @@ impl<P: Plugin> Stay<'_, P> {
             }
             match self.ask().await {
                 Ok(()) => return kubelet,
-                Err(reason) => self.plugin.news(News::Refused(reason)),
+                Err(reason) => self.plugin.on_registration(RegistrationEvent::Refused(reason)),
             }
             changed(watcher, self.pause.next()).await;
         }
@@ -280,11 +280,11 @@ impl<P: Plugin> Stay<'_, P> {
     }
 
     async fn try_ask(&self) -> Result<(), Status> {
-        let channel = dial(&self.seat.kubelet_socket()).await?;
+        let channel = dial(&self.paths.kubelet_socket()).await?;
         let request = wire::RegisterRequest {
             version: VERSION.to_owned(),
-            endpoint: self.seat.endpoint.clone(),
-            resource_name: self.seat.resource.clone(),
+            endpoint: self.paths.endpoint.clone(),
+            resource_name: self.paths.resource.clone(),
             options: Some(options(self.plugin)),
         };
         RegistrationClient::new(channel).register(request).await.map(drop)

@@ -90,14 +90,14 @@ fn device(id: &str, healthy: bool, zones: &[u32]) -> Device {
 }
 
 fn start(folder: &Path, plugin: &Arc<Two>) -> JoinHandle<Result<Infallible, Error>> {
-    let seat = Seat {
+    let paths = SocketPaths {
         folder: folder.to_owned(),
         endpoint: "two.sock".to_owned(),
         resource: "test.dev/x".to_owned(),
-        way: Way::Register,
+        mode: RegistrationMode::Register,
     };
     let plugin = Arc::clone(plugin);
-    tokio::spawn(async move { run(&seat, plugin).await })
+    tokio::spawn(async move { run(&paths, plugin).await })
 }
 
 #[tokio::test]
@@ -223,24 +223,24 @@ async fn a_socket_that_is_served_is_left_to_its_owner() {
 
 #[test]
 fn sockets_are_named_by_the_resource() {
-    assert_eq!(Way::Register.endpoint("test.dev/x"), "test.dev_x.sock");
-    assert_eq!(Way::Watcher.endpoint("test.dev/x"), "test.dev_x@localhost-reg.sock");
-    let long = |end: &str| Way::Watcher.endpoint(&format!("{}/x{end}", "a".repeat(200)));
+    assert_eq!(RegistrationMode::Register.endpoint("test.dev/x"), "test.dev_x.sock");
+    assert_eq!(RegistrationMode::Watcher.endpoint("test.dev/x"), "test.dev_x@localhost-reg.sock");
+    let long = |end: &str| RegistrationMode::Watcher.endpoint(&format!("{}/x{end}", "a".repeat(200)));
     assert!(long("1") != long("2") && long("1") == long("1"));
     assert!(crate::pluginwatcher::FOLDER.len() + long("1").len() < crate::socket::MAX_PATH, "{}", long("1"));
 }
 
 #[tokio::test]
 async fn impossible_paths_are_said() {
-    let seat = |folder: String| Seat {
+    let paths = |folder: String| SocketPaths {
         folder: folder.into(),
         endpoint: "x.sock".to_owned(),
         resource: "test.dev/x".to_owned(),
-        way: Way::Register,
+        mode: RegistrationMode::Register,
     };
     let plugin = Arc::new(Two(watch::Sender::new(vec![])));
     for folder in [format!("/tmp/{}", "x".repeat(100)), "relative".to_owned()] {
-        let error = run(&seat(folder), Arc::clone(&plugin)).await.unwrap_err().to_string();
+        let error = run(&paths(folder), Arc::clone(&plugin)).await.unwrap_err().to_string();
         assert!(
             error.ends_with(
                 "cannot be a unix socket: allowed are absolute paths of at most 107 bytes of UTF-8"

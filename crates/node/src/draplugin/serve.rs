@@ -1,6 +1,6 @@
 //! Serving a driver: its own socket, and its registration beside it.
 //!
-//! In: a seat, a driver. Out: both sockets are there and answered, and are made again when they vanish. Never: a claim left out of an
+//! In: the paths of the sockets, a driver. Out: both sockets are there and answered, and are made again when they vanish. Never: a claim left out of an
 //! answer, or a socket taken from who serves it.
 
 use std::collections::BTreeMap;
@@ -14,7 +14,7 @@ use tonic::transport::Server;
 use tonic::{Request, Response};
 
 use super::wire::dra_plugin_server::{DraPlugin, DraPluginServer};
-use super::{Driver, SERVICE, SOCKET, Seat, wire};
+use super::{Driver, SERVICE, SOCKET, SocketPaths, wire};
 use crate::pause::Pause;
 use crate::pluginwatcher::{self, Info, Kind, Status};
 use crate::socket::{Error, Own};
@@ -30,31 +30,31 @@ const MAX_MESSAGE_BYTES: usize = 1 << 20;
 /// # Errors
 /// When a socket cannot be made, the folder of the registration being absent included.
 pub async fn run(
-    seat: &Seat,
+    paths: &SocketPaths,
     driver: Arc<impl Driver>,
     status: watch::Sender<Status>,
 ) -> Result<Infallible, Error> {
     let served = watch::Sender::new(false);
     let serving = served.subscribe();
     tokio::select! {
-        end = serve(seat, driver, &status, &served) => end,
-        end = register(seat, &status, serving) => end,
+        end = serve(paths, driver, &status, &served) => end,
+        end = register(paths, &status, serving) => end,
     }
 }
 
 /// Keeps the driver registered while it is we who serve it, so that whoever is told of the service finds it.
 async fn register(
-    seat: &Seat,
+    paths: &SocketPaths,
     status: &watch::Sender<Status>,
     mut serving: watch::Receiver<bool>,
 ) -> Result<Infallible, Error> {
     let info = Info {
         kind: Kind::DraPlugin,
-        name: seat.driver.clone(),
-        endpoint: Some(seat.socket()),
+        name: paths.driver.clone(),
+        endpoint: Some(paths.socket()),
         versions: vec![SERVICE.to_owned()],
     };
-    let registration = seat.registration();
+    let registration = paths.registration();
     loop {
         // The sender outlives us, so waiting cannot fail.
         let _ = serving.wait_for(|serving| *serving).await;
@@ -66,17 +66,17 @@ async fn register(
 }
 
 async fn serve(
-    seat: &Seat,
+    paths: &SocketPaths,
     driver: Arc<impl Driver>,
     status: &watch::Sender<Status>,
     served: &watch::Sender<bool>,
 ) -> Result<Infallible, Error> {
-    let path = seat.socket();
+    let path = paths.socket();
     let folder = path.parent().unwrap_or(&path);
     let failed = |source| Error::Make { path: path.clone(), source };
     let names = Names::Is(SOCKET.to_owned());
     let mut watcher = Watcher::new(vec![Target { dir: folder.to_owned(), names, tag: () }]).ok();
-    let mut pause = Pause::new(&seat.driver);
+    let mut pause = Pause::new(&paths.driver);
     loop {
         std::fs::create_dir_all(folder).map_err(failed)?;
         let clash = || {
@@ -183,11 +183,14 @@ mod tests {
         let root = tempfile::tempdir().unwrap();
         let folder = |name: &str| root.path().join(name);
         std::fs::create_dir(folder("registry")).unwrap();
-        let seat =
-            Seat { driver: "d.example".to_owned(), plugins: folder("plugins"), registry: folder("registry") };
-        let socket = seat.socket();
+        let paths = SocketPaths {
+            driver: "d.example".to_owned(),
+            plugins: folder("plugins"),
+            registry: folder("registry"),
+        };
+        let socket = paths.socket();
         let (status, _) = watch::channel(Status::Unseen);
-        let running = tokio::spawn(async move { run(&seat, Arc::new(Odd), status).await.map(drop) });
+        let running = tokio::spawn(async move { run(&paths, Arc::new(Odd), status).await.map(drop) });
         let claim = |uid: &str| wire::Claim { uid: uid.to_owned(), ..wire::Claim::default() };
         let claims = ["a", "bad", "silent"].map(claim).to_vec();
         let mut kubelet = client(&socket).await;
@@ -217,15 +220,18 @@ mod tests {
         let root = tempfile::tempdir().unwrap();
         let folder = |name: &str| root.path().join(name);
         std::fs::create_dir(folder("registry")).unwrap();
-        let seat =
-            Seat { driver: "d.example".to_owned(), plugins: folder("plugins"), registry: folder("registry") };
+        let paths = SocketPaths {
+            driver: "d.example".to_owned(),
+            plugins: folder("plugins"),
+            registry: folder("registry"),
+        };
         let start = || {
-            let (seat, status) = (seat.clone(), watch::Sender::new(Status::Unseen));
+            let (paths, status) = (paths.clone(), watch::Sender::new(Status::Unseen));
             let said = status.subscribe();
-            (tokio::spawn(async move { run(&seat, Arc::new(Odd), status).await.map(drop) }), said)
+            (tokio::spawn(async move { run(&paths, Arc::new(Odd), status).await.map(drop) }), said)
         };
         let (first, _) = start();
-        let sockets = [seat.socket(), seat.registration().path()];
+        let sockets = [paths.socket(), paths.registration().path()];
         client(&sockets[1]).await;
         let before = sockets.each_ref().map(|path| Identity::of(path));
         let (second, mut said) = start();

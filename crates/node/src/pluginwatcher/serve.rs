@@ -1,6 +1,6 @@
 //! Serving a registration on a socket of its own, round after round.
 //!
-//! In: a seat, what the plugin says of itself. Out: the socket is there and answered, and is made again when it vanishes or the
+//! In: the path of the socket, what the plugin says of itself. Out: the socket is there and answered, and is made again when it vanishes or the
 //! kubelet refused: making it anew is how a plugin asks again. Never: the plugin's own service, or a socket taken from who serves it.
 
 use std::convert::Infallible;
@@ -10,7 +10,7 @@ use tokio::time::{Instant, sleep};
 use tokio_stream::wrappers::UnixListenerStream;
 use tonic::transport::Server;
 
-use super::{Info, Registrar, Seat, Status};
+use super::{Info, Registrar, SocketPaths, Status};
 use crate::pause::Pause;
 use crate::socket::{Error, Own};
 use crate::watch::{Names, Target, Watcher};
@@ -20,9 +20,13 @@ use crate::watch::{Names, Target, Watcher};
 ///
 /// # Errors
 /// When the socket cannot be made, the folder being absent included.
-pub async fn run(seat: &Seat, info: Info, status: watch::Sender<Status>) -> Result<Infallible, Error> {
-    let (path, names) = (seat.path(), Names::Is(seat.socket.clone()));
-    let mut watcher = Watcher::new(vec![Target { dir: seat.folder.clone(), names, tag: () }]).ok();
+pub async fn run(
+    paths: &SocketPaths,
+    info: Info,
+    status: watch::Sender<Status>,
+) -> Result<Infallible, Error> {
+    let (path, names) = (paths.path(), Names::Is(paths.socket.clone()));
+    let mut watcher = Watcher::new(vec![Target { dir: paths.folder.clone(), names, tag: () }]).ok();
     let mut pause = Pause::new(&info.name);
     loop {
         let clash = || Status::clash(&status, &path);

@@ -47,10 +47,10 @@ fn names_are_users_at_a_host() {
 #[tokio::test]
 async fn a_kubelet_asks_and_says_what_became_of_it() {
     let folder = tempfile::tempdir().unwrap();
-    let seat = Seat { folder: folder.path().to_owned(), socket: socket_name("dra.test.dev") };
+    let paths = SocketPaths { folder: folder.path().to_owned(), socket: socket_name("dra.test.dev") };
     let status = watch::Sender::new(Status::Unseen);
     let mut said = status.subscribe();
-    let (there, running) = (seat.path(), seat.clone());
+    let (there, running) = (paths.path(), paths.clone());
     let running = tokio::spawn(async move { run(&running, info(), status).await });
     appears(&there).await;
 
@@ -78,21 +78,21 @@ async fn a_kubelet_asks_and_says_what_became_of_it() {
 #[tokio::test]
 async fn a_socket_that_another_process_serves_is_left_to_it() {
     let folder = tempfile::tempdir().unwrap();
-    let seat = Seat { folder: folder.path().to_owned(), socket: socket_name("dra.test.dev") };
+    let paths = SocketPaths { folder: folder.path().to_owned(), socket: socket_name("dra.test.dev") };
     let start = || {
-        let (seat, status) = (seat.clone(), watch::Sender::new(Status::Unseen));
+        let (paths, status) = (paths.clone(), watch::Sender::new(Status::Unseen));
         let said = status.subscribe();
-        (tokio::spawn(async move { run(&seat, info(), status).await }), said)
+        (tokio::spawn(async move { run(&paths, info(), status).await }), said)
     };
     let (first, _) = start();
-    appears(&seat.path()).await;
-    let before = Identity::of(&seat.path());
+    appears(&paths.path()).await;
+    let before = Identity::of(&paths.path());
     let (second, mut said) = start();
     told(&mut said, |status| matches!(status, Status::Away(_))).await;
-    assert_eq!(Identity::of(&seat.path()), before);
+    assert_eq!(Identity::of(&paths.path()), before);
     first.abort();
     told(&mut said, |status| *status == Status::Unseen).await;
-    appears(&seat.path()).await;
-    assert_ne!(Identity::of(&seat.path()), before);
+    appears(&paths.path()).await;
+    assert_ne!(Identity::of(&paths.path()), before);
     second.abort();
 }

@@ -1,13 +1,14 @@
-//! The plugins that run, one for each resource of the configuration.
+//! The running plugins, one for each resource of the configuration.
 //!
-//! In: a configuration, and the next. Out: plugins of resources that are the same run on undisturbed, also when their devices are to be
-//! found elsewhere; others are ended, in full, before what replaces them starts. Never: two plugins of one resource at a time.
+//! In: a configuration, and the next. Out: plugins of unchanged resources run on undisturbed, also when only their
+//! discovery changed; others are ended, in full, before their replacement starts. Never: two plugins of one resource at
+//! a time.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::time::Duration;
 
-use node::deviceplugin::{self, Seat};
+use node::deviceplugin::{self, SocketPaths};
 use node::socket;
 use runtime::page_reclaim::ReclaimTrigger;
 use tokio::sync::watch;
@@ -16,53 +17,53 @@ use tokio_util::sync::CancellationToken;
 use tracing::info;
 
 use crate::config::{Config, Resource};
+use crate::device_watcher::DeviceWatcher;
 use crate::inventory::Inventory;
-use crate::keeper::Keeper;
 use crate::metrics::Metrics;
-use crate::plugin::{Plugin, Standing};
+use crate::plugin::{Plugin, PluginState};
 use crate::settings::Settings;
 
-/// Between tries to make a socket: the kubelet's folder may not be there yet.
+/// The time between attempts to make a socket: the kubelet's folder may not exist yet.
 const RETRY: Duration = Duration::from_secs(2);
 
-/// The plugins.
-pub(super) struct Fleet {
+/// The plugins by resource.
+pub(super) struct PluginSet {
     settings: Settings,
     metrics: Metrics,
     inventory: watch::Sender<Arc<Inventory>>,
     reclaim: ReclaimTrigger,
-    running: BTreeMap<String, Running>,
-    /// What is missing, by resource; nothing when every plugin is listened to.
-    missing: watch::Sender<BTreeMap<String, String>>,
+    running: BTreeMap<String, RunningPlugin>,
+    /// Why a resource is not served, by resource; empty when the kubelet listens to every plugin.
+    not_ready: watch::Sender<BTreeMap<String, String>>,
     failed: watch::Sender<Option<String>>,
 }
 
-struct Running {
-    /// Who looks for devices hears of another one.
+struct RunningPlugin {
+    /// Sends the device watcher another configuration.
     config: watch::Sender<Arc<Resource>>,
     plugin: Arc<Plugin>,
     token: CancellationToken,
     tasks: JoinSet<()>,
 }
 
-impl Fleet {
-    /// No plugins yet.
+impl PluginSet {
+    /// A set without plugins.
     pub(super) fn new(
         settings: Settings,
         metrics: Metrics,
         inventory: watch::Sender<Arc<Inventory>>,
         reclaim: ReclaimTrigger,
     ) -> Self {
-        let (missing, failed) = Default::default();
-        Self { settings, metrics, inventory, reclaim, running: BTreeMap::new(), missing, failed }
+        let (not_ready, failed) = Default::default();
+        Self { settings, metrics, inventory, reclaim, running: BTreeMap::new(), not_ready, failed }
     }
 
-    /// What is missing, by resource; nothing when every plugin is listened to.
-    pub(super) fn missing(&self) -> watch::Receiver<BTreeMap<String, String>> {
-        self.missing.subscribe()
+    /// Why a resource is not served, by resource; empty when the kubelet listens to every plugin.
+    pub(super) fn not_ready(&self) -> watch::Receiver<BTreeMap<String, String>> {
+        self.not_ready.subscribe()
     }
 
-    /// Waits until a plugin cannot go on.
+    /// Waits until a plugin fails for good.
     pub(super) async fn failed(&self) -> String {
         let mut failed = self.failed.subscribe();
         // The sender lives in `self`, so waiting cannot fail.
@@ -70,11 +71,11 @@ impl Fleet {
         found.ok().flatten().unwrap_or_default()
     }
 
-    /// Makes the plugins those of the configuration.
-    pub(super) async fn become_(&mut self, config: Config) {
+    /// Starts, keeps and ends plugins, so that they are those of the configuration.
+    pub(super) async fn apply(&mut self, config: Config) {
         let wanted: BTreeMap<String, Resource> =
             config.resources.into_iter().map(|resource| (resource.name.clone(), resource)).collect();
-        let same = |name: &String, running: &Running| {
+        let same = |name: &String, running: &RunningPlugin| {
             wanted.get(name).is_some_and(|wanted| running.config.borrow().differs_in_discovery_only(wanted))
         };
         let ending: Vec<String> = self
@@ -109,7 +110,7 @@ impl Fleet {
     }
 
     /// Whether the plugins are those of the configuration.
-    pub(super) fn is(&self, config: &Config) -> bool {
+    pub(super) fn matches(&self, config: &Config) -> bool {
         let same = |resource: &Resource| {
             self.running.get(&resource.name).is_some_and(|running| **running.config.borrow() == *resource)
         };
@@ -126,49 +127,49 @@ impl Fleet {
 
     async fn end(&mut self, name: &str) {
         if let Some(mut running) = self.running.remove(name) {
-            info!(resource = name, "ending");
+            info!(resource = name, "ending the plugin");
             running.token.cancel();
             while running.tasks.join_next().await.is_some() {}
             running.plugin.end();
-            self.missing.send_modify(|missing| drop(missing.remove(name)));
+            self.not_ready.send_modify(|not_ready| drop(not_ready.remove(name)));
         }
     }
 
-    fn start(&self, resource: Arc<Resource>) -> Running {
+    fn start(&self, resource: Arc<Resource>) -> RunningPlugin {
         let plugin =
             Arc::new(Plugin::new(resource.without_discovery(), self.metrics.clone(), self.reclaim.clone()));
         let (config, latest) = watch::channel(Arc::clone(&resource));
-        let keeper = Keeper {
+        let device_watcher = DeviceWatcher {
             config: latest,
-            place: self.settings.place.clone(),
+            environment: self.settings.environment.clone(),
             cdi_dir: self.settings.cdi_dir.clone(),
             plugin: Arc::clone(&plugin),
             inventory: self.inventory.clone(),
             metrics: self.metrics.clone(),
             reclaim: self.reclaim.clone(),
         };
-        let seat = Seat {
-            folder: self.settings.folder.clone(),
-            endpoint: self.settings.way.endpoint(&resource.name),
+        let paths = SocketPaths {
+            folder: self.settings.socket_dir.clone(),
+            endpoint: self.settings.registration.endpoint(&resource.name),
             resource: resource.name.clone(),
-            way: self.settings.way,
+            mode: self.settings.registration,
         };
         let token = CancellationToken::new();
         let mut tasks = JoinSet::new();
         let failed = self.failed.clone();
         let name = resource.name.clone();
         tasks.spawn(until(token.clone(), async move {
-            let Err(reason) = keeper.run().await;
+            let Err(reason) = device_watcher.run().await;
             failed.send_replace(Some(format!("{name}: {reason}")));
         }));
         let failed = self.failed.clone();
         let served = Arc::clone(&plugin);
         tasks.spawn(until(token.clone(), async move {
-            let reason = serve(&seat, served).await;
-            failed.send_replace(Some(format!("{}: {reason}", seat.resource)));
+            let reason = serve(&paths, served).await;
+            failed.send_replace(Some(format!("{}: {reason}", paths.resource)));
         }));
-        tasks.spawn(until(token.clone(), follow(Arc::clone(&plugin), self.missing.clone())));
-        Running { config, plugin, token, tasks }
+        tasks.spawn(until(token.clone(), track_state(Arc::clone(&plugin), self.not_ready.clone())));
+        RunningPlugin { config, plugin, token, tasks }
     }
 }
 
@@ -179,38 +180,38 @@ async fn until(token: CancellationToken, task: impl Future<Output = ()>) {
     }
 }
 
-/// Serves the plugin once its devices are known; returns why that cannot go on.
-async fn serve(seat: &Seat, plugin: Arc<Plugin>) -> String {
-    let mut standing = plugin.standing();
+/// Serves the plugin once its devices are known; returns an error that no retry can mend.
+async fn serve(paths: &SocketPaths, plugin: Arc<Plugin>) -> String {
+    let mut state = plugin.state();
     // The sender lives in the plugin, so waiting cannot fail.
-    let known = standing.wait_for(|standing| !matches!(standing, Standing::Unknown(_))).await.map(drop);
+    let known = state.wait_for(|state| !matches!(state, PluginState::DevicesUnknown(_))).await.map(drop);
     drop(known);
     loop {
-        let Err(error) = deviceplugin::run(seat, Arc::clone(&plugin)).await;
+        let Err(error) = deviceplugin::run(paths, Arc::clone(&plugin)).await;
         if matches!(error, deviceplugin::Error::Socket(socket::Error::Path(_))) {
             return error.to_string();
         }
-        let away = Standing::Away(error.to_string());
-        if *plugin.standing().borrow() != away {
-            tracing::warn!(resource = seat.resource, %error, "cannot serve; trying again");
-            plugin.away(&error.to_string());
+        let away = PluginState::NotListening(error.to_string());
+        if *plugin.state().borrow() != away {
+            tracing::warn!(resource = paths.resource, %error, "cannot serve; trying again");
+            plugin.not_listening(&error.to_string());
         }
         tokio::time::sleep(RETRY).await;
     }
 }
 
-/// Notes what is missing until the kubelet listens.
-async fn follow(plugin: Arc<Plugin>, missing: watch::Sender<BTreeMap<String, String>>) {
-    let mut standing = plugin.standing();
+/// Records why the resource is not served, until the kubelet listens.
+async fn track_state(plugin: Arc<Plugin>, not_ready: watch::Sender<BTreeMap<String, String>>) {
+    let mut state = plugin.state();
     loop {
-        let now = standing.borrow_and_update().clone();
-        missing.send_modify(|missing| match now {
-            Standing::Listening => drop(missing.remove(plugin.name())),
-            Standing::Unknown(reason) | Standing::Away(reason) => {
-                drop(missing.insert(plugin.name().to_owned(), reason));
+        let now = state.borrow_and_update().clone();
+        not_ready.send_modify(|not_ready| match now {
+            PluginState::Listening => drop(not_ready.remove(plugin.name())),
+            PluginState::DevicesUnknown(reason) | PluginState::NotListening(reason) => {
+                drop(not_ready.insert(plugin.name().to_owned(), reason));
             }
         });
-        if standing.changed().await.is_err() {
+        if state.changed().await.is_err() {
             return;
         }
     }

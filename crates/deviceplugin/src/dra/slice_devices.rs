@@ -1,6 +1,6 @@
-//! The devices as the scheduler is told of them.
+//! The devices as ResourceSlices describe them to the scheduler.
 //!
-//! In: the inventory. Out: a name for each device and what can be known of it. Never: a device that cannot be handed out.
+//! In: the inventory. Out: a name and attributes for each device. Never: a device that cannot be allocated.
 
 use std::collections::BTreeMap;
 
@@ -9,38 +9,39 @@ use xxhash_rust::xxh64::xxh64;
 
 use crate::inventory::{self, Inventory};
 
-/// The number of the NUMA zone a device is close to; the name that drivers agree on.
+/// The attribute with the number of the device's NUMA zone; drivers agree on this name.
 pub const NUMA_NODE: &str = "resource.kubernetes.io/numaNode";
-/// The address on the PCI bus; Kubernetes' own name.
+/// The attribute with the address on the PCI bus; Kubernetes' own name.
 pub const PCI_BUS_ID: &str = "resource.kubernetes.io/pciBusID";
-/// The longest name of a device, and the longest text of an attribute.
+/// The API server's limits for the name of a device and for the text of an attribute.
 const MAX_NAME: usize = 63;
 const MAX_TEXT: usize = 64;
 
-/// A device by the names it has elsewhere.
+/// A device with the names that identify it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Source<'a> {
-    /// The resource it is of.
+pub struct NamedDevice<'a> {
+    /// The device's resource.
     pub resource: &'a str,
-    /// Its id.
+    /// The device's id within the resource.
     pub id: &'a str,
-    /// What is known of it.
+    /// The device.
     pub device: &'a inventory::Device,
 }
 
-/// All devices by their names in slices, those that cannot be handed out included.
+/// All devices by their names in slices, including those that cannot be allocated.
 #[must_use]
-pub fn names(inventory: &Inventory) -> BTreeMap<String, Source<'_>> {
-    let devices = inventory.resources.iter().flat_map(|(resource, stock)| {
-        stock.devices.iter().map(move |(id, device)| Source { resource, id, device })
+pub fn names(inventory: &Inventory) -> BTreeMap<String, NamedDevice<'_>> {
+    let devices = inventory.resources.iter().flat_map(|(resource, devices)| {
+        devices.devices.iter().map(move |(id, device)| NamedDevice { resource, id, device })
     });
     devices.map(|source| (name(source.resource, source.id), source)).collect()
 }
 
-/// The name of a device in slices: `<class>-<id>-<hash>`, class being what follows the slash in the resource's name, with dashes for what a DNS
-/// label has not.
+/// The name of a device in slices: `<class>-<id>-<hash>`. The class is what follows the slash in the resource's name;
+/// characters that a DNS label cannot have become dashes.
 ///
-/// Nothing else tells it: a name that changed with other devices would be that of a free device to the scheduler, while a claim has it.
+/// The name depends on nothing else. If it changed with other devices, the scheduler would take the device for another,
+/// free one while a claim has it.
 #[must_use]
 pub fn name(resource: &str, id: &str) -> String {
     let legal = |c: char| match c.to_ascii_lowercase() {
@@ -53,14 +54,14 @@ pub fn name(resource: &str, id: &str) -> String {
     if readable.is_empty() { format!("{hash:08x}") } else { format!("{readable}-{hash:08x}") }
 }
 
-/// What the name begins with, and was as a whole in the first claims' files, where it was no other device's.
+/// The readable start of the name. In the first versions of claim files this was the whole name, where it was unique.
 #[must_use]
 pub fn short_name(resource: &str, id: &str) -> String {
     let class = resource.rsplit_once('/').map_or(resource, |(_, class)| class);
     format!("{class}-{id}")
 }
 
-/// The devices that can be handed out, by name.
+/// The devices that can be allocated, by name.
 #[must_use]
 pub fn devices(inventory: &Inventory) -> Vec<Device> {
     let healthy = names(inventory).into_iter().filter(|(_, source)| source.device.is_healthy());
@@ -69,7 +70,7 @@ pub fn devices(inventory: &Inventory) -> Vec<Device> {
         .collect()
 }
 
-fn attributes(source: Source<'_>) -> BTreeMap<String, DeviceAttribute> {
+fn attributes(source: NamedDevice<'_>) -> BTreeMap<String, DeviceAttribute> {
     let mut attributes = BTreeMap::new();
     let mut text = |name: &str, value: &str| {
         if !value.is_empty() && value.len() <= MAX_TEXT {
@@ -86,7 +87,7 @@ fn attributes(source: Source<'_>) -> BTreeMap<String, DeviceAttribute> {
         text("pciVendor", &pci.vendor);
         text("pciDevice", &pci.device);
     }
-    // Of a device close to several zones no single number is true.
+    // No single number is true for a device close to several zones.
     if let [zone] = source.device.hardware.zones[..] {
         let attribute = DeviceAttribute { int: Some(i64::from(zone)), ..DeviceAttribute::default() };
         attributes.insert(NUMA_NODE.to_owned(), attribute);
@@ -105,16 +106,16 @@ mod tests {
     fn inventory(devices: &[(&str, &str, &[u32])]) -> Inventory {
         let mut inventory = Inventory::default();
         for (resource, id, zones) in devices {
-            let stock: &mut Arc<Resource> = inventory.resources.entry((*resource).to_owned()).or_default();
+            let devices: &mut Arc<Resource> = inventory.resources.entry((*resource).to_owned()).or_default();
             let hardware = Arc::new(Hardware { zones: zones.to_vec(), ..Hardware::default() });
-            let device = inventory::Device { hardware, trouble: None };
-            Arc::make_mut(stock).devices.insert((*id).into(), device);
+            let device = inventory::Device { hardware, unhealthy_reason: None };
+            Arc::make_mut(devices).devices.insert((*id).into(), device);
         }
         inventory
     }
 
     #[test]
-    fn what_is_told_of_a_device() {
+    fn devices_have_attributes() {
         let mut inventory = inventory(&[
             ("v.example/nic", "a", &[1]),
             ("v.example/nic", "b", &[0, 1]),
@@ -139,14 +140,14 @@ mod tests {
                 ("nic-c-d62cc1b1", nic, Some("c"), None, None)
             ]
         );
-        let stock = Arc::make_mut(inventory.resources.get_mut("v.example/nic").unwrap());
-        stock.devices.get_mut("a").unwrap().trouble = Some("burnt".to_owned());
+        let devices = Arc::make_mut(inventory.resources.get_mut("v.example/nic").unwrap());
+        devices.devices.get_mut("a").unwrap().unhealthy_reason = Some("burnt".to_owned());
         assert_eq!(super::devices(&inventory).len(), 2);
         assert_eq!(names(&inventory).len(), 3, "its name is still known");
     }
 
     #[test]
-    fn names_begin_with_what_can_be_read() {
+    fn slice_names_start_with_a_readable_part() {
         assert_eq!(super::name("vendor.example/nic", "a"), "nic-a-0d458cc1", "as in docs/dra.md");
         let name = |resource: &str, id: &str| {
             let name = super::name(resource, id);
@@ -166,17 +167,19 @@ mod tests {
 
     proptest! {
         #[test]
-        fn each_device_has_a_name_of_its_own_whatever_others_there_are(
+        fn device_names_are_unique_and_independent_of_others(
             ids in proptest::collection::btree_set("[a-zA-Z0-9:._ä-]{1,63}", 0..20), chosen in 0_usize..20,
         ) {
-            let list: Vec<_> = ids.iter().flat_map(|id| [("v.example/nic", &**id, &[][..]), ("V.example/nic", id, &[])]).collect();
+            let twice = |id| [("v.example/nic", id, &[][..]), ("V.example/nic", id, &[])];
+            let list: Vec<_> = ids.iter().flat_map(|id| twice(&**id)).collect();
             let all = inventory(&list);
             let names = names(&all);
             prop_assert_eq!(names.len(), list.len());
             prop_assert!(names.keys().all(|name| is_label(name)), "{:?}", names.keys());
             if let Some(one) = list.get(chosen) {
                 let alone = inventory(&[*one]);
-                prop_assert!(super::names(&alone).keys().all(|name| names[name].id == one.1 && names[name].resource == one.0));
+                let same = |name: &String| names[name].id == one.1 && names[name].resource == one.0;
+                prop_assert!(super::names(&alone).keys().all(same));
             }
         }
     }
