@@ -1,13 +1,13 @@
 //! Would the kubelet admit this pod, and where would it put it?
 //!
-//! In: a node's [`Rules`], its [`Free`] table and a pod's [`PodNeeds`]. Out: a [`Placement`] or the [`Misfit`] the kubelet
-//! would reject the pod with. Never: a choice between nodes.
+//! In: a node's [`Rules`], its [`Free`] table and a pod's [`PodNeeds`]. Out: a [`Placement`], or the [`Misfit`] for
+//! which the kubelet would reject the pod. Never: a choice between nodes.
 //!
 //! This is the Topology Manager's `single-numa-node` admission (kubelet 1.36 `topologymanager`, `cpumanager`,
-//! `memorymanager`, `devicemanager`): containers in order, each on the lowest zone that holds all it aligns, init containers'
-//! resources reused by later containers. `restricted` is decided by the same rule: what fits one zone is always a
-//! preferred hint, so the answer is never too generous; pods that would need two zones there are refused for now.
-//! Cost: containers x zones x needs, no allocation once the [`Scratch`] has grown.
+//! `memorymanager`, `devicemanager`): containers in order, each on the lowest zone that holds everything it aligns,
+//! with the resources of init containers reused by later containers. `restricted` is decided by the same rule: what
+//! fits one zone is always a preferred hint, so the answer is never too generous; pods that would need two zones there
+//! are refused for now.
 
 use smallvec::SmallVec;
 
@@ -17,26 +17,26 @@ use crate::request::{ContainerKind, Need, PodNeeds, Qos};
 use crate::resource::{ResourceKind, ResourceName};
 use crate::zone::Free;
 
-/// What a pod holds in one cell of the node's [`Free`] table.
+/// The amount a pod holds in one cell of the node's [`Free`] table.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub struct Grant {
-    /// Index into [`Free::cells`].
+    /// The index into [`Free::cells`].
     pub cell: u32,
-    /// What the kubelet cannot give to others while the pod lives.
+    /// The amount that the kubelet cannot give to other pods while this one lives.
     pub held: i64,
-    /// The part of it that podresources (and so an exporter) reports: init containers that ran to completion keep
-    /// what later containers did not reuse, unseen.
+    /// The part of `held` that podresources, and so an exporter, reports. Init containers that ran to completion keep,
+    /// unreported, what later containers did not reuse.
     pub visible: i64,
 }
 
-/// Where the kubelet puts a pod: its grants, ascending by cell. Empty for a pod that aligns nothing.
+/// Where the kubelet puts a pod. Empty for a pod that aligns nothing.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Hash)]
 pub struct Placement {
-    /// Ascending by cell, each cell once.
+    /// One grant per cell, ascending by cell.
     pub grants: SmallVec<[Grant; 2]>,
 }
 
-/// Working memory of an admission, kept by the caller so that a hot loop does not allocate.
+/// Working memory of an admission. The caller keeps it, so that a hot loop does not allocate.
 #[derive(Debug, Default)]
 pub struct Scratch {
     taken: Vec<i64>,
@@ -44,46 +44,46 @@ pub struct Scratch {
     visible: Vec<i64>,
 }
 
-/// Whether, and how, the kubelet aligns one need.
+/// Whether and how the kubelet aligns one need.
 enum Aligned {
-    /// Not at all.
+    /// The need is not aligned.
     No,
-    /// In this column; `charge` is false when it is only checked.
+    /// The need is aligned, in this column; `charge` is false when the amount is only checked.
     Yes { column: usize, charge: bool },
-    /// It would, but no zone lists the resource.
+    /// The need would be aligned, but no zone lists the resource.
     NotListed,
 }
 
-/// The needs one alignment decision covers, with the kubelet's view of which of them it aligns.
-struct Question<'a> {
+/// The node and QoS class for which needs are aligned.
+struct AlignmentQuery<'a> {
     rules: Rules,
     qos: Qos,
     free: &'a Free,
 }
 
 impl Placement {
-    /// Takes the placement's amounts out of `free`.
+    /// Subtracts the placement's amounts from `free`.
     pub fn charge(&self, free: &mut Free) {
         self.grants.iter().for_each(|grant| free.add(grant.cell as usize, -grant.held));
     }
 
-    /// Gives the placement's amounts back to `free`.
+    /// Adds the placement's amounts back to `free`.
     pub fn release(&self, free: &mut Free) {
         self.grants.iter().for_each(|grant| free.add(grant.cell as usize, grant.held));
     }
 }
 
-/// The column a need is charged to, if the kubelet hands it out exclusively from a zone.
+/// The column that a need is charged to, if the kubelet hands the resource out exclusively from a zone.
 #[must_use]
 pub fn charged_column(rules: Rules, free: &Free, qos: Qos, need: Need) -> Option<usize> {
-    match (Question { rules, qos, free }).aligned(need) {
+    match (AlignmentQuery { rules, qos, free }).aligned(need) {
         Aligned::Yes { column, charge: true } => Some(column),
         _ => None,
     }
 }
 
-/// Whether a pod makes the kubelet hand out something that podresources reports with a zone, on a node with these rules
-/// and zones. Exporters with fingerprint method `with-exclusive-resources` count exactly these pods.
+/// Whether the kubelet hands out something for the pod that podresources reports with a zone. Exporters with the
+/// fingerprint method `with-exclusive-resources` count exactly these pods.
 #[must_use]
 pub fn is_exclusive(rules: Rules, free: &Free, needs: &PodNeeds) -> bool {
     needs
@@ -97,20 +97,52 @@ pub fn is_exclusive(rules: Rules, free: &Free, needs: &PodNeeds) -> bool {
 /// Whether the kubelet aligns anything of the pod on a node with these rules and zones, or would if a zone listed it.
 #[must_use]
 pub fn needs_alignment(rules: Rules, free: &Free, needs: &PodNeeds) -> bool {
-    let question = Question { rules, qos: needs.qos, free };
+    let query = AlignmentQuery { rules, qos: needs.qos, free };
     rules.policy.enforces()
         && needs
             .containers
             .iter()
             .flat_map(|container| &container.needs)
-            .any(|need| !matches!(question.aligned(*need), Aligned::No))
+            .any(|need| !matches!(query.aligned(*need), Aligned::No))
 }
 
-/// Decides admission.
+/// Decides whether the kubelet admits a pod, and where it puts it. `free` is not changed; see [`Placement::charge`].
+///
+/// Cost: containers x zones x aligned needs; no allocation once `scratch` has grown to the node's number of cells.
 ///
 /// # Errors
-/// The [`Misfit`] when the kubelet would reject the pod. A node whose policy does not reject admits everything, and then the
-/// placement is empty: where the kubelet put the pod is not known.
+/// The [`Misfit`] when the kubelet would reject the pod. A node whose policy does not reject admits everything; the
+/// placement is then empty, since where the kubelet put the pod is unknown.
+///
+/// # Example
+/// ```
+/// use topology::admit::{Scratch, admit};
+/// use topology::policy::{Policy, Rules};
+/// use topology::request::{ContainerKind, ContainerRequest, PodRequest};
+/// use topology::resource::ResourceName;
+/// use topology::zone::{NodeTopology, Zone, ZoneId, ZoneResource};
+///
+/// let nic = ResourceName::new("vendor.com/nic").unwrap();
+/// let zone = |id, count| Zone {
+///     id: ZoneId(id),
+///     resources: vec![ZoneResource { name: nic, capacity: count, allocatable: count, available: count }],
+///     distances: vec![],
+/// };
+/// let free = NodeTopology { zones: vec![zone(0, 1), zone(1, 2)], ..NodeTopology::default() }.available();
+/// let rules = Rules { policy: Policy::SingleNumaNode, ..Rules::default() };
+/// let pod = |count: &str| {
+///     let requests = vec![(nic, count.parse().unwrap())];
+///     let main = ContainerRequest { name: "main".into(), kind: ContainerKind::App, requests, limits: vec![] };
+///     PodRequest { containers: vec![main], ..PodRequest::default() }.needs()
+/// };
+///
+/// let mut scratch = Scratch::default();
+/// let placement = admit(rules, &free, &pod("2"), &mut scratch).unwrap();
+/// assert_eq!((placement.grants[0].cell, placement.grants[0].held), (1, 2));
+///
+/// let misfit = admit(rules, &free, &pod("3"), &mut scratch).unwrap_err();
+/// assert_eq!(misfit.constraint.to_string(), "vendor.com/nic: 3 requested, at most 2 free in one zone");
+/// ```
 pub fn admit(
     rules: Rules,
     free: &Free,
@@ -120,21 +152,21 @@ pub fn admit(
     if !rules.policy.enforces() {
         return Ok(Placement::default());
     }
-    let question = Question { rules, qos: needs.qos, free };
+    let query = AlignmentQuery { rules, qos: needs.qos, free };
     scratch.reset(free.cells().len());
     let pod_zone = match rules.scope {
-        Scope::Pod => question.pod_zone(needs, scratch)?,
+        Scope::Pod => query.pod_zone(needs, scratch)?,
         Scope::Container => None,
     };
     for (at, container) in needs.containers.iter().enumerate() {
         let part = Part::of(container.kind);
         let zone = match pod_zone {
             Some(zone) => Some(zone),
-            None => question.zone_for(&container.needs, part, at, scratch)?,
+            None => query.zone_for(&container.needs, part, at, scratch)?,
         };
         if let Some(row) = zone {
             for need in &container.needs {
-                if let Aligned::Yes { column, charge: true } = question.aligned(*need) {
+                if let Aligned::Yes { column, charge: true } = query.aligned(*need) {
                     scratch.take(free.index(row, column), *need, container.kind);
                 }
             }
@@ -143,11 +175,9 @@ pub fn admit(
     Ok(scratch.placement())
 }
 
-// === impl Question ===
-
-impl Question<'_> {
-    /// What the kubelet's managers make of one need. With unknown managers (RTE, NFD) a fractional cpu is checked but not
-    /// charged: the peer plugin checks it, the kubelet never pins it.
+impl AlignmentQuery<'_> {
+    /// How the kubelet's managers treat one need. With unknown managers (RTE, NFD) a fractional CPU is checked but not
+    /// charged: the peer's plugin checks it, the kubelet never pins it.
     fn aligned(&self, need: Need) -> Aligned {
         let guaranteed = self.qos == Qos::Guaranteed;
         let column = self.free.layout().column(need.name);
@@ -211,8 +241,9 @@ impl Question<'_> {
             .ok_or_else(|| misfit(self.first_shortage(&columns, scratch)))
     }
 
-    /// Whether a zone can give `need`. Exclusive CPUs and devices of an init container must be in the zone of the containers
-    /// that may reuse them (kubelet 1.36 `generateCPUTopologyHints`, `generateDeviceTopologyHints`); memory need not.
+    /// Whether a zone can hold `need`. Exclusive CPUs and devices of an init container must be in the zone of the
+    /// containers that may reuse them (kubelet 1.36 `generateCPUTopologyHints`, `generateDeviceTopologyHints`); memory
+    /// need not.
     fn holds(&self, row: usize, column: usize, need: Need, scratch: &Scratch) -> bool {
         let index = self.free.index(row, column);
         let reusable = scratch.reuse[index];
@@ -246,8 +277,6 @@ impl Question<'_> {
     }
 }
 
-// === impl Scratch ===
-
 impl Scratch {
     fn reset(&mut self, cells: usize) {
         for table in [&mut self.taken, &mut self.reuse, &mut self.visible] {
@@ -256,14 +285,14 @@ impl Scratch {
         }
     }
 
-    /// Allocates one container's need in a cell. Which of the reusable CPUs the kubelet picks is its own affair; the
-    /// count is what matters: it prefers those of the same zone, and takes no more than asked.
+    /// Allocates one container's need in a cell. The count is exact although the choice of reusable CPUs is the
+    /// kubelet's: it prefers those of the same zone, and takes no more than asked.
     fn take(&mut self, index: usize, need: Need, kind: ContainerKind) {
         let reusable = self.reuse[index];
         let reused = reusable.min(need.amount);
         self.taken[index] += need.amount - reused;
         match kind {
-            // The set of reusable CPUs and devices is a union; for memory the larger block. Both come to the maximum.
+            // Reusable CPUs and devices are a union, reusable memory is the larger block. Both come to the maximum.
             ContainerKind::Init => self.reuse[index] = reusable.max(need.amount),
             ContainerKind::Sidecar | ContainerKind::App => {
                 self.reuse[index] = reusable - reused;

@@ -9,7 +9,18 @@ use std::str::FromStr;
 /// The largest id accepted; the largest kernels are built for 8,192 CPUs.
 pub const MAX_CPU: u32 = 65_535;
 
-/// A set of CPU ids.
+/// A set of CPU ids. Memory and the cost of set operations grow with the largest id, at most 8 KiB.
+///
+/// # Example
+/// ```
+/// use topology::cpuset::CpuSet;
+///
+/// let (all, reserved) = (CpuSet::parse("0-7")?, CpuSet::parse("0,4")?);
+/// let shared = all.difference(&reserved);
+/// assert_eq!((shared.to_string().as_str(), shared.len()), ("1-3,5-7", 6));
+/// assert!(CpuSet::parse("3-1").is_err());
+/// # Ok::<(), topology::cpuset::CpuSetError>(())
+/// ```
 #[derive(Clone, Debug, Default, PartialEq, Eq, Hash)]
 pub struct CpuSet {
     /// Bit `i % 64` of word `i / 64` stands for CPU `i`. The last word is never zero, so equal sets are equal vectors.
@@ -37,8 +48,8 @@ impl CpuSet {
         Self { words: Vec::new() }
     }
 
-    /// Reads a CPU list. Parts may overlap and come in any order; white space around the whole (sysfs ends it with a
-    /// newline) is ignored, and nothing at all is the empty set.
+    /// Reads a CPU list. Parts may overlap and come in any order. White space around the whole is ignored (sysfs ends
+    /// the list with a newline); an empty text is the empty set.
     ///
     /// # Errors
     /// [`CpuSetError`] names the offending part.
@@ -61,7 +72,7 @@ impl CpuSet {
         Ok(set)
     }
 
-    /// Collects ids.
+    /// The set of these ids, in any order.
     ///
     /// # Errors
     /// [`CpuSetError::TooLarge`] for an id above [`MAX_CPU`].
@@ -73,7 +84,7 @@ impl CpuSet {
         Ok(set)
     }
 
-    /// Adds one id; true if it was not there.
+    /// Adds one id; true if it is new.
     ///
     /// # Errors
     /// [`CpuSetError::TooLarge`] for an id above [`MAX_CPU`].
@@ -86,7 +97,7 @@ impl CpuSet {
         Ok(new)
     }
 
-    /// Removes one id; true if it was there.
+    /// Removes one id; true if it was in the set.
     pub fn remove(&mut self, cpu: u32) -> bool {
         let there = self.contains(cpu);
         if there {
@@ -102,19 +113,19 @@ impl CpuSet {
         self.words.get(cpu as usize / 64).is_some_and(|w| w & (1 << (cpu % 64)) != 0)
     }
 
-    /// How many ids.
+    /// The number of ids.
     #[must_use]
     pub fn len(&self) -> usize {
         self.words.iter().map(|w| w.count_ones() as usize).sum()
     }
 
-    /// Whether there are none.
+    /// Whether the set has no ids.
     #[must_use]
     pub fn is_empty(&self) -> bool {
         self.words.is_empty()
     }
 
-    /// The smallest id.
+    /// The smallest id, if there is one.
     #[must_use]
     pub fn first(&self) -> Option<u32> {
         self.iter().next()
@@ -132,19 +143,19 @@ impl CpuSet {
         })
     }
 
-    /// Ids in either set.
+    /// The ids in either set.
     #[must_use]
     pub fn union(&self, other: &Self) -> Self {
         self.combine(other, |a, b| a | b)
     }
 
-    /// Ids in both sets.
+    /// The ids in both sets.
     #[must_use]
     pub fn intersection(&self, other: &Self) -> Self {
         self.combine(other, |a, b| a & b)
     }
 
-    /// Ids in this set and not in the other.
+    /// The ids in this set and not in the other.
     #[must_use]
     pub fn difference(&self, other: &Self) -> Self {
         self.combine(other, |a, b| a & !b)
@@ -162,7 +173,7 @@ impl CpuSet {
         self.words.iter().zip(&other.words).all(|(a, b)| a & b == 0)
     }
 
-    /// Word by word; a set that ends earlier goes on with zeros.
+    /// Combines word by word; a shorter set counts as padded with zeros.
     fn combine(&self, other: &Self, op: impl Fn(u64, u64) -> u64) -> Self {
         let word = |set: &Self, i: usize| set.words.get(i).copied().unwrap_or(0);
         let words = (0..self.words.len().max(other.words.len())).map(|i| op(word(self, i), word(other, i)));

@@ -1,9 +1,24 @@
-//! Which container sits in which NUMA zones, as text for attributes of an NRT object.
+//! The NUMA zones of each container, as text for attributes of an NRT object.
 //!
-//! In: containers, as hashes of their names, and their zones. Out: the peers' form, for containers that sit in one zone each
-//! ([`vectors`], on numbers written in [`leb89`]), and ours, for containers over any zones ([`spread`]); and what such texts say.
-//! Never: a name (readers bring the names and hash them), a text that its reader would understand as something else, or a
-//! panic, whatever the text.
+//! In: containers, as hashes of their names, and their zones. Out: the peers' form, for containers that sit in one zone
+//! each ([`vectors`], on numbers written in [`leb89`]); our own form, for containers over any zones ([`spread`]); and
+//! the placements read back from either. Never: a name (readers bring the names and hash them), a text that its reader
+//! would understand differently, or a panic, whatever the text.
+//!
+//! # Example
+//! ```
+//! use topology::placement::{ContainerHash, vectors};
+//! use topology::zone::ZoneId;
+//!
+//! let first = ContainerHash::of("default", "pod-a", "c1");
+//! let second = ContainerHash::of("default", "pod-b", "c1");
+//! let written = vectors::encode(vec![(first, ZoneId(0)), (second, ZoneId(1))], 2)?;
+//! assert_eq!(written.metadata, "npv0v001::ve=leb89::cc=2::nn=2::bn=0");
+//!
+//! let texts: Vec<_> = written.zones.iter().map(|(zone, text)| (*zone, text.as_str())).collect();
+//! assert_eq!(vectors::decode(&written.metadata, &texts, &[first, second])?, [ZoneId(0), ZoneId(1)]);
+//! # Ok::<(), topology::placement::vectors::VectorError>(())
+//! ```
 
 pub mod leb89;
 pub mod spread;
@@ -11,8 +26,8 @@ pub mod vectors;
 
 use xxhash_rust::xxh64::Xxh64;
 
-/// The hash of one container: XXH64 (seed 0) over namespace, NUL, pod, NUL, container, as raw bytes. The peers' key of a
-/// container.
+/// The hash of one container: XXH64 (seed 0) over namespace, NUL, pod, NUL, container, as raw bytes. The peers identify
+/// containers by it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct ContainerHash(pub u64);
 
@@ -28,7 +43,7 @@ impl ContainerHash {
     }
 }
 
-/// Enough of a text to recognise it by; messages stay short whatever was sent.
+/// The start of a text, so that messages stay short whatever the input.
 fn shorten(text: &str) -> String {
     text.chars().take(64).collect()
 }
@@ -38,7 +53,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn container_hashes_are_the_peers() {
+    fn container_hashes_equal_the_peers() {
         for (namespace, pod, container, hash) in [
             ("", "", "", 11_145_182_160_106_660_097),
             ("ns", "pod", "cnt", 9_468_815_510_407_277_218),

@@ -1,6 +1,15 @@
-//! How a node's kubelet aligns: Topology Manager policy and scope, and which resource managers are on.
+//! How a node's kubelet aligns: Topology Manager policy and scope, and the resource managers that are on.
 //!
-//! In: the kubelet's own spellings. Out: enums. Unknown spellings are `None`, for the caller to decide what that means.
+//! In: the kubelet's own spellings. Out: enums. Unknown spellings are `None`; the caller decides what that means.
+//!
+//! # Example
+//! ```
+//! use topology::policy::{Policy, Scope};
+//!
+//! assert_eq!(Policy::parse("single-numa-node"), Some(Policy::SingleNumaNode));
+//! assert!(Policy::SingleNumaNode.enforces() && !Policy::BestEffort.enforces());
+//! assert_eq!((Scope::parse("pod"), Scope::parse("Pod")), (Some(Scope::Pod), None));
+//! ```
 
 /// `topologyManagerPolicy` of the kubelet.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
@@ -16,7 +25,7 @@ pub enum Policy {
     SingleNumaNode,
 }
 
-/// `topologyManagerScope` of the kubelet.
+/// `topologyManagerScope` of the kubelet: what is aligned as a unit.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
 pub enum Scope {
     /// Each container is aligned by itself, in order. The kubelet's default.
@@ -29,7 +38,7 @@ pub enum Scope {
 /// Whether a resource manager of the kubelet (CPU or memory manager) hands out exclusive resources.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
 pub enum Manager {
-    /// The exporter did not say (RTE and NFD do not). Then a resource some zone lists is taken to be managed.
+    /// The exporter did not say (RTE and NFD do not). A resource that any zone lists is then taken to be managed.
     #[default]
     Unknown,
     /// Policy `none` (CPU) or `None` (memory): nothing is exclusive, so nothing is aligned.
@@ -41,26 +50,26 @@ pub enum Manager {
 /// The rules by which a node's kubelet admits pods.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
 pub struct Rules {
-    /// Topology Manager policy.
+    /// The Topology Manager's policy.
     pub policy: Policy,
-    /// Topology Manager scope.
+    /// The Topology Manager's scope.
     pub scope: Scope,
-    /// CPU manager.
+    /// Whether the CPU manager hands out exclusive CPUs.
     pub cpu_manager: Manager,
-    /// Memory manager.
+    /// Whether the memory manager pins memory.
     pub memory_manager: Manager,
 }
 
-/// The Topology Manager's option (`topologyManagerPolicyOptions`) that prefers zones close to each other where several are
+/// The Topology Manager's option (`topologyManagerPolicyOptions`) to prefer zones close to each other where several are
 /// needed.
 pub const PREFER_CLOSEST_NUMA_NODES: &str = "prefer-closest-numa-nodes";
-/// The Topology Manager's option that lets it start on machines with more NUMA nodes.
+/// The Topology Manager's option for machines with more NUMA nodes than [`DEFAULT_MAX_NUMA_NODES`].
 pub const MAX_ALLOWABLE_NUMA_NODES: &str = "max-allowable-numa-nodes";
-/// The value of that option when it is not given, and its smallest.
+/// The default of [`MAX_ALLOWABLE_NUMA_NODES`], and its smallest value.
 pub const DEFAULT_MAX_NUMA_NODES: u32 = 8;
 
-/// An option of the CPU manager's policy `static` (`cpuManagerPolicyOptions`); all are booleans, off unless given. Names of
-/// kubelet 1.36 (`cpumanager/policy_options.go`).
+/// An option of the CPU manager's policy `static` (`cpuManagerPolicyOptions`). All are booleans, off by default. Names
+/// of kubelet 1.36 (`cpumanager/policy_options.go`).
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub enum CpuOption {
     /// `full-pcpus-only`: whole cores only; a request that is not a multiple of a core's threads is rejected.
@@ -78,7 +87,7 @@ pub enum CpuOption {
 }
 
 impl CpuOption {
-    /// All of them.
+    /// Every option.
     pub const ALL: [Self; 6] = [
         Self::FullPcpusOnly,
         Self::DistributeAcrossNuma,
@@ -88,13 +97,13 @@ impl CpuOption {
         Self::PreferUncoreCache,
     ];
 
-    /// Parses the kubelet's spelling, exactly.
+    /// Parses the kubelet's spelling of an option, exactly.
     #[must_use]
     pub fn parse(text: &str) -> Option<Self> {
         Self::ALL.into_iter().find(|option| option.as_str() == text)
     }
 
-    /// The kubelet's spelling.
+    /// The kubelet's spelling of the option.
     #[must_use]
     pub fn as_str(self) -> &'static str {
         match self {
@@ -109,7 +118,7 @@ impl CpuOption {
 }
 
 impl Policy {
-    /// Parses the kubelet's spelling, exactly.
+    /// Parses the kubelet's spelling of a policy, exactly.
     #[must_use]
     pub fn parse(text: &str) -> Option<Self> {
         Some(match text {
@@ -121,7 +130,7 @@ impl Policy {
         })
     }
 
-    /// The kubelet's spelling.
+    /// The kubelet's spelling of the policy.
     #[must_use]
     pub fn as_str(self) -> &'static str {
         match self {
@@ -140,7 +149,7 @@ impl Policy {
 }
 
 impl Scope {
-    /// Parses the kubelet's spelling, exactly.
+    /// Parses the kubelet's spelling of a scope, exactly.
     #[must_use]
     pub fn parse(text: &str) -> Option<Self> {
         match text {
@@ -150,7 +159,7 @@ impl Scope {
         }
     }
 
-    /// The kubelet's spelling.
+    /// The kubelet's spelling of the scope.
     #[must_use]
     pub fn as_str(self) -> &'static str {
         match self {
@@ -191,7 +200,7 @@ mod tests {
     }
 
     #[test]
-    fn options_have_one_name_each() {
+    fn option_names_round_trip() {
         for option in CpuOption::ALL {
             assert_eq!(CpuOption::parse(option.as_str()), Some(option));
         }

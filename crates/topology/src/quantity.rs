@@ -1,11 +1,11 @@
 //! Kubernetes resource quantities, exactly.
 //!
 //! In: the text of a quantity (`1500m`, `16Gi`, `1e3`) or an integer. Out: a value that compares, adds and prints as
-//! Kubernetes' own `resource.Quantity` does, in fixed point, never through a float. Never: a panic, a silent wrap, or memory
-//! that grows with the exponent somebody wrote.
+//! Kubernetes' own `resource.Quantity` does, in fixed point, never through a float. Never: a panic, a silent wrap, or
+//! memory that grows with the exponent in the text.
 //!
-//! Where the reference loses or misprints very large values we keep them ([`Quantity::MAX_WHOLE`], `value`, the `E`
-//! suffix); each such place says so. Inside hot loops use `i64` base units instead of this type.
+//! The reference loses or misprints very large values; this module keeps them ([`Quantity::MAX_WHOLE`], `value`, the
+//! `E` suffix), and each such item says so. Hot loops use `i64` base units instead of this type.
 
 use std::cmp::Ordering;
 use std::fmt;
@@ -28,6 +28,21 @@ pub enum Format {
 /// A fixed-point number with nine decimal places and a preferred [`Format`].
 ///
 /// Equality, order and hash go by value alone: `1000m`, `1` and `1e0` are equal.
+///
+/// # Example
+/// ```
+/// use topology::quantity::{Format, Quantity};
+///
+/// let cpu: Quantity = "1500m".parse()?;
+/// assert_eq!((cpu.value(), cpu.milli_value(), cpu.floor_value()), (2, 1500, 1));
+///
+/// let memory = Quantity::from_i64(16 << 30, Format::BinarySI);
+/// assert_eq!(memory.to_string(), "16Gi");
+/// assert_eq!(memory.saturating_add("512Mi".parse()?).to_string(), "16896Mi");
+///
+/// assert!("1K".parse::<Quantity>().unwrap_err().to_string().contains("unknown suffix \"K\""));
+/// # Ok::<(), topology::quantity::QuantityError>(())
+/// ```
 #[derive(Clone, Copy, Debug, Default)]
 pub struct Quantity {
     /// The value in billionths; its magnitude is at most [`MAX_NANOS`].
@@ -38,18 +53,18 @@ pub struct Quantity {
 /// Why a text is not a quantity.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum QuantityError {
-    /// Nothing there.
+    /// The text is empty.
     #[error("a quantity cannot be empty; write a number such as 2, 500m or 16Gi")]
     Empty,
-    /// It has not the form of a number followed by a suffix.
+    /// The text is not a number followed by a suffix.
     #[error(
         "{0:?} is not a quantity: expected a decimal number and an optional suffix, such as 2, 500m or 16Gi"
     )]
     Form(String),
-    /// There is not one digit; the reference takes such a text for zero.
+    /// The text has no digit; the reference reads such a text as zero.
     #[error("{0:?} is not a quantity: it has no digits")]
     Number(String),
-    /// The suffix is none of the known ones.
+    /// The suffix is unknown.
     #[error(
         "{text:?} is not a quantity: unknown suffix {suffix:?}; allowed are n, u, m, k, M, G, T, P, E, \
          Ki, Mi, Gi, Ti, Pi, Ei, or e and an integer"
@@ -74,10 +89,10 @@ const MAX_WHOLE_DIGITS: i64 = 30;
 const MAX_LEADING_ZEROS: i64 = 40;
 
 impl Quantity {
-    /// Zero.
+    /// Zero, in the decimal format.
     pub const ZERO: Self = Self { nanos: 0, format: Format::DecimalSI };
-    /// The largest magnitude, in units: 10^29. Larger numbers become this one; the reference keeps them exactly but
-    /// reads them back as garbage (its `Value()` of `10E` is 0).
+    /// The largest magnitude, in units: 10^29. Larger numbers are capped here; the reference keeps them exactly but
+    /// reads them back wrongly (its `Value()` of `10E` is 0).
     pub const MAX_WHOLE: i128 = MAX_NANOS / NANOS_PER_UNIT;
 
     /// Reads a quantity as Kubernetes does: digits beyond nine decimal places round away from zero, and binary
@@ -102,19 +117,19 @@ impl Quantity {
         Ok(Self { nanos: if parts.negative { -nanos } else { nanos }, format })
     }
 
-    /// `value` whole units.
+    /// A quantity of `value` whole units.
     #[must_use]
     pub const fn from_i64(value: i64, format: Format) -> Self {
         Self { nanos: value as i128 * NANOS_PER_UNIT, format }
     }
 
-    /// `value` thousandths.
+    /// A quantity of `value` thousandths.
     #[must_use]
     pub const fn from_milli(value: i64, format: Format) -> Self {
         Self { nanos: value as i128 * NANOS_PER_MILLI, format }
     }
 
-    /// The suffix family it prints in.
+    /// The suffix family in which the quantity prints.
     #[must_use]
     pub const fn format(&self) -> Format {
         self.format
@@ -132,38 +147,42 @@ impl Quantity {
         saturate(divide_away_from_zero(self.nanos, NANOS_PER_MILLI))
     }
 
-    /// Whole units, rounded down; the nearest `i64` when out of range. For what is available: never promise more.
+    /// Whole units, rounded down; the nearest `i64` when out of range. For availability, which must never promise more
+    /// than there is.
     #[must_use]
     pub fn floor_value(&self) -> i64 {
         saturate(self.nanos.div_euclid(NANOS_PER_UNIT))
     }
 
-    /// Thousandths, rounded down; the nearest `i64` when out of range. For what is available: never promise more.
+    /// Thousandths, rounded down; the nearest `i64` when out of range. For availability, which must never promise more
+    /// than there is.
     #[must_use]
     pub fn floor_milli(&self) -> i64 {
         saturate(self.nanos.div_euclid(NANOS_PER_MILLI))
     }
 
-    /// Whether it is zero.
+    /// Whether the value is zero, whatever the format.
     #[must_use]
     pub const fn is_zero(&self) -> bool {
         self.nanos == 0
     }
 
-    /// -1, 0 or 1.
+    /// The sign of the value: -1, 0 or 1.
     #[must_use]
     pub const fn sign(&self) -> i32 {
         self.nanos.signum() as i32
     }
 
-    /// The sum, or `None` beyond [`Self::MAX_WHOLE`]. A zero left side takes the right side's format, as upstream.
+    /// The sum, or `None` beyond [`Self::MAX_WHOLE`]. A zero left side takes the right side's format, as in the
+    /// reference.
     #[must_use]
     pub fn checked_add(self, other: Self) -> Option<Self> {
         let nanos = self.nanos.checked_add(other.nanos)?;
         (nanos.abs() <= MAX_NANOS).then_some(Self { nanos, format: self.format_with(other) })
     }
 
-    /// The difference, or `None` beyond [`Self::MAX_WHOLE`]. A zero left side takes the right side's format, as upstream.
+    /// The difference, or `None` beyond [`Self::MAX_WHOLE`]. A zero left side takes the right side's format, as in the
+    /// reference.
     #[must_use]
     pub fn checked_sub(self, other: Self) -> Option<Self> {
         self.checked_add(-other)
@@ -186,7 +205,7 @@ impl Quantity {
         if self.is_zero() { other.format } else { self.format }
     }
 
-    /// Mantissa, base and exponent of the canonical form: no digits after the point, the exponent as large as it can be.
+    /// Mantissa, base and exponent of the canonical form: no digits after the point, the largest possible exponent.
     fn canonical(&self) -> (i128, Base, i32) {
         if self.format == Format::BinarySI {
             let whole = self.nanos / NANOS_PER_UNIT;
@@ -195,7 +214,7 @@ impl Quantity {
                 return (mantissa, Base::Two, times);
             }
         }
-        // Above `E` there is no suffix; the reference then prints none and so loses the magnitude. We stop at `E`.
+        // Above `E` there is no suffix; the reference then prints none and loses the magnitude. This loop stops at `E`.
         let limit = if self.format == Format::DecimalExponent { i32::MAX } else { 9 };
         let (mantissa, times) = strip(self.nanos, 1000, limit);
         (mantissa, Base::Ten, times * 3 - 9)
@@ -212,7 +231,7 @@ enum Base {
 }
 
 impl fmt::Display for Quantity {
-    /// The canonical text. (The reference echoes some non-canonical inputs, such as `+5`, as they came.)
+    /// Writes the canonical text. (The reference echoes some non-canonical inputs, such as `+5`, unchanged.)
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         if self.is_zero() {
             return f.write_str("0");
@@ -302,7 +321,7 @@ impl Suffix {
             "Pi" => two(50),
             "Ei" => two(60),
             _ => {
-                // The reference truncates the exponent to 32 bits, so that e4294967296 means e0; we do not.
+                // The reference truncates the exponent to 32 bits, so that e4294967296 means e0; this parser does not.
                 let exponent: i64 = text.strip_prefix(['e', 'E'])?.parse().ok()?;
                 Some((Self::Ten(exponent), Format::DecimalExponent))
             }
@@ -398,7 +417,7 @@ fn saturate(value: i128) -> i64 {
     i64::try_from(value).unwrap_or(if value < 0 { i64::MIN } else { i64::MAX })
 }
 
-/// Enough of a text to recognise it by; messages stay short whatever was sent.
+/// The start of a text, so that messages stay short whatever the input.
 fn shorten(text: &str) -> String {
     text.chars().take(64).collect()
 }

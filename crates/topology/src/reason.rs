@@ -1,14 +1,26 @@
 //! Why a pod cannot be placed, as data.
 //!
-//! In: what admission found. Out: a value that events, logs, the CLI and the simulator render the same way. The short form
-//! starts with the texts the NodeResourceTopologyMatch plugin uses, since dashboards and tests look for those prefixes.
+//! In: what admission found. Out: a value that events, logs, the CLI and the simulator render the same way. The short
+//! form starts with the texts of the NodeResourceTopologyMatch plugin, since dashboards and tests look for those
+//! prefixes.
+//!
+//! # Example
+//! ```
+//! use topology::reason::{Constraint, Misfit, Part};
+//! use topology::resource::ResourceName;
+//!
+//! let constraint = Constraint::Short { resource: ResourceName::CPU, requested: 1_500, most: 1_000 };
+//! let misfit = Misfit { part: Part::Container, container: 0, constraint };
+//! assert_eq!(misfit.part.text(), "cannot align container");
+//! assert_eq!(misfit.constraint.to_string(), "cpu: 1500m requested, at most 1 free in one zone");
+//! ```
 
 use std::fmt;
 
 use crate::request::ContainerKind;
 use crate::resource::ResourceName;
 
-/// What could not be aligned.
+/// The part of a pod that could not be aligned.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub enum Part {
     /// The pod as a whole (pod scope).
@@ -21,16 +33,16 @@ pub enum Part {
     Sidecar,
 }
 
-/// The first constraint admission found unsatisfiable.
+/// The first constraint that admission found unsatisfiable.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub enum Constraint {
     /// No zone has enough of this resource.
     Short {
         /// The resource.
         resource: ResourceName,
-        /// What is needed, base units.
+        /// The requested amount, in base units.
         requested: i64,
-        /// The most any zone has, base units.
+        /// The largest amount in any zone, in base units.
         most: i64,
     },
     /// Each resource fits some zone, but no zone fits all of them.
@@ -45,7 +57,7 @@ pub enum Constraint {
 /// Why the kubelet would reject a pod with `TopologyAffinityError`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct Misfit {
-    /// What could not be aligned.
+    /// The part that could not be aligned.
     pub part: Part,
     /// Index into the pod's containers; 0 for the pod as a whole.
     pub container: usize,
@@ -54,7 +66,7 @@ pub struct Misfit {
 }
 
 impl Part {
-    /// The part a container kind plays.
+    /// The part that stands for a container of this kind.
     #[must_use]
     pub fn of(kind: ContainerKind) -> Self {
         match kind {
@@ -64,7 +76,7 @@ impl Part {
         }
     }
 
-    /// The plugin's text.
+    /// The NodeResourceTopologyMatch plugin's text for the part.
     #[must_use]
     pub fn text(self) -> &'static str {
         match self {
@@ -77,7 +89,7 @@ impl Part {
 }
 
 impl fmt::Display for Constraint {
-    /// With amounts, in the resource's own units: `cpu: 12 requested, at most 8 free in one zone`.
+    /// Writes amounts in the resource's own units: `cpu: 12 requested, at most 8 free in one zone`.
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             Self::Short { resource, requested, most } => write!(
@@ -92,7 +104,7 @@ impl fmt::Display for Constraint {
     }
 }
 
-/// An amount in base units, printed in whole units or thousandths of a CPU.
+/// An amount in base units that prints in whole units, or in thousandths of a CPU.
 #[derive(Clone, Copy)]
 pub struct Amount(pub ResourceName, pub i64);
 
@@ -108,7 +120,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn constraints_read_as_sentences() {
+    fn constraints_print_with_units() {
         let cpu = ResourceName::CPU;
         for (constraint, text) in [
             (

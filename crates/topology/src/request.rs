@@ -1,13 +1,30 @@
-//! What a pod asks for, container by container.
+//! The resources a pod asks for, container by container.
 //!
-//! In: the requests and limits of a pod spec (`api::convert` fills them from the wire). Out: QoS class, the amounts the
-//! node's totals are charged, and the amounts the kubelet aligns. Sources: kubelet 1.36 `qos`, `cpumanager`,
+//! In: the requests and limits of a pod spec (`api::convert` fills them from the wire). Out: the QoS class, the amounts
+//! charged to the node's totals, and the amounts the kubelet aligns. Sources: kubelet 1.36 `qos`, `cpumanager`,
 //! `memorymanager`, `devicemanager`; component-helpers `resource` for totals.
+//!
+//! # Example
+//! ```
+//! use topology::request::{ContainerKind, ContainerRequest, PodRequest, Qos};
+//! use topology::resource::ResourceName;
+//!
+//! let container = |kind, cpu: &str| {
+//!     let amounts = vec![(ResourceName::CPU, cpu.parse().unwrap())];
+//!     ContainerRequest { name: "c".into(), kind, requests: amounts.clone(), limits: amounts }
+//! };
+//! let containers = vec![container(ContainerKind::Init, "4"), container(ContainerKind::App, "1500m")];
+//! let needs = PodRequest { containers, ..PodRequest::default() }.needs();
+//!
+//! assert_eq!(needs.qos, Qos::Burstable, "no memory limits");
+//! assert_eq!(needs.totals[0].amount, 4_000, "the init phase needs more than the running pod");
+//! assert!(needs.containers[0].needs[0].is_whole() && !needs.containers[1].needs[0].is_whole());
+//! ```
 
 use crate::quantity::Quantity;
 use crate::resource::{ResourceKind, ResourceName};
 
-/// The part a container plays in the pod's life.
+/// The role of a container in the pod's life.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum ContainerKind {
     /// Runs to completion before the next starts; its resources are reused by later containers.
@@ -21,9 +38,9 @@ pub enum ContainerKind {
 /// One container's resources as the spec states them (requests already defaulted from limits by the API server).
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct ContainerRequest {
-    /// Name of the container, for reasons.
+    /// The container's name, for reasons.
     pub name: Box<str>,
-    /// Its part.
+    /// The container's role.
     pub kind: ContainerKind,
     /// `resources.requests`, ordered by name, each name once.
     pub requests: Vec<(ResourceName, Quantity)>,
@@ -56,9 +73,9 @@ pub enum Qos {
 /// An amount of a resource in base units ([`ResourceName::base_units`]), rounded up.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub struct Need {
-    /// Which resource.
+    /// The resource.
     pub name: ResourceName,
-    /// How much; never negative.
+    /// The amount; never negative.
     pub amount: i64,
 }
 
@@ -74,9 +91,9 @@ impl Need {
 /// One container's needs, ready for admission.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub struct ContainerNeeds {
-    /// Name of the container.
+    /// The container's name.
     pub name: Box<str>,
-    /// Its part.
+    /// The container's role.
     pub kind: ContainerKind,
     /// Non-zero requests in name order.
     pub needs: Vec<Need>,
@@ -89,16 +106,16 @@ pub struct PodNeeds {
     pub qos: Qos,
     /// Containers in admission order.
     pub containers: Vec<ContainerNeeds>,
-    /// What the pod takes from the node's totals: the larger of the init phase and the running phase, plus overhead.
+    /// What the pod takes from the node's totals: the larger of init phase and running phase, plus overhead.
     pub totals: Vec<Need>,
-    /// The largest need of the running pod or of its init phase, without overhead: what pod scope aligns.
+    /// What pod scope aligns: the larger of init phase and running phase, without overhead.
     pub pod_scope: Vec<Need>,
-    /// The cpu part of `pod_scope` over the containers that ask for whole CPUs, which are all the CPU manager looks at.
+    /// The CPU part of `pod_scope`, over containers that ask for whole CPUs only: the CPU manager ignores all others.
     pub pod_scope_whole_cpu: i64,
 }
 
 impl PodNeeds {
-    /// Whether some kubelet, whatever its settings, could have to align the pod.
+    /// Whether any kubelet, whatever its settings, could have to align the pod.
     #[must_use]
     pub fn may_align(&self) -> bool {
         let guaranteed = self.qos == Qos::Guaranteed;
@@ -113,7 +130,7 @@ impl PodNeeds {
 }
 
 impl ContainerKind {
-    /// Whether the container is still there once the pod runs; only those are reported by podresources.
+    /// Whether the container is still there once the pod runs. Only such containers are reported by podresources.
     #[must_use]
     pub fn keeps_running(self) -> bool {
         matches!(self, Self::Sidecar | Self::App)
@@ -121,8 +138,8 @@ impl ContainerKind {
 }
 
 impl PodRequest {
-    /// QoS class: the one the API server stated, else computed as the kubelet does: over all containers, from cpu and
-    /// memory amounts above zero.
+    /// The QoS class: the one the API server stated; otherwise computed as the kubelet does, over all containers, from
+    /// CPU and memory amounts above zero.
     #[must_use]
     pub fn qos(&self) -> Qos {
         self.stated_qos.unwrap_or_else(|| self.computed_qos())
@@ -149,7 +166,8 @@ impl PodRequest {
         }
     }
 
-    /// The needs of the pod in base units. Negative amounts (the API server refuses them) count as zero.
+    /// The pod's needs in base units. Negative amounts, which the API server refuses, count as zero. Compute this once
+    /// per pod; cost: containers x resources.
     #[must_use]
     pub fn needs(&self) -> PodNeeds {
         let containers: Vec<_> = self
@@ -167,8 +185,9 @@ impl PodRequest {
     }
 }
 
-/// Larger of the init phase and the running phase per resource. Each init container runs beside the sidecars started before
-/// it; the running pod is all sidecars and app containers (KEP-753; kubelet 1.36 and kube-scheduler agree).
+/// The larger of the init phase and the running phase, per resource. Each init container runs beside the sidecars
+/// started before it; the running pod is all sidecars and app containers (KEP-753; kubelet 1.36 and kube-scheduler
+/// agree).
 fn effective(containers: &[ContainerNeeds]) -> Vec<Need> {
     let mut running: Vec<Need> = Vec::new();
     let mut peak: Vec<Need> = Vec::new();

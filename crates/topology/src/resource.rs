@@ -9,12 +9,24 @@ use std::sync::{LazyLock, RwLock};
 
 /// The name of a resource (`cpu`, `memory`, `hugepages-2Mi`, `vendor.com/nic`), interned for the process.
 ///
-/// Copying and comparing cost one machine word. Names live as long as the process; [`ResourceName::new`] bounds how many
-/// and how long, so hostile objects cannot grow the table without limit.
+/// Copying and comparing cost one machine word. Names live as long as the process; [`ResourceName::new`] bounds how
+/// many and how long, so hostile objects cannot grow the table without limit.
+///
+/// # Example
+/// ```
+/// use topology::resource::{ResourceKind, ResourceName};
+///
+/// let nic = ResourceName::new("vendor.com/nic")?;
+/// assert_eq!((nic.kind(), nic.base_units()), (ResourceKind::Device, 1));
+/// assert_eq!(ResourceName::new("cpu")?, ResourceName::CPU);
+/// assert_eq!(ResourceName::CPU.base_units(), 1000);
+/// assert!(ResourceName::new("").is_err());
+/// # Ok::<(), topology::resource::ResourceNameError>(())
+/// ```
 #[derive(Clone, Copy, PartialEq, Eq, Hash)]
 pub struct ResourceName(&'static str);
 
-/// What the kubelet's resource managers make of a resource.
+/// Which of the kubelet's resource managers handles a resource.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum ResourceKind {
     /// `cpu`: the CPU manager.
@@ -33,14 +45,14 @@ pub enum ResourceNameError {
     /// The name is empty or longer than a qualified name can be.
     #[error("resource name has {0} bytes; allowed are 1 to 317 (a 253 byte domain, `/`, a 63 byte name)")]
     Length(usize),
-    /// Too many different names in this process.
+    /// The process has seen too many different names.
     #[error("more than {MAX_NAMES} different resource names seen; refusing {0:?}")]
     TooMany(String),
 }
 
 /// DNS subdomain (253) + `/` + name (63), the limit of a Kubernetes qualified name.
 const MAX_LEN: usize = 317;
-/// Far above any real cluster; bounds the memory a writer of bad objects can make us keep.
+/// Far above any real cluster; bounds the memory that hostile objects can make the process keep.
 const MAX_NAMES: usize = 16_384;
 
 /// Names present from the start, so that the constants below need no lock.
@@ -59,10 +71,10 @@ impl ResourceName {
     /// `ephemeral-storage`.
     pub const EPHEMERAL_STORAGE: Self = Self("ephemeral-storage");
 
-    /// Interns `name`.
+    /// Interns `name`. A known name costs one read lock; a new one is allocated for the life of the process.
     ///
     /// # Errors
-    /// When the name is empty, too long, or one too many for the process.
+    /// When the name is empty, longer than 317 bytes, or beyond the process' limit of 16,384 names.
     pub fn new(name: &str) -> Result<Self, ResourceNameError> {
         if name.is_empty() || name.len() > MAX_LEN {
             return Err(ResourceNameError::Length(name.len()));
@@ -82,13 +94,13 @@ impl ResourceName {
         Ok(Self(text))
     }
 
-    /// The name as text.
+    /// The name, as it stands in pod specs.
     #[must_use]
     pub fn as_str(self) -> &'static str {
         self.0
     }
 
-    /// Which kubelet manager looks after the resource.
+    /// The kubelet manager that handles the resource, from the name alone.
     #[must_use]
     pub fn kind(self) -> ResourceKind {
         match self.0 {
@@ -100,8 +112,8 @@ impl ResourceName {
         }
     }
 
-    /// How many base units one whole unit of the resource has: CPU amounts are kept in thousandths of a CPU, all
-    /// others (bytes, devices, pods) in whole units, as kube-scheduler does.
+    /// Base units in one whole unit of the resource. CPU amounts are kept in thousandths; all others (bytes, devices,
+    /// pods) in whole units, as in kube-scheduler.
     #[must_use]
     pub fn base_units(self) -> i64 {
         if self == Self::CPU { 1000 } else { 1 }
@@ -109,7 +121,7 @@ impl ResourceName {
 }
 
 impl Ord for ResourceName {
-    /// cpu, memory, hugepages, then everything else; alphabetical within a group. The order people read in.
+    /// cpu, memory, hugepages, then everything else; alphabetical within a group.
     fn cmp(&self, other: &Self) -> std::cmp::Ordering {
         fn rank(name: ResourceName) -> u8 {
             match name.kind() {
@@ -173,7 +185,7 @@ mod tests {
     }
 
     #[test]
-    fn order_is_the_one_people_read_in() {
+    fn names_sort_by_kind_then_alphabet() {
         let mut names: Vec<_> =
             ["b.com/x", "memory", "a.com/x", "hugepages-2Mi", "cpu", "hugepages-1Gi"].map(name).to_vec();
         names.sort();

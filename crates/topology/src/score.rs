@@ -1,8 +1,8 @@
 //! How good a node's zones are for a pod: 0 (worst) to 100.
 //!
-//! In: a node's [`Free`] table and a pod's needs. Out: the score of the NodeResourceTopologyMatch strategies, bit for bit where
-//! the peer's arithmetic is sound: amounts rounded up to whole units, integer division, the smallest non-zero zone score, the
-//! mean over containers. Zone ids are opaque here, so sparse ids do not panic as they do there.
+//! In: a node's [`Free`] table and a pod's needs. Out: the score of the NodeResourceTopologyMatch strategies, bit for
+//! bit where the peer's arithmetic is sound: amounts rounded up to whole units, integer division, the smallest non-zero
+//! zone score, the mean over containers. Zone ids are opaque here; the peer panics on sparse ids.
 
 use crate::policy::Scope;
 use crate::request::{Need, PodNeeds, Qos};
@@ -15,16 +15,16 @@ pub const MAX_SCORE: i64 = 100;
 /// `scoringStrategy.type` of NodeResourceTopologyMatchArgs, those that score single zones.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Strategy {
-    /// Prefer zones with the most left over.
+    /// Prefers zones with the most left over.
     #[default]
     LeastAllocated,
-    /// Prefer zones that become fullest.
+    /// Prefers zones that become fullest.
     MostAllocated,
-    /// Prefer zones whose resources are used evenly.
+    /// Prefers zones whose resources are used evenly.
     BalancedAllocation,
 }
 
-/// Weights by resource; a resource that is not listed weighs 1.
+/// Weights by resource; a resource that is not listed weighs 1, and no weight counts less than 1.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Weights(pub Vec<(ResourceName, i64)>);
 
@@ -34,7 +34,32 @@ impl Weights {
     }
 }
 
-/// Scores a node for a pod. Pods that are not Guaranteed score [`MAX_SCORE`] everywhere: the strategy is neutral for them.
+/// Scores a node for a pod, 0 to [`MAX_SCORE`]. Pods that are not Guaranteed score [`MAX_SCORE`] everywhere: the
+/// strategies are neutral for them. Cost: containers x zones x needs; no allocation for up to 8 needs.
+///
+/// # Example
+/// ```
+/// use topology::policy::Scope;
+/// use topology::request::{ContainerKind, ContainerNeeds, Need, PodNeeds, Qos};
+/// use topology::resource::ResourceName;
+/// use topology::score::{Strategy, Weights, score};
+/// use topology::zone::{NodeTopology, Zone, ZoneId, ZoneResource};
+///
+/// let cpu = ResourceName::CPU;
+/// let resources = vec![ZoneResource { name: cpu, capacity: 8_000, allocatable: 8_000, available: 8_000 }];
+/// let zone = Zone { id: ZoneId(0), resources, distances: vec![] };
+/// let free = NodeTopology { zones: vec![zone], ..NodeTopology::default() }.available();
+/// let needs = vec![Need { name: cpu, amount: 2_000 }];
+/// let pod = PodNeeds {
+///     qos: Qos::Guaranteed,
+///     containers: vec![ContainerNeeds { name: "main".into(), kind: ContainerKind::App, needs: needs.clone() }],
+///     totals: needs.clone(),
+///     pod_scope: needs,
+///     pod_scope_whole_cpu: 2_000,
+/// };
+/// let score = |strategy| score(strategy, &Weights::default(), Scope::Container, &free, &pod);
+/// assert_eq!((score(Strategy::LeastAllocated), score(Strategy::MostAllocated)), (75, 25));
+/// ```
 #[must_use]
 pub fn score(strategy: Strategy, weights: &Weights, scope: Scope, free: &Free, needs: &PodNeeds) -> i64 {
     if needs.qos != Qos::Guaranteed {
@@ -51,7 +76,7 @@ pub fn score(strategy: Strategy, weights: &Weights, scope: Scope, free: &Free, n
     }
 }
 
-/// The smallest non-zero zone score; 0 when all are.
+/// The smallest non-zero zone score; 0 when all are 0.
 fn lowest_zone(strategy: Strategy, weights: &Weights, free: &Free, needs: &[Need]) -> i64 {
     (0..free.layout().zones().len())
         .map(|row| zone_score(strategy, weights, free, row, needs))
@@ -89,7 +114,8 @@ fn whole(need: Need, amount: i64) -> i64 {
     amount.div_euclid(units) + i64::from(amount.rem_euclid(units) != 0)
 }
 
-/// `(1 - sample variance of the used fractions) * 100`. One resource alone is perfectly balanced (the peer divides by zero).
+/// `(1 - sample variance of the used fractions) * 100`. One resource alone is perfectly balanced; the peer divides by
+/// zero there.
 fn balanced<'a>(amounts: impl Iterator<Item = (&'a Need, i64)>) -> i64 {
     let fractions: smallvec::SmallVec<[f64; 8]> = amounts
         .map(|(need, available)| {
@@ -179,7 +205,7 @@ mod tests {
     }
 
     #[test]
-    fn odd_tables_and_requests_do_not_panic() {
+    fn unusual_tables_and_requests_never_panic() {
         let cpu = ResourceName::CPU;
         let sparse = table(&[(0, &[(cpu, 4000)]), (7, &[(cpu, -2000)]), (40, &[])]);
         for strategy in [Strategy::LeastAllocated, Strategy::MostAllocated, Strategy::BalancedAllocation] {

@@ -1,8 +1,25 @@
 //! A node as an exporter describes it: NUMA zones with their resources, and the kubelet's alignment settings.
 //!
 //! In: numbers already converted to base units (`api::convert` does that from NRT objects). Out: [`NodeTopology`], the
-//! description, and [`Free`], the dense availability table that admission reads and the ledger moves. Zone ids are opaque
-//! keys: sparse ids and zones without CPUs are ordinary.
+//! description, and [`Free`], the dense availability table that admission reads and the scheduler's ledger changes.
+//! Zone ids are opaque keys: sparse ids and zones without CPUs are ordinary.
+//!
+//! # Example
+//! ```
+//! use topology::resource::ResourceName;
+//! use topology::zone::{NodeTopology, Zone, ZoneId, ZoneResource};
+//!
+//! let memory = ResourceName::MEMORY;
+//! let resources = vec![ZoneResource { name: memory, capacity: 64, allocatable: 60, available: 20 }];
+//! let zone = Zone { id: ZoneId(3), resources, distances: vec![] };
+//! let node = NodeTopology { zones: vec![zone], ..NodeTopology::default() };
+//!
+//! let mut free = node.available();
+//! assert_eq!(free.amount(ZoneId(3), memory), 20);
+//! free.add(free.index(0, 0), -30);
+//! assert_eq!((free.amount(ZoneId(3), memory), free.has_debt()), (-10, true));
+//! assert_eq!(free.amount(ZoneId(0), memory), 0, "there is no zone 0");
+//! ```
 
 use crate::fingerprint::{Fingerprint, Method};
 use crate::policy::Rules;
@@ -18,24 +35,24 @@ pub struct ZoneId(pub u32);
 /// One resource of one zone, in base units ([`ResourceName::base_units`]).
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct ZoneResource {
-    /// Which resource.
+    /// The resource.
     pub name: ResourceName,
-    /// What the zone has.
+    /// The amount the zone has.
     pub capacity: i64,
-    /// What pods may use.
+    /// The amount that pods may use.
     pub allocatable: i64,
-    /// What running pods do not hold exclusively.
+    /// The amount that running pods do not hold exclusively.
     pub available: i64,
 }
 
 /// One NUMA zone.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Zone {
-    /// Its id.
+    /// The id, unique within the node.
     pub id: ZoneId,
-    /// Its resources, ordered by name, each name once.
+    /// The zone's resources, ordered by name, each name once.
     pub resources: Vec<ZoneResource>,
-    /// Distance to other zones (and itself), as in the ACPI SLIT; may be empty.
+    /// Distances to other zones and to the zone itself, as in the ACPI SLIT; may be empty.
     pub distances: Vec<(ZoneId, u32)>,
 }
 
@@ -50,17 +67,18 @@ pub struct NodeTopology {
     pub fingerprint: Option<(Fingerprint, Method)>,
 }
 
-/// The rows and columns of a node's availability table: which zones, which resources.
+/// The rows and columns of a node's availability table: zones and resources.
 #[derive(Debug, PartialEq, Eq)]
 pub struct Layout {
     zones: Vec<ZoneId>,
     resources: Vec<ResourceName>,
 }
 
-/// Availability per zone and resource, dense: row = zone ascending by id, column = resource some zone lists.
+/// Availability per zone and resource, dense: a row for each zone, ascending by id; a column for each resource that any
+/// zone lists.
 ///
-/// A zone that does not list a resource has 0 of it. Amounts may be negative: a ledger that charges a pod to a zone
-/// still held by a leaving pod is in debt there until the release arrives.
+/// A zone that does not list a resource has 0 of it. Amounts may be negative: the ledger charges a pod to a zone that a
+/// leaving pod still holds, so the zone is in debt until the release arrives.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Free {
     layout: std::sync::Arc<Layout>,
@@ -68,13 +86,13 @@ pub struct Free {
 }
 
 impl NodeTopology {
-    /// The table of what is `available`, as the exporter saw it.
+    /// The table of available amounts, as the exporter saw them. Allocates; cost: zones x resources.
     #[must_use]
     pub fn available(&self) -> Free {
         self.table(|resource| resource.available)
     }
 
-    /// The table of what is `allocatable`.
+    /// The table of allocatable amounts. Allocates; cost: zones x resources.
     #[must_use]
     pub fn allocatable(&self) -> Free {
         self.table(|resource| resource.allocatable)
@@ -111,7 +129,7 @@ impl Layout {
         &self.resources
     }
 
-    /// The column of a resource, if any zone lists it. Grows with the number of resources, a handful.
+    /// The column of a resource, if any zone lists it. A linear search over the node's resources, a handful.
     #[must_use]
     pub fn column(&self, name: ResourceName) -> Option<usize> {
         self.resources.iter().position(|r| *r == name)
@@ -119,31 +137,31 @@ impl Layout {
 }
 
 impl Free {
-    /// Rows and columns.
+    /// The zones and resources of the table.
     #[must_use]
     pub fn layout(&self) -> &Layout {
         &self.layout
     }
 
-    /// All amounts, row-major.
+    /// All amounts, row by row.
     #[must_use]
     pub fn cells(&self) -> &[i64] {
         &self.cells
     }
 
-    /// Index into [`Free::cells`] of a row and column.
+    /// The index into [`Free::cells`] of a row and column.
     #[must_use]
     pub fn index(&self, row: usize, column: usize) -> usize {
         row * self.layout.resources.len() + column
     }
 
-    /// The amount at a row and column.
+    /// The amount at a row and column; 0 out of range.
     #[must_use]
     pub fn get(&self, row: usize, column: usize) -> i64 {
         self.cells.get(self.index(row, column)).copied().unwrap_or(0)
     }
 
-    /// The amount of a resource in a zone; 0 when the zone or the resource is not there.
+    /// The amount of a resource in a zone; 0 when the zone or the resource is unknown.
     #[must_use]
     pub fn amount(&self, zone: ZoneId, name: ResourceName) -> i64 {
         let row = self.layout.zones.binary_search(&zone);
@@ -153,7 +171,7 @@ impl Free {
         }
     }
 
-    /// Adds `delta` (negative: takes) at an index of [`Free::cells`]. Saturates; out of range does nothing.
+    /// Adds `delta`, which may be negative, at an index of [`Free::cells`]. Saturates; out of range does nothing.
     pub fn add(&mut self, index: usize, delta: i64) {
         if let Some(cell) = self.cells.get_mut(index) {
             *cell = cell.saturating_add(delta);
@@ -161,7 +179,7 @@ impl Free {
     }
 
     /// Lowers every cell to the smaller of the two tables: what is free in both views. Tables of different layouts have
-    /// nothing in common, so everything becomes 0.
+    /// nothing in common, so every cell becomes 0.
     pub fn meet(&mut self, other: &Self) {
         let same = self.layout == other.layout;
         for (index, cell) in self.cells.iter_mut().enumerate() {
@@ -169,7 +187,7 @@ impl Free {
         }
     }
 
-    /// Whether some cell is in debt.
+    /// Whether any cell is below zero.
     #[must_use]
     pub fn has_debt(&self) -> bool {
         self.cells.iter().any(|amount| *amount < 0)

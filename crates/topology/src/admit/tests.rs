@@ -174,7 +174,7 @@ fn init_containers_are_reused_and_hold_their_zone() {
 }
 
 #[test]
-fn pod_scope_wants_one_zone_for_the_sum() {
+fn pod_scope_needs_one_zone_for_the_sum() {
     let rules = Rules { scope: Scope::Pod, ..SINGLE };
     let free = table("0: cpu=4 memory=8 | 1: cpu=8 memory=8");
     for (containers, expected) in [
@@ -264,7 +264,7 @@ fn charging_and_releasing_cancel_out() {
 }
 
 #[test]
-fn a_pod_with_fifty_containers_is_ordinary() {
+fn pods_with_fifty_containers_are_admitted() {
     let free = table("0: cpu=25 memory=100 | 1: cpu=25 memory=100");
     let fifty: Vec<_> = (0..50).map(|_| (App, "cpu=1 memory=1")).collect();
     assert_eq!(verdict(SINGLE, &free, &guaranteed(&fifty)), "0:cpu=25 0:memory=25 1:cpu=25 1:memory=25");

@@ -1,7 +1,8 @@
-//! What went into a fingerprint, written down for people and their tools, in the peers' words.
+//! A record of what went into a fingerprint, for people and their tools, in the peers' format.
 //!
-//! In: pods in the order in which they are looked at, and a fingerprint to compare with. Out: the fingerprint, and the record of
-//! it as one line of JSON or a few lines of text, to the byte as the peers write them. Never: another order than that of the calls.
+//! In: pods in the order in which they are visited, and a fingerprint to compare with. Out: the fingerprint, and its
+//! record as one line of JSON or a few lines of text, to the byte as the peers write them. Never: another order than
+//! that of the calls.
 
 use std::fmt::{self, Write as _};
 
@@ -18,26 +19,26 @@ pub struct Status {
 }
 
 impl Status {
-    /// Nothing is known yet of this node's pods. The name may be empty.
+    /// An empty record for a node, whose name may be empty.
     #[must_use]
     pub fn new(node: &str) -> Self {
         Self { node: node.to_owned(), ..Self::default() }
     }
 
-    /// Notes a pod; one that is noted twice counts twice.
+    /// Adds a pod; one that is added twice counts twice.
     pub fn add(&mut self, namespace: &str, name: &str) {
         self.hashes.push(PodHash::of(namespace, name));
         self.pods.push((namespace.to_owned(), name.to_owned()));
     }
 
-    /// Signs the pods noted so far. More may follow, and the next fingerprint covers them too.
+    /// Signs the pods added so far. More may follow, and the next fingerprint covers them too.
     pub fn sign(&mut self) -> Fingerprint {
         let computed = Fingerprint::of(&mut self.hashes);
         self.computed = Some(computed);
         computed
     }
 
-    /// Signs, and compares with what somebody else says.
+    /// Signs, and compares with an expected fingerprint.
     ///
     /// # Errors
     /// As [`Fingerprint::check`].
@@ -57,8 +58,8 @@ impl Status {
         self.pods.iter().map(|(namespace, name)| (namespace.as_str(), name.as_str()))
     }
 
-    /// One line of JSON without spaces: `fingerprintExpected`, `fingerprintComputed`, `pods` (of `Namespace` and `Name`) and
-    /// `nodeName`, each left out when empty.
+    /// One line of JSON without spaces: `fingerprintExpected`, `fingerprintComputed`, `pods` (of `Namespace` and
+    /// `Name`) and `nodeName`, each left out when empty.
     #[must_use]
     pub fn to_json(&self) -> String {
         let mut json = "{".to_owned();
@@ -95,8 +96,8 @@ impl Status {
 }
 
 impl fmt::Display for Status {
-    /// The peers' trace: the node (quoted as Go does), the number of pods, each pod, what was computed, and what was
-    /// expected if anything was; each on a line of its own.
+    /// Writes the peers' trace, one item per line: the node (quoted as Go does), the number of pods, each pod, the
+    /// computed fingerprint, and the expected one if there is one.
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         writeln!(f, "> processing node {}", quoted(&self.node))?;
         writeln!(f, "> processing {} pods", self.pods.len())?;
@@ -115,13 +116,14 @@ impl fmt::Display for Status {
     }
 }
 
-/// The name of the file with a node's records in the directory that `PFP_STATUS_DUMP` names; the peers' readers find a node by it.
+/// The name of the file with a node's records, in the directory that `PFP_STATUS_DUMP` names. The peers' readers find a
+/// node by it.
 #[must_use]
 pub fn file_name(node: &str) -> String {
     node.replace('.', "_")
 }
 
-/// Appends a JSON string as Go's encoder does: what HTML or JavaScript could trip over is escaped too.
+/// Appends a JSON string as Go's encoder does: characters that are unsafe in HTML or JavaScript are escaped too.
 fn string(json: &mut String, text: &str) {
     json.push('"');
     for c in text.chars() {
@@ -141,7 +143,7 @@ fn string(json: &mut String, text: &str) {
     json.push('"');
 }
 
-/// A text between quotes, with escapes as Go's `%q` has them.
+/// Quotes a text as Go's `%q` does.
 fn quoted(text: &str) -> String {
     let mut quoted = "\"".to_owned();
     for c in text.chars() {
@@ -165,7 +167,8 @@ fn quoted(text: &str) -> String {
     quoted
 }
 
-/// Whether a character shows, by the standard library's tables. Behind a letter it leaves marks as they are, as Go does.
+/// Whether a character is printable, by the standard library's tables. A combining mark is tested after a letter, as Go
+/// does.
 fn is_printable(c: char) -> bool {
     c.is_ascii_graphic() || c == ' ' || ['a', c].iter().collect::<String>().escape_debug().count() == 2
 }
@@ -186,13 +189,18 @@ mod tests {
     const FIVE: [&str; 5] = ["ns1/n1", "ns1/n2", "ns2/n1", "ns3/n1", "ns3/n2"];
 
     #[test]
-    fn json_is_the_peers() {
+    fn json_equals_the_peers() {
         let mut five = status("", &FIVE);
         assert_eq!(five.sign().to_string(), "pfp0v001b92008c14168b3a6");
         assert_eq!(five.check("pfp0v001b92008c14168b3a6"), Ok(()));
         assert_eq!(
             five.to_json(),
-            r#"{"fingerprintExpected":"pfp0v001b92008c14168b3a6","fingerprintComputed":"pfp0v001b92008c14168b3a6","pods":[{"Namespace":"ns1","Name":"n1"},{"Namespace":"ns1","Name":"n2"},{"Namespace":"ns2","Name":"n1"},{"Namespace":"ns3","Name":"n1"},{"Namespace":"ns3","Name":"n2"}]}"#
+            concat!(
+                r#"{"fingerprintExpected":"pfp0v001b92008c14168b3a6","#,
+                r#""fingerprintComputed":"pfp0v001b92008c14168b3a6","#,
+                r#""pods":[{"Namespace":"ns1","Name":"n1"},{"Namespace":"ns1","Name":"n2"},"#,
+                r#"{"Namespace":"ns2","Name":"n1"},{"Namespace":"ns3","Name":"n1"},{"Namespace":"ns3","Name":"n2"}]}"#
+            )
         );
         assert_eq!(Status::default().to_json(), "{}");
         assert_eq!(status("a.b", &[]).to_json(), r#"{"nodeName":"a.b"}"#);
@@ -207,7 +215,7 @@ mod tests {
     }
 
     #[test]
-    fn text_is_the_peers() {
+    fn text_equals_the_peers() {
         let mut some = status("node-0.example", &["ns2/n1", "ns1/n1"]);
         assert_eq!(
             some.to_string(),
@@ -261,9 +269,9 @@ mod tests {
         assert_ne!(status("a", &["b/2", "a/1"]), first);
     }
 
-    /// The hashes are sorted by signing: pods added after that still come last and the sum is that of all.
+    /// Signing sorts the hashes; pods added after it still come last, and the fingerprint covers all of them.
     #[test]
-    fn signing_may_go_on() {
+    fn pods_can_be_added_after_signing() {
         let mut growing = Status::new("");
         for (at, pod) in FIVE.iter().enumerate() {
             let (namespace, name) = pod.split_once('/').unwrap();

@@ -6,7 +6,7 @@ fn pairs<'a>(pods: &'a [&'a str]) -> impl Iterator<Item = (&'a str, &'a str)> + 
 }
 
 #[test]
-fn pod_hashes_are_the_peers() {
+fn pod_hashes_equal_the_peers() {
     for (namespace, name, hash) in [
         ("ns1", "n1", 0x6fe7_d8da_4b83_52c3),
         ("ns1", "n2", 0xfdd2_50f5_ccd8_b03f),
@@ -22,7 +22,7 @@ fn pod_hashes_are_the_peers() {
 }
 
 #[test]
-fn sets_sign_as_the_peers_in_any_order() {
+fn fingerprints_equal_the_peers_in_any_order() {
     let vectors: &[(&[&str], &str)] = &[
         (&[], "pfp0v001ef46db3751d8e999"),
         (&["namespace1/pod1"], "pfp0v0019e0420efb37746c6"),
@@ -102,7 +102,7 @@ fn versions_are_compatible_only_with_themselves() {
 }
 
 #[test]
-fn checks_tell_three_kinds_of_difference() {
+fn checks_distinguish_malformed_other_version_and_mismatch() {
     let ours = Fingerprint::of_names(pairs(&["ns1/n1", "ns1/n2", "ns2/n1", "ns3/n1", "ns3/n2"]));
     assert_eq!(ours.check("pfp0v001b92008c14168b3a6"), Ok(()));
     for text in ["", "x", "wrngv001b92008c14168b3a6", "pfp0vX", "pfp0v001b92008c"] {
@@ -125,9 +125,9 @@ fn methods_round_trip() {
     assert_eq!(Method::default(), Method::All);
 }
 
-/// Names as long as the peers' benchmarks have them, as many as nodes have; the values were computed with another program.
+/// Names as long as those of the peers' benchmarks, in numbers that nodes have. Another program computed the values.
 #[test]
-fn sets_of_every_size_sign_check_shuffle_and_trace_alike() {
+fn fingerprints_of_every_size_equal_the_peers() {
     for (size, expected) in [
         (3, "pfp0v0013ae7cb9511ab7868"),
         (10, "pfp0v0012e202a5afacf00e6"),

@@ -1,15 +1,25 @@
 //! LEB89: whole numbers in 89 printable characters, as the peers' placement vectors write them.
 //!
-//! In: a number, or a text. Out: the other. Never: a character that JSON, XML or a shell would have to escape; a wrapped
-//! number; a panic on any text.
+//! In: a number, or a text. Out: the other. Never: a character that JSON, XML or a shell would have to escape; a
+//! wrapped number; a panic on any text.
 //!
-//! The alphabet is `!` to `~` without `"`, `&`, `<`, `>` and `\`. Its first 64 characters end a number, the other 25 continue one.
-//! A number below 64 is one ending character. Any other is what remains after taking 64 off: its value modulo 64 is the ending
-//! character, the quotient stands before it in base 25, its most significant digit first.
+//! The alphabet is `!` to `~` without `"`, `&`, `<`, `>` and `\`. Its first 64 characters end a number, the other 25
+//! continue one. A number below 64 is one ending character. For any other number 64 is subtracted first: the rest
+//! modulo 64 is the ending character, and the quotient stands before it in base 25, most significant digit first.
+//!
+//! # Example
+//! ```
+//! use topology::placement::leb89::{read, write};
+//!
+//! let mut text = String::new();
+//! [42, 64, 1663].into_iter().for_each(|number| write(&mut text, number));
+//! assert_eq!(text, "Of!~e");
+//! assert_eq!(read(&text).collect::<Result<Vec<_>, _>>(), Ok(vec![42, 64, 1663]));
+//! ```
 
-/// How many characters end a number.
+/// The number of characters that end a number.
 const ENDS: u32 = 64;
-/// How many characters continue a number.
+/// The number of characters that continue a number.
 const CONTINUES: u32 = 25;
 /// Characters left out of the printable range, ascending.
 const LEFT_OUT: [u8; 5] = [b'"', b'&', b'<', b'>', b'\\'];
@@ -20,9 +30,9 @@ pub enum Leb89Error {
     /// A byte that is not in the alphabet.
     #[error("byte {byte:#04x} at {at} is not one of ! to ~ without \" & < > \\")]
     Byte {
-        /// Which byte.
+        /// The byte.
         byte: u8,
-        /// Its position.
+        /// The byte's position in the text.
         at: usize,
     },
     /// The text ends inside a number.
@@ -36,7 +46,7 @@ pub enum Leb89Error {
     },
 }
 
-/// Appends a number.
+/// Appends a number to a text.
 pub fn write(text: &mut String, value: u32) {
     let Some(rest) = value.checked_sub(ENDS) else { return text.push(symbol(value)) };
     let (mut quotient, mut digits) = (rest / ENDS, [0; 8]);
@@ -55,7 +65,8 @@ pub fn write(text: &mut String, value: u32) {
     text.push(symbol(rest % ENDS));
 }
 
-/// The numbers of a text, one by one; ends after the first error. As the peers' decoder, it takes needless leading zeros.
+/// The numbers of a text, one by one; ends after the first error. Accepts needless leading zeros, as the peers' decoder
+/// does.
 pub fn read(text: &str) -> impl Iterator<Item = Result<u32, Leb89Error>> {
     let mut bytes = text.bytes().enumerate();
     let mut broken = false;
@@ -138,7 +149,7 @@ mod tests {
     }
 
     #[test]
-    fn the_alphabet_has_89_characters_and_two_ways() {
+    fn the_alphabet_has_89_characters_and_maps_both_ways() {
         let alphabet: String = (0..ENDS + CONTINUES).map(symbol).collect();
         assert_eq!(alphabet.len(), 89);
         assert!(alphabet.starts_with("!#$%'()*") && alphabet.ends_with("yz{|}~"), "{alphabet}");
@@ -152,7 +163,7 @@ mod tests {
     }
 
     #[test]
-    fn texts_that_are_no_numbers_are_refused_where_they_go_wrong() {
+    fn malformed_texts_report_the_position() {
         for (text, error) in [
             ("!\"", Leb89Error::Byte { byte: b'"', at: 1 }),
             ("f ", Leb89Error::Byte { byte: b' ', at: 1 }),
@@ -170,14 +181,14 @@ mod tests {
 
     proptest! {
         #[test]
-        fn what_is_written_is_read(values in proptest::collection::vec(any::<u32>(), 0..8)) {
+        fn encoding_and_decoding_round_trip(values in proptest::collection::vec(any::<u32>(), 0..8)) {
             let mut text = String::new();
             values.iter().for_each(|value| write(&mut text, *value));
             prop_assert_eq!(read(&text).collect::<Result<Vec<_>, _>>(), Ok(values));
         }
 
         #[test]
-        fn any_text_ends_in_numbers_or_one_error(text in any::<String>(), ascii in "[!-~]{0,24}") {
+        fn any_text_yields_numbers_then_at_most_one_error(text in any::<String>(), ascii in "[!-~]{0,24}") {
             for text in [text, ascii] {
                 let numbers: Vec<_> = read(&text).collect();
                 prop_assert!(numbers.len() <= text.len());

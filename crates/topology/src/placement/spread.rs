@@ -1,59 +1,75 @@
 //! Our own form for containers that sit in several zones at once, which the peers' form cannot express.
 //!
-//! In: containers with the exclusive CPUs they have in each of their zones. Out: one line of text, and back. Never: two texts for
-//! the same placements, or a text read by half.
+//! In: containers with the exclusive CPUs they have in each of their zones. Out: one line of text, and back. Never: two
+//! texts for the same placements, or a text that is read in part.
 //!
 //! # Form
-//! `v1`, then for each container, ascending by hash, a space and `HASH=ZONE:CPUS+ZONE:CPUS..`: the hash ([`ContainerHash`]) in
-//! 16 lower-case hex digits, the zones it sits in, ascending, and how many CPUs it has for itself there, in decimal (0 where it has
-//! only memory or devices): `v1 029ec313dc36ba9c=0:4+1:4 3a90e1ffc72f1ae6=0:2+1:0`. Readers that know `v1` refuse everything else.
+//! `v1`, then for each container, ascending by hash, a space and `HASH=ZONE:CPUS+ZONE:CPUS..`: the hash
+//! ([`ContainerHash`]) in 16 lower-case hex digits, its zones, ascending, and the number of exclusive CPUs in each, in
+//! decimal (0 where the container has only memory or devices): `v1 029ec313dc36ba9c=0:4+1:4 3a90e1ffc72f1ae6=0:2+1:0`.
+//! Readers that know `v1` refuse everything else.
+//!
+//! # Example
+//! ```
+//! use topology::placement::ContainerHash;
+//! use topology::placement::spread::{Spread, decode, encode};
+//! use topology::zone::ZoneId;
+//!
+//! let zones = vec![(ZoneId(0), 4), (ZoneId(1), 12)];
+//! let placements = vec![Spread { container: ContainerHash(0x29e), zones }];
+//! let text = encode(placements.clone())?;
+//! assert_eq!(text, "v1 000000000000029e=0:4+1:12");
+//! assert_eq!(decode(&text)?, placements);
+//! # Ok::<(), topology::placement::spread::SpreadError>(())
+//! ```
 
 use std::fmt::Write as _;
 
 use super::{ContainerHash, shorten};
 use crate::zone::{MAX_ZONES, ZoneId};
 
-/// What every text begins with.
+/// The start of every text.
 const VERSION: &str = "v1";
 /// Longer texts are refused unread; 500 containers in 8 zones each are about 32 KiB.
 const MAX_LEN: usize = 1 << 20;
 
-/// One container and where it sits.
+/// One container and its zones.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub struct Spread {
-    /// Which container.
+    /// The container.
     pub container: ContainerHash,
-    /// Its zones, ascending, each once, with its exclusive CPUs there (whole CPUs; 0 where only memory or devices are).
+    /// The container's zones, ascending, each once, with its exclusive CPUs there (whole CPUs; 0 where it has only
+    /// memory or devices).
     pub zones: Vec<(ZoneId, u32)>,
 }
 
 /// Why placements cannot be written or read.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum SpreadError {
-    /// Not a text of this version.
+    /// The text is not of this version.
     #[error(
         "placements {0:?}: expected \"v1\" and entries like 029ec313dc36ba9c=0:4+1:4, each after one space"
     )]
     Version(String),
-    /// More text than is read.
+    /// The text is longer than the limit.
     #[error("placements of {0} bytes; at most {MAX_LEN} are read")]
     Length(usize),
-    /// An entry that has not the form of one.
+    /// An entry is malformed.
     #[error("placement {0:?}: expected 16 lower-case hex digits, =, and zone:cpus between +")]
     Entry(String),
-    /// Zones that are not ascending, or none, or too many.
+    /// A container has no zones, too many, or zones that are not ascending.
     #[error("placement of {:016x}: zones must be ascending, 1 to {MAX_ZONES} of them", .0.0)]
     Zones(ContainerHash),
-    /// Containers that are not ascending, or two of the same hash.
+    /// Containers are not ascending by hash, or two have the same hash.
     #[error("placement of {:016x}: containers must be ascending by hash, each once", .0.0)]
     Order(ContainerHash),
 }
 
-/// Writes placements, in whatever order they come.
+/// Writes placements, which may come in any order.
 ///
 /// # Errors
-/// [`SpreadError::Zones`] for a container without zones or with zones out of order, [`SpreadError::Order`] for two of the same
-/// hash (a reader could not tell them apart).
+/// [`SpreadError::Zones`] for a container without zones or with zones out of order, [`SpreadError::Order`] for two of
+/// the same hash (a reader could not tell them apart).
 pub fn encode(mut containers: Vec<Spread>) -> Result<String, SpreadError> {
     containers.sort_unstable();
     check(&containers)?;
@@ -113,7 +129,7 @@ fn parse(entry: &str) -> Option<Spread> {
     Some(Spread { container, zones: zones.split('+').map(zone).collect::<Option<_>>()? })
 }
 
-/// A decimal number in its only spelling.
+/// Parses a decimal number without leading zeros or a sign.
 fn number(text: &str) -> Option<u32> {
     let plain = text.bytes().all(|b| b.is_ascii_digit()) && (text == "0" || !text.starts_with('0'));
     text.parse().ok().filter(|_| plain)
@@ -130,7 +146,7 @@ mod tests {
     }
 
     #[test]
-    fn placements_have_one_text() {
+    fn encoding_is_canonical() {
         let two = vec![spread(0x3a90_e1ff_c72f_1ae6, &[(0, 2), (8, 0)]), spread(0x29e, &[(0, 4), (1, 12)])];
         for (containers, text) in [
             (vec![], "v1"),
@@ -145,7 +161,7 @@ mod tests {
     }
 
     #[test]
-    fn what_a_reader_could_not_understand_is_not_written() {
+    fn ambiguous_placements_are_not_written() {
         for zones in [&[][..], &[(1, 1), (0, 1)], &[(1, 1), (1, 2)]] {
             assert_eq!(
                 encode(vec![spread(5, zones)]),
@@ -160,7 +176,7 @@ mod tests {
     }
 
     #[test]
-    fn other_texts_are_refused_whole() {
+    fn malformed_texts_are_refused() {
         let entry = |text: &str| SpreadError::Entry(text.to_owned());
         for (text, error) in [
             ("", SpreadError::Version(String::new())),
@@ -195,7 +211,7 @@ mod tests {
 
     proptest! {
         #[test]
-        fn what_is_written_is_read(
+        fn encoding_and_decoding_round_trip(
             containers in proptest::collection::btree_map(
                 any::<u64>(),
                 proptest::collection::btree_map(any::<u32>(), any::<u32>(), 1..9),
@@ -212,7 +228,7 @@ mod tests {
         }
 
         #[test]
-        fn what_is_read_is_the_only_text(text in "v1( [0-9a-f]{16}=[0-9]{1,2}:[0-9](\\+[0-9]:[0-9]{1,2})?){0,3}|.*") {
+        fn decoded_texts_are_canonical(text in "v1( [0-9a-f]{16}=[0-9]{1,2}:[0-9](\\+[0-9]:[0-9]{1,2})?){0,3}|.*") {
             if let Ok(containers) = decode(&text) {
                 prop_assert_eq!(encode(containers), Ok(text));
             }

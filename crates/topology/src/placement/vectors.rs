@@ -1,15 +1,15 @@
 //! The peers' placement vectors (`numaplacement`): for every container the one zone it sits in.
 //!
-//! In: hashes of containers with their zones, and how many zones the node has. Out: a text for the node and one for each zone
-//! that needs it; and back. Never: a text for what the form cannot say (ids beyond the number of zones, two containers of one
-//! hash), nor a guess at what a text of ours or others might mean.
+//! In: hashes of containers with their zones, and the number of zones of the node. Out: a text for the node and one for
+//! each zone that needs it; and back. Never: a text for what the form cannot say (ids beyond the number of zones, two
+//! containers of one hash), nor a guess at the meaning of a malformed text.
 //!
 //! # Form
-//! All hashes of the node's containers in ascending order number the containers: their offsets. The zone with most containers
-//! (the lowest id of equals) is the busiest and has no text; every other zone that has containers lists their offsets, the
-//! first as it is and each further one as the distance to the one before, in [`super::leb89`]. Whoever is in no list is in the
-//! busiest zone. The node's text says how many containers (`cc`) and zones (`nn`) there are and which zone is the busiest (`bn`):
-//! `npv0v001::ve=leb89::cc=5::nn=2::bn=1`.
+//! The hashes of the node's containers, in ascending order, number the containers: their offsets. The zone with most
+//! containers (of equals, the lowest id) is the busiest and has no text. Every other zone with containers lists their
+//! offsets in [`super::leb89`]: the first as it is, each further one as the distance to the one before. A container in
+//! no list is in the busiest zone. The node's text has the numbers of containers (`cc`) and zones (`nn`) and the
+//! busiest zone (`bn`): `npv0v001::ve=leb89::cc=5::nn=2::bn=1`.
 
 use super::leb89::{self, Leb89Error};
 use super::{ContainerHash, shorten};
@@ -17,7 +17,7 @@ use crate::zone::ZoneId;
 
 /// Prefix, version and the separator after them.
 const HEAD: &str = "npv0v001::";
-/// Between the pairs of the node's text.
+/// The separator between the pairs of the node's text.
 const SEPARATOR: &str = "::";
 /// The only encoding there is.
 const ENCODING: &str = "leb89";
@@ -27,15 +27,15 @@ const ENCODING: &str = "leb89";
 pub struct Vectors {
     /// The value of the node's attribute `topology.node.k8s.io/numaplacement-metadata`.
     pub metadata: String,
-    /// The values of the zones' attribute `topology.node.k8s.io/numaplacement-vector`, ascending by zone; zones that are not
-    /// mentioned have none.
+    /// The values of the zones' attribute `topology.node.k8s.io/numaplacement-vector`, ascending by zone; zones that
+    /// are not listed have none.
     pub zones: Vec<(ZoneId, String)>,
 }
 
 /// Why placements cannot be written or read. The first words of each message are the peers'.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum VectorError {
-    /// The node's text does not begin as it should.
+    /// The node's text does not begin with `npv0v001::`.
     #[error("malformed metadata: expected npv0v001:: and key=value pairs between ::")]
     Metadata,
     /// A pair without `=`.
@@ -62,70 +62,72 @@ pub enum VectorError {
     /// `bn` is no zone of the node.
     #[error("inconsistent busiest node data: bn={busiest} with nn={zones}")]
     Busiest {
-        /// What it says.
+        /// The value of `bn`.
         busiest: i64,
-        /// How many zones there are.
+        /// The number of zones.
         zones: i64,
     },
-    /// `nn` is missing or not positive, or a node without zones is to be described.
+    /// `nn` is missing or not positive, or the node to be described has no zones.
     #[error("inconsistent NUMA node count: {0}; expected at least 1")]
     Zones(i64),
-    /// More vectors than there can be.
+    /// There are more vectors than zones or containers allow.
     #[error("inconsistent NUMA vector data: {vectors} vectors for {containers} containers in {zones} zones")]
     Vectors {
-        /// How many there are.
+        /// The number of vectors.
         vectors: usize,
-        /// Of how many containers.
+        /// The number of containers.
         containers: i64,
-        /// Of how many zones.
+        /// The number of zones.
         zones: i64,
     },
-    /// A vector where none may be: at the busiest zone, beyond the number of zones, or a second one of a zone.
+    /// A vector at a zone that cannot have one: the busiest zone, a zone beyond their number, or a zone that has one
+    /// already.
     #[error("corrupted NUMA vector: zone {} cannot have one", .0.0)]
-    Place(ZoneId),
+    UnexpectedVector(ZoneId),
     /// A vector that is not a list of numbers.
     #[error("corrupted NUMA vector of zone {}: {cause}", zone.0)]
     Text {
-        /// Whose vector.
+        /// The zone of the vector.
         zone: ZoneId,
-        /// What is wrong.
+        /// What is wrong with the text.
         cause: Leb89Error,
     },
     /// A vector names a container that does not exist.
     #[error("corrupted NUMA vector of zone {}: offset {offset} of {containers} containers", zone.0)]
     Offset {
-        /// Whose vector.
+        /// The zone of the vector.
         zone: ZoneId,
-        /// Where it leads.
+        /// The offset in the vector.
         offset: u64,
-        /// How many containers there are.
+        /// The number of containers.
         containers: usize,
     },
-    /// A container is in two places, or twice in one.
+    /// A container is in two zones, or twice in one.
     #[error("duplicated data in multiple NUMA vectors: offset {offset} again in zone {}", zone.0)]
     Twice {
-        /// The second vector.
+        /// The zone of the second entry.
         zone: ZoneId,
-        /// Which container.
+        /// The container's offset.
         offset: usize,
     },
-    /// Other containers than those the text was made of.
+    /// The reader's containers are not those the text was made of.
     #[error("inconsistent container set: {found} containers, cc={wanted}")]
     Containers {
-        /// How many the reader knows.
+        /// The number of containers the reader knows.
         found: usize,
-        /// How many the writer knew.
+        /// The number of containers the writer knew.
         wanted: i64,
     },
-    /// A container's zone has an id that the form cannot express: the ids of the node have gaps.
+    /// A container's zone id is not below the number of zones: the node's ids have gaps, which the form cannot express.
     #[error("wrong NUMA affinity: zone {} of a node with {zones} zones; only ids below that can be written", zone.0)]
     Affinity {
         /// The container's zone.
         zone: ZoneId,
-        /// How many zones the node has.
+        /// The number of zones of the node.
         zones: u32,
     },
-    /// Two containers of the same hash, or one twice: a reader would count one and number the others wrongly.
+    /// Two containers have the same hash, or one is listed twice: a reader would count one and number the others
+    /// wrongly.
     #[error("inconsistent container set: two containers have the hash {:016x}", .0.0)]
     Collision(ContainerHash),
 }
@@ -133,7 +135,7 @@ pub enum VectorError {
 /// Writes placements. `zones` is the number of zones of the node, whatever their ids.
 ///
 /// # Errors
-/// [`VectorError::Affinity`] when ids have gaps and a container sits beyond one; [`VectorError::Collision`];
+/// [`VectorError::Affinity`] when a container's zone id is not below `zones`; [`VectorError::Collision`];
 /// [`VectorError::Zones`] for a node without zones.
 pub fn encode(mut containers: Vec<(ContainerHash, ZoneId)>, zones: u32) -> Result<Vectors, VectorError> {
     if zones == 0 {
@@ -146,10 +148,10 @@ pub fn encode(mut containers: Vec<(ContainerHash, ZoneId)>, zones: u32) -> Resul
     if let Some(pair) = containers.windows(2).find(|pair| pair[0].0 == pair[1].0) {
         return Err(VectorError::Collision(pair[0].0));
     }
-    let mut lists: Vec<(ZoneId, List)> = Vec::new();
+    let mut lists: Vec<(ZoneId, OffsetList)> = Vec::new();
     for (offset, (_, zone)) in (0..).zip(&containers) {
         let at = lists.binary_search_by_key(zone, |(id, _)| *id).unwrap_or_else(|at| {
-            lists.insert(at, (*zone, List::default()));
+            lists.insert(at, (*zone, OffsetList::default()));
             at
         });
         lists[at].1.push(offset);
@@ -166,13 +168,13 @@ pub fn encode(mut containers: Vec<(ContainerHash, ZoneId)>, zones: u32) -> Resul
 
 /// A zone's list of offsets while it grows.
 #[derive(Default)]
-struct List {
+struct OffsetList {
     text: String,
     count: usize,
     last: u32,
 }
 
-impl List {
+impl OffsetList {
     /// Appends an offset; they come in ascending order.
     fn push(&mut self, offset: u32) {
         leb89::write(&mut self.text, offset - self.last);
@@ -181,11 +183,11 @@ impl List {
     }
 }
 
-/// Reads placements: the zone of each of `containers`, in their order. They have to be all those the text was made of;
-/// one that is given twice counts once, as with the peers. An empty vector is one all the same.
+/// Reads placements: the zone of each of `containers`, in their order. These must be all the containers the text was
+/// made of; one that is given twice counts once, as with the peers. An empty vector stands for no containers.
 ///
 /// # Errors
-/// When anything does not fit together, in the peers' order of checks; then nothing of it may be believed.
+/// When any part contradicts another, in the peers' order of checks. Nothing of the text may be used then.
 pub fn decode(
     metadata: &str,
     vectors: &[(ZoneId, &str)],
@@ -201,14 +203,14 @@ pub fn decode(
     }
     let mut zones: Vec<Option<ZoneId>> = vec![None; hashes.len()];
     for (zone, text) in vectors {
-        place(*zone, text, &mut zones)?;
+        assign(*zone, text, &mut zones)?;
     }
     let zone = |hash| hashes.binary_search(hash).ok().and_then(|at| zones.get(at).copied().flatten());
     Ok(containers.iter().map(|hash| zone(hash).unwrap_or(busiest)).collect())
 }
 
-/// Puts the containers of one zone's vector there.
-fn place(zone: ZoneId, text: &str, zones: &mut [Option<ZoneId>]) -> Result<(), VectorError> {
+/// Assigns the containers of one zone's vector to that zone.
+fn assign(zone: ZoneId, text: &str, zones: &mut [Option<ZoneId>]) -> Result<(), VectorError> {
     let containers = zones.len();
     let mut offset = 0_u64;
     for distance in leb89::read(text) {
@@ -222,7 +224,7 @@ fn place(zone: ZoneId, text: &str, zones: &mut [Option<ZoneId>]) -> Result<(), V
     Ok(())
 }
 
-/// The node's text; what it does not say is -1 or empty, as with the peers.
+/// The node's text. A missing number is -1 and a missing encoding is empty, as with the peers.
 struct Metadata {
     encoding: String,
     containers: i64,
@@ -257,7 +259,7 @@ impl Metadata {
         Ok(metadata)
     }
 
-    /// Whether the text and the vectors can belong together; the busiest zone.
+    /// Checks whether the text and the vectors can belong together; returns the busiest zone.
     fn validate(&self, vectors: &[(ZoneId, &str)]) -> Result<ZoneId, VectorError> {
         let &Self { containers, zones, busiest, .. } = self;
         if self.encoding != ENCODING {
@@ -273,7 +275,7 @@ impl Metadata {
             return Err(many);
         }
         if vectors.iter().any(|(zone, _)| *zone == busiest) {
-            return Err(VectorError::Place(busiest));
+            return Err(VectorError::UnexpectedVector(busiest));
         }
         if containers < 0 {
             return Err(VectorError::Containers { found: 0, wanted: containers });
@@ -285,7 +287,7 @@ impl Metadata {
         ids.sort_unstable();
         let twice = ids.windows(2).find(|pair| pair[0] == pair[1]).map(|pair| pair[0]);
         match twice.or(ids.last().copied().filter(|zone| i64::from(zone.0) >= zones)) {
-            Some(zone) => Err(VectorError::Place(zone)),
+            Some(zone) => Err(VectorError::UnexpectedVector(zone)),
             None => Ok(busiest),
         }
     }

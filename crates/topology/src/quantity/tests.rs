@@ -68,8 +68,8 @@ fn errors_say_what_is_allowed() {
         ),
         (
             "1K",
-            "\"1K\" is not a quantity: unknown suffix \"K\"; allowed are n, u, m, k, M, G, T, P, E, Ki, Mi, Gi, Ti, Pi, \
-             Ei, or e and an integer",
+            "\"1K\" is not a quantity: unknown suffix \"K\"; allowed are n, u, m, k, M, G, T, P, E, Ki, Mi, Gi, Ti, \
+             Pi, Ei, or e and an integer",
         ),
     ] {
         assert_eq!(Quantity::parse(text).map_err(|e| e.to_string()), Err(message.to_owned()), "{text:?}");
@@ -187,7 +187,7 @@ proptest! {
     }
 
     #[test]
-    fn sums_come_apart_again(a in any_quantity(), b in any_quantity()) {
+    fn addition_and_subtraction_are_inverse(a in any_quantity(), b in any_quantity()) {
         if let Some(sum) = a.checked_add(b) {
             prop_assert_eq!(sum.checked_sub(b), Some(a));
             prop_assert_eq!(sum.cmp(&a), b.cmp(&Quantity::ZERO));

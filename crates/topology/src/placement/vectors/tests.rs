@@ -12,7 +12,7 @@ fn containers(texts: &[&str]) -> Vec<(ContainerHash, ZoneId)> {
     texts.iter().map(|text| container(text)).collect()
 }
 
-/// What `encode` makes of hashes 0, 1, 2, .. in these zones, as `metadata | zone=vector | ..` without the constant parts.
+/// Encodes hashes 0, 1, 2, .. in these zones, as `metadata | zone=vector | ..` without the constant parts.
 fn encoded(zones_of: &[u32], zones: u32) -> String {
     let containers = (0..).zip(zones_of).map(|(hash, zone)| (ContainerHash(hash), ZoneId(*zone))).collect();
     match encode(containers, zones) {
@@ -101,7 +101,7 @@ fn placements_are_read_as_the_peers_do() {
 }
 
 #[test]
-fn vectors_of_known_texts() {
+fn known_vectors_are_decoded() {
     for (text, offsets) in [
         ("#$'H", &[1, 3, 7, 42][..]),
         ("!''$", &[0, 4, 8, 10]),
@@ -115,7 +115,7 @@ fn vectors_of_known_texts() {
     }
 }
 
-/// Everything that cannot be is refused, with the peers' word for it. Always three containers.
+/// Each contradiction is refused with the peers' words. All cases have three containers.
 #[test]
 fn contradictions_are_refused() {
     let hashes = [ContainerHash(10), ContainerHash(20), ContainerHash(30)];
@@ -186,7 +186,7 @@ prop_compose! {
 
 proptest! {
     #[test]
-    fn what_is_written_is_read((containers, zones) in node(), turn in any::<prop::sample::Index>()) {
+    fn encoding_and_decoding_round_trip((containers, zones) in node(), turn in any::<prop::sample::Index>()) {
         let written = encode(containers.clone(), zones).unwrap();
         let mut turned = containers.clone();
         turned.rotate_left(if containers.is_empty() { 0 } else { turn.index(containers.len()) });
@@ -201,7 +201,7 @@ proptest! {
     }
 
     #[test]
-    fn garbage_is_read_without_panic(
+    fn decoding_garbage_never_panics(
         metadata in "(npv0v001::)?((ve=leb89|(cc|nn|bn|xx)?=?-?[0-9]{0,3})(::)?){0,6}|.*",
         vectors in proptest::collection::vec((0_u32..6, prop_oneof!["[!-~]{0,6}", any::<String>()]), 0..4),
         count in 0_u64..5,
