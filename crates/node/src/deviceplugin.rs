@@ -59,7 +59,7 @@ pub struct Device {
     pub zones: Vec<u32>,
 }
 
-/// Where a plugin sits.
+/// The paths of a plugin's sockets, and how the plugin registers.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct SocketPaths {
     /// The folder the kubelet looks into: [`FOLDER`] or [`pluginwatcher::FOLDER`], normally.
@@ -68,11 +68,11 @@ pub struct SocketPaths {
     pub endpoint: String,
     /// The resource, such as `vendor.example/device`.
     pub resource: String,
-    /// How the kubelet gets to know of the plugin.
+    /// How the plugin gets known to the kubelet.
     pub mode: RegistrationMode,
 }
 
-/// How the kubelet gets to know of a plugin.
+/// How a plugin gets known to the kubelet.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum RegistrationMode {
     /// The plugin registers on the kubelet's socket, which is in the same folder.
@@ -82,20 +82,20 @@ pub enum RegistrationMode {
     Watcher,
 }
 
-/// What a plugin is told about itself.
+/// What happened between a plugin and the kubelet.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum RegistrationEvent {
-    /// Somebody else serves on the plugin's socket; it waits for them to end.
+    /// Another process serves on the plugin's socket; the plugin waits until it ends.
     Clash,
     /// The kubelet has accepted the registration.
     Registered,
-    /// It has not, or could not be asked, for this reason. It will be asked again.
+    /// The kubelet refused the registration or could not be asked, for this reason. The plugin retries.
     Refused(String),
-    /// It listens to the list of devices, now known to it.
+    /// The kubelet listens to the list of devices and has received it.
     Listening,
-    /// It accepted, but did not listen to the list of devices. There will be another round.
+    /// The kubelet accepted the registration but did not ask for the list of devices. The plugin retries.
     Ignored,
-    /// It does not listen any more: it ended, or took an old connection's end for ours. There will be another round.
+    /// The kubelet stopped listening: it ended, or took the end of an old connection for ours. The plugin retries.
     Lost,
 }
 
@@ -113,7 +113,7 @@ pub trait Plugin: Send + Sync + 'static {
     /// All devices, now and whenever the kubelet is to be told. The plugin is over when its sender is.
     fn devices(&self) -> watch::Receiver<Self::Devices>;
 
-    /// Told what happens between the plugin and the kubelet.
+    /// Called for each event between the plugin and the kubelet.
     fn on_registration(&self, event: RegistrationEvent) {
         drop(event);
     }

@@ -34,7 +34,7 @@ const SOCKET: &str = "dra.sock";
 /// Where drivers have their own folders, if the kubelet's root folder is where it normally is.
 pub const FOLDER: &str = "/var/lib/kubelet/plugins";
 
-/// Where a driver sits.
+/// The paths of a driver's sockets.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct SocketPaths {
     /// The driver's name.

@@ -70,7 +70,7 @@ pub enum Status {
     Refused(String),
 }
 
-/// Where a registration waits for the kubelet.
+/// The path of the socket on which a registration waits for the kubelet.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct SocketPaths {
     /// The folder, normally [`FOLDER`].
