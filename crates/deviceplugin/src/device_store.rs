@@ -45,7 +45,7 @@ impl DeviceStore {
                 true
             }
             None => {
-                known.health.observe(now, Some("it is missing"), policy);
+                known.health.observe(now, Some("missing"), policy);
                 let missing = now.saturating_sub(*known.gone.get_or_insert(now));
                 known.forgotten = missing >= policy.forget_after;
                 volatile && missing < policy.forget_after.saturating_add(policy.recover_at_most)
@@ -93,7 +93,7 @@ impl DeviceStore {
     #[must_use]
     pub fn resource(&self, config: &Resource) -> inventory::Resource {
         let device = |known: &Entry| {
-            let stated = known.found.stated_unhealthy.then(|| "it is listed as unhealthy".to_owned());
+            let stated = known.found.stated_unhealthy.then(|| "listed as unhealthy".to_owned());
             let unhealthy_reason = stated.or_else(|| known.health.unhealthy_reason());
             Device { hardware: Arc::clone(&known.found.hardware), unhealthy_reason }
         };

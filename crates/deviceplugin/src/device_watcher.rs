@@ -176,11 +176,11 @@ impl DeviceWatcher {
             }
         }
         self.inventory.send_if_modified(|all| {
-            let is_news = all.resources.get(name) != Some(&resource);
-            if is_news {
+            let changed = all.resources.get(name) != Some(&resource);
+            if changed {
                 Arc::make_mut(all).resources.insert(name.to_owned(), Arc::clone(&resource));
             }
-            is_news
+            changed
         });
         self.plugin.offer(resource);
     }

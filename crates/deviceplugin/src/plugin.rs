@@ -97,9 +97,9 @@ impl Plugin {
     pub fn offer(&self, inventory: Arc<inventory::Resource>) {
         self.log_changes(&self.current(), &inventory);
         self.offer.send_if_modified(|offer| {
-            let news = !same_list(&offer.inventory, &inventory);
+            let changed = !same_list(&offer.inventory, &inventory);
             offer.inventory = inventory;
-            news
+            changed
         });
         self.state.send_if_modified(|state| {
             let first = matches!(state, PluginState::DevicesUnknown(_));

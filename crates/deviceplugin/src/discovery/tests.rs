@@ -107,8 +107,8 @@ fn a_list_is_scanned_only_when_its_text_changes() {
         fs::write(&path, text).unwrap();
         scan_if_changed(&file, &environment, last).unwrap_err().reason
     };
-    let said = error("devices: 1", &mut last);
-    assert_eq!(error("devices: 1", &mut last), said, "what is wrong stays wrong");
+    let first = error("devices: 1", &mut last);
+    assert_eq!(error("devices: 1", &mut last), first, "what is wrong stays wrong");
 
     let list = resource("{list: {devices: {'*': [{id: a}]}}}");
     let mut last = ContentHash::default();

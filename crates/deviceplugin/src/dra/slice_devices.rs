@@ -122,7 +122,7 @@ mod tests {
             ("v.example/nic", "c", &[]),
         ]);
         let devices = devices(&inventory);
-        let told: Vec<_> = devices
+        let attributes_of: Vec<_> = devices
             .iter()
             .map(|device| {
                 let attributes = device.attributes.as_ref().unwrap();
@@ -133,7 +133,7 @@ mod tests {
             .collect();
         let nic = Some("v.example/nic");
         assert_eq!(
-            told,
+            attributes_of,
             [
                 ("nic-a-a7465090", nic, Some("a"), Some("1"), Some(1)),
                 ("nic-b-66c15d4d", nic, Some("b"), Some("0,1"), None),

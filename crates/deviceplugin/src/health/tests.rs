@@ -80,7 +80,7 @@ proptest! {
                 good_for = None;
                 prop_assert!(!healthy);
             }
-            prop_assert!(!(was && good) || healthy, "good news never make it worse");
+            prop_assert!(!(was && good) || healthy, "a healthy observation never makes it worse");
             was = healthy;
         }
     }

@@ -33,17 +33,17 @@ fn inventory(devices: &[(&str, bool)]) -> Arc<inventory::Resource> {
 #[test]
 fn the_kubelet_gets_a_list_only_when_it_changed() {
     let plugin = plugin("  sharing: {replicas: 2}\n");
-    let mut told = plugin.devices();
+    let mut devices = plugin.devices();
     assert!(matches!(*plugin.state().borrow(), PluginState::DevicesUnknown(_)));
     plugin.offer(inventory(&[("a", true), ("b", false)]));
     assert_eq!(*plugin.state().borrow(), PluginState::NotListening("not registered yet".to_owned()));
-    let list: Vec<_> = told.borrow_and_update().list().map(|device| (device.id, device.healthy)).collect();
+    let list: Vec<_> = devices.borrow_and_update().list().map(|device| (device.id, device.healthy)).collect();
     let wanted = [("a::0", true), ("a::1", true), ("b::0", false), ("b::1", false)];
     assert_eq!(list, wanted.map(|(id, healthy)| (id.to_owned(), healthy)));
     plugin.offer(inventory(&[("a", true), ("b", false)]));
-    assert!(!told.has_changed().unwrap());
+    assert!(!devices.has_changed().unwrap());
     plugin.offer(inventory(&[("a", false), ("b", false)]));
-    assert!(told.has_changed().unwrap());
+    assert!(devices.has_changed().unwrap());
 }
 
 #[test]

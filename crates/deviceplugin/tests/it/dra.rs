@@ -23,7 +23,7 @@ use tokio::time::{Instant, sleep};
 use tonic::Code;
 use tonic::transport::Channel;
 
-use crate::faults::{ask, pester, shout};
+use crate::faults::{ask, send_garbage, send_oversized_status};
 use crate::rig::{NIC, PATIENCE, Rig, Running, channel, entry, listed, replace, run, until};
 
 const DRIVER: &str = "devices.example.com";
@@ -129,14 +129,14 @@ impl Claims {
         let named: BTreeSet<_> = wanted.iter().map(named).collect();
         until(&format!("{wanted:?} in slices"), async || {
             let slices = self.slices().await;
-            let mut told = BTreeSet::new();
+            let mut found = BTreeSet::new();
             for device in slices.iter().flat_map(|slice| slice.spec.devices.iter().flatten()) {
                 let zone = device.attributes.as_ref().and_then(|all| all.get(dra::slice_devices::NUMA_NODE));
                 let zone = zone.and_then(|zone| zone.int).map_or("-".to_owned(), |zone| zone.to_string());
-                told.insert(format!("{} {zone}", device.name));
+                found.insert(format!("{} {zone}", device.name));
             }
             let generation = slices.iter().map(|slice| slice.spec.pool.generation).max().unwrap_or_default();
-            (told == named).then_some(generation)
+            (found == named).then_some(generation)
         })
         .await
     }
@@ -190,7 +190,7 @@ impl Claims {
     }
 
     /// The device names that the runtime got for a pod's first container.
-    fn told(&self, pod: &str) -> Option<Vec<String>> {
+    fn cdi_names(&self, pod: &str) -> Option<Vec<String>> {
         Some(self.container(pod, "c")?.cdi_devices)
     }
 
@@ -237,7 +237,7 @@ async fn claims_work_from_class_to_container_through_restarts() {
     claims.runs("one").await;
     let uid = claims.uid("one").await;
     let name = format!("{DRIVER}/claim={uid}-{}", nic("b"));
-    assert_eq!(claims.told("one"), Some(vec![name.clone()]));
+    assert_eq!(claims.cdi_names("one"), Some(vec![name.clone()]));
     assert_eq!(claims.files(), BTreeSet::from([uid.clone()]));
     // The name that the runtime got can be resolved.
     let registry = cdi::Registry::read(&[claims.rig.cdi_dir()]);
@@ -249,7 +249,7 @@ async fn claims_work_from_class_to_container_through_restarts() {
 
     // The kubelet restarts: it removes all slices, finds the driver again, and prepares again where it has to.
     claims.rig.cluster.nodes()[0].kubelet().restart().await.unwrap();
-    until("slices written anew", async || (claims.offered(&["a 0", "b 1"]).await > first).then_some(()))
+    until("slices written again", async || (claims.offered(&["a 0", "b 1"]).await > first).then_some(()))
         .await;
     claims.pod("two", 0).await;
     claims.runs("two").await;
@@ -263,7 +263,7 @@ async fn claims_work_from_class_to_container_through_restarts() {
     claims.pod("three", 0).await;
     claims.runs("three").await;
     let uid = claims.uid("three").await;
-    assert_eq!(claims.told("three"), Some(vec![format!("{DRIVER}/claim={uid}-{}", nic("d"))]));
+    assert_eq!(claims.cdi_names("three"), Some(vec![format!("{DRIVER}/claim={uid}-{}", nic("d"))]));
 
     for pod in ["one", "two", "three"] {
         claims.delete(pod).await;
@@ -316,8 +316,8 @@ async fn each_container_gets_the_devices_of_the_request_it_names() {
         let container = claims.container("one", name).unwrap();
         let card = claims.rig.variables(&container).remove("CARD").unwrap();
         assert!(cards.contains(&&*card), "{name}: {card}");
-        let told: BTreeSet<_> = container.cdi_devices.into_iter().collect();
-        assert_eq!(told, wanted, "{name}");
+        let names: BTreeSet<_> = container.cdi_devices.into_iter().collect();
+        assert_eq!(names, wanted, "{name}");
     }
     plugin.stop().await;
 }
@@ -525,7 +525,7 @@ async fn a_second_process_waits_and_a_missing_folder_is_retried() {
     let before = std::fs::metadata(&registration).unwrap().modified().unwrap();
     let second = Claims { port: testkit::port::free().unwrap(), ..claims };
     let waiting = second.plugin(&["a 0"]);
-    until("it waits", async || {
+    until("the second process waits", async || {
         ask(second.port, "/readyz").await?.contains("another process serves").then_some(())
     })
     .await;
@@ -536,7 +536,7 @@ async fn a_second_process_waits_and_a_missing_folder_is_retried() {
     let registry = second.rig.registry();
     let aside = registry.with_extension("aside");
     std::fs::rename(&registry, &aside).unwrap();
-    until("it says so", async || {
+    until("the missing folder is reported", async || {
         ask(second.port, "/readyz").await?.contains("No such file or directory").then_some(())
     })
     .await;
@@ -556,7 +556,7 @@ async fn the_device_plugin_serves_while_claims_cannot_be() {
     let kubeconfig = std::mem::replace(&mut claims.kubeconfig, later.clone());
     let plugin = claims.plugin(&["a 0"]);
     claims.rig.offers(NIC, 1).await;
-    until("it says why", async || {
+    until("the reason is reported", async || {
         ask(claims.port, "/readyz").await?.contains(&later.display().to_string()).then_some(())
     })
     .await;
@@ -627,8 +627,8 @@ async fn garbage_on_the_drivers_sockets_is_harmless() {
     claims.offered(&["a 0"]).await;
     claims.registered().await;
     let [registration, service] = claims.sockets();
-    let silent = [pester(&registration).await, pester(&service).await];
-    assert_eq!(shout(&registration).await, Code::OutOfRange);
+    let silent = [send_garbage(&registration).await, send_garbage(&service).await];
+    assert_eq!(send_oversized_status(&registration).await, Code::OutOfRange);
     let mut kubelet = DraPluginClient::new(channel(&service).await).max_encoding_message_size(usize::MAX);
     let claim = wire::Claim { namespace: "x".repeat(50), uid: "y".repeat(50), name: "z".repeat(50) };
     let request = wire::NodePrepareResourcesRequest { claims: vec![claim; 50_000] };

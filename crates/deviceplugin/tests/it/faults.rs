@@ -29,7 +29,7 @@ fn socket(rig: &Rig) -> PathBuf {
 }
 
 /// Writes what no gRPC client writes, then leaves silent connections open: they last as long as the returned value.
-pub(crate) async fn pester(socket: &Path) -> Vec<UnixStream> {
+pub(crate) async fn send_garbage(socket: &Path) -> Vec<UnixStream> {
     let garbage: [&[u8]; 5] = [
         b"\0\0\0\0\0\0\0\0",
         b"GET / HTTP/1.1\r\n\r\n",
@@ -55,10 +55,10 @@ pub(crate) async fn pester(socket: &Path) -> Vec<UnixStream> {
 }
 
 /// Sends a plugin a larger message than any kubelet's; returns the status code.
-pub(crate) async fn shout(registration: &Path) -> Code {
+pub(crate) async fn send_oversized_status(registration: &Path) -> Code {
     let mut client = RegistrationClient::new(channel(registration).await);
-    let told = RegistrationStatus { plugin_registered: false, error: "no ".repeat(100_000) };
-    client.notify_registration_status(told).await.unwrap_err().code()
+    let status = RegistrationStatus { plugin_registered: false, error: "no ".repeat(100_000) };
+    client.notify_registration_status(status).await.unwrap_err().code()
 }
 
 /// Whatever arrives on the socket, the kubelet is served as before.
@@ -67,7 +67,7 @@ async fn garbage_on_the_socket_is_harmless() {
     let Some(rig) = Rig::start().await else { return };
     let plugin = rig.plugin(&listed(NIC, &["a 0", "!b 1"], ""));
     rig.node_has(NIC, "2", "1").await;
-    let silent = pester(&socket(&rig)).await;
+    let silent = send_garbage(&socket(&rig)).await;
     let mut client = rig.client_of(&socket(&rig)).await;
     let code = |result: Result<tonic::Response<wire::AllocateResponse>, tonic::Status>| {
         let status = result.unwrap_err();
@@ -76,8 +76,8 @@ async fn garbage_on_the_socket_is_harmless() {
     // 5 MiB of ids, and one id of a million letters.
     assert_eq!(code(client.allocate(huge()).await).0, Code::OutOfRange);
     let long = "y".repeat(1_000_000);
-    let (long, said) = code(client.allocate(allocate(&[&long])).await);
-    assert!(long == Code::InvalidArgument && said.len() < 500, "{long:?} {said}");
+    let (long, message) = code(client.allocate(allocate(&[&long])).await);
+    assert!(long == Code::InvalidArgument && message.len() < 500, "{long:?} {message}");
     for (ids, wanted) in [
         (vec!["c"], "device \"c\" of example.com/nic is unknown; known are 2 (a, b)"),
         (vec!["a", "a"], "device \"a\" was asked for twice"),
@@ -90,7 +90,7 @@ async fn garbage_on_the_socket_is_harmless() {
         code(client.allocate(allocate(&["b"])).await),
         (
             Code::FailedPrecondition,
-            "device \"b\" of example.com/nic is not healthy: it is listed as unhealthy".to_owned()
+            "device \"b\" of example.com/nic is not healthy: listed as unhealthy".to_owned()
         )
     );
     // The same question has the same answer.
@@ -115,10 +115,10 @@ async fn garbage_on_the_watchers_socket_is_harmless() {
     let plugin = run(settings);
     rig.node_has(NIC, "1", "1").await;
     let socket = rig.registry().join("example.com_nic@localhost-reg.sock");
-    let silent = pester(&socket).await;
+    let silent = send_garbage(&socket).await;
     let mut client = rig.client_of(&socket).await;
     assert_eq!(client.allocate(huge()).await.unwrap_err().code(), Code::OutOfRange);
-    assert_eq!(shout(&socket).await, Code::OutOfRange);
+    assert_eq!(send_oversized_status(&socket).await, Code::OutOfRange);
     rig.pod("p", &[(NIC, 1)]).await;
     rig.runs("p").await;
     // A restarted kubelet finds the plugin again.
@@ -215,7 +215,7 @@ async fn a_file_in_place_of_the_socket_stays() {
     let mut settings = rig.settings(ConfigSource::Flags(config));
     settings.http = Some(([127, 0, 0, 1], port).into());
     let plugin = run(settings);
-    until("said", async || {
+    until("reported", async || {
         let answer = ask(port, "/readyz").await?;
         answer.contains("something that is not a socket is in its place").then_some(())
     })

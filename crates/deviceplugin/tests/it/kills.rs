@@ -118,13 +118,13 @@ async fn check(rig: &Rig) -> usize {
     let there = pods(rig).await;
     let snapshot = rig.cluster.nodes()[0].cri().snapshot();
     let stay = pods(rig).await;
-    let mut hands: BTreeMap<String, String> = BTreeMap::new();
+    let mut in_containers: BTreeMap<String, String> = BTreeMap::new();
     for sandbox in snapshot.sandboxes.iter().filter(|one| there.contains(&one.uid) && stay.contains(&one.uid))
     {
         for container in sandbox.containers.iter().filter(|container| container.state == State::Running) {
             let ids = String::from_utf8(container.env["EXAMPLE_COM_NIC_DEVICES"].clone()).unwrap();
             for id in ids.split(',') {
-                if let Some(other) = hands.insert(id.to_owned(), sandbox.name.clone()) {
+                if let Some(other) = in_containers.insert(id.to_owned(), sandbox.name.clone()) {
                     assert_eq!(other, sandbox.name, "containers of {other} and {} have {id}", sandbox.name);
                 }
             }
