@@ -18,8 +18,8 @@ use std::collections::BTreeMap;
 use std::path::PathBuf;
 
 use anyhow::Context as _;
-use deployer::object::Object;
 use deployer::platform::Platform;
+use objects::Object;
 use operator::manifests::{self, Options};
 
 use crate::tree::{Tree, root};
@@ -104,10 +104,10 @@ impl Source {
     pub(crate) fn objects(&self) -> anyhow::Result<Vec<Object>> {
         let objects = manifests::objects(&self.options).context("making the objects")?;
         let own = |object: &Object| {
-            let account = object.sort().kind == "ServiceAccount";
+            let account = object.kind().kind == "ServiceAccount";
             let access =
                 object.name() == manifests::access::ROLE || object.name() == manifests::access::BINDING;
-            let place = ["Namespace", "Deployment"].contains(&object.sort().kind.as_str());
+            let place = ["Namespace", "Deployment"].contains(&object.kind().kind.as_str());
             account || access || place
         };
         objects.into_iter().filter(|object| !own(object)).map(without_namespace).collect()
@@ -116,20 +116,20 @@ impl Source {
 
 /// OLM says where things are.
 fn without_namespace(object: Object) -> anyhow::Result<Object> {
-    let (sort, mut body) = (object.sort().clone(), object.body().clone());
+    let (kind, mut body) = (object.kind().clone(), object.body().clone());
     if let Some(metadata) = body["metadata"].as_object_mut() {
         metadata.remove("namespace");
     }
-    Ok(Object::of_sort(sort, body)?)
+    Ok(Object::from_value(kind, body)?)
 }
 
 /// As operator-sdk names them.
 fn file_name(object: &Object) -> String {
-    let sort = object.sort();
-    if sort.kind == "CustomResourceDefinition" {
+    let kind = object.kind();
+    if kind.kind == "CustomResourceDefinition" {
         let (plural, group) = object.name().split_once('.').unwrap_or((object.name(), ""));
         return format!("{group}_{plural}.yaml");
     }
-    let group = sort.api_version().replace('/', "_");
-    format!("{}_{group}_{}.yaml", object.name(), sort.kind.to_lowercase())
+    let group = kind.api_version().replace('/', "_");
+    format!("{}_{group}_{}.yaml", object.name(), kind.kind.to_lowercase())
 }

@@ -3,9 +3,9 @@
 //! In: the functions of `operator::manifests` and `hardware::manifests`. Out: the folders `deploy/operator` and `deploy/hardware`. Never: a manifest of its own.
 
 use anyhow::Context as _;
-use deployer::object::Object;
 use deployer::platform::Platform;
 use hardware::manifests as hardware;
+use objects::Object;
 use operator::manifests::{self, Options};
 use serde::Serialize;
 

@@ -8,7 +8,7 @@ use std::fs;
 use std::path::{Path, PathBuf};
 
 use anyhow::{Context as _, bail};
-use deployer::object::Object;
+use objects::Object;
 use serde::Serialize;
 
 /// Texts by path below some folder, with `/`.

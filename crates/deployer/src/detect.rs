@@ -16,8 +16,8 @@ use kube::api::{Api, DynamicObject, ListParams};
 use kube::{Client, ResourceExt as _};
 use runtime::client::is_not_found;
 
-use crate::object::Sort;
 use crate::platform::{Platform, Version};
+use objects::ObjectKind;
 
 pub use error::Error;
 
@@ -163,5 +163,5 @@ pub async fn control_plane_nodes(client: &Client) -> Result<usize, Error> {
 }
 
 fn of(client: &Client, kind: &str, plural: &str) -> Api<DynamicObject> {
-    Api::all_with(client.clone(), &Sort::new("config.openshift.io", "v1", kind, plural).resource())
+    Api::all_with(client.clone(), &ObjectKind::new("config.openshift.io", "v1", kind, plural).resource())
 }

@@ -7,7 +7,6 @@
 //! field manager, so that the same call again changes nothing, an interrupted one is completed by the next, and fields of others that
 //! we do not state stay theirs. `decide.rs` has the rules, and no I/O.
 
-pub mod cluster;
 mod decide;
 mod deploy;
 mod diff;

@@ -5,13 +5,11 @@
 //! object is a typed value until it is written.
 
 pub mod cli;
-pub mod compare;
 pub mod detect;
 pub mod dialect;
 pub mod images;
 pub mod install;
 pub mod manifests;
-pub mod object;
 pub mod options;
 pub mod part;
 pub mod platform;

@@ -6,10 +6,10 @@
 //! Each program has a module with a function for each of its objects, for those who keep them true one by one, and `objects` for
 //! all of them.
 
-use crate::object::{self, Object};
 use crate::options::{Options, Scheduler, Updater};
 use crate::part::{Component, Part};
 use crate::platform::Version;
+use objects::{Object, object};
 
 pub mod access;
 pub mod claims;

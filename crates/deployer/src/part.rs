@@ -4,7 +4,7 @@
 
 use std::fmt;
 
-use crate::object::Object;
+use objects::Object;
 
 /// The label that tells what we made from what was there before; only objects that have it are ever changed or removed.
 pub const MANAGED_BY: &str = "app.kubernetes.io/managed-by";

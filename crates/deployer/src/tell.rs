@@ -11,9 +11,9 @@ pub mod structured;
 mod tests;
 
 use crate::install::progress::{Change, State, Undone};
-use crate::object::Object;
 use crate::options::Updater;
 use crate::part::Component;
+use objects::Object;
 
 #[cfg(doc)]
 use crate::install::progress::Step;

@@ -16,13 +16,13 @@ use std::time::Duration;
 
 use self::delete::delete;
 use api::hardware::{self, Status, keys};
-use deployer::object::{Object, Sort};
 use jiff::Timestamp;
 use k8s_openapi::api::core::v1 as core;
 use k8s_openapi::api::resource::v1::ResourceClaim;
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::Time;
 use kube::api::{EvictParams, ListParams, Patch, PatchParams};
 use kube::{Api, Client};
+use objects::{Object, ObjectKind};
 use runtime::client::{brief, code, is_conflict, is_not_found, is_retryable};
 use runtime::status::merge_patch;
 use runtime::wire::{Raw, Texts};
@@ -84,11 +84,11 @@ impl Hand {
             Do::Finalizer(wanted) => self.finalizer(id, *wanted).await,
             Do::Ensure(object, kept) => self.ensure(id, object, kept).await,
             Do::Apply(object, unused) => self.apply_module(id, object, unused).await,
-            Do::DeleteModule { sort, module, uid, unused } => {
+            Do::DeleteModule { kind, module, uid, unused } => {
                 self.is_unused(unused).await?;
-                self.delete_module(sort, module, uid).await
+                self.delete_module(kind, module, uid).await
             }
-            Do::Remove(sort, which) => self.remove(id, sort, which).await,
+            Do::Remove(kind, which) => self.remove(id, kind, which).await,
             Do::Node(write) => self.node(write).await,
             Do::Evict { node, pod } => self.evict(node, &pod.namespace, &pod.name).await,
         }
@@ -122,8 +122,8 @@ impl Hand {
         Ok(names.any(|name| hardware::module_name(namespace, name).as_deref() == Some(module)))
     }
 
-    fn api(&self, sort: &Sort, namespace: &str) -> Api<Raw> {
-        Api::namespaced_with(self.client.clone(), namespace, &sort.resource())
+    fn api(&self, kind: &ObjectKind, namespace: &str) -> Api<Raw> {
+        Api::namespaced_with(self.client.clone(), namespace, &kind.resource())
     }
 
     fn saw_config(&self, body: &Value) {
@@ -174,8 +174,8 @@ impl Hand {
 
     async fn ensure(&self, id: &Id, object: &Object, kept: &BTreeSet<String>) -> Result<(), Fault> {
         let namespace = object.namespace().unwrap_or_default();
-        let api = self.api(object.sort(), namespace);
-        let title = format!("{} {namespace}/{}", object.sort().kind, object.name());
+        let api = self.api(object.kind(), namespace);
+        let title = format!("{} {namespace}/{}", object.kind().kind, object.name());
         let live = api.get_opt(object.name()).await.map_err(|error| fault(&title, &error, false))?;
         let mut wanted = object.clone();
         if let Some(live) = live {
@@ -200,7 +200,7 @@ impl Hand {
 
     async fn apply_module(&self, id: &Id, object: &Object, unused: &Unused) -> Result<(), Fault> {
         let module = Id::new(object.namespace().unwrap_or_default(), object.name());
-        let api = self.api(object.sort(), &module.namespace);
+        let api = self.api(object.kind(), &module.namespace);
         let title = format!("Module {module}");
         let known = self.shared.read(|world| world.modules.get(&module).map(|live| live.uid().to_owned()));
         let mut body = object.body().clone();
@@ -241,8 +241,8 @@ impl Hand {
         Ok(())
     }
 
-    async fn delete_module(&self, sort: &Sort, module: &Id, uid: &str) -> Result<(), Fault> {
-        let api = self.api(sort, &module.namespace);
+    async fn delete_module(&self, kind: &ObjectKind, module: &Id, uid: &str) -> Result<(), Fault> {
+        let api = self.api(kind, &module.namespace);
         let answer = delete(&api, &module.name, uid).await;
         match answer {
             Ok(Some(body)) => self.saw_module(module.clone(), Live { body }),
@@ -254,9 +254,9 @@ impl Hand {
         Ok(())
     }
 
-    async fn remove(&self, id: &Id, sort: &Sort, which: &Id) -> Result<(), Fault> {
-        let api = self.api(sort, &which.namespace);
-        let title = format!("{} {which}", sort.kind);
+    async fn remove(&self, id: &Id, kind: &ObjectKind, which: &Id) -> Result<(), Fault> {
+        let api = self.api(kind, &which.namespace);
+        let title = format!("{} {which}", kind.kind);
         let live = api.get_opt(&which.name).await.map_err(|error| fault(&title, &error, false))?;
         let Some(live) = live.map(|raw| Live { body: raw.body }) else { return Ok(()) };
         let of_somebody = live.text("/metadata/labels/hardware.tholepin.dev~1deviceconfig");
@@ -273,7 +273,7 @@ impl Hand {
 
     async fn node(&self, write: &NodeWrite) -> Result<(), Fault> {
         self.is_unused(&write.unused).await?;
-        let nodes = Sort::of::<core::Node>();
+        let nodes = ObjectKind::of::<core::Node>();
         let api = Api::<WireNode>::all_with(self.client.clone(), &nodes.resource());
         let patch = match write.why {
             Why::Fence => dated(write.patch.clone(), Timestamp::now()),
@@ -330,7 +330,7 @@ impl Hand {
         if let (1, Some(node)) = (unused.fences.len(), unused.fences.keys().next()) {
             params = params.fields(&format!("spec.nodeName={node}"));
         }
-        let api = Api::<WirePod>::all_with(self.client.clone(), &Sort::of::<core::Pod>().resource());
+        let api = Api::<WirePod>::all_with(self.client.clone(), &ObjectKind::of::<core::Pod>().resource());
         let (mut pods, mut texts) = (Vec::new(), Texts::default());
         let done = pages(&api, params, |pod| {
             let (id, pod) = pod.trim(&mut texts);
@@ -343,7 +343,8 @@ impl Hand {
 
     /// What pods have by resource claims; nothing, where there are none.
     async fn held(&self) -> Result<Held, Fault> {
-        let api = Api::<WireClaim>::all_with(self.client.clone(), &Sort::of::<ResourceClaim>().resource());
+        let api =
+            Api::<WireClaim>::all_with(self.client.clone(), &ObjectKind::of::<ResourceClaim>().resource());
         let (mut held, mut texts) = (Held::default(), Texts::default());
         let done = pages(&api, ListParams::default(), |claim| {
             let (id, holding) = claim.trim(&mut texts);
@@ -414,7 +415,7 @@ fn keeping(object: &Object, live: &Live, kept: &BTreeSet<String>) -> Option<Obje
     for (name, text) in there.iter().filter(|(name, _)| kept.contains(*name)) {
         entries.entry(name.clone()).or_insert_with(|| text.clone());
     }
-    Object::of_sort(object.sort().clone(), body).ok()
+    Object::from_value(object.kind().clone(), body).ok()
 }
 
 /// Takes away what an apply leaves: what others have put beside our only selector, and a DeviceConfig as an owner that we do not state, with which
@@ -438,8 +439,8 @@ fn leftover(live: &Value, wanted: &Value) -> Option<Value> {
     (patch != plain).then_some(patch)
 }
 
-fn configs() -> Sort {
-    Sort::new(hardware::GROUP, hardware::VERSION, hardware::KIND, hardware::PLURAL)
+fn configs() -> ObjectKind {
+    ObjectKind::new(hardware::GROUP, hardware::VERSION, hardware::KIND, hardware::PLURAL)
 }
 
 /// Somebody was faster: an object is not what a patch tests. The API server keeps the reason to itself, and says no more than this; whoever refuses
@@ -467,7 +468,7 @@ mod tests {
         let object = |data: Value| {
             let body =
                 json!({ "apiVersion": "v1", "kind": "ConfigMap", "metadata": { "name": "m" }, "data": data });
-            Object::of_sort(Sort::of::<core::ConfigMap>(), body).unwrap()
+            Object::from_value(ObjectKind::of::<core::ConfigMap>(), body).unwrap()
         };
         let there = json!({ "data": { "1.yaml": "a", "2.yaml": "b", "3.yaml": "c" } });
         let kept = ["2.yaml", "3.yaml", "4.yaml"].map(str::to_owned).into();

@@ -10,7 +10,7 @@ use anyhow::{Context as _, bail};
 use api::hardware::convert::convert;
 use clap::Subcommand;
 use deployer::cli::render::Manifest;
-use deployer::object::Object;
+use objects::Object;
 use runtime::{stdout, yaml};
 use serde_json::Value;
 

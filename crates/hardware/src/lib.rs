@@ -12,7 +12,6 @@ pub mod act;
 pub mod claim;
 pub mod cli;
 pub mod facts;
-mod fields;
 pub mod held;
 pub mod kernel;
 pub mod load;

@@ -8,7 +8,7 @@ use deployer::manifests::Error;
 use deployer::manifests::access::{Account, cluster_role, role};
 use deployer::manifests::controller::{self, Options, Program, monitoring, namespace, network};
 use deployer::manifests::meta::Level;
-use deployer::object::Object;
+use objects::Object;
 
 use super::rbac;
 

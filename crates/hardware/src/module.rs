@@ -9,13 +9,14 @@ use std::collections::BTreeMap;
 
 use api::hardware::{self, CDI_VOLUME, DeviceConfig, PLUGIN_CONFIG, Spec, keys};
 use api::kmm;
-use deployer::object::{Error, Object, Sort};
 use k8s_openapi::api::core::v1::{
     ConfigMap, ConfigMapVolumeSource, EnvVar, EnvVarSource, HostPathVolumeSource, ObjectFieldSelector,
     ServiceAccount, Toleration, Volume, VolumeMount,
 };
 use k8s_openapi::api::rbac::v1::{RoleBinding, RoleRef, Subject};
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::ObjectMeta;
+use objects::object::Error;
+use objects::{Object, ObjectKind};
 use topology::fingerprint::PodHash;
 
 use super::claim::Id;
@@ -73,29 +74,34 @@ pub fn grounds(config: &Config, called: &Called, place: &Place, unloads: bool) -
 
 /// What [`grounds`] may have made before and nobody needs any more. An account that the user names is his, whoever made it.
 #[must_use]
-pub fn leftovers(config: &Config, called: &Called, place: &Place, grounds: &[Object]) -> Vec<(Sort, Id)> {
+pub fn leftovers(
+    config: &Config,
+    called: &Called,
+    place: &Place,
+    grounds: &[Object],
+) -> Vec<(ObjectKind, Id)> {
     let spec = &config.object.spec;
     let plugin = spec.device_plugin.as_ref().and_then(|plugin| plugin.service_account_name.as_ref());
     let is_named = |id: &Id| [spec.service_account_name.as_ref(), plugin].contains(&Some(&id.name));
-    let stays = |sort: &Sort, id: &Id| {
-        let is_needed = grounds.iter().any(|object| object.sort() == sort && object.name() == id.name);
-        is_needed || *sort == Sort::of::<ServiceAccount>() && is_named(id)
+    let stays = |kind: &ObjectKind, id: &Id| {
+        let is_needed = grounds.iter().any(|object| object.kind() == kind && object.name() == id.name);
+        is_needed || *kind == ObjectKind::of::<ServiceAccount>() && is_named(id)
     };
-    may_be_there(called, place).into_iter().filter(|(sort, id)| !stays(sort, id)).collect()
+    may_be_there(called, place).into_iter().filter(|(kind, id)| !stays(kind, id)).collect()
 }
 
 /// Everything that [`grounds`] may ever have made: kind and name, to be deleted.
 #[must_use]
-pub fn may_be_there(called: &Called, place: &Place) -> Vec<(Sort, Id)> {
+pub fn may_be_there(called: &Called, place: &Place) -> Vec<(ObjectKind, Id)> {
     let module = called.module.name.as_str();
-    let named = |sort: Sort, name: String| (sort, Id::new(&called.module.namespace, &name));
+    let named = |kind: ObjectKind, name: String| (kind, Id::new(&called.module.namespace, &name));
     let mut all = vec![
-        named(Sort::of::<ServiceAccount>(), hardware::loader_account(module)),
-        named(Sort::of::<ServiceAccount>(), hardware::plugin_account(module)),
-        named(Sort::of::<ConfigMap>(), hardware::plugin_config_map(module)),
+        named(ObjectKind::of::<ServiceAccount>(), hardware::loader_account(module)),
+        named(ObjectKind::of::<ServiceAccount>(), hardware::plugin_account(module)),
+        named(ObjectKind::of::<ConfigMap>(), hardware::plugin_config_map(module)),
     ];
     if place.openshift {
-        all.push(named(Sort::of::<RoleBinding>(), binding_name(module)));
+        all.push(named(ObjectKind::of::<RoleBinding>(), binding_name(module)));
     }
     all
 }
@@ -110,16 +116,16 @@ pub fn module(config: &Config, called: &Called, place: &Place, version: &str) ->
         spec: spec(&config.object, called, place),
         ..kmm::Module::default()
     };
-    let sort = sort(version);
+    let kind = object_kind(version);
     let body = serde_json::to_value(&module);
-    let body = body.map_err(|error| Error::NotJson(sort.kind.clone(), error.to_string()))?;
-    Object::of_sort(sort, body)
+    let body = body.map_err(|error| Error::NotJson(kind.kind.clone(), error.to_string()))?;
+    Object::from_value(kind, body)
 }
 
 /// The kind of Modules in a version of KMM's API.
 #[must_use]
-pub fn sort(version: &str) -> Sort {
-    Sort::new(kmm::GROUP, version, kmm::MODULE, kmm::MODULES)
+pub fn object_kind(version: &str) -> ObjectKind {
+    ObjectKind::new(kmm::GROUP, version, kmm::MODULE, kmm::MODULES)
 }
 
 fn meta(config: &Config, name: &str) -> ObjectMeta {

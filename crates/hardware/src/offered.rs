@@ -6,7 +6,8 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use deployer::object::{Error, Object};
+use objects::Object;
+use objects::object::Error;
 use serde_json::Value;
 
 /// The annotation of a Module that remembers them.
@@ -57,19 +58,19 @@ impl Offered {
     /// # Errors
     /// Never in practice.
     pub fn put_on(&self, module: &Object) -> Result<Object, Error> {
-        let (sort, mut body) = (module.sort().clone(), module.body().clone());
+        let (kind, mut body) = (module.kind().clone(), module.body().clone());
         if !self.is_empty() {
             let text = serde_json::to_string(&self.0);
-            let text = text.map_err(|error| Error::NotJson(sort.kind.clone(), error.to_string()))?;
+            let text = text.map_err(|error| Error::NotJson(kind.kind.clone(), error.to_string()))?;
             body["metadata"]["annotations"][ANNOTATION] = text.into();
         }
-        Object::of_sort(sort, body)
+        Object::from_value(kind, body)
     }
 }
 
 #[cfg(test)]
 mod tests {
-    use deployer::object::Sort;
+    use objects::ObjectKind;
     use serde_json::json;
 
     use super::*;
@@ -79,8 +80,10 @@ mod tests {
         let names = |all: &[&str]| all.iter().map(|name| (*name).to_owned()).collect::<BTreeSet<String>>();
         let offered =
             Offered::default().and("1", names(&["a/x"])).and("1", names(&["a/y"])).and("2", names(&["a/z"]));
-        let module =
-            Object::of_sort(Sort::new("g", "v", "Module", "modules"), json!({ "metadata": { "name": "m" } }));
+        let module = Object::from_value(
+            ObjectKind::new("g", "v", "Module", "modules"),
+            json!({ "metadata": { "name": "m" } }),
+        );
         let module = module.unwrap();
         let written = offered.put_on(&module).unwrap();
         assert_eq!(Offered::on(written.body()), offered);

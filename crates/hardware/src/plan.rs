@@ -7,9 +7,9 @@ use std::collections::BTreeSet;
 use std::sync::Arc;
 
 use api::hardware::{self, keys};
-use deployer::compare::says;
-use deployer::object::{Object, Sort};
 use k8s_openapi::api::core::v1::Toleration;
+use objects::equality::says;
+use objects::{Object, ObjectKind};
 use serde::Deserialize as _;
 use serde_json::{Value, json};
 
@@ -23,7 +23,7 @@ use super::taints::{FENCE, untolerated};
 use super::unused::Unused;
 use super::words::Reason;
 use super::world::{Config, Kmm, Live, Node, World};
-use crate::fields::all_stated;
+use objects::managed_fields::all_stated;
 
 /// Something to do.
 #[derive(Clone, Debug, PartialEq)]
@@ -37,7 +37,7 @@ pub enum Do {
     /// Delete the Module with this UID, upon which KMM unloads the driver everywhere.
     DeleteModule {
         /// Its kind, in the version that is served.
-        sort: Sort,
+        kind: ObjectKind,
         /// Its name.
         module: Id,
         /// Its UID.
@@ -46,7 +46,7 @@ pub enum Do {
         unused: Unused,
     },
     /// Delete this, if it is ours.
-    Remove(Sort, Id),
+    Remove(ObjectKind, Id),
     /// Change a node.
     Node(NodeWrite),
     /// Ask a pod to go, as it uses a device of this node.
@@ -169,7 +169,7 @@ pub fn plan<'a>(world: &'a World, config: &Config, refused: bool) -> Plan<'a> {
     }
     if stands && plan.is_everywhere(config) {
         let all = module::leftovers(config, &called, &world.place, &grounds);
-        plan.doing.extend(all.into_iter().map(|(sort, id)| Do::Remove(sort, id)));
+        plan.doing.extend(all.into_iter().map(|(kind, id)| Do::Remove(kind, id)));
     }
     if stands || refused {
         plan.nodes(world, config, &called);
@@ -202,7 +202,7 @@ pub fn orphan(world: &World, claim: &str) -> Vec<Do> {
     doing.extend(nodes.into_iter().filter_map(|name| release(world, name, &called, false)));
     if doing.is_empty() {
         let all = module::may_be_there(&called, &world.place);
-        doing.extend(all.into_iter().map(|(sort, id)| Do::Remove(sort, id)));
+        doing.extend(all.into_iter().map(|(kind, id)| Do::Remove(kind, id)));
     }
     doing
 }
@@ -213,7 +213,7 @@ fn ensure(ground: Object, others: &BTreeSet<String>) -> Do {
 }
 
 fn is_config_map(ground: &Object) -> bool {
-    ground.sort().kind == "ConfigMap"
+    ground.kind().kind == "ConfigMap"
 }
 
 /// The version of KMM's API.
@@ -252,7 +252,7 @@ fn leave<'a>(world: &'a World, config: &Config) -> Plan<'a> {
     plan.doing.extend(doing);
     if plan.doing.is_empty() {
         let all = module::may_be_there(&called, &world.place);
-        plan.doing.extend(all.into_iter().map(|(sort, id)| Do::Remove(sort, id)));
+        plan.doing.extend(all.into_iter().map(|(kind, id)| Do::Remove(kind, id)));
         plan.doing.push(Do::Finalizer(false));
     }
     plan
@@ -260,7 +260,7 @@ fn leave<'a>(world: &'a World, config: &Config) -> Plan<'a> {
 
 fn delete(called: &Called, version: &str, live: &Live, unused: Unused) -> Do {
     Do::DeleteModule {
-        sort: module::sort(version),
+        kind: module::object_kind(version),
         module: called.module.clone(),
         uid: live.uid().to_owned(),
         unused,

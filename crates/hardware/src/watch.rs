@@ -14,11 +14,11 @@ use std::sync::Arc;
 
 use api::hardware;
 use api::kmm;
-use deployer::object::Sort;
 use k8s_openapi::api::resource::v1::ResourceClaim;
 use kube::core::ApiResource;
 use kube::runtime::watcher::Config as Selection;
 use kube::{Api, Client};
+use objects::ObjectKind;
 use runtime::client::Connection;
 use runtime::ready::{Gate, Readiness};
 use runtime::shutdown::Tasks;
@@ -255,7 +255,7 @@ impl Hearer {
 
     /// Watches resource claims while somebody needs it.
     async fn held(self) -> Infallible {
-        let api = Api::<WireClaim>::all_with(self.client, &Sort::of::<ResourceClaim>().resource());
+        let api = Api::<WireClaim>::all_with(self.client, &ObjectKind::of::<ResourceClaim>().resource());
         let (api, shared, metrics) = (&api, &self.shared, &self.metrics);
         let watch = || async move {
             let mut texts = Texts::default();

@@ -433,8 +433,8 @@ struct Look {
 
 #[cfg(test)]
 mod tests {
-    use deployer::object::Sort;
     use k8s_openapi::api::core::v1::{ConfigMap, ServiceAccount};
+    use objects::ObjectKind;
 
     use super::*;
 
@@ -444,8 +444,8 @@ mod tests {
         let fault =
             || Fault::Failed { failure: Failure { module: false, text: "denied".to_owned() }, soon: false };
         let (now, mut book) = (Instant::now(), Book::default());
-        let account = Do::Remove(Sort::of::<ServiceAccount>(), Id::new("hw", "a"));
-        let map = Do::Remove(Sort::of::<ConfigMap>(), Id::new("hw", "m"));
+        let account = Do::Remove(ObjectKind::of::<ServiceAccount>(), Id::new("hw", "a"));
+        let map = Do::Remove(ObjectKind::of::<ConfigMap>(), Id::new("hw", "m"));
         let all = [account.clone(), map.clone(), Do::Finalizer(false)];
         let left = |book: &Book, now| -> Vec<Do> {
             all.iter().filter(|one| !book.leaves_out(one, now)).cloned().collect()

@@ -18,7 +18,7 @@ use super::nmc::{Images, Nmc};
 use super::offered::Offered;
 use super::sound::problems;
 use super::taints::FENCE;
-use crate::fields::compare_versions;
+use objects::observed::compare_versions;
 
 /// Where we run.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]

@@ -9,19 +9,19 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use deployer::install::cluster::{Cluster, Force, Stop, path};
-use deployer::object::Object;
 use futures::StreamExt as _;
 use kube::api::{Patch, PatchParams};
 use kube::core::params::PropagationPolicy;
+use objects::Object;
+use objects::client::{ApiServer, CallError, Force, path};
 use runtime::client::{brief, is_conflict, is_not_found};
 use serde_json::{Value, json};
 
 use crate::change::{Change, Memory, decide, refusal};
 use crate::desired::{MANAGER, Wanted};
-use crate::live::Key;
 use crate::reconcile::metrics::{Metrics, Verb};
 use crate::reconcile::{Action, Changed, Done, Shared};
+use objects::ObjectKey;
 
 /// Writes under way at the same time.
 const AT_ONCE: usize = 8;
@@ -37,7 +37,7 @@ const HEARING: Duration = Duration::from_millis(20);
 #[derive(Clone)]
 pub struct Hand {
     /// The API server.
-    pub cluster: Cluster,
+    pub api_server: ApiServer,
     /// Where answers go.
     pub shared: Arc<Shared>,
     /// Where writes are counted.
@@ -79,7 +79,7 @@ impl Hand {
         let mut done = Done::default();
         for stage in stages {
             let known: &Memory = memory;
-            let refused: Vec<Key> = done.refused().cloned().collect();
+            let refused: Vec<ObjectKey> = done.refused().cloned().collect();
             let reports = futures::stream::iter(stage).map(|change| {
                 let (key, role) = (change.key(), foreign_role(&change, &refused));
                 async move {
@@ -89,7 +89,7 @@ impl Hand {
                     }
                 }
             });
-            let reports: Vec<(Key, Report)> = reports.buffered(AT_ONCE).collect().await;
+            let reports: Vec<(ObjectKey, Report)> = reports.buffered(AT_ONCE).collect().await;
             for (key, report) in reports {
                 done.errors.extend(report.error);
                 done.pending |= report.pending;
@@ -118,7 +118,7 @@ impl Hand {
     }
 
     /// Has an object be as wanted, however often that has to be looked at.
-    async fn put(&self, wanted: &Wanted, first: Change, memory: &Memory) -> Result<Report, Stop> {
+    async fn put(&self, wanted: &Wanted, first: Change, memory: &Memory) -> Result<Report, CallError> {
         let (mut change, mut report) = (first, Report::default());
         let again = if memory.was(wanted) { Action::Repaired } else { Action::Updated };
         let mut reason = None;
@@ -168,16 +168,16 @@ impl Hand {
     }
 
     /// Makes an object that is not known to be there.
-    async fn create(&self, object: &Object, action: Action) -> Result<After, Stop> {
+    async fn create(&self, object: &Object, action: Action) -> Result<After, CallError> {
         if let Some(live) = self.look(object).await? {
             return Ok(After::Found(Some(live), None));
         }
-        let mut applied = Err(Stop::Cancelled);
+        let mut applied = Err(CallError::Cancelled);
         for turn in 0..HEARINGS {
             self.count(object, Verb::Create);
-            applied = self.cluster.apply(object, Force::No).await;
-            let unheard = matches!(&applied, Err(Stop::Failed(error)) if is_not_found(error));
-            if !unheard || !object.sort().kind.ends_with("Binding") {
+            applied = self.api_server.apply(object, Force::No).await;
+            let unheard = matches!(&applied, Err(CallError::Failed(error)) if is_not_found(error));
+            if !unheard || !object.kind().kind.ends_with("Binding") {
                 break;
             }
             tokio::time::sleep(HEARING * turn).await;
@@ -192,31 +192,31 @@ impl Hand {
         uid: &str,
         before: Option<&json_patch::Patch>,
         action: Action,
-    ) -> Result<After, Stop> {
+    ) -> Result<After, CallError> {
         if let Some(patch) = before {
             self.count(object, Verb::Patch);
             let params = PatchParams { field_manager: Some(MANAGER.to_owned()), ..PatchParams::default() };
             let patch = Patch::<()>::Json(patch.clone());
-            let request = path(object.sort(), object.namespace()).patch(object.name(), &params, &patch)?;
-            if let Err(stop) = self.cluster.call(request).await {
+            let request = path(object.kind(), object.namespace()).patch(object.name(), &params, &patch)?;
+            if let Err(stop) = self.api_server.call(request).await {
                 return self.answered(object, None, Err(stop), action).await;
             }
         }
         self.count(object, Verb::Apply);
         let exactly = object.clone().with_metadata("uid", uid.into());
-        let before = self.shared.read(|world| world.live.get(&Key::of(object)).and_then(version).cloned());
-        let applied = self.cluster.apply(&exactly, Force::Yes).await;
+        let before = self.shared.read(|world| world.live.get(object.key()).and_then(version).cloned());
+        let applied = self.api_server.apply(&exactly, Force::Yes).await;
         self.answered(object, before, applied.map(|answer| answer.body), action).await
     }
 
-    async fn recreate(&self, object: &Object, uid: &str) -> Result<After, Stop> {
+    async fn recreate(&self, object: &Object, uid: &str) -> Result<After, CallError> {
         self.remove(object, uid).await?;
         self.create(object, Action::Recreated).await
     }
 
-    async fn delete(&self, key: &Key, uid: &str) -> Report {
+    async fn delete(&self, key: &ObjectKey, uid: &str) -> Report {
         let body = json!({ "metadata": { "name": key.name, "namespace": key.namespace } });
-        let Ok(object) = Object::of_sort(key.sort.clone(), body) else { return Report::default() };
+        let Ok(object) = Object::from_value(key.kind.clone(), body) else { return Report::default() };
         match self.remove(&object, uid).await {
             Ok(true) => Report { action: Some(Action::Deleted), ..Report::default() },
             Ok(false) => Report::default(),
@@ -225,10 +225,10 @@ impl Hand {
     }
 
     /// Deletes an object if it is still the one with this id; whether it was.
-    async fn remove(&self, object: &Object, uid: &str) -> Result<bool, Stop> {
+    async fn remove(&self, object: &Object, uid: &str) -> Result<bool, CallError> {
         self.count(object, Verb::Delete);
-        let there = self.cluster.delete(object, Some(uid), PropagationPolicy::Background).await?;
-        self.shared.deleted(&Key::of(object), uid);
+        let there = self.api_server.delete(object, Some(uid), PropagationPolicy::Background).await?;
+        self.shared.deleted(object.key(), uid);
         Ok(there)
     }
 
@@ -237,17 +237,19 @@ impl Hand {
         &self,
         object: &Object,
         before: Option<Value>,
-        answer: Result<Value, Stop>,
+        answer: Result<Value, CallError>,
         action: Action,
-    ) -> Result<After, Stop> {
+    ) -> Result<After, CallError> {
         match answer {
             Ok(live) => {
-                self.shared.wrote(Key::of(object), live.clone());
+                self.shared.wrote(object.key().clone(), live.clone());
                 // The API server stores nothing where nothing differs.
                 let same = before.is_some() && before.as_ref() == version(&live);
                 Ok(if same { After::Found(Some(live), None) } else { After::Written(action, live) })
             }
-            Err(Stop::Failed(error)) if is_conflict(&error) || is_not_found(&error) || is_invalid(&error) => {
+            Err(CallError::Failed(error))
+                if is_conflict(&error) || is_not_found(&error) || is_invalid(&error) =>
+            {
                 let reason = brief(&error);
                 Ok(After::Found(self.look(object).await?, Some(reason)))
             }
@@ -256,11 +258,11 @@ impl Hand {
     }
 
     /// The object as it is, which the world is told too.
-    async fn look(&self, object: &Object) -> Result<Option<Value>, Stop> {
-        let key = Key::of(object);
+    async fn look(&self, object: &Object) -> Result<Option<Value>, CallError> {
+        let key = object.key().clone();
         let known =
             self.shared.read(|world| world.live.get(&key).map(|live| live["metadata"]["uid"].clone()));
-        let live = self.cluster.get(object).await?;
+        let live = self.api_server.get(object).await?;
         match &live {
             Some(live) => self.shared.wrote(key, live.clone()),
             None => self.shared.deleted(&key, known.unwrap_or_default().as_str().unwrap_or_default()),
@@ -269,39 +271,39 @@ impl Hand {
     }
 
     fn count(&self, object: &Object, verb: Verb) {
-        self.metrics.wrote(&object.sort().kind, verb);
+        self.metrics.wrote(&object.kind().kind, verb);
     }
 }
 
 impl Report {
-    fn failed(doing: &str, object: &Object, stop: &Stop) -> Self {
+    fn failed(doing: &str, object: &Object, stop: &CallError) -> Self {
         let error = match stop {
             // Whoever asked to stop does not want to hear of it.
-            Stop::Cancelled => None,
-            Stop::Failed(error) => Some(format!("{doing} {object}: {}", brief(error))),
+            CallError::Cancelled => None,
+            CallError::Failed(error) => Some(format!("{doing} {object}: {}", brief(error))),
         };
         Self { error, pending: true, ..Self::default() }
     }
 
-    fn withheld(key: &Key, role: &Key) -> Self {
+    fn withheld(key: &ObjectKey, role: &ObjectKey) -> Self {
         let error = Some(format!("{key} is left alone as long as {role} is somebody else's"));
         Self { error, pending: true, ..Self::default() }
     }
 
-    fn refused(key: &Key, owner: &str) -> Self {
+    fn refused(key: &ObjectKey, owner: &str) -> Self {
         Self { error: Some(refusal(key, owner)), action: Some(Action::Refused), ..Self::default() }
     }
 }
 
 /// The role that a binding would give out, if it is one of those that are somebody else's: what that says is not ours to give.
-fn foreign_role(change: &Change, refused: &[Key]) -> Option<Key> {
+fn foreign_role(change: &Change, refused: &[ObjectKey]) -> Option<ObjectKey> {
     let (Change::Create(wanted) | Change::Apply { wanted, .. } | Change::Recreate { wanted, .. }) = change
     else {
         return None;
     };
     let role = &wanted.object.body()["roleRef"];
-    let is_it = |key: &&Key| {
-        role["kind"] == key.sort.kind.as_str()
+    let is_it = |key: &&ObjectKey| {
+        role["kind"] == key.kind.kind.as_str()
             && role["name"] == key.name.as_str()
             && (key.namespace.is_none() || key.namespace.as_deref() == wanted.object.namespace())
     };
@@ -321,7 +323,7 @@ fn is_invalid(error: &kube::Error) -> bool {
 fn stage(change: &Change) -> usize {
     match change {
         Change::Delete { .. } => 4,
-        change => match (change.key().sort.group.as_str(), change.key().sort.kind.as_str()) {
+        change => match (change.key().kind.group.as_str(), change.key().kind.kind.as_str()) {
             ("apiextensions.k8s.io", _) => 0,
             ("apps", _) => 3,
             // Nobody is given a role that is not there.

@@ -8,13 +8,12 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use deployer::compare::{immutable, owner as maker, unfit};
+use objects::equality::{immutable, owner as maker, unfit};
 use serde_json::Value;
 
 use crate::desired::{Controller, Desired, MANAGED_BY, MANAGER, Treatment, Wanted};
-use crate::live::{Key, Live};
+use objects::{ObjectKey, ObservedObjects};
 
-pub mod fields;
 pub mod memory;
 pub mod owner;
 pub mod same;
@@ -50,7 +49,7 @@ pub enum Change {
     /// It is ours and nobody wants it any more.
     Delete {
         /// Which.
-        key: Key,
+        key: ObjectKey,
         /// The one that goes.
         uid: String,
     },
@@ -69,11 +68,11 @@ pub enum Change {
 #[derive(Clone, Copy)]
 pub struct Scene<'a> {
     /// What is there.
-    pub live: &'a Live,
+    pub live: &'a ObservedObjects,
     /// The unique ids of the objects of users that there are.
     pub owners: &'a BTreeSet<String>,
     /// What another controller wants, or may want: asked of what has lost its owner.
-    pub others_want: &'a dyn Fn(&Key) -> bool,
+    pub others_want: &'a dyn Fn(&ObjectKey) -> bool,
     /// What was done before.
     pub memory: &'a Memory,
 }
@@ -81,7 +80,7 @@ pub struct Scene<'a> {
 impl Change {
     /// Of which object.
     #[must_use]
-    pub fn key(&self) -> Key {
+    pub fn key(&self) -> ObjectKey {
         match self {
             Self::Create(wanted)
             | Self::Apply { wanted, .. }
@@ -101,7 +100,7 @@ pub fn plan(controller: Controller, desired: &Desired, scene: Scene<'_>) -> Vec<
         Desired::Nothing => &[][..],
         Desired::Objects(objects) => objects,
     };
-    let wanted: BTreeMap<Key, &Wanted> = objects.iter().map(|wanted| (wanted.key(), wanted)).collect();
+    let wanted: BTreeMap<ObjectKey, &Wanted> = objects.iter().map(|wanted| (wanted.key(), wanted)).collect();
     let made =
         objects.iter().filter_map(|wanted| decide(wanted, scene.live.get(&wanted.key()), scene.memory));
     let stale = scene.live.iter().filter(|(key, live)| {
@@ -141,7 +140,7 @@ pub fn decide(wanted: &Wanted, live: Option<&Value>, memory: &Memory) -> Option<
         };
     }
     let wanted = Wanted { object: same::adapted(&wanted.object, live), ..*wanted };
-    if let Some(field) = immutable(wanted.object.sort(), wanted.object.body(), live) {
+    if let Some(field) = immutable(wanted.object.kind(), wanted.object.body(), live) {
         return Some(Change::Recreate { wanted, uid, field });
     }
     let difference = same::difference(&wanted.object, live)?;
@@ -157,7 +156,7 @@ pub fn decide(wanted: &Wanted, live: Option<&Value>, memory: &Memory) -> Option<
 
 /// What people are told of an object that is somebody else's.
 #[must_use]
-pub fn refusal(key: &Key, owner: &str) -> String {
+pub fn refusal(key: &ObjectKey, owner: &str) -> String {
     format!("{key} belongs to {owner} and is left alone; labelled {MANAGED_BY}={MANAGER} it is handed over")
 }
 

@@ -3,10 +3,10 @@
 //! In: objects from the controllers. Out: the same, marked as ours and owned by the object that asked for them. Never: a look at what is
 //! there.
 
-use deployer::object::Object;
+use objects::Object;
 use serde_json::json;
 
-use crate::live::Key;
+use objects::ObjectKey;
 
 /// The label that tells what the operator made.
 pub const MANAGED_BY: &str = "app.kubernetes.io/managed-by";
@@ -114,7 +114,7 @@ impl Wanted {
 
     /// Which object.
     #[must_use]
-    pub fn key(&self) -> Key {
-        Key::of(&self.object)
+    pub fn key(&self) -> ObjectKey {
+        self.object.key().clone()
     }
 }

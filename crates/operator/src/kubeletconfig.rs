@@ -8,15 +8,15 @@ use std::collections::BTreeMap;
 use api::numaresources::keys::{LABEL_OPERATOR, LABEL_POOL, OPERATOR};
 use api::numaresources::operator::PodExclude;
 use deployer::manifests::pod;
-use deployer::object::{Object, Sort};
 use k8s_openapi::api::core::v1::ConfigMap;
+use objects::{Object, ObjectKind};
 use runtime::yaml;
 use serde::Serialize;
 
 use crate::desired::{Desired, Wanted};
-use crate::live::Key;
 use crate::numaresourcesoperator::{Case, set_name};
 use crate::world::{KubeletSettings, World};
+use objects::ObjectKey;
 
 pub mod payload;
 pub mod source;
@@ -166,8 +166,8 @@ fn written(world: &World, pool: &str) -> Option<String> {
 
 /// The data of a ConfigMap in the operator's namespace.
 fn data(world: &World, name: &str) -> Option<BTreeMap<String, String>> {
-    let key = Key {
-        sort: Sort::of::<ConfigMap>(),
+    let key = ObjectKey {
+        kind: ObjectKind::of::<ConfigMap>(),
         namespace: Some(world.place.namespace.clone()),
         name: name.to_owned(),
     };

@@ -15,7 +15,6 @@ pub mod desired;
 pub mod dialect;
 pub mod group;
 pub mod kubeletconfig;
-pub mod live;
 pub mod manifests;
 pub mod numaresourcesoperator;
 pub mod numaresourcesscheduler;

@@ -9,11 +9,11 @@ use deployer::manifests::Error;
 use deployer::manifests::access::Account;
 use deployer::manifests::controller::{self, Program};
 use deployer::manifests::meta::Level;
-use deployer::object::Object;
 use deployer::platform::Platform;
 use k8s_openapi::api::core::v1::Namespace;
 use k8s_openapi::api::networking::v1::NetworkPolicy;
 use k8s_openapi::apiextensions_apiserver::pkg::apis::apiextensions::v1::CustomResourceDefinition;
+use objects::Object;
 
 pub use deployer::manifests::controller::Options;
 

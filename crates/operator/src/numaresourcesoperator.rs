@@ -16,7 +16,7 @@ use crate::world::{Image, World};
 
 mod args;
 mod daemonset;
-mod objects;
+mod desired;
 mod stage;
 mod status;
 
@@ -69,7 +69,7 @@ pub fn desired(world: &World) -> Desired {
     match Case::of(world) {
         Case::Nobody => Desired::Nothing,
         Case::Frozen | Case::Refused(_) => Desired::Keep,
-        Case::Wanted(request) => match objects::objects(&request) {
+        Case::Wanted(request) => match desired::objects(&request) {
             Ok(wanted) => Desired::Objects(wanted),
             Err(_) => Desired::Keep,
         },

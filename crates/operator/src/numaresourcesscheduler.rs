@@ -10,20 +10,20 @@ use api::numaresources::scheduler::{KIND, SchedulerInformer, Status};
 use api::numaresources::{NamespacedName, NumaResourcesScheduler, ObjectReference, keys};
 use deployer::install::progress::State as Pending;
 use deployer::install::ready::{self, Verdict};
-use deployer::object::Sort;
 use k8s_openapi::api::apps::v1::Deployment;
+use objects::ObjectKind;
 use serde_json::Value;
 
 use crate::condition::{self, Extra, State};
 use crate::desired::Desired;
-use crate::live::Key;
 use crate::reconcile::Done;
 use crate::world::World;
+use objects::ObjectKey;
 
 pub mod access;
+mod desired;
 mod image;
 mod informer;
-mod objects;
 mod replicas;
 mod setup;
 
@@ -91,8 +91,12 @@ fn how(world: &World, scheduler: &NumaResourcesScheduler, done: &Done) -> (State
         return (State::degraded(condition::INTERNAL_ERROR, errors.join("\n")), as_before());
     }
     let namespace = world.place.namespace.clone();
-    let name = objects::DEPLOYMENT.to_owned();
-    let key = Key { sort: Sort::of::<Deployment>(), namespace: Some(namespace.clone()), name: name.clone() };
+    let name = desired::DEPLOYMENT.to_owned();
+    let key = ObjectKey {
+        kind: ObjectKind::of::<Deployment>(),
+        namespace: Some(namespace.clone()),
+        name: name.clone(),
+    };
     let state = rollout(&format!("{namespace}/{name}"), world.live.get(&key));
     let status = Status {
         deployment: Some(NamespacedName { namespace: namespace.clone(), name: name.clone() }),

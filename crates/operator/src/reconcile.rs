@@ -5,16 +5,16 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use deployer::install::cluster::Cluster;
 use futures::future::join_all;
 use kube::Client;
+use objects::client::ApiServer;
 use prometheus_client::registry::Registry;
 use runtime::events::Recorder;
 use tokio_util::sync::CancellationToken;
 
 use crate::apply::Hand;
 use crate::desired::{Controller, MANAGER};
-use crate::live::Key;
+use objects::ObjectKey;
 
 pub mod metrics;
 pub mod reports;
@@ -41,7 +41,7 @@ pub struct Done {
 
 impl Done {
     /// What was left alone because it is somebody else's.
-    pub fn refused(&self) -> impl Iterator<Item = &Key> {
+    pub fn refused(&self) -> impl Iterator<Item = &ObjectKey> {
         self.changed.iter().filter(|changed| changed.action == Action::Refused).map(|changed| &changed.key)
     }
 }
@@ -50,7 +50,7 @@ impl Done {
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Changed {
     /// To which object.
-    pub key: Key,
+    pub key: ObjectKey,
     /// What.
     pub action: Action,
 }
@@ -88,10 +88,10 @@ impl Engine {
     /// ([`runtime::client::Connection::client_with_timeout`]).
     pub fn new(shared: Arc<Shared>, client: Client, recorder: Recorder, registry: &mut Registry) -> Self {
         let cancel = CancellationToken::new();
-        let cluster = Cluster { client, manager: MANAGER, dry_run: false, patience: PATIENCE, cancel };
+        let api_server = ApiServer { client, manager: MANAGER, dry_run: false, patience: PATIENCE, cancel };
         let metrics = Metrics::register(registry);
         Self {
-            hand: Hand { cluster, shared, metrics },
+            hand: Hand { api_server, shared, metrics },
             recorder,
             rules: Rules::of,
             controllers: Controller::ALL.into(),
@@ -115,7 +115,7 @@ impl Engine {
     /// It may be called again.
     pub async fn run(&self, cancel: CancellationToken) {
         let mut hand = self.hand.clone();
-        hand.cluster.cancel = cancel.clone();
+        hand.api_server.cancel = cancel.clone();
         let work = |controller: &Controller| {
             let worker = Worker::new(*controller, self.rules, hand.clone(), self.recorder.clone());
             Box::pin(worker.run(&cancel))

@@ -18,11 +18,11 @@ use std::convert::Infallible;
 use std::sync::Arc;
 
 use api::numaresources::{self, keys, operator, scheduler};
-use deployer::object::Sort;
 use deployer::platform::Platform;
 use kube::core::ApiResource;
 use kube::runtime::watcher::Config;
 use kube::{Api, Client};
+use objects::ObjectKind;
 use runtime::client::Connection;
 use runtime::ready::{Gate, Readiness};
 use runtime::shutdown::Tasks;
@@ -73,7 +73,7 @@ pub struct Watch {
     /// What it is about.
     pub fact: Fact,
     /// The kind.
-    pub sort: Sort,
+    pub kind: ObjectKind,
     /// The namespace; none: all, or the kind has none.
     pub namespace: Option<String>,
     /// A label selector; empty: all.
@@ -112,19 +112,19 @@ impl Fact {
 }
 
 impl Watch {
-    fn all(fact: Fact, sort: Sort) -> Self {
-        Self { fact, sort, namespace: None, labels: String::new(), name: String::new() }
+    fn all(fact: Fact, kind: ObjectKind) -> Self {
+        Self { fact, kind, namespace: None, labels: String::new(), name: String::new() }
     }
 
     fn resource(&self) -> ApiResource {
-        self.sort.resource()
+        self.kind.resource()
     }
 
     /// What people call it: unique among the watches of one process.
     fn title(&self) -> String {
         match &self.namespace {
-            Some(namespace) => format!("{} in {namespace}", self.sort.plural),
-            None => self.sort.plural.clone(),
+            Some(namespace) => format!("{} in {namespace}", self.kind.plural),
+            None => self.kind.plural.clone(),
         }
     }
 
@@ -178,23 +178,19 @@ const NODE: [&str; 4] = ["", "v1", "Node", "nodes"];
 const CRD: [&str; 4] =
     ["apiextensions.k8s.io", "v1", "CustomResourceDefinition", "customresourcedefinitions"];
 
-fn sort([group, version, kind, plural]: [&str; 4]) -> Sort {
-    Sort::new(group, version, kind, plural)
-}
-
 /// Everything that is watched in this place.
 #[must_use]
 pub fn all(place: &Place) -> Vec<Watch> {
-    let asked = |kind, plural| Sort::new(numaresources::GROUP, numaresources::VERSION, kind, plural);
+    let asked = |kind, plural| ObjectKind::new(numaresources::GROUP, numaresources::VERSION, kind, plural);
     let mut all = vec![
         Watch::all(Fact::Operator, asked(operator::KIND, operator::PLURAL)),
         Watch::all(Fact::Scheduler, asked(scheduler::KIND, scheduler::PLURAL)),
-        Watch::all(Fact::Node, sort(NODE)),
-        Watch { name: DEFINITION.to_owned(), ..Watch::all(Fact::Live, sort(CRD)) },
+        Watch::all(Fact::Node, ObjectKind::from(NODE)),
+        Watch { name: DEFINITION.to_owned(), ..Watch::all(Fact::Live, ObjectKind::from(CRD)) },
     ];
     all.extend(NAMESPACED.map(|kind| Watch {
         namespace: Some(place.namespace.clone()),
-        ..Watch::all(Fact::Live, sort(kind))
+        ..Watch::all(Fact::Live, ObjectKind::from(kind))
     }));
     all.extend(
         marked(place.platform)
@@ -202,14 +198,14 @@ pub fn all(place: &Place) -> Vec<Watch> {
             .map(|kind| Watch { labels: format!("{MANAGED_BY}={MANAGER}"), ..Watch::all(Fact::Live, kind) }),
     );
     if place.platform == Platform::OpenShift {
-        all.push(Watch::all(Fact::Pool, sort(POOL)));
-        all.push(Watch::all(Fact::KubeletConfig, sort(KUBELET_CONFIG)));
+        all.push(Watch::all(Fact::Pool, ObjectKind::from(POOL)));
+        all.push(Watch::all(Fact::KubeletConfig, ObjectKind::from(KUBELET_CONFIG)));
     }
     if place.platform == Platform::HyperShift {
         all.push(Watch {
             namespace: Some(NODE_POOL_NAMESPACE.to_owned()),
             labels: keys::LABEL_KUBELET_CONFIG.to_owned(),
-            ..Watch::all(Fact::NodePoolConfig, sort(NAMESPACED[0]))
+            ..Watch::all(Fact::NodePoolConfig, ObjectKind::from(NAMESPACED[0]))
         });
     }
     if place.platform.is_openshift() {
@@ -220,17 +216,17 @@ pub fn all(place: &Place) -> Vec<Watch> {
 
 /// What OpenShift's TLS servers are to be like.
 fn profile() -> Watch {
-    Watch { name: "cluster".to_owned(), ..Watch::all(Fact::Tls, sort(API_SERVER)) }
+    Watch { name: "cluster".to_owned(), ..Watch::all(Fact::Tls, ObjectKind::from(API_SERVER)) }
 }
 
 /// Kinds without a namespace that are watched by our mark.
-fn marked(platform: Platform) -> Vec<Sort> {
-    let mut kinds: Vec<Sort> = CLUSTER.map(sort).into();
+fn marked(platform: Platform) -> Vec<ObjectKind> {
+    let mut kinds: Vec<ObjectKind> = CLUSTER.map(ObjectKind::from).into();
     if platform.is_openshift() {
-        kinds.push(sort(SCC));
+        kinds.push(ObjectKind::from(SCC));
     }
     if platform == Platform::OpenShift {
-        kinds.push(sort(MACHINE_CONFIG));
+        kinds.push(ObjectKind::from(MACHINE_CONFIG));
     }
     kinds
 }
@@ -281,7 +277,7 @@ pub fn start_profile(
             offer(known.as_ref(), &policy);
             opened(&gate, whole);
         };
-        let never = watch::run_mapped(api, &watch.sort.plural, watch.config(), &metrics, Ok, tell).await;
+        let never = watch::run_mapped(api, &watch.kind.plural, watch.config(), &metrics, Ok, tell).await;
         Ok::<_, Infallible>(never)
     });
     Ok(())
@@ -315,14 +311,14 @@ async fn follow(
             opened(gate, whole);
         };
         let api = watch.api(client);
-        return watch::run_mapped(api, &watch.sort.plural, watch.config(), metrics, open, tell).await;
+        return watch::run_mapped(api, &watch.kind.plural, watch.config(), metrics, open, tell).await;
     }
     let tell = |event: Event<Raw>| {
         let whole = matches!(event, Event::Reset { .. });
-        tell(fact, &watch.sort, event, hearers);
+        tell(fact, &watch.kind, event, hearers);
         opened(gate, whole);
     };
-    watch::run_mapped(watch.api(client), &watch.sort.plural, watch.config(), metrics, Ok, tell).await
+    watch::run_mapped(watch.api(client), &watch.kind.plural, watch.config(), metrics, Ok, tell).await
 }
 
 fn opened(gate: &Gate, whole: bool) {
@@ -332,7 +328,7 @@ fn opened(gate: &Gate, whole: bool) {
 }
 
 /// Takes in what a watch of whole objects tells.
-fn tell(fact: Fact, sort: &Sort, event: Event<Raw>, hearers: &Hearers) {
+fn tell(fact: Fact, kind: &ObjectKind, event: Event<Raw>, hearers: &Hearers) {
     let shared = &hearers.shared;
     match fact {
         Fact::Operator => {
@@ -363,7 +359,7 @@ fn tell(fact: Fact, sort: &Sort, event: Event<Raw>, hearers: &Hearers) {
             change(shared, fact, |world| read::tls(&mut world.tls, event));
             shared.read(|world| offer(world.tls.as_ref(), &hearers.policy));
         }
-        Fact::Live => take::live(shared, sort, event),
+        Fact::Live => take::live(shared, kind, event),
         Fact::Node | Fact::Kubelet => {}
     }
     if matches!(fact, Fact::Operator | Fact::Scheduler) {

@@ -11,7 +11,7 @@ use deployer::platform::{Platform, Version};
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::LabelSelector;
 use topology::policy::{Policy, Scope};
 
-use crate::live::Live;
+use objects::ObservedObjects;
 
 /// Everything a decision may rest on.
 #[derive(Clone, Debug)]
@@ -38,7 +38,7 @@ pub struct World {
     /// What OpenShift wants of TLS servers.
     pub tls: Option<TlsProfile>,
     /// Objects in the cluster that may be ours.
-    pub live: Live,
+    pub live: ObservedObjects,
 }
 
 /// An object whose content makes no sense. The API server's schema refuses such objects; but it may be an older one.
@@ -205,7 +205,7 @@ impl World {
             nodes: BTreeMap::new(),
             kubelets: BTreeMap::new(),
             tls: None,
-            live: Live::default(),
+            live: ObservedObjects::default(),
         }
     }
 }

@@ -18,13 +18,13 @@ use super::{ClusterArgs, Which, components};
 use crate::install::progress::{Change, Tell};
 use crate::install::{self, DryRun, Outcome, Removal, Settings};
 use crate::manifests;
-use crate::object::Object;
 use crate::part::{Component, Part};
 use crate::tell::live::Live;
 use crate::tell::plain::Plain;
 use crate::tell::to_stderr;
 use crate::validate;
 use crate::validate::finding::Severity;
+use objects::Object;
 
 /// Installs our exporter and scheduler (or the peers'), or brings an installation up to date.
 ///
@@ -308,7 +308,7 @@ fn with_texts(list: &[(Component, Object, String)], name: &str) -> Vec<Value> {
 
 fn titled(component: Component, object: &Object) -> Value {
     let mut value =
-        json!({ "component": component.name(), "kind": object.sort().kind, "name": object.name() });
+        json!({ "component": component.name(), "kind": object.kind().kind, "name": object.name() });
     if let Some(namespace) = object.namespace() {
         value["namespace"] = namespace.into();
     }

@@ -13,10 +13,10 @@ use super::{ClusterArgs, Which, components, version};
 use crate::images::Used;
 use crate::manifests::access::Account;
 use crate::manifests::{self, claims, text};
-use crate::object::Object;
 use crate::options::Options;
 use crate::part::Part;
 use crate::platform::Platform;
+use objects::Object;
 
 /// Prints the manifests of what deploy would install, object for object the same.
 ///

@@ -6,9 +6,9 @@ use serde_json::{Map, Value};
 
 use super::Error;
 use super::sorts::Role;
-use crate::compare::{immutable, owner, unfit};
-use crate::object::Object;
 use crate::part::{COMPONENT, MANAGED_BY, MANAGER};
+use objects::Object;
+use objects::equality::{immutable, owner, unfit};
 
 /// What to do.
 #[derive(Clone, Debug, PartialEq)]
@@ -48,7 +48,7 @@ pub(super) fn decide(object: &Object, live: Option<&Value>, adopt: bool) -> Deci
             _ => Decision::Refuse(Error::Foreign { object: object.to_string(), owner: owner(live) }),
         };
     }
-    if let Some(field) = immutable(object.sort(), object.body(), live) {
+    if let Some(field) = immutable(object.kind(), object.body(), live) {
         return Decision::Recreate(format!("{field} cannot be changed"));
     }
     Decision::Apply(shared(object, live))

@@ -10,15 +10,15 @@ use runtime::client;
 use serde_json::Value;
 use tokio_util::sync::CancellationToken;
 
-use super::cluster::{Force, Stop};
 use super::decide::{Decision, decide};
 use super::progress::{Action, Change, Step, Tell};
 use super::run::{Halt, Run};
 use super::sorts::Role;
 use super::{DryRun, Error, Outcome, Settings};
-use crate::compare::{content, says};
-use crate::object::Object;
 use crate::part::{Component, Part};
+use objects::Object;
+use objects::client::{CallError, Force};
+use objects::equality::{content, says};
 
 /// How often an object is looked at anew because somebody changed it in between.
 const TRIES: u32 = 6;
@@ -129,11 +129,11 @@ impl Run<'_> {
                     continue;
                 }
             }
-            self.cluster.sleep(pause).await.map_err(|stop| Halt::of("applying", object, stop))?;
+            self.api_server.sleep(pause).await.map_err(|stop| Halt::of("applying", object, stop))?;
             pause *= 2;
         }
         let busy = kube::Error::Service("it, its kind or its namespace keeps changing".into());
-        Err(Halt::of("applying", object, Stop::Failed(busy)))
+        Err(Halt::of("applying", object, CallError::Failed(busy)))
     }
 
     async fn put_done(&mut self, component: Component, object: &Object, change: Change) -> Result<(), Halt> {
@@ -162,7 +162,7 @@ impl Run<'_> {
         }
         // Before the call: what is done is to be undone also if the answer is lost.
         self.journal.note(component, object, live);
-        let answer = match self.cluster.apply(object, force).await {
+        let answer = match self.api_server.apply(object, force).await {
             Ok(answer) => answer,
             Err(stop) if stop.is(client::is_conflict) => return Ok(Written::Again),
             Err(stop) if stop.is(client::is_not_found) && self.is_dry() => {
@@ -170,10 +170,10 @@ impl Run<'_> {
             }
             // Another API server than the one that said so may not serve a new kind yet.
             Err(stop) if stop.is(client::is_not_found) => return Ok(Written::Again),
-            Err(Stop::Failed(error)) if live.is_some() && !Role::of(object).is_ground() => {
+            Err(CallError::Failed(error)) if live.is_some() && !Role::of(object).is_ground() => {
                 return match unchangeable(&error) {
                     Some(reason) => Ok(Written::Immutable(reason)),
-                    None => Err(Halt::of("applying", object, Stop::Failed(error))),
+                    None => Err(Halt::of("applying", object, CallError::Failed(error))),
                 };
             }
             Err(stop) => return Err(Halt::of("applying", object, stop)),
@@ -193,7 +193,7 @@ impl Run<'_> {
     /// the deployment would change it.
     async fn imagine(&mut self, component: Component, object: &Object) -> Result<Written, Halt> {
         if self.settings.dry_run == Some(DryRun::Server) {
-            match self.cluster.probe(object).await {
+            match self.api_server.probe(object).await {
                 Ok(answer) => self.warned(component, object, answer.warnings),
                 Err(stop) if stop.is(client::is_not_found) => {
                     self.found(component, object, "was not checked: its kind is not served yet".to_owned());

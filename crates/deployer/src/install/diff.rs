@@ -9,14 +9,14 @@ use serde_json::Value;
 use similar::TextDiff;
 use tokio_util::sync::CancellationToken;
 
-use super::cluster::{Force, Stop};
 use super::decide::{Decision, decide};
 use super::progress::Step;
 use super::run::{Halt, Run};
 use super::{DryRun, Error, Settings};
-use crate::compare::content;
-use crate::object::Object;
 use crate::part::{Component, Part};
+use objects::Object;
+use objects::client::{CallError, Force};
+use objects::equality::content;
 
 /// How one object would change.
 #[derive(Clone, Debug, PartialEq)]
@@ -90,11 +90,11 @@ async fn after(run: &mut Run<'_>, object: &Object, live: Option<&Value>) -> Resu
         Decision::Apply(object) => (object, Force::Yes),
         Decision::Adopt => (object.clone(), Force::Yes),
     };
-    match run.cluster.apply(&object, force).await {
+    match run.api_server.apply(&object, force).await {
         Ok(answer) => Ok(Some(answer.body)),
         // Its namespace or kind is not there yet.
         Err(stop) if stop.is(client::is_not_found) => Ok(Some(object.body().clone())),
-        Err(stop @ Stop::Failed(_))
+        Err(stop @ CallError::Failed(_))
             if live.is_some() && stop.is(|error| client::code(error) == Some(422)) =>
         {
             Ok(Some(object.body().clone()))

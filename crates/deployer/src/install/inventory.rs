@@ -10,12 +10,12 @@ use kube::discovery::{Discovery, Scope, verbs};
 use runtime::client;
 use serde_json::Value;
 
-use super::cluster::{AT_ONCE, Cluster, Stop};
 use super::decide::is_ours;
 use super::run::{Halt, listed};
 use super::sorts::{self, Role};
-use crate::object::{Object, Sort};
 use crate::part::{COMPONENT, Component, MANAGED_BY, MANAGER};
+use objects::client::{AT_ONCE, ApiServer, CallError};
+use objects::{Object, ObjectKind};
 
 /// Groups that show other groups' objects once more, or numbers that are no objects.
 const VIEWS: [&str; 7] = [
@@ -44,91 +44,93 @@ pub(super) struct Found {
     pub(super) failures: Vec<Halt>,
 }
 
-impl Cluster {
-    /// All objects of ours of these components, in the order in which their kinds are made; `more` kinds than the known ones
-    /// can be looked through.
-    pub(super) async fn inventory(&self, components: &[Component], more: &[Sort]) -> Result<Found, Halt> {
-        let mut kinds: Vec<Sort> = sorts::all().collect();
-        for sort in more {
-            if !kinds.iter().any(|known| (&known.group, &known.kind) == (&sort.group, &sort.kind)) {
-                kinds.push(sort.clone());
+/// All objects of ours of these components, in the order in which their kinds are made; `more` kinds than the known ones
+/// can be looked through.
+pub(super) async fn inventory(
+    api_server: &ApiServer,
+    components: &[Component],
+    more: &[ObjectKind],
+) -> Result<Found, Halt> {
+    let mut kinds: Vec<ObjectKind> = sorts::all().collect();
+    for kind in more {
+        if !kinds.iter().any(|known| (&known.group, &known.kind) == (&kind.group, &kind.kind)) {
+            kinds.push(kind.clone());
+        }
+    }
+    let names: Vec<&str> = components.iter().map(|component| component.name()).collect();
+    let labels = format!("{MANAGED_BY}={MANAGER},{COMPONENT} in ({})", names.join(","));
+    let params = ListParams::default().labels(&labels);
+    let list = async |kind: ObjectKind| {
+        let list = api_server.list(&kind, None, &params).await;
+        (kind, list)
+    };
+    let lists = stream::iter(kinds).map(list);
+    let mut found = Found::default();
+    for (kind, list) in lists.buffered(AT_ONCE).collect::<Vec<_>>().await {
+        let items = match list {
+            Ok(items) => items.unwrap_or_default(),
+            Err(CallError::Cancelled) => return Err(Halt::Cancelled),
+            Err(stop) => {
+                found.failures.push(Halt::of("listing", format!("{} objects", kind.kind), stop));
+                continue;
             }
-        }
-        let names: Vec<&str> = components.iter().map(|component| component.name()).collect();
-        let labels = format!("{MANAGED_BY}={MANAGER},{COMPONENT} in ({})", names.join(","));
-        let params = ListParams::default().labels(&labels);
-        let list = async |sort: Sort| {
-            let list = self.list(&sort, None, &params).await;
-            (sort, list)
         };
-        let lists = stream::iter(kinds).map(list);
-        let mut found = Found::default();
-        for (sort, list) in lists.buffered(AT_ONCE).collect::<Vec<_>>().await {
-            let items = match list {
-                Ok(items) => items.unwrap_or_default(),
-                Err(Stop::Cancelled) => return Err(Halt::Cancelled),
-                Err(stop) => {
-                    found.failures.push(Halt::of("listing", format!("{} objects", sort.kind), stop));
-                    continue;
-                }
-            };
-            let objects = items.into_iter().filter_map(|item| listed(&sort, item));
-            found.objects.extend(objects.filter_map(|object| Some((component(&object)?, object))));
-        }
-        Ok(found)
+        let objects = items.into_iter().filter_map(|item| listed(&kind, item));
+        found.objects.extend(objects.filter_map(|object| Some((component(&object)?, object))));
     }
+    Ok(found)
+}
 
-    /// Who has something in a namespace. `gone` are uids of what we deleted and what may still be there for a moment.
-    pub(super) async fn occupants(
-        &self,
-        namespace: &Object,
-        gone: &BTreeSet<String>,
-    ) -> Result<Occupants, Halt> {
-        let failed = |stop| Halt::of("looking into", namespace, stop);
-        let client = &self.client;
-        let discover = || Discovery::new(client.clone()).exclude(&VIEWS).run_aggregated();
-        let discovery = self.repeat(discover).await.map_err(failed)?;
-        let kinds: Vec<Sort> = discovery
-            .groups_alphabetical()
-            .into_iter()
-            .flat_map(|group| group.resources_by_stability())
-            .filter(|(_, can)| can.scope == Scope::Namespaced && can.supports_operation(verbs::LIST))
-            .map(|(kind, _)| Sort::new(&kind.group, &kind.version, &kind.kind, &kind.plural))
-            .collect();
-        let lists = stream::iter(kinds).map(async |sort| {
-            match self.list_metadata(&sort, Some(namespace.name())).await {
-                // Some kinds can only be made, whatever discovery says.
-                Err(stop) if stop.is(|error| client::code(error) == Some(405)) => Ok((sort, Vec::new())),
-                list => list.map(|items| (sort, items.unwrap_or_default())),
-            }
-        });
-        let lists: Vec<(Sort, Vec<Value>)> = lists.buffered(AT_ONCE).try_collect().await.map_err(failed)?;
-        Ok(judge(&lists, gone))
-    }
-
-    /// Whether somebody made objects of a definition, other than those that our own programs make.
-    pub(super) async fn is_used(&self, definition: &Object) -> Result<bool, Halt> {
-        if definition.name() == nrt_definition() {
-            return Ok(false);
+/// Who has something in a namespace. `gone` are uids of what we deleted and what may still be there for a moment.
+pub(super) async fn occupants(
+    api_server: &ApiServer,
+    namespace: &Object,
+    gone: &BTreeSet<String>,
+) -> Result<Occupants, Halt> {
+    let failed = |stop| Halt::of("looking into", namespace, stop);
+    let client = &api_server.client;
+    let discover = || Discovery::new(client.clone()).exclude(&VIEWS).run_aggregated();
+    let discovery = api_server.repeat(discover).await.map_err(failed)?;
+    let kinds: Vec<ObjectKind> = discovery
+        .groups_alphabetical()
+        .into_iter()
+        .flat_map(|group| group.resources_by_stability())
+        .filter(|(_, can)| can.scope == Scope::Namespaced && can.supports_operation(verbs::LIST))
+        .map(|(kind, _)| ObjectKind::new(&kind.group, &kind.version, &kind.kind, &kind.plural))
+        .collect();
+    let lists = stream::iter(kinds).map(async |kind| {
+        match api_server.list_metadata(&kind, Some(namespace.name())).await {
+            // Some kinds can only be made, whatever discovery says.
+            Err(stop) if stop.is(|error| client::code(error) == Some(405)) => Ok((kind, Vec::new())),
+            list => list.map(|items| (kind, items.unwrap_or_default())),
         }
-        let spec = &definition.body()["spec"];
-        let text = |value: &Value| value.as_str().unwrap_or_default().to_owned();
-        let versions = spec["versions"].as_array().map(Vec::as_slice).unwrap_or_default();
-        let Some(version) = versions.iter().find(|version| version["served"] == true) else {
-            return Ok(true);
-        };
-        let (kind, plural) = (text(&spec["names"]["kind"]), text(&spec["names"]["plural"]));
-        let sort = Sort::new(&text(&spec["group"]), &text(&version["name"]), &kind, &plural);
-        let list = self.list_metadata(&sort, None).await;
-        let list = list.map_err(|stop| Halt::of("listing objects of", definition, stop))?;
-        Ok(list.is_some_and(|items| !items.is_empty()))
+    });
+    let lists: Vec<(ObjectKind, Vec<Value>)> = lists.buffered(AT_ONCE).try_collect().await.map_err(failed)?;
+    Ok(judge(&lists, gone))
+}
+
+/// Whether somebody made objects of a definition, other than those that our own programs make.
+pub(super) async fn is_used(api_server: &ApiServer, definition: &Object) -> Result<bool, Halt> {
+    if definition.name() == nrt_definition() {
+        return Ok(false);
     }
+    let spec = &definition.body()["spec"];
+    let text = |value: &Value| value.as_str().unwrap_or_default().to_owned();
+    let versions = spec["versions"].as_array().map(Vec::as_slice).unwrap_or_default();
+    let Some(version) = versions.iter().find(|version| version["served"] == true) else {
+        return Ok(true);
+    };
+    let (kind, plural) = (text(&spec["names"]["kind"]), text(&spec["names"]["plural"]));
+    let kind = ObjectKind::new(&text(&spec["group"]), &text(&version["name"]), &kind, &plural);
+    let list = api_server.list_metadata(&kind, None).await;
+    let list = list.map_err(|stop| Halt::of("listing objects of", definition, stop))?;
+    Ok(list.is_some_and(|items| !items.is_empty()))
 }
 
 /// The name of the definition whose objects only our own programs and their peers write, from what they see.
 fn nrt_definition() -> String {
-    let sort = Sort::of::<api::nrt::NodeResourceTopology>();
-    format!("{}.{}", sort.plural, sort.group)
+    let kind = ObjectKind::of::<api::nrt::NodeResourceTopology>();
+    format!("{}.{}", kind.plural, kind.group)
 }
 
 /// The component by its label.
@@ -137,15 +139,15 @@ fn component(object: &Object) -> Option<Component> {
     Component::ALL.into_iter().find(|component| component.name() == label)
 }
 
-fn judge(lists: &[(Sort, Vec<Value>)], gone: &BTreeSet<String>) -> Occupants {
+fn judge(lists: &[(ObjectKind, Vec<Value>)], gone: &BTreeSet<String>) -> Occupants {
     let uid = |object: &Value| object["uid"].as_str().unwrap_or_default().to_owned();
     let here: BTreeSet<String> =
         lists.iter().flat_map(|(_, items)| items).map(|item| uid(&item["metadata"])).collect();
     let mut occupants = Occupants::default();
-    for (sort, items) in lists {
+    for (kind, items) in lists {
         for item in items {
             let metadata = &item["metadata"];
-            if gone.contains(&uid(metadata)) || is_of_the_cluster(sort, metadata) {
+            if gone.contains(&uid(metadata)) || is_of_the_cluster(kind, metadata) {
                 continue;
             }
             if is_ours(item) {
@@ -163,7 +165,7 @@ fn judge(lists: &[(Sort, Vec<Value>)], gone: &BTreeSet<String>) -> Occupants {
             };
             if !owners.iter().any(follows) {
                 let name = metadata["name"].as_str().unwrap_or_default();
-                occupants.others.insert(format!("{} {name}", sort.kind));
+                occupants.others.insert(format!("{} {name}", kind.kind));
             }
         }
     }
@@ -171,10 +173,10 @@ fn judge(lists: &[(Sort, Vec<Value>)], gone: &BTreeSet<String>) -> Occupants {
 }
 
 /// Whether the cluster makes it in each namespace, or a program of ours as it runs: nobody loses anything by it.
-fn is_of_the_cluster(sort: &Sort, metadata: &Value) -> bool {
+fn is_of_the_cluster(kind: &ObjectKind, metadata: &Value) -> bool {
     let name = metadata["name"].as_str().unwrap_or_default();
     let noted = |annotation: &str| metadata["annotations"][annotation].is_string();
-    match sort.kind.as_str() {
+    match kind.kind.as_str() {
         "Event" | "Lease" | "Endpoints" | "EndpointSlice" => true,
         "ServiceAccount" => matches!(name, "default" | "builder" | "deployer"),
         "ConfigMap" => matches!(name, "kube-root-ca.crt" | "openshift-service-ca.crt"),
@@ -200,8 +202,8 @@ mod tests {
 
     use super::*;
 
-    fn kind(kind: &str) -> Sort {
-        Sort::new("", "v1", kind, &format!("{}s", kind.to_lowercase()))
+    fn kind(kind: &str) -> ObjectKind {
+        ObjectKind::new("", "v1", kind, &format!("{}s", kind.to_lowercase()))
     }
 
     #[test]

@@ -7,14 +7,14 @@ use runtime::client;
 use serde_json::Value;
 use tokio_util::sync::CancellationToken;
 
-use super::cluster::Stop;
 use super::decide::is_ours;
 use super::progress::{Action, Step, Undone};
 use super::run::{Halt, Run};
 use super::sorts::Role;
-use crate::compare::immutable;
-use crate::object::Object;
 use crate::part::Component;
+use objects::Object;
+use objects::client::CallError;
+use objects::equality::immutable;
 
 /// How often a write is tried that others get in the way of.
 const TRIES: u32 = 5;
@@ -65,7 +65,7 @@ impl Run<'_> {
     /// each call has its limits.
     pub(super) async fn roll_back(&mut self) -> Vec<String> {
         self.tell(&Step::RollingBack);
-        self.cluster.cancel = CancellationToken::new();
+        self.api_server.cancel = CancellationToken::new();
         let mut failures = Vec::new();
         let entries = std::mem::take(&mut self.journal.entries);
         for entry in entries.iter().rev() {
@@ -102,7 +102,7 @@ impl Run<'_> {
             let live = self.get(object).await?;
             if let Some(live) = &live {
                 let leaving = !live["metadata"]["deletionTimestamp"].is_null();
-                let stubborn = immutable(object.sort(), former, live).is_some();
+                let stubborn = immutable(object.kind(), former, live).is_some();
                 if stubborn && !leaving {
                     self.delete(object, live, Role::of(object).is_workload()).await?;
                 }
@@ -111,13 +111,13 @@ impl Run<'_> {
                     continue;
                 }
             }
-            match self.cluster.restore(object, former, live.as_ref()).await {
+            match self.api_server.restore(object, former, live.as_ref()).await {
                 Ok(()) => return Ok(Some(Undone::Restored)),
                 Err(stop) if stop.is(client::is_conflict) || stop.is(client::is_not_found) => {}
                 Err(stop) => return Err(Halt::of("restoring", object, stop)),
             }
         }
         let busy = kube::Error::Service("others keep changing it".into());
-        Err(Halt::of("restoring", object, Stop::Failed(busy)))
+        Err(Halt::of("restoring", object, CallError::Failed(busy)))
     }
 }

@@ -7,8 +7,8 @@ use std::fmt;
 use std::time::Duration;
 
 use super::progress::Change;
-use crate::object::Object;
 use crate::part::Component;
+use objects::Object;
 
 /// What a deployment did, in order.
 #[derive(Clone, Debug, Default, PartialEq)]

@@ -2,8 +2,8 @@
 //!
 //! In: nothing. Out: [`Step`]s, one after the other, to a [`Tell`]. Never: text for people.
 
-use crate::object::Object;
 use crate::part::Component;
+use objects::Object;
 
 /// What is being done to a component.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

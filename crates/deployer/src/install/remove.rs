@@ -9,13 +9,13 @@ use kube::Client;
 use kube::api::ListParams;
 use tokio_util::sync::CancellationToken;
 
-use super::inventory::is_ground;
+use super::inventory::{self, is_ground};
 use super::progress::{Action, Step, Tell};
 use super::run::{Halt, Run, listed};
 use super::sorts::Role;
 use super::{Error, Removal, Settings};
-use crate::object::{Object, Sort};
 use crate::part::{COMPONENT, Component, MANAGED_BY, MANAGER, Part};
+use objects::{Object, ObjectKind};
 
 /// Removes components, the last one deployed first, and of each what was made last first.
 ///
@@ -83,7 +83,7 @@ impl Work<'_> {
     }
 
     async fn remove_component(&mut self, component: Component, later: &[Component]) -> Result<(), Cancelled> {
-        let found = self.run.cluster.inventory(&[component], &[]).await;
+        let found = inventory::inventory(&self.run.api_server, &[component], &[]).await;
         let Some(found) = self.noted(found)? else { return Ok(()) };
         for halt in found.failures {
             self.noted(Err::<(), _>(halt))?;
@@ -136,7 +136,7 @@ impl Work<'_> {
 
     async fn remove_definition(&mut self, component: Component, definition: Object) -> Result<(), Cancelled> {
         if !self.run.settings.force {
-            let used = self.run.cluster.is_used(&definition).await;
+            let used = inventory::is_used(&self.run.api_server, &definition).await;
             match self.noted_of(component, &definition, used)? {
                 Some(false) => {}
                 Some(true) => {
@@ -224,7 +224,7 @@ async fn occupied(
     if !namespace.body()["metadata"]["deletionTimestamp"].is_null() {
         return Ok(Room::Free);
     }
-    let occupants = run.cluster.occupants(namespace, gone).await?;
+    let occupants = inventory::occupants(&run.api_server, namespace, gone).await?;
     if occupants.ours.iter().any(|ours| later.iter().any(|later| later.name() == ours)) {
         return Ok(Room::Shared);
     }
@@ -246,11 +246,11 @@ const MOST_NAMED: usize = 10;
 
 /// All namespaces that we made.
 async fn namespaces(run: &mut Run<'_>) -> Result<Vec<Object>, Halt> {
-    let sort = Sort::new("", "v1", "Namespace", "namespaces");
+    let kind = ObjectKind::new("", "v1", "Namespace", "namespaces");
     let params = ListParams::default().labels(&format!("{MANAGED_BY}={MANAGER}"));
-    let list = run.cluster.list(&sort, None, &params).await;
+    let list = run.api_server.list(&kind, None, &params).await;
     let list = list.map_err(|stop| Halt::of("listing", "Namespace objects", stop))?;
-    Ok(list.unwrap_or_default().into_iter().filter_map(|item| listed(&sort, item)).collect())
+    Ok(list.unwrap_or_default().into_iter().filter_map(|item| listed(&kind, item)).collect())
 }
 
 impl Run<'_> {
@@ -258,8 +258,8 @@ impl Run<'_> {
     pub(super) async fn prune(&mut self, parts: &[Part]) -> Result<(), Halt> {
         let components: Vec<Component> = parts.iter().map(Part::component).collect();
         let wanted: Vec<&Object> = parts.iter().flat_map(Part::objects).collect();
-        let sorts: Vec<Sort> = wanted.iter().map(|object| object.sort().clone()).collect();
-        let found = self.cluster.inventory(&components, &sorts).await?;
+        let kinds: Vec<ObjectKind> = wanted.iter().map(|object| object.kind().clone()).collect();
+        let found = inventory::inventory(&self.api_server, &components, &kinds).await?;
         if let Some(halt) = found.failures.into_iter().next() {
             return Err(halt);
         }
@@ -298,7 +298,7 @@ impl Run<'_> {
     /// Why a namespace or definition has to stay although nothing deployed is in it.
     async fn needed(&mut self, object: &Object, gone: &BTreeSet<String>) -> Result<Option<String>, Halt> {
         if Role::of(object) == Role::Definition {
-            let used = self.cluster.is_used(object).await? && !self.settings.force;
+            let used = inventory::is_used(&self.api_server, object).await? && !self.settings.force;
             return Ok(used.then(|| "there are objects of its kind".to_owned()));
         }
         Ok(match occupied(self, object, gone, &[]).await? {

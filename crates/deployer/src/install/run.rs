@@ -1,6 +1,6 @@
 //! One deployment or removal in progress: what its steps have in common.
 //!
-//! In: a cluster, settings, whoever is told. Out: an [`Outcome`] that grows. Never: an order of its own; that is
+//! In: a api_server, settings, whoever is told. Out: an [`Outcome`] that grows. Never: an order of its own; that is
 //! [`deploy`](super::deploy) and [`remove`](super::remove).
 
 use kube::Client;
@@ -8,16 +8,16 @@ use runtime::client::brief;
 use serde_json::Value;
 use tokio_util::sync::CancellationToken;
 
-use super::cluster::{Cluster, Stop};
 use super::journal::Journal;
 use super::progress::{Action, Step, Tell};
 use super::{DryRun, Error, Outcome, Settings};
-use crate::object::{Object, Sort};
 use crate::part::{Component, MANAGER};
+use objects::client::{ApiServer, CallError};
+use objects::{Object, ObjectKind};
 
 /// See the module. Its methods that wait take it for themselves: whoever is told need not be shared between threads.
 pub(super) struct Run<'a> {
-    pub(super) cluster: Cluster,
+    pub(super) api_server: ApiServer,
     pub(super) settings: &'a Settings,
     pub(super) tell: &'a mut dyn Tell,
     pub(super) outcome: Outcome,
@@ -41,10 +41,10 @@ impl From<Error> for Halt {
 
 impl Halt {
     /// A call for an object that was not done.
-    pub(super) fn of(doing: &'static str, object: impl ToString, stop: Stop) -> Self {
+    pub(super) fn of(doing: &'static str, object: impl ToString, stop: CallError) -> Self {
         match stop {
-            Stop::Cancelled => Self::Cancelled,
-            Stop::Failed(error) => {
+            CallError::Cancelled => Self::Cancelled,
+            CallError::Failed(error) => {
                 Self::Failed(Error::Call { doing, object: object.to_string(), error: brief(&error) })
             }
         }
@@ -58,14 +58,14 @@ impl<'a> Run<'a> {
         tell: &'a mut dyn Tell,
         cancel: &CancellationToken,
     ) -> Self {
-        let cluster = Cluster {
+        let api_server = ApiServer {
             client: client.clone(),
             manager: MANAGER,
             dry_run: settings.dry_run.is_some(),
             patience: settings.patience,
             cancel: cancel.clone(),
         };
-        Self { cluster, settings, tell, outcome: Outcome::default(), journal: Journal::default() }
+        Self { api_server, settings, tell, outcome: Outcome::default(), journal: Journal::default() }
     }
 
     /// Whether the cluster stays as it is.
@@ -114,7 +114,7 @@ impl<'a> Run<'a> {
 
     /// The object as it is.
     pub(super) async fn get(&mut self, object: &Object) -> Result<Option<Value>, Halt> {
-        self.cluster.get(object).await.map_err(|stop| Halt::of("reading", object, stop))
+        self.api_server.get(object).await.map_err(|stop| Halt::of("reading", object, stop))
     }
 
     /// Deletes what is there under the object's name, if it is still the one that was read; says whether it was.
@@ -130,12 +130,12 @@ impl<'a> Run<'a> {
         }
         let uid = live["metadata"]["uid"].as_str();
         let propagation = if patient { Foreground } else { Background };
-        let deleted = self.cluster.delete(object, uid, propagation).await;
+        let deleted = self.api_server.delete(object, uid, propagation).await;
         deleted.map_err(|stop| Halt::of("deleting", object, stop))
     }
 }
 
 /// An object from a list of its kind, whose items do not say what they are.
-pub(super) fn listed(sort: &Sort, item: Value) -> Option<Object> {
-    Object::of_sort(sort.clone(), item).ok()
+pub(super) fn listed(kind: &ObjectKind, item: Value) -> Option<Object> {
+    Object::from_value(kind.clone(), item).ok()
 }

@@ -2,7 +2,7 @@
 //!
 //! In: nothing. Out: kinds in the order in which they are made. Never: names; objects are found by their labels.
 
-use crate::object::{Object, Sort};
+use objects::{Object, ObjectKind};
 
 /// Group, version, kind, plural; in the order in which they are made. What is no longer made stays in this list.
 const ALL: [[&str; 4]; 27] = [
@@ -46,8 +46,8 @@ const ALL: [[&str; 4]; 27] = [
 ];
 
 /// All of them, in the order in which they are made.
-pub(super) fn all() -> impl Iterator<Item = Sort> {
-    ALL.into_iter().map(|[group, version, kind, plural]| Sort::new(group, version, kind, plural))
+pub(super) fn all() -> impl Iterator<Item = ObjectKind> {
+    ALL.into_iter().map(|[group, version, kind, plural]| ObjectKind::new(group, version, kind, plural))
 }
 
 /// The kinds an object can be that get a treatment of their own.
@@ -63,12 +63,12 @@ pub(super) enum Role {
 impl Role {
     /// Of an object.
     pub(super) fn of(object: &Object) -> Self {
-        Self::of_sort(object.sort())
+        Self::of_kind(object.kind())
     }
 
     /// Of a kind.
-    pub(super) fn of_sort(sort: &Sort) -> Self {
-        match (sort.group.as_str(), sort.kind.as_str()) {
+    pub(super) fn of_kind(kind: &ObjectKind) -> Self {
+        match (kind.group.as_str(), kind.kind.as_str()) {
             ("", "Namespace") => Self::Namespace,
             ("apiextensions.k8s.io", "CustomResourceDefinition") => Self::Definition,
             ("apps", "DaemonSet") => Self::DaemonSet,
@@ -98,7 +98,7 @@ mod tests {
 
     #[test]
     fn whatever_is_installed_is_found_again() {
-        let known: Vec<Sort> = all().collect();
+        let known: Vec<ObjectKind> = all().collect();
         for platform in Platform::ALL {
             for updater in [Updater::Tholepin, Updater::Rte, Updater::Nfd] {
                 for scheduler in [Scheduler::Tholepin, Scheduler::Plugin] {
@@ -110,7 +110,7 @@ mod tests {
                     options.scheduler.replicas = 2;
                     for part in parts(&options, &Component::ALL).unwrap() {
                         for object in part.objects() {
-                            assert!(known.contains(object.sort()), "{object}");
+                            assert!(known.contains(object.kind()), "{object}");
                         }
                     }
                 }
@@ -120,11 +120,11 @@ mod tests {
 
     #[test]
     fn each_is_there_once_and_definitions_and_namespaces_come_first() {
-        let sorts: Vec<Sort> = all().collect();
-        for (place, sort) in sorts.iter().enumerate() {
-            assert!(!sorts[..place].contains(sort), "{sort:?} is there twice");
-            assert_eq!(Role::of_sort(sort).is_ground(), place < 2, "{sort:?}");
-            assert_eq!(sort.plural, sort.plural.to_lowercase());
+        let kinds: Vec<ObjectKind> = all().collect();
+        for (place, kind) in kinds.iter().enumerate() {
+            assert!(!kinds[..place].contains(kind), "{kind:?} is there twice");
+            assert_eq!(Role::of_kind(kind).is_ground(), place < 2, "{kind:?}");
+            assert_eq!(kind.plural, kind.plural.to_lowercase());
         }
     }
 }

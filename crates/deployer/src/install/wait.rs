@@ -14,14 +14,14 @@ use serde_json::Value;
 use tokio::time::Instant;
 
 use super::Error;
-use super::cluster::{Cluster, Stop};
 use super::progress::{Action, State, Step};
 use super::ready::{Verdict, held_by, verdict};
 use super::run::{Halt, Run};
 use super::sorts::Role;
 use super::trouble::troubles;
-use crate::object::{Object, Sort};
 use crate::part::Component;
+use objects::client::{ApiServer, CallError};
+use objects::{Object, ObjectKind};
 
 /// One wait.
 struct Wait<'o> {
@@ -106,7 +106,7 @@ impl Run<'_> {
         let due = wait.asked.unwrap_or(wait.began).elapsed() >= interval;
         if let Some(live) = live.filter(|_| due || left.is_zero()) {
             wait.asked = Some(Instant::now());
-            let found = reasons(&self.cluster, wait, live).await;
+            let found = reasons(&self.api_server, wait, live).await;
             for trouble in found.map_err(|stop| Halt::of("reading", wait.object, stop))? {
                 if !wait.troubles.contains(&trouble) {
                     self.tell(&Step::Trouble(wait.component, wait.object, trouble.clone()));
@@ -117,7 +117,7 @@ impl Run<'_> {
         if left.is_zero() {
             return Err(timeout(wait, self.settings.wait_timeout).into());
         }
-        let changed = changed(&self.cluster, wait.object, live, interval.min(left)).await;
+        let changed = changed(&self.api_server, wait.object, live, interval.min(left)).await;
         changed.map_err(|stop| Halt::of("watching", wait.object, stop))
     }
 }
@@ -144,7 +144,7 @@ fn progress(state: &State) -> Option<String> {
 }
 
 /// Why it takes so long. What cannot be read is no reason to stop waiting.
-async fn reasons(cluster: &Cluster, wait: &Wait<'_>, live: &Value) -> Result<Vec<String>, Stop> {
+async fn reasons(cluster: &ApiServer, wait: &Wait<'_>, live: &Value) -> Result<Vec<String>, CallError> {
     if wait.wanted == "gone" {
         return Ok(held_by(live));
     }
@@ -154,12 +154,13 @@ async fn reasons(cluster: &Cluster, wait: &Wait<'_>, live: &Value) -> Result<Vec
     let labels = live["spec"]["selector"]["matchLabels"].as_object().into_iter().flatten();
     let labels: Vec<String> =
         labels.filter_map(|(key, value)| Some(format!("{key}={}", value.as_str()?))).collect();
-    let (pods, events) = (Sort::new("", "v1", "Pod", "pods"), Sort::new("", "v1", "Event", "events"));
+    let (pods, events) =
+        (ObjectKind::new("", "v1", "Pod", "pods"), ObjectKind::new("", "v1", "Event", "events"));
     let (of_it, warnings) =
         (ListParams::default().labels(&labels.join(",")), ListParams::default().fields("type=Warning"));
     let namespace = wait.object.namespace();
-    let read = async |sort, params| match cluster.list(sort, namespace, params).await {
-        Err(Stop::Cancelled) => Err(Stop::Cancelled),
+    let read = async |kind, params| match cluster.list(kind, namespace, params).await {
+        Err(CallError::Cancelled) => Err(CallError::Cancelled),
         read => Ok(read.ok().flatten().unwrap_or_default()),
     };
     Ok(troubles(live, &read(&pods, &of_it).await?, &read(&events, &warnings).await?))
@@ -167,15 +168,15 @@ async fn reasons(cluster: &Cluster, wait: &Wait<'_>, live: &Value) -> Result<Vec
 
 /// Waits until somebody writes the object, at most this long.
 async fn changed(
-    cluster: &Cluster,
+    cluster: &ApiServer,
     object: &Object,
     live: Option<&Value>,
     longest: Duration,
-) -> Result<(), Stop> {
+) -> Result<(), CallError> {
     let change = async {
         let version = live.and_then(|live| live["metadata"]["resourceVersion"].as_str());
         let Some(version) = version else { return std::future::pending().await };
-        let (client, resource) = (cluster.client.clone(), object.sort().resource());
+        let (client, resource) = (cluster.client.clone(), object.kind().resource());
         let api: Api<DynamicObject> = match object.namespace() {
             Some(namespace) => Api::namespaced_with(client, namespace, &resource),
             None => Api::all_with(client, &resource),

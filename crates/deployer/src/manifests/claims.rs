@@ -5,7 +5,7 @@
 
 use super::Error;
 use super::access::{Account, cluster_role};
-use crate::object::Object;
+use objects::Object;
 
 /// The usual namespace.
 pub const NAMESPACE: &str = "tholepin";

@@ -26,8 +26,8 @@ use super::access::{Account, cluster_role};
 use super::meta::{self, Level, labels, selector, within};
 use super::network::{self, Openings};
 use super::{Error, openshift, pod};
-use crate::object::Object;
 use crate::options::{KubeletConfig, Options};
+use objects::Object;
 
 mod flags;
 

@@ -16,8 +16,8 @@ use k8s_openapi::apimachinery::pkg::apis::meta::v1::ObjectMeta;
 use super::access::{Account, cluster_role};
 use super::meta::{self, Level, labels, selector, within};
 use super::{Error, openshift, pod, rte};
-use crate::object::Object;
 use crate::options::{KubeletConfig, Options};
+use objects::Object;
 
 /// The usual namespace.
 pub const NAMESPACE: &str = "node-feature-discovery";

@@ -8,9 +8,9 @@ use serde::Serialize;
 use super::Error;
 use super::access::Account;
 use super::meta::{cluster, labels};
-use crate::object::{self, Object, Sort};
 use crate::options::{Options, Scc, Updater};
 use crate::platform::Platform;
+use objects::{Object, ObjectKind, object};
 
 pub mod hooks;
 mod ignition;
@@ -106,7 +106,7 @@ pub fn exporter_constraints(options: &Options) -> Result<Object, Error> {
         volumes: words(&["configMap", "hostPath", "projected"]),
         ..confined(options, account.name, account)
     };
-    Ok(object(&constraints)?)
+    Ok(scc_object(&constraints)?)
 }
 
 /// The name of RTE's constraints.
@@ -129,7 +129,7 @@ pub fn rte_constraints(options: &Options) -> Result<Object, Error> {
         Scc::V2 => words(&used),
     };
     let name = rte_constraints_name(options);
-    Ok(object(&Constraints { volumes, ..confined(options, name, super::rte::account(options)) })?)
+    Ok(scc_object(&Constraints { volumes, ..confined(options, name, super::rte::account(options)) })?)
 }
 
 /// For nfd-topology-updater.
@@ -140,7 +140,7 @@ pub fn nfd_constraints(options: &Options) -> Result<Object, Error> {
     let account = super::nfd::account(options);
     let volumes = words(&["hostPath", "projected"]);
     let read_only_root_filesystem = true;
-    Ok(object(&Constraints {
+    Ok(scc_object(&Constraints {
         volumes,
         read_only_root_filesystem,
         ..confined(options, account.name, account)
@@ -176,7 +176,7 @@ fn confined(options: &Options, name: &str, account: Account<'_>) -> Constraints 
     }
 }
 
-fn object(constraints: &Constraints) -> Result<Object, object::Error> {
+fn scc_object(constraints: &Constraints) -> Result<Object, object::Error> {
     of("security.openshift.io", "SecurityContextConstraints", "securitycontextconstraints", constraints)
 }
 
@@ -225,7 +225,7 @@ WantedBy=multi-user.target
 fn of(group: &str, kind: &str, plural: &str, value: &impl Serialize) -> Result<Object, object::Error> {
     let body = serde_json::to_value(value);
     let body = body.map_err(|error| object::Error::NotJson(kind.to_owned(), error.to_string()))?;
-    Object::of_sort(Sort::new(group, "v1", kind, plural), body)
+    Object::from_value(ObjectKind::new(group, "v1", kind, plural), body)
 }
 
 fn words(words: &[&str]) -> Vec<String> {

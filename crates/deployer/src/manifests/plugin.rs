@@ -19,9 +19,9 @@ use super::meta::{self, Level, labels, selector, within};
 use super::network::{Openings, policy};
 use super::schedulerconfig::{self, Election, KEY, Shape};
 use super::{Error, openshift, pod, podgroups};
-use crate::object::Object;
 use crate::options::Options;
 use crate::platform::Platform;
+use objects::Object;
 
 pub mod rules;
 

@@ -21,8 +21,8 @@ use super::access::{Account, cluster_role, role};
 use super::meta::{self, Level, labels, selector, within};
 use super::network::{Openings, policy};
 use super::{Error, openshift, pod};
-use crate::object::Object;
 use crate::options::{KubeletConfig, Options};
+use objects::Object;
 
 /// The usual namespace.
 pub const NAMESPACE: &str = "tas-topology-updater";

@@ -24,8 +24,8 @@ use super::meta::{self, Level, labels, selector, within};
 use super::network::{Openings, policy};
 use super::schedulerconfig::{self, Election, KEY, Shape};
 use super::{Error, openshift, pod};
-use crate::object::Object;
 use crate::options::Options;
+use objects::Object;
 
 /// The usual namespace.
 pub const NAMESPACE: &str = "tholepin-scheduler";

@@ -105,7 +105,7 @@ pub(super) fn objects(options: &Options) -> Vec<Object> {
 
 /// Objects of a kind.
 pub(super) fn of_kind<'a>(objects: &'a [Object], kind: &str) -> Vec<&'a Object> {
-    objects.iter().filter(|object| object.sort().kind == kind).collect()
+    objects.iter().filter(|object| object.kind().kind == kind).collect()
 }
 
 /// Those that have pods, with the pods' template.
@@ -212,13 +212,13 @@ fn text_has_all_objects_in_their_order_and_nothing_of_the_servers() {
 
 #[test]
 fn creation_times_and_status_go() {
-    let sort = object::Sort::new("", "v1", "Thing", "things");
+    let kind = objects::ObjectKind::new("", "v1", "Thing", "things");
     let body = serde_json::json!({
         "metadata": { "name": "x", "creationTimestamp": null },
         "spec": { "template": { "metadata": { "creationTimestamp": null }, "status": 1 } },
         "status": {},
     });
-    let part = Part::new(Component::Api, [Object::of_sort(sort, body).unwrap()]);
+    let part = Part::new(Component::Api, [Object::from_value(kind, body).unwrap()]);
     let text = render(&[part]).unwrap();
     assert!(!text.contains("creationTimestamp") && !text.contains("\nstatus"), "{text}");
     assert!(text.contains("    status: 1"), "{text}");

@@ -6,8 +6,8 @@
 use serde_json::{Value, json};
 
 use super::Error;
-use crate::object::Object;
 use crate::part::Part;
+use objects::Object;
 
 /// All objects as YAML, in the order in which they are made.
 ///

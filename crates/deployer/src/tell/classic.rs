@@ -4,8 +4,8 @@
 
 use super::{Sink, done, key, spoken, tag, undone};
 use crate::install::progress::{Action, State, Step, Tell};
-use crate::object::Object;
 use crate::options::Updater;
+use objects::Object;
 
 /// Tells in sentences.
 pub struct Classic {
@@ -91,7 +91,7 @@ impl Tell for Classic {
     fn tell(&mut self, step: &Step<'_>) {
         let updater = self.updater;
         let of = |component| format!("-{:>5}>", tag(component, updater));
-        let title = |object: &Object| format!("{} {:?}", object.sort().kind, object.name());
+        let title = |object: &Object| format!("{} {:?}", object.kind().kind, object.name());
         match step {
             Step::Began(action, component) => {
                 let verb = if *action == Action::Deploy { "deploying" } else { "removing" };
@@ -136,7 +136,7 @@ impl Tell for Classic {
 
 /// What the peer calls a kind whose pods it waits for.
 fn workload(object: &Object) -> Option<&'static str> {
-    match object.sort().kind.as_str() {
+    match object.kind().kind.as_str() {
         "DaemonSet" => Some("daemonset"),
         "Deployment" => Some("deployment"),
         "Namespace" => Some("namespace"),

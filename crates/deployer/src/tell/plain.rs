@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 
 use super::{Sink, done, how_far, undone};
 use crate::install::progress::{Action, Change, Step, Tell};
-use crate::object::Object;
+use objects::Object;
 
 /// Tells line by line.
 pub struct Plain {
@@ -47,7 +47,7 @@ impl Plain {
             Step::Reached(action, _, object) => {
                 // Only what took time is worth a line.
                 self.waiting.remove(&object.to_string())?;
-                let reached = match (action, object.sort().kind.as_str()) {
+                let reached = match (action, object.kind().kind.as_str()) {
                     (Action::Remove, _) => "gone",
                     (Action::Deploy, "CustomResourceDefinition") => "served",
                     (Action::Deploy, _) => "ready",

@@ -4,9 +4,9 @@ use std::fmt::Write as _;
 
 use super::{Sink, done, key, spoken, tag, undone};
 use crate::install::progress::{Action, State, Step, Tell};
-use crate::object::Object;
 use crate::options::Updater;
 use crate::part::Component;
+use objects::Object;
 
 /// Tells in keys and values.
 pub struct Structured {
@@ -75,7 +75,7 @@ impl Structured {
             }
             State::Present => {
                 let name = object.name().to_owned();
-                if object.sort().kind == "Namespace"
+                if object.kind().kind == "Namespace"
                     && self.waiting.replace(name.clone()) != Some(name.clone())
                 {
                     let pairs = [("namespace", Value::Text(name))];
@@ -90,7 +90,7 @@ impl Structured {
 
     fn reached(&mut self, action: Action, component: Component, object: &Object) {
         let key = ("key", Value::Text(key(object)));
-        let message = match (action, object.sort().kind.as_str()) {
+        let message = match (action, object.kind().kind.as_str()) {
             (Action::Remove, _) => {
                 let pairs = [("kind", Value::Text(short(object))), key];
                 return self.line(Some(component), 0, "object is gone", &pairs);
@@ -108,7 +108,7 @@ impl Tell for Structured {
     fn tell(&mut self, step: &Step<'_>) {
         let titles = |object: &Object| {
             [
-                ("kind", Value::Text(object.sort().kind.clone())),
+                ("kind", Value::Text(object.kind().kind.clone())),
                 ("name", Value::Text(object.name().to_owned())),
             ]
         };
@@ -158,11 +158,11 @@ impl Tell for Structured {
 }
 
 fn titles(object: &Object) -> [(&'static str, Value); 2] {
-    [("kind", Value::Text(object.sort().kind.clone())), ("name", Value::Text(object.name().to_owned()))]
+    [("kind", Value::Text(object.kind().kind.clone())), ("name", Value::Text(object.name().to_owned()))]
 }
 
 /// A kind as the peer's waits call it.
 fn short(object: &Object) -> String {
-    let kind = object.sort().kind.as_str();
+    let kind = object.kind().kind.as_str();
     if kind == "CustomResourceDefinition" { "CRD".to_owned() } else { kind.to_owned() }
 }

@@ -7,7 +7,7 @@ use super::plain::Plain;
 use super::structured::Structured;
 use super::*;
 use crate::install::progress::{Action, Change, Step, Tell};
-use crate::object::Sort;
+use objects::ObjectKind;
 
 fn object(group: &str, kind: &str, namespace: Option<&str>, name: &str) -> Object {
     let plural = format!("{}s", kind.to_lowercase());
@@ -15,7 +15,7 @@ fn object(group: &str, kind: &str, namespace: Option<&str>, name: &str) -> Objec
     if let Some(namespace) = namespace {
         body["metadata"]["namespace"] = namespace.into();
     }
-    Object::of_sort(Sort::new(group, "v1", kind, &plural), body).unwrap()
+    Object::from_value(ObjectKind::new(group, "v1", kind, &plural), body).unwrap()
 }
 
 /// What is said of a deployment and of a removal.

@@ -2,9 +2,9 @@
 
 use std::time::Duration;
 
+use ::objects::Object;
 use deployer::install::progress::{Change, State, Step};
 use deployer::install::{DryRun, Error, Outcome, Removal, Settings, deploy, diff, remove};
-use deployer::object::Object;
 use deployer::part::{Component, Part};
 use kube::Client;
 use kube::api::{Api, ListParams, Patch, PatchParams};
@@ -114,7 +114,7 @@ impl Rig {
 }
 
 fn api(client: &Client, object: &Object) -> Api<DynamicObject> {
-    let resource = object.sort().resource();
+    let resource = object.kind().resource();
     match object.namespace() {
         Some(namespace) => Api::namespaced_with(client.clone(), namespace, &resource),
         None => Api::all_with(client.clone(), &resource),

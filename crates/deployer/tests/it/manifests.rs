@@ -1,7 +1,6 @@
 //! What a real API server makes of every manifest: strictly read, without a warning, and each as it was written.
 
 use deployer::manifests::parts;
-use deployer::object::Object;
 use deployer::options::{Options, Scc, Scheduler, Updater};
 use deployer::part::{Component, Part};
 use deployer::platform::Platform;
@@ -10,12 +9,13 @@ use kube::Client;
 use kube::api::{Patch, PatchParams, ValidationDirective};
 use kube::client::Body;
 use kube::core::{DynamicObject, Request, Resource as _};
+use objects::Object;
 use testkit::controlplane::{ControlPlane, ControlPlaneOptions};
 use testkit::env::rig;
 
 /// Applies an object as the server would, or only as if; `Err`: a refusal or a warning, in words.
 async fn apply(client: &Client, object: &Object, dry_run: bool) -> Result<(), String> {
-    let resource = object.sort().resource();
+    let resource = object.kind().resource();
     let path = DynamicObject::url_path(&resource, object.namespace());
     let params = PatchParams {
         dry_run,
@@ -77,7 +77,7 @@ async fn the_api_server_takes_every_manifest_without_a_word() {
             let objects: Vec<&Object> = parts.iter().flat_map(Part::objects).collect();
             for object in objects {
                 // What is in a namespace can be tried only once the namespace is there.
-                let real = object.sort().kind == "Namespace";
+                let real = object.kind().kind == "Namespace";
                 let result = apply(&client, object, !real).await;
                 wrong.extend(result.err().map(|error| format!("{platform}: {error}")));
             }
@@ -96,12 +96,12 @@ async fn what_is_wrong_is_found(client: &Client) {
     let (exporter, scheduler) = (workload(1), workload(2));
     let mut body = scheduler.body().clone();
     body["spec"]["template"]["spec"]["nonsense"] = true.into();
-    let object = Object::of_sort(scheduler.sort().clone(), body).unwrap();
+    let object = Object::from_value(scheduler.kind().clone(), body).unwrap();
     assert!(apply(client, &object, true).await.unwrap_err().contains("nonsense"));
 
     let mut body = exporter.body().clone();
     body["metadata"]["namespace"] = scheduler.namespace().unwrap().into();
-    let object = Object::of_sort(exporter.sort().clone(), body).unwrap();
+    let object = Object::from_value(exporter.kind().clone(), body).unwrap();
     let error = apply(client, &object, true).await.unwrap_err();
     assert!(error.contains("would violate PodSecurity"), "{error}");
 }

@@ -9,8 +9,8 @@ use api::hardware::{DeviceConfig, DevicePlugin, Spec};
 use api::kmm::keys::POD_SECURITY;
 use deployer::manifests::Error;
 use deployer::manifests::meta::{cluster, labels, within};
-use deployer::object::Object;
 use k8s_openapi::api::core::v1::Namespace;
+use objects::Object;
 use serde_json::{Map, Value, json};
 
 /// The namespace of the sample.

@@ -13,7 +13,7 @@ fn on(platform: Platform) -> Options {
 }
 
 fn of_kind<'o>(objects: &'o [Object], kind: &str) -> Vec<&'o Object> {
-    objects.iter().filter(|object| object.sort().kind == kind).collect()
+    objects.iter().filter(|object| object.kind().kind == kind).collect()
 }
 
 /// What each object refers to is made, and made before it.

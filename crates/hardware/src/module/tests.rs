@@ -204,13 +204,13 @@ fn what_pods_stand_on_names_no_owner_and_can_be_found_again() {
         let called = Called::of(config).unwrap();
         let all = grounds(config, &called, &place(openshift), false).unwrap();
         let shown: Vec<String> =
-            all.iter().map(|one| format!("{} {}", one.sort().kind, one.name())).collect();
+            all.iter().map(|one| format!("{} {}", one.kind().kind, one.name())).collect();
         assert_eq!(shown, wanted);
         let findable = may_be_there(&called, &place(openshift));
         for object in &all {
             assert!(object.body()["metadata"]["ownerReferences"].is_null());
             assert_eq!(object.body()["metadata"]["labels"]["hardware.tholepin.dev/deviceconfig"], "acc");
-            let there = |(sort, id): &(Sort, Id)| sort == object.sort() && id.name == object.name();
+            let there = |(kind, id): &(ObjectKind, Id)| kind == object.kind() && id.name == object.name();
             assert!(findable.iter().any(there), "{}", object.name());
         }
     };

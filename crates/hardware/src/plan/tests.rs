@@ -118,10 +118,10 @@ fn shown(doing: &[Do]) -> Vec<String> {
     let one = |one: &Do| match one {
         Do::Finalizer(true) => "finalizer".to_owned(),
         Do::Finalizer(false) => "no finalizer".to_owned(),
-        Do::Ensure(object, _) => format!("ensure {}", object.sort().kind),
+        Do::Ensure(object, _) => format!("ensure {}", object.kind().kind),
         Do::Apply(..) => "apply".to_owned(),
         Do::DeleteModule { .. } => "delete module".to_owned(),
-        Do::Remove(sort, _) => format!("remove {}", sort.kind),
+        Do::Remove(kind, _) => format!("remove {}", kind.kind),
         Do::Node(write) => format!("{:?} {}", write.why, write.node).to_lowercase(),
         Do::Evict { node, pod } => format!("evict {node} {}", pod.name),
     };
@@ -265,7 +265,7 @@ fn what_is_not_needed_any_more_goes() {
         let plan = plan(&world, config, false);
         assert_eq!(plan.state, State::Good);
         let removed = plan.doing.iter().filter_map(|one| match one {
-            Do::Remove(sort, id) => Some(format!("{} {}", sort.kind, id.name)),
+            Do::Remove(kind, id) => Some(format!("{} {}", kind.kind, id.name)),
             _ => None,
         });
         removed.collect()

@@ -6,19 +6,19 @@
 use std::collections::BTreeMap;
 use std::hash::{DefaultHasher, Hash as _, Hasher as _};
 
-use deployer::compare::content;
+use objects::equality::content;
 use serde_json::Value;
 
 use crate::desired::Wanted;
-use crate::live::Key;
+use objects::ObjectKey;
 
 /// Of one controller.
 #[derive(Clone, Debug, Default)]
 pub struct Memory {
     /// How objects were wanted when they were last as wanted.
-    stated: BTreeMap<Key, u64>,
+    stated: BTreeMap<ObjectKey, u64>,
     /// Objects that differ from what is wanted although that is what was written.
-    settled: BTreeMap<Key, Settled>,
+    settled: BTreeMap<ObjectKey, Settled>,
 }
 
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -53,7 +53,7 @@ impl Memory {
     }
 
     /// Forgets what is no longer wanted.
-    pub fn retain(&mut self, wanted: impl Fn(&Key) -> bool) {
+    pub fn retain(&mut self, wanted: impl Fn(&ObjectKey) -> bool) {
         self.stated.retain(|key, _| wanted(key));
         self.settled.retain(|key, _| wanted(key));
     }
@@ -78,14 +78,16 @@ fn digest(value: &Value) -> u64 {
 
 #[cfg(test)]
 mod tests {
-    use deployer::object::{Object, Sort};
+    use objects::{Object, ObjectKind};
     use serde_json::json;
 
     use super::*;
 
     fn map(data: &Value) -> Wanted {
         let body = json!({ "metadata": { "name": "x" }, "data": data });
-        Wanted::shared(Object::of_sort(Sort::new("", "v1", "ConfigMap", "configmaps"), body).unwrap())
+        Wanted::shared(
+            Object::from_value(ObjectKind::new("", "v1", "ConfigMap", "configmaps"), body).unwrap(),
+        )
     }
 
     #[test]

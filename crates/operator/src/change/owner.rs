@@ -6,7 +6,7 @@ use api::numaresources::{GROUP, keys, operator, scheduler};
 use serde_json::Value;
 
 use crate::desired::{Controller, MANAGED_BY, MANAGER};
-use crate::live::Key;
+use objects::ObjectKey;
 
 /// Which controller keeps an object.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -23,7 +23,7 @@ pub enum Belongs {
 ///
 /// The exporters' configuration that the Go operator made is owned by a KubeletConfig or by nobody, and known by its label.
 #[must_use]
-pub fn is_ours(key: &Key, live: &Value) -> bool {
+pub fn is_ours(key: &ObjectKey, live: &Value) -> bool {
     live["metadata"]["labels"][MANAGED_BY] == MANAGER
         || belongs(key, live) != Belongs::Nobody
         || !applied(live).is_empty()
@@ -31,8 +31,8 @@ pub fn is_ours(key: &Key, live: &Value) -> bool {
 
 /// Which controller keeps it. What it is called plays no part.
 #[must_use]
-pub fn belongs(key: &Key, live: &Value) -> Belongs {
-    let is_map = key.sort.group.is_empty() && key.sort.kind == "ConfigMap";
+pub fn belongs(key: &ObjectKey, live: &Value) -> Belongs {
+    let is_map = key.kind.group.is_empty() && key.kind.kind == "ConfigMap";
     for (kind, name) in owners(live) {
         match kind {
             scheduler::KIND if name == keys::SCHEDULER => {

@@ -14,16 +14,16 @@
 
 use std::collections::BTreeMap;
 
-use deployer::compare::says;
-use deployer::object::Object;
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::LabelSelector;
 use kube::core::{Selector, SelectorExt as _};
+use objects::Object;
+use objects::equality::says;
 use serde::Deserialize as _;
 use serde_json::{Value, json};
 
-use super::fields::{all_plain, all_stated, divide, union};
 use super::owner::{applied, entries, is_our_entry};
 use crate::desired::MANAGER;
+use objects::managed_fields::{all_plain, all_stated, divide, union};
 
 /// How an object differs.
 #[derive(Clone, Debug, PartialEq)]
@@ -62,7 +62,7 @@ pub fn difference(object: &Object, live: &Value) -> Option<Difference> {
 #[must_use]
 pub fn adapted(object: &Object, live: &Value) -> Object {
     let is_workload =
-        object.sort().group == "apps" && matches!(object.sort().kind.as_str(), "DaemonSet" | "Deployment");
+        object.kind().group == "apps" && matches!(object.kind().kind.as_str(), "DaemonSet" | "Deployment");
     let there = &live["spec"]["selector"];
     if !is_workload || *there == object.body()["spec"]["selector"] {
         return object.clone();
@@ -75,7 +75,7 @@ pub fn adapted(object: &Object, live: &Value) -> Object {
     }
     let mut body = object.body().clone();
     body["spec"]["selector"] = there.clone();
-    Object::of_sort(object.sort().clone(), body).unwrap_or_else(|_| object.clone())
+    Object::from_value(object.kind().clone(), body).unwrap_or_else(|_| object.clone())
 }
 
 /// What of an object is compared by value: references are compared by owner, and which kind it is its key says.
@@ -106,7 +106,7 @@ fn strays(object: &Object, live: &Value) -> Vec<(usize, Option<Value>, Value)> {
 
 fn tolerated(object: &Object) -> Vec<&'static [&'static str]> {
     let mut paths = THEIRS.to_vec();
-    match (object.sort().group.as_str(), object.sort().kind.as_str()) {
+    match (object.kind().group.as_str(), object.kind().kind.as_str()) {
         ("apps", "DaemonSet" | "Deployment") => paths.push(RESTARTED),
         ("", "ServiceAccount") => paths.extend(CREDENTIALS),
         _ => {}
@@ -164,7 +164,7 @@ fn claims(object: &Object, live: &Value, strays: &[(usize, Option<Value>, Value)
     entries.push(json!({
         "manager": MANAGER,
         "operation": "Apply",
-        "apiVersion": object.sort().api_version(),
+        "apiVersion": object.kind().api_version(),
         "fieldsType": "FieldsV1",
         "fieldsV1": all,
     }));

@@ -1,16 +1,16 @@
-use deployer::object::{Object, Sort};
+use objects::{Object, ObjectKind};
 use serde_json::json;
 
 use super::*;
 use crate::desired::Owner;
 
-fn sort(kind: &str) -> Sort {
+fn kind_of(kind: &str) -> ObjectKind {
     match kind {
-        "ConfigMap" => Sort::new("", "v1", kind, "configmaps"),
-        "ServiceAccount" => Sort::new("", "v1", kind, "serviceaccounts"),
-        "DaemonSet" => Sort::new("apps", "v1", kind, "daemonsets"),
-        "RoleBinding" => Sort::new("rbac.authorization.k8s.io", "v1", kind, "rolebindings"),
-        _ => Sort::new("apiextensions.k8s.io", "v1", kind, "customresourcedefinitions"),
+        "ConfigMap" => ObjectKind::new("", "v1", kind, "configmaps"),
+        "ServiceAccount" => ObjectKind::new("", "v1", kind, "serviceaccounts"),
+        "DaemonSet" => ObjectKind::new("apps", "v1", kind, "daemonsets"),
+        "RoleBinding" => ObjectKind::new("rbac.authorization.k8s.io", "v1", kind, "rolebindings"),
+        _ => ObjectKind::new("apiextensions.k8s.io", "v1", kind, "customresourcedefinitions"),
     }
 }
 
@@ -25,7 +25,7 @@ fn nro(uid: &str) -> Owner {
 
 fn object(kind: &str, mut body: Value) -> Object {
     body["metadata"]["name"] = "x".into();
-    Object::of_sort(sort(kind), body).unwrap()
+    Object::from_value(kind_of(kind), body).unwrap()
 }
 
 fn own(kind: &str, body: Value) -> Wanted {
@@ -286,13 +286,13 @@ fn a_selector_that_fits_stays() {
 #[test]
 fn what_nobody_wants_goes() {
     let nrs = user("NUMAResourcesScheduler", "numaresourcesscheduler", "s");
-    let mut live = Live::default();
+    let mut live = ObservedObjects::default();
     let mut add = |name: &str, kind: &str, owner: Option<&Owner>, orphan: bool| {
         let wanted = match owner {
             Some(owner) => Wanted::owned(object(kind, json!({})), owner),
             None => Wanted::shared(object(kind, json!({}))),
         };
-        let key = Key { name: name.to_owned(), ..wanted.key() };
+        let key = ObjectKey { name: name.to_owned(), ..wanted.key() };
         let mut body = applied(&wanted);
         if orphan {
             body["metadata"].as_object_mut().unwrap().remove("ownerReferences");
@@ -306,13 +306,13 @@ fn what_nobody_wants_goes() {
     add("orphan", "DaemonSet", Some(&nro("u")), true);
     add("shared", "CustomResourceDefinition", None, false);
     live.insert(
-        Key { name: "foreign".to_owned(), ..own("ConfigMap", json!({})).key() },
+        ObjectKey { name: "foreign".to_owned(), ..own("ConfigMap", json!({})).key() },
         json!({ "metadata": { "name": "foreign", "uid": "f" } }),
     );
     let owners: BTreeSet<String> = ["u".to_owned(), "s".to_owned()].into();
     let deleted = |controller, desired: &Desired, orphans: bool| -> Vec<String> {
         let memory = Memory::default();
-        let others_want = |_: &Key| !orphans;
+        let others_want = |_: &ObjectKey| !orphans;
         let scene = Scene { live: &live, owners: &owners, others_want: &others_want, memory: &memory };
         plan(controller, desired, scene).iter().map(|change| change.key().name).collect()
     };

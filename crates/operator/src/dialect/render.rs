@@ -7,10 +7,10 @@ use std::collections::BTreeMap;
 
 use anyhow::bail;
 use api::numaresources::{NodeGroup, NumaResourcesOperator, NumaResourcesScheduler, keys};
-use deployer::object::Object;
 use deployer::options;
 use deployer::platform::{Platform, Version};
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::{LabelSelector, ObjectMeta};
+use objects::Object;
 
 use crate::desired::{Controller, Desired};
 use crate::reconcile::rules::Rules;
@@ -73,7 +73,7 @@ fn disowned(object: &Object) -> anyhow::Result<Object> {
     if let Some(metadata) = body["metadata"].as_object_mut() {
         metadata.remove("ownerReferences");
     }
-    Ok(Object::of_sort(object.sort().clone(), body)?)
+    Ok(Object::from_value(object.kind().clone(), body)?)
 }
 
 /// The world that is made up.

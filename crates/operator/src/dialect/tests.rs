@@ -126,5 +126,5 @@ fn what_is_rendered_is_in_the_namespace_asked_for() {
     assert!(definition.contains("noderesourcetopologies.topology.node.k8s.io"), "{definition}");
     let alone = render::Options { scheduler: false, ..options };
     let objects = render::objects(Platform::Kubernetes, None, &alone).unwrap();
-    assert!(objects.iter().all(|object| object.sort().kind != "Deployment"));
+    assert!(objects.iter().all(|object| object.kind().kind != "Deployment"));
 }

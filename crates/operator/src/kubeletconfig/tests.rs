@@ -98,8 +98,8 @@ fn there(world: &mut World, name: &str, key: &str, text: &str) {
         "apiVersion": "v1", "kind": "ConfigMap",
         "metadata": {"name": name, "namespace": "numaresources"}, "data": {key: text},
     });
-    let object = Object::of_sort(Sort::of::<ConfigMap>(), map.clone()).unwrap();
-    world.live.insert(Key::of(&object), map);
+    let object = Object::from_value(ObjectKind::of::<ConfigMap>(), map.clone()).unwrap();
+    world.live.insert(object.key().clone(), map);
 }
 
 /// The ConfigMaps, by name.

@@ -4,7 +4,7 @@
 
 use deployer::manifests::Error;
 use deployer::manifests::access::{cluster_role, role};
-use deployer::object::Object;
+use objects::Object;
 
 use super::Options;
 use crate::rbac::{self, CONFIG_MANAGED};

@@ -5,7 +5,7 @@
 use deployer::manifests::Error;
 use deployer::manifests::controller::monitoring::{self, Alert, alert, monitor};
 use deployer::manifests::meta::labels;
-use deployer::object::Object;
+use objects::Object;
 
 use super::{OPERATOR, Options};
 use crate::rbac::EXPORTER_SERVICE;

@@ -10,9 +10,9 @@ use api::numaresources::{NodeGroup, NumaResourcesOperator, NumaResourcesSchedule
 use deployer::manifests::Error;
 use deployer::manifests::meta::{cluster, selector};
 use deployer::manifests::pod::CONTROL_PLANE;
-use deployer::object::Object;
 use deployer::platform::Platform;
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::{LabelSelector, LabelSelectorRequirement};
+use objects::Object;
 
 /// Exporters on the workers: the pool of that name, or on Kubernetes all nodes but those of the control plane.
 #[must_use]

@@ -10,7 +10,6 @@ use std::collections::BTreeMap;
 use api::numaresources::InfoRefreshMode;
 use api::numaresources::keys::{CONFIG_HASH, LABEL_POOL};
 use deployer::manifests::{Error, exporter, meta, openshift, pod, rte};
-use deployer::object::{Object, Sort};
 use k8s_openapi::api::apps::v1::{DaemonSet, DaemonSetSpec, DaemonSetUpdateStrategy, RollingUpdateDaemonSet};
 use k8s_openapi::api::core::v1::{
     Affinity, Container, EnvVar, PodAffinityTerm, PodAntiAffinity, PodSpec, PodTemplateSpec, Probe,
@@ -18,16 +17,17 @@ use k8s_openapi::api::core::v1::{
 };
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::{LabelSelector, ObjectMeta};
 use k8s_openapi::apimachinery::pkg::util::intstr::IntOrString;
+use objects::{Object, ObjectKind};
 use serde_json::json;
 
 use super::args::{KUBELET, Wishes, args, has_fingerprint};
-use super::objects::{CERTIFICATE, PORT};
+use super::desired::{CERTIFICATE, PORT};
 use super::{Request, set_name};
 use crate::group::choice::Choice;
 use crate::group::{Group, Pool, selects};
 use crate::kubeletconfig;
-use crate::live::Key;
 use crate::world::TlsProfile;
+use objects::ObjectKey;
 
 /// Where statuses of fingerprints are written down, for whoever looks for a mistake.
 const STATUS: &str = "/run/pfpstatus";
@@ -90,13 +90,13 @@ pub(super) fn daemon_set(
 /// Never in practice.
 pub(super) fn placeholder(request: &Request<'_>, pool: &Pool<'_>) -> Result<Object, Error> {
     let metadata = json!({ "name": set_name(pool.name), "namespace": request.world.place.namespace });
-    Ok(Object::of_sort(Sort::of::<DaemonSet>(), json!({ "metadata": metadata }))?)
+    Ok(Object::from_value(ObjectKind::of::<DaemonSet>(), json!({ "metadata": metadata }))?)
 }
 
 /// Which DaemonSet is a pool's.
-pub(super) fn key(request: &Request<'_>, pool: &str) -> Key {
-    Key {
-        sort: Sort::of::<DaemonSet>(),
+pub(super) fn key(request: &Request<'_>, pool: &str) -> ObjectKey {
+    ObjectKey {
+        kind: ObjectKind::of::<DaemonSet>(),
         namespace: Some(request.world.place.namespace.clone()),
         name: set_name(pool),
     }

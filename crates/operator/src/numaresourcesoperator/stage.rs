@@ -8,8 +8,8 @@ use std::collections::BTreeMap;
 
 use api::numaresources::keys::LABEL_ROLE;
 use deployer::manifests::openshift;
-use deployer::object::Object;
 use deployer::platform::Platform;
+use objects::Object;
 use runtime::tls;
 
 use super::{Request, set_name};

@@ -145,7 +145,7 @@ fn kubelets(request: &Request<'_>) -> Extra {
 /// DaemonSets that an earlier wish left.
 fn sets_of_ours(world: &World) -> Vec<NamespacedName> {
     let ours = world.live.iter().filter(|(key, live)| {
-        key.sort.kind == "DaemonSet"
+        key.kind.kind == "DaemonSet"
             && owner::belongs(key, live) == owner::Belongs::To(Controller::NumaResourcesOperator)
     });
     ours.map(|(key, _)| NamespacedName {
@@ -157,7 +157,7 @@ fn sets_of_ours(world: &World) -> Vec<NamespacedName> {
 
 fn is_ready(world: &World, set: &NamespacedName) -> bool {
     let found = world.live.iter().find(|(key, _)| {
-        key.sort.kind == "DaemonSet" && key.name == set.name && key.namespace.as_ref() == Some(&set.namespace)
+        key.kind.kind == "DaemonSet" && key.name == set.name && key.namespace.as_ref() == Some(&set.namespace)
     });
     found.is_some_and(|(_, live): (_, &Value)| matches!(ready::daemon_set(live), Verdict::Ready(_)))
 }

@@ -5,18 +5,18 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use api::numaresources::operator::{PoolCondition, Status};
 use api::numaresources::{NumaResourcesOperator, PodsFingerprinting};
-use deployer::object::Object;
 use deployer::platform::Platform;
 use k8s_openapi::api::apps::v1::DaemonSet;
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::LabelSelector;
+use objects::Object;
 use serde_json::{Value, json};
 
 use super::*;
 use crate::change::{Change, Memory, Scene, plan};
 use crate::desired::{Controller, Treatment};
-use crate::live::Key;
 use crate::reconcile::Done;
 use crate::world::{KubeletSettings, Kubelets, MachineConfigPool, Place, TlsProfile, World};
+use objects::ObjectKey;
 
 mod args;
 mod golden;
@@ -150,10 +150,10 @@ fn told(world: &mut World, done: &Done) -> Status {
 /// Does what is wanted.
 fn carry_out(world: &mut World, ready: bool) {
     let Desired::Objects(wanted) = desired(world) else { return };
-    let keys: Vec<Key> = wanted.iter().map(crate::desired::Wanted::key).collect();
-    let ours: Vec<Key> = world.live.iter().map(|(key, _)| key.clone()).collect();
+    let keys: Vec<ObjectKey> = wanted.iter().map(crate::desired::Wanted::key).collect();
+    let ours: Vec<ObjectKey> = world.live.iter().map(|(key, _)| key.clone()).collect();
     for key in
-        ours.into_iter().filter(|key| !keys.contains(key) && key.sort.kind != "CustomResourceDefinition")
+        ours.into_iter().filter(|key| !keys.contains(key) && key.kind.kind != "CustomResourceDefinition")
     {
         world.live.remove(&key);
     }
@@ -167,7 +167,7 @@ fn served(object: &Object, ready: bool) -> Value {
     let mut body = object.body().clone();
     body["metadata"]["uid"] = json!("u-2");
     body["metadata"]["generation"] = json!(1);
-    if object.sort().kind == "DaemonSet" {
+    if object.kind().kind == "DaemonSet" {
         let pods = if ready { 2 } else { 1 };
         body["status"] = json!({
             "observedGeneration": 1, "desiredNumberScheduled": 2, "updatedNumberScheduled": pods,
@@ -192,7 +192,7 @@ fn changes(world: &World) -> Vec<String> {
             Change::Await(_) => "await",
         };
         let key = change.key();
-        Some(format!("{verb} {} {}", key.sort.kind, key.name))
+        Some(format!("{verb} {} {}", key.kind.kind, key.name))
     };
     plan(Controller::NumaResourcesOperator, &desired(world), scene).iter().filter_map(name).collect()
 }
@@ -209,7 +209,7 @@ fn wanted(world: &World) -> Vec<crate::desired::Wanted> {
 fn names(world: &World) -> Vec<String> {
     let name = |one: &crate::desired::Wanted| {
         let held = if one.treatment == Treatment::Hold { " (held)" } else { "" };
-        format!("{} {}{held}", one.object.sort().kind, one.object.name())
+        format!("{} {}{held}", one.object.kind().kind, one.object.name())
     };
     wanted(world).iter().map(name).collect()
 }
@@ -219,7 +219,7 @@ fn set(world: &World, pool: &str) -> DaemonSet {
     let name = set_name(pool);
     let found = wanted(world)
         .into_iter()
-        .find(|one| one.object.sort().kind == "DaemonSet" && one.object.name() == name);
+        .find(|one| one.object.kind().kind == "DaemonSet" && one.object.name() == name);
     serde_json::from_value(found.unwrap().object.body().clone()).unwrap()
 }
 

@@ -12,11 +12,11 @@ use serde_json::json;
 
 use super::*;
 use crate::desired::{Treatment, Wanted};
-use crate::live::Live;
 use crate::world::{Image, Node, Place, TlsProfile, Trust};
+use objects::ObservedObjects;
 
 mod config;
-mod objects;
+mod desired;
 mod state;
 
 const OWN: &str = "registry.example/tholepin:1";
@@ -79,7 +79,7 @@ fn wanted(world: &World) -> Vec<Wanted> {
 
 fn body(world: &World, kind: &str, name: &str) -> Value {
     let wanted = wanted(world);
-    let found = wanted.iter().find(|one| one.object.sort().kind == kind && one.object.name() == name);
+    let found = wanted.iter().find(|one| one.object.kind().kind == kind && one.object.name() == name);
     found.unwrap_or_else(|| panic!("no {kind} {name}")).object.body().clone()
 }
 
@@ -132,8 +132,8 @@ fn running(world: &mut World, replicas: i64, updated: i64, available: i64) {
 }
 
 fn insert(world: &mut World, live: Value) {
-    let key = Key {
-        sort: Sort::of::<Deployment>(),
+    let key = ObjectKey {
+        kind: ObjectKind::of::<Deployment>(),
         namespace: Some(NAMESPACE.to_owned()),
         name: "secondary-scheduler".to_owned(),
     };

@@ -134,21 +134,21 @@ fn what_is_wanted_may_be_made() {
                     panic!("{platform}: nothing is wanted")
                 };
                 for Wanted { object, treatment } in objects {
-                    kinds.insert(object.sort().kind.clone());
+                    kinds.insert(object.kind().kind.clone());
                     let held = if object.namespace().is_some() { &namespaced } else { &held.cluster };
-                    let sort = object.sort();
+                    let kind = object.kind();
                     let mut verbs = vec!["get", "list", "watch", "create", "patch", "delete"];
                     verbs.retain(|verb| *verb != "delete" || treatment != Treatment::Share);
-                    let needed = if sort.kind == "CustomResourceDefinition" {
-                        vec![rule_for(&sort.group, &[&sort.plural], object.name(), &verbs)]
+                    let needed = if kind.kind == "CustomResourceDefinition" {
+                        vec![rule_for(&kind.group, &[&kind.plural], object.name(), &verbs)]
                     } else {
                         vec![
-                            rule(&sort.group, &[&sort.plural], &["list", "watch"]),
-                            rule_for(&sort.group, &[&sort.plural], object.name(), &verbs),
+                            rule(&kind.group, &[&kind.plural], &["list", "watch"]),
+                            rule_for(&kind.group, &[&kind.plural], object.name(), &verbs),
                         ]
                     };
                     assert_eq!(missing(held, &needed), [""; 0], "{platform}: {object}");
-                    if sort.kind.ends_with("Role") {
+                    if kind.kind.ends_with("Role") {
                         let given: Vec<PolicyRule> =
                             serde_json::from_value(object.body()["rules"].clone()).unwrap();
                         assert_eq!(missing(held, &given), [""; 0], "{platform}: {object}");
@@ -168,7 +168,7 @@ fn what_is_watched_may_be_watched() {
         let place = world(platform, false).place;
         for watch in watch::all(&place) {
             let verbs = ["list", "watch"];
-            let (group, plural) = (&watch.sort.group, watch.sort.plural.as_str());
+            let (group, plural) = (&watch.kind.group, watch.kind.plural.as_str());
             let needed = if watch.name.is_empty() {
                 rule(group, &[plural], &verbs)
             } else {

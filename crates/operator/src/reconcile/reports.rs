@@ -12,9 +12,9 @@ use std::time::Duration;
 
 use api::nrt;
 use api::numaresources::{GROUP, keys, operator};
-use deployer::install::cluster::{Force, Stop};
-use deployer::object::{Object, Sort};
 use kube::core::params::PropagationPolicy;
+use objects::client::{CallError, Force};
+use objects::{Object, ObjectKind};
 use runtime::backoff::Backoff;
 use runtime::client::{brief, is_conflict, is_not_found};
 use serde_json::{Value, json};
@@ -111,7 +111,7 @@ impl Situation {
             name: metadata.name.clone()?,
             uid: metadata.uid.clone()?,
         };
-        let sets = world.live.iter().filter(|(key, _)| key.sort.kind == "DaemonSet");
+        let sets = world.live.iter().filter(|(key, _)| key.kind.kind == "DaemonSet");
         let ready = sets.filter_map(|(_, body)| body["status"]["numberReady"].as_i64()).sum();
         Some(Self { owner, nodes, ready })
     }
@@ -143,9 +143,9 @@ async fn settle(hand: &Hand, situation: &Situation) {
     let mut backoff = Backoff::new(RETRY.0, RETRY.1);
     for _ in 0..TRIES {
         match look(hand, situation).await {
-            Ok(true) | Err(Stop::Cancelled) => return,
+            Ok(true) | Err(CallError::Cancelled) => return,
             Ok(false) => {}
-            Err(Stop::Failed(error)) => warn!(error = brief(&error), "reports not seen to"),
+            Err(CallError::Failed(error)) => warn!(error = brief(&error), "reports not seen to"),
         }
         tokio::time::sleep(backoff.next_delay()).await;
         if hand.shared.read(Situation::of).as_ref() != Some(situation) {
@@ -155,10 +155,10 @@ async fn settle(hand: &Hand, situation: &Situation) {
 }
 
 /// Looks once; whether everything is done.
-async fn look(hand: &Hand, situation: &Situation) -> Result<bool, Stop> {
-    let sort = Sort::new(nrt::GROUP, nrt::VERSION, nrt::KIND, nrt::PLURAL);
+async fn look(hand: &Hand, situation: &Situation) -> Result<bool, CallError> {
+    let kind = ObjectKind::new(nrt::GROUP, nrt::VERSION, nrt::KIND, nrt::PLURAL);
     // Without a definition there are none.
-    let Some(list) = hand.cluster.list_metadata(&sort, None).await? else {
+    let Some(list) = hand.api_server.list_metadata(&kind, None).await? else {
         return Ok(situation.nodes.is_empty());
     };
     let reports: Vec<Report> = list.iter().filter_map(Report::read).collect();
@@ -171,12 +171,12 @@ async fn look(hand: &Hand, situation: &Situation) -> Result<bool, Stop> {
     }
     for step in steps {
         let done = match &step {
-            Step::Own(report) => own(hand, &sort, report, &situation.owner).await,
-            Step::Delete(report) => delete(hand, &sort, report).await,
+            Step::Own(report) => own(hand, &kind, report, &situation.owner).await,
+            Step::Delete(report) => delete(hand, &kind, report).await,
         };
         match done {
             Ok(()) => {}
-            Err(Stop::Failed(error)) if is_not_found(&error) || is_conflict(&error) => all = false,
+            Err(CallError::Failed(error)) if is_not_found(&error) || is_conflict(&error) => all = false,
             Err(stop) => return Err(stop),
         }
     }
@@ -184,21 +184,21 @@ async fn look(hand: &Hand, situation: &Situation) -> Result<bool, Stop> {
 }
 
 /// References are merged by unique id, so this leaves those of others, and needs no resource version.
-async fn own(hand: &Hand, sort: &Sort, report: &Report, owner: &Owner) -> Result<(), Stop> {
+async fn own(hand: &Hand, kind: &ObjectKind, report: &Report, owner: &Owner) -> Result<(), CallError> {
     let reference = json!({
         "apiVersion": owner.api_version, "kind": owner.kind, "name": owner.name, "uid": owner.uid,
     });
     let metadata = json!({ "name": report.name, "uid": report.uid, "ownerReferences": [reference] });
-    let Ok(object) = Object::of_sort(sort.clone(), json!({ "metadata": metadata })) else { return Ok(()) };
+    let Ok(object) = Object::from_value(kind.clone(), json!({ "metadata": metadata })) else { return Ok(()) };
     hand.metrics.wrote(nrt::KIND, Verb::Apply);
-    hand.cluster.apply(&object, Force::Yes).await.map(drop)
+    hand.api_server.apply(&object, Force::Yes).await.map(drop)
 }
 
-async fn delete(hand: &Hand, sort: &Sort, report: &Report) -> Result<(), Stop> {
+async fn delete(hand: &Hand, kind: &ObjectKind, report: &Report) -> Result<(), CallError> {
     let body = json!({ "metadata": { "name": report.name } });
-    let Ok(object) = Object::of_sort(sort.clone(), body) else { return Ok(()) };
+    let Ok(object) = Object::from_value(kind.clone(), body) else { return Ok(()) };
     hand.metrics.wrote(nrt::KIND, Verb::Delete);
-    hand.cluster.delete(&object, Some(&report.uid), PropagationPolicy::Background).await.map(drop)
+    hand.api_server.delete(&object, Some(&report.uid), PropagationPolicy::Background).await.map(drop)
 }
 
 #[cfg(test)]

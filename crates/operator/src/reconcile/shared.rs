@@ -12,8 +12,8 @@ use tokio::sync::Notify;
 
 use crate::change::owner::{self, Belongs};
 use crate::desired::Controller;
-use crate::live::Key;
 use crate::world::World;
+use objects::ObjectKey;
 
 /// A set of controllers.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -32,7 +32,7 @@ pub struct Shared {
 struct State {
     world: World,
     /// What each controller wanted when it looked last.
-    wanted: BTreeMap<Controller, BTreeSet<Key>>,
+    wanted: BTreeMap<Controller, BTreeSet<ObjectKey>>,
     /// What each controller could not do.
     errors: BTreeMap<Controller, Vec<String>>,
 }
@@ -96,7 +96,7 @@ impl Shared {
     }
 
     /// An object that may be ours is like this. Older news than what is known is dropped.
-    pub fn saw(&self, key: Key, body: Value) {
+    pub fn saw(&self, key: ObjectKey, body: Value) {
         let mut state = self.state();
         let before = state.world.live.get(&key).map(|body| state.concerned(&key, body));
         let now = state.concerned(&key, &body);
@@ -107,10 +107,10 @@ impl Shared {
     }
 
     /// It is no longer there; `body` is what it was at the end. Older news than what is known is dropped.
-    pub fn gone(&self, key: &Key, body: &Value) {
+    pub fn gone(&self, key: &ObjectKey, body: &Value) {
         let mut state = self.state();
         let wake = state.concerned(key, body);
-        if state.world.live.forget(key, body) {
+        if state.world.live.observe_deletion(key, body) {
             drop(state);
             self.wake(wake);
         }
@@ -139,7 +139,7 @@ impl Shared {
     }
 
     /// Notes what a controller wants, so that it hears of it whoever owns that.
-    pub(crate) fn wants(&self, controller: Controller, keys: BTreeSet<Key>) {
+    pub(crate) fn wants(&self, controller: Controller, keys: BTreeSet<ObjectKey>) {
         self.state().wanted.insert(controller, keys);
     }
 
@@ -155,12 +155,12 @@ impl Shared {
     }
 
     /// Notes the answer to a write of ours: whoever made it knows of it.
-    pub(crate) fn wrote(&self, key: Key, body: Value) {
+    pub(crate) fn wrote(&self, key: ObjectKey, body: Value) {
         self.state().world.live.observe(key, body);
     }
 
     /// Notes that we found it gone.
-    pub(crate) fn deleted(&self, key: &Key, uid: &str) {
+    pub(crate) fn deleted(&self, key: &ObjectKey, uid: &str) {
         let live = &mut self.state().world.live;
         if live.get(key).is_some_and(|known| known["metadata"]["uid"] == uid) {
             live.remove(key);
@@ -175,7 +175,7 @@ impl Shared {
 
 impl State {
     /// Whom an object matters to.
-    fn concerned(&self, key: &Key, body: &Value) -> Wake {
+    fn concerned(&self, key: &ObjectKey, body: &Value) -> Wake {
         let wanted = self.wanted.iter().filter(|(_, keys)| keys.contains(key));
         let wanted: Wake = wanted.map(|(&controller, _)| controller).collect();
         let belongs = match owner::belongs(key, body) {

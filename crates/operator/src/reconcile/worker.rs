@@ -5,11 +5,11 @@
 use std::collections::{BTreeMap, BTreeSet};
 use std::time::{Duration, Instant};
 
-use deployer::install::cluster::{Stop, path};
-use deployer::object::Sort;
 use futures::FutureExt as _;
 use jiff::Timestamp;
 use kube::api::{Patch, PatchParams};
+use objects::ObjectKind;
+use objects::client::{CallError, path};
 use runtime::backoff::Backoff;
 use runtime::client::{brief, is_conflict, is_not_found};
 use runtime::events::{Event, Recorder, Severity, Subject};
@@ -27,9 +27,10 @@ use crate::apply::Hand;
 use crate::change::{Change, Memory, Scene, plan};
 use crate::desired::{Controller, Desired, MANAGER, Wanted};
 use crate::kubeletconfig::{self, Warning};
-use crate::live::{Key, compare_versions};
 use crate::world::World;
 use api::numaresources::{GROUP, NumaResourcesOperator, NumaResourcesScheduler, VERSION, operator};
+use objects::ObjectKey;
+use objects::observed::compare_versions;
 
 /// What comes together is seen together.
 const GATHER: Duration = Duration::from_millis(30);
@@ -53,7 +54,7 @@ pub(super) struct Worker {
     backoff: Backoff,
     writes: TokenBucket,
     /// Of which objects people have heard that they are somebody else's.
-    refused: BTreeSet<Key>,
+    refused: BTreeSet<ObjectKey>,
     /// Of what people have been warned.
     warned: BTreeSet<Warning>,
 }
@@ -157,11 +158,11 @@ impl Worker {
     }
 
     /// What has to be done, and what is wanted.
-    fn plan(&mut self, world: &World) -> (Vec<Change>, BTreeSet<Key>) {
+    fn plan(&mut self, world: &World) -> (Vec<Change>, BTreeSet<ObjectKey>) {
         let desired = rules::desired((self.rules)(self.controller), world, self.controller);
         let others: Vec<Controller> =
             Controller::ALL.into_iter().filter(|other| *other != self.controller).collect();
-        let wants = |key: &Key| {
+        let wants = |key: &ObjectKey| {
             others.iter().any(|other| match rules::desired((self.rules)(*other), world, *other) {
                 Desired::Keep => true,
                 Desired::Nothing => false,
@@ -172,9 +173,9 @@ impl Worker {
         let scene = Scene { live: &world.live, owners: &owners, others_want: &wants, memory: &self.memory };
         let changes = plan(self.controller, &desired, scene);
         let Desired::Objects(objects) = &desired else { return (changes, Default::default()) };
-        let keys: BTreeSet<Key> = objects.iter().map(Wanted::key).collect();
+        let keys: BTreeSet<ObjectKey> = objects.iter().map(Wanted::key).collect();
         self.memory.retain(|key| keys.contains(key));
-        let open: BTreeSet<Key> = changes.iter().map(Change::key).collect();
+        let open: BTreeSet<ObjectKey> = changes.iter().map(Change::key).collect();
         for wanted in objects.iter().filter(|wanted| !open.contains(&wanted.key())) {
             self.memory.done(wanted);
         }
@@ -186,7 +187,7 @@ impl Worker {
         for error in &done.errors {
             warn!(controller = self.controller.name(), error, "not done");
         }
-        let now: BTreeSet<Key> = done.refused().cloned().collect();
+        let now: BTreeSet<ObjectKey> = done.refused().cloned().collect();
         let before = std::mem::replace(&mut self.refused, now);
         let subject = self.hand.shared.read(|world| subject(world, self.controller));
         for Changed { key, action } in &done.changed {
@@ -227,12 +228,12 @@ impl Worker {
         match answer {
             Ok(body) => self.note(plural, body),
             // It is another one by now, or none.
-            Err(Stop::Failed(error)) if is_not_found(&error) || is_conflict(&error) => return true,
-            Err(Stop::Failed(error)) => {
+            Err(CallError::Failed(error)) if is_not_found(&error) || is_conflict(&error) => return true,
+            Err(CallError::Failed(error)) => {
                 warn!(object = subject.name, error = brief(&error), "status not written");
                 return false;
             }
-            Err(Stop::Cancelled) => return false,
+            Err(CallError::Cancelled) => return false,
         }
         for turn in turns(before, conditions) {
             info!(object = subject.name, reason = turn.reason, note = turn.note, "condition");
@@ -248,13 +249,13 @@ impl Worker {
         true
     }
 
-    async fn patch_status(&self, subject: &Subject, plural: &str, patch: Value) -> Result<Value, Stop> {
-        let sort = Sort::new(GROUP, VERSION, &subject.kind, plural);
+    async fn patch_status(&self, subject: &Subject, plural: &str, patch: Value) -> Result<Value, CallError> {
+        let kind = ObjectKind::new(GROUP, VERSION, &subject.kind, plural);
         let params = PatchParams { field_manager: Some(MANAGER.to_owned()), ..PatchParams::default() };
         let patch = Patch::Merge(json!({ "status": patch }));
-        let request = path(&sort, None).patch_subresource("status", &subject.name, &params, &patch)?;
+        let request = path(&kind, None).patch_subresource("status", &subject.name, &params, &patch)?;
         self.hand.metrics.wrote(&subject.kind, Verb::Status);
-        Ok(self.hand.cluster.call(request).await?.body)
+        Ok(self.hand.api_server.call(request).await?.body)
     }
 
     /// Notes the answer to the write of a status.
@@ -283,7 +284,7 @@ fn replace<K: kube::Resource<DynamicType = ()> + DeserializeOwned>(
     }
 }
 
-fn event(subject: &Subject, action: Action, key: &Key) -> Event {
+fn event(subject: &Subject, action: Action, key: &ObjectKey) -> Event {
     let refused = action == Action::Refused;
     let note =
         if refused { format!("{key} belongs to somebody else and is left alone") } else { key.to_string() };

@@ -7,12 +7,12 @@
 //! wanted get the mark at once. This finds those that nobody wants any more. It is done once, before the controllers start.
 
 use api::numaresources::{self, operator, scheduler};
-use deployer::object::Sort;
 use deployer::platform::Platform;
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::OwnerReference;
 use kube::api::ListParams;
 use kube::core::PartialObjectMeta;
 use kube::{Api, Client, ResourceExt as _};
+use objects::ObjectKind;
 use runtime::client::{brief, is_not_found};
 use runtime::watch::Event;
 
@@ -26,11 +26,11 @@ const PAGE: u32 = 500;
 
 /// Takes them into the world. What cannot be read is logged: then it stays until its owner goes.
 pub async fn take_in(client: &Client, platform: Platform, shared: &Shared) {
-    for sort in marked(platform) {
-        let api: Api<Raw> = Api::all_with(client.clone(), &sort.resource());
-        if let Err(error) = take_in_kind(&api, &sort, shared).await {
+    for kind in marked(platform) {
+        let api: Api<Raw> = Api::all_with(client.clone(), &kind.resource());
+        if let Err(error) = take_in_kind(&api, &kind, shared).await {
             tracing::warn!(
-                kind = sort.kind,
+                kind = kind.kind,
                 error = brief(&error),
                 "cannot look for objects of a former operator"
             );
@@ -38,7 +38,7 @@ pub async fn take_in(client: &Client, platform: Platform, shared: &Shared) {
     }
 }
 
-async fn take_in_kind(api: &Api<Raw>, sort: &Sort, shared: &Shared) -> kube::Result<()> {
+async fn take_in_kind(api: &Api<Raw>, kind: &ObjectKind, shared: &Shared) -> kube::Result<()> {
     let mut params = ListParams::default().limit(PAGE);
     loop {
         let page = match api.list_metadata(&params).await {
@@ -48,11 +48,11 @@ async fn take_in_kind(api: &Api<Raw>, sort: &Sort, shared: &Shared) -> kube::Res
         for object in page.items.iter().filter(|object| is_former(object)) {
             let Some(whole) = api.get_opt(&object.name_any()).await? else { continue };
             tracing::info!(
-                kind = sort.kind,
+                kind = kind.kind,
                 name = object.name_any(),
                 "found an object of a former operator"
             );
-            take::live(shared, sort, Event::Applied(whole));
+            take::live(shared, kind, Event::Applied(whole));
         }
         match page.metadata.continue_.filter(|token| !token.is_empty()) {
             Some(token) => params.continue_token = Some(token),

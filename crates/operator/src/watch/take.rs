@@ -4,13 +4,14 @@
 
 use std::collections::BTreeMap;
 
-use deployer::object::Sort;
+use objects::ObjectKind;
 use runtime::watch::Event;
 use serde_json::{Value, json};
 
-use crate::live::{Key, compare_versions};
 use crate::reconcile::Shared;
 use crate::world::{Unreadable, World};
+use objects::ObjectKey;
+use objects::observed::compare_versions;
 use runtime::wire::Raw;
 
 /// Something with a name, read.
@@ -95,25 +96,25 @@ fn newest<T: Clone + kube::Resource<DynamicType = ()>>(
 }
 
 /// Takes an event of objects that may be ours.
-pub(super) fn live(shared: &Shared, sort: &Sort, event: Event<Raw>) {
+pub(super) fn live(shared: &Shared, kind: &ObjectKind, event: Event<Raw>) {
     match event {
         Event::Reset { objects, vanished } => {
             for gone in vanished {
                 let namespace = Some(gone.namespace.into_string()).filter(|text| !text.is_empty());
-                let key = Key { sort: sort.clone(), namespace, name: gone.name.into_string() };
+                let key = ObjectKey { kind: kind.clone(), namespace, name: gone.name.into_string() };
                 shared.gone(&key, &json!({ "metadata": { "uid": gone.uid } }));
             }
             for object in objects {
-                let (key, body) = known(sort, object);
+                let (key, body) = known(kind, object);
                 shared.saw(key, body);
             }
         }
         Event::Applied(object) => {
-            let (key, body) = known(sort, object);
+            let (key, body) = known(kind, object);
             shared.saw(key, body);
         }
         Event::Deleted(object) => {
-            let (key, body) = known(sort, object);
+            let (key, body) = known(kind, object);
             shared.gone(&key, &body);
         }
         // Whatever is an object can be read.
@@ -122,13 +123,13 @@ pub(super) fn live(shared: &Shared, sort: &Sort, event: Event<Raw>) {
 }
 
 /// As it is kept: items of lists do not say of which kind they are.
-fn known(sort: &Sort, object: Raw) -> (Key, Value) {
+fn known(kind: &ObjectKind, object: Raw) -> (ObjectKey, Value) {
     let text = |pointer: &str| object.text(pointer).map(str::to_owned);
     let (namespace, name) = (text("/metadata/namespace"), text("/metadata/name").unwrap_or_default());
     let mut body = object.body;
-    body["apiVersion"] = sort.api_version().into();
-    body["kind"] = sort.kind.clone().into();
-    (Key { sort: sort.clone(), namespace, name }, body)
+    body["apiVersion"] = kind.api_version().into();
+    body["kind"] = kind.kind.clone().into();
+    (ObjectKey { kind: kind.clone(), namespace, name }, body)
 }
 
 #[cfg(test)]
@@ -234,7 +235,7 @@ mod tests {
 
     #[test]
     fn objects_come_and_go_and_say_their_kind() {
-        let sort = Sort::new("apps", "v1", "DaemonSet", "daemonsets");
+        let kind = ObjectKind::new("apps", "v1", "DaemonSet", "daemonsets");
         let shared = Shared::new(world());
         let object = |uid: &str, version: u8| {
             let metadata =
@@ -242,7 +243,7 @@ mod tests {
             Raw::deserialize(json!({ "metadata": metadata })).unwrap()
         };
         let check = |event: Event<Raw>, wanted: &[&str]| {
-            live(&shared, &sort, event.clone());
+            live(&shared, &kind, event.clone());
             shared.read(|world| {
                 let got: Vec<_> = world.live.iter().map(|(_, body)| &body["metadata"]["uid"]).collect();
                 assert_eq!(got, wanted, "{event:?}");

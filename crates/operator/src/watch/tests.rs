@@ -1,7 +1,7 @@
 use std::collections::BTreeSet;
 
-use deployer::object::Object;
 use deployer::platform::Platform;
+use objects::Object;
 
 use super::*;
 use crate::dialect::render::{self, Options};
@@ -40,8 +40,8 @@ fn only_what_the_platform_has_is_watched() {
     let groups = |platform| {
         let all = all(&place(platform));
         all.into_iter()
-            .filter(|watch| watch.sort.group.contains("openshift.io"))
-            .map(|w| w.sort.kind)
+            .filter(|watch| watch.kind.group.contains("openshift.io"))
+            .map(|w| w.kind.kind)
             .collect::<Vec<_>>()
     };
     let own = ["NUMAResourcesOperator", "NUMAResourcesScheduler"];
@@ -73,7 +73,7 @@ fn nothing_without_a_namespace_is_watched_whole_but_what_is_read() {
 fn sees(watch: &Watch, object: &Object) -> bool {
     let label = watch.labels.split_once('=');
     watch.fact == Fact::Live
-        && watch.sort == *object.sort()
+        && watch.kind == *object.kind()
         && watch.namespace.as_deref() == object.namespace()
         && (watch.name.is_empty() || watch.name == object.name())
         && label.is_none_or(|(key, value)| object.label(key) == Some(value))

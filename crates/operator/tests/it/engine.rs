@@ -2,17 +2,17 @@
 
 use std::time::Duration;
 
-use deployer::compare::content;
-use deployer::install::cluster::Cluster;
-use deployer::object::Object;
 use futures::future::join_all;
 use kube::Client;
 use kube::api::{Api, DeleteParams, Patch, PatchParams, PostParams};
 use kube::core::DynamicObject;
+use objects::Object;
+use objects::ObjectKey;
+use objects::client::ApiServer;
+use objects::equality::content;
 use operator::apply::Hand;
 use operator::change::{Change, Memory, Scene, plan};
 use operator::desired::{Controller, Desired, MANAGED_BY, MANAGER, Wanted};
-use operator::live::Key;
 use operator::reconcile::metrics::Metrics;
 use operator::reconcile::rules::Rules;
 use operator::reconcile::{Action, Done, Shared, Wake};
@@ -26,10 +26,10 @@ use testkit::env::rig;
 use testkit::proxy::Proxy;
 use tokio_util::sync::CancellationToken;
 
-#[path = "engine/objects.rs"]
-mod objects;
+#[path = "engine/wanted.rs"]
+mod wanted;
 
-use objects::{NAMESPACE, edit, edits, owner};
+use wanted::{NAMESPACE, edit, edits, owner};
 
 /// Far above what anything here takes, for a machine busy with compiling.
 const PATIENCE: Duration = Duration::from_secs(60);
@@ -58,11 +58,11 @@ impl Engine {
         let namespaces: Api<k8s_openapi::api::core::v1::Namespace> = Api::all(admin.clone());
         namespaces.create(&PostParams::default(), &namespace).await.unwrap();
         let cancel = CancellationToken::new();
-        let cluster = Cluster { client, manager: MANAGER, dry_run: false, patience: PATIENCE, cancel };
+        let api_server = ApiServer { client, manager: MANAGER, dry_run: false, patience: PATIENCE, cancel };
         let metrics = Metrics::register(&mut Registry::default());
-        let hand = Hand { cluster, shared: Shared::new(World::new(place())), metrics };
+        let hand = Hand { api_server: cluster, shared: Shared::new(World::new(place())), metrics };
         let memory = Memory::default();
-        Some(Self { _control: control, proxy, admin, hand, memory, wanted: objects::all() })
+        Some(Self { _control: control, proxy, admin, hand, memory, wanted: wanted::all() })
     }
 
     /// What a watch would have told by now.
@@ -103,7 +103,7 @@ impl Engine {
     }
 
     /// All objects as they were seen last, without what others may note on them.
-    fn state(&self) -> Vec<(Key, Value)> {
+    fn state(&self) -> Vec<(ObjectKey, Value)> {
         self.hand.shared.read(|world| {
             let state = self.wanted.iter().map(|wanted| {
                 let live = world.live.get(&wanted.key()).cloned().unwrap_or_default();
@@ -118,7 +118,7 @@ impl Engine {
     }
 
     /// As others see it, it is mended in one go, and then nothing is left to do.
-    async fn mends(&mut self, case: &str, sound: &[(Key, Value)]) {
+    async fn mends(&mut self, case: &str, sound: &[(ObjectKey, Value)]) {
         self.look().await;
         let desired = self.desired();
         let done = self.round(&desired).await;
@@ -171,7 +171,7 @@ fn place() -> Place {
 }
 
 fn api(client: &Client, object: &Object) -> Api<DynamicObject> {
-    let resource = object.sort().resource();
+    let resource = object.kind().resource();
     match object.namespace() {
         Some(namespace) => Api::namespaced_with(client.clone(), namespace, &resource),
         None => Api::all_with(client.clone(), &resource),
@@ -224,8 +224,8 @@ async fn meddle(client: &Client, object: &Object, random: &mut Random) -> Option
     let live = serde_json::to_value(api(client, object).get_opt(object.name()).await.unwrap()?).unwrap();
     let mut edited = live.clone();
     let way = [Way::Merge, Way::Replace, Way::Apply][pick(random, 3)];
-    let edits = edits(&object.sort().kind);
-    let is_shared = object.sort().kind == "CustomResourceDefinition";
+    let edits = edits(&object.kind().kind);
+    let is_shared = object.kind().kind == "CustomResourceDefinition";
     let what = match pick(random, 12) {
         0 => {
             edited["metadata"]["labels"].as_object_mut().unwrap().remove(MANAGED_BY);
@@ -256,7 +256,7 @@ async fn meddle(client: &Client, object: &Object, random: &mut Random) -> Option
             api(client, object).delete(object.name(), &DeleteParams::default()).await.unwrap();
             return Some("deleted".to_owned());
         }
-        6 if object.sort().kind == "Deployment" => {
+        6 if object.kind().kind == "Deployment" => {
             let params = PatchParams { field_manager: Some("kubectl".to_owned()), ..PatchParams::default() };
             let patch = Patch::Merge(json!({ "spec": { "replicas": pick(random, 9) } }));
             api(client, object).patch_scale(object.name(), &params, &patch).await.unwrap();
@@ -292,7 +292,7 @@ async fn whatever_others_do_is_mended_in_one_go() {
     engine.mends("nothing happened", &sound).await;
     // Each edit alone, in each way.
     for wanted in engine.wanted.clone() {
-        for change in edits(&wanted.object.sort().kind) {
+        for change in edits(&wanted.object.kind().kind) {
             for way in [Way::Merge, Way::Replace, Way::Apply] {
                 let live = engine.get(&wanted.object).await.unwrap();
                 let mut edited = live.clone();
@@ -337,9 +337,9 @@ async fn until(what: &str, mut holds: impl FnMut() -> bool) {
 async fn a_controller_looks_when_something_has_changed_and_only_then() {
     // U011.
     let Some(engine) = Engine::start().await else { return };
-    let all = || objects::all().len();
+    let all = || wanted::all().len();
     let mut registry = Registry::default();
-    let client = engine.hand.cluster.client.clone();
+    let client = engine.hand.api_server.client.clone();
     let (recorder, writer) =
         runtime::events::channel(client.clone(), "engine", Default::default(), &mut registry);
     drop(writer);
@@ -347,7 +347,7 @@ async fn a_controller_looks_when_something_has_changed_and_only_then() {
     let loops = operator::reconcile::Engine::new(shared.clone(), client, recorder, &mut registry);
     let loops = loops.with_rules(|controller| match controller {
         Controller::NumaResourcesOperator => {
-            Rules { desired: |_| Desired::Objects(objects::all()), status: |_, _, _| Vec::new() }
+            Rules { desired: |_| Desired::Objects(wanted::all()), status: |_, _, _| Vec::new() }
         }
         // A ConfigMap that nobody asks for would go.
         other => Rules { desired: |_| Desired::Keep, ..Rules::of(other) },
@@ -360,7 +360,7 @@ async fn a_controller_looks_when_something_has_changed_and_only_then() {
     until("all are there", || known() == all() && looks(&registry, ours) == 1).await;
     assert_eq!(engine.writes(), all());
     // News that is none.
-    let set = engine.wanted.iter().find(|wanted| wanted.key().sort.kind == "DaemonSet").unwrap();
+    let set = engine.wanted.iter().find(|wanted| wanted.key().kind.kind == "DaemonSet").unwrap();
     shared.saw(set.key(), engine.get(&set.object).await.unwrap());
     // Damage, and what is left to do after it was mended.
     let live = engine.get(&set.object).await.unwrap();
@@ -386,11 +386,11 @@ async fn a_controller_looks_when_something_has_changed_and_only_then() {
 async fn what_the_api_server_makes_of_it_is_taken_as_it_is() {
     let Some(mut engine) = Engine::start().await else { return };
     // It leaves out what is false, and writes amounts its own way; so it never says what is wanted.
-    let set = engine.wanted.iter_mut().find(|wanted| wanted.key().sort.kind == "DaemonSet").unwrap();
+    let set = engine.wanted.iter_mut().find(|wanted| wanted.key().kind.kind == "DaemonSet").unwrap();
     let mut body = set.object.body().clone();
     body["spec"]["template"]["spec"]["hostNetwork"] = false.into();
     body["spec"]["template"]["spec"]["containers"][0]["resources"]["requests"]["cpu"] = "1000m".into();
-    set.object = Object::of_sort(set.object.sort().clone(), body).unwrap();
+    set.object = Object::from_value(set.object.kind().clone(), body).unwrap();
     engine.wanted = vec![set.clone()];
     let desired = engine.desired();
     // how often it was written so far, what was done to it

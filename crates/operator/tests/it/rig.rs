@@ -9,11 +9,11 @@ use std::path::{Path, PathBuf};
 use std::time::Duration;
 
 use api::rbac::Rules;
-use deployer::object::Object;
 use deployer::platform::Platform;
 use fakes::openshift::{self, Flavour};
 use kube::Client;
 use kube::api::{Patch, PatchParams};
+use objects::Object;
 use operator::manifests::{self, Options};
 use testkit::account::Account;
 use testkit::cluster::install_crds;
@@ -165,11 +165,11 @@ pub(crate) async fn install(client: &Client, platform: Platform, with_deployment
 
 /// Installs these, in their order.
 pub(crate) async fn apply(client: &Client, objects: &[Object], with_deployment: bool) {
-    for object in objects.iter().filter(|object| with_deployment || object.sort().kind != "Deployment") {
-        let api = api_of(client, object.sort(), object.namespace());
+    for object in objects.iter().filter(|object| with_deployment || object.kind().kind != "Deployment") {
+        let api = api_of(client, object.kind(), object.namespace());
         let params = PatchParams::apply("installer");
         let done = api.patch(object.name(), &params, &Patch::Apply(object.body())).await;
-        done.unwrap_or_else(|error| panic!("{} {}: {error}", object.sort().kind, object.name()));
+        done.unwrap_or_else(|error| panic!("{} {}: {error}", object.kind().kind, object.name()));
     }
 }
 

@@ -5,12 +5,12 @@
 use std::path::PathBuf;
 use std::time::Duration;
 
-use deployer::object::Sort;
 use k8s_openapi::api::events::v1::Event;
 use k8s_openapi::api::rbac::v1::PolicyRule;
 use kube::Client;
 use kube::api::{Api, DeleteParams, ListParams, Patch, PatchParams, PostParams};
 use kube::core::DynamicObject;
+use objects::ObjectKind;
 use operator::desired::{MANAGED_BY, MANAGER};
 use serde_json::{Value, json};
 use testkit::dump::{Dump, dump};
@@ -27,8 +27,8 @@ pub(crate) struct Seen {
 
 impl Seen {
     pub(crate) fn api(&self, kind: &str) -> Api<DynamicObject> {
-        let (sort, namespaced) = sort(kind);
-        api_of(&self.admin, &sort, namespaced.then_some(NAMESPACE))
+        let (kind, namespaced) = kind_of(kind);
+        api_of(&self.admin, &kind, namespaced.then_some(NAMESPACE))
     }
 
     /// An object as it is; of the operator's namespace if its kind has one.
@@ -195,7 +195,7 @@ pub(crate) fn asked(kind: &str, name: &str, spec: &Value) -> Value {
 }
 
 /// A kind by its name, and whether its objects are in namespaces.
-fn sort(kind: &str) -> (Sort, bool) {
+fn kind_of(kind: &str) -> (ObjectKind, bool) {
     let (group, plural, namespaced) = match kind {
         "ConfigMap" => ("", "configmaps", true),
         "Event" => ("", "events", true),
@@ -221,12 +221,12 @@ fn sort(kind: &str) -> (Sort, bool) {
         _ => panic!("a kind that no test asks for: {kind}"),
     };
     let version = if kind == "NodeResourceTopology" { "v1alpha2" } else { "v1" };
-    (Sort::new(group, version, kind, plural), namespaced)
+    (ObjectKind::new(group, version, kind, plural), namespaced)
 }
 
-pub(crate) fn api_of(client: &Client, sort: &Sort, namespace: Option<&str>) -> Api<DynamicObject> {
+pub(crate) fn api_of(client: &Client, kind: &ObjectKind, namespace: Option<&str>) -> Api<DynamicObject> {
     match namespace {
-        Some(namespace) => Api::namespaced_with(client.clone(), namespace, &sort.resource()),
-        None => Api::all_with(client.clone(), &sort.resource()),
+        Some(namespace) => Api::namespaced_with(client.clone(), namespace, &kind.resource()),
+        None => Api::all_with(client.clone(), &kind.resource()),
     }
 }

@@ -131,13 +131,13 @@ async fn changed_once(seen: &Seen) {
 
 /// A client of the older version changes one field; the others are still there.
 async fn by_an_older_client(seen: &Seen) {
-    let sort = deployer::object::Sort::new(
+    let kind = objects::ObjectKind::new(
         "nodetopology.openshift.io",
         "v1alpha1",
         "NUMAResourcesOperator",
         "numaresourcesoperators",
     );
-    let api = api_of(&seen.admin, &sort, None);
+    let api = api_of(&seen.admin, &kind, None);
     let mut object = api.get("numaresourcesoperator").await.unwrap();
     object.data["spec"]["logLevel"] = "Trace".into();
     api.replace("numaresourcesoperator", &PostParams::default(), &object).await.unwrap();

@@ -1,17 +1,17 @@
 use serde_json::json;
 
 use super::*;
-use crate::object::Sort;
 use crate::part::{Component, Part};
+use objects::ObjectKind;
 
-fn sort(kind: &str) -> Sort {
+fn kind_of(kind: &str) -> ObjectKind {
     match kind {
-        "Namespace" => Sort::new("", "v1", "Namespace", "namespaces"),
-        "ConfigMap" => Sort::new("", "v1", "ConfigMap", "configmaps"),
-        "DaemonSet" => Sort::new("apps", "v1", "DaemonSet", "daemonsets"),
-        "RoleBinding" => Sort::new("rbac.authorization.k8s.io", "v1", "RoleBinding", "rolebindings"),
-        "PriorityClass" => Sort::new("scheduling.k8s.io", "v1", "PriorityClass", "priorityclasses"),
-        _ => Sort::new("apiextensions.k8s.io", "v1", kind, "customresourcedefinitions"),
+        "Namespace" => ObjectKind::new("", "v1", "Namespace", "namespaces"),
+        "ConfigMap" => ObjectKind::new("", "v1", "ConfigMap", "configmaps"),
+        "DaemonSet" => ObjectKind::new("apps", "v1", "DaemonSet", "daemonsets"),
+        "RoleBinding" => ObjectKind::new("rbac.authorization.k8s.io", "v1", "RoleBinding", "rolebindings"),
+        "PriorityClass" => ObjectKind::new("scheduling.k8s.io", "v1", "PriorityClass", "priorityclasses"),
+        _ => ObjectKind::new("apiextensions.k8s.io", "v1", kind, "customresourcedefinitions"),
     }
 }
 
@@ -19,7 +19,7 @@ fn sort(kind: &str) -> Sort {
 fn ours(kind: &str, fields: Value) -> Object {
     let mut body = fields;
     body["metadata"]["name"] = "x".into();
-    let object = Object::of_sort(sort(kind), body).unwrap();
+    let object = Object::from_value(kind_of(kind), body).unwrap();
     Part::new(Component::TopologyUpdater, [object]).objects()[0].clone()
 }
 

@@ -11,7 +11,7 @@ use super::{Options, Program, port_name};
 use crate::manifests::Error;
 use crate::manifests::access::role;
 use crate::manifests::meta::{selector, within};
-use crate::object::{Object, Sort};
+use objects::{Object, ObjectKind};
 
 /// OpenShift's Prometheus.
 const PROMETHEUS: (&str, &str) = ("openshift-monitoring", "prometheus-k8s");
@@ -185,6 +185,6 @@ pub fn monitor(
 
 fn object(kind: &str, plural: &str, value: &impl Serialize) -> Result<Object, Error> {
     let body = serde_json::to_value(value)
-        .map_err(|error| crate::object::Error::NotJson(kind.to_owned(), error.to_string()))?;
-    Ok(Object::of_sort(Sort::new("monitoring.coreos.com", "v1", kind, plural), body)?)
+        .map_err(|error| objects::object::Error::NotJson(kind.to_owned(), error.to_string()))?;
+    Ok(Object::from_value(ObjectKind::new("monitoring.coreos.com", "v1", kind, plural), body)?)
 }

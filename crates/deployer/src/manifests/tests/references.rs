@@ -23,7 +23,7 @@ fn every_object_is_in_a_namespace_that_is_made_and_is_there_once() {
     for Case { name, objects, .. } in everything() {
         assert_eq!(by_name(objects).len(), objects.len(), "{name}");
         for object in objects {
-            let belongs = CLUSTER.contains(&object.sort().kind.as_str());
+            let belongs = CLUSTER.contains(&object.kind().kind.as_str());
             assert_eq!(object.namespace().is_none(), belongs, "{name}: {object}");
             let Some(namespace) = object.namespace() else { continue };
             let made = of_kind(objects, "Namespace").iter().any(|made| made.name() == namespace);
@@ -42,7 +42,7 @@ fn what_is_referred_to_comes_first() {
                 assert!(found < at, "{name}: {object} is before its namespace");
             }
         }
-        let last = |part: &Part| part.objects().last().unwrap().sort().kind.clone();
+        let last = |part: &Part| part.objects().last().unwrap().kind().kind.clone();
         let parts = parts(options, &[Component::TopologyUpdater, Component::SchedulerPlugin]).unwrap();
         assert_eq!(
             (last(&parts[0]).as_str(), last(&parts[1]).as_str()),
@@ -57,7 +57,7 @@ fn bindings_bind_a_role_that_is_there_to_an_account_that_is_there() {
     for Case { name, objects, .. } in everything() {
         let named = by_name(objects);
         let mut bound = BTreeSet::new();
-        for binding in objects.iter().filter(|object| object.sort().kind.ends_with("RoleBinding")) {
+        for binding in objects.iter().filter(|object| object.kind().kind.ends_with("RoleBinding")) {
             let reference = &binding.body()["roleRef"];
             let (kind, role) = (text(&reference["kind"]), text(&reference["name"]));
             let wanted = match binding.namespace().filter(|_| kind == "Role") {
@@ -75,7 +75,7 @@ fn bindings_bind_a_role_that_is_there_to_an_account_that_is_there() {
                 assert!(named.contains_key(&account), "{name}: {binding} binds to {account}");
             }
         }
-        for role in objects.iter().filter(|object| object.sort().kind.ends_with("Role")) {
+        for role in objects.iter().filter(|object| object.kind().kind.ends_with("Role")) {
             assert!(bound.contains(&role.to_string()), "{name}: nobody has {role}");
         }
     }
@@ -142,7 +142,7 @@ fn every_pod_is_held_to_what_it_may_talk_to() {
             let types: BTreeSet<&str> =
                 own.flat_map(|policy| list(&policy.body()["spec"]["policyTypes"])).map(text).collect();
             // The peer has none for NFD.
-            let nfd = options.updater.kind == Updater::Nfd && workload.sort().kind == "DaemonSet";
+            let nfd = options.updater.kind == Updater::Nfd && workload.kind().kind == "DaemonSet";
             let held = options.network_policies && !nfd;
             let wanted = if held { vec!["Egress", "Ingress"] } else { Vec::new() };
             assert_eq!(types.into_iter().collect::<Vec<_>>(), wanted, "{name}: {workload}");

@@ -46,8 +46,8 @@ pub(crate) fn object(body: Value) -> Object {
         "PriorityClass" => "priorityclasses".to_owned(),
         kind => format!("{}s", kind.to_lowercase()),
     };
-    let sort = deployer::object::Sort::new(&group, &version, kind, &plural);
-    Object::of_sort(sort, body).unwrap()
+    let kind = ::objects::ObjectKind::new(&group, &version, kind, &plural);
+    Object::from_value(kind, body).unwrap()
 }
 
 /// The parts.

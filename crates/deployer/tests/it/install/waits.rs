@@ -117,7 +117,7 @@ async fn a_wait_ends_when_somebody_asks_to_stop() {
     let parts = parts(&Shape::default());
     let stop = CancellationToken::new();
     let mut tell = |step: &Step<'_>| {
-        if matches!(step, Step::Waiting(_, object, _) if object.sort().kind == "DaemonSet") {
+        if matches!(step, Step::Waiting(_, object, _) if object.kind().kind == "DaemonSet") {
             stop.cancel();
         }
     };

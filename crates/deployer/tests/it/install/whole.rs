@@ -122,7 +122,7 @@ async fn upgraded(client: &Client) {
         let outcome = deploy(client, &new, &waiting(), &mut |_: &Step<'_>| {}, &stop).await.unwrap();
         over.cancel();
         let configured = outcome.applied.iter().filter(|(_, _, change)| *change == Change::Configured);
-        let kinds: Vec<_> = configured.map(|(_, object, _)| object.sort().kind.clone()).collect();
+        let kinds: Vec<_> = configured.map(|(_, object, _)| object.kind().kind.clone()).collect();
         assert_eq!(kinds, ["DaemonSet", "Deployment"]);
         began.elapsed()
     };

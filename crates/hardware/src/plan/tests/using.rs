@@ -394,7 +394,7 @@ fn each_version_has_its_configuration() {
     };
     let files = |world: &World, config: &Config| {
         plan(world, config, false).doing.into_iter().find_map(|one| match one {
-            Do::Ensure(object, kept) if object.sort().kind == "ConfigMap" => {
+            Do::Ensure(object, kept) if object.kind().kind == "ConfigMap" => {
                 Some((object.body()["data"].as_object().unwrap().keys().cloned().collect(), kept))
             }
             _ => None,

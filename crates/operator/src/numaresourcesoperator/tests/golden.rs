@@ -38,7 +38,7 @@ fn everything(platform: Platform) -> World {
 fn text(world: &World) -> String {
     let document = |one: &crate::desired::Wanted| {
         // It has files of its own.
-        if one.object.sort().kind == "CustomResourceDefinition" {
+        if one.object.kind().kind == "CustomResourceDefinition" {
             return String::new();
         }
         format!("---\n{}", runtime::yaml::write(one.object.body()).unwrap())

@@ -263,7 +263,7 @@ fn n051_machine_configs_bear_the_role_of_the_pool() {
     let mut world = world(Platform::OpenShift);
     world.pools.get_mut("infra").unwrap().machine_config_selector = Some(in_roles(&["infra", "worker"]));
     ask_groups(&mut world, &[custom("infra")]);
-    let config = wanted(&world).into_iter().find(|one| one.object.sort().kind == "MachineConfig").unwrap();
+    let config = wanted(&world).into_iter().find(|one| one.object.kind().kind == "MachineConfig").unwrap();
     assert_eq!(config.object.label("machineconfiguration.openshift.io/role"), Some("infra"));
     let files = config.object.body()["spec"]["config"]["storage"]["files"].as_array().unwrap();
     assert_eq!(files.len(), 1, "N045");

@@ -86,8 +86,8 @@ fn n014_b21_a_removed_group() {
 
 /// A DaemonSet with this name as somebody else made it.
 fn of_somebody(world: &mut World, name: &str) {
-    let key = Key {
-        sort: deployer::object::Sort::of::<DaemonSet>(),
+    let key = ObjectKey {
+        kind: objects::ObjectKind::of::<DaemonSet>(),
         namespace: Some(NAMESPACE.to_owned()),
         name: name.to_owned(),
     };
@@ -153,8 +153,8 @@ fn n017_paused() {
         let key = "config.numa-operator.openshift.io/pause-reconciliation";
         ask(&mut world, &one_group(&json!({})));
         carry_out(&mut world, true);
-        let sort = deployer::object::Sort::of::<DaemonSet>();
-        let set = Key { sort, namespace: Some(NAMESPACE.to_owned()), name: set_name("worker") };
+        let kind = objects::ObjectKind::of::<DaemonSet>();
+        let set = ObjectKey { kind, namespace: Some(NAMESPACE.to_owned()), name: set_name("worker") };
         let mut tampered = world.live.get(&set).unwrap().clone();
         tampered["spec"]["template"]["spec"]["containers"][0]["image"] = json!("example.com/evil:1");
         world.live.insert(set, tampered);
@@ -186,7 +186,7 @@ fn n036_to_n038_the_definition_of_others() {
     let key = "config.numa-operator.openshift.io/nrt-api-definition";
     for platform in PLATFORMS {
         for (name, value, held) in
-            [("N036 N037", "cluster", true), ("N038", "", false), ("A016", "Cluster", false)]
+            [("N036 N037", "cluster", true), ("N038", "", false), ("A016", "ApiServer", false)]
         {
             let mut world = world(platform);
             ask_with(&mut world, &[(key, value)], &one_group(&json!({})));
@@ -197,7 +197,7 @@ fn n036_to_n038_the_definition_of_others() {
                 "{name} {platform}"
             );
             assert_eq!(holding(&round(&mut world)), WELL, "{name} {platform}");
-            let made = world.live.iter().any(|(key, _)| key.sort.kind == "CustomResourceDefinition");
+            let made = world.live.iter().any(|(key, _)| key.kind.kind == "CustomResourceDefinition");
             assert_eq!(made, !held, "{name} {platform}");
         }
     }

@@ -158,7 +158,7 @@ fn n048_constraints_and_pods_agree() {
         let all = wanted(world);
         let constraints: Vec<&Value> = all
             .iter()
-            .filter(|one| one.object.sort().kind == "SecurityContextConstraints")
+            .filter(|one| one.object.kind().kind == "SecurityContextConstraints")
             .map(|one| one.object.body())
             .collect();
         assert_eq!(constraints.len(), 2, "N048 {name}");
@@ -199,7 +199,7 @@ fn b03_roles_are_those_of_the_exporter_that_runs() {
         ask(&mut world, &json!({ "imageSpec": image }));
         let find = |kind: &str| {
             let all = wanted(&world);
-            all.into_iter().find(|one| one.object.sort().kind == kind).unwrap().object.body().clone()
+            all.into_iter().find(|one| one.object.kind().kind == kind).unwrap().object.body().clone()
         };
         let role: ClusterRole = serde_json::from_value(find("ClusterRole")).unwrap();
         assert_eq!(api::rbac::show(&role.rules.unwrap()), cluster, "{image:?}");
@@ -253,7 +253,7 @@ fn n048_all_objects_in_their_order() {
         for one in wanted(&world) {
             let owners = one.object.body()["metadata"]["ownerReferences"].clone();
             let shared = one.treatment == Treatment::Share;
-            assert_eq!(shared, one.object.sort().kind == "CustomResourceDefinition");
+            assert_eq!(shared, one.object.kind().kind == "CustomResourceDefinition");
             let owner = json!([{
                 "apiVersion": "nodetopology.openshift.io/v1", "kind": "NUMAResourcesOperator", "name": OPERATOR, "uid": "u-1",
                 "controller": true, "blockOwnerDeletion": true,
@@ -293,8 +293,8 @@ fn b23_selectors() {
         (json!({}), new("worker")),
         (json!("nonsense"), new("worker")),
     ] {
-        let key = Key {
-            sort: deployer::object::Sort::of::<DaemonSet>(),
+        let key = ObjectKey {
+            kind: objects::ObjectKind::of::<DaemonSet>(),
             namespace: Some(NAMESPACE.to_owned()),
             name: set_name("worker"),
         };

@@ -97,7 +97,7 @@ fn the_state_is_that_of_the_deployment() {
         assert_eq!(held, [wanted, &["DedicatedInformerActive/DedicatedInformerActive"]].concat(), "{name}");
     }
     let mut none = world();
-    none.live = Live::default();
+    none.live = ObservedObjects::default();
     assert_eq!(holding(&status_of(&none))[0].0, "Progressing/DeploymentIsUpdating");
     // E27
     let mut off = asking(|spec| spec.replicas = Some(0));

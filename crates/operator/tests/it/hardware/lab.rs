@@ -6,13 +6,13 @@
 use std::path::PathBuf;
 use std::sync::{Mutex, PoisonError};
 
-use deployer::object::Sort;
 use deployer::platform::Platform;
 use fakes::kmm;
 use fakes::openshift::{self, Flavour};
 use hardware::{manifests, rbac};
 use kube::Client;
 use kube::api::{Api, DynamicObject};
+use objects::ObjectKind;
 use testkit::audit::Request;
 use testkit::controlplane::{ControlPlane, ControlPlaneOptions};
 use testkit::env;
@@ -108,7 +108,7 @@ pub(crate) fn objects(
 ) -> Api<DynamicObject> {
     let (group, version) = api_version.split_once('/').unwrap_or(("", api_version));
     let plural = format!("{}s", kind.to_lowercase());
-    api_of(client, &Sort::new(group, version, kind, &plural), namespace)
+    api_of(client, &ObjectKind::new(group, version, kind, &plural), namespace)
 }
 
 /// DeviceConfigs.

@@ -5,12 +5,12 @@
 
 use api::numaresources::keys::{CLUSTER, NRT_API};
 use deployer::manifests::{Error, access, meta, openshift, rte};
-use deployer::object::Object;
 use deployer::options::{Options, Scc, Updater};
 use exporter::rbac::{Needs, Rules};
 use exporter::settings::{Mode, OwnerKind};
 use k8s_openapi::api::core::v1::{Service, ServicePort, ServiceSpec};
 use k8s_openapi::apimachinery::pkg::util::intstr::IntOrString;
+use objects::Object;
 
 use super::stage::{MachineConfig, machine_config, stage};
 use super::{Request, daemonset};

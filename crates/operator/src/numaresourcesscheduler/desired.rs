@@ -9,7 +9,6 @@ use deployer::manifests::access::{Account, cluster_role, role};
 use deployer::manifests::meta::{labels, selector, within};
 use deployer::manifests::network::{Openings, policy};
 use deployer::manifests::{plugin, pod};
-use deployer::object::{self, Object};
 use k8s_openapi::api::apps::v1::{Deployment, DeploymentSpec, DeploymentStrategy, RollingUpdateDeployment};
 use k8s_openapi::api::core::v1::{
     Affinity, Container, EnvVar, NodeAffinity, PodSecurityContext, PodSpec, PodTemplateSpec,
@@ -18,6 +17,7 @@ use k8s_openapi::api::core::v1::{
 };
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::ObjectMeta;
 use k8s_openapi::apimachinery::pkg::util::intstr::IntOrString;
+use objects::{self, Object};
 
 use super::access;
 use super::setup::{Refused, Setup};
@@ -49,7 +49,7 @@ impl Setup {
         Ok(objects.into_iter().map(|object| Wanted::owned(object, &self.owner)).collect())
     }
 
-    fn made(&self, place: &Place, tls: Option<&TlsProfile>) -> Result<Vec<Object>, object::Error> {
+    fn made(&self, place: &Place, tls: Option<&TlsProfile>) -> Result<Vec<Object>, objects::object::Error> {
         let namespace = place.namespace.as_str();
         let account = Account { namespace, name: DEPLOYMENT };
         let nothing = Openings { ingress: Some(Vec::new()), egress: Some(Vec::new()) };

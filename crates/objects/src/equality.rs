@@ -1,13 +1,15 @@
-//! An object as it should be, held against the one that is there.
+//! Whether an object is as desired.
 //!
-//! In: two objects as JSON. Out: whether and in what they differ. Never: a decision what to do about it.
+//! In: two objects as JSON. Out: whether and how they differ. Never: a decision about the difference.
 
 use serde_json::Value;
 
-use crate::object::Sort;
-use crate::part::MANAGED_BY;
+use crate::ObjectKind;
 
-/// What somebody made or changed of an object, without what the API server and controllers note on it.
+/// The label that names the program that manages an object.
+pub const MANAGED_BY_LABEL: &str = "app.kubernetes.io/managed-by";
+
+/// The content of an object, without what the API server and built-in controllers write into it.
 #[must_use]
 pub fn content(live: &Value) -> Value {
     let mut content = live.clone();
@@ -51,7 +53,7 @@ pub fn says(live: &Value, wanted: &Value) -> bool {
 /// Who made it, as far as it says: by label, else whoever manages its fields.
 #[must_use]
 pub fn owner(live: &Value) -> String {
-    if let Some(owner) = live["metadata"]["labels"][MANAGED_BY].as_str() {
+    if let Some(owner) = live["metadata"]["labels"][MANAGED_BY_LABEL].as_str() {
         return owner.to_owned();
     }
     let entries = live["metadata"]["managedFields"].as_array().map(Vec::as_slice).unwrap_or_default();
@@ -67,9 +69,9 @@ pub fn owner(live: &Value) -> String {
 
 /// The field that differs although it cannot be changed.
 #[must_use]
-pub fn immutable(sort: &Sort, wanted: &Value, live: &Value) -> Option<&'static str> {
+pub fn immutable(kind: &ObjectKind, wanted: &Value, live: &Value) -> Option<&'static str> {
     let differs = |path: &str| wanted.pointer(path) != live.pointer(path);
-    match sort.kind.as_str() {
+    match kind.kind.as_str() {
         "DaemonSet" | "Deployment" if differs("/spec/selector") => Some("spec.selector"),
         "RoleBinding" | "ClusterRoleBinding" if differs("/roleRef") => Some("roleRef"),
         "PriorityClass" if differs("/value") => Some("value"),

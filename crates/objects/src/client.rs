@@ -16,104 +16,104 @@ use serde_json::{Value, json};
 use tokio::time::Instant;
 use tokio_util::sync::CancellationToken;
 
-use crate::object::{Object, Sort};
+use crate::{Object, ObjectKind};
 
 const BACKOFF: (Duration, Duration) = (Duration::from_millis(100), Duration::from_secs(5));
-/// Of a list, at once.
+/// Objects in one page of a list.
 const PAGE: u32 = 500;
-/// Kinds that are listed at the same time.
+/// Lists that callers run at the same time.
 pub const AT_ONCE: usize = 8;
 
-/// An API server, how patient to be with it, and whoever may want to stop.
+/// An API server, with the patience of its callers.
 #[derive(Clone)]
-pub struct Cluster {
-    /// The client; without retries of its own.
+pub struct ApiServer {
+    /// The client, without retries of its own.
     pub client: Client,
-    /// The name under which fields are managed.
+    /// The field manager of all writes.
     pub manager: &'static str,
-    /// Mark all writes as to be forgotten.
+    /// Whether writes are dry runs: validated, admitted and not stored.
     pub dry_run: bool,
-    /// How long a call is repeated; one attempt may take a third of it.
+    /// How long a failing call is repeated; one attempt may take a third of it.
     pub patience: Duration,
-    /// Who asks to stop.
+    /// Ends calls and pauses early.
     pub cancel: CancellationToken,
 }
 
-/// Why there is no answer.
+/// The reason why a call has no answer.
 #[derive(Debug)]
-pub enum Stop {
-    /// Somebody asked to stop.
+pub enum CallError {
+    /// The call was cancelled.
     Cancelled,
-    /// The call failed, in a way that does not pass or has not in time.
+    /// The call failed for good, or did not succeed in time.
     Failed(kube::Error),
 }
 
-/// How an object is applied.
+/// What an apply does about fields that other managers state differently.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Force {
-    /// Fields that others state differently are an error.
+    /// They are a conflict.
     No,
-    /// What we state counts.
+    /// Our value counts.
     Yes,
 }
 
-impl Stop {
-    /// Whether the answer was like this.
+impl CallError {
+    /// Whether the call failed with an error of this class.
     #[must_use]
     pub fn is(&self, kind: fn(&kube::Error) -> bool) -> bool {
         matches!(self, Self::Failed(error) if kind(error))
     }
 }
 
-impl From<request::Error> for Stop {
+impl From<request::Error> for CallError {
     fn from(error: request::Error) -> Self {
         Self::Failed(kube::Error::BuildRequest(error))
     }
 }
 
-impl From<kube::Error> for Stop {
+impl From<kube::Error> for CallError {
     fn from(error: kube::Error) -> Self {
         Self::Failed(error)
     }
 }
 
-impl Cluster {
-    /// The object as it is; `None` if it, its namespace or its kind is not there.
+impl ApiServer {
+    /// Reads an object; `None` if the object, its namespace or its kind does not exist.
     ///
     /// # Errors
-    /// When it fails in a way that does not pass, or has not passed in time.
-    pub async fn get(&self, object: &Object) -> Result<Option<Value>, Stop> {
-        let request = path(object.sort(), object.namespace()).get(object.name(), &Default::default())?;
+    /// When the call fails for good, or does not succeed in time.
+    pub async fn get(&self, object: &Object) -> Result<Option<Value>, CallError> {
+        let request = path(object.kind(), object.namespace()).get(object.name(), &Default::default())?;
         absent(self.call(request).await).map(|answer| answer.map(|answer| answer.body))
     }
 
-    /// All objects of a kind, in one namespace or in all, with these labels; `None` if there is no such kind.
+    /// Lists the objects of a kind, in one namespace or in all; `None` if the kind does not exist.
     ///
     /// # Errors
-    /// When it fails in a way that does not pass, or has not passed in time.
+    /// When the call fails for good, or does not succeed in time.
     pub async fn list(
         &self,
-        sort: &Sort,
+        kind: &ObjectKind,
         namespace: Option<&str>,
         params: &ListParams,
-    ) -> Result<Option<Vec<Value>>, Stop> {
-        self.pages(|params| path(sort, namespace).list(params), params).await
+    ) -> Result<Option<Vec<Value>>, CallError> {
+        self.pages(|params| path(kind, namespace).list(params), params).await
     }
 
-    /// The same, of each object no more than its metadata.
+    /// Lists the metadata of the objects of a kind; `None` if the kind does not exist.
     ///
     /// # Errors
-    /// When it fails in a way that does not pass, or has not passed in time.
+    /// When the call fails for good, or does not succeed in time.
     pub async fn list_metadata(
         &self,
-        sort: &Sort,
+        kind: &ObjectKind,
         namespace: Option<&str>,
-    ) -> Result<Option<Vec<Value>>, Stop> {
+    ) -> Result<Option<Vec<Value>>, CallError> {
         let params = ListParams::default();
-        self.pages(|params| path(sort, namespace).list_metadata(params), &params).await
+        self.pages(|params| path(kind, namespace).list_metadata(params), &params).await
     }
 
-    async fn pages<R>(&self, request: R, params: &ListParams) -> Result<Option<Vec<Value>>, Stop>
+    async fn pages<R>(&self, request: R, params: &ListParams) -> Result<Option<Vec<Value>>, CallError>
     where
         R: Fn(&ListParams) -> Result<RawRequest, request::Error>,
     {
@@ -131,25 +131,25 @@ impl Cluster {
         }
     }
 
-    /// Makes it say what it should, leaving alone what we do not state.
+    /// Applies an object server-side, with strict validation; fields that the object does not state stay.
     ///
     /// # Errors
-    /// When it fails in a way that does not pass, or has not passed in time.
-    pub async fn apply(&self, object: &Object, force: Force) -> Result<Answer, Stop> {
+    /// When the call fails for good, or does not succeed in time.
+    pub async fn apply(&self, object: &Object, force: Force) -> Result<Answer, CallError> {
         let params = PatchParams {
             dry_run: self.dry_run,
             force: force == Force::Yes,
             ..PatchParams::apply(self.manager).validation_strict()
         };
-        let path = path(object.sort(), object.namespace());
+        let path = path(object.kind(), object.namespace());
         self.call(path.patch(object.name(), &params, &Patch::Apply(object.body()))?).await
     }
 
-    /// Asks whether this would be taken if it were made, under a name that is free, in a namespace that is there.
+    /// Asks by a dry run whether an object could be created, under a free name and in the namespace `default`.
     ///
     /// # Errors
-    /// When it fails in a way that does not pass, or has not passed in time.
-    pub async fn probe(&self, object: &Object) -> Result<Answer, Stop> {
+    /// When the call fails for good, or does not succeed in time.
+    pub async fn probe(&self, object: &Object) -> Result<Answer, CallError> {
         let mut body = object.body().clone();
         body["metadata"]["name"] = Value::Null;
         body["metadata"]["generateName"] = format!("{}-", object.name()).into();
@@ -157,16 +157,21 @@ impl Cluster {
         body["metadata"]["namespace"] = namespace.map_or(Value::Null, Into::into);
         let params = PostParams { dry_run: true, field_manager: Some(self.manager.to_owned()) };
         let data = body.to_string().into_bytes();
-        self.call(path(object.sort(), namespace).create(&params, data)?).await
+        self.call(path(object.kind(), namespace).create(&params, data)?).await
     }
 
-    /// Makes an object say what it said formerly, nothing else, and belong to whom it belonged. `live` is what is there now.
+    /// Restores a former state of an object exactly, with its former field managers. `live` is the present state.
     ///
     /// # Errors
-    /// When it fails in a way that does not pass, or has not passed in time.
-    pub async fn restore(&self, object: &Object, former: &Value, live: Option<&Value>) -> Result<(), Stop> {
+    /// When the call fails for good, or does not succeed in time.
+    pub async fn restore(
+        &self,
+        object: &Object,
+        former: &Value,
+        live: Option<&Value>,
+    ) -> Result<(), CallError> {
         let params = PostParams { dry_run: self.dry_run, field_manager: Some(self.manager.to_owned()) };
-        let path = path(object.sort(), object.namespace());
+        let path = path(object.kind(), object.namespace());
         let mut body = former.clone();
         if let Some(metadata) = body["metadata"].as_object_mut() {
             metadata.retain(|field, _| !ASSIGNED.contains(&field.as_str()));
@@ -179,57 +184,57 @@ impl Cluster {
             }
             None => {
                 let made = self.call(path.create(&params, body.to_string().into_bytes())?).await;
-                // An attempt of which the answer was lost.
-                if !made.as_ref().is_err_and(|stop| stop.is(client::is_already_exists)) {
+                // An earlier attempt may have succeeded and lost its answer.
+                if !made.as_ref().is_err_and(|error| error.is(client::is_already_exists)) {
                     made?;
                 }
             }
         }
-        // The call above is noted as ours; the next apply is to find what it would have found before.
+        // The call above made us a manager of all fields; the next apply must find the former managers.
         let owners = json!({ "metadata": { "managedFields": former["metadata"]["managedFields"] } });
         let params = PatchParams { dry_run: self.dry_run, ..PatchParams::default() };
         self.call(path.patch(object.name(), &params, &Patch::Merge(owners))?).await?;
         Ok(())
     }
 
-    /// Deletes it, if it is still the one with this uid. Says whether it was there.
+    /// Deletes an object if it still has this UID. Returns whether it existed.
     ///
     /// # Errors
-    /// When it fails in a way that does not pass, or has not passed in time.
+    /// When the call fails for good, or does not succeed in time.
     pub async fn delete(
         &self,
         object: &Object,
         uid: Option<&str>,
         propagation: PropagationPolicy,
-    ) -> Result<bool, Stop> {
+    ) -> Result<bool, CallError> {
         let params = DeleteParams {
             dry_run: self.dry_run,
             propagation_policy: Some(propagation),
             preconditions: uid.map(|uid| Preconditions { uid: Some(uid.to_owned()), resource_version: None }),
             ..DeleteParams::default()
         };
-        let request = path(object.sort(), object.namespace()).delete(object.name(), &params)?;
+        let request = path(object.kind(), object.namespace()).delete(object.name(), &params)?;
         match self.call(request).await {
             Ok(_) => Ok(true),
-            // Somebody else's of the same name: ours is gone.
-            Err(stop) if stop.is(client::is_not_found) || stop.is(client::is_conflict) => Ok(false),
-            Err(stop) => Err(stop),
+            // Another object has the name by now: ours is gone.
+            Err(error) if error.is(client::is_not_found) || error.is(client::is_conflict) => Ok(false),
+            Err(error) => Err(error),
         }
     }
 
-    /// Repeats a request until it is answered in a way that repeating cannot better, or patience ends.
+    /// Sends a request, and repeats it until its answer is final or patience ends.
     ///
     /// # Errors
-    /// When it fails in a way that does not pass, or has not passed in time.
-    pub async fn call(&self, request: RawRequest) -> Result<Answer, Stop> {
+    /// When the call fails for good, or does not succeed in time.
+    pub async fn call(&self, request: RawRequest) -> Result<Answer, CallError> {
         self.repeat(|| client::ask(&self.client, request.clone())).await
     }
 
-    /// The same for any call.
+    /// Repeats any call until its answer is final or patience ends.
     ///
     /// # Errors
-    /// When it fails in a way that does not pass, or has not passed in time.
-    pub async fn repeat<T, F>(&self, mut call: impl FnMut() -> F) -> Result<T, Stop>
+    /// When the call fails for good, or does not succeed in time.
+    pub async fn repeat<T, F>(&self, mut call: impl FnMut() -> F) -> Result<T, CallError>
     where
         F: Future<Output = Result<T, kube::Error>>,
     {
@@ -237,7 +242,7 @@ impl Cluster {
         let mut backoff = Backoff::new(BACKOFF.0, BACKOFF.1);
         loop {
             if self.cancel.is_cancelled() {
-                return Err(Stop::Cancelled);
+                return Err(CallError::Cancelled);
             }
             let error = match tokio::time::timeout(attempt, call()).await {
                 Ok(Ok(answer)) => return Ok(answer),
@@ -246,26 +251,26 @@ impl Cluster {
             };
             let delay = backoff.next_delay().max(asked_for(&error));
             if !client::is_retryable(&error) || Instant::now() + delay > ends {
-                return Err(Stop::Failed(error));
+                return Err(CallError::Failed(error));
             }
             tracing::debug!(error = client::brief(&error), ?delay, "a call failed and is repeated");
             self.sleep(delay).await?;
         }
     }
 
-    /// Waits, unless somebody asks to stop.
+    /// Sleeps.
     ///
     /// # Errors
-    /// When it was asked to stop.
-    pub async fn sleep(&self, duration: Duration) -> Result<(), Stop> {
+    /// [`CallError::Cancelled`] when cancelled meanwhile.
+    pub async fn sleep(&self, duration: Duration) -> Result<(), CallError> {
         tokio::select! {
-            () = self.cancel.cancelled() => Err(Stop::Cancelled),
+            () = self.cancel.cancelled() => Err(CallError::Cancelled),
             () = tokio::time::sleep(duration) => Ok(()),
         }
     }
 }
 
-/// Metadata that is the API server's to give.
+/// Metadata that the API server assigns.
 const ASSIGNED: [&str; 7] = [
     "creationTimestamp",
     "deletionGracePeriodSeconds",
@@ -276,13 +281,13 @@ const ASSIGNED: [&str; 7] = [
     "uid",
 ];
 
-/// Where a kind is served.
+/// The path of a kind on the API server.
 #[must_use]
-pub fn path(sort: &Sort, namespace: Option<&str>) -> Request {
-    Request::new(DynamicObject::url_path(&sort.resource(), namespace))
+pub fn path(kind: &ObjectKind, namespace: Option<&str>) -> Request {
+    Request::new(DynamicObject::url_path(&kind.resource(), namespace))
 }
 
-/// How long the server asked us to stay away.
+/// The pause that the server asked for.
 fn asked_for(error: &kube::Error) -> Duration {
     let details = match error {
         kube::Error::Api(status) => status.details.as_ref(),
@@ -291,10 +296,10 @@ fn asked_for(error: &kube::Error) -> Duration {
     details.map_or(Duration::ZERO, |details| Duration::from_secs(details.retry_after_seconds.into()))
 }
 
-fn absent<T>(answer: Result<T, Stop>) -> Result<Option<T>, Stop> {
+fn absent<T>(answer: Result<T, CallError>) -> Result<Option<T>, CallError> {
     match answer {
         Ok(answer) => Ok(Some(answer)),
-        Err(stop) if stop.is(client::is_not_found) => Ok(None),
-        Err(stop) => Err(stop),
+        Err(error) if error.is(client::is_not_found) => Ok(None),
+        Err(error) => Err(error),
     }
 }

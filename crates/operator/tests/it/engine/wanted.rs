@@ -1,6 +1,6 @@
 //! One object of each kind that is kept, and what others may do to them.
 
-use deployer::object::{Object, Sort};
+use objects::{Object, ObjectKind};
 use operator::desired::{Owner, Wanted};
 use serde_json::{Value, json};
 
@@ -22,7 +22,7 @@ fn wanted(group: &str, kind: &str, plural: &str, namespaced: bool, mut body: Val
     if namespaced {
         body["metadata"]["namespace"] = NAMESPACE.into();
     }
-    Wanted::owned(Object::of_sort(Sort::new(group, "v1", kind, plural), body).unwrap(), &owner())
+    Wanted::owned(Object::from_value(ObjectKind::new(group, "v1", kind, plural), body).unwrap(), &owner())
 }
 
 /// All of them.
@@ -128,9 +128,13 @@ fn definition() -> Wanted {
             "spec": { "group": "topology.example.com", "names": names },
         }),
     );
-    let sort =
-        Sort::new("apiextensions.k8s.io", "v1", "CustomResourceDefinition", "customresourcedefinitions");
-    Wanted::shared(Object::of_sort(sort, crd).unwrap())
+    let kind = ObjectKind::new(
+        "apiextensions.k8s.io",
+        "v1",
+        "CustomResourceDefinition",
+        "customresourcedefinitions",
+    );
+    Wanted::shared(Object::from_value(kind, crd).unwrap())
 }
 
 /// Sets a value at a JSON pointer, making what is missing on the way; `null` removes; `/-` at the end adds.
