@@ -60,7 +60,7 @@ impl Engine {
         let cancel = CancellationToken::new();
         let api_server = ApiServer { client, manager: MANAGER, dry_run: false, patience: PATIENCE, cancel };
         let metrics = Metrics::register(&mut Registry::default());
-        let hand = Hand { api_server: cluster, shared: Shared::new(World::new(place())), metrics };
+        let hand = Hand { api_server, shared: Shared::new(World::new(place())), metrics };
         let memory = Memory::default();
         Some(Self { _control: control, proxy, admin, hand, memory, wanted: wanted::all() })
     }
