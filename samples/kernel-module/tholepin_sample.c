@@ -1,12 +1,12 @@
 // SPDX-License-Identifier: GPL-2.0-only
 /*
- * Hardware that is not there: character devices /dev/tholepin-sample0 and on, which read as zeros and take everything written to them. Each
- * has a file numa_node in sysfs that can be written, so that a machine with any NUMA zones can be given devices in them:
+ * Simulated hardware: character devices /dev/tholepin-sample0 and on, which read as zeros and accept every write.
+ * Each has a writable file numa_node in sysfs, so that a machine with any NUMA zones can have devices in them:
  *
  *	echo 1 > /sys/class/misc/tholepin-sample0/numa_node
  *
- * In: the parameters devices (how many) and nodes (their zones, by turns). Out: misc devices. Never: real hardware, memory of its own for
- * what is written.
+ * In: the parameters devices (how many) and nodes (their zones, by turns). Out: misc devices. Never: real hardware, or memory
+ * for written data.
  */
 #include <linux/device.h>
 #include <linux/fs.h>
@@ -64,7 +64,7 @@ static ssize_t numa_node_store(struct device *dev, struct device_attribute *attr
 	if (node < NUMA_NO_NODE || node >= MAX_NUMNODES)
 		return -EINVAL;
 	WRITE_ONCE(sample_of(dev)->node, node);
-	/* So that who waits for uevents looks again. */
+	/* Wakes readers of uevents. */
 	kobject_uevent(&dev->kobj, KOBJ_CHANGE);
 	return count;
 }
@@ -101,7 +101,7 @@ static const struct file_operations sample_fops = {
 	.write = sample_write,
 };
 
-/* The zone of a device nobody gave one: those of the machine by turns. */
+/* The default zone of a device: those of the machine by turns. */
 static int usual_node(unsigned int index)
 {
 	unsigned int left = index % num_online_nodes();

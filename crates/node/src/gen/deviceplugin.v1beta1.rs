@@ -36,7 +36,7 @@ pub struct Device {
     /// "Healthy" or "Unhealthy".
     #[prost(string, tag = "2")]
     pub health: ::prost::alloc::string::String,
-    /// Absent when the device is equally close to everything, or nobody knows.
+    /// Absent when the device is equally close to all zones, or its zone is unknown.
     #[prost(message, optional, tag = "3")]
     pub topology: ::core::option::Option<TopologyInfo>,
 }
@@ -100,7 +100,7 @@ pub struct AllocateResponse {
     #[prost(message, repeated, tag = "1")]
     pub container_responses: ::prost::alloc::vec::Vec<ContainerAllocateResponse>,
 }
-/// What the container runtime is asked to put into the container.
+/// Edits of one container, for the container runtime.
 #[derive(Clone, PartialEq, ::prost::Message)]
 pub struct ContainerAllocateResponse {
     #[prost(btree_map = "string, string", tag = "1")]
@@ -244,7 +244,7 @@ pub mod registration_client {
             self.inner = self.inner.max_encoding_message_size(limit);
             self
         }
-        /// Says hello; the kubelet dials the plugin's own socket before it answers.
+        /// Registers a plugin; the kubelet dials the plugin's own socket before it answers.
         pub async fn register(
             &mut self,
             request: impl tonic::IntoRequest<super::RegisterRequest>,
@@ -281,7 +281,7 @@ pub mod registration_server {
     /// Generated trait containing gRPC methods that should be implemented for use with RegistrationServer.
     #[async_trait]
     pub trait Registration: std::marker::Send + std::marker::Sync + 'static {
-        /// Says hello; the kubelet dials the plugin's own socket before it answers.
+        /// Registers a plugin; the kubelet dials the plugin's own socket before it answers.
         async fn register(
             &self,
             request: tonic::Request<super::RegisterRequest>,
@@ -541,7 +541,7 @@ pub mod device_plugin_client {
             self.inner = self.inner.max_encoding_message_size(limit);
             self
         }
-        /// Which of the optional calls the plugin wants.
+        /// The optional calls that the plugin wants.
         pub async fn get_device_plugin_options(
             &mut self,
             request: impl tonic::IntoRequest<super::Empty>,
@@ -568,7 +568,7 @@ pub mod device_plugin_client {
                 );
             self.inner.unary(req, path, codec).await
         }
-        /// All devices, now and again whenever one comes, goes or changes its health. The end of the stream is the plugin's end.
+        /// All devices, sent again when one comes, goes or changes health. The end of the stream ends the plugin.
         pub async fn list_and_watch(
             &mut self,
             request: impl tonic::IntoRequest<super::Empty>,
@@ -593,7 +593,7 @@ pub mod device_plugin_client {
                 .insert(GrpcMethod::new("v1beta1.DevicePlugin", "ListAndWatch"));
             self.inner.server_streaming(req, path, codec).await
         }
-        /// Which devices of several equally aligned ones to take; advice only.
+        /// The preferred devices among equally aligned ones; advice only.
         pub async fn get_preferred_allocation(
             &mut self,
             request: impl tonic::IntoRequest<super::PreferredAllocationRequest>,
@@ -620,7 +620,7 @@ pub mod device_plugin_client {
                 );
             self.inner.unary(req, path, codec).await
         }
-        /// These devices go to a container; what has to be in it so that it can use them. Part of the pod's admission.
+        /// Edits of a container that gets these devices. Part of the pod's admission.
         pub async fn allocate(
             &mut self,
             request: impl tonic::IntoRequest<super::AllocateRequest>,
@@ -685,7 +685,7 @@ pub mod device_plugin_server {
     /// Generated trait containing gRPC methods that should be implemented for use with DevicePluginServer.
     #[async_trait]
     pub trait DevicePlugin: std::marker::Send + std::marker::Sync + 'static {
-        /// Which of the optional calls the plugin wants.
+        /// The optional calls that the plugin wants.
         async fn get_device_plugin_options(
             &self,
             request: tonic::Request<super::Empty>,
@@ -699,7 +699,7 @@ pub mod device_plugin_server {
             >
             + std::marker::Send
             + 'static;
-        /// All devices, now and again whenever one comes, goes or changes its health. The end of the stream is the plugin's end.
+        /// All devices, sent again when one comes, goes or changes health. The end of the stream ends the plugin.
         async fn list_and_watch(
             &self,
             request: tonic::Request<super::Empty>,
@@ -707,7 +707,7 @@ pub mod device_plugin_server {
             tonic::Response<Self::ListAndWatchStream>,
             tonic::Status,
         >;
-        /// Which devices of several equally aligned ones to take; advice only.
+        /// The preferred devices among equally aligned ones; advice only.
         async fn get_preferred_allocation(
             &self,
             request: tonic::Request<super::PreferredAllocationRequest>,
@@ -715,7 +715,7 @@ pub mod device_plugin_server {
             tonic::Response<super::PreferredAllocationResponse>,
             tonic::Status,
         >;
-        /// These devices go to a container; what has to be in it so that it can use them. Part of the pod's admission.
+        /// Edits of a container that gets these devices. Part of the pod's admission.
         async fn allocate(
             &self,
             request: tonic::Request<super::AllocateRequest>,

@@ -5,7 +5,7 @@ pub struct NodePrepareResourcesRequest {
     #[prost(message, repeated, tag = "1")]
     pub claims: ::prost::alloc::vec::Vec<Claim>,
 }
-/// Every claim of the request by its UID; what is missing counts as failed.
+/// Every claim of the request by its UID; a missing claim counts as failed.
 #[derive(Clone, PartialEq, ::prost::Message)]
 pub struct NodePrepareResourcesResponse {
     #[prost(btree_map = "string, message", tag = "1")]
@@ -18,7 +18,7 @@ pub struct NodePrepareResourcesResponse {
 pub struct NodePrepareResourceResponse {
     #[prost(message, repeated, tag = "1")]
     pub devices: ::prost::alloc::vec::Vec<Device>,
-    /// Not empty: it failed, for this reason.
+    /// The reason of a failure; empty on success.
     #[prost(string, tag = "2")]
     pub error: ::prost::alloc::string::String,
 }
@@ -33,7 +33,7 @@ pub struct Device {
     pub pool_name: ::prost::alloc::string::String,
     #[prost(string, tag = "3")]
     pub device_name: ::prost::alloc::string::String,
-    /// What the container runtime is told: qualified names of the Container Device Interface.
+    /// Qualified names of the Container Device Interface, for the container runtime.
     #[prost(string, repeated, tag = "4")]
     pub cdi_device_ids: ::prost::alloc::vec::Vec<::prost::alloc::string::String>,
     /// Tells apart allocations of one device that several claims share.
@@ -56,7 +56,7 @@ pub struct NodeUnprepareResourcesResponse {
 }
 #[derive(Clone, PartialEq, Eq, Hash, ::prost::Message)]
 pub struct NodeUnprepareResourceResponse {
-    /// Not empty: it failed, for this reason.
+    /// The reason of a failure; empty on success.
     #[prost(string, tag = "1")]
     pub error: ::prost::alloc::string::String,
 }
@@ -81,7 +81,7 @@ pub mod dra_plugin_client {
     )]
     use tonic::codegen::*;
     use tonic::codegen::http::Uri;
-    /// Served by a driver, called by the kubelet. An error of a call is one of all its claims; that of one claim is in the answer.
+    /// Served by drivers to the kubelet. An error of the call concerns all claims; the answer has those of single claims.
     #[derive(Debug, Clone)]
     pub struct DraPluginClient<T> {
         inner: tonic::client::Grpc<T>,
@@ -192,7 +192,7 @@ pub mod dra_plugin_client {
                 );
             self.inner.unary(req, path, codec).await
         }
-        /// The opposite; may be called for one that was never made ready.
+        /// Gives claims back; may be called for one that was never made ready.
         pub async fn node_unprepare_resources(
             &mut self,
             request: impl tonic::IntoRequest<super::NodeUnprepareResourcesRequest>,
@@ -245,7 +245,7 @@ pub mod dra_plugin_server {
             tonic::Response<super::NodePrepareResourcesResponse>,
             tonic::Status,
         >;
-        /// The opposite; may be called for one that was never made ready.
+        /// Gives claims back; may be called for one that was never made ready.
         async fn node_unprepare_resources(
             &self,
             request: tonic::Request<super::NodeUnprepareResourcesRequest>,
@@ -254,7 +254,7 @@ pub mod dra_plugin_server {
             tonic::Status,
         >;
     }
-    /// Served by a driver, called by the kubelet. An error of a call is one of all its claims; that of one claim is in the answer.
+    /// Served by drivers to the kubelet. An error of the call concerns all claims; the answer has those of single claims.
     #[derive(Debug)]
     pub struct DraPluginServer<T> {
         inner: Arc<T>,

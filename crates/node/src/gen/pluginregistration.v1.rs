@@ -13,7 +13,7 @@ pub struct PluginInfo {
     /// Absolute path of the socket the plugin serves on; empty when it is the one this call came by.
     #[prost(string, tag = "3")]
     pub endpoint: ::prost::alloc::string::String,
-    /// What the plugin speaks, such as "v1beta1".
+    /// The API versions that the plugin serves, such as "v1beta1".
     #[prost(string, repeated, tag = "4")]
     pub supported_versions: ::prost::alloc::vec::Vec<::prost::alloc::string::String>,
 }
@@ -21,7 +21,7 @@ pub struct PluginInfo {
 pub struct RegistrationStatus {
     #[prost(bool, tag = "1")]
     pub plugin_registered: bool,
-    /// Why not.
+    /// The reason of a refusal.
     #[prost(string, tag = "2")]
     pub error: ::prost::alloc::string::String,
 }
@@ -119,7 +119,7 @@ pub mod registration_client {
             self.inner = self.inner.max_encoding_message_size(limit);
             self
         }
-        /// What kind of plugin it is, and where it serves.
+        /// The kind of plugin, and where it serves.
         pub async fn get_info(
             &mut self,
             request: impl tonic::IntoRequest<super::InfoRequest>,
@@ -141,7 +141,7 @@ pub mod registration_client {
                 .insert(GrpcMethod::new("pluginregistration.Registration", "GetInfo"));
             self.inner.unary(req, path, codec).await
         }
-        /// Whether the kubelet took it.
+        /// Whether the kubelet accepted the plugin.
         pub async fn notify_registration_status(
             &mut self,
             request: impl tonic::IntoRequest<super::RegistrationStatus>,
@@ -186,12 +186,12 @@ pub mod registration_server {
     /// Generated trait containing gRPC methods that should be implemented for use with RegistrationServer.
     #[async_trait]
     pub trait Registration: std::marker::Send + std::marker::Sync + 'static {
-        /// What kind of plugin it is, and where it serves.
+        /// The kind of plugin, and where it serves.
         async fn get_info(
             &self,
             request: tonic::Request<super::InfoRequest>,
         ) -> std::result::Result<tonic::Response<super::PluginInfo>, tonic::Status>;
-        /// Whether the kubelet took it.
+        /// Whether the kubelet accepted the plugin.
         async fn notify_registration_status(
             &self,
             request: tonic::Request<super::RegistrationStatus>,

@@ -236,7 +236,7 @@ pub mod pod_resources_lister_client {
                 .insert(GrpcMethod::new("v1.PodResourcesLister", "List"));
             self.inner.unary(req, path, codec).await
         }
-        /// What the managers may give away: the machine minus reservations, not minus what is in use.
+        /// Resources that the managers may hand out: the machine without reservations, including those in use.
         pub async fn get_allocatable_resources(
             &mut self,
             request: impl tonic::IntoRequest<super::AllocatableResourcesRequest>,
@@ -310,7 +310,7 @@ pub mod pod_resources_lister_server {
             tonic::Response<super::ListPodResourcesResponse>,
             tonic::Status,
         >;
-        /// What the managers may give away: the machine minus reservations, not minus what is in use.
+        /// Resources that the managers may hand out: the machine without reservations, including those in use.
         async fn get_allocatable_resources(
             &self,
             request: tonic::Request<super::AllocatableResourcesRequest>,
