@@ -2,8 +2,9 @@
 //!
 //! In: a smallest and a largest delay, a seed. Out: the next delay to wait. Never: sleeps itself.
 
-use std::hash::{BuildHasher, RandomState};
 use std::time::Duration;
+
+pub use crate::random::Random;
 
 /// A sequence of growing delays: the n-th lies between half of `min * 2^n` and all of it, never above `max`.
 ///
@@ -20,7 +21,7 @@ pub struct Backoff {
 impl Backoff {
     /// Delays from `min` to `max` whose jitter follows from `seed`.
     pub fn seeded(min: Duration, max: Duration, seed: u64) -> Self {
-        Self { min, max, step: 0, random: Random(seed) }
+        Self { min, max, step: 0, random: Random::seeded(seed) }
     }
 
     /// Delays from `min` to `max` whose jitter differs from process to process.
@@ -30,8 +31,7 @@ impl Backoff {
 
     /// The delay to wait now; the one after it will be longer.
     pub fn next_delay(&mut self) -> Duration {
-        let factor = 1_u32.checked_shl(self.step).unwrap_or(u32::MAX);
-        let full = self.min.saturating_mul(factor).min(self.max);
+        let full = doubled(self.min, self.max, self.step);
         if full < self.max {
             self.step += 1;
         }
@@ -44,35 +44,11 @@ impl Backoff {
     }
 }
 
-/// A small generator of random numbers (splitmix64): for jitter, never for secrets.
-#[derive(Debug, Clone)]
-pub struct Random(u64);
-
-impl Random {
-    /// A generator seeded from the operating system, through the keys the standard library draws for its maps.
-    pub fn from_entropy() -> Self {
-        Self(RandomState::new().hash_one(std::process::id()))
-    }
-
-    /// A generator whose numbers depend on nothing but `seed`.
-    #[must_use]
-    pub fn seeded(seed: u64) -> Self {
-        Self(seed)
-    }
-
-    /// The next 64 random bits.
-    pub fn bits(&mut self) -> u64 {
-        self.0 = self.0.wrapping_add(0x9e37_79b9_7f4a_7c15);
-        let mixed = (self.0 ^ (self.0 >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
-        let mixed = (mixed ^ (mixed >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);
-        mixed ^ (mixed >> 31)
-    }
-
-    /// The next number in `0.0..1.0`.
-    pub fn fraction(&mut self) -> f64 {
-        // 53 bits are what an f64 can tell apart.
-        (self.bits() >> 11) as f64 / (1_u64 << 53) as f64
-    }
+/// The delay `min * 2^step`, never above `max`: exponential backoff without jitter, as kube-scheduler's queue has it.
+#[must_use]
+pub fn doubled(min: Duration, max: Duration, step: u32) -> Duration {
+    let factor = 1_u32.checked_shl(step).unwrap_or(u32::MAX);
+    min.saturating_mul(factor).min(max)
 }
 
 #[cfg(test)]

@@ -3,7 +3,7 @@
 //! In: the kernel's own files. Out: strings for lease identities and event sources. Never: fails; a machine
 //! without these files still gets a usable, unique name.
 
-use crate::backoff::Random;
+use crate::random::Random;
 
 /// The host's name as the kernel knows it (in a pod: the pod's name), `localhost` where it says nothing.
 pub fn name() -> String {

@@ -18,8 +18,8 @@
 
 mod decision;
 
-use crate::backoff::Random;
 use crate::client::{brief, is_already_exists, is_conflict, is_not_found};
+use crate::random::Random;
 use decision::{Action, Observed, abdicate, claim, decide};
 use jiff::Timestamp;
 use k8s_openapi::api::coordination::v1::Lease;

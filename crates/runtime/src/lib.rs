@@ -17,6 +17,7 @@ pub mod lease;
 pub mod log;
 pub mod page_reclaim;
 pub mod process_metrics;
+pub mod random;
 pub mod ready;
 pub mod ring_log;
 pub mod shutdown;

@@ -1,11 +1,11 @@
 //! Results as a chart: allocated CPUs and waiting pods over time, and the pods lost.
 //!
-//! In: [`Entry`]s. Out: an SVG document. Never: pixels; a browser or `rsvg-convert` makes them from the SVG, and the
+//! In: [`Outcome`]s. Out: an SVG document. Never: pixels; a browser or `rsvg-convert` makes them from the SVG, and the
 //! program stays without a renderer and fonts.
 
 use std::fmt::Write;
 
-use crate::comparison::Entry;
+use crate::comparison::Outcome;
 use crate::record::TimelineStep;
 
 /// Part of the chart that shows one quantity, in SVG units.
@@ -33,7 +33,7 @@ const FONTS: &str = "Ubuntu, 'Helvetica Neue', Arial, sans-serif";
 
 /// Draws the results of all contenders as an SVG document with the given title.
 #[must_use]
-pub fn svg(entries: &[Entry], title: &str) -> String {
+pub fn svg(entries: &[Outcome], title: &str) -> String {
     let mut out = String::new();
     let end_s = entries.iter().map(|e| e.timeline.step_s * e.timeline.steps.len() as f64).fold(0.0, f64::max);
     let most = |value: fn(&TimelineStep) -> f64| {
@@ -68,7 +68,7 @@ pub fn svg(entries: &[Entry], title: &str) -> String {
     out
 }
 
-fn open(out: &mut String, title: &str, entries: &[Entry]) {
+fn open(out: &mut String, title: &str, entries: &[Outcome]) {
     // Writing to a String cannot fail.
     let _ = writeln!(
         out,
@@ -123,7 +123,7 @@ fn frame(out: &mut String, panel: &Panel, end_s: f64) {
     }
 }
 
-fn line(out: &mut String, panel: &Panel, entry: &Entry, end_s: f64, colour: &str) {
+fn line(out: &mut String, panel: &Panel, entry: &Outcome, end_s: f64, colour: &str) {
     let mut path = String::new();
     for (at, step) in entry.timeline.steps.iter().enumerate() {
         let x = x_of((at as f64 + 0.5) * entry.timeline.step_s, end_s);
@@ -140,7 +140,7 @@ fn line(out: &mut String, panel: &Panel, entry: &Entry, end_s: f64, colour: &str
 }
 
 /// Pods lost to TopologyAffinityError.
-fn bars(out: &mut String, entries: &[Entry]) {
+fn bars(out: &mut String, entries: &[Outcome]) {
     let (top, name_width) = (522.0, 90.0);
     let _ = writeln!(
         out,

@@ -1,7 +1,7 @@
 //! `tholepin simulate`.
 //!
-//! In: flags. Out: a table, JSON or YAML on standard output, pictures and plans in files; progress and notes on standard
-//! error. Never: a cluster, or a result that depends on anything but the flags and the files they name.
+//! In: flags. Out: a table, JSON or YAML on standard output, charts and workloads in files, progress and notes on
+//! standard error. Never: a cluster, or a result that depends on anything but the flags and the files they name.
 
 use std::fs;
 use std::io::{IsTerminal, Write};
@@ -14,76 +14,78 @@ use runtime::stdout::print;
 use serde::Serialize;
 use topology::policy::{Policy, Scope};
 
-use crate::comparison::{Conditions, Contender, Entry};
+use crate::comparison::{Contender, Impairments, Outcome};
 use crate::latency::{Faults, Latency};
-use crate::machine::dump::{Dump, Reading};
+use crate::machine::dump::{Dump, DumpOptions};
 use crate::machine::{Machine, Shape, open_cpus};
-use crate::workload::{MAX_TIME_MS, Open, Plan};
+use crate::workload::{MAX_TIME_MS, OpenArrivals, Workload};
 use crate::{chart, table};
 
-/// Simulates a cluster in virtual time: what a scheduler that is blind to NUMA zones loses, and what tholepin makes of the
-/// same pods.
+/// Simulate a cluster in virtual time, and compare schedulers on the same pods: one that is blind to NUMA zones, and
+/// tholepin.
 ///
-/// Without flags: 120 pods on 4 nodes of 2 zones x 16 CPUs. The scheduler, its ledger and the model of the kubelet are the
-/// ones that run in a cluster. The same flags give the same bytes.
+/// Without flags: 120 pods on 4 nodes with 2 zones of 16 CPUs. The scheduler, its ledger and the model of the kubelet
+/// are the code that runs in a cluster. The same flags give the same bytes.
 #[derive(Clone, Debug, clap::Args)]
 pub struct Args {
-    /// What the nodes are: ZONESxCPUS of each zone, with devices as +NAME or +NAMECOUNT, such as 2x16, 8x16, 2x64+gpu4
+    /// Shape of the nodes: ZONESxCPUS of each zone, with devices as +NAME or +NAMECOUNT, such as 2x16, 8x16, 2x64+gpu4
     #[arg(long, value_name = "SHAPE", default_value = "2x16", conflicts_with = "from")]
     pub machine: Shape,
-    /// How many nodes
+    /// Number of nodes
     #[arg(long, value_name = "N", default_value_t = 4, conflicts_with = "from")]
     pub nodes: usize,
-    /// Zones of a node instead of what --machine says; with --from, of nodes without a NodeResourceTopology object
+    /// Zones of each node, instead of --machine's; with --from, of nodes without a NodeResourceTopology object
     #[arg(long, value_name = "N")]
     pub zones: Option<u32>,
-    /// CPUs of a zone, instead of what --machine says
+    /// CPUs of each zone, instead of --machine's
     #[arg(long, value_name = "N", conflicts_with = "from")]
     pub cpus_per_zone: Option<u32>,
-    /// CPUs that each kubelet keeps for the system
+    /// CPUs reserved for the system on each node
     #[arg(long, value_name = "N", default_value_t = 1, conflicts_with = "from")]
     pub reserved_cpus: u32,
-    /// The nodes and running pods of a cluster: kubectl get nodes,pods,noderesourcetopologies -A -o yaml (or json)
+    /// Nodes and running pods of a cluster: output of kubectl get nodes,pods,noderesourcetopologies -A -o yaml (or
+    /// json)
     #[arg(long, value_name = "FILE")]
     pub from: Option<PathBuf>,
-    /// The kubelets' topology manager policy: none, best-effort, restricted or single-numa-node [default: single-numa-node, with
-    /// --from what the file says]
+    /// Topology manager policy of the kubelets: none, best-effort, restricted or single-numa-node [default:
+    /// single-numa-node, with --from as in the file]
     #[arg(long, value_name = "POLICY", value_parser = policy)]
     pub policy: Option<Policy>,
-    /// The kubelets' topology manager scope: container or pod [default: container, with --from what the file says]
+    /// Topology manager scope of the kubelets: container or pod [default: container, with --from as in the file]
     #[arg(long, value_name = "SCOPE", value_parser = scope)]
     pub scope: Option<Scope>,
-    /// The pods, from a file (YAML or JSON) instead of the four flags below
+    /// File with the pods (YAML or JSON), instead of the four flags below
     #[arg(long, value_name = "FILE", conflicts_with_all = ["pods", "rate", "load", "max_pending"])]
     pub workload: Option<PathBuf>,
-    /// How many pods; they ask for 2 to 12 CPUs
+    /// Number of pods; each requests 2 to 12 CPUs
     #[arg(long, value_name = "N", default_value_t = 120)]
     pub pods: usize,
-    /// Pods that come in a second
+    /// Pods created per second
     #[arg(long, value_name = "RATE", default_value_t = 3.0)]
     pub rate: f64,
-    /// CPUs the pods would hold on average if none ever waited, as a share of those there are; decides how long pods live
+    /// Average share of the CPUs in use if no pod ever waited; determines how long pods live
     #[arg(long, value_name = "SHARE", default_value_t = 0.65)]
     pub load: f64,
-    /// Hold pods back while this many are pending
+    /// Hold arrivals back while this many pods are pending
     #[arg(long, value_name = "N")]
     pub max_pending: Option<usize>,
-    /// Decides sizes, lives, delays and ties
+    /// Seed of sizes, lifetimes, delays and ties
     #[arg(long, value_name = "SEED", default_value_t = 1)]
     pub seed: u64,
-    /// Whom to compare: blind (as kube-scheduler), tholepin, ideal (tholepin with perfect knowledge and no latency)
+    /// Schedulers to compare: blind (as kube-scheduler), tholepin, ideal (tholepin with perfect knowledge and no
+    /// latency)
     #[arg(long, value_name = "LIST", value_delimiter = ',', default_value = "blind,tholepin,ideal")]
     pub schedulers: Vec<Contender>,
-    /// How long things take, except for ideal: cluster (like a small healthy one) or zero
+    /// Delays between the parts, except for ideal: cluster (as in a small healthy one) or zero
     #[arg(long, value_name = "NAME", default_value = "cluster", value_parser = latency)]
     pub latency: Latency,
-    /// No exporter works from the first to the second moment, in seconds (not for ideal)
+    /// Stop all exporters from the first to the second moment, in seconds (not for ideal)
     #[arg(long, value_name = "FROM-TO", value_parser = moments)]
     pub exporters_down: Option<(u64, u64)>,
-    /// The scheduler is killed at the first moment and starts anew at the second, in seconds (not for ideal)
+    /// Kill the scheduler at the first moment and start a new one at the second, in seconds (not for ideal)
     #[arg(long, value_name = "FROM-TO", value_parser = moments)]
     pub scheduler_down: Option<(u64, u64)>,
-    /// How to print the result: table, wide, json (with levels over time) or yaml
+    /// Format of the result: table, wide, json (with levels over time) or yaml
     #[arg(
         short,
         long,
@@ -96,12 +98,12 @@ pub struct Args {
     /// Write a chart of the result to a file whose name ends in .svg
     #[arg(long, value_name = "FILE", value_parser = chart_file)]
     pub chart: Option<PathBuf>,
-    /// Write the pods to a file that --workload can read
+    /// Write the pods to a file for --workload
     #[arg(long, value_name = "FILE")]
     pub save_workload: Option<PathBuf>,
 }
 
-/// How to print the result.
+/// Format of the result.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, clap::ValueEnum)]
 pub enum Output {
     /// A table for people.
@@ -114,52 +116,52 @@ pub enum Output {
     Yaml,
 }
 
-/// What is simulated, for machines to read.
+/// The result in JSON and YAML.
 #[derive(Debug, Serialize)]
 struct Document<'a> {
     seed: u64,
     nodes: usize,
-    /// CPUs the pods can have.
+    /// CPUs available to the pods.
     cpus: u32,
     pods: usize,
-    schedulers: &'a [Entry],
+    schedulers: &'a [Outcome],
 }
 
 /// Runs the command.
 ///
 /// # Errors
-/// When a flag or file makes no sense (both are named), or an output cannot be written.
+/// When a flag or a file is invalid (flag, file and field are named), or an output cannot be written.
 pub fn run(args: &Args) -> anyhow::Result<ExitCode> {
     let machines = machines(args)?;
-    let plan = plan(args, &machines)?;
+    let workload = workload(args, &machines)?;
     if let Some(file) = &args.save_workload {
-        write(file, runtime::yaml::write(&plan)?.as_bytes())?;
+        write(file, runtime::yaml::write(&workload)?.as_bytes())?;
     }
     let faults = Faults { exporters_down_ms: args.exporters_down, scheduler_down_ms: args.scheduler_down };
-    let world = Conditions { latency: args.latency, faults };
-    let bar = progress_bar(args.schedulers.len() * plan.arrivals.len());
+    let impairments = Impairments { latency: args.latency, faults };
+    let bar = progress_bar(args.schedulers.len() * workload.arrivals.len());
     let mut entries = Vec::new();
     for contender in &args.schedulers {
         let before = bar.position();
         bar.set_message(contender.as_str());
-        let tell = &mut |settled: usize| bar.set_position(before + settled as u64);
-        entries.push(contender.run(&plan, &machines, world, args.seed, tell));
+        let progress = &mut |settled: usize| bar.set_position(before + settled as u64);
+        entries.push(contender.run(&workload, &machines, impairments, args.seed, progress));
     }
     bar.finish_and_clear();
     if let Some(file) = &args.chart {
-        draw(file, &entries, &heading(&plan, &machines))?;
+        draw(file, &entries, &heading(&workload, &machines))?;
     }
     let document = Document {
         seed: args.seed,
         nodes: machines.len(),
         cpus: open_cpus(&machines),
-        pods: plan.arrivals.len(),
+        pods: workload.arrivals.len(),
         schedulers: &entries,
     };
     let text = match args.output {
         Output::Table | Output::Wide => {
             let table = table::render(&entries, args.output == Output::Wide);
-            format!("{}\n{table}\n{}\n", heading(&plan, &machines), table::verdict(&entries))
+            format!("{}\n{table}\n{}\n", heading(&workload, &machines), table::verdict(&entries))
         }
         Output::Json => serde_json::to_string_pretty(&document)? + "\n",
         Output::Yaml => runtime::yaml::write(&document)?,
@@ -170,8 +172,8 @@ pub fn run(args: &Args) -> anyhow::Result<ExitCode> {
 
 fn machines(args: &Args) -> anyhow::Result<Vec<Machine>> {
     if let Some(file) = &args.from {
-        let reading = Reading { zones: args.zones, policy: args.policy, scope: args.scope };
-        let dump = Dump::read(file, reading)?;
+        let options = DumpOptions { zones: args.zones, policy: args.policy, scope: args.scope };
+        let dump = Dump::read(file, options)?;
         let mut stderr = std::io::stderr().lock();
         for note in &dump.notes {
             writeln!(stderr, "{}: {note}", file.display())?;
@@ -190,37 +192,38 @@ fn machines(args: &Args) -> anyhow::Result<Vec<Machine>> {
     Ok(shape.machines(args.nodes)?)
 }
 
-fn plan(args: &Args, machines: &[Machine]) -> anyhow::Result<Plan> {
+fn workload(args: &Args, machines: &[Machine]) -> anyhow::Result<Workload> {
     if let Some(file) = &args.workload {
-        return Ok(Plan::read(file)?);
+        return Ok(Workload::read(file)?);
     }
-    let open = Open {
+    let open = OpenArrivals {
         pods: args.pods,
         rate: args.rate,
         load: args.load,
         cpus: open_cpus(machines),
         max_pending: args.max_pending,
         seed: args.seed,
-        ..Open::default()
+        ..OpenArrivals::default()
     };
-    Ok(open.plan()?)
+    Ok(open.workload()?)
 }
 
-fn heading(plan: &Plan, machines: &[Machine]) -> String {
+fn heading(workload: &Workload, machines: &[Machine]) -> String {
     let zones: Vec<usize> = machines.iter().map(|machine| machine.topology.zones.len()).collect();
     let zones = match (zones.iter().min(), zones.iter().max()) {
         (Some(low), Some(high)) if low == high => low.to_string(),
         (low, high) => format!("{} to {}", low.copied().unwrap_or(0), high.copied().unwrap_or(0)),
     };
+    let zones = if zones == "1" { "1 NUMA zone".to_owned() } else { format!("{zones} NUMA zones") };
     format!(
-        "{} pods on {} nodes of {zones} NUMA zones with {} CPUs for them",
-        plan.arrivals.len(),
-        machines.len(),
-        open_cpus(machines)
+        "{} on {} with {zones} each and {} available",
+        table::count(workload.arrivals.len() as u64, "pod"),
+        table::count(machines.len() as u64, "node"),
+        table::count(u64::from(open_cpus(machines)), "CPU"),
     )
 }
 
-fn draw(file: &Path, entries: &[Entry], heading: &str) -> anyhow::Result<()> {
+fn draw(file: &Path, entries: &[Outcome], heading: &str) -> anyhow::Result<()> {
     write(file, chart::svg(entries, heading).as_bytes())
 }
 

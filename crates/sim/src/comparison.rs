@@ -1,7 +1,7 @@
 //! The same pods on the same machines under different schedulers.
 //!
-//! In: machines, a plan, a seed. Out: one [`Entry`] per [`Contender`]. Never: anything that differs between contenders but what
-//! their descriptions say.
+//! In: machines, a workload, a seed. Out: one [`Outcome`] for each [`Contender`]. Never: a difference between
+//! contenders beyond their descriptions.
 
 use std::str::FromStr;
 
@@ -11,35 +11,35 @@ use topology::fingerprint::Method;
 use crate::latency::{Faults, Latency};
 use crate::machine::Machine;
 use crate::record::{Summary, Timeline};
-use crate::workload::Plan;
-use crate::world::{Setup, World};
+use crate::simulation::{Setup, Simulation};
+use crate::workload::Workload;
 
-/// A scheduler and the world it lives in.
+/// A scheduler, and the cluster around it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Contender {
-    /// Does not look at zones, as kube-scheduler. (It wakes waiting pods as tholepin does, so it is a little quicker
-    /// than kube-scheduler with its backoff.)
+    /// Decides by node totals and ignores zones, as kube-scheduler does. Waiting pods are woken as by tholepin, so this
+    /// contender is a little quicker than kube-scheduler with its backoff.
     Blind,
-    /// Tholepin's scheduler and exporters.
+    /// Tholepin's scheduler, fed by its exporters.
     Tholepin,
-    /// Tholepin's scheduler where everybody knows everything at once and nothing takes time: what is left of the waiting is
-    /// due to the pods and the machines.
+    /// Tholepin's scheduler with perfect knowledge and without latency. The waiting that remains is due to the pods and
+    /// the machines.
     Ideal,
 }
 
-/// What the contenders live with, except the ideal.
+/// The delays and outages that all contenders but [`Contender::Ideal`] suffer.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Conditions {
-    /// How long things take.
+pub struct Impairments {
+    /// Delays between the parts of the cluster.
     pub latency: Latency,
-    /// What breaks down.
+    /// Outages during the run.
     pub faults: Faults,
 }
 
-/// What a contender made of the plan.
+/// The result of one contender.
 #[derive(Clone, Debug, PartialEq, Serialize)]
-pub struct Entry {
-    /// The result.
+pub struct Outcome {
+    /// Totals over the whole run.
     #[serde(flatten)]
     pub summary: Summary,
     /// Levels over time.
@@ -47,10 +47,10 @@ pub struct Entry {
 }
 
 impl Contender {
-    /// All, in the order of tables.
+    /// All contenders, in the order of tables.
     pub const ALL: [Self; 3] = [Self::Blind, Self::Tholepin, Self::Ideal];
 
-    /// The name.
+    /// The name on the command line and in results.
     #[must_use]
     pub fn as_str(self) -> &'static str {
         match self {
@@ -60,42 +60,42 @@ impl Contender {
         }
     }
 
-    /// Runs the plan. `progress` is told now and then how many pods are settled.
+    /// Runs the workload to its end. `progress` receives the number of settled pods from time to time.
     #[must_use]
     pub fn run(
         self,
-        plan: &Plan,
+        workload: &Workload,
         machines: &[Machine],
-        world: Conditions,
+        impairments: Impairments,
         seed: u64,
         progress: &mut dyn FnMut(usize),
-    ) -> Entry {
-        let Conditions { latency, faults } = match self {
-            Self::Ideal => Conditions::ideal(),
-            Self::Blind | Self::Tholepin => world,
+    ) -> Outcome {
+        let Impairments { latency, faults } = match self {
+            Self::Ideal => Impairments::none(),
+            Self::Blind | Self::Tholepin => impairments,
         };
         let setup = Setup {
             machines,
-            plan,
+            workload,
             latency: &latency,
             faults,
             zones: self != Self::Blind,
             fingerprints: Some(Method::WithExclusiveResources),
             seed,
         };
-        let record = World::new(setup).run(progress);
-        Entry { summary: record.summary(self.as_str(), seed), timeline: record.timeline() }
+        let record = Simulation::new(setup).run(progress);
+        Outcome { summary: record.summary(self.as_str(), seed), timeline: record.timeline() }
     }
 }
 
-impl Conditions {
-    /// Nothing takes time and nothing breaks down.
+impl Impairments {
+    /// No delay and no outage.
     #[must_use]
-    pub fn ideal() -> Self {
+    pub fn none() -> Self {
         Self { latency: Latency::zero(), faults: Faults::default() }
     }
 
-    /// A healthy cluster.
+    /// The delays of a healthy cluster, without outages.
     #[must_use]
     pub fn healthy() -> Self {
         Self { latency: Latency::cluster(), faults: Faults::default() }
@@ -111,8 +111,8 @@ impl FromStr for Contender {
     }
 }
 
-/// The plan under perfect knowledge and without latency: the mark a real cluster is measured against.
+/// Runs the workload with perfect knowledge and without latency: the reference for measurements of real clusters.
 #[must_use]
-pub fn ideal(plan: &Plan, machines: &[Machine], seed: u64) -> Summary {
-    Contender::Ideal.run(plan, machines, Conditions::ideal(), seed, &mut |_| {}).summary
+pub fn ideal(workload: &Workload, machines: &[Machine], seed: u64) -> Summary {
+    Contender::Ideal.run(workload, machines, Impairments::none(), seed, &mut |_| {}).summary
 }

@@ -1,7 +1,8 @@
-//! A kubelet that is the model: it admits, holds and releases pods on one machine, and an exporter can ask what is free.
+//! The model as a kubelet: it admits, holds and releases pods on one machine, and reports what is free.
 //!
-//! In: pods in the order the kubelet gets to see them. Out: admitted or rejected, and reports. Never: time, or a decision of
-//! its own: admission is `topology::admit`, totals are kube-scheduler's (the kubelet runs the same check).
+//! In: pods in the order in which the kubelet sees them. Out: admissions, rejections and reports. Never: time, or a
+//! decision of its own: admission is `topology::admit`, and the check of totals is the one of kube-scheduler, which the
+//! kubelet runs as well.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -30,50 +31,50 @@ pub enum Rejection {
 pub struct Kubelet {
     view: NodeView,
     topology: Arc<NodeTopology>,
-    /// What the resource managers can still give.
+    /// Amounts that the resource managers can still allocate.
     free: Free,
-    /// What podresources shows as free: more than `free` while finished init containers keep something.
-    shown: Free,
+    /// Amounts that podresources shows as free: more than `free` while finished init containers keep resources.
+    visible: Free,
     totals: Node,
-    pods: BTreeMap<usize, Held>,
-    residents: Vec<Signed>,
-    /// Counts changes, for the exporter.
+    pods: BTreeMap<usize, AdmittedPod>,
+    residents: Vec<FingerprintedPod>,
+    /// Number of changes, for the exporter.
     changes: u64,
     scratch: Scratch,
 }
 
-/// A pod the kubelet has.
+/// A pod that the kubelet has admitted.
 #[derive(Debug)]
-struct Held {
+struct AdmittedPod {
     needs: Arc<PodNeeds>,
     placement: Placement,
-    signed: Signed,
+    signed: FingerprintedPod,
 }
 
-/// A pod as fingerprints see it.
+/// The part of a pod that fingerprints cover.
 #[derive(Clone, Copy, Debug)]
-struct Signed {
+struct FingerprintedPod {
     hash: PodHash,
-    /// Whether podresources shows exclusive resources of it.
+    /// Whether podresources shows exclusive resources of the pod.
     exclusive: bool,
 }
 
 impl Kubelet {
-    /// A kubelet with the machine's residents.
+    /// A kubelet that already runs the machine's residents.
     #[must_use]
     pub fn new(machine: &Machine) -> Self {
         let free = machine.topology.available();
         let rules = machine.topology.rules;
         let mut totals = Node::default();
         machine.residents.iter().for_each(|pod| totals.add(&pod.spec.needs));
-        let signed = machine.residents.iter().map(|pod| Signed {
+        let signed = machine.residents.iter().map(|pod| FingerprintedPod {
             hash: pod.hash,
             exclusive: admit::is_exclusive(rules, &free, &pod.spec.needs),
         });
         Self {
             view: machine.view.clone(),
             topology: Arc::clone(&machine.topology),
-            shown: free.clone(),
+            visible: free.clone(),
             residents: signed.collect(),
             free,
             totals,
@@ -95,10 +96,11 @@ impl Kubelet {
             return Err(Rejection::OutOf(resource));
         }
         placement.charge(&mut self.free);
-        show(&mut self.shown, &placement, -1);
+        adjust(&mut self.visible, &placement, -1);
         self.totals.add(needs);
         let exclusive = admit::is_exclusive(rules, &self.free, needs);
-        let held = Held { needs: Arc::clone(needs), placement, signed: Signed { hash, exclusive } };
+        let held =
+            AdmittedPod { needs: Arc::clone(needs), placement, signed: FingerprintedPod { hash, exclusive } };
         let twice = self.pods.insert(pod, held);
         debug_assert!(twice.is_none(), "pod {pod} is admitted twice");
         debug_assert!(!self.free.has_debt(), "more is handed out than there is");
@@ -106,22 +108,23 @@ impl Kubelet {
         Ok(())
     }
 
-    /// Takes a pod's resources back. A pod the kubelet does not have changes nothing.
+    /// Releases a pod's resources. Unknown pods change nothing.
     pub fn release(&mut self, pod: usize) {
         let Some(held) = self.pods.remove(&pod) else { return };
         held.placement.release(&mut self.free);
-        show(&mut self.shown, &held.placement, 1);
+        adjust(&mut self.visible, &held.placement, 1);
         self.totals.remove(&held.needs);
         self.changes += 1;
     }
 
-    /// What an exporter would report now. `method` says which pods the fingerprint covers; `None`: there is no fingerprint.
+    /// The report that an exporter would make now. `method` selects the pods that the fingerprint covers; `None`: no
+    /// fingerprint.
     #[must_use]
     pub fn report(&self, method: Option<Method>) -> NodeTopology {
         let mut report = NodeTopology::clone(&self.topology);
         for zone in &mut report.zones {
             for resource in &mut zone.resources {
-                resource.available = self.shown.amount(zone.id, resource.name);
+                resource.available = self.visible.amount(zone.id, resource.name);
             }
         }
         report.fingerprint = method.map(|method| {
@@ -132,37 +135,37 @@ impl Kubelet {
         report
     }
 
-    /// Changes so far; a report is news when this has grown.
+    /// Number of changes so far; a report is new when the number has grown.
     #[must_use]
     pub fn changes(&self) -> u64 {
         self.changes
     }
 
-    /// What the resource managers can still give, zone by zone.
+    /// Amounts that the resource managers can still allocate, by zone.
     #[must_use]
     pub fn free(&self) -> &Free {
         &self.free
     }
 
-    /// Its pods, residents excepted, and where they are.
+    /// Pods of the workload on this kubelet, with their placements; residents are not among them.
     pub fn placements(&self) -> impl Iterator<Item = (usize, &Placement)> + '_ {
         self.pods.iter().map(|(pod, held)| (*pod, &held.placement))
     }
 
-    /// CPU that its pods ask for, in thousandths.
+    /// CPU requests of all its pods, in thousandths.
     #[must_use]
     pub fn used_milli(&self) -> i64 {
         cpu_milli(&self.totals.used)
     }
 
-    /// CPU that pods may ask for, in thousandths.
+    /// Allocatable CPU of the node, in thousandths.
     #[must_use]
     pub fn allocatable_milli(&self) -> i64 {
         self.view.allocatable(ResourceName::CPU)
     }
 
-    /// Free CPU (thousandths) that a pod of `milli` cannot get because it is scattered: all of it while the zones together
-    /// have enough and none alone has; else 0.
+    /// Free CPU, in thousandths, that is out of reach of a pod with `milli` because it is scattered over zones: all of
+    /// it while the zones together have enough and no single zone has; else 0.
     #[must_use]
     pub fn stranded_milli(&self, milli: i64) -> i64 {
         if !self.topology.rules.policy.enforces() {
@@ -176,15 +179,15 @@ impl Kubelet {
     }
 }
 
-fn show(shown: &mut Free, placement: &Placement, sign: i64) {
-    placement.grants.iter().for_each(|grant| shown.add(grant.cell as usize, sign * grant.visible));
+fn adjust(visible: &mut Free, placement: &Placement, sign: i64) {
+    placement.grants.iter().for_each(|grant| visible.add(grant.cell as usize, sign * grant.visible));
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
     use crate::machine::Shape;
-    use crate::workload::{Arrival, Ask, Plan};
+    use crate::workload::{Arrival, ContainerResources, Workload};
 
     fn kubelet(shape: &str) -> Kubelet {
         let shape: Shape = shape.parse().unwrap();
@@ -192,9 +195,11 @@ mod tests {
     }
 
     fn admit(kubelet: &mut Kubelet, pod: usize, arrival: Arrival) -> Result<(), String> {
-        let plan = Plan { max_pending: None, arrivals: vec![arrival] };
-        let name = Plan::pod_name(pod);
-        kubelet.admit(pod, &plan.specs()[0].needs, PodHash::of("sim", &name)).map_err(|e| format!("{e:?}"))
+        let workload = Workload { max_pending: None, arrivals: vec![arrival] };
+        let name = Workload::pod_name(pod);
+        kubelet
+            .admit(pod, &workload.specs()[0].needs, PodHash::of("sim", &name))
+            .map_err(|e| format!("{e:?}"))
     }
 
     #[test]
@@ -226,7 +231,7 @@ mod tests {
     fn reports_hide_what_init_containers_keep() {
         let mut kubelet = kubelet("1x8");
         let mut arrival = Arrival::new(0, 1, 0);
-        arrival.init.push(Ask { cpus: 3, memory_mib: 16, devices: BTreeMap::new() });
+        arrival.init.push(ContainerResources { cpus: 3, memory_mib: 16, devices: BTreeMap::new() });
         admit(&mut kubelet, 0, arrival).unwrap();
         let report = kubelet.report(Some(Method::WithExclusiveResources));
         assert_eq!(report.zones[0].resources[0].available, 6_000);

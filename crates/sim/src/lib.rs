@@ -1,7 +1,7 @@
-//! Clusters in virtual time: the same scheduler and the same model of the kubelet, no cluster needed.
+//! Clusters in virtual time: the real scheduler core and the real model of the kubelet, without a cluster.
 //!
-//! In: machines, pods to come, delays. Out: what became of the pods under one scheduler or another, the same for the same
-//! seed to the byte. Never: a decision about placement (crate `scheduler`) or admission (crate `topology`) of its own, a
+//! In: machines, a workload, delays. Out: the fate of the pods under each scheduler; the same seed gives the same
+//! bytes. Never: a placement decision (crate `scheduler`) or an admission decision (crate `topology`) of its own, a
 //! clock, or threads.
 
 pub mod chart;
@@ -10,10 +10,9 @@ pub mod comparison;
 pub mod kubelet;
 pub mod latency;
 pub mod machine;
-pub mod random;
 pub mod record;
+pub mod simulation;
 pub mod table;
 pub mod workload;
-pub mod world;
 
 pub use comparison::ideal;

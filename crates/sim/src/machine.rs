@@ -1,7 +1,7 @@
-//! The machines of a simulation: nodes with NUMA zones and a kubelet's settings.
+//! The machines of a simulation: nodes with NUMA zones and the settings of a kubelet.
 //!
-//! In: a shape such as `2x16+gpu`, or objects of a real cluster ([`dump`]). Out: [`Machine`]s. Never: CPUs, only how many of
-//! them each zone has, as in NRT objects.
+//! In: a shape such as `2x16+gpu`, or objects of a real cluster ([`dump`]). Out: [`Machine`]s. Never: ids of CPUs, only
+//! their number in each zone, as in NRT objects.
 
 use std::collections::BTreeMap;
 use std::str::FromStr;
@@ -19,18 +19,18 @@ pub mod dump;
 /// A node of the simulation.
 #[derive(Clone, Debug)]
 pub struct Machine {
-    /// Its Node object.
+    /// The Node object.
     pub view: NodeView,
-    /// Its zones and the kubelet's settings. `available` is what [`Machine::residents`] leave.
+    /// The zones and the kubelet's settings. `available` is what [`Machine::residents`] leave.
     pub topology: Arc<NodeTopology>,
-    /// Pods that are on it from the start and stay.
+    /// Pods that run from the start and stay.
     pub residents: Vec<PodView>,
 }
 
 /// One zone of a [`Shape`].
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct ZoneShape {
-    /// Its id; ids need not be consecutive.
+    /// Zone id; ids need not be consecutive.
     pub id: u32,
     /// CPUs, reserved ones included.
     pub cpus: u32,
@@ -40,25 +40,25 @@ pub struct ZoneShape {
     pub devices: BTreeMap<ResourceName, u32>,
 }
 
-/// What a generated machine is like.
+/// The shape of generated machines.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Shape {
-    /// Zones.
+    /// The zones, in any order.
     pub zones: Vec<ZoneShape>,
-    /// CPUs the kubelet keeps for the system, taken from the first zones.
+    /// CPUs reserved for the system, taken from the first zones.
     pub reserved_cpus: u32,
-    /// Memory the kubelet keeps in each zone, in MiB.
+    /// Memory reserved in each zone, in MiB.
     pub reserved_mib_per_zone: u64,
-    /// `maxPods`.
+    /// The kubelet's `maxPods`.
     pub max_pods: u32,
-    /// The kubelet's settings.
+    /// The kubelet's managers and policies.
     pub rules: Rules,
 }
 
-/// A shape that cannot be read.
+/// A shape that is not understood, or out of range.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum ShapeError {
-    /// Not of the form at all.
+    /// The text does not have the form of a shape.
     #[error(
         "{0:?} is not a machine: expected ZONESxCPUS, optionally with +NAME or +NAME COUNT for devices in each zone, \
          such as 2x16, 8x16 or 2x64+gpu4"
@@ -67,31 +67,31 @@ pub enum ShapeError {
     /// A number is out of range.
     #[error("{what} is {value}: allowed are {low} to {high}")]
     Range {
-        /// Of what.
+        /// The noun, such as `the number of zones`.
         what: &'static str,
-        /// What was given.
+        /// The value given.
         value: u64,
-        /// The smallest allowed.
+        /// The smallest value allowed.
         low: u64,
-        /// The largest allowed.
+        /// The largest value allowed.
         high: u64,
     },
 }
 
-/// Memory that comes with each CPU, in MiB; far more than the pods of the benchmark ask for.
+/// Memory per CPU, in MiB; far more than the pods of the benchmark request.
 pub const MEMORY_MIB_PER_CPU: u64 = 4096;
 /// Domain of the devices in shapes: `+gpu` is `example.com/gpu`.
 const DEVICE_DOMAIN: &str = "example.com";
-/// Devices of a kind in each zone when the shape does not say.
+/// Devices in each zone when the shape gives no number.
 const DEFAULT_DEVICES: u32 = 4;
-/// More than any zone has.
+/// Most CPUs or devices of a zone, more than any real one has.
 const MAX_CPUS: u64 = 4096;
-/// Bounds what a typing error can cost.
+/// Most machines of a simulation; bounds the cost of a typing error.
 pub const MAX_MACHINES: usize = 20_000;
 
 impl Shape {
-    /// Zones `0..zones` with `cpus_per_zone` CPUs each, single-numa-node in container scope, static managers, one reserved CPU,
-    /// 256 MiB reserved in each zone: what the benchmark's kubelets have.
+    /// Zones `0..zones` with `cpus_per_zone` CPUs each, and the settings of the benchmark's kubelets: single-numa-node
+    /// in container scope, static managers, one reserved CPU, 256 MiB reserved in each zone.
     ///
     /// # Errors
     /// When a number is out of range.
@@ -118,10 +118,10 @@ impl Shape {
         })
     }
 
-    /// `count` such machines, `node-0` and so on.
+    /// Makes `count` machines of this shape, named `node-0` and so on.
     ///
     /// # Errors
-    /// When there would be none or too many, or more CPUs are reserved than there are.
+    /// When `count` is 0 or above [`MAX_MACHINES`], or no CPU is left unreserved.
     pub fn machines(&self, count: usize) -> Result<Vec<Machine>, ShapeError> {
         within("the number of machines", count as u64, 1, MAX_MACHINES as u64)?;
         let cpus: u64 = self.zones.iter().map(|zone| u64::from(zone.cpus)).sum();
@@ -212,7 +212,7 @@ impl FromStr for Shape {
     }
 }
 
-/// Whole CPUs that pods of the simulation can have on machines that take pods, all together.
+/// Whole CPUs that the residents leave on all schedulable machines together.
 #[must_use]
 pub fn open_cpus(machines: &[Machine]) -> u32 {
     let milli: i64 = machines
@@ -230,7 +230,7 @@ pub fn open_cpus(machines: &[Machine]) -> u32 {
     u32::try_from(milli / ResourceName::CPU.base_units()).unwrap_or(u32::MAX)
 }
 
-/// The cpu amount of a list, in thousandths.
+/// The CPU amount of a list, in thousandths.
 pub(crate) fn cpu_milli(list: &[Need]) -> i64 {
     list.iter().find(|need| need.name == ResourceName::CPU).map_or(0, |need| need.amount)
 }

@@ -1,22 +1,22 @@
-//! What a simulation comes to, in numbers.
+//! The record of a simulation, in numbers.
 //!
-//! In: what happens to pods, and the levels between two moments. Out: [`Summary`] and [`Timeline`]. Never: floating point
-//! before the very end, so that the same run gives the same bytes.
+//! In: pods that run or are lost, and the levels between two moments. Out: [`Summary`] and [`Timeline`]. Never:
+//! floating point before the very end, so that the same run gives the same bytes.
 
 use serde::Serialize;
 
-/// What holds between two moments.
+/// Values that hold between two moments.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct Levels {
-    /// CPU that admitted pods ask for, thousandths.
+    /// CPU requests of admitted pods, in thousandths.
     pub used_milli: i64,
-    /// Free CPU, thousandths, on nodes that have enough for the smallest waiting pod, but not in one zone.
+    /// Free CPU, in thousandths, on nodes that have enough for the smallest waiting pod, but not in one zone.
     pub stranded_milli: i64,
     /// Pods without a node.
     pub waiting: usize,
 }
 
-/// What is written down during a run.
+/// The measurements of a run.
 #[derive(Clone, Debug)]
 pub struct Record {
     pods: usize,
@@ -26,7 +26,7 @@ pub struct Record {
     out_of: usize,
     now_ms: u64,
     sum: Sums,
-    /// Time and sums when the last pod was settled: beyond, there is nothing to place any more.
+    /// Time and sums when the last pod was settled; afterwards there is nothing left to place.
     until_ms: u64,
     until: Sums,
     width_ms: u64,
@@ -50,11 +50,11 @@ struct Bucket {
 /// One scheduler's result.
 #[derive(Clone, Debug, PartialEq, Serialize)]
 pub struct Summary {
-    /// Who decided.
+    /// The contender.
     pub scheduler: String,
-    /// The seed.
+    /// The seed of the run.
     pub seed: u64,
-    /// Pods of the plan.
+    /// Pods of the workload.
     pub pods: usize,
     /// Pods that got to run.
     pub running: usize,
@@ -62,21 +62,21 @@ pub struct Summary {
     pub tae: usize,
     /// Pods lost because the node as a whole had too little (`OutOfcpu` and the like).
     pub out_of: usize,
-    /// Pods that neither ran nor were lost: nothing in the cluster can hold them.
+    /// Pods that neither ran nor were lost: no node can hold them.
     pub unplaced: usize,
     /// Median time from creation to Running of the pods that ran, seconds.
     pub p50_s: f64,
-    /// 95th percentile of the same.
+    /// 95th percentile of the time to Running, seconds.
     pub p95_s: f64,
-    /// The longest.
+    /// Longest time to Running, seconds.
     pub max_s: f64,
-    /// Mean share of the allocatable CPUs that running pods asked for, from the start until the last pod was settled (ran
-    /// or was lost).
+    /// Mean share of the allocatable CPUs that admitted pods requested, from the start until the last pod was settled:
+    /// ran or was lost.
     pub allocated_share: f64,
-    /// Mean number of free CPUs, over the same time, on nodes whose zones together have enough for the smallest pod that
-    /// waits for a node while none alone has. Counts as 0 while no pod waits.
+    /// Mean number of free CPUs, over the same time, on nodes whose zones together have enough for the smallest pod
+    /// that waits for a node while none alone has. Counts as 0 while no pod waits.
     pub stranded_cpus: f64,
-    /// When the last pod was settled, seconds.
+    /// Time at which the last pod was settled, seconds.
     pub settled_s: f64,
 }
 
@@ -85,14 +85,14 @@ pub struct Summary {
 pub struct Timeline {
     /// Length of one step, seconds.
     pub step_s: f64,
-    /// The steps.
+    /// The steps, from the start on.
     pub steps: Vec<TimelineStep>,
 }
 
 /// One step of a [`Timeline`].
 #[derive(Clone, Copy, Debug, Default, PartialEq, Serialize)]
 pub struct TimelineStep {
-    /// Mean share of the allocatable CPUs that running pods asked for.
+    /// Mean share of the allocatable CPUs that admitted pods requested.
     pub allocated_share: f64,
     /// Mean number of pods without a node.
     pub waiting: f64,
@@ -102,13 +102,13 @@ pub struct TimelineStep {
     pub lost: usize,
 }
 
-/// A timeline never has more steps: neighbours are joined instead.
+/// Most steps of a timeline; beyond, neighbours are merged.
 const MAX_STEPS: usize = 256;
 /// The first width of a step.
 const FIRST_WIDTH_MS: u64 = 10;
 
 impl Record {
-    /// An empty record for a plan of `pods` pods.
+    /// An empty record for a workload of `pods` pods on nodes with `allocatable_milli` thousandths of CPUs.
     #[must_use]
     pub fn new(pods: usize, allocatable_milli: i64) -> Self {
         Self {
@@ -126,7 +126,7 @@ impl Record {
         }
     }
 
-    /// Time moves to `to_ms`; until then `levels` held.
+    /// Advances time to `to_ms`; `levels` held until then.
     pub fn advance(&mut self, to_ms: u64, levels: Levels) {
         while self.now_ms < to_ms {
             let at = self.bucket();
@@ -138,13 +138,13 @@ impl Record {
         }
     }
 
-    /// A pod is Running, so long after its creation.
+    /// Counts a pod that runs `waited_ms` after its creation.
     pub fn running(&mut self, waited_ms: u64) {
         self.waits_ms.push(waited_ms);
         self.settle();
     }
 
-    /// A pod is lost: to its zones, or to the totals of its node.
+    /// Counts a lost pod: rejected because of zones, or because of its node's totals.
     pub fn lost(&mut self, to_zones: bool) {
         if to_zones {
             self.tae += 1
@@ -156,13 +156,13 @@ impl Record {
         self.settle();
     }
 
-    /// Pods that run or are lost.
+    /// Number of pods that ran or were lost.
     #[must_use]
     pub fn settled(&self) -> usize {
         self.waits_ms.len() + self.tae + self.out_of
     }
 
-    /// The result.
+    /// The totals of the run, for the contender `scheduler`.
     #[must_use]
     pub fn summary(&self, scheduler: &str, seed: u64) -> Summary {
         let mut waits = self.waits_ms.clone();
@@ -185,7 +185,7 @@ impl Record {
         }
     }
 
-    /// The levels over time.
+    /// The levels over time, in at most 256 steps.
     #[must_use]
     pub fn timeline(&self) -> Timeline {
         let count = self.until_ms.div_ceil(self.width_ms.max(1));
@@ -210,14 +210,14 @@ impl Record {
         self.until = self.sum;
     }
 
-    /// The bucket of the current moment; joins buckets when there would be too many.
+    /// The bucket of the current moment; merges buckets when there would be too many.
     fn bucket(&mut self) -> usize {
         while self.now_ms / self.width_ms >= MAX_STEPS as u64 {
             self.width_ms *= 2;
             self.buckets = self
                 .buckets
                 .chunks(2)
-                .map(|pair| pair.iter().copied().fold(Bucket::default(), Bucket::join))
+                .map(|pair| pair.iter().copied().fold(Bucket::default(), Bucket::merge))
                 .collect();
         }
         let at = usize::try_from(self.now_ms / self.width_ms).unwrap_or(MAX_STEPS);
@@ -237,7 +237,7 @@ impl Sums {
 }
 
 impl Bucket {
-    fn join(self, other: Self) -> Self {
+    fn merge(self, other: Self) -> Self {
         Self {
             sums: Sums {
                 used: self.sums.used + other.sums.used,
@@ -260,7 +260,7 @@ fn seconds(ms: u64) -> f64 {
     ms as f64 / 1000.0
 }
 
-/// A quotient to four decimals; 0 of nothing.
+/// A quotient with four decimals; 0 if `whole` is 0.
 fn ratio(sum: i128, whole: i128) -> f64 {
     if whole == 0 { 0.0 } else { (sum as f64 / whole as f64 * 10_000.0).round() / 10_000.0 }
 }
@@ -305,7 +305,7 @@ mod tests {
     }
 
     #[test]
-    fn a_record_of_nothing_is_all_zero() {
+    fn an_empty_record_is_all_zero() {
         let record = Record::new(0, 0);
         assert_eq!(record.summary("x", 0).allocated_share, 0.0);
         assert_eq!(record.timeline().steps, []);

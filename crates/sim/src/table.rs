@@ -1,16 +1,16 @@
-//! Results for people: a table, and a sentence that says what it shows.
+//! Results as text: a table, and sentences that sum it up.
 //!
-//! In: [`Entry`]s. Out: text. Never: a number the JSON output does not have.
+//! In: [`Outcome`]s. Out: text. Never: a number that the JSON output does not have.
 
 use comfy_table::presets::NOTHING;
 use comfy_table::{CellAlignment, Table};
 
-use crate::comparison::{Contender, Entry};
+use crate::comparison::{Contender, Outcome};
 use crate::record::Summary;
 
-/// The table; `wide` adds columns.
+/// Renders the table; `wide` adds columns.
 #[must_use]
-pub fn render(entries: &[Entry], wide: bool) -> String {
+pub fn render(entries: &[Outcome], wide: bool) -> String {
     let mut table = Table::new();
     table.load_style(NOTHING);
     let mut header =
@@ -58,9 +58,9 @@ fn seconds(value: f64) -> String {
     format!("{value:.2} s")
 }
 
-/// What the result shows, in a sentence or two.
+/// Sums up the result in a few sentences.
 #[must_use]
-pub fn verdict(entries: &[Entry]) -> String {
+pub fn verdict(entries: &[Outcome]) -> String {
     let of = |contender: Contender| {
         entries.iter().map(|entry| &entry.summary).find(|summary| summary.scheduler == contender.as_str())
     };
@@ -68,12 +68,13 @@ pub fn verdict(entries: &[Entry]) -> String {
     if let Some(blind) = of(Contender::Blind) {
         sentences.push(if blind.tae > 0 {
             format!(
-                "Blind to NUMA zones, the scheduler lost {} of {} pods: their kubelets rejected them with \
+                "Blind to NUMA zones, the scheduler lost {} of {}: their kubelets rejected them with \
                  TopologyAffinityError.",
-                blind.tae, blind.pods
+                blind.tae,
+                count(blind.pods as u64, "pod")
             )
         } else {
-            format!("Blind to NUMA zones, the scheduler lost none of {} pods here.", blind.pods)
+            format!("Blind to NUMA zones, the scheduler lost none of {}.", count(blind.pods as u64, "pod"))
         });
     }
     if let Some(tholepin) = of(Contender::Tholepin) {
@@ -84,7 +85,8 @@ pub fn verdict(entries: &[Entry]) -> String {
         };
         sentences.push(match of(Contender::Ideal) {
             Some(ideal) => format!(
-                "{ran}, 95 % of them within {} of their creation; with perfect knowledge and no latency it would have been {}.",
+                "{ran}, 95 % of them within {} of their creation; with perfect knowledge and no latency it would have \
+                 been {}.",
                 seconds(tholepin.p95_s),
                 seconds(ideal.p95_s)
             ),
@@ -93,16 +95,18 @@ pub fn verdict(entries: &[Entry]) -> String {
     }
     for entry in entries.iter().filter(|entry| entry.summary.unplaced > 0) {
         sentences.push(format!(
-            "{} could not be placed at all under {}: no node can hold them.",
-            pods(entry.summary.unplaced),
-            entry.summary.scheduler
+            "{} could not be placed at all under {}: no node can hold {}.",
+            count(entry.summary.unplaced as u64, "pod"),
+            entry.summary.scheduler,
+            if entry.summary.unplaced == 1 { "it" } else { "them" }
         ));
     }
     sentences.join(" ")
 }
 
-fn pods(count: usize) -> String {
-    if count == 1 { "1 pod".to_owned() } else { format!("{count} pods") }
+/// A number with its noun in the singular or plural.
+pub(crate) fn count(number: u64, noun: &str) -> String {
+    if number == 1 { format!("1 {noun}") } else { format!("{number} {noun}s") }
 }
 
 #[cfg(test)]
@@ -110,7 +114,7 @@ mod tests {
     use super::*;
     use crate::record::Timeline;
 
-    fn entry(scheduler: &str, tae: usize, unplaced: usize) -> Entry {
+    fn entry(scheduler: &str, tae: usize, unplaced: usize) -> Outcome {
         let summary = Summary {
             scheduler: scheduler.to_owned(),
             seed: 1,
@@ -126,11 +130,11 @@ mod tests {
             stranded_cpus: 3.25,
             settled_s: 41.0,
         };
-        Entry { summary, timeline: Timeline::default() }
+        Outcome { summary, timeline: Timeline::default() }
     }
 
     #[test]
-    fn tables_have_a_row_for_everybody() {
+    fn tables_have_a_row_for_each_contender() {
         let entries = [entry("blind", 14, 0), entry("tholepin", 0, 0)];
         let text = render(&entries, false);
         let lines: Vec<&str> = text.lines().collect();

@@ -1,11 +1,12 @@
-//! Pods that come and go, as plain data.
+//! Workloads: pods that arrive and end, as plain data.
 //!
-//! In: a file, or the few numbers of [`Open`] arrivals. Out: a [`Plan`]: when each pod is created, what it asks for, how long it
-//! runs and how it ends. Never: a dependence on anything else, so the same plan can drive the simulation and a real cluster.
+//! In: a file, or the numbers of [`OpenArrivals`]. Out: a [`Workload`]: for each pod its creation time, requests,
+//! lifetime and end. Never: a dependence on anything else, so that one workload can drive the simulation and a real
+//! cluster.
 //!
-//! Whoever carries out a plan creates pod `i` at `at_ms`, but not before pod `i - 1`, nor while [`Plan::max_pending`] pods are
-//! pending (created, and neither Running nor lost). `life_ms` after the pod is seen Running it is ended as [`Arrival::end`]
-//! says. A pod its kubelet rejects is lost; nobody replaces it.
+//! The driver of a workload creates pod `i` at `at_ms`, but not before pod `i - 1`, nor while [`Workload::max_pending`]
+//! pods are pending: created, and neither Running nor lost. `life_ms` after the pod is seen Running, the driver ends
+//! the pod as [`Arrival::end`] says. A pod rejected by its kubelet is lost and not replaced.
 
 use std::collections::BTreeMap;
 use std::path::Path;
@@ -21,11 +22,11 @@ use topology::resource::{ResourceKind, ResourceName};
 
 mod open;
 
-pub use open::{Open, SIZES};
+pub use open::{OpenArrivals, SIZES};
 
-/// What one container asks for. Requests are limits, so a pod of containers with CPUs and memory is Guaranteed.
+/// Resources of one container. Requests equal limits, so a pod whose containers have CPUs and memory is Guaranteed.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
-pub struct Ask {
+pub struct ContainerResources {
     /// CPUs.
     pub cpus: u32,
     /// Memory in MiB.
@@ -40,24 +41,24 @@ pub struct Ask {
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum End {
-    /// Somebody deletes it, and the kubelet ends it gracefully.
+    /// A user deletes the pod, and the kubelet terminates it gracefully.
     #[default]
     Deleted,
-    /// Somebody deletes it by force: the object is gone before the kubelet hears of it.
+    /// A user deletes the pod by force: the object is gone before the kubelet knows.
     Forced,
-    /// It ends by itself, unannounced; the object stays.
+    /// The pod finishes by itself, unannounced; the object stays.
     Finished,
 }
 
-/// A pod to come.
+/// The arrival of one pod.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Arrival {
-    /// When it is created, milliseconds after the start.
+    /// Creation time, in milliseconds after the start.
     pub at_ms: u64,
-    /// How long it runs, milliseconds; without it, for ever.
+    /// Lifetime from Running on, in milliseconds; `None`: for ever.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub life_ms: Option<u64>,
-    /// How it ends.
+    /// How the pod ends.
     #[serde(default, skip_serializing_if = "is_default")]
     pub end: End,
     /// CPUs of its first container.
@@ -70,26 +71,26 @@ pub struct Arrival {
     pub devices: BTreeMap<String, u32>,
     /// Further containers beside the first.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
-    pub beside: Vec<Ask>,
+    pub beside: Vec<ContainerResources>,
     /// Init containers, which run to completion one after the other before the rest starts.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
-    pub init: Vec<Ask>,
+    pub init: Vec<ContainerResources>,
 }
 
-/// Pods to come, by time.
+/// The pods of a run, in the order of their arrival.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
-pub struct Plan {
-    /// At most this many pods are pending at a time; later arrivals are held back. Without it, they come when they come.
+pub struct Workload {
+    /// Most pods pending at a time; later arrivals are held back. `None`: no limit.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub max_pending: Option<usize>,
     /// The pods, ascending by `at_ms`.
     pub arrivals: Vec<Arrival>,
 }
 
-/// A plan that cannot be carried out.
+/// A workload that cannot be used.
 #[derive(Clone, Debug, PartialEq, thiserror::Error)]
-pub enum PlanError {
-    /// The file cannot be read, or is not a plan.
+pub enum WorkloadError {
+    /// The file cannot be read, or does not hold a workload.
     #[error(transparent)]
     File(#[from] yaml::Error),
     /// A number is out of range.
@@ -97,12 +98,12 @@ pub enum PlanError {
     Range {
         /// The field, such as `arrivals[3].cpus`.
         field: String,
-        /// What it says.
+        /// The value given.
         value: String,
-        /// What it may say.
+        /// The values allowed.
         allowed: String,
     },
-    /// A device that cannot be one.
+    /// A device name that is not a device.
     #[error("{field}: {name:?} is not a device: allowed are names with a domain, such as example.com/gpu")]
     Device {
         /// The field.
@@ -110,17 +111,17 @@ pub enum PlanError {
         /// The name.
         name: String,
     },
-    /// A problem of a file that could be read.
+    /// A problem in a file that could be read.
     #[error("{file}: {problem}")]
-    In {
+    InFile {
         /// The file.
         file: String,
         /// The problem.
-        problem: Box<PlanError>,
+        problem: Box<WorkloadError>,
     },
 }
 
-/// What an ask has when it does not say how much memory it wants. Small beside any zone, so CPUs decide.
+/// Memory of a container without `memory_mib`. Small beside any zone, so that CPUs decide.
 pub const DEFAULT_MEMORY_MIB: u64 = 256;
 /// More pods than any simulation needs.
 pub const MAX_ARRIVALS: usize = 1_000_000;
@@ -135,36 +136,37 @@ const MAX_CONTAINERS: usize = 256;
 /// Enough for [`MAX_ARRIVALS`] of ordinary size.
 const MAX_FILE_BYTES: u64 = 512 << 20;
 
-impl Plan {
-    /// Reads a plan from a YAML or JSON file; arrivals may stand in any order.
+impl Workload {
+    /// Reads a workload from a YAML or JSON file; arrivals may stand in any order.
     ///
     /// # Errors
-    /// When the file cannot be read or is no plan (the field is named), or [`Plan::check`] finds something.
-    pub fn read(file: &Path) -> Result<Self, PlanError> {
-        Self::sorted(yaml::read_file(file, Mode::Strict, MAX_FILE_BYTES)?)
-            .map_err(|problem| PlanError::In { file: file.display().to_string(), problem: Box::new(problem) })
+    /// When the file cannot be read or holds no workload (the field is named), or [`Workload::check`] fails.
+    pub fn read(file: &Path) -> Result<Self, WorkloadError> {
+        Self::sorted(yaml::read_file(file, Mode::Strict, MAX_FILE_BYTES)?).map_err(|problem| {
+            WorkloadError::InFile { file: file.display().to_string(), problem: Box::new(problem) }
+        })
     }
 
-    /// Reads a plan from text; `name` stands for the file in errors.
+    /// Reads a workload from text; `name` stands for the file in errors.
     ///
     /// # Errors
-    /// As [`Plan::read`].
-    pub fn parse(name: &str, text: &str) -> Result<Self, PlanError> {
+    /// As [`Workload::read`].
+    pub fn parse(name: &str, text: &str) -> Result<Self, WorkloadError> {
         Self::sorted(yaml::read_str(name, text, Mode::Strict)?)
-            .map_err(|problem| PlanError::In { file: name.to_owned(), problem: Box::new(problem) })
+            .map_err(|problem| WorkloadError::InFile { file: name.to_owned(), problem: Box::new(problem) })
     }
 
-    fn sorted(mut plan: Self) -> Result<Self, PlanError> {
-        plan.check()?;
-        plan.arrivals.sort_by_key(|arrival| arrival.at_ms);
-        Ok(plan)
+    fn sorted(mut workload: Self) -> Result<Self, WorkloadError> {
+        workload.check()?;
+        workload.arrivals.sort_by_key(|arrival| arrival.at_ms);
+        Ok(workload)
     }
 
-    /// Whether all numbers are in range.
+    /// Checks that all numbers are in range and all devices are names of devices.
     ///
     /// # Errors
-    /// The first that is not.
-    pub fn check(&self) -> Result<(), PlanError> {
+    /// The first field that is wrong.
+    pub fn check(&self) -> Result<(), WorkloadError> {
         within("max_pending", self.max_pending.map_or(1, |n| n as u64), 1, MAX_ARRIVALS as u64)?;
         within("the number of arrivals", self.arrivals.len() as u64, 0, MAX_ARRIVALS as u64)?;
         for (i, arrival) in self.arrivals.iter().enumerate() {
@@ -173,19 +175,19 @@ impl Plan {
             within(&at("life_ms"), arrival.life_ms.unwrap_or(0), 0, MAX_TIME_MS)?;
             let containers = 1 + arrival.beside.len() + arrival.init.len();
             within(&at("beside and init"), containers as u64, 1, MAX_CONTAINERS as u64)?;
-            check_ask(&format!("arrivals[{i}]"), &arrival.first())?;
+            check_container(&format!("arrivals[{i}]"), &arrival.first())?;
             for (j, ask) in arrival.beside.iter().enumerate() {
-                check_ask(&at(&format!("beside[{j}]")), ask)?;
+                check_container(&at(&format!("beside[{j}]")), ask)?;
             }
             for (j, ask) in arrival.init.iter().enumerate() {
-                check_ask(&at(&format!("init[{j}]")), ask)?;
+                check_container(&at(&format!("init[{j}]")), ask)?;
             }
         }
         Ok(())
     }
 
-    /// What each pod asks of a node, in the order of the arrivals; pods that ask for the same share it. Devices that are not
-    /// valid names ([`Plan::check`]) are left out.
+    /// The scheduling constraints of each pod, in the order of arrivals; equal pods share one value. Invalid device
+    /// names (see [`Workload::check`]) are left out.
     #[must_use]
     pub fn specs(&self) -> Vec<Arc<Spec>> {
         let mut known: BTreeMap<_, Arc<Spec>> = BTreeMap::new();
@@ -196,7 +198,7 @@ impl Plan {
         shared.collect()
     }
 
-    /// The name of a pod.
+    /// The name of the pod with this number.
     #[must_use]
     pub fn pod_name(number: usize) -> String {
         format!("pod-{number:05}")
@@ -219,10 +221,10 @@ impl Arrival {
         }
     }
 
-    /// What its first container asks for.
+    /// The resources of the first container.
     #[must_use]
-    pub fn first(&self) -> Ask {
-        Ask { cpus: self.cpus, memory_mib: self.memory_mib, devices: self.devices.clone() }
+    pub fn first(&self) -> ContainerResources {
+        ContainerResources { cpus: self.cpus, memory_mib: self.memory_mib, devices: self.devices.clone() }
     }
 
     fn spec(&self) -> Spec {
@@ -242,7 +244,7 @@ impl Arrival {
     }
 }
 
-fn container(at: usize, kind: ContainerKind, ask: &Ask) -> ContainerRequest {
+fn container(at: usize, kind: ContainerKind, ask: &ContainerResources) -> ContainerRequest {
     let bytes = i64::try_from(ask.memory_mib.saturating_mul(1 << 20)).unwrap_or(i64::MAX);
     let devices = ask.devices.iter().filter_map(|(name, count)| {
         Some((ResourceName::new(name).ok()?, Quantity::from_i64(i64::from(*count), Format::DecimalSI)))
@@ -259,26 +261,26 @@ fn container(at: usize, kind: ContainerKind, ask: &Ask) -> ContainerRequest {
     ContainerRequest { name: format!("c{at}").into(), kind, requests: list.clone(), limits: list }
 }
 
-fn check_ask(path: &str, ask: &Ask) -> Result<(), PlanError> {
+fn check_container(path: &str, ask: &ContainerResources) -> Result<(), WorkloadError> {
     within(&format!("{path}.cpus"), u64::from(ask.cpus), 0, u64::from(MAX_CPUS))?;
     within(&format!("{path}.memory_mib"), ask.memory_mib, 0, MAX_MEMORY_MIB)?;
     for (name, count) in &ask.devices {
         let field = format!("{path}.devices");
         match ResourceName::new(name) {
             Ok(known) if known.kind() == ResourceKind::Device => {}
-            _ => return Err(PlanError::Device { field, name: name.chars().take(64).collect() }),
+            _ => return Err(WorkloadError::Device { field, name: name.chars().take(64).collect() }),
         }
         within(&format!("{field}[{name}]"), u64::from(*count), 0, u64::from(MAX_CPUS))?;
     }
     Ok(())
 }
 
-fn within(field: &str, value: u64, low: u64, high: u64) -> Result<(), PlanError> {
+fn within(field: &str, value: u64, low: u64, high: u64) -> Result<(), WorkloadError> {
     if (low..=high).contains(&value) {
         return Ok(());
     }
     let allowed = format!("{low} to {high}");
-    Err(PlanError::Range { field: field.to_owned(), value: value.to_string(), allowed })
+    Err(WorkloadError::Range { field: field.to_owned(), value: value.to_string(), allowed })
 }
 
 fn default_memory_mib() -> u64 {

@@ -14,7 +14,7 @@ use kube::api::PostParams;
 use serde::Serialize;
 use sim::machine::Shape as SimShape;
 use sim::record::{Summary, percentile};
-use sim::workload::{Open, Plan};
+use sim::workload::{OpenArrivals, Workload};
 use testkit::load::{self, Arrival, Record, Run};
 use testkit::process_group::Process;
 
@@ -213,29 +213,29 @@ fn shape(args: &Args) -> Shape {
 }
 
 /// The plan, in one piece or in waves that each begin at 0.
-fn waves(args: &Args) -> anyhow::Result<Vec<Plan>> {
-    let open = Open {
+fn waves(args: &Args) -> anyhow::Result<Vec<Workload>> {
+    let open = OpenArrivals {
         pods: args.pods,
         rate: args.rate,
         load: args.load,
         cpus: shape(args).allocatable_cpus(),
         max_pending: args.max_pending,
         seed: args.seed,
-        ..Open::default()
+        ..OpenArrivals::default()
     };
-    let all = open.plan()?.arrivals;
+    let all = open.workload()?.arrivals;
     let size = if args.cold_nodes { all.len().div_ceil(WAVES).max(1) } else { all.len().max(1) };
     let begin_at_zero = |wave: &[sim::workload::Arrival]| {
         let start = wave.first().map_or(0, |arrival| arrival.at_ms);
         let mut arrivals = wave.to_vec();
         arrivals.iter_mut().for_each(|arrival| arrival.at_ms -= start);
-        Plan { max_pending: args.max_pending, arrivals }
+        Workload { max_pending: args.max_pending, arrivals }
     };
     Ok(all.chunks(size).map(begin_at_zero).collect())
 }
 
 /// The simulator's arrivals as real ones.
-fn real(plan: &Plan) -> Vec<Arrival> {
+fn real(plan: &Workload) -> Vec<Arrival> {
     let seconds = |ms: u64| ms as f64 / 1000.0;
     let arrival = |a: &sim::workload::Arrival| Arrival {
         at_s: seconds(a.at_ms),

@@ -16,8 +16,8 @@ use k8s_openapi::api::core::v1::Namespace;
 use kube::Api;
 use kube::api::{GetParams, ListParams};
 use kube::core::Request;
-use runtime::backoff::Random;
 use runtime::client::{brief, is_forbidden, is_not_found};
+use runtime::random::Random;
 use serde::Deserialize;
 use tracing::{debug, info};
 

@@ -23,7 +23,7 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 
 use kube::api::DeleteParams;
 use node::podresources::PodResources;
-use runtime::backoff::Random;
+use runtime::random::Random;
 use topology::request::PodNeeds;
 use topology::resource::ResourceName;
 

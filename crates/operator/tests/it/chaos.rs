@@ -11,7 +11,7 @@ use deployer::platform::Platform;
 use fakes::openshift::mco::{Mco, PoolBehaviour};
 use fakes::openshift::{kubelet_config, make, pool};
 use operator::desired::MANAGED_BY;
-use runtime::backoff::Random;
+use runtime::random::Random;
 use serde_json::{Value, json};
 use testkit::dump::{Dump, difference};
 use testkit::proxy::Fault;

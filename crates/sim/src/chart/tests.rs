@@ -1,12 +1,13 @@
 use super::*;
-use crate::comparison::{Conditions, Contender};
+use crate::comparison::{Contender, Impairments};
 use crate::machine::Shape;
-use crate::workload::Open;
+use crate::workload::OpenArrivals;
 
-fn entries() -> Vec<Entry> {
+fn entries() -> Vec<Outcome> {
     let machines = Shape::even(2, 16).unwrap().machines(4).unwrap();
-    let plan = Open { pods: 60, ..Open::default() }.plan().unwrap();
-    let run = |contender: Contender| contender.run(&plan, &machines, Conditions::healthy(), 1, &mut |_| {});
+    let workload = OpenArrivals { pods: 60, ..OpenArrivals::default() }.workload().unwrap();
+    let run =
+        |contender: Contender| contender.run(&workload, &machines, Impairments::healthy(), 1, &mut |_| {});
     Contender::ALL.into_iter().map(run).collect()
 }
 

@@ -50,7 +50,7 @@ fn numbers_out_of_range_are_refused() {
         ("--rate 0.000001 --pods 1000000", "up to ten years"),
     ] {
         let args = parse(flags).unwrap();
-        let result = machines(&args).and_then(|machines| plan(&args, &machines));
+        let result = machines(&args).and_then(|machines| workload(&args, &machines));
         let error = result.unwrap_err().to_string();
         assert!(error.contains(words), "{flags}: {error}");
     }
@@ -75,7 +75,10 @@ fn flags_shape_the_machines() {
     );
     assert_eq!(topology.zones[3].resources.last().unwrap().allocatable, 2);
     assert_eq!(
-        heading(&Plan::default(), &machines),
-        "0 pods on 3 nodes of 4 NUMA zones with 90 CPUs for them"
+        heading(&Workload::default(), &machines),
+        "0 pods on 3 nodes with 4 NUMA zones each and 90 CPUs available"
     );
+    let machines = Shape::even(1, 2).unwrap().machines(1).unwrap();
+    let workload = Workload { max_pending: None, arrivals: vec![crate::workload::Arrival::new(0, 1, 1)] };
+    assert_eq!(heading(&workload, &machines), "1 pod on 1 node with 1 NUMA zone each and 1 CPU available");
 }

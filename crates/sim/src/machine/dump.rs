@@ -1,12 +1,12 @@
 //! Machines of a real cluster, from `kubectl get nodes,pods,noderesourcetopologies -A -o yaml` (or `json`).
 //!
-//! In: a v1 List. Out: one [`Machine`] per node whose zones are known, with the pods that run there as residents, and what was
-//! left out, in words. Never: a panic or a guess in favour of "it fits" for whatever the file says.
+//! In: a v1 List. Out: one [`Machine`] for each node with known zones, with the pods there as residents, and notes
+//! about what was left out. Never: a panic, or a guess in favour of "it fits", whatever the file says.
 //!
-//! Residents stay where they are for the whole simulation, so it does not matter which zone each of them is in: what is free
-//! in a zone is what the NRT object says. For nodes without an NRT object the caller may say how many zones they have; then
-//! amounts are divided evenly and residents put where the kubelet would have put them, had they come in the order of
-//! their start; one that fits no zone that way only counts for the node as a whole.
+//! Residents stay for the whole simulation, so their zones do not matter: the NRT object says what is free in each
+//! zone. For nodes without an NRT object the caller may state the number of zones. Amounts are then divided evenly, and
+//! residents are placed as the kubelet would have placed them in the order of their start. A resident that fits no zone
+//! counts for the node as a whole only.
 
 use std::collections::BTreeMap;
 use std::path::Path;
@@ -26,24 +26,25 @@ use topology::resource::{ResourceKind, ResourceName};
 use topology::zone::{NodeTopology, Zone, ZoneId, ZoneResource};
 
 use super::{MAX_MACHINES, Machine};
+use crate::table::count;
 
-/// What a dump contains.
+/// The content of a dump.
 #[derive(Clone, Debug, Default)]
 pub struct Dump {
     /// The machines, by name.
     pub machines: Vec<Machine>,
-    /// What was left out, for people.
+    /// Notes about what was left out, for people.
     pub notes: Vec<String>,
 }
 
 /// How to read a dump.
 #[derive(Clone, Copy, Debug, Default)]
-pub struct Reading {
+pub struct DumpOptions {
     /// Zones of nodes without an NRT object; `None`: such nodes are left out.
     pub zones: Option<u32>,
-    /// Instead of what the NRT objects say.
+    /// Policy of all nodes, in place of the one in NRT objects.
     pub policy: Option<Policy>,
-    /// Instead of what the NRT objects say.
+    /// Scope of all nodes, in place of the one in NRT objects.
     pub scope: Option<Scope>,
 }
 
@@ -53,14 +54,15 @@ pub enum DumpError {
     /// The file cannot be read, or is neither YAML nor JSON.
     #[error(transparent)]
     File(#[from] yaml::Error),
-    /// Not a list.
+    /// The file holds something other than a List.
     #[error(
-        "{file}: kind is {kind:?}: allowed is List, as kubectl get nodes,pods,noderesourcetopologies -A -o yaml prints it"
+        "{file}: kind is {kind:?}: allowed is List, as kubectl get nodes,pods,noderesourcetopologies -A -o yaml \
+         prints it"
     )]
     NotAList {
         /// The file.
         file: String,
-        /// The kind it has.
+        /// The kind that the file has.
         kind: String,
     },
     /// An object that cannot be used.
@@ -68,26 +70,26 @@ pub enum DumpError {
     Item {
         /// The file.
         file: String,
-        /// Its place in the list.
+        /// Index in the list.
         index: usize,
         /// Kind and name.
         what: String,
-        /// What is wrong with it.
+        /// The problem.
         problem: String,
     },
-    /// Nothing to simulate.
+    /// No node can be simulated.
     #[error("{file}: {problem}")]
-    Nothing {
+    NoMachines {
         /// The file.
         file: String,
-        /// Why.
+        /// The reason.
         problem: String,
     },
 }
 
-/// Dumps of several thousand nodes fit.
+/// Largest file; dumps of several thousand nodes fit.
 const MAX_FILE_BYTES: u64 = 1 << 30;
-/// Notes name at most this many objects.
+/// Most objects named in a note.
 const MAX_NAMED: usize = 5;
 
 #[derive(Deserialize)]
@@ -102,7 +104,7 @@ struct List {
 struct Objects {
     nodes: BTreeMap<String, NodeView>,
     zones: BTreeMap<String, NodeTopology>,
-    /// By node; with the time of their start.
+    /// Pods by node, with the time of their start.
     residents: BTreeMap<String, Vec<(i64, PodView)>>,
     pending: usize,
     warnings: usize,
@@ -113,20 +115,20 @@ impl Dump {
     ///
     /// # Errors
     /// [`DumpError`] names the file, the item and the field.
-    pub fn read(file: &Path, reading: Reading) -> Result<Self, DumpError> {
+    pub fn read(file: &Path, options: DumpOptions) -> Result<Self, DumpError> {
         let list: List = yaml::read_file(file, Mode::Lenient, MAX_FILE_BYTES)?;
-        Self::from_list(&file.display().to_string(), list, reading)
+        Self::from_list(&file.display().to_string(), list, options)
     }
 
     /// Reads a dump from text; `name` stands for the file in errors.
     ///
     /// # Errors
     /// As [`Dump::read`].
-    pub fn parse(name: &str, text: &str, reading: Reading) -> Result<Self, DumpError> {
-        Self::from_list(name, yaml::read_str(name, text, Mode::Lenient)?, reading)
+    pub fn parse(name: &str, text: &str, options: DumpOptions) -> Result<Self, DumpError> {
+        Self::from_list(name, yaml::read_str(name, text, Mode::Lenient)?, options)
     }
 
-    fn from_list(file: &str, list: List, reading: Reading) -> Result<Self, DumpError> {
+    fn from_list(file: &str, list: List, options: DumpOptions) -> Result<Self, DumpError> {
         let Some(kind_of_all) = list.kind.strip_suffix("List") else {
             let kind = list.kind.chars().take(64).collect();
             return Err(DumpError::NotAList { file: file.to_owned(), kind });
@@ -145,7 +147,7 @@ impl Dump {
                 problem,
             })?;
         }
-        objects.into_dump(reading).map_err(|problem| DumpError::Nothing { file: file.to_owned(), problem })
+        objects.into_dump(options).map_err(|problem| DumpError::NoMachines { file: file.to_owned(), problem })
     }
 }
 
@@ -191,7 +193,7 @@ impl Objects {
             self.pending += 1;
             return Ok(());
         };
-        // Never the uid of a pod of the simulation, whatever the file says; and unique.
+        // Unique, and never the uid of a pod of the workload, whatever the file says.
         let residents = self.residents.entry(node.to_string()).or_default();
         view.uid = format!("dump/{node}/{}/{}", view.uid, residents.len()).into();
         view.progress.admitted = true;
@@ -200,7 +202,7 @@ impl Objects {
         Ok(())
     }
 
-    fn into_dump(mut self, reading: Reading) -> Result<Dump, String> {
+    fn into_dump(mut self, options: DumpOptions) -> Result<Dump, String> {
         if self.nodes.is_empty() {
             return Err("no Node objects; nodes, pods and noderesourcetopologies are needed".to_owned());
         }
@@ -211,15 +213,15 @@ impl Objects {
         let mut without = Vec::new();
         for (name, view) in std::mem::take(&mut self.nodes) {
             let residents = self.residents.remove(&name).unwrap_or_default();
-            let machine = match (self.zones.remove(&name), reading.zones) {
+            let machine = match (self.zones.remove(&name), options.zones) {
                 (Some(zones), _) => reported(view, zones, residents),
-                (None, Some(count)) => divided(view, count, residents),
+                (None, Some(count)) => divided_evenly(view, count, residents),
                 (None, None) => {
                     without.push(name);
                     continue;
                 }
             };
-            dump.machines.push(with_rules(machine, reading));
+            dump.machines.push(with_rules(machine, options));
         }
         if dump.machines.is_empty() {
             return Err(
@@ -240,38 +242,41 @@ impl Objects {
         let mut notes = Vec::new();
         if !without.is_empty() {
             notes.push(format!(
-                "left out {} without a NodeResourceTopology object: {} (--zones N takes them in with N equal zones)",
-                count(without.len(), "node"),
+                "left out {} without a NodeResourceTopology object: {} (--zones N includes them with N equal zones)",
+                count(without.len() as u64, "node"),
                 list(without)
             ));
         }
         let strays: Vec<String> = self.zones.keys().chain(self.residents.keys()).cloned().collect();
         if !strays.is_empty() {
-            notes
-                .push(format!("ignored zones and pods of nodes that are not in the file: {}", list(&strays)));
+            notes.push(format!("ignored zones and pods of nodes missing from the file: {}", list(&strays)));
         }
         if self.pending > 0 {
-            notes.push(format!("left out {} that were not bound to a node", count(self.pending, "pod")));
+            let verb = if self.pending == 1 { "is" } else { "are" };
+            notes.push(format!(
+                "left out {} that {verb} not bound to a node",
+                count(self.pending as u64, "pod")
+            ));
         }
         if self.warnings > 0 {
-            let places = count(self.warnings, "field");
-            notes.push(format!("ignored {places} of NodeResourceTopology objects that make no sense"));
+            let fields = count(self.warnings as u64, "invalid field");
+            notes.push(format!("ignored {fields} of NodeResourceTopology objects"));
         }
         notes
     }
 }
 
-/// A node whose zones are known.
+/// A node with a report of its zones.
 fn reported(view: NodeView, topology: NodeTopology, residents: Vec<(i64, PodView)>) -> Machine {
     let residents = residents.into_iter().map(|(_, pod)| pod).collect();
     Machine { view, topology: Arc::new(topology), residents }
 }
 
-/// A node whose zones are taken to be equal parts of it.
-fn divided(view: NodeView, zones: u32, mut residents: Vec<(i64, PodView)>) -> Machine {
+/// A node without a report, divided into equal zones.
+fn divided_evenly(view: NodeView, zones: u32, mut residents: Vec<(i64, PodView)>) -> Machine {
     let zones = zones.max(1);
     let part = |amount: i64, units: i64, id: u32| {
-        // Whole units; what is left over goes to the first zones.
+        // Whole units; the first zones get the remainder.
         let (whole, count) = (amount / units, i64::from(zones));
         (whole / count + i64::from(i64::from(id) < whole % count)) * units
     };
@@ -312,11 +317,11 @@ fn divided(view: NodeView, zones: u32, mut residents: Vec<(i64, PodView)>) -> Ma
     reported(view, topology, residents)
 }
 
-fn with_rules(mut machine: Machine, reading: Reading) -> Machine {
-    if reading.policy.is_some() || reading.scope.is_some() {
+fn with_rules(mut machine: Machine, options: DumpOptions) -> Machine {
+    if options.policy.is_some() || options.scope.is_some() {
         let topology = Arc::make_mut(&mut machine.topology);
-        topology.rules.policy = reading.policy.unwrap_or(topology.rules.policy);
-        topology.rules.scope = reading.scope.unwrap_or(topology.rules.scope);
+        topology.rules.policy = options.policy.unwrap_or(topology.rules.policy);
+        topology.rules.scope = options.scope.unwrap_or(topology.rules.scope);
     }
     machine
 }
@@ -333,10 +338,6 @@ fn describe(item: &Value) -> String {
     let (kind, namespace, name) = (text(item.get("kind")), meta("namespace"), meta("name"));
     let separator = if namespace.is_empty() { "" } else { "/" };
     format!("{kind} {namespace}{separator}{name}")
-}
-
-fn count(number: usize, noun: &str) -> String {
-    if number == 1 { format!("1 {noun}") } else { format!("{number} {noun}s") }
 }
 
 #[cfg(test)]

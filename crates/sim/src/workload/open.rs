@@ -1,39 +1,39 @@
-//! Open arrivals: pods come at a fixed rate, whatever becomes of the earlier ones.
+//! Open arrivals: pods arrive at a fixed rate, independent of the fate of earlier pods.
 
-use super::{Arrival, MAX_ARRIVALS, MAX_TIME_MS, Plan, PlanError};
-use crate::random::Random;
+use super::{Arrival, MAX_ARRIVALS, MAX_TIME_MS, Workload, WorkloadError};
+use runtime::random::Random;
 
-/// The sizes of the benchmark in CPUs: mostly small, some that fill most of a zone of 16.
+/// Pod sizes of the benchmark, in CPUs: mostly small, some that fill most of a zone of 16.
 pub const SIZES: [u32; 11] = [2, 2, 4, 4, 4, 6, 6, 8, 8, 10, 12];
 
-/// The few numbers that make a plan.
+/// The numbers from which a workload is generated.
 #[derive(Clone, Debug, PartialEq)]
-pub struct Open {
-    /// How many pods.
+pub struct OpenArrivals {
+    /// Number of pods.
     pub pods: usize,
     /// Pods per second.
     pub rate: f64,
-    /// CPUs that would be held on average if no pod ever waited, as a share of [`Open::cpus`]. Decides how long pods live;
-    /// above 1 they pile up.
+    /// Average CPUs in use if no pod ever waited, as a share of [`OpenArrivals::cpus`]. Determines the lifetimes; above
+    /// 1 pods pile up.
     pub load: f64,
-    /// CPUs the pods can have, all machines together.
+    /// CPUs available to the pods, on all machines together.
     pub cpus: u32,
-    /// See [`Plan::max_pending`].
+    /// See [`Workload::max_pending`].
     pub max_pending: Option<usize>,
-    /// The sizes pods come in, each as likely as the others.
+    /// Pod sizes in CPUs, each as likely as the others.
     pub sizes: Vec<u32>,
-    /// The same seed gives the same plan.
+    /// Seed of sizes and lifetimes; the same seed gives the same workload.
     pub seed: u64,
 }
 
-impl Open {
-    /// The plan. Lives are spread evenly from 2/3 to 4/3 of the mean that gives the load.
+impl OpenArrivals {
+    /// Generates the workload. Lifetimes are spread evenly from 2/3 to 4/3 of the mean that gives the load.
     ///
     /// # Errors
     /// When a number is out of range.
-    pub fn plan(&self) -> Result<Plan, PlanError> {
+    pub fn workload(&self) -> Result<Workload, WorkloadError> {
         self.check()?;
-        let mut random = Random::new(self.seed);
+        let mut random = Random::seeded(self.seed);
         let mean_size = self.sizes.iter().map(|size| f64::from(*size)).sum::<f64>() / self.sizes.len() as f64;
         let mean_life_ms = 1000.0 * self.load * f64::from(self.cpus) / (self.rate * mean_size);
         let arrival = |number: usize| {
@@ -43,14 +43,14 @@ impl Open {
             Arrival::new(whole(number as f64 * 1000.0 / self.rate), cpus, whole(life_ms))
         };
         let arrivals = (0..self.pods).map(arrival).collect();
-        let plan = Plan { max_pending: self.max_pending, arrivals };
-        plan.check()?;
-        Ok(plan)
+        let workload = Workload { max_pending: self.max_pending, arrivals };
+        workload.check()?;
+        Ok(workload)
     }
 
-    fn check(&self) -> Result<(), PlanError> {
+    fn check(&self) -> Result<(), WorkloadError> {
         let range = |field: &str, value: String, allowed: &str| {
-            Err(PlanError::Range { field: field.to_owned(), value, allowed: allowed.to_owned() })
+            Err(WorkloadError::Range { field: field.to_owned(), value, allowed: allowed.to_owned() })
         };
         if !(0.000_001..=1_000_000.0).contains(&self.rate) {
             return range("rate", self.rate.to_string(), "0.000001 to 1000000 pods per second");
@@ -75,8 +75,9 @@ impl Open {
     }
 }
 
-impl Default for Open {
-    /// The benchmark's: 120 pods of [`SIZES`], 3 a second, for 65 % of 4 machines of 2 zones x 16 CPUs with one reserved each.
+impl Default for OpenArrivals {
+    /// The benchmark's workload: 120 pods of [`SIZES`], 3 per second, for 65 % of 4 machines with 2 zones of 16 CPUs,
+    /// one CPU of each machine reserved.
     fn default() -> Self {
         Self {
             pods: 120,
@@ -90,7 +91,7 @@ impl Default for Open {
     }
 }
 
-/// Rounds; the caller keeps amounts within [`MAX_TIME_MS`] or has them checked.
+/// Rounds a time; the caller keeps it within [`MAX_TIME_MS`] or checks it.
 fn whole(ms: f64) -> u64 {
     debug_assert!(ms >= 0.0, "{ms}");
     ms.round() as u64

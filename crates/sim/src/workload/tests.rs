@@ -6,47 +6,48 @@ use super::*;
 #[test]
 fn open_arrivals_have_the_load_that_was_asked_for() {
     for (pods, rate, load, cpus) in [(2000, 3.0, 0.65, 124), (3000, 75.0, 2.0, 3100), (3000, 0.5, 0.1, 31)] {
-        let open = Open { pods, rate, load, cpus, ..Open::default() };
-        let plan = open.plan().unwrap();
+        let open = OpenArrivals { pods, rate, load, cpus, ..OpenArrivals::default() };
+        let workload = open.workload().unwrap();
         let cpu_s: f64 =
-            plan.arrivals.iter().map(|a| f64::from(a.cpus) * a.life_ms.unwrap() as f64 / 1000.0).sum();
+            workload.arrivals.iter().map(|a| f64::from(a.cpus) * a.life_ms.unwrap() as f64 / 1000.0).sum();
         let seconds = pods as f64 / rate;
         let found = cpu_s / (seconds * f64::from(cpus));
         assert!((found / load - 1.0).abs() < 0.03, "{open:?}: {found}");
         let mean_s = load * f64::from(cpus) / (rate * 6.0);
         let bounds = (mean_s * 2000.0 / 3.0 - 1.0)..=(mean_s * 4000.0 / 3.0 + 1.0);
-        assert!(plan.arrivals.iter().all(|a| bounds.contains(&(a.life_ms.unwrap() as f64))));
-        assert!(plan.arrivals.is_sorted_by_key(|a| a.at_ms));
-        assert_eq!(plan.arrivals[pods - 1].at_ms, ((pods - 1) as f64 * 1000.0 / rate).round() as u64);
+        assert!(workload.arrivals.iter().all(|a| bounds.contains(&(a.life_ms.unwrap() as f64))));
+        assert!(workload.arrivals.is_sorted_by_key(|a| a.at_ms));
+        assert_eq!(workload.arrivals[pods - 1].at_ms, ((pods - 1) as f64 * 1000.0 / rate).round() as u64);
     }
 }
 
 #[test]
 fn the_same_seed_gives_the_same_plan() {
-    let plan = |seed| Open { seed, ..Open::default() }.plan().unwrap();
-    assert_eq!(plan(4), plan(4));
-    assert_ne!(plan(4), plan(5));
+    let workload = |seed| OpenArrivals { seed, ..OpenArrivals::default() }.workload().unwrap();
+    assert_eq!(workload(4), workload(4));
+    assert_ne!(workload(4), workload(5));
 }
 
 #[test]
 fn plans_survive_a_file() {
-    let mut plan = Open { pods: 12, max_pending: Some(3), ..Open::default() }.plan().unwrap();
-    plan.arrivals[3].end = End::Finished;
-    plan.arrivals[4].life_ms = None;
-    plan.arrivals[5].devices.insert("example.com/gpu".to_owned(), 2);
-    plan.arrivals[6].init.push(Ask { cpus: 1, memory_mib: 5, devices: BTreeMap::new() });
-    let text = yaml::write(&plan).unwrap();
-    assert_eq!(Plan::parse("plan.yaml", &text).unwrap(), plan);
-    let text = serde_json::to_string(&plan).unwrap();
-    assert_eq!(Plan::parse("plan.json", &text).unwrap(), plan);
+    let mut workload =
+        OpenArrivals { pods: 12, max_pending: Some(3), ..OpenArrivals::default() }.workload().unwrap();
+    workload.arrivals[3].end = End::Finished;
+    workload.arrivals[4].life_ms = None;
+    workload.arrivals[5].devices.insert("example.com/gpu".to_owned(), 2);
+    workload.arrivals[6].init.push(ContainerResources { cpus: 1, memory_mib: 5, devices: BTreeMap::new() });
+    let text = yaml::write(&workload).unwrap();
+    assert_eq!(Workload::parse("workload.yaml", &text).unwrap(), workload);
+    let text = serde_json::to_string(&workload).unwrap();
+    assert_eq!(Workload::parse("workload.json", &text).unwrap(), workload);
 }
 
 #[test]
 fn files_may_be_short_and_out_of_order() {
     let text = "arrivals:\n- {at_ms: 50, cpus: 2}\n- {at_ms: 10, cpus: 4, life_ms: 7, end: forced}\n";
-    let plan = Plan::parse("p", text).unwrap();
-    assert_eq!(plan.arrivals[0], Arrival { end: End::Forced, ..Arrival::new(10, 4, 7) });
-    assert_eq!((plan.arrivals[1].life_ms, plan.arrivals[1].memory_mib), (None, DEFAULT_MEMORY_MIB));
+    let workload = Workload::parse("p", text).unwrap();
+    assert_eq!(workload.arrivals[0], Arrival { end: End::Forced, ..Arrival::new(10, 4, 7) });
+    assert_eq!((workload.arrivals[1].life_ms, workload.arrivals[1].memory_mib), (None, DEFAULT_MEMORY_MIB));
 }
 
 #[test]
@@ -78,7 +79,7 @@ fn bad_plans_name_file_field_and_what_is_allowed() {
             "arrivals[0].beside[0].devices[a.b/c] is 70000",
         ),
     ] {
-        let error = Plan::parse("p.yaml", text).unwrap_err().to_string();
+        let error = Workload::parse("p.yaml", text).unwrap_err().to_string();
         assert!(error.contains(words), "{text}: {error}");
     }
 }
@@ -86,11 +87,11 @@ fn bad_plans_name_file_field_and_what_is_allowed() {
 #[test]
 fn specs_are_guaranteed_in_order_and_shared() {
     let mut arrival = Arrival::new(0, 4, 1);
-    arrival.init.push(Ask { cpus: 2, memory_mib: 1, devices: BTreeMap::new() });
-    arrival.beside.push(Ask { cpus: 1, memory_mib: 1, devices: BTreeMap::new() });
+    arrival.init.push(ContainerResources { cpus: 2, memory_mib: 1, devices: BTreeMap::new() });
+    arrival.beside.push(ContainerResources { cpus: 1, memory_mib: 1, devices: BTreeMap::new() });
     let burstable = Arrival { memory_mib: 0, ..Arrival::new(0, 4, 1) };
-    let plan = Plan { max_pending: None, arrivals: vec![arrival.clone(), burstable, arrival] };
-    let specs = plan.specs();
+    let workload = Workload { max_pending: None, arrivals: vec![arrival.clone(), burstable, arrival] };
+    let specs = workload.specs();
     assert_eq!((specs[0].needs.qos, specs[1].needs.qos), (Qos::Guaranteed, Qos::Burstable));
     let kinds: Vec<_> = specs[0].needs.containers.iter().map(|c| c.kind).collect();
     assert_eq!(kinds, [ContainerKind::Init, ContainerKind::App, ContainerKind::App]);
@@ -101,7 +102,7 @@ fn specs_are_guaranteed_in_order_and_shared() {
 proptest! {
     #[test]
     fn no_text_makes_the_reader_panic(text in "\\PC{0,200}") {
-        let _ = Plan::parse("p", &text);
+        let _ = Workload::parse("p", &text);
     }
 
     #[test]
@@ -109,9 +110,9 @@ proptest! {
         pods in 0_usize..300, rate in proptest::num::f64::ANY, load in proptest::num::f64::ANY,
         cpus in proptest::num::u32::ANY, size in proptest::num::u32::ANY, seed in proptest::num::u64::ANY,
     ) {
-        let open = Open { pods, rate, load, cpus, sizes: vec![size, 1], seed, max_pending: None };
-        if let Ok(plan) = open.plan() {
-            prop_assert_eq!(plan.arrivals.len(), pods);
+        let open = OpenArrivals { pods, rate, load, cpus, sizes: vec![size, 1], seed, max_pending: None };
+        if let Ok(workload) = open.workload() {
+            prop_assert_eq!(workload.arrivals.len(), pods);
         }
     }
 }

@@ -2,7 +2,7 @@
 //!
 //! `INTERRUPTIONS=200 SEED=7 cargo test -p deployer --test it -- interrupted --nocapture` plays that many; 8 are the default.
 
-use runtime::backoff::Random;
+use runtime::random::Random;
 
 use super::*;
 

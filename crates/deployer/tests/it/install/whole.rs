@@ -8,7 +8,7 @@ use deployer::manifests;
 use deployer::options::Options as Choices;
 use k8s_openapi::api::core::v1::Pod;
 use kube::api::{DeleteParams, PostParams};
-use runtime::backoff::Random;
+use runtime::random::Random;
 use testkit::cluster::Cluster;
 use testkit::cri::{Image, Images};
 use testkit::machine::Machine;

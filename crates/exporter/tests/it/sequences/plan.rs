@@ -5,7 +5,7 @@ use std::fmt;
 
 use k8s_openapi::api::core::v1::{Container, Pod, ResourceRequirements};
 use k8s_openapi::apimachinery::pkg::api::resource::Quantity;
-use runtime::backoff::Random;
+use runtime::random::Random;
 use testkit::load;
 
 /// What may be asked of a node.

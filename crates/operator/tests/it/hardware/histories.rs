@@ -12,7 +12,7 @@ use fakes::kmm::labels::ModuleName;
 use fakes::kmm::{self, Kmm, Script};
 use kube::Client;
 use kube::api::{Api, DeleteParams, DynamicObject, ListParams, Patch, PatchParams, PostParams};
-use runtime::backoff::Random;
+use runtime::random::Random;
 use serde_json::{Value, json};
 use testkit::account::Account;
 use tokio::task::JoinHandle;

@@ -52,8 +52,8 @@ items:
 - {apiVersion: v1, kind: ConfigMap, metadata: {name: whatever}}
 "#;
 
-fn read(text: &str, reading: Reading) -> Dump {
-    Dump::parse("dump.yaml", text, reading).unwrap()
+fn read(text: &str, options: DumpOptions) -> Dump {
+    Dump::parse("dump.yaml", text, options).unwrap()
 }
 
 fn available(machine: &Machine) -> Vec<(u32, i64)> {
@@ -64,7 +64,7 @@ fn available(machine: &Machine) -> Vec<(u32, i64)> {
 
 #[test]
 fn nodes_with_zones_become_machines() {
-    let dump = read(LIST, Reading::default());
+    let dump = read(LIST, DumpOptions::default());
     let [machine] = &dump.machines[..] else { panic!("{:?}", dump.machines) };
     assert_eq!(&*machine.view.name, "worker");
     assert_eq!(available(machine), [(0, 11_000), (3, 16_000)]);
@@ -84,8 +84,9 @@ fn nodes_with_zones_become_machines() {
 
 #[test]
 fn nodes_without_zones_can_be_divided() {
-    let reading = Reading { zones: Some(2), policy: Some(Policy::Restricted), scope: Some(Scope::Container) };
-    let dump = read(LIST, reading);
+    let options =
+        DumpOptions { zones: Some(2), policy: Some(Policy::Restricted), scope: Some(Scope::Container) };
+    let dump = read(LIST, options);
     let [control, worker] = &dump.machines[..] else { panic!("{:?}", dump.machines) };
     // 3.9 CPUs are 2 and 1 whole ones; one of zone 0 is held by a pod.
     assert_eq!(available(control), [(0, 1_000), (1, 1_000)]);
@@ -98,7 +99,7 @@ fn nodes_without_zones_can_be_divided() {
 #[test]
 fn json_and_typed_lists_are_read_too() {
     let json = r#"{"kind":"NodeList","apiVersion":"v1","items":[{"metadata":{"name":"n"},"status":{"allocatable":{"cpu":"8"}}}]}"#;
-    let dump = read(json, Reading { zones: Some(2), ..Reading::default() });
+    let dump = read(json, DumpOptions { zones: Some(2), ..DumpOptions::default() });
     assert_eq!(available(&dump.machines[0]), [(0, 4_000), (1, 4_000)]);
 }
 
@@ -127,7 +128,7 @@ fn bad_dumps_name_file_item_and_field() {
         ),
         (item("{kind: Pod, metadata: {namespace: x, name: p}, spec: 4}"), "items[0] (Pod x/p): invalid type"),
     ] {
-        let error = Dump::parse("d.yaml", &text, Reading::default()).unwrap_err().to_string();
+        let error = Dump::parse("d.yaml", &text, DumpOptions::default()).unwrap_err().to_string();
         assert!(error.contains(words), "{text}: {error}");
     }
 }
@@ -217,7 +218,7 @@ proptest! {
             item
         }).collect();
         let list = List { kind: "List".to_owned(), items };
-        let _ = Dump::from_list("d", list, Reading { zones, ..Reading::default() });
+        let _ = Dump::from_list("d", list, DumpOptions { zones, ..DumpOptions::default() });
     }
 
     /// What can be read can be simulated.
@@ -238,9 +239,9 @@ proptest! {
                 zone[0], zone[1], zone[2],
             );
         }
-        if let Ok(dump) = Dump::parse("d", &list, Reading { zones: Some(2), ..Reading::default() }) {
-            let plan = crate::workload::Open { pods: 8, ..Default::default() }.plan().unwrap();
-            let summary = crate::ideal(&plan, &dump.machines, 1);
+        if let Ok(dump) = Dump::parse("d", &list, DumpOptions { zones: Some(2), ..DumpOptions::default() }) {
+            let workload = crate::workload::OpenArrivals { pods: 8, ..Default::default() }.workload().unwrap();
+            let summary = crate::ideal(&workload, &dump.machines, 1);
             prop_assert_eq!(summary.running + summary.tae + summary.out_of + summary.unplaced, 8);
         }
     }

@@ -1,56 +1,59 @@
-//! What happens in the world, one thing at a time.
+//! The effect of each event on the simulated cluster.
+//!
+//! In: one event at a time. Out: changed state, and the events that follow, each after its delay. Never: a decision of
+//! the scheduler.
 
 use std::sync::Arc;
 
 use scheduler::core::Event;
 
-use super::{SimEvent, Step, World};
+use super::{PodStatus, SimEvent, Simulation};
 use crate::kubelet::Rejection;
-use crate::latency::Span;
+use crate::latency::DelayRange;
 use crate::machine::cpu_milli;
 use crate::workload::End;
 
-impl World<'_> {
-    pub(super) fn apply(&mut self, what: SimEvent) {
-        match what {
-            SimEvent::Heard { life, event } => self.hear(life, event),
-            SimEvent::Stored { life, id, pod, node } => {
+impl Simulation<'_> {
+    pub(super) fn process(&mut self, event: SimEvent) {
+        match event {
+            SimEvent::Delivered { incarnation, event } => self.deliver(incarnation, event),
+            SimEvent::BindingStored { incarnation, id, pod, node } => {
                 let bound = self.pods[pod].node.is_none();
                 let at_ms = self.now_ms + self.setup.latency.watch.draw(&mut self.random);
-                self.plan(at_ms, SimEvent::Answered { life, id, bound });
+                self.schedule(at_ms, SimEvent::BindingAnswered { incarnation, id, bound });
                 if bound {
                     self.stored(pod, node);
                 }
             }
-            SimEvent::Answered { life, id, bound } => {
-                self.hear(life, if bound { Event::Bound(id) } else { Event::BindFailed(id) });
+            SimEvent::BindingAnswered { incarnation, id, bound } => {
+                self.deliver(incarnation, if bound { Event::Bound(id) } else { Event::BindFailed(id) });
             }
-            SimEvent::Added(pod) => self.added(pod),
-            SimEvent::Terminated(pod) => {
+            SimEvent::KubeletAdds(pod) => self.added(pod),
+            SimEvent::KubeletTerminates(pod) => {
                 let at_ms = self.now_ms + self.setup.latency.stop.draw(&mut self.random);
-                self.plan(at_ms, SimEvent::Released(pod));
+                self.schedule(at_ms, SimEvent::Released(pod));
             }
-            SimEvent::Vanished(pod) => self.release(pod),
-            SimEvent::Status(pod, step) => self.status(pod, step),
-            SimEvent::LifeOver(pod) => self.life_over(pod),
+            SimEvent::KubeletRemoves(pod) => self.release(pod),
+            SimEvent::StatusStored(pod, step) => self.status(pod, step),
+            SimEvent::LifetimeOver(pod) => self.lifetime_over(pod),
             SimEvent::Released(pod) => self.released(pod),
-            SimEvent::Removed(pod) => self.removed(pod),
+            SimEvent::ObjectRemoved(pod) => self.removed(pod),
             SimEvent::Scan(node) => self.scan(node),
-            SimEvent::Published(node, report) => {
+            SimEvent::ReportStored(node, report) => {
                 self.nodes[node].stored = Some(Arc::clone(&report));
-                self.tell_report(Event::Report(Arc::clone(&self.nodes[node].name), report));
+                self.notify_of_report(Event::Report(Arc::clone(&self.nodes[node].name), report));
             }
-            SimEvent::ExportersBack => {
+            SimEvent::ExportersRestart => {
                 for node in 0..self.nodes.len() {
                     self.nodes[node].scan_ms = self.now_ms;
                     self.scan(node);
                 }
             }
-            SimEvent::SchedulerDies => {
+            SimEvent::SchedulerKilled => {
                 self.scheduler = None;
-                self.life += 1;
+                self.incarnation += 1;
             }
-            SimEvent::SchedulerStarts => self.start_scheduler(),
+            SimEvent::SchedulerRestarts => self.start_scheduler(),
         }
     }
 
@@ -68,11 +71,11 @@ impl World<'_> {
                 self.waiting.remove(&milli);
             }
         }
-        self.tell(Event::Pod(view));
-        self.tell_kubelet(node, SimEvent::Added(pod));
+        self.notify_scheduler(Event::Pod(view));
+        self.notify_kubelet(node, SimEvent::KubeletAdds(pod));
     }
 
-    fn status(&mut self, pod: usize, step: Step) {
+    fn status(&mut self, pod: usize, step: PodStatus) {
         let entry = &mut self.pods[pod];
         if !entry.exists {
             return;
@@ -80,51 +83,51 @@ impl World<'_> {
         let progress = &mut entry.view.progress;
         progress.admitted = true;
         match step {
-            Step::Admitted | Step::Running => {}
-            // kubelet 1.36 `SyncTerminatingPod`: the status it writes when the containers have stopped is terminal, also for
-            // pods that were deleted.
-            Step::Stopped | Step::Finished | Step::Rejected(_) => progress.terminal = true,
+            PodStatus::Admitted | PodStatus::Running => {}
+            // kubelet 1.36 `SyncTerminatingPod`: the status it writes when the containers have stopped is terminal,
+            // also for pods that were deleted.
+            PodStatus::Stopped | PodStatus::Finished | PodStatus::Rejected(_) => progress.terminal = true,
         }
         let (view, waited_ms) = (entry.view.clone(), self.now_ms - entry.created_ms);
         match step {
-            Step::Running => {
+            PodStatus::Running => {
                 self.pending -= 1;
                 self.record.running(waited_ms);
-                if let Some(life_ms) = self.setup.plan.arrivals[pod].life_ms {
-                    self.plan(self.now_ms.saturating_add(life_ms), SimEvent::LifeOver(pod));
+                if let Some(life_ms) = self.setup.workload.arrivals[pod].life_ms {
+                    self.schedule(self.now_ms.saturating_add(life_ms), SimEvent::LifetimeOver(pod));
                 }
             }
-            Step::Rejected(rejection) => {
+            PodStatus::Rejected(rejection) => {
                 self.pending -= 1;
                 self.record.lost(matches!(rejection, Rejection::Topology(_)));
             }
-            Step::Admitted | Step::Stopped | Step::Finished => {}
+            PodStatus::Admitted | PodStatus::Stopped | PodStatus::Finished => {}
         }
-        self.tell(Event::Pod(view));
+        self.notify_scheduler(Event::Pod(view));
     }
 
-    fn life_over(&mut self, pod: usize) {
+    fn lifetime_over(&mut self, pod: usize) {
         let Some(node) = self.pods[pod].node else { return };
-        match self.setup.plan.arrivals[pod].end {
+        match self.setup.workload.arrivals[pod].end {
             End::Deleted => {
                 let view = &mut self.pods[pod].view;
                 view.progress.deleting = true;
                 let view = view.clone();
-                self.tell(Event::Pod(view));
-                self.tell_kubelet(node, SimEvent::Terminated(pod));
+                self.notify_scheduler(Event::Pod(view));
+                self.notify_kubelet(node, SimEvent::KubeletTerminates(pod));
             }
             End::Forced => {
                 self.removed(pod);
-                self.tell_kubelet(node, SimEvent::Vanished(pod));
+                self.notify_kubelet(node, SimEvent::KubeletRemoves(pod));
             }
-            End::Finished => self.apply(SimEvent::Terminated(pod)),
+            End::Finished => self.process(SimEvent::KubeletTerminates(pod)),
         }
     }
 
     fn removed(&mut self, pod: usize) {
         self.pods[pod].exists = false;
         let view = self.pods[pod].view.clone();
-        self.tell(Event::PodGone(view));
+        self.notify_scheduler(Event::PodGone(view));
     }
 
     // === kubelets ===
@@ -136,31 +139,31 @@ impl World<'_> {
         let latency = self.setup.latency;
         match self.with_kubelet(node, |kubelet| kubelet.admit(pod, &needs, hash)) {
             Ok(()) => {
-                self.write_status(pod, Step::Admitted, 0);
+                self.write_status(pod, PodStatus::Admitted, 0);
                 let start_ms = latency.start.draw(&mut self.random);
-                self.write_status(pod, Step::Running, start_ms);
-                self.poke(node, latency.scan_taken);
+                self.write_status(pod, PodStatus::Running, start_ms);
+                self.request_scan(node, latency.scan_taken);
             }
-            Err(rejection) => self.write_status(pod, Step::Rejected(rejection), 0),
+            Err(rejection) => self.write_status(pod, PodStatus::Rejected(rejection), 0),
         }
     }
 
     fn released(&mut self, pod: usize) {
         self.release(pod);
-        if self.setup.plan.arrivals[pod].end == End::Finished {
-            self.write_status(pod, Step::Finished, 0);
+        if self.setup.workload.arrivals[pod].end == End::Finished {
+            self.write_status(pod, PodStatus::Finished, 0);
         } else {
-            self.write_status(pod, Step::Stopped, 0);
+            self.write_status(pod, PodStatus::Stopped, 0);
             let gone_ms = self.now_ms + self.setup.latency.cleanup.draw(&mut self.random);
             let gone_ms = gone_ms.max(self.pods[pod].status_ms);
-            self.plan(gone_ms, SimEvent::Removed(pod));
+            self.schedule(gone_ms, SimEvent::ObjectRemoved(pod));
         }
     }
 
     fn release(&mut self, pod: usize) {
         let Some(node) = self.pods[pod].node else { return };
         self.with_kubelet(node, |kubelet| kubelet.release(pod));
-        self.poke(node, self.setup.latency.scan_released);
+        self.request_scan(node, self.setup.latency.scan_released);
     }
 
     fn with_kubelet<T>(&mut self, node: usize, change: impl FnOnce(&mut crate::kubelet::Kubelet) -> T) -> T {
@@ -173,15 +176,15 @@ impl World<'_> {
 
     // === exporters ===
 
-    /// Something changed in the kubelet: the exporter will look.
-    fn poke(&mut self, node: usize, delay: Span) {
+    /// Schedules a scan after a change in the kubelet, unless an earlier one is due.
+    fn request_scan(&mut self, node: usize, delay: DelayRange) {
         if !self.setup.zones {
             return;
         }
         let at_ms = self.now_ms + delay.draw(&mut self.random);
         if at_ms < self.nodes[node].scan_ms {
             self.nodes[node].scan_ms = at_ms;
-            self.plan(at_ms, SimEvent::Scan(node));
+            self.schedule(at_ms, SimEvent::Scan(node));
         }
     }
 
@@ -190,7 +193,7 @@ impl World<'_> {
         let down = self.setup.faults.exporters_down_ms.is_some_and(|(from, to)| (from..to).contains(&now_ms));
         let state = &mut self.nodes[node];
         if state.scan_ms != now_ms {
-            // An earlier scan has been planned since, and seen what this one was to see.
+            // An earlier scan was scheduled since, and has seen the same change.
             return;
         }
         state.scan_ms = u64::MAX;
@@ -202,48 +205,48 @@ impl World<'_> {
         let delay = self.setup.latency.publish.draw(&mut self.random);
         let at_ms = state.published_ms.max(now_ms + delay);
         state.published_ms = at_ms;
-        self.plan(at_ms, SimEvent::Published(node, report));
+        self.schedule(at_ms, SimEvent::ReportStored(node, report));
     }
 
-    // === telling ===
+    // === watches and statuses ===
 
-    fn hear(&mut self, life: u32, event: Event) {
-        if let Some(core) = self.scheduler.as_mut().filter(|_| life == self.life) {
+    fn deliver(&mut self, incarnation: u32, event: Event) {
+        if let Some(core) = self.scheduler.as_mut().filter(|_| incarnation == self.incarnation) {
             core.handle(event, self.now_ms);
         }
     }
 
-    /// The scheduler's pod watch.
-    pub(super) fn tell(&mut self, event: Event) {
+    /// Sends an event through the scheduler's watch of pods.
+    pub(super) fn notify_scheduler(&mut self, event: Event) {
         if self.scheduler.is_some() {
             let at_ms = self.now_ms + self.setup.latency.watch.draw(&mut self.random);
             self.pod_watch_ms = self.pod_watch_ms.max(at_ms);
-            self.plan(self.pod_watch_ms, SimEvent::Heard { life: self.life, event });
+            self.schedule(self.pod_watch_ms, SimEvent::Delivered { incarnation: self.incarnation, event });
         }
     }
 
-    /// The scheduler's watch of reports.
-    fn tell_report(&mut self, event: Event) {
+    /// Sends an event through the scheduler's watch of reports.
+    fn notify_of_report(&mut self, event: Event) {
         if self.scheduler.is_some() {
             let at_ms = self.now_ms + self.setup.latency.watch.draw(&mut self.random);
             self.report_watch_ms = self.report_watch_ms.max(at_ms);
-            self.plan(self.report_watch_ms, SimEvent::Heard { life: self.life, event });
+            self.schedule(self.report_watch_ms, SimEvent::Delivered { incarnation: self.incarnation, event });
         }
     }
 
-    /// The kubelet's pod watch.
-    fn tell_kubelet(&mut self, node: usize, what: SimEvent) {
+    /// Sends an event through the kubelet's watch of pods.
+    fn notify_kubelet(&mut self, node: usize, event: SimEvent) {
         let at_ms = self.now_ms + self.setup.latency.kubelet.draw(&mut self.random);
-        self.nodes[node].heard_ms = self.nodes[node].heard_ms.max(at_ms);
-        self.plan(self.nodes[node].heard_ms, what);
+        self.nodes[node].notified_ms = self.nodes[node].notified_ms.max(at_ms);
+        self.schedule(self.nodes[node].notified_ms, event);
     }
 
-    /// The kubelet's status of a pod, after what it wrote before.
-    fn write_status(&mut self, pod: usize, step: Step, after_ms: u64) {
+    /// Schedules the kubelet's write of a status, after its earlier writes.
+    fn write_status(&mut self, pod: usize, step: PodStatus, after_ms: u64) {
         let at_ms = self.now_ms + after_ms + self.setup.latency.status.draw(&mut self.random);
         let entry = &mut self.pods[pod];
         entry.status_ms = entry.status_ms.max(at_ms);
         let at_ms = entry.status_ms;
-        self.plan(at_ms, SimEvent::Status(pod, step));
+        self.schedule(at_ms, SimEvent::StatusStored(pod, step));
     }
 }

@@ -1,18 +1,18 @@
-//! Whole clusters: nothing is lost, nothing is forgotten, nothing waits that fits.
+//! Whole clusters: no pod is lost or forgotten, and no pod that fits waits.
 
 use self::scenario::{Domain, Scenario};
 use super::*;
-use crate::comparison::{Conditions, Contender};
+use crate::comparison::{Contender, Impairments};
 use crate::machine::Shape;
-use crate::workload::{Arrival, Open};
+use crate::workload::{Arrival, OpenArrivals};
 
 mod scenario;
 
-/// Runs a scenario and says what went wrong in it.
+/// Runs a scenario and describes what went wrong; `None` if nothing did.
 fn failure(scenario: &Scenario, overlook_ms: u64) -> Option<String> {
     let (record, seen) = scenario.run();
     let summary = record.summary("tholepin", scenario.seed);
-    let pods = scenario.plan.arrivals.len();
+    let pods = scenario.workload.arrivals.len();
     let settled = summary.running + summary.tae + summary.out_of + summary.unplaced;
     if settled != pods {
         return Some(format!("{settled} of {pods} pods are accounted for"));
@@ -26,15 +26,15 @@ fn failure(scenario: &Scenario, overlook_ms: u64) -> Option<String> {
     (seen.overlooked_ms.0 > overlook_ms).then(|| format!("overlooked (ms, pod): {:?}", seen.overlooked_ms))
 }
 
-/// All scenarios of a domain go well; the first that does not is shown as small as it can be made.
+/// Runs all scenarios of a domain; the first that fails is shown, minimised.
 #[track_caller]
 fn check(domain: Domain, seeds: std::ops::Range<u64>, overlook_ms: u64) {
     for seed in seeds {
-        let mut scenario = Scenario::of(seed, domain);
+        let mut scenario = Scenario::from_seed(seed, domain);
         if failure(&scenario, overlook_ms).is_some() {
             scenario.minimise(|smaller| failure(smaller, overlook_ms).is_some());
-            let why = failure(&scenario, overlook_ms).unwrap_or_default();
-            panic!("seed {seed} of {domain:?}: {why}\n{}", scenario.describe());
+            let reason = failure(&scenario, overlook_ms).unwrap_or_default();
+            panic!("seed {seed} of {domain:?}: {reason}\n{}", scenario.describe());
         }
     }
 }
@@ -73,12 +73,12 @@ fn no_pod_is_lost_when_the_scheduler_dies_while_no_exporter_works() {
     check(domain, 600..660, 120_000);
 }
 
-/// The kubelet rejects pods and everybody gets to know, so the tests above could fail.
+/// Kubelets reject pods, and the record counts them: the tests above could fail.
 #[test]
 fn a_blind_scheduler_loses_pods() {
     let mut lost = 0;
     for seed in 0..20 {
-        let scenario = Scenario { zones: false, ..Scenario::of(seed, Domain::default()) };
+        let scenario = Scenario { zones: false, ..Scenario::from_seed(seed, Domain::default()) };
         assert_eq!(failure(&scenario, u64::MAX), None, "{}", scenario.describe());
         lost += scenario.run().0.summary("blind", seed).tae;
     }
@@ -89,7 +89,7 @@ fn a_blind_scheduler_loses_pods() {
 #[test]
 fn the_ideal_overlooks_nothing() {
     for seed in 0..40 {
-        let scenario = Scenario { latency: Latency::zero(), ..Scenario::of(seed, Domain::default()) };
+        let scenario = Scenario { latency: Latency::zero(), ..Scenario::from_seed(seed, Domain::default()) };
         assert_eq!(failure(&scenario, 0), None, "{}", scenario.describe());
     }
 }
@@ -97,9 +97,9 @@ fn the_ideal_overlooks_nothing() {
 #[test]
 fn the_same_seed_gives_the_same_bytes() {
     let machines = Shape::even(2, 16).unwrap().machines(4).unwrap();
-    let plan = Open::default().plan().unwrap();
+    let workload = OpenArrivals::default().workload().unwrap();
     let bytes = |contender: Contender, seed| {
-        let entry = contender.run(&plan, &machines, Conditions::healthy(), seed, &mut |_| {});
+        let entry = contender.run(&workload, &machines, Impairments::healthy(), seed, &mut |_| {});
         (serde_json::to_vec(&entry).unwrap(), crate::chart::svg(&[entry], "x"))
     };
     for contender in Contender::ALL {
@@ -112,11 +112,11 @@ fn the_same_seed_gives_the_same_bytes() {
 fn pods_that_no_machine_can_hold_wait_for_ever_and_are_counted() {
     let machines = Shape::even(2, 8).unwrap().machines(2).unwrap();
     let arrivals = vec![Arrival::new(0, 12, 1_000), Arrival::new(10, 2, 1_000), Arrival::new(20, 30, 1_000)];
-    let plan = Plan { max_pending: None, arrivals };
-    let ideal = crate::ideal(&plan, &machines, 1);
+    let workload = Workload { max_pending: None, arrivals };
+    let ideal = crate::ideal(&workload, &machines, 1);
     assert_eq!((ideal.running, ideal.unplaced, ideal.tae), (1, 2, 0));
     // By its totals the node holds 12 CPUs, by its zones it does not.
-    let blind = Contender::Blind.run(&plan, &machines, Conditions::healthy(), 1, &mut |_| {}).summary;
+    let blind = Contender::Blind.run(&workload, &machines, Impairments::healthy(), 1, &mut |_| {}).summary;
     assert_eq!((blind.running, blind.unplaced, blind.tae), (1, 1, 1));
 }
 
@@ -124,27 +124,27 @@ fn pods_that_no_machine_can_hold_wait_for_ever_and_are_counted() {
 fn arrivals_are_held_back_while_too_many_are_pending() {
     let machines = Shape::even(1, 9).unwrap().machines(1).unwrap();
     let arrivals = (0..5).map(|_| Arrival::new(0, 8, 1_000)).collect();
-    let mut plan = Plan { max_pending: Some(1), arrivals };
-    let ideal = crate::ideal(&plan, &machines, 1);
+    let mut workload = Workload { max_pending: Some(1), arrivals };
+    let ideal = crate::ideal(&workload, &machines, 1);
     // Each is created when the one before runs, and waits for it to end.
     assert_eq!((ideal.running, ideal.max_s, ideal.settled_s), (5, 1.0, 4.0));
-    plan.max_pending = None;
-    assert_eq!(crate::ideal(&plan, &machines, 1).max_s, 4.0);
+    workload.max_pending = None;
+    assert_eq!(crate::ideal(&workload, &machines, 1).max_s, 4.0);
 }
 
 #[test]
 fn progress_is_told_to_the_end() {
     let machines = Shape::even(2, 16).unwrap().machines(4).unwrap();
-    let plan = Open::default().plan().unwrap();
+    let workload = OpenArrivals::default().workload().unwrap();
     let mut told = Vec::new();
     let tell = &mut |settled| told.push(settled);
-    let entry = Contender::Blind.run(&plan, &machines, Conditions::healthy(), 1, tell);
+    let entry = Contender::Blind.run(&workload, &machines, Impairments::healthy(), 1, tell);
     assert_eq!(entry.summary.unplaced, 0);
     assert_eq!(told, [64, 120]);
 }
 
-/// A search, not a test: `FROM=0 TO=1000 DOMAIN=ends,mixed cargo test -p sim -- --ignored search --nocapture` shows the first
-/// scenario that fails, as small as it can be made; with `COUNT=1`, how many do.
+/// A search, not a test: `FROM=0 TO=1000 DOMAIN=ends,mixed cargo test -p sim -- --ignored search --nocapture` shows the
+/// first scenario that fails, as small as it can be made; with `COUNT=1`, how many do.
 #[test]
 #[ignore = "a search for pods that tholepin loses, as long as you like"]
 fn search() {
@@ -164,7 +164,7 @@ fn search() {
     if number("COUNT", 0) == 0 {
         return check(domain, seeds, overlook_ms);
     }
-    let fails = |seed: &u64| failure(&Scenario::of(*seed, domain), overlook_ms).is_some();
+    let fails = |seed: &u64| failure(&Scenario::from_seed(*seed, domain), overlook_ms).is_some();
     let failing: Vec<u64> = seeds.filter(fails).collect();
     assert!(failing.is_empty(), "{} fail: {failing:?}", failing.len());
 }

@@ -1,11 +1,12 @@
-//! A cluster in virtual time: the real scheduler core among virtual kubelets, exporters and an API server.
+//! A cluster in virtual time: the real scheduler core among simulated kubelets, exporters and an API server.
 //!
-//! In: machines, a plan, delays, faults. Out: what was recorded ([`Record`]). Never: a clock, threads, or a decision about
-//! placement or admission of its own: the first is `scheduler::core`, the second `topology::admit`.
+//! In: machines, a workload, delays, faults. Out: a [`Record`] of the run. Never: a clock, threads, or a decision of
+//! its own: placement is `scheduler::core`, admission is `topology::admit`.
 //!
-//! Everything that will happen waits in one queue ordered by time, and by the order it was planned within a millisecond.
-//! All that happens by now comes first, then the scheduler decides once, and so on until nothing is left to do at this
-//! moment; then time moves on. With no latency at all the scheduler therefore always decides with perfect knowledge.
+//! This is a discrete-event simulation. Future events wait in one queue, ordered by time and, within a millisecond, by
+//! the order in which they were scheduled. At each moment all due events are processed first, then the scheduler
+//! decides once; both repeat until nothing is left to do, and only then time advances. Without latency the scheduler
+//! therefore always decides with perfect knowledge.
 
 use std::cmp::Reverse;
 use std::collections::{BTreeMap, BinaryHeap};
@@ -15,7 +16,7 @@ use scheduler::core::{Core, Decision, Event, Profile, Settings};
 use scheduler::cycle::Numa;
 use scheduler::ledger::PodId;
 use scheduler::pod::{PodView, Progress, Spec};
-use scheduler::queue::Backoff;
+use scheduler::queue::BackoffLimits;
 use topology::fingerprint::{Method, PodHash};
 use topology::score::{Strategy, Weights};
 use topology::zone::NodeTopology;
@@ -23,121 +24,122 @@ use topology::zone::NodeTopology;
 use crate::kubelet::{Kubelet, Rejection};
 use crate::latency::{Faults, Latency};
 use crate::machine::{Machine, cpu_milli};
-use crate::random::Random;
 use crate::record::{Levels, Record};
-use crate::workload::Plan;
+use crate::workload::Workload;
+use runtime::random::Random;
 
 mod events;
 
 /// What to simulate.
 #[derive(Clone, Copy, Debug)]
 pub struct Setup<'a> {
-    /// The nodes.
+    /// The nodes of the cluster.
     pub machines: &'a [Machine],
-    /// The pods.
-    pub plan: &'a Plan,
-    /// Delays.
+    /// The pods to create.
+    pub workload: &'a Workload,
+    /// Delays between the parts of the cluster.
     pub latency: &'a Latency,
-    /// Breakdowns.
+    /// Outages during the run.
     pub faults: Faults,
-    /// Whether the scheduler looks at zones; without, it decides as kube-scheduler does.
+    /// Whether the scheduler considers zones; if not, it decides by node totals as kube-scheduler does.
     pub zones: bool,
-    /// Which pods the exporters' fingerprints cover; `None`: exporters that give none.
+    /// Pods that the exporters' fingerprints cover; `None`: exporters without fingerprints.
     pub fingerprints: Option<Method>,
-    /// Decides delays, and the choice among equally good nodes.
+    /// Seeds the delays and the choice among equally good nodes.
     pub seed: u64,
 }
 
-/// The cluster.
-pub(crate) struct World<'a> {
+/// The state of a running simulation.
+pub(crate) struct Simulation<'a> {
     setup: Setup<'a>,
     now_ms: u64,
-    queue: BinaryHeap<Reverse<Due>>,
-    planned: u64,
-    last_happened_ms: u64,
+    queue: BinaryHeap<Reverse<Scheduled>>,
+    /// Counts scheduled events, to keep their order within a millisecond.
+    scheduled: u64,
+    last_event_ms: u64,
     random: Random,
     specs: Vec<Arc<Spec>>,
     pods: Vec<Pod>,
     nodes: Vec<Node>,
     slots: BTreeMap<Arc<str>, usize>,
     scheduler: Option<Core>,
-    /// Which life of the scheduler this is; what was sent to an earlier one is lost.
-    life: u32,
-    /// When the last change of a pod, and of a report, reaches the scheduler.
+    /// Number of the running scheduler process; events sent to an earlier one are lost.
+    incarnation: u32,
+    /// Arrival at the scheduler of the last pod event and the last report event; each watch keeps its order.
     pod_watch_ms: u64,
     report_watch_ms: u64,
-    /// Created, neither Running nor lost.
+    /// Pods created that are neither Running nor lost.
     pending: usize,
-    /// Pods without a node by their CPU need.
+    /// Number of pods without a node, by their CPU request.
     waiting: BTreeMap<i64, usize>,
     used_milli: i64,
     record: Record,
 }
 
-/// A pod that has been created.
+/// A created pod.
 struct Pod {
     view: PodView,
     created_ms: u64,
     node: Option<usize>,
-    /// When the last status of it reaches the API server.
+    /// Time at which its last status reaches the API server.
     status_ms: u64,
     exists: bool,
 }
 
-/// A node and what is on its way to and from it.
+/// A node, and the latest messages on their way to and from it.
 struct Node {
     kubelet: Kubelet,
     name: Arc<str>,
-    /// When the last binding is stored.
+    /// Time at which the last binding is stored.
     bound_ms: u64,
-    /// When the kubelet has heard of the last change.
-    heard_ms: u64,
-    /// When the next scan is due; `u64::MAX`: none is.
+    /// Time at which the last pod change reaches the kubelet.
+    notified_ms: u64,
+    /// Time of the next scan; `u64::MAX`: none is scheduled.
     scan_ms: u64,
-    /// When the last report is stored.
+    /// Time at which the last report is stored.
     published_ms: u64,
     /// [`Kubelet::changes`] at the last scan.
     scanned: u64,
     stored: Option<Arc<NodeTopology>>,
 }
 
-/// Something that will happen.
+/// A future event.
 enum SimEvent {
-    /// The scheduler hears of a change.
-    Heard { life: u32, event: Event },
+    /// A watch event reaches the scheduler.
+    Delivered { incarnation: u32, event: Event },
     /// The API server stores a binding.
-    Stored { life: u32, id: PodId, pod: usize, node: usize },
-    /// The scheduler learns what became of its binding.
-    Answered { life: u32, id: PodId, bound: bool },
-    /// The kubelet gets to see a bound pod.
-    Added(usize),
-    /// The kubelet hears that a pod shall end.
-    Terminated(usize),
-    /// The kubelet hears that a pod object is gone by force.
-    Vanished(usize),
+    BindingStored { incarnation: u32, id: PodId, pod: usize, node: usize },
+    /// The scheduler learns the result of its binding.
+    BindingAnswered { incarnation: u32, id: PodId, bound: bool },
+    /// The kubelet sees a bound pod.
+    KubeletAdds(usize),
+    /// The kubelet sees a deletion request, or the containers exit.
+    KubeletTerminates(usize),
+    /// The kubelet sees that a pod object was deleted by force.
+    KubeletRemoves(usize),
     /// The API server stores a status.
-    Status(usize, Step),
-    /// The pod has run as long as it should.
-    LifeOver(usize),
-    /// The kubelet takes the pod's resources back.
+    StatusStored(usize, PodStatus),
+    /// The pod has run for its lifetime.
+    LifetimeOver(usize),
+    /// The kubelet releases the pod's resources.
     Released(usize),
-    /// The pod object is gone.
-    Removed(usize),
-    /// The exporter of a node looks.
+    /// The pod object disappears.
+    ObjectRemoved(usize),
+    /// The exporter of a node scans.
     Scan(usize),
     /// The API server stores a report.
-    Published(usize, Arc<NodeTopology>),
-    /// Exporters work again.
-    ExportersBack,
-    /// The scheduler is killed.
-    SchedulerDies,
-    /// A new scheduler starts.
-    SchedulerStarts,
+    ReportStored(usize, Arc<NodeTopology>),
+    /// The exporters' outage ends.
+    ExportersRestart,
+    /// The scheduler process is killed.
+    SchedulerKilled,
+    /// A new scheduler process starts.
+    SchedulerRestarts,
 }
 
-/// What a status says.
+/// A pod status as the kubelet writes it.
 #[derive(Clone, Copy)]
-enum Step {
+enum PodStatus {
     Admitted,
     Running,
     Rejected(Rejection),
@@ -145,25 +147,26 @@ enum Step {
     Finished,
 }
 
-struct Due {
+/// An event in the queue.
+struct Scheduled {
     at_ms: u64,
     order: u64,
-    what: SimEvent,
+    event: SimEvent,
 }
 
-/// Name of the profile all pods ask for.
+/// Profile that all pods name.
 const PROFILE: &str = "tholepin";
 /// Namespace of all pods.
 const NAMESPACE: &str = "sim";
-/// Marks the uids of the plan's pods.
+/// Prefix of the uids of the workload's pods.
 const UID_PREFIX: &str = "sim/";
-/// When nothing but the scheduler's own timers is left for this long, the rest waits for ever. Longer than any of them
-/// (waiting pods are tried again every 5 minutes).
+/// Once only the scheduler's own timers have fired for this long, the remaining pods wait for ever. Longer than any of
+/// those timers: waiting pods are tried again every 5 minutes.
 const IDLE_MS: u64 = 6 * 60 * 1000;
-/// How often progress is told, in pods.
+/// Pods between two progress calls.
 const PROGRESS_STEP: usize = 64;
 
-impl<'a> World<'a> {
+impl<'a> Simulation<'a> {
     pub(crate) fn new(setup: Setup<'a>) -> Self {
         let node = |machine: &Machine| {
             let kubelet = Kubelet::new(machine);
@@ -172,7 +175,7 @@ impl<'a> World<'a> {
                 name: Arc::clone(&machine.view.name),
                 kubelet,
                 bound_ms: 0,
-                heard_ms: 0,
+                notified_ms: 0,
                 scan_ms: u64::MAX,
                 published_ms: 0,
                 scanned: 0,
@@ -183,19 +186,19 @@ impl<'a> World<'a> {
         let sum = |amount: fn(&Kubelet) -> i64| {
             nodes.iter().map(|node| amount(&node.kubelet)).fold(0, i64::saturating_add)
         };
-        let record = Record::new(setup.plan.arrivals.len(), sum(Kubelet::allocatable_milli));
+        let record = Record::new(setup.workload.arrivals.len(), sum(Kubelet::allocatable_milli));
         let used_milli = sum(Kubelet::used_milli);
         Self {
-            // Not the core's own sequence, which starts from the same seed.
-            random: Random::new(setup.seed ^ 0x5eed_5eed_5eed_5eed),
-            specs: setup.plan.specs(),
-            pods: Vec::with_capacity(setup.plan.arrivals.len()),
+            // Differs from the core's sequence, which starts from the same seed.
+            random: Random::seeded(setup.seed ^ 0x5eed_5eed_5eed_5eed),
+            specs: setup.workload.specs(),
+            pods: Vec::with_capacity(setup.workload.arrivals.len()),
             now_ms: 0,
             queue: BinaryHeap::new(),
-            planned: 0,
-            last_happened_ms: 0,
+            scheduled: 0,
+            last_event_ms: 0,
             scheduler: None,
-            life: 0,
+            incarnation: 0,
             pod_watch_ms: 0,
             report_watch_ms: 0,
             pending: 0,
@@ -208,23 +211,23 @@ impl<'a> World<'a> {
         }
     }
 
-    /// Runs to the end. `progress` is told now and then how many pods are settled.
+    /// Runs to the end. `progress` receives the number of settled pods, once for every [`PROGRESS_STEP`] of them.
     pub(crate) fn run(self, progress: &mut dyn FnMut(usize)) -> Record {
         self.run_observed(progress, &mut |_| {})
     }
 
-    /// The same; `observe` sees the cluster each time nothing is left to do at a moment.
+    /// Runs to the end; `observe` sees the cluster at each moment, after all that happens then.
     pub(crate) fn run_observed(
         mut self,
         progress: &mut dyn FnMut(usize),
         observe: &mut dyn FnMut(&Self),
     ) -> Record {
         self.begin();
-        let mut told = 0;
+        let mut reported = 0;
         loop {
             self.create_due();
-            if let Some(what) = self.next_event() {
-                self.apply(what);
+            if let Some(event) = self.next_event() {
+                self.process(event);
                 continue;
             }
             if self.decide() {
@@ -232,8 +235,8 @@ impl<'a> World<'a> {
             }
             observe(&self);
             let settled = self.record.settled();
-            if settled >= told + PROGRESS_STEP {
-                told = settled;
+            if settled >= reported + PROGRESS_STEP {
+                reported = settled;
                 progress(settled);
             }
             let Some(next_ms) = self.next_moment() else { break };
@@ -246,45 +249,45 @@ impl<'a> World<'a> {
 
     fn begin(&mut self) {
         if let Some((_, back_ms)) = self.setup.faults.exporters_down_ms {
-            self.plan(back_ms, SimEvent::ExportersBack);
+            self.schedule(back_ms, SimEvent::ExportersRestart);
         }
         if let Some((dies_ms, starts_ms)) = self.setup.faults.scheduler_down_ms {
-            self.plan(dies_ms, SimEvent::SchedulerDies);
-            self.plan(starts_ms.max(dies_ms), SimEvent::SchedulerStarts);
+            self.schedule(dies_ms, SimEvent::SchedulerKilled);
+            self.schedule(starts_ms.max(dies_ms), SimEvent::SchedulerRestarts);
         }
         self.start_scheduler();
     }
 
-    fn plan(&mut self, at_ms: u64, what: SimEvent) {
-        self.planned += 1;
-        self.queue.push(Reverse(Due { at_ms, order: self.planned, what }));
+    fn schedule(&mut self, at_ms: u64, event: SimEvent) {
+        self.scheduled += 1;
+        self.queue.push(Reverse(Scheduled { at_ms, order: self.scheduled, event }));
     }
 
     fn next_event(&mut self) -> Option<SimEvent> {
         if self.queue.peek().is_none_or(|Reverse(due)| due.at_ms > self.now_ms) {
             return None;
         }
-        self.last_happened_ms = self.now_ms;
-        self.queue.pop().map(|Reverse(due)| due.what)
+        self.last_event_ms = self.now_ms;
+        self.queue.pop().map(|Reverse(due)| due.event)
     }
 
-    /// When something happens next; `None` when all is over.
+    /// The time of the next event; `None` when the simulation is over.
     fn next_moment(&self) -> Option<u64> {
-        let planned = self.queue.peek().map(|Reverse(due)| due.at_ms);
-        let arrival = self.setup.plan.arrivals.get(self.pods.len()).map(|arrival| arrival.at_ms);
+        let queued = self.queue.peek().map(|Reverse(due)| due.at_ms);
+        let arrival = self.setup.workload.arrivals.get(self.pods.len()).map(|arrival| arrival.at_ms);
         let arrival = arrival.filter(|at_ms| *at_ms > self.now_ms);
         let timer = self.scheduler.as_ref().and_then(Core::due).map(|due| due.max(self.now_ms + 1));
-        match planned.into_iter().chain(arrival).min() {
+        match queued.into_iter().chain(arrival).min() {
             Some(next) => Some(timer.map_or(next, |timer| timer.min(next))),
-            None => timer.filter(|timer| *timer <= self.last_happened_ms + IDLE_MS && self.pending > 0),
+            None => timer.filter(|timer| *timer <= self.last_event_ms + IDLE_MS && self.pending > 0),
         }
     }
 
-    /// Creates the pods whose time has come and that are not held back.
+    /// Creates the pods that are due and not held back.
     fn create_due(&mut self) {
-        let plan = self.setup.plan;
-        let limit = plan.max_pending.unwrap_or(usize::MAX);
-        while let Some(arrival) = plan.arrivals.get(self.pods.len()) {
+        let workload = self.setup.workload;
+        let limit = workload.max_pending.unwrap_or(usize::MAX);
+        while let Some(arrival) = workload.arrivals.get(self.pods.len()) {
             if arrival.at_ms > self.now_ms || self.pending >= limit {
                 return;
             }
@@ -298,31 +301,37 @@ impl<'a> World<'a> {
                 exists: true,
             });
             self.pending += 1;
-            self.last_happened_ms = self.now_ms;
+            self.last_event_ms = self.now_ms;
             *self.waiting.entry(cpu_milli(&view.spec.needs.totals)).or_default() += 1;
-            self.tell(Event::Pod(view));
+            self.notify_scheduler(Event::Pod(view));
         }
     }
 
-    /// Lets the scheduler decide once. Whether it did.
+    /// Lets the scheduler decide once; whether there was anything to decide.
     fn decide(&mut self) -> bool {
         let now_ms = self.now_ms;
         let Some(decision) = self.scheduler.as_mut().and_then(|core| core.next(now_ms)) else { return false };
         if let Decision::Bind(binding) = decision {
             let pod = binding.pod.uid.strip_prefix(UID_PREFIX).and_then(|number| number.parse().ok());
             let node = self.slots.get(&binding.node).copied();
-            debug_assert!(pod.is_some() && node.is_some(), "the scheduler binds what nobody created");
+            debug_assert!(
+                pod.is_some() && node.is_some(),
+                "the scheduler binds a pod or node that does not exist"
+            );
             if let (Some(pod), Some(node)) = (pod, node) {
                 let delay = self.setup.latency.bind.draw(&mut self.random);
                 let at_ms = self.nodes[node].bound_ms.max(now_ms) + delay;
                 self.nodes[node].bound_ms = at_ms;
-                self.plan(at_ms, SimEvent::Stored { life: self.life, id: binding.id, pod, node });
+                self.schedule(
+                    at_ms,
+                    SimEvent::BindingStored { incarnation: self.incarnation, id: binding.id, pod, node },
+                );
             }
         }
         true
     }
 
-    /// A scheduler that knows what the API server has, and nothing else.
+    /// Starts a scheduler that knows only what the API server has.
     fn start_scheduler(&mut self) {
         let numa = Numa { strategy: Strategy::LeastAllocated, weights: Weights::default(), score_weight: 1 };
         let mut core = Core::new(Settings {
@@ -331,7 +340,7 @@ impl<'a> World<'a> {
                 numa: self.setup.zones.then_some(numa),
                 percentage: 0,
             }],
-            backoff: Backoff { initial_ms: 1_000, max_ms: 10_000 },
+            backoff: BackoffLimits { initial_ms: 1_000, max_ms: 10_000 },
             seed: self.setup.seed,
         });
         for machine in self.setup.machines {
@@ -347,12 +356,12 @@ impl<'a> World<'a> {
                 core.handle(Event::Report(Arc::clone(&node.name), Arc::clone(report)), self.now_ms);
             }
         }
-        self.life += 1;
+        self.incarnation += 1;
         self.scheduler = Some(core);
     }
 
     fn view(&self, number: usize) -> PodView {
-        let name = Plan::pod_name(number);
+        let name = Workload::pod_name(number);
         PodView {
             uid: format!("{UID_PREFIX}{number}").into(),
             namespace: NAMESPACE.into(),
@@ -363,7 +372,7 @@ impl<'a> World<'a> {
             hash: PodHash::of(NAMESPACE, &name),
             spec: Arc::clone(&self.specs[number]),
             progress: Progress::default(),
-            refused: None,
+            unschedulable: None,
             name: name.into(),
         }
     }
@@ -378,21 +387,21 @@ impl<'a> World<'a> {
     }
 }
 
-impl PartialEq for Due {
+impl PartialEq for Scheduled {
     fn eq(&self, other: &Self) -> bool {
         self.cmp(other).is_eq()
     }
 }
 
-impl Eq for Due {}
+impl Eq for Scheduled {}
 
-impl PartialOrd for Due {
+impl PartialOrd for Scheduled {
     fn partial_cmp(&self, other: &Self) -> Option<std::cmp::Ordering> {
         Some(self.cmp(other))
     }
 }
 
-impl Ord for Due {
+impl Ord for Scheduled {
     fn cmp(&self, other: &Self) -> std::cmp::Ordering {
         (self.at_ms, self.order).cmp(&(other.at_ms, other.order))
     }

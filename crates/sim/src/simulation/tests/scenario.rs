@@ -1,4 +1,4 @@
-//! Clusters made from one number, watched while they run, and made smaller when they fail.
+//! Scenarios: clusters generated from a seed, observed while they run, and minimised when they fail.
 
 use std::collections::BTreeMap;
 
@@ -7,11 +7,11 @@ use topology::policy::{Policy, Scope};
 use topology::resource::ResourceName;
 
 use super::super::*;
-use crate::latency::Span;
+use crate::latency::DelayRange;
 use crate::machine::{Shape, ZoneShape, open_cpus};
-use crate::workload::{Arrival, Ask, End, Open, SIZES};
+use crate::workload::{Arrival, ContainerResources, End, OpenArrivals, SIZES};
 
-/// What may occur in a scenario.
+/// The features that scenarios may have.
 #[derive(Clone, Copy, Debug, Default)]
 pub(super) struct Domain {
     /// Pods that end by themselves or by force.
@@ -30,11 +30,11 @@ pub(super) struct Domain {
     pub(super) scheduler_down: bool,
 }
 
-/// Everything a run needs.
+/// The inputs of a run.
 #[derive(Clone, Debug)]
 pub(super) struct Scenario {
     pub(super) machines: Vec<Machine>,
-    pub(super) plan: Plan,
+    pub(super) workload: Workload,
     pub(super) latency: Latency,
     pub(super) faults: Faults,
     pub(super) fingerprints: Option<Method>,
@@ -42,24 +42,24 @@ pub(super) struct Scenario {
     pub(super) seed: u64,
 }
 
-/// What an observed run came to.
+/// The observations of a run.
 #[derive(Debug, Default)]
-pub(super) struct Seen {
-    /// The longest time a pod waited for a node although it fitted and the scheduler could know; and its number.
+pub(super) struct Observations {
+    /// The longest time that a pod waited although it fitted and the scheduler could know, with the pod's number.
     pub(super) overlooked_ms: (u64, usize),
     /// Whether some kubelet handed out more than it has.
     pub(super) debt: bool,
-    /// CPU that is still held at the end.
+    /// CPU still held at the end, in thousandths.
     pub(super) held_milli: i64,
 }
 
 impl Scenario {
-    /// The scenario of a number.
-    pub(super) fn of(seed: u64, domain: Domain) -> Self {
-        let mut random = Random::new(seed);
+    /// Generates the scenario of a seed.
+    pub(super) fn from_seed(seed: u64, domain: Domain) -> Self {
+        let mut random = Random::seeded(seed);
         let count = 1 + usize::try_from(random.below(5)).unwrap();
         let machines = shape(&mut random).machines(count).unwrap();
-        let plan = plan(&mut random, &machines, domain);
+        let workload = workload(&mut random, &machines, domain);
         let latency = latency(&mut random, domain);
         let mut sometimes = |may: bool, span| (may && random.below(2) == 0).then_some(span);
         let faults = Faults {
@@ -69,39 +69,40 @@ impl Scenario {
         let methods = [Some(Method::WithExclusiveResources), Some(Method::All), None];
         let methods = if domain.no_fingerprints { &methods[..] } else { &methods[..2] };
         let fingerprints = pick(&mut random, methods);
-        Self { machines, plan, latency, faults, fingerprints, zones: true, seed }
+        Self { machines, workload, latency, faults, fingerprints, zones: true, seed }
     }
 
-    pub(super) fn run(&self) -> (Record, Seen) {
+    pub(super) fn run(&self) -> (Record, Observations) {
         let setup = Setup {
             machines: &self.machines,
-            plan: &self.plan,
+            workload: &self.workload,
             latency: &self.latency,
             faults: self.faults,
             zones: self.zones,
             fingerprints: self.fingerprints,
             seed: self.seed,
         };
-        let mut seen = Seen::default();
+        let mut seen = Observations::default();
         let mut since: BTreeMap<usize, u64> = BTreeMap::new();
-        let mut rooms = Rooms::default();
-        let record = World::new(setup).run_observed(&mut |_| {}, &mut |world| {
-            seen.debt |= world.nodes.iter().any(|node| node.kubelet.free().has_debt());
-            seen.held_milli = world.used_milli;
-            rooms.update(world);
-            let fitting = if world.scheduler.is_some() { world.fitting(&rooms) } else { Vec::new() };
+        let mut rooms = HiddenRoom::default();
+        let record = Simulation::new(setup).run_observed(&mut |_| {}, &mut |simulation| {
+            seen.debt |= simulation.nodes.iter().any(|node| node.kubelet.free().has_debt());
+            seen.held_milli = simulation.used_milli;
+            rooms.update(simulation);
+            let fitting =
+                if simulation.scheduler.is_some() { simulation.fitting(&rooms) } else { Vec::new() };
             since.retain(|pod, _| fitting.contains(pod));
             for pod in fitting {
-                let waited_ms = world.now_ms - *since.entry(pod).or_insert(world.now_ms);
+                let waited_ms = simulation.now_ms - *since.entry(pod).or_insert(simulation.now_ms);
                 seen.overlooked_ms = seen.overlooked_ms.max((waited_ms, pod));
             }
         });
         (record, seen)
     }
 
-    /// The same failure with fewer and simpler pods.
+    /// Removes and simplifies pods as long as the scenario still fails.
     pub(super) fn minimise(&mut self, fails: impl Fn(&Self) -> bool) {
-        let size = |scenario: &Self| serde_json::to_string(&scenario.plan).unwrap().len();
+        let size = |scenario: &Self| serde_json::to_string(&scenario.workload).unwrap().len();
         let keep_if = |scenario: &mut Self, change: &dyn Fn(&mut Self)| {
             let mut trial = scenario.clone();
             change(&mut trial);
@@ -113,18 +114,18 @@ impl Scenario {
         };
         loop {
             let before = size(self);
-            let mut step = self.plan.arrivals.len().div_ceil(2);
+            let mut step = self.workload.arrivals.len().div_ceil(2);
             while step > 0 {
                 let mut at = 0;
-                while at < self.plan.arrivals.len() {
-                    let until = (at + step).min(self.plan.arrivals.len());
-                    if !keep_if(self, &|s| drop(s.plan.arrivals.drain(at..until))) {
+                while at < self.workload.arrivals.len() {
+                    let until = (at + step).min(self.workload.arrivals.len());
+                    if !keep_if(self, &|s| drop(s.workload.arrivals.drain(at..until))) {
                         at += step;
                     }
                 }
                 step /= 2;
             }
-            for at in 0..self.plan.arrivals.len() {
+            for at in 0..self.workload.arrivals.len() {
                 let simpler: [fn(&mut Arrival); 4] = [
                     |a| a.end = End::Deleted,
                     |a| a.init.clear(),
@@ -132,7 +133,7 @@ impl Scenario {
                     |a| a.devices.clear(),
                 ];
                 for simplify in simpler {
-                    keep_if(self, &|s| simplify(&mut s.plan.arrivals[at]));
+                    keep_if(self, &|s| simplify(&mut s.workload.arrivals[at]));
                 }
             }
             if size(self) >= before {
@@ -141,7 +142,7 @@ impl Scenario {
         }
     }
 
-    /// For reports of failures.
+    /// Describes the scenario, for failures.
     pub(super) fn describe(&self) -> String {
         let topology = &self.machines[0].topology;
         let zones: Vec<String> = topology
@@ -153,7 +154,7 @@ impl Scenario {
             })
             .collect();
         let pods: Vec<String> =
-            self.plan.arrivals.iter().map(|a| serde_json::to_string(a).unwrap()).collect();
+            self.workload.arrivals.iter().map(|a| serde_json::to_string(a).unwrap()).collect();
         format!(
             "seed {}, {} machines of [{}], {:?}, {:?}, {:?}, fingerprints {:?}, at most {:?} pending, pods:\n{}",
             self.seed,
@@ -163,45 +164,45 @@ impl Scenario {
             self.latency,
             self.faults,
             self.fingerprints,
-            self.plan.max_pending,
+            self.workload.max_pending,
             pods.join("\n")
         )
     }
 }
 
-/// Room that kubelets have, but that nobody else need know of yet.
+/// Room that kubelets have, but that the scheduler cannot know of yet.
 #[derive(Debug, Default)]
-struct Rooms {
+struct HiddenRoom {
     held: BTreeMap<usize, Placement>,
-    /// Released, and until when the scheduler need not know.
-    secret: BTreeMap<usize, (Placement, u64)>,
+    /// Released placements, and the time until which the scheduler cannot know.
+    unannounced: BTreeMap<usize, (Placement, u64)>,
 }
 
-impl Rooms {
-    fn update(&mut self, world: &World<'_>) {
-        let placements = world.nodes.iter().flat_map(|node| node.kubelet.placements());
+impl HiddenRoom {
+    fn update(&mut self, simulation: &Simulation<'_>) {
+        let placements = simulation.nodes.iter().flat_map(|node| node.kubelet.placements());
         let now: BTreeMap<usize, Placement> = placements.map(|(pod, held)| (pod, held.clone())).collect();
         for (pod, placement) in std::mem::replace(&mut self.held, now) {
             if !self.held.contains_key(&pod) {
-                self.secret.insert(pod, (placement, u64::MAX));
+                self.unannounced.insert(pod, (placement, u64::MAX));
             }
         }
-        for (pod, (_, until_ms)) in &mut self.secret {
-            let entry = &world.pods[*pod];
+        for (pod, (_, until_ms)) in &mut self.unannounced {
+            let entry = &simulation.pods[*pod];
             if *until_ms == u64::MAX && (!entry.exists || entry.view.progress.terminal) {
-                // After a forced deletion nobody says when the kubelet is done; the core waits 2 s.
-                let forced = world.setup.plan.arrivals[*pod].end == End::Forced;
-                let silence_ms = if forced { 2_000 + world.setup.latency.kubelet.max_ms } else { 0 };
-                *until_ms = world.now_ms + world.setup.latency.watch.max_ms + silence_ms;
+                // After a forced deletion no event shows when the kubelet is done; the core waits 2 s.
+                let forced = simulation.setup.workload.arrivals[*pod].end == End::Forced;
+                let silence_ms = if forced { 2_000 + simulation.setup.latency.kubelet.max_ms } else { 0 };
+                *until_ms = simulation.now_ms + simulation.setup.latency.watch.max_ms + silence_ms;
             }
         }
-        self.secret.retain(|_, (_, until_ms)| *until_ms > world.now_ms);
+        self.unannounced.retain(|_, (_, until_ms)| *until_ms > simulation.now_ms);
     }
 }
 
-impl World<'_> {
-    /// Waiting pods that some kubelet would admit after all that is on its way to it, in room everybody can know of.
-    fn fitting(&self, rooms: &Rooms) -> Vec<usize> {
+impl Simulation<'_> {
+    /// Waiting pods that some kubelet would admit after all pods on their way to it, in room the scheduler can know of.
+    fn fitting(&self, rooms: &HiddenRoom) -> Vec<usize> {
         if self.waiting.is_empty() {
             return Vec::new();
         }
@@ -209,7 +210,7 @@ impl World<'_> {
         let left = |node: &Node| node.kubelet.allocatable_milli() - node.kubelet.used_milli();
         let mut tables: Vec<_> =
             self.nodes.iter().map(|node| (node.kubelet.free().clone(), left(node))).collect();
-        for (pod, (placement, _)) in &rooms.secret {
+        for (pod, (placement, _)) in &rooms.unannounced {
             if let Some(node) = self.pods[*pod].node {
                 placement.charge(&mut tables[node].0);
                 tables[node].1 -= cpu_milli(&self.specs[*pod].needs.totals);
@@ -239,11 +240,11 @@ impl World<'_> {
         let mut coming: Vec<(u64, u64, usize, usize)> = Vec::new();
         let mut decided = Vec::new();
         for Reverse(due) in &self.queue {
-            match due.what {
-                SimEvent::Added(pod) => {
+            match due.event {
+                SimEvent::KubeletAdds(pod) => {
                     coming.extend(self.pods[pod].node.map(|node| (due.at_ms, due.order, pod, node)));
                 }
-                SimEvent::Stored { pod, node, .. } => {
+                SimEvent::BindingStored { pod, node, .. } => {
                     coming.push((u64::MAX, due.order, pod, node));
                     decided.push(pod);
                 }
@@ -284,13 +285,14 @@ fn shape(random: &mut Random) -> Shape {
 fn latency(random: &mut Random, domain: Domain) -> Latency {
     let mut latency = pick(random, &[Latency::cluster(), Latency::cluster(), Latency::zero()]);
     match random.below(5) {
-        0 if domain.slow_exporters => latency.scan_taken = Span::fixed(10_000),
+        0 if domain.slow_exporters => latency.scan_taken = DelayRange::fixed(10_000),
         1 if domain.slow_exporters => {
-            (latency.scan_taken, latency.scan_released) = (Span::of(0, 10_000), Span::of(0, 10_000));
+            (latency.scan_taken, latency.scan_released) =
+                (DelayRange::new(0, 10_000), DelayRange::new(0, 10_000));
         }
-        2 if domain.slow_exporters => latency.cleanup = Span::of(0, 5_000),
+        2 if domain.slow_exporters => latency.cleanup = DelayRange::new(0, 5_000),
         3 if domain.slow_watches => {
-            (latency.watch, latency.kubelet) = (Span::of(0, 400), Span::of(0, 400));
+            (latency.watch, latency.kubelet) = (DelayRange::new(0, 400), DelayRange::new(0, 400));
         }
         _ => {}
     }
@@ -298,14 +300,21 @@ fn latency(random: &mut Random, domain: Domain) -> Latency {
 }
 
 /// Pods each of which an empty machine admits.
-fn plan(random: &mut Random, machines: &[Machine], domain: Domain) -> Plan {
+fn workload(random: &mut Random, machines: &[Machine], domain: Domain) -> Workload {
     let load = pick(random, &[0.5, 0.65, 0.9, 1.2, 2.0]);
     let max_pending = pick(random, &[None, None, Some(6)]);
     let cpus = open_cpus(machines);
-    let open =
-        Open { pods: 100, rate: 3.0, load, cpus, max_pending, sizes: SIZES.to_vec(), seed: random.number() };
-    let mut plan = open.plan().unwrap();
-    for arrival in &mut plan.arrivals {
+    let open = OpenArrivals {
+        pods: 100,
+        rate: 3.0,
+        load,
+        cpus,
+        max_pending,
+        sizes: SIZES.to_vec(),
+        seed: random.bits(),
+    };
+    let mut workload = open.workload().unwrap();
+    for arrival in &mut workload.arrivals {
         match random.below(10) {
             0 if domain.ends => arrival.end = End::Forced,
             1 if domain.ends => arrival.end = End::Finished,
@@ -315,16 +324,16 @@ fn plan(random: &mut Random, machines: &[Machine], domain: Domain) -> Plan {
             mix(random, arrival);
         }
     }
-    let mut specs = plan.specs().into_iter();
-    plan.arrivals.retain(|_| {
+    let mut specs = workload.specs().into_iter();
+    workload.arrivals.retain(|_| {
         let needs = specs.next().map(|spec| Arc::clone(&spec.needs));
         needs.is_some_and(|needs| Kubelet::new(&machines[0]).admit(0, &needs, PodHash(0)).is_ok())
     });
-    plan
+    workload
 }
 
 fn mix(random: &mut Random, arrival: &mut Arrival) {
-    let ask = |cpus| Ask { cpus, memory_mib: 64, devices: BTreeMap::new() };
+    let ask = |cpus| ContainerResources { cpus, memory_mib: 64, devices: BTreeMap::new() };
     match random.below(8) {
         0 => arrival.init.push(ask(arrival.cpus + 1)),
         1 => arrival.init.push(ask(1)),
