@@ -1,7 +1,8 @@
-//! Which nodes a pod may and would rather run on: node selector, node affinity, taints and tolerations.
+//! Node selectors, node affinity, taints and tolerations.
 //!
-//! In: the pod's and the node's own fields. Out: yes, no, or a preference. Matching follows kube-scheduler 1.36: terms are
-//! ORed, requirements within a term ANDed, an empty term matches nothing.
+//! In: fields of a pod and a node. Out: whether the pod may run on the node, and how much it prefers the node. Never:
+//! an API call. Matching follows kube-scheduler 1.36: terms are ORed, requirements within a term are ANDed, and an
+//! empty term matches nothing.
 
 use std::collections::BTreeMap;
 
@@ -10,7 +11,7 @@ use k8s_openapi::api::core::v1 as wire;
 /// `nodeSelector` and `affinity.nodeAffinity` of a pod.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Hash)]
 pub struct NodeAffinity {
-    /// `nodeSelector`: all must be there.
+    /// `nodeSelector`: the node must have all of these labels.
     pub selector: Vec<(String, String)>,
     /// Required terms; `None` when there is no requirement.
     pub required: Option<Vec<Term>>,
@@ -40,7 +41,7 @@ enum Operator {
     DoesNotExist,
     Gt,
     Lt,
-    /// Unknown to us: matches nothing.
+    /// An unknown operator, which matches nothing.
     Unknown,
 }
 
@@ -58,11 +59,11 @@ pub enum Effect {
 /// A taint of a node.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub struct Taint {
-    /// Key.
+    /// The key.
     pub key: String,
-    /// Value; may be empty.
+    /// The value; may be empty.
     pub value: String,
-    /// Effect.
+    /// The effect.
     pub effect: Effect,
 }
 
@@ -219,7 +220,7 @@ pub fn tolerates(tolerations: &[Toleration], taints: &[Taint]) -> bool {
         .all(|taint| tolerations.iter().any(|toleration| toleration.covers(taint)))
 }
 
-/// How many `PreferNoSchedule` taints are not tolerated.
+/// The number of `PreferNoSchedule` taints that are not tolerated.
 #[must_use]
 pub fn aversions(tolerations: &[Toleration], taints: &[Taint]) -> i64 {
     let untolerated = taints

@@ -1,7 +1,7 @@
-//! From flags and a `KubeSchedulerConfiguration` to the core's [`Settings`].
+//! The core's [`Settings`] from a `KubeSchedulerConfiguration`.
 //!
-//! In: the parsed file. Out: profiles, or an error for what the file asks of zones and this scheduler cannot do. (Lists and
-//! arguments of in-tree plugins are read and have no effect yet; docs/scheduler.md says so.)
+//! In: the parsed file. Out: profiles, or an error for zone features that this scheduler does not support. Never: an
+//! effect of the lists and arguments of in-tree plugins, which are read and checked only (see docs/scheduler.md).
 
 use api::schedulerconfig::{
     ExtensionPoint, NUMA_PLUGIN, PreemptionMode, Profile as WireProfile, SchedulerConfig, ScoringStrategyType,
@@ -11,15 +11,15 @@ use topology::score::{Strategy, Weights};
 
 use crate::core::{Profile, Settings};
 use crate::cycle::Numa;
-use crate::queue::Backoff;
+use crate::queue::BackoffLimits;
 
-/// The profile served without a configuration file; the name the numaresources operator gives its scheduler.
+/// Name of the profile without a configuration file, as the numaresources operator names its scheduler.
 pub const DEFAULT_SCHEDULER_NAME: &str = "topo-aware-scheduler";
 
-/// A setting that cannot be honoured.
+/// A setting that is not supported.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 pub enum ConfigError {
-    /// A zone score that does not exist here yet.
+    /// An unsupported scoring strategy.
     #[error(
         "profiles[{profile}].pluginConfig: scoringStrategy.type: {asked} is not supported yet; allowed values: \
          LeastAllocated, MostAllocated, BalancedAllocation"
@@ -27,31 +27,31 @@ pub enum ConfigError {
     Strategy {
         /// Index of the profile.
         profile: usize,
-        /// What was asked for.
+        /// The strategy in the file.
         asked: &'static str,
     },
-    /// NUMA-aware preemption.
+    /// NUMA-aware preemption, in the profile with this index.
     #[error(
         "profiles[{0}].pluginConfig: preemptionMode: Enabled is not supported yet; allowed value: Disabled"
     )]
     Preemption(usize),
-    /// A name that is no resource.
+    /// An invalid resource name.
     #[error("profiles[{profile}].pluginConfig: scoringStrategy.resources: {reason}")]
     Resource {
         /// Index of the profile.
         profile: usize,
-        /// What is wrong.
+        /// The problem.
         reason: String,
     },
 }
 
-/// Settings without a file: one profile that counts zones.
+/// Settings without a file: one profile with zones.
 #[must_use]
 pub fn default_settings(seed: u64) -> Settings {
     let numa = Numa { strategy: Strategy::LeastAllocated, weights: Weights::default(), score_weight: 1 };
     Settings {
         profiles: vec![Profile { name: DEFAULT_SCHEDULER_NAME.into(), numa: Some(numa), percentage: 0 }],
-        backoff: Backoff { initial_ms: 1_000, max_ms: 10_000 },
+        backoff: BackoffLimits { initial_ms: 1_000, max_ms: 10_000 },
         seed,
     }
 }
@@ -74,7 +74,7 @@ pub fn settings(config: &SchedulerConfig, seed: u64) -> Result<Settings, ConfigE
             })
         })
         .collect::<Result<_, ConfigError>>()?;
-    let backoff = Backoff {
+    let backoff = BackoffLimits {
         initial_ms: config.pod_initial_backoff_seconds.saturating_mul(1_000),
         max_ms: config.pod_max_backoff_seconds.saturating_mul(1_000),
     };
@@ -140,7 +140,7 @@ mod tests {
     }
 
     #[test]
-    fn what_cannot_be_honoured_is_refused() {
+    fn unsupported_settings_are_refused() {
         let error = settings(&file("{scoringStrategy: {type: LeastNUMANodes}}"), 1).unwrap_err();
         assert_eq!(error, ConfigError::Strategy { profile: 1, asked: "LeastNUMANodes" });
         let error = settings(&file("{preemptionMode: Enabled}"), 1).unwrap_err();

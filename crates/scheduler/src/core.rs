@@ -1,78 +1,79 @@
-//! The scheduler without the world around it: events in, decisions out.
+//! The scheduler as a state machine: events in, decisions out.
 //!
-//! In: pods, nodes and reports as they change, results of bindings, and the time. Out: one [`Decision`] after the other, and
-//! when to ask again. Never: I/O, a clock, randomness that is not seeded. The same value drives a cluster (`shell`) and a
-//! virtual-time simulation (crate `sim`), so what is measured there is what runs here.
+//! In: changes of pods, nodes and reports, results of bindings, and the time. Out: one [`Decision`] after the other,
+//! and the time at which to ask again. Never: I/O, a clock, randomness without a seed. The same core serves a cluster
+//! (`shell`) and simulations in virtual time (crate `sim`), so simulations measure the code that runs in clusters.
 
 use std::collections::{BTreeMap, BTreeSet, HashMap};
 use std::sync::Arc;
 
+use runtime::random::Random;
 use topology::admit::Scratch;
 use topology::fingerprint::status::Status;
 use topology::zone::NodeTopology;
 
-use crate::cycle::{self, Numa, Raw, UNREPORTED_GRACE_MS};
+use crate::cycle::{self, Numa, RawScore, UNREPORTED_GRACE_MS};
 use crate::ledger::PodId;
 use crate::node::{Node, NodeView};
 use crate::pod::{PodView, Spec};
-use crate::queue::{Backoff, Queue};
+use crate::queue::{BackoffLimits, Queue};
 use crate::reason::{Reason, Refusals};
 
-mod book;
+mod accounting;
 
-/// A scheduler name this process serves.
+/// A scheduler name that this process serves.
 #[derive(Clone, Debug)]
 pub struct Profile {
-    /// Pods with this `spec.schedulerName` are ours.
+    /// The `spec.schedulerName` of this profile's pods.
     pub name: Arc<str>,
-    /// How zones count; `None`: they do not (a NUMA-blind scheduler).
+    /// Filter and score of zones; `None`: zones do not count (a NUMA-blind profile).
     pub numa: Option<Numa>,
     /// `percentageOfNodesToScore`; 0: adaptive.
     pub percentage: usize,
 }
 
-/// What a [`Core`] needs to know at the start.
+/// The settings of a [`Core`].
 #[derive(Clone, Debug)]
 pub struct Settings {
-    /// The profiles, each with another name.
+    /// The profiles, with distinct names.
     pub profiles: Vec<Profile>,
-    /// Backoff after errors.
-    pub backoff: Backoff,
-    /// Seeds the choice among equally good nodes.
+    /// Backoff after failed bindings.
+    pub backoff: BackoffLimits,
+    /// Seed of the choice among equally good nodes.
     pub seed: u64,
 }
 
-/// Something happened.
+/// An input of the core.
 #[derive(Debug)]
 pub enum Event {
     /// A pod is new or has changed.
     Pod(PodView),
-    /// A pod object is gone; its last known state.
+    /// A pod object is gone; with its last state.
     PodGone(PodView),
-    /// A pod object is gone, and its last state was not seen: the watch was interrupted.
+    /// The object of the pod with this uid is gone; the last state was missed because the watch was interrupted.
     PodVanished(Arc<str>),
     /// A node is new or has changed.
     Node(NodeView),
     /// A node object is gone.
     NodeGone(Arc<str>),
-    /// An exporter described a node.
+    /// A node's report is new or has changed.
     Report(Arc<str>, Arc<NodeTopology>),
     /// A node's report is gone.
     ReportGone(Arc<str>),
-    /// A node has a report that cannot be read.
+    /// A node's report cannot be read.
     ReportUnreadable(Arc<str>),
     /// The binding was accepted.
     Bound(PodId),
-    /// The binding failed for certain: the pod is not on the node.
+    /// The binding failed for certain; the pod is not on the node.
     BindFailed(PodId),
 }
 
-/// What to do next.
+/// An output of the core.
 #[derive(Debug)]
 pub enum Decision {
-    /// Bind the pod to the node. The core counts it there from now on.
+    /// Bind the pod to the node. The core counts the pod there from now on.
     Bind(Binding),
-    /// Tell people why the pod waits.
+    /// Report that the pod fits no node.
     Refuse(Refused),
 }
 
@@ -85,44 +86,53 @@ pub struct Binding {
     pub pod: PodView,
     /// The node.
     pub node: Arc<str>,
-    /// How many attempts it took.
+    /// Number of attempts, this one included.
     pub attempts: u32,
 }
 
-/// A pod and why it waits.
+/// A pod that fits no node, and the reason.
 #[derive(Clone, Debug)]
 pub struct Refused {
     /// The pod as last seen.
     pub pod: PodView,
-    /// kube-scheduler's text.
+    /// The message, in kube-scheduler's words.
     pub message: String,
-    /// Reasons and node counts, for metrics.
+    /// Reasons with node counts, for metrics.
     pub refusals: Refusals,
 }
 
 #[derive(Debug)]
 struct Entry {
     view: PodView,
-    /// Slot of the node it is charged to.
-    place: Option<usize>,
-    /// Chosen by us, not yet seen bound.
-    assumed: bool,
-    /// Its node's totals no longer count it.
-    released: bool,
-    /// The object is gone; waiting for the kubelet to be done with it.
-    gone: bool,
+    lifecycle: Lifecycle,
+}
+
+/// The stage of a pod between queue and release, with the slot of its node. The ledger's `Stage` is finer: it also
+/// knows what the kubelet and reports have shown.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Lifecycle {
+    /// On no node: queued, held back, or a pod of another scheduler.
+    Unbound,
+    /// Chosen by us and charged to the node; the binding is not confirmed yet.
+    Assumed { slot: usize },
+    /// The API server has the pod on the node.
+    Bound { slot: usize },
+    /// Finished, or the object is gone. The totals no longer count the pod; the ledger does until the kubelet has
+    /// released it. `assumed`: the binding is still not confirmed.
+    Ended { slot: usize, assumed: bool },
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 enum Timer {
-    /// The kubelet has long processed the forced deletion.
+    /// The kubelet has long since processed the forced deletion.
     Vanished(PodId),
-    /// The node has had its time to get a report.
+    /// The grace period for a first report is over.
     Unreported(usize),
 }
 
-/// A forced deletion reaches the kubelet with the next watch event, before anything bound later (both come in the order of the
-/// API server), and from then on it no longer counts the pod. This is the margin for a slow watch when no report says so.
+/// How long a pod deleted by force is charged when no report shows its release. The deletion reaches the kubelet with
+/// the next watch event, before anything bound later, since both come in the order of the API server. This is the
+/// margin for a slow watch.
 const VANISHED_MS: u64 = 2_000;
 
 /// The scheduler's state.
@@ -134,28 +144,29 @@ pub struct Core {
     next_id: u64,
     nodes: Vec<Node>,
     slots: HashMap<Arc<str>, usize>,
-    spare: Vec<usize>,
-    /// Slots of nodes that exist, in the order of their arrival; where the next search starts.
-    listed: Vec<usize>,
-    start: usize,
+    free_slots: Vec<usize>,
+    /// Slots of existing nodes, in the order of their arrival.
+    node_order: Vec<usize>,
+    /// Index in `node_order` at which the next search starts.
+    search_start: usize,
     queue: Queue,
-    /// Nodes on which something may fit now that did not before.
+    /// Nodes on which a waiting pod may fit by now.
     changed: BTreeSet<usize>,
     timers: BTreeSet<(u64, Timer)>,
-    random: u64,
+    random: Random,
     scratch: Scratch,
     feasible: Vec<usize>,
-    raw: Vec<Raw>,
+    raw: Vec<RawScore>,
     totals: Vec<i64>,
 }
 
 // === events ===
 
 impl Core {
-    /// A core that knows nothing yet.
+    /// A core without pods, nodes and reports.
     #[must_use]
     pub fn new(settings: Settings) -> Self {
-        let random = settings.seed;
+        let random = Random::seeded(settings.seed);
         Self {
             settings,
             pods: BTreeMap::new(),
@@ -163,9 +174,9 @@ impl Core {
             next_id: 0,
             nodes: Vec::new(),
             slots: HashMap::new(),
-            spare: Vec::new(),
-            listed: Vec::new(),
-            start: 0,
+            free_slots: Vec::new(),
+            node_order: Vec::new(),
+            search_start: 0,
             queue: Queue::default(),
             changed: BTreeSet::new(),
             timers: BTreeSet::new(),
@@ -177,7 +188,7 @@ impl Core {
         }
     }
 
-    /// Takes one event in. `now_ms`: milliseconds since the epoch (or since the start of a simulation).
+    /// Processes one event. `now_ms`: milliseconds since the epoch, or since the start of a simulation.
     pub fn handle(&mut self, event: Event, now_ms: u64) {
         match event {
             Event::Pod(view) => self.pod(view),
@@ -198,7 +209,7 @@ impl Core {
             Event::ReportGone(name) => {
                 let slot = self.slot(&name);
                 self.nodes[slot].ledger.report_deleted();
-                self.tidy(slot);
+                self.reclaim(slot);
             }
             Event::ReportUnreadable(name) => {
                 let slot = self.slot(&name);
@@ -206,7 +217,7 @@ impl Core {
             }
             Event::Bound(id) => {
                 if let Some(entry) = self.pods.get_mut(&id) {
-                    entry.assumed = false;
+                    entry.lifecycle = entry.lifecycle.confirmed();
                 }
             }
             Event::BindFailed(id) => self.bind_failed(id, now_ms),
@@ -218,24 +229,22 @@ impl Core {
         let terminal = view.progress.terminal;
         let bound_to = view.node.clone();
         let known = self.pods.get(&id);
-        let place = known.and_then(|entry| entry.place);
+        let place = known.and_then(|entry| entry.lifecycle.slot());
         if known.is_none() && terminal {
             self.ids.remove(&view.uid);
             return;
         }
-        let new_wishes = known.is_none_or(|entry| {
-            entry.view.spec != view.spec || entry.view.priority != view.priority || entry.gone
-        });
+        let respecified =
+            known.is_none_or(|entry| entry.view.spec != view.spec || entry.view.priority != view.priority);
         let progress = view.progress;
         match self.pods.get_mut(&id) {
             Some(entry) => entry.view = view,
             None => {
-                let entry = Entry { view, place: None, assumed: false, released: false, gone: false };
-                self.pods.insert(id, entry);
+                self.pods.insert(id, Entry { view, lifecycle: Lifecycle::Unbound });
             }
         }
         match (place, bound_to) {
-            (None, None) => self.enqueue(id, new_wishes),
+            (None, None) => self.enqueue(id, respecified),
             (None, Some(node)) => {
                 self.queue.forget(id);
                 self.place(id, &node);
@@ -247,12 +256,12 @@ impl Core {
             (Some(_), Some(_)) => {
                 self.queue.forget(id);
                 if let Some(entry) = self.pods.get_mut(&id) {
-                    entry.assumed = false;
+                    entry.lifecycle = entry.lifecycle.confirmed();
                 }
             }
             (Some(_), None) => {}
         }
-        if let Some(slot) = self.pods.get(&id).and_then(|entry| entry.place) {
+        if let Some(slot) = self.pods.get(&id).and_then(|entry| entry.lifecycle.slot()) {
             if progress.admitted {
                 self.nodes[slot].ledger.admitted(id, &mut self.scratch);
                 self.changed.insert(slot);
@@ -268,36 +277,35 @@ impl Core {
         }
     }
 
-    fn enqueue(&mut self, id: PodId, new_wishes: bool) {
+    fn enqueue(&mut self, id: PodId, respecified: bool) {
         let Some(entry) = self.pods.get(&id) else { return };
         let view = &entry.view;
         let ours = self.settings.profiles.iter().any(|profile| profile.name == view.scheduler);
         if !ours || view.progress.deleting || !view.spec.gates.is_empty() {
             self.queue.forget(id);
-        } else if new_wishes {
+        } else if respecified {
             self.queue.push(id, view.priority, &view.spec);
         }
     }
 
-    /// The object is gone. Graceful: the kubelet had said that everything ended, so it has released already. By force: it
-    /// will, at once or when a report says so.
+    /// The object is gone. After a graceful deletion the kubelet has released the pod already, since it had reported
+    /// the end of all containers. After a forced one it will, and a report or a timer tells when.
     fn pod_gone(&mut self, view: PodView, now_ms: u64) {
         let Some(id) = self.ids.get(&view.uid).copied() else { return };
         self.queue.forget(id);
         let Some(entry) = self.pods.get_mut(&id) else { return };
-        let Some(slot) = entry.place else {
-            self.drop_pod(id);
-            return;
-        };
         let done = view.progress.terminal || (view.progress.deleting && view.progress.stopped);
-        entry.gone = true;
-        if done || entry.released {
-            self.release(id);
-            self.drop_pod(id);
-            return;
-        }
+        let (slot, assumed) = match entry.lifecycle {
+            Lifecycle::Assumed { slot } if !done => (slot, true),
+            Lifecycle::Bound { slot } if !done => (slot, false),
+            _ => {
+                self.release(id);
+                self.drop_pod(id);
+                return;
+            }
+        };
         let needs = Arc::clone(&entry.view.spec.needs);
-        entry.released = true;
+        entry.lifecycle = Lifecycle::Ended { slot, assumed };
         self.nodes[slot].remove(&needs);
         self.nodes[slot].ledger.leaving(id, &mut self.scratch);
         self.changed.insert(slot);
@@ -308,9 +316,9 @@ impl Core {
         let slot = self.slot(&view.name);
         let node = &mut self.nodes[slot];
         if node.view.is_none() {
-            self.listed.push(slot);
+            self.node_order.push(slot);
         } else if node.view.as_ref().is_some_and(|old| old.uid != view.uid) {
-            // Another machine under the same name: what was reported of the old one says nothing.
+            // Another machine under the same name: the report of the old one does not apply.
             node.ledger.report_deleted();
         }
         let until = view.created_ms + UNREPORTED_GRACE_MS;
@@ -327,21 +335,21 @@ impl Core {
         let slot = self.slot(name);
         self.nodes[slot].view = None;
         self.nodes[slot].ledger.report_deleted();
-        self.listed.retain(|listed| *listed != slot);
-        self.tidy(slot);
+        self.node_order.retain(|listed| *listed != slot);
+        self.reclaim(slot);
     }
 
     fn bind_failed(&mut self, id: PodId, now_ms: u64) {
-        let Some(entry) = self.pods.get(&id) else { return };
-        if !entry.assumed {
-            return;
-        }
-        let gone = entry.gone;
-        self.unplace(id);
-        if gone {
-            self.drop_pod(id);
-        } else {
-            self.queue.back_off(id, now_ms, self.settings.backoff);
+        match self.pods.get(&id).map(|entry| entry.lifecycle) {
+            Some(Lifecycle::Assumed { .. }) => {
+                self.unplace(id);
+                self.queue.back_off(id, now_ms, self.settings.backoff);
+            }
+            Some(Lifecycle::Ended { assumed: true, .. }) => {
+                self.unplace(id);
+                self.drop_pod(id);
+            }
+            _ => {}
         }
     }
 }
@@ -349,7 +357,7 @@ impl Core {
 // === decisions ===
 
 impl Core {
-    /// The next thing to do, or `None` until an event arrives or [`Core::due`] has come.
+    /// The next decision, or `None` until an event arrives or [`Core::due`] has come.
     pub fn next(&mut self, now_ms: u64) -> Option<Decision> {
         self.run_timers(now_ms);
         self.queue.tick(now_ms);
@@ -361,7 +369,7 @@ impl Core {
             self.queue.forget(id);
             return self.next(now_ms);
         };
-        if let Some(message) = unsupported(&spec, self.listed.len()) {
+        if let Some(message) = unsupported(&spec, self.node_order.len()) {
             self.queue.wait(id, now_ms);
             return Some(Decision::Refuse(Refused { pod, message, refusals: Refusals::default() }));
         }
@@ -371,31 +379,31 @@ impl Core {
                 let node = Arc::clone(&self.nodes[slot].name);
                 self.place(id, &node);
                 if let Some(entry) = self.pods.get_mut(&id) {
-                    entry.assumed = true;
+                    entry.lifecycle = Lifecycle::Assumed { slot };
                 }
                 Some(Decision::Bind(Binding { id, pod, node, attempts }))
             }
             Err(refusals) => {
                 self.queue.wait(id, now_ms);
-                let message = if self.listed.is_empty() {
+                let message = if self.node_order.is_empty() {
                     "no nodes available to schedule pods".to_owned()
                 } else {
-                    refusals.message(self.listed.len())
+                    refusals.message(self.node_order.len())
                 };
                 Some(Decision::Refuse(Refused { pod, message, refusals }))
             }
         }
     }
 
-    /// When [`Core::next`] has something to do even if nothing happens.
+    /// The time at which [`Core::next`] may have a decision without any further event.
     #[must_use]
     pub fn due(&self) -> Option<u64> {
         let timer = self.timers.first().map(|(due, _)| *due);
         timer.into_iter().chain(self.queue.due()).min()
     }
 
-    /// Wakes the first waiting pod that fits on a node that changed. One at a time: where it goes decides what the next
-    /// one finds, and the node stays marked until nothing fits on it any more.
+    /// Wakes the first waiting pod that fits on a changed node. One at a time: its placement decides what the next one
+    /// finds. A node stays marked until no waiting pod fits on it any more.
     fn wake(&mut self, now_ms: u64) {
         if !self.queue.has_waiting() {
             self.changed.clear();
@@ -426,15 +434,15 @@ impl Core {
     }
 
     fn choose(&mut self, spec: &Arc<Spec>, profile: &Profile, now_ms: u64) -> Result<usize, Refusals> {
-        let count = self.listed.len();
-        let enough = cycle::enough(count, profile.percentage);
+        let count = self.node_order.len();
+        let enough = cycle::feasible_nodes_to_find(count, profile.percentage);
         let numa = profile.numa.as_ref();
         let mut refusals = Refusals::default();
         self.feasible.clear();
         self.raw.clear();
         let mut seen = 0;
         while seen < count && self.feasible.len() < enough {
-            let slot = self.listed[(self.start + seen) % count];
+            let slot = self.node_order[(self.search_start + seen) % count];
             seen += 1;
             let node = &self.nodes[slot];
             let Some(view) = &node.view else { continue };
@@ -446,7 +454,7 @@ impl Core {
                 Err(reason) => {
                     self.changed.remove(&slot);
                     match reason {
-                        // All that is short, as kube-scheduler says it.
+                        // All resources that are short, as kube-scheduler lists them.
                         Reason::TooManyPods | Reason::Insufficient(_) => node
                             .shortages(view, &spec.needs)
                             .for_each(|resource| refusals.add(Reason::short_of(resource))),
@@ -455,22 +463,13 @@ impl Core {
                 }
             }
         }
-        self.start = if count == 0 { 0 } else { (self.start + seen) % count };
+        self.search_start = if count == 0 { 0 } else { (self.search_start + seen) % count };
         cycle::totals(&self.raw, &mut self.totals);
         let best = self.totals.iter().max().copied().ok_or(refusals)?;
         let ties = self.totals.iter().filter(|total| **total == best).count();
-        let pick = usize::try_from(self.roll() % ties as u64).unwrap_or(0);
+        let pick = usize::try_from(self.random.below(ties as u64)).unwrap_or(0);
         let winner = self.totals.iter().enumerate().filter(|(_, total)| **total == best).nth(pick);
         winner.map(|(at, _)| self.feasible[at]).ok_or_else(Refusals::default)
-    }
-
-    /// splitmix64.
-    fn roll(&mut self) -> u64 {
-        self.random = self.random.wrapping_add(0x9e37_79b9_7f4a_7c15);
-        let mut z = self.random;
-        z = (z ^ (z >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
-        z = (z ^ (z >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);
-        z ^ (z >> 31)
     }
 
     fn run_timers(&mut self, now_ms: u64) {
@@ -492,18 +491,18 @@ impl Core {
 // === reading ===
 
 impl Core {
-    /// (active, backoff, waiting) pods.
+    /// Numbers of active pods, pods in backoff and waiting pods.
     #[must_use]
     pub fn queue_lengths(&self) -> (usize, usize, usize) {
         self.queue.lengths()
     }
 
-    /// Nodes that exist.
+    /// The existing nodes.
     pub fn nodes(&self) -> impl Iterator<Item = &Node> + '_ {
-        self.listed.iter().map(|slot| &self.nodes[*slot])
+        self.node_order.iter().map(|slot| &self.nodes[*slot])
     }
 
-    /// What is believed of a node's pods, beside the fingerprint of its report; `None` without a report.
+    /// The pods taken to be behind the fingerprint of a node's report, with that fingerprint; `None` without a report.
     #[must_use]
     pub fn status(&self, node: &Node) -> Option<Status> {
         let (expected, pods) = node.ledger.fingerprinted()?;
@@ -512,7 +511,7 @@ impl Core {
             status.add(&view.namespace, &view.name);
         }
         match expected {
-            // Whether they are the same is for readers to see.
+            // Readers of the status compare the fingerprints.
             Some(expected) => drop(status.check(&expected.to_string())),
             None => drop(status.sign()),
         }
@@ -525,17 +524,40 @@ impl Core {
     }
 }
 
-/// kube-scheduler's form of a refusal that concerns the pod and not a node.
+/// The message about features that the pod needs and the scheduler lacks, in kube-scheduler's form.
 fn unsupported(spec: &Spec, nodes: usize) -> Option<String> {
-    let wishes: Vec<String> = spec.unsupported.iter().map(ToString::to_string).collect();
-    (!wishes.is_empty()).then(|| {
-        format!("0/{nodes} nodes are available: the scheduler does not yet honour {}.", wishes.join(", "))
+    let features: Vec<String> = spec.unsupported.iter().map(ToString::to_string).collect();
+    (!features.is_empty()).then(|| {
+        format!("0/{nodes} nodes are available: the scheduler does not yet support {}.", features.join(", "))
     })
 }
 
-/// The reasons in a [`Refused`], as (plugin, count).
+impl Lifecycle {
+    /// The node to which the pod is charged, or was until its end.
+    fn slot(self) -> Option<usize> {
+        match self {
+            Self::Unbound => None,
+            Self::Assumed { slot } | Self::Bound { slot } | Self::Ended { slot, .. } => Some(slot),
+        }
+    }
+
+    /// Whether the totals of the node count the pod.
+    fn is_counted(self) -> bool {
+        matches!(self, Self::Assumed { .. } | Self::Bound { .. })
+    }
+
+    /// The stage after the API server has confirmed the binding.
+    fn confirmed(self) -> Self {
+        match self {
+            Self::Assumed { slot } => Self::Bound { slot },
+            Self::Ended { slot, .. } => Self::Ended { slot, assumed: false },
+            Self::Unbound | Self::Bound { .. } => self,
+        }
+    }
+}
+
 impl Refused {
-    /// Plugins that refused, each once, for metrics.
+    /// Plugins that refused nodes, each once, for metrics.
     #[must_use]
     pub fn plugins(&self) -> Vec<&'static str> {
         let mut plugins: Vec<_> =

@@ -1,9 +1,10 @@
 //! One attempt to place one pod: filter the nodes, score those that pass.
 //!
-//! In: a pod's [`Spec`] and the nodes. Out: the best node, or what each node refused it for. Never: I/O, a lock, or a
-//! dependence on anything but the arguments. The order of checks is kube-scheduler's (NodeUnschedulable, NodeName,
-//! TaintToleration, NodeAffinity, NodeResourcesFit, then the zones), so reasons agree with what it would say.
-//! Cost: nodes x (taints + labels asked for + resources + one admission per possible world); no allocation per node.
+//! In: a pod's [`Spec`] and the nodes. Out: the scores of the nodes that fit, or the reason why a node does not. Never:
+//! I/O, a lock, or a dependence on anything but the arguments. The order of checks is kube-scheduler's
+//! (NodeUnschedulable, NodeName, TaintToleration, NodeAffinity, NodeResourcesFit, then the zones), so the reasons agree
+//! with its own. Cost: nodes x (taints + selector labels + resources + one admission for each possible world); no
+//! allocation per node.
 
 use topology::admit::Scratch;
 use topology::request::{PodNeeds, Qos};
@@ -15,10 +16,10 @@ use crate::node::{Node, NodeView};
 use crate::pod::Spec;
 use crate::reason::Reason;
 
-/// How a profile treats zones.
+/// Zone filter and zone score of a profile.
 #[derive(Clone, Debug)]
 pub struct Numa {
-    /// Which zones score best.
+    /// The strategy by which zones are scored.
     pub strategy: Strategy,
     /// Weights of resources in the zone score.
     pub weights: Weights,
@@ -30,13 +31,13 @@ pub struct Numa {
 const WEIGHT_TAINTS: i64 = 3;
 const WEIGHT_AFFINITY: i64 = 2;
 
-/// How long a node without any report is given to get one before pods that may need alignment are let on it. An exporter
-/// starts with its node and needs seconds; a node that never gets one does not align, or nobody wants it watched.
+/// How long a new node without a report refuses pods that may need alignment. An exporter starts with its node and
+/// reports within seconds. A node without a report after that does not align, or has no exporter.
 pub const UNREPORTED_GRACE_MS: u64 = 60_000;
 
 /// Scores of the nodes that passed, before they are put on a common scale.
 #[derive(Clone, Copy, Debug, Default)]
-pub struct Raw {
+pub struct RawScore {
     aversions: i64,
     preference: i64,
     sum: i64,
@@ -81,11 +82,11 @@ pub fn filter(
 
 /// The part of a node's score that does not depend on the other nodes.
 #[must_use]
-pub fn raw_score(node: &Node, view: &NodeView, spec: &Spec, numa: Option<&Numa>) -> Raw {
+pub fn raw_score(node: &Node, view: &NodeView, spec: &Spec, numa: Option<&Numa>) -> RawScore {
     let zones = numa
         .filter(|numa| numa.score_weight > 0)
         .map_or(0, |numa| numa.score_weight * zone_score(node, spec, numa));
-    Raw {
+    RawScore {
         aversions: affinity::aversions(&spec.tolerations, &view.taints),
         preference: spec.affinity.preference(&view.name, &view.labels),
         sum: node.least_allocated(view, &spec.needs) + node.balanced(view, &spec.needs) + zones,
@@ -96,8 +97,8 @@ fn zone_score(node: &Node, spec: &Spec, numa: &Numa) -> i64 {
     zone_score_of(&node.ledger, &spec.needs, numa.strategy, &numa.weights)
 }
 
-/// The zone score of a node with this ledger. The strategies score the zones a pod must fit into one of; other nodes get 0,
-/// and so rank below, except from pods the strategies are neutral to.
+/// The zone score of a node with this ledger. The strategies score the zones of nodes that enforce alignment. Other
+/// nodes get 0 and rank below, except for pods that are not Guaranteed, for which all nodes score the same.
 pub(crate) fn zone_score_of(ledger: &Ledger, needs: &PodNeeds, strategy: Strategy, weights: &Weights) -> i64 {
     if needs.qos != Qos::Guaranteed {
         return topology::score::MAX_SCORE;
@@ -110,8 +111,8 @@ pub(crate) fn zone_score_of(ledger: &Ledger, needs: &PodNeeds, strategy: Strateg
     }
 }
 
-/// Total scores, in the order of `raw`.
-pub fn totals(raw: &[Raw], out: &mut Vec<i64>) {
+/// Writes the total scores to `out`, in the order of `raw`.
+pub fn totals(raw: &[RawScore], out: &mut Vec<i64>) {
     let worst = raw.iter().map(|r| r.aversions).max().unwrap_or(0);
     let best = raw.iter().map(|r| r.preference).max().unwrap_or(0);
     out.clear();
@@ -122,10 +123,11 @@ pub fn totals(raw: &[Raw], out: &mut Vec<i64>) {
     }));
 }
 
-/// How many nodes that fit are enough, kube-scheduler's rule: all of up to 100 nodes; of more, `percentage` or, when that is
-/// 0, `50 - nodes/125` percent but at least 5; never fewer than 100.
+/// The number of feasible nodes after which a search ends, by the rule of kube-scheduler's `numFeasibleNodesToFind`:
+/// all of up to 100 nodes; of more, `percentage` or, if that is 0, `50 - nodes/125` percent but at least 5; never fewer
+/// than 100.
 #[must_use]
-pub fn enough(nodes: usize, percentage: usize) -> usize {
+pub fn feasible_nodes_to_find(nodes: usize, percentage: usize) -> usize {
     if nodes < 100 || percentage >= 100 {
         return nodes;
     }

@@ -1,22 +1,23 @@
-//! What is free in each NUMA zone of one node, from what we know rather than from what was last reported.
+//! The free amounts in each NUMA zone of one node: computed from events, and corrected by reports.
 //!
-//! In: reports (NRT objects, from any exporter), and what the API server says of the node's pods: bound, admitted, leaving,
-//! released. Out: whether a pod would be admitted, and the table scores read. Never: I/O, a clock, or a look at other nodes.
+//! In: reports (NRT objects, from any exporter), and the pod states that the API server shows: bound, admitted,
+//! leaving, released. Out: whether a pod would be admitted, and the table for scores. Never: I/O, a clock, or a look at
+//! other nodes.
 //!
 //! A report alone is always late, and charging every new pod to every zone until it arrives (as the peers do) leaves
-//! capacity idle for seconds. The kubelet's choice is deterministic, so the ledger computes it. What it cannot know is the
-//! order of things inside the kubelet while a pod is *pending* (bound, not yet seen admitted): another pod may have left
-//! before or after. It therefore keeps every outcome that is possible, as worlds; nearly always there is one. A pod fits
-//! only if it fits in all of them. A report whose fingerprint names a pod set we know removes the worlds that disagree, and
-//! if none agrees it is the truth and the placements are worked out again from it.
+//! capacity idle for seconds. The kubelet's choice is deterministic, so the ledger computes it. The unknown is the
+//! order of events inside the kubelet while a pod is *pending* (bound, not yet seen admitted): another pod may have
+//! left before or after. The ledger therefore keeps every possible outcome as a *world*; nearly always there is one. A
+//! pod fits only if it fits in all worlds. A report whose fingerprint names a known pod set removes the worlds that
+//! disagree. If no world agrees, the report is the truth, and the placements are computed anew from its numbers.
 //!
 //! Invariants (property-tested against a kubelet in `ledger/tests.rs`):
 //! - the kubelet's true state is one of the worlds as long as reports tell the truth;
 //! - each pod is charged at most once per world, and not at all once the kubelet has released it;
 //! - without a report that explains itself, nothing that needs alignment fits.
 //!
-//! Cost: a check is worlds x one admission. Events cost worlds x pending pods; reports additionally the search for the pod
-//! set, which is bounded.
+//! Cost: a check is worlds x one admission. Events cost worlds x pending pods; reports additionally the search for the
+//! pod set, which is bounded.
 
 use std::sync::Arc;
 
@@ -29,54 +30,63 @@ use topology::zone::{Free, NodeTopology};
 
 mod explain;
 mod identify;
-mod place;
+mod location;
 
 pub use explain::LedgerSummary;
-use place::{charge, fickle, fold, hedge, outcomes, predict, release};
+use location::{charge, merge_worst, non_monotonic, possible_locations, predict, release, widen};
 
-/// More possible worlds than this are folded into one that is worse than each of them.
+/// Most possible worlds; more are merged into one that is worse than each of them.
 const MAX_WORLDS: usize = 64;
-/// Released pods kept to understand reports that still describe them.
-const MAX_REMEMBERED: usize = 64;
-/// Leaving pods whose early release is considered in every combination; beyond that one by one and all together.
+/// Most released pods kept to understand reports that still describe them.
+const MAX_RELEASED_ROWS: usize = 64;
+/// Most leaving pods whose early release is tried in every combination; more are tried one by one and all together.
 const MAX_COMBINED: usize = 3;
 
-/// A pod, as the ledger names it. Unique per pod object (a recreated pod has another).
+/// The key of a pod object. A recreated pod has another one.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct PodId(pub u64);
 
-/// How far a pod on the node has come, as far as the API server has told us.
+/// The stage of a pod in the kubelet, as known from the API server and from reports.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Stage {
-    /// Bound or about to be; the kubelet may not have seen it.
+    /// Bound, or about to be; the kubelet may not have seen the pod.
     Pending,
-    /// The kubelet has reported a status: it holds its resources.
+    /// The kubelet has written a status, so the pod holds its resources.
     Admitted,
-    /// Its deletion has been asked for, or the object is gone by force: the kubelet may or may not have released it.
-    Leaving,
-    /// The kubelet has released it. Kept for a while to understand reports made before.
+    /// The deletion was requested, or the object was deleted by force: the kubelet may release the pod at any moment.
+    Leaving {
+        /// Whether the kubelet is known to have admitted the pod. If not, the pod may still be admitted after others.
+        admitted: bool,
+    },
+    /// The kubelet has released or rejected the pod. The row stays for a while, to understand reports made before.
     Released,
 }
 
-/// A pod as it is bound.
+impl Stage {
+    fn is_leaving(self) -> bool {
+        matches!(self, Self::Leaving { .. })
+    }
+}
+
+/// A pod at its binding.
 #[derive(Clone, Debug)]
-pub struct Bound {
-    /// The pod object.
+pub struct BoundPod {
+    /// The key of the pod object.
     pub id: PodId,
     /// Hash of namespace and name, for fingerprints.
     pub hash: PodHash,
-    /// What it asks for.
+    /// The requests.
     pub needs: Arc<PodNeeds>,
-    /// Whether it may finish by itself (`restartPolicy` other than `Always`).
+    /// Whether the pod may finish by itself (`restartPolicy` other than `Always`).
     pub finishes: bool,
 }
 
-/// Why the ledger refuses a pod.
+/// The reason for which the ledger refuses a pod.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Refusal {
-    /// The kubelet would (or in some possible world might) reject it.
+    /// The kubelet would reject the pod, in at least one possible world.
     Misfit(Misfit),
-    /// There is no report, or none that could be matched with the pods we know.
+    /// There is no report, or none that matches the known pods.
     Stale,
 }
 
@@ -87,23 +97,21 @@ struct Row {
     hash: PodHash,
     needs: Arc<PodNeeds>,
     stage: Stage,
-    /// Whether the kubelet is known to have taken it in.
-    admitted: bool,
     /// Whether the pod may finish by itself, unannounced (`restartPolicy` other than `Always`).
     finishes: bool,
-    /// Whether the last report that was understood counts this pod.
+    /// Whether the last understood report counts this pod.
     described: bool,
-    /// When it was released, in events; `u64::MAX` while it is there.
-    gone_at: u64,
+    /// Number of the release, in [`Ledger::releases`]; `u64::MAX` before.
+    released_at: u64,
 }
 
-/// Where a pod is in one world.
+/// The zones of a pod in one world.
 #[derive(Clone, Debug, PartialEq, Eq)]
-enum Place {
-    /// In the report's numbers, we cannot tell where.
+enum Location {
+    /// Somewhere in the numbers of the report.
     Unknown,
-    /// Charged here; `exact` is false when it is charged wherever it might be.
-    At { placement: Placement, exact: bool },
+    /// Charged to these cells. Not `exact`: charged wherever the pod might be, so more than once.
+    Charged { placement: Placement, exact: bool },
 }
 
 /// One possible state of the kubelet.
@@ -111,27 +119,26 @@ enum Place {
 struct World {
     free: Free,
     /// Parallel to [`Ledger::rows`].
-    places: Vec<Place>,
+    locations: Vec<Location>,
 }
 
 /// The ledger of one node.
 #[derive(Debug, Default)]
 pub struct Ledger {
     topology: Option<Arc<NodeTopology>>,
-    /// The newest report, while no known pod set explains its fingerprint.
+    /// The newest report, while no known pod set has its fingerprint.
     unexplained: Option<Arc<NodeTopology>>,
-    /// In the order the kubelet gets to see them.
+    /// Pods in the order in which the kubelet sees them.
     rows: Vec<Row>,
-    /// Empty: nothing is known.
+    /// The possible worlds; none: no report was understood yet.
     worlds: Vec<World>,
-    /// There was a report and it was deleted, or there is one and it cannot be read: the node may enforce alignment, but
-    /// nobody tells how it stands.
-    lost: bool,
-    /// Counts releases, to order them.
+    /// The report was deleted or cannot be read: the node may enforce alignment, but its state is no longer reported.
+    report_lost: bool,
+    /// Number of releases so far; orders them.
     releases: u64,
-    /// Times a report contradicted every world.
+    /// Number of reports that contradicted every world.
     corrections: u64,
-    /// Counts events.
+    /// Number of events so far.
     revision: u64,
 }
 
@@ -140,14 +147,14 @@ pub struct Ledger {
 impl Ledger {
     /// Whether `needs` would be admitted by the node's kubelet.
     ///
-    /// A node nobody has ever reported admits everything: it may not align at all (the peers do the same; the caller decides
-    /// how long a young node is given the benefit of the doubt).
+    /// A node without any report ever admits everything: it may not align at all. The peers do the same; the caller
+    /// decides how long a young node is given to report.
     ///
     /// # Errors
     /// The [`Refusal`].
     pub fn check(&self, needs: &PodNeeds, scratch: &mut Scratch) -> Result<(), Refusal> {
         let Some(topology) = &self.topology else {
-            return if self.lost && needs.may_align() { Err(Refusal::Stale) } else { Ok(()) };
+            return if self.report_lost && needs.may_align() { Err(Refusal::Stale) } else { Ok(()) };
         };
         let rules = topology.rules;
         if !rules.policy.enforces() {
@@ -160,54 +167,55 @@ impl Ledger {
         if !admit::needs_alignment(rules, &first.free, needs) {
             return Ok(());
         }
-        if self.lost {
+        if self.report_lost {
             return Err(Refusal::Stale);
         }
-        let doubt = self.unexplained.as_ref().map(|report| report.available());
-        let early = if fickle(rules, &first.free, needs) { self.early_releases() } else { Vec::new() };
+        let unexplained = self.unexplained.as_ref().map(|report| report.available());
+        let early = if non_monotonic(rules, &first.free, needs) { self.early_releases() } else { Vec::new() };
         for world in &self.worlds {
-            let cautious = doubt.as_ref().map(|report| self.cautious(world, report));
+            let cautious = unexplained.as_ref().map(|report| self.cautious(world, report));
             let free = cautious.as_ref().unwrap_or(&world.free);
             admit::admit(rules, free, needs, scratch).map_err(Refusal::Misfit)?;
             for early in &early {
                 let mut free = free.clone();
-                early.iter().for_each(|at| release(&mut free, &world.places[*at]));
+                early.iter().for_each(|at| release(&mut free, &world.locations[*at]));
                 admit::admit(rules, &free, needs, scratch).map_err(Refusal::Misfit)?;
             }
         }
         Ok(())
     }
 
-    /// Whether an exporter has ever said something about the node, be it readable or not.
+    /// Whether an exporter has ever reported the node, readable or not.
     #[must_use]
     pub fn is_reported(&self) -> bool {
-        self.topology.is_some() || self.lost
+        self.topology.is_some() || self.report_lost
     }
 
-    /// Whether somebody still vouches for what is known.
+    /// Whether the possible worlds rest on a report that still exists.
     #[must_use]
     pub fn is_trusted(&self) -> bool {
-        !self.lost && !self.worlds.is_empty()
+        !self.report_lost && !self.worlds.is_empty()
     }
 
-    /// The node as last described.
+    /// The last readable report.
     #[must_use]
     pub fn topology(&self) -> Option<&NodeTopology> {
         self.topology.as_deref()
     }
 
-    /// The table scores read: the first possible world.
+    /// The free amounts for scores: those of the first possible world.
     #[must_use]
     pub fn free(&self) -> Option<&Free> {
         self.worlds.first().map(|world| &world.free)
     }
 
-    /// A report we cannot explain may know of pods we do not: believe neither it nor us beyond the other. Pods it may
-    /// not have counted yet are taken off it.
+    /// The smaller of the world's and an unexplained report's amounts: the report may count pods that the ledger does
+    /// not know, and the ledger pods that the report does not. Pending pods are charged to the report, which may
+    /// precede them.
     fn cautious(&self, world: &World, report: &Free) -> Free {
         let mut view = report.clone();
-        for (row, place) in self.rows.iter().zip(&world.places) {
-            if let (Stage::Pending, Place::At { placement, .. }) = (row.stage, place) {
+        for (row, location) in self.rows.iter().zip(&world.locations) {
+            if let (Stage::Pending, Location::Charged { placement, .. }) = (row.stage, location) {
                 placement.charge(&mut view);
             }
         }
@@ -219,61 +227,67 @@ impl Ledger {
 // === events ===
 
 impl Ledger {
-    /// A pod is bound to the node, or about to be. The same pod again changes nothing.
-    pub fn bound(&mut self, pod: &Bound, scratch: &mut Scratch) {
+    /// Adds a pod that is bound to the node, or about to be. A known pod changes nothing.
+    pub fn bound(&mut self, pod: &BoundPod, scratch: &mut Scratch) {
         if self.index(pod.id).is_some() {
             return;
         }
         self.revision += 1;
         let early = self.early_releases();
-        let Bound { id, hash, needs, finishes } = pod.clone();
+        let BoundPod { id, hash, needs, finishes } = pod.clone();
         self.rows.push(Row {
             id,
             hash,
             needs,
             finishes,
             stage: Stage::Pending,
-            admitted: false,
             described: false,
-            gone_at: u64::MAX,
+            released_at: u64::MAX,
         });
         let Some(rules) = self.topology.as_ref().map(|t| t.rules) else { return };
         let mut next = Vec::with_capacity(self.worlds.len());
         for world in &self.worlds {
             let doubtful = self.doubtful(world);
-            for place in outcomes(rules, world, &early, &pod.needs, scratch) {
-                let place = if doubtful { hedge(rules, &world.free, &pod.needs, place) } else { place };
+            for location in possible_locations(rules, world, &early, &pod.needs, scratch) {
+                let location =
+                    if doubtful { widen(rules, &world.free, &pod.needs, location) } else { location };
                 let mut world = world.clone();
-                charge(&mut world.free, &place);
-                world.places.push(place);
+                charge(&mut world.free, &location);
+                world.locations.push(location);
                 next.push(world);
             }
         }
         self.settle(next, scratch);
     }
 
-    /// The kubelet has taken the pod in.
+    /// The kubelet has admitted the pod.
     pub fn admitted(&mut self, id: PodId, scratch: &mut Scratch) {
         self.revision += 1;
-        if let Some(row) = self.rows.iter_mut().find(|row| row.id == id) {
-            row.admitted = true;
+        let Some(row) = self.rows.iter_mut().find(|row| row.id == id) else { return };
+        match &mut row.stage {
+            Stage::Pending => {
+                row.stage = Stage::Admitted;
+                self.explain_report(scratch);
+            }
+            Stage::Leaving { admitted } => *admitted = true,
+            Stage::Admitted | Stage::Released => {}
         }
-        self.set_stage(id, Stage::Pending, Stage::Admitted, scratch);
     }
 
-    /// The pod's deletion was asked for, or its object vanished before the kubelet said it was done: from now on the
-    /// kubelet may release it without telling, also before it admits what is pending now.
+    /// The pod's deletion was requested, or its object vanished before the kubelet was done with the pod. From now on
+    /// the kubelet may release the pod unannounced, also before it admits the pods that are pending now.
     pub fn leaving(&mut self, id: PodId, scratch: &mut Scratch) {
         let Some(index) = self.index(id) else { return };
         self.revision += 1;
-        if matches!(self.rows[index].stage, Stage::Pending | Stage::Admitted) {
-            self.rows[index].stage = Stage::Leaving;
-            self.fork(index, scratch, |world| charge(&mut world.free, &world.places[index]));
+        let stage = self.rows[index].stage;
+        if matches!(stage, Stage::Pending | Stage::Admitted) {
+            self.rows[index].stage = Stage::Leaving { admitted: stage == Stage::Admitted };
+            self.fork(index, scratch, |world| charge(&mut world.free, &world.locations[index]));
         }
     }
 
-    /// The kubelet has released the pod (or rejected it). When exactly, relative to the admission of pending pods, is
-    /// unknown, so each possibility becomes a world.
+    /// The kubelet has released or rejected the pod. The moment relative to the admission of pending pods is unknown,
+    /// so each possibility becomes a world.
     pub fn released(&mut self, id: PodId, scratch: &mut Scratch) {
         let Some(index) = self.index(id) else { return };
         if self.rows[index].stage == Stage::Released {
@@ -282,12 +296,12 @@ impl Ledger {
         self.revision += 1;
         self.releases += 1;
         self.rows[index].stage = Stage::Released;
-        self.rows[index].gone_at = self.releases;
+        self.rows[index].released_at = self.releases;
         self.fork(index, scratch, |_| {});
         self.trim_released();
     }
 
-    /// The pod never reached the node: the binding failed for certain.
+    /// The pod never reached the node, because its binding failed for certain.
     pub fn forget(&mut self, id: PodId, scratch: &mut Scratch) {
         let Some(index) = self.index(id) else { return };
         self.revision += 1;
@@ -296,7 +310,7 @@ impl Ledger {
         let mut worlds = std::mem::take(&mut self.worlds);
         for world in &mut worlds {
             self.readmit(world, &later, rules, scratch, |world| {
-                release(&mut world.free, &world.places[index])
+                release(&mut world.free, &world.locations[index])
             });
         }
         self.worlds = worlds;
@@ -305,14 +319,14 @@ impl Ledger {
         self.settle(worlds, scratch);
     }
 
-    /// A new report about the node.
+    /// Takes a new report about the node.
     pub fn report(&mut self, topology: Arc<NodeTopology>, scratch: &mut Scratch) {
         self.revision += 1;
-        self.lost = false;
+        self.report_lost = false;
         let same_table = self.worlds.first().is_none_or(|w| w.free.layout() == topology.available().layout());
         let same_rules = self.topology.as_ref().is_none_or(|old| old.rules == topology.rules);
         if !topology.rules.policy.enforces() || !same_table || !same_rules {
-            // Cells and predictions of the old table mean nothing in the new one.
+            // Cells and predictions of the old table do not apply to the new one.
             self.worlds.clear();
             self.rows.iter_mut().for_each(|row| row.described = false);
         }
@@ -321,18 +335,17 @@ impl Ledger {
         self.explain_report(scratch);
     }
 
-    /// The report object was deleted. What we knew still holds, but nobody will correct it.
+    /// The report object was deleted. The worlds still hold, but no report will correct them.
     pub fn report_deleted(&mut self) {
         self.revision += 1;
-        self.lost = self.topology.as_ref().is_some_and(|t| t.rules.policy.enforces());
+        self.report_lost = self.topology.as_ref().is_some_and(|t| t.rules.policy.enforces());
         self.unexplained = None;
     }
 
-    /// There is a report, but it cannot be read. Whatever it says, somebody exports this node, so it may well enforce
-    /// alignment.
+    /// The report cannot be read. It proves that the node has an exporter, so the node may well enforce alignment.
     pub fn report_unreadable(&mut self) {
         self.revision += 1;
-        self.lost = true;
+        self.report_lost = true;
         self.unexplained = None;
     }
 }
@@ -344,25 +357,17 @@ impl Ledger {
         self.rows.iter().position(|row| row.id == id)
     }
 
-    fn indices(&self, stage: Stage) -> impl Iterator<Item = usize> + '_ {
-        self.rows.iter().enumerate().filter(move |(_, row)| row.stage == stage).map(|(at, _)| at)
+    fn indices(&self, has: impl Fn(Stage) -> bool) -> impl Iterator<Item = usize> {
+        self.rows.iter().enumerate().filter(move |(_, row)| has(row.stage)).map(|(at, _)| at)
     }
 
-    /// Rows the kubelet may not have admitted yet, in the order it will.
+    /// Rows that the kubelet may not have admitted yet, in the order in which it will.
     fn unsettled(&self) -> Vec<usize> {
-        let unsettled = |row: &Row| !row.admitted && row.stage != Stage::Released;
-        self.rows.iter().enumerate().filter(|(_, row)| unsettled(row)).map(|(at, _)| at).collect()
+        self.indices(|stage| matches!(stage, Stage::Pending | Stage::Leaving { admitted: false })).collect()
     }
 
-    fn set_stage(&mut self, id: PodId, from: Stage, to: Stage, scratch: &mut Scratch) {
-        if let Some(row) = self.rows.iter_mut().find(|row| row.id == id && row.stage == from) {
-            row.stage = to;
-            self.explain_report(scratch);
-        }
-    }
-
-    /// Ends an event: the new worlds, without twins, without those that cannot be, within bounds; then another try at a
-    /// report that was not understood so far.
+    /// Ends an event: adopts the new worlds without duplicates, without impossible ones and within bounds, then tries
+    /// once more to explain a report that was not understood so far.
     fn settle(&mut self, mut worlds: Vec<World>, scratch: &mut Scratch) {
         let mut unique: Vec<World> = Vec::with_capacity(worlds.len());
         for world in worlds.drain(..) {
@@ -373,31 +378,31 @@ impl Ledger {
         let may_be_early = self
             .rows
             .iter()
-            .any(|row| row.stage == Stage::Leaving || (row.finishes && row.stage == Stage::Admitted));
-        // A pod that is charged wherever it might be makes debts that mean nothing.
+            .any(|row| row.stage.is_leaving() || (row.finishes && row.stage == Stage::Admitted));
+        // A pod charged wherever it might be causes debts that are no contradiction.
         let impossible = |world: &World| world.free.has_debt() && !self.doubtful(world);
         if !may_be_early && !unique.iter().all(impossible) {
             unique.retain(|world| !impossible(world));
         }
         if unique.len() > MAX_WORLDS {
             let live: Vec<bool> = self.rows.iter().map(|row| row.stage != Stage::Released).collect();
-            unique = vec![fold(&unique, &live)];
+            unique = vec![merge_worst(&unique, &live)];
         }
         self.worlds = unique;
         self.explain_report(scratch);
     }
 
-    /// Whether two worlds differ at most in where pods were that are no longer there.
+    /// Whether two worlds are equal but for the former locations of released pods.
     fn same(&self, one: &World, other: &World) -> bool {
-        let places = self.rows.iter().zip(one.places.iter().zip(&other.places));
+        let locations = self.rows.iter().zip(one.locations.iter().zip(&other.locations));
         one.free == other.free
-            && places.into_iter().all(|(row, (a, b))| row.stage == Stage::Released || a == b)
+            && locations.into_iter().all(|(row, (a, b))| row.stage == Stage::Released || a == b)
     }
 
-    /// Sets of pods the kubelet may release before it admits the next one: the subsets of those that are leaving (for many,
-    /// each alone and all together), each with at most one that finishes by itself.
+    /// Sets of pods that the kubelet may release before it admits the next one: the subsets of the leaving pods (of
+    /// many, each alone and all together), each with at most one pod that finishes by itself.
     fn early_releases(&self) -> Vec<Vec<usize>> {
-        let leaving: Vec<_> = self.indices(Stage::Leaving).collect();
+        let leaving: Vec<_> = self.indices(Stage::is_leaving).collect();
         let chosen = |mask: usize| (0..leaving.len()).filter(move |bit| mask >> bit & 1 == 1);
         let sets: Vec<Vec<usize>> = if leaving.len() <= MAX_COMBINED {
             (0..1_usize << leaving.len()).map(|mask| chosen(mask).map(|bit| leaving[bit]).collect()).collect()
@@ -405,7 +410,8 @@ impl Ledger {
             let alone = leaving.iter().map(|at| vec![*at]);
             [vec![], leaving.clone()].into_iter().chain(alone).collect()
         };
-        let finishing: Vec<_> = self.indices(Stage::Admitted).filter(|at| self.rows[*at].finishes).collect();
+        let finishing: Vec<_> =
+            self.indices(|stage| stage == Stage::Admitted).filter(|at| self.rows[*at].finishes).collect();
         let with_one_more = sets.iter().flat_map(|set| {
             finishing.iter().map(|at| set.iter().copied().chain([*at]).collect::<Vec<usize>>())
         });
@@ -413,21 +419,21 @@ impl Ledger {
         all.filter(|set| !set.is_empty()).collect()
     }
 
-    /// Replaces each world by those in which the row is released before some of the unsettled pods are admitted; `then`
-    /// finishes each of them.
+    /// Replaces each world by those in which the row is released before some of the unsettled pods are admitted: after
+    /// all of them, before the last, and so on. `then` completes each new world.
     fn fork(&mut self, index: usize, scratch: &mut Scratch, then: impl Fn(&mut World)) {
         let rules = self.topology.as_ref().map(|t| t.rules).unwrap_or_default();
         let unsettled: Vec<_> = self.unsettled().into_iter().filter(|at| *at != index).collect();
         let mut next = Vec::with_capacity(self.worlds.len());
         for world in &self.worlds {
-            if world.places[index] == Place::Unknown {
+            if world.locations[index] == Location::Unknown {
                 next.push(world.clone());
                 continue;
             }
             for cut in (0..=unsettled.len()).rev() {
                 let mut world = world.clone();
                 self.readmit(&mut world, &unsettled[cut..], rules, scratch, |world| {
-                    release(&mut world.free, &world.places[index]);
+                    release(&mut world.free, &world.locations[index]);
                 });
                 then(&mut world);
                 next.push(world);
@@ -436,15 +442,15 @@ impl Ledger {
         self.settle(next, scratch);
     }
 
-    /// Whether the kubelet may have more room than the world says, so that what it does next cannot be told exactly.
+    /// Whether the kubelet may have more room than the world has, so that its next choice cannot be predicted exactly.
     fn doubtful(&self, world: &World) -> bool {
-        self.rows.iter().zip(&world.places).any(|(row, place)| match place {
-            Place::At { exact, .. } => !exact && row.stage != Stage::Released,
-            Place::Unknown => row.finishes || matches!(row.stage, Stage::Leaving | Stage::Released),
+        self.rows.iter().zip(&world.locations).any(|(row, location)| match location {
+            Location::Charged { exact, .. } => !exact && row.stage != Stage::Released,
+            Location::Unknown => row.finishes || row.stage.is_leaving() || row.stage == Stage::Released,
         })
     }
 
-    /// Takes `later` out of a world, lets `change` happen, and admits them again in order.
+    /// Takes the rows `later` out of a world, applies `change`, and admits them again in order.
     fn readmit(
         &self,
         world: &mut World,
@@ -453,33 +459,34 @@ impl Ledger {
         scratch: &mut Scratch,
         change: impl Fn(&mut World),
     ) {
-        later.iter().for_each(|at| release(&mut world.free, &world.places[*at]));
+        later.iter().for_each(|at| release(&mut world.free, &world.locations[*at]));
         change(world);
         for at in later {
-            world.places[*at] = Place::At { placement: Placement::default(), exact: true };
+            world.locations[*at] = Location::Charged { placement: Placement::default(), exact: true };
         }
         for at in later {
             let needs = &self.rows[*at].needs;
-            let mut place = predict(rules, &world.free, needs, scratch);
+            let mut location = predict(rules, &world.free, needs, scratch);
             if self.doubtful(world) {
-                place = hedge(rules, &world.free, needs, place);
+                location = widen(rules, &world.free, needs, location);
             }
-            charge(&mut world.free, &place);
-            world.places[*at] = place;
+            charge(&mut world.free, &location);
+            world.locations[*at] = location;
         }
     }
 
     fn drop_row(&mut self, index: usize) {
         self.rows.remove(index);
         for world in &mut self.worlds {
-            world.places.remove(index);
+            world.locations.remove(index);
         }
     }
 
-    /// Forgets the oldest released pods beyond the bound, those first whose release is complete.
+    /// Drops the oldest released pods beyond the bound.
     fn trim_released(&mut self) {
-        while self.indices(Stage::Released).count() > MAX_REMEMBERED {
-            let Some(oldest) = self.indices(Stage::Released).next() else { return };
+        let released = |stage| stage == Stage::Released;
+        while self.indices(released).count() > MAX_RELEASED_ROWS {
+            let Some(oldest) = self.indices(released).next() else { return };
             self.drop_row(oldest);
         }
     }

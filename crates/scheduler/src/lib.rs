@@ -1,13 +1,14 @@
-//! NRT objects, pods and nodes in; bindings out.
+//! The scheduler: NRT objects, pods and nodes in; bindings out.
 //!
-//! The core ([`core`]) is a state machine without I/O or a clock: events go in, decisions come out. The same core runs against
-//! an API server ([`shell`]) and in virtual time (crate `sim`).
+//! The core ([`core`]) is a state machine without I/O or a clock: events go in, decisions come out. The same core runs
+//! against an API server ([`shell`]) and in virtual time (crate `sim`).
 
 pub mod affinity;
+pub mod args;
+pub mod compat;
 pub mod config;
 pub mod core;
 pub mod cycle;
-pub mod dialect;
 pub mod ledger;
 pub mod metrics;
 pub mod node;

@@ -1,6 +1,7 @@
-//! The scheduler's metrics: kube-scheduler's names where it has them, and what only a ledger can tell.
+//! The scheduler's metrics, with kube-scheduler's names where it has them, and those of the ledger.
 //!
-//! prometheus-client appends `_total` to counters, so names are given without it.
+//! In: attempts, refusals, the state of the core. Out: a registry's metrics. Never: names with `_total`, which
+//! prometheus-client appends to counters itself.
 
 use prometheus_client::encoding::EncodeLabelSet;
 use prometheus_client::metrics::counter::Counter;
@@ -30,7 +31,7 @@ struct PluginLabel {
     plugin: &'static str,
 }
 
-/// All of them.
+/// The handles of all metrics.
 #[derive(Clone, Debug)]
 pub struct Metrics {
     attempts: Family<Attempt, Counter>,
@@ -45,7 +46,7 @@ pub struct Metrics {
 }
 
 impl Metrics {
-    /// Registers all metrics.
+    /// Registers all metrics and returns their handles.
     pub fn register(registry: &mut Registry) -> Self {
         let metrics = Self {
             attempts: Family::default(),
@@ -63,67 +64,71 @@ impl Metrics {
         let m = &metrics;
         registry.register(
             "scheduler_schedule_attempts",
-            "Attempts to schedule pods, by result",
+            "Number of attempts to schedule pods, by result",
             m.attempts.clone(),
         );
         registry.register(
             "scheduler_scheduling_attempt_duration_seconds",
-            "Time of one attempt, without binding",
+            "Duration of one scheduling attempt, without binding",
             m.attempt_seconds.clone(),
         );
         registry.register(
             "scheduler_pod_scheduling_attempts",
-            "Attempts it took to schedule a pod",
+            "Number of attempts needed to schedule a pod",
             m.pod_attempts.clone(),
         );
-        registry.register("scheduler_pending_pods", "Pods waiting, by queue", m.pending.clone());
+        registry.register("scheduler_pending_pods", "Number of pending pods, by queue", m.pending.clone());
         registry.register(
             "tholepin_scheduler_rejections",
-            "Attempts in which a plugin refused at least one node",
+            "Number of attempts in which a plugin refused at least one node",
             m.rejections.clone(),
         );
         registry.register(
             "tholepin_scheduler_unusable_reports",
-            "NodeResourceTopology objects that could not be used",
+            "Number of NodeResourceTopology objects that could not be used",
             m.unusable_reports.clone(),
         );
-        registry.register("tholepin_ledger_worlds", "Most possible worlds any node has", m.worlds.clone());
+        registry.register(
+            "tholepin_ledger_worlds",
+            "Largest number of possible worlds of any node",
+            m.worlds.clone(),
+        );
         registry.register(
             "tholepin_ledger_unexplained_reports",
-            "Nodes whose newest report describes pods we do not know",
+            "Number of nodes whose newest report describes unknown pods",
             m.unexplained.clone(),
         );
         registry.register(
             "tholepin_ledger_corrections",
-            "Reports that contradicted every possible world, over all nodes",
+            "Number of reports that contradicted every possible world, over all nodes",
             m.corrections.clone(),
         );
         metrics
     }
 
-    /// One attempt ended.
+    /// Counts an attempt that ended after `seconds`.
     pub fn attempt(&self, result: &'static str, profile: &str, seconds: f64) {
         let labels = Attempt { result, profile: profile.to_owned() };
         self.attempts.get_or_create(&labels).inc();
         self.attempt_seconds.get_or_create(&labels).observe(seconds);
     }
 
-    /// A pod is bound after so many attempts.
+    /// Counts a pod that was scheduled after this number of attempts.
     pub fn scheduled(&self, attempts: u32) {
         self.pod_attempts.observe(f64::from(attempts));
     }
 
-    /// A plugin refused nodes in an attempt.
+    /// Counts an attempt in which a plugin refused nodes.
     pub fn rejected(&self, plugin: &'static str) {
         self.rejections.get_or_create(&PluginLabel { plugin }).inc();
     }
 
-    /// A report could not be used.
+    /// Counts a report that could not be used.
     pub fn unusable_report(&self) {
         self.unusable_reports.inc();
     }
 
-    /// Reads the gauges off the core. Cost: one look at each node; to be called a few times a second at most.
+    /// Sets the gauges from the core. Visits each node, so call this a few times a second at most.
     pub fn observe(&self, core: &Core) {
         let set = |queue, length: usize| {
             self.pending.get_or_create(&QueueLabel { queue }).set(i64::try_from(length).unwrap_or(i64::MAX));

@@ -1,7 +1,8 @@
-//! A node as the scheduler keeps it, with what its pods take.
+//! A node as the scheduler keeps it, with the requests of its pods.
 //!
-//! In: `Node` objects, and pods as they are placed and released. Out: whether a pod fits the node's totals, and the scores
-//! of kube-scheduler's NodeResourcesFit and NodeResourcesBalancedAllocation.
+//! In: `Node` objects, and pods as they are placed and released. Out: whether a pod fits the node's totals, and the
+//! scores of kube-scheduler's NodeResourcesFit and NodeResourcesBalancedAllocation. Never: zones; those are in the
+//! ledger.
 
 use std::sync::Arc;
 
@@ -13,7 +14,7 @@ use topology::resource::ResourceName;
 use crate::affinity::{Labels, Taint};
 use crate::ledger::Ledger;
 
-/// What a Node object says.
+/// The fields of a Node object that the scheduler uses.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct NodeView {
     /// `metadata.name`.
@@ -32,30 +33,31 @@ pub struct NodeView {
     pub allocatable: Vec<Need>,
 }
 
-/// A node with everything we know of it.
+/// A node: its object, its pods' totals and its ledger.
 #[derive(Debug, Default)]
 pub struct Node {
-    /// The object; `None` while only its pods or its report are known.
+    /// The object; `None` while only pods or a report of the node are known.
     pub view: Option<NodeView>,
     /// The node's name.
     pub name: Arc<str>,
-    /// Sum of what its pods ask for, in name order.
+    /// Sum of the pods' requests, in name order.
     pub used: Vec<Need>,
-    /// The same with kube-scheduler's defaults for containers that ask for nothing: (milli cpu, bytes).
+    /// CPU (thousandths) and memory (bytes) requests, with kube-scheduler's defaults for containers that request
+    /// nothing.
     pub used_nonzero: (i64, i64),
     /// Number of pods.
     pub pods: i64,
-    /// Its zones.
+    /// The free amounts of the zones.
     pub ledger: Ledger,
 }
 
-/// A container without a cpu request counts as this many thousandths in scores (kube-scheduler 1.36 `util.DefaultMilliCPURequest`).
+/// CPU of a container without a request in scores, in thousandths (kube-scheduler 1.36 `util.DefaultMilliCPURequest`).
 const DEFAULT_MILLI_CPU: i64 = 100;
-/// ... and without a memory request as this many bytes (`util.DefaultMemoryRequest`).
+/// Memory of a container without a request in scores, in bytes (`util.DefaultMemoryRequest`).
 const DEFAULT_MEMORY: i64 = 200 * 1024 * 1024;
 
 impl NodeView {
-    /// Reads a node. Amounts that are not quantities count as 0, so nothing is placed on their strength.
+    /// Reads a node. Amounts that are not quantities count as 0.
     #[must_use]
     pub fn read(node: &wire::Node) -> Self {
         let meta = &node.metadata;
@@ -86,7 +88,7 @@ impl NodeView {
         }
     }
 
-    /// An allocatable amount; 0 when the node does not have the resource.
+    /// The allocatable amount of a resource; 0 if the node lacks it.
     #[must_use]
     pub fn allocatable(&self, name: ResourceName) -> i64 {
         amount(&self.allocatable, name)
@@ -117,7 +119,7 @@ impl Node {
         self.pods += sign;
     }
 
-    /// The resources the node has too little of, kube-scheduler's order: pods, then the pod's resources.
+    /// The resources that are short on the node, in kube-scheduler's order: pods, then the pod's resources.
     pub fn shortages<'a>(
         &'a self,
         view: &'a NodeView,
@@ -151,8 +153,8 @@ impl Node {
         if count == 0 { 0 } else { parts.iter().flatten().sum::<i64>() / count }
     }
 
-    /// kube-scheduler 1.36's BalancedAllocation over cpu and memory: 50 when the pod changes nothing, more when it makes the
-    /// node's use more even.
+    /// kube-scheduler 1.36's BalancedAllocation over cpu and memory: 50 if the pod leaves the balance unchanged, more
+    /// if it improves the balance.
     #[must_use]
     pub fn balanced(&self, view: &NodeView, needs: &PodNeeds) -> i64 {
         let evenness = |with: bool| {

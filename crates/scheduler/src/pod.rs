@@ -1,7 +1,7 @@
 //! A pod as the scheduler keeps it: a small struct instead of the whole object.
 //!
-//! In: `Pod` objects. Out: [`PodView`], with everything the cycle reads already parsed. Never: a guess; what the object asks
-//! for and this scheduler does not honour is listed in [`Spec::unsupported`], and such a pod stays Pending.
+//! In: `Pod` objects. Out: [`PodView`], with all that a cycle reads already parsed. Never: a guess; features that the
+//! pod needs and this scheduler lacks are listed in [`Spec::unsupported`], and such a pod stays Pending.
 
 use std::sync::Arc;
 
@@ -11,24 +11,24 @@ use topology::request::PodNeeds;
 
 use crate::affinity::{NodeAffinity, Toleration};
 
-/// What a pod asks of a node. Pods of one workload share it, so they are woken as a class.
+/// The constraints of a pod on its node. Pods of one workload have equal specs and are woken as a class.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub struct Spec {
-    /// Resources.
+    /// Resource requests.
     pub needs: Arc<PodNeeds>,
     /// `nodeSelector` and node affinity.
     pub affinity: NodeAffinity,
     /// `tolerations`.
     pub tolerations: Vec<Toleration>,
-    /// `schedulingGates` that hold the pod back.
+    /// Names of the `schedulingGates` that hold the pod back.
     pub gates: Vec<String>,
-    /// What the pod asks for that the scheduler does not yet honour.
+    /// Features that the pod needs and the scheduler does not support yet.
     pub unsupported: Vec<Unsupported>,
     /// Whether the pod may finish by itself (`restartPolicy` other than `Always`).
     pub finishes: bool,
 }
 
-/// Wishes of a pod that must not be ignored and are not honoured yet (docs/scheduler.md lists them).
+/// Features that a pod needs and that are not supported yet (listed in docs/scheduler.md).
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub enum Unsupported {
     /// Required pod affinity or anti-affinity.
@@ -37,28 +37,28 @@ pub enum Unsupported {
     TopologySpread,
     /// A container port with `hostPort`.
     HostPort,
-    /// A volume that has a place: a claim, an ephemeral or an attachable volume.
+    /// A volume with node affinity: a claim, an ephemeral or an attachable volume.
     Volume(String),
     /// `resourceClaims` (DRA).
     ResourceClaims,
-    /// Resources this scheduler cannot read, with the reason.
+    /// Resources that cannot be read, with the reason.
     Resources(String),
 }
 
-/// How far a pod has come.
+/// The progress of a pod, as its object shows it.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Progress {
-    /// The kubelet has reported a status.
+    /// The kubelet has written a status.
     pub admitted: bool,
-    /// Deletion has been asked for.
+    /// The deletion was requested.
     pub deleting: bool,
-    /// Phase Succeeded or Failed.
+    /// The phase is Succeeded or Failed.
     pub terminal: bool,
     /// All containers that ever started have ended.
     pub stopped: bool,
 }
 
-/// A pod.
+/// The fields of a pod that the scheduler uses.
 #[derive(Clone, Debug, PartialEq)]
 pub struct PodView {
     /// `metadata.uid`.
@@ -77,16 +77,16 @@ pub struct PodView {
     pub node: Option<Arc<str>>,
     /// Hash of namespace and name.
     pub hash: PodHash,
-    /// What it asks of a node.
+    /// The constraints on the node.
     pub spec: Arc<Spec>,
-    /// How far it has come.
+    /// The progress of the pod.
     pub progress: Progress,
     /// The message of its condition `PodScheduled`, while that is `False`.
-    pub refused: Option<Arc<str>>,
+    pub unschedulable: Option<Arc<str>>,
 }
 
 impl PodView {
-    /// Reads a pod. Objects without name or uid (never sent by an API server) get empty ones.
+    /// Reads a pod. Missing names and uids, which no API server sends, become empty.
     #[must_use]
     pub fn read(pod: &wire::Pod) -> Self {
         let meta = &pod.metadata;
@@ -103,7 +103,7 @@ impl PodView {
             hash: PodHash::of(&namespace, &name),
             spec: Arc::new(Spec::read(pod)),
             progress: Progress::read(pod),
-            refused: refused(pod),
+            unschedulable: unschedulable(pod),
             namespace,
             name,
         }
@@ -120,7 +120,7 @@ impl Spec {
     fn read(pod: &wire::Pod) -> Self {
         let nothing = wire::PodSpec::default();
         let spec = pod.spec.as_ref().unwrap_or(&nothing);
-        let mut unsupported = wishes(spec);
+        let mut unsupported = unsupported_features(spec);
         let needs = match api::convert::pod_request(pod) {
             Ok(request) => request.needs(),
             Err(error) => {
@@ -139,7 +139,7 @@ impl Spec {
     }
 }
 
-fn wishes(spec: &wire::PodSpec) -> Vec<Unsupported> {
+fn unsupported_features(spec: &wire::PodSpec) -> Vec<Unsupported> {
     let mut list = Vec::new();
     let affinity = spec.affinity.as_ref();
     let required = affinity
@@ -162,7 +162,7 @@ fn wishes(spec: &wire::PodSpec) -> Vec<Unsupported> {
     if ports.any(|port| port.host_port.unwrap_or(0) > 0) {
         list.push(Unsupported::HostPort);
     }
-    for volume in spec.volumes.iter().flatten().filter(|volume| has_place(volume)) {
+    for volume in spec.volumes.iter().flatten().filter(|volume| has_node_affinity(volume)) {
         list.push(Unsupported::Volume(volume.name.clone()));
     }
     if spec.resource_claims.as_ref().is_some_and(|claims| !claims.is_empty()) {
@@ -171,8 +171,8 @@ fn wishes(spec: &wire::PodSpec) -> Vec<Unsupported> {
     list
 }
 
-/// Volumes whose whereabouts limit where a pod can run; the rest come with the pod.
-fn has_place(volume: &wire::Volume) -> bool {
+/// Whether a volume limits the nodes on which the pod can run.
+fn has_node_affinity(volume: &wire::Volume) -> bool {
     volume.persistent_volume_claim.is_some()
         || volume.ephemeral.is_some()
         || volume.gce_persistent_disk.is_some()
@@ -204,7 +204,7 @@ impl Progress {
     }
 }
 
-fn refused(pod: &wire::Pod) -> Option<Arc<str>> {
+fn unschedulable(pod: &wire::Pod) -> Option<Arc<str>> {
     let conditions = pod.status.as_ref()?.conditions.as_ref()?;
     let condition = conditions.iter().find(|c| c.type_ == "PodScheduled" && c.status == "False")?;
     Some(condition.message.as_deref().unwrap_or_default().into())

@@ -1,19 +1,22 @@
 //! Pods waiting to be scheduled.
 //!
-//! In: pods, and what became of their attempts. Out: the next pod to try. Never: an opinion about where it fits; the core
-//! asks for the first of each waiting class and wakes it when a node it fits has changed.
+//! In: pods, and the results of their attempts. Out: the next pod to try. Never: a judgement of where a pod fits; the
+//! core tests the first pod of each waiting class and wakes it when it fits on a changed node.
 //!
-//! Three places, as in kube-scheduler: *active* (try now), *backoff* (an error happened, try when its time has come) and
-//! *waiting* (nothing fits; nodes must change). Unlike there, waiting pods are woken by a change that makes them fit, at once,
-//! however often they failed before; backoff only slows down errors. Cost: log(pods) per step.
+//! There are three queues, as in kube-scheduler: *active* (try now), *backoff* (try later, after an error) and
+//! *waiting* (fits no node; nodes must change). Unlike there, a change that makes a waiting pod fit wakes the pod at
+//! once, however often it has failed; backoff only slows down errors. Cost: log(pods) per step.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
+use std::time::Duration;
+
+use runtime::backoff;
 
 use crate::ledger::PodId;
 use crate::pod::Spec;
 
-/// Order of trial: higher priority first, then first come.
+/// Order of attempts: higher priority first, then first come, first served.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub struct Rank {
     priority: std::cmp::Reverse<i32>,
@@ -22,18 +25,18 @@ pub struct Rank {
     pub pod: PodId,
 }
 
-/// Pods that ask for the same, and so fit or do not fit together.
+/// Pods with equal specs, which fit or do not fit together.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub struct Class(u64);
 
-/// Where a pod is; backoff and waiting with the time they end at the latest.
+/// The queue of a pod; backoff and waiting with the time at which they end at the latest.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Where {
+enum QueueState {
     Active,
     Backoff(u64),
     Waiting(u64),
-    /// Being tried, or assumed.
-    Out,
+    /// In no queue: being tried, or assumed.
+    Popped,
 }
 
 #[derive(Debug)]
@@ -41,17 +44,17 @@ struct Entry {
     rank: Rank,
     class: Class,
     spec: Arc<Spec>,
-    at: Where,
+    state: QueueState,
     errors: u32,
     attempts: u32,
 }
 
-/// The queue.
+/// The pods to be scheduled.
 #[derive(Debug, Default)]
 pub struct Queue {
     entries: BTreeMap<PodId, Entry>,
     active: BTreeSet<Rank>,
-    /// Pods in backoff and waiting pods, by when they are tried again whatever happens.
+    /// Pods in backoff and waiting pods, by the time at which they are tried again in any case.
     timed: BTreeSet<(u64, Rank)>,
     waiting: BTreeMap<Class, BTreeSet<Rank>>,
     classes: std::collections::HashMap<Arc<Spec>, (Class, usize)>,
@@ -59,30 +62,32 @@ pub struct Queue {
     arrivals: u64,
 }
 
-/// Backoff of pods whose attempt ended in an error, milliseconds.
+/// Limits of the backoff after errors, in milliseconds. No jitter: attempts are serial anyway, and runs stay
+/// reproducible.
 #[derive(Clone, Copy, Debug)]
-pub struct Backoff {
+pub struct BackoffLimits {
     /// `podInitialBackoffSeconds`.
     pub initial_ms: u64,
     /// `podMaxBackoffSeconds`.
     pub max_ms: u64,
 }
 
-/// Pods that have waited this long are tried again even if nothing we know of changed (kube-scheduler's
+/// Time after which waiting pods are tried again even without a change (kube-scheduler's
 /// `--pod-max-in-unschedulable-pods-duration`).
 const MAX_WAIT_MS: u64 = 5 * 60 * 1000;
 
 impl Queue {
-    /// Adds a pod to be tried. A pod that is already queued keeps its place in line; its wishes are taken anew.
+    /// Adds a pod to be tried. A queued pod keeps its rank among equals and gets the new spec and priority.
     pub fn push(&mut self, pod: PodId, priority: i32, spec: &Arc<Spec>) {
         let previous = self.remove(pod);
         let arrival = previous.as_ref().map_or(self.arrivals, |entry| entry.rank.arrival);
         self.arrivals += u64::from(previous.is_none());
         let rank = Rank { priority: std::cmp::Reverse(priority), arrival, pod };
-        let class = self.join(spec);
+        let class = self.class_of(spec);
         let (errors, attempts) = previous.map_or((0, 0), |entry| (entry.errors, entry.attempts));
         self.active.insert(rank);
-        let entry = Entry { rank, class, spec: Arc::clone(spec), at: Where::Active, errors, attempts };
+        let entry =
+            Entry { rank, class, spec: Arc::clone(spec), state: QueueState::Active, errors, attempts };
         self.entries.insert(pod, entry);
     }
 
@@ -90,24 +95,25 @@ impl Queue {
     pub fn pop(&mut self) -> Option<PodId> {
         let rank = self.active.pop_first()?;
         if let Some(entry) = self.entries.get_mut(&rank.pod) {
-            entry.at = Where::Out;
+            entry.state = QueueState::Popped;
             entry.attempts += 1;
         }
         Some(rank.pod)
     }
 
-    /// Nothing fits: the pod waits for nodes to change.
+    /// The pod fits no node, and waits for nodes to change.
     pub fn wait(&mut self, pod: PodId, now_ms: u64) {
-        self.settle(pod, Where::Waiting(now_ms + MAX_WAIT_MS));
+        self.move_to(pod, QueueState::Waiting(now_ms + MAX_WAIT_MS));
     }
 
-    /// The attempt ended in an error: the pod is tried again after a while, longer each time.
-    pub fn back_off(&mut self, pod: PodId, now_ms: u64, backoff: Backoff) {
+    /// The attempt ended in an error. The pod is tried again after a delay that doubles with each error.
+    pub fn back_off(&mut self, pod: PodId, now_ms: u64, limits: BackoffLimits) {
         let Some(entry) = self.entries.get_mut(&pod) else { return };
+        let (min, max) = (Duration::from_millis(limits.initial_ms), Duration::from_millis(limits.max_ms));
+        let delay_ms = backoff::doubled(min, max, entry.errors).as_millis();
         entry.errors = entry.errors.saturating_add(1);
-        let factor = 1_u64 << entry.errors.saturating_sub(1).min(16);
-        let delay = backoff.initial_ms.saturating_mul(factor).min(backoff.max_ms);
-        self.settle(pod, Where::Backoff(now_ms + delay));
+        let until_ms = now_ms.saturating_add(u64::try_from(delay_ms).unwrap_or(u64::MAX));
+        self.move_to(pod, QueueState::Backoff(until_ms));
     }
 
     /// The pod is scheduled or gone.
@@ -115,7 +121,7 @@ impl Queue {
         self.remove(pod);
     }
 
-    /// The first waiting pod of each class, in order of trial.
+    /// The first waiting pod of each class, in order of attempts.
     #[must_use]
     pub fn waiting_heads(&self) -> Vec<(Rank, Arc<Spec>)> {
         let mut heads: Vec<_> = self
@@ -136,63 +142,63 @@ impl Queue {
 
     /// Moves a waiting pod to the active ones.
     pub fn wake(&mut self, pod: PodId) {
-        self.settle(pod, Where::Active);
+        self.move_to(pod, QueueState::Active);
     }
 
-    /// Moves pods whose time has come to the active ones.
+    /// Moves pods whose backoff or wait is over to the active ones.
     pub fn tick(&mut self, now_ms: u64) {
         while let Some((_, rank)) = self.timed.first().filter(|(due, _)| *due <= now_ms).copied() {
-            self.settle(rank.pod, Where::Active);
+            self.move_to(rank.pod, QueueState::Active);
         }
     }
 
-    /// When [`Queue::tick`] next has something to do.
+    /// The time at which [`Queue::tick`] next has something to do.
     #[must_use]
     pub fn due(&self) -> Option<u64> {
         self.timed.first().map(|(due, _)| *due)
     }
 
-    /// (active, backoff, waiting): the `pending_pods` metric.
+    /// Numbers of active pods, pods in backoff and waiting pods, for the metric `pending_pods`.
     #[must_use]
     pub fn lengths(&self) -> (usize, usize, usize) {
         let waiting = self.waiting.values().map(BTreeSet::len).sum();
         (self.active.len(), self.timed.len().saturating_sub(waiting), waiting)
     }
 
-    /// How often the pod has been tried.
+    /// Number of attempts of a pod so far.
     #[must_use]
     pub fn attempts(&self, pod: PodId) -> u32 {
         self.entries.get(&pod).map_or(0, |entry| entry.attempts)
     }
 
-    fn settle(&mut self, pod: PodId, to: Where) {
+    fn move_to(&mut self, pod: PodId, to: QueueState) {
         let Some(entry) = self.entries.get_mut(&pod) else { return };
-        let (from, rank, class) = (std::mem::replace(&mut entry.at, to), entry.rank, entry.class);
-        self.leave(from, rank, class);
+        let (from, rank, class) = (std::mem::replace(&mut entry.state, to), entry.rank, entry.class);
+        self.remove_from(from, rank, class);
         match to {
-            Where::Active => {
+            QueueState::Active => {
                 self.active.insert(rank);
             }
-            Where::Backoff(due) => {
+            QueueState::Backoff(due) => {
                 self.timed.insert((due, rank));
             }
-            Where::Waiting(due) => {
+            QueueState::Waiting(due) => {
                 self.timed.insert((due, rank));
                 self.waiting.entry(class).or_default().insert(rank);
             }
-            Where::Out => {}
+            QueueState::Popped => {}
         }
     }
 
-    fn leave(&mut self, from: Where, rank: Rank, class: Class) {
+    fn remove_from(&mut self, from: QueueState, rank: Rank, class: Class) {
         match from {
-            Where::Active => {
+            QueueState::Active => {
                 self.active.remove(&rank);
             }
-            Where::Backoff(due) => {
+            QueueState::Backoff(due) => {
                 self.timed.remove(&(due, rank));
             }
-            Where::Waiting(due) => {
+            QueueState::Waiting(due) => {
                 self.timed.remove(&(due, rank));
                 if let Some(ranks) = self.waiting.get_mut(&class) {
                     ranks.remove(&rank);
@@ -201,13 +207,13 @@ impl Queue {
                     }
                 }
             }
-            Where::Out => {}
+            QueueState::Popped => {}
         }
     }
 
     fn remove(&mut self, pod: PodId) -> Option<Entry> {
         let entry = self.entries.remove(&pod)?;
-        self.leave(entry.at, entry.rank, entry.class);
+        self.remove_from(entry.state, entry.rank, entry.class);
         if let Some((_, members)) = self.classes.get_mut(&entry.spec) {
             *members -= 1;
             if *members == 0 {
@@ -217,7 +223,7 @@ impl Queue {
         Some(entry)
     }
 
-    fn join(&mut self, spec: &Arc<Spec>) -> Class {
+    fn class_of(&mut self, spec: &Arc<Spec>) -> Class {
         if let Some((class, members)) = self.classes.get_mut(spec) {
             *members += 1;
             return *class;

@@ -1,12 +1,13 @@
-//! What the scheduler's service account must be allowed to do. Next to the code that needs it.
+//! The permissions of the scheduler's service account, next to the code that needs them.
 //!
-//! In: a lease's name. Out: the rules of a ClusterRole, and of a Role in the lease's namespace. Never: more than is used.
+//! In: a lease's name. Out: the rules of a ClusterRole, and of a Role in the lease's namespace. Never: a permission
+//! that is not used.
 
 use api::nrt;
 use api::rbac::{rule, rule_for};
 use k8s_openapi::api::rbac::v1::PolicyRule;
 
-/// Of the ClusterRole: what is watched, and what a decision becomes ([`crate::shell`]).
+/// Rules of the ClusterRole: to watch objects, and to write bindings, conditions and events ([`crate::shell`]).
 #[must_use]
 pub fn cluster() -> Vec<PolicyRule> {
     let watch = ["get", "list", "watch"];
@@ -19,7 +20,7 @@ pub fn cluster() -> Vec<PolicyRule> {
     ]
 }
 
-/// Of the Role in the lease's namespace ([`runtime::lease`]).
+/// Rules of the Role in the namespace of the lease `name` ([`runtime::lease`]).
 #[must_use]
 pub fn lease(name: &str) -> Vec<PolicyRule> {
     const GROUP: &str = "coordination.k8s.io";
@@ -31,7 +32,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn nothing_but_what_the_shell_does() {
+    fn rules_are_those_that_the_shell_needs() {
         assert_eq!(
             api::rbac::show(&cluster()),
             "nodes pods: get list watch; noderesourcetopologies: get list watch; pods/binding: create; \

@@ -1,6 +1,7 @@
-//! Why a node refuses a pod, and the message kube-scheduler would make of it.
+//! The reasons for which nodes refuse a pod, and the message in kube-scheduler's words.
 //!
-//! In: one [`Reason`] per node. Out: the `0/4 nodes are available: ...` text that events and the PodScheduled condition carry.
+//! In: one [`Reason`] for each node. Out: the text `0/4 nodes are available: ...` of events and of the condition
+//! PodScheduled. Never: a judgement of nodes.
 
 use std::collections::BTreeMap;
 use std::fmt;
@@ -8,7 +9,7 @@ use std::fmt;
 use topology::reason::{Constraint, Part};
 use topology::resource::ResourceName;
 
-/// The first reason a node refuses a pod for.
+/// The first reason for which a node refuses a pod.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Reason {
     /// `spec.unschedulable`.
@@ -21,14 +22,14 @@ pub enum Reason {
     TooManyPods,
     /// Too little of a resource on the whole node.
     Insufficient(ResourceName),
-    /// Enough on the node, but not in one zone. The resource no zone has enough of, if it is one.
+    /// Enough on the node, but not in one zone; with the resource that no zone has enough of, if there is one.
     Misaligned(Part, Option<ResourceName>),
-    /// Nothing certain is known about the node's zones.
+    /// The state of the node's zones is not known for certain.
     StaleTopology,
 }
 
 impl Reason {
-    /// The reason for a misfit.
+    /// The reason for a misfit of zones.
     #[must_use]
     pub fn misaligned(misfit: &topology::reason::Misfit) -> Self {
         let resource = match misfit.constraint {
@@ -38,13 +39,13 @@ impl Reason {
         Self::Misaligned(misfit.part, resource)
     }
 
-    /// The reason for a node that has too little of a resource.
+    /// The reason for a resource that is short on the whole node.
     #[must_use]
     pub fn short_of(resource: ResourceName) -> Self {
         if resource == ResourceName::PODS { Self::TooManyPods } else { Self::Insufficient(resource) }
     }
 
-    /// The plugin the reason is counted for in metrics.
+    /// kube-scheduler's plugin for this check, for metrics.
     #[must_use]
     pub fn plugin(self) -> &'static str {
         match self {
@@ -72,22 +73,22 @@ impl fmt::Display for Reason {
     }
 }
 
-/// How many nodes refused for which reason.
+/// The number of refusing nodes by reason.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Refusals(BTreeMap<Reason, usize>);
 
 impl Refusals {
-    /// Counts one node.
+    /// Counts one node that refuses for `reason`.
     pub fn add(&mut self, reason: Reason) {
         *self.0.entry(reason).or_default() += 1;
     }
 
-    /// Reasons and counts.
+    /// The reasons and their counts, in the order of reasons.
     pub fn iter(&self) -> impl Iterator<Item = (Reason, usize)> + '_ {
         self.0.iter().map(|(reason, count)| (*reason, *count))
     }
 
-    /// kube-scheduler's FitError text (sorted as plain strings, as it does).
+    /// kube-scheduler's FitError text for a cluster of `nodes` nodes; reasons are sorted as strings, as there.
     #[must_use]
     pub fn message(&self, nodes: usize) -> String {
         let mut parts: Vec<String> =

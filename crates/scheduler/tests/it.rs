@@ -1,6 +1,6 @@
 //! The scheduler against a real API server, and with real kubelets and the exporter: the whole loop.
 //!
-//! Needs the rig; where its parts are missing, each test says so and passes.
+//! Needs the rig; without its parts the tests are skipped with a warning.
 
 #![expect(clippy::unwrap_used, reason = "a test fails by panicking; the exemption for tests misses helpers")]
 

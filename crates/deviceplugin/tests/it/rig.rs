@@ -83,7 +83,7 @@ impl Drop for Running {
 #[derive(clap::Parser)]
 struct SchedulerCli {
     #[command(flatten)]
-    args: scheduler::shell::Args,
+    args: scheduler::args::Args,
 }
 
 /// The log of this process.

@@ -23,7 +23,7 @@ fn settings() -> Settings {
             Profile { name: "numa".into(), numa: Some(numa), percentage: 0 },
             Profile { name: "blind".into(), numa: None, percentage: 0 },
         ],
-        backoff: Backoff { initial_ms: 1_000, max_ms: 10_000 },
+        backoff: BackoffLimits { initial_ms: 1_000, max_ms: 10_000 },
         seed: 7,
     }
 }
@@ -234,7 +234,7 @@ fn placements_known_from_binding_are_released_without_a_report() {
 }
 
 #[test]
-fn what_is_not_honoured_yet_keeps_a_pod_pending_with_that_reason() {
+fn unsupported_features_keep_a_pod_pending_with_the_reason() {
     let term = json!([{"topologyKey": "zone", "labelSelector": {}}]);
     for (more, reason) in [
         (
@@ -264,7 +264,7 @@ fn what_is_not_honoured_yet_keeps_a_pod_pending_with_that_reason() {
         let mut core = core(&["n"]);
         core.handle(Event::Pod(pod("a", 1, json!({"spec": more}))), LATER);
         let decisions = decide(&mut core, LATER);
-        let expected = "a: 0/1 nodes are available: the scheduler does not yet honour ";
+        let expected = "a: 0/1 nodes are available: the scheduler does not yet support ";
         assert!(
             decisions.len() == 1 && decisions[0].starts_with(expected) && decisions[0].contains(reason),
             "{decisions:?} should say {reason}"
@@ -273,7 +273,7 @@ fn what_is_not_honoured_yet_keeps_a_pod_pending_with_that_reason() {
 }
 
 #[test]
-fn node_properties_are_honoured() {
+fn node_properties_are_respected() {
     let with = |name: &str, more: Value| {
         let mut object = json!({
             "metadata": {"name": name, "uid": name},
@@ -371,7 +371,7 @@ fn a_node_recreated_under_its_name_starts_from_its_own_report() {
 }
 
 #[test]
-fn a_failed_binding_frees_the_place_and_backs_off() {
+fn a_failed_binding_frees_the_room_and_backs_off() {
     let mut core = core(&["n"]);
     core.handle(Event::Pod(pod("a", 8, json!({}))), LATER);
     let Some(Decision::Bind(binding)) = core.next(LATER) else { panic!("not bound") };
@@ -543,7 +543,10 @@ impl World {
 /// Each node's totals are the sum over the pods charged to it, each once, and no pod is queued and placed at once.
 fn recount(core: &Core) {
     for (slot, node) in core.nodes.iter().enumerate() {
-        let mine = core.pods.values().filter(|entry| entry.place == Some(slot) && !entry.released);
+        let mine = core
+            .pods
+            .values()
+            .filter(|entry| entry.lifecycle.slot() == Some(slot) && entry.lifecycle.is_counted());
         let (mut pods, mut cpu) = (0, 0);
         for entry in mine {
             pods += 1;

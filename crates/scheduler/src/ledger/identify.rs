@@ -1,26 +1,45 @@
-//! Understanding a report: which pods does it describe, and what follows for the worlds.
+//! Understanding a report: the pods that it describes, and the worlds that follow.
 //!
 //! In: the newest report that is not yet understood, and the ledger's rows. Out: worlds that agree with it. Never: a
-//! report taken for the truth about a pod set we could not name.
-
-use std::sync::Arc;
+//! report taken for the truth about an unknown pod set.
+//!
+//! Reports carry no time that could be compared with ours, and describe any moment between now and long ago. Their
+//! fingerprint names the pods they count. Once the pod set is known, the other pods can be charged on top of its
+//! numbers.
 
 use topology::admit::{self, Placement, Scratch};
 use topology::fingerprint::{Fingerprint, Method};
+use topology::policy::Rules;
 use topology::zone::{Free, NodeTopology};
 
-use super::place::{charge, everywhere, hedge, outcomes};
-use super::{Ledger, Place, Stage, World};
+use super::location::{charge, charge_all_zones, possible_locations, widen};
+use super::{Ledger, Location, Stage, World};
 
 mod assign;
 
-/// Going pods whose membership is tried in every combination (2^n fingerprints per prefix of the staying ones).
+/// Most leaving and released pods whose membership is tried in every combination: 2^n fingerprints for each prefix of
+/// the staying pods.
 const MAX_COMBINED: usize = 7;
-/// With at most this many pods in motion, any one settled pod may additionally have finished unnoticed.
+/// Most unsettled pods beside which one settled pod may have finished unnoticed. More combinations would cost too much,
+/// and a match among very many combinations proves little.
 const MAX_UNSETTLED: usize = 6;
 
+/// A report whose pod set is known.
+struct Understood<'a> {
+    rules: Rules,
+    /// The available amounts that the report shows.
+    free: &'a Free,
+    /// Rows that the report counts.
+    members: &'a [bool],
+    /// Whether the report shows a release that the API server has not announced.
+    released_unannounced: bool,
+}
+
 impl Ledger {
-    /// Tries to understand the newest report; without success it stays unexplained until the next event.
+    /// Tries to understand the newest report; without success the report stays unexplained until the next event.
+    ///
+    /// Agreeing worlds survive. If none agrees, the kubelet decided differently from the model or another scheduler has
+    /// bound pods: the report wins, and the locations are computed from its numbers.
     pub(super) fn explain_report(&mut self, scratch: &mut Scratch) {
         let Some(report) = self.unexplained.clone() else { return };
         let free = report.available();
@@ -34,19 +53,20 @@ impl Ledger {
             .collect();
         let bases = if agreeing.is_empty() {
             self.corrections += u64::from(!self.worlds.is_empty());
-            self.work_out(&report, &free, &members)
+            self.solve_locations(&report, &free, &members)
         } else {
-            agreeing.into_iter().map(|world| world.places).collect()
+            agreeing.into_iter().map(|world| world.locations).collect()
         };
         self.adopt(&report, &free, &members, bases, scratch);
     }
 
-    /// Which rows the report counts, or `None` if no set of pods we know explains it.
+    /// The rows that the report counts, or `None` if no set of known pods explains the report.
     fn members(&self, report: &NodeTopology, free: &Free) -> Option<Vec<bool>> {
         let counted: Vec<bool> = self.rows.iter().map(|row| self.counts(report, free, row)).collect();
-        let usual = self.usual(&counted, |row| matches!(row.stage, Stage::Admitted | Stage::Leaving));
+        let expected =
+            self.select(&counted, |row| matches!(row.stage, Stage::Admitted | Stage::Leaving { .. }));
         let Some((fingerprint, _)) = report.fingerprint else {
-            return self.agrees_by_value(free, &usual).then_some(usual);
+            return self.agrees_by_value(free, &expected).then_some(expected);
         };
         let mut hashes = Vec::with_capacity(self.rows.len());
         let mut test = |members: &[bool]| {
@@ -56,22 +76,24 @@ impl Ledger {
             );
             Fingerprint::of(&mut hashes) == fingerprint
         };
-        if test(&usual) {
-            return Some(usual);
+        if test(&expected) {
+            return Some(expected);
         }
         self.search(&counted, &mut test)
     }
 
-    /// Without a fingerprint only the numbers can tell. They are believed when they are what we expect of the settled pods,
-    /// or, on a node where nothing is in motion, when they promise nothing we did not know.
-    fn agrees_by_value(&self, free: &Free, usual: &[bool]) -> bool {
-        let mut tables = self.worlds.iter().filter_map(|world| self.predicted(world, usual)).peekable();
+    /// Whether a report without a fingerprint can be believed by its numbers alone: they are those expected of the
+    /// settled pods, or, on a node where nothing changes, they promise no more than was known. A report that promises
+    /// more may precede the latest admissions.
+    fn agrees_by_value(&self, free: &Free, expected: &[bool]) -> bool {
+        let mut tables = self.worlds.iter().filter_map(|world| self.predicted(world, expected)).peekable();
         if self.worlds.is_empty() || tables.peek().is_none() {
             return true;
         }
         let quiet = self.rows.iter().all(|row| row.stage == Stage::Admitted);
-        let modest = |table: &Free| free.cells().iter().zip(table.cells()).all(|(new, old)| new <= old);
-        tables.any(|table| table == *free || (quiet && modest(&table)))
+        let promises_no_more =
+            |table: &Free| free.cells().iter().zip(table.cells()).all(|(new, old)| new <= old);
+        tables.any(|table| table == *free || (quiet && promises_no_more(&table)))
     }
 
     /// Whether the exporter's fingerprint method counts a pod.
@@ -84,23 +106,25 @@ impl Ledger {
         }
     }
 
-    fn usual(&self, counted: &[bool], present: impl Fn(&super::Row) -> bool) -> Vec<bool> {
+    /// The counted rows that are `present`.
+    fn select(&self, counted: &[bool], present: impl Fn(&super::Row) -> bool) -> Vec<bool> {
         self.rows.iter().zip(counted).map(|(row, counts)| *counts && present(row)).collect()
     }
 
     /// Tries pod sets, the likeliest first, until one passes `test`.
     ///
-    /// The kubelet admits in row order, so of the pods that stay, a report counts those up to some row. Pods that go may be
-    /// counted or not, whatever the order; with many of them, the earliest to go went first.
+    /// The kubelet admits in row order, so of the staying pods a report counts those up to some row. Leaving and
+    /// released pods may be counted or not, in any combination; of many, the earliest released are taken to have gone
+    /// first.
     fn search(&self, counted: &[bool], test: &mut impl FnMut(&[bool]) -> bool) -> Option<Vec<bool>> {
         let settled = |row: &super::Row| row.described && row.stage == Stage::Admitted;
         let undecided = |at: &usize| counted[*at] && !settled(&self.rows[*at]);
-        let goes = |at: &usize| matches!(self.rows[*at].stage, Stage::Leaving | Stage::Released);
+        let goes = |at: &usize| matches!(self.rows[*at].stage, Stage::Leaving { .. } | Stage::Released);
         let (mut going, staying): (Vec<usize>, Vec<usize>) =
             (0..self.rows.len()).filter(undecided).partition(goes);
-        going.sort_by_key(|at| self.rows[*at].gone_at);
+        going.sort_by_key(|at| self.rows[*at].released_at);
         let (early, late) = going.split_at(going.len().saturating_sub(MAX_COMBINED));
-        let mut members = self.usual(counted, |row| row.stage != Stage::Released || row.described);
+        let mut members = self.select(counted, |row| row.stage != Stage::Released || row.described);
         members.iter_mut().enumerate().for_each(|(at, member)| *member &= !early.contains(&at));
         for gone in (0..=early.len()).rev() {
             early[gone..].iter().for_each(|at| members[*at] = true);
@@ -115,9 +139,9 @@ impl Ledger {
         if staying.len() + going.len() > MAX_UNSETTLED {
             return None;
         }
-        // A settled pod may have finished by itself and not been announced yet.
+        // A settled pod may have finished by itself, and the API server may not show it yet.
         for at in (0..self.rows.len()).filter(|at| counted[*at] && settled(&self.rows[*at])) {
-            let mut trial = self.usual(counted, |row| row.stage != Stage::Released);
+            let mut trial = self.select(counted, |row| row.stage != Stage::Released);
             trial[at] = false;
             let moving: Vec<usize> = staying.iter().chain(&going).copied().collect();
             if try_all(&mut trial, &moving, test) {
@@ -127,16 +151,18 @@ impl Ledger {
         None
     }
 
-    /// What the report should say if `world` is the truth and `members` are the pods it counts. `None`: cannot be said.
+    /// The numbers of a report that counts `members`, if `world` is the truth. `None`: a location is not known exactly.
+    ///
+    /// Reports show less than the kubelet holds: podresources leaves out what finished init containers keep.
     fn predicted(&self, world: &World, members: &[bool]) -> Option<Free> {
         let mut free = world.free.clone();
-        for ((row, place), member) in self.rows.iter().zip(&world.places).zip(members) {
+        for ((row, location), member) in self.rows.iter().zip(&world.locations).zip(members) {
             let released = row.stage == Stage::Released;
-            match place {
-                Place::Unknown if *member => {}
-                Place::Unknown => return None,
-                Place::At { exact: false, .. } if *member => return None,
-                Place::At { placement, .. } => match (released, *member) {
+            match location {
+                Location::Unknown if *member => {}
+                Location::Unknown => return None,
+                Location::Charged { exact: false, .. } if *member => return None,
+                Location::Charged { placement, .. } => match (released, *member) {
                     (false, false) => placement.release(&mut free),
                     (false, true) => give_back_hidden(placement, &mut free),
                     (true, true) => take_visible(placement, &mut free),
@@ -147,34 +173,34 @@ impl Ledger {
         Some(free)
     }
 
-    /// Starts from the report's numbers: members sit where `bases` says (one world each), the others are replayed on top.
+    /// Starts from the report's numbers: members are where each of `bases` has them (one world each), the other pods
+    /// are replayed on top.
     fn adopt(
         &mut self,
-        report: &Arc<NodeTopology>,
+        report: &NodeTopology,
         free: &Free,
         members: &[bool],
-        bases: Vec<Vec<Place>>,
+        bases: Vec<Vec<Location>>,
         scratch: &mut Scratch,
     ) {
-        let mut news = false;
+        let mut released_unannounced = false;
         for (row, member) in self.rows.iter_mut().zip(members) {
-            // Reports come in order, so a pod that was counted before and no longer is has been released, whatever the API
-            // server says by now. One that never was may simply have been admitted after this report's scan.
+            // Reports come in order, so a pod that was counted before and no longer is has been released, whatever the
+            // API server says by now. A pod that was never counted may simply have been admitted after this report's
+            // scan.
             let left = !*member && row.described;
             if left {
-                // Nobody said so before: what is admitted after this report finds more room than we thought.
-                news |= matches!(row.stage, Stage::Pending | Stage::Admitted);
+                released_unannounced |= matches!(row.stage, Stage::Pending | Stage::Admitted);
                 row.stage = Stage::Released;
-                row.gone_at = row.gone_at.min(self.releases);
+                row.released_at = row.released_at.min(self.releases);
             }
             row.described = *member;
         }
-        let worlds = bases
-            .into_iter()
-            .flat_map(|places| self.rebuild(report, free, members, places, news, scratch))
-            .collect();
-        self.worlds = worlds;
+        let understood = Understood { rules: report.rules, free, members, released_unannounced };
+        let rebuilt = bases.into_iter().flat_map(|base| self.rebuild(&understood, base, scratch));
+        self.worlds = rebuilt.collect();
         for at in (0..self.rows.len()).rev() {
+            // Later reports cannot count a released pod again once one does not.
             if self.rows[at].stage == Stage::Released && !members[at] {
                 self.drop_row(at);
             }
@@ -183,69 +209,90 @@ impl Ledger {
         self.settle(worlds, scratch);
     }
 
+    /// The worlds that follow from one set of `locations` for the members.
     fn rebuild(
         &self,
-        report: &NodeTopology,
-        free: &Free,
-        members: &[bool],
-        mut places: Vec<Place>,
-        news: bool,
+        understood: &Understood<'_>,
+        mut locations: Vec<Location>,
         scratch: &mut Scratch,
     ) -> Vec<World> {
-        let mut free = free.clone();
-        for ((row, place), member) in self.rows.iter().zip(&places).zip(members) {
-            if let (true, Place::At { placement, exact: true }) = (*member, place) {
+        let free = self.true_amounts(understood, &locations);
+        let mut kept = vec![false; self.rows.len()];
+        for at in (0..self.rows.len()).filter(|at| self.is_replayed(understood, *at)) {
+            kept[at] = self.keeps_prediction(understood, &locations[at], at);
+            if !kept[at] {
+                // Holds nothing until its turn, so that earlier rows see the room that the kubelet saw.
+                locations[at] = Location::Charged { placement: Placement::default(), exact: true };
+            }
+        }
+        let early = self.early_releases();
+        let mut worlds = vec![World { free, locations }];
+        for at in (0..self.rows.len()).filter(|at| self.is_replayed(understood, *at)) {
+            if kept[at] {
+                worlds.iter_mut().for_each(|world| charge(&mut world.free, &world.locations[at]));
+            } else {
+                let replay = |world: &World| self.replay(understood.rules, world, &early, at, scratch);
+                worlds = worlds.iter().flat_map(replay).collect();
+            }
+        }
+        worlds
+    }
+
+    /// The kubelet's amounts behind the report's: podresources does not show what finished init containers keep, and
+    /// shows members that are released by now.
+    fn true_amounts(&self, understood: &Understood<'_>, locations: &[Location]) -> Free {
+        let mut free = understood.free.clone();
+        for ((row, location), member) in self.rows.iter().zip(locations).zip(understood.members) {
+            if let (true, Location::Charged { placement, exact: true }) = (*member, location) {
                 take_hidden(placement, &mut free);
                 if row.stage == Stage::Released {
                     placement.release(&mut free);
                 }
             }
         }
-        let mut keep = vec![true; self.rows.len()];
-        for at in 0..self.rows.len() {
-            let row = &self.rows[at];
-            if !members[at] && row.stage != Stage::Released {
-                keep[at] = matches!(places[at], Place::At { exact: true, .. })
-                    && !(news && row.stage == Stage::Pending);
-                if !keep[at] {
-                    places[at] = Place::At { placement: Placement::default(), exact: true };
-                }
-            }
-        }
-        let early = self.early_releases();
-        let mut worlds = vec![World { free, places }];
-        for at in 0..self.rows.len() {
-            let row = &self.rows[at];
-            if members[at] || row.stage == Stage::Released {
-                continue;
-            }
-            if keep[at] {
-                worlds.iter_mut().for_each(|world| charge(&mut world.free, &world.places[at]));
-                continue;
-            }
-            let mut next = Vec::new();
-            for world in worlds {
-                let found = match row.stage {
-                    Stage::Pending => outcomes(report.rules, &world, &early, &row.needs, scratch),
-                    _ => vec![everywhere(report.rules, &world.free, &row.needs)],
-                };
-                let doubtful = self.doubtful(&world);
-                for place in found {
-                    let place =
-                        if doubtful { hedge(report.rules, &world.free, &row.needs, place) } else { place };
-                    let mut world = world.clone();
-                    charge(&mut world.free, &place);
-                    world.places[at] = place;
-                    next.push(world);
-                }
-            }
-            worlds = next;
-        }
-        worlds
+        free
+    }
+
+    /// Whether the row holds resources that the report does not count.
+    fn is_replayed(&self, understood: &Understood<'_>, at: usize) -> bool {
+        !understood.members[at] && self.rows[at].stage != Stage::Released
+    }
+
+    /// Whether an earlier prediction still holds. After an unannounced release a pending pod finds more room than was
+    /// predicted for it.
+    fn keeps_prediction(&self, understood: &Understood<'_>, location: &Location, at: usize) -> bool {
+        let invalidated = understood.released_unannounced && self.rows[at].stage == Stage::Pending;
+        matches!(location, Location::Charged { exact: true, .. }) && !invalidated
+    }
+
+    /// The worlds that follow when the row's pod is admitted in `world`. A pod that is not pending was admitted some
+    /// time ago, in an order that is not known: it may be anywhere.
+    fn replay(
+        &self,
+        rules: Rules,
+        world: &World,
+        early: &[Vec<usize>],
+        at: usize,
+        scratch: &mut Scratch,
+    ) -> Vec<World> {
+        let row = &self.rows[at];
+        let found = match row.stage {
+            Stage::Pending => possible_locations(rules, world, early, &row.needs, scratch),
+            _ => vec![charge_all_zones(rules, &world.free, &row.needs)],
+        };
+        let doubtful = self.doubtful(world);
+        let admitted = found.into_iter().map(|location| {
+            let location = if doubtful { widen(rules, &world.free, &row.needs, location) } else { location };
+            let mut world = world.clone();
+            charge(&mut world.free, &location);
+            world.locations[at] = location;
+            world
+        });
+        admitted.collect()
     }
 }
 
-/// Flips the `undecided` entries of `members` through all combinations until `test` passes; else restores them.
+/// Flips the `undecided` entries of `members` through all combinations until `test` passes; otherwise restores them.
 fn try_all(members: &mut [bool], undecided: &[usize], test: &mut impl FnMut(&[bool]) -> bool) -> bool {
     let usual: Vec<bool> = undecided.iter().map(|at| members[*at]).collect();
     for mask in 0..1_usize << undecided.len() {

@@ -49,7 +49,7 @@ struct Rig {
     scope: Scope,
     fingerprints: bool,
     truth: Free,
-    pods: BTreeMap<PodId, Bound>,
+    pods: BTreeMap<PodId, BoundPod>,
     running: BTreeMap<PodId, Placement>,
     terminating: Vec<PodId>,
     own: Vec<PodId>,
@@ -58,7 +58,7 @@ struct Rig {
     reports: VecDeque<Arc<NodeTopology>>,
     next: u64,
     rejected: Vec<PodId>,
-    /// Deleted by force and gone from the kubelet; nobody announces their release, a timer must.
+    /// Deleted by force and gone from the kubelet; no event announces their release, only a timer.
     vanished: Vec<PodId>,
     ledger: Ledger,
     scratch: Scratch,
@@ -144,7 +144,7 @@ impl Rig {
         let id = PodId(self.next);
         self.next += 1;
         let hash = PodHash::of("ns", &format!("p{}", id.0));
-        self.pods.insert(id, Bound { id, hash, needs, finishes });
+        self.pods.insert(id, BoundPod { id, hash, needs, finishes });
         id
     }
 
@@ -176,8 +176,8 @@ impl Rig {
                 }
             }
             Op::Finish(at) => {
-                // One at a time, and not before we know that it runs: two pods that finish unannounced within one watch
-                // delay, while a third is pending, could still surprise us.
+                // One at a time, and not before the ledger knows that the pod runs. Two pods that finish unannounced
+                // within one watch delay, while a third is pending, are beyond the ledger.
                 let quiet = self.pod_events.is_empty();
                 if let Some(id) = self.pick(*at).filter(|id| quiet && self.pods[id].finishes) {
                     self.free(id);
@@ -198,7 +198,7 @@ impl Rig {
         }
     }
 
-    /// A running pod nobody has deleted yet.
+    /// A running pod that is not being deleted.
     fn pick(&self, at: usize) -> Option<PodId> {
         let deleted = |id: &PodId| {
             self.terminating.contains(id)
@@ -242,8 +242,8 @@ impl Rig {
         }
     }
 
-    /// A deletion is heard of when it is asked for: we and the kubelet watch the same object. (Binding in the moment in
-    /// between, to a node where pods differ in which resource they are short of, could still surprise us.)
+    /// A deletion reaches the ledger when it is requested, since scheduler and kubelet watch the same object. (A
+    /// binding in between, to a node where pods differ in the resource they are short of, is beyond the ledger.)
     fn delete(&mut self, id: PodId, message: ToKubelet) {
         self.pod_events.push_back(ToScheduler::Leaving(id));
         while !self.pod_events.is_empty() {
@@ -283,17 +283,21 @@ impl Rig {
         }
     }
 
-    /// The naive recount: in each world where everything has a place, free = allocatable - what the rows hold.
+    /// The naive recount: in each world with exact locations only, free = allocatable - amounts of the rows.
     fn recount(&self) {
         let full = topology(self.scope, None, None).available();
         for world in &self.ledger.worlds {
-            if world.places.iter().any(|place| !matches!(place, Place::At { exact: true, .. })) {
+            if world
+                .locations
+                .iter()
+                .any(|location| !matches!(location, Location::Charged { exact: true, .. }))
+            {
                 continue;
             }
             let mut free = full.clone();
-            for (row, place) in self.ledger.rows.iter().zip(&world.places) {
+            for (row, location) in self.ledger.rows.iter().zip(&world.locations) {
                 if row.stage != Stage::Released {
-                    charge(&mut free, place);
+                    charge(&mut free, location);
                 }
             }
             assert_eq!(free, world.free);

@@ -1,7 +1,7 @@
-//! Watch events into core events.
+//! Core events from watch events.
 //!
-//! In: what the three watches say. Out: [`Event`]s in an order the ledger can learn from. Never: an event before all three
-//! watches have said what there is.
+//! In: events of the three watches. Out: [`Event`]s in an order that the ledger can follow. Never: an event before all
+//! three watches have delivered their first lists.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -15,44 +15,44 @@ use crate::metrics::Metrics;
 use crate::node::NodeView;
 use crate::pod::PodView;
 
-/// Which watch speaks.
+/// The watch behind a change.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub(super) enum Source {
-    // In the order in which the first lists are handed on: reports last, they are understood from the pods.
+    // The first lists are delivered in this order: reports last, because the ledger explains them by the pods.
     Nodes,
     Pods,
     Reports,
 }
 
-/// What a watch said, translated where it was heard, so that no whole object waits in a queue.
+/// A watch event as core events. Watches translate their objects themselves, so that no whole object waits in a queue.
 pub(super) type Change = (Source, Vec<Event>);
 
-/// Holds back until all is there.
+/// Holds events back until all first lists are complete.
 #[derive(Debug, Default)]
 pub(super) struct Intake {
-    /// First lists, and what came after the first of them.
+    /// First lists, and the changes that followed them.
     waiting: BTreeMap<Source, Vec<Event>>,
     synced: bool,
 }
 
-/// Reads reports, and complains about those that cannot be read.
+/// Reads reports, and logs a warning about each that cannot be read.
 #[derive(Debug)]
-pub(super) struct Reports {
+pub(super) struct ReportReader {
     metrics: Metrics,
-    /// What was said about a report last, so that a broken one is complained about once per version.
-    complaints: BTreeMap<String, String>,
+    /// The last warning about each report, so that a warning is logged once until it changes.
+    warnings_given: BTreeMap<String, String>,
 }
 
-/// Number of watches.
+/// The number of watches.
 const SOURCES: usize = 3;
 
 impl Intake {
-    /// Whether everything that exists has been told.
+    /// Whether all first lists have been delivered.
     pub(super) fn is_synced(&self) -> bool {
         self.synced
     }
 
-    /// Hands a change on; nothing while the first lists are incomplete, then everything at once.
+    /// Passes a change on; nothing while the first lists are incomplete, then everything at once.
     pub(super) fn take(&mut self, (source, events): Change) -> Vec<Event> {
         if self.synced {
             return events;
@@ -66,9 +66,9 @@ impl Intake {
     }
 }
 
-impl Reports {
+impl ReportReader {
     pub(super) fn new(metrics: Metrics) -> Self {
-        Self { metrics, complaints: BTreeMap::new() }
+        Self { metrics, warnings_given: BTreeMap::new() }
     }
 
     pub(super) fn take(&mut self, event: watch::Event<NodeResourceTopology>) -> Vec<Event> {
@@ -82,11 +82,11 @@ impl Reports {
             watch::Event::Applied(object) => vec![self.read(&object)],
             watch::Event::Deleted(object) => {
                 let name = object.metadata.name.unwrap_or_default();
-                self.complaints.remove(&name);
+                self.warnings_given.remove(&name);
                 vec![Event::ReportGone(name.into())]
             }
             watch::Event::Unreadable { key, reason } => {
-                self.complain(&key.name, reason);
+                self.warn_once(&key.name, reason);
                 vec![Event::ReportUnreadable(key.name.as_ref().into())]
             }
         }
@@ -97,36 +97,36 @@ impl Reports {
         match api::convert::node_topology(object) {
             Ok((topology, warnings)) => {
                 if warnings.is_empty() {
-                    self.complaints.remove(name.as_ref());
+                    self.warnings_given.remove(name.as_ref());
                 } else {
                     let text: Vec<_> = warnings.iter().map(ToString::to_string).collect();
-                    self.complain(&name, text.join("; "));
+                    self.warn_once(&name, text.join("; "));
                 }
                 Event::Report(name, Arc::new(topology))
             }
             Err(error) => {
-                self.complain(&name, error.to_string());
+                self.warn_once(&name, error.to_string());
                 self.metrics.unusable_report();
                 Event::ReportUnreadable(name)
             }
         }
     }
 
-    fn complain(&mut self, name: &str, reason: String) {
-        if self.complaints.get(name) != Some(&reason) {
-            tracing::warn!(node = name, reason, "NodeResourceTopology object is not what it should be");
-            self.complaints.insert(name.to_owned(), reason);
+    fn warn_once(&mut self, name: &str, reason: String) {
+        if self.warnings_given.get(name) != Some(&reason) {
+            tracing::warn!(node = name, reason, "invalid NodeResourceTopology object");
+            self.warnings_given.insert(name.to_owned(), reason);
         }
     }
 }
 
-/// What the watch of pods says.
+/// Core events of the watch of pods.
 pub(super) fn pod(event: watch::Event<Pod>) -> Vec<Event> {
     match event {
         watch::Event::Reset { objects, vanished } => {
             let mut views: Vec<_> = objects.iter().map(PodView::read).collect();
-            // Bound pods the kubelet has not taken in yet were bound in the order of their versions: nothing but the
-            // binding has changed them since.
+            // Bound pods that no kubelet has admitted yet were bound in the order of their versions, because nothing
+            // but the binding has changed them since.
             views.sort_by_key(|view| view.version);
             let gone = vanished.into_iter().map(|key: Key| Event::PodVanished(key.uid.as_ref().into()));
             gone.chain(views.into_iter().map(Event::Pod)).collect()
@@ -140,7 +140,7 @@ pub(super) fn pod(event: watch::Event<Pod>) -> Vec<Event> {
     }
 }
 
-/// What the watch of nodes says.
+/// Core events of the watch of nodes.
 pub(super) fn node(event: watch::Event<Node>) -> Vec<Event> {
     match event {
         watch::Event::Reset { objects, vanished } => {

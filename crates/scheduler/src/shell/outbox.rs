@@ -1,6 +1,6 @@
-//! Decisions into API calls.
+//! API calls for decisions.
 //!
-//! In: bindings and refusals. Out: what became of the bindings. Never: two bindings to one node at a time, an answer that is
+//! In: bindings and refusals. Out: the results of bindings. Never: two bindings to one node at a time, a result that is
 //! only likely (after a timeout the pod is looked up), or a condition older than the last decision about its pod.
 
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
@@ -23,29 +23,29 @@ use crate::core::{Binding, Refused};
 use crate::ledger::PodId;
 use crate::pod::PodView;
 
-/// Bindings in flight over all nodes; each is a connection of its own.
+/// Most bindings in flight over all nodes; each has a connection of its own.
 const MAX_BINDS: usize = 32;
-/// Condition writes in flight; people read them, nobody waits for them.
+/// Most condition writes in flight; only people read conditions, so they may be late.
 const MAX_CONDITIONS: usize = 8;
 
-/// What became of a call.
+/// The result of a call.
 #[derive(Debug)]
-pub(super) enum Done {
+pub(super) enum CallResult {
     Bound(PodId),
     BindFailed { id: PodId, profile: Arc<str> },
-    Nothing,
+    ConditionWritten,
 }
 
-enum Finished {
+enum Completed {
     Bind(Binding, Result<(), String>),
     Condition(Arc<str>),
 }
 
-/// Calls waiting and in flight.
+/// Calls that wait or are in flight.
 pub(super) struct Outbox {
     client: Client,
     recorder: Recorder,
-    flight: FuturesUnordered<BoxFuture<'static, Finished>>,
+    in_flight: FuturesUnordered<BoxFuture<'static, Completed>>,
     binds: BTreeMap<Arc<str>, VecDeque<Binding>>,
     busy_nodes: BTreeSet<Arc<str>>,
     conditions: BTreeMap<Arc<str>, Refused>,
@@ -57,7 +57,7 @@ impl Outbox {
         Self {
             client,
             recorder,
-            flight: FuturesUnordered::new(),
+            in_flight: FuturesUnordered::new(),
             binds: BTreeMap::new(),
             busy_nodes: BTreeSet::new(),
             conditions: BTreeMap::new(),
@@ -65,14 +65,14 @@ impl Outbox {
         }
     }
 
-    /// Binds a pod, after the bindings to the same node asked for before.
+    /// Binds a pod, after all earlier bindings to the same node.
     pub(super) fn bind(&mut self, binding: Binding) {
         self.conditions.remove(&binding.pod.uid);
         self.binds.entry(Arc::clone(&binding.node)).or_default().push_back(binding);
         self.start();
     }
 
-    /// Tells people why a pod waits.
+    /// Reports that a pod fits no node: an event, and the condition `PodScheduled` if its message changed.
     pub(super) fn refuse(&mut self, refused: Refused) {
         self.record(
             &refused.pod,
@@ -81,40 +81,40 @@ impl Outbox {
             "Scheduling",
             refused.message.clone(),
         );
-        if refused.pod.refused.as_deref() != Some(refused.message.as_str()) {
+        if refused.pod.unschedulable.as_deref() != Some(refused.message.as_str()) {
             self.conditions.insert(Arc::clone(&refused.pod.uid), refused);
             self.start();
         }
     }
 
-    /// The pod is gone: nothing more to tell about it.
+    /// Drops the pending condition of a pod that is gone.
     pub(super) fn drop_pod(&mut self, uid: &Arc<str>) {
         self.conditions.remove(uid);
     }
 
-    /// The next call to end. `None` when none is in flight.
-    pub(super) async fn finished(&mut self) -> Option<Done> {
-        let finished = self.flight.next().await?;
-        let done = match finished {
-            Finished::Bind(binding, Ok(())) => {
+    /// Waits for the next call to end; `None` when none is in flight.
+    pub(super) async fn next_result(&mut self) -> Option<CallResult> {
+        let completed = self.in_flight.next().await?;
+        let result = match completed {
+            Completed::Bind(binding, Ok(())) => {
                 self.busy_nodes.remove(&binding.node);
                 let note = format!("Successfully assigned {} to {}", binding.pod.key(), binding.node);
                 self.record(&binding.pod, Severity::Normal, "Scheduled", "Binding", note);
-                Done::Bound(binding.id)
+                CallResult::Bound(binding.id)
             }
-            Finished::Bind(binding, Err(reason)) => {
+            Completed::Bind(binding, Err(reason)) => {
                 self.busy_nodes.remove(&binding.node);
                 tracing::warn!(pod = binding.pod.key(), node = %binding.node, reason, "binding failed");
                 self.record(&binding.pod, Severity::Warning, "FailedScheduling", "Scheduling", reason);
-                Done::BindFailed { id: binding.id, profile: Arc::clone(&binding.pod.scheduler) }
+                CallResult::BindFailed { id: binding.id, profile: Arc::clone(&binding.pod.scheduler) }
             }
-            Finished::Condition(uid) => {
+            Completed::Condition(uid) => {
                 self.busy_pods.remove(&uid);
-                Done::Nothing
+                CallResult::ConditionWritten
             }
         };
         self.start();
-        Some(done)
+        Some(result)
     }
 
     fn start(&mut self) {
@@ -128,14 +128,14 @@ impl Outbox {
             }
             if let Some(binding) = binding {
                 self.busy_nodes.insert(node);
-                self.flight.push(Box::pin(bind(self.client.clone(), binding)));
+                self.in_flight.push(Box::pin(bind(self.client.clone(), binding)));
             }
         }
         while self.busy_pods.len() < MAX_CONDITIONS {
             let next = self.conditions.keys().find(|uid| !self.busy_pods.contains(*uid)).cloned();
             let Some(refused) = next.and_then(|uid| self.conditions.remove(&uid)) else { break };
             self.busy_pods.insert(Arc::clone(&refused.pod.uid));
-            self.flight.push(Box::pin(write_condition(self.client.clone(), refused)));
+            self.in_flight.push(Box::pin(write_condition(self.client.clone(), refused)));
         }
     }
 
@@ -153,14 +153,14 @@ impl Outbox {
     }
 }
 
-async fn bind(client: Client, binding: Binding) -> Finished {
+async fn bind(client: Client, binding: Binding) -> Completed {
     let result = match post_binding(&client, &binding).await {
         Ok(()) => Ok(()),
         Err(error) if is_final(&error) => Err(client::brief(&error)),
-        // The server may or may not have done it.
+        // The server may or may not have stored the binding.
         Err(error) => look_up(&client, &binding, client::brief(&error)).await,
     };
-    Finished::Bind(binding, result)
+    Completed::Bind(binding, result)
 }
 
 async fn post_binding(client: &Client, binding: &Binding) -> Result<(), kube::Error> {
@@ -184,12 +184,12 @@ async fn post_binding(client: &Client, binding: &Binding) -> Result<(), kube::Er
     client.request::<Status>(request).await.map(drop)
 }
 
-/// Whether the server has answered for certain that it did not bind.
+/// Whether the answer proves that the server did not store the binding.
 fn is_final(error: &kube::Error) -> bool {
     client::code(error).is_some_and(|code| (400..500).contains(&code) && code != 408 && code != 429)
 }
 
-/// Asks until the server says where the pod is.
+/// Reads the pod until the server answers, and so whether it is bound to the node.
 async fn look_up(client: &Client, binding: &Binding, reason: String) -> Result<(), String> {
     let api: Api<Pod> = Api::namespaced(client.clone(), &binding.pod.namespace);
     let mut backoff = Backoff::new(Duration::from_millis(100), Duration::from_secs(5));
@@ -206,7 +206,7 @@ async fn look_up(client: &Client, binding: &Binding, reason: String) -> Result<(
     }
 }
 
-async fn write_condition(client: Client, refused: Refused) -> Finished {
+async fn write_condition(client: Client, refused: Refused) -> Completed {
     let api: Api<Pod> = Api::namespaced(client, &refused.pod.namespace);
     let mut condition = json!({
         "type": "PodScheduled",
@@ -214,7 +214,7 @@ async fn write_condition(client: Client, refused: Refused) -> Finished {
         "reason": "Unschedulable",
         "message": refused.message,
     });
-    if refused.pod.refused.is_none() {
+    if refused.pod.unschedulable.is_none() {
         condition["lastTransitionTime"] =
             json!(k8s_openapi::apimachinery::pkg::apis::meta::v1::Time(jiff::Timestamp::now()));
     }
@@ -225,7 +225,11 @@ async fn write_condition(client: Client, refused: Refused) -> Finished {
         && !client::is_not_found(&error)
         && !client::is_conflict(&error)
     {
-        tracing::warn!(pod = refused.pod.key(), reason = client::brief(&error), "condition not written");
+        tracing::warn!(
+            pod = refused.pod.key(),
+            reason = client::brief(&error),
+            "cannot write the pod's condition"
+        );
     }
-    Finished::Condition(refused.pod.uid)
+    Completed::Condition(refused.pod.uid)
 }

@@ -21,7 +21,7 @@ pub(crate) const PATIENCE: Duration = Duration::from_secs(60);
 #[derive(clap::Parser)]
 struct Cli {
     #[command(flatten)]
-    args: scheduler::shell::Args,
+    args: scheduler::args::Args,
 }
 
 /// A scheduler running in this process; dropping it ends it.

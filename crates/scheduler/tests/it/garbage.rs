@@ -1,4 +1,4 @@
-//! Reports nobody should have written, reports and nodes that come and go: clear refusals, never a wrong placement.
+//! Invalid reports, and reports and nodes that come and go: clear refusals, never a wrong placement.
 
 use api::nrt::NodeResourceTopology;
 use k8s_openapi::api::core::v1::Node;

@@ -5,7 +5,7 @@ use std::net::TcpListener;
 use kube::api::GetParams;
 use kube::core::Request;
 use kube::{Client, Config};
-use scheduler::dialect::{self, Start};
+use scheduler::compat::{self, Start};
 use serde_json::{Value, json};
 use testkit::controlplane::{ControlPlane, ControlPlaneOptions};
 use testkit::env::rig;
@@ -67,7 +67,7 @@ async fn it_schedules_serves_and_writes_down_as_kube_scheduler_does() {
     let words = words.split_whitespace().map(str::to_owned).collect();
     let directory = dumps.display().to_string();
     let variable = |name: &str| (name == "PFP_STATUS_DUMP").then(|| directory.clone());
-    let Start::Run(plan) = dialect::start("kube-scheduler", words, &variable) else { panic!() };
+    let Start::Run(plan) = compat::start("kube-scheduler", words, &variable) else { panic!() };
     let token = CancellationToken::new();
     let running = tokio::spawn(scheduler::shell::run(plan.args, level(), token.clone()));
 

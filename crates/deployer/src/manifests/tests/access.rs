@@ -16,7 +16,7 @@ struct Exporter {
 #[derive(Parser)]
 struct Scheduling {
     #[command(flatten)]
-    args: ::scheduler::shell::Args,
+    args: ::scheduler::args::Args,
 }
 
 /// As the exporter understands the flags of its pod on a node with this address.

@@ -1,7 +1,8 @@
-//! Working placements out of a report's numbers.
+//! Pod locations computed from a report's numbers.
 //!
-//! In: a report that contradicts what the ledger thought, and the pods it counts. Out: every way of putting those pods into
-//! zones that adds up to the report exactly, or no opinion when there are too many.
+//! In: a report that contradicts every world, and the pods it counts. Out: every assignment of those pods to zones that
+//! adds up to the report exactly, or unknown locations when there are too many. Never: an assignment that is only
+//! likely.
 
 use smallvec::SmallVec;
 use topology::admit::{self, Grant, Placement};
@@ -9,14 +10,14 @@ use topology::policy::Scope;
 use topology::request::{ContainerKind, PodNeeds};
 use topology::zone::{Free, NodeTopology};
 
-use crate::ledger::{Ledger, Place};
+use crate::ledger::{Ledger, Location};
 
-/// More solutions than this say nothing useful.
+/// Most solutions that are kept as worlds; more tell nothing about any pod.
 const MAX_SOLUTIONS: usize = 16;
-/// Bounds the search.
+/// Most steps of the search.
 const MAX_STEPS: usize = 20_000;
 
-/// Amounts that the kubelet puts into one zone together.
+/// Amounts that the kubelet allocates from one zone together.
 #[derive(Debug)]
 struct Item {
     row: usize,
@@ -32,27 +33,42 @@ struct Search<'a> {
 }
 
 impl Ledger {
-    /// Places of all rows in each possible world; rows the report does not count are left open.
-    pub(super) fn work_out(&self, report: &NodeTopology, free: &Free, members: &[bool]) -> Vec<Vec<Place>> {
-        let mut known: Vec<Place> = (0..self.rows.len())
-            .map(|at| if members[at] && self.rows[at].described { self.agreed(at) } else { Place::Unknown })
+    /// The locations of all rows in each possible world. Rows that the report does not count stay unknown.
+    ///
+    /// Locations on which all worlds agreed are kept if a solution exists with them; else all are searched.
+    pub(super) fn solve_locations(
+        &self,
+        report: &NodeTopology,
+        free: &Free,
+        members: &[bool],
+    ) -> Vec<Vec<Location>> {
+        let mut known: Vec<Location> = (0..self.rows.len())
+            .map(|at| {
+                if members[at] && self.rows[at].described {
+                    self.agreed_location(at)
+                } else {
+                    Location::Unknown
+                }
+            })
             .collect();
         let used = used(report, free);
         if let Some(worlds) = self.solve(report, free, &used, members, &known) {
             return worlds;
         }
-        known.fill(Place::Unknown);
+        known.fill(Location::Unknown);
         self.solve(report, free, &used, members, &known).unwrap_or_else(|| vec![known])
     }
 
-    /// Where all worlds agree the row is.
-    fn agreed(&self, at: usize) -> Place {
-        let mut places = self.worlds.iter().map(|world| &world.places[at]);
-        match places.next() {
-            Some(first @ Place::At { exact: true, .. }) if places.all(|place| place == first) => {
+    /// The location on which all worlds agree.
+    fn agreed_location(&self, at: usize) -> Location {
+        let mut locations = self.worlds.iter().map(|world| &world.locations[at]);
+        match locations.next() {
+            Some(first @ Location::Charged { exact: true, .. })
+                if locations.all(|location| location == first) =>
+            {
                 first.clone()
             }
-            _ => Place::Unknown,
+            _ => Location::Unknown,
         }
     }
 
@@ -62,19 +78,19 @@ impl Ledger {
         free: &Free,
         used: &Free,
         members: &[bool],
-        known: &[Place],
-    ) -> Option<Vec<Vec<Place>>> {
+        known: &[Location],
+    ) -> Option<Vec<Vec<Location>>> {
         let mut residual = used.clone();
         let mut items = Vec::new();
         for at in (0..self.rows.len()).filter(|at| members[*at]) {
             match &known[at] {
-                Place::At { placement, .. } => {
+                Location::Charged { placement, .. } => {
                     placement
                         .grants
                         .iter()
                         .for_each(|grant| residual.add(grant.cell as usize, -grant.visible));
                 }
-                Place::Unknown => items.extend(items_of(report, free, &self.rows[at].needs, at)?),
+                Location::Unknown => items.extend(items_of(report, free, &self.rows[at].needs, at)?),
             }
         }
         let mut search =
@@ -88,18 +104,20 @@ impl Ledger {
                 .solutions
                 .iter()
                 .map(|zones| {
-                    let mut places = known.to_vec();
-                    for at in (0..self.rows.len()).filter(|at| members[*at] && known[*at] == Place::Unknown) {
-                        places[at] = place(free, &items, zones, at);
+                    let mut locations = known.to_vec();
+                    for at in
+                        (0..self.rows.len()).filter(|at| members[*at] && known[*at] == Location::Unknown)
+                    {
+                        locations[at] = location_of(free, &items, zones, at);
                     }
-                    places
+                    locations
                 })
                 .collect()
         })
     }
 }
 
-/// What the report says is in use.
+/// The amounts in use according to the report.
 fn used(report: &NodeTopology, free: &Free) -> Free {
     let mut used = report.allocatable();
     for (cell, available) in free.cells().iter().enumerate() {
@@ -108,8 +126,8 @@ fn used(report: &NodeTopology, free: &Free) -> Free {
     used
 }
 
-/// The units of a pod that each go to one zone; `None` for pods whose share the report does not show in full (init
-/// containers).
+/// The parts of a pod that go to one zone each; `None` for pods with init containers, whose amounts a report does not
+/// show in full.
 fn items_of(report: &NodeTopology, free: &Free, needs: &PodNeeds, row: usize) -> Option<Vec<Item>> {
     let mut items: Vec<Item> = Vec::new();
     for container in &needs.containers {
@@ -135,7 +153,7 @@ fn items_of(report: &NodeTopology, free: &Free, needs: &PodNeeds, row: usize) ->
     Some(items)
 }
 
-fn place(free: &Free, items: &[Item], zones: &[usize], row: usize) -> Place {
+fn location_of(free: &Free, items: &[Item], zones: &[usize], row: usize) -> Location {
     let mut grants: SmallVec<[Grant; 2]> = SmallVec::new();
     for (item, zone) in items.iter().zip(zones).filter(|(item, _)| item.row == row) {
         for (column, amount) in &item.amounts {
@@ -150,11 +168,11 @@ fn place(free: &Free, items: &[Item], zones: &[usize], row: usize) -> Place {
         }
     }
     grants.sort_unstable_by_key(|grant| grant.cell);
-    Place::At { placement: Placement { grants }, exact: true }
+    Location::Charged { placement: Placement { grants }, exact: true }
 }
 
 impl Search<'_> {
-    /// Depth first, zones ascending; stops when the bounds are reached.
+    /// Searches depth first, zones ascending; stops at the bounds.
     fn run(&mut self) {
         self.steps += 1;
         if self.steps >= MAX_STEPS || self.solutions.len() > MAX_SOLUTIONS {

@@ -1,9 +1,11 @@
-//! kube-scheduler's command line: our scheduler in its place, in manifests that were written for it.
+//! kube-scheduler's command line, for manifests that were written for it.
 //!
-//! In: its arguments, variables. Out: [`Args`], or what to print and the exit code. Never: a process that ends, a file.
+//! In: arguments and environment variables of kube-scheduler. Out: [`Args`], or a text and an exit code. Never: the end
+//! of the process, or a file.
 //!
-//! Flags are understood as Go's `flag` package does, with one or two dashes. What means nothing here is taken and told once. Health and
-//! metrics are on 10259 over TLS, as there; anybody who reaches the port may read them.
+//! Flags are parsed as by Go's `flag` package, with one or two dashes. Flags without effect are accepted and logged
+//! once. Health checks and metrics are on port 10259 over TLS, as there; every client that reaches the port may read
+//! them.
 
 use std::net::{IpAddr, SocketAddr};
 use std::path::PathBuf;
@@ -11,25 +13,25 @@ use std::path::PathBuf;
 use runtime::goflag::{Error, FlagSet, KLOG, Outcome, Parsed};
 use runtime::tls;
 
-use crate::shell::{Args, ElectionFlags, Serving};
+use crate::args::{Args, ElectionFlags, Serving};
 
 mod table;
 
-/// Its name.
+/// The program's name.
 pub const NAME: &str = "kube-scheduler";
-/// Its exit code when something is wrong.
+/// The exit code for errors.
 pub const FAILURE: u8 = 1;
-/// Where its image has it; some manifests have this as the first argument.
+/// Path of the program in its image; some manifests pass it as the first argument.
 const PATH: &str = "/bin/kube-scheduler";
-/// Its port.
+/// The default port of health checks and metrics.
 const PORT: i64 = 10259;
 
-/// What a command line comes to.
+/// The meaning of a command line.
 #[derive(Debug)]
 pub enum Start {
-    /// Run like this.
+    /// Run the scheduler.
     Run(Box<Plan>),
-    /// Print this to standard output or, where the code is not 0, to standard error, and end.
+    /// Print a text and exit: to standard output if the code is 0, else to standard error.
     End {
         /// The text.
         text: String,
@@ -38,38 +40,39 @@ pub enum Start {
     },
 }
 
-/// How to run.
+/// A scheduler to run.
 #[derive(Clone, Debug)]
 pub struct Plan {
-    /// As if our own flags had said so.
+    /// The arguments, as of our own command line.
     pub args: Args,
-    /// Flags that were given and mean nothing here, for the log.
+    /// Flags that were given and have no effect, for the log.
     pub ignored: Vec<&'static str>,
 }
 
 impl Plan {
-    /// Tells once what was given and means nothing.
-    pub fn tell(&self) {
+    /// Logs the flags that have no effect.
+    pub fn log_ignored(&self) {
         if !self.ignored.is_empty() {
             tracing::info!(flags = self.ignored.join(" "), "these flags have no effect here");
         }
     }
 }
 
-/// Whether this is the program's name, with or without the directory in which its image has it.
+/// Whether a word is the program's name, alone or as the path in its image.
 #[must_use]
 pub fn named(word: &str) -> bool {
     word == NAME || word == PATH
 }
 
-/// Understands the arguments that follow the program's name, which is `program` in the usage text.
+/// Parses the arguments after the program's name. `program` is the name in the usage text; `variable` looks up
+/// environment variables.
 #[must_use]
 pub fn start(program: &str, arguments: Vec<String>, variable: &dyn Fn(&str) -> Option<String>) -> Start {
     let mut arguments = arguments;
     if arguments.first().is_some_and(|first| named(first)) {
         arguments.remove(0);
     }
-    let flags = FlagSet { program, flags: &[table::MEANT, table::WITHOUT_EFFECT, KLOG] };
+    let flags = FlagSet { program, flags: &[table::EFFECTIVE, table::WITHOUT_EFFECT, KLOG] };
     let parsed = match flags.parse(arguments) {
         Ok(parsed) => parsed,
         Err(Outcome::Help { usage }) => return Start::End { text: usage, code: 0 },
@@ -79,7 +82,7 @@ pub fn start(program: &str, arguments: Vec<String>, variable: &dyn Fn(&str) -> O
         return Start::End { text: format!("{NAME} {}\n", env!("CARGO_PKG_VERSION")), code: 0 };
     }
     if let Some(first) = parsed.rest.first() {
-        return wrong(&format!("unexpected argument {first:?}: there are flags only"));
+        return wrong(&format!("unexpected argument {first:?}: only flags are allowed"));
     }
     match args(&parsed, variable) {
         Ok(args) => {
@@ -97,7 +100,7 @@ fn wrong(problem: &str) -> Start {
 
 fn complaint(error: &Error) -> String {
     match error {
-        Error::Undefined(name) => format!("unknown flag: --{name}; --help lists those that are known"),
+        Error::Undefined(name) => format!("unknown flag: --{name}; --help lists the known flags"),
         other => other.to_string(),
     }
 }
@@ -130,7 +133,7 @@ fn args(parsed: &Parsed, variable: &dyn Fn(&str) -> Option<String>) -> Result<Ar
     })
 }
 
-/// Where health and metrics are, and how they are served.
+/// Address and transport of health checks and metrics.
 fn serving(parsed: &Parsed) -> Result<(SocketAddr, Serving), String> {
     let text = |name: &str| parsed.text(name).unwrap_or_default();
     let port = parsed.int("secure-port").unwrap_or(PORT);
@@ -151,7 +154,7 @@ fn serving(parsed: &Parsed) -> Result<(SocketAddr, Serving), String> {
         .map_err(|error| format!("--tls-min-version, --tls-cipher-suites: {error}"))?;
     let address = SocketAddr::new(address, port);
     if port == 0 {
-        return Ok((address, Serving::Nothing));
+        return Ok((address, Serving::Disabled));
     }
     let settings = tls::Settings { policy, ..tls::Settings::new(certificate, key) };
     Ok((address, Serving::Tls(Box::new(settings))))

@@ -1,11 +1,11 @@
-//! Who is where: ids, slots, and the pods charged to nodes.
+//! Accounting: ids of pods, slots of nodes, and the pods charged to nodes.
 //!
-//! In: what the events mean. Out: totals and ledgers that count each pod once. Never: a decision.
+//! In: pods that are placed, released or gone. Out: totals and ledgers that count each pod once. Never: a decision.
 
 use std::sync::Arc;
 
-use super::{Core, Timer};
-use crate::ledger::{Bound, PodId};
+use super::{Core, Lifecycle, Timer};
+use crate::ledger::{BoundPod, PodId};
 use crate::node::Node;
 
 impl Core {
@@ -24,7 +24,7 @@ impl Core {
             return *slot;
         }
         let node = Node { name: Arc::clone(name), ..Node::default() };
-        let slot = match self.spare.pop() {
+        let slot = match self.free_slots.pop() {
             Some(slot) => {
                 self.nodes[slot] = node;
                 slot
@@ -38,59 +38,62 @@ impl Core {
         slot
     }
 
-    /// Frees the slot of a node nothing is known of any more.
-    pub(super) fn tidy(&mut self, slot: usize) {
+    /// Frees the slot of a node without an object and pods.
+    pub(super) fn reclaim(&mut self, slot: usize) {
         let node = &self.nodes[slot];
-        let empty = node.view.is_none() && !self.pods.values().any(|entry| entry.place == Some(slot));
+        let empty =
+            node.view.is_none() && !self.pods.values().any(|entry| entry.lifecycle.slot() == Some(slot));
         if empty && self.slots.remove(&node.name).is_some() {
             self.changed.remove(&slot);
             self.timers.retain(|(_, timer)| *timer != Timer::Unreported(slot));
             self.nodes[slot] = Node::default();
-            self.spare.push(slot);
+            self.free_slots.push(slot);
         }
     }
 
+    /// Charges a pod to a node.
     pub(super) fn place(&mut self, id: PodId, node: &Arc<str>) {
         let slot = self.slot(node);
         let Some(entry) = self.pods.get_mut(&id) else { return };
-        entry.place = Some(slot);
-        entry.released = false;
+        entry.lifecycle = Lifecycle::Bound { slot };
         let (spec, hash) = (Arc::clone(&entry.view.spec), entry.view.hash);
         let node = &mut self.nodes[slot];
         node.add(&spec.needs);
-        let bound = Bound { id, hash, needs: Arc::clone(&spec.needs), finishes: spec.finishes };
+        let bound = BoundPod { id, hash, needs: Arc::clone(&spec.needs), finishes: spec.finishes };
         node.ledger.bound(&bound, &mut self.scratch);
     }
 
-    /// Undoes [`Core::place`]: the pod never got there.
+    /// Undoes [`Core::place`]: the pod never reached the node.
     pub(super) fn unplace(&mut self, id: PodId) {
         let Some(entry) = self.pods.get_mut(&id) else { return };
-        entry.assumed = false;
-        let Some(slot) = entry.place.take() else { return };
-        if !entry.released {
+        let lifecycle = std::mem::replace(&mut entry.lifecycle, Lifecycle::Unbound);
+        let Some(slot) = lifecycle.slot() else { return };
+        if lifecycle.is_counted() {
             self.nodes[slot].remove(&entry.view.spec.needs);
         }
         self.nodes[slot].ledger.forget(id, &mut self.scratch);
         self.changed.insert(slot);
     }
 
-    /// The kubelet is done with the pod.
+    /// Takes a pod off its node: the kubelet has released it.
     pub(super) fn release(&mut self, id: PodId) {
         let Some(entry) = self.pods.get_mut(&id) else { return };
-        let Some(slot) = entry.place else { return };
-        if !entry.released {
-            entry.released = true;
+        let Some(slot) = entry.lifecycle.slot() else { return };
+        if entry.lifecycle.is_counted() {
+            let assumed = matches!(entry.lifecycle, Lifecycle::Assumed { .. });
+            entry.lifecycle = Lifecycle::Ended { slot, assumed };
             self.nodes[slot].remove(&entry.view.spec.needs);
         }
         self.nodes[slot].ledger.released(id, &mut self.scratch);
         self.changed.insert(slot);
     }
 
+    /// Forgets a pod.
     pub(super) fn drop_pod(&mut self, id: PodId) {
         if let Some(entry) = self.pods.remove(&id) {
             self.ids.remove(&entry.view.uid);
-            if let Some(slot) = entry.place {
-                self.tidy(slot);
+            if let Some(slot) = entry.lifecycle.slot() {
+                self.reclaim(slot);
             }
         }
         self.queue.forget(id);

@@ -45,16 +45,16 @@ fn the_peers_manifests_are_understood() {
     let election = kubeadm.args.election;
     assert_eq!(election.lease_duration, Some(GoDuration::from_secs(30)));
     assert_eq!((election.resource_name.as_deref(), election.resource_namespace), (Some("x"), None));
-    assert!(matches!(plan("--secure-port=0").args.serving, Serving::Nothing));
+    assert!(matches!(plan("--secure-port=0").args.serving, Serving::Disabled));
 }
 
 #[test]
-fn what_is_wrong_is_told_in_one_line() {
+fn errors_are_one_line() {
     for (words, wanted) in [
-        ("--no-such-flag=1", "unknown flag: --no-such-flag; --help lists those that are known"),
+        ("--no-such-flag=1", "unknown flag: --no-such-flag; --help lists the known flags"),
         ("--config", "flag needs an argument: -config"),
         ("--leader-elect=perhaps", "invalid boolean value \"perhaps\" for -leader-elect: parse error"),
-        ("--leader-elect true", "unexpected argument \"true\": there are flags only"),
+        ("--leader-elect true", "unexpected argument \"true\": only flags are allowed"),
         ("--secure-port=70000", "--secure-port: 70000 is not allowed; it must be 0 to 65535"),
         ("--bind-address=here", "--bind-address: \"here\" is not allowed; it must be an IP address"),
         ("--tls-cert-file=/a", "--tls-cert-file and --tls-private-key-file: give both or none"),
@@ -80,7 +80,7 @@ fn help_and_version_are_no_errors() {
 #[test]
 fn every_flag_is_there_once() {
     let mut names: Vec<&str> =
-        [table::MEANT, table::WITHOUT_EFFECT, KLOG].into_iter().flatten().map(|flag| flag.name).collect();
+        [table::EFFECTIVE, table::WITHOUT_EFFECT, KLOG].into_iter().flatten().map(|flag| flag.name).collect();
     names.sort_unstable();
     let all = names.len();
     names.dedup();

@@ -1,0 +1,159 @@
+//! Flags of `tholepin scheduler`, and the settings they give together with the configuration file.
+//!
+//! In: a command line, a `KubeSchedulerConfiguration`. Out: [`Args`], settings of the core. Never: the API server.
+
+use std::convert::Infallible;
+use std::net::SocketAddr;
+use std::path::{Path, PathBuf};
+
+use anyhow::Context as _;
+use api::goduration::GoDuration;
+use api::schedulerconfig::SchedulerConfig;
+use runtime::{log, tls};
+
+use crate::config;
+use crate::core::Settings;
+
+/// Flags of `tholepin scheduler`.
+#[derive(Debug, Clone, clap::Args)]
+#[command(after_help = "Examples:\n  tholepin scheduler --config /etc/kubernetes/config.yaml\n  \
+    tholepin scheduler --kubeconfig ~/.kube/config --leader-elect=false -v 4")]
+pub struct Args {
+    /// File with a KubeSchedulerConfiguration (kubescheduler.config.k8s.io/v1) [default: one profile,
+    /// topo-aware-scheduler]
+    #[arg(long, value_name = "FILE")]
+    pub config: Option<PathBuf>,
+    /// Kubeconfig file [default: KUBECONFIG, ~/.kube/config, then the pod's service account]
+    #[arg(long, value_name = "FILE")]
+    pub kubeconfig: Option<PathBuf>,
+    /// Whether to wait for the leader lease [default: true, or as in the configuration file]
+    #[arg(long, value_name = "BOOL", num_args = 0..=1, default_missing_value = "true", require_equals = true)]
+    pub leader_elect: Option<bool>,
+    /// Address of health checks and metrics
+    #[arg(long, value_name = "ADDRESS", default_value = "0.0.0.0:10251")]
+    pub http_bind_address: SocketAddr,
+    /// Seed of the choice among equally good nodes [default: random]
+    #[arg(long)]
+    pub seed: Option<u64>,
+    /// Verbosity as in klog: 2 is info, 4 is debug, 6 is trace
+    #[arg(short = 'v', long = "v", value_name = "LEVEL", default_value_t = 2)]
+    pub verbosity: u8,
+    /// Format of log lines
+    #[arg(long, value_parser = ["text", "json"], default_value = "text")]
+    pub logging_format: String,
+    /// Directory for status files: the pods behind each node's fingerprint, as reported and as known here
+    #[arg(long, value_name = "DIR", env = "PFP_STATUS_DUMP", value_parser = path_or_nothing)]
+    pub pods_fingerprint_status_dir: Option<PathBuf>,
+    /// Transport of health checks and metrics: plain HTTP for our own flags, TLS for kube-scheduler's.
+    #[arg(skip)]
+    pub serving: Serving,
+    /// Lease settings of kube-scheduler's flags, which override the file.
+    #[arg(skip)]
+    pub election: ElectionFlags,
+}
+
+/// Transport of health checks and metrics.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub enum Serving {
+    /// Plain HTTP.
+    #[default]
+    Plain,
+    /// HTTP over TLS.
+    Tls(Box<tls::Settings>),
+    /// Not served.
+    Disabled,
+}
+
+/// Lease settings given as flags; `None`: as in the configuration file.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct ElectionFlags {
+    /// Duration of the lease.
+    pub lease_duration: Option<GoDuration>,
+    /// Time after which a leader that cannot renew the lease gives up.
+    pub renew_deadline: Option<GoDuration>,
+    /// Time between two attempts to acquire or renew.
+    pub retry_period: Option<GoDuration>,
+    /// Name of the lease.
+    pub resource_name: Option<String>,
+    /// Namespace of the lease.
+    pub resource_namespace: Option<String>,
+}
+
+/// A path; an empty one counts as none where it is used.
+#[expect(clippy::unnecessary_wraps, reason = "the signature of clap's value parsers")]
+fn path_or_nothing(text: &str) -> Result<PathBuf, Infallible> {
+    Ok(PathBuf::from(text))
+}
+
+impl Args {
+    /// The log format given by flag.
+    #[must_use]
+    pub fn log_format(&self) -> log::Format {
+        if self.logging_format == "json" { log::Format::Json } else { log::Format::Text }
+    }
+
+    /// Reads the configuration file, and merges in the flags about the lease, which take precedence.
+    ///
+    /// # Errors
+    /// When the file cannot be read or is invalid, or asks for an unsupported feature; the file is named.
+    pub fn load(&self) -> anyhow::Result<(SchedulerConfig, Settings)> {
+        let seed = self.seed.unwrap_or_else(random_seed);
+        let (mut file, settings) = match &self.config {
+            Some(path) => read(path, seed)?,
+            None => (default_file(), config::default_settings(seed)),
+        };
+        self.election.apply(&mut file);
+        Ok((file, settings))
+    }
+
+    /// The kubeconfig: the flag's, else the file's; `None`: the usual places.
+    #[must_use]
+    pub fn kubeconfig(&self, file: &SchedulerConfig) -> Option<PathBuf> {
+        let in_file = &file.client_connection.kubeconfig;
+        self.kubeconfig.clone().or_else(|| (!in_file.is_empty()).then(|| PathBuf::from(in_file)))
+    }
+}
+
+impl ElectionFlags {
+    /// Writes the given flags over the file's settings.
+    fn apply(&self, file: &mut SchedulerConfig) {
+        let election = &mut file.leader_election;
+        let durations = [
+            (self.lease_duration, &mut election.lease_duration),
+            (self.renew_deadline, &mut election.renew_deadline),
+            (self.retry_period, &mut election.retry_period),
+        ];
+        for (flag, field) in durations {
+            *field = flag.unwrap_or(*field);
+        }
+        let names = [
+            (&self.resource_name, &mut election.resource_name),
+            (&self.resource_namespace, &mut election.resource_namespace),
+        ];
+        for (flag, field) in names {
+            if let Some(flag) = flag {
+                field.clone_from(flag);
+            }
+        }
+    }
+}
+
+fn read(path: &Path, seed: u64) -> anyhow::Result<(SchedulerConfig, Settings)> {
+    let name = || path.display().to_string();
+    let text = std::fs::read_to_string(path).with_context(name)?;
+    let file = SchedulerConfig::parse(&text).with_context(name)?;
+    let settings = config::settings(&file, seed).with_context(name)?;
+    Ok((file, settings))
+}
+
+/// The configuration without a file.
+fn default_file() -> SchedulerConfig {
+    let mut file = SchedulerConfig::default();
+    // The lease of the defaults is kube-scheduler's own; sharing it would leave one of the two without work for ever.
+    config::DEFAULT_SCHEDULER_NAME.clone_into(&mut file.leader_election.resource_name);
+    file
+}
+
+fn random_seed() -> u64 {
+    u64::try_from(jiff::Timestamp::now().as_nanosecond()).unwrap_or(0) ^ u64::from(std::process::id())
+}

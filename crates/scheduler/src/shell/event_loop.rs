@@ -1,0 +1,153 @@
+//! The task that owns the core: takes changes in, lets the core decide, hands decisions to the outbox.
+//!
+//! In: changes from the watches, results of API calls, the time. Out: calls in the outbox, gauges. Never: a wait for an
+//! API call.
+
+use std::time::{Duration, Instant};
+
+use runtime::ready;
+use tokio::sync::mpsc;
+use tokio_util::sync::CancellationToken;
+
+use super::Leadership;
+use super::intake::{Change, Intake};
+use super::outbox::{CallResult, Outbox};
+use super::status_dump::Dumper;
+use crate::core::{Core, Decision, Event};
+use crate::metrics::Metrics;
+
+/// Time between two updates of the gauges.
+const GAUGE_INTERVAL: Duration = Duration::from_secs(1);
+
+/// The state of the scheduling task.
+pub(super) struct EventLoop {
+    core: Core,
+    intake: Intake,
+    outbox: Outbox,
+    metrics: Metrics,
+    dumper: Option<Dumper>,
+    started: Instant,
+    /// The start in milliseconds since the epoch.
+    started_ms: u64,
+}
+
+impl EventLoop {
+    pub(super) fn new(core: Core, outbox: Outbox, metrics: Metrics, dumper: Option<Dumper>) -> Self {
+        let started_ms = u64::try_from(jiff::Timestamp::now().as_millisecond()).unwrap_or(0);
+        Self { core, intake: Intake::default(), outbox, metrics, dumper, started: Instant::now(), started_ms }
+    }
+
+    /// Runs until `token` is cancelled: decides while this process leads, and opens `synced` once all watches have
+    /// delivered their first lists.
+    pub(super) async fn run(
+        &mut self,
+        mut changes: mpsc::UnboundedReceiver<Change>,
+        mut leadership: Leadership,
+        synced: ready::Gate,
+        token: CancellationToken,
+    ) {
+        let mut gauges = tokio::time::interval(GAUGE_INTERVAL);
+        loop {
+            if self.intake.is_synced() {
+                synced.open();
+                if leadership.as_ref().is_none_or(|status| status.borrow().leads()) {
+                    self.decide();
+                }
+            }
+            let due = self.core.due().map(|due| self.instant(due));
+            tokio::select! {
+                biased;
+                () = token.cancelled() => return,
+                Some(result) = self.outbox.next_result() => self.complete(result),
+                Some(change) = changes.recv() => {
+                    self.take(change);
+                    // The whole burst comes first, so that decisions rest on all of it.
+                    while let Ok(change) = changes.try_recv() {
+                        self.take(change);
+                    }
+                }
+                () = sleep_until(due) => {}
+                _ = gauges.tick() => self.observe(),
+                () = changed(&mut leadership) => {}
+            }
+        }
+    }
+
+    /// Updates gauges and status files.
+    fn observe(&mut self) {
+        self.metrics.observe(&self.core);
+        if let Some(dumper) = &mut self.dumper {
+            dumper.collect(&self.core, jiff::Timestamp::now());
+        }
+    }
+
+    fn take(&mut self, change: Change) {
+        let now = self.now_ms();
+        for event in self.intake.take(change) {
+            if let Event::PodGone(pod) = &event {
+                self.outbox.drop_pod(&pod.uid);
+            }
+            self.core.handle(event, now);
+        }
+    }
+
+    fn decide(&mut self) {
+        loop {
+            let began = Instant::now();
+            let Some(decision) = self.core.next(self.now_ms()) else { return };
+            let seconds = began.elapsed().as_secs_f64();
+            match decision {
+                Decision::Bind(binding) => {
+                    self.metrics.attempt("scheduled", &binding.pod.scheduler, seconds);
+                    self.metrics.scheduled(binding.attempts);
+                    tracing::debug!(pod = binding.pod.key(), node = %binding.node, "binding");
+                    self.outbox.bind(binding);
+                }
+                Decision::Refuse(refused) => {
+                    self.metrics.attempt("unschedulable", &refused.pod.scheduler, seconds);
+                    refused.plugins().into_iter().for_each(|plugin| self.metrics.rejected(plugin));
+                    tracing::debug!(pod = refused.pod.key(), reason = refused.message, "no fit; waiting");
+                    self.outbox.refuse(refused);
+                }
+            }
+        }
+    }
+
+    fn complete(&mut self, result: CallResult) {
+        let now = self.now_ms();
+        match result {
+            CallResult::Bound(id) => self.core.handle(Event::Bound(id), now),
+            CallResult::BindFailed { id, profile } => {
+                self.metrics.attempt("error", &profile, 0.0);
+                self.core.handle(Event::BindFailed(id), now);
+            }
+            CallResult::ConditionWritten => {}
+        }
+    }
+
+    /// Milliseconds since the epoch, by a clock that does not jump after the start.
+    fn now_ms(&self) -> u64 {
+        self.started_ms + u64::try_from(self.started.elapsed().as_millis()).unwrap_or(u64::MAX)
+    }
+
+    fn instant(&self, ms: u64) -> Instant {
+        self.started + Duration::from_millis(ms.saturating_sub(self.started_ms))
+    }
+}
+
+async fn sleep_until(due: Option<Instant>) {
+    match due {
+        Some(due) => tokio::time::sleep_until(due.into()).await,
+        None => std::future::pending().await,
+    }
+}
+
+async fn changed(leadership: &mut Leadership) {
+    let gone = match leadership {
+        Some(status) => status.changed().await.is_err(),
+        None => true,
+    };
+    if gone {
+        std::future::pending().await
+    }
+}
