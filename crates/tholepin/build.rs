@@ -2,8 +2,8 @@
 
 fn main() {
     println!("cargo::rerun-if-changed=build.rs");
-    // A megabyte of relocations becomes 15 KiB. Only where the C library is linked in: a shared one older than glibc 2.36
-    // refuses to start such a program, and nodes run what they run.
+    // A megabyte of relocations becomes 15 KiB. Only where the C library is linked in: a shared one older than glibc
+    // 2.36 refuses to start such a program, and nodes run what they run.
     let has = |key: &str, wanted: &str| {
         let value = std::env::var(format!("CARGO_CFG_TARGET_{key}")).unwrap_or_default();
         value.split(',').any(|value| value == wanted)

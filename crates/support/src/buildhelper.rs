@@ -1,10 +1,10 @@
-//! `buildhelper`: what is being built.
+//! `buildhelper`: version, commit and branch of a source tree.
 //!
-//! In: the source tree in and above the working directory; variables `NRO_BUILD_VERSION`, `NRO_BUILD_VERSION_FILE`, `NRO_BUILD_COMMIT` and
-//! `NRO_BUILD_BRANCH`, which count before it. Out: version, commit or branch, or all as JSON (`buildinfo.json` of images). Never: exit code 0 after an
-//! error, as the Go tool has it.
+//! In: the source tree around the working directory; variables `NRO_BUILD_VERSION`, `NRO_BUILD_VERSION_FILE`,
+//! `NRO_BUILD_COMMIT` and `NRO_BUILD_BRANCH`, which take precedence. Out: version, commit or branch, or all as JSON
+//! (`buildinfo.json` of images). Never: exit code 0 after an error, as in the Go tool.
 //!
-//! The version is that of `Cargo.toml`, or of the Makefile line `VERSION ?= 5.0.999-snapshot`, without that ending.
+//! The version is that of `Cargo.toml`, or of the Makefile line `VERSION ?= 5.0.999-snapshot`, without the suffix.
 
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
@@ -15,17 +15,17 @@ use tokio::process::Command;
 
 use crate::tool::{self, Call};
 
-/// What the Makefile's line ends with.
+/// Suffix of the version in the Makefile.
 const SNAPSHOT: &str = ".999-snapshot";
-/// What names of release branches begin with.
+/// Prefix of release branches.
 const RELEASE: &str = "release-";
-/// The branch of everything that is no release.
+/// Name for all branches that are not release branches.
 const DEVEL: &str = "devel";
 
-/// What is being built.
+/// A description of the source tree.
 #[derive(Debug, PartialEq, Eq, Serialize)]
 struct BuildInfo {
-    /// The branch as git names it.
+    /// Name of the branch in git.
     gitbranch: String,
     /// `X.Y` of a release branch, else `devel`.
     branch: String,
@@ -33,10 +33,10 @@ struct BuildInfo {
     commit: String,
 }
 
-/// Runs it.
+/// Runs the tool.
 ///
 /// # Errors
-/// When something cannot be found out.
+/// When version, commit or branch cannot be determined.
 pub async fn run(call: &Call) -> anyhow::Result<ExitCode> {
     let text = match call.arguments.iter().map(String::as_str).collect::<Vec<_>>()[..] {
         ["inspect"] => inspect().await?,
@@ -60,7 +60,7 @@ async fn inspect() -> anyhow::Result<String> {
 }
 
 impl BuildInfo {
-    /// A release branch must be one of the version it is named after.
+    /// Checks that a release branch has the version of its name.
     fn checked(self) -> anyhow::Result<Self> {
         let of = |version: &str| version.split('.').take(2).collect::<Vec<_>>().join(".");
         if self.branch != DEVEL && of(&self.branch) != of(&self.version) {
@@ -86,10 +86,10 @@ fn version() -> anyhow::Result<String> {
         },
     };
     let text = std::fs::read_to_string(&file).with_context(|| file.display().to_string())?;
-    version_of(&text).with_context(|| format!("{}: no version in it", file.display()))
+    version_of(&text).with_context(|| format!("{}: no version found", file.display()))
 }
 
-/// The uppermost `Cargo.toml` with a version, in the folder or above it: a workspace's before its member's.
+/// The uppermost `Cargo.toml` with a version, in the folder or above it: that of a workspace rather than of a member.
 fn file(folder: &Path) -> Option<PathBuf> {
     let files = folder.ancestors().map(|folder| folder.join("Cargo.toml"));
     let has = |file: &PathBuf| std::fs::read_to_string(file).is_ok_and(|text| version_of(&text).is_some());

@@ -1,7 +1,8 @@
 //! `verify-commit`: whether commits are signed off by their authors.
 //!
-//! In: a JSON object for each commit on standard input, one a line. Out: what was checked; all that is wrong on standard error; exit code 1 when a
-//! line cannot be read, 2 when a commit is not signed off. Never: an end at the first one that is wrong.
+//! In: a JSON object for each commit on standard input, one per line. Out: the commits checked; problems on standard
+//! error; exit code 1 when a line cannot be read, 2 when a commit is not signed off. Never: an end at the first invalid
+//! commit.
 
 use std::io::{BufRead, Read as _};
 use std::process::ExitCode;
@@ -10,18 +11,18 @@ use serde::Deserialize;
 
 use crate::tool::{self, Call};
 
-/// Far above all commits of a change.
+/// Largest input, far above all commits of a change.
 const LIMIT_BYTES: u64 = 64 << 20;
-/// Authors that sign nothing; the name only has to be part of theirs.
+/// Authors that do not sign; part of the name is enough.
 const UNSIGNED: [&str; 3] = ["red-hat-konflux", "Chai Bot", "ocp-telco-ci-gitlab-ci"];
-/// Signs with its name alone.
+/// An author that signs with the name alone.
 const DEPENDABOT: &str = "dependabot[bot]";
 
 /// A commit, as the repository's script writes it.
 #[derive(Clone, Debug, Default, Deserialize)]
 #[serde(default, rename_all = "camelCase")]
 struct Commit {
-    /// Its hash.
+    /// The hash.
     commit: String,
     /// The author's name.
     author: String,
@@ -35,7 +36,7 @@ struct Commit {
     dco_coauthor_tag: String,
 }
 
-/// Runs it.
+/// Runs the tool.
 ///
 /// # Errors
 /// When standard output cannot be written.
@@ -58,8 +59,8 @@ pub fn run(call: &Call) -> anyhow::Result<ExitCode> {
     for commit in &commits {
         match check(commit) {
             Ok(how) => tool::print(&format!("commit {}: {how}\n", commit.commit))?,
-            Err(why) => {
-                eprintln!("invalid commit {}: {}", commit.commit, why.join("; "));
+            Err(reasons) => {
+                eprintln!("invalid commit {}: {}", commit.commit, reasons.join("; "));
                 wrong += 1;
             }
         }

@@ -1,11 +1,11 @@
-//! `cat`, `printenv` and `chroot`: what collectors and jobs expect to find in the containers they enter, and what an image of one
-//! program does not have.
+//! `cat`, `printenv` and `chroot`: tools that collectors and jobs need in containers, and that an image with one
+//! program lacks.
 //!
-//! In: a command line. Out: text; or the command, in place of this program. Never: a file shown that is not a record of fingerprints: who
-//! may enter a container shall not read its token just because of this.
+//! In: a command line. Out: text, or the command in place of this program. Never: the content of a file other than a
+//! record of fingerprints: permission to enter a container must not reveal its token.
 //!
-//! With these names in the image, the Go operator's must-gather scripts work against our pods as they do against its own, and ours asks
-//! both in one way.
+//! With these names in the image, the Go operator's must-gather scripts work on our pods as on its own, and our
+//! collector treats both alike.
 
 use std::fs::File;
 use std::io::{self, ErrorKind};
@@ -17,15 +17,16 @@ use anyhow::{Context as _, bail};
 
 use crate::tool::{self, Call};
 
-/// The variable that names the folder of the records.
+/// Variable with the folder of the records.
 pub const DUMP: &str = "PFP_STATUS_DUMP";
-/// The folder, where the variable says nothing.
+/// Folder of the records if the variable is not set.
 pub const FOLDER: &str = "/run/pfpstatus";
 
-/// Shows files of the folder that [`DUMP`] names, else of [`FOLDER`].
+/// Prints files of the folder that [`DUMP`] names, else of [`FOLDER`]. Files that cannot be printed are reported on
+/// standard error, and the exit code is 1.
 ///
 /// # Errors
-/// When standard output cannot be written. A file that cannot be shown is told, the others are shown, and the exit code is 1.
+/// When standard output cannot be written.
 pub fn cat(call: &Call) -> anyhow::Result<ExitCode> {
     let folder = std::env::var_os(DUMP).filter(|dir| !dir.is_empty()).map_or(FOLDER.into(), PathBuf::from);
     let mut code = ExitCode::SUCCESS;
@@ -47,16 +48,16 @@ pub fn cat(call: &Call) -> anyhow::Result<ExitCode> {
 }
 
 fn open(folder: &Path, file: &Path) -> io::Result<File> {
-    // Links count for what they lead to.
+    // Links count as their targets.
     let (folder, real) = (folder.canonicalize(), file.canonicalize()?);
     let inside = folder.as_ref().is_ok_and(|folder| real.starts_with(folder));
     if inside && real.is_file() {
         return File::open(real);
     }
-    Err(io::Error::other(format!("only files of the folder that {DUMP} names, or {FOLDER}, are shown")))
+    Err(io::Error::other(format!("only files in the folder that {DUMP} names, or in {FOLDER}, are printed")))
 }
 
-/// Tells the value of each variable, without arguments of all; 1 if one is not set.
+/// Prints the values of variables, or all variables without arguments. The exit code is 1 if a variable is not set.
 ///
 /// # Errors
 /// When standard output cannot be written.
@@ -82,10 +83,10 @@ fn variables(wanted: &[String], all: impl Iterator<Item = (String, String)>) -> 
     (found.iter().flatten().cloned().collect(), found.iter().all(Option::is_some))
 }
 
-/// Becomes a command with another root: `chroot DIR COMMAND ARG...`.
+/// Replaces this process by a command with another root: `chroot DIR COMMAND ARG...`. Does not return on success.
 ///
 /// # Errors
-/// When that cannot be done; if it can, this does not return.
+/// When the root cannot be changed, or the command cannot be run.
 pub fn chroot(call: &Call) -> anyhow::Result<ExitCode> {
     let [dir, command, arguments @ ..] = call.arguments.as_slice() else {
         bail!("usage: {} DIR COMMAND [ARG...]", call.program);
@@ -103,7 +104,7 @@ mod tests {
     use std::os::unix::fs::symlink;
 
     #[test]
-    fn only_records_are_shown() {
+    fn only_records_are_printed() {
         let dir = tempfile::tempdir().unwrap();
         let (folder, secret) = (dir.path().join("pfpstatus"), dir.path().join("token"));
         fs::create_dir_all(folder.join("sub")).unwrap();
@@ -124,7 +125,7 @@ mod tests {
     }
 
     #[test]
-    fn variables_are_told() {
+    fn variables_are_printed() {
         let check = |wanted: &[&str], text: &str, complete: bool| {
             let wanted: Vec<String> = wanted.iter().map(|name| (*name).to_owned()).collect();
             let all = [("B", "2"), ("A", "1")].map(|(name, value)| (name.to_owned(), value.to_owned()));

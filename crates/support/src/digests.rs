@@ -1,7 +1,8 @@
 //! `getdigests`: the digests of the scheduler's images that an operator trusts.
 //!
-//! In: `registry/image:vX.Y` of the current and the previous channel and maybe of an extended one; `skopeo`, which knows registries and their
-//! secrets. Out: `{"current_channel":[...],"prev_channel_last":...,"eus_channel_last":...}`. Never: half a list: whatever fails, fails all.
+//! In: `registry/image:vX.Y` of the current and the previous channel, optionally of an extended one; `skopeo`, which
+//! knows registries and their secrets. Out: `{"current_channel":[...],"prev_channel_last":...,"eus_channel_last":...}`.
+//! Never: an incomplete list; any failure is an error.
 
 use std::path::Path;
 use std::process::ExitCode;
@@ -28,9 +29,9 @@ const fn text(name: &'static str, help: &'static str) -> Flag {
 /// An image of a channel.
 #[derive(Clone, Debug, PartialEq, Eq)]
 struct Channel {
-    /// Without a tag.
+    /// The image without its tag.
     image: String,
-    /// `vX.Y`.
+    /// The tag `vX.Y`.
     tag: String,
 }
 
@@ -48,7 +49,7 @@ struct Tags {
     tags: Vec<String>,
 }
 
-/// Runs it.
+/// Runs the tool.
 ///
 /// # Errors
 /// When a flag is missing or wrong, `skopeo` is missing or fails, or the output cannot be written.
@@ -101,7 +102,7 @@ async fn digests(
 ) -> anyhow::Result<Digests> {
     let list = vec!["list-tags".to_owned(), format!("docker://{}", current.image)];
     let answer = skopeo(list).await.with_context(|| format!("listing tags of {}", current.image))?;
-    let tags: Tags = serde_json::from_str(&answer).context("reading what skopeo list-tags answered")?;
+    let tags: Tags = serde_json::from_str(&answer).context("reading the answer of skopeo list-tags")?;
     let tags = filter(&tags.tags, &current.tag);
     if tags.is_empty() {
         bail!("{} has no tags that begin with {}.", current.image, current.tag);
@@ -124,14 +125,14 @@ async fn digests(
     Ok(digests)
 }
 
-/// Tags of images of a channel; those of sources are none.
+/// The image tags of a channel, without those of source images.
 fn filter<'a>(tags: &'a [String], channel: &str) -> Vec<&'a str> {
     let prefix = format!("{channel}.");
     let tags = tags.iter().map(|tag| tag.trim());
     tags.filter(|tag| tag.starts_with(&prefix) && !tag.ends_with("-source")).collect()
 }
 
-/// What `skopeo` answers.
+/// Runs `skopeo` and returns its output.
 async fn skopeo(words: Vec<String>, secret: Option<&str>) -> anyhow::Result<String> {
     let mut words = words.into_iter();
     let verb = words.next().unwrap_or_default();
@@ -141,7 +142,7 @@ async fn skopeo(words: Vec<String>, secret: Option<&str>) -> anyhow::Result<Stri
         command.args(["--authfile", file]);
     }
     let output = command.args(words).output().await;
-    let output = output.context("running skopeo, which has to be installed and in PATH")?;
+    let output = output.context("running skopeo, which must be installed and in PATH")?;
     if !output.status.success() {
         bail!("skopeo {verb}: {}: {}", output.status, String::from_utf8_lossy(&output.stderr).trim());
     }
@@ -205,7 +206,7 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn digests_are_there_once_and_errors_are_fatal() {
+    async fn digests_are_unique_and_errors_are_fatal() {
         // U031.
         let list = r#"{"Tags":["v4.20.0","v4.20.0-source","v4.20.1","v4.20.2"]}"#;
         let all = [

@@ -1,12 +1,12 @@
-//! `envsubst`: variables in text.
+//! `envsubst`: replaces variables in text.
 //!
-//! In: standard input, line by line, and the environment. Out: the same with `${NAME}` and the forms below replaced. Never: a bare `$NAME`
-//! touched, or a line that is half replaced.
+//! In: standard input, line by line, and the environment. Out: the text with `${NAME}` and the expressions below
+//! replaced. Never: a change of a bare `$NAME`, or a partly replaced line.
 //!
-//! | form | what it becomes |
+//! | expression | result |
 //! |---|---|
-//! | `${v}` | the value; as it stands if `v` is not set |
-//! | `${#v}` | how many bytes the value has |
+//! | `${v}` | the value; unchanged if `v` is not set |
+//! | `${#v}` | the number of bytes of the value |
 //! | `${v^}` `${v^^}` `${v,}` `${v,,}` | the first letter, or all, in upper or lower case |
 //! | `${v:n}` `${v:n:m}` | from the n-th byte on, at most m; n below zero counts from the end |
 //! | `${v#p}` `${v##p}` `${v%p}` `${v%%p}` | without the shortest or longest match of the pattern at its start or end |
@@ -16,11 +16,11 @@
 //! | `${v+d}` `${v:+d}` | d if `v` is set (and not empty), else nothing |
 //! | `$${` | `${`, whatever follows |
 //!
-//! Arguments may hold such forms themselves. In an argument `\` makes the next character ordinary. Unlike in the Go tool, whose variables are never
-//! unset (it takes `${v}` for the value of one that is not), defaults work, and a form of a variable that is not set is printed as it
-//! stands.
+//! Arguments may contain expressions. In an argument `\` makes the next character literal. In the Go tool no variable
+//! is ever unset, since `${v}` counts as the value of an unset one. Here defaults work, and other expressions of an
+//! unset variable stay unchanged.
 
-mod form;
+mod expression;
 #[cfg(test)]
 mod tests;
 
@@ -31,19 +31,19 @@ use anyhow::{Context as _, bail};
 
 use crate::tool::Call;
 
-/// The longest line that is read.
+/// The longest line accepted.
 const LIMIT_BYTES: u64 = 16 << 20;
 
-/// Why a line cannot be replaced.
+/// An invalid expression in a line.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Malformed {
-    /// The byte of the line at which the form begins.
+    /// Byte offset in the line at which the expression begins.
     pub at: usize,
-    /// In what way.
+    /// The problem.
     pub reason: &'static str,
 }
 
-/// Runs it.
+/// Runs the tool.
 ///
 /// # Errors
 /// When a line is malformed or too long, or input or output fails.
@@ -84,10 +84,10 @@ fn all(mut input: impl BufRead, lookup: &dyn Fn(&str) -> Option<String>) -> anyh
     Ok(output.flush()?)
 }
 
-/// One line with its forms replaced. `lookup` gives the values of variables; nothing is one that is not set.
+/// Replaces the expressions of a line. `lookup` returns the value of a variable, `None` if it is not set.
 ///
 /// # Errors
-/// When a form is none.
+/// The first invalid expression.
 pub fn replace(line: &str, lookup: &dyn Fn(&str) -> Option<String>) -> Result<String, Malformed> {
     let mut replaced = String::new();
     let mut at = 0;
@@ -99,7 +99,7 @@ pub fn replace(line: &str, lookup: &dyn Fn(&str) -> Option<String>) -> Result<St
             replaced.push_str("${");
             at = dollar + 3;
         } else if rest.starts_with("${") {
-            let (value, end) = form::evaluate(line, dollar, lookup, 0)?;
+            let (value, end) = expression::evaluate(line, dollar, lookup, 0)?;
             replaced.push_str(&value);
             at = end;
         } else {

@@ -1,9 +1,11 @@
-//! `make-job-foreach-ds`: a Job for each DaemonSet of exporters, which runs a script once on every node of it.
+//! `make-job-foreach-ds`: a Job for each DaemonSet of exporters, which runs a script once on each of its nodes.
 //!
-//! In: the DaemonSets that the NUMAResourcesOperator object lists, or those that are named; a script. Out: Jobs as YAML, for
-//! `kubectl create -f -`. Never: a Job without a time at which it is given up, or half of them: nothing is printed unless all can be.
+//! In: DaemonSets, as listed by the NUMAResourcesOperator object or named by flag; a script. Out: Jobs as YAML, for
+//! `kubectl create -f -`. Never: a Job without a deadline, or an incomplete list: nothing is printed unless all Jobs
+//! can be made.
 //!
-//! The Job uses the exporter's own image, which is on the nodes already, and enters the node's root with its `chroot`.
+//! The Job uses the image of the exporter, which is on the nodes already, and enters the root of the node with its
+//! `chroot`.
 
 use std::collections::BTreeMap;
 use std::path::Path;
@@ -26,38 +28,33 @@ use serde_json::Value;
 
 use crate::tool::{self, Call, KUBECONFIG};
 
-/// The operator's object; there is one.
+/// Name of the only NUMAResourcesOperator object.
 pub const OPERATOR: &str = "numaresourcesoperator";
-/// The exporters' container.
+/// Name of the exporters' container.
 const CONTAINER: &str = "resource-topology-exporter";
-/// Scripts are part of an object, and objects are small.
+/// Largest script; the script is part of an object, and objects are limited in size.
 const MAX_SCRIPT_BYTES: u64 = 256 << 10;
 
 const FLAGS: [Flag; 6] = [
-    Flag { name: "name", kind: Kind::Text, default: "", help: "what the jobs' names begin with" },
+    Flag { name: "name", kind: Kind::Text, default: "", help: "prefix of the Jobs' names" },
     Flag {
         name: "namespace",
         kind: Kind::Text,
         default: "",
-        help: "namespace of the jobs; without it, that of each DaemonSet",
+        help: "namespace of the Jobs; default: that of each DaemonSet",
     },
-    Flag { name: "serviceaccount", kind: Kind::Text, default: "", help: "service account of the jobs" },
+    Flag { name: "serviceaccount", kind: Kind::Text, default: "", help: "service account of the Jobs" },
     Flag { name: "script", kind: Kind::Text, default: "", help: "file with the script to run on each node" },
     Flag {
         name: "daemonset",
         kind: Kind::Text,
         default: "",
-        help: "DaemonSets as namespace/name, joined by commas; without it those of the NUMAResourcesOperator",
+        help: "DaemonSets as namespace/name, separated by commas; default: those of the NUMAResourcesOperator",
     },
-    Flag {
-        name: "timeout",
-        kind: Kind::Duration,
-        default: "10m0s",
-        help: "when jobs that have not ended are given up",
-    },
+    Flag { name: "timeout", kind: Kind::Duration, default: "10m0s", help: "deadline of the Jobs" },
 ];
 
-/// What all of the Jobs have in common.
+/// The common settings of the Jobs.
 #[derive(Clone, Debug)]
 struct Task {
     name: String,
@@ -67,10 +64,10 @@ struct Task {
     timeout_s: i64,
 }
 
-/// Runs it.
+/// Runs the tool.
 ///
 /// # Errors
-/// When a flag is missing, the script cannot be read, or a DaemonSet is not there.
+/// When a flag is missing, the script cannot be read, or a DaemonSet does not exist.
 pub async fn run(call: &Call) -> anyhow::Result<ExitCode> {
     let flags = match call.flags(&[&FLAGS, &KUBECONFIG], false) {
         Ok(flags) => flags,
@@ -91,7 +88,7 @@ pub async fn run(call: &Call) -> anyhow::Result<ExitCode> {
         let pods = scheduled(&set);
         tool::log(&format!("DaemonSet: {namespace}/{name}: pods={pods}"));
         if pods == 0 {
-            // A Job needs something to do.
+            // A Job needs at least one pod.
             continue;
         }
         let job = task.job(&set).with_context(|| format!("DaemonSet {namespace}/{name}"))?;
@@ -115,7 +112,7 @@ async fn listed(client: &Client) -> anyhow::Result<Vec<NamespacedName>> {
     let operator = operators.get(OPERATOR).await;
     let operator = operator.map_err(|error| {
         anyhow::anyhow!(
-            "NUMAResourcesOperator {OPERATOR}: {}; -daemonset names DaemonSets without it",
+            "NUMAResourcesOperator {OPERATOR}: {}; name DaemonSets with -daemonset instead",
             brief(&error)
         )
     })?;
@@ -129,7 +126,7 @@ fn scheduled(set: &DaemonSet) -> i32 {
     set.status.as_ref().map_or(0, |status| status.current_number_scheduled)
 }
 
-/// Without the empty status that the type has.
+/// The Job as JSON, without the empty status of its type.
 fn document(job: &Job) -> anyhow::Result<Value> {
     let mut value = serde_json::to_value(job)?;
     if let Some(object) = value.as_object_mut() {
@@ -158,7 +155,7 @@ impl Task {
 
     fn job(&self, set: &DaemonSet) -> anyhow::Result<Job> {
         let template = set.spec.as_ref().and_then(|spec| spec.template.spec.as_ref());
-        let template = template.context("it has no pods")?;
+        let template = template.context("no pod template")?;
         let image = image(template)?;
         let labels = BTreeMap::from([("app".to_owned(), self.name.clone())]);
         let pods = Some(scheduled(set));
@@ -184,7 +181,7 @@ impl Task {
     fn pod(&self, exporter: &PodSpec, image: String, labels: &BTreeMap<String, String>) -> PodSpec {
         let amounts = [("cpu", "100m"), ("memory", "256Mi")];
         let amounts = amounts.map(|(name, amount)| (name.to_owned(), Quantity(amount.to_owned())));
-        // Looked for in PATH: images have it in one folder or the other.
+        // Found by PATH: images have `chroot` in different folders.
         let command = ["chroot", "/host", "/bin/sh", "-c", &self.script].map(str::to_owned);
         let container = Container {
             name: "chroot-task".to_owned(),
@@ -214,7 +211,7 @@ impl Task {
             }),
             node_selector: exporter.node_selector.clone(),
             affinity: exporter.affinity.clone().and_then(|affinity| {
-                // What keeps exporters apart is about exporters.
+                // Pod affinity of exporters does not apply to other pods.
                 let node = affinity.node_affinity.clone();
                 node.map(|node| k8s_openapi::api::core::v1::Affinity {
                     node_affinity: Some(node),
@@ -230,7 +227,7 @@ impl Task {
                     match_labels: Some(labels.clone()),
                     ..LabelSelector::default()
                 }),
-                // Pods of this Job alone; those of an earlier one are there for a while.
+                // Pods of this Job only; those of an earlier one may still exist.
                 match_label_keys: Some(vec!["batch.kubernetes.io/controller-uid".to_owned()]),
                 node_taints_policy: Some("Honor".to_owned()),
                 ..TopologySpreadConstraint::default()

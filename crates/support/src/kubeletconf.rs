@@ -1,7 +1,8 @@
-//! `catkubeletconfmap`: what the kubelets of a pool are configured to do, as variables for scripts.
+//! `catkubeletconfmap`: the topology manager settings of a pool's kubelets, as variables for scripts.
 //!
-//! In: the ConfigMap that the operator keeps for the pool's exporters. Out: `TOPOLOGY_MANAGER_POLICY=...` and `TOPOLOGY_MANAGER_SCOPE=...`, with a prefix.
-//! Never: fewer than one look at it, however short `-wait` is (the Go tool's default never looks).
+//! In: the ConfigMap that the operator keeps for the pool's exporters. Out: `TOPOLOGY_MANAGER_POLICY=...` and
+//! `TOPOLOGY_MANAGER_SCOPE=...`, with a prefix. Never: no read at all, however short `-wait` is; the Go tool never
+//! reads with its default.
 
 use std::process::ExitCode;
 use std::time::Duration;
@@ -17,9 +18,9 @@ use tokio::time::Instant;
 
 use crate::tool::{self, Call, KUBECONFIG};
 
-/// The time between two looks.
+/// Time between two reads.
 const INTERVAL: Duration = Duration::from_secs(2);
-/// The ConfigMap's key.
+/// Key in the ConfigMap.
 const KEY: &str = "config.yaml";
 
 const FLAGS: [Flag; 4] = [
@@ -35,16 +36,16 @@ const FLAGS: [Flag; 4] = [
         default: "numaresourcesoperator-worker",
         help: "name of the ConfigMap",
     },
-    Flag { name: "prefix", kind: Kind::Text, default: "", help: "what the variables' names begin with" },
+    Flag { name: "prefix", kind: Kind::Text, default: "", help: "prefix of the variables' names" },
     Flag {
         name: "wait",
         kind: Kind::Duration,
         default: "0s",
-        help: "how long to wait for the ConfigMap; 0: look once",
+        help: "how long to wait for the ConfigMap; 0: read once",
     },
 ];
 
-/// The exporters' configuration, as far as it is read; the second form is that of operators up to 4.18.
+/// The part of the exporters' configuration that is read. The fields at the top are those of operators up to 4.18.
 #[derive(Debug, Default, Deserialize)]
 #[serde(default, rename_all = "camelCase")]
 struct Config {
@@ -60,10 +61,10 @@ struct Kubelet {
     topology_manager_scope: String,
 }
 
-/// Runs it.
+/// Runs the tool.
 ///
 /// # Errors
-/// When the ConfigMap is not there in time, cannot be read, or has no configuration in it.
+/// When the ConfigMap does not appear in time, cannot be read, or holds no configuration.
 pub async fn run(call: &Call) -> anyhow::Result<ExitCode> {
     let flags = match call.flags(&[&FLAGS, &KUBECONFIG], false) {
         Ok(flags) => flags,

@@ -1,10 +1,10 @@
-//! The tools that people and scripts use around the stack, under the names of the Go operator's tools, and the collector for
+//! Tools for people and scripts around the stack, under the names of the Go operator's tools, and the collector for
 //! support cases.
 //!
-//! In: a command line as the Go tool takes it ([`Tool`]), or as ours ([`mustgather`]); standard input; a cluster. Out: text on standard
-//! output, what is said about it on standard error, an exit code. Never: a write to a cluster.
+//! In: a command line of the Go tool ([`Tool`]) or of ours ([`mustgather`]), standard input, a cluster. Out: results on
+//! standard output, messages on standard error, an exit code. Never: a write to a cluster.
 //!
-//! One module for each tool; what they share is in [`tool`].
+//! Each tool is a module; shared parts are in [`tool`].
 
 pub mod buildhelper;
 pub mod commit;

@@ -1,11 +1,11 @@
-//! `must-gather`: everything that a support case needs, in one folder.
+//! `must-gather`: the data for a support case, in one folder.
 //!
-//! In: a cluster, and the rights of whoever asks. Out: a folder in the layout of `oc adm inspect`, which `pfpsyncchk`,
-//! `validate --offline` and people know; progress on standard error; an exit code: 0 all is there, 2 something is missing
-//! (`gather-errors.txt` says what), 1 there is nothing. Never: a Secret, a write to the cluster, an end because of one thing that
-//! cannot be had.
+//! In: a cluster, and the permissions of the user. Out: a folder in the layout of `oc adm inspect`, which `pfpsyncchk`
+//! and `validate --offline` read; progress on standard error; an exit code: 0 complete, 2 some data is missing (listed
+//! in `gather-errors.txt`), 1 nothing was collected. Never: a Secret, a write to the cluster, or an end at the first
+//! item that cannot be collected.
 //!
-//! Each part has a module: `objects` and `pods` say what is collected, `trim` what is left out of it, `folder` where it goes.
+//! `objects` and `pods` collect, `trim` removes secrets, `folder` writes.
 
 mod checks;
 mod folder;
@@ -29,55 +29,56 @@ use crate::tool::Call;
 use folder::Folder;
 use stack::Stack;
 
-/// A request that takes longer has failed.
-const PATIENCE: Duration = Duration::from_secs(30);
-/// Requests at once.
-const AT_ONCE: usize = 8;
+/// Timeout of a request.
+const REQUEST_TIMEOUT: Duration = Duration::from_secs(30);
+/// Most concurrent requests.
+const MAX_CONCURRENT: usize = 8;
 /// Objects in a page of a list.
 const PAGE: usize = 500;
-/// The largest page that is read.
+/// Largest page accepted.
 const MAX_PAGE_BYTES: usize = 256 << 20;
-/// More pages than any cluster has.
+/// Most pages of a list, more than any cluster has.
 const MAX_PAGES: usize = 10_000;
-/// Where the image's `gather` writes, whatever the working directory is.
+/// Folder of the image's `gather`, independent of the working directory.
 const GATHERED: &str = "/must-gather";
 
-/// Collects what a support case needs into a folder: objects, logs, metrics, fingerprints, what validate and pfpsyncchk say.
+/// Collect the data for a support case into a folder: objects, logs, metrics, fingerprints, results of validate and
+/// pfpsyncchk.
 ///
-/// Needs read access, and `create nodes/proxy` for the fingerprints. Secrets are never read. Exit codes: 0 all was collected, 2 some of it was
-/// not (gather-errors.txt in the folder), 1 nothing was.
+/// Needs read access, and `create nodes/proxy` for the fingerprints. Secrets are never read. Exit codes: 0 complete, 2
+/// some data is missing (listed in gather-errors.txt in the folder), 1 nothing was collected.
 #[derive(Clone, Debug, clap::Args)]
 #[command(
     after_help = "Examples:\n  tholepin must-gather\n  tholepin must-gather --dest-dir /tmp/case-1 --log-limit 2\n  \
     tholepin pfpsyncchk -must-gather must-gather\n  tholepin validate --offline must-gather"
 )]
 pub struct Args {
-    /// Folder to make; it must not be there, or be empty
+    /// Folder to create; an existing one must be empty
     #[arg(long, value_name = "DIR", default_value = "must-gather")]
     pub dest_dir: PathBuf,
-    /// Kubeconfig; without it KUBECONFIG, ~/.kube/config, then the pod's service account
+    /// Kubeconfig file [default: KUBECONFIG, ~/.kube/config, then the pod's service account]
     #[arg(long, value_name = "FILE")]
     pub kubeconfig: Option<PathBuf>,
     /// Context of the kubeconfig
     #[arg(long, value_name = "NAME")]
     pub context: Option<String>,
-    /// Namespaces to collect besides those of operator, exporters and schedulers
+    /// Further namespaces to collect, besides those of operator, exporters and schedulers
     #[arg(short, long, value_name = "NAME", value_delimiter = ',')]
     pub namespace: Vec<String>,
-    /// MiB of each container's log; the end of a longer one is kept
+    /// Limit of each container's log in MiB; the end of a longer log is kept
     #[arg(long, value_name = "MIB", default_value_t = 10, value_parser = clap::value_parser!(u32).range(1..=1024))]
     pub log_limit: u32,
-    /// When to stop with what there is
-    #[arg(long, value_name = "DURATION", default_value = "10m", value_parser = patience)]
+    /// Time after which to stop with the data collected so far
+    #[arg(long, value_name = "DURATION", default_value = "10m", value_parser = positive_duration)]
     pub timeout: Duration,
 }
 
-fn patience(text: &str) -> Result<Duration, String> {
+fn positive_duration(text: &str) -> Result<Duration, String> {
     let read = GoDuration::parse(text).ok().and_then(GoDuration::to_std).filter(|time| !time.is_zero());
-    read.ok_or_else(|| format!("{text:?} is not a time above zero such as 90s or 10m"))
+    read.ok_or_else(|| format!("{text:?} is not a duration above zero, such as 90s or 10m"))
 }
 
-/// What every part needs.
+/// The shared state of a collection.
 struct Gatherer {
     client: Client,
     connection: Connection,
@@ -89,14 +90,14 @@ struct Gatherer {
 /// Runs the command.
 ///
 /// # Errors
-/// When nothing can be collected.
+/// When the cluster cannot be reached, or the folder cannot be created or is not empty.
 pub async fn run(args: Args, stop: CancellationToken) -> anyhow::Result<ExitCode> {
     let complete = collect(&args, true, stop).await?;
     Ok(ExitCode::from(if complete { 0 } else { 2 }))
 }
 
-/// Runs as the Go operator's `/usr/bin/gather`: no flags, into `/must-gather`, exit code 0 if there is anything, so that whoever runs it
-/// fetches the folder.
+/// Runs as the Go operator's `/usr/bin/gather`: without flags, into `/must-gather`, with exit code 0 if anything was
+/// collected, so that `oc adm must-gather` fetches the folder.
 ///
 /// # Errors
 /// As [`run`].
@@ -116,7 +117,7 @@ pub async fn gather(call: &Call, stop: CancellationToken) -> anyhow::Result<Exit
     Ok(ExitCode::SUCCESS)
 }
 
-/// Whether all that there is was collected.
+/// Collects into the folder; whether the result is complete.
 async fn collect(args: &Args, fresh: bool, stop: CancellationToken) -> anyhow::Result<bool> {
     let options = Options {
         kubeconfig: args.kubeconfig.clone(),
@@ -124,12 +125,12 @@ async fn collect(args: &Args, fresh: bool, stop: CancellationToken) -> anyhow::R
         user_agent: format!("tholepin-must-gather/{}", env!("CARGO_PKG_VERSION")),
     };
     let connection = Connection::open(&options).await?;
-    let client = connection.client_with_timeout(PATIENCE)?;
+    let client = connection.client_with_timeout(REQUEST_TIMEOUT)?;
     let version = client::get_text(&client, "/version", 1 << 20).await;
     let version = version
         .map_err(|error| anyhow::anyhow!("the API server cannot be reached: {}", client::brief(&error)))?;
     if fresh && std::fs::read_dir(&args.dest_dir).is_ok_and(|mut entries| entries.next().is_some()) {
-        bail!("{}: the folder is not empty; --dest-dir names another one", args.dest_dir.display());
+        bail!("{}: the folder is not empty; name another one with --dest-dir", args.dest_dir.display());
     }
     std::fs::create_dir_all(&args.dest_dir).with_context(|| args.dest_dir.display().to_string())?;
     let gatherer = Gatherer {
@@ -144,13 +145,13 @@ async fn collect(args: &Args, fresh: bool, stop: CancellationToken) -> anyhow::R
     gatherer.folder.write("version", ours.as_bytes());
     tokio::select! {
         () = gatherer.all() => {}
-        () = stop.cancelled() => gatherer.folder.trouble("stopped by a signal; the rest is missing"),
+        () = stop.cancelled() => gatherer.folder.report_missing("stopped by a signal; the rest is missing"),
         () = tokio::time::sleep(args.timeout) => {
-            gatherer.folder.trouble(&format!("stopped after {:?}; the rest is missing", args.timeout));
+            gatherer.folder.report_missing(&format!("stopped after {:?}; the rest is missing", args.timeout));
         }
     }
     let folder = args.dest_dir.clone();
-    // What reads and compares files is done in any case.
+    // The comparison of files is done in any case.
     tokio::task::spawn_blocking(move || checks::fingerprints(&folder))
         .await
         .context("comparing fingerprints")?;
@@ -163,7 +164,7 @@ impl Gatherer {
         let stack = Stack::new(&pods, &self.namespaces);
         drop(pods);
         objects::others(self, trimmed, &stack.namespaces());
-        self.folder.tell(&format!("namespaces: {}", stack.namespaces().join(", ")));
+        self.folder.progress(&format!("namespaces: {}", stack.namespaces().join(", ")));
         objects::cluster(self).await;
         for namespace in stack.namespaces() {
             objects::namespace(self, &namespace).await;
@@ -178,13 +179,13 @@ impl Gatherer {
         objects::audit(self, &stack).await;
     }
 
-    /// A JSON value.
+    /// Fetches a JSON value.
     async fn get(&self, path: &str) -> Result<Value, kube::Error> {
         let text = client::get_text(&self.client, path, MAX_PAGE_BYTES).await?;
         serde_json::from_str(&text).map_err(kube::Error::SerdeError)
     }
 
-    /// All items of a list, each with the kind it is of. A kind that is not served has none.
+    /// Fetches all items of a list, each with its kind; `None` if the kind is not served.
     async fn list(&self, path: &str, query: &str, kind: &str) -> Result<Option<Vec<Value>>, kube::Error> {
         let (mut all, mut token) = (Vec::new(), String::new());
         for _ in 0..MAX_PAGES {
@@ -216,11 +217,11 @@ mod tests {
     use super::*;
 
     #[test]
-    fn times_are_above_zero() {
+    fn durations_are_above_zero() {
         for (text, seconds) in
             [("90s", Some(90)), ("10m", Some(600)), ("0s", None), ("-1s", None), ("10", None)]
         {
-            assert_eq!(patience(text).ok().map(|time| time.as_secs()), seconds, "{text}");
+            assert_eq!(positive_duration(text).ok().map(|time| time.as_secs()), seconds, "{text}");
         }
     }
 }

@@ -1,7 +1,7 @@
 //! `watchnrtattr`: attributes of NodeResourceTopology objects, each time an object changes.
 //!
-//! In: a watch. Out: a line on standard error for each change. Never: a line for what was there at the beginning, or a busy loop when a watch ends (the
-//! Go tool spins then).
+//! In: a watch. Out: a line on standard error for each change. Never: a line for objects of the first list, or a busy
+//! loop when a watch ends, as in the Go tool.
 
 use std::collections::BTreeSet;
 use std::fmt::Write as _;
@@ -13,10 +13,10 @@ use runtime::watch::{self, Event};
 
 use crate::tool::{self, Call, KUBECONFIG};
 
-/// Runs it, for ever.
+/// Runs the tool, for ever.
 ///
 /// # Errors
-/// When there is no cluster to ask. All else is waited for.
+/// When no cluster is configured. Other errors are waited out.
 pub async fn run(call: &Call) -> anyhow::Result<ExitCode> {
     let flags = match call.flags(&[&KUBECONFIG], false) {
         Ok(flags) => flags,
@@ -35,12 +35,12 @@ pub async fn run(call: &Call) -> anyhow::Result<ExitCode> {
     match watch::run_guarded::<NodeResourceTopology>(api, config, &watch::Metrics::default(), sink).await {}
 }
 
-/// Objects that were there before, by name.
+/// Names of the objects seen so far.
 #[derive(Default)]
 struct Known(BTreeSet<String>);
 
 impl Known {
-    /// What to say of an event.
+    /// The line for an event, if there is one.
     fn take(&mut self, event: Event<NodeResourceTopology>) -> Option<String> {
         match event {
             Event::Reset { objects, vanished } => {
@@ -65,7 +65,7 @@ impl Known {
     }
 }
 
-/// As Go prints a list of structs.
+/// The line for an object, with attributes as Go prints a list of structs.
 fn line(object: &NodeResourceTopology) -> String {
     let mut text = String::new();
     for attribute in &object.attributes {
@@ -92,16 +92,16 @@ mod tests {
     }
 
     #[test]
-    fn only_changes_are_told() {
+    fn only_changes_are_printed() {
         let mut known = Known::default();
-        let told = "NRT \"a\" attrs=[{Name:topologyManagerPolicy Value:none} {Name:b Value:2}]".to_owned();
+        let line = "NRT \"a\" attrs=[{Name:topologyManagerPolicy Value:none} {Name:b Value:2}]".to_owned();
         let reset = Event::Reset { objects: vec![object("a", "none")], vanished: Vec::new() };
         assert_eq!(known.take(reset), None);
-        assert_eq!(known.take(Event::Applied(object("a", "none"))), Some(told.clone()));
+        assert_eq!(known.take(Event::Applied(object("a", "none"))), Some(line.clone()));
         assert_eq!(known.take(Event::Applied(object("b", "none"))), None, "it is new");
         assert!(known.take(Event::Applied(object("b", "x"))).is_some());
         assert_eq!(known.take(Event::Deleted(object("a", "none"))), None);
         assert_eq!(known.take(Event::Applied(object("a", "none"))), None, "it is new again");
-        assert_eq!(known.take(Event::Applied(object("a", "none"))), Some(told));
+        assert_eq!(known.take(Event::Applied(object("a", "none"))), Some(line));
     }
 }

@@ -1,10 +1,12 @@
-//! `pfpsyncchk`: whether scheduler and exporters counted the same pods, told from what both have written down.
+//! `pfpsyncchk`: whether scheduler and exporters counted the same pods, by their status files.
 //!
-//! In: a file of an exporter and one of the scheduler, or a must-gather with such files for each node. Out: for each fingerprint on which they
-//! disagreed, the pods that only one of them counted. Never: a cluster; the end of the check because of one node.
+//! In: a file of an exporter and one of the scheduler, or a must-gather with such files for each node. Out: for each
+//! fingerprint on which they disagreed, the pods that only one of them counted. Never: access to a cluster, or an end
+//! at the first node that cannot be checked.
 //!
-//! Exit codes: 0 checked, whatever was found, or nothing to check in the must-gather; 1 wrong arguments; 2 a file cannot be read, is
-//! empty, or contradicts itself. (The Go tool has 2 for wrong flags too.) Output is in order: nodes and pods by name, fingerprints by time.
+//! Exit codes: 0 checked, with or without differences, or nothing to check in the must-gather; 1 wrong arguments; 2 a
+//! file cannot be read, is empty, or contradicts itself. (The Go tool exits with 2 for wrong flags too.) Nodes and pods
+//! are sorted by name, fingerprints by time.
 
 mod compare;
 mod gathered;
@@ -27,37 +29,37 @@ const FLAGS: [Flag; 4] = [
         name: "must-gather",
         kind: Kind::Text,
         default: "",
-        help: "folder of a must-gather; counts before -from-rte and -from-scheduler",
+        help: "folder of a must-gather; overrides -from-rte and -from-scheduler",
     },
     Flag { name: "from-rte", kind: Kind::Text, default: "", help: "status file of an exporter" },
     Flag { name: "from-scheduler", kind: Kind::Text, default: "", help: "status file of the scheduler" },
-    Flag { name: "full-help", kind: Kind::Bool, default: "false", help: "tell how it works and exit" },
+    Flag { name: "full-help", kind: Kind::Bool, default: "false", help: "explain how it works and exit" },
 ];
 
 const FULL_HELP: &str = "\
-pfpsyncchk tells whether scheduler and exporters agree about the pods of each node.
+pfpsyncchk shows whether scheduler and exporters agree about the pods of each node.
 
-An exporter signs the pods it counts with a fingerprint. The scheduler compares it with one of the pods it knows, and as long
-as they differ it does not trust the report; in its log that is \"invalid topology data\". A difference that goes away is normal:
-one of them heard of a pod sooner. One that stays means that they do not count the same pods.
+An exporter signs the pods it counts with a fingerprint. The scheduler compares it with a fingerprint of the pods it
+knows. While they differ, the scheduler does not trust the report, and logs \"invalid topology data\". A passing difference
+is normal: one of them saw a pod sooner. A lasting difference means that they do not count the same pods.
 
-Where PFP_STATUS_DUMP names a folder, exporters and schedulers write the last ten fingerprints of each node into a file of
-the node's name, with _ for each dot. A must-gather has these files; so:
+If PFP_STATUS_DUMP names a folder, exporters and schedulers write the last ten fingerprints of each node into a file
+with the node's name, with _ for each dot. A must-gather contains these files:
 
   pfpsyncchk -must-gather FOLDER
   pfpsyncchk -from-rte FILE -from-scheduler FILE
 
-For each fingerprint that the scheduler expected and did not compute (of several records the newest), the newest record of
-the exporter with that fingerprint is looked up, and the pods that only one of both has are listed.
+For each fingerprint that the scheduler expected and did not compute (of several records the newest), the newest record
+of the exporter with that fingerprint is looked up. The pods that only one of the two contains are listed.
 
-Exit codes: 0 checked, whatever was found, or nothing to check in the must-gather; 1 wrong arguments; 2 a file cannot be
-read, is empty, or contradicts itself.
+Exit codes: 0 checked, with or without differences, or nothing to check in the must-gather; 1 wrong arguments; 2 a file
+cannot be read, is empty, or contradicts itself.
 ";
 
 const STARS: &str =
     "******************************************************************************************\n";
 
-/// Runs it.
+/// Runs the tool.
 ///
 /// # Errors
 /// When standard output cannot be written.
@@ -98,14 +100,14 @@ pub fn run(call: &Call) -> anyhow::Result<ExitCode> {
     }
 }
 
-/// What a check of some nodes says.
+/// The result of a check.
 #[derive(Debug, Default, PartialEq, Eq)]
 pub struct Report {
-    /// The blocks, for people.
+    /// The differences, for people.
     pub text: String,
-    /// What else is to be said, one line each.
+    /// Further notes, one line each.
     pub notes: Vec<String>,
-    /// Whether something could not be checked.
+    /// Whether any file could not be checked.
     pub failed: bool,
 }
 
@@ -131,7 +133,7 @@ impl Report {
     }
 }
 
-/// Checks every node of which a must-gather has both files.
+/// Checks every node for which a must-gather has both files.
 #[must_use]
 pub fn gathered(folder: &Path) -> Report {
     let mut report = Report::default();
@@ -144,7 +146,7 @@ pub fn gathered(folder: &Path) -> Report {
                 report.pair(&node, &exporter, &scheduler);
             }
         }
-        Err(gathered::Error::Nothing(reason)) => report.notes.push(format!("nothing is checked: {reason}")),
+        Err(gathered::Error::Nothing(reason)) => report.notes.push(format!("nothing to check: {reason}")),
         Err(gathered::Error::Unreadable(reason)) => {
             report.notes.push(reason);
             report.failed = true;

@@ -1,7 +1,8 @@
-//! `lsplatform`: what kind of cluster it is.
+//! `lsplatform`: the platform of a cluster.
 //!
-//! In: a cluster. Out: `Kubernetes`, `OpenShift` or `HyperShift`; or, asked for one of them, an exit code alone: 0 it is, 1 it is another one,
-//! 2 it could not be found out (the Go tool says 1 for that too, so that a script takes an unreachable cluster for another platform).
+//! In: a cluster. Out: `Kubernetes`, `OpenShift` or `HyperShift`; with `-is-platform` only an exit code: 0 this
+//! platform, 1 another one, 2 an error. Never: 1 for an error, as in the Go tool, where scripts take an unreachable
+//! cluster for another platform.
 
 use std::process::ExitCode;
 
@@ -15,13 +16,14 @@ const FLAGS: [Flag; 1] = [Flag {
     name: "is-platform",
     kind: Kind::Text,
     default: "",
-    help: "print nothing; exit 0 if it is this platform (Kubernetes, OpenShift, HyperShift), 1 if it is another one, 2 for errors",
+    help: "print nothing; exit with 0 on this platform (Kubernetes, OpenShift, HyperShift), with 1 on another one, \
+           with 2 after an error",
 }];
 
-/// Runs it.
+/// Runs the tool.
 ///
 /// # Errors
-/// When it cannot be found out, or there is no such platform.
+/// When the platform cannot be detected, or the flag names none.
 pub async fn run(call: &Call) -> anyhow::Result<ExitCode> {
     let flags = match call.flags(&[&FLAGS, &KUBECONFIG], false) {
         Ok(flags) => flags,

@@ -1,6 +1,7 @@
-//! `schedlogs`: what the scheduler at work says.
+//! `schedlogs`: the log of the leading scheduler.
 //!
-//! In: the lease that schedulers contend for. Out: the log of its holder's pod, between lines. Never: the log of a replica that waits.
+//! In: the lease of the schedulers. Out: the log of its holder's pod, between separators. Never: the log of a waiting
+//! replica.
 
 use std::process::ExitCode;
 
@@ -14,9 +15,9 @@ use runtime::goflag::{Flag, Kind, Parsed};
 
 use crate::tool::{self, Call, KUBECONFIG};
 
-/// What the operator's schedulers contend for.
+/// Lease of the operator's schedulers.
 pub const LEASE: &str = "numa-scheduler-leader";
-/// What the operator calls their container.
+/// Name of their container.
 pub const CONTAINER: &str = "secondary-scheduler";
 const NAMESPACE: &str = "numaresources";
 const SCISSORS: &str = "-------8<-------\n";
@@ -24,19 +25,20 @@ const SCISSORS: &str = "-------8<-------\n";
 const FLAGS: [Flag; 4] = [
     Flag { name: "namespace", kind: Kind::Text, default: NAMESPACE, help: "namespace of the scheduler" },
     Flag { name: "container", kind: Kind::Text, default: CONTAINER, help: "the scheduler's container" },
-    Flag { name: "since", kind: Kind::Duration, default: "5m0s", help: "how far back to go" },
+    Flag { name: "since", kind: Kind::Duration, default: "5m0s", help: "age of the oldest lines" },
     Flag {
         name: "lease",
         kind: Kind::Text,
         default: "",
-        help: "the schedulers' lease; without it numa-scheduler-leader, else the only one in the namespace whose holder is a pod there",
+        help: "lease of the schedulers; default: numa-scheduler-leader, else the only lease of the namespace whose \
+               holder is a pod there",
     },
 ];
 
-/// Runs it.
+/// Runs the tool.
 ///
 /// # Errors
-/// When nobody leads, or the log cannot be read.
+/// When no scheduler leads, or the log cannot be read.
 pub async fn run(call: &Call) -> anyhow::Result<ExitCode> {
     let flags = match call.flags(&[&FLAGS, &KUBECONFIG], false) {
         Ok(flags) => flags,
@@ -58,28 +60,28 @@ pub async fn run(call: &Call) -> anyhow::Result<ExitCode> {
     Ok(ExitCode::SUCCESS)
 }
 
-/// In whole seconds, at least one.
+/// The age of the oldest lines in whole seconds, at least one.
 fn since(flags: &Parsed) -> i64 {
     let since = flags.duration("since").map_or(300, |since| since.to_std().unwrap_or_default().as_secs());
     i64::try_from(since).unwrap_or(i64::MAX).max(1)
 }
 
-/// The pod that leads.
+/// The pod of the leading scheduler.
 ///
 /// # Errors
-/// When it is not clear which one does.
+/// When the leader is not clear.
 pub async fn leader(client: &Client, namespace: &str, lease: Option<&str>) -> anyhow::Result<Pod> {
     let leases: Api<Lease> = Api::namespaced(client.clone(), namespace);
     let pods: Api<Pod> = Api::namespaced(client.clone(), namespace);
-    let told = |what: String| move |error: kube::Error| anyhow::anyhow!("{what}: {}", brief(&error));
+    let failed = |what: String| move |error: kube::Error| anyhow::anyhow!("{what}: {}", brief(&error));
     let name = lease.unwrap_or(LEASE);
     let found = match leases.get(name).await {
         Ok(found) => vec![found],
         Err(error) if lease.is_none() && client::is_not_found(&error) => {
             let all = leases.list(&ListParams::default()).await;
-            all.map_err(told(format!("leases of namespace {namespace}")))?.items
+            all.map_err(failed(format!("leases of namespace {namespace}")))?.items
         }
-        Err(error) => return Err(told(format!("lease {namespace}/{name}"))(error)),
+        Err(error) => return Err(failed(format!("lease {namespace}/{name}"))(error)),
     };
     let mut leaders = Vec::new();
     for lease in &found {
@@ -87,26 +89,26 @@ pub async fn leader(client: &Client, namespace: &str, lease: Option<&str>) -> an
         match pods.get(holder).await {
             Ok(pod) => leaders.push(pod),
             Err(error) if client::is_not_found(&error) => {}
-            Err(error) => return Err(told(format!("pod {namespace}/{holder}"))(error)),
+            Err(error) => return Err(failed(format!("pod {namespace}/{holder}"))(error)),
         }
     }
     match (leaders.pop(), leaders.is_empty()) {
         (Some(pod), true) => Ok(pod),
         (Some(_), false) => {
-            bail!("namespace {namespace}: several leases have holders; -lease says which one")
+            bail!("namespace {namespace}: several leases have holders; -lease selects one")
         }
         (None, _) => bail!("namespace {namespace}: no lease {name} whose holder is a pod there"),
     }
 }
 
-/// The pod's name: what is before the last `_` of the holder's identity.
+/// The name of the holding pod: the part of the identity before the last `_`.
 fn holder(lease: &Lease) -> Option<&str> {
     let identity = lease.spec.as_ref()?.holder_identity.as_deref()?;
     let name = identity.rsplit_once('_').map_or(identity, |(name, _)| name);
     (!name.is_empty()).then_some(name)
 }
 
-/// The container of this name, else the only one there is.
+/// The container of this name, else the only container of the pod.
 fn container(pod: &Pod, wanted: &str) -> anyhow::Result<String> {
     let names: Vec<&str> =
         pod.spec.iter().flat_map(|spec| &spec.containers).map(|container| container.name.as_str()).collect();

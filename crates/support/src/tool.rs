@@ -1,6 +1,6 @@
-//! The tools by name, and what all of them do alike.
+//! The tools by name, and their shared parts.
 //!
-//! In: a name, a command line, a token that stops. Out: an exit code. Never: the work of a tool.
+//! In: a name, a command line, a token for cancellation. Out: an exit code. Never: the work of a tool.
 
 use std::path::PathBuf;
 use std::process::ExitCode;
@@ -18,49 +18,49 @@ use crate::{
     pfpsyncchk, platform, schedlogs, topics,
 };
 
-/// A request that takes longer has failed.
-const PATIENCE: Duration = Duration::from_secs(60);
+/// Timeout of a request.
+const REQUEST_TIMEOUT: Duration = Duration::from_secs(60);
 
-/// A program that we stand in for.
+/// A Go tool in whose place this program can run.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Tool {
-    /// Tells version, branch and commit of a source tree.
+    /// Prints version, branch and commit of a source tree.
     BuildHelper,
-    /// Shows what programs have written down about fingerprints.
+    /// Prints status files about fingerprints.
     Cat,
-    /// Tells what kubelets are configured to do.
+    /// Prints the topology manager settings of kubelets.
     CatKubeletConfMap,
     /// Runs a command with another root.
     Chroot,
     /// Replaces variables in text.
     EnvSubst,
-    /// Collects what a support case needs.
+    /// Collects the data for a support case.
     Gather,
-    /// Tells digests of the scheduler's images.
+    /// Prints the digests of the scheduler's images.
     GetDigests,
-    /// Tells what kind of cluster it is.
+    /// Prints the platform of a cluster.
     LsPlatform,
-    /// Tells the topics of features.
+    /// Prints the topics of features.
     LsTopics,
-    /// Makes jobs that run a script on every node of the exporters.
+    /// Prints Jobs that run a script on each node of the exporters.
     MakeJobForEachDs,
-    /// Makes a label filter of topics.
+    /// Prints a label filter for topics.
     MkGinkgoLabelFilter,
     /// Checks a cluster.
     NroValidate,
     /// Compares fingerprints of scheduler and exporters.
     PfpSyncChk,
-    /// Tells variables of the environment.
+    /// Prints environment variables.
     PrintEnv,
-    /// Shows what the scheduler says.
+    /// Prints the log of the leading scheduler.
     SchedLogs,
-    /// Checks sign-offs.
+    /// Checks sign-offs of commits.
     VerifyCommit,
-    /// Tells attributes of reports as they change.
+    /// Prints attributes of reports as they change.
     WatchNrtAttr,
 }
 
-/// Every name, and whether it is one under which people call it; the others are for images.
+/// All names and their tools, by name.
 pub const NAMES: [(&str, Tool); 17] = [
     ("buildhelper", Tool::BuildHelper),
     ("cat", Tool::Cat),
@@ -81,21 +81,21 @@ pub const NAMES: [(&str, Tool); 17] = [
     ("watchnrtattr", Tool::WatchNrtAttr),
 ];
 
-/// How a tool was called.
+/// The call of a tool.
 #[derive(Clone, Debug)]
 pub struct Call {
-    /// Its own name, as it was called.
+    /// Name under which the tool was called.
     pub program: String,
-    /// What follows.
+    /// The arguments after the name.
     pub arguments: Vec<String>,
 }
 
-/// The flag that every tool takes that asks a cluster.
+/// The flag of all tools that access a cluster.
 pub const KUBECONFIG: [Flag; 1] = [Flag {
     name: "kubeconfig",
     kind: Kind::Text,
     default: "",
-    help: "kubeconfig; without it KUBECONFIG, ~/.kube/config, then the pod's service account",
+    help: "kubeconfig file; default: KUBECONFIG, ~/.kube/config, then the pod's service account",
 }];
 
 impl Tool {
@@ -105,13 +105,13 @@ impl Tool {
         NAMES.iter().find(|(known, _)| *known == name).map(|(_, tool)| *tool)
     }
 
-    /// Runs it until it ends or `stop` is cancelled; then its exit code is 1.
+    /// Runs the tool to its end, or until `stop` is cancelled; the exit code is then 1.
     ///
     /// # Errors
-    /// Whatever keeps it from its work; the exit code for that is [`Tool::failure`].
+    /// As the tool; the exit code for errors is [`Tool::failure`].
     pub async fn run(self, call: Call, stop: CancellationToken) -> anyhow::Result<ExitCode> {
         if self == Self::Gather {
-            // It tells what it could not finish.
+            // Handles cancellation itself: it records what is missing.
             return mustgather::gather(&call, stop).await;
         }
         tokio::select! {
@@ -124,7 +124,7 @@ impl Tool {
     #[must_use]
     pub fn failure(self) -> ExitCode {
         match self {
-            // 1 says that it is another platform.
+            // 1 means another platform, or wrong arguments.
             Self::LsPlatform | Self::PfpSyncChk => ExitCode::from(2),
             _ => ExitCode::FAILURE,
         }
@@ -156,10 +156,10 @@ impl Tool {
 }
 
 impl Call {
-    /// Reads the flags. What is no flag is an error unless `rest` allows it.
+    /// Parses the flags. Other arguments are an error unless `rest` allows them.
     ///
     /// # Errors
-    /// The exit code, when help was asked for (it has been printed) or something is wrong (it has been told).
+    /// The exit code, after help or an error message was printed.
     pub fn flags(&self, flags: &[&[Flag]], rest: bool) -> Result<Parsed, ExitCode> {
         let set = FlagSet { program: &self.program, flags };
         match set.parse(self.arguments.iter().cloned()) {
@@ -176,10 +176,10 @@ impl Call {
     }
 }
 
-/// A connection to the cluster that `-kubeconfig` names, or that is found without it.
+/// Connects to the cluster of `-kubeconfig`, or of the usual places.
 ///
 /// # Errors
-/// When none is found, or it is not usable.
+/// When no usable configuration is found.
 pub async fn connect(tool: &str, flags: &Parsed) -> anyhow::Result<Connection> {
     let options = Options {
         kubeconfig: flags.text("kubeconfig").filter(|path| !path.is_empty()).map(PathBuf::from),
@@ -189,15 +189,15 @@ pub async fn connect(tool: &str, flags: &Parsed) -> anyhow::Result<Connection> {
     Ok(Connection::open(&options).await?)
 }
 
-/// As [`connect`], with a client for calls that answer soon.
+/// As [`connect`], with a client for short calls.
 ///
 /// # Errors
 /// As [`connect`].
 pub async fn client(tool: &str, flags: &Parsed) -> anyhow::Result<Client> {
-    Ok(connect(tool, flags).await?.client_with_timeout(PATIENCE)?)
+    Ok(connect(tool, flags).await?.client_with_timeout(REQUEST_TIMEOUT)?)
 }
 
-/// Tells something on standard error, with the time as Go's `log` package puts it there (in UTC).
+/// Prints a line on standard error, with the time in the format of Go's `log` package, in UTC.
 pub fn log(text: &str) {
     eprintln!("{} {text}", Timestamp::now().strftime("%Y/%m/%d %H:%M:%S"));
 }
@@ -207,7 +207,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn names_are_in_order_and_found() {
+    fn names_are_sorted_and_found() {
         assert!(NAMES.is_sorted_by_key(|(name, _)| *name));
         for (name, tool) in NAMES {
             assert_eq!(Tool::named(name), Some(tool));
@@ -216,7 +216,7 @@ mod tests {
     }
 
     #[test]
-    fn arguments_that_nobody_reads_are_refused() {
+    fn unused_arguments_are_refused() {
         let call = |words: &[&str]| Call {
             program: "x".to_owned(),
             arguments: words.iter().map(|word| (*word).to_owned()).collect(),

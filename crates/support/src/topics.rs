@@ -1,6 +1,7 @@
-//! `lstopics` and `mkginkgolabelfilter`: topics of features as JSON, and a label filter made of such a list.
+//! `lstopics` and `mkginkgolabelfilter`: topics of features as JSON, and a label filter from such a list.
 //!
-//! In: for the filter, JSON of bounded size. Out: JSON; `feature: containsAny {a,b}`. Never: a filter of what was not understood.
+//! In: for the filter, JSON of bounded size. Out: JSON; `feature: containsAny {a,b}`. Never: a filter from invalid
+//! input.
 
 use std::io::Read;
 use std::process::ExitCode;
@@ -10,10 +11,10 @@ use api::features::Topics;
 
 use crate::tool::{self, Call};
 
-/// Far above any list of topics.
+/// Largest input, far above any list of topics.
 const LIMIT_BYTES: u64 = 1 << 20;
 
-/// Tells the topics.
+/// Prints the topics.
 ///
 /// # Errors
 /// When standard output cannot be written.
@@ -25,10 +26,10 @@ pub fn list(call: &Call) -> anyhow::Result<ExitCode> {
     Ok(ExitCode::SUCCESS)
 }
 
-/// Makes a filter of the list on standard input.
+/// Prints a filter for the list on standard input.
 ///
 /// # Errors
-/// When that is no list, or names a topic that a filter cannot say.
+/// When the input is not a list of topics, or a topic has characters that a filter does not allow.
 pub fn filter(call: &Call) -> anyhow::Result<ExitCode> {
     if let [word] = call.arguments.as_slice()
         && matches!(word.as_str(), "-h" | "--h" | "-help" | "--help")
@@ -55,7 +56,7 @@ fn of(input: impl Read) -> anyhow::Result<String> {
     let topics = topics.context("standard input: topics cannot be read")?;
     for topic in &topics.active {
         if topic.is_empty() || topic.contains(['{', '}', ',', ' ']) {
-            bail!("standard input: topic {topic:?} must not be empty or have {{, }}, comma or space in it");
+            bail!("standard input: topic {topic:?} must not be empty or contain {{, }}, comma or space");
         }
     }
     Ok(format!("feature: containsAny {{{}}}\n", topics.active.join(",")))
@@ -66,7 +67,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn filters_are_made_of_lists() {
+    fn filters_follow_from_lists() {
         let check = |text: &str, wanted: Result<&str, &str>| {
             let made = of(text.as_bytes()).map_err(|error| format!("{error:#}"));
             match (made, wanted) {

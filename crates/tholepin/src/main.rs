@@ -1,4 +1,6 @@
-//! The binary: its own name or a subcommand becomes an entry point of one of the crates. No logic lives here.
+//! The program: its name or a subcommand selects an entry point of one of the crates.
+//!
+//! In: a command line. Out: a call of one crate, and its exit code. Never: logic of its own.
 
 use std::ffi::OsString;
 use std::io::{BufRead, IsTerminal, Write};
@@ -13,7 +15,7 @@ use runtime::{log, shutdown};
 use tokio_util::sync::CancellationToken;
 use topology::fingerprint::Fingerprint;
 
-/// NUMA-aware scheduling for Kubernetes: pods are placed where the kubelet can really align them.
+/// NUMA-aware scheduling for Kubernetes: place pods where the kubelet can align them.
 #[derive(Parser)]
 #[command(name = "tholepin", version, arg_required_else_help = true, propagate_version = true)]
 #[command(
@@ -43,12 +45,12 @@ enum Entry {
     /// Publish this node's NUMA zones as a NodeResourceTopology object
     Exporter(Box<exporter::Args>),
     /// Schedule pods onto nodes whose kubelets can align them
-    Scheduler(Box<scheduler::shell::Args>),
-    /// Keep the cluster as NUMAResourcesOperator and NUMAResourcesScheduler objects ask for
+    Scheduler(Box<scheduler::args::Args>),
+    /// Install and maintain what NUMAResourcesOperator and NUMAResourcesScheduler objects describe
     Operator(Box<operator::cli::Args>),
-    /// Make devices of this node known to its kubelet
+    /// Register the devices of this node with its kubelet
     DevicePlugin(Box<deviceplugin::Args>),
-    /// Convert what asks for drivers of special hardware
+    /// Convert objects that request drivers of special hardware
     Hardware(hardware::cli::Args),
     /// Compare schedulers in virtual time, without a cluster
     #[command(
@@ -57,12 +59,12 @@ enum Entry {
         kubectl get nodes,pods,noderesourcetopologies -A -o yaml > dump.yaml && tholepin simulate --from dump.yaml"
     )]
     Simulate(Box<sim::cli::Args>),
-    /// Look at Container Device Interface specifications as container runtimes do
+    /// Inspect Container Device Interface specifications as container runtimes do
     #[command(subcommand)]
     Cdi(cdi::cli::Command),
-    /// Collect what a support case needs into a folder
+    /// Collect the data for a support case into a folder
     MustGather(Box<support::mustgather::Args>),
-    /// Sign the pods named on standard input, one `namespace name` a line, as an exporter does
+    /// Compute the fingerprint of the pods on standard input, one `namespace name` per line
     #[command(
         after_help = "Lines with fewer than two words and lines that begin with # are skipped.\n\nExample:\n  \
         kubectl get pods -A --no-headers | tholepin fingerprint"
@@ -78,13 +80,13 @@ enum Entry {
 
 fn main() -> ExitCode {
     let words: Vec<OsString> = std::env::args_os().collect();
-    // The deployer's errors have nothing before them.
-    let (failure, prefix, result) = match stand_in(&words) {
+    // The Go deployer prints errors without a prefix.
+    let (failure, prefix, result) = match peer_program(&words) {
         Some((Program::Exporter(dialect), rest)) => {
             (ExitCode::from(dialect.failure()), "error: ", run_as(dialect, rest))
         }
         Some((Program::Scheduler, rest)) => {
-            (ExitCode::from(scheduler::dialect::FAILURE), "error: ", schedule_as(rest))
+            (ExitCode::from(scheduler::compat::FAILURE), "error: ", schedule_as(rest))
         }
         Some((Program::Deployer, rest)) => (ExitCode::FAILURE, "", deploy_as(rest)),
         Some((Program::Support(tool), rest)) => (tool.failure(), "error: ", support_as(tool, rest)),
@@ -98,26 +100,26 @@ fn main() -> ExitCode {
     })
 }
 
-/// A program that we stand in for.
+/// A program in whose place this one can run.
 enum Program {
-    /// One that publishes.
+    /// An exporter.
     Exporter(Dialect),
-    /// The one that schedules.
+    /// kube-scheduler.
     Scheduler,
-    /// The one that installs.
+    /// The Go deployer.
     Deployer,
-    /// A tool beside the operator.
+    /// A tool of the Go operator.
     Support(support::Tool),
-    /// The one that keeps it so.
+    /// The Go operator.
     Operator,
-    /// The one that makes devices up.
+    /// The device plugin.
     DevicePlugin,
 }
 
 impl Program {
     fn named(name: &str) -> Option<Self> {
         let deployer = || deployer::dialect::named(name).then_some(Self::Deployer);
-        let scheduler = || scheduler::dialect::named(name).then_some(Self::Scheduler);
+        let scheduler = || scheduler::compat::named(name).then_some(Self::Scheduler);
         let tool = || support::Tool::named(name).map(Self::Support);
         let operator = || operator::dialect::named(name).then_some(Self::Operator);
         let exporter = Dialect::named(name).map(Self::Exporter);
@@ -127,15 +129,15 @@ impl Program {
     }
 }
 
-/// The program we stand in for, if our own name or the first argument is one's, and the words from its name on.
-fn stand_in(words: &[OsString]) -> Option<(Program, &[OsString])> {
+/// The program to run as, if our own name or the first argument names one, with the words from its name on.
+fn peer_program(words: &[OsString]) -> Option<(Program, &[OsString])> {
     let named = |word: &OsString| Program::named(word.to_str()?);
     let own = words.first().and_then(|word| Path::new(word).file_name()).map(OsString::from);
     let by_own = own.as_ref().and_then(named).map(|program| (program, words));
     by_own.or_else(|| words.get(1).and_then(named).map(|program| (program, &words[1..])))
 }
 
-/// The words as text.
+/// The arguments as text.
 fn texts(words: &[OsString]) -> anyhow::Result<Vec<String>> {
     let text = |word: &OsString| {
         word.to_str().map(str::to_owned).with_context(|| format!("argument {word:?} is not UTF-8"))
@@ -143,12 +145,12 @@ fn texts(words: &[OsString]) -> anyhow::Result<Vec<String>> {
     words.iter().map(text).collect()
 }
 
-/// A variable of the environment; one that is not UTF-8 cannot be any of ours.
+/// A variable of the environment; values that are not UTF-8 count as unset.
 fn variable(name: &str) -> Option<String> {
     std::env::var(name).ok()
 }
 
-/// Prints what a program that we stand in for ends with.
+/// Prints the output of a program that ends at once.
 fn end(ending: &Ending) -> anyhow::Result<ExitCode> {
     eprint!("{}", ending.stderr);
     std::io::stdout().write_all(ending.stdout.as_bytes())?;
@@ -164,7 +166,7 @@ fn deploy_as(words: &[OsString]) -> anyhow::Result<ExitCode> {
     }
 }
 
-/// Runs as a tool beside the operator: its flags, its exit codes.
+/// Runs as a tool of the Go operator: its flags, its exit codes.
 fn support_as(tool: support::Tool, words: &[OsString]) -> anyhow::Result<ExitCode> {
     let words = texts(words)?;
     let (program, arguments) = words.split_first().context("no program name")?;
@@ -174,7 +176,7 @@ fn support_as(tool: support::Tool, words: &[OsString]) -> anyhow::Result<ExitCod
 
 /// Runs as kube-scheduler: its flags, its port, its exit codes.
 fn schedule_as(words: &[OsString]) -> anyhow::Result<ExitCode> {
-    use scheduler::dialect::{NAME, Start, start};
+    use scheduler::compat::{NAME, Start, start};
     let words = texts(words)?;
     let plan = match start(NAME, words.into_iter().skip(1).collect(), &variable) {
         Start::Run(plan) => *plan,
@@ -182,7 +184,7 @@ fn schedule_as(words: &[OsString]) -> anyhow::Result<ExitCode> {
         Start::End { text, code } => return end(&Ending { stderr: text, code, ..Ending::default() }),
     };
     let level = log::init(plan.args.log_format(), plan.args.verbosity)?;
-    plan.tell();
+    plan.log_ignored();
     block_on(tokio::runtime::Builder::new_multi_thread(), async {
         scheduler::shell::run(plan.args, level, shutdown::on_signals()?).await
     })
@@ -209,13 +211,13 @@ fn plug_in_as(words: &[OsString]) -> anyhow::Result<ExitCode> {
 
 fn plug_in(args: &deviceplugin::Args) -> anyhow::Result<ExitCode> {
     log::init(log::Format::Text, args.verbosity)?;
-    // One thread is plenty for what a kubelet asks, and each more costs memory on every node.
+    // One thread is enough for the calls of a kubelet, and each more costs memory on every node.
     block_on(tokio::runtime::Builder::new_current_thread(), async {
         deviceplugin::run(args.settings()?, shutdown::on_signals()?).await
     })
 }
 
-/// Runs as another program: its flags, its exit codes.
+/// Runs as another exporter: its flags, its exit codes.
 fn run_as(dialect: Dialect, words: &[OsString]) -> anyhow::Result<ExitCode> {
     let words = texts(words)?;
     let (program, arguments) = words.split_first().context("no program name")?;
@@ -235,7 +237,7 @@ fn run(cli: Cli) -> anyhow::Result<ExitCode> {
     match cli.entry {
         Entry::Exporter(args) => {
             log::init(log::Format::Text, args.verbosity)?;
-            // One thread is plenty for a few scans a second, and each more costs memory on every node.
+            // One thread is enough for a few scans a second, and each more costs memory on every node.
             block_on(tokio::runtime::Builder::new_current_thread(), async {
                 exporter::run(args.settings()?, shutdown::on_signals()?).await
             })
@@ -248,7 +250,7 @@ fn run(cli: Cli) -> anyhow::Result<ExitCode> {
         }
         Entry::Operator(args) => {
             let level = log::init(args.log_format(), args.verbosity)?;
-            // It waits for answers nearly all of the time, and each thread more costs memory.
+            // The operator waits for answers most of the time, and each further thread costs memory.
             block_on(tokio::runtime::Builder::new_current_thread(), async {
                 operator::process::run(args.settings(&variable), level, shutdown::on_signals()?).await
             })
@@ -273,7 +275,8 @@ fn run(cli: Cli) -> anyhow::Result<ExitCode> {
     }
 }
 
-/// Runs a command that SIGTERM and Ctrl-C stop at its next safe place. Its task is on one thread: it waits for answers.
+/// Runs a command that SIGTERM and Ctrl-C stop at its next safe point. One thread is enough: the command waits for
+/// answers.
 fn with_signals(
     command: impl AsyncFnOnce(CancellationToken) -> anyhow::Result<ExitCode>,
 ) -> anyhow::Result<ExitCode> {

@@ -1,7 +1,7 @@
-//! Where things go, and what went wrong.
+//! The folder of a collection, with its log and the list of missing data.
 //!
-//! In: relative paths and bytes. Out: files; a list of troubles as the file `gather-errors.txt`. Never: a file outside the folder, or an error that
-//! ends anything.
+//! In: relative paths and bytes. Out: files; the missing data in `gather-errors.txt`. Never: a file outside the folder,
+//! or an error that ends the collection.
 
 use std::fs;
 use std::path::PathBuf;
@@ -9,29 +9,29 @@ use std::sync::Mutex;
 
 use serde_json::{Value, json};
 
-/// What is missing, one line each.
+/// File with the missing data, one line each.
 pub(super) const ERRORS: &str = "gather-errors.txt";
-/// What is told meanwhile.
+/// File with the progress messages.
 const LOG: &str = "gather.log";
 
-/// The folder.
+/// The destination of a collection.
 pub(super) struct Folder {
     root: PathBuf,
-    troubles: Mutex<Vec<String>>,
-    told: Mutex<String>,
+    missing: Mutex<Vec<String>>,
+    log: Mutex<String>,
 }
 
 impl Folder {
     pub(super) fn new(root: PathBuf) -> Self {
-        Self { root, troubles: Mutex::default(), told: Mutex::default() }
+        Self { root, missing: Mutex::default(), log: Mutex::default() }
     }
 
-    /// Writes a file. Each part of the path becomes a name of a file, whatever it is.
+    /// Writes a file. Each part of the path becomes a valid file name.
     pub(super) fn write(&self, path: &str, bytes: &[u8]) {
         let file = self.root.join(path.split('/').map(segment).collect::<PathBuf>());
         let folder = file.parent().unwrap_or(&self.root);
         if let Err(error) = fs::create_dir_all(folder).and_then(|()| fs::write(&file, bytes)) {
-            self.trouble(&format!("{}: {error}", file.display()));
+            self.report_missing(&format!("{}: {error}", file.display()));
         }
     }
 
@@ -39,7 +39,7 @@ impl Folder {
     pub(super) fn yaml(&self, path: &str, value: &Value) {
         match runtime::yaml::write(value) {
             Ok(text) => self.write(path, text.as_bytes()),
-            Err(error) => self.trouble(&format!("{path}: {error}")),
+            Err(error) => self.report_missing(&format!("{path}: {error}")),
         }
     }
 
@@ -50,43 +50,47 @@ impl Folder {
         self.yaml(path, &json!({ "apiVersion": version, "kind": format!("{kind}List"), "items": items }));
     }
 
-    /// Something is missing.
-    pub(super) fn trouble(&self, text: &str) {
+    /// Records missing data.
+    pub(super) fn report_missing(&self, text: &str) {
         let line = text.split_whitespace().collect::<Vec<_>>().join(" ");
-        self.tell(&format!("missing: {line}"));
-        if let Ok(mut troubles) = self.troubles.lock() {
-            troubles.push(line);
+        self.progress(&format!("missing: {line}"));
+        if let Ok(mut missing) = self.missing.lock() {
+            missing.push(line);
         }
     }
 
-    /// Says how it goes.
-    pub(super) fn tell(&self, text: &str) {
+    /// Prints a progress message.
+    pub(super) fn progress(&self, text: &str) {
         eprintln!("{text}");
-        if let Ok(mut told) = self.told.lock() {
-            told.push_str(text);
-            told.push('\n');
+        if let Ok(mut log) = self.log.lock() {
+            log.push_str(text);
+            log.push('\n');
         }
     }
 
-    /// Writes what was told and what is missing; whether nothing is.
+    /// Writes the log and the list of missing data; whether nothing is missing.
     pub(super) fn finish(self) -> bool {
-        let mut troubles = self.troubles.lock().map(|list| list.clone()).unwrap_or_default();
-        troubles.sort();
-        let summary = match troubles.len() {
+        let mut missing = self.missing.lock().map(|list| list.clone()).unwrap_or_default();
+        missing.sort();
+        let summary = match missing.len() {
             0 => format!("collected into {}", self.root.display()),
-            many => format!("collected into {}; {many} missing, see {ERRORS} there", self.root.display()),
+            1 => format!("collected into {}; 1 item is missing, see {ERRORS} there", self.root.display()),
+            many => format!(
+                "collected into {}; {many} items are missing, see {ERRORS} there",
+                self.root.display()
+            ),
         };
-        self.tell(&summary);
-        if !troubles.is_empty() {
-            self.write(ERRORS, (troubles.join("\n") + "\n").as_bytes());
+        self.progress(&summary);
+        if !missing.is_empty() {
+            self.write(ERRORS, (missing.join("\n") + "\n").as_bytes());
         }
-        let told = self.told.lock().map(|told| told.clone()).unwrap_or_default();
-        self.write(LOG, told.as_bytes());
-        troubles.is_empty()
+        let log = self.log.lock().map(|log| log.clone()).unwrap_or_default();
+        self.write(LOG, log.as_bytes());
+        missing.is_empty()
     }
 }
 
-/// A name of a file.
+/// A part of a path as a valid file name.
 fn segment(name: &str) -> String {
     if name.is_empty() || name.bytes().all(|byte| byte == b'.') {
         return "_".to_owned();
@@ -108,12 +112,12 @@ mod tests {
     }
 
     #[test]
-    fn what_is_missing_is_listed() {
+    fn missing_data_is_listed() {
         let dir = tempfile::tempdir().unwrap();
         let folder = Folder::new(dir.path().to_owned());
         folder.write("file", b"x");
         folder.write("file/below", b"x");
-        folder.trouble("b:\nis  gone");
+        folder.report_missing("b:\nis  gone");
         assert!(!folder.finish());
         let listed = fs::read_to_string(dir.path().join(ERRORS)).unwrap();
         assert!(listed.lines().count() == 2 && listed.ends_with("b: is gone\n"), "{listed}");

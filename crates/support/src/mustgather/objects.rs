@@ -1,7 +1,7 @@
-//! Objects, and what kubelets answer.
+//! Objects, and answers of kubelets.
 //!
-//! In: the API. Out: files as `oc adm inspect` lays them out: `cluster-scoped-resources/GROUP/RESOURCE/NAME.yaml`,
-//! `namespaces/NAMESPACE/GROUP/RESOURCE.yaml`; of all other pods only what they ask for. Never: a Secret.
+//! In: the API. Out: files in the layout of `oc adm inspect`: `cluster-scoped-resources/GROUP/RESOURCE/NAME.yaml`,
+//! `namespaces/NAMESPACE/GROUP/RESOURCE.yaml`; of unrelated pods only their requests. Never: a Secret.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -13,12 +13,12 @@ use serde_json::Value;
 
 use super::pods::tail;
 use super::stack::{Part, Stack};
-use super::{AT_ONCE, Gatherer, trim};
+use super::{Gatherer, MAX_CONCURRENT, trim};
 
-/// The largest answer of a kubelet about its configuration.
+/// Largest answer of a kubelet about its configuration.
 const MAX_CONFIGZ_BYTES: usize = 4 << 20;
 
-/// Kinds of the cluster: group, versions of which the first that is served counts, resource, kind.
+/// Cluster-scoped kinds: group, versions of which the first one served is used, resource, kind.
 const CLUSTER: [(&str, &[&str], &str, &str); 13] = [
     ("", &["v1"], "nodes", "Node"),
     ("topology.node.k8s.io", &["v1alpha2", "v1alpha1"], "noderesourcetopologies", "NodeResourceTopology"),
@@ -35,14 +35,14 @@ const CLUSTER: [(&str, &[&str], &str, &str); 13] = [
     ("node.k8s.io", &["v1"], "runtimeclasses", "RuntimeClass"),
 ];
 
-/// Definitions of the stack's kinds.
+/// CustomResourceDefinitions of the stack's kinds.
 const DEFINITIONS: [&str; 3] = [
     "noderesourcetopologies.topology.node.k8s.io",
     "numaresourcesoperators.nodetopology.openshift.io",
     "numaresourcesschedulers.nodetopology.openshift.io",
 ];
 
-/// Kinds of a namespace: group, version, resource, kind.
+/// Namespaced kinds: group, version, resource, kind.
 const NAMESPACED: [(&str, &str, &str, &str); 14] = [
     ("", "v1", "pods", "Pod"),
     ("", "v1", "configmaps", "ConfigMap"),
@@ -64,7 +64,7 @@ fn root(group: &str, version: &str) -> String {
     if group.is_empty() { format!("/api/{version}") } else { format!("/apis/{group}/{version}") }
 }
 
-/// The group's name in paths of files.
+/// Name of a group in file paths.
 fn folder(group: &str) -> &str {
     if group.is_empty() { "core" } else { group }
 }
@@ -73,21 +73,21 @@ fn name(item: &Value) -> &str {
     item.pointer("/metadata/name").and_then(Value::as_str).unwrap_or_default()
 }
 
-/// All pods of the cluster: as they are, and as they are written if they are not of the stack.
+/// Fetches all pods of the cluster: complete, and trimmed for the case that they are unrelated.
 pub(super) async fn pods(gatherer: &Gatherer) -> (Vec<Pod>, Vec<Value>) {
     let pods = match gatherer.list("/api/v1/pods", "", "Pod").await {
         Ok(pods) => pods.unwrap_or_default(),
         Err(error) => {
-            gatherer.folder.trouble(&format!("pods: {}", brief(&error)));
+            gatherer.folder.report_missing(&format!("pods: {}", brief(&error)));
             return (Vec::new(), Vec::new());
         }
     };
-    gatherer.folder.tell(&format!("pods: {}", pods.len()));
+    gatherer.folder.progress(&format!("pods: {}", pods.len()));
     let trimmed = pods.iter().map(trim::foreign_pod).collect();
     (pods.into_iter().filter_map(|pod| serde_json::from_value(pod).ok()).collect(), trimmed)
 }
 
-/// Pods that are not written whole: readers of the folder take the first that they find.
+/// Writes the unrelated pods. Readers of the folder take the first file with a pod, so no pod is written twice.
 pub(super) fn others(gatherer: &Gatherer, mut pods: Vec<Value>, namespaces: &[String]) {
     pods.retain(|pod| {
         let namespace = pod.pointer("/metadata/namespace").and_then(Value::as_str).unwrap_or_default();
@@ -96,21 +96,21 @@ pub(super) fn others(gatherer: &Gatherer, mut pods: Vec<Value>, namespaces: &[St
     gatherer.folder.list("other-pods.yaml", "Pod", &pods);
 }
 
-/// What belongs to no namespace.
+/// Writes cluster-scoped objects.
 pub(super) async fn cluster(gatherer: &Gatherer) {
     for (group, versions, resource, kind) in CLUSTER {
         for version in versions {
             let path = format!("{}/{resource}", root(group, version));
             match gatherer.list(&path, "", kind).await {
-                // Another version may be served, or the kind is not there.
+                // Another version may be served, or the kind does not exist.
                 Ok(None) => {}
                 Ok(Some(items)) => {
-                    gatherer.folder.tell(&format!("{resource}: {}", items.len()));
+                    gatherer.folder.progress(&format!("{resource}: {}", items.len()));
                     write(gatherer, &format!("cluster-scoped-resources/{}/{resource}", folder(group)), items);
                     break;
                 }
                 Err(error) => {
-                    gatherer.folder.trouble(&format!("{resource}: {}", brief(&error)));
+                    gatherer.folder.report_missing(&format!("{resource}: {}", brief(&error)));
                     break;
                 }
             }
@@ -125,13 +125,13 @@ pub(super) async fn cluster(gatherer: &Gatherer) {
                 vec![item],
             ),
             Err(error) if client::is_not_found(&error) => {}
-            Err(error) => gatherer.folder.trouble(&format!("{definition}: {}", brief(&error))),
+            Err(error) => gatherer.folder.report_missing(&format!("{definition}: {}", brief(&error))),
         }
     }
     hosted(gatherer).await;
 }
 
-/// HyperShift keeps configurations of kubelets in ConfigMaps.
+/// Writes the ConfigMaps in which HyperShift keeps kubelet configurations.
 async fn hosted(gatherer: &Gatherer) {
     const NAMESPACE: &str = "openshift-config-managed";
     let path = format!("/api/v1/namespaces/{NAMESPACE}/configmaps");
@@ -146,7 +146,9 @@ async fn hosted(gatherer: &Gatherer) {
             );
         }
         Ok(_) => {}
-        Err(error) => gatherer.folder.trouble(&format!("configmaps of {NAMESPACE}: {}", brief(&error))),
+        Err(error) => {
+            gatherer.folder.report_missing(&format!("configmaps of {NAMESPACE}: {}", brief(&error)))
+        }
     }
 }
 
@@ -157,7 +159,7 @@ fn write(gatherer: &Gatherer, folder: &str, items: Vec<Value>) {
     }
 }
 
-/// What is in a namespace.
+/// Writes the objects of a namespace.
 pub(super) async fn namespace(gatherer: &Gatherer, namespace: &str) {
     let at = format!("namespaces/{namespace}");
     match gatherer.get(&format!("/api/v1/namespaces/{}", percent_encode(namespace))).await {
@@ -165,7 +167,9 @@ pub(super) async fn namespace(gatherer: &Gatherer, namespace: &str) {
             trim::object(&mut item);
             gatherer.folder.yaml(&format!("{at}/{namespace}.yaml"), &item);
         }
-        Err(error) => return gatherer.folder.trouble(&format!("namespace {namespace}: {}", brief(&error))),
+        Err(error) => {
+            return gatherer.folder.report_missing(&format!("namespace {namespace}: {}", brief(&error)));
+        }
     }
     for (group, version, resource, kind) in NAMESPACED {
         let path = format!("{}/namespaces/{}/{resource}", root(group, version), percent_encode(namespace));
@@ -181,32 +185,34 @@ pub(super) async fn namespace(gatherer: &Gatherer, namespace: &str) {
                     }
                 }
             }
-            Err(error) => gatherer.folder.trouble(&format!("{resource} of {namespace}: {}", brief(&error))),
+            Err(error) => {
+                gatherer.folder.report_missing(&format!("{resource} of {namespace}: {}", brief(&error)))
+            }
         }
     }
-    gatherer.folder.tell(&format!("namespace {namespace}: objects"));
+    gatherer.folder.progress(&format!("namespace {namespace}: objects"));
 }
 
 async fn all_leases(gatherer: &Gatherer) -> Result<Vec<Value>, kube::Error> {
-    // One for each node, and of no interest here.
+    // Without the unrelated leases of nodes.
     let query = "&fieldSelector=metadata.namespace!%3Dkube-node-lease";
     let all = gatherer.list("/apis/coordination.k8s.io/v1/leases", query, "Lease").await?;
     Ok(all.unwrap_or_default())
 }
 
-/// Who leads what, everywhere: a scheduler's lease may be in any namespace.
+/// Writes the leases of all namespaces, since a scheduler's lease may be in any of them.
 pub(super) async fn leases(gatherer: &Gatherer) {
     match all_leases(gatherer).await {
         Ok(mut items) => {
             items.iter_mut().for_each(trim::object);
             gatherer.folder.list("leases.yaml", "Lease", &items);
-            gatherer.folder.tell(&format!("leases: {}", items.len()));
+            gatherer.folder.progress(&format!("leases: {}", items.len()));
         }
-        Err(error) => gatherer.folder.trouble(&format!("leases: {}", brief(&error))),
+        Err(error) => gatherer.folder.report_missing(&format!("leases: {}", brief(&error))),
     }
 }
 
-/// Names of pods that hold a lease.
+/// The names of pods that hold a lease.
 pub(super) async fn holders(gatherer: &Gatherer) -> BTreeSet<String> {
     let leases = all_leases(gatherer).await.unwrap_or_default();
     let holder = |lease: &Value| {
@@ -216,18 +222,18 @@ pub(super) async fn holders(gatherer: &Gatherer) -> BTreeSet<String> {
     leases.iter().filter_map(holder).collect()
 }
 
-/// Pods that kubelets rejected, everywhere.
+/// Writes the events about rejected pods of all namespaces.
 pub(super) async fn events(gatherer: &Gatherer) {
     let mut all = Vec::new();
     for reason in REJECTIONS {
         let query = format!("&fieldSelector=reason%3D{reason}");
         match gatherer.list("/api/v1/events", &query, "Event").await {
             Ok(items) => all.extend(items.unwrap_or_default()),
-            Err(error) => gatherer.folder.trouble(&format!("events {reason}: {}", brief(&error))),
+            Err(error) => gatherer.folder.report_missing(&format!("events {reason}: {}", brief(&error))),
         }
     }
     all.iter_mut().for_each(trim::object);
-    gatherer.folder.tell(&format!("rejections: {}", all.len()));
+    gatherer.folder.progress(&format!("rejections: {}", all.len()));
     gatherer.folder.list("events.yaml", "Event", &all);
 }
 
@@ -236,7 +242,7 @@ async fn nodes(gatherer: &Gatherer) -> Vec<String> {
     nodes.iter().map(|node| name(node).to_owned()).collect()
 }
 
-/// What kubelets are configured to do.
+/// Writes the configuration of each kubelet.
 pub(super) async fn kubelets(gatherer: &Gatherer) {
     let ask = |node: String| async move {
         let path = format!("/api/v1/nodes/{}/proxy/configz", percent_encode(&node));
@@ -244,16 +250,17 @@ pub(super) async fn kubelets(gatherer: &Gatherer) {
         match answer {
             Ok(text) => gatherer.folder.write(&format!("configz/{node}.json"), text.as_bytes()),
             Err(error) => {
-                gatherer.folder.trouble(&format!("kubelet configuration of {node}: {}", brief(&error)))
+                gatherer.folder.report_missing(&format!("kubelet configuration of {node}: {}", brief(&error)))
             }
         }
     };
     let nodes = nodes(gatherer).await;
-    gatherer.folder.tell(&format!("kubelets: {}", nodes.len()));
-    futures::stream::iter(nodes).map(ask).buffer_unordered(AT_ONCE).collect::<Vec<()>>().await;
+    gatherer.folder.progress(&format!("kubelets: {}", nodes.len()));
+    futures::stream::iter(nodes).map(ask).buffer_unordered(MAX_CONCURRENT).collect::<Vec<()>>().await;
 }
 
-/// Lines of the nodes' audit logs about SELinux and the podresources socket, where the kubelet shows them (OpenShift).
+/// Writes lines of the nodes' audit logs about SELinux and the podresources socket, where kubelets serve them
+/// (OpenShift).
 pub(super) async fn audit(gatherer: &Gatherer, stack: &Stack) {
     let path = "/apis/security.openshift.io/v1/securitycontextconstraints?limit=1";
     if gatherer.get(path).await.is_err() {
@@ -277,11 +284,13 @@ pub(super) async fn audit(gatherer: &Gatherer, stack: &Stack) {
                         gatherer.folder.write(&format!("selinux_info/{node}/{file}"), lines.as_bytes());
                     }
                 }
-                Err(error) => gatherer.folder.trouble(&format!("audit log of {node}: {}", brief(&error))),
+                Err(error) => {
+                    gatherer.folder.report_missing(&format!("audit log of {node}: {}", brief(&error)))
+                }
             }
         }
     };
     let nodes: Vec<String> = nodes.into_iter().filter(|node| !node.is_empty()).map(str::to_owned).collect();
-    // Their logs are large.
+    // Audit logs are large, so few at a time.
     futures::stream::iter(nodes).map(look).buffer_unordered(2).collect::<Vec<()>>().await;
 }

@@ -1,7 +1,8 @@
-//! What only pods can tell: logs, metrics, records of fingerprints.
+//! Data from pods: logs, metrics, records of fingerprints.
 //!
 //! In: the stack's pods. Out: `namespaces/NAMESPACE/pods/POD/CONTAINER/CONTAINER/logs/{current,previous}.log`,
-//! `.../CONTAINER/metrics.prom`, `namespaces/NAMESPACE/pfpstatus/...`. Never: more of a log than its limit; its end is what is kept.
+//! `.../CONTAINER/metrics.prom`, `namespaces/NAMESPACE/pfpstatus/...`. Never: more of a log than the limit; the end is
+//! kept.
 
 use std::collections::BTreeSet;
 
@@ -10,16 +11,16 @@ use futures::StreamExt as _;
 use kube::core::Status;
 use runtime::client::{self, Container, RawRequest, brief, percent_encode};
 
-use super::stack::{Inside, Member, Part, Stack};
-use super::{AT_ONCE, Gatherer};
+use super::stack::{ContainerState, Member, Part, Stack};
+use super::{Gatherer, MAX_CONCURRENT};
 use crate::pfpsyncchk;
 
-/// The largest record of fingerprints of a node.
+/// Largest status file of a node.
 const MAX_RECORD_BYTES: usize = 16 << 20;
-/// The largest page of metrics.
+/// Largest page of metrics.
 const MAX_METRICS_BYTES: usize = 64 << 20;
 
-/// Logs of all containers, and of those before them.
+/// Writes the logs of all containers and of their previous instances.
 pub(super) async fn logs(gatherer: &Gatherer, stack: &Stack) {
     let mut wanted = Vec::new();
     for member in &stack.members {
@@ -30,8 +31,8 @@ pub(super) async fn logs(gatherer: &Gatherer, stack: &Stack) {
             }
         }
     }
-    gatherer.folder.tell(&format!("logs: {}", wanted.len()));
-    let fetch = |(member, inside, which): (&Member, &Inside, &str)| {
+    gatherer.folder.progress(&format!("logs: {}", wanted.len()));
+    let fetch = |(member, inside, which): (&Member, &ContainerState, &str)| {
         let (namespace, pod, container) =
             (member.namespace.clone(), member.name.clone(), inside.name.clone());
         let which = which.to_owned();
@@ -46,19 +47,19 @@ pub(super) async fn logs(gatherer: &Gatherer, stack: &Stack) {
             let file = format!("namespaces/{namespace}/pods/{pod}/{container}/{container}/logs/{which}.log");
             match tail(gatherer, &path, gatherer.log_limit).await {
                 Ok(text) => gatherer.folder.write(&file, &text),
-                // The runtime keeps a dead container as long as it likes.
+                // The runtime may have removed the dead container.
                 Err(error) if which == "previous" => {
-                    gatherer.folder.tell(&format!("{file}: {}", brief(&error)))
+                    gatherer.folder.progress(&format!("{file}: {}", brief(&error)))
                 }
-                Err(error) => gatherer.folder.trouble(&format!("{file}: {}", brief(&error))),
+                Err(error) => gatherer.folder.report_missing(&format!("{file}: {}", brief(&error))),
             }
         }
     };
     let fetches: Vec<_> = wanted.into_iter().map(fetch).collect();
-    futures::stream::iter(fetches).buffer_unordered(AT_ONCE).collect::<Vec<()>>().await;
+    futures::stream::iter(fetches).buffer_unordered(MAX_CONCURRENT).collect::<Vec<()>>().await;
 }
 
-/// The last `limit` bytes of an answer.
+/// Fetches the last `limit` bytes of an answer.
 pub(super) async fn tail(gatherer: &Gatherer, path: &str, limit: usize) -> Result<Vec<u8>, kube::Error> {
     let broken = |error: &dyn std::error::Error| kube::Error::Service(client::chain(error).into());
     let request = RawRequest::new(Vec::new());
@@ -68,7 +69,7 @@ pub(super) async fn tail(gatherer: &Gatherer, path: &str, limit: usize) -> Resul
     let answer = gatherer.client.send(request).await?;
     let status = answer.status();
     let mut stream = Body::new(answer.into_body()).into_data_stream();
-    let mut end = End::new(limit);
+    let mut end = Tail::new(limit);
     while let Some(part) = stream.next().await {
         end.push(&part.map_err(|error| broken(&error))?);
     }
@@ -80,21 +81,21 @@ pub(super) async fn tail(gatherer: &Gatherer, path: &str, limit: usize) -> Resul
     Ok(text)
 }
 
-/// The end of something long.
-struct End {
+/// The end of a long text.
+struct Tail {
     limit: usize,
     bytes: Vec<u8>,
     left_out: u64,
 }
 
-impl End {
+impl Tail {
     fn new(limit: usize) -> Self {
         Self { limit, bytes: Vec::new(), left_out: 0 }
     }
 
     fn push(&mut self, part: &[u8]) {
         self.bytes.extend_from_slice(part);
-        // Not for each part: what is dropped is copied once for each byte that is kept.
+        // Only once the buffer is twice too long, so that each kept byte is copied few times.
         if self.bytes.len() > self.limit.saturating_mul(2) {
             self.drop_first();
         }
@@ -106,7 +107,7 @@ impl End {
         self.left_out += more as u64;
     }
 
-    /// What is kept begins with a whole line.
+    /// The kept text, from the start of a line on.
     fn finish(mut self) -> Vec<u8> {
         self.drop_first();
         if self.left_out == 0 {
@@ -120,7 +121,7 @@ impl End {
     }
 }
 
-/// What exporters, schedulers and the operator count.
+/// Writes the metrics of exporters, schedulers and the operator.
 pub(super) async fn metrics(gatherer: &Gatherer, stack: &Stack) {
     let ports = stack.members.iter().filter(|member| member.running).flat_map(|member| {
         member
@@ -128,7 +129,7 @@ pub(super) async fn metrics(gatherer: &Gatherer, stack: &Stack) {
             .iter()
             .flat_map(move |inside| inside.ports.iter().map(move |port| (member, inside, *port)))
     });
-    let fetch = |(member, inside, port): (&Member, &Inside, i32)| {
+    let fetch = |(member, inside, port): (&Member, &ContainerState, i32)| {
         let (namespace, pod, container) =
             (member.namespace.clone(), member.name.clone(), inside.name.clone());
         async move {
@@ -149,16 +150,16 @@ pub(super) async fn metrics(gatherer: &Gatherer, stack: &Stack) {
                     Err(error) => reasons.push(format!("{scheme}: {}", brief(&error))),
                 }
             }
-            gatherer.folder.trouble(&format!("{title}: {}", reasons.join("; ")));
+            gatherer.folder.report_missing(&format!("{title}: {}", reasons.join("; ")));
         }
     };
     let fetches: Vec<_> = ports.map(fetch).collect();
-    gatherer.folder.tell(&format!("metrics: {}", fetches.len()));
-    futures::stream::iter(fetches).buffer_unordered(AT_ONCE).collect::<Vec<()>>().await;
+    gatherer.folder.progress(&format!("metrics: {}", fetches.len()));
+    futures::stream::iter(fetches).buffer_unordered(MAX_CONCURRENT).collect::<Vec<()>>().await;
 }
 
-/// A record to read: whose, from which folder, of which node, and where it goes.
-struct Wanted<'a> {
+/// A status file to fetch from a container.
+struct StatusFile<'a> {
     member: &'a Member,
     container: &'a str,
     dump: &'a str,
@@ -166,7 +167,7 @@ struct Wanted<'a> {
     to: String,
 }
 
-/// What exporters and schedulers have written down about fingerprints. Of schedulers that of the one at work stands where readers look for it.
+/// Writes the status files of exporters and schedulers. Those of the leading scheduler are where readers look for them.
 pub(super) async fn fingerprints(gatherer: &Gatherer, stack: &Stack, leaders: &BTreeSet<String>) {
     let nodes: BTreeSet<&str> = stack.of(Part::Exporter).map(|member| member.node.as_str()).collect();
     let running = |part| stack.of(part).filter(|member| member.running).filter_map(dump);
@@ -181,13 +182,13 @@ pub(super) async fn fingerprints(gatherer: &Gatherer, stack: &Stack, leaders: &B
             if at == first { "scheduler".to_owned() } else { format!("scheduler-replicas/{}", member.name) };
         wanted.extend(nodes.iter().map(|node| record(member, container, folder, node, &to)));
     }
-    gatherer.folder.tell(&format!("records of fingerprints: {}", wanted.len()));
+    gatherer.folder.progress(&format!("records of fingerprints: {}", wanted.len()));
     if wanted.is_empty() {
         gatherer
             .folder
-            .tell("no pod writes them down; PFP_STATUS_DUMP=FOLDER makes exporters and schedulers do so");
+            .progress("no pod writes status files; set PFP_STATUS_DUMP=FOLDER on exporters and schedulers");
     }
-    let read = |wanted: Wanted<'_>| {
+    let read = |wanted: StatusFile<'_>| {
         let (namespace, pod) = (wanted.member.namespace.clone(), wanted.member.name.clone());
         let (node, container) = (wanted.member.node.clone(), wanted.container.to_owned());
         let path = format!("{}/{}", wanted.dump.trim_end_matches('/'), wanted.node);
@@ -199,30 +200,30 @@ pub(super) async fn fingerprints(gatherer: &Gatherer, stack: &Stack, leaders: &B
             match answer {
                 Ok(text) => match pfpsyncchk::parse(&text) {
                     Ok(_) => gatherer.folder.write(&to, text.as_bytes()),
-                    Err(reason) => gatherer.folder.trouble(&format!("{title}: {reason}")),
+                    Err(reason) => gatherer.folder.report_missing(&format!("{title}: {reason}")),
                 },
-                // Nothing has been written yet.
+                // The file has not been written yet.
                 Err(error) if brief(&error).contains("No such file") => {
-                    gatherer.folder.tell(&format!("{title}: none"))
+                    gatherer.folder.progress(&format!("{title}: none"))
                 }
-                Err(error) => gatherer.folder.trouble(&format!("{title}: {}", brief(&error))),
+                Err(error) => gatherer.folder.report_missing(&format!("{title}: {}", brief(&error))),
             }
         }
     };
     let reads: Vec<_> = wanted.into_iter().map(read).collect();
-    futures::stream::iter(reads).buffer_unordered(AT_ONCE).collect::<Vec<()>>().await;
+    futures::stream::iter(reads).buffer_unordered(MAX_CONCURRENT).collect::<Vec<()>>().await;
 }
 
-/// The container that writes down fingerprints, and where.
+/// The container that writes status files, and its folder.
 fn dump(member: &Member) -> Option<(&Member, &str, &str)> {
     let inside = member.containers.iter().find(|inside| inside.dump.is_some())?;
     Some((member, &inside.name, inside.dump.as_deref()?))
 }
 
-fn record<'a>(member: &'a Member, container: &'a str, dump: &'a str, node: &str, to: &str) -> Wanted<'a> {
+fn record<'a>(member: &'a Member, container: &'a str, dump: &'a str, node: &str, to: &str) -> StatusFile<'a> {
     let node = node.replace('.', "_");
     let to = format!("namespaces/{}/pfpstatus/{to}/{node}", member.namespace);
-    Wanted { member, container, dump, node, to }
+    StatusFile { member, container, dump, node, to }
 }
 
 #[cfg(test)]
@@ -232,7 +233,7 @@ mod tests {
     #[test]
     fn the_end_is_kept() {
         let check = |limit: usize, parts: &[&str], wanted: &str| {
-            let mut end = End::new(limit);
+            let mut end = Tail::new(limit);
             parts.iter().for_each(|part| end.push(part.as_bytes()));
             assert_eq!(String::from_utf8(end.finish()).unwrap(), wanted, "{limit} {parts:?}");
         };

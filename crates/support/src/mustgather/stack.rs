@@ -1,6 +1,7 @@
-//! The pods that the case is about. Pure.
+//! The pods of the stack. Pure.
 //!
-//! In: all pods of the cluster. Out: those of operator, exporters and schedulers, and where they are. Never: a look at names of pods.
+//! In: all pods of the cluster. Out: the pods of operator, exporters and schedulers, and their namespaces. Never: a
+//! decision by a pod's name.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -10,12 +11,12 @@ use k8s_openapi::api::core::v1::{Container, Pod};
 
 use crate::container_tools::DUMP;
 
-/// What a pod is for.
+/// The role of a pod in the stack.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Part {
     Exporter,
     Scheduler,
-    /// The operator, and what else is in its namespace.
+    /// The operator, and other pods in the namespaces of the stack.
     Other,
 }
 
@@ -27,22 +28,22 @@ pub(super) struct Member {
     pub(super) node: String,
     pub(super) running: bool,
     pub(super) part: Part,
-    pub(super) containers: Vec<Inside>,
+    pub(super) containers: Vec<ContainerState>,
 }
 
-/// A container of it.
+/// A container of a [`Member`].
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(super) struct Inside {
+pub(super) struct ContainerState {
     pub(super) name: String,
-    /// Where it writes down fingerprints.
+    /// Folder of its status files.
     pub(super) dump: Option<String>,
-    /// Ports on which there may be metrics.
+    /// Ports that may serve metrics.
     pub(super) ports: Vec<i32>,
     pub(super) started: bool,
     pub(super) restarted: bool,
 }
 
-/// All of them.
+/// The pods and namespaces of the stack.
 #[derive(Clone, Debug, Default)]
 pub(super) struct Stack {
     namespaces: BTreeSet<String>,
@@ -50,7 +51,7 @@ pub(super) struct Stack {
 }
 
 impl Stack {
-    /// Members are the pods of all namespaces in which there is a part of the stack, and of those that are `wanted`.
+    /// Members are the pods of all namespaces with a part of the stack, and of the `wanted` namespaces.
     pub(super) fn new(pods: &[Pod], wanted: &[String]) -> Self {
         let mut namespaces: BTreeSet<String> = wanted.iter().cloned().collect();
         let parts: Vec<Option<Part>> = pods.iter().map(part).collect();
@@ -87,7 +88,7 @@ fn part(pod: &Pod) -> Option<Part> {
     match role::of(spec) {
         Some(Role::Exporter) => Some(Part::Exporter),
         Some(Role::Scheduler { numa: true }) => Some(Part::Scheduler),
-        // The cluster's own scheduler is not of the case.
+        // The cluster's own scheduler is not part of the stack.
         Some(Role::Scheduler { numa: false }) => None,
         None => spec.containers.iter().any(is_operator).then_some(Part::Other),
     }
@@ -124,7 +125,7 @@ fn member(pod: &Pod, namespace: String, part: Part) -> Member {
             let name = port.name.as_deref().unwrap_or_default();
             name.contains("metrics") || name == "http" || name == "https"
         });
-        Inside {
+        ContainerState {
             name: container.name.clone(),
             dump: container
                 .env
@@ -210,7 +211,7 @@ mod tests {
             names,
             [("exporter", Part::Exporter), ("neighbour", Part::Other), ("wanted", Part::Other)]
         );
-        let inside = Inside {
+        let inside = ContainerState {
             name: "c".to_owned(),
             dump: Some("/run/pfpstatus".to_owned()),
             ports: vec![2112],

@@ -1,19 +1,20 @@
-//! What is left out. Pure.
+//! Removal of secrets and of unrelated data. Pure.
 //!
-//! In: objects as they are on the wire. Out: the same without what is secret, or not of the case. Never: a value that a name says is secret.
+//! In: objects as they are on the wire. Out: the objects without secrets and data unrelated to the case. Never: the
+//! value of a variable whose name marks a secret.
 
 use serde_json::{Map, Value, json};
 
-/// What stands for something that was left out.
+/// Placeholder for removed values.
 const LEFT_OUT: &str = "<left out>";
-/// Copies of objects, as somebody applied them.
+/// Annotation with a copy of the object as it was applied.
 const COPY: &str = "kubectl.kubernetes.io/last-applied-configuration";
-/// What names of secret variables have in them.
+/// Parts of the names of secret variables.
 const SECRET: [&str; 6] = ["PASSW", "TOKEN", "SECRET", "CREDENTIAL", "APIKEY", "PRIVATE"];
-/// Files of MachineConfigs that the case is about.
+/// Parts of the paths of MachineConfig files that are related to the case.
 const FILES: [&str; 3] = ["kubelet.conf", "selinux", "rte"];
 
-/// Any object: without copies of itself and values of secret variables.
+/// Removes copies of the object and values of secret variables.
 pub(super) fn object(value: &mut Value) {
     if let Some(annotations) = value.pointer_mut("/metadata/annotations").and_then(Value::as_object_mut) {
         annotations.remove(COPY);
@@ -32,7 +33,7 @@ pub(super) fn object(value: &mut Value) {
     }
 }
 
-/// Values of variables that are secret by their name.
+/// Removes the values of variables with a secret name.
 fn hide(container: &mut Value) {
     for variable in container.get_mut("env").and_then(Value::as_array_mut).into_iter().flatten() {
         let name = variable.get("name").and_then(Value::as_str).unwrap_or_default().to_uppercase();
@@ -44,7 +45,7 @@ fn hide(container: &mut Value) {
     }
 }
 
-/// Contents of files, which may be anything (a pull secret is one), and users.
+/// Removes users and the contents of unrelated files, which may be anything; a pull secret is one of them.
 fn machine_config(value: &mut Value) {
     if let Some(config) = value.pointer_mut("/spec/config").and_then(Value::as_object_mut) {
         config.remove("passwd");
@@ -60,7 +61,7 @@ fn machine_config(value: &mut Value) {
     }
 }
 
-/// A pod of others: where it is, what it asks for, how it is.
+/// The node, requests and status of an unrelated pod.
 pub(super) fn foreign_pod(pod: &Value) -> Value {
     let at = |path: &str| pod.pointer(path).cloned();
     let meta = [
@@ -118,7 +119,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn secret_values_are_left_out() {
+    fn secret_values_are_removed() {
         let container = json!({ "name": "c", "env": [
             { "name": "NODE_NAME", "value": "n" }, { "name": "db_password", "value": "hunter2" },
             { "name": "API_TOKEN", "valueFrom": { "secretKeyRef": { "name": "s", "key": "k" } } },
@@ -139,7 +140,7 @@ mod tests {
     }
 
     #[test]
-    fn machine_configs_keep_what_the_case_is_about() {
+    fn machine_configs_keep_related_files() {
         let file = |path: &str| json!({ "path": path, "contents": { "source": "data:,hunter2" } });
         let mut value = json!({ "kind": "MachineConfig", "spec": { "config": {
             "passwd": { "users": [{ "name": "core", "sshAuthorizedKeys": ["hunter2"] }] },
@@ -155,7 +156,7 @@ mod tests {
     }
 
     #[test]
-    fn pods_of_others_say_what_they_ask_for() {
+    fn unrelated_pods_keep_their_requests() {
         let pod = json!({
             "metadata": { "name": "p", "namespace": "n", "uid": "u", "annotations": { "a": "hunter2" } },
             "spec": { "nodeName": "a", "schedulerName": "s", "volumes": [{ "name": "hunter2" }], "containers": [{

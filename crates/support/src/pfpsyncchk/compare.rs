@@ -1,7 +1,7 @@
-//! The comparison. Pure.
+//! The comparison of an exporter's and a scheduler's records. Pure.
 //!
-//! In: the records of an exporter and of a scheduler about one node. Out: the fingerprints they disagree on, oldest first. Never: a record of the scheduler
-//! that says both agreed.
+//! In: the records of an exporter and of a scheduler about one node. Out: the fingerprints on which they disagree,
+//! oldest first. Never: a record of the scheduler in which both agreed.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::fmt;
@@ -13,15 +13,15 @@ use super::record::{Pod, Record};
 /// A fingerprint that the scheduler expected and did not compute.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Difference {
-    /// What the exporter said.
+    /// The exporter's fingerprint.
     pub expected: String,
-    /// What the scheduler computed.
+    /// The scheduler's fingerprint.
     pub computed: String,
-    /// Whether the exporter has a record of what it said.
+    /// Whether the exporter has a record of its fingerprint.
     pub found: bool,
-    /// When the scheduler noted it.
+    /// Time of the scheduler's record.
     pub scheduler_time: Option<Timestamp>,
-    /// When the exporter noted it.
+    /// Time of the exporter's record.
     pub exporter_time: Option<Timestamp>,
     /// Pods that only the exporter counted.
     pub exporter_only: Vec<Pod>,
@@ -29,19 +29,20 @@ pub struct Difference {
     pub scheduler_only: Vec<Pod>,
 }
 
-/// What a comparison says.
+/// The result of a comparison.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Outcome {
-    /// What they disagree on.
+    /// The fingerprints on which they disagree.
     pub differences: Vec<Difference>,
-    /// What else is to be said.
+    /// Further notes.
     pub notes: Vec<String>,
 }
 
-/// Compares.
+/// Compares the records of one node.
 ///
 /// # Errors
-/// When there is nothing to compare, or the records name the same pods for different fingerprints, which no program does.
+/// When there is nothing to compare, or the records name the same pods for different fingerprints, which no program
+/// does.
 pub fn compare(exporter: &[Record], scheduler: &[Record]) -> Result<Outcome, String> {
     if exporter.is_empty() || scheduler.is_empty() {
         return Err(format!(
@@ -92,8 +93,7 @@ pub fn compare(exporter: &[Record], scheduler: &[Record]) -> Result<Outcome, Str
     Ok(outcome)
 }
 
-/// Records without those that say that both agreed, by the exporter's fingerprint; of several the newest, and of those of one time the
-/// last.
+/// Records in which the two disagreed, by the exporter's fingerprint: of several the newest, at equal times the last.
 fn newest(records: &[Record]) -> BTreeMap<&str, &Record> {
     let mut newest: BTreeMap<&str, &Record> = BTreeMap::new();
     for record in records {
@@ -129,7 +129,7 @@ impl fmt::Display for Difference {
     }
 }
 
-/// As Go prints a time; one that is not known is its zero.
+/// A time as Go prints it; an unknown time is Go's zero time.
 fn time(time: Option<Timestamp>) -> String {
     let Some(time) = time else { return "0001-01-01 00:00:00 +0000 UTC".to_owned() };
     let fraction = match time.subsec_nanosecond() {

@@ -1,34 +1,34 @@
-//! The files of a must-gather.
+//! The status files in a must-gather.
 //!
-//! In: a folder. Out: for each node of which there are both, the exporter's file and the scheduler's. Never: a link followed, or a choice between several
-//! folders of one kind.
+//! In: a folder. Out: for each node with both files, the exporter's and the scheduler's. Never: a followed link, or a
+//! choice among several folders of one kind.
 
 use std::collections::BTreeMap;
 use std::fs;
 use std::path::{Path, PathBuf};
 
-/// Where the scheduler's files are, in any namespace's folder.
+/// Folder of the scheduler's files, in the folder of any namespace.
 const SCHEDULER: &str = "pfpstatus/scheduler";
-/// Where the exporters' are.
+/// Folder of the exporters' files.
 const EXPORTERS: &str = "pfpstatus/resource-topology-exporters";
 
-/// Folders and files of a must-gather.
+/// Most folders and files in a must-gather.
 const MAX_ENTRIES: usize = 1_000_000;
-/// Levels of folders.
+/// Most levels of folders.
 const MAX_DEPTH: usize = 32;
 
-/// Files about one node.
+/// The files about one node.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Pair {
-    /// The files' name, which is the node's with `_` for each dot.
+    /// Name of the files: the node's, with `_` for each dot.
     pub node: String,
-    /// The exporter's.
+    /// The exporter's file.
     pub exporter: PathBuf,
-    /// The scheduler's.
+    /// The scheduler's file.
     pub scheduler: PathBuf,
 }
 
-/// Why there are no files.
+/// The reason why no files were found.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Error {
     /// There is nothing to check.
@@ -37,10 +37,10 @@ pub enum Error {
     Unreadable(String),
 }
 
-/// Finds them. The second value says which nodes are left out.
+/// Finds the files. The second value has a note for each node that is left out.
 ///
 /// # Errors
-/// When there are none, it is not clear which they are, or the folder cannot be read.
+/// When there are no files or several folders of them, or the folder cannot be read.
 pub fn pairs(folder: &Path) -> Result<(Vec<Pair>, Vec<String>), Error> {
     let mut folders = BTreeMap::from([(SCHEDULER, Vec::new()), (EXPORTERS, Vec::new())]);
     let mut left = MAX_ENTRIES;
@@ -55,16 +55,15 @@ pub fn pairs(folder: &Path) -> Result<(Vec<Pair>, Vec<String>), Error> {
     for (node, scheduler) in schedulers {
         match exporters.remove(&node) {
             Some(exporter) => pairs.push(Pair { node, exporter, scheduler }),
-            None => notes.push(format!("node {node}: no file of its exporter, it is not checked")),
+            None => notes.push(format!("node {node}: not checked, no file of its exporter")),
         }
     }
-    let more =
-        exporters.keys().map(|node| format!("node {node}: no file of the scheduler, it is not checked"));
+    let more = exporters.keys().map(|node| format!("node {node}: not checked, no file of the scheduler"));
     notes.extend(more);
     Ok((pairs, notes))
 }
 
-fn told(path: &Path) -> impl Fn(std::io::Error) -> String {
+fn failed(path: &Path) -> impl Fn(std::io::Error) -> String {
     move |error| format!("{}: {error}", path.display())
 }
 
@@ -76,14 +75,14 @@ fn walk(
 ) -> Result<(), String> {
     let mut entries: Vec<_> = fs::read_dir(folder)
         .and_then(Iterator::collect::<std::io::Result<Vec<_>>>)
-        .map_err(told(folder))?
+        .map_err(failed(folder))?
         .into_iter()
         .map(|entry| entry.path())
         .collect();
     entries.sort();
     for path in entries {
         *left = left.checked_sub(1).ok_or_else(|| format!("more than {MAX_ENTRIES} files"))?;
-        // Of a link this says that it is one.
+        // Does not follow links.
         if !path.symlink_metadata().is_ok_and(|meta| meta.is_dir()) {
             continue;
         }
@@ -99,11 +98,11 @@ fn walk(
     Ok(())
 }
 
-/// Files by name. Those that a writer has left behind half written are none.
+/// The files of a folder by name, without incomplete ones that a writer has left behind.
 fn files(folder: &Path) -> Result<BTreeMap<String, PathBuf>, String> {
     let mut files = BTreeMap::new();
-    for entry in fs::read_dir(folder).map_err(told(folder))? {
-        let entry = entry.map_err(told(folder))?;
+    for entry in fs::read_dir(folder).map_err(failed(folder))? {
+        let entry = entry.map_err(failed(folder))?;
         let is_file = entry.file_type().is_ok_and(|kind| kind.is_file());
         match entry.file_name().into_string() {
             Ok(name) if is_file && !name.starts_with("__") => {

@@ -1,7 +1,7 @@
-//! What a program has written down about the fingerprints of a node.
+//! Records of a node's fingerprints.
 //!
-//! In: a file as exporters and schedulers, ours and the Go ones, dump it: a JSON array of records, or one alone. Out: records. Never: more than a file's
-//! size allows, or an order other than the file's.
+//! In: a status file of an exporter or a scheduler, ours or the Go one: a JSON array of records, or a single record.
+//! Out: records. Never: a file above the size limit, or an order other than the file's.
 
 use std::io::Read as _;
 use std::path::Path;
@@ -10,23 +10,23 @@ use api::null::null_as_default;
 use jiff::Timestamp;
 use serde::Deserialize;
 
-/// Far above ten records of a node full of pods.
+/// Largest file, far above ten records of a node full of pods.
 const LIMIT_BYTES: u64 = 64 << 20;
 
-/// One fingerprint and what went into it. What is absent is empty.
+/// One fingerprint and its pods. Missing fields are empty.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Deserialize)]
 #[serde(default, rename_all = "camelCase")]
 pub struct Record {
-    /// What the exporter said; only schedulers know it.
+    /// The exporter's fingerprint; in records of schedulers only.
     pub fingerprint_expected: String,
-    /// What was computed of the pods.
+    /// The fingerprint computed from the pods.
     pub fingerprint_computed: String,
-    /// The pods.
+    /// The pods counted.
     #[serde(deserialize_with = "null_as_default")]
     pub pods: Vec<Pod>,
-    /// The node.
+    /// Name of the node.
     pub node_name: String,
-    /// When.
+    /// Time of the record.
     pub record_time: Option<Timestamp>,
 }
 
@@ -34,9 +34,9 @@ pub struct Record {
 #[derive(Clone, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Deserialize)]
 #[serde(default, rename_all = "PascalCase")]
 pub struct Pod {
-    /// Its namespace.
+    /// The namespace.
     pub namespace: String,
-    /// Its name.
+    /// The name.
     pub name: String,
 }
 
@@ -47,12 +47,12 @@ enum File {
     One(Box<Record>),
 }
 
-/// Reads records; an empty list is none.
+/// Parses records; the list may be empty.
 ///
 /// # Errors
-/// When it is no JSON, or of another shape.
+/// When the text is not JSON, or has another shape.
 pub fn parse(text: &str) -> Result<Vec<Record>, String> {
-    // For the reason: an untagged value has none.
+    // In two steps: errors of untagged enums have no reason.
     let value: serde_json::Value = serde_json::from_str(text).map_err(|error| error.to_string())?;
     match serde_json::from_value(value) {
         Ok(File::Many(records)) => Ok(records),
@@ -64,15 +64,15 @@ pub fn parse(text: &str) -> Result<Vec<Record>, String> {
 /// Reads a file.
 ///
 /// # Errors
-/// When it cannot be read, or as [`parse`].
+/// When the file cannot be read, or as [`parse`].
 pub(super) fn read(file: &Path) -> Result<Vec<Record>, String> {
-    let told = |reason: String| format!("{}: {reason}", file.display());
-    let open = std::fs::File::open(file).map_err(|error| told(error.to_string()))?;
+    let named = |reason: String| format!("{}: {reason}", file.display());
+    let open = std::fs::File::open(file).map_err(|error| named(error.to_string()))?;
     let mut text = String::new();
     let read = open.take(LIMIT_BYTES + 1).read_to_string(&mut text);
-    read.map_err(|error| told(error.to_string()))?;
+    read.map_err(|error| named(error.to_string()))?;
     if text.len() as u64 > LIMIT_BYTES {
-        return Err(told(format!("larger than {LIMIT_BYTES} bytes")));
+        return Err(named(format!("larger than {LIMIT_BYTES} bytes")));
     }
-    parse(&text).map_err(told)
+    parse(&text).map_err(named)
 }

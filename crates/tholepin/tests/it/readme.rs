@@ -1,7 +1,8 @@
 //! The commands of the peer's README, in its order, on a real cluster: deploy, validate, remove.
 //!
-//! Its sentences are held; names are those of the peer's later releases, which are what there is to install today (the objects of
-//! the README's transcripts are of its release 0.0.1). `docs/compatibility-deployer.md` has each line that differs, and why.
+//! Its sentences are held; names are those of the peer's later releases, which are what there is to install today (the
+//! objects of the README's transcripts are of its release 0.0.1). `docs/compatibility-deployer.md` has each line that
+//! differs, and why.
 
 use std::path::Path;
 
@@ -113,8 +114,8 @@ fn deploy_validate_and_remove_as_the_readme_has_them() {
     .unwrap();
 }
 
-/// There is no API server of that version to be had, and no kubelet: a real API server has the nodes, the proxy before it says how old
-/// it is and what kubelets would say.
+/// There is no API server of that version to be had, and no kubelet: a real API server has the nodes, the proxy before
+/// it says how old it is and what kubelets would say.
 #[tokio::test]
 async fn six_errors_are_found_as_the_readme_has_them() {
     let Ok(rig) = rig() else { return };
@@ -150,8 +151,9 @@ async fn six_errors_are_found_as_the_readme_has_them() {
     assert_eq!(answer["errors"][5], last);
 }
 
-/// Ours stands in for the exporters, the stock scheduler for the one with plugins (whose configuration it would not take), and
-/// something that waits for the controller, and goes when it is told to: the first process of a container has no default for that.
+/// Ours stands in for the exporters, the stock scheduler for the one with plugins (whose configuration it would not
+/// take), and something that waits for the controller, and goes when it is told to: the first process of a container
+/// has no default for that.
 pub(super) fn images(tholepin: &Path, scheduler: &Path) -> Images {
     let registry = "registry.k8s.io/scheduler-plugins";
     let command = "exec /kube-scheduler --leader-elect=false --bind-address=0.0.0.0";

@@ -1,31 +1,32 @@
-//! One form, from `${` to its brace. Pure.
+//! One expression, from `${` to its closing brace. Pure.
 //!
-//! In: a line, where the form begins, the variables. Out: what it becomes and where it ends. Never: more than a few levels of forms in forms.
+//! In: a line, the start of an expression, the variables. Out: the result, and the end of the expression. Never: more
+//! than a few levels of nesting.
 
 use super::Malformed;
 
-/// Forms in forms in forms; nobody writes more.
+/// Most levels of nested expressions.
 const MAX_DEPTH: usize = 32;
-/// Longest value that patterns are tried on: they are tried at each of its characters.
+/// Longest value on which patterns are tried, since they are tried at each of its characters.
 const MAX_MATCHED: usize = 64 << 10;
 
 type Lookup<'a> = &'a dyn Fn(&str) -> Option<String>;
-/// What is done to a value.
+/// A change of a value.
 type Change = Box<dyn Fn(&str) -> String>;
-/// The same without arguments.
+/// A change of case.
 type Case = fn(&str) -> String;
 
-/// Arguments of a form, read one after the other.
+/// Reads an expression from left to right.
 struct Reader<'a> {
     line: &'a str,
-    /// Where the form begins.
+    /// Start of the expression.
     start: usize,
     at: usize,
     lookup: Lookup<'a>,
     depth: usize,
 }
 
-/// Evaluates the form that begins at byte `start` of the line; also says where the text after it begins.
+/// Evaluates the expression at byte `start` of the line. Returns the result, and the offset of the text that follows.
 pub(super) fn evaluate(
     line: &str,
     start: usize,
@@ -34,17 +35,17 @@ pub(super) fn evaluate(
 ) -> Result<(String, usize), Malformed> {
     let mut reader = Reader { line, start, at: start + 2, lookup, depth };
     if depth > MAX_DEPTH {
-        return Err(reader.wrong("too many forms in forms"));
+        return Err(reader.wrong("expressions are nested too deeply"));
     }
-    let value = reader.form()?;
+    let value = reader.expression()?;
     let end = reader.at;
     let source = || line.get(start..end).unwrap_or_default().to_owned();
     Ok((value.unwrap_or_else(source), end))
 }
 
 impl Reader<'_> {
-    /// What it becomes; nothing: it stays as it stands.
-    fn form(&mut self) -> Result<Option<String>, Malformed> {
+    /// The result; `None`: the expression stays unchanged.
+    fn expression(&mut self) -> Result<Option<String>, Malformed> {
         if self.take("#") {
             let name = self.name()?;
             self.end()?;
@@ -73,7 +74,7 @@ impl Reader<'_> {
         Ok(value.map(|value| change(&value)))
     }
 
-    /// What is done to a value.
+    /// The change of the value.
     fn change(&mut self) -> Result<Change, Malformed> {
         let cases: [(&str, Case); 4] =
             [("^^", str::to_uppercase), (",,", str::to_lowercase), ("^", upper_first), (",", lower_first)];
@@ -91,27 +92,30 @@ impl Reader<'_> {
                 return Ok(Box::new(move |value| without(value, &pattern, at_end, longest)));
             }
         }
-        for (sign, place) in
-            [("//", Place::Every), ("/#", Place::Start), ("/%", Place::End), ("/", Place::First)]
-        {
+        for (sign, occurrence) in [
+            ("//", Occurrence::Every),
+            ("/#", Occurrence::Start),
+            ("/%", Occurrence::End),
+            ("/", Occurrence::First),
+        ] {
             if self.take(sign) {
                 let old = self.argument(&['/'])?;
                 let new = if self.ended() { String::new() } else { self.argument(&[])? };
-                return Ok(Box::new(move |value| place.replace(value, &old, &new)));
+                return Ok(Box::new(move |value| occurrence.replace(value, &old, &new)));
             }
         }
         if self.take(":") {
             let from = self.argument(&[':'])?;
             let length = if self.ended() { None } else { Some(self.argument(&[])?) };
             let number = |text: &str| text.trim().parse::<i64>().ok();
-            let from = number(&from).ok_or_else(|| self.wrong("the offset is no number"))?;
+            let from = number(&from).ok_or_else(|| self.wrong("the offset is not a number"))?;
             let length = length.map(|text| number(&text).filter(|&length| length >= 0));
             if length == Some(None) {
-                return Err(self.wrong("the length is no number, or below zero"));
+                return Err(self.wrong("the length is not a number of zero or more"));
             }
             return Ok(Box::new(move |value| part(value, from, length.flatten())));
         }
-        Err(self.wrong("no such form; after the name come }, ^ , : # % / - = or +"))
+        Err(self.wrong("unknown expression; allowed after the name are } ^ , : # % / - = +"))
     }
 
     fn wrong(&self, reason: &'static str) -> Malformed {
@@ -134,7 +138,7 @@ impl Reader<'_> {
         if self.take("}") { Ok(()) } else { Err(self.wrong("} is missing")) }
     }
 
-    /// Whether the last argument ended the form.
+    /// Whether the last argument ended the expression.
     fn ended(&self) -> bool {
         self.line.as_bytes().get(self.at.wrapping_sub(1)) == Some(&b'}')
     }
@@ -189,20 +193,20 @@ impl Reader<'_> {
     }
 }
 
-/// Where something is replaced.
+/// The occurrences to replace.
 #[derive(Clone, Copy)]
-enum Place {
+enum Occurrence {
     First,
     Every,
     Start,
     End,
 }
 
-impl Place {
+impl Occurrence {
     fn replace(self, value: &str, old: &str, new: &str) -> String {
         let whole = || value.to_owned();
         match self {
-            // Nothing is nowhere.
+            // An empty text occurs nowhere.
             _ if old.is_empty() => whole(),
             Self::First => value.replacen(old, new, 1),
             Self::Every => value.replace(old, new),
@@ -222,7 +226,7 @@ fn lower_first(value: &str) -> String {
     letters.next().map_or_else(String::new, |first| first.to_lowercase().chain(letters).collect())
 }
 
-/// From a byte on, so many bytes; in the middle of a letter the whole letter is left out.
+/// The part of a value from a byte offset on, with at most `length` bytes. Letters cut in the middle are left out.
 fn part(value: &str, from: i64, length: Option<i64>) -> String {
     let size = i64::try_from(value.len()).unwrap_or(i64::MAX);
     let from = if from < 0 { size.saturating_add(from).max(0) } else { from.min(size) };
@@ -232,16 +236,16 @@ fn part(value: &str, from: i64, length: Option<i64>) -> String {
     value.char_indices().filter(|(at, c)| inside(*at) && before(at + c.len_utf8())).map(|(_, c)| c).collect()
 }
 
-/// Without what the pattern matches at the start or end; nothing is no match.
+/// The value without the match of a pattern at its start or end. An empty match does not count.
 fn without(value: &str, pattern: &str, at_end: bool, longest: bool) -> String {
     if value.len() > MAX_MATCHED {
         return value.to_owned();
     }
-    // `/` is nothing special here, and a pattern of paths has to be told so.
+    // The glob matcher treats `/` as a separator; here it is an ordinary character.
     let flat = |text: &str| text.replace('/', "\u{1}");
     let (flat_value, pattern) = (flat(value), flat(pattern));
     let mut cuts: Vec<usize> = value.char_indices().map(|(at, _)| at).chain([value.len()]).collect();
-    // In the order from short matches to long ones.
+    // From short matches to long ones.
     if at_end {
         cuts.reverse();
     }
