@@ -354,8 +354,11 @@ mod tests {
                 arguments: words.iter().map(|word| (*word).to_owned()).collect(),
             };
             let task = Task::of(&call.flags(&[&FLAGS], false).unwrap());
-            let told = task.map_or_else(|error| format!("{error:#}"), |_| String::new());
-            assert!(told.contains(error) && told.is_empty() == error.is_empty(), "{words:?}: {told}");
+            let message = task.map_or_else(|error| format!("{error:#}"), |_| String::new());
+            assert!(
+                message.contains(error) && message.is_empty() == error.is_empty(),
+                "{words:?}: {message}"
+            );
         };
         let good = ["-name=a", "-serviceaccount=b", "-script", file.as_str()];
         check(&good, "");

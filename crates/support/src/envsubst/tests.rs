@@ -60,7 +60,7 @@ fn forms_become_values() {
             "abcdEFGH28ij xABCDEFGH28IJ-y ${gone}",
         ),
         ("${abc/${missing:-ABC}/${Upper,,}}", "abcabc123ABCabc"),
-        // What a value says is not read again.
+        // Values are not expanded again.
         ("${form}", "${mixed}"),
         ("$${mixed} $$mixed $$", "${mixed} $$mixed $$"),
         ("some ${Upper}$${a$${b}$c${Upper}", "some ABC${a${b}$cABC"),
@@ -72,14 +72,14 @@ fn forms_become_values() {
 }
 
 #[test]
-fn what_is_no_form_is_told() {
+fn invalid_expressions_are_reported() {
     let table = [
         ("${", 0, "a name"),
         ("ab ${}", 3, "a name"),
-        ("${mixed", 0, "no such form"),
-        ("${mixed?}", 0, "no such form"),
+        ("${mixed", 0, "unknown expression"),
+        ("${mixed?}", 0, "unknown expression"),
         ("${mixed:?gone}", 0, "the offset"),
-        ("${a.b}", 0, "no such form"),
+        ("${a.b}", 0, "unknown expression"),
         ("${mixed:-x", 0, "} is missing"),
         ("${mixed:-\\", 0, "} is missing"),
         ("${mixed/a", 0, "} is missing"),
@@ -95,7 +95,7 @@ fn what_is_no_form_is_told() {
         assert!(error.at == at && error.reason.contains(reason), "{line}: {error:?}");
     }
     let deep = "${a:-".repeat(100) + &"}".repeat(100);
-    assert_eq!(replace(&deep, &lookup).unwrap_err().reason, "too many forms in forms");
+    assert_eq!(replace(&deep, &lookup).unwrap_err().reason, "expressions are nested too deeply");
 }
 
 proptest! {

@@ -77,7 +77,7 @@ async fn a_signal_ends_waiting_and_what_was_done_stays() {
         .spawn()
         .unwrap();
     let mut lines = BufReader::new(child.stderr.take().unwrap()).lines();
-    // Nobody here runs pods.
+    // No kubelet runs pods here.
     while !lines.next_line().await.unwrap().unwrap().starts_with("  waiting for DaemonSet ") {}
     let pid = rustix::process::Pid::from_raw(child.id().unwrap().cast_signed()).unwrap();
     rustix::process::kill_process(pid, rustix::process::Signal::TERM).unwrap();
