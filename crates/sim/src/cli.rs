@@ -18,6 +18,7 @@ use crate::comparison::{Contender, Impairments, Outcome};
 use crate::latency::{Faults, Latency};
 use crate::machine::dump::{Dump, DumpOptions};
 use crate::machine::{Machine, Shape, open_cpus};
+use crate::plural::count;
 use crate::workload::{MAX_TIME_MS, OpenArrivals, Workload};
 use crate::{chart, table};
 
@@ -217,9 +218,9 @@ fn heading(workload: &Workload, machines: &[Machine]) -> String {
     let zones = if zones == "1" { "1 NUMA zone".to_owned() } else { format!("{zones} NUMA zones") };
     format!(
         "{} on {} with {zones} each and {} available",
-        table::count(workload.arrivals.len() as u64, "pod"),
-        table::count(machines.len() as u64, "node"),
-        table::count(u64::from(open_cpus(machines)), "CPU"),
+        count(workload.arrivals.len() as u64, "pod"),
+        count(machines.len() as u64, "node"),
+        count(u64::from(open_cpus(machines)), "CPU"),
     )
 }
 

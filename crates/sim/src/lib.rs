@@ -10,6 +10,7 @@ pub mod comparison;
 pub mod kubelet;
 pub mod latency;
 pub mod machine;
+mod plural;
 pub mod record;
 pub mod simulation;
 pub mod table;

@@ -6,6 +6,7 @@ use comfy_table::presets::NOTHING;
 use comfy_table::{CellAlignment, Table};
 
 use crate::comparison::{Contender, Outcome};
+use crate::plural::count;
 use crate::record::Summary;
 
 /// Renders the table; `wide` adds columns.
@@ -102,11 +103,6 @@ pub fn verdict(entries: &[Outcome]) -> String {
         ));
     }
     sentences.join(" ")
-}
-
-/// A number with its noun in the singular or plural.
-pub(crate) fn count(number: u64, noun: &str) -> String {
-    if number == 1 { format!("1 {noun}") } else { format!("{number} {noun}s") }
 }
 
 #[cfg(test)]

@@ -13,7 +13,7 @@ use anyhow::{Context as _, bail};
 use serde::Serialize;
 use tokio::process::Command;
 
-use crate::tool::{self, Call};
+use crate::call::{self, Call};
 
 /// Suffix of the version in the Makefile.
 const SNAPSHOT: &str = ".999-snapshot";
@@ -48,7 +48,7 @@ pub async fn run(call: &Call) -> anyhow::Result<ExitCode> {
             return Ok(ExitCode::FAILURE);
         }
     };
-    tool::print(&(text + "\n"))?;
+    call::print(&(text + "\n"))?;
     Ok(ExitCode::SUCCESS)
 }
 

@@ -9,7 +9,7 @@ use std::process::ExitCode;
 
 use serde::Deserialize;
 
-use crate::tool::{self, Call};
+use crate::call::{self, Call};
 
 /// Largest input, far above all commits of a change.
 const LIMIT_BYTES: u64 = 64 << 20;
@@ -58,14 +58,14 @@ pub fn run(call: &Call) -> anyhow::Result<ExitCode> {
     let mut wrong = 0;
     for commit in &commits {
         match check(commit) {
-            Ok(how) => tool::print(&format!("commit {}: {how}\n", commit.commit))?,
+            Ok(how) => call::print(&format!("commit {}: {how}\n", commit.commit))?,
             Err(reasons) => {
                 eprintln!("invalid commit {}: {}", commit.commit, reasons.join("; "));
                 wrong += 1;
             }
         }
     }
-    tool::print(&format!("commits: {}, invalid: {wrong}\n", commits.len()))?;
+    call::print(&format!("commits: {}, invalid: {wrong}\n", commits.len()))?;
     Ok(ExitCode::from(if wrong == 0 { 0 } else { 2 }))
 }
 

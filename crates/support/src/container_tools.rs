@@ -15,7 +15,7 @@ use std::process::{Command, ExitCode};
 
 use anyhow::{Context as _, bail};
 
-use crate::tool::{self, Call};
+use crate::call::{self, Call};
 
 /// Variable with the folder of the records.
 pub const DUMP: &str = "PFP_STATUS_DUMP";
@@ -67,7 +67,7 @@ pub fn printenv(call: &Call) -> anyhow::Result<ExitCode> {
         std::env::vars_os()
             .map(|(name, value)| (name.to_string_lossy().into_owned(), value.to_string_lossy().into_owned())),
     );
-    tool::print(&text)?;
+    call::print(&text)?;
     Ok(if complete { ExitCode::SUCCESS } else { ExitCode::FAILURE })
 }
 

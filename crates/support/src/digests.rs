@@ -12,7 +12,7 @@ use runtime::goflag::{Flag, Kind};
 use serde::{Deserialize, Serialize};
 use tokio::process::Command;
 
-use crate::tool::{self, Call};
+use crate::call::{self, Call};
 
 const FLAGS: [Flag; 5] = [
     text("current-url", "the current channel's image, as registry/image:vX.Y"),
@@ -68,7 +68,7 @@ pub async fn run(call: &Call) -> anyhow::Result<ExitCode> {
     let json = serde_json::to_string_pretty(&digests)? + "\n";
     match given("output") {
         Some(file) => std::fs::write(Path::new(file), json).with_context(|| file.to_owned())?,
-        None => tool::print(&json)?,
+        None => call::print(&json)?,
     }
     Ok(ExitCode::SUCCESS)
 }

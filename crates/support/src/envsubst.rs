@@ -29,7 +29,7 @@ use std::process::ExitCode;
 
 use anyhow::{Context as _, bail};
 
-use crate::tool::Call;
+use crate::call::Call;
 
 /// The longest line accepted.
 const LIMIT_BYTES: u64 = 16 << 20;

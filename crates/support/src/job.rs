@@ -26,7 +26,7 @@ use runtime::client::brief;
 use runtime::goflag::{Flag, Kind, Parsed};
 use serde_json::Value;
 
-use crate::tool::{self, Call, KUBECONFIG};
+use crate::call::{self, Call, KUBECONFIG};
 
 /// Name of the only NUMAResourcesOperator object.
 pub const OPERATOR: &str = "numaresourcesoperator";
@@ -75,7 +75,7 @@ pub async fn run(call: &Call) -> anyhow::Result<ExitCode> {
     };
     let task = Task::of(&flags)?;
     let named = flags.text("daemonset").filter(|list| !list.is_empty());
-    let client = tool::client("make-job-foreach-ds", &flags).await?;
+    let client = call::client("make-job-foreach-ds", &flags).await?;
     let wanted = match named {
         Some(list) => list.split(',').map(parse).collect::<Result<_, _>>()?,
         None => listed(&client).await?,
@@ -86,7 +86,7 @@ pub async fn run(call: &Call) -> anyhow::Result<ExitCode> {
         let set = sets.get(&name).await;
         let set = set.map_err(|error| anyhow::anyhow!("DaemonSet {namespace}/{name}: {}", brief(&error)))?;
         let pods = scheduled(&set);
-        tool::log(&format!("DaemonSet: {namespace}/{name}: pods={pods}"));
+        call::log(&format!("DaemonSet: {namespace}/{name}: pods={pods}"));
         if pods == 0 {
             // A Job needs at least one pod.
             continue;
@@ -94,7 +94,7 @@ pub async fn run(call: &Call) -> anyhow::Result<ExitCode> {
         let job = task.job(&set).with_context(|| format!("DaemonSet {namespace}/{name}"))?;
         text = text + "---\n" + &runtime::yaml::write(&document(&job)?)?;
     }
-    tool::print(&text)?;
+    call::print(&text)?;
     Ok(ExitCode::SUCCESS)
 }
 

@@ -16,7 +16,7 @@ use runtime::yaml::{self, Mode};
 use serde::Deserialize;
 use tokio::time::Instant;
 
-use crate::tool::{self, Call, KUBECONFIG};
+use crate::call::{self, Call, KUBECONFIG};
 
 /// Time between two reads.
 const INTERVAL: Duration = Duration::from_secs(2);
@@ -73,11 +73,11 @@ pub async fn run(call: &Call) -> anyhow::Result<ExitCode> {
     let namespace = flags.text("namespace").unwrap_or("numaresources");
     let name = flags.text("name").unwrap_or("numaresourcesoperator-worker");
     let wait = flags.duration("wait").map(|wait| wait.to_std().unwrap_or_default()).unwrap_or_default();
-    let client = tool::client("catkubeletconfmap", &flags).await?;
+    let client = call::client("catkubeletconfmap", &flags).await?;
     let map = fetch(&client, namespace, name, wait).await?;
     let text = map.data.as_ref().and_then(|data| data.get(KEY));
     let text = text.with_context(|| format!("ConfigMap {namespace}/{name}: no key {KEY}"))?;
-    tool::print(&variables(
+    call::print(&variables(
         &format!("ConfigMap {namespace}/{name} {KEY}"),
         text,
         flags.text("prefix").unwrap_or_default(),
@@ -100,7 +100,7 @@ async fn fetch(client: &Client, namespace: &str, name: &str, wait: Duration) -> 
         if now >= end {
             bail!("ConfigMap {namespace}/{name}: {reason}");
         }
-        tool::log(&format!("ConfigMap {namespace}/{name}: {reason}; trying again"));
+        call::log(&format!("ConfigMap {namespace}/{name}: {reason}; trying again"));
         tokio::time::sleep_until(end.min(now + INTERVAL)).await;
     }
 }

@@ -4,9 +4,10 @@
 //! In: a command line of the Go tool ([`Tool`]) or of ours ([`mustgather`]), standard input, a cluster. Out: results on
 //! standard output, messages on standard error, an exit code. Never: a write to a cluster.
 //!
-//! Each tool is a module; shared parts are in [`tool`].
+//! Each tool is a module; shared parts are in [`call`].
 
 pub mod buildhelper;
+pub mod call;
 pub mod commit;
 pub mod container_tools;
 pub mod digests;

@@ -25,7 +25,7 @@ use runtime::client::{self, Connection, Options};
 use serde_json::Value;
 use tokio_util::sync::CancellationToken;
 
-use crate::tool::Call;
+use crate::call::Call;
 use folder::Folder;
 use stack::Stack;
 

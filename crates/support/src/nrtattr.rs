@@ -11,7 +11,7 @@ use api::nrt::NodeResourceTopology;
 use kube::{Api, ResourceExt as _};
 use runtime::watch::{self, Event};
 
-use crate::tool::{self, Call, KUBECONFIG};
+use crate::call::{self, Call, KUBECONFIG};
 
 /// Runs the tool, for ever.
 ///
@@ -22,13 +22,13 @@ pub async fn run(call: &Call) -> anyhow::Result<ExitCode> {
         Ok(flags) => flags,
         Err(code) => return Ok(code),
     };
-    let connection = tool::connect("watchnrtattr", &flags).await?;
+    let connection = call::connect("watchnrtattr", &flags).await?;
     let api = Api::all(connection.watch_client()?);
-    tool::log("start watching NRT objects");
+    call::log("start watching NRT objects");
     let mut known = Known::default();
     let sink = |event| {
         if let Some(line) = known.take(event) {
-            tool::log(&line);
+            call::log(&line);
         }
     };
     let config = kube::runtime::watcher::Config::default();

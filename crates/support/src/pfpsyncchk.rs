@@ -22,7 +22,7 @@ use std::process::ExitCode;
 
 use runtime::goflag::{Flag, FlagSet, Kind};
 
-use crate::tool::{self, Call};
+use crate::call::{self, Call};
 
 const FLAGS: [Flag; 4] = [
     Flag {
@@ -73,7 +73,7 @@ pub fn run(call: &Call) -> anyhow::Result<ExitCode> {
         }
     };
     if flags.bool("full-help") == Some(true) {
-        tool::print(FULL_HELP)?;
+        call::print(FULL_HELP)?;
         return Ok(ExitCode::SUCCESS);
     }
     let given = |name| flags.text(name).filter(|path| !path.is_empty()).map(Path::new);
@@ -90,7 +90,7 @@ pub fn run(call: &Call) -> anyhow::Result<ExitCode> {
     match report {
         Ok(report) => {
             report.notes.iter().for_each(|note| eprintln!("{note}"));
-            tool::print(&report.text)?;
+            call::print(&report.text)?;
             Ok(ExitCode::from(if report.failed { 2 } else { 0 }))
         }
         Err(error) => {

@@ -10,7 +10,7 @@ use deployer::detect;
 use deployer::platform::Platform;
 use runtime::goflag::{Flag, Kind};
 
-use crate::tool::{self, Call, KUBECONFIG};
+use crate::call::{self, Call, KUBECONFIG};
 
 const FLAGS: [Flag; 1] = [Flag {
     name: "is-platform",
@@ -31,12 +31,12 @@ pub async fn run(call: &Call) -> anyhow::Result<ExitCode> {
     };
     let wanted: Option<Platform> =
         flags.text("is-platform").filter(|name| !name.is_empty()).map(str::parse).transpose()?;
-    let found = detect::platform(&tool::client("lsplatform", &flags).await?).await?;
+    let found = detect::platform(&call::client("lsplatform", &flags).await?).await?;
     Ok(match wanted {
         Some(wanted) if wanted == found => ExitCode::SUCCESS,
         Some(_) => ExitCode::FAILURE,
         None => {
-            tool::print(&format!("{found}\n"))?;
+            call::print(&format!("{found}\n"))?;
             ExitCode::SUCCESS
         }
     })

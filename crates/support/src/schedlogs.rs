@@ -13,7 +13,7 @@ use kube::{Api, Client, ResourceExt as _};
 use runtime::client::{self, brief};
 use runtime::goflag::{Flag, Kind, Parsed};
 
-use crate::tool::{self, Call, KUBECONFIG};
+use crate::call::{self, Call, KUBECONFIG};
 
 /// Lease of the operator's schedulers.
 pub const LEASE: &str = "numa-scheduler-leader";
@@ -45,18 +45,18 @@ pub async fn run(call: &Call) -> anyhow::Result<ExitCode> {
         Err(code) => return Ok(code),
     };
     let namespace = flags.text("namespace").unwrap_or(NAMESPACE);
-    let client = tool::client("schedlogs", &flags).await?;
+    let client = call::client("schedlogs", &flags).await?;
     let pod = leader(&client, namespace, flags.text("lease").filter(|name| !name.is_empty())).await?;
     let container = container(&pod, flags.text("container").unwrap_or(CONTAINER))?;
     let name = pod.name_any();
-    tool::log(&format!("leader pod: {namespace}/{name}"));
+    call::log(&format!("leader pod: {namespace}/{name}"));
     let params =
         LogParams { container: Some(container), since_seconds: Some(since(&flags)), ..LogParams::default() };
     let pods: Api<Pod> = Api::namespaced(client, namespace);
     let text = pods.logs(&name, &params).await;
     let text = text.map_err(|error| anyhow::anyhow!("logs of {namespace}/{name}: {}", brief(&error)))?;
     let end = if text.is_empty() || text.ends_with('\n') { "" } else { "\n" };
-    tool::print(&format!("{SCISSORS}{text}{end}{SCISSORS}"))?;
+    call::print(&format!("{SCISSORS}{text}{end}{SCISSORS}"))?;
     Ok(ExitCode::SUCCESS)
 }
 

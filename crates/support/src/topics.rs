@@ -9,7 +9,7 @@ use std::process::ExitCode;
 use anyhow::{Context as _, bail};
 use api::features::Topics;
 
-use crate::tool::{self, Call};
+use crate::call::{self, Call};
 
 /// Largest input, far above any list of topics.
 const LIMIT_BYTES: u64 = 1 << 20;
@@ -22,7 +22,7 @@ pub fn list(call: &Call) -> anyhow::Result<ExitCode> {
     if let Err(code) = call.flags(&[], false) {
         return Ok(code);
     }
-    tool::print(&(Topics::own().to_json() + "\n"))?;
+    call::print(&(Topics::own().to_json() + "\n"))?;
     Ok(ExitCode::SUCCESS)
 }
 
@@ -34,7 +34,7 @@ pub fn filter(call: &Call) -> anyhow::Result<ExitCode> {
     if let [word] = call.arguments.as_slice()
         && matches!(word.as_str(), "-h" | "--h" | "-help" | "--help")
     {
-        tool::print(&format!(
+        call::print(&format!(
             "Reads the topics of features as JSON from standard input and prints the label filter of Ginkgo \
              that selects their tests.\nExample: {} for\n  {{\"active\":[\"cache\",\"stall\"]}}\nprints\n  {}",
             call.program,
@@ -45,7 +45,7 @@ pub fn filter(call: &Call) -> anyhow::Result<ExitCode> {
     if let Err(code) = call.flags(&[], false) {
         return Ok(code);
     }
-    tool::print(&of(std::io::stdin().lock())?)?;
+    call::print(&of(std::io::stdin().lock())?)?;
     Ok(ExitCode::SUCCESS)
 }
 

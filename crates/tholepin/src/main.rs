@@ -170,7 +170,7 @@ fn deploy_as(words: &[OsString]) -> anyhow::Result<ExitCode> {
 fn support_as(tool: support::Tool, words: &[OsString]) -> anyhow::Result<ExitCode> {
     let words = texts(words)?;
     let (program, arguments) = words.split_first().context("no program name")?;
-    let call = support::tool::Call { program: program.clone(), arguments: arguments.to_vec() };
+    let call = support::call::Call { program: program.clone(), arguments: arguments.to_vec() };
     with_signals(async |token| tool.run(call, token).await)
 }
 

@@ -26,7 +26,7 @@ use topology::resource::{ResourceKind, ResourceName};
 use topology::zone::{NodeTopology, Zone, ZoneId, ZoneResource};
 
 use super::{MAX_MACHINES, Machine};
-use crate::table::count;
+use crate::plural::count;
 
 /// The content of a dump.
 #[derive(Clone, Debug, Default)]
