@@ -1,4 +1,4 @@
-//! What the tests share: a scheduler in this process, objects, and waiting for conditions.
+//! Shared parts of the tests: a scheduler in this process, objects, and waiting for conditions.
 
 use std::path::Path;
 use std::sync::OnceLock;

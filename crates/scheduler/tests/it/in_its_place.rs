@@ -13,7 +13,7 @@ use tokio_util::sync::CancellationToken;
 
 use super::cluster::{create, eventually, fake_node, level, node_of, pod, report, zone};
 
-/// What spec 4.4 of the operator comes to, word for word but for the order of keys.
+/// The configuration of spec 4.4 of the operator, word for word but for the order of keys.
 fn config() -> Value {
     let plugins = |names: &[&str]| names.iter().map(|name| json!({ "name": name })).collect::<Vec<_>>();
     json!({

@@ -1,4 +1,4 @@
-//! The model of admission against the real kubelet: the same pods in the same order, one says what the other will do.
+//! The model of admission against the real kubelet: for the same pods in the same order, both decide alike.
 
 use k8s_openapi::api::core::v1::{Container, Pod, ResourceRequirements};
 use k8s_openapi::apimachinery::pkg::api::resource::Quantity;
@@ -16,7 +16,7 @@ use crate::cluster::{create, eventually, pods};
 /// A pod: init containers, sidecars (with a `+`) and app containers, by their CPUs.
 type Shape = (&'static [&'static str], &'static [&'static str]);
 
-/// One after the other on a machine of two zones with 7 and 8 CPUs; a `-` deletes everything.
+/// Pods created one after the other on a machine of two zones with 7 and 8 CPUs; `None` deletes all pods.
 const STORY: [Option<Shape>; 18] = [
     Some((&[], &["4"])),
     Some((&[], &["4"])),
@@ -75,7 +75,7 @@ fn pod(name: &str, node: &str, (init, apps): Shape) -> Pod {
     pod
 }
 
-/// What the machine has for pods, without memory: its zones have far more than the pods ask for.
+/// The free amounts of the machine. Memory is no limit: the zones have far more than the pods request.
 fn machine() -> Free {
     let zone = |(id, cpus): (u32, i64)| Zone {
         id: ZoneId(id),
@@ -87,7 +87,7 @@ fn machine() -> Free {
     NodeTopology { zones: [(0, 7), (1, 8)].map(zone).to_vec(), ..NodeTopology::default() }.available()
 }
 
-/// Whether the kubelet took the pod in.
+/// Whether the kubelet admitted the pod.
 async fn admitted(client: &Client, name: &str) -> bool {
     eventually(name, async || {
         let status = pods(client).get(name).await.unwrap().status?;
@@ -100,7 +100,7 @@ async fn admitted(client: &Client, name: &str) -> bool {
     .await
 }
 
-async fn tell(scope: Scope) {
+async fn compare(scope: Scope) {
     let Ok(rig) = testkit::env::rig() else { return };
     let machine_shape = Machine::new().zones(2).cpus_per_zone(8);
     let options = KubeletOptions { scope, ..KubeletOptions::default() };
@@ -142,10 +142,10 @@ async fn tell(scope: Scope) {
 
 #[tokio::test(flavor = "multi_thread")]
 async fn container_scope_agrees_with_the_kubelet() {
-    tell(Scope::Container).await;
+    compare(Scope::Container).await;
 }
 
 #[tokio::test(flavor = "multi_thread")]
 async fn pod_scope_agrees_with_the_kubelet() {
-    tell(Scope::Pod).await;
+    compare(Scope::Pod).await;
 }

@@ -1,4 +1,4 @@
-//! Kubelet, exporter, NRT, scheduler, and the kubelet says yes.
+//! The whole loop: kubelet, exporter, NRT object, scheduler, and admission by the kubelet.
 
 use api::nrt::NodeResourceTopology;
 use clap::Parser as _;
@@ -96,7 +96,7 @@ async fn pods_go_where_the_kubelet_takes_them() {
         eventually("FailedScheduling", async || notes(&client, "huge", "FailedScheduling").await.pop()).await;
     assert!(note.starts_with("0/2 nodes are available: "), "{note}");
 
-    // A scheduler that starts anew finds its way from what is there.
+    // A restarted scheduler continues from the existing objects.
     scheduler.stop().await;
     let again = Running::start(cluster.control().kubeconfig(), &["--leader-elect=false"]);
     create(&client, &pod("late", 2)).await;

@@ -251,7 +251,7 @@ async fn asked(program: &Path, kubeconfig: &Path, nodes: &[&str]) {
     assert!(stderr.contains(&format!("leader pod: {SCHEDULERS}/secondary-scheduler-0")), "{stderr}");
     let (code, _, stderr) = run(program, kubeconfig, &["schedlogs"]).await;
     assert!(code == 1 && stderr.contains("namespace numaresources: no lease"), "{stderr}");
-    // What the scheduler wrote down says that it is not in step about the first node.
+    // By its status file, the scheduler is out of sync about the first node.
     let (code, stdout, stderr) =
         run(program, kubeconfig, &["nrovalidate", "-json", "-what=schedcache"]).await;
     let answer: Value = serde_json::from_str(&stdout).unwrap();

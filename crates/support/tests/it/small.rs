@@ -80,7 +80,7 @@ async fn attributes(client: &Client, program: &Path, kubeconfig: &Path) {
         command(program, kubeconfig, &["watchnrtattr"]).stderr(Stdio::piped()).spawn().unwrap();
     let mut lines = BufReader::new(watching.stderr.take().unwrap()).lines();
     assert!(lines.next_line().await.unwrap().unwrap().ends_with("start watching NRT objects"));
-    // It may begin to watch only after the first of these.
+    // The watch may begin only after the first of these.
     let mut told = None;
     for number in 0..1000 {
         let patch = json!({ "attributes": [{ "name": "number", "value": number.to_string() }] });
@@ -133,7 +133,7 @@ async fn jobs(client: &Client, program: &Path, kubeconfig: &Path) {
     let made =
         Api::<Job>::namespaced(client.clone(), "default").create(&PostParams::default(), &job).await.unwrap();
     assert!(made.name_any().starts_with("fix-"));
-    // What the operator's object lists is what is meant.
+    // The DaemonSets are those listed by the operator's object.
     let operator = json!({
         "apiVersion": "nodetopology.openshift.io/v1", "kind": "NUMAResourcesOperator",
         "metadata": { "name": "numaresourcesoperator" }, "spec": { "nodeGroups": [{ "poolName": "numa" }] },

@@ -1,4 +1,4 @@
-//! Our own commands against an API server: what they answer, and with which exit code.
+//! Our own commands against an API server: their answers and exit codes.
 
 use std::process::Stdio;
 use std::time::Duration;
@@ -12,7 +12,7 @@ use tokio::io::{AsyncBufReadExt as _, BufReader};
 use super::{Installed, run_async};
 
 #[tokio::test]
-async fn what_changes_is_told_and_the_same_again_changes_nothing() {
+async fn changes_are_reported_and_a_repetition_changes_nothing() {
     let Ok(rig) = rig() else { return };
     let control = ControlPlane::start(&rig.binaries, &ControlPlaneOptions::default()).await.unwrap();
     let installed = Installed::under("tholepin");
@@ -22,7 +22,7 @@ async fn what_changes_is_told_and_the_same_again_changes_nothing() {
     let version = Program::ApiServer.wanted();
     assert_eq!(run("detect").await, (0, format!("Kubernetes:{version}\n"), String::new()));
     assert_eq!(run("detect --control-plane").await, (0, "nodes=0\n".to_owned(), String::new()));
-    // No ClusterOperator tells the version of what is no OpenShift.
+    // Without OpenShift, no ClusterOperator has the version.
     let (code, stdout, stderr) = run("detect -P openshift").await;
     assert_eq!((code, stdout.as_str()), (2, "OpenShift:\n"));
     assert!(stderr.starts_with("error: reading ClusterOperator openshift-apiserver: 404 "), "{stderr}");
@@ -54,7 +54,7 @@ async fn what_changes_is_told_and_the_same_again_changes_nothing() {
     assert!(code == 0 && stdout.contains("SecurityContextConstraints"), "{code} {stdout} {stderr}");
 }
 
-/// What became of objects, each word once.
+/// The results of objects, each word once.
 fn changes(json: &str) -> Vec<String> {
     let outcome: Value = serde_json::from_str(json).unwrap();
     let words = outcome["applied"].as_array().unwrap().iter();

@@ -24,7 +24,7 @@ use super::{Installed, run_async};
 
 /// Far above what anything here takes, for a machine busy with compiling.
 const PATIENCE: Duration = Duration::from_secs(90);
-/// What the peer's own tests say to `deploy`.
+/// Arguments of `deploy` in the peer's own tests.
 const FLAGS: &str =
     "--updater-pfp-enable=true --updater-verbose=5 --sched-ctrlplane-affinity=false --sched-verbose=5";
 
@@ -135,7 +135,7 @@ async fn one_by_one(deployer: &Deployer) {
 }
 
 impl Deployer {
-    /// What it prints; it has to succeed and to complain of nothing.
+    /// The output of a command, which must succeed without warnings.
     async fn run(&self, words: &str) -> String {
         let environment =
             [("KUBECONFIG", self.kubeconfig.as_str()), ("TAS_NODE_FEATURE_DISCOVERY_IMAGE", NFD_IMAGE)];

@@ -23,7 +23,7 @@ use super::{Installed, run_async};
 /// Has to be named: the deployer's own choice is the peer's.
 pub(super) const NFD_IMAGE: &str = "tholepin:nfd";
 
-/// What `deploy -W` says, without what depends on the moment.
+/// The output of `deploy -W`, without parts that depend on the moment.
 const DEPLOYED: &str = r#"
 deploying topology-aware-scheduling API...
 -  API> created CustomResourceDefinition "noderesourcetopologies.topology.node.k8s.io"
@@ -46,7 +46,7 @@ all the pods in deployment tas-scheduler topology-aware-scheduler are running an
 ...deployed topology-aware-scheduling scheduler plugin!
 "#;
 
-/// What `remove -W` says.
+/// The output of `remove -W`.
 const REMOVED: &str = r#"
 removing topology-aware-scheduling scheduler plugin...
 -  SCD> deleted Deployment "topology-aware-scheduler"
@@ -62,7 +62,7 @@ removing topology-aware-scheduling API...
 ...removed topology-aware-scheduling API!
 "#;
 
-/// What `validate` says of kubelets with a CPU manager and nothing else.
+/// The output of `validate` for kubelets with only a CPU manager.
 const SIX_ERRORS: &str = r#"
 ERROR#000: Incorrect configuration of node "kind-worker" area "kubelet" component "feature gates" setting "": expected "present" detected "missing data"
 ERROR#001: Incorrect configuration of node "kind-worker" area "kubelet" component "topology manager" setting "policy": expected "single-numa-node" detected "none"
@@ -72,11 +72,11 @@ ERROR#004: Incorrect configuration of node "kind-worker3" area "kubelet" compone
 ERROR#005: Incorrect configuration of node "kind-worker3" area "kubelet" component "topology manager" setting "policy": expected "single-numa-node" detected "none"
 "#;
 
-/// What the API server of the README's cluster says of itself.
+/// The answers of the API server of the README's cluster.
 const VERSION: &str =
     r#"{ "major": "1", "minor": "21", "gitVersion": "v1.21.1", "platform": "linux/amd64" }"#;
 
-/// What its kubelets say of themselves: the README's settings, and defaults.
+/// The answers of its kubelets: the README's settings, and defaults.
 const CONFIGZ: &str = r#"{ "kubeletconfig": { "cpuManagerPolicy": "static", "cpuManagerReconcilePeriod": "10s",
     "memoryManagerPolicy": "None", "topologyManagerPolicy": "none", "topologyManagerScope": "container",
     "reservedSystemCPUs": "0,16" } }"#;
