@@ -1,6 +1,4 @@
-//! The program: its name or a subcommand selects an entry point of one of the crates.
-//!
-//! In: a command line. Out: a call of one crate, and its exit code. Never: logic of its own.
+//! The binary: its own name or a subcommand becomes an entry point of one of the crates. No logic lives here.
 
 use std::ffi::OsString;
 use std::io::{BufRead, IsTerminal, Write};
@@ -15,7 +13,7 @@ use runtime::{log, shutdown};
 use tokio_util::sync::CancellationToken;
 use topology::fingerprint::Fingerprint;
 
-/// NUMA-aware scheduling for Kubernetes: place pods where the kubelet can align them.
+/// NUMA-aware scheduling for Kubernetes: pods are placed where the kubelet can really align them.
 #[derive(Parser)]
 #[command(name = "tholepin", version, arg_required_else_help = true, propagate_version = true)]
 #[command(
@@ -80,8 +78,8 @@ enum Entry {
 
 fn main() -> ExitCode {
     let words: Vec<OsString> = std::env::args_os().collect();
-    // The Go deployer prints errors without a prefix.
-    let (failure, prefix, result) = match peer_program(&words) {
+    // The deployer's errors have nothing before them.
+    let (failure, prefix, result) = match stand_in(&words) {
         Some((Program::Exporter(dialect), rest)) => {
             (ExitCode::from(dialect.failure()), "error: ", run_as(dialect, rest))
         }
@@ -100,19 +98,19 @@ fn main() -> ExitCode {
     })
 }
 
-/// A program in whose place this one can run.
+/// A program that we stand in for.
 enum Program {
-    /// An exporter.
+    /// One that publishes.
     Exporter(Dialect),
-    /// kube-scheduler.
+    /// The one that schedules.
     Scheduler,
-    /// The Go deployer.
+    /// The one that installs.
     Deployer,
-    /// A tool of the Go operator.
+    /// A tool beside the operator.
     Support(support::Tool),
-    /// The Go operator.
+    /// The one that keeps it so.
     Operator,
-    /// The device plugin.
+    /// The one that makes devices up.
     DevicePlugin,
 }
 
@@ -129,15 +127,15 @@ impl Program {
     }
 }
 
-/// The program to run as, if our own name or the first argument names one, with the words from its name on.
-fn peer_program(words: &[OsString]) -> Option<(Program, &[OsString])> {
+/// The program we stand in for, if our own name or the first argument is one's, and the words from its name on.
+fn stand_in(words: &[OsString]) -> Option<(Program, &[OsString])> {
     let named = |word: &OsString| Program::named(word.to_str()?);
     let own = words.first().and_then(|word| Path::new(word).file_name()).map(OsString::from);
     let by_own = own.as_ref().and_then(named).map(|program| (program, words));
     by_own.or_else(|| words.get(1).and_then(named).map(|program| (program, &words[1..])))
 }
 
-/// The arguments as text.
+/// The words as text.
 fn texts(words: &[OsString]) -> anyhow::Result<Vec<String>> {
     let text = |word: &OsString| {
         word.to_str().map(str::to_owned).with_context(|| format!("argument {word:?} is not UTF-8"))
@@ -145,12 +143,12 @@ fn texts(words: &[OsString]) -> anyhow::Result<Vec<String>> {
     words.iter().map(text).collect()
 }
 
-/// A variable of the environment; values that are not UTF-8 count as unset.
+/// A variable of the environment; one that is not UTF-8 cannot be any of ours.
 fn variable(name: &str) -> Option<String> {
     std::env::var(name).ok()
 }
 
-/// Prints the output of a program that ends at once.
+/// Prints what a program that we stand in for ends with.
 fn end(ending: &Ending) -> anyhow::Result<ExitCode> {
     eprint!("{}", ending.stderr);
     std::io::stdout().write_all(ending.stdout.as_bytes())?;
@@ -166,7 +164,7 @@ fn deploy_as(words: &[OsString]) -> anyhow::Result<ExitCode> {
     }
 }
 
-/// Runs as a tool of the Go operator: its flags, its exit codes.
+/// Runs as a tool beside the operator: its flags, its exit codes.
 fn support_as(tool: support::Tool, words: &[OsString]) -> anyhow::Result<ExitCode> {
     let words = texts(words)?;
     let (program, arguments) = words.split_first().context("no program name")?;
@@ -211,13 +209,13 @@ fn plug_in_as(words: &[OsString]) -> anyhow::Result<ExitCode> {
 
 fn plug_in(args: &deviceplugin::Args) -> anyhow::Result<ExitCode> {
     log::init(log::Format::Text, args.verbosity)?;
-    // One thread is enough for the calls of a kubelet, and each more costs memory on every node.
+    // One thread is plenty for what a kubelet asks, and each more costs memory on every node.
     block_on(tokio::runtime::Builder::new_current_thread(), async {
         deviceplugin::run(args.settings()?, shutdown::on_signals()?).await
     })
 }
 
-/// Runs as another exporter: its flags, its exit codes.
+/// Runs as another program: its flags, its exit codes.
 fn run_as(dialect: Dialect, words: &[OsString]) -> anyhow::Result<ExitCode> {
     let words = texts(words)?;
     let (program, arguments) = words.split_first().context("no program name")?;
@@ -237,7 +235,7 @@ fn run(cli: Cli) -> anyhow::Result<ExitCode> {
     match cli.entry {
         Entry::Exporter(args) => {
             log::init(log::Format::Text, args.verbosity)?;
-            // One thread is enough for a few scans a second, and each more costs memory on every node.
+            // One thread is plenty for a few scans a second, and each more costs memory on every node.
             block_on(tokio::runtime::Builder::new_current_thread(), async {
                 exporter::run(args.settings()?, shutdown::on_signals()?).await
             })
@@ -250,7 +248,7 @@ fn run(cli: Cli) -> anyhow::Result<ExitCode> {
         }
         Entry::Operator(args) => {
             let level = log::init(args.log_format(), args.verbosity)?;
-            // The operator waits for answers most of the time, and each further thread costs memory.
+            // It waits for answers nearly all of the time, and each thread more costs memory.
             block_on(tokio::runtime::Builder::new_current_thread(), async {
                 operator::process::run(args.settings(&variable), level, shutdown::on_signals()?).await
             })
@@ -275,8 +273,7 @@ fn run(cli: Cli) -> anyhow::Result<ExitCode> {
     }
 }
 
-/// Runs a command that SIGTERM and Ctrl-C stop at its next safe point. One thread is enough: the command waits for
-/// answers.
+/// Runs a command that SIGTERM and Ctrl-C stop at its next safe place. Its task is on one thread: it waits for answers.
 fn with_signals(
     command: impl AsyncFnOnce(CancellationToken) -> anyhow::Result<ExitCode>,
 ) -> anyhow::Result<ExitCode> {
