@@ -1,8 +1,8 @@
 //! A file that is always replaced as a whole: a temporary file beside it, then a rename.
 //!
-//! In: a path, the subject of the file, new contents. Out: the file with mode 0600; whether the write succeeded. Never: half
-//! a file under its name, the same error logged twice in a row, or another file touched. A temporary file that a crash
-//! left behind has another random name and stays.
+//! In: a path, the subject of the file, new contents. Out: the file with mode 0600; whether the write succeeded. Never:
+//! half a file under its name, the same error logged twice in a row, or another file touched. A temporary file that a
+//! crash left behind has another random name and stays.
 //!
 //! ```
 //! use runtime::atomic_file::{AtomicFile, FailureLog};
@@ -32,7 +32,8 @@ pub struct AtomicFile {
     temporary: OsString,
 }
 
-/// The last failure of one file, or of several that fail together: logs a failure when it begins or changes, and its end.
+/// The last failure of one file, or of several that fail together: logs a failure when it begins or changes, and its
+/// end.
 #[derive(Debug)]
 pub struct FailureLog {
     subject: &'static str,
@@ -78,8 +79,8 @@ impl AtomicFile {
         self.path.exists()
     }
 
-    /// Replaces the contents of the file with `text` and returns whether that succeeded. `failures` logs what changed since
-    /// the last write.
+    /// Replaces the contents of the file with `text` and returns whether that succeeded. `failures` logs what changed
+    /// since the last write.
     pub fn replace(&self, text: &str, failures: &mut FailureLog) -> bool {
         let result = self.try_replace(text);
         let change =

@@ -1,8 +1,8 @@
-//! Kubernetes clients: the only place that builds them.
+//! Kubernetes clients: the only module that builds them.
 //!
-//! In: a kubeconfig path, or nothing. Out: clients of two temperaments, and errors made short and sortable.
-//! Never: retries. kube's own retry may hold one call for minutes, so it is off in both; the callers
-//! (`watch`, `lease`, `events`, a scheduling queue) each know how long waiting is worth it.
+//! In: a kubeconfig path, or nothing. Out: clients for watches and for short calls; short texts and classes of errors.
+//! Never: retries. kube's own retry may hold one call for minutes, so it is off. The callers (`watch`, `lease`,
+//! `events`, a scheduling queue) each know how long waiting is worth it.
 
 mod answer;
 mod exec;
@@ -19,44 +19,45 @@ use rustls::pki_types::pem::PemObject as _;
 use std::path::PathBuf;
 use std::time::Duration;
 
-/// A watch that hears nothing for this long is taken for dead. The API server sends each watcher a bookmark
-/// about every minute, so a live watch is never this silent; a half-open connection would stay so for ever.
+/// The silence after which a watch counts as dead. The API server sends each watcher a bookmark about every minute, so
+/// a live watch is never this silent; a half-open connection would stay silent for ever.
 const WATCH_SILENCE: Duration = Duration::from_secs(150);
 
 /// How to reach the API server.
 #[derive(Debug, Clone, Default)]
 pub struct Options {
-    /// This file and no other; without it `KUBECONFIG`, then `~/.kube/config`, then the pod's service account.
+    /// Kubeconfig file. `None`: the file in `KUBECONFIG`, else `~/.kube/config`, else the pod's service account.
     pub kubeconfig: Option<PathBuf>,
-    /// Context of the kubeconfig; its current one when not given.
+    /// Context of the kubeconfig. `None`: its current context.
     pub context: Option<String>,
-    /// Sent as `User-Agent`, so that audit logs and API priority rules can name us.
+    /// The `User-Agent` header, by which audit logs and API priority rules tell clients apart.
     pub user_agent: String,
 }
 
 /// How to reach a kubelet's own port.
 #[derive(Debug, Clone, Default)]
 pub struct KubeletEndpoint {
-    /// Its address, such as `https://10.0.0.5:10250`.
+    /// The URL, such as `https://10.0.0.5:10250`.
     pub url: String,
-    /// A file with the token to show, read again as it changes.
+    /// File with the bearer token, read again when it changes.
     pub token: Option<PathBuf>,
-    /// PEM file of the authority its certificate is checked with; `None`: not checked. Most kubelets sign their own.
+    /// PEM file of the authority that signed the kubelet's certificate. `None`: the certificate is not verified, as
+    /// most kubelets sign their own.
     pub authority: Option<PathBuf>,
 }
 
-/// A known API server, from which clients are made. Clones of one client share its connections; bulk writes
-/// and watches deserve clients of their own.
+/// The configuration of one API server, from which clients are built. Clones of a client share its connections; bulk
+/// writes and watches deserve clients of their own.
 #[derive(Debug, Clone)]
 pub struct Connection {
     config: Config,
 }
 
 impl Connection {
-    /// Reads the configuration; does not talk to the server yet.
+    /// Reads the configuration, without a request to the server.
     ///
     /// # Errors
-    /// When no configuration is found or the one found is not usable.
+    /// When there is no configuration, or it is not usable.
     pub async fn open(options: &Options) -> Result<Self, Error> {
         // Explicit, because rustls panics on first use when several providers are compiled in and none is
         // chosen. Losing the race to another caller of this function is fine: it chose the same one.
@@ -72,10 +73,10 @@ impl Connection {
         Ok(Self { config })
     }
 
-    /// For a kubelet, which is no API server but takes the same requests and tokens.
+    /// The configuration for a kubelet's own port, which takes the same requests and tokens as an API server.
     ///
     /// # Errors
-    /// When the address is none, or the authority's file cannot be read.
+    /// When the URL is malformed, or the authority's file cannot be read.
     pub fn for_kubelet(kubelet: &KubeletEndpoint, user_agent: &str) -> Result<Self, Error> {
         let _ = rustls::crypto::ring::default_provider().install_default();
         let uri = kubelet.url.parse().map_err(|error| Error::Url(kubelet.url.clone(), chain(&error)))?;
@@ -97,7 +98,7 @@ impl Connection {
         Ok(Self { config })
     }
 
-    /// For watches and other reads: an answer may take long, but silence ends it.
+    /// A client for watches and other reads: a response may take long, but 150 s of silence end it.
     ///
     /// # Errors
     /// When the credentials or certificates of the configuration are not usable.
@@ -105,7 +106,7 @@ impl Connection {
         self.client(WATCH_SILENCE)
     }
 
-    /// For writes that must not hang (bind, lease, publishing): fails when connecting, sending or the answer
+    /// A client for calls that must not hang (bind, lease, publish): a call fails when connecting, sending or receiving
     /// takes longer than `timeout`.
     ///
     /// # Errors
@@ -114,7 +115,7 @@ impl Connection {
         self.client(timeout)
     }
 
-    /// The namespace of the kubeconfig's context, or of the pod we run in.
+    /// The namespace of the kubeconfig's context, or of the pod of this process.
     pub fn default_namespace(&self) -> &str {
         &self.config.default_namespace
     }
@@ -125,14 +126,14 @@ impl Connection {
 
     fn with_read_timeout(&self, silence: Duration) -> Config {
         let mut config = self.config.clone();
-        // Where no certificate is checked kube still reads the system's authorities, and fails in an image that has none.
+        // Even without verification kube reads the system's authorities, and fails in an image that has none.
         let unchecked = config.accept_invalid_certs || config.cluster_url.scheme_str() == Some("http");
         if unchecked && config.root_cert.is_none() {
             config.root_cert = Some(Vec::new());
         }
-        let sooner = |limit: Option<Duration>| Some(limit.unwrap_or(silence).min(silence));
-        config.connect_timeout = sooner(config.connect_timeout);
-        config.write_timeout = sooner(config.write_timeout);
+        let at_most = |limit: Option<Duration>| Some(limit.unwrap_or(silence).min(silence));
+        config.connect_timeout = at_most(config.connect_timeout);
+        config.write_timeout = at_most(config.write_timeout);
         config.read_timeout = Some(silence);
         config
     }
@@ -152,10 +153,10 @@ async fn configure(options: &Options) -> Result<Config, Error> {
     Config::from_custom_kubeconfig(file, &choice).await.map_err(|error| named(chain(&error)))
 }
 
-/// The text a server answers on `path`, up to `limit` bytes.
+/// The body of `GET path` as text, at most `limit` bytes long.
 ///
 /// # Errors
-/// When there is no answer, it is not a success, or it is longer.
+/// When there is no response, its status is not a success, or the body is longer or not UTF-8.
 pub async fn get_text(client: &Client, path: &str, limit: usize) -> Result<String, kube::Error> {
     let request = Request::get(path).body(kube::client::Body::empty()).map_err(kube::Error::HttpError)?;
     text(client, request, limit).await
@@ -178,7 +179,7 @@ async fn text(
     String::from_utf8(body.into()).map_err(|error| service(&error))
 }
 
-/// A text as part of a path or query.
+/// `text` percent-encoded, for one segment of a path or one value of a query.
 #[must_use]
 pub fn percent_encode(text: &str) -> String {
     let plain = |byte: u8| byte.is_ascii_alphanumeric() || b"-_.~".contains(&byte);
@@ -186,7 +187,7 @@ pub fn percent_encode(text: &str) -> String {
     text.bytes().map(byte).collect()
 }
 
-/// One line for people: status code, reason and message of the API server's answer, or what broke the call.
+/// An error on one line: code, reason and message of the API server's status, or the failure of the call.
 ///
 /// kube's own text repeats each cause and prints the whole status twice.
 pub fn brief(error: &kube::Error) -> String {
@@ -198,7 +199,7 @@ pub fn brief(error: &kube::Error) -> String {
     }
 }
 
-/// An error and its causes on one line, each said once.
+/// An error and its causes on one line, each of them once.
 pub fn chain(error: &dyn std::error::Error) -> String {
     let mut text = error.to_string();
     let mut next = error.source();
@@ -212,7 +213,7 @@ pub fn chain(error: &dyn std::error::Error) -> String {
     text
 }
 
-/// The HTTP status of the API server's answer, if there was one.
+/// The HTTP status code of the API server's response, if there was one.
 pub fn code(error: &kube::Error) -> Option<u16> {
     match error {
         kube::Error::Api(status) => Some(status.code),
@@ -225,27 +226,28 @@ fn answered(error: &kube::Error, code: u16, reason: &str) -> bool {
     matches!(error, kube::Error::Api(status) if status.code == code || status.reason == reason)
 }
 
-/// Somebody wrote the object since we read it: read again. (`AlreadyExists` is also a 409, and not this.)
+/// Whether the object changed since it was read, so that it has to be read again. (`AlreadyExists`, also a 409, is no
+/// conflict.)
 pub fn is_conflict(error: &kube::Error) -> bool {
     answered(error, 409, "Conflict") && !is_already_exists(error)
 }
 
-/// The object to create is there already.
+/// Whether the object to create already exists.
 pub fn is_already_exists(error: &kube::Error) -> bool {
     matches!(error, kube::Error::Api(status) if status.reason == "AlreadyExists")
 }
 
-/// The object, its namespace or its whole kind does not exist.
+/// Whether the object, its namespace or its kind does not exist.
 pub fn is_not_found(error: &kube::Error) -> bool {
     answered(error, 404, "NotFound")
 }
 
-/// We may not do this: RBAC, or an admission rule.
+/// Whether RBAC or an admission rule denies the call.
 pub fn is_forbidden(error: &kube::Error) -> bool {
     answered(error, 403, "Forbidden")
 }
 
-/// The same call may work later: the server was not reached, was busy, or failed on its side.
+/// Whether the same call may succeed later: the server was not reached, was busy, or failed on its side.
 pub fn is_retryable(error: &kube::Error) -> bool {
     match error {
         kube::Error::Api(status) => matches!(status.code, 408 | 429 | 500 | 502 | 503 | 504),
@@ -254,32 +256,32 @@ pub fn is_retryable(error: &kube::Error) -> bool {
     }
 }
 
-/// Why there is no client.
+/// A client cannot be built.
 #[derive(Debug, thiserror::Error)]
 pub enum Error {
-    /// The file that was asked for cannot be used.
+    /// The given kubeconfig cannot be used.
     #[error("kubeconfig {}: {reason}", path.display())]
     Kubeconfig {
         /// The file.
         path: PathBuf,
-        /// What is wrong with it.
+        /// The reason.
         reason: String,
     },
-    /// No file was asked for, and neither a kubeconfig nor a pod's service account was found.
+    /// No file was given, and there is neither a kubeconfig nor a pod's service account.
     #[error("no kubernetes configuration: {0}")]
     NotFound(String),
     /// The configuration was read, but its certificates or credentials cannot be used.
     #[error("kubernetes configuration is not usable: {0}")]
     Unusable(String),
-    /// Not an address.
+    /// The URL is malformed.
     #[error("{0:?} is not an address: {1}")]
     Url(String, String),
-    /// The authority's file cannot be used.
+    /// The authority's file cannot be read.
     #[error("authority {path}: {reason}")]
     Authority {
         /// The file.
         path: PathBuf,
-        /// What is wrong with it.
+        /// The reason.
         reason: String,
     },
     /// The user agent cannot be an HTTP header.
@@ -296,13 +298,13 @@ mod tests {
     }
 
     #[test]
-    fn answers_of_the_server_are_told_briefly() {
+    fn api_errors_are_brief() {
         let error = api(409, "Conflict", "the object has been modified");
         assert_eq!(brief(&error), "409 Conflict: the object has been modified");
     }
 
     #[test]
-    fn causes_are_said_once() {
+    fn each_cause_appears_once() {
         #[derive(Debug, thiserror::Error)]
         #[error("{text}")]
         struct Layer {
@@ -352,7 +354,7 @@ mod tests {
             config.accept_invalid_certs = accept;
             let connection = Connection { config };
             assert_eq!(connection.with_read_timeout(WATCH_SILENCE).root_cert, wanted, "{url} {accept}");
-            // The system's may be missing where tests run.
+            // The machine of the test may have no authorities.
             assert!(wanted.is_none() || connection.watch_client().is_ok(), "{url} {accept}");
         }
         check("https://10.0.0.5:10250", true, Some(Vec::new()));

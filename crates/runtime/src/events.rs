@@ -1,8 +1,8 @@
-//! Events (`events.k8s.io/v1`) about what the process did, for people who look at an object.
+//! Events (`events.k8s.io/v1`) about actions of the process, for people who look at an object.
 //!
-//! In: [`Event`]s from anywhere in the process, handed over without waiting. Out: Event objects; a repeated event
-//! becomes a series of one object, as Kubernetes' own components write it. Never: blocks or fails its caller, and
-//! never floods the API server; what cannot be written in time is dropped and counted.
+//! In: [`Event`]s from anywhere in the process, queued without waiting. Out: Event objects; a repeated event becomes a
+//! series of one object, as Kubernetes' own components write it. Never: a caller that waits or fails, or a flood of
+//! requests: an event that cannot be written in time is dropped and counted.
 //!
 //! # RBAC
 //! `create` and `patch` on `events.k8s.io` events.
@@ -22,8 +22,7 @@ use prometheus_client::metrics::counter::Counter;
 use prometheus_client::metrics::family::Family;
 use prometheus_client::registry::Registry;
 use serde_json::json;
-use series::{Book, Outcome, Write};
-use std::convert::Infallible;
+use series::{Outcome, SeriesStore, Write};
 use std::sync::Arc;
 use std::time::Duration;
 use tokio::sync::mpsc;
@@ -31,32 +30,32 @@ use tokio::time::{Instant, sleep_until, timeout};
 use tokio_util::sync::CancellationToken;
 use tracing::{debug, warn};
 
-/// The longest note the API takes, and what the scheduler puts at the end of one it had to cut.
+/// The API's limit for notes, and kube-scheduler's mark at the end of a shortened one.
 const NOTE_LIMIT_BYTES: usize = 1024;
 const CUT: &str = " ...";
-/// The longest `reportingInstance` the API takes.
+/// The API's limit for `reportingInstance`.
 const INSTANCE_LIMIT_BYTES: usize = 128;
-/// How many events may wait between their makers and the writer.
+/// Capacity of the queue between recorders and the writer, in events.
 const QUEUE: usize = 1024;
-/// How long one write may take.
+/// Timeout of one write.
 const CALL: Duration = Duration::from_secs(10);
-/// How often the writer looks for series whose count has to be written.
+/// Interval at which the writer looks for series with a count to write.
 const TICK: Duration = Duration::from_secs(2);
-/// How long the writer may go on once the process shuts down.
+/// Time for the remaining writes once the process shuts down.
 const DRAIN: Duration = Duration::from_secs(2);
 
-/// `Normal` or `Warning`: the only kinds the API knows.
+/// The type of an event: the API knows `Normal` and `Warning` only.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Severity {
-    /// Things are as they should be.
+    /// Information.
     Normal,
-    /// Somebody may have to do something.
+    /// A problem that may need action.
     Warning,
 }
 
 /// The object an event is about.
 ///
-/// Without a resource version, unlike client-go's: each change of the object would start another series.
+/// The resource version is left out, unlike in client-go: each change of the object would start another series.
 #[derive(Debug, Clone, Default, PartialEq, Eq, PartialOrd, Ord)]
 pub struct Subject {
     /// Group and version, for example `v1`.
@@ -72,7 +71,7 @@ pub struct Subject {
 }
 
 impl Subject {
-    /// The subject that `object` is.
+    /// A reference to `object`.
     pub fn of<K: Resource<DynamicType = ()>>(object: &K) -> Self {
         let meta = object.meta();
         Self {
@@ -85,74 +84,74 @@ impl Subject {
     }
 }
 
-/// Something that happened. Two equal events are one event that happened twice.
+/// An event to record. Equal events count as one event that happened several times.
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord)]
 pub struct Event {
-    /// What it is about.
+    /// The object that the event is about.
     pub regarding: Subject,
-    /// Another object that took part.
+    /// Another object involved.
     pub related: Option<Subject>,
-    /// How bad it is.
+    /// Information or problem.
     pub severity: Severity,
-    /// Why, in one CamelCase word: `FailedScheduling`.
+    /// The reason as one CamelCase word, such as `FailedScheduling`.
     pub reason: String,
-    /// What was being done, in one CamelCase word: `Scheduling`.
+    /// The action under way as one CamelCase word, such as `Scheduling`.
     pub action: String,
-    /// The text for people; cut where the API's limit of 1024 bytes demands it.
+    /// The text for people, shortened to the API's limit of 1024 bytes.
     pub note: String,
 }
 
-/// Who reports.
+/// The reporting controller and its instance.
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord)]
 struct Source {
     controller: String,
     instance: String,
 }
 
-/// An event and who reports it: what the writer works on.
+/// An event with its source: the unit of work of the writer.
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord)]
-struct Report {
+struct QueuedEvent {
     event: Event,
     source: Arc<Source>,
 }
 
 #[derive(Debug, Clone, PartialEq, Eq, Hash, EncodeLabelSet)]
-struct Loss {
+struct DropLabels {
     reason: &'static str,
 }
 
-/// What becomes of the events of this process.
+/// Counts of events written and dropped by this process.
 #[derive(Debug, Clone, Default)]
 struct Metrics {
     written: Counter,
-    dropped: Family<Loss, Counter>,
+    dropped: Family<DropLabels, Counter>,
 }
 
 impl Metrics {
     fn drop_one(&self, reason: &'static str) {
-        self.dropped.get_or_create(&Loss { reason }).inc();
+        self.dropped.get_or_create(&DropLabels { reason }).inc();
     }
 }
 
-/// The end for those who have something to tell. Cheap to clone; never waits.
+/// The sending end: records events without waiting. Cheap to clone.
 #[derive(Debug, Clone)]
 pub struct Recorder {
-    queue: mpsc::Sender<Report>,
+    queue: mpsc::Sender<QueuedEvent>,
     source: Arc<Source>,
     metrics: Metrics,
 }
 
 impl Recorder {
-    /// The same recorder in the name of another controller: a scheduler has one for each profile.
+    /// The same recorder in the name of another controller. A scheduler has one for each profile.
     #[must_use]
     pub fn named(&self, controller: &str) -> Self {
         Self { source: Arc::new(Source::new(controller)), ..self.clone() }
     }
 
-    /// Hands over an event. When the writer is too far behind, the event is dropped and counted.
+    /// Queues an event. When the queue is full, the event is dropped and counted.
     pub fn record(&self, mut event: Event) {
         event.note = shorten(event.note);
-        if self.queue.try_send(Report { event, source: self.source.clone() }).is_err() {
+        if self.queue.try_send(QueuedEvent { event, source: self.source.clone() }).is_err() {
             self.metrics.drop_one("full");
         }
     }
@@ -166,14 +165,14 @@ impl Source {
     }
 }
 
-/// How much the writer may ask of the API server.
+/// Limits of the writer's requests.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub struct Limits {
-    /// Writes a second in the long run.
+    /// Sustained rate, in writes per second.
     pub per_second: f64,
-    /// Writes that may follow each other without a pause.
+    /// Writes without a pause after a quiet time.
     pub burst: u32,
-    /// Writes under way at the same time; each is a connection of its own.
+    /// Concurrent writes, each on a connection of its own.
     pub parallel: usize,
 }
 
@@ -183,21 +182,21 @@ impl Default for Limits {
     }
 }
 
-/// The end that writes; to be run as a task.
+/// The receiving end, which writes Event objects; [`Writer::run`] is a task.
 pub struct Writer {
-    queue: mpsc::Receiver<Report>,
+    queue: mpsc::Receiver<QueuedEvent>,
     client: Client,
-    book: Book,
+    series: SeriesStore,
     bucket: Bucket,
     parallel: usize,
     backoff: Backoff,
-    /// The server did not answer; no write before this time.
+    /// No write before this time, because the server did not answer.
     blocked_until: Instant,
     metrics: Metrics,
 }
 
-/// A recorder in the name of `controller`, and the writer that must be run for its events to arrive. `client` should
-/// not be the one that watches use: events are many and unimportant.
+/// A recorder in the name of `controller`, and the writer whose task must run for events to arrive. `client` should not
+/// be the one that watches use: events are many and unimportant.
 pub fn channel(
     client: Client,
     controller: &str,
@@ -208,7 +207,7 @@ pub fn channel(
     registry.register("tholepin_events_written", "Event objects created or updated", metrics.written.clone());
     registry.register(
         "tholepin_events_dropped",
-        "Events that were not written, and why",
+        "Events that were not written, by reason",
         metrics.dropped.clone(),
     );
     let (sender, queue) = mpsc::channel(QUEUE);
@@ -217,7 +216,7 @@ pub fn channel(
     let writer = Writer {
         queue,
         client,
-        book: Book::default(),
+        series: SeriesStore::default(),
         bucket: Bucket::new(limits, Instant::now()),
         parallel: limits.parallel.max(1),
         backoff: Backoff::new(Duration::from_millis(200), Duration::from_secs(10)),
@@ -228,40 +227,37 @@ pub fn channel(
 }
 
 impl Writer {
-    /// Writes what is recorded until `token` is cancelled, then for a moment what is still waiting.
-    ///
-    /// # Errors
-    /// Never; the type says that it can be a task like others.
-    pub async fn run(mut self, token: CancellationToken) -> Result<(), Infallible> {
+    /// Writes recorded events until `token` is cancelled, then for at most two seconds the ones still queued.
+    pub async fn run(mut self, token: CancellationToken) {
         let mut under_way = FuturesUnordered::new();
         let mut tick = tokio::time::interval(TICK);
         let mut last_call = None;
         loop {
             let now = Instant::now();
             while under_way.len() < self.parallel && now >= self.blocked_until && self.bucket.has(now) {
-                let Some(write) = self.book.next_write() else { break };
+                let Some(write) = self.series.next_write() else { break };
                 self.bucket.take();
                 under_way.push(perform(self.client.clone(), write));
             }
             let finished =
-                last_call.is_some() && under_way.is_empty() && self.book.is_idle() && self.queue.is_empty();
+                last_call.is_some() && under_way.is_empty() && self.series.is_idle() && self.queue.is_empty();
             if finished || last_call.is_some_and(|end| now >= end) {
-                return Ok(());
+                return;
             }
             let retry = self.blocked_until.max(self.bucket.ready_at(now));
-            let waiting = under_way.len() < self.parallel && !self.book.is_idle();
+            let waiting = under_way.len() < self.parallel && !self.series.is_idle();
             tokio::select! {
                 () = token.cancelled(), if last_call.is_none() => last_call = Some(Instant::now() + DRAIN),
-                Some(report) = self.queue.recv() => self.observe(report),
+                Some(queued) = self.queue.recv() => self.observe(queued),
                 Some((write, result)) = under_way.next() => self.settle(write, result),
                 () = sleep_until(retry), if waiting => {}
-                _ = tick.tick() => self.book.tick(Instant::now()),
+                _ = tick.tick() => self.series.tick(Instant::now()),
             }
         }
     }
 
-    fn observe(&mut self, report: Report) {
-        if !self.book.observe(report, Timestamp::now(), Instant::now()) {
+    fn observe(&mut self, queued: QueuedEvent) {
+        if !self.series.observe(queued, Timestamp::now(), Instant::now()) {
             self.metrics.drop_one("behind");
         }
     }
@@ -269,9 +265,9 @@ impl Writer {
     fn settle(&mut self, write: Write, result: Result<(), kube::Error>) {
         let outcome = match &result {
             Ok(()) => Outcome::Written,
-            // Our own earlier try arrived after all.
+            // An earlier attempt of this writer arrived after all.
             Err(error) if write.creates() && is_already_exists(error) => Outcome::Written,
-            // The object has outlived its time to live; the series goes on in a new one.
+            // The object's time to live is over; the series goes on in a new one.
             Err(error) if !write.creates() && is_not_found(error) => Outcome::Gone,
             Err(error) if is_retryable(error) => Outcome::Unreached,
             Err(_) => Outcome::Refused,
@@ -284,13 +280,13 @@ impl Writer {
             Outcome::Unreached => self.blocked_until = Instant::now() + self.backoff.next_delay(),
             Outcome::Gone | Outcome::Refused => {}
         }
-        let kept = self.book.settle(&write, outcome, Instant::now());
+        let kept = self.series.settle(&write, outcome, Instant::now());
         let Err(error) = result else { return };
         let error = brief(&error);
         if kept {
-            debug!(object = write.report.event.regarding.name, error, "event not written yet");
+            debug!(object = write.queued.event.regarding.name, error, "event not written yet");
         } else {
-            warn!(object = write.report.event.regarding.name, error, "event dropped");
+            warn!(object = write.queued.event.regarding.name, error, "event dropped");
             self.metrics.drop_one(if outcome == Outcome::Refused { "refused" } else { "failed" });
         }
     }
@@ -312,7 +308,7 @@ async fn perform(client: Client, write: Write) -> (Write, Result<(), kube::Error
     (write, result)
 }
 
-/// Cuts a note to what the API takes, as kube-scheduler does.
+/// Shortens a note to the API's limit, as kube-scheduler does.
 fn shorten(mut note: String) -> String {
     if note.len() > NOTE_LIMIT_BYTES {
         cut(&mut note, NOTE_LIMIT_BYTES - CUT.len());
@@ -327,7 +323,7 @@ fn cut(text: &mut String, limit_bytes: usize) {
     text.truncate(boundary.unwrap_or_default());
 }
 
-/// Allows `burst` at once and `per_second` in the long run.
+/// A token bucket by rate: `burst` tokens at once and `per_second` in the long run.
 #[derive(Debug)]
 struct Bucket {
     limits: Limits,
@@ -340,7 +336,7 @@ impl Bucket {
         Self { limits, tokens: f64::from(limits.burst), filled: now }
     }
 
-    /// Whether one may go now.
+    /// Whether a token is available now.
     fn has(&mut self, now: Instant) -> bool {
         let gained = now.saturating_duration_since(self.filled).as_secs_f64() * self.limits.per_second;
         self.tokens = (self.tokens + gained).min(f64::from(self.limits.burst.max(1)));
@@ -352,10 +348,10 @@ impl Bucket {
         self.tokens -= 1.0;
     }
 
-    /// When the next may go, to be asked right after [`Bucket::has`].
+    /// The time of the next token; valid right after [`Bucket::has`].
     fn ready_at(&self, now: Instant) -> Instant {
         let missing = (1.0 - self.tokens).max(0.0);
-        // A rate of nothing would be an endless wait; once in an hour is as good.
+        // A rate of 0 would mean an endless wait; one token an hour is as good.
         let seconds = (missing / self.limits.per_second.max(f64::MIN_POSITIVE)).min(3600.0);
         now + Duration::from_secs_f64(seconds)
     }
@@ -376,7 +372,7 @@ mod tests {
     }
 
     #[test]
-    fn the_instance_fits_whatever_the_controller_is_called() {
+    fn the_instance_fits_any_controller_name() {
         let source = Source::new(&"é".repeat(100));
         assert!(source.instance.len() <= INSTANCE_LIMIT_BYTES);
         assert_eq!(Source::new("numa").instance, format!("numa-{}", host::name()));

@@ -33,7 +33,8 @@ pub fn matches(pattern: &str, name: &str) -> bool {
     let Some(parts) = parse(pattern) else { return false };
     let name: Vec<char> = name.chars().collect();
     let (mut part, mut at) = (0, 0);
-    // The part and the end of the last `*`. Backtracking to the last one is enough: it can take all that an earlier could.
+    // The part and the end of the last `*`. Backtracking to the last one is enough: it can take all that an earlier
+    // could.
     let mut star: Option<(usize, usize)> = None;
     loop {
         match (parts.get(part), name.get(at)) {

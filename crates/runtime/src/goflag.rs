@@ -1,13 +1,30 @@
 //! The command line grammar of Go's `flag` package, for entry points that stand in for Go programs.
 //!
-//! In: the flags a program knows, and its arguments. Out: the values that were given, checked, and the positional rest;
-//! or Go's own words for what is wrong, with the usage text. Never: prints, exits, reads the environment, or fills in a
-//! default: whoever asks knows which files and variables come before it.
+//! In: the flags of a program, and its arguments. Out: the values of the given flags, checked, and the positional rest;
+//! or Go's own error text, with the usage text. Never: output, an exit, a look at the environment, or a default: the
+//! caller knows which files and variables come before it.
 //!
-//! The grammar: `-x` and `--x` are one flag; a value follows after `=` or is the next argument, whatever that looks like;
-//! a boolean takes a value only after `=`. The first argument that is no flag ends the flags (so does `-`), and `--` ends
-//! them and is dropped. Of a flag given twice the last value counts, but each is checked. `-h` and `-help` ask for the
+//! The grammar: `-x` and `--x` are one flag. A value follows after `=` or is the next argument, even one with dashes; a
+//! boolean takes a value only after `=`. The first argument that is no flag ends the flags (so does `-`), and `--` ends
+//! them and is dropped. The last of repeated flags counts, but each value is checked. `-h` and `-help` ask for the
 //! usage text unless the program has flags of these names.
+//!
+//! ```
+//! use runtime::goflag::{FlagSet, Kind, flag};
+//!
+//! const FLAGS: &[runtime::goflag::Flag] = &[
+//!     flag("port", Kind::Int, "2112", "port of the metrics"),
+//!     flag("oneshot", Kind::Bool, "false", "exit after the first update"),
+//! ];
+//! let set = FlagSet { program: "exporter", flags: &[FLAGS] };
+//! let parsed = set.parse(["-oneshot", "--port=0x10", "rest"].map(str::to_owned)).unwrap();
+//! assert_eq!((parsed.int("port"), parsed.bool("oneshot")), (Some(16), Some(true)));
+//! assert_eq!(parsed.rest, ["rest"]);
+//!
+//! let wrong = set.parse(["-port=high".to_owned()]).unwrap_err();
+//! assert!(wrong.text().starts_with("invalid value \"high\" for flag -port: parse error\n"));
+//! assert_eq!(wrong.code(), 2);
+//! ```
 
 mod klog;
 mod number;
@@ -21,33 +38,33 @@ use api::goduration::GoDuration;
 use std::collections::BTreeMap;
 use std::fmt::Write;
 
-/// What a flag's value must be.
+/// The type of a flag's value.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Kind {
-    /// As Go's `strconv.ParseBool` reads it: `1`, `t`, `T`, `TRUE`, `true`, `True`, and the like for false. Alone: true.
+    /// A boolean as Go's `strconv.ParseBool` reads it; see [`parse_bool`]. A flag without a value means true.
     Bool,
-    /// Anything.
+    /// Any text.
     Text,
-    /// 64 bits with sign, in Go's literal forms: `10`, `0x10`, `0o7`, `017`, `0b1`, `1_000`.
+    /// A signed number of 64 bits in Go's literal forms: `10`, `0x10`, `0o7`, `017`, `0b1`, `1_000`.
     Int,
-    /// Go's text form: `250ms`, `1h30m`.
+    /// A duration in Go's text form: `250ms`, `1h30m`.
     Duration,
 }
 
-/// A flag a program knows.
+/// A flag of a program.
 #[derive(Clone, Copy, Debug)]
 pub struct Flag {
-    /// Without dashes.
+    /// The name, without dashes.
     pub name: &'static str,
-    /// What its value must be.
+    /// The type of the value.
     pub kind: Kind,
-    /// For the usage text only, in the text form of its kind.
+    /// The default as text, for the usage text only.
     pub default: &'static str,
-    /// What it does, for the usage text.
+    /// The description in the usage text.
     pub help: &'static str,
 }
 
-/// A flag in one line of a table.
+/// Builds a flag, so that a table has one line for each.
 #[must_use]
 pub const fn flag(name: &'static str, kind: Kind, default: &'static str, help: &'static str) -> Flag {
     Flag { name, kind, default, help }
@@ -56,13 +73,13 @@ pub const fn flag(name: &'static str, kind: Kind, default: &'static str, help: &
 /// All flags of one program.
 #[derive(Clone, Copy, Debug)]
 pub struct FlagSet<'a> {
-    /// The name the usage text starts with: `argv[0]`.
+    /// The program's name in the usage text: `argv[0]`.
     pub program: &'a str,
-    /// The flags, in as many lists as is handy, in any order; [`KLOG`] is one of them. A name is there once.
+    /// The flags in any number of lists and any order, such as [`KLOG`]. Names are unique over all lists.
     pub flags: &'a [&'a [Flag]],
 }
 
-/// What a command line said.
+/// The contents of a command line.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct Parsed {
     values: BTreeMap<&'static str, Value>,
@@ -78,49 +95,49 @@ enum Value {
     Duration(GoDuration),
 }
 
-/// Why there are no values: the process prints [`Outcome::text`] to standard error and exits with [`Outcome::code`].
+/// The end of a program without values: it prints [`Outcome::text`] to standard error and exits with [`Outcome::code`].
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Outcome {
-    /// The usage text was asked for.
+    /// A request for the usage text.
     Help {
         /// The usage text.
         usage: String,
     },
-    /// The command line is wrong.
+    /// An invalid command line.
     Wrong {
-        /// In what way.
+        /// The first error.
         error: Error,
         /// The usage text.
         usage: String,
     },
 }
 
-/// What is wrong with a command line, in Go's words, which people and scripts know.
+/// An error in a command line, in Go's words, which people and scripts know.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum Error {
-    /// Three dashes, or no name before `=`.
+    /// An argument with three dashes, or without a name before `=`.
     #[error("bad flag syntax: {0}")]
     Syntax(String),
-    /// The program has no such flag.
+    /// A flag that the program does not have.
     #[error("flag provided but not defined: -{0}")]
     Undefined(String),
-    /// The last argument is a flag without its value.
+    /// A flag without its value at the end of the command line.
     #[error("flag needs an argument: -{0}")]
     Argument(&'static str),
-    /// The value of a boolean is none.
+    /// An invalid value of a boolean.
     #[error("invalid boolean value {value:?} for -{name}: parse error")]
     Boolean {
         /// The flag.
         name: &'static str,
-        /// What was given.
+        /// The given value.
         value: String,
     },
-    /// The value of any other flag is not of its kind.
+    /// An invalid value of any other flag.
     #[error("invalid value {value:?} for flag -{name}: {reason}")]
     Value {
         /// The flag.
         name: &'static str,
-        /// What was given.
+        /// The given value.
         value: String,
         /// `parse error` or `value out of range`.
         reason: &'static str,
@@ -131,7 +148,7 @@ impl FlagSet<'_> {
     /// Reads the arguments that follow the program's name.
     ///
     /// # Errors
-    /// The first argument that is wrong, or the wish for help.
+    /// The first invalid argument, or a request for help.
     pub fn parse(&self, arguments: impl IntoIterator<Item = String>) -> Result<Parsed, Outcome> {
         let mut arguments = arguments.into_iter();
         let mut parsed = Parsed::default();
@@ -151,7 +168,7 @@ impl FlagSet<'_> {
         Ok(parsed)
     }
 
-    /// Takes one flag, and its value from the `rest` of the arguments where it needs one.
+    /// Reads one flag, and its value from the `rest` of the arguments where it needs one.
     fn flag(
         &self,
         argument: &str,
@@ -183,7 +200,7 @@ impl FlagSet<'_> {
         Outcome::Wrong { error, usage: self.usage() }
     }
 
-    /// The usage text in the form Go gives it: the flags by name, each with its kind, its help and its default.
+    /// The usage text in Go's form: the flags by name, each with kind, help and default.
     pub fn usage(&self) -> String {
         let mut flags: Vec<_> = self.flags.iter().copied().flatten().collect();
         flags.sort_by_key(|flag| flag.name);
@@ -195,7 +212,7 @@ impl FlagSet<'_> {
                 Kind::Int => (" int", "0"),
                 Kind::Duration => (" duration", "0s"),
             };
-            // A boolean of one letter leaves room for its help on the same line.
+            // The help of a boolean with one letter stands on the same line.
             let gap = if kind.is_empty() && flag.name.len() == 1 { "\t" } else { "\n    \t" };
             let help = flag.help.replace('\n', "\n    \t");
             // Writing to a string cannot fail.
@@ -211,7 +228,7 @@ impl FlagSet<'_> {
     }
 }
 
-/// A boolean in the forms that Go's `strconv.ParseBool` takes.
+/// Reads a boolean as Go's `strconv.ParseBool` does: `1`, `t`, `T`, `TRUE`, `true`, `True`, and the like for false.
 #[must_use]
 pub fn parse_bool(text: &str) -> Option<bool> {
     match text {
@@ -232,7 +249,7 @@ impl Flag {
                 None => Err(Error::Boolean { name, value }),
             },
             Kind::Int => number::parse_int(&value).map(Value::Int).map_err(|reason| wrong(&value, reason)),
-            // Go hides what is wrong with a duration, even its range.
+            // Go hides the reason for durations, even an excess of the range.
             Kind::Duration => {
                 GoDuration::parse(&value).map(Value::Duration).map_err(|_| wrong(&value, "parse error"))
             }

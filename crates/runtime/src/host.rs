@@ -1,11 +1,11 @@
-//! Who we are on this machine: the host's name and a unique name for this process.
+//! The names of the host and of this process.
 //!
-//! In: the kernel's own files. Out: strings for lease identities and event sources. Never: fails; a machine
-//! without these files still gets a usable, unique name.
+//! In: files in `/proc`. Out: strings for lease identities and event sources. Never: an error; a machine without these
+//! files still gets a usable, unique name.
 
 use crate::random::Random;
 
-/// The host's name as the kernel knows it (in a pod: the pod's name), `localhost` where it says nothing.
+/// The kernel's host name (in a pod: the pod's name), or `localhost` where it is empty.
 pub fn name() -> String {
     let kernel = std::fs::read_to_string("/proc/sys/kernel/hostname").unwrap_or_default();
     match kernel.trim() {
@@ -14,7 +14,7 @@ pub fn name() -> String {
     }
 }
 
-/// `<hostname>_<uuid>`: unique for each start of a process, the form of client-go's lease holders.
+/// `<hostname>_<uuid>`, unique for each start of a process: the form of client-go's lease holders.
 pub fn identity() -> String {
     let kernel = std::fs::read_to_string("/proc/sys/kernel/random/uuid").unwrap_or_default();
     match kernel.trim() {

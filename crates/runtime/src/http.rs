@@ -1,14 +1,14 @@
 //! Health, metrics and log level over HTTP.
 //!
-//! In: named checks, a metrics registry, the log handle; more routes if the process has any. Out: a server that
-//! stops with the process. Never: holds state of its own, or blocks on a check.
+//! In: named checks, a metrics registry, the log handle; further routes of the process. Out: a server that stops with
+//! the process. Never: state of its own, or a check that blocks.
 //!
-//! `/healthz`, `/livez`, `/readyz` answer as Kubernetes' own components do: `ok`, or status 500 with one line for
-//! each check; `?verbose` shows the lines always and `?exclude=name` leaves a check out. The reason of a failure
-//! is shown, as it is never a secret here. `/metrics` is OpenMetrics or Prometheus' plain text, as the scraper asks.
-//! `GET /log-level` shows the level and `PUT` changes it, from this machine only (a port-forward counts).
+//! `/healthz`, `/livez` and `/readyz` respond as Kubernetes' own components do: `ok`, or status 500 with one line for
+//! each check. `?verbose` always shows the lines, and `?exclude=name` leaves a check out. Failures show their reason,
+//! which is never a secret here. `/metrics` is OpenMetrics or Prometheus' plain text, as the scraper accepts. `GET
+//! /log-level` shows the level and `PUT` changes it, from this machine only (a port-forward counts).
 //!
-//! The same over TLS is in `tls`.
+//! The module `tls` serves the same over HTTPS.
 
 mod exposition;
 
@@ -19,7 +19,7 @@ use axum::http::{HeaderMap, StatusCode, header::CONTENT_TYPE};
 use axum::response::{IntoResponse, Response};
 use axum::routing::get;
 use axum::serve::{Listener, ListenerExt};
-use exposition::Form;
+use exposition::Format;
 use prometheus_client::registry::Registry;
 use std::fmt::{Debug, Formatter};
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
@@ -29,23 +29,23 @@ use std::time::Duration;
 use tokio::net::TcpListener;
 use tokio_util::sync::CancellationToken;
 
-/// How long a request under way may still take once the process shuts down.
+/// Time for requests under way once the process shuts down.
 const DRAIN: Duration = Duration::from_secs(2);
 
-/// Which question a check helps to answer.
+/// The probe that a check belongs to.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Probe {
-    /// `/healthz`: is it working? What a human or an old manifest asks.
+    /// `/healthz`: whether the process works. For people and old manifests.
     Health,
-    /// `/livez`: should it be restarted?
+    /// `/livez`: whether the process needs no restart.
     Live,
-    /// `/readyz`: may it be given work?
+    /// `/readyz`: whether the process can take work.
     Ready,
 }
 
 type Check = Box<dyn Fn() -> Result<(), String> + Send + Sync>;
 
-/// What the server shows.
+/// The endpoints of a process: probes, metrics, log level.
 #[derive(Default)]
 pub struct Endpoints {
     checks: Vec<(Probe, String, Check)>,
@@ -54,19 +54,19 @@ pub struct Endpoints {
 }
 
 impl Endpoints {
-    /// A surface with these metrics, and no checks but the `ping` that every probe has.
+    /// Endpoints with these metrics, and without checks besides the `ping` of every probe.
     pub fn new(registry: Registry) -> Self {
         Self { registry, ..Self::default() }
     }
 
-    /// Lets the level of the running process be read and changed.
+    /// Adds `/log-level`, which reads and changes the level of the running process.
     #[must_use]
     pub fn log_level(mut self, handle: log::Handle) -> Self {
         self.log = Some(handle);
         self
     }
 
-    /// Adds a check; it is called on every request and must answer at once.
+    /// Adds a check. Every request calls it, so it must return at once.
     #[must_use]
     pub fn check(
         mut self,
@@ -78,13 +78,13 @@ impl Endpoints {
         self
     }
 
-    /// The routes, to be served as they are or merged with more.
+    /// The routes, for [`serve`] or to merge with more.
     pub fn router(self) -> Router {
         let health = |probe| {
-            move |State(surface): State<Arc<Self>>, RawQuery(query): RawQuery| async move {
+            move |State(endpoints): State<Arc<Self>>, RawQuery(query): RawQuery| async move {
                 let query = query.unwrap_or_default();
                 let pairs: Vec<_> = form_urlencoded::parse(query.as_bytes()).into_owned().collect();
-                surface.probe(probe, &pairs)
+                endpoints.probe(probe, &pairs)
             }
         };
         Router::new()
@@ -139,25 +139,25 @@ impl Debug for Endpoints {
     }
 }
 
-async fn metrics(State(surface): State<Arc<Endpoints>>, headers: HeaderMap) -> Response {
-    let form = Form::accepted(&headers);
-    match form.text(&surface.registry) {
-        Ok(text) => ([(CONTENT_TYPE, form.content_type())], text).into_response(),
+async fn metrics(State(endpoints): State<Arc<Endpoints>>, headers: HeaderMap) -> Response {
+    let format = Format::accepted(&headers);
+    match format.text(&endpoints.registry) {
+        Ok(text) => ([(CONTENT_TYPE, format.content_type())], text).into_response(),
         Err(error) => (StatusCode::INTERNAL_SERVER_ERROR, format!("metrics: {error}\n")).into_response(),
     }
 }
 
-async fn show_level(State(surface): State<Arc<Endpoints>>) -> Result<String, StatusCode> {
-    let handle = surface.log.as_ref().ok_or(StatusCode::NOT_FOUND)?;
+async fn show_level(State(endpoints): State<Arc<Endpoints>>) -> Result<String, StatusCode> {
+    let handle = endpoints.log.as_ref().ok_or(StatusCode::NOT_FOUND)?;
     Ok(handle.current() + "\n")
 }
 
 async fn change_level(
-    State(surface): State<Arc<Endpoints>>,
+    State(endpoints): State<Arc<Endpoints>>,
     ConnectInfo(peer): ConnectInfo<SocketAddr>,
     text: String,
 ) -> (StatusCode, String) {
-    let Some(handle) = &surface.log else { return (StatusCode::NOT_FOUND, String::new()) };
+    let Some(handle) = &endpoints.log else { return (StatusCode::NOT_FOUND, String::new()) };
     // There is no authentication here, and trace logging costs enough to be a weapon.
     if !peer.ip().to_canonical().is_loopback() {
         return (StatusCode::FORBIDDEN, "the log level can be changed from this machine only\n".to_owned());
@@ -171,39 +171,40 @@ async fn change_level(
     }
 }
 
-/// An address to listen on as programs in Go take it: `:8080` is all addresses, of both families where there is a second one,
-/// `127.0.0.1:8080` and `[::1]:8080` are one; `0` and nothing at all are `None`: do not listen. Names of hosts are none of these.
+/// Reads an address to listen on, in the form of Go programs. `:8080` means all addresses, of both families where the
+/// machine has IPv6. `127.0.0.1:8080` and `[::1]:8080` mean one address. `0` and the empty text mean `None`: no
+/// listener.
 ///
 /// # Errors
-/// When it is none of these.
+/// For any other text, host names included.
 pub fn address(text: &str) -> Result<Option<SocketAddr>, AddressError> {
     let malformed = || AddressError(text.to_owned());
     match text.strip_prefix(':') {
         _ if matches!(text, "" | "0") => Ok(None),
         Some(port) => {
             let port = port.parse().map_err(|_| malformed())?;
-            let two = Path::new("/proc/net/if_inet6").exists();
-            let any = if two { Ipv6Addr::UNSPECIFIED.into() } else { IpAddr::V4(Ipv4Addr::UNSPECIFIED) };
+            let has_ipv6 = Path::new("/proc/net/if_inet6").exists();
+            let any = if has_ipv6 { Ipv6Addr::UNSPECIFIED.into() } else { IpAddr::V4(Ipv4Addr::UNSPECIFIED) };
             Ok(Some(SocketAddr::new(any, port)))
         }
         None => text.parse().map(Some).map_err(|_| malformed()),
     }
 }
 
-/// What is no address to listen on.
+/// A text that is no address to listen on.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("{0:?} is no address to listen on; want :PORT, ADDRESS:PORT, or 0 for none")]
 pub struct AddressError(String);
 
-/// Takes the port before anything else starts, so that a port in use is an error at start.
+/// Binds a listener. A process does so before anything else starts, so that a port in use is an error at start.
 ///
 /// # Errors
-/// Names the address that cannot be bound.
+/// When the address cannot be bound; the error names it.
 pub async fn bind(address: SocketAddr) -> Result<TcpListener, Error> {
     TcpListener::bind(address).await.map_err(|cause| Error { address, cause })
 }
 
-/// Serves until `token` is cancelled, then lets requests under way finish for a moment.
+/// Serves until `token` is cancelled, then gives requests under way two seconds.
 ///
 /// # Errors
 /// When the listener fails for good.
@@ -211,13 +212,13 @@ pub async fn serve(listener: TcpListener, router: Router, token: CancellationTok
     run(listener, router, token).await
 }
 
-/// As [`serve`], with any kind of listener.
+/// Like [`serve`], with any kind of listener.
 pub(crate) async fn run<L: Listener<Addr = SocketAddr>>(
     listener: L,
     router: Router,
     token: CancellationToken,
 ) -> std::io::Result<()> {
-    // axum knows the peer's address of its own TCP listener and of wrapped ones only.
+    // axum has the peer's address for its own TCP listener and for wrapped ones only.
     let listener = listener.tap_io(|_| ());
     let service = router.into_make_service_with_connect_info::<SocketAddr>();
     let stopped = token.clone().cancelled_owned();
@@ -231,13 +232,13 @@ pub(crate) async fn run<L: Listener<Addr = SocketAddr>>(
     }
 }
 
-/// A port that cannot be had.
+/// An address that cannot be bound.
 #[derive(Debug, thiserror::Error)]
 #[error("cannot listen on {address}")]
 pub struct Error {
-    /// Where we wanted to listen.
+    /// The address.
     pub address: SocketAddr,
-    /// Why not.
+    /// The cause.
     #[source]
     pub cause: std::io::Error,
 }
@@ -248,11 +249,11 @@ mod tests {
     use crate::ready::Readiness;
     use tokio::io::{AsyncReadExt, AsyncWriteExt};
 
-    async fn start(surface: Endpoints) -> (SocketAddr, CancellationToken) {
+    async fn start(endpoints: Endpoints) -> (SocketAddr, CancellationToken) {
         let listener = bind("127.0.0.1:0".parse().unwrap()).await.unwrap();
         let address = listener.local_addr().unwrap();
         let token = CancellationToken::new();
-        tokio::spawn(serve(listener, surface.router(), token.clone()));
+        tokio::spawn(serve(listener, endpoints.router(), token.clone()));
         (address, token)
     }
 
@@ -277,12 +278,12 @@ mod tests {
     async fn probes_answer_as_kubernetes_components_do() {
         let readiness = Readiness::default();
         let gate = readiness.gate("pods");
-        let surface = Endpoints::default().check(Probe::Ready, "sync", move || readiness.check()).check(
+        let endpoints = Endpoints::default().check(Probe::Ready, "sync", move || readiness.check()).check(
             Probe::Health,
             "leaderElection",
             || Ok(()),
         );
-        let (address, _token) = start(surface).await;
+        let (address, _token) = start(endpoints).await;
         let failed = "[+]ping ok\n[-]sync failed: waiting for pods\nreadyz check failed\n";
         assert_eq!(ask(address, "GET /readyz", "").await, (500, failed.to_owned()));
         assert_eq!(ask(address, "GET /readyz?exclude=sync", "").await, (200, "ok".to_owned()));
@@ -296,7 +297,7 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn metrics_are_told_in_the_form_asked_for() {
+    async fn metrics_have_the_accepted_format() {
         let mut registry = Registry::default();
         registry.register_collector(Box::new(crate::process_metrics::ProcessCollector));
         let (address, _token) = start(Endpoints::new(registry)).await;

@@ -1,17 +1,16 @@
-//! Leader election on a `Lease`, after client-go's rules, so that we and a Go process can contend for one lease.
+//! Leader election on a `Lease` by client-go's rules, so that this program and a Go process can contend for one lease.
 //!
-//! In: a strict client, a lease's name, an identity. Out: a [`Status`] that says who leads and until when.
-//! Never: compares our clock with another machine's, or writes without naming the version it has read.
+//! In: a client with a timeout, a lease's name, an identity. Out: a [`Status`] with the leader and the end of its term.
+//! Never: a comparison of this machine's clock with another's, or a write without the version that was read.
 //!
 //! # Rules
-//! - Every write carries the `resourceVersion` it is based on; of two candidates that take over at once, one gets
-//!   a conflict and reads again.
-//! - A lease has expired when *we* have not seen it change for its duration, by our monotonic clock.
-//! - The leader stops calling itself leader `renew_deadline` after it *sent* its last successful renewal; the
-//!   others wait `lease_duration` from the time they saw it, which is later. So there is one leader at most, as
-//!   long as clocks run at about the same speed.
-//! - [`Status::leads`] looks at the clock, so a process that was stopped for a while does not believe it still
-//!   leads when it wakes.
+//! - Every write carries the `resourceVersion` it is based on. Of two candidates that take over at once, one gets a
+//!   conflict and reads again.
+//! - A lease has expired when *this process* has not seen it change for its duration, by its monotonic clock.
+//! - A leader's term ends `renew_deadline` after it *sent* its last successful renewal. Others wait `lease_duration`
+//!   from the time they saw it, which is later. So there is one leader at most, as long as clocks run at about the same
+//!   speed.
+//! - [`Status::leads`] looks at the clock, so a process that was stopped for a while does not lead when it wakes.
 //!
 //! # RBAC
 //! `get` and `update` on the lease by name, `create` on leases in its namespace.
@@ -37,30 +36,30 @@ use tokio::time::{Instant, sleep_until, timeout, timeout_at};
 use tokio_util::sync::CancellationToken;
 use tracing::{debug, info, warn};
 
-/// How much longer than `retry_period` a candidate may wait, as a share of it: client-go's factor.
+/// Jitter of a candidate's wait, as a share of `retry_period`: client-go's factor.
 const JITTER: f64 = 1.2;
-/// The grace of kube-scheduler's lease watchdog.
+/// Delay after which the health check fails: that of kube-scheduler's lease watchdog.
 const OVERDUE: Duration = Duration::from_secs(20);
 
-/// Which lease, who we are, and how patient we are.
+/// The lease, the identity of this candidate, and the durations.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Config {
     /// The lease's namespace.
     pub namespace: String,
     /// The lease's name.
     pub name: String,
-    /// Unique for this process; [`crate::host::identity`] makes one.
+    /// The holder identity, unique for this process, as from [`crate::host::identity`].
     pub identity: String,
-    /// How long the others wait for a sign of life before they take over. Whole seconds on the wire.
+    /// Time without a renewal after which other candidates take over. Whole seconds on the wire.
     pub lease_duration: Duration,
-    /// How long the leader tries to renew before it gives up.
+    /// Time for which the leader tries to renew before it gives up.
     pub renew_deadline: Duration,
-    /// The pause between tries.
+    /// Pause between attempts.
     pub retry_period: Duration,
 }
 
 impl Config {
-    /// The defaults of every Kubernetes component: 15 s, 10 s, 2 s.
+    /// A configuration with the durations of Kubernetes' components: 15 s, 10 s, 2 s.
     pub fn new(namespace: &str, name: &str, identity: String) -> Self {
         Self {
             namespace: namespace.to_owned(),
@@ -90,26 +89,26 @@ impl Config {
     }
 }
 
-/// Who leads, as far as we know.
+/// The leader, as far as this candidate knows.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct Status {
-    /// The holder last seen; empty before the first answer and when nobody holds the lease.
+    /// The holder last seen; empty before the first response, and when the lease has no holder.
     pub holder: String,
-    /// While we lead: until when that is certain without another renewal.
+    /// The end of this candidate's term without another renewal; `None` when it does not lead.
     pub leading_until: Option<Instant>,
 }
 
 impl Status {
-    /// Whether we lead right now.
+    /// Whether this candidate leads right now.
     pub fn leads(&self) -> bool {
         self.leading_until.is_some_and(|until| Instant::now() < until)
     }
 
-    /// For `/healthz`: fails when we should have noticed long ago that we no longer lead, which means that the
+    /// The health check: fails when the term ended more than 20 s ago and the candidate has not noticed, because the
     /// process hangs.
     ///
     /// # Errors
-    /// Says for how long.
+    /// The time since the term ended.
     pub fn check(&self) -> Result<(), String> {
         match self.leading_until.map(|until| until.elapsed()) {
             Some(overdue) if overdue > OVERDUE => Err(format!("lease not renewed, overdue for {overdue:?}")),
@@ -125,15 +124,16 @@ pub struct Candidate {
     config: Config,
     status: watch::Sender<Status>,
     observed: Option<Observed>,
-    /// Nobody can have written since we did, as far as we know: renew without reading first.
+    /// Whether `observed` is this candidate's own last write, so that it renews without reading first.
     current: bool,
     random: Random,
-    told: String,
+    /// The failure logged last, to log each only once.
+    logged: String,
 }
 
 impl Candidate {
-    /// A candidate that has not asked for the lease yet. `client` is a strict one: calls have their own timeout
-    /// here, but retries hidden in the client would defeat it.
+    /// A candidate that has not sent a request yet. `client` has a timeout and no retries, which would defeat the
+    /// timeouts of the calls made here.
     ///
     /// # Errors
     /// When the durations of `config` contradict each other.
@@ -146,34 +146,34 @@ impl Candidate {
             observed: None,
             current: false,
             random: Random::from_entropy(),
-            told: String::new(),
+            logged: String::new(),
         })
     }
 
-    /// Follows who leads.
+    /// A receiver of the status.
     pub fn status(&self) -> watch::Receiver<Status> {
         self.status.subscribe()
     }
 
-    /// Shows `leader_election_master_status` for this lease, as Kubernetes' own components do.
+    /// Registers `leader_election_master_status` for this lease, as Kubernetes' own components do.
     pub fn register(&self, registry: &mut Registry) {
         Self::register_all(&[self], registry);
     }
 
-    /// The same for several leases of one process, as one metric.
+    /// Registers the metric for several leases of one process.
     pub fn register_all(candidates: &[&Self], registry: &mut Registry) {
         let all = candidates.iter().map(|one| (one.config.name.clone(), one.status()));
-        registry.register_collector(Box::new(Masters(all.collect())));
+        registry.register_collector(Box::new(MasterStatus(all.collect())));
     }
 
-    /// Stands for election and then holds the lease. Ends when `release` is cancelled, after giving the lease up:
-    /// cancel it only when the work that needs the lease has stopped.
+    /// Tries to get the lease and then holds it. Ends when `release` is cancelled, after the lease is released; the
+    /// caller cancels it only when the work that needs the lease has stopped.
     ///
     /// # Errors
-    /// When the lease was held and is lost. The process must end then, as client-go's users do: work that started
-    /// under the lease may still be under way.
+    /// When the lease was held and is lost. The process must end then, as client-go's users do: work that started under
+    /// the lease may still be under way.
     pub async fn run(mut self, release: CancellationToken) -> Result<(), Error> {
-        info!(lease = %self.config, identity = self.config.identity, "standing for leader");
+        info!(lease = %self.config, identity = self.config.identity, "trying to become leader");
         let lost = tokio::select! {
             biased;
             () = release.cancelled() => false,
@@ -192,7 +192,7 @@ impl Candidate {
         Ok(())
     }
 
-    /// Returns when the lease was held and is lost.
+    /// Gets and holds the lease; returns when it is lost.
     async fn campaign(&mut self) {
         loop {
             let led_until = self.status.borrow().leading_until;
@@ -206,7 +206,7 @@ impl Candidate {
             let wake = Instant::now() + pause;
             match leading_until {
                 Some(until) if until <= Instant::now() => return,
-                // In time to notice that it is over.
+                // Early enough to notice the end of the term.
                 Some(until) => sleep_until(wake.min(until)).await,
                 None if led_until.is_some() => return,
                 None => sleep_until(wake).await,
@@ -214,7 +214,7 @@ impl Candidate {
         }
     }
 
-    /// One try to get or keep the lease; says how long to wait before the next.
+    /// One attempt to get or keep the lease; returns the pause before the next.
     async fn attempt(&mut self) -> Result<Duration, String> {
         if self.current {
             match self.write(Action::Renew).await {
@@ -228,7 +228,7 @@ impl Candidate {
         self.read().await?;
         let now = Instant::now();
         match decide(self.observed.as_ref(), now, &self.config.identity, self.config.lease_duration) {
-            // Also when the other's claim has run out by now: between ours and this there was another leader.
+            // Even if the other's term is over by now: there was another leader since ours.
             Action::Wait(_) | Action::TakeOver if self.lost_to_another() => Ok(Duration::ZERO),
             Action::Wait(expiry) => {
                 let jittered = self.config.retry_period.mul_f64(1.0 + JITTER * self.random.fraction());
@@ -241,8 +241,8 @@ impl Candidate {
         }
     }
 
-    /// Whether we led until now and the lease names somebody else; then we no longer lead. (A lease that names nobody
-    /// was cleared or deleted by hand, and we may take it again.)
+    /// Ends this candidate's term if the lease names another holder; whether it did. (A lease without a holder was
+    /// cleared or deleted by hand, and may be taken again.)
     fn lost_to_another(&self) -> bool {
         let named = self.observed.as_ref().is_some_and(|observed| !observed.holder().is_empty());
         named && self.status.send_if_modified(|status| status.leading_until.take().is_some())
@@ -267,7 +267,7 @@ impl Candidate {
     async fn write(&mut self, action: Action) -> Result<(), Failure> {
         let lease = claim(self.observed.as_ref(), action, &self.config, Timestamp::now());
         let post = PostParams::default();
-        // Until the answer is here, and also when this call is dropped half-way, nothing is certain.
+        // Uncertain until the response arrives, and after a call that is dropped half-way.
         self.current = false;
         let sent = Instant::now();
         let lease = match action {
@@ -276,7 +276,7 @@ impl Candidate {
         };
         self.observed = Some(Observed { lease, since: Instant::now() });
         self.current = true;
-        self.told.clear();
+        self.logged.clear();
         self.publish(self.config.identity.clone(), Some(sent + self.config.renew_deadline));
         Ok(())
     }
@@ -292,7 +292,7 @@ impl Candidate {
         }
     }
 
-    /// Tells who holds the lease and, when it is us, how long that is certain.
+    /// Publishes the holder and, for this candidate, the end of its term.
     fn publish(&self, holder: String, until: Option<Instant>) {
         let old = self.status.borrow().holder.clone();
         if old != holder && !holder.is_empty() {
@@ -305,14 +305,14 @@ impl Candidate {
     }
 
     fn failed(&mut self, reason: String) -> Duration {
-        if self.told != reason {
+        if self.logged != reason {
             warn!(lease = %self.config, reason, "lease not written");
-            self.told = reason;
+            self.logged = reason;
         }
         self.config.retry_period
     }
 
-    /// client-go gives a call half of the deadline, so that one lost packet does not cost the lease.
+    /// The timeout of a call: half of the deadline, as in client-go, so that one lost packet does not cost the lease.
     fn call_limit(&self) -> Duration {
         self.config.renew_deadline / 2
     }
@@ -324,9 +324,9 @@ impl Display for Config {
     }
 }
 
-/// Why a call did not succeed.
+/// A failed call.
 enum Failure {
-    /// Somebody wrote, created or deleted the lease meanwhile.
+    /// The lease was written, created or deleted meanwhile.
     Outdated(String),
     Other(String),
 }
@@ -344,9 +344,9 @@ async fn within<T>(limit: Duration, call: impl Future<Output = kube::Result<T>>)
 
 /// The metric of Kubernetes' components: 1 while this process leads, else 0.
 #[derive(Debug)]
-struct Masters(Vec<(String, watch::Receiver<Status>)>);
+struct MasterStatus(Vec<(String, watch::Receiver<Status>)>);
 
-impl Collector for Masters {
+impl Collector for MasterStatus {
     fn encode(&self, mut encoder: DescriptorEncoder) -> Result<(), std::fmt::Error> {
         let help = "1 while this process holds the lease of this name, else 0";
         let mut metric =

@@ -16,11 +16,10 @@ use tracing_subscriber::{EnvFilter, Layer, Registry, reload};
 /// The environment variable whose directives win over `-v`.
 pub const VARIABLE: &str = "THOLEPIN_LOG";
 
-/// Libraries that log what we report ourselves, in our own words and once (`watch`, `client`), or that talk
-/// about every packet. Trace shows them all.
+/// Libraries whose messages `watch` and `client` already report once, or that log every packet. Trace shows them all.
 const QUIET: &str = "kube_client=off,kube_runtime=off,hyper_util=warn,h2=warn,tower=warn,rustls=warn";
 
-/// How a line looks.
+/// The form of a line.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub enum Format {
     /// For people: time, level, module, message, fields.
@@ -40,7 +39,7 @@ impl Handle {
     /// Applies `text`: a klog number (`4`), a level (`debug`) or directives (`info,scheduler=trace`).
     ///
     /// # Errors
-    /// When `text` is none of these; the level stays what it was.
+    /// When `text` is none of these; the level does not change.
     pub fn set(&self, text: &str) -> Result<(), Error> {
         let filter = parse(text)?;
         self.filter.reload(filter).map_err(|error| Error::Gone(error.to_string()))
@@ -95,7 +94,7 @@ fn parse(text: &str) -> Result<EnvFilter, Error> {
         Ok(0..=3) => format!("info,{QUIET}"),
         Ok(4..=5) => format!("debug,{QUIET}"),
         Ok(_) => "trace".to_owned(),
-        // The user's directives come last: the later of two for one target wins.
+        // The user's directives come last: of two for one target the later wins.
         Err(_) if text.eq_ignore_ascii_case("trace") => text.to_owned(),
         Err(_) => format!("{QUIET},{text}"),
     };
@@ -108,17 +107,18 @@ fn parse(text: &str) -> Result<EnvFilter, Error> {
     EnvFilter::builder().parse(directives).map_err(|error| malformed(error.to_string()))
 }
 
-/// Why logging is not as asked.
+/// Logging cannot be set up as requested.
 #[derive(Debug, thiserror::Error)]
 pub enum Error {
     /// Neither a number, nor a level, nor directives.
     #[error(
-        "log level {text:?}: {reason}; want a number, off|error|warn|info|debug|trace, or directives such as info,scheduler=debug"
+        "log level {text:?}: {reason}; want a number, off|error|warn|info|debug|trace, \
+         or directives such as info,scheduler=debug"
     )]
     Level {
-        /// What was given.
+        /// The given text.
         text: String,
-        /// What is wrong with it.
+        /// The reason.
         reason: String,
     },
     /// An unknown format.

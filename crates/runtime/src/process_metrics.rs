@@ -1,7 +1,7 @@
-//! The process about itself: memory, CPU, file descriptors, start time.
+//! Metrics of the process itself: memory, CPU, file descriptors, start time.
 //!
-//! In: `/proc/self` at the moment of a scrape. Out: the metrics every Prometheus client calls `process_*`.
-//! Never: fails a scrape; what cannot be read is left out.
+//! In: `/proc/self` at the moment of a scrape. Out: the metrics that Prometheus clients name `process_*`. Never: a
+//! failed scrape; values that cannot be read are left out.
 
 use prometheus_client::collector::Collector;
 use prometheus_client::encoding::{DescriptorEncoder, EncodeMetric};
@@ -41,7 +41,7 @@ impl Collector for ProcessCollector {
     }
 }
 
-/// What we read of `/proc/self/stat`.
+/// The fields of `/proc/self/stat` that the metrics need.
 #[derive(Debug, PartialEq)]
 struct Stat {
     cpu_seconds: f64,

@@ -1,7 +1,17 @@
-//! Readiness: a process is ready once everything it waits for has signalled.
+//! Readiness: a process is ready once all of its gates are open.
 //!
-//! In: one named gate for each thing to wait for. Out: which gates are still closed. Never: becomes unready
-//! again; what can break later is a health check (`http`).
+//! In: one named gate for each condition of readiness. Out: the gates that are still closed. Never: unready again; a
+//! condition that can fail later is a health check (`http`).
+//!
+//! ```
+//! use runtime::ready::Readiness;
+//!
+//! let readiness = Readiness::default();
+//! let pods = readiness.gate("pods");
+//! assert_eq!(readiness.check(), Err("waiting for pods".to_owned()));
+//! pods.open();
+//! assert_eq!(readiness.check(), Ok(()));
+//! ```
 
 use std::collections::BTreeSet;
 use tokio::sync::watch;
@@ -12,7 +22,7 @@ pub struct Readiness {
     closed: watch::Sender<BTreeSet<String>>,
 }
 
-/// One thing to wait for. Dropping it without [`Gate::open`] leaves the process unready, as it should.
+/// One condition of readiness. A gate that is dropped without [`Gate::open`] stays closed.
 #[derive(Debug)]
 pub struct Gate {
     name: String,
@@ -44,10 +54,10 @@ impl Readiness {
         let _ = self.closed.subscribe().wait_for(BTreeSet::is_empty).await;
     }
 
-    /// `Ok` when every gate is open, else which are not: the form health checks take.
+    /// `Ok` when every gate is open, in the form of a health check.
     ///
     /// # Errors
-    /// Names the gates that are still closed.
+    /// The names of the gates that are still closed.
     pub fn check(&self) -> Result<(), String> {
         match self.closed() {
             closed if closed.is_empty() => Ok(()),
@@ -57,7 +67,7 @@ impl Readiness {
 }
 
 impl Gate {
-    /// Signals that this thing is ready. Further calls do nothing.
+    /// Opens the gate. Further calls do nothing.
     pub fn open(&self) {
         self.closed.send_if_modified(|closed| closed.remove(&self.name));
     }

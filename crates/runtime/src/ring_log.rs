@@ -1,7 +1,7 @@
 //! A log that keeps the last ten records, oldest first, as a JSON array. Pure.
 //!
-//! In: records as JSON objects, each with its time; the array that an earlier process wrote. Out: the array, in the form
-//! in which the peers dump their status. Never: more than ten records, or a change of a record already in the log.
+//! In: records as JSON objects, each with its time; the array that an earlier process wrote. Out: the array, in the
+//! form in which the peers dump their status. Never: more than ten records, or a change of a record already in the log.
 
 use std::collections::VecDeque;
 

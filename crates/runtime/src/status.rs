@@ -1,6 +1,6 @@
-//! The status of objects: the patch that is written, the transitions that become events.
+//! The status of objects: patches, and transitions that become events.
 //!
-//! In: a status as it is and as it should be. Out: a patch if they differ. Never: a write.
+//! In: the observed and the desired status. Out: a patch if they differ. Never: a write.
 
 use serde_json::{Map, Value};
 
@@ -17,7 +17,7 @@ pub struct Transition {
     pub note: String,
 }
 
-/// The merge patch (RFC 7386) that makes `new` of `old`; `None`: they are the same.
+/// The merge patch (RFC 7386) that turns `old` into `new`; `None` if they are equal.
 #[must_use]
 pub fn merge_patch(old: &Value, new: &Value) -> Option<Value> {
     if old == new {

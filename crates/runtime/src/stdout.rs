@@ -1,6 +1,7 @@
 //! Data on standard output.
 //!
-//! In: text. Out: all of it, or as much as whoever reads wants. Never: a word about what goes wrong there.
+//! In: text. Out: the text on standard output, up to the point where the reader closes the pipe. Never: an error about
+//! a closed pipe.
 
 use std::io::{ErrorKind, Write as _};
 
@@ -9,7 +10,7 @@ use std::io::{ErrorKind, Write as _};
 #[error("writing to standard output")]
 pub struct Error(#[source] std::io::Error);
 
-/// Prints. Whoever reads may stop reading.
+/// Prints `text`. A reader that closes the pipe early is no error.
 ///
 /// # Errors
 /// When standard output cannot be written.

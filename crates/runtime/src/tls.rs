@@ -1,14 +1,14 @@
-//! TLS for what a process serves.
+//! HTTPS for the endpoints of a process.
 //!
-//! In: files of a certificate and a key, a policy, the authorities of clients. Out: the same surface as `http`, over TLS and
-//! HTTP/1.1. Never: logs a key or what is in a file; stops serving because a file went bad.
+//! In: files of a certificate and a key, a policy, the authorities of clients. Out: the endpoints of `http` over TLS
+//! and HTTP/1.1. Never: a key or the contents of a file in a log, or an end of service because a file became invalid.
 //!
-//! The files are read every few seconds, and their contents compared: that sees a file replaced, a folder replaced under a
-//! symbolic link (as Kubernetes does with mounted secrets) and a file written in place. Contents that cannot be used, such
-//! as a new certificate beside an old key, are told once and change nothing. New contents hold for new connections.
+//! The files are read every few seconds and their contents compared. This notices a replaced file, a directory replaced
+//! under a symbolic link (as Kubernetes does with mounted secrets) and a file written in place. Unusable contents, such
+//! as a new certificate beside an old key, are logged once and change nothing. New contents apply to new connections.
 //!
-//! When certificate or key is not there at the start, a certificate that signs itself is served, for `localhost` and the
-//! loopback addresses, until both files have come: that is what RTE does, and a scraper that does not verify works with it.
+//! When certificate or key is missing at start, a self-signed certificate for `localhost` and the loopback addresses is
+//! served until both files exist. RTE does the same, and a scraper that does not verify works with it.
 
 mod files;
 mod listener;
@@ -34,48 +34,48 @@ use tokio::net::TcpListener;
 use tokio::sync::watch;
 use tokio_util::sync::CancellationToken;
 
-/// How often the files are read. Kubernetes itself takes a minute or two to bring a changed secret to a node.
+/// Interval between reads of the files. Kubernetes itself takes a minute or two to bring a changed secret to a node.
 const EVERY: Duration = Duration::from_secs(5);
 
-/// What a TLS listener needs.
+/// The settings of a TLS listener.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Settings {
-    /// The certificate chain, PEM. With an empty path, one that signs itself is served for good.
+    /// PEM file of the certificate chain. An empty path means a self-signed certificate for good.
     pub certificate: PathBuf,
-    /// Its key, PEM.
+    /// PEM file of the key.
     pub key: PathBuf,
-    /// Who signs the certificates that clients must show; without it nobody is asked for one.
+    /// The authorities that sign clients' certificates. `None`: clients need no certificate.
     pub clients: Option<ClientAuth>,
     /// Versions and cipher suites.
     pub policy: Policy,
 }
 
-/// The authorities whose clients are let in.
+/// The authorities whose clients are accepted.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum ClientAuth {
-    /// All certificates of this file, PEM. It must be there from the start.
+    /// All certificates of this PEM file, which must exist at start.
     File(PathBuf),
-    /// Those the system trusts, as they are at the start: where Go looks when it is given none.
+    /// The system's authorities at start, which Go uses when it is given none.
     System,
 }
 
 impl Settings {
-    /// For this certificate and key, without clients' certificates and with the default policy.
+    /// Settings with this certificate and key, without client certificates, and with the default policy.
     pub fn new(certificate: impl Into<PathBuf>, key: impl Into<PathBuf>) -> Self {
         Self { certificate: certificate.into(), key: key.into(), clients: None, policy: Policy::default() }
     }
 }
 
-/// A certificate that is ready to be served and keeps up with its files.
+/// The certificate to serve, which follows its files.
 pub struct CertWatcher {
     settings: Settings,
     provider: Arc<CryptoProvider>,
-    /// The system's authorities, when clients are held to them.
+    /// The system's authorities, if clients are verified with them.
     system: Option<RootCertStore>,
     config: watch::Sender<Arc<ServerConfig>>,
-    /// The contents last looked at, and whether they could not be used.
+    /// The digest of the contents last read, and whether they were unusable.
     seen: (u64, bool),
-    /// What is to be offered, if that can change.
+    /// The policy to offer, if it can change.
     policies: Option<watch::Receiver<Policy>>,
     reads: Counter,
     errors: Counter,
@@ -83,10 +83,10 @@ pub struct CertWatcher {
 }
 
 impl CertWatcher {
-    /// Reads the files, and logs what of the policy has no effect. Blocks for as long as reading takes.
+    /// Reads the files, and logs the parts of the policy without effect. Blocks while it reads.
     ///
     /// # Errors
-    /// Names the file that is there but cannot be used, or the one with the clients' authorities that is not there.
+    /// When a file exists but cannot be used, or the file with the clients' authorities does not exist.
     pub fn new(settings: &Settings) -> Result<Self, Error> {
         for note in &settings.policy.notes {
             tracing::warn!("{note}");
@@ -101,9 +101,7 @@ impl CertWatcher {
         let (pair, missing) = match contents.pair(settings) {
             Ok(pair) => (pair, false),
             Err(FileError::Missing(_)) if settings.certificate.as_os_str().is_empty() => {
-                tracing::info!(
-                    "no certificate is asked for: serving one for localhost that nobody can verify"
-                );
+                tracing::info!("no certificate is configured: serving a self-signed one for localhost");
                 (self_signed()?, true)
             }
             Err(FileError::Missing(path)) => {
@@ -111,7 +109,7 @@ impl CertWatcher {
                     missing = %path.display(),
                     certificate = %settings.certificate.display(),
                     key = %settings.key.display(),
-                    "no certificate yet: serving one for localhost that nobody can verify, until both files are there"
+                    "certificate or key is missing: serving a self-signed certificate for localhost until both files exist"
                 );
                 (self_signed()?, true)
             }
@@ -134,32 +132,32 @@ impl CertWatcher {
         })
     }
 
-    /// Reads the files this often instead of every five seconds.
+    /// Sets the interval between reads of the files, five seconds by default.
     #[must_use]
     pub fn reload_every(mut self, every: Duration) -> Self {
         self.every = every;
         self
     }
 
-    /// Offers what `policies` says, now and whenever that changes; connections that are there already stay as they are.
+    /// Offers the latest of `policies`. A change applies to new connections.
     #[must_use]
     pub fn follow(mut self, policies: watch::Receiver<Policy>) -> Self {
         self.policies = Some(policies);
         self
     }
 
-    /// How often the files were read.
+    /// Number of reads of the files.
     pub fn reads(&self) -> u64 {
         self.reads.get()
     }
 
-    /// How often what was read could not be used, or was not there.
+    /// Number of reads that found a file missing or unusable.
     pub fn read_errors(&self) -> u64 {
         self.errors.get()
     }
 
-    /// Adds `certwatcher_read_certificate_total` and `certwatcher_read_certificate_errors_total`, the names Go controllers
-    /// count the same under.
+    /// Registers `certwatcher_read_certificate_total` and `certwatcher_read_certificate_errors_total`, as Go
+    /// controllers name these counts.
     pub fn register(&self, registry: &mut Registry) {
         let help = "Readings of the certificate, its key and the authorities of clients";
         registry.register("certwatcher_read_certificate", help, self.reads.clone());
@@ -167,30 +165,30 @@ impl CertWatcher {
         registry.register("certwatcher_read_certificate_errors", help, self.errors.clone());
     }
 
-    /// Reads the files again and again.
-    async fn keep_up(mut self) {
+    /// Reads the files at each interval.
+    async fn watch_files(mut self) {
         loop {
             let policy = self.next_policy().await;
             let settings = self.settings.clone();
-            // On a thread of its own: a file system that hangs must not hang the rest. It only fails when we stop.
+            // On a thread of its own, as a file system may hang. The call fails only when the process stops.
             let Ok(contents) = tokio::task::spawn_blocking(move || Contents::read(&settings)).await else {
                 return;
             };
             if let Some(policy) = policy {
-                self.offer(policy, &contents);
+                self.apply_policy(policy, &contents);
             }
-            self.look(&contents);
+            self.reload_if_changed(&contents);
         }
     }
 
-    /// Waits until it is time to read the files; a policy, if there is a new one.
+    /// Waits until the next read of the files, or for a new policy, which it returns.
     async fn next_policy(&mut self) -> Option<Policy> {
         let every = tokio::time::sleep(self.every);
         let Some(policies) = &mut self.policies else {
             every.await;
             return None;
         };
-        // What was there before anybody listened counts too.
+        // A policy set before this call counts too.
         let differs = |policy: &Policy| *policy != self.settings.policy;
         tokio::select! {
             Ok(policy) = policies.wait_for(differs) => Some(policy.clone()),
@@ -198,15 +196,15 @@ impl CertWatcher {
         }
     }
 
-    /// Offers something else, with the certificate there is.
-    fn offer(&mut self, policy: Policy, contents: &Contents) {
+    /// Offers another policy, with the current certificate.
+    fn apply_policy(&mut self, policy: Policy, contents: &Contents) {
         for note in &policy.notes {
             tracing::warn!("{note}");
         }
         self.provider = Arc::new(policy.provider());
         self.settings.policy = policy;
         if !matches!(contents.pair(&self.settings), Err(FileError::Missing(_))) {
-            self.take(contents);
+            self.reload(contents);
             return;
         }
         let config = self_signed().map_err(|error| error.to_string()).and_then(|pair| {
@@ -217,22 +215,25 @@ impl CertWatcher {
         match config {
             Ok(config) => drop(self.config.send_replace(Arc::new(config))),
             Err(error) => {
-                tracing::warn!(error, "TLS policy changed but cannot be used; keeping what was served")
+                tracing::warn!(
+                    error,
+                    "TLS policy changed but cannot be used; keeping the previous configuration"
+                )
             }
         }
     }
 
-    fn look(&mut self, contents: &Contents) {
+    fn reload_if_changed(&mut self, contents: &Contents) {
         self.reads.inc();
         let (before, failed) = self.seen;
         let digest = contents.digest();
-        let failed = if digest == before { failed } else { !self.take(contents) };
+        let failed = if digest == before { failed } else { !self.reload(contents) };
         self.seen = (digest, failed);
         self.errors.inc_by(failed.into());
     }
 
-    /// Serves these contents from now on, if they can be.
-    fn take(&self, contents: &Contents) -> bool {
+    /// Serves these contents from now on, if they are usable.
+    fn reload(&self, contents: &Contents) -> bool {
         let certificate = self.settings.certificate.display();
         let config = contents.pair(&self.settings).and_then(|pair| {
             let authorities = contents.authorities(&self.settings)?.or_else(|| self.system.clone());
@@ -241,11 +242,11 @@ impl CertWatcher {
         match config {
             Ok(config) => {
                 self.config.send_replace(Arc::new(config));
-                tracing::info!(%certificate, "serving the certificate as it is in the files now");
+                tracing::info!(%certificate, "serving the certificate that is now in the files");
                 true
             }
             Err(error) => {
-                tracing::warn!(%certificate, %error, "certificate files changed but cannot be used; keeping what was served");
+                tracing::warn!(%certificate, %error, "certificate files changed but cannot be used; keeping the old ones");
                 false
             }
         }
@@ -258,7 +259,7 @@ impl Debug for CertWatcher {
     }
 }
 
-/// Serves as [`http::serve`] does, over TLS, and keeps up with the files meanwhile.
+/// Like [`http::serve`], over TLS, with the certificate that is in the files.
 ///
 /// # Errors
 /// When the listener fails for good.
@@ -269,17 +270,17 @@ pub async fn serve(
     server: CertWatcher,
 ) -> std::io::Result<()> {
     let listener = listener::Listener::new(listener, server.config.subscribe());
-    let keep_up = async {
-        server.keep_up().await;
+    let watch_files = async {
+        server.watch_files().await;
         std::future::pending().await
     };
     tokio::select! {
         result = http::run(listener, router, token) => result,
-        result = keep_up => result,
+        result = watch_files => result,
     }
 }
 
-/// What the library needs to answer a client.
+/// The configuration of the TLS library.
 fn configure(
     settings: &Settings,
     provider: &Arc<CryptoProvider>,
@@ -309,7 +310,7 @@ fn configure(
         .with_single_cert(pair.chain, pair.key)
         .map_err(wrong)?;
     config.alpn_protocols = vec![b"http/1.1".to_vec()];
-    // Scrapers keep their connections; remembering sessions would only hold memory.
+    // Scrapers keep their connections, so stored sessions would only hold memory.
     config.session_storage = Arc::new(NoServerSessionStorage {});
     config.send_tls13_tickets = 0;
     Ok(config)
@@ -335,10 +336,10 @@ fn system_authorities() -> Result<RootCertStore, Error> {
     Ok(store)
 }
 
-/// Why there is no server.
+/// A TLS listener cannot be set up.
 #[derive(Debug, thiserror::Error)]
 pub enum Error {
-    /// A file that is needed, or that is there, cannot be used.
+    /// A required or existing file cannot be used.
     #[error("tls: {0}")]
     File(#[from] FileError),
     /// ClientAuth are held to the system's authorities, and there are none.
@@ -346,7 +347,7 @@ pub enum Error {
         "tls: clients must show a certificate, but the system has no authorities ({0}); name a file with them"
     )]
     System(String),
-    /// No certificate could be made to start with.
+    /// The self-signed certificate could not be made.
     #[error("tls: cannot make a certificate: {0}")]
     SelfSigned(String),
 }

@@ -1,15 +1,15 @@
-//! Watching one kind of object and feeding what happens into a sink.
+//! A watch of one kind of object, which feeds events into a sink.
 //!
-//! In: an `Api`, a selection. Out: [`Event`]s, handed over the moment they arrive. Never: keeps objects (only
-//! their keys, to know which ones vanished), never ends, and never lets one broken object stop the others.
+//! In: an `Api`, a selection. Out: [`Event`]s, delivered as they arrive. Never: a copy of the objects (only their keys,
+//! to know which ones vanished), an end, or one unreadable object that stops the others.
 //!
 //! # Guarantees
-//! - The first event is a [`Event::Reset`]; another one comes whenever the watch could not be resumed where it
-//!   broke off. Between two of them every change arrives once and in order.
-//! - Applying the events in order gives the server's state; nothing is delivered half.
-//! - While the API server is away, nothing is delivered: what was known stays known.
-//! - A kind the server does not know has no objects: that is a `Reset` to nothing, and the watch waits until the
-//!   kind appears.
+//! - The first event is a [`Event::Reset`]; another one comes whenever the watch could not resume where it broke off.
+//!   Between two of them every change arrives once and in order.
+//! - The events, applied in order, give the server's state. No event is partial.
+//! - While the API server is away, no event arrives, and the state known before remains.
+//! - A kind that the server does not have means no objects: a `Reset` to nothing. The watch waits until the kind
+//!   appears.
 //!
 //! # RBAC
 //! `list` and `watch` on the kind.
@@ -32,7 +32,7 @@ use std::convert::Infallible;
 use std::fmt::{Debug, Display, Formatter};
 use tracing::debug;
 
-/// Which object: a name is used again by another object, a UID never.
+/// The identity of an object. A later object may have the same name, but never the same UID.
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord)]
 pub struct Key {
     /// The namespace, empty for kinds without one.
@@ -61,26 +61,26 @@ impl Display for Key {
     }
 }
 
-/// What happened to the objects of a kind.
+/// A change of the objects of a kind.
 #[derive(Debug, Clone, PartialEq)]
 pub enum Event<K> {
-    /// The whole truth as of now. Forget what `vanished`, then take in `objects`; in this order, as an object may
+    /// The whole current state. A receiver first forgets `vanished` and then takes `objects`, because an object may
     /// have been replaced by one of the same name.
     Reset {
-        /// Every object that exists and can be read.
+        /// Every object that exists and is readable.
         objects: Vec<K>,
-        /// The objects known before that are no longer there, or cannot be read any more.
+        /// The objects known before that no longer exist, or are no longer readable.
         vanished: Vec<Key>,
     },
-    /// An object is new or changed.
+    /// A new or changed object.
     Applied(K),
-    /// An object was deleted; this was its last state.
+    /// A deleted object, in its last state.
     Deleted(K),
-    /// An object is new or changed, but its content cannot be read: what was known of it no longer holds.
+    /// A new or changed object whose content cannot be read. Its former state no longer holds.
     Unreadable {
         /// The object.
         key: Key,
-        /// Why it cannot be read.
+        /// The reason.
         reason: String,
     },
 }
@@ -90,7 +90,7 @@ struct Kind {
     resource: String,
 }
 
-/// How the watches of this process fare, by resource.
+/// Counters of the watches of this process, by resource.
 #[derive(Debug, Clone, Default)]
 pub struct Metrics {
     resets: Family<Kind, Counter>,
@@ -99,7 +99,7 @@ pub struct Metrics {
 }
 
 impl Metrics {
-    /// Metrics shown by `registry`.
+    /// Registers the metrics in `registry`.
     pub fn register(registry: &mut Registry) -> Self {
         let metrics = Self::default();
         let mut add = |name: &str, help: &str, family: &Family<Kind, Counter>| {
@@ -112,10 +112,10 @@ impl Metrics {
     }
 }
 
-/// Watches the objects of `api` that `config` selects, for ever; to stop, drop the future.
+/// Watches the objects of `api` that `config` selects, until the future is dropped.
 ///
-/// A `K` that leaves fields out must keep name, namespace, UID and resource version. An object whose shape `K`
-/// cannot read fails the whole list: right for built-in kinds, which the server validates.
+/// A `K` with fewer fields must keep name, namespace, UID and resource version. An object that `K` cannot read fails
+/// the whole list, which is right for built-in kinds: the server validates them.
 pub async fn run<K>(api: Api<K>, config: Config, metrics: &Metrics, sink: impl FnMut(Event<K>)) -> Infallible
 where
     K: Resource<DynamicType = ()> + Clone + Debug + DeserializeOwned + Send + 'static,
@@ -125,27 +125,27 @@ where
     }
 }
 
-/// As [`run`], for what is kept in another form than it is on the wire, and for kinds without a type of their own:
-/// `open` turns each object into what is kept the moment it arrives, so what that leaves out is never held, not even while a
-/// long list comes in. What it refuses is told as [`Event::Unreadable`]. `resource` names the kind in logs and metrics.
+/// Like [`run`], for callers that keep another form of the objects, and for kinds without a type of their own.
+/// `convert` maps each object as it arrives, so that fields it drops are never held, not even during a long list. Its
+/// errors become [`Event::Unreadable`]. `resource` names the kind in logs and metrics.
 pub async fn run_mapped<W, K>(
     api: Api<W>,
     resource: &str,
     config: Config,
     metrics: &Metrics,
-    open: impl FnMut(W) -> Result<K, String>,
+    convert: impl FnMut(W) -> Result<K, String>,
     sink: impl FnMut(Event<K>),
 ) -> Infallible
 where
     W: Resource + Clone + Debug + DeserializeOwned + Send + 'static,
 {
-    match drive(api, resource, config, metrics, Index::new(open, sink), keep_waiting).await {
+    match drive(api, resource, config, metrics, Index::new(convert, sink), keep_waiting).await {
         Ok(never) | Err(never) => never,
     }
 }
 
-/// As [`run`], for kinds whose content anybody may have written: an object that `K` cannot read is told as
-/// [`Event::Unreadable`] and the others go on. It costs a second copy of each object while it is parsed.
+/// Like [`run`], for kinds whose content the server does not validate: an object that `K` cannot read becomes
+/// [`Event::Unreadable`], and the others are not affected. Parsing holds a second copy of each object.
 pub async fn run_guarded<K>(
     api: Api<DeserializeGuard<K>>,
     config: Config,
@@ -156,13 +156,13 @@ where
     K: Resource<DynamicType = ()> + Clone + Debug + DeserializeOwned + Send + 'static,
 {
     let resource = K::plural(&());
-    match drive(api, &resource, config, metrics, Index::new(open_guard, sink), keep_waiting).await {
+    match drive(api, &resource, config, metrics, Index::new(unwrap_guard, sink), keep_waiting).await {
         Ok(never) | Err(never) => never,
     }
 }
 
-/// As [`run_guarded`], for callers that have another way: ends when the server says that watching is not allowed, with what
-/// it said. Everything else is waited for, as ever.
+/// Like [`run_guarded`], for callers with an alternative to watching: ends when the server denies the watch, and
+/// returns the server's message. Other failures are waited out.
 pub async fn run_while_allowed<K>(
     api: Api<DeserializeGuard<K>>,
     config: Config,
@@ -172,17 +172,17 @@ pub async fn run_while_allowed<K>(
 where
     K: Resource<DynamicType = ()> + Clone + Debug + DeserializeOwned + Send + 'static,
 {
-    match drive(api, &K::plural(&()), config, metrics, Index::new(open_guard, sink), Err).await {
+    match drive(api, &K::plural(&()), config, metrics, Index::new(unwrap_guard, sink), Err).await {
         Ok(never) => match never {},
         Err(denied) => denied,
     }
 }
 
-fn open_guard<K>(guard: DeserializeGuard<K>) -> Result<K, String> {
+fn unwrap_guard<K>(guard: DeserializeGuard<K>) -> Result<K, String> {
     guard.0.map_err(|invalid| invalid.error)
 }
 
-/// What most do when they are not allowed: hope that somebody grants it.
+/// The answer to a denied watch in most cases: wait until an administrator grants it.
 fn keep_waiting(_: String) -> Result<(), Infallible> {
     Ok(())
 }
@@ -201,7 +201,7 @@ where
     S: FnMut(Event<K>),
 {
     let mut errors = WatchErrors::new(resource.to_owned(), metrics);
-    // A streamed list costs the server a fraction of a plain one, but it may have that feature switched off.
+    // A streamed list costs the server a fraction of a plain one, but the feature may be off.
     let mut config = config.streaming_lists();
     loop {
         let mut stream = std::pin::pin!(watcher(api.clone(), config.clone()));
@@ -222,14 +222,17 @@ where
                 }
                 Recovery::Relist => break,
                 Recovery::Page => {
-                    debug!(resource = errors.kind.resource, "server refuses streamed lists, paging");
+                    debug!(
+                        resource = errors.kind.resource,
+                        "server refuses streamed lists; listing page by page"
+                    );
                     config.initial_list_strategy = watcher::InitialListStrategy::ListWatch;
                     break;
                 }
                 Recovery::Absent => {
                     index.absent();
                     errors.pause("the server does not know this kind, waiting for it to appear").await;
-                    // The old position means nothing to a kind that comes back: list anew.
+                    // The old position is meaningless for a kind that comes back: list again.
                     break;
                 }
             }

@@ -1,6 +1,7 @@
-//! Objects as they come off the wire, with only the fields that are read.
+//! Objects from the API server, reduced to the fields that are read.
 //!
-//! In: JSON of the API server. Out: [`Wire`]: [`Raw`] for kinds that are kept whole, [`Parts`] of others. Never: a rule of one kind.
+//! In: JSON of the API server. Out: [`Wire`]: [`Raw`] for kinds that are kept whole, [`Parts`] of others. Never: a rule
+//! of one kind.
 
 use std::borrow::Cow;
 use std::collections::{BTreeMap, BTreeSet};
@@ -13,19 +14,19 @@ use serde::de::{DeserializeOwned, IgnoredAny};
 use serde::{Deserialize, Deserializer};
 use serde_json::Value;
 
-/// An object of any kind, with what is kept of it.
+/// An object of any kind, reduced to metadata and a body.
 #[derive(Clone, Debug)]
 pub struct Wire<B> {
-    /// What identifies it, and what its readers need.
+    /// Identity, labels, and whether the object is being deleted.
     pub meta: ObjectMeta,
-    /// What is kept.
+    /// The kept part of the object.
     pub body: B,
 }
 
-/// An object that is kept complete, and as it was sent. Its `meta` is what identifies it, and nothing else.
+/// A complete object, as the server sent it. Its `meta` has the identity only.
 pub type Raw = Wire<Value>;
 
-/// What is read of an object's spec and status, and nothing else of them.
+/// The fields that are read of an object's spec and status.
 #[derive(Clone, Debug)]
 pub struct Parts<S, T> {
     /// The fields of `spec` that are read.
@@ -34,11 +35,11 @@ pub struct Parts<S, T> {
     pub status: T,
 }
 
-/// One copy of each text, for texts that many objects have.
+/// A pool with one copy of each text, for texts that many objects share.
 #[derive(Debug, Default)]
 pub struct Texts {
     known: BTreeSet<Arc<str>>,
-    /// How many there were when those that nobody has any more were last thrown away.
+    /// The number of texts after the last removal of unused ones.
     kept: usize,
 }
 
@@ -54,7 +55,7 @@ struct Meta {
 }
 
 impl Raw {
-    /// A field's text, by a JSON pointer.
+    /// The text of a field, by JSON pointer.
     #[must_use]
     pub fn text(&self, pointer: &str) -> Option<&str> {
         self.body.pointer(pointer).and_then(Value::as_str)
@@ -99,7 +100,7 @@ where
             uid: metadata.uid,
             resource_version: metadata.resource_version,
             labels: metadata.labels,
-            // Whether there is one is all that is asked.
+            // Readers only check whether there is one.
             deletion_timestamp: metadata.deletion_timestamp.map(|_| Time(jiff::Timestamp::UNIX_EPOCH)),
             ..ObjectMeta::default()
         };
@@ -108,7 +109,7 @@ where
 }
 
 impl Texts {
-    /// The copy of a text.
+    /// The shared copy of a text.
     pub fn share(&mut self, text: &str) -> Arc<str> {
         if let Some(known) = self.known.get(text) {
             return Arc::clone(known);
@@ -122,7 +123,7 @@ impl Texts {
         new
     }
 
-    /// The copies of keys and values, such as of labels.
+    /// The shared copies of keys and values, such as those of labels.
     pub fn share_all(&mut self, words: &BTreeMap<String, String>) -> BTreeMap<Arc<str>, Arc<str>> {
         words.iter().map(|(key, value)| (self.share(key), self.share(value))).collect()
     }

@@ -1,7 +1,19 @@
-//! YAML (and JSON, which is YAML): the only place that reads and writes it.
+//! YAML (and JSON, which is YAML): the only module that reads and writes it.
 //!
-//! In: text of bounded size. Out: typed values, or one line that names the file, the place and the reason.
-//! Never: builds an untyped tree, follows an include, or writes a value that reads back as another type.
+//! In: text of bounded size. Out: typed values, or one line that names file, line and reason. Never: an untyped tree,
+//! an include, or a value written so that it reads back as another type.
+//!
+//! ```
+//! use std::collections::BTreeMap;
+//!
+//! use runtime::yaml::{self, Mode};
+//!
+//! let ports: BTreeMap<String, u16> = yaml::read_str("ports.yaml", "http: 80\n", Mode::Strict)?;
+//! assert_eq!(yaml::write(&ports)?, "http: 80\n");
+//! let error = yaml::read_str::<BTreeMap<String, u16>>("ports.yaml", "http: eighty\n", Mode::Strict).unwrap_err();
+//! assert!(error.to_string().starts_with("ports.yaml: "));
+//! # Ok::<(), yaml::Error>(())
+//! ```
 
 use serde::Serialize;
 use serde::de::DeserializeOwned;
@@ -9,16 +21,15 @@ use serde_saphyr::options::DuplicateKeyPolicy;
 use std::io::Read;
 use std::path::Path;
 
-/// Enough for any configuration file or manifest.
+/// A limit that suffices for any configuration file or manifest.
 pub const CONFIG_LIMIT_BYTES: u64 = 4 << 20;
 
-/// How forgiving a reader is.
+/// What a reader makes of unknown fields and repeated keys.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Mode {
-    /// Unknown fields and repeated keys are errors: for configuration that people write.
+    /// Both are errors: for configuration that people write.
     Strict,
-    /// Unknown fields are ignored and the last of repeated keys wins: for what other programs wrote, maybe newer
-    /// than we are.
+    /// Unknown fields are ignored and the last of repeated keys wins: for files of other programs, which may be newer.
     Lenient,
 }
 
@@ -30,7 +41,7 @@ pub fn read_file<T: DeserializeOwned>(path: &Path, mode: Mode, limit_bytes: u64)
     read_str(&path.display().to_string(), &read_text(path, limit_bytes)?, mode)
 }
 
-/// The text of a file, at most `limit_bytes` long.
+/// Reads a text file of at most `limit_bytes`.
 ///
 /// # Errors
 /// When the file cannot be read, is too large, or is not UTF-8.
@@ -39,7 +50,7 @@ pub fn read_text(path: &Path, limit_bytes: u64) -> Result<String, Error> {
     let failed = |reason: String| Error { file: file.clone(), reason };
     let open = std::fs::File::open(path).map_err(|error| failed(error.to_string()))?;
     let mut bytes = Vec::new();
-    // One byte more than allowed tells "too large" from "just fits", also for pipes that have no length.
+    // One byte beyond the limit tells "too large" from "just fits", also for pipes that have no length.
     let read = open.take(limit_bytes.saturating_add(1)).read_to_end(&mut bytes);
     read.map_err(|error| failed(error.to_string()))?;
     if bytes.len() as u64 > limit_bytes {
@@ -72,8 +83,8 @@ pub fn read_str<T: DeserializeOwned>(name: &str, text: &str, mode: Mode) -> Resu
     Err(failed(fields.join(", ")))
 }
 
-/// Reads all documents of `text`, leniently; `name` stands for the file in errors. Documents without content are left out. The
-/// caller bounds the size of `text`.
+/// Reads all documents of `text` in [`Mode::Lenient`]; `name` stands for the file in errors. Documents without content
+/// are left out. The caller bounds the size of `text`.
 ///
 /// # Errors
 /// When the text is not YAML, a document does not have the shape of `T`, or there are more than `limit`.
@@ -89,8 +100,8 @@ pub fn read_many<T: DeserializeOwned>(name: &str, text: &str, limit: usize) -> R
     Ok(documents.into_iter().flatten().collect())
 }
 
-/// Writes one document, ending in a newline. Strings that another reader could take for something else are
-/// quoted, texts of several lines stay readable as blocks, and long lines are not folded.
+/// Writes one document, ending in a newline. Strings that a reader could take for another type are quoted, strings of
+/// several lines become blocks, and long lines are not folded.
 ///
 /// # Errors
 /// When `value` has no YAML form (for example a map keyed by maps).
@@ -101,8 +112,8 @@ pub fn write<T: Serialize>(value: &T) -> Result<String, Error> {
 }
 
 fn options(text: &str, mode: Mode) -> serde_saphyr::Options {
-    // Every event, node and scalar byte stands for at least one byte of the text, which is bounded already; only
-    // aliases can make more of it than there is, and they keep their own limits.
+    // Every event, node and scalar byte comes from at least one byte of the text, which is bounded already. Only
+    // aliases can multiply it, and they keep their own limits.
     let size = text.len().saturating_add(16);
     serde_saphyr::options! {
         budget: serde_saphyr::budget! { max_events: size, max_nodes: size, max_total_scalar_bytes: size },
@@ -120,7 +131,7 @@ fn options(text: &str, mode: Mode) -> serde_saphyr::Options {
 pub struct Error {
     /// The file, or the name the caller gave the text.
     pub file: String,
-    /// What is wrong, with line and column or the field's path.
+    /// The reason, with line and column or the path of the field.
     pub reason: String,
 }
 
@@ -162,7 +173,7 @@ mod tests {
     }
 
     #[test]
-    fn mistakes_are_placed() {
+    fn errors_name_the_line() {
         rejects("profiles:\n- weight: heavy\n", Mode::Strict, &["line 2"]);
         rejects("profiles: [\n", Mode::Lenient, &["line"]);
         rejects("schedulerName: a\nschedulerName: b\n", Mode::Strict, &["line 2", "schedulerName"]);

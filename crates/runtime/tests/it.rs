@@ -1,4 +1,5 @@
-//! The parts of `runtime` that talk to an API server, against a real one; signals, with a real process; TLS, with real clients.
+//! The parts of `runtime` that talk to an API server, against a real one; signals, with a real process; TLS, with real
+//! clients.
 //!
 //! Needs the rig's etcd and kube-apiserver; where they are missing, the tests that need them say so and pass.
 

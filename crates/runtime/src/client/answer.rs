@@ -1,6 +1,7 @@
-//! One request and all of its answer, with what kube's own calls throw away: the API server's warnings.
+//! One request and its whole response, with the API server's warnings, which kube's own calls drop.
 //!
-//! In: a request as `kube::core::Request` makes it. Out: the object, or the server's status as an error. Never: a retry.
+//! In: a request as `kube::core::Request` builds it. Out: the object, or the server's status as an error. Never: a
+//! retry.
 
 use axum::http::{HeaderMap, header::WARNING};
 use kube::Client;
@@ -9,25 +10,25 @@ use serde_json::Value;
 
 use super::chain;
 
-/// Far above any page of a list that we ask for.
+/// The limit for a response body, far above any page of a list.
 const LIMIT_BYTES: usize = 64 << 20;
 
-/// A request as `kube::core::Request` makes it.
+/// A request as `kube::core::Request` builds it.
 pub type Request = axum::http::Request<Vec<u8>>;
 
-/// What an API server answered to a request that it did.
+/// The response of an API server to a successful request.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct Answer {
     /// The object, the list, or a status.
     pub body: Value,
-    /// What it warns of: deprecated versions, unknown fields, pods that would be refused.
+    /// The warnings: deprecated versions, unknown fields, pods that would be refused.
     pub warnings: Vec<String>,
 }
 
-/// Sends a request and takes its answer.
+/// Sends a request and reads the response.
 ///
 /// # Errors
-/// When there is no answer, it is not a success, it is not JSON, or it is larger than 64 MiB.
+/// When there is no response, its status is not a success, or the body is not JSON or larger than 64 MiB.
 pub async fn ask(client: &Client, request: Request) -> Result<Answer, kube::Error> {
     let broken = |error: &dyn std::error::Error| kube::Error::Service(chain(error).into());
     let answer = client.send(request.map(kube::client::Body::from)).await?;
@@ -35,12 +36,12 @@ pub async fn ask(client: &Client, request: Request) -> Result<Answer, kube::Erro
     let body = axum::body::to_bytes(axum::body::Body::new(answer.into_body()), LIMIT_BYTES);
     let body = body.await.map_err(|error| broken(&error))?;
     if !status.is_success() {
-        let told = serde_json::from_slice::<Status>(&body).ok().filter(|told| told.code != 0);
-        let told = told.unwrap_or_else(|| {
+        let status_object = serde_json::from_slice::<Status>(&body).ok().filter(|parsed| parsed.code != 0);
+        let status_object = status_object.unwrap_or_else(|| {
             let text: String = String::from_utf8_lossy(&body).trim().chars().take(200).collect();
             Status::failure(&text, "").with_code(status.as_u16())
         });
-        return Err(kube::Error::Api(told.boxed()));
+        return Err(kube::Error::Api(status_object.boxed()));
     }
     let body = serde_json::from_slice(&body).map_err(|error| broken(&error))?;
     Ok(Answer { body, warnings })
@@ -52,7 +53,7 @@ fn warnings(headers: &HeaderMap) -> Vec<String> {
     texts.filter_map(text).collect()
 }
 
-/// The text of `299 - "text"`, in which `\` stands before quotes and itself.
+/// The text of a header `299 - "text"`, where `\` escapes quotes and itself.
 fn text(header: &str) -> Option<String> {
     let (_, quoted) = header.split_once('"')?;
     let mut text = String::new();

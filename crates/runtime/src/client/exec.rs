@@ -1,11 +1,11 @@
 //! A command in a running container.
 //!
-//! In: a container and the words of a command. Out: the output of the command, if it succeeded. Never: input, a terminal, or
-//! a shell.
+//! In: a container and the words of a command. Out: the output of the command, if it succeeded. Never: input, a
+//! terminal, or a shell.
 //!
-//! The request goes to the kubelet's `/run` through the API server's node proxy, not to `pods/exec`: one request with one
-//! answer needs neither WebSockets nor a library for them. It requires `create` on `nodes/proxy`, and works wherever
-//! `kubectl exec` does (the kubelet's `enableDebuggingHandlers`).
+//! The request goes to the kubelet's `/run` through the API server's node proxy, not to `pods/exec`: one request with
+//! one answer needs neither WebSockets nor a library for them. It requires `create` on `nodes/proxy`, and works
+//! wherever `kubectl exec` does (the kubelet's `enableDebuggingHandlers`).
 
 use axum::http::Request;
 use kube::Client;
@@ -27,8 +27,8 @@ pub struct Container<'a> {
 /// Runs the command `words` and returns its standard output, then its standard error.
 ///
 /// # Errors
-/// When the command cannot be run, fails, or writes more than `limit` bytes or no UTF-8. Also when a word is empty or has
-/// a space in it, which the kubelet would take for two words.
+/// When the command cannot be run, fails, or writes more than `limit` bytes or no UTF-8. Also when a word is empty or
+/// has a space in it, which the kubelet would take for two words.
 pub async fn exec(
     client: &Client,
     container: Container<'_>,

@@ -1,8 +1,8 @@
-//! Bookkeeping of the writer: which events are known, how often they happened, and what has to be written.
+//! The series of the writer: known events, their counts, and the writes that are due.
 //!
-//! In: reports and the outcome of writes. Out: the next write. Never: I/O; time is handed in.
+//! In: events and the outcome of writes, with the time as a value. Out: the next write. Never: I/O or a clock.
 
-use super::{Report, Severity, Subject};
+use super::{QueuedEvent, Severity, Subject};
 use jiff::Timestamp;
 use k8s_openapi::api::core::v1::ObjectReference;
 use k8s_openapi::api::events::v1::{Event, EventSeries};
@@ -12,17 +12,17 @@ use std::sync::Arc;
 use std::time::Duration;
 use tokio::time::Instant;
 
-/// The first repetition is written at once, as it makes a series of an event; further counts this often at most.
+/// Minimum time between writes of a count. The first repetition is written at once: it turns an event into a series.
 const INTERVAL: Duration = Duration::from_secs(20);
-/// An event not seen for this long starts anew when it comes again: client-go's `finishTime`.
+/// Silence after which a repetition starts a new series: client-go's `finishTime`.
 const FINISH: Duration = Duration::from_secs(6 * 60);
-/// How many events are remembered for the case that they repeat.
+/// Number of series remembered for repetitions.
 const REMEMBERED: usize = 4096;
-/// How many events may wait to be written.
+/// Number of events that may wait for a write.
 const WAITING: usize = 4096;
-/// How often the server may fail to take one event before it is dropped: client-go's number.
+/// Attempts to write one event before it is dropped: client-go's number.
 const TRIES: u32 = 12;
-/// Names of Kubernetes objects are not longer than this.
+/// Kubernetes' limit for object names.
 const NAME_LIMIT_BYTES: usize = 253;
 
 /// One event and its repetitions.
@@ -32,11 +32,11 @@ struct Series {
     first: Timestamp,
     last: Timestamp,
     count: i32,
-    /// The count the server knows; 0 when there is no object yet.
+    /// The count that the server has; 0 before the object exists.
     written: i32,
     written_at: Instant,
     seen: Instant,
-    /// In the queue or under way.
+    /// Whether a write is queued or under way.
     busy: bool,
     tries: u32,
 }
@@ -46,16 +46,16 @@ impl Series {
         !self.busy && self.count > self.written && (self.written < 2 || now >= self.written_at + INTERVAL)
     }
 
-    /// Something of it is still to be written.
+    /// Whether a write is under way or still to come.
     fn is_needed(&self) -> bool {
         self.busy || self.count > self.written
     }
 }
 
-/// One request to make: an object to create, or the count of one that exists.
+/// One request: an object to create, or a new count for one that exists.
 #[derive(Debug, Clone)]
 pub(super) struct Write {
-    pub(super) report: Arc<Report>,
+    pub(super) queued: Arc<QueuedEvent>,
     pub(super) name: String,
     first: Timestamp,
     last: Timestamp,
@@ -63,16 +63,16 @@ pub(super) struct Write {
     exists: bool,
 }
 
-/// What came of a write.
+/// The result of a write.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Outcome {
-    /// The server has it.
+    /// The server accepted the object.
     Written,
     /// The object to update no longer exists.
     Gone,
-    /// The server was not reached or could not do it now.
+    /// The server was not reached or failed; a retry may succeed.
     Unreached,
-    /// The server will never take it.
+    /// The server rejected the object for good.
     Refused,
 }
 
@@ -82,23 +82,23 @@ impl Write {
         !self.exists
     }
 
-    /// The namespace of the object: that of what it is about, `default` for what has none.
+    /// The namespace of the Event: that of the regarding object, `default` if it has none.
     pub(super) fn namespace(&self) -> &str {
-        match self.report.event.regarding.namespace.as_str() {
+        match self.queued.event.regarding.namespace.as_str() {
             "" => "default",
             namespace => namespace,
         }
     }
 
-    /// The count, once there is more than one.
+    /// The series, once the count is above one.
     pub(super) fn series(&self) -> Option<EventSeries> {
         (self.count > 1)
             .then_some(EventSeries { count: self.count, last_observed_time: MicroTime(self.last) })
     }
 
-    /// The whole object.
+    /// The whole Event object.
     pub(super) fn object(&self) -> Event {
-        let Report { event, source } = self.report.as_ref();
+        let QueuedEvent { event, source } = self.queued.as_ref();
         let mut object = Event {
             action: Some(event.action.clone()),
             event_time: Some(MicroTime(self.first)),
@@ -121,25 +121,25 @@ impl Write {
     }
 }
 
-/// All series that are remembered.
+/// All remembered series.
 #[derive(Debug, Default)]
-pub(super) struct Book {
-    series: BTreeMap<Arc<Report>, Series>,
-    /// The busy ones that are not under way.
-    queue: VecDeque<Arc<Report>>,
+pub(super) struct SeriesStore {
+    series: BTreeMap<Arc<QueuedEvent>, Series>,
+    /// The events whose write has not begun.
+    queue: VecDeque<Arc<QueuedEvent>>,
 }
 
-impl Book {
-    /// Takes note of an event; `false` when too many are waiting and it is dropped.
-    pub(super) fn observe(&mut self, report: Report, wall: Timestamp, now: Instant) -> bool {
-        let report = Arc::new(report);
-        if let Some(series) = self.series.get_mut(&report) {
+impl SeriesStore {
+    /// Records an event; `false` when too many wait and the event is dropped.
+    pub(super) fn observe(&mut self, queued: QueuedEvent, wall: Timestamp, now: Instant) -> bool {
+        let queued = Arc::new(queued);
+        if let Some(series) = self.series.get_mut(&queued) {
             series.count = series.count.saturating_add(1);
             series.last = wall;
             series.seen = now;
             if series.is_due(now) {
                 series.busy = true;
-                self.queue.push_back(report);
+                self.queue.push_back(queued);
             }
             return true;
         }
@@ -148,7 +148,7 @@ impl Book {
         }
         self.make_room();
         let series = Series {
-            name: object_name(&report.event.regarding.name, wall),
+            name: object_name(&queued.event.regarding.name, wall),
             first: wall,
             last: wall,
             count: 1,
@@ -158,33 +158,33 @@ impl Book {
             busy: true,
             tries: 0,
         };
-        self.series.insert(report.clone(), series);
-        self.queue.push_back(report);
+        self.series.insert(queued.clone(), series);
+        self.queue.push_back(queued);
         true
     }
 
-    /// The next write to make, if any; [`Book::settle`] must be told what became of it.
+    /// The next write, if any. The caller passes its outcome to [`SeriesStore::settle`].
     pub(super) fn next_write(&mut self) -> Option<Write> {
-        let report = self.queue.pop_front()?;
-        let series = self.series.get(&report)?;
+        let queued = self.queue.pop_front()?;
+        let series = self.series.get(&queued)?;
         Some(Write {
             name: series.name.clone(),
             first: series.first,
             last: series.last,
             count: series.count,
             exists: series.written > 0,
-            report,
+            queued,
         })
     }
 
-    /// Whether nothing waits to be written.
+    /// Whether no write waits.
     pub(super) fn is_idle(&self) -> bool {
         self.queue.is_empty()
     }
 
-    /// Takes note of what became of a write; `false` when the event is given up.
+    /// Records the outcome of a write; `false` when the event is dropped.
     pub(super) fn settle(&mut self, write: &Write, outcome: Outcome, now: Instant) -> bool {
-        let Some(series) = self.series.get_mut(&write.report) else { return true };
+        let Some(series) = self.series.get_mut(&write.queued) else { return true };
         series.busy = false;
         match outcome {
             Outcome::Written => {
@@ -193,40 +193,40 @@ impl Book {
                 series.tries = 0;
                 if series.is_due(now) {
                     series.busy = true;
-                    self.queue.push_back(write.report.clone());
+                    self.queue.push_back(write.queued.clone());
                 }
                 return true;
             }
             Outcome::Gone => {
                 series.written = 0;
-                series.name = object_name(&write.report.event.regarding.name, series.last);
+                series.name = object_name(&write.queued.event.regarding.name, series.last);
             }
             Outcome::Unreached => {}
             Outcome::Refused => series.tries = TRIES,
         }
         series.tries += 1;
         if series.tries >= TRIES {
-            self.series.remove(&write.report);
+            self.series.remove(&write.queued);
             return false;
         }
         series.busy = true;
-        // In front, so that an event is not overtaken by what happened after it.
-        self.queue.push_front(write.report.clone());
+        // In front, so that later events do not overtake this one.
+        self.queue.push_front(write.queued.clone());
         true
     }
 
-    /// Queues counts that have waited long enough, and forgets what has not happened for a while.
+    /// Queues the counts that are due, and forgets series that were silent for [`FINISH`].
     pub(super) fn tick(&mut self, now: Instant) {
-        for (report, series) in &mut self.series {
+        for (queued, series) in &mut self.series {
             if series.is_due(now) {
                 series.busy = true;
-                self.queue.push_back(report.clone());
+                self.queue.push_back(queued.clone());
             }
         }
         self.series.retain(|_, series| series.is_needed() || now < series.seen + FINISH);
     }
 
-    /// Forgets the older half of what is finished, when too much is remembered.
+    /// Forgets the older half of the finished series, when there are too many.
     fn make_room(&mut self) {
         if self.series.len() < REMEMBERED + self.queue.len() {
             return;
@@ -250,7 +250,7 @@ fn reference(subject: &Subject) -> ObjectReference {
     }
 }
 
-/// `<name>.<nanoseconds since 1970 in hex>`, as client-go names events, cut to what a name may be.
+/// `<name>.<nanoseconds since 1970 in hex>`, as client-go names events, shortened to the limit for names.
 fn object_name(regarding: &str, wall: Timestamp) -> String {
     let suffix = format!(".{:x}", wall.as_nanosecond());
     let plain = |letter: char| match letter.to_ascii_lowercase() {
@@ -266,13 +266,13 @@ fn object_name(regarding: &str, wall: Timestamp) -> String {
 
 #[cfg(test)]
 mod tests {
-    use super::super::{Event as Told, Source};
+    use super::super::{Event as Recorded, Source};
     use super::*;
 
-    fn report(pod: &str, note: &str) -> Report {
+    fn queued(pod: &str, note: &str) -> QueuedEvent {
         let regarding = Subject { kind: "Pod".into(), name: pod.into(), ..Subject::default() };
         let source = Source { controller: "c".into(), instance: "c-h".into() };
-        let event = Told {
+        let event = Recorded {
             regarding,
             related: None,
             severity: Severity::Warning,
@@ -280,138 +280,138 @@ mod tests {
             action: "Scheduling".into(),
             note: note.into(),
         };
-        Report { event, source: Arc::new(source) }
+        QueuedEvent { event, source: Arc::new(source) }
     }
 
-    /// A book and its clock.
-    struct Scene {
-        book: Book,
+    /// A store and its clock.
+    struct Fixture {
+        store: SeriesStore,
         now: Instant,
     }
 
-    impl Scene {
+    impl Fixture {
         fn new() -> Self {
-            Self { book: Book::default(), now: Instant::now() }
+            Self { store: SeriesStore::default(), now: Instant::now() }
         }
 
-        fn happens(&mut self, pod: &str, note: &str) -> bool {
-            self.book.observe(report(pod, note), Timestamp::from_second(1_700_000_000).unwrap(), self.now)
+        fn record(&mut self, pod: &str, note: &str) -> bool {
+            self.store.observe(queued(pod, note), Timestamp::from_second(1_700_000_000).unwrap(), self.now)
         }
 
-        fn passes(&mut self, time: Duration) {
+        fn advance(&mut self, time: Duration) {
             self.now += time;
-            self.book.tick(self.now);
+            self.store.tick(self.now);
         }
 
         /// Takes the next write and settles it: `create web 1`, `patch web 2`, or `nothing`.
         fn write(&mut self, outcome: Outcome) -> String {
-            let Some(write) = self.book.next_write() else { return "nothing".to_owned() };
-            self.book.settle(&write, outcome, self.now);
+            let Some(write) = self.store.next_write() else { return "nothing".to_owned() };
+            self.store.settle(&write, outcome, self.now);
             describe(&write)
         }
     }
 
     fn describe(write: &Write) -> String {
         let verb = if write.creates() { "create" } else { "patch" };
-        format!("{verb} {} {}", write.report.event.regarding.name, write.count)
+        format!("{verb} {} {}", write.queued.event.regarding.name, write.count)
     }
 
     use Outcome::{Gone, Refused, Unreached, Written};
 
     #[test]
     fn a_repeated_event_becomes_a_series() {
-        let mut scene = Scene::new();
-        scene.happens("web", "no room");
-        assert_eq!(scene.write(Written), "create web 1");
-        assert_eq!(scene.write(Written), "nothing");
-        scene.happens("web", "no room");
-        assert_eq!(scene.write(Written), "patch web 2");
-        // From here on the count is written now and then only.
-        scene.happens("web", "no room");
-        scene.happens("web", "no room");
-        assert_eq!(scene.write(Written), "nothing");
-        scene.passes(INTERVAL);
-        assert_eq!(scene.write(Written), "patch web 4");
-        scene.passes(INTERVAL);
-        assert_eq!(scene.write(Written), "nothing");
+        let mut fixture = Fixture::new();
+        fixture.record("web", "no room");
+        assert_eq!(fixture.write(Written), "create web 1");
+        assert_eq!(fixture.write(Written), "nothing");
+        fixture.record("web", "no room");
+        assert_eq!(fixture.write(Written), "patch web 2");
+        // From here on the count is written once per interval only.
+        fixture.record("web", "no room");
+        fixture.record("web", "no room");
+        assert_eq!(fixture.write(Written), "nothing");
+        fixture.advance(INTERVAL);
+        assert_eq!(fixture.write(Written), "patch web 4");
+        fixture.advance(INTERVAL);
+        assert_eq!(fixture.write(Written), "nothing");
     }
 
     #[test]
     fn other_objects_and_other_notes_are_other_events() {
-        let mut scene = Scene::new();
+        let mut fixture = Fixture::new();
         for (pod, note) in [("web", "no room"), ("db", "no room"), ("web", "no zone")] {
-            scene.happens(pod, note);
+            fixture.record(pod, note);
         }
         let all = ["create web 1", "create db 1", "create web 1", "nothing"];
-        assert_eq!([(); 4].map(|()| scene.write(Written)), all);
+        assert_eq!([(); 4].map(|()| fixture.write(Written)), all);
     }
 
     #[test]
-    fn what_happens_during_a_write_is_written_after_it() {
-        let mut scene = Scene::new();
-        scene.happens("web", "no room");
-        let first = scene.book.next_write().unwrap();
-        scene.happens("web", "no room");
-        assert!(scene.book.next_write().is_none(), "two writes of one event at a time");
-        scene.book.settle(&first, Written, scene.now);
-        assert_eq!(scene.write(Written), "patch web 2");
+    fn repetitions_during_a_write_are_written_after_it() {
+        let mut fixture = Fixture::new();
+        fixture.record("web", "no room");
+        let first = fixture.store.next_write().unwrap();
+        fixture.record("web", "no room");
+        assert!(fixture.store.next_write().is_none(), "two writes of one event at a time");
+        fixture.store.settle(&first, Written, fixture.now);
+        assert_eq!(fixture.write(Written), "patch web 2");
     }
 
     #[test]
     fn an_unreached_server_gets_the_sum_later() {
-        let mut scene = Scene::new();
-        scene.happens("web", "no room");
-        assert_eq!(scene.write(Unreached), "create web 1");
-        scene.happens("web", "no room");
-        let write = scene.book.next_write().unwrap();
+        let mut fixture = Fixture::new();
+        fixture.record("web", "no room");
+        assert_eq!(fixture.write(Unreached), "create web 1");
+        fixture.record("web", "no room");
+        let write = fixture.store.next_write().unwrap();
         assert_eq!(describe(&write), "create web 2");
         assert_eq!(write.object().series.unwrap().count, 2);
     }
 
     #[test]
-    fn an_event_that_never_succeeds_is_given_up() {
-        let mut scene = Scene::new();
-        scene.happens("web", "no room");
+    fn an_event_that_never_succeeds_is_dropped() {
+        let mut fixture = Fixture::new();
+        fixture.record("web", "no room");
         for _ in 0..TRIES {
-            assert_eq!(scene.write(Unreached), "create web 1");
+            assert_eq!(fixture.write(Unreached), "create web 1");
         }
-        assert_eq!(scene.write(Unreached), "nothing");
-        scene.happens("web", "refused");
-        assert_eq!(scene.write(Refused), "create web 1");
-        assert_eq!(scene.write(Refused), "nothing");
+        assert_eq!(fixture.write(Unreached), "nothing");
+        fixture.record("web", "refused");
+        assert_eq!(fixture.write(Refused), "create web 1");
+        assert_eq!(fixture.write(Refused), "nothing");
     }
 
     #[test]
     fn an_expired_object_is_replaced() {
-        let mut scene = Scene::new();
-        scene.happens("web", "no room");
-        scene.write(Written);
-        scene.happens("web", "no room");
-        assert_eq!(scene.write(Gone), "patch web 2");
-        assert_eq!(scene.write(Written), "create web 2");
+        let mut fixture = Fixture::new();
+        fixture.record("web", "no room");
+        fixture.write(Written);
+        fixture.record("web", "no room");
+        assert_eq!(fixture.write(Gone), "patch web 2");
+        assert_eq!(fixture.write(Written), "create web 2");
     }
 
     #[test]
     fn a_finished_event_starts_anew() {
-        let mut scene = Scene::new();
-        scene.happens("web", "no room");
-        scene.write(Written);
-        scene.passes(FINISH);
-        scene.happens("web", "no room");
-        assert_eq!(scene.write(Written), "create web 1");
+        let mut fixture = Fixture::new();
+        fixture.record("web", "no room");
+        fixture.write(Written);
+        fixture.advance(FINISH);
+        fixture.record("web", "no room");
+        assert_eq!(fixture.write(Written), "create web 1");
     }
 
     #[test]
     fn memory_is_bounded() {
-        let mut scene = Scene::new();
-        let kept = (0..WAITING + 5).filter(|number| scene.happens(&format!("pod-{number}"), "x")).count();
+        let mut fixture = Fixture::new();
+        let kept = (0..WAITING + 5).filter(|number| fixture.record(&format!("pod-{number}"), "x")).count();
         assert_eq!(kept, WAITING);
-        while scene.write(Written) != "nothing" {}
+        while fixture.write(Written) != "nothing" {}
         for number in 0..3 * REMEMBERED {
-            scene.now += Duration::from_millis(1);
-            assert!(scene.happens(&format!("new-{number}"), "x"));
-            assert_eq!(scene.write(Written), format!("create new-{number} 1"));
-            assert!(scene.book.series.len() <= REMEMBERED + 1);
+            fixture.now += Duration::from_millis(1);
+            assert!(fixture.record(&format!("new-{number}"), "x"));
+            assert_eq!(fixture.write(Written), format!("create new-{number} 1"));
+            assert!(fixture.store.series.len() <= REMEMBERED + 1);
         }
     }
 
@@ -428,12 +428,12 @@ mod tests {
 
     #[test]
     fn objects_are_complete() {
-        let mut scene = Scene::new();
-        let mut node = report("node-1", "full");
+        let mut fixture = Fixture::new();
+        let mut node = queued("node-1", "full");
         node.event.regarding.namespace = "shop".into();
         node.event.related = Some(Subject { kind: "Node".into(), ..Subject::default() });
-        scene.book.observe(node, Timestamp::UNIX_EPOCH, scene.now);
-        let object = scene.book.next_write().unwrap().object();
+        fixture.store.observe(node, Timestamp::UNIX_EPOCH, fixture.now);
+        let object = fixture.store.next_write().unwrap().object();
         assert_eq!(object.metadata.namespace.as_deref(), Some("shop"));
         assert_eq!(object.type_.as_deref(), Some("Warning"));
         assert_eq!(object.related.unwrap().kind.as_deref(), Some("Node"));

@@ -1,7 +1,7 @@
-//! The flags Go programs have from klog.
+//! The flags that Go programs have from klog.
 //!
-//! In: nothing. Out: a list for a [`FlagSet`](super::FlagSet). Never: an effect: our logs go to standard error, and only
-//! `-v` is worth a look (`int("v")`).
+//! In: nothing. Out: a list for a [`FlagSet`](super::FlagSet). Never: an effect: logs go to standard error, and callers
+//! read `-v` only (`int("v")`).
 
 use super::Flag;
 use super::Kind::{Bool, Int, Text};

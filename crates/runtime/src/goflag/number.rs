@@ -1,6 +1,7 @@
 //! Whole numbers as Go's `strconv.ParseInt` reads them with base 0.
 //!
-//! In: text. Out: 64 bits with sign, or which of Go's two complaints fits. Never: white space, fractions or exponents.
+//! In: text. Out: a signed number of 64 bits, or one of Go's two error texts. Never: white space, fractions or
+//! exponents.
 
 const SYNTAX: &str = "parse error";
 const RANGE: &str = "value out of range";
@@ -22,7 +23,7 @@ pub fn parse_int(text: &str) -> Result<i64, &'static str> {
         _ => (10, 0),
     };
     let mut magnitude = 0_u64;
-    // What stands before the first digit: a prefix counts as a digit, a sign or nothing does not.
+    // An underscore may follow a digit or a prefix, but not a sign.
     let mut after_digit = skip > 0;
     for &byte in &bytes[skip..] {
         if byte == b'_' {

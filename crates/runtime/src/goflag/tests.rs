@@ -24,7 +24,7 @@ fn parse(line: &str) -> Result<Parsed, Outcome> {
 }
 
 /// What was given and what is left, in one line.
-fn told(parsed: &Parsed) -> String {
+fn show(parsed: &Parsed) -> String {
     let mut words: Vec<_> = parsed.values.iter().map(|(name, value)| format!("{name}={value:?}")).collect();
     words.extend(parsed.rest.iter().map(|word| format!("{word:?}")));
     words.join(" ")
@@ -57,7 +57,7 @@ fn lines_are_read_as_go_reads_them() {
         ("-stderrthreshold INFO -vmodule a=1,b=2", r#"stderrthreshold=Text("INFO") vmodule=Text("a=1,b=2")"#),
     ];
     for (line, want) in table {
-        assert_eq!(told(&parse(line).unwrap()), want, "{line:?}");
+        assert_eq!(show(&parse(line).unwrap()), want, "{line:?}");
     }
 }
 

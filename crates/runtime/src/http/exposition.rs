@@ -1,22 +1,22 @@
-//! Metrics in the form the scraper can read.
+//! Metrics in the format that the scraper accepts.
 //!
-//! In: a registry and what the scraper accepts. Out: OpenMetrics to those who ask for it by name (Prometheus does), else the
-//! plain text of Prometheus, which is what Go's programs answer and what `curl` and simple scrapers expect. Never: other
-//! samples in one form than in the other.
+//! In: a registry and the `Accept` header. Out: OpenMetrics for scrapers that ask for it by name (Prometheus does),
+//! else Prometheus' plain text, which Go programs send and `curl` and simple scrapers expect. Never: different samples
+//! in the two formats.
 
 use axum::http::{HeaderMap, header::ACCEPT};
 use prometheus_client::encoding::text::encode;
 use prometheus_client::registry::Registry;
 
-/// The two forms.
+/// The format of a response.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Form {
+pub(super) enum Format {
     OpenMetrics,
     Plain,
 }
 
-impl Form {
-    /// The form that is accepted more gladly; plain text where nothing is said.
+impl Format {
+    /// The format with the higher quality value; plain text without an `Accept` header.
     pub(super) fn accepted(headers: &HeaderMap) -> Self {
         let (mut open, mut plain) = (0.0, 0.0);
         let headers = headers.get_all(ACCEPT).into_iter().filter_map(|value| value.to_str().ok());
@@ -51,11 +51,11 @@ impl Form {
     }
 }
 
-/// The same samples in the older form. There a family has the name of its samples, so that of a counter ends in `_total`
-/// itself; there are no units, and the end is not marked.
+/// Turns OpenMetrics into Prometheus' plain text. There a family has the name of its samples, so a counter's ends in
+/// `_total`; units and the end mark do not exist.
 fn plain(text: &str) -> String {
     let mut plain = String::with_capacity(text.len());
-    // Help comes before the type, which decides about the name.
+    // Help comes before the type, which decides the name.
     let mut help = "";
     for line in text.lines() {
         let mut words = line.splitn(4, ' ');
@@ -93,27 +93,27 @@ mod tests {
 
     #[test]
     fn scrapers_get_what_they_accept() {
-        // Prometheus 2 as it comes, and where its configuration puts the older form first.
+        // Prometheus 2 by default, and with a configuration that prefers the older format.
         let prometheus = "application/openmetrics-text;version=1.0.0,application/openmetrics-text;version=0.0.1;q=0.75,\
                           text/plain;version=0.0.4;q=0.5,*/*;q=0.1";
         let older =
             "text/plain;version=0.0.4;q=0.6,application/openmetrics-text;version=1.0.0;q=0.5,*/*;q=0.2";
-        let table: &[(&[&str], Form)] = &[
-            (&[], Form::Plain),
-            (&["*/*"], Form::Plain),
-            (&["text/plain"], Form::Plain),
-            (&["text/html, application/xml;q=0.9, */*;q=0.8"], Form::Plain),
-            (&[prometheus], Form::OpenMetrics),
-            (&[older], Form::Plain),
-            (&["Application/OpenMetrics-Text"], Form::OpenMetrics),
-            (&["text/plain", "application/openmetrics-text"], Form::OpenMetrics),
-            (&["application/openmetrics-text;q=0"], Form::Plain),
-            (&["application/openmetrics-text;q=high"], Form::Plain),
-            (&[";,;q=,"], Form::Plain),
+        let table: &[(&[&str], Format)] = &[
+            (&[], Format::Plain),
+            (&["*/*"], Format::Plain),
+            (&["text/plain"], Format::Plain),
+            (&["text/html, application/xml;q=0.9, */*;q=0.8"], Format::Plain),
+            (&[prometheus], Format::OpenMetrics),
+            (&[older], Format::Plain),
+            (&["Application/OpenMetrics-Text"], Format::OpenMetrics),
+            (&["text/plain", "application/openmetrics-text"], Format::OpenMetrics),
+            (&["application/openmetrics-text;q=0"], Format::Plain),
+            (&["application/openmetrics-text;q=high"], Format::Plain),
+            (&[";,;q=,"], Format::Plain),
         ];
         for (accept, want) in table {
             let headers = accept.iter().map(|value| (ACCEPT, value.parse().unwrap())).collect();
-            assert_eq!(Form::accepted(&headers), *want, "{accept:?}");
+            assert_eq!(Format::accepted(&headers), *want, "{accept:?}");
         }
     }
 
@@ -144,8 +144,8 @@ size_bucket{le="+Inf"} 1
 # TYPE build_info gauge
 build_info{version="1"} 1
 "##;
-        assert_eq!(Form::Plain.text(&registry).unwrap(), want);
-        let open = Form::OpenMetrics.text(&registry).unwrap();
+        assert_eq!(Format::Plain.text(&registry).unwrap(), want);
+        let open = Format::OpenMetrics.text(&registry).unwrap();
         assert!(open.contains("# TYPE writes counter\n") && open.ends_with("# EOF\n"), "{open}");
         let samples = |text: &str| text.lines().filter(|line| !line.starts_with('#')).count();
         assert_eq!(samples(&open), samples(want));

@@ -1,6 +1,7 @@
-//! What to do about a lease, as pure functions of what was seen of it.
+//! Decisions about a lease, as pure functions of the lease last seen.
 //!
-//! In: the lease, when it last changed by our clock, and now. Out: an action and the object to write. Never: I/O.
+//! In: the lease, the time of its last change by the local clock, and now. Out: an action and the object to write.
+//! Never: I/O.
 
 use super::Config;
 use jiff::Timestamp;
@@ -13,7 +14,7 @@ use tokio::time::Instant;
 #[derive(Debug, Clone, PartialEq)]
 pub(super) struct Observed {
     pub(super) lease: Lease,
-    /// When we first saw this version, by our clock.
+    /// The time of the first look at this version, by the local clock.
     pub(super) since: Instant,
 }
 
@@ -24,21 +25,20 @@ impl Observed {
     }
 }
 
-/// What a candidate should do next.
+/// The next step of a candidate.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Action {
-    /// There is no lease: create it.
+    /// Create the lease, which does not exist.
     Create,
-    /// It is ours: say that we live.
+    /// Renew the lease, which this candidate holds.
     Renew,
-    /// Nobody holds it, or its holder is silent for too long.
+    /// Take the lease over: it has no holder, or the holder's term is over.
     TakeOver,
-    /// Somebody holds it, at least until then.
+    /// Wait: another candidate holds the lease at least until then.
     Wait(Instant),
 }
 
-/// The decision at `now`, as a function of what was seen and nothing else. `duration` stands in for a duration that
-/// the lease does not name.
+/// The decision at `now`. `duration` stands in for a lease without a valid duration.
 pub(super) fn decide(observed: Option<&Observed>, now: Instant, me: &str, duration: Duration) -> Action {
     let Some(observed) = observed else { return Action::Create };
     let holder = observed.holder();
@@ -52,7 +52,12 @@ pub(super) fn decide(observed: Option<&Observed>, now: Instant, me: &str, durati
 }
 
 /// The lease to write for `action`, based on the one seen.
-pub(super) fn claim(observed: Option<&Observed>, action: Action, config: &Config, now: Timestamp) -> Lease {
+pub(super) fn claim(
+    observed: Option<&Observed>,
+    action: Action,
+    config: &Config,
+    now: Timestamp,
+) -> Lease {
     let mut lease = observed.map(|observed| observed.lease.clone()).unwrap_or_default();
     lease.metadata.name = Some(config.name.clone());
     lease.metadata.namespace = Some(config.namespace.clone());
@@ -73,7 +78,7 @@ pub(super) fn claim(observed: Option<&Observed>, action: Action, config: &Config
     lease
 }
 
-/// The lease to write when we give it up: nobody's, and expired at once for those who only look at the time.
+/// The lease to write on release: without a holder, and expired at once for candidates that look at the time only.
 pub(super) fn abdicate(observed: &Observed, now: Timestamp) -> Lease {
     let mut lease = observed.lease.clone();
     let old = lease.spec.take().unwrap_or_default();
@@ -126,7 +131,7 @@ mod tests {
             (Some("other"), Some(60), 15, Action::Wait(at(60))),
             (Some(""), Some(15), 0, Action::TakeOver),
             (None, None, 0, Action::TakeOver),
-            // Nonsense durations: ours counts.
+            // Invalid durations: the candidate's own counts.
             (Some("other"), None, 14, Action::Wait(at(15))),
             (Some("other"), Some(-3), 14, Action::Wait(at(15))),
             (Some("other"), Some(i32::MAX), 3600, Action::Wait(at(i32::MAX as u64))),
@@ -141,7 +146,7 @@ mod tests {
     }
 
     #[test]
-    fn claims_keep_what_is_not_ours_and_count_transitions() {
+    fn writes_keep_foreign_fields_and_count_transitions() {
         let now = Timestamp::from_second(2000).unwrap();
         let seen = observed(Some("other"), Some(15), Instant::now());
         // action -> transitions, acquired at

@@ -1,7 +1,7 @@
 //! The files of a listener: certificate, key, and the authorities of its clients.
 //!
-//! In: paths. Out: what the files hold, whole and parsed, and a digest that tells whether it is new. Never: shows a key,
-//! not even in an error; reads without bound; follows a path that is no plain file into waiting.
+//! In: paths. Out: the parsed contents, and a digest that changes with them. Never: a key in an error, a read without
+//! bound, or a wait on a path that is no plain file.
 
 use super::{ClientAuth, Settings};
 use rustls::RootCertStore;
@@ -12,51 +12,50 @@ use std::hash::{DefaultHasher, Hash, Hasher};
 use std::io::{self, Read};
 use std::path::{Path, PathBuf};
 
-/// More than the bundle of a distribution with all its comments.
+/// Limit for a file, above the bundle of a distribution with all its comments.
 const LARGEST: u64 = 2 << 20;
 
-/// The contents of all files at one moment. They may be from the middle of a change: whether they fit together shows when
-/// they are used.
+/// The contents of all files at one moment, perhaps in the middle of a change. Their use shows whether they match.
 pub(super) struct Contents {
     certificate: Result<Vec<u8>, Error>,
     key: Result<Vec<u8>, Error>,
     authorities: Option<Result<Vec<u8>, Error>>,
 }
 
-/// A certificate chain with its key. Not `Debug`, for the key.
+/// A certificate chain with its key. Without `Debug`, which would show the key.
 pub(super) struct Pair {
     pub(super) chain: Vec<CertificateDer<'static>>,
     pub(super) key: PrivateKeyDer<'static>,
 }
 
-/// Why the files cannot be used.
+/// The files cannot be used.
 #[derive(Clone, Debug, PartialEq, Eq, Hash, thiserror::Error)]
 pub enum Error {
-    /// A file is not there.
+    /// A file does not exist.
     #[error("{}: no such file", .0.display())]
     Missing(PathBuf),
-    /// A file cannot be read, or does not hold what it should.
+    /// A file cannot be read, or its contents are invalid.
     #[error("{}: {reason}", path.display())]
     File {
         /// The file.
         path: PathBuf,
-        /// What is wrong with it.
+        /// The reason.
         reason: String,
     },
-    /// The certificate and the key are no pair, or of a kind that cannot be used.
+    /// The certificate and the key do not match, or are of an unsupported kind.
     #[error("certificate {} and key {}: {reason}", certificate.display(), key.display())]
     Pair {
         /// The file of the certificate.
         certificate: PathBuf,
         /// The file of the key.
         key: PathBuf,
-        /// What is wrong with them.
+        /// The reason.
         reason: String,
     },
 }
 
 impl Contents {
-    /// Reads all files. Blocks for as long as their file system does.
+    /// Reads all files. Blocks while the file system does.
     pub(super) fn read(settings: &Settings) -> Self {
         Self {
             certificate: read(&settings.certificate),
@@ -68,14 +67,14 @@ impl Contents {
         }
     }
 
-    /// Differs when the contents do; says nothing about them.
+    /// A digest of the contents.
     pub(super) fn digest(&self) -> u64 {
         let mut hasher = DefaultHasher::new();
         (&self.certificate, &self.key, &self.authorities).hash(&mut hasher);
         hasher.finish()
     }
 
-    /// Certificate and key, where both files are there.
+    /// Certificate and key, if both files exist.
     pub(super) fn pair(&self, settings: &Settings) -> Result<Pair, Error> {
         let certificate = self.certificate.as_ref().map_err(Clone::clone)?;
         let key = self.key.as_ref().map_err(Clone::clone)?;
@@ -85,7 +84,7 @@ impl Contents {
         Ok(Pair { chain, key })
     }
 
-    /// The authorities of clients, if they come from a file.
+    /// The clients' authorities, if they come from a file.
     pub(super) fn authorities(&self, settings: &Settings) -> Result<Option<RootCertStore>, Error> {
         let (Some(contents), Some(ClientAuth::File(path))) = (&self.authorities, &settings.clients) else {
             return Ok(None);
@@ -100,11 +99,11 @@ impl Contents {
 
 fn read(path: &Path) -> Result<Vec<u8>, Error> {
     let failed = |error: io::Error| match error.kind() {
-        // A folder on the way that is none is as missing as the file.
+        // A parent that is no directory means a missing file too.
         io::ErrorKind::NotFound | io::ErrorKind::NotADirectory => Error::Missing(path.to_owned()),
         _ => wrong(path, error),
     };
-    // Looked at first, because opening a pipe waits for a writer.
+    // Checked first, because opening a pipe waits for a writer.
     if !std::fs::metadata(path).map_err(failed)?.is_file() {
         return Err(wrong(path, "not a file"));
     }
@@ -130,7 +129,7 @@ fn wrong(path: &Path, reason: impl ToString) -> Error {
     Error::File { path: path.to_owned(), reason: reason.to_string() }
 }
 
-/// The library's own texts may quote the contents.
+/// The reason in words of this module; the library's own texts may quote the contents.
 fn reason(error: &pem::Error, what: &str) -> String {
     match error {
         pem::Error::MissingSectionEnd { .. } => format!("{what} without its end line; half written?"),
@@ -188,7 +187,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_no_file_is_refused_and_what_is_not_there_is_missing() {
+    fn non_files_are_refused_and_absent_paths_are_missing() {
         let folder = tempfile::tempdir().unwrap();
         let at = |name: &str| folder.path().join(name);
         assert_eq!(read(&at("none")), Err(Error::Missing(at("none"))));
@@ -203,7 +202,7 @@ mod tests {
     }
 
     #[test]
-    fn digests_tell_changes() {
+    fn digests_change_with_the_contents() {
         let folder = tempfile::tempdir().unwrap();
         let settings = settings(folder.path());
         let mut seen = Vec::new();

@@ -1,8 +1,7 @@
-//! Connections that have shaken hands.
+//! TLS handshakes.
 //!
-//! In: a TCP listener and the configuration of the moment. Out: encrypted streams, with the address of the peer. Never: lets
-//! one slow or silent client hold up another, as long as there are not too many of them; logs above debug about what
-//! strangers send.
+//! In: a TCP listener and the current configuration. Out: encrypted streams, with the address of the peer. Never: a
+//! slow or silent client that delays others, up to 32 of them; or a log line above debug about data of strangers.
 
 use futures::future::BoxFuture;
 use futures::stream::{FuturesUnordered, StreamExt};
@@ -15,10 +14,10 @@ use tokio::sync::watch;
 use tokio_rustls::TlsAcceptor;
 use tokio_rustls::server::TlsStream;
 
-/// How long a client may take to shake hands.
+/// Timeout of a handshake.
 const DEADLINE: Duration = Duration::from_secs(5);
-/// How many may do so at once; more wait in the kernel's queue. One takes some 40 kB.
-const MOST: usize = 32;
+/// Concurrent handshakes; further clients wait in the kernel's queue. One handshake takes some 40 kB.
+const MAX_HANDSHAKES: usize = 32;
 
 type Connection = (TlsStream<TcpStream>, SocketAddr);
 
@@ -28,12 +27,18 @@ pub(super) struct Listener {
     config: watch::Receiver<Arc<ServerConfig>>,
     handshakes: FuturesUnordered<BoxFuture<'static, Option<Connection>>>,
     deadline: Duration,
-    most: usize,
+    max_handshakes: usize,
 }
 
 impl Listener {
     pub(super) fn new(tcp: TcpListener, config: watch::Receiver<Arc<ServerConfig>>) -> Self {
-        Self { tcp, config, handshakes: FuturesUnordered::new(), deadline: DEADLINE, most: MOST }
+        Self {
+            tcp,
+            config,
+            handshakes: FuturesUnordered::new(),
+            deadline: DEADLINE,
+            max_handshakes: MAX_HANDSHAKES,
+        }
     }
 }
 
@@ -50,9 +55,9 @@ impl axum::serve::Listener for Listener {
                     }
                 }
                 // The trait's own method waits out errors such as too many open files.
-                (stream, peer) = axum::serve::Listener::accept(&mut self.tcp), if self.handshakes.len() < self.most => {
+                (stream, peer) = axum::serve::Listener::accept(&mut self.tcp), if self.handshakes.len() < self.max_handshakes => {
                     let acceptor = TlsAcceptor::from(self.config.borrow().clone());
-                    self.handshakes.push(Box::pin(shake(acceptor, stream, peer, self.deadline)));
+                    self.handshakes.push(Box::pin(handshake(acceptor, stream, peer, self.deadline)));
                 }
             }
         }
@@ -63,7 +68,7 @@ impl axum::serve::Listener for Listener {
     }
 }
 
-async fn shake(
+async fn handshake(
     acceptor: TlsAcceptor,
     stream: TcpStream,
     peer: SocketAddr,
@@ -83,16 +88,16 @@ mod tests {
     use super::*;
     use tokio::io::AsyncReadExt;
 
-    /// As many silent clients as there is room for, then one more: all are sent away in their turn.
+    /// More silent clients than there is room for: all are disconnected in turn.
     #[tokio::test]
-    async fn silent_clients_are_sent_away_and_make_room() {
+    async fn silent_clients_are_disconnected_and_make_room() {
         let tcp = TcpListener::bind("127.0.0.1:0").await.unwrap();
         let address = tcp.local_addr().unwrap();
         let folder = tempfile::tempdir().unwrap();
         let server =
             CertWatcher::new(&Settings::new(folder.path().join("crt"), folder.path().join("key"))).unwrap();
         let mut listener = Listener::new(tcp, server.config.subscribe());
-        (listener.deadline, listener.most) = (Duration::from_millis(50), 2);
+        (listener.deadline, listener.max_handshakes) = (Duration::from_millis(50), 2);
         let mut clients = Vec::new();
         for _ in 0..5 {
             clients.push(TcpStream::connect(address).await.unwrap());
@@ -104,7 +109,7 @@ mod tests {
         };
         tokio::select! {
             gone = tokio::time::timeout(Duration::from_secs(60), gone) => gone.unwrap(),
-            _ = axum::serve::Listener::accept(&mut listener) => panic!("nobody shook hands"),
+            _ = axum::serve::Listener::accept(&mut listener) => panic!("no client completed a handshake"),
         }
     }
 }

@@ -1,22 +1,22 @@
 //! Which TLS versions and cipher suites are offered, by the names Go programs and OpenShift's profiles use.
 //!
-//! In: the text of two settings. Out: a policy, and notes on what in them has no effect here. Never: offers more than was
-//! asked for, or anything older than TLS 1.2, which the library does not have.
+//! In: the text of two settings. Out: a policy, and notes on parts of them without effect. Never: more than was
+//! requested, or a version older than TLS 1.2, which the library does not have.
 //!
-//! As in Go, suites of TLS 1.3 cannot be chosen: all three are offered wherever 1.3 is. Names of suites that Go knows but
-//! the library leaves out (those with CBC, RC4, 3DES or without forward secrecy) are accepted while others remain, so that
-//! the profiles of clusters work as they are.
+//! As in Go, suites of TLS 1.3 cannot be chosen: all three are offered with 1.3. Suites that Go has but the library
+//! lacks (those with CBC, RC4, 3DES or without forward secrecy) are accepted while others remain, so that the profiles
+//! of clusters work unchanged.
 
 use rustls::crypto::{CryptoProvider, ring};
 use rustls::version::{TLS12, TLS13};
 use rustls::{CipherSuite, SupportedCipherSuite, SupportedProtocolVersion};
 
 /// The suites of TLS 1.3, under the names of the standard; the library's names differ.
-const MODERN: [&str; 3] =
+const TLS13_SUITES: [&str; 3] =
     ["TLS_AES_128_GCM_SHA256", "TLS_AES_256_GCM_SHA384", "TLS_CHACHA20_POLY1305_SHA256"];
 
 /// The suites that Go's `crypto/tls` knows and the library does not have.
-const ABSENT: [&str; 16] = [
+const UNSUPPORTED_SUITES: [&str; 16] = [
     "TLS_ECDHE_ECDSA_WITH_AES_128_CBC_SHA",
     "TLS_ECDHE_ECDSA_WITH_AES_128_CBC_SHA256",
     "TLS_ECDHE_ECDSA_WITH_AES_256_CBC_SHA",
@@ -38,24 +38,24 @@ const ABSENT: [&str; 16] = [
 /// What a listener offers; by default TLS 1.2 and 1.3 with every suite the library has.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Policy {
-    /// No TLS 1.2.
-    modern_only: bool,
-    /// The suites of TLS 1.2 that were asked for; all when there are none.
+    /// Whether TLS 1.2 is off.
+    tls13_only: bool,
+    /// The requested suites of TLS 1.2; all if empty.
     suites: Vec<CipherSuite>,
-    /// What was asked for and has no effect, each a line to log.
+    /// Settings without effect, each a line to log.
     pub notes: Vec<String>,
 }
 
 impl Policy {
-    /// Reads a minimum version (`VersionTLS10` to `VersionTLS13`) and a list of cipher suites, with commas between their
-    /// IANA names. Empty text asks for nothing; names are trimmed and empty ones dropped.
+    /// Reads a minimum version (`VersionTLS10` to `VersionTLS13`) and a list of cipher suites: IANA names with commas
+    /// between them. Empty texts mean the defaults; names are trimmed and empty names ignored.
     ///
-    /// As RTE does: `VersionTLS13` offers 1.3 alone and does not look at the suites; suites without a version mean 1.2 and
-    /// later. Unlike RTE, `VersionTLS10` and `VersionTLS11` mean 1.2: older versions are broken, and nobody needs them to
-    /// read metrics.
+    /// As in RTE, `VersionTLS13` offers 1.3 alone and ignores the suites, and suites without a version mean 1.2 and
+    /// later. Unlike in RTE, `VersionTLS10` and `VersionTLS11` mean 1.2: the older versions are broken, and no scraper
+    /// needs them.
     ///
     /// # Errors
-    /// An unknown name, or suites of which none is left.
+    /// For an unknown name, and when no requested suite is supported.
     pub fn parse(min_version: &str, cipher_suites: &str) -> Result<Self, Error> {
         let mut policy = Self::default();
         match min_version {
@@ -64,7 +64,7 @@ impl Policy {
                 policy.notes.push(format!("tls minimum version {min_version} means VersionTLS12 here"));
             }
             "VersionTLS13" => {
-                policy.modern_only = true;
+                policy.tls13_only = true;
                 if !cipher_suites.is_empty() {
                     policy.notes.push("tls cipher suites cannot be chosen with VersionTLS13".to_owned());
                 }
@@ -83,7 +83,7 @@ impl Policy {
         }
         let (mut modern, mut absent) = (false, Vec::new());
         for name in &names {
-            match (suite(name), MODERN.contains(name), ABSENT.contains(name)) {
+            match (suite(name), TLS13_SUITES.contains(name), UNSUPPORTED_SUITES.contains(name)) {
                 (Some(suite), ..) => self.suites.push(suite),
                 (_, true, _) => modern = true,
                 (_, _, true) => absent.push(*name),
@@ -92,8 +92,8 @@ impl Policy {
         }
         match (self.suites.is_empty(), modern) {
             (true, false) => return Err(Error::NoSuite(names.join(","))),
-            // What Go does with such a list: no suite is left for 1.2, so nobody can speak it.
-            (true, true) => self.modern_only = true,
+            // As in Go: without a suite for 1.2, no client can use 1.2.
+            (true, true) => self.tls13_only = true,
             _ => {}
         }
         if !absent.is_empty() {
@@ -103,51 +103,51 @@ impl Policy {
     }
 
     pub(super) fn versions(&self) -> Vec<&'static SupportedProtocolVersion> {
-        if self.modern_only { vec![&TLS13] } else { vec![&TLS13, &TLS12] }
+        if self.tls13_only { vec![&TLS13] } else { vec![&TLS13, &TLS12] }
     }
 
     pub(super) fn provider(&self) -> CryptoProvider {
         let mut provider = ring::default_provider();
         if !self.suites.is_empty() {
-            provider.cipher_suites.retain(|suite| !older(suite) || self.suites.contains(&suite.suite()));
+            provider.cipher_suites.retain(|suite| !is_tls12(suite) || self.suites.contains(&suite.suite()));
         }
         provider
     }
 }
 
-/// A suite of TLS 1.2 by its name, or by the older names of two that Kubernetes still knows.
+/// A suite of TLS 1.2 by its name. Kubernetes still accepts older names for two of them.
 fn suite(name: &str) -> Option<CipherSuite> {
     let whole = match name.strip_suffix("_CHACHA20_POLY1305") {
         Some(_) => format!("{name}_SHA256"),
         None => name.to_owned(),
     };
     let mut suites =
-        ring::ALL_CIPHER_SUITES.iter().filter(|suite| older(suite)).map(SupportedCipherSuite::suite);
+        ring::ALL_CIPHER_SUITES.iter().filter(|suite| is_tls12(suite)).map(SupportedCipherSuite::suite);
     suites.find(|suite| suite.as_str() == Some(&whole))
 }
 
-/// Whether it is one of TLS 1.2.
-fn older(suite: &SupportedCipherSuite) -> bool {
+/// Whether the suite is one of TLS 1.2.
+fn is_tls12(suite: &SupportedCipherSuite) -> bool {
     suite.tls13().is_none()
 }
 
 /// Every name that has an effect.
 fn supported() -> String {
-    let older = ring::ALL_CIPHER_SUITES.iter().filter(|suite| older(suite));
-    let names = older.filter_map(|suite| suite.suite().as_str());
-    MODERN.into_iter().chain(names).collect::<Vec<_>>().join(", ")
+    let tls12 = ring::ALL_CIPHER_SUITES.iter().filter(|suite| is_tls12(suite));
+    let names = tls12.filter_map(|suite| suite.suite().as_str());
+    TLS13_SUITES.into_iter().chain(names).collect::<Vec<_>>().join(", ")
 }
 
-/// Why a policy is none.
+/// An invalid policy.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum Error {
-    /// Not a version.
+    /// An unknown version.
     #[error("tls minimum version {0:?}: want VersionTLS10, VersionTLS11, VersionTLS12 or VersionTLS13")]
     Version(String),
-    /// No suite has this name.
+    /// An unknown suite.
     #[error("tls cipher suite {0:?} is unknown; supported are {list}", list = supported())]
     Suite(String),
-    /// All suites named are known but none can be offered.
+    /// Known suites of which none is supported.
     #[error("tls cipher suites {0:?}: none is supported; supported are {list}", list = supported())]
     NoSuite(String),
 }
@@ -167,16 +167,20 @@ mod tests {
             Err(error) => return error.to_string().split(';').next().unwrap_or_default().to_owned(),
         };
         let all = policy.provider().cipher_suites;
-        assert_eq!(all.iter().filter(|suite| !older(suite)).count(), MODERN.len(), "1.3 is always whole");
-        let older: Vec<_> =
-            all.iter().filter(|suite| older(suite)).filter_map(|s| s.suite().as_str()).collect();
-        let older = match older.len() {
+        assert_eq!(
+            all.iter().filter(|suite| !is_tls12(suite)).count(),
+            TLS13_SUITES.len(),
+            "1.3 is always whole"
+        );
+        let tls12: Vec<_> =
+            all.iter().filter(|suite| is_tls12(suite)).filter_map(|s| s.suite().as_str()).collect();
+        let tls12 = match tls12.len() {
             6 => "all".to_owned(),
-            _ => older.join(","),
+            _ => tls12.join(","),
         };
         match policy.versions().len() {
             1 => format!("1.3; {} notes", policy.notes.len()),
-            _ => format!("1.2 {older}; {} notes", policy.notes.len()),
+            _ => format!("1.2 {tls12}; {} notes", policy.notes.len()),
         }
     }
 
@@ -221,14 +225,17 @@ mod tests {
     #[test]
     fn errors_list_what_is_supported() {
         let text = Policy::parse("", "x").unwrap_err().to_string();
-        assert!(text.contains(&MODERN.join(", ")) && text.contains(ECDSA) && !text.contains("CBC"), "{text}");
+        assert!(
+            text.contains(&TLS13_SUITES.join(", ")) && text.contains(ECDSA) && !text.contains("CBC"),
+            "{text}"
+        );
         assert_eq!(text.matches("TLS_").count(), 9, "{text}");
     }
 
     #[test]
     fn names_are_in_one_list_only() {
-        for name in ABSENT {
-            assert!(suite(name).is_none() && !MODERN.contains(&name), "{name}");
+        for name in UNSUPPORTED_SUITES {
+            assert!(suite(name).is_none() && !TLS13_SUITES.contains(&name), "{name}");
         }
     }
 }

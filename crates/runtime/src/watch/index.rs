@@ -1,40 +1,40 @@
-//! From the watcher's events to ours.
+//! From the events of kube's watcher to the events of this module.
 //!
-//! In: what kube's watcher tells, object by object. Out: whole lists and single changes for the sink. Never: keeps an
-//! object, except those of a list that is not complete yet.
+//! In: events of kube's watcher, object by object. Out: whole lists and single changes for the sink. Never: an object
+//! kept, except those of an incomplete list.
 
 use super::{Event, Key};
 use kube::Resource;
 use kube::runtime::watcher;
 use std::collections::BTreeSet;
 
-/// Turns the watcher's events into ours: gathers a list until it is complete, and knows which keys exist.
+/// Collects a list until it is complete, and knows which keys exist.
 pub(super) struct Index<K, O, S> {
-    open: O,
+    convert: O,
     sink: S,
     known: BTreeSet<Key>,
     gathered: Vec<K>,
     gathered_keys: BTreeSet<Key>,
-    /// The sink was told that the server does not know the kind.
+    /// Whether the sink knows that the server does not have the kind.
     absent: bool,
 }
 
-/// What one event of the watcher meant.
+/// The meaning of one event of the watcher.
 pub(super) enum Received {
-    /// A list begins; that alone does not show that the server works.
+    /// A list begins, which does not yet show that the server works.
     Nothing,
     /// A change, or a part of a list.
     Change,
     /// A list is complete.
     Reset,
-    /// An object we cannot read.
+    /// An object that cannot be read.
     Unreadable { name: String, reason: String },
 }
 
 impl<K, O, S: FnMut(Event<K>)> Index<K, O, S> {
-    pub(super) fn new(open: O, sink: S) -> Self {
+    pub(super) fn new(convert: O, sink: S) -> Self {
         let (known, gathered, gathered_keys) = Default::default();
-        Self { open, sink, known, gathered, gathered_keys, absent: false }
+        Self { convert, sink, known, gathered, gathered_keys, absent: false }
     }
 
     pub(super) fn take<W: Resource>(&mut self, event: watcher::Event<W>) -> Received
@@ -66,7 +66,7 @@ impl<K, O, S: FnMut(Event<K>)> Index<K, O, S> {
         O: FnMut(W) -> Result<K, String>,
     {
         let key = Key::of(&wire);
-        match (self.open)(wire) {
+        match (self.convert)(wire) {
             Ok(object) => {
                 self.gathered.push(object);
                 self.gathered_keys.insert(key);
@@ -81,7 +81,7 @@ impl<K, O, S: FnMut(Event<K>)> Index<K, O, S> {
         O: FnMut(W) -> Result<K, String>,
     {
         let key = Key::of(&wire);
-        match (self.open)(wire) {
+        match (self.convert)(wire) {
             Ok(object) if exists => {
                 self.known.insert(key);
                 (self.sink)(Event::Applied(object));
@@ -101,7 +101,7 @@ impl<K, O, S: FnMut(Event<K>)> Index<K, O, S> {
         }
     }
 
-    /// The server does not know the kind, so it has no objects of it.
+    /// The server does not have the kind, so there are no objects of it.
     pub(super) fn absent(&mut self) {
         if !std::mem::replace(&mut self.absent, true) {
             let vanished = std::mem::take(&mut self.known).into_iter().collect();
@@ -126,7 +126,7 @@ mod tests {
         map
     }
 
-    fn told(event: Event<ConfigMap>) -> String {
+    fn show(event: Event<ConfigMap>) -> String {
         let name = |object: &ConfigMap| {
             format!("{}/{}", object.metadata.name.clone().unwrap(), object.metadata.uid.clone().unwrap())
         };
@@ -143,13 +143,14 @@ mod tests {
         }
     }
 
-    /// Feeds `script` and compares what the sink is told. `[` and `]` enclose a list, `+` and `-` are changes, `404`
+    /// Feeds `script` and compares the events in the sink. `[` and `]` enclose a list, `+` and `-` are changes, `404`
     /// is a server without the kind.
     #[track_caller]
     fn check(script: &str, want: &[&str]) {
         let mut got = Vec::new();
-        let open = |map: ConfigMap| if map.immutable.is_some() { Err("broken".to_owned()) } else { Ok(map) };
-        let mut index = Index::new(open, |event| got.push(told(event)));
+        let convert =
+            |map: ConfigMap| if map.immutable.is_some() { Err("broken".to_owned()) } else { Ok(map) };
+        let mut index = Index::new(convert, |event| got.push(show(event)));
         for word in script.split_whitespace() {
             match (word, word.get(..1), word.get(1..)) {
                 ("[", ..) => drop(index.take(Wire::Init)),
@@ -164,7 +165,7 @@ mod tests {
     }
 
     #[test]
-    fn a_list_is_one_event_and_tells_what_vanished() {
+    fn a_list_is_one_event_with_the_vanished_keys() {
         check("[ a/1 b/2 ]", &["reset [a/1 b/2] - []"]);
         check("[ a/1 b/2 ] [ b/2 ]", &["reset [a/1 b/2] - []", "reset [b/2] - [a/1]"]);
         check("[ a/1 ] +c/3 -a/1 [ ]", &["reset [a/1] - []", "+c/3", "-a/1", "reset [] - [c/3]"]);
@@ -182,7 +183,7 @@ mod tests {
     }
 
     #[test]
-    fn what_cannot_be_read_is_no_longer_known() {
+    fn unreadable_objects_are_forgotten() {
         check("[ a/1 !b/2 ]", &["reset [a/1] - []"]);
         check("[ a/1 ] +!a/1 [ !a/1 ]", &["reset [a/1] - []", "?a", "reset [] - []"]);
         check("[ a/1 ] [ !a/1 ]", &["reset [a/1] - []", "reset [] - [a/1]"]);
@@ -190,7 +191,7 @@ mod tests {
     }
 
     #[test]
-    fn a_missing_kind_is_empty_and_told_once() {
+    fn a_missing_kind_is_one_empty_reset() {
         check("404 404 [ 404 [ a/1 ]", &["reset [] - []", "reset [a/1] - []"]);
         check("[ a/1 ] 404 404", &["reset [a/1] - []", "reset [] - [a/1]"]);
     }

@@ -1,6 +1,7 @@
-//! When a watch breaks: what to do, what to say, how long to wait.
+//! Recovery of a broken watch: the next step, the log line, the delay.
 //!
-//! In: the watcher's errors. Out: a cure, at most one log line for each kind of trouble, paced attempts. Never: gives up.
+//! In: the watcher's errors. Out: a recovery step, at most one log line for each failure, delayed attempts. Never: a
+//! final end.
 
 use super::index::Received;
 use super::{Kind, Metrics};
@@ -11,26 +12,26 @@ use std::time::Duration;
 use tokio::time::Instant;
 use tracing::{info, warn};
 
-/// The pauses between attempts while the server is away.
+/// Delays between attempts while the server is away.
 const RETRY_MIN: Duration = Duration::from_millis(100);
 const RETRY_MAX: Duration = Duration::from_secs(5);
-/// A watch that held this long before it broke is new trouble, not the old one continued.
+/// A watch that held this long before it broke counts as a new failure.
 const CALM: Duration = Duration::from_secs(15);
 
-/// What to do about an error of the watcher.
+/// The step after an error of the watcher.
 #[derive(Debug, PartialEq)]
 pub(super) enum Recovery {
-    /// One event could not be parsed; the watch goes on behind it.
+    /// Skip one event that could not be parsed.
     Skip(String),
-    /// Try again from where we were, after a pause.
+    /// Resume at the same position after a delay.
     Wait(String),
-    /// We may not watch; somebody has to grant it.
+    /// The watch is denied; an administrator has to grant it.
     Denied(String),
-    /// Where we were is gone from the server's memory: list anew, at once.
+    /// List again at once: the server no longer has the position.
     Relist,
     /// List page by page from now on.
     Page,
-    /// There is no such kind (yet).
+    /// Wait for the kind, which the server does not have.
     Absent,
 }
 
@@ -41,7 +42,7 @@ impl Recovery {
             watcher::Error::WatchError(status) if status.code == 410 => Self::Relist,
             watcher::Error::WatchError(status) => Self::Wait(brief(&kube::Error::Api(status.clone()))),
             watcher::Error::WatchFailed(error @ kube::Error::SerdeError(_)) => Self::Skip(brief(error)),
-            // How servers without the WatchList feature say no: as an invalid request.
+            // A server without the WatchList feature answers with an invalid request.
             watcher::Error::WatchStartFailed(error)
                 if streaming && matches!(code(error), Some(400 | 422)) =>
             {
@@ -60,7 +61,7 @@ impl Recovery {
     }
 }
 
-/// What went wrong lately: says it once, and paces the attempts.
+/// The recent failures of a watch: logs each once, and delays the attempts.
 pub(super) struct WatchErrors<'m> {
     pub(super) kind: Kind,
     metrics: &'m Metrics,
@@ -114,7 +115,7 @@ mod tests {
     use kube::core::Status;
 
     #[test]
-    fn errors_have_their_cure() {
+    fn each_error_has_its_recovery() {
         let api =
             |code: u16, reason: &str| kube::Error::Api(Status::failure("m", reason).with_code(code).boxed());
         let streaming = Config::default().streaming_lists();

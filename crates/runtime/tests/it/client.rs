@@ -26,7 +26,7 @@ fn kubeconfig(address: &str) -> tempfile::NamedTempFile {
 async fn a_strict_client_gives_up_on_a_silent_server() {
     let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
     let file = kubeconfig(&listener.local_addr().unwrap().to_string());
-    // Takes connections and never says a word.
+    // Accepts connections and never responds.
     let silent = tokio::spawn(async move {
         let mut held = Vec::new();
         loop {
@@ -62,7 +62,7 @@ async fn no_client_retries_on_its_own() {
 }
 
 #[tokio::test]
-async fn a_refused_connection_is_told_in_one_line() {
+async fn a_refused_connection_is_one_line() {
     let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
     let file = kubeconfig(&listener.local_addr().unwrap().to_string());
     drop(listener);

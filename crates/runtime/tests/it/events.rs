@@ -73,7 +73,7 @@ async fn repeated_events_are_one_object_with_a_count() {
     // What is still waiting when the process ends is written.
     recorder.record(event(&subject, "last words"));
     token.cancel();
-    soon("the writer's end", task).await.unwrap().unwrap();
+    soon("the writer's end", task).await.unwrap();
     assert!(find("last words").await.is_some());
     assert!(metrics(&registry).contains("tholepin_events_written_total 4"), "{}", metrics(&registry));
 }
@@ -84,7 +84,7 @@ async fn events_that_cannot_be_written_are_dropped_and_counted() {
     let client = admin(plane).await;
     let mut registry = Registry::default();
     let (recorder, writer) = channel(client, "numa", Limits::default(), &mut registry);
-    // Nobody writes yet, and still nobody waits.
+    // No writer runs yet, and still no caller waits.
     for number in 0..2000 {
         let name = format!("pod-{number}");
         let subject = Subject { namespace: "nowhere".to_owned(), name, ..Subject::default() };
@@ -100,6 +100,6 @@ async fn events_that_cannot_be_written_are_dropped_and_counted() {
     // The namespace does not exist: refused, not tried again.
     until("a refusal", async || metrics(&registry).contains("{reason=\"refused\"}").then_some(())).await;
     token.cancel();
-    soon("the writer's end", task).await.unwrap().unwrap();
+    soon("the writer's end", task).await.unwrap();
     assert!(metrics(&registry).contains("tholepin_events_written_total 0"));
 }

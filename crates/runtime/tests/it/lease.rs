@@ -60,15 +60,15 @@ async fn there_is_one_leader_at_most_through_death_and_release() {
     for name in ["one", "two", "three", "four"] {
         candidates.push(stand(plane, space, name).await);
     }
-    // The status of a candidate that died stays what it was, as that of a frozen process would.
-    let everybody: Vec<_> = candidates.iter().map(|candidate| candidate.status.clone()).collect();
+    // The status of an aborted candidate stays unchanged, as that of a frozen process would.
+    let statuses: Vec<_> = candidates.iter().map(|candidate| candidate.status.clone()).collect();
     let sampler = tokio::spawn(async move {
         let (mut most, mut samples) = (0, 0_u64);
         loop {
-            most = most.max(everybody.iter().filter(|status| status.borrow().leads()).count());
+            most = most.max(statuses.iter().filter(|status| status.borrow().leads()).count());
             samples += 1;
             assert!(most <= 1, "two leaders at once");
-            if everybody.iter().all(|status| status.has_changed().is_err()) {
+            if statuses.iter().all(|status| status.has_changed().is_err()) {
                 return (most, samples);
             }
             tokio::time::sleep(Duration::from_millis(1)).await;
@@ -108,7 +108,7 @@ async fn a_leader_that_finds_another_name_in_its_lease_ends() {
     let Some(plane) = shared().await else { return };
     let client = admin(plane).await;
     let space = namespace(&client, "lease-stolen").await;
-    // So patient that only the other name, and not the clock, can end it within this test.
+    // Durations so long that only the other holder, and not the clock, can end the term within this test.
     let (lease_duration, renew_deadline) = (Duration::from_secs(3600), Duration::from_secs(1800));
     let patient = Config { lease_duration, renew_deadline, ..terms(space, "honest") };
     let candidate = stand_by(plane, patient, "honest").await;

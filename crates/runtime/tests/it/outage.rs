@@ -1,4 +1,4 @@
-//! What survives an API server that stops answering, dies, and comes back.
+//! Watches and leases across an API server that stops responding, dies, and restarts.
 
 use crate::lease::stand;
 use crate::watch::{Mirror, maps, names, put};
@@ -6,7 +6,7 @@ use crate::{admin, connect, namespace, own, soon, until};
 use runtime::lease::Error;
 use runtime::watch::Metrics;
 
-/// A watch sees everything that happened across a death of the server, whichever way it lists.
+/// A watch sees every change across a restart of the server, with each way of listing.
 async fn survives(flags: &[&str]) {
     let Some(plane) = own(flags).await else { return };
     let client = admin(&plane).await;
@@ -22,7 +22,7 @@ async fn survives(flags: &[&str]) {
 
     let leader = stand(&plane, space, "leader").await;
     until("leading", async || leader.status.borrow().leads().then_some(())).await;
-    // Frozen first: connections stay open and nobody answers.
+    // Frozen first: connections stay open without responses.
     plane.api_server().pause().unwrap();
     let end = soon("loss of the lease", leader.task).await.unwrap();
     assert_eq!(end, Err(Error::Lost(format!("{space}/leader"))));
@@ -36,11 +36,11 @@ async fn survives(flags: &[&str]) {
 }
 
 #[tokio::test]
-async fn a_watch_survives_the_death_of_the_server() {
+async fn a_watch_survives_a_restart_of_the_server() {
     survives(&[]).await;
 }
 
 #[tokio::test]
-async fn a_watch_survives_it_also_where_streamed_lists_are_refused() {
+async fn a_watch_without_streamed_lists_survives_a_restart_too() {
     survives(&["--feature-gates=WatchList=false"]).await;
 }

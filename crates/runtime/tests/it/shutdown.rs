@@ -1,4 +1,4 @@
-//! Signals, sent to a process of our own: this test binary once more, told by a variable to play the victim.
+//! Signals to a child process: this test binary again, in a role that an environment variable names.
 
 use crate::soon;
 use runtime::shutdown::{Tasks, on_signals};
@@ -9,10 +9,10 @@ use std::time::Duration;
 use tokio::io::{AsyncBufReadExt, BufReader, Lines};
 use tokio::process::{Child, ChildStdout, Command};
 
-/// What the victim does once it was asked to end: `drain` ends, `hang` does not.
+/// The child's reaction to a signal: `drain` ends, `hang` does not.
 const ROLE: &str = "RUNTIME_TEST_VICTIM";
 
-/// Not a test of its own: the victim's side of the others.
+/// The child's side of the other tests; no test by itself.
 #[tokio::test]
 async fn victim() {
     let Ok(role) = std::env::var(ROLE) else { return };

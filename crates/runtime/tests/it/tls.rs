@@ -107,16 +107,16 @@ impl ServerCertVerifier for Anything {
     }
 }
 
-/// Who asks, and how.
+/// A client and its settings.
 #[derive(Default)]
 struct Client<'a> {
-    /// Whom the server must be signed by; anybody when nothing is said.
+    /// The authority that must have signed the server's certificate; any if absent.
     trust: Option<CertificateDer<'static>>,
     identity: Option<&'a Pair>,
     versions: Option<&'static SupportedProtocolVersion>,
 }
 
-/// What the client saw.
+/// A response, as the client saw it.
 #[derive(Debug)]
 struct Answer {
     certificate: CertificateDer<'static>,
@@ -257,7 +257,7 @@ async fn a_client_that_verifies_is_served_http_1_1() {
     soon("the end", running.task).await.unwrap().unwrap();
 }
 
-/// Whether the certificate is of our own making or from files, and without waiting for the files to be read again.
+/// With a self-signed certificate and with one from files, and before the files are read again.
 #[tokio::test]
 async fn a_policy_that_changes_is_followed() {
     for from_files in [false, true] {
@@ -288,7 +288,7 @@ async fn changed_files_are_served_and_a_mismatch_is_not() {
     old.write(path);
     let running = Running::start(&settings(path)).await;
     assert_eq!(running.certificate().await, old.der());
-    // One after the other, as a writer in a hurry would; half a key in between.
+    // One file after the other, with half a key in between.
     std::fs::write(path.join("tls.crt"), &new.certificate).unwrap();
     running.until_refused().await;
     std::fs::write(path.join("tls.key"), &new.key[..new.key.len() / 2]).unwrap();
@@ -302,7 +302,7 @@ async fn changed_files_are_served_and_a_mismatch_is_not() {
 }
 
 #[tokio::test]
-async fn a_swapped_folder_is_seen_as_kubernetes_swaps_it() {
+async fn a_directory_swapped_like_a_secret_volume_is_noticed() {
     let folder = tempfile::tempdir().unwrap();
     let (authority, path) = (Authority::new("one"), folder.path());
     let (old, new) = (authority.sign(), authority.sign());
@@ -322,7 +322,7 @@ async fn a_swapped_folder_is_seen_as_kubernetes_swaps_it() {
 }
 
 #[tokio::test]
-async fn without_files_it_signs_itself_until_they_come() {
+async fn without_files_a_self_signed_certificate_is_served() {
     let folder = tempfile::tempdir().unwrap();
     let path = folder.path().join("later");
     let running = Running::start(&settings(&path)).await;
@@ -338,7 +338,7 @@ async fn without_files_it_signs_itself_until_they_come() {
 }
 
 #[tokio::test]
-async fn clients_must_show_a_certificate_of_the_authority_of_the_moment() {
+async fn clients_need_a_certificate_of_the_current_authority() {
     let folder = tempfile::tempdir().unwrap();
     let (one, two) = (Authority::new("one"), Authority::new("two"));
     one.sign().write(folder.path());
@@ -357,7 +357,7 @@ async fn clients_must_show_a_certificate_of_the_authority_of_the_moment() {
 }
 
 #[tokio::test]
-async fn clients_held_to_the_systems_authorities_need_more_than_one_of_their_own() {
+async fn the_systems_authorities_refuse_self_made_certificates() {
     let folder = tempfile::tempdir().unwrap();
     let authority = Authority::new("one");
     authority.sign().write(folder.path());
@@ -407,7 +407,7 @@ async fn policies_hold() {
 }
 
 #[test]
-fn what_cannot_be_used_is_named_at_the_start() {
+fn unusable_files_are_named_at_start() {
     let folder = tempfile::tempdir().unwrap();
     let at = |name: &str| folder.path().join(name).display().to_string();
     let authority = Authority::new("one");

@@ -1,4 +1,4 @@
-//! Watches of kinds that are missing, forbidden or full of rubbish.
+//! Watches of kinds that are missing, forbidden, or have unreadable objects.
 
 use crate::{PATIENCE, admin, connect, namespace, shared};
 use k8s_openapi::api::core::v1::ConfigMap;
@@ -15,7 +15,7 @@ use tokio::sync::mpsc::{UnboundedReceiver, unbounded_channel};
 use tokio::task::JoinHandle;
 use tokio::time::timeout;
 
-/// What a sink makes of its events: the objects by name.
+/// The objects by name, from the events of a watch.
 pub(crate) struct Mirror<K> {
     events: UnboundedReceiver<Event<K>>,
     pub(crate) objects: BTreeMap<String, K>,
@@ -67,7 +67,7 @@ impl<K: Resource<DynamicType = ()> + Clone + Send + 'static> Mirror<K> {
         }
     }
 
-    /// No event has come since.
+    /// Whether no event is left.
     pub(crate) fn is_quiet(&self) -> bool {
         self.events.is_empty()
     }
@@ -113,8 +113,9 @@ async fn a_forbidden_kind_comes_once_it_is_allowed() {
     put(&maps(&client, space), "a").await;
     let mut registry = Registry::default();
     let metrics = Metrics::register(&mut registry);
-    let nobody = connect(&plane.kubeconfig_for("nobody", "nogroup").unwrap()).await.watch_client().unwrap();
-    let (mut mirror, _task) = Mirror::of(maps(&nobody, space), metrics);
+    let unprivileged =
+        connect(&plane.kubeconfig_for("nobody", "nogroup").unwrap()).await.watch_client().unwrap();
+    let (mut mirror, _task) = Mirror::of(maps(&unprivileged, space), metrics);
     crate::until("a refusal", async || {
         shown(&registry).contains("tholepin_watch_errors_total{resource=\"configmaps\"}").then_some(())
     })
@@ -141,7 +142,7 @@ async fn a_forbidden_kind_comes_once_it_is_allowed() {
     assert!(shown(&registry).contains("tholepin_watch_resets_total{resource=\"configmaps\"} 1"));
 }
 
-/// A kind whose server-side schema lets everything through.
+/// A kind whose schema on the server accepts everything.
 #[derive(kube::CustomResource, Debug, Clone, PartialEq, serde::Serialize, serde::Deserialize)]
 #[kube(group = "tholepin.test", version = "v1", kind = "Widget", namespaced, schema = "disabled")]
 pub(crate) struct WidgetSpec {
@@ -179,7 +180,7 @@ async fn set_size(client: &Client, namespace: &str, name: &str, size: serde_json
 }
 
 #[tokio::test]
-async fn a_kind_may_be_missing_come_go_and_hold_rubbish() {
+async fn a_kind_may_be_missing_appear_vanish_and_have_unreadable_objects() {
     let Some(plane) = shared().await else { return };
     let client = admin(plane).await;
     let space = namespace(&client, "watch-missing").await;
@@ -194,13 +195,13 @@ async fn a_kind_may_be_missing_come_go_and_hold_rubbish() {
     });
     let mut mirror: Mirror<Widget> = Mirror::new(events);
 
-    // Missing: a reset to nothing, told once.
+    // Missing: one reset to nothing.
     mirror.until(|seen| seen.resets == 1).await;
     definitions.create(&Default::default(), &definition()).await.unwrap();
     set_size(&client, space, "good", json!(1)).await;
     mirror.until(|seen| names(seen) == ["good"]).await;
 
-    // Rubbish does not hold up the others, and what turned to rubbish is no longer known.
+    // An unreadable object does not affect the others, and an object that becomes unreadable is forgotten.
     set_size(&client, space, "rubbish", json!("large")).await;
     set_size(&client, space, "fine", json!(2)).await;
     mirror.until(|seen| names(seen) == ["fine", "good"]).await;
