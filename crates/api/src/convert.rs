@@ -1,8 +1,24 @@
-//! From the wire to `topology`'s values, and back.
+//! Conversion between objects of the API and `topology`'s values.
 //!
-//! In: NodeResourceTopology objects and pods, as any program may have written them. Out: checked numbers in base units, or
-//! an error that names the field. Never: a guess in favour of "it fits": what cannot be understood is left out or refused,
-//! and what is left out is a [`Warning`].
+//! In: NodeResourceTopology objects and pods of any program. Out: checked numbers in base units, or an error that names
+//! the field. Never: a guess in favour of "it fits". A part that cannot be understood is refused, or left out with a
+//! [`Warning`].
+//!
+//! ```
+//! use api::convert::node_topology;
+//! use api::nrt::NodeResourceTopology;
+//!
+//! let object: NodeResourceTopology = serde_json::from_value(serde_json::json!({
+//!     "metadata": { "name": "worker-0" },
+//!     "zones": [{ "name": "node-0", "type": "Node", "resources": [
+//!         { "name": "cpu", "capacity": "16", "allocatable": "14", "available": "10" },
+//!     ] }],
+//! }))?;
+//! let (topology, warnings) = node_topology(&object)?;
+//! assert_eq!(topology.zones[0].resources[0].available, 10_000); // thousandths of a CPU
+//! assert!(warnings.is_empty());
+//! # Ok::<(), Box<dyn std::error::Error>>(())
+//! ```
 
 use std::fmt;
 
@@ -17,76 +33,76 @@ mod pod;
 pub use node::{node_topology, wire_zones};
 pub use pod::pod_request;
 
-/// An object that cannot be used, and where.
+/// An object that cannot be used, because of one field.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct ConvertError {
     /// The field, such as `zones[1].resources[0].available`.
     pub path: String,
-    /// What is wrong with it.
+    /// The problem.
     pub problem: Problem,
 }
 
-/// A part of an object that was left out or corrected, and where. The rest is usable.
+/// A part of an object that was left out or corrected. The rest is usable.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Warning {
     /// The field, such as `zones[2].name`.
     pub path: String,
-    /// What is wrong with it and what was done.
+    /// The problem and its consequence.
     pub problem: Problem,
 }
 
-/// What can be wrong with a field.
+/// A problem with the value of a field.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum Problem {
-    /// Not a quantity.
+    /// Text that is no quantity.
     #[error(transparent)]
     Quantity(#[from] QuantityError),
-    /// Not a resource name.
+    /// Text that is no resource name.
     #[error(transparent)]
     ResourceName(#[from] ResourceNameError),
-    /// Below zero.
+    /// An amount below zero.
     #[error("{0} is negative; amounts start at 0")]
     Negative(Quantity),
-    /// More than a zone can have.
+    /// An amount above the limit for a zone.
     #[error("{amount} is too large; the most a zone can have is {limit}")]
     TooLarge {
-        /// What was stated.
+        /// The stated amount.
         amount: Quantity,
-        /// What is allowed.
+        /// The limit.
         limit: Quantity,
     },
-    /// Two zones with one name, or two entries for one resource.
+    /// Two zones of one name, or two entries for one resource.
     #[error("{0:?} is listed twice")]
     Duplicate(String),
-    /// Warning: a zone no kubelet can align on.
+    /// Warning: a zone that kubelets cannot align on.
     #[error("zone {0}: kubelets align on zones 0 to 63 only; left out")]
     OutOfReach(u32),
-    /// A feature that changes what the pod needs and is not modelled.
+    /// A feature that changes the pod's needs and is not modelled.
     #[error("{0} are not supported yet")]
     Unsupported(&'static str),
-    /// Warning: not a zone name; the zone or distance is left out.
+    /// Warning: an invalid zone name; the zone or distance is left out.
     #[error("{0}; left out")]
     ZoneName(#[from] ZoneNameError),
-    /// Warning: a distance that is no distance.
+    /// Warning: a number that is no distance.
     #[error("{0} is not a distance (0 to 4294967295); left out")]
     Distance(i64),
-    /// Warning: more is said to be free than pods may use.
+    /// Warning: more available than allocatable.
     #[error("{available} is more than the allocatable {allocatable}; taken as {allocatable}")]
     AboveAllocatable {
-        /// What was stated.
+        /// The stated amount.
         available: Quantity,
-        /// What is used instead.
+        /// The amount used instead.
         allocatable: Quantity,
     },
-    /// Warning: an attribute's value is unknown.
+    /// Warning: an attribute with an unknown value.
     #[error("unknown value {value:?}; allowed are {allowed}; left out")]
     UnknownValue {
         /// The value, shortened.
         value: String,
-        /// The values that mean something.
+        /// The known values.
         allowed: &'static str,
     },
-    /// Warning: the fingerprint cannot be compared with ours.
+    /// Warning: a fingerprint that cannot be compared.
     #[error("{0}; left out")]
     Fingerprint(#[from] topology::fingerprint::FingerprintError),
 }
@@ -102,7 +118,7 @@ impl Problem {
 }
 
 impl ConvertError {
-    /// The same, seen from the object that encloses the field.
+    /// The same error, with the path of the enclosing object before it.
     fn within(mut self, parent: &str) -> Self {
         self.path.insert_str(0, parent);
         self
@@ -135,7 +151,8 @@ pub fn amount_available(name: ResourceName, quantity: Quantity) -> i64 {
     if name == ResourceName::CPU { quantity.floor_milli() } else { quantity.floor_value() }
 }
 
-/// The quantity of an amount in base units, printing as the exporters write it: decimal, suffixes only for whole thousands.
+/// The quantity of an amount in base units, in the form that exporters write: decimal, with suffixes for whole
+/// thousands only.
 #[must_use]
 pub fn quantity(name: ResourceName, amount: i64) -> Quantity {
     if name == ResourceName::CPU {

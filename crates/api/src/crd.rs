@@ -1,7 +1,7 @@
 //! CustomResourceDefinitions, built from the types they describe.
 //!
-//! In: nothing. Out: typed definitions to install, and the same as YAML for people. Never: a schema written by hand beside
-//! the types, which would drift from them.
+//! In: nothing. Out: typed definitions to install, and the same as YAML for `kubectl apply -f`. Never: a schema written
+//! by hand, which would drift from the types.
 
 use std::collections::BTreeMap;
 
@@ -16,28 +16,28 @@ use schemars::JsonSchema;
 use crate::hardware::{self, DeviceConfig};
 use crate::numaresources::{self, NumaResourcesOperator, NumaResourcesScheduler, operator, scheduler};
 use crate::{keys, nrt};
-use schema::{schema, unruled};
+use schema::{schema, without_rules};
 
 mod schema;
 
-/// [`nrt_crd`] as YAML, for `kubectl apply -f`. A test keeps the two the same.
+/// [`nrt_crd`] as YAML. A test keeps the two equal.
 pub const NRT_CRD_YAML: &str = include_str!("../crds/noderesourcetopologies.yaml");
-/// [`operator_crd`] as YAML, likewise.
+/// [`operator_crd`] as YAML.
 pub const OPERATOR_CRD_YAML: &str = include_str!("../crds/numaresourcesoperators.yaml");
-/// [`scheduler_crd`] as YAML, likewise.
+/// [`scheduler_crd`] as YAML.
 pub const SCHEDULER_CRD_YAML: &str = include_str!("../crds/numaresourcesschedulers.yaml");
-/// [`device_config_crd`] as YAML, likewise.
+/// [`device_config_crd`] as YAML.
 pub const DEVICE_CONFIG_CRD_YAML: &str = include_str!("../crds/deviceconfigs.yaml");
 
-/// The enhancement that approved the group; the API server wants the link for groups under `k8s.io`.
+/// The approval of the API group, a link that the API server requires for groups under `k8s.io`.
 const API_APPROVED: &str = "https://github.com/kubernetes/enhancements/pull/1870";
 
-/// `kubectl get numa` shows all that users ask of the operator.
+/// Category of the operator's kinds: `kubectl get numa`.
 const CATEGORY: &str = "numa";
-/// `kubectl get tholepin` shows what users ask for in groups of ours.
+/// Category of the kinds in groups of this project: `kubectl get tholepin`.
 const OWN_CATEGORY: &str = "tholepin";
 
-/// The definition of NodeResourceTopology: both versions served, the newer one stored, no conversion webhook.
+/// The definition of NodeResourceTopology: both versions served, `v1alpha2` stored, no conversion webhook.
 #[must_use]
 pub fn nrt_crd() -> CustomResourceDefinition {
     let annotations = BTreeMap::from([(keys::ANNOTATION_API_APPROVED.to_owned(), API_APPROVED.to_owned())]);
@@ -68,26 +68,26 @@ pub fn nrt_crd() -> CustomResourceDefinition {
     }
 }
 
-/// The definition of NUMAResourcesOperator.
+/// The definition of NUMAResourcesOperator: `v1` stored, `v1alpha1` served and deprecated.
 #[must_use]
 pub fn operator_crd() -> CustomResourceDefinition {
     let columns = conditions_and(&[]);
-    request::<NumaResourcesOperator>(operator::KIND, operator::PLURAL, "numaresop", &columns)
+    operator_kind::<NumaResourcesOperator>(operator::KIND, operator::PLURAL, "numaresop", &columns)
 }
 
-/// The definition of NUMAResourcesScheduler.
+/// The definition of NUMAResourcesScheduler: `v1` stored, `v1alpha1` served and deprecated.
 #[must_use]
 pub fn scheduler_crd() -> CustomResourceDefinition {
     let columns = conditions_and(&[("Scheduler", ".status.schedulerName")]);
-    request::<NumaResourcesScheduler>(scheduler::KIND, scheduler::PLURAL, "numaressched", &columns)
+    operator_kind::<NumaResourcesScheduler>(scheduler::KIND, scheduler::PLURAL, "numaressched", &columns)
 }
 
-/// The definition of DeviceConfig.
+/// The definition of DeviceConfig, `v1alpha1`, with its status subresource and printer columns.
 #[must_use]
 pub fn device_config_crd() -> CustomResourceDefinition {
     let mut schema = schema::<DeviceConfig>();
     if let Some(status) = schema.properties.as_mut().and_then(|properties| properties.get_mut("status")) {
-        unruled(status);
+        without_rules(status);
     }
     CustomResourceDefinition {
         metadata: ObjectMeta {
@@ -116,7 +116,7 @@ pub fn device_config_crd() -> CustomResourceDefinition {
     }
 }
 
-/// What `kubectl get` shows of a DeviceConfig: how it is in one word, and why it is not ready.
+/// The columns of `kubectl get deviceconfigs`: the phase, and the reason why an object is not ready.
 fn device_config_columns() -> Vec<CustomResourceColumnDefinition> {
     let of = |kind: &str, field: &str| format!(".status.conditions[?(@.type==\"{kind}\")].{field}");
     let columns = [
@@ -141,7 +141,7 @@ fn device_config_columns() -> Vec<CustomResourceColumnDefinition> {
     columns.map(column).to_vec()
 }
 
-/// The status is written apart from the rest.
+/// The status subresource, which is written separately.
 fn status_subresource() -> CustomResourceSubresources {
     CustomResourceSubresources {
         status: Some(CustomResourceSubresourceStatus(serde_json::json!({}))),
@@ -149,9 +149,9 @@ fn status_subresource() -> CustomResourceSubresources {
     }
 }
 
-/// The definition of what users ask of the operator with: both versions with the same schema, so that the API server need not convert
-/// anything and nothing is lost whichever version an object goes through.
-fn request<T: JsonSchema>(
+/// The definition of a kind of the operator's API. Both versions have the same schema, so the API server converts
+/// nothing and no field is lost in either version.
+fn operator_kind<T: JsonSchema>(
     kind: &str,
     plural: &str,
     short: &str,
@@ -159,7 +159,7 @@ fn request<T: JsonSchema>(
 ) -> CustomResourceDefinition {
     let mut schema = schema::<T>();
     if let Some(status) = schema.properties.as_mut().and_then(|properties| properties.get_mut("status")) {
-        unruled(status);
+        without_rules(status);
     }
     let version = |name: &str, storage: bool| CustomResourceDefinitionVersion {
         additional_printer_columns: Some(columns.to_vec()),
@@ -199,7 +199,8 @@ fn request<T: JsonSchema>(
     }
 }
 
-/// What `kubectl get` shows: texts of the object, the conditions everybody looks for, why it is degraded (with `-o wide`), and the age.
+/// The columns of `kubectl get`: the given texts, the main conditions, the reason of `Degraded` (with `-o wide`), and
+/// the age.
 fn conditions_and(texts: &[(&str, &str)]) -> Vec<CustomResourceColumnDefinition> {
     let column = |name: &str, json_path: &str| CustomResourceColumnDefinition {
         name: name.to_owned(),

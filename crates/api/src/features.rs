@@ -1,15 +1,17 @@
-//! What this stack can do, in the words of the Go operator's test suites: topics, from which label filters of Ginkgo are made.
+//! The features of this program as topics of the Go operator's test suites, which build Ginkgo label filters from them.
 //!
-//! In: nothing. Out: the list, typed or as JSON. Never: a topic that is not there.
+//! In: nothing. Out: the list, typed or as JSON. Never: a topic of a feature that does not exist.
 
 use serde::{Deserialize, Serialize};
 
 use crate::null::null_as_default;
 
-/// The version of the list; a semantic version, as its readers demand (the Go operator leaves it empty in some builds).
+/// The version of the list: a semantic version, which its readers require (some builds of the Go operator leave it
+/// empty).
 pub const VERSION: &str = "v5.0.0";
 
-/// The topics, in the order in which the Go operator tells them; without its `mgselinuxcollect` and `preemption`, which are not there yet.
+/// The topics, in the Go operator's order, without its `mgselinuxcollect` and `preemption`, which are not implemented
+/// yet.
 pub const TOPICS: [&str; 24] = [
     "config",
     "nonreg",
@@ -37,34 +39,34 @@ pub const TOPICS: [&str; 24] = [
     "tlscompliance",
 ];
 
-/// A list of topics as it is on the wire. What is absent is empty.
+/// A list of topics in its JSON form. Absent fields are empty.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(default)]
 pub struct Topics {
-    /// About the list.
+    /// Metadata of the list.
     pub metadata: Metadata,
     /// The topics, in order.
     #[serde(deserialize_with = "null_as_default")]
     pub active: Vec<String>,
 }
 
-/// About a list of topics.
+/// Metadata of a list of topics.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(default)]
 pub struct Metadata {
-    /// Its version.
+    /// The version of the list.
     pub version: String,
 }
 
 impl Topics {
-    /// Those of this program.
+    /// The topics of this program.
     #[must_use]
     pub fn own() -> Self {
         let metadata = Metadata { version: VERSION.to_owned() };
         Self { metadata, active: TOPICS.map(str::to_owned).into() }
     }
 
-    /// As one line of JSON, without a line break at its end.
+    /// One line of JSON, without a line break at the end.
     #[must_use]
     pub fn to_json(&self) -> String {
         // Texts always have a JSON form.
@@ -86,7 +88,7 @@ mod tests {
         let mut once = own.active.clone();
         once.sort();
         once.dedup();
-        assert_eq!(once.len(), TOPICS.len(), "a topic is there twice");
+        assert_eq!(once.len(), TOPICS.len(), "a topic appears twice");
         // Semantic: v, three numbers.
         let numbers: Vec<_> = VERSION.strip_prefix('v').unwrap().split('.').map(str::parse::<u32>).collect();
         assert!(numbers.len() == 3 && numbers.iter().all(Result::is_ok), "{VERSION}");

@@ -16,16 +16,16 @@ use serde::{Deserialize, Deserializer, Serialize, Serializer};
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct GoDuration(pub i64);
 
-/// Why a text is not a duration.
+/// A text that is no duration.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum GoDurationError {
-    /// Not numbers followed by units.
+    /// Text other than numbers with units.
     #[error("invalid duration {0:?}: expected numbers with units, such as 300ms, 10s or 1h30m")]
     Form(String),
     /// A number without a unit.
     #[error("missing unit in duration {0:?}; allowed are ns, us, ms, s, m and h")]
     MissingUnit(String),
-    /// A unit that does not exist.
+    /// An unknown unit.
     #[error("unknown unit {unit:?} in duration {text:?}; allowed are ns, us, ms, s, m and h")]
     UnknownUnit {
         /// The unit found, shortened.
@@ -33,7 +33,7 @@ pub enum GoDurationError {
         /// The whole text, shortened.
         text: String,
     },
-    /// Longer than about 292 years.
+    /// A duration of more than about 292 years.
     #[error("duration {0:?} is out of range; the largest is 2562047h47m16.854775807s")]
     Range(String),
 }
@@ -82,22 +82,22 @@ impl GoDuration {
         i64::try_from(total).map(Self).map_err(|_| GoDurationError::Range(whole()))
     }
 
-    /// Reads what something may take, which is never negative. For flags.
+    /// Reads a duration that is not negative, as the standard library's type. For parsers of flags.
     ///
     /// # Errors
-    /// A text that says what is allowed.
+    /// A message with the allowed values.
     pub fn parse_std(text: &str) -> Result<Duration, String> {
         let duration = Self::parse(text).map_err(|error| error.to_string())?;
         duration.to_std().ok_or_else(|| "must not be negative".to_owned())
     }
 
-    /// `seconds` whole seconds, the nearest representable.
+    /// A duration of whole `seconds`, limited to the range of the type.
     #[must_use]
     pub const fn from_secs(seconds: i64) -> Self {
         Self(seconds.saturating_mul(SECOND as i64))
     }
 
-    /// As the standard library's unsigned duration; `None` when negative.
+    /// The standard library's unsigned duration; `None` when negative.
     #[must_use]
     pub fn to_std(self) -> Option<Duration> {
         u64::try_from(self.0).ok().map(Duration::from_nanos)
@@ -105,14 +105,14 @@ impl GoDuration {
 }
 
 impl From<Duration> for GoDuration {
-    /// The nearest representable.
+    /// Limited to the range of the type.
     fn from(duration: Duration) -> Self {
         Self(i64::try_from(duration.as_nanos()).unwrap_or(i64::MAX))
     }
 }
 
 impl fmt::Display for GoDuration {
-    /// Go's text: hours, minutes and seconds, leading zero units left out; below a second the largest fitting unit.
+    /// Go's text: hours, minutes and seconds without leading zero units; below a second the largest unit that fits.
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let nanos = self.0.unsigned_abs();
         if self.0 < 0 {
@@ -158,7 +158,7 @@ impl<'de> Deserialize<'de> for GoDuration {
     }
 }
 
-/// Where users write them, in custom resources: not negative. The rule is left to the API server.
+/// The schema of durations in custom resources, which are not negative. The API server checks the rule.
 #[cfg(feature = "schema")]
 impl JsonSchema for GoDuration {
     fn schema_name() -> Cow<'static, str> {
@@ -171,7 +171,7 @@ impl JsonSchema for GoDuration {
             "type": "string",
             "maxLength": 64,
             "x-kubernetes-validations": [{
-                // The second half is for what is too long for any duration.
+                // The second half refuses numbers that are too large for any duration.
                 "rule": format!("self.matches(r'^[+]?(0|({part})+)$') && duration(self) >= duration('0s')"),
                 "message": "must be a duration of at least 0 with units h, m, s, ms, us or ns, such as 10s or 1h30m",
             }],
@@ -195,7 +195,7 @@ impl fmt::Display for Decimal {
     }
 }
 
-/// Nanoseconds in a unit. The micro sign (U+00B5) and the Greek mu (U+03BC) are both taken.
+/// Nanoseconds in a unit. Both the micro sign (U+00B5) and the Greek mu (U+03BC) are accepted.
 fn nanos_in(unit: &str) -> Option<u64> {
     Some(match unit {
         "ns" => 1,
@@ -208,8 +208,8 @@ fn nanos_in(unit: &str) -> Option<u64> {
     })
 }
 
-/// `integer.fraction` units in nanoseconds, or `None` when out of range. The fraction goes through a float and drops digits
-/// past 18, because Go does so and results must agree to the nanosecond.
+/// `integer.fraction` units in nanoseconds, or `None` when out of range. As in Go, the fraction goes through a float
+/// and drops digits past 18, so that results agree to the nanosecond.
 fn amount(integer: &str, fraction: &str, unit: u64) -> Option<u64> {
     let whole = if integer.is_empty() { 0 } else { integer.parse::<u64>().ok()? }.checked_mul(unit)?;
     let (mut value, mut scale) = (0_u64, 1.0_f64);

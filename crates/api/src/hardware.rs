@@ -1,9 +1,9 @@
-//! DeviceConfig (`hardware.tholepin.dev`): which driver which nodes get, and what makes its devices known to the kubelet.
+//! DeviceConfig (`hardware.tholepin.dev`): the kernel driver of nodes with special hardware, and its device plugin.
 //!
-//! In: objects as users write them. Out: typed values, what they leave open filled in where it is used ([`Spec::mappings`],
-//! [`Spec::kernel_module`]), and what is wrong with them ([`check`]). Never: a node, a cluster, a decision about either.
+//! In: objects of users. Out: typed values, defaults ([`Spec::mappings`], [`Spec::kernel_module`]), and problems
+//! ([`check()`], with the feature `validate`). Never: a decision about nodes or clusters.
 //!
-//! The doc comments of fields are the descriptions in the CRD ([`crate::crd`]) and in the API reference: they speak to users.
+//! The doc comments of fields are the descriptions in the CRD ([`crate::crd`]) and in the API reference, for users.
 
 use std::collections::BTreeMap;
 
@@ -61,57 +61,72 @@ pub const KIND: &str = "DeviceConfig";
 pub const PLURAL: &str = "deviceconfigs";
 /// The short name.
 pub const SHORT_NAME: &str = "devcfg";
-/// Where modules are in an image, unless it is said.
+/// Default directory of modules in an image.
 pub const DIR_NAME: &str = "/opt";
-/// After how many seconds pods that were asked to go are a problem, unless it is said.
+/// Default time after which evicted pods that still run are a problem, in seconds.
 pub const EVICTION_TIMEOUT_SECONDS: u64 = 600;
-/// Where our device plugin finds its configuration, in its container.
+/// Directory of the configuration in the container of tholepin's device plugin.
 pub const PLUGIN_CONFIG: &str = "/etc/tholepin/device-plugin";
-/// The version of that configuration.
+/// The version of the device plugin's configuration.
 pub const PLUGIN_CONFIG_VERSION: &str = "v1alpha1";
-/// The volume of a device plugin that comes by itself.
+/// The volume that every device plugin gets.
 pub const CDI_VOLUME: &str = "cdi";
 /// The regular expression of the default kernel mapping: every kernel.
 pub const ANY_KERNEL: &str = "^.+$";
 /// KMM's limit for the name and the namespace of a Module together, in characters.
 pub const MAX_NAMES: usize = 41;
-/// The limit for the name of a namespace with DeviceConfigs, in characters. It leaves room for a Module's name of a letter,
-/// `-` and a hash of eight hexadecimal digits.
+/// The limit for the name of a namespace with DeviceConfigs, in characters. It leaves room for a Module's name of a
+/// letter, `-` and a hash of eight hexadecimal digits.
 pub const MAX_NAMESPACE: usize = MAX_NAMES - 10;
 
-/// Special hardware of some nodes: the driver they load, from an image that holds it for each kernel, and the device plugin that offers what
-/// the driver found to pods. A node is in the hands of one DeviceConfig at most. Who may write DeviceConfigs decides what runs in the kernel
-/// of nodes.
+/// Special hardware of some nodes: the driver they load, from an image that holds it for each kernel, and the device
+/// plugin that offers what the driver found to pods. A node is claimed by one DeviceConfig at most. Write access
+/// to DeviceConfigs decides what runs in the kernel of nodes.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 #[serde(default)]
-#[cfg_attr(feature = "schema", schemars(extend("required" = ["spec"], "x-kubernetes-validations" = schema::name_rules())))]
+#[cfg_attr(
+    feature = "schema",
+    schemars(extend("required" = ["spec"], "x-kubernetes-validations" = schema::name_rules()))
+)]
 pub struct DeviceConfig {
     /// Standard object metadata.
     #[cfg_attr(feature = "schema", schemars(skip))]
     pub metadata: ObjectMeta,
-    /// What is asked for.
+    /// The desired state.
     #[serde(deserialize_with = "null_as_default")]
     pub spec: Spec,
-    /// What is there. Written by the operator.
+    /// The observed state, written by the operator.
     #[serde(deserialize_with = "null_as_default")]
     pub status: Status,
 }
 
-/// What is asked for.
+/// The desired state.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 #[serde(rename_all = "camelCase", default)]
-#[cfg_attr(feature = "schema", schemars(extend("required" = ["driverImage", "driverVersion"], "x-kubernetes-validations" = schema::spec_rules())))]
+#[cfg_attr(
+    feature = "schema",
+    schemars(extend("required" = ["driverImage", "driverVersion"], "x-kubernetes-validations" = schema::spec_rules()))
+)]
 pub struct Spec {
-    /// Repository of the driver's images, without tag and digest, such as `registry.example/drivers/acc`. There is one image for each kernel;
-    /// its tag is `<driverVersion>-<kernel version>`, unless a kernel mapping names another image.
-    #[cfg_attr(feature = "schema", schemars(extend("maxLength" = 200, "x-kubernetes-validations" = schema::driver_image_rules())))]
+    /// Repository of the driver's images, without tag and digest, such as `registry.example/drivers/acc`. There is one
+    /// image for each kernel; its tag is `<driverVersion>-<kernel version>`, unless a kernel mapping names another
+    /// image.
+    #[cfg_attr(
+        feature = "schema",
+        schemars(extend("maxLength" = 200, "x-kubernetes-validations" = schema::driver_image_rules()))
+    )]
     pub driver_image: String,
-    /// Version of the driver: the first part of the tag. A new version is brought to nodes one after the other, as `upgradePolicy` says.
-    #[cfg_attr(feature = "schema", schemars(extend("maxLength" = 63, "x-kubernetes-validations" = schema::driver_version_rules())))]
+    /// Version of the driver: the first part of the tag. A new version is brought to nodes one after the other, as
+    /// `upgradePolicy` says.
+    #[cfg_attr(
+        feature = "schema",
+        schemars(extend("maxLength" = 63, "x-kubernetes-validations" = schema::driver_version_rules()))
+    )]
     pub driver_version: String,
-    /// The nodes that have the hardware: those with all of these labels. Exactly one of `nodeSelector` and `allNodes` is given.
+    /// The nodes that have the hardware: those with all of these labels. Exactly one of `nodeSelector` and `allNodes`
+    /// is given.
     #[serde(skip_serializing_if = "Option::is_none")]
     #[cfg_attr(feature = "schema", schemars(schema_with = "schema::node_selector"))]
     pub node_selector: Option<BTreeMap<String, String>>,
@@ -120,10 +135,14 @@ pub struct Spec {
     pub all_nodes: bool,
     /// Name of the kernel module. Default: the last part of `driverImage` with `_` for `-` and `.`.
     #[serde(skip_serializing_if = "Option::is_none")]
-    #[cfg_attr(feature = "schema", schemars(extend("maxLength" = 55, "x-kubernetes-validations" = schema::kernel_module_rules())))]
+    #[cfg_attr(
+        feature = "schema",
+        schemars(extend("maxLength" = 55, "x-kubernetes-validations" = schema::kernel_module_rules()))
+    )]
     pub module_name: Option<String>,
-    /// Which image is for which kernel: the first entry that matches counts, and nodes whose kernel matches none are left alone and counted as
-    /// unsupported. Default: one entry for each kernel, with the image `<driverImage>:<driverVersion>-${KERNEL_FULL_VERSION}`.
+    /// Which image is for which kernel: the first entry that matches counts, and nodes whose kernel matches none are
+    /// left alone and counted as unsupported. Default: one entry for each kernel, with the image
+    /// `<driverImage>:<driverVersion>-${KERNEL_FULL_VERSION}`.
     #[serde(skip_serializing_if = "Vec::is_empty", deserialize_with = "null_as_default")]
     #[cfg_attr(feature = "schema", schemars(extend("maxItems" = 64)))]
     pub kernel_mappings: Vec<KernelMapping>,
@@ -143,15 +162,15 @@ pub struct Spec {
     /// How to speak to the registry of the driver's images.
     #[serde(rename = "registryTLS", skip_serializing_if = "Option::is_none")]
     pub registry_tls: Option<RegistryTls>,
-    /// How to build an image in the cluster that is not there. Images that were built before are safer: no compiler, no source and no right to
-    /// push have to be in the cluster.
+    /// How to build an image in the cluster that is not there. Images that were built before are safer: no compiler, no
+    /// source and no right to push have to be in the cluster.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub build: Option<Build>,
     /// How to sign the modules of an image, for nodes with Secure Boot.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub sign: Option<Sign>,
-    /// Taints of nodes that get the driver all the same. A cordon is a taint, `node.kubernetes.io/unschedulable`: a driver that does not
-    /// tolerate it is unloaded while a node is cordoned.
+    /// Taints of nodes that get the driver all the same. A cordon is a taint, `node.kubernetes.io/unschedulable`: a
+    /// driver that does not tolerate it is unloaded while a node is cordoned.
     #[serde(skip_serializing_if = "Vec::is_empty", deserialize_with = "null_as_default")]
     #[cfg_attr(feature = "schema", schemars(schema_with = "schema::tolerations"))]
     pub tolerations: Vec<Toleration>,
@@ -184,8 +203,8 @@ pub enum PullPolicy {
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 #[serde(rename_all = "camelCase", default)]
 pub struct UpgradePolicy {
-    /// How many nodes may be without a working driver at a time because of the upgrade: a number of at least 1, or a percentage of the nodes,
-    /// rounded down and at least one node. Default: `1`.
+    /// How many nodes may be without a working driver at a time because of the upgrade: a number of at least 1, or a
+    /// percentage of the nodes, rounded down and at least one node. Default: `1`.
     #[serde(skip_serializing_if = "Option::is_none")]
     #[cfg_attr(feature = "schema", schemars(schema_with = "schema::max_unavailable"))]
     pub max_unavailable: Option<IntOrString>,
@@ -195,7 +214,8 @@ pub struct UpgradePolicy {
     /// `true`: no node gets another version until this is taken away. Nodes that have no driver yet get theirs.
     #[serde(skip_serializing_if = "std::ops::Not::not")]
     pub paused: bool,
-    /// With `Evict`: after how many seconds pods that are still there are told of as a problem. Nothing is deleted by force. Default: 600.
+    /// With `Evict`: after how many seconds pods that are still there are told of as a problem. Nothing is deleted by
+    /// force. Default: 600.
     #[serde(skip_serializing_if = "Option::is_none")]
     #[cfg_attr(feature = "schema", schemars(extend("minimum" = 1, "maximum" = 86_400, "format" = "int32")))]
     pub eviction_timeout_seconds: Option<i32>,

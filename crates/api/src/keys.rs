@@ -1,12 +1,14 @@
-//! Every name two programs must agree on: attribute, annotation and label keys, and their fixed values.
+//! Keys of attributes, annotations and labels that several programs share, and their fixed values.
 //!
-//! In and out: nothing but constants. Each name stands here once; who writes it is said beside it.
+//! In and out: constants only. Each key is defined once, with the programs that write it. "Us" is tholepin's exporter,
+//! RTE resource-topology-exporter, NFD nfd-topology-updater.
 
 /// Node attribute: Topology Manager policy in the kubelet's spelling. Written by RTE, NFD and us.
 pub const ATTRIBUTE_POLICY: &str = "topologyManagerPolicy";
 /// Node attribute: Topology Manager scope in the kubelet's spelling. Written by RTE, NFD and us.
 pub const ATTRIBUTE_SCOPE: &str = "topologyManagerScope";
-/// Node attribute: the most zones the kubelet considers. Read by the Go scheduler plugin, written by nobody yet.
+/// Node attribute: the most zones the kubelet considers. Read by the Go scheduler plugin, not written by any program
+/// yet.
 pub const ATTRIBUTE_MAX_NUMA_NODES: &str = "topologyManagerMaxNUMANodes";
 /// Node attribute: CPU manager policy in the kubelet's spelling. Written by us.
 pub const ATTRIBUTE_CPU_MANAGER: &str = "cpuManagerPolicy";
@@ -27,29 +29,34 @@ pub const ATTRIBUTE_THREADS_PER_CORE: &str = "threadsPerCore";
 pub const ATTRIBUTE_KUBELET_VERSION: &str = "kubeletVersion";
 /// Node attribute: devices that are close to no zone, as `name:allocatable:available` joined by commas. Written by us.
 pub const ATTRIBUTE_UNALIGNED_DEVICES: &str = "unalignedDevices";
-/// Node attribute: where containers sit when some span zones ([`topology::placement`] describes the text). Written by us.
+/// Node attribute: where containers sit when some span zones ([`topology::placement`] describes the text). Written by
+/// us.
 pub const ATTRIBUTE_MULTI_ZONE_PLACEMENTS: &str = "multiNUMAPlacements";
-/// Node attribute: CPUs of the performance cores of a hybrid processor, as a Linux CPU list. Meant by NFD, written by us.
+/// Node attribute: CPUs of the performance cores of a hybrid processor, as a Linux CPU list. Meant by NFD, written by
+/// us.
 pub const ATTRIBUTE_PERFORMANCE_CORES: &str = "cpu_core";
-/// Node attribute: CPUs of the efficiency cores of a hybrid processor, as a Linux CPU list. Meant by NFD, written by us.
+/// Node attribute: CPUs of the efficiency cores of a hybrid processor, as a Linux CPU list. Meant by NFD, written by
+/// us.
 pub const ATTRIBUTE_EFFICIENCY_CORES: &str = "cpu_atom";
-/// Node attribute: what the vectors of the zones are about. Written by RTE (0.25) and us, read by the Go scheduler plugin.
+/// Node attribute: what the vectors of the zones are about. Written by RTE (0.25) and us, read by the Go scheduler
+/// plugin.
 pub const ATTRIBUTE_PLACEMENT_METADATA: &str = "topology.node.k8s.io/numaplacement-metadata";
 /// Zone attribute: which containers sit in the zone. Written by RTE (0.25) and us, read by the Go scheduler plugin.
 pub const ZONE_ATTRIBUTE_PLACEMENT: &str = "topology.node.k8s.io/numaplacement-vector";
 /// Zone attribute: the zone's online CPUs, as a Linux CPU list. Written by us.
 pub const ZONE_ATTRIBUTE_CPUS: &str = "cpus";
-/// Zone attribute: the zone's CPUs by last-level cache, as Linux CPU lists joined by semicolons. Absent where the whole zone
-/// shares one cache or the kernel does not say. Written by us.
+/// Zone attribute: the zone's CPUs by last-level cache, as Linux CPU lists joined by semicolons. Absent where the whole
+/// zone shares one cache or the kernel does not say. Written by us.
 pub const ZONE_ATTRIBUTE_CACHES: &str = "lastLevelCaches";
 /// Node attribute: pod fingerprint. Written by RTE, NFD and us.
 pub const ATTRIBUTE_FINGERPRINT: &str = "nodeTopologyPodsFingerprint";
 /// Node attribute: which pods the fingerprint covers. Written by RTE and us; absent means all.
 pub const ATTRIBUTE_FINGERPRINT_METHOD: &str = "nodeTopologyPodsFingerprintMethod";
 
-/// NRT annotation: the fingerprint's older place, read only when the attribute is absent. Written by RTE.
+/// NRT annotation: the fingerprint in its older form, read only when the attribute is absent. Written by RTE.
 pub const ANNOTATION_FINGERPRINT: &str = "topology.node.k8s.io/fingerprint";
-/// NRT annotation: what caused the update, [`UPDATE_PERIODIC`] or [`UPDATE_REACTIVE`]. The prefix is spelled so by RTE.
+/// NRT annotation: the cause of the update, [`UPDATE_PERIODIC`] or [`UPDATE_REACTIVE`]. The prefix is spelled so by
+/// RTE.
 pub const ANNOTATION_UPDATE: &str = "k8stopoawareschedwg/rte-update";
 /// NRT annotation: time between this wake-up and the last, in Go's duration text. Written by RTE on request.
 pub const ANNOTATION_SLEEP_DURATION: &str = "k8stopoawareschedwg/sleep-duration";
@@ -57,8 +64,8 @@ pub const ANNOTATION_SLEEP_DURATION: &str = "k8stopoawareschedwg/sleep-duration"
 pub const ANNOTATION_UPDATE_INTERVAL: &str = "k8stopoawareschedwg/update-interval";
 /// [`ANNOTATION_UPDATE`] of an update made by the timer.
 pub const UPDATE_PERIODIC: &str = "periodic";
-/// [`ANNOTATION_UPDATE`] of an update made because something happened.
+/// [`ANNOTATION_UPDATE`] of an update caused by a change on the node.
 pub const UPDATE_REACTIVE: &str = "reactive";
 
-/// CRD annotation the API server wants for groups under `k8s.io`.
+/// CRD annotation that the API server requires for groups under `k8s.io`.
 pub const ANNOTATION_API_APPROVED: &str = "api-approved.kubernetes.io";

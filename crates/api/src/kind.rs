@@ -1,7 +1,8 @@
 //! Group, version, kind and plural of the types: what Kubernetes clients need to build URLs.
 //!
-//! In: names. Out: `k8s_openapi::Resource` and `k8s_openapi::Metadata` for a type with a field `metadata`. kube implements
-//! its own `Resource` for every such type, so clients take these types although this crate does not depend on kube.
+//! In: names. Out: `k8s_openapi::Resource` and `k8s_openapi::Metadata` for a type with a field `metadata`. kube
+//! implements its own `Resource` for every such type, so clients take these types although this crate does not depend
+//! on kube.
 
 /// Implements the traits of k8s-openapi: type, scope, group, version, group and version together, kind, plural.
 macro_rules! kind {

@@ -1,6 +1,6 @@
-//! KMM (Kernel Module Management, `kmm.sigs.x-k8s.io`): as much of its objects as we write and read, and the names it puts on nodes.
+//! KMM (Kernel Module Management, `kmm.sigs.x-k8s.io/v1beta1`): the parts of its objects that tholepin reads or writes.
 //!
-//! In: objects as KMM writes them. Out: typed values. Never: a field that we neither write nor read, a default of KMM's, a rule of its webhook.
+//! In: objects of KMM. Out: typed values. Never: an unused field, a default of KMM, or a rule of its webhook.
 
 use std::collections::BTreeMap;
 
@@ -21,54 +21,54 @@ pub use node::NodeModulesConfig;
 
 /// The API group.
 pub const GROUP: &str = "kmm.sigs.x-k8s.io";
-/// The version these types are of.
+/// The version of these types.
 pub const VERSION: &str = "v1beta1";
 /// Group and version, as objects carry them.
 pub const API_VERSION: &str = "kmm.sigs.x-k8s.io/v1beta1";
-/// The kind of modules.
+/// The kind of Modules.
 pub const MODULE: &str = "Module";
-/// Their resource name.
+/// The resource name of Modules in URLs and RBAC rules.
 pub const MODULES: &str = "modules";
 
-/// A kernel module, the images it comes in, the nodes it is for.
+/// A kernel module with its images and nodes. The object is in the namespace of its DeviceConfig.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 #[serde(default)]
 pub struct Module {
     /// Standard object metadata.
     pub metadata: ObjectMeta,
-    /// What is asked for.
+    /// The desired state.
     #[serde(deserialize_with = "null_as_default")]
     pub spec: ModuleSpec,
-    /// What is there.
+    /// The observed state.
     #[serde(deserialize_with = "null_as_default", skip_serializing_if = "ModuleStatus::is_empty")]
     pub status: ModuleStatus,
 }
 
-/// What is asked for.
+/// The desired state of a Module.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase", default)]
 pub struct ModuleSpec {
-    /// Labels of its nodes.
+    /// Labels that select the nodes.
     pub selector: BTreeMap<String, String>,
-    /// Taints it lives with.
+    /// Tolerations of KMM's pods.
     #[serde(skip_serializing_if = "Vec::is_empty", deserialize_with = "null_as_default")]
     pub tolerations: Vec<Toleration>,
-    /// Secret for pulling and pushing.
+    /// Secret for pulling and pushing images.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub image_repo_secret: Option<NameRef>,
-    /// What loads it.
+    /// The loader of the module.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub module_loader: Option<ModuleLoader>,
-    /// What offers its devices.
+    /// The device plugin of the module.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub device_plugin: Option<DevicePlugin>,
 }
 
-/// What loads a module.
+/// The loader of a module.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase", default)]
 pub struct ModuleLoader {
-    /// Account of its pods.
+    /// Service account of its pods.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub service_account_name: Option<String>,
     /// The images.
@@ -101,80 +101,80 @@ pub struct ModuleContainer {
     /// How they are signed.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub sign: Option<Sign>,
-    /// Modules that go first.
+    /// In-tree modules to unload first.
     #[serde(skip_serializing_if = "Vec::is_empty", deserialize_with = "null_as_default")]
     pub in_tree_modules_to_remove: Vec<String>,
 }
 
-/// The image for some kernels.
+/// The image for matching kernels.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase", default)]
 pub struct KernelMapping {
-    /// A kernel's version.
+    /// The whole version of a kernel.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub literal: Option<String>,
-    /// A regular expression of them.
+    /// A regular expression for versions.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub regexp: Option<String>,
-    /// The image, with variables.
+    /// The image, in which KMM replaces variables.
     pub container_image: String,
-    /// How it is built.
+    /// The build of the image, if any.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub build: Option<Build>,
-    /// How it is signed.
+    /// The signature of the image's modules, if any.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub sign: Option<Sign>,
-    /// How to speak to its registry.
+    /// TLS of the image's registry.
     #[serde(rename = "registryTLS", skip_serializing_if = "Option::is_none")]
     pub registry_tls: Option<RegistryTls>,
-    /// Modules that go first.
+    /// In-tree modules to unload first.
     #[serde(skip_serializing_if = "Vec::is_empty", deserialize_with = "null_as_default")]
     pub in_tree_modules_to_remove: Vec<String>,
 }
 
-/// How a module is loaded and unloaded.
+/// The arguments of modprobe for a module.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase", default)]
 pub struct Modprobe {
-    /// Its name, unless `raw_args` have it.
+    /// Name of the module, unless `raw_args` contain it.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub module_name: Option<String>,
-    /// Its parameters.
+    /// Parameters of the module.
     #[serde(skip_serializing_if = "Vec::is_empty", deserialize_with = "null_as_default")]
     pub parameters: Vec<String>,
-    /// Folder in the image; KMM's default is `/opt`.
+    /// Directory of the modules in the image; KMM's default is `/opt`.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub dir_name: Option<String>,
-    /// Arguments before the name.
+    /// Arguments before the module's name.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub args: Option<Args>,
-    /// All arguments.
+    /// All arguments, in place of the other fields.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub raw_args: Option<RawArgs>,
-    /// Folder in the image with firmware.
+    /// Directory of firmware in the image.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub firmware_path: Option<String>,
-    /// The module and those it stands on.
+    /// The module and its dependencies, the module first.
     #[serde(skip_serializing_if = "Vec::is_empty", deserialize_with = "null_as_default")]
     pub modules_loading_order: Vec<String>,
 }
 
-/// What offers a module's devices.
+/// The device plugin of a module.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase", default)]
 pub struct DevicePlugin {
-    /// Account of its pods.
+    /// Service account of its pods.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub service_account_name: Option<String>,
-    /// Its container.
+    /// The container of the device plugin.
     pub container: PluginContainer,
-    /// A container that runs before it.
+    /// A container that runs before the device plugin.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub init_container: Option<PluginContainer>,
     /// Volumes of its pods.
     #[serde(skip_serializing_if = "Vec::is_empty", deserialize_with = "null_as_default")]
     pub volumes: Vec<Volume>,
-    /// Whether its pods have the account's token.
+    /// Whether its pods mount the service account's token.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub automount_service_account_token: Option<bool>,
 }
@@ -183,49 +183,49 @@ pub struct DevicePlugin {
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase", default)]
 pub struct PluginContainer {
-    /// Its image.
+    /// The image.
     pub image: String,
-    /// When it is pulled.
+    /// Pull policy of the image.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub image_pull_policy: Option<PullPolicy>,
-    /// Its command.
+    /// The command; empty means that of the image.
     #[serde(skip_serializing_if = "Vec::is_empty", deserialize_with = "null_as_default")]
     pub command: Vec<String>,
-    /// Its arguments.
+    /// The arguments of the command.
     #[serde(skip_serializing_if = "Vec::is_empty", deserialize_with = "null_as_default")]
     pub args: Vec<String>,
-    /// Its variables.
+    /// Environment variables.
     #[serde(skip_serializing_if = "Vec::is_empty", deserialize_with = "null_as_default")]
     pub env: Vec<EnvVar>,
-    /// CPU and memory.
+    /// Requests and limits.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub resources: Option<ResourceRequirements>,
-    /// Where volumes are.
+    /// Mounts of the volumes.
     #[serde(skip_serializing_if = "Vec::is_empty", deserialize_with = "null_as_default")]
     pub volume_mounts: Vec<VolumeMount>,
 }
 
-/// What is there, in numbers. A number that is 0 is left out, so nothing tells whether KMM has looked yet.
+/// The observed state, in numbers. KMM leaves out a 0, so an empty status may also mean that KMM has not looked yet.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase", default)]
 pub struct ModuleStatus {
-    /// Of the module itself.
+    /// Nodes with the module.
     #[serde(deserialize_with = "null_as_default")]
     pub module_loader: Counts,
-    /// Of the pods of its device plugin.
+    /// Pods of the device plugin.
     #[serde(deserialize_with = "null_as_default")]
     pub device_plugin: Counts,
 }
 
-/// Nodes, counted.
+/// Counts of nodes.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase", default)]
 pub struct Counts {
-    /// Selected, and with taints that are tolerated.
+    /// Selected nodes whose taints are tolerated.
     pub nodes_matching_selector_number: i32,
-    /// That should have it: 0 until an image has been found.
+    /// Nodes that should have it; 0 until KMM has found an image.
     pub desired_number: i32,
-    /// That have it.
+    /// Nodes that have it.
     pub available_number: i32,
 }
 

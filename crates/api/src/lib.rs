@@ -1,17 +1,17 @@
 //! The Kubernetes API of tholepin as Rust types: custom resources, keys, configuration files.
 //!
 //! In: JSON and YAML, as users and other programs wrote them. Out: typed values, and on request
-//! CustomResourceDefinitions, checks, and `topology`'s values. Never: I/O, a Kubernetes client, or logic beyond conversion,
-//! defaults and validation. Bad input ends in an error that names the field and the allowed values.
+//! CustomResourceDefinitions, checks, and `topology`'s values. Never: I/O, a Kubernetes client, or logic beyond
+//! conversion, defaults and validation. Bad input ends in an error that names the field and the allowed values.
 //!
 //! # Modules
 //!
 //! | module | content | feature |
 //! |---|---|---|
 //! | [`nrt`] | NodeResourceTopology (`topology.node.k8s.io`, `v1alpha1` and `v1alpha2`): the NUMA zones of a node | |
-//! | [`numaresources`] | NUMAResourcesOperator and NUMAResourcesScheduler (`nodetopology.openshift.io`, `v1` and `v1alpha1`) | |
-//! | [`hardware`] | DeviceConfig (`hardware.tholepin.dev/v1alpha1`): kernel drivers and device plugins of nodes | `validate`, `manifests` for parts |
-//! | [`kmm`] | Module and its companions of Kernel Module Management (`kmm.sigs.x-k8s.io/v1beta1`), as far as tholepin uses them | `kube` for a part |
+//! | [`numaresources`] | NUMAResourcesOperator, NUMAResourcesScheduler (`nodetopology.openshift.io`, `v1`, `v1alpha1`) | |
+//! | [`hardware`] | DeviceConfig (`hardware.tholepin.dev/v1alpha1`): drivers and device plugins | parts: `validate`, `manifests` |
+//! | [`kmm`] | objects of Kernel Module Management (`kmm.sigs.x-k8s.io/v1beta1`) that tholepin uses | part: `kube` |
 //! | [`keys`] | attribute, annotation and label keys of NodeResourceTopology | |
 //! | [`goduration`] | durations in Go's text form | |
 //! | [`features`] | the topics that test suites of the Go operator select by | |
@@ -19,10 +19,10 @@
 //! | [`convert`] | NodeResourceTopology objects and pods from and to `topology`'s values | `convert` |
 //! | [`crd`] | the CustomResourceDefinitions, as values and as YAML | `schema` |
 //! | [`schedulerconfig`] | KubeSchedulerConfiguration files (`kubescheduler.config.k8s.io/v1`) | `scheduler-config` |
-//! | [`rbac`], [`own_node`] | rules of roles, and admission policies for pods that write objects of their own node | `manifests` |
+//! | [`rbac`], [`own_node`] | rules of roles; admission policies for writers of their own node's objects | `manifests` |
 //!
-//! Without features the crate depends on `serde`, `serde_json`, `thiserror` and `k8s-openapi` only. The feature `schema`
-//! also derives `schemars::JsonSchema`; `full` is everything. The types implement `k8s_openapi::Resource` and
+//! Without features the crate depends on `serde`, `serde_json`, `thiserror` and `k8s-openapi` only. The feature
+//! `schema` also derives `schemars::JsonSchema`; `full` is everything. The types implement `k8s_openapi::Resource` and
 //! `k8s_openapi::Metadata`, so kube accepts them in `Api<T>`.
 //!
 //! # Conventions

@@ -1,8 +1,8 @@
-//! NodeResourceTopology (`topology.node.k8s.io`): what an exporter publishes about a node's NUMA zones.
+//! NodeResourceTopology (`topology.node.k8s.io`): the NUMA zones of a node, as an exporter publishes them.
 //!
 //! In: objects of any exporter, read leniently (unknown fields are ignored, amounts may be numbers or text). Out: typed
-//! objects that serialise in one stable way, empty optional lists left out. Never: an opinion about the numbers; amounts
-//! stay text until [`crate::convert`] checks them.
+//! objects with one stable JSON form, without empty optional lists. Never: a check of the numbers; amounts stay text
+//! until [`crate::convert`] reads them.
 //!
 //! The doc comments of fields are the descriptions in the CRD ([`crate::crd`]).
 
@@ -29,15 +29,15 @@ pub mod zone_name;
 
 /// The API group.
 pub const GROUP: &str = "topology.node.k8s.io";
-/// The kind.
+/// The kind, as objects state it.
 pub const KIND: &str = "NodeResourceTopology";
 /// The resource name in URLs and RBAC rules.
 pub const PLURAL: &str = "noderesourcetopologies";
-/// The version objects are stored in, and the one [`NodeResourceTopology`] speaks.
+/// The stored version, which [`NodeResourceTopology`] has.
 pub const VERSION: &str = "v1alpha2";
 /// Group and version, as objects carry them.
 pub const API_VERSION: &str = "topology.node.k8s.io/v1alpha2";
-/// The only zone type there is: a NUMA node. Compared case-sensitively, as the Go scheduler does.
+/// The type of zones that are NUMA nodes. Comparison is case-sensitive, as in the Go scheduler.
 pub const ZONE_TYPE_NODE: &str = "Node";
 
 /// The NUMA zones of one node and what pods can still get from them. The object has the name of the node.
@@ -49,8 +49,8 @@ pub struct NodeResourceTopology {
     #[serde(default)]
     #[cfg_attr(feature = "schema", schemars(skip))]
     pub metadata: ObjectMeta,
-    /// Alignment policy and scope of the kubelet in one word; only the first entry counts. Deprecated: use the attributes
-    /// topologyManagerPolicy and topologyManagerScope.
+    /// Alignment policy and scope of the kubelet in one word; only the first entry counts. Deprecated: use the
+    /// attributes topologyManagerPolicy and topologyManagerScope.
     #[serde(default, deserialize_with = "null_as_default", skip_serializing_if = "Vec::is_empty")]
     pub topology_policies: Vec<String>,
     /// The zones of the node.
@@ -122,13 +122,14 @@ pub struct Resource {
     pub available: Amount,
 }
 
-/// An amount as it stands on the wire. Not checked: [`Amount::parse`] says whether it is a quantity.
+/// An amount as text, such as `16Gi` or `2500m`. The text is not checked; with the feature `convert`, `Amount::parse`
+/// reads it.
 #[derive(Clone, Debug, PartialEq, Eq, Hash, Serialize)]
 pub struct Amount(pub String);
 
 #[cfg(feature = "convert")]
 impl Amount {
-    /// The value. White space around it is ignored, as in Go.
+    /// The amount as a quantity. White space around it is ignored, as in Go.
     ///
     /// # Errors
     /// When the text is not a quantity.

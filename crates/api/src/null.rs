@@ -1,11 +1,14 @@
-//! `null` where something else is meant: Go writes a list or map that was never set so.
+//! `null` as the default: Go programs write unset lists and maps so.
+//!
+//! In: a value or `null`. Out: the value or its type's default. Never: a default for an absent field, which
+//! `#[serde(default)]` gives.
 
 use serde::{Deserialize, Deserializer};
 
-/// `null` is the default. For `#[serde(deserialize_with)]`.
+/// Reads `null` as the type's default. For `#[serde(deserialize_with)]`.
 ///
 /// # Errors
-/// When what is there is something else.
+/// When the value is neither `null` nor a `T`.
 pub fn null_as_default<'de, D, T>(deserializer: D) -> Result<T, D::Error>
 where
     D: Deserializer<'de>,

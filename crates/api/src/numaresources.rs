@@ -1,12 +1,11 @@
-//! NUMAResourcesOperator and NUMAResourcesScheduler (`nodetopology.openshift.io`): what users ask of the operator, and what it answers.
+//! NUMAResourcesOperator and NUMAResourcesScheduler (`nodetopology.openshift.io`): the API of the operator.
 //!
-//! In: objects as users and the Go operator write them, in both versions. Out: typed values. Never: a default that is not in the object
-//! ([`NodeGroupConfig::normalized`] and [`scheduler::Spec::normalized`] fill them in where they are used), or a judgement of what
-//! is asked.
+//! In: objects of users and of the Go operator, in both versions. Out: typed values. Never: a default that the object
+//! does not state ([`NodeGroupConfig::normalized`] and [`scheduler::Spec::normalized`] fill them in), or a validation.
 //!
-//! Both versions have the same fields, so that none is lost whichever version an object is read and written in.
+//! Both versions have the same fields, so no field is lost in either.
 //!
-//! The doc comments of fields are the descriptions in the CRDs ([`crate::crd`]) and in the API reference: they speak to users.
+//! The doc comments of fields are the descriptions in the CRDs ([`crate::crd`]) and in the API reference, for users.
 
 use std::collections::BTreeMap;
 use std::fmt;
@@ -31,24 +30,24 @@ pub use scheduler::NumaResourcesScheduler;
 
 /// The API group.
 pub const GROUP: &str = "nodetopology.openshift.io";
-/// The version objects are stored in.
+/// The stored version.
 pub const VERSION: &str = "v1";
 /// Group and version, as stored objects carry them.
 pub const API_VERSION: &str = "nodetopology.openshift.io/v1";
 /// The deprecated version, served for those who still speak it.
 pub const OLD_VERSION: &str = "v1alpha1";
 
-/// How much a program tells.
+/// Log level of a program.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub enum LogLevel {
     /// As `Normal`.
     #[serde(rename = "")]
     Unset,
-    /// What who runs the cluster wants to know.
+    /// Information for administrators.
     #[default]
     Normal,
-    /// What helps to find a mistake.
+    /// Details for troubleshooting.
     Debug,
     /// Each step.
     Trace,
@@ -78,7 +77,7 @@ pub enum PodsFingerprinting {
     EnabledExclusiveResources,
 }
 
-/// What makes the exporter look.
+/// The trigger of an exporter's scan.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub enum InfoRefreshMode {
@@ -95,21 +94,21 @@ pub enum InfoRefreshMode {
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 #[serde(rename_all = "camelCase")]
 pub struct NodeGroupConfig {
-    /// Which pods of a node the fingerprint covers, by which a scheduler knows whether it and the exporter speak of the same pods. Both
-    /// must mean the same pods. Default: `EnabledExclusiveResources`.
+    /// Which pods of a node the fingerprint covers, by which a scheduler knows whether it and the exporter speak of the
+    /// same pods. Both must mean the same pods. Default: `EnabledExclusiveResources`.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub pods_fingerprinting: Option<PodsFingerprinting>,
     /// What makes the exporter look at its node and publish what changed. Default: `PeriodicAndEvents`.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub info_refresh_mode: Option<InfoRefreshMode>,
-    /// Time between two looks of the timer, such as `10s` or `1m30s`; `0s`: no timer. It means nothing in the mode `Events`. Default:
-    /// `10s`.
+    /// Time between two looks of the timer, such as `10s` or `1m30s`; `0s`: no timer. It means nothing in the mode
+    /// `Events`. Default: `10s`.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub info_refresh_period: Option<GoDuration>,
     /// Whether publishing is suspended: the exporters look, but write nothing. Default: `Disabled`.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub info_refresh_pause: Option<Switch>,
-    /// Taints the exporters live with, as in a pod.
+    /// Tolerations of the exporters' pods.
     #[serde(default, skip_serializing_if = "Vec::is_empty", deserialize_with = "null_as_default")]
     #[cfg_attr(feature = "schema", schemars(schema_with = "schema::tolerations"))]
     pub tolerations: Vec<Toleration>,
@@ -126,30 +125,36 @@ pub struct NodeGroup {
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[cfg_attr(feature = "schema", schemars(schema_with = "schema::selector"))]
     pub machine_config_pool_selector: Option<LabelSelector>,
-    /// The name of the group's MachineConfigPool (OpenShift) or NodePool (HyperShift). Elsewhere the name of the group, by which its
-    /// objects are called.
+    /// The name of the group's MachineConfigPool (OpenShift) or NodePool (HyperShift). Elsewhere the name of the group,
+    /// by which its objects are called.
     #[serde(default, skip_serializing_if = "Option::is_none")]
-    #[cfg_attr(feature = "schema", schemars(extend("maxLength" = 253, "x-kubernetes-validations" = schema::pool_name_rules())))]
+    #[cfg_attr(
+        feature = "schema",
+        schemars(extend("maxLength" = 253, "x-kubernetes-validations" = schema::pool_name_rules()))
+    )]
     pub pool_name: Option<String>,
     /// Kubernetes: the nodes of the group, by their labels. It stands beside `poolName`.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[cfg_attr(feature = "schema", schemars(schema_with = "schema::selector"))]
     pub node_selector: Option<LabelSelector>,
-    /// Kubernetes: the name of a ConfigMap in the operator's namespace with the KubeletConfiguration of the group's nodes in its key
-    /// `config`, `kubelet` or `kubelet-config`. If absent, the kubelets are asked.
+    /// Kubernetes: the name of a ConfigMap in the operator's namespace with the KubeletConfiguration of the group's
+    /// nodes in its key `config`, `kubelet` or `kubelet-config`. If absent, the kubelets are asked.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[cfg_attr(feature = "schema", schemars(extend("maxLength" = 253)))]
     pub kubelet_config_map: Option<String>,
     /// How the group's exporters work.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub config: Option<NodeGroupConfig>,
-    /// Switches of the operator for this group, at most 8. `config.node.openshift-kni.io/selinux-policy: custom` gives the exporters a
-    /// SELinux policy of their own, which restarts the nodes of the pool (OpenShift).
+    /// Switches of the operator for this group, at most 8. `config.node.openshift-kni.io/selinux-policy: custom` gives
+    /// the exporters a SELinux policy of their own, which restarts the nodes of the pool (OpenShift).
     #[serde(default, skip_serializing_if = "BTreeMap::is_empty", deserialize_with = "null_as_default")]
-    #[cfg_attr(feature = "schema", schemars(extend("x-kubernetes-validations" = schema::annotations_rules())))]
+    #[cfg_attr(
+        feature = "schema",
+        schemars(extend("x-kubernetes-validations" = schema::annotations_rules()))
+    )]
     pub annotations: BTreeMap<String, String>,
-    /// Deprecated: use `config.podsFingerprinting`, which counts where both are there. `true` stands for `Disabled`, `false` for
-    /// `Enabled`.
+    /// Deprecated: use `config.podsFingerprinting`, which counts where both are there. `true` stands for `Disabled`,
+    /// `false` for `Enabled`.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub disable_pods_fingerprinting: Option<bool>,
 }
@@ -166,7 +171,7 @@ pub struct NamespacedName {
     pub name: String,
 }
 
-/// An object that belongs to what is reported on, for tools that collect.
+/// An object that belongs to what is reported on, for tools such as must-gather.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct ObjectReference {
@@ -182,7 +187,7 @@ pub struct ObjectReference {
 }
 
 impl LogLevel {
-    /// Verbosity as klog has it.
+    /// The verbosity in klog's numbers, as in `-v=4`.
     #[must_use]
     pub fn verbosity(self) -> i32 {
         match self {

@@ -1,14 +1,14 @@
-//! Admission policies that tie each pod of a service account to the objects of its own node.
+//! Admission policies that limit each pod of a service account to the objects of its own node.
 //!
-//! In: whose it is about, what they write. Out: a ValidatingAdmissionPolicy and its binding. Never: a word about anybody
-//! else: administrators, the operator and the garbage collector pass untouched.
+//! In: a service account, and the writes to limit. Out: a ValidatingAdmissionPolicy and its binding. Never: an effect
+//! on other users: administrators, the operator and the garbage collector are not affected.
 //!
-//! All pods of a DaemonSet share one service account, and RBAC cannot say "the object of your node". What tells them apart is
-//! their token: the kubelet asks for one bound to the pod, and the API server (1.32 and later) then adds the pod's node to
-//! who the bearer is, as `authentication.kubernetes.io/node-name`. A kubelet can have tokens only for pods bound to its
-//! node (node authorizer), so whoever takes over a node can write that node's objects and no others.
+//! All pods of a DaemonSet share one service account, and RBAC cannot express "the object of your node". Their tokens
+//! differ: the kubelet requests a token bound to the pod, and the API server (1.32 and later) adds the pod's node to
+//! the user information, as `authentication.kubernetes.io/node-name`. A kubelet gets tokens only for pods on its node
+//! (node authorizer), so an attacker on a node can write that node's objects and no others.
 //!
-//! A bearer of the account without a node is refused: a token that is bound to no pod, somebody who impersonates it.
+//! A user of the account without a node is denied: a token bound to no pod, or an impersonation.
 
 use k8s_openapi::api::admissionregistration::v1::{
     MatchCondition, MatchResources, NamedRuleWithOperations, ValidatingAdmissionPolicy,
@@ -16,29 +16,30 @@ use k8s_openapi::api::admissionregistration::v1::{
     Validation, Variable,
 };
 
-/// What the API server adds about the bearer of a token that is bound to a pod.
+/// The key that the API server adds to the user information for a token bound to a pod.
 const NODE_OF_BEARER: &str = "authentication.kubernetes.io/node-name";
 
-/// Who may write what.
+/// The subject and the writes of a policy.
 #[derive(Clone, Debug, PartialEq)]
 pub struct OwnNode<'a> {
-    /// How the names of policy and binding begin; namespace and account follow, for these are names in the whole cluster.
+    /// Prefix of the names of policy and binding. Namespace and account follow, as both kinds are cluster-scoped.
     pub name: &'a str,
-    /// The namespace of the account.
+    /// Namespace of the service account.
     pub namespace: &'a str,
-    /// The service account.
+    /// Name of the service account.
     pub account: &'a str,
-    /// What its pods are, with an article: `an exporter`.
+    /// The pods in messages, with an article: `an exporter`.
     pub who: &'a str,
-    /// What they write, with an article if it is one: `the NodeResourceTopology`.
+    /// The objects in messages, with an article for a single one: `the NodeResourceTopology`.
     pub what: &'a str,
-    /// The writes that are looked at.
+    /// The writes to check.
     pub writes: Vec<NamedRuleWithOperations>,
-    /// Of which node an object is: an expression (CEL) over `request`, `object` and `oldObject`.
+    /// The node of an object, as a CEL expression over `request`, `object` and `oldObject`.
     pub node: &'a str,
 }
 
-/// These operations on one resource of a group, in all its versions. Patches and server-side applies are updates or creations here.
+/// Operations on one resource of a group, in all its versions. Patches and server-side applies count as `UPDATE` or
+/// `CREATE`.
 #[must_use]
 pub fn writes(group: &str, resource: &str, operations: &[&str]) -> NamedRuleWithOperations {
     let texts = |texts: &[&str]| Some(texts.iter().map(|text| (*text).to_owned()).collect());
@@ -54,7 +55,7 @@ pub fn writes(group: &str, resource: &str, operations: &[&str]) -> NamedRuleWith
 impl OwnNode<'_> {
     /// The policy and its binding.
     ///
-    /// Needs Kubernetes 1.32 or later: before, tokens do not tell their node and every write would be refused.
+    /// Requires Kubernetes 1.32 or later: older tokens do not carry the node, and every write would be denied.
     #[must_use]
     pub fn objects(self) -> (ValidatingAdmissionPolicy, ValidatingAdmissionPolicyBinding) {
         let name = format!("{}.{}.{}", self.name, self.namespace, self.account);
@@ -87,7 +88,7 @@ impl OwnNode<'_> {
             }),
             match_conditions: Some(vec![MatchCondition {
                 name: format!("is-{}", self.who.replace(' ', "-")),
-                // Names of namespaces and accounts have no character that would end the quotes.
+                // Names of namespaces and accounts contain no quotes.
                 expression: format!("request.userInfo.username == '{user}'"),
             }]),
             variables: Some(vec![variable("node", &node_of_bearer()), variable("wanted", self.node)]),
@@ -106,7 +107,7 @@ impl OwnNode<'_> {
     }
 }
 
-/// The bearer's node, or nothing when that is not told, or not as exactly one.
+/// A CEL expression for the user's node; empty if the user information does not have exactly one.
 fn node_of_bearer() -> String {
     format!(
         "has(request.userInfo.extra) && '{NODE_OF_BEARER}' in request.userInfo.extra && \

@@ -1,6 +1,6 @@
-//! Rules of roles, as each program states its own.
+//! Builders for the rules of roles.
 //!
-//! In: words. Out: [`PolicyRule`]s. Never: a default.
+//! In: API group, resources, verbs. Out: [`PolicyRule`]s. Never: a default.
 
 use k8s_openapi::api::rbac::v1::PolicyRule;
 
@@ -11,15 +11,15 @@ pub use union::{covers, missing, union};
 /// Rules of the roles of one program; an empty list needs no role.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct Rules {
-    /// Of the ClusterRole.
+    /// Rules of the ClusterRole.
     pub cluster: Vec<PolicyRule>,
-    /// Of the Role in the program's own namespace.
+    /// Rules of the Role in the program's own namespace.
     pub namespaced: Vec<PolicyRule>,
-    /// Of the Role in the namespace `openshift-config-managed` (HyperShift).
+    /// Rules of the Role in the namespace `openshift-config-managed` (HyperShift).
     pub config_managed: Vec<PolicyRule>,
 }
 
-/// These verbs on these resources of one group; the core group is the empty word.
+/// A rule that allows `verbs` on `resources` of one API group; the core group is the empty text.
 #[must_use]
 pub fn rule(group: &str, resources: &[&str], verbs: &[&str]) -> PolicyRule {
     let words = |words: &[&str]| words.iter().map(|word| (*word).to_owned()).collect::<Vec<_>>();
@@ -31,13 +31,14 @@ pub fn rule(group: &str, resources: &[&str], verbs: &[&str]) -> PolicyRule {
     }
 }
 
-/// The same, for objects of one name only. Never for `create`: what does not exist yet has no name to compare.
+/// Like [`rule()`], for objects of one name only. Not for `create`: the API server does not know the name of a new
+/// object.
 #[must_use]
 pub fn rule_for(group: &str, resources: &[&str], name: &str, verbs: &[&str]) -> PolicyRule {
     PolicyRule { resource_names: Some(vec![name.to_owned()]), ..rule(group, resources, verbs) }
 }
 
-/// `resources[names]: verbs; ...`, for comparing in tests and for people.
+/// Rules as `resources[names]: verbs; ...`, for people and for comparison in tests.
 #[must_use]
 pub fn show(rules: &[PolicyRule]) -> String {
     let one = |rule: &PolicyRule| {

@@ -1,10 +1,11 @@
 //! The scheduler's configuration file: `KubeSchedulerConfiguration`, `kubescheduler.config.k8s.io/v1`.
 //!
-//! In: the file's text, YAML or JSON, as kube-scheduler takes it, strictly. Out: [`SchedulerConfig`] with every default
-//! filled in and every value checked, or all errors at once, each naming its field and what is allowed. Never: a decision
-//! about what a plugin does; the arguments of plugins other than the NUMA one are handed on as they stand.
+//! In: the text of the file, YAML or JSON, read as strictly as kube-scheduler does. Out: [`SchedulerConfig`] with every
+//! default and with checked values, or all errors at once, each with its field and the allowed values. Never: the
+//! behaviour of a plugin; arguments of plugins other than the NUMA plugin are passed on unchanged.
 //!
-//! Sources: kube-scheduler 1.36 `apis/config/v1` defaults and validation, component-base leader election and client defaults.
+//! Sources: kube-scheduler 1.36 `apis/config/v1` defaults and validation, component-base leader election and client
+//! defaults.
 
 use std::collections::BTreeMap;
 use std::fmt;
@@ -29,26 +30,26 @@ pub const KIND: &str = "KubeSchedulerConfiguration";
 /// The NUMA plugin's name in plugin lists and in `pluginConfig`.
 pub const NUMA_PLUGIN: &str = "NodeResourceTopologyMatch";
 
-/// A whole configuration, defaulted and valid.
+/// A whole configuration, valid and with every default.
 #[derive(Clone, Debug, PartialEq)]
 pub struct SchedulerConfig {
-    /// How many nodes are looked at at once; above zero.
+    /// Number of nodes checked in parallel; above zero.
     pub parallelism: u32,
-    /// Who may act when several schedulers run.
+    /// Leader election between several schedulers.
     pub leader_election: LeaderElection,
-    /// How to reach the API server.
+    /// Settings of the API client.
     pub client_connection: ClientConnection,
-    /// Whether profiling endpoints are wanted.
+    /// Whether profiling endpoints are on.
     pub enable_profiling: bool,
     /// Whether lock contention is profiled.
     pub enable_contention_profiling: bool,
-    /// Stop searching when this share of nodes (percent) is feasible; 0 or absent: the scheduler's own choice.
+    /// Percentage of feasible nodes at which the search stops; 0 or absent: the scheduler's own choice.
     pub percentage_of_nodes_to_score: Option<u8>,
-    /// First back-off of an unschedulable pod, in seconds; above zero.
+    /// First backoff of an unschedulable pod, in seconds; above zero.
     pub pod_initial_backoff_seconds: u64,
-    /// Longest back-off, in seconds; at least the first.
+    /// Longest backoff, in seconds; at least the first.
     pub pod_max_backoff_seconds: u64,
-    /// Start watching only when leading.
+    /// Whether watches start only when the scheduler leads.
     pub delay_cache_until_active: bool,
     /// Profiles, each with its own scheduler name; at least one.
     pub profiles: Vec<Profile>,
@@ -59,11 +60,11 @@ pub struct SchedulerConfig {
 pub struct LeaderElection {
     /// Whether to take part at all.
     pub leader_elect: bool,
-    /// How long a lease is good for after its last renewal.
+    /// Validity of a lease after its last renewal.
     pub lease_duration: GoDuration,
-    /// How long the leader tries to renew before it gives up.
+    /// Time for which the leader tries to renew before it gives up.
     pub renew_deadline: GoDuration,
-    /// How often to try.
+    /// Pause between attempts.
     pub retry_period: GoDuration,
     /// Name of the Lease.
     pub resource_name: String,
@@ -78,34 +79,34 @@ pub struct ClientConnection {
     pub kubeconfig: String,
     /// Accept header; empty: the client's own.
     pub accept_content_types: String,
-    /// Content type for writes. Ours is always JSON; the field is accepted for compatibility.
+    /// Content type for writes. Accepted for compatibility: tholepin always writes JSON.
     pub content_type: String,
-    /// Requests a second; below zero: no limit.
+    /// Requests per second; below zero: no limit.
     pub qps: f64,
-    /// Requests at once above `qps`; not negative.
+    /// Burst of requests above `qps`; not negative.
     pub burst: u32,
 }
 
 /// One scheduling profile.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Profile {
-    /// Pods with this `spec.schedulerName` belong to it.
+    /// The `spec.schedulerName` of the profile's pods.
     pub scheduler_name: String,
     /// Overrides [`SchedulerConfig::percentage_of_nodes_to_score`].
     pub percentage_of_nodes_to_score: Option<u8>,
-    /// Which plugins the file switches on and off.
+    /// The plugins that the file enables and disables.
     pub plugins: Plugins,
-    /// The NUMA plugin's arguments, defaulted when the file has none.
+    /// The arguments of the NUMA plugin, with every default.
     pub numa: NodeResourceTopologyMatchArgs,
-    /// The arguments of all other plugins by plugin name, as they stand in the file.
+    /// The arguments of all other plugins, by plugin name, as in the file.
     pub other_args: BTreeMap<String, Value>,
 }
 
-/// What the file says about each extension point; a point it does not mention is not there.
+/// The plugins of each extension point in the file. Points that the file does not mention are absent.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Plugins(pub BTreeMap<ExtensionPoint, PluginSet>);
 
-/// Plugins switched on and off at one extension point.
+/// Plugins enabled and disabled at one extension point.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct PluginSet {
     /// In evaluation order.
@@ -114,7 +115,7 @@ pub struct PluginSet {
     pub disabled: Vec<String>,
 }
 
-/// A plugin that is switched on.
+/// An enabled plugin.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Plugin {
     /// Its name.
@@ -125,7 +126,7 @@ pub struct Plugin {
 
 /// A point of the scheduling cycle where plugins act, as the file spells it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
-#[expect(missing_docs, reason = "the names are kube-scheduler's own and say all there is")]
+#[expect(missing_docs, reason = "the names are kube-scheduler's own")]
 pub enum ExtensionPoint {
     MultiPoint,
     PreEnqueue,
@@ -144,47 +145,47 @@ pub enum ExtensionPoint {
     PlacementScore,
 }
 
-/// Everything that is wrong with a file.
+/// All errors of a file.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct ConfigError {
     /// At least one.
     pub errors: Vec<FieldError>,
 }
 
-/// One thing that is wrong with a file.
+/// One error of a file.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum FieldError {
-    /// Not YAML.
+    /// Invalid YAML.
     #[error("not valid YAML: {0}")]
     Syntax(String),
-    /// A field nobody knows.
+    /// An unknown field.
     #[error("{context}strict decoding error: unknown field {path:?}")]
     Unknown {
-        /// Where nested arguments were being read, or empty.
+        /// The plugin whose arguments contain the field, or empty.
         context: String,
         /// The field.
         path: String,
     },
-    /// A value of another type.
+    /// A value of the wrong type.
     #[error("{context}{path}: expected {expected}, found {found}")]
     Type {
-        /// Where nested arguments were being read, or empty.
+        /// The plugin whose arguments contain the field, or empty.
         context: String,
         /// The field.
         path: String,
-        /// What is allowed.
+        /// The expected type.
         expected: &'static str,
-        /// What is there.
+        /// The value found, shortened.
         found: String,
     },
     /// A value that is not allowed.
     #[error("{context}{path}: {problem}")]
     Invalid {
-        /// Where nested arguments were being read, or empty.
+        /// The plugin whose arguments contain the field, or empty.
         context: String,
         /// The field.
         path: String,
-        /// What is wrong and what is allowed, in kube-scheduler's words where it has some.
+        /// The problem and the allowed values, in kube-scheduler's words where it has some.
         problem: String,
     },
 }
@@ -220,13 +221,13 @@ impl SchedulerConfig {
 }
 
 impl Plugins {
-    /// What the file says about an extension point, if anything.
+    /// The plugins of an extension point, if the file mentions it.
     #[must_use]
     pub fn at(&self, point: ExtensionPoint) -> Option<&PluginSet> {
         self.0.get(&point)
     }
 
-    /// Whether the file switches a plugin on at some extension point.
+    /// Whether the file enables a plugin at any extension point.
     #[must_use]
     pub fn enables(&self, plugin: &str) -> bool {
         self.0.values().any(|set| set.enabled.iter().any(|enabled| enabled.name == plugin))
@@ -234,7 +235,7 @@ impl Plugins {
 }
 
 impl ExtensionPoint {
-    /// All of them, in the order in which they act.
+    /// All extension points, in the order of the scheduling cycle.
     pub const ALL: [Self; 15] = [
         Self::MultiPoint,
         Self::PreEnqueue,
@@ -277,7 +278,7 @@ impl ExtensionPoint {
 }
 
 impl Default for SchedulerConfig {
-    /// What a file with nothing but `apiVersion` and `kind` means.
+    /// The configuration of a file with only `apiVersion` and `kind`.
     fn default() -> Self {
         Self {
             parallelism: 16,

@@ -1,4 +1,5 @@
-//! What a real API server makes of the definitions and of objects in all versions, and a real scheduler of a configuration.
+//! What a real API server makes of the definitions and of objects in all versions, and a real scheduler of a
+//! configuration.
 
 #![expect(
     clippy::unwrap_used,

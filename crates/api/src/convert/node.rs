@@ -1,4 +1,7 @@
-//! NodeResourceTopology objects to and from [`NodeTopology`].
+//! Conversion between NodeResourceTopology objects and [`NodeTopology`].
+//!
+//! In: an object of any exporter, or zones. Out: zones, policy, scope and fingerprint, or the zones of an object.
+//! Never: more available than the object states.
 
 use topology::fingerprint::{Fingerprint, Method};
 use topology::policy::{Manager, Policy, Rules, Scope};
@@ -10,20 +13,19 @@ use super::{ConvertError, Problem, Warning, amount_available, quantity};
 use crate::keys;
 use crate::nrt::{self, NodeResourceTopology, attribute, zone_name};
 
-/// The most of a resource a zone can have, in base units: sums over all zones of a node cannot overflow.
+/// The limit for a resource of a zone, in base units: sums over all zones of a node cannot overflow.
 const MAX_AMOUNT: i64 = i64::MAX / MAX_ZONES as i64;
 
 /// Reads an NRT object.
 ///
-/// Zones of another type than `Node` are not NUMA nodes and are passed over, as the Go scheduler does; zones whose name does
-/// not parse are left out with a warning, as it does with a log line. A node without a zone is a node without NUMA
-/// resources, so leaving one out can only make pods not fit. Availability above what is allocatable (seen while an
-/// exporter catches up with a device that went away) is lowered to it with a warning: refusing the object would keep older,
-/// more wrong numbers alive.
+/// Zones of another type than `Node` are no NUMA nodes and are skipped, as in the Go scheduler. Zones with an invalid
+/// name are left out with a warning, where the Go scheduler logs a line; without a zone, fewer pods fit. Availability
+/// above the allocatable amount (seen while an exporter catches up with a removed device) is lowered to it with a
+/// warning, because refusing the object would keep older and worse numbers.
 ///
 /// # Errors
-/// [`ConvertError`] with the field's path for amounts that are no quantities, negative or beyond 2^57; zones or resources
-/// listed twice; more than 64 zones. Nothing of such an object should be believed.
+/// [`ConvertError`] with the field's path: for amounts that are no quantities, negative or beyond 2^57, and for zones
+/// or resources listed twice. The caller should ignore the whole object then.
 pub fn node_topology(nrt: &NodeResourceTopology) -> Result<(NodeTopology, Vec<Warning>), ConvertError> {
     let mut warnings = Vec::new();
     let rules = rules(nrt, &mut warnings);
@@ -49,12 +51,12 @@ pub fn node_topology(nrt: &NodeResourceTopology) -> Result<(NodeTopology, Vec<Wa
     Ok((NodeTopology { rules, zones, fingerprint }, warnings))
 }
 
-/// The kubelet's masks have a bit for each of the ids 0 to 63 (1.36 `topologymanager/bitmask`); it aligns nothing on others.
+/// Refuses ids above 63: the kubelet's masks have no bit for them (1.36 `topologymanager/bitmask`).
 fn reachable(id: ZoneId) -> Result<ZoneId, Problem> {
     if (id.0 as usize) < MAX_ZONES { Ok(id) } else { Err(Problem::OutOfReach(id.0)) }
 }
 
-/// Writes zones: resources and distances in the order given, amounts in canonical text.
+/// Writes zones, with resources and distances in the given order and amounts in canonical text.
 #[must_use]
 pub fn wire_zones(zones: &[Zone]) -> Vec<nrt::Zone> {
     let resource = |r: &ZoneResource| nrt::Resource {
@@ -77,8 +79,8 @@ pub fn wire_zones(zones: &[Zone]) -> Vec<nrt::Zone> {
     zones.iter().map(zone).collect()
 }
 
-/// Policy and scope: the first legacy word, then the attributes in order, each valid one overriding what came before. So
-/// do the peers; unlike them we say when a value means nothing.
+/// Reads policy and scope as the peers do: the first legacy word, then the attributes in order, where the last valid
+/// one counts. Unknown values give a warning.
 fn rules(nrt: &NodeResourceTopology, warnings: &mut Vec<Warning>) -> Rules {
     let mut rules = Rules::default();
     if let Some((policy, scope)) = nrt.topology_policies.first().and_then(|word| legacy(word)) {
@@ -107,7 +109,7 @@ fn rules(nrt: &NodeResourceTopology, warnings: &mut Vec<Warning>) -> Rules {
     rules
 }
 
-/// What the words of `topologyPolicies` mean. `None`, `BestEffort`, `Restricted` and unknown words change nothing.
+/// The meaning of a word in `topologyPolicies`. `None`, `BestEffort`, `Restricted` and unknown words have no effect.
 fn legacy(word: &str) -> Option<(Policy, Scope)> {
     Some(match word {
         "SingleNUMANodePodLevel" => (Policy::SingleNumaNode, Scope::Pod),
@@ -120,8 +122,8 @@ fn legacy(word: &str) -> Option<(Policy, Scope)> {
     })
 }
 
-/// The fingerprint attribute with its method; only if there is none, the older annotation, which always means all pods.
-/// Empty means not stated. A fingerprint we cannot compare counts as not stated, with a warning.
+/// The fingerprint attribute with its method or, without that attribute, the older annotation, which always covers all
+/// pods. An empty fingerprint counts as absent, and so does an invalid one, with a warning.
 fn fingerprint(nrt: &NodeResourceTopology, warnings: &mut Vec<Warning>) -> Option<(Fingerprint, Method)> {
     let mut warn = |path: &str, problem| warnings.push(Warning { path: path.to_owned(), problem });
     let annotation =
@@ -190,7 +192,7 @@ fn zone_amount(name: ResourceName, wire: &nrt::Amount) -> Result<i64, Problem> {
     }
 }
 
-/// Distances by zone, ascending. A zone named twice keeps the last value, as with the peers' maps.
+/// Distances by zone, ascending. Of repeated zones the last value counts, as in the peers' maps.
 fn distances(i: usize, wire: &nrt::Zone, warnings: &mut Vec<Warning>) -> Vec<(ZoneId, u32)> {
     let mut distances: Vec<(ZoneId, u32)> = Vec::with_capacity(wire.costs.len().min(MAX_ZONES));
     for (j, cost) in wire.costs.iter().enumerate() {

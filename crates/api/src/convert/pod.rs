@@ -1,4 +1,7 @@
-//! Pods to [`PodRequest`]s.
+//! The resource requests of a pod: from `Pod` to [`PodRequest`].
+//!
+//! In: a pod of an API server or a file. Out: requests and limits of all its containers. Never: a default other than
+//! the API server's.
 
 use std::collections::BTreeMap;
 
@@ -13,12 +16,12 @@ use super::{ConvertError, Problem};
 /// A resource list of a container.
 type Wire = BTreeMap<String, WireQuantity>;
 
-/// Reads what a pod asks for. Requests that are missing are taken from the limits, as the API server does when a pod is
-/// created, so pods from files mean the same as pods from a cluster.
+/// Reads the resource requests and limits of a pod. Missing requests are taken from the limits, as the API server does
+/// on creation, so pods from files equal pods from a cluster.
 ///
 /// # Errors
-/// [`ConvertError`] with the field's path for amounts that are no quantities or negative, for impossible resource names,
-/// and for pod-level resources, which would change everything and are not modelled.
+/// [`ConvertError`] with the field's path: for amounts that are no quantities or negative, for invalid resource names,
+/// and for pod-level resources, which are not modelled.
 pub fn pod_request(pod: &Pod) -> Result<PodRequest, ConvertError> {
     let nothing = PodSpec::default();
     let spec = pod.spec.as_ref().unwrap_or(&nothing);

@@ -1,7 +1,8 @@
 //! From a type to the structural schema of its objects.
 //!
-//! In: a type with `JsonSchema`. Out: `openAPIV3Schema`. Never: a word that an API server refuses in one: references, titles, `oneOf` of
-//! single values; nor a default that is not asked for (`x-default` asks for one, `x-nullable` for `null`).
+//! In: a type with `JsonSchema`. Out: `openAPIV3Schema`. Never: a keyword that an API server refuses (references,
+//! titles, `oneOf` of single values), or a default that the type does not request with `x-default` (`x-nullable`
+//! requests `null`).
 
 use k8s_openapi::apiextensions_apiserver::pkg::apis::apiextensions::v1::{
     JSONSchemaProps, JSONSchemaPropsOrArray,
@@ -18,7 +19,7 @@ pub(super) fn schema<T: JsonSchema>() -> JSONSchemaProps {
     settings.meta_schema = None;
     let generator = settings.with_transform(RecursiveTransform(structural)).into_generator();
     let schema = generator.into_root_schema_for::<T>();
-    // A schema that does not fit would be a defect of the types; the snapshot test sees every one of them.
+    // A schema that cannot be read would be a defect of the types; the snapshot test sees every one of them.
     let mut props: JSONSchemaProps = serde_json::from_value(schema.to_value()).unwrap_or_default();
     props.title = None;
     let property = |kind: &str, description: &str| JSONSchemaProps {
@@ -30,25 +31,25 @@ pub(super) fn schema<T: JsonSchema>() -> JSONSchemaProps {
     properties
         .insert("apiVersion".to_owned(), property("string", "Group and version of this object's schema."));
     properties.insert("kind".to_owned(), property("string", "Kind of this object."));
-    // The API server knows what metadata is and wants no more said.
+    // The API server defines metadata itself and refuses further properties.
     properties.insert("metadata".to_owned(), property("object", ""));
     props
 }
 
-/// The same without rules, and the bounds they need, on what controllers write: what they found may break them, and has to be told all
-/// the same.
-pub(super) fn unruled(props: &mut JSONSchemaProps) {
+/// Removes rules, and the bounds that rules need, from a status: controllers must be able to report values that break
+/// them.
+pub(super) fn without_rules(props: &mut JSONSchemaProps) {
     if props.x_kubernetes_validations.take().is_some() {
         props.max_length = None;
     }
     props.max_items = None;
-    props.properties.iter_mut().flatten().for_each(|(_, property)| unruled(property));
+    props.properties.iter_mut().flatten().for_each(|(_, property)| without_rules(property));
     if let Some(JSONSchemaPropsOrArray::Schema(items)) = &mut props.items {
-        unruled(items);
+        without_rules(items);
     }
 }
 
-/// What schemars has in more words than a structural schema may.
+/// Turns schemars' output into a structural schema.
 fn structural(schema: &mut Schema) {
     let Some(object) = schema.as_object_mut() else { return };
     for (asked, name) in [("x-default", "default"), ("x-nullable", "nullable")] {
@@ -60,12 +61,13 @@ fn structural(schema: &mut Schema) {
     without_null(object);
     one_enum(object);
     if let Some(Value::String(description)) = object.get_mut("description") {
-        // Doc comments are broken into lines for readers of the code; readers of the schema want sentences.
+        // Doc comments have line breaks for readers of the code; descriptions are single lines.
         *description = description.replace('\n', " ");
     }
 }
 
-/// An optional type is `anyOf` the type and `null`; a field that may be left out need not be `null`.
+/// Replaces `anyOf` of a type and `null`, schemars' form of an optional field, by the type: such a field is absent, not
+/// null.
 fn without_null(object: &mut Map<String, Value>) {
     let Some(Value::Array(alternatives)) = object.get_mut("anyOf") else { return };
     let null = |schema: &Value| schema["enum"] == serde_json::json!([null]) || schema["type"] == "null";
@@ -80,7 +82,7 @@ fn without_null(object: &mut Map<String, Value>) {
     }
 }
 
-/// Values with descriptions are `oneOf` them; a structural schema lists values, and the description says what they mean.
+/// Replaces `oneOf` of described values by an `enum`, and moves their meanings into the description.
 fn one_enum(object: &mut Map<String, Value>) {
     let Some(Value::Array(values)) = object.get("oneOf") else { return };
     let mut allowed = Vec::new();
@@ -98,7 +100,7 @@ fn one_enum(object: &mut Map<String, Value>) {
     object.insert("description".to_owned(), description.into());
 }
 
-/// A sentence as the rest of one.
+/// `text` with a small first letter, to continue a sentence.
 fn lower(text: &str) -> String {
     let mut characters = text.chars();
     characters.next().map_or_else(String::new, |first| first.to_lowercase().chain(characters).collect())

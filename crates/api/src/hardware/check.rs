@@ -1,7 +1,7 @@
-//! What is wrong with a DeviceConfig, for API servers that know no rules in CEL (before Kubernetes 1.29) and for files.
+//! Validation of a DeviceConfig, for files and for API servers without CEL rules (before Kubernetes 1.29).
 //!
-//! In: an object. Out: problems with field and fix, in the order of the fields. Never: a rule that the definition has not, but for regular
-//! expressions, which have to be readable here too; bounds of lengths and numbers are the schema's.
+//! In: an object. Out: problems with field and fix, in the order of the fields. Never: a rule that the CRD does not
+//! have, except that regular expressions must be valid here too. The schema limits lengths and numbers.
 
 use std::collections::BTreeMap;
 use std::fmt;
@@ -16,12 +16,12 @@ use super::{
     PodsUsingDevices, Sign, Spec, patterns, rules,
 };
 
-/// A field, what is wrong with it and how to put it right.
+/// An invalid field, and the fix.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub struct Problem {
     /// The path of the field, such as `spec.kernelMappings[1].regexp`.
     pub field: String,
-    /// What has to be there.
+    /// The allowed values, as an instruction.
     pub fix: String,
 }
 
@@ -32,11 +32,11 @@ impl fmt::Display for Problem {
     }
 }
 
-/// What was found so far.
+/// The problems found so far.
 struct Found(Vec<Problem>);
 
 impl Found {
-    /// Notes what is wrong with a field, unless it is right.
+    /// Adds a problem with a field, unless it is `right`.
     fn unless(&mut self, right: bool, field: impl Into<String>, fix: impl Into<String>) {
         if !right {
             self.0.push(Problem { field: field.into(), fix: fix.into() });
@@ -44,7 +44,7 @@ impl Found {
     }
 }
 
-/// All that is wrong with an object; nothing, if it can be done as it stands there.
+/// All problems of an object; empty for a valid one.
 #[must_use]
 pub fn check(object: &DeviceConfig) -> Vec<Problem> {
     let mut found = Found(Vec::new());
@@ -89,12 +89,12 @@ pub fn check(object: &DeviceConfig) -> Vec<Problem> {
     found.0
 }
 
-/// Whether a text matches as a whole.
+/// Whether the whole text matches.
 fn is(text: &str, pattern: &str) -> bool {
     finds(text, &format!("^({pattern})$"))
 }
 
-/// Whether a text has a match in it.
+/// Whether the text contains a match.
 fn finds(text: &str, pattern: &str) -> bool {
     Regex::new(pattern).is_ok_and(|regex| regex.is_match(text))
 }
@@ -260,7 +260,7 @@ fn device_plugin(plugin: &DevicePlugin, found: &mut Found) {
     }
 }
 
-/// What everybody has to know of the configuration of our device plugin.
+/// Checks the parts of the device plugin's configuration that the operator reads.
 fn plugin_config(config: &Map<String, Value>, field: &str, found: &mut Found) {
     let version = config.get("version").and_then(Value::as_str);
     let right = version == Some(PLUGIN_CONFIG_VERSION);

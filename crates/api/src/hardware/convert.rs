@@ -1,7 +1,7 @@
-//! From the DeviceConfig of the authoring guide's sample operator (`example.com/v1alpha1`) to ours.
+//! Conversion of DeviceConfigs of the authoring guide's sample operator (`example.com/v1alpha1`).
 //!
-//! In: an object as JSON. Out: the same wish as one of our objects, and what is said otherwise in it. Never: a guess where the old operator itself
-//! meant two things, or an object that the API server would refuse.
+//! In: an object as JSON. Out: an equivalent DeviceConfig of this API, and notes on differences. Never: a guess where
+//! the old operator was ambiguous, or an object that the API server would refuse.
 
 use std::collections::BTreeMap;
 
@@ -12,58 +12,58 @@ use super::{DeviceConfig, KIND, PullPolicy, Spec, check};
 
 /// The sample operator's group and version.
 pub const OLD_API_VERSION: &str = "example.com/v1alpha1";
-/// What the sample operator selects by when nothing is said.
+/// The sample operator's default node selector.
 pub const OLD_SELECTOR: (&str, &str) = ("feature.node.kubernetes.io/pci-1da3.present", "true");
 
-/// What kubectl keeps for itself.
+/// kubectl's own annotation, which is dropped.
 const LAST_APPLIED: &str = "kubectl.kubernetes.io/last-applied-configuration";
 
-/// One of our objects, and what is not as it was.
+/// The converted object, and the differences.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Converted {
     /// The object.
     pub object: DeviceConfig,
-    /// A line for each thing that is said otherwise, with the field in it.
+    /// One line for each difference, with the name of the field.
     pub notes: Vec<String>,
 }
 
-/// Why an object cannot be converted.
+/// An object that cannot be converted.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum ConvertError {
-    /// It is something else.
+    /// An object of another kind.
     #[error("{kind:?} of {api_version:?} is not converted: only DeviceConfig of example.com/v1alpha1 is")]
     Kind {
-        /// What it says it is.
+        /// Its kind.
         kind: String,
-        /// Of which group and version.
+        /// Its group and version.
         api_version: String,
     },
-    /// A field has the wrong type.
+    /// A field of the wrong type.
     #[error("{field} must be {wanted}")]
     Type {
         /// The field's path.
         field: String,
-        /// What has to be there.
+        /// The expected type.
         wanted: &'static str,
     },
-    /// A field that is needed is not there.
+    /// A missing field.
     #[error("{0} is missing or empty; the sample operator could do nothing without it either")]
     Missing(&'static str),
-    /// The sample operator took it for two things.
+    /// An empty selector, which is ambiguous for the sample operator.
     #[error(
         "spec.nodeSelector is empty, which the sample operator took for all nodes at first and for {OLD} after its first write: leave it out for the latter, or write the labels of the nodes that are meant",
         OLD = OLD_SELECTOR.0
     )]
     EmptySelector,
-    /// It would be refused.
+    /// An object that the API server would refuse.
     #[error("{0}")]
     Refused(String),
 }
 
-/// Converts an object.
+/// Converts an object and validates the result.
 ///
 /// # Errors
-/// When it is another kind of object, a field has the wrong type, or what it says cannot be.
+/// For another kind of object, a field of the wrong type, an ambiguous selector, and a result that is invalid.
 pub fn convert(old: &Value) -> Result<Converted, ConvertError> {
     let word = |field: &str| old[field].as_str().unwrap_or_default();
     if word("apiVersion") != OLD_API_VERSION || word("kind") != KIND {
@@ -119,7 +119,7 @@ fn wrong(field: impl Into<String>, wanted: &'static str) -> ConvertError {
     ConvertError::Type { field: field.into(), wanted }
 }
 
-/// A text of the spec; an empty one says nothing.
+/// A text of the spec; an empty one counts as absent.
 fn text<'v>(old: &'v Value, field: &str) -> Result<Option<&'v str>, ConvertError> {
     match &old["spec"][field] {
         Value::Null => Ok(None),
@@ -128,7 +128,7 @@ fn text<'v>(old: &'v Value, field: &str) -> Result<Option<&'v str>, ConvertError
     }
 }
 
-/// Texts by their names; `null` has none.
+/// A map of texts; `null` is empty.
 fn texts(value: &Value, field: &str) -> Result<BTreeMap<String, String>, ConvertError> {
     if value.is_null() {
         return Ok(BTreeMap::new());
@@ -141,7 +141,7 @@ fn texts(value: &Value, field: &str) -> Result<BTreeMap<String, String>, Convert
     fields.iter().map(one).collect()
 }
 
-/// What people wrote; what a cluster added is not theirs.
+/// The metadata that users write, without that of the cluster.
 fn metadata(old: &Value, notes: &mut Vec<String>) -> Result<ObjectMeta, ConvertError> {
     let name = old["name"].as_str().filter(|name| !name.is_empty());
     let name = name.ok_or(ConvertError::Missing("metadata.name"))?;
@@ -163,7 +163,7 @@ fn metadata(old: &Value, notes: &mut Vec<String>) -> Result<ObjectMeta, ConvertE
     })
 }
 
-/// The repository of an image, and its tag.
+/// Splits an image into repository and tag.
 fn repository<'i>(image: &'i str, notes: &mut Vec<String>) -> (String, Option<&'i str>) {
     let (rest, digest) = image.split_once('@').map_or((image, None), |(rest, digest)| (rest, Some(digest)));
     let slash = rest.rfind('/').map_or(0, |at| at + 1);
@@ -184,7 +184,7 @@ fn repository<'i>(image: &'i str, notes: &mut Vec<String>) -> (String, Option<&'
     (repository, tag.filter(|tag| !tag.is_empty()))
 }
 
-/// The labels of nodes that were meant.
+/// The node selector, with the old default where it is absent.
 fn selector(old: &Value, notes: &mut Vec<String>) -> Result<BTreeMap<String, String>, ConvertError> {
     let (key, value) = OLD_SELECTOR;
     if old.is_null() {

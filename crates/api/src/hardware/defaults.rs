@@ -13,7 +13,7 @@ use super::{
 };
 
 impl Spec {
-    /// What a node's labels must have; nothing when all nodes are meant, or none because it is not said.
+    /// Whether the object selects a node with these labels: by `nodeSelector`, or all nodes by `allNodes`.
     #[must_use]
     pub fn selects(&self, labels: &BTreeMap<String, String>) -> bool {
         match &self.node_selector {
@@ -24,7 +24,8 @@ impl Spec {
         }
     }
 
-    /// The kernel module's name: the one given, or the last part of the image's repository. None where arguments in full stand for it.
+    /// The kernel module's name: `moduleName`, or the last part of the image's repository. `None` with
+    /// `modprobe.rawArgs`, which contain the name.
     #[must_use]
     pub fn kernel_module(&self) -> Option<Cow<'_, str>> {
         if let Some(name) = &self.module_name {
@@ -37,13 +38,13 @@ impl Spec {
         Some(last.replace(['-', '.'], "_").into())
     }
 
-    /// The image of a kernel mapping that names none, with the kernel's version still open.
+    /// The default image of a kernel mapping, with a variable for the kernel's version.
     #[must_use]
     pub fn image_template(&self) -> String {
         format!("{}:{}-${{KERNEL_FULL_VERSION}}", self.driver_image, self.driver_version)
     }
 
-    /// The kernel mappings, each with an image; where none is given, one for each kernel.
+    /// The kernel mappings, each with an image. Without mappings in the object, one that matches every kernel.
     #[must_use]
     pub fn mappings(&self) -> Vec<KernelMapping> {
         let mut mappings = self.kernel_mappings.clone();
@@ -56,14 +57,14 @@ impl Spec {
         mappings
     }
 
-    /// Where modules are in the image.
+    /// The directory of modules in the image.
     #[must_use]
     pub fn dir_name(&self) -> &str {
         let given = self.modprobe.as_ref().and_then(|modprobe| modprobe.dir_name.as_deref());
         given.unwrap_or(DIR_NAME)
     }
 
-    /// What happens on a node whose pods use the devices.
+    /// The treatment of nodes whose pods use the devices.
     #[must_use]
     pub fn pods_using_devices(&self) -> PodsUsingDevices {
         self.upgrade_policy.as_ref().and_then(|policy| policy.pods_using_devices).unwrap_or_default()
@@ -71,14 +72,15 @@ impl Spec {
 }
 
 impl UpgradePolicy {
-    /// After how long pods that were asked to go and are still there are a problem.
+    /// The time after which evicted pods that still run are a problem.
     #[must_use]
     pub fn eviction_timeout(&self) -> Duration {
         let seconds = self.eviction_timeout_seconds.and_then(|seconds| u64::try_from(seconds).ok());
         Duration::from_secs(seconds.unwrap_or(EVICTION_TIMEOUT_SECONDS).max(1))
     }
 
-    /// How many of so many nodes may be without a working driver: at least one, whatever the percentage. What cannot be read is one.
+    /// The number of nodes, out of `nodes`, that may be without a working driver during an upgrade: at least one. An
+    /// invalid value means one.
     #[must_use]
     pub fn unavailable_of(&self, nodes: usize) -> usize {
         let most = match &self.max_unavailable {

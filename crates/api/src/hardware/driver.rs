@@ -1,6 +1,7 @@
-//! The driver: images by kernel, how they are built and signed, how the module is loaded. What a KMM Module has too is passed on as it is.
+//! The driver of a DeviceConfig: images by kernel, their build and signature, arguments of modprobe. Fields that a KMM
+//! Module has too are passed on unchanged.
 //!
-//! In and out: values. Never: a default; KMM has them, or [`super::Spec`].
+//! In and out: values. Never: a default; those are KMM's or in [`super::Spec`].
 
 use std::collections::BTreeMap;
 
@@ -22,12 +23,19 @@ pub struct KernelMapping {
     pub literal: Option<String>,
     /// Regular expression (RE2) that is looked for in the kernel's version; `^` and `$` bind it to its ends.
     #[serde(skip_serializing_if = "Option::is_none")]
-    #[cfg_attr(feature = "schema", schemars(extend("maxLength" = 256, "x-kubernetes-validations" = schema::regexp_rules())))]
+    #[cfg_attr(
+        feature = "schema",
+        schemars(extend("maxLength" = 256, "x-kubernetes-validations" = schema::regexp_rules()))
+    )]
     pub regexp: Option<String>,
-    /// The image, with its tag or digest. `${KERNEL_FULL_VERSION}`, `${KERNEL_XYZ}`, `${KERNEL_X}`, `${KERNEL_Y}`, `${KERNEL_Z}`, `${MOD_NAME}` and
-    /// `${MOD_NAMESPACE}` in it are filled in. Default: `<driverImage>:<driverVersion>-${KERNEL_FULL_VERSION}`.
+    /// The image, with its tag or digest. `${KERNEL_FULL_VERSION}`, `${KERNEL_XYZ}`, `${KERNEL_X}`, `${KERNEL_Y}`,
+    /// `${KERNEL_Z}`, `${MOD_NAME}` and `${MOD_NAMESPACE}` in it are filled in. Default:
+    /// `<driverImage>:<driverVersion>-${KERNEL_FULL_VERSION}`.
     #[serde(skip_serializing_if = "Option::is_none")]
-    #[cfg_attr(feature = "schema", schemars(extend("maxLength" = 512, "x-kubernetes-validations" = schema::template_rules())))]
+    #[cfg_attr(
+        feature = "schema",
+        schemars(extend("maxLength" = 512, "x-kubernetes-validations" = schema::template_rules()))
+    )]
     pub image: Option<String>,
     /// How to build this image; what is given here counts before `spec.build`.
     #[serde(skip_serializing_if = "Option::is_none")]
@@ -61,11 +69,17 @@ pub struct Modprobe {
     pub raw_args: Option<RawArgs>,
     /// Folder in the image with `lib/modules/<kernel version>`. Default: `/opt`.
     #[serde(skip_serializing_if = "Option::is_none")]
-    #[cfg_attr(feature = "schema", schemars(extend("maxLength" = 256, "x-kubernetes-validations" = schema::folder_rules("dirName"))))]
+    #[cfg_attr(
+        feature = "schema",
+        schemars(extend("maxLength" = 256, "x-kubernetes-validations" = schema::folder_rules("dirName")))
+    )]
     pub dir_name: Option<String>,
     /// Folder in the image with firmware for the devices, which is copied to the node.
     #[serde(skip_serializing_if = "Option::is_none")]
-    #[cfg_attr(feature = "schema", schemars(extend("maxLength" = 256, "x-kubernetes-validations" = schema::folder_rules("firmwarePath"))))]
+    #[cfg_attr(
+        feature = "schema",
+        schemars(extend("maxLength" = 256, "x-kubernetes-validations" = schema::folder_rules("firmwarePath")))
+    )]
     pub firmware_path: Option<String>,
     /// The module and those of the same image that it stands on, the topmost first; it begins with `spec.moduleName`.
     #[serde(skip_serializing_if = "Vec::is_empty", deserialize_with = "null_as_default")]
@@ -160,16 +174,22 @@ pub struct BuildArg {
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 #[serde(rename_all = "camelCase", default)]
-#[cfg_attr(feature = "schema", schemars(extend("required" = ["certSecret", "keySecret"], "x-kubernetes-validations" = schema::sign_rules())))]
+#[cfg_attr(
+    feature = "schema",
+    schemars(extend("required" = ["certSecret", "keySecret"], "x-kubernetes-validations" = schema::sign_rules()))
+)]
 pub struct Sign {
     /// Secret in this namespace with the private key in its key `key`.
     pub key_secret: NameRef,
     /// Secret in this namespace with the certificate in its key `cert`. The nodes' firmware has to know it.
     pub cert_secret: NameRef,
-    /// The image with the modules to sign, with its tag or digest and the variables of `kernelMappings[].image`. With `build` it is what was
-    /// built, and this is left out.
+    /// The image with the modules to sign, with its tag or digest and the variables of `kernelMappings[].image`. With
+    /// `build` it is what was built, and this is left out.
     #[serde(skip_serializing_if = "Option::is_none")]
-    #[cfg_attr(feature = "schema", schemars(extend("maxLength" = 512, "x-kubernetes-validations" = schema::template_rules())))]
+    #[cfg_attr(
+        feature = "schema",
+        schemars(extend("maxLength" = 512, "x-kubernetes-validations" = schema::template_rules()))
+    )]
     pub unsigned_image: Option<String>,
     /// How to speak to the registry of that image.
     #[serde(rename = "unsignedImageRegistryTLS", skip_serializing_if = "Option::is_none")]

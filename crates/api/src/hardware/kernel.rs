@@ -1,29 +1,29 @@
-//! Which kernel mapping is for a kernel.
+//! The kernel mapping for a kernel.
 //!
-//! In: mappings and the version of a kernel, as `node.status.nodeInfo.kernelVersion` says it. Out: the first that matches. Never: an expression
-//! that cannot be read taken for one that does not match.
+//! In: mappings, and a kernel's version as in `node.status.nodeInfo.kernelVersion`. Out: the first mapping that
+//! matches. Never: an invalid expression treated as one that does not match.
 
 use regex_lite::Regex;
 
 use super::KernelMapping;
 
-/// A regular expression that cannot be read.
+/// An invalid regular expression.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("spec.kernelMappings[{index}].regexp {regexp:?} is no regular expression: {why}")]
 pub struct KernelError {
-    /// Which mapping's it is, from 0.
+    /// Index of the mapping, from 0.
     pub index: usize,
     /// The expression.
     pub regexp: String,
-    /// What is wrong with it.
+    /// The reason.
     pub why: String,
 }
 
-/// The index of the mapping for a kernel. As KMM does it: one `+` at the version's end is left out, texts have to be equal, expressions are looked
-/// for anywhere in the version, and the first match counts.
+/// The index of the first mapping that matches a kernel, by KMM's rules: one `+` at the end of the version is ignored,
+/// literals match the whole version, and expressions match anywhere in it.
 ///
 /// # Errors
-/// When an expression that had to be tried cannot be read.
+/// When an expression before the first match is invalid.
 pub fn first_match(mappings: &[KernelMapping], kernel: &str) -> Result<Option<usize>, KernelError> {
     let kernel = kernel.strip_suffix('+').unwrap_or(kernel);
     for (index, mapping) in mappings.iter().enumerate() {

@@ -1,7 +1,7 @@
-//! What things made for a DeviceConfig are called.
+//! Names of objects created for a DeviceConfig.
 //!
-//! In: its namespace and name. Out: names that are within KMM's limits. Never: two DeviceConfigs of a namespace with one name, but for a
-//! collision of 32 bits, which is then told of as a Module that is somebody else's.
+//! In: its namespace and name. Out: names within KMM's limits. Never: one name for two DeviceConfigs of a namespace,
+//! except for a collision of 32 bits, which the operator reports as a Module of another owner.
 
 use topology::fingerprint::PodHash;
 
@@ -11,15 +11,15 @@ const SUFFIX: &str = "-module";
 /// `-` and eight hexadecimal digits.
 const HASH: usize = 9;
 
-/// The name of the Module of a DeviceConfig: `<name>-module` if KMM takes it, else the beginning of the name and a hash of the whole. None in a
-/// namespace whose name is too long for any.
+/// The name of a DeviceConfig's Module: `<name>-module` within KMM's limit, else the beginning of the name and a hash
+/// of all of it. `None` in a namespace whose name is longer than [`MAX_NAMESPACE`].
 #[must_use]
 pub fn module_name(namespace: &str, name: &str) -> Option<String> {
     if namespace.len() > MAX_NAMESPACE {
         return None;
     }
     let room = MAX_NAMES - namespace.len();
-    // A dot would be taken for the end of the namespace in labels.
+    // KMM reads a dot in labels as the end of the namespace.
     if name.len() + SUFFIX.len() <= room && !name.contains('.') {
         return Some(format!("{name}{SUFFIX}"));
     }

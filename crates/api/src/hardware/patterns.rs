@@ -1,15 +1,15 @@
 //! Regular expressions of the rules for DeviceConfigs, in the syntax that RE2 and regex-lite share.
 //!
-//! In and out: patterns without anchors, unless said otherwise. `schema` puts them into rules for the API server, `check`
-//! matches them itself.
+//! In and out: patterns without anchors, unless said otherwise. `schema` puts them into rules for the API server,
+//! `check` matches them itself.
 
 use super::PLUGIN_CONFIG;
 
-/// What a label's value is, and the part of its key behind the slash.
+/// The value of a label, and the part of its key after the slash.
 pub(super) const LABEL: &str = "[A-Za-z0-9]([A-Za-z0-9._-]{0,61}[A-Za-z0-9])?";
-/// A kernel module's name.
+/// The name of a kernel module.
 pub(super) const MODULE: &str = "[A-Za-z0-9_-]{1,55}";
-/// A part of a lower case domain.
+/// A part of a domain in lower case.
 pub(super) const DNS: &str = "[a-z0-9]([a-z0-9-]*[a-z0-9])?";
 
 /// A repository without tag and digest.
@@ -19,12 +19,12 @@ pub(super) fn repository() -> String {
     format!(r"({label}(\.{label})*(:[0-9]+)?/)?{part}(/{part})*")
 }
 
-/// An extended resource, which may not be one of Kubernetes' own.
+/// An extended resource; [`NATIVE`] excludes Kubernetes' own.
 pub(super) fn resource() -> String {
     format!(r"{DNS}(\.{DNS})*/{LABEL}")
 }
 
-/// A driver of resource claims: a domain in letters of any size, as the API server has it.
+/// A driver of resource claims: a domain in any letter case, as the API server accepts it.
 pub(super) fn driver() -> String {
     let part = DNS.replace("a-z", "A-Za-z");
     format!(r"{part}(\.{part})*")
@@ -32,30 +32,30 @@ pub(super) fn driver() -> String {
 
 /// The version of a kernel.
 pub(super) const KERNEL: &str = "[A-Za-z0-9._~-]+";
-/// An image in full.
+/// An image with tag or digest.
 pub(super) const TEMPLATE: &str = "[^@ ]+(:[^/ ]+|@[^/ ]+)";
-/// A folder, which may not have `..` in it.
+/// An absolute directory; [`UP`] excludes `..`.
 pub(super) const FOLDER: &str = "(/[^/]+)+";
-/// A way up.
+/// A `..` in a path, without anchors.
 pub(super) const UP: &str = "/[.][.](/|$)";
-/// What KMM lets a device plugin see of a node.
+/// The directories of a node that KMM lets a device plugin mount, with anchors.
 pub(super) const HOST_PATH: &str = "^/(dev|sys|var|opt|run)(/|$)";
-/// Resources of Kubernetes itself.
+/// Resources of Kubernetes itself, with anchors.
 pub(super) const NATIVE: &str = "^([^/]*[.])?kubernetes[.]io/";
-/// A share of the nodes.
+/// A percentage of the nodes.
 pub(super) const PERCENT: &str = "(100|[1-9][0-9]?)%";
-/// A tag at a repository.
+/// The tag after a repository.
 pub(super) const TAG: &str = ":[^/]*$";
 
-/// The pattern of a label's key, but for the length of what is before its slash: [`PREFIX`].
+/// The key of a label; [`PREFIX`] limits the part before its slash.
 pub(super) fn label_key() -> String {
     format!(r"({DNS}(\.{DNS})*/)?{LABEL}")
 }
 
-/// The most characters before the slash of a label's key.
+/// The limit for the part of a label's key before the slash, in characters.
 pub(super) const PREFIX: usize = 253;
 
-/// Where nothing but our device plugin's configuration is mounted.
+/// The mount path of the device plugin's configuration and everything below it, with anchors.
 pub(super) fn reserved() -> String {
     format!("^{PLUGIN_CONFIG}(/|$)")
 }

@@ -1,6 +1,6 @@
-//! The device plugin of a DeviceConfig: ours with a configuration, or a vendor's.
+//! The device plugin of a DeviceConfig: tholepin's with a configuration, or a vendor's.
 //!
-//! In and out: values. Never: a default, or the configuration's meaning, which is the device plugin's.
+//! In and out: values. Never: a default, or an interpretation of the configuration, which is up to the device plugin.
 
 use k8s_openapi::api::core::v1::{EnvVar, ResourceRequirements, Volume, VolumeMount};
 use serde::{Deserialize, Serialize};
@@ -24,7 +24,8 @@ pub struct DevicePlugin {
     /// When it is pulled. Default: `IfNotPresent`.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub image_pull_policy: Option<PullPolicy>,
-    /// The configuration of our device plugin, as in its file: the resources it offers, and where their devices are found.
+    /// The configuration of our device plugin, as in its file: the resources it offers, and where their devices are
+    /// found.
     #[serde(skip_serializing_if = "Option::is_none")]
     #[cfg_attr(feature = "schema", schemars(schema_with = "schema::plugin_config"))]
     pub config: Option<Map<String, Value>>,
@@ -47,14 +48,15 @@ pub struct DevicePlugin {
     #[serde(skip_serializing_if = "Option::is_none")]
     #[cfg_attr(feature = "schema", schemars(schema_with = "schema::resources"))]
     pub resources: Option<ResourceRequirements>,
-    /// Names of the extended resources that a vendor's plugin offers, such as `vendor.example/acc`: by them it is known which pods use the
-    /// devices, so `image` without `config` needs them or `driverNames`, unless `upgradePolicy.podsUsingDevices` is `Ignore`. With `config` they
-    /// are known.
+    /// Names of the extended resources that a vendor's plugin offers, such as `vendor.example/acc`: by them it is known
+    /// which pods use the devices, so `image` without `config` needs them or `driverNames`, unless
+    /// `upgradePolicy.podsUsingDevices` is `Ignore`. With `config` they are known.
     #[serde(skip_serializing_if = "Vec::is_empty", deserialize_with = "null_as_default")]
     #[cfg_attr(feature = "schema", schemars(schema_with = "schema::resource_names"))]
     pub resource_names: Vec<String>,
-    /// Names of the drivers by which a vendor's plugin gives devices to resource claims (DRA), such as `acc.vendor.example`: by them it is
-    /// known which pods with claims use the devices. With `config` that of `--dra` in `args` is known.
+    /// Names of the drivers by which a vendor's plugin gives devices to resource claims (DRA), such as
+    /// `acc.vendor.example`: by them it is known which pods with claims use the devices. With `config` that of `--dra`
+    /// in `args` is known.
     #[serde(skip_serializing_if = "Vec::is_empty", deserialize_with = "null_as_default")]
     #[cfg_attr(feature = "schema", schemars(schema_with = "schema::driver_names"))]
     pub driver_names: Vec<String>,
@@ -65,8 +67,8 @@ pub struct DevicePlugin {
     /// Whether its pods have the token of their service account. Default: KMM's, which is that they have.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub automount_service_account_token: Option<bool>,
-    /// Volumes of its pods. `/var/lib/kubelet/device-plugins` and, as `cdi`, `/var/run/cdi` come by themselves unless something is mounted there; with `config`, so does the
-    /// node's `/dev`.
+    /// Volumes of its pods. `/var/lib/kubelet/device-plugins` and, as `cdi`, `/var/run/cdi` come by themselves unless
+    /// something is mounted there; with `config`, so does the node's `/dev`.
     #[serde(skip_serializing_if = "Vec::is_empty", deserialize_with = "null_as_default")]
     #[cfg_attr(feature = "schema", schemars(schema_with = "schema::volumes"))]
     pub volumes: Vec<Volume>,

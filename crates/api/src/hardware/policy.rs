@@ -1,7 +1,7 @@
-//! What the API server checks of DeviceConfigs beyond their definition, whose rules cannot see the namespace.
+//! Admission policies for DeviceConfigs: rules about the namespace, which rules of a CRD cannot see.
 //!
-//! In: nothing. Out: ValidatingAdmissionPolicies with their bindings. Never: a rule about two objects: which nodes belong to whom only the
-//! operator decides.
+//! In: nothing, or a label. Out: ValidatingAdmissionPolicies with their bindings. Never: a rule about two objects; the
+//! operator alone decides conflicts.
 
 use k8s_openapi::api::admissionregistration::v1::{
     MatchCondition, MatchResources, NamedRuleWithOperations, ValidatingAdmissionPolicy,
@@ -12,20 +12,20 @@ use k8s_openapi::apimachinery::pkg::apis::meta::v1::ObjectMeta;
 
 use super::{GROUP, MAX_NAMESPACE, PLURAL, VERSION, rules};
 
-/// The name of [`name_policy`] and of its binding.
+/// Name of the objects of [`name_policy`].
 pub const NAME_POLICY: &str = "tholepin-deviceconfig-names";
-/// The name of [`node_policy`] and of its binding.
+/// Name of the objects of [`node_policy`].
 pub const NODE_POLICY: &str = "tholepin-deviceconfig-nodes";
 
-/// Namespaces in which KMM would refuse the Module are refused at once.
+/// Denies DeviceConfigs in namespaces where KMM would refuse the Module because of the length of its name.
 #[must_use]
 pub fn name_policy() -> (ValidatingAdmissionPolicy, ValidatingAdmissionPolicyBinding) {
     let rule = format!("size(request.namespace) <= {MAX_NAMESPACE}");
     (policy(NAME_POLICY, &["CREATE"], &rule, rules::NAMESPACE), binding(NAME_POLICY))
 }
 
-/// An example: DeviceConfigs of a namespace select nodes that bear a label with the namespace's name only, and never all nodes. Administrators who
-/// write such labels decide by them who may load which nodes' drivers.
+/// An example for administrators: a DeviceConfig may select only nodes whose `label` is the name of its namespace, and
+/// never all nodes.
 #[must_use]
 pub fn node_policy(label: &str) -> (ValidatingAdmissionPolicy, ValidatingAdmissionPolicyBinding) {
     let rule = format!(
@@ -52,7 +52,7 @@ fn policy(name: &str, operations: &[&str], rule: &str, message: &str) -> Validat
                 resource_rules: Some(vec![resources]),
                 ..MatchResources::default()
             }),
-            // Or an object that is older than the policy could not lose its finalizer, and would never be gone.
+            // Otherwise an object older than the policy could not lose its finalizer.
             match_conditions: Some(vec![MatchCondition {
                 name: "spec-is-new".to_owned(),
                 expression: "oldObject == null || object.spec != oldObject.spec".to_owned(),

@@ -1,6 +1,7 @@
-//! The rules for DeviceConfigs in words: what is said when one is broken names the field and what to write there.
+//! The messages of the rules for DeviceConfigs: each names the field and the allowed values.
 //!
-//! In and out: nothing but texts. [`super::schema`] has each rule for the API server, [`super::check`] for API servers that know none.
+//! In and out: texts only. `schema` states each rule for the API server, `check` implements it for API servers without
+//! CEL.
 
 /// `metadata.name` is on labels.
 pub(super) const NAME: &str =

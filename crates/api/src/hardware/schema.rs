@@ -1,8 +1,9 @@
-//! Parts of the schema that types do not say: rules the API server checks, and the schemas of Kubernetes' own types.
+//! Parts of the schema that types do not express: rules in CEL, and the schemas of Kubernetes' own types.
 //!
-//! In: nothing. Out: pieces of JSON schema. Never: a rule without its words in [`super::rules`], nor one about the status.
+//! In: nothing. Out: pieces of JSON schema. Never: a rule without a message in [`super::rules`], or one about the
+//! status.
 //!
-//! Every text, list and map that a rule looks at has a bound: the API server refuses definitions whose rules could take long.
+//! Every text, list and map in a rule has a limit: the API server refuses definitions whose rules could take long.
 
 use schemars::{Schema, SchemaGenerator, json_schema};
 use serde_json::{Value, json};
@@ -13,23 +14,23 @@ use super::patterns::{
 };
 use super::{CDI_VOLUME, PLUGIN_CONFIG_VERSION, rules};
 
-/// Rules with what is said when one is broken.
-fn of<const N: usize>(rules: [(String, &str); N]) -> Value {
+/// Rules, each with its message.
+fn rules_of<const N: usize>(rules: [(String, &str); N]) -> Value {
     rules.map(|(rule, message)| json!({"rule": rule, "message": message})).to_vec().into()
 }
 
-/// A text that matches as a whole.
+/// A CEL expression: whether the whole of `text` matches.
 fn matches(text: &str, pattern: &str) -> String {
     format!("{text}.matches(r'^({pattern})$')")
 }
 
-/// A text that is a label's key.
+/// A CEL expression: whether `text` is a label's key.
 fn is_key(text: &str) -> String {
     format!("{text}.indexOf('/') <= {PREFIX} && {}", matches(text, &label_key()))
 }
 
 pub(super) fn name_rules() -> Value {
-    of([("!has(self.metadata.name) || size(self.metadata.name) <= 63".to_owned(), rules::NAME)])
+    rules_of([("!has(self.metadata.name) || size(self.metadata.name) <= 63".to_owned(), rules::NAME)])
 }
 
 pub(super) fn spec_rules() -> Value {
@@ -38,7 +39,7 @@ pub(super) fn spec_rules() -> Value {
         |sign: &str| format!("(!has({sign}.filesToSign) || {sign}.filesToSign.all(f, f.startsWith({dir})))");
     let raw = "has(self.modprobe) && has(self.modprobe.rawArgs)";
     let unsigned = "has(self.sign) && has(self.sign.unsignedImage)";
-    of([
+    rules_of([
         ("has(self.nodeSelector) != (has(self.allNodes) && self.allNodes)".to_owned(), rules::SELECTOR),
         (format!("!has(self.moduleName) || !({raw})"), rules::RAW_ARGS_ALONE),
         (
@@ -78,7 +79,7 @@ pub(super) fn spec_rules() -> Value {
     ])
 }
 
-/// It is known which pods use the devices, or nobody wants to know.
+/// The rule that the operator can find the pods that use the devices, or need not.
 fn plugin_is_known() -> String {
     let named = |list: &str| format!("has(self.devicePlugin.{list}) && size(self.devicePlugin.{list}) > 0");
     format!(
@@ -90,9 +91,9 @@ fn plugin_is_known() -> String {
 }
 
 pub(super) fn driver_image_rules() -> Value {
-    // What is told of a tag or digest is not told again.
+    // A tag or digest has its own message only.
     let whole = matches("self", &repository());
-    of([
+    rules_of([
         ("!self.contains('@')".to_owned(), rules::IMAGE_DIGEST),
         (format!("self.contains('@') || !self.matches('{TAG}')"), rules::IMAGE_TAG),
         (format!("self.contains('@') || self.matches('{TAG}') || {whole}"), rules::IMAGE),
@@ -100,29 +101,29 @@ pub(super) fn driver_image_rules() -> Value {
 }
 
 pub(super) fn driver_version_rules() -> Value {
-    of([(matches("self", LABEL), rules::VERSION)])
+    rules_of([(matches("self", LABEL), rules::VERSION)])
 }
 
 pub(super) fn kernel_module_rules() -> Value {
-    of([(matches("self", MODULE), rules::MODULE)])
+    rules_of([(matches("self", MODULE), rules::MODULE)])
 }
 
 pub(super) fn mapping_rules() -> Value {
-    of([
+    rules_of([
         ("has(self.literal) != has(self.regexp)".to_owned(), rules::MAPPING),
         (format!("!has(self.literal) || {}", matches("self.literal", KERNEL)), rules::LITERAL),
     ])
 }
 
 pub(super) fn regexp_rules() -> Value {
-    of([
-        // One that cannot be read makes neither true, and the API server adds what is wrong with it.
+    rules_of([
+        // An invalid expression makes neither true, and the API server adds the reason.
         ("size(self) > 0 && (''.matches(self) || !''.matches(self))".to_owned(), rules::REGEXP),
     ])
 }
 
 pub(super) fn template_rules() -> Value {
-    of([(matches("self", TEMPLATE), rules::TEMPLATE)])
+    rules_of([(matches("self", TEMPLATE), rules::TEMPLATE)])
 }
 
 pub(super) fn folder_rules(field: &str) -> Value {
@@ -132,18 +133,18 @@ pub(super) fn folder_rules(field: &str) -> Value {
 }
 
 pub(super) fn raw_args_rules() -> Value {
-    of([(
+    rules_of([(
         "has(self.load) && size(self.load) > 0 && has(self.unload) && size(self.unload) > 0".to_owned(),
         rules::RAW_ARGS,
     )])
 }
 
 pub(super) fn sign_rules() -> Value {
-    of([("has(self.filesToSign) && size(self.filesToSign) > 0".to_owned(), rules::SIGN_FILES)])
+    rules_of([("has(self.filesToSign) && size(self.filesToSign) > 0".to_owned(), rules::SIGN_FILES)])
 }
 
 pub(super) fn plugin_rules() -> Value {
-    of([
+    rules_of([
         ("has(self.config) || has(self.image)".to_owned(), rules::PLUGIN),
         ("!has(self.config) || !has(self.command)".to_owned(), rules::PLUGIN_COMMAND),
         (
@@ -164,7 +165,7 @@ pub(super) fn plugin_rules() -> Value {
     ])
 }
 
-/// The mounts of a container are of volumes that there are.
+/// The rule that a container's mounts refer to existing volumes.
 fn are_of_volumes(container: &str) -> String {
     format!(
         "(!has({container}.volumeMounts) || {container}.volumeMounts.all(m, m.name == '{CDI_VOLUME}' || has(self.volumes) && \
@@ -172,7 +173,7 @@ fn are_of_volumes(container: &str) -> String {
     )
 }
 
-/// Labels that nodes must have.
+/// The schema of a node selector, which is not empty.
 pub(super) fn node_selector(_: &mut SchemaGenerator) -> Schema {
     map_of_labels(json!([
         {"rule": "size(self) > 0", "message": rules::SELECTOR_EMPTY},
@@ -181,7 +182,7 @@ pub(super) fn node_selector(_: &mut SchemaGenerator) -> Schema {
     ]))
 }
 
-/// Labels, if any.
+/// The schema of a map of labels.
 pub(super) fn labels(_: &mut SchemaGenerator) -> Schema {
     map_of_labels(json!([
         {"rule": format!("self.all(key, {})", is_key("key")), "message": rules::LABEL_KEYS},
@@ -199,7 +200,7 @@ fn map_of_labels(rules: Value) -> Schema {
     })
 }
 
-/// Kernel modules by name.
+/// The schema of a list of kernel modules.
 pub(super) fn kernel_modules(_: &mut SchemaGenerator) -> Schema {
     list_of(
         &json!({"type": "string", "maxLength": 55}),
@@ -208,7 +209,7 @@ pub(super) fn kernel_modules(_: &mut SchemaGenerator) -> Schema {
     )
 }
 
-/// Modules in the order in which they stand on each other.
+/// The schema of a loading order: at least two kernel modules, each once.
 pub(super) fn loading_order(_: &mut SchemaGenerator) -> Schema {
     let once = "size(self) >= 2 && self.all(m, self.exists_one(n, n == m))";
     let named = format!("self.all(m, {})", matches("m", MODULE));
@@ -219,29 +220,29 @@ pub(super) fn loading_order(_: &mut SchemaGenerator) -> Schema {
     )
 }
 
-/// Words of a command line.
+/// The schema of the words of a command line.
 pub(super) fn words(_: &mut SchemaGenerator) -> Schema {
     json_schema!({"type": "array", "minItems": 1, "maxItems": 64, "items": {"type": "string", "maxLength": 4096}})
 }
 
-/// Files in an image.
+/// The schema of a list of files in an image.
 pub(super) fn files(_: &mut SchemaGenerator) -> Schema {
     list_of(&json!({"type": "string", "minLength": 1, "maxLength": 256}), 32, &[])
 }
 
-/// Extended resources by name.
+/// The schema of a list of extended resources.
 pub(super) fn resource_names(_: &mut SchemaGenerator) -> Schema {
     let rule = format!("self.all(r, {})", is_resource("r"));
     list_of(&json!({"type": "string", "maxLength": 253}), 32, &[(&rule, rules::RESOURCES)])
 }
 
-/// A text that is the name of an extended resource.
+/// A CEL expression: whether `text` is the name of an extended resource.
 fn is_resource(text: &str) -> String {
     let name = matches(text, &resource());
     format!("{name} && !{text}.matches('{NATIVE}') && !{text}.startsWith('requests.')")
 }
 
-/// Drivers of resource claims by name.
+/// The schema of a list of drivers of resource claims.
 pub(super) fn driver_names(_: &mut SchemaGenerator) -> Schema {
     let rule = format!("self.all(d, {})", matches("d", &driver()));
     list_of(&json!({"type": "string", "maxLength": 63}), 32, &[(&rule, rules::DRIVERS)])
@@ -257,21 +258,21 @@ fn list_of(items: &Value, most: usize, rules: &[(&str, &str)]) -> Schema {
     schema
 }
 
-/// A number or a percentage.
+/// The schema of a number or a percentage.
 pub(super) fn max_unavailable(_: &mut SchemaGenerator) -> Schema {
     json_schema!({
         "x-kubernetes-int-or-string": true,
         "anyOf": [{"type": "integer"}, {"type": "string"}],
         "maxLength": 8,
         "maximum": i32::MAX,
-        "x-kubernetes-validations": of([(
+        "x-kubernetes-validations": rules_of([(
             format!("type(self) == int ? self >= 1 : {}", matches("self", PERCENT)),
             rules::MAX_UNAVAILABLE,
         )]),
     })
 }
 
-/// The configuration of our device plugin, which knows the rest of it.
+/// The schema of the device plugin's configuration, as far as rules need it; the device plugin checks the rest.
 pub(super) fn plugin_config(_: &mut SchemaGenerator) -> Schema {
     let named = format!("self.resources.all(r, has(r.name) && {})", is_resource("r.name"));
     json_schema!({
@@ -288,14 +289,14 @@ pub(super) fn plugin_config(_: &mut SchemaGenerator) -> Schema {
                 },
             }},
         },
-        "x-kubernetes-validations": of([
+        "x-kubernetes-validations": rules_of([
             (format!("has(self.version) && self.version == '{PLUGIN_CONFIG_VERSION}'"), rules::CONFIG_VERSION),
             (format!("has(self.resources) && size(self.resources) > 0 && {named}"), rules::CONFIG_RESOURCES),
         ]),
     })
 }
 
-/// Tolerations that KMM takes.
+/// The schema of tolerations that KMM accepts.
 pub(super) fn tolerations(generator: &mut SchemaGenerator) -> Schema {
     let mut schema = crate::numaresources::schema::tolerations(generator);
     let key = is_key("self.key");
@@ -333,7 +334,7 @@ pub(super) fn tolerations(generator: &mut SchemaGenerator) -> Schema {
     schema
 }
 
-/// Environment variables of a container.
+/// The schema of a container's environment variables.
 pub(super) fn env(_: &mut SchemaGenerator) -> Schema {
     let text = |description: &str| json!({"type": "string", "description": description});
     let key_of = |of: &str| {
@@ -411,7 +412,7 @@ pub(super) fn volumes(_: &mut SchemaGenerator) -> Schema {
         "type": "object",
         "description": "A volume.",
         "required": ["name"],
-        "x-kubernetes-validations": of([(
+        "x-kubernetes-validations": rules_of([(
             "[has(self.hostPath), has(self.configMap), has(self.secret), has(self.emptyDir)].exists_one(it, it)".to_owned(),
             rules::VOLUME,
         )]),
@@ -421,7 +422,7 @@ pub(super) fn volumes(_: &mut SchemaGenerator) -> Schema {
                 "type": "object",
                 "description": "A file or folder of the node.",
                 "required": ["path"],
-                "x-kubernetes-validations": of([(
+                "x-kubernetes-validations": rules_of([(
                     format!("self.path.matches('{HOST_PATH}') && !self.path.matches('{UP}')"),
                     rules::HOST_PATH,
                 )]),

@@ -1,6 +1,6 @@
-//! What the operator answers.
+//! The status of a DeviceConfig, which the operator writes.
 //!
-//! In and out: values. Never: a bound of its own: the operator keeps lists short.
+//! In and out: values. Never: a limit; the operator keeps the lists short.
 
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::Condition;
 use serde::{Deserialize, Serialize};
@@ -9,16 +9,16 @@ use crate::null::null_as_default;
 #[cfg(feature = "schema")]
 use crate::numaresources::schema;
 
-/// What is there.
+/// The observed state.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 #[serde(rename_all = "camelCase", default)]
 pub struct Status {
-    /// The metadata.generation of which this is said.
+    /// The metadata.generation that this is based on.
     #[serde(skip_serializing_if = "Option::is_none")]
     #[cfg_attr(feature = "schema", schemars(extend("minimum" = 0, "format" = "int64")))]
     pub observed_generation: Option<i64>,
-    /// All of it in one word.
+    /// The state in one word.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub phase: Option<Phase>,
     /// The KMM Module that was made for it.
@@ -30,10 +30,10 @@ pub struct Status {
     /// Until all nodes have `spec.driverVersion`: the version that others have, or had before.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub upgrading_from: Option<String>,
-    /// Nodes, counted.
+    /// Counts of nodes.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub nodes: Option<NodeCounts>,
-    /// Nodes that need somebody to look at them, at most 16.
+    /// Nodes with problems, at most 16.
     #[serde(skip_serializing_if = "Vec::is_empty", deserialize_with = "null_as_default")]
     pub problems: Vec<NodeProblem>,
     /// Other DeviceConfigs that ask for the same nodes, at most 16.
@@ -42,7 +42,7 @@ pub struct Status {
     /// Versions of kernels of its nodes for which no kernel mapping has an image, at most 16.
     #[serde(skip_serializing_if = "Vec::is_empty", deserialize_with = "null_as_default")]
     pub kernels_without_mapping: Vec<String>,
-    /// How it is, in several respects.
+    /// Conditions of the object.
     #[serde(skip_serializing_if = "Vec::is_empty", deserialize_with = "null_as_default")]
     #[cfg_attr(feature = "schema", schemars(schema_with = "schema::conditions"))]
     pub conditions: Vec<Condition>,
@@ -60,9 +60,9 @@ pub enum Phase {
     Progressing,
     /// All nodes have what is asked for.
     Ready,
-    /// Somebody has to look at it.
+    /// An error needs attention.
     Degraded,
-    /// It is being taken away.
+    /// The object is being deleted.
     Deleting,
 }
 
@@ -79,14 +79,14 @@ pub struct ModuleRef {
     pub version: Option<String>,
 }
 
-/// Nodes, counted.
+/// Counts of nodes.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 #[serde(default)]
 pub struct NodeCounts {
     /// Nodes the selector matches.
     pub matching: i32,
-    /// Nodes in the hands of this object.
+    /// Nodes claimed by this object.
     pub claimed: i32,
     /// Of those, nodes that should have the driver: neither unsupported nor in maintenance.
     pub desired: i32,
@@ -104,7 +104,7 @@ pub struct NodeCounts {
     pub waiting: i32,
 }
 
-/// A node that needs somebody to look at it.
+/// A node with a problem.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 #[serde(default)]
@@ -112,9 +112,9 @@ pub struct NodeCounts {
 pub struct NodeProblem {
     /// The node.
     pub node: String,
-    /// Why, as a word.
+    /// The reason, as one CamelCase word.
     pub reason: String,
-    /// Why, for people.
+    /// The message, for people.
     pub message: String,
 }
 
@@ -133,6 +133,6 @@ pub struct Conflict {
     pub nodes: Vec<String>,
     /// How many there are.
     pub count: i32,
-    /// Whether they are in the hands of this object.
+    /// Whether this object has claimed them.
     pub won: bool,
 }

@@ -1,6 +1,6 @@
-//! ModuleImagesConfig: which images of a Module have been found. It is called as the Module.
+//! ModuleImagesConfig: the state of a Module's images. It has the name of the Module.
 //!
-//! In: what KMM wrote. Out: values. Never: written by us.
+//! In: objects of KMM. Out: typed values. Never: a write by tholepin.
 
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::ObjectMeta;
 use serde::{Deserialize, Serialize};
@@ -12,13 +12,13 @@ pub const KIND: &str = "ModuleImagesConfig";
 /// The resource name.
 pub const PLURAL: &str = "moduleimagesconfigs";
 
-/// The image is there.
+/// State: the image exists.
 pub const EXISTS: &str = "Exists";
-/// It is not, and nothing will make it.
+/// State: the image does not exist, and KMM will not build it.
 pub const DOES_NOT_EXIST: &str = "DoesNotExist";
-/// It is being built.
+/// State: KMM builds the image.
 pub const NEEDS_BUILDING: &str = "NeedsBuilding";
-/// It is being signed.
+/// State: KMM signs the image.
 pub const NEEDS_SIGNING: &str = "NeedsSigning";
 
 /// Images of a Module.
@@ -27,24 +27,24 @@ pub const NEEDS_SIGNING: &str = "NeedsSigning";
 pub struct ModuleImagesConfig {
     /// Standard object metadata; namespace and name are the Module's.
     pub metadata: ObjectMeta,
-    /// Images that are needed.
+    /// The required images.
     #[serde(deserialize_with = "null_as_default")]
     pub spec: Spec,
-    /// Images that were looked for.
+    /// The states of images.
     #[serde(deserialize_with = "null_as_default")]
     pub status: Status,
 }
 
-/// Images that are needed.
+/// The required images.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(default)]
 pub struct Spec {
-    /// One by one.
+    /// The images.
     #[serde(skip_serializing_if = "Vec::is_empty", deserialize_with = "null_as_default")]
     pub images: Vec<Image>,
 }
 
-/// An image that is needed.
+/// A required image.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase", default)]
 pub struct Image {
@@ -54,16 +54,16 @@ pub struct Image {
     pub kernel_version: String,
 }
 
-/// Images that were looked for.
+/// The states of images.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase", default)]
 pub struct Status {
-    /// One by one. An image that is not here is still looked for, perhaps for ever.
+    /// The states. KMM still looks for images that are absent here, perhaps for ever.
     #[serde(skip_serializing_if = "Vec::is_empty", deserialize_with = "null_as_default")]
     pub images_states: Vec<ImageState>,
 }
 
-/// An image that was looked for.
+/// The state of an image.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(default)]
 pub struct ImageState {
@@ -74,7 +74,7 @@ pub struct ImageState {
 }
 
 impl ModuleImagesConfig {
-    /// What is known of an image; None: it is still looked for.
+    /// The state of an image; `None` while KMM still looks for it.
     #[must_use]
     pub fn state(&self, image: &str) -> Option<&str> {
         let states = &self.status.images_states;

@@ -1,12 +1,12 @@
 //! Labels, annotations and finalizers of KMM.
 //!
-//! In: a Module's namespace and name. Out: keys. Never: a key for a Module whose name has a dot; KMM reads such labels wrong.
+//! In: a Module's namespace and name. Out: keys. Never: a key for a Module with a dot in its name, which KMM misreads.
 
-/// Keeps a Module while nodes have it.
+/// Finalizer of a Module, while nodes have it.
 pub const MODULE_FINALIZER: &str = "kmm.node.kubernetes.io/module-finalizer";
-/// Keeps a worker pod until its end has been noted.
+/// Finalizer of a worker pod, until KMM has recorded its end.
 pub const WORKER_FINALIZER: &str = "kmm.node.kubernetes.io/nodemodulesconfig-reconciler";
-/// Keeps a device plugin's pod until its node's label is gone.
+/// Finalizer of a device plugin's pod, until its node's label is removed.
 pub const PLUGIN_FINALIZER: &str = "kmm.node.kubernetes.io/node-labeler";
 /// On namespaces with Modules.
 pub const CONTAINS_MODULES: &str = "kmm.node.k8s.io/contains-modules";
@@ -24,11 +24,11 @@ pub const LOAD: &str = "Load";
 pub const UNLOAD: &str = "Unload";
 /// On worker pods, as annotation: the configuration they load or unload.
 pub const WORKER_CONFIG: &str = "kmm.node.kubernetes.io/worker-config";
-/// On worker pods, as annotation: the digest of what they were made of.
+/// On worker pods, as annotation: the digest of their configuration.
 pub const WORKER_HASH: &str = "kmm.node.kubernetes.io/worker-hash";
 /// On worker pods, as annotation: the Module's version.
 pub const WORKER_MODULE_VERSION: &str = "kmm.node.kubernetes.io/worker-module-version";
-/// On namespaces, where pod security is held: what KMM's pods need there.
+/// On namespaces with Pod Security: the level that KMM's pods need.
 pub const POD_SECURITY: (&str, &str) = ("pod-security.kubernetes.io/enforce", "privileged");
 
 const PREFIX: &str = "kmm.node.kubernetes.io/";
@@ -52,19 +52,19 @@ pub fn device_plugin_ready(namespace: &str, name: &str) -> String {
     format!("{PREFIX}{namespace}.{name}.device-plugin-ready")
 }
 
-/// On nodes: the device plugin's pod should be there.
+/// On nodes: the device plugin's pod should run there.
 #[must_use]
 pub fn device_plugin_target(namespace: &str, name: &str) -> String {
     format!("{PREFIX}{namespace}.{name}.device-plugin-target")
 }
 
-/// On nodes, written by us: the version they shall have.
+/// On nodes, written by tholepin: the desired version.
 #[must_use]
 pub fn version_module(namespace: &str, name: &str) -> String {
     format!("{PREFIX}version-module.{namespace}.{name}")
 }
 
-/// On nodes: the version that worker pods bring.
+/// On nodes: the version that worker pods load.
 #[must_use]
 pub fn version_worker_pod(namespace: &str, name: &str) -> String {
     format!("{BETA}version-worker-pod.{namespace}.{name}")

@@ -1,6 +1,7 @@
-//! NodeModulesConfig: which modules a node should have, and has. It is called as the node.
+//! NodeModulesConfig: the desired and the loaded modules of a node. It has the name of the node.
 //!
-//! In: what KMM wrote. Out: values; two configurations are the same module loaded in the same way if they are equal. Never: written by us.
+//! In: objects of KMM. Out: typed values; equal configurations mean the same module, loaded in the same way. Never: a
+//! write by tholepin.
 
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::ObjectMeta;
 use serde::{Deserialize, Serialize};
@@ -19,10 +20,10 @@ pub const PLURAL: &str = "nodemodulesconfigs";
 pub struct NodeModulesConfig {
     /// Standard object metadata; the name is the node's.
     pub metadata: ObjectMeta,
-    /// What it should have.
+    /// The desired modules.
     #[serde(deserialize_with = "null_as_default")]
     pub spec: Modules,
-    /// What it has.
+    /// The loaded modules.
     #[serde(deserialize_with = "null_as_default")]
     pub status: Modules,
 }
@@ -31,7 +32,7 @@ pub struct NodeModulesConfig {
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(default)]
 pub struct Modules {
-    /// One by one.
+    /// The modules.
     #[serde(skip_serializing_if = "Vec::is_empty", deserialize_with = "null_as_default")]
     pub modules: Vec<Entry>,
 }
@@ -47,13 +48,13 @@ pub struct Entry {
     /// The Module's version, if it has one.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub version: Option<String>,
-    /// The service account of the pods that load and unload it.
+    /// Service account of the pods that load and unload it.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub service_account_name: Option<String>,
-    /// What is loaded and how, complete: spec and status are compared field by field, those that we know nothing of included.
+    /// The whole configuration. Spec and status are compared field by field, unknown fields included.
     #[serde(deserialize_with = "null_as_default")]
     pub config: Map<String, Value>,
-    /// In the status: the boot of the node in which it was loaded.
+    /// In the status: the boot id of the node at the time of loading.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub boot_id: Option<String>,
 }
@@ -67,13 +68,13 @@ impl Modules {
 }
 
 impl Entry {
-    /// The kernel it is for.
+    /// The kernel version of the entry.
     #[must_use]
     pub fn kernel(&self) -> &str {
         self.text("kernelVersion")
     }
 
-    /// The image it is in.
+    /// The image of the entry.
     #[must_use]
     pub fn image(&self) -> &str {
         self.text("containerImage")

@@ -1,7 +1,15 @@
-//! Reading and changing attribute lists, with the semantics of the Go helpers so that both sides see the same value.
+//! Attribute lists: read and change, with the semantics of the Go helpers, so that both sides see the same value.
 //!
-//! In: a list in which names should be unique but nothing guarantees it. Out: the first value of a name, or the changed
-//! list with the order of everything else kept.
+//! In: a list, perhaps with repeated names. Out: the first value of a name, or the changed list with the order of all
+//! other entries kept.
+//!
+//! ```
+//! use api::nrt::attribute;
+//!
+//! let mut list = Vec::new();
+//! attribute::insert(&mut list, "topologyManagerScope", "pod");
+//! assert_eq!(attribute::get(&list, "topologyManagerScope"), Some("pod"));
+//! ```
 
 use super::Attribute;
 
@@ -11,8 +19,8 @@ pub fn get<'a>(list: &'a [Attribute], name: &str) -> Option<&'a str> {
     list.iter().find(|attribute| attribute.name == name).map(|attribute| attribute.value.as_str())
 }
 
-/// Sets an attribute: the first of that name keeps its place, else it goes to the end. An empty name does nothing; an empty
-/// value is a value.
+/// Sets an attribute: replaces the value of the first one of that name, or appends a new one. An empty name has no
+/// effect; an empty value is valid.
 pub fn insert(list: &mut Vec<Attribute>, name: &str, value: impl Into<String>) {
     if name.is_empty() {
         return;

@@ -1,7 +1,7 @@
-//! The older version of NodeResourceTopology: served, never stored.
+//! NodeResourceTopology in its older version `v1alpha1`, which is served but not stored.
 //!
-//! In and out: objects of clients that still speak it. The API server converts between versions by renaming only, so
-//! whoever writes through this version must supply `topologyPolicies` and cannot carry attributes of the node.
+//! In and out: objects of older clients. The API server converts between versions by changing `apiVersion` only, so
+//! writers of this version must supply `topologyPolicies` and lose the attributes of the node.
 
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::ObjectMeta;
 use serde::ser::{SerializeStruct, Serializer};
@@ -11,7 +11,7 @@ use super::{GROUP, KIND, PLURAL, Zone};
 use crate::kind::kind;
 use crate::null::null_as_default;
 
-/// This version's name.
+/// The name of this version.
 pub const VERSION: &str = "v1alpha1";
 /// Group and version, as objects carry them.
 pub const API_VERSION: &str = "topology.node.k8s.io/v1alpha1";

@@ -1,13 +1,13 @@
 //! Zone names: `node-` and the NUMA id in decimal, without padding.
 //!
-//! In: a name or an id. Out: the other. Only the one spelling an exporter writes is accepted, so two names never mean one
-//! zone (Go's helper also takes `node-+5` and `node-007`).
+//! In: a name or an id. Out: the other. Only the spelling of exporters is accepted, so two names never mean one zone
+//! (Go's helper also accepts `node-+5` and `node-007`).
 
 use topology::zone::ZoneId;
 
 const PREFIX: &str = "node-";
 
-/// A zone name that stands for no NUMA node.
+/// A text that is no zone name.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("zone name {0:?} is not of the form node-N")]
 pub struct ZoneNameError(String);
@@ -18,7 +18,7 @@ pub fn format(id: ZoneId) -> String {
     format!("{PREFIX}{}", id.0)
 }
 
-/// The zone a name stands for.
+/// Reads a zone name.
 ///
 /// # Errors
 /// When the name is not `node-` and a number, exactly as [`format()`] writes it.

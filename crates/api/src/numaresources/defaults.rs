@@ -1,6 +1,7 @@
 //! The defaults of the operator's objects: what holds where a field is absent.
 //!
-//! In: parts of an object as the user wrote it. Out: the same with every default filled in. Never: a change of the object.
+//! In: parts of an object as the user wrote it. Out: the same with every default filled in. Never: a change of the
+//! object.
 
 use super::scheduler::{self, CacheResyncDebug, CacheResyncDetection, SchedulerInformer, ScoringStrategy};
 use super::{InfoRefreshMode, NodeGroup, NodeGroupConfig, PodsFingerprinting, Switch};
@@ -28,8 +29,8 @@ impl NodeGroup {
 }
 
 impl NodeGroupConfig {
-    /// The configuration with every default: fingerprints of pods with exclusive resources, a scan on each change and every
-    /// ten seconds, publishing not paused.
+    /// The configuration with every default: fingerprints of pods with exclusive resources, a scan on each change and
+    /// every ten seconds, publishing not paused.
     #[must_use]
     pub fn normalized(self) -> Self {
         Self {
@@ -47,8 +48,8 @@ impl NodeGroupConfig {
 }
 
 impl scheduler::Spec {
-    /// The spec with its defaults. An absent `preemptionMode` (off) and absent `replicas` (as many as the cluster has room for)
-    /// stay absent.
+    /// The spec with its defaults. An absent `preemptionMode` (off) and absent `replicas` (as many as the cluster has
+    /// room for) stay absent.
     #[must_use]
     pub fn normalized(&self) -> Self {
         Self {

@@ -1,6 +1,6 @@
-//! NUMAResourcesOperator: the exporters, and the API they publish with.
+//! NUMAResourcesOperator: the exporters of a cluster.
 //!
-//! In and out: the object. Never: a default.
+//! In and out: the object as stored. Never: a default.
 
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::{Condition, ObjectMeta};
 use serde::{Deserialize, Serialize};
@@ -19,32 +19,39 @@ pub const PLURAL: &str = "numaresourcesoperators";
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 #[serde(default)]
-#[cfg_attr(feature = "schema", schemars(extend("x-kubernetes-validations" = schema::name_rules(super::keys::OPERATOR))))]
+#[cfg_attr(
+    feature = "schema",
+    schemars(extend("x-kubernetes-validations" = schema::name_rules(super::keys::OPERATOR)))
+)]
 pub struct NumaResourcesOperator {
     /// Standard object metadata.
     #[cfg_attr(feature = "schema", schemars(skip))]
     pub metadata: ObjectMeta,
-    /// What is asked for.
+    /// The desired state.
     #[serde(deserialize_with = "null_as_default")]
     pub spec: Spec,
-    /// What is there. Written by the operator.
+    /// The observed state, written by the operator.
     #[serde(deserialize_with = "null_as_default")]
     pub status: Status,
 }
 
-/// What is asked for.
+/// The desired state.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 #[serde(rename_all = "camelCase", default)]
 pub struct Spec {
     /// The nodes that have an exporter, by groups whose exporters are set up alike.
     #[serde(skip_serializing_if = "Vec::is_empty", deserialize_with = "null_as_default")]
-    #[cfg_attr(feature = "schema", schemars(extend("maxItems" = 128, "x-kubernetes-validations" = schema::groups_rules())))]
+    #[cfg_attr(
+        feature = "schema",
+        schemars(extend("maxItems" = 128, "x-kubernetes-validations" = schema::groups_rules()))
+    )]
     pub node_groups: Vec<NodeGroup>,
-    /// Deprecated: another image for the exporters. It is refused unless the operator runs with `EXPORTER_IMAGE_RESTRICTION=false`.
+    /// Deprecated: another image for the exporters. It is refused unless the operator runs with
+    /// `EXPORTER_IMAGE_RESTRICTION=false`.
     #[serde(skip_serializing_if = "String::is_empty")]
     pub image_spec: String,
-    /// How much the exporters tell.
+    /// Log level of the exporters.
     #[cfg_attr(feature = "schema", schemars(extend("x-default" = "Normal")))]
     pub log_level: LogLevel,
     /// Pods that no exporter counts: their resources look free.
@@ -59,15 +66,21 @@ pub struct Spec {
 pub struct PodExclude {
     /// Shell pattern of the namespace: `*`, `?`, `[a-z]`, `[^a-z]`; `\` makes the next character ordinary.
     #[serde(default, skip_serializing_if = "String::is_empty")]
-    #[cfg_attr(feature = "schema", schemars(extend("maxLength" = 1024, "x-kubernetes-validations" = schema::pattern_rules())))]
+    #[cfg_attr(
+        feature = "schema",
+        schemars(extend("maxLength" = 1024, "x-kubernetes-validations" = schema::pattern_rules()))
+    )]
     pub namespace: String,
     /// Shell pattern of the pod's name, likewise.
     #[serde(default, skip_serializing_if = "String::is_empty")]
-    #[cfg_attr(feature = "schema", schemars(extend("maxLength" = 1024, "x-kubernetes-validations" = schema::pattern_rules())))]
+    #[cfg_attr(
+        feature = "schema",
+        schemars(extend("maxLength" = 1024, "x-kubernetes-validations" = schema::pattern_rules()))
+    )]
     pub name: String,
 }
 
-/// What is there.
+/// The observed state.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 #[serde(rename_all = "camelCase", default)]
@@ -89,11 +102,11 @@ pub struct Status {
     /// The node groups, pool by pool.
     #[serde(skip_serializing_if = "Vec::is_empty", deserialize_with = "null_as_default")]
     pub node_groups: Vec<NodeGroupStatus>,
-    /// How it is, in several respects.
+    /// Conditions of the object.
     #[serde(skip_serializing_if = "Vec::is_empty", deserialize_with = "null_as_default")]
     #[cfg_attr(feature = "schema", schemars(schema_with = "schema::conditions"))]
     pub conditions: Vec<Condition>,
-    /// Objects that belong to it, for tools that collect.
+    /// Objects that belong to it, for tools such as must-gather.
     #[serde(skip_serializing_if = "Vec::is_empty", deserialize_with = "null_as_default")]
     pub related_objects: Vec<ObjectReference>,
 }
@@ -127,9 +140,9 @@ pub struct PoolCondition {
     /// When the status last changed.
     #[cfg_attr(feature = "schema", schemars(extend("format" = "date-time", "x-nullable" = true)))]
     pub last_transition_time: Option<String>,
-    /// Why, as a word.
+    /// The reason, as one CamelCase word.
     pub reason: String,
-    /// Why, for people.
+    /// The message, for people.
     pub message: String,
 }
 

@@ -1,6 +1,6 @@
-//! NUMAResourcesScheduler: the scheduler that reads what the exporters publish.
+//! NUMAResourcesScheduler: the scheduler that uses the exporters' objects.
 //!
-//! In and out: the object. Never: a default that is not asked for with [`Spec::normalized`].
+//! In and out: the object as stored. Never: a default, except by [`Spec::normalized`].
 
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::{Condition, ObjectMeta};
 use serde::{Deserialize, Serialize};
@@ -20,43 +20,47 @@ pub const PLURAL: &str = "numaresourcesschedulers";
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 #[serde(default)]
-#[cfg_attr(feature = "schema", schemars(extend("x-kubernetes-validations" = schema::name_rules(super::keys::SCHEDULER))))]
+#[cfg_attr(
+    feature = "schema",
+    schemars(extend("x-kubernetes-validations" = schema::name_rules(super::keys::SCHEDULER)))
+)]
 pub struct NumaResourcesScheduler {
     /// Standard object metadata.
     #[cfg_attr(feature = "schema", schemars(skip))]
     pub metadata: ObjectMeta,
-    /// What is asked for.
+    /// The desired state.
     #[serde(deserialize_with = "null_as_default")]
     pub spec: Spec,
-    /// What is there. Written by the operator.
+    /// The observed state, written by the operator.
     #[serde(deserialize_with = "null_as_default")]
     pub status: Status,
 }
 
-/// What is asked for.
+/// The desired state.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 #[serde(rename_all = "camelCase", default)]
 pub struct Spec {
-    /// The scheduler's image. Default: the operator's own, which has a scheduler in it. Others have to be named by digest, and to be
-    /// trusted by the operator.
+    /// The scheduler's image. Default: the operator's own, which has a scheduler in it. Others have to be named by
+    /// digest, and to be trusted by the operator.
     #[serde(skip_serializing_if = "String::is_empty")]
     pub image_spec: String,
     /// Pods with this `schedulerName` are the scheduler's own. Default: `topo-aware-scheduler`.
     #[serde(skip_serializing_if = "String::is_empty")]
     pub scheduler_name: String,
-    /// How much the scheduler tells.
+    /// Log level of the scheduler.
     #[cfg_attr(feature = "schema", schemars(extend("x-default" = "Normal")))]
     pub log_level: LogLevel,
-    /// Time between two comparisons of what the scheduler believes with what the exporters say, such as `5s`, in whole seconds; `0s`: none.
-    /// For schedulers that compare by time. Default: `5s`.
+    /// Time between two comparisons of what the scheduler believes with what the exporters say, such as `5s`, in whole
+    /// seconds; `0s`: none. For schedulers that compare by time. Default: `5s`.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub cache_resync_period: Option<GoDuration>,
-    /// Whether the scheduler writes down what it believes of each node's pods, for `pfpsyncchk`. Default: `DumpJSONFile`.
+    /// Whether the scheduler writes down what it believes of each node's pods, for `pfpsyncchk`. Default:
+    /// `DumpJSONFile`.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub cache_resync_debug: Option<CacheResyncDebug>,
-    /// Where the scheduler's NUMA plugin reads pods from. Default: `Dedicated`; on OpenShift whose kubelets list only pods that are active,
-    /// `Shared`.
+    /// Where the scheduler's NUMA plugin reads pods from. Default: `Dedicated`; on OpenShift whose kubelets list only
+    /// pods that are active, `Shared`.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub scheduler_informer: Option<SchedulerInformer>,
     /// Which pods of other schedulers make what is known of a node stale. Default: `Relaxed`.
@@ -68,8 +72,8 @@ pub struct Spec {
     /// Whether pods of lower priority may be evicted to make room in a zone. Default: `Disabled`.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub preemption_mode: Option<Switch>,
-    /// How many schedulers run, of which one leads; no more than there are control plane nodes (HyperShift: workers). Default: three where
-    /// there are nodes for three, else one.
+    /// How many schedulers run, of which one leads; no more than there are control plane nodes (HyperShift: workers).
+    /// Default: three where there are nodes for three, else one.
     #[serde(skip_serializing_if = "Option::is_none")]
     #[cfg_attr(feature = "schema", schemars(extend("minimum" = 0)))]
     pub replicas: Option<i32>,
@@ -146,7 +150,7 @@ pub struct ResourceSpecParams {
     pub weight: Option<i64>,
 }
 
-/// What is there.
+/// The observed state.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 #[serde(rename_all = "camelCase", default)]
@@ -160,11 +164,11 @@ pub struct Status {
     /// Time between two comparisons of what the scheduler believes with what the exporters say.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub cache_resync_period: Option<GoDuration>,
-    /// How it is, in several respects.
+    /// Conditions of the object.
     #[serde(skip_serializing_if = "Vec::is_empty", deserialize_with = "null_as_default")]
     #[cfg_attr(feature = "schema", schemars(schema_with = "schema::conditions"))]
     pub conditions: Vec<Condition>,
-    /// Objects that belong to it, for tools that collect.
+    /// Objects that belong to it, for tools such as must-gather.
     #[serde(skip_serializing_if = "Vec::is_empty", deserialize_with = "null_as_default")]
     pub related_objects: Vec<ObjectReference>,
 }

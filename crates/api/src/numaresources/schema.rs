@@ -1,18 +1,18 @@
-//! Parts of the schema that types do not say: rules the API server checks, and the schemas of Kubernetes' own types.
+//! Parts of the schema that types do not express: rules in CEL, and the schemas of Kubernetes' own types.
 //!
-//! In: nothing. Out: pieces of JSON schema. Never: a rule about the status, nor one that keeps an object the Go operator stored from being
-//! written again: the rules stand at the fields they are about, and the API server passes over what was wrong before and is unchanged
+//! In: nothing. Out: pieces of JSON schema. Never: a rule about the status, or one that blocks writes of objects stored
+//! by the Go operator: each rule stands at its field, and the API server ignores invalid values that do not change
 //! ("ratcheting").
 
 use schemars::{Schema, SchemaGenerator, json_schema};
 use serde_json::{Value, json};
 
-/// One rule and what is said when it is broken.
+/// Rules, each with its message.
 fn rules<const N: usize>(rules: [(&str, &str); N]) -> Value {
     rules.map(|(rule, message)| json!({"rule": rule, "message": message})).to_vec().into()
 }
 
-/// One of a few texts, as a rule: unlike an `enum` it does not bind the status.
+/// A rule for one of a few texts. Unlike an `enum` it does not bind the status.
 fn one_of(texts: &[&str]) -> Value {
     json!([{
         "rule": format!("self in {}", json!(texts)),
@@ -20,8 +20,8 @@ fn one_of(texts: &[&str]) -> Value {
     }])
 }
 
-/// There is one object of the kind. An object keeps its name, so only a new one is looked at: one that was made under another name through
-/// the version without this rule can still be told so in its status.
+/// The rule for the only name allowed. It checks new objects only: an object of another name, created before the rule,
+/// can still get a status that says so.
 pub(super) fn name_rules(name: &str) -> Value {
     json!([{
         "rule": format!("oldSelf.hasValue() || (has(self.metadata.name) && self.metadata.name == '{name}')"),
@@ -30,7 +30,7 @@ pub(super) fn name_rules(name: &str) -> Value {
     }])
 }
 
-/// No two groups share a pool's name. Selectors the operator compares: that has no bound here.
+/// The rule that no two groups have the same pool name. The operator compares selectors, for which CEL has no bound.
 pub(super) fn groups_rules() -> Value {
     rules([(
         "self.all(a, !has(a.poolName) || self.exists_one(b, has(b.poolName) && b.poolName == a.poolName))",
@@ -38,7 +38,7 @@ pub(super) fn groups_rules() -> Value {
     )])
 }
 
-/// What one group has to have.
+/// The rules for the node selection of a group.
 pub(super) fn group_rules() -> Value {
     rules([
         (
@@ -56,18 +56,18 @@ pub(super) fn group_rules() -> Value {
     ])
 }
 
-/// A pool has a name.
+/// The rule that a pool name is not empty.
 pub(super) fn pool_name_rules() -> Value {
     rules([("size(self) > 0", "pool name cannot be empty")])
 }
 
-/// A group has few annotations.
+/// The rule for the number of annotations.
 pub(super) fn annotations_rules() -> Value {
     let max = super::NodeGroup::MAX_ANNOTATIONS;
     rules([(&format!("size(self) <= {max}"), &format!("has too many annotations, max {max}"))])
 }
 
-/// A pattern as Go's `path.Match` takes it; one it does not take matches nothing.
+/// The rule for patterns of Go's `path.Match`, which treats invalid ones as matching nothing.
 pub(super) fn pattern_rules() -> Value {
     let member = r"([^\\\]-]|\\.)";
     let set = format!(r"\[\^?({member}(-{member})?)+\]");
@@ -77,7 +77,7 @@ pub(super) fn pattern_rules() -> Value {
     )])
 }
 
-/// A list of tolerations.
+/// The schema of a list of tolerations.
 pub(crate) fn tolerations(_: &mut SchemaGenerator) -> Schema {
     json_schema!({"type": "array", "maxItems": 64, "items": {
         "type": "object",
@@ -113,7 +113,7 @@ pub(crate) fn tolerations(_: &mut SchemaGenerator) -> Schema {
     }})
 }
 
-/// A label selector.
+/// The schema of a label selector.
 pub(super) fn selector(_: &mut SchemaGenerator) -> Schema {
     json_schema!({
         "type": "object",
@@ -152,7 +152,7 @@ pub(super) fn selector(_: &mut SchemaGenerator) -> Schema {
     })
 }
 
-/// A list of conditions, bounded as Kubernetes bounds them everywhere.
+/// The schema of a list of conditions, with Kubernetes' usual limits.
 pub(crate) fn conditions(_: &mut SchemaGenerator) -> Schema {
     json_schema!({
         "type": "array",
@@ -160,25 +160,25 @@ pub(crate) fn conditions(_: &mut SchemaGenerator) -> Schema {
         "x-kubernetes-list-map-keys": ["type"],
         "items": {
             "type": "object",
-            "description": "How it is in one respect.",
+            "description": "One condition.",
             "required": ["lastTransitionTime", "message", "reason", "status", "type"],
             "properties": {
                 "type": {
                     "type": "string",
                     "maxLength": 316,
                     "pattern": r"^([a-z0-9]([-a-z0-9]*[a-z0-9])?(\.[a-z0-9]([-a-z0-9]*[a-z0-9])?)*/)?(([A-Za-z0-9][-A-Za-z0-9_.]*)?[A-Za-z0-9])$",
-                    "description": "In which respect.",
+                    "description": "Type of the condition.",
                 },
                 "status": {
                     "type": "string",
                     "enum": ["True", "False", "Unknown"],
-                    "description": "Whether it is so.",
+                    "description": "Status of the condition.",
                 },
                 "observedGeneration": {
                     "type": "integer",
                     "format": "int64",
                     "minimum": 0,
-                    "description": "The metadata.generation of which this is said.",
+                    "description": "The metadata.generation that this is based on.",
                 },
                 "lastTransitionTime": {
                     "type": "string",
@@ -190,12 +190,12 @@ pub(crate) fn conditions(_: &mut SchemaGenerator) -> Schema {
                     "minLength": 1,
                     "maxLength": 1024,
                     "pattern": "^[A-Za-z]([A-Za-z0-9_,:]*[A-Za-z0-9_])?$",
-                    "description": "Why, as a word.",
+                    "description": "The reason, as one CamelCase word.",
                 },
                 "message": {
                     "type": "string",
                     "maxLength": 32768,
-                    "description": "Why, for people.",
+                    "description": "The message, for people.",
                 },
             },
         },

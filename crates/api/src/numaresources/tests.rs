@@ -46,7 +46,8 @@ fn a003_a004_a005_defaults_fill_what_is_absent_and_nothing_else() {
     }
 }
 
-/// The Go operator has other defaults for the old version. Here the version an object was written in is not known, so there is one set.
+/// The Go operator has other defaults for the old version. Here the version an object was written in is not known, so
+/// there is one set.
 #[test]
 fn a015_the_old_switch_counts_where_the_new_one_is_absent() {
     let table = [

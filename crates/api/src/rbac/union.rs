@@ -1,30 +1,30 @@
-//! Rules from several places as one list.
+//! The union of rules of roles, and their comparison.
 //!
-//! In: rules. Out: rules that allow the same, each thing once, in order. Never: a rule that allows more.
+//! In: rules. Out: sorted rules with the same permissions, each once. Never: a rule that allows more.
 
 use std::collections::{BTreeMap, BTreeSet};
 
 use k8s_openapi::api::rbac::v1::PolicyRule;
 
-/// One thing that may be done: a verb to a resource of a group.
-type Act = (String, String, String);
+/// A permission: group, resource and verb.
+type Permission = (String, String, String);
 type Words = BTreeSet<String>;
 
-/// What is allowed, act by act.
+/// A set of permissions.
 #[derive(Default)]
-struct Allowed {
-    /// Whatever its name.
-    any: BTreeSet<Act>,
-    /// By name.
-    named: BTreeMap<Act, Words>,
+struct Permissions {
+    /// Permissions for objects of any name.
+    any: BTreeSet<Permission>,
+    /// Permissions for objects of some names.
+    named: BTreeMap<Permission, Words>,
 }
 
-/// Rules that allow what all of these allow together. Rules about paths instead of resources are kept as they are.
+/// Rules with the permissions of all `rules`. Rules for paths instead of resources are kept unchanged.
 #[must_use]
 pub fn union(rules: Vec<PolicyRule>) -> Vec<PolicyRule> {
     let (paths, resources): (Vec<_>, Vec<_>) =
         rules.into_iter().partition(|rule| rule.non_resource_urls.is_some());
-    let mut out = Allowed::of(&resources).rules();
+    let mut out = Permissions::of(&resources).rules();
     for rule in paths {
         if !out.contains(&rule) {
             out.push(rule);
@@ -33,53 +33,61 @@ pub fn union(rules: Vec<PolicyRule>) -> Vec<PolicyRule> {
     out
 }
 
-/// Whether `holder` allows all that `rules` allow: the API server's own condition for granting them. Wildcards are not understood, and
-/// nothing of ours has any.
+/// Whether `holder` has every permission of `rules`: the API server's own condition for granting them. Wildcards are
+/// not supported, and no rule of this program has one.
 #[must_use]
 pub fn covers(holder: &[PolicyRule], rules: &[PolicyRule]) -> bool {
     missing(holder, rules).is_empty()
 }
 
-/// What `rules` allow beyond `holder`, as `group/resource[name]: verb`.
+/// The permissions of `rules` that `holder` lacks, as `group/resource[name]: verb`.
 #[must_use]
 pub fn missing(holder: &[PolicyRule], rules: &[PolicyRule]) -> Vec<String> {
-    let (holder, wanted) = (Allowed::of(holder), Allowed::of(rules));
-    let show = |(group, resource, verb): &Act, name: &str| format!("{group}/{resource}[{name}]: {verb}");
-    let any = wanted.any.difference(&holder.any).map(|act| show(act, ""));
-    let named = wanted.named.iter().flat_map(|(act, names)| names.iter().map(move |name| (act, name)));
-    let held = |act: &Act, name: &String| {
-        holder.any.contains(act) || holder.named.get(act).is_some_and(|names| names.contains(name))
+    let (holder, wanted) = (Permissions::of(holder), Permissions::of(rules));
+    let show =
+        |(group, resource, verb): &Permission, name: &str| format!("{group}/{resource}[{name}]: {verb}");
+    let any = wanted.any.difference(&holder.any).map(|permission| show(permission, ""));
+    let named =
+        wanted.named.iter().flat_map(|(permission, names)| names.iter().map(move |name| (permission, name)));
+    let held = |permission: &Permission, name: &String| {
+        holder.any.contains(permission)
+            || holder.named.get(permission).is_some_and(|names| names.contains(name))
     };
-    any.chain(named.filter(|(act, name)| !held(act, name)).map(|(act, name)| show(act, name))).collect()
+    any.chain(
+        named
+            .filter(|(permission, name)| !held(permission, name))
+            .map(|(permission, name)| show(permission, name)),
+    )
+    .collect()
 }
 
-impl Allowed {
+impl Permissions {
     fn of(rules: &[PolicyRule]) -> Self {
         let mut allowed = Self::default();
         for rule in rules {
             let names: &[String] = rule.resource_names.as_deref().unwrap_or_default();
-            for act in acts(rule) {
+            for permission in permissions(rule) {
                 if names.is_empty() {
-                    allowed.any.insert(act);
+                    allowed.any.insert(permission);
                 } else {
-                    allowed.named.entry(act).or_default().extend(names.iter().cloned());
+                    allowed.named.entry(permission).or_default().extend(names.iter().cloned());
                 }
             }
         }
-        allowed.named.retain(|act, _| !allowed.any.contains(act));
+        allowed.named.retain(|permission, _| !allowed.any.contains(permission));
         allowed
     }
 
-    /// First by group, resource and names to verbs; then resources and names of a group that allow the same become one rule.
+    /// Groups verbs by group, resource and name; then merges resources and names with equal verbs into one rule.
     fn rules(&self) -> Vec<PolicyRule> {
         let mut verbs: BTreeMap<(String, String, Option<String>), Words> = BTreeMap::new();
-        let mut add = |(group, resource, verb): &Act, name: Option<&String>| {
+        let mut add = |(group, resource, verb): &Permission, name: Option<&String>| {
             let key = (group.clone(), resource.clone(), name.cloned());
             verbs.entry(key).or_default().insert(verb.clone());
         };
-        self.any.iter().for_each(|act| add(act, None));
-        for (act, names) in &self.named {
-            names.iter().for_each(|name| add(act, Some(name)));
+        self.any.iter().for_each(|permission| add(permission, None));
+        for (permission, names) in &self.named {
+            names.iter().for_each(|name| add(permission, Some(name)));
         }
         let mut names: BTreeMap<(String, String, bool, Words), Words> = BTreeMap::new();
         for ((group, resource, name), verbs) in verbs {
@@ -97,16 +105,16 @@ impl Allowed {
     }
 }
 
-fn acts(rule: &PolicyRule) -> impl Iterator<Item = Act> {
+fn permissions(rule: &PolicyRule) -> impl Iterator<Item = Permission> {
     let words = |words: &Option<Vec<String>>| words.clone().unwrap_or_default();
     let (groups, resources) = (words(&rule.api_groups), words(&rule.resources));
-    let mut acts = Vec::new();
+    let mut permissions = Vec::new();
     for group in &groups {
         for resource in &resources {
-            acts.extend(rule.verbs.iter().map(|verb| (group.clone(), resource.clone(), verb.clone())));
+            permissions.extend(rule.verbs.iter().map(|verb| (group.clone(), resource.clone(), verb.clone())));
         }
     }
-    acts.into_iter()
+    permissions.into_iter()
 }
 
 fn rule(group: String, resources: Words, names: Words, verbs: Words) -> PolicyRule {

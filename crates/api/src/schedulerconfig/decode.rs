@@ -1,31 +1,31 @@
-//! Taking a JSON tree apart strictly, remembering where we are.
+//! A strict reader of JSON trees that tracks the path.
 //!
-//! In: a [`Value`]. Out: its fields one by one, typed; everything wrong lands in [`Errors`] with its path, so that one run
-//! reports all mistakes. Never: a default; absent (and `null`, as in Go) is `None`.
+//! In: a [`Value`]. Out: its fields, typed; every error goes to [`Errors`] with its path, so that one run reports all
+//! of them. Never: a default; an absent field (or `null`, as in Go) is `None`.
 
 use serde_json::{Map, Value};
 
 use super::FieldError;
 use crate::goduration::GoDuration;
 
-/// What went wrong so far.
+/// The errors so far.
 #[derive(Default)]
 pub(super) struct Errors(pub(super) Vec<FieldError>);
 
-/// A place in the file: the nested document we are in, and the path inside it.
+/// A position in the file: the nested document, and the path inside it.
 #[derive(Clone, Default)]
-pub(super) struct At {
+pub(super) struct Position {
     pub(super) context: String,
     pub(super) path: String,
 }
 
 /// The fields of one object that have not been read yet.
 pub(super) struct Fields {
-    pub(super) at: At,
+    pub(super) at: Position,
     map: Map<String, Value>,
 }
 
-impl At {
+impl Position {
     pub(super) fn field(&self, name: &str) -> Self {
         let dot = if self.path.is_empty() { "" } else { "." };
         Self { context: self.context.clone(), path: format!("{}{dot}{name}", self.path) }
@@ -37,12 +37,12 @@ impl At {
 }
 
 impl Errors {
-    pub(super) fn invalid(&mut self, at: &At, problem: impl Into<String>) {
+    pub(super) fn invalid(&mut self, at: &Position, problem: impl Into<String>) {
         let (context, path) = (at.context.clone(), at.path.clone());
         self.0.push(FieldError::Invalid { context, path, problem: problem.into() });
     }
 
-    fn wrong_type(&mut self, at: &At, expected: &'static str, found: &Value) {
+    fn wrong_type(&mut self, at: &Position, expected: &'static str, found: &Value) {
         let found = match found {
             Value::Null => "nothing".to_owned(),
             Value::Bool(_) | Value::Number(_) => found.to_string(),
@@ -56,14 +56,14 @@ impl Errors {
 }
 
 impl Fields {
-    /// Starts on an object; `null` and nothing are an empty one.
-    pub(super) fn of(value: Value, at: At, errors: &mut Errors) -> Self {
+    /// Begins with an object; `null` is an empty one.
+    pub(super) fn of(value: Value, at: Position, errors: &mut Errors) -> Self {
         let map = match value {
             Value::Object(map) => map,
             Value::Null => Map::new(),
             other => {
                 let at = if at.path.is_empty() {
-                    At { path: "document".to_owned(), ..at.clone() }
+                    Position { path: "document".to_owned(), ..at.clone() }
                 } else {
                     at.clone()
                 };
@@ -74,7 +74,7 @@ impl Fields {
         Self { at, map }
     }
 
-    /// Takes a field as it stands.
+    /// Takes a field without a check.
     pub(super) fn raw(&mut self, name: &str) -> Option<Value> {
         self.map.remove(name).filter(|value| !value.is_null())
     }
@@ -166,10 +166,10 @@ impl Fields {
         }
     }
 
-    /// Whatever nobody took is unknown.
+    /// Reports the fields that were not taken as unknown.
     pub(super) fn finish(self, errors: &mut Errors) {
         for name in self.map.keys() {
-            let At { context, path } = self.at.field(name);
+            let Position { context, path } = self.at.field(name);
             errors.0.push(FieldError::Unknown { context, path });
         }
     }

@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 
 use serde_json::Value;
 
-use super::decode::{At, Errors, Fields};
+use super::decode::{Errors, Fields, Position};
 use super::{
     API_VERSION, ClientConnection, ConfigError, ExtensionPoint, FieldError, KIND, LeaderElection,
     NUMA_PLUGIN, Plugin, PluginSet, Plugins, Profile, SchedulerConfig, numa,
@@ -20,7 +20,7 @@ pub(super) fn parse(text: &str) -> Result<SchedulerConfig, ConfigError> {
         Err(error) => return Err(ConfigError { errors: vec![FieldError::Syntax(syntax(&error))] }),
     };
     let mut errors = Errors::default();
-    let config = document(Fields::of(value, At::default(), &mut errors), &mut errors);
+    let config = document(Fields::of(value, Position::default(), &mut errors), &mut errors);
     if errors.0.is_empty() { Ok(config) } else { Err(ConfigError { errors: errors.0 }) }
 }
 
@@ -135,7 +135,7 @@ fn leader_election(mut fields: Fields, errors: &mut Errors) -> LeaderElection {
 }
 
 /// The last rule is client-go's: it refuses to start an election that could never renew in time.
-fn check_times(election: &LeaderElection, at: &At, errors: &mut Errors) {
+fn check_times(election: &LeaderElection, at: &Position, errors: &mut Errors) {
     let (lease, renew, retry) = (election.lease_duration, election.renew_deadline, election.retry_period);
     for (name, time) in [("leaseDuration", lease), ("renewDeadline", renew), ("retryPeriod", retry)] {
         if time <= GoDuration(0) {
@@ -258,7 +258,7 @@ fn plugins(mut fields: Fields, errors: &mut Errors) -> Plugins {
     Plugins(plugins)
 }
 
-fn check_plugin(name: &str, at: &At, errors: &mut Errors) {
+fn check_plugin(name: &str, at: &Position, errors: &mut Errors) {
     if name.is_empty() {
         errors.invalid(&at.field("name"), "Required value");
     } else if REMOVED_PLUGINS.contains(&name) {

@@ -1,21 +1,21 @@
 //! `NodeResourceTopologyMatchArgs`: the NUMA plugin's arguments.
 //!
-//! In: the `args` mapping of the plugin. Out: all fields, defaulted as the Go plugin does and checked more than it does: it
-//! takes any word for the cache settings and reads unknown ones as something.
+//! In: the `args` mapping of the plugin. Out: all fields, with the Go plugin's defaults. Never: an unknown word in the
+//! cache settings, which the Go plugin accepts.
 
 use serde_json::Value;
 
-use super::decode::{At, Errors, Fields};
+use super::decode::{Errors, Fields, Position};
 use super::{API_VERSION, NUMA_PLUGIN};
 
 /// The plugin's arguments.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct NodeResourceTopologyMatchArgs {
-    /// How zones are scored.
+    /// The scoring of zones.
     pub scoring_strategy: ScoringStrategy,
     /// Seconds between resyncs of the Go plugin's cache; zero or below selects its cache-less mode.
     pub cache_resync_period_seconds: i64,
-    /// Selects the Go plugin's mode that passes over nodes with reservations; wins over the period.
+    /// Selects the Go plugin's mode that skips nodes with reservations; overrides the period.
     pub discard_reserved_nodes: bool,
     /// Settings of the Go plugin's cache.
     pub cache: CacheArgs,
@@ -23,7 +23,7 @@ pub struct NodeResourceTopologyMatchArgs {
     pub preemption_mode: PreemptionMode,
 }
 
-/// How zones are scored.
+/// The scoring of zones.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct ScoringStrategy {
     /// The formula.
@@ -55,7 +55,7 @@ pub enum ScoringStrategyType {
     LeastNUMANodes,
 }
 
-/// Settings of the Go plugin's cache. Our ledger needs none of them; they are read so that files stay valid.
+/// Settings of the Go plugin's cache. tholepin's ledger has no use for them; they are read so that files stay valid.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct CacheArgs {
     /// Which pods of other schedulers make a node's data stale.
@@ -68,7 +68,7 @@ pub struct CacheArgs {
     pub resync_scope: ResyncScope,
 }
 
-/// Which pods of other schedulers matter.
+/// The pods of other schedulers that make a node's data stale.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum ForeignPodsDetect {
     /// None.
@@ -83,7 +83,7 @@ pub enum ForeignPodsDetect {
 /// Which pods enter the fingerprint.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum ResyncMethod {
-    /// What the object says.
+    /// As the object states.
     #[default]
     Autodetect,
     /// All.
@@ -97,7 +97,7 @@ pub enum ResyncMethod {
 pub enum InformerMode {
     /// The scheduler's own cache.
     Shared,
-    /// One of its own.
+    /// A cache of the plugin's own.
     #[default]
     Dedicated,
 }
@@ -115,25 +115,25 @@ pub enum ResyncScope {
 /// Whether pods may be evicted to free a zone.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum PreemptionMode {
-    /// No.
+    /// Preemption is off.
     #[default]
     Disabled,
-    /// Yes.
+    /// Preemption is on.
     Enabled,
 }
 
-/// A value that the file spells as one word.
+/// A value that is one word in the file.
 pub trait Word: Copy + PartialEq + 'static {
-    /// Each word and what it means.
+    /// Each word with its value.
     const WORDS: &'static [(&'static str, Self)];
 
-    /// Its word.
+    /// The word of the value.
     #[must_use]
     fn as_str(self) -> &'static str {
         Self::WORDS.iter().find(|(_, value)| *value == self).map_or("", |(word, _)| word)
     }
 
-    /// The value of a word, spelled exactly so.
+    /// The value of a word, in exactly this spelling.
     #[must_use]
     fn parse(text: &str) -> Option<Self> {
         Self::WORDS.iter().find(|(word, _)| *word == text).map(|(_, value)| *value)
@@ -186,7 +186,7 @@ impl Default for ScoringStrategy {
 
 /// Reads the arguments; errors carry `context`, because the Go plugin decodes them as a document of their own.
 pub(super) fn args(value: Value, context: String, errors: &mut Errors) -> NodeResourceTopologyMatchArgs {
-    let mut fields = Fields::of(value, At { context, path: String::new() }, errors);
+    let mut fields = Fields::of(value, Position { context, path: String::new() }, errors);
     for (name, allowed) in [("apiVersion", API_VERSION), ("kind", "NodeResourceTopologyMatchArgs")] {
         if let Some(found) = fields.string(name, errors).filter(|found| found != allowed) {
             let problem = format!("args for plugin {NUMA_PLUGIN} cannot be {found:?}; allowed is {allowed}");

@@ -634,7 +634,8 @@ async fn who_selects_which_nodes_can_be_said(client: &Client) {
     }
     let own = with(&json!({"nodeSelector": {"example.com/team": "default", "a": "b"}}));
     assert!(verdict(client, &object("default", "new", &own)).await.is_ok());
-    // What is older than the policy can be worked on and taken away, but not be changed into something else that violates it.
+    // What is older than the policy can be worked on and taken away, but not be changed into something else that
+    // violates it.
     let change = async |patch: Value| all.patch("older", &PatchParams::default(), &Patch::Merge(patch)).await;
     let said = change(json!({"spec": {"nodeSelector": {"a": "c"}}})).await.unwrap_err().to_string();
     assert!(said.contains("spec.nodeSelector must have the label example.com/team"), "{said}");

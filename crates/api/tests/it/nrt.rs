@@ -123,8 +123,8 @@ async fn bad_objects_are_refused(client: &Client) {
     assert!(status.message.contains("zones[0].resources[0].available"), "{}", status.message);
 }
 
-/// kube-scheduler writes out what it makes of a minimal file, every default and every in-tree plugin's arguments included;
-/// we must read all of that, and to the same settings.
+/// kube-scheduler writes out what it makes of a minimal file, every default and every in-tree plugin's arguments
+/// included; we must read all of that, and to the same settings.
 fn the_stock_schedulers_defaults_are_ours(plane: &ControlPlane) {
     let file = |name: &str| plane.process_group().dir().join(name);
     let head = "apiVersion: kubescheduler.config.k8s.io/v1\nkind: KubeSchedulerConfiguration\n";

@@ -1,5 +1,5 @@
-//! The definitions of the Go operator, from what is known of them: both versions with schemas of their own, no conversion, no columns, and the
-//! name checked in the newer version only.
+//! The definitions of the Go operator, from what is known of them: both versions with schemas of their own, no
+//! conversion, no columns, and the name checked in the newer version only.
 
 use k8s_openapi::apiextensions_apiserver::pkg::apis::apiextensions::v1::CustomResourceDefinition;
 use serde_json::{Value, json};

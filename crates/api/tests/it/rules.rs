@@ -1,5 +1,5 @@
-//! What the API server refuses of NUMAResourcesOperator and NUMAResourcesScheduler objects, and what it lets pass; and that nothing is lost
-//! between the versions.
+//! What the API server refuses of NUMAResourcesOperator and NUMAResourcesScheduler objects, and what it lets pass; and
+//! that nothing is lost between the versions.
 
 use api::crd::{OPERATOR_CRD_YAML, SCHEDULER_CRD_YAML, operator_crd, scheduler_crd};
 use api::numaresources::keys::{OPERATOR, SCHEDULER};
