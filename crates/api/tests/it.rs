@@ -1,5 +1,4 @@
-//! What a real API server makes of the definitions and of objects in all versions, and a real scheduler of a
-//! configuration.
+//! The definitions and objects of all versions on a real API server; a configuration of a real scheduler.
 
 #![expect(
     clippy::unwrap_used,

@@ -1,4 +1,4 @@
-//! Objects at random, from the schema of their definition: whatever is added to a type is in them.
+//! Random objects from the schema of their definition, so that they have every field of the type.
 
 use std::collections::BTreeMap;
 
@@ -9,7 +9,7 @@ use k8s_openapi::apiextensions_apiserver::pkg::apis::apiextensions::v1::{
 use proptest::prelude::*;
 use serde_json::{Map, Value};
 
-/// `spec` and `status` of an object with every field, all rules kept.
+/// `spec` and `status` of a valid object with every field.
 pub(crate) fn parts(crd: &CustomResourceDefinition) -> BoxedStrategy<Value> {
     let version = crd.spec.versions.last().unwrap();
     let schema = version.schema.as_ref().and_then(|schema| schema.open_api_v3_schema.as_ref()).unwrap();
@@ -22,7 +22,7 @@ pub(crate) fn parts(crd: &CustomResourceDefinition) -> BoxedStrategy<Value> {
         .boxed()
 }
 
-/// A value that the schema of the field `name` takes, with all of its own fields.
+/// A value for the schema of the field `name`, with all of its own fields.
 fn value(name: &str, schema: &JSONSchemaProps) -> BoxedStrategy<Value> {
     match schema.type_.as_deref() {
         Some("object") => object(schema),
@@ -61,7 +61,7 @@ fn text(name: &str, schema: &JSONSchemaProps) -> BoxedStrategy<Value> {
         return (10..60_u32).prop_map(|second| Value::from(format!("2026-01-02T03:04:{second}Z"))).boxed();
     }
     let text = match name {
-        // As they are written; others mean the same, but are another text.
+        // In canonical form; other texts of the same value would not round-trip.
         "infoRefreshPeriod" | "cacheResyncPeriod" => {
             return (0..1_i64 << 50).prop_map(|nanos| Value::from(GoDuration(nanos).to_string())).boxed();
         }
@@ -73,7 +73,7 @@ fn text(name: &str, schema: &JSONSchemaProps) -> BoxedStrategy<Value> {
     text.prop_map(Value::from).boxed()
 }
 
-/// Items of a list whose type, if they have one, is not that of another.
+/// Items of a list with unique types, if they have a type.
 fn apart(items: Vec<Value>) -> Vec<Value> {
     let mut seen = BTreeMap::new();
     for item in items {
@@ -85,7 +85,7 @@ fn apart(items: Vec<Value>) -> Vec<Value> {
     seen.into_values().collect()
 }
 
-/// Groups as the rules want them: names of pools that differ, and of two things that exclude each other one.
+/// Groups that satisfy the rules: unique pool names, and one of two exclusive fields.
 fn groups(spec: &mut Value) {
     for (index, group) in spec["nodeGroups"].as_array_mut().into_iter().flatten().enumerate() {
         let Value::Object(group) = group else { panic!("{group}") };
@@ -101,7 +101,7 @@ fn groups(spec: &mut Value) {
     }
 }
 
-/// The same without what says nothing: `null`, and empty texts, lists and maps.
+/// The value without `null` and without empty texts, lists and maps.
 pub(crate) fn meaning(value: &Value) -> Value {
     let said = |value: &Value| match value {
         Value::Null => false,

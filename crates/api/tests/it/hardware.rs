@@ -1,4 +1,4 @@
-//! What the API server refuses of DeviceConfigs, with which words; and that the check in Rust says the same.
+//! Validation of DeviceConfigs by a real API server, with its messages; the check in Rust gives the same ones.
 
 use std::collections::BTreeSet;
 
@@ -32,7 +32,7 @@ fn object(namespace: &str, name: &str, spec: &Value) -> Value {
     })
 }
 
-/// What the API server says to making an object, without making it.
+/// The API server's response to a dry-run creation of an object.
 async fn verdict(client: &Client, object: &Value) -> Result<Value, String> {
     let dry = PostParams { dry_run: true, ..PostParams::default() };
     let namespace = object["metadata"]["namespace"].as_str().unwrap();
@@ -100,7 +100,7 @@ fn crd_spec(
     schema.open_api_v3_schema.clone().unwrap()
 }
 
-/// What the rules below a field say.
+/// The messages of all rules below a field.
 fn words(schema: &JSONSchemaProps) -> BTreeSet<String> {
     let own = schema.x_kubernetes_validations.iter().flatten().filter_map(|rule| rule.message.clone());
     let mut all: BTreeSet<String> = own.collect();
@@ -116,7 +116,7 @@ fn words(schema: &JSONSchemaProps) -> BTreeSet<String> {
     all
 }
 
-/// A spec that can be done, with some fields in its place; `null` takes one away.
+/// A valid spec with some fields replaced; `null` removes a field.
 fn with(fields: &Value) -> Value {
     let mut spec = json!({
         "driverImage": "registry.example/drivers/acc", "driverVersion": "1.4.2", "nodeSelector": {"acc": "true"},
@@ -131,7 +131,7 @@ fn with(fields: &Value) -> Value {
     spec
 }
 
-/// Every field, with values that can be.
+/// Every field, with valid values.
 fn whole() -> Value {
     let secret = json!({"name": "s"});
     let build = json!({
@@ -177,7 +177,7 @@ fn whole() -> Value {
     })
 }
 
-/// Fields, and what the refusal says; nothing: it is taken.
+/// Fields and the message of the refusal; empty for a valid object.
 fn table() -> Vec<(Value, &'static str)> {
     let mut rows = vec![(whole(), "")];
     let parts =
@@ -479,7 +479,7 @@ fn upgrades() -> Vec<(Value, &'static str)> {
     ]
 }
 
-/// What types and bounds refuse, which every API server knows.
+/// Refusals by types and limits, which need no CEL.
 fn by_schema() -> Vec<(Value, &'static str)> {
     let twice = |entry: &Value| json!([entry, entry]);
     let plugin = |fields: &Value| {
@@ -498,7 +498,7 @@ fn by_schema() -> Vec<(Value, &'static str)> {
             with(&json!({"upgradePolicy": {"podsUsingDevices": "Kill"}})),
             "spec.upgradePolicy.podsUsingDevices: Unsupported value",
         ),
-        // More than anybody can read.
+        // A limit above any real configuration.
         (
             with(&json!({"upgradePolicy": {"maxUnavailable": 3_000_000_000_i64}})),
             "spec.upgradePolicy.maxUnavailable: Invalid value",
@@ -531,7 +531,7 @@ fn by_schema() -> Vec<(Value, &'static str)> {
             plugin(&json!({"volumes": twice(&json!({"name": "a", "emptyDir": {}}))})),
             "volumes[1]: Duplicate value",
         ),
-        // Go's own way of quoting is no text to look for.
+        // Go quotes the value in its own way, so the text is not compared.
         (with(&json!({"kernelMappings": [{"regexp": "("}]})), "missing closing )"),
     ]
 }
@@ -553,7 +553,7 @@ async fn names_become_labels(client: &Client, heard: &mut String) {
     assert!(found[0].starts_with("spec.kernelMappings[0].regexp: regexp must be"), "{found:?}");
 }
 
-/// Nothing is pruned, defaulted or written otherwise by our types.
+/// The API server prunes and defaults nothing that these types write.
 async fn nothing_is_lost(client: &Client) {
     let kept = verdict(client, &object("default", "acc", &whole())).await.unwrap();
     assert_eq!(kept, whole());
@@ -561,7 +561,7 @@ async fn nothing_is_lost(client: &Client) {
     assert_eq!(serde_json::to_value(&read).unwrap()["spec"], whole());
 }
 
-/// What `kubectl get` asks for.
+/// The table that `kubectl get` requests.
 async fn columns_are_shown(client: &Client) {
     let api = objects(client, "default");
     let body = serde_json::from_value(object("default", "acc", &with(&json!({})))).unwrap();
@@ -634,8 +634,7 @@ async fn who_selects_which_nodes_can_be_said(client: &Client) {
     }
     let own = with(&json!({"nodeSelector": {"example.com/team": "default", "a": "b"}}));
     assert!(verdict(client, &object("default", "new", &own)).await.is_ok());
-    // What is older than the policy can be worked on and taken away, but not be changed into something else that
-    // violates it.
+    // An object older than the policy can be updated and deleted, but not changed into another violation.
     let change = async |patch: Value| all.patch("older", &PatchParams::default(), &Patch::Merge(patch)).await;
     let said = change(json!({"spec": {"nodeSelector": {"a": "c"}}})).await.unwrap_err().to_string();
     assert!(said.contains("spec.nodeSelector must have the label example.com/team"), "{said}");
@@ -652,7 +651,7 @@ async fn put(
     Api::all(client.clone()).create(&PostParams::default(), &binding).await.unwrap();
 }
 
-/// The refusal, once the API server has taken notice of a new policy.
+/// The refusal, once a new policy is in effect.
 async fn until_refused(client: &Client, object: &Value) -> String {
     loop {
         if let Err(said) = verdict(client, object).await {

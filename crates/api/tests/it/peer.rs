@@ -1,10 +1,10 @@
-//! The definitions of the Go operator, from what is known of them: both versions with schemas of their own, no
-//! conversion, no columns, and the name checked in the newer version only.
+//! The Go operator's definitions, as far as known: both versions with their own schemas, no conversion, no columns, and the
+//! name checked in the newer version only.
 
 use k8s_openapi::apiextensions_apiserver::pkg::apis::apiextensions::v1::CustomResourceDefinition;
 use serde_json::{Value, json};
 
-/// A map of fields, some of which have to be there.
+/// The schema of an object with fields, some of them required.
 fn fields(properties: Value, required: &[&str]) -> Value {
     let mut schema = json!({"type": "object", "properties": properties});
     if !required.is_empty() {
@@ -96,7 +96,7 @@ fn pools(config: Value) -> Value {
     list(fields(json!({"name": text(), "conditions": conditions, "config": fields(config, &[])}), &["name"]))
 }
 
-/// A definition with both versions, each `(spec, status)`; the newer one wants the object to have this name.
+/// A definition with both versions, each `(spec, status)`; the newer one requires the object name.
 fn definition(
     kind: &str,
     short: &str,

@@ -1,4 +1,4 @@
-//! What is read as a type and written again is what it was.
+//! Objects read as a type and written again are unchanged.
 
 use api::crd::{operator_crd, scheduler_crd};
 use api::numaresources::{NumaResourcesOperator, NumaResourcesScheduler};

@@ -1,5 +1,5 @@
-//! What the API server refuses of NUMAResourcesOperator and NUMAResourcesScheduler objects, and what it lets pass; and
-//! that nothing is lost between the versions.
+//! Validation of NUMAResourcesOperator and NUMAResourcesScheduler objects by a real API server, and conversion between
+//! versions without loss.
 
 use api::crd::{OPERATOR_CRD_YAML, SCHEDULER_CRD_YAML, operator_crd, scheduler_crd};
 use api::numaresources::keys::{OPERATOR, SCHEDULER};
@@ -16,14 +16,14 @@ use testkit::controlplane::{ControlPlane, ControlPlaneOptions};
 use crate::generate::{meaning, parts};
 use crate::install;
 
-/// Objects of a kind in a version, whatever is in them.
+/// Objects of a kind in a version, with any content.
 pub(crate) fn objects(client: &Client, version: &str, kind: &str) -> Api<DynamicObject> {
     let plural = if kind == operator::KIND { operator::PLURAL } else { scheduler::PLURAL };
     let resource = ApiResource::from_gvk_with_plural(&GroupVersionKind::gvk(GROUP, version, kind), plural);
     Api::all_with(client.clone(), &resource)
 }
 
-/// An object of a kind as it goes over the wire.
+/// An object of a kind as JSON.
 pub(crate) fn object(version: &str, kind: &str, name: &str, spec: &Value) -> DynamicObject {
     let object = json!({
         "apiVersion": format!("{GROUP}/{version}"), "kind": kind, "metadata": {"name": name}, "spec": spec,
@@ -31,7 +31,7 @@ pub(crate) fn object(version: &str, kind: &str, name: &str, spec: &Value) -> Dyn
     serde_json::from_value(object).unwrap()
 }
 
-/// What the API server says to making an object, without making it.
+/// The API server's response to a dry-run creation of an object.
 async fn verdict(client: &Client, version: &str, kind: &str, name: &str, spec: &Value) -> Result<(), String> {
     let dry = PostParams { dry_run: true, ..PostParams::default() };
     match objects(client, version, kind).create(&dry, &object(version, kind, name, spec)).await {
@@ -92,7 +92,7 @@ async fn n001_s001_there_is_one_object_of_each_kind(client: &Client) {
     }
 }
 
-/// Kind, name, spec, and what the refusal says; nothing: it is taken.
+/// Kind, name, spec, and the message of the refusal; empty for a valid object.
 fn table() -> Vec<(&'static str, &'static str, Value, &'static str)> {
     let groups = |groups: Value| json!({"nodeGroups": groups});
     let of_operator: Vec<(Value, &'static str)> = [
@@ -178,12 +178,12 @@ fn table() -> Vec<(&'static str, &'static str, Value, &'static str)> {
     operators.chain(of_scheduler.map(|(spec, wants)| (scheduler::KIND, SCHEDULER, spec, wants))).collect()
 }
 
-/// So many annotations.
+/// A map of `count` annotations.
 fn eight(count: usize) -> Value {
     (0..count).map(|index| (format!("a{index}"), Value::from("b"))).collect::<serde_json::Map<_, _>>().into()
 }
 
-/// Objects with every field, written in one version and read in the other: all of it is there, and with its status.
+/// Objects with every field, written in one version and read in the other, lose nothing, status included.
 async fn nothing_is_lost_between_versions(
     client: &Client,
     kind: &str,
@@ -205,7 +205,7 @@ async fn nothing_is_lost_between_versions(
             |part: &str| assert_eq!(meaning(&there.data[part]), meaning(&parts[part]), "{kind} {read}");
         same("spec");
         same("status");
-        // Read and written in the other version, as an old client does, it is what it was.
+        // A read and write in the other version, as by an old client, changes nothing.
         reader.replace(name, &PostParams::default(), &there).await.unwrap();
         let after = writer.get(name).await.unwrap();
         assert_eq!(
@@ -217,7 +217,7 @@ async fn nothing_is_lost_between_versions(
     }
 }
 
-/// What `kubectl get` asks for.
+/// The table that `kubectl get` requests.
 async fn columns_are_shown(client: &Client) {
     let kind = scheduler::KIND;
     let objects = objects(client, VERSION, kind);

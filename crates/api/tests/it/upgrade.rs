@@ -1,4 +1,4 @@
-//! Our definitions over those of the Go operator, with its objects there: all are read as before, and can be written.
+//! An upgrade of the Go operator's definitions with its objects in place: all of them stay readable and writable.
 
 use api::crd::{operator_crd, scheduler_crd};
 use api::numaresources::keys::{OPERATOR, SCHEDULER};
@@ -13,7 +13,7 @@ use crate::install;
 use crate::peer::{operator_peer, scheduler_peer};
 use crate::rules::{object, objects};
 
-/// An object as the Go operator's users and the Go operator wrote it.
+/// An object of the Go operator, as its users and the operator wrote it.
 struct Stored {
     kind: &'static str,
     name: &'static str,
@@ -51,7 +51,7 @@ async fn the_go_operators_objects_stay() {
     }
 }
 
-/// Of each rule of ours something that breaks it.
+/// For each rule an object that breaks it.
 fn stored() -> Vec<Stored> {
     let condition = json!({
         "type": "Degraded", "status": "True", "reason": "ValidationErrorUnderNodeGroups", "message": "x",
@@ -106,7 +106,7 @@ fn stored() -> Vec<Stored> {
     ]
 }
 
-/// Stores it, and returns it as the newer version has it.
+/// Stores an object and returns it in the newer version.
 async fn store(client: &Client, stored: &Stored) -> DynamicObject {
     let api = objects(client, stored.version, stored.kind);
     let sent = object(stored.version, stored.kind, stored.name, &stored.spec);
@@ -118,7 +118,7 @@ async fn store(client: &Client, stored: &Stored) -> DynamicObject {
     there
 }
 
-/// Puts a definition in the place of another, as OLM and `kubectl replace` do.
+/// Replaces a definition, as OLM and `kubectl replace` do.
 async fn replace(client: &Client, mut crd: CustomResourceDefinition) {
     let crds = Api::<CustomResourceDefinition>::all(client.clone());
     let name = crd.name_any();
@@ -128,7 +128,7 @@ async fn replace(client: &Client, mut crd: CustomResourceDefinition) {
     settled(client, &name, after.metadata.generation).await;
 }
 
-/// The same with `kubectl apply --server-side --force-conflicts`: nothing of the other is left.
+/// Replaces a definition by a forced server-side apply, which leaves nothing of the old one.
 async fn apply(client: &Client, crd: &CustomResourceDefinition) {
     let crds = Api::<CustomResourceDefinition>::all(client.clone());
     let name = crd.name_any();
@@ -138,7 +138,7 @@ async fn apply(client: &Client, crd: &CustomResourceDefinition) {
     settled(client, &name, after.metadata.generation).await;
 }
 
-/// Waits until the API server answers with the new definition: it then takes what the old one pruned.
+/// Waits until the API server uses the new definition, which keeps a field that the old one pruned.
 async fn settled(client: &Client, name: &str, generation: Option<i64>) {
     assert_eq!(generation, Some(2));
     let kind = if name.starts_with(operator::PLURAL) { operator::KIND } else { scheduler::KIND };
@@ -166,7 +166,7 @@ async fn settled(client: &Client, name: &str, generation: Option<i64>) {
     panic!("{name} is not served");
 }
 
-/// Whatever is wrong with it, it can be told so.
+/// An invalid object can still get a status.
 async fn status_can_be_written(client: &Client, stored: &Stored) {
     let condition = |message: &str| {
         json!({
@@ -200,7 +200,7 @@ async fn the_annotation_can_be_written(client: &Client, stored: &Stored) {
     api.patch(stored.name, &PatchParams::default(), &patch).await.unwrap();
 }
 
-/// A list that was wrong and is changed has to be right.
+/// A changed list has to be valid.
 async fn what_was_wrong_can_be_put_right_only(client: &Client) {
     let api = objects(client, VERSION, operator::KIND);
     let patch = |groups: Value| Patch::Merge(json!({"spec": {"nodeGroups": groups}}));

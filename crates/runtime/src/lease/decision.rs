@@ -52,12 +52,7 @@ pub(super) fn decide(observed: Option<&Observed>, now: Instant, me: &str, durati
 }
 
 /// The lease to write for `action`, based on the one seen.
-pub(super) fn claim(
-    observed: Option<&Observed>,
-    action: Action,
-    config: &Config,
-    now: Timestamp,
-) -> Lease {
+pub(super) fn claim(observed: Option<&Observed>, action: Action, config: &Config, now: Timestamp) -> Lease {
     let mut lease = observed.map(|observed| observed.lease.clone()).unwrap_or_default();
     lease.metadata.name = Some(config.name.clone());
     lease.metadata.namespace = Some(config.namespace.clone());
