@@ -1,19 +1,16 @@
-//! Our own command line.
+//! The commands of `tholepin` that install, remove and check.
 //!
-//! In: flags and a few variables. Out: what was asked for, done; data on standard output, everything else on standard error, and an exit
-//! code that says how it went. Never: a question to whoever sits there.
+//! In: flags and a few environment variables. Out: data on standard output, everything else on standard error, an exit
+//! code. Never: a question to the user.
 //!
-//! Exit codes: 0 it is done, 1 it failed, 2 the command line is wrong or a question could not be answered. With `--diff`, as with
-//! `kubectl diff`: 0 nothing differs, 1 something does, 2 it failed.
+//! Exit codes: 0 done, 1 failed, 2 wrong command line or unanswered question. With `--diff`, as with `kubectl diff`: 0
+//! no differences, 1 differences, 2 failed.
 
-pub mod act;
-pub mod choices;
 pub mod deploy;
 pub mod detect;
-pub mod output;
-pub mod params;
+pub mod flags;
 pub mod render;
-pub mod version;
+mod values;
 
 use std::path::PathBuf;
 use std::process::ExitCode;
@@ -22,37 +19,37 @@ use clap::Subcommand;
 use tokio_util::sync::CancellationToken;
 
 use crate::part::Component;
-use crate::validate;
+use crate::{session, validate};
 
-/// What can be asked for.
+/// The commands.
 #[derive(Clone, Debug, Subcommand)]
 pub enum Command {
-    /// Print the manifests of what deploy would install; needs no cluster
+    /// Print the manifests that deploy would install; needs no cluster
     Render(Box<render::Args>),
-    /// Install exporter and scheduler, or bring them up to date
+    /// Install or update exporter and scheduler
     Deploy(Box<deploy::Args>),
-    /// Remove all that deploy made, and nothing else
+    /// Remove everything that deploy made, and nothing else
     Remove(Box<deploy::RemoveArgs>),
     /// Check the cluster, install, wait, and check again
     Setup(Box<deploy::SetupArgs>),
-    /// Tell what is wrong with a cluster
+    /// Check a cluster for NUMA-aware scheduling and explain every problem
     #[command(visible_alias = "doctor")]
     Validate(Box<validate::cli::Args>),
-    /// Tell what kind of cluster it is
+    /// Print the platform and version of a cluster
     Detect(Box<detect::Args>),
     /// Print the images that deploy uses
     Images(Box<render::ImagesArgs>),
-    /// Print every CustomResourceDefinition of ours
+    /// Print our CustomResourceDefinitions
     Crds,
     /// Print the version
     Version(render::VersionArgs),
 }
 
-/// Which cluster.
+/// The flags that name a cluster.
 #[derive(Clone, Debug, Default, clap::Args)]
 #[command(next_help_heading = "Cluster")]
 pub struct ClusterArgs {
-    /// Kubeconfig; without it KUBECONFIG, ~/.kube/config, then the pod's service account
+    /// Kubeconfig [default: KUBECONFIG, then ~/.kube/config, then the pod's service account]
     #[arg(long, value_name = "FILE")]
     pub kubeconfig: Option<PathBuf>,
     /// Context of the kubeconfig
@@ -61,54 +58,54 @@ pub struct ClusterArgs {
 }
 
 impl ClusterArgs {
-    /// As clients are made from.
+    /// The same for [`session::connect`].
     #[must_use]
     pub fn options(&self) -> runtime::client::Options {
         runtime::client::Options {
             kubeconfig: self.kubeconfig.clone(),
             context: self.context.clone(),
-            user_agent: user_agent(),
+            user_agent: session::user_agent(),
         }
     }
 }
 
-/// Something that can be installed on its own.
+/// A component as an argument.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, clap::ValueEnum)]
-pub enum Which {
-    /// The NodeResourceTopology definition.
+pub enum ComponentArg {
+    /// The CustomResourceDefinition of NodeResourceTopology.
     Api,
-    /// What publishes NodeResourceTopology objects.
+    /// The program that publishes NodeResourceTopology objects.
     TopologyUpdater,
-    /// What schedules by them.
+    /// The scheduler that reads them.
     SchedulerPlugin,
 }
 
-/// The components that were named; all, if none was.
+/// The components that were named; all of them if none was.
 #[must_use]
-pub fn components(named: &[Which]) -> Vec<Component> {
-    let which = |which: &Which| match which {
-        Which::Api => Component::Api,
-        Which::TopologyUpdater => Component::TopologyUpdater,
-        Which::SchedulerPlugin => Component::SchedulerPlugin,
+pub fn components(named: &[ComponentArg]) -> Vec<Component> {
+    let component = |argument: &ComponentArg| match argument {
+        ComponentArg::Api => Component::Api,
+        ComponentArg::TopologyUpdater => Component::TopologyUpdater,
+        ComponentArg::SchedulerPlugin => Component::SchedulerPlugin,
     };
-    if named.is_empty() { Component::ALL.to_vec() } else { named.iter().map(which).collect() }
+    if named.is_empty() { Component::ALL.to_vec() } else { named.iter().map(component).collect() }
 }
 
 impl Command {
-    /// Whether it talks to a cluster.
+    /// Whether the command talks to a cluster.
     #[must_use]
     pub fn needs_cluster(&self) -> bool {
         match self {
-            Self::Render(args) => args.choices.needs_cluster(),
+            Self::Render(args) => args.install.needs_cluster(),
             Self::Images(_) | Self::Crds | Self::Version(_) => false,
             _ => true,
         }
     }
 
-    /// Does it. Cancelling `token` ends it at the next safe place.
+    /// Runs the command. Cancelling `token` stops it at the next safe point.
     ///
     /// # Errors
-    /// When it failed, in one line.
+    /// When the command failed; the error is one line.
     pub async fn run(self, token: CancellationToken) -> anyhow::Result<ExitCode> {
         match self {
             Self::Render(args) => render::run(&args).await,
@@ -122,10 +119,4 @@ impl Command {
             Self::Version(args) => render::version(&args),
         }
     }
-}
-
-/// What API servers are told about us.
-#[must_use]
-pub fn user_agent() -> String {
-    format!("tholepin-deployer/{}", env!("CARGO_PKG_VERSION"))
 }

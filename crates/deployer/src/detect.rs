@@ -1,10 +1,10 @@
-//! What kind of cluster it is, of which version, asked of the cluster itself.
+//! Detecting the platform and version of a cluster.
 //!
-//! In: a client, and what the user says. Out: [`Cluster`], in which every answer is there or says why not. Never: a guess: a
-//! question that was not answered is an error, and whoever asks decides whether it matters.
+//! In: a client, the user's statement. Out: [`ClusterInfo`], with an answer or an error for each question. Never: a
+//! guess; the caller decides whether a missing answer matters.
 //!
-//! The rules are those of the Go `deployer`: ClusterVersions make it OpenShift, an external control plane makes it HyperShift,
-//! and OpenShift's version is that of its API server's operator.
+//! The rules are the Go `deployer`'s. A cluster with ClusterVersions is OpenShift, with an external control plane
+//! HyperShift. The version of OpenShift is that of the operator of its API server.
 
 mod error;
 #[cfg(test)]
@@ -21,41 +21,41 @@ use objects::ObjectKind;
 
 pub use error::Error;
 
-/// The label of control plane nodes; its value does not matter.
+/// The label of control plane nodes, with any value.
 pub const CONTROL_PLANE: &str = "node-role.kubernetes.io/control-plane";
 
-/// What the user says about the cluster; it is believed.
+/// The user's statement about a cluster; it takes precedence over detection.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub struct Given {
+pub struct PlatformSpec {
     /// The platform.
     pub platform: Option<Platform>,
     /// Its version.
     pub version: Option<Version>,
 }
 
-/// An answer of the user's or the cluster's.
+/// The answer to one question.
 #[derive(Clone, Debug)]
-pub struct Answer<T> {
-    /// What the user said.
+pub struct Detection<T> {
+    /// The user's answer.
     pub given: Option<T>,
-    /// What the cluster said; it was not asked if the user said something.
+    /// The cluster's answer; `None` if the user's made the question needless.
     pub detected: Option<Result<T, Error>>,
 }
 
-/// What is known about a cluster.
+/// Platform and version of a cluster.
 #[derive(Clone, Debug)]
-pub struct Cluster {
-    /// Its platform.
-    pub platform: Answer<Platform>,
-    /// Its version: Kubernetes' own, or OpenShift's.
-    pub version: Answer<Version>,
+pub struct ClusterInfo {
+    /// The platform.
+    pub platform: Detection<Platform>,
+    /// The version of Kubernetes, or of OpenShift on OpenShift.
+    pub version: Detection<Version>,
 }
 
-impl<T> Answer<T> {
-    /// The answer that counts.
+impl<T> Detection<T> {
+    /// The user's answer, else the cluster's.
     ///
     /// # Errors
-    /// When the user said nothing and the cluster's answer was an error.
+    /// When the user gave no answer and the cluster's is an error.
     pub fn get(&self) -> Result<&T, Error> {
         match (&self.given, &self.detected) {
             (Some(given), _) => Ok(given),
@@ -73,30 +73,30 @@ impl<T> Answer<T> {
     }
 }
 
-/// Finds out what the user did not say. What cannot be found out is an error in its place.
-pub async fn cluster(client: &Client, given: &Given) -> Cluster {
+/// Detects what `given` leaves open. A failed question is an error in its place.
+pub async fn cluster(client: &Client, given: &PlatformSpec) -> ClusterInfo {
     let platform = match given.platform {
-        Some(platform) => Answer::given(platform),
-        None => Answer::detected(platform(client).await),
+        Some(platform) => Detection::given(platform),
+        None => Detection::detected(platform(client).await),
     };
     let version = match &given.version {
-        Some(version) => Answer::given(version.clone()),
-        // Of a platform that is not known at least the Kubernetes version is.
-        None => Answer::detected(version(client, platform.get().ok().copied()).await),
+        Some(version) => Detection::given(version.clone()),
+        // With an unknown platform the version is that of Kubernetes.
+        None => Detection::detected(version(client, platform.get().ok().copied()).await),
     };
-    Cluster { platform, version }
+    ClusterInfo { platform, version }
 }
 
-/// The kind of cluster.
+/// Detects the platform.
 ///
 /// # Errors
-/// When the API server does not answer or refuses to say.
+/// When the API server does not answer or forbids the request.
 pub async fn platform(client: &Client) -> Result<Platform, Error> {
     let versions = of(client, "ClusterVersion", "clusterversions");
     match versions.list(&ListParams::default().limit(1)).await {
         Ok(list) if list.items.is_empty() => return Ok(Platform::Kubernetes),
         Ok(_) => {}
-        // The kind is not served: no OpenShift.
+        // A cluster that does not serve the kind is not OpenShift.
         Err(error) if is_not_found(&error) => return Ok(Platform::Kubernetes),
         Err(error) => return Err(Error::call("listing ClusterVersions", &error)),
     }
@@ -109,10 +109,10 @@ pub async fn platform(client: &Client) -> Result<Platform, Error> {
     }
 }
 
-/// The version of a cluster of this kind; of an unknown kind, Kubernetes'.
+/// Detects the version of a platform; of an unknown platform that of Kubernetes.
 ///
 /// # Errors
-/// When the API server does not answer, refuses to say, or says what is no version.
+/// When the API server does not answer, forbids the request, or returns a malformed version.
 pub async fn version(client: &Client, platform: Option<Platform>) -> Result<Version, Error> {
     match platform {
         Some(Platform::OpenShift | Platform::HyperShift) => openshift_version(client).await,
@@ -120,7 +120,7 @@ pub async fn version(client: &Client, platform: Option<Platform>) -> Result<Vers
     }
 }
 
-/// The API server's own version, on any platform.
+/// The Kubernetes version of the API server, on any platform.
 ///
 /// # Errors
 /// As [`version`].
@@ -130,9 +130,9 @@ pub async fn kubernetes_version(client: &Client) -> Result<Version, Error> {
     info.git_version.parse().map_err(Error::Version)
 }
 
-/// OpenShift's version: that of the operand `openshift-apiserver`, else of the first there is.
+/// OpenShift's version: that of the operand `openshift-apiserver`, else of the first operand.
 ///
-/// The Go `deployer` always takes the first; they differ while an upgrade is under way.
+/// The Go `deployer` always takes the first; versions differ during an upgrade.
 async fn openshift_version(client: &Client) -> Result<Version, Error> {
     let operator = of(client, "ClusterOperator", "clusteroperators").get("openshift-apiserver").await;
     let operator =
@@ -143,10 +143,10 @@ async fn openshift_version(client: &Client) -> Result<Version, Error> {
     operand["version"].as_str().unwrap_or_default().parse().map_err(Error::Version)
 }
 
-/// How many nodes have the role of a control plane, whatever the value of its label.
+/// The number of nodes with the label [`CONTROL_PLANE`].
 ///
 /// # Errors
-/// When the API server does not answer or refuses to say.
+/// When the API server does not answer or forbids the request.
 pub async fn control_plane_nodes(client: &Client) -> Result<usize, Error> {
     let nodes: Api<Node> = Api::all(client.clone());
     let mut params = ListParams::default().labels(CONTROL_PLANE).limit(500);

@@ -1,60 +1,47 @@
-//! Which images containers run.
+//! The container images.
 //!
-//! In: variables of the environment, a registry. Out: pull specifications, and the same as text for scripts that mirror them. Never: a
-//! registry's answer.
+//! In: environment variables, a registry. Out: image references. Never: a request to a registry.
 
-use crate::options::{Scheduler, Updater};
-
-/// Selects digests instead of tags when it is there, whatever it says.
+/// The variable that selects digests instead of tags; its value does not matter.
 pub const USE_SHA: &str = "TAS_IMAGES_USE_SHA";
 
-/// Every image there is.
+/// References of all images.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Images {
-    /// Ours: exporter and scheduler.
+    /// Our own image, for exporter and scheduler.
     pub tholepin: String,
     /// kube-scheduler with scheduler-plugins.
     pub scheduler_plugin: String,
-    /// scheduler-plugins' controller.
+    /// The controller of scheduler-plugins.
     pub scheduler_controller: String,
     /// resource-topology-exporter.
     pub rte: String,
     /// node-feature-discovery.
     pub nfd: String,
-    /// What RTE's second container runs: nothing.
+    /// The pause image, for RTE's second container.
     pub pause: String,
 }
 
-/// How an image is named.
+/// The form of image references.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Pullspec {
-    /// By its tag.
+    /// With a tag.
     #[default]
     Tag,
-    /// By its digest. Ours has none before it is built and is named by its tag all the same.
+    /// With a digest. Our own image has none before it is built, so it keeps its tag.
     Digest,
 }
 
-/// The images that one set of choices uses.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Used {
-    /// What publishes, and the variable that overrides it.
-    pub topology_updater: (&'static str, String),
-    /// What schedules.
-    pub scheduler_plugin: (&'static str, String),
-    /// The controller beside it, if there is one.
-    pub scheduler_controller: Option<(&'static str, String)>,
-}
-
-const THOLEPIN: &str = "THOLEPIN_IMAGE";
-const SCHEDULER: &str = "TAS_SCHEDULER_PLUGIN_IMAGE";
-const CONTROLLER: &str = "TAS_SCHEDULER_PLUGIN_CONTROLLER_IMAGE";
-const RTE: &str = "TAS_RESOURCE_EXPORTER_IMAGE";
-const NFD: &str = "TAS_NODE_FEATURE_DISCOVERY_IMAGE";
+pub(crate) const THOLEPIN: &str = "THOLEPIN_IMAGE";
+pub(crate) const SCHEDULER: &str = "TAS_SCHEDULER_PLUGIN_IMAGE";
+pub(crate) const CONTROLLER: &str = "TAS_SCHEDULER_PLUGIN_CONTROLLER_IMAGE";
+pub(crate) const RTE: &str = "TAS_RESOURCE_EXPORTER_IMAGE";
+pub(crate) const NFD: &str = "TAS_NODE_FEATURE_DISCOVERY_IMAGE";
 const PAUSE: &str = "THOLEPIN_PAUSE_IMAGE";
 
 impl Images {
-    /// The defaults, and what variables say instead; an empty variable means an empty name, as with the Go deployer.
+    /// The default references, or those of environment variables. An empty variable means an empty reference, as with
+    /// the Go deployer.
     pub fn new(pullspec: Pullspec, variable: impl Fn(&str) -> Option<String>) -> Self {
         let image = |name: &str, repository: &str, tag: &str, digest: &str| {
             variable(name).unwrap_or_else(|| match pullspec {
@@ -89,12 +76,12 @@ impl Images {
                 "v0.15.1",
                 "cab8506a76c96a4318d4cb1858ead6fe55a2e0499f69b4201b01d69d4fa14f10",
             ),
-            // The Go deployer's is for amd64 only and in a registry that is no more; this one is for all processors.
+            // The Go deployer's image is for amd64 only and its registry is gone; this one is for all architectures.
             pause: variable(PAUSE).unwrap_or_else(|| "registry.k8s.io/pause:3.10".to_owned()),
         }
     }
 
-    /// The same images in another registry: the host is replaced, the rest of each name stays.
+    /// The images in another registry: `registry` replaces the host, the rest of each reference stays.
     #[must_use]
     pub fn mirrored(self, registry: &str) -> Self {
         let registry = registry.trim_end_matches('/');
@@ -108,36 +95,16 @@ impl Images {
             pause: moved(self.pause),
         }
     }
-
-    /// Those that an updater and a scheduler use.
-    #[must_use]
-    pub fn used(&self, updater: Updater, scheduler: Scheduler) -> Used {
-        let (plugin, controller) = match scheduler {
-            Scheduler::Tholepin => ((THOLEPIN, &self.tholepin), None),
-            Scheduler::Plugin => {
-                ((SCHEDULER, &self.scheduler_plugin), Some((CONTROLLER, self.scheduler_controller.clone())))
-            }
-        };
-        Used {
-            topology_updater: match updater {
-                Updater::Tholepin => (THOLEPIN, self.tholepin.clone()),
-                Updater::Rte => (RTE, self.rte.clone()),
-                Updater::Nfd => (NFD, self.nfd.clone()),
-            },
-            scheduler_plugin: (plugin.0, plugin.1.clone()),
-            scheduler_controller: controller,
-        }
-    }
 }
 
 impl Default for Images {
-    /// By tag, whatever the environment says.
+    /// References with tags; environment variables are not read.
     fn default() -> Self {
         Self::new(Pullspec::Tag, |_| None)
     }
 }
 
-/// A name without its registry: what is before the first slash is one if it could be a host.
+/// A reference without its registry. The part before the first slash is a registry if it can be a host name.
 fn without_host(image: &str) -> &str {
     match image.split_once('/') {
         Some((host, rest)) if host.contains(['.', ':']) || host == "localhost" => rest,

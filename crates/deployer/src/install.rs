@@ -1,25 +1,26 @@
-//! Putting parts into a cluster and taking them away.
+//! Installing components in a cluster, and removing them.
 //!
-//! In: parts, a client. Out: a cluster that has exactly them; [`progress`] on the way. Never: the change of an object that is
-//! somebody else's, unless asked for.
+//! In: parts, a client. Out: a cluster that has exactly these objects; progress as [`step`]s. Never: a change of an
+//! object of others, unless adoption is asked for.
 //!
-//! Ours is what has our mark (`app.kubernetes.io/managed-by`), whoever applied it. Everything is written by server-side apply with one
-//! field manager, so that the same call again changes nothing, an interrupted one is completed by the next, and fields of others that
-//! we do not state stay theirs. `decide.rs` has the rules, and no I/O.
+//! An object is ours if it has our label (`app.kubernetes.io/managed-by`). Objects are written by server-side apply
+//! with one field manager. So a second run changes nothing, a run after an interruption completes the first one, and
+//! fields that we do not state stay with their owners. `decide.rs` has the rules, without I/O.
 
+mod change_log;
 mod decide;
 mod deploy;
+mod diagnosis;
 mod diff;
 mod inventory;
-mod journal;
 pub mod outcome;
-pub mod progress;
 pub mod ready;
 mod remove;
+mod rollback;
 mod run;
 pub mod settings;
 mod sorts;
-mod trouble;
+pub mod step;
 mod wait;
 
 pub use deploy::deploy;

@@ -1,17 +1,18 @@
-//! From nothing to NUMA-aware scheduling and back: what has to be in a cluster, as values; putting it there, taking it
-//! away, and telling what is wrong with it.
+//! Installing NUMA-aware scheduling in a cluster, removing it, and checking a cluster for it.
 //!
-//! In: options, a cluster. Out: objects ([`object`]) in parts ([`part`]), applied or removed; findings. Never: text templates: an
-//! object is a typed value until it is written.
+//! In: options, a cluster. Out: the objects of each component ([`part`]), applied or removed; findings. Never: a text
+//! template; an object is a typed value until it is written.
 
 pub mod cli;
+pub mod compat;
 pub mod detect;
-pub mod dialect;
 pub mod images;
 pub mod install;
 pub mod manifests;
 pub mod options;
 pub mod part;
 pub mod platform;
-pub mod tell;
+pub mod progress;
+pub mod session;
 pub mod validate;
+pub mod version;

@@ -1,10 +1,10 @@
-//! What has to be in a cluster, as functions of the options.
+//! The objects of each component, as functions of the options.
 //!
-//! In: [`Options`]. Out: typed objects, in [`Part`]s in the order in which they are installed, and the same as text. Never: a template, a
-//! cluster, a clock: the same options give the same bytes.
+//! In: [`Options`]. Out: typed objects in [`Part`]s, in the order of installation, and as text. Never: a template, a
+//! cluster, a clock; the same options give the same bytes.
 //!
-//! Each program has a module with a function for each of its objects, for those who keep them true one by one, and `objects` for
-//! all of them.
+//! Each program has a module with one function for each object, which the operator calls, and `objects` for all of
+//! them.
 
 use crate::options::{Options, Scheduler, Updater};
 use crate::part::{Component, Part};
@@ -12,7 +12,6 @@ use crate::platform::Version;
 use objects::{Object, object};
 
 pub mod access;
-pub mod claims;
 pub mod controller;
 pub mod exporter;
 pub mod meta;
@@ -22,6 +21,7 @@ pub mod openshift;
 pub mod plugin;
 pub mod pod;
 pub mod podgroups;
+pub mod resource_claims;
 pub mod rte;
 pub mod scheduler;
 pub mod schedulerconfig;
@@ -29,48 +29,48 @@ pub mod text;
 
 pub use text::{render, render_json};
 
-/// What cannot be made.
+/// Options that have no manifests.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 pub enum Error {
-    /// A value that is not an object.
+    /// A value is not an object.
     #[error(transparent)]
     Object(#[from] object::Error),
-    /// Something without a text form, or with one that its reader would refuse.
+    /// A text that cannot be written, or that its reader would reject.
     #[error("{0}: {1}")]
     Text(String, String),
-    /// An option's value that is not allowed.
+    /// An option has a value that is not allowed.
     #[error("{option}: {value} is not allowed; it must be {allowed}")]
     Option {
-        /// Which option.
+        /// The option.
         option: &'static str,
-        /// What it says.
+        /// The value.
         value: String,
-        /// What it may say.
+        /// The allowed values.
         allowed: &'static str,
     },
-    /// As many schedulers as there cannot be. The Go deployer's words.
+    /// A number of schedulers below one; the message is the Go deployer's.
     #[error("non-positive replicas: {0}")]
     Replicas(i32),
 }
 
-/// The objects of the components, in the order of [`Component::ALL`] whatever the order of `components`.
+/// The objects of the components, always in the order of [`Component::ALL`].
 ///
 /// # Errors
-/// When an option has a value that makes no sense.
+/// When an option has a value that is not allowed.
 pub fn parts(options: &Options, components: &[Component]) -> Result<Vec<Part>, Error> {
     let (updater, scheduler) = namespaces(options);
     if updater == scheduler {
         return Err(Error::Option {
             option: "namespace",
             value: format!("{updater:?} for updater and scheduler"),
-            allowed: "another one for each: it is made and removed with its component",
+            allowed: "a separate namespace for each component, which is created and removed with it",
         });
     }
     let wanted = |component: &Component| components.contains(component);
     Component::ALL.into_iter().filter(wanted).map(|component| part(options, component)).collect()
 }
 
-/// The namespaces of the updater and of the scheduler.
+/// The namespaces of topology updater and scheduler.
 #[must_use]
 pub fn namespaces(options: &Options) -> (&str, &str) {
     let updater = match options.updater.kind {
@@ -107,7 +107,7 @@ pub fn selinux_policy(version: &Version) -> String {
     openshift::selinux::policy(Some(version))
 }
 
-/// How many schedulers.
+/// The number of schedulers.
 fn replicas(options: &Options) -> Result<i32, Error> {
     let replicas = options.scheduler.replicas;
     if replicas > 0 { Ok(replicas) } else { Err(Error::Replicas(replicas)) }

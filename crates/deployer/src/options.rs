@@ -1,10 +1,10 @@
-//! What to install, and how: every choice there is, as plain values.
+//! The options of an installation, as plain values.
 //!
-//! In: nothing; a command line or an operator fills it. Out: [`Options`], which the functions of [`crate::manifests`] read. Never: text
-//! that has still to be parsed, a file, the environment.
+//! In: values of a command line or an operator. Out: [`Options`], which the functions of [`crate::manifests`] read.
+//! Never: unparsed text, the environment.
 //!
-//! [`Options::default`] is our own exporter and scheduler on any Kubernetes; [`Options::peers`] is what the Go `deployer` does without
-//! flags.
+//! [`Options::default`] is our own exporter and scheduler on any Kubernetes; [`Options::peers`] is the default of the
+//! Go `deployer`.
 
 use std::collections::BTreeMap;
 use std::time::Duration;
@@ -14,43 +14,44 @@ use api::schedulerconfig::{
 };
 use k8s_openapi::api::core::v1::Toleration;
 
-use crate::images::Images;
+use crate::images::{self, Images};
 use crate::platform::{Platform, Version};
 
+pub mod files;
 mod kubelet;
 
 pub use kubelet::{Distribution, Kubelet, KubeletConfig};
 
-/// Everything that can be chosen.
+/// All options.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Options {
-    /// The kind of cluster.
+    /// The platform.
     pub platform: Platform,
-    /// Its version: Kubernetes' own, or OpenShift's on OpenShift. `None`: taken for the newest we know.
+    /// The version of Kubernetes, or of OpenShift on OpenShift. `None`: treated as the newest known.
     pub version: Option<Version>,
-    /// What containers run.
+    /// The container images.
     pub images: Images,
     /// When images are pulled.
-    pub pull: Pull,
-    /// Secrets with credentials for the images' registries, by name, in the namespaces of the pods.
+    pub pull: PullPolicy,
+    /// Names of Secrets with registry credentials, in the namespaces of the pods.
     pub pull_secrets: Vec<String>,
-    /// Whether pods may talk to nobody but the API server (and whoever reads metrics).
+    /// Whether NetworkPolicies restrict the pods to the API server, their kubelet and readers of metrics.
     pub network_policies: bool,
-    /// The ports behind which API servers are; more than one where the port of the Service is another than the server's.
+    /// Ports of API servers; more than one if the port of the Service differs from the servers'.
     pub api_server_ports: Vec<u16>,
-    /// Processors our image is for, as in the label `kubernetes.io/arch`; empty: no matter.
+    /// Architectures of our image, as in the label `kubernetes.io/arch`; empty: any.
     pub architectures: Vec<String>,
-    /// A ResourceQuota in the namespaces of our programs that lets pods of critical priority in, for clusters that need one (GKE).
+    /// Create a ResourceQuota for pods of critical priority in our namespaces, for clusters that demand one (GKE).
     pub critical_quota: bool,
-    /// What publishes NodeResourceTopology objects.
+    /// The program that publishes NodeResourceTopology objects.
     pub updater: UpdaterOptions,
-    /// What schedules by them.
+    /// The scheduler that reads them.
     pub scheduler: SchedulerOptions,
 }
 
 /// When an image is pulled.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Pull {
+pub enum PullPolicy {
     /// Whenever a container starts.
     Always,
     /// Once on each node.
@@ -77,111 +78,111 @@ pub enum Scheduler {
     Plugin,
 }
 
-/// Which of RTE's SecurityContextConstraints.
+/// The version of RTE's SecurityContextConstraints.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Scc {
-    /// With a SELinux type of its own, which a MachineConfig installs.
+pub enum SccVersion {
+    /// An SELinux type of its own, which a MachineConfig installs.
     V1,
-    /// With a SELinux type that the nodes have.
+    /// An SELinux type that nodes have.
     V2,
 }
 
-/// Choices about what publishes.
+/// Options of the topology updater.
 #[derive(Clone, Debug, PartialEq)]
 pub struct UpdaterOptions {
-    /// Which program.
+    /// The program.
     pub kind: Updater,
-    /// Where it runs; `None`: its usual namespace.
+    /// The namespace; `None`: the program's default.
     pub namespace: Option<String>,
-    /// What its objects are called; `None`: its usual names.
+    /// The name of its objects; `None`: the program's defaults.
     pub name: Option<String>,
-    /// Time between looks when nothing happens; `None`: no timer.
+    /// Time between two scans of an idle node; `None`: no timer.
     pub sync_period: Option<Duration>,
     /// Verbosity as in klog.
     pub verbosity: i32,
     /// Publish the fingerprint of the pods.
     pub fingerprint: bool,
-    /// Look when a file in `/run/rte` is touched (RTE; our exporter hears of changes without).
+    /// Scan when a file in `/run/rte` is touched (RTE; our exporter notices changes without it).
     pub notify: bool,
     /// Have the container runtime touch that file (RTE on OpenShift, with [`Self::custom_selinux_policy`]).
     pub cri_hooks: bool,
-    /// Install a SELinux policy with a MachineConfig (RTE on OpenShift).
+    /// Install an SELinux policy with a MachineConfig (RTE on OpenShift).
     pub custom_selinux_policy: bool,
     /// Which SecurityContextConstraints (RTE on OpenShift and HyperShift).
-    pub scc: Scc,
-    /// Labels that make a MachineConfigPool take the MachineConfig; empty: those of the workers.
+    pub scc: SccVersion,
+    /// Labels of the MachineConfig, which select its MachineConfigPool; empty: the pool `worker`.
     pub machine_config_labels: BTreeMap<String, String>,
     /// The text of the updater's configuration file (RTE and ours).
     pub config: Option<String>,
-    /// Which nodes, by labels.
+    /// The node selector.
     pub node_selector: BTreeMap<String, String>,
-    /// Taints to live with; `None`: the program's usual ones (ours: all, the peers': none).
+    /// Tolerations; `None`: the program's default (ours: all taints, the peers': none).
     pub tolerations: Option<Vec<Toleration>>,
-    /// `None`: the program's usual one (ours and RTE: `system-node-critical`, NFD: none).
+    /// Priority class; `None`: the program's default (ours and RTE: `system-node-critical`, NFD: none).
     pub priority_class: Option<String>,
-    /// Where metrics (and our health checks) are served.
+    /// The port of metrics, and of our exporter's health checks.
     pub metrics_port: u16,
-    /// Where the kubelet keeps its things; `None`: as the platform has it.
+    /// The kubelet's paths; `None`: those of the platform.
     pub kubelet: Option<Kubelet>,
-    /// Mount the kubelet's root directory into our exporter, so that it hears of changes at once. It has the volumes of all pods of
-    /// the node in it. Without, only the directory of the podresources socket is mounted.
+    /// Mount the kubelet's root directory into our exporter, so that it notices changes at once. The directory contains
+    /// the volumes of the node's pods. Otherwise only the directory of the podresources socket is mounted.
     pub kubelet_root: bool,
-    /// The SELinux type of the containers; `None`: none on Kubernetes, what the SecurityContextConstraints say elsewhere.
+    /// SELinux type of the containers; `None`: unset on Kubernetes, else that of the SecurityContextConstraints.
     pub selinux_type: Option<String>,
-    /// Tie each of our exporters to its own node's object, where the cluster is new enough for it.
+    /// Restrict each of our exporters to the object of its own node, on Kubernetes 1.32 and later.
     pub admission_policy: bool,
 }
 
-/// Choices about what schedules.
+/// Options of the scheduler.
 #[derive(Clone, Debug, PartialEq)]
 pub struct SchedulerOptions {
-    /// Which program.
+    /// The program.
     pub kind: Scheduler,
-    /// Where it runs; `None`: its usual namespace.
+    /// The namespace; `None`: the program's default.
     pub namespace: Option<String>,
-    /// How many; above zero. With more than one they choose a leader.
+    /// Number of replicas; above zero. Several elect a leader.
     pub replicas: i32,
     /// Run on control plane nodes only.
     pub control_plane_affinity: bool,
-    /// Pods with this `schedulerName` are its own; `None`: the program's usual name.
+    /// Profile name: pods with this `schedulerName` are scheduled; `None`: the program's default.
     pub profile_name: Option<String>,
     /// Seconds between resyncs of the Go plugin's cache; below one: its cache-less mode.
     pub resync_seconds: i64,
     /// Settings of the Go plugin's cache.
     pub cache: CacheOptions,
-    /// How zones are scored; `None`: the program's default.
+    /// Scoring strategy; `None`: the program's default.
     pub scoring: Option<Scoring>,
-    /// Whether pods may be evicted to free a zone; `None`: the program's default.
+    /// Preemption to free a zone; `None`: the program's default.
     pub preemption: Option<PreemptionMode>,
-    /// Where the lease is; each part may be left to the default.
+    /// Namespace and name of the lease.
     pub lease: LeaseName,
     /// Verbosity as in klog.
     pub verbosity: i32,
-    /// Which nodes, by labels.
+    /// The node selector.
     pub node_selector: BTreeMap<String, String>,
-    /// Taints to live with, besides those of the control plane.
+    /// Tolerations besides those for the control plane.
     pub tolerations: Vec<Toleration>,
-    /// `None`: the program's usual one (ours: `system-cluster-critical`, the plugin: none).
+    /// Priority class; `None`: the program's default (ours: `system-cluster-critical`, the plugin: none).
     pub priority_class: Option<String>,
-    /// Keep one of several from being drained before another runs.
+    /// Create a PodDisruptionBudget for several replicas.
     pub disruption_budget: bool,
 }
 
-/// Settings of the Go plugin's cache; `None` leaves one out of the file.
+/// Settings of the Go plugin's cache; `None` omits a setting.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct CacheOptions {
-    /// Which pods of other schedulers make a node's data stale.
+    /// Pods of other schedulers that make a node's data stale.
     pub foreign_pods_detect: Option<ForeignPodsDetect>,
-    /// Which pods enter the fingerprint.
+    /// Pods that the fingerprint includes.
     pub resync_method: Option<ResyncMethod>,
-    /// Where pods are read from.
+    /// The informer that provides pods.
     pub informer_mode: Option<InformerMode>,
 }
 
-/// How zones are scored.
+/// A scoring strategy.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Scoring {
-    /// The formula; `None`: the program's default.
+    /// The strategy; `None`: the program's default.
     pub kind: Option<ScoringStrategyType>,
     /// Weights; empty: the program's default.
     pub resources: Vec<ResourceWeight>,
@@ -192,15 +193,26 @@ pub struct Scoring {
 pub struct LeaseName {
     /// `None`: the scheduler's namespace.
     pub namespace: Option<String>,
-    /// `None`: the program's usual name.
+    /// `None`: the program's default.
     pub name: Option<String>,
 }
 
+/// The images of the programs that are chosen, each with the environment variable that overrides it.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct UsedImages {
+    /// The topology updater's.
+    pub topology_updater: (&'static str, String),
+    /// The scheduler's.
+    pub scheduler_plugin: (&'static str, String),
+    /// The scheduler plugin's controller's; our scheduler has no controller.
+    pub scheduler_controller: Option<(&'static str, String)>,
+}
+
 impl Options {
-    /// What the Go `deployer` installs without flags: resource-topology-exporter and the scheduler plugin.
+    /// The defaults of the Go `deployer`: resource-topology-exporter and the scheduler plugin.
     #[must_use]
     pub fn peers() -> Self {
-        let mut options = Self { pull: Pull::Always, ..Self::default() };
+        let mut options = Self { pull: PullPolicy::Always, ..Self::default() };
         options.updater.kind = Updater::Rte;
         options.updater.sync_period = Some(Duration::from_secs(10));
         options.updater.verbosity = 1;
@@ -209,7 +221,31 @@ impl Options {
         options
     }
 
-    /// Whether the cluster is of Kubernetes 1.`minor` or later. A cluster of unknown version is.
+    /// The images that the chosen updater and scheduler run.
+    #[must_use]
+    pub fn used_images(&self) -> UsedImages {
+        let images = &self.images;
+        let topology_updater = match self.updater.kind {
+            Updater::Tholepin => (images::THOLEPIN, &images.tholepin),
+            Updater::Rte => (images::RTE, &images.rte),
+            Updater::Nfd => (images::NFD, &images.nfd),
+        };
+        let (scheduler_plugin, controller) = match self.scheduler.kind {
+            Scheduler::Tholepin => ((images::THOLEPIN, &images.tholepin), None),
+            Scheduler::Plugin => (
+                (images::SCHEDULER, &images.scheduler_plugin),
+                Some((images::CONTROLLER, &images.scheduler_controller)),
+            ),
+        };
+        let owned = |(variable, image): (&'static str, &String)| (variable, image.clone());
+        UsedImages {
+            topology_updater: owned(topology_updater),
+            scheduler_plugin: owned(scheduler_plugin),
+            scheduler_controller: controller.map(owned),
+        }
+    }
+
+    /// Whether the cluster has Kubernetes 1.`minor` or later; an unknown version counts as yes.
     ///
     /// OpenShift 4.N is Kubernetes 1.(N + 13).
     #[must_use]
@@ -221,7 +257,7 @@ impl Options {
         version.at_least(&[1, minor])
     }
 
-    /// Where the kubelets keep their things.
+    /// The paths of the kubelets.
     #[must_use]
     pub fn kubelet(&self) -> Kubelet {
         let usual =
@@ -236,10 +272,10 @@ impl Default for Options {
             platform: Platform::Kubernetes,
             version: None,
             images: Images::default(),
-            pull: Pull::IfNotPresent,
+            pull: PullPolicy::IfNotPresent,
             pull_secrets: Vec::new(),
             network_policies: true,
-            // The servers themselves (kubeadm, OpenShift), the Service and most load balancers.
+            // 6443: the servers of kubeadm and OpenShift; 443: the Service and most load balancers.
             api_server_ports: vec![6443, 443],
             architectures: ["amd64", "arm64"].map(str::to_owned).to_vec(),
             critical_quota: false,
@@ -261,7 +297,7 @@ impl Default for UpdaterOptions {
             notify: false,
             cri_hooks: false,
             custom_selinux_policy: true,
-            scc: Scc::V2,
+            scc: SccVersion::V2,
             machine_config_labels: BTreeMap::new(),
             config: None,
             node_selector: BTreeMap::new(),
@@ -299,12 +335,36 @@ impl Default for SchedulerOptions {
 }
 
 impl Default for CacheOptions {
-    /// As the Go deployer has them.
+    /// The defaults of the Go deployer.
     fn default() -> Self {
         Self {
             foreign_pods_detect: Some(ForeignPodsDetect::OnlyExclusiveResources),
             resync_method: Some(ResyncMethod::Autodetect),
             informer_mode: None,
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn each_program_uses_its_own_image() {
+        let used = |updater, scheduler| {
+            let mut options = Options::default();
+            options.updater.kind = updater;
+            options.scheduler.kind = scheduler;
+            (options.used_images(), options.images)
+        };
+        let (ours, _) = used(Updater::Tholepin, Scheduler::Tholepin);
+        assert_eq!(ours.topology_updater, ours.scheduler_plugin);
+        assert_eq!(ours.scheduler_controller, None);
+        let (peers, images) = used(Updater::Nfd, Scheduler::Plugin);
+        assert_eq!(peers.topology_updater, ("TAS_NODE_FEATURE_DISCOVERY_IMAGE", images.nfd));
+        let controller = ("TAS_SCHEDULER_PLUGIN_CONTROLLER_IMAGE", images.scheduler_controller);
+        assert_eq!(peers.scheduler_controller, Some(controller));
+        let (peers, _) = used(Updater::Rte, Scheduler::Plugin);
+        assert_eq!(peers.topology_updater.0, "TAS_RESOURCE_EXPORTER_IMAGE");
     }
 }

@@ -1,30 +1,30 @@
-//! What is installed together: the objects of one component, in the order in which they are made.
+//! Components, and the objects of each.
 //!
-//! In: objects. Out: the same with their owner's mark. Never: a cluster.
+//! In: objects. Out: the objects with our labels, in the order of installation. Never: a cluster.
 
 use std::fmt;
 
 use objects::Object;
 
-/// The label that tells what we made from what was there before; only objects that have it are ever changed or removed.
+/// The label of our objects; only objects with this label and the value [`MANAGER`] are changed or removed.
 pub const MANAGED_BY: &str = "app.kubernetes.io/managed-by";
-/// Its value.
+/// The value of [`MANAGED_BY`].
 pub const MANAGER: &str = "tholepin-deployer";
-/// The label that tells to which [`Component`] an object belongs.
+/// The label with the [`Component`] that an object belongs to.
 pub const COMPONENT: &str = "app.kubernetes.io/component";
 
-/// A thing that can be installed on its own.
+/// A component, which can be installed on its own.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub enum Component {
-    /// The NodeResourceTopology definition.
+    /// The CustomResourceDefinition of NodeResourceTopology.
     Api,
-    /// What publishes NodeResourceTopology objects.
+    /// The program that publishes NodeResourceTopology objects.
     TopologyUpdater,
-    /// What schedules by them.
+    /// The scheduler that reads them.
     SchedulerPlugin,
 }
 
-/// The objects of one component. They are made in this order and removed in the opposite one.
+/// The objects of one component, in the order of installation.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Part {
     component: Component,
@@ -32,10 +32,10 @@ pub struct Part {
 }
 
 impl Component {
-    /// In the order in which they are installed.
+    /// All components, in the order of installation.
     pub const ALL: [Self; 3] = [Self::Api, Self::TopologyUpdater, Self::SchedulerPlugin];
 
-    /// Its name on the command line and in labels.
+    /// The name on the command line and in labels.
     #[must_use]
     pub fn name(self) -> &'static str {
         match self {
@@ -53,20 +53,20 @@ impl fmt::Display for Component {
 }
 
 impl Part {
-    /// The objects, marked as ours.
+    /// The part of a component; adds the labels [`MANAGED_BY`] and [`COMPONENT`] to the objects.
     pub fn new(component: Component, objects: impl IntoIterator<Item = Object>) -> Self {
         let mark =
             |object: Object| object.labelled(MANAGED_BY, MANAGER).labelled(COMPONENT, component.name());
         Self { component, objects: objects.into_iter().map(mark).collect() }
     }
 
-    /// Which component it is.
+    /// The component.
     #[must_use]
     pub fn component(&self) -> Component {
         self.component
     }
 
-    /// Its objects in the order in which they are made.
+    /// The objects in the order of installation.
     #[must_use]
     pub fn objects(&self) -> &[Object] {
         &self.objects

@@ -1,15 +1,15 @@
-//! What kind of cluster it is, and of which version.
+//! Platforms and their versions.
 //!
-//! In: text from flags, an API server's version. Out: values that compare as versions do. Never: an API call.
+//! In: text from flags or an API server. Out: comparable values. Never: an API call.
 
 use std::cmp::Ordering;
 use std::fmt;
 use std::str::FromStr;
 
-/// The distributions that need different objects.
+/// The platforms that need different objects.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub enum Platform {
-    /// Any Kubernetes without the interfaces below.
+    /// Any other Kubernetes.
     Kubernetes,
     /// OpenShift with its own control plane: MachineConfigs, SecurityContextConstraints.
     OpenShift,
@@ -17,7 +17,7 @@ pub enum Platform {
     HyperShift,
 }
 
-/// A version such as `v1.36.3`, `4.18.0-rc.1` or `v1.32.2-gke.100+build`; kept as it was given.
+/// A version such as `v1.36.3`, `4.18.0-rc.1` or `v1.32.2-gke.100+build`. Its text form is kept.
 #[derive(Clone, Debug)]
 pub struct Version {
     text: String,
@@ -25,7 +25,7 @@ pub struct Version {
     pre_release: Option<String>,
 }
 
-/// What is not one of these.
+/// Malformed text.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 pub enum Error {
     /// Not a platform.
@@ -37,10 +37,10 @@ pub enum Error {
 }
 
 impl Platform {
-    /// All, in the order of their names' first release.
+    /// All platforms.
     pub const ALL: [Self; 3] = [Self::Kubernetes, Self::OpenShift, Self::HyperShift];
 
-    /// Whether pods need a SecurityContextConstraint.
+    /// Whether the platform is a kind of OpenShift, where pods need SecurityContextConstraints.
     #[must_use]
     pub fn is_openshift(self) -> bool {
         self != Self::Kubernetes
@@ -60,7 +60,7 @@ impl fmt::Display for Platform {
 impl FromStr for Platform {
     type Err = Error;
 
-    /// In any case, as the peer reads it.
+    /// Reads a name in any letter case, as the Go deployer does.
     fn from_str(text: &str) -> Result<Self, Error> {
         let named = |platform: &Self| platform.to_string().eq_ignore_ascii_case(text);
         Self::ALL.into_iter().find(named).ok_or_else(|| Error::Platform(text.to_owned()))
@@ -68,21 +68,21 @@ impl FromStr for Platform {
 }
 
 impl Version {
-    /// Whether it is this version or a later one; a pre-release or vendor's suffix does not make it earlier.
+    /// Whether this version has at least these numbers; a pre-release or vendor suffix does not count.
     ///
-    /// Vendors append to versions that have everything of the version they name, such as `v1.32.0-gke.100`.
+    /// Vendors append suffixes to versions that are complete, such as `v1.32.0-gke.100`.
     #[must_use]
     pub fn at_least(&self, numbers: &[u64]) -> bool {
         compare(&self.numbers, numbers) != Ordering::Less
     }
 
-    /// The number at a place, 0 where there is none: 0 for major, 1 for minor.
+    /// The number at an index: 0 is major, 1 is minor; a missing number is 0.
     #[must_use]
     pub fn number(&self, place: usize) -> u64 {
         self.numbers.get(place).copied().unwrap_or(0)
     }
 
-    /// What follows the numbers after `-`, without build metadata.
+    /// The suffix after `-`, without build metadata.
     #[must_use]
     pub fn pre_release(&self) -> Option<&str> {
         self.pre_release.as_deref()
@@ -191,7 +191,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_no_version_is_refused() {
+    fn malformed_versions_are_rejected() {
         for text in ["", "v", "INVALID", "1.x", "1..2", "-1", "1.2-", "99999999999999999999", "1.+2"] {
             let error = text.parse::<Version>().unwrap_err();
             assert_eq!(error.to_string(), format!("malformed version: {text}"));

@@ -1,16 +1,16 @@
-//! Telling what is wrong with a cluster, as far as NUMA-aware scheduling goes.
+//! Checking a cluster for NUMA-aware scheduling.
 //!
-//! In: [`Evidence`], gathered from an API server ([`source`]) or from files ([`dump`]). Out: a [`Report`]: findings, and what
-//! could not be looked at. Never: a change of anything, or a finding that rests on something that was not seen: a check
-//! whose evidence is missing is reported as not done.
+//! In: [`Evidence`] from an API server ([`source`]) or from files ([`dump`]). Out: a [`Validation`] with findings and
+//! checks that were not done. Never: a change of the cluster, or a finding without evidence; a check without evidence
+//! is not done.
 //!
-//! [`check`] lists every check; each is one small function from evidence to findings. The command lines of the peers
-//! ([`dialect`]) print the same findings in their own words.
+//! [`check`] lists every check; each is one function from evidence to findings. The peers' command lines ([`compat`])
+//! print the same findings in the peers' words.
 
 pub mod check;
 pub mod cli;
 pub mod collect;
-pub mod dialect;
+pub mod compat;
 pub mod dump;
 pub mod evidence;
 pub mod finding;
@@ -22,4 +22,4 @@ mod tests;
 
 pub use check::{Selection, examine};
 pub use evidence::Evidence;
-pub use finding::{Finding, Report, Severity};
+pub use finding::{Finding, Severity, Validation};

@@ -9,8 +9,9 @@ use std::process::ExitCode;
 use anyhow::{Context as _, bail};
 use api::hardware::convert::convert;
 use clap::Subcommand;
-use deployer::cli::render::Manifest;
+use deployer::cli::render::ManifestFormat;
 use objects::Object;
+use runtime::output::OutputArgs;
 use runtime::{stdout, yaml};
 use serde_json::Value;
 
@@ -41,16 +42,8 @@ enum Command {
         /// The file, YAML or JSON, with one or more objects or a List of them; - is standard input
         #[arg(value_name = "FILE", default_value = "-")]
         file: PathBuf,
-        /// How to print: yaml, or json (one List)
-        #[arg(
-            short,
-            long,
-            value_name = "FORMAT",
-            default_value = "yaml",
-            value_enum,
-            hide_possible_values = true
-        )]
-        output: Manifest,
+        #[command(flatten)]
+        output: OutputArgs<ManifestFormat>,
     },
 }
 
@@ -61,7 +54,7 @@ enum Command {
 pub fn run(args: &Args) -> anyhow::Result<ExitCode> {
     let Command::Convert { file, output } = &args.command;
     let name = if file == Path::new("-") { "standard input".to_owned() } else { file.display().to_string() };
-    let (text, notes) = converted(&name, &read(file).with_context(|| name.clone())?, *output)?;
+    let (text, notes) = converted(&name, &read(file).with_context(|| name.clone())?, output.format)?;
     for note in notes {
         eprintln!("{note}");
     }
@@ -85,7 +78,7 @@ fn read(file: &Path) -> anyhow::Result<String> {
 }
 
 /// What is printed, and what is said besides.
-fn converted(file: &str, text: &str, output: Manifest) -> anyhow::Result<(String, Vec<String>)> {
+fn converted(file: &str, text: &str, format: ManifestFormat) -> anyhow::Result<(String, Vec<String>)> {
     let mut objects = Vec::new();
     let mut notes = Vec::new();
     for old in items(yaml::read_many(file, text, OBJECTS)?) {
@@ -97,7 +90,7 @@ fn converted(file: &str, text: &str, output: Manifest) -> anyhow::Result<(String
     if objects.is_empty() {
         bail!("{file}: no object in it: wanted is a DeviceConfig of example.com/v1alpha1");
     }
-    Ok((output.of(&objects)?, notes))
+    Ok((format.write(&objects)?, notes))
 }
 
 /// The objects, those of Lists one by one.
@@ -143,7 +136,7 @@ spec: {driverImage: b, driverVersion: '2', nodeSelector: {a: b}}
 
     #[test]
     fn each_object_becomes_one_of_ours() {
-        let (text, notes) = converted("f", OLD, Manifest::Yaml).unwrap();
+        let (text, notes) = converted("f", OLD, ManifestFormat::Yaml).unwrap();
         let wanted = "---\napiVersion: hardware.tholepin.dev/v1alpha1\nkind: DeviceConfig\nmetadata:\n  name: acc\n  namespace: hw\nspec:\n  \
             driverImage: registry.example/acc\n  driverVersion: \"1.4.2\"\n  imagePullPolicy: Always\n  nodeSelector:\n    \
             feature.node.kubernetes.io/pci-1da3.present: \"true\"\n---\n";
@@ -155,7 +148,7 @@ spec: {driverImage: b, driverVersion: '2', nodeSelector: {a: b}}
             "{notes:?}"
         );
         assert!(notes.iter().any(|note| note.starts_with("DeviceConfig b: ")), "{notes:?}");
-        let (text, _) = converted("f", OLD, Manifest::Json).unwrap();
+        let (text, _) = converted("f", OLD, ManifestFormat::Json).unwrap();
         let list: Value = serde_json::from_str(&text).unwrap();
         assert_eq!(list["items"].as_array().unwrap().len(), 2);
     }
@@ -176,7 +169,7 @@ spec: {driverImage: b, driverVersion: '2', nodeSelector: {a: b}}
             ),
         ];
         for (text, words) in table {
-            let error = format!("{:#}", converted("f", text, Manifest::Yaml).unwrap_err());
+            let error = format!("{:#}", converted("f", text, ManifestFormat::Yaml).unwrap_err());
             assert!(error.contains(words) && !error.contains('\n'), "{text:?}: {error}");
         }
     }

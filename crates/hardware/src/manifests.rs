@@ -5,9 +5,9 @@
 
 use api::hardware::policy;
 use deployer::manifests::Error;
-use deployer::manifests::access::{Account, cluster_role, role};
+use deployer::manifests::access::{ServiceAccountRef, cluster_role, role};
 use deployer::manifests::controller::{self, Options, Program, monitoring, namespace, network};
-use deployer::manifests::meta::Level;
+use deployer::manifests::meta::PodSecurityLevel;
 use objects::Object;
 
 use super::rbac;
@@ -36,8 +36,8 @@ pub fn options() -> Options {
 
 /// Its service account.
 #[must_use]
-pub fn account(options: &Options) -> Account<'_> {
-    Account { namespace: &options.namespace, name: CONTROLLER.name }
+pub fn account(options: &Options) -> ServiceAccountRef<'_> {
+    ServiceAccountRef { namespace: &options.namespace, name: CONTROLLER.name }
 }
 
 /// All of its objects, in the order in which they are made.
@@ -47,7 +47,7 @@ pub fn account(options: &Options) -> Account<'_> {
 pub fn objects(options: &Options) -> Result<Vec<Object>, Error> {
     let mut objects = vec![
         Object::new(&api::crd::device_config_crd())?,
-        Object::new(&namespace::namespace(Level::Restricted, options))?,
+        Object::new(&namespace::namespace(PodSecurityLevel::Restricted, options))?,
     ];
     if options.common.critical_quota {
         objects.push(Object::new(&deployer::manifests::meta::critical_quota(&options.namespace))?);

@@ -10,7 +10,7 @@ use std::time::Duration;
 
 use api::goduration::{GoDuration, GoDurationError};
 use clap::ArgAction;
-use deployer::detect::Given;
+use deployer::detect::PlatformSpec;
 use runtime::{http, log};
 
 use crate::place::Told;
@@ -54,7 +54,7 @@ pub struct Args {
     pub pod: Option<String>,
     /// Believe this instead of asking the cluster: kubernetes, openshift or hypershift, with its version after a colon
     #[arg(short = 'P', long, value_name = "KIND[:VERSION]")]
-    pub platform: Option<Given>,
+    pub platform: Option<PlatformSpec>,
     /// Image of the exporters [default: our own]
     #[arg(long, value_name = "IMAGE")]
     pub exporter_image: Option<String>,

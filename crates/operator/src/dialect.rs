@@ -13,7 +13,7 @@ use std::path::PathBuf;
 use std::process::ExitCode;
 
 use anyhow::Context as _;
-use deployer::detect::{self, Given};
+use deployer::detect::{self, PlatformSpec};
 use hardware::process::{BINDING, PATIENCE};
 use runtime::client::{Connection, Options};
 use runtime::goflag::{self, FlagSet, KLOG, Outcome, Parsed};
@@ -57,9 +57,9 @@ enum Action {
     /// Be the operator.
     Run(Box<Settings>),
     /// Print what kind of cluster it is.
-    Detect(Options, Given),
+    Detect(Options, PlatformSpec),
     /// Print manifests.
-    Render(Options, Given, render::Options),
+    Render(Options, PlatformSpec, render::Options),
 }
 
 /// Whether a program of this name is the peer.
@@ -138,7 +138,7 @@ impl Plan {
             Action::Render(cluster, given, options) => {
                 // No cluster is needed when everything is known.
                 let (platform, version) = match given {
-                    Given { platform: Some(platform), version } => (platform, version),
+                    PlatformSpec { platform: Some(platform), version } => (platform, version),
                     given => {
                         let found = found(&cluster, &given).await?;
                         (*found.platform.get()?, found.version.get().ok().cloned())
@@ -151,7 +151,7 @@ impl Plan {
     }
 }
 
-async fn found(cluster: &Options, given: &Given) -> anyhow::Result<detect::Cluster> {
+async fn found(cluster: &Options, given: &PlatformSpec) -> anyhow::Result<detect::ClusterInfo> {
     let client = Connection::open(cluster)
         .await?
         .client_with_timeout(QUESTION)
@@ -179,8 +179,8 @@ fn notes(flags: &Parsed) -> Vec<Note> {
 }
 
 /// What the user says of the cluster. As with the peer, what is no platform is not said.
-fn given(flags: &Parsed, notes: &mut Vec<Note>) -> anyhow::Result<Given> {
-    let mut given = Given::default();
+fn given(flags: &Parsed, notes: &mut Vec<Note>) -> anyhow::Result<PlatformSpec> {
+    let mut given = PlatformSpec::default();
     if let Some(platform) = text(flags, "platform") {
         match platform.parse() {
             Ok(platform) => given.platform = Some(platform),
@@ -193,7 +193,7 @@ fn given(flags: &Parsed, notes: &mut Vec<Note>) -> anyhow::Result<Given> {
     Ok(given)
 }
 
-fn told(flags: &Parsed, given: Given, variable: &dyn Fn(&str) -> Option<String>) -> Told {
+fn told(flags: &Parsed, given: PlatformSpec, variable: &dyn Fn(&str) -> Option<String>) -> Told {
     Told {
         given,
         exporter_image: text(flags, "image-exporter"),

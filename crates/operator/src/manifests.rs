@@ -6,9 +6,9 @@
 //! Names are those of the Go operator, so that what is applied replaces it, and its objects stay where they are.
 
 use deployer::manifests::Error;
-use deployer::manifests::access::Account;
+use deployer::manifests::access::ServiceAccountRef;
 use deployer::manifests::controller::{self, Program};
-use deployer::manifests::meta::Level;
+use deployer::manifests::meta::PodSecurityLevel;
 use deployer::platform::Platform;
 use k8s_openapi::api::core::v1::Namespace;
 use k8s_openapi::api::networking::v1::NetworkPolicy;
@@ -46,14 +46,14 @@ pub fn options() -> Options {
 
 /// Its service account.
 #[must_use]
-pub fn account(options: &Options) -> Account<'_> {
-    Account { namespace: &options.namespace, name: NAME }
+pub fn account(options: &Options) -> ServiceAccountRef<'_> {
+    ServiceAccountRef { namespace: &options.namespace, name: NAME }
 }
 
 /// The namespace. Exporters need directories of their nodes, which only the level `privileged` allows.
 #[must_use]
 pub fn namespace(options: &Options) -> Namespace {
-    controller::namespace::namespace(Level::Privileged, options)
+    controller::namespace::namespace(PodSecurityLevel::Privileged, options)
 }
 
 /// Only the API server, kubelets where they have to be asked, and metrics for everyone.

@@ -8,8 +8,8 @@
 
 use api::numaresources::scheduler::{KIND, SchedulerInformer, Status};
 use api::numaresources::{NamespacedName, NumaResourcesScheduler, ObjectReference, keys};
-use deployer::install::progress::State as Pending;
-use deployer::install::ready::{self, Verdict};
+use deployer::install::ready::{self, Readiness};
+use deployer::install::step::WaitState as Pending;
 use k8s_openapi::api::apps::v1::Deployment;
 use objects::ObjectKind;
 use serde_json::Value;
@@ -117,8 +117,8 @@ fn rollout(name: &str, live: Option<&Value>) -> State {
         conditions.iter().find(|condition| condition["type"] == kind)
     };
     match ready::deployment(live) {
-        Verdict::Ready(_) => State::Available,
-        Verdict::Pending(Pending::Deployment { replicas, updated, available }) => {
+        Readiness::Ready(_) => State::Available,
+        Readiness::Pending(Pending::Deployment { replicas, updated, available }) => {
             let counts = format!("{updated} of {replicas} replicas are up to date, {available} available");
             let settled = updated >= replicas && live["status"]["replicas"] == updated;
             let serves = condition("Available").is_some_and(|condition| condition["status"] == "True");
@@ -130,8 +130,8 @@ fn rollout(name: &str, live: Option<&Value>) -> State {
                 (false, false) => State::progressing(UPDATING, format!("{name} is updating: {counts}")),
             }
         }
-        Verdict::Pending(_) => State::progressing(UPDATING, format!("{name} is updating")),
-        Verdict::Hopeless(reason) => State::degraded(STUCK, format!("{name}: {reason}")),
+        Readiness::Pending(_) => State::progressing(UPDATING, format!("{name} is updating")),
+        Readiness::Never(reason) => State::degraded(STUCK, format!("{name}: {reason}")),
     }
 }
 

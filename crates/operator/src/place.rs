@@ -6,7 +6,7 @@
 use std::path::Path;
 
 use api::numaresources::keys;
-use deployer::detect::{self, Cluster, Given};
+use deployer::detect::{self, ClusterInfo, PlatformSpec};
 use deployer::images::{Images, Pullspec};
 use k8s_openapi::api::core::v1::Pod;
 use kube::{Api, Client};
@@ -25,7 +25,7 @@ pub const NAMESPACE: &str = "numaresources-operator";
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct Told {
     /// The kind of cluster and its version; what is not here is asked.
-    pub given: Given,
+    pub given: PlatformSpec,
     /// The operator's namespace.
     pub namespace: Option<String>,
     /// The pod we run in.
@@ -88,7 +88,7 @@ impl Told {
     ///
     /// # Errors
     /// When it did not say enough.
-    pub fn place(&self, cluster: &Cluster, own: Option<Image>) -> Result<Place, Error> {
+    pub fn place(&self, cluster: &ClusterInfo, own: Option<Image>) -> Result<Place, Error> {
         let platform = *cluster.platform.get().map_err(Error::Platform)?;
         let version = cluster.version.get().map_err(Error::Version)?.clone();
         let own = own.unwrap_or_else(|| Image { name: self.built_in_image.clone(), ..Image::default() });
@@ -186,10 +186,10 @@ mod tests {
         Image { name: name.to_owned(), pull_policy: pull_policy.to_owned() }
     }
 
-    fn cluster() -> Cluster {
-        Cluster {
-            platform: detect::Answer { given: Some(Platform::Kubernetes), detected: None },
-            version: detect::Answer { given: "v1.36.0".parse().ok(), detected: None },
+    fn cluster() -> ClusterInfo {
+        ClusterInfo {
+            platform: detect::Detection { given: Some(Platform::Kubernetes), detected: None },
+            version: detect::Detection { given: "v1.36.0".parse().ok(), detected: None },
         }
     }
 
@@ -245,11 +245,11 @@ mod tests {
 
     #[test]
     fn what_the_cluster_does_not_say_is_an_error() {
-        let cluster = Cluster {
-            platform: detect::Answer { given: None, detected: None },
-            version: detect::Answer { given: None, detected: None },
+        let cluster = ClusterInfo {
+            platform: detect::Detection { given: None, detected: None },
+            version: detect::Detection { given: None, detected: None },
         };
         let error = Told::default().place(&cluster, None).unwrap_err();
-        assert_eq!(error.to_string(), "cannot find out the platform: nobody asked");
+        assert_eq!(error.to_string(), "cannot find out the platform: not asked");
     }
 }

@@ -7,7 +7,7 @@ use std::process::ExitCode;
 
 use anyhow::Context;
 use clap::{CommandFactory, Parser, Subcommand};
-use deployer::cli::render::What;
+use deployer::cli::render::RenderTarget;
 use exporter::dialect::{Dialect, Ending, Note, Start, Surroundings};
 use runtime::{log, shutdown};
 use tokio_util::sync::CancellationToken;
@@ -116,7 +116,7 @@ enum Program {
 
 impl Program {
     fn named(name: &str) -> Option<Self> {
-        let deployer = || deployer::dialect::named(name).then_some(Self::Deployer);
+        let deployer = || deployer::compat::named(name).then_some(Self::Deployer);
         let scheduler = || scheduler::dialect::named(name).then_some(Self::Scheduler);
         let tool = || support::Tool::named(name).map(Self::Support);
         let operator = || operator::dialect::named(name).then_some(Self::Operator);
@@ -158,9 +158,9 @@ fn end(ending: &Ending) -> anyhow::Result<ExitCode> {
 /// Runs as the Go deployer: its flags, its output, its exit codes.
 fn deploy_as(words: &[OsString]) -> anyhow::Result<ExitCode> {
     let words = texts(words)?;
-    match deployer::dialect::start(words.get(1..).unwrap_or_default(), &variable) {
-        deployer::dialect::Start::End(ending) => end(&ending),
-        deployer::dialect::Start::Run(plan) => with_signals(async |token| plan.run(token).await),
+    match deployer::compat::start(words.get(1..).unwrap_or_default(), &variable) {
+        deployer::compat::Invocation::End(ending) => end(&ending),
+        deployer::compat::Invocation::Run(plan) => with_signals(async |token| plan.run(token).await),
     }
 }
 
@@ -254,10 +254,14 @@ fn run(cli: Cli) -> anyhow::Result<ExitCode> {
             })
         }
         Entry::DevicePlugin(args) => plug_in(&args),
-        Entry::Deployer(deployer::cli::Command::Render(args)) if args.what == Some(What::Operator) => {
+        Entry::Deployer(deployer::cli::Command::Render(args))
+            if args.target == Some(RenderTarget::Operator) =>
+        {
             operator::cli::render::run(&args)
         }
-        Entry::Deployer(deployer::cli::Command::Render(args)) if args.what == Some(What::Hardware) => {
+        Entry::Deployer(deployer::cli::Command::Render(args))
+            if args.target == Some(RenderTarget::Hardware) =>
+        {
             operator::cli::render::hardware(&args)
         }
         Entry::Deployer(command) => with_signals(async |token| command.run(token).await),

@@ -5,31 +5,30 @@ use std::process::ExitCode;
 use std::time::{Duration, Instant};
 
 use anyhow::bail;
-use api::goduration::GoDuration;
+use runtime::output::{Format, OutputArgs};
 use runtime::stdout::print;
 use serde_json::{Value, json};
 use tokio_util::sync::CancellationToken;
 
-use super::act::{self, Clients};
-use super::choices::Choices;
-use super::output::{Account, Format, formatted};
-use super::render::variable;
-use super::{ClusterArgs, Which, components};
-use crate::install::progress::{Change, Tell};
+use super::flags::InstallFlags;
+use super::values::{duration, variable};
+use super::{ClusterArgs, ComponentArg, components};
+use crate::install::step::{Change, Observer};
 use crate::install::{self, DryRun, Outcome, Removal, Settings};
 use crate::manifests;
 use crate::part::{Component, Part};
-use crate::tell::live::Live;
-use crate::tell::plain::Plain;
-use crate::tell::to_stderr;
+use crate::progress::lines::Lines;
+use crate::progress::terminal::Terminal;
+use crate::progress::to_stderr;
+use crate::session::{self, Clients};
 use crate::validate;
 use crate::validate::finding::Severity;
 use objects::Object;
 
-/// Installs our exporter and scheduler (or the peers'), or brings an installation up to date.
+/// Installs exporter and scheduler (ours or the peers'), or updates an installation.
 ///
-/// The same again changes nothing; what was interrupted is completed by the next call. Objects of others are never changed unless
-/// --adopt says so.
+/// A second run changes nothing; a run after an interruption completes the installation. Objects of others are never
+/// changed without --adopt.
 #[derive(Clone, Debug, clap::Args)]
 #[command(
     after_help = "Examples:\n  tholepin deploy --wait\n  tholepin deploy --diff\n  tholepin deploy topology-updater --kubelet-profile k3s --wait\n  \
@@ -38,98 +37,101 @@ use objects::Object;
     Exit codes: 0 done, 1 failed, 2 wrong command line. With --diff: 0 no differences, 1 differences, 2 failed."
 )]
 pub struct Args {
-    /// What to install: api, topology-updater, scheduler-plugin [default: all]
+    /// Components to install: api, topology-updater, scheduler-plugin [default: all]
     #[arg(value_name = "COMPONENT", hide_possible_values = true)]
-    pub components: Vec<Which>,
+    pub components: Vec<ComponentArg>,
     #[command(flatten)]
-    doing: Doing,
-    /// Print what would change as a diff, and change nothing
+    change: ChangeArgs,
+    /// Print the changes as a diff, and change nothing
     #[arg(long, conflicts_with_all = ["dry_run", "atomic", "output"])]
     pub diff: bool,
-    /// On failure or Ctrl-C restore what was there before; waits
+    /// On failure or Ctrl-C restore the previous state; implies --wait
     #[arg(long)]
     pub atomic: bool,
-    /// Take over objects that others made under a name that we need
+    /// Take over objects of others whose names the installation needs
     #[arg(long)]
     pub adopt: bool,
     #[command(flatten)]
-    account: Account,
+    output: OutputArgs,
     #[command(flatten)]
     cluster: ClusterArgs,
     #[command(flatten)]
-    choices: Choices,
+    install: InstallFlags,
 }
 
-/// Removes all that deploy made, and nothing else: objects are found by their label, so it needs no flags of deploy's.
+/// Removes everything that deploy made, and nothing else. Objects are found by their label, so the flags of deploy are
+/// not needed.
 ///
-/// Definitions of which somebody still has objects and namespaces with objects of others in them stay, unless --force.
+/// CustomResourceDefinitions that still have objects, and namespaces with objects of others, stay unless --force is
+/// given.
 #[derive(Clone, Debug, clap::Args)]
 #[command(
     after_help = "Examples:\n  tholepin remove --wait\n  tholepin remove scheduler-plugin --dry-run=client"
 )]
 pub struct RemoveArgs {
-    /// What to remove: api, topology-updater, scheduler-plugin [default: all]
+    /// Components to remove: api, topology-updater, scheduler-plugin [default: all]
     #[arg(value_name = "COMPONENT", hide_possible_values = true)]
-    pub components: Vec<Which>,
+    pub components: Vec<ComponentArg>,
     #[command(flatten)]
-    doing: Doing,
-    /// Remove also what others still use
+    change: ChangeArgs,
+    /// Remove also CustomResourceDefinitions and namespaces that others still use
     #[arg(long)]
     pub force: bool,
     #[command(flatten)]
-    account: Account,
+    output: OutputArgs,
     #[command(flatten)]
     cluster: ClusterArgs,
 }
 
-/// Checks the cluster; if nothing is wrong with it, installs, waits, and checks again.
+/// Checks the cluster; if there is no error, installs, waits, and checks again.
 #[derive(Clone, Debug, clap::Args)]
 #[command(after_help = "Examples:\n  tholepin setup\n  tholepin setup --force --timeout 5m\n\n\
-    Exit codes: 0 done and nothing found, 1 failed or something found, 2 something could not be checked.")]
+    Exit codes: 0 done without findings, 1 failed or findings, 2 some checks could not be done.")]
 pub struct SetupArgs {
-    /// Install whatever the check finds
+    /// Install in spite of errors
     #[arg(long)]
     pub force: bool,
-    /// How long each thing may take to run
+    /// Time limit for each workload to become ready
     #[arg(long, value_name = "DURATION", default_value = "2m", value_parser = duration)]
     pub timeout: Duration,
     #[command(flatten)]
     cluster: ClusterArgs,
     #[command(flatten)]
-    choices: Choices,
+    install: InstallFlags,
 }
 
+/// Flags of `deploy` and `remove`.
 #[derive(Clone, Debug, clap::Args)]
-struct Doing {
-    /// Wait until everything runs (deploy) or is gone (remove)
+struct ChangeArgs {
+    /// Wait until all workloads are ready (deploy) or all objects are gone (remove)
     #[arg(short = 'W', long)]
     wait: bool,
-    /// How long each thing that is waited for may take
+    /// Time limit of each wait
     #[arg(short = 'T', long, value_name = "DURATION", default_value = "2m", value_parser = duration)]
     timeout: Duration,
-    /// Longest time between two looks at what is waited for
+    /// Longest time between two reads while waiting
     #[arg(short = 'E', long, value_name = "DURATION", default_value = "2s", value_parser = duration)]
     interval: Duration,
-    /// Change nothing: client (only reads), server (has the API server check every change)
+    /// Change nothing: client (only read) or server (let the API server check every change)
     #[arg(long, value_name = "HOW", hide_possible_values = true)]
-    dry_run: Option<Dry>,
+    dry_run: Option<DryRunMode>,
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq, clap::ValueEnum)]
-enum Dry {
+enum DryRunMode {
     Client,
     Server,
 }
 
-impl Doing {
+impl ChangeArgs {
     fn settings(&self) -> Settings {
         Settings {
             wait: self.wait,
             wait_interval: self.interval,
             wait_timeout: self.timeout,
-            dry_run: self.dry_run.map(|dry| match dry {
-                Dry::Client => DryRun::Client,
-                Dry::Server => DryRun::Server,
+            dry_run: self.dry_run.map(|mode| match mode {
+                DryRunMode::Client => DryRun::Client,
+                DryRunMode::Server => DryRun::Server,
             }),
             ..Settings::default()
         }
@@ -139,9 +141,9 @@ impl Doing {
 /// Runs `deploy`.
 ///
 /// # Errors
-/// When it failed, in one line.
+/// When the command failed; the error is one line.
 pub async fn run(args: Args, token: &CancellationToken) -> anyhow::Result<ExitCode> {
-    let settings = Settings { atomic: args.atomic, adopt: args.adopt, ..args.doing.settings() };
+    let settings = Settings { atomic: args.atomic, adopt: args.adopt, ..args.change.settings() };
     let components = components(&args.components);
     if args.diff {
         return Ok(diff(&args, &settings, &components, token).await.unwrap_or_else(|error| {
@@ -149,11 +151,9 @@ pub async fn run(args: Args, token: &CancellationToken) -> anyhow::Result<ExitCo
             ExitCode::from(2)
         }));
     }
-    let (Clients { work, .. }, parts) = prepare(&args.cluster, &args.choices, &components).await?;
-    let outcome = install(&work, &parts, &settings, token).await?;
-    if args.account.output != Format::Text {
-        print(&formatted(args.account.output, &outcome_value(&outcome), String::new)?)?;
-    }
+    let (clients, parts) = prepare(&args.cluster, &args.install, &components).await?;
+    let outcome = install(&clients.changes, &parts, &settings, token).await?;
+    print_value(args.output.format, &outcome_value(&outcome))?;
     Ok(ExitCode::SUCCESS)
 }
 
@@ -163,23 +163,23 @@ async fn diff(
     components: &[Component],
     token: &CancellationToken,
 ) -> anyhow::Result<ExitCode> {
-    let (Clients { work, .. }, parts) = prepare(&args.cluster, &args.choices, components).await?;
-    let differences = install::diff(&work, &parts, settings, token).await?;
+    let (clients, parts) = prepare(&args.cluster, &args.install, components).await?;
+    let differences = install::diff(&clients.changes, &parts, settings, token).await?;
     let text: String = differences.iter().map(|difference| difference.text.as_str()).collect();
     print(&text)?;
     Ok(if differences.is_empty() { ExitCode::SUCCESS } else { ExitCode::FAILURE })
 }
 
-/// Clients of the cluster, and what it shall have.
+/// Clients of the cluster, and the manifests for it.
 async fn prepare(
     cluster: &ClusterArgs,
-    choices: &Choices,
+    flags: &InstallFlags,
     components: &[Component],
 ) -> anyhow::Result<(Clients, Vec<Part>)> {
-    let options = choices.options(&variable)?;
-    let clients = act::connect(&cluster.options()).await?;
-    let given = choices.platform.clone().unwrap_or_default();
-    let options = act::resolve(&clients.ask, &given, choices.needs_cluster(), options).await?;
+    let options = flags.options(&variable)?;
+    let clients = session::connect(&cluster.options()).await?;
+    let stated = flags.platform.clone().unwrap_or_default();
+    let options = session::resolve(&clients.reads, &stated, flags.needs_cluster(), options).await?;
     let parts = manifests::parts(&options, components)?;
     Ok((clients, parts))
 }
@@ -191,10 +191,10 @@ async fn install(
     token: &CancellationToken,
 ) -> anyhow::Result<Outcome> {
     let began = Instant::now();
-    let mut tell = teller(settings);
-    let outcome = install::deploy(client, parts, settings, tell.as_mut(), token).await;
+    let mut observer = observer(settings);
+    let outcome = install::deploy(client, parts, settings, observer.as_mut(), token).await;
     // The live line goes before anything else is printed.
-    drop(tell);
+    drop(observer);
     let outcome = outcome?;
     let count = |change: Change| outcome.applied.iter().filter(|(_, _, is)| *is == change).count();
     let counts = [
@@ -222,19 +222,18 @@ async fn install(
 /// When something could not be removed.
 pub async fn remove(args: &RemoveArgs, token: &CancellationToken) -> anyhow::Result<ExitCode> {
     let began = Instant::now();
-    let settings = Settings { force: args.force, ..args.doing.settings() };
-    let Clients { work, .. } = act::connect(&args.cluster.options()).await?;
-    let mut tell = teller(&settings);
+    let settings = Settings { force: args.force, ..args.change.settings() };
+    let clients = session::connect(&args.cluster.options()).await?;
+    let mut observer = observer(&settings);
     let removal =
-        install::remove(&work, &components(&args.components), &settings, tell.as_mut(), token).await;
-    drop(tell);
+        install::remove(&clients.changes, &components(&args.components), &settings, observer.as_mut(), token)
+            .await;
+    drop(observer);
     let removal = removal?;
     let dry = if settings.dry_run.is_some() { " (dry run)" } else { "" };
     let (deleted, kept) = (removal.deleted.len(), removal.kept.len());
     eprintln!("removed in {:.1} s{dry}: {deleted} deleted, {kept} kept", began.elapsed().as_secs_f64());
-    if args.account.output != Format::Text {
-        print(&formatted(args.account.output, &removal_value(&removal), String::new)?)?;
-    }
+    print_value(args.output.format, &removal_value(&removal))?;
     Ok(ExitCode::SUCCESS)
 }
 
@@ -244,34 +243,40 @@ pub async fn remove(args: &RemoveArgs, token: &CancellationToken) -> anyhow::Res
 /// When the installation failed, or was not begun because of what the check found.
 pub async fn setup(args: SetupArgs, token: &CancellationToken) -> anyhow::Result<ExitCode> {
     let before = examine(&args.cluster).await?;
-    eprint!("{}", validate::print::render(&before, validate::print::Output::Text)?);
+    eprint!("{}", validate::print::render(&before, validate::print::Format::Text)?);
     if before.count(Severity::Error) > 0 && !args.force {
-        bail!(
-            "nothing was installed because of these errors; correct them, or install all the same with --force"
-        );
+        bail!("nothing was installed because of these errors; correct them, or install anyway with --force");
     }
-    let (Clients { work, .. }, parts) = prepare(&args.cluster, &args.choices, &Component::ALL).await?;
+    let (clients, parts) = prepare(&args.cluster, &args.install, &Component::ALL).await?;
     let settings = Settings { wait: true, wait_timeout: args.timeout, ..Settings::default() };
-    install(&work, &parts, &settings, token).await?;
+    install(&clients.changes, &parts, &settings, token).await?;
     let after = examine(&args.cluster).await?;
-    print(&validate::print::render(&after, validate::print::Output::Text)?)?;
+    print(&validate::print::render(&after, validate::print::Format::Text)?)?;
     Ok(ExitCode::from(after.verdict().code()))
 }
 
-async fn examine(cluster: &ClusterArgs) -> anyhow::Result<validate::Report> {
+async fn examine(cluster: &ClusterArgs) -> anyhow::Result<validate::Validation> {
     let checks = validate::Selection::default().checks()?;
     let evidence = validate::cli::gather(&cluster.options(), &checks).await?;
     Ok(validate::examine(&evidence, &checks))
 }
 
-/// On a terminal a line that changes, else line by line.
-fn teller(settings: &Settings) -> Box<dyn Tell> {
+/// Progress on standard error: a changing line on a terminal, else one line for each step.
+fn observer(settings: &Settings) -> Box<dyn Observer> {
     let dry = settings.dry_run.is_some();
     if std::io::stderr().is_terminal() {
-        Box::new(Live::new(dry))
+        Box::new(Terminal::new(dry))
     } else {
-        Box::new(Plain::new(dry, to_stderr()))
+        Box::new(Lines::new(dry, to_stderr()))
     }
+}
+
+/// Prints a result for programs; the text for people is the progress on standard error.
+fn print_value(format: Format, value: &Value) -> anyhow::Result<()> {
+    if format != Format::Text {
+        print(&format.write(value, String::new)?)?;
+    }
+    Ok(())
 }
 
 fn outcome_value(outcome: &Outcome) -> Value {
@@ -313,10 +318,4 @@ fn titled(component: Component, object: &Object) -> Value {
         value["namespace"] = namespace.into();
     }
     value
-}
-
-/// Go's text form; not negative.
-pub(super) fn duration(text: &str) -> Result<Duration, String> {
-    let duration = GoDuration::parse(text).map_err(|error| error.to_string())?;
-    duration.to_std().ok_or_else(|| "it must not be negative".to_owned())
 }

@@ -2,31 +2,31 @@
 
 use std::process::ExitCode;
 
-use anyhow::Context as _;
+use runtime::output::OutputArgs;
 use runtime::stdout::print;
 use serde_json::json;
 
-use super::output::{Answer, formatted};
-use super::{ClusterArgs, act};
-use crate::detect::{self, Given};
+use super::ClusterArgs;
+use crate::detect::{self, PlatformSpec};
+use crate::session;
 
-/// Tells what kind of cluster it is: Kubernetes, OpenShift or HyperShift, and which version.
+/// Prints the platform of a cluster (Kubernetes, OpenShift or HyperShift) and its version.
 ///
-/// What cannot be found out is told on standard error, with the reason, and the exit code is 2.
+/// A question that the cluster does not answer is explained on standard error; the exit code is then 2.
 #[derive(Clone, Debug, clap::Args)]
 #[command(
     after_help = "Examples:\n  tholepin detect\n  tholepin detect -o json\n  tholepin detect --control-plane\n  \
     tholepin detect --platform openshift:4.18"
 )]
 pub struct Args {
-    /// Believe this instead of asking: a kind, or kind:version, such as kubernetes, openshift:4.18, hypershift
+    /// Take this platform, or platform and version, as given: kubernetes, openshift:4.18, hypershift
     #[arg(short = 'P', long, value_name = "KIND[:VERSION]")]
-    pub platform: Option<Given>,
-    /// Count the control plane's nodes instead
+    pub platform: Option<PlatformSpec>,
+    /// Print the number of control plane nodes instead
     #[arg(long)]
     pub control_plane: bool,
     #[command(flatten)]
-    answer: Answer,
+    output: OutputArgs,
     #[command(flatten)]
     pub(super) cluster: ClusterArgs,
 }
@@ -36,22 +36,22 @@ const UNANSWERED: u8 = 2;
 /// Runs the command.
 ///
 /// # Errors
-/// When the cluster cannot be reached at all.
+/// When there is no usable kubeconfig, or standard output cannot be written.
 pub async fn run(args: &Args) -> anyhow::Result<ExitCode> {
-    let clients = act::connect(&args.cluster.options()).await?;
+    let clients = session::connect(&args.cluster.options()).await?;
+    let format = args.output.format;
     if args.control_plane {
-        let nodes = detect::control_plane_nodes(&clients.ask).await;
-        return match nodes {
+        return match detect::control_plane_nodes(&clients.reads).await {
             Ok(nodes) => {
                 let text = || format!("nodes={nodes}\n");
-                print(&formatted(args.answer.output, &json!({ "nodeCount": nodes }), text)?)?;
+                print(&format.write(&json!({ "nodeCount": nodes }), text)?)?;
                 Ok(ExitCode::SUCCESS)
             }
             Err(error) => Ok(unanswered(&[error])),
         };
     }
-    let found = detect::cluster(&clients.ask, &args.platform.clone().unwrap_or_default()).await;
-    print(&formatted(args.answer.output, &found, || format!("{found}\n")).context("the answer")?)?;
+    let found = detect::cluster(&clients.reads, &args.platform.clone().unwrap_or_default()).await;
+    print(&format.write(&found, || format!("{found}\n"))?)?;
     let errors: Vec<_> =
         [found.platform.get().err(), found.version.get().err()].into_iter().flatten().collect();
     Ok(unanswered(&errors))

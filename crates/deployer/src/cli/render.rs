@@ -1,26 +1,26 @@
-//! `tholepin render`, `images`, `crds` and `version`: what can be said without a cluster.
+//! `tholepin render`, `images`, `crds` and `version`: commands that need no cluster.
 
 use std::process::ExitCode;
 
 use anyhow::Context as _;
+use runtime::output::{OutputArgs, OutputFormat};
 use runtime::stdout::print;
 use serde_json::{Map, Value, json};
 
-use super::act;
-use super::choices::{Choices, bool_word};
-use super::output::{Answer, Format, formatted};
-use super::{ClusterArgs, Which, components, version};
-use crate::images::Used;
-use crate::manifests::access::Account;
-use crate::manifests::{self, claims, text};
-use crate::options::Options;
+use super::flags::InstallFlags;
+use super::values::{bool_word, variable};
+use super::{ClusterArgs, ComponentArg, components};
+use crate::manifests::access::ServiceAccountRef;
+use crate::manifests::{self, resource_claims, text};
+use crate::options::{Options, UsedImages};
 use crate::part::Part;
 use crate::platform::Platform;
+use crate::{session, version};
 use objects::Object;
 
-/// Prints the manifests of what deploy would install, object for object the same.
+/// Prints the manifests of exactly the objects that deploy would install.
 ///
-/// Needs no cluster, no kubeconfig and no home directory (only `--replicas=auto` counts control plane nodes).
+/// Needs no cluster, kubeconfig or home directory, except that `--replicas=auto` counts control plane nodes.
 #[derive(Clone, Debug, clap::Args)]
 #[command(
     after_help = "Examples:\n  tholepin render > all.yaml\n  tholepin render topology-updater --kubelet-profile k3s\n  \
@@ -31,70 +31,67 @@ use objects::Object;
     tholepin render --updater-type rte --sched-type plugin"
 )]
 pub struct Args {
-    /// What to print: api, topology-updater, scheduler-plugin, policy (the SELinux policy, text), operator (which installs and keeps
-    /// the others), hardware (which brings drivers of devices to nodes), or resource-claims (what a device plugin's account needs for
-    /// them) [default: all that deploy installs]
+    /// Manifests to print: api, topology-updater, scheduler-plugin, policy (RTE's SELinux policy), operator (installs
+    /// and keeps the former), hardware (brings device drivers to nodes) or resource-claims (permissions of a device
+    /// plugin) [default: everything that deploy installs]
     #[arg(value_name = "WHAT", hide_possible_values = true)]
-    pub what: Option<What>,
-    /// How to print: yaml, or json (one List)
-    #[arg(
-        short,
-        long,
-        value_name = "FORMAT",
-        default_value = "yaml",
-        value_enum,
-        hide_possible_values = true
-    )]
-    pub output: Manifest,
+    pub target: Option<RenderTarget>,
+    /// The format of the manifests.
+    #[command(flatten)]
+    pub output: OutputArgs<ManifestFormat>,
     /// Namespace (operator, hardware, resource-claims) [default: numaresources, tholepin-hardware, or tholepin]
     #[arg(long, value_name = "NAME")]
     pub namespace: Option<String>,
     /// The device plugin's service account (resource-claims)
-    #[arg(long, value_name = "NAME", default_value = claims::ACCOUNT)]
+    #[arg(long, value_name = "NAME", default_value = resource_claims::ACCOUNT)]
     account: String,
-    /// Whether there are objects for the Prometheus operator (operator, hardware) [default: on openshift and hypershift]
+    /// Include objects for the Prometheus operator (operator, hardware) [default: on openshift and hypershift]
     #[arg(long, value_name = "BOOL", num_args = 0..=1, require_equals = true, default_missing_value = "true", value_parser = bool_word)]
     pub monitoring: Option<bool>,
     #[command(flatten)]
-    pub(super) choices: Choices,
+    pub(super) install: InstallFlags,
     #[command(flatten)]
     cluster: ClusterArgs,
 }
 
-/// What can be printed.
+/// The argument of `render`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, clap::ValueEnum)]
-pub enum What {
-    /// The NodeResourceTopology definition.
+pub enum RenderTarget {
+    /// The CustomResourceDefinition of NodeResourceTopology.
     Api,
-    /// What publishes NodeResourceTopology objects.
+    /// The program that publishes NodeResourceTopology objects.
     TopologyUpdater,
-    /// What schedules by them.
+    /// The scheduler that reads them.
     SchedulerPlugin,
-    /// The SELinux policy.
+    /// The SELinux policy for RTE, as text.
     Policy,
-    /// What keeps all of it true; its objects are its own crate's.
+    /// The operator; the crate `operator` makes its objects.
     Operator,
-    /// What brings drivers of devices to nodes, likewise.
+    /// The controller of DeviceConfigs, likewise.
     Hardware,
-    /// What a device plugin's account needs for resource claims.
+    /// The permissions that a device plugin needs for resource claims.
     ResourceClaims,
 }
 
-/// How manifests are printed.
+/// Formats of manifests.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, clap::ValueEnum)]
-pub enum Manifest {
-    /// One document for each object.
+pub enum ManifestFormat {
+    /// One YAML document for each object.
     Yaml,
-    /// One List.
+    /// One JSON List.
     Json,
 }
 
-impl Manifest {
-    /// Objects in this form.
+impl OutputFormat for ManifestFormat {
+    const DEFAULT: &'static str = "yaml";
+}
+
+impl ManifestFormat {
+    /// The objects in this format.
     ///
     /// # Errors
-    /// When one has no text form.
-    pub fn of<'o>(self, objects: impl IntoIterator<Item = &'o Object>) -> anyhow::Result<String> {
+    /// When an object has no YAML form.
+    pub fn write<'o>(self, objects: impl IntoIterator<Item = &'o Object>) -> anyhow::Result<String> {
         Ok(match self {
             Self::Yaml => text::render_objects(objects)?,
             Self::Json => text::render_objects_json(objects),
@@ -105,54 +102,58 @@ impl Manifest {
 /// Runs `render`.
 ///
 /// # Errors
-/// When a flag's value makes no sense.
+/// When a flag's value is not allowed, or control plane nodes have to be counted and cannot be.
 pub async fn run(args: &Args) -> anyhow::Result<ExitCode> {
-    let given = args.choices.platform.clone().unwrap_or_default();
+    let stated = args.install.platform.clone().unwrap_or_default();
     let mut options = args.options()?;
-    let which: &[Which] = match args.what {
+    let named: &[ComponentArg] = match args.target {
         None => &[],
-        Some(What::Api) => &[Which::Api],
-        Some(What::TopologyUpdater) => &[Which::TopologyUpdater],
-        Some(What::SchedulerPlugin) => &[Which::SchedulerPlugin],
-        Some(What::Policy) => {
-            let openshift = given.version.filter(|_| given.platform == Some(Platform::OpenShift));
-            let version =
-                openshift.context("the SELinux policy is OpenShift's: say --platform openshift:VERSION")?;
+        Some(RenderTarget::Api) => &[ComponentArg::Api],
+        Some(RenderTarget::TopologyUpdater) => &[ComponentArg::TopologyUpdater],
+        Some(RenderTarget::SchedulerPlugin) => &[ComponentArg::SchedulerPlugin],
+        Some(RenderTarget::Policy) => {
+            let openshift = stated.version.filter(|_| stated.platform == Some(Platform::OpenShift));
+            let version = openshift.context(
+                "the SELinux policy depends on OpenShift's version: give --platform openshift:VERSION",
+            )?;
             print(&manifests::selinux_policy(&version))?;
             return Ok(ExitCode::SUCCESS);
         }
-        Some(What::ResourceClaims) => {
-            let namespace = args.namespace.as_deref().unwrap_or(claims::NAMESPACE);
-            return args.print(&claims::objects(Account { namespace, name: &args.account })?);
+        Some(RenderTarget::ResourceClaims) => {
+            let namespace = args.namespace.as_deref().unwrap_or(resource_claims::NAMESPACE);
+            return args
+                .print(&resource_claims::objects(ServiceAccountRef { namespace, name: &args.account })?);
         }
-        Some(What::Operator | What::Hardware) => anyhow::bail!("the operator's manifests are not made here"),
+        Some(RenderTarget::Operator | RenderTarget::Hardware) => {
+            anyhow::bail!("the operator's manifests are not made here")
+        }
     };
-    if args.choices.needs_cluster() {
-        let clients = act::connect(&args.cluster.options()).await?;
-        options.scheduler.replicas = act::control_plane(&clients.ask).await?;
+    if args.install.needs_cluster() {
+        let clients = session::connect(&args.cluster.options()).await?;
+        options.scheduler.replicas = session::control_plane_replicas(&clients.reads).await?;
     }
-    let parts = manifests::parts(&options, &components(which))?;
+    let parts = manifests::parts(&options, &components(named))?;
     args.print(parts.iter().flat_map(Part::objects))
 }
 
 impl Args {
-    /// What the flags come to, for the platform they name, else for Kubernetes.
+    /// The options that the flags state; the platform is Kubernetes unless a flag names another.
     ///
     /// # Errors
-    /// When a flag's value makes no sense.
+    /// When a flag's value is not allowed.
     pub fn options(&self) -> anyhow::Result<Options> {
-        let given = self.choices.platform.clone().unwrap_or_default();
-        let options = self.choices.options(&variable)?;
-        let platform = given.platform.unwrap_or(Platform::Kubernetes);
-        Ok(Options { platform, version: given.version, ..options })
+        let stated = self.install.platform.clone().unwrap_or_default();
+        let options = self.install.options(&variable)?;
+        let platform = stated.platform.unwrap_or(Platform::Kubernetes);
+        Ok(Options { platform, version: stated.version, ..options })
     }
 
-    /// Prints objects in the form that was asked for.
+    /// Prints objects in the format of `--output`.
     ///
     /// # Errors
-    /// When one has no text form, or standard output cannot be written.
+    /// When an object has no YAML form, or standard output cannot be written.
     pub fn print<'o>(&self, objects: impl IntoIterator<Item = &'o Object>) -> anyhow::Result<ExitCode> {
-        print(&self.output.of(objects)?)?;
+        print(&self.output.format.write(objects)?)?;
         Ok(ExitCode::SUCCESS)
     }
 }
@@ -164,37 +165,28 @@ impl Args {
     tholepin images -o json"
 )]
 pub struct ImagesArgs {
-    /// How to print: text (lines of VARIABLE=IMAGE), json or yaml
-    #[arg(
-        short,
-        long,
-        value_name = "FORMAT",
-        default_value = "text",
-        value_enum,
-        hide_possible_values = true
-    )]
-    pub output: Format,
     #[command(flatten)]
-    choices: Choices,
+    output: OutputArgs,
+    #[command(flatten)]
+    install: InstallFlags,
 }
 
-/// Runs `images`.
+/// Runs `images`: lines of `VARIABLE=IMAGE`, or a map from role to image.
 ///
 /// # Errors
-/// When a flag's value makes no sense.
+/// When a flag's value is not allowed, or standard output cannot be written.
 pub fn images(args: &ImagesArgs) -> anyhow::Result<ExitCode> {
-    let options = args.choices.options(&variable)?;
-    let Used { topology_updater, scheduler_plugin, scheduler_controller } =
-        options.images.used(options.updater.kind, options.scheduler.kind);
+    let options = args.install.options(&variable)?;
+    let UsedImages { topology_updater, scheduler_plugin, scheduler_controller } = options.used_images();
     let mut named = vec![("scheduler_plugin", scheduler_plugin)];
     named.extend(scheduler_controller.map(|controller| ("scheduler_controller", controller)));
     named.push(("topology_updater", topology_updater));
     let value: Map<String, Value> =
         named.iter().map(|(role, (_, image))| ((*role).to_owned(), image.clone().into())).collect();
     let mut lines: Vec<String> = named.iter().map(|(_, (name, image))| format!("{name}={image}\n")).collect();
-    // Ours is one image in two roles.
+    // Our own image serves both roles; its line is printed once.
     lines.dedup();
-    print(&formatted(args.output, &value, || lines.concat())?)?;
+    print(&args.output.format.write(&value, || lines.concat())?)?;
     Ok(ExitCode::SUCCESS)
 }
 
@@ -211,7 +203,7 @@ pub fn crds() -> anyhow::Result<ExitCode> {
 #[derive(Clone, Debug, clap::Args)]
 pub struct VersionArgs {
     #[command(flatten)]
-    answer: Answer,
+    output: OutputArgs,
 }
 
 /// Runs `version`.
@@ -220,11 +212,6 @@ pub struct VersionArgs {
 /// When standard output cannot be written.
 pub fn version(args: &VersionArgs) -> anyhow::Result<ExitCode> {
     let value = json!({ "version": version::tag(), "commit": version::commit() });
-    print(&formatted(args.answer.output, &value, || format!("{}\n", version::full()))?)?;
+    print(&args.output.format.write(&value, || format!("{}\n", version::full()))?)?;
     Ok(ExitCode::SUCCESS)
-}
-
-/// A variable of the environment; one that is not UTF-8 cannot be any of ours.
-pub(super) fn variable(name: &str) -> Option<String> {
-    std::env::var(name).ok()
 }

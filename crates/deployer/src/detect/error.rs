@@ -1,28 +1,28 @@
-//! Why a question about the cluster has no answer.
+//! Errors of detection.
 
 use runtime::client::brief;
 
 use crate::platform;
 
-/// Why a question about the cluster has no answer.
+/// A question about the cluster without an answer.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum Error {
-    /// The API server did not answer, or not with what was asked for.
+    /// A call to the API server failed.
     #[error("{doing}: {error}")]
     Call {
-        /// What was being done.
+        /// The call.
         doing: &'static str,
-        /// Its answer.
+        /// The API server's answer.
         error: String,
     },
-    /// OpenShift's API server has an operator that operates nothing.
+    /// The operator of OpenShift's API server lists no operands.
     #[error("ClusterOperator openshift-apiserver: status.versions is empty")]
     NoOperands,
-    /// What should be a version is none.
+    /// The version is malformed.
     #[error(transparent)]
     Version(platform::Error),
-    /// Nobody said anything.
-    #[error("nobody asked")]
+    /// Neither the user nor the cluster was asked.
+    #[error("not asked")]
     NotAsked,
 }
 

@@ -4,20 +4,22 @@ fn version(text: &str) -> Version {
     text.parse().unwrap()
 }
 
-fn failed<T>() -> Answer<T> {
-    Answer::detected(Err(Error::NoOperands))
+fn failed<T>() -> Detection<T> {
+    Detection::detected(Err(Error::NoOperands))
 }
 
 #[test]
 fn answers_have_the_forms_of_the_go_deployer() {
-    let kubernetes = Cluster {
-        platform: Answer::detected(Ok(Platform::Kubernetes)),
-        version: Answer::detected(Ok(version("v1.27.3"))),
+    let kubernetes = ClusterInfo {
+        platform: Detection::detected(Ok(Platform::Kubernetes)),
+        version: Detection::detected(Ok(version("v1.27.3"))),
     };
-    let openshift =
-        Cluster { platform: Answer::given(Platform::OpenShift), version: Answer::given(version("v4.14")) };
-    let half = Cluster { platform: failed(), version: Answer::detected(Ok(version("v1.27.3"))) };
-    let nothing = Cluster { platform: failed(), version: failed() };
+    let openshift = ClusterInfo {
+        platform: Detection::given(Platform::OpenShift),
+        version: Detection::given(version("v4.14")),
+    };
+    let half = ClusterInfo { platform: failed(), version: Detection::detected(Ok(version("v1.27.3"))) };
+    let nothing = ClusterInfo { platform: failed(), version: failed() };
     for (cluster, text, json) in [
         (
             kubernetes,
@@ -46,9 +48,9 @@ fn answers_have_the_forms_of_the_go_deployer() {
 }
 
 #[test]
-fn what_the_user_says_is_read_whole_or_refused() {
+fn platform_specs_are_read_completely_or_rejected() {
     let given = |platform, version: Option<&str>| {
-        Ok(Given { platform: Some(platform), version: version.map(|text| text.parse().unwrap()) })
+        Ok(PlatformSpec { platform: Some(platform), version: version.map(|text| text.parse().unwrap()) })
     };
     for (text, wanted) in [
         ("kubernetes:v1.36", given(Platform::Kubernetes, Some("v1.36"))),
@@ -60,6 +62,6 @@ fn what_the_user_says_is_read_whole_or_refused() {
         ("kubernetes:1:2", Err("malformed version: 1:2".to_owned())),
         ("", Err("platform \"\" is none of Kubernetes, OpenShift, HyperShift".to_owned())),
     ] {
-        assert_eq!(text.parse::<Given>().map_err(|error| error.to_string()), wanted, "{text}");
+        assert_eq!(text.parse::<PlatformSpec>().map_err(|error| error.to_string()), wanted, "{text}");
     }
 }

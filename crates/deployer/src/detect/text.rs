@@ -1,17 +1,18 @@
-//! What is known about a cluster, as text and JSON. Never: why something is not known.
+//! [`ClusterInfo`] as text and JSON, and [`PlatformSpec`] from text.
 //!
-//! The forms are the Go `deployer`'s: what nobody knows is `Unknown` or empty.
+//! In: answers. Out: the Go `deployer`'s forms, where an unknown platform is `Unknown` and an unknown version is empty.
+//! Never: the reason of a missing answer.
 
 use std::fmt;
 use std::str::FromStr;
 
 use serde::ser::{Serialize, SerializeStruct as _, Serializer};
 
-use super::{Answer, Cluster, Given};
+use super::{ClusterInfo, Detection, PlatformSpec};
 use crate::platform::{Error, Platform, Version};
 
-/// `Kubernetes:v1.36.3`; what is not known is `Unknown`, or empty if it is the version.
-impl fmt::Display for Cluster {
+/// `Kubernetes:v1.36.3`; an unknown platform is `Unknown`, an unknown version is empty.
+impl fmt::Display for ClusterInfo {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let platform = self.platform.get().map_or_else(|_| UNKNOWN.to_owned(), ToString::to_string);
         let version = self.version.get().map_or_else(|_| String::new(), ToString::to_string);
@@ -21,7 +22,7 @@ impl fmt::Display for Cluster {
 
 const UNKNOWN: &str = "Unknown";
 
-impl Serialize for Cluster {
+impl Serialize for ClusterInfo {
     fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
         let mut fields = serializer.serialize_struct("Cluster", 2)?;
         fields.serialize_field("platform", &Words { answer: &self.platform, unknown: UNKNOWN })?;
@@ -31,7 +32,7 @@ impl Serialize for Cluster {
 }
 
 struct Words<'a, T> {
-    answer: &'a Answer<T>,
+    answer: &'a Detection<T>,
     unknown: &'static str,
 }
 
@@ -48,7 +49,7 @@ impl<T: fmt::Display> Serialize for Words<'_, T> {
 }
 
 /// `KIND` or `KIND:VERSION`, such as `openshift` or `kubernetes:v1.36`.
-impl FromStr for Given {
+impl FromStr for PlatformSpec {
     type Err = Error;
 
     fn from_str(text: &str) -> Result<Self, Error> {

@@ -1,7 +1,7 @@
 use super::*;
 
 #[test]
-fn variables_beat_tags_and_digests() {
+fn variables_override_tags_and_digests() {
     for pullspec in [Pullspec::Tag, Pullspec::Digest] {
         let images = Images::new(pullspec, |name| (name == NFD).then(|| "here/nfd:1".to_owned()));
         assert_eq!(images.nfd, "here/nfd:1");
@@ -20,19 +20,4 @@ fn a_mirror_replaces_the_host_only() {
     for (image, wanted) in table {
         assert_eq!(without_host(image), wanted, "{image}");
     }
-}
-
-#[test]
-fn each_choice_uses_its_own() {
-    let images = Images::default();
-    let ours = images.used(Updater::Tholepin, Scheduler::Tholepin);
-    assert_eq!(ours.topology_updater, ours.scheduler_plugin);
-    assert_eq!(ours.scheduler_controller, None);
-    let nfd = images.used(Updater::Nfd, Scheduler::Plugin);
-    assert_eq!(nfd.topology_updater, (NFD, images.nfd.clone()));
-    assert_eq!(nfd.scheduler_controller, Some((CONTROLLER, images.scheduler_controller.clone())));
-    assert_eq!(
-        images.used(Updater::Rte, Scheduler::Plugin).topology_updater.0,
-        "TAS_RESOURCE_EXPORTER_IMAGE"
-    );
 }

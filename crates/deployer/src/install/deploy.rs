@@ -1,7 +1,7 @@
-//! Putting parts into a cluster: in order, as often as wanted, from wherever an earlier attempt stopped.
+//! Installing parts, in order; each run completes what an earlier one left.
 //!
-//! In: parts. Out: a cluster that has them, and nothing of ours of these components besides. Never: a write to an object that is
-//! somebody else's, unless asked to adopt it.
+//! In: parts. Out: a cluster with their objects and no other objects of these components. Never: a write to an object
+//! of others, unless adoption is asked for.
 
 use std::time::Duration;
 
@@ -11,50 +11,51 @@ use serde_json::Value;
 use tokio_util::sync::CancellationToken;
 
 use super::decide::{Decision, decide};
-use super::progress::{Action, Change, Step, Tell};
 use super::run::{Halt, Run};
 use super::sorts::Role;
+use super::step::{Change, Observer, Operation, Step};
 use super::{DryRun, Error, Outcome, Settings};
 use crate::part::{Component, Part};
 use objects::Object;
 use objects::client::{CallError, Force};
 use objects::equality::{content, says};
 
-/// How often an object is looked at anew because somebody changed it in between.
+/// Attempts to write an object that other clients change between our read and our write.
 const TRIES: u32 = 6;
-/// Before the first of them; each is twice as long as the one before.
+/// The pause after the first attempt; each further pause is twice as long.
 const PAUSE: Duration = Duration::from_millis(50);
 
 /// Deploys the parts in their order.
 ///
-/// It can be interrupted anywhere, also by dropping its future, and called again.
+/// Dropping the future or cancelling `cancel` interrupts a deployment anywhere; calling this function again completes
+/// it.
 ///
 /// # Errors
-/// The first failure ends it; [`Error::RolledBack`] when `atomic` was asked for. Nothing is rolled back once everything is deployed
-/// and only objects of earlier deployments are left to delete.
+/// The first failure; with `atomic` it is an [`Error::RolledBack`]. Nothing is rolled back once all objects are
+/// deployed and only objects of earlier deployments remain to be deleted.
 pub async fn deploy(
     client: &Client,
     parts: &[Part],
     settings: &Settings,
-    tell: &mut dyn Tell,
+    observer: &mut dyn Observer,
     cancel: &CancellationToken,
 ) -> Result<Outcome, Error> {
-    let mut run = Run::new(client, settings, tell, cancel);
+    let mut run = Run::new(client, settings, observer, cancel);
     let Err(halt) = Box::pin(run.deploy(parts)).await else { return Ok(run.outcome) };
     let cause = run.explain(halt, parts);
-    if !settings.atomic || run.is_dry() || run.journal.is_closed() {
+    if !settings.atomic || run.is_dry() || run.change_log.is_closed() {
         return Err(cause);
     }
     let failures = Box::pin(run.roll_back()).await;
     Err(Error::RolledBack { cause: Box::new(cause), failures })
 }
 
-/// What became of a write.
+/// The result of a write.
 enum Written {
     Done(Change),
-    /// Somebody was faster.
+    /// Another client wrote in between, or the kind is not served yet.
     Again,
-    /// The API server says that a field cannot be changed.
+    /// A field cannot be changed, for this reason.
     Immutable(String),
 }
 
@@ -63,25 +64,25 @@ impl Run<'_> {
         let waits = (self.settings.wait || self.settings.atomic) && !self.is_dry();
         for part in parts {
             let component = part.component();
-            self.tell(&Step::Began(Action::Deploy, component));
+            self.observe(&Step::Began(Operation::Deploy, component));
             for object in part.objects() {
                 if let Err(halt) = self.put(component, object).await {
-                    return Err(self.failed(Action::Deploy, component, object, halt));
+                    return Err(self.failed(Operation::Deploy, component, object, halt));
                 }
             }
             let workloads = part.objects().iter().filter(|object| waits && Role::of(object).is_workload());
             for object in workloads {
                 if let Err(halt) = self.wait_ready(component, object).await {
-                    return Err(self.failed(Action::Deploy, component, object, halt));
+                    return Err(self.failed(Operation::Deploy, component, object, halt));
                 }
             }
-            self.tell(&Step::Ended(Action::Deploy, component));
+            self.observe(&Step::Ended(Operation::Deploy, component));
         }
-        self.journal.close();
+        self.change_log.close();
         self.prune(parts).await
     }
 
-    /// Makes the cluster have the object, and tells what that took.
+    /// Creates or updates one object, and reports the change.
     async fn put(&mut self, component: Component, object: &Object) -> Result<(), Halt> {
         let mut anew = false;
         let mut pause = PAUSE;
@@ -97,7 +98,11 @@ impl Run<'_> {
                     Written::Done(Change::Foreign)
                 }
                 Decision::Await if self.is_dry() => {
-                    self.found(component, object, "is being deleted; it would be waited for".to_owned());
+                    self.found(
+                        component,
+                        object,
+                        "is being deleted; a deployment would wait for that".to_owned(),
+                    );
                     self.imagine(component, object).await?
                 }
                 Decision::Await => {
@@ -119,7 +124,7 @@ impl Run<'_> {
                 Written::Done(change) => return self.put_done(component, object, change).await,
                 Written::Again => {}
                 Written::Immutable(reason) => {
-                    self.tell(&Step::Recreating(component, object, reason));
+                    self.observe(&Step::Recreating(component, object, reason));
                     if self.is_dry() {
                         self.imagine(component, object).await?;
                         return self.put_done(component, object, Change::Recreated).await;
@@ -132,12 +137,12 @@ impl Run<'_> {
             self.api_server.sleep(pause).await.map_err(|stop| Halt::of("applying", object, stop))?;
             pause *= 2;
         }
-        let busy = kube::Error::Service("it, its kind or its namespace keeps changing".into());
+        let busy = kube::Error::Service("the object, its kind or its namespace keeps changing".into());
         Err(Halt::of("applying", object, CallError::Failed(busy)))
     }
 
     async fn put_done(&mut self, component: Component, object: &Object, change: Change) -> Result<(), Halt> {
-        self.tell(&Step::Applied(component, object, change));
+        self.observe(&Step::Applied(component, object, change));
         self.outcome.applied.push((component, object.clone(), change));
         if Role::of(object) == Role::Definition && !self.is_dry() {
             self.wait_ready(component, object).await?;
@@ -145,7 +150,7 @@ impl Run<'_> {
         Ok(())
     }
 
-    /// Writes an object over what is there.
+    /// Applies an object; `live` is the object in the cluster.
     async fn write(
         &mut self,
         component: Component,
@@ -160,15 +165,15 @@ impl Run<'_> {
                 Some(_) => Change::Configured,
             }));
         }
-        // Before the call: what is done is to be undone also if the answer is lost.
-        self.journal.note(component, object, live);
+        // Logged before the call: a write whose answer is lost has to be undone too.
+        self.change_log.note(component, object, live);
         let answer = match self.api_server.apply(object, force).await {
             Ok(answer) => answer,
             Err(stop) if stop.is(client::is_conflict) => return Ok(Written::Again),
             Err(stop) if stop.is(client::is_not_found) && self.is_dry() => {
                 return self.imagine(component, object).await;
             }
-            // Another API server than the one that said so may not serve a new kind yet.
+            // In a cluster of several API servers one may not serve a new kind yet.
             Err(stop) if stop.is(client::is_not_found) => return Ok(Written::Again),
             Err(CallError::Failed(error)) if live.is_some() && !Role::of(object).is_ground() => {
                 return match unchangeable(&error) {
@@ -182,21 +187,25 @@ impl Run<'_> {
         Ok(Written::Done(match live {
             None => Change::Created,
             Some(live) if content(live) == content(&answer.body) => {
-                self.journal.forget(object);
+                self.change_log.forget(object);
                 Change::Unchanged
             }
             Some(_) => Change::Configured,
         }))
     }
 
-    /// Shows the API server an object that cannot be shown to it in its place: its namespace, or what bars its way, is as
-    /// the deployment would change it.
+    /// Lets the API server validate an object under another name, because its namespace does not exist yet or the old
+    /// object is still there.
     async fn imagine(&mut self, component: Component, object: &Object) -> Result<Written, Halt> {
         if self.settings.dry_run == Some(DryRun::Server) {
             match self.api_server.probe(object).await {
                 Ok(answer) => self.warned(component, object, answer.warnings),
                 Err(stop) if stop.is(client::is_not_found) => {
-                    self.found(component, object, "was not checked: its kind is not served yet".to_owned());
+                    self.found(
+                        component,
+                        object,
+                        "was not checked, because the API server does not serve its kind yet".to_owned(),
+                    );
                 }
                 Err(stop) => return Err(Halt::of("applying", object, stop)),
             }
@@ -204,7 +213,7 @@ impl Run<'_> {
         Ok(Written::Done(Change::Created))
     }
 
-    /// Deletes what cannot be changed, and waits until it is gone.
+    /// Deletes an object that cannot be changed, and waits until it is gone.
     async fn discard(
         &mut self,
         component: Component,
@@ -212,12 +221,12 @@ impl Run<'_> {
         live: Option<&Value>,
     ) -> Result<(), Halt> {
         let Some(live) = live else { return Ok(()) };
-        self.journal.note(component, object, Some(live));
+        self.change_log.note(component, object, Some(live));
         self.delete(object, live, Role::of(object).is_workload()).await?;
         self.wait_gone(component, object, Some(&live["metadata"]["uid"])).await
     }
 
-    /// The error for the one who asked.
+    /// The error for the caller.
     fn explain(&self, halt: Halt, parts: &[Part]) -> Error {
         let done = self.outcome.applied.len();
         let objects = || parts.iter().flat_map(Part::objects);
@@ -232,7 +241,7 @@ impl Run<'_> {
     }
 }
 
-/// Why a field cannot be changed, if that is all that is wrong.
+/// The immutable fields that an update tried to change, if nothing else is wrong with it.
 fn unchangeable(error: &kube::Error) -> Option<String> {
     let kube::Error::Api(status) = error else { return None };
     let causes = &status.details.as_ref().filter(|_| status.code == 422)?.causes;

@@ -1,7 +1,7 @@
-//! What a deployment would change, as text.
+//! The changes of a deployment as a diff.
 //!
-//! In: parts. Out: per object the difference between what is in the cluster and what would be, line by line. Never: a change; what
-//! would be is the API server's own answer to a dry run.
+//! In: parts. Out: for each object the difference between the cluster and the API server's answer to a dry run. Never:
+//! a change.
 
 use kube::Client;
 use runtime::client;
@@ -10,30 +10,30 @@ use similar::TextDiff;
 use tokio_util::sync::CancellationToken;
 
 use super::decide::{Decision, decide};
-use super::progress::Step;
 use super::run::{Halt, Run};
+use super::step::Step;
 use super::{DryRun, Error, Settings};
 use crate::part::{Component, Part};
 use objects::Object;
 use objects::client::{CallError, Force};
 use objects::equality::content;
 
-/// How one object would change.
+/// The change of one object.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Difference {
-    /// Whose.
+    /// The component that the object belongs to.
     pub component: Component,
-    /// Which.
+    /// The object.
     pub object: Object,
     /// A unified diff of YAML; never empty.
     pub text: String,
 }
 
-/// The differences between a cluster and the parts, in the order in which deploying would make them; empty if there are none.
-/// Objects of ours that deploying would delete are the last.
+/// The differences between a cluster and the parts, in the order of deployment; empty if there are none. Objects that a
+/// deployment would delete are last.
 ///
 /// # Errors
-/// When something cannot be read, or would not be taken.
+/// When an object cannot be read, or the API server would reject it.
 pub async fn diff(
     client: &Client,
     parts: &[Part],
@@ -79,12 +79,12 @@ async fn collect(run: &mut Run<'_>, parts: &[Part], differences: &mut Vec<Differ
     Ok(())
 }
 
-/// What an object would be; `None` if it stays as it is.
+/// The object after a deployment; `None` if it is not ours to change.
 async fn after(run: &mut Run<'_>, object: &Object, live: Option<&Value>) -> Result<Option<Value>, Halt> {
     let (object, force) = match decide(object, live, run.settings.adopt) {
         Decision::Refuse(error) => return Err(error.into()),
         Decision::Use(_) => return Ok(None),
-        // The API server cannot be asked what would be in the place of something else.
+        // The old object is in the way, so the API server cannot be asked for the new one.
         Decision::Recreate(_) | Decision::Await => return Ok(Some(object.body().clone())),
         Decision::Create => (object.clone(), Force::No),
         Decision::Apply(object) => (object, Force::Yes),
@@ -92,7 +92,7 @@ async fn after(run: &mut Run<'_>, object: &Object, live: Option<&Value>) -> Resu
     };
     match run.api_server.apply(&object, force).await {
         Ok(answer) => Ok(Some(answer.body)),
-        // Its namespace or kind is not there yet.
+        // The namespace or kind does not exist yet.
         Err(stop) if stop.is(client::is_not_found) => Ok(Some(object.body().clone())),
         Err(stop @ CallError::Failed(_))
             if live.is_some() && stop.is(|error| client::code(error) == Some(422)) =>

@@ -1,6 +1,6 @@
-//! What is in a cluster of ours, and what of others is in a namespace of ours.
+//! Our objects in a cluster, and objects of others in our namespaces.
 //!
-//! In: a cluster. Out: objects by their labels; whoever else lives in a namespace. Never: a write.
+//! In: a cluster. Out: our objects, found by their labels; the occupants of a namespace. Never: a write.
 
 use std::collections::BTreeSet;
 
@@ -17,7 +17,7 @@ use crate::part::{COMPONENT, Component, MANAGED_BY, MANAGER};
 use objects::client::{AT_ONCE, ApiServer, CallError};
 use objects::{Object, ObjectKind};
 
-/// Groups that show other groups' objects once more, or numbers that are no objects.
+/// API groups that repeat objects of other groups, or serve values that are not objects.
 const VIEWS: [&str; 7] = [
     "authorization.openshift.io",
     "custom.metrics.k8s.io",
@@ -28,29 +28,28 @@ const VIEWS: [&str; 7] = [
     "project.openshift.io",
 ];
 
-/// Who has something in a namespace.
+/// The owners of the objects in a namespace.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub(super) struct Occupants {
-    /// Components of ours, by their label.
+    /// Our components, by their label.
     pub(super) ours: BTreeSet<String>,
-    /// Objects of others, as people name them, in order.
+    /// Objects of others as `Kind name`.
     pub(super) others: BTreeSet<String>,
 }
 
-/// Objects, and kinds of which they could not be listed.
+/// Our objects, and the kinds that could not be listed.
 #[derive(Debug, Default)]
-pub(super) struct Found {
+pub(super) struct Inventory {
     pub(super) objects: Vec<(Component, Object)>,
     pub(super) failures: Vec<Halt>,
 }
 
-/// All objects of ours of these components, in the order in which their kinds are made; `more` kinds than the known ones
-/// can be looked through.
+/// Our objects of these components, in the order of installation. `more` names kinds beyond the known ones.
 pub(super) async fn inventory(
     api_server: &ApiServer,
     components: &[Component],
     more: &[ObjectKind],
-) -> Result<Found, Halt> {
+) -> Result<Inventory, Halt> {
     let mut kinds: Vec<ObjectKind> = sorts::all().collect();
     for kind in more {
         if !kinds.iter().any(|known| (&known.group, &known.kind) == (&kind.group, &kind.kind)) {
@@ -65,7 +64,7 @@ pub(super) async fn inventory(
         (kind, list)
     };
     let lists = stream::iter(kinds).map(list);
-    let mut found = Found::default();
+    let mut found = Inventory::default();
     for (kind, list) in lists.buffered(AT_ONCE).collect::<Vec<_>>().await {
         let items = match list {
             Ok(items) => items.unwrap_or_default(),
@@ -81,7 +80,7 @@ pub(super) async fn inventory(
     Ok(found)
 }
 
-/// Who has something in a namespace. `gone` are uids of what we deleted and what may still be there for a moment.
+/// The owners of the objects in a namespace. `gone` are uids of what we deleted and what may still be there for a moment.
 pub(super) async fn occupants(
     api_server: &ApiServer,
     namespace: &Object,
@@ -100,16 +99,16 @@ pub(super) async fn occupants(
         .collect();
     let lists = stream::iter(kinds).map(async |kind| {
         match api_server.list_metadata(&kind, Some(namespace.name())).await {
-            // Some kinds can only be made, whatever discovery says.
+            // Some kinds can only be created, in spite of what discovery reports.
             Err(stop) if stop.is(|error| client::code(error) == Some(405)) => Ok((kind, Vec::new())),
             list => list.map(|items| (kind, items.unwrap_or_default())),
         }
     });
     let lists: Vec<(ObjectKind, Vec<Value>)> = lists.buffered(AT_ONCE).try_collect().await.map_err(failed)?;
-    Ok(judge(&lists, gone))
+    Ok(occupants_of(&lists, gone))
 }
 
-/// Whether somebody made objects of a definition, other than those that our own programs make.
+/// Whether a definition has objects other than those that our own programs create.
 pub(super) async fn is_used(api_server: &ApiServer, definition: &Object) -> Result<bool, Halt> {
     if definition.name() == nrt_definition() {
         return Ok(false);
@@ -127,19 +126,19 @@ pub(super) async fn is_used(api_server: &ApiServer, definition: &Object) -> Resu
     Ok(list.is_some_and(|items| !items.is_empty()))
 }
 
-/// The name of the definition whose objects only our own programs and their peers write, from what they see.
+/// The name of the definition of NodeResourceTopology; exporters recreate its objects, so their loss does not matter.
 fn nrt_definition() -> String {
     let kind = ObjectKind::of::<api::nrt::NodeResourceTopology>();
     format!("{}.{}", kind.plural, kind.group)
 }
 
-/// The component by its label.
+/// The component that the object's label names.
 fn component(object: &Object) -> Option<Component> {
     let label = object.label(COMPONENT)?;
     Component::ALL.into_iter().find(|component| component.name() == label)
 }
 
-fn judge(lists: &[(ObjectKind, Vec<Value>)], gone: &BTreeSet<String>) -> Occupants {
+fn occupants_of(lists: &[(ObjectKind, Vec<Value>)], gone: &BTreeSet<String>) -> Occupants {
     let uid = |object: &Value| object["uid"].as_str().unwrap_or_default().to_owned();
     let here: BTreeSet<String> =
         lists.iter().flat_map(|(_, items)| items).map(|item| uid(&item["metadata"])).collect();
@@ -156,7 +155,7 @@ fn judge(lists: &[(ObjectKind, Vec<Value>)], gone: &BTreeSet<String>) -> Occupan
                 continue;
             }
             let owners = metadata["ownerReferences"].as_array().map(Vec::as_slice).unwrap_or_default();
-            // Goes where its owner goes; an owner that is no longer here was in this namespace.
+            // The garbage collector deletes it with its owner; an owner that is not listed was in this namespace.
             let follows = |owner: &Value| {
                 here.contains(&uid(owner))
                     || gone.contains(&uid(owner))
@@ -172,7 +171,7 @@ fn judge(lists: &[(ObjectKind, Vec<Value>)], gone: &BTreeSet<String>) -> Occupan
     occupants
 }
 
-/// Whether the cluster makes it in each namespace, or a program of ours as it runs: nobody loses anything by it.
+/// Whether the cluster creates this object in each namespace, or a running program of ours does; its loss does not matter.
 fn is_of_the_cluster(kind: &ObjectKind, metadata: &Value) -> bool {
     let name = metadata["name"].as_str().unwrap_or_default();
     let noted = |annotation: &str| metadata["annotations"][annotation].is_string();
@@ -191,7 +190,7 @@ fn is_of_the_cluster(kind: &ObjectKind, metadata: &Value) -> bool {
     }
 }
 
-/// Whether objects of this kind are namespaces or definitions, which are deleted with more care.
+/// Whether the object is a namespace or a definition, whose deletion takes other objects along.
 pub(super) fn is_ground(object: &Object) -> bool {
     Role::of(object).is_ground()
 }
@@ -207,10 +206,10 @@ mod tests {
     }
 
     #[test]
-    fn only_what_somebody_would_miss_counts() {
+    fn only_objects_of_others_count_as_occupants() {
         let item = |metadata: Value| json!({ "metadata": metadata });
         let ours = json!({ MANAGED_BY: MANAGER, COMPONENT: "api" });
-        // kind, metadata -> somebody else's, one of ours
+        // kind, metadata -> counts as others', counts as ours
         let table = [
             ("ConfigMap", json!({ "name": "users", "uid": "1" }), true, false),
             ("ConfigMap", json!({ "name": "kube-root-ca.crt", "uid": "1" }), false, false),
@@ -247,7 +246,7 @@ mod tests {
         ];
         let gone = BTreeSet::from(["deleted".to_owned()]);
         for (name, metadata, others, is_ours) in table {
-            let got = judge(&[(kind(name), vec![item(metadata.clone())])], &gone);
+            let got = occupants_of(&[(kind(name), vec![item(metadata.clone())])], &gone);
             assert_eq!(
                 (!got.others.is_empty(), !got.ours.is_empty()),
                 (others, is_ours),
@@ -260,7 +259,7 @@ mod tests {
     fn owned_objects_follow_their_owners() {
         let owner = json!({ "metadata": { "name": "o", "uid": "o" } });
         let owned = json!({ "metadata": { "name": "p", "uid": "p", "ownerReferences": [{ "uid": "o" }] } });
-        let got = judge(&[(kind("Pod"), vec![owned]), (kind("Thing"), vec![owner])], &BTreeSet::new());
-        assert_eq!(got.others, BTreeSet::from(["Thing o".to_owned()]), "named once, by what would be lost");
+        let got = occupants_of(&[(kind("Pod"), vec![owned]), (kind("Thing"), vec![owner])], &BTreeSet::new());
+        assert_eq!(got.others, BTreeSet::from(["Thing o".to_owned()]), "only the owner is named");
     }
 }

@@ -1,115 +1,115 @@
-//! What became of a deployment or removal.
+//! The results of a deployment or removal.
 //!
-//! In: what was done. Out: values for callers, errors in one line for people. Never: steps on the way, see
-//! [`progress`](super::progress).
+//! In: completed changes. Out: values for callers, errors of one line. Never: progress; see [`step`](super::step).
 
 use std::fmt;
 use std::time::Duration;
 
-use super::progress::Change;
+use super::step::Change;
 use crate::part::Component;
 use objects::Object;
+use objects::Object;
 
-/// What a deployment did, in order.
+/// The result of a deployment, in order.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct Outcome {
-    /// What became of each object.
+    /// Each object with its change.
     pub applied: Vec<(Component, Object, Change)>,
     /// Objects of earlier deployments that were deleted.
     pub pruned: Vec<(Component, Object)>,
-    /// Objects of earlier deployments that stay, and why.
+    /// Objects of earlier deployments that stay, each with the reason.
     pub kept: Vec<(Component, Object, String)>,
-    /// What the API server warned of, with the object.
+    /// Warnings of the API server, with the object.
     pub warnings: Vec<(Component, Object, String)>,
-    /// What people should know, with the object.
+    /// Notes for the user, with the object.
     pub findings: Vec<(Component, Object, String)>,
 }
 
-/// What a removal did, in order.
+/// The result of a removal, in order.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct Removal {
-    /// Objects that were deleted.
+    /// The deleted objects.
     pub deleted: Vec<(Component, Object)>,
-    /// Objects of ours that stay, and why: something of others would be lost with them.
+    /// Our objects that stay because objects of others would be lost with them, each with the reason.
     pub kept: Vec<(Component, Object, String)>,
 }
 
-/// Why a deployment or removal did not get to its end. One line each.
+/// A deployment or removal that failed. Each message is one line.
 #[derive(Clone, Debug, PartialEq, thiserror::Error)]
 pub enum Error {
-    /// Somebody else's object has a name that we need.
+    /// An object of others has a name that the deployment needs.
     #[error("{object} was not made by us (it belongs to {owner}); remove it, or take it over with --adopt")]
     Foreign {
-        /// The object, as people name it.
+        /// The object, as `Kind namespace/name`.
         object: String,
-        /// Whoever made it, as far as it says.
+        /// The owner, as far as the object tells.
         owner: String,
     },
-    /// Somebody else's definition does not have what we need.
+    /// A CustomResourceDefinition of others lacks a version or field that is needed.
     #[error("{object} was not made by us (it belongs to {owner}) and {lacks}")]
     Unfit {
         /// The definition.
         object: String,
-        /// Whoever made it, as far as it says.
+        /// The owner, as far as the object tells.
         owner: String,
-        /// What is wrong with it.
+        /// The deficiency.
         lacks: String,
     },
-    /// The API server did not do what it was asked for.
+    /// A call to the API server failed.
     #[error("{doing} {object}: {error}")]
     Call {
-        /// What was being done, such as `applying`.
+        /// The operation, such as `applying`.
         doing: &'static str,
-        /// To what.
+        /// The object.
         object: String,
-        /// The answer.
+        /// The API server's answer.
         error: String,
     },
-    /// Something did not get ready or gone in time.
-    #[error("{object} is not {wanted} after {after:?}{}", Because(.troubles))]
+    /// An object did not become ready or disappear in time.
+    #[error("{object} is not {wanted} after {after:?}{}", Reasons(.reasons))]
     Timeout {
-        /// What.
+        /// The object.
         object: String,
         /// `ready`, `established` or `gone`.
         wanted: &'static str,
-        /// How long it was waited for.
+        /// The time limit.
         after: Duration,
-        /// What is known about the reasons; how far it got, first.
-        troubles: Vec<String>,
+        /// The progress so far, then known reasons.
+        reasons: Vec<String>,
     },
-    /// A name of a definition is taken, so that it will never be served.
+    /// A definition is never served, because another one has its names.
     #[error("{object} cannot be served: {reason}")]
     NeverServed {
         /// The definition.
         object: String,
-        /// Why.
+        /// The reason.
         reason: String,
     },
-    /// Somebody asked to stop.
-    #[error("interrupted: {done} of {all} objects are done{}", Next(.next))]
+    /// The caller cancelled.
+    #[error("interrupted: {done} of {all} objects are done{}", NextObject(.next))]
     Cancelled {
-        /// Objects that are as they should be.
+        /// The number of completed objects.
         done: usize,
-        /// Objects altogether.
+        /// The number of all objects.
         all: usize,
-        /// Whose turn it would have been.
+        /// The next object.
         next: Option<String>,
     },
-    /// It failed, and what was there before was restored.
-    #[error("{cause}; {}", Restored(.failures))]
+    /// The deployment failed and was rolled back.
+    #[error("{cause}; {}", RestoreResult(.failures))]
     RolledBack {
-        /// Why it failed.
+        /// The failure.
         cause: Box<Error>,
-        /// What could not be restored.
+        /// Objects that could not be restored, each with the reason.
         failures: Vec<String>,
     },
-    /// Several things failed; the rest was done.
+    /// Several objects failed; all others are done.
     #[error("{}", .0.iter().map(ToString::to_string).collect::<Vec<_>>().join("; "))]
     Several(Vec<Error>),
 }
 
 impl Error {
-    /// Whether it ended because somebody asked for it, restored or not.
+    /// Whether the caller cancelled, with or without a rollback.
     #[must_use]
     pub fn is_cancelled(&self) -> bool {
         match self {
@@ -121,29 +121,31 @@ impl Error {
     }
 }
 
-struct Because<'a>(&'a [String]);
+struct Reasons<'a>(&'a [String]);
 
-impl fmt::Display for Because<'_> {
+impl fmt::Display for Reasons<'_> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         if self.0.is_empty() { Ok(()) } else { write!(f, ": {}", self.0.join("; ")) }
     }
 }
 
-struct Next<'a>(&'a Option<String>);
+struct NextObject<'a>(&'a Option<String>);
 
-impl fmt::Display for Next<'_> {
+impl fmt::Display for NextObject<'_> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        self.0.as_ref().map_or(Ok(()), |next| write!(f, ", {next} would have been next"))
+        self.0.as_ref().map_or(Ok(()), |next| write!(f, "; the next is {next}"))
     }
 }
 
-struct Restored<'a>(&'a [String]);
+struct RestoreResult<'a>(&'a [String]);
 
-impl fmt::Display for Restored<'_> {
+impl fmt::Display for RestoreResult<'_> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self.0 {
-            [] => f.write_str("what was there before is restored"),
-            failures => write!(f, "not all that was there before could be restored: {}", failures.join("; ")),
+            [] => f.write_str("the previous state is restored"),
+            failures => {
+                write!(f, "the previous state could not be restored completely: {}", failures.join("; "))
+            }
         }
     }
 }

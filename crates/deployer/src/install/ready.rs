@@ -1,34 +1,34 @@
-//! How far something that is waited for has got.
+//! Readiness of definitions, DaemonSets and Deployments.
 //!
-//! In: an object as the API server shows it. Out: a verdict. Never: a call.
+//! In: an object from the API server. Out: its readiness. Never: a call.
 
 use serde_json::Value;
 
-use super::progress::State;
 use super::sorts::Role;
+use super::step::WaitState;
 
-/// What waiting for an object to be ready has to say about it.
+/// The readiness of an object.
 #[derive(Clone, Debug, PartialEq)]
-pub enum Verdict {
-    /// Nothing is left to wait for; with what people should know, if anything.
+pub enum Readiness {
+    /// Ready, perhaps with a note for the user.
     Ready(Option<String>),
-    /// Not yet.
-    Pending(State),
-    /// Never, for this reason.
-    Hopeless(String),
+    /// Not ready yet.
+    Pending(WaitState),
+    /// Will not become ready, for this reason.
+    Never(String),
 }
 
-/// Judges an object of this role.
-pub(super) fn verdict(role: Role, live: &Value) -> Verdict {
+/// The readiness of an object of this role.
+pub(super) fn readiness(role: Role, live: &Value) -> Readiness {
     match role {
         Role::Definition => definition(live),
         Role::DaemonSet => daemon_set(live),
         Role::Deployment => deployment(live),
-        Role::Namespace | Role::Other => Verdict::Ready(None),
+        Role::Namespace | Role::Other => Readiness::Ready(None),
     }
 }
 
-/// What keeps an object from disappearing, as far as it says.
+/// The reasons in the object's status and finalizers why it is not gone yet.
 pub(super) fn held_by(live: &Value) -> Vec<String> {
     let conditions = conditions(live).filter(|condition| {
         condition["status"] == "True"
@@ -44,57 +44,58 @@ pub(super) fn held_by(live: &Value) -> Vec<String> {
     reasons
 }
 
-fn definition(live: &Value) -> Verdict {
+fn definition(live: &Value) -> Readiness {
     let is = |kind: &str, status: &str| {
         conditions(live).any(|condition| condition["type"] == kind && condition["status"] == status)
     };
     if is("Established", "True") {
-        return Verdict::Ready(None);
+        return Readiness::Ready(None);
     }
     let refused = conditions(live)
         .find(|condition| condition["type"] == "NamesAccepted" && condition["status"] == "False");
     match refused.and_then(|condition| condition["message"].as_str()) {
-        Some(message) => Verdict::Hopeless(message.to_owned()),
-        None => Verdict::Pending(State::NotEstablished),
+        Some(message) => Readiness::Never(message.to_owned()),
+        None => Readiness::Pending(WaitState::NotEstablished),
     }
 }
 
-/// Judges a DaemonSet: its controller has seen the newest revision, and every node that should run it runs that.
+/// The readiness of a DaemonSet: each desired node has a ready pod of the newest revision. `live` is the observed
+/// object.
 #[must_use]
-pub fn daemon_set(live: &Value) -> Verdict {
+pub fn daemon_set(live: &Value) -> Readiness {
     if !observed(live) {
-        return Verdict::Pending(State::Unobserved);
+        return Readiness::Pending(WaitState::Unobserved);
     }
     let (desired, ready) = (number(live, "desiredNumberScheduled"), number(live, "numberReady"));
     let available = number(live, "numberAvailable");
-    // Pods of this strategy are replaced when somebody deletes them.
+    // With this strategy pods are replaced only after a manual deletion.
     let by_hand = live["spec"]["updateStrategy"]["type"] == "OnDelete";
     let updated = if by_hand { desired } else { number(live, "updatedNumberScheduled") };
     if desired == 0 {
-        return Verdict::Ready(Some("no node matches, so it has no pods".to_owned()));
+        return Readiness::Ready(Some("no node matches, so it has no pods".to_owned()));
     }
     if updated >= desired && ready >= desired && available >= desired {
-        return Verdict::Ready(None);
+        return Readiness::Ready(None);
     }
-    Verdict::Pending(State::DaemonSet { desired, updated, ready: ready.min(available) })
+    Readiness::Pending(WaitState::DaemonSet { desired, updated, ready: ready.min(available) })
 }
 
-/// Judges a Deployment: its controller has seen the newest revision, and nothing else runs.
+/// The readiness of a Deployment: all replicas are available and of the newest revision. `live` is the observed object.
 #[must_use]
-pub fn deployment(live: &Value) -> Verdict {
+pub fn deployment(live: &Value) -> Readiness {
     if !observed(live) {
-        return Verdict::Pending(State::Unobserved);
+        return Readiness::Pending(WaitState::Unobserved);
     }
     let wanted = live["spec"]["replicas"].as_i64().map_or(1, clamp);
     let (all, updated) = (number(live, "replicas"), number(live, "updatedReplicas"));
     let available = number(live, "availableReplicas");
     if updated >= wanted && all == updated && available >= wanted {
-        return Verdict::Ready(None);
+        return Readiness::Ready(None);
     }
-    Verdict::Pending(State::Deployment { replicas: wanted, updated, available })
+    Readiness::Pending(WaitState::Deployment { replicas: wanted, updated, available })
 }
 
-/// Whether its controller has seen its newest revision.
+/// Whether the controller has observed the newest generation.
 fn observed(live: &Value) -> bool {
     live["status"]["observedGeneration"].as_i64() >= live["metadata"]["generation"].as_i64()
 }
@@ -120,16 +121,16 @@ mod tests {
     #[test]
     fn daemon_sets_are_ready_when_every_node_runs_the_newest() {
         let pending =
-            |desired, updated, ready| Verdict::Pending(State::DaemonSet { desired, updated, ready });
+            |desired, updated, ready| Readiness::Pending(WaitState::DaemonSet { desired, updated, ready });
         // generation, observed, desired, updated, ready, available
         let table = [
-            ([2, 1, 3, 3, 3, 3], Verdict::Pending(State::Unobserved)),
-            ([2, 2, 3, 3, 3, 3], Verdict::Ready(None)),
-            ([2, 3, 3, 3, 3, 3], Verdict::Ready(None)),
+            ([2, 1, 3, 3, 3, 3], Readiness::Pending(WaitState::Unobserved)),
+            ([2, 2, 3, 3, 3, 3], Readiness::Ready(None)),
+            ([2, 3, 3, 3, 3, 3], Readiness::Ready(None)),
             ([2, 2, 3, 2, 3, 3], pending(3, 2, 3)),
             ([2, 2, 3, 3, 2, 2], pending(3, 3, 2)),
             ([2, 2, 3, 3, 3, 1], pending(3, 3, 1)),
-            ([2, 2, 0, 0, 0, 0], Verdict::Ready(Some("no node matches, so it has no pods".to_owned()))),
+            ([2, 2, 0, 0, 0, 0], Readiness::Ready(Some("no node matches, so it has no pods".to_owned()))),
         ];
         for (numbers, want) in table {
             let [generation, observed, desired, updated, ready, available] = numbers;
@@ -140,31 +141,31 @@ mod tests {
                     "updatedNumberScheduled": updated, "numberAvailable": available,
                 },
             });
-            assert_eq!(verdict(Role::DaemonSet, &live), want, "{numbers:?}");
+            assert_eq!(readiness(Role::DaemonSet, &live), want, "{numbers:?}");
         }
         let young = json!({ "metadata": { "generation": 1 }, "spec": {}, "status": {} });
-        assert_eq!(verdict(Role::DaemonSet, &young), Verdict::Pending(State::Unobserved));
+        assert_eq!(readiness(Role::DaemonSet, &young), Readiness::Pending(WaitState::Unobserved));
         let by_hand = json!({
             "metadata": { "generation": 1 },
             "spec": { "updateStrategy": { "type": "OnDelete" } },
             "status": { "observedGeneration": 1, "desiredNumberScheduled": 1, "numberReady": 1, "numberAvailable": 1 },
         });
-        assert_eq!(verdict(Role::DaemonSet, &by_hand), Verdict::Ready(None));
+        assert_eq!(readiness(Role::DaemonSet, &by_hand), Readiness::Ready(None));
     }
 
     #[test]
     fn deployments_are_ready_when_only_the_newest_runs() {
         let pending = |replicas, updated, available| {
-            Verdict::Pending(State::Deployment { replicas, updated, available })
+            Readiness::Pending(WaitState::Deployment { replicas, updated, available })
         };
         // wanted, observed, all, updated, available
         let table = [
-            ([2, 1, 2, 2, 2], Verdict::Ready(None)),
-            ([2, 0, 2, 2, 2], Verdict::Pending(State::Unobserved)),
+            ([2, 1, 2, 2, 2], Readiness::Ready(None)),
+            ([2, 0, 2, 2, 2], Readiness::Pending(WaitState::Unobserved)),
             ([2, 1, 3, 2, 3], pending(2, 2, 3)),
             ([2, 1, 2, 1, 2], pending(2, 1, 2)),
             ([2, 1, 2, 2, 1], pending(2, 2, 1)),
-            ([0, 1, 0, 0, 0], Verdict::Ready(None)),
+            ([0, 1, 0, 0, 0], Readiness::Ready(None)),
         ];
         for (numbers, want) in table {
             let [wanted, observed, all, updated, available] = numbers;
@@ -176,7 +177,7 @@ mod tests {
                     "availableReplicas": available,
                 },
             });
-            assert_eq!(verdict(Role::Deployment, &live), want, "{numbers:?}");
+            assert_eq!(readiness(Role::Deployment, &live), want, "{numbers:?}");
         }
     }
 
@@ -184,19 +185,19 @@ mod tests {
     fn definitions_are_ready_when_they_are_served() {
         let live = |kind: &str, status: &str| json!({ "status": { "conditions": [{ "type": kind, "status": status, "message": "taken" }] } });
         let table = [
-            (json!({}), Verdict::Pending(State::NotEstablished)),
-            (live("Established", "False"), Verdict::Pending(State::NotEstablished)),
-            (live("Established", "True"), Verdict::Ready(None)),
-            (live("NamesAccepted", "True"), Verdict::Pending(State::NotEstablished)),
-            (live("NamesAccepted", "False"), Verdict::Hopeless("taken".to_owned())),
+            (json!({}), Readiness::Pending(WaitState::NotEstablished)),
+            (live("Established", "False"), Readiness::Pending(WaitState::NotEstablished)),
+            (live("Established", "True"), Readiness::Ready(None)),
+            (live("NamesAccepted", "True"), Readiness::Pending(WaitState::NotEstablished)),
+            (live("NamesAccepted", "False"), Readiness::Never("taken".to_owned())),
         ];
         for (live, want) in table {
-            assert_eq!(verdict(Role::Definition, &live), want, "{live}");
+            assert_eq!(readiness(Role::Definition, &live), want, "{live}");
         }
     }
 
     #[test]
-    fn what_holds_an_object_is_named() {
+    fn finalizers_and_conditions_explain_a_pending_deletion() {
         let live = json!({
             "metadata": { "finalizers": ["example.com/a", "b"] },
             "status": { "conditions": [

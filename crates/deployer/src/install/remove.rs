@@ -1,7 +1,7 @@
-//! Taking out of a cluster what deployments put into it, whatever their options were: it is found by its labels.
+//! Removing components. Objects are found by their labels, so the options of the deployment do not matter.
 //!
-//! In: components. Out: a cluster without them. Never: the deletion of anything that has not our mark, nor of what others
-//! would lose something by, unless forced.
+//! In: components. Out: a cluster without them. Never: the deletion of an object without our label; without force also
+//! none that takes objects of others along.
 
 use std::collections::BTreeSet;
 
@@ -10,31 +10,31 @@ use kube::api::ListParams;
 use tokio_util::sync::CancellationToken;
 
 use super::inventory::{self, is_ground};
-use super::progress::{Action, Step, Tell};
 use super::run::{Halt, Run, listed};
 use super::sorts::Role;
+use super::step::{Observer, Operation, Step};
 use super::{Error, Removal, Settings};
 use crate::part::{COMPONENT, Component, MANAGED_BY, MANAGER, Part};
 use objects::{Object, ObjectKind};
 
-/// Removes components, the last one deployed first, and of each what was made last first.
+/// Removes components and their objects in the reverse order of installation.
 ///
-/// What is gone already is no error. The failure of one object stops neither the others nor the other components. It can be
-/// interrupted anywhere and called again.
+/// An absent object is no error. A failure of one object does not stop the rest. A removal can be interrupted anywhere
+/// and repeated.
 ///
 /// # Errors
-/// [`Error::Several`] with all that failed, [`Error::Cancelled`] when it was stopped.
+/// [`Error::Several`] with all failures, or [`Error::Cancelled`].
 pub async fn remove(
     client: &Client,
     components: &[Component],
     settings: &Settings,
-    tell: &mut dyn Tell,
+    observer: &mut dyn Observer,
     cancel: &CancellationToken,
 ) -> Result<Removal, Error> {
-    let run = Run::new(client, settings, tell, cancel);
+    let run = Run::new(client, settings, observer, cancel);
     let wanted: Vec<Component> =
         Component::ALL.into_iter().rev().filter(|component| components.contains(component)).collect();
-    let mut work = Work {
+    let mut work = RemovalRun {
         run,
         waits: settings.wait,
         removal: Removal::default(),
@@ -52,31 +52,31 @@ pub async fn remove(
 }
 
 /// A removal in progress.
-struct Work<'a> {
+struct RemovalRun<'a> {
     run: Run<'a>,
     waits: bool,
     removal: Removal,
     errors: Vec<Error>,
-    /// Uids of what was deleted; it may still be there for a moment.
+    /// Uids of deleted objects, which may still be listed for a moment.
     gone: BTreeSet<String>,
-    /// Namespaces in which something was deleted.
+    /// Namespaces of deleted objects.
     touched: BTreeSet<String>,
-    /// Objects found and not yet deleted, and the next of them.
+    /// The number of objects still to be deleted, and the next one.
     left: usize,
     next: Option<String>,
 }
 
-/// Somebody asked to stop.
+/// The caller cancelled.
 struct Cancelled;
 
-impl Work<'_> {
+impl RemovalRun<'_> {
     async fn remove(&mut self, components: &[Component]) -> Result<(), Cancelled> {
         for (place, component) in components.iter().copied().enumerate() {
-            self.run.tell(&Step::Began(Action::Remove, component));
+            self.run.observe(&Step::Began(Operation::Remove, component));
             let before = self.errors.len();
             self.remove_component(component, &components[place + 1..]).await?;
             if self.errors.len() == before {
-                self.run.tell(&Step::Ended(Action::Remove, component));
+                self.run.observe(&Step::Ended(Operation::Remove, component));
             }
         }
         Ok(())
@@ -95,7 +95,7 @@ impl Work<'_> {
         let definitions = grounds.into_iter().filter(|object| Role::of(object) == Role::Definition);
         let definitions: Vec<Object> = definitions.collect();
         self.left = workloads.len() + others.len() + definitions.len();
-        // First what would go on without what it needs, and complain.
+        // Workloads go first: their pods would fail without the other objects.
         self.delete_all(component, &workloads).await?;
         self.delete_all(component, &others).await?;
         self.remove_namespaces(component, later).await?;
@@ -127,7 +127,7 @@ impl Work<'_> {
         let patient = self.waits && Role::of(object).is_workload();
         let deleted = self.run.delete(object, object.body(), patient).await;
         if self.noted_of(component, object, deleted)? == Some(true) {
-            self.run.tell(&Step::Deleted(component, object));
+            self.run.observe(&Step::Deleted(component, object));
             self.removal.deleted.push((component, object.clone()));
         }
         self.left = self.left.saturating_sub(1);
@@ -140,7 +140,7 @@ impl Work<'_> {
             match self.noted_of(component, &definition, used)? {
                 Some(false) => {}
                 Some(true) => {
-                    self.keep(component, definition, "there are objects of its kind".to_owned());
+                    self.keep(component, definition, "objects of this kind exist".to_owned());
                     return Ok(());
                 }
                 None => return Ok(()),
@@ -149,7 +149,7 @@ impl Work<'_> {
         self.delete_all(component, &[definition]).await
     }
 
-    /// Deletes the namespaces of ours that nobody needs any more: those of this component, and those it was in.
+    /// Deletes our namespaces that are no longer needed: those of this component, and those of its deleted objects.
     async fn remove_namespaces(
         &mut self,
         component: Component,
@@ -163,15 +163,15 @@ impl Work<'_> {
             }
             let reason = occupied(&mut self.run, &namespace, &self.gone, later).await;
             match self.noted_of(component, &namespace, reason)? {
-                Some(Room::Free) => self.delete_all(component, &[namespace]).await?,
-                Some(Room::Shared) | None => {}
-                Some(Room::Occupied(reason)) => self.keep(component, namespace, reason),
+                Some(NamespaceState::Free) => self.delete_all(component, &[namespace]).await?,
+                Some(NamespaceState::Shared) | None => {}
+                Some(NamespaceState::Occupied(reason)) => self.keep(component, namespace, reason),
             }
         }
         Ok(())
     }
 
-    /// Whether an earlier component's turn has decided about it.
+    /// Whether the removal of an earlier component already handled this namespace.
     fn is_settled(&self, namespace: &Object) -> bool {
         let deleted = self.removal.deleted.iter().map(|(_, object)| object);
         let kept = self.removal.kept.iter().map(|(_, object, _)| object);
@@ -180,7 +180,7 @@ impl Work<'_> {
 
     fn keep(&mut self, component: Component, object: Object, reason: String) {
         self.left = self.left.saturating_sub(1);
-        self.run.tell(&Step::Kept(component, &object, reason.clone()));
+        self.run.observe(&Step::Kept(component, &object, reason.clone()));
         self.removal.kept.push((component, object, reason));
     }
 
@@ -190,7 +190,7 @@ impl Work<'_> {
         object: &Object,
         result: Result<T, Halt>,
     ) -> Result<Option<T>, Cancelled> {
-        let result = result.map_err(|halt| self.run.failed(Action::Remove, component, object, halt));
+        let result = result.map_err(|halt| self.run.failed(Operation::Remove, component, object, halt));
         self.noted(result)
     }
 
@@ -206,12 +206,12 @@ impl Work<'_> {
     }
 }
 
-/// Whether a namespace of ours can go.
-enum Room {
+/// Whether one of our namespaces can be deleted.
+enum NamespaceState {
     Free,
-    /// A component that is removed later is in it.
+    /// A component that will be removed later is in it.
     Shared,
-    /// It cannot, for this reason.
+    /// No, for this reason.
     Occupied(String),
 }
 
@@ -220,31 +220,34 @@ async fn occupied(
     namespace: &Object,
     gone: &BTreeSet<String>,
     later: &[Component],
-) -> Result<Room, Halt> {
+) -> Result<NamespaceState, Halt> {
     if !namespace.body()["metadata"]["deletionTimestamp"].is_null() {
-        return Ok(Room::Free);
+        return Ok(NamespaceState::Free);
     }
     let occupants = inventory::occupants(&run.api_server, namespace, gone).await?;
     if occupants.ours.iter().any(|ours| later.iter().any(|later| later.name() == ours)) {
-        return Ok(Room::Shared);
+        return Ok(NamespaceState::Shared);
     }
     if !occupants.ours.is_empty() {
         let ours: Vec<&str> = occupants.ours.iter().map(String::as_str).collect();
-        return Ok(Room::Occupied(format!("{} is in it", ours.join(" and "))));
+        return Ok(NamespaceState::Occupied(format!("{} is in it", ours.join(" and "))));
     }
     if !occupants.others.is_empty() && !run.settings.force {
         let mut others: Vec<&str> = occupants.others.iter().map(String::as_str).collect();
         let more = others.len().saturating_sub(MOST_NAMED);
         others.truncate(MOST_NAMED);
         let more = if more > 0 { format!(" and {more} more") } else { String::new() };
-        return Ok(Room::Occupied(format!("it has objects of others: {}{more}", others.join(", "))));
+        return Ok(NamespaceState::Occupied(format!(
+            "it has objects of others: {}{more}",
+            others.join(", ")
+        )));
     }
-    Ok(Room::Free)
+    Ok(NamespaceState::Free)
 }
 
 const MOST_NAMED: usize = 10;
 
-/// All namespaces that we made.
+/// All namespaces with our label.
 async fn namespaces(run: &mut Run<'_>) -> Result<Vec<Object>, Halt> {
     let kind = ObjectKind::new("", "v1", "Namespace", "namespaces");
     let params = ListParams::default().labels(&format!("{MANAGED_BY}={MANAGER}"));
@@ -254,7 +257,7 @@ async fn namespaces(run: &mut Run<'_>) -> Result<Vec<Object>, Halt> {
 }
 
 impl Run<'_> {
-    /// Deletes what earlier deployments made of these components and what is no longer among their objects.
+    /// Deletes objects of earlier deployments that the components no longer have.
     pub(super) async fn prune(&mut self, parts: &[Part]) -> Result<(), Halt> {
         let components: Vec<Component> = parts.iter().map(Part::component).collect();
         let wanted: Vec<&Object> = parts.iter().flat_map(Part::objects).collect();
@@ -286,24 +289,24 @@ impl Run<'_> {
     async fn prune_one(&mut self, component: Component, object: Object) -> Result<(), Halt> {
         match self.delete(&object, object.body(), false).await {
             Ok(true) => {
-                self.tell(&Step::Deleted(component, &object));
+                self.observe(&Step::Deleted(component, &object));
                 self.outcome.pruned.push((component, object));
                 Ok(())
             }
             Ok(false) => Ok(()),
-            Err(halt) => Err(self.failed(Action::Remove, component, &object, halt)),
+            Err(halt) => Err(self.failed(Operation::Remove, component, &object, halt)),
         }
     }
 
-    /// Why a namespace or definition has to stay although nothing deployed is in it.
+    /// Why a namespace or definition has to stay although the deployment no longer has it.
     async fn needed(&mut self, object: &Object, gone: &BTreeSet<String>) -> Result<Option<String>, Halt> {
         if Role::of(object) == Role::Definition {
             let used = inventory::is_used(&self.api_server, object).await? && !self.settings.force;
-            return Ok(used.then(|| "there are objects of its kind".to_owned()));
+            return Ok(used.then(|| "objects of this kind exist".to_owned()));
         }
         Ok(match occupied(self, object, gone, &[]).await? {
-            Room::Occupied(reason) => Some(reason),
-            Room::Free | Room::Shared => None,
+            NamespaceState::Occupied(reason) => Some(reason),
+            NamespaceState::Free | NamespaceState::Shared => None,
         })
     }
 }

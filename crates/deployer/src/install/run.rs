@@ -1,6 +1,6 @@
-//! One deployment or removal in progress: what its steps have in common.
+//! The state of one deployment or removal, with the operations that both share.
 //!
-//! In: a api_server, settings, whoever is told. Out: an [`Outcome`] that grows. Never: an order of its own; that is
+//! In: a cluster, settings, an observer. Out: a growing [`Outcome`]. Never: the order of the steps; see
 //! [`deploy`](super::deploy) and [`remove`](super::remove).
 
 use kube::Client;
@@ -8,28 +8,29 @@ use runtime::client::brief;
 use serde_json::Value;
 use tokio_util::sync::CancellationToken;
 
-use super::journal::Journal;
-use super::progress::{Action, Step, Tell};
+use super::change_log::ChangeLog;
+use super::step::{Observer, Operation, Step};
 use super::{DryRun, Error, Outcome, Settings};
 use crate::part::{Component, MANAGER};
 use objects::client::{ApiServer, CallError};
+use objects::client::{ApiServer, CallError};
 use objects::{Object, ObjectKind};
 
-/// See the module. Its methods that wait take it for themselves: whoever is told need not be shared between threads.
+/// One deployment or removal. Methods take `&mut self`, because the observer is not shared between threads.
 pub(super) struct Run<'a> {
     pub(super) api_server: ApiServer,
     pub(super) settings: &'a Settings,
-    pub(super) tell: &'a mut dyn Tell,
+    pub(super) observer: &'a mut dyn Observer,
     pub(super) outcome: Outcome,
-    pub(super) journal: Journal,
+    pub(super) change_log: ChangeLog,
 }
 
-/// Why it does not go on.
+/// Why a run stops.
 #[derive(Debug)]
 pub(super) enum Halt {
-    /// Somebody asked to stop.
+    /// The caller cancelled.
     Cancelled,
-    /// Something failed.
+    /// A step failed.
     Failed(Error),
 }
 
@@ -40,7 +41,7 @@ impl From<Error> for Halt {
 }
 
 impl Halt {
-    /// A call for an object that was not done.
+    /// A failed call about an object.
     pub(super) fn of(doing: &'static str, object: impl ToString, stop: CallError) -> Self {
         match stop {
             CallError::Cancelled => Self::Cancelled,
@@ -55,7 +56,7 @@ impl<'a> Run<'a> {
     pub(super) fn new(
         client: &Client,
         settings: &'a Settings,
-        tell: &'a mut dyn Tell,
+        observer: &'a mut dyn Observer,
         cancel: &CancellationToken,
     ) -> Self {
         let api_server = ApiServer {
@@ -65,59 +66,59 @@ impl<'a> Run<'a> {
             patience: settings.patience,
             cancel: cancel.clone(),
         };
-        Self { api_server, settings, tell, outcome: Outcome::default(), journal: Journal::default() }
+        Self { api_server, settings, observer, outcome: Outcome::default(), change_log: ChangeLog::default() }
     }
 
-    /// Whether the cluster stays as it is.
+    /// Whether this is a dry run.
     pub(super) fn is_dry(&self) -> bool {
         self.settings.dry_run.is_some()
     }
 
-    pub(super) fn tell(&mut self, step: &Step<'_>) {
-        self.tell.tell(step);
+    pub(super) fn observe(&mut self, step: &Step<'_>) {
+        self.observer.observe(step);
     }
 
-    /// Tells and notes something that people should know.
+    /// Reports and records a note.
     pub(super) fn found(&mut self, component: Component, object: &Object, finding: String) {
-        self.tell(&Step::Found(component, object, finding.clone()));
+        self.observe(&Step::Note(component, object, finding.clone()));
         self.outcome.findings.push((component, object.clone(), finding));
     }
 
-    /// Tells and notes the API server's warnings.
+    /// Reports and records warnings of the API server.
     pub(super) fn warned(&mut self, component: Component, object: &Object, warnings: Vec<String>) {
         for warning in warnings {
-            self.tell(&Step::Warned(component, object, warning.clone()));
+            self.observe(&Step::Warned(component, object, warning.clone()));
             self.outcome.warnings.push((component, object.clone(), warning));
         }
     }
 
-    /// Tells and notes that an object stays.
+    /// Reports and records that an object stays.
     pub(super) fn kept(&mut self, component: Component, object: &Object, reason: String) {
-        self.tell(&Step::Kept(component, object, reason.clone()));
+        self.observe(&Step::Kept(component, object, reason.clone()));
         self.outcome.kept.push((component, object.clone(), reason));
     }
 
-    /// Tells of a failure and hands it on.
+    /// Reports a failure and passes it on.
     pub(super) fn failed(
         &mut self,
-        action: Action,
+        operation: Operation,
         component: Component,
         object: &Object,
         halt: Halt,
     ) -> Halt {
         if let Halt::Failed(error) = &halt {
             let error = error.to_string();
-            self.tell(&Step::Failed { action, component, object, error });
+            self.observe(&Step::Failed { operation, component, object, error });
         }
         halt
     }
 
-    /// The object as it is.
+    /// The object in the cluster.
     pub(super) async fn get(&mut self, object: &Object) -> Result<Option<Value>, Halt> {
         self.api_server.get(object).await.map_err(|stop| Halt::of("reading", object, stop))
     }
 
-    /// Deletes what is there under the object's name, if it is still the one that was read; says whether it was.
+    /// Deletes the object if its uid is still that of `live`; returns whether it existed.
     pub(super) async fn delete(
         &mut self,
         object: &Object,
@@ -135,7 +136,7 @@ impl<'a> Run<'a> {
     }
 }
 
-/// An object from a list of its kind, whose items do not say what they are.
+/// An object from a list; items of lists have no kind of their own.
 pub(super) fn listed(kind: &ObjectKind, item: Value) -> Option<Object> {
     Object::from_value(kind.clone(), item).ok()
 }

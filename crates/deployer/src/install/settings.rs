@@ -1,42 +1,42 @@
-//! How parts are put into a cluster or taken out of it.
+//! Settings of a deployment or removal.
 //!
-//! In: flags, as values. Never: what is installed; that is in the parts.
+//! In: values of flags. Out: plain values. Never: what is installed; see [`crate::part`].
 
 use std::time::Duration;
 
-/// How to install or remove. The default changes the cluster, waits for nothing but definitions, and restores nothing.
+/// Settings of a deployment or removal. The default changes the cluster, waits for definitions only, and does not roll
+/// back.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Settings {
-    /// Deploy: wait until DaemonSets and Deployments run. Remove: wait until objects are gone. (Definitions are always
-    /// waited for when deploying: what follows needs them.)
+    /// Deploy: wait until DaemonSets and Deployments are ready. Remove: wait until objects are gone. A deployment
+    /// always waits for definitions, because the objects after them need them.
     pub wait: bool,
-    /// The longest time between two looks at what is waited for; changes are noticed earlier.
+    /// The longest time between two reads while waiting; a watch notices changes earlier.
     pub wait_interval: Duration,
-    /// How long each thing that is waited for may take.
+    /// The time limit of each wait.
     pub wait_timeout: Duration,
-    /// Change nothing.
+    /// Change nothing; `None`: change the cluster.
     pub dry_run: Option<DryRun>,
-    /// Deploy: on failure or cancellation restore what was there before. Waits, whatever `wait` says.
+    /// Deploy: on failure or cancellation restore the previous state. Implies `wait`.
     pub atomic: bool,
-    /// Deploy: take over objects that others made under a name that we need. Namespaces and
-    /// CustomResourceDefinitions of others are never taken over, only used.
+    /// Deploy: take over objects of others whose names are needed. Namespaces and CustomResourceDefinitions of others
+    /// are only used.
     pub adopt: bool,
-    /// Remove: also remove namespaces of ours with objects of others in them, and definitions of ours of which others made
-    /// objects.
+    /// Remove: remove also our namespaces that have objects of others, and our definitions that have objects.
     pub force: bool,
-    /// How long one call to the API server may take, and how long one that fails in a way that passes is repeated.
+    /// How long a call to the API server is retried after transient failures.
     pub patience: Duration,
 }
 
-/// How much of a dry run to do.
+/// The kind of a dry run.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum DryRun {
-    /// Only read; whether an object would change is judged by whether the cluster's has all that ours states.
+    /// Only read: an object would change if the cluster's lacks a value that ours states.
     Client,
-    /// Make all calls, marked as to be forgotten: the API server validates, admits and answers as if they were not.
+    /// Send all requests with `dryRun=All`: the API server validates, admits and answers, but stores nothing.
     ///
-    /// Objects of a namespace that is not there yet are shown to it under a made-up name in the namespace `default`.
-    /// Nothing is waited for.
+    /// An object whose namespace does not exist yet is sent with a generated name in the namespace `default`. There are
+    /// no waits.
     Server,
 }
 

@@ -1,8 +1,9 @@
-//! Waiting for objects to be ready or gone.
+//! Waiting for objects to become ready or to disappear.
 //!
-//! In: an object. Out: that it is, or why not in time; progress is told whenever it changes. Never: a wait without end.
+//! In: an object. Out: success, or a timeout with reasons; each change of state is reported. Never: a wait without
+//! limit.
 //!
-//! A watch wakes the wait up, a read decides; so nothing depends on what a watch misses.
+//! A watch only ends a pause early and a read decides, so a missed watch event does no harm.
 
 use std::time::Duration;
 
@@ -14,13 +15,15 @@ use serde_json::Value;
 use tokio::time::Instant;
 
 use super::Error;
-use super::progress::{Action, State, Step};
-use super::ready::{Verdict, held_by, verdict};
+use super::diagnosis::diagnose;
+use super::ready::{Readiness, held_by, readiness};
 use super::run::{Halt, Run};
 use super::sorts::Role;
-use super::trouble::troubles;
+use super::step::{Operation, Step, WaitState};
 use crate::part::Component;
 use objects::client::{ApiServer, CallError};
+use objects::client::{ApiServer, CallError};
+use objects::{Object, ObjectKind};
 use objects::{Object, ObjectKind};
 
 /// One wait.
@@ -29,46 +32,46 @@ struct Wait<'o> {
     object: &'o Object,
     wanted: &'static str,
     began: Instant,
-    /// When reasons were looked for last.
+    /// When reasons were last looked up.
     asked: Option<Instant>,
-    state: Option<State>,
-    troubles: Vec<String>,
+    state: Option<WaitState>,
+    reasons: Vec<String>,
 }
 
 impl<'o> Wait<'o> {
     fn new(component: Component, object: &'o Object, wanted: &'static str) -> Self {
-        let (began, troubles) = (Instant::now(), Vec::new());
-        Self { component, object, wanted, began, asked: None, state: None, troubles }
+        let (began, reasons) = (Instant::now(), Vec::new());
+        Self { component, object, wanted, began, asked: None, state: None, reasons }
     }
 }
 
 impl Run<'_> {
-    /// Waits until it is ready in the sense of its kind.
+    /// Waits until the object is ready.
     pub(super) async fn wait_ready(&mut self, component: Component, object: &Object) -> Result<(), Halt> {
         let role = Role::of(object);
         let wanted = if role == Role::Definition { "established" } else { "ready" };
         let mut wait = Wait::new(component, object, wanted);
         loop {
             let live = self.get(object).await?;
-            let state = match live.as_ref().map(|live| verdict(role, live)) {
-                Some(Verdict::Ready(finding)) => {
-                    self.reached(&wait, Action::Deploy);
+            let state = match live.as_ref().map(|live| readiness(role, live)) {
+                Some(Readiness::Ready(finding)) => {
+                    self.reached(&wait, Operation::Deploy);
                     if let Some(finding) = finding {
                         self.found(component, object, finding);
                     }
                     return Ok(());
                 }
-                Some(Verdict::Hopeless(reason)) => {
+                Some(Readiness::Never(reason)) => {
                     return Err(Error::NeverServed { object: object.to_string(), reason }.into());
                 }
-                Some(Verdict::Pending(state)) => state,
-                None => State::Absent,
+                Some(Readiness::Pending(state)) => state,
+                None => WaitState::Absent,
             };
-            self.goes_on(&mut wait, state, live.as_ref()).await?;
+            self.wait_for_change(&mut wait, state, live.as_ref()).await?;
         }
     }
 
-    /// Waits until it, or the one with this uid, is gone.
+    /// Waits until the object, or the one with this uid, is gone.
     pub(super) async fn wait_gone(
         &mut self,
         component: Component,
@@ -80,37 +83,42 @@ impl Run<'_> {
             let live = self.get(object).await?;
             let same = |live: &&Value| uid.is_none_or(|uid| live["metadata"]["uid"] == *uid);
             let Some(live) = live.as_ref().filter(same) else {
-                self.reached(&wait, Action::Remove);
+                self.reached(&wait, Operation::Remove);
                 return Ok(());
             };
-            self.goes_on(&mut wait, State::Present, Some(live)).await?;
+            self.wait_for_change(&mut wait, WaitState::Present, Some(live)).await?;
         }
     }
 
-    /// Only if it was told that there was something to wait for.
-    fn reached(&mut self, wait: &Wait<'_>, action: Action) {
+    /// Reports the end of a wait, if its beginning was reported or the object is a workload.
+    fn reached(&mut self, wait: &Wait<'_>, operation: Operation) {
         if wait.state.is_some() || Role::of(wait.object).is_workload() {
-            self.tell(&Step::Reached(action, wait.component, wait.object));
+            self.observe(&Step::Reached(operation, wait.component, wait.object));
         }
     }
 
-    /// Tells how far it is, and waits for a change.
-    async fn goes_on(&mut self, wait: &mut Wait<'_>, state: State, live: Option<&Value>) -> Result<(), Halt> {
+    /// Reports the state, and waits for a change.
+    async fn wait_for_change(
+        &mut self,
+        wait: &mut Wait<'_>,
+        state: WaitState,
+        live: Option<&Value>,
+    ) -> Result<(), Halt> {
         if wait.state.as_ref() != Some(&state) {
-            self.tell(&Step::Waiting(wait.component, wait.object, state.clone()));
+            self.observe(&Step::Waiting(wait.component, wait.object, state.clone()));
             wait.state = Some(state);
         }
         let interval = self.settings.wait_interval;
         let left = self.settings.wait_timeout.saturating_sub(wait.began.elapsed());
-        // Not at once: what is just being made is no trouble.
+        // Not at once: objects that are just being created have no reasons yet.
         let due = wait.asked.unwrap_or(wait.began).elapsed() >= interval;
         if let Some(live) = live.filter(|_| due || left.is_zero()) {
             wait.asked = Some(Instant::now());
             let found = reasons(&self.api_server, wait, live).await;
             for trouble in found.map_err(|stop| Halt::of("reading", wait.object, stop))? {
-                if !wait.troubles.contains(&trouble) {
-                    self.tell(&Step::Trouble(wait.component, wait.object, trouble.clone()));
-                    wait.troubles.push(trouble);
+                if !wait.reasons.contains(&trouble) {
+                    self.observe(&Step::Diagnosis(wait.component, wait.object, trouble.clone()));
+                    wait.reasons.push(trouble);
                 }
             }
         }
@@ -123,27 +131,27 @@ impl Run<'_> {
 }
 
 fn timeout(wait: &Wait<'_>, after: Duration) -> Error {
-    let mut troubles: Vec<String> = wait.state.as_ref().and_then(progress).into_iter().collect();
-    troubles.extend(wait.troubles.iter().cloned());
-    Error::Timeout { object: wait.object.to_string(), wanted: wait.wanted, after, troubles }
+    let mut reasons: Vec<String> = wait.state.as_ref().and_then(progress).into_iter().collect();
+    reasons.extend(wait.reasons.iter().cloned());
+    Error::Timeout { object: wait.object.to_string(), wanted: wait.wanted, after, reasons }
 }
 
-/// How far it got, where that is a number.
-fn progress(state: &State) -> Option<String> {
+/// The progress for the error message.
+fn progress(state: &WaitState) -> Option<String> {
     match state {
-        State::DaemonSet { desired, updated, ready } => {
+        WaitState::DaemonSet { desired, updated, ready } => {
             Some(format!("of {desired} pods {updated} are up to date and {ready} are ready"))
         }
-        State::Deployment { replicas, updated, available } => {
+        WaitState::Deployment { replicas, updated, available } => {
             Some(format!("of {replicas} pods {updated} are up to date and {available} are available"))
         }
-        State::Unobserved => Some("its controller has not seen it".to_owned()),
-        State::Absent => Some("it is not there".to_owned()),
-        State::NotEstablished | State::Present => None,
+        WaitState::Unobserved => Some("the controller has not observed it".to_owned()),
+        WaitState::Absent => Some("the object does not exist".to_owned()),
+        WaitState::NotEstablished | WaitState::Present => None,
     }
 }
 
-/// Why it takes so long. What cannot be read is no reason to stop waiting.
+/// Reasons why the wait is not over. A failed read gives no reasons and does not end the wait.
 async fn reasons(cluster: &ApiServer, wait: &Wait<'_>, live: &Value) -> Result<Vec<String>, CallError> {
     if wait.wanted == "gone" {
         return Ok(held_by(live));
@@ -163,10 +171,10 @@ async fn reasons(cluster: &ApiServer, wait: &Wait<'_>, live: &Value) -> Result<V
         Err(CallError::Cancelled) => Err(CallError::Cancelled),
         read => Ok(read.ok().flatten().unwrap_or_default()),
     };
-    Ok(troubles(live, &read(&pods, &of_it).await?, &read(&events, &warnings).await?))
+    Ok(diagnose(live, &read(&pods, &of_it).await?, &read(&events, &warnings).await?))
 }
 
-/// Waits until somebody writes the object, at most this long.
+/// Waits until the object changes, at most this long.
 async fn changed(
     cluster: &ApiServer,
     object: &Object,
@@ -187,7 +195,7 @@ async fn changed(
         {
             return;
         }
-        // A watch that ended tells nothing.
+        // The end of a watch is not a change.
         std::future::pending().await
     };
     tokio::select! {

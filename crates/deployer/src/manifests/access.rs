@@ -1,6 +1,6 @@
-//! Who may do what: service accounts, roles and their bindings.
+//! Service accounts, roles and bindings.
 //!
-//! In: names and rules; the rules of our own programs stand beside their code. Out: objects. Never: a rule of its own.
+//! In: names and rules; the rules of our own programs stand beside their code. Out: objects. Never: a rule.
 
 use k8s_openapi::api::core::v1::ServiceAccount;
 use k8s_openapi::api::rbac::v1::{
@@ -9,29 +9,29 @@ use k8s_openapi::api::rbac::v1::{
 
 use super::meta::{cluster, within};
 
-/// A service account, by where it is.
+/// The namespace and name of a service account.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Account<'a> {
-    /// Its namespace.
+pub struct ServiceAccountRef<'a> {
+    /// The namespace.
     pub namespace: &'a str,
-    /// Its name.
+    /// The name.
     pub name: &'a str,
 }
 
-impl Account<'_> {
-    /// The account itself.
+impl ServiceAccountRef<'_> {
+    /// The ServiceAccount object.
     #[must_use]
     pub fn object(&self) -> ServiceAccount {
         ServiceAccount { metadata: within(self.namespace, self.name), ..ServiceAccount::default() }
     }
 
-    /// As a user's name.
+    /// The user name in API requests.
     #[must_use]
     pub fn user(&self) -> String {
         format!("system:serviceaccount:{}:{}", self.namespace, self.name)
     }
 
-    /// Gives it a role of the cluster; binding and role have the same name.
+    /// Binds a ClusterRole to the account; the binding has the name of the role.
     #[must_use]
     pub fn with_cluster_role(&self, role: &str) -> ClusterRoleBinding {
         ClusterRoleBinding {
@@ -41,7 +41,7 @@ impl Account<'_> {
         }
     }
 
-    /// Gives it a role of a namespace, by a binding there.
+    /// Binds a Role in `namespace` to the account.
     #[must_use]
     pub fn with_role(&self, namespace: &str, binding: &str, role: &str) -> RoleBinding {
         RoleBinding {
@@ -57,13 +57,13 @@ impl Account<'_> {
     }
 }
 
-/// A role of the cluster.
+/// A ClusterRole.
 #[must_use]
 pub fn cluster_role(name: &str, rules: Vec<PolicyRule>) -> ClusterRole {
     ClusterRole { metadata: cluster(name), rules: Some(rules), aggregation_rule: None }
 }
 
-/// A role of a namespace.
+/// A Role.
 #[must_use]
 pub fn role(namespace: &str, name: &str, rules: Vec<PolicyRule>) -> Role {
     Role { metadata: within(namespace, name), rules: Some(rules) }

@@ -1,9 +1,10 @@
-//! A controller manager of ours as a Deployment, with what stands around it: namespace, network policies, monitoring.
+//! A controller manager as a Deployment, with its namespace, network policies and monitoring.
 //!
-//! In: [`Options`], and which controllers it runs ([`Program`]). Out: typed objects. Never: a right or a mount that the process does not use.
+//! In: [`Options`], the controllers ([`Program`]). Out: typed objects. Never: a permission or mount that the process
+//! does not use.
 //!
-//! The process needs nothing of a node, so it runs without privileges. One replica is enough: the next one takes over as soon as the lease is
-//! released.
+//! The process needs no access to nodes, so it runs without privileges. One replica is enough: its successor takes over
+//! once the lease is released.
 
 use std::collections::BTreeMap;
 
@@ -26,26 +27,26 @@ pub mod network;
 
 /// The name of the container.
 pub const CONTAINER: &str = "manager";
-/// Where metrics are.
+/// The port of metrics.
 pub const METRICS: u16 = 8080;
-/// Where health checks are.
+/// The port of health checks.
 const HEALTH: u16 = 8081;
-/// Where the certificate for metrics is.
+/// The mount path of the certificate for metrics.
 const CERTIFICATES: &str = "/certs";
-/// Makes OpenShift put a certificate for a Service into a secret.
+/// The annotation with which OpenShift creates a Secret with a certificate for a Service.
 const SERVING: &str = "service.beta.openshift.io/serving-cert-secret-name";
-/// Lets a pod onto CPUs kept for management, where there are some.
+/// The annotation with which a pod may use CPUs that are reserved for management.
 const WORKLOAD: (&str, &str) =
     ("target.workload.openshift.io/management", r#"{"effect": "PreferredDuringScheduling"}"#);
 
-/// What can be chosen.
+/// The options of a controller manager.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Options {
-    /// Where it runs.
+    /// The namespace.
     pub namespace: String,
-    /// Choices of all programs: platform, image, network policies. Those of exporter and scheduler do not matter here.
+    /// Options of all programs: platform, image, network policies. Options of exporter and scheduler have no effect.
     pub common: crate::options::Options,
-    /// Whether there are objects for the Prometheus operator. OpenShift has one.
+    /// Create objects for the Prometheus operator, which OpenShift has.
     pub monitoring: bool,
 }
 
@@ -61,33 +62,33 @@ impl Options {
 /// A controller manager: names, labels and arguments of one set of controllers.
 #[derive(Clone, Copy, Debug)]
 pub struct Program {
-    /// Of its Deployment and its service account.
+    /// The name of Deployment and service account.
     pub name: &'static str,
-    /// The label `app` of its pods.
+    /// The label `app` of the pods.
     pub app: &'static str,
-    /// Of the Service with its metrics.
+    /// The name of the Service for metrics.
     pub service: &'static str,
-    /// OpenShift: of the secret with the certificate for them.
+    /// The name of the Secret with the certificate for metrics, on OpenShift.
     pub certificate: &'static str,
-    /// What it is called with.
+    /// The arguments.
     pub args: &'static [&'static str],
 }
 
 impl Program {
-    /// The labels of its pods.
+    /// The labels of the pods.
     #[must_use]
     pub fn pod_labels(&self) -> BTreeMap<String, String> {
         labels([("app", self.app), ("control-plane", "controller-manager")])
     }
 }
 
-/// The name of the port of metrics: on OpenShift they have a certificate.
+/// The name of the metrics port; on OpenShift it serves HTTPS.
 #[must_use]
 pub fn port_name(options: &Options) -> &'static str {
     if options.common.platform.is_openshift() { "https" } else { "http" }
 }
 
-/// The Service of the metrics; OpenShift adds a certificate for it.
+/// The Service for metrics; OpenShift adds a certificate.
 #[must_use]
 pub fn service(options: &Options, program: &Program) -> Service {
     let mut metadata = within(&options.namespace, program.service);
@@ -142,7 +143,7 @@ pub fn deployment(options: &Options, program: &Program) -> Deployment {
 
 fn pod_spec(options: &Options, program: &Program) -> PodSpec {
     let common = &options.common;
-    // Where nobody makes the secret there is none, and metrics go without.
+    // Without OpenShift no Secret is created, and metrics are served without TLS.
     let source = SecretVolumeSource {
         secret_name: Some(program.certificate.to_owned()),
         optional: Some(true),
@@ -178,7 +179,7 @@ fn container(options: &Options, program: &Program) -> Container {
         args: Some(program.args.iter().map(|word| (*word).to_owned()).collect()),
         env: Some(vec![
             pod::field("NAMESPACE", "metadata.namespace"),
-            // For the image that it runs itself, which is its operands' too.
+            // The pod reads its own image, which is also that of its operands.
             pod::field("PODNAME", "metadata.name"),
         ]),
         ports: Some(vec![pod::port(port_name(options), METRICS), pod::port("health", HEALTH)]),
@@ -190,14 +191,14 @@ fn container(options: &Options, program: &Program) -> Container {
             timeout_seconds: Some(5),
             ..probe("/healthz")
         }),
-        // It knows each node's labels: at most 25 MiB with 500 nodes, 60 MiB with 5,000.
+        // The process caches the labels of all nodes: at most 25 MiB with 500 nodes, 60 MiB with 5,000.
         resources: pod::resources(&[("cpu", "10m"), ("memory", "32Mi")], &[("memory", "256Mi")]),
         termination_message_policy: Some("FallbackToLogsOnError".to_owned()),
         ..Container::default()
     }
 }
 
-/// What the process asks of OpenShift and HyperShift, whatever its controllers: kind of cluster, version, TLS profile.
+/// Permissions of every controller manager on OpenShift and HyperShift: to read platform, version and TLS profile.
 #[must_use]
 pub fn openshift_rules() -> Vec<PolicyRule> {
     let group = "config.openshift.io";
@@ -208,7 +209,7 @@ pub fn openshift_rules() -> Vec<PolicyRule> {
     ]
 }
 
-/// Processors it is built for; and better on the control plane, where there is one that can be used.
+/// Requires the image's architectures and prefers control plane nodes.
 fn affinity(options: &Options) -> Affinity {
     let architectures = &options.common.architectures;
     let mut affinity = NodeAffinity::default();

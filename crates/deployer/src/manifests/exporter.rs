@@ -1,10 +1,10 @@
 //! Our exporter on every node.
 //!
-//! In: [`Options`]. Out: its objects, one by one and all together. Never: a right, a mount or a flag that it does not use:
-//! what it may do is what [`exporter::rbac`] says its flags need.
+//! In: [`Options`]. Out: its objects, one by one and all together. Never: a permission, mount or flag that it does not
+//! need; [`exporter::rbac`] derives the permissions from the flags.
 //!
-//! It runs as root, because the kubelet's directories are root's, but without capabilities, on a read-only root directory and with
-//! nothing of the node that it could write. `hostPath` alone makes its namespace a privileged one.
+//! The exporter runs as root, because the kubelet's directories belong to root. It has no capabilities, a read-only
+//! root file system and no writable mount. Only its `hostPath` volumes make the namespace a privileged one.
 
 use exporter::rbac::{Needs, Rules, rules};
 use exporter::settings::{Mode, OwnerKind};
@@ -22,9 +22,9 @@ use k8s_openapi::apimachinery::pkg::apis::meta::v1::ObjectMeta;
 use k8s_openapi::apimachinery::pkg::util::intstr::IntOrString;
 use std::collections::BTreeMap;
 
-use super::access::{Account, cluster_role};
-use super::meta::{self, Level, labels, selector, within};
-use super::network::{self, Openings};
+use super::access::{ServiceAccountRef, cluster_role};
+use super::meta::{self, PodSecurityLevel, labels, selector, within};
+use super::network::{self, AllowedPorts};
 use super::{Error, openshift, pod};
 use crate::options::{KubeletConfig, Options};
 use objects::Object;
@@ -33,26 +33,26 @@ mod flags;
 
 pub use flags::{flags, mounts};
 
-/// The usual namespace.
+/// The default namespace.
 pub const NAMESPACE: &str = "tholepin";
-/// The usual name of all its objects.
+/// The default name of all objects.
 pub const NAME: &str = "tholepin-exporter";
 /// The name of the container.
 pub const CONTAINER: &str = "exporter";
 
-/// Where its objects are.
+/// The service account; its namespace and name are those of most objects.
 #[must_use]
-pub fn account(options: &Options) -> Account<'_> {
-    Account {
+pub fn account(options: &Options) -> ServiceAccountRef<'_> {
+    ServiceAccountRef {
         namespace: options.updater.namespace.as_deref().unwrap_or(NAMESPACE),
         name: options.updater.name.as_deref().unwrap_or(NAME),
     }
 }
 
-/// All of its objects, in the order in which they are made.
+/// All objects, in the order of installation.
 ///
 /// # Errors
-/// When an option does not fit the others.
+/// When options contradict each other.
 pub fn objects(options: &Options) -> Result<Vec<Object>, Error> {
     let account = account(options);
     let mut objects = vec![Object::new(&namespace(options))?];
@@ -61,7 +61,7 @@ pub fn objects(options: &Options) -> Result<Vec<Object>, Error> {
     }
     objects.push(Object::new(&service_account(options))?);
     if options.platform.is_openshift() {
-        objects.push(openshift::exporter_constraints(options)?);
+        objects.push(openshift::exporter_constraints(account, options)?);
     }
     objects.push(Object::new(&role(options))?);
     objects.push(Object::new(&role_binding(options))?);
@@ -80,19 +80,19 @@ pub fn objects(options: &Options) -> Result<Vec<Object>, Error> {
     Ok(objects)
 }
 
-/// Its namespace. Privileged, because no other level allows a directory of the node.
+/// The namespace; privileged, because no other level allows `hostPath` volumes.
 #[must_use]
 pub fn namespace(options: &Options) -> Namespace {
-    meta::namespace(account(options).namespace, Level::Privileged, options.platform)
+    meta::namespace(account(options).namespace, PodSecurityLevel::Privileged, options.platform)
 }
 
-/// Its service account.
+/// The service account.
 #[must_use]
 pub fn service_account(options: &Options) -> ServiceAccount {
     account(options).object()
 }
 
-/// What [`flags`] make it do, as far as permissions depend on it.
+/// The features that [`flags`] turn on, as far as permissions depend on them.
 #[must_use]
 pub fn needs(options: &Options) -> Needs {
     Needs {
@@ -103,7 +103,7 @@ pub fn needs(options: &Options) -> Needs {
     }
 }
 
-/// What it may do.
+/// The ClusterRole.
 #[must_use]
 pub fn role(options: &Options) -> ClusterRole {
     let account = account(options);
@@ -111,21 +111,21 @@ pub fn role(options: &Options) -> ClusterRole {
     cluster_role(account.name, cluster)
 }
 
-/// That it may do so.
+/// Binds the role to the service account.
 #[must_use]
 pub fn role_binding(options: &Options) -> ClusterRoleBinding {
     let account = account(options);
     account.with_cluster_role(account.name)
 }
 
-/// What ties each exporter to the object of its own node.
+/// The admission policy that restricts each exporter to the object of its own node.
 #[must_use]
 pub fn admission_policy(options: &Options) -> (ValidatingAdmissionPolicy, ValidatingAdmissionPolicyBinding) {
     let account = account(options);
     exporter::policy::admission_policy(account.namespace, account.name)
 }
 
-/// Metrics and health to anybody; it talks to the API server only, and to its kubelet if it has to.
+/// Allows metrics and health checks from anywhere, and egress to API server and, if needed, kubelet.
 #[must_use]
 pub fn network_policy(options: &Options) -> NetworkPolicy {
     let account = account(options);
@@ -133,11 +133,11 @@ pub fn network_policy(options: &Options) -> NetworkPolicy {
     if let KubeletConfig::Configz { port } = options.kubelet().config {
         servers.push(port);
     }
-    let openings = Openings { ingress: Some(vec![options.updater.metrics_port]), egress: Some(servers) };
+    let openings = AllowedPorts { ingress: Some(vec![options.updater.metrics_port]), egress: Some(servers) };
     network::policy(account.namespace, account.name, &pod_labels(options), &openings)
 }
 
-/// Its configuration file, if there is one.
+/// The ConfigMap with the configuration file, if there is one.
 #[must_use]
 pub fn config_map(options: &Options) -> Option<ConfigMap> {
     let account = account(options);
@@ -145,10 +145,10 @@ pub fn config_map(options: &Options) -> Option<ConfigMap> {
     Some(pod::config_map(account.namespace, account.name, flags::CONFIG_KEY, text))
 }
 
-/// The exporter itself.
+/// The DaemonSet.
 ///
 /// # Errors
-/// When the kubelet's configuration cannot be had in the way that is asked for.
+/// When the kubelet's configuration cannot be read in the chosen way.
 pub fn daemon_set(options: &Options) -> Result<DaemonSet, Error> {
     let account = account(options);
     let pods = pod_labels(options);
@@ -168,7 +168,7 @@ pub fn daemon_set(options: &Options) -> Result<DaemonSet, Error> {
         spec: Some(DaemonSetSpec {
             selector: selector(&pods),
             template,
-            // While one is away the object of its node says what was last true, and the scheduler goes on with what it knows.
+            // Without its exporter a node keeps its last report, and the scheduler continues with its own ledger.
             update_strategy: Some(DaemonSetUpdateStrategy {
                 type_: Some("RollingUpdate".to_owned()),
                 rolling_update: Some(RollingUpdateDaemonSet {
@@ -186,7 +186,7 @@ fn pod_spec(options: &Options) -> Result<PodSpec, Error> {
     let updater = &options.updater;
     let (volume_mounts, volumes) = mounts(options).into_iter().unzip();
     let variables = [("NODE_NAME", "spec.nodeName"), ("NODE_IP", "status.hostIP")];
-    // The address is for `/configz` only.
+    // Only `/configz` needs the address.
     let used = if needs(options).configz { 2 } else { 1 };
     let container = Container {
         name: CONTAINER.to_owned(),
@@ -219,16 +219,16 @@ fn pod_spec(options: &Options) -> Result<PodSpec, Error> {
         node_selector: Some(node_selector),
         affinity,
         enable_service_links: Some(false),
-        // It needs no more than two seconds to answer who is still asking.
+        // The exporter ends open requests within two seconds.
         termination_grace_period_seconds: Some(10),
         ..PodSpec::default()
     })
 }
 
-/// What it takes.
+/// CPU and memory.
 ///
-/// docs/exporter.md has the figures: 7 to 13 MiB with 110 pods, 0.03 % of a core. The most it ever takes is an answer of the kubelet of
-/// 16 MiB, decoded. No limit of CPU time: being throttled is being late.
+/// docs/exporter.md has the figures: 7 to 13 MiB with 110 pods, 0.03 % of a core. The maximum is a decoded kubelet
+/// answer of 16 MiB. There is no CPU limit, because throttling delays reports.
 #[must_use]
 pub fn resources() -> Option<ResourceRequirements> {
     pod::resources(&[("cpu", "10m"), ("memory", "20Mi")], &[("memory", "100Mi")])
@@ -243,7 +243,7 @@ fn probe(path: &str) -> Probe {
     pod::probe(path, IntOrString::String("metrics".to_owned()), None)
 }
 
-/// An exporter that is evicted leaves the scheduler without news of the node.
+/// High, because an evicted exporter leaves the scheduler without reports of the node.
 fn priority_class(options: &Options) -> String {
     options.updater.priority_class.clone().unwrap_or_else(|| "system-node-critical".to_owned())
 }

@@ -1,6 +1,6 @@
-//! Names, labels and namespaces of objects.
+//! Metadata, labels, selectors and namespaces.
 //!
-//! In: words. Out: metadata. Never: a mark of whose they are; [`crate::part`] sets that.
+//! In: names and labels. Out: metadata. Never: the labels of ownership; [`crate::part`] sets these.
 
 use std::collections::BTreeMap;
 
@@ -12,22 +12,22 @@ use k8s_openapi::apimachinery::pkg::apis::meta::v1::{LabelSelector, ObjectMeta};
 
 use crate::platform::Platform;
 
-/// What the pods of a namespace need, in the words of the Pod Security Standards.
+/// A level of the Pod Security Standards.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Level {
-    /// Directories of the node, whatever else a pod gives up: the two lower levels allow none.
+pub enum PodSecurityLevel {
+    /// Allows `hostPath` volumes, which the lower levels forbid.
     Privileged,
-    /// Nothing of the node.
+    /// Allows no access to the node.
     Restricted,
 }
 
-/// Metadata of what belongs to the cluster.
+/// Metadata of a cluster-scoped object.
 #[must_use]
 pub fn cluster(name: &str) -> ObjectMeta {
     ObjectMeta { name: Some(name.to_owned()), ..ObjectMeta::default() }
 }
 
-/// Metadata of what is in a namespace.
+/// Metadata of a namespaced object.
 #[must_use]
 pub fn within(namespace: &str, name: &str) -> ObjectMeta {
     ObjectMeta { namespace: Some(namespace.to_owned()), ..cluster(name) }
@@ -39,18 +39,18 @@ pub fn labels<const N: usize>(pairs: [(&str, &str); N]) -> BTreeMap<String, Stri
     pairs.map(|(key, value)| (key.to_owned(), value.to_owned())).into()
 }
 
-/// Selects what has all of the labels.
+/// A selector of objects with all of the labels.
 #[must_use]
 pub fn selector(labels: &BTreeMap<String, String>) -> LabelSelector {
     LabelSelector { match_labels: Some(labels.clone()), ..LabelSelector::default() }
 }
 
-/// A namespace whose pods need `level` and get no more.
+/// A namespace that enforces `level`.
 #[must_use]
-pub fn namespace(name: &str, level: Level, platform: Platform) -> Namespace {
+pub fn namespace(name: &str, level: PodSecurityLevel, platform: Platform) -> Namespace {
     let word = match level {
-        Level::Privileged => "privileged",
-        Level::Restricted => "restricted",
+        PodSecurityLevel::Privileged => "privileged",
+        PodSecurityLevel::Restricted => "restricted",
     };
     let mut metadata = cluster(name);
     let mut marks = labels([
@@ -59,14 +59,14 @@ pub fn namespace(name: &str, level: Level, platform: Platform) -> Namespace {
         ("pod-security.kubernetes.io/warn", word),
     ]);
     if platform.is_openshift() {
-        // Or OpenShift sets these labels itself, from the service accounts' SecurityContextConstraints.
+        // Otherwise OpenShift sets these labels from the service accounts' SecurityContextConstraints.
         marks.insert("security.openshift.io/scc.podSecurityLabelSync".to_owned(), "false".to_owned());
     }
     metadata.labels = Some(marks);
     Namespace { metadata, ..Namespace::default() }
 }
 
-/// Lets pods of the critical priorities into a namespace where the cluster allows none without (as GKE does outside of `kube-system`).
+/// A ResourceQuota that admits pods of critical priority, for clusters that demand one outside of `kube-system` (GKE).
 #[must_use]
 pub fn critical_quota(namespace: &str) -> ResourceQuota {
     let classes = ["system-node-critical", "system-cluster-critical"];

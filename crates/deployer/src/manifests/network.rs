@@ -1,8 +1,9 @@
-//! Whom pods may talk to.
+//! NetworkPolicies.
 //!
-//! In: labels of pods, ports. Out: NetworkPolicies. Never: a peer's address: API servers and kubelets have none that a manifest could know.
+//! In: labels of pods, ports. Out: NetworkPolicies. Never: an address; manifests do not know those of API servers and
+//! kubelets.
 //!
-//! Names need not be looked up: in a pod the API server's address comes from the environment. So there is no rule for DNS.
+//! There is no rule for DNS: pods take the API server's address from their environment.
 
 use std::collections::BTreeMap;
 
@@ -13,12 +14,12 @@ use k8s_openapi::apimachinery::pkg::util::intstr::IntOrString;
 
 use super::meta::{selector, within};
 
-/// What pods may do beyond nothing; `None`: not spoken about.
+/// The allowed TCP ports; `None`: the policy does not restrict this direction.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub struct Openings {
-    /// TCP ports of theirs that anybody may reach; with none, nobody reaches any.
+pub struct AllowedPorts {
+    /// Ports of the pods that accept connections; empty: none.
     pub ingress: Option<Vec<u16>>,
-    /// TCP ports of anybody that they may reach; with none, they reach nobody.
+    /// Ports at any address that the pods may connect to; empty: none.
     pub egress: Option<Vec<u16>>,
 }
 
@@ -28,7 +29,7 @@ pub fn policy(
     namespace: &str,
     name: &str,
     pods: &BTreeMap<String, String>,
-    openings: &Openings,
+    openings: &AllowedPorts,
 ) -> NetworkPolicy {
     let ports = |ports: &Vec<u16>| {
         let ports: Vec<NetworkPolicyPort> = ports.iter().copied().map(port).collect();

@@ -13,36 +13,37 @@ use k8s_openapi::api::core::v1::{
 use k8s_openapi::api::rbac::v1::{ClusterRole, ClusterRoleBinding};
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::ObjectMeta;
 
-use super::access::{Account, cluster_role};
-use super::meta::{self, Level, labels, selector, within};
-use super::{Error, openshift, pod, rte};
+use super::access::{ServiceAccountRef, cluster_role};
+use super::meta::{self, PodSecurityLevel, labels, selector, within};
+use super::{Error, openshift, pod};
 use crate::options::{KubeletConfig, Options};
 use objects::Object;
+use objects::Object;
 
-/// The usual namespace.
+/// The default namespace.
 pub const NAMESPACE: &str = "node-feature-discovery";
-/// The usual name of all its objects.
+/// The default name of all objects.
 pub const NAME: &str = "nfd-topology-updater";
-/// Where OpenShift's kubelets have their configuration.
+/// The kubelets' configuration file on OpenShift.
 const OPENSHIFT_CONFIG: &str = "/etc/kubernetes/kubelet.conf";
 
-/// Where its objects are.
+/// The service account; its namespace and name are those of most objects.
 #[must_use]
-pub fn account(options: &Options) -> Account<'_> {
-    Account {
+pub fn account(options: &Options) -> ServiceAccountRef<'_> {
+    ServiceAccountRef {
         namespace: options.updater.namespace.as_deref().unwrap_or(NAMESPACE),
         name: options.updater.name.as_deref().unwrap_or(NAME),
     }
 }
 
-/// All of its objects, in the order in which they are made.
+/// All objects, in the order of installation.
 ///
 /// # Errors
-/// When the kubelet's configuration is stated: this program cannot be told.
+/// When the kubelet's configuration is stated: the program has no flags for it.
 pub fn objects(options: &Options) -> Result<Vec<Object>, Error> {
     let mut objects = vec![Object::new(&namespace(options))?, Object::new(&service_account(options))?];
     if options.platform.is_openshift() {
-        objects.push(openshift::nfd_constraints(options)?);
+        objects.push(openshift::nfd_constraints(account(options), options)?);
     }
     objects.push(Object::new(&role(options))?);
     objects.push(Object::new(&role_binding(options))?);
@@ -50,19 +51,19 @@ pub fn objects(options: &Options) -> Result<Vec<Object>, Error> {
     Ok(objects)
 }
 
-/// Its namespace. Privileged, because no other level allows a directory of the node.
+/// The namespace; privileged, because no other level allows `hostPath` volumes.
 #[must_use]
 pub fn namespace(options: &Options) -> Namespace {
-    meta::namespace(account(options).namespace, Level::Privileged, options.platform)
+    meta::namespace(account(options).namespace, PodSecurityLevel::Privileged, options.platform)
 }
 
-/// Its service account.
+/// The service account.
 #[must_use]
 pub fn service_account(options: &Options) -> ServiceAccount {
     account(options).object()
 }
 
-/// What it may do.
+/// The ClusterRole.
 #[must_use]
 pub fn role(options: &Options) -> ClusterRole {
     let mut rules = vec![
@@ -76,19 +77,19 @@ pub fn role(options: &Options) -> ClusterRole {
     cluster_role(account(options).name, rules)
 }
 
-/// That it may do so.
+/// Binds the role to the service account.
 #[must_use]
 pub fn role_binding(options: &Options) -> ClusterRoleBinding {
     let account = account(options);
     account.with_cluster_role(account.name)
 }
 
-/// The updater itself.
+/// The DaemonSet.
 ///
 /// # Errors
-/// When the kubelet's configuration is stated: this program cannot be told.
+/// When the kubelet's configuration is stated: the program has no flags for it.
 pub fn daemon_set(options: &Options) -> Result<DaemonSet, Error> {
-    let Account { namespace, name } = account(options);
+    let ServiceAccountRef { namespace, name } = account(options);
     let pods = labels([("app", NAME)]);
     let annotations = BTreeMap::from([openshift::required(name)]);
     let template = PodTemplateSpec {
@@ -137,10 +138,10 @@ fn pod_spec(options: &Options) -> Result<PodSpec, Error> {
     })
 }
 
-/// Its arguments.
+/// The arguments.
 ///
 /// # Errors
-/// When the kubelet's configuration is stated: this program cannot be told.
+/// When the kubelet's configuration is stated: the program has no flags for it.
 pub fn flags(options: &Options) -> Result<Vec<String>, Error> {
     let config = match config(options) {
         KubeletConfig::File { .. } => "file:///host-var/lib/kubelet/config.yaml".to_owned(),
@@ -157,10 +158,10 @@ pub fn flags(options: &Options) -> Result<Vec<String>, Error> {
         format!("--kubelet-config-uri={config}"),
         "--podresources-socket=unix:///host-var/lib/kubelet/pod-resources/kubelet.sock".to_owned(),
     ];
-    flags.extend(rte::sleep_interval(options));
+    flags.extend(pod::sleep_interval(options));
     flags.push(format!("-v={}", options.updater.verbosity));
     flags.push(format!("--pods-fingerprint={}", options.updater.fingerprint));
-    // It does not watch the kubelet's directory, which is not mounted.
+    // The kubelet's directory is not mounted, so it is not watched.
     flags.push("--kubelet-state-dir=".to_owned());
     Ok(flags)
 }
@@ -180,7 +181,7 @@ fn mounts(options: &Options) -> Vec<(VolumeMount, Volume)> {
     mounts
 }
 
-/// The Go deployer mounts the file of other Kubernetes on OpenShift too, where it does not exist.
+/// The source of the kubelets' configuration. The Go deployer mounts a file that does not exist on OpenShift.
 fn config(options: &Options) -> KubeletConfig {
     if options.platform.is_openshift() && options.updater.kubelet.is_none() {
         return KubeletConfig::File { path: OPENSHIFT_CONFIG.to_owned(), drop_ins: None };

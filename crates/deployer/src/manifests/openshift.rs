@@ -1,29 +1,30 @@
-//! What only OpenShift has: SecurityContextConstraints and MachineConfigs.
+//! OpenShift's own kinds: SecurityContextConstraints and MachineConfigs.
 //!
-//! In: [`Options`]. Out: objects of kinds that k8s-openapi does not know, from types of our own. Never: constraints that allow something
-//! the pods do not ask for, or refuse something they do ask for: both are made of the same values.
+//! In: [`Options`]. Out: objects, from types of our own. Never: constraints that allow more or less than the pods
+//! request; both are made from the same values.
 
 use serde::Serialize;
 
 use super::Error;
-use super::access::Account;
+use super::access::ServiceAccountRef;
 use super::meta::{cluster, labels};
-use crate::options::{Options, Scc, Updater};
+use crate::options::{Options, SccVersion, Updater};
 use crate::platform::Platform;
+use objects::{Object, ObjectKind, object};
 use objects::{Object, ObjectKind, object};
 
 pub mod hooks;
 mod ignition;
 pub mod selinux;
 
-/// The SELinux type for programs that talk to the kubelet; nodes have it.
+/// The SELinux type of nodes for programs that connect to the kubelet.
 pub const DEVICE_PLUGIN: &str = "container_device_plugin_t";
-/// The SELinux type that [`selinux::policy`] makes.
+/// The SELinux type that [`selinux::policy`] defines.
 pub const RTE_PROCESS: &str = "rte.process";
-/// The annotation of pods that names the constraints they are to be held to.
+/// The pod annotation that selects SecurityContextConstraints.
 const REQUIRED: &str = "openshift.io/required-scc";
 
-/// SecurityContextConstraints (`security.openshift.io/v1`). Every field that has no default has to be said.
+/// SecurityContextConstraints (`security.openshift.io/v1`), with all fields that have no default.
 #[derive(Clone, Debug, Serialize)]
 #[serde(rename_all = "camelCase")]
 struct Constraints {
@@ -41,7 +42,7 @@ struct Constraints {
     default_add_capabilities: Vec<String>,
     fs_group: Strategy,
     groups: Vec<String>,
-    /// Nobody gets these constraints without asking for them, so they need no place in the order of all; must be there.
+    /// Always null, because pods select the constraints by annotation; the field is required.
     priority: Option<i32>,
     read_only_root_filesystem: bool,
     required_drop_capabilities: Vec<String>,
@@ -72,13 +73,13 @@ struct SelinuxOptions {
     level: &'static str,
 }
 
-/// The annotation that holds a pod to constraints, whatever others its account may use.
+/// The pod annotation that selects these constraints among those of the service account.
 #[must_use]
 pub fn required(constraints: &str) -> (String, String) {
     (REQUIRED.to_owned(), constraints.to_owned())
 }
 
-/// Whether nodes get the SELinux policy (and hooks) by a MachineConfig: RTE on OpenShift, if wanted. HyperShift has no MachineConfigs.
+/// Whether a MachineConfig installs the SELinux policy: for RTE on OpenShift. HyperShift has no MachineConfigs.
 #[must_use]
 pub fn has_machine_config(options: &Options) -> bool {
     options.platform == Platform::OpenShift
@@ -86,21 +87,20 @@ pub fn has_machine_config(options: &Options) -> bool {
         && options.updater.custom_selinux_policy
 }
 
-/// The SELinux type of the updater's containers; `None`: nothing is said about it.
+/// The SELinux type of the updater's containers; `None`: unset.
 #[must_use]
 pub fn selinux_type(options: &Options) -> Option<String> {
-    let own = options.updater.scc == Scc::V1 && has_machine_config(options);
+    let own = options.updater.scc == SccVersion::V1 && has_machine_config(options);
     let usual = if own { RTE_PROCESS } else { DEVICE_PLUGIN };
     let usual = options.platform.is_openshift().then(|| usual.to_owned());
     options.updater.selinux_type.clone().or(usual)
 }
 
-/// For our exporter: directories of the node, root, nothing else.
+/// The constraints of our exporter: `hostPath` volumes and root, nothing else.
 ///
 /// # Errors
-/// Never in practice.
-pub fn exporter_constraints(options: &Options) -> Result<Object, Error> {
-    let account = super::exporter::account(options);
+/// When the object has no JSON form; our types always have one.
+pub fn exporter_constraints(account: ServiceAccountRef<'_>, options: &Options) -> Result<Object, Error> {
     let constraints = Constraints {
         read_only_root_filesystem: true,
         volumes: words(&["configMap", "hostPath", "projected"]),
@@ -113,31 +113,31 @@ pub fn exporter_constraints(options: &Options) -> Result<Object, Error> {
 #[must_use]
 pub fn rte_constraints_name(options: &Options) -> &'static str {
     match options.updater.scc {
-        Scc::V1 => "resource-topology-exporter",
-        Scc::V2 => "resource-topology-exporter-v2",
+        SccVersion::V1 => "resource-topology-exporter",
+        SccVersion::V2 => "resource-topology-exporter-v2",
     }
 }
 
-/// For RTE. Version 1 allows its SELinux type and all kinds of volumes, version 2 the type that nodes have and those kinds it may use.
+/// The constraints of RTE. Version 1 allows its own SELinux type and all volumes, version 2 the nodes' type and some
+/// volumes.
 ///
 /// # Errors
-/// Never in practice.
-pub fn rte_constraints(options: &Options) -> Result<Object, Error> {
+/// When the object has no JSON form; our types always have one.
+pub fn rte_constraints(account: ServiceAccountRef<'_>, options: &Options) -> Result<Object, Error> {
     let used = ["configMap", "downwardAPI", "emptyDir", "hostPath", "projected", "secret"];
     let volumes = match options.updater.scc {
-        Scc::V1 => words(&["*"]),
-        Scc::V2 => words(&used),
+        SccVersion::V1 => words(&["*"]),
+        SccVersion::V2 => words(&used),
     };
     let name = rte_constraints_name(options);
-    Ok(scc_object(&Constraints { volumes, ..confined(options, name, super::rte::account(options)) })?)
+    Ok(object(&Constraints { volumes, ..confined(options, name, account) })?)
 }
 
-/// For nfd-topology-updater.
+/// The constraints of nfd-topology-updater.
 ///
 /// # Errors
-/// Never in practice.
-pub fn nfd_constraints(options: &Options) -> Result<Object, Error> {
-    let account = super::nfd::account(options);
+/// When the object has no JSON form; our types always have one.
+pub fn nfd_constraints(account: ServiceAccountRef<'_>, options: &Options) -> Result<Object, Error> {
     let volumes = words(&["hostPath", "projected"]);
     let read_only_root_filesystem = true;
     Ok(scc_object(&Constraints {
@@ -147,8 +147,8 @@ pub fn nfd_constraints(options: &Options) -> Result<Object, Error> {
     })?)
 }
 
-/// As root with directories of the node, in the SELinux type of the containers, and nothing more.
-fn confined(options: &Options, name: &str, account: Account<'_>) -> Constraints {
+/// Root with `hostPath` volumes in the containers' SELinux type, and nothing more.
+fn confined(options: &Options, name: &str, account: ServiceAccountRef<'_>) -> Constraints {
     let any = Strategy { kind: "RunAsAny", ..Strategy::default() };
     let selinux = selinux_type(options).map(|kind| SelinuxOptions { kind, level: "s0" });
     Constraints {
@@ -180,13 +180,13 @@ fn scc_object(constraints: &Constraints) -> Result<Object, object::Error> {
     of("security.openshift.io", "SecurityContextConstraints", "securitycontextconstraints", constraints)
 }
 
-/// Puts the SELinux policy, and the container runtime's hook if it is wanted, onto nodes.
+/// The MachineConfig that installs the SELinux policy and, if chosen, the container runtime's hook on nodes.
 ///
 /// # Errors
-/// Never in practice.
+/// When the object has no JSON form; our types always have one.
 pub fn machine_config(options: &Options) -> Result<Object, Error> {
     let updater = &options.updater;
-    let mut files = if updater.cri_hooks { hooks::files()? } else { Vec::new() };
+    let mut files = if updater.cri_hooks { hooks::files().to_vec() } else { Vec::new() };
     files.push(ignition::File::new(
         "/etc/selinux/rte.cil",
         0o644,

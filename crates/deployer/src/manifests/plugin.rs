@@ -1,7 +1,8 @@
-//! kube-scheduler with the plugins of scheduler-plugins, and their controller, under the names that the Go `deployer` gives them.
+//! kube-scheduler with the plugins of scheduler-plugins, and their controller, under the names that the Go `deployer`
+//! gives them.
 //!
-//! In: [`Options`]. Out: their objects, one by one and all together. Never: a name that is changed in one object and not in those that
-//! refer to it. Where this differs from the Go deployer, docs/compatibility.md has the reason.
+//! In: [`Options`]. Out: their objects, one by one and all together. Never: a name that differs from a reference to it.
+//! docs/compatibility-deployer.md has the differences from the Go deployer.
 
 use std::collections::BTreeMap;
 
@@ -14,10 +15,10 @@ use k8s_openapi::api::rbac::v1::{ClusterRole, ClusterRoleBinding, Role, RoleBind
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::ObjectMeta;
 use k8s_openapi::apimachinery::pkg::util::intstr::IntOrString;
 
-use super::access::{Account, cluster_role, role};
-use super::meta::{self, Level, labels, selector, within};
-use super::network::{Openings, policy};
-use super::schedulerconfig::{self, Election, KEY, Shape};
+use super::access::{ServiceAccountRef, cluster_role, role};
+use super::meta::{self, PodSecurityLevel, labels, selector, within};
+use super::network::{AllowedPorts, policy};
+use super::schedulerconfig::{self, ConfigStyle, KEY, LeaderElection};
 use super::{Error, openshift, pod, podgroups};
 use crate::options::Options;
 use crate::platform::Platform;
@@ -25,56 +26,56 @@ use objects::Object;
 
 pub mod rules;
 
-/// The usual namespace; on OpenShift [`OPENSHIFT_NAMESPACE`].
+/// The default namespace; on OpenShift [`OPENSHIFT_NAMESPACE`].
 pub const NAMESPACE: &str = "tas-scheduler";
-/// The usual namespace on OpenShift and HyperShift.
+/// The default namespace on OpenShift and HyperShift.
 pub const OPENSHIFT_NAMESPACE: &str = "openshift-topology-aware-scheduler";
-/// The name of all that is the scheduler's, and its profile's usual one.
+/// The name of the scheduler's objects, and the default name of its profile.
 pub const NAME: &str = "topology-aware-scheduler";
-/// The name of all that is the controller's.
+/// The name of the controller's objects.
 pub const CONTROLLER: &str = "topology-aware-controller";
-/// The usual name of the lease.
+/// The default name of the lease.
 const LEASE: &str = "nrtmatch-scheduler";
 const CONFIG_MAP: &str = "scheduler-config";
-/// Where the role is that lets one ask the API server who somebody is.
+/// Namespace and name of the Role that permits to read the API server's authentication settings.
 const AUTHENTICATION: (&str, &str) = ("kube-system", "extension-apiserver-authentication-reader");
-/// Health and metrics.
+/// The port of health checks and metrics.
 pub const PORT: i32 = 10259;
 
-/// The namespace of both.
+/// The namespace of scheduler and controller.
 #[must_use]
 pub fn namespace_name(options: &Options) -> &str {
     let usual = if options.platform.is_openshift() { OPENSHIFT_NAMESPACE } else { NAMESPACE };
     options.scheduler.namespace.as_deref().unwrap_or(usual)
 }
 
-/// The scheduler's account.
+/// The scheduler's service account.
 #[must_use]
-pub fn account(options: &Options) -> Account<'_> {
-    Account { namespace: namespace_name(options), name: NAME }
+pub fn account(options: &Options) -> ServiceAccountRef<'_> {
+    ServiceAccountRef { namespace: namespace_name(options), name: NAME }
 }
 
-/// The controller's account.
+/// The controller's service account.
 #[must_use]
-pub fn controller_account(options: &Options) -> Account<'_> {
-    Account { namespace: namespace_name(options), name: CONTROLLER }
+pub fn controller_account(options: &Options) -> ServiceAccountRef<'_> {
+    ServiceAccountRef { namespace: namespace_name(options), name: CONTROLLER }
 }
 
-/// The lease by which one of several leads; one alone needs none.
+/// The leader election; a single replica needs none.
 #[must_use]
-pub fn election(options: &Options) -> Election {
+pub fn election(options: &Options) -> LeaderElection {
     let lease = &options.scheduler.lease;
-    Election {
-        held: options.scheduler.replicas > 1,
+    LeaderElection {
+        enabled: options.scheduler.replicas > 1,
         namespace: lease.namespace.clone().unwrap_or_else(|| namespace_name(options).to_owned()),
         name: lease.name.clone().unwrap_or_else(|| LEASE.to_owned()),
     }
 }
 
-/// All objects, in the order in which they are made.
+/// All objects, in the order of installation.
 ///
 /// # Errors
-/// When an option has a value that the configuration file cannot have.
+/// When the configuration file cannot express an option.
 pub fn objects(options: &Options) -> Result<Vec<Object>, Error> {
     let mut objects = vec![
         Object::new(&podgroups::definition())?,
@@ -105,10 +106,10 @@ pub fn objects(options: &Options) -> Result<Vec<Object>, Error> {
     Ok(objects)
 }
 
-/// Their namespace.
+/// The Namespace.
 #[must_use]
 pub fn namespace(options: &Options) -> Namespace {
-    meta::namespace(namespace_name(options), Level::Restricted, options.platform)
+    meta::namespace(namespace_name(options), PodSecurityLevel::Restricted, options.platform)
 }
 
 /// The controller's service account.
@@ -117,65 +118,65 @@ pub fn controller_service_account(options: &Options) -> ServiceAccount {
     controller_account(options).object()
 }
 
-/// What the scheduler may do in the cluster.
+/// The scheduler's ClusterRole.
 #[must_use]
 pub fn scheduler_role() -> ClusterRole {
     cluster_role(NAME, rules::scheduler())
 }
 
-/// That it may do so.
+/// Binds the role to the service account.
 #[must_use]
 pub fn scheduler_role_binding(options: &Options) -> ClusterRoleBinding {
     account(options).with_cluster_role(NAME)
 }
 
-/// What the controller may do in the cluster.
+/// The controller's ClusterRole.
 #[must_use]
 pub fn controller_role() -> ClusterRole {
     cluster_role(CONTROLLER, rules::controller())
 }
 
-/// That it may do so.
+/// Binds the role to the service account.
 #[must_use]
 pub fn controller_role_binding(options: &Options) -> ClusterRoleBinding {
     controller_account(options).with_cluster_role(CONTROLLER)
 }
 
-/// What the scheduler may do to its lease, where the lease is.
+/// The scheduler's Role for its lease, in the namespace of the lease.
 #[must_use]
 pub fn lease_role(options: &Options) -> Role {
     let lease = election(options);
     role(&lease.namespace, &format!("{NAME}-leader-elect"), rules::lease(&lease.name))
 }
 
-/// That it may do so.
+/// Binds the role to the service account.
 #[must_use]
 pub fn lease_role_binding(options: &Options) -> RoleBinding {
     let name = format!("{NAME}-leader-elect");
     account(options).with_role(&election(options).namespace, &name, &name)
 }
 
-/// That the scheduler may find out who asks it for metrics.
+/// Lets the scheduler authenticate readers of its metrics.
 #[must_use]
 pub fn authentication_binding(options: &Options) -> RoleBinding {
     let (namespace, role) = AUTHENTICATION;
     account(options).with_role(namespace, &format!("{NAME}-as-kube-scheduler"), role)
 }
 
-/// That the controller may find out who asks it for metrics.
+/// Lets the controller authenticate readers of its metrics.
 #[must_use]
 pub fn controller_authentication_binding(options: &Options) -> RoleBinding {
     let (namespace, role) = AUTHENTICATION;
     controller_account(options).with_role(namespace, &format!("{CONTROLLER}-as-kube-controller"), role)
 }
 
-/// Nothing but the API server: two for the scheduler, two for the controller.
+/// Restricts the pods to the API server: two policies for the scheduler, two for the controller.
 #[must_use]
 pub fn network_policies(options: &Options) -> [NetworkPolicy; 4] {
     let namespace = namespace_name(options);
-    let nothing = Openings { ingress: Some(Vec::new()), egress: Some(Vec::new()) };
-    let server = Openings { ingress: None, egress: Some(options.api_server_ports.clone()) };
-    let of = |name: &str, suffix: &str, openings: &Openings| {
+    let nothing = AllowedPorts { ingress: Some(Vec::new()), egress: Some(Vec::new()) };
+    let server = AllowedPorts { ingress: None, egress: Some(options.api_server_ports.clone()) };
+    let of = |name: &str, suffix: &str, openings: &AllowedPorts| {
         let pods = if name == NAME { pod_labels() } else { controller_labels() };
         policy(namespace, &format!("{name}-{suffix}"), &pods, openings)
     };
@@ -187,23 +188,28 @@ pub fn network_policies(options: &Options) -> [NetworkPolicy; 4] {
     ]
 }
 
-/// The scheduler's configuration file.
+/// The ConfigMap with the scheduler's configuration.
 ///
 /// # Errors
-/// When an option has a value that it cannot have.
+/// When the configuration file cannot express an option.
 pub fn config_map(options: &Options) -> Result<ConfigMap, Error> {
     Ok(pod::config_map(namespace_name(options), CONFIG_MAP, KEY, &config(options)?))
 }
 
 fn config(options: &Options) -> Result<String, Error> {
     let profile = options.scheduler.profile_name.as_deref().filter(|name| !name.is_empty());
-    schedulerconfig::text(&options.scheduler, profile.unwrap_or(NAME), &election(options), Shape::Deployer)
+    schedulerconfig::text(
+        &options.scheduler,
+        profile.unwrap_or(NAME),
+        &election(options),
+        ConfigStyle::Deployer,
+    )
 }
 
-/// The scheduler itself.
+/// The scheduler's Deployment.
 ///
 /// # Errors
-/// When an option has a value that makes no sense.
+/// When an option has a value that is not allowed.
 pub fn scheduler_deployment(options: &Options) -> Result<Deployment, Error> {
     let probe = |path: &str| pod::probe(path, IntOrString::Int(PORT), Some("HTTPS"));
     let amounts = [("cpu", "200m"), ("memory", "500Mi")];
@@ -231,7 +237,7 @@ pub fn scheduler_deployment(options: &Options) -> Result<Deployment, Error> {
     Ok(deployment(options, NAME, super::replicas(options)?, pod_labels(), hash, spec))
 }
 
-/// The controller itself. One: several would work against each other, since they choose no leader.
+/// The controller's Deployment. Always one replica: several would conflict, because they elect no leader.
 #[must_use]
 pub fn controller_deployment(options: &Options) -> Deployment {
     let container = Container {
@@ -248,7 +254,7 @@ pub fn controller_deployment(options: &Options) -> Deployment {
 
 fn pod_spec(options: &Options, account: &str, container: Container) -> PodSpec {
     let scheduler = &options.scheduler;
-    // A hosted control plane has no nodes that one could run on.
+    // A hosted control plane has no nodes for pods.
     let control_plane = scheduler.control_plane_affinity && options.platform != Platform::HyperShift;
     let tolerations = if control_plane {
         pod::tolerate_control_plane(&scheduler.tolerations)

@@ -1,9 +1,10 @@
-//! Pieces of pods that several programs have.
+//! Building blocks of pods that several programs share.
 //!
-//! In: names, paths, numbers. Out: typed pieces. Never: a choice between them.
+//! In: names, paths, numbers. Out: typed fields. Never: a choice between them.
 
 use std::collections::BTreeMap;
 
+use api::goduration::GoDuration;
 use k8s_openapi::api::core::v1::{
     Affinity, Capabilities, ConfigMap, ConfigMapVolumeSource, ContainerPort, EmptyDirVolumeSource, EnvVar,
     EnvVarSource, HTTPGetAction, HostPathVolumeSource, LocalObjectReference, NodeAffinity, NodeSelector,
@@ -15,15 +16,15 @@ use k8s_openapi::apimachinery::pkg::util::intstr::IntOrString;
 use xxhash_rust::xxh64::xxh64;
 
 use super::meta::within;
-use crate::options::{Options, Pull};
+use crate::options::{Options, PullPolicy};
 use crate::platform::Platform;
 
-/// The label of nodes that run the control plane.
+/// The label of control plane nodes.
 pub const CONTROL_PLANE: &str = "node-role.kubernetes.io/control-plane";
-/// The annotation of pods that changes with their configuration, so that they are made anew; the name the operator gives it.
+/// The pod annotation with the hash of the configuration; a new hash restarts pods. The Go operator uses the same name.
 const CONFIG_HASH: &str = "configmap.hash";
 
-/// A container that gives up all it can: no capabilities, no way to more rights, the runtime's system calls only.
+/// No capabilities, no privilege escalation, the runtime's seccomp profile.
 #[must_use]
 pub fn confined() -> SecurityContext {
     SecurityContext {
@@ -34,15 +35,15 @@ pub fn confined() -> SecurityContext {
     }
 }
 
-/// [`confined`], as root: what belongs to the kubelet is root's.
+/// [`confined`], as root, because the kubelet's files belong to root.
 #[must_use]
 pub fn confined_root() -> SecurityContext {
     SecurityContext { run_as_user: Some(0), ..confined() }
 }
 
-/// [`confined`], as nobody in particular, on a root directory it cannot write: what the level `restricted` asks for, and more.
+/// [`confined`], without root, on a read-only root file system: stricter than the level `restricted` demands.
 ///
-/// OpenShift gives each namespace user ids of its own and refuses others.
+/// The user is unset on OpenShift, which assigns user ids to each namespace.
 #[must_use]
 pub fn restricted(platform: Platform) -> SecurityContext {
     SecurityContext {
@@ -53,7 +54,7 @@ pub fn restricted(platform: Platform) -> SecurityContext {
     }
 }
 
-/// With a SELinux type.
+/// The context with an SELinux type.
 #[must_use]
 pub fn with_selinux(context: SecurityContext, kind: Option<&str>) -> SecurityContext {
     let options = kind.map(|kind| SELinuxOptions {
@@ -64,17 +65,17 @@ pub fn with_selinux(context: SecurityContext, kind: Option<&str>) -> SecurityCon
     SecurityContext { se_linux_options: options, ..context }
 }
 
-/// When the image of a container is pulled.
+/// The pull policy of a container.
 #[must_use]
 pub fn pull_policy(options: &Options) -> Option<String> {
     let word = match options.pull {
-        Pull::Always => "Always",
-        Pull::IfNotPresent => "IfNotPresent",
+        PullPolicy::Always => "Always",
+        PullPolicy::IfNotPresent => "IfNotPresent",
     };
     Some(word.to_owned())
 }
 
-/// The secrets with the registries' credentials.
+/// The Secrets with registry credentials.
 #[must_use]
 pub fn pull_secrets(options: &Options) -> Option<Vec<LocalObjectReference>> {
     let secret = |name: &String| LocalObjectReference { name: name.clone() };
@@ -82,13 +83,20 @@ pub fn pull_secrets(options: &Options) -> Option<Vec<LocalObjectReference>> {
     (!secrets.is_empty()).then_some(secrets)
 }
 
-/// A variable with a fixed value.
+/// The flag `--sleep-interval` of RTE and nfd-topology-updater; without it they have no timer.
+#[must_use]
+pub fn sleep_interval(options: &Options) -> Option<String> {
+    let nanos = i64::try_from(options.updater.sync_period?.as_nanos()).unwrap_or(i64::MAX);
+    (nanos > 0).then(|| format!("--sleep-interval={}", GoDuration(nanos)))
+}
+
+/// An environment variable with a fixed value.
 #[must_use]
 pub fn variable(name: &str, value: &str) -> EnvVar {
     EnvVar { name: name.to_owned(), value: Some(value.to_owned()), value_from: None }
 }
 
-/// A variable with a field of the pod.
+/// An environment variable with the value of a pod field.
 #[must_use]
 pub fn field(name: &str, path: &str) -> EnvVar {
     let selector = ObjectFieldSelector { field_path: path.to_owned(), api_version: None };
@@ -96,21 +104,21 @@ pub fn field(name: &str, path: &str) -> EnvVar {
     EnvVar { name: name.to_owned(), value: None, value_from: Some(source) }
 }
 
-/// A directory of the node; `kind` as in `hostPath.type`.
+/// A `hostPath` volume; `kind` as in `hostPath.type`.
 #[must_use]
 pub fn node_directory(name: &str, path: &str, kind: Option<&str>) -> Volume {
     let source = HostPathVolumeSource { path: path.to_owned(), type_: kind.map(str::to_owned) };
     Volume { name: name.to_owned(), host_path: Some(source), ..Volume::default() }
 }
 
-/// A ConfigMap as a directory.
+/// A ConfigMap volume.
 #[must_use]
 pub fn config_directory(name: &str, map: &str, optional: Option<bool>) -> Volume {
     let source = ConfigMapVolumeSource { name: map.to_owned(), optional, ..ConfigMapVolumeSource::default() };
     Volume { name: name.to_owned(), config_map: Some(source), ..Volume::default() }
 }
 
-/// A Secret as a directory.
+/// A Secret volume.
 #[must_use]
 pub fn secret_directory(name: &str, secret: &str, optional: Option<bool>) -> Volume {
     let source = SecretVolumeSource {
@@ -121,7 +129,7 @@ pub fn secret_directory(name: &str, secret: &str, optional: Option<bool>) -> Vol
     Volume { name: name.to_owned(), secret: Some(source), ..Volume::default() }
 }
 
-/// A directory in the node's memory, for one pod; `size` at most.
+/// An `emptyDir` volume in memory of at most `size`.
 #[must_use]
 pub fn memory_directory(name: &str, size: &str) -> Volume {
     let size_limit = Some(Quantity(size.to_owned()));
@@ -129,25 +137,25 @@ pub fn memory_directory(name: &str, size: &str) -> Volume {
     Volume { name: name.to_owned(), empty_dir: Some(source), ..Volume::default() }
 }
 
-/// Where a volume is mounted.
+/// A mount of a volume.
 #[must_use]
 pub fn mount(name: &str, path: &str) -> VolumeMount {
     VolumeMount { name: name.to_owned(), mount_path: path.to_owned(), ..VolumeMount::default() }
 }
 
-/// The same, not to be written to.
+/// A read-only mount of a volume.
 #[must_use]
 pub fn mount_read_only(name: &str, path: &str) -> VolumeMount {
     VolumeMount { read_only: Some(true), ..mount(name, path) }
 }
 
-/// A port with a name.
+/// A named container port.
 #[must_use]
 pub fn port(name: &str, number: u16) -> ContainerPort {
     ContainerPort { name: Some(name.to_owned()), container_port: number.into(), ..ContainerPort::default() }
 }
 
-/// A question over HTTP to a port, by its name or number.
+/// An HTTP probe of a port, by name or number.
 #[must_use]
 pub fn probe(path: &str, port: IntOrString, scheme: Option<&str>) -> Probe {
     let get = HTTPGetAction {
@@ -159,7 +167,7 @@ pub fn probe(path: &str, port: IntOrString, scheme: Option<&str>) -> Probe {
     Probe { http_get: Some(get), ..Probe::default() }
 }
 
-/// What a container asks for, and the most it may have.
+/// Requests and limits of a container.
 #[must_use]
 pub fn resources(requests: &[(&str, &str)], limits: &[(&str, &str)]) -> Option<ResourceRequirements> {
     let amounts = |pairs: &[(&str, &str)]| {
@@ -171,13 +179,13 @@ pub fn resources(requests: &[(&str, &str)], limits: &[(&str, &str)]) -> Option<R
     Some(ResourceRequirements { requests, limits, ..ResourceRequirements::default() })
 }
 
-/// Lives with every taint there is.
+/// Tolerates every taint.
 #[must_use]
 pub fn tolerate_all() -> Toleration {
     Toleration { operator: Some("Exists".to_owned()), ..Toleration::default() }
 }
 
-/// Those given, and the ones for the taints of control plane nodes.
+/// `given`, and tolerations for the taints of control plane nodes.
 #[must_use]
 pub fn tolerate_control_plane(given: &[Toleration]) -> Vec<Toleration> {
     let mut tolerations = given.to_vec();
@@ -190,7 +198,7 @@ pub fn tolerate_control_plane(given: &[Toleration]) -> Vec<Toleration> {
     tolerations
 }
 
-/// Nodes with a label, one of these values if there are some.
+/// Nodes with a label; if `values` are given, with one of them.
 #[must_use]
 pub fn nodes_with(label: &str, values: &[String]) -> NodeSelectorTerm {
     let operator = if values.is_empty() { "Exists" } else { "In" };
@@ -202,7 +210,7 @@ pub fn nodes_with(label: &str, values: &[String]) -> NodeSelectorTerm {
     NodeSelectorTerm { match_expressions: Some(vec![requirement]), match_fields: None }
 }
 
-/// No other nodes than those.
+/// Requires nodes that match one of the terms.
 #[must_use]
 pub fn only_on(terms: Vec<NodeSelectorTerm>) -> Affinity {
     let required = NodeSelector { node_selector_terms: terms };
@@ -213,14 +221,14 @@ pub fn only_on(terms: Vec<NodeSelectorTerm>) -> Affinity {
     Affinity { node_affinity: Some(affinity), ..Affinity::default() }
 }
 
-/// A ConfigMap of one text.
+/// A ConfigMap with one key.
 #[must_use]
 pub fn config_map(namespace: &str, name: &str, key: &str, text: &str) -> ConfigMap {
     let data = BTreeMap::from([(key.to_owned(), text.to_owned())]);
     ConfigMap { metadata: within(namespace, name), data: Some(data), ..ConfigMap::default() }
 }
 
-/// The annotation that makes pods anew when their configuration changes.
+/// The annotation with the hash of a configuration text, which restarts pods when the text changes.
 #[must_use]
 pub fn config_hash(text: &str) -> (String, String) {
     (CONFIG_HASH.to_owned(), format!("{:016x}", xxh64(text.as_bytes(), 0)))

@@ -10,12 +10,12 @@ use k8s_openapi::apimachinery::pkg::apis::meta::v1::ObjectMeta;
 
 use super::meta::{cluster, labels};
 
-/// Its API group.
+/// The API group.
 pub const GROUP: &str = "scheduling.sigs.k8s.io";
-/// What approved the group; the API server wants the link for groups under `k8s.io`.
+/// The approval that the API server demands for groups under `k8s.io`.
 const APPROVED: &str = "https://github.com/kubernetes-sigs/scheduler-plugins/pull/50";
 
-/// The definition.
+/// The CustomResourceDefinition.
 #[must_use]
 pub fn definition() -> CustomResourceDefinition {
     let schema = object([

@@ -1,11 +1,10 @@
 //! resource-topology-exporter on every node, under the names that the Go `deployer` gives its objects.
 //!
-//! In: [`Options`]. Out: its objects, one by one and all together. Never: a name that is changed in one object and not in those that refer
-//! to it. Where this differs from the Go deployer, docs/compatibility.md has the reason.
+//! In: [`Options`]. Out: its objects, one by one and all together. Never: a name that differs from a reference to it.
+//! docs/compatibility-deployer.md has the differences from the Go deployer.
 
 use std::collections::BTreeMap;
 
-use api::goduration::GoDuration;
 use api::nrt;
 use api::rbac::rule;
 use k8s_openapi::api::apps::v1::{DaemonSet, DaemonSetSpec};
@@ -17,45 +16,45 @@ use k8s_openapi::api::networking::v1::NetworkPolicy;
 use k8s_openapi::api::rbac::v1::{ClusterRole, ClusterRoleBinding, Role, RoleBinding};
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::ObjectMeta;
 
-use super::access::{Account, cluster_role, role};
-use super::meta::{self, Level, labels, selector, within};
-use super::network::{Openings, policy};
+use super::access::{ServiceAccountRef, cluster_role, role};
+use super::meta::{self, PodSecurityLevel, labels, selector, within};
+use super::network::{AllowedPorts, policy};
 use super::{Error, openshift, pod};
 use crate::options::{KubeletConfig, Options};
 use objects::Object;
 
-/// The usual namespace.
+/// The default namespace.
 pub const NAMESPACE: &str = "tas-topology-updater";
-/// The usual name of the DaemonSet and of its container.
+/// The default name of the DaemonSet, and the name of its container.
 pub const NAME: &str = "resource-topology-exporter";
-/// The usual name of all that is about access.
+/// The default name of account, roles and bindings.
 const ACCOUNT: &str = "rte";
 const CONFIG_MAP: &str = "rte-config";
-/// The second container, which does nothing: its CPUs are the shared pool, by which the Go exporter tells them from pods' own.
+/// The second container does nothing. Its CPUs are the shared pool, which the Go exporter subtracts.
 pub const SHARED_POOL: &str = "shared-pool-container";
-/// What RTE is started as.
+/// The program in the image.
 pub const COMMAND: &str = "/bin/resource-topology-exporter";
 
-/// Where its objects are.
+/// The service account; its namespace and name are those of most objects.
 #[must_use]
-pub fn account(options: &Options) -> Account<'_> {
-    Account {
+pub fn account(options: &Options) -> ServiceAccountRef<'_> {
+    ServiceAccountRef {
         namespace: options.updater.namespace.as_deref().unwrap_or(NAMESPACE),
         name: options.updater.name.as_deref().unwrap_or(ACCOUNT),
     }
 }
 
-/// All of its objects, in the order in which they are made.
+/// All objects, in the order of installation.
 ///
 /// # Errors
-/// Never in practice.
+/// When an object has no JSON form; our types always have one.
 pub fn objects(options: &Options) -> Result<Vec<Object>, Error> {
     let mut objects = vec![Object::new(&namespace(options))?];
     if let Some(map) = config_map(options) {
         objects.push(Object::new(&map)?);
     }
     if options.platform.is_openshift() {
-        objects.push(openshift::rte_constraints(options)?);
+        objects.push(openshift::rte_constraints(account(options), options)?);
     }
     if openshift::has_machine_config(options) {
         objects.push(openshift::machine_config(options)?);
@@ -74,40 +73,40 @@ pub fn objects(options: &Options) -> Result<Vec<Object>, Error> {
     Ok(objects)
 }
 
-/// Its namespace. Privileged, because no other level allows a directory of the node.
+/// The namespace; privileged, because no other level allows `hostPath` volumes.
 #[must_use]
 pub fn namespace(options: &Options) -> Namespace {
-    meta::namespace(account(options).namespace, Level::Privileged, options.platform)
+    meta::namespace(account(options).namespace, PodSecurityLevel::Privileged, options.platform)
 }
 
-/// Its configuration file, if there is one.
+/// The ConfigMap with the configuration file, if there is one.
 #[must_use]
 pub fn config_map(options: &Options) -> Option<ConfigMap> {
     let text = options.updater.config.as_deref()?;
     Some(pod::config_map(account(options).namespace, CONFIG_MAP, "config.yaml", text))
 }
 
-/// Its service account.
+/// The service account.
 #[must_use]
 pub fn service_account(options: &Options) -> ServiceAccount {
     account(options).object()
 }
 
-/// What it may do to pods of its namespace: conditions on its own.
+/// The Role for pods in its namespace: RTE writes conditions of its own pod.
 #[must_use]
 pub fn pod_role(options: &Options) -> Role {
-    let Account { namespace, name } = account(options);
+    let ServiceAccountRef { namespace, name } = account(options);
     role(namespace, name, vec![rule("", &["pods"], &["get"]), rule("", &["pods/status"], &["update"])])
 }
 
-/// That it may do so.
+/// Binds the role to the service account.
 #[must_use]
 pub fn pod_role_binding(options: &Options) -> RoleBinding {
     let account = account(options);
     account.with_role(account.namespace, account.name, account.name)
 }
 
-/// What it may do in the cluster.
+/// The ClusterRole.
 #[must_use]
 pub fn object_role(options: &Options) -> ClusterRole {
     let rules = vec![
@@ -117,21 +116,21 @@ pub fn object_role(options: &Options) -> ClusterRole {
     cluster_role(account(options).name, rules)
 }
 
-/// That it may do so.
+/// Binds the role to the service account.
 #[must_use]
 pub fn object_role_binding(options: &Options) -> ClusterRoleBinding {
     let account = account(options);
     account.with_cluster_role(account.name)
 }
 
-/// Nothing; but the API server; and metrics to anybody.
+/// Three policies: deny all, egress to the API server, ingress to metrics.
 #[must_use]
 pub fn network_policies(options: &Options) -> [NetworkPolicy; 3] {
-    let Account { namespace, name } = account(options);
+    let ServiceAccountRef { namespace, name } = account(options);
     let pods = pod_labels();
-    let nothing = Openings { ingress: Some(Vec::new()), egress: Some(Vec::new()) };
-    let server = Openings { ingress: None, egress: Some(options.api_server_ports.clone()) };
-    let metrics = Openings { ingress: Some(vec![options.updater.metrics_port]), egress: None };
+    let nothing = AllowedPorts { ingress: Some(Vec::new()), egress: Some(Vec::new()) };
+    let server = AllowedPorts { ingress: None, egress: Some(options.api_server_ports.clone()) };
+    let metrics = AllowedPorts { ingress: Some(vec![options.updater.metrics_port]), egress: None };
     [
         policy(namespace, &format!("{name}-default-deny-all"), &pods, &nothing),
         policy(namespace, &format!("{name}-egress-to-api-server"), &pods, &server),
@@ -139,7 +138,7 @@ pub fn network_policies(options: &Options) -> [NetworkPolicy; 3] {
     ]
 }
 
-/// The exporter itself.
+/// The DaemonSet.
 #[must_use]
 pub fn daemon_set(options: &Options) -> DaemonSet {
     let updater = &options.updater;
@@ -209,11 +208,11 @@ fn pod_spec(options: &Options) -> PodSpec {
     }
 }
 
-/// Its arguments.
+/// The arguments.
 #[must_use]
 pub fn flags(options: &Options) -> Vec<String> {
     let updater = &options.updater;
-    let mut flags: Vec<String> = sleep_interval(options).into_iter().collect();
+    let mut flags: Vec<String> = pod::sleep_interval(options).into_iter().collect();
     flags.push("--sysfs=/host-sys".to_owned());
     flags.push("--podresources-socket=unix:///host-podresources/kubelet.sock".to_owned());
     flags.push(format!("-v={}", updater.verbosity));
@@ -230,7 +229,7 @@ pub fn flags(options: &Options) -> Vec<String> {
             };
             flags.push(format!("--kubelet-config-file={dir}/{name}"));
         }
-        // It cannot ask the kubelet; its own configuration file has to say it.
+        // RTE cannot ask the kubelet; its own configuration file has to state the policy.
         KubeletConfig::Configz { .. } => {}
         KubeletConfig::Stated { policy, scope } => {
             flags.push(format!("--topology-manager-policy={}", policy.as_str()));
@@ -238,12 +237,6 @@ pub fn flags(options: &Options) -> Vec<String> {
         }
     }
     flags
-}
-
-/// `--sleep-interval`, as the peers' programs have it: without it they have no timer.
-pub(super) fn sleep_interval(options: &Options) -> Option<String> {
-    let nanos = i64::try_from(options.updater.sync_period?.as_nanos()).unwrap_or(i64::MAX);
-    (nanos > 0).then(|| format!("--sleep-interval={}", GoDuration(nanos)))
 }
 
 fn mounts(options: &Options) -> Vec<(VolumeMount, Volume)> {
@@ -273,20 +266,20 @@ fn mounts(options: &Options) -> Vec<(VolumeMount, Volume)> {
     mounts
 }
 
-/// What it takes. It works with 42 MB.
+/// CPU and memory; RTE uses 42 MB.
 #[must_use]
 pub fn resources() -> Option<ResourceRequirements> {
     pod::resources(&[("cpu", "10m"), ("memory", "64Mi")], &[])
 }
 
-/// The conditions that it keeps on its own pod: without them the pod is not ready.
+/// The conditions that RTE sets on its own pod; the pod is not ready without them.
 #[must_use]
 pub fn readiness_gates() -> Vec<PodReadinessGate> {
     let gate = |name: &str| PodReadinessGate { condition_type: name.to_owned() };
     ["PodresourcesFetched", "NodeTopologyUpdated"].map(gate).to_vec()
 }
 
-/// The labels of its pods.
+/// The labels of the pods.
 #[must_use]
 pub fn pod_labels() -> BTreeMap<String, String> {
     labels([("name", "resource-topology")])

@@ -1,9 +1,10 @@
 //! Our scheduler.
 //!
-//! In: [`Options`]. Out: its objects, one by one and all together. Never: a right that [`scheduler::rbac`] does not list.
+//! In: [`Options`]. Out: its objects, one by one and all together. Never: a permission that [`scheduler::rbac`] does
+//! not list.
 //!
-//! It needs nothing of a node, so it runs as nobody and its namespace is `restricted`. There is always a leader, also of one: while a
-//! Deployment is brought up to date there are two for a moment, and two that bind would collide.
+//! The scheduler needs no access to nodes, so it runs without root in a `restricted` namespace. Even a single replica
+//! elects a leader: during a rolling update there are two, and two schedulers that bind would conflict.
 
 use std::collections::BTreeMap;
 
@@ -19,44 +20,44 @@ use k8s_openapi::apimachinery::pkg::apis::meta::v1::ObjectMeta;
 use k8s_openapi::apimachinery::pkg::util::intstr::IntOrString;
 use scheduler::config::DEFAULT_SCHEDULER_NAME;
 
-use super::access::{Account, cluster_role, role};
-use super::meta::{self, Level, labels, selector, within};
-use super::network::{Openings, policy};
-use super::schedulerconfig::{self, Election, KEY, Shape};
+use super::access::{ServiceAccountRef, cluster_role, role};
+use super::meta::{self, PodSecurityLevel, labels, selector, within};
+use super::network::{AllowedPorts, policy};
+use super::schedulerconfig::{self, ConfigStyle, KEY, LeaderElection};
 use super::{Error, openshift, pod};
 use crate::options::Options;
 use objects::Object;
 
-/// The usual namespace.
+/// The default namespace.
 pub const NAMESPACE: &str = "tholepin-scheduler";
-/// The name of all its objects.
+/// The name of all objects.
 pub const NAME: &str = "tholepin-scheduler";
 /// The name of the container.
 pub const CONTAINER: &str = "scheduler";
-/// Metrics and health.
+/// The port of metrics and health checks.
 const PORT: u16 = 10251;
 
-/// Where its objects are.
+/// The service account; its namespace and name are those of most objects.
 #[must_use]
-pub fn account(options: &Options) -> Account<'_> {
-    Account { namespace: options.scheduler.namespace.as_deref().unwrap_or(NAMESPACE), name: NAME }
+pub fn account(options: &Options) -> ServiceAccountRef<'_> {
+    ServiceAccountRef { namespace: options.scheduler.namespace.as_deref().unwrap_or(NAMESPACE), name: NAME }
 }
 
-/// The lease by which one of them leads.
+/// The leader election.
 #[must_use]
-pub fn election(options: &Options) -> Election {
+pub fn election(options: &Options) -> LeaderElection {
     let lease = &options.scheduler.lease;
-    Election {
-        held: true,
+    LeaderElection {
+        enabled: true,
         namespace: lease.namespace.clone().unwrap_or_else(|| account(options).namespace.to_owned()),
         name: lease.name.clone().unwrap_or_else(|| DEFAULT_SCHEDULER_NAME.to_owned()),
     }
 }
 
-/// All of its objects, in the order in which they are made.
+/// All objects, in the order of installation.
 ///
 /// # Errors
-/// When an option asks for what it cannot do.
+/// When the scheduler does not support an option.
 pub fn objects(options: &Options) -> Result<Vec<Object>, Error> {
     let mut objects = vec![Object::new(&namespace(options))?];
     if options.critical_quota {
@@ -76,57 +77,57 @@ pub fn objects(options: &Options) -> Result<Vec<Object>, Error> {
     Ok(objects)
 }
 
-/// Its namespace.
+/// The Namespace.
 #[must_use]
 pub fn namespace(options: &Options) -> Namespace {
-    meta::namespace(account(options).namespace, Level::Restricted, options.platform)
+    meta::namespace(account(options).namespace, PodSecurityLevel::Restricted, options.platform)
 }
 
-/// Its service account.
+/// The service account.
 #[must_use]
 pub fn service_account(options: &Options) -> ServiceAccount {
     account(options).object()
 }
 
-/// What it may do in the cluster.
+/// The ClusterRole.
 #[must_use]
 pub fn watch_role(options: &Options) -> ClusterRole {
     cluster_role(account(options).name, scheduler::rbac::cluster())
 }
 
-/// That it may do so.
+/// Binds the role to the service account.
 #[must_use]
 pub fn watch_role_binding(options: &Options) -> ClusterRoleBinding {
     let account = account(options);
     account.with_cluster_role(account.name)
 }
 
-/// What it may do to its lease, where the lease is.
+/// The Role for the lease, in the namespace of the lease.
 #[must_use]
 pub fn lease_role(options: &Options) -> Role {
     let lease = election(options);
     role(&lease.namespace, account(options).name, scheduler::rbac::lease(&lease.name))
 }
 
-/// That it may do so.
+/// Binds the role to the service account.
 #[must_use]
 pub fn lease_role_binding(options: &Options) -> RoleBinding {
     let account = account(options);
     account.with_role(&election(options).namespace, account.name, account.name)
 }
 
-/// Metrics and health to anybody; it talks to the API server only.
+/// Allows metrics and health checks from anywhere, and egress to the API server.
 #[must_use]
 pub fn network_policy(options: &Options) -> NetworkPolicy {
     let account = account(options);
-    let openings = Openings { ingress: Some(vec![PORT]), egress: Some(options.api_server_ports.clone()) };
+    let openings = AllowedPorts { ingress: Some(vec![PORT]), egress: Some(options.api_server_ports.clone()) };
     policy(account.namespace, account.name, &pod_labels(), &openings)
 }
 
-/// Its configuration file.
+/// The ConfigMap with the configuration file.
 ///
 /// # Errors
-/// When an option asks for what it cannot do.
+/// When the scheduler does not support an option.
 pub fn config_map(options: &Options) -> Result<ConfigMap, Error> {
     let account = account(options);
     Ok(pod::config_map(account.namespace, account.name, KEY, &config(options)?))
@@ -135,16 +136,17 @@ pub fn config_map(options: &Options) -> Result<ConfigMap, Error> {
 fn config(options: &Options) -> Result<String, Error> {
     let profile = options.scheduler.profile_name.as_deref().filter(|name| !name.is_empty());
     let profile = profile.unwrap_or(DEFAULT_SCHEDULER_NAME);
-    let text = schedulerconfig::text(&options.scheduler, profile, &election(options), Shape::Deployer)?;
+    let text = schedulerconfig::text(&options.scheduler, profile, &election(options), ConfigStyle::Deployer)?;
     let refused = |reason: String| Error::Text("the scheduler's configuration".to_owned(), reason);
     let file = api::schedulerconfig::SchedulerConfig::parse(&text);
     let file = file.map_err(|error| refused(error.to_string()))?;
-    // It would refuse to start with what it cannot do yet; better to say so now.
+    // The scheduler would refuse to start with unsupported settings, so they are rejected here.
     scheduler::config::settings(&file, 0).map_err(|error| refused(error.to_string()))?;
     Ok(text)
 }
 
-/// Keeps all but one of several. One alone has none: it would stop every drain of its node.
+/// Allows one of several replicas to be evicted. A single replica has no budget, which would block every drain of its
+/// node.
 #[must_use]
 pub fn disruption_budget(options: &Options) -> Option<PodDisruptionBudget> {
     if options.scheduler.replicas < 2 || !options.scheduler.disruption_budget {
@@ -154,7 +156,7 @@ pub fn disruption_budget(options: &Options) -> Option<PodDisruptionBudget> {
     let spec = PodDisruptionBudgetSpec {
         selector: Some(selector(&pod_labels())),
         max_unavailable: Some(IntOrString::Int(1)),
-        // One that is not ready anyway does not count.
+        // Pods that are not ready can always be evicted.
         unhealthy_pod_eviction_policy: Some("AlwaysAllow".to_owned()),
         min_available: None,
     };
@@ -162,10 +164,10 @@ pub fn disruption_budget(options: &Options) -> Option<PodDisruptionBudget> {
     Some(PodDisruptionBudget { metadata, spec: Some(spec), status: None })
 }
 
-/// The scheduler itself.
+/// The Deployment.
 ///
 /// # Errors
-/// When an option asks for what it cannot do.
+/// When the scheduler does not support an option.
 pub fn deployment(options: &Options) -> Result<Deployment, Error> {
     let account = account(options);
     let mut annotations = BTreeMap::from([pod::config_hash(&config(options)?)]);
@@ -180,7 +182,7 @@ pub fn deployment(options: &Options) -> Result<Deployment, Error> {
         }),
         spec: Some(pod_spec(options)),
     };
-    // The next one is ready before the last one goes.
+    // The new pod is ready before the old one is deleted.
     let rolling_update = RollingUpdateDeployment {
         max_surge: Some(IntOrString::Int(1)),
         max_unavailable: Some(IntOrString::Int(0)),
@@ -213,13 +215,13 @@ fn pod_spec(options: &Options) -> PodSpec {
         volume_mounts: Some(vec![pod::mount_read_only("config", "/etc/kubernetes")]),
         security_context: Some(pod::restricted(options.platform)),
         readiness_probe: Some(Probe { period_seconds: Some(5), ..probe("/readyz") }),
-        // Fails when it has not noticed that it lost its lease.
+        // Fails if the scheduler does not notice the loss of its lease.
         liveness_probe: Some(Probe {
             initial_delay_seconds: Some(15),
             timeout_seconds: Some(5),
             ..probe("/healthz")
         }),
-        // It grows with the cluster, and pods wait for it: no limits.
+        // No limits: memory grows with the cluster, and throttling would delay pods.
         resources: pod::resources(&[("cpu", "100m"), ("memory", "64Mi")], &[]),
         termination_message_policy: Some("FallbackToLogsOnError".to_owned()),
         ..Container::default()
@@ -257,7 +259,7 @@ fn pod_spec(options: &Options) -> PodSpec {
     }
 }
 
-/// Its arguments: what follows the image's entry point.
+/// The arguments of the image's entry point.
 #[must_use]
 pub fn flags(options: &Options) -> Vec<String> {
     vec![
@@ -268,7 +270,7 @@ pub fn flags(options: &Options) -> Vec<String> {
     ]
 }
 
-/// Processors it is built for; and better on the control plane, where there is one that can be used: hosted ones have no nodes.
+/// Requires the image's architectures and prefers control plane nodes, which hosted control planes do not have.
 fn affinity(options: &Options) -> Option<Affinity> {
     let mut affinity = NodeAffinity::default();
     if !options.architectures.is_empty() {
@@ -284,7 +286,7 @@ fn affinity(options: &Options) -> Option<Affinity> {
     said.then(|| Affinity { node_affinity: Some(affinity), ..Affinity::default() })
 }
 
-/// Several on several nodes, as far as that goes.
+/// Spreads replicas over nodes where possible.
 fn spread() -> TopologySpreadConstraint {
     TopologySpreadConstraint {
         max_skew: 1,

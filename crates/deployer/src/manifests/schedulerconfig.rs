@@ -1,8 +1,8 @@
 //! The schedulers' configuration file, `KubeSchedulerConfiguration`.
 //!
-//! In: [`SchedulerOptions`], who may lead. Out: YAML that [`api::schedulerconfig`] reads, whichever scheduler it is for. Never: an `apiVersion`
-//! other than `v1`: kube-scheduler has it since 1.25, the plugin's arguments have it since scheduler-plugins 0.25, and the
-//! `v1beta3` of the Go deployer is gone since kube-scheduler 1.29.
+//! In: [`SchedulerOptions`], a leader election. Out: YAML that [`api::schedulerconfig`] reads. Never: an `apiVersion`
+//! other than `v1`. kube-scheduler has `v1` since 1.25 and scheduler-plugins since 0.25; kube-scheduler 1.29 removed
+//! the `v1beta3` of the Go deployer.
 
 use api::schedulerconfig::{API_VERSION, KIND, NUMA_PLUGIN, SchedulerConfig, Word};
 use serde_json::{Map, Value, json};
@@ -10,34 +10,34 @@ use serde_json::{Map, Value, json};
 use super::Error;
 use crate::options::SchedulerOptions;
 
-/// The key of the ConfigMap, and so the file's name.
+/// The key in the ConfigMap, which is the file's name.
 pub const KEY: &str = "scheduler-config.yaml";
 
 /// The kind of the plugin's arguments.
 const ARGUMENTS: &str = "NodeResourceTopologyMatchArgs";
 
-/// Who may act when several schedulers run.
+/// The leader election of several schedulers.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Election {
-    /// Whether there is one.
-    pub held: bool,
+pub struct LeaderElection {
+    /// Whether a leader is elected.
+    pub enabled: bool,
     /// The lease's namespace.
     pub namespace: String,
     /// The lease's name.
     pub name: String,
 }
 
-/// Whose file it is. They mean the same to our scheduler.
+/// The peer whose file is imitated. Both mean the same to our scheduler.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Shape {
-    /// The Go deployer's: the plugin is added where it acts.
+pub enum ConfigStyle {
+    /// The Go deployer's: the plugin is enabled for filter, reserve and score.
     Deployer,
-    /// The Go operator's: the plugin is added wherever it can act, the filters stand in an order in which those that rule out most come
-    /// first, devices are not allocated by claims, and the plugin's arguments say of which kind they are.
+    /// The Go operator's: the plugin is enabled at all extension points, the filters are listed with the most selective
+    /// first, the plugin DynamicResources is off, and the plugin's arguments state their kind.
     Operator,
 }
 
-/// The filters of the Go operator's scheduler, in the order in which they are asked.
+/// The filters of the Go operator's scheduler, in their order.
 const FILTERS: [&str; 14] = [
     "NodeUnschedulable",
     "NodeName",
@@ -58,25 +58,25 @@ const FILTERS: [&str; 14] = [
 /// The file's text; `profile` is the name of the only profile.
 ///
 /// # Errors
-/// When the scheduler would not take it.
+/// When the scheduler would reject the file.
 pub fn text(
     options: &SchedulerOptions,
     profile: &str,
-    election: &Election,
-    shape: Shape,
+    election: &LeaderElection,
+    style: ConfigStyle,
 ) -> Result<String, Error> {
     let config = json!({
         "apiVersion": API_VERSION,
         "kind": KIND,
         "leaderElection": {
-            "leaderElect": election.held,
+            "leaderElect": election.enabled,
             "resourceNamespace": election.namespace,
             "resourceName": election.name,
         },
         "profiles": [{
             "schedulerName": profile,
-            "plugins": plugins(shape),
-            "pluginConfig": [{ "name": NUMA_PLUGIN, "args": arguments(options, shape) }],
+            "plugins": plugins(style),
+            "pluginConfig": [{ "name": NUMA_PLUGIN, "args": arguments(options, style) }],
         }],
     });
     let unwritable = |reason: String| Error::Text("the scheduler's configuration".to_owned(), reason);
@@ -85,19 +85,19 @@ pub fn text(
     Ok(text)
 }
 
-fn plugins(shape: Shape) -> Value {
+fn plugins(style: ConfigStyle) -> Value {
     let plugin = |name: &str| json!({ "name": name });
     let enabled = json!({ "enabled": [plugin(NUMA_PLUGIN)] });
-    match shape {
-        Shape::Deployer => json!({ "filter": enabled, "reserve": enabled, "score": enabled }),
-        Shape::Operator => json!({
+    match style {
+        ConfigStyle::Deployer => json!({ "filter": enabled, "reserve": enabled, "score": enabled }),
+        ConfigStyle::Operator => json!({
             "filter": { "disabled": [plugin("*")], "enabled": FILTERS.map(plugin) },
             "multiPoint": { "disabled": [plugin("DynamicResources")], "enabled": [plugin(NUMA_PLUGIN)] },
         }),
     }
 }
 
-fn arguments(scheduler: &SchedulerOptions, shape: Shape) -> Value {
+fn arguments(scheduler: &SchedulerOptions, style: ConfigStyle) -> Value {
     let cache = &scheduler.cache;
     let word = |name: &str, word: Option<&'static str>| word.map(|word| (name.to_owned(), json!(word)));
     let cache: Map<String, Value> = [
@@ -109,7 +109,7 @@ fn arguments(scheduler: &SchedulerOptions, shape: Shape) -> Value {
     .flatten()
     .collect();
     let mut arguments = Map::new();
-    if shape == Shape::Operator {
+    if style == ConfigStyle::Operator {
         arguments.insert("apiVersion".to_owned(), json!(API_VERSION));
         arguments.insert("kind".to_owned(), json!(ARGUMENTS));
     }

@@ -80,7 +80,7 @@ const CHANGES: [(&str, Change); 8] = [
         options.critical_quota = true;
     }),
     ("several", |options| options.scheduler.replicas = 3),
-    ("first constraints", |options| options.updater.scc = crate::options::Scc::V1),
+    ("first constraints", |options| options.updater.scc = crate::options::SccVersion::V1),
     ("no policies", |options| {
         options.updater.custom_selinux_policy = false;
         options.updater.admission_policy = false;
@@ -154,7 +154,7 @@ fn what_makes_no_sense_is_refused() {
                 o.platform = Platform::OpenShift;
                 o.version = Some("4.19".parse().unwrap());
             },
-            "kubelet configuration: configz is not allowed; it must be a file, or stated, before Kubernetes 1.33",
+            "kubelet configuration: configz is not allowed; it must be a file or POLICY/SCOPE before Kubernetes 1.33",
         ),
         (
             |o| o.updater.kubelet_root = false,

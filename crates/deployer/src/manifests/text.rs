@@ -1,7 +1,7 @@
-//! Objects as text, for `kubectl apply -f` and for people.
+//! Objects as text, for `kubectl apply -f` and for readers.
 //!
-//! In: parts. Out: YAML documents, each after a line `---`, or one JSON List; keys sorted, without status and without what the server
-//! fills in. Never: a change of content.
+//! In: parts. Out: YAML documents, each after a line `---`, or one JSON List, with sorted keys. Never: a status or
+//! creation time, any other change.
 
 use serde_json::{Value, json};
 
@@ -9,15 +9,15 @@ use super::Error;
 use crate::part::Part;
 use objects::Object;
 
-/// All objects as YAML, in the order in which they are made.
+/// All objects as YAML, in the order of installation.
 ///
 /// # Errors
-/// When a value has no YAML form.
+/// When an object has no YAML form.
 pub fn render(parts: &[Part]) -> Result<String, Error> {
     render_objects(parts.iter().flat_map(Part::objects))
 }
 
-/// The same for objects of no part.
+/// The same for objects without a part.
 ///
 /// # Errors
 /// As [`render`].
@@ -29,13 +29,13 @@ pub fn render_objects<'o>(objects: impl IntoIterator<Item = &'o Object>) -> Resu
     objects.into_iter().map(document).collect()
 }
 
-/// All objects as one JSON List, in the order in which they are made, ending in a newline.
+/// All objects as one JSON List with a final newline, in the order of installation.
 #[must_use]
 pub fn render_json(parts: &[Part]) -> String {
     render_objects_json(parts.iter().flat_map(Part::objects))
 }
 
-/// The same for objects of no part.
+/// The same for objects without a part.
 #[must_use]
 pub fn render_objects_json<'o>(objects: impl IntoIterator<Item = &'o Object>) -> String {
     let items: Vec<Value> = objects.into_iter().map(|object| clean(object.body())).collect();

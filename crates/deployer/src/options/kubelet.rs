@@ -1,37 +1,38 @@
-//! Where kubelets keep their things, by distribution.
+//! Paths of kubelets by distribution.
 //!
-//! In: a distribution's name. Out: paths on the node. Never: a look at a node. docs/platforms.md has the sources.
+//! In: a distribution's name. Out: paths on a node. Never: a read of a node. docs/platforms.md has the sources.
 
 use std::fmt;
 use std::str::FromStr;
 
 use topology::policy::{Policy, Scope};
 
-/// Where one kubelet keeps its things.
+/// The paths of a kubelet.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Kubelet {
-    /// Its root directory, without a slash at the end.
+    /// The root directory, without a trailing slash.
     pub root: String,
-    /// How its configuration is learned.
+    /// The source of its configuration.
     pub config: KubeletConfig,
 }
 
-/// How a kubelet's configuration is learned.
+/// The source of a kubelet's configuration.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum KubeletConfig {
-    /// From its file and the directory of its drop-ins, if it has one.
+    /// A file, and a drop-in directory if there is one.
     File {
         /// The file.
         path: String,
         /// The drop-in directory.
         drop_ins: Option<String>,
     },
-    /// From the kubelet itself, which needs Kubernetes 1.33 (OpenShift 4.20): before, who may read this may do anything on the node.
+    /// The kubelet's endpoint `/configz`. Needs Kubernetes 1.33 (OpenShift 4.20): in earlier versions the permission to
+    /// read it also permits to run commands in any pod of the node.
     Configz {
         /// The kubelet's port.
         port: u16,
     },
-    /// Said by whoever installs.
+    /// Stated by the user.
     Stated {
         /// The Topology Manager's policy.
         policy: Policy,
@@ -40,10 +41,10 @@ pub enum KubeletConfig {
     },
 }
 
-/// Distributions whose kubelets keep their things in known places.
+/// Distributions with known kubelet paths.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub enum Distribution {
-    /// kubeadm, and what is made with it (minikube, Cluster API).
+    /// kubeadm, and distributions that use it (minikube, Cluster API).
     Kubeadm,
     /// K3s.
     K3s,
@@ -65,13 +66,13 @@ pub enum Distribution {
     OpenShift,
 }
 
-/// Not a distribution we know.
+/// The name of an unknown distribution.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("distribution {0:?} is none of kubeadm, k3s, rke2, microk8s, talos, kind, eks, gke, aks, openshift")]
-pub struct Unknown(String);
+pub struct UnknownDistribution(String);
 
 impl Distribution {
-    /// All of them.
+    /// All distributions.
     pub const ALL: [Self; 10] = [
         Self::Kubeadm,
         Self::K3s,
@@ -85,7 +86,7 @@ impl Distribution {
         Self::OpenShift,
     ];
 
-    /// Its name on the command line.
+    /// The name on the command line.
     #[must_use]
     pub fn name(self) -> &'static str {
         match self {
@@ -102,10 +103,10 @@ impl Distribution {
         }
     }
 
-    /// Where its kubelets keep their things.
+    /// The paths of its kubelets.
     ///
-    /// The configuration comes from a file where one below the root directory is all there is to it; elsewhere from the kubelet
-    /// itself, since the file's directory has credentials in it that an exporter has no business with, or flags override the file.
+    /// The configuration comes from a file if a file below the root directory is complete. Otherwise it comes from the
+    /// kubelet, because the file's directory has credentials or flags override the file.
     #[must_use]
     pub fn kubelet(self) -> Kubelet {
         let config = match self {
@@ -123,7 +124,7 @@ impl Distribution {
 }
 
 impl Kubelet {
-    /// A path below the root directory, relative to it.
+    /// The path relative to the root directory; `None` if it is not below it.
     #[must_use]
     pub fn below_root<'a>(&self, path: &'a str) -> Option<&'a str> {
         path.strip_prefix(&self.root)?.strip_prefix('/').filter(|rest| !rest.is_empty())
@@ -137,10 +138,10 @@ impl fmt::Display for Distribution {
 }
 
 impl FromStr for Distribution {
-    type Err = Unknown;
+    type Err = UnknownDistribution;
 
     fn from_str(text: &str) -> Result<Self, Self::Err> {
         let named = |one: &Self| one.name().eq_ignore_ascii_case(text);
-        Self::ALL.into_iter().find(named).ok_or_else(|| Unknown(text.to_owned()))
+        Self::ALL.into_iter().find(named).ok_or_else(|| UnknownDistribution(text.to_owned()))
     }
 }

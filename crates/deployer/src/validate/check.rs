@@ -1,14 +1,14 @@
-//! Every check there is, and doing them.
+//! The list of checks, and running them.
 //!
-//! In: [`Evidence`] and a [`Selection`]. Out: a [`Report`]. Never: a check done on what was not seen.
+//! In: [`Evidence`] and a [`Selection`]. Out: a [`Validation`]. Never: a check without evidence.
 //!
-//! A check is one small function, listed in one of the tables below it. `docs/validate.md` has a row for each; a test keeps
-//! the two in step, and another one proves that each check can find something and can find nothing.
+//! Each check is one function in one of the tables. `docs/validate.md` has a row for each, which a test compares.
+//! Another test proves that each check has findings in a broken cluster and none in a healthy one.
 
 use std::collections::BTreeMap;
 
 use super::evidence::{Area, Evidence};
-use super::finding::{Finding, Findings, Report, Undone};
+use super::finding::{Finding, NotChecked, Severity, Validation};
 
 mod cluster;
 mod exporter;
@@ -20,26 +20,80 @@ mod reserved;
 mod scheduler;
 pub(super) mod stale;
 
-/// One thing that is looked at.
+/// One check.
 #[derive(Debug)]
 pub struct Check {
-    /// Its name, for flags and documentation.
+    /// The name, for flags and documentation.
     pub id: &'static str,
-    /// What has to be true, in a few words.
+    /// The condition that should hold, in a few words.
     pub about: &'static str,
     /// The severities its findings can have, for documentation.
     pub severity: &'static str,
-    /// What has to have been seen.
+    /// The evidence that the check needs.
     pub needs: &'static [Area],
-    /// Why a finding matters.
+    /// The consequence of a finding.
     pub why: &'static str,
-    /// How to put it right.
+    /// The remedy.
     pub fix: &'static str,
-    /// The check itself.
+    /// The function.
     pub run: fn(&Evidence, &mut Findings<'_>),
 }
 
-/// All checks, in the order in which they are reported.
+/// Collects the findings of one check.
+#[derive(Debug)]
+pub struct Findings<'a> {
+    check: &'a Check,
+    /// Appended to every remedy of this check.
+    hint: &'a str,
+    found: Vec<Finding>,
+}
+
+impl<'a> Findings<'a> {
+    /// Starts a collection for one check; `hint` is appended to each remedy.
+    #[must_use]
+    pub fn new(check: &'a Check, hint: &'a str) -> Self {
+        Self { check, hint, found: Vec::new() }
+    }
+
+    /// Adds a finding with the check's consequence and remedy.
+    pub fn add(
+        &mut self,
+        severity: Severity,
+        object: impl Into<String>,
+        what: impl Into<String>,
+    ) -> &mut Finding {
+        let fix = [self.check.fix, self.hint].join(if self.hint.is_empty() { "" } else { "; " });
+        let (object, what) = (object.into(), what.into());
+        let finding =
+            Finding { id: self.check.id, severity, object, what, why: self.check.why, fix, item: None };
+        self.found.push(finding);
+        let last = self.found.len() - 1;
+        &mut self.found[last]
+    }
+
+    /// An [`Severity::Error`].
+    pub fn error(&mut self, object: impl Into<String>, what: impl Into<String>) -> &mut Finding {
+        self.add(Severity::Error, object, what)
+    }
+
+    /// A [`Severity::Warning`].
+    pub fn warning(&mut self, object: impl Into<String>, what: impl Into<String>) -> &mut Finding {
+        self.add(Severity::Warning, object, what)
+    }
+
+    /// An [`Severity::Info`].
+    pub fn info(&mut self, object: impl Into<String>, what: impl Into<String>) -> &mut Finding {
+        self.add(Severity::Info, object, what)
+    }
+
+    /// The findings.
+    #[must_use]
+    pub fn into_found(self) -> Vec<Finding> {
+        self.found
+    }
+}
+
+/// All checks, in the order of reports.
 #[must_use]
 pub fn all() -> Vec<&'static Check> {
     let tables: [&[Check]; 9] = [
@@ -56,30 +110,30 @@ pub fn all() -> Vec<&'static Check> {
     tables.into_iter().flatten().collect()
 }
 
-/// Which checks to do.
+/// A selection of checks.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Selection {
-    /// Only these; empty: all.
+    /// Only these checks; empty: all.
     pub only: Vec<String>,
-    /// Not these.
+    /// Checks to leave out.
     pub skip: Vec<String>,
 }
 
-/// A name that no check has.
+/// An unknown name of a check.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("there is no check {id:?}; known are {known}")]
 pub struct UnknownCheck {
     /// The name.
     pub id: String,
-    /// The names there are.
+    /// The known names.
     pub known: String,
 }
 
 impl Selection {
-    /// The checks it selects, in order.
+    /// The selected checks, in the order of reports.
     ///
     /// # Errors
-    /// When it names one that does not exist.
+    /// When a name is unknown.
     pub fn checks(&self) -> Result<Vec<&'static Check>, UnknownCheck> {
         let mut checks = all();
         for id in self.only.iter().chain(&self.skip) {
@@ -95,10 +149,10 @@ impl Selection {
     }
 }
 
-/// Does checks.
+/// Runs checks.
 #[must_use]
-pub fn examine(evidence: &Evidence, checks: &[&'static Check]) -> Report {
-    let mut report = Report::default();
+pub fn examine(evidence: &Evidence, checks: &[&'static Check]) -> Validation {
+    let mut report = Validation::default();
     let mut missing: BTreeMap<Area, Vec<&'static str>> = BTreeMap::new();
     let hint = kubelet_hint(evidence);
     for check in checks {
@@ -121,7 +175,7 @@ pub fn examine(evidence: &Evidence, checks: &[&'static Check]) -> Report {
     report
 }
 
-/// Does one check.
+/// Runs one check.
 pub(super) fn run(check: &'static Check, evidence: &Evidence, hint: &str) -> Vec<Finding> {
     let hint = if check.needs.contains(&Area::KubeletConfig) { hint } else { "" };
     let mut findings = Findings::new(check, hint);
@@ -133,11 +187,11 @@ fn undone(
     evidence: &Evidence,
     checks: &[&'static Check],
     missing: BTreeMap<Area, Vec<&'static str>>,
-) -> Vec<Undone> {
+) -> Vec<NotChecked> {
     let reason = |area: &Area| evidence.gaps.get(area).cloned().unwrap_or_default();
-    let mut list: Vec<Undone> = missing
+    let mut list: Vec<NotChecked> = missing
         .into_iter()
-        .map(|(area, checks)| Undone { area, object: None, reason: reason(&area), checks })
+        .map(|(area, checks)| NotChecked { area, object: None, reason: reason(&area), checks })
         .collect();
     let needy = |check: &&&Check| check.needs.contains(&Area::KubeletConfig);
     let ids: Vec<&str> = checks.iter().filter(needy).map(|check| check.id).collect();
@@ -148,24 +202,24 @@ fn undone(
         let reason = match &node.kubelet {
             Some(Ok(_)) => continue,
             Some(Err(reason)) => reason.clone(),
-            None => "its configuration was not seen".to_owned(),
+            None => "the kubelet's configuration is not in the evidence".to_owned(),
         };
         let (area, object) = (Area::KubeletConfig, Some(node.title()));
-        list.push(Undone { area, object, reason, checks: ids.clone() });
+        list.push(NotChecked { area, object, reason, checks: ids.clone() });
     }
     list
 }
 
-/// Where a kubelet's settings are made, on platforms with a place of their own for them.
+/// A hint for remedies on platforms that have their own objects for kubelet settings.
 fn kubelet_hint(evidence: &Evidence) -> &'static str {
     if evidence.platform.is_some_and(crate::platform::Platform::is_openshift) {
-        "on OpenShift this is set in a KubeletConfig or PerformanceProfile object of the node's pool"
+        "on OpenShift set this in a KubeletConfig or PerformanceProfile object of the node's pool"
     } else {
         ""
     }
 }
 
-/// Orders `node-2` before `node-10`.
+/// A sort key that orders `node-2` before `node-10`.
 pub(super) fn natural(text: &str) -> Vec<(u64, String)> {
     let mut parts = Vec::new();
     let mut word = String::new();
@@ -180,7 +234,7 @@ pub(super) fn natural(text: &str) -> Vec<(u64, String)> {
             number = number.saturating_mul(10).saturating_add(u64::from(digit));
             rest.next();
         }
-        // The word before it decides first.
+        // The text before a number is compared first.
         parts.push((0, std::mem::take(&mut word)));
         parts.push((number, String::new()));
     }

@@ -1,7 +1,7 @@
-//! From objects as they are on the wire to [`Evidence`].
+//! Collecting [`Evidence`] from Kubernetes objects.
 //!
-//! In: objects in any order, from wherever. Out: the same evidence for the same objects. Never: a whole object kept longer
-//! than it takes to read it, or an error: what cannot be read is noted and left out.
+//! In: objects in any order, from any source. Out: the same evidence for the same objects. Never: an error; an
+//! unreadable object becomes a note. Only the needed fields are kept.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -13,7 +13,7 @@ use topology::quantity::Quantity;
 use topology::resource::ResourceName;
 
 use super::evidence::{
-    Area, Definition, Event, Evidence, Lease, Node, Reported, Settings, Told, Workload, text,
+    Area, ConfigSource, Definition, Event, Evidence, Lease, Node, Report, Settings, Workload, text,
 };
 use crate::platform::Platform;
 
@@ -25,24 +25,24 @@ mod scheduler;
 pub(super) use openshift::selects;
 pub use openshift::{NODE_POOL, Pools};
 
-/// Takes in objects.
+/// Collects evidence.
 #[derive(Debug, Default)]
 pub struct Collector {
     evidence: Evidence,
-    /// Settings of kubelets by node, that came before or after the node.
+    /// Settings of kubelets by node; they can arrive before the node.
     kubelets: BTreeMap<String, Result<Settings, String>>,
     pools: Pools,
     schedulers: scheduler::Schedulers,
-    /// Of what something was seen, if only an empty list.
+    /// Areas with evidence, perhaps an empty list.
     seen: BTreeSet<Area>,
     /// The newest time in the objects.
     newest: Option<Timestamp>,
     notes: Vec<String>,
-    /// Versions of the objects seen, so that of two states of one the newer counts.
+    /// Resource versions of the objects; the newer of two states counts.
     versions: BTreeMap<(String, String, String), u64>,
 }
 
-/// The kinds that are read, each with the area it is of.
+/// The kinds that are read, each with its area.
 const KINDS: [(&str, Area); 11] = [
     ("Node", Area::Nodes),
     ("Pod", Area::Pods),
@@ -56,25 +56,25 @@ const KINDS: [(&str, Area); 11] = [
     ("KubeletConfig", Area::KubeletConfig),
     ("MachineConfigPool", Area::KubeletConfig),
 ];
-/// Reasons for which events are kept.
+/// Reasons of rejections by kubelets; only events with these reasons are kept.
 pub const REJECTIONS: [&str; 3] = ["TopologyAffinityError", "UnexpectedAdmissionError", "SMTAlignmentError"];
-/// Notes beyond these say nothing new.
+/// The greatest number of notes.
 const MAX_NOTES: usize = 50;
 
 impl Collector {
-    /// Says that objects of a kind were asked for, however many there were.
+    /// Records that all objects of a kind were listed, even if there are none.
     pub fn saw_kind(&mut self, kind: &str) {
         let area = KINDS.iter().find(|(known, _)| *known == kind).map(|(_, area)| *area);
-        // ConfigMaps alone do not tell that there are no Deployments, nor pools what a kubelet does.
+        // These kinds alone do not complete their area.
         if !matches!(kind, "ConfigMap" | "KubeletConfig" | "MachineConfigPool") {
             self.seen.extend(area);
         }
     }
 
-    /// Takes in one object, with its `kind`.
+    /// Reads one object, which must have its `kind`.
     pub fn object(&mut self, object: Value) {
         let kind = text(&object, "/kind").to_owned();
-        if !self.is_news(&object, &kind) {
+        if !self.is_newer(&object, &kind) {
             return;
         }
         self.saw_kind(&kind);
@@ -115,48 +115,48 @@ impl Collector {
         }
     }
 
-    /// Takes in what a kubelet answered on `/configz`, or why it did not.
+    /// Reads a kubelet's answer on `/configz`, or the reason of its absence.
     pub fn configz(&mut self, node: &str, answer: Result<&str, String>) {
         let settings = answer.and_then(|text| {
             let value: Value = serde_json::from_str(text).map_err(|error| format!("not JSON: {error}"))?;
             let document = value.get("kubeletconfig").filter(|document| document.is_object());
             let document = document.ok_or("has no object \"kubeletconfig\"")?;
-            Ok(Settings::new(Told::Kubelet, document, "configz"))
+            Ok(Settings::new(ConfigSource::Kubelet, document, "configz"))
         });
         self.kubelets.insert(node.to_owned(), settings);
     }
 
-    /// The API server's `gitVersion`.
+    /// Records the API server's `gitVersion`.
     pub fn server_version(&mut self, version: &str) {
         self.evidence.server_version = Some(version.chars().take(100).collect());
         self.seen.insert(Area::Version);
     }
 
-    /// Says why an area cannot be looked at.
+    /// Records why an area has no evidence.
     pub fn gap(&mut self, area: Area, reason: impl Into<String>) {
         self.evidence.gaps.entry(area).or_insert_with(|| reason.into());
     }
 
-    /// Whether an area cannot be looked at.
+    /// Whether an area is recorded as a gap.
     #[must_use]
     pub fn is_gap(&self, area: Area) -> bool {
         self.evidence.gaps.contains_key(&area)
     }
 
-    /// What was left out, for people.
+    /// Notes about objects that were left out.
     #[must_use]
     pub fn notes(&self) -> &[String] {
         &self.notes
     }
 
-    /// Keeps a remark for people.
+    /// Adds a note.
     pub fn note(&mut self, note: String) {
         if self.notes.len() < MAX_NOTES {
             self.notes.push(note.chars().take(300).collect());
         }
     }
 
-    /// Names of the nodes seen so far.
+    /// Names of the nodes so far.
     #[must_use]
     pub fn nodes(&self) -> Vec<String> {
         self.evidence.nodes.keys().cloned().collect()
@@ -168,13 +168,13 @@ impl Collector {
         self.schedulers.config_maps()
     }
 
-    /// Whether something of an area was seen.
+    /// Whether an area has evidence.
     #[must_use]
     pub fn saw(&self, area: Area) -> bool {
         self.seen.contains(&area)
     }
 
-    /// All that was seen, as of `now`; none: as of the newest time in it.
+    /// The evidence, as of `now`; `None`: as of the newest time in the objects.
     #[must_use]
     pub fn finish(mut self, now: Option<Timestamp>) -> Evidence {
         self.evidence.now = now.or(self.newest);
@@ -191,8 +191,8 @@ impl Collector {
         self.evidence
     }
 
-    /// Whether this state of an object is not older than one already taken in.
-    fn is_news(&mut self, object: &Value, kind: &str) -> bool {
+    /// Whether this state of an object is newer than the one already read.
+    fn is_newer(&mut self, object: &Value, kind: &str) -> bool {
         let meta = |field: &str| text(object, &format!("/metadata/{field}")).to_owned();
         let version = meta("resourceVersion").parse().unwrap_or(0);
         let key = (kind.to_owned(), meta("namespace"), meta("name"));
@@ -293,7 +293,7 @@ impl Collector {
 
     fn lease(&mut self, object: &Value) -> Result<(), String> {
         let key = (text(object, "/metadata/namespace").to_owned(), text(object, "/metadata/name").to_owned());
-        // One for each node, and of no interest here.
+        // The leases of nodes are not needed.
         if key.0 == "kube-node-lease" {
             return Ok(());
         }
@@ -326,7 +326,7 @@ impl Collector {
         let writers = writers(&object);
         let is_old = text(&object, "/apiVersion") == nrt::v1alpha1::API_VERSION;
         let mut object: NodeResourceTopology = if is_old {
-            // Stored as the newer version and told as the older one, an object may lack what that one demands.
+            // An object stored as the newer version may lack a field that the older version requires.
             if let Some(fields) = object.as_object_mut() {
                 fields.entry("topologyPolicies").or_insert_with(|| Value::Array(Vec::new()));
             }
@@ -339,14 +339,14 @@ impl Collector {
         let read = read.map(|(topology, warnings)| {
             (topology, warnings.iter().map(ToString::to_string).collect::<Vec<_>>())
         });
-        let reported = Reported { read: read.map_err(|error| error.to_string()), object, writers };
+        let reported = Report { read: read.map_err(|error| error.to_string()), object, writers };
         let name = reported.object.metadata.name.clone().unwrap_or_default();
         self.evidence.reports.insert(name, reported);
         Ok(())
     }
 }
 
-/// Who set the zones, the attributes or the policies of a report.
+/// The field managers of the zones, attributes or policies of a report.
 fn writers(object: &Value) -> BTreeSet<String> {
     let entries = object.pointer("/metadata/managedFields").and_then(Value::as_array).into_iter().flatten();
     let writes = |entry: &&Value| {

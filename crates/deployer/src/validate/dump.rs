@@ -1,12 +1,12 @@
-//! Evidence from files: dumps that `kubectl` and `oc` made, and must-gathers.
+//! Evidence from files: dumps of `kubectl` and `oc`, and must-gathers.
 //!
-//! In: a folder of any layout with YAML and JSON files. Out: the [`Evidence`] in them, with a gap for every area of which there
-//! was nothing. Never: a link followed out of the folder, or more read than the limits below; a file that is no object is
-//! passed over.
+//! In: a directory of any layout with YAML and JSON files. Out: the [`Evidence`] in them, with a gap for each area
+//! without evidence. Never: a symbolic link followed, more read than the limits allow. Files without objects are
+//! ignored.
 //!
-//! What is understood: objects, several in a file too; `List`s and typed lists such as `PodList`, which also tell that there are
-//! no others; the answer of `/version` or `kubectl version -o yaml`; the answers of `/configz`, in files that have the node's
-//! name (`configz/NODE.json`, `NODE.json`, `NODE/configz.json`).
+//! Readable are objects, also several in one file; `List`s, and typed lists such as `PodList`, which are complete; the
+//! answer of `/version` or `kubectl version -o yaml`; answers of `/configz` in files with the node's name
+//! (`configz/NODE.json`, `NODE.json`, `NODE/configz.json`).
 
 use std::collections::BTreeMap;
 use std::fs;
@@ -18,45 +18,45 @@ use serde_json::Value;
 use super::collect::Collector;
 use super::evidence::{Area, Evidence, text};
 
-/// Files in a folder and what is below it.
+/// The greatest number of files.
 const MAX_FILES: usize = 200_000;
-/// Levels of folders.
+/// The greatest depth of directories.
 const MAX_DEPTH: usize = 24;
-/// The largest file that is read.
+/// The greatest size of a file.
 const MAX_FILE_BYTES: u64 = 256 << 20;
-/// All files together.
+/// The greatest size of all files.
 const MAX_TOTAL_BYTES: u64 = 4 << 30;
-/// Documents in a file.
+/// The greatest number of documents in a file.
 const MAX_DOCUMENTS: usize = 100_000;
 
-/// Why a folder cannot be read.
+/// A directory that cannot be read.
 #[derive(Debug, thiserror::Error)]
 pub enum Error {
-    /// A folder or file cannot be read.
+    /// A directory or file cannot be read.
     #[error("{path}: {reason}")]
     Io {
-        /// Which.
+        /// The path.
         path: PathBuf,
-        /// Why.
+        /// The reason.
         reason: String,
     },
-    /// More than anybody dumps.
+    /// The directory exceeds a limit.
     #[error("{path}: more than {limit}")]
     TooMuch {
-        /// Which folder.
+        /// The directory.
         path: PathBuf,
-        /// Of what.
+        /// The limit.
         limit: String,
     },
-    /// Nothing in it.
+    /// The directory has no Kubernetes object.
     #[error("{0}: no Kubernetes object in any file; expected are dumps of kubectl or oc as YAML or JSON")]
     Nothing(PathBuf),
 }
 
-/// Reads a folder. The second value says, for people, what was passed over.
+/// Reads a directory. The second value has notes about ignored content.
 ///
 /// # Errors
-/// When the folder cannot be read, is too large or has nothing in it.
+/// When the directory cannot be read, exceeds a limit or has no Kubernetes object.
 pub fn read(folder: &Path) -> Result<(Evidence, Vec<String>), Error> {
     let mut files = Vec::new();
     walk(folder, folder, 0, &mut files)?;
@@ -78,7 +78,7 @@ pub fn read(folder: &Path) -> Result<(Evidence, Vec<String>), Error> {
 fn walk(folder: &Path, root: &Path, depth: usize, files: &mut Vec<PathBuf>) -> Result<(), Error> {
     let failed = |error: std::io::Error| Error::Io { path: folder.to_owned(), reason: error.to_string() };
     if depth > MAX_DEPTH || files.len() > MAX_FILES {
-        let limit = format!("{MAX_FILES} files or {MAX_DEPTH} levels of folders");
+        let limit = format!("{MAX_FILES} files or {MAX_DEPTH} levels of directories");
         return Err(Error::TooMuch { path: root.to_owned(), limit });
     }
     let mut entries = fs::read_dir(folder).map_err(failed)?.collect::<Result<Vec<_>, _>>().map_err(failed)?;
@@ -96,7 +96,7 @@ fn walk(folder: &Path, root: &Path, depth: usize, files: &mut Vec<PathBuf>) -> R
     Ok(())
 }
 
-/// The text of a file; none if it is none.
+/// The text of a file; `None` if it is not UTF-8.
 fn content(path: &Path, left: &mut u64, root: &Path) -> Result<Option<String>, Error> {
     let failed = |error: std::io::Error| Error::Io { path: path.to_owned(), reason: error.to_string() };
     let limit = MAX_FILE_BYTES.min(*left);
@@ -113,7 +113,7 @@ fn content(path: &Path, left: &mut u64, root: &Path) -> Result<Option<String>, E
 #[derive(Default)]
 struct Reader {
     collector: Collector,
-    /// Answers of `/configz` with the names that may be the node's, as nodes may come later.
+    /// Answers of `/configz` with possible names of the node, which is read later.
     configz: Vec<(Vec<String>, String)>,
     any: bool,
     notes: Vec<String>,
@@ -157,7 +157,7 @@ impl Reader {
         let Some(Value::Array(items)) = document.get_mut("items").map(Value::take) else { return };
         for mut item in items {
             if let (Some(fields), false) = (item.as_object_mut(), of.is_empty()) {
-                // Items of a typed list carry no kind of their own.
+                // Items of a typed list have no kind.
                 fields.entry("kind").or_insert_with(|| of.into());
                 if api_version.is_string() {
                     fields.entry("apiVersion").or_insert_with(|| api_version.clone());
@@ -173,7 +173,7 @@ impl Reader {
             match names.iter().find(|name| nodes.contains(name)) {
                 Some(node) => self.collector.configz(node, Ok(&answer)),
                 None => self.notes.push(format!(
-                    "the kubelet configuration in {} is of no node in the dump",
+                    "the kubelet configuration in {} belongs to no node in the dump",
                     names.join(" or ")
                 )),
             }
@@ -197,7 +197,7 @@ impl Reader {
             (Area::Leases, "no leases in the dump: save kubectl get leases -A -o yaml"),
         ]);
         for (area, reason) in areas {
-            // Without a definition there can be no objects, and no list of them either.
+            // Without the definition there is no list of its objects.
             let seen =
                 self.collector.saw(area) || (area == Area::Reports && self.collector.saw(Area::Definition));
             if !seen {
@@ -209,7 +209,7 @@ impl Reader {
     }
 }
 
-/// What the node of a file may be called: the file's stem, without `configz` around it, or the folder it is in.
+/// Possible node names of a file: the stem, also without `configz`, and the name of the directory.
 fn names(path: &Path) -> Vec<String> {
     let stem = path.file_stem().and_then(|stem| stem.to_str()).unwrap_or_default();
     let bare = ["-configz", ".configz", "_configz"].iter().find_map(|end| stem.strip_suffix(end));
@@ -217,7 +217,7 @@ fn names(path: &Path) -> Vec<String> {
     [bare, Some(stem), folder].into_iter().flatten().map(str::to_owned).collect()
 }
 
-/// The documents of a text: JSON, several JSON values after each other, or YAML.
+/// The documents of a text: one or more JSON values, or YAML.
 fn documents(content: &str) -> Result<Vec<Value>, String> {
     let start = content.trim_start();
     if start.starts_with('{') {

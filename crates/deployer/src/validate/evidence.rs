@@ -1,6 +1,6 @@
-//! All that was seen of a cluster, trimmed to what checks read.
+//! Everything observed about a cluster, reduced to the fields that checks read.
 //!
-//! In: what [`super::collect`] has taken in. Out: plain values, in an order that does not depend on where they came from.
+//! In: the fields that [`super::collect`] read. Out: plain values in an order that does not depend on their source.
 //! Never: a judgement.
 
 use std::collections::{BTreeMap, BTreeSet};
@@ -21,9 +21,9 @@ mod selector;
 mod settings;
 
 pub use selector::{Selector, SelectorError};
-pub use settings::{Settings, Told};
+pub use settings::{ConfigSource, Settings};
 
-/// A kind of thing to look at. Each check says which ones it needs.
+/// An area of evidence. Each check states the areas that it needs.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum Area {
@@ -33,7 +33,7 @@ pub enum Area {
     Nodes,
     /// The configuration of each node's kubelet.
     KubeletConfig,
-    /// The definition of NodeResourceTopology.
+    /// The CustomResourceDefinition of NodeResourceTopology.
     Definition,
     /// NodeResourceTopology objects.
     Reports,
@@ -47,25 +47,25 @@ pub enum Area {
     Events,
 }
 
-/// All that was seen.
+/// Everything observed about a cluster.
 #[derive(Clone, Debug, Default)]
 pub struct Evidence {
-    /// When it was gathered; for files, the newest time in them.
+    /// The time of gathering; for files, the newest time in them.
     pub now: Option<Timestamp>,
-    /// `gitVersion` of the API server, as it stands.
+    /// `gitVersion` of the API server, unparsed.
     pub server_version: Option<String>,
-    /// What kind of cluster it is, where that was seen.
+    /// The platform, if known.
     pub platform: Option<Platform>,
     /// Nodes by name.
     pub nodes: BTreeMap<String, Node>,
-    /// Which nodes are to be looked at; all that run pods of users when not given.
+    /// Selects the nodes to check; `None`: the workers.
     pub selector: Option<Selector>,
-    /// The same by name, where an operator says which ones; the selector counts before it.
+    /// The nodes to check by name, from the node groups of an operator; the selector takes precedence.
     pub chosen: Option<BTreeSet<String>>,
     /// The definition of NodeResourceTopology, if there is one.
     pub definition: Option<Definition>,
     /// NodeResourceTopology objects by name.
-    pub reports: BTreeMap<String, Reported>,
+    pub reports: BTreeMap<String, Report>,
     /// Pods by namespace and name.
     pub pods: BTreeMap<(String, String), Pod>,
     /// Exporters and schedulers.
@@ -74,9 +74,9 @@ pub struct Evidence {
     pub leases: BTreeMap<(String, String), Lease>,
     /// Events about pods that were rejected.
     pub events: Vec<Event>,
-    /// By node: whether schedulers have written down that they count the pods which the exporter counts.
+    /// By node: whether the schedulers' records say that they count the same pods as the exporter.
     pub caches: BTreeMap<String, bool>,
-    /// Areas that could not be looked at, and why.
+    /// Areas without evidence, each with the reason.
     pub gaps: BTreeMap<Area, String>,
 }
 
@@ -97,22 +97,22 @@ pub struct Node {
     pub capacity: BTreeMap<ResourceName, i64>,
     /// Amounts in base units.
     pub allocatable: BTreeMap<ResourceName, i64>,
-    /// The configuration of its kubelet, or why it is not known.
+    /// The kubelet's configuration, or the reason of its absence.
     pub kubelet: Option<Result<Settings, String>>,
 }
 
 /// A NodeResourceTopology object.
 #[derive(Clone, Debug)]
-pub struct Reported {
+pub struct Report {
     /// The object.
     pub object: NodeResourceTopology,
-    /// What the scheduler makes of it, and what it left out; or why it makes nothing of it.
+    /// The topology as schedulers read it with warnings, or the reason why they cannot.
     pub read: Result<(NodeTopology, Vec<String>), String>,
-    /// Field managers of its zones and attributes.
+    /// Field managers of zones and attributes.
     pub writers: BTreeSet<String>,
 }
 
-/// The definition of NodeResourceTopology.
+/// The CustomResourceDefinition of NodeResourceTopology.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Definition {
     /// Versions: name, served, stored.
@@ -140,32 +140,32 @@ pub struct Pod {
     pub reason: String,
     /// `status.message`.
     pub message: String,
-    /// Whether deletion has been asked for.
+    /// Whether the pod is being deleted.
     pub deleting: bool,
     /// The condition `Ready`.
     pub ready: bool,
-    /// When it was made.
+    /// The creation time.
     pub created: Option<Timestamp>,
-    /// When the kubelet took it.
+    /// `status.startTime`: when the kubelet accepted the pod.
     pub started: Option<Timestamp>,
-    /// When it was bound to its node or its containers last changed.
+    /// The time of the last change of a condition.
     pub changed: Option<Timestamp>,
     /// Kind and name of its controller.
     pub owner: Option<(String, String)>,
-    /// What it runs, if that is part of NUMA-aware scheduling.
+    /// The role in NUMA-aware scheduling, if any.
     pub role: Option<Role>,
-    /// What it asks for, or why that cannot be told.
+    /// The requested resources, or the reason why they cannot be read.
     pub request: Result<PodRequest, String>,
 }
 
-/// What a workload is for.
+/// The role of a workload.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Role {
     /// Publishes NodeResourceTopology objects.
     Exporter,
     /// Schedules pods.
     Scheduler {
-        /// By NUMA zones, as far as its image and command tell.
+        /// Whether the scheduler is NUMA-aware, according to image and command.
         numa: bool,
     },
 }
@@ -179,33 +179,33 @@ pub struct Workload {
     pub namespace: String,
     /// Its name.
     pub name: String,
-    /// What it is for.
+    /// The role.
     pub role: Role,
-    /// How many pods there should be.
+    /// The desired number of pods.
     pub desired: i64,
-    /// How many are ready.
+    /// The number of ready pods.
     pub ready: i64,
-    /// Of schedulers: what their configuration says, where it was seen.
+    /// The configuration of a scheduler, if known.
     pub scheduler: Option<SchedulerSettings>,
 }
 
-/// What a scheduler's configuration says.
+/// The configuration of a scheduler.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct SchedulerSettings {
-    /// The names pods ask for it by.
+    /// The profile names.
     pub profiles: Vec<String>,
-    /// Namespace and name of the lease it takes.
+    /// Namespace and name of the lease.
     pub lease: Option<(String, String)>,
 }
 
 /// A lease.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Lease {
-    /// Who holds it.
+    /// The holder.
     pub holder: String,
-    /// When it was last renewed.
+    /// The time of the last renewal.
     pub renewed: Option<Timestamp>,
-    /// For how long it is good, in seconds.
+    /// The duration in seconds.
     pub duration_s: i64,
 }
 
@@ -222,7 +222,7 @@ pub struct Event {
     pub reason: String,
     /// Its message.
     pub message: String,
-    /// When it was last seen.
+    /// The time of the last occurrence.
     pub last: Option<Timestamp>,
 }
 
@@ -249,19 +249,19 @@ impl Pod {
         format!("{}/{}", self.namespace, self.name)
     }
 
-    /// As findings name it.
+    /// The object as findings name it.
     #[must_use]
     pub fn title(&self) -> String {
         format!("Pod {}", self.key())
     }
 
-    /// Whether it has ended.
+    /// Whether the pod has ended.
     #[must_use]
     pub fn is_over(&self) -> bool {
         matches!(self.phase.as_str(), "Succeeded" | "Failed")
     }
 
-    /// Whether it waits for a node.
+    /// Whether the pod waits for a node.
     #[must_use]
     pub fn is_waiting(&self) -> bool {
         self.node.is_none() && !self.is_over() && !self.deleting
@@ -269,25 +269,25 @@ impl Pod {
 }
 
 impl Node {
-    /// As findings name it.
+    /// The object as findings name it.
     #[must_use]
     pub fn title(&self) -> String {
         format!("Node {}", self.name)
     }
 
-    /// The configuration of its kubelet, where it is known.
+    /// The kubelet's configuration, if known.
     #[must_use]
     pub fn settings(&self) -> Option<&Settings> {
         self.kubelet.as_ref()?.as_ref().ok()
     }
 
-    /// The same as checked values; none when the kubelet would not start with it.
+    /// The kubelet's configuration as checked values; `None` if the kubelet would not start with it.
     #[must_use]
     pub fn configuration(&self) -> Option<&Configuration> {
         self.settings()?.checked.as_ref().ok()
     }
 
-    /// Its kubelet's version.
+    /// The kubelet's version.
     #[must_use]
     pub fn version(&self) -> Option<Version> {
         self.kubelet_version.parse().ok()
@@ -295,23 +295,23 @@ impl Node {
 }
 
 impl Evidence {
-    /// The API server's version, if it can be read.
+    /// The API server's version, if it is well-formed.
     #[must_use]
     pub fn server(&self) -> Option<Version> {
         self.server_version.as_deref()?.parse().ok()
     }
 
-    /// Nodes to be looked at whose kubelet's configuration is known.
+    /// The nodes to check whose kubelet's configuration is known.
     pub fn configured(&self) -> impl Iterator<Item = (&Node, &Settings)> {
         self.workers().into_iter().filter_map(|node| Some((node, node.settings()?)))
     }
 
-    /// Schedulers that know zones.
+    /// The NUMA-aware schedulers.
     pub fn numa_schedulers(&self) -> impl Iterator<Item = &Workload> {
         self.workloads.iter().filter(|workload| workload.role == Role::Scheduler { numa: true })
     }
 
-    /// The names by which pods ask for a scheduler that knows zones. Where none was seen, those that are used by default.
+    /// The profile names of NUMA-aware schedulers; without such a scheduler the default names.
     #[must_use]
     pub fn numa_names(&self) -> BTreeSet<String> {
         let seen = self.numa_schedulers().filter_map(|workload| workload.scheduler.as_ref());
@@ -323,12 +323,12 @@ impl Evidence {
         names
     }
 
-    /// What is on a node or going there, and has not ended.
+    /// The pods on a node that have not ended.
     pub fn pods_on<'a>(&'a self, node: &'a str) -> impl Iterator<Item = &'a Pod> {
         self.pods.values().filter(move |pod| pod.node.as_deref() == Some(node) && !pod.is_over())
     }
 
-    /// Milliseconds from `then` to now; none when one of them is not known.
+    /// Milliseconds from `then` to now; `None` if one of them is unknown.
     #[must_use]
     pub fn age_ms(&self, then: Option<Timestamp>) -> Option<i64> {
         Some(self.now?.as_millisecond() - then?.as_millisecond())
@@ -338,7 +338,7 @@ impl Evidence {
 /// The profile names of our scheduler, of the peers' manifests, and of kube-scheduler's plugin.
 const DEFAULT_NAMES: [&str; 2] = [scheduler::config::DEFAULT_SCHEDULER_NAME, "topology-aware-scheduler"];
 
-/// A text field of an object, empty when it is not there.
+/// A text field of an object; empty if absent.
 pub(super) fn text<'a>(object: &'a Value, path: &str) -> &'a str {
     object.pointer(path).and_then(Value::as_str).unwrap_or_default()
 }

@@ -1,47 +1,46 @@
-//! What a check has to say, and how much of it there is.
+//! Findings of checks, and the result of all checks.
 //!
-//! In: calls of checks. Out: [`Report`], in an order that depends on nothing but its content. Never: an opinion.
+//! In: findings. Out: [`Validation`], in an order that depends only on its content. Never: a judgement.
 
 use serde::Serialize;
 
-use super::check::Check;
 use super::evidence::Area;
 
-/// How bad it is.
+/// The severity of a finding.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize)]
 #[serde(rename_all = "lowercase")]
 pub enum Severity {
-    /// Pods are rejected, misplaced or never placed.
+    /// Pods are rejected, misplaced or never scheduled.
     Error,
-    /// Something does not work as intended, or will stop working.
+    /// A part does not work as intended, or will stop working.
     Warning,
-    /// Worth knowing; not counted as a finding by the exit code.
+    /// Information; does not affect the exit code.
     Info,
 }
 
-/// One thing that is wrong.
+/// One problem.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 pub struct Finding {
     /// The check's id.
     pub id: &'static str,
-    /// How bad it is.
+    /// The severity.
     pub severity: Severity,
-    /// What it is about, such as `Node worker-1`.
+    /// The object, such as `Node worker-1`.
     pub object: String,
-    /// What is wrong.
+    /// The problem.
     pub what: String,
-    /// Why it matters.
+    /// The consequence.
     pub why: &'static str,
-    /// How to put it right.
+    /// The remedy.
     pub fix: String,
-    /// The same in the terms of `deployer validate` and `nrovalidate`, for checks they have too.
+    /// The finding in the terms of `deployer validate` and `nrovalidate`, if they have this check.
     #[serde(skip)]
-    pub item: Option<Item>,
+    pub item: Option<PeerFinding>,
 }
 
 /// A finding of the peers: a setting with its expected and its detected value.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
-pub struct Item {
+pub struct PeerFinding {
     /// The node; empty for the cluster.
     pub node: String,
     /// `cluster` or `kubelet`.
@@ -56,123 +55,69 @@ pub struct Item {
     pub detected: String,
 }
 
-/// Something that could not be looked at, and the checks that were not (or not completely) done for that.
+/// Missing evidence, and the checks that could not be done completely.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
-pub struct Undone {
-    /// What was to be looked at.
+pub struct NotChecked {
+    /// The area of evidence.
     pub area: Area,
-    /// The one object it is about; none: all of them.
+    /// The object without evidence; `None`: all objects.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub object: Option<String>,
-    /// Why it could not be looked at.
+    /// The reason.
     pub reason: String,
     /// Ids of the checks.
     pub checks: Vec<&'static str>,
 }
 
-/// All there is to say about a cluster.
+/// The result of all checks.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "camelCase")]
-pub struct Report {
-    /// What is wrong, the worst first.
+pub struct Validation {
+    /// Findings, by severity.
     pub findings: Vec<Finding>,
-    /// What could not be checked.
-    pub not_checked: Vec<Undone>,
-    /// How many checks were done completely.
+    /// Missing evidence.
+    pub not_checked: Vec<NotChecked>,
+    /// The number of completed checks.
     pub checks_done: usize,
 }
 
-/// What the exit code says.
+/// The verdict, which is the exit code.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "lowercase")]
 pub enum Verdict {
-    /// Everything was checked; nothing worse than an [`Severity::Info`] was found. Exit code 0.
+    /// All checks were done and there is no error or warning. Exit code 0.
     Clean,
-    /// Errors or warnings were found. Exit code 1.
+    /// There are errors or warnings. Exit code 1.
     Findings,
-    /// Something could not be checked. Exit code 2, whatever else was found.
+    /// Some checks could not be done. Exit code 2, even with findings.
     Incomplete,
 }
 
-/// Where checks put what they find.
-#[derive(Debug)]
-pub struct Findings<'a> {
-    check: &'a Check,
-    /// Said after every fix of this check.
-    hint: &'a str,
-    found: Vec<Finding>,
-}
-
-impl<'a> Findings<'a> {
-    /// Of one check; `hint` is added to what is said about putting things right.
-    #[must_use]
-    pub fn new(check: &'a Check, hint: &'a str) -> Self {
-        Self { check, hint, found: Vec::new() }
-    }
-
-    /// Adds a finding with the check's own words for why and how.
-    pub fn add(
-        &mut self,
-        severity: Severity,
-        object: impl Into<String>,
-        what: impl Into<String>,
-    ) -> &mut Finding {
-        let fix = [self.check.fix, self.hint].join(if self.hint.is_empty() { "" } else { "; " });
-        let (object, what) = (object.into(), what.into());
-        let finding =
-            Finding { id: self.check.id, severity, object, what, why: self.check.why, fix, item: None };
-        self.found.push(finding);
-        let last = self.found.len() - 1;
-        &mut self.found[last]
-    }
-
-    /// An [`Severity::Error`].
-    pub fn error(&mut self, object: impl Into<String>, what: impl Into<String>) -> &mut Finding {
-        self.add(Severity::Error, object, what)
-    }
-
-    /// A [`Severity::Warning`].
-    pub fn warning(&mut self, object: impl Into<String>, what: impl Into<String>) -> &mut Finding {
-        self.add(Severity::Warning, object, what)
-    }
-
-    /// An [`Severity::Info`].
-    pub fn info(&mut self, object: impl Into<String>, what: impl Into<String>) -> &mut Finding {
-        self.add(Severity::Info, object, what)
-    }
-
-    /// What was found.
-    #[must_use]
-    pub fn into_found(self) -> Vec<Finding> {
-        self.found
-    }
-}
-
 impl Finding {
-    /// Says the same in the peers' terms, about a node's kubelet.
+    /// Adds the peers' form, about a node's kubelet.
     pub fn kubelet(&mut self, node: &str, component: &str, setting: &str, expected: &str, detected: &str) {
         let [node, component, setting, expected, detected] =
             [node, component, setting, expected, detected].map(str::to_owned);
-        self.item = Some(Item { node, area: "kubelet", component, setting, expected, detected });
+        self.item = Some(PeerFinding { node, area: "kubelet", component, setting, expected, detected });
     }
 
-    /// Says the same in the peers' terms, about the cluster.
+    /// Adds the peers' form, about the cluster.
     pub fn cluster(&mut self, component: &str, setting: &str, expected: &str, detected: &str) {
         let [component, setting, expected, detected] =
             [component, setting, expected, detected].map(str::to_owned);
         let node = String::new();
-        self.item = Some(Item { node, area: "cluster", component, setting, expected, detected });
+        self.item = Some(PeerFinding { node, area: "cluster", component, setting, expected, detected });
     }
 
-    /// Puts another advice in place of the check's own.
+    /// Replaces the remedy of the check.
     pub fn fix(&mut self, fix: impl Into<String>) -> &mut Self {
         self.fix = fix.into();
         self
     }
 }
 
-impl Report {
-    /// What the exit code says.
+impl Validation {
+    /// The verdict, which is the exit code.
     #[must_use]
     pub fn verdict(&self) -> Verdict {
         if !self.not_checked.is_empty() {
@@ -184,7 +129,7 @@ impl Report {
         }
     }
 
-    /// How many findings there are of a severity.
+    /// The number of findings of a severity.
     #[must_use]
     pub fn count(&self, severity: Severity) -> usize {
         self.findings.iter().filter(|finding| finding.severity == severity).count()

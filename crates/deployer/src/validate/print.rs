@@ -1,22 +1,23 @@
-//! Reports as text, JSON and YAML.
+//! Validations as text, JSON and YAML.
 //!
-//! In: a [`Report`]. Out: text. Never: a finding left out.
+//! In: a [`Validation`]. Out: text. Never: a finding left out.
 
 use std::fmt::Write as _;
 
 use comfy_table::Table;
 use comfy_table::presets::NOTHING;
+use runtime::output::OutputFormat;
 use serde::Serialize;
 
-use super::finding::{Finding, Report, Severity, Undone, Verdict};
+use super::finding::{Finding, NotChecked, Severity, Validation, Verdict};
 
-/// How to print.
+/// Formats of a validation.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, clap::ValueEnum)]
-pub enum Output {
-    /// For people: equal findings together, each with why it matters and how to fix it.
+pub enum Format {
+    /// Text: equal findings grouped, each with consequence and remedy.
     #[default]
     Text,
-    /// For people: a table with a row for each finding.
+    /// A table with a row for each finding.
     Wide,
     /// JSON.
     Json,
@@ -24,7 +25,11 @@ pub enum Output {
     Yaml,
 }
 
-/// The form for machines.
+impl OutputFormat for Format {
+    const DEFAULT: &'static str = "text";
+}
+
+/// The form for programs.
 #[derive(Serialize)]
 #[serde(rename_all = "camelCase")]
 struct Document<'a> {
@@ -33,17 +38,17 @@ struct Document<'a> {
     warnings: usize,
     infos: usize,
     #[serde(flatten)]
-    report: &'a Report,
+    report: &'a Validation,
 }
 
-/// Objects of one kind of finding that are named before the rest is only counted.
+/// The greatest number of objects that are named in a group of findings.
 const MAX_NAMED: usize = 5;
 
-/// The report in this form.
+/// The validation in this format.
 ///
 /// # Errors
-/// When it cannot be written, which no report causes.
-pub fn render(report: &Report, output: Output) -> anyhow::Result<String> {
+/// When the value cannot be serialized; a validation always can.
+pub fn render(report: &Validation, format: Format) -> anyhow::Result<String> {
     let document = Document {
         verdict: report.verdict(),
         errors: report.count(Severity::Error),
@@ -51,11 +56,11 @@ pub fn render(report: &Report, output: Output) -> anyhow::Result<String> {
         infos: report.count(Severity::Info),
         report,
     };
-    Ok(match output {
-        Output::Text => text(report),
-        Output::Wide => wide(report),
-        Output::Json => serde_json::to_string_pretty(&document)? + "\n",
-        Output::Yaml => runtime::yaml::write(&document)?,
+    Ok(match format {
+        Format::Text => text(report),
+        Format::Wide => wide(report),
+        Format::Json => serde_json::to_string_pretty(&document)? + "\n",
+        Format::Yaml => runtime::yaml::write(&document)?,
     })
 }
 
@@ -67,7 +72,7 @@ fn word(severity: Severity) -> &'static str {
     }
 }
 
-fn text(report: &Report) -> String {
+fn text(report: &Validation) -> String {
     let mut text = String::new();
     for group in groups(&report.findings) {
         let Some(first) = group.first() else { continue };
@@ -90,7 +95,7 @@ fn text(report: &Report) -> String {
     text + &summary(report) + "\n"
 }
 
-fn wide(report: &Report) -> String {
+fn wide(report: &Validation) -> String {
     let mut text = String::new();
     if !report.findings.is_empty() {
         let mut table = Table::new();
@@ -109,13 +114,13 @@ fn wide(report: &Report) -> String {
     text + &summary(report) + "\n"
 }
 
-/// Findings that differ in their object only, in the order of the first of each.
+/// Groups of findings that differ only in their object, in the order of the first of each.
 fn groups(findings: &[Finding]) -> Vec<Vec<&Finding>> {
     let mut groups: Vec<Vec<&Finding>> = Vec::new();
     let alike =
         |a: &Finding, b: &Finding| (a.id, a.severity, &a.what, &a.fix) == (b.id, b.severity, &b.what, &b.fix);
     for finding in findings {
-        // Equal ones are of one check, so they are near each other; but nodes of two kinds may alternate.
+        // Equal findings are near each other, but findings about two kinds of nodes can alternate.
         let known = groups
             .iter_mut()
             .rev()
@@ -129,7 +134,7 @@ fn groups(findings: &[Finding]) -> Vec<Vec<&Finding>> {
     groups
 }
 
-/// `Node a, b, c and 4 more`: the kind is said once.
+/// `Node a, b, c and 4 more`, with the kind once.
 fn named(objects: &[&str]) -> String {
     let kind =
         objects.first().and_then(|object| object.split_once(' ')).map(|(kind, _)| kind).unwrap_or_default();
@@ -144,14 +149,14 @@ fn named(objects: &[&str]) -> String {
     format!("{kind}{}{more}", shown.join(", "))
 }
 
-fn not_checked(undone: &Undone) -> String {
+fn not_checked(undone: &NotChecked) -> String {
     let object = undone.object.as_ref().map(|object| format!("{object}: ")).unwrap_or_default();
     format!("NOT CHECKED  {object}{}\n        checks: {}", undone.reason, undone.checks.join(", "))
 }
 
-/// One line.
+/// The summary in one line.
 #[must_use]
-pub fn summary(report: &Report) -> String {
+pub fn summary(report: &Validation) -> String {
     let count = |severity, one: &str| {
         let number = report.count(severity);
         if number == 1 { format!("1 {one}") } else { format!("{number} {one}s") }
@@ -159,9 +164,9 @@ pub fn summary(report: &Report) -> String {
     let counts =
         [count(Severity::Error, "error"), count(Severity::Warning, "warning"), count(Severity::Info, "info")];
     let verdict = match report.verdict() {
-        Verdict::Clean => "the cluster looks fine",
-        Verdict::Findings => "the cluster does not look fine",
-        Verdict::Incomplete => "not everything could be checked",
+        Verdict::Clean => "no problems found",
+        Verdict::Findings => "problems found",
+        Verdict::Incomplete => "some checks could not be done",
     };
     format!("{verdict}: {} ({} checks done)", counts.join(", "), report.checks_done)
 }

@@ -1,8 +1,7 @@
 //! Evidence from an API server.
 //!
-//! In: a connection, and the areas that checks need. Out: [`Evidence`], with a gap for every area that could not be looked at.
-//! Never: a write (the reviews of one's own rights create nothing), more than a bounded number of requests at once, or a
-//! list that is not read in pages.
+//! In: a connection, the areas that checks need. Out: [`Evidence`], with a gap for each area without evidence. Never: a
+//! write (access reviews store nothing), an unbounded number of concurrent requests, a list without pages.
 
 use std::collections::BTreeSet;
 use std::time::Duration;
@@ -20,23 +19,23 @@ use serde_json::{Value, json};
 use super::collect::{Collector, REJECTIONS};
 use super::evidence::{Area, Evidence};
 
-/// A request that takes longer has failed.
+/// The time limit of a request.
 const PATIENCE: Duration = Duration::from_secs(30);
-/// Kubelets asked at once.
+/// Concurrent requests to kubelets.
 const AT_ONCE: usize = 16;
 /// Objects in a page.
 const PAGE: usize = 500;
-/// The largest answer that is read: a page of objects as large as the API server stores them.
+/// The greatest size of an answer: a page of the largest objects.
 const MAX_PAGE_BYTES: usize = 1 << 30;
-/// The largest answer of a kubelet that is read.
+/// The greatest size of a kubelet's answer.
 const MAX_CONFIGZ_BYTES: usize = 1 << 20;
-/// More pages than any cluster has.
+/// The greatest number of pages.
 const MAX_PAGES: usize = 10_000;
 
-/// Why there is no evidence at all.
+/// A failure to gather any evidence.
 #[derive(Debug, thiserror::Error)]
 pub enum Error {
-    /// No client.
+    /// There is no client.
     #[error(transparent)]
     Client(#[from] client::Error),
     /// The API server does not answer.
@@ -50,10 +49,10 @@ struct List {
     area: Area,
     group: &'static str,
     resource: &'static str,
-    /// Path of the list.
+    /// The path.
     path: &'static str,
     kind: &'static str,
-    /// Query, if only some are wanted.
+    /// A query that restricts the list; empty: all objects.
     query: &'static str,
 }
 
@@ -67,7 +66,7 @@ const fn list(
     List { area, group, resource, path, kind, query: "" }
 }
 
-/// What is read, by area. Custom resources are read where they exist.
+/// The lists to read. Custom resources are read if they exist.
 const LISTS: [List; 9] = [
     list(Area::Nodes, "", "nodes", "/api/v1/nodes", "Node"),
     list(Area::Pods, "", "pods", "/api/v1/pods", "Pod"),
@@ -110,7 +109,7 @@ const MACHINE_CONFIG: &str = "machineconfiguration.openshift.io";
 const DEFINITION: &str =
     "/apis/apiextensions.k8s.io/v1/customresourcedefinitions/noderesourcetopologies.topology.node.k8s.io";
 
-/// What one may need to be allowed: area, verb, group, resource, subresource.
+/// The needed permissions: area, verb, group, resource, subresource.
 pub const RIGHTS: [(Area, &str, &str, &str, &str); 9] = [
     (Area::Nodes, "list", "", "nodes", ""),
     (Area::KubeletConfig, "get", "", "nodes", "proxy"),
@@ -123,7 +122,7 @@ pub const RIGHTS: [(Area, &str, &str, &str, &str); 9] = [
     (Area::Events, "list", "", "events", ""),
 ];
 
-/// The rules of a ClusterRole with which everything can be looked at.
+/// The rules of a ClusterRole that permits all checks.
 #[must_use]
 pub fn rules() -> Vec<PolicyRule> {
     let rule = |verb: &str, group: &str, resource: &str| PolicyRule {
@@ -137,9 +136,9 @@ pub fn rules() -> Vec<PolicyRule> {
         rule(verb, group, &format!("{resource}{slash}{subresource}"))
     };
     let more = [
-        // What schedulers are configured to do.
+        // Configurations of schedulers.
         rule("get", "", "configmaps"),
-        // What kind of cluster it is, and OpenShift's configuration of kubelets.
+        // The platform, and OpenShift's kubelet configurations.
         rule("list", "config.openshift.io", "clusterversions"),
         rule("get", "config.openshift.io", "infrastructures"),
         rule("list", MACHINE_CONFIG, "kubeletconfigs"),
@@ -148,10 +147,10 @@ pub fn rules() -> Vec<PolicyRule> {
     RIGHTS.iter().map(right).chain(more).collect()
 }
 
-/// Gathers evidence for checks that need these areas.
+/// Gathers evidence for these areas.
 ///
 /// # Errors
-/// When there is no client, or the API server does not answer at all. What is not allowed or fails later is a gap.
+/// When there is no client or the API server does not answer. Later failures become gaps.
 pub async fn gather(connection: &Connection, areas: &BTreeSet<Area>) -> Result<Evidence, Error> {
     let client = connection.client_with_timeout(PATIENCE)?;
     let mut collector = Collector::default();
@@ -159,9 +158,9 @@ pub async fn gather(connection: &Connection, areas: &BTreeSet<Area>) -> Result<E
     match version {
         Ok(version) => match version.get("gitVersion").and_then(Value::as_str) {
             Some(text) => collector.server_version(text),
-            None => collector.gap(Area::Version, "/version does not tell gitVersion"),
+            None => collector.gap(Area::Version, "the answer of /version has no gitVersion"),
         },
-        // Everybody who is let in may ask for it, unless a cluster is very closed.
+        // All authenticated users may read the version by default.
         Err(error) if client::is_forbidden(&error) => collector.gap(Area::Version, client::brief(&error)),
         Err(error) => return Err(Error::Unreachable(client::brief(&error))),
     }
@@ -185,7 +184,7 @@ pub async fn gather(connection: &Connection, areas: &BTreeSet<Area>) -> Result<E
     Ok(evidence)
 }
 
-/// Asks for one's own rights, so that a gap names what is missing before a request fails.
+/// Reviews our permissions, so that a gap names the missing one.
 async fn rights(client: &Client, areas: &BTreeSet<Area>, collector: &mut Collector) {
     let reviews: Api<SelfSubjectAccessReview> = Api::all(client.clone());
     for (area, verb, group, resource, subresource) in RIGHTS.iter().filter(|(area, ..)| areas.contains(area))
@@ -194,7 +193,7 @@ async fn rights(client: &Client, areas: &BTreeSet<Area>, collector: &mut Collect
             json!({ "verb": verb, "group": group, "resource": resource, "subresource": subresource });
         let review = json!({ "metadata": {}, "spec": { "resourceAttributes": attributes } });
         let Ok(review) = serde_json::from_value(review) else { continue };
-        // Who may not even ask is told by the request itself.
+        // If the review is forbidden, the list request reports the missing permission.
         let Ok(answer) = reviews.create(&PostParams::default(), &review).await else { continue };
         if answer.status.is_some_and(|status| !status.allowed) {
             collector.gap(*area, missing_right(verb, group, resource, subresource));
@@ -202,7 +201,7 @@ async fn rights(client: &Client, areas: &BTreeSet<Area>, collector: &mut Collect
     }
 }
 
-/// What to say about a right that is missing.
+/// The reason of a gap.
 fn missing_right(verb: &str, group: &str, resource: &str, subresource: &str) -> String {
     let slash = if subresource.is_empty() { "" } else { "/" };
     let group = if group.is_empty() { String::new() } else { format!(" in {group}") };
@@ -219,7 +218,7 @@ async fn read(client: &Client, list: List, collector: &mut Collector) {
     if collector.is_gap(list.area) {
         return;
     }
-    // What is served as both versions is read once.
+    // Reports are served in two versions and read once.
     if list.kind == nrt::KIND && collector.saw(Area::Reports) {
         return;
     }
@@ -229,7 +228,7 @@ async fn read(client: &Client, list: List, collector: &mut Collector) {
         let query = parts.into_iter().filter(|part| !part.is_empty()).collect::<Vec<_>>().join("&");
         let mut page = match get(client, &format!("{}?{query}", list.path)).await {
             Ok(page) => page,
-            // A kind that is not there has no objects.
+            // A kind that is not served has no objects.
             Err(error) if client::is_not_found(&error) => return,
             Err(error) if list.group == MACHINE_CONFIG && client::is_forbidden(&error) => return,
             Err(error) => {
@@ -290,7 +289,7 @@ async fn definition(client: &Client, collector: &mut Collector) {
     }
 }
 
-/// The configurations of schedulers. One that may not be read leaves its scheduler's names unknown.
+/// Reads the configurations of schedulers. Without its configuration a scheduler's profile names are unknown.
 async fn config_maps(client: &Client, collector: &mut Collector) {
     for (namespace, name) in collector.config_maps() {
         let path =

@@ -4,28 +4,28 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use super::check::{self, Selection, all, examine};
 use super::evidence::{Area, Evidence};
-use super::finding::{Report, Severity, Verdict};
+use super::finding::{Severity, Validation, Verdict};
 
-mod dialects;
+mod compat;
 mod dumps;
+mod fixture;
 mod print;
 mod seeds;
-mod world;
 
-use world::World;
+use fixture::ClusterFixture;
 
-fn report(evidence: &Evidence) -> Report {
+fn report(evidence: &Evidence) -> Validation {
     examine(evidence, &all())
 }
 
 /// What was found, a line each.
-fn lines(report: &Report) -> Vec<String> {
+fn lines(report: &Validation) -> Vec<String> {
     report.findings.iter().map(|f| format!("{} {}: {}", f.id, f.object, f.what)).collect()
 }
 
 #[test]
 fn a_healthy_cluster_has_no_findings() {
-    let report = report(&World::healthy().evidence());
+    let report = report(&ClusterFixture::healthy().evidence());
     assert_eq!(lines(&report), <[String; 0]>::default());
     assert_eq!(report.not_checked, []);
     assert_eq!((report.verdict(), report.checks_done), (Verdict::Clean, all().len()));
@@ -37,7 +37,7 @@ fn a_healthy_cluster_has_no_findings() {
 fn every_check_finds_what_is_seeded_for_it() {
     let mut found = BTreeSet::new();
     for seed in seeds::all() {
-        let mut world = World::healthy();
+        let mut world = ClusterFixture::healthy();
         (seed.plant)(&mut world);
         let report = report(&world.evidence());
         let matches = |f: &&super::Finding| {
@@ -65,7 +65,7 @@ fn every_check_finds_what_is_seeded_for_it() {
 #[test]
 fn a_seed_is_no_finding_of_other_checks() {
     for seed in seeds::all() {
-        let mut world = World::healthy();
+        let mut world = ClusterFixture::healthy();
         (seed.plant)(&mut world);
         let report = report(&world.evidence());
         let expected: BTreeSet<&str> = seed.also.iter().copied().chain([seed.id]).collect();
@@ -108,7 +108,7 @@ fn what_was_not_seen_is_not_checked() {
         Area::Leases,
         Area::Events,
     ] {
-        let mut evidence = World::healthy().evidence();
+        let mut evidence = ClusterFixture::healthy().evidence();
         evidence.gaps.insert(area, "not allowed to look".to_owned());
         let report = report(&evidence);
         assert_eq!(report.verdict().code(), 2);
@@ -123,7 +123,7 @@ fn what_was_not_seen_is_not_checked() {
 
 #[test]
 fn a_node_that_cannot_be_asked_is_named() {
-    let mut evidence = World::healthy().evidence();
+    let mut evidence = ClusterFixture::healthy().evidence();
     evidence.nodes.get_mut("node-1").unwrap().kubelet = Some(Err("502: no route".to_owned()));
     let report = report(&evidence);
     assert_eq!(report.verdict(), Verdict::Incomplete);
@@ -154,7 +154,7 @@ fn findings_are_in_the_order_people_count_in() {
 
 #[test]
 fn only_selected_nodes_are_looked_at() {
-    let mut world = World::healthy();
+    let mut world = ClusterFixture::healthy();
     world.configure("node-1", "topologyManagerPolicy", "none");
     let mut evidence = world.evidence();
     evidence.selector = Some("kubernetes.io/hostname=node-0".parse().unwrap());

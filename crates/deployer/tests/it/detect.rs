@@ -1,6 +1,6 @@
 //! What a cluster is, asked of API servers that look like each kind.
 
-use deployer::detect::{Cluster, Given, cluster, control_plane_nodes};
+use deployer::detect::{ClusterInfo, PlatformSpec, cluster, control_plane_nodes};
 use deployer::platform::Platform;
 use fakes::openshift::{Flavour, install};
 use k8s_openapi::api::core::v1::Node;
@@ -10,8 +10,8 @@ use serde_json::json;
 use testkit::controlplane::{ControlPlane, ControlPlaneOptions};
 use testkit::env::{Program, rig};
 
-async fn detected(client: &Client, given: &str) -> Cluster {
-    let given = if given.is_empty() { Given::default() } else { given.parse().unwrap() };
+async fn detected(client: &Client, given: &str) -> ClusterInfo {
+    let given = if given.is_empty() { PlatformSpec::default() } else { given.parse().unwrap() };
     cluster(client, &given).await
 }
 
@@ -24,7 +24,7 @@ async fn each_kind_of_cluster_is_told_and_the_user_is_believed() {
 
     let plain = detected(&client, "").await;
     assert_eq!(plain.to_string(), format!("Kubernetes:{kubernetes}"));
-    // Said to be OpenShift, it is one; only its version nobody can tell.
+    // With OpenShift as stated platform only the version is unknown.
     let claimed = detected(&client, "openshift").await;
     assert_eq!(claimed.platform.get().unwrap(), &Platform::OpenShift);
     let error = claimed.version.get().unwrap_err().to_string();
@@ -45,7 +45,7 @@ async fn what_may_not_be_read_is_an_error_and_not_another_kind_of_cluster() {
     let Ok(rig) = rig() else { return };
     let control = ControlPlane::start(&rig.binaries, &ControlPlaneOptions::default()).await.unwrap();
     install(&control.client().await.unwrap(), Flavour::OpenShift, "4.18.7").await.unwrap();
-    let file = control.kubeconfig_for("somebody", "nobodies").unwrap();
+    let file = control.kubeconfig_for("user", "users").unwrap();
     let read = kube::config::Kubeconfig::read_from(&file).unwrap();
     let config = kube::Config::from_custom_kubeconfig(read, &Default::default()).await.unwrap();
     let client = Client::try_from(config).unwrap();
@@ -53,7 +53,7 @@ async fn what_may_not_be_read_is_an_error_and_not_another_kind_of_cluster() {
     let found = detected(&client, "").await;
     let error = found.platform.get().unwrap_err().to_string();
     assert!(error.starts_with("listing ClusterVersions: 403 Forbidden: "), "{error}");
-    // Everybody who is somebody may read the API server's version.
+    // All authenticated users may read the API server's version.
     assert_eq!(found.to_string(), format!("Unknown:{}", Program::ApiServer.wanted()));
     assert!(control_plane_nodes(&client).await.is_err());
 }

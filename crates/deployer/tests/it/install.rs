@@ -2,8 +2,7 @@
 
 use std::time::Duration;
 
-use ::objects::Object;
-use deployer::install::progress::{Change, State, Step};
+use deployer::install::step::{Change, Step, WaitState};
 use deployer::install::{DryRun, Error, Outcome, Removal, Settings, deploy, diff, remove};
 use deployer::part::{Component, Part};
 use kube::Client;
@@ -36,7 +35,7 @@ mod waits;
 #[path = "install/whole.rs"]
 mod whole;
 
-use objects::{Shape, parts};
+use objects::{Variant, parts};
 
 /// Far above what anything here takes, for a machine busy with compiling.
 const PATIENCE: Duration = Duration::from_secs(60);
@@ -66,12 +65,12 @@ impl Rig {
 
     async fn deploy(&self, parts: &[Part], settings: &Settings) -> Result<Outcome, Error> {
         let mut log = Log::default();
-        deploy(&self.client, parts, settings, &mut log.tell(), &CancellationToken::new()).await
+        deploy(&self.client, parts, settings, &mut log.observe(), &CancellationToken::new()).await
     }
 
     async fn remove(&self, components: &[Component], settings: &Settings) -> Result<Removal, Error> {
         let mut log = Log::default();
-        remove(&self.client, components, settings, &mut log.tell(), &CancellationToken::new()).await
+        remove(&self.client, components, settings, &mut log.observe(), &CancellationToken::new()).await
     }
 
     /// The cluster's objects, by name.
@@ -85,18 +84,18 @@ impl Rig {
         found.map(|found| serde_json::to_value(found).unwrap())
     }
 
-    /// Makes an object as somebody else.
+    /// Creates an object as another client.
     async fn make(&self, object: &Value) -> Object {
         let object = objects::object(object.clone());
-        let params = PatchParams::apply("somebody");
+        let params = PatchParams::apply("other-client");
         let patch = Patch::Apply(object.body());
         api(&self.admin, &object).patch(object.name(), &params, &patch).await.unwrap();
         object
     }
 
-    /// Changes an object as somebody else.
+    /// Changes an object as another client.
     async fn merge(&self, object: &Object, patch: &Value) {
-        let params = PatchParams { field_manager: Some("somebody".to_owned()), ..PatchParams::default() };
+        let params = PatchParams { field_manager: Some("other-client".to_owned()), ..PatchParams::default() };
         api(&self.admin, object).patch(object.name(), &params, &Patch::Merge(patch)).await.unwrap();
     }
 
@@ -139,25 +138,25 @@ fn relevant(mut dump: Dump) -> Dump {
 struct Log(Vec<String>);
 
 impl Log {
-    fn tell(&mut self) -> impl FnMut(&Step<'_>) + Send {
+    fn observe(&mut self) -> impl FnMut(&Step<'_>) + Send {
         |step: &Step<'_>| self.0.push(line(step))
     }
 }
 
 fn line(step: &Step<'_>) -> String {
     match step {
-        Step::Began(action, component) => format!("{action:?} {component}"),
-        Step::Ended(action, component) => format!("{action:?} {component} ended"),
+        Step::Began(operation, component) => format!("{operation:?} {component}"),
+        Step::Ended(operation, component) => format!("{operation:?} {component} ended"),
         Step::Applied(_, object, change) => format!("{change:?} {object}"),
         Step::Recreating(_, object, reason) => format!("Recreating {object}: {reason}"),
         Step::Deleted(_, object) => format!("Deleted {object}"),
         Step::Kept(_, object, reason) => format!("Kept {object}: {reason}"),
         Step::Warned(_, object, warning) => format!("Warned {object}: {warning}"),
-        Step::Found(_, object, finding) => format!("Found {object}: {finding}"),
+        Step::Note(_, object, finding) => format!("Found {object}: {finding}"),
         Step::Failed { object, error, .. } => format!("Failed {object}: {error}"),
         Step::Waiting(_, object, state) => format!("Waiting {object}: {state:?}"),
-        Step::Trouble(_, object, trouble) => format!("Trouble {object}: {trouble}"),
-        Step::Reached(action, _, object) => format!("Reached {object} {action:?}"),
+        Step::Diagnosis(_, object, trouble) => format!("Trouble {object}: {trouble}"),
+        Step::Reached(operation, _, object) => format!("Reached {object} {operation:?}"),
         Step::RollingBack => "RollingBack".to_owned(),
         Step::RolledBack(_, object, undone) => format!("{undone:?} {object}"),
     }

@@ -1,7 +1,7 @@
 //! What a real API server makes of every manifest: strictly read, without a warning, and each as it was written.
 
 use deployer::manifests::parts;
-use deployer::options::{Options, Scc, Scheduler, Updater};
+use deployer::options::{Options, SccVersion, Scheduler, Updater};
 use deployer::part::{Component, Part};
 use deployer::platform::Platform;
 use fakes::openshift::{Flavour, install};
@@ -9,6 +9,7 @@ use kube::Client;
 use kube::api::{Patch, PatchParams, ValidationDirective};
 use kube::client::Body;
 use kube::core::{DynamicObject, Request, Resource as _};
+use objects::Object;
 use objects::Object;
 use testkit::controlplane::{ControlPlane, ControlPlaneOptions};
 use testkit::env::rig;
@@ -48,7 +49,7 @@ fn variants(platform: Platform, version: &str) -> Vec<Options> {
             all.push(options.clone());
             options.updater.config = Some("a: b\n".to_owned());
             options.critical_quota = true;
-            options.updater.scc = Scc::V1;
+            options.updater.scc = SccVersion::V1;
             options.updater.cri_hooks = true;
             options.pull_secrets = vec!["credentials".to_owned()];
             options.scheduler.replicas = 3;

@@ -5,7 +5,7 @@ use std::time::{Duration, Instant};
 
 use deployer::validate::check::all;
 use deployer::validate::evidence::{Area, Evidence};
-use deployer::validate::{Report, Severity, examine, source};
+use deployer::validate::{Severity, Validation, examine, source};
 use jiff::{SignedDuration, Timestamp};
 use kube::Client;
 use kube::api::{Api, ApiResource, DynamicObject, Patch, PatchParams, PostParams};
@@ -150,14 +150,14 @@ impl Installed {
         evidence(self.cluster.control().kubeconfig()).await
     }
 
-    async fn report(&self) -> Report {
+    async fn report(&self) -> Validation {
         examine(&self.evidence().await, &all())
     }
 
     /// Waits until a finding is there. Says what there was instead.
-    async fn finds(&self, id: &str, object: &str, what: &str) -> Report {
+    async fn finds(&self, id: &str, object: &str, what: &str) -> Validation {
         let about = format!("{id} {object}: {what:?}");
-        let found = |report: &Report| {
+        let found = |report: &Validation| {
             report.findings.iter().any(|f| f.id == id && f.object == object && f.what.contains(what))
         };
         self.until(&about, found).await
@@ -172,7 +172,7 @@ impl Installed {
         .await;
     }
 
-    async fn until(&self, about: &str, is_so: impl Fn(&Report) -> bool) -> Report {
+    async fn until(&self, about: &str, is_so: impl Fn(&Validation) -> bool) -> Validation {
         let began = Instant::now();
         loop {
             let report = self.report().await;
@@ -191,7 +191,7 @@ impl Installed {
 }
 
 /// What was found, a line each.
-fn lines(report: &Report) -> Vec<String> {
+fn lines(report: &Validation) -> Vec<String> {
     report.findings.iter().map(|f| format!("{} {}: {}", f.id, f.object, f.what)).collect()
 }
 

@@ -43,7 +43,7 @@ fn flags_of_the_peer_become_settings() {
 #[test]
 fn without_flags_it_is_as_the_peer_has_it() {
     let plain = settings("");
-    assert!(plain.leader_elect && plain.scheduler && plain.told.given == Given::default());
+    assert!(plain.leader_elect && plain.scheduler && plain.told.given == PlatformSpec::default());
     let ports = [plain.metrics, plain.health].map(|address| address.map(|address| address.port()));
     assert_eq!(ports, [Some(8080), Some(8081)]);
     assert_eq!(settings("-enable-metrics=false").metrics, None);

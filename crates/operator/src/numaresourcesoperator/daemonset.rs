@@ -132,9 +132,9 @@ impl Exporters<'_> {
         annotations
     }
 
-    fn constraints(&self) -> deployer::options::Scc {
-        use deployer::options::Scc;
-        if self.group.has_custom_policy() { Scc::V1 } else { Scc::V2 }
+    fn constraints(&self) -> deployer::options::SccVersion {
+        use deployer::options::SccVersion;
+        if self.group.has_custom_policy() { SccVersion::V1 } else { SccVersion::V2 }
     }
 
     fn events(&self) -> bool {

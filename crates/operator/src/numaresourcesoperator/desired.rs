@@ -5,7 +5,7 @@
 
 use api::numaresources::keys::{CLUSTER, NRT_API};
 use deployer::manifests::{Error, access, meta, openshift, rte};
-use deployer::options::{Options, Scc, Updater};
+use deployer::options::{Options, SccVersion, Updater};
 use exporter::rbac::{Needs, Rules};
 use exporter::settings::{Mode, OwnerKind};
 use k8s_openapi::api::core::v1::{Service, ServicePort, ServiceSpec};
@@ -74,10 +74,12 @@ fn shared(request: &Request<'_>) -> Result<Vec<Object>, Error> {
         Object::new(&deny_all)?,
     ];
     if options.platform.is_openshift() {
-        for (scc, selinux) in [(Scc::V1, openshift::RTE_PROCESS), (Scc::V2, openshift::DEVICE_PLUGIN)] {
+        for (scc, selinux) in
+            [(SccVersion::V1, openshift::RTE_PROCESS), (SccVersion::V2, openshift::DEVICE_PLUGIN)]
+        {
             let mut options = options.clone();
             (options.updater.scc, options.updater.selinux_type) = (scc, Some(selinux.to_owned()));
-            objects.push(openshift::rte_constraints(&options)?);
+            objects.push(openshift::rte_constraints(rte::account(&options), &options)?);
         }
     }
     // Before the DaemonSets: the certificate of their metrics is made for it.

@@ -4,7 +4,7 @@
 
 use api::numaresources::operator::{NodeGroupStatus, Pool as PoolStatus, Status};
 use api::numaresources::{NamespacedName, NumaResourcesOperator, ObjectReference};
-use deployer::install::ready::{self, Verdict};
+use deployer::install::ready::{self, Readiness};
 use deployer::platform::Platform;
 use jiff::Timestamp;
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::Condition;
@@ -74,7 +74,7 @@ fn wanted(request: &Request<'_>, done: &Done, now: Timestamp) -> Status {
             config: group.config.clone(),
             selector: pool.name.to_owned(),
         });
-        if matches!(ready::daemon_set(live), Verdict::Ready(_)) {
+        if matches!(ready::daemon_set(live), Readiness::Ready(_)) {
             status.daemon_sets.push(set.clone());
         }
         there.push(set);
@@ -159,7 +159,7 @@ fn is_ready(world: &World, set: &NamespacedName) -> bool {
     let found = world.live.iter().find(|(key, _)| {
         key.kind.kind == "DaemonSet" && key.name == set.name && key.namespace.as_ref() == Some(&set.namespace)
     });
-    found.is_some_and(|(_, live): (_, &Value)| matches!(ready::daemon_set(live), Verdict::Ready(_)))
+    found.is_some_and(|(_, live): (_, &Value)| matches!(ready::daemon_set(live), Readiness::Ready(_)))
 }
 
 /// What tools should collect.

@@ -5,9 +5,9 @@
 
 use std::collections::BTreeMap;
 
-use deployer::manifests::access::{Account, cluster_role, role};
+use deployer::manifests::access::{ServiceAccountRef, cluster_role, role};
 use deployer::manifests::meta::{labels, selector, within};
-use deployer::manifests::network::{Openings, policy};
+use deployer::manifests::network::{AllowedPorts, policy};
 use deployer::manifests::{plugin, pod};
 use k8s_openapi::api::apps::v1::{Deployment, DeploymentSpec, DeploymentStrategy, RollingUpdateDeployment};
 use k8s_openapi::api::core::v1::{
@@ -51,9 +51,9 @@ impl Setup {
 
     fn made(&self, place: &Place, tls: Option<&TlsProfile>) -> Result<Vec<Object>, objects::object::Error> {
         let namespace = place.namespace.as_str();
-        let account = Account { namespace, name: DEPLOYMENT };
-        let nothing = Openings { ingress: Some(Vec::new()), egress: Some(Vec::new()) };
-        let server = Openings { ingress: None, egress: Some(place.api_server_ports.clone()) };
+        let account = ServiceAccountRef { namespace, name: DEPLOYMENT };
+        let nothing = AllowedPorts { ingress: Some(Vec::new()), egress: Some(Vec::new()) };
+        let server = AllowedPorts { ingress: None, egress: Some(place.api_server_ports.clone()) };
         let policy = |name: &str, openings| policy(namespace, name, &pod_labels(), openings);
         Ok(vec![
             Object::new(&account.object())?,

@@ -12,7 +12,7 @@ use api::schedulerconfig::{
     ForeignPodsDetect, InformerMode, PreemptionMode, ResourceWeight, ResyncMethod, SchedulerConfig,
     ScoringStrategyType,
 };
-use deployer::manifests::schedulerconfig::{self, Election, Shape};
+use deployer::manifests::schedulerconfig::{self, ConfigStyle, LeaderElection};
 use deployer::options::{self, CacheOptions, SchedulerOptions};
 
 use super::{image, informer, replicas};
@@ -74,8 +74,8 @@ impl Setup {
         let resync = whole_seconds(spec.cache_resync_period.unwrap_or_default());
         let profile = Some(spec.scheduler_name.clone()).filter(|name| !name.is_empty());
         let profile = profile.unwrap_or_else(|| scheduler::config::DEFAULT_SCHEDULER_NAME.to_owned());
-        let election = Election {
-            held: replicas > 1,
+        let election = LeaderElection {
+            enabled: replicas > 1,
             namespace: place.namespace.clone(),
             name: keys::SCHEDULER_LEASE.to_owned(),
         };
@@ -133,10 +133,10 @@ fn config(
     spec: &Spec,
     resync: GoDuration,
     profile: &str,
-    election: &Election,
+    election: &LeaderElection,
     own: bool,
 ) -> Result<String, String> {
-    let text = schedulerconfig::text(&plugin(spec, resync), profile, election, Shape::Operator);
+    let text = schedulerconfig::text(&plugin(spec, resync), profile, election, ConfigStyle::Operator);
     let text = text.map_err(|error| error.to_string())?;
     if own {
         let file = SchedulerConfig::parse(&text).map_err(|error| error.to_string())?;

@@ -7,7 +7,7 @@ use std::collections::BTreeSet;
 use std::path::Path;
 
 use deployer::validate::evidence::Area;
-use deployer::validate::print::{self, Output};
+use deployer::validate::print::{self, Format};
 use deployer::validate::{check, examine, source};
 
 use super::Gatherer;
@@ -22,7 +22,7 @@ pub(super) async fn validate(gatherer: &Gatherer) {
         Err(error) => return gatherer.folder.report_missing(&format!("validate: {error}")),
     };
     let report = examine(&evidence, &checks);
-    for (file, output) in [("validate.txt", Output::Text), ("validate.json", Output::Json)] {
+    for (file, output) in [("validate.txt", Format::Text), ("validate.json", Format::Json)] {
         match print::render(&report, output) {
             Ok(text) => gatherer.folder.write(file, text.as_bytes()),
             Err(error) => gatherer.folder.report_missing(&format!("{file}: {error:#}")),

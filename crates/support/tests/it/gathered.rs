@@ -2,7 +2,7 @@
 
 use std::fs;
 
-use deployer::install::progress::Step;
+use deployer::install::step::Step;
 use deployer::install::{Settings, deploy};
 use deployer::manifests;
 use deployer::options::Options as Choices;

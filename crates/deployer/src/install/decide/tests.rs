@@ -41,7 +41,7 @@ fn crd(versions: &[(&str, bool)]) -> Value {
     let versions: Vec<Value> =
         versions.iter().map(|(name, served)| json!({ "name": name, "served": served })).collect();
     json!({ "spec": {
-        "group": "g", "scope": "Cluster", "names": { "kind": "K", "plural": "ks" }, "versions": versions,
+        "group": "g", "scope": "ApiServer", "names": { "kind": "K", "plural": "ks" }, "versions": versions,
     } })
 }
 
@@ -116,7 +116,7 @@ fn definitions_of_others_are_used_if_they_have_what_is_needed() {
                 namespaced["spec"]["scope"] = "Namespaced".into();
                 namespaced
             },
-            Some("has scope Namespaced where Cluster is needed"),
+            Some("has scope Namespaced where ApiServer is needed"),
         ),
     ];
     for (there, lacks) in table {

@@ -1,7 +1,7 @@
-//! What Prometheus is told: where the metrics of the operator and of the exporters are, and when somebody should look.
+//! Monitoring: metrics of operator and exporters for Prometheus, and alerts.
 //!
-//! In: [`Options`]. Out: objects of the Prometheus operator (`monitoring.coreos.com/v1`), and on OpenShift the right to find what they point
-//! at. Never: an alert about what heals by itself.
+//! In: [`Options`]. Out: objects of the Prometheus operator (`monitoring.coreos.com/v1`), and on OpenShift the
+//! permission to discover targets. Never: an alert about a state that ends without help.
 
 use k8s_openapi::api::rbac::v1::{RoleBinding, RoleRef, Subject};
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::{LabelSelector, ObjectMeta};
@@ -13,9 +13,9 @@ use crate::manifests::access::role;
 use crate::manifests::meta::{selector, within};
 use objects::{Object, ObjectKind};
 
-/// OpenShift's Prometheus.
+/// The service account of OpenShift's Prometheus.
 const PROMETHEUS: (&str, &str) = ("openshift-monitoring", "prometheus-k8s");
-/// Where OpenShift's Prometheus has the authority that signs Services' certificates.
+/// The file in OpenShift's Prometheus with the authority of Service certificates.
 const AUTHORITY: &str = "/etc/prometheus/configmaps/serving-certs-ca-bundle/service-ca.crt";
 
 #[derive(Serialize)]
@@ -64,7 +64,7 @@ struct Group {
     rules: Vec<Alert>,
 }
 
-/// When somebody should look.
+/// The alerts.
 #[derive(Serialize)]
 pub struct Alert {
     alert: &'static str,
@@ -86,10 +86,10 @@ struct Words {
     description: &'static str,
 }
 
-/// The objects of one process: its metrics and its alerts.
+/// The objects for metrics and alerts of one process.
 ///
 /// # Errors
-/// Never in practice.
+/// When an object has no JSON form; our types always have one.
 pub fn objects(
     options: &Options,
     program: &Program,
@@ -122,7 +122,7 @@ fn rules(options: &Options, name: &str, group: &'static str, alerts: Vec<Alert>)
     object("PrometheusRule", "prometheusrules", &rule)
 }
 
-/// OpenShift: what lets its Prometheus find pods here.
+/// The Role with which OpenShift's Prometheus discovers pods.
 fn prometheus(options: &Options) -> Result<Vec<Object>, Error> {
     if !options.common.platform.is_openshift() {
         return Ok(Vec::new());
@@ -134,7 +134,7 @@ fn prometheus(options: &Options) -> Result<Vec<Object>, Error> {
     ])
 }
 
-/// What Prometheus asks to find pods behind a Service.
+/// The permissions with which Prometheus discovers pods behind a Service.
 fn discovery() -> Vec<k8s_openapi::api::rbac::v1::PolicyRule> {
     vec![api::rbac::rule("", &["services", "endpoints", "pods"], &["get", "list", "watch"])]
 }
@@ -157,7 +157,7 @@ fn discovery_binding(options: &Options) -> RoleBinding {
     }
 }
 
-/// Where metrics of a Service are.
+/// The ServiceMonitor of a Service.
 ///
 /// # Errors
 /// As [`Object::new`].

@@ -1,20 +1,20 @@
 //! The namespace of a controller manager.
 //!
-//! In: [`Options`], the level of pod security. Out: the Namespace. Never: a choice of the level.
+//! In: [`Options`], the Pod Security level. Out: the Namespace. Never: a choice of the level.
 
 use k8s_openapi::api::core::v1::Namespace;
 
 use super::Options;
-use crate::manifests::meta::{self, Level};
+use crate::manifests::meta::{self, PodSecurityLevel};
 
-/// What Prometheus reads the metrics of a namespace for, on OpenShift.
+/// The label of namespaces whose metrics OpenShift's Prometheus reads.
 const MONITORING: (&str, &str) = ("openshift.io/cluster-monitoring", "true");
-/// Lets pods of the namespace onto CPUs kept for management, on OpenShift nodes that keep some.
+/// The annotation with which pods may use CPUs that OpenShift nodes reserve for management.
 const WORKLOAD: (&str, &str) = ("workload.openshift.io/allowed", "management");
 
-/// The namespace: no pod in it gets more than the level allows.
+/// The namespace, which enforces the level.
 #[must_use]
-pub fn namespace(level: Level, options: &Options) -> Namespace {
+pub fn namespace(level: PodSecurityLevel, options: &Options) -> Namespace {
     let mut namespace = meta::namespace(&options.namespace, level, options.common.platform);
     if options.common.platform.is_openshift() {
         namespace.metadata.labels.get_or_insert_default().extend(meta::labels([MONITORING]));

@@ -1,19 +1,20 @@
-//! Whom a controller manager may talk to.
+//! NetworkPolicies of a controller manager.
 //!
-//! In: [`Options`]. Out: NetworkPolicies, under the names of the Go operator's. Never: a rule for its operands.
+//! In: [`Options`]. Out: NetworkPolicies with the Go operator's names. Never: a policy for operands.
 
 use std::collections::BTreeMap;
 
 use k8s_openapi::api::networking::v1::NetworkPolicy;
 
 use super::{METRICS, Options};
-use crate::manifests::network::{Openings, policy};
+use crate::manifests::network::{AllowedPorts, policy};
 
-/// Nothing is allowed but the API server, the port `more`, and metrics for everyone.
+/// Allows egress to the API server and the port `more`, and metrics from anywhere.
 #[must_use]
 pub fn policies(options: &Options, pods: &BTreeMap<String, String>, more: Option<u16>) -> [NetworkPolicy; 3] {
-    let of =
-        |name: &str, ingress, egress| policy(&options.namespace, name, pods, &Openings { ingress, egress });
+    let of = |name: &str, ingress, egress| {
+        policy(&options.namespace, name, pods, &AllowedPorts { ingress, egress })
+    };
     let mut servers = options.common.api_server_ports.clone();
     servers.extend(more);
     [

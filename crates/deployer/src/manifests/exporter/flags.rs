@@ -1,7 +1,7 @@
-//! Our exporter's command line in a pod, and what of the node has to be mounted for it.
+//! Our exporter's command line in a pod, and the mounts that it needs.
 //!
-//! In: [`Options`]. Out: flags and mounts that fit each other. Never: a single file or socket of the kubelet as a mount: it replaces
-//! them, and the mount would keep the old one.
+//! In: [`Options`]. Out: matching flags and mounts. Never: a mount of a single file or socket; the kubelet replaces
+//! these, and the mount would keep the old one.
 
 use api::goduration::GoDuration;
 use k8s_openapi::api::core::v1::{Volume, VolumeMount};
@@ -10,20 +10,20 @@ use super::account;
 use crate::manifests::{Error, pod};
 use crate::options::{Kubelet, KubeletConfig, Options};
 
-/// The key of the ConfigMap, and so the file's name.
+/// The key in the ConfigMap, which is the file's name.
 pub(super) const CONFIG_KEY: &str = "config.yaml";
-/// Where the ConfigMap is mounted.
+/// The mount path of the ConfigMap.
 const CONFIG: &str = "/etc/tholepin";
-/// Where things of the node are mounted.
+/// Mount paths of the node's directories.
 const ROOT: &str = "/host/kubelet";
 const SYS: &str = "/host/sys";
 const KUBELET_CONFIG: &str = "/host/kubelet-config";
 const DROP_INS: &str = "/host/kubelet-config.d";
 
-/// Its arguments: what follows the image's entry point.
+/// The arguments of the image's entry point.
 ///
 /// # Errors
-/// When the kubelet's configuration cannot be had in the way that is asked for.
+/// When the kubelet's configuration cannot be read in the chosen way.
 pub fn flags(options: &Options) -> Result<Vec<String>, Error> {
     let updater = &options.updater;
     let kubelet = options.kubelet();
@@ -62,7 +62,7 @@ fn config_flags(options: &Options, kubelet: &Kubelet) -> Result<Vec<String>, Err
                 return Err(Error::Option {
                     option: "kubelet configuration",
                     value: path.clone(),
-                    allowed: "outside of the kubelet's root directory, or configz, while that directory is not mounted",
+                    allowed: "outside of the kubelet's root directory, or configz, because that directory is not mounted",
                 });
             }
             let name = path.rsplit('/').next().unwrap_or_default();
@@ -76,8 +76,8 @@ fn config_flags(options: &Options, kubelet: &Kubelet) -> Result<Vec<String>, Err
                 return Err(Error::Option {
                     option: "kubelet configuration",
                     value: "configz".to_owned(),
-                    allowed: "a file, or stated, before Kubernetes 1.33 (OpenShift 4.20): who may read configz there may run \
-                              commands in any pod of the node",
+                    allowed: "a file or POLICY/SCOPE before Kubernetes 1.33 (OpenShift 4.20): there the permission to read \
+                              configz permits to run commands in any pod of the node",
                 });
             }
             vec![format!("--kubelet-config-uri=https://$(NODE_IP):{port}/configz")]
@@ -89,7 +89,7 @@ fn config_flags(options: &Options, kubelet: &Kubelet) -> Result<Vec<String>, Err
     })
 }
 
-/// What is mounted, with where it comes from.
+/// Mounts with their volumes.
 #[must_use]
 pub fn mounts(options: &Options) -> Vec<(VolumeMount, Volume)> {
     let updater = &options.updater;
@@ -99,7 +99,8 @@ pub fn mounts(options: &Options) -> Vec<(VolumeMount, Volume)> {
     };
     let mut mounts = vec![if updater.kubelet_root {
         let (mount, volume) = directory("kubelet", &kubelet.root, ROOT);
-        // Volumes of pods are mounted in there. They have to go here too when the kubelet unmounts them, or their devices stay busy.
+        // The directory contains the volumes of pods; without propagation their devices would stay busy after an
+        // unmount.
         let mount_propagation = Some("HostToContainer".to_owned());
         (VolumeMount { mount_propagation, ..mount }, volume)
     } else {

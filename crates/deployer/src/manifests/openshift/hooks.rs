@@ -1,39 +1,35 @@
-//! The hook by which the container runtime tells resource-topology-exporter that a container came or went.
+//! The hook with which the container runtime notifies resource-topology-exporter of started and stopped containers.
 //!
-//! In: nothing. Out: an OCI hook and its script, as files of a node. Never: a wake-up for pods that cannot hold a CPU, a device or memory of
-//! their own: Burstable and BestEffort ones.
+//! In: nothing. Out: an OCI hook and its script, as files of a node. Never: a notification about Burstable and
+//! BestEffort pods, which have no exclusive resources.
 
 use serde_json::json;
 
 use super::ignition::File;
-use crate::manifests::Error;
 
-/// Where the script is.
+/// The path of the script.
 const SCRIPT: &str = "/usr/local/bin/rte-notifier.sh";
 /// The file that RTE watches.
 const NOTIFY: &str = "/run/rte/notify";
 
 /// The hook and its script.
-///
-/// # Errors
-/// Never in practice.
-pub(super) fn files() -> Result<Vec<File>, Error> {
+pub(super) fn files() -> [File; 2] {
     let hook = json!({
         "version": "1.0.0",
         "hook": { "path": SCRIPT, "args": ["rte-notifier.sh", NOTIFY] },
         "when": { "always": true },
         "stages": ["poststart", "poststop"],
     });
-    Ok(vec![
+    [
         File::new("/etc/containers/oci/hooks.d/rte-notifier.json", 0o644, &format!("{hook:#}\n")),
         File::new(SCRIPT, 0o755, script()),
-    ])
+    ]
 }
 
 /// Reads the container's state on standard input and touches the file named by its first argument.
 ///
 /// The quality of service of a pod is in the path of its cgroup: `kubepods-burstable-pod...slice:...` (systemd) or
-/// `/kubepods/burstable/pod...` (cgroupfs). It never fails: a hook that does would stop the container.
+/// `/kubepods/burstable/pod...` (cgroupfs). The script never fails: a failing hook would stop the container.
 #[must_use]
 pub fn script() -> &'static str {
     r#"#!/bin/bash
@@ -61,7 +57,7 @@ mod tests {
     fn touches(cgroup: &str) -> bool {
         let dir = tempfile::tempdir().unwrap();
         let path = |name: &str| dir.path().join(name);
-        // What jq is asked for is known: the bundle from standard input, then the cgroup from a file.
+        // Stands in for jq: prints the bundle from standard input, then the cgroup from a file.
         let jq = "#!/bin/bash\nif [ $# -eq 3 ]; then cat \"$3\"; else cat; fi\n";
         std::fs::write(path("jq"), jq).unwrap();
         std::fs::write(path("config.json"), cgroup).unwrap();

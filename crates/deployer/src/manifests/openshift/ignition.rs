@@ -1,12 +1,12 @@
-//! Files and services that a MachineConfig puts onto nodes: Ignition 3.2.0.
+//! Files and systemd units of a MachineConfig: Ignition 3.2.0.
 //!
-//! In: paths and texts. Out: the object's body. Never: a field that says nothing.
+//! In: paths and texts. Out: the object's body. Never: an empty field.
 
 use k8s_openapi::ByteString;
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::ObjectMeta;
 use serde::Serialize;
 
-/// A file of a node.
+/// A file on a node.
 #[derive(Clone, Debug, Serialize)]
 pub(super) struct File {
     path: &'static str,
@@ -20,7 +20,7 @@ struct Contents {
     source: String,
 }
 
-/// A service of a node.
+/// A systemd unit on a node.
 #[derive(Clone, Debug, Serialize)]
 pub(super) struct Unit {
     name: &'static str,
@@ -62,9 +62,9 @@ struct Systemd {
 }
 
 impl File {
-    /// A file of root's with this text; `mode` as in `chmod`.
+    /// A file of root with this text; `mode` as in `chmod`.
     pub(super) fn new(path: &'static str, mode: u32, text: &str) -> Self {
-        // Its JSON form is standard base64, always a string.
+        // The JSON form of a ByteString is always a string in base64.
         let encoded = serde_json::to_value(ByteString(text.as_bytes().to_vec()));
         let encoded = encoded.ok().and_then(|value| value.as_str().map(str::to_owned)).unwrap_or_default();
         let source = format!("data:text/plain;charset=utf-8;base64,{encoded}");
@@ -73,13 +73,13 @@ impl File {
 }
 
 impl Unit {
-    /// A systemd unit that starts with the node.
+    /// A unit that starts with the node.
     pub(super) fn enabled(name: &'static str, contents: &'static str) -> Self {
         Self { name, enabled: true, contents }
     }
 }
 
-/// The object, but for its kind.
+/// The object without its kind.
 pub(super) fn machine_config(metadata: ObjectMeta, files: Vec<File>, units: Vec<Unit>) -> MachineConfig {
     let config = Config {
         ignition: Ignition { version: "3.2.0" },

@@ -1,34 +1,35 @@
 //! The SELinux policy for resource-topology-exporter on OpenShift, in CIL.
 //!
-//! In: OpenShift's version. Out: a module that makes the type `rte.process`. Never: a rule that this version's nodes do not need.
+//! In: OpenShift's version. Out: a module that defines the type `rte.process`. Never: a rule that this version does not
+//! need.
 //!
-//! What changed over time: 4.10's kubelet was a container runtime's child; from 4.11 it has a type of its own, and from 4.18 its
-//! directory has too.
+//! Up to 4.10 the kubelet has the SELinux type of the container runtime. Since 4.11 it has its own type, and since 4.18
+//! its directory has too.
 
 use std::fmt::Write as _;
 
 use crate::platform::Version;
 
-/// What differs between releases.
+/// Releases with the same policy.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Era {
     /// Until 4.10.
     First,
     /// 4.11 to 4.17.
     KubeletType,
-    /// From 4.18 on.
+    /// Since 4.18.
     KubeletDirectory,
 }
 
-/// The attributes that make it a container's type.
+/// The attributes of a container's type.
 const ATTRIBUTES: [&str; 5] =
     ["domain", "container_domain", "container_net_domain", "svirt_sandbox_domain", "sandbox_net_domain"];
-/// To talk to a socket one needs what one needs of a file.
+/// The permissions to connect to a socket.
 const SOCKET: &str = "(sock_file (open getattr read write ioctl lock append))";
 
-/// The policy for a version; an unknown one is taken for the newest.
+/// The policy for a version; `None` is the newest.
 ///
-/// A release candidate is like the release it precedes, since its nodes are.
+/// A release candidate has the policy of its release.
 #[must_use]
 pub fn policy(version: Option<&Version>) -> String {
     let at_least = |minor: u64| version.is_none_or(|version| version.at_least(&[4, minor]));

@@ -1,7 +1,7 @@
-//! What kube-scheduler with scheduler-plugins, and their controller, have to be allowed to do.
+//! Permissions of kube-scheduler with scheduler-plugins and of their controller.
 //!
-//! In: a lease's name. Out: rules. Never: a limit to names on `create`, which no request could meet. The operator gives its scheduler, which
-//! has one of the plugins only, [`with_zones`].
+//! In: a lease's name. Out: rules. Never: resource names on `create`, which no request could match. The operator gives
+//! its scheduler, which has only one of the plugins, the rules [`with_zones`].
 
 use api::nrt;
 use api::rbac::{rule, rule_for};
@@ -13,16 +13,16 @@ const READ: [&str; 3] = ["get", "list", "watch"];
 const GROUPS: [&str; 2] = ["podgroups", "elasticquotas"];
 const ALL: [&str; 7] = ["get", "list", "watch", "create", "delete", "update", "patch"];
 
-/// Of the scheduler with all of the plugins, in the cluster.
+/// ClusterRole rules of the scheduler with all plugins.
 #[must_use]
 pub fn scheduler() -> Vec<PolicyRule> {
     let mut rules = with_zones();
-    // The other plugins write into pods and what pods are grouped by.
+    // The other plugins write pods and pod groups.
     rules.extend([rule("", &["pods"], &["update"]), rule(podgroups::GROUP, &GROUPS, &ALL)]);
     rules
 }
 
-/// Of the scheduler with the plugin that looks at zones, and no other, in the cluster.
+/// ClusterRole rules of the scheduler with only the NUMA plugin.
 #[must_use]
 pub fn with_zones() -> Vec<PolicyRule> {
     let storage = ["csinodes", "storageclasses", "csidrivers", "csistoragecapacities", "volumeattachments"];
@@ -41,13 +41,13 @@ pub fn with_zones() -> Vec<PolicyRule> {
         rule("authentication.k8s.io", &["tokenreviews"], &["create"]),
         rule("authorization.k8s.io", &["subjectaccessreviews"], &["create"]),
         rule("storage.k8s.io", &storage, &READ),
-        // Schedulers since 1.34 wait for these before they do anything.
+        // kube-scheduler since 1.34 waits at its start until these are listed.
         rule("resource.k8s.io", &["deviceclasses", "resourceclaims", "resourceslices"], &READ),
         rule(nrt::GROUP, &[nrt::PLURAL], &READ),
     ]
 }
 
-/// Of the scheduler, in its lease's namespace. Endpoints are what leases were before.
+/// Role rules of the scheduler in the namespace of its lease. Older versions use Endpoints instead of Leases.
 #[must_use]
 pub fn lease(name: &str) -> Vec<PolicyRule> {
     let of = |group: &str, resource: &str| {
@@ -56,7 +56,7 @@ pub fn lease(name: &str) -> Vec<PolicyRule> {
     [of("coordination.k8s.io", "leases"), of("", "endpoints")].concat()
 }
 
-/// Of the controller, in the cluster.
+/// ClusterRole rules of the controller.
 #[must_use]
 pub fn controller() -> Vec<PolicyRule> {
     vec![rule("", &["pods"], &READ), rule(podgroups::GROUP, &GROUPS, &ALL)]

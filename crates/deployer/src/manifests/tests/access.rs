@@ -1,4 +1,4 @@
-//! Nobody may do more than its command line makes it do, and every rule can be met.
+//! No program may do more than its command line needs, and every rule can match a request.
 
 use ::exporter::dialect::Surroundings;
 use ::exporter::rbac::Needs;

@@ -7,10 +7,10 @@ use api::schedulerconfig::{
 };
 
 use super::*;
-use crate::options::{Distribution, Kubelet, KubeletConfig, Pull, Scc, Scoring};
+use crate::options::{Distribution, Kubelet, KubeletConfig, PullPolicy, SccVersion, Scoring};
 
-/// The differences between two sets of objects, one a line: an object that is new (`+`) or gone (`-`), or `object: path: old -> new`.
-/// Of lists what is gone and what is new; of pods the path within the pod.
+/// The differences between two sets of objects, one a line: an object that is new (`+`) or gone (`-`), or `object:
+/// path: old -> new`. Of lists what is gone and what is new; of pods the path within the pod.
 fn differences(before: &[Object], after: &[Object]) -> Vec<String> {
     let (before, after) = (by_name(before), by_name(after));
     let mut lines = Vec::new();
@@ -102,7 +102,9 @@ fn ours() -> Options {
 
 /// Of all programs.
 const COMMON: [Choice; 6] = [
-    ("pull", |o| o.pull = if o.pull == Pull::Always { Pull::IfNotPresent } else { Pull::Always }),
+    ("pull", |o| {
+        o.pull = if o.pull == PullPolicy::Always { PullPolicy::IfNotPresent } else { PullPolicy::Always }
+    }),
     ("no network policies", |o| o.network_policies = false),
     ("API servers at 8443", |o| o.api_server_ports = vec![8443]),
     ("any architecture", |o| o.architectures.clear()),
@@ -131,9 +133,9 @@ const UPDATING: [Choice; 11] = [
 
 /// Of RTE on OpenShift.
 const OPENSHIFT: [Choice; 6] = [
-    ("first constraints", |o| o.updater.scc = Scc::V1),
+    ("first constraints", |o| o.updater.scc = SccVersion::V1),
     ("first constraints, no policy", |o| {
-        o.updater.scc = Scc::V1;
+        o.updater.scc = SccVersion::V1;
         o.updater.custom_selinux_policy = false;
     }),
     ("no policy", |o| o.updater.custom_selinux_policy = false),

@@ -31,7 +31,8 @@ fn every_cluster_and_program_is_as_in_its_file() {
     }
 }
 
-/// With all that the peer makes under its names, and the namespace once. Of two constraints that the peer makes on OpenShift, one.
+/// With all that the peer makes under its names, and the namespace once. Of two constraints that the peer makes on
+/// OpenShift, one.
 #[test]
 fn the_peers_objects_are_all_there() {
     let count = |platform: usize, updater, change: Change| {

@@ -1,4 +1,5 @@
-//! What pods may do to their node: as little as their namespace, and OpenShift's constraints, say; and these say no more than pods need.
+//! What pods may do to their node: as little as their namespace, and OpenShift's constraints, say; and these say no
+//! more than pods need.
 
 use super::*;
 

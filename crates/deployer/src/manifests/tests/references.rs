@@ -76,7 +76,7 @@ fn bindings_bind_a_role_that_is_there_to_an_account_that_is_there() {
             }
         }
         for role in objects.iter().filter(|object| object.kind().kind.ends_with("Role")) {
-            assert!(bound.contains(&role.to_string()), "{name}: nobody has {role}");
+            assert!(bound.contains(&role.to_string()), "{name}: no binding has {role}");
         }
     }
 }

@@ -1,12 +1,12 @@
 //! The cluster as a whole: versions, nodes.
 
-use super::Check;
+use super::{Check, Findings};
 use crate::validate::evidence::{Area, Evidence, Node};
-use crate::validate::finding::Findings;
 
-/// The oldest API server the peer supports: the first with what the exporters need.
+/// The oldest version that the Go deployer supports: its kubelets are the first that report allocatable resources.
 const OLDEST: [u64; 2] = [1, 21];
-/// How many minor versions a kubelet may be behind the API server (Kubernetes' version skew policy since 1.28).
+/// The greatest allowed distance between kubelet and API server in minor versions (Kubernetes' version skew policy
+/// since 1.28).
 const SKEW: u64 = 3;
 
 pub(super) const TABLE: [Check; 3] = [
@@ -15,26 +15,26 @@ pub(super) const TABLE: [Check; 3] = [
         about: "the API server is 1.21 or later",
         severity: "error",
         needs: &[Area::Version],
-        why: "older kubelets do not tell exporters what they could hand out",
+        why: "older kubelets do not report allocatable resources, which exporters publish",
         fix: "upgrade the cluster to Kubernetes 1.21 or later",
         run: server_version,
     },
     Check {
         id: "worker-nodes",
-        about: "there are nodes whose kubelets can be asked for their configuration",
+        about: "there are nodes, and the kubelet of at least one of them answers",
         severity: "error",
         needs: &[Area::Nodes],
-        why: "without a node there is nothing to align pods on",
+        why: "there is no node on which pods could be aligned",
         fix: "add nodes, label workers with node-role.kubernetes.io/worker=, or select nodes with -l",
         run: worker_nodes,
     },
     Check {
         id: "version-skew",
-        about: "kubelets are not newer than the API server, and at most three minor versions older",
+        about: "kubelets are at most three minor versions older than the API server, and not newer",
         severity: "error, warning",
         needs: &[Area::Version, Area::Nodes],
-        why: "Kubernetes does not support it, and what such a kubelet aligns may differ from what is expected of it",
-        fix: "bring kubelets to the API server's minor version, control plane first",
+        why: "Kubernetes does not support this version skew; such a kubelet may align pods differently than schedulers predict",
+        fix: "upgrade to one minor version everywhere, the control plane first",
         run: version_skew,
     },
 ];
@@ -60,7 +60,7 @@ fn worker_nodes(evidence: &Evidence, findings: &mut Findings<'_>) {
     let what = if workers.is_empty() {
         "no node was found"
     } else if workers.iter().all(|node| matches!(node.kubelet, Some(Err(_)))) {
-        "no node's kubelet could be asked for its configuration"
+        "no kubelet answered the request for its configuration"
     } else {
         return;
     };

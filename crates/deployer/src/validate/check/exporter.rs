@@ -1,11 +1,10 @@
-//! Whether exporters are where they should be, once each.
+//! Exporters: one on each node that needs it, and ready.
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use super::Check;
 use super::report::may_enforce;
+use super::{Check, Findings};
 use crate::validate::evidence::{Area, Evidence, Pod, Role};
-use crate::validate::finding::Findings;
 
 pub(super) const TABLE: [Check; 3] = [
     Check {
@@ -13,8 +12,8 @@ pub(super) const TABLE: [Check; 3] = [
         about: "an exporter runs on every node that needs one",
         severity: "error, info",
         needs: &[Area::Nodes, Area::Workloads, Area::Pods, Area::Reports],
-        why: "without one nobody publishes the node's zones",
-        fix: "install one: tholepin deploy topology-updater; check the DaemonSet's node selector and tolerations",
+        why: "without an exporter the zones of the node are unknown",
+        fix: "install an exporter with: tholepin deploy topology-updater; check node selector and tolerations of the DaemonSet",
         run: absent,
     },
     Check {
@@ -22,8 +21,8 @@ pub(super) const TABLE: [Check; 3] = [
         about: "every pod of an exporter is ready",
         severity: "error, warning",
         needs: &[Area::Workloads],
-        why: "nodes whose exporter does not work keep their last report, however old",
-        fix: "look at the pods that are not ready: kubectl describe, and their log",
+        why: "the report of a node whose exporter does not work grows old",
+        fix: "inspect the pods that are not ready with kubectl describe and kubectl logs",
         run: not_ready,
     },
     Check {
@@ -31,13 +30,13 @@ pub(super) const TABLE: [Check; 3] = [
         about: "no node has two exporters",
         severity: "error",
         needs: &[Area::Nodes, Area::Workloads, Area::Pods],
-        why: "two exporters overwrite each other's reports",
-        fix: "remove one of them, or give them node selectors that exclude each other",
+        why: "two exporters overwrite each other's report",
+        fix: "remove one exporter, or give both node selectors that exclude each other",
         run: twice,
     },
 ];
 
-/// Exporters that run, by node.
+/// The pods of exporters by node, without those that ended or are being deleted.
 fn running(evidence: &Evidence) -> BTreeMap<&str, Vec<&Pod>> {
     let mut nodes: BTreeMap<&str, Vec<&Pod>> = BTreeMap::new();
     let pods = evidence.pods.values().filter(|pod| pod.role == Some(Role::Exporter) && !pod.is_over());
@@ -56,18 +55,14 @@ fn absent(evidence: &Evidence, findings: &mut Findings<'_>) {
         if evidence.reports.is_empty() {
             findings.error("Cluster", "no exporter is installed");
         } else {
-            let what =
-                "no exporter runs as a pod, so something outside the cluster must be writing the reports";
+            let what = "no exporter runs as a pod, so a program outside the cluster must write the reports";
             findings.info("Cluster", what);
         }
         return;
     }
     for node in evidence.workers() {
         if may_enforce(node) && !running.contains_key(node.name.as_str()) {
-            findings.error(
-                node.title(),
-                "no exporter runs on this node, though there is one on others or a DaemonSet of one",
-            );
+            findings.error(node.title(), "no exporter runs on this node, although an exporter is installed");
         }
     }
 }
@@ -75,9 +70,9 @@ fn absent(evidence: &Evidence, findings: &mut Findings<'_>) {
 fn not_ready(evidence: &Evidence, findings: &mut Findings<'_>) {
     for workload in evidence.workloads.iter().filter(|workload| workload.role == Role::Exporter) {
         if workload.desired == 0 {
-            findings.warning(workload.title(), "this exporter has no node to run on");
+            findings.warning(workload.title(), "the exporter matches no node");
         } else if workload.ready < workload.desired {
-            let what = format!("{} of {} pods of this exporter are ready", workload.ready, workload.desired);
+            let what = format!("{} of {} pods of the exporter are ready", workload.ready, workload.desired);
             findings.error(workload.title(), what);
         }
     }

@@ -1,19 +1,18 @@
-//! The policies of each kubelet's managers.
+//! The policies of the kubelets' CPU, memory and topology managers.
 
 use std::collections::BTreeMap;
 
 use topology::policy::{Manager, Policy};
 
-use super::Check;
-use crate::validate::evidence::{Area, Evidence, Node, Settings, Told};
-use crate::validate::finding::Findings;
+use super::{Check, Findings};
+use crate::validate::evidence::{Area, ConfigSource, Evidence, Node, Settings};
 
 const KUBELET: &[Area] = &[Area::Nodes, Area::KubeletConfig];
 /// One second and ten, in nanoseconds.
 const RECONCILE_NS: std::ops::RangeInclusive<i64> = 1_000_000_000..=10_000_000_000;
-/// The gate behind which kubelets before 1.23 told what they could hand out.
+/// The feature gate of allocatable resources in kubelets before 1.23.
 const ALLOCATABLE_GATE: &str = "KubeletPodResourcesGetAllocatable";
-/// The first version whose memory manager is on.
+/// The first version whose memory manager is on by default.
 const MEMORY_MANAGER: [u64; 2] = [1, 22];
 
 pub(super) const TABLE: [Check; 9] = [
@@ -22,17 +21,17 @@ pub(super) const TABLE: [Check; 9] = [
         about: "kubelets before 1.23 have the feature gate KubeletPodResourcesGetAllocatable",
         severity: "error",
         needs: KUBELET,
-        why: "without it the kubelet does not tell what it could hand out, and exporters have nothing to publish",
+        why: "without the gate the kubelet does not report allocatable resources, so exporters have nothing to publish",
         fix: "set featureGates.KubeletPodResourcesGetAllocatable: true in the kubelet's configuration and restart it",
         run: podresources_gate,
     },
     Check {
         id: "kubelet-config-invalid",
-        about: "the configuration has only values a kubelet accepts",
+        about: "the configuration has only values that kubelets accept",
         severity: "error",
         needs: KUBELET,
-        why: "the kubelet does not start with it, now or after its next restart",
-        fix: "correct the field in the kubelet's configuration",
+        why: "a kubelet does not start with this configuration",
+        fix: "correct this field of the kubelet's configuration",
         run: invalid,
     },
     Check {
@@ -40,7 +39,7 @@ pub(super) const TABLE: [Check; 9] = [
         about: "cpuManagerPolicy is static",
         severity: "error, warning",
         needs: KUBELET,
-        why: "only the policy static gives pods CPUs of their own, so otherwise no CPU is aligned with anything",
+        why: "only the policy static gives pods exclusive CPUs; without it CPUs are not aligned",
         fix: "drain the node, set cpuManagerPolicy: static and reservedSystemCPUs, remove cpu_manager_state from the kubelet's \
               directory, restart the kubelet",
         run: cpu_manager,
@@ -50,7 +49,7 @@ pub(super) const TABLE: [Check; 9] = [
         about: "cpuManagerReconcilePeriod is within 1 s and 10 s",
         severity: "warning",
         needs: KUBELET,
-        why: "that long it can take until a container's CPUs are what the kubelet decided",
+        why: "a container may run on wrong CPUs for this long",
         fix: "set cpuManagerReconcilePeriod: 5s in the kubelet's configuration",
         run: reconcile_period,
     },
@@ -59,7 +58,7 @@ pub(super) const TABLE: [Check; 9] = [
         about: "reservedSystemCPUs names the CPUs kept for the system",
         severity: "error, info",
         needs: KUBELET,
-        why: "the policy static wants CPUs it never hands out; given as an amount only, nobody can tell which zone lacks them",
+        why: "the policy static needs reserved CPUs; an amount alone does not tell which zone they are taken from",
         fix: "set reservedSystemCPUs to whole cores, such as \"0,16\"",
         run: reserved_cpus,
     },
@@ -68,17 +67,17 @@ pub(super) const TABLE: [Check; 9] = [
         about: "memoryManagerPolicy is Static (1.22 and later)",
         severity: "warning, info",
         needs: KUBELET,
-        why: "otherwise memory and huge pages of a pod can come from another zone than its CPUs",
+        why: "with another policy memory and huge pages of a pod can come from another zone than its CPUs",
         fix: "drain the node, set memoryManagerPolicy: Static with reservedMemory, remove memory_manager_state from the kubelet's \
               directory, restart the kubelet",
         run: memory_manager,
     },
     Check {
         id: "reserved-memory",
-        about: "reservedMemory says what each zone keeps for the system (1.22 and later)",
+        about: "reservedMemory states the system's memory of each zone (1.22 and later)",
         severity: "error, info",
         needs: KUBELET,
-        why: "the policy Static does not start without it",
+        why: "a kubelet with the policy Static does not start without reservedMemory",
         fix: "set reservedMemory so that its sum equals kubeReserved, systemReserved and the hard eviction threshold of memory \
               together",
         run: reserved_memory,
@@ -88,8 +87,8 @@ pub(super) const TABLE: [Check; 9] = [
         about: "topologyManagerPolicy is single-numa-node",
         severity: "warning, info",
         needs: KUBELET,
-        why: "the policy decides whether a pod that spans zones is refused; schedulers place by zones only where it is",
-        fix: "set topologyManagerPolicy: single-numa-node in the kubelet's configuration and restart it",
+        why: "only with this policy kubelets reject every pod that would span zones, and schedulers place pods by zones",
+        fix: "set topologyManagerPolicy: single-numa-node in the kubelet's configuration and restart the kubelet",
         run: topology_manager,
     },
     Check {
@@ -97,7 +96,7 @@ pub(super) const TABLE: [Check; 9] = [
         about: "nodes of one pool have the same policies",
         severity: "warning",
         needs: KUBELET,
-        why: "a pod that is aligned on one node of the pool is refused or spread over zones on another",
+        why: "a pod that is aligned on one node of the pool is rejected or spread over zones on another",
         fix: "give all nodes of the pool the same kubelet configuration",
         run: pool_disagrees,
     },
@@ -186,7 +185,7 @@ fn reserved_cpus(evidence: &Evidence, findings: &mut Findings<'_>) {
                 .error(node.title(), "no CPU is reserved for the system: reservedSystemCPUs, kubeReserved and systemReserved are empty"),
             None => findings.info(node.title(), "no CPU is reserved for the system"),
             Some(amount) => {
-                let what = format!("CPUs are reserved as an amount ({amount}), not by reservedSystemCPUs: the kubelet chooses which");
+                let what = format!("the CPUs of the system are an amount ({amount}) instead of reservedSystemCPUs, so the kubelet chooses them");
                 findings.info(node.title(), what)
             }
         };
@@ -200,7 +199,7 @@ fn reserved_cpus(evidence: &Evidence, findings: &mut Findings<'_>) {
     }
 }
 
-/// Whether kubelets are to be judged by their memory manager: it is on by default since 1.22.
+/// Whether the memory manager is on by default; an unknown version counts as yes.
 fn has_memory_manager(evidence: &Evidence) -> bool {
     evidence.server().is_none_or(|version| version.at_least(&MEMORY_MANAGER))
 }
@@ -253,23 +252,23 @@ fn topology_manager(evidence: &Evidence, findings: &mut Findings<'_>) {
             Some(Policy::SingleNumaNode) => continue,
             Some(Policy::Restricted) => findings.info(
                 node.title(),
-                "topologyManagerPolicy is restricted: pods may span zones when they need more than one has, and the Go scheduler \
+                "topologyManagerPolicy is restricted: pods may span zones if they need more than one zone has, and the Go scheduler \
                  plugin does not filter such nodes",
             ),
             Some(Policy::BestEffort) => findings.info(
                 node.title(),
-                "topologyManagerPolicy is best-effort: pods are aligned where that is possible and never refused",
+                "topologyManagerPolicy is best-effort: pods are aligned where possible and never rejected",
             ),
             _ => findings.warning(
                 node.title(),
-                format!("topologyManagerPolicy is {policy:?}: the kubelet aligns nothing and refuses nothing"),
+                format!("topologyManagerPolicy is {policy:?}: the kubelet neither aligns nor rejects pods"),
             ),
         };
         finding.kubelet(&node.name, "topology manager", "policy", "single-numa-node", policy);
     }
 }
 
-/// What should be the same in a pool.
+/// The policies that nodes of one pool should share.
 fn policies(settings: &Settings) -> Option<String> {
     let rules = settings.checked.as_ref().ok()?.rules;
     let manager = |manager, off, on| if manager == Manager::Static { on } else { off };
@@ -285,20 +284,18 @@ fn policies(settings: &Settings) -> Option<String> {
 fn pool_disagrees(evidence: &Evidence, findings: &mut Findings<'_>) {
     let mut pools: BTreeMap<String, BTreeMap<String, Vec<&Node>>> = BTreeMap::new();
     for (node, settings) in evidence.configured() {
-        // Two sources of knowledge may differ without the nodes doing so.
-        if let (Told::Kubelet, Some(policies)) = (&settings.told, policies(settings)) {
+        // Only the kubelets' own answers are comparable: KubeletConfig objects leave out defaults.
+        if let (ConfigSource::Kubelet, Some(policies)) = (&settings.source, policies(settings)) {
             pools.entry(node.pool()).or_default().entry(policies).or_default().push(node);
         }
     }
     for (pool, kinds) in pools {
-        // The most frequent counts as what was meant; of equally frequent ones the last by text.
+        // The most frequent set of policies counts as intended; among equally frequent ones the last in text order.
         let Some((usual, most)) = kinds.iter().max_by_key(|(_, nodes)| nodes.len()) else { continue };
         for (kind, nodes) in kinds.iter().filter(|(kind, _)| *kind != usual) {
             for node in nodes {
-                let what = format!(
-                    "in pool {pool:?} this node has {kind}; {} of its nodes have {usual}",
-                    most.len()
-                );
+                let what =
+                    format!("the node has {kind}; in its pool {pool:?} {} nodes have {usual}", most.len());
                 findings.warning(node.title(), what);
             }
         }

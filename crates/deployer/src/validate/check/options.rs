@@ -4,29 +4,28 @@ use std::collections::BTreeMap;
 
 use topology::policy::{CpuOption, MAX_ALLOWABLE_NUMA_NODES, Manager, PREFER_CLOSEST_NUMA_NODES, Policy};
 
-use super::Check;
+use super::{Check, Findings};
 use crate::validate::evidence::{Area, Evidence, Node, Settings};
-use crate::validate::finding::Findings;
 
 const KUBELET: &[Area] = &[Area::Nodes, Area::KubeletConfig];
 
 pub(super) const TABLE: [Check; 6] = [
     Check {
         id: "cpu-manager-options",
-        about: "cpuManagerPolicyOptions are known to the kubelet's version, with the feature gates they need",
+        about: "the kubelet's version knows its cpuManagerPolicyOptions, and their feature gates are on",
         severity: "error",
         needs: KUBELET,
-        why: "the kubelet does not start with an option it does not know or that its gates hide",
-        fix: "remove the option, set its feature gate, or upgrade the kubelet",
+        why: "a kubelet does not start with an unknown option or with one whose feature gate is off",
+        fix: "remove the option, turn its feature gate on, or upgrade the kubelet",
         run: cpu_options,
     },
     Check {
         id: "topology-manager-options",
-        about: "topologyManagerPolicyOptions are known to the kubelet's version, with the feature gates they need",
+        about: "the kubelet's version knows its topologyManagerPolicyOptions, and their feature gates are on",
         severity: "error",
         needs: KUBELET,
-        why: "the kubelet does not start with an option it does not know or that its gates hide",
-        fix: "remove the option, set its feature gate, or upgrade the kubelet",
+        why: "a kubelet does not start with an unknown option or with one whose feature gate is off",
+        fix: "remove the option, turn its feature gate on, or upgrade the kubelet",
         run: topology_options,
     },
     Check {
@@ -34,31 +33,31 @@ pub(super) const TABLE: [Check; 6] = [
         about: "policy options do not exclude each other",
         severity: "error",
         needs: KUBELET,
-        why: "the kubelet does not start with options that contradict each other or the topology manager's policy",
-        fix: "remove one of the two",
+        why: "a kubelet does not start with options that contradict each other or the topology manager's policy",
+        fix: "remove one of the two options",
         run: conflicts,
     },
     Check {
         id: "options-ignored",
-        about: "policy options are set only where their policy is on",
+        about: "policy options are set only together with their policy",
         severity: "error, warning",
         needs: KUBELET,
-        why: "a kubelet does not start with options of a CPU manager that is off, and ignores those of a topology manager that is off",
+        why: "with the CPU manager off a kubelet does not start with its options; with the topology manager off it ignores them",
         fix: "turn the policy on, or remove the options",
         run: ignored,
     },
     Check {
         id: "feature-gates",
-        about: "no feature gate is set that this or the next kubelet no longer knows",
+        about: "no feature gate is set that this kubelet or a later version no longer knows",
         severity: "error, warning",
         needs: KUBELET,
-        why: "a kubelet does not start with a feature gate it does not know",
-        fix: "remove the gate from featureGates; what it guarded is always on",
+        why: "a kubelet does not start with an unknown feature gate",
+        fix: "remove the gate from featureGates; its feature is always on",
         run: gates,
     },
     Check {
         id: "numa-nodes-limit",
-        about: "the machine has no more NUMA nodes than the topology manager allows",
+        about: "the machine has at most as many NUMA nodes as the topology manager allows",
         severity: "error",
         needs: &[Area::Nodes, Area::KubeletConfig, Area::Reports],
         why: "with more than 8 NUMA nodes the kubelet starts only with the option max-allowable-numa-nodes",
@@ -67,7 +66,7 @@ pub(super) const TABLE: [Check; 6] = [
     },
 ];
 
-/// From which minor version on an option exists, is beta and is stable; 0 for not yet.
+/// The minor versions since which an option is alpha, beta and stable; 0: not yet.
 #[derive(Clone, Copy, Debug)]
 struct Stages {
     name: &'static str,
@@ -90,7 +89,7 @@ const TOPOLOGY: [Stages; 2] = [
     Stages { name: PREFER_CLOSEST_NUMA_NODES, alpha: 26, beta: 28, stable: 32 },
     Stages { name: MAX_ALLOWABLE_NUMA_NODES, alpha: 31, beta: 31, stable: 35 },
 ];
-/// Gates of the managers that are locked since the first minor version, and unknown from the second one on; 0: not known yet.
+/// Gates of the managers: the minor version that locked them, and the one that removed them; 0: not yet.
 const GATES: [(&str, u64, u64); 7] = [
     ("CPUManager", 26, 33),
     ("CPUManagerPolicyOptions", 33, 0),
@@ -100,7 +99,7 @@ const GATES: [(&str, u64, u64); 7] = [
     ("TopologyManager", 27, 29),
     ("TopologyManagerPolicyOptions", 32, 0),
 ];
-/// Pairs that exclude each other.
+/// Pairs of options that exclude each other.
 const CONFLICTS: [(CpuOption, CpuOption); 4] = [
     (CpuOption::FullPcpusOnly, CpuOption::DistributeAcrossCores),
     (CpuOption::DistributeAcrossNuma, CpuOption::DistributeAcrossCores),
@@ -109,8 +108,8 @@ const CONFLICTS: [(CpuOption, CpuOption); 4] = [
 ];
 
 impl Stages {
-    /// What is wrong with using it; `manager` is the prefix of the gates' names.
-    fn trouble(&self, minor: u64, settings: &Settings, manager: &str) -> Option<String> {
+    /// The problem with using the option; `manager` is the prefix of the feature gates' names.
+    fn problem(&self, minor: u64, settings: &Settings, manager: &str) -> Option<String> {
         let name = self.name;
         let gate = |stage: &str| format!("{manager}Policy{stage}Options");
         if minor < self.alpha {
@@ -138,25 +137,25 @@ fn options(
     stages: &[Stages],
 ) {
     for (node, settings) in evidence.configured() {
-        // With its policy off the kubelet does not look at the options.
+        // With the policy off the kubelet does not read the options.
         if matches!(settings.text(policy), "" | "none") {
             continue;
         }
         let Some(minor) = node.version().map(|version| version.number(1)) else { continue };
         for name in settings.map(field).keys() {
-            let trouble = match stages.iter().find(|known| known.name == name) {
-                Some(known) => known.trouble(minor, settings, manager),
+            let problem = match stages.iter().find(|known| known.name == name) {
+                Some(known) => known.problem(minor, settings, manager),
                 None if minor > NEWEST => None,
                 None => Some(format!("option {name:?} is not known to any kubelet up to 1.{NEWEST}")),
             };
-            if let Some(trouble) = trouble {
-                findings.error(node.title(), format!("{field}: {trouble}"));
+            if let Some(problem) = problem {
+                findings.error(node.title(), format!("{field}: {problem}"));
             }
         }
     }
 }
 
-/// The newest minor version this table is about.
+/// The newest minor version that the tables cover.
 const NEWEST: u64 = 36;
 
 fn cpu_options(evidence: &Evidence, findings: &mut Findings<'_>) {

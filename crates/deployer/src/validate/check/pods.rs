@@ -1,4 +1,4 @@
-//! Pods that were refused, and pods that ask for what they cannot get.
+//! Rejected pods, and pods whose requests cannot be met.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -10,10 +10,9 @@ use topology::request::{ContainerRequest, PodNeeds, PodRequest, Qos};
 use topology::resource::{ResourceKind, ResourceName};
 use topology::zone::NodeTopology;
 
-use super::Check;
 use super::reserved::threads_per_core;
+use super::{Check, Findings};
 use crate::validate::evidence::{Area, Evidence, Pod};
-use crate::validate::finding::Findings;
 
 const PODS: &[Area] = &[Area::Pods, Area::Workloads];
 const PODS_AND_ZONES: &[Area] = &[Area::Pods, Area::Workloads, Area::Nodes, Area::Reports];
@@ -21,66 +20,66 @@ const PODS_AND_ZONES: &[Area] = &[Area::Pods, Area::Workloads, Area::Nodes, Area
 pub(super) const TABLE: [Check; 6] = [
     Check {
         id: "pod-rejected",
-        about: "no kubelet has refused a pod lately",
+        about: "no kubelet rejected a pod lately",
         severity: "error, warning",
         needs: &[Area::Pods, Area::Workloads, Area::Reports, Area::Events],
-        why: "a refused pod is lost: its controller makes another, which may be refused again",
-        fix: "place such pods with a scheduler that knows zones, and delete the refused ones",
+        why: "a rejected pod fails; its controller creates another, which may be rejected again",
+        fix: "schedule such pods with a NUMA-aware scheduler, and delete the rejected pods",
         run: rejected,
     },
     Check {
         id: "pod-qos",
-        about: "pods of the scheduler that knows zones are of the class Guaranteed",
+        about: "pods of the NUMA-aware scheduler have the QoS class Guaranteed",
         severity: "warning",
         needs: PODS,
-        why: "only Guaranteed pods get CPUs and memory of their own; all others share what is left, unaligned",
-        fix: "give every container, init containers and injected ones too, equal requests and limits of cpu and memory",
+        why: "only Guaranteed pods get exclusive CPUs and memory; others are not aligned",
+        fix: "give all containers, including init and injected ones, equal requests and limits of cpu and memory",
         run: qos,
     },
     Check {
         id: "pod-cpu-fraction",
-        about: "Guaranteed pods of that scheduler ask for whole CPUs",
+        about: "Guaranteed pods of that scheduler request whole CPUs",
         severity: "warning",
         needs: PODS,
-        why: "the kubelet gives CPUs of their own only to containers that ask for a whole number of them",
+        why: "the kubelet gives exclusive CPUs only to containers that request a whole number of them",
         fix: "round the cpu request and limit up to a whole number",
         run: cpu_fraction,
     },
     Check {
         id: "pod-smt",
-        about: "on nodes with full-pcpus-only, pods ask for whole cores",
+        about: "pods request whole cores where full-pcpus-only is set",
         severity: "error",
         needs: &[Area::Pods, Area::Workloads, Area::Nodes, Area::Reports, Area::KubeletConfig],
-        why: "the kubelet refuses them with SMTAlignmentError",
-        fix: "ask for a multiple of the threads of a core",
+        why: "the kubelet rejects such pods with SMTAlignmentError",
+        fix: "request a multiple of the threads of a core",
         run: smt,
     },
     Check {
         id: "pod-never-fits",
-        about: "every pod that waits would fit some node if that were empty",
+        about: "every waiting pod would fit an empty node",
         severity: "error",
         needs: PODS_AND_ZONES,
-        why: "it will wait for ever, however many pods end",
-        fix: "make the pod's containers smaller, or add nodes with larger zones",
+        why: "the pod waits for ever, even if all other pods end",
+        fix: "reduce the requests of the pod's containers, or add nodes with larger zones",
         run: never_fits,
     },
     Check {
         id: "pod-hugepages",
-        about: "huge pages and devices that waiting pods ask for exist on some node",
+        about: "huge pages and devices that waiting pods request exist on some node",
         severity: "error",
         needs: &[Area::Pods, Area::Workloads, Area::Nodes],
-        why: "it will wait for ever",
-        fix: "set the pages up at boot (hugepagesz=, hugepages=) or install the device plugin, or ask for another kind",
+        why: "the pod waits for ever",
+        fix: "reserve huge pages at boot (hugepagesz=, hugepages=), install the device plugin, or request another resource",
         run: unknown_resource,
     },
 ];
 
-/// What kubelets call a refusal for alignment.
+/// Whether a pod's reason is a rejection by the kubelet's resource managers.
 fn is_rejection(reason: &str) -> bool {
     crate::validate::collect::REJECTIONS.contains(&reason) || reason.starts_with("OutOf")
 }
 
-/// What is known about why a pod did not fit a node.
+/// Explains why the pod did not fit the node, as far as its report tells.
 fn explain(evidence: &Evidence, node: &str, pod: &Pod) -> String {
     let report = evidence.reports.get(node);
     let (Some(Ok((topology, _))), Ok(request)) = (report.map(|report| &report.read), &pod.request) else {
@@ -88,16 +87,16 @@ fn explain(evidence: &Evidence, node: &str, pod: &Pod) -> String {
     };
     let needs = request.needs();
     match admit(topology.rules, &topology.allocatable(), &needs, &mut Scratch::default()) {
-        Err(misfit) => format!("; not even empty would the node take it: {}", told(misfit, &needs)),
+        Err(misfit) => format!("; the pod would not fit even an empty node: {}", describe(misfit, &needs)),
         Ok(_) if needs_alignment(topology.rules, &topology.allocatable(), &needs) => {
-            "; empty the node would take it, so other pods were in the way".to_owned()
+            "; the pod would fit the empty node, so other pods held the resources".to_owned()
         }
         Ok(_) => String::new(),
     }
 }
 
 /// `cannot align container "main": cpu: 12 requested, at most 8 free in one zone`.
-fn told(misfit: Misfit, needs: &PodNeeds) -> String {
+fn describe(misfit: Misfit, needs: &PodNeeds) -> String {
     let name = needs.containers.get(misfit.container).filter(|_| misfit.part != Part::Pod);
     let name = name.map(|container| format!(" {:?}", container.name)).unwrap_or_default();
     format!("{}{name}: {}", misfit.part.text(), misfit.constraint)
@@ -112,22 +111,22 @@ fn rejected(evidence: &Evidence, findings: &mut Findings<'_>) {
         let explained = explain(evidence, node, pod);
         if installed && ours.contains(&pod.scheduler) {
             let what = format!(
-                "kubelet {node} refused it with {}, though {} placed it{explained}",
+                "kubelet {node} rejected the pod with {}, although {} placed the pod{explained}",
                 pod.reason, pod.scheduler
             );
             findings.error(pod.title(), what).fix(
-                "another scheduler or a report that is out of date is the usual cause: see the other findings, and the scheduler's log",
+                "usual causes are another scheduler or an outdated report: see the other findings and the scheduler's log",
             );
         } else {
-            let blind = if installed { ", which does not know zones" } else { "" };
+            let blind = if installed { ", which ignores zones," } else { "" };
             let what = format!(
-                "kubelet {node} refused it with {}; {}{blind} placed it{explained}",
+                "kubelet {node} rejected the pod with {}; {}{blind} placed the pod{explained}",
                 pod.reason, pod.scheduler
             );
             findings.warning(pod.title(), what);
         }
     }
-    // Pods that are gone again; of a name many times refused one is enough.
+    // Deleted pods are known from their events; report each name once.
     let gone = evidence
         .events
         .iter()
@@ -136,12 +135,12 @@ fn rejected(evidence: &Evidence, findings: &mut Findings<'_>) {
     for ((namespace, name), reason) in gone {
         findings.warning(
             format!("Pod {namespace}/{name}"),
-            format!("a kubelet refused it with {reason}; the pod is gone since"),
+            format!("a kubelet rejected the pod with {reason}; the pod was deleted since"),
         );
     }
 }
 
-/// Pods that asked for alignment by asking for the scheduler that knows zones, with what they ask for.
+/// Pods of the NUMA-aware scheduler with their requests.
 fn candidates(evidence: &Evidence) -> impl Iterator<Item = (&Pod, &PodRequest)> {
     let ours = evidence.numa_names();
     evidence
@@ -162,12 +161,12 @@ fn qos(evidence: &Evidence, findings: &mut Findings<'_>) {
             continue;
         }
         let reason = request.containers.iter().find_map(not_guaranteed);
-        let what = reason.unwrap_or_else(|| "it asks for neither cpu nor memory".to_owned());
-        findings.warning(pod.title(), format!("it is not Guaranteed: {what}"));
+        let what = reason.unwrap_or_else(|| "the pod requests neither cpu nor memory".to_owned());
+        findings.warning(pod.title(), format!("the QoS class is not Guaranteed: {what}"));
     }
 }
 
-/// Why a container keeps its pod from being Guaranteed.
+/// Why the pod of this container is not Guaranteed.
 fn not_guaranteed(container: &ContainerRequest) -> Option<String> {
     let amount = |list: &[(ResourceName, Quantity)], wanted| {
         list.iter().find(|(name, amount)| *name == wanted && amount.sign() > 0).map(|(_, amount)| *amount)
@@ -193,13 +192,13 @@ fn cpu_fraction(evidence: &Evidence, findings: &mut Findings<'_>) {
                 c.needs.iter().filter(|need| need.name == ResourceName::CPU).map(move |need| (c, need))
             })
         };
-        // A helper with a share of a CPU beside a container with its own CPUs is as it should be.
+        // A sidecar with a share of a CPU beside a container with exclusive CPUs is fine.
         if needs.qos != Qos::Guaranteed || cpus().any(|(_, need)| need.is_whole()) || has_device(request) {
             continue;
         }
         if let Some((container, need)) = cpus().max_by_key(|(_, need)| need.amount) {
             let what = format!(
-                "container {:?} asks for {} of cpu, not a whole number",
+                "container {:?} requests {} of cpu, not a whole number",
                 container.name,
                 Amount(need.name, need.amount)
             );
@@ -209,7 +208,7 @@ fn cpu_fraction(evidence: &Evidence, findings: &mut Findings<'_>) {
 }
 
 fn smt(evidence: &Evidence, findings: &mut Findings<'_>) {
-    // Threads of a core on each node whose kubelet hands out whole cores only; other nodes would take any pod.
+    // The check applies only if every node hands out whole cores; any other node would accept the pod.
     let mut threads = BTreeSet::new();
     for node in evidence.workers() {
         let Some(configuration) = node.configuration() else { return };
@@ -227,7 +226,7 @@ fn smt(evidence: &Evidence, findings: &mut Findings<'_>) {
         let found = cpus.find(|(_, need)| need.name == ResourceName::CPU && odd(need.amount));
         if let Some((container, need)) = found.filter(|_| needs.qos == Qos::Guaranteed) {
             let what = format!(
-                "container {:?} asks for {} CPUs, but all nodes hand out cores of {threads} threads only",
+                "container {:?} requests {} CPUs, but all nodes allocate whole cores of {threads} threads",
                 container.name,
                 Amount(need.name, need.amount)
             );
@@ -236,7 +235,7 @@ fn smt(evidence: &Evidence, findings: &mut Findings<'_>) {
     }
 }
 
-/// How far a refusal is from fitting: less is nearer.
+/// The distance of a rejection from fitting; smaller is nearer.
 fn distance(misfit: &Misfit) -> i64 {
     match misfit.constraint {
         Constraint::Short { requested, most, .. } => requested.saturating_sub(most),
@@ -250,7 +249,7 @@ fn never_fits(evidence: &Evidence, findings: &mut Findings<'_>) {
         .workers()
         .into_iter()
         .map(|node| {
-            // A node whose zones nobody knows might take it.
+            // A node with unknown zones might fit the pod.
             let (topology, _) = evidence.reports.get(&node.name)?.read.as_ref().ok()?;
             Some((node.name.as_str(), topology))
         })
@@ -273,8 +272,8 @@ fn never_fits(evidence: &Evidence, findings: &mut Findings<'_>) {
         });
         if let (false, Some((name, misfit))) = (fits, nearest) {
             let what = format!(
-                "no node can align it even when empty; {name} comes nearest: {}",
-                told(misfit, &needs)
+                "the pod would not fit any node even when empty; {name} comes nearest: {}",
+                describe(misfit, &needs)
             );
             findings.error(pod.title(), what);
         }
@@ -296,7 +295,7 @@ fn unknown_resource(evidence: &Evidence, findings: &mut Findings<'_>) {
             ResourceKind::Cpu | ResourceKind::Host => false,
         };
         for name in asked.into_iter().filter(|name| special(name) && !offered(name)) {
-            findings.error(pod.title(), format!("it asks for {name}, which no node offers"));
+            findings.error(pod.title(), format!("the pod requests {name}, which no node offers"));
         }
     }
 }

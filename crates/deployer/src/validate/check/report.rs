@@ -1,4 +1,4 @@
-//! The definition of NodeResourceTopology, and what the objects say.
+//! The CustomResourceDefinition of NodeResourceTopology, and the content of the objects.
 
 use std::collections::BTreeMap;
 
@@ -8,29 +8,28 @@ use topology::policy::{Manager, Policy, Rules};
 use topology::resource::{ResourceKind, ResourceName};
 use topology::zone::NodeTopology;
 
-use super::Check;
-use crate::validate::evidence::{Area, Evidence, Node, Reported};
-use crate::validate::finding::Findings;
+use super::{Check, Findings};
+use crate::validate::evidence::{Area, Evidence, Node, Report};
 
 const REPORTS: &[Area] = &[Area::Nodes, Area::Reports];
 
 pub(super) const TABLE: [Check; 9] = [
     Check {
         id: "crd-missing",
-        about: "the definition of NodeResourceTopology is installed",
+        about: "the CustomResourceDefinition of NodeResourceTopology is installed",
         severity: "error",
         needs: &[Area::Definition],
-        why: "exporters have nowhere to publish and schedulers nothing to read",
-        fix: "install it: tholepin deploy api",
+        why: "exporters cannot publish and schedulers have nothing to read",
+        fix: "install the definition with: tholepin deploy api",
         run: crd_missing,
     },
     Check {
         id: "crd-versions",
-        about: "v1alpha1 and v1alpha2 are served, v1alpha2 is stored, the API server has taken the definition",
+        about: "the definition is established, serves v1alpha1 and v1alpha2, and stores v1alpha2",
         severity: "error, warning",
         needs: &[Area::Definition],
         why: "schedulers read v1alpha2; older exporters write v1alpha1",
-        fix: "install the definition anew: tholepin deploy api",
+        fix: "reinstall the definition with: tholepin deploy api",
         run: crd_versions,
     },
     Check {
@@ -38,8 +37,8 @@ pub(super) const TABLE: [Check; 9] = [
         about: "every node has its NodeResourceTopology object",
         severity: "error",
         needs: &[Area::Nodes, Area::Reports, Area::Definition],
-        why: "without it the node's zones are not known: pods that need alignment are not placed there, or placed blindly",
-        fix: "see that an exporter runs on the node and may write; its log says why not",
+        why: "without the object the node's zones are unknown: pods that need alignment are not placed there, or placed blindly",
+        fix: "check that an exporter runs on the node and may write; its log has the reason",
         run: missing,
     },
     Check {
@@ -47,35 +46,35 @@ pub(super) const TABLE: [Check; 9] = [
         about: "every NodeResourceTopology object has its node",
         severity: "warning",
         needs: REPORTS,
-        why: "it is left over from a node that is gone, and misleads whoever reads it",
-        fix: "delete it: kubectl delete noderesourcetopologies NAME",
+        why: "the object is left over from a deleted node and misleads its readers",
+        fix: "delete the object with: kubectl delete noderesourcetopologies NAME",
         run: orphan,
     },
     Check {
         id: "report-invalid",
-        about: "NodeResourceTopology objects make sense to schedulers",
+        about: "schedulers can read the NodeResourceTopology objects",
         severity: "error, warning",
         needs: REPORTS,
-        why: "schedulers ignore what they cannot read, and with it the zone or the node",
-        fix: "correct the exporter that writes it; delete the object to have it written anew",
+        why: "schedulers ignore a zone or a node that they cannot read",
+        fix: "correct the exporter; delete the object to have it written again",
         run: invalid,
     },
     Check {
         id: "report-policy",
-        about: "the policy and scope in the object are those of the kubelet",
+        about: "policy and scope in the object are the kubelet's",
         severity: "error",
         needs: &[Area::Nodes, Area::Reports, Area::KubeletConfig],
-        why: "schedulers predict the kubelet by what the object says; with another policy they predict another kubelet",
-        fix: "point the exporter at the kubelet's real configuration, and restart it if it reads it only once",
+        why: "schedulers predict the kubelet's decisions from the policy in the object",
+        fix: "point the exporter at the kubelet's real configuration; restart an exporter that reads it only once",
         run: policy,
     },
     Check {
         id: "report-totals",
-        about: "the zones add up to what the node has",
+        about: "the zones add up to the node's resources",
         severity: "warning",
         needs: REPORTS,
-        why: "numbers that do not add up come from a wrong machine, a restarted kubelet or a wrong exporter",
-        fix: "restart the exporter on the node; compare its sysfs with the node's",
+        why: "wrong sums come from a changed machine, a restarted kubelet or a faulty exporter",
+        fix: "restart the exporter on the node; compare the sysfs it reads with the node's",
         run: totals,
     },
     Check {
@@ -83,22 +82,22 @@ pub(super) const TABLE: [Check; 9] = [
         about: "each NodeResourceTopology object has one writer",
         severity: "error",
         needs: REPORTS,
-        why: "two writers overwrite each other, so the numbers jump and the fingerprint never settles",
-        fix: "keep one exporter: remove the other, or delete the object if the other is gone",
+        why: "two writers overwrite each other, so amounts and fingerprint never settle",
+        fix: "remove all exporters but one; delete the object if the other writer is gone",
         run: writers,
     },
     Check {
         id: "report-owner",
-        about: "the object's owner is the node of today",
+        about: "the owner of the object is the present node",
         severity: "warning",
         needs: REPORTS,
-        why: "with an owner that is gone the garbage collector deletes the object again and again",
-        fix: "delete the object; the exporter writes it anew",
+        why: "the garbage collector deletes an object whose owner no longer exists, again and again",
+        fix: "delete the object; the exporter writes it again",
         run: owner,
     },
 ];
 
-/// As findings name it.
+/// The object as findings name it.
 pub(super) fn title(name: &str) -> String {
     format!("NodeResourceTopology {name}")
 }
@@ -115,7 +114,7 @@ fn crd_versions(evidence: &Evidence, findings: &mut Findings<'_>) {
     let object = format!("CustomResourceDefinition {}.{}", nrt::PLURAL, nrt::GROUP);
     let served = |wanted: &str| definition.versions.iter().any(|(name, served, _)| name == wanted && *served);
     if !definition.established {
-        findings.error(&object, "the API server has not established it");
+        findings.error(&object, "the API server has not established the definition");
     }
     if !served(nrt::VERSION) {
         findings.error(&object, format!("version {} is not served", nrt::VERSION));
@@ -129,7 +128,7 @@ fn crd_versions(evidence: &Evidence, findings: &mut Findings<'_>) {
     }
 }
 
-/// Whether a node's kubelet refuses what it cannot align; unknown counts as yes.
+/// Whether the node's kubelet rejects pods that it cannot align; unknown counts as yes.
 pub(super) fn may_enforce(node: &Node) -> bool {
     node.configuration().is_none_or(|configuration| configuration.rules.policy.enforces())
 }
@@ -147,7 +146,7 @@ fn missing(evidence: &Evidence, findings: &mut Findings<'_>) {
 
 fn orphan(evidence: &Evidence, findings: &mut Findings<'_>) {
     for name in evidence.reports.keys().filter(|name| !evidence.nodes.contains_key(*name)) {
-        findings.warning(title(name), "there is no node of this name");
+        findings.warning(title(name), "no node has this name");
     }
 }
 
@@ -155,28 +154,28 @@ fn invalid(evidence: &Evidence, findings: &mut Findings<'_>) {
     for (name, report) in &evidence.reports {
         match &report.read {
             Err(reason) => {
-                findings.error(title(name), format!("schedulers cannot read it: {reason}"));
+                findings.error(title(name), format!("schedulers cannot read the object: {reason}"));
             }
             Ok((topology, warnings)) => {
                 for warning in warnings {
                     findings.warning(title(name), warning.clone());
                 }
                 if topology.zones.is_empty() {
-                    findings.error(title(name), "it has no zone");
+                    findings.error(title(name), "the object has no zone");
                 }
             }
         }
     }
 }
 
-/// Whether the object says anything about the policy.
-fn tells_policy(report: &Reported) -> bool {
+/// Whether the object states a policy.
+fn states_policy(report: &Report) -> bool {
     let attribute = |name| attribute::get(&report.object.attributes, name).is_some();
     !report.object.topology_policies.is_empty() || attribute(keys::ATTRIBUTE_POLICY)
 }
 
-/// Objects that can be read, with their nodes.
-fn readable(evidence: &Evidence) -> impl Iterator<Item = (&Node, &Reported, &NodeTopology)> {
+/// Objects that schedulers can read, with their nodes.
+fn readable(evidence: &Evidence) -> impl Iterator<Item = (&Node, &Report, &NodeTopology)> {
     evidence.reports.iter().filter_map(|(name, report)| {
         let (topology, _) = report.read.as_ref().ok()?;
         Some((evidence.nodes.get(name)?, report, topology))
@@ -186,26 +185,26 @@ fn readable(evidence: &Evidence) -> impl Iterator<Item = (&Node, &Reported, &Nod
 fn policy(evidence: &Evidence, findings: &mut Findings<'_>) {
     for (node, report, topology) in readable(evidence) {
         let said = topology.rules;
-        if !tells_policy(report) {
-            let what = "it does not say the kubelet's policy, so schedulers take it for none and do not look at the zones";
+        if !states_policy(report) {
+            let what = "the object states no kubelet policy, so schedulers assume none and ignore the zones";
             findings.error(title(&node.name), what);
             continue;
         }
         let Some(configuration) = node.configuration() else { continue };
         for (setting, ours, theirs) in differences(said, configuration.rules) {
-            let what = format!("it says {setting} {ours}, but the kubelet has {theirs}");
+            let what = format!("the object states {setting} {ours}, but the kubelet has {theirs}");
             findings.error(title(&node.name), what);
         }
     }
 }
 
-/// What is said otherwise than it is: the setting, as said, as it is.
+/// Settings that differ: the name, the value in the object, the kubelet's value.
 fn differences(said: Rules, real: Rules) -> Vec<(&'static str, &'static str, &'static str)> {
     let mut list = Vec::new();
     if said.policy != real.policy {
         list.push(("topologyManagerPolicy", said.policy.as_str(), real.policy.as_str()));
     }
-    // Without a policy the scope means nothing, and legacy words cannot say it.
+    // Without a policy the scope has no effect, and the legacy field cannot express it.
     if said.scope != real.scope && real.policy != Policy::None {
         list.push(("topologyManagerScope", said.scope.as_str(), real.scope.as_str()));
     }
@@ -235,7 +234,7 @@ fn totals(evidence: &Evidence, findings: &mut Findings<'_>) {
     }
 }
 
-/// What is odd about the sum of a resource over the zones.
+/// The difference between the sum of a resource over the zones and the node's amount, if it is too large.
 fn difference(node: &Node, rules: Rules, name: ResourceName, sum: i64) -> Option<String> {
     let shown = |amount| topology::reason::Amount(name, amount);
     let (capacity, allocatable) = (node.capacity.get(&name).copied(), node.allocatable.get(&name).copied());
@@ -243,7 +242,7 @@ fn difference(node: &Node, rules: Rules, name: ResourceName, sum: i64) -> Option
         let lists = sum > 0 && name.kind() == ResourceKind::Device;
         return lists.then(|| format!("the zones have {}, but the node does not list it", shown(sum)));
     };
-    // What is reserved by amount comes out of whole CPUs; kernels keep some memory of a zone to themselves.
+    // A reserved amount is taken from whole CPUs; kernels keep some memory of each zone.
     let (low, high) = match name.kind() {
         ResourceKind::Cpu if rules.cpu_manager == Manager::Static => {
             (allocatable - 1_000, allocatable + 1_000)
@@ -251,7 +250,7 @@ fn difference(node: &Node, rules: Rules, name: ResourceName, sum: i64) -> Option
         ResourceKind::Cpu => (allocatable - 1_000, capacity),
         ResourceKind::Memory if rules.memory_manager == Manager::Off => (0, capacity + capacity / 16),
         ResourceKind::Memory => (allocatable - capacity / 16, capacity + capacity / 16),
-        // Devices without a zone are in no zone's list.
+        // Devices without a zone are listed in none.
         ResourceKind::Device => (0, allocatable.max(capacity)),
         ResourceKind::Host => return None,
     };
@@ -269,7 +268,7 @@ fn writers(evidence: &Evidence, findings: &mut Findings<'_>) {
     for (name, report) in &evidence.reports {
         if report.writers.len() > 1 {
             let list = report.writers.iter().map(String::as_str).collect::<Vec<_>>().join(" and ");
-            findings.error(title(name), format!("it has more than one writer: {list}"));
+            findings.error(title(name), format!("the object has more than one writer: {list}"));
         }
     }
 }
@@ -280,7 +279,7 @@ fn owner(evidence: &Evidence, findings: &mut Findings<'_>) {
         let owners = report.object.metadata.owner_references.iter().flatten();
         for owner in owners.filter(|owner| owner.kind == "Node" && owner.uid != node.uid) {
             let what = format!(
-                "its owner is Node {} with UID {}, but the node's UID is {}",
+                "the owner is Node {} with UID {}, but the node has UID {}",
                 owner.name, owner.uid, node.uid
             );
             findings.warning(title(name), what);

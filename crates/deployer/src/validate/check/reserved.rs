@@ -1,4 +1,4 @@
-//! What each kubelet keeps for the system, and whether its numbers agree with each other and with the machine.
+//! Resources that kubelets reserve for the system: consistent with each other and with the machine.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -9,9 +9,8 @@ use topology::cpuset::CpuSet;
 use topology::policy::{CpuOption, Manager};
 use topology::resource::{ResourceKind, ResourceName};
 
-use super::Check;
-use crate::validate::evidence::{Area, Evidence, Node, Reported, Settings};
-use crate::validate::finding::Findings;
+use super::{Check, Findings};
+use crate::validate::evidence::{Area, Evidence, Node, Report, Settings};
 
 const KUBELET: &[Area] = &[Area::Nodes, Area::KubeletConfig];
 const KUBELET_AND_REPORT: &[Area] = &[Area::Nodes, Area::KubeletConfig, Area::Reports];
@@ -19,10 +18,10 @@ const KUBELET_AND_REPORT: &[Area] = &[Area::Nodes, Area::KubeletConfig, Area::Re
 pub(super) const TABLE: [Check; 6] = [
     Check {
         id: "reserved-cpus-range",
-        about: "reservedSystemCPUs are CPUs of the machine, and leave some for pods",
+        about: "reservedSystemCPUs exist on the machine and leave CPUs for pods",
         severity: "error",
         needs: KUBELET,
-        why: "the kubelet does not start with CPUs that are not there, and with all CPUs reserved no pod gets one of its own",
+        why: "a kubelet does not start if a reserved CPU does not exist; if all are reserved no pod gets exclusive CPUs",
         fix: "correct reservedSystemCPUs",
         run: cpus_range,
     },
@@ -31,7 +30,7 @@ pub(super) const TABLE: [Check; 6] = [
         about: "reservedSystemCPUs are whole cores",
         severity: "warning",
         needs: KUBELET_AND_REPORT,
-        why: "the other thread of a core that is reserved by half is shared with the system, and with full-pcpus-only it is lost",
+        why: "the other thread of a half reserved core shares it with the system, and with full-pcpus-only that thread is lost",
         fix: "reserve both threads of each core, such as 0 and 16 on a machine of 16 cores",
         run: cpus_cores,
     },
@@ -40,8 +39,8 @@ pub(super) const TABLE: [Check; 6] = [
         about: "amounts of cpu in kubeReserved and systemReserved agree with reservedSystemCPUs",
         severity: "warning",
         needs: KUBELET,
-        why: "with reservedSystemCPUs the kubelet ignores the amounts, so less or more is reserved than they say",
-        fix: "remove cpu from kubeReserved and systemReserved, or list as many CPUs as they ask for",
+        why: "with reservedSystemCPUs the kubelet ignores these amounts",
+        fix: "remove cpu from kubeReserved and systemReserved, or list as many CPUs as they state",
         run: cpus_overridden,
     },
     Check {
@@ -49,8 +48,8 @@ pub(super) const TABLE: [Check; 6] = [
         about: "no zone with CPUs has all of them reserved",
         severity: "warning",
         needs: KUBELET_AND_REPORT,
-        why: "no pod with CPUs of its own fits that zone, so its memory and devices are lost to such pods",
-        fix: "spread reservedSystemCPUs over the zones, or reserve fewer",
+        why: "no pod with exclusive CPUs fits this zone, so such pods cannot use its memory and devices",
+        fix: "spread reservedSystemCPUs over the zones, or reserve fewer CPUs",
         run: zone_without_cpus,
     },
     Check {
@@ -58,22 +57,22 @@ pub(super) const TABLE: [Check; 6] = [
         about: "reservedMemory adds up to kubeReserved, systemReserved and the hard eviction threshold",
         severity: "error",
         needs: KUBELET,
-        why: "the memory manager's policy Static does not start unless both are exactly equal",
+        why: "a kubelet with the memory manager policy Static starts only if both are equal",
         fix: "correct reservedMemory",
         run: memory_sum,
     },
     Check {
         id: "reserved-memory-zones",
-        about: "reservedMemory names zones the machine has",
+        about: "reservedMemory names zones that the machine has",
         severity: "error",
         needs: KUBELET_AND_REPORT,
-        why: "the kubelet does not start with memory reserved in a zone that is not there",
+        why: "a kubelet does not start if memory is reserved in a zone that does not exist",
         fix: "correct numaNode in reservedMemory",
         run: memory_zones,
     },
 ];
 
-/// Nodes with listed CPUs.
+/// Nodes whose kubelet reserves listed CPUs.
 fn listed(evidence: &Evidence) -> impl Iterator<Item = (&Node, &Settings, &Configuration, &CpuSet)> {
     evidence.configured().filter_map(|(node, settings)| {
         let configuration = settings.checked.as_ref().ok()?;
@@ -84,12 +83,12 @@ fn listed(evidence: &Evidence) -> impl Iterator<Item = (&Node, &Settings, &Confi
     })
 }
 
-/// The CPUs of each zone, as our exporter lists them.
-fn zone_cpus(report: &Reported) -> BTreeMap<&str, CpuSet> {
+/// The CPUs of each zone; only our exporter publishes them.
+fn zone_cpus(report: &Report) -> BTreeMap<&str, CpuSet> {
     let cpus = |zone: &api::nrt::Zone| {
         CpuSet::parse(attribute::get(&zone.attributes, keys::ZONE_ATTRIBUTE_CPUS)?).ok()
     };
-    // Of an object that makes no sense nothing is believed.
+    // An object that schedulers cannot read is not used as evidence.
     let zones = report.object.zones.iter().filter(|_| report.read.is_ok());
     zones.filter_map(|zone| Some((zone.name.as_str(), cpus(zone)?))).collect()
 }
@@ -131,20 +130,20 @@ fn cpus_cores(evidence: &Evidence, findings: &mut Findings<'_>) {
             ""
         };
         let what = format!(
-            "reservedSystemCPUs {reserved} are {} CPUs on cores of {threads} threads, so a core is reserved by half{strict}",
+            "reservedSystemCPUs {reserved} are {} CPUs on cores of {threads} threads, so one core is half reserved{strict}",
             reserved.len()
         );
         findings.warning(node.title(), what);
     }
 }
 
-/// Hardware threads of a core, as our exporter tells.
-pub(super) fn threads_per_core(report: &Reported) -> Option<usize> {
+/// Hardware threads of a core; only our exporter publishes them.
+pub(super) fn threads_per_core(report: &Report) -> Option<usize> {
     let text = attribute::get(&report.object.attributes, keys::ATTRIBUTE_THREADS_PER_CORE)?;
     text.parse().ok().filter(|threads| (1..=16).contains(threads))
 }
 
-/// A kubelet tells its configuration with the amounts already put right, so this is seen in the objects it is configured from.
+/// Seen only in KubeletConfig objects: a running kubelet reports amounts that it has already corrected.
 fn cpus_overridden(evidence: &Evidence, findings: &mut Findings<'_>) {
     for (node, settings, _, reserved) in listed(evidence) {
         let Some(amount) = settings.reserved("cpu").map(|amount| amount.milli_value()) else { continue };
@@ -198,7 +197,7 @@ fn memory_sum(evidence: &Evidence, findings: &mut Findings<'_>) {
     }
 }
 
-/// What the kubelet keeps back of a resource in bytes: kubelet `GetNodeAllocatableReservation`.
+/// The amount of a resource that the kubelet reserves, in bytes: kubelet `GetNodeAllocatableReservation`.
 fn to_reserve(node: &Node, settings: &Settings, name: ResourceName) -> Option<i64> {
     let reserved = settings.reserved(name.as_str())?.value();
     if name != ResourceName::MEMORY {
@@ -216,7 +215,7 @@ fn memory_zones(evidence: &Evidence, findings: &mut Findings<'_>) {
         else {
             continue;
         };
-        // A zone that could not be read may be the one.
+        // The zone in question may be one that could not be read.
         if topology.zones.is_empty() || !left_out.is_empty() {
             continue;
         }

@@ -1,23 +1,22 @@
-//! Whether a scheduler that knows zones works, and whether others work against it.
+//! NUMA-aware schedulers: installed, working, and not in conflict with other schedulers.
 
 use std::collections::BTreeMap;
 
 use topology::admit::is_exclusive;
 
-use super::Check;
+use super::{Check, Findings};
 use crate::validate::evidence::{Area, Evidence, Pod, Role, Workload};
-use crate::validate::finding::Findings;
 
 const WORKLOADS: &[Area] = &[Area::Workloads];
 
 pub(super) const TABLE: [Check; 6] = [
     Check {
         id: "scheduler-absent",
-        about: "a scheduler that knows zones is installed",
+        about: "a NUMA-aware scheduler is installed",
         severity: "warning",
         needs: &[Area::Workloads, Area::Pods],
-        why: "schedulers that see only a node's totals send pods to nodes that then refuse them",
-        fix: "install one: tholepin deploy scheduler-plugin",
+        why: "schedulers that see only the totals of a node place pods that the kubelet then rejects",
+        fix: "install a scheduler with: tholepin deploy scheduler-plugin",
         run: absent,
     },
     Check {
@@ -25,71 +24,71 @@ pub(super) const TABLE: [Check; 6] = [
         about: "schedulers are ready",
         severity: "error, warning",
         needs: WORKLOADS,
-        why: "pods that ask for it stay Pending",
-        fix: "look at its pods: kubectl describe, and their log",
+        why: "pods of this scheduler stay Pending",
+        fix: "inspect its pods with kubectl describe and kubectl logs",
         run: not_ready,
     },
     Check {
         id: "scheduler-leader",
-        about: "a scheduler with leader election has a leader that renews its lease",
+        about: "schedulers with leader election have a leader that renews the lease",
         severity: "error",
         needs: &[Area::Workloads, Area::Leases],
-        why: "without a leader no replica places pods",
-        fix: "see in the scheduler's log why it cannot take the lease; it must be allowed to create and update it",
+        why: "without a leader no replica schedules pods",
+        fix: "look into the scheduler's log; the scheduler needs permission to create and update the lease",
         run: leader,
     },
     Check {
         id: "scheduler-names-clash",
-        about: "no two schedulers answer to the same name",
+        about: "no two schedulers have a profile of the same name",
         severity: "error",
         needs: WORKLOADS,
-        why: "both place the same pods, each without knowing what the other does",
-        fix: "rename the profile of one, or remove it",
+        why: "both schedule the same pods without knowing of each other",
+        fix: "rename the profile of one scheduler, or remove that scheduler",
         run: names_clash,
     },
     Check {
         id: "scheduler-name-unknown",
-        about: "every pod that waits asks for a scheduler there is",
+        about: "the scheduler of every waiting pod exists",
         severity: "error",
         needs: &[Area::Workloads, Area::Pods],
-        why: "no scheduler ever looks at such a pod, and no event says so",
-        fix: "correct schedulerName in the pod's template",
+        why: "no scheduler handles such a pod, and no event reports it",
+        fix: "correct schedulerName in the pod template",
         run: name_unknown,
     },
     Check {
         id: "schedulers-overlap",
-        about: "pods with resources of their own on nodes that enforce alignment come from the scheduler that knows zones",
+        about: "pods with exclusive resources on nodes that enforce alignment are placed by the NUMA-aware scheduler",
         severity: "warning",
         needs: &[Area::Nodes, Area::Reports, Area::Workloads, Area::Pods],
-        why: "what another scheduler places is unforeseen: its pods and ours may be refused by the kubelet",
-        fix: "set schedulerName of these pods to the scheduler that knows zones, or keep the two apart with taints",
+        why: "the NUMA-aware scheduler cannot foresee pods of another scheduler; kubelets may reject pods of both",
+        fix: "set schedulerName of these pods to the NUMA-aware scheduler, or separate the schedulers' nodes with taints",
         run: overlap,
     },
 ];
 
-/// How long a pod may wait before somebody should have looked at it, in milliseconds.
+/// The age in milliseconds after which an unscheduled pod is reported.
 const PATIENCE_MS: i64 = 60_000;
-/// How many times its duration a lease may be old.
+/// The greatest age of a lease, in multiples of its duration.
 const LATE: i64 = 3;
 
 fn absent(evidence: &Evidence, findings: &mut Findings<'_>) {
     if evidence.numa_schedulers().next().is_none() {
-        findings.warning("Cluster", "no scheduler that knows NUMA zones is installed");
+        findings.warning("Cluster", "no NUMA-aware scheduler is installed");
     }
 }
 
 fn not_ready(evidence: &Evidence, findings: &mut Findings<'_>) {
     for scheduler in evidence.numa_schedulers() {
         if scheduler.desired == 0 {
-            findings.error(scheduler.title(), "this scheduler is scaled to 0");
+            findings.error(scheduler.title(), "the scheduler is scaled to 0");
         } else if scheduler.ready == 0 {
             findings.error(
                 scheduler.title(),
-                format!("none of the {} pods of this scheduler is ready", scheduler.desired),
+                format!("none of the {} pods of the scheduler is ready", scheduler.desired),
             );
         } else if scheduler.ready < scheduler.desired {
             let what =
-                format!("{} of {} pods of this scheduler are ready", scheduler.ready, scheduler.desired);
+                format!("{} of {} pods of the scheduler are ready", scheduler.ready, scheduler.desired);
             findings.warning(scheduler.title(), what);
         }
     }
@@ -101,14 +100,16 @@ fn leader(evidence: &Evidence, findings: &mut Findings<'_>) {
             continue;
         };
         let Some(lease) = evidence.leases.get(&(namespace.clone(), name.clone())) else {
-            findings
-                .error(scheduler.title(), format!("there is no lease {namespace}/{name}, so nobody leads"));
+            findings.error(
+                scheduler.title(),
+                format!("the lease {namespace}/{name} does not exist, so there is no leader"),
+            );
             continue;
         };
         let limit_s = lease.duration_s.saturating_mul(LATE);
         let late = evidence.age_ms(lease.renewed).is_some_and(|age| age / 1000 > limit_s);
         if lease.holder.is_empty() {
-            findings.error(scheduler.title(), format!("nobody holds the lease {namespace}/{name}"));
+            findings.error(scheduler.title(), format!("the lease {namespace}/{name} has no holder"));
         } else if late {
             let what = format!(
                 "{} holds the lease {namespace}/{name} and has not renewed it for more than {limit_s} s",
@@ -119,7 +120,7 @@ fn leader(evidence: &Evidence, findings: &mut Findings<'_>) {
     }
 }
 
-/// The schedulers that answer to each name. Replicas of one are one: several static pods of one namespace are.
+/// The schedulers of each profile name. Static pods of one namespace are replicas and count as one scheduler.
 fn by_name(evidence: &Evidence) -> BTreeMap<&str, Vec<&Workload>> {
     let mut names: BTreeMap<&str, Vec<&Workload>> = BTreeMap::new();
     for workload in evidence.workloads.iter().filter(|workload| workload.desired > 0) {
@@ -140,7 +141,7 @@ fn names_clash(evidence: &Evidence, findings: &mut Findings<'_>) {
     for (name, schedulers) in by_name(evidence) {
         if let [first, others @ ..] = schedulers.as_slice() {
             for other in others {
-                let what = format!("it answers to the name {name:?}, as {} does", first.title());
+                let what = format!("the profile name {name:?} is also that of {}", first.title());
                 findings.error(other.title(), what);
             }
         }
@@ -150,7 +151,7 @@ fn names_clash(evidence: &Evidence, findings: &mut Findings<'_>) {
 fn name_unknown(evidence: &Evidence, findings: &mut Findings<'_>) {
     let schedulers =
         evidence.workloads.iter().filter(|workload| matches!(workload.role, Role::Scheduler { .. }));
-    // One whose names are not known may answer to any; and the control plane's own is often out of sight.
+    // A scheduler with an unknown configuration may have any profile name.
     if schedulers.into_iter().any(|scheduler| scheduler.scheduler.is_none()) {
         return;
     }
@@ -162,13 +163,13 @@ fn name_unknown(evidence: &Evidence, findings: &mut Findings<'_>) {
     for pod in evidence.pods.values().filter(|pod| pod.is_waiting() && !known(&pod.scheduler)) {
         if evidence.age_ms(pod.created).is_some_and(|age| age > PATIENCE_MS) {
             let what =
-                format!("it asks for the scheduler {:?}; those there are answer to {listed}", pod.scheduler);
+                format!("no scheduler has the name {:?}; the existing names are {listed}", pod.scheduler);
             findings.error(pod.title(), what);
         }
     }
 }
 
-/// Whether a pod holds something of a zone for itself.
+/// Whether a pod has exclusive resources on a node that enforces alignment.
 fn holds(evidence: &Evidence, pod: &Pod) -> bool {
     let report = pod.node.as_ref().and_then(|node| evidence.reports.get(node));
     let (Some(Ok((topology, _))), Ok(request)) = (report.map(|report| &report.read), &pod.request) else {
@@ -193,7 +194,7 @@ fn overlap(evidence: &Evidence, findings: &mut Findings<'_>) {
         let example =
             pods.first().map(|pod| format!("{} on {}", pod.key(), pod.node.as_deref().unwrap_or_default()));
         let what = format!(
-            "it placed {} with exclusive resources on nodes that enforce alignment, such as {}",
+            "the scheduler placed {} with exclusive resources on nodes that enforce alignment, such as {}",
             if pods.len() == 1 { "1 pod".to_owned() } else { format!("{} pods", pods.len()) },
             example.unwrap_or_default(),
         );

@@ -1,14 +1,13 @@
-//! Whether NodeResourceTopology objects speak of the pods that are there.
+//! NodeResourceTopology objects: do they describe the present pods?
 
 use api::nrt::NodeResourceTopology;
 use topology::admit::is_exclusive;
 use topology::fingerprint::{Fingerprint, Method, PodHash};
 use topology::zone::NodeTopology;
 
-use super::Check;
 use super::report::{may_enforce, title};
+use super::{Check, Findings};
 use crate::validate::evidence::{Area, Evidence, Pod};
-use crate::validate::finding::Findings;
 
 pub(super) const TABLE: [Check; 2] = [
     Check {
@@ -16,7 +15,7 @@ pub(super) const TABLE: [Check; 2] = [
         about: "NodeResourceTopology objects carry a pod fingerprint",
         severity: "warning",
         needs: &[Area::Nodes, Area::Reports],
-        why: "without it nobody can tell which pods the numbers account for, so schedulers must be cautious or guess",
+        why: "without a fingerprint schedulers do not know which pods the amounts account for",
         fix: "turn fingerprints on in the exporter (--pods-fingerprint)",
         run: fingerprint,
     },
@@ -25,14 +24,13 @@ pub(super) const TABLE: [Check; 2] = [
         about: "NodeResourceTopology objects describe the pods that run now",
         severity: "warning",
         needs: &[Area::Nodes, Area::Reports, Area::Pods],
-        why: "schedulers do not believe numbers of other pods: what those freed stays unused",
-        fix: "see that the exporter on the node runs and may write; its log says what stops it",
+        why: "schedulers ignore amounts that account for other pods, so freed resources stay unused",
+        fix: "check that the exporter on the node runs and may write; its log has the reason",
         run: stale,
     },
 ];
 
-/// How long after a change of its pods an object may still speak of the pods before, in milliseconds: an exporter's
-/// period, and a margin for clocks.
+/// The time in milliseconds that an exporter has to publish a change of pods: its period, and a margin for clocks.
 const GRACE_MS: i64 = 90_000;
 
 fn fingerprint(evidence: &Evidence, findings: &mut Findings<'_>) {
@@ -41,19 +39,19 @@ fn fingerprint(evidence: &Evidence, findings: &mut Findings<'_>) {
         if let (true, Ok((topology, _))) = (enforces, &report.read)
             && topology.fingerprint.is_none()
         {
-            findings.warning(title(name), "it has no pod fingerprint that can be compared");
+            findings.warning(title(name), "the object has no pod fingerprint that can be compared");
         }
     }
 }
 
-/// What became of comparing an object with the pods.
+/// The result of comparing an object with the pods.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(in crate::validate) enum Sync {
-    /// It speaks of them.
+    /// The object describes these pods.
     Same,
-    /// It speaks of others.
+    /// The object describes other pods.
     Other,
-    /// Nobody can tell: there is no fingerprint, or the pods are changing.
+    /// Undecided: there is no fingerprint, or the pods are changing.
     Unknown,
 }
 
@@ -86,7 +84,7 @@ pub(in crate::validate) fn sync(
     if Fingerprint::of(&mut hashes) == said { Sync::Same } else { Sync::Other }
 }
 
-/// Whether a pod came, changed or is going, so lately that an exporter may not have seen it.
+/// Whether a pod changes, or changed so lately that the exporter may not have seen it.
 fn is_moving(evidence: &Evidence, pod: &Pod) -> bool {
     let recent = |time| evidence.age_ms(time).is_some_and(|age| age < GRACE_MS);
     let unadmitted = !pod.is_over() && pod.started.is_none();
@@ -96,11 +94,11 @@ fn is_moving(evidence: &Evidence, pod: &Pod) -> bool {
 fn stale(evidence: &Evidence, findings: &mut Findings<'_>) {
     for (name, report) in &evidence.reports {
         let Ok((topology, _)) = &report.read else { continue };
-        // Of a node that is gone there are no pods to compare with.
+        // A deleted node has no pods to compare with.
         if evidence.nodes.contains_key(name) && sync(evidence, &report.object, topology) == Sync::Other {
             let pods = evidence.pods_on(name).count();
             let what = format!(
-                "its fingerprint is not that of the {pods} pods on the node, none of which changed in the last {} s",
+                "the fingerprint does not match the {pods} pods on the node, which did not change in the last {} s",
                 GRACE_MS / 1000
             );
             findings.warning(title(name), what);

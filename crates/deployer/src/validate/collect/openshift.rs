@@ -1,31 +1,31 @@
-//! Kubelet configurations that OpenShift keeps as objects: for clusters whose kubelets cannot be asked, such as must-gathers.
+//! Kubelet configurations in OpenShift's objects, for kubelets that cannot be asked, as in must-gathers.
 //!
-//! In: KubeletConfig and MachineConfigPool objects, and on HyperShift the ConfigMaps that hold KubeletConfig objects. Out: the
-//! settings of a node. Never: an answer where pools and configurations leave it open.
+//! In: KubeletConfig and MachineConfigPool objects, on HyperShift ConfigMaps with KubeletConfigs. Out: the settings of
+//! a node. Never: settings that pools and configurations leave open.
 
 use std::collections::BTreeMap;
 
 use runtime::yaml::{self, Mode};
 use serde_json::Value;
 
-use crate::validate::evidence::{Settings, Told, text};
+use crate::validate::evidence::{ConfigSource, Settings, text};
 
-/// HyperShift's label for the pool a ConfigMap or a node is of.
+/// HyperShift's label with the pool of a ConfigMap or node.
 pub const NODE_POOL: &str = "hypershift.openshift.io/nodePool";
 
-/// Pools and the configurations made for them.
+/// Pools and their configurations.
 #[derive(Debug, Default)]
 pub struct Pools {
     /// MachineConfigPools by name: the pool's own labels, and the labels of its nodes.
     pools: BTreeMap<String, (Value, Value)>,
-    /// KubeletConfigs by name: which pools, and the configuration.
+    /// KubeletConfigs by name: the selector of pools, and the configuration.
     configs: BTreeMap<String, (Value, Value)>,
-    /// By HyperShift's name of the pool.
+    /// Title and configuration by HyperShift's name of the pool.
     hosted: BTreeMap<String, (String, Value)>,
 }
 
 impl Pools {
-    /// Takes in a KubeletConfig or a MachineConfigPool.
+    /// Reads a KubeletConfig or a MachineConfigPool.
     pub(super) fn object(&mut self, object: &Value) {
         let name = text(object, "/metadata/name").to_owned();
         let at = |path: &str| object.pointer(path).cloned().unwrap_or_default();
@@ -37,7 +37,7 @@ impl Pools {
         }
     }
 
-    /// Takes in a ConfigMap, if it holds a KubeletConfig of HyperShift.
+    /// Reads a ConfigMap if it contains a KubeletConfig of HyperShift.
     pub(super) fn config_map(&mut self, object: &Value) -> Result<(), String> {
         let labels = object.pointer("/metadata/labels").and_then(Value::as_object);
         let Some(pool) = labels.and_then(|labels| labels.get(NODE_POOL)).and_then(Value::as_str) else {
@@ -59,10 +59,12 @@ impl Pools {
         Ok(())
     }
 
-    /// What is configured for a node with these labels. A custom pool counts before `worker`, as for OpenShift's own operator.
+    /// The settings of a node with these labels. A custom pool precedes `worker`, as in OpenShift's own operator.
     #[must_use]
     pub fn settings(&self, labels: &BTreeMap<String, String>) -> Option<Settings> {
-        let read = |title: String, config: &Value| Settings::new(Told::Object(title.clone()), config, &title);
+        let read = |title: String, config: &Value| {
+            Settings::new(ConfigSource::Object(title.clone()), config, &title)
+        };
         if let Some((title, config)) = labels.get(NODE_POOL).and_then(|pool| self.hosted.get(pool)) {
             return Some(read(title.clone(), config));
         }
@@ -89,7 +91,8 @@ fn strings(value: &Value) -> Option<BTreeMap<String, String>> {
     serde_json::from_value(value.clone()).ok()
 }
 
-/// A LabelSelector; an empty one selects nothing here, unlike in Kubernetes, because no pool is meant to be everything.
+/// Whether a LabelSelector matches. Unlike in Kubernetes an empty selector matches nothing, because no pool has all
+/// nodes.
 pub(in crate::validate) fn selects(selector: &Value, labels: &BTreeMap<String, String>) -> bool {
     let exact = selector.get("matchLabels").and_then(strings).unwrap_or_default();
     let expressions = selector.get("matchExpressions").and_then(Value::as_array).cloned().unwrap_or_default();

@@ -1,4 +1,4 @@
-//! A pod, trimmed to what checks read.
+//! Pods, reduced to the fields that checks read.
 
 use jiff::Timestamp;
 use k8s_openapi::api::core::v1::{Pod as Wire, PodSpec};
@@ -6,7 +6,7 @@ use k8s_openapi::api::core::v1::{Pod as Wire, PodSpec};
 use super::role;
 use crate::validate::evidence::{Pod, Role, Workload};
 
-/// A pod; and if it is a scheduler that nothing controls (a static pod), that scheduler with its spec.
+/// Reads a pod. For a scheduler without a controller (a static pod) also the workload with its spec.
 pub(super) fn read(wire: Wire) -> (Pod, Option<(Workload, PodSpec)>) {
     let request = api::convert::pod_request(&wire).map_err(|error| error.to_string());
     let meta = wire.metadata;

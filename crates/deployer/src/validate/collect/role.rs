@@ -1,18 +1,18 @@
-//! What a pod runs, told from its containers.
+//! The role of a pod, from its containers.
 //!
-//! In: images and command lines. Out: exporter, scheduler or neither. Never: a look at names of pods or namespaces, which
-//! everybody chooses for himself.
+//! In: images and command lines. Out: exporter, scheduler or neither. Never: names of pods or namespaces, which users
+//! choose.
 
 use k8s_openapi::api::core::v1::{Container, PodSpec};
 
 use crate::validate::evidence::Role;
 
-/// Names of programs that publish NodeResourceTopology objects.
+/// Programs that publish NodeResourceTopology objects.
 const EXPORTERS: [&str; 2] = ["resource-topology-exporter", "nfd-topology-updater"];
-/// Images whose scheduler knows zones, whatever its program is called.
+/// Parts of the names of images whose scheduler is NUMA-aware.
 const NUMA_IMAGES: [&str; 3] = ["scheduler-plugins", "noderesourcetopology", "numaresources"];
 
-/// What a pod of this kind is for.
+/// The role of pods with this spec.
 #[must_use]
 pub fn of(spec: &PodSpec) -> Option<Role> {
     spec.containers.iter().find_map(container)
@@ -28,13 +28,13 @@ pub fn words(container: &Container) -> Vec<&str> {
 fn container(container: &Container) -> Option<Role> {
     let image = container.image.as_deref().unwrap_or_default();
     let words = words(container);
-    // The program is the first word of the command, or what the image is called; a subcommand is the first word after it.
+    // The program is the first word of the command, else the image's name; a subcommand is the next word.
     let program = container.command.iter().flatten().next().map_or(base(image), |word| base(word));
     let is = |name: &str| program == name || words.iter().any(|word| base(word) == name);
     if EXPORTERS.iter().any(|name| is(name)) {
         return Some(Role::Exporter);
     }
-    // Mirrors rename images; these flags are ours.
+    // Mirrors can rename images, but only our programs have these flags.
     let flags = ["--kubelet-state-dir=", "--http-bind-address="];
     let flagged = || words.iter().any(|word| flags.iter().any(|flag| word.starts_with(flag)));
     if program == "tholepin" || base(image) == "tholepin" || flagged() {
@@ -51,7 +51,7 @@ fn container(container: &Container) -> Option<Role> {
     is_scheduler.then_some(Role::Scheduler { numa })
 }
 
-/// `registry/path/name:tag@digest` or `/usr/bin/name`: the name.
+/// The name in `registry/path/name:tag@digest` or `/usr/bin/name`.
 fn base(text: &str) -> &str {
     let text = text.split('@').next().unwrap_or_default();
     let last = text.rsplit('/').next().unwrap_or_default();
@@ -67,7 +67,7 @@ mod tests {
     use crate::options::{Options, Scheduler, Updater};
     use crate::part::Component;
 
-    /// What of these parts is for something.
+    /// The roles in the manifests for these options.
     fn roles(options: &Options) -> Vec<Role> {
         let parts = parts(options, &Component::ALL).unwrap();
         let bodies = parts.iter().flat_map(|part| part.objects()).map(|object| object.body());
@@ -78,7 +78,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_deployed_is_known() {
+    fn deployed_workloads_have_roles() {
         for updater in [Updater::Tholepin, Updater::Rte, Updater::Nfd] {
             for scheduler in [Scheduler::Tholepin, Scheduler::Plugin] {
                 let mut options = Options::default();
@@ -93,7 +93,7 @@ mod tests {
     }
 
     #[test]
-    fn programs_are_known_by_image_and_command() {
+    fn images_and_commands_identify_programs() {
         let exporter = Some(Role::Exporter);
         let numa = Some(Role::Scheduler { numa: true });
         for (image, command, role) in [

@@ -1,7 +1,7 @@
-//! What schedulers are configured to do: the names they answer to, and the lease they take.
+//! Configurations of schedulers: profile names and lease.
 //!
-//! In: their pod templates, and the ConfigMaps these mount. Out: [`SchedulerSettings`] where the configuration was seen. Never: a
-//! guess from a configuration that was not.
+//! In: pod templates, and the ConfigMaps that they mount. Out: [`SchedulerSettings`]. Never: a guess about a
+//! configuration that was not read.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -13,7 +13,7 @@ use serde_json::Value;
 
 use crate::validate::evidence::{Pod, Role, SchedulerSettings, Workload, text};
 
-/// Schedulers, as far as they are known yet.
+/// The schedulers so far.
 #[derive(Debug, Default)]
 pub(super) struct Schedulers {
     /// By title.
@@ -24,14 +24,14 @@ pub(super) struct Schedulers {
     found: BTreeMap<(String, String), Config>,
 }
 
-/// Where a scheduler has its configuration from.
+/// The source of a scheduler's configuration.
 #[derive(Debug, Clone)]
 struct Source {
-    /// Namespace and names of ConfigMaps it mounts.
+    /// Namespaces and names of mounted ConfigMaps.
     config_maps: Vec<(String, String)>,
-    /// It is told of a file.
+    /// The command line names a configuration file.
     has_file: bool,
-    /// It is ours.
+    /// The scheduler is ours.
     ours: bool,
 }
 
@@ -75,7 +75,7 @@ impl Schedulers {
         }
     }
 
-    /// Tells the workloads what was found, and adds the static pods.
+    /// Adds the settings to the workloads, and adds static pods to them.
     pub(super) fn settle(&mut self, workloads: &mut Vec<Workload>, pods: &BTreeMap<(String, String), Pod>) {
         let still_there = |pod: &Workload| pods.contains_key(&(pod.namespace.clone(), pod.name.clone()));
         workloads.extend(self.pods.drain(..).filter(still_there));
@@ -96,7 +96,7 @@ impl Schedulers {
     }
 }
 
-/// A scheduler's configuration of any version; only what is needed, as it may be newer or older than we are.
+/// Reads a scheduler's configuration of any version; only the needed fields.
 fn read(key: &str, content: &str) -> Option<Config> {
     let config: Value = yaml::read_str(key, content, Mode::Lenient).ok()?;
     if text(&config, "/kind") != KIND {

@@ -1,8 +1,8 @@
-//! Which nodes are to be looked at, and which of them belong together.
+//! The nodes to check, and their pools.
 
 use super::{Evidence, Node};
 
-/// Labels whose value names the pool a node is of, the most telling first.
+/// Labels with the name of a node's pool, by precedence.
 const POOLS: [&str; 6] = [
     "hypershift.openshift.io/nodePool",
     "eks.amazonaws.com/nodegroup",
@@ -14,8 +14,8 @@ const POOLS: [&str; 6] = [
 const ROLE: &str = "node-role.kubernetes.io/";
 
 impl Evidence {
-    /// The nodes to be looked at, by name: those that the selector takes, or that an operator chose; else nodes with the role `worker`; where no
-    /// node has it, those that are no control plane; where there are none, all.
+    /// The nodes to check, by name: those of the selector, else those of an operator's node groups, else nodes with the
+    /// role `worker`, else nodes outside the control plane, else all nodes.
     #[must_use]
     pub fn workers(&self) -> Vec<&Node> {
         if let Some(selector) = &self.selector {
@@ -36,13 +36,13 @@ impl Evidence {
 }
 
 impl Node {
-    /// Whether it runs the control plane.
+    /// Whether the node runs the control plane.
     #[must_use]
     pub fn is_control_plane(&self) -> bool {
         ["control-plane", "master"].iter().any(|role| self.labels.contains_key(&format!("{ROLE}{role}")))
     }
 
-    /// The pool it is of: what a cloud or an operator says, else its roles. Nodes of one pool should be alike.
+    /// The node's pool: the label of a cloud or an operator, else the node's roles.
     #[must_use]
     pub fn pool(&self) -> String {
         let named = POOLS.iter().find_map(|label| self.labels.get(*label)).filter(|name| !name.is_empty());

@@ -1,11 +1,11 @@
-//! A choice of objects by their labels.
+//! Label selectors.
 //!
 //! In: text as `kubectl -l` takes it, without set expressions (`in`, `notin`). Out: yes or no for a set of labels.
 
 use std::collections::BTreeMap;
 use std::str::FromStr;
 
-/// All of these have to be true.
+/// A conjunction of requirements.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Selector(Vec<Requirement>);
 
@@ -17,13 +17,13 @@ enum Requirement {
     Absent(String),
 }
 
-/// Not a selector.
+/// A malformed selector.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("{0:?} in a label selector is none of key, !key, key=value, key!=value")]
 pub struct SelectorError(String);
 
 impl Selector {
-    /// Whether labels are as it wants them.
+    /// Whether labels match.
     #[must_use]
     pub fn matches(&self, labels: &BTreeMap<String, String>) -> bool {
         self.0.iter().all(|requirement| match requirement {
@@ -68,7 +68,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn selectors_mean_what_kubectl_means() {
+    fn selectors_match_as_in_kubectl() {
         let labels: BTreeMap<String, String> =
             [("role", "worker"), ("empty", "")].map(|(key, value)| (key.to_owned(), value.to_owned())).into();
         for (text, matches) in [

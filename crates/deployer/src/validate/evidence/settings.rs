@@ -1,4 +1,4 @@
-//! The configuration of one kubelet: as it stands, and as checked values.
+//! The configuration of one kubelet, as fields and as checked values.
 
 use std::collections::BTreeMap;
 use std::path::Path;
@@ -8,27 +8,27 @@ use node::kubelet::Configuration;
 use serde_json::{Map, Value, json};
 use topology::quantity::{Format, Quantity};
 
-/// Who told.
+/// The source of a kubelet's configuration.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub enum Told {
-    /// The kubelet itself, on `/configz`: all of it, with defaults.
+pub enum ConfigSource {
+    /// The kubelet's endpoint `/configz`, which includes defaults.
     Kubelet,
-    /// An object that the kubelet was configured from: what it does not mention is as the platform has it.
+    /// An object such as a KubeletConfig; absent fields have the platform's defaults.
     Object(String),
 }
 
 /// A kubelet's configuration.
 #[derive(Clone, Debug)]
 pub struct Settings {
-    /// Who told.
-    pub told: Told,
-    /// Its fields.
+    /// The source.
+    pub source: ConfigSource,
+    /// The fields.
     fields: Map<String, Value>,
-    /// As checked values; or why no kubelet starts with it.
+    /// Checked values, or the reason why no kubelet starts with them.
     pub checked: Result<Configuration, String>,
 }
 
-/// What is read of it; the rest is dropped.
+/// The fields that are kept.
 const FIELDS: [&str; 15] = [
     "cpuManagerPolicy",
     "cpuManagerPolicyOptions",
@@ -48,25 +48,24 @@ const FIELDS: [&str; 15] = [
 ];
 
 impl Settings {
-    /// From the value of `kubeletconfig` in an answer of `/configz`, or of a KubeletConfiguration; `name` stands for it in
-    /// errors.
+    /// Reads the value of `kubeletconfig` in an answer of `/configz`, or a KubeletConfiguration. Errors mention `name`.
     #[must_use]
-    pub fn new(told: Told, document: &Value, name: &str) -> Self {
+    pub fn new(source: ConfigSource, document: &Value, name: &str) -> Self {
         let kept =
             FIELDS.iter().filter_map(|field| Some(((*field).to_owned(), document.get(field)?.clone())));
         let fields: Map<String, Value> = kept.filter(|(_, value)| !value.is_null()).collect();
         let text = json!({ "kubeletconfig": fields }).to_string();
         let checked = Configuration::from_configz(&text, Path::new(name)).map_err(|error| error.to_string());
-        Self { told, fields, checked }
+        Self { source, fields, checked }
     }
 
-    /// A field's text; empty when it is not there or no text.
+    /// The text of a field; empty if absent or not text.
     #[must_use]
     pub fn text(&self, field: &str) -> &str {
         self.fields.get(field).and_then(Value::as_str).unwrap_or_default()
     }
 
-    /// A field that is a map of texts, booleans or numbers; empty when it is not there.
+    /// A map of texts, booleans or numbers; empty if absent.
     #[must_use]
     pub fn map(&self, field: &str) -> BTreeMap<String, String> {
         let shown = |value: &Value| value.as_str().map_or_else(|| value.to_string(), str::to_owned);
@@ -74,19 +73,19 @@ impl Settings {
         entries.map(|(name, value)| (name.clone(), shown(value))).collect()
     }
 
-    /// Whether a field is there at all.
+    /// Whether a field is present.
     #[must_use]
     pub fn has(&self, field: &str) -> bool {
         self.fields.contains_key(field)
     }
 
-    /// Whether a list has entries.
+    /// Whether a field is a list with entries.
     #[must_use]
     pub fn lists(&self, field: &str) -> bool {
         self.fields.get(field).and_then(Value::as_array).is_some_and(|list| !list.is_empty())
     }
 
-    /// `featureGates`: whether this one is set, and to what.
+    /// The value of a feature gate, if set.
     #[must_use]
     pub fn gate(&self, name: &str) -> Option<bool> {
         self.fields.get("featureGates")?.get(name)?.as_bool()
@@ -99,7 +98,7 @@ impl Settings {
         if text.is_empty() { Some(GoDuration(0)) } else { GoDuration::parse(text).ok() }
     }
 
-    /// `kubeReserved` and `systemReserved` of a resource together.
+    /// The sum of `kubeReserved` and `systemReserved` of a resource.
     #[must_use]
     pub fn reserved(&self, resource: &str) -> Option<Quantity> {
         let amounts = ["kubeReserved", "systemReserved"].map(|field| self.map(field).remove(resource));
@@ -110,8 +109,8 @@ impl Settings {
         Some(sum)
     }
 
-    /// The hard eviction threshold of memory in bytes, on a machine of `capacity` bytes; the kubelet's own default where it
-    /// is not said.
+    /// The hard eviction threshold of memory in bytes, on a machine of `capacity` bytes; the kubelet's default if
+    /// unset.
     #[must_use]
     pub fn eviction_bytes(&self, capacity: i64) -> Option<i64> {
         let thresholds = self.map("evictionHard");
@@ -121,7 +120,7 @@ impl Settings {
             None => return Some(0),
         };
         match text.strip_suffix('%') {
-            // kubelet `evictionapi.GetThresholdQuantity`: a share in 32-bit floating point, cut off.
+            // kubelet `evictionapi.GetThresholdQuantity`: a 32-bit float, truncated.
             Some(percent) => {
                 let share = percent.parse::<f32>().ok()? / 100.0;
                 #[expect(clippy::cast_possible_truncation, reason = "as the kubelet does")]
@@ -133,5 +132,5 @@ impl Settings {
     }
 }
 
-/// `evictionHard` of a kubelet that is told nothing.
+/// The kubelet's default of `evictionHard`.
 const DEFAULT_EVICTION: &str = "100Mi";

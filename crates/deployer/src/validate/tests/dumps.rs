@@ -5,13 +5,13 @@ use std::path::Path;
 
 use serde_json::{Value, json};
 
-use super::world::World;
+use super::fixture::ClusterFixture;
 use super::*;
 use crate::validate::dump;
-use crate::validate::evidence::Told;
+use crate::validate::evidence::ConfigSource;
 
 /// Writes all that is to be seen of a cluster, in one of several layouts.
-fn write(world: &World, layout: &str, folder: &Path) {
+fn write(world: &ClusterFixture, layout: &str, folder: &Path) {
     let put = |path: &str, text: String| {
         let path = folder.join(path);
         fs::create_dir_all(path.parent().unwrap()).unwrap();
@@ -68,15 +68,16 @@ fn write(world: &World, layout: &str, folder: &Path) {
 fn a_dump_says_what_the_cluster_says() {
     let layouts = ["one list", "typed lists", "must-gather", "documents"];
     for (number, seed) in seeds::all().enumerate() {
-        let mut world = World::healthy();
+        let mut world = ClusterFixture::healthy();
         (seed.plant)(&mut world);
         let folder = tempfile::tempdir().unwrap();
         write(&world, layouts[number % layouts.len()], folder.path());
         let (mut evidence, notes) = dump::read(folder.path()).unwrap();
         let live = world.evidence();
         evidence.now = live.now;
-        let notes =
-            notes.iter().filter(|note| !note.contains("is of no node in the dump") || !live.nodes.is_empty());
+        let notes = notes
+            .iter()
+            .filter(|note| !note.contains("belongs to no node in the dump") || !live.nodes.is_empty());
         assert_eq!(notes.collect::<Vec<_>>(), <[&String; 0]>::default());
         let expected = report(&live).findings;
         let gaps: BTreeSet<Area> = evidence.gaps.keys().copied().collect();
@@ -90,7 +91,7 @@ fn a_dump_says_what_the_cluster_says() {
 #[test]
 fn what_is_not_in_a_dump_is_said() {
     let folder = tempfile::tempdir().unwrap();
-    let mut world = World::healthy();
+    let mut world = ClusterFixture::healthy();
     world.objects.retain(|key, _| key.starts_with("Node ") || key.starts_with("Pod "));
     world.configz.clear();
     write(&world, "one list", folder.path());
@@ -109,7 +110,7 @@ fn what_is_not_in_a_dump_is_said() {
 
 #[test]
 fn kubelet_configurations_come_from_openshifts_objects_too() {
-    let mut world = World::healthy();
+    let mut world = ClusterFixture::healthy();
     let mut configuration = world.configz["node-0"].clone();
     configuration["topologyManagerPolicy"] = "restricted".into();
     world.configz.clear();
@@ -121,7 +122,7 @@ fn kubelet_configurations_come_from_openshifts_objects_too() {
     write(&world, "must-gather", folder.path());
     let (evidence, _) = dump::read(folder.path()).unwrap();
     let settings = evidence.nodes["node-1"].settings().unwrap();
-    assert_eq!(settings.told, Told::Object("KubeletConfig numa".to_owned()));
+    assert_eq!(settings.source, ConfigSource::Object("KubeletConfig numa".to_owned()));
     let found = report(&evidence);
     let finding = found.findings.iter().find(|f| f.id == "topology-manager-policy").unwrap();
     assert!(finding.fix.ends_with("of the node's pool"), "{}", finding.fix);
@@ -129,7 +130,7 @@ fn kubelet_configurations_come_from_openshifts_objects_too() {
 
 #[test]
 fn hypershifts_config_maps_count_by_pool() {
-    let mut world = World::healthy();
+    let mut world = ClusterFixture::healthy();
     world.configz.clear();
     world.get("Node node-0")["metadata"]["labels"]["hypershift.openshift.io/nodePool"] = "pool-a".into();
     let text = "kind: KubeletConfig\nspec:\n  kubeletConfig:\n    topologyManagerPolicy: restricted\n";

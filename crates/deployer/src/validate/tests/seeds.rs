@@ -1,6 +1,6 @@
 //! What can be wrong, one thing at a time.
 
-use super::world::World;
+use super::fixture::ClusterFixture;
 use crate::validate::finding::Severity;
 
 mod cluster;
@@ -20,10 +20,10 @@ pub(super) struct Seed {
     pub(super) what: &'static str,
     /// Other checks that see it too.
     pub(super) also: &'static [&'static str],
-    pub(super) plant: fn(&mut World),
+    pub(super) plant: fn(&mut ClusterFixture),
 }
 
-type Plant = fn(&mut World);
+type Plant = fn(&mut ClusterFixture);
 
 const fn seed(
     id: &'static str,

@@ -6,7 +6,7 @@ use super::*;
 #[tokio::test]
 async fn the_same_again_changes_nothing_and_something_else_only_that() {
     let Some(rig) = Rig::start().await else { return };
-    let first = parts(&Shape::default());
+    let first = parts(&Variant::default());
     let all = |change: Change| -> Vec<(String, Change)> {
         names(&first).into_iter().map(|name| (name, change)).collect()
     };
@@ -47,7 +47,7 @@ async fn the_same_again_changes_nothing_and_something_else_only_that() {
         &json!({ "metadata": { "labels": { "mine": "1" } }, "data": { "text": "theirs", "more": "1" } }),
     )
     .await;
-    let second = parts(&Shape { text: "two", ..Shape::default() });
+    let second = parts(&Variant { text: "two", ..Variant::default() });
     for settings in [&dry_client, &dry, &quick()] {
         let outcome = rig.deploy(&second, settings).await.unwrap();
         let changed: Vec<_> =
@@ -59,7 +59,7 @@ async fn the_same_again_changes_nothing_and_something_else_only_that() {
     assert_eq!(live["metadata"]["labels"]["mine"], "1");
 
     // A diff is what would be.
-    let third = parts(&Shape { text: "three", config: true, ..Shape::default() });
+    let third = parts(&Variant { text: "three", config: true, ..Variant::default() });
     let differences = texts(third).await;
     assert_eq!(differences.len(), 1);
     assert!(differences[0].text.contains("\n-  text: two\n+  text: three\n"), "{}", differences[0].text);
@@ -70,21 +70,21 @@ async fn the_same_again_changes_nothing_and_something_else_only_that() {
 #[tokio::test]
 async fn what_is_no_longer_wanted_goes_when_the_rest_is_there() {
     let Some(rig) = Rig::start().await else { return };
-    rig.deploy(&parts(&Shape::default()), &quick()).await.unwrap();
+    rig.deploy(&parts(&Variant::default()), &quick()).await.unwrap();
     let with = rig.dump().await;
-    // Somebody's, with a label of ours, but not all.
+    // An object of others with one of our labels.
     rig.make(&json!({ "apiVersion": "v1", "kind": "ConfigMap", "metadata": {
-        "name": "somebodys", "namespace": "numa", "labels": { "app.kubernetes.io/component": "topology-updater" },
+        "name": "foreign", "namespace": "numa", "labels": { "app.kubernetes.io/component": "topology-updater" },
     } }))
     .await;
 
-    let without = parts(&Shape { config: false, ..Shape::default() });
+    let without = parts(&Variant { config: false, ..Variant::default() });
     // Another component's deployment prunes nothing of this one's.
     let outcome = rig.deploy(&without[2..], &quick()).await.unwrap();
     assert_eq!(outcome.pruned, []);
     let mut log = Log::default();
     let stop = CancellationToken::new();
-    let outcome = deploy(&rig.client, &without, &quick(), &mut log.tell(), &stop).await.unwrap();
+    let outcome = deploy(&rig.client, &without, &quick(), &mut log.observe(), &stop).await.unwrap();
     let pruned: Vec<String> = outcome.pruned.iter().map(|(_, object)| object.to_string()).collect();
     assert_eq!(pruned, ["ConfigMap numa/updater"]);
     assert_eq!(log.0.last().unwrap(), "Deleted ConfigMap numa/updater", "last of all: {:?}", log.0);
@@ -95,15 +95,15 @@ async fn what_is_no_longer_wanted_goes_when_the_rest_is_there() {
 #[tokio::test]
 async fn what_cannot_be_changed_is_made_anew() {
     let Some(rig) = Rig::start().await else { return };
-    rig.deploy(&parts(&Shape::default()), &quick()).await.unwrap();
-    let other = parts(&Shape { role: "other", ..Shape::default() });
+    rig.deploy(&parts(&Variant::default()), &quick()).await.unwrap();
+    let other = parts(&Variant { role: "other", ..Variant::default() });
     let binding = find(&other, "ClusterRoleBinding numa-updater");
     let uid = rig.get(&binding).await.unwrap()["metadata"]["uid"].clone();
     for dry_run in [Some(DryRun::Client), Some(DryRun::Server), None] {
         let mut log = Log::default();
         let settings = Settings { dry_run, ..quick() };
         let stop = CancellationToken::new();
-        let outcome = deploy(&rig.client, &other, &settings, &mut log.tell(), &stop).await.unwrap();
+        let outcome = deploy(&rig.client, &other, &settings, &mut log.observe(), &stop).await.unwrap();
         let changed: Vec<_> =
             changes(&outcome).into_iter().filter(|(_, c)| *c != Change::Unchanged).collect();
         assert_eq!(changed, [(binding.to_string(), Change::Recreated)], "{dry_run:?}");
@@ -130,19 +130,19 @@ async fn what_cannot_be_changed_is_made_anew() {
 #[tokio::test]
 async fn warnings_of_the_api_server_are_told() {
     let Some(rig) = Rig::start().await else { return };
-    let mut shape = parts(&Shape::default());
-    let mut body = find(&shape, "Deployment numa-scheduler/scheduler").body().clone();
+    let mut variant = parts(&Variant::default());
+    let mut body = find(&variant, "Deployment numa-scheduler/scheduler").body().clone();
     // Anything it takes and warns of will do.
     body["spec"]["template"]["spec"]["containers"][0]["env"] =
         json!([{ "name": "A", "value": "1" }, { "name": "B", "value": "1" }]);
     body["spec"]["template"]["metadata"]["annotations"] =
         json!({ "scheduler.alpha.kubernetes.io/critical-pod": "" });
-    shape[2] = Part::new(
+    variant[2] = Part::new(
         Component::SchedulerPlugin,
-        [find(&shape, "Namespace numa-scheduler"), objects::object(body)],
+        [find(&variant, "Namespace numa-scheduler"), objects::object(body)],
     );
     for dry_run in [Some(DryRun::Server), None] {
-        let outcome = rig.deploy(&shape, &Settings { dry_run, ..quick() }).await.unwrap();
+        let outcome = rig.deploy(&variant, &Settings { dry_run, ..quick() }).await.unwrap();
         let warned: Vec<_> =
             outcome.warnings.iter().map(|(_, object, text)| format!("{object}: {text}")).collect();
         assert_eq!(warned.len(), 1, "{warned:?}");

@@ -5,7 +5,7 @@ use super::*;
 #[tokio::test]
 async fn passing_failures_pass() {
     let Some(rig) = Rig::start().await else { return };
-    let parts = parts(&Shape::default());
+    let parts = parts(&Variant::default());
     rig.deploy(&parts, &quick()).await.unwrap();
     settled(&rig.admin).await.unwrap();
     let wanted = rig.dump().await;
@@ -36,7 +36,7 @@ async fn passing_failures_pass() {
         assert_same(&wanted, &rig.dump().await);
         rig.proxy.fail("DELETE", "/serviceaccounts/", 1, fault);
         rig.proxy.fail("DELETE", "/priorityclasses/", 1, fault);
-        // Nobody empties its namespace here, so that stays out of it.
+        // No controller empties namespaces here, so the test leaves them out.
         let dry = Settings { dry_run: Some(DryRun::Server), ..settings.clone() };
         let removal = rig.remove(&removed, &dry).await.unwrap_or_else(|error| panic!("{fault:?}: {error}"));
         assert_eq!(removal.deleted.len(), 5, "{fault:?}");
@@ -47,7 +47,7 @@ async fn passing_failures_pass() {
 #[tokio::test]
 async fn writes_that_meet_others_are_done_again() {
     let Some(rig) = Rig::start().await else { return };
-    let parts = parts(&Shape::default());
+    let parts = parts(&Variant::default());
     for path in ["/namespaces/numa?", "/configmaps/", "/deployments/"] {
         rig.proxy.fail("PATCH", path, 2, Fault::Status(409));
     }
@@ -60,14 +60,17 @@ async fn writes_that_meet_others_are_done_again() {
 #[tokio::test]
 async fn failures_that_last_are_told_in_one_line() {
     let Some(rig) = Rig::start().await else { return };
-    let parts = parts(&Shape::default());
+    let parts = parts(&Variant::default());
     let settings = Settings { patience: Duration::from_millis(500), ..quick() };
     for (fault, want) in [
         (Fault::Status(403), "applying ConfigMap numa/updater: 403 Forbidden: as the test wants it"),
         (Fault::Status(500), "applying ConfigMap numa/updater: 500 InternalError: as the test wants it"),
         (Fault::TooMany(60), "applying ConfigMap numa/updater: 429 TooManyRequests: as the test wants it"),
         (Fault::Silence, "applying ConfigMap numa/updater: no answer within 166.666666ms"),
-        (Fault::Status(409), "applying ConfigMap numa/updater: it, its kind or its namespace keeps changing"),
+        (
+            Fault::Status(409),
+            "applying ConfigMap numa/updater: the object, its kind or its namespace keeps changing",
+        ),
     ] {
         rig.proxy.fail("PATCH", "/configmaps/", u32::MAX, fault);
         let error = rig.deploy(&parts, &settings).await.unwrap_err().to_string();

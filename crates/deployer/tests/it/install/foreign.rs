@@ -6,7 +6,7 @@ use super::*;
 #[tokio::test]
 async fn others_objects_are_named_and_taken_over_only_if_asked() {
     let Some(rig) = Rig::start().await else { return };
-    let parts = parts(&Shape::default());
+    let parts = parts(&Variant::default());
     rig.make(&json!({ "apiVersion": "v1", "kind": "Namespace", "metadata": { "name": "numa" } })).await;
     let theirs = rig
         .make(&json!({
@@ -17,7 +17,7 @@ async fn others_objects_are_named_and_taken_over_only_if_asked() {
     let before = rig.get(&theirs).await.unwrap();
     for dry_run in [Some(DryRun::Client), Some(DryRun::Server), None] {
         let error = rig.deploy(&parts, &Settings { dry_run, ..quick() }).await.unwrap_err();
-        let told = "ConfigMap numa/updater was not made by us (it belongs to somebody); remove it, or take it \
+        let told = "ConfigMap numa/updater was not made by us (it belongs to other-client); remove it, or take it \
                     over with --adopt";
         assert_eq!(error.to_string(), told);
     }
@@ -54,11 +54,11 @@ async fn others_definitions_are_used_if_they_serve_what_is_needed() {
     let stored = needed.iter().position(|version| version["storage"] == true).unwrap();
     theirs["spec"]["versions"] = json!([needed[stored]]);
     let theirs = rig.make(&theirs).await;
-    let parts = parts(&Shape::default());
+    let parts = parts(&Variant::default());
     if needed.iter().filter(|version| version["served"] == true).count() > 1 {
         let error = rig.deploy(&parts[..1], &quick()).await.unwrap_err().to_string();
         assert!(
-            error.contains(" was not made by us (it belongs to somebody) and does not serve "),
+            error.contains(" was not made by us (it belongs to other-client) and does not serve "),
             "{error}"
         );
     }
@@ -89,7 +89,7 @@ async fn a_name_that_is_taken_is_told_at_once() {
             .is_some_and(|all| all.iter().any(|c| c["type"] == "Established"))
     })
     .await;
-    let error = rig.deploy(&parts(&Shape::default())[..1], &quick()).await.unwrap_err();
+    let error = rig.deploy(&parts(&Variant::default())[..1], &quick()).await.unwrap_err();
     assert!(matches!(error, Error::NeverServed { .. }), "{error}");
     let text = error.to_string();
     assert!(text.starts_with(

@@ -1,6 +1,7 @@
 //! A deployment or removal that is stopped anywhere and started again ends where one that is not stopped does.
 //!
-//! `INTERRUPTIONS=200 SEED=7 cargo test -p deployer --test it -- interrupted --nocapture` plays that many; 8 are the default.
+//! `INTERRUPTIONS=200 SEED=7 cargo test -p deployer --test it -- interrupted --nocapture` plays that many; 8 are the
+//! default.
 
 use runtime::random::Random;
 
@@ -68,15 +69,15 @@ async fn wherever_it_is_interrupted_the_end_is_the_same() {
     let (count, seed) = (number("INTERRUPTIONS", 8), number("SEED", 1));
     let mut random = Random::seeded(seed);
     let settings = Settings { wait: true, ..quick() };
-    let old = Shape { replicas: 0, ..Shape::default() };
-    let new = Shape { text: "two", config: false, role: "other", image: "any:2", ..old.clone() };
+    let old = Variant { replicas: 0, ..Variant::default() };
+    let new = Variant { text: "two", config: false, role: "other", image: "any:2", ..old.clone() };
     let empty = rig.dump().await;
     // All calls of a whole one, so that each moment may be hit.
     let before = rig.proxy.seen().len();
     rig.deploy(&parts(&old), &settings).await.unwrap();
     let all = rig.proxy.seen().len() - before;
-    let end = async |shape: &Shape| {
-        rig.deploy(&parts(shape), &settings).await.unwrap();
+    let end = async |variant: &Variant| {
+        rig.deploy(&parts(variant), &settings).await.unwrap();
         settled(&rig.admin).await.unwrap();
         relevant(rig.dump().await)
     };

@@ -4,7 +4,7 @@ use super::*;
 
 /// What is different from one version of the parts to the next.
 #[derive(Clone, Debug)]
-pub(crate) struct Shape {
+pub(crate) struct Variant {
     /// Said in the updater's ConfigMap.
     pub(crate) text: &'static str,
     /// The updater has a ConfigMap.
@@ -19,7 +19,7 @@ pub(crate) struct Shape {
     pub(crate) image: &'static str,
 }
 
-impl Default for Shape {
+impl Default for Variant {
     fn default() -> Self {
         Self {
             text: "one",
@@ -51,11 +51,11 @@ pub(crate) fn object(body: Value) -> Object {
 }
 
 /// The parts.
-pub(crate) fn parts(shape: &Shape) -> Vec<Part> {
+pub(crate) fn parts(variant: &Variant) -> Vec<Part> {
     vec![
         Part::new(Component::Api, [Object::new(&api::crd::nrt_crd()).unwrap()]),
-        Part::new(Component::TopologyUpdater, updater(shape)),
-        Part::new(Component::SchedulerPlugin, scheduler(shape)),
+        Part::new(Component::TopologyUpdater, updater(variant)),
+        Part::new(Component::SchedulerPlugin, scheduler(variant)),
     ]
 }
 
@@ -72,7 +72,7 @@ pub(crate) fn find(parts: &[Part], name: &str) -> Object {
 
 pub(crate) const RBAC: &str = "rbac.authorization.k8s.io/v1";
 
-fn updater(shape: &Shape) -> Vec<Object> {
+fn updater(variant: &Variant) -> Vec<Object> {
     let meta = |name: &str| json!({ "name": name, "namespace": "numa" });
     let mut objects = vec![
         json!({ "apiVersion": "v1", "kind": "Namespace", "metadata": { "name": "numa", "labels": {
@@ -87,25 +87,25 @@ fn updater(shape: &Shape) -> Vec<Object> {
             "subjects": [{ "kind": "ServiceAccount", "name": "updater", "namespace": "numa" }],
             "roleRef": {
                 "apiGroup": "rbac.authorization.k8s.io", "kind": "ClusterRole",
-                "name": format!("numa-{}", shape.role),
+                "name": format!("numa-{}", variant.role),
             },
         }),
         json!({
             "apiVersion": "networking.k8s.io/v1", "kind": "NetworkPolicy", "metadata": meta("updater"),
             "spec": { "podSelector": {}, "policyTypes": ["Ingress"] },
         }),
-        workload("DaemonSet", &meta("updater"), shape),
+        workload("DaemonSet", &meta("updater"), variant),
     ];
-    if shape.config {
+    if variant.config {
         let map = json!({
-            "apiVersion": "v1", "kind": "ConfigMap", "metadata": meta("updater"), "data": { "text": shape.text },
+            "apiVersion": "v1", "kind": "ConfigMap", "metadata": meta("updater"), "data": { "text": variant.text },
         });
         objects.insert(2, map);
     }
     objects.into_iter().map(object).collect()
 }
 
-fn scheduler(shape: &Shape) -> Vec<Object> {
+fn scheduler(variant: &Variant) -> Vec<Object> {
     let meta = |name: &str| json!({ "name": name, "namespace": "numa-scheduler" });
     let objects = [
         json!({ "apiVersion": "v1", "kind": "Namespace", "metadata": { "name": "numa-scheduler" } }),
@@ -115,13 +115,13 @@ fn scheduler(shape: &Shape) -> Vec<Object> {
         json!({ "apiVersion": RBAC, "kind": "Role", "metadata": meta("scheduler"), "rules": [
             { "apiGroups": [""], "resources": ["configmaps"], "verbs": ["get"] },
         ] }),
-        workload("Deployment", &meta("scheduler"), shape),
+        workload("Deployment", &meta("scheduler"), variant),
     ];
     objects.into_iter().map(object).collect()
 }
 
-fn workload(kind: &str, metadata: &Value, shape: &Shape) -> Value {
-    let labels = json!({ "app": shape.selector });
+fn workload(kind: &str, metadata: &Value, variant: &Variant) -> Value {
+    let labels = json!({ "app": variant.selector });
     let mut workload = json!({
         "apiVersion": "apps/v1", "kind": kind, "metadata": metadata,
         "spec": { "selector": { "matchLabels": labels }, "template": {
@@ -130,13 +130,13 @@ fn workload(kind: &str, metadata: &Value, shape: &Shape) -> Value {
                 "automountServiceAccountToken": false,
                 "dnsPolicy": "Default",
                 "terminationGracePeriodSeconds": 0,
-                "containers": [{ "name": "main", "image": shape.image, "imagePullPolicy": "IfNotPresent" }],
+                "containers": [{ "name": "main", "image": variant.image, "imagePullPolicy": "IfNotPresent" }],
             },
         } },
     });
     if kind == "Deployment" {
-        workload["spec"]["replicas"] = shape.replicas.into();
-        workload["spec"]["template"]["spec"]["nodeSelector"] = shape.nodes.clone();
+        workload["spec"]["replicas"] = variant.replicas.into();
+        workload["spec"]["template"]["spec"]["nodeSelector"] = variant.nodes.clone();
     }
     workload
 }

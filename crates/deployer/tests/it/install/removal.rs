@@ -9,9 +9,9 @@ fn waiting() -> Settings {
     Settings { wait: true, ..quick() }
 }
 
-fn shape() -> Shape {
+fn variant() -> Variant {
     // Nothing schedules pods here.
-    Shape { replicas: 0, ..Shape::default() }
+    Variant { replicas: 0, ..Variant::default() }
 }
 
 #[tokio::test]
@@ -21,7 +21,7 @@ async fn removing_leaves_the_cluster_as_it_was() {
     settled(&rig.admin).await.unwrap();
     let before = rig.dump().await;
     for round in 0..2 {
-        let outcome = rig.deploy(&parts(&shape()), &waiting()).await.unwrap();
+        let outcome = rig.deploy(&parts(&variant()), &waiting()).await.unwrap();
         let findings: Vec<_> =
             outcome.findings.iter().map(|(_, object, text)| format!("{object}: {text}")).collect();
         assert_eq!(findings, ["DaemonSet numa/updater: no node matches, so it has no pods"], "{round}");
@@ -48,7 +48,7 @@ async fn components_go_one_by_one_and_dry_runs_take_nothing() {
     settled(&rig.admin).await.unwrap();
     let mut before = vec![rig.dump().await];
     for number in 0..3 {
-        rig.deploy(&parts(&shape())[number..=number], &waiting()).await.unwrap();
+        rig.deploy(&parts(&variant())[number..=number], &waiting()).await.unwrap();
         settled(&rig.admin).await.unwrap();
         before.push(rig.dump().await);
     }
@@ -68,7 +68,7 @@ async fn components_go_one_by_one_and_dry_runs_take_nothing() {
 async fn a_namespace_stays_with_what_others_put_into_it() {
     let Some(rig) = Rig::start().await else { return };
     let _manager = rig.control.start_controller_manager().await.unwrap();
-    let parts = parts(&shape());
+    let parts = parts(&variant());
     rig.deploy(&parts, &waiting()).await.unwrap();
     let users = rig
         .make(&json!({ "apiVersion": "v1", "kind": "ConfigMap", "metadata": { "name": "users", "namespace": "numa" } }))
@@ -131,13 +131,13 @@ async fn the_last_one_out_removes_the_namespace() {
 #[tokio::test]
 async fn a_failure_stops_neither_the_rest_nor_the_other_components() {
     let Some(rig) = Rig::start().await else { return };
-    let parts = parts(&shape());
+    let parts = parts(&variant());
     rig.deploy(&parts, &quick()).await.unwrap();
     rig.proxy.fail("DELETE", "/serviceaccounts/scheduler", 1, Fault::Status(403));
     rig.proxy.fail("GET", "/clusterroles?", 1, Fault::Status(403));
     let mut log = Log::default();
     let stop = CancellationToken::new();
-    let error = remove(&rig.client, &Component::ALL, &quick(), &mut log.tell(), &stop).await.unwrap_err();
+    let error = remove(&rig.client, &Component::ALL, &quick(), &mut log.observe(), &stop).await.unwrap_err();
     let Error::Several(errors) = &error else { panic!("{error}") };
     let texts: Vec<String> = errors.iter().map(ToString::to_string).collect();
     let want = [
@@ -153,7 +153,7 @@ async fn a_failure_stops_neither_the_rest_nor_the_other_components() {
 
 /// Definitions that are not the report's, which only programs write.
 #[tokio::test]
-async fn a_definition_stays_while_somebody_uses_it() {
+async fn a_definition_with_objects_stays() {
     let Some(rig) = Rig::start().await else { return };
     let definition = object(json!({
         "apiVersion": "apiextensions.k8s.io/v1", "kind": "CustomResourceDefinition",
@@ -173,7 +173,7 @@ async fn a_definition_stays_while_somebody_uses_it() {
     let body = serde_json::from_value(group.body().clone()).unwrap();
     until("served", async || groups.create(&PostParams::default(), &body).await.is_ok()).await;
 
-    let why = "there are objects of its kind";
+    let why = "objects of this kind exist";
     let without = [Part::new(Component::SchedulerPlugin, [])];
     let outcome = rig.deploy(&without, &quick()).await.unwrap();
     assert_eq!(outcome.kept.len(), 1);

@@ -1,4 +1,4 @@
-//! Waits: what for, how long, and what is told meanwhile.
+//! Waits: their objects, time limits and progress.
 
 use testkit::cluster::Cluster;
 use testkit::machine::Machine;
@@ -24,18 +24,18 @@ fn numbers(kind: &str, count: i32) -> Value {
     }
 }
 
-/// Nobody but the test runs pods here.
+/// The test sets the status of workloads, because no controller runs.
 #[tokio::test]
-async fn workloads_are_waited_for_and_their_progress_is_told() {
+async fn waits_for_workloads_report_progress() {
     let Some(rig) = Rig::start().await else { return };
-    let parts = parts(&Shape::default());
+    let parts = parts(&Variant::default());
     let (set, deployment) =
         (find(&parts, "DaemonSet numa/updater"), find(&parts, "Deployment numa-scheduler/scheduler"));
     let (told, mut steps) = tokio::sync::mpsc::unbounded_channel();
     let (client, deployed) = (rig.client.clone(), parts.clone());
     let deploying = tokio::spawn(async move {
-        let mut tell = |step: &Step<'_>| told.send(line(step)).unwrap();
-        deploy(&client, &deployed, &waiting(), &mut tell, &CancellationToken::new()).await
+        let mut observer = |step: &Step<'_>| told.send(line(step)).unwrap();
+        deploy(&client, &deployed, &waiting(), &mut observer, &CancellationToken::new()).await
     });
     let mut seen = Vec::new();
     let mut tells = async |wanted: String| {
@@ -43,16 +43,16 @@ async fn workloads_are_waited_for_and_their_progress_is_told() {
             seen.push(tokio::time::timeout(PATIENCE, steps.recv()).await.expect(&wanted).unwrap());
         }
     };
-    tells(format!("Waiting {set}: {:?}", State::Unobserved)).await;
+    tells(format!("Waiting {set}: {:?}", WaitState::Unobserved)).await;
     for ready in [0, 1, 2] {
         rig.status(&set, &numbers("DaemonSet", ready)).await;
         if ready < 2 {
-            let state = State::DaemonSet { desired: 2, updated: 2, ready };
+            let state = WaitState::DaemonSet { desired: 2, updated: 2, ready };
             tells(format!("Waiting {set}: {state:?}")).await;
         }
     }
     tells(format!("Reached {set} Deploy")).await;
-    tells(format!("Waiting {deployment}: {:?}", State::Unobserved)).await;
+    tells(format!("Waiting {deployment}: {:?}", WaitState::Unobserved)).await;
     rig.status(&deployment, &numbers("Deployment", 1)).await;
     tells("Deploy scheduler-plugin ended".to_owned()).await;
     deploying.await.unwrap().unwrap();
@@ -63,7 +63,7 @@ async fn workloads_are_waited_for_and_their_progress_is_told() {
 #[tokio::test]
 async fn an_end_of_patience_says_how_far_it_got_and_why() {
     let Some(rig) = Rig::start().await else { return };
-    let parts = parts(&Shape::default());
+    let parts = parts(&Variant::default());
     let set = find(&parts, "DaemonSet numa/updater");
     // However long the definition takes: the short patience is for the DaemonSet alone.
     rig.deploy(&parts, &quick()).await.unwrap();
@@ -79,7 +79,7 @@ async fn an_end_of_patience_says_how_far_it_got_and_why() {
     .await;
     let settings = Settings { wait_timeout: Duration::from_millis(400), ..waiting() };
     let error = rig.deploy(&parts, &settings).await.unwrap_err();
-    let want = "DaemonSet numa/updater is not ready after 400ms: its controller has not seen it";
+    let want = "DaemonSet numa/updater is not ready after 400ms: the controller has not observed it";
     assert_eq!(error.to_string(), want);
 
     rig.status(&set, &numbers("DaemonSet", 1)).await;
@@ -100,7 +100,7 @@ async fn an_end_of_patience_says_how_far_it_got_and_why() {
     .await;
     let mut log = Log::default();
     let stop = CancellationToken::new();
-    let error = deploy(&rig.client, &parts, &settings, &mut log.tell(), &stop).await.unwrap_err();
+    let error = deploy(&rig.client, &parts, &settings, &mut log.observe(), &stop).await.unwrap_err();
     let trouble = "pod updater-x: container main: ImagePullBackOff: no such image";
     let want = format!(
         "DaemonSet numa/updater is not ready after 400ms: of 2 pods 2 are up to date and 1 are ready; {trouble}"
@@ -112,19 +112,19 @@ async fn an_end_of_patience_says_how_far_it_got_and_why() {
 }
 
 #[tokio::test]
-async fn a_wait_ends_when_somebody_asks_to_stop() {
+async fn cancelling_ends_a_wait() {
     let Some(rig) = Rig::start().await else { return };
-    let parts = parts(&Shape::default());
+    let parts = parts(&Variant::default());
     let stop = CancellationToken::new();
-    let mut tell = |step: &Step<'_>| {
+    let mut observer = |step: &Step<'_>| {
         if matches!(step, Step::Waiting(_, object, _) if object.kind().kind == "DaemonSet") {
             stop.cancel();
         }
     };
     let slow = Settings { wait_interval: PATIENCE, ..waiting() };
-    let error = deploy(&rig.client, &parts, &slow, &mut tell, &stop).await.unwrap_err();
+    let error = deploy(&rig.client, &parts, &slow, &mut observer, &stop).await.unwrap_err();
     assert!(error.is_cancelled());
-    let want = "interrupted: 8 of 13 objects are done, Namespace numa-scheduler would have been next";
+    let want = "interrupted: 8 of 13 objects are done; the next is Namespace numa-scheduler";
     assert_eq!(error.to_string(), want);
     let writes = rig.writes();
     let error = deploy(&rig.client, &parts, &slow, &mut |_: &Step<'_>| {}, &stop).await.unwrap_err();
@@ -137,9 +137,9 @@ async fn a_wait_ends_when_somebody_asks_to_stop() {
 #[tokio::test]
 async fn a_namespace_that_hangs_says_why() {
     let Some(rig) = Rig::start().await else { return };
-    let parts = parts(&Shape::default());
+    let parts = parts(&Variant::default());
     rig.deploy(&parts, &quick()).await.unwrap();
-    // Nobody empties namespaces here; the definition goes, however long that takes.
+    // No controller empties namespaces here; the definition is deleted, however long that takes.
     rig.remove(&Component::ALL, &quick()).await.unwrap();
     let definition = find(&parts, CRD);
     until("the definition is gone", async || rig.get(&definition).await.is_none()).await;
@@ -164,18 +164,18 @@ async fn pods_really_come_up_or_say_why_not() {
     let cluster = Cluster::builder().machines([machine]).scheduler(true).controller_manager(true);
     let cluster = cluster.start(&rig).await.unwrap();
     let client = cluster.client().await.unwrap();
-    let go = async |shape: &Shape, settings: &Settings| {
+    let go = async |variant: &Variant, settings: &Settings| {
         let mut log = Log::default();
         let stop = CancellationToken::new();
-        let result = deploy(&client, &parts(shape), settings, &mut log.tell(), &stop).await;
+        let result = deploy(&client, &parts(variant), settings, &mut log.observe(), &stop).await;
         (result, log.0)
     };
-    let first = Shape { replicas: 2, ..Shape::default() };
+    let first = Variant { replicas: 2, ..Variant::default() };
     let (outcome, log) = go(&first, &waiting()).await;
     assert_eq!(outcome.unwrap().findings, [], "{log:?}");
 
     // An upgrade: new pods, then the old ones go.
-    let (outcome, log) = go(&Shape { image: "any:2", ..first.clone() }, &waiting()).await;
+    let (outcome, log) = go(&Variant { image: "any:2", ..first.clone() }, &waiting()).await;
     let changed =
         outcome.unwrap().applied.iter().filter(|(_, _, change)| *change == Change::Configured).count();
     assert_eq!(changed, 2, "{log:?}");
@@ -189,14 +189,14 @@ async fn pods_really_come_up_or_say_why_not() {
     assert_eq!(images, ["any:2"; 3]);
 
     // A selector cannot be changed: anew, with the old pods gone first.
-    let other = Shape { selector: "other", ..first.clone() };
+    let other = Variant { selector: "other", ..first.clone() };
     let (outcome, log) = go(&other, &waiting()).await;
     let recreated =
         outcome.unwrap().applied.iter().filter(|(_, _, change)| *change == Change::Recreated).count();
     assert_eq!(recreated, 2, "{log:?}");
 
     // No node is like that.
-    let nowhere = Shape { nodes: json!({ "no": "node" }), ..other.clone() };
+    let nowhere = Variant { nodes: json!({ "no": "node" }), ..other.clone() };
     let short = Settings { wait_timeout: Duration::from_secs(3), ..waiting() };
     let (outcome, _) = go(&nowhere, &short).await;
     let error = outcome.unwrap_err().to_string();
@@ -211,16 +211,16 @@ async fn pods_really_come_up_or_say_why_not() {
     let namespace = json!({ "apiVersion": "v1", "kind": "Namespace", "metadata": { "name": "numa-scheduler",
         "labels": { "pod-security.kubernetes.io/enforce": "restricted" } } });
     let deployment =
-        find(&parts(&Shape { image: "any:3", ..other.clone() }), "Deployment numa-scheduler/scheduler");
+        find(&parts(&Variant { image: "any:3", ..other.clone() }), "Deployment numa-scheduler/scheduler");
     refused[2] = Part::new(Component::SchedulerPlugin, [objects::object(namespace), deployment]);
     let mut log = Log::default();
     let stop = CancellationToken::new();
-    let error = deploy(&client, &refused, &short, &mut log.tell(), &stop).await.unwrap_err().to_string();
+    let error = deploy(&client, &refused, &short, &mut log.observe(), &stop).await.unwrap_err().to_string();
     assert!(error.contains("FailedCreate: ") && error.contains("violates PodSecurity"), "{error}");
     assert!(log.0.iter().any(|line| line.starts_with("Warned Deployment")), "{:?}", log.0);
 
     let mut log = Log::default();
-    remove(&client, &Component::ALL, &waiting(), &mut log.tell(), &stop).await.unwrap();
+    remove(&client, &Component::ALL, &waiting(), &mut log.observe(), &stop).await.unwrap();
     for gone in ["Namespace numa", "Namespace numa-scheduler"] {
         assert!(log.0.contains(&format!("Reached {gone} Remove")), "{:?}", log.0);
     }

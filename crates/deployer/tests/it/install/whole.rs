@@ -1,8 +1,8 @@
-//! From an empty cluster to a pod on one NUMA node, and back to an empty cluster: what we ship, as processes, with the rights it ships
-//! with.
+//! From an empty cluster to a pod on one NUMA node, and back to an empty cluster: what we ship, as processes, with the
+//! rights it ships with.
 //!
-//! `INTERRUPTIONS=20 SEED=7 cargo test -p deployer --test it -- whole --nocapture` interrupts that many deployments and removals; 2
-//! are the default.
+//! `INTERRUPTIONS=20 SEED=7 cargo test -p deployer --test it -- whole --nocapture` interrupts that many deployments and
+//! removals; 2 are the default.
 
 use deployer::manifests;
 use deployer::options::Options as Choices;
@@ -69,7 +69,7 @@ async fn there_and_back(client: &Client) -> Duration {
     let parts = manifests::parts(&choices(), &Component::ALL).unwrap();
     let began = Instant::now();
     let (mut log, stop) = (Log::default(), CancellationToken::new());
-    let outcome = deploy(client, &parts, &waiting(), &mut log.tell(), &stop).await;
+    let outcome = deploy(client, &parts, &waiting(), &mut log.observe(), &stop).await;
     let outcome = outcome.unwrap_or_else(|error| panic!("{error}: {:#?}", log.0));
     println!("deployed in {:?}", began.elapsed());
     assert_eq!((outcome.warnings, outcome.findings), (vec![], vec![]), "{:#?}", log.0);

@@ -67,7 +67,7 @@ fn reserved() -> Vec<Seed> {
     vec![
         seed(
             json!({ "reservedSystemCPUs": "", "kubeReserved": { "memory": "511Mi", "cpu": "1500m" } }),
-            &[("reserved-cpus", "CPUs are reserved as an amount (1500m)")],
+            &[("reserved-cpus", "the CPUs of the system are an amount (1500m)")],
         ),
         seed(
             json!({ "reservedSystemCPUs": "0" }),
@@ -75,7 +75,7 @@ fn reserved() -> Vec<Seed> {
         ),
         seed(
             json!({ "reservedSystemCPUs": "0,1,16", "cpuManagerPolicyOptions": { "full-pcpus-only": "true" } }),
-            &[("reserved-cpus-cores", "a core is reserved by half while full-pcpus-only is on")],
+            &[("reserved-cpus-cores", "one core is half reserved while full-pcpus-only is on")],
         ),
         seed(
             json!({ "reservedSystemCPUs": "8-15,24-31" }),

@@ -55,7 +55,7 @@ fn workloads() -> Vec<Change> {
                 o["spec"]["renewTime"] = "2026-01-01T00:00:00.000000Z".into();
             },
         ),
-        change("Lease", "numa", "scheduler-leader", SCHEDULER, "nobody holds the lease", |o| {
+        change("Lease", "numa", "scheduler-leader", SCHEDULER, "has no holder", |o| {
             o["spec"]["holderIdentity"] = "".into()
         }),
         change(
@@ -85,22 +85,22 @@ fn reports() -> Vec<Change> {
     };
     vec![
         nrt("report-invalid", "is listed twice", |o| o["zones"][1]["name"] = "node-0".into()),
-        nrt("report-invalid", "it has no zone", |o| o["zones"] = json!([])),
+        nrt("report-invalid", "the object has no zone", |o| o["zones"] = json!([])),
         nrt("report-totals", "cpu: the zones have 18 for pods, the node has 31 of 32", |o| {
             o["zones"][1]["resources"][0]["allocatable"] = "3".into();
             o["zones"][1]["resources"][0]["available"] = "3".into();
         }),
         nrt(
             "report-policy",
-            "it says topologyManagerPolicy restricted, but the kubelet has single-numa-node",
+            "the object states topologyManagerPolicy restricted, but the kubelet has single-numa-node",
             |o| {
                 attribute(o, "topologyManagerPolicy", Some("restricted"));
             },
         ),
-        nrt("report-policy", "it does not say the kubelet's policy", |o| {
+        nrt("report-policy", "the object states no kubelet policy", |o| {
             attribute(o, "topologyManagerPolicy", None)
         }),
-        nrt("report-fingerprint", "it has no pod fingerprint", |o| {
+        nrt("report-fingerprint", "the object has no pod fingerprint", |o| {
             attribute(o, "nodeTopologyPodsFingerprint", None);
             o["metadata"]["annotations"] = Value::Null;
         }),
@@ -110,8 +110,8 @@ fn reports() -> Vec<Change> {
         nrt("report-owner", "but the node's UID is", |o| {
             o["metadata"]["ownerReferences"][0]["uid"] = "0-0".into()
         }),
-        nrt("report-writers", "it has more than one writer: ", |o| {
-            attribute(o, "somebody", Some("else"));
+        nrt("report-writers", "the object has more than one writer: ", |o| {
+            attribute(o, "other-client", Some("else"));
         }),
     ]
 }
@@ -142,7 +142,7 @@ fn pods() -> Vec<(Value, &'static str, &'static str, &'static str)> {
             with("huge", equal(json!({ "cpu": "1", "memory": "1Gi", "hugepages-1Gi": "1Gi" }))),
             "pod-hugepages",
             "Pod tholepin/huge",
-            "it asks for hugepages-1Gi, which no node offers",
+            "the pod requests hugepages-1Gi, which no node offers",
         ),
         (
             with(
@@ -163,7 +163,7 @@ fn pods() -> Vec<(Value, &'static str, &'static str, &'static str)> {
             with("half", equal(json!({ "cpu": "1500m", "memory": "1Gi" }))),
             "pod-cpu-fraction",
             "Pod tholepin/half",
-            "asks for 1500m of cpu",
+            "requests 1500m of cpu",
         ),
     ]
 }
@@ -183,7 +183,7 @@ fn strangers() -> Vec<(Value, &'static str, &'static str, &'static str)> {
             pod("tholepin", "foreign", Some("node-0"), "default-scheduler", "2"),
             "schedulers-overlap",
             "Scheduler default-scheduler",
-            "it placed 1 pod with exclusive resources",
+            "the scheduler placed 1 pod with exclusive resources",
         ),
         (
             pod("tholepin", "refused", Some("node-0"), "numa", "20"),
@@ -214,7 +214,7 @@ async fn bad_objects_are_found() {
     let events = Api::<k8s_openapi::api::core::v1::Event>::namespaced(installed.client.clone(), "tholepin");
     events.delete_collection(&DeleteParams::default(), &kube::api::ListParams::default()).await.unwrap();
     installed.is_fine().await;
-    // Nobody puts right again what is changed from here on.
+    // Changes from here on are not undone.
     installed.exporters = None;
     for change in workloads().into_iter().chain(reports()) {
         put_wrong_and_right(&installed, &change).await;
@@ -227,7 +227,7 @@ async fn put_wrong_and_right(installed: &Installed, change: &Change) {
     let before = api.get(change.name).await.unwrap();
     let mut wrong = serde_json::to_value(&before).unwrap();
     (change.change)(&mut wrong);
-    put(&api, change, &wrong, "somebody").await;
+    put(&api, change, &wrong, "other-client").await;
     installed.finds(change.id, change.object, change.what).await;
     // Managed fields cannot be put back; a new object has none.
     if change.kind == "NodeResourceTopology" {
@@ -237,7 +237,7 @@ async fn put_wrong_and_right(installed: &Installed, change: &Change) {
             (None, None, None);
         api.create(&PostParams::default(), &again).await.unwrap();
     } else {
-        put(&api, change, &serde_json::to_value(&before).unwrap(), "somebody").await;
+        put(&api, change, &serde_json::to_value(&before).unwrap(), "other-client").await;
     }
     installed.is_fine().await;
 }
@@ -268,7 +268,7 @@ async fn as_a_whole(installed: &Installed) {
     orphan.metadata =
         kube::api::ObjectMeta { name: Some("node-9".to_owned()), ..kube::api::ObjectMeta::default() };
     nrts.create(&PostParams::default(), &orphan).await.unwrap();
-    installed.finds("report-orphan", "NodeResourceTopology node-9", "there is no node of this name").await;
+    installed.finds("report-orphan", "NodeResourceTopology node-9", "no node has this name").await;
     let pods = installed.api("Pod", Some("tholepin"));
     pods.delete("exporter-node-0", &DeleteParams::default().grace_period(0)).await.unwrap();
     installed.finds("exporter-absent", "Node node-0", "no exporter runs on this node").await;

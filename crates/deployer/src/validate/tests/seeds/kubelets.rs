@@ -4,10 +4,10 @@ use serde_json::json;
 
 use super::{Seed, also, seed};
 use crate::validate::finding::Severity::{Error, Info, Warning};
-use crate::validate::tests::world::World;
+use crate::validate::tests::fixture::ClusterFixture;
 
 /// The API server and the kubelets are of this version.
-pub(super) fn at(w: &mut World, version: &str) {
+pub(super) fn at(w: &mut ClusterFixture, version: &str) {
     w.version = version.to_owned();
     for node in ["Node node-0", "Node node-1"] {
         w.get(node)["status"]["nodeInfo"]["kubeletVersion"] = version.into();
@@ -63,7 +63,7 @@ pub(super) const KUBELETS: &[Seed] = &[
             w.configure("node-0", "reservedSystemCPUs", "");
         },
     ),
-    seed("reserved-cpus", Info, "Node node-0", "CPUs are reserved as an amount (1500m)", |w| {
+    seed("reserved-cpus", Info, "Node node-0", "the CPUs of the system are an amount (1500m)", |w| {
         w.configure("node-0", "reservedSystemCPUs", "");
         w.configure("node-0", "kubeReserved", json!({ "cpu": "500m", "memory": "1Gi" }));
         w.configure("node-0", "systemReserved", json!({ "cpu": "1", "memory": "924Mi" }));
@@ -128,16 +128,10 @@ pub(super) const KUBELETS: &[Seed] = &[
         w.attribute("*", "topologyManagerPolicy", "best-effort");
     }),
     also(
-        seed(
-            "pool-disagrees",
-            Warning,
-            "Node node-0",
-            "in pool \"worker\" this node has topology policy restricted",
-            |w| {
-                w.configure("node-0", "topologyManagerPolicy", "restricted");
-                w.attribute("node-0", "topologyManagerPolicy", "restricted");
-            },
-        ),
+        seed("pool-disagrees", Warning, "Node node-0", "the node has topology policy restricted", |w| {
+            w.configure("node-0", "topologyManagerPolicy", "restricted");
+            w.attribute("node-0", "topologyManagerPolicy", "restricted");
+        }),
         &["topology-manager-policy"],
     ),
     seed("pool-disagrees", Warning, "Node node-0", "scope container", |w| {

@@ -5,9 +5,9 @@ use serde_json::{Value, json};
 use super::kubelets::at;
 use super::{Seed, also, seed};
 use crate::validate::finding::Severity::{Error, Warning};
-use crate::validate::tests::world::World;
+use crate::validate::tests::fixture::ClusterFixture;
 
-fn cpu_options(w: &mut World, options: Value) {
+fn cpu_options(w: &mut ClusterFixture, options: Value) {
     w.configure("node-0", "cpuManagerPolicyOptions", options);
 }
 

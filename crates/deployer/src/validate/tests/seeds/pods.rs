@@ -4,7 +4,7 @@ use serde_json::{Value, json};
 
 use super::{Seed, also, seed};
 use crate::validate::finding::Severity::{Error, Warning};
-use crate::validate::tests::world::{NOW, World, pod};
+use crate::validate::tests::fixture::{ClusterFixture, NOW, pod};
 
 fn refused(name: &str, scheduler: &str, cpus: &str) -> Value {
     let mut pod = pod("shop", name, Some("node-0"), scheduler, cpus, "Failed");
@@ -13,7 +13,7 @@ fn refused(name: &str, scheduler: &str, cpus: &str) -> Value {
 }
 
 /// A pod of our scheduler, running on node-1, with other resources.
-fn with_resources(w: &mut World, resources: Value) {
+fn with_resources(w: &mut ClusterFixture, resources: Value) {
     let mut pod = pod("shop", "odd", Some("node-1"), "topo-aware-scheduler", "2", "Running");
     pod["spec"]["containers"][0]["resources"] = resources;
     w.add(pod);
@@ -25,7 +25,7 @@ pub(super) const PODS: &[Seed] = &[
         "pod-rejected",
         Error,
         "Pod shop/db-2",
-        "node-0 refused it with TopologyAffinityError, though topo-aware-scheduler placed it; empty the node would take it",
+        "node-0 rejected the pod with TopologyAffinityError, although topo-aware-scheduler placed the pod; the pod would fit the empty node",
         |w| {
             w.add(refused("db-2", "topo-aware-scheduler", "8"));
         },
@@ -34,7 +34,7 @@ pub(super) const PODS: &[Seed] = &[
         "pod-rejected",
         Warning,
         "Pod shop/db-3",
-        "default-scheduler, which does not know zones placed it; not even empty would the node take it: cannot align container \"main\": cpu: 20 requested, at most 16 free in one zone",
+        "default-scheduler, which ignores zones, placed the pod; the pod would not fit even an empty node: cannot align container \"main\": cpu: 20 requested, at most 16 free in one zone",
         |w| {
             w.add(refused("db-3", "default-scheduler", "20"));
         },
@@ -43,7 +43,7 @@ pub(super) const PODS: &[Seed] = &[
         "pod-rejected",
         Warning,
         "Pod shop/gone",
-        "a kubelet refused it with UnexpectedAdmissionError; the pod is gone since",
+        "a kubelet rejected the pod with UnexpectedAdmissionError; the pod was deleted since",
         |w| {
             w.add(json!({ "kind": "Event", "metadata": { "namespace": "shop", "name": "gone.1" }, "reason": "UnexpectedAdmissionError",
                 "involvedObject": { "kind": "Pod", "namespace": "shop", "name": "gone", "uid": "gone" }, "lastTimestamp": NOW }));
@@ -53,7 +53,7 @@ pub(super) const PODS: &[Seed] = &[
         "pod-never-fits",
         Error,
         "Pod shop/big",
-        "no node can align it even when empty; node-0 comes nearest: cannot align container \"main\": cpu: 20 requested, at most 16 free",
+        "the pod would not fit any node even when empty; node-0 comes nearest: cannot align container \"main\": cpu: 20 requested, at most 16 free",
         |w| {
             w.add(pod("shop", "big", None, "topo-aware-scheduler", "20", "Pending"));
         },
@@ -63,7 +63,7 @@ pub(super) const PODS: &[Seed] = &[
             "pod-hugepages",
             Error,
             "Pod shop/huge",
-            "it asks for hugepages-1Gi, which no node offers",
+            "the pod requests hugepages-1Gi, which no node offers",
             |w| {
                 let mut pod = pod("shop", "huge", None, "topo-aware-scheduler", "2", "Pending");
                 let amounts = json!({ "cpu": "2", "memory": "1Gi", "hugepages-1Gi": "1Gi" });
@@ -73,17 +73,23 @@ pub(super) const PODS: &[Seed] = &[
         ),
         &["pod-never-fits"],
     ),
-    seed("pod-hugepages", Error, "Pod shop/fast", "it asks for example.com/nic, which no node offers", |w| {
-        let mut pod = pod("shop", "fast", None, "topo-aware-scheduler", "2", "Pending");
-        let amounts = json!({ "cpu": "2", "memory": "1Gi", "example.com/nic": "1" });
-        pod["spec"]["containers"][0]["resources"] = json!({ "requests": amounts, "limits": amounts });
-        w.add(pod);
-    }),
+    seed(
+        "pod-hugepages",
+        Error,
+        "Pod shop/fast",
+        "the pod requests example.com/nic, which no node offers",
+        |w| {
+            let mut pod = pod("shop", "fast", None, "topo-aware-scheduler", "2", "Pending");
+            let amounts = json!({ "cpu": "2", "memory": "1Gi", "example.com/nic": "1" });
+            pod["spec"]["containers"][0]["resources"] = json!({ "requests": amounts, "limits": amounts });
+            w.add(pod);
+        },
+    ),
     seed(
         "pod-smt",
         Error,
         "Pod shop/odd",
-        "container \"main\" asks for 3 CPUs, but all nodes hand out cores of 2 threads only",
+        "container \"main\" requests 3 CPUs, but all nodes allocate whole cores of 2 threads",
         |w| {
             w.configure("*", "cpuManagerPolicyOptions", json!({ "full-pcpus-only": "true" }));
             let amounts = json!({ "cpu": "3", "memory": "1Gi" });
@@ -97,7 +103,7 @@ pub(super) const QOS: &[Seed] = &[
         "pod-qos",
         Warning,
         "Pod shop/odd",
-        "it is not Guaranteed: container \"main\" has no limit of cpu",
+        "the QoS class is not Guaranteed: container \"main\" has no limit of cpu",
         |w| {
             with_resources(w, json!({ "requests": { "cpu": "2", "memory": "1Gi" } }));
         },
@@ -123,7 +129,7 @@ pub(super) const QOS: &[Seed] = &[
         "pod-cpu-fraction",
         Warning,
         "Pod shop/odd",
-        "container \"main\" asks for 1500m of cpu, not a whole number",
+        "container \"main\" requests 1500m of cpu, not a whole number",
         |w| {
             let amounts = json!({ "cpu": "1500m", "memory": "1Gi" });
             with_resources(w, json!({ "requests": amounts, "limits": amounts }));

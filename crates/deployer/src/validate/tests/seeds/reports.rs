@@ -4,12 +4,12 @@ use serde_json::json;
 
 use super::{Seed, also, seed};
 use crate::validate::finding::Severity::{Error, Warning};
-use crate::validate::tests::world::{World, pod};
+use crate::validate::tests::fixture::{ClusterFixture, pod};
 
 const NRT: &str = "NodeResourceTopology node-0";
 const CRD: &str = "CustomResourceDefinition noderesourcetopologies.topology.node.k8s.io";
 
-fn version_of(w: &mut World, name: &str) -> usize {
+fn version_of(w: &mut ClusterFixture, name: &str) -> usize {
     let crd = w.get(CRD);
     crd["spec"]["versions"].as_array().unwrap().iter().position(|v| v["name"] == name).unwrap()
 }
@@ -41,13 +41,13 @@ pub(super) const REPORTS: &[Seed] = &[
         w.get(CRD)["spec"]["versions"][old]["storage"] = true.into();
         w.get(CRD)["spec"]["versions"][new]["storage"] = false.into();
     }),
-    seed("crd-versions", Error, CRD, "the API server has not established it", |w| {
+    seed("crd-versions", Error, CRD, "the API server has not established the definition", |w| {
         w.get(CRD)["status"]["conditions"][0]["status"] = "False".into();
     }),
     seed("report-missing", Error, "Node node-1", "the node has no NodeResourceTopology object", |w| {
         w.remove("NodeResourceTopology node-1");
     }),
-    seed("report-orphan", Warning, "NodeResourceTopology node-7", "there is no node of this name", |w| {
+    seed("report-orphan", Warning, "NodeResourceTopology node-7", "no node has this name", |w| {
         let mut report = w.get(NRT).clone();
         report["metadata"]["name"] = "node-7".into();
         w.add(report);
@@ -56,7 +56,7 @@ pub(super) const REPORTS: &[Seed] = &[
         "report-invalid",
         Error,
         NRT,
-        "schedulers cannot read it: zones[1].name: \"node-0\" is listed twice",
+        "schedulers cannot read the object: zones[1].name: \"node-0\" is listed twice",
         |w| {
             w.get(NRT)["zones"][1]["name"] = "node-0".into();
         },
@@ -67,7 +67,7 @@ pub(super) const REPORTS: &[Seed] = &[
         }),
         &["report-totals"],
     ),
-    seed("report-invalid", Error, NRT, "it has no zone", |w| w.get(NRT)["zones"] = json!([])),
+    seed("report-invalid", Error, NRT, "the object has no zone", |w| w.get(NRT)["zones"] = json!([])),
 ];
 
 pub(super) const MORE_REPORTS: &[Seed] = &[
@@ -75,7 +75,7 @@ pub(super) const MORE_REPORTS: &[Seed] = &[
         "report-policy",
         Error,
         NRT,
-        "it says topologyManagerPolicy restricted, but the kubelet has single-numa-node",
+        "the object states topologyManagerPolicy restricted, but the kubelet has single-numa-node",
         |w| {
             w.attribute("node-0", "topologyManagerPolicy", "restricted");
         },
@@ -84,15 +84,21 @@ pub(super) const MORE_REPORTS: &[Seed] = &[
         "report-policy",
         Error,
         NRT,
-        "it says topologyManagerScope pod, but the kubelet has container",
+        "the object states topologyManagerScope pod, but the kubelet has container",
         |w| {
             w.attribute("node-0", "topologyManagerScope", "pod");
         },
     ),
-    seed("report-policy", Error, NRT, "it says cpuManagerPolicy none, but the kubelet has static", |w| {
-        w.attribute("node-0", "cpuManagerPolicy", "none");
-    }),
-    seed("report-policy", Error, NRT, "it does not say the kubelet's policy", |w| {
+    seed(
+        "report-policy",
+        Error,
+        NRT,
+        "the object states cpuManagerPolicy none, but the kubelet has static",
+        |w| {
+            w.attribute("node-0", "cpuManagerPolicy", "none");
+        },
+    ),
+    seed("report-policy", Error, NRT, "the object states no kubelet policy", |w| {
         let attributes = w.get(NRT)["attributes"].as_array_mut().unwrap();
         attributes.retain(|attribute| attribute["name"] != "topologyManagerPolicy");
     }),
@@ -116,7 +122,7 @@ pub(super) const MORE_REPORTS: &[Seed] = &[
         "report-writers",
         Error,
         NRT,
-        "it has more than one writer: nfd-topology-updater and tholepin-exporter",
+        "the object has more than one writer: nfd-topology-updater and tholepin-exporter",
         |w| {
             let entry = json!({ "manager": "nfd-topology-updater", "fieldsV1": { "f:zones": {} } });
             w.get(NRT)["metadata"]["managedFields"].as_array_mut().unwrap().push(entry);
@@ -126,16 +132,16 @@ pub(super) const MORE_REPORTS: &[Seed] = &[
         "report-owner",
         Warning,
         NRT,
-        "its owner is Node node-0 with UID old, but the node's UID is uid-node-0",
+        "the owner is Node node-0 with UID old, but the node has UID uid-node-0",
         |w| {
             w.get(NRT)["metadata"]["ownerReferences"][0]["uid"] = "old".into();
         },
     ),
-    seed("report-fingerprint", Warning, NRT, "it has no pod fingerprint", |w| {
+    seed("report-fingerprint", Warning, NRT, "the object has no pod fingerprint", |w| {
         let attributes = w.get(NRT)["attributes"].as_array_mut().unwrap();
         attributes.retain(|attribute| attribute["name"] != "nodeTopologyPodsFingerprint");
     }),
-    seed("report-stale", Warning, NRT, "its fingerprint is not that of the 3 pods on the node", |w| {
+    seed("report-stale", Warning, NRT, "the fingerprint does not match the 3 pods on the node", |w| {
         w.add(pod("shop", "web", Some("node-0"), "topo-aware-scheduler", "2", "Running"));
     }),
 ];

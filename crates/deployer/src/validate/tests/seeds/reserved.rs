@@ -28,16 +28,10 @@ pub(super) const RESERVED: &[Seed] = &[
     seed("reserved-cpus-cores", Warning, "Node node-0", "are 1 CPUs on cores of 2 threads", |w| {
         w.configure("node-0", "reservedSystemCPUs", "0");
     }),
-    seed(
-        "reserved-cpus-cores",
-        Warning,
-        "Node node-0",
-        "reserved by half while full-pcpus-only is on",
-        |w| {
-            w.configure("node-0", "reservedSystemCPUs", "0,1,16");
-            w.configure("node-0", "cpuManagerPolicyOptions", json!({ "full-pcpus-only": "true" }));
-        },
-    ),
+    seed("reserved-cpus-cores", Warning, "Node node-0", "half reserved while full-pcpus-only is on", |w| {
+        w.configure("node-0", "reservedSystemCPUs", "0,1,16");
+        w.configure("node-0", "cpuManagerPolicyOptions", json!({ "full-pcpus-only": "true" }));
+    }),
     seed(
         "reserved-cpus-overridden",
         Warning,

@@ -4,7 +4,7 @@ use serde_json::json;
 
 use super::{Seed, also, seed};
 use crate::validate::finding::Severity::{Error, Info, Warning};
-use crate::validate::tests::world::pod;
+use crate::validate::tests::fixture::pod;
 
 const SCHEDULER: &str = "Deployment tholepin/tholepin-scheduler";
 const DEPLOYMENT: &str = "Deployment tholepin-scheduler";
@@ -33,23 +33,17 @@ pub(super) const EXPORTERS: &[Seed] = &[
         "exporter-not-ready",
         Error,
         "DaemonSet tholepin/tholepin-exporter",
-        "1 of 2 pods of this exporter are ready",
+        "1 of 2 pods of the exporter are ready",
         |w| {
             w.get("DaemonSet tholepin-exporter")["status"]["numberReady"] = 1.into();
         },
     ),
-    seed(
-        "exporter-not-ready",
-        Warning,
-        "DaemonSet tholepin/idle",
-        "this exporter has no node to run on",
-        |w| {
-            let mut set = w.get("DaemonSet tholepin-exporter").clone();
-            set["metadata"]["name"] = "idle".into();
-            set["status"] = json!({ "desiredNumberScheduled": 0, "numberReady": 0 });
-            w.add(set);
-        },
-    ),
+    seed("exporter-not-ready", Warning, "DaemonSet tholepin/idle", "the exporter matches no node", |w| {
+        let mut set = w.get("DaemonSet tholepin-exporter").clone();
+        set["metadata"]["name"] = "idle".into();
+        set["status"] = json!({ "desiredNumberScheduled": 0, "numberReady": 0 });
+        w.add(set);
+    }),
     seed(
         "exporter-twice",
         Error,
@@ -68,36 +62,42 @@ pub(super) const EXPORTERS: &[Seed] = &[
 ];
 
 pub(super) const SCHEDULERS: &[Seed] = &[
-    seed("scheduler-absent", Warning, "Cluster", "no scheduler that knows NUMA zones is installed", |w| {
+    seed("scheduler-absent", Warning, "Cluster", "no NUMA-aware scheduler is installed", |w| {
         w.remove(DEPLOYMENT)
     }),
-    seed("scheduler-not-ready", Error, SCHEDULER, "none of the 1 pods of this scheduler is ready", |w| {
+    seed("scheduler-not-ready", Error, SCHEDULER, "none of the 1 pods of the scheduler is ready", |w| {
         w.get(DEPLOYMENT)["status"] = json!({});
     }),
     also(
-        seed("scheduler-not-ready", Error, SCHEDULER, "this scheduler is scaled to 0", |w| {
+        seed("scheduler-not-ready", Error, SCHEDULER, "the scheduler is scaled to 0", |w| {
             w.get(DEPLOYMENT)["spec"]["replicas"] = 0.into();
             w.get(DEPLOYMENT)["status"] = json!({});
         }),
         &[],
     ),
-    seed("scheduler-not-ready", Warning, SCHEDULER, "1 of 3 pods of this scheduler are ready", |w| {
+    seed("scheduler-not-ready", Warning, SCHEDULER, "1 of 3 pods of the scheduler are ready", |w| {
         w.get(DEPLOYMENT)["spec"]["replicas"] = 3.into();
     }),
-    seed("scheduler-leader", Error, SCHEDULER, "there is no lease tholepin/topo-aware-scheduler", |w| {
-        w.remove("Lease topo-aware-scheduler");
-    }),
+    seed(
+        "scheduler-leader",
+        Error,
+        SCHEDULER,
+        "the lease tholepin/topo-aware-scheduler does not exist",
+        |w| {
+            w.remove("Lease topo-aware-scheduler");
+        },
+    ),
     seed("scheduler-leader", Error, SCHEDULER, "has not renewed it for more than 45 s", |w| {
         w.get("Lease topo-aware-scheduler")["spec"]["renewTime"] = "2026-03-01T11:59:00.000000Z".into();
     }),
-    seed("scheduler-leader", Error, SCHEDULER, "nobody holds the lease", |w| {
+    seed("scheduler-leader", Error, SCHEDULER, "has no holder", |w| {
         w.get("Lease topo-aware-scheduler")["spec"]["holderIdentity"] = "".into();
     }),
     seed(
         "scheduler-names-clash",
         Error,
         SCHEDULER,
-        "it answers to the name \"topo-aware-scheduler\", as Deployment tholepin/other does",
+        "the profile name \"topo-aware-scheduler\" is also that of Deployment tholepin/other",
         |w| {
             let mut other = w.get(DEPLOYMENT).clone();
             other["metadata"]["name"] = "other".into();
@@ -108,7 +108,7 @@ pub(super) const SCHEDULERS: &[Seed] = &[
         "scheduler-name-unknown",
         Error,
         "Pod shop/lost",
-        "it asks for the scheduler \"topology-scheduler\"; those there are answer to default-scheduler, topo-aware-scheduler",
+        "no scheduler has the name \"topology-scheduler\"; the existing names are default-scheduler, topo-aware-scheduler",
         |w| {
             w.add(pod("shop", "lost", None, "topology-scheduler", "2", "Pending"));
         },
@@ -117,7 +117,7 @@ pub(super) const SCHEDULERS: &[Seed] = &[
         "schedulers-overlap",
         Warning,
         "Scheduler default-scheduler",
-        "it placed 1 pod with exclusive resources on nodes that enforce alignment, such as shop/other on node-1",
+        "the scheduler placed 1 pod with exclusive resources on nodes that enforce alignment, such as shop/other on node-1",
         |w| {
             w.add(pod("shop", "other", Some("node-1"), "default-scheduler", "2", "Running"));
             w.sign("node-1");

@@ -1,0 +1,388 @@
+//! The flags that choose what is installed and how.
+//!
+//! In: flags. Out: [`Options`] with checked values. Without a flag the default of the program holds that the flag
+//! belongs to. Flags that the Go `deployer` has too have its names.
+
+#[cfg(test)]
+mod tests;
+
+use std::path::PathBuf;
+
+use anyhow::Context as _;
+use api::schedulerconfig::{InformerMode, PreemptionMode};
+use k8s_openapi::api::core::v1::Toleration;
+
+use super::values::{
+    Period, Replicas, bool_word, kubelet_config, label, lease, period, pull_policy, replicas, scc, scheduler,
+    toleration, updater, word,
+};
+use crate::detect::PlatformSpec;
+use crate::images::{Images, Pullspec, USE_SHA};
+use crate::options::{
+    Distribution, KubeletConfig, LeaseName, Options, PullPolicy, SccVersion, Scheduler, SchedulerOptions,
+    Updater, UpdaterOptions, files,
+};
+
+/// The flags of `deploy`, `render`, `setup` and `images`.
+#[derive(Clone, Debug, clap::Args)]
+pub struct InstallFlags {
+    /// Platform, or platform and version: kubernetes, openshift or hypershift [default: asked of the cluster; render:
+    /// kubernetes]
+    #[arg(short = 'P', long, value_name = "KIND[:VERSION]", help_heading = "Cluster")]
+    pub platform: Option<PlatformSpec>,
+    #[command(flatten)]
+    updater: UpdaterFlags,
+    #[command(flatten)]
+    kubelet: KubeletFlags,
+    #[command(flatten)]
+    scheduler: SchedulerFlags,
+    #[command(flatten)]
+    pods: PodFlags,
+    #[command(flatten)]
+    images: ImageFlags,
+}
+
+#[derive(Clone, Debug, clap::Args)]
+#[command(next_help_heading = "Topology updater")]
+struct UpdaterFlags {
+    /// Program: tholepin, rte or nfd
+    #[arg(long, alias = "updater", value_name = "PROGRAM", default_value = "tholepin", ignore_case = true, value_parser = updater(), hide_possible_values = true)]
+    updater_type: Updater,
+    /// Namespace of the topology updater
+    #[arg(long, value_name = "NAME")]
+    updater_namespace: Option<String>,
+    /// Name of its objects
+    #[arg(long, value_name = "NAME")]
+    updater_name: Option<String>,
+    /// Time between two scans of a node on which nothing happens, such as 30s; 0: no timer
+    #[arg(long, value_name = "DURATION", value_parser = period)]
+    updater_sync_period: Option<Period>,
+    /// Verbosity of its log, as in klog
+    #[arg(long, value_name = "LEVEL")]
+    updater_verbose: Option<i32>,
+    /// Publish the fingerprint of the pods
+    #[arg(long, value_name = "BOOL", num_args = 0..=1, require_equals = true, default_missing_value = "true", value_parser = bool_word)]
+    updater_pfp_enable: Option<bool>,
+    /// File with its configuration
+    #[arg(long, alias = "rte-config-file", value_name = "FILE")]
+    updater_config_file: Option<PathBuf>,
+    /// Labels of the nodes it runs on (repeatable, or joined by commas)
+    #[arg(long, value_name = "KEY=VALUE", value_delimiter = ',', value_parser = label)]
+    updater_node_selector: Vec<(String, String)>,
+    /// Taints it tolerates: KEY[=VALUE][:EFFECT], all or none (repeatable) [default: tholepin: all, others: none]
+    #[arg(long, value_name = "TOLERATION", value_parser = toleration)]
+    updater_toleration: Vec<Option<Toleration>>,
+    /// Priority class of its pods [default: system-node-critical; nfd: none]
+    #[arg(long, value_name = "NAME")]
+    updater_priority_class: Option<String>,
+    /// Port for its metrics
+    #[arg(long, value_name = "PORT", value_parser = clap::value_parser!(u16).range(1..))]
+    metrics_port: Option<u16>,
+    /// Restrict each of our exporters to the object of its own node, by an admission policy
+    #[arg(long, value_name = "BOOL", num_args = 0..=1, require_equals = true, default_missing_value = "true", value_parser = bool_word)]
+    admission_policy: Option<bool>,
+    /// Scan when a notification file is touched (rte)
+    #[arg(long, value_name = "BOOL", num_args = 0..=1, require_equals = true, default_missing_value = "true", value_parser = bool_word)]
+    updater_notif_enable: Option<bool>,
+    /// Have the container runtime touch the notification file (rte on openshift)
+    #[arg(long, value_name = "BOOL", num_args = 0..=1, require_equals = true, default_missing_value = "true", value_parser = bool_word)]
+    updater_cri_hooks_enable: Option<bool>,
+    /// Install an SELinux policy with a MachineConfig (rte on openshift)
+    #[arg(long, value_name = "BOOL", num_args = 0..=1, require_equals = true, default_missing_value = "true", value_parser = bool_word)]
+    updater_custom_selinux_policy: Option<bool>,
+    /// SecurityContextConstraints: v1 (with an SELinux type of its own) or v2 (rte on openshift)
+    #[arg(long, value_name = "VERSION", value_parser = scc(), hide_possible_values = true)]
+    updater_scc: Option<SccVersion>,
+    /// SELinux type of its containers
+    #[arg(long, value_name = "TYPE")]
+    selinux_type: Option<String>,
+    /// Labels of the MachineConfig, to select another pool than worker (repeatable)
+    #[arg(long, value_name = "KEY=VALUE", value_delimiter = ',', value_parser = label)]
+    machine_config_label: Vec<(String, String)>,
+}
+
+#[derive(Clone, Debug, clap::Args)]
+#[command(next_help_heading = "Kubelets")]
+struct KubeletFlags {
+    /// Paths of the distribution: kubeadm, k3s, rke2, microk8s, talos, kind, eks, gke, aks or openshift [default: from
+    /// the platform]
+    #[arg(long, value_name = "DISTRIBUTION")]
+    kubelet_profile: Option<Distribution>,
+    /// Root directory of the kubelets
+    #[arg(long, value_name = "DIR")]
+    kubelet_root: Option<String>,
+    /// Source of their configuration: a file, configz[:PORT] (asks the kubelet), or POLICY/SCOPE (stated here)
+    #[arg(long, value_name = "SOURCE", value_parser = kubelet_config)]
+    kubelet_config: Option<KubeletConfig>,
+    /// Mount the root directory into our exporter, so that it notices changes at once
+    #[arg(long, value_name = "BOOL", num_args = 0..=1, require_equals = true, default_missing_value = "true", value_parser = bool_word)]
+    kubelet_root_mount: Option<bool>,
+}
+
+#[derive(Clone, Debug, clap::Args)]
+#[command(next_help_heading = "Scheduler")]
+struct SchedulerFlags {
+    /// Program: tholepin or plugin (kube-scheduler with scheduler-plugins)
+    #[arg(long, alias = "scheduler", value_name = "PROGRAM", default_value = "tholepin", ignore_case = true, value_parser = scheduler(), hide_possible_values = true)]
+    sched_type: Scheduler,
+    /// Namespace of the scheduler
+    #[arg(long, value_name = "NAME")]
+    sched_namespace: Option<String>,
+    /// Number of replicas, one of which leads; auto: one for each control plane node
+    #[arg(short = 'R', long, value_name = "N", default_value = "1", value_parser = replicas, allow_hyphen_values = true)]
+    replicas: Replicas,
+    /// Name of its profile: pods with this schedulerName are scheduled by it
+    #[arg(long, value_name = "NAME")]
+    sched_profile_name: Option<String>,
+    /// Run on control plane nodes only
+    #[arg(long, value_name = "BOOL", num_args = 0..=1, require_equals = true, default_missing_value = "true", value_parser = bool_word)]
+    sched_ctrlplane_affinity: Option<bool>,
+    /// Lease for leader election: NAME, /NAME, NAMESPACE/ or NAMESPACE/NAME
+    #[arg(long, value_name = "LEASE", value_parser = lease)]
+    sched_leader_elect_resource: Option<LeaseName>,
+    /// Verbosity of its log, as in klog
+    #[arg(long, value_name = "LEVEL")]
+    sched_verbose: Option<i32>,
+    /// Labels of the nodes it runs on (repeatable, or joined by commas)
+    #[arg(long, value_name = "KEY=VALUE", value_delimiter = ',', value_parser = label)]
+    sched_node_selector: Vec<(String, String)>,
+    /// Taints it tolerates besides those of the control plane: KEY[=VALUE][:EFFECT] or all (repeatable)
+    #[arg(long, value_name = "TOLERATION", value_parser = toleration)]
+    sched_toleration: Vec<Option<Toleration>>,
+    /// Priority class of its pods [default: system-cluster-critical; plugin: none]
+    #[arg(long, value_name = "NAME")]
+    sched_priority_class: Option<String>,
+    /// Create a PodDisruptionBudget for several replicas
+    #[arg(long, value_name = "BOOL", num_args = 0..=1, require_equals = true, default_missing_value = "true", value_parser = bool_word)]
+    disruption_budget: Option<bool>,
+    /// Preemption to free a zone: Enabled or Disabled
+    #[arg(long, value_name = "MODE", value_parser = word::<PreemptionMode>)]
+    sched_preemption_mode: Option<PreemptionMode>,
+    /// Resync period of the plugin's cache; below 1s: no cache
+    #[arg(long, value_name = "DURATION", value_parser = period)]
+    sched_resync_period: Option<Period>,
+    /// Pod informer of the plugin: Shared or Dedicated
+    #[arg(long, value_name = "MODE", value_parser = word::<InformerMode>)]
+    sched_informer_mode: Option<InformerMode>,
+    /// File with resyncMethod, foreignPodsDetect, informerMode (plugin)
+    #[arg(long, value_name = "FILE")]
+    sched_cache_params_config_file: Option<PathBuf>,
+    /// File with the scoring strategy: type, and resources with weights
+    #[arg(long, value_name = "FILE")]
+    sched_scoring_strat_config_file: Option<PathBuf>,
+}
+
+#[derive(Clone, Debug, clap::Args)]
+#[command(next_help_heading = "Network and nodes")]
+struct PodFlags {
+    /// Restrict the pods' network traffic to API server, kubelet and metrics
+    #[arg(long, value_name = "BOOL", num_args = 0..=1, require_equals = true, default_missing_value = "true", value_parser = bool_word)]
+    network_policies: Option<bool>,
+    /// Ports of API servers (repeatable, or joined by commas) [default: 6443,443]
+    #[arg(long, value_name = "PORT", value_delimiter = ',', value_parser = clap::value_parser!(u16).range(1..))]
+    api_server_port: Vec<u16>,
+    /// Create ResourceQuotas that admit pods of critical priority, for clusters that demand them (GKE)
+    #[arg(long)]
+    critical_quota: bool,
+    /// CPU architectures of our image; all: any node (repeatable, or joined by commas) [default: amd64,arm64]
+    #[arg(long, value_name = "ARCH", value_delimiter = ',')]
+    arch: Vec<String>,
+}
+
+#[derive(Clone, Debug, clap::Args)]
+#[command(next_help_heading = "Images")]
+struct ImageFlags {
+    /// Our image, for exporter and scheduler [env: THOLEPIN_IMAGE]
+    #[arg(long, value_name = "IMAGE")]
+    image: Option<String>,
+    /// Image of resource-topology-exporter [env: TAS_RESOURCE_EXPORTER_IMAGE]
+    #[arg(long, value_name = "IMAGE")]
+    rte_image: Option<String>,
+    /// Image of nfd-topology-updater [env: TAS_NODE_FEATURE_DISCOVERY_IMAGE]
+    #[arg(long, value_name = "IMAGE")]
+    nfd_image: Option<String>,
+    /// Image of the scheduler plugin [env: TAS_SCHEDULER_PLUGIN_IMAGE]
+    #[arg(long, value_name = "IMAGE")]
+    sched_image: Option<String>,
+    /// Image of the scheduler plugin's controller [env: TAS_SCHEDULER_PLUGIN_CONTROLLER_IMAGE]
+    #[arg(long, value_name = "IMAGE")]
+    controller_image: Option<String>,
+    /// Image of rte's second container, which does nothing [env: THOLEPIN_PAUSE_IMAGE]
+    #[arg(long, value_name = "IMAGE")]
+    pause_image: Option<String>,
+    /// Pull all images from this registry and path
+    #[arg(long, value_name = "HOST[/PATH]")]
+    registry: Option<String>,
+    /// Name the peers' images by digest [env: TAS_IMAGES_USE_SHA]
+    #[arg(long)]
+    use_sha: bool,
+    /// Pull policy: always or if-not-present
+    #[arg(long, value_name = "WHEN", default_value = "if-not-present", ignore_case = true, value_parser = pull_policy(), hide_possible_values = true)]
+    pull_policy: PullPolicy,
+    /// Alias of --pull-policy=if-not-present
+    #[arg(long, hide = true, conflicts_with = "pull_policy")]
+    pull_if_not_present: bool,
+    /// Secret with registry credentials in the namespaces of the pods (repeatable)
+    #[arg(long, value_name = "NAME")]
+    pull_secret: Vec<String>,
+}
+
+impl InstallFlags {
+    /// Whether the number of replicas depends on the cluster.
+    #[must_use]
+    pub fn needs_cluster(&self) -> bool {
+        self.scheduler.replicas == Replicas::ControlPlane
+    }
+
+    /// The options that the flags state; platform and version are still open. `variable` reads the environment.
+    ///
+    /// # Errors
+    /// When a file cannot be read or has wrong content; the error names flag and file.
+    pub fn options(&self, variable: &dyn Fn(&str) -> Option<String>) -> anyhow::Result<Options> {
+        let mut options = Options { pull: self.images.pull_policy, ..Options::default() };
+        options.images = self.images.images(variable);
+        options.pull_secrets.clone_from(&self.images.pull_secret);
+        options.updater = self.updater.options(&self.kubelet)?;
+        if let Some(profile) = self.kubelet() {
+            options.updater.kubelet = Some(profile);
+        }
+        options.scheduler = self.scheduler.options()?;
+        set(&mut options.network_policies, self.pods.network_policies);
+        options.critical_quota = self.pods.critical_quota;
+        if !self.pods.api_server_port.is_empty() {
+            options.api_server_ports.clone_from(&self.pods.api_server_port);
+        }
+        if !self.pods.arch.is_empty() {
+            let all = self.pods.arch.iter().any(|arch| arch == "all");
+            options.architectures = if all { Vec::new() } else { self.pods.arch.clone() };
+        }
+        Ok(options)
+    }
+
+    /// The flags about kubelets over the profile of the distribution; `None` if there is no such flag.
+    fn kubelet(&self) -> Option<crate::options::Kubelet> {
+        let flags = &self.kubelet;
+        let openshift =
+            self.platform.as_ref().and_then(|stated| stated.platform).is_some_and(|one| one.is_openshift());
+        let usual = if openshift { Distribution::OpenShift } else { Distribution::Kubeadm };
+        if flags.kubelet_profile.is_none() && flags.kubelet_root.is_none() && flags.kubelet_config.is_none() {
+            return None;
+        }
+        let mut kubelet = flags.kubelet_profile.unwrap_or(usual).kubelet();
+        if let Some(root) = &flags.kubelet_root {
+            let root = root.trim_end_matches('/').to_owned();
+            // The file stays at the same place relative to the root.
+            if let KubeletConfig::File { path, .. } = &mut kubelet.config
+                && let Some(rest) = path.strip_prefix(&kubelet.root)
+            {
+                *path = format!("{root}{rest}");
+            }
+            kubelet.root = root;
+        }
+        if let Some(config) = &flags.kubelet_config {
+            kubelet.config = config.clone();
+        }
+        Some(kubelet)
+    }
+}
+
+impl UpdaterFlags {
+    fn options(&self, kubelet: &KubeletFlags) -> anyhow::Result<UpdaterOptions> {
+        let peers = self.updater_type != Updater::Tholepin;
+        let mut options = if peers { Options::peers().updater } else { UpdaterOptions::default() };
+        options.kind = self.updater_type;
+        options.namespace.clone_from(&self.updater_namespace);
+        options.name.clone_from(&self.updater_name);
+        set(&mut options.sync_period, self.updater_sync_period.map(|Period(period)| period));
+        set(&mut options.verbosity, self.updater_verbose);
+        set(&mut options.fingerprint, self.updater_pfp_enable);
+        if let Some(path) = &self.updater_config_file {
+            let read = files::verbatim(path);
+            options.config = read.with_context(|| format!("--updater-config-file {}", path.display()))?;
+        }
+        options.node_selector.extend(self.updater_node_selector.iter().cloned());
+        if !self.updater_toleration.is_empty() {
+            options.tolerations = Some(self.updater_toleration.iter().flatten().cloned().collect());
+        }
+        options.priority_class.clone_from(&self.updater_priority_class);
+        set(&mut options.metrics_port, self.metrics_port);
+        set(&mut options.admission_policy, self.admission_policy);
+        set(&mut options.notify, self.updater_notif_enable);
+        set(&mut options.cri_hooks, self.updater_cri_hooks_enable);
+        set(&mut options.custom_selinux_policy, self.updater_custom_selinux_policy);
+        set(&mut options.scc, self.updater_scc);
+        options.selinux_type.clone_from(&self.selinux_type);
+        options.machine_config_labels.extend(self.machine_config_label.iter().cloned());
+        set(&mut options.kubelet_root, kubelet.kubelet_root_mount);
+        Ok(options)
+    }
+}
+
+impl SchedulerFlags {
+    fn options(&self) -> anyhow::Result<SchedulerOptions> {
+        let peers = self.sched_type == Scheduler::Plugin;
+        let mut options = if peers { Options::peers().scheduler } else { SchedulerOptions::default() };
+        options.kind = self.sched_type;
+        options.namespace.clone_from(&self.sched_namespace);
+        if let Replicas::Fixed(replicas) = self.replicas {
+            options.replicas = replicas;
+        }
+        options.profile_name.clone_from(&self.sched_profile_name);
+        set(&mut options.control_plane_affinity, self.sched_ctrlplane_affinity);
+        if let Some(lease) = &self.sched_leader_elect_resource {
+            options.lease = lease.clone();
+        }
+        set(&mut options.verbosity, self.sched_verbose);
+        options.node_selector.extend(self.sched_node_selector.iter().cloned());
+        options.tolerations.extend(self.sched_toleration.iter().flatten().cloned());
+        options.priority_class.clone_from(&self.sched_priority_class);
+        set(&mut options.disruption_budget, self.disruption_budget);
+        options.preemption = self.sched_preemption_mode;
+        if let Some(Period(period)) = self.sched_resync_period {
+            options.resync_seconds =
+                period.map_or(0, |period| i64::try_from(period.as_secs()).unwrap_or(i64::MAX));
+        }
+        if let Some(path) = &self.sched_cache_params_config_file {
+            let read = files::cache(path, &mut options.cache);
+            read.with_context(|| format!("--sched-cache-params-config-file {}", path.display()))?;
+        }
+        if let Some(mode) = self.sched_informer_mode {
+            options.cache.informer_mode = Some(mode);
+        }
+        if let Some(path) = &self.sched_scoring_strat_config_file {
+            let read = files::scoring(path);
+            let read =
+                read.with_context(|| format!("--sched-scoring-strat-config-file {}", path.display()))?;
+            options.scoring = Some(read);
+        }
+        Ok(options)
+    }
+}
+
+impl ImageFlags {
+    /// A flag overrides its variable; the registry replaces that of every image without a flag.
+    fn images(&self, variable: &dyn Fn(&str) -> Option<String>) -> Images {
+        let sha = self.use_sha || variable(USE_SHA).is_some();
+        let mut images = Images::new(if sha { Pullspec::Digest } else { Pullspec::Tag }, variable);
+        if let Some(registry) = &self.registry {
+            images = images.mirrored(registry);
+        }
+        for (image, flag) in [
+            (&mut images.tholepin, &self.image),
+            (&mut images.rte, &self.rte_image),
+            (&mut images.nfd, &self.nfd_image),
+            (&mut images.scheduler_plugin, &self.sched_image),
+            (&mut images.scheduler_controller, &self.controller_image),
+            (&mut images.pause, &self.pause_image),
+        ] {
+            set(image, flag.clone());
+        }
+        images
+    }
+}
+
+fn set<T>(option: &mut T, flag: Option<T>) {
+    if let Some(value) = flag {
+        *option = value;
+    }
+}

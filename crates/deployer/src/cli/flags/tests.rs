@@ -1,0 +1,135 @@
+use clap::Parser;
+use topology::policy::{Policy, Scope};
+
+use super::*;
+use crate::options::Kubelet;
+
+#[derive(Parser)]
+struct Cli {
+    #[command(flatten)]
+    flags: InstallFlags,
+}
+
+fn flags(words: &str) -> Result<InstallFlags, String> {
+    let words = std::iter::once("x").chain(words.split_whitespace());
+    Cli::try_parse_from(words).map(|cli| cli.flags).map_err(|error| error.to_string())
+}
+
+fn options(words: &str) -> Options {
+    flags(words).unwrap().options(&|_| None).unwrap()
+}
+
+#[test]
+fn without_flags_our_own_programs_are_installed() {
+    assert_eq!(options(""), Options::default());
+}
+
+#[test]
+fn the_peers_programs_have_the_peers_defaults() {
+    let peers = Options::peers();
+    let theirs = options("--updater-type RTE --sched-type plugin --pull-policy always");
+    assert_eq!(theirs, peers);
+    assert_eq!(options("--updater-type nfd --updater-verbose 3").updater.verbosity, 3);
+}
+
+#[test]
+fn every_flag_sets_its_option() {
+    let file = tempfile::NamedTempFile::new().unwrap();
+    std::fs::write(file.path(), "informerMode: Shared\ntype: MostAllocated\n").unwrap();
+    let file = file.path().display();
+    let words = format!(
+        "-P openshift:4.18 --updater-type rte --sched-type plugin --updater-namespace a --updater-name b --updater-sync-period 1m --updater-verbose 7 \
+         --updater-pfp-enable=false --updater-config-file {file} --updater-node-selector x=y,z= --updater-toleration k=v:NoExecute \
+         --updater-priority-class c --metrics-port 9 --admission-policy=false --updater-notif-enable \
+         --updater-cri-hooks-enable --updater-custom-selinux-policy=false --updater-scc v1 --selinux-type t \
+         --machine-config-label m=n --kubelet-profile microk8s --kubelet-config configz:10255 --kubelet-root-mount=false \
+         --sched-namespace d -R 3 --sched-profile-name e --sched-ctrlplane-affinity=false --sched-leader-elect-resource f/g \
+         --sched-verbose 8 --sched-node-selector h=i --sched-toleration all --sched-priority-class j --disruption-budget=false \
+         --sched-preemption-mode Enabled --sched-resync-period 500ms --sched-informer-mode Dedicated \
+         --sched-cache-params-config-file {file} --sched-scoring-strat-config-file {file} --network-policies=false \
+         --critical-quota --api-server-port 1,2 --arch amd64 --image k --rte-image l --nfd-image o --sched-image p --controller-image q \
+         --pause-image r --pull-policy always --pull-secret s"
+    );
+    let set = options(&words);
+    // Every field differs from its default, so no flag was forgotten.
+    let lines = |options: &Options| -> Vec<String> {
+        format!("{options:#?}").lines().filter(|line| line.starts_with("    ")).map(str::to_owned).collect()
+    };
+    let defaults = lines(&Options::default());
+    let field = |line: &String| line.contains(": ") && !line.ends_with(['{', '(', '[']);
+    let same: Vec<String> = lines(&set)
+        .into_iter()
+        .filter(|line| field(line) && defaults.contains(line))
+        .map(|line| line.trim().to_owned())
+        .collect();
+    // Only the cluster knows these.
+    assert_eq!(same, ["platform: Kubernetes,", "version: None,"], "{set:#?}");
+    assert_eq!(flags(&words).unwrap().platform, Some("openshift:4.18".parse().unwrap()));
+}
+
+#[test]
+fn kubelet_flags_override_the_profile() {
+    let kubelet = |words: &str| options(words).updater.kubelet;
+    let file = |root: &str, path: &str| {
+        let config = KubeletConfig::File { path: path.to_owned(), drop_ins: None };
+        Some(Kubelet { root: root.to_owned(), config })
+    };
+    assert_eq!(kubelet(""), None);
+    assert_eq!(kubelet("--kubelet-profile kind"), Some(Distribution::Kind.kubelet()));
+    assert_eq!(kubelet("--kubelet-root /k/"), file("/k", "/k/config.yaml"));
+    assert_eq!(kubelet("--kubelet-config /etc/k.yaml"), file("/var/lib/kubelet", "/etc/k.yaml"));
+    let configz = Some(KubeletConfig::Configz { port: 10250 });
+    assert_eq!(kubelet("--kubelet-config configz").map(|kubelet| kubelet.config), configz);
+    let stated = kubelet("--kubelet-config single-numa-node/pod").unwrap().config;
+    assert_eq!(stated, KubeletConfig::Stated { policy: Policy::SingleNumaNode, scope: Scope::Pod });
+}
+
+#[test]
+fn image_flags_override_registries_and_registries_override_variables() {
+    let variable =
+        |name: &str| (name == "TAS_RESOURCE_EXPORTER_IMAGE").then(|| "quay.io/own/rte:1".to_owned());
+    let images = |words: &str| flags(words).unwrap().options(&variable).unwrap().images;
+    assert_eq!(images("").rte, "quay.io/own/rte:1");
+    assert_eq!(images("--registry local:5000/x").rte, "local:5000/x/own/rte:1");
+    assert_eq!(images("--registry local:5000 --rte-image z/rte:2").rte, "z/rte:2");
+    assert!(images("--use-sha").nfd.contains("@sha256:"));
+}
+
+#[test]
+fn errors_name_the_flag_and_the_allowed_values() {
+    for (words, wanted) in [
+        ("--updater-type local", "invalid value 'local' for '--updater-type <PROGRAM>'"),
+        ("-R 0", "invalid value '0' for '--replicas <N>': it must be a number above zero, or auto"),
+        (
+            "--updater-sync-period 1d",
+            "unknown unit \"d\" in duration \"1d\"; allowed are ns, us, ms, s, m and h",
+        ),
+        ("--updater-sync-period -1s", "unexpected argument '-1' found"),
+        ("--updater-toleration a:Never", "the effect must be one of NoSchedule, PreferNoSchedule, NoExecute"),
+        ("--sched-node-selector a", "it must be KEY=VALUE"),
+        ("--kubelet-profile mine", "is none of kubeadm, k3s, rke2,"),
+        (
+            "--kubelet-config yes",
+            "it must be a path that begins with /, configz[:PORT], or a policy and a scope",
+        ),
+        ("--sched-preemption-mode Maybe", "it must be Disabled or Enabled"),
+        ("--sched-leader-elect-resource a/b/c", "malformed leader election resource: \"a/b/c\""),
+        ("--network-policies=perhaps", "it must be true or false"),
+        ("-P suse", "platform \"suse\" is none of Kubernetes, OpenShift, HyperShift"),
+    ] {
+        let error = flags(words).map(|_| ()).unwrap_err();
+        assert!(error.contains(wanted), "{words}: {error}");
+    }
+    let error = flags("--updater-config-file /missing").unwrap().options(&|_| None).unwrap_err();
+    assert_eq!(
+        format!("{error:#}"),
+        "--updater-config-file /missing: No such file or directory (os error 2)"
+    );
+}
+
+#[test]
+fn negative_replicas_mean_one_for_each_control_plane_node() {
+    for (words, wanted) in [("-R auto", true), ("--replicas=-1", true), ("-R 2", false), ("", false)] {
+        assert_eq!(flags(words).unwrap().needs_cluster(), wanted, "{words}");
+    }
+}

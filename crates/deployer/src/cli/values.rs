@@ -1,0 +1,155 @@
+//! Values of flags and environment variables: from text to types.
+//!
+//! In: text. Out: values; errors state what is allowed, and clap puts the flag's name before them.
+
+use std::time::Duration;
+
+use api::goduration::GoDuration;
+use api::schedulerconfig::Word;
+use clap::builder::{PossibleValuesParser, TypedValueParser};
+use k8s_openapi::api::core::v1::Toleration;
+use topology::policy::{Policy, Scope};
+
+use crate::options::{KubeletConfig, LeaseName, PullPolicy, SccVersion, Scheduler, Updater, files};
+
+/// The number of schedulers.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Replicas {
+    /// This many; above zero.
+    Fixed(i32),
+    /// One for each control plane node.
+    ControlPlane,
+}
+
+/// An interval; zero on the command line is none.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) struct Period(pub(super) Option<Duration>);
+
+/// The value of an environment variable. None of ours can have a value that is not UTF-8.
+pub(super) fn variable(name: &str) -> Option<String> {
+    std::env::var(name).ok()
+}
+
+fn words<T: Copy + Send + Sync + 'static>(
+    table: &'static [(&'static str, T)],
+) -> impl TypedValueParser<Value = T> {
+    // clap passes on words of the table only, in any letter case.
+    let fallback = table[0].1;
+    PossibleValuesParser::new(table.iter().map(|(word, _)| *word)).map(move |text| {
+        let found = table.iter().find(|(word, _)| word.eq_ignore_ascii_case(&text));
+        found.map_or(fallback, |(_, value)| *value)
+    })
+}
+
+pub(super) fn updater() -> impl TypedValueParser<Value = Updater> {
+    words(&[("tholepin", Updater::Tholepin), ("rte", Updater::Rte), ("nfd", Updater::Nfd)])
+}
+
+pub(super) fn scheduler() -> impl TypedValueParser<Value = Scheduler> {
+    words(&[("tholepin", Scheduler::Tholepin), ("plugin", Scheduler::Plugin)])
+}
+
+pub(super) fn scc() -> impl TypedValueParser<Value = SccVersion> {
+    words(&[("v2", SccVersion::V2), ("v1", SccVersion::V1)])
+}
+
+pub(super) fn pull_policy() -> impl TypedValueParser<Value = PullPolicy> {
+    words(&[
+        ("if-not-present", PullPolicy::IfNotPresent),
+        ("IfNotPresent", PullPolicy::IfNotPresent),
+        ("always", PullPolicy::Always),
+    ])
+}
+
+pub(super) fn word<T: Word>(text: &str) -> Result<T, String> {
+    let allowed = || T::WORDS.iter().map(|(word, _)| *word).collect::<Vec<_>>().join(" or ");
+    T::parse(text).ok_or_else(|| format!("it must be {}", allowed()))
+}
+
+pub(super) fn bool_word(text: &str) -> Result<bool, String> {
+    runtime::goflag::parse_bool(text).ok_or_else(|| "it must be true or false".to_owned())
+}
+
+/// A duration in Go's text form; not negative.
+pub(super) fn duration(text: &str) -> Result<Duration, String> {
+    let duration = GoDuration::parse(text).map_err(|error| error.to_string())?;
+    duration.to_std().ok_or_else(|| "it must not be negative".to_owned())
+}
+
+pub(super) fn period(text: &str) -> Result<Period, String> {
+    duration(text).map(|period| Period(Some(period).filter(|period| !period.is_zero())))
+}
+
+/// A number, or `auto`. A negative number is `auto` too, as with the Go deployer.
+pub(super) fn replicas(text: &str) -> Result<Replicas, String> {
+    if text == "auto" {
+        return Ok(Replicas::ControlPlane);
+    }
+    match text.parse::<i32>() {
+        Ok(number) if number < 0 => Ok(Replicas::ControlPlane),
+        Ok(number) if number > 0 => Ok(Replicas::Fixed(number)),
+        _ => Err("it must be a number above zero, or auto".to_owned()),
+    }
+}
+
+pub(super) fn lease(text: &str) -> Result<LeaseName, String> {
+    files::lease(text).map_err(|error| error.to_string())
+}
+
+pub(super) fn label(text: &str) -> Result<(String, String), String> {
+    let (key, value) = text.split_once('=').ok_or("it must be KEY=VALUE")?;
+    if key.is_empty() {
+        return Err("it must be KEY=VALUE".to_owned());
+    }
+    Ok((key.to_owned(), value.to_owned()))
+}
+
+/// `KEY[=VALUE][:EFFECT]`; `all` tolerates every taint, `none` is no toleration.
+pub(super) fn toleration(text: &str) -> Result<Option<Toleration>, String> {
+    const EFFECTS: [&str; 3] = ["NoSchedule", "PreferNoSchedule", "NoExecute"];
+    let exists = || Some("Exists".to_owned());
+    match text {
+        "none" => return Ok(None),
+        "all" => return Ok(Some(Toleration { operator: exists(), ..Toleration::default() })),
+        _ => {}
+    }
+    let (taint, effect) = text.split_once(':').map_or((text, None), |(taint, effect)| (taint, Some(effect)));
+    if effect.is_some_and(|effect| !EFFECTS.contains(&effect)) {
+        return Err(format!("the effect must be one of {}", EFFECTS.join(", ")));
+    }
+    let (key, value) = taint.split_once('=').map_or((taint, None), |(key, value)| (key, Some(value)));
+    if key.is_empty() {
+        return Err("it must be KEY[=VALUE][:EFFECT], all or none".to_owned());
+    }
+    let operator = if value.is_some() { Some("Equal".to_owned()) } else { exists() };
+    Ok(Some(Toleration {
+        key: Some(key.to_owned()),
+        operator,
+        value: value.map(str::to_owned),
+        effect: effect.map(str::to_owned),
+        ..Toleration::default()
+    }))
+}
+
+/// A path, `configz[:PORT]`, or `POLICY/SCOPE`.
+pub(super) fn kubelet_config(text: &str) -> Result<KubeletConfig, String> {
+    if text.starts_with('/') {
+        return Ok(KubeletConfig::File { path: text.to_owned(), drop_ins: None });
+    }
+    if let Some(port) = text.strip_prefix("configz") {
+        let port = match port.strip_prefix(':') {
+            Some(port) => port.parse().ok().filter(|port| *port > 0),
+            None => Some(10250).filter(|_| port.is_empty()),
+        };
+        return port
+            .map(|port| KubeletConfig::Configz { port })
+            .ok_or_else(|| "it must be configz:PORT".to_owned());
+    }
+    let stated = text.split_once('/').and_then(|(policy, scope)| {
+        Some(KubeletConfig::Stated { policy: Policy::parse(policy)?, scope: Scope::parse(scope)? })
+    });
+    stated.ok_or_else(|| {
+        "it must be a path that begins with /, configz[:PORT], or a policy and a scope such as single-numa-node/pod"
+            .to_owned()
+    })
+}

@@ -1,0 +1,174 @@
+//! The command line of the Go `deployer`.
+//!
+//! In: arguments, the environment. Out: text and exit code, or a [`ClusterCommand`]. Never: a rule about clusters; the
+//! work is done by the same functions as for our own command line.
+//!
+//! Standard output has data only. The exit code is 0 or 1, as the peer's: findings of `validate`, an unknown platform
+//! in `detect` and failed deletions are no errors. `docs/compatibility-deployer.md` lists the differences.
+
+mod cluster_command;
+mod complete;
+mod help;
+pub mod path;
+pub mod pflag;
+pub mod request;
+pub mod table;
+#[cfg(test)]
+mod tests;
+
+pub use cluster_command::ClusterCommand;
+pub use exporter::dialect::Ending;
+
+use anyhow::{Context as _, bail};
+
+use crate::manifests;
+use crate::options::{Options, UsedImages};
+use crate::part::Component;
+use crate::platform::Platform;
+use crate::version;
+use help::HelpLength;
+use path::{Error, Path};
+use request::{OutputFlags, Request};
+use table::{Target, Verb};
+
+/// A parsed command line.
+#[derive(Debug)]
+pub enum Invocation {
+    /// Print this and exit.
+    End(Ending),
+    /// Run this command, which needs a cluster.
+    Run(Box<ClusterCommand>),
+}
+
+/// Whether the name of the program selects the Go deployer's command line.
+#[must_use]
+pub fn named(program: &str) -> bool {
+    program == "deployer"
+}
+
+/// Parses the arguments after the program's name; `variable` reads the environment.
+#[must_use]
+pub fn start(words: &[String], variable: &dyn Fn(&str) -> Option<String>) -> Invocation {
+    if let Some((first, rest)) = words.split_first()
+        && let "__complete" | "__completeNoDesc" = first.as_str()
+    {
+        return Invocation::End(complete::answer(rest, first == "__complete"));
+    }
+    let (path, parsed) = Path::read(words);
+    // A command with nothing but subcommands shows its help.
+    let Some(verb) = path.command().verb else { return printed(help::help(&path, HelpLength::Full)) };
+    let parsed = match parsed {
+        Ok(parsed) => parsed,
+        Err(Error::Flag(pflag::Error::Help)) => return printed(help::help(&path, HelpLength::Full)),
+        Err(error) => return failed(&error),
+    };
+    match Request::new(verb, &parsed, variable).and_then(|request| local(request, &parsed.rest)) {
+        Ok(start) => start,
+        Err(error) => failed(&format!("{error:#}")),
+    }
+}
+
+/// Runs commands that need no cluster.
+fn local(request: Request, words: &[String]) -> anyhow::Result<Invocation> {
+    Ok(match request.verb {
+        Verb::Nothing => Invocation::End(Ending {
+            stderr: help::usage(&Path::find(&[]).0, HelpLength::Full),
+            ..Ending::default()
+        }),
+        Verb::Help => help_about(words),
+        Verb::Completion(shell) => printed(complete::script(shell)),
+        Verb::Version => printed(version_text(request.output)),
+        Verb::Images => printed(images(&request.options, request.output)),
+        Verb::Policy => printed(policy(&request)?),
+        Verb::Render(target) if !request.replicas_of_control_plane => {
+            printed(render(&request, request.options.clone(), target)?)
+        }
+        _ => Invocation::Run(Box::new(ClusterCommand::new(request))),
+    })
+}
+
+fn printed(stdout: String) -> Invocation {
+    Invocation::End(Ending { stdout, ..Ending::default() })
+}
+
+fn failed(error: &dyn std::fmt::Display) -> Invocation {
+    Invocation::End(Ending { stderr: format!("{error}\n"), code: 1, ..Ending::default() })
+}
+
+fn help_about(words: &[String]) -> Invocation {
+    let (path, rest) = Path::find(words);
+    if rest.is_empty() {
+        return Invocation::End(Ending {
+            stdout: help::help(&path, HelpLength::Brief),
+            stderr: format!("all flags: {} --help\n", path.title()),
+            code: 0,
+        });
+    }
+    let topic = words.iter().map(|word| format!("`{word}`")).collect::<Vec<_>>().join(" ");
+    let usage = help::usage(&Path::find(&[]).0, HelpLength::Full);
+    Invocation::End(Ending { stderr: format!("Unknown help topic [{topic}]\n{usage}"), ..Ending::default() })
+}
+
+fn version_text(output: OutputFlags) -> String {
+    let text = match output {
+        OutputFlags { hash: true, .. } => version::commit().unwrap_or("unknown").to_owned(),
+        OutputFlags { full: true, .. } => version::full(),
+        _ => version::tag(),
+    };
+    format!("{text}\n")
+}
+
+/// The images in one of three forms. As in the peer, the updater is first unless variables are printed.
+fn images(options: &Options, output: OutputFlags) -> String {
+    let UsedImages { topology_updater, scheduler_plugin, scheduler_controller } = options.used_images();
+    let pairs = [Some(&scheduler_plugin), scheduler_controller.as_ref(), Some(&topology_updater)];
+    let names = [Some(&topology_updater), Some(&scheduler_plugin), scheduler_controller.as_ref()];
+    let names: Vec<&str> = names.into_iter().flatten().map(|(_, image)| image.as_str()).collect();
+    match output {
+        OutputFlags { raw: true, json: true, .. } => format!("{}\n", serde_json::json!(names)),
+        OutputFlags { raw: true, .. } => names.iter().map(|name| format!("{name}\n")).collect(),
+        OutputFlags { json: true, .. } => {
+            // Written by hand for the order of the keys; each value is quoted as JSON.
+            let quoted = |name: &str| serde_json::json!(name);
+            let controller = scheduler_controller
+                .map_or(String::new(), |(_, image)| format!(",\"scheduler_controller\":{}", quoted(&image)));
+            let (updater, scheduler) = (quoted(&topology_updater.1), quoted(&scheduler_plugin.1));
+            format!("{{\"topology_updater\":{updater},\"scheduler_plugin\":{scheduler}{controller}}}\n")
+        }
+        _ => pairs.into_iter().flatten().map(|(name, image)| format!("{name}={image}\n")).collect(),
+    }
+}
+
+fn policy(request: &Request) -> anyhow::Result<String> {
+    if request.given.platform != Some(Platform::OpenShift) {
+        bail!("must explicitly select the OpenShift platform");
+    }
+    let version = request.given.version.as_ref().context("malformed version: ")?;
+    Ok(manifests::selinux_policy(version).to_owned())
+}
+
+/// The manifests of a target.
+fn render(request: &Request, mut options: Options, target: Target) -> anyhow::Result<String> {
+    options.platform = request.given.platform.context("must explicitly select a cluster platform")?;
+    options.version = request.given.version.clone();
+    check(&options, target)?;
+    Ok(manifests::render(&manifests::parts(&options, components(target))?)?)
+}
+
+/// Checks that the peer does only when it creates the objects.
+fn check(options: &Options, target: Target) -> anyhow::Result<()> {
+    let replicas = options.scheduler.replicas;
+    if replicas <= 0 && components(target).contains(&Component::SchedulerPlugin) {
+        bail!("non-positive replicas: {replicas}");
+    }
+    Ok(())
+}
+
+fn components(target: Target) -> &'static [Component] {
+    match target {
+        Target::All => &Component::ALL,
+        Target::Api => &[Component::Api],
+        Target::Updater => &[Component::TopologyUpdater],
+        Target::Scheduler => &[Component::SchedulerPlugin],
+    }
+}

@@ -1,0 +1,204 @@
+//! Commands of the Go deployer that need a cluster.
+//!
+//! In: a [`Request`]. Out: data on standard output, the log on standard error, the peer's exit code. Never: a command
+//! line.
+
+use std::process::ExitCode;
+use std::time::Duration;
+
+use api::goduration::GoDuration;
+use tokio_util::sync::CancellationToken;
+
+use super::request::{LogStyle, Request};
+use super::table::{Target, Verb};
+use super::{check, components, render};
+use crate::detect;
+use crate::install::step::Observer;
+use crate::install::{self, Settings};
+use crate::manifests;
+use crate::progress::classic::Classic;
+use crate::progress::structured::{Structured, Value};
+use crate::progress::to_stderr_with_time;
+use crate::session;
+use crate::validate::compat::{deployer, sentence};
+
+/// A command that needs a cluster.
+#[derive(Debug)]
+pub struct ClusterCommand {
+    request: Request,
+}
+
+impl ClusterCommand {
+    pub(super) fn new(request: Request) -> Self {
+        Self { request }
+    }
+
+    /// The verbosity of the program's own log, as klog's `-v`.
+    #[must_use]
+    pub fn verbosity(&self) -> i64 {
+        self.request.verbosity
+    }
+
+    /// Runs the command. Cancelling `token` stops it at the next object.
+    ///
+    /// # Errors
+    /// When the peer would exit with 1; the error is the line that it prints.
+    pub async fn run(self, token: CancellationToken) -> anyhow::Result<ExitCode> {
+        let request = self.request;
+        request.note_settings();
+        match request.verb {
+            Verb::Deploy(target) => request.deploy(target, &token).await?,
+            Verb::Remove(target) => request.remove(target, &token).await?,
+            Verb::Setup => {
+                request.log_findings().await?;
+                request.deploy(Target::All, &token).await?;
+            }
+            Verb::Validate => return deployer::run(&request.cluster, request.output.json).await,
+            Verb::Detect => request.detect().await?,
+            Verb::Render(target) => {
+                let clients = session::connect(&request.cluster).await?;
+                let mut options = request.options.clone();
+                options.scheduler.replicas = session::control_plane_replicas(&clients.reads).await?;
+                print(&render(&request, options, target)?);
+            }
+            // The other verbs need no cluster.
+            _ => {}
+        }
+        Ok(ExitCode::SUCCESS)
+    }
+}
+
+#[expect(clippy::print_stdout, reason = "data that was asked for")]
+fn print(text: &str) {
+    print!("{text}");
+}
+
+impl Request {
+    /// Prints progress in the chosen style.
+    fn observer(&self) -> Box<dyn Observer> {
+        match self.style {
+            LogStyle::Classic => Box::new(Classic::new(self.options.updater.kind, to_stderr_with_time())),
+            LogStyle::Structured => Box::new(self.structured()),
+        }
+    }
+
+    fn structured(&self) -> Structured {
+        Structured::new(self.options.updater.kind, self.verbosity, to_stderr_with_time())
+    }
+
+    /// Logs a line.
+    fn note(&self, level: i64, message: &str, pairs: &[(&str, Value)]) {
+        match self.style {
+            LogStyle::Structured => self.structured().line(None, level, message, pairs),
+            LogStyle::Classic if level <= self.verbosity => {
+                let values: Vec<String> = pairs
+                    .iter()
+                    .map(|(name, value)| match value {
+                        Value::Text(text) => format!(" {name}={text}"),
+                        Value::Number(number) => format!(" {name}={number}"),
+                    })
+                    .collect();
+                to_stderr_with_time()(&format!("{message}{}", values.concat()));
+            }
+            LogStyle::Classic => {}
+        }
+    }
+
+    fn note_settings(&self) {
+        let text = |duration: Duration| Value::Text(GoDuration::from(duration).to_string());
+        let (interval, timeout) = self.wait_interval_and_timeout;
+        let pairs = [("interval", text(interval)), ("timeout", text(timeout))];
+        self.note(3, "global polling settings", &pairs);
+        for (what, bytes) in &self.read {
+            self.note(0, what, &[("bytes", Value::Number(i64::try_from(*bytes).unwrap_or(i64::MAX)))]);
+        }
+    }
+
+    fn settings(&self) -> Settings {
+        let (wait_interval, wait_timeout) = self.wait_interval_and_timeout;
+        Settings { wait: self.wait, wait_interval, wait_timeout, ..Settings::default() }
+    }
+
+    async fn deploy(&self, target: Target, token: &CancellationToken) -> anyhow::Result<()> {
+        let clients = session::connect(&self.cluster).await?;
+        let options = session::resolve(
+            &clients.reads,
+            &self.given,
+            self.replicas_of_control_plane,
+            self.options.clone(),
+        )
+        .await?;
+        let version = options.version.as_ref().map_or_else(String::new, ToString::to_string);
+        let pairs =
+            [("platform", Value::Text(options.platform.to_string())), ("version", Value::Text(version))];
+        self.note(3, "detection", &pairs);
+        check(&options, target)?;
+        let parts = manifests::parts(&options, components(target))?;
+        install::deploy(&clients.changes, &parts, &self.settings(), self.observer().as_mut(), token).await?;
+        Ok(())
+    }
+
+    /// Failures are logged; as in the peer they do not change the exit code.
+    async fn remove(&self, target: Target, token: &CancellationToken) -> anyhow::Result<()> {
+        let clients = session::connect(&self.cluster).await?;
+        let mut observer = self.observer();
+        let removed =
+            install::remove(&clients.changes, components(target), &self.settings(), observer.as_mut(), token)
+                .await;
+        match removed {
+            Err(error) if error.is_cancelled() => Err(error.into()),
+            Err(error) => {
+                match self.style {
+                    LogStyle::Classic => to_stderr_with_time()(&format!("error removing: {error}")),
+                    LogStyle::Structured => {
+                        self.note(0, "while removing", &[("error", Value::Text(error.to_string()))])
+                    }
+                }
+                Ok(())
+            }
+            Ok(_) => Ok(()),
+        }
+    }
+
+    /// `setup` logs findings and continues in any case.
+    async fn log_findings(&self) -> anyhow::Result<()> {
+        let (items, notes) = deployer::inspect(&self.cluster).await?;
+        notes.iter().for_each(|note| eprintln!("not checked: {note}"));
+        if self.style == LogStyle::Classic {
+            deployer::text(&items).lines().for_each(|line| to_stderr_with_time()(line));
+            return Ok(());
+        }
+        if items.is_empty() {
+            self.note(0, "cluster configuration", &[("issue", Value::Text("none".to_owned()))]);
+        }
+        for (number, item) in (0..).zip(&items) {
+            let pairs = [("issue", Value::Number(number)), ("description", Value::Text(sentence(item)))];
+            self.note(0, "cluster configuration", &pairs);
+        }
+        Ok(())
+    }
+
+    /// Prints unknown values as such, and the reasons on standard error.
+    async fn detect(&self) -> anyhow::Result<()> {
+        let clients = session::connect(&self.cluster).await?;
+        if self.output.control_plane {
+            let nodes = detect::control_plane_nodes(&clients.reads).await;
+            let nodes = nodes.unwrap_or_else(|error| {
+                eprintln!("{error}");
+                0
+            });
+            let (text, json) = (format!("nodes={nodes}\n"), format!("{{\"nodeCount\":{nodes}}}\n"));
+            print(if self.output.json { &json } else { &text });
+            return Ok(());
+        }
+        let found = detect::cluster(&clients.reads, &self.given).await;
+        let errors = [found.platform.get().err(), found.version.get().err()];
+        errors.into_iter().flatten().for_each(|error| eprintln!("{error}"));
+        if self.output.json {
+            print(&format!("{}\n", serde_json::to_string(&found)?));
+        } else {
+            print(&format!("{found}\n"));
+        }
+        Ok(())
+    }
+}

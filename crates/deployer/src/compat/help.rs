@@ -1,0 +1,108 @@
+//! Help texts in cobra's layout.
+//!
+//! In: a command. Out: its help. `deployer CMD --help` has all flags; `deployer help CMD` has the common ones, as in
+//! the peer's README. Never: a write.
+
+use std::fmt::Write as _;
+
+use runtime::goflag::Kind;
+
+use super::path::Path;
+use super::pflag::Flag;
+use super::table::{Command, Entry};
+
+/// The length of a help text.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum HelpLength {
+    /// All flags.
+    Full,
+    /// The common flags.
+    Brief,
+}
+
+const HELP: Entry = Entry {
+    flag: Flag { name: "help", letter: Some('h'), kind: Kind::Bool, default: "false", help: "" },
+    brief: Some(""),
+};
+
+/// The least width of the column of names.
+const NARROWEST: usize = 11;
+
+/// The description and usage of a command.
+#[must_use]
+pub(super) fn help(path: &Path, length: HelpLength) -> String {
+    format!("{}\n\n{}", path.command().about, usage(path, length))
+}
+
+/// The usage of a command.
+#[must_use]
+pub(super) fn usage(path: &Path, length: HelpLength) -> String {
+    let command = path.command();
+    let title = path.title();
+    let mut text = "Usage:\n".to_owned();
+    if command.verb.is_some() {
+        let words = if command.name == "help" { " [command]" } else { "" };
+        // Writing to a string cannot fail.
+        let _ = writeln!(text, "  {title}{words} [flags]");
+    }
+    if !command.children.is_empty() {
+        let _ = writeln!(text, "  {title} [command]\n\nAvailable Commands:");
+        text.push_str(&children(command, length));
+    }
+    let own: Vec<Entry> = path.own().copied().collect();
+    let _ = write!(text, "\nFlags:\n{}", flags(own, length, Some(command.name)));
+    let inherited: Vec<Entry> = path.inherited().copied().collect();
+    if !inherited.is_empty() {
+        let _ = write!(text, "\nGlobal Flags:\n{}", flags(inherited, length, None));
+    }
+    if !command.children.is_empty() {
+        let _ = writeln!(text, "\nUse \"{title} [command] --help\" for more information about a command.");
+    }
+    text
+}
+
+fn children(command: &Command, length: HelpLength) -> String {
+    let width = command.children.iter().map(|child| child.name.len()).max().unwrap_or(0).max(NARROWEST);
+    let shown = command.children.iter().filter(|child| child.brief || length == HelpLength::Full);
+    shown.map(|child| format!("  {:<width$} {}\n", child.name, child.about)).collect()
+}
+
+/// Flags sorted by name, with texts in one column; `of` names the command whose flags include `-h`.
+fn flags(mut entries: Vec<Entry>, length: HelpLength, of: Option<&str>) -> String {
+    if length == HelpLength::Brief {
+        // A command's own flags are always shown.
+        let brief =
+            |entry: &Entry| entry.brief.map(|help| Entry { flag: Flag { help, ..entry.flag }, ..*entry });
+        let global = of.is_none() || of == Some("deployer");
+        entries = entries.iter().filter_map(|entry| brief(entry).or((!global).then_some(*entry))).collect();
+    }
+    let about = of.map(|name| format!("help for {name}"));
+    entries.extend(of.map(|_| HELP));
+    entries.sort_by_key(|entry| entry.flag.name);
+    let line = |entry: &Entry| {
+        let flag = entry.flag;
+        let letter = flag.letter.map_or("    ".to_owned(), |letter| format!("-{letter}, "));
+        let kind = match flag.kind {
+            Kind::Bool => "",
+            Kind::Text => " string",
+            Kind::Int => " int",
+            Kind::Duration => " duration",
+        };
+        let help =
+            if flag.name == HELP.flag.name { about.clone().unwrap_or_default() } else { described(&flag) };
+        (format!("  {letter}--{}{kind}", flag.name), help)
+    };
+    let lines: Vec<(String, String)> = entries.iter().map(line).collect();
+    let width = lines.iter().map(|(left, _)| left.len()).max().unwrap_or(0);
+    lines.iter().map(|(left, right)| format!("{left:<width$}   {right}\n")).collect()
+}
+
+/// The help of a flag, and its default unless that is the zero value.
+fn described(flag: &Flag) -> String {
+    let default = match flag.kind {
+        _ if matches!(flag.default, "" | "false" | "0" | "0s") => String::new(),
+        Kind::Text => format!(" (default {:?})", flag.default),
+        _ => format!(" (default {})", flag.default),
+    };
+    format!("{}{default}", flag.help)
+}

@@ -1,0 +1,230 @@
+//! The meaning of a command line of the Go deployer.
+//!
+//! In: values of flags, the environment, files that flags name. Out: [`Request`]. Never: a cluster.
+//!
+//! Values are checked in the peer's order, so that of several mistakes the same one is reported.
+
+use std::path::{Path, PathBuf};
+use std::time::Duration;
+
+use anyhow::{Context as _, bail};
+
+use super::pflag::{Flag, Parsed};
+use super::table::{Verb, global, own};
+use crate::detect::PlatformSpec;
+use crate::images::{Images, Pullspec, USE_SHA};
+use crate::options::{
+    Options, PullPolicy, SccVersion, Scheduler, SchedulerOptions, Updater, UpdaterOptions, files,
+};
+
+/// A command with all of its settings.
+#[derive(Clone, Debug)]
+pub struct Request {
+    /// The command.
+    pub verb: Verb,
+    /// The options of an installation; the platform is still open.
+    pub options: Options,
+    /// The platform as the user states it.
+    pub given: PlatformSpec,
+    /// One replica for each control plane node.
+    pub replicas_of_control_plane: bool,
+    /// Wait until workloads are ready, or objects are gone.
+    pub wait: bool,
+    /// Interval and time limit of waits.
+    pub wait_interval_and_timeout: (Duration, Duration),
+    /// The verbosity of the program's own log.
+    pub verbosity: i64,
+    /// The style of the log.
+    pub style: LogStyle,
+    /// The cluster.
+    pub cluster: runtime::client::Options,
+    /// Files that were read, for the log: a message and the size in bytes.
+    pub read: Vec<(&'static str, usize)>,
+    /// Output flags of single commands.
+    pub output: OutputFlags,
+}
+
+/// The style of the log.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum LogStyle {
+    /// Sentences, as the peer's README shows them.
+    Classic,
+    /// Keys and values, as the peer's later releases print them.
+    Structured,
+}
+
+/// Output flags of single commands.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct OutputFlags {
+    /// JSON instead of text.
+    pub json: bool,
+    /// `detect`: print the number of control plane nodes.
+    pub control_plane: bool,
+    /// `images`: names only.
+    pub raw: bool,
+    /// `version`: tag and commit.
+    pub full: bool,
+    /// `version`: the commit only.
+    pub hash: bool,
+}
+
+impl Request {
+    /// Reads the flags of a command.
+    ///
+    /// # Errors
+    /// The first value that is not allowed or file that cannot be read, in one line.
+    pub fn new(
+        verb: Verb,
+        parsed: &Parsed,
+        variable: &dyn Fn(&str) -> Option<String>,
+    ) -> anyhow::Result<Self> {
+        let given = |flag: &Flag| parsed.text(flag).filter(|text| !text.is_empty());
+        let style = match parsed.text_or_default(&global::LOG_STYLE) {
+            "classic" => LogStyle::Classic,
+            "structured" => LogStyle::Structured,
+            other => bail!("--log-style: {other:?} is not allowed; it must be classic or structured"),
+        };
+        let scc = match parsed.text_or_default(&global::SCC) {
+            "v1" => SccVersion::V1,
+            "v2" => SccVersion::V2,
+            other => bail!("SCC version {other:?} is invalid"),
+        };
+        let platform = platform(parsed.text_or_default(&global::PLATFORM))?;
+        let mut options = Options::peers();
+        let mut read = Vec::new();
+        config_files(parsed, &mut options, &mut read)?;
+        updater(parsed, &mut options.updater)?;
+        options.updater.scc = scc;
+        scheduler(parsed, &mut options.scheduler)?;
+        let replicas = parsed.int(&global::REPLICAS);
+        options.scheduler.replicas = i32::try_from(replicas).context("replicas: too many")?;
+        if parsed.bool(&global::PULL_IF_NOT_PRESENT) {
+            options.pull = PullPolicy::IfNotPresent;
+        }
+        let sha = variable(USE_SHA).is_some() || parsed.text(&own::SHA).is_some() && parsed.bool(&own::SHA);
+        options.images = Images::new(if sha { Pullspec::Digest } else { Pullspec::Tag }, variable);
+        let limit = |flag: &Flag| {
+            parsed.duration(flag).with_context(|| format!("--{}: it must not be negative", flag.name))
+        };
+        Ok(Self {
+            verb,
+            options,
+            given: platform,
+            replicas_of_control_plane: replicas < 0,
+            wait: parsed.bool(&own::WAIT),
+            wait_interval_and_timeout: (limit(&global::WAIT_INTERVAL)?, limit(&global::WAIT_TIMEOUT)?),
+            verbosity: parsed.int(&global::VERBOSE),
+            style,
+            cluster: runtime::client::Options {
+                kubeconfig: given(&global::KUBECONFIG).map(PathBuf::from),
+                context: given(&global::CONTEXT).map(str::to_owned),
+                user_agent: crate::session::user_agent(),
+            },
+            read,
+            output: OutputFlags {
+                json: parsed.bool(&own::JSON),
+                control_plane: parsed.bool(&own::CONTROL_PLANE),
+                raw: parsed.bool(&own::RAW),
+                full: parsed.bool(&own::FULL),
+                hash: parsed.bool(&own::HASH),
+            },
+        })
+    }
+}
+
+/// `kind:version`, ignoring empty pieces. The peer ignores unknown kinds and versions.
+fn platform(text: &str) -> anyhow::Result<PlatformSpec> {
+    let pieces: Vec<&str> = text.split(':').filter(|piece| !piece.is_empty()).collect();
+    match pieces[..] {
+        [] if text.is_empty() => Ok(PlatformSpec::default()),
+        [kind] => Ok(kind.parse()?),
+        [kind, version] => {
+            Ok(PlatformSpec { platform: Some(kind.parse()?), version: Some(version.parse()?) })
+        }
+        _ => bail!("unsupported platform spec: {text:?}"),
+    }
+}
+
+fn config_files(
+    parsed: &Parsed,
+    options: &mut Options,
+    read: &mut Vec<(&'static str, usize)>,
+) -> anyhow::Result<()> {
+    let mut file = |flag: &Flag, what: &'static str, take: &mut dyn FnMut(&Path) -> anyhow::Result<()>| {
+        let Some(path) = parsed.text(flag).filter(|path| !path.is_empty()) else { return Ok(()) };
+        take(Path::new(path)).with_context(|| format!("--{} {path}", flag.name))?;
+        let bytes = std::fs::metadata(path).map_or(0, |metadata| metadata.len());
+        read.push((what, usize::try_from(bytes).unwrap_or(usize::MAX)));
+        anyhow::Ok(())
+    };
+    file(&global::RTE_CONFIG, "RTE config: read", &mut |path| {
+        options.updater.config = files::verbatim(path)?;
+        Ok(())
+    })?;
+    file(&global::SCORING, "Scheduler Scoring Strategy config: read", &mut |path| {
+        options.scheduler.scoring = Some(files::scoring(path)?);
+        Ok(())
+    })?;
+    file(&global::CACHE_PARAMS, "Scheduler Cache Parameters config: read", &mut |path| {
+        files::cache(path, &mut options.scheduler.cache)
+    })
+}
+
+fn updater(parsed: &Parsed, options: &mut UpdaterOptions) -> anyhow::Result<()> {
+    let kind = match parsed.text_or_default(&global::UPDATER) {
+        "RTE" => Updater::Rte,
+        "NFD" => Updater::Nfd,
+        "THOLEPIN" => Updater::Tholepin,
+        other => bail!("{other:?} is invalid updater type"),
+    };
+    if kind == Updater::Tholepin {
+        // Our exporter keeps its own defaults; the peer's are for programs that poll.
+        let ours = UpdaterOptions::default();
+        (options.sync_period, options.verbosity) = (ours.sync_period, ours.verbosity);
+    }
+    options.kind = kind;
+    if kind != Updater::Tholepin || parsed.text(&global::SYNC_PERIOD).is_some() {
+        options.sync_period = parsed.duration(&global::SYNC_PERIOD).filter(|period| !period.is_zero());
+    }
+    if kind != Updater::Tholepin || parsed.text(&global::UPDATER_VERBOSE).is_some() {
+        options.verbosity = verbosity(parsed, &global::UPDATER_VERBOSE)?;
+    }
+    options.fingerprint = parsed.bool(&global::FINGERPRINT);
+    options.notify = parsed.bool(&global::NOTIFY);
+    options.cri_hooks = parsed.bool(&global::CRI_HOOKS);
+    options.custom_selinux_policy = parsed.bool(&global::SELINUX_POLICY);
+    Ok(())
+}
+
+fn scheduler(parsed: &Parsed, options: &mut SchedulerOptions) -> anyhow::Result<()> {
+    options.kind = match parsed.text_or_default(&global::SCHEDULER) {
+        "PLUGIN" => Scheduler::Plugin,
+        "THOLEPIN" => Scheduler::Tholepin,
+        other => bail!("--sched-type: {other:?} is not allowed; it must be PLUGIN or THOLEPIN"),
+    };
+    let ours = options.kind == Scheduler::Tholepin;
+    options.control_plane_affinity = parsed.bool(&global::CONTROL_PLANE_AFFINITY);
+    options.profile_name = parsed.text(&global::PROFILE).filter(|name| !name.is_empty()).map(str::to_owned);
+    // Whole seconds; below one there is no resync.
+    options.resync_seconds = parsed
+        .duration(&global::RESYNC_PERIOD)
+        .map_or(0, |period| i64::try_from(period.as_secs()).unwrap_or(i64::MAX));
+    // The flag's default is ignored: it names a namespace that does not exist on OpenShift.
+    if let Some(text) = parsed.text(&global::LEASE) {
+        let default =
+            |given: Option<String>, default: &str| Some(given.unwrap_or_else(|| default.to_owned()));
+        let lease = files::lease(text)?;
+        options.lease.namespace = default(lease.namespace, files::LEASE_NAMESPACE);
+        options.lease.name = default(lease.name, files::LEASE_NAME);
+    }
+    options.verbosity = match parsed.text(&global::SCHEDULER_VERBOSE) {
+        None if ours => SchedulerOptions::default().verbosity,
+        _ => verbosity(parsed, &global::SCHEDULER_VERBOSE)?,
+    };
+    Ok(())
+}
+
+fn verbosity(parsed: &Parsed, flag: &Flag) -> anyhow::Result<i32> {
+    let value = parsed.int(flag);
+    i32::try_from(value).ok().with_context(|| format!("--{}: {value} is too much", flag.name))
+}

@@ -1,0 +1,80 @@
+//! Undoing a deployment.
+//!
+//! In: the log of its writes. Out: the cluster in its former state, and what could not be restored. Never: a stop at
+//! the first failure; each failure is reported and the rest is still restored.
+
+use runtime::client;
+use tokio_util::sync::CancellationToken;
+
+use super::change_log::LoggedChange;
+use super::decide::is_ours;
+use super::run::{Halt, Run};
+use super::sorts::Role;
+use super::step::{Operation, Reverted, Step};
+use objects::client::CallError;
+use objects::equality::immutable;
+
+/// Attempts to restore an object while others write it.
+const TRIES: u32 = 5;
+
+impl Run<'_> {
+    /// Restores the former state, the last change first, and returns the failures. Cancelling does not stop a rollback;
+    /// each call and wait has its time limit.
+    pub(super) async fn roll_back(&mut self) -> Vec<String> {
+        self.observe(&Step::RollingBack);
+        self.api_server.cancel = CancellationToken::new();
+        let mut failures = Vec::new();
+        let entries = self.change_log.take();
+        for entry in entries.iter().rev() {
+            match self.undo(entry).await {
+                Ok(Some(undone)) => self.observe(&Step::RolledBack(entry.component, &entry.object, undone)),
+                Ok(None) => {}
+                Err(halt) => failures.extend(self.not_undone(entry, halt)),
+            }
+        }
+        for entry in entries.iter().rev().filter(|entry| entry.before.is_none()) {
+            if let Err(halt) = self.wait_gone(entry.component, &entry.object, None).await {
+                failures.extend(self.not_undone(entry, halt));
+            }
+        }
+        failures
+    }
+
+    fn not_undone(&mut self, entry: &LoggedChange, halt: Halt) -> Option<String> {
+        match self.failed(Operation::Deploy, entry.component, &entry.object, halt) {
+            Halt::Failed(error) => Some(error.to_string()),
+            Halt::Cancelled => None,
+        }
+    }
+
+    async fn undo(&mut self, entry: &LoggedChange) -> Result<Option<Reverted>, Halt> {
+        let LoggedChange { component, object, before } = entry;
+        let Some(former) = before else {
+            let live = self.get(object).await?.filter(is_ours);
+            let Some(live) = live else { return Ok(None) };
+            let patient = Role::of(object).is_workload();
+            return Ok(self.delete(object, &live, patient).await?.then_some(Reverted::Deleted));
+        };
+        for _ in 0..TRIES {
+            let live = self.get(object).await?;
+            if let Some(live) = &live {
+                let leaving = !live["metadata"]["deletionTimestamp"].is_null();
+                let stubborn = immutable(object.kind(), former, live).is_some();
+                if stubborn && !leaving {
+                    self.delete(object, live, Role::of(object).is_workload()).await?;
+                }
+                if stubborn || leaving {
+                    self.wait_gone(*component, object, None).await?;
+                    continue;
+                }
+            }
+            match self.api_server.restore(object, former, live.as_ref()).await {
+                Ok(()) => return Ok(Some(Reverted::Restored)),
+                Err(stop) if stop.is(client::is_conflict) || stop.is(client::is_not_found) => {}
+                Err(stop) => return Err(Halt::of("restoring", object, stop)),
+            }
+        }
+        let busy = kube::Error::Service("other clients keep changing it".into());
+        Err(Halt::of("restoring", object, CallError::Failed(busy)))
+    }
+}

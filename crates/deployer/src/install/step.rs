@@ -1,0 +1,127 @@
+//! The steps of a deployment or removal, as values.
+//!
+//! In: nothing. Out: [`Step`]s in order, for an [`Observer`]. Never: their text; see [`progress`](crate::progress).
+
+use crate::part::Component;
+use objects::Object;
+
+/// An operation on a component.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Operation {
+    /// Install or update.
+    Deploy,
+    /// Remove.
+    Remove,
+}
+
+/// The change that a deployment made to an object.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Change {
+    /// Created.
+    Created,
+    /// Updated.
+    Configured,
+    /// Already as stated.
+    Unchanged,
+    /// Belongs to others and is used unchanged.
+    Foreign,
+    /// Belonged to others and was taken over, with `--adopt`.
+    Adopted,
+    /// Deleted and created again, because a field cannot be changed.
+    Recreated,
+}
+
+/// The change that a rollback made to an object.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Reverted {
+    /// The deployment had created the object; now it is deleted.
+    Deleted,
+    /// The deployment had changed or deleted the object; now it has its former state.
+    Restored,
+}
+
+/// The state of an object during a wait.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum WaitState {
+    /// Not in the cluster yet.
+    Absent,
+    /// A CustomResourceDefinition that is not established yet.
+    NotEstablished,
+    /// The pods of a DaemonSet.
+    DaemonSet {
+        /// Nodes that should run a pod.
+        desired: i32,
+        /// Nodes with a pod of the newest revision.
+        updated: i32,
+        /// Nodes whose pod is ready.
+        ready: i32,
+    },
+    /// A DaemonSet or Deployment whose controller has not observed the newest generation.
+    Unobserved,
+    /// The pods of a Deployment.
+    Deployment {
+        /// The desired number.
+        replicas: i32,
+        /// Pods of the newest revision.
+        updated: i32,
+        /// Available pods.
+        available: i32,
+    },
+    /// Deleted but still in the cluster.
+    Present,
+}
+
+/// One step of a deployment or removal.
+#[derive(Clone, Debug, PartialEq)]
+pub enum Step<'a> {
+    /// The operation on a component began.
+    Began(Operation, Component),
+    /// An object was applied.
+    Applied(Component, &'a Object, Change),
+    /// An object cannot be updated for this reason and will be deleted and created again.
+    Recreating(Component, &'a Object, String),
+    /// An object was deleted: by a removal, or by a deployment whose component no longer has it.
+    Deleted(Component, &'a Object),
+    /// An object stays for this reason, although its component is removed or no longer has it.
+    Kept(Component, &'a Object, String),
+    /// The API server accepted the object with a warning.
+    Warned(Component, &'a Object, String),
+    /// A note about an object; not a failure.
+    Note(Component, &'a Object, String),
+    /// An object could not be applied, deleted or waited for.
+    Failed {
+        /// The operation.
+        operation: Operation,
+        /// The component.
+        component: Component,
+        /// The object.
+        object: &'a Object,
+        /// The failure in one line.
+        error: String,
+    },
+    /// A wait for an object: sent when it begins and whenever the state changes.
+    Waiting(Component, &'a Object, WaitState),
+    /// A reason that may keep a wait from ending, such as an image that cannot be pulled; each is sent once.
+    Diagnosis(Component, &'a Object, String),
+    /// The end of a wait: the object is ready (deploy) or gone (remove).
+    Reached(Operation, Component, &'a Object),
+    /// A rollback began because of a failure.
+    RollingBack,
+    /// The rollback of one object ended.
+    RolledBack(Component, &'a Object, Reverted),
+    /// The operation on a component ended.
+    Ended(Operation, Component),
+}
+
+/// Receives the steps of a deployment or removal.
+pub trait Observer: Send {
+    /// Receives one step; called in order.
+    fn observe(&mut self, step: &Step<'_>);
+}
+
+/// A closure is an observer.
+impl<F: FnMut(&Step<'_>) + Send> Observer for F {
+    fn observe(&mut self, step: &Step<'_>) {
+        self(step);
+    }
+}

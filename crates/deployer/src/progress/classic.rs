@@ -1,0 +1,146 @@
+//! Progress as sentences of the Go deployer, as its README shows them.
+//!
+//! Steps that it does not have get sentences in the same style.
+
+use super::{Sink, done, key, reverted, spoken, tag};
+use crate::install::step::{Observer, Operation, Step, WaitState};
+use crate::options::Updater;
+use objects::Object;
+use objects::Object;
+
+/// Progress as sentences.
+pub struct Classic {
+    sink: Sink,
+    updater: Updater,
+    /// The object of the current wait, whose beginning is printed once.
+    waiting: Option<String>,
+}
+
+impl Classic {
+    /// Progress of an installation with this updater.
+    #[must_use]
+    pub fn new(updater: Updater, sink: Sink) -> Self {
+        Self { sink, updater, waiting: None }
+    }
+
+    fn line(&mut self, text: &str) {
+        (self.sink)(text);
+    }
+
+    fn wait(&mut self, object: &Object, state: &WaitState) {
+        let Some(set) = workload(object) else { return };
+        let name = format!("{} {}", object.namespace().unwrap_or_default(), object.name());
+        let begun = self.waiting.replace(key(object)) == Some(key(object));
+        match state {
+            WaitState::Present if set == "namespace" && !begun => {
+                self.line(&format!("wait for the deployment namespace {:?} to be gone", object.name()));
+            }
+            WaitState::Present if !begun => {
+                self.line(&format!("wait for all the pods in {set} {name} to be gone"));
+            }
+            WaitState::Present => {}
+            _ if set == "namespace" => {}
+            _ => {
+                if !begun {
+                    // The Go deployer says "deployment" for a DaemonSet too.
+                    self.line(&format!("wait for all the pods in deployment {name} to be running and ready"));
+                }
+                self.line(&match state {
+                    WaitState::DaemonSet { desired, ready, .. } if *desired > 0 => {
+                        format!("pods of {name} not ready yet ({ready} of {desired})")
+                    }
+                    WaitState::Deployment { replicas, updated, available } if *updated > 0 => {
+                        format!("pods of {name} not ready yet ({available} of {replicas})")
+                    }
+                    _ => format!("no pods found for {name}"),
+                });
+            }
+        }
+    }
+
+    /// Writes a pod's reason in the Go deployer's form, which has only the phase.
+    fn trouble(&mut self, object: &Object, trouble: &str) {
+        let namespace = object.namespace().unwrap_or_default();
+        let pod = trouble.strip_prefix("pod ").and_then(|text| text.split_once(": "));
+        match pod {
+            Some((pod, reason)) => self.line(&format!("pod {namespace} {pod} not ready yet ({reason})")),
+            None => self.line(&format!("pods of {namespace} {} not ready yet ({trouble})", object.name())),
+        }
+    }
+
+    fn reached(&mut self, operation: Operation, object: &Object) {
+        let waited = self.waiting.take().is_some();
+        let Some(set) = workload(object) else { return };
+        let name = format!("{} {}", object.namespace().unwrap_or_default(), object.name());
+        match operation {
+            Operation::Deploy if set != "namespace" => {
+                if !waited {
+                    self.line(&format!("wait for all the pods in deployment {name} to be running and ready"));
+                }
+                self.line(&format!("all the pods in {set} {name} are running and ready!"));
+            }
+            Operation::Remove if set == "namespace" => {
+                self.line(&format!("namespace gone for daemonset {:?}!", object.name()));
+            }
+            Operation::Remove if waited => self.line(&format!("all pods gone for {set} {name} are gone!")),
+            _ => {}
+        }
+    }
+}
+
+impl Observer for Classic {
+    fn observe(&mut self, step: &Step<'_>) {
+        let updater = self.updater;
+        let of = |component| format!("-{:>5}>", tag(component, updater));
+        let title = |object: &Object| format!("{} {:?}", object.kind().kind, object.name());
+        match step {
+            Step::Began(operation, component) => {
+                let verb = if *operation == Operation::Deploy { "deploying" } else { "removing" };
+                self.line(&format!("{verb} topology-aware-scheduling {}...", spoken(*component)));
+            }
+            Step::Ended(operation, component) => {
+                let verb = if *operation == Operation::Deploy { "deployed" } else { "removed" };
+                self.line(&format!("...{verb} topology-aware-scheduling {}!", spoken(*component)));
+            }
+            Step::Applied(component, object, change) => {
+                self.line(&format!("{} {} {}", of(*component), done(*change), title(object)));
+            }
+            Step::Deleted(component, object) => {
+                self.line(&format!("{} deleted {}", of(*component), title(object)));
+            }
+            Step::Failed { operation, component, object, error } => {
+                let verb = if *operation == Operation::Deploy { "creating" } else { "deleting" };
+                self.line(&format!("{} error {verb} {}: {error}", of(*component), title(object)));
+            }
+            Step::Waiting(_, object, state) => self.wait(object, state),
+            Step::Reached(operation, _, object) => self.reached(*operation, object),
+            Step::Recreating(component, object, reason) => {
+                self.line(&format!("{} recreating {}: {reason}", of(*component), title(object)));
+            }
+            Step::Kept(component, object, reason) => {
+                self.line(&format!("{} kept {}: {reason}", of(*component), title(object)));
+            }
+            Step::Warned(component, object, warning) => {
+                self.line(&format!("{} warning about {}: {warning}", of(*component), title(object)));
+            }
+            Step::Note(component, object, finding) => {
+                self.line(&format!("{} note about {}: {finding}", of(*component), title(object)));
+            }
+            Step::Diagnosis(_, object, trouble) => self.trouble(object, trouble),
+            Step::RollingBack => self.line("rolling back to the previous state..."),
+            Step::RolledBack(component, object, how) => {
+                self.line(&format!("{} {} {}", of(*component), reverted(*how), title(object)));
+            }
+        }
+    }
+}
+
+/// The Go deployer's word for a kind that it waits for.
+fn workload(object: &Object) -> Option<&'static str> {
+    match object.kind().kind.as_str() {
+        "DaemonSet" => Some("daemonset"),
+        "Deployment" => Some("deployment"),
+        "Namespace" => Some("namespace"),
+        _ => None,
+    }
+}

@@ -1,0 +1,71 @@
+//! The start of every command that needs a cluster: connecting, and completing the options from the cluster.
+//!
+//! In: a kubeconfig, the platform as the user states it, options. Out: clients, options without open questions. Never:
+//! a write to the cluster, a word on standard output.
+
+use std::time::Duration;
+
+use anyhow::Context as _;
+use kube::Client;
+use runtime::client::{Connection, Options as ConnectionOptions};
+
+use crate::detect::{self, PlatformSpec};
+use crate::options::Options;
+
+/// The time limit of one read that answers a question about the cluster.
+const READ_TIMEOUT: Duration = Duration::from_secs(15);
+
+/// Two clients of one cluster.
+pub struct Clients {
+    /// For questions about the cluster; a request ends after 15 seconds.
+    pub reads: Client,
+    /// For installing and removing; has no time limit of its own, the installer limits each call.
+    pub changes: Client,
+}
+
+/// The `User-Agent` of our requests.
+#[must_use]
+pub fn user_agent() -> String {
+    format!("tholepin-deployer/{}", env!("CARGO_PKG_VERSION"))
+}
+
+/// Prepares clients; nothing is sent yet.
+///
+/// # Errors
+/// When there is no usable kubeconfig.
+pub async fn connect(options: &ConnectionOptions) -> anyhow::Result<Clients> {
+    let connection = Connection::open(options).await?;
+    Ok(Clients { reads: connection.client_with_timeout(READ_TIMEOUT)?, changes: connection.watch_client()? })
+}
+
+/// Completes options with platform, version and, if `replicas_of_control_plane`, the number of control plane nodes.
+/// What `stated` says is not asked of the cluster.
+///
+/// # Errors
+/// When the cluster does not answer a question that `stated` leaves open.
+pub async fn resolve(
+    client: &Client,
+    stated: &PlatformSpec,
+    replicas_of_control_plane: bool,
+    mut options: Options,
+) -> anyhow::Result<Options> {
+    let found = detect::cluster(client, stated).await;
+    options.platform =
+        *found.platform.get().context("cannot autodetect the platform, and no platform given")?;
+    let version = found.version.get();
+    let version = version.context("cannot autodetect the platform version, and no version given")?;
+    options.version = Some(version.clone());
+    if replicas_of_control_plane {
+        options.scheduler.replicas = control_plane_replicas(client).await?;
+    }
+    Ok(options)
+}
+
+/// One replica for each control plane node.
+///
+/// # Errors
+/// When the nodes cannot be listed.
+pub async fn control_plane_replicas(client: &Client) -> anyhow::Result<i32> {
+    let nodes = detect::control_plane_nodes(client).await?;
+    i32::try_from(nodes).context("too many control plane nodes")
+}

@@ -1,0 +1,120 @@
+//! The flag `-o, --output`, and data in the format that it names.
+//!
+//! In: the formats of a command, a value. Out: the argument with its help, the value as text. Never: a write; see
+//! [`stdout`](crate::stdout).
+
+use clap::ValueEnum;
+use clap::builder::EnumValueParser;
+use serde::Serialize;
+
+use crate::yaml;
+
+/// The formats that one command offers.
+pub trait OutputFormat: ValueEnum + Send + Sync + 'static {
+    /// The format without the flag, as the command line spells it.
+    const DEFAULT: &'static str;
+}
+
+/// The argument `-o, --output`; its help lists the formats.
+#[derive(Clone, Copy, Debug, Default, clap::Args)]
+pub struct OutputArgs<F: OutputFormat = Format> {
+    /// The format that was asked for.
+    #[arg(
+        id = "output",
+        short = 'o',
+        long = "output",
+        value_name = "FORMAT",
+        default_value = F::DEFAULT,
+        value_parser = EnumValueParser::<F>::new(),
+        hide_possible_values = true,
+        help = help::<F>()
+    )]
+    pub format: F,
+}
+
+/// Text for people, or one of two formats for programs.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, ValueEnum)]
+pub enum Format {
+    /// Text for people.
+    #[default]
+    Text,
+    /// JSON, indented.
+    Json,
+    /// YAML.
+    Yaml,
+}
+
+impl OutputFormat for Format {
+    const DEFAULT: &'static str = "text";
+}
+
+/// A value that the format cannot express.
+#[derive(Debug, thiserror::Error)]
+pub enum Error {
+    /// The value has no JSON form.
+    #[error("writing JSON: {0}")]
+    Json(#[from] serde_json::Error),
+    /// The value has no YAML form.
+    #[error("writing YAML: {0}")]
+    Yaml(#[from] yaml::Error),
+}
+
+impl Format {
+    /// The value in this format, ending in a newline; `text` makes the form for people.
+    ///
+    /// # Errors
+    /// When the value has no JSON or YAML form, such as a map whose keys are not strings.
+    pub fn write<T: Serialize>(self, value: &T, text: impl FnOnce() -> String) -> Result<String, Error> {
+        Ok(match self {
+            Self::Text => text(),
+            Self::Json => format!("{}\n", serde_json::to_string_pretty(value)?),
+            Self::Yaml => yaml::write(value)?,
+        })
+    }
+}
+
+/// `Output format: text, json or yaml`.
+fn help<F: OutputFormat>() -> String {
+    let names = F::value_variants().iter().filter_map(ValueEnum::to_possible_value);
+    let mut names: Vec<String> = names.map(|value| value.get_name().to_owned()).collect();
+    let last = names.pop().unwrap_or_default();
+    if names.is_empty() {
+        format!("Output format: {last}")
+    } else {
+        format!("Output format: {} or {last}", names.join(", "))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use clap::{Args as _, FromArgMatches as _};
+
+    use super::*;
+
+    #[test]
+    fn the_flag_lists_its_formats_and_has_a_default() {
+        let command = || OutputArgs::<Format>::augment_args(clap::Command::new("test"));
+        let help = command().render_help().to_string();
+        assert!(
+            help.contains("-o, --output <FORMAT>  Output format: text, json or yaml [default: text]"),
+            "{help}"
+        );
+        for (words, wanted) in [
+            (&["test"][..], Format::Text),
+            (&["test", "-o", "json"], Format::Json),
+            (&["test", "--output=yaml"], Format::Yaml),
+        ] {
+            let matches = command().try_get_matches_from(words).unwrap();
+            assert_eq!(OutputArgs::<Format>::from_arg_matches(&matches).unwrap().format, wanted);
+        }
+    }
+
+    #[test]
+    fn each_format_writes_the_value() {
+        let value = serde_json::json!({ "a": 1 });
+        let write = |format: Format| format.write(&value, || "one\n".to_owned()).unwrap();
+        assert_eq!(write(Format::Text), "one\n");
+        assert_eq!(write(Format::Json), "{\n  \"a\": 1\n}\n");
+        assert_eq!(write(Format::Yaml), "a: 1\n");
+    }
+}
