@@ -14,7 +14,6 @@ use crate::install::step::{Change, Reverted, WaitState};
 use crate::options::Updater;
 use crate::part::Component;
 use objects::Object;
-use objects::Object;
 
 #[cfg(doc)]
 use crate::install::step::Step;

@@ -8,7 +8,6 @@ use std::time::Duration;
 use super::step::Change;
 use crate::part::Component;
 use objects::Object;
-use objects::Object;
 
 /// The result of a deployment, in order.
 #[derive(Clone, Debug, Default, PartialEq)]

@@ -13,7 +13,6 @@ use super::step::{Observer, Operation, Step};
 use super::{DryRun, Error, Outcome, Settings};
 use crate::part::{Component, MANAGER};
 use objects::client::{ApiServer, CallError};
-use objects::client::{ApiServer, CallError};
 use objects::{Object, ObjectKind};
 
 /// One deployment or removal. Methods take `&mut self`, because the observer is not shared between threads.

@@ -22,8 +22,6 @@ use super::sorts::Role;
 use super::step::{Operation, Step, WaitState};
 use crate::part::Component;
 use objects::client::{ApiServer, CallError};
-use objects::client::{ApiServer, CallError};
-use objects::{Object, ObjectKind};
 use objects::{Object, ObjectKind};
 
 /// One wait.

@@ -18,7 +18,6 @@ use super::meta::{self, PodSecurityLevel, labels, selector, within};
 use super::{Error, openshift, pod};
 use crate::options::{KubeletConfig, Options};
 use objects::Object;
-use objects::Object;
 
 /// The default namespace.
 pub const NAMESPACE: &str = "node-feature-discovery";

@@ -11,7 +11,6 @@ use super::meta::{cluster, labels};
 use crate::options::{Options, SccVersion, Updater};
 use crate::platform::Platform;
 use objects::{Object, ObjectKind, object};
-use objects::{Object, ObjectKind, object};
 
 pub mod hooks;
 mod ignition;
@@ -130,7 +129,7 @@ pub fn rte_constraints(account: ServiceAccountRef<'_>, options: &Options) -> Res
         SccVersion::V2 => words(&used),
     };
     let name = rte_constraints_name(options);
-    Ok(object(&Constraints { volumes, ..confined(options, name, account) })?)
+    Ok(scc_object(&Constraints { volumes, ..confined(options, name, account) })?)
 }
 
 /// The constraints of nfd-topology-updater.

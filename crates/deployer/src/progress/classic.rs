@@ -6,7 +6,6 @@ use super::{Sink, done, key, reverted, spoken, tag};
 use crate::install::step::{Observer, Operation, Step, WaitState};
 use crate::options::Updater;
 use objects::Object;
-use objects::Object;
 
 /// Progress as sentences.
 pub struct Classic {

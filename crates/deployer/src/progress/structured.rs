@@ -7,7 +7,6 @@ use crate::install::step::{Observer, Operation, Step, WaitState};
 use crate::options::Updater;
 use crate::part::Component;
 use objects::Object;
-use objects::Object;
 
 /// Progress as keys and values.
 pub struct Structured {

@@ -10,7 +10,6 @@ use kube::api::{Patch, PatchParams, ValidationDirective};
 use kube::client::Body;
 use kube::core::{DynamicObject, Request, Resource as _};
 use objects::Object;
-use objects::Object;
 use testkit::controlplane::{ControlPlane, ControlPlaneOptions};
 use testkit::env::rig;
 
