@@ -2,6 +2,7 @@
 
 use std::time::Duration;
 
+use ::objects::Object;
 use deployer::install::step::{Change, Step, WaitState};
 use deployer::install::{DryRun, Error, Outcome, Removal, Settings, deploy, diff, remove};
 use deployer::part::{Component, Part};
