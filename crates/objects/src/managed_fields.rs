@@ -1,12 +1,32 @@
-//! Who stated what: the field sets of `managedFields` (`FieldsV1`).
+//! Who stated which field: the field sets of `managedFields` (`FieldsV1`).
 //!
-//! In: field sets, an object as we state it. Out: whether the object states all of a set, sets joined, sets divided into what is
-//! ours to decide and what is not. Never: a look at values.
+//! In: field sets, an object as we state it. Out: whether the object states all of a set; unions; sets divided by path. Never: a
+//! look at values.
 //!
-//! A set is a tree. `f:NAME` is a field, `k:{...}` the element of a list with these keys, `v:...` an element of a list that is a set,
-//! `i:N` an element by its place, and `.` the thing itself, where parts of it are in the set as well. A leaf is an empty object.
+//! A set is a tree. `f:NAME` is a field, `k:{...}` an element of a list with these keys, `v:...` an element of a list that is a
+//! set, `i:N` an element by its index, and `.` the parent itself where its parts are in the set as well. A leaf is an empty
+//! object.
 
 use serde_json::{Map, Value};
+
+/// The entries of `managedFields`.
+#[must_use]
+pub fn entries(observed: &Value) -> &[Value] {
+    observed["metadata"]["managedFields"].as_array().map(Vec::as_slice).unwrap_or_default()
+}
+
+/// The entries of what `manager` applied. Several only if it applied the object in several API versions.
+pub fn applied_by<'a>(manager: &'a str, observed: &'a Value) -> impl Iterator<Item = &'a Value> {
+    entries(observed).iter().filter(move |entry| is_applied_by(manager, entry))
+}
+
+/// Whether an entry says what `manager` applied.
+#[must_use]
+pub fn is_applied_by(manager: &str, entry: &Value) -> bool {
+    entry["manager"] == manager
+        && entry["operation"] == "Apply"
+        && entry["subresource"].as_str().unwrap_or_default().is_empty()
+}
 
 /// Whether `stated` has a value for every path of a set.
 #[must_use]
@@ -17,8 +37,8 @@ pub fn all_stated(set: &Value, stated: &Value) -> bool {
     })
 }
 
-/// Whether a set has nothing besides values that are stated singly. What is stated as a whole, an atomic list or map, may hold more
-/// than we put there, and then it is the one who wrote last that has its path.
+/// Whether a set holds nothing but single values that are stated. An atomic list or map may hold more than we put there; the last
+/// writer has its path.
 #[must_use]
 pub fn all_plain(set: &Value, stated: &Value) -> bool {
     let Some(paths) = set.as_object() else { return true };
@@ -30,7 +50,7 @@ pub fn all_plain(set: &Value, stated: &Value) -> bool {
     })
 }
 
-/// Both sets.
+/// The union of two sets.
 #[must_use]
 pub fn union(one: &Value, other: &Value) -> Value {
     let (Some(first), Some(second)) = (one.as_object(), other.as_object()) else {
@@ -44,7 +64,7 @@ pub fn union(one: &Value, other: &Value) -> Value {
     Value::Object(all)
 }
 
-/// A set in two parts: what is under one of `paths` (each a list of steps), and all else. `None` for a part in which nothing is.
+/// Divides a set into what is under one of `paths` (each a list of steps) and the rest. `None` stands for an empty part.
 #[must_use]
 pub fn divide(set: &Value, paths: &[&[&str]]) -> (Option<Value>, Option<Value>) {
     let Some(steps) = set.as_object() else { return (None, None) };
@@ -70,11 +90,11 @@ pub fn divide(set: &Value, paths: &[&[&str]]) -> (Option<Value>, Option<Value>) 
     (part(under), part(rest))
 }
 
-/// The part of `stated` to which a step leads, if it is there.
+/// The part of `stated` to which a step leads, if any.
 fn element<'a>(step: &str, stated: &'a Value) -> Option<&'a Value> {
     let (kind, name) = step.split_once(':')?;
     match kind {
-        // Nothing is a value too, where a definition lets it be stored.
+        // Null is a value too, where a definition is nullable.
         "f" => stated.get(name),
         "i" => stated.get(name.parse::<usize>().ok()?),
         "v" => {
@@ -92,8 +112,8 @@ fn element<'a>(step: &str, stated: &'a Value) -> Option<&'a Value> {
     }
 }
 
-/// In how many of these keys an element of a list agrees; `None`: it is another one. A key that it does not state has a default (the
-/// `protocol` of a port).
+/// The number of keys in which a list element agrees; `None` for another element. A key that it does not state has a default
+/// (the `protocol` of a port).
 fn agreed(element: &Value, keys: &Map<String, Value>) -> Option<usize> {
     let mut stated = keys.iter().filter_map(|(key, value)| Some((element.get(key)?, value)));
     let all = stated.clone().count();
@@ -117,7 +137,7 @@ mod tests {
     }
 
     #[test]
-    fn paths_lead_to_what_is_stated() {
+    fn paths_lead_to_stated_values() {
         let table = [
             (json!({}), true),
             (json!({ "f:spec": {} }), true),
@@ -165,7 +185,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_stated_as_a_whole_may_hold_more() {
+    fn atomic_fields_may_hold_more() {
         let side = |below: Value| json!({ "f:spec": { "f:containers": { "k:{\"name\":\"main\"}": below } } });
         let table = [
             (side(json!({ ".": {}, "f:name": {} })), true),
@@ -181,7 +201,7 @@ mod tests {
     }
 
     #[test]
-    fn sets_are_joined_and_divided() {
+    fn sets_are_united_and_divided() {
         let one = json!({ "f:a": { "f:b": {} }, "f:x": {} });
         let other = json!({ "f:a": { ".": {}, "f:c": {} } });
         let both = json!({ "f:a": { ".": {}, "f:b": {}, "f:c": {} }, "f:x": {} });

@@ -1,79 +1,32 @@
-//! What a controller wants to be there.
+//! The controllers, and the objects that they desire.
 //!
-//! In: objects from the controllers. Out: the same, marked as ours and owned by the object that asked for them. Never: a look at what is
-//! there.
+//! In: objects from the controllers. Out: the same objects marked as the operator's. Never: a look at what is observed.
 
 use objects::Object;
-use serde_json::json;
+pub use objects::desired::{Desired, DesiredObject, Owner, Treatment};
 
-use objects::ObjectKey;
-
-/// The label that tells what the operator made.
-pub const MANAGED_BY: &str = "app.kubernetes.io/managed-by";
-/// Its value, and the name under which fields are managed.
+/// The label that marks what the operator made.
+pub const MANAGED_BY: &str = objects::ownership::MANAGED_BY_LABEL;
+/// The value of the mark, and the operator's field manager.
 pub const MANAGER: &str = "tholepin-operator";
 
-/// Whose wish it is.
+/// A controller.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub enum Controller {
+    /// The exporters' configuration.
+    KubeletConfig,
     /// Exporters and their API.
     NumaResourcesOperator,
     /// The scheduler.
     NumaResourcesScheduler,
-    /// The exporters' configuration.
-    KubeletConfig,
-}
-
-/// What a controller wants.
-#[derive(Clone, Debug, PartialEq)]
-pub enum Desired {
-    /// Nobody asks for anything: what is ours goes.
-    Nothing,
-    /// What is asked for makes no sense, or must not be touched: everything stays as it is.
-    Keep,
-    /// These objects, and of ours no others.
-    Objects(Vec<Wanted>),
-}
-
-/// An object that is wanted.
-#[derive(Clone, Debug, PartialEq)]
-pub struct Wanted {
-    /// As it should be, complete.
-    pub object: Object,
-    /// How it is treated.
-    pub treatment: Treatment,
-}
-
-/// How an object is treated.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Treatment {
-    /// It is made and kept exactly like this; one that others made is refused.
-    Own,
-    /// As [`Self::Own`], but one that others made is used as long as it is good enough, else made so; it is never deleted.
-    Share,
-    /// It has to wait for something: whether it is there or not, it stays as it is.
-    Hold,
-}
-
-/// Who asked: the object that others are owned by.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Owner {
-    /// `apiVersion`.
-    pub api_version: String,
-    /// `kind`.
-    pub kind: String,
-    /// Its name.
-    pub name: String,
-    /// Its unique id.
-    pub uid: String,
 }
 
 impl Controller {
-    /// All, in the order in which they are asked.
+    /// All controllers, in the order in which they start.
     pub const ALL: [Self; 3] =
         [Self::KubeletConfig, Self::NumaResourcesOperator, Self::NumaResourcesScheduler];
 
-    /// Its name in logs and metrics.
+    /// The controller's name in logs and metrics.
     #[must_use]
     pub fn name(self) -> &'static str {
         match self {
@@ -84,37 +37,14 @@ impl Controller {
     }
 }
 
-impl Wanted {
-    /// An object of ours, marked, and owned by whoever asked for it, so that it goes with him.
-    #[must_use]
-    pub fn owned(object: Object, owner: &Owner) -> Self {
-        let reference = json!([{
-            "apiVersion": owner.api_version,
-            "kind": owner.kind,
-            "name": owner.name,
-            "uid": owner.uid,
-            "controller": true,
-            "blockOwnerDeletion": true,
-        }]);
-        let object = object.labelled(MANAGED_BY, MANAGER).with_metadata("ownerReferences", reference);
-        Self { object, treatment: Treatment::Own }
-    }
+/// An object of the operator's, controlled by the user's object that asks for it.
+#[must_use]
+pub fn owned(object: Object, owner: &Owner) -> DesiredObject {
+    DesiredObject::owned(object, MANAGER, owner)
+}
 
-    /// An object that stays when whoever asked for it goes.
-    #[must_use]
-    pub fn shared(object: Object) -> Self {
-        Self { object: object.labelled(MANAGED_BY, MANAGER), treatment: Treatment::Share }
-    }
-
-    /// The same, not to be touched for now.
-    #[must_use]
-    pub fn held(self, held: bool) -> Self {
-        Self { treatment: if held { Treatment::Hold } else { self.treatment }, ..self }
-    }
-
-    /// Which object.
-    #[must_use]
-    pub fn key(&self) -> ObjectKey {
-        self.object.key().clone()
-    }
+/// An object of the operator's that outlives the user's object.
+#[must_use]
+pub fn shared(object: Object) -> DesiredObject {
+    DesiredObject::shared(object, MANAGER)
 }

@@ -13,8 +13,9 @@ use objects::{Object, ObjectKind};
 use runtime::yaml;
 use serde::Serialize;
 
-use crate::desired::{Desired, Wanted};
-use crate::numaresourcesoperator::{Case, set_name};
+use crate::desired::{Desired, owned};
+use crate::numaresourcesoperator::{self, Case, set_name};
+use crate::reconcile::rules::Rules;
 use crate::world::{KubeletSettings, World};
 use objects::ObjectKey;
 
@@ -25,6 +26,16 @@ mod tests;
 
 /// The key of the ConfigMaps, and so the name of the file.
 pub const KEY: &str = "config.yaml";
+
+/// The rules of this controller. Its failures stand in the status of the NUMAResourcesOperator.
+pub const RULES: Rules = Rules {
+    works_for: numaresourcesoperator::RULES.works_for,
+    metadata: numaresourcesoperator::RULES.metadata,
+    desired,
+    status: |_, _, _| Vec::new(),
+    warnings,
+    reports_errors_of: &[],
+};
 
 /// Something people should know.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
@@ -95,7 +106,7 @@ pub fn desired(world: &World) -> Desired {
         let text = config(world, pool)?;
         // A ConfigMap always is an object; were it not, it would be missed and not written wrongly.
         let object = Object::new(&config_map(world, pool, &text)).ok()?;
-        Some(Wanted::owned(object, &owner))
+        Some(owned(object, &owner))
     };
     Desired::Objects(request.groups.pools().filter_map(|(_, pool)| map(pool.name)).collect())
 }

@@ -7,8 +7,6 @@
 //! Each controller is a module with pure functions from the [`world::World`] to objects and status: [`numaresourcesoperator`],
 //! [`numaresourcesscheduler`], [`kubeletconfig`]. [`reconcile`] is what they have in common.
 
-pub mod apply;
-pub mod change;
 pub mod cli;
 pub mod condition;
 pub mod desired;
@@ -18,7 +16,9 @@ pub mod kubeletconfig;
 pub mod manifests;
 pub mod numaresourcesoperator;
 pub mod numaresourcesscheduler;
+pub mod ownership;
 pub mod place;
+pub mod plan;
 pub mod process;
 pub mod rbac;
 pub mod reconcile;

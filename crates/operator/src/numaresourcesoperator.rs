@@ -5,13 +5,14 @@
 //! Each pool of each node group gets a DaemonSet. What keeps one pool from having its exporters (`stage`) keeps no other.
 
 use api::numaresources::keys::{ENABLED, OPERATOR, PAUSE};
-use api::numaresources::operator::{KIND, Status};
+use api::numaresources::operator::{KIND, PLURAL, Status};
 use api::numaresources::{NumaResourcesOperator, VERSION};
 
 use crate::condition::{INTERNAL_ERROR, State};
-use crate::desired::{Desired, Owner};
+use crate::desired::{Controller, Desired, Owner};
 use crate::group::Groups;
-use crate::reconcile::Done;
+use crate::reconcile::Outcome;
+use crate::reconcile::rules::{Rules, StatusUpdate};
 use crate::world::{Image, World};
 
 mod args;
@@ -35,6 +36,16 @@ pub const POOL_PAUSED: &str = "MachineConfigPoolPaused";
 /// A condition: it is known of every pool what its kubelets were told, and they align pods. If not, exporters run all the same; but the
 /// scheduler has nothing to go by.
 pub const KUBELETS_CONFIGURED: &str = "KubeletsConfigured";
+
+/// The rules of this controller. It also tells what the exporters' configuration could not do.
+pub const RULES: Rules = Rules {
+    works_for: (KIND, OPERATOR),
+    metadata: |world| world.operators.get(OPERATOR).map(|operator| &operator.metadata),
+    desired,
+    status: updates,
+    warnings: |_| Vec::new(),
+    reports_errors_of: &[Controller::KubeletConfig],
+};
 
 /// What is asked for.
 pub(crate) enum Case<'a> {
@@ -78,7 +89,7 @@ pub fn desired(world: &World) -> Desired {
 
 /// The status of each NUMAResourcesOperator, by name, after `done`; `now` is written where a condition has changed.
 #[must_use]
-pub fn status(world: &World, done: &Done, now: jiff::Timestamp) -> Vec<(String, Status)> {
+pub fn status(world: &World, done: &Outcome, now: jiff::Timestamp) -> Vec<(String, Status)> {
     let status = |(name, operator): (&String, &NumaResourcesOperator)| {
         let status = if name == OPERATOR {
             status::of(world, operator, Case::of(world), done, now)?
@@ -91,6 +102,14 @@ pub fn status(world: &World, done: &Done, now: jiff::Timestamp) -> Vec<(String, 
         Some((name.clone(), status))
     };
     world.operators.iter().filter_map(status).collect()
+}
+
+fn updates(world: &World, outcome: &Outcome, now: jiff::Timestamp) -> Vec<StatusUpdate> {
+    let update = |(name, new): (String, Status)| {
+        let NumaResourcesOperator { metadata, status: old, .. } = world.operators.get(&name)?;
+        StatusUpdate::new((KIND, PLURAL), metadata, (old, &old.conditions), (&new, &new.conditions))
+    };
+    status(world, outcome, now).into_iter().filter_map(update).collect()
 }
 
 impl<'a> Case<'a> {

@@ -6,7 +6,7 @@
 //! What cannot be made (an image that is not trusted, more replicas than nodes, a configuration the scheduler would not start with)
 //! leaves the scheduler that is there as it is: it is better than none.
 
-use api::numaresources::scheduler::{KIND, SchedulerInformer, Status};
+use api::numaresources::scheduler::{KIND, PLURAL, SchedulerInformer, Status};
 use api::numaresources::{NamespacedName, NumaResourcesScheduler, ObjectReference, keys};
 use deployer::install::ready::{self, Readiness};
 use deployer::install::step::WaitState as Pending;
@@ -16,7 +16,8 @@ use serde_json::Value;
 
 use crate::condition::{self, Extra, State};
 use crate::desired::Desired;
-use crate::reconcile::Done;
+use crate::reconcile::Outcome;
+use crate::reconcile::rules::{Rules, StatusUpdate, is_paused};
 use crate::world::World;
 use objects::ObjectKey;
 
@@ -39,11 +40,21 @@ const UPDATING: &str = "DeploymentIsUpdating";
 /// A reason: the Deployment has given up.
 const STUCK: &str = "DeploymentIsStuck";
 
+/// The rules of this controller.
+pub const RULES: Rules = Rules {
+    works_for: (KIND, keys::SCHEDULER),
+    metadata: |world| world.schedulers.get(keys::SCHEDULER).map(|scheduler| &scheduler.metadata),
+    desired,
+    status: updates,
+    warnings: |_| Vec::new(),
+    reports_errors_of: &[],
+};
+
 /// What has to be there.
 #[must_use]
 pub fn desired(world: &World) -> Desired {
     let Some(scheduler) = world.schedulers.get(keys::SCHEDULER) else { return Desired::Nothing };
-    if is_paused(scheduler) || is_leaving(scheduler) {
+    if is_paused(&scheduler.metadata) || is_leaving(scheduler) {
         return Desired::Keep;
     }
     let wanted =
@@ -54,14 +65,14 @@ pub fn desired(world: &World) -> Desired {
 /// The status of each NUMAResourcesScheduler, by name, after `done`; `now` is written where a condition has changed. None of one
 /// that is paused, which keeps what it has.
 #[must_use]
-pub fn status(world: &World, done: &Done, now: jiff::Timestamp) -> Vec<(String, Status)> {
+pub fn status(world: &World, done: &Outcome, now: jiff::Timestamp) -> Vec<(String, Status)> {
     let asked = world.schedulers.iter().filter(|(_, scheduler)| !is_leaving(scheduler));
     let status = asked.filter_map(|(name, scheduler)| {
         let (state, extra, status) = if name != keys::SCHEDULER {
             let message = format!("incorrect {KIND} resource name: {name}; it must be {}", keys::SCHEDULER);
             let status = scheduler.status.clone();
             (State::degraded(WRONG_NAME, message), Extra::unknown(DEDICATED_INFORMER), status)
-        } else if is_paused(scheduler) {
+        } else if is_paused(&scheduler.metadata) {
             return None;
         } else {
             let dedicated = informer::of(&world.place, &scheduler.spec) == SchedulerInformer::Dedicated;
@@ -77,8 +88,16 @@ pub fn status(world: &World, done: &Done, now: jiff::Timestamp) -> Vec<(String, 
     status.collect()
 }
 
+fn updates(world: &World, outcome: &Outcome, now: jiff::Timestamp) -> Vec<StatusUpdate> {
+    let update = |(name, new): (String, Status)| {
+        let NumaResourcesScheduler { metadata, status: old, .. } = world.schedulers.get(&name)?;
+        StatusUpdate::new((KIND, PLURAL), metadata, (old, &old.conditions), (&new, &new.conditions))
+    };
+    status(world, outcome, now).into_iter().filter_map(update).collect()
+}
+
 /// How it is with the one that counts, and its status but for the conditions.
-fn how(world: &World, scheduler: &NumaResourcesScheduler, done: &Done) -> (State, Status) {
+fn how(world: &World, scheduler: &NumaResourcesScheduler, done: &Outcome) -> (State, Status) {
     // What is there stays, and so does what is said of it.
     let as_before = || scheduler.status.clone();
     let setup = match Setup::of(world, scheduler) {
@@ -147,11 +166,6 @@ fn related(namespace: String, deployment: String) -> Vec<ObjectReference> {
         of("", "namespaces", String::new(), namespace.clone()),
         of("apps", "deployments", namespace, deployment),
     ]
-}
-
-fn is_paused(scheduler: &NumaResourcesScheduler) -> bool {
-    let annotations = scheduler.metadata.annotations.as_ref();
-    annotations.and_then(|all| all.get(keys::PAUSE)).is_some_and(|value| value == keys::ENABLED)
 }
 
 /// Whether it is being deleted: what is its own goes with it, and must not be made again.

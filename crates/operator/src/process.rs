@@ -32,6 +32,7 @@ use tokio::sync::{Notify, watch};
 use tokio_util::sync::CancellationToken;
 use tracing::{info, warn};
 
+use objects::controller::leader::Leadership;
 pub use parts::{Controllers, Part, UnknownPart};
 
 use crate::desired::{Controller, MANAGER};
@@ -287,7 +288,7 @@ impl Process {
     }
 
     /// Stands for a lease, if there may be several of us; begins with [`Self::elect`].
-    fn stand(&mut self, config: lease::Config, release: &CancellationToken) -> anyhow::Result<lead::Leads> {
+    fn stand(&mut self, config: lease::Config, release: &CancellationToken) -> anyhow::Result<Leadership> {
         if !self.settings.leader_elect {
             return Ok(None);
         }

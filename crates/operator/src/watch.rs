@@ -33,7 +33,7 @@ use tokio::sync::Notify;
 use tokio::sync::watch::Sender;
 
 use crate::desired::{Controller, MANAGED_BY, MANAGER};
-use crate::reconcile::{Shared, Wake};
+use crate::reconcile::{ControllerSet, Shared};
 use crate::tls;
 use crate::world::{Place, TlsProfile, World};
 use nodes::WireNode;
@@ -98,15 +98,15 @@ pub struct Hearers {
 impl Fact {
     /// The controllers that have to look again when something of this has changed.
     #[must_use]
-    pub fn matters_to(self) -> Wake {
+    pub fn matters_to(self) -> ControllerSet {
         use Controller::{KubeletConfig, NumaResourcesOperator, NumaResourcesScheduler};
         match self {
             Self::Operator | Self::Pool | Self::KubeletConfig | Self::NodePoolConfig | Self::Kubelet => {
-                Wake::from(KubeletConfig) | NumaResourcesOperator.into()
+                [KubeletConfig, NumaResourcesOperator].into()
             }
-            Self::Scheduler => NumaResourcesScheduler.into(),
-            Self::Node | Self::Tls => Wake::from(NumaResourcesOperator) | NumaResourcesScheduler.into(),
-            Self::Live => Wake::ALL,
+            Self::Scheduler => [NumaResourcesScheduler].into(),
+            Self::Node | Self::Tls => [NumaResourcesOperator, NumaResourcesScheduler].into(),
+            Self::Live => Controller::ALL.into(),
         }
     }
 }
@@ -383,5 +383,5 @@ fn offer(profile: Option<&TlsProfile>, policy: &Sender<Policy>) {
 
 /// Changes the world; whom it matters to is woken if the change says that something is different.
 fn change(shared: &Shared, fact: Fact, change: impl FnOnce(&mut World) -> bool) {
-    shared.update(|world| if change(world) { fact.matters_to() } else { Wake::NOBODY });
+    shared.update(|world| if change(world) { fact.matters_to() } else { ControllerSet::new() });
 }

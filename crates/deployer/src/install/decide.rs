@@ -8,7 +8,8 @@ use super::Error;
 use super::sorts::Role;
 use crate::part::{COMPONENT, MANAGED_BY, MANAGER};
 use objects::Object;
-use objects::equality::{immutable, owner, unfit};
+use objects::decision::{self, Comparison, Decision as Shared, Policy, Rules};
+use objects::ownership::Ownership;
 
 /// What to do.
 #[derive(Clone, Debug, PartialEq)]
@@ -29,32 +30,39 @@ pub(super) enum Decision {
     Recreate(String),
 }
 
-/// Decides.
+/// Decides by the rules that all programs share ([`decision`]), and adds what the deployer says about it. Objects of ours are always
+/// applied: the API server tells whether that changed anything.
 pub(super) fn decide(object: &Object, live: Option<&Value>, adopt: bool) -> Decision {
-    let Some(live) = live else { return Decision::Create };
-    if !live["metadata"]["deletionTimestamp"].is_null() {
-        return Decision::Await;
+    let policy = match Role::of(object) {
+        Role::Namespace | Role::Definition => Policy::Share,
+        _ if adopt => Policy::Adopt,
+        _ => Policy::Refuse,
+    };
+    let rules = Rules { ownership: OWNERSHIP, policy, comparison: Comparison::Apply };
+    match (decision::decide(object, live, rules), live) {
+        (Shared::Adopt, _) => Decision::Adopt,
+        (Shared::Await, _) => Decision::Await,
+        (Shared::Recreate { field, .. }, _) => Decision::Recreate(format!("{field} cannot be changed")),
+        (Shared::Refuse { owner, lacks }, _) => {
+            let object = object.to_string();
+            Decision::Refuse(match lacks {
+                Some(lacks) => Error::Unfit { object, owner, lacks },
+                None => Error::Foreign { object, owner },
+            })
+        }
+        (Shared::Change { .. }, Some(live)) => Decision::Apply(shared(object, live)),
+        (Shared::Leave | Shared::Remove { .. }, live) => {
+            let namespace = live.filter(|_| Role::of(object) == Role::Namespace);
+            Decision::Use(namespace.and_then(|live| lacks_labels(object, live)))
+        }
+        (Shared::Create | Shared::Change { .. }, _) => Decision::Create,
     }
-    if !is_ours(live) {
-        return match Role::of(object) {
-            Role::Namespace => Decision::Use(lacks_labels(object, live)),
-            Role::Definition => match unfit(object.body(), live) {
-                Some(lacks) => {
-                    Decision::Refuse(Error::Unfit { object: object.to_string(), owner: owner(live), lacks })
-                }
-                None => Decision::Use(None),
-            },
-            _ if adopt => Decision::Adopt,
-            _ => Decision::Refuse(Error::Foreign { object: object.to_string(), owner: owner(live) }),
-        };
-    }
-    if let Some(field) = immutable(object.kind(), object.body(), live) {
-        return Decision::Recreate(format!("{field} cannot be changed"));
-    }
-    Decision::Apply(shared(object, live))
 }
 
-/// Whether it has our mark.
+/// What makes an object the deployer's: its mark, and nothing else.
+const OWNERSHIP: Ownership<'static> = Ownership::by_marks(MANAGER, &[(MANAGED_BY, MANAGER)]);
+
+/// Whether an object has our mark.
 pub(super) fn is_ours(live: &Value) -> bool {
     live["metadata"]["labels"][MANAGED_BY] == MANAGER
 }

@@ -12,7 +12,7 @@ use super::run::{Halt, Run};
 use super::sorts::Role;
 use super::step::{Operation, Reverted, Step};
 use objects::client::CallError;
-use objects::equality::immutable;
+use objects::decision::immutable;
 
 /// Attempts to restore an object while others write it.
 const TRIES: u32 = 5;

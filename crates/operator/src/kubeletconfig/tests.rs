@@ -8,7 +8,7 @@ use proptest::prelude::*;
 use serde_json::{Value, json};
 
 use super::*;
-use crate::desired::Treatment;
+use crate::desired::{DesiredObject, Treatment};
 use crate::world::{Image, Kubelets, MachineConfigPool, Place};
 
 fn world(platform: Platform) -> World {
@@ -105,7 +105,7 @@ fn there(world: &mut World, name: &str, key: &str, text: &str) {
 /// The ConfigMaps, by name.
 fn maps(world: &World) -> BTreeMap<String, String> {
     let Desired::Objects(objects) = desired(world) else { panic!("{:?}", desired(world)) };
-    let text = |wanted: &Wanted| {
+    let text = |wanted: &DesiredObject| {
         let body = wanted.object.body();
         assert_eq!(body["data"].as_object().unwrap().len(), 1);
         (wanted.object.name().to_owned(), body["data"][KEY].as_str().unwrap().to_owned())

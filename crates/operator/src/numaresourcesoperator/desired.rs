@@ -14,7 +14,7 @@ use objects::Object;
 
 use super::stage::{MachineConfig, machine_config, stage};
 use super::{Request, daemonset};
-use crate::desired::Wanted;
+use crate::desired::{self, DesiredObject, owned};
 
 /// The Service of the exporters' metrics.
 const SERVICE: &str = "numaresources-rte-metrics-service";
@@ -27,34 +27,34 @@ pub(super) const PORT: &str = "metrics-port";
 ///
 /// # Errors
 /// Never in practice.
-pub(super) fn objects(request: &Request<'_>) -> Result<Vec<Wanted>, Error> {
+pub(super) fn objects(request: &Request<'_>) -> Result<Vec<DesiredObject>, Error> {
     let owner = request.owner();
     let mut wanted = vec![definition(request)?];
     for (group, pool) in request.groups.pools() {
         match machine_config(request, group, pool)? {
             None | Some(MachineConfig::No) => {}
-            Some(MachineConfig::Yes(object)) => wanted.push(Wanted::owned(object, &owner)),
-            Some(MachineConfig::Untouched(object)) => wanted.push(Wanted::owned(object, &owner).held(true)),
+            Some(MachineConfig::Yes(object)) => wanted.push(owned(object, &owner)),
+            Some(MachineConfig::Untouched(object)) => wanted.push(owned(object, &owner).held(true)),
         }
     }
     let shared = shared(request)?.into_iter();
-    wanted.extend(shared.map(|object| Wanted::owned(object, &owner)));
+    wanted.extend(shared.map(|object| owned(object, &owner)));
     for (group, pool) in request.groups.pools() {
         let Ok(nodes) = &pool.nodes else {
-            wanted.push(Wanted::owned(daemonset::placeholder(request, pool)?, &owner).held(true));
+            wanted.push(owned(daemonset::placeholder(request, pool)?, &owner).held(true));
             continue;
         };
         let set = Object::new(&daemonset::daemon_set(request, group, pool, nodes))?;
-        wanted.push(Wanted::owned(set, &owner).held(stage(request, group, pool).holds()));
+        wanted.push(owned(set, &owner).held(stage(request, group, pool).holds()));
     }
     Ok(wanted)
 }
 
 /// The API that exporters publish with. Others may rely on it, so nobody owns it; who wants to keep it himself may.
-fn definition(request: &Request<'_>) -> Result<Wanted, Error> {
+fn definition(request: &Request<'_>) -> Result<DesiredObject, Error> {
     let annotations = request.operator.metadata.annotations.as_ref();
     let theirs = annotations.and_then(|all| all.get(NRT_API)).is_some_and(|value| value == CLUSTER);
-    Ok(Wanted::shared(Object::new(&api::crd::nrt_crd())?).held(theirs))
+    Ok(desired::shared(Object::new(&api::crd::nrt_crd())?).held(theirs))
 }
 
 /// What the exporters of all pools have in common.

@@ -15,11 +15,11 @@ use super::{
     Case, DAEMON_SET_UPDATING, INTERNAL_ERROR, INVALID_GROUPS, KUBELETS_CONFIGURED, POOL_PAUSED,
     POOL_UPDATING, Request, daemonset,
 };
-use crate::change::owner;
 use crate::condition::{Extra, State, conditions};
 use crate::desired::Controller;
 use crate::kubeletconfig;
-use crate::reconcile::Done;
+use crate::ownership::{Responsible, responsible};
+use crate::reconcile::Outcome;
 use crate::world::World;
 
 /// The status of the one that counts; `None`: it is left as it is.
@@ -27,7 +27,7 @@ pub(super) fn of(
     world: &World,
     operator: &NumaResourcesOperator,
     case: Case<'_>,
-    done: &Done,
+    done: &Outcome,
     now: Timestamp,
 ) -> Option<Status> {
     match case {
@@ -51,7 +51,7 @@ fn told(operator: &NumaResourcesOperator, state: &State, extras: &[Extra], now: 
     conditions(state, extras, &operator.status.conditions, operator.metadata.generation, now)
 }
 
-fn wanted(request: &Request<'_>, done: &Done, now: Timestamp) -> Status {
+fn wanted(request: &Request<'_>, done: &Outcome, now: Timestamp) -> Status {
     let world = request.world;
     let openshift = world.place.platform == Platform::OpenShift;
     let mut status = Status::default();
@@ -86,7 +86,7 @@ fn wanted(request: &Request<'_>, done: &Done, now: Timestamp) -> Status {
 }
 
 /// How it is, as one word: what cannot be done comes before what is not done yet, and that before what is merely not as it should be.
-fn state(request: &Request<'_>, done: &Done, ready: &[NamespacedName]) -> State {
+fn state(request: &Request<'_>, done: &Outcome, ready: &[NamespacedName]) -> State {
     let mut errors = done.errors.clone();
     let (mut pools, mut sets) = (Vec::new(), Vec::new());
     for (group, pool) in request.groups.pools() {
@@ -146,7 +146,7 @@ fn kubelets(request: &Request<'_>) -> Extra {
 fn sets_of_ours(world: &World) -> Vec<NamespacedName> {
     let ours = world.live.iter().filter(|(key, live)| {
         key.kind.kind == "DaemonSet"
-            && owner::belongs(key, live) == owner::Belongs::To(Controller::NumaResourcesOperator)
+            && responsible(key, live) == Responsible::Controller(Controller::NumaResourcesOperator)
     });
     ours.map(|(key, _)| NamespacedName {
         namespace: key.namespace.clone().unwrap_or_default(),

@@ -12,9 +12,13 @@ use objects::Object;
 use serde_json::{Value, json};
 
 use super::*;
-use crate::change::{Change, Memory, Scene, plan};
+use objects::applier::Planned;
+use objects::decision::Decision;
+use objects::last_applied::LastApplied;
+
 use crate::desired::{Controller, Treatment};
-use crate::reconcile::Done;
+use crate::plan::{PlanInputs, plan};
+use crate::reconcile::Outcome;
 use crate::world::{KubeletSettings, Kubelets, MachineConfigPool, Place, TlsProfile, World};
 use objects::ObjectKey;
 
@@ -137,11 +141,11 @@ fn at(second: i64) -> jiff::Timestamp {
 /// The status of the one that counts after one round in which everything was done and all pods run.
 fn round(world: &mut World) -> Status {
     carry_out(world, true);
-    told(world, &Done::default())
+    told(world, &Outcome::default())
 }
 
 /// The status of the one that counts, which the next round finds.
-fn told(world: &mut World, done: &Done) -> Status {
+fn told(world: &mut World, done: &Outcome) -> Status {
     let (_, status) = status(world, done, at(1)).into_iter().find(|(name, _)| name == OPERATOR).unwrap();
     world.operators.get_mut(OPERATOR).unwrap().status = status.clone();
     status
@@ -150,7 +154,7 @@ fn told(world: &mut World, done: &Done) -> Status {
 /// Does what is wanted.
 fn carry_out(world: &mut World, ready: bool) {
     let Desired::Objects(wanted) = desired(world) else { return };
-    let keys: Vec<ObjectKey> = wanted.iter().map(crate::desired::Wanted::key).collect();
+    let keys: Vec<ObjectKey> = wanted.iter().map(crate::desired::DesiredObject::key).collect();
     let ours: Vec<ObjectKey> = world.live.iter().map(|(key, _)| key.clone()).collect();
     for key in
         ours.into_iter().filter(|key| !keys.contains(key) && key.kind.kind != "CustomResourceDefinition")
@@ -180,25 +184,25 @@ fn served(object: &Object, ready: bool) -> Value {
 /// What is to be done, as `verb kind name`; what is made is left out.
 fn changes(world: &World) -> Vec<String> {
     let owners = BTreeSet::from(["u-1".to_owned()]);
-    let memory = Memory::default();
-    let scene = Scene { live: &world.live, owners: &owners, others_want: &|_| false, memory: &memory };
-    let name = |change: &Change| {
-        let verb = match change {
-            Change::Create(_) => return None,
-            Change::Apply { .. } => "apply",
-            Change::Recreate { .. } => "recreate",
-            Change::Delete { .. } => "delete",
-            Change::Refuse { .. } => "refuse",
-            Change::Await(_) => "await",
+    let last = LastApplied::default();
+    let inputs =
+        PlanInputs { observed: &world.live, owners: &owners, others_desire: &|_| false, last: &last };
+    let name = |planned: &Planned| {
+        let verb = match planned.decision {
+            Decision::Create | Decision::Leave | Decision::Adopt => return None,
+            Decision::Change { .. } => "apply",
+            Decision::Recreate { .. } => "recreate",
+            Decision::Remove { .. } => "delete",
+            Decision::Refuse { .. } => "refuse",
+            Decision::Await => "await",
         };
-        let key = change.key();
-        Some(format!("{verb} {} {}", key.kind.kind, key.name))
+        Some(format!("{verb} {} {}", planned.key.kind.kind, planned.key.name))
     };
-    plan(Controller::NumaResourcesOperator, &desired(world), scene).iter().filter_map(name).collect()
+    plan(Controller::NumaResourcesOperator, &desired(world), inputs).iter().filter_map(name).collect()
 }
 
 /// What is wanted, with how it is treated.
-fn wanted(world: &World) -> Vec<crate::desired::Wanted> {
+fn wanted(world: &World) -> Vec<crate::desired::DesiredObject> {
     match desired(world) {
         Desired::Objects(wanted) => wanted,
         other => panic!("{other:?}"),
@@ -207,7 +211,7 @@ fn wanted(world: &World) -> Vec<crate::desired::Wanted> {
 
 /// `kind name` of what is wanted, `(held)` if nothing is to be done to it.
 fn names(world: &World) -> Vec<String> {
-    let name = |one: &crate::desired::Wanted| {
+    let name = |one: &crate::desired::DesiredObject| {
         let held = if one.treatment == Treatment::Hold { " (held)" } else { "" };
         format!("{} {}{held}", one.object.kind().kind, one.object.name())
     };

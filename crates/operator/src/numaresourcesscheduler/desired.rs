@@ -22,7 +22,7 @@ use objects::{self, Object};
 use super::access;
 use super::setup::{Refused, Setup};
 use crate::condition::INTERNAL_ERROR;
-use crate::desired::Wanted;
+use crate::desired::{DesiredObject, owned};
 use crate::world::{Place, TlsProfile};
 
 /// The name of Deployment, account and container.
@@ -42,11 +42,15 @@ const MANAGEMENT: (&str, &str) =
 
 impl Setup {
     /// All of them.
-    pub(super) fn objects(&self, place: &Place, tls: Option<&TlsProfile>) -> Result<Vec<Wanted>, Refused> {
+    pub(super) fn objects(
+        &self,
+        place: &Place,
+        tls: Option<&TlsProfile>,
+    ) -> Result<Vec<DesiredObject>, Refused> {
         let objects = self.made(place, tls);
         let objects =
             objects.map_err(|error| Refused { reason: INTERNAL_ERROR, message: error.to_string() })?;
-        Ok(objects.into_iter().map(|object| Wanted::owned(object, &self.owner)).collect())
+        Ok(objects.into_iter().map(|object| owned(object, &self.owner)).collect())
     }
 
     fn made(&self, place: &Place, tls: Option<&TlsProfile>) -> Result<Vec<Object>, objects::object::Error> {

@@ -11,7 +11,7 @@ use k8s_openapi::apimachinery::pkg::apis::meta::v1::{Condition, Time};
 use serde_json::json;
 
 use super::*;
-use crate::desired::{Treatment, Wanted};
+use crate::desired::{DesiredObject, Treatment};
 use crate::world::{Image, Node, Place, TlsProfile, Trust};
 use objects::ObservedObjects;
 
@@ -70,7 +70,7 @@ fn the_one(world: &mut World) -> &mut NumaResourcesScheduler {
     world.schedulers.get_mut(keys::SCHEDULER).unwrap()
 }
 
-fn wanted(world: &World) -> Vec<Wanted> {
+fn wanted(world: &World) -> Vec<DesiredObject> {
     match desired(world) {
         Desired::Objects(wanted) => wanted,
         other => panic!("{other:?}, since {:?}", Setup::of(world, &world.schedulers[keys::SCHEDULER])),
@@ -104,7 +104,7 @@ fn now() -> jiff::Timestamp {
 
 /// The status of the one that counts, after nothing went wrong.
 fn status_of(world: &World) -> Status {
-    let (name, found) = status(world, &Done::default(), now()).remove(0);
+    let (name, found) = status(world, &Outcome::default(), now()).remove(0);
     assert_eq!(name, keys::SCHEDULER);
     found
 }

@@ -8,9 +8,9 @@ use std::sync::Arc;
 use k8s_openapi::api::rbac::v1::ClusterRoleBinding;
 use kube::api::{DeleteParams, Preconditions};
 use kube::{Api, Client};
+use objects::controller::leader::{Leadership, ready_to_lead};
 use runtime::client::{brief, is_not_found};
 use runtime::events::{Event, Recorder, Severity, Subject};
-use runtime::lease;
 use runtime::ready::Readiness;
 use tokio::sync::watch;
 use tokio_util::sync::CancellationToken;
@@ -20,9 +20,6 @@ use crate::reconcile::{Engine, Shared};
 use crate::watch::kubelets::Asker;
 use crate::watch::legacy;
 use crate::world::{Place, Unreadable};
-
-/// Who leads; `None`: we, always.
-pub(super) type Leads = Option<watch::Receiver<lease::Status>>;
 
 /// The service account of the scheduler, and the name of a binding that former operators made for it.
 const SCHEDULING: &str = "secondary-scheduler";
@@ -42,18 +39,9 @@ pub(super) struct Leader {
 
 impl Leader {
     /// Waits until all is known and we lead, then works until it is stopped. Losing the lease ends the process: that is seen to elsewhere.
-    pub(super) async fn run(mut self, mut leads: Leads, token: CancellationToken) {
-        let ready = async {
-            if let Some(status) = &mut leads {
-                // It only fails when the candidate is gone, and then the process ends.
-                let _ = status.wait_for(lease::Status::leads).await;
-            }
-            self.readiness.opened().await;
-        };
-        tokio::select! {
-            biased;
-            () = token.cancelled() => return,
-            () = ready => {}
+    pub(super) async fn run(mut self, leads: Leadership, token: CancellationToken) {
+        if !ready_to_lead(leads, &self.readiness, &token).await {
+            return;
         }
         info!("everything is known, the controllers start");
         tokio::select! {

@@ -7,7 +7,7 @@ use deployer::manifests::meta;
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::LabelSelector;
 
 use super::*;
-use crate::desired::{Desired, Treatment, Wanted};
+use crate::desired::{Desired, DesiredObject, Treatment};
 use crate::manifests::samples;
 use crate::world::{Image, KubeletConfig, KubeletSettings, MachineConfigPool, Node, Place, World};
 use crate::{kubeletconfig, numaresourcesoperator, numaresourcesscheduler, watch};
@@ -133,7 +133,7 @@ fn what_is_wanted_may_be_made() {
                 let Desired::Objects(objects) = wanted(&world) else {
                     panic!("{platform}: nothing is wanted")
                 };
-                for Wanted { object, treatment } in objects {
+                for DesiredObject { object, treatment } in objects {
                     kinds.insert(object.kind().kind.clone());
                     let held = if object.namespace().is_some() { &namespaced } else { &held.cluster };
                     let kind = object.kind();

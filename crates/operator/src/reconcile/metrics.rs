@@ -5,54 +5,41 @@
 use std::time::Duration;
 
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::Condition;
-use prometheus_client::encoding::{EncodeLabelSet, EncodeLabelValue};
+use prometheus_client::encoding::EncodeLabelSet;
 use prometheus_client::metrics::counter::Counter;
 use prometheus_client::metrics::family::Family;
 use prometheus_client::metrics::gauge::Gauge;
 use prometheus_client::metrics::histogram::{Histogram, exponential_buckets};
 use prometheus_client::registry::{Registry, Unit};
 
+use objects::applier::Verb;
+
 use crate::desired::Controller;
 
 /// The controllers' metrics. Clones share their values.
 #[derive(Clone, Debug)]
 pub struct Metrics {
-    rounds: Family<Whose, Counter>,
-    round_seconds: Family<Whose, Histogram>,
-    api_seconds: Family<Whose, Histogram>,
-    errors: Family<Whose, Counter>,
+    rounds: Family<ControllerLabel, Counter>,
+    round_seconds: Family<ControllerLabel, Histogram>,
+    api_seconds: Family<ControllerLabel, Histogram>,
+    errors: Family<ControllerLabel, Counter>,
     writes: Family<Write, Counter>,
-    conditions: Family<Told, Gauge>,
-}
-
-/// How something is written.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, EncodeLabelValue)]
-pub enum Verb {
-    /// It was not there.
-    Create,
-    /// It was.
-    Apply,
-    /// What others claim of it is made ours.
-    Patch,
-    /// It goes.
-    Delete,
-    /// Its status.
-    Status,
+    conditions: Family<ConditionLabel, Gauge>,
 }
 
 #[derive(Clone, Debug, PartialEq, Eq, Hash, EncodeLabelSet)]
-struct Whose {
+struct ControllerLabel {
     controller: &'static str,
 }
 
 #[derive(Clone, Debug, PartialEq, Eq, Hash, EncodeLabelSet)]
 struct Write {
     kind: String,
-    verb: Verb,
+    verb: &'static str,
 }
 
 #[derive(Clone, Debug, PartialEq, Eq, Hash, EncodeLabelSet)]
-struct Told {
+struct ConditionLabel {
     controller: &'static str,
     condition: String,
 }
@@ -89,25 +76,25 @@ impl Metrics {
 
     /// A write is asked for.
     pub fn wrote(&self, kind: &str, verb: Verb) {
-        self.writes.get_or_create(&Write { kind: kind.to_owned(), verb }).inc();
+        self.writes.get_or_create(&Write { kind: kind.to_owned(), verb: verb.name() }).inc();
     }
 
     /// A controller looked, for this long in all, of which it waited this long for the API server.
-    pub(super) fn looked(&self, controller: Controller, all: Duration, api: Duration, errors: usize) {
-        let whose = Whose { controller: controller.name() };
-        self.rounds.get_or_create(&whose).inc();
-        self.round_seconds.get_or_create(&whose).observe(all.saturating_sub(api).as_secs_f64());
+    pub(super) fn reconciled(&self, controller: Controller, all: Duration, api: Duration, errors: usize) {
+        let label = ControllerLabel { controller: controller.name() };
+        self.rounds.get_or_create(&label).inc();
+        self.round_seconds.get_or_create(&label).observe(all.saturating_sub(api).as_secs_f64());
         if !api.is_zero() {
-            self.api_seconds.get_or_create(&whose).observe(api.as_secs_f64());
+            self.api_seconds.get_or_create(&label).observe(api.as_secs_f64());
         }
-        self.errors.get_or_create(&whose).inc_by(u64::try_from(errors).unwrap_or(u64::MAX));
+        self.errors.get_or_create(&label).inc_by(u64::try_from(errors).unwrap_or(u64::MAX));
     }
 
     /// The conditions of the object a controller works for.
     pub(super) fn conditions(&self, controller: Controller, conditions: &[Condition]) {
         for condition in conditions {
-            let told = Told { controller: controller.name(), condition: condition.type_.clone() };
-            self.conditions.get_or_create(&told).set(i64::from(condition.status == "True"));
+            let label = ConditionLabel { controller: controller.name(), condition: condition.type_.clone() };
+            self.conditions.get_or_create(&label).set(i64::from(condition.status == "True"));
         }
     }
 }

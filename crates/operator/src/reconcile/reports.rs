@@ -21,9 +21,10 @@ use serde_json::{Value, json};
 use tokio_util::sync::CancellationToken;
 use tracing::{info, warn};
 
-use super::metrics::Verb;
+use objects::applier::{Observer as _, Verb};
+
+use super::Applier;
 use super::rules::is_paused;
-use crate::apply::Hand;
 use crate::desired::Owner;
 use crate::group::Groups;
 use crate::world::{Node, World};
@@ -118,17 +119,17 @@ impl Situation {
 }
 
 /// Keeps the reports until it is stopped.
-pub(super) async fn run(hand: Hand, cancel: &CancellationToken) {
+pub(super) async fn run(applier: Applier, cancel: &CancellationToken) {
     let work = async {
         let mut seen = None;
         loop {
-            let now = hand.shared.read(Situation::of);
+            let now = applier.observer.shared.read(Situation::of);
             if let Some(now) = now.filter(|now| seen.as_ref() != Some(now)) {
-                settle(&hand, &now).await;
+                settle(&applier, &now).await;
                 seen = Some(now);
                 continue;
             }
-            hand.shared.looked().await;
+            applier.observer.shared.reconciled().await;
             tokio::time::sleep(GATHER).await;
         }
     };
@@ -139,26 +140,26 @@ pub(super) async fn run(hand: Hand, cancel: &CancellationToken) {
 }
 
 /// Sees to the reports of a situation until nothing is left to do, or it changes, or they do not come.
-async fn settle(hand: &Hand, situation: &Situation) {
+async fn settle(applier: &Applier, situation: &Situation) {
     let mut backoff = Backoff::new(RETRY.0, RETRY.1);
     for _ in 0..TRIES {
-        match look(hand, situation).await {
+        match look(applier, situation).await {
             Ok(true) | Err(CallError::Cancelled) => return,
             Ok(false) => {}
             Err(CallError::Failed(error)) => warn!(error = brief(&error), "reports not seen to"),
         }
         tokio::time::sleep(backoff.next_delay()).await;
-        if hand.shared.read(Situation::of).as_ref() != Some(situation) {
+        if applier.observer.shared.read(Situation::of).as_ref() != Some(situation) {
             return;
         }
     }
 }
 
 /// Looks once; whether everything is done.
-async fn look(hand: &Hand, situation: &Situation) -> Result<bool, CallError> {
+async fn look(applier: &Applier, situation: &Situation) -> Result<bool, CallError> {
     let kind = ObjectKind::new(nrt::GROUP, nrt::VERSION, nrt::KIND, nrt::PLURAL);
     // Without a definition there are none.
-    let Some(list) = hand.api_server.list_metadata(&kind, None).await? else {
+    let Some(list) = applier.api_server.list_metadata(&kind, None).await? else {
         return Ok(situation.nodes.is_empty());
     };
     let reports: Vec<Report> = list.iter().filter_map(Report::read).collect();
@@ -171,8 +172,8 @@ async fn look(hand: &Hand, situation: &Situation) -> Result<bool, CallError> {
     }
     for step in steps {
         let done = match &step {
-            Step::Own(report) => own(hand, &kind, report, &situation.owner).await,
-            Step::Delete(report) => delete(hand, &kind, report).await,
+            Step::Own(report) => own(applier, &kind, report, &situation.owner).await,
+            Step::Delete(report) => delete(applier, &kind, report).await,
         };
         match done {
             Ok(()) => {}
@@ -184,21 +185,18 @@ async fn look(hand: &Hand, situation: &Situation) -> Result<bool, CallError> {
 }
 
 /// References are merged by unique id, so this leaves those of others, and needs no resource version.
-async fn own(hand: &Hand, kind: &ObjectKind, report: &Report, owner: &Owner) -> Result<(), CallError> {
-    let reference = json!({
-        "apiVersion": owner.api_version, "kind": owner.kind, "name": owner.name, "uid": owner.uid,
-    });
-    let metadata = json!({ "name": report.name, "uid": report.uid, "ownerReferences": [reference] });
+async fn own(applier: &Applier, kind: &ObjectKind, report: &Report, owner: &Owner) -> Result<(), CallError> {
+    let metadata = json!({ "name": report.name, "uid": report.uid, "ownerReferences": [owner.reference()] });
     let Ok(object) = Object::from_value(kind.clone(), json!({ "metadata": metadata })) else { return Ok(()) };
-    hand.metrics.wrote(nrt::KIND, Verb::Apply);
-    hand.api_server.apply(&object, Force::Yes).await.map(drop)
+    applier.observer.count_write(kind, Verb::Apply);
+    applier.api_server.apply(&object, Force::Yes).await.map(drop)
 }
 
-async fn delete(hand: &Hand, kind: &ObjectKind, report: &Report) -> Result<(), CallError> {
+async fn delete(applier: &Applier, kind: &ObjectKind, report: &Report) -> Result<(), CallError> {
     let body = json!({ "metadata": { "name": report.name } });
     let Ok(object) = Object::from_value(kind.clone(), body) else { return Ok(()) };
-    hand.metrics.wrote(nrt::KIND, Verb::Delete);
-    hand.api_server.delete(&object, Some(&report.uid), PropagationPolicy::Background).await.map(drop)
+    applier.observer.count_write(kind, Verb::Delete);
+    applier.api_server.delete(&object, Some(&report.uid), PropagationPolicy::Background).await.map(drop)
 }
 
 #[cfg(test)]

@@ -1,149 +1,120 @@
-//! The pure side of a controller, as the engine calls it.
+//! The rules of the controllers, as the runtime calls them.
 //!
-//! In: a controller. Out: its functions, and the objects of users it works for. Never: a rule of its own.
+//! In: a controller. Out: its functions, and the user's object that it works for. Never: a rule of its own.
 
 use std::collections::BTreeSet;
 
-use api::numaresources::{GROUP, VERSION, keys, operator, scheduler};
+use api::numaresources::{GROUP, VERSION, keys};
 use jiff::Timestamp;
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::{Condition, ObjectMeta};
 use runtime::events::Subject;
+use serde::Serialize;
 use serde_json::Value;
 
-use super::Done;
+use super::Outcome;
 use crate::desired::{Controller, Desired};
+use crate::kubeletconfig::Warning;
 use crate::world::World;
 use crate::{kubeletconfig, numaresourcesoperator, numaresourcesscheduler};
 
 /// A controller without its I/O.
 #[derive(Clone, Copy)]
 pub struct Rules {
-    /// What has to be there.
+    /// The kind and the name of the user's object that it works for.
+    pub works_for: (&'static str, &'static str),
+    /// The metadata of that object, if it exists.
+    pub metadata: fn(&World) -> Option<&ObjectMeta>,
+    /// The desired objects.
     pub desired: fn(&World) -> Desired,
-    /// The status of objects of users, as they are and as they should be.
-    pub status: fn(&World, &Done, Timestamp) -> Vec<Told>,
+    /// The status of users' objects, as it is and as it should be.
+    pub status: fn(&World, &Outcome, Timestamp) -> Vec<StatusUpdate>,
+    /// What people should be warned of.
+    pub warnings: fn(&World) -> Vec<Warning>,
+    /// Controllers whose failures stand in this one's status.
+    pub reports_errors_of: &'static [Controller],
 }
 
-/// The status of one object of a user.
+/// The status of one user's object.
 #[derive(Clone, Debug, PartialEq)]
-pub struct Told {
-    /// Whose.
+pub struct StatusUpdate {
+    /// The object.
     pub subject: Subject,
     /// Its resource name in paths.
     pub plural: &'static str,
-    /// As it is.
+    /// The status as it is.
     pub old: Value,
-    /// As it should be.
+    /// The status as it should be.
     pub new: Value,
-    /// Its conditions as they are.
-    pub before: Vec<Condition>,
-    /// Its conditions as they should be.
+    /// The conditions as they are.
+    pub old_conditions: Vec<Condition>,
+    /// The conditions as they should be.
     pub conditions: Vec<Condition>,
 }
 
 impl Rules {
-    /// Those of a controller.
+    /// The rules of a controller.
     #[must_use]
     pub fn of(controller: Controller) -> Self {
         match controller {
-            Controller::NumaResourcesOperator => {
-                Self { desired: numaresourcesoperator::desired, status: operator_status }
-            }
-            Controller::NumaResourcesScheduler => {
-                Self { desired: numaresourcesscheduler::desired, status: scheduler_status }
-            }
-            // What it cannot do is part of the status of the NUMAResourcesOperator.
-            Controller::KubeletConfig => {
-                Self { desired: kubeletconfig::desired, status: |_, _, _| Vec::new() }
-            }
+            Controller::NumaResourcesOperator => numaresourcesoperator::RULES,
+            Controller::NumaResourcesScheduler => numaresourcesscheduler::RULES,
+            Controller::KubeletConfig => kubeletconfig::RULES,
         }
     }
-}
 
-/// What a controller wants. If nobody can read what is asked of it, everything stays as it is.
-#[must_use]
-pub fn desired(rules: Rules, world: &World, controller: Controller) -> Desired {
-    let (kind, name) = employment(controller);
-    if world.unreadable.get(kind).is_some_and(|odd| odd.contains_key(name)) {
-        return Desired::Keep;
-    }
-    (rules.desired)(world)
-}
-
-/// The kind and the name of the object that a controller works for.
-fn employment(controller: Controller) -> (&'static str, &'static str) {
-    match controller {
-        Controller::NumaResourcesScheduler => (scheduler::KIND, keys::SCHEDULER),
-        Controller::NumaResourcesOperator | Controller::KubeletConfig => (operator::KIND, keys::OPERATOR),
-    }
-}
-
-/// The metadata of the object that a controller works for, if it is there.
-#[must_use]
-pub fn employer(world: &World, controller: Controller) -> Option<&ObjectMeta> {
-    match controller {
-        Controller::NumaResourcesScheduler => {
-            world.schedulers.get(keys::SCHEDULER).map(|scheduler| &scheduler.metadata)
+    /// The desired objects. An unreadable request leaves everything as it is.
+    #[must_use]
+    pub fn desired(&self, world: &World) -> Desired {
+        let (kind, name) = self.works_for;
+        if world.unreadable.get(kind).is_some_and(|all| all.contains_key(name)) {
+            return Desired::Keep;
         }
-        Controller::NumaResourcesOperator | Controller::KubeletConfig => {
-            world.operators.get(keys::OPERATOR).map(|operator| &operator.metadata)
-        }
+        (self.desired)(world)
+    }
+
+    /// The user's object that the controller works for, for events.
+    #[must_use]
+    pub fn subject(&self, world: &World) -> Option<Subject> {
+        (self.metadata)(world).map(|metadata| subject_of(self.works_for.0, metadata))
     }
 }
 
-/// The same for those who tell of it.
-#[must_use]
-pub fn subject(world: &World, controller: Controller) -> Option<Subject> {
-    let (kind, _) = employment(controller);
-    employer(world, controller).map(|metadata| subject_of(kind, metadata))
+impl StatusUpdate {
+    /// The update of an object's status from `old` to `new`; `None` for a paused object.
+    pub fn new<S: Serialize>(
+        (kind, plural): (&str, &'static str),
+        metadata: &ObjectMeta,
+        (old, old_conditions): (&S, &[Condition]),
+        (new, conditions): (&S, &[Condition]),
+    ) -> Option<Self> {
+        if is_paused(metadata) {
+            return None;
+        }
+        Some(Self {
+            subject: subject_of(kind, metadata),
+            plural,
+            old: serde_json::to_value(old).ok()?,
+            new: serde_json::to_value(new).ok()?,
+            old_conditions: old_conditions.to_vec(),
+            conditions: conditions.to_vec(),
+        })
+    }
 }
 
-/// Whether everything is to be left as it is.
+/// Whether a user's object is paused: everything is left as it is.
 #[must_use]
 pub fn is_paused(metadata: &ObjectMeta) -> bool {
     let pause = metadata.annotations.as_ref().and_then(|annotations| annotations.get(keys::PAUSE));
     pause.is_some_and(|pause| pause == keys::ENABLED)
 }
 
-/// The unique ids of all objects of users.
+/// The UIDs of all users' objects.
 #[must_use]
 pub fn owners(world: &World) -> BTreeSet<String> {
     let operators = world.operators.values().map(|operator| &operator.metadata);
     let schedulers = world.schedulers.values().map(|scheduler| &scheduler.metadata);
-    let odd = world.unreadable.values().flat_map(|odd| odd.values()).map(|odd| odd.uid.clone());
-    operators.chain(schedulers).filter_map(|metadata| metadata.uid.clone()).chain(odd).collect()
-}
-
-fn operator_status(world: &World, done: &Done, now: Timestamp) -> Vec<Told> {
-    let told = numaresourcesoperator::status(world, done, now);
-    let told = told.into_iter().filter_map(|(name, new)| {
-        let operator = world.operators.get(&name).filter(|operator| !is_paused(&operator.metadata))?;
-        Some(Told {
-            subject: subject_of(operator::KIND, &operator.metadata),
-            plural: operator::PLURAL,
-            old: serde_json::to_value(&operator.status).ok()?,
-            new: serde_json::to_value(&new).ok()?,
-            before: operator.status.conditions.clone(),
-            conditions: new.conditions,
-        })
-    });
-    told.collect()
-}
-
-fn scheduler_status(world: &World, done: &Done, now: Timestamp) -> Vec<Told> {
-    let told = numaresourcesscheduler::status(world, done, now);
-    let told = told.into_iter().filter_map(|(name, new)| {
-        let scheduler = world.schedulers.get(&name).filter(|scheduler| !is_paused(&scheduler.metadata))?;
-        Some(Told {
-            subject: subject_of(scheduler::KIND, &scheduler.metadata),
-            plural: scheduler::PLURAL,
-            old: serde_json::to_value(&scheduler.status).ok()?,
-            new: serde_json::to_value(&new).ok()?,
-            before: scheduler.status.conditions.clone(),
-            conditions: new.conditions,
-        })
-    });
-    told.collect()
+    let unreadable = world.unreadable.values().flat_map(|all| all.values()).map(|one| one.uid.clone());
+    operators.chain(schedulers).filter_map(|metadata| metadata.uid.clone()).chain(unreadable).collect()
 }
 
 fn subject_of(kind: &str, metadata: &ObjectMeta) -> Subject {
@@ -158,20 +129,21 @@ fn subject_of(kind: &str, metadata: &ObjectMeta) -> Subject {
 
 #[cfg(test)]
 mod tests {
+    use api::numaresources::operator;
+
     use super::*;
     use crate::world::Unreadable;
 
     #[test]
-    fn what_cannot_be_read_changes_nothing() {
+    fn an_unreadable_request_changes_nothing() {
         let options = crate::dialect::render::Options::default();
         let mut world =
             crate::dialect::render::world(deployer::platform::Platform::Kubernetes, None, &options);
         let odd = Unreadable { uid: "odd".to_owned(), reason: "spec".to_owned() };
         world.operators.clear();
         world.unreadable.insert(operator::KIND, [(keys::OPERATOR.to_owned(), odd)].into());
-        let wants = |controller| {
-            desired(Rules { desired: |_| Desired::Nothing, ..Rules::of(controller) }, &world, controller)
-        };
+        let wants =
+            |controller| Rules { desired: |_| Desired::Nothing, ..Rules::of(controller) }.desired(&world);
         assert_eq!(wants(Controller::NumaResourcesOperator), Desired::Keep);
         assert_eq!(wants(Controller::KubeletConfig), Desired::Keep);
         assert_eq!(wants(Controller::NumaResourcesScheduler), Desired::Nothing);

@@ -1,196 +1,136 @@
-//! The world, between the watches that keep it true and the controllers that read it.
+//! The cluster state, between the watches that feed it and the controllers that read it.
 //!
-//! In: what the watches and the answers of our own writes say. Out: a look at it, and a call to those controllers it matters to. Never: a wait
-//! while it is locked.
+//! In: what watches and the answers to our own writes say. Out: a look at it; the controllers that a change concerns, in the
+//! queue. Never: a wait while it is locked.
 
 use std::collections::{BTreeMap, BTreeSet};
-use std::ops::BitOr;
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::Arc;
 
+use objects::ObjectKey;
+use objects::controller::{Queue, SharedState};
+use objects::ownership::uid;
 use serde_json::Value;
 use tokio::sync::Notify;
 
-use crate::change::owner::{self, Belongs};
 use crate::desired::Controller;
+use crate::ownership::{Responsible, responsible};
 use crate::world::World;
-use objects::ObjectKey;
 
-/// A set of controllers.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct Wake(u8);
+/// Controllers that a change concerns.
+pub type ControllerSet = BTreeSet<Controller>;
 
-/// The world and who looks at it. One for the process.
+/// The cluster state and the queue of the controllers. One for the process.
 #[derive(Debug)]
 pub struct Shared {
-    state: Mutex<State>,
-    calls: [Notify; Controller::ALL.len()],
-    /// Whoever follows the controller of the exporters.
-    looks: Notify,
+    state: SharedState<State, Controller>,
+    /// Wakes the follower of the reconciles.
+    reconciled: Notify,
 }
 
 #[derive(Debug)]
 struct State {
     world: World,
-    /// What each controller wanted when it looked last.
-    wanted: BTreeMap<Controller, BTreeSet<ObjectKey>>,
-    /// What each controller could not do.
+    /// The objects that each controller desired in its last reconcile.
+    desired: BTreeMap<Controller, BTreeSet<ObjectKey>>,
+    /// The failures of each controller's last reconcile.
     errors: BTreeMap<Controller, Vec<String>>,
 }
 
-impl Wake {
-    /// No controller.
-    pub const NOBODY: Self = Self(0);
-    /// All controllers.
-    pub const ALL: Self = Self(0b111);
-
-    /// Whether this one is among them.
-    #[must_use]
-    pub fn contains(self, controller: Controller) -> bool {
-        self.0 & Self::from(controller).0 != 0
-    }
-}
-
-impl From<Controller> for Wake {
-    fn from(controller: Controller) -> Self {
-        Self(1 << place(controller))
-    }
-}
-
-impl BitOr for Wake {
-    type Output = Self;
-
-    fn bitor(self, other: Self) -> Self {
-        Self(self.0 | other.0)
-    }
-}
-
-impl FromIterator<Controller> for Wake {
-    fn from_iter<I: IntoIterator<Item = Controller>>(controllers: I) -> Self {
-        controllers.into_iter().fold(Self::NOBODY, |wake, controller| wake | controller.into())
-    }
-}
-
 impl Shared {
-    /// Shares a world.
+    /// Shares a cluster state.
     #[must_use]
     pub fn new(world: World) -> Arc<Self> {
-        let state = State { world, wanted: BTreeMap::new(), errors: BTreeMap::new() };
-        Arc::new(Self {
-            state: Mutex::new(state),
-            calls: [const { Notify::const_new() }; 3],
-            looks: Notify::new(),
-        })
+        let state = State { world, desired: BTreeMap::new(), errors: BTreeMap::new() };
+        Arc::new(Self { state: SharedState::new(state), reconciled: Notify::new() })
     }
 
-    /// Looks at the world; nobody else can meanwhile.
+    /// Reads the cluster state; no other access is possible meanwhile.
     pub fn read<T>(&self, look: impl FnOnce(&World) -> T) -> T {
-        look(&self.state().world)
+        self.state.read(|state| look(&state.world))
     }
 
-    /// Changes the world. The change says which controllers it matters to, and those are woken.
+    /// Changes the cluster state, and queues the controllers that the change concerns.
     ///
-    /// For objects in [`World::live`] there are [`Self::saw`] and [`Self::gone`], which know that by themselves.
-    pub fn update(&self, change: impl FnOnce(&mut World) -> Wake) {
-        let wake = change(&mut self.state().world);
-        self.wake(wake);
+    /// For observed objects there are [`Self::observe`] and [`Self::observe_deletion`], which know the controllers.
+    pub fn update(&self, change: impl FnOnce(&mut World) -> ControllerSet) {
+        self.state.update(|state| change(&mut state.world));
     }
 
-    /// An object that may be ours is like this. Older news than what is known is dropped.
-    pub fn saw(&self, key: ObjectKey, body: Value) {
-        let mut state = self.state();
-        let before = state.world.live.get(&key).map(|body| state.concerned(&key, body));
-        let now = state.concerned(&key, &body);
-        if state.world.live.observe(key, body) {
-            drop(state);
-            self.wake(now | before.unwrap_or_default());
-        }
+    /// Takes in the state of an object that may be ours, unless a newer one is known.
+    pub fn observe(&self, key: ObjectKey, body: Value) {
+        self.state.update(|state| {
+            let before = state.world.live.get(&key).map(|body| state.concerned(&key, body));
+            let mut concerned = state.concerned(&key, &body);
+            concerned.extend(before.unwrap_or_default());
+            if state.world.live.observe(key, body) { concerned } else { ControllerSet::new() }
+        });
     }
 
-    /// It is no longer there; `body` is what it was at the end. Older news than what is known is dropped.
-    pub fn gone(&self, key: &ObjectKey, body: &Value) {
-        let mut state = self.state();
-        let wake = state.concerned(key, body);
-        if state.world.live.observe_deletion(key, body) {
-            drop(state);
-            self.wake(wake);
-        }
+    /// Takes in the deletion of an object whose last state was `body`, unless a newer state is known.
+    pub fn observe_deletion(&self, key: &ObjectKey, body: &Value) {
+        self.state.update(|state| {
+            let concerned = state.concerned(key, body);
+            if state.world.live.observe_deletion(key, body) { concerned } else { ControllerSet::new() }
+        });
     }
 
-    /// Has controllers look again.
-    pub fn wake(&self, wake: Wake) {
-        for controller in Controller::ALL.into_iter().filter(|&controller| wake.contains(controller)) {
-            self.calls[place(controller)].notify_one();
-        }
+    /// The queue of the controllers.
+    #[must_use]
+    pub fn queue(&self) -> &Queue<Controller> {
+        &self.state.queue
     }
 
-    /// Waits until a controller is woken; at once if it has been since it was asked last.
-    pub(crate) async fn woken(&self, controller: Controller) {
-        self.calls[place(controller)].notified().await;
+    /// Waits until a controller has reconciled; at once if one has since the last call.
+    pub(crate) async fn reconciled(&self) {
+        self.reconciled.notified().await;
     }
 
-    /// Waits until the controller of the exporters has looked; at once if it has since that was asked last.
-    pub(crate) async fn looked(&self) {
-        self.looks.notified().await;
+    /// Notes that a controller has reconciled.
+    pub(crate) fn note_reconcile(&self) {
+        self.reconciled.notify_one();
     }
 
-    /// It has.
-    pub(crate) fn has_looked(&self) {
-        self.looks.notify_one();
+    /// Notes the objects that a controller desires, so that their changes concern it, whoever owns them.
+    pub(crate) fn note_desired(&self, controller: Controller, keys: BTreeSet<ObjectKey>) {
+        self.state.edit(|state| state.desired.insert(controller, keys));
     }
 
-    /// Notes what a controller wants, so that it hears of it whoever owns that.
-    pub(crate) fn wants(&self, controller: Controller, keys: BTreeSet<ObjectKey>) {
-        self.state().wanted.insert(controller, keys);
-    }
-
-    /// Notes what a controller could not do; whether that is something new.
-    pub(crate) fn failed(&self, controller: Controller, errors: &[String]) -> bool {
-        let before = self.state().errors.insert(controller, errors.to_vec());
+    /// Notes a controller's failures. Returns whether they changed.
+    pub(crate) fn note_errors(&self, controller: Controller, errors: &[String]) -> bool {
+        let before = self.state.edit(|state| state.errors.insert(controller, errors.to_vec()));
         before.unwrap_or_default() != errors
     }
 
-    /// What a controller could not do.
+    /// The failures of a controller's last reconcile.
     pub(crate) fn errors(&self, controller: Controller) -> Vec<String> {
-        self.state().errors.get(&controller).cloned().unwrap_or_default()
+        self.state.read(|state| state.errors.get(&controller).cloned().unwrap_or_default())
     }
 
-    /// Notes the answer to a write of ours: whoever made it knows of it.
-    pub(crate) fn wrote(&self, key: ObjectKey, body: Value) {
-        self.state().world.live.observe(key, body);
+    /// Takes in the answer to a write of ours; its controller knows of it already.
+    pub(crate) fn observe_write(&self, key: ObjectKey, body: Value) {
+        self.state.edit(|state| state.world.live.observe(key, body));
     }
 
-    /// Notes that we found it gone.
-    pub(crate) fn deleted(&self, key: &ObjectKey, uid: &str) {
-        let live = &mut self.state().world.live;
-        if live.get(key).is_some_and(|known| known["metadata"]["uid"] == uid) {
-            live.remove(key);
-        }
-    }
-
-    fn state(&self) -> MutexGuard<'_, State> {
-        // A look that panicked has changed nothing.
-        self.state.lock().unwrap_or_else(PoisonError::into_inner)
+    /// Takes in that the object with this UID was found absent.
+    pub(crate) fn observe_absence(&self, key: &ObjectKey, absent: &str) {
+        self.state.edit(|state| {
+            if state.world.live.get(key).is_some_and(|known| uid(known) == absent) {
+                state.world.live.remove(key);
+            }
+        });
     }
 }
 
 impl State {
-    /// Whom an object matters to.
-    fn concerned(&self, key: &ObjectKey, body: &Value) -> Wake {
-        let wanted = self.wanted.iter().filter(|(_, keys)| keys.contains(key));
-        let wanted: Wake = wanted.map(|(&controller, _)| controller).collect();
-        let belongs = match owner::belongs(key, body) {
-            Belongs::To(controller) => controller.into(),
-            Belongs::Orphan => Wake::ALL,
-            Belongs::Nobody => Wake::NOBODY,
-        };
-        wanted | belongs
-    }
-}
-
-fn place(controller: Controller) -> usize {
-    match controller {
-        Controller::NumaResourcesOperator => 0,
-        Controller::NumaResourcesScheduler => 1,
-        Controller::KubeletConfig => 2,
+    /// The controllers that an object concerns.
+    fn concerned(&self, key: &ObjectKey, body: &Value) -> ControllerSet {
+        let desired = self.desired.iter().filter(|(_, keys)| keys.contains(key));
+        let mut concerned: ControllerSet = desired.map(|(&controller, _)| controller).collect();
+        match responsible(key, body) {
+            Responsible::Controller(controller) => drop(concerned.insert(controller)),
+            Responsible::Orphaned => concerned.extend(Controller::ALL),
+            Responsible::Unknown => {}
+        }
+        concerned
     }
 }

@@ -8,7 +8,7 @@ use runtime::status::Transition;
 
 /// What has come true, and what has come to be bad in another way.
 #[must_use]
-pub fn turns(old: &[Condition], new: &[Condition]) -> Vec<Transition> {
+pub fn transitions(old: &[Condition], new: &[Condition]) -> Vec<Transition> {
     let is_true = |condition: &&Condition| condition.status == "True";
     let news = new.iter().filter(is_true).filter(|condition| {
         let before = old.iter().filter(is_true).find(|before| before.type_ == condition.type_);
@@ -54,7 +54,7 @@ mod tests {
     }
 
     #[test]
-    fn people_hear_what_has_come_true() {
+    fn transitions_tell_what_has_become_true() {
         let available = |status: &str| condition("Available", status, "Available", "");
         let degraded = |status: &str, message: &str| condition("Degraded", status, "InternalError", message);
         let table = [
@@ -80,7 +80,7 @@ mod tests {
             ),
         ];
         for (old, new, want) in table {
-            let told = turns(&old, &new);
+            let told = transitions(&old, &new);
             let texts: Vec<String> =
                 told.iter().map(|turn| format!("{} {}", turn.reason, turn.note)).collect();
             assert_eq!(texts, want, "{new:?}");

@@ -1,233 +1,231 @@
-//! One controller at work: look, do, tell, wait until something has changed.
+//! One reconcile of a controller: plan, apply, write the status.
 //!
-//! In: the shared world. Out: writes and words. Never: a look without a reason.
+//! In: the cluster state. Out: writes, events, log lines, a requeue. Never: a write where nothing differs.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::time::{Duration, Instant};
 
-use futures::FutureExt as _;
+use api::numaresources::{GROUP, NumaResourcesOperator, NumaResourcesScheduler, VERSION, operator};
 use jiff::Timestamp;
 use kube::api::{Patch, PatchParams};
-use objects::ObjectKind;
-use objects::client::{CallError, path};
-use runtime::backoff::Backoff;
+use objects::applier::{Observer as _, Planned, Verb};
+use objects::client::path;
+use objects::controller::status::{event, merge_patch, record};
+use objects::controller::{Reason, Reconciler, Requeue, Retry};
+use objects::last_applied::LastApplied;
+use objects::observed::compare_versions;
+use objects::{CallError, ObjectKey, ObjectKind};
 use runtime::client::{brief, is_conflict, is_not_found};
-use runtime::events::{Event, Recorder, Severity, Subject};
+use runtime::events::{Recorder, Severity, Subject};
 use runtime::token_bucket::TokenBucket;
 use serde::de::DeserializeOwned;
 use serde_json::{Value, json};
-use tokio_util::sync::CancellationToken;
 use tracing::{info, warn};
 
-use super::metrics::Verb;
-use super::rules::{self, Rules, Told, employer, is_paused, owners, subject};
-use super::status::turns;
-use super::{Action, Changed, Done, Wake};
-use crate::apply::Hand;
-use crate::change::{Change, Memory, Scene, plan};
-use crate::desired::{Controller, Desired, MANAGER, Wanted};
-use crate::kubeletconfig::{self, Warning};
+use super::rules::{Rules, StatusUpdate, is_paused, owners};
+use super::shared::ControllerSet;
+use super::status::transitions;
+use super::{Applier, Change, Outcome, Shared};
+use crate::desired::{Controller, Desired, DesiredObject, MANAGER};
+use crate::kubeletconfig::Warning;
+use crate::plan::{PlanInputs, plan};
 use crate::world::World;
-use api::numaresources::{GROUP, NumaResourcesOperator, NumaResourcesScheduler, VERSION, operator};
-use objects::ObjectKey;
-use objects::observed::compare_versions;
 
-/// What comes together is seen together.
-const GATHER: Duration = Duration::from_millis(30);
-/// Pauses before something that failed is tried again.
+/// Pauses before failed actions are retried, and before a status is.
 const RETRY: (Duration, Duration) = (Duration::from_millis(200), Duration::from_secs(30));
-/// The pause before it is looked again whether an object of others has been handed over, or has gone: outside the operator's namespace
-/// nobody watches what is not labelled as its own. One GET of each such object is what it costs.
+/// The pause before objects of others are looked at again: outside the operator's namespace no watch reports objects without our
+/// label. One GET of each such object is the cost.
 const REFUSED: Duration = Duration::from_secs(3);
-/// Looks that wrote something, at once and then in each such span. Two programs that each hold the other's writes for mistakes would otherwise go on
-/// at full speed, for ever.
+/// Reconciles that may write, at once and then in each interval. Two programs that revert each other's writes would otherwise go
+/// on at full speed for ever.
 const WRITE_BURST: u32 = 20;
 const WRITE_REFILL: Duration = Duration::from_millis(500);
 
-/// A controller at work.
+/// Reconciles the controllers.
 pub(super) struct Worker {
-    controller: Controller,
-    rules: fn(Controller) -> Rules,
-    hand: Hand,
-    recorder: Recorder,
-    memory: Memory,
-    backoff: Backoff,
+    pub(super) rules: fn(Controller) -> Rules,
+    pub(super) controllers: Vec<Controller>,
+    pub(super) applier: Applier,
+    pub(super) recorder: Recorder,
+}
+
+/// What is remembered of a controller between reconciles.
+pub(super) struct State {
+    last: LastApplied,
+    actions: Retry,
+    status: Retry,
     writes: TokenBucket,
-    /// Of which objects people have heard that they are somebody else's.
+    /// Objects of others that events have told of.
     refused: BTreeSet<ObjectKey>,
-    /// Of what people have been warned.
+    /// Warnings that events have told of.
     warned: BTreeSet<Warning>,
 }
 
-impl Worker {
-    pub(super) fn new(
-        controller: Controller,
-        rules: fn(Controller) -> Rules,
-        hand: Hand,
-        recorder: Recorder,
-    ) -> Self {
+impl Default for State {
+    fn default() -> Self {
         Self {
-            controller,
-            rules,
-            hand,
-            recorder,
-            memory: Memory::default(),
-            backoff: Backoff::new(RETRY.0, RETRY.1),
+            last: LastApplied::default(),
+            actions: Retry::new(RETRY),
+            status: Retry::new(RETRY),
             writes: TokenBucket::new(WRITE_BURST, WRITE_REFILL, Instant::now()),
             refused: BTreeSet::new(),
             warned: BTreeSet::new(),
         }
     }
+}
 
-    /// Works until it is stopped.
-    pub(super) async fn run(mut self, cancel: &CancellationToken) {
-        let work = async {
-            loop {
-                let pause = self.round().await;
-                let called = self.hand.shared.woken(self.controller);
-                match pause {
-                    None => called.await,
-                    // Whoever calls may have mended it.
-                    Some(pause) => drop(tokio::time::timeout(pause, called).await),
-                }
-                let free = self.writes.available_at().saturating_duration_since(Instant::now());
-                tokio::time::sleep(GATHER.max(free)).await;
-                self.hand.shared.woken(self.controller).now_or_never();
-            }
-        };
-        tokio::select! {
-            () = cancel.cancelled() => {}
-            () = work => {}
-        }
-    }
+impl Reconciler for Worker {
+    type Key = Controller;
+    type State = State;
 
-    /// Looks once. After which time to look again even if nobody calls.
-    async fn round(&mut self) -> Option<Duration> {
-        let began = Instant::now();
-        let shared = self.hand.shared.clone();
-        let is_idle = |world: &World| employer(world, self.controller).is_some_and(is_paused);
-        if shared.read(is_idle) {
-            return None;
+    async fn reconcile(&self, controller: &Controller, state: &mut State) -> Requeue {
+        let rules = (self.rules)(*controller);
+        let shared = self.shared();
+        let is_idle = |world: &World| (rules.metadata)(world).is_some_and(is_paused);
+        if !self.controllers.contains(controller) || shared.read(is_idle) {
+            return Requeue::await_change();
         }
-        let (changes, keys) = shared.read(|world| self.plan(world));
-        shared.wants(self.controller, keys);
-        let mut api = Duration::ZERO;
-        let mut done = Done::default();
-        if !changes.is_empty() {
+        let (began, mut api) = (Instant::now(), Duration::ZERO);
+        let (planned, keys) = shared.read(|world| self.plan(*controller, world, &mut state.last));
+        shared.note_desired(*controller, keys);
+        let mut outcome = Outcome::default();
+        if !planned.is_empty() {
             let asked = Instant::now();
-            done = self.hand.apply(changes, &mut self.memory).await;
+            outcome = self.applier.apply(planned, &mut state.last).await;
             api += asked.elapsed();
         }
-        if done.changed.iter().any(|changed| changed.action != Action::Refused) {
-            self.writes.take(Instant::now());
+        if outcome.changed.iter().any(|(_, change)| *change != Change::Refused) {
+            state.writes.take(Instant::now());
         }
-        self.tell(&done);
-        if self.controller == Controller::KubeletConfig {
-            self.warn(shared.read(kubeletconfig::warnings));
+        let subject = shared.read(|world| rules.subject(world));
+        self.announce(*controller, subject.as_ref(), &outcome, state);
+        self.warn(*controller, subject.as_ref(), shared.read(rules.warnings), state);
+        let (failed, refused) = (outcome.errors.len(), outcome.refused().count());
+        if shared.note_errors(*controller, &outcome.errors) {
+            let reporters = Controller::ALL.into_iter();
+            let reports = |one: &Controller| (self.rules)(*one).reports_errors_of.contains(controller);
+            shared.queue().extend(reporters.filter(reports));
         }
-        let failed = done.errors.len();
-        let refused = done.refused().count();
-        if shared.failed(self.controller, &done.errors) && self.controller == Controller::KubeletConfig {
-            shared.wake(Wake::from(Controller::NumaResourcesOperator));
-        }
-        if self.controller == Controller::NumaResourcesOperator {
-            done.errors.extend(shared.errors(Controller::KubeletConfig));
-        }
-        let told =
-            shared.read(|world| ((self.rules)(self.controller).status)(world, &done, Timestamp::now()));
+        outcome.errors.extend(rules.reports_errors_of.iter().flat_map(|other| shared.errors(*other)));
+        let updates = shared.read(|world| (rules.status)(world, &outcome, Timestamp::now()));
         let asked = Instant::now();
         let mut unwritten = 0;
-        for told in &told {
-            unwritten += usize::from(!self.publish(told).await);
+        for update in &updates {
+            unwritten += usize::from(!self.write_status(*controller, update).await);
         }
-        if told.iter().any(|told| told.old != told.new) {
+        if updates.iter().any(|update| update.old != update.new) {
             api += asked.elapsed();
         }
-        if self.controller == Controller::NumaResourcesOperator {
-            shared.has_looked();
-        }
-        self.hand.metrics.looked(self.controller, began.elapsed(), api, failed + unwritten);
-        let glance = (refused > 0).then_some(REFUSED);
-        if failed > refused || done.pending || unwritten > 0 {
-            let delay = self.backoff.next_delay();
-            // What failed may have needed what is refused.
-            return Some(glance.map_or(delay, |glance| delay.min(glance)));
-        }
-        self.backoff.reset();
-        glance
+        shared.note_reconcile();
+        self.applier.observer.metrics.reconciled(*controller, began.elapsed(), api, failed + unwritten);
+        settle(&mut state.actions, failed > refused || outcome.pending);
+        settle(&mut state.status, unwritten > 0);
+        let now = tokio::time::Instant::now();
+        Requeue::await_change()
+            .at(Reason::Failed, state.actions.next())
+            .at(Reason::Failed, state.status.next())
+            .at(Reason::Refused, (refused > 0).then_some(now + REFUSED))
+            .not_before(state.writes.available_at().into())
+    }
+}
+
+/// Notes in a retry slot whether its actions have to be repeated.
+fn settle(retry: &mut Retry, failed: bool) {
+    match failed {
+        true => retry.failed(tokio::time::Instant::now()),
+        false => retry.succeeded(),
+    }
+}
+
+impl Worker {
+    fn shared(&self) -> &Shared {
+        &self.applier.observer.shared
     }
 
-    /// What has to be done, and what is wanted.
-    fn plan(&mut self, world: &World) -> (Vec<Change>, BTreeSet<ObjectKey>) {
-        let desired = rules::desired((self.rules)(self.controller), world, self.controller);
-        let others: Vec<Controller> =
-            Controller::ALL.into_iter().filter(|other| *other != self.controller).collect();
-        let wants = |key: &ObjectKey| {
-            others.iter().any(|other| match rules::desired((self.rules)(*other), world, *other) {
+    /// The plan of a controller, and the keys of what it desires.
+    fn plan(
+        &self,
+        controller: Controller,
+        world: &World,
+        last: &mut LastApplied,
+    ) -> (Vec<Planned>, BTreeSet<ObjectKey>) {
+        let desired = (self.rules)(controller).desired(world);
+        let others = Controller::ALL.into_iter().filter(|other| *other != controller);
+        let others: Vec<Rules> = others.map(self.rules).collect();
+        let others_desire = |key: &ObjectKey| {
+            others.iter().any(|other| match other.desired(world) {
                 Desired::Keep => true,
                 Desired::Nothing => false,
-                Desired::Objects(objects) => objects.iter().any(|wanted| wanted.key() == *key),
+                Desired::Objects(objects) => objects.iter().any(|one| one.object.key() == key),
             })
         };
         let owners = owners(world);
-        let scene = Scene { live: &world.live, owners: &owners, others_want: &wants, memory: &self.memory };
-        let changes = plan(self.controller, &desired, scene);
-        let Desired::Objects(objects) = &desired else { return (changes, Default::default()) };
-        let keys: BTreeSet<ObjectKey> = objects.iter().map(Wanted::key).collect();
-        self.memory.retain(|key| keys.contains(key));
-        let open: BTreeSet<ObjectKey> = changes.iter().map(Change::key).collect();
-        for wanted in objects.iter().filter(|wanted| !open.contains(&wanted.key())) {
-            self.memory.done(wanted);
+        let inputs =
+            PlanInputs { observed: &world.live, owners: &owners, others_desire: &others_desire, last };
+        let planned = plan(controller, &desired, inputs);
+        let Desired::Objects(objects) = &desired else { return (planned, BTreeSet::new()) };
+        let keys: BTreeSet<ObjectKey> = objects.iter().map(DesiredObject::key).collect();
+        last.retain(|key| keys.contains(key));
+        let open: BTreeSet<&ObjectKey> = planned.iter().map(|one| &one.key).collect();
+        for one in objects.iter().filter(|one| !open.contains(one.object.key())) {
+            last.done(one);
         }
-        (changes, keys)
+        (planned, keys)
     }
 
-    /// Tells people what was done and what was not.
-    fn tell(&mut self, done: &Done) {
-        for error in &done.errors {
-            warn!(controller = self.controller.name(), error, "not done");
+    /// Tells what was done and what was not.
+    fn announce(
+        &self,
+        controller: Controller,
+        subject: Option<&Subject>,
+        outcome: &Outcome,
+        state: &mut State,
+    ) {
+        for error in &outcome.errors {
+            warn!(controller = controller.name(), error, "reconcile failed in part");
         }
-        let now: BTreeSet<ObjectKey> = done.refused().cloned().collect();
-        let before = std::mem::replace(&mut self.refused, now);
-        let subject = self.hand.shared.read(|world| subject(world, self.controller));
-        for Changed { key, action } in &done.changed {
-            if *action == Action::Refused && before.contains(key) {
+        let refused: BTreeSet<ObjectKey> = outcome.refused().cloned().collect();
+        let known = std::mem::replace(&mut state.refused, refused);
+        for (key, change) in &outcome.changed {
+            let refused = *change == Change::Refused;
+            if refused && known.contains(key) {
                 continue;
             }
-            info!(controller = self.controller.name(), object = %key, action = action.reason());
-            let Some(subject) = &subject else { continue };
-            self.recorder.record(event(subject, *action, key));
+            info!(controller = controller.name(), object = %key, action = change.reason());
+            let Some(subject) = subject else { continue };
+            let (severity, note) = match refused {
+                true => (Severity::Warning, format!("{key} belongs to somebody else and is left alone")),
+                false => (Severity::Normal, key.to_string()),
+            };
+            self.recorder.record(event(subject, severity, change.reason(), note));
         }
     }
 
-    /// Warns people of what they have not been warned of.
-    fn warn(&mut self, warnings: Vec<Warning>) {
-        let now = BTreeSet::from_iter(warnings);
-        let subject = self.hand.shared.read(|world| subject(world, self.controller));
-        for Warning { reason, message } in now.difference(&self.warned) {
-            warn!(controller = self.controller.name(), reason, "{message}");
-            let Some(subject) = &subject else { continue };
-            self.recorder.record(Event {
-                regarding: subject.clone(),
-                related: None,
-                severity: Severity::Warning,
-                reason: (*reason).to_owned(),
-                action: "Reconciling".to_owned(),
-                note: message.clone(),
-            });
+    /// Warns of what was not warned of before.
+    fn warn(
+        &self,
+        controller: Controller,
+        subject: Option<&Subject>,
+        warnings: Vec<Warning>,
+        state: &mut State,
+    ) {
+        let warnings = BTreeSet::from_iter(warnings);
+        for Warning { reason, message } in warnings.difference(&state.warned) {
+            warn!(controller = controller.name(), reason, "{message}");
+            let Some(subject) = subject else { continue };
+            self.recorder.record(event(subject, Severity::Warning, reason, message.clone()));
         }
-        self.warned = now;
+        state.warned = warnings;
     }
 
-    /// Writes a status if it is not so already; whether it is now.
-    async fn publish(&self, told: &Told) -> bool {
-        let Told { subject, plural, old, new, before, conditions } = told;
-        self.hand.metrics.conditions(self.controller, conditions);
-        let Some(patch) = runtime::status::merge_patch(old, new) else { return true };
-        let answer = self.patch_status(subject, plural, patch).await;
-        match answer {
-            Ok(body) => self.note(plural, body),
-            // It is another one by now, or none.
+    /// Writes a status if it differs. Returns whether it is as it should be.
+    async fn write_status(&self, controller: Controller, update: &StatusUpdate) -> bool {
+        let StatusUpdate { subject, plural, old, new, old_conditions, conditions } = update;
+        self.applier.observer.metrics.conditions(controller, conditions);
+        let Some(patch) = merge_patch(old, new) else { return true };
+        match self.patch_status(subject, plural, patch).await {
+            Ok(body) => self.observe_status(plural, body),
+            // The object was replaced or deleted meanwhile.
             Err(CallError::Failed(error)) if is_not_found(&error) || is_conflict(&error) => return true,
             Err(CallError::Failed(error)) => {
                 warn!(object = subject.name, error = brief(&error), "status not written");
@@ -235,17 +233,7 @@ impl Worker {
             }
             Err(CallError::Cancelled) => return false,
         }
-        for turn in turns(before, conditions) {
-            info!(object = subject.name, reason = turn.reason, note = turn.note, "condition");
-            self.recorder.record(Event {
-                regarding: subject.clone(),
-                related: None,
-                severity: turn.severity,
-                reason: turn.reason,
-                action: "Reconciling".to_owned(),
-                note: turn.note,
-            });
-        }
+        record(&self.recorder, subject, transitions(old_conditions, conditions));
         true
     }
 
@@ -254,24 +242,24 @@ impl Worker {
         let params = PatchParams { field_manager: Some(MANAGER.to_owned()), ..PatchParams::default() };
         let patch = Patch::Merge(json!({ "status": patch }));
         let request = path(&kind, None).patch_subresource("status", &subject.name, &params, &patch)?;
-        self.hand.metrics.wrote(&subject.kind, Verb::Status);
-        Ok(self.hand.api_server.call(request).await?.body)
+        self.applier.observer.count_write(&kind, Verb::Status);
+        Ok(self.applier.api_server.call(request).await?.body)
     }
 
-    /// Notes the answer to the write of a status.
-    fn note(&self, plural: &str, body: Value) {
-        self.hand.shared.update(|world| {
+    /// Takes in the answer to the write of a status.
+    fn observe_status(&self, plural: &str, body: Value) {
+        self.shared().update(|world| {
             if plural == operator::PLURAL {
                 replace::<NumaResourcesOperator>(&mut world.operators, body);
             } else {
                 replace::<NumaResourcesScheduler>(&mut world.schedulers, body);
             }
-            Wake::NOBODY
+            ControllerSet::new()
         });
     }
 }
 
-/// Replaces an object by the one in an answer, if that is newer.
+/// Replaces an object by a newer one.
 fn replace<K: kube::Resource<DynamicType = ()> + DeserializeOwned>(
     known: &mut BTreeMap<String, K>,
     body: Value,
@@ -281,19 +269,5 @@ fn replace<K: kube::Resource<DynamicType = ()> + DeserializeOwned>(
     let version = |object: &K| object.meta().resource_version.clone().unwrap_or_default();
     if known.meta().uid == new.meta().uid && compare_versions(&version(known), &version(&new)).is_lt() {
         *known = new;
-    }
-}
-
-fn event(subject: &Subject, action: Action, key: &ObjectKey) -> Event {
-    let refused = action == Action::Refused;
-    let note =
-        if refused { format!("{key} belongs to somebody else and is left alone") } else { key.to_string() };
-    Event {
-        regarding: subject.clone(),
-        related: None,
-        severity: if refused { Severity::Warning } else { Severity::Normal },
-        reason: action.reason().to_owned(),
-        action: "Reconciling".to_owned(),
-        note,
     }
 }

@@ -102,20 +102,20 @@ pub(super) fn live(shared: &Shared, kind: &ObjectKind, event: Event<Raw>) {
             for gone in vanished {
                 let namespace = Some(gone.namespace.into_string()).filter(|text| !text.is_empty());
                 let key = ObjectKey { kind: kind.clone(), namespace, name: gone.name.into_string() };
-                shared.gone(&key, &json!({ "metadata": { "uid": gone.uid } }));
+                shared.observe_deletion(&key, &json!({ "metadata": { "uid": gone.uid } }));
             }
             for object in objects {
                 let (key, body) = known(kind, object);
-                shared.saw(key, body);
+                shared.observe(key, body);
             }
         }
         Event::Applied(object) => {
             let (key, body) = known(kind, object);
-            shared.saw(key, body);
+            shared.observe(key, body);
         }
         Event::Deleted(object) => {
             let (key, body) = known(kind, object);
-            shared.gone(&key, &body);
+            shared.observe_deletion(&key, &body);
         }
         // Whatever is an object can be read.
         Event::Unreadable { .. } => {}

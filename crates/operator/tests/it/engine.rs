@@ -8,14 +8,15 @@ use kube::api::{Api, DeleteParams, Patch, PatchParams, PostParams};
 use kube::core::DynamicObject;
 use objects::Object;
 use objects::ObjectKey;
+use objects::applier::Planned;
 use objects::client::ApiServer;
 use objects::equality::content;
-use operator::apply::Hand;
-use operator::change::{Change, Memory, Scene, plan};
-use operator::desired::{Controller, Desired, MANAGED_BY, MANAGER, Wanted};
+use objects::last_applied::LastApplied;
+use operator::desired::{Controller, Desired, DesiredObject, MANAGED_BY, MANAGER};
+use operator::plan::{PlanInputs, plan};
 use operator::reconcile::metrics::Metrics;
 use operator::reconcile::rules::Rules;
-use operator::reconcile::{Action, Done, Shared, Wake};
+use operator::reconcile::{Applier, Change, ControllerSet, Outcome, Shared, applier};
 use operator::world::{Image, Place, World};
 use prometheus_client::registry::Registry;
 use runtime::client::{Connection, Options};
@@ -41,9 +42,9 @@ struct Engine {
     _control: ControlPlane,
     proxy: Proxy,
     admin: Client,
-    hand: Hand,
-    memory: Memory,
-    wanted: Vec<Wanted>,
+    applier: Applier,
+    last: LastApplied,
+    wanted: Vec<DesiredObject>,
 }
 
 impl Engine {
@@ -60,22 +61,22 @@ impl Engine {
         let cancel = CancellationToken::new();
         let api_server = ApiServer { client, manager: MANAGER, dry_run: false, patience: PATIENCE, cancel };
         let metrics = Metrics::register(&mut Registry::default());
-        let hand = Hand { api_server, shared: Shared::new(World::new(place())), metrics };
-        let memory = Memory::default();
-        Some(Self { _control: control, proxy, admin, hand, memory, wanted: wanted::all() })
+        let applier = applier(api_server, Shared::new(World::new(place())), metrics);
+        let last = LastApplied::default();
+        Some(Self { _control: control, proxy, admin, applier, last, wanted: wanted::all() })
     }
 
     /// What a watch would have told by now.
     async fn look(&self) {
         let all = join_all(self.wanted.iter().map(|wanted| self.get(&wanted.object))).await;
-        self.hand.shared.update(|world| {
+        self.applier.observer.shared.update(|world| {
             for (wanted, live) in self.wanted.iter().zip(all) {
                 match live {
                     Some(live) => world.live.insert(wanted.key(), live),
                     None => world.live.remove(&wanted.key()),
                 }
             }
-            Wake::NOBODY
+            ControllerSet::new()
         });
     }
 
@@ -84,18 +85,19 @@ impl Engine {
         found.map(|found| serde_json::to_value(found).unwrap())
     }
 
-    fn plan(&self, desired: &Desired) -> Vec<Change> {
-        self.hand.shared.read(|world| {
+    fn plan(&self, desired: &Desired) -> Vec<Planned> {
+        self.applier.observer.shared.read(|world| {
             let owners = [owner().uid].into();
-            let memory = &self.memory;
-            let scene = Scene { live: &world.live, owners: &owners, others_want: &|_| false, memory };
-            plan(Controller::NumaResourcesOperator, desired, scene)
+            let last = &self.last;
+            let inputs =
+                PlanInputs { observed: &world.live, owners: &owners, others_desire: &|_| false, last };
+            plan(Controller::NumaResourcesOperator, desired, inputs)
         })
     }
 
-    async fn round(&mut self, desired: &Desired) -> Done {
+    async fn round(&mut self, desired: &Desired) -> Outcome {
         let changes = self.plan(desired);
-        self.hand.apply(changes, &mut self.memory).await
+        self.applier.apply(changes, &mut self.last).await
     }
 
     fn desired(&self) -> Desired {
@@ -104,7 +106,7 @@ impl Engine {
 
     /// All objects as they were seen last, without what others may note on them.
     fn state(&self) -> Vec<(ObjectKey, Value)> {
-        self.hand.shared.read(|world| {
+        self.applier.observer.shared.read(|world| {
             let state = self.wanted.iter().map(|wanted| {
                 let live = world.live.get(&wanted.key()).cloned().unwrap_or_default();
                 (wanted.key(), stated(&content(&live), &wanted.object.body()["metadata"]))
@@ -130,10 +132,10 @@ impl Engine {
         let rest = self.plan(&desired);
         assert!(rest.is_empty(), "{case}: {rest:#?}");
         // What a restart would find.
-        let fresh = std::mem::take(&mut self.memory);
+        let fresh = std::mem::take(&mut self.last);
         let rest = self.plan(&desired);
         assert!(rest.is_empty(), "{case}, after a restart: {rest:#?}");
-        self.memory = fresh;
+        self.last = fresh;
     }
 }
 
@@ -284,7 +286,7 @@ async fn whatever_others_do_is_mended_in_one_go() {
     let desired = engine.desired();
     let done = engine.round(&desired).await;
     assert_eq!(done.errors, Vec::<String>::new());
-    assert!(done.changed.iter().all(|changed| changed.action == Action::Created), "{:?}", done.changed);
+    assert!(done.changed.iter().all(|(_, change)| *change == Change::Created), "{:?}", done.changed);
     assert_eq!(done.changed.len(), engine.wanted.len());
     assert_eq!(engine.writes(), engine.wanted.len(), "one write for each object");
     engine.look().await;
@@ -339,15 +341,16 @@ async fn a_controller_looks_when_something_has_changed_and_only_then() {
     let Some(engine) = Engine::start().await else { return };
     let all = || wanted::all().len();
     let mut registry = Registry::default();
-    let client = engine.hand.api_server.client.clone();
+    let client = engine.applier.api_server.client.clone();
     let (recorder, writer) =
         runtime::events::channel(client.clone(), "engine", Default::default(), &mut registry);
     drop(writer);
-    let shared = engine.hand.shared.clone();
+    let shared = engine.applier.observer.shared.clone();
     let loops = operator::reconcile::Engine::new(shared.clone(), client, recorder, &mut registry);
     let loops = loops.with_rules(|controller| match controller {
         Controller::NumaResourcesOperator => {
-            Rules { desired: |_| Desired::Objects(wanted::all()), status: |_, _, _| Vec::new() }
+            let desired = |_: &World| Desired::Objects(wanted::all());
+            Rules { desired, status: |_, _, _| Vec::new(), ..Rules::of(controller) }
         }
         // A ConfigMap that nobody asks for would go.
         other => Rules { desired: |_| Desired::Keep, ..Rules::of(other) },
@@ -361,21 +364,21 @@ async fn a_controller_looks_when_something_has_changed_and_only_then() {
     assert_eq!(engine.writes(), all());
     // News that is none.
     let set = engine.wanted.iter().find(|wanted| wanted.key().kind.kind == "DaemonSet").unwrap();
-    shared.saw(set.key(), engine.get(&set.object).await.unwrap());
+    shared.observe(set.key(), engine.get(&set.object).await.unwrap());
     // Damage, and what is left to do after it was mended.
     let live = engine.get(&set.object).await.unwrap();
     let mut edited = live.clone();
     edited["spec"]["template"]["spec"]["hostNetwork"] = true.into();
     assert!(write(&engine.admin, &set.object, &live, &edited, Way::Merge).await);
-    shared.saw(set.key(), engine.get(&set.object).await.unwrap());
+    shared.observe(set.key(), engine.get(&set.object).await.unwrap());
     until("it was looked at again", || looks(&registry, ours) == 2).await;
     assert_eq!(
         engine.get(&set.object).await.unwrap()["spec"]["template"]["spec"]["hostNetwork"],
         Value::Null
     );
     assert_eq!(engine.writes(), all() + 2, "others' claims are taken, and what is wanted is applied");
-    shared.saw(set.key(), engine.get(&set.object).await.unwrap());
-    shared.wake(Wake::ALL);
+    shared.observe(set.key(), engine.get(&set.object).await.unwrap());
+    shared.queue().extend(Controller::ALL);
     until("it was woken", || looks(&registry, ours) == 3).await;
     assert_eq!(engine.writes(), all() + 2, "nothing is left to do");
     cancel.cancel();
@@ -394,15 +397,15 @@ async fn what_the_api_server_makes_of_it_is_taken_as_it_is() {
     engine.wanted = vec![set.clone()];
     let desired = engine.desired();
     // how often it was written so far, what was done to it
-    for (writes, actions) in [(2, &[Action::Created][..]), (2, &[])] {
+    for (writes, actions) in [(2, &[Change::Created][..]), (2, &[])] {
         let done = engine.round(&desired).await;
         engine.look().await;
-        let got: Vec<Action> = done.changed.iter().map(|changed| changed.action).collect();
+        let got: Vec<Change> = done.changed.iter().map(|(_, change)| *change).collect();
         assert_eq!((engine.writes(), got.as_slice(), done.errors.len()), (writes, actions, 0));
     }
-    engine.memory = Memory::default();
+    engine.last = LastApplied::default();
     let done = engine.round(&desired).await;
-    assert_eq!((engine.writes(), done), (3, Done::default()), "after a restart it is tried once more");
+    assert_eq!((engine.writes(), done), (3, Outcome::default()), "after a restart it is tried once more");
     // Damage is still seen.
     let live = engine.get(&engine.wanted[0].object).await.unwrap();
     let mut edited = live.clone();

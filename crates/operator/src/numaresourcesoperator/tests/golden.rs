@@ -36,7 +36,7 @@ fn everything(platform: Platform) -> World {
 }
 
 fn text(world: &World) -> String {
-    let document = |one: &crate::desired::Wanted| {
+    let document = |one: &crate::desired::DesiredObject| {
         // It has files of its own.
         if one.object.kind().kind == "CustomResourceDefinition" {
             return String::new();

@@ -159,7 +159,7 @@ fn what_makes_no_sense_is_refused_and_changes_nothing() {
         let mut world = world(platform);
         ask(&mut world, &spec);
         assert_eq!(desired(&world), Desired::Keep, "{name}");
-        let status = told(&mut world, &Done::default());
+        let status = told(&mut world, &Outcome::default());
         let holds = holding(&status);
         let wanted = format!("Degraded {reason} {message}");
         assert!(
@@ -179,7 +179,7 @@ fn n001_the_name_counts() {
     other.metadata.name = Some("other".to_owned());
     world.operators.insert("other".to_owned(), other);
     assert_eq!(desired(&world), Desired::Nothing);
-    let all = status(&world, &Done::default(), at(1));
+    let all = status(&world, &Outcome::default(), at(1));
     assert_eq!(all.len(), 1);
     let holds = holding(&all[0].1);
     assert!(

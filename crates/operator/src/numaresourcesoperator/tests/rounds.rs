@@ -162,7 +162,7 @@ fn n017_paused() {
         let repair = "apply DaemonSet numaresourcesoperator-worker".to_owned();
         assert_eq!(changes(&world).contains(&repair), !paused, "{value:?}");
         assert_eq!(desired(&world) == Desired::Keep, paused, "{value:?}");
-        assert_eq!(status(&world, &Done::default(), at(1)).is_empty(), paused, "{value:?}");
+        assert_eq!(status(&world, &Outcome::default(), at(1)).is_empty(), paused, "{value:?}");
     }
 }
 
@@ -171,12 +171,12 @@ fn n017_paused() {
 fn nobody_asks() {
     let mut world = world(Platform::OpenShift);
     assert_eq!(desired(&world), Desired::Nothing);
-    assert_eq!(status(&world, &Done::default(), at(1)), []);
+    assert_eq!(status(&world, &Outcome::default(), at(1)), []);
     ask(&mut world, &one_group(&json!({})));
     let operator = world.operators.get_mut(OPERATOR).unwrap();
     operator.metadata.deletion_timestamp = Some(k8s_openapi::apimachinery::pkg::apis::meta::v1::Time(at(1)));
     assert_eq!(desired(&world), Desired::Keep);
-    assert_eq!(status(&world, &Done::default(), at(1)), []);
+    assert_eq!(status(&world, &Outcome::default(), at(1)), []);
 }
 
 /// N036 to N038: who keeps the definition himself is left alone.
@@ -255,9 +255,9 @@ fn b33_sets_on_their_way() {
         vec![format!("Progressing DaemonSetIsUpdating {}", sets.join(", "))]
     };
     // Nothing is there.
-    assert_eq!(holding(&told(&mut world, &Done::default())), updating(&["infra", "worker"]));
+    assert_eq!(holding(&told(&mut world, &Outcome::default())), updating(&["infra", "worker"]));
     carry_out(&mut world, false);
-    let status = told(&mut world, &Done::default());
+    let status = told(&mut world, &Outcome::default());
     assert_eq!(holding(&status), updating(&["infra", "worker"]));
     // B-21: both are there, though not ready.
     assert_eq!((status.daemon_sets.len(), status.node_groups.len()), (0, 2));
@@ -271,12 +271,12 @@ fn b33_sets_on_their_way() {
         .unwrap();
     body["metadata"]["generation"] = json!(2);
     world.live.insert(key.clone(), body.clone());
-    assert_eq!(holding(&told(&mut world, &Done::default())), updating(&["worker"]));
+    assert_eq!(holding(&told(&mut world, &Outcome::default())), updating(&["worker"]));
     // B-11: a crash after all was well.
     body["metadata"]["generation"] = json!(1);
     body["status"]["numberReady"] = json!(1);
     world.live.insert(key, body);
-    let status = told(&mut world, &Done::default());
+    let status = told(&mut world, &Outcome::default());
     assert_eq!(holding(&status), updating(&["worker"]));
     assert_eq!(status.daemon_sets.len(), 1);
 }
@@ -288,10 +288,10 @@ fn u006_b16_what_could_not_be_done() {
     ask(&mut world, &one_group(&json!({})));
     carry_out(&mut world, true);
     let errors = ["Service x: refused", "DaemonSet y: forbidden", "Service x: refused"].map(str::to_owned);
-    let done = Done { errors: errors.to_vec(), ..Done::default() };
+    let done = Outcome { errors: errors.to_vec(), ..Outcome::default() };
     let wanted = ["Degraded InternalError DaemonSet y: forbidden\nService x: refused"];
     assert_eq!(holding(&told(&mut world, &done)), wanted);
-    assert_eq!(holding(&told(&mut world, &Done::default())), WELL);
+    assert_eq!(holding(&told(&mut world, &Outcome::default())), WELL);
 }
 
 /// B-13: of what is merely objected to, nothing turns again and again.
@@ -301,7 +301,7 @@ fn b13_an_objection_does_not_turn() {
     let mut world = world(Platform::OpenShift);
     ask(&mut world, &json!({ "nodeGroups": [{ "machineConfigPoolSelector": selector }] }));
     let first = round(&mut world);
-    let second = status(&world, &Done::default(), at(99)).remove(0).1;
+    let second = status(&world, &Outcome::default(), at(99)).remove(0).1;
     assert_eq!(first, second);
 }
 
@@ -349,7 +349,7 @@ fn b21_what_runs_is_told_even_if_nothing_makes_sense() {
     ask(&mut world, &groups(&["worker", "infra"], &json!({})));
     round(&mut world);
     ask(&mut world, &json!({ "nodeGroups": [{}] }));
-    let status = told(&mut world, &Done::default());
+    let status = told(&mut world, &Outcome::default());
     assert_eq!((status.daemon_sets.len(), status.node_groups.len()), (2, 0));
     assert_eq!(status.related_objects.len(), 6);
 }

@@ -140,7 +140,7 @@ fn conditions_that_are_missing_come_back() {
 fn what_could_not_be_done_is_told() {
     let mut world = world();
     running(&mut world, 3, 3, 3);
-    let done = Done { errors: vec!["b".to_owned(), "a".to_owned()], ..Done::default() };
+    let done = Outcome { errors: vec!["b".to_owned(), "a".to_owned()], ..Outcome::default() };
     let (_, found) = status(&world, &done, now()).remove(0);
     assert_eq!(holding(&found)[0], ("Degraded/InternalError".to_owned(), "a\nb".to_owned()));
 }
@@ -151,20 +151,20 @@ fn it_is_left_alone_when_it_should_be() {
     let mut none = world();
     none.schedulers.clear();
     assert_eq!(desired(&none), Desired::Nothing);
-    assert_eq!(status(&none, &Done::default(), now()), []);
+    assert_eq!(status(&none, &Outcome::default(), now()), []);
 
     let mut paused = world();
     let pause = |value: &str| Some([(keys::PAUSE.to_owned(), value.to_owned())].into());
     the_one(&mut paused).metadata.annotations = pause(keys::ENABLED);
     assert_eq!(desired(&paused), Desired::Keep);
-    assert_eq!(status(&paused, &Done::default(), now()), []);
+    assert_eq!(status(&paused, &Outcome::default(), now()), []);
     the_one(&mut paused).metadata.annotations = pause("Enabled");
     assert!(matches!(desired(&paused), Desired::Objects(_)));
 
     let mut leaving = world();
     the_one(&mut leaving).metadata.deletion_timestamp = Some(Time(now()));
     assert_eq!(desired(&leaving), Desired::Keep);
-    assert_eq!(status(&leaving, &Done::default(), now()), []);
+    assert_eq!(status(&leaving, &Outcome::default(), now()), []);
 }
 
 /// One of another name, which the old version of the API may have let in, is told so, and changes nothing.
@@ -176,7 +176,7 @@ fn only_one_name_counts() {
     other.spec.scheduler_name = "other".to_owned();
     world.schedulers.insert("other".to_owned(), other);
     assert!(!text(&world).contains("other"));
-    let all = status(&world, &Done::default(), now());
+    let all = status(&world, &Outcome::default(), now());
     let [(_, _), (name, found)] = all.as_slice() else { panic!("{all:?}") };
     assert_eq!(name, "other");
     let (held, message) = holding(found).remove(0);

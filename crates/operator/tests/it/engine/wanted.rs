@@ -1,7 +1,7 @@
 //! One object of each kind that is kept, and what others may do to them.
 
 use objects::{Object, ObjectKind};
-use operator::desired::{Owner, Wanted};
+use operator::desired::{DesiredObject, Owner, owned, shared};
 use serde_json::{Value, json};
 
 /// Where they are.
@@ -17,16 +17,16 @@ pub(crate) fn owner() -> Owner {
     }
 }
 
-fn wanted(group: &str, kind: &str, plural: &str, namespaced: bool, mut body: Value) -> Wanted {
+fn wanted(group: &str, kind: &str, plural: &str, namespaced: bool, mut body: Value) -> DesiredObject {
     body["metadata"]["name"] = "engine".into();
     if namespaced {
         body["metadata"]["namespace"] = NAMESPACE.into();
     }
-    Wanted::owned(Object::from_value(ObjectKind::new(group, "v1", kind, plural), body).unwrap(), &owner())
+    owned(Object::from_value(ObjectKind::new(group, "v1", kind, plural), body).unwrap(), &owner())
 }
 
 /// All of them.
-pub(crate) fn all() -> Vec<Wanted> {
+pub(crate) fn all() -> Vec<DesiredObject> {
     let rbac = "rbac.authorization.k8s.io";
     let rules = json!([
         { "apiGroups": [""], "resources": ["pods"], "verbs": ["get", "list"] },
@@ -118,7 +118,7 @@ fn workload(more: &Value) -> Value {
     json!({ "spec": spec })
 }
 
-fn definition() -> Wanted {
+fn definition() -> DesiredObject {
     let mut crd = serde_json::to_value(api::crd::nrt_crd()).unwrap();
     let names = json!({ "kind": "Engine", "plural": "engines", "singular": "engine", "listKind": "EngineList", "shortNames": null });
     json_patch::merge(
@@ -134,7 +134,7 @@ fn definition() -> Wanted {
         "CustomResourceDefinition",
         "customresourcedefinitions",
     );
-    Wanted::shared(Object::from_value(kind, crd).unwrap())
+    shared(Object::from_value(kind, crd).unwrap())
 }
 
 /// Sets a value at a JSON pointer, making what is missing on the way; `null` removes; `/-` at the end adds.

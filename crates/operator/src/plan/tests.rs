@@ -1,8 +1,9 @@
+use objects::applier::refusal;
 use objects::{Object, ObjectKind};
 use serde_json::json;
 
 use super::*;
-use crate::desired::Owner;
+use crate::desired::{MANAGED_BY, MANAGER, Owner, owned, shared};
 
 fn kind_of(kind: &str) -> ObjectKind {
     match kind {
@@ -28,8 +29,8 @@ fn object(kind: &str, mut body: Value) -> Object {
     Object::from_value(kind_of(kind), body).unwrap()
 }
 
-fn own(kind: &str, body: Value) -> Wanted {
-    Wanted::owned(object(kind, body), &nro("u"))
+fn own(kind: &str, body: Value) -> DesiredObject {
+    owned(object(kind, body), &nro("u"))
 }
 
 /// The field set of a value: each of its fields singly, and lists as a whole.
@@ -45,7 +46,7 @@ fn entry(manager: &str, operation: &str, fields: &Value) -> Value {
 }
 
 /// As it is after it was applied.
-fn applied(wanted: &Wanted) -> Value {
+fn applied(wanted: &DesiredObject) -> Value {
     let mut live = wanted.object.body().clone();
     let mut fields = set(&live);
     for field in ["f:apiVersion", "f:kind"] {
@@ -70,25 +71,30 @@ fn with(mut live: Value, path: &str, value: Value) -> Value {
 }
 
 /// In a word.
-fn name(change: Option<&Change>) -> &'static str {
-    match change {
-        None => "nothing",
-        Some(Change::Create(_)) => "create",
-        Some(Change::Apply { before: None, .. }) => "apply",
-        Some(Change::Apply { before: Some(_), .. }) => "claim",
-        Some(Change::Recreate { .. }) => "recreate",
-        Some(Change::Delete { .. }) => "delete",
-        Some(Change::Refuse { .. }) => "refuse",
-        Some(Change::Await(_)) => "await",
+fn name(planned: Option<&Planned>) -> &'static str {
+    match planned.map(|planned| &planned.decision) {
+        None | Some(Decision::Leave) => "nothing",
+        Some(Decision::Create) => "create",
+        Some(Decision::Change { claims: None, .. }) => "apply",
+        Some(Decision::Change { claims: Some(_), .. }) => "claim",
+        Some(Decision::Recreate { .. }) => "recreate",
+        Some(Decision::Remove { .. }) => "delete",
+        Some(Decision::Refuse { .. }) => "refuse",
+        Some(Decision::Adopt) => "adopt",
+        Some(Decision::Await) => "await",
     }
 }
 
-fn decided(wanted: &Wanted, live: Option<&Value>) -> &'static str {
-    name(decide(wanted, live, &Memory::default()).as_ref())
+fn decide(wanted: &DesiredObject, live: Option<&Value>, last: &LastApplied) -> Option<Planned> {
+    plan_object(wanted, live, RULES, last)
+}
+
+fn decided(wanted: &DesiredObject, live: Option<&Value>) -> &'static str {
+    name(decide(wanted, live, &LastApplied::default()).as_ref())
 }
 
 #[test]
-fn what_is_as_wanted_stays() {
+fn objects_as_desired_stay() {
     // U011, U012, U013.
     let map = own("ConfigMap", json!({ "data": { "a": "1" } }));
     let live = applied(&map);
@@ -151,7 +157,7 @@ fn what_is_as_wanted_stays() {
 }
 
 #[test]
-fn some_of_what_others_state_is_theirs() {
+fn some_fields_of_others_are_tolerated() {
     let account = own("ServiceAccount", json!({}));
     let fields = json!({ "f:secrets": { "k:{\"name\":\"x\"}": {} }, "f:imagePullSecrets": {} });
     let live = with(applied(&account), "/metadata/managedFields/-", entry("openshift", "Update", &fields));
@@ -175,10 +181,8 @@ fn claims_of_others_become_ours() {
     let live = with(applied(&map), "/metadata/managedFields/-", entry("eve", "Update", &fields));
     let live =
         with(live, "/metadata/managedFields/-", entry("bob", "Update", &json!({ "f:data": { "f:c": {} } })));
-    let Some(Change::Apply { before: Some(patch), uid, .. }) = decide(&map, Some(&live), &Memory::default())
-    else {
-        panic!("nothing is claimed")
-    };
+    let planned = decide(&map, Some(&live), &LastApplied::default()).map(|planned| planned.decision);
+    let Some(Decision::Change { claims: Some(patch), uid }) = planned else { panic!("nothing is claimed") };
     assert_eq!(uid, "live");
     let mut patched = live.clone();
     json_patch::patch(&mut patched, &patch).unwrap();
@@ -195,7 +199,7 @@ fn claims_of_others_become_ours() {
 }
 
 #[test]
-fn whose_it_is() {
+fn ownership_follows_marks_and_owners() {
     let map = own("ConfigMap", json!({ "data": { "a": "1" } }));
     let owned = |owner: &Owner, controller: bool| {
         let reference = json!({
@@ -221,32 +225,29 @@ fn whose_it_is() {
     for (live, want) in table {
         assert_eq!(decided(&map, Some(&live)), want, "{live}");
     }
-    let Some(Change::Refuse { wanted, owner }) =
-        decide(&map, Some(&labelled(MANAGED_BY, "Helm")), &Memory::default())
-    else {
-        panic!("it is not refused")
-    };
+    let planned = decide(&map, Some(&labelled(MANAGED_BY, "Helm")), &LastApplied::default()).unwrap();
+    let Decision::Refuse { owner, lacks: None } = planned.decision else { panic!("it is not refused") };
     assert_eq!(
-        refusal(&wanted.key(), &owner),
+        refusal(&planned.key, &owner, MANAGER),
         "ConfigMap x belongs to Helm and is left alone; labelled app.kubernetes.io/managed-by=tholepin-operator it is handed over"
     );
 }
 
 #[test]
-fn a_definition_of_others_is_used_if_it_is_good_enough() {
+fn a_definition_of_others_is_shared_if_it_fits() {
     let crd = |versions: &[&str]| {
         let versions: Vec<Value> =
             versions.iter().map(|name| json!({ "name": name, "served": true })).collect();
         object("CustomResourceDefinition", json!({ "spec": { "group": "g", "versions": versions } }))
     };
-    let wanted = Wanted::shared(crd(&["v1", "v2"]));
+    let wanted = shared(crd(&["v1", "v2"]));
     for (versions, want) in [(&["v1", "v2", "v3"][..], "nothing"), (&["v1"], "apply")] {
         assert_eq!(decided(&wanted, Some(crd(versions).body())), want, "{versions:?}");
     }
 }
 
 #[test]
-fn a_selector_that_fits_stays() {
+fn a_selector_that_selects_our_pods_stays() {
     let labels = json!({ "name": "x", "pool": "a" });
     let template = json!({ "metadata": { "labels": labels } });
     let set =
@@ -268,13 +269,13 @@ fn a_selector_that_fits_stays() {
     for (selector, want, stays) in table {
         let live = with(applied(&set), "/spec/selector", selector.clone());
         // Its fields were stated as they are there, but for the first.
-        let change = decide(&set, Some(&live), &Memory::default());
+        let planned = decide(&set, Some(&live), &LastApplied::default());
         let is_first = selector == json!({ "matchLabels": labels });
         if is_first || !stays {
-            assert_eq!(name(change.as_ref()), want, "{selector}");
+            assert_eq!(name(planned.as_ref()), want, "{selector}");
         }
-        if let Some(Change::Apply { wanted, .. }) = change {
-            assert_eq!(wanted.object.body()["spec"]["selector"], selector);
+        if let Some(Planned { desired: Some(desired), decision: Decision::Change { .. }, .. }) = planned {
+            assert_eq!(desired.object.body()["spec"]["selector"], selector);
             assert!(stays);
         }
     }
@@ -284,13 +285,13 @@ fn a_selector_that_fits_stays() {
 }
 
 #[test]
-fn what_nobody_wants_goes() {
+fn undesired_objects_are_removed() {
     let nrs = user("NUMAResourcesScheduler", "numaresourcesscheduler", "s");
     let mut live = ObservedObjects::default();
     let mut add = |name: &str, kind: &str, owner: Option<&Owner>, orphan: bool| {
         let wanted = match owner {
-            Some(owner) => Wanted::owned(object(kind, json!({})), owner),
-            None => Wanted::shared(object(kind, json!({}))),
+            Some(owner) => owned(object(kind, json!({})), owner),
+            None => shared(object(kind, json!({}))),
         };
         let key = ObjectKey { name: name.to_owned(), ..wanted.key() };
         let mut body = applied(&wanted);
@@ -311,10 +312,11 @@ fn what_nobody_wants_goes() {
     );
     let owners: BTreeSet<String> = ["u".to_owned(), "s".to_owned()].into();
     let deleted = |controller, desired: &Desired, orphans: bool| -> Vec<String> {
-        let memory = Memory::default();
-        let others_want = |_: &ObjectKey| !orphans;
-        let scene = Scene { live: &live, owners: &owners, others_want: &others_want, memory: &memory };
-        plan(controller, desired, scene).iter().map(|change| change.key().name).collect()
+        let last = LastApplied::default();
+        let others_desire = |_: &ObjectKey| !orphans;
+        let inputs =
+            PlanInputs { observed: &live, owners: &owners, others_desire: &others_desire, last: &last };
+        plan(controller, desired, inputs).into_iter().map(|planned| planned.key.name).collect()
     };
     let none = Desired::Objects(Vec::new());
     use Controller::{KubeletConfig, NumaResourcesOperator, NumaResourcesScheduler};
@@ -337,13 +339,13 @@ fn what_nobody_wants_goes() {
 }
 
 #[test]
-fn what_cannot_be_bettered_is_left() {
+fn a_settled_object_is_left_alone() {
     let map = own("ConfigMap", json!({ "data": { "a": "1" } }));
     let live = with(applied(&map), "/data/a", "2".into());
-    let mut memory = Memory::default();
-    assert_eq!(name(decide(&map, Some(&live), &memory).as_ref()), "apply");
-    memory.settle(&map, &live);
-    assert_eq!(name(decide(&map, Some(&live), &memory).as_ref()), "nothing");
+    let mut last = LastApplied::default();
+    assert_eq!(name(decide(&map, Some(&live), &last).as_ref()), "apply");
+    last.settle(&map.object, &live);
+    assert_eq!(name(decide(&map, Some(&live), &last).as_ref()), "nothing");
     let other = with(live, "/data/a", "3".into());
-    assert_eq!(name(decide(&map, Some(&other), &memory).as_ref()), "apply");
+    assert_eq!(name(decide(&map, Some(&other), &last).as_ref()), "apply");
 }
