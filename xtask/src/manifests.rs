@@ -1,6 +1,8 @@
 //! `cargo xtask manifests`: the operator's objects as files, for `kubectl apply -f` and for kustomize.
 //!
-//! In: the functions of `operator::manifests` and `hardware::manifests`. Out: the folders `deploy/operator` and `deploy/hardware`. Never: a manifest of its own.
+//! In: the functions of `operator::manifests` and `hardware::manifests`. Out: the folders `deploy/operator` and
+//! `deploy/hardware`: a base with what is the same on every platform, and beside it what each platform has on top.
+//! Never: a manifest of its own, or the same object twice.
 
 use anyhow::Context as _;
 use deployer::platform::Platform;
@@ -16,6 +18,12 @@ pub(crate) const FOLDER: &str = "deploy/operator";
 
 /// The folder of what brings drivers of devices to nodes.
 pub(crate) const HARDWARE: &str = "deploy/hardware";
+
+/// What is the same on all platforms.
+const BASE: &str = "base";
+
+/// The file with the objects of a base or a platform.
+const INSTALL: &str = "install.yaml";
 
 /// A kustomization.
 #[derive(Serialize)]
@@ -58,7 +66,7 @@ pub(crate) fn options(platform: Platform) -> Options {
 
 /// All files of the operator.
 pub(crate) fn tree() -> anyhow::Result<Tree> {
-    let mut tree = installs(|platform| manifests::objects(&options(platform)))?;
+    let mut tree = installs(FOLDER, |platform| manifests::objects(&options(platform)))?;
     for platform in Platform::ALL {
         let samples = manifests::samples::objects(platform).context("making the samples")?;
         tree.add_objects(&format!("samples/{}.yaml", word(platform)), &samples)?;
@@ -68,7 +76,7 @@ pub(crate) fn tree() -> anyhow::Result<Tree> {
 
 /// All files of what brings drivers of devices to nodes.
 pub(crate) fn hardware_tree() -> anyhow::Result<Tree> {
-    let mut tree = installs(|platform| {
+    let mut tree = installs(HARDWARE, |platform| {
         hardware::objects(&Options { namespace: hardware::NAMESPACE.to_owned(), ..options(platform) })
     })?;
     tree.add_objects("samples/deviceconfig.yaml", &hardware::samples::objects()?)?;
@@ -76,38 +84,83 @@ pub(crate) fn hardware_tree() -> anyhow::Result<Tree> {
     Ok(tree)
 }
 
+/// The files below `deploy/FOLDER/` that are applied, in order, to install on a platform.
+pub(crate) fn files(tree: &Tree, platform: Platform) -> Vec<String> {
+    let folder = word(platform);
+    // A platform that has what another one has takes that one's file.
+    let own = [folder.clone(), word(Platform::OpenShift)].map(|folder| format!("{folder}/{INSTALL}"));
+    let own = own.into_iter().find(|path| tree.has(path));
+    // The namespace is among a platform's own objects.
+    own.into_iter().chain([format!("{BASE}/{INSTALL}")]).collect()
+}
+
 /// What is installed on each platform, and the kustomizations for it.
 fn installs(
+    root: &str,
     objects: impl Fn(Platform) -> Result<Vec<Object>, deployer::manifests::Error>,
 ) -> anyhow::Result<Tree> {
-    let mut tree = Tree::default();
+    let mut all = Vec::new();
     for platform in Platform::ALL {
-        let folder = word(platform);
-        let objects = objects(platform).context("making the objects")?;
-        tree.add_objects(&format!("{folder}/install.yaml"), &objects)?;
-        tree.add_yaml(
-            &format!("{folder}/kustomization.yaml"),
-            &kustomization(&["install.yaml"], Vec::new()),
-        )?;
+        all.push((platform, objects(platform).context("making the objects")?));
+    }
+    let everywhere = |object: &Object| {
+        all.iter().all(|(_, objects)| objects.iter().any(|other| other.body() == object.body()))
+    };
+    let (_, first) = all.first().context("no platform")?;
+    let shared: Vec<Object> = first.iter().filter(|object| everywhere(object)).cloned().collect();
+
+    let mut tree = Tree::default();
+    tree.add_objects(&format!("{BASE}/{INSTALL}"), &shared)?;
+    add_kustomization(&mut tree, root, BASE, &[INSTALL], Vec::new())?;
+    let mut written: Vec<(String, Vec<Object>)> = Vec::new();
+    for (platform, objects) in &all {
+        let folder = word(*platform);
+        let own: Vec<Object> = objects.iter().filter(|object| !everywhere(object)).cloned().collect();
+        let bodies =
+            |objects: &[Object]| objects.iter().map(|object| object.body().clone()).collect::<Vec<_>>();
+        match written.iter().find(|(_, other)| bodies(other) == bodies(&own)) {
+            Some((same, _)) => {
+                add_kustomization(&mut tree, root, &folder, &[&format!("../{same}")], Vec::new())?;
+            }
+            None => {
+                tree.add_objects(&format!("{folder}/{INSTALL}"), &own)?;
+                let resources = [INSTALL, &format!("../{BASE}")];
+                add_kustomization(&mut tree, root, &folder, &resources, Vec::new())?;
+                written.push((folder, own));
+            }
+        }
     }
     let usual = word(Platform::Kubernetes);
-    tree.add_yaml("kustomization.yaml", &kustomization(&[&usual], Vec::new()))?;
+    add_kustomization(&mut tree, root, "", &[&usual], Vec::new())?;
     let image = manifests::options().common.images.tholepin;
     let (name, tag) = image.rsplit_once(':').context("the image has no tag")?;
     let other =
         Image { name: name.to_owned(), new_name: "registry.example/tholepin", new_tag: tag.to_owned() };
     let parent = format!("../../{usual}");
-    tree.add_yaml("overlays/registry/kustomization.yaml", &kustomization(&[&parent], vec![other]))?;
+    add_kustomization(&mut tree, root, "overlays/registry", &[&parent], vec![other])?;
     Ok(tree)
 }
 
-fn kustomization(resources: &[&str], images: Vec<Image>) -> Kustomization {
-    Kustomization {
+/// Adds the kustomization of a folder. The first line says which folder, so that no two files are equal.
+fn add_kustomization(
+    tree: &mut Tree,
+    root: &str,
+    folder: &str,
+    resources: &[&str],
+    images: Vec<Image>,
+) -> anyhow::Result<()> {
+    let kustomization = Kustomization {
         api_version: "kustomize.config.k8s.io/v1beta1",
         kind: "Kustomization",
         resources: resources.iter().map(|resource| (*resource).to_owned()).collect(),
         images,
-    }
+    };
+    let folder = if folder.is_empty() { root.to_owned() } else { format!("{root}/{folder}") };
+    let path = format!("{folder}/kustomization.yaml");
+    let text = runtime::yaml::write(&kustomization).with_context(|| format!("writing {path}"))?;
+    let path = path.strip_prefix(root).unwrap_or(&path).trim_start_matches('/');
+    tree.add(path, format!("# kubectl apply --server-side -k {folder}\n{text}"));
+    Ok(())
 }
 
 #[cfg(test)]

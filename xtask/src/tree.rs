@@ -1,7 +1,7 @@
 //! Files that are made from code and committed.
 //!
-//! In: folders that hold nothing else, and what is to be in them. Out: the same on disk, or the names of those that are stale. Never: a file
-//! outside those folders.
+//! In: folders that hold nothing else, and what is to be in them. Out: the same on disk, or the names of those
+//! that are stale. Never: a file outside those folders.
 
 use std::collections::BTreeMap;
 use std::fs;
@@ -32,6 +32,11 @@ impl Tree {
         let text = deployer::manifests::text::render_objects(objects);
         self.add(path, text.with_context(|| format!("writing {path}"))?);
         Ok(())
+    }
+
+    /// Whether there is such a file.
+    pub(crate) fn has(&self, path: &str) -> bool {
+        self.0.contains_key(path)
     }
 
     /// A file's text.

@@ -1,7 +1,8 @@
 //! What OLM's tools and kustomize say of our files.
 //!
-//! In: the folders. Out: an error if a tool finds one. Never: a tool from anywhere but Go's module proxy, in the versions that the
-//! module files under `testenv` pin; built once, they stay in the cache folder of the test environment.
+//! In: the folders. Out: an error if a tool finds one. Never: a tool from anywhere but Go's module proxy, in
+//! the versions that the module files under `testenv` pin; built once, they stay in the cache folder of the
+//! test environment.
 
 use std::path::{Path, PathBuf};
 use std::process::Command;
@@ -9,9 +10,11 @@ use std::time::Instant;
 
 use anyhow::{Context as _, bail, ensure};
 use clap::ValueEnum;
+use deployer::platform::Platform;
 use testkit::env::cache_dir;
 
-use crate::tree::root;
+use crate::manifests::{self, FOLDER, HARDWARE};
+use crate::tree::{Tree, root};
 
 /// A tool.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
@@ -87,7 +90,8 @@ impl Tool {
     }
 }
 
-/// Has tools look at the folders `bundle`, `catalog` and `deploy/operator` below `folder`, the last always in the repository.
+/// Has tools look at the folders `bundle`, `catalog` and `deploy/operator` below `folder`, the last always in
+/// the repository.
 pub(crate) fn run(folder: &Path, tools: &[Tool]) -> anyhow::Result<()> {
     for tool in Tool::ALL.into_iter().filter(|tool| tools.contains(tool)) {
         let program = tool.program()?;
@@ -122,24 +126,36 @@ fn catalog(program: &Path, folder: &Path) -> anyhow::Result<()> {
     Ok(())
 }
 
-/// Each kustomization has to make what the plain files have.
+/// Fails unless each kustomization makes what the plain files have.
 fn kustomizations(program: &Path) -> anyhow::Result<()> {
-    let folder = root().join(crate::manifests::FOLDER);
+    for (name, tree) in [(FOLDER, manifests::tree()?), (HARDWARE, manifests::hardware_tree()?)] {
+        kustomization(program, name, &tree)?;
+    }
+    Ok(())
+}
+
+fn kustomization(program: &Path, name: &str, tree: &Tree) -> anyhow::Result<()> {
+    let folder = root().join(name);
     for (what, like) in [
-        ("kubernetes", "kubernetes"),
-        ("openshift", "openshift"),
-        ("hypershift", "hypershift"),
-        (".", "kubernetes"),
-        ("overlays/registry", "kubernetes"),
+        ("kubernetes", Platform::Kubernetes),
+        ("openshift", Platform::OpenShift),
+        ("hypershift", Platform::HyperShift),
+        (".", Platform::Kubernetes),
+        ("overlays/registry", Platform::Kubernetes),
     ] {
         let mut command = Command::new(program);
         command.arg("build").arg(folder.join(what));
         let (made, _) = output(&mut command)?;
-        let path = folder.join(like).join("install.yaml");
-        let plain = std::fs::read_to_string(&path).with_context(|| format!("reading {}", path.display()))?;
+        let mut plain = String::new();
+        for file in manifests::files(tree, like) {
+            let path = folder.join(file);
+            plain +=
+                &std::fs::read_to_string(&path).with_context(|| format!("reading {}", path.display()))?;
+            plain.push('\n');
+        }
         let (made, plain) = (kinds(&made), kinds(&plain));
-        ensure!(made == plain, "kustomize build {what} makes other objects than {}", path.display());
-        println!("kustomize build {what}: {} objects", made.len());
+        ensure!(made == plain, "kustomize build {name}/{what} makes other objects than the files for {like}");
+        println!("kustomize build {name}/{what}: {} objects", made.len());
     }
     Ok(())
 }

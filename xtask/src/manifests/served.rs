@@ -62,8 +62,11 @@ async fn an_api_server_takes_every_field_of_what_is_shipped() {
         if let Some(flavour) = flavour {
             openshift::install(&client, flavour, "4.20.1").await.unwrap();
         }
-        for (folder, monitoring) in [(FOLDER, 3), (HARDWARE, 2)] {
-            let objects = documents(folder, &format!("{}/install.yaml", word(platform)));
+        for (folder, tree, monitoring) in
+            [(FOLDER, super::tree().unwrap(), 3), (HARDWARE, super::hardware_tree().unwrap(), 2)]
+        {
+            let paths = super::files(&tree, platform);
+            let objects: Vec<Value> = paths.iter().flat_map(|path| documents(folder, path)).collect();
             let (elsewhere, here): (Vec<_>, Vec<_>) =
                 objects.iter().partition(|object| object["apiVersion"] == ELSEWHERE);
             let wanted = if platform.is_openshift() { monitoring } else { 0 };
