@@ -4,6 +4,9 @@
 
 use std::process::Command;
 
+/// The profile of what is shipped and measured; also the name of its folder below `target`.
+pub(crate) const DIST: &str = "dist";
+
 /// `cargo COMMAND`, with the cargo that runs this task.
 pub(crate) fn command(command: &str) -> Command {
     let mut cargo = Command::new(std::env::var_os("CARGO").unwrap_or_else(|| "cargo".into()));

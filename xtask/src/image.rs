@@ -1,8 +1,9 @@
 //! `cargo xtask image`: a container image with nothing in it but the program.
 //!
-//! In: this repository, architectures. Out: an OCI archive with an image for each, their SBOMs, and on request the image in the
-//! storage of buildah or podman. The same sources and tools give the same bytes, in any folder and at any time. Never: a
-//! registry, a base image, a container engine to build with. docs/images.md is about using it.
+//! In: this repository, architectures. Out: an OCI archive with an image for each, their SBOMs, and on request
+//! the image in the storage of buildah or podman. The same sources and tools give the same bytes, in any folder
+//! and at any time. Never: a registry, a base image, a container engine to build with. docs/images.md is about
+//! using it.
 
 mod arch;
 mod audit;
@@ -23,7 +24,7 @@ use clap::builder::ArgPredicate;
 
 use arch::Arch;
 use layer::Layer;
-use oci::{About, Platform};
+use oci::{ImageInfo, Platform};
 use revision::Revision;
 
 /// The largest program that may go into an image, in bytes: 30 MiB.
@@ -76,12 +77,12 @@ pub(crate) fn run(args: &Args) -> anyhow::Result<()> {
     if args.binary.is_none() {
         build::check_tools(&archs)?;
     }
-    let about = about(args, Revision::of(root)?);
+    let info = info(args, Revision::of(root)?);
     let mut platforms = Vec::new();
     for arch in archs {
-        platforms.push(platform(root, arch, args.binary.as_deref(), &about)?);
+        platforms.push(platform(root, arch, args.binary.as_deref(), &info)?);
     }
-    let archive = oci::archive(&about, &platforms)?;
+    let archive = oci::archive(&info, &platforms)?;
     audit::archive(&archive.bytes).context("the archive is not as it must be")?;
     let folder = output_folder(args, root)?;
     for platform in &platforms {
@@ -89,22 +90,22 @@ pub(crate) fn run(args: &Args) -> anyhow::Result<()> {
     }
     let path = folder.join("tholepin.oci.tar");
     write(&path, &archive.bytes)?;
-    println!("{} {}", about.tag, archive.digest);
-    args.load.map_or(Ok(()), |engine| engine.load(&path, &about.tag))
+    println!("{} {}", info.tag, archive.digest);
+    args.load.map_or(Ok(()), |engine| engine.load(&path, &info.tag))
 }
 
 /// Packs a bundle: its folders, with what its metadata says as labels.
 fn bundle(args: &Args, root: &Path, bundle: &Path) -> anyhow::Result<()> {
-    let about = about(args, Revision::of(root)?);
+    let info = info(args, Revision::of(root)?);
     let mut texts = crate::tree::files(bundle)?;
     texts.retain(|path, _| !path.ends_with(".Dockerfile"));
     ensure!(texts.contains_key("metadata/annotations.yaml"), "{} is no bundle", bundle.display());
-    let layer = Layer::of_texts(&texts, about.created)?;
-    let archive = oci::archive_of_files(&about, &layer, &crate::bundle::labels())?;
+    let layer = Layer::of_texts(&texts, info.created)?;
+    let archive = oci::archive_of_files(&info, &layer, &crate::bundle::labels())?;
     let path = output_folder(args, root)?.join("tholepin-bundle.oci.tar");
     write(&path, &archive.bytes)?;
-    println!("{} {}", about.tag, archive.digest);
-    args.load.map_or(Ok(()), |engine| engine.load(&path, &about.tag))
+    println!("{} {}", info.tag, archive.digest);
+    args.load.map_or(Ok(()), |engine| engine.load(&path, &info.tag))
 }
 
 fn output_folder(args: &Args, root: &Path) -> anyhow::Result<PathBuf> {
@@ -143,8 +144,8 @@ fn architectures(args: &Args) -> anyhow::Result<Vec<Arch>> {
     Ok(archs)
 }
 
-fn about(args: &Args, revision: Revision) -> About {
-    About {
+fn info(args: &Args, revision: Revision) -> ImageInfo {
+    ImageInfo {
         tag: args.tag.clone(),
         version: env!("CARGO_PKG_VERSION").to_owned(),
         revision: revision.commit,
@@ -154,12 +155,12 @@ fn about(args: &Args, revision: Revision) -> About {
 }
 
 /// The program, checked, and what else is in its image.
-fn platform(root: &Path, arch: Arch, binary: Option<&Path>, about: &About) -> anyhow::Result<Platform> {
+fn platform(root: &Path, arch: Arch, binary: Option<&Path>, info: &ImageInfo) -> anyhow::Result<Platform> {
     let metadata = build::metadata(root, arch)?;
     let mapped = build::mapped(&metadata)?;
     let path = match binary {
         Some(path) => path.to_owned(),
-        None => build::program(arch, &metadata, &mapped, about.revision.as_deref())?,
+        None => build::program(arch, &metadata, &mapped, info.revision.as_deref())?,
     };
     let read = |path: &Path| fs::read(path).with_context(|| format!("reading {}", path.display()));
     let program = read(&path)?;
@@ -172,16 +173,12 @@ fn platform(root: &Path, arch: Arch, binary: Option<&Path>, about: &About) -> an
     checked().with_context(|| format!("{}", path.display()))?;
     let lock = fs::read_to_string(root.join("Cargo.lock")).context("reading Cargo.lock")?;
     let crates = sbom::linked(&metadata, &build::tree(root, arch)?, &lock)?;
-    let created = about.created_text()?;
-    let subject = sbom::Subject {
-        program: &program,
-        version: &about.version,
-        target: arch.target(),
-        created: &created,
-    };
+    let created = info.created_text()?;
+    let subject =
+        sbom::Subject { program: &program, version: &info.version, target: arch.target(), created: &created };
     let sbom = sbom::document(&subject, &crates, &build::runtime(arch)?)?;
     let licence = fs::read_to_string(root.join("LICENSE")).context("reading LICENSE")?;
-    Ok(Platform { arch, layer: Layer::new(&program, &licence, about.created)?, sbom })
+    Ok(Platform { arch, layer: Layer::new(&program, &licence, info.created)?, sbom })
 }
 
 fn target_folder(root: &Path) -> anyhow::Result<PathBuf> {
@@ -189,7 +186,7 @@ fn target_folder(root: &Path) -> anyhow::Result<PathBuf> {
     Ok(build::metadata(root, host)?.target_directory.into())
 }
 
-/// Replaces the file as a whole: nobody loads half an archive.
+/// Replaces the file as a whole: a reader never sees half an archive.
 fn write(path: &Path, bytes: &[u8]) -> anyhow::Result<()> {
     let partial = path.with_extension("partial");
     fs::write(&partial, bytes).with_context(|| format!("writing {}", partial.display()))?;

@@ -1,11 +1,13 @@
-//! `cargo xtask bench device-plugin`: how fast our device plugin answers, how long a list the kubelet takes at once, what it costs.
+//! `cargo xtask bench device-plugin`: how fast our device plugin answers, how long a list the kubelet takes at
+//! once, what it costs.
 //!
-//! In: our release binary, or the one that is given. Out: one row for each number of devices. The kubelet is real; allocations come from this
-//! benchmark, over the plugin's own socket, as a kubelet would send them.
+//! In: our program, built with the profile `dist`, or the one that is given. Out: one row for each number of
+//! devices. The kubelet is real; allocations come from this benchmark, over the plugin's own socket, as a
+//! kubelet would send them.
 //!
 //! How it is measured:
-//! - A list is accepted when the kubelet's podresources has all its devices: from the start of the process, and from the change
-//!   of the configuration that makes one of them unhealthy.
+//! - A list is accepted when the kubelet's podresources has all its devices: from the start of the process, and
+//!   from the change of the configuration that makes one of them unhealthy.
 //! - Allocations of two devices each, one after the other on each connection, for as many as are asked for.
 //! - Memory is the highest `VmRSS` of a sample a second: at rest, right after the load, at rest again; and `VmHWM`.
 
@@ -26,7 +28,7 @@ use testkit::machine::Machine;
 use testkit::process_group::{Process, Spec};
 use tonic::transport::{Channel, Endpoint};
 
-use super::rig::build_release;
+use super::rig::build_dist;
 
 /// The resource.
 const RESOURCE: &str = "bench.example/device";
@@ -61,7 +63,7 @@ pub(crate) struct Args {
     /// Fail with fewer than 1,000 allocations a second or more than 8 MiB at rest
     #[arg(long)]
     check: bool,
-    /// The tholepin binary to measure; built in release mode when not given
+    /// The tholepin binary to measure; built with the profile `dist` when not given
     #[arg(long)]
     binary: Option<PathBuf>,
 }
@@ -86,7 +88,7 @@ struct Row {
 pub(crate) fn run(args: &Args) -> anyhow::Result<()> {
     let binary = match &args.binary {
         Some(path) => path.canonicalize().with_context(|| format!("{}", path.display()))?,
-        None => build_release()?,
+        None => build_dist()?,
     };
     let runtime = tokio::runtime::Builder::new_multi_thread().worker_threads(2).enable_all().build()?;
     runtime.block_on(async {

@@ -1,17 +1,18 @@
 //! `cargo xtask bench exporter`: what an exporter costs its node and the API server, and how fresh its object is.
 //!
-//! In: our release binary and, with `--peer`, somebody else's. Out: one row per case and exporter. Both run at the same
-//! time in one cluster, each on a real kubelet of its own with the same machine, the same pods and the same load, so that
-//! their figures are a comparison whatever else the machine does.
+//! In: our program, built with the profile `dist` and, with `--peer`, another exporter. Out: one row per case
+//! and exporter. Both run at the same time in one cluster, each on a real kubelet of its own with the same
+//! machine, the same pods and the same load, so that their figures are a comparison whatever else the machine
+//! does.
 //!
 //! How it is measured:
-//! - Memory is the highest `VmRSS` while nothing happens, sampled once a second; beside it that right after the load, and
-//!   `VmHWM`, the most there ever was.
+//! - Memory is the highest `VmRSS` while nothing happens, sampled once a second; beside it that right after the
+//!   load, and `VmHWM`, the most there ever was.
 //! - CPU is what the kernel's scheduler counted for the process, as a share of one core.
 //! - An allocation begins when the kubelet renames `cpu_manager_state` into place and ends when a watch of the API
 //!   server delivers an object in which one CPU fewer is available.
-//! - Writes are those in the API server's audit log, between the creation of a pod and its deletion (allocation) and from there
-//!   to the next creation (release); their size is that of the bodies.
+//! - Writes are those in the API server's audit log, between the creation of a pod and its deletion
+//!   (allocation) and from there to the next creation (release); their size is that of the bodies.
 
 use std::path::PathBuf;
 use std::time::Duration;
@@ -21,7 +22,7 @@ use clap::ValueEnum;
 use serde::Serialize;
 
 use self::field::{Field, Shape, Subject};
-use super::rig::build_release;
+use super::rig::build_dist;
 
 mod audit;
 mod field;
@@ -57,7 +58,7 @@ pub(crate) struct Args {
     /// One JSON object per case and exporter instead of text
     #[arg(long)]
     json: bool,
-    /// The tholepin binary to measure; built in release mode when not given
+    /// The tholepin binary to measure; built with the profile `dist` when not given
     #[arg(long)]
     binary: Option<PathBuf>,
 }
@@ -123,7 +124,7 @@ const LARGE: Shape = Shape { zones: 32, cpus_per_zone: 16, pods: 500, aligned: f
 pub(crate) fn run(args: Args) -> anyhow::Result<()> {
     let binary = match &args.binary {
         Some(path) => path.clone(),
-        None => build_release()?,
+        None => build_dist()?,
     };
     let subjects = args.subjects(binary);
     let runtime = tokio::runtime::Builder::new_multi_thread().worker_threads(2).enable_all().build()?;

@@ -1,8 +1,8 @@
 //! `cargo xtask bench freshness`: how long the API server's view of a node's zones lags behind the kubelet.
 //!
-//! One real kubelet, one exporter. Pods are created on the node one after the other; an allocation has happened when the
-//! kubelet has written `cpu_manager_state` (its modification time), a release when the pod object disappears. Both end when
-//! a watch of the API server delivers the NRT object that shows them.
+//! One real kubelet, one exporter. Pods are created on the node one after the other; an allocation has happened
+//! when the kubelet has written `cpu_manager_state` (its modification time), a release when the pod object
+//! disappears. Both end when a watch of the API server delivers the NRT object that shows them.
 
 use std::path::PathBuf;
 use std::time::{Duration, SystemTime};
@@ -19,7 +19,7 @@ use sim::record::percentile;
 use testkit::load;
 
 use super::exporter::cpus;
-use super::rig::{Bed, Shape, build_release};
+use super::rig::{Shape, TestBed, build_dist};
 
 /// Allocations and releases on a real kubelet, and when they show.
 #[derive(Debug, Clone, clap::Args)]
@@ -34,7 +34,7 @@ pub(crate) struct Args {
     /// One JSON object instead of text
     #[arg(long)]
     json: bool,
-    /// The tholepin binary to measure; built in release mode when not given
+    /// The tholepin binary to measure; built with the profile `dist` when not given
     #[arg(long)]
     binary: Option<PathBuf>,
 }
@@ -56,13 +56,13 @@ const PATIENCE: Duration = Duration::from_secs(20);
 pub(crate) fn run(args: Args) -> anyhow::Result<()> {
     let binary = match &args.binary {
         Some(path) => path.clone(),
-        None => build_release()?,
+        None => build_dist()?,
     };
     tokio::runtime::Builder::new_multi_thread().enable_all().build()?.block_on(measure(&args, binary))
 }
 
 async fn measure(args: &Args, binary: PathBuf) -> anyhow::Result<()> {
-    let mut bed = Bed::start(Shape { nodes: 1, zones: 2, cpus_per_zone: 16 }, false, binary).await?;
+    let mut bed = TestBed::start(Shape { nodes: 1, zones: 2, cpus_per_zone: 16 }, false, binary).await?;
     bed.start_exporters().await?;
     let node = bed.cluster.nodes().first().context("no node")?;
     let state = node.kubelet().root_dir().join("cpu_manager_state");
@@ -96,7 +96,8 @@ async fn measure(args: &Args, binary: PathBuf) -> anyhow::Result<()> {
     print(&row(case, released, rss), args.json)
 }
 
-/// Waits for the pod to disappear and for the report that shows it; the time between the two (0 if the report came first).
+/// Waits for the pod to disappear and for the report that shows it; the time between the two (0 if the report
+/// came first).
 async fn release(
     gone: &mut (impl futures::Stream<Item = watcher::Result<watcher::Event<Pod>>> + Unpin),
     reports: &mut (impl futures::Stream<Item = watcher::Result<NodeResourceTopology>> + Unpin),

@@ -1,12 +1,14 @@
 //! `cargo xtask bench operator`: what the operator costs a cluster of many nodes.
 //!
-//! In: our release binary, or the one that is given. Out: one row for each size. The API server is real, nodes are objects without kubelets,
-//! and who plays kubelet and controller-manager is this benchmark: it says of DaemonSets and Deployments that all their pods run.
+//! In: our program, built with the profile `dist`, or the one that is given. Out: one row for each size. The
+//! API server is real, nodes are objects without kubelets, and who plays kubelet and controller-manager is this
+//! benchmark: it says of DaemonSets and Deployments that all their pods run.
 //!
 //! How it is measured:
 //! - Memory is `VmRSS` at rest and `VmHWM`, the most there ever was, the lists at the start included.
-//! - A reconcile's time is the operator's own, without waiting for the API server, of all reconciles: at the start, while what is asked
-//!   for changes, and while nodes change. Its histogram doubles, so a percentile is a bound: it was not more.
+//! - A reconcile's time is the operator's own, without waiting for the API server, of all reconciles: at the
+//!   start, while what is asked for changes, and while nodes change. Its histogram doubles, so a percentile is
+//!   a bound: it was not more.
 //! - Writes and reconciles at rest are those of the time given with `--idle`, after everything has calmed down.
 //! - Watches are those the API server has more than before the operator was started.
 
@@ -28,7 +30,7 @@ use testkit::env;
 use testkit::process_group::{Process, Spec};
 
 use self::figures::Figures;
-use super::rig::{build_release, get};
+use super::rig::{build_dist, get};
 
 mod figures;
 mod objects;
@@ -56,7 +58,7 @@ pub(crate) struct Args {
     /// One JSON object for each size instead of text
     #[arg(long)]
     json: bool,
-    /// The tholepin binary to measure; built in release mode when not given
+    /// The tholepin binary to measure; built with the profile `dist` when not given
     #[arg(long)]
     binary: Option<PathBuf>,
 }
@@ -81,7 +83,7 @@ struct Row {
 pub(crate) fn run(args: &Args) -> anyhow::Result<()> {
     let binary = match &args.binary {
         Some(path) => path.clone(),
-        None => build_release()?,
+        None => build_dist()?,
     };
     let runtime = tokio::runtime::Builder::new_multi_thread().worker_threads(2).enable_all().build()?;
     runtime.block_on(async {
@@ -117,7 +119,7 @@ fn tell(row: &Row) {
 }
 
 /// A cluster with an operator.
-struct Bed {
+struct TestBed {
     // Before the server it talks to.
     process: Process,
     client: Client,
@@ -138,7 +140,7 @@ async fn measure(args: &Args, nodes: usize, binary: &Path) -> anyhow::Result<Row
     }
     objects::prepare(&client, nodes).await?;
     let before = watches(&client).await?;
-    let bed = Bed::start(plane, client, binary).await?;
+    let bed = TestBed::start(plane, client, binary).await?;
     let began = Instant::now();
     objects::ask(&bed.client).await?;
     bed.available().await?;
@@ -175,7 +177,7 @@ async fn measure(args: &Args, nodes: usize, binary: &Path) -> anyhow::Result<Row
     })
 }
 
-impl Bed {
+impl TestBed {
     /// Starts the operator and waits until it has seen everything.
     async fn start(plane: ControlPlane, client: Client, binary: &Path) -> anyhow::Result<Self> {
         let (metrics, health) = (testkit::port::free()?, testkit::port::free()?);

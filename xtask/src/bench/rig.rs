@@ -12,7 +12,7 @@ use testkit::kubelet::KubeletOptions;
 use testkit::machine::Machine;
 use testkit::process_group::{Process, Spec};
 
-use crate::cargo;
+use crate::cargo::{self, DIST};
 
 /// The scheduler name of our pods.
 pub(crate) const TOPO_AWARE: &str = "topo-aware-scheduler";
@@ -28,7 +28,7 @@ pub(crate) struct Shape {
 }
 
 /// A running cluster and our processes in it. Everything ends when it is dropped.
-pub(crate) struct Bed {
+pub(crate) struct TestBed {
     pub(crate) exporters: Vec<Process>,
     pub(crate) scheduler: Option<Process>,
     pub(crate) cluster: Cluster,
@@ -44,7 +44,7 @@ impl Shape {
     }
 }
 
-impl Bed {
+impl TestBed {
     /// Starts control plane and kubelets; with `stock`, kube-scheduler too.
     pub(crate) async fn start(shape: Shape, stock: bool, binary: PathBuf) -> anyhow::Result<Self> {
         let rig = match env::check() {
@@ -92,7 +92,7 @@ impl Bed {
         self.scheduler_ready().await
     }
 
-    /// Waits until our scheduler has heard everything there is.
+    /// Waits until our scheduler has received all objects.
     pub(crate) async fn scheduler_ready(&self) -> anyhow::Result<()> {
         let process = self.scheduler.as_ref().context("no scheduler was started")?;
         process.wait_until("ready", READY_WITHIN, async || is_ready(self.port).await).await
@@ -137,18 +137,18 @@ pub(crate) async fn get(port: u16, path: &str) -> std::io::Result<String> {
     Ok(answer)
 }
 
-/// Builds the release binary and says where it is.
-pub(crate) fn build_release() -> anyhow::Result<PathBuf> {
-    eprintln!("building tholepin (release)");
+/// Builds the program as it is shipped, but not statically; its path.
+pub(crate) fn build_dist() -> anyhow::Result<PathBuf> {
+    eprintln!("building tholepin (profile {DIST})");
     let root = Path::new(env!("CARGO_MANIFEST_DIR")).join("..");
     let mut build = cargo::command("build");
-    build.current_dir(root).args(["--release", "--quiet", "--package", "tholepin"]);
+    build.current_dir(root).args(["--profile", DIST, "--quiet", "--package", "tholepin"]);
     let status = build.status().context("cannot run cargo")?;
     if !status.success() {
-        bail!("cargo build --release --package tholepin failed");
+        bail!("cargo build --profile {DIST} --package tholepin failed");
     }
     let target = std::env::var_os("CARGO_TARGET_DIR")
         .map_or_else(|| Path::new(env!("CARGO_MANIFEST_DIR")).join("../target"), PathBuf::from);
-    let binary = target.join("release/tholepin");
+    let binary = target.join(DIST).join("tholepin");
     binary.canonicalize().with_context(|| format!("{}", binary.display()))
 }

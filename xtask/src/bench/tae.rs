@@ -1,7 +1,7 @@
 //! `cargo xtask bench tae`: open arrivals on real kubelets, one scheduler after the other on fresh clusters.
 //!
-//! A pod lost to `TopologyAffinityError` counts as lost, not as served. `ideal` is the same arrivals under perfect knowledge
-//! and without latency, calculated by the simulator.
+//! A pod lost to `TopologyAffinityError` counts as lost, not as served. `ideal` is the same arrivals under
+//! perfect knowledge and without latency, calculated by the simulator.
 
 use std::path::PathBuf;
 use std::time::Duration;
@@ -18,7 +18,7 @@ use sim::workload::{OpenArrivals, Workload};
 use testkit::load::{self, Arrival, Record, Run};
 use testkit::process_group::Process;
 
-use super::rig::{Bed, Shape, TOPO_AWARE, build_release};
+use super::rig::{Shape, TOPO_AWARE, TestBed, build_dist};
 
 /// Open arrivals on real kubelets.
 #[derive(Debug, Clone, clap::Args)]
@@ -58,8 +58,8 @@ pub(crate) struct Args {
     #[arg(long)]
     cold_nodes: bool,
     /// Which schedulers
-    #[arg(long, value_enum, value_delimiter = ',', default_values_t = [Which::KubeScheduler, Which::Tholepin, Which::Ideal])]
-    schedulers: Vec<Which>,
+    #[arg(long, value_enum, value_delimiter = ',', default_values_t = SchedulerChoice::ALL)]
+    schedulers: Vec<SchedulerChoice>,
     /// Kill our scheduler with SIGKILL after this many seconds, and start it again
     #[arg(long)]
     kill_scheduler_at: Option<f64>,
@@ -75,17 +75,21 @@ pub(crate) struct Args {
     /// Show every pod that waited longer than this many seconds
     #[arg(long)]
     slow: Option<f64>,
-    /// The tholepin binary to measure; built in release mode when not given
+    /// The tholepin binary to measure; built with the profile `dist` when not given
     #[arg(long)]
     binary: Option<PathBuf>,
 }
 
 /// A scheduler to measure.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
-enum Which {
+enum SchedulerChoice {
     KubeScheduler,
     Tholepin,
     Ideal,
+}
+
+impl SchedulerChoice {
+    const ALL: [Self; 3] = [Self::KubeScheduler, Self::Tholepin, Self::Ideal];
 }
 
 /// One line of the result.
@@ -106,10 +110,10 @@ struct Row {
 const WAVES: usize = 4;
 
 pub(crate) fn run(args: Args) -> anyhow::Result<()> {
-    let real = args.schedulers.iter().any(|which| *which != Which::Ideal);
+    let real = args.schedulers.iter().any(|scheduler| *scheduler != SchedulerChoice::Ideal);
     let binary = match (&args.binary, real) {
         (Some(path), _) => path.clone(),
-        (None, true) => build_release()?,
+        (None, true) => build_dist()?,
         (None, false) => PathBuf::new(),
     };
     let runtime = tokio::runtime::Builder::new_multi_thread().enable_all().build()?;
@@ -119,19 +123,19 @@ pub(crate) fn run(args: Args) -> anyhow::Result<()> {
             "SCHEDULER", "SEED", "PODS", "RUNNING", "TAE", "P50", "P95", "EXPORTER-RSS", "SCHEDULER-RSS"
         );
     }
-    for which in &args.schedulers {
-        let row = match which {
-            Which::Ideal => ideal(&args)?,
-            _ => runtime.block_on(measure(&args, *which, binary.clone()))?,
+    for scheduler in &args.schedulers {
+        let row = match scheduler {
+            SchedulerChoice::Ideal => ideal(&args)?,
+            _ => runtime.block_on(measure(&args, *scheduler, binary.clone()))?,
         };
         print(&row, args.json)?;
     }
     Ok(())
 }
 
-async fn measure(args: &Args, which: Which, binary: PathBuf) -> anyhow::Result<Row> {
-    let ours = which == Which::Tholepin;
-    let mut bed = Bed::start(shape(args), !ours, binary).await?;
+async fn measure(args: &Args, scheduler: SchedulerChoice, binary: PathBuf) -> anyhow::Result<Row> {
+    let ours = scheduler == SchedulerChoice::Tholepin;
+    let mut bed = TestBed::start(shape(args), !ours, binary).await?;
     if ours {
         bed.start_exporters().await?;
         bed.start_scheduler().await?;
@@ -172,7 +176,7 @@ async fn measure(args: &Args, which: Which, binary: PathBuf) -> anyhow::Result<R
 }
 
 /// What goes wrong on purpose. Never ends by itself.
-async fn trouble(args: &Args, bed: &Bed) -> anyhow::Result<()> {
+async fn trouble(args: &Args, bed: &TestBed) -> anyhow::Result<()> {
     let kill = async {
         let Some(at) = args.kill_scheduler_at else { return anyhow::Ok(()) };
         tokio::time::sleep(Duration::from_secs_f64(at)).await;
@@ -196,7 +200,7 @@ async fn trouble(args: &Args, bed: &Bed) -> anyhow::Result<()> {
 }
 
 /// A pod on each node that asks for nothing special, as every real cluster has.
-async fn infrastructure(bed: &Bed) -> anyhow::Result<()> {
+async fn infrastructure(bed: &TestBed) -> anyhow::Result<()> {
     let pods: Api<Pod> = Api::default_namespaced(bed.cluster.client().await?);
     for node in bed.cluster.nodes() {
         let mut pod = load::guaranteed_pod(&format!("infra-{}", node.name()), "none", []);

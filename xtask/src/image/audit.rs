@@ -1,7 +1,7 @@
 //! Reads an OCI archive back and finds what is wrong with it, by the rules of the image specification and our own.
 //!
-//! In: the bytes of an archive. Out: what is in it, or the first thing that is not as it must be. It shares no code with the
-//! packer but names and the digest, so that a mistake there does not hide itself here.
+//! In: the bytes of an archive. Out: what is in it, or the first thing that is not as it must be. It shares no
+//! code with the packer but names and the digest, so that a mistake there does not hide itself here.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::io::Read as _;

@@ -1,8 +1,9 @@
 //! Builds the program that goes into an image.
 //!
-//! In: an architecture and this repository. Out: a statically linked program in which no folder of this machine is named, so
-//! that the same sources and tools give the same bytes anywhere; and what besides crates is in it. What is missing on this
-//! machine is said at once and with the commands that help. Never: a download, but for cargo's own of locked crates.
+//! In: an architecture and this repository. Out: a statically linked program in which no folder of this machine
+//! is named, so that the same sources and tools give the same bytes anywhere; and what besides crates is in it.
+//! What is missing on this machine is said at once and with the commands that help. Never: a download, but for
+//! cargo's own of locked crates.
 
 use std::path::{Path, PathBuf};
 use std::process::Command;
@@ -60,12 +61,13 @@ pub(crate) fn program(
     mapped: &[Mapped],
     commit: Option<&str>,
 ) -> anyhow::Result<PathBuf> {
-    eprintln!("building tholepin for {} (release, static)", arch.oci());
+    eprintln!("building tholepin for {} (profile {}, static)", arch.oci(), cargo::DIST);
     let mut flags = vec!["-C".to_owned(), "target-feature=+crt-static".to_owned()];
     flags.extend(mapped.iter().map(Mapped::flag));
     let mut cargo = locked(Path::new(&metadata.workspace_root), "build");
     cargo.args([
-        "--release",
+        "--profile",
+        cargo::DIST,
         "--quiet",
         "--package",
         "tholepin",
@@ -83,7 +85,7 @@ pub(crate) fn program(
     }
     let status = cargo.status().context("cannot run cargo")?;
     ensure!(status.success(), "building tholepin for {} failed", arch.oci());
-    Ok(Path::new(&metadata.target_directory).join(arch.target()).join("release/tholepin"))
+    Ok(Path::new(&metadata.target_directory).join(arch.target()).join(cargo::DIST).join("tholepin"))
 }
 
 /// The folders of this machine that compilers write into programs.
@@ -103,7 +105,7 @@ pub(crate) fn mapped(metadata: &Metadata) -> anyhow::Result<Vec<Mapped>> {
     ];
     let target = PathBuf::from(&metadata.target_directory);
     if !target.starts_with(&metadata.workspace_root) {
-        mapped.push(entry(target, "/target", "/release/"));
+        mapped.push(entry(target, "/target", "/dist/"));
     }
     Ok(mapped)
 }
@@ -174,8 +176,8 @@ fn archive(arch: Arch, name: &str) -> Option<PathBuf> {
     path.is_absolute().then_some(path)
 }
 
-/// `2.36-9+deb12u14` of `GNU C Library (Debian GLIBC 2.36-9+deb12u14) stable release version 2.36.`: the last word in the brackets,
-/// which tells patched ones apart.
+/// `2.36-9+deb12u14` of `GNU C Library (Debian GLIBC 2.36-9+deb12u14) stable release version 2.36.`: the last
+/// word in the brackets, which tells patched ones apart.
 fn libc_version(archive: &[u8]) -> Option<String> {
     let at = archive.windows(BANNER.len()).position(|window| window == BANNER)?;
     let line = archive[at..].split(|byte| matches!(byte, b'\n' | 0)).next()?;

@@ -1,7 +1,8 @@
 //! What a finished program says about itself.
 //!
-//! In: the bytes of a file. Out: an error unless it is a statically linked program for the wanted processor that does not
-//! name the folders it was built in. Never: symbols, sections, anything that needs a real reader of ELF.
+//! In: the bytes of a file. Out: an error unless it is a statically linked program for the wanted processor
+//! that does not name the folders it was built in. Never: symbols, sections, anything that needs a real reader
+//! of ELF.
 
 use anyhow::{Context as _, bail, ensure};
 
@@ -34,7 +35,8 @@ pub(crate) fn check(program: &[u8], arch: Arch) -> anyhow::Result<()> {
     Ok(())
 }
 
-/// Fails when `program` has one of `folders` in it: users could read where it was built, and built elsewhere it would differ.
+/// Fails when `program` has one of `folders` in it: users could read where it was built, and built elsewhere it
+/// would differ.
 pub(crate) fn check_paths(program: &[u8], folders: &[String]) -> anyhow::Result<()> {
     for folder in folders {
         let needle = folder.as_bytes();

@@ -52,8 +52,8 @@ enum Content<'a> {
 }
 
 impl Layer {
-    /// The layer with `program` at its root, its names in `/bin`, and the licence. All files belong to root and have the
-    /// time `mtime`, in seconds since 1970.
+    /// The layer with `program` at its root, its names in `/bin`, and the licence. All files belong to root and
+    /// have the time `mtime`, in seconds since 1970.
     pub(crate) fn new(program: &[u8], licence: &str, mtime: u64) -> anyhow::Result<Self> {
         let mut files = vec![
             ("LICENSE".to_owned(), Content::Text(licence)),
@@ -156,6 +156,15 @@ mod tests {
         check("bin/", 0o755, "");
         NAMES.iter().for_each(|name| check(&format!("bin/{name}"), 0o777, "../tholepin"));
         assert!(found.is_empty(), "{found:?}");
+    }
+
+    #[test]
+    fn the_documentation_lists_the_names_that_are_shipped() {
+        let page = std::fs::read_to_string(crate::tree::root().join("docs/images.md")).unwrap();
+        let row = page.lines().find_map(|line| line.strip_prefix("| `/bin/`: ")).unwrap();
+        let cell = row.split(" | ").next().unwrap();
+        let names: Vec<&str> = cell.split(", ").map(|name| name.trim_matches('`')).collect();
+        assert_eq!(names, NAMES);
     }
 
     #[test]

@@ -1,8 +1,9 @@
 //! The documents of an OCI image and the archive they lie in.
 //!
-//! In: one [`Platform`] for each architecture, and what is said about all of them. Out: the bytes of an OCI archive (a tar
-//! file of an image layout) with one index of images, and beside each image its SBOM, attached the way registries show it
-//! (`subject`). The same input gives the same bytes. Never: the file system, a clock, a registry.
+//! In: one [`Platform`] for each architecture, and what is said about all of them. Out: the bytes of an OCI
+//! archive (a tar file of an image layout) with one index of images, and beside each image its SBOM, attached
+//! the way registries show it (`subject`). The same input gives the same bytes. Never: the file system, a
+//! clock, a registry.
 
 use std::collections::BTreeMap;
 use std::fmt;
@@ -68,7 +69,7 @@ pub(crate) struct Descriptor {
 
 /// What is the same for all architectures.
 #[derive(Clone, Debug)]
-pub(crate) struct About {
+pub(crate) struct ImageInfo {
     /// Name and tag: what engines call the image they load.
     pub(crate) tag: String,
     /// Our version.
@@ -97,7 +98,7 @@ pub(crate) struct Archive {
     pub(crate) digest: Digest,
 }
 
-impl About {
+impl ImageInfo {
     /// `created` as documents have it.
     pub(crate) fn created_text(&self) -> anyhow::Result<String> {
         let seconds = i64::try_from(self.created).context("the time of the image")?;
@@ -122,31 +123,31 @@ impl About {
 }
 
 /// An archive of images for `platforms`.
-pub(crate) fn archive(about: &About, platforms: &[Platform]) -> anyhow::Result<Archive> {
+pub(crate) fn archive(info: &ImageInfo, platforms: &[Platform]) -> anyhow::Result<Archive> {
     let mut blobs = Blobs::default();
     let mut images = Vec::new();
     let mut sboms = Vec::new();
     for platform in platforms {
-        let image = image(&mut blobs, about, platform)?;
-        sboms.push(attachment(&mut blobs, about, platform, &image)?);
+        let image = image(&mut blobs, info, platform)?;
+        sboms.push(attachment(&mut blobs, info, platform, &image)?);
         images.push(Descriptor {
             platform: Some(json!({"architecture": platform.arch.oci(), "os": "linux"})),
             ..image
         });
     }
     images.extend(sboms);
-    blobs.archive(about, &images)
+    blobs.archive(info, &images)
 }
 
-/// An archive of files that nobody runs, such as an operator's bundle, with these labels. It says that it is for amd64, as engines and
-/// registries want to know of every image.
+/// An archive of files that are not run, such as an operator's bundle, with these labels. It says that it is
+/// for amd64, as engines and registries want to know of every image.
 pub(crate) fn archive_of_files(
-    about: &About,
+    info: &ImageInfo,
     layer: &Layer,
     labels: &BTreeMap<String, String>,
 ) -> anyhow::Result<Archive> {
     let mut blobs = Blobs::default();
-    let created = about.created_text()?;
+    let created = info.created_text()?;
     let config = json!({
         "created": created,
         "architecture": "amd64",
@@ -162,21 +163,21 @@ pub(crate) fn archive_of_files(
     });
     let image = blobs.document(MANIFEST, &manifest)?;
     let platform = Some(json!({"architecture": "amd64", "os": "linux"}));
-    blobs.archive(about, &[Descriptor { platform, ..image }])
+    blobs.archive(info, &[Descriptor { platform, ..image }])
 }
 
-fn image(blobs: &mut Blobs, about: &About, platform: &Platform) -> anyhow::Result<Descriptor> {
-    let created = about.created_text()?;
+fn image(blobs: &mut Blobs, info: &ImageInfo, platform: &Platform) -> anyhow::Result<Descriptor> {
+    let created = info.created_text()?;
     let config = json!({
         "created": created,
         "architecture": platform.arch.oci(),
         "os": "linux",
         "config": {
-            "User": about.user,
+            "User": info.user,
             "Env": [format!("PATH={PATH}")],
             "Entrypoint": [ENTRYPOINT],
             "WorkingDir": "/",
-            "Labels": about.labels()?,
+            "Labels": info.labels()?,
         },
         "rootfs": {"type": "layers", "diff_ids": [platform.layer.diff_id]},
         "history": [{"created": created, "created_by": "cargo xtask image"}],
@@ -186,7 +187,7 @@ fn image(blobs: &mut Blobs, about: &About, platform: &Platform) -> anyhow::Resul
     blobs.document(
         MANIFEST,
         &json!({
-            "schemaVersion": 2, "mediaType": MANIFEST, "config": config, "layers": [layer], "annotations": about.labels()?,
+            "schemaVersion": 2, "mediaType": MANIFEST, "config": config, "layers": [layer], "annotations": info.labels()?,
         }),
     )
 }
@@ -194,7 +195,7 @@ fn image(blobs: &mut Blobs, about: &About, platform: &Platform) -> anyhow::Resul
 /// The SBOM as a document of its own that names the image it belongs to. Engines that choose by platform pass it by.
 fn attachment(
     blobs: &mut Blobs,
-    about: &About,
+    info: &ImageInfo,
     platform: &Platform,
     image: &Descriptor,
 ) -> anyhow::Result<Descriptor> {
@@ -204,7 +205,7 @@ fn attachment(
     let empty = blobs.document(EMPTY, &json!({}))?;
     let manifest = json!({
         "schemaVersion": 2, "mediaType": MANIFEST, "artifactType": SBOM, "config": empty, "layers": [sbom], "subject": image,
-        "annotations": {"org.opencontainers.image.created": about.created_text()?},
+        "annotations": {"org.opencontainers.image.created": info.created_text()?},
     });
     Ok(Descriptor {
         artifact_type: Some(SBOM.to_owned()),
@@ -239,22 +240,22 @@ impl Blobs {
     }
 
     /// All of them in an archive, with an index of these.
-    fn archive(mut self, about: &About, manifests: &[Descriptor]) -> anyhow::Result<Archive> {
+    fn archive(mut self, info: &ImageInfo, manifests: &[Descriptor]) -> anyhow::Result<Archive> {
         let index = self.document(
             INDEX,
             &json!({
-                "schemaVersion": 2, "mediaType": INDEX, "manifests": manifests, "annotations": about.labels()?,
+                "schemaVersion": 2, "mediaType": INDEX, "manifests": manifests, "annotations": info.labels()?,
             }),
         )?;
         let digest = index.digest.clone();
         // One entry: with several, tools would ask which one is meant.
-        let name = BTreeMap::from([("org.opencontainers.image.ref.name".to_owned(), about.tag.clone())]);
+        let name = BTreeMap::from([("org.opencontainers.image.ref.name".to_owned(), info.tag.clone())]);
         let entry = Descriptor { annotations: name, ..index };
         let top = json!({"schemaVersion": 2, "mediaType": INDEX, "manifests": [entry]});
         let mut files = self.files();
         files.insert("index.json".to_owned(), serde_json::to_vec(&top)?);
         files.insert("oci-layout".to_owned(), serde_json::to_vec(&json!({"imageLayoutVersion": "1.0.0"}))?);
-        let bytes = tar_of(&files, about.created).context("writing the archive")?;
+        let bytes = tar_of(&files, info.created).context("writing the archive")?;
         Ok(Archive { bytes, digest })
     }
 

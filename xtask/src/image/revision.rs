@@ -1,7 +1,7 @@
 //! Which sources these are, and of when.
 //!
-//! In: the repository and `SOURCE_DATE_EPOCH`. Out: a commit and a time in seconds since 1970; never the clock's, or no two
-//! builds would be equal.
+//! In: the repository and `SOURCE_DATE_EPOCH`. Out: a commit and a time in seconds since 1970; never the
+//! clock's, or no two builds would be equal.
 
 use std::path::Path;
 use std::process::Command;
@@ -10,7 +10,7 @@ use anyhow::Context as _;
 
 use super::build::output;
 
-/// Set by whoever rebuilds a package: the time that everything in it shall have.
+/// Set by a rebuild of a package: the time that everything in it shall have.
 const EPOCH: &str = "SOURCE_DATE_EPOCH";
 
 /// The sources' state.

@@ -1,7 +1,7 @@
 //! The bill of materials: what a program was made from, as CycloneDX 1.6 JSON.
 //!
-//! In: the program's digest and its parts. Out: a document. Its serial number comes from its content, so that the same parts
-//! give the same bytes. Never: tools, authors, machines.
+//! In: the program's digest and its parts. Out: a document. Its serial number comes from its content, so that
+//! the same parts give the same bytes. Never: tools, authors, machines.
 
 use serde_json::{Value, json};
 
@@ -36,8 +36,8 @@ pub(crate) struct Subject<'a> {
     pub(crate) created: &'a str,
 }
 
-/// The document for a program of which `crates` and `runtime` (the standard library, the C library) are all parts. `crates`
-/// has the program's own package, too, by the name `tholepin`.
+/// The document for a program of which `crates` and `runtime` (the standard library, the C library) are all
+/// parts. `crates` has the program's own package, too, by the name `tholepin`.
 pub(crate) fn document(subject: &Subject<'_>, crates: &[Part], runtime: &[Part]) -> anyhow::Result<Vec<u8>> {
     let own = format!("tholepin@{}", subject.version);
     let under: Vec<String> = runtime.iter().map(Part::key).collect();

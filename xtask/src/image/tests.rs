@@ -1,4 +1,4 @@
-//! Whole archives, made of small programs that nobody could run.
+//! Whole archives, made of small programs that cannot run.
 
 use std::collections::BTreeMap;
 use std::io::{Read as _, Write as _};
@@ -10,7 +10,7 @@ use crate::image::audit::Contents;
 use crate::image::oci::Digest;
 
 fn sample(archs: &[Arch]) -> Vec<u8> {
-    let about = About {
+    let info = ImageInfo {
         tag: "tholepin:1".to_owned(),
         version: "0.1.0".to_owned(),
         revision: Some("c0ffee".to_owned()),
@@ -19,10 +19,10 @@ fn sample(archs: &[Arch]) -> Vec<u8> {
     };
     let platform = |arch: &Arch| Platform {
         arch: *arch,
-        layer: Layer::new(&elf::tests::program(*arch, &[1]), "licence", about.created).unwrap(),
+        layer: Layer::new(&elf::tests::program(*arch, &[1]), "licence", info.created).unwrap(),
         sbom: format!("{{\"for\": {:?}}}", arch.oci()).into_bytes(),
     };
-    oci::archive(&about, &archs.iter().map(platform).collect::<Vec<_>>()).unwrap().bytes
+    oci::archive(&info, &archs.iter().map(platform).collect::<Vec<_>>()).unwrap().bytes
 }
 
 fn unpack(archive: &[u8]) -> BTreeMap<String, Vec<u8>> {
@@ -108,7 +108,7 @@ fn a_bundle_is_its_files_and_its_labels() {
     assert_eq!(files.len(), texts.len() + folders.len());
     assert!(folders.iter().all(|folder| files.contains_key(*folder)));
     assert!(texts.iter().all(|(path, text)| files[path] == text.as_bytes()));
-    let about = About {
+    let info = ImageInfo {
         tag: "bundle:1".to_owned(),
         version: "1".to_owned(),
         revision: None,
@@ -116,7 +116,7 @@ fn a_bundle_is_its_files_and_its_labels() {
         user: String::new(),
     };
     let labels = crate::bundle::labels();
-    let archive = oci::archive_of_files(&about, &layer, &labels).unwrap();
+    let archive = oci::archive_of_files(&info, &layer, &labels).unwrap();
     let files = unpack(&archive.bytes);
     let config: Value = serde_json::from_str(&blob(&files, "diff_ids").1).unwrap();
     assert_eq!(config["config"]["Labels"], serde_json::to_value(&labels).unwrap());

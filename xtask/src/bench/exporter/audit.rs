@@ -1,5 +1,5 @@
-//! Every write of an NRT object that reached the API server, refused ones too, from its audit log: nothing sits between exporter and server, so
-//! that TLS and latency are the real ones.
+//! Every write of an NRT object that reached the API server, refused ones too, from its audit log: nothing sits
+//! between exporter and server, so that TLS and latency are the real ones.
 //!
 //! In: the log. Out: who wrote when and how many bytes the request's body had. Never: reads, or writes of other kinds.
 

@@ -1,7 +1,7 @@
 //! Where exporters are compared: one cluster, and for each exporter a real kubelet of its own on an equal machine.
 //!
-//! In: the shape of the machines, the exporters' programs. Out: running exporters whose objects are there. Never: anything
-//! between an exporter and the API server or the kubelet.
+//! In: the shape of the machines, the exporters' programs. Out: running exporters whose objects are there.
+//! Never: anything between an exporter and the API server or the kubelet.
 
 use std::path::PathBuf;
 use std::time::Duration;
@@ -39,8 +39,8 @@ pub(super) struct Shape {
     pub(super) cpus_per_zone: u32,
     /// Pods that run all the time, with one CPU each.
     pub(super) pods: usize,
-    /// Whether the kubelet aligns. It tries every set of zones when it does (2 to the power of their number), so it cannot
-    /// with 32.
+    /// Whether the kubelet aligns. It tries every set of zones when it does (2 to the power of their number),
+    /// so it cannot with 32.
     pub(super) aligned: bool,
 }
 
@@ -57,7 +57,7 @@ pub(super) struct Subject {
 
 /// A running exporter and its node.
 #[derive(Debug)]
-pub(super) struct Side {
+pub(super) struct Exporter {
     pub(super) label: &'static str,
     pub(super) process: Process,
     number: usize,
@@ -66,7 +66,7 @@ pub(super) struct Side {
 /// Everything runs; everything ends when it is dropped.
 #[derive(Debug)]
 pub(super) struct Field {
-    pub(super) sides: Vec<Side>,
+    pub(super) exporters: Vec<Exporter>,
     pub(super) reports: Reports,
     pub(super) audit: Audit,
     pub(super) pods: Api<Pod>,
@@ -96,28 +96,28 @@ impl Field {
         let client = cluster.client().await?;
         let reports = Reports::watch(client.clone(), cluster.nodes().iter().map(ClusterNode::name));
         let pods = Api::default_namespaced(client);
-        let mut field = Self { sides: Vec::new(), reports, audit, pods, cluster, shape };
+        let mut field = Self { exporters: Vec::new(), reports, audit, pods, cluster, shape };
         for (number, subject) in subjects.iter().enumerate() {
             let process = field.cluster.spawn(field.spec(number, subject)?)?;
-            field.sides.push(Side { label: subject.label, process, number });
+            field.exporters.push(Exporter { label: subject.label, process, number });
         }
-        for side in &field.sides {
-            field.reports.wait(field.node(side).name(), FIRST_REPORT, |_| true).await.with_context(|| {
-                format!("{}'s log ends:\n{}", side.process.name(), side.process.log_tail(15))
-            })?;
+        for exporter in &field.exporters {
+            field.reports.wait(field.node(exporter).name(), FIRST_REPORT, |_| true).await.with_context(
+                || format!("{}'s log ends:\n{}", exporter.process.name(), exporter.process.log_tail(15)),
+            )?;
         }
         Ok(field)
     }
 
     /// The node an exporter reports.
-    pub(super) fn node(&self, side: &Side) -> &ClusterNode {
-        &self.cluster.nodes()[side.number]
+    pub(super) fn node(&self, exporter: &Exporter) -> &ClusterNode {
+        &self.cluster.nodes()[exporter.number]
     }
 
     /// Runs the shape's pods on every node, until every report shows them.
     pub(super) async fn fill(&self) -> anyhow::Result<()> {
         let count = self.shape.pods;
-        let nodes: Vec<&str> = self.sides.iter().map(|side| self.node(side).name()).collect();
+        let nodes: Vec<&str> = self.exporters.iter().map(|exporter| self.node(exporter).name()).collect();
         let mut full = Vec::new();
         for node in &nodes {
             full.push(self.reports.wait(node, FIRST_REPORT, |_| true).await?.cpus);

@@ -13,7 +13,7 @@ use tokio::time::{Instant, sleep};
 use tokio_util::sync::CancellationToken;
 
 use super::audit::Write;
-use super::field::{Field, PATIENCE, Side};
+use super::field::{Exporter, Field, PATIENCE};
 use super::meter::Meter;
 use super::{Case, Load, Row};
 
@@ -53,7 +53,8 @@ struct Visit {
 /// Nothing happens.
 pub(super) async fn idle(field: &Field, case: Case, time: Duration) -> anyhow::Result<Vec<Row>> {
     let costs = calm(field, time).await?;
-    let rows = field.sides.iter().zip(costs).map(|(side, cost)| row(case, side, cost, Load::default()));
+    let rows =
+        field.exporters.iter().zip(costs).map(|(exporter, cost)| row(case, exporter, cost, Load::default()));
     rows.collect()
 }
 
@@ -66,19 +67,20 @@ pub(super) async fn one_by_one(
 ) -> anyhow::Result<Vec<Row>> {
     let costs = calm(field, time).await?;
     let over = CancellationToken::new();
-    let visits = field.sides.iter().map(|side| {
+    let visits = field.exporters.iter().map(|exporter| {
         let over = over.clone();
         async move {
-            let visits = visits(field, side, count, &over).await;
+            let visits = visits(field, exporter, count, &over).await;
             over.cancel();
-            visits.with_context(|| format!("{}'s log ends:\n{}", side.label, side.process.log_tail(15)))
+            visits
+                .with_context(|| format!("{}'s log ends:\n{}", exporter.label, exporter.process.log_tail(15)))
         }
     });
     let visits = try_join_all(visits).await?;
     let mut rows = Vec::new();
-    for ((side, cost), visits) in field.sides.iter().zip(costs).zip(visits) {
-        let writes = field.audit.writes(field.node(side).name())?;
-        rows.push(row(case, side, cost, Load::of_visits(&visits, &writes))?);
+    for ((exporter, cost), visits) in field.exporters.iter().zip(costs).zip(visits) {
+        let writes = field.audit.writes(field.node(exporter).name())?;
+        rows.push(row(case, exporter, cost, Load::of_visits(&visits, &writes))?);
     }
     Ok(rows)
 }
@@ -91,8 +93,8 @@ pub(super) async fn churn(field: &Field, case: Case, time: Duration) -> anyhow::
     let mut number = 0_usize;
     while start.elapsed() < time {
         beat.tick().await;
-        for side in &field.sides {
-            let node = field.node(side).name();
+        for exporter in &field.exporters {
+            let node = field.node(exporter).name();
             field.create(node, format!("churn-{node}-{number}")).await?;
             if let Some(old) = number.checked_sub(CHURN_ALIVE) {
                 field.delete(&format!("churn-{node}-{old}")).await?;
@@ -104,8 +106,8 @@ pub(super) async fn churn(field: &Field, case: Case, time: Duration) -> anyhow::
     let seconds = start.elapsed().as_secs_f64();
     let costs = costs(field, &meters)?;
     let mut rows = Vec::new();
-    for (side, cost) in field.sides.iter().zip(costs) {
-        let mut writes = field.audit.writes(field.node(side).name())?;
+    for (exporter, cost) in field.exporters.iter().zip(costs) {
+        let mut writes = field.audit.writes(field.node(exporter).name())?;
         writes.retain(|write| write.at >= began);
         let load = Load {
             writes_per_second: Some(rounded(writes.len() as f64 / seconds)),
@@ -113,7 +115,7 @@ pub(super) async fn churn(field: &Field, case: Case, time: Duration) -> anyhow::
             bytes_per_write: bytes_per_write(&writes),
             ..Load::default()
         };
-        rows.push(row(case, side, cost, load)?);
+        rows.push(row(case, exporter, cost, load)?);
     }
     Ok(rows)
 }
@@ -131,38 +133,42 @@ async fn calm(field: &Field, time: Duration) -> anyhow::Result<Vec<Cost>> {
 }
 
 fn start(field: &Field) -> anyhow::Result<Vec<Meters>> {
-    let meters = field.sides.iter().map(|side| {
+    let meters = field.exporters.iter().map(|exporter| {
         Ok(Meters {
-            exporter: Meter::start(&side.process)?,
-            kubelet: Meter::start(field.node(side).kubelet().process())?,
+            exporter: Meter::start(&exporter.process)?,
+            kubelet: Meter::start(field.node(exporter).kubelet().process())?,
         })
     });
     meters.collect()
 }
 
 fn sample(field: &Field, meters: &mut [Meters]) -> anyhow::Result<()> {
-    field.sides.iter().zip(meters).try_for_each(|(side, meters)| meters.exporter.sample(&side.process))
+    field
+        .exporters
+        .iter()
+        .zip(meters)
+        .try_for_each(|(exporter, meters)| meters.exporter.sample(&exporter.process))
 }
 
 fn costs(field: &Field, meters: &[Meters]) -> anyhow::Result<Vec<Cost>> {
-    let costs = field.sides.iter().zip(meters).map(|(side, meters)| {
+    let costs = field.exporters.iter().zip(meters).map(|(exporter, meters)| {
         Ok(Cost {
             rss_kib: meters.exporter.most_kib(),
-            cpu_percent: meters.exporter.percent(&side.process)?,
-            kubelet_cpu_percent: meters.kubelet.percent(field.node(side).kubelet().process())?,
+            cpu_percent: meters.exporter.percent(&exporter.process)?,
+            kubelet_cpu_percent: meters.kubelet.percent(field.node(exporter).kubelet().process())?,
         })
     });
     costs.collect()
 }
 
-/// One pod after the other, until there were `count`, or another side is done.
+/// One pod after the other, until there were `count`, or another exporter is done.
 async fn visits(
     field: &Field,
-    side: &Side,
+    exporter: &Exporter,
     count: usize,
     over: &CancellationToken,
 ) -> anyhow::Result<Vec<Visit>> {
-    let node = field.node(side);
+    let node = field.node(exporter);
     let state = node.kubelet().root_dir().join("cpu_manager_state");
     let before = field.reports.wait(node.name(), PATIENCE, |_| true).await?.cpus;
     let mut visits = Vec::new();
@@ -237,12 +243,12 @@ fn bytes_per_write(writes: &[Write]) -> Option<f64> {
     (!writes.is_empty()).then(|| (bytes as f64 / writes.len() as f64).round())
 }
 
-fn row(case: Case, side: &Side, cost: Cost, load: Load) -> anyhow::Result<Row> {
-    let memory = side.process.memory()?;
+fn row(case: Case, exporter: &Exporter, cost: Cost, load: Load) -> anyhow::Result<Row> {
+    let memory = exporter.process.memory()?;
     let mib = |kib: u64| rounded(kib as f64 / 1024.0);
     Ok(Row {
         case,
-        exporter: side.label,
+        exporter: exporter.label,
         kubelet: "real",
         rss_mib: mib(cost.rss_kib),
         rss_after_mib: mib(memory.rss_kib),

@@ -40,8 +40,9 @@ impl Meter {
     }
 }
 
-/// CPU time of all threads there are. The ticks of `/proc/<pid>/stat` are 10 ms, as much as an idle exporter needs in many
-/// seconds; the scheduler's statistics are nanoseconds. What threads used that have ended is not in it.
+/// CPU time of all threads there are. The ticks of `/proc/<pid>/stat` are 10 ms, as much as an idle exporter
+/// needs in many seconds; the scheduler's statistics are nanoseconds. What threads used that have ended is not
+/// in it.
 fn cpu_time(process: &Process) -> anyhow::Result<Duration> {
     let tasks = format!("/proc/{}/task", process.pid());
     let gone = || format!("{} is not running", process.name());

@@ -1,4 +1,4 @@
-//! The newest NRT object of each node, as somebody sees it who watches them.
+//! The newest NRT object of each node, as a watch shows it.
 //!
 //! In: a watch. Out: how many CPUs it says are left, and since when. Never: an older state after a newer one.
 

@@ -51,7 +51,8 @@ pub(super) async fn prepare(client: &Client, nodes: usize) -> anyhow::Result<()>
     create(&api(client, "", "v1", "ConfigMap", Some(NAMESPACE)), map).await
 }
 
-/// A node as large as they are: labels that a cloud and feature discovery put there, fifty images. Three of all are the control plane.
+/// A node as large as they are: labels that a cloud and feature discovery put there, fifty images. Three of all
+/// are the control plane.
 fn node(index: usize) -> Value {
     let name = format!("node-{index:05}");
     let mut labels = json!({"kubernetes.io/hostname": name, "kubernetes.io/os": "linux"});

@@ -1,7 +1,8 @@
 //! The crates that are in a program.
 //!
-//! In: what `cargo metadata`, `cargo tree` and `Cargo.lock` say. Out: one [`Part`] for each crate that is linked, with those
-//! it uses. Never: tests', build scripts' and derive macros' crates, which are not in the program.
+//! In: what `cargo metadata`, `cargo tree` and `Cargo.lock` say. Out: one [`Part`] for each crate that is
+//! linked, with those it uses. Never: tests', build scripts' and derive macros' crates, which are not in the
+//! program.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -50,8 +51,9 @@ struct Kind {
     kind: Option<String>,
 }
 
-/// The crates of `tree`, the output of `cargo tree --prefix none --format {p}`, which alone knows features as one package's
-/// build has them; everything else about them is from `metadata` and `lock`, the text of `Cargo.lock`.
+/// The crates of `tree`, the output of `cargo tree --prefix none --format {p}`, which alone knows features as
+/// one package's build has them; everything else about them is from `metadata` and `lock`, the text of
+/// `Cargo.lock`.
 pub(super) fn linked(metadata: &Metadata, tree: &str, lock: &str) -> anyhow::Result<Vec<Part>> {
     let wanted: BTreeSet<String> = tree.lines().filter_map(key_of_line).collect();
     let checksums = checksums(lock);
