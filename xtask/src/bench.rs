@@ -15,7 +15,8 @@ mod tae;
 pub(crate) enum Bench {
     /// Size of the static program, and how long `--help` takes
     Binary(binary::Args),
-    /// Pods lost to TopologyAffinityError and time to Running, on real kubelets: stock kube-scheduler, tholepin, the ideal
+    /// Pods lost to TopologyAffinityError and time to Running, on real kubelets: stock kube-scheduler,
+    /// tholepin, the ideal
     Tae(tae::Args),
     /// What the exporter costs a node and how fresh it is, beside a peer if one is given
     Exporter(exporter::Args),

@@ -1,10 +1,11 @@
 //! `cargo xtask bundle`: the operator for the Operator Lifecycle Manager.
 //!
-//! In: the functions of `operator::manifests` and `operator::rbac`, the definitions' schemas. Out: the folders `bundle` (registry+v1) and
-//! `catalog` (file-based), and on request what OLM's own tools say of them. Never: a right, a name or a text that stands elsewhere too.
+//! In: the functions of `operator::manifests` and `operator::rbac`, the definitions' schemas. Out: the folders
+//! `bundle` (registry+v1) and `catalog` (file-based), and on request what OLM's own tools say of them. Never: a
+//! right, a name or a text that stands elsewhere too.
 //!
-//! One bundle is for every platform; where they differ it is OpenShift's. What is namespaced has no namespace in it: OLM puts it where it is
-//! installed.
+//! One bundle is for every platform; where they differ it is OpenShift's. What is namespaced has no namespace
+//! in it: OLM puts it where it is installed.
 
 mod catalog;
 mod csv;
@@ -44,7 +45,8 @@ pub(crate) struct Args {
     /// The bundle's image, for the catalog
     #[arg(long, value_name = "IMAGE", default_value = concat!("tholepin-bundle:", env!("CARGO_PKG_VERSION")))]
     bundle_image: String,
-    /// Have OLM's tools and kustomize look at what is there, building them with Go if need be: all of them, or those named
+    /// Have OLM's tools and kustomize look at what is there, building them with Go if need be: all of them, or
+    /// those named
     #[arg(long, value_enum, value_name = "TOOL", num_args = 0.., value_delimiter = ',')]
     validate: Option<Vec<Tool>>,
 }
@@ -66,6 +68,14 @@ pub(crate) fn run(args: &Args) -> anyhow::Result<()> {
     let Some(tools) = &args.validate else { return Ok(()) };
     let tools = if tools.is_empty() { Tool::ALL.to_vec() } else { tools.clone() };
     validate::run(&folder, &tools)
+}
+
+/// Fails when a committed file of the bundle or the catalog is stale.
+pub(crate) fn check() -> anyhow::Result<()> {
+    let source = Source::new(None, concat!("tholepin-bundle:", env!("CARGO_PKG_VERSION")));
+    let (bundle, catalog) = source.trees()?;
+    bundle.put(&root().join("bundle"), true, "cargo xtask bundle")?;
+    catalog.put(&root().join("catalog"), true, "cargo xtask bundle")
 }
 
 /// The labels of the bundle's image.

@@ -31,7 +31,7 @@ const END_WITHIN: Duration = Duration::from_secs(30);
 const PAUSE: &str = "gcr.io/google_containers/pause-amd64:3.0";
 
 #[derive(Subcommand)]
-pub(crate) enum Do {
+pub(crate) enum Action {
     /// Start a cluster and keep it up until Ctrl-C or `down`.
     Up(Box<Up>),
     /// End the cluster that `up` started, from any shell.
@@ -88,7 +88,8 @@ pub(crate) struct Up {
     /// Without the stock kube-controller-manager.
     #[arg(long)]
     no_controllers: bool,
-    /// Containers are processes of this machine, in a network of the cluster's own; then it is one to install things on.
+    /// Containers are processes of this machine, in a network of the cluster's own; then it is one to install
+    /// things on.
     #[arg(long)]
     containers: bool,
     /// A program that is the entry point of an image, for instance tholepin:dev=target/debug/tholepin; may be repeated.
@@ -109,9 +110,9 @@ struct State {
 }
 
 /// Carries it out.
-pub(crate) fn run(what: Do) -> anyhow::Result<()> {
-    match what {
-        Do::Up(up) => {
+pub(crate) fn run(action: Action) -> anyhow::Result<()> {
+    match action {
+        Action::Up(up) => {
             if let Some(state) = State::read().filter(State::is_alive) {
                 bail!(
                     "a cluster is up already (process {}, kubeconfig {}); `cargo xtask cluster down` ends it",
@@ -121,7 +122,7 @@ pub(crate) fn run(what: Do) -> anyhow::Result<()> {
             }
             if up.detach { detached() } else { foreground(&up) }
         }
-        Do::Down => down(),
+        Action::Down => down(),
     }
 }
 
@@ -139,7 +140,7 @@ fn foreground(up: &Up) -> anyhow::Result<()> {
     runtime.block_on(until_ended(stay_up(up, &rig, None)))
 }
 
-/// Until somebody asks the cluster to end.
+/// Returns when the cluster is asked to end.
 async fn until_ended(cluster: impl Future<Output = anyhow::Result<()>>) -> anyhow::Result<()> {
     let mut interrupt = signal(SignalKind::interrupt())?;
     let mut terminate = signal(SignalKind::terminate())?;

@@ -1,6 +1,6 @@
 //! Rust from our `.proto` files: in go the files under `proto/`, out come the modules committed under the crates'
-//! `src/gen/`. It runs by hand (`cargo xtask codegen`) and never as part of a build, so that nobody needs `protoc`
-//! or pays for the generators; a test here fails when a committed file no longer matches its source.
+//! `src/gen/`. It runs by hand (`cargo xtask codegen`) and never as part of a build, so that no build needs `protoc`
+//! or compiles the generators; a test here fails when a committed file no longer matches its source.
 
 use std::fs;
 use std::path::{Path, PathBuf};

@@ -1,7 +1,7 @@
 //! `cargo xtask features`: the crate `api` compiles without features, and with each of them alone.
 //!
-//! In: `crates/api/Cargo.toml`. Out: the first combination that does not compile, as an error. Never: a test, which always
-//! sees all features together.
+//! In: `crates/api/Cargo.toml`. Out: the first combination that does not compile, as an error. Never: a test, which
+//! always sees all features together.
 
 use anyhow::{Context as _, bail};
 

@@ -12,6 +12,7 @@ mod manifests;
 mod register;
 mod test;
 mod testenv;
+mod tidy;
 mod tree;
 
 use std::ffi::OsString;
@@ -44,6 +45,8 @@ enum Task {
     Features,
     /// Build a container image with nothing in it but the program: an OCI archive, with its SBOM.
     Image(image::Args),
+    /// Run the long versions of tests that are short in `test`.
+    Nightly,
     /// Write the operator's manifests, for kubectl and kustomize.
     Manifests {
         /// Only fail when a committed file is stale.
@@ -54,13 +57,15 @@ enum Task {
     Testenv,
     /// Run a cluster like the tests' for yourself.
     #[command(subcommand)]
-    Cluster(cluster::Do),
+    Cluster(cluster::Action),
     /// Run all tests, those on real kubelets included.
     Test {
         /// Arguments for `cargo test`.
         #[arg(trailing_var_arg = true, allow_hyphen_values = true)]
         args: Vec<OsString>,
     },
+    /// Check the rules of CONTRIBUTING.md that a program can check, and that generated files are fresh.
+    Tidy,
 }
 
 fn main() -> ExitCode {
@@ -70,10 +75,12 @@ fn main() -> ExitCode {
         Task::Codegen { check } => codegen::run(check),
         Task::Features => features::run(),
         Task::Image(args) => image::run(&args),
+        Task::Nightly => test::nightly::run(),
         Task::Manifests { check } => manifests::run(check),
         Task::Testenv => testenv::run(),
-        Task::Cluster(what) => cluster::run(what),
+        Task::Cluster(action) => cluster::run(action),
         Task::Test { args } => test::run(&args),
+        Task::Tidy => tidy::run(),
     };
     // Not returned: `main` would print it with a backtrace, which says nothing about a missing tool or a bad flag.
     match done {

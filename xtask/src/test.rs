@@ -1,20 +1,34 @@
 //! `cargo xtask test`: all tests, the rig included.
 //!
-//! In: nothing but arguments for `cargo test`. Out: its result. Where the rig cannot run, its tests are skipped, and that
-//! is said before and after.
+//! In: arguments for `cargo test`. Out: its result, and the slowest tests when the output is not a terminal. Where the
+//! rig cannot run, its tests are skipped, with a warning before and after.
+
+pub(crate) mod nightly;
+mod slowest;
 
 use std::ffi::OsString;
-use std::process::Command;
+use std::io::{BufRead as _, BufReader, IsTerminal as _};
+use std::process::{Command, Stdio};
+use std::time::Instant;
 
 use anyhow::{Context as _, bail};
+use slowest::Slowest;
 
 use crate::{cargo, testenv};
+
+/// How many of the slowest tests are shown.
+const SLOWEST: usize = 10;
 
 /// Seeds all property tests.
 const SEED: &str = "PROPTEST_RNG_SEED";
 
 /// Makes the rig ready if it can be, builds the binary under test and runs the tests.
 pub(crate) fn run(args: &[OsString]) -> anyhow::Result<()> {
+    run_with(args, &[])
+}
+
+/// The same with more variables in the environment.
+fn run_with(args: &[OsString], env: &[(&str, &str)]) -> anyhow::Result<()> {
     let skipped = why_not();
     if let Some(reason) = &skipped {
         warn(reason);
@@ -26,7 +40,7 @@ pub(crate) fn run(args: &[OsString]) -> anyhow::Result<()> {
     if !selects_packages(args) {
         test.arg("--workspace");
     }
-    test.args(args).env(testkit::env::THOLEPIN, tholepin);
+    test.args(args).env(testkit::env::THOLEPIN, tholepin).envs(env.iter().copied());
     // The same run twice is the same run. Searching for more is another seed, or `cargo test` without any.
     if std::env::var_os(SEED).is_none() {
         test.env(SEED, "1");
@@ -35,11 +49,41 @@ pub(crate) fn run(args: &[OsString]) -> anyhow::Result<()> {
         // What was just seen to work must not be skipped by some test after all.
         test.env(testkit::env::REQUIRE, "1");
     }
-    let result = test.status_ok();
+    let is_watched = std::io::stdout().is_terminal();
+    let result = if is_watched { test.status_ok() } else { timed(&mut test) };
     if let Some(reason) = &skipped {
         warn(reason);
     }
     result
+}
+
+/// Runs `cargo test`, passes its output on, and prints the slowest tests at the end.
+fn timed(test: &mut Command) -> anyhow::Result<()> {
+    let threads = std::env::var("RUST_TEST_THREADS").ok().and_then(|text| text.parse().ok());
+    let threads = threads.or_else(|| Some(std::thread::available_parallelism().ok()?.get()));
+    let mut slowest = Slowest::new(threads.unwrap_or(1));
+    // One pipe for both, so that names of binaries and of tests stay in order.
+    let (reader, writer) = std::io::pipe().context("making a pipe")?;
+    test.stdout(writer.try_clone()?).stderr(writer);
+    let mut child = test.spawn().context("running cargo")?;
+    // This process holds the pipe open too.
+    test.stdout(Stdio::null()).stderr(Stdio::null());
+    let began = Instant::now();
+    for line in BufReader::new(reader).split(b'\n') {
+        let line = line.context("reading what cargo prints")?;
+        let line = String::from_utf8_lossy(&line);
+        println!("{line}");
+        slowest.read(&line, began.elapsed());
+    }
+    let status = child.wait()?;
+    println!("\nslowest tests:");
+    for test in slowest.top(SLOWEST) {
+        println!("{:>8.1} s  {}", test.took.as_secs_f64(), test.name);
+    }
+    if !status.success() {
+        bail!("\"test\" failed ({status})");
+    }
+    Ok(())
 }
 
 /// Why the rig cannot run here, after trying to get what is missing.

@@ -2,8 +2,8 @@
 
 use serde_json::Value;
 
-/// Checks that each object refers only to objects that are made, and made before it. Accounts are in `namespace`; `existing` are namespaces
-/// of the cluster's own.
+/// Checks that each object refers only to objects that are made, and made before it. Accounts are in `namespace`;
+/// `existing` are namespaces of the cluster's own.
 ///
 /// # Panics
 /// When a reference leads nowhere.

@@ -1,6 +1,7 @@
 //! The file-based catalog: one package with one channel, whose head is the bundle.
 //!
-//! In: the CSV. Out: its documents (`olm.package`, `olm.channel`, `olm.bundle`). Never: a description that is not the CSV's.
+//! In: the CSV. Out: its documents (`olm.package`, `olm.channel`, `olm.bundle`). Never: a description that is
+//! not the CSV's.
 
 use anyhow::Context as _;
 use serde::Serialize;

@@ -1,6 +1,7 @@
 //! The ClusterServiceVersion: what OLM installs, and what it tells people about it.
 //!
-//! In: the operator's options. Out: the document. Never: a rule or a pod of its own: both are those of the plain manifests.
+//! In: the operator's options. Out: the document. Never: a rule or a pod of its own: both are those of the
+//! plain manifests.
 
 use std::collections::BTreeMap;
 
@@ -22,7 +23,8 @@ use super::descriptors::{self, Owned};
 pub(crate) const PACKAGE: &str = "tholepin-operator";
 /// The version of program, bundle and catalog entry.
 pub(crate) const VERSION: &str = env!("CARGO_PKG_VERSION");
-/// The oldest Kubernetes whose API server understands the definitions' rules (`optionalOldSelf` takes ratcheting, on since 1.30).
+/// The oldest Kubernetes whose API server understands the definitions' rules (`optionalOldSelf` takes
+/// ratcheting, on since 1.30).
 const MIN_KUBE_VERSION: &str = "1.30.0";
 const DISPLAY_NAME: &str = "tholepin NUMA Resources Operator";
 const SUMMARY: &str = "NUMA-aware scheduling: pods are placed where the kubelet can really align them.";
@@ -107,7 +109,7 @@ pub(crate) struct Install {
 #[serde(rename_all = "camelCase")]
 pub(crate) struct Strategy {
     pub(crate) cluster_permissions: Vec<Permissions>,
-    pub(crate) deployments: Vec<Deployed>,
+    pub(crate) deployments: Vec<DeploymentEntry>,
     pub(crate) permissions: Vec<Permissions>,
 }
 
@@ -119,7 +121,7 @@ pub(crate) struct Permissions {
 }
 
 #[derive(Clone, Debug, Serialize)]
-pub(crate) struct Deployed {
+pub(crate) struct DeploymentEntry {
     name: String,
     label: BTreeMap<String, String>,
     pub(crate) spec: DeploymentSpec,
@@ -178,7 +180,7 @@ fn owned() -> Vec<Owned> {
     definitions().iter().flat_map(versions).collect()
 }
 
-/// All that runs: exporters and schedulers have the operator's image unless somebody asks for another.
+/// All that runs: exporters and schedulers have the operator's image unless another is asked for.
 pub(crate) fn related_images(options: &Options) -> Vec<RelatedImage> {
     vec![RelatedImage { name: "operator", image: options.common.images.tholepin.clone() }]
 }
@@ -187,7 +189,7 @@ fn install(options: &Options) -> anyhow::Result<Install> {
     let rules = rbac::everywhere();
     let deployment = controller::deployment(options, &OPERATOR);
     let permissions = |rules| vec![Permissions { service_account_name: NAME, rules }];
-    let deployed = Deployed {
+    let deployed = DeploymentEntry {
         name: NAME.to_owned(),
         label: deployment.metadata.labels.unwrap_or_default(),
         spec: deployment.spec.context("the Deployment has no spec")?,
@@ -238,7 +240,8 @@ fn metadata(options: &Options) -> anyhow::Result<ObjectMeta> {
     })
 }
 
-/// What OpenShift's console asks about. The program's cryptography is no validated module, so it makes no claim about FIPS.
+/// What OpenShift's console asks about. The program's cryptography is no validated module, so it makes no claim
+/// about FIPS.
 const FEATURES: [(&str, bool); 10] = [
     ("cnf", true),
     ("cni", false),

@@ -1,7 +1,7 @@
 //! What a console shows of our kinds' fields.
 //!
-//! In: a definition. Out: a descriptor for each field, of lists of groups for those of the first. Never: a field or a text that
-//! the definition's schema does not have.
+//! In: a definition. Out: a descriptor for each field, of lists of groups for those of the first. Never: a
+//! field or a text that the definition's schema does not have.
 
 use k8s_openapi::apiextensions_apiserver::pkg::apis::apiextensions::v1::{
     CustomResourceDefinition, CustomResourceDefinitionVersion, JSONSchemaProps, JSONSchemaPropsOrArray,
