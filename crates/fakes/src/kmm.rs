@@ -1,14 +1,15 @@
 //! KMM without a kernel: a fake of the Kernel Module Management operator on a real API server.
 //!
-//! In: the Modules and Nodes of a cluster, and what the fake is [told](Script). Out: everything that a controller above KMM can see: Modules
-//! with finalizer and counters, ModuleImagesConfigs, NodeModulesConfigs, labels and events of nodes, DaemonSets of device plugins; step by
-//! step as KMM writes them, up to where it is told, with the faults it is told. Never: a module that is really loaded; a wait: the next step
-//! comes as soon as the last one is seen.
+//! In: the Modules and Nodes of a cluster, and a [`Script`]. Out: everything that a controller above KMM can
+//! see: Modules with finalizer and counters, ModuleImagesConfigs, NodeModulesConfigs, labels and events of
+//! nodes, DaemonSets of device plugins; step by step as KMM writes them, up to the stage and with the faults of
+//! the script. Never: a module that is really loaded; a wait: the next step comes as soon as the last one is
+//! seen.
 //!
-//! What is as with KMM: its group and the parts of its definitions that authors of Modules meet, with defaults and rules
-//! ([`install`]); what its webhook refuses ([`watch_over`]); which nodes a module is for, by labels and taints; images by
-//! kernel mappings; the table of ordered upgrades; when a worker loads and unloads; that it cannot without its service account. What is
-//! not: building and signing, preflight validation, DRA.
+//! As with KMM: its group and the parts of its definitions that authors of Modules meet, with defaults and rules
+//! ([`install`]); what its webhook refuses ([`watch_over`]); which nodes a module is for, by labels and taints;
+//! images by kernel mappings; the table of ordered upgrades; when a worker loads and unloads, and that it needs
+//! its service account. Left out: building and signing, preflight validation, DRA.
 
 mod cluster_state;
 mod decide;
@@ -73,7 +74,7 @@ pub fn api(client: &Client, kind: &str, namespace: Option<&str>) -> Api<DynamicO
     }
 }
 
-/// Makes a node that nobody runs: Ready, without taints, with this kernel, in its first boot.
+/// Makes a node without a kubelet: Ready, without taints, with this kernel, in its first boot.
 ///
 /// # Errors
 /// When the API server says no.

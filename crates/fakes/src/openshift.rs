@@ -1,11 +1,12 @@
 //! What makes a control plane look like OpenShift's: its definitions, and the objects every such cluster has.
 //!
-//! In: a client of a cluster, which [`Flavour`] it shall be. Out: the kinds that installers meet there, with schemas that refuse
-//! what does not belong into them, the objects by which the distribution is told, and a script in place of its Machine Config Operator
-//! ([`mco`]). Never: other controllers: no admission asks a SecurityContextConstraint, and nobody makes serving certificates.
+//! In: a client of a cluster, which [`Flavour`] it shall be. Out: the kinds that installers meet there, with
+//! schemas that refuse what does not belong into them, the objects by which the distribution is recognised, and a
+//! script in place of its Machine Config Operator ([`mco`]). Never: other controllers: no admission asks a
+//! SecurityContextConstraint, and serving certificates are not issued.
 //!
-//! Field names, required fields and values are those of the OpenShift API 4.18. MachineConfig's Ignition part, which a real
-//! cluster checks only when a node fails to boot with it, has a schema here too.
+//! Field names, required fields and values are those of the OpenShift API 4.18. MachineConfig's Ignition part,
+//! which a real cluster checks only when a node fails to boot with it, has a schema here too.
 
 mod definition;
 mod instance;
@@ -14,7 +15,6 @@ pub mod mco;
 mod tests;
 
 use anyhow::Context as _;
-use k8s_openapi::apiextensions_apiserver::pkg::apis::apiextensions::v1::CustomResourceDefinition;
 use kube::Client;
 use kube::api::{Api, ApiResource, DynamicObject, Patch, PatchParams};
 use kube::core::GroupVersionKind;
@@ -42,17 +42,13 @@ pub struct Instance {
     pub body: Value,
 }
 
-/// The definitions that a cluster of this flavour has.
-///
-/// # Errors
-/// Never with the definitions as they are; a defect in their making.
-pub fn definitions(flavour: Flavour) -> anyhow::Result<Vec<CustomResourceDefinition>> {
-    let values = match flavour {
+/// The CustomResourceDefinitions that a cluster of this flavour has, as JSON.
+#[must_use]
+pub fn definitions(flavour: Flavour) -> Vec<Value> {
+    match flavour {
         Flavour::OpenShift => [definition::config(), definition::security(), definition::machine()].concat(),
         Flavour::HyperShift => [definition::config(), definition::security()].concat(),
-    };
-    let typed = values.into_iter().map(|value| serde_json::from_value(value).context("a definition"));
-    typed.collect()
+    }
 }
 
 /// The objects that a cluster of this flavour and version has, such as `4.18.7`.
@@ -71,7 +67,7 @@ pub fn instances(flavour: Flavour, version: &str) -> Vec<Instance> {
 /// # Errors
 /// When the API server refuses something.
 pub async fn install(client: &Client, flavour: Flavour, version: &str) -> anyhow::Result<()> {
-    let text = definitions(flavour)?.iter().map(serde_json::to_string).collect::<Result<Vec<_>, _>>()?;
+    let text = definitions(flavour).iter().map(Value::to_string).collect::<Vec<_>>();
     install_crds(client, &text.join("\n---\n")).await?;
     for instance in instances(flavour, version) {
         make(client, &instance).await?;

@@ -1,4 +1,5 @@
-//! Structural schemas in few words, and definitions that have one. What is not named in an object's fields, the API server refuses.
+//! Structural schemas in few words, and definitions that have one. What is not named in an object's fields, the
+//! API server refuses.
 
 use serde_json::{Map, Value, json};
 
@@ -84,7 +85,7 @@ pub(crate) fn words() -> Value {
     json!({ "type": "object", "additionalProperties": text() })
 }
 
-/// Whatever somebody else defines.
+/// Any object: its fields are defined elsewhere.
 pub(crate) fn anything() -> Value {
     json!({ "type": "object", "x-kubernetes-preserve-unknown-fields": true })
 }

@@ -1,7 +1,7 @@
 //! Service accounts: what one may do, and tokens as its pods have them.
 //!
-//! In: a namespace, a name, rules. Out: a kubeconfig per pod whose bearer token the API server itself issued, bound to that
-//! pod and so to its node. Never: a pod that runs; a token needs only its object.
+//! In: a namespace, a name, rules. Out: a kubeconfig per pod whose bearer token the API server itself issued,
+//! bound to that pod and so to its node. Never: a pod that runs; a token needs only its object.
 
 use std::path::PathBuf;
 use std::time::{Duration, Instant};
@@ -60,7 +60,8 @@ impl<'c> Account<'c> {
         Ok(Self { control, client, namespace: namespace.to_owned(), name: name.to_owned() })
     }
 
-    /// Lets it do this: `cluster` everywhere, `namespaced` in its own namespace. To be called once. Returns when it may.
+    /// Lets it do this: `cluster` everywhere, `namespaced` in its own namespace. To be called once. Returns
+    /// when it may.
     ///
     /// # Errors
     /// When the API server says no.
@@ -104,10 +105,10 @@ impl<'c> Account<'c> {
         self.wait_until_allowed(&cluster, &namespaced).await
     }
 
-    /// Waits until the API server has heard that it may do this; it takes some milliseconds.
+    /// Waits until the API server grants this right, which takes some milliseconds.
     ///
     /// # Errors
-    /// When it has not heard of it in time.
+    /// When the right is not granted in time.
     pub async fn wait_until_allowed(
         &self,
         cluster: &[PolicyRule],
@@ -146,7 +147,7 @@ impl<'c> Account<'c> {
         Ok(())
     }
 
-    /// Makes a pod of this account, already bound to `node` but run by nobody.
+    /// Makes a pod of this account, already bound to `node`, which no kubelet runs.
     ///
     /// # Errors
     /// When the API server says no.
@@ -193,7 +194,7 @@ impl<'c> Account<'c> {
         token.context("an answer without a token")
     }
 
-    /// The pods of its namespace, as somebody who may do everything sees them.
+    /// The pods of its namespace, as an administrator sees them.
     #[must_use]
     pub fn pods(&self) -> Api<Pod> {
         Api::namespaced(self.client.clone(), &self.namespace)

@@ -122,7 +122,7 @@ impl Audit {
             .with_context(|| format!("log {}", path.display()))
     }
 
-    /// Requests for which somebody lacked the right.
+    /// Requests that were denied for lack of a right.
     ///
     /// # Errors
     /// As [`Audit::requests`].

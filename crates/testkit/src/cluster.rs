@@ -98,8 +98,8 @@ impl Cluster {
         self.control.client().await
     }
 
-    /// Requests so far for which somebody lacked the right; only an installable cluster knows of them. Kubelets are left
-    /// out: the Node authorizer denies them a pod that has just gone, which is no fault.
+    /// Requests so far that were denied for lack of a right; only an installable cluster knows of them. Kubelets
+    /// are left out: the Node authorizer denies them a pod that has just gone, which is no fault.
     ///
     /// # Errors
     /// When there is no audit log, or it cannot be read.
@@ -215,7 +215,8 @@ impl Builder {
     }
 
     /// Makes it a cluster that things can be installed on: in this network, where the caller must be too
-    /// ([`crate::net::private`]), with containers of these images as processes, and the stock controllers and scheduler.
+    /// ([`crate::net::private`]), with containers of these images as processes, and the stock controllers and
+    /// scheduler.
     #[must_use]
     pub fn installable(mut self, network: Network, images: Images) -> Self {
         self.network = Some(network);
@@ -271,7 +272,7 @@ impl Builder {
         }
         futures::future::try_join_all(cluster.nodes.iter().map(|node| node.kubelet.wait_ready())).await?;
         if let (Some(controllers), Some(_)) = (&cluster.controller_manager, cluster.control.network()) {
-            // Nobody may make a pod before its account is there.
+            // Pods are refused before their account is there.
             let accounts: Api<ServiceAccount> = Api::default_namespaced(client);
             let made = async || accounts.get("default").await.is_ok();
             controllers.wait_until("making accounts", ACCOUNT_WITHIN, made).await?;

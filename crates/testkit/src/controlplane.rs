@@ -1,12 +1,12 @@
 //! A real control plane: etcd and kube-apiserver, on request the stock scheduler and the controller manager.
 //!
-//! In: the programs. Out: a ready API server, clients and kubeconfig files for it. Everything is in one [`ProcessGroup`] and ends
-//! with it. Nothing here waits for kubelets or touches pods.
+//! In: the programs. Out: a ready API server, clients and kubeconfig files for it. Everything is in one
+//! [`ProcessGroup`] and ends with it. Nothing here waits for kubelets or touches pods.
 //!
-//! Without a network of its own it listens on a free port of 127.0.0.1 and creates pods of nobody's account, so that it
-//! starts quickly and needs no controllers. With one it is as strict as a real one: pods get the tokens of their accounts,
-//! kubelets may change only what is theirs, the stock controllers and scheduler have their own identities and only
-//! their rights, and every request is in an audit log.
+//! Without a network of its own it listens on a free port of 127.0.0.1 and creates pods without an account, so that it
+//! starts quickly and needs no controllers. With one it is as strict as a real one: pods get the tokens of
+//! their accounts, kubelets may change only what is theirs, the stock controllers and scheduler have their own
+//! identities and only their rights, and every request is in an audit log.
 
 mod pki;
 
@@ -221,7 +221,7 @@ impl ControlPlane {
         self.kubeconfig_named(user, &who)
     }
 
-    /// Writes a kubeconfig of whoever shows this bearer token; `name` is for the file.
+    /// Writes a kubeconfig with this bearer token; `name` is for the file.
     ///
     /// # Errors
     /// When the file cannot be written.
@@ -229,7 +229,7 @@ impl ControlPlane {
         self.kubeconfig_named(name, &json!({ "token": token }))
     }
 
-    /// Writes a kubeconfig of a user who may do everything, for whoever reaches the API at another URL on this machine.
+    /// Writes an administrator's kubeconfig that reaches the API at another URL on this machine.
     ///
     /// # Errors
     /// When the file cannot be written.
@@ -366,7 +366,7 @@ fn api_server_flags(dir: &Path) -> Vec<String> {
     let mut flags = vec![
         format!("--cert-dir={}", dir.display()),
         format!("--client-ca-file={}", file("ca.crt")),
-        // Kubelets let in nobody without a certificate of this authority (`kubectl logs` comes this way).
+        // Kubelets accept only clients with a certificate of this authority (`kubectl logs` comes this way).
         format!("--kubelet-client-certificate={}", file("to-kubelets.crt")),
         format!("--kubelet-client-key={}", file("to-kubelets.key")),
         // No DNS knows the nodes' names.
@@ -388,7 +388,7 @@ fn flags_on_a_port(port: u16) -> Vec<String> {
     vec![
         "--bind-address=127.0.0.1".to_owned(),
         "--advertise-address=127.0.0.1".to_owned(),
-        // Nobody reaches the API through the `kubernetes` service here, and it refuses loopback endpoints.
+        // Nothing reaches the API through the `kubernetes` service here, and it refuses loopback endpoints.
         "--endpoint-reconciler-type=none".to_owned(),
         format!("--secure-port={port}"),
         "--service-cluster-ip-range=10.0.0.0/24".to_owned(),

@@ -1,5 +1,5 @@
-//! A container runtime: CRI v1 over a unix socket, enough for a real kubelet to bring pods to Running, restart, stop and
-//! remove them, and to show their logs.
+//! A container runtime: CRI v1 over a unix socket, enough for a real kubelet to bring pods to Running, restart,
+//! stop and remove them, and to show their logs.
 //!
 //! In go the kubelet's calls, out come answers from an in-memory store; tests read it through
 //! [`CriServer::snapshot`]. State lives as long as the server, hence a restarted kubelet finds its pods again.
@@ -144,7 +144,7 @@ impl Drop for CriServer {
     fn drop(&mut self) {
         drop(self.stop.take());
         if let Some(thread) = self.thread.take() {
-            // A panic on that thread has been printed already; there is nobody left to tell.
+            // A panic on that thread has been printed already; a destructor cannot return it.
             let _ = thread.join();
         }
         if let Some(runner) = &self.runner {

@@ -1,8 +1,8 @@
 //! A device plugin for a real kubelet: devices that are nothing but names.
 //!
-//! In: a kubelet, a resource, devices; later other devices or another health. Out: the kubelet knows them, hands them out and
-//! asks as it asks any plugin; what it asked is counted. Registration and restarts are those of `node::deviceplugin`, which
-//! real plugins use too.
+//! In: a kubelet, a resource, devices; later other devices or another health. Out: the kubelet knows them,
+//! hands them out and asks as it asks any plugin; what it asked is counted. Registration and restarts are those
+//! of `node::deviceplugin`, which real plugins use too.
 
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::thread::JoinHandle;
@@ -71,8 +71,8 @@ pub fn device(id: &str, zones: &[u32]) -> Device {
 }
 
 impl DevicePlugin {
-    /// Starts a plugin for a resource such as `vendor.example/device`. It registers as soon as the kubelet can be reached:
-    /// [`DevicePlugin::registered`] waits. One plugin per resource and kubelet.
+    /// Starts a plugin for a resource such as `vendor.example/device`. It registers as soon as the kubelet can
+    /// be reached: [`DevicePlugin::registered`] waits. One plugin per resource and kubelet.
     ///
     /// The plugin has a thread of its own, so it answers whatever the caller's runtime is busy with, and needs none.
     ///
@@ -139,7 +139,7 @@ impl DevicePlugin {
         });
     }
 
-    /// What the kubelet has been told last.
+    /// The list that the kubelet was sent last.
     #[must_use]
     pub fn devices(&self) -> Vec<Device> {
         self.inner.devices.borrow().clone()
@@ -156,7 +156,7 @@ impl Drop for DevicePlugin {
     fn drop(&mut self) {
         drop(self.stop.take());
         if let Some(thread) = self.thread.take() {
-            // A panic on that thread has been printed already; there is nobody left to tell.
+            // A panic on that thread has been printed already; a destructor cannot return it.
             let _ = thread.join();
         }
     }

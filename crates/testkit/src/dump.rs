@@ -1,6 +1,7 @@
 //! What is in a cluster, object by object, to be compared with what was there before.
 //!
-//! In: a client. Out: every object of every kind that is served, by name, without what changes by itself. Never: events, leases.
+//! In: a client. Out: every object of every kind that is served, by name, without what changes by itself.
+//! Never: events, leases.
 
 use std::collections::BTreeMap;
 use std::time::Duration;
@@ -16,7 +17,8 @@ use crate::quiescence::until_quiescent;
 /// Objects by `KIND.GROUP NAMESPACE/NAME`.
 pub type Dump = BTreeMap<String, Value>;
 
-/// Every object of every kind that is served, without uids, versions and times, and of what stirs by itself without status.
+/// Every object of every kind that is served, without uids, versions and times, and of what stirs by itself
+/// without status.
 ///
 /// # Errors
 /// When the API server does not say what it serves.

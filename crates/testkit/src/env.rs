@@ -1,7 +1,8 @@
 //! Where the Kubernetes programs of the rig come from, and whether this machine can run the rig at all.
 //!
-//! In: environment variables, the user's cache folder, and (only when asked, [`build`]) Go. Out: paths of the programs, or
-//! a reason that says what to install. Tests ask [`rig`]; it never builds anything, so that `cargo test` stays quick.
+//! In: environment variables, the user's cache folder, and (only when asked, [`build`]) Go. Out: paths of the
+//! programs, or a reason that says what to install. Tests ask [`rig`]; it never builds anything, so that `cargo
+//! test` stays quick.
 
 pub mod build;
 
@@ -22,7 +23,8 @@ pub const ETCD_VERSION: &str = "v3.6.15";
 /// Folder of ready programs that wins over everything else, as controller-runtime's `setup-envtest` uses it.
 pub const ASSETS: &str = "KUBEBUILDER_ASSETS";
 
-/// Set to anything but the empty text, a machine that cannot run the rig makes [`rig`] panic instead of letting tests skip.
+/// Set to anything but the empty text, a machine that cannot run the rig makes [`rig`] panic instead of letting
+/// tests skip.
 pub const REQUIRE: &str = "TESTKIT_REQUIRE_RIG";
 
 /// Path of the `tholepin` binary under test, for [`tholepin`].
@@ -54,7 +56,7 @@ pub enum Origin {
 
 /// A program that is there.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Found {
+pub struct FoundProgram {
     /// The file.
     pub path: PathBuf,
     /// Where it was found.
@@ -63,7 +65,7 @@ pub struct Found {
 
 /// All programs of the rig.
 #[derive(Clone, Debug)]
-pub struct Binaries(BTreeMap<Program, Found>);
+pub struct Binaries(BTreeMap<Program, FoundProgram>);
 
 /// A machine that can run the rig.
 #[derive(Clone, Debug)]
@@ -86,7 +88,7 @@ pub enum SkipReason {
 }
 
 impl Program {
-    /// All of them, in the order they are told to people.
+    /// All programs, in the order in which they are listed.
     pub const ALL: [Self; 5] =
         [Self::Etcd, Self::ApiServer, Self::Scheduler, Self::ControllerManager, Self::Kubelet];
 
@@ -127,7 +129,7 @@ impl fmt::Display for Origin {
     }
 }
 
-impl Found {
+impl FoundProgram {
     /// The release the program says it is, with a leading `v`.
     ///
     /// # Errors
@@ -149,7 +151,7 @@ impl Found {
 impl Binaries {
     /// Where a program is.
     #[must_use]
-    pub fn get(&self, program: Program) -> &Found {
+    pub fn get(&self, program: Program) -> &FoundProgram {
         // `search` makes the only values there are, and only complete ones.
         &self.0[&program]
     }
@@ -183,8 +185,8 @@ impl fmt::Display for SkipReason {
 
 impl std::error::Error for SkipReason {}
 
-/// The rig, if this machine can run it. Otherwise says so on the real standard error (libtest's capture does not swallow
-/// it), so that a green run never hides that it proved nothing:
+/// The rig, if this machine can run it. Otherwise says so on the real standard error (libtest's capture does
+/// not swallow it), so that a green run never hides that it proved nothing:
 ///
 /// ```no_run
 /// let Ok(rig) = testkit::env::rig() else { return };
@@ -194,7 +196,7 @@ impl std::error::Error for SkipReason {}
 /// The reason to skip.
 ///
 /// # Panics
-/// With [`REQUIRE`] set, instead of letting the test skip: whoever sets it wants the rig tests to count.
+/// With [`REQUIRE`] set, instead of letting the test skip: where it is set, rig tests have to run.
 #[expect(clippy::panic, reason = "only tests call this, and the panic is what the caller asked for")]
 pub fn rig() -> Result<Rig, SkipReason> {
     let found = check();
@@ -259,7 +261,7 @@ fn search(assets: Option<&Path>, cache: &Path) -> Result<Binaries, SkipReason> {
         let places = [(assets, Origin::Assets), (Some(cache), Origin::Cache)];
         let hit = places.into_iter().find_map(|(dir, origin)| {
             let path = dir?.join(program.name());
-            is_executable(&path).then_some(Found { path, origin })
+            is_executable(&path).then_some(FoundProgram { path, origin })
         });
         match hit {
             Some(hit) => drop(found.insert(program, hit)),

@@ -1,7 +1,7 @@
 //! Results as files that people read, so that a change of one is seen.
 //!
-//! In: a crate's folder, a file's name, what it should say. Out: a panic that says from which line on they differ. Never: a file that is written
-//! without being asked for by `UPDATE=1`.
+//! In: a crate's folder, a file's name, what it should say. Out: a panic that says from which line on they
+//! differ. Never: a file that is written without being asked for by `UPDATE=1`.
 
 use std::path::Path;
 

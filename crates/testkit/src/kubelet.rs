@@ -174,8 +174,8 @@ impl Kubelet {
         self.root.join("device-plugins/kubelet.sock")
     }
 
-    /// Waits until the kubelet is healthy, has started its managers, serves podresources and its node is Ready, then takes the
-    /// not-ready taint away if no controller has.
+    /// Waits until the kubelet is healthy, has started its managers, serves podresources and its node is Ready,
+    /// then takes the not-ready taint away if no controller has.
     ///
     /// # Errors
     /// When it ends or is not ready in time; with the end of its log.
@@ -185,7 +185,8 @@ impl Kubelet {
         let ready = async || {
             self.is_healthy().await
                 && served(self.podresources_socket()).await
-                // The last of the managers; one before it that refuses the state it finds ends a kubelet that was healthy.
+                // The last of the managers; one before it that refuses the state it finds ends a kubelet that
+                // was healthy.
                 && served(self.device_plugin_socket()).await
                 && nodes.get_opt(self.name()).await.ok().flatten().is_some_and(|node| is_ready(&node))
         };
@@ -199,8 +200,8 @@ impl Kubelet {
         self.root.join(CONFIG)
     }
 
-    /// Adds or replaces fields of the configuration file, by their names on the top level. The kubelet takes notice when it
-    /// starts again.
+    /// Adds or replaces fields of the configuration file, by their names on the top level. The kubelet takes
+    /// notice when it starts again.
     ///
     /// # Errors
     /// When the file cannot be read or replaced.
@@ -208,7 +209,7 @@ impl Kubelet {
         let path = self.config_file();
         let mut config: Map<String, Value> = serde_json::from_str(&fs::read_to_string(&path)?)?;
         config.extend(changes.clone());
-        // As a whole, so that nobody reads half of it.
+        // As a whole: a reader never sees half of it.
         let new = path.with_extension("new");
         fs::write(&new, format!("{:#}\n", Value::Object(config)))?;
         fs::rename(&new, &path).with_context(|| format!("replacing {}", path.display()))

@@ -1,10 +1,11 @@
 //! The rig: real Kubernetes parts on synthetic machines, for tests and benchmarks. Never a dependency of shipped code.
 //!
-//! [`env`](mod@env) finds the programs, [`machine`] describes the machines, [`controlplane`] and [`kubelet`] run on them in a
-//! [`process_group`] that leaves nothing behind, and [`cluster`] puts all of it together. [`device_plugin`] adds devices,
-//! [`account`] grants rights, [`load`] brings pods. In a network of its own ([`net`]) containers are real processes.
-//! [`audit`] lists the requests, [`dump`](mod@dump) the objects, and [`quiescence`] waits until nothing changes. [`proxy`] and
-//! [`podresources`] inject the faults that real parts cannot be made to have. Fakes of other operators are in the crate `fakes`.
+//! [`env`](mod@env) finds the programs, [`machine`] describes the machines, [`controlplane`] and [`kubelet`]
+//! run on them in a [`process_group`] that leaves nothing behind, and [`cluster`] puts all of it together.
+//! [`device_plugin`] adds devices, [`account`] grants rights, [`load`] brings pods. In a network of its own
+//! ([`net`]) containers are real processes. [`audit`] lists the requests, [`dump`](mod@dump) the objects, and
+//! [`quiescence`] waits until nothing changes. [`proxy`] and [`podresources`] inject the faults that real parts
+//! cannot be made to have. Fakes of other operators are in the crate `fakes`.
 
 pub mod account;
 pub mod audit;

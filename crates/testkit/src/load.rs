@@ -47,7 +47,7 @@ pub struct Record {
 /// Why a pod was lost.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Loss {
-    /// `status.reason`, for instance `TopologyAffinityError`; `Deleted` if somebody else deleted it.
+    /// `status.reason`, for instance `TopologyAffinityError`; `Deleted` if another client deleted it.
     pub reason: String,
     /// `status.message`.
     pub message: String,
@@ -67,8 +67,8 @@ impl Record {
     }
 }
 
-/// A pod of one container of the Guaranteed class: requests are limits. It asks nothing of the cluster but its resources,
-/// and ends within a second of being deleted.
+/// A pod of one container of the Guaranteed class: requests are limits. It asks nothing of the cluster but its
+/// resources, and ends within a second of being deleted.
 #[must_use]
 pub fn guaranteed_pod<'a>(
     name: &str,

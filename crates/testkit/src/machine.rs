@@ -1,8 +1,9 @@
 //! Synthetic machines: the shape of a computer as the kernel would show it.
 //!
-//! In: zones, CPUs, SMT, sockets, caches, distances, memory, huge pages. Out: a [`Layout`] (who is where, worked out) and a
-//! folder that mirrors `/sys` and `/proc` of such a machine, for a kubelet (bind-mounted over the real ones) or for code
-//! that takes the root of sysfs as an argument. Shapes that no machine can have are refused.
+//! In: zones, CPUs, SMT, sockets, caches, distances, memory, huge pages. Out: a [`Layout`] (who is where,
+//! worked out) and a folder that mirrors `/sys` and `/proc` of such a machine, for a kubelet (bind-mounted over
+//! the real ones) or for code that takes the root of sysfs as an argument. Shapes that no machine can have are
+//! refused.
 //!
 //! ```
 //! use testkit::machine::Machine;
@@ -275,8 +276,8 @@ impl Machine {
         self
     }
 
-    /// Distances between the zones in order of their ids. Without it: 10 to itself, 12 within a socket, 20 across, and 30
-    /// to and from memory-only zones.
+    /// Distances between the zones in order of their ids. Without it: 10 to itself, 12 within a socket, 20
+    /// across, and 30 to and from memory-only zones.
     #[must_use]
     pub fn distances(mut self, matrix: Vec<Vec<u32>>) -> Self {
         self.distances = Some(matrix);

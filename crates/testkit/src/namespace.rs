@@ -1,8 +1,8 @@
 //! Namespaces: which mounts and which network something runs with.
 //!
 //! In: work to do, or a change to make to the mounts. Out: the work, done by a thread that sees those mounts and that
-//! network; programs it starts see them too. The thread ends with the work, so the caller's own view never changes, and a
-//! namespace goes when nobody holds it and nothing runs in it.
+//! network; programs it starts see them too. The thread ends with the work, so the caller's own view never
+//! changes, and a namespace goes when no process holds it and none runs in it.
 
 use std::fs::File;
 use std::os::fd::{AsFd as _, BorrowedFd, OwnedFd};
@@ -12,7 +12,8 @@ use anyhow::Context as _;
 use rustix::mount::{MountPropagationFlags, mount_change};
 use rustix::thread::{LinkNameSpaceType, UnshareFlags, move_into_link_name_space};
 
-/// Bytes of a thread's stack; only what is used is real. Futures of tests that do much at once are large without optimization.
+/// Bytes of a thread's stack; only what is used is real. Futures of tests that do much at once are large
+/// without optimization.
 const STACK: usize = 32 << 20;
 
 /// A mount and a network namespace; the default is the caller's own.
@@ -23,8 +24,8 @@ pub struct Namespaces {
 }
 
 impl Namespaces {
-    /// The same network with a copy of the mounts, changed by `change`. Nothing outside sees the changes; whoever copies
-    /// the mounts again hears of later ones, as on a real node.
+    /// The same network with a copy of the mounts, changed by `change`. Nothing outside sees the changes;
+    /// a process that copies the mounts again sees later ones, as on a real node.
     ///
     /// # Errors
     /// When the kernel does not allow it (not root), or with the error of `change`.

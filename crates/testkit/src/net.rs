@@ -1,7 +1,7 @@
 //! A network of a cluster's own, where nothing of the machine's is reached and no port is ever taken.
 //!
 //! In: addresses wanted. Out: networks with that address on one common bridge, on which nodes, pods and the API server
-//! reach each other as in a real cluster; the API server has the service address that pods are told. There are no
+//! reach each other as in a real cluster; the API server has the service address that pods get. There are no
 //! services besides that one, and no DNS.
 
 mod netlink;
@@ -19,7 +19,8 @@ use crate::namespace::Namespaces;
 /// The service address of the API server, the first of [`SERVICES`].
 pub const API: Ipv4Addr = Ipv4Addr::new(10, 96, 0, 1);
 
-/// Where a cluster's name server would be. Nobody answers there, so whoever looks up a name hears at once that it failed.
+/// Where a cluster's name server would be. Nothing answers there, so a lookup fails at once with the answer that
+/// it failed.
 pub const NAMES: Ipv4Addr = Ipv4Addr::new(10, 96, 0, 10);
 
 /// The range of service addresses.
@@ -31,7 +32,8 @@ pub const GATEWAY: Ipv4Addr = Ipv4Addr::new(10, 88, 255, 254);
 /// Everything on the bridge shares so many bits of its address with [`GATEWAY`].
 pub const PREFIX: u8 = 16;
 
-/// The address of a cluster's node by its number: from the slice of pod addresses that the last node would have, as is [`GATEWAY`].
+/// The address of a cluster's node by its number: from the slice of pod addresses that the last node would
+/// have, as is [`GATEWAY`].
 #[must_use]
 pub fn node_address(node: usize) -> Ipv4Addr {
     Ipv4Addr::new(10, 88, 255, node as u8)
@@ -67,7 +69,7 @@ impl Network {
         Ok(Self(Arc::new(Inner { namespaces, devices: AtomicU32::new(0) })))
     }
 
-    /// Where the API server and whoever wants to reach it belong.
+    /// The network of the API server and its clients.
     #[must_use]
     pub fn namespaces(&self) -> &Namespaces {
         &self.0.namespaces
@@ -124,7 +126,7 @@ pub fn private<T: Send>(body: impl AsyncFnOnce(Network) -> T + Send) -> anyhow::
     })?
 }
 
-/// Lets the machine into the network: whoever connects to `listener`, which was made outside, is connected to the API
+/// Lets the machine into the network: a client of `listener`, which was made outside, is connected to the API
 /// server. It goes on until dropped.
 ///
 /// # Errors
@@ -177,7 +179,7 @@ mod tests {
         assert!(cluster.run(|| TcpStream::connect(port)).unwrap().is_err());
     }
     #[test]
-    fn who_leaves_takes_nobodys_way_along() {
+    fn a_node_that_leaves_keeps_the_others_connected() {
         if !rustix::process::geteuid().is_root() {
             return eprintln!("SKIPPED: not root");
         }
@@ -193,13 +195,13 @@ mod tests {
         assert!(connects());
         drop(leave);
         let devices = || {
-            // `/sys/class/net` shows the network of whoever mounted it; this one does not.
+            // `/sys/class/net` shows the network of the process that mounted it; this one does not.
             let text = network.namespaces().run(|| std::fs::read_to_string("/proc/thread-self/net/dev"));
             text.unwrap().unwrap().lines().filter(|line| line.trim_start().starts_with('v')).count()
         };
         let began = Instant::now();
         while devices() > 1 {
-            assert!(began.elapsed() < Duration::from_secs(60), "the kernel keeps networks that nobody has");
+            assert!(began.elapsed() < Duration::from_secs(60), "the kernel keeps networks without a holder");
             std::thread::sleep(Duration::from_millis(5));
         }
         assert!(connects());

@@ -1,8 +1,9 @@
-//! A stand-in for a kubelet, as far as podresources and the files written around them go: for what no real kubelet can be
-//! made to do.
+//! A stand-in for a kubelet, as far as podresources and the files written around them go: for what no real
+//! kubelet can be made to do.
 //!
-//! In: pods and what they hold, and how to fail. Out: a podresources socket below a root directory, with the checkpoints a
-//! kubelet (1.36) writes when pods come and go. Never: a decision; what is handed out is what the test says.
+//! In: pods and what they hold, and how to fail. Out: a podresources socket below a root directory, with the
+//! checkpoints a kubelet (1.36) writes when pods come and go. Never: a decision; what is handed out is what the
+//! test says.
 //!
 //! It has a thread of its own and dies as a process does. The bytes pass through a relay, which can end them anywhere.
 
@@ -142,7 +143,8 @@ impl Server {
         self.checkpoint(ENDED)
     }
 
-    /// Makes the list exactly this many bytes long, by a further pod that holds nothing but has a long name, and admits it.
+    /// Makes the list exactly this many bytes long, by a further pod that holds nothing but has a long name,
+    /// and admits it.
     ///
     /// # Errors
     /// When the list is longer than that already, or the checkpoint cannot be written.
@@ -169,8 +171,8 @@ impl Server {
         self.serving = None;
     }
 
-    /// Ends it if it runs, and serves on a new socket under the old name, as a kubelet that starts does. What was in the
-    /// list is in it still.
+    /// Ends it if it runs, and serves on a new socket under the old name, as a kubelet that starts does. What
+    /// was in the list is in it still.
     ///
     /// # Errors
     /// When the socket cannot be made.

@@ -1,7 +1,8 @@
 //! Free TCP ports for programs that cannot pick one themselves and say which.
 //!
-//! Out: port numbers that nobody listens on, on any address, and that this process has not handed out before. Never from the range the
-//! kernel takes for outgoing connections, or a restarted server could find its port taken by somebody's client.
+//! Out: port numbers without a listener, on any address, and that this process has not handed out before.
+//! Never from the range the kernel takes for outgoing connections, or a restarted server could find its port
+//! taken by a client.
 
 use std::collections::BTreeSet;
 use std::hash::{BuildHasher as _, RandomState};

@@ -1,15 +1,16 @@
-//! A nest: one temporary folder and the processes that live and die with it.
+//! A process group: one temporary folder and the processes that live and die with it.
 //!
-//! In: programs with arguments. Out: running processes, their logs, memory and exit. A nest never outlives whoever made
-//! it: nothing keeps running and no folder stays, however the maker ends.
+//! In: programs with arguments. Out: running processes, their logs, memory and exit. A group never outlives its
+//! maker: nothing keeps running and no folder stays, however the maker ends.
 //!
-//! How that holds: the first process of a nest is its *keeper*, a shell that leads a process group of its own and blocks
-//! on a pipe whose other end only the maker holds (close-on-exec, so no child inherits it). Every further process joins
-//! that group. On an orderly drop or an unwinding panic the maker kills the group and removes the folder itself. If the
-//! maker is gone without a word (Ctrl-C, SIGKILL, abort), the kernel closes its end of the pipe and the keeper does the
-//! same. The parent-death signal (`PR_SET_PDEATHSIG`) is not used on purpose: it fires when the *thread* that forked
-//! ends, which under a thread pool is any moment. Being in another process group also keeps a terminal's Ctrl-C away
-//! from the children: only the maker hears it, and ends in order.
+//! How that holds: the first process of a group is its *keeper*, a shell that leads a process group of its own
+//! and blocks on a pipe whose other end only the maker holds (close-on-exec, so no child inherits it). Every
+//! further process joins that group. On an orderly drop or an unwinding panic the maker kills the group and
+//! removes the folder itself. If the maker is gone without cleaning up (Ctrl-C, SIGKILL, abort), the kernel closes
+//! its end of the pipe and the keeper does the same. The parent-death signal (`PR_SET_PDEATHSIG`) is not used
+//! on purpose: it fires when the *thread* that forked ends, which under a thread pool is any moment. Being in
+//! another process group also keeps a terminal's Ctrl-C away from the children: only the maker gets it, and
+//! ends in order.
 
 use std::fs::{self, File};
 use std::io;
@@ -24,7 +25,7 @@ use rustix::process::{Pid, Signal, kill_process, kill_process_group};
 
 use crate::namespace::Namespaces;
 
-/// Set to anything but the empty text, it leaves the folders of nests in place and prints where they are.
+/// Set to anything but the empty text, it leaves the folders of process groups in place and prints where they are.
 pub const KEEP: &str = "TESTKIT_KEEP";
 
 /// The keeper: `$1` is the folder, `$2` says whether to keep it. The killer runs in a session of its own because it
@@ -51,7 +52,7 @@ struct Inner {
     _pipe: ChildStdin,
 }
 
-/// What to start in a nest.
+/// A program to start in a group.
 #[derive(Clone, Debug)]
 pub struct Spec {
     name: String,
@@ -61,7 +62,7 @@ pub struct Spec {
     namespaces: Namespaces,
 }
 
-/// A process of a nest: killed when dropped, at the latest.
+/// A process of a group: killed when dropped, at the latest.
 #[derive(Debug)]
 pub struct Process {
     nest: ProcessGroup,
@@ -107,7 +108,7 @@ impl ProcessGroup {
             .current_dir("/")
             .process_group(0)
             .spawn()
-            .context("starting the keeper of a nest (sh)")?;
+            .context("starting the keeper of a process group (sh)")?;
         let pipe = keeper.stdin.take().context("the keeper has no standard input")?;
         let group = Pid::from_child(&keeper);
         // From here on the keeper and `Inner::drop` own the folder.
@@ -348,7 +349,7 @@ impl Process {
     }
 
     fn signal(&self, signal: Signal) -> anyhow::Result<()> {
-        // The lock keeps the id ours: nobody can reap the child meanwhile.
+        // The lock keeps the id ours: nothing can reap the child meanwhile.
         let state = lock(&self.state);
         if state.exit.is_some() {
             bail!("{} has ended", self.spec.name);

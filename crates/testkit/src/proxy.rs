@@ -1,9 +1,11 @@
-//! A reverse proxy in front of the rig's API server that fails as it is told, and remembers what it was asked.
+//! A reverse proxy in front of the rig's API server with faults on request and a record of the requests.
 //!
-//! In: a control plane, and faults for the next requests of some kind. Out: a kubeconfig that leads through the proxy, and
-//! every request that came. Never: an answer of its own unless a fault says so, nor a change to one that passes.
+//! In: a control plane, and faults for the next requests of some kind. Out: a kubeconfig that leads through the
+//! proxy, and every request that came. Never: an answer of its own unless a fault says so, nor a change to one
+//! that passes.
 //!
-//! It speaks plain HTTP/1.1 on 127.0.0.1 and has a thread of its own. What the caller sends as its identity is passed on.
+//! It speaks plain HTTP/1.1 on 127.0.0.1 and has a thread of its own. What the caller sends as its identity is
+//! passed on.
 
 use std::net::{Ipv4Addr, SocketAddr, TcpListener};
 use std::path::{Path, PathBuf};
@@ -38,7 +40,8 @@ pub struct Proxy {
 pub enum Fault {
     /// It is answered with this status and never gets to the API server.
     Status(u16),
-    /// It is answered with status 200 and this JSON, and never gets to the API server: what a real one cannot be made to say.
+    /// It is answered with status 200 and this JSON, and never gets to the API server: what a real one cannot
+    /// be made to say.
     Answer(&'static str),
     /// As with [`Fault::Status`], with status 429 and the header `Retry-After`, in whole seconds.
     TooMany(u32),
@@ -56,7 +59,7 @@ pub enum Fault {
 
 /// A request as it came.
 #[derive(Clone, Debug)]
-pub struct Seen {
+pub struct RequestRecord {
     /// When.
     pub at: Instant,
     /// `GET`, `POST`, ...; `WATCH` for a `GET` that asks for a watch.
@@ -77,13 +80,13 @@ pub struct Seen {
 #[derive(Debug)]
 struct Shared {
     rules: Mutex<Vec<Rule>>,
-    seen: Mutex<Vec<Seen>>,
+    seen: Mutex<Vec<RequestRecord>>,
     /// Counts the calls of [`Proxy::heal`].
     healed: watch::Sender<u64>,
     /// Ends the running watches: with a last line, or just so.
     watches: broadcast::Sender<Option<Bytes>>,
     /// Pieces of watches that were passed on.
-    told: AtomicUsize,
+    watch_events: AtomicUsize,
 }
 
 /// The next `left` requests like this have the fault, after those that are spared.
@@ -116,7 +119,7 @@ impl Proxy {
             seen: Mutex::default(),
             healed: watch::Sender::new(0),
             watches: broadcast::Sender::new(16),
-            told: AtomicUsize::new(0),
+            watch_events: AtomicUsize::new(0),
         });
         let mut proxy = Self { address, kubeconfig, upstream, shared, serving: None };
         proxy.listen()?;
@@ -129,8 +132,9 @@ impl Proxy {
         &self.kubeconfig
     }
 
-    /// The next `times` requests with this method (`WATCH` for watches, `WRITE` for what changes objects that last, `""` for any)
-    /// whose path and query contain `path` have this fault. Of several rules the oldest that is not used up counts.
+    /// The next `times` requests with this method (`WATCH` for watches, `WRITE` for what changes objects that
+    /// last, `""` for any) whose path and query contain `path` have this fault. Of several rules the oldest
+    /// that is not used up counts.
     pub fn fail(&self, method: &str, path: &str, times: u32, fault: Fault) {
         self.fail_after(0, method, path, times, fault);
     }
@@ -146,7 +150,7 @@ impl Proxy {
         });
     }
 
-    /// A kubeconfig of whoever shows this bearer token, through the proxy; it is a file beside [`Proxy::kubeconfig`].
+    /// A kubeconfig with this bearer token, through the proxy; it is a file beside [`Proxy::kubeconfig`].
     ///
     /// # Errors
     /// When the file cannot be written.
@@ -164,21 +168,21 @@ impl Proxy {
 
     /// Ends every running watch in the middle of the connection.
     pub fn drop_watches(&self) {
-        // Nobody listens when there is no watch.
+        // Without a watch there is no receiver.
         let _ = self.shared.watches.send(None);
     }
 
-    /// Ends every running watch as the API server does when it no longer knows where the watch was: an event with status
-    /// 410, then an orderly end.
+    /// Ends every running watch as the API server does when it no longer knows where the watch was: an event
+    /// with status 410, then an orderly end.
     pub fn expire_watches(&self) {
         let line = json!({ "type": "ERROR", "object": handle::status(410, None) });
         let _ = self.shared.watches.send(Some(format!("{line}\n").into()));
     }
 
-    /// How often a watch has told something, through all watches together.
+    /// How many chunks of events have passed, through all watches together.
     #[must_use]
-    pub fn told(&self) -> usize {
-        self.shared.told.load(Ordering::Relaxed)
+    pub fn watch_events(&self) -> usize {
+        self.shared.watch_events.load(Ordering::Relaxed)
     }
 
     /// Refuses connections from here on and ends those there are.
@@ -189,14 +193,14 @@ impl Proxy {
     /// Takes connections again.
     ///
     /// # Errors
-    /// When somebody else took the port.
+    /// When another process took the port.
     pub fn up(&mut self) -> anyhow::Result<()> {
         if self.serving.is_none() { self.listen() } else { Ok(()) }
     }
 
     /// Every request so far, in the order in which they came.
     #[must_use]
-    pub fn seen(&self) -> Vec<Seen> {
+    pub fn seen(&self) -> Vec<RequestRecord> {
         lock(&self.shared.seen).clone()
     }
 
@@ -244,7 +248,7 @@ impl Proxy {
     }
 }
 
-impl Seen {
+impl RequestRecord {
     fn is(&self, method: &str, path: &str) -> bool {
         let is_method = match method {
             "" => true,
@@ -266,7 +270,7 @@ impl Seen {
 
 impl Shared {
     /// Notes the request and says what is to become of it.
-    fn take(&self, mut seen: Seen) -> Option<Fault> {
+    fn take(&self, mut seen: RequestRecord) -> Option<Fault> {
         let mut rules = lock(&self.rules);
         let rule = rules.iter_mut().find(|rule| rule.left > 0 && seen.is(&rule.method, &rule.path));
         seen.fault = rule.and_then(|rule| match rule.spared {
@@ -297,7 +301,7 @@ fn write_kubeconfig(path: &Path, address: SocketAddr, token: &str) -> anyhow::Re
     std::fs::write(path, format!("{text:#}\n")).with_context(|| format!("writing {}", path.display()))
 }
 
-/// A panic elsewhere must not make the proxy fail in ways nobody asked for.
+/// A panic elsewhere must not make the proxy fail in ways that no test asked for.
 fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
     mutex.lock().unwrap_or_else(PoisonError::into_inner)
 }

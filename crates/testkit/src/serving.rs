@@ -1,5 +1,5 @@
-//! A server on a thread of its own, which ends as a process does: with all its connections, in the middle of whatever it was
-//! doing.
+//! A server on a thread of its own, which ends as a process does: with all its connections, in the middle of
+//! whatever it was doing.
 //!
 //! In: what to serve. Out: nothing; dropping it ends it. Never: the caller's runtime, which a test may keep busy.
 
@@ -45,7 +45,7 @@ impl Drop for Serving {
     fn drop(&mut self) {
         drop(self.stop.take());
         if let Some(thread) = self.thread.take() {
-            // A panic on that thread has been printed already; there is nobody left to tell.
+            // A panic on that thread has been printed already; a destructor cannot return it.
             let _ = thread.join();
         }
     }

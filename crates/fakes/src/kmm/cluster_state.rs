@@ -1,6 +1,7 @@
-//! What KMM sees of a cluster.
+//! The objects of a cluster that KMM reads.
 //!
-//! In: lists or watches of an API server. Out: objects by kind and name, the newest that was seen of each. Never: a decision.
+//! In: lists or watches of an API server. Out: objects by kind and name, the newest that was seen of each.
+//! Never: a decision.
 
 use std::collections::BTreeMap;
 
@@ -126,7 +127,7 @@ impl ClusterState {
             Event::Delete(object) => {
                 let key = key(&object);
                 let all = self.objects.entry(kind).or_default();
-                // Made again under the same name, and heard of by the answer to it.
+                // The object was made again under the same name, and the answer to that came first.
                 if all.get(&key).is_some_and(|known| known["metadata"]["uid"] == uid(&object)) {
                     all.remove(&key);
                 }

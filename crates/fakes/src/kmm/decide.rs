@@ -1,8 +1,8 @@
 //! What KMM writes next.
 //!
-//! In: what it sees, what it is told. Out: writes, first things first; none when all is as it should be. Never: the API server, time. The rules
-//! are those of KMM's reconcilers: which nodes a module is for, what a NodeModulesConfig says, when something is loaded or unloaded, and
-//! which labels tell of it.
+//! In: the state of the cluster, the script. Out: writes, the most urgent first; none when nothing differs. Never:
+//! the API server, time. The rules are those of KMM's reconcilers: which nodes a module is for, what a
+//! NodeModulesConfig says, when something is loaded or unloaded, and which labels tell of it.
 
 mod images;
 mod module;
@@ -32,7 +32,7 @@ struct Module<'w> {
     targets: BTreeMap<&'w str, Option<String>>,
 }
 
-/// All that it sees.
+/// Everything a decision rests on.
 struct PlanInputs<'w> {
     state: &'w ClusterState,
     script: &'w Script,

@@ -1,5 +1,5 @@
-//! CustomResourceDefinitions of KMM's group, as JSON: the fields, required keys and defaults that an author of a Module meets. What
-//! Kubernetes itself defines inside of them (volumes, environment) is taken as it comes.
+//! CustomResourceDefinitions of KMM's group, as JSON: the fields, required keys and defaults that an author of
+//! a Module meets. What Kubernetes itself defines inside of them (volumes, environment) is taken as it comes.
 
 use serde_json::{Value, json};
 
@@ -84,7 +84,7 @@ fn mapping() -> Value {
     )
 }
 
-/// With `/opt` where nobody says where modules are in the image.
+/// The folder of modules in the image is `/opt` by default.
 fn modprobe() -> Value {
     let mut some = list(text());
     some["minItems"] = 1.into();

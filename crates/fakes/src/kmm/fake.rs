@@ -1,4 +1,4 @@
-//! The fake at work: by itself, or a step at a time.
+//! The fake itself: it runs on its own, or a step at a time.
 
 use std::fmt;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
@@ -35,13 +35,13 @@ struct Notes {
 }
 
 impl Kmm {
-    /// One that worker_actions by itself, as far as it is told; at first it is told to do everything well.
+    /// A fake that runs on its own, without faults until its script is changed.
     #[must_use]
     pub fn start(client: &Client) -> Self {
         Self::start_with(client, Script::default())
     }
 
-    /// One that worker_actions by itself, told so from the beginning.
+    /// A fake that runs on its own by this script.
     #[must_use]
     pub fn start_with(client: &Client, script: Script) -> Self {
         let mut fake = Self::paused(client);
@@ -51,14 +51,14 @@ impl Kmm {
         fake
     }
 
-    /// One that does nothing but what [`Kmm::step`] asks for.
+    /// A fake that does nothing but what [`Kmm::step`] asks for.
     #[must_use]
     pub fn paused(client: &Client) -> Self {
         let script = watch::Sender::new(Script::default());
         Self { client: client.clone(), script, notes: Arc::default(), task: None }
     }
 
-    /// Changes what it is told.
+    /// Changes the script.
     pub fn script(&self, change: impl FnOnce(&mut Script)) {
         self.script.send_modify(change);
     }
@@ -76,7 +76,7 @@ impl Kmm {
         Ok(Some(write.to_string()))
     }
 
-    /// Waits until nothing is left to be done, as it was told.
+    /// Waits until nothing is left to do by the script.
     ///
     /// # Errors
     /// When `within` has passed without, or the API server does not answer.
@@ -106,7 +106,7 @@ impl Kmm {
 
 impl fmt::Debug for Kmm {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("Kmm").field("told", &*self.script.borrow()).finish_non_exhaustive()
+        f.debug_struct("Kmm").field("script", &*self.script.borrow()).finish_non_exhaustive()
     }
 }
 
@@ -122,7 +122,7 @@ async fn run(client: Client, mut script: watch::Receiver<Script>, notes: Arc<Mut
     let mut events = events(&client);
     let mut state = ClusterState::default();
     loop {
-        // What has happened is heard before anything is decided.
+        // All events that are there are read before anything is decided.
         while let Some(event) = events.next().now_or_never() {
             let Some(event) = event else { return };
             apply_event(&mut state, event);
@@ -165,7 +165,7 @@ async fn write_due(
                 }
             }
             Err(error) => {
-                // Somebody else was first, or it is gone.
+                // Another writer was first, or the object is gone.
                 tracing::debug!(%error, "the fake of KMM could not write");
                 all = false;
             }

@@ -1,7 +1,7 @@
 //! Which image a kernel gets.
 //!
-//! In: a Module's kernel mappings, a node's kernel. Out: the mapping that counts, and its image with the variables filled in. Never: a
-//! word about nodes whose kernel nothing maps: they are not served, and nobody says so.
+//! In: a Module's kernel mappings, a node's kernel. Out: the mapping that counts, and its image with the
+//! variables filled in. Never: an error for a node whose kernel no mapping covers: that node is not served.
 
 use regex_lite::Regex;
 use serde_json::Value;

@@ -30,7 +30,7 @@ pub(super) const PLUGIN_TARGET: &str = ".device-plugin-target";
 pub(super) const CONFIGURED: &str = ".module-configured";
 pub(super) const IN_USE: &str = ".module-in-use";
 
-/// A module: `NAMESPACE.NAME`, as labels name it.
+/// Namespace and name of a module; labels have `NAMESPACE.NAME`.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub struct ModuleName {
     /// Its namespace.
@@ -82,7 +82,7 @@ impl ModuleName {
         self.label(BETA, IN_USE)
     }
 
-    /// On a node, by whoever manages upgrades: the version it shall have.
+    /// On a node, by the manager of upgrades: the version it shall have.
     #[must_use]
     pub fn version_module(&self) -> String {
         format!("{PREFIX}version-module.{}.{}", self.namespace, self.name)
@@ -115,7 +115,8 @@ impl ModuleName {
         Some(Self::new(namespace, name))
     }
 
-    /// The module of a version label. As KMM reads it: the last two of all that dots separate, so a name with a dot is misread.
+    /// The module of a version label. As KMM reads it: the last two of all that dots separate, so a name with a
+    /// dot is misread.
     pub(super) fn versioned(label: &str) -> Option<Self> {
         let kinds = ["version-module.", "version-worker-pod.", "version-schedule-pod."];
         let inner = label.strip_prefix(BETA).or_else(|| label.strip_prefix(PREFIX))?;

@@ -1,4 +1,5 @@
-//! What KMM's webhook refuses, as policies of the API server: the rules are kept by CEL, and the answer is `Forbidden` as the webhook's.
+//! What KMM's webhook refuses, as policies of the API server: the rules are kept by CEL, and the answer is
+//! `Forbidden` as the webhook's.
 //!
 //! In: a client. Out: a cluster that refuses Modules, by KMM's rules or all of them. Never: a server of its own.
 

@@ -1,8 +1,9 @@
-//! What the fake is told to do, and to do badly.
+//! What the fake does, and which faults it has.
 
 use std::collections::BTreeSet;
 
-/// How far the fake goes on the way of section S1 to S8 of a module's life. Each is reached by writes that a controller above can see.
+/// How far the fake goes on the way of section S1 to S8 of a module's life. Each is reached by writes that a
+/// controller above can see.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Stage {
     /// Nothing is done.
@@ -36,7 +37,7 @@ pub enum Plugins {
     Run,
 }
 
-/// What the fake is told.
+/// The stage up to which the fake works, and its faults.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Script {
     /// How far it goes.
@@ -49,9 +50,10 @@ pub struct Script {
     pub unready: BTreeSet<String>,
     /// Who runs device plugins.
     pub plugins: Plugins,
-    /// Whether worker pods are made, which nobody runs: where they fail they can be seen failing.
+    /// Whether worker pods are made. No kubelet runs them; on stuck nodes their status shows the failure.
     pub workers: bool,
-    /// Resources, and drivers of resource claims, of the devices that a driver serves: to unload it under a pod that has one is noted.
+    /// Resources, and drivers of resource claims, of the devices that a driver serves: to unload it under a pod
+    /// that has one is noted.
     pub devices: BTreeSet<String>,
 }
 

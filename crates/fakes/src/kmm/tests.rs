@@ -9,7 +9,7 @@ use super::write::{Operation, Write};
 const KERNEL: &str = "5.14.0-427.el9.x86_64";
 
 /// An API server that takes every write.
-struct Play {
+struct Simulation {
     state: ClusterState,
     script: Script,
     revision: u64,
@@ -48,7 +48,7 @@ fn module(version: Option<&str>) -> Value {
     module
 }
 
-impl Play {
+impl Simulation {
     fn new(objects: impl IntoIterator<Item = (Kind, Value)>) -> Self {
         let mut state = ClusterState::default();
         for (kind, object) in objects {
@@ -129,7 +129,7 @@ fn of() -> ModuleName {
 
 #[test]
 fn a_module_goes_its_way_stage_by_stage_and_away_again() {
-    let mut play = Play::new([
+    let mut simulation = Simulation::new([
         (Kind::Node, node("a", KERNEL)),
         (Kind::Node, node("b", KERNEL)),
         (Kind::Node, node("odd", "6.8.0-31-generic")),
@@ -147,66 +147,70 @@ fn a_module_goes_its_way_stage_by_stage_and_away_again() {
         (Stage::S7, 2, json!({ "nodesMatchingSelectorNumber": 3, "desiredNumber": 2, "availableNumber": 2 })),
     ];
     for (stage, writes, loaded) in stages {
-        play.script.up_to = stage;
-        let seen = play.settle();
+        simulation.script.up_to = stage;
+        let seen = simulation.settle();
         assert_eq!(seen.len(), writes, "{stage:?} {seen:#?}");
-        assert_eq!(play.status()["moduleLoader"], loaded, "{stage:?}");
+        assert_eq!(simulation.status()["moduleLoader"], loaded, "{stage:?}");
     }
-    play.script.up_to = Stage::S8;
-    play.settle();
+    simulation.script.up_to = Stage::S8;
+    simulation.settle();
     assert_eq!(
-        play.status()["devicePlugin"],
+        simulation.status()["devicePlugin"],
         json!({
             "nodesMatchingSelectorNumber": 3, "desiredNumber": 3, "availableNumber": 2,
         })
     );
-    assert_eq!([play.label("a", &of().ready()), play.label("odd", &of().ready())], [Some(""), None]);
-    assert_eq!(play.label("b", &of().plugin_ready()), Some(""));
-    play.change(
+    assert_eq!(
+        [simulation.label("a", &of().ready()), simulation.label("odd", &of().ready())],
+        [Some(""), None]
+    );
+    assert_eq!(simulation.label("b", &of().plugin_ready()), Some(""));
+    simulation.change(
         Kind::Module,
         "hw/acc",
         json!({ "metadata": { "deletionTimestamp": "2026-01-01T00:00:00Z" } }),
     );
-    play.script.stuck.insert("b".to_owned());
-    play.settle();
-    assert!(play.state.has(Kind::Module, "hw/acc"), "b still has it");
-    let nmc = play.state.get(Kind::NodeModules, "b").unwrap();
+    simulation.script.stuck.insert("b".to_owned());
+    simulation.settle();
+    assert!(simulation.state.has(Kind::Module, "hw/acc"), "b still has it");
+    let nmc = simulation.state.get(Kind::NodeModules, "b").unwrap();
     assert_eq!(nmc["metadata"]["labels"], json!({ of().in_use(): "" }));
-    play.script.stuck.clear();
-    play.settle();
+    simulation.script.stuck.clear();
+    simulation.settle();
     for kind in [Kind::Module, Kind::Images, Kind::DaemonSet] {
-        assert_eq!(play.state.of(kind).count(), 0, "{kind:?}");
+        assert_eq!(simulation.state.of(kind).count(), 0, "{kind:?}");
     }
-    for (name, node) in play.state.of(Kind::Node) {
+    for (name, node) in simulation.state.of(Kind::Node) {
         assert_eq!(node["metadata"]["labels"], json!({ "has": "acc" }), "{name}");
     }
-    assert_eq!(play.state.get(Kind::Namespace, "hw").unwrap()["metadata"]["labels"], json!({}));
+    assert_eq!(simulation.state.get(Kind::Namespace, "hw").unwrap()["metadata"]["labels"], json!({}));
 }
 
 #[test]
 fn a_version_goes_to_a_node_in_the_order_of_the_table() {
-    let mut play = Play::new([(Kind::Node, node("a", KERNEL)), (Kind::Module, module(Some("1")))]);
-    play.settle();
+    let mut simulation =
+        Simulation::new([(Kind::Node, node("a", KERNEL)), (Kind::Module, module(Some("1")))]);
+    simulation.settle();
     assert_eq!(
-        play.status()["moduleLoader"],
+        simulation.status()["moduleLoader"],
         json!({ "nodesMatchingSelectorNumber": 1 }),
-        "nobody labelled it"
+        "it has no label"
     );
-    play.change(Kind::Node, "a", json!({ "metadata": { "labels": { of().version_module(): "1" } } }));
-    play.settle();
-    assert_eq!(play.label("a", &of().version_ready()), Some("1"));
+    simulation.change(Kind::Node, "a", json!({ "metadata": { "labels": { of().version_module(): "1" } } }));
+    simulation.settle();
+    assert_eq!(simulation.label("a", &of().version_ready()), Some("1"));
     // Image and version together; nothing happens to nodes until they are labelled.
-    play.change(
+    simulation.change(
         Kind::Module,
         "hw/acc",
         json!({ "spec": { "moduleLoader": { "container": {
         "version": "2", "kernelMappings": [{ "regexp": "el9", "containerImage": "r/acc:2-$KERNEL_VERSION" }],
     } } } }),
     );
-    play.settle();
-    assert_eq!(play.label("a", &of().version_ready()), Some("1"));
-    play.change(Kind::Node, "a", json!({ "metadata": { "labels": { of().version_module(): "2" } } }));
-    let seen = play.settle();
+    simulation.settle();
+    assert_eq!(simulation.label("a", &of().version_ready()), Some("1"));
+    simulation.change(Kind::Node, "a", json!({ "metadata": { "labels": { of().version_module(): "2" } } }));
+    let seen = simulation.settle();
     let order =
         ["K8 DropSchedule", "K8 DropWorker", "S5 Unload", "K8 AddWorker", "S5 Load", "K8 AddSchedule"];
     let at = |word: &str| {
@@ -216,13 +220,13 @@ fn a_version_goes_to_a_node_in_the_order_of_the_table() {
         // What the schedule label allows may be allowed while the worker still loads.
         assert!(at(pair[0]) < at(pair[1]) || pair[1] == "K8 AddSchedule", "{pair:?} {seen:#?}");
     }
-    assert_eq!(play.label("a", &of().version_ready()), Some("2"));
-    assert_eq!(play.state.of(Kind::DaemonSet).count(), 1, "that of the old version is collected");
+    assert_eq!(simulation.label("a", &of().version_ready()), Some("2"));
+    assert_eq!(simulation.state.of(Kind::DaemonSet).count(), 1, "that of the old version is collected");
     // Without the label the module goes, the device plugin first.
-    play.change(Kind::Node, "a", json!({ "metadata": { "labels": { of().version_module(): null } } }));
-    play.settle();
+    simulation.change(Kind::Node, "a", json!({ "metadata": { "labels": { of().version_module(): null } } }));
+    simulation.settle();
     assert_eq!(
-        play.state.get(Kind::Node, "a").unwrap()["metadata"]["labels"],
+        simulation.state.get(Kind::Node, "a").unwrap()["metadata"]["labels"],
         json!({
             "has": "acc", of().plugin_target(): "",
         })
@@ -231,36 +235,36 @@ fn a_version_goes_to_a_node_in_the_order_of_the_table() {
 
 #[test]
 fn what_is_loaded_follows_image_boot_and_taints() {
-    let mut play = Play::new([(Kind::Node, node("a", KERNEL)), (Kind::Module, module(None))]);
-    play.script.missing.insert("r/acc:1-".to_owned());
-    play.settle();
+    let mut simulation = Simulation::new([(Kind::Node, node("a", KERNEL)), (Kind::Module, module(None))]);
+    simulation.script.missing.insert("r/acc:1-".to_owned());
+    simulation.settle();
     assert_eq!(
-        play.status()["moduleLoader"],
+        simulation.status()["moduleLoader"],
         json!({ "nodesMatchingSelectorNumber": 1 }),
         "no image, no word of it"
     );
-    play.script.missing.clear();
-    play.settle();
-    let boot = |play: &Play| {
-        play.state.get(Kind::NodeModules, "a").unwrap()["status"]["modules"][0]["bootId"].clone()
+    simulation.script.missing.clear();
+    simulation.settle();
+    let boot = |simulation: &Simulation| {
+        simulation.state.get(Kind::NodeModules, "a").unwrap()["status"]["modules"][0]["bootId"].clone()
     };
-    assert_eq!(boot(&play), "1");
+    assert_eq!(boot(&simulation), "1");
     // Booted, too fast for any taint: counters and labels stay, and it is loaded again.
-    play.script.stuck.insert("a".to_owned());
-    play.change(Kind::Node, "a", json!({ "status": { "nodeInfo": { "bootID": "2" } } }));
-    assert_eq!(play.settle(), [""; 0]);
-    assert_eq!((play.label("a", &of().ready()), boot(&play)), (Some(""), json!("1")));
-    play.script.stuck.clear();
-    play.settle();
-    assert_eq!(boot(&play), "2");
+    simulation.script.stuck.insert("a".to_owned());
+    simulation.change(Kind::Node, "a", json!({ "status": { "nodeInfo": { "bootID": "2" } } }));
+    assert_eq!(simulation.settle(), [""; 0]);
+    assert_eq!((simulation.label("a", &of().ready()), boot(&simulation)), (Some(""), json!("1")));
+    simulation.script.stuck.clear();
+    simulation.settle();
+    assert_eq!(boot(&simulation), "2");
     // Another image, without a version: unloaded and loaded in place.
     let mapping = json!([{ "regexp": "el9", "containerImage": "r/acc:2-$KERNEL_VERSION" }]);
-    play.change(
+    simulation.change(
         Kind::Module,
         "hw/acc",
         json!({ "spec": { "moduleLoader": { "container": { "kernelMappings": mapping } } } }),
     );
-    let seen = play.settle();
+    let seen = simulation.settle();
     let worker_actions: Vec<_> = seen.iter().filter_map(|line| line.split("S5 ").nth(1)).collect();
     assert_eq!(worker_actions, ["Unload hw/acc", "Load hw/acc"]);
     // Cordoned: it goes; pressure alone is tolerated; unreachable, nothing can be unloaded until it has booted.
@@ -268,32 +272,32 @@ fn what_is_loaded_follows_image_boot_and_taints() {
     for (key, is_loaded) in
         [("node.kubernetes.io/memory-pressure", true), ("node.kubernetes.io/unschedulable", false)]
     {
-        play.change(Kind::Node, "a", taint(key));
-        play.settle();
-        assert_eq!(play.label("a", &of().ready()).is_some(), is_loaded, "{key}");
+        simulation.change(Kind::Node, "a", taint(key));
+        simulation.settle();
+        assert_eq!(simulation.label("a", &of().ready()).is_some(), is_loaded, "{key}");
     }
-    play.change(Kind::Node, "a", json!({ "spec": { "taints": null } }));
-    play.settle();
-    assert_eq!(play.label("a", &of().ready()), Some(""));
-    play.change(Kind::Node, "a", taint("node.kubernetes.io/unreachable"));
-    play.change(
+    simulation.change(Kind::Node, "a", json!({ "spec": { "taints": null } }));
+    simulation.settle();
+    assert_eq!(simulation.label("a", &of().ready()), Some(""));
+    simulation.change(Kind::Node, "a", taint("node.kubernetes.io/unreachable"));
+    simulation.change(
         Kind::Node,
         "a",
         json!({ "status": { "conditions": [{ "type": "Ready", "status": "Unknown" }] } }),
     );
-    play.settle();
-    assert_eq!(boot(&play), "2", "nobody is there to unload it");
-    play.change(
+    simulation.settle();
+    assert_eq!(boot(&simulation), "2", "no worker is there to unload it");
+    simulation.change(
         Kind::Node,
         "a",
         json!({ "spec": { "taints": null }, "status": {
         "conditions": [{ "type": "Ready", "status": "True" }], "nodeInfo": { "bootID": "3" },
     } }),
     );
-    play.settle();
-    assert_eq!(boot(&play), "3");
+    simulation.settle();
+    assert_eq!(boot(&simulation), "3");
     assert!(
-        play.state.get(Kind::Module, "hw/acc").unwrap()["metadata"]["finalizers"]
+        simulation.state.get(Kind::Module, "hw/acc").unwrap()["metadata"]["finalizers"]
             .to_string()
             .contains(MODULE_FINALIZER)
     );
@@ -321,24 +325,24 @@ fn drivers_are_not_unloaded_unseen_nor_without_their_account() {
         },
     });
     let pods = [(Kind::Pod, pod), (Kind::Pod, holder), (Kind::Claim, claim)];
-    let mut play =
-        Play::new([(Kind::Node, node("a", KERNEL)), (Kind::Module, module)].into_iter().chain(pods));
-    play.script.devices = ["example.com/acc", "acc.example.com"].map(str::to_owned).into();
-    play.script.workers = true;
-    play.settle();
-    assert_eq!(play.label("a", &of().ready()), None, "its pods would not be made");
-    assert!(play.state.has(Kind::Pod, "hw/kmm-worker-a-acc"));
-    play.state = std::mem::take(&mut play.state).with(Kind::Account, account);
-    play.settle();
-    assert_eq!(play.label("a", &of().ready()), Some(""));
-    assert!(!play.state.has(Kind::Pod, "hw/kmm-worker-a-acc"));
-    play.change(Kind::Node, "a", json!({ "metadata": { "labels": { "has": null } } }));
+    let mut simulation =
+        Simulation::new([(Kind::Node, node("a", KERNEL)), (Kind::Module, module)].into_iter().chain(pods));
+    simulation.script.devices = ["example.com/acc", "acc.example.com"].map(str::to_owned).into();
+    simulation.script.workers = true;
+    simulation.settle();
+    assert_eq!(simulation.label("a", &of().ready()), None, "its pods would not be made");
+    assert!(simulation.state.has(Kind::Pod, "hw/kmm-worker-a-acc"));
+    simulation.state = std::mem::take(&mut simulation.state).with(Kind::Account, account);
+    simulation.settle();
+    assert_eq!(simulation.label("a", &of().ready()), Some(""));
+    assert!(!simulation.state.has(Kind::Pod, "hw/kmm-worker-a-acc"));
+    simulation.change(Kind::Node, "a", json!({ "metadata": { "labels": { "has": null } } }));
     let unload = loop {
-        let write = next(&play.state, &play.script).into_iter().next().unwrap();
+        let write = next(&simulation.state, &simulation.script).into_iter().next().unwrap();
         if write.what.starts_with("S5 Unload") {
             break write;
         }
-        play.take(&write);
+        simulation.take(&write);
     };
     let under = |pod: &str| format!("hw/acc is unloaded on a under pod x/{pod}");
     assert_eq!(unload.unloaded_in_use, [under("holder"), under("user")]);

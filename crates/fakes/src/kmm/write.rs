@@ -56,7 +56,7 @@ impl Write {
         }
     }
 
-    /// A change of an object that nobody else may have changed meanwhile.
+    /// A change that is refused if the object has changed meanwhile.
     pub(super) fn guarded(
         kind: Kind,
         key: &str,
@@ -81,7 +81,7 @@ impl Write {
             Operation::Change(patch) => api.patch(name, &params, &Patch::Merge(patch)).await.map(Some),
             Operation::Status(patch) => api.patch_status(name, &params, &Patch::Merge(patch)).await.map(Some),
             Operation::Delete => {
-                // Nobody runs its pods, or their kubelet may take its time.
+                // Simulated pods have no kubelet that would end them.
                 let params = DeleteParams {
                     grace_period_seconds: self.is_simulated_pod().then_some(0),
                     ..DeleteParams::background()

@@ -247,7 +247,8 @@ fn security_context_constraints() -> Value {
     )
 }
 
-/// The volume plugins that a SecurityContextConstraint can name. A real cluster takes any text and matches nothing with it.
+/// The volume plugins that a SecurityContextConstraint can name. A real cluster takes any text and matches
+/// nothing with it.
 const VOLUMES: [&str; 30] = [
     "*",
     "none",
@@ -296,7 +297,8 @@ fn machine_config() -> Value {
     )
 }
 
-/// Ignition 3.2 as far as MachineConfigs may use it: files and units. Stricter than the real definition, which takes anything.
+/// Ignition 3.2 as far as MachineConfigs may use it: files and units. Stricter than the real definition, which
+/// takes anything.
 fn ignition() -> Value {
     let resource = || {
         object(

@@ -102,8 +102,9 @@ pub(super) fn machine() -> Vec<Instance> {
     vec![pool("master"), pool("worker")]
 }
 
-/// A MachineConfigPool that is up to date and takes the MachineConfigs of its role; besides `master` and `worker` they take the workers'
-/// too, as they should. Its nodes bear the label `node-role.kubernetes.io/ROLE`.
+/// A MachineConfigPool that is up to date and takes the MachineConfigs of its role; besides `master` and
+/// `worker` they take the workers' too, as they should. Its nodes bear the label
+/// `node-role.kubernetes.io/ROLE`.
 #[must_use]
 pub fn pool(role: &str) -> Instance {
     let configuration = json!({ "name": format!("rendered-{role}-0000000000000000000000000000000f") });
@@ -143,7 +144,8 @@ pub fn pool(role: &str) -> Instance {
     Instance { plural: "machineconfigpools", body }
 }
 
-/// An OpenShift KubeletConfig for the pools with this label (its value is empty), with this KubeletConfiguration; `Null`: with none.
+/// An OpenShift KubeletConfig for the pools with this label (its value is empty), with this
+/// KubeletConfiguration; `Null`: with none.
 #[must_use]
 pub fn kubelet_config(name: &str, pool_label: &str, configuration: &Value) -> Instance {
     let mut body = json!({
@@ -184,7 +186,8 @@ pub fn node_pool_config(node_pool: &str, configuration: &Value) -> Instance {
     Instance { plural: "configmaps", body }
 }
 
-/// The APIServer object, by which a cluster says what it wants of TLS servers: `Old`, `Intermediate` or `Modern`, or nothing.
+/// The APIServer object, by which a cluster says what it wants of TLS servers: `Old`, `Intermediate` or
+/// `Modern`, or nothing.
 #[must_use]
 pub fn tls_profile(profile: Option<&str>) -> Instance {
     let profile = profile.map_or(Value::Null, |name| json!({ "type": name, name.to_lowercase(): {} }));

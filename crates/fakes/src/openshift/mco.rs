@@ -1,8 +1,8 @@
-//! A Machine Config Operator that rolls out when and as far as it is told.
+//! A fake of the Machine Config Operator, which rolls out when and as far as a test wants.
 //!
-//! In: the MachineConfigs and MachineConfigPools of an API server, and a word for each pool. Out: pools whose `spec.configuration` names
-//! what their selector takes, and whose status gets there one machine at a time. Never: a wait: the next step comes as soon as the last
-//! one is seen, unless it is told to stop.
+//! In: the MachineConfigs and MachineConfigPools of an API server, and a behaviour for each pool. Out: pools whose
+//! `spec.configuration` names what their selector takes, and whose status gets there one machine at a time.
+//! Never: a wait: the next step comes as soon as the last one is seen, unless the pool is held.
 
 use std::collections::BTreeMap;
 use std::fmt;
@@ -31,7 +31,7 @@ pub struct Mco {
     task: JoinHandle<()>,
 }
 
-/// What becomes of a pool.
+/// How the fake treats a pool.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum PoolBehaviour {
     /// What its selector takes is rolled out, unless it is paused.
@@ -61,7 +61,7 @@ enum Step {
 }
 
 impl Mco {
-    /// Starts it; every pool is rolled out until it is told otherwise.
+    /// Starts it; every pool is rolled out until its behaviour is changed.
     #[must_use]
     pub fn start(client: &Client) -> Self {
         let behaviour = watch::Sender::new(BTreeMap::new());
@@ -69,14 +69,14 @@ impl Mco {
         Self { client: client.clone(), behaviour, task }
     }
 
-    /// What becomes of a pool from now on.
+    /// Sets the behaviour of a pool from now on.
     pub fn set_behaviour(&self, pool: &str, behaviour: PoolBehaviour) {
         self.behaviour.send_modify(|all| {
             all.insert(pool.to_owned(), behaviour);
         });
     }
 
-    /// Waits until nothing is left to be done, as it was told.
+    /// Waits until nothing is left to do for the behaviours that are set.
     ///
     /// # Errors
     /// When `within` has passed without, or the API server does not answer.

@@ -175,7 +175,7 @@ async fn set(client: &Client, node: &str, key: &str, value: Value) {
     nodes.patch(node, &PatchParams::default(), &Patch::Merge(patch)).await.unwrap();
 }
 
-/// The kinds come while it already watches; by itself it loads, upgrades and unloads, and is told where to stop.
+/// The kinds come while it already watches; by itself it loads, upgrades and unloads, up to a stage.
 #[tokio::test]
 async fn a_module_is_loaded_upgraded_and_unloaded() {
     let Ok(rig) = rig() else { return };

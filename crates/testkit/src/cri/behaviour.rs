@@ -1,4 +1,4 @@
-//! What a container of the double does, from words: in go its command line and its pod's annotations, out comes a
+//! What a container of the fake runtime does, from words: in go its command line and its pod's annotations, out comes a
 //! [`Behaviour`]. Nothing is executed and the clock is never read here.
 //!
 //! The first of these that says something wins:

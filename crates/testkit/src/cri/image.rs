@@ -1,4 +1,4 @@
-//! Images that exist because somebody named them: in go names, out come ids and descriptions. Nothing is pulled,
+//! Images that exist as soon as they are named: in go names, out come ids and descriptions. Nothing is pulled,
 //! stored or unpacked.
 
 use super::api;
@@ -6,7 +6,7 @@ use super::api;
 /// What every image weighs, in bytes: the kubelet wants more than nothing.
 const SIZE: u64 = 1 << 20;
 
-/// Nobody in particular, but not root, so that pods which must not run as root start.
+/// Any user but root, so that pods which must not run as root start.
 pub(super) const USER: i64 = 65_532;
 
 const DIGEST: &str = "sha256:";

@@ -46,8 +46,8 @@ impl Images {
 }
 
 impl Image {
-    /// A program of this machine as `/NAME`, which is the entry point, and the libraries that it may need. It runs as root
-    /// unless [`Image::user`] says otherwise.
+    /// A program of this machine as `/NAME`, which is the entry point, and the libraries that it may need. It
+    /// runs as root unless [`Image::user`] says otherwise.
     #[must_use]
     pub fn program(path: impl Into<PathBuf>) -> Self {
         let path = path.into();

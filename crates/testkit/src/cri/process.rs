@@ -1,12 +1,13 @@
 //! A container as a process of this machine: in go what CRI says of it and where it belongs, out come a running process
 //! with a root folder, mounts, devices, process ids and a host name of its own, its log, and its exit code.
 //!
-//! How that holds: each container has a thread that takes on all these namespaces, forks, and waits. Nothing else runs on
-//! it, so that the thread's view is nobody's problem, and the parent-death signal means what it says: the process dies
-//! with the thread, and the thread with the program, whatever becomes of that. The process is the first of its process
-//! namespace, hence everything it starts dies with it.
+//! How that holds: each container has a thread that takes on all these namespaces, forks, and waits. Nothing
+//! else runs on it, so that the thread's view affects nothing else, and the parent-death signal means what it
+//! says: the process dies with the thread, and the thread with the program, whatever becomes of that. The
+//! process is the first of its process namespace, hence everything it starts dies with it.
 //!
-//! Not done: cgroups, so no limits and no pinned CPUs; seccomp, AppArmor, SELinux; terminals; pods that share process ids.
+//! Not done: cgroups, so no limits and no pinned CPUs; seccomp, AppArmor, SELinux; terminals; pods that share
+//! process ids.
 
 mod identity;
 mod log;
@@ -58,14 +59,14 @@ pub(super) struct Process {
     /// Names the process even when its id is another's.
     handle: OwnedFd,
     pid: u32,
-    dress: Dress,
+    context: ProcessContext,
     log: Arc<Log>,
     exit: watch::Receiver<Option<i32>>,
 }
 
-/// What processes of a container have in common: who they are and what they are told.
+/// What processes of a container share: identity, arguments, environment.
 #[derive(Clone, Debug)]
-struct Dress {
+struct ProcessContext {
     identity: Identity,
     env: Vec<(String, OsString)>,
     folder: PathBuf,
@@ -82,7 +83,7 @@ pub(super) struct Output {
 impl Process {
     /// Starts it, and calls `ended` with the exit code when it has ended and its log is complete.
     pub(super) fn start(plan: Plan, ended: impl FnOnce(i32) + Send + 'static) -> anyhow::Result<Self> {
-        let dress = Dress::new(&plan)?;
+        let context = ProcessContext::new(&plan)?;
         let words = words(&plan.image, &plan.config)?;
         let log = Log::new(plan.log.as_deref()).with_context(|| format!("opening log {:?}", plan.log))?;
         let log = Arc::new(log);
@@ -91,7 +92,7 @@ impl Process {
         let followers = [follow(&log, "stdout", stdout)?, follow(&log, "stderr", stderr)?];
         let (say, exit) = watch::channel(None);
         let (begun, begin) = mpsc::channel();
-        let own = dress.clone();
+        let own = context.clone();
         std::thread::Builder::new().name("container".to_owned()).spawn(move || {
             let (mut child, handle) = match start_here(&plan, &own, &words, to_stdout, to_stderr) {
                 Ok(started) => started,
@@ -106,7 +107,7 @@ impl Process {
             say.send_replace(Some(code));
         })?;
         let (pid, handle) = begin.recv().context("the container's thread ended")??;
-        Ok(Self { handle, pid, dress, log, exit })
+        Ok(Self { handle, pid, context, log, exit })
     }
 
     /// Its process id on this machine.
@@ -141,7 +142,7 @@ impl Process {
             scope.spawn(move || {
                 let started = self
                     .join()
-                    .and_then(|()| fork(self.dress.command(words, to_stdout, to_stderr, || Ok(()))));
+                    .and_then(|()| fork(self.context.command(words, to_stdout, to_stderr, || Ok(()))));
                 match started {
                     Ok((mut child, handle)) => {
                         let _ = begun.send(Ok(handle));
@@ -185,7 +186,7 @@ impl Drop for Process {
     }
 }
 
-impl Dress {
+impl ProcessContext {
     fn new(plan: &Plan) -> anyhow::Result<Self> {
         let Plan { image, config, sandbox, .. } = plan;
         let context =
@@ -232,7 +233,7 @@ impl Dress {
 /// On the container's own thread: takes on its namespaces and forks.
 fn start_here(
     plan: &Plan,
-    dress: &Dress,
+    shared: &ProcessContext,
     words: &[String],
     stdout: PipeWriter,
     stderr: PipeWriter,
@@ -246,7 +247,7 @@ fn start_here(
     Root { at: &plan.at, image, config, hostname, dns }.enter()?;
     let context = config.linux.as_ref().and_then(|linux| linux.security_context.as_ref());
     let read_only = context.is_some_and(|context| context.readonly_rootfs);
-    let command = dress.command(words, stdout, stderr, move || {
+    let command = shared.command(words, stdout, stderr, move || {
         root::mount_proc()?;
         if read_only { root::make_read_only() } else { Ok(()) }
     });
@@ -263,8 +264,8 @@ fn fork(mut command: Command) -> anyhow::Result<(Child, OwnedFd)> {
 /// Has the child do something after the fork.
 #[expect(unsafe_code, reason = "what is done between fork and exec can be dangerous; see below")]
 fn before_exec(command: &mut Command, work: impl FnMut() -> io::Result<()> + Send + Sync + 'static) {
-    // SAFETY: another thread may have held any lock at the fork, that of the allocator too, so the closures of this module
-    // do nothing but system calls on values that were there before.
+    // SAFETY: another thread may have held any lock at the fork, that of the allocator too, so the closures of
+    // this module do nothing but system calls on values that were there before.
     unsafe { command.pre_exec(work) };
 }
 

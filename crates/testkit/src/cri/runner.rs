@@ -1,7 +1,7 @@
-//! The part of the double that is none: containers of known images are processes, pods have networks.
+//! The part of the runtime that is real: containers of known images are processes, pods have networks.
 //!
-//! In: what the store has agreed to. Out: processes and networks for it, and their ends told to the store. Whether
-//! something may be done, and what there is, stays the store's business.
+//! In: what the store has agreed to. Out: processes and networks for it, and reports of their ends to the
+//! store. Whether something may be done, and what there is, stays the store's business.
 
 use std::collections::BTreeMap;
 use std::net::Ipv4Addr;
@@ -34,7 +34,7 @@ pub struct Programs {
 
 /// A container to start.
 #[derive(Debug)]
-pub(super) struct What {
+pub(super) struct StartRequest {
     pub(super) id: String,
     /// The id of its sandbox.
     pub(super) of: String,
@@ -98,8 +98,8 @@ impl Runner {
     }
 
     /// Starts the process of a container, unless its image is one without.
-    pub(super) fn start(&self, what: What) -> anyhow::Result<()> {
-        let What { id, of, sandbox, config, log } = what;
+    pub(super) fn start(&self, request: StartRequest) -> anyhow::Result<()> {
+        let StartRequest { id, of, sandbox, config, log } = request;
         let named = config.image.as_ref().map_or("", wire::image_named);
         let image = self.image(named).with_context(|| format!("no image {named:?}"))?.clone();
         if image.is_pause() {

@@ -1,5 +1,5 @@
-//! The double's calls: each locks the store, asks it, and words the answer. Decisions are the store's; here are only
-//! the clock, the waiting (slow starts and stops) and the log files.
+//! The calls of the fake runtime: each locks the store, asks it, and words the answer. Decisions are the
+//! store's; here are only the clock, the waiting (slow starts and stops) and the log files.
 
 use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
@@ -11,7 +11,7 @@ use super::api::image_service_server::ImageService;
 use super::api::runtime_service_server::RuntimeService;
 use super::api::*;
 use super::behaviour::Behaviour;
-use super::runner::{Runner, What};
+use super::runner::{Runner, StartRequest};
 use super::snapshot::State;
 use super::store::{self, Store};
 use super::{image, wire};
@@ -67,7 +67,7 @@ impl Service {
             let container = store.container(&id)?;
             let sandbox = store.sandbox(&container.sandbox)?.config.clone();
             let log = container.log_path.clone().map(PathBuf::from);
-            What {
+            StartRequest {
                 id: id.clone(),
                 of: container.sandbox.clone(),
                 sandbox,
@@ -319,7 +319,7 @@ impl RuntimeService for Service {
         let id = request.into_inner().container_id;
         let mut status = wire::container_status(&id, self.store().container(&id)?, now());
         if self.runner.is_some() {
-            // Whoever it is, not the one that the double always says.
+            // Any user, but not the one that the fake reports by default.
             status.user = None;
         }
         Ok(Response::new(ContainerStatusResponse {

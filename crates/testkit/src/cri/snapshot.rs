@@ -65,7 +65,7 @@ pub struct ContainerView {
     pub pid: Option<u32>,
     /// Unix time in nanoseconds; 0 before the start.
     pub started_at: i64,
-    /// How it was told to behave.
+    /// The behaviour it was given.
     pub behaviour: Behaviour,
     /// As set at creation and by updates since; cpusets are in the kernel's list format.
     pub resources: api::LinuxContainerResources,

@@ -1,7 +1,8 @@
-//! The double's state: in go requests and the time they came at, out come their effects and views of what is there.
-//! It never reads the clock, sleeps or does I/O, so that every sequence of calls can be replayed in a test.
+//! The state of the fake runtime: in go requests and the time they came at, out come their effects and views of
+//! what is there. It never reads the clock, sleeps or does I/O, so that every sequence of calls can be replayed
+//! in a test.
 //!
-//! A container's end is a date set when it starts or is stopped; whether it runs is worked out when somebody asks.
+//! A container's end is a date set when it starts or is stopped; whether it runs is computed on request.
 //! Times are Unix times in nanoseconds, as on the wire. Refusals are the gRPC statuses the kubelet knows from real
 //! runtimes.
 
@@ -60,7 +61,7 @@ struct End {
 pub(super) struct Store {
     sandboxes: BTreeMap<String, Sandbox>,
     containers: BTreeMap<String, Container>,
-    /// Names somebody asked for: every image exists as soon as it is wanted.
+    /// Names that were asked for: every image exists as soon as it is wanted.
     images: BTreeSet<String>,
     range: Range,
     seed: u64,

@@ -1,8 +1,8 @@
 //! Builds the programs of the rig from Go modules into the cache folder.
 //!
-//! In: the module files under `testenv/`, Go, and somebody to tell the progress to. Out: all programs in the cache, each
-//! put there whole (written under another name, then renamed). Two callers at a time do not build twice: the second
-//! waits for the first and finds its work done.
+//! In: the module files under `testenv/`, Go, and a function that takes the progress. Out: all programs in the
+//! cache, each put there whole (written under another name, then renamed). Two callers at a time do not build
+//! twice: the second waits for the first and finds its work done.
 
 use std::fs::{self, File};
 use std::io::{self, BufRead as _, BufReader};
@@ -66,7 +66,7 @@ pub fn ensure(tell: &mut dyn FnMut(Progress)) -> anyhow::Result<Binaries> {
     let cache = cache_dir().context("neither XDG_CACHE_HOME nor HOME is set: no place for built programs")?;
     fs::create_dir_all(&cache).with_context(|| format!("making {}", cache.display()))?;
     let _lock = lock(&cache, tell)?;
-    // Whoever held the lock before may have built everything.
+    // The last holder of the lock may have built everything.
     let missing = match find() {
         Ok(found) => return Ok(found),
         Err(SkipReason::Missing(missing)) => missing,
@@ -97,7 +97,7 @@ fn build(program: Program, cache: &Path, tell: &mut dyn FnMut(Progress)) -> anyh
         Program::Etcd => ("etcd", "go.etcd.io/etcd/server/v3".to_owned()),
         _ => ("kubernetes", format!("k8s.io/kubernetes/cmd/{program}")),
     };
-    // Under the lock nobody else writes this name; a leftover of a killed build is overwritten.
+    // Under the lock no other process writes this name; a leftover of a killed build is overwritten.
     let half = cache.join(format!(".{program}.part"));
     let mut go = Command::new("go")
         .args(["build", "-v", "-trimpath", "-ldflags", &link_flags(program), "-o"])

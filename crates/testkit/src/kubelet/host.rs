@@ -1,8 +1,9 @@
 //! What a kubelet and its containers take for their machine.
 //!
-//! In: a [`Machine`], and a network if the node shall have an address of its own. Out: a folder with the node's files, and
-//! namespaces in which the machine's files lie over those of the host, as do stand-ins for the sysctls that a kubelet would
-//! set and for the folders whose paths it has built in. Nothing of the real host changes.
+//! In: a [`Machine`], and a network if the node shall have an address of its own. Out: a folder with the node's
+//! files, and namespaces in which the machine's files lie over those of the host, as do stand-ins for the
+//! sysctls that a kubelet would set and for the folders whose paths it has built in. Nothing of the real host
+//! changes.
 
 use std::fs::{self, File};
 use std::net::{IpAddr, Ipv4Addr};
@@ -85,8 +86,8 @@ impl Host {
         self.dir.join("kubelet")
     }
 
-    /// What the kubelet itself takes for its root folder. Where containers have mounts, those that it makes later shall be
-    /// below the path by which they know it.
+    /// What the kubelet itself takes for its root folder. Where containers have mounts, those that it makes
+    /// later shall be below the path by which they know it.
     pub(super) fn seen_root(&self) -> PathBuf {
         if self.address.is_some() { PathBuf::from(KUBELET) } else { self.root() }
     }
@@ -138,8 +139,8 @@ fn stand_ins(tree: &Tree) -> anyhow::Result<Vec<(PathBuf, PathBuf)>> {
     Ok(all)
 }
 
-/// Runs in the new mount namespace. The folder of device plugins is built into kubelets at [`KUBELET`], that of the links
-/// to container logs in `/var/log`; in `/run` real containers may make folders.
+/// Runs in the new mount namespace. The folder of device plugins is built into kubelets at [`KUBELET`], that of
+/// the links to container logs in `/var/log`; in `/run` real containers may make folders.
 fn cover(over: &[(PathBuf, PathBuf)], root: &Path, containers: bool) -> anyhow::Result<()> {
     for (over, real) in over {
         mount_bind(over, real)

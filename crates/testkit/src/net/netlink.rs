@@ -1,8 +1,8 @@
-//! Links, addresses and routes of the calling thread's network, by the kernel's own protocol (rtnetlink), so that no `ip`
-//! program is needed.
+//! Links, addresses and routes of the calling thread's network, by the kernel's own protocol (rtnetlink), so
+//! that no `ip` program is needed.
 //!
-//! In: what there shall be. Out: done, or the kernel's refusal. Nothing is listed, changed or removed: the networks made
-//! here go as a whole.
+//! In: what there shall be. Out: done, or the kernel's refusal. Nothing is listed, changed or removed: the
+//! networks made here go as a whole.
 
 use std::io;
 use std::net::Ipv4Addr;
@@ -44,7 +44,7 @@ pub(super) fn add_bridge(name: &str, address: Ipv4Addr) -> anyhow::Result<()> {
     let mut message = Message::new(RTM_NEWLINK, NLM_F_CREATE);
     message.link_header(0, IFF_UP);
     message.text(IFLA_IFNAME, name);
-    // Else it takes that of one of its ports, and nobody finds it for a minute after that port is gone.
+    // Without its own address the bridge takes that of a port, and is unreachable for a minute after that port is gone.
     message.attribute(IFLA_ADDRESS, &hardware(address));
     message.nested(IFLA_LINKINFO, |info| info.text(IFLA_INFO_KIND, "bridge"));
     message.send().with_context(|| format!("adding bridge {name}"))
@@ -102,7 +102,7 @@ pub(super) fn add_default_route(gateway: Ipv4Addr) -> anyhow::Result<()> {
     message.send().with_context(|| format!("adding a default route to {gateway}"))
 }
 
-/// A hardware address that is always the same for an address, so that whoever knows one knows the other for good.
+/// The hardware address of an address: always the same, so that entries in neighbour tables stay valid.
 fn hardware(address: Ipv4Addr) -> [u8; 6] {
     let [a, b, c, d] = address.octets();
     // Two bits say that no manufacturer gave it, and that it is one device's.

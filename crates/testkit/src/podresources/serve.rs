@@ -82,8 +82,8 @@ async fn relay(mut caller: UnixStream, service: DuplexStream, shared: Arc<Mutex<
 struct Service(Arc<Mutex<State>>);
 
 impl Service {
-    /// The state an answer is made from, unless there is to be none. It is looked at before the wait: a slow answer is an
-    /// old one.
+    /// The state an answer is made from, unless there is to be none. It is looked at before the wait: a slow
+    /// answer is an old one.
     async fn state(&self) -> Result<State, Status> {
         let state = {
             let mut state = lock(&self.0);

@@ -1,4 +1,4 @@
-//! One request: noted, passed on, or failed as told.
+//! One request: recorded, passed on, or failed as the test wants.
 
 use std::future::pending;
 use std::io;
@@ -18,7 +18,7 @@ use futures::{Stream, StreamExt as _, stream};
 use serde_json::{Value, json};
 use tokio::sync::broadcast;
 
-use super::{Fault, Seen, Shared};
+use super::{Fault, RequestRecord, Shared};
 
 /// Far above what anybody sends to an API server, which itself takes 3 MiB.
 const MAX_BODY: usize = 32 << 20;
@@ -77,13 +77,13 @@ async fn handle(State(handler): State<Handler>, request: Request) -> Response {
     }
 }
 
-fn seen(head: &Parts, body_bytes: usize) -> Seen {
+fn seen(head: &Parts, body_bytes: usize) -> RequestRecord {
     let text = |name: HeaderName| {
         head.headers.get(name).map(|value| String::from_utf8_lossy(value.as_bytes()).into_owned())
     };
     let query = head.uri.query().unwrap_or_default();
     let watch = query.split('&').any(|pair| matches!(pair, "watch=true" | "watch=1"));
-    Seen {
+    RequestRecord {
         at: Instant::now(),
         method: if watch { "WATCH".to_owned() } else { head.method.to_string() },
         path: head.uri.path_and_query().map(ToString::to_string).unwrap_or_default(),
@@ -117,10 +117,10 @@ impl Handler {
         }
         if let Some(ends) = ends {
             let shared = Arc::clone(&self.shared);
-            let told = chunks.inspect(move |_| {
-                shared.told.fetch_add(1, Ordering::Relaxed);
+            let counted = chunks.inspect(move |_| {
+                shared.watch_events.fetch_add(1, Ordering::Relaxed);
             });
-            chunks = ended(told.boxed(), ends).boxed();
+            chunks = ended(counted.boxed(), ends).boxed();
         }
         Response::from_parts(head, Body::from_stream(chunks))
     }

@@ -61,7 +61,7 @@ fn containers_are_processes() {
 }
 
 #[tokio::test]
-async fn a_cluster_in_somebody_elses_network_is_refused() {
+async fn a_cluster_in_the_network_of_another_is_refused() {
     let Ok(rig) = env::rig() else { return };
     let network = net::Network::new().unwrap();
     let error = Cluster::builder().installable(network, Images::new()).start(&rig).await.unwrap_err();

@@ -82,7 +82,7 @@ fn victim() {
 fn check_sudden_end(end: &str, signal: Option<rustix::process::Signal>) {
     let dir = tempfile::tempdir().unwrap();
     let says = dir.path().join("says");
-    // Whoever runs the tests in the background of a shell script passes an ignored SIGINT on to us.
+    // A shell script that runs the tests in the background passes an ignored SIGINT on.
     let mut victim = Command::new("env")
         .arg("--default-signal=INT")
         .arg(std::env::current_exe().unwrap())

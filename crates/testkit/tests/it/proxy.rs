@@ -1,4 +1,4 @@
-//! The proxy passes what it is not told to fail, and fails what it is.
+//! The proxy fails the requests it was asked to fail, and passes the others.
 
 use std::time::Duration;
 
@@ -65,7 +65,7 @@ async fn requests_pass_or_fail_as_told() {
         let patch = Patch::Merge(json!({ "data": { "v": v } }));
         maps.patch("m", &PatchParams::default(), &patch).await
     };
-    // What the caller is told, and whether it happened.
+    // The caller's answer, and whether the write happened.
     for (fault, wanted, happens) in [
         (Fault::Status(409), "Conflict", false),
         (Fault::TooMany(7), "TooManyRequests", false),

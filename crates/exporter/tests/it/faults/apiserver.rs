@@ -164,9 +164,9 @@ async fn answer_overtaken_by_a_deletion() {
     rig.proxy.fail("PATCH", OBJECTS, 1, Fault::LateAnswer);
     rig.admit("b", &[5]);
     rig.arrives().await;
-    let before = rig.proxy.told();
+    let before = rig.proxy.watch_events();
     rig.nrts().delete(rig.name, &DeleteParams::default()).await.unwrap();
-    until("the deletion is told", async || (rig.proxy.told() > before).then_some(())).await;
+    until("the deletion reaches the watch", async || (rig.proxy.watch_events() > before).then_some(())).await;
     rig.proxy.heal();
     rig.survived_well(Writes::Exactly(3)).await;
 }

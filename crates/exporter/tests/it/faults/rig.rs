@@ -285,7 +285,9 @@ impl Rig {
 
     /// What came through the proxy, one request a line.
     fn log(&self) -> String {
-        let line = |seen: testkit::proxy::Seen| format!("{} {} {:?}\n", seen.method, seen.path, seen.fault);
+        let line = |record: testkit::proxy::RequestRecord| {
+            format!("{} {} {:?}\n", record.method, record.path, record.fault)
+        };
         self.proxy.seen().into_iter().map(line).collect()
     }
 

@@ -12,7 +12,8 @@ use super::super::write::{Operation, Write};
 use super::{Module, PlanInputs, kernel_of};
 
 impl PlanInputs<'_> {
-    /// ModuleImagesConfigs, and what is said of each image. One that is missing is looked for, for ever, and nobody says so.
+    /// ModuleImagesConfigs, and the state of each image. A missing image is looked for again and again, without
+    /// an event.
     pub(super) fn images(&self, writes: &mut Vec<Write>) {
         if !self.script.reaches(Stage::S3) {
             return;

@@ -103,7 +103,8 @@ impl PlanInputs<'_> {
         ])
     }
 
-    /// Those of modules that leave: when nothing has them any more, the finalizer goes; ModuleImagesConfigs go with them.
+    /// Those of modules that leave: when nothing has them any more, the finalizer goes; ModuleImagesConfigs go
+    /// with them.
     pub(super) fn remove_finalizers(&self, writes: &mut Vec<Write>) {
         for module in self.modules.values().filter(|module| module.is_leaving) {
             let is_left = |(_, nmc): (&str, &Value)| label(nmc, &module.of.in_use()).is_some();
@@ -124,7 +125,7 @@ impl PlanInputs<'_> {
         }
     }
 
-    /// The modules that any node is still told of or has, whether they are there or not.
+    /// The modules in the spec or status of any node, whether the Modules exist or not.
     pub(super) fn known(&self, nmc: Option<&Value>) -> BTreeSet<ModuleName> {
         entries(nmc, "spec").iter().chain(entries(nmc, "status")).map(named).collect()
     }

@@ -17,7 +17,7 @@ use super::{Module, PlanInputs, has_finalizer, label, without_finalizer};
 const MADE_FROM: &str = "testkit/made-from";
 
 impl PlanInputs<'_> {
-    /// DaemonSets, their status where nobody runs them, and pods that wait for their nodes' labels.
+    /// DaemonSets, their status where no controller runs them, and pods that wait for their nodes' labels.
     pub(super) fn plugins(&self, writes: &mut Vec<Write>) {
         for module in self.modules.values() {
             let spec = &module.body["spec"]["devicePlugin"];

@@ -30,7 +30,7 @@ impl Log {
         Ok(())
     }
 
-    /// Writes down all that comes out of a pipe until nobody can write to it any more.
+    /// Copies a pipe to the log until the last writer has closed it.
     pub(crate) fn follow(&self, stream: &str, pipe: PipeReader) -> io::Result<()> {
         let mut pipe = BufReader::new(pipe);
         let mut part = Vec::new();

@@ -1,5 +1,5 @@
-//! A container's root folder: in go an image, the mounts and devices of a container, out comes a calling thread whose `/`
-//! is made of nothing else. What of the host is not named there cannot be reached.
+//! A container's root folder: in go an image, the mounts and devices of a container, out comes a calling thread
+//! whose `/` is made of nothing else. What of the host is not named there cannot be reached.
 
 use std::fs::{self, File};
 use std::os::unix::fs::{PermissionsExt as _, symlink};
@@ -38,7 +38,7 @@ pub(super) struct Root<'a> {
 impl Root<'_> {
     /// Moves the calling thread into it, for good. It needs a mount namespace of its own.
     pub(super) fn enter(&self) -> anyhow::Result<()> {
-        // The node's later mounts are heard of where a mount asks for it; nothing goes the other way.
+        // Later mounts of the node propagate where a mount asks for it; nothing goes the other way.
         set_propagation("/", MountPropagationFlags::DOWNSTREAM)?;
         mount("tmpfs", self.at, "tmpfs", MountFlags::empty(), Some(c"mode=755"))
             .context("mounting a root folder")?;

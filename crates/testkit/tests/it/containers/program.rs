@@ -1,4 +1,4 @@
-//! The program of the image `program:1`: this very test binary, told by its environment what to be.
+//! The program of the image `program:1`: this very test binary; its environment says what to be.
 
 use std::convert::Infallible;
 use std::time::Duration;
@@ -11,8 +11,8 @@ use kube::{Api, Client, Config};
 use testkit::cri::Image;
 use tokio::signal::unix::{SignalKind, signal};
 
-/// The image. `PROGRAM=serve` answers on port 8080, at `/ready` with what `READY` says; `PROGRAM=ask` asks the API server
-/// for config maps until it may have them.
+/// The image. `PROGRAM=serve` answers on port 8080, at `/ready` with what `READY` says; `PROGRAM=ask` asks the
+/// API server for config maps until it may have them.
 pub(super) fn image() -> Image {
     let me = std::env::current_exe().unwrap();
     Image::program(me).command(["--ignored", "--exact", "containers::program::main", "--nocapture"])
