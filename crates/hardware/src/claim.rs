@@ -1,16 +1,17 @@
-//! Who has which node.
+//! Claims: the owner of each node.
 //!
-//! In: DeviceConfigs as [`Claimant`]s, labels of nodes. Out: for each node a [`Verdict`], and whom a change concerns. Never: a write, a
-//! clock, or a look at what runs on a node.
+//! In: DeviceConfigs as [`Claimant`]s, labels of nodes. Out: for each node a [`Verdict`], and whom a change concerns.
+//! Never: a write, a clock, or a look at what runs on a node.
 //!
-//! A node has one claim, the label [`api::hardware::keys::LABEL_DRIVER`], and that label is the only selector of a Module. So no node can be in two Modules, whatever
-//! anybody decides; what is decided here is which claim it gets. The one who has it keeps it as long as it matches; a free node goes to
-//! the oldest that matches, then the first by namespace and name. Each node is decided on its own, from what is there now: in which order
-//! it came about plays no part.
+//! A node has one claim, the label [`api::hardware::keys::LABEL_DRIVER`], and that label is the only selector of a
+//! Module. So no node can be in two Modules, whatever anybody decides; what is decided here is which claim it gets. The
+//! one who has it keeps it as long as it matches; a free node goes to the oldest that matches, then the first by
+//! namespace and name. Each node is decided on its own, from what is there now: in which order it came about plays no
+//! part.
 //!
-//! Cost: a change of a node looks at the DeviceConfigs that share one label with it (each is filed under one label of its selector), not
-//! at all; a new or changed DeviceConfig looks at all nodes once, and, to say whose selector may meet its own, at all others. Nothing else looks
-//! at what did not change.
+//! Cost: a change of a node looks at the DeviceConfigs that share one label with it (each is filed under one label of
+//! its selector), not at all; a new or changed DeviceConfig looks at all nodes once, and, to say whose selector may
+//! meet its own, at all others. Nothing else looks at what did not change.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::fmt;
@@ -33,7 +34,7 @@ pub struct Id {
 /// Which nodes are asked for.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Selector {
-    /// Nobody can say which: no new ones, and those it has stay.
+    /// Unknown: no new nodes, and those it has stay.
     None,
     /// All.
     All,
@@ -59,11 +60,12 @@ pub struct Claimant {
 /// What is to become of a node's claim.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Verdict {
-    /// Nobody asks for it.
+    /// No DeviceConfig asks for it.
     Free,
-    /// It has the claim of one that matches, or of which nobody can say what it asks for.
+    /// It has the claim of one that matches, or whose selector is unknown.
     Held(Id),
-    /// It has the claim of one that no longer matches, and has to be given back once nothing there needs it. `heir` waits for it.
+    /// It has the claim of one that no longer matches, and has to be given back once nothing there needs it. `heir`
+    /// waits for it.
     Ending {
         /// Who has it.
         owner: Id,
@@ -77,9 +79,9 @@ pub enum Verdict {
         /// Who is next.
         heir: Option<Id>,
     },
-    /// It has no claim, or one that nobody knows, and this one gets it.
+    /// It has no claim or an unknown one, and this DeviceConfig gets it.
     Open(Id),
-    /// It has a claim that nobody knows, and nobody asks for it.
+    /// It has an unknown claim, and no DeviceConfig asks for it.
     Stale,
 }
 
@@ -104,13 +106,13 @@ pub struct Claims {
     filed: BTreeMap<String, BTreeMap<String, BTreeSet<Id>>>,
     /// Those that ask for all nodes.
     everywhere: BTreeSet<Id>,
-    nodes: BTreeMap<Arc<str>, Spot>,
+    nodes: BTreeMap<Arc<str>, NodeClaim>,
     matching: BTreeMap<Id, BTreeSet<Arc<str>>>,
     holding: BTreeMap<Arc<str>, BTreeSet<Arc<str>>>,
 }
 
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
-struct Spot {
+struct NodeClaim {
     matched: BTreeSet<Id>,
     claim: Option<Arc<str>>,
 }
@@ -183,29 +185,31 @@ impl Verdict {
 }
 
 impl Claims {
-    /// Nobody asks for anything yet; claims are told by this label.
+    /// No claimants yet; claims are values of this label.
     #[must_use]
     pub fn new(label: &str) -> Self {
         Self { label: label.to_owned(), ..Self::default() }
     }
 
-    /// A node is new or has these labels now. Says whom that concerns: those who match it, before or now, and whose claim it has or had.
+    /// A node is new or has these labels now. Says whom that concerns: those who match it, before or now, and whose
+    /// claim it has or had.
     pub fn put_node(&mut self, name: &Arc<str>, labels: &Labels) -> BTreeSet<Id> {
-        let spot = Spot { matched: self.asking(labels), claim: labels.get(self.label.as_str()).cloned() };
+        let state =
+            NodeClaim { matched: self.asking(labels), claim: labels.get(self.label.as_str()).cloned() };
         let before = self.nodes.get(name);
-        if before == Some(&spot) {
+        if before == Some(&state) {
             return BTreeSet::new();
         }
         let mut concerned = self.take_out(name);
-        for id in &spot.matched {
+        for id in &state.matched {
             self.matching.entry(id.clone()).or_default().insert(Arc::clone(name));
         }
-        concerned.extend(spot.matched.iter().cloned());
-        if let Some(claim) = &spot.claim {
+        concerned.extend(state.matched.iter().cloned());
+        if let Some(claim) = &state.claim {
             self.holding.entry(Arc::clone(claim)).or_default().insert(Arc::clone(name));
             concerned.extend(self.by_claim.get(&**claim).cloned());
         }
-        self.nodes.insert(Arc::clone(name), spot);
+        self.nodes.insert(Arc::clone(name), state);
         concerned
     }
 
@@ -214,7 +218,8 @@ impl Claims {
         self.take_out(name)
     }
 
-    /// A DeviceConfig is new or changed. Says whom that concerns: itself and those it shares a node with, or might, before or now.
+    /// A DeviceConfig is new or changed. Says whom that concerns: itself and those it shares a node with, or might,
+    /// before or now.
     pub fn put<'a>(
         &mut self,
         claimant: Claimant,
@@ -251,8 +256,8 @@ impl Claims {
         let concerned = self.neighbours(id);
         let Some(claimant) = self.all.remove(id) else { return BTreeSet::new() };
         for name in self.matching.remove(id).unwrap_or_default() {
-            if let Some(spot) = self.nodes.get_mut(&name) {
-                spot.matched.remove(id);
+            if let Some(state) = self.nodes.get_mut(&name) {
+                state.matched.remove(id);
             }
         }
         if self.by_claim.get(&claimant.claim) == Some(id) {
@@ -278,13 +283,13 @@ impl Claims {
     /// What is to become of a node's claim.
     #[must_use]
     pub fn verdict(&self, node: &str) -> Verdict {
-        let Some(spot) = self.nodes.get(node) else { return Verdict::Free };
-        let heir = self.heir(spot);
-        let Some(claim) = &spot.claim else { return heir.map_or(Verdict::Free, Verdict::Open) };
+        let Some(state) = self.nodes.get(node) else { return Verdict::Free };
+        let heir = self.heir(state);
+        let Some(claim) = &state.claim else { return heir.map_or(Verdict::Free, Verdict::Open) };
         match self.by_claim.get(&**claim).and_then(|id| self.all.get(id)) {
             None => heir.map_or(Verdict::Stale, Verdict::Open),
             Some(owner) if owner.leaving => Verdict::Leaving { owner: owner.id.clone(), heir },
-            Some(owner) if spot.matched.contains(&owner.id) || owner.selector == Selector::None => {
+            Some(owner) if state.matched.contains(&owner.id) || owner.selector == Selector::None => {
                 Verdict::Held(owner.id.clone())
             }
             Some(owner) => Verdict::Ending { owner: owner.id.clone(), heir },
@@ -307,7 +312,7 @@ impl Claims {
         self.holding.get(claim).into_iter().flatten()
     }
 
-    /// Claims on nodes that nobody known has made, sorted.
+    /// Claims on nodes without a known DeviceConfig, sorted.
     pub fn unknown(&self) -> impl Iterator<Item = &Arc<str>> + use<'_> {
         self.holding.keys().filter(|claim| !self.by_claim.contains_key(&***claim))
     }
@@ -321,9 +326,9 @@ impl Claims {
     /// Whom a node concerns: who matches it, and whose claim it has.
     #[must_use]
     pub fn concerned(&self, node: &str) -> BTreeSet<Id> {
-        let Some(spot) = self.nodes.get(node) else { return BTreeSet::new() };
-        let owner = spot.claim.as_deref().and_then(|claim| self.by_claim.get(claim));
-        spot.matched.iter().chain(owner).cloned().collect()
+        let Some(state) = self.nodes.get(node) else { return BTreeSet::new() };
+        let owner = state.claim.as_deref().and_then(|claim| self.by_claim.get(claim));
+        state.matched.iter().chain(owner).cloned().collect()
     }
 
     /// The others that could ask for a node that this one asks for, sorted, whether there is one or not.
@@ -342,8 +347,8 @@ impl Claims {
         let mut lost: BTreeMap<Id, Vec<String>> = BTreeMap::new();
         let mut won: BTreeMap<Id, Vec<String>> = BTreeMap::new();
         for name in self.matching(id) {
-            let Some(spot) = self.nodes.get(name) else { continue };
-            let rivals = spot.matched.iter().filter(|other| {
+            let Some(state) = self.nodes.get(name) else { continue };
+            let rivals = state.matched.iter().filter(|other| {
                 *other != id && self.all.get(other).is_some_and(|claimant| !claimant.leaving)
             });
             let mut rivals = rivals.peekable();
@@ -373,8 +378,8 @@ impl Claims {
     }
 
     /// The oldest that asks for a node and stays.
-    fn heir(&self, spot: &Spot) -> Option<Id> {
-        let staying = spot.matched.iter().filter_map(|id| self.all.get(id)).filter(|one| !one.leaving);
+    fn heir(&self, state: &NodeClaim) -> Option<Id> {
+        let staying = state.matched.iter().filter_map(|id| self.all.get(id)).filter(|one| !one.leaving);
         staying.min_by_key(|claimant| claimant.seniority()).map(|claimant| claimant.id.clone())
     }
 
@@ -390,8 +395,8 @@ impl Claims {
 
     fn take_out(&mut self, name: &Arc<str>) -> BTreeSet<Id> {
         let concerned = self.concerned(name);
-        let Some(spot) = self.nodes.remove(name) else { return concerned };
-        for id in &spot.matched {
+        let Some(state) = self.nodes.remove(name) else { return concerned };
+        for id in &state.matched {
             if let Some(nodes) = self.matching.get_mut(id) {
                 nodes.remove(name);
                 if nodes.is_empty() {
@@ -399,7 +404,7 @@ impl Claims {
                 }
             }
         }
-        if let Some(claim) = &spot.claim
+        if let Some(claim) = &state.claim
             && let Some(nodes) = self.holding.get_mut(claim)
         {
             nodes.remove(name);

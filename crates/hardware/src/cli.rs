@@ -1,6 +1,7 @@
 //! `tholepin hardware`: what can be done with DeviceConfigs without a cluster.
 //!
-//! In: files. Out: manifests on standard output, what was changed in them on standard error. Never: a cluster, or half an output.
+//! In: files. Out: manifests on standard output, what was changed in them on standard error. Never: a cluster, or half
+//! an output.
 
 use std::io::Read as _;
 use std::path::{Path, PathBuf};

@@ -1,7 +1,7 @@
 //! Which image a node's kernel needs.
 //!
-//! In: kernel mappings, the version of a kernel, a Module's name. Out: the image, as KMM will work it out. Never: an image for a kernel that
-//! no mapping matches, or a guess where an expression cannot be read.
+//! In: kernel mappings, the version of a kernel, a Module's name. Out: the image, as KMM will work it out. Never: an
+//! image for a kernel that no mapping matches, or a guess where an expression cannot be read.
 
 use api::hardware::{KernelMapping, RegistryTls, first_match};
 
@@ -12,7 +12,7 @@ pub enum Served {
     By(Source),
     /// No mapping matches: the node is left alone.
     Unsupported,
-    /// Nobody can say, since this is wrong with a mapping or with the version.
+    /// Undecided: this is wrong with a mapping or with the version.
     Unclear(String),
 }
 
@@ -74,7 +74,7 @@ impl<'a> Variables<'a> {
         Some(Self { full: kernel.chars().map(legal).collect(), parts, names })
     }
 
-    /// A variable's value; what nobody knows is empty.
+    /// The value of a variable; unknown ones are empty.
     fn value(&self, name: &str) -> String {
         let [x, y, z] = self.parts;
         match name {
@@ -112,7 +112,8 @@ fn filled(template: &str, variables: &Variables<'_>) -> String {
     image + rest
 }
 
-/// What stands in `${...}`: a name, and perhaps what to say where it is empty (`-`, `:-`, `=`, `:=`) or is not (`+`, `:+`).
+/// What stands in `${...}`: a name, and perhaps what to say where it is empty (`-`, `:-`, `=`, `:=`) or is not (`+`,
+/// `:+`).
 fn braced(inside: &str, variables: &Variables<'_>) -> String {
     let end = inside.find(|c: char| !c.is_ascii_alphanumeric() && c != '_').unwrap_or(inside.len());
     let (name, form) = inside.split_at(end);

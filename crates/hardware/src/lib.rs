@@ -1,37 +1,50 @@
-//! Brings drivers of special hardware to nodes, as DeviceConfigs ask for it: one KMM Module each.
+//! The controller of DeviceConfigs: brings drivers of special hardware to nodes, with one KMM Module each.
 //!
-//! In: DeviceConfigs, nodes, what KMM says, pods that use the devices and their resource claims. Out: Modules and what they stand on, claims and versions on nodes,
-//! status, events. Never: a node in two Modules; a driver pulled from under a pod unless that was asked for; a write where nothing differs.
+//! In: DeviceConfigs, nodes, KMM's reports, pods that use the devices and their resource claims. Out: Modules and their
+//! dependencies, claims and versions on nodes, status, events. Never: a node in two Modules; a driver unloaded under a
+//! pod unless that was asked for; a write where nothing differs.
 //!
-//! Pure: [`claim`] (who has which node), [`kernel`] (which image a kernel needs), [`load`] (how it is loaded), [`sound`] (what cannot be done), [`module`] (what is made),
-//! [`offered`] (whose pods use it), [`held`] (who has devices by resource claims), [`rollout`] (which node gets which version now), [`unused`] (what has to hold before),
-//! [`plan`] (what there is to do, from the [`world`] by way of [`facts`]), [`status`] (what is told, in [`words`] that the docs explain). Around them [`watch`] keeps the world true, [`work`] does what is
-//! planned, one DeviceConfig independent of the other, and [`process`] starts both.
+//! | module | concern |
+//! |---|---|
+//! | [`cluster_state`] | everything observed; pure |
+//! | [`claim`] | the owner of each node; pure |
+//! | [`validate`] | what a DeviceConfig must not say; pure |
+//! | [`kernel`], [`loader`], [`nmc`] | the image for a kernel, how a driver is loaded, what KMM reports of it; pure |
+//! | [`module`] | the Module and its dependencies; pure |
+//! | [`device_names`], [`claims_in_use`] | which pods use the devices; pure |
+//! | [`node_states`], [`taints`] | the state of each node; pure |
+//! | [`rollout`], [`precondition`] | which node gets which version now, and what must hold first; pure |
+//! | [`plan`] | all actions for a DeviceConfig; pure |
+//! | [`status`], [`reasons`] | conditions, problems and events; pure |
+//! | [`watch`], [`shared`] | watches that feed the cluster state |
+//! | [`queue`], [`execute`] | the queue by key, and the writes |
+//! | [`permissions`], [`rbac`] | what the account may do |
+//! | [`manifests`], [`process`], [`metrics`], [`cli`] | installation, start, metrics, `tholepin hardware` |
 
-pub mod act;
 pub mod claim;
+pub mod claims_in_use;
 pub mod cli;
-pub mod facts;
-pub mod held;
+pub mod cluster_state;
+pub mod device_names;
+pub mod execute;
 pub mod kernel;
-pub mod load;
+pub mod loader;
 pub mod manifests;
 pub mod metrics;
 pub mod module;
 pub mod nmc;
-pub mod offered;
+pub mod node_states;
+pub mod permissions;
 pub mod plan;
+pub mod precondition;
 pub mod process;
+pub mod queue;
 pub mod rbac;
-pub mod rights;
+pub mod reasons;
 pub mod rollout;
 pub mod shared;
-pub mod sound;
 pub mod status;
 pub mod taints;
-pub mod unused;
+pub mod validate;
 pub mod watch;
 mod wire;
-pub mod words;
-pub mod work;
-pub mod world;

@@ -1,7 +1,8 @@
 //! What has to be in a cluster so that DeviceConfigs are done there, as functions of the options.
 //!
-//! In: the operator's [`Options`], with another namespace. Out: typed objects, one by one and, in the order in which they are made, all together.
-//! Never: KMM, which is installed by its own manifests; a right that [`super::rbac`] does not list; the same options with other bytes.
+//! In: the operator's [`Options`], with another namespace. Out: typed objects, one by one and, in the order in which
+//! they are made, all together. Never: KMM, which is installed by its own manifests; a right that [`super::rbac`] does
+//! not list; the same options with other bytes.
 
 use api::hardware::policy;
 use deployer::manifests::Error;

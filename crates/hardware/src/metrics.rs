@@ -1,6 +1,7 @@
-//! What is counted.
+//! Metrics.
 //!
-//! In: the world when somebody asks, rounds and writes as they happen. Out: metrics. Never: a series of a DeviceConfig that is gone.
+//! In: the cluster state at each scrape, rounds and writes as they happen. Out: metrics. Never: a series of a
+//! DeviceConfig that is gone.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -16,10 +17,10 @@ use prometheus_client::metrics::gauge::ConstGauge;
 use prometheus_client::metrics::histogram::{Histogram, exponential_buckets};
 use prometheus_client::registry::Registry;
 
-use super::act::Fault;
-use super::plan::Do;
+use super::cluster_state::Config;
+use super::execute::Fault;
+use super::plan::Action;
 use super::shared::Shared;
-use super::world::Config;
 
 /// Counters of the process.
 #[derive(Clone, Debug)]
@@ -60,13 +61,13 @@ impl Metrics {
     }
 
     /// Something was written, or was not.
-    pub fn wrote(&self, one: &Do, fault: Option<&Fault>) {
+    pub fn wrote(&self, one: &Action, fault: Option<&Fault>) {
         let what = match one {
-            Do::Finalizer(_) => "finalizer",
-            Do::Ensure(..) | Do::Remove(..) => "ground",
-            Do::Apply(..) | Do::DeleteModule { .. } => "module",
-            Do::Node(_) => "node",
-            Do::Evict { .. } => "eviction",
+            Action::Finalizer(_) => "finalizer",
+            Action::Ensure(..) | Action::Remove(..) => "ground",
+            Action::Apply(..) | Action::DeleteModule { .. } => "module",
+            Action::Node(_) => "node",
+            Action::Evict { .. } => "eviction",
         };
         self.count(what, fault);
     }
@@ -180,16 +181,16 @@ mod tests {
     use prometheus_client::encoding::text::encode;
 
     use super::*;
+    use crate::cluster_state::Environment;
     use crate::status::Failure;
-    use crate::world::Place;
 
     #[test]
     fn what_is_put_off_is_no_failure() {
         let mut registry = Registry::default();
-        let metrics = Metrics::register(&mut registry, &Shared::new(Place::default()));
+        let metrics = Metrics::register(&mut registry, &Shared::new(Environment::default()));
         let failed = Fault::Failed { failure: Failure { module: false, text: "no".to_owned() }, soon: false };
         for fault in [None, Some(&Fault::Stale), Some(&Fault::Later(Duration::ZERO)), Some(&failed)] {
-            metrics.wrote(&Do::Finalizer(true), fault);
+            metrics.wrote(&Action::Finalizer(true), fault);
             metrics.status(fault);
         }
         let mut text = String::new();

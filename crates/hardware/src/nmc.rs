@@ -1,7 +1,7 @@
 //! What KMM says: of each node which modules it has, of each Module which images were found.
 //!
-//! In: NodeModulesConfigs and ModuleImagesConfigs. Out: [`Nmc`], [`Images`], with no more than somebody reads. Never: a judgement about a
-//! node; [`super::facts`] makes those.
+//! In: NodeModulesConfigs and ModuleImagesConfigs. Out: [`Nmc`], [`Images`], reduced to the fields that are read.
+//! Never: a judgement about a node; [`super::node_states`] makes those.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -10,18 +10,18 @@ use api::kmm::node::Entry;
 use api::kmm::{ModuleImagesConfig, NodeModulesConfig};
 
 use super::claim::Id;
-use super::load::Load;
+use super::loader::Load;
 
 /// The modules of a node.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Nmc {
     /// By the names of their Modules.
-    pub modules: BTreeMap<Id, Slot>,
+    pub modules: BTreeMap<Id, NodeModule>,
 }
 
 /// A module of a node.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub struct Slot {
+pub struct NodeModule {
     /// How it should be loaded; `None`: it should not be there.
     pub wanted: Option<Load>,
     /// It is loaded, or was when KMM looked last.
@@ -43,7 +43,8 @@ pub struct Loaded {
     pub how: Load,
 }
 
-/// The images of a Module that have not been found yet, sorted, with what KMM says of them; nothing said: it is still looking.
+/// The images of a Module that have not been found yet, sorted, with what KMM says of them; nothing said: it is still
+/// looking.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Images {
     /// Image and state.
@@ -57,7 +58,7 @@ impl Nmc {
     /// What is needed of an object.
     #[must_use]
     pub fn of(object: &NodeModulesConfig) -> Self {
-        let mut modules = BTreeMap::<Id, Slot>::new();
+        let mut modules = BTreeMap::<Id, NodeModule>::new();
         for key in object.metadata.labels.iter().flatten().map(|(key, _)| key) {
             let named = key.strip_prefix(IN_USE.0).and_then(|key| key.strip_suffix(IN_USE.1));
             if let Some((namespace, name)) = named.and_then(|named| named.split_once('.')) {

@@ -17,16 +17,16 @@ use tokio::sync::watch;
 use tokio_util::sync::CancellationToken;
 use tracing::info;
 
-use super::act::Hand;
+use super::cluster_state::Environment;
+use super::execute::Applier;
 use super::metrics::Metrics;
-use super::rights::{self, Missing};
+use super::permissions::{self, Missing};
+use super::queue::Worker;
 use super::shared::Shared;
-use super::work::Worker;
-use super::world::Place;
 
 /// How long nodes may be on their way before that is told as a problem.
 pub const PATIENCE: Duration = Duration::from_secs(60);
-/// How long a pod may be on its way to a node that was found free, unless somebody says otherwise.
+/// How long a pod may be on its way to a node that was found free; the default.
 pub const BINDING: Duration = Duration::from_secs(1);
 
 /// What readiness asks.
@@ -40,9 +40,9 @@ pub struct Health {
 }
 
 /// What the controller needs.
-pub struct Setting<'a> {
+pub struct Setup<'a> {
     /// Where we run.
-    pub place: Place,
+    pub place: Environment,
     /// The API server.
     pub connection: &'a Connection,
     /// Who is told.
@@ -70,7 +70,7 @@ impl Health {
     /// # Errors
     /// What is missing.
     pub fn check(&self) -> Result<(), String> {
-        rights::check(&self.missing)?;
+        permissions::check(&self.missing)?;
         self.readiness.check()
     }
 }
@@ -81,13 +81,14 @@ pub fn lease(namespace: &str, identity: String) -> lease::Config {
     lease::Config::new(namespace, keys::LEASE, identity)
 }
 
-/// Starts everything. `leads` says who leads; none: we, always. `release` is cancelled when nobody works under the lease any more.
+/// Starts everything. `leads` says who leads; none: we, always. `release` is cancelled when no task works under the
+/// lease any more.
 ///
 /// # Errors
 /// When no client can be made.
 pub fn start(
     tasks: &mut Tasks,
-    setting: Setting<'_>,
+    setting: Setup<'_>,
     health: &Health,
     registry: &mut Registry,
     leads: Option<watch::Receiver<lease::Status>>,
@@ -101,10 +102,10 @@ pub fn start(
     let told = health.told.clone();
     let asking = client.clone();
     tasks.spawn("rights for DeviceConfigs", async move {
-        rights::follow(asking, openshift, told).await;
+        permissions::follow(asking, openshift, told).await;
         std::future::pending::<Result<(), Infallible>>().await
     });
-    let hand = Hand { client, shared: Arc::clone(&shared), binding: setting.binding };
+    let hand = Applier { client, shared: Arc::clone(&shared), binding: setting.binding };
     let recorder = setting.recorder.named(keys::FIELD_MANAGER);
     let worker = Worker { hand, recorder, metrics, patience: setting.patience };
     let readiness = health.readiness.clone();

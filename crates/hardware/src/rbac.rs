@@ -1,10 +1,11 @@
 //! What the account of the controller of DeviceConfigs must be allowed to do.
 //!
-//! In: a platform. Out: the rules of a ClusterRole, and of a Role in its own namespace. Never: more than is used; what is asked of the API server
-//! stands in [`super::act`] and [`super::watch`].
+//! In: a platform. Out: the rules of a ClusterRole, and of a Role in its own namespace. Never: more than is used; what
+//! is asked of the API server stands in [`super::execute`] and [`super::watch`].
 //!
-//! DeviceConfigs are in any namespace, and what is made for them beside them, so accounts and ConfigMaps are in the ClusterRole, whatever
-//! their names. It never grants what a role could be told from: OpenShift's role for privileged pods it may bind, and no other.
+//! DeviceConfigs are in any namespace, and what is made for them beside them, so accounts and ConfigMaps are in the
+//! ClusterRole, whatever their names. It never grants what a role could be told from: OpenShift's role for privileged
+//! pods it may bind, and no other.
 
 use api::hardware::{GROUP, PLURAL, keys};
 use api::kmm;
@@ -12,7 +13,7 @@ use api::rbac::{Rules, rule, rule_for};
 use deployer::manifests::controller::openshift_rules;
 use deployer::platform::Platform;
 
-use super::held;
+use super::claims_in_use;
 use super::module::SCC_ROLE;
 use super::watch::DEFINITION;
 
@@ -41,11 +42,12 @@ pub fn rules(platform: Platform) -> Rules {
         rule("", &["nodes"], &["list", "watch", "patch"]),
         // Who uses devices, by resources or by claims.
         rule("", &["pods"], &SEEN),
-        rule(held::GROUP, &[held::PLURAL], &SEEN),
+        rule(claims_in_use::GROUP, &[claims_in_use::PLURAL], &SEEN),
         rule("", &["pods/eviction"], &["create"]),
         rule("", &["serviceaccounts", "configmaps"], &NAMED),
         rule("events.k8s.io", &["events"], &["create", "patch"]),
-        // Which platform it is; where it is none of OpenShift's the answer is that there is no such thing, but only to those who may ask.
+        // Which platform it is; where it is none of OpenShift's the answer is that there is no such thing, but only to
+        // those who may ask.
         rule("config.openshift.io", &["clusterversions"], &["list"]),
     ];
     if platform.is_openshift() {
@@ -67,7 +69,7 @@ mod tests {
     use api::rbac::{covers, missing};
 
     use super::*;
-    use crate::rights::{Need, needed};
+    use crate::permissions::{Need, needed};
 
     /// What is looked for before work begins is what is given.
     #[test]
@@ -84,7 +86,8 @@ mod tests {
         }
     }
 
-    /// Nothing that would make it an administrator: no secret, no role of its choice, no pod of its own, no deletion of nodes or pods.
+    /// Nothing that would make it an administrator: no secret, no role of its choice, no pod of its own, no deletion of
+    /// nodes or pods.
     #[test]
     fn much_is_not_given() {
         for platform in Platform::ALL {

@@ -1,12 +1,14 @@
 //! Which nodes get which version of the driver now.
 //!
-//! In: the nodes of one DeviceConfig as [`Spot`]s, its policy. Out: [`Step`]s, and who has to wait for what. Never: more nodes without a
-//! working driver because of us than the policy allows; a driver taken from under a pod unless that was asked for; a write.
+//! In: the nodes of one DeviceConfig as [`RolloutNode`]s, its policy. Out: [`Step`]s, and who has to wait for what.
+//! Never: more nodes without a working driver because of us than the policy allows; a driver taken from under a pod
+//! unless that was asked for; a write.
 //!
-//! KMM loads on a node the version that its label says. A node without one gets it at once: nothing is loaded there, so nothing can break. A
-//! node with another version is changed when there is room. Before that, and before it is given back, the node is fenced (a taint that new pods
-//! do not tolerate), so that no pod arrives between the look at its pods and the change; the fence goes when nothing is to be unloaded there any
-//! more. What is not known, such as the pods before they were listed, counts as in use.
+//! KMM loads on a node the version that its label says. A node without one gets it at once: nothing is loaded there, so
+//! nothing can break. A node with another version is changed when there is room. Before that, and before it is given
+//! back, the node is fenced (a taint that new pods do not tolerate), so that no pod arrives between the look at its
+//! pods and the change; the fence goes when nothing is to be unloaded there any more. What is not known, such as the
+//! pods before they were listed, counts as in use.
 
 use std::collections::BTreeSet;
 
@@ -23,16 +25,16 @@ pub struct Policy<'a> {
     pub pods: PodsUsingDevices,
     /// No node gets another version.
     pub paused: bool,
-    /// Somebody may use devices that we know of, so it is worth looking.
+    /// Device names are known, so that pods that use devices can be found.
     pub devices_known: bool,
 }
 
 /// Who uses the devices of a node.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Users {
-    /// Nobody knows yet.
+    /// Not known yet.
     Unknown,
-    /// These pods; none: nobody.
+    /// These pods; an empty list means that the devices are free.
     Pods(Vec<Pod>),
 }
 
@@ -65,7 +67,7 @@ impl Users {
 
 /// A node with our claim.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Spot<'a> {
+pub struct RolloutNode<'a> {
     /// Its name.
     pub node: &'a str,
     /// It no longer matches, and is to be given back.
@@ -97,7 +99,7 @@ pub struct Spot<'a> {
 pub enum Step {
     /// Tell the first version.
     Start(String),
-    /// Tell another version, if really nobody is there (`checked`).
+    /// Set another version; `checked`: only if no pod uses the devices.
     Switch {
         /// The node.
         node: String,
@@ -117,7 +119,7 @@ pub enum Step {
         /// The pod.
         pod: Pod,
     },
-    /// Give the node back, if really nobody is there (`checked`).
+    /// Give the node back; `checked`: only if no pod uses the devices.
     Release {
         /// The node.
         node: String,
@@ -153,16 +155,17 @@ pub struct Round {
 }
 
 impl Users {
-    /// Somebody uses them, for all that is known.
+    /// Devices are in use, or may be.
     #[must_use]
     pub fn any(&self) -> bool {
         !matches!(self, Self::Pods(pods) if pods.is_empty())
     }
 }
 
-impl Spot<'_> {
-    /// It should have a working driver and has none, for all that is known because of us: a first version that does not load is as good a reason
-    /// not to go on as any. What a taint or a start of the machine takes would be gone without us, too.
+impl RolloutNode<'_> {
+    /// It should have a working driver and has none, for all that is known because of us: a first version that does not
+    /// load is as good a reason not to go on as any. What a taint or a start of the machine takes would be gone without
+    /// us, too.
     fn is_missing(&self) -> bool {
         self.supported && !self.ready && !self.maintenance && !self.rebooted
     }
@@ -172,7 +175,7 @@ impl Spot<'_> {
         self.version.is_some_and(|version| version != wanted)
     }
 
-    /// Nothing there is about to be unloaded, so that whoever comes keeps what he gets.
+    /// Nothing there is about to be unloaded: a new pod keeps its device.
     fn is_settled(&self) -> bool {
         !self.stale && self.loaded.is_none_or(|loaded| self.version == Some(loaded))
     }
@@ -180,58 +183,60 @@ impl Spot<'_> {
 
 /// What is to be done on these nodes. The same nodes in another order give the same.
 #[must_use]
-pub fn round(policy: &Policy<'_>, spots: &[Spot<'_>]) -> Round {
-    let mut spots: Vec<&Spot<'_>> = spots.iter().collect();
-    spots.sort_by_key(|spot| spot.node);
+pub fn round(policy: &Policy<'_>, states: &[RolloutNode<'_>]) -> Round {
+    let mut states: Vec<&RolloutNode<'_>> = states.iter().collect();
+    states.sort_by_key(|state| state.node);
     let mut round = Round::default();
-    let (ending, ours): (Vec<&Spot<'_>>, Vec<&Spot<'_>>) = spots.into_iter().partition(|spot| spot.ending);
-    for spot in ending {
-        round.end(policy, spot);
+    let (ending, ours): (Vec<&RolloutNode<'_>>, Vec<&RolloutNode<'_>>) =
+        states.into_iter().partition(|state| state.ending);
+    for state in ending {
+        round.end(policy, state);
     }
-    for spot in ours.iter().filter(|spot| spot.version.is_none()) {
-        round.steps.push(Step::Start(spot.node.to_owned()));
+    for state in ours.iter().filter(|state| state.version.is_none()) {
+        round.steps.push(Step::Start(state.node.to_owned()));
     }
-    let missing = ours.iter().filter(|spot| spot.is_missing());
-    round.unavailable = missing.map(|spot| spot.node.to_owned()).collect();
+    let missing = ours.iter().filter(|state| state.is_missing());
+    round.unavailable = missing.map(|state| state.node.to_owned()).collect();
 
     let mut chosen = BTreeSet::new();
     let mut room = policy.most_unavailable.saturating_sub(round.unavailable.len());
     // Those that can lose nothing come first and take no room.
-    let mut candidates: Vec<&&Spot<'_>> =
-        ours.iter().filter(|spot| spot.is_candidate(policy.version)).collect();
+    let mut candidates: Vec<&&RolloutNode<'_>> =
+        ours.iter().filter(|state| state.is_candidate(policy.version)).collect();
     // Those that are fenced were begun: they come before others, so that no more than needed are fenced.
-    candidates.sort_by_key(|spot| (spot.ready && spot.supported, !spot.fenced, spot.node));
-    for spot in candidates {
-        if round.change(policy, spot, &mut room) {
-            chosen.insert(spot.node);
+    candidates.sort_by_key(|state| (state.ready && state.supported, !state.fenced, state.node));
+    for state in candidates {
+        if round.change(policy, state, &mut room) {
+            chosen.insert(state.node);
         }
     }
-    for spot in ours.iter().filter(|spot| !chosen.contains(spot.node)) {
-        round.unfence(spot);
+    for state in ours.iter().filter(|state| !chosen.contains(state.node)) {
+        round.unfence(state);
     }
     round
 }
 
-/// What is to be done before the driver goes from all of these nodes at once. Fences stay: whoever came now would lose his device, or keep the
-/// driver there for ever. Nobody is asked to go before all nodes are fenced, or he would come to the next one.
+/// What is to be done before the driver goes from all of these nodes at once. Cordon taints stay: a pod that came now
+/// would lose its device, or keep the driver there for ever. No pod is evicted before all nodes are tainted: it would
+/// move to the next one.
 #[must_use]
-pub fn clear(pods: PodsUsingDevices, spots: &[Spot<'_>]) -> Round {
+pub fn clear(pods: PodsUsingDevices, states: &[RolloutNode<'_>]) -> Round {
     let evict = pods == PodsUsingDevices::Evict;
-    let is_fenced = spots.iter().all(|spot| spot.fenced);
+    let is_fenced = states.iter().all(|state| state.fenced);
     let mut round = Round::default();
-    for spot in spots {
-        let fence = match &spot.users {
+    for state in states {
+        let fence = match &state.users {
             Users::Unknown => false,
             users => evict || !users.any(),
         };
-        if fence && !spot.fenced {
-            round.steps.push(Step::Fence(spot.node.to_owned()));
+        if fence && !state.fenced {
+            round.steps.push(Step::Fence(state.node.to_owned()));
         }
-        match &spot.users {
-            Users::Unknown => drop(round.wait(spot, Wait::Unknown)),
+        match &state.users {
+            Users::Unknown => drop(round.wait(state, Wait::Unknown)),
             Users::Pods(pods) if pods.is_empty() => {}
-            Users::Pods(pods) if evict && is_fenced => round.evict(spot, pods),
-            Users::Pods(pods) => drop(round.wait(spot, using(pods))),
+            Users::Pods(pods) if evict && is_fenced => round.evict(state, pods),
+            Users::Pods(pods) => drop(round.wait(state, using(pods))),
         }
     }
     round
@@ -239,34 +244,34 @@ pub fn clear(pods: PodsUsingDevices, spots: &[Spot<'_>]) -> Round {
 
 impl Round {
     /// A node that has another version: says whether it is being changed.
-    fn change(&mut self, policy: &Policy<'_>, spot: &Spot<'_>, room: &mut usize) -> bool {
+    fn change(&mut self, policy: &Policy<'_>, state: &RolloutNode<'_>, room: &mut usize) -> bool {
         if policy.paused {
-            return self.wait(spot, Wait::Paused);
+            return self.wait(state, Wait::Paused);
         }
-        if spot.maintenance && spot.supported {
-            return self.wait(spot, Wait::Maintenance);
+        if state.maintenance && state.supported {
+            return self.wait(state, Wait::Maintenance);
         }
-        let costs = usize::from(spot.ready && spot.supported);
+        let costs = usize::from(state.ready && state.supported);
         if *room < costs {
-            return self.wait(spot, Wait::Turn);
+            return self.wait(state, Wait::Turn);
         }
-        let node = || spot.node.to_owned();
+        let node = || state.node.to_owned();
         let switch = |checked| Step::Switch {
             node: node(),
-            from: spot.version.unwrap_or_default().to_owned(),
+            from: state.version.unwrap_or_default().to_owned(),
             checked,
         };
         let look = policy.devices_known && policy.pods != PodsUsingDevices::Ignore;
-        match (&spot.users, policy.pods) {
+        match (&state.users, policy.pods) {
             _ if !look => self.steps.push(switch(false)),
-            (Users::Unknown, _) => return self.wait(spot, Wait::Unknown),
+            (Users::Unknown, _) => return self.wait(state, Wait::Unknown),
             (Users::Pods(pods), PodsUsingDevices::Wait) if !pods.is_empty() => {
-                return self.wait(spot, using(pods));
+                return self.wait(state, using(pods));
             }
-            _ if !spot.fenced => self.steps.push(Step::Fence(node())),
+            _ if !state.fenced => self.steps.push(Step::Fence(node())),
             (Users::Pods(pods), _) if pods.is_empty() => self.steps.push(switch(true)),
             (Users::Pods(pods), _) => {
-                self.evict(spot, pods);
+                self.evict(state, pods);
             }
         }
         *room -= costs;
@@ -274,37 +279,37 @@ impl Round {
     }
 
     /// A node that is to be given back.
-    fn end(&mut self, policy: &Policy<'_>, spot: &Spot<'_>) {
+    fn end(&mut self, policy: &Policy<'_>, state: &RolloutNode<'_>) {
         let look = policy.devices_known && policy.pods != PodsUsingDevices::Ignore;
-        let release = |checked| Step::Release { node: spot.node.to_owned(), checked };
-        match (&spot.users, policy.pods) {
+        let release = |checked| Step::Release { node: state.node.to_owned(), checked };
+        match (&state.users, policy.pods) {
             _ if !look => self.steps.push(release(false)),
-            (Users::Unknown, _) => drop(self.wait(spot, Wait::Unknown)),
+            (Users::Unknown, _) => drop(self.wait(state, Wait::Unknown)),
             (Users::Pods(pods), PodsUsingDevices::Wait) if !pods.is_empty() => {
-                self.wait(spot, using(pods));
-                self.unfence(spot);
+                self.wait(state, using(pods));
+                self.unfence(state);
             }
-            _ if !spot.fenced => self.steps.push(Step::Fence(spot.node.to_owned())),
+            _ if !state.fenced => self.steps.push(Step::Fence(state.node.to_owned())),
             (Users::Pods(pods), _) if pods.is_empty() => self.steps.push(release(true)),
-            (Users::Pods(pods), _) => self.evict(spot, pods),
+            (Users::Pods(pods), _) => self.evict(state, pods),
         }
     }
 
     /// A fence that is of no use any more goes.
-    fn unfence(&mut self, spot: &Spot<'_>) {
-        if spot.fenced && spot.is_settled() && !spot.reserved {
-            self.steps.push(Step::Unfence(spot.node.to_owned()));
+    fn unfence(&mut self, state: &RolloutNode<'_>) {
+        if state.fenced && state.is_settled() && !state.reserved {
+            self.steps.push(Step::Unfence(state.node.to_owned()));
         }
     }
 
-    fn evict(&mut self, spot: &Spot<'_>, pods: &[Pod]) {
+    fn evict(&mut self, state: &RolloutNode<'_>, pods: &[Pod]) {
         let staying = pods.iter().filter(|pod| !pod.leaving);
-        self.steps.extend(staying.map(|pod| Step::Evict { node: spot.node.to_owned(), pod: pod.clone() }));
-        self.wait(spot, using(pods));
+        self.steps.extend(staying.map(|pod| Step::Evict { node: state.node.to_owned(), pod: pod.clone() }));
+        self.wait(state, using(pods));
     }
 
-    fn wait(&mut self, spot: &Spot<'_>, why: Wait) -> bool {
-        self.waiting.push((spot.node.to_owned(), why));
+    fn wait(&mut self, state: &RolloutNode<'_>, why: Wait) -> bool {
+        self.waiting.push((state.node.to_owned(), why));
         false
     }
 }

@@ -1,7 +1,7 @@
 //! The world, between the watches that keep it true and the worker that reads it.
 //!
-//! In: what watches and the answers of our own writes say. Out: a look at it, and what there is to look at again. Never: a wait while it is
-//! locked.
+//! In: what watches and the answers of our own writes say. Out: a look at it, and what there is to look at again.
+//! Never: a wait while it is locked.
 
 use std::collections::BTreeSet;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
@@ -9,7 +9,7 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use tokio::sync::{Notify, watch};
 
 use super::claim::Id;
-use super::world::{Concerned, Key, Needs, Place, World};
+use super::cluster_state::{AffectedConfigs, ClusterState, Environment, Key, Needs};
 
 /// The world and what there is to do. One for the process.
 #[derive(Debug)]
@@ -22,25 +22,25 @@ pub struct Shared {
 
 #[derive(Debug)]
 struct State {
-    world: World,
+    world: ClusterState,
     due: BTreeSet<Key>,
 }
 
 impl Shared {
     /// Nothing is known yet.
     #[must_use]
-    pub fn new(place: Place) -> Arc<Self> {
-        let state = State { world: World::new(place), due: BTreeSet::new() };
+    pub fn new(place: Environment) -> Arc<Self> {
+        let state = State { world: ClusterState::new(place), due: BTreeSet::new() };
         Arc::new(Self { state: Mutex::new(state), call: Notify::new(), needs: watch::Sender::default() })
     }
 
-    /// Looks at the world; nobody else can meanwhile.
-    pub fn read<T>(&self, look: impl FnOnce(&World) -> T) -> T {
+    /// Reads the cluster state under its lock.
+    pub fn read<T>(&self, look: impl FnOnce(&ClusterState) -> T) -> T {
         look(&self.state().world)
     }
 
     /// Changes the world; who is concerned is looked at again.
-    pub fn update(&self, change: impl FnOnce(&mut World) -> Concerned) {
+    pub fn update(&self, change: impl FnOnce(&mut ClusterState) -> AffectedConfigs) {
         let (woken, needs) = {
             let mut state = self.state();
             let concerned = change(&mut state.world);

@@ -1,15 +1,14 @@
 //! Taints for which KMM takes a driver from a node.
 //!
-//! In: a node, a Module's tolerations. Out: the taint that they do not name, if there is one. Never: pods; a driver is unloaded whoever runs.
+//! In: a node, a Module's tolerations. Out: the taint that they do not name, if there is one. Never: pods; KMM unloads
+//! a driver under any pod.
 
 use k8s_openapi::api::core::v1::{Taint, Toleration};
 
-use super::world::Node;
+use super::cluster_state::{CORDON_TAINT, Node};
 
-/// The taint by which new pods are kept from a node that is about to change. Modules tolerate it.
-pub const FENCE: &str = "hardware.tholepin.dev/changing";
 /// The taint of a cordoned node.
-pub const CORDON: &str = "node.kubernetes.io/unschedulable";
+pub const UNSCHEDULABLE: &str = "node.kubernetes.io/unschedulable";
 /// What KMM tolerates by itself (`NoSchedule`).
 const PRESSURE: [&str; 3] = [
     "node.kubernetes.io/disk-pressure",
@@ -21,8 +20,8 @@ const PRESSURE: [&str; 3] = [
 #[must_use]
 pub fn untolerated(node: &Node, tolerations: &[Toleration]) -> Option<String> {
     let tolerated = |taint: &Taint| {
-        let itself =
-            taint.effect == "NoSchedule" && (taint.key == FENCE || PRESSURE.contains(&taint.key.as_str()));
+        let itself = taint.effect == "NoSchedule"
+            && (taint.key == CORDON_TAINT || PRESSURE.contains(&taint.key.as_str()));
         itself || tolerations.iter().any(|one| tolerates(one, taint))
     };
     taints(node).find(|taint| !tolerated(taint)).map(|taint| taint.key)
@@ -30,8 +29,8 @@ pub fn untolerated(node: &Node, tolerations: &[Toleration]) -> Option<String> {
 
 /// The taints of a node that keep pods away, a cordon among them even before it has become one.
 fn taints(node: &Node) -> impl Iterator<Item = Taint> {
-    let cordon = Taint { key: CORDON.to_owned(), effect: "NoSchedule".to_owned(), ..Taint::default() };
-    let cordoned = node.unschedulable && !node.taints.iter().any(|taint| taint.key == CORDON);
+    let cordon = Taint { key: UNSCHEDULABLE.to_owned(), effect: "NoSchedule".to_owned(), ..Taint::default() };
+    let cordoned = node.unschedulable && !node.taints.iter().any(|taint| taint.key == UNSCHEDULABLE);
     let hard = |taint: &Taint| matches!(taint.effect.as_str(), "NoSchedule" | "NoExecute");
     node.taints.iter().filter(move |taint| hard(taint)).cloned().chain(cordoned.then_some(cordon))
 }

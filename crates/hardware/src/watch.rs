@@ -1,12 +1,14 @@
-//! Keeps the world true.
+//! Watches that feed the cluster state.
 //!
-//! In: watches. Out: a [`super::world::World`], and who is concerned. Never: more of an object than somebody reads.
+//! In: watches. Out: a [`super::cluster_state::ClusterState`], and who is concerned. Never: a field that no controller
+//! reads.
 //!
-//! KMM's kinds are watched while its definition is there, in the version it serves; whether it is there, or going, is told by its definition. Pods are
-//! watched once a DeviceConfig offers devices, and resource claims once one offers devices by them, since there are many and nobody else needs
-//! them. Where the API server has no resource claims nobody has anything by one. What is asked of the API server:
-//! list and watch of deviceconfigs, nodes, pods, resourceclaims, modules, nodemodulesconfigs, moduleimagesconfigs everywhere, and of the
-//! customresourcedefinition `modules.kmm.sigs.x-k8s.io` by its name.
+//! KMM's kinds are watched while its definition is there, in the version it serves; whether it is there, or going, is
+//! told by its definition. Pods are watched once a DeviceConfig offers devices, and resource claims once one offers
+//! devices by them, since there are many and only those DeviceConfigs need them. An API server without resource claims
+//! has none in use. What is asked of the API server: list and watch of deviceconfigs, nodes, pods, resourceclaims,
+//! modules, nodemodulesconfigs, moduleimagesconfigs everywhere, and of the customresourcedefinition
+//! `modules.kmm.sigs.x-k8s.io` by its name.
 
 use std::collections::BTreeSet;
 use std::convert::Infallible;
@@ -30,11 +32,13 @@ use tokio::sync::watch::{Receiver, Sender};
 use tracing::{info, warn};
 
 use super::claim::Id;
-use super::held::{self, Held, Holding};
+use super::claims_in_use::{self, ClaimsInUse, DeviceClaim};
+use super::cluster_state::{
+    AffectedConfigs, ClusterState, Config, Kind, Kmm, Needs, Node, ObservedObject, Pod, Pods,
+};
 use super::nmc::{Images, Nmc};
 use super::shared::Shared;
 use super::wire::{Trim as _, WireClaim, WireNode, WirePod};
-use super::world::{Concerned, Config, Kind, Kmm, Live, Needs, Node, Pod, Pods, World};
 
 /// The definition that says whether there is KMM.
 pub const DEFINITION: &str = "modules.kmm.sigs.x-k8s.io";
@@ -43,7 +47,7 @@ const PREFERRED: &str = kmm::VERSION;
 
 /// What every watch needs.
 #[derive(Clone)]
-struct Hearer {
+struct Watcher {
     client: Client,
     metrics: Metrics,
     shared: Arc<Shared>,
@@ -61,7 +65,7 @@ pub fn start(
     shared: &Arc<Shared>,
 ) -> Result<(), runtime::client::Error> {
     let hearer =
-        Hearer { client: connection.watch_client()?, metrics: metrics.clone(), shared: Arc::clone(shared) };
+        Watcher { client: connection.watch_client()?, metrics: metrics.clone(), shared: Arc::clone(shared) };
     let gate = |name: &str| readiness.gate(format!("{name} for DeviceConfigs"));
     let version = Sender::new(None);
     let served = version.subscribe();
@@ -85,7 +89,7 @@ fn core(kind: &str, plural: &str) -> ApiResource {
     ApiResource::from_gvk_with_plural(&kube::core::GroupVersionKind::gvk("", "v1", kind), plural)
 }
 
-impl Hearer {
+impl Watcher {
     async fn configs(self, gate: &Gate) -> Infallible {
         let gvk = kube::core::GroupVersionKind::gvk(hardware::GROUP, hardware::VERSION, hardware::KIND);
         let api =
@@ -155,7 +159,7 @@ impl Hearer {
                     self.shared.update(|world| {
                         world.listed.retain(|kind| !matches!(kind, Kind::Module | Kind::Nmc | Kind::Images));
                         world.kmm.clone_from(&kmm);
-                        Concerned::new()
+                        AffectedConfigs::new()
                     });
                     tokio::select! {
                         _ = self.modules(version, gate) => {}
@@ -171,7 +175,8 @@ impl Hearer {
         }
     }
 
-    /// Returns when this version is served no more; whether it is going may turn meanwhile, and what is there is watched on.
+    /// Returns when this version is served no more; whether it is going may turn meanwhile, and what is there is
+    /// watched on.
     async fn still(&self, version: &str, served: &mut Receiver<Option<Kmm>>) {
         loop {
             if served.changed().await.is_err() {
@@ -240,7 +245,7 @@ impl Hearer {
         watch::run_mapped(api, kmm::image::PLURAL, Selection::default(), &self.metrics, open, tell).await
     }
 
-    /// Watches pods while somebody needs it.
+    /// Watches pods while a DeviceConfig needs them.
     async fn pods(self) -> Infallible {
         let api = Api::<WirePod>::all_with(self.client, &core("Pod", "pods"));
         let (api, shared, metrics) = (&api, &self.shared, &self.metrics);
@@ -253,7 +258,7 @@ impl Hearer {
         while_needed(shared, |needs| needs.pods, watch, |world| world.pods = None).await
     }
 
-    /// Watches resource claims while somebody needs it.
+    /// Watches resource claims while a DeviceConfig needs them.
     async fn held(self) -> Infallible {
         let api = Api::<WireClaim>::all_with(self.client, &ObjectKind::of::<ResourceClaim>().resource());
         let (api, shared, metrics) = (&api, &self.shared, &self.metrics);
@@ -261,7 +266,8 @@ impl Hearer {
             let mut texts = Texts::default();
             let open = |claim: WireClaim| Ok(claim.trim(&mut texts));
             let tell = |event| shared.update(|world| take_holdings(world, event));
-            watch::run_mapped(api.clone(), held::PLURAL, Selection::default(), metrics, open, tell).await
+            watch::run_mapped(api.clone(), claims_in_use::PLURAL, Selection::default(), metrics, open, tell)
+                .await
         };
         while_needed(shared, |needs| needs.held, watch, |world| world.held = None).await
     }
@@ -272,7 +278,7 @@ async fn while_needed<W: Future<Output = Infallible>>(
     shared: &Shared,
     wanted: fn(&Needs) -> bool,
     watch: impl Fn() -> W,
-    forget: fn(&mut World),
+    forget: fn(&mut ClusterState),
 ) -> Infallible {
     let mut needs = shared.needs();
     loop {
@@ -285,7 +291,7 @@ async fn while_needed<W: Future<Output = Infallible>>(
         }
         shared.update(|world| {
             forget(world);
-            Concerned::new()
+            AffectedConfigs::new()
         });
     }
 }
@@ -296,7 +302,8 @@ fn opened(gate: &Gate, whole: bool) {
     }
 }
 
-/// Whether there is KMM, by its definition: one that is not yet served is none, one that is being deleted serves on until the last object has gone.
+/// Whether there is KMM, by its definition: one that is not yet served is none, one that is being deleted serves on
+/// until the last object has gone.
 fn served(definition: &Value) -> Kmm {
     let Some(version) = served_version(definition) else { return Kmm::Absent };
     if definition["metadata"]["deletionTimestamp"].is_null() {
@@ -318,7 +325,7 @@ fn served_version(definition: &Value) -> Option<String> {
     preferred.or(names.first()).map(|name| (*name).to_owned())
 }
 
-fn absent(world: &mut World) -> Concerned {
+fn absent(world: &mut ClusterState) -> AffectedConfigs {
     world.kmm = Some(Kmm::Absent);
     world.remove_modules();
     world.nmcs.clear();
@@ -338,7 +345,7 @@ fn id_of(raw: &Raw) -> Id {
 }
 
 /// A DeviceConfig as it came.
-fn take_config(world: &mut World, raw: &Raw) -> Concerned {
+fn take_config(world: &mut ClusterState, raw: &Raw) -> AffectedConfigs {
     let config = Config::read(&raw.body);
     if let Some(error) = &config.unreadable {
         warn!(deviceconfig = %config.id(), error, "it cannot be read; what was made for it stays as it is");
@@ -346,12 +353,12 @@ fn take_config(world: &mut World, raw: &Raw) -> Concerned {
     world.put_config(config)
 }
 
-fn take_configs(world: &mut World, event: Event<Raw>) -> Concerned {
+fn take_configs(world: &mut ClusterState, event: Event<Raw>) -> AffectedConfigs {
     match event {
         Event::Reset { objects, .. } => {
             let here: BTreeSet<Id> = objects.iter().map(id_of).collect();
             let gone: Vec<Id> = world.configs.keys().filter(|id| !here.contains(id)).cloned().collect();
-            let gone: Concerned = gone.iter().flat_map(|id| world.remove_config(id)).collect();
+            let gone: AffectedConfigs = gone.iter().flat_map(|id| world.remove_config(id)).collect();
             objects.iter().flat_map(|raw| take_config(world, raw)).chain(gone).collect()
         }
         Event::Applied(raw) => take_config(world, &raw),
@@ -362,55 +369,55 @@ fn take_configs(world: &mut World, event: Event<Raw>) -> Concerned {
             if uid.as_deref() == raw.text("/metadata/uid") {
                 world.remove_config(&id)
             } else {
-                Concerned::new()
+                AffectedConfigs::new()
             }
         }
-        Event::Unreadable { .. } => Concerned::new(),
+        Event::Unreadable { .. } => AffectedConfigs::new(),
     }
 }
 
-fn take_nodes(world: &mut World, event: Event<(Arc<str>, Node)>) -> Concerned {
+fn take_nodes(world: &mut ClusterState, event: Event<(Arc<str>, Node)>) -> AffectedConfigs {
     match event {
         Event::Reset { objects, .. } => {
             let here: BTreeSet<&Arc<str>> = objects.iter().map(|(name, _)| name).collect();
             let gone: Vec<Arc<str>> =
                 world.nodes.keys().filter(|name| !here.contains(name)).cloned().collect();
-            let gone: Concerned = gone.iter().flat_map(|name| world.remove_node(name)).collect();
+            let gone: AffectedConfigs = gone.iter().flat_map(|name| world.remove_node(name)).collect();
             objects.into_iter().flat_map(|(name, node)| world.put_node(name, node)).chain(gone).collect()
         }
         Event::Applied((name, node)) => world.put_node(name, node),
         Event::Deleted((name, _)) => world.remove_node(&name),
-        Event::Unreadable { .. } => Concerned::new(),
+        Event::Unreadable { .. } => AffectedConfigs::new(),
     }
 }
 
-fn take_modules(world: &mut World, event: Event<Raw>) -> Concerned {
+fn take_modules(world: &mut ClusterState, event: Event<Raw>) -> AffectedConfigs {
     match event {
         Event::Reset { objects, .. } => {
             let here: BTreeSet<Id> = objects.iter().map(id_of).collect();
             let gone: Vec<Id> = world.modules.keys().filter(|id| !here.contains(id)).cloned().collect();
-            let gone: Concerned = gone.iter().flat_map(|id| world.remove_module(id)).collect();
-            let put = |raw: Raw| world.put_module(id_of(&raw), Live { body: raw.body });
+            let gone: AffectedConfigs = gone.iter().flat_map(|id| world.remove_module(id)).collect();
+            let put = |raw: Raw| world.put_module(id_of(&raw), ObservedObject { body: raw.body });
             objects.into_iter().flat_map(put).chain(gone).collect()
         }
-        Event::Applied(raw) => world.put_module(id_of(&raw), Live { body: raw.body }),
+        Event::Applied(raw) => world.put_module(id_of(&raw), ObservedObject { body: raw.body }),
         Event::Deleted(raw) => {
             let id = id_of(&raw);
             let same =
                 world.modules.get(&id).is_some_and(|live| Some(live.uid()) == raw.text("/metadata/uid"));
-            if same { world.remove_module(&id) } else { Concerned::new() }
+            if same { world.remove_module(&id) } else { AffectedConfigs::new() }
         }
-        Event::Unreadable { .. } => Concerned::new(),
+        Event::Unreadable { .. } => AffectedConfigs::new(),
     }
 }
 
-fn take_nmcs(world: &mut World, event: Event<(String, Nmc)>) -> Concerned {
+fn take_nmcs(world: &mut ClusterState, event: Event<(String, Nmc)>) -> AffectedConfigs {
     match event {
         Event::Reset { objects, .. } => {
             let here: BTreeSet<&str> = objects.iter().map(|(name, _)| name.as_str()).collect();
             let gone: Vec<Arc<str>> =
                 world.nmcs.keys().filter(|name| !here.contains(&***name)).cloned().collect();
-            let gone: Concerned = gone.iter().flat_map(|name| world.remove_nmc(name)).collect();
+            let gone: AffectedConfigs = gone.iter().flat_map(|name| world.remove_nmc(name)).collect();
             objects.into_iter().flat_map(|(name, nmc)| world.put_nmc(name.into(), nmc)).chain(gone).collect()
         }
         Event::Applied((name, nmc)) => world.put_nmc(name.into(), nmc),
@@ -419,12 +426,12 @@ fn take_nmcs(world: &mut World, event: Event<(String, Nmc)>) -> Concerned {
     }
 }
 
-fn take_images(world: &mut World, event: Event<(Id, Images)>) -> Concerned {
+fn take_images(world: &mut ClusterState, event: Event<(Id, Images)>) -> AffectedConfigs {
     match event {
         Event::Reset { objects, .. } => {
             let here: BTreeSet<&Id> = objects.iter().map(|(id, _)| id).collect();
             let gone: Vec<Id> = world.images.keys().filter(|id| !here.contains(id)).cloned().collect();
-            let gone: Concerned = gone.into_iter().flat_map(|id| world.put_images(id, None)).collect();
+            let gone: AffectedConfigs = gone.into_iter().flat_map(|id| world.put_images(id, None)).collect();
             objects
                 .into_iter()
                 .flat_map(|(id, images)| world.put_images(id, Some(images)))
@@ -437,7 +444,7 @@ fn take_images(world: &mut World, event: Event<(Id, Images)>) -> Concerned {
     }
 }
 
-fn take_pods(world: &mut World, event: Event<(Id, Option<Pod>)>) -> Concerned {
+fn take_pods(world: &mut ClusterState, event: Event<(Id, Option<Pod>)>) -> AffectedConfigs {
     match event {
         Event::Reset { objects, .. } => {
             let mut pods = Pods::default();
@@ -448,26 +455,26 @@ fn take_pods(world: &mut World, event: Event<(Id, Option<Pod>)>) -> Concerned {
         }
         Event::Applied((id, pod)) => world.put_pod(id, pod),
         Event::Deleted((id, _)) => world.put_pod(id, None),
-        Event::Unreadable { .. } => Concerned::new(),
+        Event::Unreadable { .. } => AffectedConfigs::new(),
     }
 }
 
-fn take_holdings(world: &mut World, event: Event<(Id, Option<Holding>)>) -> Concerned {
+fn take_holdings(world: &mut ClusterState, event: Event<(Id, Option<DeviceClaim>)>) -> AffectedConfigs {
     match event {
         Event::Reset { objects, .. } => {
-            let mut held = Held::default();
+            let mut held = ClaimsInUse::default();
             for (claim, holding) in objects {
                 held.put(claim, holding);
             }
             if world.held.as_ref() == Some(&held) {
-                return Concerned::new();
+                return AffectedConfigs::new();
             }
             world.held = Some(held);
             world.everybody()
         }
         Event::Applied((claim, holding)) => world.put_holding(claim, holding),
         Event::Deleted((claim, _)) => world.put_holding(claim, None),
-        Event::Unreadable { .. } => Concerned::new(),
+        Event::Unreadable { .. } => AffectedConfigs::new(),
     }
 }
 

@@ -1,6 +1,6 @@
-//! Nodes, pods and resource claims as they come off the wire, with no more of them than somebody reads.
+//! Nodes, pods and resource claims as they come off the wire, reduced to the fields that are read.
 //!
-//! In: JSON of the API server. Out: [`Node`], [`Pod`], [`Holding`]. Never: a rule.
+//! In: JSON of the API server. Out: [`Node`], [`Pod`], [`DeviceClaim`]. Never: a rule.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -13,8 +13,8 @@ use serde::de::IgnoredAny;
 use serde_json::Value;
 
 use super::claim::Id;
-use super::held::Holding;
-use super::world::{Node, Pod};
+use super::claims_in_use::DeviceClaim;
+use super::cluster_state::{Node, Pod};
 
 /// A node.
 pub(super) type WireNode = Wire<Parts<NodeSpec, NodeStatus>>;
@@ -146,8 +146,8 @@ impl Trim for WireNode {
 impl Trim for WirePod {
     type Kept = (Id, Option<Pod>);
 
-    /// What is kept of it, with namespace and name; nothing of those that cannot have a device: they are not bound, have ended, or ask for
-    /// nothing but the usual and have no claim.
+    /// What is kept of it, with namespace and name; nothing of those that cannot have a device: they are not bound,
+    /// have ended, or ask for nothing but the usual and have no claim.
     fn trim(self, texts: &mut Texts) -> Self::Kept {
         let Self { meta, body: Parts { spec, status } } = self;
         let id = Id { namespace: meta.namespace.unwrap_or_default(), name: meta.name.unwrap_or_default() };
@@ -176,7 +176,7 @@ impl Trim for WirePod {
 }
 
 impl Trim for WireClaim {
-    type Kept = (Id, Option<Holding>);
+    type Kept = (Id, Option<DeviceClaim>);
 
     /// What is kept of it, with namespace and name; nothing of those that were given no device, or that no pod may use.
     fn trim(self, texts: &mut Texts) -> Self::Kept {
@@ -187,7 +187,7 @@ impl Trim for WireClaim {
         let consumers = status.reserved_for.into_iter().flatten();
         let pods = consumers.filter(|one| one.api_group.is_empty() && one.resource == "pods");
         let pods = pods.map(|pod| (pod.uid, Id::new(&namespace, &pod.name))).collect();
-        let holding = Holding { drivers, pods };
+        let holding = DeviceClaim { drivers, pods };
         let is_used = !holding.drivers.is_empty() && !holding.pods.is_empty();
         (Id { namespace, name: meta.name.unwrap_or_default() }, is_used.then_some(holding))
     }
@@ -269,7 +269,7 @@ mod tests {
         let (id, kept) =
             claim(json!({ "allocation": given, "reservedFor": [pod("p"), other, pod("q")], "devices": [] }));
         assert_eq!(id, Id::new("x", "c"));
-        let wanted = Holding {
+        let wanted = DeviceClaim {
             drivers: ["a.example", "b.example"].map(Arc::from).into(),
             pods: ["p", "q"].map(|pod| (format!("uid-{pod}").into(), Id::new("x", pod))).into(),
         };

@@ -271,8 +271,8 @@ impl Process {
     ) -> anyhow::Result<()> {
         let release = CancellationToken::new();
         let leads = self.stand(hardware::process::lease(&place.namespace, host::identity()), &release)?;
-        let setting = hardware::process::Setting {
-            place: hardware::world::Place {
+        let setting = hardware::process::Setup {
+            place: hardware::cluster_state::Environment {
                 openshift: place.platform.is_openshift(),
                 image: place.own.name.clone(),
             },

@@ -75,7 +75,7 @@ fn of_the_same_age_the_first_by_name_comes_first() {
 }
 
 #[test]
-fn both_sides_are_told_and_nobody_else() {
+fn conflicts_are_reported_to_both_sides_only() {
     let nodes = BTreeMap::from([
         ("both".into(), labels("a=1,b=1")),
         ("held".into(), labels("a=1,b=1,claim=hw.young")),
@@ -231,7 +231,7 @@ impl Model {
         match claims.verdict(node) {
             Verdict::Open(id) => {
                 let known = before.is_some_and(|claim| self.claimants.values().any(|one| one.claim == claim));
-                assert!(!known, "nobody's claim is taken from him");
+                assert!(!known, "a known claim is never taken away");
                 let claim = self.claimants[&id].claim.as_str();
                 labels.insert(LABEL.into(), claim.into());
             }
@@ -248,7 +248,7 @@ impl Model {
 }
 
 proptest! {
-    /// However it came about, what is known is what one would count from scratch; and whoever has a node keeps it while he matches.
+    /// Any history gives the same as a count from scratch; an owner keeps its node while it matches.
     #[test]
     fn histories_do_not_matter(changes in prop::collection::vec(change(), 1..60)) {
         let (mut model, mut history) = (Model::default(), Claims::new(LABEL));
@@ -268,7 +268,8 @@ proptest! {
         }
     }
 
-    /// Once everything is decided nothing is left to decide, and each node has the claim of one who matches, if there is one.
+    /// Once everything is decided nothing is left to decide, and each node has the claim of one who matches, if there
+    /// is one.
     #[test]
     fn it_settles(changes in prop::collection::vec(change(), 1..60)) {
         let (mut model, mut claims) = (Model::default(), Claims::new(LABEL));

@@ -1,7 +1,8 @@
 //! What people may be allowed to do with DeviceConfigs.
 //!
-//! In: nothing. Out: ClusterRoles. Never: a binding: who gets them is the cluster's business; nor a way into the roles `edit` and `admin`: a
-//! DeviceConfig loads code into the kernel of nodes, which nobody may do because he may edit a namespace.
+//! In: nothing. Out: ClusterRoles. Never: a binding: who gets them is the cluster's business; nor a way into the roles
+//! `edit` and `admin`: a DeviceConfig loads code into the kernel of nodes, a right that editing a namespace must not
+//! bring.
 
 use api::hardware::{GROUP, PLURAL};
 use api::rbac::rule;
@@ -14,7 +15,7 @@ pub const EDITOR: &str = "deviceconfig-editor-role";
 /// Of those who look.
 pub const VIEWER: &str = "deviceconfig-viewer-role";
 
-/// A role that may change DeviceConfigs, and one that may look at them; whoever may look at most things of a namespace may look at these.
+/// A role that may change DeviceConfigs, and one that may look at them; the latter is part of the role `view`.
 #[must_use]
 pub fn roles() -> [ClusterRole; 2] {
     let all = ["get", "list", "watch", "create", "update", "patch", "delete"];

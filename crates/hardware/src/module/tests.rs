@@ -24,12 +24,12 @@ fn with(more: Value) -> Config {
     config(spec)
 }
 
-fn place(openshift: bool) -> Place {
-    Place { openshift, image: "registry.example/tholepin:1".to_owned() }
+fn place(openshift: bool) -> Environment {
+    Environment { openshift, image: "registry.example/tholepin:1".to_owned() }
 }
 
 fn made(config: &Config) -> Value {
-    let called = Called::of(config).unwrap();
+    let called = ObjectNames::of(config).unwrap();
     module(config, &called, &place(false), "v1beta1").unwrap().body().clone()
 }
 
@@ -45,7 +45,7 @@ fn a_plain_one_says_no_more_than_is_asked_for() {
         },
         "spec": {
             "selector": { "hardware.tholepin.dev/driver": "hw.acc-module" },
-            "tolerations": [{ "key": FENCE, "operator": "Exists", "effect": "NoSchedule" }],
+            "tolerations": [{ "key": CORDON_TAINT, "operator": "Exists", "effect": "NoSchedule" }],
             "moduleLoader": {
                 "serviceAccountName": "acc-module-loader",
                 "container": {
@@ -129,7 +129,7 @@ fn a_device_plugin_is_a_vendors_or_ours() {
     assert_eq!(container["volumeMounts"][1], json!({ "name": "dev", "mountPath": "/dev" }));
     assert_eq!(volumes[2]["configMap"]["name"], "acc-module-plugin");
     let hash = |body: &Value| body["spec"]["devicePlugin"]["container"]["env"][1].clone();
-    assert_eq!(hash(&ours)["name"], HASH);
+    assert_eq!(hash(&ours)["name"], device_plugin::HASH);
     assert_ne!(
         hash(&ours),
         hash(&made(&config("example.com/other"))),
@@ -149,7 +149,7 @@ fn a_device_plugin_is_a_vendors_or_ours() {
 }
 
 #[test]
-fn whoever_has_the_nodes_devices_in_his_own_way_keeps_it() {
+fn volumes_of_the_user_for_device_nodes_are_kept() {
     let of = |more: Value| {
         let mut plugin = json!({ "config": { "version": "v1alpha1", "resources": [] } });
         json_patch::merge(&mut plugin, &more);
@@ -201,7 +201,7 @@ fn a_container_before_the_plugin_is_passed_on() {
 #[test]
 fn what_pods_stand_on_names_no_owner_and_can_be_found_again() {
     let check = |config: &Config, openshift: bool, wanted: &[&str]| {
-        let called = Called::of(config).unwrap();
+        let called = ObjectNames::of(config).unwrap();
         let all = grounds(config, &called, &place(openshift), false).unwrap();
         let shown: Vec<String> =
             all.iter().map(|one| format!("{} {}", one.kind().kind, one.name())).collect();

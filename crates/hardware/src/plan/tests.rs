@@ -1,16 +1,20 @@
 //! Worlds and what there is to do in them.
 
 use std::collections::BTreeMap;
+use std::sync::Arc;
 
 use jiff::Timestamp;
 use k8s_openapi::api::core::v1::Taint;
 use serde_json::json;
 
+use super::node_patch::Patch;
 use super::*;
-use crate::held::{Held, Holding, is_driver};
+use crate::claims_in_use::{ClaimsInUse, DeviceClaim, is_driver};
+use crate::cluster_state::{CORDON_TAINT, Environment, Kind, Needs, Node, ObservedObject, Pods};
+use crate::device_names::DeviceNames;
 use crate::nmc::Nmc;
-use crate::taints::CORDON;
-use crate::world::{Kind, Needs, Place, Pods};
+use crate::rollout;
+use crate::taints::UNSCHEDULABLE;
 
 const KERNEL: &str = "5.14.0-1.el9";
 const DEVICE: &str = "example.com/acc";
@@ -48,28 +52,29 @@ fn ours() -> Value {
     json!({ "acc": "1", keys::LABEL_DRIVER: CLAIM, VERSION: "1.0" })
 }
 
-fn world(kmm: Kmm) -> World {
-    let mut world = World::new(Place { openshift: false, image: "registry.example/t:1".to_owned() });
+fn world(kmm: Kmm) -> ClusterState {
+    let mut world =
+        ClusterState::new(Environment { openshift: false, image: "registry.example/t:1".to_owned() });
     world.kmm = Some(kmm);
     world.pods = Some(Pods::default());
-    world.held = Some(Held::default());
+    world.held = Some(ClaimsInUse::default());
     world.listed = [Kind::Config, Kind::Node, Kind::Module, Kind::Nmc, Kind::Images].into();
     world
 }
 
-fn served() -> World {
+fn served() -> ClusterState {
     world(Kmm::Served("v1beta1".to_owned()))
 }
 
 /// A Module exactly as it is wanted.
-fn as_wanted(world: &World, config: &Config) -> (Id, Live) {
-    let called = Called::of(config).unwrap();
-    let object = module::module(config, &called, &world.place, "v1beta1").unwrap();
-    let offered = Offered::default().and(&config.object.spec.driver_version, config.device_names());
+fn as_wanted(world: &ClusterState, config: &Config) -> (Id, ObservedObject) {
+    let called = ObjectNames::of(config).unwrap();
+    let object = desired::module(config, &called, &world.place, "v1beta1").unwrap();
+    let offered = DeviceNames::default().and(&config.object.spec.driver_version, config.device_names());
     let mut body = offered.put_on(&object).unwrap().body().clone();
     body["metadata"]["uid"] = "m1".into();
     body["metadata"]["resourceVersion"] = "5".into();
-    (called.module, Live { body: stated(body) })
+    (called.module, ObservedObject { body: stated(body) })
 }
 
 /// With all of it noted as stated by us.
@@ -89,8 +94,9 @@ fn fields(stated: &Value) -> Value {
     all.iter().map(|(name, value)| (format!("f:{name}"), fields(value))).collect()
 }
 
-/// What KMM writes for a node on which it has loaded the driver as a Module says, with the image that its first mapping gives.
-fn nmc(module: &Live) -> Nmc {
+/// What KMM writes for a node on which it has loaded the driver as a Module says, with the image that its first mapping
+/// gives.
+fn nmc(module: &ObservedObject) -> Nmc {
     let container = &module.body["spec"]["moduleLoader"]["container"];
     let mapping = &container["kernelMappings"][0];
     let own = |field: &str| if mapping[field].is_null() { &container[field] } else { &mapping[field] };
@@ -114,21 +120,21 @@ fn nmc(module: &Live) -> Nmc {
     Nmc::of(&serde_json::from_value(object).unwrap())
 }
 
-fn shown(doing: &[Do]) -> Vec<String> {
-    let one = |one: &Do| match one {
-        Do::Finalizer(true) => "finalizer".to_owned(),
-        Do::Finalizer(false) => "no finalizer".to_owned(),
-        Do::Ensure(object, _) => format!("ensure {}", object.kind().kind),
-        Do::Apply(..) => "apply".to_owned(),
-        Do::DeleteModule { .. } => "delete module".to_owned(),
-        Do::Remove(kind, _) => format!("remove {}", kind.kind),
-        Do::Node(write) => format!("{:?} {}", write.why, write.node).to_lowercase(),
-        Do::Evict { node, pod } => format!("evict {node} {}", pod.name),
+fn shown(doing: &[Action]) -> Vec<String> {
+    let one = |one: &Action| match one {
+        Action::Finalizer(true) => "finalizer".to_owned(),
+        Action::Finalizer(false) => "no finalizer".to_owned(),
+        Action::Ensure(object, _) => format!("ensure {}", object.kind().kind),
+        Action::Apply(..) => "apply".to_owned(),
+        Action::DeleteModule { .. } => "delete module".to_owned(),
+        Action::Remove(kind, _) => format!("remove {}", kind.kind),
+        Action::Node(write) => format!("{:?} {}", write.change, write.node).to_lowercase(),
+        Action::Evict { node, pod } => format!("evict {node} {}", pod.name),
     };
     doing.iter().map(one).collect()
 }
 
-fn check(world: &World, config: &Config, refused: bool, steps: &[&str], state: &State) {
+fn check(world: &ClusterState, config: &Config, refused: bool, steps: &[&str], state: &State) {
     let plan = plan(world, config, refused);
     let doing: Vec<String> =
         shown(&plan.doing).into_iter().filter(|one| *state != State::Good || !is_cleaning(one)).collect();
@@ -141,7 +147,7 @@ fn is_cleaning(shown: &str) -> bool {
     shown.starts_with("remove ")
 }
 
-fn put(world: &mut World, config: &Config) {
+fn put(world: &mut ClusterState, config: &Config) {
     world.put_config(config.clone());
 }
 
@@ -182,14 +188,14 @@ fn what_stands_in_the_way_is_told() {
         let mut body = live.body.clone();
         body["metadata"]["resourceVersion"] = version.into();
         json_patch::merge(&mut body, &patch);
-        Live { body }
+        ObservedObject { body }
     };
     let theirs = json!({ "metadata": { "ownerReferences": [{ "kind": "ConfigMap", "name": "x", "uid": "9", "controller": true }] } });
     world.put_module(id.clone(), spoiled("6", theirs));
     check(&world, &config, false, &account, &State::Foreign("it belongs to ConfigMap x".to_owned()));
-    let nobodys = json!({ "metadata": { "managedFields": null, "labels": null } });
-    world.put_module(id.clone(), spoiled("7", nobodys));
-    check(&world, &config, false, &account, &State::Foreign("somebody else made it".to_owned()));
+    let unowned = json!({ "metadata": { "managedFields": null, "labels": null } });
+    world.put_module(id.clone(), spoiled("7", unowned));
+    check(&world, &config, false, &account, &State::Foreign("another client made it".to_owned()));
     // Ours, of a DeviceConfig before this one: nothing is unloaded for that. The garbage collector would do so.
     let former = json!({ "apiVersion": "hardware.tholepin.dev/v1alpha1", "kind": "DeviceConfig", "name": "acc", "uid": "before", "controller": true });
     for (version, spoil) in [("8", json!({ "labels": null })), ("9", json!({ "ownerReferences": [former] }))]
@@ -233,7 +239,7 @@ fn what_makes_no_sense_changes_nothing() {
     );
 }
 
-/// What an earlier Module stood on and nobody needs any more goes, but not what KMM unloads a driver with.
+/// Dependencies of an earlier Module are removed, except those with which KMM unloads a driver.
 #[test]
 fn what_is_not_needed_any_more_goes() {
     let config_of = |spec: Value| config("acc", json!({ "spec": spec }));
@@ -265,7 +271,7 @@ fn what_is_not_needed_any_more_goes() {
         let plan = plan(&world, config, false);
         assert_eq!(plan.state, State::Good);
         let removed = plan.doing.iter().filter_map(|one| match one {
-            Do::Remove(kind, id) => Some(format!("{} {}", kind.kind, id.name)),
+            Action::Remove(kind, id) => Some(format!("{} {}", kind.kind, id.name)),
             _ => None,
         });
         removed.collect()
@@ -298,7 +304,7 @@ fn it_goes_in_order() {
     let mut going = live.body;
     going["metadata"]["deletionTimestamp"] = "2026-01-01T00:00:00Z".into();
     going["metadata"]["resourceVersion"] = "6".into();
-    world.put_module(id.clone(), Live { body: going });
+    world.put_module(id.clone(), ObservedObject { body: going });
     let nmc = json!({ "metadata": { "name": "n1" }, "status": { "modules": [{ "namespace": "hw", "name": "acc-module" }] } });
     world.put_nmc("n1".into(), Nmc::of(&serde_json::from_value(nmc).unwrap()));
     check(&world, &config, false, &[], &State::Leaving(vec!["n1".to_owned()]));
@@ -312,7 +318,7 @@ fn it_goes_in_order() {
     check(&world, &self::config("acc", none), false, &[], &State::Gone);
 }
 
-/// KMM is taken away while it still has drivers to unload: nothing is made, and whoever goes waits for it.
+/// KMM is taken away while it still has drivers to unload: nothing is made, and a deletion waits for the unloading.
 #[test]
 fn while_kmm_goes_modules_are_waited_for() {
     let mut world = world(Kmm::Going("v1beta1".to_owned()));
@@ -332,7 +338,7 @@ fn while_kmm_goes_modules_are_waited_for() {
     assert!(world.is_complete());
 }
 
-/// What nobody can read leaves as everything else does.
+/// An unreadable DeviceConfig is deleted as others are.
 #[test]
 fn what_cannot_be_read_stays_as_it_is_and_can_go() {
     let (before, mut world) = (config("acc", json!({})), served());
@@ -369,18 +375,21 @@ fn patches_of_nodes_test_what_they_replace() {
     patch.label("a/b~c", None, Some("x"));
     patch.label("d", Some("y"), None);
     patch.fence(Some("hw.m"));
-    let Do::Node(write) = patch.write("n", Why::Claim, Unused::default()) else { panic!("a node") };
+    let Action::Node(write) = patch.write("n", NodeChange::Claim, Precondition::default()) else {
+        panic!("a node")
+    };
     let wanted = json!([
         { "op": "test", "path": "/metadata/labels/a~1b~0c", "value": null },
         { "op": "add", "path": "/metadata/labels/a~1b~0c", "value": "x" },
         { "op": "test", "path": "/metadata/labels/d", "value": "y" },
         { "op": "remove", "path": "/metadata/labels/d" },
         { "op": "test", "path": "/spec/taints", "value": null },
-        { "op": "add", "path": "/spec/taints", "value": [{ "key": FENCE, "value": "hw.m", "effect": "NoSchedule" }] },
+        { "op": "add", "path": "/spec/taints", "value": [{ "key": CORDON_TAINT, "value": "hw.m", "effect": "NoSchedule" }] },
     ]);
     assert_eq!(write.patch, wanted);
     // As the API server has them, times too.
-    let taints = json!([{ "key": FENCE, "effect": "NoSchedule", "timeAdded": "2026-01-01T00:00:00Z" }]);
+    let taints =
+        json!([{ "key": CORDON_TAINT, "effect": "NoSchedule", "timeAdded": "2026-01-01T00:00:00Z" }]);
     let fenced = Node { taints: serde_json::from_value(taints.clone()).unwrap(), ..node(json!({})) };
     let mut patch = Patch::of(&fenced);
     patch.fence(None);

@@ -12,8 +12,8 @@ fn policy(pods: PodsUsingDevices) -> Policy<'static> {
     Policy { version: NEW, most_unavailable: 1, pods, paused: false, devices_known: true }
 }
 
-fn old(node: &str) -> Spot<'_> {
-    Spot {
+fn old(node: &str) -> RolloutNode<'_> {
+    RolloutNode {
         node,
         ending: false,
         version: Some("1"),
@@ -48,13 +48,13 @@ fn told(step: &Step) -> String {
     }
 }
 
-fn check(policy: &Policy<'_>, spots: &[Spot<'_>], steps: &[&str], waiting: &[(&str, Wait)]) {
-    let round = round(policy, spots);
+fn check(policy: &Policy<'_>, states: &[RolloutNode<'_>], steps: &[&str], waiting: &[(&str, Wait)]) {
+    let round = round(policy, states);
     let shown: Vec<String> = round.steps.iter().map(told).collect();
-    assert_eq!(shown, steps, "{spots:?}");
+    assert_eq!(shown, steps, "{states:?}");
     let waiting: Vec<(String, Wait)> =
         waiting.iter().map(|(node, wait)| ((*node).to_owned(), wait.clone())).collect();
-    assert_eq!(round.waiting, waiting, "{spots:?}");
+    assert_eq!(round.waiting, waiting, "{states:?}");
 }
 
 #[test]
@@ -62,76 +62,91 @@ fn one_node_at_a_time() {
     use PodsUsingDevices::{Evict, Ignore, Wait as Patience};
     let pods = |count| Wait::Pods("x/p".to_owned(), count);
     let wait = policy(Patience);
-    let fresh = Spot { version: None, loaded: None, ready: false, ..old("a") };
+    let fresh = RolloutNode { version: None, loaded: None, ready: false, ..old("a") };
     check(&wait, &[fresh], &["start a"], &[]);
     check(&wait, &[old("b"), old("a")], &["fence a"], &[("b", Wait::Turn)]);
-    check(&wait, &[old("a"), Spot { fenced: true, ..old("b") }], &["switch b checked"], &[("a", Wait::Turn)]);
-    let changed = Spot { version: Some(NEW), ready: false, fenced: true, ..old("a") };
+    check(
+        &wait,
+        &[old("a"), RolloutNode { fenced: true, ..old("b") }],
+        &["switch b checked"],
+        &[("a", Wait::Turn)],
+    );
+    let changed = RolloutNode { version: Some(NEW), ready: false, fenced: true, ..old("a") };
     check(&wait, &[changed.clone(), old("b")], &[], &[("b", Wait::Turn)]);
-    check(&wait, &[Spot { loaded: None, ..changed.clone() }, old("b")], &["unfence a"], &[("b", Wait::Turn)]);
-    let done = Spot { loaded: Some(NEW), ready: true, ..changed };
+    check(
+        &wait,
+        &[RolloutNode { loaded: None, ..changed.clone() }, old("b")],
+        &["unfence a"],
+        &[("b", Wait::Turn)],
+    );
+    let done = RolloutNode { loaded: Some(NEW), ready: true, ..changed };
     check(&wait, &[done, old("b")], &["fence b", "unfence a"], &[]);
-    let used = Spot { users: user(), ..old("a") };
+    let used = RolloutNode { users: user(), ..old("a") };
     check(&wait, &[used.clone(), old("b")], &["fence b"], &[("a", pods(1))]);
-    check(&wait, &[Spot { fenced: true, ..used.clone() }], &["unfence a"], &[("a", pods(1))]);
-    check(&wait, &[Spot { users: Users::Unknown, ..old("a") }], &[], &[("a", Wait::Unknown)]);
+    check(&wait, &[RolloutNode { fenced: true, ..used.clone() }], &["unfence a"], &[("a", pods(1))]);
+    check(&wait, &[RolloutNode { users: Users::Unknown, ..old("a") }], &[], &[("a", Wait::Unknown)]);
     check(&policy(Ignore), std::slice::from_ref(&used), &["switch a"], &[]);
     check(&policy(Evict), std::slice::from_ref(&used), &["fence a"], &[]);
     check(
         &policy(Evict),
-        &[Spot { fenced: true, ..used.clone() }, old("b")],
+        &[RolloutNode { fenced: true, ..used.clone() }, old("b")],
         &["evict a p"],
         &[("a", pods(1)), ("b", Wait::Turn)],
     );
     let paused = Policy { paused: true, ..wait };
-    check(&paused, &[Spot { fenced: true, ..old("a") }], &["unfence a"], &[("a", Wait::Paused)]);
+    check(&paused, &[RolloutNode { fenced: true, ..old("a") }], &["unfence a"], &[("a", Wait::Paused)]);
     check(
         &wait,
-        &[Spot { maintenance: true, ready: false, ..old("a") }, old("b")],
+        &[RolloutNode { maintenance: true, ready: false, ..old("a") }, old("b")],
         &["fence b"],
         &[("a", Wait::Maintenance)],
     );
     // A fence stays as long as something is about to be unloaded.
-    let leaves = Spot { version: Some(NEW), ready: false, fenced: true, ..old("a") };
+    let leaves = RolloutNode { version: Some(NEW), ready: false, fenced: true, ..old("a") };
     check(&Policy { version: "3", ..paused }, &[leaves], &[], &[("a", Wait::Paused)]);
-    let fresh = Spot { version: Some(NEW), loaded: Some(NEW), fenced: true, ..old("a") };
-    check(&wait, &[Spot { stale: true, ..fresh.clone() }], &[], &[]);
-    check(&wait, &[Spot { reserved: true, ..fresh.clone() }], &[], &[]);
+    let fresh = RolloutNode { version: Some(NEW), loaded: Some(NEW), fenced: true, ..old("a") };
+    check(&wait, &[RolloutNode { stale: true, ..fresh.clone() }], &[], &[]);
+    check(&wait, &[RolloutNode { reserved: true, ..fresh.clone() }], &[], &[]);
     check(&wait, &[fresh], &["unfence a"], &[]);
-    // Who has none for another reason than us holds up nobody.
+    // A node without a driver for another reason than an upgrade does not hold up others.
     for other in [
-        Spot { version: Some(NEW), loaded: None, ready: false, maintenance: true, ..old("a") },
-        Spot { version: Some(NEW), loaded: Some(NEW), ready: false, rebooted: true, ..old("a") },
+        RolloutNode { version: Some(NEW), loaded: None, ready: false, maintenance: true, ..old("a") },
+        RolloutNode { version: Some(NEW), loaded: Some(NEW), ready: false, rebooted: true, ..old("a") },
     ] {
         check(&wait, &[other, old("b")], &["fence b"], &[]);
     }
-    let fresh = Spot { version: Some(NEW), loaded: None, ready: false, ..old("a") };
+    let fresh = RolloutNode { version: Some(NEW), loaded: None, ready: false, ..old("a") };
     check(&wait, &[fresh, old("b")], &[], &[("b", Wait::Turn)]);
     // What has no working driver loses nothing, and comes first.
-    let broken = Spot { ready: false, ..old("z") };
+    let broken = RolloutNode { ready: false, ..old("z") };
     check(&wait, &[old("a"), broken], &["fence z"], &[("a", Wait::Turn)]);
-    let odd = Spot { supported: false, ready: false, loaded: None, ..old("z") };
+    let odd = RolloutNode { supported: false, ready: false, loaded: None, ..old("z") };
     check(&wait, &[old("a"), odd], &["fence z", "fence a"], &[]);
     let blind = Policy { devices_known: false, ..wait };
     check(&blind, &[old("a")], &["switch a"], &[]);
 }
 
 #[test]
-fn a_node_is_given_back_when_nobody_needs_it() {
+fn a_node_is_released_when_no_pod_uses_it() {
     use PodsUsingDevices::{Evict, Ignore, Wait as Patience};
-    let ending = Spot { ending: true, ..old("a") };
-    let used = Spot { users: user(), ..ending.clone() };
+    let ending = RolloutNode { ending: true, ..old("a") };
+    let used = RolloutNode { users: user(), ..ending.clone() };
     let pods = Wait::Pods("x/p".to_owned(), 1);
-    let fenced = Spot { fenced: true, ..ending.clone() };
+    let fenced = RolloutNode { fenced: true, ..ending.clone() };
     check(&policy(Patience), std::slice::from_ref(&ending), &["fence a"], &[]);
     check(&policy(Patience), std::slice::from_ref(&fenced), &["release a checked"], &[]);
-    let late = Spot { users: user(), ..fenced };
+    let late = RolloutNode { users: user(), ..fenced };
     check(&policy(Patience), std::slice::from_ref(&late), &["unfence a"], &[("a", pods.clone())]);
     check(&policy(Patience), std::slice::from_ref(&used), &[], &[("a", pods.clone())]);
-    check(&policy(Patience), &[Spot { users: Users::Unknown, ..ending }], &[], &[("a", Wait::Unknown)]);
+    check(
+        &policy(Patience),
+        &[RolloutNode { users: Users::Unknown, ..ending }],
+        &[],
+        &[("a", Wait::Unknown)],
+    );
     check(&policy(Ignore), std::slice::from_ref(&used), &["release a"], &[]);
     check(&policy(Evict), std::slice::from_ref(&used), &["fence a"], &[]);
-    check(&policy(Evict), &[Spot { fenced: true, ..used }], &["evict a p"], &[("a", pods)]);
+    check(&policy(Evict), &[RolloutNode { fenced: true, ..used }], &["evict a p"], &[("a", pods)]);
 }
 
 /// A node as the play has it.
@@ -203,9 +218,9 @@ fn kmm(real: &mut Real) {
 fn play(policy: &Policy<'_>, nodes: &mut BTreeMap<&'static str, Real>) -> usize {
     let pods =
         |count| (0..count).map(|at| Pod { namespace: String::new(), name: format!("{at}"), leaving: false });
-    let spots: Vec<Spot<'_>> = nodes
+    let states: Vec<RolloutNode<'_>> = nodes
         .iter()
-        .map(|(node, real)| Spot {
+        .map(|(node, real)| RolloutNode {
             node,
             ending: false,
             version: real.version,
@@ -220,7 +235,7 @@ fn play(policy: &Policy<'_>, nodes: &mut BTreeMap<&'static str, Real>) -> usize 
             users: Users::Pods(pods(real.pods).collect()),
         })
         .collect();
-    let steps = round(policy, &spots).steps;
+    let steps = round(policy, &states).steps;
     let version = NAMES.into_iter().find(|name| *name == policy.version);
     for step in &steps {
         match step {
@@ -254,7 +269,8 @@ fn play(policy: &Policy<'_>, nodes: &mut BTreeMap<&'static str, Real>) -> usize 
 const NAMES: [&str; 3] = ["1", "2", "3"];
 
 proptest! {
-    /// Whatever happens beside us: never more nodes without a driver because of us than allowed, none from under a pod, and all get there.
+    /// Whatever happens beside us: never more nodes without a driver because of us than allowed, none from under a pod,
+    /// and all get there.
     #[test]
     fn upgrades_hold_what_they_promise(
         happens in prop::collection::vec(beside(), 0..60),

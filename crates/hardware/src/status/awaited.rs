@@ -1,16 +1,17 @@
-//! What is waited for, and since when: each thing by itself, so that one that is stuck is found however much moves beside it.
+//! What is waited for, and since when: each thing by itself, so that one that is stuck is found however much moves
+//! beside it.
 //!
-//! In: a [`Plan`], times. Out: what is waited for, what of it takes too long. Never: pods that use devices (who waits for them asked for that), a
-//! clock.
+//! In: a [`Plan`], times. Out: what is waited for, what of it takes too long. Never: pods that use devices (who waits
+//! for them asked for that), a clock.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::time::Duration;
 
 use tokio::time::Instant;
 
-use crate::facts::Standing;
+use crate::cluster_state::{ClusterState, Config};
+use crate::node_states::Ownership;
 use crate::plan::{Plan, State};
-use crate::world::{Config, World};
 
 /// Something that KMM or the kubelet brings.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
@@ -51,20 +52,22 @@ impl Waits {
 
 /// What is waited for now.
 #[must_use]
-pub fn awaited(world: &World, config: &Config, plan: &Plan<'_>) -> BTreeSet<Awaited> {
+pub fn awaited(world: &ClusterState, config: &Config, plan: &Plan<'_>) -> BTreeSet<Awaited> {
     let Some(facts) = &plan.facts else { return BTreeSet::new() };
     let behind = facts
         .nodes
         .iter()
-        .filter(|spot| spot.is_desired() && !spot.ready || matches!(spot.standing, Standing::Blocked(_)))
-        .map(|spot| Awaited::Driver(spot.name.to_owned()));
+        .filter(|state| {
+            state.is_desired() && !state.ready || matches!(state.ownership, Ownership::Blocked(_))
+        })
+        .map(|state| Awaited::Driver(state.name.to_owned()));
     let leaving = match &plan.state {
         State::Leaving(nodes) if plan.round.waiting.is_empty() => nodes.as_slice(),
         _ => &[],
     };
     let leaving = leaving.iter().cloned().map(Awaited::Unloaded);
-    let images = super::missing_images(world, facts).into_keys().map(Awaited::Image);
-    let plugins = super::missing_plugins(world, config, facts).into_iter().map(Awaited::Plugin);
+    let images = super::nodes::missing_images(world, facts).into_keys().map(Awaited::Image);
+    let plugins = super::nodes::missing_plugins(world, config, facts).into_iter().map(Awaited::Plugin);
     behind.chain(leaving).chain(images).chain(plugins).collect()
 }
 

@@ -1,13 +1,14 @@
-//! What turned, as events.
+//! Transitions of the status as events.
 //!
-//! In: a status before and after. Out: events, for what is different and no more. Never: an event about what stays as it is.
+//! In: a status before and after. Out: events, for what is different and no more. Never: an event about what stays as
+//! it is.
 
 use api::hardware::{NodeProblem, Phase, Status, keys};
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::Condition;
 use runtime::events::Severity;
 use runtime::status::Transition;
 
-use crate::words::{Reason, Told, Trouble};
+use crate::reasons::{EventReason, ProblemReason, Reason};
 
 /// What turned.
 #[must_use]
@@ -58,15 +59,15 @@ pub fn turns(before: &Status, after: &Status) -> Vec<Transition> {
                 conflict.count,
                 conflict.nodes.first().map_or("", String::as_str)
             );
-            tell(Severity::Normal, Told::NodeSelectorContested.word(), note);
+            tell(Severity::Normal, EventReason::NodeSelectorContested.word(), note);
         }
     }
-    let stays = |one: &&NodeProblem| one.reason == Trouble::EvictionTimeout.word();
+    let stays = |one: &&NodeProblem| one.reason == ProblemReason::EvictionTimeout.word();
     for problem in after.problems.iter().filter(stays) {
         if !before.problems.iter().filter(stays).any(|known| known.node == problem.node) {
             tell(
                 Severity::Warning,
-                Told::EvictionTimeout.word(),
+                EventReason::EvictionTimeout.word(),
                 format!("node {}: {}", problem.node, problem.message),
             );
         }
@@ -75,7 +76,7 @@ pub fn turns(before: &Status, after: &Status) -> Vec<Transition> {
     let kernels: Vec<&str> = after.kernels_without_mapping.iter().filter(new).map(String::as_str).collect();
     if !kernels.is_empty() && after.phase != Some(Phase::Deleting) {
         let note = format!("no entry of spec.kernelMappings matches kernel {}", kernels.join(", "));
-        tell(Severity::Warning, Told::UnsupportedKernel.word(), note);
+        tell(Severity::Warning, EventReason::UnsupportedKernel.word(), note);
     }
     let former = before.upgrading_from.as_ref().or(before.driver_version.as_ref());
     if let (Some(old), Some(new), None) = (former, &after.driver_version, &after.upgrading_from)
@@ -83,7 +84,7 @@ pub fn turns(before: &Status, after: &Status) -> Vec<Transition> {
     {
         tell(
             Severity::Normal,
-            Told::Upgraded.word(),
+            EventReason::Upgraded.word(),
             format!("all nodes have version {new}; before some had {old}"),
         );
     }

@@ -1,7 +1,7 @@
 //! Pods that were asked to go and are still there after the time that `evictionTimeoutSeconds` gives them.
 //!
-//! In: a [`Plan`], a time. Out: these pods, by node, and when there may be more. Never: a pod that nobody has asked to go; a memory: since when
-//! pods are asked says the fence of their node, which is put up just before.
+//! In: a [`Plan`], a time. Out: these pods, by node, and when there may be more. Never: a pod that was not evicted; a
+//! memory: since when pods are asked says the fence of their node, which is put up just before.
 
 use std::collections::BTreeSet;
 use std::time::Duration;
@@ -9,10 +9,10 @@ use std::time::Duration;
 use api::hardware::PodsUsingDevices;
 use jiff::Timestamp;
 
-use crate::facts::Spot;
+use crate::cluster_state::Config;
+use crate::node_states::NodeState;
 use crate::plan::Plan;
 use crate::rollout::{Users, Wait};
-use crate::world::Config;
 
 /// Pods of a node that should have gone.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -36,18 +36,19 @@ pub fn overdue(config: &Config, plan: &Plan<'_>, now: Timestamp) -> (Vec<Overdue
     let waiting = plan.round.waiting.iter().filter(|(_, wait)| matches!(wait, Wait::Pods(..)));
     let waiting: BTreeSet<&str> = waiting.map(|(node, _)| node.as_str()).collect();
     let (mut found, mut next) = (Vec::new(), None::<Duration>);
-    for spot in plan.facts.iter().flat_map(|facts| &facts.nodes).filter(|spot| waiting.contains(spot.name)) {
-        let Some(since) = spot.fenced_since else { continue };
+    for state in plan.facts.iter().flat_map(|facts| &facts.nodes).filter(|state| waiting.contains(state.name))
+    {
+        let Some(since) = state.fenced_since else { continue };
         let asked = Duration::try_from(now.duration_since(since)).unwrap_or_default();
         match after.checked_sub(asked).filter(|left| !left.is_zero()) {
             Some(left) => next = Some(next.map_or(left, |known| known.min(left))),
-            None => found.push(Overdue { node: spot.name.to_owned(), pods: pods(spot), after }),
+            None => found.push(Overdue { node: state.name.to_owned(), pods: pods(state), after }),
         }
     }
     (found, next)
 }
 
-fn pods(spot: &Spot<'_>) -> Vec<String> {
-    let Users::Pods(pods) = &spot.users else { return Vec::new() };
+fn pods(state: &NodeState<'_>) -> Vec<String> {
+    let Users::Pods(pods) = &state.users else { return Vec::new() };
     pods.iter().map(|pod| format!("{}/{}", pod.namespace, pod.name)).collect()
 }

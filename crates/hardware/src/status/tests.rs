@@ -1,16 +1,17 @@
 //! Worlds, and what is told about them.
 
+use api::hardware::{Phase, keys};
 use k8s_openapi::api::core::v1::Taint;
+use k8s_openapi::apimachinery::pkg::apis::meta::v1::{Condition, Time};
 use serde_json::{Value, json};
 
 use super::awaited::awaited;
 use super::*;
-use crate::facts::Called;
+use crate::cluster_state::{CORDON_TAINT, Environment, Kind, Kmm, Node, ObservedObject, Pod, Pods};
 use crate::module;
 use crate::nmc::{Images, Nmc};
+use crate::node_states::ObjectNames;
 use crate::plan::plan;
-use crate::taints::FENCE;
-use crate::world::{Kind, Kmm, Live, Node, Place, Pod, Pods};
 
 const VERSION: &str = "kmm.node.kubernetes.io/version-module.hw.acc-module";
 
@@ -33,9 +34,9 @@ fn named(name: &str, created: &str, more: &Value) -> Config {
 /// When nodes were fenced.
 const FENCED: i64 = 1000;
 
-/// A node as the tables have it: `claimed`, `ready`, `old` (another version is loaded), `booted` (anew), `cordoned`, `kernel` (an odd one),
-/// `fenced`.
-fn add(world: &mut World, name: &str, how: &str) {
+/// A node as the tables have it: `claimed`, `ready`, `old` (another version is loaded), `booted` (anew), `cordoned`,
+/// `kernel` (an odd one), `fenced`.
+fn add(world: &mut ClusterState, name: &str, how: &str) {
     let has = |word: &str| how.split(' ').any(|one| one == word);
     let mut labels = vec![("acc", "1")];
     if !how.is_empty() {
@@ -70,11 +71,11 @@ fn add(world: &mut World, name: &str, how: &str) {
 fn fence() -> Taint {
     let time_added = Some(Time(Timestamp::from_second(FENCED).unwrap()));
     let value = Some("hw.acc-module".to_owned());
-    Taint { key: FENCE.to_owned(), effect: "NoSchedule".to_owned(), value, time_added }
+    Taint { key: CORDON_TAINT.to_owned(), effect: "NoSchedule".to_owned(), value, time_added }
 }
 
-fn world(config: &Config, nodes: &[&str]) -> World {
-    let mut world = World::new(Place { openshift: false, image: "r.example/t:1".to_owned() });
+fn world(config: &Config, nodes: &[&str]) -> ClusterState {
+    let mut world = ClusterState::new(Environment { openshift: false, image: "r.example/t:1".to_owned() });
     world.kmm = Some(Kmm::Served("v1beta1".to_owned()));
     world.pods = Some(Pods::default());
     world.listed = [Kind::Config, Kind::Node, Kind::Module, Kind::Nmc, Kind::Images].into();
@@ -82,38 +83,38 @@ fn world(config: &Config, nodes: &[&str]) -> World {
         add(&mut world, &format!("n{at}"), how);
     }
     world.put_config(config.clone());
-    if let Some(called) = Called::of(config) {
+    if let Some(called) = ObjectNames::of(config) {
         let object = module::module(config, &called, &world.place, "v1beta1").unwrap();
         let mut body = object.body().clone();
         body["metadata"]["uid"] = "m".into();
         body["metadata"]["managedFields"] =
             json!([{ "manager": keys::FIELD_MANAGER, "operation": "Apply", "fieldsV1": {} }]);
-        world.put_module(called.module, Live { body });
+        world.put_module(called.module, ObservedObject { body });
     }
     world
 }
 
 /// Everything that is waited for has been for long.
-fn late(world: &World, config: &Config) -> Heard {
-    Heard { late: awaited(world, config, &plan(world, config, false)), ..Heard::default() }
+fn late(world: &ClusterState, config: &Config) -> StatusInputs {
+    StatusInputs { late: awaited(world, config, &plan(world, config, false)), ..StatusInputs::default() }
 }
 
-fn told(world: &World, config: &Config, heard: &Heard) -> Status {
+fn told(world: &ClusterState, config: &Config, inputs: &StatusInputs) -> Status {
     let plan = plan(world, config, false);
-    status(world, config, &plan, heard, Timestamp::UNIX_EPOCH)
+    status(world, config, &plan, inputs, Timestamp::UNIX_EPOCH)
 }
 
 /// Phase, reason of Ready, the conditions that hold of the first four, desired and ready nodes.
 fn check(
     config: &Config,
-    world: &World,
-    heard: &Heard,
+    world: &ClusterState,
+    inputs: &StatusInputs,
     phase: Phase,
     reason: &str,
     holds: &[&str],
     nodes: (i32, i32),
 ) {
-    let status = told(world, config, heard);
+    let status = told(world, config, inputs);
     let of = |name: &str| status.conditions.iter().find(|one| one.type_ == name).unwrap();
     assert_eq!((status.phase, of(keys::READY).reason.as_str()), (Some(phase), reason), "{status:#?}");
     let true_ones: Vec<&str> = [keys::READY, keys::ERRORED, keys::PROGRESSING, keys::DEGRADED]
@@ -133,7 +134,7 @@ fn check(
 #[test]
 fn it_is_told_how_it_is() {
     use Phase::{Degraded, Pending, Progressing, Ready};
-    let calm = Heard::default();
+    let calm = StatusInputs::default();
     let (ready, progressing) = ([keys::READY], [keys::PROGRESSING]);
     let plain = config(&json!({}));
     type Case<'a> = (&'a [&'a str], bool, Phase, &'a str, &'a [&'a str], (i32, i32));
@@ -151,8 +152,8 @@ fn it_is_told_how_it_is() {
     ];
     for (nodes, is_late, phase, reason, holds, counts) in table {
         let world = world(&plain, nodes);
-        let heard = if is_late { late(&world, &plain) } else { calm.clone() };
-        check(&plain, &world, &heard, phase, reason, holds, counts);
+        let inputs = if is_late { late(&world, &plain) } else { calm.clone() };
+        check(&plain, &world, &inputs, phase, reason, holds, counts);
     }
     let narrow = config(&json!({ "spec": { "kernelMappings": [{ "regexp": "el9" }] } }));
     check(&narrow, &world(&narrow, &["ready", "claimed kernel"]), &calm, Ready, "Reconciled", &ready, (1, 1));
@@ -169,12 +170,13 @@ fn it_is_told_how_it_is() {
     check(&paused, &world(&paused, &["ready old"]), &calm, Progressing, "Paused", &progressing, (1, 0));
 }
 
-/// Whoever waits for his turn is told for whom.
+/// A waiting node names the nodes that it waits for.
 #[test]
 fn what_an_upgrade_waits_for_is_named() {
     let plain = config(&json!({}));
-    let message =
-        |nodes: &[&str]| told(&world(&plain, nodes), &plain, &Heard::default()).conditions[0].message.clone();
+    let message = |nodes: &[&str]| {
+        told(&world(&plain, nodes), &plain, &StatusInputs::default()).conditions[0].message.clone()
+    };
     let said = message(&["claimed", "ready old", "ready old"]);
     let wanted = "0 of 3 nodes are ready; not n0; 2 nodes wait for their turn (spec.upgradePolicy.maxUnavailable) until there is a working \
         driver on n0 (KMM has not begun to load the driver)";
@@ -196,7 +198,7 @@ fn a_working_driver_is_available_whatever_its_version() {
         (["claimed", "ready old"], (1, 0)),
         (["ready cordoned", "ready"], (1, 1)),
     ] {
-        let counts = told(&world(&plain, &nodes), &plain, &Heard::default()).nodes.unwrap();
+        let counts = told(&world(&plain, &nodes), &plain, &StatusInputs::default()).nodes.unwrap();
         assert_eq!((counts.available, counts.ready), wanted, "{nodes:?}");
     }
 }
@@ -204,7 +206,7 @@ fn a_working_driver_is_available_whatever_its_version() {
 /// Labels, versions and NodeModulesConfigs are as before, and KMM has not even begun.
 #[test]
 fn what_kmm_was_not_told_yet_is_not_ready() {
-    let calm = Heard::default();
+    let calm = StatusInputs::default();
     for spec in [
         json!({ "modprobe": { "parameters": ["x=1"] } }),
         json!({ "kernelMappings": [{ "regexp": "el9", "image": "r.example/acc:rebuilt" }] }),
@@ -224,9 +226,9 @@ fn what_kmm_was_not_told_yet_is_not_ready() {
 fn what_goes_wrong_is_told_with_its_text() {
     let errored = [keys::ERRORED, keys::DEGRADED];
     let plain = config(&json!({}));
-    let refused = |module| Heard {
+    let refused = |module| StatusInputs {
         errors: vec![Failure { module, text: "Module hw/acc-module: 403 Forbidden: no".to_owned() }],
-        ..Heard::default()
+        ..StatusInputs::default()
     };
     let mut there = world(&plain, &["claimed"]);
     check(&plain, &there, &refused(true), Phase::Degraded, "Errored", &errored, (1, 0));
@@ -244,7 +246,7 @@ fn what_goes_wrong_is_told_with_its_text() {
         claim::Id::new("hw", "acc-module"),
         Some(Images::of(&serde_json::from_value(body).unwrap())),
     );
-    let calm = Heard::default();
+    let calm = StatusInputs::default();
     check(&plain, &there, &calm, Phase::Progressing, "ImageNotAvailable", &[keys::PROGRESSING], (1, 0));
     there.kmm = Some(Kmm::Absent);
     check(&plain, &there, &calm, Phase::Pending, "Errored", &[keys::ERRORED], (1, 0));
@@ -256,7 +258,7 @@ fn who_lost_is_in_conflict_and_who_won_is_not() {
     let (old, young) = (config(&json!({})), named("young", "2026-02-01T00:00:00Z", &json!({})));
     let mut world = world(&old, &["ready"]);
     world.put_config(young.clone());
-    let calm = Heard::default();
+    let calm = StatusInputs::default();
     check(&old, &world, &calm, Phase::Ready, "Reconciled", &[keys::READY], (1, 1));
     check(&young, &world, &calm, Phase::Conflict, "Errored", &[keys::ERRORED], (0, 0));
     let [won, lost] = [&old, &young].map(|config| told(&world, config, &calm));
@@ -275,7 +277,7 @@ fn who_might_be_in_conflict_hears_of_it_and_is_not_disturbed() {
     let far = named("far", "2026-02-01T00:00:00Z", &selects(json!({ "acc": "2" })));
     assert!(world.put_config(near.clone()).contains(&plain.id()), "it is looked at again");
     assert!(!world.put_config(far.clone()).contains(&plain.id()));
-    let calm = Heard::default();
+    let calm = StatusInputs::default();
     check(&plain, &world, &calm, Phase::Ready, "Reconciled", &[keys::READY], (1, 1));
     let said = |config: &Config| {
         let valid = told(&world, config, &calm).conditions[4].clone();
@@ -319,7 +321,8 @@ fn pods_that_hold_devices_are_named_when_it_goes() {
         let mut world = world(&leaving, &["ready", "ready"]);
         for name in ["a", "b"] {
             let resources = vec!["example.com/acc".into()];
-            let pod = crate::world::Pod { node: "n1".into(), uid: "u".into(), resources, leaving: false };
+            let pod =
+                crate::cluster_state::Pod { node: "n1".into(), uid: "u".into(), resources, leaving: false };
             world.put_pod(claim::Id::new("work", name), Some(pod));
         }
         let plan = plan(&world, &leaving, false);
@@ -346,7 +349,7 @@ fn pods_that_hold_devices_are_named_when_it_goes() {
 fn a_time_turns_with_its_condition_only() {
     let plain = config(&json!({}));
     let mut there = world(&plain, &["claimed"]);
-    let first = told(&there, &plain, &Heard::default());
+    let first = told(&there, &plain, &StatusInputs::default());
     let mut known = plain.clone();
     known.object.status = first.clone();
     known
@@ -357,7 +360,7 @@ fn a_time_turns_with_its_condition_only() {
     add(&mut there, "n1", "");
     let later = Timestamp::from_second(1000).unwrap();
     let plan = plan(&there, &known, false);
-    let second = status(&there, &known, &plan, &Heard::default(), later);
+    let second = status(&there, &known, &plan, &StatusInputs::default(), later);
     assert_eq!(second.conditions[0].last_transition_time, first.conditions[0].last_transition_time);
     assert_eq!(second.conditions.last().unwrap().type_, "Theirs");
     add(&mut there, "n0", "ready");
@@ -379,8 +382,8 @@ fn pods_that_do_not_go_are_told_with_their_nodes() {
         let plan = plan(&there, config, false);
         let now = Timestamp::from_second(second).unwrap();
         let (overdue, next) = overdue::overdue(config, &plan, now);
-        let heard = Heard { overdue, ..Heard::default() };
-        (status(&there, config, &plan, &heard, now), next.map(|left| left.as_secs()))
+        let inputs = StatusInputs { overdue, ..StatusInputs::default() };
+        (status(&there, config, &plan, &inputs, now), next.map(|left| left.as_secs()))
     };
     let reasons = |before: &Status, after: &Status| {
         events::turns(before, after).into_iter().map(|turn| (turn.reason, turn.note)).collect::<Vec<_>>()
@@ -399,7 +402,7 @@ fn pods_that_do_not_go_are_told_with_their_nodes() {
     assert!(turned[0].0 == "EvictionTimeout" && turned[0].1.contains("n1: pods x/p, x/q"), "{turned:?}");
     let (later, _) = at(&asked, FENCED + 1000);
     assert_eq!(reasons(&after, &later), []);
-    // Whoever waits asks nobody.
+    // While waiting no pod is evicted.
     let patient = json!({ "upgradePolicy": { "podsUsingDevices": "Wait" }, "devicePlugin": asked.object.spec.device_plugin });
     let (waits, next) = at(&config(&json!({ "spec": patient })), FENCED + 1000);
     assert_eq!((waits.problems[0].reason.as_str(), next), ("PodsUseDevices", None));
@@ -410,7 +413,7 @@ fn pods_that_do_not_go_are_told_with_their_nodes() {
 fn where_nodes_come_from_is_known_until_all_are_there() {
     let mut plain = config(&json!({}));
     let mut check = |nodes: &[&str], from: Option<&str>, has: Option<&str>| {
-        let status = told(&world(&plain, nodes), &plain, &Heard::default());
+        let status = told(&world(&plain, nodes), &plain, &StatusInputs::default());
         assert_eq!(
             (status.upgrading_from.as_deref(), status.driver_version.as_deref()),
             (from, has),
@@ -434,7 +437,7 @@ fn where_nodes_come_from_is_known_until_all_are_there() {
 fn lists_end() {
     let plain = config(&json!({ "spec": { "kernelMappings": [{ "literal": "none" }] } }));
     let nodes = vec!["claimed"; 100];
-    let status = told(&world(&plain, &nodes), &plain, &Heard::default());
+    let status = told(&world(&plain, &nodes), &plain, &StatusInputs::default());
     assert_eq!((status.problems.len(), status.kernels_without_mapping.len()), (16, 1));
     assert_eq!(some(&vec!["n".to_owned(); 10]), "n, n, n, n, n, n, n, n and 2 more");
 }

@@ -3,7 +3,7 @@
 use super::*;
 
 /// With three nodes that have the driver, and a pod on the second.
-fn leaving(policy: &str) -> (Config, World) {
+fn leaving(policy: &str) -> (Config, ClusterState) {
     let config = config(
         "acc",
         json!({
@@ -30,13 +30,13 @@ fn leaving(policy: &str) -> (Config, World) {
     (config, world)
 }
 
-fn pod(node: &str, leaving: bool) -> crate::world::Pod {
-    crate::world::Pod { node: node.into(), uid: "u".into(), resources: vec![DEVICE.into()], leaving }
+fn pod(node: &str, leaving: bool) -> crate::cluster_state::Pod {
+    crate::cluster_state::Pod { node: node.into(), uid: "u".into(), resources: vec![DEVICE.into()], leaving }
 }
 
 /// It is fenced, seen at this second.
-fn put_fence(world: &mut World, name: &str, seen: i64) {
-    let fence = json!({ "key": FENCE, "value": CLAIM, "effect": "NoSchedule" });
+fn put_fence(world: &mut ClusterState, name: &str, seen: i64) {
+    let fence = json!({ "key": CORDON_TAINT, "value": CLAIM, "effect": "NoSchedule" });
     let fence_seen = Some(Timestamp::from_second(seen).unwrap());
     let taints = vec![serde_json::from_value(fence).unwrap()];
     let before = world.nodes[name].clone();
@@ -44,7 +44,7 @@ fn put_fence(world: &mut World, name: &str, seen: i64) {
     world.put_node(name.into(), Node { taints, fence_seen, version, ..before });
 }
 
-/// First all nodes are fenced; whoever is on the way then is still seen.
+/// All nodes are tainted first; pods that are on their way by then are still seen.
 #[test]
 fn a_module_goes_when_no_pod_uses_the_devices() {
     let state = State::Leaving(["n1", "n2", "n3"].map(str::to_owned).to_vec());
@@ -52,7 +52,7 @@ fn a_module_goes_when_no_pod_uses_the_devices() {
     check(&world, &config, false, &["fence n1", "fence n3"], &state);
     put_fence(&mut world, "n1", 1);
     put_fence(&mut world, "n3", 3);
-    // Whoever was on the way keeps his device; that nobody comes after him makes an end.
+    // A pod that was on its way keeps its device; the taint keeps further pods away.
     world.put_pod(Id::new("x", "late"), Some(pod("n1", false)));
     check(&world, &config, false, &[], &state);
     let waiting = plan(&world, &config, false).round.waiting;
@@ -63,15 +63,15 @@ fn a_module_goes_when_no_pod_uses_the_devices() {
     put_fence(&mut world, "n2", 2);
     check(&world, &config, false, &["delete module"], &state);
     let doing = plan(&world, &config, false).doing;
-    let Some(Do::DeleteModule { unused, .. }) = doing.first() else { panic!("{doing:?}") };
+    let Some(Action::DeleteModule { unused, .. }) = doing.first() else { panic!("{doing:?}") };
     let seen = |second| Some(Timestamp::from_second(second).unwrap());
     let fences = [("n1", seen(1)), ("n2", seen(2)), ("n3", seen(3))];
-    let wanted = Unused {
+    let wanted = Precondition {
         names: BTreeSet::from([DEVICE.to_owned()]),
         fences: fences.map(|(name, seen)| (name.to_owned(), seen)).into(),
     };
     assert_eq!(*unused, wanted);
-    // As long as it is not known who uses them, somebody may.
+    // As long as users are unknown, devices count as used.
     world.pods = None;
     check(&world, &config, false, &[], &state);
 }
@@ -88,7 +88,7 @@ fn pods_are_evicted_for_a_deletion_when_all_nodes_are_fenced() {
     check(&world, &config, false, &["fence n3"], &state);
     put_fence(&mut world, "n3", 1);
     check(&world, &config, false, &["evict n2 p"], &state);
-    // Nobody is asked twice, whether the watch has told of it or not.
+    // No pod is evicted twice, whether the watch has reported it or not.
     assert_eq!(world.pod_leaves(&Id::new("x", "p")).into_iter().collect::<Vec<_>>(), [config.id()]);
     check(&world, &config, false, &[], &state);
     assert!(world.put_pod(Id::new("x", "p"), Some(pod("n2", true))).is_empty(), "it is known");
@@ -97,7 +97,9 @@ fn pods_are_evicted_for_a_deletion_when_all_nodes_are_fenced() {
     let (config, world) = leaving("Ignore");
     check(&world, &config, false, &["delete module"], &state);
     let doing = plan(&world, &config, false).doing;
-    assert!(matches!(&doing[..], [Do::DeleteModule { unused, .. }] if *unused == Unused::default()));
+    assert!(
+        matches!(&doing[..], [Action::DeleteModule { unused, .. }] if *unused == Precondition::default())
+    );
 }
 
 #[test]

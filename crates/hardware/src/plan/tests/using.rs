@@ -13,7 +13,7 @@ fn serving(more: &Value) -> Config {
 }
 
 /// One with its Module and a node that has the driver, at this version.
-fn running(config: &Config) -> World {
+fn running(config: &Config) -> ClusterState {
     let mut world = served();
     let version = config.object.spec.driver_version.as_str();
     let labels = json!({ "acc": "1", keys::LABEL_DRIVER: "hw.acc-module", VERSION: version });
@@ -26,7 +26,7 @@ fn running(config: &Config) -> World {
 }
 
 /// Its user has changed it; says what there is to do, but for the accounts.
-fn changed(world: &mut World, config: &Config) -> (Vec<String>, State) {
+fn changed(world: &mut ClusterState, config: &Config) -> (Vec<String>, State) {
     world.remove_config(&config.id());
     put(world, config);
     let plan = plan(world, config, false);
@@ -36,17 +36,17 @@ fn changed(world: &mut World, config: &Config) -> (Vec<String>, State) {
 }
 
 /// A pod with a device under this name: it asks for the resource, or was given it by a claim.
-fn user(world: &mut World, name: &str, device: &str) {
+fn user(world: &mut ClusterState, name: &str, device: &str) {
     let (id, uid) = (Id::new("x", name), format!("uid-{name}"));
     let mut resources = vec![Arc::from(device)];
     if is_driver(device) {
-        let holding = Holding {
+        let holding = DeviceClaim {
             drivers: resources.drain(..).collect(),
             pods: [(uid.as_str().into(), id.clone())].into(),
         };
         world.put_holding(id.clone(), Some(holding));
     }
-    let pod = crate::world::Pod { node: "n1".into(), uid: uid.into(), resources, leaving: false };
+    let pod = crate::cluster_state::Pod { node: "n1".into(), uid: uid.into(), resources, leaving: false };
     world.put_pod(id, Some(pod));
 }
 
@@ -86,7 +86,7 @@ fn under_the_same_version_nothing_is_swapped_under_pods() {
             assert_eq!(changed(&mut world, &after), (vec![], held.clone()), "{more}");
         }
     }
-    // What does not reach a driver that is loaded waits for nobody.
+    // A change that does not reach loaded drivers does not wait for pods.
     for more in
         [json!({ "tolerations": [{ "operator": "Exists" }] }), json!({ "imagePullSecret": { "name": "s" } })]
     {
@@ -110,7 +110,7 @@ fn a_pod_that_has_gone_does_not_come_back() {
         let pods = one.pods.unwrap();
         pods.on("n1").map(|(id, pod)| (id.clone(), pod.clone())).collect::<Vec<_>>()
     };
-    let users = |world: &World| world.pods.as_ref().unwrap().on("n1").count();
+    let users = |world: &ClusterState| world.pods.as_ref().unwrap().on("n1").count();
     let before = world.pods_gone();
     world.put_pod(p.clone(), None);
     world.put_seen(seen(), before);
@@ -125,8 +125,8 @@ fn a_pod_that_has_gone_does_not_come_back() {
 
 /// A cordon, say, under which the driver stays only because the Module tolerates it.
 #[test]
-fn a_toleration_that_keeps_a_driver_is_taken_away_when_nobody_uses_the_devices() {
-    let tolerant = serving(&json!({ "tolerations": [{ "key": CORDON, "operator": "Exists" }] }));
+fn a_toleration_that_keeps_a_driver_goes_when_no_pod_uses_the_devices() {
+    let tolerant = serving(&json!({ "tolerations": [{ "key": UNSCHEDULABLE, "operator": "Exists" }] }));
     let plain = serving(&json!({}));
     for (before, after, cordoned, waits) in [
         (&tolerant, &plain, true, true),
@@ -161,7 +161,7 @@ fn back_to_a_version_with_other_parameters_waits_for_those_who_have_it() {
     let held = State::Held(vec!["n1".to_owned()]);
     assert_eq!(changed(&mut world, &serving(&back)), (vec![], held));
     assert_eq!(changed(&mut world, &serving(&json!({}))), (vec!["apply".to_owned()], State::Writing));
-    // A node that is free meanwhile does not get the version that nobody wants any more.
+    // A node that is free meanwhile does not get the former version.
     world.put_node("n0".into(), {
         let labels = json!({ "acc": "1", keys::LABEL_DRIVER: "hw.acc-module", VERSION: "1.0" });
         node(labels)
@@ -173,38 +173,38 @@ fn back_to_a_version_with_other_parameters_waits_for_those_who_have_it() {
 }
 
 /// The node as it is, in a newer version; with a fence that names this claim, or with none.
-fn with_fence(world: &World, labels: Value, claim: Option<&str>) -> Node {
-    let fence = |claim| json!({ "key": FENCE, "value": claim, "effect": "NoSchedule", "timeAdded": "2026-01-01T00:00:00Z" });
+fn with_fence(world: &ClusterState, labels: Value, claim: Option<&str>) -> Node {
+    let fence = |claim| json!({ "key": CORDON_TAINT, "value": claim, "effect": "NoSchedule", "timeAdded": "2026-01-01T00:00:00Z" });
     let version = world.nodes["n1"].version.parse::<u64>().unwrap() + 1;
     let taints = claim.map(|claim| serde_json::from_value(fence(claim)).unwrap());
     Node { version: version.to_string(), taints: taints.into_iter().collect(), ..node(labels) }
 }
 
 /// Newer than any before it.
-fn put_module(world: &mut World, id: &Id, mut live: Live) {
+fn put_module(world: &mut ClusterState, id: &Id, mut live: ObservedObject) {
     let version = world.modules[id].text("/metadata/resourceVersion").parse::<u64>().unwrap() + 1;
     live.body["metadata"]["resourceVersion"] = version.to_string().into();
     world.put_module(id.clone(), live);
 }
 
 #[test]
-fn a_module_that_reloads_drivers_is_written_when_nobody_can_come() {
+fn a_module_that_reloads_drivers_is_written_when_no_pod_can_arrive() {
     let after = serving(&json!({ "modprobe": { "parameters": ["x=1"] } }));
     let mut world = running(&serving(&json!({})));
     world.put_node("n1".into(), with_fence(&world, ours(), Some(CLAIM)));
     assert_eq!(changed(&mut world, &after).0, ["apply"], "it is fenced already");
     let doing = plan(&world, &after, false).doing;
     let unused = doing.iter().find_map(|one| match one {
-        Do::Apply(_, unused) => Some(unused.clone()),
+        Action::Apply(_, unused) => Some(unused.clone()),
         _ => None,
     });
     let since: Timestamp = "2026-01-01T00:00:00Z".parse().unwrap();
-    let wanted = Unused {
+    let wanted = Precondition {
         names: BTreeSet::from([DEVICE.to_owned()]),
         fences: BTreeMap::from([("n1".to_owned(), Some(since))]),
     };
     assert_eq!(unused, Some(wanted));
-    // For a Module that is refused nobody is kept away.
+    // A refused Module keeps no pods away.
     let doing = plan(&world, &after, true).doing;
     assert_eq!(shown(&doing)[2..], ["apply", "unfence n1"]);
     // The fence stays until KMM has unloaded what it unloads.
@@ -218,7 +218,7 @@ fn a_module_that_reloads_drivers_is_written_when_nobody_can_come() {
 /// From when it was seen, not from the second in which it was put up; whatever else happens to the node meanwhile.
 #[test]
 fn a_fence_is_as_old_as_it_was_seen() {
-    let mut world = World::default();
+    let mut world = ClusterState::default();
     let fenced = |version: &str, seen: i64, taints: Vec<Taint>| Node {
         taints,
         version: version.to_owned(),
@@ -227,8 +227,10 @@ fn a_fence_is_as_old_as_it_was_seen() {
     };
     let fence = |claim: &str| {
         vec![
-            serde_json::from_value::<Taint>(json!({ "key": FENCE, "value": claim, "effect": "NoSchedule" }))
-                .unwrap(),
+            serde_json::from_value::<Taint>(
+                json!({ "key": CORDON_TAINT, "value": claim, "effect": "NoSchedule" }),
+            )
+            .unwrap(),
         ]
     };
     let mut seen = |version, at, taints| {
@@ -241,7 +243,8 @@ fn a_fence_is_as_old_as_it_was_seen() {
     assert_eq!(seen("4", 40, fence(CLAIM)), Some(40));
 }
 
-/// Another name for the devices, or none, and another version in one edit: who has one under the former name still has it.
+/// Another name for the devices, or none, and another version in one edit: who has one under the former name still has
+/// it.
 #[test]
 fn who_has_a_device_under_a_former_name_still_uses_it() {
     let (other, driver) = ("example.com/other", "acc.example.com");
@@ -255,37 +258,40 @@ fn who_has_a_device_under_a_former_name_still_uses_it() {
         user(&mut world, "p", device);
         assert_eq!(changed(&mut world, &after).0, ["apply"]);
         let doing = plan(&world, &after, false).doing;
-        let Some(Do::Apply(module, _)) = doing.iter().find(|one| matches!(one, Do::Apply(..))) else {
+        let Some(Action::Apply(module, _)) = doing.iter().find(|one| matches!(one, Action::Apply(..))) else {
             panic!()
         };
         let (id, mut live) = as_wanted(&world, &after);
         live.body["metadata"]["annotations"] = module.body()["metadata"]["annotations"].clone();
-        put_module(&mut world, &id, Live { body: stated(live.body) });
+        put_module(&mut world, &id, ObservedObject { body: stated(live.body) });
         assert_eq!(world.needs(), Needs { pods: true, held: true });
         let waits = plan(&world, &after, false);
         let pods = rollout::Wait::Pods("x/p".to_owned(), 1);
         assert_eq!(waits.round.waiting, [("n1".to_owned(), pods)], "{next}");
-        // When the node has the new version nobody has the old name any more.
+        // Once the node has the new version the old name is forgotten.
         world.put_pod(Id::new("x", "p"), None);
         let mut labels = ours();
         labels[VERSION] = "2.0".into();
         world.put_node("n1".into(), with_fence(&world, labels, None));
         world.remove_nmc("n1");
         let doing = plan(&world, &after, false).doing;
-        let Some(Do::Apply(module, _)) = doing.iter().find(|one| matches!(one, Do::Apply(..))) else {
+        let Some(Action::Apply(module, _)) = doing.iter().find(|one| matches!(one, Action::Apply(..))) else {
             panic!()
         };
-        assert_eq!(Offered::on(module.body()).names(), after.device_names());
+        assert_eq!(DeviceNames::on(module.body()).names(), after.device_names());
     }
     // A name that is replaced under the same version is remembered as long as that version.
     let renamed = serving(&json!({ "devicePlugin": { "resourceNames": [other] } }));
     let world = running(&serving(&json!({})));
     let doing = plan(&world, &renamed, false).doing;
-    let Some(Do::Apply(module, _)) = doing.iter().find(|one| matches!(one, Do::Apply(..))) else { panic!() };
-    assert_eq!(Offered::on(module.body()).names(), BTreeSet::from([DEVICE, other].map(str::to_owned)));
+    let Some(Action::Apply(module, _)) = doing.iter().find(|one| matches!(one, Action::Apply(..))) else {
+        panic!()
+    };
+    assert_eq!(DeviceNames::on(module.body()).names(), BTreeSet::from([DEVICE, other].map(str::to_owned)));
 }
 
-/// Whoever has a device by a resource claim keeps the driver as others do, and nobody is told to be free of pods whose claims are not known.
+/// A pod with a device by a resource claim keeps the driver as others do; as long as claims are unknown no node counts
+/// as free.
 #[test]
 fn who_has_a_device_by_a_claim_uses_it() {
     let (driver, claim) = ("acc.example.com", Id::new("x", "p"));
@@ -311,7 +317,8 @@ fn who_has_a_device_by_a_claim_uses_it() {
         user(&mut world, "p", driver);
         let (id, live) = as_wanted(&world, &after);
         put_module(&mut world, &id, live);
-        let waiting = |world: &World| plan(world, &after, false).round.waiting.pop().map(|(_, wait)| wait);
+        let waiting =
+            |world: &ClusterState| plan(world, &after, false).round.waiting.pop().map(|(_, wait)| wait);
         world.remove_config(&after.id());
         put(&mut world, &after);
         assert_eq!(waiting(&world), *wanted, "{more}");
@@ -320,10 +327,10 @@ fn who_has_a_device_by_a_claim_uses_it() {
         }
         assert!(world.needs().held, "{more}");
         // Of another pod of the same name.
-        let concerned = |world: &mut World, holding| world.put_holding(claim.clone(), holding).len();
+        let concerned = |world: &mut ClusterState, holding| world.put_holding(claim.clone(), holding).len();
         let holding = |uid: &str| {
             let pods = [(uid.into(), Id::new("x", "p"))].into();
-            Some(Holding { drivers: [driver.into()].into(), pods })
+            Some(DeviceClaim { drivers: [driver.into()].into(), pods })
         };
         assert_eq!(concerned(&mut world, holding("uid-former")), 1);
         assert_eq!(waiting(&world), None, "{more}");
@@ -334,7 +341,7 @@ fn who_has_a_device_by_a_claim_uses_it() {
         world.held = None;
         assert_eq!(waiting(&world), Some(rollout::Wait::Unknown), "{more}");
     }
-    // Claims are of no interest where nobody gives devices by them.
+    // Claims do not matter where no device is given by them.
     let mut world = running(&serving(&json!({})));
     world.held = None;
     assert_eq!(world.needs(), Needs { pods: true, held: false });
@@ -346,7 +353,7 @@ fn who_has_a_device_by_a_claim_uses_it() {
     assert_eq!(plan(&world, &after, false).round.waiting, []);
 }
 
-/// Somebody takes our labels from a node that is being changed: the fence goes when the driver has gone, whoever is told.
+/// Another client removes our labels from a node that is being changed: the cordon taint goes when the driver has gone.
 #[test]
 fn a_fence_goes_by_whose_it_is() {
     let config = serving(&json!({}));
@@ -356,7 +363,7 @@ fn a_fence_goes_by_whose_it_is() {
     assert_eq!(world.remove_nmc("n1").into_iter().collect::<Vec<_>>(), [config.id()]);
     assert_eq!(changed(&mut world, &config).0, ["release n1"]);
     world.put_node("n1".into(), with_fence(&world, json!({}), Some("hw.other")));
-    assert_eq!(changed(&mut world, &config).0, [""; 0], "somebody else's");
+    assert_eq!(changed(&mut world, &config).0, [""; 0], "of another owner");
     assert_eq!(world.orphans().into_iter().collect::<Vec<_>>(), ["hw.other"]);
     world.put_node("n1".into(), with_fence(&world, json!({}), Some(CLAIM)));
     assert_eq!(world.orphans().len(), 0);
@@ -377,7 +384,7 @@ fn a_node_is_given_back_behind_a_fence() {
     world.put_node("n1".into(), with_fence(&world, ours(), Some(CLAIM)));
     assert_eq!(changed(&mut world, &config).0, ["release n1"]);
     let doing = plan(&world, &config, false).doing;
-    let Some(Do::Node(write)) = doing.last() else { panic!() };
+    let Some(Action::Node(write)) = doing.last() else { panic!() };
     assert!(!write.patch.to_string().contains("taints"), "{}", write.patch);
     assert!(write.unused.is_fenced() && !write.unused.names.is_empty());
 }
@@ -392,9 +399,9 @@ fn each_version_has_its_configuration() {
         json_patch::merge(&mut spec, &more);
         serving(&spec)
     };
-    let files = |world: &World, config: &Config| {
+    let files = |world: &ClusterState, config: &Config| {
         plan(world, config, false).doing.into_iter().find_map(|one| match one {
-            Do::Ensure(object, kept) if object.kind().kind == "ConfigMap" => {
+            Action::Ensure(object, kept) if object.kind().kind == "ConfigMap" => {
                 Some((object.body()["data"].as_object().unwrap().keys().cloned().collect(), kept))
             }
             _ => None,

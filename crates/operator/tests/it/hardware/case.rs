@@ -6,7 +6,7 @@ use std::time::Duration;
 
 use fakes::kmm::labels::ModuleName;
 use fakes::kmm::{self, Kmm, Script, Stage};
-use hardware::taints::FENCE;
+use hardware::cluster_state::CORDON_TAINT;
 use k8s_openapi::api::core::v1::Pod;
 use k8s_openapi::api::events::v1::Event;
 use kube::Client;
@@ -211,7 +211,7 @@ impl<'l> Case<'l> {
     pub(crate) async fn is_fenced(&self, node: &str) -> bool {
         let node = plain(objects(&self.lab.admin, "v1", "Node", None).get(node).await.unwrap());
         let taints = node["spec"]["taints"].as_array();
-        taints.is_some_and(|taints| taints.iter().any(|taint| taint["key"] == FENCE))
+        taints.is_some_and(|taints| taints.iter().any(|taint| taint["key"] == CORDON_TAINT))
     }
 
     pub(crate) async fn set_label(&self, node: &str, key: &str, value: Value) {

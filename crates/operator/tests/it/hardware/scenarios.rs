@@ -4,7 +4,7 @@
 use std::collections::{BTreeMap, BTreeSet};
 
 use fakes::kmm::{self, Stage};
-use hardware::taints::FENCE;
+use hardware::cluster_state::CORDON_TAINT;
 use kube::api::{DeleteParams, Patch, PatchParams};
 use serde_json::{Value, json};
 use testkit::proxy::Fault;
@@ -289,7 +289,7 @@ fn k08_a_new_version_comes_to_one_node_after_the_other() {
 async fn not_gone(case: &mut Case<'_>, node: &str) {
     let nodes = super::lab::objects(&case.client(), "v1", "Node", None);
     let mut taints = nodes.get(node).await.unwrap().data["spec"]["taints"].clone();
-    let fence = taints.as_array_mut().unwrap().iter_mut().find(|taint| taint["key"] == FENCE).unwrap();
+    let fence = taints.as_array_mut().unwrap().iter_mut().find(|taint| taint["key"] == CORDON_TAINT).unwrap();
     assert!(fence["timeAdded"].is_string(), "{fence}");
     case.until("acc", "it waits", |config| problem(config, node) == Some("PodsUseDevices")).await;
     case.lab.stop().await;

@@ -1,7 +1,7 @@
-//! Which pods have devices by resource claims (DRA).
+//! Resource claims (DRA) by which pods have devices.
 //!
-//! In: ResourceClaims, as far as somebody may have something by them. Out: for each pod its claims, and of which drivers their devices are.
-//! Never: where a pod runs, or whose a driver is.
+//! In: ResourceClaims by which pods may have devices. Out: for each pod its claims, and of which drivers their devices
+//! are. Never: where a pod runs, or whose a driver is.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
@@ -15,7 +15,7 @@ pub const PLURAL: &str = "resourceclaims";
 
 /// A ResourceClaim that was given devices, and that pods may use.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub struct Holding {
+pub struct DeviceClaim {
     /// The drivers of the devices.
     pub drivers: BTreeSet<Arc<str>>,
     /// The pods, by their UIDs.
@@ -24,8 +24,8 @@ pub struct Holding {
 
 /// All of them, by name and by the UIDs of pods.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub struct Held {
-    all: BTreeMap<Id, Holding>,
+pub struct ClaimsInUse {
+    all: BTreeMap<Id, DeviceClaim>,
     by: BTreeMap<Box<str>, BTreeSet<Id>>,
 }
 
@@ -35,15 +35,15 @@ pub fn is_driver(name: &str) -> bool {
     !name.contains('/')
 }
 
-impl Held {
+impl ClaimsInUse {
     /// The claims of a pod.
-    pub fn of(&self, pod: &str) -> impl Iterator<Item = (&Id, &Holding)> + use<'_> {
+    pub fn of(&self, pod: &str) -> impl Iterator<Item = (&Id, &DeviceClaim)> + use<'_> {
         let claims = self.by.get(pod).into_iter().flatten();
         claims.filter_map(|claim| self.all.get_key_value(claim))
     }
 
-    /// A claim is like this, or nobody has anything by it. Says to which pods that makes a difference.
-    pub fn put(&mut self, claim: Id, holding: Option<Holding>) -> BTreeSet<Id> {
+    /// Records a claim; `None`: no pod has a device by it. Returns the pods that are affected.
+    pub fn put(&mut self, claim: Id, holding: Option<DeviceClaim>) -> BTreeSet<Id> {
         let before = self.all.remove(&claim);
         if before == holding {
             self.all.extend(holding.map(|same| (claim, same)));
@@ -70,9 +70,9 @@ impl Held {
 mod tests {
     use super::*;
 
-    fn holding(driver: &str, pods: &[&str]) -> Option<Holding> {
+    fn holding(driver: &str, pods: &[&str]) -> Option<DeviceClaim> {
         let pods = pods.iter().map(|pod| (format!("uid-{pod}").into(), Id::new("x", pod)));
-        Some(Holding { drivers: [driver.into()].into(), pods: pods.collect() })
+        Some(DeviceClaim { drivers: [driver.into()].into(), pods: pods.collect() })
     }
 
     fn ids(names: &[&str]) -> BTreeSet<Id> {
@@ -81,7 +81,7 @@ mod tests {
 
     #[test]
     fn pods_have_what_their_claims_were_given() {
-        let mut held = Held::default();
+        let mut held = ClaimsInUse::default();
         let [one, two] = ["one", "two"].map(|name| Id::new("x", name));
         for (claim, now, concerned) in [
             (&one, holding("a.example", &["p", "q"]), ids(&["p", "q"])),
@@ -92,7 +92,7 @@ mod tests {
         ] {
             assert_eq!(held.put(claim.clone(), now.clone()), concerned, "{claim} {now:?}");
         }
-        let drivers = |held: &Held, uid: &str| -> Vec<Arc<str>> {
+        let drivers = |held: &ClaimsInUse, uid: &str| -> Vec<Arc<str>> {
             held.of(uid).flat_map(|(_, holding)| holding.drivers.iter().cloned()).collect()
         };
         assert_eq!(drivers(&held, "uid-p"), ["c.example".into()]);
@@ -102,7 +102,7 @@ mod tests {
             assert!(!held.put(claim.clone(), None).is_empty());
             assert!(held.put(claim, None).is_empty());
         }
-        assert_eq!(held, Held::default(), "nothing stays of those that are gone");
+        assert_eq!(held, ClaimsInUse::default(), "nothing stays of those that are gone");
     }
 
     #[test]

@@ -1,13 +1,13 @@
-//! Does one thing.
+//! Executes one [`Action`].
 //!
-//! In: something to do. Out: the API server's answer in the world, or why it could not be done. Never: a repetition (the worker knows when), a
-//! change of what is not ours.
+//! In: something to do. Out: the API server's answer in the world, or why it could not be done. Never: a repetition
+//! (the worker knows when), a change of what is not ours.
 //!
-//! What is asked of the API server, beside the watches: deviceconfigs patch, deviceconfigs/status patch, deviceconfigs list (in one
-//! namespace, before something is cleaned up after one that is gone); modules get, create, patch, delete; nodes patch; pods list (of one node, or of all);
-//! resourceclaims list;
-//! pods/eviction create; serviceaccounts, configmaps, rolebindings get, create, patch, delete, and bind of the ClusterRole of
-//! [`super::module::SCC_ROLE`]; selfsubjectaccessreviews create; events create, patch.
+//! What is asked of the API server, beside the watches: deviceconfigs patch, deviceconfigs/status patch, deviceconfigs
+//! list (in one namespace, before something is cleaned up after one that is gone); modules get, create, patch, delete;
+//! nodes patch; pods list (of one node, or of all); resourceclaims list; pods/eviction create; serviceaccounts,
+//! configmaps, rolebindings get, create, patch, delete, and bind of the ClusterRole of [`super::module::SCC_ROLE`];
+//! selfsubjectaccessreviews create; events create, patch.
 
 use std::collections::BTreeSet;
 use std::fmt::Debug;
@@ -31,20 +31,20 @@ use serde::de::DeserializeOwned;
 use serde_json::{Value, json};
 
 use super::claim::Id;
-use super::held::{Held, is_driver};
-use super::plan::{Do, NodeWrite, Why, is_as_wanted, is_config};
+use super::claims_in_use::{ClaimsInUse, is_driver};
+use super::cluster_state::CORDON_TAINT;
+use super::cluster_state::{AffectedConfigs, ClusterState, Config, ObservedObject, Pod};
+use super::plan::{Action, NodeChange, NodeWrite, is_as_wanted, is_config};
+use super::precondition::Precondition;
 use super::shared::Shared;
 use super::status::Failure;
-use super::taints::FENCE;
-use super::unused::Unused;
 use super::wire::{Trim as _, WireClaim, WireNode, WirePod};
-use super::world::{Concerned, Config, Live, Pod, World};
 
 mod delete;
 
-/// What is done with.
+/// Applies actions to the API server.
 #[derive(Clone)]
-pub struct Hand {
+pub struct Applier {
     /// One that gives up.
     pub client: Client,
     /// The world.
@@ -74,23 +74,23 @@ const DISRUPTION: Duration = Duration::from_secs(5);
 /// Objects of one answer, where there may be many.
 const PAGE: u32 = 500;
 
-impl Hand {
-    /// Does it.
+impl Applier {
+    /// Executes the action.
     ///
     /// # Errors
-    /// Why it was not done.
-    pub async fn perform(&self, id: &Id, one: &Do) -> Result<(), Fault> {
+    /// The fault that prevented it.
+    pub async fn perform(&self, id: &Id, one: &Action) -> Result<(), Fault> {
         match one {
-            Do::Finalizer(wanted) => self.finalizer(id, *wanted).await,
-            Do::Ensure(object, kept) => self.ensure(id, object, kept).await,
-            Do::Apply(object, unused) => self.apply_module(id, object, unused).await,
-            Do::DeleteModule { kind, module, uid, unused } => {
+            Action::Finalizer(wanted) => self.finalizer(id, *wanted).await,
+            Action::Ensure(object, kept) => self.ensure(id, object, kept).await,
+            Action::Apply(object, unused) => self.apply_module(id, object, unused).await,
+            Action::DeleteModule { kind, module, uid, unused } => {
                 self.is_unused(unused).await?;
                 self.delete_module(kind, module, uid).await
             }
-            Do::Remove(kind, which) => self.remove(id, kind, which).await,
-            Do::Node(write) => self.node(write).await,
-            Do::Evict { node, pod } => self.evict(node, &pod.namespace, &pod.name).await,
+            Action::Remove(kind, which) => self.remove(id, kind, which).await,
+            Action::Node(write) => self.node(write).await,
+            Action::Evict { node, pod } => self.evict(node, &pod.namespace, &pod.name).await,
         }
     }
 
@@ -138,7 +138,7 @@ impl Hand {
     }
 
     /// A Module as an answer has it, unless it has gone meanwhile.
-    fn saw_module(&self, id: Id, live: Live) {
+    fn saw_module(&self, id: Id, live: ObservedObject) {
         self.shared.update(|world| match world.modules.contains_key(&id) {
             true => world.put_module(id, live),
             false => BTreeSet::new(),
@@ -179,7 +179,7 @@ impl Hand {
         let live = api.get_opt(object.name()).await.map_err(|error| fault(&title, &error, false))?;
         let mut wanted = object.clone();
         if let Some(live) = live {
-            let live = Live { body: live.body };
+            let live = ObservedObject { body: live.body };
             if live.is_leaving() {
                 return Err(Fault::Later(DISRUPTION));
             }
@@ -198,7 +198,7 @@ impl Hand {
         done.map(drop).map_err(|error| fault(&title, &error, false))
     }
 
-    async fn apply_module(&self, id: &Id, object: &Object, unused: &Unused) -> Result<(), Fault> {
+    async fn apply_module(&self, id: &Id, object: &Object, unused: &Precondition) -> Result<(), Fault> {
         let module = Id::new(object.namespace().unwrap_or_default(), object.name());
         let api = self.api(object.kind(), &module.namespace);
         let title = format!("Module {module}");
@@ -211,7 +211,8 @@ impl Hand {
             None => {
                 let there = api.get_opt(&module.name).await.map_err(|error| fault(&title, &error, true))?;
                 if let Some(raw) = there {
-                    self.shared.update(|world| world.put_module(module.clone(), Live { body: raw.body }));
+                    self.shared
+                        .update(|world| world.put_module(module.clone(), ObservedObject { body: raw.body }));
                     return Err(Fault::Stale);
                 }
             }
@@ -232,7 +233,7 @@ impl Hand {
             let done = api.patch(&module.name, &params, &Patch::Merge(patch)).await;
             raw = done.map_err(|error| fault(&title, &error, true))?;
         }
-        let live = Live { body: raw.body };
+        let live = ObservedObject { body: raw.body };
         match was_known {
             true => self.saw_module(module, live),
             false => self.shared.update(|world| world.put_module(module, live)),
@@ -245,7 +246,7 @@ impl Hand {
         let api = self.api(kind, &module.namespace);
         let answer = delete(&api, &module.name, uid).await;
         match answer {
-            Ok(Some(body)) => self.saw_module(module.clone(), Live { body }),
+            Ok(Some(body)) => self.saw_module(module.clone(), ObservedObject { body }),
             Ok(None) => self.shared.update(|world| world.remove_module(module)),
             Err(error) if is_not_found(&error) => self.shared.update(|world| world.remove_module(module)),
             Err(error) => return Err(fault(&format!("Module {module}"), &error, true)),
@@ -258,9 +259,9 @@ impl Hand {
         let api = self.api(kind, &which.namespace);
         let title = format!("{} {which}", kind.kind);
         let live = api.get_opt(&which.name).await.map_err(|error| fault(&title, &error, false))?;
-        let Some(live) = live.map(|raw| Live { body: raw.body }) else { return Ok(()) };
-        let of_somebody = live.text("/metadata/labels/hardware.tholepin.dev~1deviceconfig");
-        let name = if id.name.is_empty() { of_somebody } else { id.name.as_str() };
+        let Some(live) = live.map(|raw| ObservedObject { body: raw.body }) else { return Ok(()) };
+        let labelled = live.text("/metadata/labels/hardware.tholepin.dev~1deviceconfig");
+        let name = if id.name.is_empty() { labelled } else { id.name.as_str() };
         if name.is_empty() || !live.is_marked(name) || live.is_leaving() {
             return Ok(());
         }
@@ -275,8 +276,8 @@ impl Hand {
         self.is_unused(&write.unused).await?;
         let nodes = ObjectKind::of::<core::Node>();
         let api = Api::<WireNode>::all_with(self.client.clone(), &nodes.resource());
-        let patch = match write.why {
-            Why::Fence => dated(write.patch.clone(), Timestamp::now()),
+        let patch = match write.change {
+            NodeChange::Fence => dated(write.patch.clone(), Timestamp::now()),
             _ => write.patch.clone(),
         };
         let patch = json_patch::Patch::deserialize(patch).unwrap_or_default();
@@ -287,7 +288,7 @@ impl Hand {
                     true => world.put_node(name, node),
                     false => BTreeSet::new(),
                 });
-                tracing::info!(node = write.node, why = ?write.why, "changed a node");
+                tracing::info!(node = write.node, change = ?write.change, "changed a node");
                 Ok(())
             }
             // Its watch tells what became of it.
@@ -296,25 +297,25 @@ impl Hand {
         }
     }
 
-    /// That nobody uses the devices of some nodes, by what the API server says now, and nobody can be on the way there any more.
-    async fn is_unused(&self, unused: &Unused) -> Result<(), Fault> {
+    /// Checks with the API server that no pod uses the devices of some nodes, and that none can be on its way there.
+    async fn is_unused(&self, unused: &Precondition) -> Result<(), Fault> {
         if unused.names.is_empty() {
             return Ok(());
         }
         if let Some(rest) = unused.rest(Timestamp::now(), self.binding) {
             return Err(Fault::Later(rest));
         }
-        let gone = self.shared.read(World::pods_gone);
+        let gone = self.shared.read(ClusterState::pods_gone);
         let mut pods = self.pods(unused).await?;
         let by_claims = !pods.is_empty() && unused.names.iter().any(|name| is_driver(name));
-        let held = if by_claims { self.held().await? } else { Held::default() };
+        let held = if by_claims { self.held().await? } else { ClaimsInUse::default() };
         pods.retain(|(_, pod)| pod.uses(&unused.names, Some(&held)));
         if pods.is_empty() {
             return Ok(());
         }
         self.shared.update(|world| {
             let holdings = pods.iter().flat_map(|(_, pod)| held.of(&pod.uid));
-            let mut concerned = Concerned::new();
+            let mut concerned = AffectedConfigs::new();
             for (claim, holding) in holdings {
                 concerned.extend(world.put_holding(claim.clone(), Some(holding.clone())));
             }
@@ -325,7 +326,7 @@ impl Hand {
     }
 
     /// The pods on some nodes that may have devices.
-    async fn pods(&self, unused: &Unused) -> Result<Vec<(Id, Pod)>, Fault> {
+    async fn pods(&self, unused: &Precondition) -> Result<Vec<(Id, Pod)>, Fault> {
         let mut params = ListParams::default();
         if let (1, Some(node)) = (unused.fences.len(), unused.fences.keys().next()) {
             params = params.fields(&format!("spec.nodeName={node}"));
@@ -342,10 +343,10 @@ impl Hand {
     }
 
     /// What pods have by resource claims; nothing, where there are none.
-    async fn held(&self) -> Result<Held, Fault> {
+    async fn held(&self) -> Result<ClaimsInUse, Fault> {
         let api =
             Api::<WireClaim>::all_with(self.client.clone(), &ObjectKind::of::<ResourceClaim>().resource());
-        let (mut held, mut texts) = (Held::default(), Texts::default());
+        let (mut held, mut texts) = (ClaimsInUse::default(), Texts::default());
         let done = pages(&api, ListParams::default(), |claim| {
             let (id, holding) = claim.trim(&mut texts);
             held.put(id, holding);
@@ -364,7 +365,7 @@ impl Hand {
         match pods.evict(name, &EvictParams::default()).await {
             Ok(_) => {
                 tracing::info!(node, pod = %id, "evicted a pod that uses the devices");
-                // The watch may take a while to say so, and nobody is asked twice.
+                // The watch reports this later, and no pod is evicted twice.
                 self.shared.update(|world| world.pod_leaves(&id));
                 Ok(())
             }
@@ -395,20 +396,20 @@ where
     }
 }
 
-/// A fence says since when it is there, so that whoever comes after us knows how long pods have been asked to go.
+/// The cordon taint carries its time, so that the next leader knows since when pods are evicted.
 fn dated(mut patch: Value, now: Timestamp) -> Value {
     let now = Time(Timestamp::from_second(now.as_second()).unwrap_or(now));
     let steps = patch.as_array_mut().into_iter().flatten();
     let taints = steps.filter(|step| step["op"] == "add" && step["path"] == "/spec/taints");
     let taints = taints.filter_map(|step| step["value"].as_array_mut()).flatten();
-    for fence in taints.filter(|taint| taint["key"] == FENCE) {
+    for fence in taints.filter(|taint| taint["key"] == CORDON_TAINT) {
         fence["timeAdded"] = json!(now);
     }
     patch
 }
 
 /// With those of a ConfigMap's entries that stay besides its own; an apply would take them away.
-fn keeping(object: &Object, live: &Live, kept: &BTreeSet<String>) -> Option<Object> {
+fn keeping(object: &Object, live: &ObservedObject, kept: &BTreeSet<String>) -> Option<Object> {
     let there = live.body["data"].as_object()?;
     let mut body = object.body().clone();
     let entries = body["data"].as_object_mut()?;
@@ -418,8 +419,8 @@ fn keeping(object: &Object, live: &Live, kept: &BTreeSet<String>) -> Option<Obje
     Object::from_value(object.kind().clone(), body).ok()
 }
 
-/// Takes away what an apply leaves: what others have put beside our only selector, and a DeviceConfig as an owner that we do not state, with which
-/// the garbage collector would take the Module.
+/// Takes away what an apply leaves: what others have put beside our only selector, and a DeviceConfig as an owner that
+/// we do not state, with which the garbage collector would take the Module.
 fn leftover(live: &Value, wanted: &Value) -> Option<Value> {
     let metadata = &live["metadata"];
     let mut patch = json!({ "metadata": { "uid": metadata["uid"] } });
@@ -443,8 +444,9 @@ fn configs() -> ObjectKind {
     ObjectKind::new(hardware::GROUP, hardware::VERSION, hardware::KIND, hardware::PLURAL)
 }
 
-/// Somebody was faster: an object is not what a patch tests. The API server keeps the reason to itself, and says no more than this; whoever refuses
-/// a patch that can be applied, a policy, say, whose answer may have the same code, says why.
+/// Another client was faster: an object is not what a patch tests. The API server keeps the reason to itself, and says
+/// no more than this; an admission policy that refuses a patch that can be applied, a policy, say, whose answer may
+/// have the same code, says why.
 fn is_outrun(error: &kube::Error) -> bool {
     let text = "the server rejected our request due to an error in our request";
     matches!(error, kube::Error::Api(status) if status.code == 422 && status.message == text)
@@ -472,7 +474,8 @@ mod tests {
         };
         let there = json!({ "data": { "1.yaml": "a", "2.yaml": "b", "3.yaml": "c" } });
         let kept = ["2.yaml", "3.yaml", "4.yaml"].map(str::to_owned).into();
-        let wanted = keeping(&object(json!({ "3.yaml": "new" })), &Live { body: there }, &kept).unwrap();
+        let wanted =
+            keeping(&object(json!({ "3.yaml": "new" })), &ObservedObject { body: there }, &kept).unwrap();
         assert_eq!(wanted, object(json!({ "2.yaml": "b", "3.yaml": "new" })));
     }
 
@@ -521,7 +524,7 @@ mod tests {
                 { "op": "add", "path": "/spec/taints", "value": [others, fence] },
             ])
         };
-        let fence = json!({ "key": FENCE, "value": "hw.m", "effect": "NoSchedule" });
+        let fence = json!({ "key": CORDON_TAINT, "value": "hw.m", "effect": "NoSchedule" });
         let mut wanted = fence.clone();
         wanted["timeAdded"] = "1970-01-01T00:00:07Z".into();
         assert_eq!(dated(step(fence), Timestamp::from_millisecond(7_900).unwrap()), step(wanted));

@@ -1,7 +1,8 @@
 //! How a driver is loaded on a node: as a DeviceConfig asks for it, as a Module says it, and as KMM was told.
 //!
-//! In: a spec or a Module, and a kernel; an entry of a NodeModulesConfig. Out: [`Load`]s; as long as that of a node stays equal KMM leaves the
-//! driver there alone. Never: what makes no difference to a driver that is loaded, such as accounts, secrets, builds.
+//! In: a spec or a Module, and a kernel; an entry of a NodeModulesConfig. Out: [`Load`]s; as long as that of a node
+//! stays equal KMM leaves the driver there alone. Never: what makes no difference to a driver that is loaded, such as
+//! accounts, secrets, builds.
 
 use api::hardware::{self, DIR_NAME, PullPolicy, Spec};
 use api::kmm::node::Entry;
@@ -31,7 +32,7 @@ pub struct Loader {
 }
 
 impl Load {
-    /// As KMM was told. What nobody can read is like nothing that is asked for.
+    /// The load that KMM was given. An unreadable entry equals no desired load.
     #[must_use]
     pub fn told(entry: &Entry) -> Self {
         Self::read(entry).unwrap_or_default()

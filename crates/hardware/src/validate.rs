@@ -1,7 +1,7 @@
-//! What is wrong with a DeviceConfig as it stands there.
+//! Validation of a DeviceConfig.
 //!
-//! In: an object. Out: a line for each thing, with its field. Never: a reading of our device plugin's configuration but the plugin's own: what is
-//! taken here starts on the nodes.
+//! In: an object. Out: a line for each thing, with its field. Never: a reading of our device plugin's configuration but
+//! the plugin's own: what is taken here starts on the nodes.
 
 use api::hardware::{self, DeviceConfig};
 use deviceplugin::config::{Config, Error};
@@ -27,7 +27,7 @@ fn unread(config: &Map<String, Value>) -> Option<String> {
     let error = Config::parse(CONFIG, &value.to_string()).err()?;
     Some(match error {
         Error::Field { field, reason, .. } => format!("{CONFIG}.{field}: {reason}"),
-        // That knows lines of a text that nobody wrote; a field is easier to find.
+        // The parser counts lines of generated text; a field is easier to find.
         Error::Yaml(error) => match serde_path_to_error::deserialize::<_, Config>(&value) {
             Err(shape) => format!("{CONFIG}.{}: {}", shape.path(), shape.inner()),
             Ok(_) => error.to_string(),

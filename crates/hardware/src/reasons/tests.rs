@@ -10,11 +10,11 @@ use prometheus_client::encoding::text::encode;
 use prometheus_client::registry::Registry;
 
 use super::*;
+use crate::cluster_state::{ClusterState, Config, Environment};
 use crate::metrics::Metrics;
-use crate::plan::{Do, Plan};
+use crate::plan::{Action, Plan};
 use crate::shared::Shared;
-use crate::status::{Heard, status};
-use crate::world::{Config, Place, World};
+use crate::status::{StatusInputs, status};
 
 /// What stands as code in the first column of the table below a heading, each once.
 fn explained(heading: &str) -> BTreeSet<String> {
@@ -46,20 +46,26 @@ fn check<T: Into<String>>(heading: &str, said: impl IntoIterator<Item = T>) {
 #[test]
 fn each_word_is_explained() {
     let config = Config::of(DeviceConfig::default());
-    let told = status(&World::default(), &config, &Plan::default(), &Heard::default(), Timestamp::UNIX_EPOCH);
+    let told = status(
+        &ClusterState::default(),
+        &config,
+        &Plan::default(),
+        &StatusInputs::default(),
+        Timestamp::UNIX_EPOCH,
+    );
     check("Conditions", told.conditions.into_iter().map(|condition| condition.type_));
     check("Reasons of conditions", Reason::ALL.iter().map(|reason| reason.word()));
-    check("Problems of nodes", Trouble::ALL.iter().map(|trouble| trouble.word()));
-    check("Events", Told::ALL.iter().map(|told| told.word()));
+    check("Problems of nodes", ProblemReason::ALL.iter().map(|trouble| trouble.word()));
+    check("Events", EventReason::ALL.iter().map(|told| told.word()));
 }
 
 #[test]
 fn each_metric_is_explained() {
-    let shared = Shared::new(Place::default());
+    let shared = Shared::new(Environment::default());
     let mut registry = Registry::default();
     let metrics = Metrics::register(&mut registry, &shared);
     metrics.round(Duration::ZERO);
-    metrics.wrote(&Do::Finalizer(true), None);
+    metrics.wrote(&Action::Finalizer(true), None);
     let mut config = DeviceConfig::default();
     config.metadata.name = Some("acc".to_owned());
     shared.update(|world| world.put_config(Config::of(config)));

@@ -1,6 +1,7 @@
 //! Whether we may do what we have to.
 //!
-//! In: an API server. Out: what is not allowed, in the log and as a check of readiness. Never: a watch that is silently blocked.
+//! In: an API server. Out: what is not allowed, in the log and as a check of readiness. Never: a watch that is silently
+//! blocked.
 
 use std::time::Duration;
 
@@ -15,7 +16,7 @@ use runtime::client::brief;
 use tokio::sync::watch;
 use tracing::{info, warn};
 
-use super::held;
+use super::claims_in_use;
 use super::module::SCC_ROLE;
 use super::watch::DEFINITION;
 
@@ -47,7 +48,7 @@ pub(super) fn needed(openshift: bool) -> Vec<Need> {
         any("", "nodes", &["list", "watch", "patch"]),
         any("", "pods", &["list", "watch"]),
         any("", "pods/eviction", &["create"]),
-        any(held::GROUP, held::PLURAL, &["list", "watch"]),
+        any(claims_in_use::GROUP, claims_in_use::PLURAL, &["list", "watch"]),
         any(kmm::GROUP, kmm::MODULES, &["get", "list", "watch", "create", "patch", "delete"]),
         any(kmm::GROUP, kmm::node::PLURAL, &["list", "watch"]),
         any(kmm::GROUP, kmm::image::PLURAL, &["list", "watch"]),

@@ -1,6 +1,7 @@
-//! How it is with the nodes of one DeviceConfig.
+//! The states of the nodes of one DeviceConfig.
 //!
-//! In: the [`World`]. Out: [`Facts`]: each node that it matches or has, and everything that is decided or told about it. Never: a decision.
+//! In: the [`ClusterState`]. Out: [`NodeStates`]: each node that it matches or has, and everything that is decided or
+//! told about it. Never: a decision.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -9,18 +10,18 @@ use api::kmm;
 use jiff::Timestamp;
 
 use super::claim::{Id, Verdict};
-use super::held::is_driver;
+use super::claims_in_use::is_driver;
+use super::cluster_state::{ClusterState, Config, Node};
+use super::device_names::DeviceNames;
 use super::kernel::{Names, Served, served};
-use super::load::{Load, Loader};
-use super::nmc::{Loaded, Slot};
-use super::offered::Offered;
+use super::loader::{Load, Loader};
+use super::nmc::{Loaded, NodeModule};
 use super::rollout::{self, Users};
 use super::taints::untolerated;
-use super::world::{Config, Node, World};
 
-/// What a DeviceConfig's Module and labels are called.
+/// Names of the objects and labels of a DeviceConfig.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Called {
+pub struct ObjectNames {
     /// The Module's namespace and name.
     pub module: Id,
     /// The claim on nodes.
@@ -29,28 +30,28 @@ pub struct Called {
     pub version_label: String,
 }
 
-/// All of it.
+/// The states of all nodes that a DeviceConfig matches or has.
 #[derive(Clone, Debug, PartialEq)]
-pub struct Facts<'a> {
+pub struct NodeStates<'a> {
     /// What things are called.
-    pub called: Called,
+    pub called: ObjectNames,
     /// The nodes, by name.
-    pub nodes: Vec<Spot<'a>>,
+    pub nodes: Vec<NodeState<'a>>,
     /// Under which names the devices are offered, or were with a version that may still be somewhere.
-    pub offered: Offered,
+    pub offered: DeviceNames,
     /// All of these names: pods that have something under one of them use the devices.
     pub names: BTreeSet<String>,
 }
 
-/// A node.
+/// The state of a node, seen from one DeviceConfig.
 #[derive(Clone, Debug, PartialEq)]
-pub struct Spot<'a> {
+pub struct NodeState<'a> {
     /// Its name.
     pub name: &'a str,
     /// As it is.
     pub node: &'a Node,
     /// Whose it is.
-    pub standing: Standing,
+    pub ownership: Ownership,
     /// The version its label says.
     pub version: Option<&'a str>,
     /// What there is for its kernel.
@@ -63,8 +64,8 @@ pub struct Spot<'a> {
     pub configured: Option<&'a Load>,
     /// KMM has it on its list, or has it loaded.
     pub in_use: bool,
-    /// The driver that its label says is loaded, as it should be, since the machine was started; and if that is the version that is asked
-    /// for, KMM was told to load it as is asked for.
+    /// The driver that its label says is loaded, as it should be, since the machine was started; and if that is the
+    /// version that is asked for, KMM was told to load it as is asked for.
     pub ready: bool,
     /// A driver of ours is loaded since the machine was started, of whatever version.
     pub works: bool,
@@ -72,7 +73,7 @@ pub struct Spot<'a> {
     pub rebooted: bool,
     /// The device plugin runs.
     pub plugin: bool,
-    /// Since when it has our fence, whoever put it up.
+    /// Since when it has our cordon taint, put there by any process.
     pub fenced_since: Option<Timestamp>,
     /// Since when we have seen it there.
     pub fence_seen: Option<Timestamp>,
@@ -82,9 +83,9 @@ pub struct Spot<'a> {
     pub users: Users,
 }
 
-/// Whose a node is, seen from one DeviceConfig.
+/// The ownership of a node, seen from one DeviceConfig.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub enum Standing {
+pub enum Ownership {
     /// Ours.
     Mine,
     /// Ours, and it no longer matches.
@@ -95,13 +96,13 @@ pub enum Standing {
     Open,
     /// It is to become ours once this has gone from it.
     Blocked(String),
-    /// Somebody else's.
+    /// Another DeviceConfig has it.
     Lost(Id),
-    /// Nobody's.
+    /// No DeviceConfig has it.
     None,
 }
 
-impl Standing {
+impl Ownership {
     /// It has our claim.
     #[must_use]
     pub fn is_ours(&self) -> bool {
@@ -109,7 +110,7 @@ impl Standing {
     }
 }
 
-impl Called {
+impl ObjectNames {
     /// What things are called for this one; `None`: its namespace is too long for any Module.
     #[must_use]
     pub fn of(config: &Config) -> Option<Self> {
@@ -133,10 +134,10 @@ impl Called {
     }
 }
 
-impl<'a> Facts<'a> {
+impl<'a> NodeStates<'a> {
     /// How it is with the nodes of this one.
     #[must_use]
-    pub fn of(world: &'a World, config: &Config, called: Called) -> Self {
+    pub fn of(world: &'a ClusterState, config: &Config, called: ObjectNames) -> Self {
         let id = config.id();
         let names: BTreeSet<&str> = world
             .claims
@@ -145,7 +146,7 @@ impl<'a> Facts<'a> {
             .map(|name| &**name)
             .collect();
         let live = world.modules.get(&called.module);
-        let offered = live.map(|live| Offered::on(&live.body)).unwrap_or_default();
+        let offered = live.map(|live| DeviceNames::on(&live.body)).unwrap_or_default();
         let offered = offered.and(&config.object.spec.driver_version, config.device_names());
         let device_names = offered.names();
         let mut look = Look {
@@ -170,12 +171,12 @@ impl<'a> Facts<'a> {
     }
 
     /// The nodes with our claim.
-    pub fn ours(&self) -> impl Iterator<Item = &Spot<'a>> {
-        self.nodes.iter().filter(|spot| spot.standing.is_ours())
+    pub fn ours(&self) -> impl Iterator<Item = &NodeState<'a>> {
+        self.nodes.iter().filter(|state| state.ownership.is_ours())
     }
 }
 
-impl<'a> Spot<'a> {
+impl<'a> NodeState<'a> {
     /// There is an image for its kernel.
     #[must_use]
     pub fn is_supported(&self) -> bool {
@@ -185,15 +186,15 @@ impl<'a> Spot<'a> {
     /// It should have the driver.
     #[must_use]
     pub fn is_desired(&self) -> bool {
-        self.standing == Standing::Mine && self.is_supported() && self.taint.is_none()
+        self.ownership == Ownership::Mine && self.is_supported() && self.taint.is_none()
     }
 
     /// As a rollout sees it.
     #[must_use]
-    pub fn in_rollout(&self) -> rollout::Spot<'a> {
-        rollout::Spot {
+    pub fn in_rollout(&self) -> rollout::RolloutNode<'a> {
+        rollout::RolloutNode {
             node: self.name,
-            ending: self.standing == Standing::Ending,
+            ending: self.ownership == Ownership::Ending,
             version: self.version,
             loaded: self.loaded,
             ready: self.ready,
@@ -209,9 +210,9 @@ impl<'a> Spot<'a> {
 }
 
 struct Look<'a, 'b> {
-    world: &'a World,
+    world: &'a ClusterState,
     id: &'b Id,
-    called: &'b Called,
+    called: &'b ObjectNames,
     mappings: Vec<KernelMapping>,
     spec: &'b Spec,
     asked: Loader,
@@ -223,7 +224,7 @@ struct Look<'a, 'b> {
 }
 
 impl<'a> Look<'a, '_> {
-    fn at(&mut self, name: &'a str, node: &'a Node) -> Spot<'a> {
+    fn at(&mut self, name: &'a str, node: &'a Node) -> NodeState<'a> {
         let called = self.called;
         let (module, names) = (&called.module, called.names());
         let (served, asked) = self
@@ -241,7 +242,7 @@ impl<'a> Look<'a, '_> {
         let version = label(&self.called.version_label);
         let booted = loaded.is_some_and(|loaded| loaded.boot == node.boot);
         // A node that keeps another version keeps how that is loaded, too.
-        let is_asked = |slot: &Slot| {
+        let is_asked = |slot: &NodeModule| {
             version != Some(&self.spec.driver_version) || asked.is_none() || slot.wanted == asked
         };
         let same = slot.is_some_and(|slot| slot.same && is_asked(slot));
@@ -251,10 +252,10 @@ impl<'a> Look<'a, '_> {
         let fenced_since =
             fence.map(|fence| fence.time_added.as_ref().map_or(Timestamp::UNIX_EPOCH, |time| time.0));
         let plugin = kmm::keys::device_plugin_ready(&module.namespace, &module.name);
-        Spot {
+        NodeState {
             name,
             node,
-            standing: self.standing(name),
+            ownership: self.ownership(name),
             version,
             served,
             taint: untolerated(node, &self.spec.tolerations),
@@ -279,24 +280,26 @@ impl<'a> Look<'a, '_> {
             .is_some_and(|loader| loader.on(&node.kernel, self.called.names()).as_ref() != Some(&loaded.how))
     }
 
-    fn standing(&self, node: &str) -> Standing {
+    fn ownership(&self, node: &str) -> Ownership {
         let me = |id: &Id| id == self.id;
         match self.world.claims.verdict(node) {
-            Verdict::Held(owner) if me(&owner) => Standing::Mine,
-            Verdict::Ending { owner, .. } if me(&owner) => Standing::Ending,
-            Verdict::Leaving { owner, .. } if me(&owner) => Standing::Leaving,
-            Verdict::Open(heir) if me(&heir) => self.blocker(node).map_or(Standing::Open, Standing::Blocked),
-            Verdict::Held(other) | Verdict::Open(other) => Standing::Lost(other),
+            Verdict::Held(owner) if me(&owner) => Ownership::Mine,
+            Verdict::Ending { owner, .. } if me(&owner) => Ownership::Ending,
+            Verdict::Leaving { owner, .. } if me(&owner) => Ownership::Leaving,
+            Verdict::Open(heir) if me(&heir) => {
+                self.blocker(node).map_or(Ownership::Open, Ownership::Blocked)
+            }
+            Verdict::Held(other) | Verdict::Open(other) => Ownership::Lost(other),
             Verdict::Ending { owner, heir } | Verdict::Leaving { owner, heir } => match heir {
-                Some(heir) if !me(&heir) => Standing::Lost(heir),
-                Some(_) => Standing::Blocked(owner.to_string()),
-                None => Standing::None,
+                Some(heir) if !me(&heir) => Ownership::Lost(heir),
+                Some(_) => Ownership::Blocked(owner.to_string()),
+                None => Ownership::None,
             },
-            Verdict::Free | Verdict::Stale => Standing::None,
+            Verdict::Free | Verdict::Stale => Ownership::None,
         }
     }
 
-    /// A Module of ours that is still on a node without its claim, or with one that nobody knows.
+    /// A Module of ours that is still on a node without its claim, or with an unknown claim.
     fn blocker(&self, node: &str) -> Option<String> {
         let of_us = |id: &Id| {
             let live = self.world.modules.get(id)?;
@@ -304,7 +307,7 @@ impl<'a> Look<'a, '_> {
             live.is_marked(name).then(|| format!("Module {id}"))
         };
         let listed = self.world.nmcs.get(node).into_iter().flat_map(|nmc| nmc.modules.keys());
-        let claimed = self.world.claims.claim_on(node).map(|claim| Called::of_claim(claim).module);
+        let claimed = self.world.claims.claim_on(node).map(|claim| ObjectNames::of_claim(claim).module);
         listed.chain(&claimed).filter(|id| **id != self.called.module).find_map(of_us)
     }
 

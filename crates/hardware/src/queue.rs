@@ -1,11 +1,11 @@
-//! Does what is planned, again and again.
+//! The queue by key: plans, executes, and requeues each DeviceConfig.
 //!
-//! In: a call that something is to be looked at. Out: the world as it is wanted, status, events. Never: one DeviceConfig that holds up
-//! another; a write where nothing differs; the same refused write again and again.
+//! In: a call that something is to be looked at. Out: the world as it is wanted, status, events. Never: one
+//! DeviceConfig that holds up another; a write where nothing differs; the same refused write again and again.
 //!
-//! Each DeviceConfig is worked on by a task of its own, one at a time. A task plans, does, and plans again, until nothing is left to do; then
-//! it writes the status. What failed is left out for this time and tried again later: soon, if it may work by itself, else ever less
-//! often, up to five minutes, unless what is to be written changes.
+//! Each DeviceConfig is worked on by a task of its own, one at a time. A task plans, does, and plans again, until
+//! nothing is left to do; then it writes the status. What failed is left out for this time and tried again later: soon,
+//! if it may work by itself, else ever less often, up to five minutes, unless what is to be written changes.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
@@ -22,16 +22,16 @@ use tokio::time::{Instant, sleep, sleep_until};
 use tokio_util::sync::CancellationToken;
 use tracing::{debug, info, warn};
 
-use super::act::{Fault, Hand};
 use super::claim::Id;
+use super::cluster_state::{ClusterState, Key};
+use super::execute::{Applier, Fault};
 use super::metrics::Metrics;
-use super::plan::{Do, orphan, plan};
+use super::plan::{Action, orphan, plan};
 use super::status::awaited::{Waits, awaited};
 use super::status::overdue::overdue;
-use super::status::{Failure, Heard, events, status};
-use super::world::{Key, World};
+use super::status::{Failure, StatusInputs, events, status};
 
-/// Changes that come together are looked at together.
+/// Changes that arrive within this time are handled together.
 const TOGETHER: Duration = Duration::from_millis(20);
 /// DeviceConfigs that are worked on at the same time.
 const PARALLEL: usize = 16;
@@ -52,8 +52,8 @@ const STALE: Duration = Duration::from_millis(200);
 
 /// The worker.
 pub struct Worker {
-    /// What is done with.
-    pub hand: Hand,
+    /// Applies actions to the API server.
+    pub hand: Applier,
     /// Who is told.
     pub recorder: Recorder,
     /// What is counted.
@@ -62,13 +62,13 @@ pub struct Worker {
     pub patience: Duration,
 }
 
-/// What is remembered of a DeviceConfig between tasks.
+/// Retries and waits of a DeviceConfig between tasks.
 #[derive(Debug)]
-struct Book {
+struct RetryState {
     /// What went wrong, and when it is tried again.
     failed: Vec<Failed>,
     /// What Modules stand on that was seen to be there, or to be gone.
-    ensured: Vec<Do>,
+    ensured: Vec<Action>,
     ensured_at: Instant,
     /// What is waited for, since when.
     waits: Waits,
@@ -81,7 +81,7 @@ struct Book {
 /// Something that was not done.
 #[derive(Debug)]
 struct Failed {
-    what: Do,
+    what: Action,
     failure: Option<Failure>,
     backoff: Backoff,
     next: Instant,
@@ -90,11 +90,11 @@ struct Failed {
 /// A task that ended.
 struct Ended {
     key: Key,
-    book: Book,
+    retry: RetryState,
     gone: bool,
 }
 
-impl Default for Book {
+impl Default for RetryState {
     fn default() -> Self {
         Self {
             failed: Vec::new(),
@@ -107,25 +107,25 @@ impl Default for Book {
     }
 }
 
-impl Book {
+impl RetryState {
     /// Whether this is to be left out now.
-    fn leaves_out(&self, one: &Do, now: Instant) -> bool {
+    fn leaves_out(&self, one: &Action, now: Instant) -> bool {
         self.ensured.contains(one)
             || self.failed.iter().any(|failed| failed.what == *one && now < failed.next)
             || self.is_too_early(one)
     }
 
     /// The finalizer is the last: it stays while something else could not be done.
-    fn is_too_early(&self, one: &Do) -> bool {
-        *one == Do::Finalizer(false) && self.failed.iter().any(|failed| failed.what != *one)
+    fn is_too_early(&self, one: &Action) -> bool {
+        *one == Action::Finalizer(false) && self.failed.iter().any(|failed| failed.what != *one)
     }
 
-    fn note(&mut self, one: &Do, result: Result<(), Fault>, now: Instant) {
+    fn note(&mut self, one: &Action, result: Result<(), Fault>, now: Instant) {
         let place = self.failed.iter().position(|failed| failed.what == *one);
         let fault = match result {
             Ok(()) => {
                 self.failed.retain(|failed| failed.what != *one);
-                if matches!(one, Do::Ensure(..) | Do::Remove(..)) {
+                if matches!(one, Action::Ensure(..) | Action::Remove(..)) {
                     self.ensured.push(one.clone());
                 }
                 return;
@@ -157,8 +157,8 @@ impl Book {
         self.failed.push(failed);
     }
 
-    /// Forgets what nobody wants any more.
-    fn keep(&mut self, doing: &[Do]) {
+    /// Forgets actions that are no longer planned.
+    fn keep(&mut self, doing: &[Action]) {
         self.failed.retain(|failed| doing.contains(&failed.what));
         self.ensured.retain(|one| doing.contains(one));
     }
@@ -168,7 +168,7 @@ impl Book {
     }
 
     fn module_refused(&self) -> bool {
-        self.failed.iter().any(|failed| matches!(failed.what, Do::Apply(..)) && failed.failure.is_some())
+        self.failed.iter().any(|failed| matches!(failed.what, Action::Apply(..)) && failed.failure.is_some())
     }
 }
 
@@ -176,31 +176,31 @@ impl Worker {
     /// Works until it is stopped; what is being written then may be written.
     pub async fn run(self, token: CancellationToken) {
         let worker = Arc::new(self);
-        let mut books: BTreeMap<Key, Book> = BTreeMap::new();
+        let mut retries: BTreeMap<Key, RetryState> = BTreeMap::new();
         let mut running: BTreeSet<Key> = BTreeSet::new();
         let mut due: BTreeSet<Key> = BTreeSet::new();
         let mut tasks: JoinSet<Ended> = JoinSet::new();
         loop {
             due.extend(worker.hand.shared.take());
             let now = Instant::now();
-            let timed = books.iter().filter(|(_, book)| book.due.is_some_and(|at| at <= now));
+            let timed = retries.iter().filter(|(_, retry)| retry.due.is_some_and(|at| at <= now));
             due.extend(timed.map(|(key, _)| key.clone()));
             // What is left of one that is gone is looked at now and then: nothing tells whether that has become of use.
             let rests = |key: &Key| {
                 matches!(key, Key::Orphan(_))
-                    && books.get(key).is_some_and(|book| book.due.is_some_and(|at| at > now))
+                    && retries.get(key).is_some_and(|retry| retry.due.is_some_and(|at| at > now))
             };
             let ready: Vec<Key> =
                 due.iter().filter(|key| !running.contains(*key) && !rests(key)).cloned().collect();
             for key in ready.into_iter().take(PARALLEL.saturating_sub(running.len())) {
                 due.remove(&key);
                 running.insert(key.clone());
-                let mut book = books.remove(&key).unwrap_or_default();
-                book.due = None;
+                let mut retry = retries.remove(&key).unwrap_or_default();
+                retry.due = None;
                 let worker = Arc::clone(&worker);
-                tasks.spawn(async move { worker.task(key, book).await });
+                tasks.spawn(async move { worker.task(key, retry).await });
             }
-            let next = books.values().filter_map(|book| book.due).min();
+            let next = retries.values().filter_map(|retry| retry.due).min();
             let timer = async {
                 match next {
                     Some(at) => sleep_until(at).await,
@@ -211,7 +211,7 @@ impl Worker {
                 biased;
                 () = token.cancelled() => break,
                 Some(ended) = tasks.join_next(), if !tasks.is_empty() => {
-                    let Ended { key, book, gone } = match ended {
+                    let Ended { key, retry, gone } = match ended {
                         Ok(ended) => ended,
                         // A mistake of ours ends the process, as it does elsewhere.
                         Err(error) => match error.try_into_panic() {
@@ -221,7 +221,7 @@ impl Worker {
                     };
                     running.remove(&key);
                     if !gone {
-                        books.insert(key, book);
+                        retries.insert(key, retry);
                     }
                 }
                 () = worker.hand.shared.called() => sleep(TOGETHER).await,
@@ -231,38 +231,38 @@ impl Worker {
         while tasks.join_next().await.is_some() {}
     }
 
-    async fn task(&self, key: Key, mut book: Book) -> Ended {
+    async fn task(&self, key: Key, mut retry: RetryState) -> Ended {
         let began = Instant::now();
         let gone = match &key {
-            Key::Config(id) => self.config(id, &mut book).await,
-            Key::Orphan(claim) => self.orphan(claim, &mut book).await,
+            Key::Config(id) => self.config(id, &mut retry).await,
+            Key::Orphan(claim) => self.orphan(claim, &mut retry).await,
         };
         self.metrics.round(began.elapsed());
-        let waits = book.failed.iter().map(|failed| failed.next);
-        let resync = (!book.ensured.is_empty()).then(|| book.ensured_at + RESYNC);
-        let late = book.waits.next(self.patience, Instant::now());
-        book.due = match &key {
-            Key::Config(_) => waits.chain(resync).chain(late).chain(book.overdue).min(),
+        let waits = retry.failed.iter().map(|failed| failed.next);
+        let resync = (!retry.ensured.is_empty()).then(|| retry.ensured_at + RESYNC);
+        let late = retry.waits.next(self.patience, Instant::now());
+        retry.due = match &key {
+            Key::Config(_) => waits.chain(resync).chain(late).chain(retry.overdue).min(),
             Key::Orphan(_) => Some(Instant::now() + ORPHANS),
         };
-        Ended { key, book, gone }
+        Ended { key, retry, gone }
     }
 
     /// Works on a DeviceConfig; says whether it is gone.
-    async fn config(&self, id: &Id, book: &mut Book) -> bool {
-        if book.ensured_at.elapsed() > RESYNC {
-            book.ensured.clear();
-            book.ensured_at = Instant::now();
+    async fn config(&self, id: &Id, retry: &mut RetryState) -> bool {
+        if retry.ensured_at.elapsed() > RESYNC {
+            retry.ensured.clear();
+            retry.ensured_at = Instant::now();
         }
         for _ in 0..ROUNDS {
             let now = Instant::now();
-            let Some(look) = self.look(id, book, now) else { return true };
-            let doing: Vec<Do> =
-                look.doing.iter().filter(|one| !book.leaves_out(one, now)).cloned().collect();
+            let Some(look) = self.look(id, retry, now) else { return true };
+            let doing: Vec<Action> =
+                look.doing.iter().filter(|one| !retry.leaves_out(one, now)).cloned().collect();
             if doing.is_empty() {
-                return self.tell(id, look, book).await;
+                return self.tell(id, look, retry).await;
             }
-            if self.perform(id, &doing, book).await {
+            if self.perform(id, &doing, retry).await {
                 return true;
             }
         }
@@ -272,56 +272,56 @@ impl Worker {
     }
 
     /// Does all of it; says whether our finalizer was taken away, after which there is nothing of ours.
-    async fn perform(&self, id: &Id, doing: &[Do], book: &mut Book) -> bool {
-        let on_nodes = |one: &&Do| matches!(one, Do::Node(_) | Do::Evict { .. });
-        let was_refused = book.module_refused();
+    async fn perform(&self, id: &Id, doing: &[Action], retry: &mut RetryState) -> bool {
+        let on_nodes = |one: &&Action| matches!(one, Action::Node(_) | Action::Evict { .. });
+        let was_refused = retry.module_refused();
         for one in doing.iter().filter(|one| !on_nodes(one)) {
-            if book.is_too_early(one) {
+            if retry.is_too_early(one) {
                 continue;
             }
             let result = self.hand.perform(id, one).await;
             let done = result.is_ok();
-            self.noted(id, one, result, book);
-            if done && *one == Do::Finalizer(false) {
+            self.noted(id, one, result, retry);
+            if done && *one == Action::Finalizer(false) {
                 info!(deviceconfig = %id, "nothing of it is left");
                 return true;
             }
         }
         // What is planned for nodes counts on the Module.
-        if book.module_refused() && !was_refused {
+        if retry.module_refused() && !was_refused {
             return false;
         }
-        let nodes: Vec<Do> = doing.iter().filter(on_nodes).cloned().collect();
-        let perform = |one: Do| async move { (self.hand.perform(id, &one).await, one) };
+        let nodes: Vec<Action> = doing.iter().filter(on_nodes).cloned().collect();
+        let perform = |one: Action| async move { (self.hand.perform(id, &one).await, one) };
         let mut under_way = stream::iter(nodes).map(perform).buffer_unordered(NODES);
         while let Some((result, one)) = under_way.next().await {
-            self.noted(id, &one, result, book);
+            self.noted(id, &one, result, retry);
         }
         false
     }
 
-    fn noted(&self, id: &Id, one: &Do, result: Result<(), Fault>, book: &mut Book) {
+    fn noted(&self, id: &Id, one: &Action, result: Result<(), Fault>, retry: &mut RetryState) {
         self.metrics.wrote(one, result.as_ref().err());
         if let Err(Fault::Failed { failure, .. }) = &result {
             warn!(deviceconfig = %id, error = failure.text, "cannot do what is to be done; trying again later");
         }
-        book.note(one, result, Instant::now());
+        retry.note(one, result, Instant::now());
     }
 
-    fn look(&self, id: &Id, book: &mut Book, now: Instant) -> Option<Look> {
+    fn look(&self, id: &Id, retry: &mut RetryState, now: Instant) -> Option<Look> {
         self.hand.shared.read(|world| {
             let config = world.configs.get(id)?;
-            let plan = plan(world, config, book.module_refused());
-            book.keep(&plan.doing);
-            book.waits.turn(awaited(world, config, &plan), now);
-            let late = book.waits.late(self.patience, now);
+            let plan = plan(world, config, retry.module_refused());
+            retry.keep(&plan.doing);
+            retry.waits.turn(awaited(world, config, &plan), now);
+            let late = retry.waits.late(self.patience, now);
             let time = Timestamp::now();
             let (overdue, next) = overdue(config, &plan, time);
-            book.overdue = next.map(|left| now + left);
-            let heard = Heard { errors: book.errors(), late, overdue };
+            retry.overdue = next.map(|left| now + left);
+            let inputs = StatusInputs { errors: retry.errors(), late, overdue };
             let metadata = &config.object.metadata;
             Some(Look {
-                told: status(world, config, &plan, &heard, time),
+                told: status(world, config, &plan, &inputs, time),
                 known: config.object.status.clone(),
                 uid: metadata.uid.clone().unwrap_or_default(),
                 silent: plan.state == super::plan::State::Gone,
@@ -331,7 +331,7 @@ impl Worker {
     }
 
     /// Writes the status and tells what turned.
-    async fn tell(&self, id: &Id, look: Look, book: &mut Book) -> bool {
+    async fn tell(&self, id: &Id, look: Look, retry: &mut RetryState) -> bool {
         if look.silent {
             return false;
         }
@@ -347,12 +347,12 @@ impl Worker {
             Ok(true) => self.events(id, &look),
             Err(Fault::Failed { failure, .. }) => {
                 warn!(deviceconfig = %id, error = failure.text, "cannot write the status; trying again later");
-                let later = Do::Finalizer(true);
-                book.note(&later, Err(Fault::Later(Duration::from_secs(2))), Instant::now());
+                let later = Action::Finalizer(true);
+                retry.note(&later, Err(Fault::Later(Duration::from_secs(2))), Instant::now());
             }
             Err(_) => {
-                let later = Do::Finalizer(true);
-                book.note(&later, Err(Fault::Stale), Instant::now());
+                let later = Action::Finalizer(true);
+                retry.note(&later, Err(Fault::Stale), Instant::now());
             }
         }
         false
@@ -383,8 +383,8 @@ impl Worker {
     }
 
     /// Cleans up after one that is gone; says whether nothing is left.
-    async fn orphan(&self, claim: &str, book: &mut Book) -> bool {
-        *book = Book::default();
+    async fn orphan(&self, claim: &str, retry: &mut RetryState) -> bool {
+        *retry = RetryState::default();
         // A Module that is going is only waited for.
         if self.hand.shared.read(|world| is_orphan(world, claim) && orphan(world, claim).is_empty()) {
             return false;
@@ -394,7 +394,7 @@ impl Worker {
             // It is there, and the watch will tell.
             Ok(true) => return true,
             Err(fault) => {
-                book.note(&Do::Finalizer(false), Err(fault), Instant::now());
+                retry.note(&Action::Finalizer(false), Err(fault), Instant::now());
                 return false;
             }
         }
@@ -403,13 +403,13 @@ impl Worker {
                 let known = world.claims.owner(claim).is_some();
                 if known { Vec::new() } else { orphan(world, claim) }
             });
-            let last = doing.iter().all(|one| matches!(one, Do::Remove(..)));
-            self.perform(&Id::default(), &doing, book).await;
-            if last || !book.failed.is_empty() {
+            let last = doing.iter().all(|one| matches!(one, Action::Remove(..)));
+            self.perform(&Id::default(), &doing, retry).await;
+            if last || !retry.failed.is_empty() {
                 break;
             }
         }
-        let done = book.failed.is_empty() && !self.hand.shared.read(|world| is_orphan(world, claim));
+        let done = retry.failed.is_empty() && !self.hand.shared.read(|world| is_orphan(world, claim));
         if done {
             info!(claim, "cleaned up after a DeviceConfig that is gone");
         }
@@ -417,14 +417,14 @@ impl Worker {
     }
 }
 
-/// Something of a claim that nobody has is still there.
-fn is_orphan(world: &World, claim: &str) -> bool {
+/// An object of a claim without DeviceConfig is still there.
+fn is_orphan(world: &ClusterState, claim: &str) -> bool {
     world.orphans().contains(claim)
 }
 
 /// A look at a DeviceConfig.
 struct Look {
-    doing: Vec<Do>,
+    doing: Vec<Action>,
     told: Status,
     known: Status,
     uid: String,
@@ -443,25 +443,25 @@ mod tests {
     fn the_finalizer_waits_for_what_failed() {
         let fault =
             || Fault::Failed { failure: Failure { module: false, text: "denied".to_owned() }, soon: false };
-        let (now, mut book) = (Instant::now(), Book::default());
-        let account = Do::Remove(ObjectKind::of::<ServiceAccount>(), Id::new("hw", "a"));
-        let map = Do::Remove(ObjectKind::of::<ConfigMap>(), Id::new("hw", "m"));
-        let all = [account.clone(), map.clone(), Do::Finalizer(false)];
-        let left = |book: &Book, now| -> Vec<Do> {
-            all.iter().filter(|one| !book.leaves_out(one, now)).cloned().collect()
+        let (now, mut retry) = (Instant::now(), RetryState::default());
+        let account = Action::Remove(ObjectKind::of::<ServiceAccount>(), Id::new("hw", "a"));
+        let map = Action::Remove(ObjectKind::of::<ConfigMap>(), Id::new("hw", "m"));
+        let all = [account.clone(), map.clone(), Action::Finalizer(false)];
+        let left = |retry: &RetryState, now| -> Vec<Action> {
+            all.iter().filter(|one| !retry.leaves_out(one, now)).cloned().collect()
         };
-        assert_eq!(left(&book, now), all);
-        book.note(&account, Err(fault()), now);
-        book.note(&map, Ok(()), now);
-        assert_eq!(left(&book, now), []);
-        assert_eq!(book.errors().len(), 1);
+        assert_eq!(left(&retry, now), all);
+        retry.note(&account, Err(fault()), now);
+        retry.note(&map, Ok(()), now);
+        assert_eq!(left(&retry, now), []);
+        assert_eq!(retry.errors().len(), 1);
         let later = now + REFUSED.1;
-        assert_eq!(left(&book, later), all[..1]);
-        book.note(&account, Ok(()), later);
-        assert_eq!(left(&book, later), [Do::Finalizer(false)]);
+        assert_eq!(left(&retry, later), all[..1]);
+        retry.note(&account, Ok(()), later);
+        assert_eq!(left(&retry, later), [Action::Finalizer(false)]);
         // Its own failure does not keep it for ever.
-        book.note(&Do::Finalizer(false), Err(fault()), later);
-        assert_eq!(left(&book, later), []);
-        assert_eq!(left(&book, later + REFUSED.1), [Do::Finalizer(false)]);
+        retry.note(&Action::Finalizer(false), Err(fault()), later);
+        assert_eq!(left(&retry, later), []);
+        assert_eq!(left(&retry, later + REFUSED.1), [Action::Finalizer(false)]);
     }
 }

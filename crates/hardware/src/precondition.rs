@@ -1,23 +1,23 @@
-//! What has to hold before a driver is touched.
+//! The precondition of a change that touches a loaded driver.
 //!
-//! In: nodes, the names of their devices, since when new pods are kept from them. Out: how long it is still to be waited. Never: a clock, a look
-//! at pods.
+//! In: nodes, the names of their devices, since when new pods are kept from them. Out: how long it is still to be
+//! waited. Never: a clock, a look at pods.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::time::Duration;
 
 use jiff::Timestamp;
 
-/// That nobody uses the devices of some nodes, and nobody is on the way there.
+/// Condition of a change: no pod uses the devices of these nodes, and none is on its way there.
 #[derive(Clone, Debug, Default, PartialEq)]
-pub struct Unused {
+pub struct Precondition {
     /// Who has a device under one of these uses them. None: nothing has to hold.
     pub names: BTreeSet<String>,
     /// The nodes, and since when it has been seen that new pods are kept from them, if they are.
     pub fences: BTreeMap<String, Option<Timestamp>>,
 }
 
-impl Unused {
+impl Precondition {
     /// All of them have a fence.
     #[must_use]
     pub fn is_fenced(&self) -> bool {
@@ -42,7 +42,7 @@ mod tests {
         let since: Timestamp = "2026-01-01T00:00:00Z".parse().unwrap();
         let rest = |fences: &[Option<Timestamp>], after: i64| {
             let fences = fences.iter().enumerate().map(|(at, fence)| (at.to_string(), *fence)).collect();
-            Unused { names: BTreeSet::new(), fences }
+            Precondition { names: BTreeSet::new(), fences }
                 .rest(since + jiff::SignedDuration::from_millis(after), Duration::from_secs(2))
         };
         assert_eq!(rest(&[Some(since)], 0), Some(Duration::from_secs(2)));

@@ -1,6 +1,7 @@
-//! The words by which users are told how it is: as they are in a status and in Events.
+//! Reasons of conditions, of problems and of events.
 //!
-//! In and out: nothing but names. Never: a word that docs/hardware.md does not explain, nor one there that is never said.
+//! In and out: nothing but names. Never: a word that docs/hardware.md does not explain, nor one there that is never
+//! said.
 
 /// An enum whose variants are words, with all of them.
 macro_rules! words {
@@ -43,11 +44,11 @@ words! {
         NameTooLong,
         /// Another has nodes that this one asks for; the sample operator's word.
         ConflictingNodeSelector,
-        /// Nobody else asks for its nodes.
+        /// No other DeviceConfig asks for its nodes.
         NoConflict,
-        /// Nobody else asks for its nodes, but somebody could.
+        /// No other DeviceConfig asks for its nodes, but one could.
         NodeSelectorMayOverlap,
-        /// A Module of the same name is somebody else's.
+        /// A Module of the same name belongs to another owner.
         ForeignModule,
         /// The Module could not be written; the sample operator's word.
         ModuleFailed,
@@ -96,7 +97,7 @@ words! {
 
 words! {
     /// Reasons of the problems of nodes.
-    Trouble {
+    ProblemReason {
         /// KMM does not unload the driver.
         StillLoaded,
         /// KMM does not load the driver.
@@ -105,13 +106,13 @@ words! {
         EvictionTimeout,
         /// Its kernel has no image.
         UnsupportedKernel,
-        /// Whoever had the node before has not left it.
+        /// The former DeviceConfig of the node has not left it.
         WaitingForFormer,
         /// The driver is not loaded again since the machine was started.
         Rebooted,
         /// Pods use the devices.
         PodsUseDevices,
-        /// Nobody knows yet which pods use the devices.
+        /// The pods that use the devices are not known yet.
         PodsUnknown,
         /// Its taints keep the driver away.
         Maintenance,
@@ -120,7 +121,7 @@ words! {
 
 words! {
     /// Reasons of Events, beside those of conditions that turn.
-    Told {
+    EventReason {
         /// All nodes have another version than before.
         Upgraded,
         /// Another asks for nodes of this one.

@@ -1,8 +1,8 @@
-//! Under which names the devices of a driver have been offered.
+//! Names under which the devices of a driver are, or were, offered.
 //!
-//! In: what a DeviceConfig says, what its Module remembers. Out: the names, of resources and of drivers of resource claims, by the version of the
-//! driver of the devices. Never: a name forgotten while a node
-//! has the version with which it was offered: pods that asked for it may still hold devices there.
+//! In: what a DeviceConfig says, what its Module remembers. Out: the names, of resources and of drivers of resource
+//! claims, by the version of the driver of the devices. Never: a name forgotten while a node has the version with which
+//! it was offered: pods that asked for it may still hold devices there.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -15,9 +15,9 @@ pub const ANNOTATION: &str = "hardware.tholepin.dev/resources";
 
 /// Names by versions.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub struct Offered(BTreeMap<String, BTreeSet<String>>);
+pub struct DeviceNames(BTreeMap<String, BTreeSet<String>>);
 
-impl Offered {
+impl DeviceNames {
     /// What a Module remembers; what cannot be read is nothing.
     #[must_use]
     pub fn on(module: &Value) -> Self {
@@ -78,20 +78,22 @@ mod tests {
     #[test]
     fn names_are_remembered_as_long_as_their_version() {
         let names = |all: &[&str]| all.iter().map(|name| (*name).to_owned()).collect::<BTreeSet<String>>();
-        let offered =
-            Offered::default().and("1", names(&["a/x"])).and("1", names(&["a/y"])).and("2", names(&["a/z"]));
+        let offered = DeviceNames::default()
+            .and("1", names(&["a/x"]))
+            .and("1", names(&["a/y"]))
+            .and("2", names(&["a/z"]));
         let module = Object::from_value(
             ObjectKind::new("g", "v", "Module", "modules"),
             json!({ "metadata": { "name": "m" } }),
         );
         let module = module.unwrap();
         let written = offered.put_on(&module).unwrap();
-        assert_eq!(Offered::on(written.body()), offered);
+        assert_eq!(DeviceNames::on(written.body()), offered);
         assert_eq!(offered.names(), names(&["a/x", "a/y", "a/z"]));
         assert_eq!(offered.clone().only(&BTreeSet::from(["2"])).names(), names(&["a/z"]));
         assert!(offered.only(&BTreeSet::new()).is_empty());
-        let none = Offered::default().and("1", BTreeSet::new());
+        let none = DeviceNames::default().and("1", BTreeSet::new());
         assert_eq!(none.put_on(&module).unwrap(), module, "nothing is said where there is nothing");
-        assert_eq!(Offered::on(&json!({ "metadata": { "annotations": { ANNOTATION: "[" } } })), none);
+        assert_eq!(DeviceNames::on(&json!({ "metadata": { "annotations": { ANNOTATION: "[" } } })), none);
     }
 }

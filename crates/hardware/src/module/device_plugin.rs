@@ -1,0 +1,126 @@
+//! The device plugin of a Module.
+//!
+//! In: the specification of a DeviceConfig. Out: KMM's `devicePlugin`, and our device plugin's configuration. Never: a
+//! field that KMM's webhook refuses.
+
+use api::hardware::{self, CDI_VOLUME, DeviceConfig, PLUGIN_CONFIG};
+use api::kmm;
+use k8s_openapi::api::core::v1::{
+    ConfigMapVolumeSource, EnvVar, EnvVarSource, HostPathVolumeSource, ObjectFieldSelector, Volume,
+    VolumeMount,
+};
+use topology::fingerprint::PodHash;
+
+use super::plugin_file;
+use crate::cluster_state::Environment;
+use crate::node_states::ObjectNames;
+
+/// Where CDI files are on a node; KMM's webhook refuses `/etc/cdi`.
+pub const CDI: &str = "/var/run/cdi";
+/// Where device nodes are. A privileged container has copies of those that were there when it was started, and nothing
+/// of what came or went since.
+const DEV: &str = "/dev";
+/// The variable that says which configuration a pod was started for: another one makes another pod.
+pub(super) const HASH: &str = "THOLEPIN_CONFIG_HASH";
+
+/// The text of our device plugin's configuration, if it is ours: JSON, which is YAML too.
+pub(super) fn plugin_config(object: &DeviceConfig) -> Option<String> {
+    let config = object.spec.device_plugin.as_ref()?.config.as_ref()?;
+    serde_json::to_string_pretty(config).ok()
+}
+
+pub(super) fn device_plugin(
+    object: &DeviceConfig,
+    called: &ObjectNames,
+    place: &Environment,
+) -> Option<kmm::DevicePlugin> {
+    let plugin = object.spec.device_plugin.as_ref()?;
+    let module = called.module.name.as_str();
+    let config = plugin_config(object);
+    let account = plugin.service_account_name.clone();
+    let mut container = kmm::PluginContainer {
+        image: plugin.image.clone().unwrap_or_else(|| place.image.clone()),
+        image_pull_policy: plugin.image_pull_policy,
+        command: plugin.command.clone(),
+        args: plugin.args.clone(),
+        env: plugin.env.clone(),
+        resources: plugin.resources.clone(),
+        volume_mounts: plugin.volume_mounts.clone(),
+    };
+    let mut volumes = plugin.volumes.clone();
+    container.env = with_node_name(&container.env);
+    let is_mounted = |path: &str| plugin.volume_mounts.iter().any(|mount| mount.mount_path == path);
+    if !volumes.iter().any(|volume| volume.name == CDI_VOLUME) {
+        volumes.push(host(CDI_VOLUME, CDI, "DirectoryOrCreate"));
+        if !is_mounted(CDI) {
+            container.volume_mounts.push(mount(CDI_VOLUME, CDI));
+        }
+    }
+    if let Some(text) = config {
+        if !is_mounted(DEV) {
+            let volume = unused("dev", &volumes);
+            container.volume_mounts.push(mount(&volume, DEV));
+            volumes.push(host(&volume, DEV, "Directory"));
+        }
+        let name = hardware::plugin_config_map(module);
+        let source = ConfigMapVolumeSource { name, ..ConfigMapVolumeSource::default() };
+        let volume = unused("config", &volumes);
+        container.volume_mounts.push(VolumeMount { read_only: Some(true), ..mount(&volume, PLUGIN_CONFIG) });
+        volumes.push(Volume { name: volume, config_map: Some(source), ..Volume::default() });
+        container.command = ["/tholepin", "device-plugin"].map(str::to_owned).into();
+        let file = plugin_file(&object.spec.driver_version);
+        let ours = ["--config".to_owned(), format!("{PLUGIN_CONFIG}/{file}")];
+        container.args = ours.into_iter().chain(plugin.args.clone()).collect();
+        let hash = format!("{:016x}", PodHash::of("", &text).0);
+        container.env.push(EnvVar { name: HASH.to_owned(), value: Some(hash), ..EnvVar::default() });
+    }
+    Some(kmm::DevicePlugin {
+        service_account_name: Some(account.unwrap_or_else(|| hardware::plugin_account(module))),
+        container,
+        init_container: plugin.init_container.as_ref().map(init_container),
+        volumes,
+        automount_service_account_token: plugin.automount_service_account_token,
+    })
+}
+
+fn init_container(given: &hardware::InitContainer) -> kmm::PluginContainer {
+    kmm::PluginContainer {
+        image: given.image.clone(),
+        image_pull_policy: given.image_pull_policy,
+        command: given.command.clone(),
+        args: given.args.clone(),
+        env: with_node_name(&given.env),
+        resources: given.resources.clone(),
+        volume_mounts: given.volume_mounts.clone(),
+    }
+}
+
+/// Variables with the node's name among them.
+fn with_node_name(given: &[EnvVar]) -> Vec<EnvVar> {
+    let is_there = given.iter().any(|one| one.name == "NODE_NAME");
+    given.iter().cloned().chain((!is_there).then(node_name)).collect()
+}
+
+fn node_name() -> EnvVar {
+    let field =
+        ObjectFieldSelector { field_path: "spec.nodeName".to_owned(), ..ObjectFieldSelector::default() };
+    let source = EnvVarSource { field_ref: Some(field), ..EnvVarSource::default() };
+    EnvVar { name: "NODE_NAME".to_owned(), value_from: Some(source), ..EnvVar::default() }
+}
+
+/// This name, or one like it that none of the user's volumes has.
+fn unused(name: &str, volumes: &[Volume]) -> String {
+    let numbered = (1..=volumes.len()).map(|number| format!("{name}-{number}"));
+    let mut names = std::iter::once(name.to_owned()).chain(numbered);
+    names.find(|name| volumes.iter().all(|volume| volume.name != *name)).unwrap_or_default()
+}
+
+/// A folder of the node.
+fn host(name: &str, path: &str, kind: &str) -> Volume {
+    let path = HostPathVolumeSource { path: path.to_owned(), type_: Some(kind.to_owned()) };
+    Volume { name: name.to_owned(), host_path: Some(path), ..Volume::default() }
+}
+
+fn mount(name: &str, path: &str) -> VolumeMount {
+    VolumeMount { name: name.to_owned(), mount_path: path.to_owned(), ..VolumeMount::default() }
+}
