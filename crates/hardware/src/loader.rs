@@ -11,7 +11,7 @@ use serde::de::DeserializeOwned;
 use serde_json::Value;
 
 use super::kernel::{Names, Served, served};
-use super::module;
+use super::module::container::container;
 
 /// How a driver is loaded.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
@@ -73,7 +73,7 @@ impl Loader {
     /// As it is asked for.
     #[must_use]
     pub fn asked(spec: &Spec) -> Self {
-        Self::new(module::container(spec))
+        Self::new(container(spec))
     }
 
     /// That of a Module; `None`: it has none that can be read.
@@ -212,7 +212,7 @@ mod tests {
     fn a_module_says_what_was_asked_for() {
         let spec: Spec =
             serde_json::from_value(json!({ "driverImage": "r/acc", "driverVersion": "1" })).unwrap();
-        let module = json!({ "spec": { "moduleLoader": { "container": module::container(&spec) } } });
+        let module = json!({ "spec": { "moduleLoader": { "container": container(&spec) } } });
         let loader = Loader::of(&module).unwrap();
         assert_eq!(
             (loader.version(), loader.on(KERNEL, NAMES)),

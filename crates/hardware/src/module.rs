@@ -22,10 +22,10 @@ use super::cluster_state::CORDON_TAINT;
 use super::cluster_state::{Config, Environment};
 use super::node_states::ObjectNames;
 
-mod container;
+pub mod container;
 mod device_plugin;
 
-pub use container::container;
+use container::container;
 pub use device_plugin::CDI;
 use device_plugin::{device_plugin, plugin_config};
 
