@@ -12,7 +12,7 @@ use crate::precondition::Precondition;
 
 /// A patch of a node in the making. Each change tests what it replaces, so that of two writers one fails.
 pub(super) struct Patch {
-    steps: Vec<Value>,
+    pub(super) steps: Vec<Value>,
     node: Node,
 }
 
