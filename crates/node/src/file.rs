@@ -1,54 +1,54 @@
-//! Reading small text files with a bound and with the file's name in every error.
+//! Reads small text files, with a size limit and with the file's name in every error.
 
 use std::ffi::OsString;
 use std::fs::{DirEntry, File};
 use std::io::{self, Read};
 use std::path::{Path, PathBuf};
 
-/// No file of sysfs or of the kubelet's configuration comes near; larger ones are not what we think they are.
+/// No file of sysfs or of the kubelet's configuration comes near this size; a larger one is another kind of file.
 const MAX_BYTES: u64 = 1 << 20;
 
 /// Why a file could not be read.
 #[derive(Debug, thiserror::Error)]
 pub enum FileError {
-    /// The operating system said no.
+    /// The operating system refused.
     #[error("cannot read {path}")]
     Read {
-        /// Which file or directory.
+        /// The file or directory.
         path: PathBuf,
-        /// What the system said.
+        /// The system's error.
         #[source]
         source: io::Error,
     },
-    /// It does not end.
+    /// The file exceeds the limit.
     #[error("{path} has more than {limit_bytes} bytes, which is not a file of this kind")]
     TooLarge {
-        /// Which file.
+        /// The file.
         path: PathBuf,
-        /// How large it may be.
+        /// The limit in bytes.
         limit_bytes: u64,
     },
-    /// It is not text.
+    /// The file is not UTF-8 text.
     #[error("{path} is not UTF-8 text")]
     NotText {
-        /// Which file.
+        /// The file.
         path: PathBuf,
     },
 }
 
 impl FileError {
-    /// Whether the file is simply not there.
+    /// Whether the file does not exist.
     pub(crate) fn is_missing(&self) -> bool {
         matches!(self, Self::Read { source, .. } if source.kind() == io::ErrorKind::NotFound)
     }
 }
 
-/// The whole file as text.
+/// Reads the whole file as text.
 pub(crate) fn read(path: &Path) -> Result<String, FileError> {
     read_up_to(path, MAX_BYTES)
 }
 
-/// The whole file as text, if it is no larger than that.
+/// Reads the whole file as text, if it does not exceed the limit.
 pub(crate) fn read_up_to(path: &Path, limit_bytes: u64) -> Result<String, FileError> {
     let error = |source| FileError::Read { path: path.to_owned(), source };
     let mut bytes = Vec::new();
@@ -59,7 +59,7 @@ pub(crate) fn read_up_to(path: &Path, limit_bytes: u64) -> Result<String, FileEr
     String::from_utf8(bytes).map_err(|_| FileError::NotText { path: path.to_owned() })
 }
 
-/// The whole file as text, or `None` when it does not exist.
+/// Reads the whole file as text, or `None` when it does not exist.
 pub(crate) fn read_if_there(path: &Path) -> Result<Option<String>, FileError> {
     match read(path) {
         Ok(text) => Ok(Some(text)),
@@ -68,8 +68,8 @@ pub(crate) fn read_if_there(path: &Path) -> Result<Option<String>, FileError> {
     }
 }
 
-/// Names in a directory, sorted; `None` when it does not exist. Names that are not UTF-8 are left out: nothing we look
-/// for has one.
+/// Names in a directory, sorted; `None` when it does not exist. Names that are not UTF-8 are left out: no wanted file
+/// has one.
 pub(crate) fn list_if_there(path: &Path) -> Result<Option<Vec<String>>, FileError> {
     let error = |source| FileError::Read { path: path.to_owned(), source };
     let entries = match std::fs::read_dir(path) {
@@ -87,12 +87,12 @@ pub(crate) fn list_if_there(path: &Path) -> Result<Option<Vec<String>>, FileErro
     Ok(Some(names))
 }
 
-/// What an entry of a directory is, itself and not what it may point to.
+/// The type of a directory's entry, without following symbolic links.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Kind {
     /// A directory.
     Directory,
-    /// A file, a symbolic link, or something odder.
+    /// A file, a symbolic link, or another type.
     Other,
 }
 
@@ -102,7 +102,7 @@ impl From<std::fs::FileType> for Kind {
     }
 }
 
-/// What is at a path, without following a symbolic link there.
+/// The type of the entry at a path, without following a symbolic link.
 pub(crate) fn kind(path: &Path) -> Result<Kind, FileError> {
     let found = std::fs::symlink_metadata(path);
     found
@@ -110,7 +110,7 @@ pub(crate) fn kind(path: &Path) -> Result<Kind, FileError> {
         .map_err(|source| FileError::Read { path: path.to_owned(), source })
 }
 
-/// Everything in a directory, in the order of the names' bytes.
+/// All entries of a directory, in the order of the names' bytes.
 pub(crate) fn entries(path: &Path) -> Result<Vec<(OsString, Kind)>, FileError> {
     let read = || {
         let entry =

@@ -1,33 +1,33 @@
-//! Reading a JSON tree field by field, with the path to the field in every error.
+//! Reads a JSON tree field by field, with the path of the field in every error.
 //!
-//! In: a parsed document. Out: texts, numbers, lists and fields of it, or what was found where something else was expected.
-//! Never: an unknown field is an error, nor is `null`: it says nothing, as for Go's decoder.
+//! In: a parsed document. Out: texts, numbers, lists and fields of it, or a type mismatch. Unknown fields and `null`
+//! are no errors: as in Go's decoder, they mean nothing.
 //!
-//! Names of fields match as in Go's `encoding/json`: upper and lower case are one, and of several spellings the last one in
-//! the order of their bytes counts (the order in which Go writes maps).
+//! Names of fields match as in Go's `encoding/json`, regardless of case; of several spellings the last one in the order
+//! of their bytes counts (the order in which Go writes maps).
 
 use serde_json::Value;
 
-/// Something else than expected.
+/// A value of another type than expected.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("{field} is {found}, expected {expected}")]
 pub(crate) struct Mismatch {
     /// The path of the field.
     pub(crate) field: String,
-    /// What is there, shortened.
+    /// The value, shortened.
     pub(crate) found: String,
-    /// What should be.
+    /// The expected type.
     pub(crate) expected: &'static str,
 }
 
-/// A value and where it stands.
+/// A value with its path.
 #[derive(Clone, Debug)]
-pub(crate) struct At<'a> {
+pub(crate) struct Field<'a> {
     value: &'a Value,
     path: String,
 }
 
-impl<'a> At<'a> {
+impl<'a> Field<'a> {
     /// The whole document.
     pub(crate) fn root(value: &'a Value) -> Self {
         Self { value, path: String::new() }
@@ -45,7 +45,7 @@ impl<'a> At<'a> {
         Ok(fields.iter().rfind(spelled).map(|(_, value)| self.child(value, name)))
     }
 
-    /// A field of an object, or what it is when absent.
+    /// A field of an object, or the default when it is absent.
     pub(crate) fn get<T: Default>(
         &self,
         name: &str,
@@ -83,7 +83,7 @@ impl<'a> At<'a> {
         self.value.as_u64().ok_or_else(|| self.mismatch("a whole number that is not negative"))
     }
 
-    /// A text, or a number as it is written: what Kubernetes reads as a quantity.
+    /// A text, or a number as it is written: the forms that Kubernetes reads as a quantity.
     pub(crate) fn text_or_number(&self) -> Result<String, Mismatch> {
         match self.value {
             Value::String(text) => Ok(text.clone()),
@@ -116,27 +116,27 @@ mod tests {
     #[test]
     fn names_match_as_in_go() {
         let doc = json!({"cpu_ids": 1, "CPU_IDS": 2, "Cpu_Ids": null, "other": 3});
-        let at = At::root(&doc);
+        let at = Field::root(&doc);
         assert_eq!(
-            at.get("cpu_ids", At::signed),
+            at.get("cpu_ids", Field::signed),
             Ok(1),
             "the last spelling in byte order that says something"
         );
-        assert_eq!(at.get("Other", At::signed), Ok(3));
-        assert_eq!(at.get("missing", At::signed), Ok(0));
+        assert_eq!(at.get("Other", Field::signed), Ok(3));
+        assert_eq!(at.get("missing", Field::signed), Ok(0));
     }
 
     #[test]
     fn mismatches_say_where() {
         let doc = json!({"a": [{"b": {"c": "x"}}, 5]});
-        let a = At::root(&doc).field("a").unwrap().unwrap();
-        let number = a.list(|item| item.get("b", |b| b.get("c", At::unsigned)));
+        let a = Field::root(&doc).field("a").unwrap().unwrap();
+        let number = a.list(|item| item.get("b", |b| b.get("c", Field::unsigned)));
         let wanted = "a[0].b.c is \"x\", expected a whole number that is not negative";
         assert_eq!(number.unwrap_err().to_string(), wanted);
-        let object = a.list(|item| item.get("c", At::signed)).unwrap_err().to_string();
+        let object = a.list(|item| item.get("c", Field::signed)).unwrap_err().to_string();
         assert_eq!(object, "a[1] is 5, expected an object");
         assert_eq!(
-            At::root(&doc).text().unwrap_err().to_string(),
+            Field::root(&doc).text().unwrap_err().to_string(),
             "the document is an object, expected text"
         );
         assert_eq!(a.text().unwrap_err().to_string(), "a is a list, expected text");

@@ -1,7 +1,7 @@
-//! Where the kubelet keeps things, and how it aligns.
+//! The files of the kubelet, and its settings for alignment.
 //!
-//! In: its root directory, its configuration files. Out: the directories worth watching, and in [`config`] the settings
-//! that decide alignment. Never: what pods hold, which only its podresources service knows.
+//! In: the kubelet's root directory, its configuration files. Out: the directories to watch, and in [`config`] the
+//! settings that decide alignment. Never: the resources of pods, which only its podresources service knows.
 //!
 //! # Which file changes when
 //! Read in kubelet 1.36.3 and seen on one. Every checkpoint is written to a temporary file, synced and renamed over the old
@@ -27,36 +27,37 @@ pub use config::{Configuration, Error as RulesError, Files, ReservedCpus};
 /// The allocation manager's checkpoint, in the root directory: written once at the end of each pod's admission.
 pub const ADMISSIONS: &str = "allocated_pods_state";
 
-/// Something about the kubelet that changed; what [`targets`] tags its directories with.
+/// A kind of change of the kubelet's files; the tag of a directory in [`targets`].
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub enum Change {
     /// A manager wrote its checkpoint.
     Allocation,
-    /// A pod was admitted and has all it will get: `allocated_pods_state` was written (since 1.33), which is counted.
+    /// A pod was admitted and has all its resources: `allocated_pods_state` was written (since 1.33); such changes are
+    /// counted.
     Admission,
-    /// The device manager wrote its checkpoint (devices came, went, changed health or were handed out), or a plugin's socket
-    /// came or went.
+    /// The device manager wrote its checkpoint (devices came, went, changed health or were handed out), or a plugin's
+    /// socket was created or removed.
     Devices,
-    /// A pod's directory or cgroup came or went.
+    /// A pod's directory or cgroup was created or removed.
     Pods,
     /// The podresources socket was created or removed: the kubelet (re)started.
     Socket,
-    /// The configuration file was written, or something in the drop-in directory.
+    /// The configuration file was written, or a file in the drop-in directory.
     Config,
-    /// Somebody asks for a look: [`notice`]'s file was touched or written.
+    /// Another program asks for a scan: the file of [`notice`] was touched or written.
     Notice,
 }
 
-/// What to watch so that touching or writing this file is seen, whether it is there yet or is replaced.
+/// The target that reports a touch or write of this file, whether it exists yet or is replaced.
 #[must_use]
 pub fn notice(file: &Path) -> Option<Target<Change>> {
     let name = file.file_name()?.to_string_lossy().into_owned();
     Some(Target { dir: file.parent()?.to_owned(), names: Names::Touched(name), tag: Change::Notice })
 }
 
-/// The directories to watch for a kubelet with this root directory (where it can be seen), podresources socket and
-/// configuration, on a machine with this sysfs. Of drop-in directories those below that exist now are watched; that another one comes is seen, what
-/// happens in it then is not.
+/// The directories to watch for a kubelet with this root directory (if it is visible), podresources socket and
+/// configuration, on a machine with this sysfs. Of drop-in directories those below that exist now are watched; a new
+/// one is noticed, but not the changes in it.
 #[must_use]
 pub fn targets(root: Option<&Path>, socket: &Path, config: &Files, sysfs: &Path) -> Vec<Target<Change>> {
     let mut targets = root.map(state).unwrap_or_default();
@@ -66,7 +67,7 @@ pub fn targets(root: Option<&Path>, socket: &Path, config: &Files, sysfs: &Path)
             targets.push(Target { dir: dir.to_owned(), names: Names::Is(name), tag });
         }
     }
-    // All names: behind a mounted ConfigMap it is the link `..data` that changes.
+    // All names: behind a mounted ConfigMap the link `..data` changes.
     let drop_ins = config.drop_ins.iter().flat_map(|dir| with_subdirectories(dir));
     targets.extend(drop_ins.map(|dir| Target { dir, names: Names::All, tag: Change::Config }));
     for dir in pod_cgroups(sysfs) {
@@ -77,7 +78,7 @@ pub fn targets(root: Option<&Path>, socket: &Path, config: &Files, sysfs: &Path)
 
 /// A directory and, as far as they can be read now, the ones below it.
 fn with_subdirectories(dir: &Path) -> Vec<PathBuf> {
-    /// Each costs a watch of the kernel.
+    /// The limit of directories, as each costs a watch of the kernel.
     const MAX: usize = 64;
     let mut dirs = vec![dir.to_owned()];
     let mut next = 0;
@@ -90,7 +91,7 @@ fn with_subdirectories(dir: &Path) -> Vec<PathBuf> {
     dirs
 }
 
-/// The kubelet's own files.
+/// The target for a file of the kubelet.
 fn state(root: &Path) -> Vec<Target<Change>> {
     vec![
         Target { dir: root.to_owned(), names: Names::EndWith("_state"), tag: Change::Allocation },

@@ -1,19 +1,19 @@
 //! Pauses between rounds of serving a socket.
 //!
-//! In: whose rounds. Out: the next pause, longer each time. Never: sleeps itself.
+//! In: the name of a plugin, the end of each round. Out: the next pause, longer each time. Never: a sleep.
 
 use std::hash::{DefaultHasher, Hash as _, Hasher as _};
 use std::time::Duration;
 
 use tokio::time::Instant;
 
-/// At first and at most: between attempts while the kubelet's socket is there but nobody answers behind it, and between rounds.
+/// The first and the longest pause, between rounds and between attempts while the kubelet's socket does not answer.
 const LENGTH: (Duration, Duration) = (Duration::from_millis(100), Duration::from_secs(5));
 
-/// A round that took longer than this, its pause included, has lasted.
+/// A round that took longer than this, its pause included, counts as stable.
 const LASTED: Duration = Duration::from_secs(10);
 
-/// Growing pauses, a little different for each name, so that many plugins do not ask at the same moment.
+/// Growing pauses, slightly different for each name, so that many plugins do not ask at the same moment.
 pub(crate) struct Pause {
     step: u32,
     share: f64,
@@ -27,7 +27,7 @@ impl Pause {
         Self { step: 0, share: 0.75 + (hasher.finish() % 256) as f64 / 1024.0 }
     }
 
-    /// The pause to make now; the one after it is longer.
+    /// The next pause; the one after it is longer.
     pub(crate) fn next(&mut self) -> Duration {
         let (first, most) = LENGTH;
         let full = first.saturating_mul(1 << self.step).min(most);
@@ -37,14 +37,14 @@ impl Pause {
         full.mul_f64(self.share)
     }
 
-    /// A round that began then is over. If it lasted, whatever comes next has nothing to do with what came before.
+    /// Notes the end of a round. After a stable round the pauses start again with the shortest.
     pub(crate) fn over(&mut self, began: Instant) {
         if began.elapsed() > LASTED {
             self.reset();
         }
     }
 
-    /// Begins with the shortest again.
+    /// Starts again with the shortest pause.
     pub(crate) fn reset(&mut self) {
         self.step = 0;
     }

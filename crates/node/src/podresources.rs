@@ -1,11 +1,12 @@
-//! The kubelet's podresources service: what it has handed out exclusively, and what it could.
+//! A client of the kubelet's podresources service: the resources it has handed out exclusively, and those it could.
 //!
-//! In: the address of a unix socket, or of a directory with recorded answers (`folder`). Out: [`PodResources`] and [`Allocatable`], checked (`parse` says how); or an error saying which
-//! call failed and how. Never: an answer of more than 16 MiB, a call without a deadline, a retry (the caller knows when the
-//! next look is due), or a half-believed answer: one impossible value refuses the whole.
+//! In: the address of a unix socket, or of a directory with recorded answers (`folder`). Out: [`PodResources`] and
+//! [`Allocatable`], checked (see `parse`); or an error that names the call and the cause. Never: an answer of more than
+//! 16 MiB, a call without a deadline, a retry (callers decide when to ask again), or a partial answer: one impossible
+//! value refuses the whole.
 //!
-//! The connection is made at the first call and made again at the next call after it broke, so a restart of the kubelet
-//! costs the calls in between.
+//! The connection is made at the first call, and again at the next call after it broke. So a restart of the kubelet
+//! makes only the calls in between fail.
 
 use std::path::{Path, PathBuf};
 use std::time::Duration;
@@ -30,26 +31,26 @@ pub mod wire {
     include!("gen/podresources.v1.rs");
 }
 
-/// The limit the peers use; a List of 500 pods with 8 devices each is about 300 KiB.
+/// The peers' limit in bytes; a List of 500 pods with 8 devices each is about 300 KiB.
 pub const MAX_ANSWER_BYTES: usize = 16 << 20;
 
-/// A pod the kubelet considers active, and what its containers hold.
+/// A pod that the kubelet considers active, with the resources of its containers.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct PodResources {
-    /// The pod's namespace.
+    /// The namespace of the pod.
     pub namespace: String,
-    /// The pod's name.
+    /// The name of the pod.
     pub name: String,
-    /// Its containers and its init containers that keep running, in the pod's order.
+    /// Its containers and restartable init containers, in the pod's order.
     pub containers: Vec<ContainerResources>,
 }
 
-/// What one container holds.
+/// The resources of one container.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct ContainerResources {
-    /// The container's name.
+    /// The name of the container.
     pub name: String,
-    /// Exclusive CPUs; empty when it runs on the shared ones.
+    /// Exclusive CPUs; empty when the container runs on the shared ones.
     pub cpus: CpuSet,
     /// Memory and hugepages, only with the memory manager's policy `Static`.
     pub memory: Vec<MemoryBlock>,
@@ -58,8 +59,8 @@ pub struct ContainerResources {
 }
 
 impl PodResources {
-    /// Whether some container holds something that has a place: a CPU, or memory or a device whose zone is known. The
-    /// peers' notion of a pod "with exclusive resources".
+    /// Whether some container holds a resource with a known zone: a CPU, or memory or a device whose zone is known. The
+    /// peers call this a pod "with exclusive resources".
     #[must_use]
     pub fn holds_something_local(&self) -> bool {
         self.containers.iter().any(|container| {
@@ -70,7 +71,7 @@ impl PodResources {
     }
 }
 
-/// Everything the kubelet could hand out, whether it has or not.
+/// All resources that the kubelet can hand out, whether handed out or not.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Allocatable {
     /// CPUs that can become exclusive: none with the CPU manager's policy `none`.
@@ -86,9 +87,9 @@ pub struct Allocatable {
 pub struct MemoryBlock {
     /// `memory` or `hugepages-<size>`.
     pub resource: ResourceName,
-    /// How much, over all the zones together.
+    /// The size in bytes, over all the zones together.
     pub bytes: u64,
-    /// The zones it comes from, ascending; empty when the kubelet does not say.
+    /// The zones of the memory, ascending; empty when the kubelet does not say.
     pub zones: Vec<ZoneId>,
 }
 
@@ -98,9 +99,9 @@ pub struct MemoryBlock {
 pub struct Devices {
     /// The resource.
     pub resource: ResourceName,
-    /// The plugin's names of the devices, sorted.
+    /// The plugin's ids of the devices, sorted.
     pub ids: Vec<String>,
-    /// The zones they are close to, ascending; empty when the plugin does not say.
+    /// The zones that the devices are close to, ascending; empty when the plugin does not say.
     pub zones: Vec<ZoneId>,
 }
 
@@ -124,15 +125,15 @@ impl Call {
     }
 }
 
-/// Why the service did not answer, or not sensibly.
+/// Why a call failed.
 #[derive(Debug, thiserror::Error)]
 pub enum Error {
-    /// The socket's path does not make an address.
+    /// The path of the socket is not a valid address.
     #[error("{0:?} is not a unix socket path; expected unix:///path or /path")]
     Socket(String),
-    /// The address is of no known kind.
+    /// The kind of the address is unknown.
     #[error(
-        "{0:?} is no podresources address; expected unix:///path or /path of a socket, or fake://dir of recorded answers"
+        "{0:?} is no podresources address; expected unix:///path or /path of a socket, or fake://dir with answers"
     )]
     Address(String),
     /// A recorded answer cannot be read.
@@ -140,10 +141,10 @@ pub enum Error {
     File {
         /// The call.
         call: Call,
-        /// Why not.
+        /// The cause.
         source: FileError,
     },
-    /// No answer in time.
+    /// The call exceeded its deadline.
     #[error("the kubelet did not answer {} within {after:?}", call.as_str())]
     Deadline {
         /// The call.
@@ -151,28 +152,28 @@ pub enum Error {
         /// The deadline.
         after: Duration,
     },
-    /// The kubelet is away, refused, or its answer is too large or garbled.
+    /// The kubelet is unavailable, refused, or its answer is too large or garbled.
     #[error("podresources {} failed: {}{}", call.as_str(), status.message(), cause(status))]
     Status {
         /// The call.
         call: Call,
-        /// What gRPC says.
+        /// The status of gRPC.
         status: Box<tonic::Status>,
     },
-    /// The answer contains something impossible.
+    /// The answer contains an impossible value.
     #[error("podresources {} answered nonsense: {field}: {reason}", call.as_str())]
     Nonsense {
         /// The call.
         call: Call,
-        /// Where in the answer.
+        /// The path of the value in the answer.
         field: String,
-        /// What is wrong there.
+        /// The cause.
         reason: String,
     },
 }
 
 impl Error {
-    /// The call that failed, if it came to one.
+    /// The call that failed, if one was made.
     #[must_use]
     pub fn call(&self) -> Option<Call> {
         match self {
@@ -185,7 +186,7 @@ impl Error {
     }
 }
 
-/// Where answers come from.
+/// The source of answers.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Address {
     /// The kubelet's socket.
@@ -195,7 +196,7 @@ pub enum Address {
 }
 
 impl Address {
-    /// Reads an address as flags give it: what [`socket_path`] takes, or `fake://` and a directory, absolute or not.
+    /// Parses an address as flags give it: as [`socket_path`] does, or `fake://` and a directory, absolute or relative.
     ///
     /// # Errors
     /// For anything else.
@@ -207,7 +208,7 @@ impl Address {
         }
     }
 
-    /// The file to watch: when it is made anew, there are new answers.
+    /// The file to watch: when it is created anew, there are new answers.
     #[must_use]
     pub fn file(&self) -> PathBuf {
         match self {
@@ -217,7 +218,7 @@ impl Address {
     }
 }
 
-/// The socket behind an address as flags give it: `unix:///path`, `unix:/path` or a plain absolute path.
+/// The socket of an address as flags give it: `unix:///path`, `unix:/path` or a plain absolute path.
 ///
 /// # Errors
 /// For anything else.
@@ -233,7 +234,7 @@ pub struct Client {
     deadline: Duration,
 }
 
-/// Whom a client asks.
+/// The server or folder that a client asks.
 #[derive(Clone, Debug)]
 enum Source {
     Kubelet(PodResourcesListerClient<Channel>),
@@ -241,7 +242,7 @@ enum Source {
 }
 
 impl Client {
-    /// Prepares a client of a socket; nothing is connected yet. Each call has `deadline` to come to an end.
+    /// Prepares a client of a socket; nothing is connected yet. Each call must end within `deadline`.
     ///
     /// # Errors
     /// When the path is not absolute UTF-8 text.
@@ -256,7 +257,7 @@ impl Client {
         Ok(Self { source: Source::Kubelet(grpc), deadline })
     }
 
-    /// Prepares a client of whatever is at the address; nothing is connected or read yet.
+    /// Prepares a client of the source at the address; nothing is connected or read yet.
     ///
     /// # Errors
     /// As [`Client::new`], for sockets.
@@ -267,7 +268,7 @@ impl Client {
         }
     }
 
-    /// What active pods hold.
+    /// Asks for the resources that active pods hold.
     ///
     /// # Errors
     /// See [`Error`].
@@ -282,7 +283,7 @@ impl Client {
         parse::pods(answer.pod_resources).map_err(|error| self.located(error))
     }
 
-    /// What could be handed out.
+    /// Asks for the resources that can be handed out.
     ///
     /// # Errors
     /// See [`Error`].
@@ -298,7 +299,7 @@ impl Client {
         parse::allocatable(answer).map_err(|error| self.located(error))
     }
 
-    /// Says in which file the nonsense is, if it is from one.
+    /// Adds the name of the file to an error about a recorded answer.
     fn located(&self, error: Error) -> Error {
         match (&self.source, error) {
             (Source::Folder(dir), Error::Nonsense { call, field, reason }) => {
@@ -322,7 +323,7 @@ impl Client {
     }
 }
 
-/// The innermost cause of a status, unless its message says it: "transport error" alone helps nobody.
+/// The innermost cause of a status, unless its message has it: "transport error" alone is no help.
 fn cause(status: &tonic::Status) -> String {
     let mut cause = std::error::Error::source(status);
     let mut innermost = None;

@@ -1,7 +1,7 @@
-//! Unix sockets we make in folders that others look into.
+//! Unix sockets in folders that other programs watch.
 //!
-//! In: a path. Out: a listener, and whether the socket at that path is still the one we made. Never: something else removed
-//! than a socket: a file that stands in the way stays, and is an error.
+//! In: a path. Out: a listener, and whether the socket at that path is still ours. Never: removal of anything but a
+//! socket: another file at the path stays, and is an error.
 
 use std::fs;
 use std::io;
@@ -14,32 +14,32 @@ use tokio::net::{UnixListener, UnixStream};
 use crate::pause::Pause;
 use crate::watch::{Watcher, changed};
 
-/// The longest path a unix socket address can hold on Linux, without the closing zero byte.
+/// The longest path of a unix socket on Linux, without the closing zero byte.
 pub const MAX_PATH: usize = 107;
 
-/// How long somebody may take to take a connection.
+/// How long a server may take to accept a connection.
 const ANSWER: Duration = Duration::from_secs(1);
 
-/// Between looks at a socket without an event: folders can be mounted over without one.
+/// Time between checks of a socket without an event: folders can be mounted over without one.
 pub(crate) const RECHECK: Duration = Duration::from_secs(10);
 
-/// Why there is no socket.
+/// Why the socket cannot be used.
 #[derive(Debug, thiserror::Error)]
 pub enum Error {
     /// The path is too long, not absolute, or not text.
     #[error("{0:?} cannot be a unix socket: allowed are absolute paths of at most {MAX_PATH} bytes of UTF-8")]
     Path(PathBuf),
-    /// It cannot be made.
+    /// The socket cannot be created.
     #[error("{path}: {source}")]
     Make {
-        /// Where.
+        /// The path.
         path: PathBuf,
-        /// What the kernel says.
+        /// The kernel's error.
         source: io::Error,
     },
 }
 
-/// Which socket is at a path. File systems give the number of a removed inode to the next file, so its time counts too.
+/// Identifies a socket at a path. File systems reuse the inode number of a removed file, so its time counts too.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Identity {
     inode: u64,
@@ -47,7 +47,7 @@ pub(crate) struct Identity {
     nanoseconds: i64,
 }
 
-/// A socket we made; removed when dropped, unless something else is there by then.
+/// A socket of ours; removed when dropped, unless another file is at its path by then.
 #[derive(Debug)]
 pub(crate) struct Own {
     path: PathBuf,
@@ -55,22 +55,22 @@ pub(crate) struct Own {
 }
 
 impl Identity {
-    /// What is at the path now; nothing when nothing is.
+    /// The identity of the file at the path; `None` without a file.
     pub(crate) fn of(path: &Path) -> Option<Self> {
         let found = fs::symlink_metadata(path).ok()?;
         Some(Self { inode: found.ino(), seconds: found.mtime(), nanoseconds: found.mtime_nsec() })
     }
 }
 
-/// Whether somebody takes connections at the path.
+/// Whether a server accepts connections at the path.
 pub(crate) async fn is_served(path: &Path) -> bool {
-    // One that listens and never takes a connection lets a few wait; when those are full, connecting would wait too.
+    // A server that never accepts lets some clients wait; when that queue is full, connecting would wait too.
     tokio::time::timeout(ANSWER, UnixStream::connect(path)).await.is_ok_and(|found| found.is_ok())
 }
 
 impl Own {
-    /// Listens at the path as soon as nobody else does: two that took it from each other would do so without end. Each time somebody
-    /// does, `clash` hears of it.
+    /// Listens at the path as soon as no other server does: two that took the path from each other would never stop.
+    /// `clash` is called each time another server is found.
     pub(crate) async fn alone(
         path: &Path,
         watcher: &mut Option<Watcher<()>>,
@@ -84,7 +84,7 @@ impl Own {
         Self::bind(path)
     }
 
-    /// Listens at the path, in place of the socket that an earlier life left there.
+    /// Listens at the path, in place of a socket left by an earlier process.
     pub(crate) fn bind(path: &Path) -> Result<(UnixListener, Self), Error> {
         let text = path.to_str().filter(|text| text.starts_with('/') && text.len() <= MAX_PATH);
         if text.is_none() {
@@ -106,14 +106,14 @@ impl Own {
         Ok((listener, Self { path: path.to_owned(), identity: Identity::of(path) }))
     }
 
-    /// Waits until what is at the path is no longer what we made.
+    /// Waits until the file at the path is no longer ours.
     pub(crate) async fn gone(&self, watcher: &mut Option<Watcher<()>>) {
         while self.is_there() {
             changed(watcher, RECHECK).await;
         }
     }
 
-    /// Whether what is at the path is what we made.
+    /// Whether the file at the path is ours.
     pub(crate) fn is_there(&self) -> bool {
         self.identity.is_some() && Identity::of(&self.path) == self.identity
     }
@@ -122,7 +122,7 @@ impl Own {
 impl Drop for Own {
     fn drop(&mut self) {
         if self.is_there() {
-            // Gone between the look and now is as good.
+            // A removal by another process in between is fine.
             let _ = fs::remove_file(&self.path);
         }
     }
@@ -152,7 +152,7 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn a_socket_of_somebody_else_stays() {
+    async fn a_socket_of_another_process_stays() {
         let folder = tempfile::tempdir().unwrap();
         let path = folder.path().join("x.sock");
         let (_first, own) = Own::bind(&path).unwrap();

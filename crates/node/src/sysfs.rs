@@ -1,10 +1,11 @@
-//! The machine as the kernel shows it: NUMA zones with CPUs, memory, hugepages and distances; cores and caches.
+//! The machine as the kernel describes it: NUMA zones with CPUs, memory, hugepages and distances; cores and caches.
 //!
-//! In: the directory where sysfs is mounted. Out: [`Machine`] (what zones have, cheap to read again and again),
-//! [`Layout`] (which CPUs share a core or a cache) and the kinds of cores. CPUs that are offline are in none of them. Never: a panic, a zone dropped because a file of it is odd, or an
-//! assumption that zone ids are dense: one odd file is one error that names it.
+//! In: the directory where sysfs is mounted. Out: [`Machine`] (the zones, cheap to read repeatedly), [`Layout`] (CPUs
+//! that share a core or a cache) and the kinds of cores. CPUs that are offline are in none of them. Never: a panic, a
+//! zone left out because of an invalid file, or an assumption that zone ids are dense: one invalid file is one error
+//! that names it.
 //!
-//! Expected and no error: sparse ids, zones without CPUs or without memory, kernels without hugepages or caches.
+//! Expected without an error: sparse ids, zones without CPUs or without memory, kernels without hugepages or caches.
 
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
@@ -33,11 +34,11 @@ pub struct Machine {
 /// One NUMA zone.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Zone {
-    /// The kernel's number of it.
+    /// The kernel's number of the zone.
     pub id: ZoneId,
     /// Its online CPUs; empty for memory-only zones.
     pub cpus: CpuSet,
-    /// All its memory (`MemTotal`), hugepages included.
+    /// Its whole memory in bytes (`MemTotal`), hugepages included.
     pub memory_bytes: u64,
     /// Its hugepages, ascending by size; a size without pages has a count of 0.
     pub hugepages: Vec<Hugepages>,
@@ -48,9 +49,9 @@ pub struct Zone {
 /// The hugepages of one size in one zone.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Hugepages {
-    /// The size of a page.
+    /// The size of a page in bytes.
     pub page_bytes: u64,
-    /// All pages together; `count * page_bytes`.
+    /// The size of all pages in bytes; `count * page_bytes`.
     pub total_bytes: u64,
 }
 
@@ -71,20 +72,20 @@ pub enum Error {
     /// A file cannot be read.
     #[error(transparent)]
     File(#[from] FileError),
-    /// A file that must be there is not.
+    /// A required file does not exist.
     #[error("{path} is missing: {hint}")]
     Missing {
-        /// Which file or directory.
+        /// The file or directory.
         path: PathBuf,
-        /// What that means.
+        /// The probable cause.
         hint: &'static str,
     },
-    /// A file says something we do not understand.
+    /// A file has invalid content.
     #[error("{path}: {reason}")]
     Content {
-        /// Which file.
+        /// The file.
         path: PathBuf,
-        /// What is wrong, with the offending value.
+        /// The cause, with the offending value.
         reason: String,
     },
 }
@@ -96,15 +97,15 @@ pub struct Sysfs {
 }
 
 impl Sysfs {
-    /// Uses the sysfs mounted at `root` (`/sys`).
+    /// A sysfs mounted at `root` (`/sys`).
     pub fn new(root: impl Into<PathBuf>) -> Self {
         Self { root: root.into() }
     }
 
-    /// The zones. Reads about five small files per zone.
+    /// Reads the zones, about five small files per zone.
     ///
     /// # Errors
-    /// When a file is missing, unreadable or odd; see [`Error`].
+    /// When a file is missing, unreadable or invalid; see [`Error`].
     pub fn machine(&self) -> Result<Machine, Error> {
         let nodes = self.root.join("devices/system/node");
         let ids = online_zones(&nodes)?;
@@ -123,26 +124,27 @@ impl Sysfs {
         Ok(Machine { cpus, zones })
     }
 
-    /// Which CPUs share a core or a last-level cache. Reads a handful of files per CPU: for start-up, not for every look.
+    /// Reads which CPUs share a core or a last-level cache. Reads a handful of files per CPU: meant for start-up, not
+    /// for every scan.
     ///
     /// # Errors
-    /// When a file is unreadable or odd; see [`Error`].
+    /// When a file is unreadable or invalid; see [`Error`].
     pub fn layout(&self) -> Result<Layout, Error> {
         layout::read(&self.root.join("devices/system/cpu"), &self.online_cpus()?)
     }
 
-    /// The online CPUs of each kind, on machines whose cores differ: `cpu_core` (fast) and `cpu_atom` (saving) on Intel's,
-    /// by the kernel's names; empty where all cores are alike. NFD publishes the same names.
+    /// The online CPUs of each kind, on machines whose cores differ: `cpu_core` (fast) and `cpu_atom` (efficient) on
+    /// Intel's, by the kernel's names; empty where all cores are alike. NFD publishes the same names.
     ///
     /// # Errors
-    /// When a file is unreadable or odd; see [`Error`].
+    /// When a file is unreadable or invalid; see [`Error`].
     pub fn core_kinds(&self) -> Result<BTreeMap<String, CpuSet>, Error> {
         let devices = self.root.join("devices");
         let online = self.online_cpus()?;
         let mut kinds = BTreeMap::new();
         for name in file::list_if_there(&devices)?.unwrap_or_default() {
             let path = devices.join(&name).join("cpus");
-            // Each kind has its own counters, and a directory for them; other devices begin otherwise.
+            // Each kind has its own counters, and a directory for them; other devices have other prefixes.
             if !name.starts_with("cpu_") || !path.exists() {
                 continue;
             }
@@ -161,7 +163,7 @@ impl Sysfs {
     }
 }
 
-/// Ids of online zones, ascending: what `online` lists, else every `nodeN` there is.
+/// Ids of online zones, ascending: those in `online`, else every existing `nodeN`.
 fn online_zones(nodes: &Path) -> Result<Vec<ZoneId>, Error> {
     let path = nodes.join("online");
     if let Some(text) = file::read_if_there(&path)? {
@@ -208,7 +210,7 @@ fn mem_total(path: &Path) -> Result<u64, Error> {
         .ok_or_else(|| content(path.to_owned(), format!("MemTotal is {value:?}, expected a number of kB")))
 }
 
-/// Every `hugepages-<K>kB/nr_hugepages` of a zone; nothing when there is no such directory (memoryless zones, kernels
+/// Reads every `hugepages-<K>kB/nr_hugepages` of a zone; empty without such a directory (memoryless zones, kernels
 /// without hugepages).
 fn hugepages(dir: &Path) -> Result<Vec<Hugepages>, Error> {
     let mut found = Vec::new();
@@ -235,7 +237,7 @@ fn hugepages(dir: &Path) -> Result<Vec<Hugepages>, Error> {
     }
 }
 
-/// The kernel prints one distance per *online* zone, in ascending order of ids: position is not id.
+/// Reads one distance per *online* zone, in ascending order of ids: the position is not the id.
 fn distances(path: &Path, online: &[ZoneId]) -> Result<Vec<(ZoneId, u32)>, Error> {
     let Some(text) = file::read_if_there(path)? else { return Ok(Vec::new()) };
     let mut values = Vec::with_capacity(online.len());
@@ -250,7 +252,7 @@ fn distances(path: &Path, online: &[ZoneId]) -> Result<Vec<(ZoneId, u32)>, Error
     Ok(online.iter().copied().zip(values).collect())
 }
 
-/// Digits only, in range.
+/// Parses a number that consists of digits only.
 fn number(text: &str) -> Result<u64, String> {
     let digits = !text.is_empty() && text.bytes().all(|byte| byte.is_ascii_digit());
     digits.then(|| text.parse().ok()).flatten().ok_or_else(|| {

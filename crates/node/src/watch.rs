@@ -1,72 +1,72 @@
-//! Tells when something happened in a directory: inotify that outlives the directories it looks at.
+//! Reports that something changed in a directory: inotify that survives the replacement of the directories it watches.
 //!
-//! In: directories, each with a tag and the file names that matter in it. Out: the tags of the directories where
-//! something happened since the last look, and how often. Never: what happened; readers look for themselves, so a merged,
-//! repeated or lost event costs nothing but a look.
+//! In: directories, each with a tag and the file names that matter in it. Out: the tags of the directories in which
+//! something changed since the last call, and how often. Never: the change itself; callers read the files again, so a
+//! merged, repeated or lost event costs one look and nothing else.
 //!
-//! A directory that does not exist (yet, or any more) is waited for by watching its nearest existing parent, so the
-//! watcher may start before the kubelet and survives that the kubelet's directories are removed, renamed or mounted
-//! over. An overflow of the kernel's queue counts as an event everywhere.
+//! A directory that does not exist (yet, or any more) is awaited by watching its nearest existing parent. So the watcher
+//! may start before the kubelet, and survives that the kubelet's directories are removed, renamed or mounted over. An
+//! overflow of the kernel's queue counts as a change in every directory.
 
 use std::collections::BTreeMap;
 use std::io;
-use std::mem::MaybeUninit;
-use std::os::fd::OwnedFd;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
-use rustix::fs::inotify::{self, CreateFlags, ReadFlags, WatchFlags};
+use futures::{FutureExt as _, StreamExt as _};
+use inotify::{EventMask, EventOwned, EventStream, Inotify, WatchDescriptor, WatchMask, Watches};
 use rustix::io::Errno;
-use tokio::io::Interest;
-use tokio::io::unix::AsyncFd;
 
 /// Everything that can make a file in a directory new, changed or gone, and the directory itself gone.
 /// Writers that rename a finished temporary file over the old one (the kubelet's checkpoints) show up as `MOVED_TO`.
-const MASK: WatchFlags = WatchFlags::CREATE
-    .union(WatchFlags::CLOSE_WRITE)
-    .union(WatchFlags::MOVED_TO)
-    .union(WatchFlags::MOVED_FROM)
-    .union(WatchFlags::DELETE)
-    .union(WatchFlags::ATTRIB)
-    .union(WatchFlags::DELETE_SELF)
-    .union(WatchFlags::MOVE_SELF)
-    .union(WatchFlags::ONLYDIR);
+const MASK: WatchMask = WatchMask::CREATE
+    .union(WatchMask::CLOSE_WRITE)
+    .union(WatchMask::MOVED_TO)
+    .union(WatchMask::MOVED_FROM)
+    .union(WatchMask::DELETE)
+    .union(WatchMask::ATTRIB)
+    .union(WatchMask::DELETE_SELF)
+    .union(WatchMask::MOVE_SELF)
+    .union(WatchMask::ONLYDIR);
 
 /// The watched inode is gone, elsewhere, or no longer watched.
-const LOST: ReadFlags =
-    ReadFlags::DELETE_SELF.union(ReadFlags::MOVE_SELF).union(ReadFlags::UNMOUNT).union(ReadFlags::IGNORED);
+const LOST: EventMask =
+    EventMask::DELETE_SELF.union(EventMask::MOVE_SELF).union(EventMask::UNMOUNT).union(EventMask::IGNORED);
 
-/// How many times the kernel's queue is read before the events so far are handed out: bounds the work of one call
-/// when somebody writes without end.
-const READS_PER_LOOK: usize = 64;
+/// Bytes that one read takes from the kernel's queue.
+const BUFFER_BYTES: usize = 4096;
 
-/// Between looks when there are no events at all.
-const BLIND: Duration = Duration::from_secs(1);
+/// How many events are taken from the kernel's queue before they are reported: bounds the work of one call while another
+/// process writes without end.
+const MAX_BATCH: usize = 4096;
 
-/// How often something happened, by tag. The kernel merges equal neighbours among its events, but never renames, so the
-/// number of renames is exact; after an overflow of its queue every count is `u32::MAX`.
+/// Time between looks when file events are unavailable.
+const POLL_INTERVAL: Duration = Duration::from_secs(1);
+
+/// How often something changed, by tag. The kernel merges equal neighbours among its events, but never renames, so the
+/// number of renames is exact; after an overflow of the queue every count is `u32::MAX`.
 pub type Counts<T> = BTreeMap<T, u32>;
 
 /// Which file names of a directory matter.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Names {
-    /// All of them.
+    /// All names.
     All,
-    /// All that do not begin with a dot, as temporary files do.
+    /// All names that do not begin with a dot, as those of temporary files do.
     Visible,
-    /// Exactly this one.
+    /// Exactly this name.
     Is(String),
-    /// Exactly this one, and a change of its times or mode counts too, as `touch` makes it.
+    /// Exactly this name. A change of the file's times or mode counts too, as `touch` makes it.
     Touched(String),
-    /// Those that end so.
+    /// Names with this suffix.
     EndWith(&'static str),
-    /// Those that begin so, when they come and go; what is written into them is no news.
+    /// Names with this prefix, when files of that name come and go; writes into them are ignored.
     Listed(String),
-    /// All that do not begin with a dot, but this one.
+    /// All names that do not begin with a dot, except this one.
     Other(&'static str),
 }
 
-/// A directory to look at.
+/// A directory to watch.
 #[derive(Clone, Debug)]
 pub struct Target<T> {
     /// The directory. It need not exist.
@@ -80,36 +80,40 @@ pub struct Target<T> {
 /// Watches directories; see the module's description.
 #[derive(Debug)]
 pub struct Watcher<T> {
-    fd: AsyncFd<OwnedFd>,
+    events: EventStream<Vec<u8>>,
     targets: Vec<(Target<T>, Attachment)>,
 }
 
 /// What the kernel watches on behalf of a target.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+#[derive(Clone, Debug, Default)]
 struct Attachment {
-    /// The watch descriptor; `None` when not even `/` could be watched.
-    wd: Option<i32>,
-    /// Whether it is the target itself and not the nearest existing parent.
-    itself: bool,
+    /// The kernel's watch; `None` when not even `/` could be watched.
+    watch: Option<WatchDescriptor>,
+    /// Whether the target itself is watched, and not its nearest existing parent.
+    is_target: bool,
 }
 
-/// One event, copied out of the kernel's buffer.
-struct Seen {
-    wd: i32,
-    flags: ReadFlags,
-    name: Option<String>,
+impl Attachment {
+    /// The number of the kernel's watch. Comparing [`WatchDescriptor`]s would cost a system call.
+    fn id(&self) -> Option<i32> {
+        self.watch.as_ref().map(WatchDescriptor::get_watch_descriptor_id)
+    }
+
+    fn is_same(&self, other: &Self) -> bool {
+        self.id() == other.id() && self.is_target == other.is_target
+    }
 }
 
 impl Names {
-    fn matches(&self, name: &str, flags: ReadFlags) -> bool {
+    fn matches(&self, name: &str, mask: EventMask) -> bool {
         match self {
             Self::Touched(wanted) => name == wanted,
-            _ if flags.contains(ReadFlags::ATTRIB) => false,
+            _ if mask.contains(EventMask::ATTRIB) => false,
             Self::All => true,
             Self::Visible => !name.starts_with('.'),
             Self::Is(wanted) => name == wanted,
             Self::EndWith(end) => name.ends_with(end),
-            Self::Listed(begin) => name.starts_with(begin) && !flags.contains(ReadFlags::CLOSE_WRITE),
+            Self::Listed(begin) => name.starts_with(begin) && !mask.contains(EventMask::CLOSE_WRITE),
             Self::Other(one) => !name.starts_with('.') && name != *one,
         }
     }
@@ -121,81 +125,88 @@ impl<T: Copy + Ord> Watcher<T> {
     /// # Errors
     /// When the kernel has no inotify instance or watch left for this user (`fs.inotify.max_user_*`).
     pub fn new(targets: Vec<Target<T>>) -> io::Result<Self> {
-        let fd = inotify::init(CreateFlags::NONBLOCK | CreateFlags::CLOEXEC)?;
+        let events = Inotify::init()?.into_event_stream(vec![0; BUFFER_BYTES])?;
         let targets = targets.into_iter().map(|target| (target, Attachment::default())).collect();
-        let mut watcher = Self { fd: register(fd)?, targets };
+        let mut watcher = Self { events, targets };
         watcher.recheck()?;
         Ok(watcher)
     }
 
-    /// Waits until something happened and returns where. Dropping the future loses nothing.
+    /// Waits until something changed and returns where. Dropping the future loses nothing.
     ///
     /// # Errors
     /// When the kernel refuses to read or to watch.
     pub async fn changed(&mut self) -> io::Result<Counts<T>> {
         loop {
-            let mut ready = self.fd.readable().await?;
-            let (seen, drained) = read_events(ready.get_inner())?;
-            if drained {
-                ready.clear_ready();
+            let first = self.events.next().await.ok_or(io::ErrorKind::UnexpectedEof)?;
+            let mut batch = vec![first?];
+            // Without an await from here on: the batch would be lost with the future.
+            while batch.len() < MAX_BATCH {
+                match self.events.next().now_or_never().flatten() {
+                    Some(event) => batch.push(event?),
+                    None => break,
+                }
             }
-            drop(ready);
-            let tags = self.sort_out(&seen)?;
+            let tags = self.dispatch(&batch)?;
             if !tags.is_empty() {
                 return Ok(tags);
             }
         }
     }
 
-    /// Looks whether every directory is still the one that is watched, for replacements that give no event (a parent
-    /// renamed or mounted over), and returns the tags of those that were not. Meant for a slow timer.
+    /// Checks whether every directory is still the one that is watched, and returns the tags of those that were not. Finds
+    /// replacements that give no event (a parent renamed or mounted over). Meant for a slow timer.
     ///
     /// # Errors
     /// When the kernel refuses to watch.
     pub fn recheck(&mut self) -> io::Result<Counts<T>> {
         let mut tags = Counts::new();
+        let mut watches = self.events.watches();
         for index in 0..self.targets.len() {
-            let before = self.targets[index].1;
-            let now = attach(self.fd.get_ref(), &self.targets[index].0.dir)?;
-            self.targets[index].1 = now;
-            if now != before {
-                if before.itself || now.itself {
-                    count(&mut tags, self.targets[index].0.tag, 1);
-                }
-                self.release(before.wd);
+            let (target, before) = &self.targets[index];
+            let now = attach(&mut watches, &target.dir)?;
+            if now.is_same(before) {
+                continue;
             }
+            if before.is_target || now.is_target {
+                count(&mut tags, target.tag, 1);
+            }
+            let before = std::mem::replace(&mut self.targets[index].1, now);
+            self.release(before.watch);
         }
         Ok(tags)
     }
 
-    /// Which targets the events belong to; re-attaches where a directory came or went.
-    fn sort_out(&mut self, seen: &[Seen]) -> io::Result<Counts<T>> {
+    /// Finds the targets of the events, and attaches again where a directory came or went.
+    fn dispatch(&mut self, events: &[EventOwned]) -> io::Result<Counts<T>> {
         let mut tags = Counts::new();
         let mut moved = false;
-        for event in seen {
-            if event.flags.contains(ReadFlags::QUEUE_OVERFLOW) {
+        for event in events {
+            if event.mask.contains(EventMask::Q_OVERFLOW) {
                 for (target, _) in &self.targets {
                     count(&mut tags, target.tag, u32::MAX);
                 }
                 moved = true;
                 continue;
             }
+            let id = Some(event.wd.get_watch_descriptor_id());
+            let name = event.name.as_ref().map(|name| name.to_string_lossy());
             for (target, attachment) in &mut self.targets {
-                if attachment.wd != Some(event.wd) {
+                if attachment.id() != id {
                     continue;
                 }
-                if event.flags.intersects(LOST) {
-                    // Forgetting the descriptor makes the directory "new" for `recheck`, even if the inode is the same.
-                    *attachment = Attachment { wd: None, itself: attachment.itself };
+                if event.mask.intersects(LOST) {
+                    // Without its watch the directory is new to `recheck`, even if the inode is the same.
+                    attachment.watch = None;
                     moved = true;
-                } else if !attachment.itself {
+                } else if !attachment.is_target {
                     moved = true;
-                } else if event.name.as_deref().is_some_and(|name| target.names.matches(name, event.flags)) {
+                } else if name.as_deref().is_some_and(|name| target.names.matches(name, event.mask)) {
                     count(&mut tags, target.tag, 1);
                 }
             }
-            if event.flags.contains(ReadFlags::MOVE_SELF) {
-                self.release(Some(event.wd));
+            if event.mask.contains(EventMask::MOVE_SELF) {
+                self.release(Some(event.wd.clone()));
             }
         }
         if moved {
@@ -207,12 +218,12 @@ impl<T: Copy + Ord> Watcher<T> {
     }
 
     /// Stops the kernel's watch unless another target still uses it.
-    fn release(&self, wd: Option<i32>) {
-        if let Some(wd) = wd
-            && !self.targets.iter().any(|(_, attachment)| attachment.wd == Some(wd))
-        {
-            // Fails when the kernel dropped the watch by itself, which is what is wanted.
-            let _ = inotify::remove_watch(self.fd.get_ref(), wd);
+    fn release(&self, watch: Option<WatchDescriptor>) {
+        let Some(watch) = watch else { return };
+        let id = Some(watch.get_watch_descriptor_id());
+        if !self.targets.iter().any(|(_, attachment)| attachment.id() == id) {
+            // Fails when the kernel has dropped the watch by itself, which is the same outcome.
+            let _ = self.events.watches().remove(watch);
         }
     }
 }
@@ -222,83 +233,46 @@ fn count<T: Ord>(counts: &mut Counts<T>, tag: T, times: u32) {
     *sum = sum.saturating_add(times);
 }
 
-/// Waits for an event, but no longer than `patience`; what it says is for the caller to look up. A watcher that is not there, because the
-/// kernel has none left (`fs.inotify.max_user_instances`), or that breaks and is given up here, makes this a look each second.
+/// Waits for an event for at most `patience`; callers look up the change themselves. The watcher is `None` when the kernel
+/// has none left (`fs.inotify.max_user_instances`); one that breaks becomes `None` here. Without a watcher this returns
+/// after at most a second, so that callers poll.
 pub async fn changed<T: Copy + Ord>(watcher: &mut Option<Watcher<T>>, patience: Duration) {
-    let Some(watching) = watcher else { return tokio::time::sleep(patience.min(BLIND)).await };
-    let seen = match tokio::time::timeout(patience, watching.changed()).await {
+    let Some(watching) = watcher else { return tokio::time::sleep(patience.min(POLL_INTERVAL)).await };
+    let changes = match tokio::time::timeout(patience, watching.changed()).await {
         Ok(changes) => changes,
         Err(_) => watching.recheck(),
     };
-    if seen.is_err() {
+    if changes.is_err() {
         *watcher = None;
     }
 }
 
-/// Hands the descriptor to tokio's reactor.
-fn register(fd: OwnedFd) -> io::Result<AsyncFd<OwnedFd>> {
-    // `AsyncFd::new` would need no `unsafe`, but is deprecated because it takes any `AsRawFd`.
-    #[expect(unsafe_code, reason = "the only constructor of AsyncFd that is not deprecated")]
-    // SAFETY: an `OwnedFd` owns one open descriptor and returns that same one until it is dropped.
-    let registered = unsafe { AsyncFd::register_with_interest(fd, Interest::READABLE) };
-    Ok(registered?)
-}
-
 /// Watches `dir`, or its nearest parent that exists.
-fn attach(fd: &OwnedFd, dir: &Path) -> io::Result<Attachment> {
-    let mut previous = None;
+fn attach(watches: &mut Watches, dir: &Path) -> io::Result<Attachment> {
+    let mut previous: Option<Attachment> = None;
     loop {
-        let now = attach_nearest(fd, dir)?;
+        let now = attach_nearest(watches, dir)?;
         // A directory created between the failed try on it and the watch on its parent gives no event: look again
         // until two looks agree.
-        if now.itself || previous == Some(now) {
+        if now.is_target || previous.is_some_and(|previous| previous.is_same(&now)) {
             return Ok(now);
         }
         previous = Some(now);
     }
 }
 
-fn attach_nearest(fd: &OwnedFd, dir: &Path) -> io::Result<Attachment> {
+fn attach_nearest(watches: &mut Watches, dir: &Path) -> io::Result<Attachment> {
     for (depth, path) in dir.ancestors().enumerate() {
         let path = if path.as_os_str().is_empty() { Path::new(".") } else { path };
-        match inotify::add_watch(fd, path, MASK) {
-            Ok(wd) => return Ok(Attachment { wd: Some(wd), itself: depth == 0 }),
-            Err(Errno::NOENT | Errno::NOTDIR | Errno::ACCESS | Errno::LOOP) => {}
-            Err(errno) => {
-                return Err(io::Error::new(
-                    io::Error::from(errno).kind(),
-                    format!("watch {}: {errno}", path.display()),
-                ));
-            }
+        match watches.add(path, MASK) {
+            Ok(watch) => return Ok(Attachment { watch: Some(watch), is_target: depth == 0 }),
+            Err(error) => match Errno::from_io_error(&error) {
+                Some(Errno::NOENT | Errno::NOTDIR | Errno::ACCESS | Errno::LOOP) => {}
+                _ => return Err(io::Error::new(error.kind(), format!("watch {}: {error}", path.display()))),
+            },
         }
     }
     Ok(Attachment::default())
-}
-
-/// Reads what is queued; the flag says whether the queue is empty now.
-fn read_events(fd: &OwnedFd) -> io::Result<(Vec<Seen>, bool)> {
-    let mut buffer = [MaybeUninit::uninit(); 4096];
-    let mut reader = inotify::Reader::new(fd, &mut buffer);
-    let mut seen = Vec::new();
-    let mut reads = 0;
-    loop {
-        if reader.is_buffer_empty() {
-            reads += 1;
-            if reads > READS_PER_LOOK {
-                return Ok((seen, false));
-            }
-        }
-        match reader.next() {
-            Ok(event) => seen.push(Seen {
-                wd: event.wd(),
-                flags: event.events(),
-                name: event.file_name().map(|name| name.to_string_lossy().into_owned()),
-            }),
-            Err(Errno::WOULDBLOCK) => return Ok((seen, true)),
-            Err(Errno::INTR) => {}
-            Err(errno) => return Err(errno.into()),
-        }
-    }
 }
 
 #[cfg(test)]

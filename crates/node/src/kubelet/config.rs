@@ -1,11 +1,12 @@
-//! The kubelet's configuration: what decides alignment, and what it keeps for itself.
+//! The kubelet's configuration, as far as alignment and reserved resources depend on it.
 //!
 //! In: the file given with `--config` and the directory given with `--config-dir`, or the answer of `/configz`. Out: a
-//! [`Configuration`] with the kubelet's defaults for what is left out. Never: settings guessed from a file that cannot be
-//! read, or a value no kubelet starts with. The kubelet's command line, which overrides files, shows in `/configz` only.
+//! [`Configuration`] with the kubelet's defaults for missing fields. Never: settings guessed from a file that cannot be
+//! read, or a value that no kubelet accepts. The kubelet's command line, which overrides files, shows in `/configz`
+//! only.
 //!
 //! Names, defaults and checks are those of the kubelet 1.36.3 (`pkg/kubelet/apis/config/v1beta1/defaults.go`,
-//! `validation/validation.go`, the managers' `policy_options.go`). Fields nobody here needs are ignored.
+//! `validation/validation.go`, the managers' `policy_options.go`). Fields that are not needed here are ignored.
 
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
@@ -17,33 +18,34 @@ use topology::resource::ResourceName;
 use topology::zone::ZoneId;
 
 use crate::file::FileError;
-use crate::json::At;
+use crate::json::Field;
 
 mod document;
 mod reader;
 
-/// Where the kubelet reads its configuration.
+/// The files from which the kubelet reads its configuration.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Files {
-    /// `--config`: the file. It must be there.
+    /// `--config`: the file. It must exist.
     pub file: PathBuf,
-    /// `--config-dir`: the directory whose `*.conf` files are merged over it. When given it must be there too: without it
-    /// the kubelet does not start either, and settings would be lost silently if only a mount were missing.
+    /// `--config-dir`: the directory whose `*.conf` files are merged over it. It must exist too: the kubelet does not
+    /// start without it, and if only a mount were missing, settings would be lost silently.
     pub drop_ins: Option<PathBuf>,
 }
 
-/// What a kubelet model and a scheduler need of a kubelet's configuration.
+/// The settings of a kubelet that a model of it and a scheduler need.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Configuration {
     /// The four policies.
     pub rules: Rules,
-    /// `cpuManagerPolicyOptions` as they stand; unknown names are kept, newer kubelets may know them.
+    /// `cpuManagerPolicyOptions` as written; unknown names are kept, as newer kubelets may know them.
     pub cpu_manager_options: BTreeMap<String, String>,
-    /// `topologyManagerPolicyOptions` as they stand; unknown names are kept.
+    /// `topologyManagerPolicyOptions` as written; unknown names are kept.
     pub topology_manager_options: BTreeMap<String, String>,
-    /// With how many NUMA nodes the Topology Manager still works: the option `max-allowable-numa-nodes`, else 8.
+    /// The largest number of NUMA nodes with which the Topology Manager works: the option `max-allowable-numa-nodes`,
+    /// else 8.
     pub max_allowable_numa_nodes: u32,
-    /// What the CPU manager's policy `static` never hands out.
+    /// The CPUs that the CPU manager's policy `static` never hands out.
     pub reserved_cpus: ReservedCpus,
     /// `reservedMemory`: by zone and resource (`memory`, `hugepages-*`), in bytes; none is zero.
     pub reserved_memory: BTreeMap<ZoneId, BTreeMap<ResourceName, u64>>,
@@ -52,9 +54,10 @@ pub struct Configuration {
 /// The CPUs kept for the system.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum ReservedCpus {
-    /// `reservedSystemCPUs`: exactly these. Then amounts of CPU in `kubeReserved` and `systemReserved` do not count.
+    /// `reservedSystemCPUs`: exactly these. The amounts of CPU in `kubeReserved` and `systemReserved` do not count
+    /// then.
     Listed(CpuSet),
-    /// `kubeReserved` and `systemReserved` together; which CPUs these are the policy chooses.
+    /// The sum of `kubeReserved` and `systemReserved`; the policy chooses the CPUs.
     Amount(Quantity),
 }
 
@@ -65,7 +68,7 @@ impl Default for ReservedCpus {
 }
 
 impl ReservedCpus {
-    /// How many whole CPUs the policy `static` keeps back.
+    /// The number of whole CPUs that the policy `static` keeps back.
     #[must_use]
     pub fn count(&self) -> u64 {
         match self {
@@ -75,7 +78,7 @@ impl ReservedCpus {
     }
 }
 
-/// Why the configuration is not known.
+/// Why the configuration is unknown.
 #[derive(Debug, thiserror::Error)]
 pub enum Error {
     /// A file or directory cannot be read.
@@ -84,46 +87,47 @@ pub enum Error {
     /// A file is empty, or neither YAML nor JSON.
     #[error("{path} is not a KubeletConfiguration: {reason}")]
     Syntax {
-        /// Which file.
+        /// The file.
         path: PathBuf,
-        /// What the parser said, with line and column.
+        /// The parser's error, with line and column.
         reason: String,
     },
-    /// A file is about something else.
+    /// A file is of another kind.
     #[error("{path}: {field} is {found:?}, expected {expected}")]
     Identity {
-        /// Which file.
+        /// The file.
         path: PathBuf,
         /// `apiVersion` or `kind`.
         field: &'static str,
-        /// What it says it is; empty when it does not say, which is allowed in the main file only.
+        /// The value found; empty if missing, which is allowed in the main file only.
         found: String,
-        /// What it should say.
+        /// The expected value.
         expected: &'static str,
     },
-    /// A setting has a value no kubelet accepts.
+    /// A setting has a value that no kubelet accepts.
     #[error("{path}: {field} is {value}; allowed are {allowed}")]
     Value {
-        /// The file the field comes from: the last one that sets it, or a part of it.
+        /// The file that sets the field last, or a part of it.
         path: PathBuf,
-        /// Which field.
+        /// The field.
         field: String,
-        /// Its value, as in JSON.
+        /// The value, as in JSON.
         value: String,
-        /// The values the kubelet knows.
+        /// The allowed values.
         allowed: &'static str,
     },
-    /// The directory holds more than anybody would write.
+    /// The directory exceeds the limits.
     #[error("{path} holds more than {limit} files or levels, which is not a directory of drop-in files")]
     TooMuch {
-        /// Which directory.
+        /// The directory.
         path: PathBuf,
-        /// How many may be there.
+        /// The limit.
         limit: usize,
     },
 }
 
-/// The fields that are read; a main file's other fields and other spellings are dropped, as the kubelet's decoder does.
+/// The fields that are read. Other fields and other spellings of a main file are dropped, as the kubelet's decoder
+/// does.
 const FIELDS: [&str; 10] = [
     "topologyManagerPolicy",
     "topologyManagerScope",
@@ -137,7 +141,7 @@ const FIELDS: [&str; 10] = [
     "systemReserved",
 ];
 
-/// What the kubelet puts where these fields are missing or empty.
+/// The kubelet's values for these fields if they are missing or empty.
 const DEFAULTS: [(&str, &str); 4] = [
     ("topologyManagerPolicy", "none"),
     ("topologyManagerScope", "container"),
@@ -149,8 +153,8 @@ impl Configuration {
     /// Reads the configuration as the kubelet does at its start.
     ///
     /// # Errors
-    /// When something cannot be read or has a value no kubelet accepts; see [`Error`]. A missing file is an error too: a
-    /// node whose policy is not known must not look like one that rejects nothing.
+    /// When a file cannot be read or has a value that no kubelet accepts; see [`Error`]. A missing file is an error
+    /// too: a node with an unknown policy must not look like one that rejects nothing.
     pub fn read(files: &Files) -> Result<Self, Error> {
         reader::configuration(&document::read(files)?)
     }
@@ -158,7 +162,7 @@ impl Configuration {
     /// Like [`Configuration::read`], for the text of a file at `path` without drop-ins.
     ///
     /// # Errors
-    /// As for `read`.
+    /// As [`Configuration::read`].
     pub fn parse(text: &str, path: &Path) -> Result<Self, Error> {
         reader::configuration(&document::main(text, path)?)
     }
@@ -167,13 +171,13 @@ impl Configuration {
     /// defaults. `name` stands for the answer in errors. The caller bounds the size of `text`.
     ///
     /// # Errors
-    /// When it is not such an answer, or has a value no kubelet accepts.
+    /// When the text is not such an answer, or has a value that no kubelet accepts.
     pub fn from_configz(text: &str, name: &Path) -> Result<Self, Error> {
         reader::configuration(&document::configz(text, name)?)
     }
 
-    /// Whether an option of the CPU manager's policy `static` is on. Off when it has no value Go's `ParseBool` knows, which
-    /// can only be with the policy `none`.
+    /// Whether an option of the CPU manager's policy `static` is on. A value that Go's `ParseBool` rejects means off;
+    /// it is possible only with the policy `none`.
     #[must_use]
     pub fn cpu_option(&self, option: CpuOption) -> bool {
         self.cpu_manager_options.get(option.as_str()).is_some_and(|value| go_bool(value) == Some(true))
@@ -187,7 +191,7 @@ impl Configuration {
     }
 }
 
-/// What a KubeletConfiguration says of the Topology Manager, word for word; `None` where it says nothing.
+/// The Topology Manager's fields of a KubeletConfiguration, unchanged; `None` where a field is missing.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Stated {
     /// `topologyManagerPolicy`.
@@ -197,15 +201,15 @@ pub struct Stated {
 }
 
 impl Stated {
-    /// Reads a part of a KubeletConfiguration, such as others merge into one. Nothing is filled in, and no value is checked: that
-    /// is the kubelet's to do. `name` stands for the part in errors.
+    /// Reads a part of a KubeletConfiguration that will be merged into one. No defaults are filled in, and no value is
+    /// checked. `name` stands for the part in errors.
     ///
     /// # Errors
-    /// When it is no map of fields, or a field is no text.
+    /// When the text is not a map of fields, or a field is not text.
     pub fn read(part: &serde_json::Value, name: &Path) -> Result<Self, Error> {
         let document = document::part(part, name)?;
         let text = |field| {
-            let text = document.field(field, At::text)?;
+            let text = document.field(field, Field::text)?;
             Ok::<_, Error>(Some(text).filter(|text| !text.is_empty()).map(str::to_owned))
         };
         Ok(Self { policy: text("topologyManagerPolicy")?, scope: text("topologyManagerScope")? })

@@ -1,8 +1,8 @@
-//! A directory with answers as JSON files, in place of the kubelet: for people who try things, and for tests.
+//! Recorded answers as JSON files in a directory, in place of the kubelet: for experiments and tests.
 //!
-//! In: `list.json` and `get_allocatable_resources.json`, read anew at every call; names of fields as in the service's proto
-//! file (`pod_resources`, `cpu_ids`, `memory_type`, `topology.nodes[].ID`), as the peer's `fake://` address reads them. Out: the
-//! messages. Never: an unknown field is an error (the peer ignores them too).
+//! In: `list.json` and `get_allocatable_resources.json`, read again at every call. Names of fields are those of the
+//! service's proto file (`pod_resources`, `cpu_ids`, `memory_type`, `topology.nodes[].ID`), as in the files for RTE's
+//! `fake://`. Out: the messages. Unknown fields are ignored, as in RTE.
 
 use std::path::{Path, PathBuf};
 
@@ -10,7 +10,7 @@ use serde_json::Value;
 
 use super::{Call, Error, MAX_ANSWER_BYTES, wire};
 use crate::file;
-use crate::json::{At, Mismatch};
+use crate::json::{Field, Mismatch};
 
 /// The file with the answer to a call.
 pub(super) fn path(dir: &Path, call: Call) -> PathBuf {
@@ -29,26 +29,26 @@ pub(super) fn allocatable(dir: &Path) -> Result<wire::AllocatableResourcesRespon
     read(dir, Call::Allocatable, |at| {
         Ok(wire::AllocatableResourcesResponse {
             devices: at.get("devices", |devices| devices.list(self::devices))?,
-            cpu_ids: at.get("cpu_ids", |ids| ids.list(At::signed))?,
+            cpu_ids: at.get("cpu_ids", |ids| ids.list(Field::signed))?,
             memory: at.get("memory", |blocks| blocks.list(memory))?,
         })
     })
 }
 
-fn read<T>(dir: &Path, call: Call, decode: impl Fn(&At) -> Result<T, Mismatch>) -> Result<T, Error> {
+fn read<T>(dir: &Path, call: Call, decode: impl Fn(&Field) -> Result<T, Mismatch>) -> Result<T, Error> {
     let path = path(dir, call);
     let text =
         file::read_up_to(&path, MAX_ANSWER_BYTES as u64).map_err(|source| Error::File { call, source })?;
     let nonsense = |field: String, reason: String| Error::Nonsense { call, field, reason };
     let value: Value = serde_json::from_str(&text)
         .map_err(|error| nonsense(path.display().to_string(), format!("not JSON: {error}")))?;
-    decode(&At::root(&value)).map_err(|error| {
+    decode(&Field::root(&value)).map_err(|error| {
         let Mismatch { field, found, expected } = error;
         nonsense(format!("{}: {field}", path.display()), format!("{found} is not {expected}"))
     })
 }
 
-fn pod(at: &At) -> Result<wire::PodResources, Mismatch> {
+fn pod(at: &Field) -> Result<wire::PodResources, Mismatch> {
     Ok(wire::PodResources {
         name: at.get("name", text)?,
         namespace: at.get("namespace", text)?,
@@ -56,27 +56,28 @@ fn pod(at: &At) -> Result<wire::PodResources, Mismatch> {
     })
 }
 
-fn container(at: &At) -> Result<wire::ContainerResources, Mismatch> {
+fn container(at: &Field) -> Result<wire::ContainerResources, Mismatch> {
     Ok(wire::ContainerResources {
         name: at.get("name", text)?,
         devices: at.get("devices", |devices| devices.list(self::devices))?,
-        cpu_ids: at.get("cpu_ids", |ids| ids.list(At::signed))?,
+        cpu_ids: at.get("cpu_ids", |ids| ids.list(Field::signed))?,
         memory: at.get("memory", |blocks| blocks.list(memory))?,
-        dynamic_resources: Vec::new(), // nobody reads them
+        dynamic_resources: Vec::new(), // never read
     })
 }
 
-fn memory(at: &At) -> Result<wire::ContainerMemory, Mismatch> {
-    // Go's generated structure once called the field `Size_` with the JSON name `size`; dumps of either are around.
+fn memory(at: &Field) -> Result<wire::ContainerMemory, Mismatch> {
+    // Go's generated structure once called the field `Size_` with the JSON name `size`; both are found in recorded
+    // answers.
     let size = if at.field("size")?.is_some() { "size" } else { "size_" };
     Ok(wire::ContainerMemory {
         memory_type: at.get("memory_type", text)?,
-        size: at.get(size, At::unsigned)?,
+        size: at.get(size, Field::unsigned)?,
         topology: topology(at)?,
     })
 }
 
-fn devices(at: &At) -> Result<wire::ContainerDevices, Mismatch> {
+fn devices(at: &Field) -> Result<wire::ContainerDevices, Mismatch> {
     Ok(wire::ContainerDevices {
         resource_name: at.get("resource_name", text)?,
         device_ids: at.get("device_ids", |ids| ids.list(text))?,
@@ -84,14 +85,14 @@ fn devices(at: &At) -> Result<wire::ContainerDevices, Mismatch> {
     })
 }
 
-fn topology(at: &At) -> Result<Option<wire::TopologyInfo>, Mismatch> {
-    let node = |node: &At| Ok(wire::NumaNode { id: node.get("ID", At::signed)? });
-    let read = |topology: &At| {
+fn topology(at: &Field) -> Result<Option<wire::TopologyInfo>, Mismatch> {
+    let node = |node: &Field| Ok(wire::NumaNode { id: node.get("ID", Field::signed)? });
+    let read = |topology: &Field| {
         Ok(Some(wire::TopologyInfo { nodes: topology.get("nodes", |nodes| nodes.list(node))? }))
     };
     at.get("topology", read)
 }
 
-fn text(at: &At) -> Result<String, Mismatch> {
+fn text(at: &Field) -> Result<String, Mismatch> {
     at.text().map(str::to_owned)
 }

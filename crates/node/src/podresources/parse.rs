@@ -1,9 +1,9 @@
-//! Checks what the kubelet answered and gives it types.
+//! Checks the kubelet's answers and converts them to types.
 //!
 //! In: decoded messages. Out: values with known names, ids and sizes. Never: a panic or a silent repair.
 //!
-//! What is refused: negative or huge CPU ids, resource names that cannot be, sizes above `i64::MAX`, zone ids that no
-//! kernel has, pods without a name. What is accepted because it happens: negative zone ids (plugins say -1 for "do not
+//! Refused are: negative or huge CPU ids, invalid resource names, sizes above `i64::MAX`, zone ids that no
+//! kernel has, pods without a name. Accepted are, because they occur: negative zone ids (plugins say -1 for "do not
 //! know") mean no locality; the same CPU, device or zone twice counts once; empty blocks are dropped.
 
 use topology::cpuset::CpuSet;
@@ -22,7 +22,7 @@ pub(super) fn pods(pods: Vec<wire::PodResources>) -> Result<Vec<PodResources>, E
             let reason = format!("pod {:?} in namespace {:?} has no full name", pod.name, pod.namespace);
             return Err(nonsense(Call::List, format!("pod_resources[{index}]"), reason));
         }
-        let at = At { call: Call::List, prefix: format!("{}/{}", pod.namespace, pod.name) };
+        let at = Location { call: Call::List, prefix: format!("{}/{}", pod.namespace, pod.name) };
         let containers = pod.containers.into_iter().map(|container| self::container(container, &at));
         Ok(PodResources {
             containers: containers.collect::<Result<_, _>>()?,
@@ -35,7 +35,7 @@ pub(super) fn pods(pods: Vec<wire::PodResources>) -> Result<Vec<PodResources>, E
 
 /// The answer to `GetAllocatableResources`.
 pub(super) fn allocatable(answer: wire::AllocatableResourcesResponse) -> Result<Allocatable, Error> {
-    let at = At { call: Call::Allocatable, prefix: "allocatable".to_owned() };
+    let at = Location { call: Call::Allocatable, prefix: "allocatable".to_owned() };
     Ok(Allocatable {
         cpus: at.cpus(&answer.cpu_ids)?,
         memory: at.memory(&answer.memory)?,
@@ -43,8 +43,8 @@ pub(super) fn allocatable(answer: wire::AllocatableResourcesResponse) -> Result<
     })
 }
 
-fn container(container: wire::ContainerResources, pod: &At) -> Result<ContainerResources, Error> {
-    let at = At { call: pod.call, prefix: format!("{}/{}", pod.prefix, container.name) };
+fn container(container: wire::ContainerResources, pod: &Location) -> Result<ContainerResources, Error> {
+    let at = Location { call: pod.call, prefix: format!("{}/{}", pod.prefix, container.name) };
     Ok(ContainerResources {
         cpus: at.cpus(&container.cpu_ids)?,
         memory: at.memory(&container.memory)?,
@@ -53,13 +53,13 @@ fn container(container: wire::ContainerResources, pod: &At) -> Result<ContainerR
     })
 }
 
-/// Where in which answer we are.
-struct At {
+/// The call and the path of a value in its answer.
+struct Location {
     call: Call,
     prefix: String,
 }
 
-impl At {
+impl Location {
     fn error(&self, field: &str, reason: impl ToString) -> Error {
         nonsense(self.call, format!("{}: {field}", self.prefix), reason.to_string())
     }

@@ -1,4 +1,4 @@
-//! Which CPUs share a core (SMT siblings) or a last-level cache.
+//! CPUs that share a core (SMT siblings) or a last-level cache.
 
 use std::path::Path;
 
@@ -40,7 +40,7 @@ pub(super) fn read(cpus: &Path, online: &CpuSet) -> Result<Layout, Error> {
     Ok(layout)
 }
 
-/// Adds a group that must contain `cpu` and none that is in a group already.
+/// Adds a group that must contain `cpu`, and no CPU of another group.
 fn join(
     groups: &mut Vec<CpuSet>,
     taken: &mut CpuSet,
@@ -60,7 +60,7 @@ fn join(
     Ok(())
 }
 
-/// The CPUs that share the cache of the highest level that is not for instructions only.
+/// The CPUs that share the cache of the highest level, instruction caches aside.
 fn last_level_cache(dir: &Path) -> Result<Option<CpuSet>, Error> {
     let mut best: Option<(u64, CpuSet)> = None;
     for name in file::list_if_there(dir)?.unwrap_or_default() {

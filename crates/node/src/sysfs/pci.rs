@@ -1,20 +1,20 @@
-//! Functions on the PCI bus: what they are, which zone they are close to, which device nodes the kernel made for them.
+//! Functions on the PCI bus, with the zones they are close to and their device nodes.
 //!
-//! In: sysfs. Out: functions, ascending by address; a device node's zone. Never: a zone for -1, which is the kernel's "none".
+//! In: sysfs. Out: functions, ascending by address; a device node's zone. The kernel's zone -1 means "none".
 
 use std::path::{Path, PathBuf};
 
 use super::{Error, Sysfs, content};
 use crate::file;
 
-/// A function.
+/// A PCI function.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Function {
     /// `0000:3b:00.0`: domain, bus, device, function.
     pub address: String,
-    /// Who made it.
+    /// The id of the vendor.
     pub vendor: u16,
-    /// What it is.
+    /// The id of the device.
     pub device: u16,
     /// Class, subclass and programming interface: 24 bits.
     pub class: u32,
@@ -28,10 +28,10 @@ pub struct Function {
     pub nodes: Vec<PathBuf>,
 }
 
-/// Device nodes of one function, at most: what comes after is not a device's.
+/// The limit of device nodes of one function; a device has fewer.
 const MAX_NODES: usize = 64;
 
-/// Whether this is an address of a function in full: `0000:3b:00.0`.
+/// Whether the text is a complete address of a function: `0000:3b:00.0`.
 #[must_use]
 pub fn is_address(text: &str) -> bool {
     let hex = |part: &str, lengths: std::ops::RangeInclusive<usize>| {
@@ -46,11 +46,11 @@ pub fn is_address(text: &str) -> bool {
 }
 
 impl Sysfs {
-    /// The functions on the PCI bus; none where there is no such bus. Reads about ten small files for each.
+    /// Reads the functions on the PCI bus, about ten small files for each; empty on a machine without such a bus.
     ///
     /// # Errors
-    /// When a file is missing, unreadable or odd; see [`Error`]. A function that goes while we look is passed over. No buses at all are
-    /// no machine: something else is mounted there.
+    /// When a file is missing, unreadable or invalid; see [`Error`]. A function that disappears meanwhile is left out.
+    /// Without any bus the directory is not a sysfs mount.
     pub fn pci(&self) -> Result<Vec<Function>, Error> {
         let devices = self.root.join("bus/pci/devices");
         let mut functions = Vec::new();
@@ -69,7 +69,8 @@ impl Sysfs {
         Ok(functions)
     }
 
-    /// The zone of what is behind a device node, by its number: that of the device or of the nearest bus above it that the kernel knows one of.
+    /// The zone of the device behind a device node, given the node's number: the zone of the device, or of the nearest
+    /// bus above it for which the kernel knows one.
     #[must_use]
     pub fn zone_of_node(&self, rdev: u64, block: bool) -> Option<u32> {
         let kind = if block { "block" } else { "char" };
@@ -108,7 +109,7 @@ fn function(dir: &Path, address: String) -> Result<Function, Error> {
     })
 }
 
-/// The zone in a file `numa_node`; none when it says -1, or is not there.
+/// The zone in a file `numa_node`; `None` when it contains -1 or does not exist.
 fn zone(path: &Path) -> Result<Option<u32>, Error> {
     let Some(text) = file::read_if_there(path)? else { return Ok(None) };
     match text.trim() {
@@ -120,8 +121,8 @@ fn zone(path: &Path) -> Result<Option<u32>, Error> {
     }
 }
 
-/// Device nodes of a function: `<subsystem>/<name>/uevent` says which file in `/dev` belongs to it. Buses behind the function
-/// have nodes further down, which are those of other devices.
+/// Device nodes of a function: `<subsystem>/<name>/uevent` names its file in `/dev`. Buses behind the function have
+/// nodes further down, which belong to other devices.
 fn nodes(dir: &Path) -> Result<Vec<PathBuf>, Error> {
     let mut found = Vec::new();
     for subsystem in folders(dir) {
@@ -140,7 +141,7 @@ fn nodes(dir: &Path) -> Result<Vec<PathBuf>, Error> {
     Ok(found)
 }
 
-/// Folders in a folder, links left out: those lead elsewhere on the bus.
+/// Folders in a folder, without links: those lead elsewhere on the bus.
 fn folders(dir: &Path) -> Vec<PathBuf> {
     let entries = file::entries(dir).unwrap_or_default();
     let folders = entries.into_iter().filter(|(_, kind)| *kind == file::Kind::Directory);

@@ -1,8 +1,8 @@
-//! One configuration out of a file and the drop-in files over it, as the kubelet puts it together.
+//! Merges the configuration file and its drop-in files, as the kubelet does.
 //!
-//! In: paths, or text. Out: a tree of which every field knows the file it comes from. Never: a check of values.
+//! In: paths, or text. Out: a tree, and the file that each field comes from. Never: a check of values.
 //!
-//! What the kubelet 1.36.3 does (`cmd/kubelet/app/server.go`, `mergeKubeletConfigurations`), and so do we:
+//! Behaviour of the kubelet 1.36.3 (`cmd/kubelet/app/server.go`, `mergeKubeletConfigurations`), followed here:
 //! - The main file is decoded to its structure: unknown fields and other spellings of names are dropped, of repeated keys
 //!   the last one counts, defaults are filled in.
 //! - The directory is walked with its subdirectories, names in the order of their bytes within each, as `filepath.WalkDir`
@@ -21,34 +21,34 @@ use serde_saphyr::options::DuplicateKeyPolicy;
 
 use super::{DEFAULTS, Error, FIELDS, Files};
 use crate::file::{self, Kind};
-use crate::json::{At, Mismatch};
+use crate::json::{Field, Mismatch};
 
 const API_VERSION: &str = "kubelet.config.k8s.io/v1beta1";
 const KIND: &str = "KubeletConfiguration";
-/// More files than anybody writes.
+/// The limit of files.
 const MAX_FILES: usize = 1_000;
-/// More levels of directories than anybody makes.
+/// The limit of nested directories.
 const MAX_DEPTH: usize = 16;
-/// What aliases may add to a file, in parts of it.
+/// The limit of values that aliases may add to a file.
 const MAX_REPLAYED: usize = 10_000;
 
-/// The configuration, and which file each field is from.
+/// The merged configuration, with the origin of each field.
 #[derive(Debug)]
 pub(super) struct Document {
     value: Value,
     main: PathBuf,
-    /// By the top-level field's name in lower case: the last drop-in that says something about it.
+    /// By the top-level field's name in lower case: the last drop-in that sets it.
     origins: BTreeMap<String, PathBuf>,
 }
 
 impl Document {
-    /// A top-level field, or what it is when absent.
+    /// A top-level field, or its default when absent.
     pub(super) fn field<'a, T: Default>(
         &'a self,
         name: &str,
-        read: impl FnOnce(&At<'a>) -> Result<T, Mismatch>,
+        read: impl FnOnce(&Field<'a>) -> Result<T, Mismatch>,
     ) -> Result<T, Error> {
-        At::root(&self.value).get(name, read).map_err(|error| Error::Value {
+        Field::root(&self.value).get(name, read).map_err(|error| Error::Value {
             path: self.origin(&error.field).to_owned(),
             field: error.field,
             value: error.found,
@@ -56,7 +56,7 @@ impl Document {
         })
     }
 
-    /// The file a field is from, given its path.
+    /// The file that a field comes from, given its path.
     pub(super) fn origin(&self, field: &str) -> &Path {
         let top = field.split(['.', '[']).next().unwrap_or_default().to_ascii_lowercase();
         self.origins.get(&top).unwrap_or(&self.main)
@@ -74,7 +74,7 @@ impl Document {
 pub(super) fn read(files: &Files) -> Result<Document, Error> {
     let mut document = main(&file::read(&files.file)?, &files.file)?;
     let Some(dir) = &files.drop_ins else { return Ok(document) };
-    // The kubelet merges into a configuration with defaults; with an odd spelling in a drop-in that matters.
+    // The kubelet merges into a configuration with defaults; this matters for a drop-in with an odd spelling.
     if let Value::Object(fields) = &mut document.value {
         for (name, default) in DEFAULTS {
             let value = fields.entry(name).or_insert(Value::Null);
@@ -101,7 +101,7 @@ pub(super) fn main(text: &str, path: &Path) -> Result<Document, Error> {
     Ok(Document { value: Value::Object(fields), main: path.to_owned(), origins: BTreeMap::new() })
 }
 
-/// A part of a configuration, which says neither what it is nor everything.
+/// A part of a configuration, which may lack its kind and most fields.
 pub(super) fn part(part: &Value, name: &Path) -> Result<Document, Error> {
     if !part.is_object() {
         let reason = "it is not a map of fields".to_owned();
@@ -162,7 +162,7 @@ fn parse(text: &str, path: &Path, duplicate_keys: DuplicateKeyPolicy) -> Result<
     }
 }
 
-/// Checks what a file says it is. The kubelet wants it said in the main file as well; the peers read it without.
+/// Checks the kind of a file. The kubelet requires it in the main file as well; the peers read the file without.
 fn identify(fields: &Map<String, Value>, path: &Path, needed: bool) -> Result<(), Error> {
     for (field, expected) in [("apiVersion", API_VERSION), ("kind", KIND)] {
         let found = match fields.get(field) {
@@ -197,7 +197,7 @@ fn merge(target: &mut Value, patch: Value) {
     }
 }
 
-/// One line is enough for a log.
+/// The first line, which is enough for a log.
 fn first_line(text: &str) -> String {
     text.lines().next().unwrap_or_default().chars().take(300).collect()
 }

@@ -1,7 +1,7 @@
-//! From a configuration's fields to checked values.
+//! Converts the fields of a configuration to checked values.
 //!
-//! In: a document. Out: a [`Configuration`], or the first field with a value no kubelet accepts. Never: a check that needs the
-//! machine, or a rule about two settings together: the kubelet's flags may have changed one of them.
+//! In: a document. Out: a [`Configuration`], or the first field with a value that no kubelet accepts. Never: a check
+//! that needs the machine, or a rule about two settings together: the kubelet's flags may have changed one of them.
 
 use std::collections::BTreeMap;
 
@@ -16,9 +16,9 @@ use topology::zone::ZoneId;
 
 use super::document::Document;
 use super::{Configuration, DEFAULTS, Error, ReservedCpus, go_bool};
-use crate::json::At;
+use crate::json::Field;
 
-/// Takes values from a document and checks them.
+/// Reads values from a document and checks them.
 struct Reader<'a> {
     document: &'a Document,
 }
@@ -47,7 +47,7 @@ impl Reader<'_> {
     }
 
     fn rules(&self) -> Result<Rules, Error> {
-        // `Manager::parse` takes both managers' spellings; a kubelet takes only its own.
+        // `Manager::parse` accepts the spellings of both managers; a kubelet accepts only its own.
         let manager =
             |names: [&'static str; 2]| move |text: &str| names.contains(&text).then(|| Manager::parse(text));
         Ok(Rules {
@@ -66,7 +66,7 @@ impl Reader<'_> {
         })
     }
 
-    /// One of the fields in [`DEFAULTS`].
+    /// The text of a field in [`DEFAULTS`].
     fn choice<T>(
         &self,
         name: &str,
@@ -74,7 +74,7 @@ impl Reader<'_> {
         parse: impl Fn(&str) -> Option<T>,
     ) -> Result<T, Error> {
         let default = DEFAULTS.iter().find(|(field, _)| *field == name).map_or("", |(_, default)| default);
-        let text = self.document.field(name, At::text)?;
+        let text = self.document.field(name, Field::text)?;
         let text = Some(text).filter(|text| !text.is_empty()).unwrap_or(default);
         parse(text).ok_or_else(|| self.bad(name, text, allowed))
     }
@@ -95,12 +95,12 @@ impl Reader<'_> {
         Ok(())
     }
 
-    /// `topologymanager.NewPolicyOptions`; with the policy `none` the kubelet does not look at the options.
+    /// `topologymanager.NewPolicyOptions`; with the policy `none` the kubelet ignores the options.
     fn max_numa_nodes(&self, policy: Policy, options: &BTreeMap<String, String>) -> Result<u32, Error> {
         let field = |name| format!("topologyManagerPolicyOptions.{name}");
         let closest = options.get(PREFER_CLOSEST_NUMA_NODES).filter(|value| go_bool(value).is_none());
         let max = options.get(MAX_ALLOWABLE_NUMA_NODES);
-        // Go's `Atoi` takes signs and leading zeros, as Rust does.
+        // Go's `Atoi` accepts signs and leading zeros, as Rust does.
         let number = max.map(|text| text.parse().ok().filter(|max| *max >= DEFAULT_MAX_NUMA_NODES));
         if policy == Policy::None {
             return Ok(number.flatten().unwrap_or(DEFAULT_MAX_NUMA_NODES));
@@ -119,12 +119,12 @@ impl Reader<'_> {
 
     fn reserved_cpus(&self) -> Result<ReservedCpus, Error> {
         const NAME: &str = "reservedSystemCPUs";
-        let text = self.document.field(NAME, At::text)?;
+        let text = self.document.field(NAME, Field::text)?;
         let listed = CpuSet::parse(text).ok().filter(|_| text.trim() == text);
         let listed = listed.ok_or_else(|| self.bad(NAME, text, "lists of CPUs such as 0-3,8"))?;
         let mut sum = Quantity::from_i64(0, Format::DecimalSI);
         for name in ["kubeReserved", "systemReserved"] {
-            // Read even when the list overrides them: a wrong type stops the kubelet all the same.
+            // Read even when the list overrides them: the kubelet refuses a wrong type in any case.
             let amounts = self.options(name)?;
             if let (Some(text), true) = (amounts.get("cpu"), listed.is_empty()) {
                 let amount = Quantity::parse(text).ok().filter(|amount| amount.sign() >= 0);
@@ -140,10 +140,10 @@ impl Reader<'_> {
         const NAME: &str = "reservedMemory";
         let entries = self.document.field(NAME, |list| {
             list.list(|entry| {
-                let amount = |(name, at): (&str, At)| Ok((name.to_owned(), at.text_or_number()?));
+                let amount = |(name, at): (&str, Field)| Ok((name.to_owned(), at.text_or_number()?));
                 let limits =
                     entry.get("limits", |limits| limits.fields()?.into_iter().map(amount).collect())?;
-                Ok((entry.get("numaNode", At::signed)?, limits))
+                Ok((entry.get("numaNode", Field::signed)?, limits))
             })
         })?;
         let mut reserved = BTreeMap::<ZoneId, BTreeMap<_, _>>::new();

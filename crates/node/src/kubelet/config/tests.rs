@@ -95,7 +95,7 @@ fn what_is_missing_or_empty_has_the_kubelets_default() {
         "topologyManagerPolicy: \"\"\ntopologyManagerScope:\nreservedSystemCPUs: \"\"\nreservedMemory: []\n",
         "memoryManagerPolicy: None\ncpuManagerPolicy: none\nreservedMemory: [{numaNode: 0}]\n",
         "CPUManagerPolicy: static\n", // the kubelet's decoder of the main file knows one spelling
-        // Without its policy nobody looks at these.
+        // Without its policy these are ignored.
         "topologyManagerPolicyOptions: null\n---\n{not read: [",
     ] {
         assert_eq!(parse(text), Ok(defaults()), "{text:?}");
