@@ -17,7 +17,7 @@ pub mod table;
 mod tests;
 
 pub use cluster_command::ClusterCommand;
-pub use exporter::dialect::Ending;
+pub use exporter::compat::Ending;
 
 use anyhow::{Context as _, bail};
 

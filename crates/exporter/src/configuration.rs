@@ -1,10 +1,11 @@
-//! Where the kubelet's configuration comes from: its files, its own `/configz`, and what our flags say instead.
+//! Reads the kubelet's settings: from its files or its `/configz`, with overrides by flags.
 //!
-//! In: the sources of [`Settings`](crate::Settings). Out: [`Known`]. Never: a guess. What cannot be read is an error, because a
-//! node whose policy is not known must not look like one that refuses nothing; unless policy and scope are given both.
+//! In: the sources of [`Settings`](crate::Settings). Out: [`KubeletSettings`]. Never: a guess. A source that cannot be
+//! read is an error, because a node with an unknown policy must not look like one that refuses nothing; unless flags
+//! give both policy and scope.
 //!
-//! A kubelet reads its files when it starts and never again. So files that were changed after it made its socket are not
-//! what it runs with: what was read before holds until it has started anew.
+//! A kubelet reads its files only when it starts. So files that changed after it made its socket are not in effect: the
+//! settings that were read before hold until it has restarted.
 
 use std::os::unix::fs::MetadataExt as _;
 use std::path::{Path, PathBuf};
@@ -15,41 +16,41 @@ use runtime::client::{self, Connection, KubeletEndpoint};
 use topology::policy::{Policy, Rules, Scope};
 use tracing::info;
 
-use crate::settings::{KubeletConfigAt, PodResourcesAt, Sources};
+use crate::settings::{KubeletConfigSource, PodResourcesAddress, Sources};
 
-/// Deadline of one call of the kubelet.
+/// Deadline of one call to the kubelet.
 const DEADLINE: Duration = Duration::from_secs(10);
-/// The answer is about 5 KiB.
+/// Largest answer of `/configz` in bytes; a usual one has 5 KiB.
 const LIMIT: usize = 1 << 20;
 
-/// What is known of how the kubelet aligns.
+/// The kubelet's settings for alignment.
 #[derive(Clone, Debug, Default, PartialEq)]
-pub struct Known {
+pub struct KubeletSettings {
     /// The rules to publish.
     pub rules: Rules,
-    /// All of the configuration, where it could be read.
+    /// The whole configuration, if it could be read.
     pub configuration: Option<Configuration>,
 }
 
-/// Why it is not known.
+/// Why the settings are unknown.
 #[derive(Debug, thiserror::Error)]
 pub enum Error {
-    /// A file, or what the kubelet answered, is missing or odd.
+    /// A file, or the answer of the kubelet, is missing or invalid.
     #[error(
-        "the kubelet's configuration is not known (nor needed, with topology manager policy and scope given by flags)"
+        "the kubelet's configuration is unknown (not needed if flags give topology manager policy and scope)"
     )]
     Rules(#[from] RulesError),
-    /// The kubelet's port.
+    /// A call to the kubelet's port failed.
     #[error("kubelet configuration from {url}: {reason}")]
     Configz {
-        /// Where.
+        /// The URL.
         url: String,
-        /// What went wrong.
+        /// The cause.
         reason: String,
     },
 }
 
-/// When the kubelet made its socket, and when the last change of its files was. Both as the kernel keeps them.
+/// When the kubelet made its socket, and when its files changed last. Both as the kernel keeps them.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 struct Times {
     started: SystemTime,
@@ -59,35 +60,35 @@ struct Times {
 /// Reads the configuration.
 #[derive(Clone)]
 pub struct Reader {
-    at: KubeletConfigAt,
+    at: KubeletConfigSource,
     policy: Option<Policy>,
     scope: Option<Scope>,
     kubelet: Option<kube::Client>,
     told: Option<Rules>,
-    /// The kubelet's socket, whose age tells when the kubelet started.
+    /// The kubelet's socket, whose age is the time since the kubelet started.
     socket: Option<PathBuf>,
-    /// What was read last.
-    known: Option<Known>,
-    /// When its sources were made, as far as that can be told.
+    /// The settings that were read last.
+    known: Option<KubeletSettings>,
+    /// The times of the sources at that read, if known.
     read_at: Option<Times>,
-    /// It was said that a change waits for the kubelet.
+    /// A change that waits for the kubelet's restart has been logged.
     waiting: bool,
 }
 
 impl Reader {
-    /// Nothing is read yet.
+    /// A reader that has read nothing yet.
     #[must_use]
     pub fn new(sources: &Sources) -> Self {
         let Sources { policy, scope, .. } = *sources;
         let socket = match &sources.podresources {
-            PodResourcesAt::Socket(path) => Some(path.clone()),
-            PodResourcesAt::Folder(_) => None,
+            PodResourcesAddress::Socket(path) => Some(path.clone()),
+            PodResourcesAddress::Folder(_) => None,
         };
         Self::of(sources.kubelet_config.clone(), policy, scope, socket)
     }
 
     fn of(
-        at: KubeletConfigAt,
+        at: KubeletConfigSource,
         policy: Option<Policy>,
         scope: Option<Scope>,
         socket: Option<PathBuf>,
@@ -105,18 +106,18 @@ impl Reader {
         }
     }
 
-    /// Reads it anew.
+    /// Reads the settings, if their sources may have changed.
     ///
     /// # Errors
-    /// When it cannot be read or makes no sense, and is needed.
-    pub async fn read(&mut self) -> Result<Known, Error> {
+    /// When they cannot be read or are invalid, and are needed.
+    pub async fn read(&mut self) -> Result<KubeletSettings, Error> {
         let times = self.times();
         let changed = times.is_some_and(|times| times.changed > times.started);
         if changed && !std::mem::replace(&mut self.waiting, true) {
-            info!("the kubelet's configuration has changed; a kubelet takes it up when it starts anew");
+            info!("the kubelet's configuration has changed; it takes effect when the kubelet restarts");
         }
         self.waiting = changed;
-        // Reading the same again costs more than anything else that is done at rest.
+        // Reading the same again would cost more than everything else at rest.
         let same = times.is_some() && times == self.read_at;
         if let Some(known) = self.known.as_ref().filter(|_| changed || same) {
             return Ok(known.clone());
@@ -127,9 +128,9 @@ impl Reader {
         Ok(known)
     }
 
-    /// Nothing where there is no socket or no file to ask.
+    /// `None` without a socket or a file.
     fn times(&self) -> Option<Times> {
-        let KubeletConfigAt::File { path, drop_ins } = &self.at else { return None };
+        let KubeletConfigSource::File { path, drop_ins } = &self.at else { return None };
         let started = self.socket.as_ref()?.metadata().ok()?.modified().ok()?;
         let drop_ins = drop_ins.iter().flat_map(|dir| files_in(dir));
         let changed =
@@ -137,13 +138,13 @@ impl Reader {
         Some(Times { started, changed })
     }
 
-    async fn read_anew(&mut self) -> Result<Known, Error> {
+    async fn read_anew(&mut self) -> Result<KubeletSettings, Error> {
         let read = match &self.at {
-            KubeletConfigAt::File { path, drop_ins } => {
+            KubeletConfigSource::File { path, drop_ins } => {
                 let files = Files { file: path.clone(), drop_ins: drop_ins.clone() };
                 Configuration::read(&files).map_err(Error::from)
             }
-            KubeletConfigAt::Configz { url, token, ca } => {
+            KubeletConfigSource::Configz { url, token, ca } => {
                 let (url, kubelet) = (url.clone(), (token.clone(), ca.clone()));
                 self.configz(url, kubelet).await
             }
@@ -158,21 +159,24 @@ impl Reader {
                     ..configuration.rules
                 };
                 self.tell(rules, if given { "given" } else { "detected" });
-                Ok(Known { rules, configuration: Some(configuration) })
+                Ok(KubeletSettings { rules, configuration: Some(configuration) })
             }
             Err(error) => {
                 let (Some(policy), Some(scope)) = (self.policy, self.scope) else { return Err(error) };
                 let rules = Rules { policy, scope, ..Rules::default() };
                 if self.told != Some(rules) {
-                    info!(error = client::chain(&error), "the CPU and memory manager policies are not known");
+                    info!(
+                        error = client::chain(&error),
+                        "the policies of the CPU and memory managers are unknown"
+                    );
                 }
                 self.tell(rules, "given");
-                Ok(Known { rules, configuration: None })
+                Ok(KubeletSettings { rules, configuration: None })
             }
         }
     }
 
-    /// Says it once, in words that people look for in the peer's log.
+    /// Logs the rules once, in the words of RTE, for which people search.
     fn tell(&mut self, rules: Rules, origin: &str) {
         if self.told.replace(rules) != Some(rules) {
             let Rules { policy, scope, .. } = rules;
@@ -209,7 +213,7 @@ impl std::fmt::Debug for Reader {
     }
 }
 
-/// When a file was written or put in its place: the later of both, which the kernel keeps.
+/// When a file was written or moved to its place: the later of both, which the kernel keeps.
 fn changed_at(path: &Path) -> Option<SystemTime> {
     let metadata = path.metadata().ok()?;
     let nanoseconds = u32::try_from(metadata.ctime_nsec()).unwrap_or_default();
@@ -217,14 +221,14 @@ fn changed_at(path: &Path) -> Option<SystemTime> {
     SystemTime::UNIX_EPOCH.checked_add(since)
 }
 
-/// The directory and what is directly in it. Deeper drop-ins are read at the kubelet's start like the others; only that they
-/// changed is not noticed before.
+/// The directory and its direct entries. Deeper drop-ins are read at the kubelet's start like the others, but a change
+/// of them is not noticed before.
 fn files_in(dir: &Path) -> Vec<PathBuf> {
     let entries = std::fs::read_dir(dir).into_iter().flatten().filter_map(Result::ok);
     entries.map(|entry| entry.path()).chain([dir.to_owned()]).collect()
 }
 
-/// Server and path of an address.
+/// The server and the path of a URL.
 fn split(url: &str) -> Option<(&str, &str)> {
     let start = url.find("://")? + 3;
     let slash = start + url.get(start..)?.find('/')?;
@@ -241,10 +245,10 @@ mod tests {
         let [socket, path, drop_ins] =
             ["kubelet.sock", "config.yaml", "conf.d"].map(|name| dir.path().join(name));
         std::fs::create_dir(&drop_ins).unwrap();
-        let at = KubeletConfigAt::File { path: path.clone(), drop_ins: Some(drop_ins.clone()) };
+        let at = KubeletConfigSource::File { path: path.clone(), drop_ins: Some(drop_ins.clone()) };
         let mut reader = Reader::of(at, None, None, Some(socket.clone()));
         let restart = || {
-            // Times of files are as coarse as the kernel's tick.
+            // File times are as coarse as the kernel's tick.
             let newest = [&path, &drop_ins].into_iter().filter_map(|path| changed_at(path)).max().unwrap();
             loop {
                 std::fs::write(&socket, "").unwrap();
@@ -285,13 +289,13 @@ mod tests {
         assert_eq!(late.read().await.unwrap().rules.policy, Policy::None, "the drop-in has the last word");
     }
 
-    fn read(config: &str, policy: Option<Policy>, scope: Option<Scope>) -> Result<Known, String> {
+    fn read(config: &str, policy: Option<Policy>, scope: Option<Scope>) -> Result<KubeletSettings, String> {
         let dir = tempfile::tempdir().unwrap();
         let path = dir.path().join("config.yaml");
         if !config.is_empty() {
             std::fs::write(&path, format!("kind: KubeletConfiguration\n{config}")).unwrap();
         }
-        let at = KubeletConfigAt::File { path, drop_ins: None };
+        let at = KubeletConfigSource::File { path, drop_ins: None };
         let mut reader = Reader::of(at, policy, scope, None);
         let runtime = tokio::runtime::Builder::new_current_thread().build().unwrap();
         runtime.block_on(reader.read()).map_err(|error| client::chain(&error))

@@ -1,20 +1,19 @@
-//! From a node to its NodeResourceTopology object: what the kubelet has handed out, per NUMA zone, within milliseconds.
+//! Publishes a node's NUMA zones: what the kubelet has handed out, per zone, as one NodeResourceTopology object.
 //!
-//! In: the kubelet's podresources service, configuration and state files, sysfs ([`scan`], woken by [`lookout`] at the
-//! moments [`pace`] decides). Out: one object on the API server ([`object`] says what, [`publish`] sees to it), metrics and
-//! health. Never: an opinion about placement, an object of another node, a write without a change.
+//! In: the kubelet's podresources service, configuration and state files, sysfs ([`scan`], run by [`scan_loop`] at the
+//! times that [`schedule`] decides). Out: one object on the API server ([`object`] computes its content, [`publish`]
+//! writes it), metrics and health. Never: an opinion about placement, an object of another node, a write without a
+//! change.
 //!
-//! [`readiness`] tells our own pod how it goes. RBAC is in [`rbac`], its gap is closed by [`policy`]. On the node: read access
-//! to the podresources socket, the kubelet's root directory and sysfs.
+//! [`readiness`] keeps conditions on the exporter's own pod. [`rbac`] lists the permissions, and [`policy`] ties them
+//! to the own node. On the node the exporter needs read access to the podresources socket, the kubelet's root directory
+//! and sysfs.
 
 pub mod args;
-pub mod belief;
+pub mod compat;
 pub mod configuration;
-pub mod dialect;
-pub mod lookout;
 pub mod metrics;
 pub mod object;
-pub mod pace;
 pub mod placements;
 pub mod policy;
 pub mod preview;
@@ -24,7 +23,10 @@ pub mod rbac;
 pub mod readiness;
 pub mod report;
 pub mod scan;
+pub mod scan_loop;
+pub mod schedule;
 pub mod settings;
+pub mod stability;
 pub mod status;
 pub mod zones;
 
@@ -42,9 +44,8 @@ use process::Process;
 ///
 /// Needs no more than a current-thread runtime.
 ///
-/// # Errors
-/// When it cannot start: settings that contradict the machine, no Kubernetes configuration, the port is taken. Once running
-/// it keeps trying, whatever fails; except for a dry run of a single look, which ends with what failed.
+/// When it cannot start: settings that contradict the machine, no Kubernetes configuration, a port in use. A running
+/// exporter retries after every failure. Only a dry run of a single scan ends with the failure of that scan.
 pub async fn run(settings: Settings, shutdown: CancellationToken) -> anyhow::Result<()> {
     match settings.dry_run {
         Some(format) if settings.once => preview::once(&settings, format).await,

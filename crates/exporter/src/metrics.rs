@@ -1,8 +1,8 @@
 //! Every metric of the exporter, by name.
 //!
-//! In: what happened, from the other modules. Out: a registry. Never: a name the peer uses with another meaning. The
-//! `rte_*` and `nfd_*` names and labels are the peers', with two repairs: patches count as `update` writes, and the trigger of an update is
-//! the true one.
+//! In: events of the other modules. Out: a registry. Never: a peer's name with another meaning. The `rte_*` and `nfd_*`
+//! names and labels are the peers', with two corrections: patches count as `update` writes, and the trigger of an
+//! update is the true one.
 
 use std::time::Duration;
 
@@ -52,7 +52,7 @@ pub enum Operation {
 }
 
 impl Metrics {
-    /// Metrics shown by `registry`, labelled with the node's name.
+    /// Registers the metrics in `registry`, labelled with the node's name.
     pub fn register(registry: &mut Registry, node: &str) -> Self {
         let metrics = Self {
             node: node.to_owned(),
@@ -62,9 +62,9 @@ impl Metrics {
             wakeup_delay: Family::default(),
             patch_failures: Family::default(),
             patch_ratio: Family::new_with_constructor(|| Histogram::new(linear_buckets(0.1, 0.1, 10))),
-            // 0.1 ms to 0.8 s; a scan is normally one or two.
+            // 0.1 ms to 0.8 s; a scan usually takes one or two milliseconds.
             scan_seconds: Histogram::new(exponential_buckets(0.000_1, 2.0, 14)),
-            // 1 ms to 65 s: the API server may be away.
+            // 1 ms to 65 s: the API server may be unavailable.
             publish_seconds: Histogram::new(exponential_buckets(0.001, 2.0, 17)),
             scan_failures: Family::default(),
             scan_errors: Counter::default(),
@@ -77,22 +77,22 @@ impl Metrics {
     }
 
     fn register_peers(&self, registry: &mut Registry) {
-        let calls = "Calls of the kubelet's podresources service that failed";
+        let calls = "Failed calls to the kubelet's podresources service";
         registry.register("rte_podresource_api_call_failures", calls, self.call_failures.clone());
-        let writes = "Writes of the NodeResourceTopology object that succeeded";
+        let writes = "Successful writes of the NodeResourceTopology object";
         registry.register("rte_noderesourcetopology_writes", writes, self.writes.clone());
-        let operation = "Milliseconds the last operation of this kind took";
+        let operation = "Duration of the last operation of this kind, in milliseconds";
         registry.register("rte_operation_delay_milliseconds", operation, self.operation_delay.clone());
-        let wakeup = "Milliseconds between the last two scans";
+        let wakeup = "Time between the last two scans, in milliseconds";
         registry.register("rte_wakeup_delay_milliseconds", wakeup, self.wakeup_delay.clone());
-        let patches = "Patches of the object that failed, by stage";
+        let patches = "Failed patches of the object, by stage";
         registry.register("rte_noderesourcetopology_patch_failures", patches, self.patch_failures.clone());
         let ratio = "Size of a patch relative to the whole object";
         registry.register("rte_noderesourcetopology_patch_size_ratio", ratio, self.patch_ratio.clone());
-        let errors = "Scans that gave no result";
+        let errors = "Failed scans";
         registry.register("nfd_topology_updater_scan_errors", errors, self.scan_errors.clone());
         let build = Family::<Labels, Gauge>::default();
-        // The value is the peer's: the time of the start, in seconds since 1970.
+        // As in NFD, the value is the time of the start, in seconds since 1970.
         let since = jiff::Timestamp::now().as_second();
         build.get_or_create(&vec![("version", env!("CARGO_PKG_VERSION").to_owned())]).set(since);
         registry.register("nfd_topology_updater_build_info", "Version of the exporter", build);
@@ -100,24 +100,24 @@ impl Metrics {
 
     fn register_own(&self, registry: &mut Registry) {
         let registry = registry.sub_registry_with_prefix("tholepin_exporter");
-        let scan = "Time one scan of the node took";
+        let scan = "Duration of a scan of the node";
         registry.register_with_unit("scan", scan, Unit::Seconds, self.scan_seconds.clone());
-        let publish = "Time from noticing a change to its being stored by the API server";
+        let publish = "Time from the notice of a change until the API server has stored it";
         registry.register_with_unit("publish", publish, Unit::Seconds, self.publish_seconds.clone());
-        let scans = "Scans that gave no result, by what could not be read";
+        let scans = "Failed scans, by the input that could not be read";
         registry.register("scan_failures", scans, self.scan_failures.clone());
-        let publishes = "Writes of the object that failed, by HTTP status (0: no answer)";
+        let publishes = "Failed writes of the object, by HTTP status (0: no answer)";
         registry.register("publish_failures", publishes, self.publish_failures.clone());
-        let remarks = "Contradictions between kubelet and kernel in the last scan; the log names them";
+        let remarks = "Contradictions between kubelet and kernel in the last scan; details are in the log";
         registry.register("remarks", remarks, self.remarks.clone());
     }
 
-    /// A call of the kubelet failed.
+    /// Counts a failed call to the kubelet.
     pub fn call_failed(&self, call: Call) {
         self.call_failures.get_or_create(&self.with([("function_name", call.as_str())])).inc();
     }
 
-    /// A scan took this long; the one before ended `since_last` ago.
+    /// Notes a scan of this duration; the one before ended `since_last` ago.
     pub fn scanned(&self, took: Duration, since_last: Option<Duration>, trigger: &str, remarks: usize) {
         self.scan_seconds.observe(took.as_secs_f64());
         self.delay("podresources_scan", trigger, took);
@@ -128,29 +128,29 @@ impl Metrics {
         self.remarks.set(i64::try_from(remarks).unwrap_or(i64::MAX));
     }
 
-    /// A scan gave no result because `input` could not be read.
+    /// Counts a scan that failed because `input` could not be read.
     pub fn scan_failed(&self, input: &'static str) {
         self.scan_failures.get_or_create(&self.with([("input", input)])).inc();
         self.scan_errors.inc();
     }
 
-    /// The object was written: how long the write took and how long the change had been known.
-    pub fn published(&self, operation: Operation, trigger: &str, took: Duration, since_seen: Duration) {
+    /// Notes a write of the object: its duration, and the time since the change was noticed.
+    pub fn published(&self, operation: Operation, trigger: &str, took: Duration, since_noticed: Duration) {
         let name = match operation {
             Operation::Create => "create",
             Operation::Update => "update",
         };
         self.writes.get_or_create(&self.with([("operation", name), ("trigger", trigger)])).inc();
         self.delay("node_resource_object_update", trigger, took);
-        self.publish_seconds.observe(since_seen.as_secs_f64());
+        self.publish_seconds.observe(since_noticed.as_secs_f64());
     }
 
-    /// A patch is `share` of the whole object.
+    /// Notes the size of a patch, as a share of the whole object.
     pub fn patch_size(&self, share: f64) {
         self.patch_ratio.get_or_create(&NodeLabel { node: self.node.clone() }).observe(share);
     }
 
-    /// A write failed with this HTTP status, or without an answer.
+    /// Counts a write that failed with this HTTP status, or without an answer.
     pub fn publish_failed(&self, status: Option<u16>, was_patch: bool) {
         let status = status.unwrap_or_default().to_string();
         self.publish_failures.get_or_create(&self.with([("code", status.as_str())])).inc();

@@ -1,13 +1,14 @@
-//! What the NRT object should say, and what has to be written so that it does. Pure.
+//! The content of the NRT object, and the write that gives the object this content. Pure.
 //!
-//! In: [`Content`], which [`crate::report`] makes; the object as the server holds it. Out: the write that turns what is there
-//! into what should be, or nothing when that is the same already. Never: the API.
+//! In: [`Content`], which [`crate::report`] computes; the object as the server holds it. Out: the write that turns the
+//! one into the other, or nothing when they are equal. Never: the API.
 //!
-//! # Whose is what
-//! The zones are ours, whole. Of the node's attributes ours are those that exporters write ([`OURS`]); attributes of others
-//! stay, behind ours. Of the metadata ours are the annotations exporters write and, when asked for, the owner
-//! references: exactly one, the Node or the namespace. `topologyPolicies` is deprecated and another exporter's leftover would contradict
-//! the attributes, so it is removed unless it is asked for. Everything else is left alone.
+//! # Ownership
+//! The exporter owns all zones. Of the node's attributes it owns those that exporters write ([`OWNED_ATTRIBUTES`]);
+//! attributes of others stay, behind ours. Of the metadata it owns the annotations that exporters write and, if
+//! configured, the owner references: exactly one, the Node or the namespace. `topologyPolicies` is deprecated, and a
+//! value left by another exporter would contradict the attributes. So it is removed unless it is configured. Everything
+//! else stays as it is.
 
 use std::time::Duration;
 
@@ -20,8 +21,8 @@ mod write;
 
 pub use change::Change;
 
-/// Attributes that exporters write about a node: ours to set, and to remove when an earlier exporter left them.
-pub const OURS: [&str; 18] = [
+/// Attributes that exporters write about a node: set by us, and removed when an earlier exporter left them.
+pub const OWNED_ATTRIBUTES: [&str; 18] = [
     keys::ATTRIBUTE_FINGERPRINT,
     keys::ATTRIBUTE_FINGERPRINT_METHOD,
     keys::ATTRIBUTE_PLACEMENT_METADATA,
@@ -42,20 +43,20 @@ pub const OURS: [&str; 18] = [
     keys::ATTRIBUTE_MULTI_ZONE_PLACEMENTS,
 ];
 
-/// What the object should say about the node.
+/// The content that the object should have.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct Content {
-    /// Its zones, ascending by id.
+    /// The zones, ascending by id.
     pub zones: Vec<nrt::Zone>,
-    /// Its attributes, without those of others.
+    /// The node's attributes, without those of others.
     pub attributes: Vec<Attribute>,
-    /// The fingerprint, which has an annotation too.
+    /// The fingerprint, which is also an annotation.
     pub fingerprint: Option<Fingerprint>,
-    /// The deprecated word for policy and scope, for readers that know nothing else.
+    /// The deprecated value for policy and scope, for readers that know nothing else.
     pub topology_policy: Option<&'static str>,
 }
 
-/// Who owns the object.
+/// The owner of the object.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Owner {
     /// Owner references are not touched.
@@ -74,7 +75,7 @@ pub enum Owner {
     },
 }
 
-/// How long the exporter slept, for readers who asked for it.
+/// How long the exporter slept, for readers who configured it.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Timing {
     /// Between the wake-up that led to this write and the one before; zero for the first.
@@ -83,49 +84,49 @@ pub struct Timing {
     pub interval: Duration,
 }
 
-/// What a write says besides the content.
+/// The parts of a write besides the content.
 #[derive(Clone, Copy, Debug)]
-pub struct Frame<'a> {
-    /// The object's name.
+pub struct WriteContext<'a> {
+    /// The name of the object.
     pub name: &'a str,
-    /// Its owner.
+    /// The owner of the object.
     pub owner: &'a Owner,
-    /// The kubelet's version, an attribute.
+    /// The version of the kubelet, an attribute.
     pub kubelet_version: Option<&'a str>,
-    /// `periodic` or `reactive`: what caused the write. No reason for one.
+    /// `periodic` or `reactive`: the cause of the write. A difference here causes no write.
     pub trigger: &'a str,
-    /// Told in annotations, if it is to be told. No reason for a write either; taking stale ones away is.
+    /// Written as annotations if present. A difference here causes no write; removing stale annotations does.
     pub timing: Option<Timing>,
 }
 
-impl<'a> Frame<'a> {
-    /// Nothing but a name and what caused it.
+impl<'a> WriteContext<'a> {
+    /// A context of a name and a trigger only.
     #[must_use]
     pub fn new(name: &'a str, trigger: &'a str) -> Self {
         Self { name, owner: &Owner::Leave, kubelet_version: None, trigger, timing: None }
     }
 }
 
-/// A write that makes the object say what it should. Whatever is about an object that is there is conditional on the version
-/// seen, as far as that is known.
+/// A write that gives the object its content. Writes to an existing object are conditional on the version that was
+/// read, if it is known.
 #[derive(Clone, Debug, PartialEq)]
 pub enum Write {
-    /// The object does not exist: create this one.
+    /// Create this object: it does not exist.
     Create(Box<NodeResourceTopology>),
-    /// Change what differs in the object.
+    /// Change the values that differ.
     Patch(Change),
-    /// Put this in place of the object.
+    /// Replace the object by this one.
     Replace(Box<NodeResourceTopology>),
-    /// Apply this, by force.
+    /// Apply this object, by force.
     Apply(Box<NodeResourceTopology>),
 }
 
-fn is_ours(name: &str) -> bool {
-    OURS.contains(&name)
+fn is_owned(name: &str) -> bool {
+    OWNED_ATTRIBUTES.contains(&name)
 }
 
-/// Whether two lists of zones say the same, however the amounts are written.
-fn same_zones(ours: &[nrt::Zone], held: &[nrt::Zone]) -> bool {
+/// Whether two lists of zones are equal, however the amounts are written.
+fn same_zones(ours: &[nrt::Zone], stored: &[nrt::Zone]) -> bool {
     let same_amount =
         |a: &Amount, b: &Amount| a == b || matches!((a.parse(), b.parse()), (Ok(a), Ok(b)) if a == b);
     let same_resource = |(a, b): (&nrt::Resource, &nrt::Resource)| {
@@ -143,7 +144,7 @@ fn same_zones(ours: &[nrt::Zone], held: &[nrt::Zone]) -> bool {
             && a.resources.len() == b.resources.len()
             && a.resources.iter().zip(&b.resources).all(same_resource)
     };
-    ours.len() == held.len() && ours.iter().zip(held).all(same_zone)
+    ours.len() == stored.len() && ours.iter().zip(stored).all(same_zone)
 }
 
 #[cfg(test)]

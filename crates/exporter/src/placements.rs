@@ -1,13 +1,13 @@
-//! In which zones every container sits. Pure.
+//! Describes the zones in which each container is placed. Pure.
 //!
-//! In: the machine, the pods that hold something. Out: attributes for node and zones: the peers' vectors where each container
-//! sits in one zone, our own form for all of them where one does not (or where zone ids have gaps, which the vectors cannot say).
-//! Never: both forms, or a container in a place it does not sit in.
+//! In: the machine, the pods that hold resources. Out: attributes for node and zones. The peers' vectors are used if
+//! each container is in one zone; otherwise our own form describes all containers. It is also used where zone ids have
+//! gaps, which the vectors cannot express. Never: both forms, or a zone that a container is not in.
 //!
-//! # Where a container sits
-//! Where its exclusive CPUs and its memory are. A device that is close to one of these zones adds none; one that is close to
-//! other zones adds those. So a container with CPUs in zone 0 and a device close to 0 and 1 sits in zone 0. (RTE looks at the first
-//! CPU only, and gives up on the whole node over a memory block of two zones.)
+//! # The zones of a container
+//! A container is in the zones of its exclusive CPUs and its memory. A device that is close to one of these zones adds
+//! none; one that is close to other zones adds those. So a container with CPUs in zone 0 and a device close to 0 and 1
+//! is in zone 0. (RTE considers the first CPU only, and gives up on the whole node over a memory block of two zones.)
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -19,39 +19,39 @@ use topology::placement::spread::{self, Spread};
 use topology::placement::{ContainerHash, vectors};
 use topology::zone::ZoneId;
 
-/// What is said of the placements.
+/// The attributes that describe placements.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Placements {
-    /// The node's attribute.
+    /// The attribute of the node.
     pub node: Option<Attribute>,
-    /// Values of the zones' attribute; zones that are not mentioned have none.
+    /// Values of the zones' attribute; zones without an entry have none.
     pub zones: BTreeMap<ZoneId, String>,
 }
 
-/// Says where the containers of these pods sit. Cost: one pass over what they hold, and a sort of the containers.
+/// Describes the placements of these pods. Cost: one pass over their resources, and a sort of the containers.
 #[must_use]
 pub fn placements(machine: &Machine, pods: &[PodResources]) -> Placements {
     let mut spreads = Vec::new();
     for pod in pods {
         for container in &pod.containers {
-            let zones = seats(machine, container);
+            let zones = zones_of(machine, container);
             if !zones.is_empty() {
                 let container = ContainerHash::of(&pod.namespace, &pod.name, &container.name);
                 spreads.push(Spread { container, zones: zones.into_iter().collect() });
             }
         }
     }
-    in_one_zone_each(machine, &spreads).unwrap_or_else(|| over_zones(spreads))
+    single_zone(machine, &spreads).unwrap_or_else(|| multi_zone(spreads))
 }
 
-/// The peers' form, if it can say it.
-fn in_one_zone_each(machine: &Machine, spreads: &[Spread]) -> Option<Placements> {
+/// The peers' form, if it can express the placements.
+fn single_zone(machine: &Machine, spreads: &[Spread]) -> Option<Placements> {
     let one = |spread: &Spread| match spread.zones.as_slice() {
         [(zone, _)] => Some((spread.container, *zone)),
         _ => None,
     };
     let containers = spreads.iter().map(one).collect::<Option<Vec<_>>>()?;
-    // The form has to name a zone even when nobody sits anywhere, and that is zone 0.
+    // The form has to name a zone even without any container, and that is zone 0.
     if containers.is_empty() && !machine.zones.iter().any(|zone| zone.id == ZoneId(0)) {
         return None;
     }
@@ -60,26 +60,26 @@ fn in_one_zone_each(machine: &Machine, spreads: &[Spread]) -> Option<Placements>
     Some(Placements { node: Some(node), zones: vectors.zones.into_iter().collect() })
 }
 
-/// Our form. Two containers of one hash, which do not happen, would leave nothing to say.
-fn over_zones(spreads: Vec<Spread>) -> Placements {
+/// Our own form. Two containers with one hash would make it empty; in practice there are none.
+fn multi_zone(spreads: Vec<Spread>) -> Placements {
     let name = keys::ATTRIBUTE_MULTI_ZONE_PLACEMENTS.to_owned();
     let node = spread::encode(spreads).ok().map(|value| Attribute { name, value });
     Placements { node, ..Placements::default() }
 }
 
-/// The zones a container sits in, with its exclusive CPUs in each.
-fn seats(machine: &Machine, container: &ContainerResources) -> BTreeMap<ZoneId, u32> {
-    let mut seats = BTreeMap::new();
+/// The zones of a container, with the number of its exclusive CPUs in each.
+fn zones_of(machine: &Machine, container: &ContainerResources) -> BTreeMap<ZoneId, u32> {
+    let mut zones_of = BTreeMap::new();
     if !container.cpus.is_empty() {
         for zone in &machine.zones {
             let cpus = container.cpus.intersection(&zone.cpus).len();
             if cpus > 0 {
-                seats.insert(zone.id, u32::try_from(cpus).unwrap_or(u32::MAX));
+                zones_of.insert(zone.id, u32::try_from(cpus).unwrap_or(u32::MAX));
             }
         }
     }
     for zone in container.memory.iter().flat_map(|block| &block.zones) {
-        seats.entry(*zone).or_default();
+        zones_of.entry(*zone).or_default();
     }
     // A device that is close to several zones may come as an entry for each: its zones belong together.
     let mut devices: BTreeMap<_, BTreeSet<ZoneId>> = BTreeMap::new();
@@ -88,16 +88,16 @@ fn seats(machine: &Machine, container: &ContainerResources) -> BTreeMap<ZoneId, 
             devices.entry((entry.resource, id)).or_default().extend(&entry.zones);
         }
     }
-    // Those with the fewest zones first: they leave least to choose.
+    // Devices with the fewest zones first: they leave the least choice.
     let mut devices: Vec<_> = devices.into_values().collect();
     devices.sort_by_key(|zones| zones.len());
     for zones in devices {
-        if zones.iter().all(|zone| !seats.contains_key(zone)) {
-            seats.extend(zones.into_iter().map(|zone| (zone, 0)));
+        if zones.iter().all(|zone| !zones_of.contains_key(zone)) {
+            zones_of.extend(zones.into_iter().map(|zone| (zone, 0)));
         }
     }
-    seats.retain(|zone, _| machine.zones.iter().any(|known| known.id == *zone));
-    seats
+    zones_of.retain(|zone, _| machine.zones.iter().any(|known| known.id == *zone));
+    zones_of
 }
 
 #[cfg(test)]
@@ -159,9 +159,9 @@ mod tests {
             ("/ / 1; 1 2", "1:0"),
             ("/ / 9", ""),
         ] {
-            let seats = seats(&machine(&[0, 1, 2]), &container(text));
-            let seats: Vec<_> = seats.iter().map(|(zone, cpus)| format!("{}:{cpus}", zone.0)).collect();
-            assert_eq!(seats.join(" "), wanted, "{text}");
+            let zones_of = zones_of(&machine(&[0, 1, 2]), &container(text));
+            let zones_of: Vec<_> = zones_of.iter().map(|(zone, cpus)| format!("{}:{cpus}", zone.0)).collect();
+            assert_eq!(zones_of.join(" "), wanted, "{text}");
         }
     }
 
@@ -201,8 +201,8 @@ mod tests {
                 .map(|i| {
                     let hash = ContainerHash::of("ns", &format!("p{i}"), "c");
                     let spread = spreads.iter().find(|spread| spread.container == hash).unwrap();
-                    let seats = spread.zones.iter().map(|(zone, cpus)| format!("{}:{cpus}", zone.0));
-                    seats.collect::<Vec<_>>().join(" ")
+                    let zones_of = spread.zones.iter().map(|(zone, cpus)| format!("{}:{cpus}", zone.0));
+                    zones_of.collect::<Vec<_>>().join(" ")
                 })
                 .collect();
             found.sort();

@@ -1,7 +1,7 @@
 //! The admission policy that ties each exporter to the object of its own node, and to the status of pods there.
 //!
-//! In: a service account. Out: a ValidatingAdmissionPolicy and its binding ([`api::own_node`] says how they work). Never: a word about
-//! anybody else.
+//! In: a service account. Out: a ValidatingAdmissionPolicy and its binding ([`api::own_node`] describes how they work).
+//! Never: a rule for another account.
 
 use api::nrt;
 use api::own_node::{OwnNode, writes};
@@ -11,7 +11,7 @@ use k8s_openapi::api::admissionregistration::v1::{
 
 /// The policy and its binding for the exporters that run as `account` in `namespace`; both are named after the two.
 ///
-/// Needs Kubernetes 1.32 or later: before, tokens do not tell their node and every write would be refused.
+/// Needs Kubernetes 1.32 or later: older tokens do not name their node, so every write would be refused.
 #[must_use]
 pub fn admission_policy(
     namespace: &str,
@@ -25,7 +25,7 @@ pub fn admission_policy(
         what: "the NodeResourceTopology",
         writes: vec![
             writes(nrt::GROUP, nrt::PLURAL, &["CREATE", "UPDATE", "DELETE"]),
-            // The conditions on its own pod.
+            // The conditions on the exporter's own pod.
             writes("", "pods/status", &["UPDATE"]),
         ],
         // `request.name` is empty when a collection is deleted; the objects themselves are always there.

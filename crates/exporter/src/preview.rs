@@ -1,7 +1,7 @@
-//! What would be published, for people and for tests that ask without a cluster.
+//! Shows the object that would be published, for people and for tests without a cluster.
 //!
-//! In: looks. Out: the object on standard output, as YAML or JSON, or in the log. Never: the API server; so the owner, whose
-//! UID only it knows, is not shown.
+//! In: scans. Out: the object on standard output, as YAML or JSON, or in the log. Never: the API server; so the owner
+//! is not shown, whose UID only the server knows.
 
 use std::convert::Infallible;
 use std::io::{self, Write};
@@ -14,15 +14,15 @@ use tracing::debug;
 
 use crate::Settings;
 use crate::metrics::Metrics;
-use crate::object::{Content, Frame};
+use crate::object::{Content, WriteContext};
 use crate::publish::Desired;
 use crate::scan::Scanner;
 use crate::settings::Format;
 
-/// Looks once and prints the object.
+/// Scans once and prints the object.
 ///
 /// # Errors
-/// When the look fails, or standard output does.
+/// When the scan or standard output fails.
 pub async fn once(settings: &Settings, format: Format) -> anyhow::Result<()> {
     let metrics = Metrics::register(&mut Registry::default(), &settings.node);
     let report = Scanner::new(&settings.sources, &settings.accounting, metrics)?.scan().await?;
@@ -30,10 +30,10 @@ pub async fn once(settings: &Settings, format: Format) -> anyhow::Result<()> {
     io::stdout().write_all(text.as_bytes()).context("standard output")
 }
 
-/// Prints each new content, or with no format says it in the log, and calls `shown`.
+/// Prints each new content, or without a format logs it, and calls `shown`.
 ///
 /// # Errors
-/// When there is nobody left to say what is desired.
+/// When the sender of the desired content is gone.
 pub async fn each(
     mut desired: watch::Receiver<Option<Desired>>,
     name: String,
@@ -59,7 +59,7 @@ pub async fn each(
 
 /// The object as text: YAML after `---`, or JSON on one line.
 fn render(content: &Content, name: &str, trigger: &str, format: Format) -> anyhow::Result<String> {
-    let object = content.object(&Frame::new(name, trigger));
+    let object = content.object(&WriteContext::new(name, trigger));
     Ok(match format {
         Format::Yaml => format!("---\n{}", runtime::yaml::write(&object)?),
         Format::Json => serde_json::to_string(&object)? + "\n",

@@ -1,7 +1,8 @@
-//! The tasks of a running exporter, put together.
+//! Starts and connects the tasks of the exporter.
 //!
-//! In: settings, a token that ends it. Out: tasks: one looks, one watches and one writes the object, others write down, tell our
-//! pod, serve. They speak through channels that hold the newest value only. Never: a decision; those are in the modules it joins.
+//! In: settings, a token that ends it. Out: tasks that scan the node, watch and write the object, write status files,
+//! keep the conditions of the pod, and serve metrics. They communicate through channels that hold the newest value
+//! only. Never: a decision; those belong to the modules it connects.
 
 use std::convert::Infallible;
 use std::sync::{Arc, Mutex, PoisonError};
@@ -22,21 +23,21 @@ use tokio::sync::watch;
 use tokio_util::sync::CancellationToken;
 use tracing::info;
 
-use crate::dialect::notify_file;
-use crate::lookout::{Findings, Lookout, Watch};
+use crate::compat::notify_file;
 use crate::metrics::Metrics;
 use crate::preview;
-use crate::publish::{self, Desired, Known, Publisher, Target};
+use crate::publish::{self, Desired, Publisher, ServerState, Target};
 use crate::readiness::{Conditions, Progress};
 use crate::scan::Scanner;
-use crate::settings::{KubeletConfigAt, Mode, Publishing, Settings};
-use crate::status::{Noted, Recorder};
+use crate::scan_loop::{OpenWatcher, Outputs, ScanLoop};
+use crate::settings::{KubeletConfigSource, Mode, Publishing, Settings};
+use crate::status::{LatestStatus, Recorder};
 
-/// Deadline of one call of the API server.
+/// Deadline of one call to the API server.
 const API_DEADLINE: Duration = Duration::from_secs(10);
-/// How long tasks may take to end.
+/// Time the tasks have to end after cancellation.
 const GRACE: Duration = Duration::from_secs(3);
-/// What the tasks share while they are put together.
+/// The shared state of the tasks while they are started.
 pub struct Process {
     settings: Settings,
     registry: Registry,
@@ -49,7 +50,7 @@ pub struct Process {
 }
 
 impl Process {
-    /// Nothing runs yet.
+    /// A process without running tasks.
     #[must_use]
     pub fn new(settings: Settings, shutdown: &CancellationToken) -> Self {
         let mut registry = Registry::default();
@@ -63,59 +64,59 @@ impl Process {
     /// Runs until the token is cancelled.
     ///
     /// # Errors
-    /// When it cannot start.
+    /// When a task cannot be started.
     pub async fn run(mut self) -> anyhow::Result<()> {
         info!(node = self.settings.node, version = env!("CARGO_PKG_VERSION"), "starting the exporter");
         if let Some(path) = &self.settings.notify_file {
             notify_file::prepare(path)?;
         }
         let (sender, receiver) = watch::channel(None);
-        self.look(sender)?;
+        self.start_scanning(sender)?;
         match self.settings.publishing.filter(|_| self.settings.dry_run.is_none()) {
-            Some(publishing) => self.publish(receiver, publishing).await?,
-            None => self.preview(receiver),
+            Some(publishing) => self.start_publishing(receiver, publishing).await?,
+            None => self.start_preview(receiver),
         }
-        self.tell_pod().await?;
-        self.serve().await?;
+        self.start_conditions().await?;
+        self.start_serving().await?;
         self.tasks
             .spawn("page-reclaim", page_reclaim::run(self.readiness.clone(), ReclaimTrigger::default()));
         self.tasks.run(GRACE).await?;
         Ok(())
     }
 
-    /// What to cancel after the first success, if that is all there is to do.
+    /// The token to cancel after the first success, for `--oneshot`.
     fn finish(&self) -> Option<CancellationToken> {
         self.settings.once.then(|| self.tasks.token().clone())
     }
 
-    /// The task that scans the node.
-    fn look(&mut self, desired: watch::Sender<Option<Desired>>) -> anyhow::Result<()> {
-        let findings = Findings { desired, signed: self.note() };
+    /// Starts the task that scans the node.
+    fn start_scanning(&mut self, desired: watch::Sender<Option<Desired>>) -> anyhow::Result<()> {
+        let outputs = Outputs { desired, status: self.start_status() };
         let settings = &self.settings;
         let scanner = Scanner::new(&settings.sources, &settings.accounting, self.metrics.clone());
         let scanner = scanner.context("podresources")?;
-        // In words that the peer's suite looks for; it does this only when asked to.
+        // In the words of RTE, for which its test suite searches.
         info!("tracking node resources");
-        let lookout = Lookout::new(
+        let scan_loop = ScanLoop::new(
             scanner,
-            watch(settings),
+            open_watcher(settings),
             settings.sources.kubelet_root.as_deref(),
-            settings.pace,
+            settings.intervals,
             self.metrics.clone(),
-            findings,
+            outputs,
             self.readiness.gate("first scan"),
         );
         let (once, health, progress) = (settings.once, self.scan_health.clone(), self.progress.clone());
         let report = move |result: Result<(), String>| {
-            tell(&progress, |progress| progress.fetched = Some(result.is_ok()));
+            update(&progress, |progress| progress.fetched = Some(result.is_ok()));
             health.set(result);
         };
-        self.tasks.spawn("scan", async move { Ok::<_, Infallible>(lookout.run(once, report).await) });
+        self.tasks.spawn("scan", async move { Ok::<_, Infallible>(scan_loop.run(once, report).await) });
         Ok(())
     }
 
-    /// The task that writes down the pods behind the fingerprint, if it is wanted.
-    fn note(&mut self) -> Option<(watch::Sender<Noted>, String)> {
+    /// Starts the task that writes status files of the fingerprint, if they are configured.
+    fn start_status(&mut self) -> Option<(watch::Sender<LatestStatus>, String)> {
         let recorder = Recorder::new(&self.settings.status, &self.settings.node);
         if !recorder.is_wanted() || self.settings.accounting.fingerprint.is_none() {
             return None;
@@ -125,13 +126,13 @@ impl Process {
         Some((sender, self.settings.node.clone()))
     }
 
-    /// The task that says what would be published.
-    fn preview(&mut self, desired: watch::Receiver<Option<Desired>>) {
+    /// Starts the task that prints or logs the object instead of publishing it.
+    fn start_preview(&mut self, desired: watch::Receiver<Option<Desired>>) {
         let (name, format) = (self.settings.node.clone(), self.settings.dry_run);
         let (progress, finish) = (self.progress.clone(), self.finish());
         let shown = move || {
-            // As the peer has it: what is not to be published has not failed to be.
-            tell(&progress, |progress| progress.updated = Some(true));
+            // As in RTE: without publishing, the update counts as successful.
+            update(&progress, |progress| progress.updated = Some(true));
             if let Some(finish) = &finish {
                 finish.cancel();
             }
@@ -139,8 +140,8 @@ impl Process {
         self.tasks.spawn("preview", preview::each(desired, name, format, shown));
     }
 
-    /// The tasks that watch and write the object.
-    async fn publish(
+    /// Starts the tasks that watch and write the object.
+    async fn start_publishing(
         &mut self,
         desired: watch::Receiver<Option<Desired>>,
         publishing: Publishing,
@@ -152,7 +153,7 @@ impl Process {
         };
         info!("operation mode: {mode}");
         let connection = self.connection().await?;
-        let known = Arc::new(watch::Sender::new(Known::default()));
+        let known = Arc::new(watch::Sender::new(ServerState::default()));
         let (api, sink) = (Api::all(connection.watch_client()?), Arc::clone(&known));
         let (name, watch_metrics) =
             (self.settings.node.clone(), runtime::watch::Metrics::register(&mut self.registry));
@@ -164,13 +165,13 @@ impl Process {
         let of_pod = || settings.readiness.as_ref().map(|pod| pod.namespace.clone());
         let namespace = settings.namespace.clone().or_else(of_pod);
         let target =
-            Target { name: settings.node.clone(), publishing, reread: settings.pace.timer, namespace };
+            Target { name: settings.node.clone(), publishing, reread: settings.intervals.timer, namespace };
         let gate = self.readiness.gate("first publication");
         let client = connection.client_with_timeout(API_DEADLINE)?;
         let publisher = Publisher::new(target, client, known, self.metrics.clone(), gate);
         let (health, progress, finish) = (self.publish_health.clone(), self.progress.clone(), self.finish());
         let report = move |result: Result<(), String>| {
-            tell(&progress, |progress| progress.updated = Some(result.is_ok()));
+            update(&progress, |progress| progress.updated = Some(result.is_ok()));
             if let (Ok(()), Some(finish)) = (&result, &finish) {
                 finish.cancel();
             }
@@ -180,8 +181,8 @@ impl Process {
         Ok(())
     }
 
-    /// The task that keeps conditions on our own pod, if that is wanted.
-    async fn tell_pod(&mut self) -> anyhow::Result<()> {
+    /// Starts the task that keeps conditions on the exporter's own pod, if they are configured.
+    async fn start_conditions(&mut self) -> anyhow::Result<()> {
         let Some(pod) = self.settings.readiness.clone() else { return Ok(()) };
         let client = self.connection().await?.client_with_timeout(API_DEADLINE)?;
         let conditions = Conditions::new(pod, client);
@@ -196,8 +197,8 @@ impl Process {
         Connection::open(&options).await.context("cannot reach Kubernetes")
     }
 
-    /// The task that serves metrics and health.
-    async fn serve(&mut self) -> anyhow::Result<()> {
+    /// Starts the server of metrics and health.
+    async fn start_serving(&mut self) -> anyhow::Result<()> {
         let Some(serving) = self.settings.serving.clone() else { return Ok(()) };
         let tls = serving.tls.as_ref().map(tls::CertWatcher::new).transpose().context("metrics over TLS")?;
         if let Some(tls) = &tls {
@@ -207,7 +208,8 @@ impl Process {
             (self.readiness.clone(), self.scan_health.clone(), self.publish_health.clone());
         let surface = Endpoints::new(std::mem::take(&mut self.registry))
             .check(Probe::Ready, "started", move || readiness.check())
-            // Not of `/healthz` or `/livez`: manifests restart what fails there, and a restart cures neither.
+            // Not on `/healthz` or `/livez`: manifests restart a container that fails there, and a restart cures
+            // neither.
             .check(Probe::Ready, "scan", move || scan.check())
             .check(Probe::Ready, "publish", move || publish.check());
         let listener = http::bind(serving.address).await?;
@@ -222,14 +224,14 @@ impl Process {
     }
 }
 
-/// Makes a watcher of the files whose changes are news.
-fn watch(settings: &Settings) -> Watch {
+/// Returns a function that opens a watcher of the files whose changes cause scans.
+fn open_watcher(settings: &Settings) -> OpenWatcher {
     let Settings { sources, notify_file, .. } = settings.clone();
     let config = match &sources.kubelet_config {
-        KubeletConfigAt::File { path, drop_ins } => {
+        KubeletConfigSource::File { path, drop_ins } => {
             kubelet::Files { file: path.clone(), drop_ins: drop_ins.clone() }
         }
-        KubeletConfigAt::Configz { .. } => kubelet::Files::default(),
+        KubeletConfigSource::Configz { .. } => kubelet::Files::default(),
     };
     Box::new(move || {
         let root = sources.kubelet_root.as_deref();
@@ -239,8 +241,8 @@ fn watch(settings: &Settings) -> Watch {
     })
 }
 
-/// Tells the task of the conditions, if something changed.
-fn tell(progress: &watch::Sender<Progress>, change: impl FnOnce(&mut Progress)) {
+/// Changes the progress, and wakes the task of the conditions if it differs.
+fn update(progress: &watch::Sender<Progress>, change: impl FnOnce(&mut Progress)) {
     progress.send_if_modified(|progress| {
         let before = *progress;
         change(progress);
@@ -248,7 +250,7 @@ fn tell(progress: &watch::Sender<Progress>, change: impl FnOnce(&mut Progress)) 
     });
 }
 
-/// The last result of something that is done again and again.
+/// The last result of a repeated operation.
 #[derive(Clone, Debug, Default)]
 struct Health(Arc<Mutex<Option<String>>>);
 

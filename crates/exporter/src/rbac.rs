@@ -1,36 +1,36 @@
-//! What the exporter's service account must be allowed to do, by feature. Next to the code that needs it.
+//! The permissions of the exporter's service account, by feature. Next to the code that needs them.
 //!
-//! In: which features are on ([`Needs`]). Out: the rules of a ClusterRole and of a Role in the exporter's own namespace.
-//! Never: more than is used.
+//! In: the enabled features ([`Needs`]). Out: the rules of a ClusterRole and of a Role in the exporter's own namespace.
+//! Never: an unused permission.
 //!
-//! RBAC cannot tie a shared role to the object of one's own node: [`crate::policy`] does. With less than this the exporter
-//! goes on as well as it can ([`crate::publish`] says how), so the roles made for other exporters do too.
+//! RBAC cannot tie a shared role to the object of one's own node: [`crate::policy`] does. With fewer permissions the
+//! exporter continues as far as possible ([`crate::publish`] describes how), so the roles of other exporters work too.
 
 use api::nrt;
 use api::rbac::{rule, rule_for};
 use k8s_openapi::api::rbac::v1::PolicyRule;
 
-use crate::settings::{KubeletConfigAt, Mode, OwnerKind, Settings};
+use crate::settings::{KubeletConfigSource, Mode, OwnerKind, Settings};
 
-/// What is to be done, as far as permissions depend on it.
+/// The features on which permissions depend.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Needs {
-    /// The verb of writes; `None`: the object is not written at all.
+    /// The verb of writes; `None`: the object is not written.
     pub mode: Option<Mode>,
-    /// Who owns the object.
+    /// The owner of the object.
     pub owner: OwnerKind,
-    /// Conditions are kept on the exporter's own pod.
+    /// Whether conditions are kept on the exporter's own pod.
     pub conditions: bool,
-    /// The kubelet's settings are read from its `/configz`.
+    /// Whether the kubelet's settings are read from its `/configz`.
     pub configz: bool,
 }
 
 /// Rules for the two roles; an empty list needs no role.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct Rules {
-    /// Of the ClusterRole.
+    /// Rules of the ClusterRole.
     pub cluster: Vec<PolicyRule>,
-    /// Of the Role in the namespace the exporter runs in.
+    /// Rules of the Role in the namespace the exporter runs in.
     pub namespaced: Vec<PolicyRule>,
 }
 
@@ -40,7 +40,7 @@ impl From<&Settings> for Needs {
             mode: settings.publishing.map(|publishing| publishing.mode),
             owner: settings.publishing.map_or(OwnerKind::Leave, |publishing| publishing.owner),
             conditions: settings.readiness.is_some(),
-            configz: matches!(settings.sources.kubelet_config, KubeletConfigAt::Configz { .. }),
+            configz: matches!(settings.sources.kubelet_config, KubeletConfigSource::Configz { .. }),
         }
     }
 }
@@ -64,7 +64,7 @@ pub fn rules(needs: Needs, namespace: &str) -> Rules {
     rules
 }
 
-/// Its own object: `list` and `watch` by name, `get` after a conflict, `create`, and the verb of the mode.
+/// Access to the own object: `list` and `watch` by name, `get` after a conflict, `create`, and the verb of the mode.
 #[must_use]
 pub fn object(mode: Mode) -> PolicyRule {
     let verb = match mode {
@@ -74,25 +74,25 @@ pub fn object(mode: Mode) -> PolicyRule {
     rule(nrt::GROUP, &[nrt::PLURAL], &["get", "list", "watch", "create", verb])
 }
 
-/// The UID of its Node, for the owner reference.
+/// Access to the UID of the Node, for the owner reference.
 #[must_use]
 pub fn owner_node() -> PolicyRule {
     rule("", &["nodes"], &["get"])
 }
 
-/// The UID of its own namespace, for the owner reference.
+/// Access to the UID of the own namespace, for the owner reference.
 #[must_use]
 pub fn owner_namespace(namespace: &str) -> PolicyRule {
     rule_for("", &["namespaces"], namespace, &["get"])
 }
 
-/// Conditions on its own pod. Pods of a DaemonSet have no name that could be written here.
+/// Access to the conditions of the own pod. Pods of a DaemonSet have no fixed name to restrict the rule to.
 #[must_use]
 pub fn conditions() -> [PolicyRule; 2] {
     [rule("", &["pods"], &["get"]), rule("", &["pods/status"], &["patch"])]
 }
 
-/// The kubelet's settings, from the kubelet itself (Kubernetes 1.33 and later; before, that was `nodes/proxy`).
+/// Access to the kubelet's settings (Kubernetes 1.33 and later; before, that was `nodes/proxy`).
 #[must_use]
 pub fn configz() -> PolicyRule {
     rule("", &["nodes/configz"], &["get"])

@@ -1,14 +1,14 @@
 //! Conditions on the exporter's own pod, for the readiness gates of its manifests.
 //!
-//! In: how looking and publishing went last ([`Progress`], the newest only). Out: the conditions `PodresourcesFetched` and
-//! `NodeTopologyUpdated`, as resource-topology-exporter has them to the letter. Never: a write without a change, or a wait
-//! in the way of looking or publishing: this is a task of its own.
+//! In: the results of the last scan and the last publication ([`Progress`], the newest only). Out: the conditions
+//! `PodresourcesFetched` and `NodeTopologyUpdated`, exactly as resource-topology-exporter writes them. Never: a write
+//! without a change, or a delay of scans or publications: this is a task of its own.
 //!
-//! # How it writes
-//! It reads its pod first, so that a restart writes nothing that is there already, and the time of the last transition is that
-//! of a transition. A strategic merge patch of `pods/status` touches the one condition; where the role does not have that
-//! (the peers' roles have `update`), the pod is read and put back whole, on condition that nobody wrote it meanwhile.
-//! The pod is kept as the JSON that came: no more of it is understood than its conditions.
+//! # Writing
+//! The pod is read first, so that a restart does not repeat a write, and the transition time is that of a transition. A
+//! strategic merge patch of `pods/status` changes the one condition. Without permission to patch (the peers' roles have
+//! `update`), the pod is read and replaced, on condition that its version is unchanged. The pod is kept as the received
+//! JSON: only its conditions are parsed.
 
 use std::convert::Infallible;
 use std::time::{Duration, Instant};
@@ -28,35 +28,35 @@ use tracing::{debug, info, warn};
 use crate::settings::PodName;
 use runtime::token_bucket::TokenBucket;
 
-/// Pauses between attempts while the API server is away or says no.
+/// Pauses between attempts while the API server is unavailable or refuses.
 const RETRY_MIN: Duration = Duration::from_millis(200);
 const RETRY_MAX: Duration = Duration::from_secs(60);
-/// Writes that may follow each other at once, and the time in which one more is earned: something that fails every other
-/// time must not become a load.
+/// Writes in a burst, and the time in which one more is allowed: a scan that fails every other time must not become a
+/// load.
 const WRITE_BURST: u32 = 6;
 const WRITE_REFILL: Duration = Duration::from_secs(2);
 /// How often a conflict is answered by reading again before it counts as a failure. The kubelet writes the same object.
 const CONFLICTS: u32 = 5;
-/// Who we are in `managedFields`.
+/// The name of the exporter in `managedFields`.
 const FIELD_MANAGER: &str = "tholepin-exporter";
 
-/// How it goes; `None` until it has been tried once.
+/// The last results; `None` until the first attempt has ended.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Progress {
-    /// The last look at the node succeeded.
+    /// The last scan succeeded.
     pub fetched: Option<bool>,
     /// The last attempt to publish succeeded, or nothing is to be published.
     pub updated: Option<bool>,
 }
 
-/// One of the two conditions.
+/// The type of a condition.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Kind {
     Fetched,
     Updated,
 }
 
-/// What a condition says.
+/// The values of a condition.
 #[derive(Clone, Debug, PartialEq, Eq)]
 struct Condition {
     kind: &'static str,
@@ -70,7 +70,7 @@ struct Condition {
 pub struct Conditions {
     pod: PodName,
     pods: Api<DynamicObject>,
-    /// What the server is known to say of each kind.
+    /// The conditions as the server is known to have them.
     known: [Option<Condition>; 2],
     patching: bool,
     writes: TokenBucket,
@@ -110,13 +110,13 @@ impl Kind {
 }
 
 impl Condition {
-    /// Whether `there`, an entry of `status.conditions`, says this.
+    /// Whether `there`, an entry of `status.conditions`, has these values.
     fn is(&self, there: &Value) -> bool {
         let text = |key: &str| there.get(key).and_then(Value::as_str).unwrap_or_default();
         self.status == text("status") && self.reason == text("reason") && self.message == text("message")
     }
 
-    /// The entry that says this. `before` is what stands there now: the time of a transition stays while there is none.
+    /// The entry with these values. `before` is the present entry: its transition time stays if the status does.
     fn entry(&self, before: Option<&Value>, now: Timestamp) -> Value {
         let since = before
             .filter(|before| before.get("status").and_then(Value::as_str) == Some(self.status))
@@ -134,7 +134,7 @@ impl Condition {
 }
 
 impl Conditions {
-    /// Conditions of this pod.
+    /// A task for the conditions of this pod.
     #[must_use]
     pub fn new(pod: PodName, client: kube::Client) -> Self {
         let resource = ApiResource::from_gvk_with_plural(&GroupVersionKind::gvk("", "v1", "Pod"), "pods");
@@ -143,10 +143,10 @@ impl Conditions {
         Self { pod, pods, known: [None, None], patching: true, writes }
     }
 
-    /// Keeps the conditions as `progress` says.
+    /// Keeps the conditions equal to `progress`.
     ///
     /// # Errors
-    /// When there is nobody left to say how it goes.
+    /// When the sender of `progress` is gone.
     pub async fn run(mut self, mut progress: watch::Receiver<Progress>) -> Result<Infallible, RecvError> {
         let mut backoff = Backoff::new(RETRY_MIN, RETRY_MAX);
         let mut complaint = String::new();
@@ -157,7 +157,7 @@ impl Conditions {
                 Ok(()) => {
                     backoff.reset();
                     if !complaint.is_empty() {
-                        info!("conditions of our pod can be written again");
+                        info!("conditions of the exporter's pod can be written again");
                         complaint.clear();
                     }
                     progress.changed().await?;
@@ -165,13 +165,13 @@ impl Conditions {
                 Err(error) => {
                     let text = error.to_string();
                     if complaint != text {
-                        warn!(error = text, "cannot write conditions of our pod, trying again");
+                        warn!(error = text, "cannot write conditions of the exporter's pod, trying again");
                         complaint = text;
                     }
                     let pause = tokio::time::sleep(backoff.next_delay());
                     tokio::select! {
                         () = pause => {}
-                        // News are worth a try, but not one each time.
+                        // A change justifies an attempt, but not one each time.
                         changed = progress.changed() => {
                             changed?;
                             tokio::time::sleep(RETRY_MIN).await;
@@ -182,12 +182,12 @@ impl Conditions {
         }
     }
 
-    /// Writes what differs.
+    /// Writes the conditions that differ.
     async fn settle(&mut self, progress: Progress) -> Result<(), Error> {
         for (slot, kind) in Kind::ALL.into_iter().enumerate() {
             let Some(wanted) = kind.of(progress) else { continue };
             if self.known[slot].as_ref() != Some(&wanted) {
-                // Unknown until it is certain again: a write that failed may have got through.
+                // Unknown until the write is confirmed: a write that failed may have been applied.
                 self.known[slot] = None;
                 self.state(&wanted).await?;
                 self.known[slot] = Some(wanted);
@@ -196,16 +196,16 @@ impl Conditions {
         Ok(())
     }
 
-    /// Makes the server say this.
+    /// Writes one condition.
     async fn state(&mut self, wanted: &Condition) -> Result<(), Error> {
         let mut conflicts = 0;
         loop {
             let pod = match self.pods.get(&self.pod.name).await {
                 Ok(pod) => Some(pod),
-                // A patch can do without.
+                // A patch does not need the pod.
                 Err(error) if self.patching && is_forbidden(&error) => None,
                 Err(error) => {
-                    // Perhaps patching has been granted meanwhile.
+                    // Patching may have been granted meanwhile.
                     self.patching |= is_forbidden(&error);
                     return Err(self.error("get", "pods", error));
                 }
@@ -223,11 +223,11 @@ impl Conditions {
                 }
                 info!(
                     refusal = brief(&error),
-                    "pods/status cannot be patched, updating instead; \
-                     verb patch on pods/status in a Role of our namespace would save reading and writing the whole pod"
+                    "not allowed to patch pods/status, updating it instead; to avoid whole reads and writes, \
+                     grant verb patch on pods/status in a Role of the exporter's namespace"
                 );
                 self.patching = false;
-                // Without the pod there is nothing to put back.
+                // Without the pod an update is impossible: read it.
                 continue;
             }
             let Some(pod) = pod else { continue };
@@ -244,14 +244,14 @@ impl Conditions {
 
     async fn patch(&self, mut entry: Value) -> kube::Result<()> {
         if let Some(entry) = entry.as_object_mut() {
-            // A merge keeps what is not mentioned.
+            // A merge keeps members that are not mentioned.
             entry.entry("reason").or_insert(Value::Null);
             entry.entry("message").or_insert(Value::Null);
         }
         let patch = json!({ "status": { "conditions": [entry] } });
         let params = PatchParams { field_manager: Some(FIELD_MANAGER.to_owned()), ..PatchParams::default() };
         self.pods.patch_status(&self.pod.name, &params, &Patch::Strategic(patch)).await?;
-        debug!(condition = %entry, "condition of our pod patched");
+        debug!(condition = %entry, "condition of the exporter's pod patched");
         Ok(())
     }
 
@@ -269,7 +269,7 @@ impl Conditions {
         }
         let params = PostParams { field_manager: Some(FIELD_MANAGER.to_owned()), ..PostParams::default() };
         self.pods.replace_status(&self.pod.name, &params, &pod).await?;
-        debug!(condition = %entry, "condition of our pod updated");
+        debug!(condition = %entry, "condition of the exporter's pod updated");
         Ok(())
     }
 
@@ -279,7 +279,7 @@ impl Conditions {
     }
 }
 
-/// The condition of this type, if the pod has it.
+/// The condition of this type, if the pod has one.
 fn entry_of<'p>(pod: &'p DynamicObject, kind: &str) -> Option<&'p Value> {
     let conditions = pod.data.get("status")?.get("conditions")?.as_array()?;
     conditions.iter().find(|condition| condition.get("type").and_then(Value::as_str) == Some(kind))

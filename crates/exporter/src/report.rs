@@ -1,11 +1,11 @@
-//! From everything one look has found to what the object should say. Pure.
+//! Computes the content of the object from the inputs of one scan. Pure.
 //!
-//! In: the machine, the kubelet's rules, what it could hand out, the pods it lists, and what is to be accounted for. Out:
-//! [`Report`]: the object's content, who holds something, what is odd. Never: a look of its own, or an order that depends on
-//! the order in which the kubelet lists pods.
+//! In: the machine, the kubelet's rules, the allocatable resources, the listed pods, and what to account for. Out:
+//! [`Report`]: the object's content, the pods that hold resources, contradictions. Never: I/O, or an order that depends
+//! on the order in which the kubelet lists pods.
 //!
-//! Attributes come in the peers' order with ours behind: fingerprint, method, placements, scope, policy, then what a model of
-//! the kubelet needs besides. Readers that do not know a name pass it over.
+//! Attributes come in the order of the peers, ours at the end: fingerprint, method, placements, scope, policy, then the
+//! further inputs of a model of the kubelet. Readers ignore names they do not know.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -22,95 +22,95 @@ use topology::quantity::{Format, Quantity};
 use topology::resource::ResourceName;
 use topology::zone::{MAX_ZONES, ZoneId};
 
-use crate::belief::Listed;
-use crate::configuration::Known;
+use crate::configuration::KubeletSettings;
 use crate::object::Content;
 use crate::placements::{Placements, placements};
 use crate::settings::{Accounting, ContainerName};
+use crate::stability::ListedPods;
 use crate::zones::{Remark, zones};
 
-/// What a look has found.
+/// The inputs of one scan.
 #[derive(Clone, Copy, Debug)]
-pub struct Seen<'a> {
-    /// Zones and their CPUs, memory, distances.
+pub struct NodeSnapshot<'a> {
+    /// The zones, with their CPUs, memory and distances.
     pub machine: &'a Machine,
     /// Cores and caches.
     pub layout: &'a Layout,
     /// CPUs by kind of core, on machines whose cores differ.
     pub core_kinds: &'a BTreeMap<String, CpuSet>,
-    /// How the kubelet aligns.
-    pub kubelet: &'a Known,
-    /// What it could hand out.
+    /// The kubelet's settings for alignment.
+    pub kubelet: &'a KubeletSettings,
+    /// What the kubelet can hand out.
     pub allocatable: &'a Allocatable,
 }
 
-/// What follows from it.
+/// The results of one scan.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Report {
-    /// What the object should say.
+    /// The content of the object.
     pub content: Content,
-    /// The pods it is about.
-    pub listed: Listed,
+    /// The listed pods.
+    pub listed: ListedPods,
     /// The pods behind the fingerprint, in the kubelet's order.
-    pub signed: Vec<(String, String)>,
-    /// What does not fit together.
+    pub fingerprinted: Vec<(String, String)>,
+    /// Contradictions between the inputs.
     pub remarks: BTreeSet<Remark>,
 }
 
 /// The machine has zones that no kubelet can align on.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[error(
-    "NUMA nodes {0} are beyond 63, and kubelets align on nodes 0 to 63 only: nothing is published for this machine"
+    "NUMA nodes {0} are beyond 63, but kubelets align on nodes 0 to 63 only: nothing is published for this machine"
 )]
 pub struct TooManyZones(CpuSet);
 
-/// Puts it together.
+/// Computes the report.
 ///
 /// # Errors
-/// When the machine has zones beyond the kubelet's reach: half a machine is not published.
+/// When the machine has zones that no kubelet can align on: a part of a machine is not published.
 pub fn report(
-    seen: Seen<'_>,
+    snapshot: NodeSnapshot<'_>,
     mut pods: Vec<PodResources>,
     accounting: &Accounting,
 ) -> Result<Report, TooManyZones> {
-    let beyond = seen.machine.zones.iter().map(|zone| zone.id.0).filter(|id| *id as usize >= MAX_ZONES);
+    let beyond = snapshot.machine.zones.iter().map(|zone| zone.id.0).filter(|id| *id as usize >= MAX_ZONES);
     if let Ok(beyond) = CpuSet::from_ids(beyond)
         && !beyond.is_empty()
     {
         return Err(TooManyZones(beyond));
     }
-    count_out(&mut pods, accounting);
-    let signed = signed(&pods, accounting.fingerprint);
+    exclude(&mut pods, accounting);
+    let fingerprinted = fingerprinted(&pods, accounting.fingerprint);
     let fingerprint = accounting
         .fingerprint
-        .map(|_| Fingerprint::of_names(signed.iter().map(|(ns, name)| (ns.as_str(), name.as_str()))));
+        .map(|_| Fingerprint::of_names(fingerprinted.iter().map(|(ns, name)| (ns.as_str(), name.as_str()))));
     let listed = listed(&pods);
-    let placements = accounting.fingerprint.map(|_| placements(seen.machine, &pods)).unwrap_or_default();
+    let placements = accounting.fingerprint.map(|_| placements(snapshot.machine, &pods)).unwrap_or_default();
     if let Some(namespace) = &accounting.namespace {
         pods.retain(|pod| pod.namespace == *namespace);
     }
-    let (mut zones, remarks) = zones(seen.machine, seen.allocatable, &pods);
+    let (mut zones, remarks) = zones(snapshot.machine, snapshot.allocatable, &pods);
     for zone in &mut zones {
         zone.resources.retain(|resource| !accounting.exclude.contains(resource.name.as_str()));
     }
     let mut zones = wire_zones(&zones);
-    describe_zones(&mut zones, seen, &placements);
+    describe_zones(&mut zones, snapshot, &placements);
     let mut attributes = Vec::new();
     if let (Some(fingerprint), Some(method)) = (fingerprint, accounting.fingerprint) {
         add(&mut attributes, keys::ATTRIBUTE_FINGERPRINT, &fingerprint.to_string());
         add(&mut attributes, keys::ATTRIBUTE_FINGERPRINT_METHOD, method.as_str());
     }
     attributes.extend(placements.node);
-    describe_node(&mut attributes, seen);
-    let unaligned = unaligned(&seen.allocatable.devices, &pods, &accounting.exclude);
+    describe_node(&mut attributes, snapshot);
+    let unaligned = unaligned(&snapshot.allocatable.devices, &pods, &accounting.exclude);
     add(&mut attributes, keys::ATTRIBUTE_UNALIGNED_DEVICES, &unaligned);
-    let topology_policy = accounting.topology_policies.then(|| legacy_word(seen.kubelet.rules));
+    let topology_policy = accounting.topology_policies.then(|| legacy_policy(snapshot.kubelet.rules));
     let content = Content { zones, attributes, fingerprint, topology_policy };
-    Ok(Report { content, listed, signed, remarks })
+    Ok(Report { content, listed, fingerprinted, remarks })
 }
 
-/// Takes out what is not to be counted: excluded pods, and CPUs that are everybody's.
-fn count_out(pods: &mut Vec<PodResources>, accounting: &Accounting) {
+/// Removes what is not accounted for: excluded pods, and CPUs of the shared pool.
+fn exclude(pods: &mut Vec<PodResources>, accounting: &Accounting) {
     let excluded = |pod: &PodResources| {
         accounting.exclude_pods.iter().any(|pattern| pattern.matches(&pod.namespace, &pod.name))
     };
@@ -128,14 +128,14 @@ fn is_named(name: &ContainerName, pod: &PodResources, container: &ContainerResou
     name.container == container.name && name.pod.name == pod.name && name.pod.namespace == pod.namespace
 }
 
-fn listed(pods: &[PodResources]) -> Listed {
+fn listed(pods: &[PodResources]) -> ListedPods {
     let hash = |pod: &PodResources| PodHash::of(&pod.namespace, &pod.name);
     let holders = pods.iter().filter(|pod| pod.holds_something_local()).map(hash).collect();
-    Listed { pods: pods.iter().map(hash).collect(), holders }
+    ListedPods { pods: pods.iter().map(hash).collect(), holders }
 }
 
-/// The pods the fingerprint covers.
-fn signed(pods: &[PodResources], method: Option<Method>) -> Vec<(String, String)> {
+/// The pods that the fingerprint covers.
+fn fingerprinted(pods: &[PodResources], method: Option<Method>) -> Vec<(String, String)> {
     let counts = |pod: &&PodResources| match method {
         None => false,
         Some(Method::All) => true,
@@ -144,14 +144,17 @@ fn signed(pods: &[PodResources], method: Option<Method>) -> Vec<(String, String)
     pods.iter().filter(counts).map(|pod| (pod.namespace.clone(), pod.name.clone())).collect()
 }
 
-/// Sets an attribute, unless there is nothing to say.
+/// Sets an attribute, unless the value is empty.
 fn add(attributes: &mut Vec<Attribute>, name: &str, value: &str) {
     if !value.is_empty() {
         attribute::insert(attributes, name, value);
     }
 }
 
-fn describe_node(attributes: &mut Vec<Attribute>, Seen { layout, core_kinds, kubelet, .. }: Seen<'_>) {
+fn describe_node(
+    attributes: &mut Vec<Attribute>,
+    NodeSnapshot { layout, core_kinds, kubelet, .. }: NodeSnapshot<'_>,
+) {
     let mut add = |name, value: &str| add(attributes, name, value);
     let manager = |manager, off, on| match manager {
         Manager::Unknown => "",
@@ -197,7 +200,7 @@ fn reserved_memory(configuration: &Configuration) -> String {
     configuration.reserved_memory.iter().map(zone).collect::<Vec<_>>().join(";")
 }
 
-/// How many threads every core has; nothing when cores differ, as with some threads offline.
+/// The number of threads of every core; empty when cores differ, as with some threads offline.
 fn threads_per_core(layout: &Layout) -> String {
     let threads: BTreeSet<_> = layout.cores.iter().map(CpuSet::len).collect();
     match (threads.len(), threads.first()) {
@@ -206,7 +209,11 @@ fn threads_per_core(layout: &Layout) -> String {
     }
 }
 
-fn describe_zones(zones: &mut [nrt::Zone], Seen { machine, layout, .. }: Seen<'_>, placements: &Placements) {
+fn describe_zones(
+    zones: &mut [nrt::Zone],
+    NodeSnapshot { machine, layout, .. }: NodeSnapshot<'_>,
+    placements: &Placements,
+) {
     for (zone, kernel) in zones.iter_mut().zip(&machine.zones) {
         if let Some(vector) = placements.zones.get(&kernel.id) {
             add(&mut zone.attributes, keys::ZONE_ATTRIBUTE_PLACEMENT, vector);
@@ -220,15 +227,15 @@ fn describe_zones(zones: &mut [nrt::Zone], Seen { machine, layout, .. }: Seen<'_
     }
 }
 
-/// Devices without a zone, which have no place among the zones: `name:allocatable:available,...`, by name.
+/// Devices without a zone, which the zones cannot show: `name:allocatable:available,...`, by name.
 fn unaligned(offered: &[Devices], pods: &[PodResources], exclude: &BTreeSet<String>) -> String {
-    let homeless = |devices: &&Devices| devices.zones.is_empty();
+    let without_zone = |devices: &&Devices| devices.zones.is_empty();
     let held = pods.iter().flat_map(|pod| &pod.containers).flat_map(|container| &container.devices);
     let held: BTreeSet<_> =
         held.flat_map(|devices| devices.ids.iter().map(|id| (devices.resource, id.as_str()))).collect();
     let mut counts: BTreeMap<&str, (usize, usize)> = BTreeMap::new();
     let mut known = BTreeSet::new();
-    for devices in offered.iter().filter(homeless) {
+    for devices in offered.iter().filter(without_zone) {
         let name = devices.resource.as_str();
         for id in devices.ids.iter().filter(|_| !exclude.contains(name)) {
             if known.insert((devices.resource, id.as_str())) {
@@ -243,8 +250,8 @@ fn unaligned(offered: &[Devices], pods: &[PodResources], exclude: &BTreeSet<Stri
     texts.collect::<Vec<_>>().join(",")
 }
 
-/// The deprecated word for a policy and a scope, as NFD writes it.
-fn legacy_word(rules: Rules) -> &'static str {
+/// The deprecated value of `topologyPolicies` for a policy and a scope, as NFD writes it.
+fn legacy_policy(rules: Rules) -> &'static str {
     match (rules.policy, rules.scope) {
         (Policy::SingleNumaNode, Scope::Container) => "SingleNUMANodeContainerLevel",
         (Policy::SingleNumaNode, Scope::Pod) => "SingleNUMANodePodLevel",

@@ -1,10 +1,11 @@
-//! One look at the node.
+//! One scan of the node.
 //!
-//! In: the kubelet's podresources service and configuration, sysfs. Out: the content of the NRT object, or an error when
-//! any input is missing or odd: half a truth is not published. Never: the Kubernetes API.
+//! In: the kubelet's podresources service and configuration, sysfs. Out: the content of the NRT object, or an error
+//! when any input is missing or invalid: partial results are not published. Never: the Kubernetes API.
 //!
-//! What hardly ever changes (sysfs, configuration, what could be handed out) is read at the first scan and again after
-//! [`Scanner::forget`], so that a scan is one call of a service that the kubelet limits to 100 calls a second for everybody.
+//! Inputs that hardly ever change (sysfs, configuration, allocatable resources) are read at the first scan and again
+//! after [`Scanner::forget`]. So a scan is one call to a service that the kubelet limits to 100 calls a second for all
+//! clients.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::time::Duration;
@@ -14,16 +15,16 @@ use node::sysfs::{self, Layout, Machine, Sysfs};
 use topology::cpuset::CpuSet;
 use tracing::{debug, warn};
 
-use crate::configuration::{self, Known, Reader};
+use crate::configuration::{self, KubeletSettings, Reader};
 use crate::metrics::Metrics;
-use crate::report::{Report, Seen, TooManyZones, report};
+use crate::report::{NodeSnapshot, Report, TooManyZones, report};
 use crate::settings::{Accounting, Sources};
 use crate::zones::Remark;
 
-/// Deadline of one call of the kubelet; the peer's.
+/// Deadline of one call to the kubelet; the same as in RTE.
 const KUBELET_DEADLINE: Duration = Duration::from_secs(10);
 
-/// Looks, and remembers what hardly ever changes.
+/// Scans the node, and caches the inputs that hardly ever change.
 #[derive(Debug)]
 pub struct Scanner {
     podresources: Client,
@@ -31,27 +32,27 @@ pub struct Scanner {
     configuration: Reader,
     accounting: Accounting,
     metrics: Metrics,
-    facts: Option<Facts>,
+    inputs: Option<CachedInputs>,
     allocatable: Option<Allocatable>,
     remarks: BTreeSet<Remark>,
 }
 
-/// What hardly ever changes.
+/// Inputs that hardly ever change.
 #[derive(Clone, Debug, PartialEq)]
-struct Facts {
+struct CachedInputs {
     machine: Machine,
     layout: Layout,
     core_kinds: BTreeMap<String, CpuSet>,
-    kubelet: Known,
+    kubelet: KubeletSettings,
 }
 
-/// Which input kept a scan from having a result.
+/// The input that made a scan fail.
 #[derive(Debug, thiserror::Error)]
 pub enum Error {
-    /// The kubelet's service.
+    /// The podresources service of the kubelet.
     #[error(transparent)]
     PodResources(#[from] podresources::Error),
-    /// The machine.
+    /// The kernel's description of the machine.
     #[error(transparent)]
     Sysfs(#[from] sysfs::Error),
     /// More zones than a kubelet can align on.
@@ -75,10 +76,10 @@ impl Error {
 }
 
 impl Scanner {
-    /// Nothing is read yet.
+    /// A scanner without cached inputs.
     ///
     /// # Errors
-    /// When the address of podresources is none.
+    /// When the path of the podresources socket is not a valid address.
     pub fn new(sources: &Sources, accounting: &Accounting, metrics: Metrics) -> Result<Self, Error> {
         Ok(Self {
             podresources: Client::at(&sources.podresources, KUBELET_DEADLINE)?,
@@ -86,7 +87,7 @@ impl Scanner {
             configuration: Reader::new(sources),
             accounting: accounting.clone(),
             metrics,
-            facts: None,
+            inputs: None,
             allocatable: None,
             remarks: BTreeSet::new(),
         })
@@ -94,25 +95,25 @@ impl Scanner {
 
     /// Makes the next scan read everything again.
     pub fn forget(&mut self) {
-        self.facts = None;
+        self.inputs = None;
         self.allocatable = None;
     }
 
-    /// Makes the next scan ask again what could be handed out: devices may have come or gone.
+    /// Makes the next scan ask again for the allocatable resources: devices may have come or gone.
     pub fn forget_allocatable(&mut self) {
         self.allocatable = None;
     }
 
-    /// Looks.
+    /// Reads the inputs and computes the report.
     ///
     /// # Errors
-    /// When an input cannot be read or makes no sense.
+    /// When an input cannot be read or is invalid.
     pub async fn scan(&mut self) -> Result<Report, Error> {
-        let facts = match self.facts.take() {
-            Some(facts) => facts,
-            None => self.facts().await?,
+        let inputs = match self.inputs.take() {
+            Some(inputs) => inputs,
+            None => self.inputs().await?,
         };
-        let facts = self.facts.insert(facts);
+        let inputs = self.inputs.insert(inputs);
         let client = &self.podresources;
         let counted = |error: podresources::Error| {
             if let Some(call) = error.call() {
@@ -126,31 +127,32 @@ impl Scanner {
         };
         let allocatable = self.allocatable.insert(allocatable);
         let pods = client.list().await.map_err(counted)?;
-        let Facts { machine, layout, core_kinds, kubelet } = facts;
-        let seen = Seen { machine, layout, core_kinds, kubelet, allocatable };
-        let report = report(seen, pods, &self.accounting)?;
+        let CachedInputs { machine, layout, core_kinds, kubelet } = inputs;
+        let snapshot = NodeSnapshot { machine, layout, core_kinds, kubelet, allocatable };
+        let report = report(snapshot, pods, &self.accounting)?;
         for remark in report.remarks.difference(&self.remarks) {
-            warn!(%remark, "the kubelet and the kernel do not agree");
+            warn!(%remark, "the kubelet and the kernel disagree");
         }
         self.remarks.clone_from(&report.remarks);
         Ok(report)
     }
 
-    fn or_nothing<T: Default>(&self, read: Result<T, sysfs::Error>) -> T {
+    fn optional<T: Default>(&self, read: Result<T, sysfs::Error>) -> T {
         read.unwrap_or_else(|error| {
-            debug!(error = runtime::client::chain(&error), "an attribute less");
+            debug!(error = runtime::client::chain(&error), "optional attribute unavailable");
             T::default()
         })
     }
 
-    async fn facts(&mut self) -> Result<Facts, Error> {
+    async fn inputs(&mut self) -> Result<CachedInputs, Error> {
         let machine = self.sysfs.machine()?;
-        // Attributes tell of these, zones do not need them.
-        let layout = self.or_nothing(self.sysfs.layout());
-        let core_kinds = self.or_nothing(self.sysfs.core_kinds());
+        // Only optional attributes need these; zones do not.
+        let layout = self.optional(self.sysfs.layout());
+        let core_kinds = self.optional(self.sysfs.core_kinds());
         let kubelet = self.configuration.read().await?;
-        debug!(zones = machine.zones.len(), cpus = %machine.cpus, rules = ?kubelet.rules, "read the machine and the kubelet's rules");
-        Ok(Facts { machine, layout, core_kinds, kubelet })
+        let (zones, cpus) = (machine.zones.len(), &machine.cpus);
+        debug!(zones, %cpus, rules = ?kubelet.rules, "read the machine and the kubelet's rules");
+        Ok(CachedInputs { machine, layout, core_kinds, kubelet })
     }
 }
 

@@ -1,4 +1,4 @@
-//! For tests: an API server that follows a script.
+//! For tests: an API server that gives scripted answers.
 
 use std::collections::VecDeque;
 use std::sync::{Arc, Mutex};
@@ -15,14 +15,14 @@ use tonic::codegen::{Service, http};
 /// An answer: a status and a body.
 pub(crate) type Answer = (u16, Value);
 
-/// Answers in order; tells of each request as (`METHOD path`, body). An apply is told as `APPLY`.
+/// Gives the answers in order, and reports each request as (`METHOD path`, body); an apply as `APPLY`.
 #[derive(Clone)]
 struct Server {
     answers: Arc<Mutex<VecDeque<Answer>>>,
     requests: UnboundedSender<(String, Value)>,
 }
 
-/// The requests that came.
+/// The received requests.
 pub(crate) struct Requests(UnboundedReceiver<(String, Value)>);
 
 /// A client of a server that gives these answers.
@@ -32,7 +32,7 @@ pub(crate) fn server(answers: impl IntoIterator<Item = Answer>) -> (kube::Client
     (kube::Client::new(server, "default"), Requests(receiver))
 }
 
-/// How the API server says no.
+/// A refusal of the API server.
 pub(crate) fn refusal(code: u16, reason: &str) -> Answer {
     (code, json!({ "kind": "Status", "status": "Failure", "code": code, "reason": reason, "message": "no" }))
 }
@@ -46,7 +46,7 @@ impl Requests {
         body
     }
 
-    /// Nothing has come since.
+    /// Whether no further request has come.
     pub(crate) fn are_none(&mut self) -> bool {
         self.0.try_recv().is_err()
     }

@@ -1,47 +1,47 @@
-//! Everything an exporter was told, whoever's flags said it. Pure.
+//! All settings of an exporter, whichever command line they come from. Pure.
 //!
-//! In: nothing; the dialects (our flags, RTE's, NFD's) build it. Out: [`Settings`], in which every value has been checked,
-//! so that no other module knows which program it stands in for. Never: text that has still to be parsed.
+//! In: nothing; the command lines (ours, RTE's, NFD's) build it. Out: [`Settings`], in which every value has been
+//! checked, so that no other module knows which program it replaces. Never: text that has still to be parsed.
 
 use std::collections::BTreeSet;
 use std::net::SocketAddr;
 use std::path::PathBuf;
 use std::time::Duration;
 
-pub use node::podresources::Address as PodResourcesAt;
+pub use node::podresources::Address as PodResourcesAddress;
 use topology::fingerprint::Method;
 use topology::policy::{Policy, Scope};
 
 use runtime::glob;
 
-/// What to do, completely.
+/// All settings of the exporter.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Settings {
-    /// The node's name, and so the object's; a valid Kubernetes object name.
+    /// The name of the node and of the object; a valid Kubernetes object name.
     pub node: String,
-    /// Where the kubelet and the kernel are asked.
+    /// Where the inputs are read.
     pub sources: Sources,
-    /// What is accounted for, and how.
+    /// Which pods and resources are accounted for, and how.
     pub accounting: Accounting,
-    /// When to look.
-    pub pace: Intervals,
-    /// A file whose touch or write causes a look.
+    /// When to scan.
+    pub intervals: Intervals,
+    /// A file whose touch or write causes a scan.
     pub notify_file: Option<PathBuf>,
-    /// How the object is written; `None`: the API server is not contacted for it.
+    /// How the object is written; `None`: it is not.
     pub publishing: Option<Publishing>,
-    /// How to reach the API server; `None`: `KUBECONFIG`, then the service account.
+    /// The kubeconfig file; `None`: `KUBECONFIG`, then the service account.
     pub kubeconfig: Option<PathBuf>,
-    /// The pod that runs us, if conditions are to be kept on it.
+    /// The exporter's own pod, if conditions are to be kept on it.
     pub readiness: Option<PodName>,
-    /// Where the pods behind the fingerprint are written down.
+    /// Files for the pods behind the fingerprint.
     pub status: StatusFiles,
-    /// Where metrics and health are served, if at all.
+    /// The address of metrics and health, if they are served.
     pub serving: Option<Serving>,
     /// End after the first success.
     pub once: bool,
     /// Print the object on standard output instead of writing it, each time it changes.
     pub dry_run: Option<Format>,
-    /// The namespace the exporter runs in, where something says so: the owner for [`OwnerKind::Namespace`].
+    /// The namespace the exporter runs in, if known: the owner for [`OwnerKind::Namespace`].
     pub namespace: Option<String>,
 }
 
@@ -54,27 +54,28 @@ pub enum Format {
     Json,
 }
 
-/// Where things are read.
+/// Where the inputs are read.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Sources {
-    /// The kubelet's list of pods and what they hold.
-    pub podresources: PodResourcesAt,
-    /// Where sysfs is mounted.
+    /// The podresources service of the kubelet.
+    pub podresources: PodResourcesAddress,
+    /// The path where sysfs is mounted.
     pub sysfs: PathBuf,
     /// The kubelet's root directory, watched for changes of its state; `None`: no file events.
     pub kubelet_root: Option<PathBuf>,
-    /// The kubelet's configuration.
-    pub kubelet_config: KubeletConfigAt,
-    /// Topology Manager policy to state instead of the configured one.
+    /// The source of the kubelet's configuration.
+    pub kubelet_config: KubeletConfigSource,
+    /// Topology Manager policy that overrides the configured one.
     pub policy: Option<Policy>,
-    /// Topology Manager scope to state instead of the configured one.
+    /// Topology Manager scope that overrides the configured one.
     pub scope: Option<Scope>,
 }
 
-/// Where the kubelet's configuration is read.
+/// The source of the kubelet's configuration.
 #[derive(Clone, Debug, PartialEq)]
-pub enum KubeletConfigAt {
-    /// Its file, and the directory of its drop-ins if it has one (`--config-dir` of the kubelet: `*.conf`, in lexical order).
+pub enum KubeletConfigSource {
+    /// The configuration file, and the directory of drop-ins if there is one (`--config-dir` of the kubelet: `*.conf`,
+    /// in lexical order).
     File {
         /// The file.
         path: PathBuf,
@@ -83,17 +84,18 @@ pub enum KubeletConfigAt {
     },
     /// The kubelet's own `/configz`.
     Configz {
-        /// Its address, such as `https://10.0.0.5:10250/configz`.
+        /// The URL, such as `https://10.0.0.5:10250/configz`.
         url: String,
-        /// The bearer token's file.
+        /// The file of the bearer token.
         token: Option<PathBuf>,
-        /// The authority its certificate is checked with; `None`: not checked, as in NFD.
+        /// The authority that signed the kubelet's certificate; `None`: not checked, as in NFD.
         ca: Option<PathBuf>,
     },
 }
 
-impl KubeletConfigAt {
-    /// Reads `https://host:port/configz` or `file:///path`; token and authority are for the former. `None`: neither.
+impl KubeletConfigSource {
+    /// Parses `https://host:port/configz` or `file:///path`; token and authority are for the former. `None`: neither
+    /// form.
     #[must_use]
     pub fn parse(uri: &str, token: Option<PathBuf>, ca: Option<PathBuf>) -> Option<Self> {
         let path = uri.strip_prefix("file://").or_else(|| uri.strip_prefix("file:"));
@@ -106,94 +108,95 @@ impl KubeletConfigAt {
     }
 }
 
-/// What is accounted for.
+/// Which pods and resources are accounted for.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Accounting {
-    /// Only pods of this namespace; all, if `None`. The fingerprint covers all the same.
+    /// Only pods of this namespace; `None`: all. The fingerprint covers all pods in any case.
     pub namespace: Option<String>,
-    /// Resources left out, those for all nodes and for this one together.
+    /// Resources to leave out, those for all nodes and for this one together.
     pub exclude: BTreeSet<String>,
-    /// Pods that are left out everywhere.
+    /// Pods to leave out everywhere.
     pub exclude_pods: Vec<PodPattern>,
-    /// The container whose CPUs are the shared pool and nobody's own (kubelets before 1.20 listed the pool's CPUs).
+    /// The container whose CPUs are the shared pool and exclusive to none (kubelets before 1.20 listed the pool's
+    /// CPUs).
     pub reference: Option<ContainerName>,
-    /// Which pods enter the fingerprint; `None`: there is none.
+    /// Which pods enter the fingerprint; `None`: there is no fingerprint.
     pub fingerprint: Option<Method>,
-    /// The deprecated `topologyPolicies` is written too.
+    /// Whether the deprecated `topologyPolicies` is written too.
     pub topology_policies: bool,
 }
 
-/// Two globs (`*`, `?`, `[a-z]`, `\`) that both have to match. One that is malformed never does.
+/// Two globs (`*`, `?`, `[a-z]`, `\`) that both have to match. A malformed one never matches.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct PodPattern {
-    /// For the namespace.
+    /// The pattern for the namespace.
     pub namespace: String,
-    /// For the name.
+    /// The pattern for the name.
     pub name: String,
 }
 
 impl PodPattern {
-    /// Whether both match, all of them.
+    /// Whether both patterns match the whole text.
     #[must_use]
     pub fn matches(&self, namespace: &str, name: &str) -> bool {
         glob::matches(&self.namespace, namespace) && glob::matches(&self.name, name)
     }
 }
 
-/// A pod.
+/// The name of a pod.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct PodName {
-    /// Its namespace.
+    /// The namespace.
     pub namespace: String,
-    /// Its name.
+    /// The name of the pod.
     pub name: String,
 }
 
-/// A container of a pod.
+/// The name of a container.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct ContainerName {
-    /// The pod.
+    /// The pod of the container.
     pub pod: PodName,
-    /// The container's name.
+    /// The name of the container.
     pub container: String,
 }
 
-/// Configured distances between looks; zero turns each off.
+/// Configured intervals between scans; zero turns each off.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Intervals {
-    /// When nothing happens.
+    /// The interval of scans without an event.
     pub timer: Duration,
-    /// While pods hold something that they could let go.
+    /// The interval of scans for releases, while pods hold exclusive resources.
     pub release: Duration,
-    /// The least between two looks, on average, when somebody wants fewer than we think right; zero: our own bounds.
-    pub least: Duration,
+    /// The least time between two scans on average, if more than the built-in limits is wanted; zero: built-in limits.
+    pub min_gap: Duration,
 }
 
 /// How the object is written.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Publishing {
-    /// The verb, as far as permissions allow.
+    /// The mode, as far as permissions allow.
     pub mode: Mode,
-    /// After this many writes the object is read anew before the next one; `None`: only when there is a reason.
+    /// After this many writes the object is read again before the next one; `None`: only when there is a reason.
     pub resync: Option<u32>,
-    /// Who owns the object.
+    /// The owner of the object.
     pub owner: OwnerKind,
-    /// Annotations tell how long the exporter slept.
+    /// Whether annotations show how long the exporter slept.
     pub timing: bool,
 }
 
-/// The verb of a write.
+/// The way of writing.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Mode {
-    /// Patch of what differs, conditional on the version seen.
+    /// A patch of the values that differ, conditional on the version read.
     Patch,
-    /// Whole updates, conditional on the version seen.
+    /// A whole update, conditional on the version read.
     Update,
-    /// Server-side apply, which needs no reading.
+    /// Server-side apply, which needs no read.
     Apply,
 }
 
-/// Who owns the object.
+/// The kind of the object's owner.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum OwnerKind {
     /// Owner references are not touched.
@@ -204,21 +207,21 @@ pub enum OwnerKind {
     Namespace,
 }
 
-/// Where the pods behind the fingerprint are written down; each is optional.
+/// Files for the pods behind the fingerprint; each is optional.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct StatusFiles {
-    /// One status, written whenever it changes (RTE's `--pods-fingerprint-status-file`).
+    /// A file for the present status, written whenever it changes (RTE's `--pods-fingerprint-status-file`).
     pub file: Option<PathBuf>,
     /// A directory for the last ten statuses, written every ten seconds (`PFP_STATUS_DUMP`).
     pub dump: Option<PathBuf>,
 }
 
-/// Where metrics and health are served.
+/// The address of metrics and health.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Serving {
     /// Address and port.
     pub address: SocketAddr,
-    /// Over TLS.
+    /// TLS settings; `None`: plain HTTP.
     pub tls: Option<runtime::tls::Settings>,
 }
 

@@ -1,12 +1,12 @@
-//! The pods behind the fingerprint, written down for people who ask why two programs do not agree.
+//! Writes the pods behind the fingerprint to files, for people who ask why two programs do not agree.
 //!
-//! In: the status of each fingerprint, in the order of the looks. Out: files ([`StatusFiles`]), replaced as a whole, so that a
-//! reader never meets half of one: the last status (RTE's `--pods-fingerprint-status-file`), and the last ten with their times
-//! in a directory (`PFP_STATUS_DUMP`, read by the peers' `pfpsyncchk`). Never: an effect on publishing, whatever disks do; a
-//! write when nothing changed; a warning that is repeated while it stays the same.
+//! In: the status of each fingerprint, in the order of the scans. Out: files ([`StatusFiles`]), replaced atomically:
+//! the last status (RTE's `--pods-fingerprint-status-file`), and the last ten with their times in a directory
+//! (`PFP_STATUS_DUMP`, read by the peers' `pfpsyncchk`). Never: an effect on publishing, however slow the disk is; a
+//! write without a change; a repeated warning.
 //!
-//! A status equal to the one before is not noted again, so the ten are ten different ones and each time says since when.
-//! (The peers note every look: on a quiet node all ten are soon the same.)
+//! A status equal to the one before is not recorded again, so the ten differ and each time is that of a change. (The
+//! peers record every scan: on a quiet node all ten are soon the same.)
 
 use std::convert::Infallible;
 use std::sync::Arc;
@@ -23,16 +23,16 @@ use tracing::{info, warn};
 
 use crate::settings::StatusFiles;
 
-/// The least time between two dumps; the peers'.
+/// The least time between two dumps, as in RTE.
 pub const DUMP_INTERVAL: Duration = Duration::from_secs(10);
 
-/// What the files are about.
+/// The subject of the files, in log messages.
 const PODS: &str = "the pods behind the fingerprint";
 
 /// A status and when it was true.
-pub type Noted = Option<Arc<(Status, Timestamp)>>;
+pub type LatestStatus = Option<Arc<(Status, Timestamp)>>;
 
-/// What has been noted, and where it goes.
+/// The recorded statuses, and where they are written.
 #[derive(Debug)]
 pub struct Recorder {
     file: Option<File>,
@@ -45,7 +45,7 @@ pub struct Recorder {
 struct File {
     target: AtomicFile,
     trouble: FailureLog,
-    /// Something has to be written.
+    /// The file is outdated.
     due: bool,
 }
 
@@ -54,13 +54,13 @@ struct Dump {
     target: AtomicFile,
     trouble: FailureLog,
     ring: RingLog,
-    /// Something has to be written.
+    /// The file is outdated.
     due: bool,
 }
 
 impl Recorder {
-    /// Nothing is noted yet. What cannot be used at all is said and left out: a path without a file name, a dump directory
-    /// that is not there.
+    /// A recorder without statuses. Unusable paths are logged and ignored: a path without a file name, a dump directory
+    /// that does not exist.
     #[must_use]
     pub fn new(files: &StatusFiles, node: &str) -> Self {
         let file = files.file.as_deref().and_then(|path| {
@@ -79,18 +79,18 @@ impl Recorder {
             Some(Dump { target, trouble: FailureLog::new(PODS), ring: RingLog::default(), due: false })
         });
         for target in file.iter().map(|file| &file.target).chain(dump.iter().map(|dump| &dump.target)) {
-            info!(path = %target.path().display(), "writing down the pods behind the fingerprint");
+            info!(path = %target.path().display(), "writing the pods behind the fingerprint to a file");
         }
         Self { file, dump, last: String::new() }
     }
 
-    /// Whether statuses go anywhere. If not, nobody has to make any.
+    /// Whether statuses are written at all.
     #[must_use]
     pub fn is_wanted(&self) -> bool {
         self.file.is_some() || self.dump.is_some()
     }
 
-    /// Notes a status, and writes the status file if it says something else or is gone. May block on a slow disk.
+    /// Records a status, and writes the status file if it differs or is gone. May block on a slow disk.
     pub fn record(&mut self, status: &Status, now: Timestamp) {
         let json = status.to_json();
         let changed = json != self.last;
@@ -122,17 +122,23 @@ impl Recorder {
         self.dump.as_ref().is_some_and(|dump| dump.due)
     }
 
-    /// Notes what comes in `noted` until `stop` or until no more can come, then writes what is left. Files are written on a thread
-    /// of their own: a disk that hangs stops this task and nothing else; of what comes meanwhile the last is noted.
-    ///
-    /// # Errors
-    /// None.
-    pub async fn run(self, noted: watch::Receiver<Noted>, stop: CancellationToken) -> Result<(), Infallible> {
+    /// Records statuses until `stop` or until the sender is gone, then writes the rest. Files are written on a thread
+    /// of their own: a hanging disk stops this task and nothing else; of later statuses the last is recorded.
+    pub async fn run(
+        self,
+        noted: watch::Receiver<LatestStatus>,
+        stop: CancellationToken,
+    ) -> Result<(), Infallible> {
         self.run_every(DUMP_INTERVAL, noted, stop).await;
         Ok(())
     }
 
-    async fn run_every(self, interval: Duration, mut noted: watch::Receiver<Noted>, stop: CancellationToken) {
+    async fn run_every(
+        self,
+        interval: Duration,
+        mut noted: watch::Receiver<LatestStatus>,
+        stop: CancellationToken,
+    ) {
         let mut recorder = self;
         let mut next = Instant::now();
         loop {
@@ -155,7 +161,7 @@ impl Recorder {
                 }
                 (recorder, due)
             });
-            // It can only fail by a panic or at the runtime's end.
+            // Fails only by a panic or at the end of the runtime.
             let Ok((back, dumped)) = work.await else { return };
             recorder = back;
             if dumped {

@@ -1,6 +1,6 @@
-//! From what the node says to the zones of an NRT object. Pure: the same inputs give the same zones, to the order.
+//! Computes the zones of an NRT object. Pure: the same inputs give the same zones in the same order.
 //!
-//! In: the machine (sysfs), what the kubelet could hand out and what it has handed out (podresources). Out: one zone per
+//! In: the machine (sysfs), what the kubelet can hand out and what it has handed out (podresources). Out: one zone per
 //! online NUMA zone with capacity, allocatable, available and distances, and [`Remark`]s about inputs that do not agree.
 //! Never: a negative or contradictory amount (`0 <= available <= allocatable <= capacity` always holds), a zone the kernel
 //! does not have, or a different order for the same content.
@@ -27,7 +27,7 @@ use topology::cpuset::CpuSet;
 use topology::resource::ResourceName;
 use topology::zone::{Zone, ZoneId, ZoneResource};
 
-/// Something odd in the inputs that did not keep us from making zones.
+/// A contradiction between the inputs that does not prevent the computation.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Remark {
     /// The kubelet counts on CPUs that are in no online zone.
@@ -36,21 +36,21 @@ pub enum Remark {
     StrayZone {
         /// The zone's id.
         zone: u32,
-        /// The resource that is supposed to be there.
+        /// The resource that the kubelet places there.
         resource: &'static str,
     },
-    /// The kubelet offers more than the kernel says there is.
+    /// The kubelet offers more than the kernel has.
     MoreThanCapacity {
         /// The zone's id.
         zone: u32,
-        /// Which resource.
+        /// The resource.
         resource: &'static str,
     },
     /// Containers hold more than the kubelet offers.
     MoreThanAllocatable {
-        /// Which resource.
+        /// The resource.
         resource: &'static str,
-        /// How much more, in bytes.
+        /// The excess, in bytes.
         excess: u64,
     },
     /// A page size whose name cannot be used.
@@ -61,7 +61,7 @@ impl fmt::Display for Remark {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             Self::StrayCpus(cpus) => {
-                write!(f, "the kubelet counts on CPUs {cpus}, which no NUMA zone has online")
+                write!(f, "the kubelet uses CPUs {cpus}, which are online in no NUMA zone")
             }
             Self::StrayZone { zone, resource } => {
                 write!(f, "the kubelet places {resource} in NUMA zone {zone}, which is not online")
@@ -69,18 +69,18 @@ impl fmt::Display for Remark {
             Self::MoreThanCapacity { zone, resource } => {
                 write!(
                     f,
-                    "the kubelet offers more {resource} in NUMA zone {zone} than the kernel shows; believing the kubelet"
+                    "the kubelet offers more {resource} in NUMA zone {zone} than the kernel has; the kubelet's is used"
                 )
             }
             Self::MoreThanAllocatable { resource, excess } => {
                 write!(f, "containers hold {excess} bytes of {resource} more than the kubelet offers")
             }
-            Self::Hugepages(reason) => write!(f, "hugepages left out: {reason}"),
+            Self::Hugepages(reason) => write!(f, "hugepages are left out: {reason}"),
         }
     }
 }
 
-/// The zones, ascending by id, their resources by name; and what is odd.
+/// The zones, ascending by id, with their resources by name; and the contradictions.
 #[must_use]
 pub fn zones(
     machine: &Machine,
@@ -110,7 +110,7 @@ pub fn zones(
     (zones.collect(), remarks)
 }
 
-/// One resource of one zone while it is summed up. Whole CPUs, bytes or devices.
+/// The sums of one resource in one zone. Whole CPUs, bytes or devices.
 #[derive(Clone, Copy, Debug, Default)]
 struct Amounts {
     capacity: u64,
@@ -168,7 +168,7 @@ fn add_memory<'a>(
         let left = fill(tables, block, remarks, |amounts, left| {
             amounts.listed = true;
             let room = amounts.capacity.saturating_sub(amounts.allocatable);
-            // A block of one zone is believed as it is; only one over several is fitted to what each has.
+            // A block of one zone is taken as it is; only a block over several zones is fitted to their capacities.
             let taken = if block.zones.len() == 1 { left } else { left.min(room) };
             amounts.allocatable = amounts.allocatable.saturating_add(taken);
             taken
@@ -177,7 +177,7 @@ fn add_memory<'a>(
             remarks.insert(Remark::MoreThanAllocatable { resource: block.resource.as_str(), excess: left });
         }
     }
-    // In one order whatever order the kubelet lists pods in, single zones first.
+    // One order, whatever order the kubelet lists pods in; single zones first.
     let mut held: Vec<_> = held.collect();
     held.sort_by_key(|block| (block.zones.len(), &block.zones, block.resource, block.bytes));
     for block in held {
@@ -192,7 +192,7 @@ fn add_memory<'a>(
     }
 }
 
-/// Offers a block to its zones in ascending order; `take` says how much of the rest a zone takes. Returns what no zone took.
+/// Offers a block to its zones in ascending order; `take` returns how much of the rest a zone takes. Returns the rest.
 fn fill(
     tables: &mut Tables,
     block: &MemoryBlock,
@@ -240,7 +240,7 @@ fn stray(zone: ZoneId, resource: ResourceName) -> Remark {
     Remark::StrayZone { zone: zone.0, resource: resource.as_str() }
 }
 
-/// Whole amounts to the base units of [`ZoneResource`], with the invariants held.
+/// Converts whole amounts to the base units of [`ZoneResource`], and enforces the invariants.
 fn finish(
     zone: ZoneId,
     table: BTreeMap<ResourceName, Amounts>,

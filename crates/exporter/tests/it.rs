@@ -101,14 +101,14 @@ impl Drop for Exporter {
     }
 }
 
-/// What was wrong with objects so far, in any test: many are seen by tasks that nobody waits for.
+/// What was wrong with objects so far, in any test: many are seen by tasks without a waiter.
 static INVALID: Mutex<Vec<String>> = Mutex::new(Vec::new());
 
 /// An object as a type. It has to be valid, unless the test changed it by hand.
 fn valid(object: DynamicObject) -> NodeResourceTopology {
     let object = serde_json::to_value(object).unwrap();
     if !validity::is_by_hand(&object)
-        && let Err(wrong) = validity::check(&object, &validity::Known::default())
+        && let Err(wrong) = validity::check(&object, &validity::Expected::default())
     {
         INVALID.lock().unwrap().push(format!("{wrong:?} in {object}"));
         assert_eq!(wrong, <[String; 0]>::default(), "{object:#}");

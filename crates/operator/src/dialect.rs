@@ -25,7 +25,7 @@ use crate::cli::CERTIFICATES;
 use crate::place::Told;
 use crate::process::{self, Controllers, Settings};
 use crate::watch::kubelets::Trust;
-pub use exporter::dialect::{Ending, Note};
+pub use exporter::compat::{Ending, Note};
 use table::FLAGS;
 
 /// Its name.

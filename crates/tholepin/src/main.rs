@@ -8,7 +8,7 @@ use std::process::ExitCode;
 use anyhow::Context;
 use clap::{CommandFactory, Parser, Subcommand};
 use deployer::cli::render::RenderTarget;
-use exporter::dialect::{Dialect, Ending, Note, Start, Surroundings};
+use exporter::compat::{Ending, Environment, Note, Peer, Start};
 use runtime::{log, shutdown};
 use tokio_util::sync::CancellationToken;
 use topology::fingerprint::Fingerprint;
@@ -80,8 +80,8 @@ fn main() -> ExitCode {
     let words: Vec<OsString> = std::env::args_os().collect();
     // The deployer's errors have nothing before them.
     let (failure, prefix, result) = match stand_in(&words) {
-        Some((Program::Exporter(dialect), rest)) => {
-            (ExitCode::from(dialect.failure()), "error: ", run_as(dialect, rest))
+        Some((Program::Exporter(peer), rest)) => {
+            (ExitCode::from(peer.failure()), "error: ", run_as(peer, rest))
         }
         Some((Program::Scheduler, rest)) => {
             (ExitCode::from(scheduler::dialect::FAILURE), "error: ", schedule_as(rest))
@@ -101,7 +101,7 @@ fn main() -> ExitCode {
 /// A program that we stand in for.
 enum Program {
     /// One that publishes.
-    Exporter(Dialect),
+    Exporter(Peer),
     /// The one that schedules.
     Scheduler,
     /// The one that installs.
@@ -120,7 +120,7 @@ impl Program {
         let scheduler = || scheduler::dialect::named(name).then_some(Self::Scheduler);
         let tool = || support::Tool::named(name).map(Self::Support);
         let operator = || operator::dialect::named(name).then_some(Self::Operator);
-        let exporter = Dialect::named(name).map(Self::Exporter);
+        let exporter = Peer::named(name).map(Self::Exporter);
         let plugin = || deviceplugin::args::is_sample_name(name).then_some(Self::DevicePlugin);
         let exporter = exporter.or_else(plugin);
         exporter.or_else(scheduler).or_else(deployer).or_else(operator).or_else(tool)
@@ -216,10 +216,10 @@ fn plug_in(args: &deviceplugin::Args) -> anyhow::Result<ExitCode> {
 }
 
 /// Runs as another program: its flags, its exit codes.
-fn run_as(dialect: Dialect, words: &[OsString]) -> anyhow::Result<ExitCode> {
+fn run_as(peer: Peer, words: &[OsString]) -> anyhow::Result<ExitCode> {
     let words = texts(words)?;
     let (program, arguments) = words.split_first().context("no program name")?;
-    let plan = match dialect.start(program, arguments.to_vec(), &Surroundings::real()) {
+    let plan = match peer.start(program, arguments.to_vec(), &Environment::real()) {
         Start::Run(plan) => plan,
         Start::End(ending) => return end(&ending),
     };

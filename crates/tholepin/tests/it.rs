@@ -82,7 +82,7 @@ fn exit_codes_are_those_of_the_program_it_stands_in_for() {
             "rte",
             &[],
             255,
-            "error: conditions need the name of our own pod: set the variables REFERENCE_NAMESPACE",
+            "error: the conditions need the name of the exporter's pod: set the variables REFERENCE_NAMESPACE",
         ),
         // Beyond the command line: there is no cluster.
         ("rte", &["--podreadiness=false", "--kubeconfig=/missing"], 255, "error: cannot reach Kubernetes"),

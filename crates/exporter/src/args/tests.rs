@@ -11,8 +11,8 @@ struct Cli {
     args: Args,
 }
 
-fn around(root: &std::path::Path) -> Surroundings {
-    Surroundings { environment: BTreeMap::new(), root: root.to_owned(), host: "Host-1".to_owned(), user: 0 }
+fn env(root: &std::path::Path) -> Environment {
+    Environment { variables: BTreeMap::new(), root: root.to_owned(), host: "Host-1".to_owned(), user: 0 }
 }
 
 fn parse(line: &str) -> Result<Settings, String> {
@@ -20,21 +20,14 @@ fn parse(line: &str) -> Result<Settings, String> {
     let args = Cli::try_parse_from(words).map_err(|error| error.to_string())?.args;
     let problems =
         |problems: Vec<Problem>| problems.iter().map(|problem| format!("{problem}\n")).collect::<String>();
-    args.settings_in(&around("/nowhere".as_ref())).map(|(settings, _)| settings).map_err(problems)
+    args.settings_in(&env("/nowhere".as_ref())).map(|(settings, _)| settings).map_err(problems)
 }
 
 #[test]
 fn the_command_is_well_formed() {
     Cli::command().debug_assert();
     let help = Cli::command().render_long_help().to_string();
-    for heading in [
-        "The node:",
-        "What is accounted for:",
-        "When it looks:",
-        "The object:",
-        "Metrics and health:",
-        "Examples:",
-    ] {
+    for heading in ["Node:", "Accounting:", "Schedule:", "Object:", "Metrics and health:", "Examples:"] {
         assert!(help.contains(heading), "{heading} in {help}");
     }
 }
@@ -124,9 +117,9 @@ const LINES: &[(&str, Show, &str, &str)] = &[
         "None None",
         "Some(\"/f\") Some(\"/d\")",
     ),
-    ("--sleep-interval=0", |s| format!("{:?}", s.pace.timer), "60s", "0ns"),
-    ("--release-interval 1m30s", |s| format!("{:?}", s.pace.release), "1s", "90s"),
-    ("--max-events-per-second 4", |s| format!("{:?}", s.pace.least), "0ns", "250ms"),
+    ("--sleep-interval=0", |s| format!("{:?}", s.intervals.timer), "60s", "0ns"),
+    ("--release-interval 1m30s", |s| format!("{:?}", s.intervals.release), "1s", "90s"),
+    ("--max-events-per-second 4", |s| format!("{:?}", s.intervals.min_gap), "0ns", "250ms"),
     ("--notify-file /n", |s| format!("{:?}", s.notify_file), "None", "Some(\"/n\")"),
     ("--oneshot", |s| s.once.to_string(), "false", "true"),
     ("--kubeconfig k", |s| format!("{:?}", s.kubeconfig), "None", "Some(\"k\")"),
@@ -200,7 +193,7 @@ fn the_file_of_config_and_flags_add_up() {
     let settings = |line: &str| {
         let args =
             Cli::try_parse_from(std::iter::once("exporter").chain(line.split_whitespace())).unwrap().args;
-        args.settings_in(&around(root.path()))
+        args.settings_in(&env(root.path()))
     };
     let (told, notes) =
         settings("--config /c.yaml --exclude-resource e --topology-manager-scope container").unwrap();
@@ -211,21 +204,21 @@ fn the_file_of_config_and_flags_add_up() {
     let problems = settings("--config /missing.yaml --hostname A").unwrap_err();
     let problems: Vec<String> = problems.iter().map(ToString::to_string).collect();
     assert!(problems[0].starts_with("--hostname: \"A\" is not allowed; "), "{problems:?}");
-    assert_eq!(problems[1], "/missing.yaml: is not there (--config)");
+    assert_eq!(problems[1], "/missing.yaml: does not exist (--config)");
 }
 
 #[test]
 fn node_names_are_checked() {
-    let around = around("/nowhere".as_ref());
+    let env = env("/nowhere".as_ref());
     let long = "a".repeat(254);
     for good in ["n", "worker-0", "10.0.0.1", "a.b-c.d", &long[..253]] {
-        assert_eq!(crate::dialect::node_name(Some(good), &around).as_deref(), Some(good));
+        assert_eq!(crate::compat::node_name(Some(good), &env).as_deref(), Some(good));
     }
     for bad in ["N1", "a,metadata.name=b", "-a", "a-", "a..b", ".", "a/b", "a b", "\u{e4}", &long] {
-        assert_eq!(crate::dialect::node_name(Some(bad), &around), None, "{bad}");
+        assert_eq!(crate::compat::node_name(Some(bad), &env), None, "{bad}");
     }
     assert_eq!(
-        crate::dialect::node_name(Some(""), &around).as_deref(),
+        crate::compat::node_name(Some(""), &env).as_deref(),
         Some("host-1"),
         "empty means the host's name"
     );

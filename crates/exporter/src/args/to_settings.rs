@@ -1,7 +1,7 @@
-//! From our flags to what to do.
+//! Converts the exporter's own flags to settings.
 //!
-//! In: [`Args`], the file of `--config`. Out: [`Settings`]; everything that cannot be, a [`Problem`] each. Never: text that has
-//! still to be parsed.
+//! In: [`Args`], the file of `--config`. Out: [`Settings`], or a [`Problem`] for each unusable value. Never: text that
+//! has still to be parsed.
 
 use std::net::SocketAddr;
 use std::path::{Path, PathBuf};
@@ -10,59 +10,60 @@ use std::time::Duration;
 use runtime::tls;
 use topology::policy::{Policy, Scope};
 
-use super::{Args, Node, Object, Pace};
-use crate::dialect::extra::Extra;
-use crate::dialect::{NODE_NAME, Note, Problem, Surroundings, node_name};
+use super::{Args, Node, Object, Scanning};
+use crate::compat::extra::Extra;
+use crate::compat::{Environment, NODE_NAME, Note, Problem, node_name};
 use crate::settings::{
-    Accounting, Intervals, KubeletConfigAt, OwnerKind, Publishing, Serving, Settings, Sources, StatusFiles,
+    Accounting, Intervals, KubeletConfigSource, OwnerKind, Publishing, Serving, Settings, Sources,
+    StatusFiles,
 };
 
-/// What to do, and what is odd.
-pub(super) fn settings(args: Args, around: &Surroundings) -> Result<(Settings, Vec<Note>), Vec<Problem>> {
+/// The settings, and notes for the log.
+pub(super) fn settings(args: Args, env: &Environment) -> Result<(Settings, Vec<Note>), Vec<Problem>> {
     let (mut notes, mut problems) = (Vec::new(), Vec::new());
-    let node = node_name(args.node.hostname.as_deref(), around);
+    let node = node_name(args.node.hostname.as_deref(), env);
     if node.is_none() {
-        let name = args.node.hostname.as_deref().unwrap_or(&around.host);
+        let name = args.node.hostname.as_deref().unwrap_or(&env.host);
         problems.push(Problem::value("--hostname", format!("{name:?}"), NODE_NAME));
     }
-    let extra = extra(args.accounting.config.as_deref(), around, &mut notes, &mut problems);
+    let extra = extra(args.accounting.config.as_deref(), env, &mut notes, &mut problems);
     let serving = serving(&args, &mut problems);
     let sources = sources(args.node, &extra, &mut problems);
     let node = node.unwrap_or_default();
     let (status, accounting) = accounting(args.accounting, args.object.topology_policies, extra, &node);
-    let pace = intervals(&args.pace);
+    let intervals = intervals(&args.scanning);
     let settings = sources.filter(|_| problems.is_empty()).map(|sources| Settings {
         node,
         sources,
         accounting,
-        pace,
-        notify_file: args.pace.notify_file,
+        intervals,
+        notify_file: args.scanning.notify_file,
         publishing: publishing(&args.object),
         kubeconfig: args.object.kubeconfig,
         readiness: args.object.readiness_conditions,
         status,
         serving,
-        once: args.pace.oneshot,
+        once: args.scanning.oneshot,
         dry_run: args.object.dry_run.then_some(args.object.output),
-        namespace: args.object.namespace.or_else(|| around.namespace()),
+        namespace: args.object.namespace.or_else(|| env.namespace()),
     });
     settings.map(|settings| (settings, notes)).ok_or(problems)
 }
 
-/// What the file of `--config` says. It was asked for, so it has to be there.
+/// Reads the file of `--config`, which must exist.
 fn extra(
     path: Option<&Path>,
-    around: &Surroundings,
+    env: &Environment,
     notes: &mut Vec<Note>,
     problems: &mut Vec<Problem>,
 ) -> Extra {
     let Some(path) = path else { return Extra::default() };
-    if !around.exists(path) {
-        let reason = "is not there (--config)".to_owned();
+    if !env.exists(path) {
+        let reason = "does not exist (--config)".to_owned();
         problems.push(Problem::File { file: path.display().to_string(), reason });
         return Extra::default();
     }
-    Extra::read(path, around, notes, problems).unwrap_or_default()
+    Extra::read(path, env, notes, problems).unwrap_or_default()
 }
 
 fn sources(node: Node, extra: &Extra, problems: &mut Vec<Problem>) -> Option<Sources> {
@@ -78,12 +79,13 @@ fn sources(node: Node, extra: &Extra, problems: &mut Vec<Problem>) -> Option<Sou
     distilled(&kubelet.policy, "topologyManagerPolicy", policy.is_some(), policies);
     distilled(&kubelet.scope, "topologyManagerScope", scope.is_some(), "container, pod");
     let kubelet_config = match node.kubelet_config_uri {
-        None => {
-            Some(KubeletConfigAt::File { path: node.kubelet_config_file, drop_ins: node.kubelet_config_dir })
-        }
+        None => Some(KubeletConfigSource::File {
+            path: node.kubelet_config_file,
+            drop_ins: node.kubelet_config_dir,
+        }),
         Some(uri) => {
             let found =
-                KubeletConfigAt::parse(&uri, nonempty(node.kubelet_config_token), node.kubelet_config_ca);
+                KubeletConfigSource::parse(&uri, nonempty(node.kubelet_config_token), node.kubelet_config_ca);
             if found.is_none() {
                 let allowed = "https://HOST:PORT/configz or file:///PATH";
                 problems.push(Problem::value("--kubelet-config-uri", format!("{uri:?}"), allowed));
@@ -127,12 +129,12 @@ fn accounting(
     (status, accounting)
 }
 
-fn intervals(pace: &Pace) -> Intervals {
-    let least = Duration::from_secs(1).checked_div(pace.max_events_per_second);
+fn intervals(scanning: &Scanning) -> Intervals {
+    let least = Duration::from_secs(1).checked_div(scanning.max_events_per_second);
     Intervals {
-        timer: pace.sleep_interval,
-        release: pace.release_interval,
-        least: least.unwrap_or(Duration::ZERO),
+        timer: scanning.sleep_interval,
+        release: scanning.release_interval,
+        min_gap: least.unwrap_or(Duration::ZERO),
     }
 }
 
@@ -147,7 +149,7 @@ fn publishing(object: &Object) -> Option<Publishing> {
     (!object.no_publish && !object.dry_run).then_some(publishing)
 }
 
-/// Where metrics and health are served, if at all.
+/// The address of metrics and health, if they are served.
 fn serving(args: &Args, problems: &mut Vec<Problem>) -> Option<Serving> {
     let serving = &args.serving;
     let port = serving.metrics_port.unwrap_or(if args.object.dry_run { 0 } else { 2112 });

@@ -1,19 +1,19 @@
 //! One change of an object in two notations: a JSON merge patch (RFC 7396), which cannot fail, and a JSON patch (RFC 6902),
 //! which names single values and is far shorter where lists are long.
 //!
-//! In: a merge patch; the object it is about. Out: the same as a JSON patch, where that is shorter. Never: a change of
-//! meaning: applied to that object both give the same.
+//! In: a merge patch; the object it is for. Out: the same as a JSON patch, where that is shorter. Never: a different
+//! result: applied to that object both give the same.
 //!
-//! Lists are what matters: a merge patch can only state them whole, and on a machine with 32 zones that is 39 KB, of which
-//! one number has changed. A JSON patch finds its places by index, so it is right for this very version of the object and no
-//! other; the version travels with it, as in the merge patch.
+//! Lists are the reason: a merge patch can only state them whole, and on a machine with 32 zones that is 39 KB, of
+//! which one number has changed. A JSON patch addresses values by index, so it holds for this version of the object
+//! only. It carries the version, as the merge patch does.
 
 use api::nrt::NodeResourceTopology;
 use json_patch::jsonptr::{PointerBuf, Token};
 use json_patch::{AddOperation, PatchOperation, RemoveOperation, ReplaceOperation};
 use serde_json::{Value, json};
 
-/// A change of the object in the version it was made from.
+/// A change of the object, based on one version of it.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Change {
     /// As a merge patch.
@@ -23,15 +23,16 @@ pub struct Change {
 }
 
 impl Change {
-    /// The change that `merge` makes of `held`. Costs as much as writing the object down once or twice.
+    /// The change that `merge` makes to `stored`. Costs about as much as serializing the object twice.
     #[must_use]
-    pub fn new(merge: Value, held: &NodeResourceTopology) -> Self {
-        let edit = held.metadata.resource_version.as_ref().map(|version| edit(&merge, &json!(held), version));
+    pub fn new(merge: Value, stored: &NodeResourceTopology) -> Self {
+        let edit =
+            stored.metadata.resource_version.as_ref().map(|version| edit(&merge, &json!(stored), version));
         let edit = edit.filter(|edit| size(edit) < size(&merge));
         Self { merge, edit }
     }
 
-    /// Bytes that travel.
+    /// The size of the request body in bytes.
     #[must_use]
     pub fn bytes(&self) -> usize {
         self.edit.as_ref().map_or_else(|| size(&self.merge), size)
@@ -42,31 +43,31 @@ fn size(value: &impl serde::Serialize) -> usize {
     serde_json::to_vec(value).map_or(usize::MAX, |text| text.len())
 }
 
-fn edit(merge: &Value, held: &Value, version: &str) -> json_patch::Patch {
+fn edit(merge: &Value, stored: &Value, version: &str) -> json_patch::Patch {
     let mut operations = Vec::new();
-    members(merge, held, &PointerBuf::new(), &mut operations);
-    // It is what it was, so nothing has changed there; stating it is what makes the server refuse another version.
+    members(merge, stored, &PointerBuf::new(), &mut operations);
+    // The value is the same, so nothing changes; stating it makes the server refuse another version.
     let path = PointerBuf::from_tokens(["metadata", "resourceVersion"]);
     operations.push(PatchOperation::Replace(ReplaceOperation { path, value: version.into() }));
     json_patch::Patch(operations)
 }
 
-/// The operations that make of the object `held` at `path` what merging `merge` into it would.
-fn members(merge: &Value, held: &Value, path: &PointerBuf, operations: &mut Vec<PatchOperation>) {
+/// The operations that change the object `stored` at `path` as merging `merge` into it would.
+fn members(merge: &Value, stored: &Value, path: &PointerBuf, operations: &mut Vec<PatchOperation>) {
     for (key, wanted) in merge.as_object().into_iter().flatten() {
         let mut path = path.clone();
         path.push_back(Token::new(key.as_str()));
-        match (held.get(key), wanted) {
+        match (stored.get(key), wanted) {
             (None, Value::Null) => {}
             (Some(_), Value::Null) => operations.push(PatchOperation::Remove(RemoveOperation { path })),
-            (Some(held @ Value::Object(_)), Value::Object(_)) => members(wanted, held, &path, operations),
-            (Some(Value::Array(held)), Value::Array(wanted)) if held.len() == wanted.len() => {
-                elements(held, wanted, &path, operations);
+            (Some(stored @ Value::Object(_)), Value::Object(_)) => members(wanted, stored, &path, operations),
+            (Some(Value::Array(stored)), Value::Array(wanted)) if stored.len() == wanted.len() => {
+                elements(stored, wanted, &path, operations);
             }
-            (Some(held), wanted) if held == wanted => {}
+            (Some(stored), wanted) if stored == wanted => {}
             (_, wanted) => {
                 let mut value = Value::Null;
-                // Members that are to go are not there.
+                // Removes members that are null.
                 json_patch::merge(&mut value, wanted);
                 operations.push(PatchOperation::Add(AddOperation { path, value }));
             }
@@ -74,17 +75,17 @@ fn members(merge: &Value, held: &Value, path: &PointerBuf, operations: &mut Vec<
     }
 }
 
-/// The same for two lists of one length; they are stated, not merged.
-fn elements(held: &[Value], wanted: &[Value], path: &PointerBuf, operations: &mut Vec<PatchOperation>) {
-    for (index, (held, wanted)) in held.iter().zip(wanted).enumerate() {
+/// The same for two lists of one length; lists are replaced, not merged.
+fn elements(stored: &[Value], wanted: &[Value], path: &PointerBuf, operations: &mut Vec<PatchOperation>) {
+    for (index, (stored, wanted)) in stored.iter().zip(wanted).enumerate() {
         let mut path = path.clone();
         path.push_back(Token::from(index));
-        for mut operation in json_patch::diff(held, wanted).0 {
+        for mut operation in json_patch::diff(stored, wanted).0 {
             let place = match &mut operation {
                 PatchOperation::Add(add) => &mut add.path,
                 PatchOperation::Remove(remove) => &mut remove.path,
                 PatchOperation::Replace(replace) => &mut replace.path,
-                // Differences are told in the three above.
+                // `diff` uses only the three operations above.
                 PatchOperation::Move(_) | PatchOperation::Copy(_) | PatchOperation::Test(_) => continue,
             };
             *place = path.concat(place);
@@ -99,12 +100,12 @@ mod tests {
 
     use super::*;
 
-    /// Whatever the two are, the edit does what the merge does.
-    fn same(held: &Value, merge: &Value) -> Result<(), TestCaseError> {
-        let mut merged = held.clone();
+    /// The JSON patch does the same as the merge patch, whatever the two values are.
+    fn same(stored: &Value, merge: &Value) -> Result<(), TestCaseError> {
+        let mut merged = stored.clone();
         json_patch::merge(&mut merged, merge);
-        let mut edited = held.clone();
-        let edit = edit(merge, held, "7");
+        let mut edited = stored.clone();
+        let edit = edit(merge, stored, "7");
         json_patch::patch(&mut edited, &edit)
             .map_err(|error| TestCaseError::fail(format!("{edit}: {error}")))?;
         prop_assert_eq!(&edited, &merged, "{}", edit);
@@ -137,8 +138,8 @@ mod tests {
 
     proptest! {
         #[test]
-        fn both_notations_say_the_same(held in any_object(), merge in any_object()) {
-            same(&held, &merge)?;
+        fn both_notations_say_the_same(stored in any_object(), merge in any_object()) {
+            same(&stored, &merge)?;
         }
     }
 
@@ -161,8 +162,8 @@ mod tests {
 
     #[test]
     fn an_object_of_unknown_version_is_not_edited() {
-        let held = NodeResourceTopology::default();
+        let stored = NodeResourceTopology::default();
         let merge = json!({ "zones": [], "attributes": [{ "name": "a", "value": "b" }] });
-        assert_eq!(Change::new(merge.clone(), &held), Change { merge, edit: None });
+        assert_eq!(Change::new(merge.clone(), &stored), Change { merge, edit: None });
     }
 }

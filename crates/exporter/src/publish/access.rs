@@ -1,19 +1,19 @@
-//! What we are allowed to do with the object, as far as the server has said no. Pure: time goes in as a value.
+//! The permissions for the object, as far as the server has refused some. Pure: time goes in as a value.
 //!
-//! Nobody is asked beforehand: a role is what it is when a call is made, and the answer to the call is the one that counts. A
-//! refusal is remembered for a while, so that each write does not cost two calls: not for long at first, as the role may be
-//! on its way while we start.
+//! Permissions are not queried beforehand: a role may change, and only the answer to the call itself counts. A refusal
+//! is remembered for a while, so that a write does not cost two calls each time. The first time it is short, as the
+//! role may be created while the exporter starts.
 
 use std::collections::BTreeMap;
 use std::time::{Duration, Instant};
 
 use crate::settings::Mode;
 
-/// How long a first refusal is believed; each further one twice as long, up to the most.
-pub(super) const BELIEVED_MIN: Duration = Duration::from_secs(10);
-pub(super) const BELIEVED_MAX: Duration = Duration::from_secs(600);
+/// How long a first refusal is remembered; each further one twice as long, up to the maximum.
+pub(super) const REFUSAL_MIN: Duration = Duration::from_secs(10);
+pub(super) const REFUSAL_MAX: Duration = Duration::from_secs(600);
 
-/// What RBAC calls it.
+/// The verb in RBAC.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub(super) enum Verb {
     Get,
@@ -22,12 +22,12 @@ pub(super) enum Verb {
     Update,
 }
 
-/// How the object is read when no watch tells of it.
+/// How the object is read without a watch.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Reading {
-    /// As everybody does.
+pub(super) enum ReadMethod {
+    /// An ordinary get.
     Get,
-    /// By a patch that changes nothing, whose answer is the object: all that nfd-topology-updater's role has.
+    /// A patch that changes nothing, whose answer is the object: the only way with nfd-topology-updater's role.
     EmptyPatch,
 }
 
@@ -37,7 +37,7 @@ pub(super) struct Access {
     refused: BTreeMap<Verb, Refusal>,
 }
 
-/// A verb that was refused whenever it was tried lately.
+/// A verb that was refused at each recent attempt.
 #[derive(Debug)]
 struct Refusal {
     times: u32,
@@ -55,8 +55,8 @@ impl Verb {
     }
 }
 
-impl Reading {
-    /// The permission it needs.
+impl ReadMethod {
+    /// The permission that the method needs.
     pub(super) fn verb(self) -> Verb {
         match self {
             Self::Get => Verb::Get,
@@ -66,26 +66,26 @@ impl Reading {
 }
 
 impl Access {
-    /// The server refused this. True if it had not the last time.
+    /// Notes a refusal. True if the verb was not refused the last time.
     pub(super) fn refuse(&mut self, verb: Verb, now: Instant) -> bool {
         let refusal = self.refused.entry(verb).or_insert(Refusal { times: 0, until: now });
         let factor = 1_u32.checked_shl(refusal.times).unwrap_or(u32::MAX);
-        refusal.until = now + BELIEVED_MIN.saturating_mul(factor).min(BELIEVED_MAX);
+        refusal.until = now + REFUSAL_MIN.saturating_mul(factor).min(REFUSAL_MAX);
         refusal.times += 1;
         refusal.times == 1
     }
 
-    /// The server let us do this.
+    /// Notes a success.
     pub(super) fn allow(&mut self, verb: Verb) {
         self.refused.remove(&verb);
     }
 
-    /// Nothing is left that may be tried, so everything may be tried again.
-    pub(super) fn doubt(&mut self, now: Instant) {
+    /// Makes every verb available again, because none is left.
+    pub(super) fn retry_all(&mut self, now: Instant) {
         self.refused.values_mut().for_each(|refusal| refusal.until = now);
     }
 
-    /// How to write: as wanted, or the nearest to it that has not been refused.
+    /// The mode to write in: the wanted one, or the nearest one that has not been refused.
     pub(super) fn writing(&self, wanted: Mode, now: Instant) -> Option<Mode> {
         // Patch and apply are one permission.
         let (patches, other) = match wanted {
@@ -95,21 +95,21 @@ impl Access {
         [patches, other].into_iter().find(|mode| self.may(verb(*mode), now))
     }
 
-    /// How to read.
-    pub(super) fn reading(&self, now: Instant) -> Option<Reading> {
+    /// The method to read with.
+    pub(super) fn reading(&self, now: Instant) -> Option<ReadMethod> {
         if self.may(Verb::Get, now) {
-            return Some(Reading::Get);
+            return Some(ReadMethod::Get);
         }
-        self.may(Verb::Patch, now).then_some(Reading::EmptyPatch)
+        self.may(Verb::Patch, now).then_some(ReadMethod::EmptyPatch)
     }
 
-    /// Whether it has not been refused lately.
+    /// Whether the verb has not been refused recently.
     pub(super) fn may(&self, verb: Verb, now: Instant) -> bool {
         self.refused.get(&verb).is_none_or(|refusal| refusal.until <= now)
     }
 }
 
-/// The permission a mode needs for an object that is there.
+/// The permission that a mode needs for an existing object.
 fn verb(mode: Mode) -> Verb {
     match mode {
         Mode::Patch | Mode::Apply => Verb::Patch,
@@ -126,14 +126,14 @@ mod tests {
         use Mode::{Apply, Patch, Update};
         let now = Instant::now();
         for (refused, wanted, mode, reading) in [
-            (&[][..], Patch, Some(Patch), Some(Reading::Get)),
-            (&[Verb::Patch], Patch, Some(Update), Some(Reading::Get)),
-            (&[Verb::Patch], Apply, Some(Update), Some(Reading::Get)),
-            (&[Verb::Update], Update, Some(Patch), Some(Reading::Get)),
-            (&[Verb::Update, Verb::Get], Update, Some(Patch), Some(Reading::EmptyPatch)),
-            (&[Verb::Get], Apply, Some(Apply), Some(Reading::EmptyPatch)),
+            (&[][..], Patch, Some(Patch), Some(ReadMethod::Get)),
+            (&[Verb::Patch], Patch, Some(Update), Some(ReadMethod::Get)),
+            (&[Verb::Patch], Apply, Some(Update), Some(ReadMethod::Get)),
+            (&[Verb::Update], Update, Some(Patch), Some(ReadMethod::Get)),
+            (&[Verb::Update, Verb::Get], Update, Some(Patch), Some(ReadMethod::EmptyPatch)),
+            (&[Verb::Get], Apply, Some(Apply), Some(ReadMethod::EmptyPatch)),
             (&[Verb::Get, Verb::Patch], Patch, Some(Update), None),
-            (&[Verb::Update, Verb::Patch], Patch, None, Some(Reading::Get)),
+            (&[Verb::Update, Verb::Patch], Patch, None, Some(ReadMethod::Get)),
         ] {
             let mut access = Access::default();
             for verb in refused {
@@ -156,7 +156,7 @@ mod tests {
             now = until;
         }
         access.refuse(Verb::Patch, now);
-        access.doubt(now);
+        access.retry_all(now);
         assert!(access.may(Verb::Patch, now));
         access.allow(Verb::Patch);
         assert!(access.refuse(Verb::Patch, now), "it had worked meanwhile");

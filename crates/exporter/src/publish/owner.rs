@@ -1,14 +1,14 @@
-//! Who owns the object: the UID of our Node or of our namespace; and the kubelet's version, which the same Node tells.
+//! Looks up the owner of the object: the UID of our Node or namespace; and the kubelet's version, from the same Node.
 //!
-//! In: what is wanted, reasons to doubt what is known. Out: [`Told`]. Never: more of a Node than these two.
+//! In: the kind of owner, events that invalidate the answer. Out: [`OwnerInfo`]. Never: other fields of a Node.
 //!
-//! A Node's UID is read before the first write, again whenever the object was deleted (which is what the garbage collector
-//! does to the object of a node that was replaced), whenever the kubelet restarted (which is when nodes are registered), and
-//! every ten minutes. It is read by `get`, or where only `list` is allowed by a list of that one name. While there is no
-//! Node, nothing is published: an object without an owner would stay for ever.
+//! A Node's UID is read before the first write and every ten minutes. It is read again whenever the object was deleted
+//! (the garbage collector does so when a node was replaced), and whenever the kubelet restarted (which is when nodes
+//! are registered). It is read by `get`, or where only `list` is allowed by a list of that one name. Without a Node
+//! nothing is published: an object without an owner would stay for ever.
 //!
-//! A namespace is not replaced under a running pod, and nfd-topology-updater publishes without an owner when it may not read
-//! it: so it is here.
+//! A namespace is not replaced under a running pod. Without permission to read it, the object is published without an
+//! owner, as nfd-topology-updater does.
 
 use std::time::{Duration, Instant};
 
@@ -21,30 +21,31 @@ use runtime::random::Random;
 use serde::Deserialize;
 use tracing::{debug, info};
 
-use super::{Desired, Error, jittered};
+use super::server_state::jittered;
+use super::{Desired, Error};
 use crate::object::Owner;
 use crate::settings::OwnerKind;
 
-/// How long a UID is believed without a reason to doubt it.
-const BELIEVED_FOR: Duration = Duration::from_secs(600);
-/// How long it is believed when it could not be looked up again.
-const DOUBTED_FOR: Duration = Duration::from_secs(30);
+/// How long a UID is cached.
+const CACHED_FOR: Duration = Duration::from_secs(600);
+/// How long it is kept when it could not be read again.
+const RETRIED_AFTER: Duration = Duration::from_secs(30);
 
-/// What the API server told.
+/// The owner and the kubelet's version.
 #[derive(Clone, Debug, PartialEq)]
-pub(super) struct Told {
+pub(super) struct OwnerInfo {
     pub(super) owner: Owner,
     /// The version of the node's kubelet, where the Node was read.
     pub(super) kubelet_version: Option<String>,
 }
 
-impl Told {
+impl OwnerInfo {
     fn only(owner: Owner) -> Self {
         Self { owner, kubelet_version: None }
     }
 }
 
-/// What is read of a Node.
+/// The fields of a Node that are read.
 #[derive(Deserialize)]
 struct Node {
     metadata: Metadata,
@@ -75,28 +76,28 @@ struct Nodes {
 }
 
 /// Looks up the owner.
-pub(super) struct Owners {
+pub(super) struct OwnerLookup {
     kind: OwnerKind,
     node: String,
     namespace: Option<String>,
     client: kube::Client,
     namespaces: Api<Namespace>,
-    known: Option<Known>,
+    known: Option<CachedOwner>,
     random: Random,
-    told: bool,
-    /// There was no object when last asked.
+    logged: bool,
+    /// There was no object at the last call.
     absent: bool,
 }
 
-/// An answer, and how long it is good.
-struct Known {
-    told: Told,
+/// An answer, and when it expires.
+struct CachedOwner {
+    info: OwnerInfo,
     until: Instant,
     kubelet_starts: u64,
 }
 
-impl Owners {
-    /// `namespace` is the one we run in, if any.
+impl OwnerLookup {
+    /// `namespace` is the one the exporter runs in, if any.
     pub(super) fn new(kind: OwnerKind, node: &str, namespace: Option<String>, client: &kube::Client) -> Self {
         Self {
             kind,
@@ -106,44 +107,44 @@ impl Owners {
             namespaces: Api::all(client.clone()),
             known: None,
             random: Random::from_entropy(),
-            told: false,
+            logged: false,
             absent: false,
         }
     }
 
-    /// The owner to state. `absent`: there is no object at the moment.
-    pub(super) async fn find(&mut self, want: &Desired, absent: bool) -> Result<Told, Error> {
+    /// The owner to write. `absent`: there is no object at the moment.
+    pub(super) async fn find(&mut self, want: &Desired, absent: bool) -> Result<OwnerInfo, Error> {
         if self.kind == OwnerKind::Leave {
-            return Ok(Told::only(Owner::Leave));
+            return Ok(OwnerInfo::only(Owner::Leave));
         }
-        // Once for each time it goes: while it cannot be created, asking again and again would not help.
+        // Once for each deletion: while the object cannot be created, asking again would not help.
         let gone = absent && !std::mem::replace(&mut self.absent, absent);
         self.absent = absent;
-        let fresh = |known: &&Known| {
+        let fresh = |known: &&CachedOwner| {
             !(gone && self.kind == OwnerKind::Node)
                 && known.kubelet_starts == want.kubelet_starts
                 && Instant::now() < known.until
         };
         if let Some(known) = self.known.as_ref().filter(fresh) {
-            return Ok(known.told.clone());
+            return Ok(known.info.clone());
         }
-        let told = match self.kind {
+        let info = match self.kind {
             OwnerKind::Node => self.node().await,
-            OwnerKind::Leave | OwnerKind::Namespace => self.namespace().await.map(Told::only),
+            OwnerKind::Leave | OwnerKind::Namespace => self.namespace().await.map(OwnerInfo::only),
         };
-        match told {
-            Ok(told) => {
-                self.believe(told.clone(), want);
-                Ok(told)
+        match info {
+            Ok(info) => {
+                self.cache(info.clone(), want);
+                Ok(info)
             }
-            // What the object says of the zones must stay true whoever owns it. Believed for a while, or the next look would
-            // follow at once.
+            // The zones must stay true under any owner. The old answer is kept for a while, or the next call
+            // would follow at once.
             Err(error) if !absent && self.known.is_some() => {
-                debug!(%error, "the owner stays as it is");
-                let known = self.known.take().map(|known| known.told);
-                let told = known.unwrap_or_else(|| Told::only(Owner::Leave));
-                self.believe_for(DOUBTED_FOR, told.clone(), want);
-                Ok(told)
+                debug!(%error, "the owner could not be read again and stays as it is");
+                let known = self.known.take().map(|known| known.info);
+                let info = known.unwrap_or_else(|| OwnerInfo::only(Owner::Leave));
+                self.cache_for(RETRIED_AFTER, info.clone(), want);
+                Ok(info)
             }
             Err(error) => {
                 self.absent = false;
@@ -152,29 +153,29 @@ impl Owners {
         }
     }
 
-    /// The server does not let us say who owns the object (OpenShift lets nobody change that who may not delete the object).
-    /// True if that is a way on: without a word about owners.
+    /// Handles a refusal to set the owner (OpenShift refuses it without permission to delete the object). True if the
+    /// write can be repeated without an owner.
     pub(super) fn refused(&mut self, refusal: &kube::Error, want: &Desired) -> bool {
         let about_owners = brief(refusal).contains("ownerRef");
-        if !about_owners || self.known.as_ref().is_none_or(|known| known.told.owner == Owner::Leave) {
+        if !about_owners || self.known.as_ref().is_none_or(|known| known.info.owner == Owner::Leave) {
             return false;
         }
-        self.tell(
+        self.log_once(
             refusal,
-            "not allowed to change the owner of our object, leaving it; verb delete on \
-             noderesourcetopologies.topology.node.k8s.io in a ClusterRole would do",
+            "not allowed to change the owner of the object, leaving it; to allow it, grant verb delete on \
+             noderesourcetopologies.topology.node.k8s.io in a ClusterRole",
         );
-        let kubelet_version = self.known.take().and_then(|known| known.told.kubelet_version);
-        self.believe(Told { owner: Owner::Leave, kubelet_version }, want);
+        let kubelet_version = self.known.take().and_then(|known| known.info.kubelet_version);
+        self.cache(OwnerInfo { owner: Owner::Leave, kubelet_version }, want);
         true
     }
 
-    /// When what is known should be looked up again.
-    pub(super) fn doubts_at(&self) -> Instant {
-        self.known.as_ref().map_or_else(|| Instant::now() + BELIEVED_FOR, |known| known.until)
+    /// When the answer expires.
+    pub(super) fn expires_at(&self) -> Instant {
+        self.known.as_ref().map_or_else(|| Instant::now() + CACHED_FOR, |known| known.until)
     }
 
-    async fn node(&self) -> Result<Told, Error> {
+    async fn node(&self) -> Result<OwnerInfo, Error> {
         let error = |verb| move |source| Error::Api { verb, source: Box::new(source) };
         let nodes = Request::new("/api/v1/nodes");
         let get = nodes.get(&self.node, &GetParams::default()).map_err(kube::Error::BuildRequest);
@@ -194,13 +195,13 @@ impl Owners {
         let node = node.ok_or_else(|| Error::NoNode(self.node.clone()))?;
         let uid = node.metadata.uid.ok_or_else(|| Error::NoNode(self.node.clone()))?;
         let kubelet_version = node.status.node_info.kubelet_version.filter(|version| !version.is_empty());
-        Ok(Told { owner: Owner::Node { uid }, kubelet_version })
+        Ok(OwnerInfo { owner: Owner::Node { uid }, kubelet_version })
     }
 
     async fn namespace(&mut self) -> Result<Owner, Error> {
         let Some(name) = self.namespace.clone() else {
-            if !std::mem::replace(&mut self.told, true) {
-                info!("we do not run in a namespace, so the object has no owner");
+            if !std::mem::replace(&mut self.logged, true) {
+                info!("the exporter runs in no namespace, so the object has no owner");
             }
             return Ok(Owner::Leave);
         };
@@ -210,10 +211,10 @@ impl Owners {
                 Ok(uid.map_or(Owner::Leave, |uid| Owner::Namespace { name, uid }))
             }
             Err(refusal) if is_forbidden(&refusal) => {
-                self.tell(
+                self.log_once(
                     &refusal,
-                    "not allowed to read our namespace, so the object has no owner; verb get on namespaces in a ClusterRole \
-                     would give it one",
+                    "not allowed to read the exporter's namespace, so the object has no owner; to allow it, grant \
+                     verb get on namespaces in a ClusterRole",
                 );
                 Ok(Owner::Leave)
             }
@@ -221,17 +222,17 @@ impl Owners {
         }
     }
 
-    fn believe(&mut self, told: Told, want: &Desired) {
-        self.believe_for(BELIEVED_FOR, told, want);
+    fn cache(&mut self, info: OwnerInfo, want: &Desired) {
+        self.cache_for(CACHED_FOR, info, want);
     }
 
-    fn believe_for(&mut self, span: Duration, told: Told, want: &Desired) {
+    fn cache_for(&mut self, span: Duration, info: OwnerInfo, want: &Desired) {
         let until = Instant::now() + jittered(span, &mut self.random);
-        self.known = Some(Known { told, until, kubelet_starts: want.kubelet_starts });
+        self.known = Some(CachedOwner { info, until, kubelet_starts: want.kubelet_starts });
     }
 
-    fn tell(&mut self, refusal: &kube::Error, what: &'static str) {
-        if !std::mem::replace(&mut self.told, true) {
+    fn log_once(&mut self, refusal: &kube::Error, what: &'static str) {
+        if !std::mem::replace(&mut self.logged, true) {
             info!(refusal = brief(refusal), "{what}");
         }
     }

@@ -1,4 +1,4 @@
-//! The calls. Each is one request and one answer; nothing is tried twice here.
+//! The calls to the API server. Each is one request and one answer, without retries.
 
 use std::time::Duration;
 
@@ -8,15 +8,15 @@ use kube::api::{Patch, PatchParams, PostParams};
 use runtime::client::{code, is_not_found};
 use serde_json::json;
 
-use super::Held;
-use super::access::Reading;
+use super::StoredObject;
+use super::access::ReadMethod;
 use crate::object::Write;
 
-/// Who we are in `managedFields`.
+/// The name of the exporter in `managedFields`.
 const FIELD_MANAGER: &str = "tholepin-exporter";
-/// What a server that is busy wants us to wait at least; that it says in a header which the client does not show us.
+/// The least pause after a server said that it is busy. The header with its own wish is not available from the client.
 const BUSY: Duration = Duration::from_secs(1);
-/// More than this it cannot want.
+/// The longest pause that a server's answer can cause.
 const BUSY_MAX: Duration = Duration::from_secs(60);
 
 /// Our object on the API server.
@@ -30,11 +30,11 @@ impl Server {
         Self { objects: Api::all(client), name: name.to_owned() }
     }
 
-    /// The object as it is.
-    pub(super) async fn read(&self, reading: Reading) -> kube::Result<Held> {
+    /// Reads the object.
+    pub(super) async fn read(&self, reading: ReadMethod) -> kube::Result<StoredObject> {
         let found = match reading {
-            Reading::Get => self.objects.get_opt(&self.name).await,
-            Reading::EmptyPatch => {
+            ReadMethod::Get => self.objects.get_opt(&self.name).await,
+            ReadMethod::EmptyPatch => {
                 let patched =
                     self.objects.patch(&self.name, &patching(false), &Patch::Merge(json!({}))).await;
                 match patched {
@@ -44,17 +44,17 @@ impl Server {
             }
         };
         match found {
-            // Somebody wrote something into it that we cannot even read: as good as an object that says nothing.
-            Err(kube::Error::SerdeError(_)) if reading == Reading::Get => {
+            // Another client wrote content that cannot be parsed: the object is treated as empty.
+            Err(kube::Error::SerdeError(_)) if reading == ReadMethod::Get => {
                 let metadata = self.objects.get_metadata_opt(&self.name).await?.map(|object| object.metadata);
                 let bare = |metadata| NodeResourceTopology { metadata, ..NodeResourceTopology::default() };
-                Ok(metadata.map(bare).map_or(Held::Absent, Held::object))
+                Ok(metadata.map(bare).map_or(StoredObject::Absent, StoredObject::present))
             }
-            found => Ok(found?.map_or(Held::Absent, Held::object)),
+            found => Ok(found?.map_or(StoredObject::Absent, StoredObject::present)),
         }
     }
 
-    /// Writes, and gives what the object is then.
+    /// Writes, and returns the object as stored.
     pub(super) async fn write(&self, write: &Write) -> kube::Result<NodeResourceTopology> {
         let params = PostParams { field_manager: Some(FIELD_MANAGER.to_owned()), ..PostParams::default() };
         match write {
@@ -78,7 +78,7 @@ fn patching(force: bool) -> PatchParams {
     PatchParams { field_manager: Some(FIELD_MANAGER.to_owned()), force, ..PatchParams::default() }
 }
 
-/// How long a server that said no wants to be left alone.
+/// The pause that a refusal asks for.
 pub(super) fn retry_after(error: &kube::Error) -> Option<Duration> {
     let kube::Error::Api(status) = error else { return None };
     let said = status.details.as_ref().map_or(0, |details| details.retry_after_seconds);

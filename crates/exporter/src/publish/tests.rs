@@ -15,10 +15,10 @@ use crate::settings::{Mode, OwnerKind};
 
 mod permissions;
 
-/// A publisher of `n1` that starts with this known of the server.
+/// A publisher of `n1` that starts with this state of the server.
 struct Rig {
     desired: watch::Sender<Option<Desired>>,
-    known: Arc<watch::Sender<Known>>,
+    known: Arc<watch::Sender<ServerState>>,
     reports: tokio::sync::mpsc::UnboundedReceiver<Result<(), String>>,
     requests: Requests,
     task: JoinHandle<Result<Infallible, RecvError>>,
@@ -29,7 +29,7 @@ const PATCHING: Publishing =
     Publishing { mode: Mode::Patch, resync: None, owner: OwnerKind::Leave, timing: false };
 
 impl Rig {
-    fn start(publishing: Publishing, known: Known, answers: impl IntoIterator<Item = Answer>) -> Self {
+    fn start(publishing: Publishing, known: ServerState, answers: impl IntoIterator<Item = Answer>) -> Self {
         let (client, requests) = server(answers);
         let known = Arc::new(watch::Sender::new(known));
         let metrics = Metrics::register(&mut Registry::default(), "n1");
@@ -48,8 +48,8 @@ impl Rig {
     }
 
     /// One whose watch works.
-    fn watching(held: Held, answers: impl IntoIterator<Item = Answer>) -> Self {
-        Self::start(PATCHING, Known { held, ..Known::default() }, answers)
+    fn watching(stored: StoredObject, answers: impl IntoIterator<Item = Answer>) -> Self {
+        Self::start(PATCHING, ServerState { stored, ..ServerState::default() }, answers)
     }
 
     fn want(&self, cpus: i64) {
@@ -82,15 +82,15 @@ fn desired(cpus: i64) -> Desired {
         content,
         trigger: "reactive",
         timing: Timing::default(),
-        seen: Instant::now(),
+        noticed_at: Instant::now(),
         kubelet_starts: 0,
     }
 }
 
 /// The object as stored, at this resource version.
 fn stored(cpus: i64, version: u64) -> NodeResourceTopology {
-    let frame = Frame::new("n1", "reactive");
-    let mut object = desired(cpus).content.object(&frame);
+    let context = WriteContext::new("n1", "reactive");
+    let mut object = desired(cpus).content.object(&context);
     object.metadata.uid = Some("o".to_owned());
     object.metadata.resource_version = Some(version.to_string());
     object
@@ -126,9 +126,9 @@ const OBJECT: &str = "noderesourcetopologies/n1";
 
 #[tokio::test]
 async fn nothing_is_written_before_the_watch_has_told_or_when_nothing_differs() {
-    let mut rig = Rig::watching(Held::Unknown, []);
+    let mut rig = Rig::watching(StoredObject::Unknown, []);
     rig.want(5);
-    rig.known.send_modify(|known| known.held = Held::object(stored(5, 1)));
+    rig.known.send_modify(|known| known.stored = StoredObject::present(stored(5, 1)));
     assert_eq!(rig.report().await, Ok(()));
     assert!(rig.requests.are_none());
 }
@@ -136,7 +136,7 @@ async fn nothing_is_written_before_the_watch_has_told_or_when_nothing_differs() 
 #[tokio::test]
 async fn a_conflict_is_solved_by_looking_again() {
     let answers = [refusal(409, "Conflict"), ok(7, 2), ok(5, 3)];
-    let mut rig = Rig::watching(Held::object(stored(6, 1)), answers);
+    let mut rig = Rig::watching(StoredObject::present(stored(6, 1)), answers);
     rig.want(5);
     assert_eq!(version(&rig.expect(&format!("PATCH {OBJECT}")).await), "1");
     rig.expect(&format!("GET {OBJECT}")).await;
@@ -147,14 +147,14 @@ async fn a_conflict_is_solved_by_looking_again() {
 
 #[tokio::test]
 async fn an_object_that_went_is_created_and_one_that_came_is_patched() {
-    let mut rig = Rig::watching(Held::object(stored(6, 1)), [refusal(404, "NotFound"), ok(5, 3)]);
+    let mut rig = Rig::watching(StoredObject::present(stored(6, 1)), [refusal(404, "NotFound"), ok(5, 3)]);
     rig.want(5);
     rig.expect(&format!("PATCH {OBJECT}")).await;
     let body = rig.expect("POST v1alpha2/noderesourcetopologies").await;
     assert_eq!(available(&body), "5");
     assert_eq!(rig.report().await, Ok(()));
 
-    let mut rig = Rig::watching(Held::Absent, [refusal(409, "AlreadyExists"), ok(6, 4), ok(5, 5)]);
+    let mut rig = Rig::watching(StoredObject::Absent, [refusal(409, "AlreadyExists"), ok(6, 4), ok(5, 5)]);
     rig.want(5);
     rig.expect("POST v1alpha2/noderesourcetopologies").await;
     rig.expect(&format!("GET {OBJECT}")).await;
@@ -167,7 +167,7 @@ async fn an_object_that_went_is_created_and_one_that_came_is_patched() {
 async fn what_cannot_be_edited_is_merged() {
     for code in [400, 415, 422] {
         let answers = [refusal(code, "Invalid"), ok(6, 4), ok(5, 5), ok(4, 6)];
-        let mut rig = Rig::watching(Held::object(stored(6, 1)), answers);
+        let mut rig = Rig::watching(StoredObject::present(stored(6, 1)), answers);
         rig.want(5);
         let edit = rig.expect(&format!("PATCH {OBJECT}")).await;
         assert!(edit.is_array() && version(&edit) == "1", "{edit}");
@@ -183,7 +183,7 @@ async fn what_cannot_be_edited_is_merged() {
 #[tokio::test]
 async fn refusals_are_tried_again_with_the_newest_content_only() {
     let answers = [refusal(500, "InternalError"), refusal(429, "TooManyRequests"), ok(3, 2)];
-    let mut rig = Rig::watching(Held::object(stored(6, 1)), answers);
+    let mut rig = Rig::watching(StoredObject::present(stored(6, 1)), answers);
     rig.want(5);
     assert_eq!(available(&rig.expect(&format!("PATCH {OBJECT}")).await), "5");
     assert_eq!(rig.report().await, Err("patch: 500 InternalError: no".to_owned()));
@@ -200,9 +200,9 @@ async fn without_its_node_there_is_no_object() {
     let node = |uid: &str| (200, json!({ "metadata": { "name": "n1", "uid": uid } }));
     let owned = |cpus, version, uid: &str| {
         let owner = &Owner::Node { uid: uid.to_owned() };
-        let frame = Frame { owner, ..Frame::new("n1", "reactive") };
+        let context = WriteContext { owner, ..WriteContext::new("n1", "reactive") };
         let mut object = stored(cpus, version);
-        object.metadata.owner_references = desired(cpus).content.object(&frame).metadata.owner_references;
+        object.metadata.owner_references = desired(cpus).content.object(&context).metadata.owner_references;
         (200, json!(object))
     };
     let away = refusal(500, "InternalError");
@@ -210,7 +210,8 @@ async fn without_its_node_there_is_no_object() {
         [owned(5, 1, "u1"), owned(4, 2, "u2"), owned(3, 3, "u2"), owned(2, 4, "u2")];
     let answers = [refusal(404, "NotFound"), node("u1"), first, node("u2"), second, away, third, fourth];
     let owned = Publishing { owner: OwnerKind::Node, ..PATCHING };
-    let mut rig = Rig::start(owned, Known { held: Held::Absent, ..Known::default() }, answers);
+    let mut rig =
+        Rig::start(owned, ServerState { stored: StoredObject::Absent, ..ServerState::default() }, answers);
     rig.want(5);
     rig.expect("GET nodes/n1").await;
     let reason =
@@ -228,7 +229,7 @@ async fn without_its_node_there_is_no_object() {
     assert_eq!(owner(&body), "u2");
     assert_eq!(rig.report().await, Ok(()));
 
-    // It cannot be read: the zones are published all the same, under the owner that is known, and nobody asks all the time.
+    // The Node cannot be read: the zones are published all the same, under the known owner, and reads do not repeat.
     rig.desired.send_replace(Some(Desired { kubelet_starts: 2, ..desired(3) }));
     rig.expect("GET nodes/n1").await;
     let body = rig.expect(&format!("PATCH {OBJECT}")).await;
@@ -240,7 +241,7 @@ async fn without_its_node_there_is_no_object() {
 
 #[tokio::test]
 async fn a_deleted_object_is_written_at_once() {
-    let mut rig = Rig::watching(Held::object(stored(5, 1)), [ok(5, 7)]);
+    let mut rig = Rig::watching(StoredObject::present(stored(5, 1)), [ok(5, 7)]);
     rig.want(5);
     assert_eq!(rig.report().await, Ok(()));
     assert!(rig.known.send_if_modified(|known| known.take(runtime::watch::Event::Deleted(stored(5, 6)))));
@@ -254,7 +255,7 @@ async fn a_missing_kind_is_told_by_the_name_of_its_definition() {
         (Mode::Patch, "create", "POST v1alpha2/noderesourcetopologies".to_owned()),
         (Mode::Apply, "patch", format!("APPLY {OBJECT}")),
     ] {
-        let known = Known { held: Held::Absent, ..Known::default() };
+        let known = ServerState { stored: StoredObject::Absent, ..ServerState::default() };
         let answers = [refusal(404, "NotFound"), refusal(500, "InternalError"), ok(5, 1)];
         let mut rig = Rig::start(Publishing { mode, ..PATCHING }, known, answers);
         rig.want(5);

@@ -15,8 +15,8 @@ const RULES: Rules = Rules {
     memory_manager: Manager::Off,
 };
 
-fn known(rules: Rules) -> Known {
-    Known { rules, configuration: None }
+fn known(rules: Rules) -> KubeletSettings {
+    KubeletSettings { rules, configuration: None }
 }
 
 fn set(text: &str) -> CpuSet {
@@ -42,14 +42,14 @@ fn machine() -> (Machine, Layout) {
     (machine, Layout { cores, caches })
 }
 
-fn seen<'a>(
+fn snapshot<'a>(
     machine: &'a Machine,
     layout: &'a Layout,
-    kubelet: &'a Known,
+    kubelet: &'a KubeletSettings,
     allocatable: &'a Allocatable,
-) -> Seen<'a> {
+) -> NodeSnapshot<'a> {
     static ALIKE: BTreeMap<String, CpuSet> = BTreeMap::new();
-    Seen { machine, layout, core_kinds: &ALIKE, kubelet, allocatable }
+    NodeSnapshot { machine, layout, core_kinds: &ALIKE, kubelet, allocatable }
 }
 
 fn accounting() -> Accounting {
@@ -85,8 +85,8 @@ fn look(devices: &[(&str, &str, &[u32])], pods: &[PodResources], accounting: &Ac
     let (machine, layout) = machine();
     let allocatable = Allocatable { cpus: set("1-15"), devices: offered(devices), ..Allocatable::default() };
     let kubelet = known(RULES);
-    let seen = seen(&machine, &layout, &kubelet, &allocatable);
-    report(seen, pods.to_vec(), accounting).unwrap()
+    let snapshot = snapshot(&machine, &layout, &kubelet, &allocatable);
+    report(snapshot, pods.to_vec(), accounting).unwrap()
 }
 
 fn value<'a>(report: &'a Report, name: &str) -> &'a str {
@@ -133,8 +133,8 @@ fn kinds_of_cores_are_named_as_the_kernel_names_them() {
     let (kubelet, allocatable) = (known(RULES), Allocatable::default());
     let kinds = [("cpu_core", "0-7"), ("cpu_atom", "8-15"), ("cpu_new", "3")];
     let kinds = kinds.map(|(kind, cpus)| (kind.to_owned(), set(cpus))).into();
-    let seen = Seen { core_kinds: &kinds, ..seen(&machine, &layout, &kubelet, &allocatable) };
-    let report = report(seen, vec![], &accounting()).unwrap();
+    let snapshot = NodeSnapshot { core_kinds: &kinds, ..snapshot(&machine, &layout, &kubelet, &allocatable) };
+    let report = report(snapshot, vec![], &accounting()).unwrap();
     assert_eq!((value(&report, "cpu_core"), value(&report, "cpu_atom")), ("0-7", "8-15"));
     assert_eq!(value(&report, "cpu_new"), "-", "a name that would not be removed again");
 }
@@ -154,11 +154,11 @@ fn what_the_kubelet_is_told() {
         topologyManagerPolicyOptions: {max-allowable-numa-nodes: '16', prefer-closest-numa-nodes: 'true'}\n\
         reservedMemory: [{numaNode: 0, limits: {memory: 1Gi, hugepages-2Mi: 4Mi}}, {numaNode: 4, limits: {memory: 512Mi}}]";
     let configuration = Configuration::parse(text, std::path::Path::new("config.yaml")).unwrap();
-    let kubelet = Known { rules: configuration.rules, configuration: Some(configuration) };
+    let kubelet = KubeletSettings { rules: configuration.rules, configuration: Some(configuration) };
     let (machine, layout) = machine();
     let allocatable = Allocatable::default();
-    let seen = seen(&machine, &layout, &kubelet, &allocatable);
-    let report = report(seen, vec![], &accounting()).unwrap();
+    let snapshot = snapshot(&machine, &layout, &kubelet, &allocatable);
+    let report = report(snapshot, vec![], &accounting()).unwrap();
     for (name, wanted) in [
         ("topologyManagerPolicy", "restricted"),
         ("topologyManagerMaxNUMANodes", "16"),
@@ -173,17 +173,17 @@ fn what_the_kubelet_is_told() {
         .content
         .attributes
         .iter()
-        .all(|attribute| crate::object::OURS.contains(&attribute.name.as_str()));
+        .all(|attribute| crate::object::OWNED_ATTRIBUTES.contains(&attribute.name.as_str()));
     assert!(ours, "{:?}", report.content.attributes);
 }
 
 #[test]
-fn excluded_pods_are_neither_counted_nor_signed() {
+fn excluded_pods_are_neither_counted_nor_fingerprinted() {
     let pods = [pod("kube-system/a", "1-2", &[]), pod("ns/b", "3-4", &[])];
     let pattern = crate::settings::PodPattern { namespace: "kube-*".to_owned(), name: "*".to_owned() };
     let report = look(&[], &pods, &Accounting { exclude_pods: vec![pattern], ..accounting() });
     assert_eq!(amounts(&report), "0 cpu 5/7 | 4 cpu 8/8");
-    assert_eq!(report.signed, [("ns".to_owned(), "b".to_owned())]);
+    assert_eq!(report.fingerprinted, [("ns".to_owned(), "b".to_owned())]);
     assert_eq!(report.listed.pods.len(), 1);
 }
 
@@ -193,8 +193,8 @@ fn unknown_managers_are_not_mentioned() {
     let rules = Rules { cpu_manager: Manager::Unknown, memory_manager: Manager::Unknown, ..RULES };
     let kubelet = known(rules);
     let allocatable = Allocatable::default();
-    let seen = seen(&machine, &layout, &kubelet, &allocatable);
-    let report = report(seen, vec![], &accounting()).unwrap();
+    let snapshot = snapshot(&machine, &layout, &kubelet, &allocatable);
+    let report = report(snapshot, vec![], &accounting()).unwrap();
     assert_eq!((value(&report, "cpuManagerPolicy"), value(&report, "memoryManagerPolicy")), ("-", "-"));
 }
 
@@ -208,20 +208,20 @@ fn fingerprints_follow_the_method() {
     let all = of(Some(Method::All));
     let wanted = Fingerprint::of_names([("default", "shared"), ("default", "test-pod-0")]);
     assert_eq!(all.content.fingerprint, Some(wanted));
-    assert_eq!(all.signed.len(), 2);
+    assert_eq!(all.fingerprinted.len(), 2);
     let none = of(None);
     assert_eq!((value(&none, "nodeTopologyPodsFingerprint"), none.content.fingerprint), ("-", None));
     assert_eq!(value(&none, "nodeTopologyPodsFingerprintMethod"), "-");
 }
 
 #[test]
-fn one_namespace_counts_and_all_are_signed() {
+fn one_namespace_counts_and_all_are_fingerprinted() {
     let pods = [pod("a/p", "1-2", &[]), pod("b/p", "3-4", &[])];
     let all = look(&[], &pods, &accounting());
     let one = look(&[], &pods, &Accounting { namespace: Some("a".to_owned()), ..accounting() });
     assert_eq!(amounts(&all), "0 cpu 3/7 | 4 cpu 8/8");
     assert_eq!(amounts(&one), "0 cpu 5/7 | 4 cpu 8/8");
-    assert_eq!((&one.signed, &one.listed), (&all.signed, &all.listed));
+    assert_eq!((&one.fingerprinted, &one.listed), (&all.fingerprinted, &all.listed));
 }
 
 #[test]
@@ -250,7 +250,7 @@ fn devices_without_a_zone_have_an_attribute() {
 }
 
 #[test]
-fn the_shared_pool_is_nobodys() {
+fn the_shared_pool_is_not_exclusive() {
     let reference = ContainerName {
         pod: PodName { namespace: "kube-system".to_owned(), name: "rte".to_owned() },
         container: "c".to_owned(),
@@ -260,10 +260,10 @@ fn the_shared_pool_is_nobodys() {
     let counted = Accounting { reference: Some(reference.clone()), ..accounting() };
     let report = look(&[], &pods, &counted);
     assert_eq!(amounts(&report), "0 cpu 5/7 | 4 cpu 8/8");
-    assert_eq!(report.signed, [("ns".to_owned(), "own".to_owned())]);
+    assert_eq!(report.fingerprinted, [("ns".to_owned(), "own".to_owned())]);
     let absent = PodName { namespace: "kube-system".to_owned(), name: "gone".to_owned() };
-    let nobody = Accounting { reference: Some(ContainerName { pod: absent, ..reference }), ..accounting() };
-    assert_eq!(amounts(&look(&[], &pods, &nobody)), "0 cpu 0/7 | 4 cpu 0/8");
+    let missing = Accounting { reference: Some(ContainerName { pod: absent, ..reference }), ..accounting() };
+    assert_eq!(amounts(&look(&[], &pods, &missing)), "0 cpu 0/7 | 4 cpu 0/8");
 }
 
 #[test]
@@ -273,8 +273,8 @@ fn a_machine_beyond_the_kubelets_reach_is_refused() {
         machine.zones[1].id = ZoneId(id);
         let allocatable = Allocatable::default();
         let kubelet = known(RULES);
-        let seen = seen(&machine, &layout, &kubelet, &allocatable);
-        report(seen, vec![], &accounting())
+        let snapshot = snapshot(&machine, &layout, &kubelet, &allocatable);
+        report(snapshot, vec![], &accounting())
     };
     assert!(last_zone(63).is_ok());
     let error = last_zone(64).unwrap_err();
@@ -293,7 +293,7 @@ fn the_deprecated_word_says_policy_and_scope() {
         (Policy::None, Scope::Pod, "None"),
         (Policy::None, Scope::Container, "None"),
     ] {
-        assert_eq!(legacy_word(Rules { policy, scope, ..RULES }), wanted);
+        assert_eq!(legacy_policy(Rules { policy, scope, ..RULES }), wanted);
     }
     let report = look(&[], &[], &Accounting { topology_policies: true, ..accounting() });
     assert_eq!(report.content.topology_policy, Some("SingleNUMANodeContainerLevel"));
@@ -329,8 +329,8 @@ fn only_what_has_a_place_is_exclusive() {
         ("memory of a zone", with_memory(&[0]), true),
     ] {
         let exclusive = look(&[], std::slice::from_ref(&pod), &accounting());
-        assert_eq!(exclusive.signed.len(), usize::from(wanted), "{what}");
+        assert_eq!(exclusive.fingerprinted.len(), usize::from(wanted), "{what}");
         let all = look(&[], &[pod], &Accounting { fingerprint: Some(Method::All), ..accounting() });
-        assert_eq!(all.signed.len(), 1, "{what}");
+        assert_eq!(all.fingerprinted.len(), 1, "{what}");
     }
 }

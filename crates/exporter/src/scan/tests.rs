@@ -8,7 +8,7 @@ use prometheus_client::registry::Registry;
 use topology::fingerprint::Method;
 
 use super::*;
-use crate::settings::KubeletConfigAt;
+use crate::settings::KubeletConfigSource;
 
 /// A scanner of one zone with a kubelet whose file says this policy; none: there is no file.
 struct Rig {
@@ -40,7 +40,7 @@ impl Rig {
             podresources: Address::Folder(dir.path().to_owned()),
             sysfs: dir.path().to_owned(),
             kubelet_root: None,
-            kubelet_config: KubeletConfigAt::File { path, drop_ins: None },
+            kubelet_config: KubeletConfigSource::File { path, drop_ins: None },
             policy: None,
             scope: None,
         };

@@ -105,7 +105,7 @@ fn what_says_the_same_is_not_written_again() {
         rig.recorder.tick();
     }
     assert_eq!(inodes(&rig), before);
-    // What somebody removed comes again.
+    // A removed file is written again.
     let (file, dump) = (rig.taken(&rig.file()), rig.taken(&rig.dump()));
     rig.record(&["x"], 5);
     rig.recorder.tick();

@@ -30,7 +30,7 @@ pub(super) fn rule(text: &str) -> PolicyRule {
     }
 }
 
-/// Makes the object of a node nobody runs.
+/// Creates the object of a node without a kubelet.
 pub(super) async fn make_node(client: &Client) -> Node {
     let mut node = Node::default();
     node.metadata.name = Some(OBJECT.to_owned());
@@ -47,7 +47,7 @@ pub(super) async fn counted(client: &Client, about: &[&str]) -> u64 {
     text.lines().filter(matches).filter_map(|line| line.rsplit(' ').next()?.parse::<u64>().ok()).sum()
 }
 
-/// Somebody's role, what is wanted of the exporter with it, and how many refusals finding its way may cost.
+/// A role, the exporter's settings with it, and how many refusals are allowed until a verb works.
 struct Case {
     name: &'static str,
     cluster: Vec<PolicyRule>,
@@ -179,7 +179,7 @@ pub(super) fn owners(nrt: &NodeResourceTopology) -> Vec<(String, String)> {
     nrt.owner_references().iter().map(|owner| (owner.kind.clone(), owner.uid.clone())).collect()
 }
 
-/// What somebody may be refused, each with its outcome.
+/// Requests that the policy may refuse, each with its outcome.
 async fn tries(client: &Client, object: &str) -> Vec<(&'static str, bool)> {
     let nrts = Api::<NodeResourceTopology>::all(client.clone());
     let mut fresh = NodeResourceTopology::default();
@@ -191,7 +191,7 @@ async fn tries(client: &Client, object: &str) -> Vec<(&'static str, bool)> {
     let annotated = json!({ "metadata": { "annotations": { "touched": "1" } } });
     let patched = nrts.patch(object, &PatchParams::default(), &Patch::Merge(&annotated)).await;
     tried.push(("patch", outcome(patched, refused)));
-    let applied = nrts.patch(object, &PatchParams::apply("somebody").force(), &Patch::Apply(&fresh)).await;
+    let applied = nrts.patch(object, &PatchParams::apply("another").force(), &Patch::Apply(&fresh)).await;
     tried.push(("apply", outcome(applied, refused)));
     let mut there = nrts.get(object).await.unwrap();
     there.metadata.annotations = Some([("put".to_owned(), "1".to_owned())].into());

@@ -83,7 +83,7 @@ async fn the_object_follows_the_pods() {
     exporter.stop().await;
 }
 
-/// A kubeconfig of somebody who may do what the exporter documents, and nothing else.
+/// A kubeconfig with the permissions that the exporter documents, and no others.
 async fn restricted(cluster: &Cluster, client: &Client) -> PathBuf {
     use exporter::rbac::Needs;
     use exporter::settings::{Mode, OwnerKind};
@@ -131,7 +131,7 @@ async fn every_allocation_becomes_visible_whole() {
             let wanted = Fingerprint::of_names(placed.iter().map(|name| ("default", *name))).to_string();
             loop {
                 let (_, nrt) = next(&mut seen).await;
-                // Each pod has a CPU and 64 MiB: nobody may see one without the other.
+                // Each pod has a CPU and 64 MiB: readers must not see one without the other.
                 assert_eq!(taken(&nrt, "cpu") * (64 << 20), taken(&nrt, "memory"), "{nrt:?}");
                 if fingerprint(&nrt) == wanted {
                     assert_eq!(taken(&nrt, "cpu"), placed.len() as i64);

@@ -2,7 +2,7 @@
 
 use std::collections::BTreeMap;
 
-use exporter::dialect::{Dialect, Plan, Start, Surroundings};
+use exporter::compat::{Environment, Peer, Plan, Start};
 use testkit::machine::Machine;
 
 use super::*;
@@ -15,11 +15,11 @@ impl Exporter {
     }
 }
 
-fn plan(dialect: Dialect, arguments: Vec<String>, variables: &[(&str, &str)]) -> Plan {
-    let environment: BTreeMap<_, _> =
+fn plan(peer: Peer, arguments: Vec<String>, variables: &[(&str, &str)]) -> Plan {
+    let variables: BTreeMap<_, _> =
         variables.iter().map(|(name, value)| ((*name).to_owned(), (*value).to_owned())).collect();
-    let around = Surroundings { environment, ..Surroundings::real() };
-    let plan = match dialect.start(dialect.program(), arguments, &around) {
+    let env = Environment { variables, ..Environment::real() };
+    let plan = match peer.start(peer.program(), arguments, &env) {
         Start::Run(plan) => Ok(*plan),
         Start::End(ending) => Err(ending),
     };
@@ -54,7 +54,7 @@ async fn manifests_of_the_peers_work() {
         "--podreadiness=false".to_owned(),
     ];
     let variables = [("NODE_NAME", node.name()), ("METRICS_PORT", "2112")];
-    let rte = plan(Dialect::Rte, arguments, &variables);
+    let rte = plan(Peer::Rte, arguments, &variables);
     assert_eq!(
         rte.settings.sources.kubelet_root.as_ref().map(|path| path.display().to_string()),
         Some(root.clone())
@@ -79,7 +79,7 @@ async fn manifests_of_the_peers_work() {
         kubeconfig,
         "-port=0".to_owned(),
     ];
-    let mut nfd = plan(Dialect::Nfd, arguments, &[("NODE_NAME", node.name())]);
+    let mut nfd = plan(Peer::Nfd, arguments, &[("NODE_NAME", node.name())]);
     // In its image sysfs has a fixed place, which is no machine of ours.
     nfd.settings.sources.sysfs = sysfs.into();
     let exporter = Exporter::of(nfd);

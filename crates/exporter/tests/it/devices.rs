@@ -107,7 +107,7 @@ async fn a_device_counts_in_each_of_its_zones_and_is_taken_in_all() {
     exporter.stop().await;
 }
 
-/// A resource that has no locality takes no part in alignment, and one whose devices are in a zone that nobody knows is in
+/// A resource that has no locality takes no part in alignment, and one whose devices are in an unknown zone is in
 /// no zone; neither may spoil what else the node has.
 #[tokio::test]
 async fn devices_without_a_zone_of_the_machine_stand_in_none() {
@@ -137,7 +137,7 @@ async fn devices_without_a_zone_of_the_machine_stand_in_none() {
     exporter.stop().await;
 }
 
-/// A device that breaks is not allocatable, whether somebody has it or not; who has it keeps it.
+/// A device that breaks is not allocatable, whether a container holds it or not; its holder keeps it.
 #[tokio::test]
 async fn broken_devices_are_not_allocatable() {
     let Some((cluster, client, exporter)) = rig(&NO_TIMER).await else { return };
@@ -192,7 +192,7 @@ async fn devices_of_a_plugin_that_died_are_gone_after_a_while() {
     exporter.stop().await;
 }
 
-/// A kubelet that starts knows which devices it has handed out before it knows that there are any: nobody may see more
+/// A kubelet that starts knows which devices it has handed out before it knows that there are any: readers must not see more
 /// of them free than are.
 #[tokio::test]
 async fn held_devices_are_never_free_while_the_kubelet_restarts() {

@@ -1,4 +1,4 @@
-//! Faults, one by one: whatever breaks, nobody sees an object that is not true, and when it is whole again the newest state
+//! Faults, one by one: whatever breaks, readers never see a wrong object, and when it is whole again the newest state
 //! arrives.
 //!
 //! Each case has a node of its own, a stand-in for its kubelet that does what real ones cannot be made to do, and a proxy

@@ -18,7 +18,7 @@ const EMPTY: &str = "0 7/7/8 | 1 8/8/8";
 const WITH_A: &str = "0 3/7/8 | 1 8/8/8";
 const WITH_A_AND_B: &str = "0 3/7/8 | 1 3/8/8";
 
-/// A kubelet that has just started lists no pods for a moment: nobody may see that moment.
+/// A kubelet that has just started lists no pods for a moment: readers must not see that moment.
 #[tokio::test]
 async fn a_restarting_kubelet_never_looks_empty() {
     let Some(cluster) = cluster(|builder| builder.machines([machine()])).await else { return };

@@ -185,7 +185,7 @@ async fn memory_and_hugepages_are_where_the_memory_manager_has_them() {
     }
     let nrt = shows(&client, "memory", &both(all, all)).await;
     assert_eq!(show(&nrt, "hugepages-1Gi"), format!("0 {big}/{big}/{big} | 1 {big}/{big}/{big}"));
-    // Nobody holds anything: now there is a group, and a hint that is refused.
+    // Nothing is held: now there is a group, and a hint that is refused.
     create(&client, &pod("d", "node-0", &[&wants])).await;
     assert_eq!(refused(&client, "d").await, "TopologyAffinityError");
 

@@ -1,6 +1,6 @@
 //! What the Go scheduler plugin makes of an NRT object, and whether an exporter may publish it.
 //!
-//! In: an object as the API server has it, as JSON. Out: what the plugin would believe ([`Seen`]), or every rule that is violated.
+//! In: an object as the API server has it, as JSON. Out: what the plugin would believe ([`Findings`]), or every rule that is violated.
 //! Never: code of ours that reads or writes NRT objects, fingerprints or placements. This is the second opinion.
 //!
 //! Rules: how the plugin reads policies, cells, fingerprints and placements; what it dies of; and what the exporters' own
@@ -31,7 +31,7 @@ const METHODS: [&str; 2] = ["all", "with-exclusive-resources"];
 
 /// What is known about the node besides the object. Nothing of it has to be.
 #[derive(Clone, Copy, Debug, Default)]
-pub(crate) struct Known<'a> {
+pub(crate) struct Expected<'a> {
     /// The pods that the fingerprint covers, as (namespace, name).
     pub(crate) pods: Option<&'a [(&'a str, &'a str)]>,
     /// The containers whose places are published, as (namespace, pod, name).
@@ -42,7 +42,7 @@ pub(crate) struct Known<'a> {
 
 /// What the plugin believes.
 #[derive(Clone, Debug, Default, PartialEq)]
-pub(crate) struct Seen {
+pub(crate) struct Findings {
     /// Topology Manager policy.
     pub(crate) policy: String,
     /// Topology Manager scope.
@@ -68,7 +68,7 @@ pub(crate) struct Cell {
     pub(crate) costs: BTreeMap<u32, i64>,
 }
 
-impl Seen {
+impl Findings {
     /// The zone of a container of these.
     pub(crate) fn zone_of(&self, container: (&str, &str, &str), of: &[(&str, &str, &str)]) -> Option<u32> {
         let hashes: BTreeSet<u64> = of.iter().map(|container| placement::key(*container)).collect();
@@ -78,10 +78,14 @@ impl Seen {
 }
 
 /// Reads an object as the plugin does. The error is a list of everything that is wrong with it.
-pub(crate) fn check(object: &Value, known: &Known) -> Result<Seen, Vec<String>> {
+pub(crate) fn check(object: &Value, known: &Expected) -> Result<Findings, Vec<String>> {
     let mut wrong = Wrong::default();
-    let mut seen =
-        Seen { policy: "none".to_owned(), scope: "container".to_owned(), max_zones: 8, ..Seen::default() };
+    let mut seen = Findings {
+        policy: "none".to_owned(),
+        scope: "container".to_owned(),
+        max_zones: 8,
+        ..Findings::default()
+    };
     for (field, wanted) in [("apiVersion", "topology.node.k8s.io/v1alpha2"), ("kind", "NodeResourceTopology")]
     {
         let found = &object[field];
@@ -101,7 +105,7 @@ pub(crate) fn check(object: &Value, known: &Known) -> Result<Seen, Vec<String>> 
     if wrong.0.is_empty() { Ok(seen) } else { Err(wrong.0) }
 }
 
-/// Whether somebody without a name changed what exporters write: in these tests, the test itself by hand.
+/// Whether an unnamed field manager changed the fields of exporters: in these tests, the test itself.
 pub(crate) fn is_by_hand(object: &Value) -> bool {
     let managers = object["metadata"]["managedFields"].as_array();
     managers.into_iter().flatten().any(|entry| {
@@ -154,7 +158,7 @@ fn get<'a>(attributes: &[(&'a str, &'a str)], name: &str) -> Option<&'a str> {
 }
 
 /// The deprecated list, of which the first entry counts.
-fn legacy_policy(object: &Value, seen: &mut Seen, wrong: &mut Wrong) {
+fn legacy_policy(object: &Value, seen: &mut Findings, wrong: &mut Wrong) {
     let policies = list("topologyPolicies", &object["topologyPolicies"], wrong);
     wrong.when(policies.len() > 1, || format!("topologyPolicies has {} entries", policies.len()));
     let (policy, scope) = match policies.first().map(text) {
@@ -170,7 +174,7 @@ fn legacy_policy(object: &Value, seen: &mut Seen, wrong: &mut Wrong) {
 }
 
 /// What the attributes say about the Topology Manager; it wins over the deprecated list, which must not contradict.
-fn manager(attributes: &[(&str, &str)], object: &Value, seen: &mut Seen, wrong: &mut Wrong) {
+fn manager(attributes: &[(&str, &str)], object: &Value, seen: &mut Findings, wrong: &mut Wrong) {
     let before = (seen.policy.clone(), seen.scope.clone());
     for (name, value) in attributes {
         match *name {
@@ -201,8 +205,8 @@ fn manager(attributes: &[(&str, &str)], object: &Value, seen: &mut Seen, wrong: 
 fn fingerprint(
     attributes: &[(&str, &str)],
     object: &Value,
-    known: &Known,
-    seen: &mut Seen,
+    known: &Expected,
+    seen: &mut Findings,
     wrong: &mut Wrong,
 ) {
     let attribute = get(attributes, FINGERPRINT);

@@ -1,6 +1,6 @@
 //! No program may do more than its command line needs, and every rule can match a request.
 
-use ::exporter::dialect::Surroundings;
+use ::exporter::compat::Environment;
 use ::exporter::rbac::Needs;
 use clap::Parser;
 
@@ -28,8 +28,8 @@ fn settings(options: &Options) -> ::exporter::Settings {
     let file = dir.path().join("etc/tholepin/config.yaml");
     std::fs::create_dir_all(file.parent().unwrap()).unwrap();
     std::fs::write(file, options.updater.config.clone().unwrap_or_default()).unwrap();
-    let around = Surroundings {
-        environment: [("NODE_NAME".to_owned(), "node-0".to_owned())].into(),
+    let around = Environment {
+        variables: [("NODE_NAME".to_owned(), "node-0".to_owned())].into(),
         root: dir.path().to_owned(),
         host: "exporter-x".to_owned(),
         user: 0,
@@ -66,7 +66,7 @@ fn the_exporter_is_told_where_things_are_mounted() {
         mounted(&settings.sources.sysfs);
         mounted(&settings.sources.podresources.file());
         mounted(&settings.sources.kubelet_root.unwrap());
-        if let ::exporter::settings::KubeletConfigAt::File { path, drop_ins } =
+        if let ::exporter::settings::KubeletConfigSource::File { path, drop_ins } =
             settings.sources.kubelet_config
         {
             mounted(&path);

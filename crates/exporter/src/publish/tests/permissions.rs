@@ -6,7 +6,7 @@ use super::*;
 type Script = [(&'static str, Answer)];
 
 /// Runs until something is published; the bodies of the requests on the way.
-async fn check(case: &str, publishing: Publishing, known: Known, script: &Script) -> Vec<Value> {
+async fn check(case: &str, publishing: Publishing, known: ServerState, script: &Script) -> Vec<Value> {
     let mut rig = Rig::start(publishing, known, script.iter().map(|(_, answer)| answer.clone()));
     rig.want(5);
     let mut bodies = Vec::new();
@@ -22,8 +22,8 @@ fn no() -> Answer {
     refusal(403, "Forbidden")
 }
 
-fn blind() -> Known {
-    Known { blind: true, ..Known::default() }
+fn unwatched() -> ServerState {
+    ServerState { unwatched: true, ..ServerState::default() }
 }
 
 const CREATE: &str = "POST v1alpha2/noderesourcetopologies";
@@ -60,14 +60,14 @@ async fn each_role_finds_its_way() {
         ("create only", PATCHING, &[("GET OBJECT", no()), ("PATCH OBJECT", no()), (CREATE, ok(5, 1))]),
     ];
     for (case, publishing, script) in table {
-        check(case, *publishing, blind(), script).await;
+        check(case, *publishing, unwatched(), script).await;
     }
 }
 
 #[tokio::test]
 async fn an_empty_patch_reads_and_writes_nothing() {
     let script = [("GET OBJECT", no()), ("PATCH OBJECT", ok(6, 1)), ("PATCH OBJECT", ok(5, 2))];
-    let bodies = check("NFD's role", PATCHING, blind(), &script).await;
+    let bodies = check("NFD's role", PATCHING, unwatched(), &script).await;
     assert_eq!(bodies[1], json!({}));
     assert_eq!(version(&bodies[2]), "1", "and what it read is what is written onto");
 }
@@ -75,7 +75,7 @@ async fn an_empty_patch_reads_and_writes_nothing() {
 #[tokio::test]
 async fn without_any_way_it_says_which_and_tries_them_all_again() {
     let script = [no(), no(), ok(5, 2)];
-    let mut rig = Rig::watching(Held::object(stored(6, 1)), script);
+    let mut rig = Rig::watching(StoredObject::present(stored(6, 1)), script);
     rig.want(5);
     rig.expect(&format!("PATCH {OBJECT}")).await;
     rig.expect(&format!("PUT {OBJECT}")).await;
@@ -87,7 +87,7 @@ async fn without_any_way_it_says_which_and_tries_them_all_again() {
 #[tokio::test]
 async fn without_a_watch_a_lost_object_comes_back_at_the_next_reading() {
     let script = [ok(5, 1), refusal(404, "NotFound"), ok(5, 7)];
-    let mut rig = Rig::start(PATCHING, blind(), script);
+    let mut rig = Rig::start(PATCHING, unwatched(), script);
     rig.want(5);
     rig.expect(&format!("GET {OBJECT}")).await;
     assert_eq!(rig.report().await, Ok(()));
@@ -98,7 +98,7 @@ async fn without_a_watch_a_lost_object_comes_back_at_the_next_reading() {
 #[tokio::test]
 async fn after_so_many_writes_it_reads_before_the_next() {
     let publishing = Publishing { resync: Some(2), ..PATCHING };
-    let known = Known { held: Held::object(stored(6, 1)), ..Known::default() };
+    let known = ServerState { stored: StoredObject::present(stored(6, 1)), ..ServerState::default() };
     let mut rig = Rig::start(publishing, known, [ok(5, 2), ok(4, 3), ok(4, 9), ok(3, 10)]);
     for (cpus, lines) in [(5, &["PATCH"][..]), (4, &["PATCH"]), (3, &["GET", "PATCH"])] {
         rig.want(cpus);
@@ -120,7 +120,7 @@ async fn what_cannot_be_read_is_replaced_by_its_metadata() {
     });
     let publishing = Publishing { mode: Mode::Update, ..PATCHING };
     // As the watch tells of one.
-    let known = Known { held: Held::Object(Arc::default()), ..Known::default() };
+    let known = ServerState { stored: StoredObject::Object(Arc::default()), ..ServerState::default() };
     let script = [
         ("GET OBJECT", (200, unreadable.clone())),
         ("GET OBJECT", (200, unreadable)),
@@ -137,7 +137,7 @@ async fn the_owner_is_found_as_far_as_allowed() {
     let space = json!({ "metadata": { "name": "numa", "uid": "u9" } });
     let node = Publishing { owner: OwnerKind::Node, ..PATCHING };
     let namespace = Publishing { owner: OwnerKind::Namespace, ..PATCHING };
-    let absent = || Known { held: Held::Absent, ..Known::default() };
+    let absent = || ServerState { stored: StoredObject::Absent, ..ServerState::default() };
     let owner = |body: &Value| body["metadata"]["ownerReferences"][0]["uid"].clone();
 
     let script = [("GET nodes/n1", no()), ("GET v1/nodes", (200, list)), (CREATE, ok(5, 1))];
@@ -153,7 +153,7 @@ async fn the_owner_is_found_as_far_as_allowed() {
 }
 
 /// The bodies of these requests, whatever comes after.
-async fn first(publishing: Publishing, known: Known, script: &Script) -> Vec<Value> {
+async fn first(publishing: Publishing, known: ServerState, script: &Script) -> Vec<Value> {
     let mut rig = Rig::start(publishing, known, script.iter().map(|(_, answer)| answer.clone()));
     rig.want(5);
     let mut bodies = Vec::new();
@@ -170,7 +170,7 @@ async fn an_owner_that_may_not_be_changed_is_left() {
     refused["message"] = json!("cannot set an ownerRef on a resource you can't delete");
     let space = json!({ "metadata": { "name": "numa", "uid": "u9" } });
     let namespace = Publishing { owner: OwnerKind::Namespace, ..PATCHING };
-    let known = Known { held: Held::object(stored(6, 1)), ..Known::default() };
+    let known = ServerState { stored: StoredObject::present(stored(6, 1)), ..ServerState::default() };
     let script = [
         ("GET namespaces/numa", (200, space)),
         ("PATCH OBJECT", (status, refused)),

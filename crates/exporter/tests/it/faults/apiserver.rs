@@ -133,7 +133,7 @@ async fn no_answer_to_a_write() {
     rig.survived_well(Writes::Exactly(3)).await;
 }
 
-/// The write happened, and nobody was told: the next try sees that there is nothing left to do.
+/// The write happened, but its answer is lost: the next attempt finds that nothing differs.
 #[tokio::test]
 async fn answer_lost_after_the_object_was_changed() {
     let Some(mut rig) = Rig::start("patch-lost").await else { return };
@@ -202,7 +202,7 @@ async fn watch_dropped() {
     rig.survived_well(Writes::Exactly(3)).await;
 }
 
-/// What happens to the object while nobody watches is found when the watch is back.
+/// Changes of the object during an interruption of the watch are found when the watch is back.
 #[tokio::test]
 async fn watch_away_while_the_object_is_deleted() {
     let Some(rig) = Rig::start("watch-away").await else { return };

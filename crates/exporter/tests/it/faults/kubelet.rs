@@ -24,7 +24,7 @@ async fn socket_left_behind_by_a_killed_kubelet() {
     let _exporter = rig.export().await;
     for (name, cpu) in [("b", 5), ("c", 6)] {
         rig.kubelet.stop();
-        // Somebody looks at it, or nobody would notice.
+        // The timer finds the change; no event reports it.
         rig.admit(name, &[cpu]);
         rig.health_says("[-]scan failed: podresources ").await;
         rig.kubelet.restart().unwrap();

@@ -1,4 +1,4 @@
-//! Somebody takes the object away, writes into it, or replaces the Node.
+//! Another client deletes the object, writes into it, or replaces the Node.
 
 use super::*;
 
@@ -61,7 +61,7 @@ async fn object_fought_over() {
         until("repaired", changed).await;
         spoilt = rig.meddle(json!({ "zones": [] })).await;
     }
-    rig.health_says("somebody keeps changing our object").await;
+    rig.health_says("another writer keeps changing the object").await;
     for _ in 0..20 {
         rig.meddle(json!({ "attributes": [] })).await;
     }

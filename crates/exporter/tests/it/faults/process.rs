@@ -99,7 +99,7 @@ async fn sigkill_during_a_write() {
     rig.survived_well(Writes::Exactly(4)).await;
 }
 
-/// Pods come and go while nobody looks. A start without a change writes nothing.
+/// Pods come and go while no exporter runs. A start without a change writes nothing.
 #[tokio::test]
 async fn restarted_while_pods_change() {
     let Some(mut rig) = Rig::start("restarted").await else { return };

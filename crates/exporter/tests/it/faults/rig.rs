@@ -116,7 +116,7 @@ impl Rig {
         exporter
     }
 
-    /// Waits until nobody asks the kubelet any more: what was noticed has been followed up.
+    /// Waits until no more calls reach the kubelet: all follow-up scans are done.
     pub(crate) async fn is_quiet(&self) {
         let (mut calls, mut since) = (self.kubelet.calls(), Instant::now());
         let quiet = async || {
@@ -185,7 +185,7 @@ impl Rig {
         self.nrts().get(self.name).await.unwrap()
     }
 
-    /// Somebody else writes into the object.
+    /// Another client writes into the object.
     pub(crate) async fn meddle(&mut self, patch: serde_json::Value) -> NodeResourceTopology {
         let patch = Patch::Merge(&patch);
         let nrt = self.nrts().patch(self.name, &PatchParams::default(), &patch).await.unwrap();
@@ -212,7 +212,7 @@ impl Rig {
         until("another try to write", async || (self.writes() >= wanted).then_some(())).await;
     }
 
-    /// What metrics and health answer; empty while nobody does.
+    /// The answers of metrics and health; empty while they are not served.
     pub(crate) async fn get(&self, path: &str) -> String {
         let ask = async {
             let mut stream = TcpStream::connect(("127.0.0.1", self.port)).await?;

@@ -1,6 +1,6 @@
 //! resource-topology-exporter's suite.
 
-use exporter::dialect::{Dialect, Ending, Start, Surroundings};
+use exporter::compat::{Ending, Environment, Peer, Start};
 use k8s_openapi::api::core::v1::Node;
 use kube::ResourceExt as _;
 use kube::api::DeleteParams;
@@ -8,7 +8,7 @@ use serde_json::json;
 use topology::fingerprint::Fingerprint;
 
 use super::seat::{DEVICE, IDLE, Seat};
-use super::validity::Known;
+use super::validity::Expected;
 use super::*;
 
 const UPDATE: &str = "k8stopoawareschedwg/rte-update";
@@ -27,15 +27,15 @@ fn signed(seat: &Seat, pods: &[&str]) -> String {
 /// The program's name, a space, a semantic version.
 #[test]
 fn version_output_is_parseable() {
-    for dialect in [Dialect::Rte, Dialect::Nfd] {
-        let around = Surroundings { environment: [].into(), ..Surroundings::real() };
+    for peer in [Peer::Rte, Peer::Nfd] {
+        let env = Environment { variables: [].into(), ..Environment::real() };
         let Start::End(Ending { stdout, stderr, code }) =
-            dialect.start(dialect.program(), vec!["--version".to_owned()], &around)
+            peer.start(peer.program(), vec!["--version".to_owned()], &env)
         else {
-            panic!("{dialect:?} runs");
+            panic!("{peer:?} runs");
         };
         assert_eq!((stderr.as_str(), code), ("", 0));
-        let version = stdout.strip_prefix(dialect.program()).unwrap().trim();
+        let version = stdout.strip_prefix(peer.program()).unwrap().trim();
         let core = version.split(['-', '+']).next().unwrap();
         let numbers: Vec<u64> = core.split('.').map(|number| number.parse().unwrap()).collect();
         assert_eq!(numbers.len(), 3, "{stdout:?}");
@@ -118,7 +118,7 @@ async fn object_is_valid_and_owned_and_only_exclusive_cpus_reduce_it_in_update_a
     }
 }
 
-/// Containers with exclusive resources are in the metadata and nobody else, and no vector is on the busiest zone.
+/// Only containers with exclusive resources are in the metadata, and no vector is on the busiest zone.
 #[tokio::test]
 async fn placement_metadata_counts_containers_with_exclusive_resources() {
     let Some(seat) = Seat::take(0).await else { return };
@@ -134,7 +134,7 @@ async fn placement_metadata_counts_containers_with_exclusive_resources() {
         let containers: Vec<_> =
             names.iter().zip(places).map(|(pod, p)| ("default", pod.as_str(), p.1)).collect();
         // That includes that the busiest zone has no vector.
-        let known = Known { containers: Some(&containers), ..Known::default() };
+        let known = Expected { containers: Some(&containers), ..Expected::default() };
         let seen = validity::check(&object, &known).unwrap();
         for (container, (.., zone)) in containers.iter().zip(places) {
             assert_eq!(seen.zone_of(*container, &containers), Some(*zone), "{container:?}: {object:#}");

@@ -1,10 +1,10 @@
-//! A node for a test, and exporters on it that were started as somebody starts the peers.
+//! A node for a test, and exporters on it that are started as the peers are.
 
 use std::collections::BTreeMap;
 use std::path::Path;
 use std::sync::{Arc, Weak};
 
-use exporter::dialect::{Dialect, Start, Surroundings};
+use exporter::compat::{Environment, Peer, Start};
 use k8s_openapi::api::core::v1::Container;
 use k8s_openapi::apimachinery::pkg::api::resource::Quantity;
 use kube::api::{DeleteParams, GetParams, ListParams};
@@ -19,7 +19,7 @@ use super::*;
 /// The node whose kubelet has a memory manager. The others have none, as in the peers' suites: with it also Guaranteed pods
 /// with a part of a CPU hold something.
 pub(super) const WITH_MEMORY: usize = 2;
-/// What nobody holds, on every node.
+/// The resources that are not held, on every node.
 pub(super) const IDLE: &str = "0 7/7/8 | 1 8/8/8";
 /// The resource of the peers' sample plugin.
 pub(super) const DEVICE: &str = "example.com/deviceA";
@@ -164,7 +164,7 @@ impl Seat {
         // Who serves on all addresses serves on the host's too.
         let host = if ip == "0.0.0.0" { "127.0.0.1" } else { ip };
         let scheme = if secure { "https" } else { "http" };
-        self.start(Dialect::Rte, arguments, self.around(), &format!("{scheme}://{host}:{port}")).await
+        self.start(Peer::Rte, arguments, self.env(), &format!("{scheme}://{host}:{port}")).await
     }
 
     /// An exporter as numaresources-operator starts its operand on OpenShift with default settings, in a container with this
@@ -192,12 +192,12 @@ impl Seat {
             format!("--metrics-certs-dir={root}/etc/secrets/rte"),
             format!("--metrics-port={port}"),
         ];
-        let mut around = Surroundings { root: root.to_string().into(), ..self.around() };
-        around.environment.extend([
+        let mut env = Environment { root: root.to_string().into(), ..self.env() };
+        env.variables.extend([
             ("REFERENCE_CONTAINER_NAME".to_owned(), "shared-pool-container".to_owned()),
             ("METRICS_PORT".to_owned(), "2112".to_owned()),
         ]);
-        self.start(Dialect::Rte, arguments.into(), around, &format!("https://127.0.0.1:{port}")).await
+        self.start(Peer::Rte, arguments.into(), env, &format!("https://127.0.0.1:{port}")).await
     }
 
     /// An exporter as NFD's manifests start it, but for the place of sysfs, which is fixed in its images.
@@ -207,11 +207,11 @@ impl Seat {
         let arguments =
             ["--pods-fingerprint=true".to_owned(), "-v=1".to_owned(), config, format!("-port={port}")];
         let arguments = arguments.into_iter().chain(further.iter().map(|flag| (*flag).to_owned())).collect();
-        self.start(Dialect::Nfd, arguments, self.around(), &format!("http://127.0.0.1:{port}")).await
+        self.start(Peer::Nfd, arguments, self.env(), &format!("http://127.0.0.1:{port}")).await
     }
 
-    /// What a container on the node has around it.
-    fn around(&self) -> Surroundings {
+    /// The environment of a container on the node.
+    fn env(&self) -> Environment {
         let (node, us) = (self.node().name(), self.name("us"));
         let variables = [
             ("NODE_NAME", node),
@@ -219,28 +219,22 @@ impl Seat {
             ("REFERENCE_NAMESPACE", "default"),
             ("REFERENCE_POD_NAME", us.as_str()),
         ];
-        let environment = variables.map(|(name, value)| (name.to_owned(), value.to_owned())).into();
-        Surroundings { environment, ..Surroundings::real() }
+        let variables = variables.map(|(name, value)| (name.to_owned(), value.to_owned())).into();
+        Environment { variables, ..Environment::real() }
     }
 
-    async fn start(
-        &self,
-        dialect: Dialect,
-        mut arguments: Vec<String>,
-        around: Surroundings,
-        url: &str,
-    ) -> Running {
+    async fn start(&self, peer: Peer, mut arguments: Vec<String>, env: Environment, url: &str) -> Running {
         if !arguments.iter().any(|argument| argument.starts_with("--podresources-socket=")) {
             let socket = self.node().podresources_socket();
             arguments.push(format!("--podresources-socket=unix://{}", socket.display()));
         }
         arguments.push(format!("--kubeconfig={}", self.cluster.control().kubeconfig().display()));
-        let mut plan = match dialect.start(dialect.program(), arguments, &around) {
+        let mut plan = match peer.start(peer.program(), arguments, &env) {
             Start::Run(plan) => Ok(*plan),
             Start::End(ending) => Err(ending),
         }
         .unwrap();
-        if dialect == Dialect::Nfd {
+        if peer == Peer::Nfd {
             plan.settings.sources.sysfs = self.node().kubelet().machine().sys();
         }
         let exporter = Exporter::with(plan.settings);

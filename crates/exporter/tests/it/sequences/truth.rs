@@ -169,7 +169,7 @@ pub(super) enum Verdict {
     Refused(Vec<&'static str>),
     /// Does not say `TopologyAffinityError`.
     NotForZones,
-    /// Nobody can tell.
+    /// Unknown.
     Open,
 }
 

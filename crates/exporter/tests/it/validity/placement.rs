@@ -14,7 +14,7 @@ pub(super) fn key((namespace, pod, container): (&str, &str, &str)) -> u64 {
 pub(super) fn read(
     object: &Value,
     attributes: &[(&str, &str)],
-    known: &Known,
+    known: &Expected,
 ) -> Result<Option<Vec<u32>>, String> {
     let mut vectors = BTreeMap::new();
     let mut ids = BTreeSet::new();

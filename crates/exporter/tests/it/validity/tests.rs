@@ -52,14 +52,14 @@ fn with(pointer: &str, value: Value) -> Value {
 
 #[test]
 fn a_good_object_is_understood() {
-    let known = Known { pods: Some(&POD), containers: Some(&CONTAINERS), no_distances: false };
+    let known = Expected { pods: Some(&POD), containers: Some(&CONTAINERS), no_distances: false };
     let seen = check(&good(), &known).unwrap();
     let quantity = |text: &str| Quantity::parse(text).unwrap();
     let cell = |available: &[(&str, &str)], costs: [i64; 2]| Cell {
         available: available.iter().map(|(name, amount)| ((*name).to_owned(), quantity(amount))).collect(),
         costs: (0..).zip(costs).collect(),
     };
-    let wanted = Seen {
+    let wanted = Findings {
         policy: "single-numa-node".to_owned(),
         scope: "pod".to_owned(),
         max_zones: 12,
@@ -86,16 +86,16 @@ fn what_may_be_missing_may_be_missing() {
     ]);
     bare["zones"][0]["attributes"].take();
     bare["topologyPolicies"] = json!(["RestrictedContainerLevel"]);
-    let seen = check(&bare, &Known::default()).unwrap();
+    let seen = check(&bare, &Expected::default()).unwrap();
     assert_eq!((seen.policy.as_str(), seen.scope.as_str(), seen.max_zones), ("restricted", "container", 8));
     assert_eq!((seen.fingerprint.as_str(), seen.only_exclusive, seen.placements), ("", false, None));
 
     for zone in [0, 1] {
         bare["zones"][zone]["costs"].take();
     }
-    let no_distances = Known { no_distances: true, ..Known::default() };
+    let no_distances = Expected { no_distances: true, ..Expected::default() };
     assert!(check(&bare, &no_distances).unwrap().cells[&1].costs.is_empty());
-    assert_eq!(check(&bare, &Known::default()).unwrap_err().len(), 2);
+    assert_eq!(check(&bare, &Expected::default()).unwrap_err().len(), 2);
 }
 
 #[test]
@@ -174,7 +174,7 @@ fn each_broken_rule_is_told() {
         ("/attributes/5/value", json!("npv0v001::ve=leb89::cc=3::nn=2::bn=0"), "vectors on zones [0] of 2"),
         ("/attributes/5/value", json!("npv0v001::ve=leb89::cc=4::nn=2::bn=1"), "cc=4, it should be 3"),
     ] {
-        let known = Known { containers: Some(&CONTAINERS), ..Known::default() };
+        let known = Expected { containers: Some(&CONTAINERS), ..Expected::default() };
         let wrong = check(&with(pointer, value.clone()), &known).expect_err(&format!("{pointer} = {value}"));
         assert!(
             wrong.iter().any(|wrong| wrong.contains(told)),
@@ -194,12 +194,12 @@ fn fingerprints_are_looked_at() {
     ] {
         let mut object = with("/attributes/0/value", json!(fingerprint));
         object["metadata"]["annotations"][ANNOTATION] = json!(fingerprint);
-        let wrong = check(&object, &Known { pods: Some(&POD), ..Known::default() }).unwrap_err();
+        let wrong = check(&object, &Expected { pods: Some(&POD), ..Expected::default() }).unwrap_err();
         assert!(wrong.iter().any(|wrong| wrong.contains(told)), "{fingerprint}: {wrong:?}");
     }
     let mut annotated = with("/attributes/0", json!(null));
     annotated["attributes"].as_array_mut().unwrap().remove(0);
-    assert!(check(&annotated, &Known::default()).unwrap_err()[0].starts_with(ANNOTATION));
+    assert!(check(&annotated, &Expected::default()).unwrap_err()[0].starts_with(ANNOTATION));
 }
 
 #[test]

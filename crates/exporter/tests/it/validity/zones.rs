@@ -6,7 +6,7 @@ use super::*;
 const MAX_ID: u32 = 63;
 
 /// The cells by id.
-pub(super) fn cells(zones: &Value, known: &Known, wrong: &mut Wrong) -> BTreeMap<u32, Cell> {
+pub(super) fn cells(zones: &Value, known: &Expected, wrong: &mut Wrong) -> BTreeMap<u32, Cell> {
     wrong.when(!zones.is_array(), || format!("zones is not a list: {zones}"));
     let mut cells = BTreeMap::new();
     for zone in list("zones", zones, wrong) {

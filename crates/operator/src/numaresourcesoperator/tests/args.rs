@@ -4,8 +4,8 @@ use std::collections::BTreeSet;
 use std::path::PathBuf;
 use std::time::Duration;
 
-use exporter::dialect::{Dialect, Start, Surroundings};
-use exporter::settings::{KubeletConfigAt, OwnerKind, PodName, Settings};
+use exporter::compat::{Environment, Peer, Start};
+use exporter::settings::{KubeletConfigSource, OwnerKind, PodName, Settings};
 use topology::fingerprint::Method;
 
 use super::*;
@@ -201,15 +201,15 @@ fn understood(world: &World, pool: &str, mounted: &[&str]) -> Settings {
         let value = source.map(|source| field(&source.field_path).to_owned());
         (variable.name.clone(), value.or_else(|| variable.value.clone()).unwrap())
     };
-    let around = Surroundings {
-        environment: container.env.iter().flatten().map(variable).collect(),
+    let around = Environment {
+        variables: container.env.iter().flatten().map(variable).collect(),
         root: root.path().to_owned(),
         host: "host".to_owned(),
         user: 0,
     };
     let command = container.command.as_ref().unwrap()[0].rsplit('/').next().unwrap().to_owned();
-    let dialect = Dialect::named(&command).unwrap();
-    match dialect.start(&command, container.args.clone().unwrap(), &around) {
+    let peer = Peer::named(&command).unwrap();
+    match peer.start(&command, container.args.clone().unwrap(), &around) {
         Start::Run(plan) => plan.settings,
         Start::End(ending) => panic!("{:?}: {}", container.args, ending.stderr),
     }
@@ -251,7 +251,7 @@ fn our_exporter_understands_all_of_it() {
 fn check(settings: &Settings, platform: Platform, [mode, fingerprint, pause]: [&str; 3]) {
     let name = format!("{platform} {mode} {fingerprint} {pause}");
     let timer = if mode == "Events" { Duration::ZERO } else { Duration::from_secs(10) };
-    assert_eq!(settings.pace.timer, timer, "{name}");
+    assert_eq!(settings.intervals.timer, timer, "{name}");
     let events = mode != "Periodic";
     assert_eq!(settings.notify_file, events.then(|| PathBuf::from("/run/rte/notify")), "{name}");
     assert_eq!(
@@ -280,7 +280,7 @@ fn check(settings: &Settings, platform: Platform, [mode, fingerprint, pause]: [&
         Platform::Kubernetes => "/host-var-lib-kubelet/config.yaml",
         _ => "/podresources/config.yaml",
     };
-    let file = KubeletConfigAt::File { path: PathBuf::from(file), drop_ins: None };
+    let file = KubeletConfigSource::File { path: PathBuf::from(file), drop_ins: None };
     assert_eq!(settings.sources.kubelet_config, file, "{name}");
     // B-04: without a ConfigMap the kubelets' own configuration counts where it can be read, else the kubelets' defaults.
     assert_eq!(settings.sources.policy.is_some(), platform.is_openshift(), "B-04 {name}");

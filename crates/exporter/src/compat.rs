@@ -1,16 +1,16 @@
-//! The command lines of the programs we stand in for.
+//! The command lines of the programs that the exporter replaces.
 //!
-//! In: the arguments of a peer, and what lies around the process ([`Surroundings`]). Out: a [`Plan`] with the [`Settings`] that
-//! they come to, or what to print and the exit code ([`Ending`]). Never: the node, the API server, a process that ends: all of
-//! that is the caller's.
+//! In: the arguments of a peer, and the [`Environment`] of the process. Out: a [`Plan`] with the [`Settings`], or
+//! output and exit code ([`Ending`]). Never: the node, the API server, an exit of the process: all of that is the
+//! caller's.
 //!
-//! `rte` is resource-topology-exporter's, `nfd` nfd-topology-updater's. Ours is [`crate::args`].
+//! `rte` is for resource-topology-exporter, `nfd` for nfd-topology-updater. [`crate::args`] is the exporter's own.
 
+pub mod environment;
 pub mod extra;
 mod nfd;
 pub mod notify_file;
 mod rte;
-pub mod surroundings;
 
 use std::path::PathBuf;
 use std::time::Duration;
@@ -19,48 +19,48 @@ use runtime::goflag::{FlagSet, Outcome, Parsed};
 
 use crate::settings::Settings;
 
-pub use surroundings::Surroundings;
+pub use environment::Environment;
 
-/// Time between looks for releases while pods hold something; no peer has a flag for it. See [`crate::pace`].
+/// Time between scans for releases while pods hold resources; no peer has a flag for it. See [`crate::schedule`].
 const RELEASE: Duration = Duration::from_secs(1);
 
-/// A program we stand in for.
+/// A program that the exporter replaces.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Dialect {
+pub enum Peer {
     /// resource-topology-exporter 0.25, alone or as the operand of numaresources-operator.
     Rte,
     /// nfd-topology-updater 0.20.
     Nfd,
 }
 
-/// What a command line comes to.
+/// The meaning of a command line.
 #[derive(Debug)]
 pub enum Start {
-    /// Run.
+    /// Run with these settings.
     Run(Box<Plan>),
-    /// Print and end.
+    /// Print and exit.
     End(Ending),
 }
 
-/// What to do.
+/// How to run.
 #[derive(Debug)]
 pub struct Plan {
-    /// How to run.
+    /// The settings.
     pub settings: Settings,
-    /// As klog's `-v`.
+    /// The verbosity, as klog's `-v`.
     pub verbosity: u8,
-    /// What standard output is to show first; may be empty.
+    /// Text for standard output before the start; may be empty.
     pub stdout: String,
-    /// What the log is to say once there is one.
+    /// Messages for the log, once it is set up.
     pub notes: Vec<Note>,
 }
 
-/// How to end.
+/// How to exit.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Ending {
-    /// For standard output.
+    /// Text for standard output.
     pub stdout: String,
-    /// For standard error.
+    /// Text for standard error.
     pub stderr: String,
     /// The exit code.
     pub code: u8,
@@ -69,14 +69,14 @@ pub struct Ending {
 /// A line for the log.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Note {
-    /// Worth knowing.
+    /// Information.
     Info(String),
-    /// Probably not what was meant.
+    /// A probable mistake.
     Warning(String),
 }
 
 impl Note {
-    /// Logs it.
+    /// Writes the note to the log.
     pub fn log(&self) {
         match self {
             Self::Info(text) => tracing::info!("{text}"),
@@ -85,44 +85,44 @@ impl Note {
     }
 }
 
-/// Something that makes a command line, variable or file unusable.
+/// A reason why a command line, variable or file cannot be used.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum Problem {
-    /// A value that is none of those allowed.
+    /// A value that is not allowed.
     #[error("{at}: {value} is not allowed; it must be {allowed}")]
     Value {
-        /// File and key, flag or variable.
+        /// The file and key, flag or variable.
         at: String,
-        /// What it says.
+        /// The value.
         value: String,
-        /// What it may say.
+        /// The allowed values.
         allowed: String,
     },
     /// A file that cannot be read, or is not YAML.
     #[error("{file}: {reason}")]
     File {
-        /// Its path.
+        /// The path of the file.
         file: String,
-        /// What is wrong.
+        /// The cause.
         reason: String,
     },
-    /// A file in a place where anybody could have put it.
+    /// A file outside of the directories that only administrators can write to.
     #[error("{path} is outside of the directories that configuration is read from: {allowed}")]
     Outside {
-        /// Where it is, after symbolic links.
+        /// The path, after symbolic links.
         path: String,
-        /// Where it may be.
+        /// The allowed directories.
         allowed: String,
     },
-    /// Something that has to be said and was not.
+    /// A required value that is missing.
     #[error("{what}: {remedy}")]
     Missing {
-        /// What.
+        /// The missing value.
         what: String,
-        /// How to say it.
+        /// How to provide it.
         remedy: String,
     },
-    /// More arguments than have a meaning.
+    /// Excess arguments.
     #[error("unexpected arguments {0:?}; {1}")]
     Arguments(Vec<String>, &'static str),
 }
@@ -137,8 +137,8 @@ impl Problem {
     }
 }
 
-impl Dialect {
-    /// The dialect of a program with this name, without its directory.
+impl Peer {
+    /// The peer whose program has this name, without its directory.
     #[must_use]
     pub fn named(program: &str) -> Option<Self> {
         match program {
@@ -148,7 +148,7 @@ impl Dialect {
         }
     }
 
-    /// The name it is known by, which its version line begins with.
+    /// The name of the program, with which its version line begins.
     #[must_use]
     pub fn program(self) -> &'static str {
         match self {
@@ -157,7 +157,7 @@ impl Dialect {
         }
     }
 
-    /// The exit code of an error that is not one of the command line's grammar.
+    /// The exit code of errors other than wrong flags.
     #[must_use]
     pub fn failure(self) -> u8 {
         match self {
@@ -166,17 +166,17 @@ impl Dialect {
         }
     }
 
-    /// Understands the arguments that follow the program's name, which is `program` in the usage text.
+    /// Parses the arguments that follow the program's name. `program` is the name in the usage text.
     #[must_use]
-    pub fn start(self, program: &str, arguments: Vec<String>, around: &Surroundings) -> Start {
+    pub fn start(self, program: &str, arguments: Vec<String>, env: &Environment) -> Start {
         match self {
-            Self::Rte => rte::start(program, arguments, around),
-            Self::Nfd => nfd::start(program, arguments, around),
+            Self::Rte => rte::start(program, arguments, env),
+            Self::Nfd => nfd::start(program, arguments, env),
         }
         .unwrap_or_else(Start::End)
     }
 
-    /// Ends with the problems, a line each.
+    /// Exits with the problems, a line each.
     fn unusable(self, problems: &[Problem]) -> Ending {
         let stderr = problems.iter().map(|problem| format!("error: {problem}\n")).collect();
         Ending { stderr, code: self.failure(), ..Ending::default() }
@@ -187,7 +187,7 @@ impl Dialect {
     }
 }
 
-/// Reads flags, or ends as Go programs do.
+/// Parses flags, or exits as Go programs do.
 fn flags(set: FlagSet<'_>, arguments: Vec<String>) -> Result<Parsed, Ending> {
     set.parse(arguments).map_err(|outcome| ended(&outcome))
 }
@@ -201,12 +201,12 @@ fn verbosity(level: i64) -> u8 {
     u8::try_from(level.max(0)).unwrap_or(u8::MAX)
 }
 
-/// The name of the node, if it can be one: a Kubernetes object name. The host's own is taken as the kubelet takes it: in
+/// The name of the node, if it is a valid Kubernetes object name. As in the kubelet, the host's own name is used in
 /// lower case.
-pub(crate) fn node_name(wanted: Option<&str>, around: &Surroundings) -> Option<String> {
+pub(crate) fn node_name(wanted: Option<&str>, env: &Environment) -> Option<String> {
     let name = match wanted {
         Some(name) if !name.is_empty() => name.to_owned(),
-        _ => around.host.to_lowercase(),
+        _ => env.host.to_lowercase(),
     };
     let inner = |byte: u8| byte.is_ascii_lowercase() || byte.is_ascii_digit();
     let label = |label: &str| {
@@ -218,10 +218,10 @@ pub(crate) fn node_name(wanted: Option<&str>, around: &Surroundings) -> Option<S
     (name.len() <= 253 && name.split('.').all(label)).then_some(name)
 }
 
-/// What [`node_name`] wants.
+/// The allowed names for [`node_name`].
 pub(crate) const NODE_NAME: &str = "lower-case letters, digits, `-` and `.`, at most 253";
 
-/// Where `PFP_STATUS_DUMP` wants statuses, if that is a directory.
-pub(crate) fn status_dump(around: &Surroundings) -> Option<PathBuf> {
-    around.variable("PFP_STATUS_DUMP").map(PathBuf::from).filter(|dir| around.is_dir(dir))
+/// The directory of `PFP_STATUS_DUMP`, if it exists.
+pub(crate) fn status_dump(env: &Environment) -> Option<PathBuf> {
+    env.variable("PFP_STATUS_DUMP").map(PathBuf::from).filter(|dir| env.is_dir(dir))
 }

@@ -106,7 +106,7 @@ fn config_tree_06_flag_beats_environment() {
 }
 
 #[test]
-fn environment_of_metrics_counts_where_nobody_else_speaks() {
+fn variables_of_metrics_count_without_files_and_flags() {
     let variables = [("METRICS_PORT", "9000"), ("METRICS_ADDRESS", "127.0.0.1")];
     let address = |files: &[(&str, &str)], variables: &[(&str, &str)], arguments: &[&str]| {
         let arguments: Vec<&str> = arguments.iter().copied().chain(["--metrics-mode=http"]).collect();
@@ -234,7 +234,7 @@ fn configuration_is_read_from_its_directories_only() {
         ("/home/me", "/home/me", false),
     ] {
         let path = format!("{root}/daemon/config.yaml");
-        let plain = crate::dialect::surroundings::clean(path.as_ref());
+        let plain = crate::compat::environment::clean(path.as_ref());
         let world = World::new(&[(plain.to_str().unwrap(), file)], &[("HOME", home)]);
         match world.start(&[root]) {
             Start::Run(plan) => assert!(wanted && plan.verbosity == 6, "{root}"),

@@ -1,23 +1,23 @@
-//! Which files are read, and from where.
+//! Finds and reads the configuration files.
 //!
-//! In: the configuration root or `--config`. Out: what they say, in a [`Config`]. Never: a file outside of RTE's directories, even
-//! behind a symbolic link.
+//! In: the configuration root or `--config`. Out: the values of the files, in a [`Config`]. Never: a file outside of
+//! RTE's directories, even behind a symbolic link.
 //!
-//! Below the root (an argument, else `/etc/rte`): `daemon/config.yaml`, then each file of `daemon/config.yaml.d/` in lexical order,
-//! then `extra/config.yaml`. Without the argument the file of `--config` comes last, which is where RTE looks by default; when that
-//! flag is given, `extra/config.yaml` is not read. None of them has to be there.
+//! Below the root (an argument, else `/etc/rte`) these files are read in order: `daemon/config.yaml`, each file of
+//! `daemon/config.yaml.d/` in lexical order, `extra/config.yaml`. Without the argument the file of `--config` comes
+//! last, whose default is RTE's; if that flag is given, `extra/config.yaml` is not read. All files are optional.
 
 use std::path::{Path, PathBuf};
 
 use super::config::Config;
-use crate::dialect::extra::{Extra, Reader};
-use crate::dialect::surroundings::clean;
-use crate::dialect::{Note, Problem, Surroundings};
+use crate::compat::environment::clean;
+use crate::compat::extra::{Extra, Reader};
+use crate::compat::{Environment, Note, Problem};
 
-/// Where the daemon's files are without an argument.
+/// The default of the configuration root.
 const ROOT: &str = "/etc/rte";
 
-/// Which files there are to read.
+/// The files to read.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) struct Locations {
     daemon: PathBuf,
@@ -25,10 +25,10 @@ pub(super) struct Locations {
 }
 
 impl Locations {
-    /// Those for a root (the argument) and `--config` as it was given, or its default.
+    /// The files for a root (the argument) and `--config` as given, or its default.
     ///
     /// # Errors
-    /// For an empty one.
+    /// When a path is not absolute.
     pub(super) fn new(root: Option<&str>, given: Option<&str>, default: &str) -> Result<Self, Problem> {
         let absolute = |text: &str, at: &str| {
             let wrong = || Problem::value(at, format!("{text:?}"), "an absolute path");
@@ -51,18 +51,18 @@ impl Locations {
         })
     }
 
-    /// Reads them into `config`.
+    /// Reads the files into `config`.
     pub(super) fn read(
         &self,
         config: &mut Config,
-        around: &Surroundings,
+        env: &Environment,
         notes: &mut Vec<Note>,
         problems: &mut Vec<Problem>,
     ) {
         let main = self.daemon.join("config.yaml");
-        for file in std::iter::once(main).chain(around.files(&self.daemon.join("config.yaml.d"))) {
-            match readable(&file, around).and_then(|there| there.then(|| around.map(&file)).transpose()) {
-                Ok(None) => notes.push(Note::Info(format!("{} is not there", file.display()))),
+        for file in std::iter::once(main).chain(env.files(&self.daemon.join("config.yaml.d"))) {
+            match readable(&file, env).and_then(|there| there.then(|| env.map(&file)).transpose()) {
+                Ok(None) => notes.push(Note::Info(format!("{} does not exist", file.display()))),
                 Ok(Some(map)) => {
                     let name = file.display().to_string();
                     config.take_daemon(map, &mut Reader { file: &name, notes, problems });
@@ -71,9 +71,9 @@ impl Locations {
             }
         }
         for file in &self.extra {
-            match readable(file, around) {
+            match readable(file, env) {
                 Ok(_) => {
-                    if let Some(extra) = Extra::read(file, around, notes, problems) {
+                    if let Some(extra) = Extra::read(file, env, notes, problems) {
                         config.take_extra(&file.display().to_string(), extra, problems);
                     }
                 }
@@ -83,12 +83,12 @@ impl Locations {
     }
 }
 
-/// Whether the file is there; what it is behind symbolic links must be in a directory for configuration.
-fn readable(file: &Path, around: &Surroundings) -> Result<bool, Problem> {
-    let found = around.resolve(file)?;
+/// Whether the file exists; after symbolic links it must be in a directory for configuration.
+fn readable(file: &Path, env: &Environment) -> Result<bool, Problem> {
+    let found = env.resolve(file)?;
     let real = found.clone().unwrap_or_else(|| file.to_owned());
-    let allowed = directories(around);
-    // By whole components: `/etc/rte-of-mine` is not in `/etc/rte`.
+    let allowed = directories(env);
+    // Whole components are compared: `/etc/rte-of-mine` is not in `/etc/rte`.
     if allowed.iter().any(|dir| real.starts_with(dir)) {
         return Ok(found.is_some());
     }
@@ -96,11 +96,11 @@ fn readable(file: &Path, around: &Surroundings) -> Result<bool, Problem> {
     Err(Problem::Outside { path: real.display().to_string(), allowed: allowed.join(", ") })
 }
 
-/// Where configuration may be; only an administrator or the user itself can write there.
-fn directories(around: &Surroundings) -> Vec<PathBuf> {
+/// The directories for configuration; only an administrator or the user itself can write there.
+fn directories(env: &Environment) -> Vec<PathBuf> {
     let fixed = ["/etc/rte", "/run/rte", "/var/rte", "/usr/local/etc/rte", "/etc/resource-topology-exporter"];
     let mut directories: Vec<PathBuf> = fixed.into_iter().map(PathBuf::from).collect();
-    directories.push(PathBuf::from(format!("/run/user/{}/rte", around.user)));
-    directories.extend(around.variable("HOME").map(|home| clean(&Path::new(home).join(".rte"))));
+    directories.push(PathBuf::from(format!("/run/user/{}/rte", env.user)));
+    directories.extend(env.variable("HOME").map(|home| clean(&Path::new(home).join(".rte"))));
     directories
 }

@@ -1,25 +1,25 @@
-//! The file beside the flags: what the kubelet is set to, and what is left out.
+//! The configuration file beside the flags: the kubelet's settings, and what is left out.
 //!
-//! In: YAML, as RTE's `--config` (`kubelet`, `resourceExclude`, `podExclude`) and NFD's `-config` (`excludeList`) have it. Out:
-//! values with their types; unknown keys as warnings. Never: a value of another type taken for something.
+//! In: YAML, as RTE's `--config` (`kubelet`, `resourceExclude`, `podExclude`) and NFD's `-config` (`excludeList`) have
+//! it. Out: typed values; unknown keys as warnings. Never: a conversion from another type.
 //!
-//! Keys are found in any case of letters, as Go's decoders find them.
+//! Keys match in any case, as in Go's decoders.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::path::Path;
 
 use serde_json::{Map, Value};
 
-use super::{Note, Problem, Surroundings};
+use super::{Environment, Note, Problem};
 use crate::settings::PodPattern;
 
-/// Which resources are left out on which node; `*` stands for all.
+/// Resources to leave out, by node; `*` stands for all nodes.
 pub type Excludes = BTreeMap<String, BTreeSet<String>>;
 
-/// What such a file says.
+/// The content of such a file.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Extra {
-    /// The section `kubelet`, if there is one: an empty one says that all is as the kubelet has it by default.
+    /// The section `kubelet`, if there is one: an empty one means the kubelet's defaults.
     pub kubelet: Option<Kubelet>,
     /// `resourceExclude` and `excludeList`.
     pub resources: Option<Excludes>,
@@ -27,7 +27,7 @@ pub struct Extra {
     pub pods: Option<Vec<PodPattern>>,
 }
 
-/// The kubelet's settings as somebody distilled them; unchecked, empty if not said.
+/// The kubelet's settings as numaresources-operator extracts them; unchecked, empty if missing.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Kubelet {
     /// `topologyManagerPolicy`.
@@ -37,18 +37,18 @@ pub struct Kubelet {
 }
 
 impl Extra {
-    /// Reads the file, whatever is wrong with it goes to `problems`; `None` when it is not there.
+    /// Reads the file; mistakes in it go to `problems`. `None` when it does not exist.
     pub(crate) fn read(
         path: &Path,
-        around: &Surroundings,
+        env: &Environment,
         notes: &mut Vec<Note>,
         problems: &mut Vec<Problem>,
     ) -> Option<Self> {
         let file = path.display().to_string();
-        match around.resolve(path) {
+        match env.resolve(path) {
             Ok(Some(_)) => {}
             Ok(None) => {
-                notes.push(Note::Info(format!("{file} is not there")));
+                notes.push(Note::Info(format!("{file} does not exist")));
                 return None;
             }
             Err(problem) => {
@@ -56,7 +56,7 @@ impl Extra {
                 return None;
             }
         }
-        match around.map(path) {
+        match env.map(path) {
             Ok(map) => {
                 let mut reader = Reader { file: &file, notes, problems };
                 Some(reader.extra(map))
@@ -68,7 +68,7 @@ impl Extra {
         }
     }
 
-    /// Takes what a later file says in place of what this one said.
+    /// Overrides these values by those of a later file.
     pub(crate) fn overlay(&mut self, later: Self) {
         if let Some(later) = later.kubelet {
             let mine = self.kubelet.get_or_insert_default();
@@ -82,13 +82,13 @@ impl Extra {
         self.pods = later.pods.or(self.pods.take());
     }
 
-    /// The resources left out on this node.
+    /// The resources to leave out on this node.
     pub(crate) fn resources_of(&self, node: &str) -> BTreeSet<String> {
         self.resources.as_ref().map(|all| of_node(all, node)).unwrap_or_default()
     }
 }
 
-/// The resources left out on all nodes and on this one.
+/// The resources to leave out on all nodes and on this one.
 pub(crate) fn of_node(all: &Excludes, node: &str) -> BTreeSet<String> {
     ["*", node].iter().filter_map(|key| all.get(*key)).flatten().cloned().collect()
 }
@@ -107,7 +107,7 @@ impl Reader<'_> {
             match key.to_lowercase().as_str() {
                 "kubelet" => extra.kubelet = self.kubelet(&key, value),
                 "resourceexclude" | "excludelist" => {
-                    // Both in one file are one list.
+                    // Both keys in one file are merged.
                     let more = self.excludes(&key, value);
                     let all = extra.resources.get_or_insert_default();
                     for (node, names) in more {
@@ -134,7 +134,7 @@ impl Reader<'_> {
         Some(kubelet)
     }
 
-    /// Node names, each with resource names.
+    /// Reads node names, each with resource names.
     pub(super) fn excludes(&mut self, at: &str, value: Value) -> Excludes {
         let mut excludes = Excludes::new();
         for (node, names) in self.map(at, value).unwrap_or_default() {
@@ -146,7 +146,7 @@ impl Reader<'_> {
         excludes
     }
 
-    /// Pairs of patterns. One that is not given is empty and so matches nothing, as in RTE.
+    /// Reads pairs of patterns. A missing one is empty and so matches nothing, as in RTE.
     pub(super) fn patterns(&mut self, at: &str, value: Value) -> Vec<PodPattern> {
         let mut patterns = Vec::new();
         for (number, item) in self.list(at, value).into_iter().enumerate() {
@@ -169,7 +169,7 @@ impl Reader<'_> {
         self.notes.push(Note::Warning(format!("{}: unknown key {key:?} has no effect", self.file)));
     }
 
-    /// Nothing at all is an empty map; `None` if it is something else.
+    /// Null is an empty map; `None` if the value is not a map.
     fn map(&mut self, at: &str, value: Value) -> Option<Map<String, Value>> {
         match value {
             Value::Object(map) => Some(map),

@@ -61,7 +61,7 @@ const FLAGS: &[(&[&str], &str, Show, &str, &str)] = &[
     ),
     (&[], "--pods-fingerprint-status-file=/f", |s| format!("{:?}", s.status.file), "None", "Some(\"/f\")"),
     (&[], "--expose-timing", |s| s.publishing.unwrap().timing.to_string(), "false", "true"),
-    (&[], "--refresh-node-resources", |s| format!("{:?}", s.pace.timer), "60s", "60s"),
+    (&[], "--refresh-node-resources", |s| format!("{:?}", s.intervals.timer), "60s", "60s"),
     (&[], "--exclude-terminal-pods", |s| format!("{:?}", s.accounting.exclude_pods), "[]", "[]"),
     (
         &[],
@@ -71,8 +71,8 @@ const FLAGS: &[(&[&str], &str, Show, &str, &str)] = &[
         "Some(Restricted)",
     ),
     (&[], "--topology-manager-scope=pod", |s| format!("{:?}", s.sources.scope), "None", "Some(Pod)"),
-    (&[], "--sleep-interval=10s", |s| format!("{:?}", s.pace.timer), "60s", "10s"),
-    (&[], "--sleep-interval=0", |s| format!("{:?}", s.pace.timer), "60s", "0ns"),
+    (&[], "--sleep-interval=10s", |s| format!("{:?}", s.intervals.timer), "60s", "10s"),
+    (&[], "--sleep-interval=0", |s| format!("{:?}", s.intervals.timer), "60s", "0ns"),
     (
         &[],
         "--kubelet-config-file=/c",
@@ -162,12 +162,12 @@ const FLAGS: &[(&[&str], &str, Show, &str, &str)] = &[
         "None",
         "Some(\"/run/rte/notify\")",
     ),
-    (&[], "--max-events-per-second=4", |s| format!("{:?}", s.pace.least), "0ns", "250ms"),
-    (&[], "--max-events-per-second=1", |s| format!("{:?}", s.pace.least), "0ns", "1s"),
+    (&[], "--max-events-per-second=4", |s| format!("{:?}", s.intervals.min_gap), "0ns", "250ms"),
+    (&[], "--max-events-per-second=1", |s| format!("{:?}", s.intervals.min_gap), "0ns", "1s"),
     (
         &["--max-events-per-second=4"],
         "--max-events-per-second=0",
-        |s| format!("{:?}", s.pace.least),
+        |s| format!("{:?}", s.intervals.min_gap),
         "250ms",
         "0ns",
     ),
@@ -272,7 +272,7 @@ fn a_section_kubelet_stands_for_a_file_that_is_not_mounted() {
         ("podExclude: []\n", "None None"),
     ] {
         assert_eq!(both(&World::new(&[(path, text)], &[]).settings(&operand)), wanted, "{text}");
-        // The file is better where it is, or where somebody says that it is.
+        // The file is preferred where it exists, or where its path is configured.
         let mounted = World::new(&[(path, text), ("/podresources/config.yaml", "")], &[]);
         let named = World::new(&[(path, text)], &[]);
         let file: Vec<&str> =

@@ -1,6 +1,6 @@
-//! The values of flags.
+//! Parsers of flag values.
 //!
-//! In: text. Out: a value, or what is allowed. Never: I/O.
+//! In: text. Out: a value, or the allowed values as an error. Never: I/O.
 
 use std::path::PathBuf;
 
@@ -23,7 +23,7 @@ pub(super) fn scope(text: &str) -> Result<Scope, String> {
     Scope::parse(text).ok_or_else(|| "allowed are container, pod".to_owned())
 }
 
-/// As the peer does, in any case of letters.
+/// Case does not matter, as in RTE.
 pub(super) fn method(text: &str) -> Result<Method, String> {
     Method::parse(&text.to_ascii_lowercase())
         .ok_or_else(|| "allowed are with-exclusive-resources, all".to_owned())
@@ -70,7 +70,7 @@ pub(super) fn container(text: &str) -> Result<ContainerName, String> {
     Ok(ContainerName { pod: PodName { namespace, name }, container })
 }
 
-/// So many parts with slashes between, none empty.
+/// Splits text into this number of parts at slashes; none may be empty.
 fn parts<const N: usize>(text: &str, form: &str) -> Result<[String; N], String> {
     let parts: Vec<String> = text.split('/').map(|part| part.trim().to_owned()).collect();
     let parts: Option<[String; N]> = parts.try_into().ok();

@@ -1,4 +1,4 @@
-//! Looks at the node whenever there is a reason to, and hands on the newest result.
+//! Scans the node after events and at intervals, and hands on the newest result.
 //!
 //! In: file events of the kubelet, time. Out: [`Desired`] content for the publisher, only when it changed. Never: two scans
 //! at once, or a backlog: events that come during a scan cause one more.
@@ -18,38 +18,38 @@ use tokio::sync::watch;
 use topology::fingerprint::status::Status;
 use tracing::{debug, info, warn};
 
-use crate::belief::Belief;
 use crate::metrics::Metrics;
 use crate::object::Timing;
-use crate::pace::{Cause, Outcome, Pace};
 use crate::publish::Desired;
 use crate::report::Report;
 use crate::scan::{Error, Scanner};
+use crate::schedule::{Cause, Outcome, Schedule};
 use crate::settings::Intervals;
-use crate::status::Noted;
+use crate::stability::Stability;
+use crate::status::LatestStatus;
 
-/// Pauses between attempts while the kubelet is away or something is odd; its return is noticed by its socket.
+/// Pauses between attempts after a failure. The kubelet's return is noticed by its socket.
 const RETRY_MIN: Duration = Duration::from_millis(100);
 const RETRY_MAX: Duration = Duration::from_secs(5);
 
-/// Makes a watcher of files; called again when there is none.
-pub type Watch = Box<dyn Fn() -> io::Result<Watcher<Change>> + Send>;
+/// Opens a watcher of files; called again after it failed or broke.
+pub type OpenWatcher = Box<dyn Fn() -> io::Result<Watcher<Change>> + Send>;
 
-/// Where the newest result goes.
+/// The receivers of the newest result.
 #[derive(Debug)]
-pub struct Findings {
-    /// To whoever publishes it.
+pub struct Outputs {
+    /// Receives the content to publish.
     pub desired: watch::Sender<Option<Desired>>,
-    /// To whoever writes down which pods are behind the fingerprint, and the node's name there.
-    pub signed: Option<(watch::Sender<Noted>, String)>,
+    /// Receives the pods behind the fingerprint for the status files, with the node's name to write there.
+    pub status: Option<(watch::Sender<LatestStatus>, String)>,
 }
 
-impl Findings {
-    /// Notes the pods behind the fingerprint. Only here, beside the loop, does the wall clock count: people read it.
+impl Outputs {
+    /// Sends the pods behind the fingerprint. The wall clock is read only here: the status files are for people.
     fn note(&self, report: &Report) {
-        let Some((sender, node)) = &self.signed else { return };
+        let Some((sender, node)) = &self.status else { return };
         let mut status = Status::new(node);
-        for (namespace, name) in &report.signed {
+        for (namespace, name) in &report.fingerprinted {
             status.add(namespace, name);
         }
         status.sign();
@@ -57,83 +57,87 @@ impl Findings {
     }
 }
 
-/// How long what could be handed out is believed where no file tells of changes.
-const DEVICES_AGE: Duration = Duration::from_secs(1);
+/// How long the allocatable resources are cached where no file event reports changes.
+const ALLOCATABLE_AGE: Duration = Duration::from_secs(1);
 
 /// The loop of scans.
-pub struct Lookout {
+pub struct ScanLoop {
     scanner: Scanner,
-    pace: Pace,
-    watch: Watch,
+    schedule: Schedule,
+    watch: OpenWatcher,
     watcher: Option<Watcher<Change>>,
-    findings: Findings,
+    outputs: Outputs,
     metrics: Metrics,
     scanned: Gate,
     backoff: Backoff,
     random: Random,
-    complaint: String,
+    last_error: String,
     last_ended: Option<Instant>,
-    /// When the first event was noticed that no believed scan has looked at.
-    seen: Option<Instant>,
-    belief: Belief,
+    /// Time of the first event since the last scan that was accepted.
+    first_change: Option<Instant>,
+    stability: Stability,
     admissions: Option<PathBuf>,
     kubelet_starts: u64,
-    /// The timer's interval.
+    /// The interval of the timer.
     interval: Duration,
     last_woken: Option<Instant>,
-    /// When the kubelet was last asked what it could hand out, where no file tells that it changed.
-    devices_asked: Instant,
+    /// When the allocatable resources were read last, where no file event reports changes.
+    allocatable_read: Instant,
 }
 
-impl Lookout {
-    /// Prepares a loop. As long as no watcher can be had only time causes scans. `scanned` opens after the first success.
+impl ScanLoop {
+    /// A loop that has not scanned yet. Without a watcher only the timer causes scans. `scanned` opens after the first
+    /// success.
     pub fn new(
         scanner: Scanner,
-        watch: Watch,
+        watch: OpenWatcher,
         kubelet_root: Option<&Path>,
         intervals: Intervals,
         metrics: Metrics,
-        findings: Findings,
+        outputs: Outputs,
         scanned: Gate,
     ) -> Self {
-        let mut lookout = Self {
+        let mut scan_loop = Self {
             scanner,
-            pace: Pace::new(intervals, Instant::now()),
+            schedule: Schedule::new(intervals, Instant::now()),
             watch,
             watcher: None,
-            findings,
+            outputs,
             metrics,
             scanned,
             backoff: Backoff::new(RETRY_MIN, RETRY_MAX),
             random: Random::from_entropy(),
-            complaint: String::new(),
+            last_error: String::new(),
             last_ended: None,
-            seen: None,
-            belief: Belief::default(),
+            first_change: None,
+            stability: Stability::default(),
             admissions: kubelet_root.map(|root| root.join(ADMISSIONS)),
             kubelet_starts: 0,
             interval: intervals.timer,
             last_woken: None,
-            devices_asked: Instant::now(),
+            allocatable_read: Instant::now(),
         };
-        if let Err(error) = lookout.open_eyes() {
-            warn!(%error, "no file events (see fs.inotify.max_user_instances and max_user_watches); only time causes scans");
+        if let Err(error) = scan_loop.open_watcher() {
+            warn!(
+                %error,
+                "no file events (see fs.inotify.max_user_instances, max_user_watches); only timers cause scans"
+            );
         }
-        lookout
+        scan_loop
     }
 
-    /// Gets a watcher, if one can be had.
-    fn open_eyes(&mut self) -> io::Result<()> {
+    /// Opens a watcher, if the kernel has one left.
+    fn open_watcher(&mut self) -> io::Result<()> {
         let made = (self.watch)();
-        self.pace.sees(made.is_ok());
+        self.schedule.set_events_available(made.is_ok());
         self.watcher = Some(made?);
         Ok(())
     }
 
-    /// Scans for ever; with `once`, no more after the first success. `report` learns of every success and failure.
+    /// Scans for ever; with `once`, until the first success. `report` is called with every success and failure.
     pub async fn run(mut self, once: bool, report: impl Fn(Result<(), String>)) -> Infallible {
         loop {
-            let next = self.pace.next();
+            let next = self.schedule.next();
             let due = async {
                 match next {
                     Some((at, _)) => tokio::time::sleep_until(at.into()).await,
@@ -143,8 +147,8 @@ impl Lookout {
             tokio::select! {
                 biased;
                 changes = changed(&mut self.watcher) => {
-                    self.noticed(changes);
-                    // However much happens, what is due is done.
+                    self.on_changes(changes);
+                    // A scan that is due runs, however many events come.
                     if next.is_none_or(|(at, _)| Instant::now() < at) {
                         continue;
                     }
@@ -161,26 +165,26 @@ impl Lookout {
         }
     }
 
-    /// Something happened, or the watcher broke.
-    fn noticed(&mut self, changes: io::Result<Counts<Change>>) {
+    /// Handles file events, or the loss of the watcher.
+    fn on_changes(&mut self, changes: io::Result<Counts<Change>>) {
         let changes = match changes {
             Ok(changes) => changes,
             Err(error) => {
-                warn!(%error, "file events are lost from here on; only time causes scans now");
+                warn!(%error, "file events are lost; only timers cause scans now");
                 self.watcher = None;
-                self.pace.sees(false);
+                self.schedule.set_events_available(false);
                 return;
             }
         };
-        debug!(?changes, "noticed");
-        self.seen.get_or_insert_with(Instant::now);
+        debug!(?changes, "files changed");
+        self.first_change.get_or_insert_with(Instant::now);
         if let Some(pods) = changes.get(&Change::Admission) {
-            self.belief.admitted(*pods);
+            self.stability.admitted(*pods);
         }
         if changes.contains_key(&Change::Socket) {
-            info!("the kubelet's socket came or went");
+            info!("the kubelet's socket was created or removed");
             self.kubelet_starts += 1;
-            self.belief.kubelet_started(Instant::now());
+            self.stability.kubelet_started(Instant::now());
             self.backoff.reset();
         }
         let asked = changes.contains_key(&Change::Notice);
@@ -189,7 +193,7 @@ impl Lookout {
         } else if changes.contains_key(&Change::Devices) {
             self.scanner.forget_allocatable();
         }
-        self.pace.event(Instant::now());
+        self.schedule.event(Instant::now());
     }
 
     async fn scan(&mut self, cause: Cause) -> Result<(), String> {
@@ -197,10 +201,10 @@ impl Lookout {
             self.scanner.forget();
             self.recheck();
         }
-        // Without its directory nothing tells that a device came, went or failed.
-        if self.admissions.is_none() && self.devices_asked.elapsed() > DEVICES_AGE {
+        // Without the kubelet's root directory no event reports that a device came, went or failed.
+        if self.admissions.is_none() && self.allocatable_read.elapsed() > ALLOCATABLE_AGE {
             self.scanner.forget_allocatable();
-            self.devices_asked = Instant::now();
+            self.allocatable_read = Instant::now();
         }
         let started = Instant::now();
         let result = self.scanner.scan().await;
@@ -209,18 +213,18 @@ impl Lookout {
             Ok(scan) => self.succeeded(scan, cause, started, ended),
             Err(error) => self.failed(error),
         };
-        self.pace.scanned(ended, cause, outcome, self.random.fraction());
+        self.schedule.scanned(ended, cause, outcome, self.random.fraction());
         result.map(drop).map_err(|error| with_causes(&error))
     }
 
-    /// Directories may have been replaced without an event.
+    /// Finds directories that were replaced without an event.
     fn recheck(&mut self) {
-        if self.watcher.is_none() && self.open_eyes().is_ok() {
-            info!("file events are back");
+        if self.watcher.is_none() && self.open_watcher().is_ok() {
+            info!("file events work again");
         }
         match self.watcher.as_mut().map(Watcher::recheck) {
-            Some(Ok(changes)) if !changes.is_empty() => self.noticed(Ok(changes)),
-            Some(Err(error)) => self.noticed(Err(error)),
+            Some(Ok(changes)) if !changes.is_empty() => self.on_changes(Ok(changes)),
+            Some(Err(error)) => self.on_changes(Err(error)),
             _ => {}
         }
     }
@@ -234,26 +238,28 @@ impl Lookout {
         let timing = self.timing(cause, started);
         self.metrics.scanned(ended - started, since_last, trigger, scan.remarks.len());
         self.backoff.reset();
-        if !self.complaint.is_empty() {
+        if !self.last_error.is_empty() {
             info!("scanning works again");
-            self.complaint.clear();
+            self.last_error.clear();
         }
         let sees_admissions =
             self.watcher.is_some() && self.admissions.as_ref().is_some_and(|path| path.exists());
-        if !self.belief.believes(&scan.listed, sees_admissions, ended) {
-            debug!("the list is not believed yet: a pod is being admitted, or the kubelet has just started");
-            return Outcome::Doubted;
+        if !self.stability.accepts(&scan.listed, sees_admissions, ended) {
+            debug!(
+                "the list of pods is not stable yet: a pod is being admitted, or the kubelet has just started"
+            );
+            return Outcome::Unstable;
         }
-        let seen = self.seen.take().unwrap_or(started);
+        let noticed_at = self.first_change.take().unwrap_or(started);
         let content = Arc::new(scan.content.clone());
         let kubelet_starts = self.kubelet_starts;
-        self.findings.note(scan);
-        let changed = self.findings.desired.send_if_modified(|desired| {
+        self.outputs.note(scan);
+        let changed = self.outputs.desired.send_if_modified(|desired| {
             let same = |known: &Desired| known.content == content && known.kubelet_starts == kubelet_starts;
             if desired.as_ref().is_some_and(same) {
                 return false;
             }
-            *desired = Some(Desired { content, trigger, timing, seen, kubelet_starts });
+            *desired = Some(Desired { content, trigger, timing, noticed_at, kubelet_starts });
             true
         });
         self.scanned.open();
@@ -261,7 +267,7 @@ impl Lookout {
         if changed { Outcome::Changed { held } } else { Outcome::Same { held } }
     }
 
-    /// How long it slept before the wake-up at `woken`.
+    /// How long the exporter slept before the wake-up at `woken`.
     fn timing(&mut self, cause: Cause, woken: Instant) -> Timing {
         let slept = self.last_woken.replace(woken).map_or(Duration::ZERO, |last| woken - last);
         let interval = if cause == Cause::Timer { self.interval } else { Duration::ZERO };
@@ -271,9 +277,9 @@ impl Lookout {
     fn failed(&mut self, error: &Error) -> Outcome {
         self.metrics.scan_failed(error.input());
         let text = with_causes(error);
-        if self.complaint != text {
+        if self.last_error != text {
             warn!(error = text, "cannot scan, trying again");
-            self.complaint = text;
+            self.last_error = text;
         }
         Outcome::Failed(self.backoff.next_delay())
     }

@@ -1,5 +1,5 @@
-//! The settings of resource-topology-exporter, each once: its flag, its key in files and in the dump, its variable, its kind,
-//! its default. Flag parsing, files, environment, checks and the dump all come from this table.
+//! The table of resource-topology-exporter's settings: flag, key in files and in the dump, variable, kind, default.
+//! Parsing of flags, files, environment, checks and the dump all use this table.
 //!
 //! In: nothing. Out: the table. Never: a value.
 
@@ -47,45 +47,45 @@ pub(super) enum Key {
     Reference,
 }
 
-/// What a setting's value is.
+/// The kind of a setting's value.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Kind {
     /// True or false.
     Bool,
     /// Any text.
     Text,
-    /// One of these words, in any case of letters.
+    /// One of these words, in any case.
     Word(&'static [&'static str]),
     /// A whole number.
     Int,
     /// A duration: nanoseconds, or Go's text.
     Duration,
-    /// `namespace/pod/container`; in the dump a map of the three, in the environment three variables.
+    /// `namespace/pod/container`; a map of the three in the dump, three variables in the environment.
     Container,
 }
 
-/// One row.
+/// A row of the table.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Setting {
-    /// Which.
+    /// The setting.
     pub(super) key: Key,
-    /// Where it stands in daemon files and in the dump.
+    /// The path in daemon files and in the dump.
     pub(super) path: &'static str,
-    /// Where else it may stand in daemon files.
+    /// Another path in daemon files.
     pub(super) alias: Option<&'static str>,
     /// The flag, without dashes.
     pub(super) flag: Option<&'static str>,
-    /// The variable; for a container what the three variables' names begin with.
+    /// The variable; for a container the prefix of the three variables.
     pub(super) variable: Option<&'static str>,
-    /// What it is.
+    /// The kind of the value.
     pub(super) kind: Kind,
     /// The built-in value as text; empty is the kind's zero.
     pub(super) default: &'static str,
-    /// For the usage text.
+    /// The text for the usage.
     pub(super) help: &'static str,
 }
 
-/// The flags that are no settings: they say where settings are, or ask for something else than running.
+/// The flags that are not settings: they locate settings, or ask for something else than running.
 pub(super) const CONTROL: &[Flag] = &[
     Flag {
         name: "config",
@@ -102,7 +102,7 @@ pub(super) const CONTROL: &[Flag] = &[
     },
 ];
 
-/// What `--dump-config` takes.
+/// The values of `--dump-config`.
 pub(super) const DUMP_TARGETS: [&str; 4] = ["", "-", ".andexit", ".log"];
 
 const POLICIES: Kind = Kind::Word(&["none", "best-effort", "restricted", "single-numa-node"]);
@@ -123,7 +123,7 @@ pub(super) const SETTINGS: &[Setting] = &[
     )
     .flag("kubeconfig")
     .alias("global.kubeconfig"),
-    row(Key::NoPublish, "nrtUpdater.noPublish", Kind::Bool, "", "look, but write no object")
+    row(Key::NoPublish, "nrtUpdater.noPublish", Kind::Bool, "", "scan, but write no object")
         .flag("no-publish"),
     row(Key::OneShot, "nrtUpdater.oneShot", Kind::Bool, "", "end after the first object is written")
         .flag("oneshot"),
@@ -143,7 +143,7 @@ pub(super) const SETTINGS: &[Setting] = &[
         "nrtUpdater.patchResync",
         Kind::Int,
         "10",
-        "read the object again after so many patches, if not the default; 0: never",
+        "read the object again after this number of patches, if not the default; 0: never",
     )
     .flag("patch-resync"),
     row(
@@ -229,7 +229,7 @@ pub(super) const SETTINGS: &[Setting] = &[
         "topologyExporter.kubeletStateDir",
         Kind::Text,
         "",
-        "the kubelet's root directory, to hear of changes; none: do not watch; not given: found out",
+        "the kubelet's root directory, watched for changes; none: do not watch; not given: detected",
     )
     .flag("kubelet-state-dir"),
     row(
@@ -245,7 +245,7 @@ pub(super) const SETTINGS: &[Setting] = &[
         "topologyExporter.sleepInterval",
         Kind::Duration,
         "1m0s",
-        "time between looks when nothing happens; 0: never",
+        "time between scans without events; 0: never",
     )
     .flag("sleep-interval"),
     row(
@@ -253,7 +253,7 @@ pub(super) const SETTINGS: &[Setting] = &[
         "topologyExporter.podReadinessEnable",
         Kind::Bool,
         "true",
-        "keep conditions on our own pod",
+        "keep conditions on the exporter's pod",
     )
     .flag("podreadiness"),
     row(
@@ -261,7 +261,7 @@ pub(super) const SETTINGS: &[Setting] = &[
         "topologyExporter.notifyFilePath",
         Kind::Text,
         "",
-        "a file that others touch to cause a look",
+        "a file that others touch to cause a scan",
     )
     .flag("notify-file"),
     row(
@@ -269,7 +269,7 @@ pub(super) const SETTINGS: &[Setting] = &[
         "topologyExporter.maxEventPerTimeUnit",
         Kind::Int,
         "1",
-        "at most so many looks a second; not given, or not above 0: our own bounds",
+        "highest rate of scans a second; not given, or not above 0: built-in limits",
     )
     .flag("max-events-per-second"),
     row(Key::EventsUnit, "topologyExporter.timeUnitToLimitEvents", Kind::Duration, "1s", ""),
@@ -341,7 +341,7 @@ pub(super) const SETTINGS: &[Setting] = &[
         "topologyExporter.metricsTLS.cipherSuites",
         Kind::Text,
         "",
-        "IANA names of cipher suites, with commas between",
+        "IANA names of cipher suites, separated by commas",
     )
     .flag("metrics-tls-cipher-suites"),
     row(
@@ -375,7 +375,7 @@ impl Setting {
         self
     }
 
-    /// The row that stands at this path in daemon files.
+    /// The row with this path in daemon files.
     pub(super) fn at(path: &str) -> Option<&'static Self> {
         SETTINGS.iter().find(|row| row.path == path || row.alias == Some(path))
     }
@@ -388,7 +388,7 @@ impl Setting {
             Kind::Int => goflag::Kind::Int,
             Kind::Duration => goflag::Kind::Duration,
         };
-        // The usage text tells zeros from other values by their text.
+        // The usage text omits zeros, which it recognizes by their text.
         let default =
             if kind == goflag::Kind::Bool && self.default.is_empty() { "false" } else { self.default };
         self.flag.map(|name| Flag { name, kind, default, help: self.help })

@@ -41,7 +41,7 @@ fn nothing_is_said_by_null_and_minus_one() {
     let text = "topologyExporter: {maxEventPerTimeUnit: -1, sleepInterval: null, metricsTLS:}\nglobal:\n";
     let world = World::new(&[("/etc/rte/daemon/config.yaml", text)], &[]);
     assert_eq!(world.dump(&[]), built_in_with(&[("nrtUpdater.hostname", json!("node-a"))]));
-    assert_eq!(world.settings(&[]).pace.least, std::time::Duration::ZERO);
+    assert_eq!(world.settings(&[]).intervals.min_gap, std::time::Duration::ZERO);
 }
 
 #[test]

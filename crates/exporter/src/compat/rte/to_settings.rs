@@ -1,7 +1,7 @@
-//! From the configuration to what to do.
+//! Converts the configuration to settings.
 //!
-//! In: a [`Config`], and a look at which files are mounted. Out: [`Settings`]; everything that cannot be, a [`Problem`] each.
-//! Never: text that has still to be parsed.
+//! In: a [`Config`], and whether files are mounted. Out: [`Settings`], or a [`Problem`] for each unusable value. Never:
+//! text that has still to be parsed.
 
 use std::net::{IpAddr, Ipv4Addr, SocketAddr};
 use std::path::{Path, PathBuf};
@@ -13,30 +13,30 @@ use topology::policy::{Policy, Scope};
 
 use super::config::{Config, Origin};
 use super::table::Key;
-use crate::dialect::extra::of_node;
-use crate::dialect::surroundings::clean;
-use crate::dialect::{NODE_NAME, Note, Problem, RELEASE, Surroundings, node_name, status_dump};
+use crate::compat::environment::clean;
+use crate::compat::extra::of_node;
+use crate::compat::{Environment, NODE_NAME, Note, Problem, RELEASE, node_name, status_dump};
 use crate::settings::{
-    Accounting, ContainerName, Intervals, KubeletConfigAt, Mode, OwnerKind, PodName, PodResourcesAt,
+    Accounting, ContainerName, Intervals, KubeletConfigSource, Mode, OwnerKind, PodName, PodResourcesAddress,
     Publishing, Serving, Settings, Sources, StatusFiles,
 };
 
 /// A file that every kubelet keeps in its root directory, whatever its policies.
 const ROOT_MARK: &str = "cpu_manager_state";
 
-/// Where numaresources-operator mounts what it has distilled from KubeletConfigs; empty where there are none.
+/// Where numaresources-operator mounts the values of KubeletConfigs; empty without any.
 const OPERATORS_MOUNT: &str = "/etc/resource-topology-exporter";
 
-/// What to do.
+/// The settings.
 ///
 /// # Errors
-/// Each value that cannot be used.
+/// A problem for each value that cannot be used.
 pub(super) fn settings(
     config: &Config,
-    around: &Surroundings,
+    env: &Environment,
     notes: &mut Vec<Note>,
 ) -> Result<Settings, Vec<Problem>> {
-    let mut planner = Planner { config, around, notes, problems: Vec::new() };
+    let mut planner = Planner { config, env, notes, problems: Vec::new() };
     let settings = planner.settings();
     match settings {
         Some(settings) if planner.problems.is_empty() => Ok(settings),
@@ -46,44 +46,44 @@ pub(super) fn settings(
 
 struct Planner<'a> {
     config: &'a Config,
-    around: &'a Surroundings,
+    env: &'a Environment,
     notes: &'a mut Vec<Note>,
     problems: Vec<Problem>,
 }
 
 impl Planner<'_> {
-    /// All parts, so that all problems are found; `None` only where something needed is not known.
+    /// Converts all parts, so that all problems are found; `None` only where a required value is unknown.
     fn settings(&mut self) -> Option<Settings> {
         let config = self.config;
-        let node = node_name(Some(&config.text(Key::Hostname)), self.around);
+        let node = node_name(Some(&config.text(Key::Hostname)), self.env);
         if node.is_none() {
             self.wrong(Key::Hostname, NODE_NAME);
         }
         let sources = self.sources();
         let accounting = self.accounting(node.as_deref().unwrap_or_default());
-        let (pace, publishing) = (self.pace(), self.publishing());
+        let (intervals, publishing) = (self.intervals(), self.publishing());
         let (readiness, serving) = (self.readiness(), self.serving());
         let fingerprint_file = self.path(Key::FingerprintFile);
         Some(Settings {
             node: node?,
             sources: sources?,
             accounting,
-            pace,
+            intervals,
             notify_file: self.path(Key::Notify).map(|path| clean(&path)),
             publishing: (!config.bool(Key::NoPublish)).then_some(publishing),
             kubeconfig: self.path(Key::Kubeconfig),
             readiness,
-            status: StatusFiles { file: fingerprint_file, dump: status_dump(self.around) },
+            status: StatusFiles { file: fingerprint_file, dump: status_dump(self.env) },
             serving,
             once: config.bool(Key::OneShot),
             dry_run: None,
-            namespace: self.around.namespace(),
+            namespace: self.env.namespace(),
         })
     }
 
     fn sources(&mut self) -> Option<Sources> {
         let config = self.config;
-        let podresources = PodResourcesAt::parse(&config.text(Key::PodResources));
+        let podresources = PodResourcesAddress::parse(&config.text(Key::PodResources));
         if podresources.is_err() {
             self.wrong(
                 Key::PodResources,
@@ -101,64 +101,66 @@ impl Planner<'_> {
             kubelet_root: self.kubelet_root(&podresources, &file),
             podresources,
             sysfs,
-            kubelet_config: KubeletConfigAt::File { path: file, drop_ins: None },
+            kubelet_config: KubeletConfigSource::File { path: file, drop_ins: None },
             policy,
             scope,
         })
     }
 
-    /// Policy and scope as far as they are not left to the kubelet's file.
+    /// Policy and scope, unless the kubelet's file decides.
     ///
-    /// Numaresources-operator distills them from the cluster's KubeletConfig into a file with a section `kubelet`, in which
-    /// what is missing has the kubelet's default, and mounts no file of the kubelet. So where nobody says where that file is
-    /// and it is not at the default path either, such a section stands for it. Where no KubeletConfig exists there is no
-    /// such file, and its optional mount is an empty directory: then too the kubelets have their defaults. Without that
-    /// directory nothing is known, and nothing is made up.
+    /// Numaresources-operator extracts them from the cluster's KubeletConfig into a file with a section `kubelet`, in
+    /// which missing values mean the kubelet's defaults. It mounts no file of the kubelet. So where no file of the
+    /// kubelet is configured and none is at the default path, such a section replaces it. Without a KubeletConfig there
+    /// is no such file, and its optional mount is an empty directory: then the kubelets have their defaults too.
+    /// Without that directory the settings are unknown, and none are assumed.
     fn rules(&mut self, file: &Path) -> (Option<Policy>, Option<Scope>) {
         let config = self.config;
         let policy = Policy::parse(&config.text(Key::Policy));
         let scope = Scope::parse(&config.text(Key::Scope));
         if (policy.is_some() && scope.is_some())
-            || config.asked(Key::KubeletConfig)
-            || self.around.exists(file)
+            || config.is_explicit(Key::KubeletConfig)
+            || self.env.exists(file)
         {
             return (policy, scope);
         }
         let mount = Path::new(OPERATORS_MOUNT);
-        let empty = !self.around.exists(Path::new("/etc/rte"))
-            && self.around.is_dir(mount)
-            && !self.around.exists(&mount.join("config.yaml"));
+        let empty = !self.env.exists(Path::new("/etc/rte"))
+            && self.env.is_dir(mount)
+            && !self.env.exists(&mount.join("config.yaml"));
         if config.extra.kubelet.is_some() || empty {
             if config.extra.kubelet.is_none() {
                 self.warn(format!(
-                    "{OPERATORS_MOUNT} is empty, so no KubeletConfig states policy and scope of the Topology Manager: taken for none \
-                     and container, the kubelet's defaults"
+                    "{OPERATORS_MOUNT} is empty, so no KubeletConfig states policy and scope of the Topology \
+                     Manager: using the kubelet's defaults, none and container"
                 ));
             }
             return (policy.or(Some(Policy::default())), scope.or(Some(Scope::default())));
         }
         self.warn(format!(
-            "no file {} and no section `kubelet` in a file of --config: nothing is published before policy and scope are known",
+            "no file {} and no section `kubelet` in a file of --config: nothing is published until policy and scope \
+             are known",
             file.display()
         ));
         (policy, scope)
     }
 
-    /// The kubelet's root directory, as far as it is mounted: the directory above the socket's if that is named as the
-    /// kubelet names it, else the directory of the configuration file if it holds a kubelet's state.
-    fn kubelet_root(&mut self, podresources: &PodResourcesAt, file: &Path) -> Option<PathBuf> {
-        let PodResourcesAt::Socket(socket) = podresources else { return None };
+    /// The kubelet's root directory, if it is mounted. That is the directory above the socket's if that one has its
+    /// usual name, else the directory of the configuration file if it holds a kubelet's state.
+    fn kubelet_root(&mut self, podresources: &PodResourcesAddress, file: &Path) -> Option<PathBuf> {
+        let PodResourcesAddress::Socket(socket) = podresources else { return None };
         match self.config.text(Key::KubeletState).as_str() {
             "none" => return None,
             "" => {}
             dir => return Some(PathBuf::from(dir)),
         }
         let above = socket.parent().filter(|dir| dir.ends_with("pod-resources")).and_then(Path::parent);
-        let beside = file.parent().filter(|dir| self.around.exists(&dir.join(ROOT_MARK)));
+        let beside = file.parent().filter(|dir| self.env.exists(&dir.join(ROOT_MARK)));
         let root = above.or(beside).map(Path::to_owned);
         if root.is_none() {
             self.warn(format!(
-                "the kubelet's root directory is not mounted beside {} or {}: changes of its state are seen late (--kubelet-state-dir)",
+                "the kubelet's root directory is not mounted beside {} or {}: changes of its state are noticed late \
+                 (--kubelet-state-dir)",
                 socket.display(),
                 file.display()
             ));
@@ -169,7 +171,7 @@ impl Planner<'_> {
     fn accounting(&mut self, node: &str) -> Accounting {
         let config = self.config;
         if config.bool(Key::ExcludeTerminal) {
-            self.info("--exclude-terminal-pods: kubelets list no pods that have ended since 1.34".to_owned());
+            self.info("--exclude-terminal-pods: since 1.34 kubelets list no pods that have ended".to_owned());
         }
         let mut reference = None;
         if let [namespace, pod, container] = config.text(Key::Reference).split('/').collect::<Vec<_>>()[..] {
@@ -187,7 +189,7 @@ impl Planner<'_> {
         }
     }
 
-    fn pace(&mut self) -> Intervals {
+    fn intervals(&mut self) -> Intervals {
         let config = self.config;
         let timer = config.duration(Key::Sleep).to_std();
         if timer.is_none() {
@@ -197,14 +199,14 @@ impl Planner<'_> {
         if unit.is_none() {
             self.wrong(Key::EventsUnit, "0 or more");
         }
-        // What is only built in was never meant for us: we merge events instead of dropping them.
-        let asked = config.asked(Key::MaxEvents) || config.asked(Key::EventsUnit);
+        // The built-in value is ignored: events are merged here instead of dropped.
+        let asked = config.is_explicit(Key::MaxEvents) || config.is_explicit(Key::EventsUnit);
         let events = u32::try_from(config.int(Key::MaxEvents).clamp(0, u32::MAX.into())).unwrap_or(0);
         let least = unit.filter(|_| asked).and_then(|unit| unit.checked_div(events));
         Intervals {
             timer: timer.unwrap_or_default(),
             release: RELEASE,
-            least: least.unwrap_or(Duration::ZERO),
+            min_gap: least.unwrap_or(Duration::ZERO),
         }
     }
 
@@ -213,8 +215,8 @@ impl Planner<'_> {
         let resync = u32::try_from(config.int(Key::PatchResync).max(0)).unwrap_or(u32::MAX);
         Publishing {
             mode: if config.bool(Key::PatchMode) { Mode::Patch } else { Mode::Update },
-            // The object is watched, so nothing can be missed; who wants it all the same shall have it.
-            resync: Some(resync).filter(|resync| *resync > 0 && config.asked(Key::PatchResync)),
+            // The object is watched, so no change can be missed; an explicit wish is followed all the same.
+            resync: Some(resync).filter(|resync| *resync > 0 && config.is_explicit(Key::PatchResync)),
             owner: if config.bool(Key::Owner) { OwnerKind::Node } else { OwnerKind::Leave },
             timing: config.bool(Key::Timing),
         }
@@ -225,10 +227,10 @@ impl Planner<'_> {
             return None;
         }
         let variables = ["REFERENCE_NAMESPACE", "REFERENCE_POD_NAME"];
-        let [namespace, name] = variables.map(|name| self.around.variable(name).map(str::to_owned));
+        let [namespace, name] = variables.map(|name| self.env.variable(name).map(str::to_owned));
         let (Some(namespace), Some(name)) = (namespace, name) else {
             self.problems.push(Problem::Missing {
-                what: "conditions need the name of our own pod".to_owned(),
+                what: "the conditions need the name of the exporter's pod".to_owned(),
                 remedy: format!("set the variables {}, or --podreadiness=false", variables.join(" and ")),
             });
             return None;
@@ -264,12 +266,11 @@ impl Planner<'_> {
         let (certificate, key) = (config.text(Key::CertFile), config.text(Key::CertKeyFile));
         // RTE's own manifests mount the secret one level deeper than RTE looks.
         let deeper = dir.join("tls");
-        let pair =
-            |dir: &Path| self.around.exists(&dir.join(&certificate)) && self.around.exists(&dir.join(&key));
+        let pair = |dir: &Path| self.env.exists(&dir.join(&certificate)) && self.env.exists(&dir.join(&key));
         let at = if !pair(&dir) && pair(&deeper) { deeper } else { dir.clone() };
         let clients = config.bool(Key::ClientAuth).then(|| {
             let authorities = [dir.join("ca.crt"), dir.join("ca/ca.crt")];
-            let there = authorities.into_iter().find(|file| self.around.exists(file));
+            let there = authorities.into_iter().find(|file| self.env.exists(file));
             there.map_or(tls::ClientAuth::System, tls::ClientAuth::File)
         });
         let policy = tls::Policy::parse(&config.text(Key::TlsMinVersion), &config.text(Key::TlsCipherSuites));

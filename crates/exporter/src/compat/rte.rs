@@ -1,33 +1,33 @@
 //! resource-topology-exporter's command line: flags, files, variables.
 //!
-//! In: arguments, [`Surroundings`]. Out: a [`Plan`], or how to end. Never: more than is configured.
+//! In: arguments, [`Environment`]. Out: a [`Plan`], or how to exit. Never: a setting that is not configured.
 //!
-//! Later wins: built-in defaults, files ([`files`]), variables (only where files say nothing), flags. So a policy in the file of
-//! `--config` beats `TOPOLOGY_MANAGER_POLICY`, and `--topology-manager-policy` beats both. All that is wrong is told at once, a line
-//! each.
+//! Later sources override earlier ones: built-in defaults, files ([`files`]), variables (only where files say nothing),
+//! flags. So a policy in the file of `--config` overrides `TOPOLOGY_MANAGER_POLICY`, and `--topology-manager-policy`
+//! overrides both. All problems are reported at once, a line each.
 
 mod config;
 mod dump;
 mod files;
-mod plan;
 mod table;
 #[cfg(test)]
 mod tests;
+mod to_settings;
 
 use runtime::goflag::{FlagSet, KLOG, Parsed};
 
-use super::{Dialect, Ending, Note, Plan, Problem, Start, Surroundings, flags, node_name, verbosity};
+use super::{Ending, Environment, Note, Peer, Plan, Problem, Start, flags, node_name, verbosity};
 use config::{Config, Origin, Value};
 use files::Locations;
 use table::{CONTROL, DUMP_TARGETS, Key, SETTINGS};
 
-const RTE: Dialect = Dialect::Rte;
+const RTE: Peer = Peer::Rte;
 
-/// Understands the command line.
-pub(super) fn start(program: &str, arguments: Vec<String>, around: &Surroundings) -> Result<Start, Ending> {
+/// Parses the command line.
+pub(super) fn start(program: &str, arguments: Vec<String>, env: &Environment) -> Result<Start, Ending> {
     let flags = parse(program, arguments)?;
     let mut notes = Vec::new();
-    let config = load(&flags, around, &mut notes).map_err(|problems| RTE.unusable(&problems))?;
+    let config = load(&flags, env, &mut notes).map_err(|problems| RTE.unusable(&problems))?;
 
     let dump = || {
         let failed = |error: runtime::yaml::Error| {
@@ -46,14 +46,14 @@ pub(super) fn start(program: &str, arguments: Vec<String>, around: &Surroundings
         return Err(Ending { stdout: stdout + &RTE.version(), ..Ending::default() });
     }
 
-    let settings = plan::settings(&config, around, &mut notes)
+    let settings = to_settings::settings(&config, env, &mut notes)
         .map_err(|problems| Ending { stdout: stdout.clone(), ..RTE.unusable(&problems) })?;
     let level = verbosity(config.int(Key::Verbose));
     let verbosity = if config.bool(Key::Debug) { level.max(4) } else { level };
     Ok(Start::Run(Box::new(Plan { settings, verbosity, stdout, notes })))
 }
 
-/// Reads the arguments as flags.
+/// Parses the arguments as flags.
 fn parse(program: &str, arguments: Vec<String>) -> Result<Parsed, Ending> {
     let settings: Vec<_> = SETTINGS.iter().filter_map(|setting| setting.to_flag()).collect();
     let set = FlagSet { program, flags: &[&settings, CONTROL, KLOG] };
@@ -68,8 +68,8 @@ fn parse(program: &str, arguments: Vec<String>) -> Result<Parsed, Ending> {
     Err(Ending { stderr: format!("{error}\n{usage}"), code: 2, ..Ending::default() })
 }
 
-/// Puts together what files, variables and flags say.
-fn load(flags: &Parsed, around: &Surroundings, notes: &mut Vec<Note>) -> Result<Config, Vec<Problem>> {
+/// Merges files, variables and flags.
+fn load(flags: &Parsed, env: &Environment, notes: &mut Vec<Note>) -> Result<Config, Vec<Problem>> {
     let (mut config, mut problems) = (Config::default(), Vec::new());
     let version = flags.bool("version") == Some(true);
     if flags.rest.len() > 1 {
@@ -79,27 +79,27 @@ fn load(flags: &Parsed, around: &Surroundings, notes: &mut Vec<Note>) -> Result<
         ));
     }
     let default = CONTROL.iter().find(|flag| flag.name == "config").map_or("", |flag| flag.default);
-    // Who only wants to know the version must not be told of files.
+    // With `--version` no file is read, so that none can fail.
     if !version {
         match Locations::new(flags.rest.first().map(String::as_str), flags.text("config"), default) {
-            Ok(locations) => locations.read(&mut config, around, notes, &mut problems),
+            Ok(locations) => locations.read(&mut config, env, notes, &mut problems),
             Err(problem) => problems.push(problem),
         }
     }
-    config.take_environment(around, notes);
+    config.take_environment(env, notes);
     config.take_flags(flags, &mut problems);
-    finish(&mut config, flags, around);
+    finish(&mut config, flags, env);
     if !version {
         config.check(&mut problems);
     }
     if problems.is_empty() { Ok(config) } else { Err(problems) }
 }
 
-/// What the rest follows from: the node's name, and how much is logged.
-fn finish(config: &mut Config, flags: &Parsed, around: &Surroundings) {
+/// Completes the node's name and the verbosity.
+fn finish(config: &mut Config, flags: &Parsed, env: &Environment) {
     if config.text(Key::Hostname).is_empty() {
-        // A host's name that no node can have is told when it is used.
-        let name = node_name(None, around).unwrap_or_else(|| around.host.clone());
+        // An invalid host name is reported when it is used.
+        let name = node_name(None, env).unwrap_or_else(|| env.host.clone());
         config.set(Key::Hostname, Value::Text(name), Origin::Default);
     }
     if let Some(level) = flags.int("v").filter(|level| *level > config.int(Key::Verbose)) {

@@ -18,7 +18,7 @@ const BUILT_IN: &str = r#"{"global":{"verbose":2},"nrtUpdater":{"patchMode":true
 
 /// The world of a pod as RTE's manifests make it, except that nothing but `files` is mounted.
 struct World {
-    around: Surroundings,
+    env: Environment,
     root: TempDir,
 }
 
@@ -26,15 +26,15 @@ impl World {
     fn new(files: &[(&str, &str)], variables: &[(&str, &str)]) -> Self {
         let root = tempfile::tempdir().unwrap();
         let own = [("NODE_NAME", "node-a"), ("REFERENCE_NAMESPACE", "rte"), ("REFERENCE_POD_NAME", "rte-x")];
-        let environment =
+        let variables =
             own.iter().chain(variables).map(|(name, value)| ((*name).to_owned(), (*value).to_owned()));
-        let around = Surroundings {
-            environment: environment.collect(),
+        let env = Environment {
+            variables: variables.collect(),
             root: root.path().to_owned(),
             host: "Host-1".to_owned(),
             user: 7,
         };
-        let world = Self { around, root };
+        let world = Self { env, root };
         for (path, text) in files {
             world.put(path, text);
         }
@@ -56,7 +56,7 @@ impl World {
 
     fn start(&self, arguments: &[&str]) -> Start {
         let arguments = arguments.iter().map(|word| (*word).to_owned()).collect();
-        RTE.start("resource-topology-exporter", arguments, &self.around)
+        RTE.start("resource-topology-exporter", arguments, &self.env)
     }
 
     #[track_caller]

@@ -2,15 +2,14 @@ use std::collections::BTreeSet;
 
 use super::*;
 
-fn around(root: &Path, variables: &[(&str, &str)]) -> Surroundings {
-    let environment =
-        variables.iter().map(|(name, value)| ((*name).to_owned(), (*value).to_owned())).collect();
-    Surroundings { environment, root: root.to_owned(), host: "Host-1".to_owned(), user: 0 }
+fn env(root: &Path, variables: &[(&str, &str)]) -> Environment {
+    let variables = variables.iter().map(|(name, value)| ((*name).to_owned(), (*value).to_owned())).collect();
+    Environment { variables, root: root.to_owned(), host: "Host-1".to_owned(), user: 0 }
 }
 
-fn run(arguments: &[&str], around: &Surroundings) -> Result<Plan, Ending> {
+fn run(arguments: &[&str], env: &Environment) -> Result<Plan, Ending> {
     let arguments = arguments.iter().map(|word| (*word).to_owned()).collect();
-    match NFD.start("nfd-topology-updater", arguments, around) {
+    match NFD.start("nfd-topology-updater", arguments, env) {
         Start::Run(plan) => Ok(*plan),
         Start::End(ending) => Err(ending),
     }
@@ -19,7 +18,7 @@ fn run(arguments: &[&str], around: &Surroundings) -> Result<Plan, Ending> {
 /// On a machine with nothing mounted.
 fn plain(arguments: &[&str]) -> Result<Plan, Ending> {
     let variables = [("NODE_NAME", "node-a"), ("NODE_ADDRESS", "10.0.0.5"), ("KUBERNETES_NAMESPACE", "nfd")];
-    run(arguments, &around("/nowhere".as_ref(), &variables))
+    run(arguments, &env("/nowhere".as_ref(), &variables))
 }
 
 type Show = fn(&Settings) -> String;
@@ -44,8 +43,8 @@ const LINES: &[(&str, Show, &str, &str)] = &[
         "Some(0.0.0.0:8080)",
         "None",
     ),
-    ("-sleep-interval=30s", |s| format!("{:?}", s.pace.timer), "60s", "30s"),
-    ("-sleep-interval=-1s", |s| format!("{:?}", s.pace.timer), "60s", "0ns"),
+    ("-sleep-interval=30s", |s| format!("{:?}", s.intervals.timer), "60s", "30s"),
+    ("-sleep-interval=-1s", |s| format!("{:?}", s.intervals.timer), "60s", "0ns"),
     ("-watch-namespace=ns", |s| format!("{:?}", s.accounting.namespace), "None", "Some(\"ns\")"),
     ("-watch-namespace=", |s| format!("{:?}", s.accounting.namespace), "None", "None"),
     (
@@ -127,8 +126,8 @@ fn deployed_as_its_images_are() {
     std::fs::write(root.path().join("proc/net/if_inet6"), "").unwrap();
     std::fs::write(root.path().join("var/run/secrets/kubernetes.io/serviceaccount/namespace"), "own\n")
         .unwrap();
-    let around = around(root.path(), &[("NODE_ADDRESS", "fd00::5"), ("KUBERNETES_NAMESPACE", "other")]);
-    let settings = run(&[], &around).unwrap().settings;
+    let env = env(root.path(), &[("NODE_ADDRESS", "fd00::5"), ("KUBERNETES_NAMESPACE", "other")]);
+    let settings = run(&[], &env).unwrap().settings;
     let shown = format!(
         "{:?} {:?} {:?}",
         settings.sources.sysfs, settings.sources.podresources, settings.sources.kubelet_root
@@ -138,7 +137,7 @@ fn deployed_as_its_images_are() {
         "\"/host-sys\" Socket(\"/host-var/lib/kubelet/pod-resources/kubelet.sock\") Some(\"/host-var/lib/kubelet\")"
     );
     assert_eq!(settings.serving.unwrap().address.to_string(), "[::]:8080");
-    let KubeletConfigAt::Configz { url, .. } = settings.sources.kubelet_config else { panic!() };
+    let KubeletConfigSource::Configz { url, .. } = settings.sources.kubelet_config else { panic!() };
     assert_eq!(url, "https://[fd00::5]:10250/configz");
     assert_eq!((settings.node.as_str(), settings.namespace.as_deref()), ("host-1", Some("own")));
 }
@@ -154,8 +153,8 @@ fn deployed_by_the_deployer() {
         "--pods-fingerprint=true",
         "--kubelet-state-dir=",
     ];
-    let settings = run(&arguments, &around("/nowhere".as_ref(), &[("NODE_NAME", "n")])).unwrap().settings;
-    assert_eq!((settings.sources.kubelet_root, settings.pace.timer.as_secs()), (None, 10));
+    let settings = run(&arguments, &env("/nowhere".as_ref(), &[("NODE_NAME", "n")])).unwrap().settings;
+    assert_eq!((settings.sources.kubelet_root, settings.intervals.timer.as_secs()), (None, 10));
 }
 
 #[test]
@@ -169,11 +168,11 @@ fn exclude_list() {
     ] {
         let root = tempfile::tempdir().unwrap();
         std::fs::write(root.path().join("c"), text).unwrap();
-        let around = around(root.path(), &[("NODE_NAME", "node-a"), ("NODE_ADDRESS", "h")]);
-        let exclude = run(&["-config=/c"], &around).unwrap().settings.accounting.exclude;
+        let env = env(root.path(), &[("NODE_NAME", "node-a"), ("NODE_ADDRESS", "h")]);
+        let exclude = run(&["-config=/c"], &env).unwrap().settings.accounting.exclude;
         assert_eq!(exclude.into_iter().collect::<Vec<_>>().join(","), wanted, "{text}");
         std::fs::write(root.path().join("c"), "excludeList: [a]").unwrap();
-        let ending = run(&["-config=/c"], &around).unwrap_err();
+        let ending = run(&["-config=/c"], &env).unwrap_err();
         assert_eq!(
             (ending.code, ending.stderr.as_str()),
             (1, "error: /c: excludeList: [\"a\"] is not allowed; it must be a map\n")
@@ -208,7 +207,7 @@ fn exit_codes_and_outputs() {
             "{arguments:?}: {ending:?}"
         );
     }
-    let ending = run(&[], &around("/nowhere".as_ref(), &[("NODE_NAME", "A")])).unwrap_err();
+    let ending = run(&[], &env("/nowhere".as_ref(), &[("NODE_NAME", "A")])).unwrap_err();
     assert_eq!((ending.code, ending.stderr.lines().count()), (1, 2), "{ending:?}");
     assert!(ending.stderr.contains("set the variable NODE_ADDRESS, or -kubelet-config-uri"), "{ending:?}");
 }

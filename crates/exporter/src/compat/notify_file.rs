@@ -1,13 +1,13 @@
-//! The file that others touch to cause a look.
+//! Creates the file that others touch to cause a scan.
 //!
-//! In: its path. Out: the file, empty, for the watch to find. Never: a file that somebody has put something into.
+//! In: its path. Out: the file, empty, ready to be watched. Never: a file with content of others.
 
 use std::fs::{DirBuilder, File, OpenOptions};
 use std::io;
 use std::os::unix::fs::DirBuilderExt;
 use std::path::{Path, PathBuf};
 
-/// Why there is no such file.
+/// Why the file cannot be used.
 #[derive(Debug, thiserror::Error)]
 pub enum Error {
     /// The system refused.
@@ -15,24 +15,24 @@ pub enum Error {
     Io {
         /// The file or its directory.
         path: PathBuf,
-        /// What the system said.
+        /// The system's error.
         source: io::Error,
     },
-    /// There is something else, which must not be lost.
-    #[error("notify file {path} is {is}; it must be an empty regular file, or not there yet")]
+    /// The path is taken by something that must not be lost.
+    #[error("notify file {path} is {is}; it must be an empty regular file, or not exist yet")]
     Taken {
         /// The file.
         path: PathBuf,
-        /// What is there.
+        /// What is at the path.
         is: &'static str,
     },
 }
 
-/// Sees to it that the file is there, as RTE does: its directories are made (mode 0750), what is there already must be a
-/// regular file of length 0, symbolic links followed.
+/// Creates the file, as RTE does. Its directories are created with mode 0750. An existing file must be regular and
+/// empty; symbolic links are followed.
 ///
 /// # Errors
-/// See [`Error`]; RTE's start ends with it.
+/// See [`Error`]; RTE's start fails with it too.
 pub fn prepare(path: &Path) -> Result<(), Error> {
     let failed = |path: &Path| {
         let path = path.to_owned();
@@ -50,7 +50,7 @@ pub fn prepare(path: &Path) -> Result<(), Error> {
         Err(error) if error.kind() == io::ErrorKind::NotFound => {}
         Err(error) => return Err(failed(path)(error)),
     }
-    // Not truncated: if somebody wrote between the look and now, it stays theirs.
+    // Not truncated: content written between the check and now stays.
     let opened: Result<File, _> = OpenOptions::new().create(true).append(true).open(path);
     opened.map(drop).map_err(failed(path))
 }

@@ -1,6 +1,6 @@
-//! What lies around the process: its environment, the files it may look at, the host.
+//! The environment of a process: its variables, the files it may read, the host.
 //!
-//! In: the real ones, or a tree and variables of a test. Out: answers. Never: a write.
+//! In: the real environment, or a directory and variables of a test. Out: answers. Never: a write.
 
 use std::collections::BTreeMap;
 use std::io;
@@ -14,28 +14,28 @@ use super::Problem;
 /// Where the service account's files are mounted.
 const SERVICE_ACCOUNT: &str = "/var/run/secrets/kubernetes.io/serviceaccount";
 
-/// The process's world.
+/// The environment of a process.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Surroundings {
-    /// The environment.
-    pub environment: BTreeMap<String, String>,
-    /// What `/` means.
+pub struct Environment {
+    /// The environment variables.
+    pub variables: BTreeMap<String, String>,
+    /// The directory that stands for `/`.
     pub root: PathBuf,
-    /// The host's name.
+    /// The name of the host.
     pub host: String,
-    /// The user's id.
+    /// The id of the user.
     pub user: u32,
 }
 
-impl Surroundings {
-    /// Those of this process. Variables that are not UTF-8 are left out: none of ours can be.
+impl Environment {
+    /// The environment of this process. Variables that are not UTF-8 are left out: all that are read here are text.
     #[must_use]
     pub fn real() -> Self {
         let text = |(name, value): (std::ffi::OsString, std::ffi::OsString)| {
             Some((name.into_string().ok()?, value.into_string().ok()?))
         };
         Self {
-            environment: std::env::vars_os().filter_map(text).collect(),
+            variables: std::env::vars_os().filter_map(text).collect(),
             root: PathBuf::from("/"),
             host: runtime::host::name(),
             user: rustix::process::getuid().as_raw(),
@@ -45,22 +45,22 @@ impl Surroundings {
     /// A variable, unless it is empty.
     #[must_use]
     pub fn variable(&self, name: &str) -> Option<&str> {
-        self.environment.get(name).map(String::as_str).filter(|value| !value.is_empty())
+        self.variables.get(name).map(String::as_str).filter(|value| !value.is_empty())
     }
 
-    /// Whether there is a directory.
+    /// Whether the path is a directory.
     #[must_use]
     pub fn is_dir(&self, path: &Path) -> bool {
         self.at(path).is_dir()
     }
 
-    /// Whether there is anything.
+    /// Whether the path exists.
     #[must_use]
     pub fn exists(&self, path: &Path) -> bool {
         self.at(path).exists()
     }
 
-    /// The namespace this runs in: the service account's, else `KUBERNETES_NAMESPACE`.
+    /// The namespace of the process: the service account's, else `KUBERNETES_NAMESPACE`.
     #[must_use]
     pub fn namespace(&self) -> Option<String> {
         let file = std::fs::read_to_string(self.at(&Path::new(SERVICE_ACCOUNT).join("namespace")));
@@ -69,10 +69,10 @@ impl Surroundings {
         found.or_else(|| self.variable("KUBERNETES_NAMESPACE")).map(str::to_owned)
     }
 
-    /// The path with symbolic links followed; `None` when there is nothing.
+    /// The path with symbolic links followed; `None` when it does not exist.
     ///
     /// # Errors
-    /// When the system refuses to say.
+    /// When the system refuses the look-up.
     pub(super) fn resolve(&self, path: &Path) -> Result<Option<PathBuf>, Problem> {
         let failed =
             |error: io::Error| Problem::File { file: path.display().to_string(), reason: error.to_string() };
@@ -82,7 +82,7 @@ impl Surroundings {
                 let inside = real.strip_prefix(&root).map(|rest| Path::new("/").join(rest));
                 Ok(Some(inside.unwrap_or(real)))
             }
-            // Also what hangs below a plain file is not there.
+            // A path below a plain file does not exist either.
             Err(error) if matches!(error.kind(), io::ErrorKind::NotFound | io::ErrorKind::NotADirectory) => {
                 Ok(None)
             }
@@ -90,8 +90,8 @@ impl Surroundings {
         }
     }
 
-    /// The files of a directory in lexical order, those behind symbolic links too (a mounted ConfigMap has no others); none
-    /// if the directory cannot be read.
+    /// The files of a directory in lexical order, including those behind symbolic links (a mounted ConfigMap has no
+    /// others); none if the directory cannot be read.
     pub(super) fn files(&self, dir: &Path) -> Vec<PathBuf> {
         let entries = std::fs::read_dir(self.at(dir)).into_iter().flatten().flatten();
         let mut files: Vec<PathBuf> =
@@ -100,7 +100,7 @@ impl Surroundings {
         files
     }
 
-    /// A document that should be a map; an empty one is an empty map.
+    /// Reads a YAML document that must be a map; an empty one is an empty map.
     pub(super) fn map(&self, path: &Path) -> Result<serde_json::Map<String, Value>, Problem> {
         let file = path.display().to_string();
         match yaml::read_file(&self.at(path), yaml::Mode::Lenient, yaml::CONFIG_LIMIT_BYTES) {
@@ -116,7 +116,7 @@ impl Surroundings {
     }
 }
 
-/// The path without `.`, `..` and doubled slashes, by its text alone.
+/// The path without `.`, `..` and doubled slashes; the file system is not consulted.
 pub(crate) fn clean(path: &Path) -> PathBuf {
     let mut clean = PathBuf::new();
     for part in path.components() {

@@ -1,14 +1,15 @@
 //! The configuration as YAML, for `--dump-config`.
 //!
-//! In: a [`Config`]. Out: text with RTE's names, keys in order, that can be a daemon file again. Never: a zero that is the
-//! built-in value anyway; of what is not built in, zeros too, or reading the dump back would bring the defaults back (RTE leaves
-//! them out, and does).
+//! In: a [`Config`]. Out: text with RTE's names, keys in order, that is a valid daemon file. Never: a zero that is also
+//! the built-in value. Zeros that override a built-in value are written, so that reading the dump restores them (RTE
+//! leaves them out, so that its defaults come back).
 
 use runtime::yaml;
 use serde_json::{Map, Value as Yaml, json};
 
 use super::config::{Config, Value};
 use super::table::{Kind, SETTINGS, Setting};
+use crate::settings::PodPattern;
 
 /// The dump as a tree. A map of `serde_json` keeps its keys in order.
 pub(super) fn tree(config: &Config) -> Yaml {
@@ -25,7 +26,7 @@ pub(super) fn tree(config: &Config) -> Yaml {
         put(&mut tree, "resourceMonitor.resourceExclude", json!(excludes));
     }
     if let Some(patterns) = &config.extra.pods {
-        let pattern = |pattern: &crate::settings::PodPattern| json!({ "namePattern": pattern.name, "namespacePattern": pattern.namespace });
+        let pattern = |pattern: &PodPattern| json!({ "namePattern": pattern.name, "namespacePattern": pattern.namespace });
         put(&mut tree, "resourceMonitor.podExclude", patterns.iter().map(pattern).collect());
     }
     Yaml::Object(tree)
@@ -34,7 +35,7 @@ pub(super) fn tree(config: &Config) -> Yaml {
 /// The dump as text.
 ///
 /// # Errors
-/// None is known; the library may have some.
+/// Those of the YAML library; none is known.
 pub(super) fn text(config: &Config) -> Result<String, yaml::Error> {
     yaml::write(&tree(config))
 }

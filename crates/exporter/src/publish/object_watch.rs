@@ -1,7 +1,7 @@
-//! Keeps [`Known`] up to date, as long as we may watch.
+//! Keeps [`ServerState`] up to date, while the object may be watched.
 //!
-//! In: the API server's watch of one object. Out: [`Known`]. Never: a watch that was refused, again at once: 5,000 exporters
-//! with a peer's role would ask the server for nothing else.
+//! In: the API server's watch of one object. Out: [`ServerState`]. Never: an immediate retry of a refused watch: 5,000
+//! exporters with a peer's role would flood the server with them.
 
 use std::convert::Infallible;
 use std::sync::Arc;
@@ -13,18 +13,18 @@ use runtime::backoff::Backoff;
 use tokio::sync::watch;
 use tracing::{debug, info};
 
-use super::Known;
-use super::access::{BELIEVED_MAX, BELIEVED_MIN};
+use super::ServerState;
+use super::access::{REFUSAL_MAX, REFUSAL_MIN};
 
 /// Watches the object of this name for ever.
 pub async fn watch(
     objects: Api<DeserializeGuard<NodeResourceTopology>>,
     name: &str,
     metrics: &runtime::watch::Metrics,
-    known: Arc<watch::Sender<Known>>,
+    known: Arc<watch::Sender<ServerState>>,
 ) -> Infallible {
     let own = kube::runtime::watcher::Config::default().fields(&format!("metadata.name={name}"));
-    let mut believed = Backoff::new(BELIEVED_MIN, BELIEVED_MAX);
+    let mut believed = Backoff::new(REFUSAL_MIN, REFUSAL_MAX);
     let mut told = false;
     loop {
         let take = |event| {
@@ -38,16 +38,17 @@ pub async fn watch(
         );
         let refusal = refusal.await;
         if told {
-            debug!(refusal, "still not allowed to watch");
+            debug!(refusal, "watching is still not allowed");
         } else {
             info!(
                 refusal,
-                "not allowed to watch our object, so it is read at each --sleep-interval instead; verbs list and watch on \
-                 noderesourcetopologies.topology.node.k8s.io in a ClusterRole would have it repaired at once"
+                "not allowed to watch the object, reading it at each --sleep-interval instead; \
+                 for immediate repairs, grant verbs list and watch on \
+                 noderesourcetopologies.topology.node.k8s.io in a ClusterRole"
             );
             told = true;
         }
-        known.send_if_modified(|known| !std::mem::replace(&mut known.blind, true));
+        known.send_if_modified(|known| !std::mem::replace(&mut known.unwatched, true));
         tokio::time::sleep(believed.next_delay()).await;
     }
 }

@@ -1,18 +1,18 @@
 use super::*;
 
 const INTERVALS: Intervals =
-    Intervals { timer: Duration::from_secs(60), release: Duration::from_secs(1), least: Duration::ZERO };
+    Intervals { timer: Duration::from_secs(60), release: Duration::from_secs(1), min_gap: Duration::ZERO };
 
 /// A schedule with a clock: all times are milliseconds since the start.
 struct Rig {
-    pace: Pace,
+    schedule: Schedule,
     start: Instant,
 }
 
 impl Rig {
     fn new(intervals: Intervals) -> Self {
         let start = Instant::now();
-        Self { pace: Pace::new(intervals, start), start }
+        Self { schedule: Schedule::new(intervals, start), start }
     }
 
     fn at(&self, millis: u64) -> Instant {
@@ -21,7 +21,7 @@ impl Rig {
 
     fn next(&self) -> Option<(u64, Cause)> {
         let millis = |at: Instant| u64::try_from((at - self.start).as_millis()).unwrap();
-        self.pace.next().map(|(at, cause)| (millis(at), cause))
+        self.schedule.next().map(|(at, cause)| (millis(at), cause))
     }
 
     /// Scans whenever due until `until`, always with this outcome and no jitter; the times of the scans.
@@ -29,7 +29,7 @@ impl Rig {
         let mut times = Vec::new();
         while let Some((at, cause)) = self.next().filter(|(at, _)| *at <= until) {
             times.push(at);
-            self.pace.scanned(self.at(at), cause, outcome, 0.5);
+            self.schedule.scanned(self.at(at), cause, outcome, 0.5);
         }
         times
     }
@@ -60,14 +60,14 @@ fn the_steady_look_becomes_rarer_while_nothing_happens() {
     assert!(late.windows(2).all(|pair| pair[1] - pair[0] <= 10_000), "{late:?}");
     assert_eq!(late[late.len() - 1] - late[late.len() - 2], 10_000);
     // Whatever happens, even if no look finds it changed anything, makes them frequent again.
-    rig.pace.event(rig.at(120_000));
+    rig.schedule.event(rig.at(120_000));
     assert_eq!(rig.run(123_000, HELD), [120_000, 120_025, 120_100, 120_300, 121_000, 122_000, 123_000]);
 }
 
 #[test]
 fn silence_says_nothing_when_no_event_can_come() {
     let mut rig = Rig::new(Intervals { timer: Duration::ZERO, ..INTERVALS });
-    rig.pace.sees(false);
+    rig.schedule.set_events_available(false);
     let times = rig.run(60_000, HELD);
     assert_eq!(times[times.len() - 2..], [59_000, 60_000]);
 }
@@ -76,14 +76,14 @@ fn silence_says_nothing_when_no_event_can_come() {
 fn an_event_is_looked_at_without_delay_and_a_storm_of_them_at_a_bounded_rate() {
     let mut rig = Rig::new(INTERVALS);
     rig.run(1_000, FREE);
-    rig.pace.event(rig.at(5_000));
+    rig.schedule.event(rig.at(5_000));
     assert_eq!(rig.next(), Some((5_000, Cause::Event)));
     let mut scans = Vec::new();
     for millis in 5_000..6_000 {
-        rig.pace.event(rig.at(millis));
+        rig.schedule.event(rig.at(millis));
         if rig.next().is_some_and(|(at, _)| at <= millis) {
             scans.push(millis);
-            rig.pace.scanned(rig.at(millis), Cause::Event, Outcome::Changed { held: true }, 0.5);
+            rig.schedule.scanned(rig.at(millis), Cause::Event, Outcome::Changed { held: true }, 0.5);
         }
     }
     assert_eq!(scans[..4], [5_000, 5_008, 5_016, 5_024]);
@@ -95,16 +95,16 @@ fn an_event_is_looked_at_without_delay_and_a_storm_of_them_at_a_bounded_rate() {
 fn a_change_starts_the_follow_ups_again() {
     let mut rig = Rig::new(INTERVALS);
     rig.run(2_000, HELD);
-    rig.pace.scanned(rig.at(3_000), Cause::Event, Outcome::Changed { held: false }, 0.5);
+    rig.schedule.scanned(rig.at(3_000), Cause::Event, Outcome::Changed { held: false }, 0.5);
     assert_eq!(rig.run(5_000, FREE), [3_025, 3_100, 3_300, 4_000]);
 }
 
 #[test]
 fn failures_are_tried_again_and_keep_the_timer() {
     let mut rig = Rig::new(INTERVALS);
-    rig.pace.scanned(rig.at(0), Cause::Event, Outcome::Failed(Duration::from_millis(150)), 0.5);
+    rig.schedule.scanned(rig.at(0), Cause::Event, Outcome::Failed(Duration::from_millis(150)), 0.5);
     assert_eq!(rig.next(), Some((150, Cause::Event)));
-    rig.pace.event(rig.at(20));
+    rig.schedule.event(rig.at(20));
     assert_eq!(rig.next(), Some((20, Cause::Event)), "an event does not wait for the pause to end");
 }
 
@@ -112,43 +112,44 @@ fn failures_are_tried_again_and_keep_the_timer() {
 fn the_timer_is_jittered_and_not_moved_by_other_scans() {
     for (fraction, wanted) in [(0.0, 54_000), (0.5, 60_000), (1.0, 66_000)] {
         let mut rig = Rig::new(INTERVALS);
-        rig.pace.scanned(rig.at(0), Cause::Event, FREE, fraction);
+        rig.schedule.scanned(rig.at(0), Cause::Event, FREE, fraction);
         rig.run(30_000, FREE);
         assert_eq!(rig.next(), Some((wanted, Cause::Timer)));
-        rig.pace.scanned(rig.at(wanted), Cause::Timer, FREE, 0.5);
+        rig.schedule.scanned(rig.at(wanted), Cause::Timer, FREE, 0.5);
         assert_eq!(rig.next(), Some((wanted + 60_000, Cause::Timer)), "nothing to follow up");
     }
 }
 
 #[test]
 fn both_intervals_can_be_off() {
-    let off = Intervals { timer: Duration::ZERO, release: Duration::ZERO, least: Duration::ZERO };
+    let off = Intervals { timer: Duration::ZERO, release: Duration::ZERO, min_gap: Duration::ZERO };
     let mut rig = Rig::new(off);
     assert_eq!(rig.run(1_000_000, HELD), [0, 25, 100, 300, 1_000]);
     assert_eq!(rig.next(), None);
-    rig.pace.event(rig.at(1_000_000));
+    rig.schedule.event(rig.at(1_000_000));
     assert_eq!(rig.next(), Some((1_000_000, Cause::Event)));
 }
 
 #[test]
 fn what_is_doubted_is_looked_at_until_it_is_believed() {
-    let off = Intervals { timer: Duration::ZERO, release: Duration::ZERO, least: Duration::ZERO };
+    let off = Intervals { timer: Duration::ZERO, release: Duration::ZERO, min_gap: Duration::ZERO };
     let mut rig = Rig::new(off);
-    assert_eq!(rig.run(3_000, Outcome::Doubted), [0, 25, 100, 300, 1_000, 1_700, 2_400]);
-    rig.pace.scanned(rig.at(3_100), Cause::Event, FREE, 0.5);
+    assert_eq!(rig.run(3_000, Outcome::Unstable), [0, 25, 100, 300, 1_000, 1_700, 2_400]);
+    rig.schedule.scanned(rig.at(3_100), Cause::Event, FREE, 0.5);
     assert_eq!(rig.next(), None);
 }
 
 /// One look in 500 ms from an event every 200 ms: never closer, never further, and the last event is not lost as with the peer.
 #[test]
 fn looks_keep_the_distance_asked_for() {
-    let off = Intervals { timer: Duration::ZERO, release: Duration::ZERO, least: Duration::from_millis(500) };
+    let off =
+        Intervals { timer: Duration::ZERO, release: Duration::ZERO, min_gap: Duration::from_millis(500) };
     let mut rig = Rig::new(off);
     rig.run(10_000, FREE);
     let mut scans = Vec::new();
     for millis in 20_000..30_000 {
         if millis % 200 == 0 {
-            rig.pace.event(rig.at(millis));
+            rig.schedule.event(rig.at(millis));
         }
         scans.extend(rig.run(millis, FREE));
     }

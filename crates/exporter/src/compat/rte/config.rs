@@ -1,8 +1,8 @@
-//! The values of the settings, and where each came from.
+//! The values of the settings, each with its origin.
 //!
-//! In: files, variables and flags, in this order; what comes later wins, except that a variable counts only where no file has
-//! said anything but zero (as in RTE). Out: [`Config`]; what is wrong and what is odd. Never: a value of another kind than the
-//! table says.
+//! In: files, variables and flags, in this order. Later ones override earlier ones, except that a variable counts only
+//! where no file has said anything but zero (as in RTE). Out: [`Config`], problems and notes. Never: a value whose kind
+//! differs from the table.
 
 use std::collections::BTreeMap;
 use std::fmt;
@@ -12,14 +12,14 @@ use runtime::goflag::Parsed;
 use serde_json::Value as Yaml;
 
 use super::table::{Key, Kind, SETTINGS, Setting};
-use crate::dialect::extra::{Extra, Kubelet, Reader};
-use crate::dialect::{Note, Problem, Surroundings};
+use crate::compat::extra::{Extra, Kubelet, Reader};
+use crate::compat::{Environment, Note, Problem};
 
-/// Everything that was configured.
+/// The configuration.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub(super) struct Config {
     given: BTreeMap<Key, Given>,
-    /// Excludes, and whether somebody distilled the kubelet's configuration. (What it distilled is in the settings.)
+    /// Excludes, and whether a section `kubelet` was found. (Its values are in the settings.)
     pub(super) extra: Extra,
 }
 
@@ -33,22 +33,22 @@ struct Given {
 /// The value of one setting.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) enum Value {
-    /// Of [`Kind::Bool`].
+    /// A value of [`Kind::Bool`].
     Bool(bool),
-    /// Of [`Kind::Text`], [`Kind::Word`] and [`Kind::Container`].
+    /// A value of [`Kind::Text`], [`Kind::Word`] and [`Kind::Container`].
     Text(String),
-    /// Of [`Kind::Int`].
+    /// A value of [`Kind::Int`].
     Int(i64),
-    /// Of [`Kind::Duration`].
+    /// A value of [`Kind::Duration`].
     Duration(GoDuration),
 }
 
-/// Who said it.
+/// The origin of a value.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) enum Origin {
-    /// The program.
+    /// The built-in default.
     Default,
-    /// A file, with the key's path.
+    /// A file, and the path of the key.
     File(String, String),
     /// A variable.
     Variable(String),
@@ -67,11 +67,11 @@ impl fmt::Display for Origin {
     }
 }
 
-/// What is wrong with a value: what it must be.
+/// The allowed values, for a problem.
 type Allowed = String;
 
 impl Value {
-    /// Of a file.
+    /// Converts a value of a file.
     fn of_yaml(kind: Kind, yaml: &Yaml) -> Result<Self, Allowed> {
         let text = |text: &Yaml| text.as_str().map(str::to_owned);
         match kind {
@@ -96,7 +96,7 @@ impl Value {
         }
     }
 
-    /// Of a variable or the table.
+    /// Converts the text of a variable or of the table.
     pub(super) fn of_text(kind: Kind, text: &str) -> Result<Self, Allowed> {
         match kind {
             Kind::Bool => match text {
@@ -122,7 +122,7 @@ impl Value {
         }
     }
 
-    /// Of the command line, which has parsed it already.
+    /// Converts the value of a flag that has been parsed.
     fn of_flag(setting: &Setting, name: &'static str, flags: &Parsed) -> Option<Result<Self, Allowed>> {
         match setting.kind {
             Kind::Bool => flags.bool(name).map(Self::Bool).map(Ok),
@@ -132,7 +132,7 @@ impl Value {
         }
     }
 
-    /// Whether it is its kind's zero.
+    /// Whether the value is the zero of its kind.
     pub(super) fn is_zero(&self) -> bool {
         match self {
             Self::Bool(value) => !value,
@@ -160,9 +160,9 @@ fn container() -> Allowed {
     "namespace/pod/container".to_owned()
 }
 
-/// Reading: each part adds to what was there, and to what is wrong.
+/// Reading: each source adds to the values and to the problems.
 impl Config {
-    /// Takes one daemon file. Its keys are flattened, so that a later file replaces single ones.
+    /// Adds a daemon file. Its keys are flattened, so that a later file overrides single ones.
     pub(super) fn take_daemon(&mut self, map: serde_json::Map<String, Yaml>, reader: &mut Reader<'_>) {
         for (key, value) in map {
             self.take_key(key, value, reader);
@@ -172,7 +172,7 @@ impl Config {
     fn take_key(&mut self, path: String, yaml: Yaml, reader: &mut Reader<'_>) {
         match (path.as_str(), yaml) {
             (_, Yaml::Null) => {}
-            // Two that only the dump has.
+            // Two keys that only the dump has.
             ("resourceMonitor.resourceExclude", yaml) => {
                 self.extra.resources = Some(reader.excludes(&path, yaml));
             }
@@ -195,7 +195,7 @@ impl Config {
     fn take_setting(&mut self, setting: &Setting, path: &str, yaml: &Yaml, reader: &mut Reader<'_>) {
         let origin = Origin::File(reader.file.to_owned(), path.to_owned());
         match Value::of_yaml(setting.kind, yaml) {
-            // A file's way to say nothing.
+            // The value with which a file states no limit of its own.
             Ok(Value::Int(-1)) if setting.key == Key::MaxEvents => {}
             Ok(value) => self.set(setting.key, value, origin),
             Err(allowed) => {
@@ -205,7 +205,7 @@ impl Config {
         }
     }
 
-    /// Takes what a file beside the daemon's says.
+    /// Adds a file of `--config`.
     pub(super) fn take_extra(&mut self, file: &str, extra: Extra, problems: &mut Vec<Problem>) {
         if let Some(Kubelet { policy, scope }) = &extra.kubelet {
             let settings =
@@ -218,8 +218,8 @@ impl Config {
         self.extra.overlay(extra);
     }
 
-    /// Takes variables where no file has said anything but zero.
-    pub(super) fn take_environment(&mut self, around: &Surroundings, notes: &mut Vec<Note>) {
+    /// Adds variables where no file has said anything but zero.
+    pub(super) fn take_environment(&mut self, env: &Environment, notes: &mut Vec<Note>) {
         for setting in SETTINGS {
             let Some(variable) = setting.variable else { continue };
             if self.given.get(&setting.key).is_some_and(|given| !given.value.is_zero()) {
@@ -228,10 +228,10 @@ impl Config {
             let parts = ["NAMESPACE", "POD_NAME", "CONTAINER_NAME"].map(|part| format!("{variable}_{part}"));
             let text = match setting.kind {
                 Kind::Container => {
-                    let parts: Option<Vec<&str>> = parts.iter().map(|name| around.variable(name)).collect();
+                    let parts: Option<Vec<&str>> = parts.iter().map(|name| env.variable(name)).collect();
                     parts.map(|parts| parts.join("/"))
                 }
-                _ => around.variable(variable).map(str::to_owned),
+                _ => env.variable(variable).map(str::to_owned),
             };
             let Some(text) = text else { continue };
             match Value::of_text(setting.kind, &text) {
@@ -244,13 +244,13 @@ impl Config {
         }
     }
 
-    /// Takes what the command line says.
+    /// Adds the flags.
     pub(super) fn take_flags(&mut self, flags: &Parsed, problems: &mut Vec<Problem>) {
         for setting in SETTINGS {
             let Some(name) = setting.flag else { continue };
             match Value::of_flag(setting, name, flags) {
                 None => {}
-                // All of them mean no limit; in a file -1 would mean nothing at all.
+                // Zero and below mean no limit; in a file -1 means that the key is not set.
                 Some(Ok(Value::Int(..0))) if setting.key == Key::MaxEvents => {
                     self.set(setting.key, Value::Int(0), Origin::Flag(name));
                 }
@@ -261,13 +261,13 @@ impl Config {
                 }
             }
         }
-        // An empty directory is a wish too, and one that the dump could not tell from none.
+        // An empty directory is explicit too, but the dump could not distinguish it from a missing one.
         if flags.text("kubelet-state-dir") == Some("") {
             self.set(Key::KubeletState, Value::Text("none".to_owned()), Origin::Flag("kubelet-state-dir"));
         }
     }
 
-    /// Sets one value that is known to be of the kind.
+    /// Sets a value of the right kind.
     pub(super) fn set(&mut self, key: Key, value: Value, origin: Origin) {
         self.given.insert(key, Given { value, origin });
     }
@@ -279,7 +279,7 @@ impl Config {
         }
     }
 
-    /// Words that may not be empty, but are.
+    /// Reports words that must not be empty, but are.
     pub(super) fn check(&self, problems: &mut Vec<Problem>) {
         for setting in SETTINGS {
             let Kind::Word(words) = setting.kind else { continue };
@@ -290,9 +290,9 @@ impl Config {
     }
 }
 
-/// Asking.
+/// Queries.
 impl Config {
-    /// The value, given or built in.
+    /// The value, configured or built in.
     pub(super) fn value(&self, key: Key) -> Value {
         match self.given.get(&key) {
             Some(given) => given.value.clone(),
@@ -300,12 +300,12 @@ impl Config {
         }
     }
 
-    /// Of a [`Kind::Bool`].
+    /// The value of a [`Kind::Bool`].
     pub(super) fn bool(&self, key: Key) -> bool {
         matches!(self.value(key), Value::Bool(true))
     }
 
-    /// Of a text, word or container.
+    /// The value of a text, word or container.
     pub(super) fn text(&self, key: Key) -> String {
         match self.value(key) {
             Value::Text(text) => text,
@@ -313,7 +313,7 @@ impl Config {
         }
     }
 
-    /// Of a [`Kind::Int`].
+    /// The value of a [`Kind::Int`].
     pub(super) fn int(&self, key: Key) -> i64 {
         match self.value(key) {
             Value::Int(value) => value,
@@ -321,7 +321,7 @@ impl Config {
         }
     }
 
-    /// Of a [`Kind::Duration`].
+    /// The value of a [`Kind::Duration`].
     pub(super) fn duration(&self, key: Key) -> GoDuration {
         match self.value(key) {
             Value::Duration(value) => value,
@@ -329,31 +329,31 @@ impl Config {
         }
     }
 
-    /// Who said it.
+    /// The origin of the value.
     pub(super) fn origin(&self, key: Key) -> Origin {
         self.given.get(&key).map_or(Origin::Default, |given| given.origin.clone())
     }
 
-    /// Whether somebody wants it so: by flag, or by another value than the built-in one. (A file may be a dump, which
-    /// shows everything.)
-    pub(super) fn asked(&self, key: Key) -> bool {
+    /// Whether the value was chosen: by a flag, or by another value than the built-in one. (A file may be a dump, which
+    /// contains all settings.)
+    pub(super) fn is_explicit(&self, key: Key) -> bool {
         self.given
             .get(&key)
             .is_some_and(|given| matches!(given.origin, Origin::Flag(_)) || given.value != built_in(row(key)))
     }
 
-    /// A problem with this setting's value.
+    /// A problem with the value of this setting.
     pub(super) fn problem(&self, key: Key, allowed: impl Into<String>) -> Problem {
         Problem::value(self.origin(key).to_string(), self.value(key).shown(), allowed)
     }
 }
 
-/// The built-in value; that each is of its kind is tested.
+/// The built-in value; a test checks that it is of its kind.
 fn built_in(setting: &Setting) -> Value {
     Value::of_text(setting.kind, setting.default).unwrap_or(Value::Text(String::new()))
 }
 
-/// The row of a key; that there is one for each is tested.
+/// The row of a key; a test checks that there is one for each.
 fn row(key: Key) -> &'static Setting {
     SETTINGS.iter().find(|setting| setting.key == key).unwrap_or(&SETTINGS[0])
 }
