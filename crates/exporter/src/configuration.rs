@@ -320,7 +320,10 @@ mod tests {
         let known = read("", Some(Policy::Restricted), Some(Scope::Pod)).unwrap();
         assert_eq!((known.rules.policy, known.configuration), (Policy::Restricted, None));
         let error = read("", Some(Policy::Restricted), None).unwrap_err();
-        assert!(error.contains("config.yaml") && error.contains("given by flags"), "{error}");
+        assert!(
+            error.contains("config.yaml") && error.contains("flags give topology manager policy and scope"),
+            "{error}"
+        );
     }
 
     #[test]

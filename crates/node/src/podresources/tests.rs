@@ -317,8 +317,7 @@ fn addresses() {
     }
     for text in ["", "unix://", "fake://", "fake:/k", "foobar:///k", "k/kubelet.sock", "unix://k"] {
         let error = Address::parse(text).unwrap_err().to_string();
-        let wanted = "is no podresources address; expected unix:///path or /path of a socket, or fake://dir of \
-                      recorded answers";
+        let wanted = "is no podresources address; expected unix:///path or /path of a socket, or fake://dir with answers";
         assert_eq!(error, format!("{text:?} {wanted}"));
     }
 }

@@ -290,10 +290,17 @@ fn a_section_kubelet_stands_for_a_file_that_is_not_mounted() {
     let unset = World::new(&[], &[]);
     std::fs::create_dir_all(unset.root.path().join("etc/resource-topology-exporter")).unwrap();
     assert_eq!(both(&unset.settings(&operand)), "Some(None) Some(Container)");
-    assert!(format!("{:?}", unset.plan(&operand).notes).contains("taken for none"));
+    assert!(
+        format!("{:?}", unset.plan(&operand).notes)
+            .contains("using the kubelet's defaults, none and container")
+    );
     let nothing = World::new(&[], &[]).plan(&operand);
     assert_eq!(both(&nothing.settings), "None None");
-    assert!(warnings(&nothing)[0].contains("before policy and scope are known"), "{:?}", nothing.notes);
+    assert!(
+        warnings(&nothing)[0].contains("nothing is published until policy and scope are known"),
+        "{:?}",
+        nothing.notes
+    );
 }
 
 #[test]
