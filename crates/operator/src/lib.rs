@@ -1,11 +1,11 @@
-//! Keeps a cluster's NUMA-aware scheduling as its users asked for, in NUMAResourcesOperator and NUMAResourcesScheduler objects.
+//! The operator: keeps NUMA-aware scheduling as NUMAResourcesOperator and NUMAResourcesScheduler objects ask for it.
 //!
-//! In: those objects, and what the cluster says ([`world`]). Out: objects that are as they should be ([`desired`] says how, [`change`]
-//! what to do about it, [`apply`] does it), and conditions that say how it is. Never: a change of what others made, nor a write where
-//! nothing differs.
+//! In: those objects, and the cluster's state ([`world`]). Out: objects as desired ([`desired`], [`plan`]), conditions, events.
+//! Never: a change of what others made, nor a write where nothing differs.
 //!
-//! Each controller is a module with pure functions from the [`world::World`] to objects and status: [`numaresourcesoperator`],
-//! [`numaresourcesscheduler`], [`kubeletconfig`]. [`reconcile`] is what they have in common.
+//! Each NUMA controller is a module with pure functions from the [`world::World`] to objects and status:
+//! [`numaresourcesoperator`], [`numaresourcesscheduler`], [`kubeletconfig`]. They are keys of the controller runtime in
+//! [`objects::controller`]; [`reconcile`] connects the two. DeviceConfig is the crate `hardware`, wired in by [`process`].
 
 pub mod cli;
 pub mod condition;
