@@ -96,7 +96,7 @@ async fn stopping_restores_too_and_what_cannot_be_restored_is_told() {
     let error = deploy(&rig.client, &second, &atomic(), &mut observer, &stop).await.unwrap_err();
     let Error::RolledBack { failures, .. } = &error else { panic!("{error}") };
     assert_eq!(failures, &["restoring ConfigMap numa/updater: 403 Forbidden: as the test wants it"]);
-    assert!(error.to_string().contains("not all that was there before could be restored: "), "{error}");
+    assert!(error.to_string().contains("the previous state could not be restored completely: "), "{error}");
     let set = rig.get(&find(&first, "DaemonSet numa/updater")).await.unwrap();
     assert_eq!(set["spec"]["template"]["spec"]["containers"][0]["image"], "any:1", "the rest is");
 }
