@@ -76,7 +76,7 @@ fn exit_codes_say_how_it_went() {
             "render policy",
             1,
             "",
-            "error: the SELinux policy is OpenShift's: say --platform openshift:VERSION",
+            "error: the SELinux policy depends on OpenShift's version: give --platform openshift:VERSION",
         ),
         ("render policy -P openshift:4.18", 0, "(block rte\n", ""),
         ("render resource-claims --namespace a --account b", 0, "'system:serviceaccount:a:b'", ""),
