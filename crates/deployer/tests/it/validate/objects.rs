@@ -104,10 +104,10 @@ fn reports() -> Vec<Change> {
             attribute(o, "nodeTopologyPodsFingerprint", None);
             o["metadata"]["annotations"] = Value::Null;
         }),
-        nrt("report-stale", "its fingerprint is not that of the 2 pods", |o| {
+        nrt("report-stale", "the fingerprint does not match the 2 pods", |o| {
             attribute(o, "nodeTopologyPodsFingerprint", Some("pfp0v0010123456789abcdef"));
         }),
-        nrt("report-owner", "but the node's UID is", |o| {
+        nrt("report-owner", "but the node has UID", |o| {
             o["metadata"]["ownerReferences"][0]["uid"] = "0-0".into()
         }),
         nrt("report-writers", "the object has more than one writer: ", |o| {
@@ -177,7 +177,7 @@ fn strangers() -> Vec<(Value, &'static str, &'static str, &'static str)> {
             pod("tholepin", "lost", None, "numma", "1"),
             "scheduler-name-unknown",
             "Pod tholepin/lost",
-            "it asks for the scheduler \"numma\"; those there are answer to default-scheduler, numa",
+            "no scheduler has the name \"numma\"; the existing names are default-scheduler, numa",
         ),
         (
             pod("tholepin", "foreign", Some("node-0"), "default-scheduler", "2"),
@@ -189,7 +189,7 @@ fn strangers() -> Vec<(Value, &'static str, &'static str, &'static str)> {
             pod("tholepin", "refused", Some("node-0"), "numa", "20"),
             "pod-rejected",
             "Pod tholepin/refused",
-            "kubelet node-0 refused it with TopologyAffinityError, though numa placed it; not even empty would the node take it: \
+            "kubelet node-0 rejected the pod with TopologyAffinityError, although numa placed the pod; the pod would not fit even an empty node: \
              cannot align container \"main\": cpu: 20 requested, at most 16 free in one zone",
         ),
         (other, "exporter-twice", "Node node-0", "more than one exporter runs here"),
@@ -210,7 +210,7 @@ async fn bad_objects_are_found() {
         pods.delete(pod["metadata"]["name"].as_str().unwrap(), &params).await.unwrap();
     }
     // Of the refused pod there are events.
-    installed.finds("pod-rejected", "Pod tholepin/refused", "the pod is gone since").await;
+    installed.finds("pod-rejected", "Pod tholepin/refused", "the pod was deleted since").await;
     let events = Api::<k8s_openapi::api::core::v1::Event>::namespaced(installed.client.clone(), "tholepin");
     events.delete_collection(&DeleteParams::default(), &kube::api::ListParams::default()).await.unwrap();
     installed.is_fine().await;
