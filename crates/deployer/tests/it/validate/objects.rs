@@ -260,7 +260,7 @@ async fn as_a_whole(installed: &Installed) {
     second["status"] = json!({});
     installed.create(&second).await;
     installed
-        .finds("scheduler-names-clash", "Deployment tholepin/second", "it answers to the name \"numa\"")
+        .finds("scheduler-names-clash", "Deployment tholepin/second", "the profile name \"numa\" is also that of Deployment tholepin/scheduler")
         .await;
     installed.create(&pod("tholepin", "big", None, "numa", "20")).await;
     let nrts = installed.api("NodeResourceTopology", None);
@@ -283,7 +283,7 @@ async fn as_a_whole(installed: &Installed) {
         .delete("scheduler", &DeleteParams::default())
         .await
         .unwrap();
-    installed.finds("scheduler-absent", "Cluster", "no scheduler that knows NUMA zones").await;
+    installed.finds("scheduler-absent", "Cluster", "no NUMA-aware scheduler is installed").await;
     installed.api("CustomResourceDefinition", None).delete(CRD, &DeleteParams::default()).await.unwrap();
     installed.finds("crd-missing", "Cluster", "is not installed").await;
     installed.cluster.nodes()[0].kubelet().stop();
