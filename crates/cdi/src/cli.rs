@@ -8,7 +8,8 @@ use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 
 use anyhow::Context as _;
-use clap::{Args, Subcommand, ValueEnum};
+use clap::{Args, Subcommand};
+use runtime::output::{OutputArgs, TableFormat};
 
 use crate::check::{Finding, Severity};
 use crate::file::{self, LIMIT_BYTES};
@@ -50,16 +51,8 @@ pub struct List {
     /// A folder with specifications; may be repeated, later ones take precedence
     #[arg(long = "dir", value_name = "DIR", default_values = [crate::STATIC_DIR, crate::GENERATED_DIR])]
     folders: Vec<PathBuf>,
-    /// Output format: table, wide, json or yaml
-    #[arg(
-        short,
-        long,
-        value_name = "FORMAT",
-        default_value = "table",
-        value_enum,
-        hide_possible_values = true
-    )]
-    output: Output,
+    #[command(flatten)]
+    output: OutputArgs<TableFormat>,
 }
 
 /// Arguments of `validate`.
@@ -71,19 +64,6 @@ pub struct Validate {
     /// Treat warnings as errors
     #[arg(long)]
     strict: bool,
-}
-
-/// Output formats of `list`.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
-enum Output {
-    /// Names and files, as a table.
-    Table,
-    /// The table with versions and edits.
-    Wide,
-    /// All fields, as JSON.
-    Json,
-    /// All fields, as YAML.
-    Yaml,
 }
 
 /// Runs a command; returns the exit code.
@@ -112,7 +92,7 @@ fn is_broken_pipe(error: &anyhow::Error) -> bool {
 impl List {
     fn run(&self, out: &mut impl io::Write, err: &mut impl io::Write) -> anyhow::Result<u8> {
         let registry = Registry::read(&self.folders);
-        write!(out, "{}", list::render(&registry, self.output)?)?;
+        write!(out, "{}", list::render(&registry, self.output.format)?)?;
         let severe = |finding: &Finding| finding.severity == Severity::Error;
         for (path, finding) in registry.findings.iter().filter(|(_, finding)| severe(finding)) {
             writeln!(err, "{}", line(path, finding))?;

@@ -174,12 +174,8 @@ impl Process {
         let mut registry = Registry::default();
         registry.register_collector(Box::new(process_metrics::ProcessCollector));
         let watch_metrics = runtime::watch::Metrics::register(&mut registry);
-        let (recorder, writer) = events::channel(
-            self.connection.client_with_timeout(CALL)?,
-            MANAGER,
-            events::Limits::default(),
-            &mut registry,
-        );
+        let (recorder, writer) =
+            events::channel(self.connection.client_with_timeout(CALL)?, MANAGER, &mut registry);
         self.tasks.spawn_draining("events", writer.run(self.tasks.token().clone()));
 
         let policy = watch::Sender::new(Policy::default());

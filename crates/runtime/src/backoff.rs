@@ -4,7 +4,7 @@
 
 use std::time::Duration;
 
-pub use crate::random::Random;
+use crate::random::Random;
 
 /// A sequence of growing delays: the n-th lies between half of `min * 2^n` and all of it, never above `max`.
 ///

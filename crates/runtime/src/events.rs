@@ -12,6 +12,7 @@ mod series;
 use crate::backoff::Backoff;
 use crate::client::{brief, is_already_exists, is_not_found, is_retryable};
 use crate::host;
+use crate::token_bucket::TokenBucket;
 use futures::StreamExt;
 use futures::stream::FuturesUnordered;
 use jiff::Timestamp;
@@ -37,6 +38,11 @@ const CUT: &str = " ...";
 const INSTANCE_LIMIT_BYTES: usize = 128;
 /// Capacity of the queue between recorders and the writer, in events.
 const QUEUE: usize = 1024;
+/// Writes without a pause after a quiet time, and the time after which one more may be sent.
+const BURST: u32 = 500;
+const REFILL: Duration = Duration::from_millis(10);
+/// Concurrent writes, each on a connection of its own.
+const CONCURRENCY: usize = 4;
 /// Timeout of one write.
 const CALL: Duration = Duration::from_secs(10);
 /// Interval at which the writer looks for series with a count to write.
@@ -165,30 +171,12 @@ impl Source {
     }
 }
 
-/// Limits of the writer's requests.
-#[derive(Debug, Clone, Copy, PartialEq)]
-pub struct Limits {
-    /// Sustained rate, in writes per second.
-    pub per_second: f64,
-    /// Writes without a pause after a quiet time.
-    pub burst: u32,
-    /// Concurrent writes, each on a connection of its own.
-    pub parallel: usize,
-}
-
-impl Default for Limits {
-    fn default() -> Self {
-        Self { per_second: 100.0, burst: 500, parallel: 4 }
-    }
-}
-
 /// The receiving end, which writes Event objects; [`Writer::run`] is a task.
 pub struct Writer {
     queue: mpsc::Receiver<QueuedEvent>,
     client: Client,
     series: SeriesStore,
-    bucket: Bucket,
-    parallel: usize,
+    bucket: TokenBucket,
     backoff: Backoff,
     /// No write before this time, because the server did not answer.
     blocked_until: Instant,
@@ -197,12 +185,7 @@ pub struct Writer {
 
 /// A recorder in the name of `controller`, and the writer whose task must run for events to arrive. `client` should not
 /// be the one that watches use: events are many and unimportant.
-pub fn channel(
-    client: Client,
-    controller: &str,
-    limits: Limits,
-    registry: &mut Registry,
-) -> (Recorder, Writer) {
+pub fn channel(client: Client, controller: &str, registry: &mut Registry) -> (Recorder, Writer) {
     let metrics = Metrics::default();
     registry.register("tholepin_events_written", "Event objects created or updated", metrics.written.clone());
     registry.register(
@@ -217,8 +200,7 @@ pub fn channel(
         queue,
         client,
         series: SeriesStore::default(),
-        bucket: Bucket::new(limits, Instant::now()),
-        parallel: limits.parallel.max(1),
+        bucket: TokenBucket::new(BURST, REFILL, Instant::now().into_std()),
         backoff: Backoff::new(Duration::from_millis(200), Duration::from_secs(10)),
         blocked_until: Instant::now(),
         metrics,
@@ -234,9 +216,9 @@ impl Writer {
         let mut last_call = None;
         loop {
             let now = Instant::now();
-            while under_way.len() < self.parallel && now >= self.blocked_until && self.bucket.has(now) {
+            while under_way.len() < CONCURRENCY && now >= self.next_write() {
                 let Some(write) = self.series.next_write() else { break };
-                self.bucket.take();
+                self.bucket.take(now.into_std());
                 under_way.push(perform(self.client.clone(), write));
             }
             let finished =
@@ -244,16 +226,21 @@ impl Writer {
             if finished || last_call.is_some_and(|end| now >= end) {
                 return;
             }
-            let retry = self.blocked_until.max(self.bucket.ready_at(now));
-            let waiting = under_way.len() < self.parallel && !self.series.is_idle();
+            let waiting = under_way.len() < CONCURRENCY && !self.series.is_idle();
+            let next = self.next_write();
             tokio::select! {
                 () = token.cancelled(), if last_call.is_none() => last_call = Some(Instant::now() + DRAIN),
                 Some(queued) = self.queue.recv() => self.observe(queued),
                 Some((write, result)) = under_way.next() => self.settle(write, result),
-                () = sleep_until(retry), if waiting => {}
+                () = sleep_until(next), if waiting => {}
                 _ = tick.tick() => self.series.tick(Instant::now()),
             }
         }
+    }
+
+    /// The time from which the next write may be sent.
+    fn next_write(&self) -> Instant {
+        self.blocked_until.max(self.bucket.available_at().into())
     }
 
     fn observe(&mut self, queued: QueuedEvent) {
@@ -323,40 +310,6 @@ fn cut(text: &mut String, limit_bytes: usize) {
     text.truncate(boundary.unwrap_or_default());
 }
 
-/// A token bucket by rate: `burst` tokens at once and `per_second` in the long run.
-#[derive(Debug)]
-struct Bucket {
-    limits: Limits,
-    tokens: f64,
-    filled: Instant,
-}
-
-impl Bucket {
-    fn new(limits: Limits, now: Instant) -> Self {
-        Self { limits, tokens: f64::from(limits.burst), filled: now }
-    }
-
-    /// Whether a token is available now.
-    fn has(&mut self, now: Instant) -> bool {
-        let gained = now.saturating_duration_since(self.filled).as_secs_f64() * self.limits.per_second;
-        self.tokens = (self.tokens + gained).min(f64::from(self.limits.burst.max(1)));
-        self.filled = now;
-        self.tokens >= 1.0
-    }
-
-    fn take(&mut self) {
-        self.tokens -= 1.0;
-    }
-
-    /// The time of the next token; valid right after [`Bucket::has`].
-    fn ready_at(&self, now: Instant) -> Instant {
-        let missing = (1.0 - self.tokens).max(0.0);
-        // A rate of 0 would mean an endless wait; one token an hour is as good.
-        let seconds = (missing / self.limits.per_second.max(f64::MIN_POSITIVE)).min(3600.0);
-        now + Duration::from_secs_f64(seconds)
-    }
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -376,21 +329,5 @@ mod tests {
         let source = Source::new(&"é".repeat(100));
         assert!(source.instance.len() <= INSTANCE_LIMIT_BYTES);
         assert_eq!(Source::new("numa").instance, format!("numa-{}", host::name()));
-    }
-
-    #[test]
-    fn the_bucket_bounds_bursts_and_rates() {
-        let start = Instant::now();
-        let mut bucket = Bucket::new(Limits { per_second: 10.0, burst: 3, parallel: 1 }, start);
-        let taken = |bucket: &mut Bucket, now| {
-            (0..100).take_while(|_| bucket.has(now).then(|| bucket.take()).is_some()).count()
-        };
-        assert_eq!(taken(&mut bucket, start), 3);
-        assert_eq!(bucket.ready_at(start), start + Duration::from_millis(100));
-        assert_eq!(taken(&mut bucket, start + Duration::from_millis(200)), 2);
-        assert_eq!(taken(&mut bucket, start + Duration::from_secs(3600)), 3);
-        let mut closed = Bucket::new(Limits { per_second: 0.0, burst: 0, parallel: 1 }, start);
-        assert!(!closed.has(start));
-        assert_eq!(closed.ready_at(start), start + Duration::from_secs(3600));
     }
 }

@@ -48,6 +48,24 @@ impl OutputFormat for Format {
     const DEFAULT: &'static str = "text";
 }
 
+/// A table for people, or one of two formats for programs.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, ValueEnum)]
+pub enum TableFormat {
+    /// A table.
+    #[default]
+    Table,
+    /// The table with more columns.
+    Wide,
+    /// JSON, indented.
+    Json,
+    /// YAML.
+    Yaml,
+}
+
+impl OutputFormat for TableFormat {
+    const DEFAULT: &'static str = "table";
+}
+
 /// A value that the format cannot express.
 #[derive(Debug, thiserror::Error)]
 pub enum Error {
@@ -70,6 +88,20 @@ impl Format {
             Self::Json => format!("{}\n", serde_json::to_string_pretty(value)?),
             Self::Yaml => yaml::write(value)?,
         })
+    }
+}
+
+impl TableFormat {
+    /// The value in this format, ending in a newline; `table` makes the form for people, wide or not.
+    ///
+    /// # Errors
+    /// When the value has no JSON or YAML form, such as a map whose keys are not strings.
+    pub fn write<T: Serialize>(self, value: &T, table: impl FnOnce(bool) -> String) -> Result<String, Error> {
+        match self {
+            Self::Table | Self::Wide => Ok(table(self == Self::Wide)),
+            Self::Json => Format::Json.write(value, String::new),
+            Self::Yaml => Format::Yaml.write(value, String::new),
+        }
     }
 }
 
@@ -116,5 +148,10 @@ mod tests {
         assert_eq!(write(Format::Text), "one\n");
         assert_eq!(write(Format::Json), "{\n  \"a\": 1\n}\n");
         assert_eq!(write(Format::Yaml), "a: 1\n");
+        let write = |format: TableFormat| format.write(&value, |wide| format!("{wide}\n")).unwrap();
+        assert_eq!(write(TableFormat::Table), "false\n");
+        assert_eq!(write(TableFormat::Wide), "true\n");
+        assert_eq!(write(TableFormat::Json), "{\n  \"a\": 1\n}\n");
+        assert_eq!(write(TableFormat::Yaml), "a: 1\n");
     }
 }

@@ -55,12 +55,8 @@ pub async fn run(args: Args, level: log::Handle, token: CancellationToken) -> an
     registry.register_collector(Box::new(process_metrics::ProcessCollector));
     let metrics = Metrics::register(&mut registry);
     let watch_metrics = watch::Metrics::register(&mut registry);
-    let (recorder, writer) = events::channel(
-        connection.client_with_timeout(WRITE_TIMEOUT)?,
-        "scheduler",
-        events::Limits::default(),
-        &mut registry,
-    );
+    let (recorder, writer) =
+        events::channel(connection.client_with_timeout(WRITE_TIMEOUT)?, "scheduler", &mut registry);
     let readiness = ready::Readiness::default();
     let synced = readiness.gate("watches");
 

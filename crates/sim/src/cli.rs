@@ -10,6 +10,7 @@ use std::process::ExitCode;
 
 use anyhow::Context;
 use indicatif::{ProgressBar, ProgressDrawTarget, ProgressStyle};
+use runtime::output::{OutputArgs, TableFormat};
 use runtime::stdout::print;
 use serde::Serialize;
 use topology::policy::{Policy, Scope};
@@ -86,35 +87,15 @@ pub struct Args {
     /// Kill the scheduler at the first moment and start a new one at the second, in seconds (not for ideal)
     #[arg(long, value_name = "FROM-TO", value_parser = moments)]
     pub scheduler_down: Option<(u64, u64)>,
-    /// Format of the result: table, wide, json (with levels over time) or yaml
-    #[arg(
-        short,
-        long,
-        value_name = "FORMAT",
-        default_value = "table",
-        value_enum,
-        hide_possible_values = true
-    )]
-    pub output: Output,
+    /// The format of the result.
+    #[command(flatten)]
+    pub output: OutputArgs<TableFormat>,
     /// Write a chart of the result to a file whose name ends in .svg
     #[arg(long, value_name = "FILE", value_parser = chart_file)]
     pub chart: Option<PathBuf>,
     /// Write the pods to a file for --workload
     #[arg(long, value_name = "FILE")]
     pub save_workload: Option<PathBuf>,
-}
-
-/// Format of the result.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, clap::ValueEnum)]
-pub enum Output {
-    /// A table for people.
-    Table,
-    /// The table with more columns.
-    Wide,
-    /// JSON.
-    Json,
-    /// YAML.
-    Yaml,
 }
 
 /// The result in JSON and YAML.
@@ -159,14 +140,11 @@ pub fn run(args: &Args) -> anyhow::Result<ExitCode> {
         pods: workload.arrivals.len(),
         schedulers: &entries,
     };
-    let text = match args.output {
-        Output::Table | Output::Wide => {
-            let table = table::render(&entries, args.output == Output::Wide);
-            format!("{}\n{table}\n{}\n", heading(&workload, &machines), table::verdict(&entries))
-        }
-        Output::Json => serde_json::to_string_pretty(&document)? + "\n",
-        Output::Yaml => runtime::yaml::write(&document)?,
+    let table = |wide| {
+        let table = table::render(&entries, wide);
+        format!("{}\n{table}\n{}\n", heading(&workload, &machines), table::verdict(&entries))
     };
+    let text = args.output.format.write(&document, table)?;
     print(&text)?;
     Ok(ExitCode::SUCCESS)
 }

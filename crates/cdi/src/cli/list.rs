@@ -2,9 +2,9 @@
 
 use comfy_table::Table;
 use comfy_table::presets::NOTHING;
+use runtime::output::{Error, TableFormat};
 use serde::Serialize;
 
-use super::Output;
 use crate::registry::Registry;
 use crate::spec::ContainerEdits;
 
@@ -25,13 +25,8 @@ struct Entry<'a> {
 const SHOWN: usize = 6;
 
 /// Renders all devices in a format.
-pub(super) fn render(registry: &Registry, output: Output) -> anyhow::Result<String> {
-    Ok(match output {
-        Output::Table => table(registry, false),
-        Output::Wide => table(registry, true),
-        Output::Json => format!("{}\n", serde_json::to_string_pretty(&entries(registry))?),
-        Output::Yaml => runtime::yaml::write(&entries(registry))?,
-    })
+pub(super) fn render(registry: &Registry, format: TableFormat) -> Result<String, Error> {
+    format.write(&entries(registry), |wide| table(registry, wide))
 }
 
 fn entries(registry: &Registry) -> Vec<Entry<'_>> {

@@ -65,7 +65,8 @@ fn standard_input() {
 #[test]
 fn lists() {
     let dir = folder(&[("good.json", GOOD), ("bad.yaml", BAD)]);
-    let list = |output| {
+    let list = |format| {
+        let output = OutputArgs { format };
         let (mut out, mut err) = (Vec::new(), Vec::new());
         let list = List { folders: vec![dir.path().to_owned(), dir.path().join("missing")], output };
         let code = list.run(&mut out, &mut err).unwrap();
@@ -73,16 +74,16 @@ fn lists() {
         String::from_utf8(out).unwrap().replace(&dir.path().display().to_string(), "DIR")
     };
     let words = |text: String| text.split_whitespace().map(str::to_owned).collect::<Vec<_>>().join(" ");
-    assert_eq!(words(list(Output::Table)), "NAME FILE vendor.example/nic=a DIR/good.json");
+    assert_eq!(words(list(TableFormat::Table)), "NAME FILE vendor.example/nic=a DIR/good.json");
     let wide = "NAME VERSION EDITS FILE vendor.example/nic=a 0.5.0 /dev/a, $NIC DIR/good.json";
-    assert_eq!(words(list(Output::Wide)), wide);
-    let json: serde_json::Value = serde_json::from_str(&list(Output::Json)).unwrap();
+    assert_eq!(words(list(TableFormat::Wide)), wide);
+    let json: serde_json::Value = serde_json::from_str(&list(TableFormat::Json)).unwrap();
     assert_eq!(
         (json[0]["name"].as_str(), json[0]["cdiVersion"].as_str()),
         (Some("vendor.example/nic=a"), Some("0.5.0"))
     );
     assert_eq!(json[0]["containerEdits"]["deviceNodes"][0]["hostPath"], "/dev/b");
     let yaml: serde_json::Value =
-        runtime::yaml::read_str("list", &list(Output::Yaml), runtime::yaml::Mode::Strict).unwrap();
+        runtime::yaml::read_str("list", &list(TableFormat::Yaml), runtime::yaml::Mode::Strict).unwrap();
     assert_eq!(yaml, json);
 }

@@ -4,7 +4,7 @@ use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use api::nrt::NodeResourceTopology;
-use runtime::backoff::Random;
+use runtime::random::Random;
 use runtime::watch::Event;
 use tokio::sync::watch;
 

@@ -5,7 +5,7 @@ use k8s_openapi::api::core::v1::ConfigMap;
 use k8s_openapi::api::events::v1::Event as Object;
 use kube::Api;
 use prometheus_client::registry::Registry;
-use runtime::events::{Event, Limits, Severity, Subject, channel};
+use runtime::events::{Event, Severity, Subject, channel};
 use tokio_util::sync::CancellationToken;
 
 fn event(regarding: &Subject, note: &str) -> Event {
@@ -34,7 +34,7 @@ async fn repeated_events_are_one_object_with_a_count() {
     crate::watch::put(&maps, "subject").await;
     let subject = Subject::of(&maps.get("subject").await.unwrap());
     let mut registry = Registry::default();
-    let (recorder, writer) = channel(client.clone(), "numa", Limits::default(), &mut registry);
+    let (recorder, writer) = channel(client.clone(), "numa", &mut registry);
     let token = CancellationToken::new();
     let task = tokio::spawn(writer.run(token.clone()));
     let api: Api<Object> = Api::namespaced(client, space);
@@ -83,7 +83,7 @@ async fn events_that_cannot_be_written_are_dropped_and_counted() {
     let Some(plane) = shared().await else { return };
     let client = admin(plane).await;
     let mut registry = Registry::default();
-    let (recorder, writer) = channel(client, "numa", Limits::default(), &mut registry);
+    let (recorder, writer) = channel(client, "numa", &mut registry);
     // No writer runs yet, and still no caller waits.
     for number in 0..2000 {
         let name = format!("pod-{number}");
