@@ -9,8 +9,8 @@
 //! | module | content | feature |
 //! |---|---|---|
 //! | [`nrt`] | NodeResourceTopology (`topology.node.k8s.io`, `v1alpha1` and `v1alpha2`): the NUMA zones of a node | |
-//! | [`numaresources`] | NUMAResourcesOperator, NUMAResourcesScheduler (`nodetopology.openshift.io`, `v1`, `v1alpha1`) | |
-//! | [`hardware`] | DeviceConfig (`hardware.tholepin.dev/v1alpha1`): drivers and device plugins | parts: `validate`, `manifests` |
+//! | [`numaresources`] | NUMAResourcesOperator and NUMAResourcesScheduler (`nodetopology.openshift.io`) | |
+//! | [`hardware`] | DeviceConfig (`hardware.tholepin.dev/v1alpha1`): drivers and their plugins | `validate`, `manifests` |
 //! | [`kmm`] | objects of Kernel Module Management (`kmm.sigs.x-k8s.io/v1beta1`) that tholepin uses | part: `kube` |
 //! | [`keys`] | attribute, annotation and label keys of NodeResourceTopology | |
 //! | [`goduration`] | durations in Go's text form | |
@@ -19,7 +19,7 @@
 //! | [`convert`] | NodeResourceTopology objects and pods from and to `topology`'s values | `convert` |
 //! | [`crd`] | the CustomResourceDefinitions, as values and as YAML | `schema` |
 //! | [`schedulerconfig`] | KubeSchedulerConfiguration files (`kubescheduler.config.k8s.io/v1`) | `scheduler-config` |
-//! | [`rbac`], [`own_node`] | rules of roles; admission policies for writers of their own node's objects | `manifests` |
+//! | [`rbac`], [`own_node`] | rules of roles; admission policies for writers of own nodes | `manifests` |
 //!
 //! Without features the crate depends on `serde`, `serde_json`, `thiserror` and `k8s-openapi` only. The feature
 //! `schema` also derives `schemars::JsonSchema`; `full` is everything. The types implement `k8s_openapi::Resource` and

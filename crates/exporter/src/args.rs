@@ -53,7 +53,8 @@ struct Node {
     /// Name of the node and of the object [default: the host's name]
     #[arg(long, value_name = "NAME", env = "NODE_NAME")]
     hostname: Option<String>,
-    /// The kubelet's podresources socket, or fake://DIR with recorded answers (list.json, get_allocatable_resources.json)
+    /// The kubelet's podresources socket, or fake://DIR with recorded answers (list.json,
+    /// get_allocatable_resources.json)
     #[arg(long, value_name = "URI", default_value = "unix:///var/lib/kubelet/pod-resources/kubelet.sock",
           value_parser = PodResourcesAddress::parse)]
     podresources_socket: PodResourcesAddress,

@@ -1,39 +1,41 @@
 //! Keeps the NRT object on the API server equal to the result of the last scan.
 //!
-//! In: the newest content ([`Desired`]); the object as the server holds it ([`ServerState`], from a watch, from reading, and
-//! from the answers to writes). Out: writes, only when the two differ. Never: a queue of old contents, a write without need,
-//! a change to fields of others.
+//! In: the newest content ([`Desired`]); the object as the server holds it ([`ServerState`], from a watch, from
+//! reading, and from the answers to writes). Out: writes, only when the two differ. Never: a queue of old contents, a
+//! write without need, a change to fields of others.
 //!
 //! # Why a patch with a resource version
-//! All three ways to write ([`Mode`]) start from the object as it is, keep the fields of others, and are conditional on its
-//! resource version; a conflict means: read again. The patch is the default, because it
-//! - is the smallest: a new pod changes a few amounts and the fingerprint, and only those are sent, as a JSON patch, or as a
-//!   merge patch where that is shorter ([`Change`]). An API server that cannot apply the first gets the second;
+//! All three ways to write ([`Mode`]) start from the object as it is, keep the fields of others, and are conditional on
+//! its resource version; a conflict means: read again. The patch is the default, because it
+//! - is the smallest: a new pod changes a few amounts and the fingerprint, and only those are sent, as a JSON patch, or
+//!   as a merge patch where that is shorter ([`Change`]). An API server that cannot apply the first gets the second;
 //! - can remove fields that an earlier exporter left, which server-side apply cannot do without having owned them;
 //! - leaves no entry in `managedFields` that a later `kubectl apply` would have to overrule.
 //!
-//! Server-side apply has nothing to merge here: the lists in question are atomic, so each writer states all of a list. It
-//! exists because nfd-topology-updater writes so; the whole update exists because older roles of resource-topology-exporter
-//! lack `patch`. Fields that other managers own need no care: patches and updates take what they change, and an apply is
-//! forced. Fields that another exporter stated and we do not (`topologyPolicies`, its attributes and annotations, its owner
-//! reference) are removed by one merge patch even in [`Mode::Apply`].
+//! Server-side apply has nothing to merge here: the lists in question are atomic, so each writer states all of a list.
+//! It exists because nfd-topology-updater writes so; the whole update exists because older roles of
+//! resource-topology-exporter lack `patch`. Fields that other managers own need no care: patches and updates take what
+//! they change, and an apply is forced. Fields that another exporter stated and we do not (`topologyPolicies`, its
+//! attributes and annotations, its owner reference) are removed by one merge patch even in [`Mode::Apply`].
 //!
 //! # With fewer permissions
-//! The publisher does not need to know its role. A refused verb is replaced by another one, reported once, and tried again
-//! after ten seconds, later after ten minutes. Patch and apply are replaced by update, update by patch; watch by reading
-//! before the first write and once in an interval; get by a patch that changes nothing, whose answer is the object. Thus
-//! `create` with either `patch` or `get` and `update` suffices.
+//! The publisher does not need to know its role. A refused verb is replaced by another one, reported once, and tried
+//! again after ten seconds, later after ten minutes. Patch and apply are replaced by update, update by patch; watch by
+//! reading before the first write and once in an interval; get by a patch that changes nothing, whose answer is the
+//! object. Thus `create` with either `patch` or `get` and `update` suffices.
 //!
 //! # Rate of writes
-//! One write per changed content, at most `WRITE_BURST` at once and then one in `WRITE_REFILL`; later changes are merged into
-//! the next one. A pod changes the content once when it comes and once when it goes: `p` pods a second in the whole cluster
-//! that hold something cost at most `2 p` writes a second, however many nodes there are, and fewer where several come to a
-//! node at once. A node without changes costs an open watch, and a read of its Node every ten minutes.
+//! One write per changed content, at most `WRITE_BURST` at once and then one in `WRITE_REFILL`; later changes are
+//! merged into the next one. A pod changes the content once when it comes and once when it goes: `p` pods a second in
+//! the whole cluster that hold something cost at most `2 p` writes a second, however many nodes there are, and fewer
+//! where several come to a node at once. A node without changes costs an open watch, and a read of its Node every ten
+//! minutes.
 //!
 //! # Failures
 //! Every call has a deadline. After a refusal or silence the next attempt comes after a jittered pause that grows to
-//! `RETRY_MAX`, and carries the content that is newest then. A busy server is left alone for as long as it asks, a second at
-//! least. A process that ends drops the request in flight: each is one change, which the server has made or not.
+//! `RETRY_MAX`, and carries the content that is newest then. A busy server is left alone for as long as it asks, a
+//! second at least. A process that ends drops the request in flight: each is one change, which the server has made or
+//! not.
 
 use std::convert::Infallible;
 use std::sync::Arc;
@@ -72,8 +74,8 @@ const RETRY_MAX: Duration = Duration::from_secs(10);
 /// Writes in a burst (a kubelet admits some twenty pods a second), and the time in which one more is allowed.
 const WRITE_BURST: u32 = 20;
 const WRITE_REFILL: Duration = Duration::from_millis(25);
-/// Repairs of other writers' changes to our object, in a burst and then in each such span. Two programs that each take the
-/// other's writes for mistakes would otherwise continue for ever, on every node.
+/// Repairs of other writers' changes to our object, in a burst and then in each such span. Two programs that each take
+/// the other's writes for mistakes would otherwise continue for ever, on every node.
 const REPAIR_BURST: u32 = 5;
 const REPAIR_REFILL: Duration = Duration::from_secs(15);
 /// Attempts in a row that found another object than expected, before there is a pause.

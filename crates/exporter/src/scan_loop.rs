@@ -1,7 +1,7 @@
 //! Scans the node after events and at intervals, and hands on the newest result.
 //!
-//! In: file events of the kubelet, time. Out: [`Desired`] content for the publisher, only when it changed. Never: two scans
-//! at once, or a backlog: events that come during a scan cause one more.
+//! In: file events of the kubelet, time. Out: [`Desired`] content for the publisher, only when it changed. Never: two
+//! scans at once, or a backlog: events that come during a scan cause one more.
 
 use std::convert::Infallible;
 use std::io;

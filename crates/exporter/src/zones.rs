@@ -1,21 +1,22 @@
 //! Computes the zones of an NRT object. Pure: the same inputs give the same zones in the same order.
 //!
 //! In: the machine (sysfs), what the kubelet can hand out and what it has handed out (podresources). Out: one zone per
-//! online NUMA zone with capacity, allocatable, available and distances, and [`Remark`]s about inputs that do not agree.
-//! Never: a negative or contradictory amount (`0 <= available <= allocatable <= capacity` always holds), a zone the kernel
-//! does not have, or a different order for the same content.
+//! online NUMA zone with capacity, allocatable, available and distances, and [`Remark`]s about inputs that do not
+//! agree. Never: a negative or contradictory amount (`0 <= available <= allocatable <= capacity` always holds), a zone
+//! the kernel does not have, or a different order for the same content.
 //!
 //! # Rules
-//! - `cpu` stands in every zone, memory-only zones included (consumers count on it): capacity is the online CPUs, allocatable
-//!   those of them the CPU manager may hand out (none with its policy `none`), available those no container holds.
-//! - Memory and hugepages stand in the zones where the memory manager has some (policy `Static`); capacity is what sysfs
-//!   says, for every page size.
+//! - `cpu` stands in every zone, memory-only zones included (consumers count on it): capacity is the online CPUs,
+//!   allocatable those of them the CPU manager may hand out (none with its policy `none`), available those no container
+//!   holds.
+//! - Memory and hugepages stand in the zones where the memory manager has some (policy `Static`); capacity is what
+//!   sysfs says, for every page size.
 //! - A device counts in every zone it is close to, and is taken in all of them once a container holds it, whatever
 //!   zones the container's entry names. Devices without locality do not appear. Devices that are held but no longer
 //!   healthy are not allocatable, so they take nothing away. (RTE and NFD subtract them all the same.)
-//! - A memory block over several zones has one size for all of them. It is charged to its zones in ascending order, each
-//!   filled before the next: what the kubelet's memory manager itself does. (RTE charges the whole size to each zone.) Its
-//!   zones serve no other set of zones meanwhile, so the sum over them is exact whatever came and went.
+//! - A memory block over several zones has one size for all of them. It is charged to its zones in ascending order,
+//!   each filled before the next: what the kubelet's memory manager itself does. (RTE charges the whole size to each
+//!   zone.) Its zones serve no other set of zones meanwhile, so the sum over them is exact whatever came and went.
 //! - Where capacity and the kubelet's allocatable disagree, the kubelet is believed, as the peers do.
 
 use std::collections::{BTreeMap, BTreeSet};

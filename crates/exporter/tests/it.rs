@@ -234,8 +234,8 @@ async fn place(client: &Client, name: &str, node: &str, cpus: u32) -> Pod {
     pods.create(&PostParams::default(), &bound_pod(name, node, cpus)).await.unwrap()
 }
 
-/// Waits until the pod runs: only then has the kubelet written all it has to say about it. (One that is killed between its
-/// memory manager's two writes refuses to start ever after.)
+/// Waits until the pod runs: only then has the kubelet written all it has to say about it. (One that is killed between
+/// its memory manager's two writes refuses to start ever after.)
 async fn runs(client: &Client, name: &str) {
     let pods = Api::<Pod>::default_namespaced(client.clone());
     let phase = async || pods.get(name).await.unwrap().status.unwrap_or_default().phase;

@@ -1,10 +1,10 @@
 //! Applies decisions to a cluster.
 //!
-//! In: objects with decisions, an API server. Out: objects as they are afterwards, told to an [`Observer`]; what became of each.
-//! Never: a decision of its own: the meaning of an answer is decided by [`crate::decision`] again.
+//! In: objects with decisions, an API server. Out: objects as they are afterwards, told to an [`Observer`]; what became
+//! of each. Never: a decision of its own: the meaning of an answer is decided by [`crate::decision`] again.
 //!
-//! The first write of an object does not force anything, and later ones name the object by its UID: an object that another
-//! program makes meanwhile is never overwritten.
+//! The first write of an object does not force anything, and later ones name the object by its UID: an object that
+//! another program makes meanwhile is never overwritten.
 
 use std::time::Duration;
 
@@ -375,7 +375,8 @@ impl<O: Observer> Applier<O> {
         Ok(existed)
     }
 
-    /// Interprets the answer to a write over the resource version `before`. Looks again if the object is not as it was thought.
+    /// Interprets the answer to a write over the resource version `before`. Looks again if the object is not as it was
+    /// thought.
     async fn interpret(
         &self,
         object: &Object,

@@ -1,7 +1,7 @@
 //! The controller runtime: what every controller does besides its own rules.
 //!
-//! In: keys of what changed, a [`Reconciler`]. Out: reconciles, one at a time for each key, again when their requeue says so.
-//! Never: a rule of one controller.
+//! In: keys of what changed, a [`Reconciler`]. Out: reconciles, one at a time for each key, again when their requeue
+//! says so. Never: a rule of one controller.
 //!
 //! | module | concern |
 //! |---|---|

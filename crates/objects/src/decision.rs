@@ -1,6 +1,7 @@
 //! What to do with one object.
 //!
-//! In: the object as it is desired, the object as it is observed, and the rules of the program. Out: one decision. Never: a call.
+//! In: the object as it is desired, the object as it is observed, and the rules of the program. Out: one decision.
+//! Never: a call.
 
 use serde_json::Value;
 

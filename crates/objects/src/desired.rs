@@ -1,7 +1,7 @@
 //! Objects that a controller desires.
 //!
-//! In: objects, and the user's object that asks for them. Out: the same objects with mark, owner reference and policy. Never: a
-//! look at what is observed.
+//! In: objects, and the user's object that asks for them. Out: the same objects with mark, owner reference and policy.
+//! Never: a look at what is observed.
 
 use serde_json::{Value, json};
 
@@ -79,7 +79,7 @@ impl DesiredObject {
         Self { object, treatment: Treatment::Own }
     }
 
-    /// An object marked as `manager`'s that outlives whoever asked for it.
+    /// An object marked as `manager`'s that outlives its owner.
     #[must_use]
     pub fn shared(object: Object, manager: &str) -> Self {
         Self { object: object.labelled(MANAGED_BY_LABEL, manager), treatment: Treatment::Share }

@@ -5,12 +5,12 @@
 //! An observed object equals the desired one if four rules hold:
 //! 1. It says all that we state.
 //! 2. We state all that we stated when we applied it last: fields that we no longer state have to go.
-//! 3. No other manager stated what we do not, besides metadata and status: a key in a ConfigMap, a container. An atomic list or
-//!    map, such as the rules of a role, counts as foreign when its last writer is foreign.
+//! 3. No other manager stated what we do not, besides metadata and status: a key in a ConfigMap, a container. An atomic
+//!    list or map, such as the rules of a role, counts as foreign when its last writer is foreign.
 //! 4. Its only controlling owner is the one that we name.
 //!
-//! Server-side apply mends 1 and 2, and leaves alone what others stated. For 3 their claims are first made ours by a patch of
-//! `managedFields`; the apply then drops those fields. For 4 the same patch replaces the owner references.
+//! Server-side apply mends 1 and 2, and leaves alone what others stated. For 3 their claims are first made ours by a
+//! patch of `managedFields`; the apply then drops those fields. For 4 the same patch replaces the owner references.
 
 use std::collections::BTreeMap;
 
@@ -106,8 +106,8 @@ pub fn difference(object: &Object, manager: &str, observed: &Value) -> Option<Di
     (!is_stated(object, manager, observed)).then_some(Difference::Values)
 }
 
-/// The object with the selector of the observed workload, if that selects the object's pods too. A selector cannot be changed,
-/// and the Go operator's workloads have a wider one.
+/// The object with the selector of the observed workload, if that selects the object's pods too. A selector cannot be
+/// changed, and the Go operator's workloads have a wider one.
 #[must_use]
 pub fn with_observed_selector(object: &Object, observed: &Value) -> Object {
     let selector = &observed["spec"]["selector"];
@@ -168,8 +168,8 @@ fn tolerated_paths(object: &Object) -> Vec<&'static [&'static str]> {
     paths
 }
 
-/// The owner references as they have to be, if a foreign controller is named. An object has at most one controlling owner, so
-/// ours cannot be added beside it.
+/// The owner references as they have to be, if a foreign controller is named. An object has at most one controlling
+/// owner, so ours cannot be added beside it.
 fn corrected_references(stated: &Value, observed: &Value) -> Option<Value> {
     let ours = references(stated);
     let own = |reference: &Value| ours.iter().any(|our| our["uid"] == reference["uid"]);

@@ -1,7 +1,7 @@
 //! Kinds of Kubernetes objects, as values.
 //!
-//! In: a typed resource, or the four words that name a kind. Out: the paths of a dynamic client, without discovery. Never: a
-//! call.
+//! In: a typed resource, or the four words that name a kind. Out: the paths of a dynamic client, without discovery.
+//! Never: a call.
 
 use kube::core::{ApiResource, GroupVersionKind};
 

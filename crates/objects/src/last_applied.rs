@@ -1,7 +1,7 @@
 //! What a controller applied last, so that it does not repeat a write in vain.
 //!
-//! In: objects as they were desired, and as they were after the write. Out: whether another write could change anything, and
-//! whether a difference is damage. Never: a decision that needs this to survive a restart.
+//! In: objects as they were desired, and as they were after the write. Out: whether another write could change
+//! anything, and whether a difference is damage. Never: a decision that needs this to survive a restart.
 
 use std::collections::BTreeMap;
 use std::hash::{DefaultHasher, Hash as _, Hasher as _};
@@ -92,7 +92,10 @@ mod tests {
     #[test]
     fn an_object_is_settled_until_something_changes() {
         let (one, other) = (map(&json!({ "a": "1" })), map(&json!({ "a": "2" })));
-        let live = |uid: &str, version: &str, data: &str| json!({ "metadata": { "uid": uid, "resourceVersion": version, "managedFields": [version] }, "data": data, "status": version });
+        let live = |uid: &str, version: &str, data: &str| {
+            let metadata = json!({ "uid": uid, "resourceVersion": version, "managedFields": [version] });
+            json!({ "metadata": metadata, "data": data, "status": version })
+        };
         let mut last = LastApplied::default();
         assert!(!last.is_settled(&one.object, &live("u", "1", "x")));
         last.settle(&one.object, &live("u", "1", "x"));

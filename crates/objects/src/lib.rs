@@ -1,7 +1,7 @@
 //! Kubernetes objects: kinds, ownership, equality, decisions, and their application to a cluster.
 //!
-//! In: objects as they are desired, objects as the API server has them. Out: decisions, writes, and the controller runtime that
-//! repeats both. Never: a rule of one controller.
+//! In: objects as they are desired, objects as the API server has them. Out: decisions, writes, and the controller
+//! runtime that repeats both. Never: a rule of one controller.
 //!
 //! | module | concern |
 //! |---|---|

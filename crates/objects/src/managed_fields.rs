@@ -1,11 +1,11 @@
 //! Who stated which field: the field sets of `managedFields` (`FieldsV1`).
 //!
-//! In: field sets, an object as we state it. Out: whether the object states all of a set; unions; sets divided by path. Never: a
-//! look at values.
+//! In: field sets, an object as we state it. Out: whether the object states all of a set; unions; sets divided by path.
+//! Never: a look at values.
 //!
-//! A set is a tree. `f:NAME` is a field, `k:{...}` an element of a list with these keys, `v:...` an element of a list that is a
-//! set, `i:N` an element by its index, and `.` the parent itself where its parts are in the set as well. A leaf is an empty
-//! object.
+//! A set is a tree. `f:NAME` is a field, `k:{...}` an element of a list with these keys, `v:...` an element of a list
+//! that is a set, `i:N` an element by its index, and `.` the parent itself where its parts are in the set as well. A
+//! leaf is an empty object.
 
 use serde_json::{Map, Value};
 
@@ -37,8 +37,8 @@ pub fn all_stated(set: &Value, stated: &Value) -> bool {
     })
 }
 
-/// Whether a set holds nothing but single values that are stated. An atomic list or map may hold more than we put there; the last
-/// writer has its path.
+/// Whether a set holds nothing but single values that are stated. An atomic list or map may hold more than we put
+/// there; the last writer has its path.
 #[must_use]
 pub fn all_plain(set: &Value, stated: &Value) -> bool {
     let Some(paths) = set.as_object() else { return true };
@@ -64,7 +64,8 @@ pub fn union(one: &Value, other: &Value) -> Value {
     Value::Object(all)
 }
 
-/// Divides a set into what is under one of `paths` (each a list of steps) and the rest. `None` stands for an empty part.
+/// Divides a set into what is under one of `paths` (each a list of steps) and the rest. `None` stands for an empty
+/// part.
 #[must_use]
 pub fn divide(set: &Value, paths: &[&[&str]]) -> (Option<Value>, Option<Value>) {
     let Some(steps) = set.as_object() else { return (None, None) };
@@ -112,8 +113,8 @@ fn element<'a>(step: &str, stated: &'a Value) -> Option<&'a Value> {
     }
 }
 
-/// The number of keys in which a list element agrees; `None` for another element. A key that it does not state has a default
-/// (the `protocol` of a port).
+/// The number of keys in which a list element agrees; `None` for another element. A key that it does not state has a
+/// default (the `protocol` of a port).
 fn agreed(element: &Value, keys: &Map<String, Value>) -> Option<usize> {
     let mut stated = keys.iter().filter_map(|(key, value)| Some((element.get(key)?, value)));
     let all = stated.clone().count();

@@ -1,7 +1,7 @@
 //! One Kubernetes object on its way to a cluster or to text.
 //!
-//! In: typed objects, or JSON and a kind. Out: JSON with the key that finds the object on an API server. Never: a change of
-//! content.
+//! In: typed objects, or JSON and a kind. Out: JSON with the key that finds the object on an API server. Never: a
+//! change of content.
 
 use std::fmt;
 

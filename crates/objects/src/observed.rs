@@ -1,7 +1,7 @@
 //! The newest known state of the objects that a process cares about.
 //!
-//! In: objects from watches and from answers to writes, in any order. Out: the newest state of each, by key. Never: an object
-//! that nothing here asked for.
+//! In: objects from watches and from answers to writes, in any order. Out: the newest state of each, by key. Never: an
+//! object that nothing here asked for.
 
 use std::cmp::Ordering;
 use std::collections::BTreeMap;
@@ -34,7 +34,8 @@ impl ObservedObjects {
 
     /// Takes in the state of an object, unless a newer one is known. Returns whether it was news.
     ///
-    /// Watches lag behind the answers to our own writes; without this check a write would look undone, and would be repeated.
+    /// Watches lag behind the answers to our own writes; without this check a write would look undone, and would be
+    /// repeated.
     pub fn observe(&mut self, key: ObjectKey, body: Value) -> bool {
         let news = match self.objects.get(&key) {
             Some(known) => compare(known, &body) == Ordering::Less,
@@ -51,8 +52,8 @@ impl ObservedObjects {
         news
     }
 
-    /// Takes in the deletion of an object whose last state was `body`, unless a newer state is known. Returns whether it was
-    /// news.
+    /// Takes in the deletion of an object whose last state was `body`, unless a newer state is known. Returns whether
+    /// it was news.
     pub fn observe_deletion(&mut self, key: &ObjectKey, body: &Value) -> bool {
         let known = self.objects.get(key).map(|known| compare(known, body));
         if known == Some(Ordering::Greater) {
@@ -83,7 +84,8 @@ impl ObservedObjects {
     }
 }
 
-/// The order in which the API server gave out two resource versions. `Less` when that cannot be told: then the later news counts.
+/// The order in which the API server gave out two resource versions. `Less` when that cannot be told: then the later
+/// news counts.
 ///
 /// Resource versions are growing decimal numbers; since Kubernetes 1.35 that is part of the API.
 #[must_use]

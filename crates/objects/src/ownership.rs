@@ -1,7 +1,7 @@
 //! Whose an object is.
 //!
-//! In: an object as the API server has it, and the rule of one program. Out: whether the object is that program's, and who made
-//! it. Never: a guess from the name alone.
+//! In: an object as the API server has it, and the rule of one program. Out: whether the object is that program's, and
+//! who made it. Never: a guess from the name alone.
 
 use serde_json::Value;
 

@@ -52,7 +52,8 @@ proptest! {
             prop_assert!(made.chars().all(|c| c.is_ascii_lowercase() || c.is_ascii_digit() || c == '-'), "{}", made);
             prop_assert!(!made.starts_with('-') && !made.ends_with('-'), "{}", made);
             prop_assert!(claim(&namespace, &made).len() <= 63);
-            prop_assert!(crate::kmm::keys::version_schedule_pod(&namespace, &made).split_once('/').unwrap().1.len() <= 63);
+            let label = crate::kmm::keys::version_schedule_pod(&namespace, &made);
+            prop_assert!(label.split_once('/').unwrap().1.len() <= 63);
         }
     }
 

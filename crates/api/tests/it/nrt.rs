@@ -1,4 +1,5 @@
-//! The NodeResourceTopology CRD on a real API server, with objects of both versions; a configuration of a real scheduler.
+//! The NodeResourceTopology CRD on a real API server, with objects of both versions; a configuration of a real
+//! scheduler.
 
 use api::crd::{NRT_CRD_YAML, nrt_crd};
 use api::nrt::{Amount, Attribute, Cost, NodeResourceTopology, Resource, Zone, v1alpha1};
@@ -123,8 +124,8 @@ async fn bad_objects_are_refused(client: &Client) {
     assert!(status.message.contains("zones[0].resources[0].available"), "{}", status.message);
 }
 
-/// kube-scheduler writes out its configuration from a minimal file, with every default and the arguments of every in-tree
-/// plugin. This crate must read all of it, with the same result.
+/// kube-scheduler writes out its configuration from a minimal file, with every default and the arguments of every
+/// in-tree plugin. This crate must read all of it, with the same result.
 fn the_stock_schedulers_defaults_are_ours(plane: &ControlPlane) {
     let file = |name: &str| plane.process_group().dir().join(name);
     let head = "apiVersion: kubescheduler.config.k8s.io/v1\nkind: KubeSchedulerConfiguration\n";

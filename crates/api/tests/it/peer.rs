@@ -1,5 +1,5 @@
-//! The Go operator's definitions, as far as known: both versions with their own schemas, no conversion, no columns, and the
-//! name checked in the newer version only.
+//! The Go operator's definitions, as far as known: both versions with their own schemas, no conversion, no columns, and
+//! the name checked in the newer version only.
 
 use k8s_openapi::apiextensions_apiserver::pkg::apis::apiextensions::v1::CustomResourceDefinition;
 use serde_json::{Value, json};

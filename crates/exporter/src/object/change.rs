@@ -1,5 +1,5 @@
-//! One change of an object in two notations: a JSON merge patch (RFC 7396), which cannot fail, and a JSON patch (RFC 6902),
-//! which names single values and is far shorter where lists are long.
+//! One change of an object in two notations: a JSON merge patch (RFC 7396), which cannot fail, and a JSON patch (RFC
+//! 6902), which names single values and is far shorter where lists are long.
 //!
 //! In: a merge patch; the object it is for. Out: the same as a JSON patch, where that is shorter. Never: a different
 //! result: applied to that object both give the same.

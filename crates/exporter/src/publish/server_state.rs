@@ -84,9 +84,9 @@ impl ServerState {
 
     /// Takes over the server's answer to a request that was made in the state `before`.
     ///
-    /// If the watch has reported something since, the newer of the two is unknown, unless both are about the same object.
-    /// Its deletion, or a later write of another client, may have overtaken our answer, and is reported only once. Then the
-    /// watch counts. Should it be older after all, the next write is refused with a conflict.
+    /// If the watch has reported something since, the newer of the two is unknown, unless both are about the same
+    /// object. Its deletion, or a later write of another client, may have overtaken our answer, and is reported only
+    /// once. Then the watch counts. Should it be older after all, the next write is refused with a conflict.
     pub fn learn(&mut self, answer: StoredObject, before: &Self) {
         let overtaken = match (&self.stored, &answer) {
             (StoredObject::Object(known), StoredObject::Object(answer))
@@ -111,7 +111,8 @@ impl StoredObject {
     }
 
     /// Takes over an event of the watch. Events may be older than the answer to our last write: an older version of the
-    /// same object, or the deletion of an object that has been replaced since, changes nothing. True if something changed.
+    /// same object, or the deletion of an object that has been replaced since, changes nothing. True if something
+    /// changed.
     pub fn take(&mut self, event: Event<NodeResourceTopology>) -> bool {
         match event {
             Event::Reset { objects, .. } => match objects.into_iter().next() {

@@ -299,7 +299,8 @@ fn the_deprecated_word_says_policy_and_scope() {
     assert_eq!(report.content.topology_policy, Some("SingleNUMANodeContainerLevel"));
 }
 
-/// What makes a pod one with exclusive resources: only what has a place. Ids below 0 are no places already when they arrive.
+/// What makes a pod one with exclusive resources: only what has a place. Ids below 0 are no places already when they
+/// arrive.
 #[test]
 fn only_what_has_a_place_is_exclusive() {
     let memory = |zones: &[u32]| MemoryBlock {

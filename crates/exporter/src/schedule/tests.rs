@@ -139,7 +139,8 @@ fn what_is_doubted_is_looked_at_until_it_is_believed() {
     assert_eq!(rig.next(), None);
 }
 
-/// One look in 500 ms from an event every 200 ms: never closer, never further, and the last event is not lost as with the peer.
+/// One look in 500 ms from an event every 200 ms: never closer, never further, and the last event is not lost as with
+/// the peer.
 #[test]
 fn looks_keep_the_distance_asked_for() {
     let off =

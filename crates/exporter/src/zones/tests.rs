@@ -355,8 +355,8 @@ fn any_devices() -> impl Strategy<Value = Vec<Devices>> {
 }
 
 proptest! {
-    /// Whatever the kubelet says: the zones are the machine's, `cpu` is in each, amounts are in order, names are in order,
-    /// and the order in which the kubelet lists things does not matter.
+    /// Whatever the kubelet says: the zones are the machine's, `cpu` is in each, amounts are in order, names are in
+    /// order, and the order in which the kubelet lists things does not matter.
     #[test]
     fn invariants_hold_for_any_input(
         cpus in any_cpus(), memory in any_memory(), devices in any_devices(),
@@ -364,7 +364,8 @@ proptest! {
     ) {
         let machine = machine(&[(0, "0-3", 300), (2, "", 200), (5, "4-7", 100)]);
         let mut allocatable = Allocatable { cpus, memory, devices };
-        let mut pods: Vec<_> = held.into_iter().map(|(cpus, memory, devices)| pod(&cpus.to_string(), memory, devices)).collect();
+        let as_pod = |(cpus, memory, devices): (_, _, _)| pod(&ToString::to_string(&cpus), memory, devices);
+        let mut pods: Vec<_> = held.into_iter().map(as_pod).collect();
         let result = zones(&machine, &allocatable, &pods);
         let (zones_, _) = &result;
         prop_assert_eq!(zones_.iter().map(|zone| zone.id.0).collect::<Vec<_>>(), [0, 2, 5]);

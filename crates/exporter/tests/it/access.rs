@@ -1,5 +1,5 @@
-//! With what rights the exporter works: its own list, and the roles made for the exporters it replaces; and that no exporter
-//! can touch another node's object.
+//! With what rights the exporter works: its own list, and the roles made for the exporters it replaces; and that no
+//! exporter can touch another node's object.
 
 use exporter::policy::admission_policy;
 use exporter::rbac::{self, Needs};

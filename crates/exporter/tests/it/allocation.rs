@@ -10,8 +10,8 @@ use topology::fingerprint::Fingerprint;
 
 use super::*;
 
-/// The zones and settings of a node with sparse ids, hugepages and memory without CPUs; a pod that is admitted, one that is
-/// refused, one that is deleted and one that is deleted by force. All with no more rights than are documented.
+/// The zones and settings of a node with sparse ids, hugepages and memory without CPUs; a pod that is admitted, one
+/// that is refused, one that is deleted and one that is deleted by force. All with no more rights than are documented.
 #[tokio::test]
 async fn the_object_follows_the_pods() {
     let machine = Machine::new().zones(2).cpus_per_zone(8).memory_mib_per_zone(8 << 10);

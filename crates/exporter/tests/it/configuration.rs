@@ -1,6 +1,7 @@
 //! A real kubelet says what it makes of its configuration files, and we must have read the same.
 //!
-//! The kubelet logs its merged configuration before it does anything else; without an API server it then ends by itself.
+//! The kubelet logs its merged configuration before it does anything else; without an API server it then ends by
+//! itself.
 
 #![expect(clippy::panic, reason = "a test fails by panicking; the exemption for tests misses helpers")]
 

@@ -61,7 +61,8 @@ async fn let_go(client: &Client, name: &str) {
     Api::<Pod>::default_namespaced(client.clone()).delete(name, &force).await.unwrap();
 }
 
-/// One zone, two zones, and two resources of which one's name begins with the other's. All plugins come after the exporter.
+/// One zone, two zones, and two resources of which one's name begins with the other's. All plugins come after the
+/// exporter.
 #[tokio::test]
 async fn a_device_counts_in_each_of_its_zones_and_is_taken_in_all() {
     const NICE: &str = "example.com/nice";
@@ -192,8 +193,8 @@ async fn devices_of_a_plugin_that_died_are_gone_after_a_while() {
     exporter.stop().await;
 }
 
-/// A kubelet that starts knows which devices it has handed out before it knows that there are any: readers must not see more
-/// of them free than are.
+/// A kubelet that starts knows which devices it has handed out before it knows that there are any: readers must not see
+/// more of them free than are.
 #[tokio::test]
 async fn held_devices_are_never_free_while_the_kubelet_restarts() {
     let Some((cluster, client, exporter)) = rig(&NO_TIMER).await else { return };

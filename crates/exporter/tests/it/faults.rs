@@ -1,10 +1,10 @@
 //! Faults, one by one: whatever breaks, readers never see a wrong object, and when it is whole again the newest state
 //! arrives.
 //!
-//! Each case has a node of its own, a stand-in for its kubelet that does what real ones cannot be made to do, and a proxy
-//! before the one API server that all cases share. Nothing but what happens on the node causes a look: the timers are as
-//! slow as in production, or off. Each case ends with [`Rig::survived`], which looks at every state the object has ever
-//! had. What only a real kubelet or controller can show is in `outage`.
+//! Each case has a node of its own, a stand-in for its kubelet that does what real ones cannot be made to do, and a
+//! proxy before the one API server that all cases share. Nothing but what happens on the node causes a look: the timers
+//! are as slow as in production, or off. Each case ends with [`Rig::survived`], which looks at every state the object
+//! has ever had. What only a real kubelet or controller can show is in `outage`.
 
 use std::sync::{Arc, Mutex};
 

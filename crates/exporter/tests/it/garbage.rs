@@ -1,5 +1,5 @@
-//! A kubelet that talks nonsense, and a machine that does: the object keeps what was last known to be true, and health and
-//! metrics say what is wrong.
+//! A kubelet that talks nonsense, and a machine that does: the object keeps what was last known to be true, and health
+//! and metrics say what is wrong.
 
 use kube::api::ListParams;
 use testkit::controlplane::{ControlPlane, ControlPlaneOptions};

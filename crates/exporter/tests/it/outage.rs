@@ -1,5 +1,5 @@
-//! Whatever goes away and comes back, as far as only the real thing shows it: a kubelet, the API server, a node with its
-//! garbage collector. Single faults are in `faults`.
+//! Whatever goes away and comes back, as far as only the real thing shows it: a kubelet, the API server, a node with
+//! its garbage collector. Single faults are in `faults`.
 
 use k8s_openapi::api::core::v1::Node;
 use kube::ResourceExt as _;

@@ -175,8 +175,8 @@ async fn memory_and_hugepages_are_where_the_memory_manager_has_them() {
         .await;
     let nrt = shows(&client, "hugepages-1Gi", &format!("0 {GIB}/{big}/{big} | 1 0/{big}/{big}")).await;
     assert_eq!(show(&nrt, "cpu"), "0 6/7/8 | 1 7/8/8");
-    // No zone has enough. Because both are in use already, the memory manager sees no group of them either: it has no hint,
-    // which the topology manager takes for no wish, and only the allocation fails.
+    // No zone has enough. Because both are in use already, the memory manager sees no group of them either: it has no
+    // hint, which the topology manager takes for no wish, and only the allocation fails.
     let wants = [("cpu", "1"), ("memory", "64Mi"), ("hugepages-2Mi", "1200Mi")];
     create(&client, &pod("c", "node-0", &[&wants])).await;
     assert_eq!(refused(&client, "c").await, "UnexpectedAdmissionError");

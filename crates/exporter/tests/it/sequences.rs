@@ -1,12 +1,13 @@
 //! Random pods come and go on real kubelets, and after every step the object says what the kubelet says.
 //!
-//! `SEQUENCES` is how many (default 24), `SEED` the first seed (default 1), `SEQUENCE` the only one to run. A sequence's seed and
-//! number decide all of it, the node too, so a failure's line runs it again.
+//! `SEQUENCES` is how many (default 24), `SEED` the first seed (default 1), `SEQUENCE` the only one to run. A
+//! sequence's seed and number decide all of it, the node too, so a failure's line runs it again.
 //!
-//! After each step: podresources is asked before and after the object is looked at and has to answer the same; the object's
-//! fingerprint has to name its pods; then every zone's `available` has to be `allocatable` minus what podresources says,
-//! worked out here and not by the exporter. With policy single-numa-node the kubelet has to have taken or refused the pod as
-//! the model had said from the object before, and the object has to be what the model had said it would be.
+//! After each step: podresources is asked before and after the object is looked at and has to answer the same; the
+//! object's fingerprint has to name its pods; then every zone's `available` has to be `allocatable` minus what
+//! podresources says, worked out here and not by the exporter. With policy single-numa-node the kubelet has to have
+//! taken or refused the pod as the model had said from the object before, and the object has to be what the model had
+//! said it would be.
 
 #[path = "sequences/fleet.rs"]
 mod fleet;

@@ -1,10 +1,11 @@
 //! What the Go scheduler plugin makes of an NRT object, and whether an exporter may publish it.
 //!
-//! In: an object as the API server has it, as JSON. Out: what the plugin would believe ([`Findings`]), or every rule that is violated.
-//! Never: code of ours that reads or writes NRT objects, fingerprints or placements. This is the second opinion.
+//! In: an object as the API server has it, as JSON. Out: what the plugin would believe ([`Findings`]), or every rule
+//! that is violated. Never: code of ours that reads or writes NRT objects, fingerprints or placements. This is the
+//! second opinion.
 //!
-//! Rules: how the plugin reads policies, cells, fingerprints and placements; what it dies of; and what the exporters' own
-//! end-to-end suites demand.
+//! Rules: how the plugin reads policies, cells, fingerprints and placements; what it dies of; and what the exporters'
+//! own end-to-end suites demand.
 
 #[path = "validity/placement.rs"]
 mod placement;

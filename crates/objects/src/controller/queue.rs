@@ -1,7 +1,7 @@
 //! A queue of keys, and the loop that reconciles them.
 //!
-//! In: keys, in any number and order. Out: calls of a [`Reconciler`]. Never: two reconciles of one key at a time, nor a key that
-//! keeps another one waiting, up to the concurrency.
+//! In: keys, in any number and order. Out: calls of a [`Reconciler`]. Never: two reconciles of one key at a time, nor a
+//! key that keeps another one waiting, up to the concurrency.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::future::Future;

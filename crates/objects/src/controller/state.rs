@@ -1,6 +1,7 @@
 //! The observed state, between the watches that feed it and the reconciles that read it.
 //!
-//! In: what watches and the answers to writes say. Out: a look at it; keys in the queue. Never: a wait while it is locked.
+//! In: what watches and the answers to writes say. Out: a look at it; keys in the queue. Never: a wait while it is
+//! locked.
 
 use std::sync::{Mutex, MutexGuard, PoisonError};
 

@@ -1,7 +1,7 @@
 //! Watch events into tables.
 //!
-//! In: events of one kind. Out: a table that says what the API server says, and the keys that the event concerns. Never: a key
-//! where nothing differs, if the table's functions keep that.
+//! In: events of one kind. Out: a table that says what the API server says, and the keys that the event concerns.
+//! Never: a key where nothing differs, if the table's functions keep that.
 
 use std::collections::BTreeSet;
 

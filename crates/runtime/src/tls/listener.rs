@@ -48,6 +48,7 @@ impl axum::serve::Listener for Listener {
 
     async fn accept(&mut self) -> Connection {
         loop {
+            let has_room = self.handshakes.len() < self.max_handshakes;
             tokio::select! {
                 Some(done) = self.handshakes.next(), if !self.handshakes.is_empty() => {
                     if let Some(connection) = done {
@@ -55,7 +56,7 @@ impl axum::serve::Listener for Listener {
                     }
                 }
                 // The trait's own method waits out errors such as too many open files.
-                (stream, peer) = axum::serve::Listener::accept(&mut self.tcp), if self.handshakes.len() < self.max_handshakes => {
+                (stream, peer) = axum::serve::Listener::accept(&mut self.tcp), if has_room => {
                     let acceptor = TlsAcceptor::from(self.config.borrow().clone());
                     self.handshakes.push(Box::pin(handshake(acceptor, stream, peer, self.deadline)));
                 }

@@ -371,7 +371,10 @@ proptest! {
 
     /// With another, blind scheduler on the node: nothing is counted twice or forgotten once everything has arrived.
     #[test]
-    fn foreign_pods_are_settled_by_the_next_report(scope in scope(), ops in prop::collection::vec(op_or_foreign(), 1..120)) {
+    fn foreign_pods_are_settled_by_the_next_report(
+        scope in scope(),
+        ops in prop::collection::vec(op_or_foreign(), 1..120),
+    ) {
         let mut rig = Rig::new(scope, true);
         for op in &ops {
             rig.apply(op);

@@ -8,7 +8,8 @@ use super::*;
 /// newest state, not the one that was to be written first.
 async fn writes_fail(name: &'static str, fault: Fault, told: &str) {
     const FAILURES: u32 = 5;
-    // Doubling from 100 ms, each between half and all of it, or what the server asks for; then the last write may follow.
+    // Doubling from 100 ms, each between half and all of it, or what the server asks for; then the last write may
+    // follow.
     let doubling = (0..FAILURES).map(|n| Duration::from_millis(50 << n));
     let asked = Duration::from_secs(if matches!(fault, Fault::TooMany(_)) { 1 } else { 0 });
     let Some(mut rig) = Rig::start(name).await else { return };
@@ -171,7 +172,8 @@ async fn answer_overtaken_by_a_deletion() {
     rig.survived_well(Writes::Exactly(3)).await;
 }
 
-/// A write that was given up arrives after all, when a newer one has been made: the version in it says that it is too late.
+/// A write that was given up arrives after all, when a newer one has been made: the version in it says that it is too
+/// late.
 #[tokio::test]
 async fn write_arrives_late() {
     let Some(mut rig) = Rig::start("write-late").await else { return };

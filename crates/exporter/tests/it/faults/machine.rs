@@ -115,8 +115,8 @@ async fn file_events_overflow() {
     rig.is_quiet().await;
     let limit = fs::read_to_string("/proc/sys/fs/inotify/max_queued_events").unwrap();
     let limit: usize = limit.trim().parse().unwrap();
-    // This test has one thread: the exporter on it reads nothing until the next `await`. The names alternate because the
-    // kernel merges equal neighbours, and none of them matters.
+    // This test has one thread: the exporter on it reads nothing until the next `await`. The names alternate because
+    // the kernel merges equal neighbours, and none of them matters.
     for index in 0..=limit {
         fs::write(rig.kubelet.root().join(if index % 2 == 0 { ".a" } else { ".b" }), "").unwrap();
     }

@@ -47,8 +47,8 @@ async fn object_edited_by_another_writer() {
     rig.survived_well(Writes::AtMost(4)).await;
 }
 
-/// Two writers who never agree cost the API server a few writes and then one in a while; health tells, and news of the node
-/// are published at once all the same.
+/// Two writers who never agree cost the API server a few writes and then one in a while; health tells, and news of the
+/// node are published at once all the same.
 #[tokio::test]
 async fn object_fought_over() {
     let Some(mut rig) = Rig::start("fought-over").await else { return };
@@ -82,7 +82,8 @@ async fn node_replaced_and_the_object_collected() {
     rig.survived_well(Writes::Exactly(2)).await;
 }
 
-/// The collector is slow, or has found another owner: a kubelet that starts is reason enough to look who owns the object.
+/// The collector is slow, or has found another owner: a kubelet that starts is reason enough to look who owns the
+/// object.
 #[tokio::test]
 async fn node_replaced_before_the_collector_looks() {
     let Some(mut rig) = Rig::start("node-renewed").await else { return };

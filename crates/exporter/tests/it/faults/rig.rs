@@ -241,8 +241,8 @@ impl Rig {
         }
     }
 
-    /// Waits for the newest state and judges all there were: none was untrue, none older than one before it, and they cost
-    /// no more writes than they may.
+    /// Waits for the newest state and judges all there were: none was untrue, none older than one before it, and they
+    /// cost no more writes than they may.
     pub(crate) async fn survived(&self, writes: Writes) {
         let last = self.arrives().await;
         until("the last state is seen", async || {

@@ -42,7 +42,8 @@ fn version_output_is_parseable() {
     }
 }
 
-/// Method valid, annotation as attribute, the same over intervals without changes, another with each Guaranteed pod that comes or goes.
+/// Method valid, annotation as attribute, the same over intervals without changes, another with each Guaranteed pod
+/// that comes or goes.
 #[tokio::test]
 async fn fingerprint_is_stable_and_changes_with_guaranteed_pods() {
     let Some(seat) = Seat::take(1).await else { return };

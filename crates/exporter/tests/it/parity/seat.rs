@@ -16,8 +16,8 @@ use tokio::sync::{Mutex, MutexGuard};
 
 use super::*;
 
-/// The node whose kubelet has a memory manager. The others have none, as in the peers' suites: with it also Guaranteed pods
-/// with a part of a CPU hold something.
+/// The node whose kubelet has a memory manager. The others have none, as in the peers' suites: with it also Guaranteed
+/// pods with a part of a CPU hold something.
 pub(super) const WITH_MEMORY: usize = 2;
 /// The resources that are not held, on every node.
 pub(super) const IDLE: &str = "0 7/7/8 | 1 8/8/8";
@@ -167,8 +167,8 @@ impl Seat {
         self.start(Peer::Rte, arguments, self.env(), &format!("{scheme}://{host}:{port}")).await
     }
 
-    /// An exporter as numaresources-operator starts its operand on OpenShift with default settings, in a container with this
-    /// root; of the arguments only paths differ, and the port.
+    /// An exporter as numaresources-operator starts its operand on OpenShift with default settings, in a container with
+    /// this root; of the arguments only paths differ, and the port.
     pub(super) async fn operand(&self, root: &Path) -> Running {
         let kubelet = self.node().kubelet();
         let sockets = kubelet.podresources_socket();

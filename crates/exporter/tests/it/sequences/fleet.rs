@@ -15,7 +15,8 @@ use super::kinds::{KINDS, Kind};
 use super::truth;
 use crate::*;
 
-/// Between looks at a kubelet that has not done yet what it will do. It answers 100 calls a second, the exporter's included.
+/// Between looks at a kubelet that has not done yet what it will do. It answers 100 calls a second, the exporter's
+/// included.
 const PAUSE: Duration = Duration::from_millis(40);
 /// How long a kubelet may take to refuse a pod whose first status did not say so.
 const SECOND_THOUGHT: Duration = Duration::from_secs(10);

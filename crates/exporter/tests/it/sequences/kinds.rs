@@ -21,8 +21,8 @@ const NIC: &str = "example.com/nic";
 const GPU: &str = "example.com/gpu";
 const FREE: &str = "example.com/free";
 
-/// All of these have 32 GiB and more: how much is in use is what the kernel says of the real machine, and a kubelet that
-/// believes to have less than that refuses pods without memory requests and evicts others.
+/// All of these have 32 GiB and more: how much is in use is what the kernel says of the real machine, and a kubelet
+/// that believes to have less than that refuses pods without memory requests and evicts others.
 const PLAIN: Kind = Kind {
     name: "2 zones of 8, container scope",
     menu: Menu { cpus: 9, devices: &[], hugepages: false },
@@ -72,8 +72,8 @@ pub(super) const KINDS: [Kind; 8] = [
         menu: Menu { cpus: 9, devices: &[(NIC, 1)], hugepages: true },
         machine: || {
             let two = Machine::new().zones(2).cpus_per_zone(8).memory_mib_per_zone(16 << 10);
-            // In all zones: kubelet 1.36.3 ends itself over a pod that asks for a page size that some zone does not have
-            // (memorymanager `calculateHints`).
+            // In all zones: kubelet 1.36.3 ends itself over a pod that asks for a page size that some zone does not
+            // have (memorymanager `calculateHints`).
             two.zone_ids([0, 3]).unwrap().zone(7, 0, 8 << 10).hugepages_per_zone(2048, 512)
         },
         devices: &[(NIC, &[&[0], &[3], &[3]])],

@@ -173,7 +173,8 @@ pub(super) enum Verdict {
     Open,
 }
 
-/// Predicts from the object alone, but for the node's totals: CPUs (thousandths), memory and hugepages that are left over all.
+/// Predicts from the object alone, but for the node's totals: CPUs (thousandths), memory and hugepages that are left
+/// over all.
 pub(super) fn predict(
     nrt: &NodeResourceTopology,
     needs: &PodNeeds,
@@ -201,8 +202,8 @@ pub(super) fn predict(
     if admitted.is_err() {
         reasons.push("TopologyAffinityError");
     }
-    // A zone in use by itself cannot be part of a group, so a shortage of memory mostly leaves the memory manager without
-    // any hint, which the topology manager takes for no wish; then the allocation fails.
+    // A zone in use by itself cannot be part of a group, so a shortage of memory mostly leaves the memory manager
+    // without any hint, which the topology manager takes for no wish; then the allocation fails.
     let short_of = |misfit: Misfit| match misfit.constraint {
         Constraint::Short { resource, .. } => Some(resource.kind()),
         _ => None,

@@ -208,7 +208,10 @@ fn amount() -> impl Strategy<Value = String> {
 proptest! {
     #[test]
     fn no_objects_make_the_reader_panic(
-        items in prop::collection::vec((prop_oneof![Just("Node"), Just("Pod"), Just("NodeResourceTopology")], hostile()), 0..6),
+        items in prop::collection::vec(
+            (prop_oneof![Just("Node"), Just("Pod"), Just("NodeResourceTopology")], hostile()),
+            0..6,
+        ),
         zones in prop::option::of(0_u32..70),
     ) {
         let items: Vec<Value> = items.into_iter().map(|(kind, mut item)| {
@@ -224,7 +227,9 @@ proptest! {
     /// What can be read can be simulated.
     #[test]
     fn no_amounts_make_the_simulation_panic(
-        node in prop::collection::vec(amount(), 3), zone in prop::collection::vec(amount(), 3), pod in prop::collection::vec(amount(), 2),
+        node in prop::collection::vec(amount(), 3),
+        zone in prop::collection::vec(amount(), 3),
+        pod in prop::collection::vec(amount(), 2),
         with_zones in any::<bool>(),
     ) {
         let mut list = format!(

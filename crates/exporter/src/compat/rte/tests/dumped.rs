@@ -81,7 +81,14 @@ proptest! {
 
     /// What is dumped and read as the only daemon file, without flags and variables, is what was dumped.
     #[test]
-    fn a_dump_read_back_is_the_same(flags in prop::collection::vec(some_flag(), 0..12), excludes in prop::collection::btree_map("[a-z*]{1,3}", prop::collection::btree_set("[a-z/.]{1,4}", 0..3), 0..3)) {
+    fn a_dump_read_back_is_the_same(
+        flags in prop::collection::vec(some_flag(), 0..12),
+        excludes in prop::collection::btree_map(
+            "[a-z*]{1,3}",
+            prop::collection::btree_set("[a-z/.]{1,4}", 0..3),
+            0..3,
+        ),
+    ) {
         let extra = runtime::yaml::write(&BTreeMap::from([("resourceExclude", excludes)])).unwrap();
         let world = World::new(&[("/etc/rte/extra/config.yaml", &extra)], &[("REFERENCE_CONTAINER_NAME", "pool")]);
         let flags: Vec<&str> = flags.iter().map(String::as_str).chain(["--dump-config=.andexit"]).collect();
@@ -93,7 +100,11 @@ proptest! {
     }
 
     #[test]
-    fn nothing_panics(arguments in prop::collection::vec("-{0,2}[a-z-]{0,8}=?[a-z0-9:/.]{0,8}", 0..4), daemon in any::<String>(), extra in "[a-zA-Z:{}\\[\\], \n'*-]{0,40}") {
+    fn nothing_panics(
+        arguments in prop::collection::vec("-{0,2}[a-z-]{0,8}=?[a-z0-9:/.]{0,8}", 0..4),
+        daemon in any::<String>(),
+        extra in "[a-zA-Z:{}\\[\\], \n'*-]{0,40}",
+    ) {
         let world = World::new(&[("/etc/rte/daemon/config.yaml", &daemon), ("/etc/rte/extra/config.yaml", &extra)], &[]);
         let arguments: Vec<&str> = arguments.iter().map(String::as_str).collect();
         if let Start::End(ending) = world.start(&arguments) {
