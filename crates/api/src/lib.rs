@@ -10,7 +10,7 @@
 //! |---|---|---|
 //! | [`nrt`] | NodeResourceTopology (`topology.node.k8s.io`, `v1alpha1` and `v1alpha2`): the NUMA zones of a node | |
 //! | [`numaresources`] | NUMAResourcesOperator and NUMAResourcesScheduler (`nodetopology.openshift.io`) | |
-//! | [`hardware`] | DeviceConfig (`hardware.tholepin.dev/v1alpha1`): drivers and their plugins | `validate`, `manifests` |
+//! | [`hardware`] | DeviceConfig (`hardware.tholepin.dev`): drivers and device plugins | `validate`, `manifests` |
 //! | [`kmm`] | objects of Kernel Module Management (`kmm.sigs.x-k8s.io/v1beta1`) that tholepin uses | part: `kube` |
 //! | [`keys`] | attribute, annotation and label keys of NodeResourceTopology | |
 //! | [`goduration`] | durations in Go's text form | |

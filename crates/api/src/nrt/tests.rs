@@ -26,7 +26,10 @@ fn reads_leniently_and_writes_stably() {
             ],
         }],
     }));
-    let resource = |name: &str, [capacity, allocatable, available]: [&str; 3]| json!({"name": name, "capacity": capacity, "allocatable": allocatable, "available": available});
+    let resource = |name: &str, amounts: [&str; 3]| {
+        let [capacity, allocatable, available] = amounts;
+        json!({"name": name, "capacity": capacity, "allocatable": allocatable, "available": available})
+    };
     assert_eq!(
         serde_json::to_value(&nrt).unwrap(),
         json!({

@@ -5,7 +5,14 @@ use serde_json::json;
 
 /// A node of two zones with three placed containers, as an exporter publishes it.
 fn good() -> Value {
-    let resource = |name: &str, capacity: &str, allocatable: &str, available: &str| json!({ "name": name, "capacity": capacity, "allocatable": allocatable, "available": available });
+    let resource = |name: &str, capacity: &str, allocatable: &str, available: &str| {
+        let amounts = [("capacity", capacity), ("allocatable", allocatable), ("available", available)];
+        let mut resource = json!({ "name": name });
+        for (field, amount) in amounts {
+            resource[field] = amount.into();
+        }
+        resource
+    };
     let costs = |here: u64, there: u64| json!([{ "name": "node-0", "value": here }, { "name": "node-1", "value": there }]);
     json!({
         "apiVersion": "topology.node.k8s.io/v1alpha2",
