@@ -5,7 +5,7 @@
 use std::fmt;
 use std::time::Duration;
 
-use super::step::Change;
+use super::step::{Change, ObjectStep};
 use crate::part::Component;
 use objects::Object;
 
@@ -22,6 +22,21 @@ pub struct Outcome {
     pub warnings: Vec<(Component, Object, String)>,
     /// Notes for the user, with the object.
     pub findings: Vec<(Component, Object, String)>,
+}
+
+impl Outcome {
+    /// Records what a caller may want to know of a step.
+    pub(super) fn record(&mut self, component: Component, object: &Object, step: &ObjectStep) {
+        let object = || object.clone();
+        match step {
+            ObjectStep::Applied(change) => self.applied.push((component, object(), *change)),
+            ObjectStep::Deleted => self.pruned.push((component, object())),
+            ObjectStep::Kept(reason) => self.kept.push((component, object(), reason.clone())),
+            ObjectStep::Warned(warning) => self.warnings.push((component, object(), warning.clone())),
+            ObjectStep::Note(note) => self.findings.push((component, object(), note.clone())),
+            _ => {}
+        }
+    }
 }
 
 /// The result of a removal, in order.

@@ -4,8 +4,9 @@
 
 use serde_json::Value;
 
-use super::sorts::Role;
+use super::kinds::DEFINITION;
 use super::step::WaitState;
+use objects::ObjectKind;
 
 /// The readiness of an object.
 #[derive(Clone, Debug, PartialEq)]
@@ -18,13 +19,13 @@ pub enum Readiness {
     Never(String),
 }
 
-/// The readiness of an object of this role.
-pub(super) fn readiness(role: Role, live: &Value) -> Readiness {
-    match role {
-        Role::Definition => definition(live),
-        Role::DaemonSet => daemon_set(live),
-        Role::Deployment => deployment(live),
-        Role::Namespace | Role::Other => Readiness::Ready(None),
+/// The readiness of an object of this kind.
+pub(super) fn readiness(kind: &ObjectKind, live: &Value) -> Readiness {
+    match kind.group_kind() {
+        DEFINITION => definition(live),
+        ("apps", "DaemonSet") => daemon_set(live),
+        ("apps", "Deployment") => deployment(live),
+        _ => Readiness::Ready(None),
     }
 }
 
@@ -141,16 +142,16 @@ mod tests {
                     "updatedNumberScheduled": updated, "numberAvailable": available,
                 },
             });
-            assert_eq!(readiness(Role::DaemonSet, &live), want, "{numbers:?}");
+            assert_eq!(daemon_set(&live), want, "{numbers:?}");
         }
         let young = json!({ "metadata": { "generation": 1 }, "spec": {}, "status": {} });
-        assert_eq!(readiness(Role::DaemonSet, &young), Readiness::Pending(WaitState::Unobserved));
+        assert_eq!(daemon_set(&young), Readiness::Pending(WaitState::Unobserved));
         let by_hand = json!({
             "metadata": { "generation": 1 },
             "spec": { "updateStrategy": { "type": "OnDelete" } },
             "status": { "observedGeneration": 1, "desiredNumberScheduled": 1, "numberReady": 1, "numberAvailable": 1 },
         });
-        assert_eq!(readiness(Role::DaemonSet, &by_hand), Readiness::Ready(None));
+        assert_eq!(daemon_set(&by_hand), Readiness::Ready(None));
     }
 
     #[test]
@@ -177,7 +178,7 @@ mod tests {
                     "availableReplicas": available,
                 },
             });
-            assert_eq!(readiness(Role::Deployment, &live), want, "{numbers:?}");
+            assert_eq!(deployment(&live), want, "{numbers:?}");
         }
     }
 
@@ -192,7 +193,7 @@ mod tests {
             (live("NamesAccepted", "False"), Readiness::Never("taken".to_owned())),
         ];
         for (live, want) in table {
-            assert_eq!(readiness(Role::Definition, &live), want, "{live}");
+            assert_eq!(definition(&live), want, "{live}");
         }
     }
 

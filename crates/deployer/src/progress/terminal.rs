@@ -5,7 +5,7 @@ use std::time::Duration;
 use indicatif::{ProgressBar, ProgressStyle};
 
 use super::lines::Lines;
-use crate::install::step::{Observer, Step};
+use crate::install::step::{ObjectStep, Observer, Step};
 
 /// Progress on a terminal.
 pub struct Terminal {
@@ -35,7 +35,7 @@ impl Observer for Terminal {
                 self.bar.set_message(line.clone());
                 self.bar.println(line);
             }
-            Step::Waiting(..) => self.bar.set_message(line.trim_start().to_owned()),
+            Step::Object(_, _, ObjectStep::Waiting(_)) => self.bar.set_message(line.trim_start().to_owned()),
             _ => self.bar.println(line),
         }
     }
