@@ -8,7 +8,6 @@
 
 use crate::options::{Options, Scheduler, Updater};
 use crate::part::{Component, Part};
-use crate::platform::Version;
 use objects::{Object, object};
 
 pub mod access;
@@ -99,12 +98,6 @@ fn part(options: &Options, component: Component) -> Result<Part, Error> {
         },
     };
     Ok(Part::new(component, objects))
-}
-
-/// The SELinux policy (CIL) that RTE needs on OpenShift of this version.
-#[must_use]
-pub fn selinux_policy(version: &Version) -> String {
-    openshift::selinux::policy(Some(version))
 }
 
 /// The number of schedulers.

@@ -12,7 +12,7 @@ use tokio_util::sync::CancellationToken;
 
 use super::flags::InstallFlags;
 use super::values::{duration, variable};
-use super::{ClusterArgs, ComponentArg, components};
+use super::{ClusterArgs, components};
 use crate::install::step::{Change, Observer};
 use crate::install::{self, DryRun, Outcome, Removal, Settings};
 use crate::manifests;
@@ -39,7 +39,7 @@ use objects::Object;
 pub struct Args {
     /// Components to install: api, topology-updater, scheduler-plugin [default: all]
     #[arg(value_name = "COMPONENT", hide_possible_values = true)]
-    pub components: Vec<ComponentArg>,
+    pub components: Vec<Component>,
     #[command(flatten)]
     change: ChangeArgs,
     /// Print the changes as a diff, and change nothing
@@ -71,7 +71,7 @@ pub struct Args {
 pub struct RemoveArgs {
     /// Components to remove: api, topology-updater, scheduler-plugin [default: all]
     #[arg(value_name = "COMPONENT", hide_possible_values = true)]
-    pub components: Vec<ComponentArg>,
+    pub components: Vec<Component>,
     #[command(flatten)]
     change: ChangeArgs,
     /// Remove also CustomResourceDefinitions and namespaces that others still use
@@ -114,13 +114,7 @@ struct ChangeArgs {
     interval: Duration,
     /// Change nothing: client (only read) or server (let the API server check every change)
     #[arg(long, value_name = "HOW", hide_possible_values = true)]
-    dry_run: Option<DryRunMode>,
-}
-
-#[derive(Clone, Copy, Debug, PartialEq, Eq, clap::ValueEnum)]
-enum DryRunMode {
-    Client,
-    Server,
+    dry_run: Option<DryRun>,
 }
 
 impl ChangeArgs {
@@ -129,10 +123,7 @@ impl ChangeArgs {
             wait: self.wait,
             wait_interval: self.interval,
             wait_timeout: self.timeout,
-            dry_run: self.dry_run.map(|mode| match mode {
-                DryRunMode::Client => DryRun::Client,
-                DryRunMode::Server => DryRun::Server,
-            }),
+            dry_run: self.dry_run,
             ..Settings::default()
         }
     }
@@ -146,12 +137,12 @@ pub async fn run(args: Args, token: &CancellationToken) -> anyhow::Result<ExitCo
     let settings = Settings { atomic: args.atomic, adopt: args.adopt, ..args.change.settings() };
     let components = components(&args.components);
     if args.diff {
-        return Ok(diff(&args, &settings, &components, token).await.unwrap_or_else(|error| {
+        return Ok(diff(&args, &settings, components, token).await.unwrap_or_else(|error| {
             eprintln!("error: {error:#}");
             ExitCode::from(2)
         }));
     }
-    let (clients, parts) = prepare(&args.cluster, &args.install, &components).await?;
+    let (clients, parts) = prepare(&args.cluster, &args.install, components).await?;
     let outcome = install(&clients.changes, &parts, &settings, token).await?;
     print_value(args.output.format, &outcome_value(&outcome))?;
     Ok(ExitCode::SUCCESS)
@@ -226,7 +217,7 @@ pub async fn remove(args: &RemoveArgs, token: &CancellationToken) -> anyhow::Res
     let clients = session::connect(&args.cluster.options()).await?;
     let mut observer = observer(&settings);
     let removal =
-        install::remove(&clients.changes, &components(&args.components), &settings, observer.as_mut(), token)
+        install::remove(&clients.changes, components(&args.components), &settings, observer.as_mut(), token)
             .await;
     drop(observer);
     let removal = removal?;

@@ -13,8 +13,7 @@ use api::schedulerconfig::{InformerMode, PreemptionMode};
 use k8s_openapi::api::core::v1::Toleration;
 
 use super::values::{
-    Period, Replicas, bool_word, kubelet_config, label, lease, period, pull_policy, replicas, scc, scheduler,
-    toleration, updater, word,
+    Period, Replicas, bool_word, kubelet_config, label, lease, period, replicas, toleration, word,
 };
 use crate::detect::PlatformSpec;
 use crate::images::{Images, Pullspec, USE_SHA};
@@ -46,7 +45,14 @@ pub struct InstallFlags {
 #[command(next_help_heading = "Topology updater")]
 struct UpdaterFlags {
     /// Program: tholepin, rte or nfd
-    #[arg(long, alias = "updater", value_name = "PROGRAM", default_value = "tholepin", ignore_case = true, value_parser = updater(), hide_possible_values = true)]
+    #[arg(
+        long,
+        alias = "updater",
+        value_name = "PROGRAM",
+        default_value = "tholepin",
+        ignore_case = true,
+        hide_possible_values = true
+    )]
     updater_type: Updater,
     /// Namespace of the topology updater
     #[arg(long, value_name = "NAME")]
@@ -91,7 +97,7 @@ struct UpdaterFlags {
     #[arg(long, value_name = "BOOL", num_args = 0..=1, require_equals = true, default_missing_value = "true", value_parser = bool_word)]
     updater_custom_selinux_policy: Option<bool>,
     /// SecurityContextConstraints: v1 (with an SELinux type of its own) or v2 (rte on openshift)
-    #[arg(long, value_name = "VERSION", value_parser = scc(), hide_possible_values = true)]
+    #[arg(long, value_name = "VERSION", hide_possible_values = true)]
     updater_scc: Option<SccVersion>,
     /// SELinux type of its containers
     #[arg(long, value_name = "TYPE")]
@@ -123,7 +129,14 @@ struct KubeletFlags {
 #[command(next_help_heading = "Scheduler")]
 struct SchedulerFlags {
     /// Program: tholepin or plugin (kube-scheduler with scheduler-plugins)
-    #[arg(long, alias = "scheduler", value_name = "PROGRAM", default_value = "tholepin", ignore_case = true, value_parser = scheduler(), hide_possible_values = true)]
+    #[arg(
+        long,
+        alias = "scheduler",
+        value_name = "PROGRAM",
+        default_value = "tholepin",
+        ignore_case = true,
+        hide_possible_values = true
+    )]
     sched_type: Scheduler,
     /// Namespace of the scheduler
     #[arg(long, value_name = "NAME")]
@@ -217,7 +230,13 @@ struct ImageFlags {
     #[arg(long)]
     use_sha: bool,
     /// Pull policy: always or if-not-present
-    #[arg(long, value_name = "WHEN", default_value = "if-not-present", ignore_case = true, value_parser = pull_policy(), hide_possible_values = true)]
+    #[arg(
+        long,
+        value_name = "WHEN",
+        default_value = "if-not-present",
+        ignore_case = true,
+        hide_possible_values = true
+    )]
     pull_policy: PullPolicy,
     /// Alias of --pull-policy=if-not-present
     #[arg(long, hide = true, conflicts_with = "pull_policy")]

@@ -11,7 +11,7 @@ use tokio_util::sync::CancellationToken;
 
 use super::request::{LogStyle, Request};
 use super::table::{Target, Verb};
-use super::{check, components, render};
+use super::{components, render};
 use crate::detect;
 use crate::install::step::Observer;
 use crate::install::{self, Settings};
@@ -132,7 +132,6 @@ impl Request {
         let pairs =
             [("platform", Value::Text(options.platform.to_string())), ("version", Value::Text(version))];
         self.note(3, "detection", &pairs);
-        check(&options, target)?;
         let parts = manifests::parts(&options, components(target))?;
         install::deploy(&clients.changes, &parts, &self.settings(), self.observer().as_mut(), token).await?;
         Ok(())
