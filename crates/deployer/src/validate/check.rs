@@ -20,6 +20,9 @@ mod reserved;
 mod scheduler;
 pub(super) mod stale;
 
+/// The evidence for checks of a kubelet's configuration.
+const KUBELET: &[Area] = &[Area::Nodes, Area::KubeletConfig];
+
 /// One check.
 #[derive(Debug)]
 pub struct Check {

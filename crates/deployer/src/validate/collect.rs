@@ -251,15 +251,11 @@ impl Collector {
             return Ok(());
         }
         let about = |field: &str| text(object, &format!("/involvedObject/{field}")).to_owned();
-        let last =
-            ["/series/lastObservedTime", "/lastTimestamp", "/eventTime", "/metadata/creationTimestamp"];
         self.evidence.events.push(Event {
             namespace: about("namespace"),
             name: about("name"),
             uid: about("uid"),
             reason: reason.to_owned(),
-            message: text(object, "/message").chars().take(500).collect(),
-            last: last.iter().find_map(|path| text(object, path).parse().ok()),
         });
         Ok(())
     }

@@ -138,8 +138,6 @@ pub struct Pod {
     pub phase: String,
     /// `status.reason`.
     pub reason: String,
-    /// `status.message`.
-    pub message: String,
     /// Whether the pod is being deleted.
     pub deleting: bool,
     /// The condition `Ready`.
@@ -220,10 +218,6 @@ pub struct Event {
     pub uid: String,
     /// Its reason, such as `TopologyAffinityError`.
     pub reason: String,
-    /// Its message.
-    pub message: String,
-    /// The time of the last occurrence.
-    pub last: Option<Timestamp>,
 }
 
 impl Default for Workload {
@@ -304,6 +298,12 @@ impl Evidence {
     /// The nodes to check whose kubelet's configuration is known.
     pub fn configured(&self) -> impl Iterator<Item = (&Node, &Settings)> {
         self.workers().into_iter().filter_map(|node| Some((node, node.settings()?)))
+    }
+
+    /// The nodes to check whose kubelet starts with its configuration, with the checked values.
+    pub fn checked(&self) -> impl Iterator<Item = (&Node, &Settings, &Configuration)> {
+        self.configured()
+            .filter_map(|(node, settings)| Some((node, settings, settings.checked.as_ref().ok()?)))
     }
 
     /// The NUMA-aware schedulers.

@@ -4,10 +4,9 @@ use std::collections::BTreeMap;
 
 use topology::policy::{Manager, Policy};
 
-use super::{Check, Findings};
-use crate::validate::evidence::{Area, ConfigSource, Evidence, Node, Settings};
+use super::{Check, Findings, KUBELET};
+use crate::validate::evidence::{ConfigSource, Evidence, Node, Settings};
 
-const KUBELET: &[Area] = &[Area::Nodes, Area::KubeletConfig];
 /// One second and ten, in nanoseconds.
 const RECONCILE_NS: std::ops::RangeInclusive<i64> = 1_000_000_000..=10_000_000_000;
 /// The feature gate of allocatable resources in kubelets before 1.23.
@@ -113,15 +112,11 @@ fn podresources_gate(evidence: &Evidence, findings: &mut Findings<'_>) {
                     node.title(),
                     format!("no feature gates are set; {ALLOCATABLE_GATE} is needed before 1.23"),
                 )
-                .kubelet(&node.name, "feature gates", "", "present", "missing data");
+                .kubelet(&node.name, ["feature gates", "", "present", "missing data"]);
         } else if settings.gate(ALLOCATABLE_GATE) != Some(true) {
-            findings.error(node.title(), format!("the feature gate {ALLOCATABLE_GATE} is off")).kubelet(
-                &node.name,
-                "feature gates",
-                ALLOCATABLE_GATE,
-                "enabled",
-                "disabled",
-            );
+            findings
+                .error(node.title(), format!("the feature gate {ALLOCATABLE_GATE} is off"))
+                .kubelet(&node.name, ["feature gates", ALLOCATABLE_GATE, "enabled", "disabled"]);
         }
     }
 }
@@ -154,7 +149,7 @@ fn cpu_manager(evidence: &Evidence, findings: &mut Findings<'_>) {
         } else {
             findings.warning(node.title(), format!("cpuManagerPolicy is {policy:?}, not static"))
         };
-        finding.kubelet(&node.name, "CPU manager", "policy", "static", policy);
+        finding.kubelet(&node.name, ["CPU manager", "policy", "static", policy]);
     }
 }
 
@@ -168,7 +163,7 @@ fn reconcile_period(evidence: &Evidence, findings: &mut Findings<'_>) {
                     node.title(),
                     format!("cpuManagerReconcilePeriod is {period}, not within 1s and 10s"),
                 )
-                .kubelet(&node.name, "CPU manager", "reconcile period", expected, &period.to_string());
+                .kubelet(&node.name, ["CPU manager", "reconcile period", expected, &period.to_string()]);
         }
     }
 }
@@ -191,10 +186,7 @@ fn reserved_cpus(evidence: &Evidence, findings: &mut Findings<'_>) {
         };
         finding.kubelet(
             &node.name,
-            "configuration",
-            "CPU",
-            "reserved some CPU cores",
-            "no reserved CPU cores",
+            ["configuration", "CPU", "reserved some CPU cores", "no reserved CPU cores"],
         );
     }
 }
@@ -222,7 +214,7 @@ fn memory_manager(evidence: &Evidence, findings: &mut Findings<'_>) {
         } else {
             findings.info(node.title(), format!("memoryManagerPolicy is {policy:?}, not Static"))
         };
-        finding.kubelet(&node.name, "memory manager", "policy", "Static", policy);
+        finding.kubelet(&node.name, ["memory manager", "policy", "Static", policy]);
     }
 }
 
@@ -241,7 +233,7 @@ fn reserved_memory(evidence: &Evidence, findings: &mut Findings<'_>) {
             findings.info(node.title(), what)
         };
         let (expected, detected) = ("reserved memory blocks", "no reserved memory blocks");
-        finding.kubelet(&node.name, "configuration", "memory", expected, detected);
+        finding.kubelet(&node.name, ["configuration", "memory", expected, detected]);
     }
 }
 
@@ -264,7 +256,7 @@ fn topology_manager(evidence: &Evidence, findings: &mut Findings<'_>) {
                 format!("topologyManagerPolicy is {policy:?}: the kubelet neither aligns nor rejects pods"),
             ),
         };
-        finding.kubelet(&node.name, "topology manager", "policy", "single-numa-node", policy);
+        finding.kubelet(&node.name, ["topology manager", "policy", "single-numa-node", policy]);
     }
 }
 

@@ -4,10 +4,8 @@ use std::collections::BTreeMap;
 
 use topology::policy::{CpuOption, MAX_ALLOWABLE_NUMA_NODES, Manager, PREFER_CLOSEST_NUMA_NODES, Policy};
 
-use super::{Check, Findings};
+use super::{Check, Findings, KUBELET};
 use crate::validate::evidence::{Area, Evidence, Node, Settings};
-
-const KUBELET: &[Area] = &[Area::Nodes, Area::KubeletConfig];
 
 pub(super) const TABLE: [Check; 6] = [
     Check {
@@ -168,8 +166,7 @@ fn topology_options(evidence: &Evidence, findings: &mut Findings<'_>) {
 }
 
 fn conflicts(evidence: &Evidence, findings: &mut Findings<'_>) {
-    for (node, settings) in evidence.configured() {
-        let Ok(configuration) = &settings.checked else { continue };
+    for (node, _, configuration) in evidence.checked() {
         if configuration.rules.cpu_manager != Manager::Static {
             continue;
         }
@@ -246,8 +243,7 @@ fn report_gate(
 }
 
 fn numa_nodes(evidence: &Evidence, findings: &mut Findings<'_>) {
-    for (node, settings) in evidence.configured() {
-        let Ok(configuration) = &settings.checked else { continue };
+    for (node, _, configuration) in evidence.checked() {
         let Some(report) = evidence.reports.get(&node.name) else { continue };
         let zones = report.object.zones.iter().filter(|zone| zone.kind == api::nrt::ZONE_TYPE_NODE).count();
         let limit = configuration.max_allowable_numa_nodes as usize;

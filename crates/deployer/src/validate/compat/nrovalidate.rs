@@ -11,17 +11,14 @@ mod cache;
 mod groups;
 
 use std::collections::BTreeSet;
-use std::fmt::Write as _;
 use std::process::ExitCode;
 use std::time::Duration;
 
 use runtime::client::{Connection, Options};
 use runtime::goflag::{Flag, FlagSet, Kind, Parsed};
-use serde::Serialize;
 
-use super::{go_json, sentence};
-use crate::validate::check::stale::{Sync, sync};
-use crate::validate::check::{self, Check};
+use super::{KUBELET, checks, found, list};
+use crate::validate::check::stale::in_sync;
 use crate::validate::cli::{gather, user_agent};
 use crate::validate::evidence::{Evidence, Selector};
 use crate::validate::finding::PeerFinding;
@@ -103,23 +100,6 @@ impl ValidatorSelection {
     }
 }
 
-#[derive(Serialize)]
-struct Answer<'a> {
-    succeeded: bool,
-    #[serde(skip_serializing_if = "<[PeerFinding]>::is_empty")]
-    errors: &'a [PeerFinding],
-}
-
-/// The kubelet checks, in the peer's order.
-const K8SCFG: [&str; 6] = [
-    "cpu-manager-policy",
-    "cpu-manager-reconcile-period",
-    "reserved-cpus",
-    "memory-manager-policy",
-    "reserved-memory",
-    "topology-manager-policy",
-];
-
 /// The findings of the validators.
 #[must_use]
 pub fn items(evidence: &Evidence, what: &BTreeSet<Validator>) -> Vec<PeerFinding> {
@@ -135,25 +115,14 @@ pub fn items(evidence: &Evidence, what: &BTreeSet<Validator>) -> Vec<PeerFinding
     items
 }
 
-fn item(node: &str, area: &'static str, [component, setting, expected, detected]: [&str; 4]) -> PeerFinding {
-    let [node, component, setting, expected, detected] =
-        [node, component, setting, expected, detected].map(str::to_owned);
-    PeerFinding { node, area, component, setting, expected, detected }
-}
-
-fn known(ids: &[&str]) -> Vec<&'static Check> {
-    let all = check::all();
-    ids.iter().filter_map(|id| all.iter().find(|check| check.id == *id).copied()).collect()
-}
-
 fn k8scfg(evidence: &Evidence, items: &mut Vec<PeerFinding>) {
-    let mut found: Vec<PeerFinding> = known(&K8SCFG)
-        .into_iter()
-        .flat_map(|check| check::run(check, evidence, ""))
-        .filter_map(|finding| finding.item)
-        .collect();
+    let mut found = found(evidence, checks(&KUBELET));
     for node in evidence.workers().into_iter().filter(|node| node.settings().is_none()) {
-        found.push(item(&node.name, "kubelet", ["configuration", "", "any value", "no configuration"]));
+        found.push(PeerFinding::new(
+            &node.name,
+            "kubelet",
+            ["configuration", "", "any value", "no configuration"],
+        ));
     }
     found.sort_by(|a, b| a.node.cmp(&b.node));
     items.append(&mut found);
@@ -163,11 +132,15 @@ fn nrt(evidence: &Evidence, items: &mut Vec<PeerFinding>) {
     let kind = api::nrt::KIND;
     let (nodes, objects) = (evidence.workers().len(), evidence.reports.len());
     if evidence.definition.is_none() {
-        items.push(item("", "cluster", [kind, "installed", "true", "false"]));
+        items.push(PeerFinding::new("", "cluster", [kind, "installed", "true", "false"]));
     } else if objects == 0 {
-        items.push(item("", "cluster", [kind, "items", "> 0", "0"]));
+        items.push(PeerFinding::new("", "cluster", [kind, "items", "> 0", "0"]));
     } else if objects != nodes {
-        items.push(item("", "cluster", [kind, "items", &nodes.to_string(), &objects.to_string()]));
+        items.push(PeerFinding::new(
+            "",
+            "cluster",
+            [kind, "items", &nodes.to_string(), &objects.to_string()],
+        ));
     }
 }
 
@@ -176,7 +149,7 @@ fn podst(evidence: &Evidence, items: &mut Vec<PeerFinding>) {
         let here = evidence.pods.values().filter(|pod| pod.node.as_deref() == Some(node.name.as_str()));
         // Succeeded pods are fine.
         for pod in here.filter(|pod| !matches!(pod.phase.as_str(), "Running" | "Succeeded")) {
-            items.push(item(&node.name, "kubelet", ["pod", &pod.key(), "Running", &pod.phase]));
+            items.push(PeerFinding::new(&node.name, "kubelet", ["pod", &pod.key(), "Running", &pod.phase]));
         }
     }
 }
@@ -188,11 +161,11 @@ fn schedcache(evidence: &Evidence, items: &mut Vec<PeerFinding>) {
             (None, Some(report)) => report
                 .read
                 .as_ref()
-                .is_ok_and(|(topology, _)| sync(evidence, &report.object, topology) == Sync::Other),
+                .is_ok_and(|(topology, _)| in_sync(evidence, &report.object, topology) == Some(false)),
             (None, None) => false,
         };
         if unsync {
-            items.push(item(&node.name, "cluster", ["scheduler", "cache", "clean", "unsync"]));
+            items.push(PeerFinding::new(&node.name, "cluster", ["scheduler", "cache", "clean", "unsync"]));
         }
     }
 }
@@ -203,18 +176,14 @@ pub fn text(items: &[PeerFinding], verbose: bool) -> String {
     if items.is_empty() {
         return "PASSED>>: cluster configuration looks ok!\n".to_owned();
     }
-    let mut text = "FAILED>>: cluster configuration does NOT look ok!\n".to_owned();
-    for (number, item) in items.iter().enumerate().filter(|_| verbose) {
-        // Writing to a string cannot fail.
-        let _ = writeln!(text, "ERROR#{number:03}: {}", sentence(item));
-    }
-    text
+    let list = if verbose { list(items) } else { String::new() };
+    format!("FAILED>>: cluster configuration does NOT look ok!\n{list}")
 }
 
 /// The peer's JSON.
 #[must_use]
 pub fn json(items: &[PeerFinding]) -> String {
-    go_json(&Answer { succeeded: items.is_empty(), errors: items }) + "\n"
+    super::json("succeeded", items)
 }
 
 /// Runs the command; `program` is its name in messages, `arguments` are the words after the name.
@@ -272,14 +241,14 @@ async fn inspect(flags: &Parsed, what: &BTreeSet<Validator>) -> anyhow::Result<V
     let mut ids = Vec::new();
     for validator in what {
         match validator {
-            Validator::K8sCfg => ids.extend(K8SCFG),
+            Validator::K8sCfg => ids.extend(KUBELET),
             Validator::Nrt => ids.push("report-missing"),
             Validator::PodSt => ids.extend(["worker-nodes", "scheduler-absent"]),
             Validator::SchedCache => ids.push("report-stale"),
         }
     }
     let options = Options { user_agent: user_agent(), ..Options::default() };
-    let mut evidence = gather(&options, &known(&ids)).await?;
+    let mut evidence = gather(&options, &checks(&ids)).await?;
     evidence.selector = selector;
     let client = Connection::open(&options).await?.client_with_timeout(PATIENCE)?;
     if evidence.selector.is_none() {

@@ -1,5 +1,7 @@
 //! The nodes to check, and their pools.
 
+use kube::core::SelectorExt as _;
+
 use super::{Evidence, Node};
 
 /// Labels with the name of a node's pool, by precedence.
@@ -19,7 +21,7 @@ impl Evidence {
     #[must_use]
     pub fn workers(&self) -> Vec<&Node> {
         if let Some(selector) = &self.selector {
-            return self.nodes.values().filter(|node| selector.matches(&node.labels)).collect();
+            return self.nodes.values().filter(|node| selector.0.matches(&node.labels)).collect();
         }
         if let Some(chosen) = &self.chosen {
             return self.nodes.values().filter(|node| chosen.contains(&node.name)).collect();
