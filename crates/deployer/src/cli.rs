@@ -6,9 +6,9 @@
 //! Exit codes: 0 done, 1 failed, 2 wrong command line or unanswered question. With `--diff`, as with `kubectl diff`: 0
 //! no differences, 1 differences, 2 failed.
 
-pub mod deploy;
-pub mod detect;
-pub mod flags;
+mod deploy;
+mod detect;
+mod flags;
 pub mod render;
 mod values;
 

@@ -1,6 +1,6 @@
 //! The command line of the Go `deployer`.
 //!
-//! In: arguments, the environment. Out: text and exit code, or a [`ClusterCommand`]. Never: a rule about clusters; the
+//! In: arguments, the environment. Out: text and exit code, or a [`Request`] for a cluster. Never: a rule about clusters; the
 //! work is done by the same functions as for our own command line.
 //!
 //! Standard output has data only. The exit code is 0 or 1, as the peer's: findings of `validate`, an unknown platform
@@ -9,27 +9,26 @@
 mod cluster_command;
 mod complete;
 mod help;
-pub mod path;
-pub mod pflag;
-pub mod request;
-pub mod table;
+mod path;
+mod pflag;
+mod request;
+mod table;
 #[cfg(test)]
 mod tests;
 
-pub use cluster_command::ClusterCommand;
 pub use exporter::compat::Ending;
 
 use anyhow::{Context as _, bail};
 
 use crate::manifests;
 use crate::options::{Options, UsedImage};
-use crate::part::Component;
+use crate::part::{Component, Part};
 use crate::platform::Platform;
 use crate::version;
 use help::HelpLength;
 use path::{Error, Path};
 use request::{OutputFlags, Request};
-use table::{Target, Verb};
+use table::Verb;
 
 /// A parsed command line.
 #[derive(Debug)]
@@ -37,7 +36,7 @@ pub enum Invocation {
     /// Print this and exit.
     End(Ending),
     /// Run this command, which needs a cluster.
-    Run(Box<ClusterCommand>),
+    Run(Box<Request>),
 }
 
 /// Whether the name of the program selects the Go deployer's command line.
@@ -80,10 +79,10 @@ fn local(request: Request, words: &[String]) -> anyhow::Result<Invocation> {
         Verb::Version => printed(version_text(request.output)),
         Verb::Images => printed(images(&request.options, request.output)),
         Verb::Policy => printed(policy(&request)?),
-        Verb::Render(target) if !request.replicas_of_control_plane => {
-            printed(render(&request, request.options.clone(), target)?)
+        Verb::Render(components) if !request.replicas_of_control_plane => {
+            printed(render(&request, request.options.clone(), components)?)
         }
-        _ => Invocation::Run(Box::new(ClusterCommand::new(request))),
+        _ => Invocation::Run(Box::new(request)),
     })
 }
 
@@ -147,18 +146,10 @@ fn policy(request: &Request) -> anyhow::Result<String> {
     Ok(manifests::openshift::selinux::policy(Some(version)))
 }
 
-/// The manifests of a target.
-fn render(request: &Request, mut options: Options, target: Target) -> anyhow::Result<String> {
+/// The manifests of components.
+fn render(request: &Request, mut options: Options, components: &[Component]) -> anyhow::Result<String> {
     options.platform = request.given.platform.context("must explicitly select a cluster platform")?;
     options.version = request.given.version.clone();
-    Ok(manifests::render(&manifests::parts(&options, components(target))?)?)
-}
-
-fn components(target: Target) -> &'static [Component] {
-    match target {
-        Target::All => &Component::ALL,
-        Target::Api => &[Component::Api],
-        Target::Updater => &[Component::TopologyUpdater],
-        Target::Scheduler => &[Component::SchedulerPlugin],
-    }
+    let parts = manifests::parts(&options, components)?;
+    Ok(manifests::text::render_objects(parts.iter().flat_map(Part::objects))?)
 }

@@ -259,9 +259,7 @@ impl Options {
     /// The paths of the kubelets.
     #[must_use]
     pub fn kubelet(&self) -> Kubelet {
-        let usual =
-            if self.platform.is_openshift() { Distribution::OpenShift } else { Distribution::Kubeadm };
-        self.updater.kubelet.clone().unwrap_or_else(|| usual.kubelet())
+        self.updater.kubelet.clone().unwrap_or_else(|| Distribution::usual(self.platform).kubelet())
     }
 }
 

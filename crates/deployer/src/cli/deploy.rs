@@ -133,7 +133,7 @@ impl ChangeArgs {
 ///
 /// # Errors
 /// When the command failed; the error is one line.
-pub async fn run(args: Args, token: &CancellationToken) -> anyhow::Result<ExitCode> {
+pub(super) async fn run(args: Args, token: &CancellationToken) -> anyhow::Result<ExitCode> {
     let settings = Settings { atomic: args.atomic, adopt: args.adopt, ..args.change.settings() };
     let components = components(&args.components);
     if args.diff {
@@ -211,7 +211,7 @@ async fn install(
 ///
 /// # Errors
 /// When something could not be removed.
-pub async fn remove(args: &RemoveArgs, token: &CancellationToken) -> anyhow::Result<ExitCode> {
+pub(super) async fn remove(args: &RemoveArgs, token: &CancellationToken) -> anyhow::Result<ExitCode> {
     let began = Instant::now();
     let settings = Settings { force: args.force, ..args.change.settings() };
     let clients = session::connect(&args.cluster.options()).await?;
@@ -232,7 +232,7 @@ pub async fn remove(args: &RemoveArgs, token: &CancellationToken) -> anyhow::Res
 ///
 /// # Errors
 /// When the installation failed, or was not begun because of what the check found.
-pub async fn setup(args: SetupArgs, token: &CancellationToken) -> anyhow::Result<ExitCode> {
+pub(super) async fn setup(args: SetupArgs, token: &CancellationToken) -> anyhow::Result<ExitCode> {
     let before = examine(&args.cluster).await?;
     eprint!("{}", validate::print::render(&before, validate::print::Format::Text)?);
     if before.count(Severity::Error) > 0 && !args.force {
@@ -272,13 +272,11 @@ fn print_value(format: Format, value: &Value) -> anyhow::Result<()> {
 
 fn outcome_value(outcome: &Outcome) -> Value {
     let applied = outcome.applied.iter().map(|(component, object, change)| {
-        let mut value = titled(*component, object);
-        value["change"] = format!("{change:?}").to_lowercase().into();
-        value
+        titled(*component, object, Some(("change", &format!("{change:?}").to_lowercase())))
     });
     json!({
         "applied": applied.collect::<Vec<_>>(),
-        "pruned": outcome.pruned.iter().map(|(component, object)| titled(*component, object)).collect::<Vec<_>>(),
+        "pruned": plain(&outcome.pruned),
         "kept": with_texts(&outcome.kept, "reason"),
         "warnings": with_texts(&outcome.warnings, "warning"),
         "findings": with_texts(&outcome.findings, "finding"),
@@ -286,27 +284,22 @@ fn outcome_value(outcome: &Outcome) -> Value {
 }
 
 fn removal_value(removal: &Removal) -> Value {
-    json!({
-        "deleted": removal.deleted.iter().map(|(component, object)| titled(*component, object)).collect::<Vec<_>>(),
-        "kept": with_texts(&removal.kept, "reason"),
-    })
+    json!({ "deleted": plain(&removal.deleted), "kept": with_texts(&removal.kept, "reason") })
+}
+
+fn plain(list: &[(Component, Object)]) -> Vec<Value> {
+    list.iter().map(|(component, object)| titled(*component, object, None)).collect()
 }
 
 fn with_texts(list: &[(Component, Object, String)], name: &str) -> Vec<Value> {
-    list.iter()
-        .map(|(component, object, text)| {
-            let mut value = titled(*component, object);
-            value[name] = text.clone().into();
-            value
-        })
-        .collect()
+    list.iter().map(|(component, object, text)| titled(*component, object, Some((name, text)))).collect()
 }
 
-fn titled(component: Component, object: &Object) -> Value {
+fn titled(component: Component, object: &Object, more: Option<(&str, &str)>) -> Value {
     let mut value =
         json!({ "component": component.name(), "kind": object.kind().kind, "name": object.name() });
-    if let Some(namespace) = object.namespace() {
-        value["namespace"] = namespace.into();
+    for (name, text) in object.namespace().map(|namespace| ("namespace", namespace)).into_iter().chain(more) {
+        value[name] = text.into();
     }
     value
 }

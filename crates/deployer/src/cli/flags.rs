@@ -6,7 +6,7 @@
 #[cfg(test)]
 mod tests;
 
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 
 use anyhow::Context as _;
 use api::schedulerconfig::{InformerMode, PreemptionMode};
@@ -21,10 +21,11 @@ use crate::options::{
     Distribution, KubeletConfig, LeaseName, Options, PullPolicy, SccVersion, Scheduler, SchedulerOptions,
     Updater, UpdaterOptions, files,
 };
+use crate::platform::Platform;
 
 /// The flags of `deploy`, `render`, `setup` and `images`.
 #[derive(Clone, Debug, clap::Args)]
-pub struct InstallFlags {
+pub(super) struct InstallFlags {
     /// Platform, or platform and version: kubernetes, openshift or hypershift [default: asked of the cluster; render:
     /// kubernetes]
     #[arg(short = 'P', long, value_name = "KIND[:VERSION]", help_heading = "Cluster")]
@@ -248,8 +249,7 @@ struct ImageFlags {
 
 impl InstallFlags {
     /// Whether the number of replicas depends on the cluster.
-    #[must_use]
-    pub fn needs_cluster(&self) -> bool {
+    pub(super) fn needs_cluster(&self) -> bool {
         self.scheduler.replicas == Replicas::ControlPlane
     }
 
@@ -257,7 +257,7 @@ impl InstallFlags {
     ///
     /// # Errors
     /// When a file cannot be read or has wrong content; the error names flag and file.
-    pub fn options(&self, variable: &dyn Fn(&str) -> Option<String>) -> anyhow::Result<Options> {
+    pub(super) fn options(&self, variable: &dyn Fn(&str) -> Option<String>) -> anyhow::Result<Options> {
         let mut options = Options { pull: self.images.pull_policy, ..Options::default() };
         options.images = self.images.images(variable);
         options.pull_secrets.clone_from(&self.images.pull_secret);
@@ -281,12 +281,11 @@ impl InstallFlags {
     /// The flags about kubelets over the profile of the distribution; `None` if there is no such flag.
     fn kubelet(&self) -> Option<crate::options::Kubelet> {
         let flags = &self.kubelet;
-        let openshift =
-            self.platform.as_ref().and_then(|stated| stated.platform).is_some_and(|one| one.is_openshift());
-        let usual = if openshift { Distribution::OpenShift } else { Distribution::Kubeadm };
         if flags.kubelet_profile.is_none() && flags.kubelet_root.is_none() && flags.kubelet_config.is_none() {
             return None;
         }
+        let platform = self.platform.as_ref().and_then(|stated| stated.platform);
+        let usual = Distribution::usual(platform.unwrap_or(Platform::Kubernetes));
         let mut kubelet = flags.kubelet_profile.unwrap_or(usual).kubelet();
         if let Some(root) = &flags.kubelet_root {
             let root = root.trim_end_matches('/').to_owned();
@@ -315,10 +314,8 @@ impl UpdaterFlags {
         set(&mut options.sync_period, self.updater_sync_period.map(|Period(period)| period));
         set(&mut options.verbosity, self.updater_verbose);
         set(&mut options.fingerprint, self.updater_pfp_enable);
-        if let Some(path) = &self.updater_config_file {
-            let read = files::verbatim(path);
-            options.config = read.with_context(|| format!("--updater-config-file {}", path.display()))?;
-        }
+        options.config =
+            from_file("updater-config-file", &self.updater_config_file, files::verbatim)?.flatten();
         options.node_selector.extend(self.updater_node_selector.iter().cloned());
         if !self.updater_toleration.is_empty() {
             options.tolerations = Some(self.updater_toleration.iter().flatten().cloned().collect());
@@ -361,19 +358,14 @@ impl SchedulerFlags {
             options.resync_seconds =
                 period.map_or(0, |period| i64::try_from(period.as_secs()).unwrap_or(i64::MAX));
         }
-        if let Some(path) = &self.sched_cache_params_config_file {
-            let read = files::cache(path, &mut options.cache);
-            read.with_context(|| format!("--sched-cache-params-config-file {}", path.display()))?;
-        }
+        from_file("sched-cache-params-config-file", &self.sched_cache_params_config_file, |path| {
+            files::cache(path, &mut options.cache)
+        })?;
         if let Some(mode) = self.sched_informer_mode {
             options.cache.informer_mode = Some(mode);
         }
-        if let Some(path) = &self.sched_scoring_strat_config_file {
-            let read = files::scoring(path);
-            let read =
-                read.with_context(|| format!("--sched-scoring-strat-config-file {}", path.display()))?;
-            options.scoring = Some(read);
-        }
+        let scoring = &self.sched_scoring_strat_config_file;
+        options.scoring = from_file("sched-scoring-strat-config-file", scoring, files::scoring)?;
         Ok(options)
     }
 }
@@ -398,6 +390,16 @@ impl ImageFlags {
         }
         images
     }
+}
+
+/// What the file of a flag says; `None` without the flag.
+fn from_file<T>(
+    flag: &str,
+    path: &Option<PathBuf>,
+    read: impl FnOnce(&Path) -> anyhow::Result<T>,
+) -> anyhow::Result<Option<T>> {
+    let Some(path) = path else { return Ok(None) };
+    read(path).map(Some).with_context(|| format!("--{flag} {}", path.display()))
 }
 
 fn set<T>(option: &mut T, flag: Option<T>) {

@@ -6,6 +6,8 @@ use std::str::FromStr;
 
 use topology::policy::{Policy, Scope};
 
+use crate::platform::Platform;
+
 /// The paths of a kubelet.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Kubelet {
@@ -84,6 +86,11 @@ impl Distribution {
         Self::Aks,
         Self::OpenShift,
     ];
+
+    /// The distribution that a platform has unless the user names another.
+    pub(crate) fn usual(platform: Platform) -> Self {
+        if platform.is_openshift() { Self::OpenShift } else { Self::Kubeadm }
+    }
 
     /// The paths of its kubelets.
     ///
