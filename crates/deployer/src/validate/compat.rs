@@ -3,7 +3,7 @@
 //! In: evidence. Out: the text and JSON of `deployer validate` ([`deployer`]) and of [`nrovalidate`]. Never: a check of
 //! its own where one of ours finds the same.
 
-pub mod deployer;
+pub(crate) mod deployer;
 pub mod nrovalidate;
 
 use std::fmt::Write as _;
@@ -51,8 +51,7 @@ fn json(success: &str, items: &[PeerFinding]) -> String {
 }
 
 /// A finding as both peers print it. For the texts in configurations Go's `%q` equals Rust's `{:?}`.
-#[must_use]
-pub fn sentence(item: &PeerFinding) -> String {
+pub(crate) fn sentence(item: &PeerFinding) -> String {
     let PeerFinding { node, area, component, setting, expected, detected } = item;
     let place =
         if *area == "cluster" { "cluster:".to_owned() } else { format!("node {node:?} area {area:?}") };

@@ -86,19 +86,14 @@ pub struct Validation {
 #[serde(rename_all = "lowercase")]
 pub enum Verdict {
     /// All checks were done and there is no error or warning. Exit code 0.
-    Clean,
+    Clean = 0,
     /// There are errors or warnings. Exit code 1.
-    Findings,
+    Findings = 1,
     /// Some checks could not be done. Exit code 2, even with findings.
-    Incomplete,
+    Incomplete = 2,
 }
 
 impl Finding {
-    /// Adds the peers' form, about a node's kubelet: component, setting, expected and detected value.
-    pub fn kubelet(&mut self, node: &str, words: [&str; 4]) {
-        self.item = Some(PeerFinding::new(node, "kubelet", words));
-    }
-
     /// Adds the peers' form, about the cluster.
     pub fn cluster(&mut self, words: [&str; 4]) {
         self.item = Some(PeerFinding::new("", "cluster", words));
@@ -144,10 +139,6 @@ impl Verdict {
     /// The exit code.
     #[must_use]
     pub fn code(self) -> u8 {
-        match self {
-            Self::Clean => 0,
-            Self::Findings => 1,
-            Self::Incomplete => 2,
-        }
+        self as u8
     }
 }

@@ -19,8 +19,7 @@ fn all() -> Vec<&'static Check> {
 }
 
 /// The findings: first of the cluster, then by node.
-#[must_use]
-pub fn items(evidence: &Evidence) -> Vec<PeerFinding> {
+pub(crate) fn items(evidence: &Evidence) -> Vec<PeerFinding> {
     let mut items = found(evidence, all());
     // The sort is stable: each node's findings stay in the order of the checks.
     items.sort_by(|a, b| a.node.cmp(&b.node));
@@ -28,8 +27,7 @@ pub fn items(evidence: &Evidence) -> Vec<PeerFinding> {
 }
 
 /// The peer's text.
-#[must_use]
-pub fn text(items: &[PeerFinding]) -> String {
+pub(crate) fn text(items: &[PeerFinding]) -> String {
     if items.is_empty() {
         return "PASSED>>: the cluster configuration looks ok!\n".to_owned();
     }
@@ -37,8 +35,7 @@ pub fn text(items: &[PeerFinding]) -> String {
 }
 
 /// The peer's JSON.
-#[must_use]
-pub fn json(items: &[PeerFinding]) -> String {
+pub(crate) fn json(items: &[PeerFinding]) -> String {
     super::json("success", items)
 }
 
@@ -46,7 +43,7 @@ pub fn json(items: &[PeerFinding]) -> String {
 ///
 /// # Errors
 /// When the cluster cannot be reached.
-pub async fn inspect(options: &Options) -> anyhow::Result<(Vec<PeerFinding>, Vec<String>)> {
+pub(crate) async fn inspect(options: &Options) -> anyhow::Result<(Vec<PeerFinding>, Vec<String>)> {
     let evidence = gather(options, &all()).await?;
     let mut notes: Vec<String> = evidence.gaps.values().cloned().collect();
     if !evidence.gaps.contains_key(&Area::KubeletConfig) {
@@ -64,7 +61,7 @@ pub async fn inspect(options: &Options) -> anyhow::Result<(Vec<PeerFinding>, Vec
 /// # Errors
 /// When the cluster cannot be reached.
 #[expect(clippy::print_stdout, reason = "the findings are this command's output")]
-pub async fn run(options: &Options, as_json: bool) -> anyhow::Result<ExitCode> {
+pub(crate) async fn run(options: &Options, as_json: bool) -> anyhow::Result<ExitCode> {
     let (items, notes) = inspect(options).await?;
     notes.iter().for_each(|note| eprintln!("not checked: {note}"));
     print!("{}", if as_json { json(&items) } else { text(&items) });

@@ -57,52 +57,33 @@ impl Validator {
     /// All validators, in the peer's order.
     pub const ALL: [Self; 4] = [Self::K8sCfg, Self::Nrt, Self::PodSt, Self::SchedCache];
 
-    /// The name.
-    #[must_use]
-    pub fn name(self) -> &'static str {
-        match self {
-            Self::K8sCfg => "k8scfg",
-            Self::Nrt => "nrt",
-            Self::PodSt => "podst",
-            Self::SchedCache => "schedcache",
-        }
+    fn name(self) -> String {
+        format!("{self:?}").to_lowercase()
     }
 }
 
-/// The value of `-what`.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub enum ValidatorSelection {
-    /// Print the list of validators.
-    Help,
-    /// Run these validators.
-    Run(BTreeSet<Validator>),
-}
-
-impl ValidatorSelection {
-    /// Reads the value of `-what`.
-    ///
-    /// # Errors
-    /// In the peer's words, when there is no such validator.
-    pub fn parse(text: &str) -> Result<Self, String> {
-        let words: Vec<&str> = text.split(',').collect();
-        if text.is_empty() || words.iter().any(|word| word.eq_ignore_ascii_case("help")) {
-            return Ok(Self::Help);
-        }
-        if words.iter().any(|word| word.eq_ignore_ascii_case("all")) {
-            return Ok(Self::Run(Validator::ALL.into()));
-        }
-        let one = |word: &&str| {
-            let name = word.trim().to_lowercase();
-            let known = Validator::ALL.into_iter().find(|validator| validator.name() == name);
-            known.ok_or_else(|| format!("failed to parse args: unknown validator: {name}"))
-        };
-        words.iter().map(one).collect::<Result<_, _>>().map(Self::Run)
+/// The validators that the value of `-what` names; `None` asks for their list.
+///
+/// # Errors
+/// In the peer's words, when there is no such validator.
+pub(in crate::validate) fn selected(text: &str) -> Result<Option<BTreeSet<Validator>>, String> {
+    let words: Vec<&str> = text.split(',').collect();
+    if text.is_empty() || words.iter().any(|word| word.eq_ignore_ascii_case("help")) {
+        return Ok(None);
     }
+    if words.iter().any(|word| word.eq_ignore_ascii_case("all")) {
+        return Ok(Some(Validator::ALL.into()));
+    }
+    let one = |word: &&str| {
+        let name = word.trim().to_lowercase();
+        let known = Validator::ALL.into_iter().find(|validator| validator.name() == name);
+        known.ok_or_else(|| format!("failed to parse args: unknown validator: {name}"))
+    };
+    words.iter().map(one).collect::<Result<_, _>>().map(Some)
 }
 
 /// The findings of the validators.
-#[must_use]
-pub fn items(evidence: &Evidence, what: &BTreeSet<Validator>) -> Vec<PeerFinding> {
+pub(in crate::validate) fn items(evidence: &Evidence, what: &BTreeSet<Validator>) -> Vec<PeerFinding> {
     let mut items = Vec::new();
     for validator in what {
         match validator {
@@ -171,8 +152,7 @@ fn schedcache(evidence: &Evidence, items: &mut Vec<PeerFinding>) {
 }
 
 /// The peer's text; `verbose` lists every finding.
-#[must_use]
-pub fn text(items: &[PeerFinding], verbose: bool) -> String {
+pub(in crate::validate) fn text(items: &[PeerFinding], verbose: bool) -> String {
     if items.is_empty() {
         return "PASSED>>: cluster configuration looks ok!\n".to_owned();
     }
@@ -181,38 +161,35 @@ pub fn text(items: &[PeerFinding], verbose: bool) -> String {
 }
 
 /// The peer's JSON.
-#[must_use]
-pub fn json(items: &[PeerFinding]) -> String {
+pub(in crate::validate) fn json(items: &[PeerFinding]) -> String {
     super::json("succeeded", items)
 }
 
 /// Runs the command; `program` is its name in messages, `arguments` are the words after the name.
-///
-/// # Errors
-/// Never; failures are printed on standard error and have the peer's exit codes.
+/// Failures are printed on standard error and have the peer's exit codes.
 #[expect(clippy::print_stdout, reason = "the findings are this command's output")]
-pub async fn run(program: &str, arguments: Vec<String>) -> anyhow::Result<ExitCode> {
+pub async fn run(program: &str, arguments: Vec<String>) -> ExitCode {
     let flags = match (FlagSet { program, flags: &[&FLAGS] }).parse(arguments) {
         Ok(flags) => flags,
         Err(outcome) => {
             eprint!("{}", outcome.text());
-            return Ok(ExitCode::from(outcome.code()));
+            return ExitCode::from(outcome.code());
         }
     };
     let is = |name| flags.bool(name).unwrap_or(false);
     if is("version") {
         println!("{program} {}", env!("CARGO_PKG_VERSION"));
-        return Ok(ExitCode::SUCCESS);
+        return ExitCode::SUCCESS;
     }
-    let what = match ValidatorSelection::parse(flags.text("what").unwrap_or("all")) {
-        Ok(ValidatorSelection::Run(what)) => what,
-        Ok(ValidatorSelection::Help) => {
+    let what = match selected(flags.text("what").unwrap_or("all")) {
+        Ok(Some(what)) => what,
+        Ok(None) => {
             eprintln!("available validators: {}", names(&Validator::ALL.into()));
-            return Ok(ExitCode::SUCCESS);
+            return ExitCode::SUCCESS;
         }
         Err(error) => {
             eprintln!("{error}");
-            return Ok(ExitCode::from(1));
+            return ExitCode::from(1);
         }
     };
     match inspect(&flags, &what).await {
@@ -221,10 +198,10 @@ pub async fn run(program: &str, arguments: Vec<String>) -> anyhow::Result<ExitCo
         Ok(items) => print!("{}", text(&items, is("verbose"))),
         Err(error) => {
             eprintln!("Error while trying to validate cluster: {error:#}");
-            return Ok(ExitCode::from(2));
+            return ExitCode::from(2);
         }
     }
-    Ok(ExitCode::SUCCESS)
+    ExitCode::SUCCESS
 }
 
 fn names(validators: &BTreeSet<Validator>) -> String {
