@@ -26,8 +26,6 @@ pub mod scheduler;
 pub mod schedulerconfig;
 pub mod text;
 
-pub use text::{render, render_json};
-
 /// Options that have no manifests.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 pub enum Error {

@@ -46,15 +46,10 @@ pub(super) fn held_by(live: &Value) -> Vec<String> {
 }
 
 fn definition(live: &Value) -> Readiness {
-    let is = |kind: &str, status: &str| {
-        conditions(live).any(|condition| condition["type"] == kind && condition["status"] == status)
-    };
-    if is("Established", "True") {
+    if condition(live, "Established", "True").is_some() {
         return Readiness::Ready(None);
     }
-    let refused = conditions(live)
-        .find(|condition| condition["type"] == "NamesAccepted" && condition["status"] == "False");
-    match refused.and_then(|condition| condition["message"].as_str()) {
+    match condition(live, "NamesAccepted", "False").and_then(|refused| refused["message"].as_str()) {
         Some(message) => Readiness::Never(message.to_owned()),
         None => Readiness::Pending(WaitState::NotEstablished),
     }
@@ -107,6 +102,11 @@ fn number(live: &Value, field: &str) -> i32 {
 
 fn clamp(number: i64) -> i32 {
     i32::try_from(number).unwrap_or(i32::MAX)
+}
+
+/// The condition of this type, if it has this status.
+pub(super) fn condition<'v>(live: &'v Value, kind: &str, status: &str) -> Option<&'v Value> {
+    conditions(live).find(|condition| condition["type"] == kind && condition["status"] == status)
 }
 
 pub(super) fn conditions(live: &Value) -> impl Iterator<Item = &Value> {

@@ -21,8 +21,7 @@ pub struct ServiceAccountRef<'a> {
 
 impl<'a> ServiceAccountRef<'a> {
     /// The topology updater's account; namespace and name are these unless options state others.
-    #[must_use]
-    pub fn of_updater(options: &'a Options, namespace: &'a str, name: &'a str) -> Self {
+    pub(super) fn of_updater(options: &'a Options, namespace: &'a str, name: &'a str) -> Self {
         Self {
             namespace: options.updater.namespace.as_deref().unwrap_or(namespace),
             name: options.updater.name.as_deref().unwrap_or(name),
@@ -36,8 +35,7 @@ impl<'a> ServiceAccountRef<'a> {
     }
 
     /// The user name in API requests.
-    #[must_use]
-    pub fn user(&self) -> String {
+    pub(super) fn user(&self) -> String {
         format!("system:serviceaccount:{}:{}", self.namespace, self.name)
     }
 

@@ -148,9 +148,6 @@ fn container(options: &Options, program: &Program) -> Container {
     let common = &options.common;
     let probe = |path: &str| pod::probe(path, IntOrString::String("health".to_owned()), None);
     Container {
-        name: CONTAINER.to_owned(),
-        image: Some(common.images.tholepin.clone()),
-        image_pull_policy: pod::pull_policy(common),
         args: Some(program.args.iter().map(|word| (*word).to_owned()).collect()),
         env: Some(vec![
             pod::field("NAMESPACE", "metadata.namespace"),
@@ -169,7 +166,7 @@ fn container(options: &Options, program: &Program) -> Container {
         // The process caches the labels of all nodes: at most 25 MiB with 500 nodes, 60 MiB with 5,000.
         resources: pod::resources(&[("cpu", "10m"), ("memory", "32Mi")], &[("memory", "256Mi")]),
         termination_message_policy: Some("FallbackToLogsOnError".to_owned()),
-        ..Container::default()
+        ..pod::container(CONTAINER, &common.images.tholepin, common)
     }
 }
 

@@ -52,7 +52,11 @@ pub fn objects(options: &Options) -> Result<Vec<Object>, Error> {
     }
     objects.push(Object::new(&account.object())?);
     if options.platform.is_openshift() {
-        objects.push(openshift::exporter_constraints(account, options)?);
+        objects.push(openshift::read_only_constraints(
+            account,
+            options,
+            &["configMap", "hostPath", "projected"],
+        )?);
     }
     objects.push(Object::new(&cluster_role(name, rules(needs(options), namespace).cluster))?);
     objects.push(Object::new(&account.with_cluster_role(name))?);
@@ -118,9 +122,6 @@ fn pod_spec(options: &Options) -> Result<PodSpec, Error> {
     let probe = |path: &str| pod::probe(path, IntOrString::String("metrics".to_owned()), None);
     let security = SecurityContext { read_only_root_filesystem: Some(true), ..pod::confined_root() };
     let container = Container {
-        name: CONTAINER.to_owned(),
-        image: Some(options.images.tholepin.clone()),
-        image_pull_policy: pod::pull_policy(options),
         args: Some(flags(options)?),
         env: Some(variables[..used].iter().map(|(name, path)| pod::field(name, path)).collect()),
         ports: Some(vec![pod::port("metrics", updater.metrics_port)]),
@@ -130,7 +131,7 @@ fn pod_spec(options: &Options) -> Result<PodSpec, Error> {
         liveness_probe: Some(Probe { period_seconds: Some(20), timeout_seconds: Some(5), ..probe("/livez") }),
         resources: resources(),
         termination_message_policy: Some("FallbackToLogsOnError".to_owned()),
-        ..Container::default()
+        ..pod::container(CONTAINER, &options.images.tholepin, options)
     };
     let mut node_selector = labels([("kubernetes.io/os", "linux")]);
     node_selector.extend(updater.node_selector.clone());

@@ -52,8 +52,7 @@ pub fn policy(
 
 /// Two policies that leave the pods the API server alone: `NAME-default-deny-all`, and `NAME-egress-to-api-server` for the
 /// servers' ports.
-#[must_use]
-pub fn only_api_server(
+pub(super) fn only_api_server(
     namespace: &str,
     name: &str,
     pods: &BTreeMap<String, String>,

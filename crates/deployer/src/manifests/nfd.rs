@@ -39,7 +39,7 @@ pub fn objects(options: &Options) -> Result<Vec<Object>, Error> {
         Object::new(&account.object())?,
     ];
     if options.platform.is_openshift() {
-        objects.push(openshift::nfd_constraints(account, options)?);
+        objects.push(openshift::read_only_constraints(account, options, &["hostPath", "projected"])?);
     }
     let mut rules = vec![
         rule("", &["nodes"], &["get", "list"]),
@@ -76,16 +76,13 @@ fn pod_spec(options: &Options) -> Result<PodSpec, Error> {
         env.push(pod::field("NODE_ADDRESS", "status.hostIP"));
     }
     let container = Container {
-        name: NAME.to_owned(),
-        image: Some(options.images.nfd.clone()),
-        image_pull_policy: pod::pull_policy(options),
         command: Some(vec![NAME.to_owned()]),
         args: Some(flags(options)?),
         env: Some(env),
         volume_mounts: Some(volume_mounts),
         security_context: Some(pod::with_selinux(security, openshift::selinux_type(options).as_deref())),
         resources: pod::resources(&[("cpu", "10m"), ("memory", "64Mi")], &[]),
-        ..Container::default()
+        ..pod::container(NAME, &options.images.nfd, options)
     };
     Ok(PodSpec {
         dns_policy: Some("ClusterFirstWithHostNet".to_owned()),

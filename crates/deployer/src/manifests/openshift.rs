@@ -30,29 +30,30 @@ pub fn required(constraints: &str) -> (String, String) {
 }
 
 /// Whether a MachineConfig installs the SELinux policy: for RTE on OpenShift. HyperShift has no MachineConfigs.
-#[must_use]
-pub fn has_machine_config(options: &Options) -> bool {
+pub(super) fn has_machine_config(options: &Options) -> bool {
     options.platform == Platform::OpenShift
         && options.updater.kind == Updater::Rte
         && options.updater.custom_selinux_policy
 }
 
 /// The SELinux type of the updater's containers; `None`: unset.
-#[must_use]
-pub fn selinux_type(options: &Options) -> Option<String> {
+pub(super) fn selinux_type(options: &Options) -> Option<String> {
     let own = options.updater.scc == SccVersion::V1 && has_machine_config(options);
     let usual = if own { RTE_PROCESS } else { DEVICE_PLUGIN };
     let usual = options.platform.is_openshift().then(|| usual.to_owned());
     options.updater.selinux_type.clone().or(usual)
 }
 
-/// The constraints of our exporter: `hostPath` volumes and root, nothing else.
+/// The constraints of our exporter or nfd-topology-updater: these volumes and root, nothing else.
 ///
 /// # Errors
 /// As [`Object::from_value`].
-pub fn exporter_constraints(account: ServiceAccountRef<'_>, options: &Options) -> Result<Object, Error> {
-    let volumes = ["configMap", "hostPath", "projected"];
-    constraints(options, account.name, account, (&volumes, true))
+pub(super) fn read_only_constraints(
+    account: ServiceAccountRef<'_>,
+    options: &Options,
+    volumes: &[&str],
+) -> Result<Object, Error> {
+    constraints(options, account.name, account, (volumes, true))
 }
 
 /// The name of RTE's constraints.
@@ -75,14 +76,6 @@ pub fn rte_constraints(account: ServiceAccountRef<'_>, options: &Options) -> Res
         SccVersion::V2 => &["configMap", "downwardAPI", "emptyDir", "hostPath", "projected", "secret"],
     };
     constraints(options, rte_constraints_name(options), account, (volumes, false))
-}
-
-/// The constraints of nfd-topology-updater.
-///
-/// # Errors
-/// As [`Object::from_value`].
-pub fn nfd_constraints(account: ServiceAccountRef<'_>, options: &Options) -> Result<Object, Error> {
-    constraints(options, account.name, account, (&["hostPath", "projected"], true))
 }
 
 /// Root with these volumes in the containers' SELinux type, and nothing more; all fields that have no default.

@@ -55,7 +55,7 @@ pub fn objects(options: &Options) -> Result<Vec<Object>, Error> {
     let namespace = account.namespace;
     let level = PodSecurityLevel::Restricted;
     let mut objects = vec![
-        Object::new(&podgroups::definition())?,
+        podgroups::definition()?,
         Object::new(&meta::namespace(namespace, level, options.platform))?,
         Object::new(&account.object())?,
         Object::new(&cluster_role(NAME, rules::scheduler()))?,
@@ -98,9 +98,6 @@ fn scheduler_deployment(options: &Options, config: &str) -> Result<Deployment, E
     let probe = |path: &str| pod::probe(path, IntOrString::Int(PORT), Some("HTTPS"));
     let amounts = [("cpu", "200m"), ("memory", "500Mi")];
     let container = Container {
-        name: NAME.to_owned(),
-        image: Some(options.images.scheduler_plugin.clone()),
-        image_pull_policy: pod::pull_policy(options),
         args: Some(vec![
             "/bin/kube-scheduler".to_owned(),
             format!("--config=/etc/kubernetes/{KEY}"),
@@ -111,7 +108,7 @@ fn scheduler_deployment(options: &Options, config: &str) -> Result<Deployment, E
         resources: pod::resources(&amounts, &amounts),
         volume_mounts: Some(vec![pod::mount_read_only(CONFIG_MAP, "/etc/kubernetes")]),
         security_context: Some(pod::restricted(options.platform)),
-        ..Container::default()
+        ..pod::container(NAME, &options.images.scheduler_plugin, options)
     };
     let spec = PodSpec {
         volumes: Some(vec![pod::config_directory(CONFIG_MAP, CONFIG_MAP, None)]),
@@ -125,12 +122,9 @@ fn scheduler_deployment(options: &Options, config: &str) -> Result<Deployment, E
 /// Always one replica: several would conflict, because they elect no leader.
 fn controller_deployment(options: &Options) -> Deployment {
     let container = Container {
-        name: CONTROLLER.to_owned(),
-        image: Some(options.images.scheduler_controller.clone()),
-        image_pull_policy: pod::pull_policy(options),
         resources: pod::resources(&[("cpu", "100m")], &[]),
         security_context: Some(pod::restricted(options.platform)),
-        ..Container::default()
+        ..pod::container(CONTROLLER, &options.images.scheduler_controller, options)
     };
     let spec = pod_spec(options, CONTROLLER, container);
     let pods = pod::Pods { labels: controller_labels(), annotations: BTreeMap::new(), spec };

@@ -9,9 +9,9 @@ use k8s_openapi::api::apps::v1::{
     DaemonSet, DaemonSetSpec, DaemonSetUpdateStrategy, Deployment, DeploymentSpec, DeploymentStrategy,
 };
 use k8s_openapi::api::core::v1::{
-    Affinity, Capabilities, ConfigMap, ConfigMapVolumeSource, ContainerPort, EmptyDirVolumeSource, EnvVar,
-    EnvVarSource, HTTPGetAction, HostPathVolumeSource, LocalObjectReference, NodeAffinity, NodeSelector,
-    NodeSelectorRequirement, NodeSelectorTerm, ObjectFieldSelector, PodSpec, PodTemplateSpec,
+    Affinity, Capabilities, ConfigMap, ConfigMapVolumeSource, Container, ContainerPort, EmptyDirVolumeSource,
+    EnvVar, EnvVarSource, HTTPGetAction, HostPathVolumeSource, LocalObjectReference, NodeAffinity,
+    NodeSelector, NodeSelectorRequirement, NodeSelectorTerm, ObjectFieldSelector, PodSpec, PodTemplateSpec,
     PreferredSchedulingTerm, Probe, ResourceRequirements, SELinuxOptions, SeccompProfile, SecretVolumeSource,
     SecurityContext, Toleration, Volume, VolumeMount,
 };
@@ -82,8 +82,7 @@ impl Pods {
 }
 
 /// No capabilities, no privilege escalation, the runtime's seccomp profile.
-#[must_use]
-pub fn confined() -> SecurityContext {
+pub(super) fn confined() -> SecurityContext {
     SecurityContext {
         allow_privilege_escalation: Some(false),
         capabilities: Some(Capabilities { drop: Some(vec!["ALL".to_owned()]), add: None }),
@@ -122,9 +121,19 @@ pub fn with_selinux(context: SecurityContext, kind: Option<&str>) -> SecurityCon
     SecurityContext { se_linux_options: options, ..context }
 }
 
-/// The pull policy of a container.
+/// A container with its image.
 #[must_use]
-pub fn pull_policy(options: &Options) -> Option<String> {
+pub fn container(name: &str, image: &str, options: &Options) -> Container {
+    Container {
+        name: name.to_owned(),
+        image: Some(image.to_owned()),
+        image_pull_policy: pull_policy(options),
+        ..Container::default()
+    }
+}
+
+/// The pull policy of a container.
+fn pull_policy(options: &Options) -> Option<String> {
     let word = match options.pull {
         PullPolicy::Always => "Always",
         PullPolicy::IfNotPresent => "IfNotPresent",
@@ -133,22 +142,19 @@ pub fn pull_policy(options: &Options) -> Option<String> {
 }
 
 /// The Secrets with registry credentials.
-#[must_use]
-pub fn pull_secrets(options: &Options) -> Option<Vec<LocalObjectReference>> {
+pub(super) fn pull_secrets(options: &Options) -> Option<Vec<LocalObjectReference>> {
     let secret = |name: &String| LocalObjectReference { name: name.clone() };
     let secrets: Vec<_> = options.pull_secrets.iter().map(secret).collect();
     (!secrets.is_empty()).then_some(secrets)
 }
 
 /// The priority class of pods: the given one, else the default; an empty name is none.
-#[must_use]
-pub fn priority_class(given: &Option<String>, default: &str) -> Option<String> {
+pub(super) fn priority_class(given: &Option<String>, default: &str) -> Option<String> {
     Some(given.as_deref().unwrap_or(default)).filter(|name| !name.is_empty()).map(str::to_owned)
 }
 
 /// The flag `--sleep-interval` of RTE and nfd-topology-updater; without it they have no timer.
-#[must_use]
-pub fn sleep_interval(options: &Options) -> Option<String> {
+pub(super) fn sleep_interval(options: &Options) -> Option<String> {
     let nanos = i64::try_from(options.updater.sync_period?.as_nanos()).unwrap_or(i64::MAX);
     (nanos > 0).then(|| format!("--sleep-interval={}", GoDuration(nanos)))
 }
@@ -262,8 +268,7 @@ pub fn tolerate_control_plane(given: &[Toleration]) -> Vec<Toleration> {
 }
 
 /// `given`, with tolerations for the control plane if pods may run there; `None` if there are none.
-#[must_use]
-pub fn tolerations(control_plane: bool, given: &[Toleration]) -> Option<Vec<Toleration>> {
+pub(super) fn tolerations(control_plane: bool, given: &[Toleration]) -> Option<Vec<Toleration>> {
     let all = if control_plane { tolerate_control_plane(given) } else { given.to_vec() };
     Some(all).filter(|all| !all.is_empty())
 }
@@ -292,8 +297,7 @@ pub fn only_on(terms: Vec<NodeSelectorTerm>) -> Affinity {
 }
 
 /// Requires one of these architectures, if any, and prefers control plane nodes, if asked to; `None` without both.
-#[must_use]
-pub fn affinity(architectures: &[String], prefers_control_plane: bool) -> Option<Affinity> {
+pub(super) fn affinity(architectures: &[String], prefers_control_plane: bool) -> Option<Affinity> {
     let required = (!architectures.is_empty())
         .then(|| only_on(vec![nodes_with("kubernetes.io/arch", architectures)]).node_affinity)
         .flatten();

@@ -133,9 +133,6 @@ fn pod_spec(options: &Options) -> PodSpec {
     let (volume_mounts, volumes) = mounts(options).into_iter().unzip();
     let security = pod::with_selinux(pod::confined_root(), openshift::selinux_type(options).as_deref());
     let exporter = Container {
-        name: NAME.to_owned(),
-        image: Some(options.images.rte.clone()),
-        image_pull_policy: pod::pull_policy(options),
         command: Some(vec![COMMAND.to_owned()]),
         args: Some(flags(options)),
         env: Some(vec![
@@ -149,7 +146,7 @@ fn pod_spec(options: &Options) -> PodSpec {
         volume_mounts: Some(volume_mounts),
         security_context: Some(security),
         resources: resources(),
-        ..Container::default()
+        ..pod::container(NAME, &options.images.rte, options)
     };
     let shared_pool = Container {
         name: SHARED_POOL.to_owned(),

@@ -124,9 +124,6 @@ fn pod_spec(options: &Options) -> PodSpec {
     let scheduler = &options.scheduler;
     let probe = |path: &str| pod::probe(path, IntOrString::String("http".to_owned()), None);
     let container = Container {
-        name: CONTAINER.to_owned(),
-        image: Some(options.images.tholepin.clone()),
-        image_pull_policy: pod::pull_policy(options),
         args: Some(flags(options)),
         ports: Some(vec![pod::port("http", PORT)]),
         volume_mounts: Some(vec![pod::mount_read_only("config", "/etc/kubernetes")]),
@@ -141,7 +138,7 @@ fn pod_spec(options: &Options) -> PodSpec {
         // No limits: memory grows with the cluster, and throttling would delay pods.
         resources: pod::resources(&[("cpu", "100m"), ("memory", "64Mi")], &[]),
         termination_message_policy: Some("FallbackToLogsOnError".to_owned()),
-        ..Container::default()
+        ..pod::container(CONTAINER, &options.images.tholepin, options)
     };
     let mut node_selector = labels([("kubernetes.io/os", "linux")]);
     node_selector.extend(scheduler.node_selector.clone());

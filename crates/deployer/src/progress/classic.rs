@@ -8,7 +8,7 @@ use crate::options::Updater;
 use objects::Object;
 
 /// Progress as sentences.
-pub struct Classic {
+pub(crate) struct Classic {
     sink: Sink,
     updater: Updater,
     /// The object of the current wait, whose beginning is printed once.
@@ -17,8 +17,7 @@ pub struct Classic {
 
 impl Classic {
     /// Progress of an installation with this updater.
-    #[must_use]
-    pub fn new(updater: Updater, sink: Sink) -> Self {
+    pub(crate) fn new(updater: Updater, sink: Sink) -> Self {
         Self { sink, updater, waiting: None }
     }
 

@@ -7,7 +7,7 @@ use crate::install::step::{Change, ObjectStep, Observer, Operation, Step};
 use objects::Object;
 
 /// Progress as lines.
-pub struct Lines {
+pub(crate) struct Lines {
     sink: Sink,
     dry: bool,
     /// The last line about each object of a wait.
@@ -16,13 +16,12 @@ pub struct Lines {
 
 impl Lines {
     /// `dry` marks the lines of a dry run.
-    #[must_use]
-    pub fn new(dry: bool, sink: Sink) -> Self {
+    pub(crate) fn new(dry: bool, sink: Sink) -> Self {
         Self { sink, dry, waiting: BTreeMap::new() }
     }
 
     /// The line of a step, if it has one.
-    pub fn read(&mut self, step: &Step<'_>) -> Option<String> {
+    pub(crate) fn read(&mut self, step: &Step<'_>) -> Option<String> {
         match step {
             Step::Began(operation, component) => {
                 Some(format!("{} {component}", operation.word("deploying", "removing")))

@@ -9,7 +9,7 @@ use crate::part::Component;
 use objects::Object;
 
 /// Progress as keys and values.
-pub struct Structured {
+pub(crate) struct Structured {
     sink: Sink,
     updater: Updater,
     verbosity: i64,
@@ -18,7 +18,7 @@ pub struct Structured {
 }
 
 /// The value of a key.
-pub enum Value {
+pub(crate) enum Value {
     /// A text, printed in quotes.
     Text(String),
     /// A number, printed without quotes.
@@ -27,13 +27,18 @@ pub enum Value {
 
 impl Structured {
     /// Progress of an installation with this updater; lines above the level `verbosity` are dropped.
-    #[must_use]
-    pub fn new(updater: Updater, verbosity: i64, sink: Sink) -> Self {
+    pub(crate) fn new(updater: Updater, verbosity: i64, sink: Sink) -> Self {
         Self { sink, updater, verbosity, waiting: None }
     }
 
     /// Writes a line unless its level is above the verbosity.
-    pub fn line(&mut self, component: Option<Component>, level: i64, message: &str, pairs: &[(&str, Value)]) {
+    pub(crate) fn line(
+        &mut self,
+        component: Option<Component>,
+        level: i64,
+        message: &str,
+        pairs: &[(&str, Value)],
+    ) {
         if level > self.verbosity {
             return;
         }

@@ -8,15 +8,14 @@ use super::lines::Lines;
 use crate::install::step::{ObjectStep, Observer, Step};
 
 /// Progress on a terminal.
-pub struct Terminal {
+pub(crate) struct Terminal {
     lines: Lines,
     bar: ProgressBar,
 }
 
 impl Terminal {
     /// `dry` marks the lines of a dry run.
-    #[must_use]
-    pub fn new(dry: bool) -> Self {
+    pub(crate) fn new(dry: bool) -> Self {
         let bar = ProgressBar::new_spinner();
         // On a parse error the default template stays.
         if let Ok(style) = ProgressStyle::with_template("{spinner} {wide_msg} {elapsed}") {
