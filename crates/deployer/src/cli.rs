@@ -6,9 +6,9 @@
 //! Exit codes: 0 done, 1 failed, 2 wrong command line or unanswered question. With `--diff`, as with `kubectl diff`: 0
 //! no differences, 1 differences, 2 failed.
 
-pub mod deploy;
-pub mod detect;
-pub mod flags;
+mod deploy;
+mod detect;
+mod flags;
 pub mod render;
 mod values;
 
@@ -69,26 +69,9 @@ impl ClusterArgs {
     }
 }
 
-/// A component as an argument.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, clap::ValueEnum)]
-pub enum ComponentArg {
-    /// The CustomResourceDefinition of NodeResourceTopology.
-    Api,
-    /// The program that publishes NodeResourceTopology objects.
-    TopologyUpdater,
-    /// The scheduler that reads them.
-    SchedulerPlugin,
-}
-
 /// The components that were named; all of them if none was.
-#[must_use]
-pub fn components(named: &[ComponentArg]) -> Vec<Component> {
-    let component = |argument: &ComponentArg| match argument {
-        ComponentArg::Api => Component::Api,
-        ComponentArg::TopologyUpdater => Component::TopologyUpdater,
-        ComponentArg::SchedulerPlugin => Component::SchedulerPlugin,
-    };
-    if named.is_empty() { Component::ALL.to_vec() } else { named.iter().map(component).collect() }
+fn components(named: &[Component]) -> &[Component] {
+    if named.is_empty() { &Component::ALL } else { named }
 }
 
 impl Command {

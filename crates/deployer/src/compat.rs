@@ -1,6 +1,6 @@
 //! The command line of the Go `deployer`.
 //!
-//! In: arguments, the environment. Out: text and exit code, or a [`ClusterCommand`]. Never: a rule about clusters; the
+//! In: arguments, the environment. Out: text and exit code, or a [`Request`] for a cluster. Never: a rule about clusters; the
 //! work is done by the same functions as for our own command line.
 //!
 //! Standard output has data only. The exit code is 0 or 1, as the peer's: findings of `validate`, an unknown platform
@@ -9,27 +9,26 @@
 mod cluster_command;
 mod complete;
 mod help;
-pub mod path;
-pub mod pflag;
-pub mod request;
-pub mod table;
+mod path;
+mod pflag;
+mod request;
+mod table;
 #[cfg(test)]
 mod tests;
 
-pub use cluster_command::ClusterCommand;
 pub use exporter::compat::Ending;
 
 use anyhow::{Context as _, bail};
 
 use crate::manifests;
-use crate::options::{Options, UsedImages};
-use crate::part::Component;
+use crate::options::{Options, UsedImage};
+use crate::part::{Component, Part};
 use crate::platform::Platform;
 use crate::version;
 use help::HelpLength;
 use path::{Error, Path};
 use request::{OutputFlags, Request};
-use table::{Target, Verb};
+use table::Verb;
 
 /// A parsed command line.
 #[derive(Debug)]
@@ -37,7 +36,7 @@ pub enum Invocation {
     /// Print this and exit.
     End(Ending),
     /// Run this command, which needs a cluster.
-    Run(Box<ClusterCommand>),
+    Run(Box<Request>),
 }
 
 /// Whether the name of the program selects the Go deployer's command line.
@@ -80,10 +79,10 @@ fn local(request: Request, words: &[String]) -> anyhow::Result<Invocation> {
         Verb::Version => printed(version_text(request.output)),
         Verb::Images => printed(images(&request.options, request.output)),
         Verb::Policy => printed(policy(&request)?),
-        Verb::Render(target) if !request.replicas_of_control_plane => {
-            printed(render(&request, request.options.clone(), target)?)
+        Verb::Render(components) if !request.replicas_of_control_plane => {
+            printed(render(&request, request.options.clone(), components)?)
         }
-        _ => Invocation::Run(Box::new(ClusterCommand::new(request))),
+        _ => Invocation::Run(Box::new(request)),
     })
 }
 
@@ -120,22 +119,22 @@ fn version_text(output: OutputFlags) -> String {
 
 /// The images in one of three forms. As in the peer, the updater is first unless variables are printed.
 fn images(options: &Options, output: OutputFlags) -> String {
-    let UsedImages { topology_updater, scheduler_plugin, scheduler_controller } = options.used_images();
-    let pairs = [Some(&scheduler_plugin), scheduler_controller.as_ref(), Some(&topology_updater)];
-    let names = [Some(&topology_updater), Some(&scheduler_plugin), scheduler_controller.as_ref()];
-    let names: Vec<&str> = names.into_iter().flatten().map(|(_, image)| image.as_str()).collect();
+    let mut used = options.used_images();
+    let names = || used.iter().map(|used| used.image);
     match output {
-        OutputFlags { raw: true, json: true, .. } => format!("{}\n", serde_json::json!(names)),
-        OutputFlags { raw: true, .. } => names.iter().map(|name| format!("{name}\n")).collect(),
+        OutputFlags { raw: true, json: true, .. } => {
+            format!("{}\n", serde_json::json!(names().collect::<Vec<_>>()))
+        }
+        OutputFlags { raw: true, .. } => names().map(|name| format!("{name}\n")).collect(),
         OutputFlags { json: true, .. } => {
             // Written by hand for the order of the keys; each value is quoted as JSON.
-            let quoted = |name: &str| serde_json::json!(name);
-            let controller = scheduler_controller
-                .map_or(String::new(), |(_, image)| format!(",\"scheduler_controller\":{}", quoted(&image)));
-            let (updater, scheduler) = (quoted(&topology_updater.1), quoted(&scheduler_plugin.1));
-            format!("{{\"topology_updater\":{updater},\"scheduler_plugin\":{scheduler}{controller}}}\n")
+            let field = |used: &UsedImage<'_>| format!("{:?}:{}", used.role, serde_json::json!(used.image));
+            format!("{{{}}}\n", used.iter().map(field).collect::<Vec<_>>().join(","))
         }
-        _ => pairs.into_iter().flatten().map(|(name, image)| format!("{name}={image}\n")).collect(),
+        _ => {
+            used.rotate_left(1);
+            used.iter().map(|used| format!("{}={}\n", used.variable, used.image)).collect()
+        }
     }
 }
 
@@ -144,31 +143,13 @@ fn policy(request: &Request) -> anyhow::Result<String> {
         bail!("must explicitly select the OpenShift platform");
     }
     let version = request.given.version.as_ref().context("malformed version: ")?;
-    Ok(manifests::selinux_policy(version).to_owned())
+    Ok(manifests::openshift::selinux::policy(Some(version)))
 }
 
-/// The manifests of a target.
-fn render(request: &Request, mut options: Options, target: Target) -> anyhow::Result<String> {
+/// The manifests of components.
+fn render(request: &Request, mut options: Options, components: &[Component]) -> anyhow::Result<String> {
     options.platform = request.given.platform.context("must explicitly select a cluster platform")?;
     options.version = request.given.version.clone();
-    check(&options, target)?;
-    Ok(manifests::render(&manifests::parts(&options, components(target))?)?)
-}
-
-/// Checks that the peer does only when it creates the objects.
-fn check(options: &Options, target: Target) -> anyhow::Result<()> {
-    let replicas = options.scheduler.replicas;
-    if replicas <= 0 && components(target).contains(&Component::SchedulerPlugin) {
-        bail!("non-positive replicas: {replicas}");
-    }
-    Ok(())
-}
-
-fn components(target: Target) -> &'static [Component] {
-    match target {
-        Target::All => &Component::ALL,
-        Target::Api => &[Component::Api],
-        Target::Updater => &[Component::TopologyUpdater],
-        Target::Scheduler => &[Component::SchedulerPlugin],
-    }
+    let parts = manifests::parts(&options, components)?;
+    Ok(manifests::text::render_objects(parts.iter().flat_map(Part::objects))?)
 }

@@ -83,17 +83,19 @@ impl Images {
 
     /// The images in another registry: `registry` replaces the host, the rest of each reference stays.
     #[must_use]
-    pub fn mirrored(self, registry: &str) -> Self {
+    pub fn mirrored(mut self, registry: &str) -> Self {
         let registry = registry.trim_end_matches('/');
-        let moved = |image: String| format!("{registry}/{}", without_host(&image));
-        Self {
-            tholepin: moved(self.tholepin),
-            scheduler_plugin: moved(self.scheduler_plugin),
-            scheduler_controller: moved(self.scheduler_controller),
-            rte: moved(self.rte),
-            nfd: moved(self.nfd),
-            pause: moved(self.pause),
+        for image in [
+            &mut self.tholepin,
+            &mut self.scheduler_plugin,
+            &mut self.scheduler_controller,
+            &mut self.rte,
+            &mut self.nfd,
+            &mut self.pause,
+        ] {
+            *image = format!("{registry}/{}", without_host(image));
         }
+        self
     }
 }
 

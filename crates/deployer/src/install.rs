@@ -13,13 +13,13 @@ mod deploy;
 mod diagnosis;
 mod diff;
 mod inventory;
+mod kinds;
 pub mod outcome;
 pub mod ready;
 mod remove;
 mod rollback;
 mod run;
 pub mod settings;
-mod sorts;
 pub mod step;
 mod wait;
 

@@ -8,7 +8,6 @@
 
 use crate::options::{Options, Scheduler, Updater};
 use crate::part::{Component, Part};
-use crate::platform::Version;
 use objects::{Object, object};
 
 pub mod access;
@@ -26,8 +25,6 @@ pub mod rte;
 pub mod scheduler;
 pub mod schedulerconfig;
 pub mod text;
-
-pub use text::{render, render_json};
 
 /// Options that have no manifests.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
@@ -99,12 +96,6 @@ fn part(options: &Options, component: Component) -> Result<Part, Error> {
         },
     };
     Ok(Part::new(component, objects))
-}
-
-/// The SELinux policy (CIL) that RTE needs on OpenShift of this version.
-#[must_use]
-pub fn selinux_policy(version: &Version) -> String {
-    openshift::selinux::policy(Some(version))
 }
 
 /// The number of schedulers.

@@ -12,6 +12,7 @@ use std::time::Duration;
 use api::schedulerconfig::{
     ForeignPodsDetect, InformerMode, PreemptionMode, ResourceWeight, ResyncMethod, ScoringStrategyType,
 };
+use clap::ValueEnum;
 use k8s_openapi::api::core::v1::Toleration;
 
 use crate::images::{self, Images};
@@ -50,16 +51,17 @@ pub struct Options {
 }
 
 /// When an image is pulled.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
 pub enum PullPolicy {
+    /// Once on each node.
+    #[value(alias = "IfNotPresent")]
+    IfNotPresent,
     /// Whenever a container starts.
     Always,
-    /// Once on each node.
-    IfNotPresent,
 }
 
 /// Programs that publish NodeResourceTopology objects.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, ValueEnum)]
 pub enum Updater {
     /// Our exporter.
     Tholepin,
@@ -70,7 +72,7 @@ pub enum Updater {
 }
 
 /// Programs that schedule by NodeResourceTopology objects.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, ValueEnum)]
 pub enum Scheduler {
     /// Our scheduler.
     Tholepin,
@@ -79,7 +81,7 @@ pub enum Scheduler {
 }
 
 /// The version of RTE's SecurityContextConstraints.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
 pub enum SccVersion {
     /// An SELinux type of its own, which a MachineConfig installs.
     V1,
@@ -197,15 +199,15 @@ pub struct LeaseName {
     pub name: Option<String>,
 }
 
-/// The images of the programs that are chosen, each with the environment variable that overrides it.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct UsedImages {
-    /// The topology updater's.
-    pub topology_updater: (&'static str, String),
-    /// The scheduler's.
-    pub scheduler_plugin: (&'static str, String),
-    /// The scheduler plugin's controller's; our scheduler has no controller.
-    pub scheduler_controller: Option<(&'static str, String)>,
+/// The image of a chosen program.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct UsedImage<'a> {
+    /// The program's role: `topology_updater`, `scheduler_plugin` or `scheduler_controller`.
+    pub role: &'static str,
+    /// The environment variable that overrides the image.
+    pub variable: &'static str,
+    /// The image.
+    pub image: &'a str,
 }
 
 impl Options {
@@ -221,27 +223,24 @@ impl Options {
         options
     }
 
-    /// The images that the chosen updater and scheduler run.
+    /// The images that the chosen programs run: the updater's, the scheduler's, and that of the scheduler plugin's
+    /// controller.
     #[must_use]
-    pub fn used_images(&self) -> UsedImages {
+    pub fn used_images(&self) -> Vec<UsedImage<'_>> {
         let images = &self.images;
-        let topology_updater = match self.updater.kind {
-            Updater::Tholepin => (images::THOLEPIN, &images.tholepin),
-            Updater::Rte => (images::RTE, &images.rte),
-            Updater::Nfd => (images::NFD, &images.nfd),
+        let of = |role, variable, image| UsedImage { role, variable, image };
+        let updater = match self.updater.kind {
+            Updater::Tholepin => of("topology_updater", images::THOLEPIN, &images.tholepin),
+            Updater::Rte => of("topology_updater", images::RTE, &images.rte),
+            Updater::Nfd => of("topology_updater", images::NFD, &images.nfd),
         };
-        let (scheduler_plugin, controller) = match self.scheduler.kind {
-            Scheduler::Tholepin => ((images::THOLEPIN, &images.tholepin), None),
-            Scheduler::Plugin => (
-                (images::SCHEDULER, &images.scheduler_plugin),
-                Some((images::CONTROLLER, &images.scheduler_controller)),
-            ),
-        };
-        let owned = |(variable, image): (&'static str, &String)| (variable, image.clone());
-        UsedImages {
-            topology_updater: owned(topology_updater),
-            scheduler_plugin: owned(scheduler_plugin),
-            scheduler_controller: controller.map(owned),
+        match self.scheduler.kind {
+            Scheduler::Tholepin => vec![updater, of("scheduler_plugin", images::THOLEPIN, &images.tholepin)],
+            Scheduler::Plugin => vec![
+                updater,
+                of("scheduler_plugin", images::SCHEDULER, &images.scheduler_plugin),
+                of("scheduler_controller", images::CONTROLLER, &images.scheduler_controller),
+            ],
         }
     }
 
@@ -260,9 +259,7 @@ impl Options {
     /// The paths of the kubelets.
     #[must_use]
     pub fn kubelet(&self) -> Kubelet {
-        let usual =
-            if self.platform.is_openshift() { Distribution::OpenShift } else { Distribution::Kubeadm };
-        self.updater.kubelet.clone().unwrap_or_else(|| usual.kubelet())
+        self.updater.kubelet.clone().unwrap_or_else(|| Distribution::usual(self.platform).kubelet())
     }
 }
 
@@ -351,20 +348,30 @@ mod tests {
 
     #[test]
     fn each_program_uses_its_own_image() {
-        let used = |updater, scheduler| {
+        let used = |updater, scheduler| -> Vec<String> {
             let mut options = Options::default();
             options.updater.kind = updater;
             options.scheduler.kind = scheduler;
-            (options.used_images(), options.images)
+            let images = &options.images;
+            let known = [&images.tholepin, &images.rte, &images.nfd, &images.scheduler_plugin];
+            for UsedImage { image, .. } in options.used_images() {
+                assert!(known.into_iter().chain([&images.scheduler_controller]).any(|one| one == image));
+            }
+            let used = options.used_images();
+            used.iter().map(|used| format!("{}={}", used.role, used.variable)).collect()
         };
-        let (ours, _) = used(Updater::Tholepin, Scheduler::Tholepin);
-        assert_eq!(ours.topology_updater, ours.scheduler_plugin);
-        assert_eq!(ours.scheduler_controller, None);
-        let (peers, images) = used(Updater::Nfd, Scheduler::Plugin);
-        assert_eq!(peers.topology_updater, ("TAS_NODE_FEATURE_DISCOVERY_IMAGE", images.nfd));
-        let controller = ("TAS_SCHEDULER_PLUGIN_CONTROLLER_IMAGE", images.scheduler_controller);
-        assert_eq!(peers.scheduler_controller, Some(controller));
-        let (peers, _) = used(Updater::Rte, Scheduler::Plugin);
-        assert_eq!(peers.topology_updater.0, "TAS_RESOURCE_EXPORTER_IMAGE");
+        let ours = used(Updater::Tholepin, Scheduler::Tholepin);
+        assert_eq!(ours, ["topology_updater=THOLEPIN_IMAGE", "scheduler_plugin=THOLEPIN_IMAGE"]);
+        let plugin = [
+            "scheduler_plugin=TAS_SCHEDULER_PLUGIN_IMAGE",
+            "scheduler_controller=TAS_SCHEDULER_PLUGIN_CONTROLLER_IMAGE",
+        ];
+        let peers = used(Updater::Nfd, Scheduler::Plugin);
+        assert_eq!(
+            (peers[0].as_str(), &peers[1..]),
+            ("topology_updater=TAS_NODE_FEATURE_DISCOVERY_IMAGE", &plugin.map(str::to_owned)[..])
+        );
+        let peers = used(Updater::Rte, Scheduler::Plugin);
+        assert_eq!(peers[0], "topology_updater=TAS_RESOURCE_EXPORTER_IMAGE");
     }
 }

@@ -14,7 +14,7 @@ pub const MANAGER: &str = "tholepin-deployer";
 pub const COMPONENT: &str = "app.kubernetes.io/component";
 
 /// A component, which can be installed on its own.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, clap::ValueEnum)]
 pub enum Component {
     /// The CustomResourceDefinition of NodeResourceTopology.
     Api,

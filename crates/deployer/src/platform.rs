@@ -2,7 +2,6 @@
 //!
 //! In: text from flags or an API server. Out: comparable values. Never: an API call.
 
-use std::cmp::Ordering;
 use std::fmt;
 use std::str::FromStr;
 
@@ -18,7 +17,7 @@ pub enum Platform {
 }
 
 /// A version such as `v1.36.3`, `4.18.0-rc.1` or `v1.32.2-gke.100+build`. Its text form is kept.
-#[derive(Clone, Debug)]
+#[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Version {
     text: String,
     numbers: Vec<u64>,
@@ -49,11 +48,8 @@ impl Platform {
 
 impl fmt::Display for Platform {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str(match self {
-            Self::Kubernetes => "Kubernetes",
-            Self::OpenShift => "OpenShift",
-            Self::HyperShift => "HyperShift",
-        })
+        // The variants have the names of the platforms.
+        write!(f, "{self:?}")
     }
 }
 
@@ -68,12 +64,17 @@ impl FromStr for Platform {
 }
 
 impl Version {
-    /// Whether this version has at least these numbers; a pre-release or vendor suffix does not count.
+    /// Whether this version has at least these numbers, where missing numbers count as zero; a pre-release or vendor suffix
+    /// does not count.
     ///
     /// Vendors append suffixes to versions that are complete, such as `v1.32.0-gke.100`.
     #[must_use]
     pub fn at_least(&self, numbers: &[u64]) -> bool {
-        compare(&self.numbers, numbers) != Ordering::Less
+        let places = self.numbers.len().max(numbers.len());
+        let padded = |numbers: &[u64]| -> Vec<u64> {
+            numbers.iter().copied().chain(std::iter::repeat(0)).take(places).collect()
+        };
+        padded(&self.numbers) >= padded(numbers)
     }
 
     /// The number at an index: 0 is major, 1 is minor; a missing number is 0.
@@ -115,43 +116,6 @@ impl fmt::Display for Version {
     }
 }
 
-/// Numbers first; then a pre-release is earlier than none, as in semantic versioning.
-impl Ord for Version {
-    fn cmp(&self, other: &Self) -> Ordering {
-        let pre = |version: &Self| version.pre_release.clone();
-        compare(&self.numbers, &other.numbers).then_with(|| match (pre(self), pre(other)) {
-            (None, None) => Ordering::Equal,
-            (None, Some(_)) => Ordering::Greater,
-            (Some(_), None) => Ordering::Less,
-            (Some(ours), Some(theirs)) => ours.cmp(&theirs),
-        })
-    }
-}
-
-impl PartialOrd for Version {
-    fn partial_cmp(&self, other: &Self) -> Option<Ordering> {
-        Some(self.cmp(other))
-    }
-}
-
-impl PartialEq for Version {
-    fn eq(&self, other: &Self) -> bool {
-        self.cmp(other) == Ordering::Equal
-    }
-}
-
-impl Eq for Version {}
-
-/// Missing numbers count as zero.
-fn compare(ours: &[u64], theirs: &[u64]) -> Ordering {
-    let at = |numbers: &[u64], place: usize| numbers.get(place).copied().unwrap_or(0);
-    let places = ours.len().max(theirs.len());
-    (0..places)
-        .map(|place| at(ours, place).cmp(&at(theirs, place)))
-        .find(|order| order.is_ne())
-        .unwrap_or(Ordering::Equal)
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -167,19 +131,15 @@ mod tests {
 
     #[test]
     fn versions_are_in_order() {
-        let ordered = [
-            "v1.9",
-            "1.21.0-alpha.1",
-            "v1.21.0-gke.1",
-            "1.21",
-            "v1.21.1+build",
-            "v1.36.3",
-            "4.18.0-rc.1",
-            "4.18",
-        ];
+        let ordered = ["v1.9", "1.21", "v1.21.1+build", "v1.36.3", "4.18.0-rc.1", "4.18.1"];
         let versions: Vec<Version> = ordered.iter().map(|text| text.parse().unwrap()).collect();
-        assert!(versions.is_sorted(), "{versions:?}");
-        assert_eq!("1.21".parse::<Version>().unwrap(), "v1.21.0.0+x".parse().unwrap());
+        for (place, version) in versions.iter().enumerate() {
+            for (other, later) in versions.iter().enumerate() {
+                assert_eq!(later.at_least(&version.numbers), other >= place, "{later} {version}");
+            }
+        }
+        let same: [Version; 2] = ["1.21", "v1.21.0.0+x"].map(|text| text.parse().unwrap());
+        assert!(same[0].at_least(&same[1].numbers) && same[1].at_least(&same[0].numbers));
     }
 
     #[test]

@@ -3,10 +3,10 @@
 //! In: [`Step`]s. Out: lines on standard error, in our own format or one of the Go deployer's two. Never: standard
 //! output, which is for data.
 
-pub mod classic;
-pub mod lines;
-pub mod structured;
-pub mod terminal;
+pub(crate) mod classic;
+pub(crate) mod lines;
+pub(crate) mod structured;
+pub(crate) mod terminal;
 #[cfg(test)]
 mod tests;
 
@@ -19,17 +19,15 @@ use objects::Object;
 use crate::install::step::Step;
 
 /// Receives complete lines without a newline.
-pub type Sink = Box<dyn FnMut(&str) + Send>;
+pub(crate) type Sink = Box<dyn FnMut(&str) + Send>;
 
 /// Writes lines to standard error.
-#[must_use]
-pub fn to_stderr() -> Sink {
+pub(crate) fn to_stderr() -> Sink {
     Box::new(|line| eprintln!("{line}"))
 }
 
 /// Writes lines to standard error, each with the local time as in Go's `log` package.
-#[must_use]
-pub fn to_stderr_with_time() -> Sink {
+pub(crate) fn to_stderr_with_time() -> Sink {
     let zone = zone();
     Box::new(move |line| {
         let now = jiff::Timestamp::now().to_zoned(zone.clone());

@@ -16,16 +16,15 @@ use crate::options::Options;
 const READ_TIMEOUT: Duration = Duration::from_secs(15);
 
 /// Two clients of one cluster.
-pub struct Clients {
+pub(crate) struct Clients {
     /// For questions about the cluster; a request ends after 15 seconds.
-    pub reads: Client,
+    pub(crate) reads: Client,
     /// For installing and removing; has no time limit of its own, the installer limits each call.
-    pub changes: Client,
+    pub(crate) changes: Client,
 }
 
 /// The `User-Agent` of our requests.
-#[must_use]
-pub fn user_agent() -> String {
+pub(crate) fn user_agent() -> String {
     format!("tholepin-deployer/{}", env!("CARGO_PKG_VERSION"))
 }
 
@@ -33,7 +32,7 @@ pub fn user_agent() -> String {
 ///
 /// # Errors
 /// When there is no usable kubeconfig.
-pub async fn connect(options: &ConnectionOptions) -> anyhow::Result<Clients> {
+pub(crate) async fn connect(options: &ConnectionOptions) -> anyhow::Result<Clients> {
     let connection = Connection::open(options).await?;
     Ok(Clients { reads: connection.client_with_timeout(READ_TIMEOUT)?, changes: connection.watch_client()? })
 }
@@ -43,7 +42,7 @@ pub async fn connect(options: &ConnectionOptions) -> anyhow::Result<Clients> {
 ///
 /// # Errors
 /// When the cluster does not answer a question that `stated` leaves open.
-pub async fn resolve(
+pub(crate) async fn resolve(
     client: &Client,
     stated: &PlatformSpec,
     replicas_of_control_plane: bool,
@@ -65,7 +64,7 @@ pub async fn resolve(
 ///
 /// # Errors
 /// When the nodes cannot be listed.
-pub async fn control_plane_replicas(client: &Client) -> anyhow::Result<i32> {
+pub(crate) async fn control_plane_replicas(client: &Client) -> anyhow::Result<i32> {
     let nodes = detect::control_plane_nodes(client).await?;
     i32::try_from(nodes).context("too many control plane nodes")
 }

@@ -1,20 +1,17 @@
 //! The version of this program.
 
 /// The commit of the build: 40 hexadecimal digits, if the build had them in the variable `THOLEPIN_COMMIT`.
-#[must_use]
-pub fn commit() -> Option<&'static str> {
+pub(crate) fn commit() -> Option<&'static str> {
     option_env!("THOLEPIN_COMMIT").filter(|commit| !commit.is_empty())
 }
 
 /// The tag of the release: `v0.1.0`.
-#[must_use]
-pub fn tag() -> String {
+pub(crate) fn tag() -> String {
     format!("v{}", env!("CARGO_PKG_VERSION"))
 }
 
 /// The tag and the first nine digits of the commit, if it is known: `v0.1.0-012345678`.
-#[must_use]
-pub fn full() -> String {
+pub(crate) fn full() -> String {
     let short = commit().map(|commit| commit.chars().take(9).collect::<String>());
     short.map_or_else(tag, |short| format!("{}-{short}", tag()))
 }

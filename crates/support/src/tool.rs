@@ -118,7 +118,7 @@ impl Tool {
             Self::MakeJobForEachDs => job::run(call).await,
             Self::MkGinkgoLabelFilter => topics::filter(call),
             Self::NroValidate => {
-                deployer::validate::compat::nrovalidate::run(&call.program, call.arguments.clone()).await
+                Ok(deployer::validate::compat::nrovalidate::run(&call.program, call.arguments.clone()).await)
             }
             Self::PfpSyncChk => pfpsyncchk::run(call),
             Self::PrintEnv => container_tools::printenv(call),

@@ -12,7 +12,7 @@ use tokio_util::sync::CancellationToken;
 
 use super::flags::InstallFlags;
 use super::values::{duration, variable};
-use super::{ClusterArgs, ComponentArg, components};
+use super::{ClusterArgs, components};
 use crate::install::step::{Change, Observer};
 use crate::install::{self, DryRun, Outcome, Removal, Settings};
 use crate::manifests;
@@ -39,7 +39,7 @@ use objects::Object;
 pub struct Args {
     /// Components to install: api, topology-updater, scheduler-plugin [default: all]
     #[arg(value_name = "COMPONENT", hide_possible_values = true)]
-    pub components: Vec<ComponentArg>,
+    pub components: Vec<Component>,
     #[command(flatten)]
     change: ChangeArgs,
     /// Print the changes as a diff, and change nothing
@@ -71,7 +71,7 @@ pub struct Args {
 pub struct RemoveArgs {
     /// Components to remove: api, topology-updater, scheduler-plugin [default: all]
     #[arg(value_name = "COMPONENT", hide_possible_values = true)]
-    pub components: Vec<ComponentArg>,
+    pub components: Vec<Component>,
     #[command(flatten)]
     change: ChangeArgs,
     /// Remove also CustomResourceDefinitions and namespaces that others still use
@@ -114,13 +114,7 @@ struct ChangeArgs {
     interval: Duration,
     /// Change nothing: client (only read) or server (let the API server check every change)
     #[arg(long, value_name = "HOW", hide_possible_values = true)]
-    dry_run: Option<DryRunMode>,
-}
-
-#[derive(Clone, Copy, Debug, PartialEq, Eq, clap::ValueEnum)]
-enum DryRunMode {
-    Client,
-    Server,
+    dry_run: Option<DryRun>,
 }
 
 impl ChangeArgs {
@@ -129,10 +123,7 @@ impl ChangeArgs {
             wait: self.wait,
             wait_interval: self.interval,
             wait_timeout: self.timeout,
-            dry_run: self.dry_run.map(|mode| match mode {
-                DryRunMode::Client => DryRun::Client,
-                DryRunMode::Server => DryRun::Server,
-            }),
+            dry_run: self.dry_run,
             ..Settings::default()
         }
     }
@@ -142,16 +133,16 @@ impl ChangeArgs {
 ///
 /// # Errors
 /// When the command failed; the error is one line.
-pub async fn run(args: Args, token: &CancellationToken) -> anyhow::Result<ExitCode> {
+pub(super) async fn run(args: Args, token: &CancellationToken) -> anyhow::Result<ExitCode> {
     let settings = Settings { atomic: args.atomic, adopt: args.adopt, ..args.change.settings() };
     let components = components(&args.components);
     if args.diff {
-        return Ok(diff(&args, &settings, &components, token).await.unwrap_or_else(|error| {
+        return Ok(diff(&args, &settings, components, token).await.unwrap_or_else(|error| {
             eprintln!("error: {error:#}");
             ExitCode::from(2)
         }));
     }
-    let (clients, parts) = prepare(&args.cluster, &args.install, &components).await?;
+    let (clients, parts) = prepare(&args.cluster, &args.install, components).await?;
     let outcome = install(&clients.changes, &parts, &settings, token).await?;
     print_value(args.output.format, &outcome_value(&outcome))?;
     Ok(ExitCode::SUCCESS)
@@ -220,13 +211,13 @@ async fn install(
 ///
 /// # Errors
 /// When something could not be removed.
-pub async fn remove(args: &RemoveArgs, token: &CancellationToken) -> anyhow::Result<ExitCode> {
+pub(super) async fn remove(args: &RemoveArgs, token: &CancellationToken) -> anyhow::Result<ExitCode> {
     let began = Instant::now();
     let settings = Settings { force: args.force, ..args.change.settings() };
     let clients = session::connect(&args.cluster.options()).await?;
     let mut observer = observer(&settings);
     let removal =
-        install::remove(&clients.changes, &components(&args.components), &settings, observer.as_mut(), token)
+        install::remove(&clients.changes, components(&args.components), &settings, observer.as_mut(), token)
             .await;
     drop(observer);
     let removal = removal?;
@@ -241,7 +232,7 @@ pub async fn remove(args: &RemoveArgs, token: &CancellationToken) -> anyhow::Res
 ///
 /// # Errors
 /// When the installation failed, or was not begun because of what the check found.
-pub async fn setup(args: SetupArgs, token: &CancellationToken) -> anyhow::Result<ExitCode> {
+pub(super) async fn setup(args: SetupArgs, token: &CancellationToken) -> anyhow::Result<ExitCode> {
     let before = examine(&args.cluster).await?;
     eprint!("{}", validate::print::render(&before, validate::print::Format::Text)?);
     if before.count(Severity::Error) > 0 && !args.force {
@@ -281,13 +272,11 @@ fn print_value(format: Format, value: &Value) -> anyhow::Result<()> {
 
 fn outcome_value(outcome: &Outcome) -> Value {
     let applied = outcome.applied.iter().map(|(component, object, change)| {
-        let mut value = titled(*component, object);
-        value["change"] = format!("{change:?}").to_lowercase().into();
-        value
+        titled(*component, object, Some(("change", &format!("{change:?}").to_lowercase())))
     });
     json!({
         "applied": applied.collect::<Vec<_>>(),
-        "pruned": outcome.pruned.iter().map(|(component, object)| titled(*component, object)).collect::<Vec<_>>(),
+        "pruned": plain(&outcome.pruned),
         "kept": with_texts(&outcome.kept, "reason"),
         "warnings": with_texts(&outcome.warnings, "warning"),
         "findings": with_texts(&outcome.findings, "finding"),
@@ -295,27 +284,22 @@ fn outcome_value(outcome: &Outcome) -> Value {
 }
 
 fn removal_value(removal: &Removal) -> Value {
-    json!({
-        "deleted": removal.deleted.iter().map(|(component, object)| titled(*component, object)).collect::<Vec<_>>(),
-        "kept": with_texts(&removal.kept, "reason"),
-    })
+    json!({ "deleted": plain(&removal.deleted), "kept": with_texts(&removal.kept, "reason") })
+}
+
+fn plain(list: &[(Component, Object)]) -> Vec<Value> {
+    list.iter().map(|(component, object)| titled(*component, object, None)).collect()
 }
 
 fn with_texts(list: &[(Component, Object, String)], name: &str) -> Vec<Value> {
-    list.iter()
-        .map(|(component, object, text)| {
-            let mut value = titled(*component, object);
-            value[name] = text.clone().into();
-            value
-        })
-        .collect()
+    list.iter().map(|(component, object, text)| titled(*component, object, Some((name, text)))).collect()
 }
 
-fn titled(component: Component, object: &Object) -> Value {
+fn titled(component: Component, object: &Object, more: Option<(&str, &str)>) -> Value {
     let mut value =
         json!({ "component": component.name(), "kind": object.kind().kind, "name": object.name() });
-    if let Some(namespace) = object.namespace() {
-        value["namespace"] = namespace.into();
+    for (name, text) in object.namespace().map(|namespace| ("namespace", namespace)).into_iter().chain(more) {
+        value[name] = text.into();
     }
     value
 }

@@ -37,7 +37,7 @@ const UNANSWERED: u8 = 2;
 ///
 /// # Errors
 /// When there is no usable kubeconfig, or standard output cannot be written.
-pub async fn run(args: &Args) -> anyhow::Result<ExitCode> {
+pub(super) async fn run(args: &Args) -> anyhow::Result<ExitCode> {
     let clients = session::connect(&args.cluster.options()).await?;
     let format = args.output.format;
     if args.control_plane {

@@ -6,15 +6,14 @@
 #[cfg(test)]
 mod tests;
 
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 
 use anyhow::Context as _;
 use api::schedulerconfig::{InformerMode, PreemptionMode};
 use k8s_openapi::api::core::v1::Toleration;
 
 use super::values::{
-    Period, Replicas, bool_word, kubelet_config, label, lease, period, pull_policy, replicas, scc, scheduler,
-    toleration, updater, word,
+    Period, Replicas, bool_word, kubelet_config, label, lease, period, replicas, toleration, word,
 };
 use crate::detect::PlatformSpec;
 use crate::images::{Images, Pullspec, USE_SHA};
@@ -22,10 +21,11 @@ use crate::options::{
     Distribution, KubeletConfig, LeaseName, Options, PullPolicy, SccVersion, Scheduler, SchedulerOptions,
     Updater, UpdaterOptions, files,
 };
+use crate::platform::Platform;
 
 /// The flags of `deploy`, `render`, `setup` and `images`.
 #[derive(Clone, Debug, clap::Args)]
-pub struct InstallFlags {
+pub(super) struct InstallFlags {
     /// Platform, or platform and version: kubernetes, openshift or hypershift [default: asked of the cluster; render:
     /// kubernetes]
     #[arg(short = 'P', long, value_name = "KIND[:VERSION]", help_heading = "Cluster")]
@@ -46,7 +46,14 @@ pub struct InstallFlags {
 #[command(next_help_heading = "Topology updater")]
 struct UpdaterFlags {
     /// Program: tholepin, rte or nfd
-    #[arg(long, alias = "updater", value_name = "PROGRAM", default_value = "tholepin", ignore_case = true, value_parser = updater(), hide_possible_values = true)]
+    #[arg(
+        long,
+        alias = "updater",
+        value_name = "PROGRAM",
+        default_value = "tholepin",
+        ignore_case = true,
+        hide_possible_values = true
+    )]
     updater_type: Updater,
     /// Namespace of the topology updater
     #[arg(long, value_name = "NAME")]
@@ -91,7 +98,7 @@ struct UpdaterFlags {
     #[arg(long, value_name = "BOOL", num_args = 0..=1, require_equals = true, default_missing_value = "true", value_parser = bool_word)]
     updater_custom_selinux_policy: Option<bool>,
     /// SecurityContextConstraints: v1 (with an SELinux type of its own) or v2 (rte on openshift)
-    #[arg(long, value_name = "VERSION", value_parser = scc(), hide_possible_values = true)]
+    #[arg(long, value_name = "VERSION", hide_possible_values = true)]
     updater_scc: Option<SccVersion>,
     /// SELinux type of its containers
     #[arg(long, value_name = "TYPE")]
@@ -123,7 +130,14 @@ struct KubeletFlags {
 #[command(next_help_heading = "Scheduler")]
 struct SchedulerFlags {
     /// Program: tholepin or plugin (kube-scheduler with scheduler-plugins)
-    #[arg(long, alias = "scheduler", value_name = "PROGRAM", default_value = "tholepin", ignore_case = true, value_parser = scheduler(), hide_possible_values = true)]
+    #[arg(
+        long,
+        alias = "scheduler",
+        value_name = "PROGRAM",
+        default_value = "tholepin",
+        ignore_case = true,
+        hide_possible_values = true
+    )]
     sched_type: Scheduler,
     /// Namespace of the scheduler
     #[arg(long, value_name = "NAME")]
@@ -217,7 +231,13 @@ struct ImageFlags {
     #[arg(long)]
     use_sha: bool,
     /// Pull policy: always or if-not-present
-    #[arg(long, value_name = "WHEN", default_value = "if-not-present", ignore_case = true, value_parser = pull_policy(), hide_possible_values = true)]
+    #[arg(
+        long,
+        value_name = "WHEN",
+        default_value = "if-not-present",
+        ignore_case = true,
+        hide_possible_values = true
+    )]
     pull_policy: PullPolicy,
     /// Alias of --pull-policy=if-not-present
     #[arg(long, hide = true, conflicts_with = "pull_policy")]
@@ -229,8 +249,7 @@ struct ImageFlags {
 
 impl InstallFlags {
     /// Whether the number of replicas depends on the cluster.
-    #[must_use]
-    pub fn needs_cluster(&self) -> bool {
+    pub(super) fn needs_cluster(&self) -> bool {
         self.scheduler.replicas == Replicas::ControlPlane
     }
 
@@ -238,7 +257,7 @@ impl InstallFlags {
     ///
     /// # Errors
     /// When a file cannot be read or has wrong content; the error names flag and file.
-    pub fn options(&self, variable: &dyn Fn(&str) -> Option<String>) -> anyhow::Result<Options> {
+    pub(super) fn options(&self, variable: &dyn Fn(&str) -> Option<String>) -> anyhow::Result<Options> {
         let mut options = Options { pull: self.images.pull_policy, ..Options::default() };
         options.images = self.images.images(variable);
         options.pull_secrets.clone_from(&self.images.pull_secret);
@@ -262,12 +281,11 @@ impl InstallFlags {
     /// The flags about kubelets over the profile of the distribution; `None` if there is no such flag.
     fn kubelet(&self) -> Option<crate::options::Kubelet> {
         let flags = &self.kubelet;
-        let openshift =
-            self.platform.as_ref().and_then(|stated| stated.platform).is_some_and(|one| one.is_openshift());
-        let usual = if openshift { Distribution::OpenShift } else { Distribution::Kubeadm };
         if flags.kubelet_profile.is_none() && flags.kubelet_root.is_none() && flags.kubelet_config.is_none() {
             return None;
         }
+        let platform = self.platform.as_ref().and_then(|stated| stated.platform);
+        let usual = Distribution::usual(platform.unwrap_or(Platform::Kubernetes));
         let mut kubelet = flags.kubelet_profile.unwrap_or(usual).kubelet();
         if let Some(root) = &flags.kubelet_root {
             let root = root.trim_end_matches('/').to_owned();
@@ -296,10 +314,8 @@ impl UpdaterFlags {
         set(&mut options.sync_period, self.updater_sync_period.map(|Period(period)| period));
         set(&mut options.verbosity, self.updater_verbose);
         set(&mut options.fingerprint, self.updater_pfp_enable);
-        if let Some(path) = &self.updater_config_file {
-            let read = files::verbatim(path);
-            options.config = read.with_context(|| format!("--updater-config-file {}", path.display()))?;
-        }
+        options.config =
+            from_file("updater-config-file", &self.updater_config_file, files::verbatim)?.flatten();
         options.node_selector.extend(self.updater_node_selector.iter().cloned());
         if !self.updater_toleration.is_empty() {
             options.tolerations = Some(self.updater_toleration.iter().flatten().cloned().collect());
@@ -342,19 +358,14 @@ impl SchedulerFlags {
             options.resync_seconds =
                 period.map_or(0, |period| i64::try_from(period.as_secs()).unwrap_or(i64::MAX));
         }
-        if let Some(path) = &self.sched_cache_params_config_file {
-            let read = files::cache(path, &mut options.cache);
-            read.with_context(|| format!("--sched-cache-params-config-file {}", path.display()))?;
-        }
+        from_file("sched-cache-params-config-file", &self.sched_cache_params_config_file, |path| {
+            files::cache(path, &mut options.cache)
+        })?;
         if let Some(mode) = self.sched_informer_mode {
             options.cache.informer_mode = Some(mode);
         }
-        if let Some(path) = &self.sched_scoring_strat_config_file {
-            let read = files::scoring(path);
-            let read =
-                read.with_context(|| format!("--sched-scoring-strat-config-file {}", path.display()))?;
-            options.scoring = Some(read);
-        }
+        let scoring = &self.sched_scoring_strat_config_file;
+        options.scoring = from_file("sched-scoring-strat-config-file", scoring, files::scoring)?;
         Ok(options)
     }
 }
@@ -379,6 +390,16 @@ impl ImageFlags {
         }
         images
     }
+}
+
+/// What the file of a flag says; `None` without the flag.
+fn from_file<T>(
+    flag: &str,
+    path: &Option<PathBuf>,
+    read: impl FnOnce(&Path) -> anyhow::Result<T>,
+) -> anyhow::Result<Option<T>> {
+    let Some(path) = path else { return Ok(None) };
+    read(path).map(Some).with_context(|| format!("--{flag} {}", path.display()))
 }
 
 fn set<T>(option: &mut T, flag: Option<T>) {

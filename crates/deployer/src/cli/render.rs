@@ -7,13 +7,13 @@ use runtime::output::{OutputArgs, OutputFormat};
 use runtime::stdout::print;
 use serde_json::{Map, Value, json};
 
+use super::ClusterArgs;
 use super::flags::InstallFlags;
 use super::values::{bool_word, variable};
-use super::{ClusterArgs, ComponentArg, components};
 use crate::manifests::access::ServiceAccountRef;
 use crate::manifests::{self, resource_claims, text};
-use crate::options::{Options, UsedImages};
-use crate::part::Part;
+use crate::options::Options;
+use crate::part::{Component, Part};
 use crate::platform::Platform;
 use crate::{session, version};
 use objects::Object;
@@ -106,17 +106,17 @@ impl ManifestFormat {
 pub async fn run(args: &Args) -> anyhow::Result<ExitCode> {
     let stated = args.install.platform.clone().unwrap_or_default();
     let mut options = args.options()?;
-    let named: &[ComponentArg] = match args.target {
-        None => &[],
-        Some(RenderTarget::Api) => &[ComponentArg::Api],
-        Some(RenderTarget::TopologyUpdater) => &[ComponentArg::TopologyUpdater],
-        Some(RenderTarget::SchedulerPlugin) => &[ComponentArg::SchedulerPlugin],
+    let components: &[Component] = match args.target {
+        None => &Component::ALL,
+        Some(RenderTarget::Api) => &[Component::Api],
+        Some(RenderTarget::TopologyUpdater) => &[Component::TopologyUpdater],
+        Some(RenderTarget::SchedulerPlugin) => &[Component::SchedulerPlugin],
         Some(RenderTarget::Policy) => {
             let openshift = stated.version.filter(|_| stated.platform == Some(Platform::OpenShift));
             let version = openshift.context(
                 "the SELinux policy depends on OpenShift's version: give --platform openshift:VERSION",
             )?;
-            print(&manifests::selinux_policy(&version))?;
+            print(&manifests::openshift::selinux::policy(Some(&version)))?;
             return Ok(ExitCode::SUCCESS);
         }
         Some(RenderTarget::ResourceClaims) => {
@@ -132,7 +132,7 @@ pub async fn run(args: &Args) -> anyhow::Result<ExitCode> {
         let clients = session::connect(&args.cluster.options()).await?;
         options.scheduler.replicas = session::control_plane_replicas(&clients.reads).await?;
     }
-    let parts = manifests::parts(&options, &components(named))?;
+    let parts = manifests::parts(&options, components)?;
     args.print(parts.iter().flat_map(Part::objects))
 }
 
@@ -177,13 +177,12 @@ pub struct ImagesArgs {
 /// When a flag's value is not allowed, or standard output cannot be written.
 pub fn images(args: &ImagesArgs) -> anyhow::Result<ExitCode> {
     let options = args.install.options(&variable)?;
-    let UsedImages { topology_updater, scheduler_plugin, scheduler_controller } = options.used_images();
-    let mut named = vec![("scheduler_plugin", scheduler_plugin)];
-    named.extend(scheduler_controller.map(|controller| ("scheduler_controller", controller)));
-    named.push(("topology_updater", topology_updater));
+    let mut used = options.used_images();
+    used.rotate_left(1);
     let value: Map<String, Value> =
-        named.iter().map(|(role, (_, image))| ((*role).to_owned(), image.clone().into())).collect();
-    let mut lines: Vec<String> = named.iter().map(|(_, (name, image))| format!("{name}={image}\n")).collect();
+        used.iter().map(|used| (used.role.to_owned(), used.image.into())).collect();
+    let mut lines: Vec<String> =
+        used.iter().map(|used| format!("{}={}\n", used.variable, used.image)).collect();
     // Our own image serves both roles; its line is printed once.
     lines.dedup();
     print(&args.output.format.write(&value, || lines.concat())?)?;

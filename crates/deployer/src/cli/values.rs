@@ -6,11 +6,11 @@ use std::time::Duration;
 
 use api::goduration::GoDuration;
 use api::schedulerconfig::Word;
-use clap::builder::{PossibleValuesParser, TypedValueParser};
 use k8s_openapi::api::core::v1::Toleration;
 use topology::policy::{Policy, Scope};
 
-use crate::options::{KubeletConfig, LeaseName, PullPolicy, SccVersion, Scheduler, Updater, files};
+use crate::manifests::pod;
+use crate::options::{KubeletConfig, LeaseName, files};
 
 /// The number of schedulers.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -28,37 +28,6 @@ pub(super) struct Period(pub(super) Option<Duration>);
 /// The value of an environment variable. None of ours can have a value that is not UTF-8.
 pub(super) fn variable(name: &str) -> Option<String> {
     std::env::var(name).ok()
-}
-
-fn words<T: Copy + Send + Sync + 'static>(
-    table: &'static [(&'static str, T)],
-) -> impl TypedValueParser<Value = T> {
-    // clap passes on words of the table only, in any letter case.
-    let fallback = table[0].1;
-    PossibleValuesParser::new(table.iter().map(|(word, _)| *word)).map(move |text| {
-        let found = table.iter().find(|(word, _)| word.eq_ignore_ascii_case(&text));
-        found.map_or(fallback, |(_, value)| *value)
-    })
-}
-
-pub(super) fn updater() -> impl TypedValueParser<Value = Updater> {
-    words(&[("tholepin", Updater::Tholepin), ("rte", Updater::Rte), ("nfd", Updater::Nfd)])
-}
-
-pub(super) fn scheduler() -> impl TypedValueParser<Value = Scheduler> {
-    words(&[("tholepin", Scheduler::Tholepin), ("plugin", Scheduler::Plugin)])
-}
-
-pub(super) fn scc() -> impl TypedValueParser<Value = SccVersion> {
-    words(&[("v2", SccVersion::V2), ("v1", SccVersion::V1)])
-}
-
-pub(super) fn pull_policy() -> impl TypedValueParser<Value = PullPolicy> {
-    words(&[
-        ("if-not-present", PullPolicy::IfNotPresent),
-        ("IfNotPresent", PullPolicy::IfNotPresent),
-        ("always", PullPolicy::Always),
-    ])
 }
 
 pub(super) fn word<T: Word>(text: &str) -> Result<T, String> {
@@ -110,7 +79,7 @@ pub(super) fn toleration(text: &str) -> Result<Option<Toleration>, String> {
     let exists = || Some("Exists".to_owned());
     match text {
         "none" => return Ok(None),
-        "all" => return Ok(Some(Toleration { operator: exists(), ..Toleration::default() })),
+        "all" => return Ok(Some(pod::tolerate_all())),
         _ => {}
     }
     let (taint, effect) = text.split_once(':').map_or((text, None), |(taint, effect)| (taint, Some(effect)));

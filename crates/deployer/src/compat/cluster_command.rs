@@ -9,71 +9,48 @@ use std::time::Duration;
 use api::goduration::GoDuration;
 use tokio_util::sync::CancellationToken;
 
+use super::render;
 use super::request::{LogStyle, Request};
-use super::table::{Target, Verb};
-use super::{check, components, render};
+use super::table::Verb;
 use crate::detect;
 use crate::install::step::Observer;
 use crate::install::{self, Settings};
 use crate::manifests;
+use crate::part::Component;
 use crate::progress::classic::Classic;
 use crate::progress::structured::{Structured, Value};
 use crate::progress::to_stderr_with_time;
 use crate::session;
 use crate::validate::compat::{deployer, sentence};
 
-/// A command that needs a cluster.
-#[derive(Debug)]
-pub struct ClusterCommand {
-    request: Request,
-}
-
-impl ClusterCommand {
-    pub(super) fn new(request: Request) -> Self {
-        Self { request }
-    }
-
-    /// The verbosity of the program's own log, as klog's `-v`.
-    #[must_use]
-    pub fn verbosity(&self) -> i64 {
-        self.request.verbosity
-    }
-
+impl Request {
     /// Runs the command. Cancelling `token` stops it at the next object.
     ///
     /// # Errors
     /// When the peer would exit with 1; the error is the line that it prints.
     pub async fn run(self, token: CancellationToken) -> anyhow::Result<ExitCode> {
-        let request = self.request;
-        request.note_settings();
-        match request.verb {
-            Verb::Deploy(target) => request.deploy(target, &token).await?,
-            Verb::Remove(target) => request.remove(target, &token).await?,
+        self.note_settings();
+        match self.verb {
+            Verb::Deploy(components) => self.deploy(components, &token).await?,
+            Verb::Remove(components) => self.remove(components, &token).await?,
             Verb::Setup => {
-                request.log_findings().await?;
-                request.deploy(Target::All, &token).await?;
+                self.log_findings().await?;
+                self.deploy(&Component::ALL, &token).await?;
             }
-            Verb::Validate => return deployer::run(&request.cluster, request.output.json).await,
-            Verb::Detect => request.detect().await?,
-            Verb::Render(target) => {
-                let clients = session::connect(&request.cluster).await?;
-                let mut options = request.options.clone();
+            Verb::Validate => return deployer::run(&self.cluster, self.output.json).await,
+            Verb::Detect => self.detect().await?,
+            Verb::Render(components) => {
+                let clients = session::connect(&self.cluster).await?;
+                let mut options = self.options.clone();
                 options.scheduler.replicas = session::control_plane_replicas(&clients.reads).await?;
-                print(&render(&request, options, target)?);
+                print(&render(&self, options, components)?);
             }
             // The other verbs need no cluster.
             _ => {}
         }
         Ok(ExitCode::SUCCESS)
     }
-}
 
-#[expect(clippy::print_stdout, reason = "data that was asked for")]
-fn print(text: &str) {
-    print!("{text}");
-}
-
-impl Request {
     /// Prints progress in the chosen style.
     fn observer(&self) -> Box<dyn Observer> {
         match self.style {
@@ -119,7 +96,7 @@ impl Request {
         Settings { wait: self.wait, wait_interval, wait_timeout, ..Settings::default() }
     }
 
-    async fn deploy(&self, target: Target, token: &CancellationToken) -> anyhow::Result<()> {
+    async fn deploy(&self, components: &[Component], token: &CancellationToken) -> anyhow::Result<()> {
         let clients = session::connect(&self.cluster).await?;
         let options = session::resolve(
             &clients.reads,
@@ -132,19 +109,17 @@ impl Request {
         let pairs =
             [("platform", Value::Text(options.platform.to_string())), ("version", Value::Text(version))];
         self.note(3, "detection", &pairs);
-        check(&options, target)?;
-        let parts = manifests::parts(&options, components(target))?;
+        let parts = manifests::parts(&options, components)?;
         install::deploy(&clients.changes, &parts, &self.settings(), self.observer().as_mut(), token).await?;
         Ok(())
     }
 
     /// Failures are logged; as in the peer they do not change the exit code.
-    async fn remove(&self, target: Target, token: &CancellationToken) -> anyhow::Result<()> {
+    async fn remove(&self, components: &[Component], token: &CancellationToken) -> anyhow::Result<()> {
         let clients = session::connect(&self.cluster).await?;
         let mut observer = self.observer();
         let removed =
-            install::remove(&clients.changes, components(target), &self.settings(), observer.as_mut(), token)
-                .await;
+            install::remove(&clients.changes, components, &self.settings(), observer.as_mut(), token).await;
         match removed {
             Err(error) if error.is_cancelled() => Err(error.into()),
             Err(error) => {
@@ -201,4 +176,9 @@ impl Request {
         }
         Ok(())
     }
+}
+
+#[expect(clippy::print_stdout, reason = "data that was asked for")]
+fn print(text: &str) {
+    print!("{text}");
 }

@@ -3,7 +3,7 @@
 //! In: the tables. Out: scripts, and answers to scripts of the peer, which call `deployer __complete WORDS` at each
 //! key.
 
-use clap::{Arg, ArgAction};
+use clap::{Arg, ArgAction, ValueHint};
 use clap_complete::Shell;
 use runtime::goflag::Kind;
 
@@ -17,7 +17,6 @@ const NO_FILES: u8 = 4;
 const FILES: u8 = 0;
 
 /// The script for a shell.
-#[must_use]
 pub(super) fn script(shell: Shell) -> String {
     let mut script = Vec::new();
     clap_complete::generate(shell, &mut mirror(&ROOT), ROOT.name, &mut script);
@@ -25,7 +24,6 @@ pub(super) fn script(shell: Shell) -> String {
 }
 
 /// The completions of the last word, one in each line, then cobra's directive for the shell.
-#[must_use]
 pub(super) fn answer(words: &[String], descriptions: bool) -> Ending {
     let (unfinished, before) =
         words.split_last().map_or(("", &[][..]), |(last, before)| (last.as_str(), before));
@@ -59,18 +57,13 @@ fn mirror(command: &Command) -> clap::Command {
     let arguments = |entries: &'static [Entry], global: bool| {
         entries.iter().map(move |entry| {
             let flag = entry.flag;
-            let argument = Arg::new(flag.name).long(flag.name).help(flag.help).global(global);
-            let argument = flag.letter.map_or(argument.clone(), |letter| argument.short(letter));
-            let action = if flag.kind == Kind::Bool { ArgAction::SetTrue } else { ArgAction::Set };
-            let hint = if flag.name.ends_with("file") || flag.name == "kubeconfig" {
-                clap::ValueHint::FilePath
-            } else {
-                clap::ValueHint::Unknown
-            };
-            if flag.kind == Kind::Bool {
-                argument.action(action)
-            } else {
-                argument.action(action).value_hint(hint)
+            let argument =
+                Arg::new(flag.name).long(flag.name).short(flag.letter).help(flag.help).global(global);
+            let is_file = flag.name.ends_with("file") || flag.name == "kubeconfig";
+            let hint = if is_file { ValueHint::FilePath } else { ValueHint::Unknown };
+            match flag.kind {
+                Kind::Bool => argument.action(ArgAction::SetTrue),
+                _ => argument.action(ArgAction::Set).value_hint(hint),
             }
         })
     };

@@ -29,13 +29,11 @@ const HELP: Entry = Entry {
 const NARROWEST: usize = 11;
 
 /// The description and usage of a command.
-#[must_use]
 pub(super) fn help(path: &Path, length: HelpLength) -> String {
     format!("{}\n\n{}", path.command().about, usage(path, length))
 }
 
 /// The usage of a command.
-#[must_use]
 pub(super) fn usage(path: &Path, length: HelpLength) -> String {
     let command = path.command();
     let title = path.title();

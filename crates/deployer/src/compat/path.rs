@@ -7,11 +7,11 @@ use super::table::{Command, Entry, ROOT};
 
 /// A command with its ancestors; the program is first.
 #[derive(Clone, Debug)]
-pub struct Path(pub Vec<&'static Command>);
+pub(super) struct Path(pub Vec<&'static Command>);
 
 /// A wrong command line.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
-pub enum Error {
+pub(super) enum Error {
     /// A wrong flag.
     #[error(transparent)]
     Flag(#[from] pflag::Error),
@@ -37,37 +37,33 @@ fn suggestion(names: &[&str]) -> String {
 
 impl Path {
     /// The command itself.
-    #[must_use]
-    pub fn command(&self) -> &'static Command {
+    pub(super) fn command(&self) -> &'static Command {
         self.0.last().copied().unwrap_or(&ROOT)
     }
 
     /// The full name: `deployer render api`.
-    #[must_use]
-    pub fn title(&self) -> String {
+    pub(super) fn title(&self) -> String {
         self.0.iter().map(|command| command.name).collect::<Vec<_>>().join(" ")
     }
 
     /// The command's own flags, including those that its children inherit.
-    pub fn own(&self) -> impl Iterator<Item = &'static Entry> {
+    pub(super) fn own(&self) -> impl Iterator<Item = &'static Entry> {
         let command = self.command();
         command.flags.iter().chain(command.inherited)
     }
 
     /// Flags inherited from ancestors.
-    pub fn inherited(&self) -> impl Iterator<Item = &'static Entry> + '_ {
+    pub(super) fn inherited(&self) -> impl Iterator<Item = &'static Entry> + '_ {
         self.0[..self.0.len().saturating_sub(1)].iter().flat_map(|command| command.inherited)
     }
 
     /// All flags.
-    #[must_use]
-    pub fn flags(&self) -> Vec<&'static Flag> {
+    pub(super) fn flags(&self) -> Vec<&'static Flag> {
         self.own().chain(self.inherited()).map(|entry| &entry.flag).collect()
     }
 
     /// Finds the command; the second value has the words without its name.
-    #[must_use]
-    pub fn find(words: &[String]) -> (Self, Vec<String>) {
+    pub(super) fn find(words: &[String]) -> (Self, Vec<String>) {
         let mut path = Self(vec![&ROOT]);
         let mut words = words.to_vec();
         while let Some((at, child)) = path.next(&words) {
@@ -103,10 +99,10 @@ impl Path {
     ///
     /// # Errors
     /// When a word is no command or a flag is wrong. `-h` is [`pflag::Error::Help`].
-    pub fn read(words: &[String]) -> (Self, Result<Parsed, Error>) {
+    pub(super) fn read(words: &[String]) -> (Self, Result<Parsed, Error>) {
         let (path, rest) = Self::find(words);
-        let read = path.parse(rest);
-        (path, read)
+        let parsed = path.parse(rest);
+        (path, parsed)
     }
 
     fn parse(&self, rest: Vec<String>) -> Result<Parsed, Error> {

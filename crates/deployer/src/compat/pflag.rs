@@ -15,30 +15,33 @@ use runtime::goflag::{self, Kind};
 
 /// A known flag.
 #[derive(Clone, Copy, Debug)]
-pub struct Flag {
+pub(super) struct Flag {
     /// The name without dashes.
-    pub name: &'static str,
+    pub(super) name: &'static str,
     /// The shorthand letter.
-    pub letter: Option<char>,
+    pub(super) letter: Option<char>,
     /// The kind of value.
-    pub kind: Kind,
+    pub(super) kind: Kind,
     /// The default as text.
-    pub default: &'static str,
+    pub(super) default: &'static str,
     /// The help text.
-    pub help: &'static str,
+    pub(super) help: &'static str,
 }
 
 /// A parsed command line.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub struct Parsed {
+pub(super) struct Parsed {
+    /// The values of given flags.
     values: BTreeMap<&'static str, String>,
+    /// The defaults of all flags.
+    defaults: BTreeMap<&'static str, &'static str>,
     /// Positional words.
-    pub rest: Vec<String>,
+    pub(super) rest: Vec<String>,
 }
 
 /// A wrong command line, in pflag's words.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
-pub enum Error {
+pub(super) enum Error {
     /// `-h` or `--help`; not a mistake.
     #[error("pflag: help requested")]
     Help,
@@ -109,7 +112,7 @@ impl Flag {
 }
 
 /// Whether the next argument is the value of this flag; unknown flags count as taking one.
-pub fn takes_next(flags: &[&Flag], argument: &str) -> bool {
+pub(super) fn takes_next(flags: &[&Flag], argument: &str) -> bool {
     if argument.contains('=') {
         return false;
     }
@@ -132,9 +135,10 @@ pub fn takes_next(flags: &[&Flag], argument: &str) -> bool {
 ///
 /// # Errors
 /// The first wrong argument, or [`Error::Help`].
-pub fn parse(flags: &[&Flag], arguments: impl IntoIterator<Item = String>) -> Result<Parsed, Error> {
+pub(super) fn parse(flags: &[&Flag], arguments: impl IntoIterator<Item = String>) -> Result<Parsed, Error> {
     let mut arguments = arguments.into_iter();
-    let mut parsed = Parsed::default();
+    let defaults = flags.iter().map(|flag| (flag.name, flag.default)).collect();
+    let mut parsed = Parsed { defaults, ..Parsed::default() };
     while let Some(argument) = arguments.next() {
         if argument == "--" {
             parsed.rest.extend(arguments);
@@ -208,28 +212,28 @@ impl Parsed {
     }
 
     /// The value of a flag as text, if given.
-    pub fn text(&self, flag: &Flag) -> Option<&str> {
-        self.values.get(flag.name).map(String::as_str)
+    pub(super) fn text(&self, name: &str) -> Option<&str> {
+        self.values.get(name).map(String::as_str)
     }
 
-    /// The value of a [`Kind::Text`] flag, or its default.
-    pub fn text_or_default<'a>(&'a self, flag: &'a Flag) -> &'a str {
-        self.text(flag).unwrap_or(flag.default)
+    /// The value of a [`Kind::Text`] flag, or its default; empty for a flag that the command does not have.
+    pub(super) fn text_or_default(&self, name: &str) -> &str {
+        self.text(name).or_else(|| self.defaults.get(name).copied()).unwrap_or_default()
     }
 
-    /// The value of a [`Kind::Bool`] flag.
-    pub fn bool(&self, flag: &Flag) -> bool {
-        goflag::parse_bool(self.text_or_default(flag)).unwrap_or_default()
+    /// The value of a [`Kind::Bool`] flag; false for a flag that the command does not have.
+    pub(super) fn bool(&self, name: &str) -> bool {
+        goflag::parse_bool(self.text_or_default(name)).unwrap_or_default()
     }
 
     /// The value of a [`Kind::Int`] flag.
-    pub fn int(&self, flag: &Flag) -> i64 {
-        goflag::parse_int(self.text_or_default(flag)).unwrap_or_default()
+    pub(super) fn int(&self, name: &str) -> i64 {
+        goflag::parse_int(self.text_or_default(name)).unwrap_or_default()
     }
 
     /// The value of a [`Kind::Duration`] flag; `None` when negative.
-    pub fn duration(&self, flag: &Flag) -> Option<Duration> {
-        GoDuration::parse(self.text_or_default(flag)).unwrap_or_default().to_std()
+    pub(super) fn duration(&self, name: &str) -> Option<Duration> {
+        GoDuration::parse(self.text_or_default(name)).unwrap_or_default().to_std()
     }
 }
 

@@ -9,8 +9,8 @@ use std::time::Duration;
 
 use anyhow::{Context as _, bail};
 
-use super::pflag::{Flag, Parsed};
-use super::table::{Verb, global, own};
+use super::pflag::Parsed;
+use super::table::Verb;
 use crate::detect::PlatformSpec;
 use crate::images::{Images, Pullspec, USE_SHA};
 use crate::options::{
@@ -21,7 +21,7 @@ use crate::options::{
 #[derive(Clone, Debug)]
 pub struct Request {
     /// The command.
-    pub verb: Verb,
+    pub(super) verb: Verb,
     /// The options of an installation; the platform is still open.
     pub options: Options,
     /// The platform as the user states it.
@@ -73,60 +73,59 @@ impl Request {
     ///
     /// # Errors
     /// The first value that is not allowed or file that cannot be read, in one line.
-    pub fn new(
+    pub(super) fn new(
         verb: Verb,
         parsed: &Parsed,
         variable: &dyn Fn(&str) -> Option<String>,
     ) -> anyhow::Result<Self> {
-        let given = |flag: &Flag| parsed.text(flag).filter(|text| !text.is_empty());
-        let style = match parsed.text_or_default(&global::LOG_STYLE) {
+        let given = |flag: &str| parsed.text(flag).filter(|text| !text.is_empty());
+        let style = match parsed.text_or_default("log-style") {
             "classic" => LogStyle::Classic,
             "structured" => LogStyle::Structured,
             other => bail!("--log-style: {other:?} is not allowed; it must be classic or structured"),
         };
-        let scc = match parsed.text_or_default(&global::SCC) {
+        let scc = match parsed.text_or_default("updater-scc") {
             "v1" => SccVersion::V1,
             "v2" => SccVersion::V2,
             other => bail!("SCC version {other:?} is invalid"),
         };
-        let platform = platform(parsed.text_or_default(&global::PLATFORM))?;
+        let platform = platform(parsed.text_or_default("platform"))?;
         let mut options = Options::peers();
         let mut read = Vec::new();
         config_files(parsed, &mut options, &mut read)?;
         updater(parsed, &mut options.updater)?;
         options.updater.scc = scc;
         scheduler(parsed, &mut options.scheduler)?;
-        let replicas = parsed.int(&global::REPLICAS);
+        let replicas = parsed.int("replicas");
         options.scheduler.replicas = i32::try_from(replicas).context("replicas: too many")?;
-        if parsed.bool(&global::PULL_IF_NOT_PRESENT) {
+        if parsed.bool("pull-if-not-present") {
             options.pull = PullPolicy::IfNotPresent;
         }
-        let sha = variable(USE_SHA).is_some() || parsed.text(&own::SHA).is_some() && parsed.bool(&own::SHA);
+        let sha = variable(USE_SHA).is_some() || parsed.text("sha").is_some() && parsed.bool("sha");
         options.images = Images::new(if sha { Pullspec::Digest } else { Pullspec::Tag }, variable);
-        let limit = |flag: &Flag| {
-            parsed.duration(flag).with_context(|| format!("--{}: it must not be negative", flag.name))
-        };
+        let limit =
+            |flag: &str| parsed.duration(flag).with_context(|| format!("--{flag}: it must not be negative"));
         Ok(Self {
             verb,
             options,
             given: platform,
             replicas_of_control_plane: replicas < 0,
-            wait: parsed.bool(&own::WAIT),
-            wait_interval_and_timeout: (limit(&global::WAIT_INTERVAL)?, limit(&global::WAIT_TIMEOUT)?),
-            verbosity: parsed.int(&global::VERBOSE),
+            wait: parsed.bool("wait"),
+            wait_interval_and_timeout: (limit("wait-interval")?, limit("wait-timeout")?),
+            verbosity: parsed.int("verbose"),
             style,
             cluster: runtime::client::Options {
-                kubeconfig: given(&global::KUBECONFIG).map(PathBuf::from),
-                context: given(&global::CONTEXT).map(str::to_owned),
+                kubeconfig: given("kubeconfig").map(PathBuf::from),
+                context: given("context").map(str::to_owned),
                 user_agent: crate::session::user_agent(),
             },
             read,
             output: OutputFlags {
-                json: parsed.bool(&own::JSON),
-                control_plane: parsed.bool(&own::CONTROL_PLANE),
-                raw: parsed.bool(&own::RAW),
-                full: parsed.bool(&own::FULL),
-                hash: parsed.bool(&own::HASH),
+                json: parsed.bool("json"),
+                control_plane: parsed.bool("control-plane"),
+                raw: parsed.bool("raw"),
+                full: parsed.bool("full"),
+                hash: parsed.bool("hash"),
             },
         })
     }
@@ -150,28 +149,28 @@ fn config_files(
     options: &mut Options,
     read: &mut Vec<(&'static str, usize)>,
 ) -> anyhow::Result<()> {
-    let mut file = |flag: &Flag, what: &'static str, take: &mut dyn FnMut(&Path) -> anyhow::Result<()>| {
+    let mut file = |flag: &str, what: &'static str, take: &mut dyn FnMut(&Path) -> anyhow::Result<()>| {
         let Some(path) = parsed.text(flag).filter(|path| !path.is_empty()) else { return Ok(()) };
-        take(Path::new(path)).with_context(|| format!("--{} {path}", flag.name))?;
+        take(Path::new(path)).with_context(|| format!("--{flag} {path}"))?;
         let bytes = std::fs::metadata(path).map_or(0, |metadata| metadata.len());
         read.push((what, usize::try_from(bytes).unwrap_or(usize::MAX)));
         anyhow::Ok(())
     };
-    file(&global::RTE_CONFIG, "RTE config: read", &mut |path| {
+    file("rte-config-file", "RTE config: read", &mut |path| {
         options.updater.config = files::verbatim(path)?;
         Ok(())
     })?;
-    file(&global::SCORING, "Scheduler Scoring Strategy config: read", &mut |path| {
+    file("sched-scoring-strat-config-file", "Scheduler Scoring Strategy config: read", &mut |path| {
         options.scheduler.scoring = Some(files::scoring(path)?);
         Ok(())
     })?;
-    file(&global::CACHE_PARAMS, "Scheduler Cache Parameters config: read", &mut |path| {
+    file("sched-cache-params-config-file", "Scheduler Cache Parameters config: read", &mut |path| {
         files::cache(path, &mut options.scheduler.cache)
     })
 }
 
 fn updater(parsed: &Parsed, options: &mut UpdaterOptions) -> anyhow::Result<()> {
-    let kind = match parsed.text_or_default(&global::UPDATER) {
+    let kind = match parsed.text_or_default("updater-type") {
         "RTE" => Updater::Rte,
         "NFD" => Updater::Nfd,
         "THOLEPIN" => Updater::Tholepin,
@@ -183,48 +182,49 @@ fn updater(parsed: &Parsed, options: &mut UpdaterOptions) -> anyhow::Result<()> 
         (options.sync_period, options.verbosity) = (ours.sync_period, ours.verbosity);
     }
     options.kind = kind;
-    if kind != Updater::Tholepin || parsed.text(&global::SYNC_PERIOD).is_some() {
-        options.sync_period = parsed.duration(&global::SYNC_PERIOD).filter(|period| !period.is_zero());
+    if kind != Updater::Tholepin || parsed.text("updater-sync-period").is_some() {
+        options.sync_period = parsed.duration("updater-sync-period").filter(|period| !period.is_zero());
     }
-    if kind != Updater::Tholepin || parsed.text(&global::UPDATER_VERBOSE).is_some() {
-        options.verbosity = verbosity(parsed, &global::UPDATER_VERBOSE)?;
+    if kind != Updater::Tholepin || parsed.text("updater-verbose").is_some() {
+        options.verbosity = verbosity(parsed, "updater-verbose")?;
     }
-    options.fingerprint = parsed.bool(&global::FINGERPRINT);
-    options.notify = parsed.bool(&global::NOTIFY);
-    options.cri_hooks = parsed.bool(&global::CRI_HOOKS);
-    options.custom_selinux_policy = parsed.bool(&global::SELINUX_POLICY);
+    options.fingerprint = parsed.bool("updater-pfp-enable");
+    options.notify = parsed.bool("updater-notif-enable");
+    options.cri_hooks = parsed.bool("updater-cri-hooks-enable");
+    options.custom_selinux_policy = parsed.bool("updater-custom-selinux-policy");
     Ok(())
 }
 
 fn scheduler(parsed: &Parsed, options: &mut SchedulerOptions) -> anyhow::Result<()> {
-    options.kind = match parsed.text_or_default(&global::SCHEDULER) {
+    options.kind = match parsed.text_or_default("sched-type") {
         "PLUGIN" => Scheduler::Plugin,
         "THOLEPIN" => Scheduler::Tholepin,
         other => bail!("--sched-type: {other:?} is not allowed; it must be PLUGIN or THOLEPIN"),
     };
     let ours = options.kind == Scheduler::Tholepin;
-    options.control_plane_affinity = parsed.bool(&global::CONTROL_PLANE_AFFINITY);
-    options.profile_name = parsed.text(&global::PROFILE).filter(|name| !name.is_empty()).map(str::to_owned);
+    options.control_plane_affinity = parsed.bool("sched-ctrlplane-affinity");
+    options.profile_name =
+        parsed.text("sched-profile-name").filter(|name| !name.is_empty()).map(str::to_owned);
     // Whole seconds; below one there is no resync.
     options.resync_seconds = parsed
-        .duration(&global::RESYNC_PERIOD)
+        .duration("sched-resync-period")
         .map_or(0, |period| i64::try_from(period.as_secs()).unwrap_or(i64::MAX));
     // The flag's default is ignored: it names a namespace that does not exist on OpenShift.
-    if let Some(text) = parsed.text(&global::LEASE) {
+    if let Some(text) = parsed.text("sched-leader-elect-resource") {
         let default =
             |given: Option<String>, default: &str| Some(given.unwrap_or_else(|| default.to_owned()));
         let lease = files::lease(text)?;
         options.lease.namespace = default(lease.namespace, files::LEASE_NAMESPACE);
         options.lease.name = default(lease.name, files::LEASE_NAME);
     }
-    options.verbosity = match parsed.text(&global::SCHEDULER_VERBOSE) {
+    options.verbosity = match parsed.text("sched-verbose") {
         None if ours => SchedulerOptions::default().verbosity,
-        _ => verbosity(parsed, &global::SCHEDULER_VERBOSE)?,
+        _ => verbosity(parsed, "sched-verbose")?,
     };
     Ok(())
 }
 
-fn verbosity(parsed: &Parsed, flag: &Flag) -> anyhow::Result<i32> {
+fn verbosity(parsed: &Parsed, flag: &str) -> anyhow::Result<i32> {
     let value = parsed.int(flag);
-    i32::try_from(value).ok().with_context(|| format!("--{}: {value} is too much", flag.name))
+    i32::try_from(value).ok().with_context(|| format!("--{flag}: {value} is too much"))
 }

@@ -3,51 +3,52 @@
 //! In: nothing. Out: tables for parser, help and completion. Never: the effect of a flag; see
 //! [`request`](super::request).
 
-use runtime::goflag::Kind;
+use runtime::goflag::Kind::{self, Bool, Duration, Int, Text};
 
 use super::pflag::Flag;
+use crate::part::Component;
 
 /// A flag with its short help.
 #[derive(Clone, Copy, Debug)]
-pub struct Entry {
+pub(super) struct Entry {
     /// The flag.
-    pub flag: Flag,
+    pub(super) flag: Flag,
     /// The text in the short help; `None`: not listed there.
-    pub brief: Option<&'static str>,
+    pub(super) brief: Option<&'static str>,
 }
 
 /// A command.
 #[derive(Clone, Copy, Debug)]
-pub struct Command {
+pub(super) struct Command {
     /// The name.
-    pub name: &'static str,
+    pub(super) name: &'static str,
     /// The description in one line.
-    pub about: &'static str,
+    pub(super) about: &'static str,
     /// The action; `None`: only subcommands have one.
-    pub verb: Option<Verb>,
+    pub(super) verb: Option<Verb>,
     /// Flags of this command only.
-    pub flags: &'static [Entry],
+    pub(super) flags: &'static [Entry],
     /// Flags that subcommands inherit.
-    pub inherited: &'static [Entry],
+    pub(super) inherited: &'static [Entry],
     /// Subcommands, by name.
-    pub children: &'static [Command],
+    pub(super) children: &'static [Command],
     /// Whether the short help lists the command.
-    pub brief: bool,
+    pub(super) brief: bool,
 }
 
 /// The action of a command.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Verb {
+pub(super) enum Verb {
     /// Show the usage of the program on standard error.
     Nothing,
     /// Print manifests.
-    Render(Target),
+    Render(&'static [Component]),
     /// Print the SELinux policy.
     Policy,
     /// Install.
-    Deploy(Target),
+    Deploy(&'static [Component]),
     /// Remove.
-    Remove(Target),
+    Remove(&'static [Component]),
     /// Check the cluster.
     Validate,
     /// Check, then install.
@@ -64,30 +65,20 @@ pub enum Verb {
     Completion(clap_complete::Shell),
 }
 
-/// The components of an action.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Target {
-    /// All.
-    All,
-    /// The CustomResourceDefinition.
-    Api,
-    /// The topology updater.
-    Updater,
-    /// The scheduler.
-    Scheduler,
-}
+const API: &[Component] = &[Component::Api];
+const UPDATER: &[Component] = &[Component::TopologyUpdater];
+const SCHEDULER: &[Component] = &[Component::SchedulerPlugin];
 
-const fn flag(
-    letter: Option<char>,
-    name: &'static str,
-    kind: Kind,
-    default: &'static str,
-    help: &'static str,
-) -> Entry {
-    Entry { flag: Flag { name, letter, kind, default, help }, brief: None }
+const fn flag(kind: Kind, name: &'static str, default: &'static str, help: &'static str) -> Entry {
+    Entry { flag: Flag { name, letter: None, kind, default, help }, brief: None }
 }
 
 impl Entry {
+    /// Gives the flag a shorthand.
+    const fn letter(self, letter: char) -> Self {
+        Self { flag: Flag { letter: Some(letter), ..self.flag }, ..self }
+    }
+
     /// Lists the flag in the short help with this text.
     const fn short(self, brief: &'static str) -> Self {
         Self { brief: Some(brief), ..self }
@@ -95,107 +86,95 @@ impl Entry {
 }
 
 /// The global flags; the last group is not in the peer.
-pub mod global {
-    use super::{Entry, Flag, Kind, flag};
-
-    macro_rules! globals {
-        ($($name:ident = $entry:expr;)*) => {
-            $(#[doc = "A flag."] pub const $name: Flag = $entry.flag;)*
-            /// All of them.
-            pub const ALL: &[Entry] = &[$($entry),*];
-        };
-    }
-
-    globals! {
-        PLATFORM = flag(Some('P'), "platform", Kind::Text, "",
-            "platform kind:version to deploy on (example kubernetes:v1.22)").short("platform to deploy on");
-        PULL_IF_NOT_PRESENT = flag(None, "pull-if-not-present", Kind::Bool, "false",
-            "force pull policies to IfNotPresent.").short("force pull policies to IfNotPresent.");
-        REPLICAS = flag(Some('R'), "replicas", Kind::Int, "1",
-            "set the replica value - where relevant.").short("set the replica value - where relevant.");
-        RTE_CONFIG = flag(None, "rte-config-file", Kind::Text, "",
-            "inject rte configuration reading from this file.").short("inject rte configuration reading from this file.");
-        CACHE_PARAMS = flag(None, "sched-cache-params-config-file", Kind::Text, "",
-            "inject scheduler fine cache params configuration reading from this file.");
-        CONTROL_PLANE_AFFINITY = flag(None, "sched-ctrlplane-affinity", Kind::Bool, "true",
-            "toggle the scheduler control plane affinity.");
-        LEASE = flag(None, "sched-leader-elect-resource", Kind::Text, "tas-scheduler/nrtmatch-scheduler",
-            "leader election resource namespaced name \"namespace/name\"");
-        PROFILE = flag(None, "sched-profile-name", Kind::Text, "topology-aware-scheduler",
-            "inject scheduler profile name.");
-        RESYNC_PERIOD = flag(None, "sched-resync-period", Kind::Duration, "5s", "inject scheduler resync period.");
-        SCORING = flag(None, "sched-scoring-strat-config-file", Kind::Text, "",
-            "inject scheduler scoring strategy configuration reading from this file.");
-        SCHEDULER_VERBOSE = flag(None, "sched-verbose", Kind::Int, "4", "set the scheduler verbosiness.");
-        CRI_HOOKS = flag(None, "updater-cri-hooks-enable", Kind::Bool, "false",
-            "toggle installation of CRI hooks on the updater side.");
-        SELINUX_POLICY = flag(None, "updater-custom-selinux-policy", Kind::Bool, "true",
-            "toggle installation of selinux policy in the legacy policy on the updater side. on by default");
-        NOTIFY = flag(None, "updater-notif-enable", Kind::Bool, "false",
-            "toggle event-based notification support on the updater side.");
-        FINGERPRINT = flag(None, "updater-pfp-enable", Kind::Bool, "true", "toggle PFP support on the updater side.");
-        SCC = flag(None, "updater-scc", Kind::Text, "v2",
-            "select the SecurityContextConstraint version to use. v2 by default");
-        SYNC_PERIOD = flag(None, "updater-sync-period", Kind::Duration, "10s",
-            "tune the updater synchronization (nrt update) interval. Use 0 to disable.");
-        UPDATER = flag(None, "updater-type", Kind::Text, "RTE",
-            "type of updater to deploy - RTE, NFD or THOLEPIN");
-        UPDATER_VERBOSE = flag(None, "updater-verbose", Kind::Int, "1", "set the updater verbosiness.");
-        VERBOSE = flag(Some('v'), "verbose", Kind::Int, "1", "set the tool verbosity.");
-        WAIT_INTERVAL = flag(Some('E'), "wait-interval", Kind::Duration, "2s", "wait interval.");
-        WAIT_TIMEOUT = flag(Some('T'), "wait-timeout", Kind::Duration, "2m0s", "wait timeout.");
-        // Not in the peer.
-        KUBECONFIG = flag(None, "kubeconfig", Kind::Text, "", "kubeconfig to use instead of the usual ones");
-        CONTEXT = flag(None, "context", Kind::Text, "", "context of the kubeconfig");
-        LOG_STYLE = flag(None, "log-style", Kind::Text, "classic", "how progress reads: classic or structured");
-        SCHEDULER = flag(None, "sched-type", Kind::Text, "PLUGIN", "type of scheduler to deploy - PLUGIN or THOLEPIN");
-    }
-}
+const GLOBAL: &[Entry] = &[
+    flag(Text, "platform", "", "platform kind:version to deploy on (example kubernetes:v1.22)")
+        .letter('P')
+        .short("platform to deploy on"),
+    flag(Bool, "pull-if-not-present", "false", "force pull policies to IfNotPresent.")
+        .short("force pull policies to IfNotPresent."),
+    flag(Int, "replicas", "1", "set the replica value - where relevant.")
+        .letter('R')
+        .short("set the replica value - where relevant."),
+    flag(Text, "rte-config-file", "", "inject rte configuration reading from this file.")
+        .short("inject rte configuration reading from this file."),
+    flag(
+        Text,
+        "sched-cache-params-config-file",
+        "",
+        "inject scheduler fine cache params configuration reading from this file.",
+    ),
+    flag(Bool, "sched-ctrlplane-affinity", "true", "toggle the scheduler control plane affinity."),
+    flag(
+        Text,
+        "sched-leader-elect-resource",
+        "tas-scheduler/nrtmatch-scheduler",
+        "leader election resource namespaced name \"namespace/name\"",
+    ),
+    flag(Text, "sched-profile-name", "topology-aware-scheduler", "inject scheduler profile name."),
+    flag(Duration, "sched-resync-period", "5s", "inject scheduler resync period."),
+    flag(
+        Text,
+        "sched-scoring-strat-config-file",
+        "",
+        "inject scheduler scoring strategy configuration reading from this file.",
+    ),
+    flag(Int, "sched-verbose", "4", "set the scheduler verbosiness."),
+    flag(Bool, "updater-cri-hooks-enable", "false", "toggle installation of CRI hooks on the updater side."),
+    flag(
+        Bool,
+        "updater-custom-selinux-policy",
+        "true",
+        "toggle installation of selinux policy in the legacy policy on the updater side. on by default",
+    ),
+    flag(
+        Bool,
+        "updater-notif-enable",
+        "false",
+        "toggle event-based notification support on the updater side.",
+    ),
+    flag(Bool, "updater-pfp-enable", "true", "toggle PFP support on the updater side."),
+    flag(Text, "updater-scc", "v2", "select the SecurityContextConstraint version to use. v2 by default"),
+    flag(
+        Duration,
+        "updater-sync-period",
+        "10s",
+        "tune the updater synchronization (nrt update) interval. Use 0 to disable.",
+    ),
+    flag(Text, "updater-type", "RTE", "type of updater to deploy - RTE, NFD or THOLEPIN"),
+    flag(Int, "updater-verbose", "1", "set the updater verbosiness."),
+    flag(Int, "verbose", "1", "set the tool verbosity.").letter('v'),
+    flag(Duration, "wait-interval", "2s", "wait interval.").letter('E'),
+    flag(Duration, "wait-timeout", "2m0s", "wait timeout.").letter('T'),
+    // Not in the peer.
+    flag(Text, "kubeconfig", "", "kubeconfig to use instead of the usual ones"),
+    flag(Text, "context", "", "context of the kubeconfig"),
+    flag(Text, "log-style", "classic", "how progress reads: classic or structured"),
+    flag(Text, "sched-type", "PLUGIN", "type of scheduler to deploy - PLUGIN or THOLEPIN"),
+];
 
 const fn json(help: &'static str) -> Entry {
-    flag(Some('J'), "json", Kind::Bool, "false", help)
+    flag(Bool, "json", "false", help).letter('J')
 }
 
 const WAIT_DEPLOY: &[Entry] =
-    &[flag(Some('W'), "wait", Kind::Bool, "false", "wait for deployment to be all completed.")];
+    &[flag(Bool, "wait", "false", "wait for deployment to be all completed.").letter('W')];
 const WAIT_REMOVE: &[Entry] =
-    &[flag(Some('W'), "wait", Kind::Bool, "false", "wait for removal to be all completed.")];
-
-/// Flags of single commands.
-pub mod own {
-    use super::Flag;
-
-    /// Of `deploy` and `remove`.
-    pub const WAIT: Flag = super::WAIT_DEPLOY[0].flag;
-    /// Of several commands.
-    pub const JSON: Flag = super::DETECT[1].flag;
-    /// Of `detect`.
-    pub const CONTROL_PLANE: Flag = super::DETECT[0].flag;
-    /// Of `images`.
-    pub const RAW: Flag = super::IMAGES[1].flag;
-    /// Of `images`.
-    pub const SHA: Flag = super::IMAGES[2].flag;
-    /// Of `version`.
-    pub const FULL: Flag = super::VERSION[0].flag;
-    /// Of `version`.
-    pub const HASH: Flag = super::VERSION[1].flag;
-}
+    &[flag(Bool, "wait", "false", "wait for removal to be all completed.").letter('W')];
 
 const DETECT: &[Entry] = &[
-    flag(None, "control-plane", Kind::Bool, "false", "detect control plane info, not cluster info"),
+    flag(Bool, "control-plane", "false", "detect control plane info, not cluster info"),
     json("output JSON, not text."),
 ];
 const IMAGES: &[Entry] = &[
     json("output JSON, not text (default)."),
-    flag(Some('r'), "raw", Kind::Bool, "false", "output raw list. Default is key=value object."),
-    flag(Some('S'), "sha", Kind::Bool, "false", "emit SHA256 pullspects, not tag pullspecs."),
+    flag(Bool, "raw", "false", "output raw list. Default is key=value object.").letter('r'),
+    flag(Bool, "sha", "false", "emit SHA256 pullspects, not tag pullspecs.").letter('S'),
 ];
 const VERSION: &[Entry] = &[
-    flag(None, "full", Kind::Bool, "false", "emit version and git hash."),
-    flag(None, "hash", Kind::Bool, "false", "emit only the git hash."),
+    flag(Bool, "full", "false", "emit version and git hash."),
+    flag(Bool, "hash", "false", "emit only the git hash."),
 ];
-const COMPLETION: &[Entry] =
-    &[flag(None, "no-descriptions", Kind::Bool, "false", "disable completion descriptions")];
+const COMPLETION: &[Entry] = &[flag(Bool, "no-descriptions", "false", "disable completion descriptions")];
 
 const fn leaf(name: &'static str, about: &'static str, verb: Verb) -> Command {
     Command { name, about, verb: Some(verb), flags: &[], inherited: &[], children: &[], brief: true }
@@ -203,12 +182,12 @@ const fn leaf(name: &'static str, about: &'static str, verb: Verb) -> Command {
 
 macro_rules! components {
     ($verb:ident, $($name:literal $target:ident $about:literal),*) => {
-        [$(leaf($name, $about, Verb::$verb(Target::$target))),*]
+        [$(leaf($name, $about, Verb::$verb($target))),*]
     };
 }
 
 const RENDER: &[Command] = &[
-    leaf("api", "render the APIs needed for topology-aware-scheduling", Verb::Render(Target::Api)),
+    leaf("api", "render the APIs needed for topology-aware-scheduling", Verb::Render(API)),
     Command {
         brief: false,
         ..leaf("policy", "render the SELinux policy needed for topology-aware-scheduling", Verb::Policy)
@@ -216,24 +195,24 @@ const RENDER: &[Command] = &[
     leaf(
         "scheduler-plugin",
         "render the scheduler plugin needed for topology-aware-scheduling",
-        Verb::Render(Target::Scheduler),
+        Verb::Render(SCHEDULER),
     ),
     leaf(
         "topology-updater",
         "render the topology updater needed for topology-aware-scheduling",
-        Verb::Render(Target::Updater),
+        Verb::Render(UPDATER),
     ),
 ];
 
 const DEPLOY: &[Command] = &components!(Deploy,
-    "api" Api "deploy the APIs needed for topology-aware-scheduling",
-    "scheduler-plugin" Scheduler "deploy the scheduler plugin needed for topology-aware-scheduling",
-    "topology-updater" Updater "deploy the topology updater needed for topology-aware-scheduling");
+    "api" API "deploy the APIs needed for topology-aware-scheduling",
+    "scheduler-plugin" SCHEDULER "deploy the scheduler plugin needed for topology-aware-scheduling",
+    "topology-updater" UPDATER "deploy the topology updater needed for topology-aware-scheduling");
 
 const REMOVE: &[Command] = &components!(Remove,
-    "api" Api "remove the APIs needed for topology-aware-scheduling",
-    "scheduler-plugin" Scheduler "remove the scheduler plugin needed for topology-aware-scheduling",
-    "topology-updater" Updater "remove the topology updater needed for topology-aware-scheduling");
+    "api" API "remove the APIs needed for topology-aware-scheduling",
+    "scheduler-plugin" SCHEDULER "remove the scheduler plugin needed for topology-aware-scheduling",
+    "topology-updater" UPDATER "remove the topology updater needed for topology-aware-scheduling");
 
 const fn shell(name: &'static str, about: &'static str, shell: clap_complete::Shell) -> Command {
     Command { flags: COMPLETION, ..leaf(name, about, Verb::Completion(shell)) }
@@ -262,7 +241,7 @@ const COMMANDS: &[Command] = &[
         ..leaf(
             "deploy",
             "deploy the components and configurations needed for topology-aware-scheduling",
-            Verb::Deploy(Target::All),
+            Verb::Deploy(&Component::ALL),
         )
     },
     Command {
@@ -277,10 +256,10 @@ const COMMANDS: &[Command] = &[
         ..leaf(
             "remove",
             "remove the components and configurations needed for topology-aware-scheduling",
-            Verb::Remove(Target::All),
+            Verb::Remove(&Component::ALL),
         )
     },
-    Command { children: RENDER, ..leaf("render", "render all the manifests", Verb::Render(Target::All)) },
+    Command { children: RENDER, ..leaf("render", "render all the manifests", Verb::Render(&Component::ALL)) },
     leaf("setup", "validate and setup a cluster to be used for topology-aware-scheduling", Verb::Setup),
     Command {
         flags: &[json("output JSON, not text.")],
@@ -294,8 +273,8 @@ const COMMANDS: &[Command] = &[
 ];
 
 /// The program.
-pub const ROOT: Command = Command {
-    inherited: global::ALL,
+pub(super) const ROOT: Command = Command {
+    inherited: GLOBAL,
     children: COMMANDS,
     ..leaf(
         "deployer",

@@ -226,7 +226,7 @@ fn every_flag_sets_its_option() {
     let request = Request::new(path.command().verb.unwrap(), &parsed.unwrap(), &|_| None).unwrap();
     let text = format!("{request:#?}");
     for wanted in [
-        "verb: Deploy(\n        All,",
+        "verb: Deploy(\n        [\n            Api,\n            TopologyUpdater,\n            SchedulerPlugin,",
         "pull: IfNotPresent",
         "replicas: 3",
         "\"resources: {}\\n\"",

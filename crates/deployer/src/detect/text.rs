@@ -6,7 +6,7 @@
 use std::fmt;
 use std::str::FromStr;
 
-use serde::ser::{Serialize, SerializeStruct as _, Serializer};
+use serde::{Serialize, Serializer};
 
 use super::{ClusterInfo, Detection, PlatformSpec};
 use crate::platform::{Error, Platform, Version};
@@ -24,27 +24,31 @@ const UNKNOWN: &str = "Unknown";
 
 impl Serialize for ClusterInfo {
     fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
-        let mut fields = serializer.serialize_struct("Cluster", 2)?;
-        fields.serialize_field("platform", &Words { answer: &self.platform, unknown: UNKNOWN })?;
-        fields.serialize_field("version", &Words { answer: &self.version, unknown: "" })?;
-        fields.end()
+        let [platform, version] = [self.platform.words(UNKNOWN), self.version.words("")];
+        Words { platform, version }.serialize(serializer)
     }
 }
 
-struct Words<'a, T> {
-    answer: &'a Detection<T>,
-    unknown: &'static str,
+#[derive(Serialize)]
+struct Words {
+    platform: Answer,
+    version: Answer,
 }
 
-impl<T: fmt::Display> Serialize for Words<'_, T> {
-    fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
-        let word = |value: Option<&T>| value.map_or_else(|| self.unknown.to_owned(), ToString::to_string);
-        let detected = self.answer.detected.as_ref().and_then(|detected| detected.as_ref().ok());
-        let mut fields = serializer.serialize_struct("Answer", 3)?;
-        fields.serialize_field("autoDetected", &word(detected))?;
-        fields.serialize_field("userSupplied", &word(self.answer.given.as_ref()))?;
-        fields.serialize_field("discovered", &word(self.answer.get().ok()))?;
-        fields.end()
+#[derive(Serialize)]
+#[serde(rename_all = "camelCase")]
+struct Answer {
+    auto_detected: String,
+    user_supplied: String,
+    discovered: String,
+}
+
+impl<T: fmt::Display> Detection<T> {
+    fn words(&self, unknown: &str) -> Answer {
+        let word = |value: Option<&T>| value.map_or_else(|| unknown.to_owned(), ToString::to_string);
+        let detected = self.detected.as_ref().and_then(|detected| detected.as_ref().ok());
+        let (given, found) = (self.given.as_ref(), self.get().ok());
+        Answer { auto_detected: word(detected), user_supplied: word(given), discovered: word(found) }
     }
 }
 

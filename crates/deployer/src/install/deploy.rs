@@ -10,14 +10,15 @@ use runtime::client;
 use serde_json::Value;
 use tokio_util::sync::CancellationToken;
 
-use super::decide::{Decision, decide};
+use super::decide::{decide, lacks_labels, merged, refusal};
+use super::kinds::{DEFINITION, is_ground};
 use super::run::{Halt, Run};
-use super::sorts::Role;
-use super::step::{Change, Observer, Operation, Step};
+use super::step::{Change, ObjectStep, Observer, Operation, Step};
 use super::{DryRun, Error, Outcome, Settings};
 use crate::part::{Component, Part};
 use objects::Object;
 use objects::client::{CallError, Force};
+use objects::decision::Decision;
 use objects::equality::{content, says};
 
 /// Attempts to write an object that other clients change between our read and our write.
@@ -70,7 +71,7 @@ impl Run<'_> {
                     return Err(self.failed(Operation::Deploy, component, object, halt));
                 }
             }
-            let workloads = part.objects().iter().filter(|object| waits && Role::of(object).is_workload());
+            let workloads = part.objects().iter().filter(|object| waits && object.kind().is_workload());
             for object in workloads {
                 if let Err(halt) = self.wait_ready(component, object).await {
                     return Err(self.failed(Operation::Deploy, component, object, halt));
@@ -90,19 +91,16 @@ impl Run<'_> {
             let live = self.get(object).await?;
             let live = live.as_ref();
             let written = match decide(object, live, self.settings.adopt) {
-                Decision::Refuse(error) => return Err(error.into()),
-                Decision::Use(finding) => {
-                    if let Some(finding) = finding {
-                        self.found(component, object, finding);
+                Decision::Refuse { owner, lacks } => return Err(refusal(object, owner, lacks).into()),
+                Decision::Leave | Decision::Remove { .. } => {
+                    if let Some(lacks) = live.and_then(|live| lacks_labels(object, live)) {
+                        self.report(component, object, ObjectStep::Note(lacks));
                     }
                     Written::Done(Change::Foreign)
                 }
                 Decision::Await if self.is_dry() => {
-                    self.found(
-                        component,
-                        object,
-                        "is being deleted; a deployment would wait for that".to_owned(),
-                    );
+                    let note = "is being deleted; a deployment would wait for that".to_owned();
+                    self.report(component, object, ObjectStep::Note(note));
                     self.imagine(component, object).await?
                 }
                 Decision::Await => {
@@ -110,12 +108,14 @@ impl Run<'_> {
                     continue;
                 }
                 Decision::Create => self.write(component, object, None, Force::No).await?,
-                Decision::Apply(object) => self.write(component, &object, live, Force::Yes).await?,
+                Decision::Change { .. } => {
+                    self.write(component, &merged(object, live), live, Force::Yes).await?
+                }
                 Decision::Adopt => match self.write(component, object, live, Force::Yes).await? {
                     Written::Done(_) => Written::Done(Change::Adopted),
                     other => other,
                 },
-                Decision::Recreate(reason) => Written::Immutable(reason),
+                Decision::Recreate { field, .. } => Written::Immutable(format!("{field} cannot be changed")),
             };
             match written {
                 Written::Done(Change::Created) if anew => {
@@ -124,7 +124,7 @@ impl Run<'_> {
                 Written::Done(change) => return self.put_done(component, object, change).await,
                 Written::Again => {}
                 Written::Immutable(reason) => {
-                    self.observe(&Step::Recreating(component, object, reason));
+                    self.report(component, object, ObjectStep::Recreating(reason));
                     if self.is_dry() {
                         self.imagine(component, object).await?;
                         return self.put_done(component, object, Change::Recreated).await;
@@ -142,9 +142,8 @@ impl Run<'_> {
     }
 
     async fn put_done(&mut self, component: Component, object: &Object, change: Change) -> Result<(), Halt> {
-        self.observe(&Step::Applied(component, object, change));
-        self.outcome.applied.push((component, object.clone(), change));
-        if Role::of(object) == Role::Definition && !self.is_dry() {
+        self.report(component, object, ObjectStep::Applied(change));
+        if object.kind().group_kind() == DEFINITION && !self.is_dry() {
             self.wait_ready(component, object).await?;
         }
         Ok(())
@@ -175,7 +174,7 @@ impl Run<'_> {
             }
             // In a cluster of several API servers one may not serve a new kind yet.
             Err(stop) if stop.is(client::is_not_found) => return Ok(Written::Again),
-            Err(CallError::Failed(error)) if live.is_some() && !Role::of(object).is_ground() => {
+            Err(CallError::Failed(error)) if live.is_some() && !is_ground(object.kind()) => {
                 return match unchangeable(&error) {
                     Some(reason) => Ok(Written::Immutable(reason)),
                     None => Err(Halt::of("applying", object, CallError::Failed(error))),
@@ -183,7 +182,7 @@ impl Run<'_> {
             }
             Err(stop) => return Err(Halt::of("applying", object, stop)),
         };
-        self.warned(component, object, answer.warnings);
+        self.warn(component, object, answer.warnings);
         Ok(Written::Done(match live {
             None => Change::Created,
             Some(live) if content(live) == content(&answer.body) => {
@@ -199,18 +198,21 @@ impl Run<'_> {
     async fn imagine(&mut self, component: Component, object: &Object) -> Result<Written, Halt> {
         if self.settings.dry_run == Some(DryRun::Server) {
             match self.api_server.probe(object).await {
-                Ok(answer) => self.warned(component, object, answer.warnings),
+                Ok(answer) => self.warn(component, object, answer.warnings),
                 Err(stop) if stop.is(client::is_not_found) => {
-                    self.found(
-                        component,
-                        object,
-                        "was not checked, because the API server does not serve its kind yet".to_owned(),
-                    );
+                    let note = "was not checked, because the API server does not serve its kind yet";
+                    self.report(component, object, ObjectStep::Note(note.to_owned()));
                 }
                 Err(stop) => return Err(Halt::of("applying", object, stop)),
             }
         }
         Ok(Written::Done(Change::Created))
+    }
+
+    fn warn(&mut self, component: Component, object: &Object, warnings: Vec<String>) {
+        for warning in warnings {
+            self.report(component, object, ObjectStep::Warned(warning));
+        }
     }
 
     /// Deletes an object that cannot be changed, and waits until it is gone.
@@ -222,7 +224,7 @@ impl Run<'_> {
     ) -> Result<(), Halt> {
         let Some(live) = live else { return Ok(()) };
         self.change_log.note(component, object, Some(live));
-        self.delete(object, live, Role::of(object).is_workload()).await?;
+        self.delete(object, live, object.kind().is_workload()).await?;
         self.wait_gone(component, object, Some(&live["metadata"]["uid"])).await
     }
 
@@ -247,10 +249,6 @@ fn unchangeable(error: &kube::Error) -> Option<String> {
     let causes = &status.details.as_ref().filter(|_| status.code == 422)?.causes;
     let says_so = |message: &str| message.contains("immutable") || message.contains("cannot change");
     let all = !causes.is_empty() && causes.iter().all(|cause| says_so(&cause.message));
-    all.then(|| {
-        format!(
-            "{} cannot be changed",
-            causes.iter().map(|c| c.field.as_str()).collect::<Vec<_>>().join(", ")
-        )
-    })
+    let fields: Vec<&str> = causes.iter().map(|cause| cause.field.as_str()).collect();
+    all.then(|| format!("{} cannot be changed", fields.join(", ")))
 }

@@ -4,7 +4,7 @@
 
 use serde_json::Value;
 
-use super::ready::conditions;
+use super::ready::{condition, conditions};
 
 /// The greatest number of reasons.
 const MOST: usize = 5;
@@ -50,9 +50,7 @@ fn of_pod(pod: &Value) -> Option<String> {
     if status["phase"] == "Failed" {
         return Some(line(&status["reason"], &status["message"]));
     }
-    let unscheduled = conditions(pod)
-        .find(|condition| condition["type"] == "PodScheduled" && condition["status"] == "False");
-    if let Some(condition) = unscheduled {
+    if let Some(condition) = condition(pod, "PodScheduled", "False") {
         return Some(line(&condition["reason"], &condition["message"]));
     }
     ["initContainerStatuses", "containerStatuses"]

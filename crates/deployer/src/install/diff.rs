@@ -9,13 +9,14 @@ use serde_json::Value;
 use similar::TextDiff;
 use tokio_util::sync::CancellationToken;
 
-use super::decide::{Decision, decide};
+use super::decide::{decide, merged, refusal};
 use super::run::{Halt, Run};
 use super::step::Step;
 use super::{DryRun, Error, Settings};
 use crate::part::{Component, Part};
 use objects::Object;
 use objects::client::{CallError, Force};
+use objects::decision::Decision;
 use objects::equality::content;
 
 /// The change of one object.
@@ -82,12 +83,12 @@ async fn collect(run: &mut Run<'_>, parts: &[Part], differences: &mut Vec<Differ
 /// The object after a deployment; `None` if it is not ours to change.
 async fn after(run: &mut Run<'_>, object: &Object, live: Option<&Value>) -> Result<Option<Value>, Halt> {
     let (object, force) = match decide(object, live, run.settings.adopt) {
-        Decision::Refuse(error) => return Err(error.into()),
-        Decision::Use(_) => return Ok(None),
+        Decision::Refuse { owner, lacks } => return Err(refusal(object, owner, lacks).into()),
+        Decision::Leave | Decision::Remove { .. } => return Ok(None),
         // The old object is in the way, so the API server cannot be asked for the new one.
-        Decision::Recreate(_) | Decision::Await => return Ok(Some(object.body().clone())),
+        Decision::Recreate { .. } | Decision::Await => return Ok(Some(object.body().clone())),
         Decision::Create => (object.clone(), Force::No),
-        Decision::Apply(object) => (object, Force::Yes),
+        Decision::Change { .. } => (merged(object, live), Force::Yes),
         Decision::Adopt => (object.clone(), Force::Yes),
     };
     match run.api_server.apply(&object, force).await {

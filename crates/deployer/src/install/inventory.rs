@@ -11,10 +11,11 @@ use runtime::client;
 use serde_json::Value;
 
 use super::decide::is_ours;
+use super::kinds;
 use super::run::{Halt, listed};
-use super::sorts::{self, Role};
 use crate::part::{COMPONENT, Component, MANAGED_BY, MANAGER};
 use objects::client::{AT_ONCE, ApiServer, CallError};
+use objects::ownership::references;
 use objects::{Object, ObjectKind};
 
 /// API groups that repeat objects of other groups, or serve values that are not objects.
@@ -50,7 +51,7 @@ pub(super) async fn inventory(
     components: &[Component],
     more: &[ObjectKind],
 ) -> Result<Inventory, Halt> {
-    let mut kinds: Vec<ObjectKind> = sorts::all().collect();
+    let mut kinds: Vec<ObjectKind> = kinds::all().collect();
     for kind in more {
         if !kinds.iter().any(|known| (&known.group, &known.kind) == (&kind.group, &kind.kind)) {
             kinds.push(kind.clone());
@@ -154,7 +155,6 @@ fn occupants_of(lists: &[(ObjectKind, Vec<Value>)], gone: &BTreeSet<String>) -> 
                 occupants.ours.insert(label.to_owned());
                 continue;
             }
-            let owners = metadata["ownerReferences"].as_array().map(Vec::as_slice).unwrap_or_default();
             // The garbage collector deletes it with its owner; an owner that is not listed was in this namespace.
             let follows = |owner: &Value| {
                 here.contains(&uid(owner))
@@ -162,7 +162,7 @@ fn occupants_of(lists: &[(ObjectKind, Vec<Value>)], gone: &BTreeSet<String>) -> 
                     || owner["apiVersion"] == "apps/v1"
                     || owner["apiVersion"] == "batch/v1"
             };
-            if !owners.iter().any(follows) {
+            if !references(item).iter().any(follows) {
                 let name = metadata["name"].as_str().unwrap_or_default();
                 occupants.others.insert(format!("{} {name}", kind.kind));
             }
@@ -188,11 +188,6 @@ fn is_of_the_cluster(kind: &ObjectKind, metadata: &Value) -> bool {
         }
         _ => false,
     }
-}
-
-/// Whether the object is a namespace or a definition, whose deletion takes other objects along.
-pub(super) fn is_ground(object: &Object) -> bool {
-    Role::of(object).is_ground()
 }
 
 #[cfg(test)]

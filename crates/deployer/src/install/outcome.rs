@@ -2,10 +2,9 @@
 //!
 //! In: completed changes. Out: values for callers, errors of one line. Never: progress; see [`step`](super::step).
 
-use std::fmt;
 use std::time::Duration;
 
-use super::step::Change;
+use super::step::{Change, ObjectStep};
 use crate::part::Component;
 use objects::Object;
 
@@ -22,6 +21,21 @@ pub struct Outcome {
     pub warnings: Vec<(Component, Object, String)>,
     /// Notes for the user, with the object.
     pub findings: Vec<(Component, Object, String)>,
+}
+
+impl Outcome {
+    /// Records what a caller may want to know of a step.
+    pub(super) fn record(&mut self, component: Component, object: &Object, step: &ObjectStep) {
+        let object = || object.clone();
+        match step {
+            ObjectStep::Applied(change) => self.applied.push((component, object(), *change)),
+            ObjectStep::Deleted => self.pruned.push((component, object())),
+            ObjectStep::Kept(reason) => self.kept.push((component, object(), reason.clone())),
+            ObjectStep::Warned(warning) => self.warnings.push((component, object(), warning.clone())),
+            ObjectStep::Note(note) => self.findings.push((component, object(), note.clone())),
+            _ => {}
+        }
+    }
 }
 
 /// The result of a removal, in order.
@@ -65,7 +79,7 @@ pub enum Error {
         error: String,
     },
     /// An object did not become ready or disappear in time.
-    #[error("{object} is not {wanted} after {after:?}{}", Reasons(.reasons))]
+    #[error("{object} is not {wanted} after {after:?}{}", because(.reasons))]
     Timeout {
         /// The object.
         object: String,
@@ -85,7 +99,7 @@ pub enum Error {
         reason: String,
     },
     /// The caller cancelled.
-    #[error("interrupted: {done} of {all} objects are done{}", NextObject(.next))]
+    #[error("interrupted: {done} of {all} objects are done{}", next_object(.next.as_ref()))]
     Cancelled {
         /// The number of completed objects.
         done: usize,
@@ -95,7 +109,7 @@ pub enum Error {
         next: Option<String>,
     },
     /// The deployment failed and was rolled back.
-    #[error("{cause}; {}", RestoreResult(.failures))]
+    #[error("{cause}; {}", restored(.failures))]
     RolledBack {
         /// The failure.
         cause: Box<Error>,
@@ -120,31 +134,17 @@ impl Error {
     }
 }
 
-struct Reasons<'a>(&'a [String]);
-
-impl fmt::Display for Reasons<'_> {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        if self.0.is_empty() { Ok(()) } else { write!(f, ": {}", self.0.join("; ")) }
-    }
+fn because(reasons: &[String]) -> String {
+    if reasons.is_empty() { String::new() } else { format!(": {}", reasons.join("; ")) }
 }
 
-struct NextObject<'a>(&'a Option<String>);
-
-impl fmt::Display for NextObject<'_> {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        self.0.as_ref().map_or(Ok(()), |next| write!(f, "; the next is {next}"))
-    }
+fn next_object(next: Option<&String>) -> String {
+    next.map_or_else(String::new, |next| format!("; the next is {next}"))
 }
 
-struct RestoreResult<'a>(&'a [String]);
-
-impl fmt::Display for RestoreResult<'_> {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        match self.0 {
-            [] => f.write_str("the previous state is restored"),
-            failures => {
-                write!(f, "the previous state could not be restored completely: {}", failures.join("; "))
-            }
-        }
+fn restored(failures: &[String]) -> String {
+    if failures.is_empty() {
+        return "the previous state is restored".to_owned();
     }
+    format!("the previous state could not be restored completely: {}", failures.join("; "))
 }

@@ -4,8 +4,9 @@
 
 use serde_json::Value;
 
-use super::sorts::Role;
+use super::kinds::DEFINITION;
 use super::step::WaitState;
+use objects::ObjectKind;
 
 /// The readiness of an object.
 #[derive(Clone, Debug, PartialEq)]
@@ -18,13 +19,13 @@ pub enum Readiness {
     Never(String),
 }
 
-/// The readiness of an object of this role.
-pub(super) fn readiness(role: Role, live: &Value) -> Readiness {
-    match role {
-        Role::Definition => definition(live),
-        Role::DaemonSet => daemon_set(live),
-        Role::Deployment => deployment(live),
-        Role::Namespace | Role::Other => Readiness::Ready(None),
+/// The readiness of an object of this kind.
+pub(super) fn readiness(kind: &ObjectKind, live: &Value) -> Readiness {
+    match kind.group_kind() {
+        DEFINITION => definition(live),
+        ("apps", "DaemonSet") => daemon_set(live),
+        ("apps", "Deployment") => deployment(live),
+        _ => Readiness::Ready(None),
     }
 }
 
@@ -45,15 +46,10 @@ pub(super) fn held_by(live: &Value) -> Vec<String> {
 }
 
 fn definition(live: &Value) -> Readiness {
-    let is = |kind: &str, status: &str| {
-        conditions(live).any(|condition| condition["type"] == kind && condition["status"] == status)
-    };
-    if is("Established", "True") {
+    if condition(live, "Established", "True").is_some() {
         return Readiness::Ready(None);
     }
-    let refused = conditions(live)
-        .find(|condition| condition["type"] == "NamesAccepted" && condition["status"] == "False");
-    match refused.and_then(|condition| condition["message"].as_str()) {
+    match condition(live, "NamesAccepted", "False").and_then(|refused| refused["message"].as_str()) {
         Some(message) => Readiness::Never(message.to_owned()),
         None => Readiness::Pending(WaitState::NotEstablished),
     }
@@ -108,6 +104,11 @@ fn clamp(number: i64) -> i32 {
     i32::try_from(number).unwrap_or(i32::MAX)
 }
 
+/// The condition of this type, if it has this status.
+pub(super) fn condition<'v>(live: &'v Value, kind: &str, status: &str) -> Option<&'v Value> {
+    conditions(live).find(|condition| condition["type"] == kind && condition["status"] == status)
+}
+
 pub(super) fn conditions(live: &Value) -> impl Iterator<Item = &Value> {
     live["status"]["conditions"].as_array().map(Vec::as_slice).unwrap_or_default().iter()
 }
@@ -141,16 +142,16 @@ mod tests {
                     "updatedNumberScheduled": updated, "numberAvailable": available,
                 },
             });
-            assert_eq!(readiness(Role::DaemonSet, &live), want, "{numbers:?}");
+            assert_eq!(daemon_set(&live), want, "{numbers:?}");
         }
         let young = json!({ "metadata": { "generation": 1 }, "spec": {}, "status": {} });
-        assert_eq!(readiness(Role::DaemonSet, &young), Readiness::Pending(WaitState::Unobserved));
+        assert_eq!(daemon_set(&young), Readiness::Pending(WaitState::Unobserved));
         let by_hand = json!({
             "metadata": { "generation": 1 },
             "spec": { "updateStrategy": { "type": "OnDelete" } },
             "status": { "observedGeneration": 1, "desiredNumberScheduled": 1, "numberReady": 1, "numberAvailable": 1 },
         });
-        assert_eq!(readiness(Role::DaemonSet, &by_hand), Readiness::Ready(None));
+        assert_eq!(daemon_set(&by_hand), Readiness::Ready(None));
     }
 
     #[test]
@@ -177,7 +178,7 @@ mod tests {
                     "availableReplicas": available,
                 },
             });
-            assert_eq!(readiness(Role::Deployment, &live), want, "{numbers:?}");
+            assert_eq!(deployment(&live), want, "{numbers:?}");
         }
     }
 
@@ -192,7 +193,7 @@ mod tests {
             (live("NamesAccepted", "False"), Readiness::Never("taken".to_owned())),
         ];
         for (live, want) in table {
-            assert_eq!(readiness(Role::Definition, &live), want, "{live}");
+            assert_eq!(definition(&live), want, "{live}");
         }
     }
 

@@ -9,12 +9,13 @@ use kube::Client;
 use kube::api::ListParams;
 use tokio_util::sync::CancellationToken;
 
-use super::inventory::{self, is_ground};
+use super::inventory;
+use super::kinds::{DEFINITION, is_ground};
 use super::run::{Halt, Run, listed};
-use super::sorts::Role;
-use super::step::{Observer, Operation, Step};
-use super::{Error, Removal, Settings};
+use super::step::{ObjectStep, Observer, Operation, Step};
+use super::{Error, Outcome, Removal, Settings};
 use crate::part::{COMPONENT, Component, MANAGED_BY, MANAGER, Part};
+use objects::ownership::is_terminating;
 use objects::{Object, ObjectKind};
 
 /// Removes components and their objects in the reverse order of installation.
@@ -37,7 +38,6 @@ pub async fn remove(
     let mut work = RemovalRun {
         run,
         waits: settings.wait,
-        removal: Removal::default(),
         errors: Vec::new(),
         gone: BTreeSet::new(),
         touched: BTreeSet::new(),
@@ -45,17 +45,21 @@ pub async fn remove(
         next: None,
     };
     if work.remove(&wanted).await.is_err() {
-        let (done, all) = (work.removal.deleted.len(), work.removal.deleted.len() + work.left);
-        return Err(Error::Cancelled { done, all, next: work.next });
+        let done = work.run.outcome.pruned.len();
+        return Err(Error::Cancelled { done, all: done + work.left, next: work.next });
     }
-    if work.errors.is_empty() { Ok(work.removal) } else { Err(Error::Several(work.errors)) }
+    let Outcome { pruned, kept, .. } = work.run.outcome;
+    if work.errors.is_empty() {
+        Ok(Removal { deleted: pruned, kept })
+    } else {
+        Err(Error::Several(work.errors))
+    }
 }
 
 /// A removal in progress.
 struct RemovalRun<'a> {
     run: Run<'a>,
     waits: bool,
-    removal: Removal,
     errors: Vec<Error>,
     /// Uids of deleted objects, which may still be listed for a moment.
     gone: BTreeSet<String>,
@@ -89,10 +93,10 @@ impl RemovalRun<'_> {
             self.noted(Err::<(), _>(halt))?;
         }
         let objects = found.objects.into_iter().map(|(_, object)| object).rev();
-        let (grounds, others): (Vec<_>, Vec<_>) = objects.partition(is_ground);
+        let (grounds, others): (Vec<_>, Vec<_>) = objects.partition(|object| is_ground(object.kind()));
         let (workloads, others): (Vec<_>, Vec<_>) =
-            others.into_iter().partition(|object| Role::of(object).is_workload());
-        let definitions = grounds.into_iter().filter(|object| Role::of(object) == Role::Definition);
+            others.into_iter().partition(|object| object.kind().is_workload());
+        let definitions = grounds.into_iter().filter(|object| object.kind().group_kind() == DEFINITION);
         let definitions: Vec<Object> = definitions.collect();
         self.left = workloads.len() + others.len() + definitions.len();
         // Workloads go first: their pods would fail without the other objects.
@@ -124,11 +128,10 @@ impl RemovalRun<'_> {
         let metadata = &object.body()["metadata"];
         self.gone.extend(metadata["uid"].as_str().map(str::to_owned));
         self.touched.extend(object.namespace().map(str::to_owned));
-        let patient = self.waits && Role::of(object).is_workload();
+        let patient = self.waits && object.kind().is_workload();
         let deleted = self.run.delete(object, object.body(), patient).await;
         if self.noted_of(component, object, deleted)? == Some(true) {
-            self.run.observe(&Step::Deleted(component, object));
-            self.removal.deleted.push((component, object.clone()));
+            self.run.report(component, object, ObjectStep::Deleted);
         }
         self.left = self.left.saturating_sub(1);
         Ok(())
@@ -140,7 +143,7 @@ impl RemovalRun<'_> {
             match self.noted_of(component, &definition, used)? {
                 Some(false) => {}
                 Some(true) => {
-                    self.keep(component, definition, "objects of this kind exist".to_owned());
+                    self.keep(component, &definition, "objects of this kind exist".to_owned());
                     return Ok(());
                 }
                 None => return Ok(()),
@@ -165,7 +168,7 @@ impl RemovalRun<'_> {
             match self.noted_of(component, &namespace, reason)? {
                 Some(NamespaceState::Free) => self.delete_all(component, &[namespace]).await?,
                 Some(NamespaceState::Shared) | None => {}
-                Some(NamespaceState::Occupied(reason)) => self.keep(component, namespace, reason),
+                Some(NamespaceState::Occupied(reason)) => self.keep(component, &namespace, reason),
             }
         }
         Ok(())
@@ -173,15 +176,14 @@ impl RemovalRun<'_> {
 
     /// Whether the removal of an earlier component already handled this namespace.
     fn is_settled(&self, namespace: &Object) -> bool {
-        let deleted = self.removal.deleted.iter().map(|(_, object)| object);
-        let kept = self.removal.kept.iter().map(|(_, object, _)| object);
+        let deleted = self.run.outcome.pruned.iter().map(|(_, object)| object);
+        let kept = self.run.outcome.kept.iter().map(|(_, object, _)| object);
         deleted.chain(kept).any(|object| object.is_same(namespace))
     }
 
-    fn keep(&mut self, component: Component, object: Object, reason: String) {
+    fn keep(&mut self, component: Component, object: &Object, reason: String) {
         self.left = self.left.saturating_sub(1);
-        self.run.observe(&Step::Kept(component, &object, reason.clone()));
-        self.removal.kept.push((component, object, reason));
+        self.run.report(component, object, ObjectStep::Kept(reason));
     }
 
     fn noted_of<T>(
@@ -221,7 +223,7 @@ async fn occupied(
     gone: &BTreeSet<String>,
     later: &[Component],
 ) -> Result<NamespaceState, Halt> {
-    if !namespace.body()["metadata"]["deletionTimestamp"].is_null() {
+    if is_terminating(namespace.body()) {
         return Ok(NamespaceState::Free);
     }
     let occupants = inventory::occupants(&run.api_server, namespace, gone).await?;
@@ -271,7 +273,7 @@ impl Run<'_> {
             found.objects.into_iter().filter(|(_, object)| stale(object)).collect();
         stale.reverse();
         let (grounds, others): (Vec<_>, Vec<_>) =
-            stale.into_iter().partition(|(_, object)| is_ground(object));
+            stale.into_iter().partition(|(_, object)| is_ground(object.kind()));
         let mut gone = BTreeSet::new();
         for (component, object) in others {
             gone.extend(object.body()["metadata"]["uid"].as_str().map(str::to_owned));
@@ -279,7 +281,7 @@ impl Run<'_> {
         }
         for (component, object) in grounds {
             match self.needed(&object, &gone).await? {
-                Some(reason) => self.kept(component, &object, reason),
+                Some(reason) => self.report(component, &object, ObjectStep::Kept(reason)),
                 None => self.prune_one(component, object).await?,
             }
         }
@@ -288,19 +290,16 @@ impl Run<'_> {
 
     async fn prune_one(&mut self, component: Component, object: Object) -> Result<(), Halt> {
         match self.delete(&object, object.body(), false).await {
-            Ok(true) => {
-                self.observe(&Step::Deleted(component, &object));
-                self.outcome.pruned.push((component, object));
-                Ok(())
-            }
-            Ok(false) => Ok(()),
-            Err(halt) => Err(self.failed(Operation::Remove, component, &object, halt)),
+            Ok(true) => self.report(component, &object, ObjectStep::Deleted),
+            Ok(false) => {}
+            Err(halt) => return Err(self.failed(Operation::Remove, component, &object, halt)),
         }
+        Ok(())
     }
 
     /// Why a namespace or definition has to stay although the deployment no longer has it.
     async fn needed(&mut self, object: &Object, gone: &BTreeSet<String>) -> Result<Option<String>, Halt> {
-        if Role::of(object) == Role::Definition {
+        if object.kind().group_kind() == DEFINITION {
             let used = inventory::is_used(&self.api_server, object).await? && !self.settings.force;
             return Ok(used.then(|| "objects of this kind exist".to_owned()));
         }

@@ -9,10 +9,10 @@ use tokio_util::sync::CancellationToken;
 use super::change_log::LoggedChange;
 use super::decide::is_ours;
 use super::run::{Halt, Run};
-use super::sorts::Role;
-use super::step::{Operation, Reverted, Step};
+use super::step::{ObjectStep, Operation, Reverted, Step};
 use objects::client::CallError;
 use objects::decision::immutable;
+use objects::ownership::is_terminating;
 
 /// Attempts to restore an object while others write it.
 const TRIES: u32 = 5;
@@ -27,7 +27,9 @@ impl Run<'_> {
         let entries = self.change_log.take();
         for entry in entries.iter().rev() {
             match self.undo(entry).await {
-                Ok(Some(undone)) => self.observe(&Step::RolledBack(entry.component, &entry.object, undone)),
+                Ok(Some(undone)) => {
+                    self.report(entry.component, &entry.object, ObjectStep::RolledBack(undone));
+                }
                 Ok(None) => {}
                 Err(halt) => failures.extend(self.not_undone(entry, halt)),
             }
@@ -52,16 +54,16 @@ impl Run<'_> {
         let Some(former) = before else {
             let live = self.get(object).await?.filter(is_ours);
             let Some(live) = live else { return Ok(None) };
-            let patient = Role::of(object).is_workload();
-            return Ok(self.delete(object, &live, patient).await?.then_some(Reverted::Deleted));
+            let deleted = self.delete(object, &live, object.kind().is_workload()).await?;
+            return Ok(deleted.then_some(Reverted::Deleted));
         };
         for _ in 0..TRIES {
             let live = self.get(object).await?;
             if let Some(live) = &live {
-                let leaving = !live["metadata"]["deletionTimestamp"].is_null();
+                let leaving = is_terminating(live);
                 let stubborn = immutable(object.kind(), former, live).is_some();
                 if stubborn && !leaving {
-                    self.delete(object, live, Role::of(object).is_workload()).await?;
+                    self.delete(object, live, object.kind().is_workload()).await?;
                 }
                 if stubborn || leaving {
                     self.wait_gone(*component, object, None).await?;

@@ -9,7 +9,7 @@ use serde_json::Value;
 use tokio_util::sync::CancellationToken;
 
 use super::change_log::ChangeLog;
-use super::step::{Observer, Operation, Step};
+use super::step::{ObjectStep, Observer, Operation, Step};
 use super::{DryRun, Error, Outcome, Settings};
 use crate::part::{Component, MANAGER};
 use objects::client::{ApiServer, CallError};
@@ -77,24 +77,10 @@ impl<'a> Run<'a> {
         self.observer.observe(step);
     }
 
-    /// Reports and records a note.
-    pub(super) fn found(&mut self, component: Component, object: &Object, finding: String) {
-        self.observe(&Step::Note(component, object, finding.clone()));
-        self.outcome.findings.push((component, object.clone(), finding));
-    }
-
-    /// Reports and records warnings of the API server.
-    pub(super) fn warned(&mut self, component: Component, object: &Object, warnings: Vec<String>) {
-        for warning in warnings {
-            self.observe(&Step::Warned(component, object, warning.clone()));
-            self.outcome.warnings.push((component, object.clone(), warning));
-        }
-    }
-
-    /// Reports and records that an object stays.
-    pub(super) fn kept(&mut self, component: Component, object: &Object, reason: String) {
-        self.observe(&Step::Kept(component, object, reason.clone()));
-        self.outcome.kept.push((component, object.clone(), reason));
+    /// Reports and records what happened to an object.
+    pub(super) fn report(&mut self, component: Component, object: &Object, step: ObjectStep) {
+        self.outcome.record(component, object, &step);
+        self.observe(&Step::Object(component, object, step));
     }
 
     /// Reports a failure and passes it on.
@@ -106,8 +92,7 @@ impl<'a> Run<'a> {
         halt: Halt,
     ) -> Halt {
         if let Halt::Failed(error) = &halt {
-            let error = error.to_string();
-            self.observe(&Step::Failed { operation, component, object, error });
+            self.report(component, object, ObjectStep::Failed(operation, error.to_string()));
         }
         halt
     }

@@ -29,7 +29,7 @@ pub struct Settings {
 }
 
 /// The kind of a dry run.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, clap::ValueEnum)]
 pub enum DryRun {
     /// Only read: an object would change if the cluster's lacks a value that ours states.
     Client,

@@ -14,6 +14,14 @@ pub enum Operation {
     Remove,
 }
 
+impl Operation {
+    /// The word for this operation out of one for a deployment and one for a removal.
+    #[must_use]
+    pub fn word<'w>(self, deploy: &'w str, remove: &'w str) -> &'w str {
+        if self == Self::Deploy { deploy } else { remove }
+    }
+}
+
 /// The change that a deployment made to an object.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Change {
@@ -76,41 +84,39 @@ pub enum WaitState {
 pub enum Step<'a> {
     /// The operation on a component began.
     Began(Operation, Component),
-    /// An object was applied.
-    Applied(Component, &'a Object, Change),
-    /// An object cannot be updated for this reason and will be deleted and created again.
-    Recreating(Component, &'a Object, String),
-    /// An object was deleted: by a removal, or by a deployment whose component no longer has it.
-    Deleted(Component, &'a Object),
-    /// An object stays for this reason, although its component is removed or no longer has it.
-    Kept(Component, &'a Object, String),
-    /// The API server accepted the object with a warning.
-    Warned(Component, &'a Object, String),
-    /// A note about an object; not a failure.
-    Note(Component, &'a Object, String),
-    /// An object could not be applied, deleted or waited for.
-    Failed {
-        /// The operation.
-        operation: Operation,
-        /// The component.
-        component: Component,
-        /// The object.
-        object: &'a Object,
-        /// The failure in one line.
-        error: String,
-    },
-    /// A wait for an object: sent when it begins and whenever the state changes.
-    Waiting(Component, &'a Object, WaitState),
-    /// A reason that may keep a wait from ending, such as an image that cannot be pulled; each is sent once.
-    Diagnosis(Component, &'a Object, String),
-    /// The end of a wait: the object is ready (deploy) or gone (remove).
-    Reached(Operation, Component, &'a Object),
+    /// Something happened to an object of a component.
+    Object(Component, &'a Object, ObjectStep),
     /// A rollback began because of a failure.
     RollingBack,
-    /// The rollback of one object ended.
-    RolledBack(Component, &'a Object, Reverted),
     /// The operation on a component ended.
     Ended(Operation, Component),
+}
+
+/// What happened to an object.
+#[derive(Clone, Debug, PartialEq)]
+pub enum ObjectStep {
+    /// It was applied.
+    Applied(Change),
+    /// It cannot be updated for this reason and will be deleted and created again.
+    Recreating(String),
+    /// It was deleted: by a removal, or by a deployment whose component no longer has it.
+    Deleted,
+    /// It stays for this reason, although its component is removed or no longer has it.
+    Kept(String),
+    /// The API server accepted it with this warning.
+    Warned(String),
+    /// A note for the user; not a failure.
+    Note(String),
+    /// It could not be applied, deleted or waited for; the failure in one line.
+    Failed(Operation, String),
+    /// A wait for it: sent when the wait begins and whenever the state changes.
+    Waiting(WaitState),
+    /// A reason that may keep a wait from ending, such as an image that cannot be pulled; each is sent once.
+    Diagnosis(String),
+    /// The end of a wait: it is ready (deploy) or gone (remove).
+    Reached(Operation),
+    /// Its rollback ended.
+    RolledBack(Reverted),
 }
 
 /// Receives the steps of a deployment or removal.

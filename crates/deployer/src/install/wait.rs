@@ -16,10 +16,10 @@ use tokio::time::Instant;
 
 use super::Error;
 use super::diagnosis::diagnose;
+use super::kinds::DEFINITION;
 use super::ready::{Readiness, held_by, readiness};
 use super::run::{Halt, Run};
-use super::sorts::Role;
-use super::step::{Operation, Step, WaitState};
+use super::step::{ObjectStep, Operation, WaitState};
 use crate::part::Component;
 use objects::client::{ApiServer, CallError};
 use objects::{Object, ObjectKind};
@@ -46,16 +46,16 @@ impl<'o> Wait<'o> {
 impl Run<'_> {
     /// Waits until the object is ready.
     pub(super) async fn wait_ready(&mut self, component: Component, object: &Object) -> Result<(), Halt> {
-        let role = Role::of(object);
-        let wanted = if role == Role::Definition { "established" } else { "ready" };
+        let is_definition = object.kind().group_kind() == DEFINITION;
+        let wanted = if is_definition { "established" } else { "ready" };
         let mut wait = Wait::new(component, object, wanted);
         loop {
             let live = self.get(object).await?;
-            let state = match live.as_ref().map(|live| readiness(role, live)) {
+            let state = match live.as_ref().map(|live| readiness(object.kind(), live)) {
                 Some(Readiness::Ready(finding)) => {
                     self.reached(&wait, Operation::Deploy);
                     if let Some(finding) = finding {
-                        self.found(component, object, finding);
+                        self.report(component, object, ObjectStep::Note(finding));
                     }
                     return Ok(());
                 }
@@ -90,8 +90,8 @@ impl Run<'_> {
 
     /// Reports the end of a wait, if its beginning was reported or the object is a workload.
     fn reached(&mut self, wait: &Wait<'_>, operation: Operation) {
-        if wait.state.is_some() || Role::of(wait.object).is_workload() {
-            self.observe(&Step::Reached(operation, wait.component, wait.object));
+        if wait.state.is_some() || wait.object.kind().is_workload() {
+            self.report(wait.component, wait.object, ObjectStep::Reached(operation));
         }
     }
 
@@ -103,7 +103,7 @@ impl Run<'_> {
         live: Option<&Value>,
     ) -> Result<(), Halt> {
         if wait.state.as_ref() != Some(&state) {
-            self.observe(&Step::Waiting(wait.component, wait.object, state.clone()));
+            self.report(wait.component, wait.object, ObjectStep::Waiting(state.clone()));
             wait.state = Some(state);
         }
         let interval = self.settings.wait_interval;
@@ -115,7 +115,7 @@ impl Run<'_> {
             let found = reasons(&self.api_server, wait, live).await;
             for trouble in found.map_err(|stop| Halt::of("reading", wait.object, stop))? {
                 if !wait.reasons.contains(&trouble) {
-                    self.observe(&Step::Diagnosis(wait.component, wait.object, trouble.clone()));
+                    self.report(wait.component, wait.object, ObjectStep::Diagnosis(trouble.clone()));
                     wait.reasons.push(trouble);
                 }
             }
@@ -154,7 +154,7 @@ async fn reasons(cluster: &ApiServer, wait: &Wait<'_>, live: &Value) -> Result<V
     if wait.wanted == "gone" {
         return Ok(held_by(live));
     }
-    if !Role::of(wait.object).is_workload() {
+    if !wait.object.kind().is_workload() {
         return Ok(Vec::new());
     }
     let labels = live["spec"]["selector"]["matchLabels"].as_object().into_iter().flatten();

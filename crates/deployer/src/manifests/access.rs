@@ -8,6 +8,7 @@ use k8s_openapi::api::rbac::v1::{
 };
 
 use super::meta::{cluster, within};
+use crate::options::Options;
 
 /// The namespace and name of a service account.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -18,7 +19,15 @@ pub struct ServiceAccountRef<'a> {
     pub name: &'a str,
 }
 
-impl ServiceAccountRef<'_> {
+impl<'a> ServiceAccountRef<'a> {
+    /// The topology updater's account; namespace and name are these unless options state others.
+    pub(super) fn of_updater(options: &'a Options, namespace: &'a str, name: &'a str) -> Self {
+        Self {
+            namespace: options.updater.namespace.as_deref().unwrap_or(namespace),
+            name: options.updater.name.as_deref().unwrap_or(name),
+        }
+    }
+
     /// The ServiceAccount object.
     #[must_use]
     pub fn object(&self) -> ServiceAccount {
@@ -26,8 +35,7 @@ impl ServiceAccountRef<'_> {
     }
 
     /// The user name in API requests.
-    #[must_use]
-    pub fn user(&self) -> String {
+    pub(super) fn user(&self) -> String {
         format!("system:serviceaccount:{}:{}", self.namespace, self.name)
     }
 

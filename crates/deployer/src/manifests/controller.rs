@@ -9,16 +9,12 @@
 use std::collections::BTreeMap;
 
 use api::rbac::rule_for;
-use k8s_openapi::api::apps::v1::{Deployment, DeploymentSpec};
-use k8s_openapi::api::core::v1::{
-    Affinity, Container, NodeAffinity, PodSpec, PodTemplateSpec, PreferredSchedulingTerm, Probe,
-    SecretVolumeSource, Service, ServicePort, ServiceSpec, Volume,
-};
+use k8s_openapi::api::apps::v1::Deployment;
+use k8s_openapi::api::core::v1::{Container, PodSpec, Probe, Service, ServicePort, ServiceSpec};
 use k8s_openapi::api::rbac::v1::PolicyRule;
-use k8s_openapi::apimachinery::pkg::apis::meta::v1::ObjectMeta;
 use k8s_openapi::apimachinery::pkg::util::intstr::IntOrString;
 
-use super::meta::{labels, selector, within};
+use super::meta::{labels, within};
 use super::{openshift, pod};
 
 pub mod monitoring;
@@ -119,37 +115,16 @@ pub fn deployment(options: &Options, program: &Program) -> Deployment {
         annotations.extend(labels([WORKLOAD]));
         annotations.extend([openshift::required("restricted-v2")]);
     }
-    let template = PodTemplateSpec {
-        metadata: Some(ObjectMeta {
-            labels: Some(program.pod_labels()),
-            annotations: Some(annotations),
-            ..ObjectMeta::default()
-        }),
-        spec: Some(pod_spec(options, program)),
-    };
+    let pods = pod::Pods { labels: program.pod_labels(), annotations, spec: pod_spec(options, program) };
     let mut metadata = within(&options.namespace, program.name);
     metadata.labels = Some(program.pod_labels());
-    Deployment {
-        metadata,
-        spec: Some(DeploymentSpec {
-            replicas: Some(1),
-            selector: selector(&program.pod_labels()),
-            template,
-            ..DeploymentSpec::default()
-        }),
-        status: None,
-    }
+    pods.deployment(metadata, 1, None)
 }
 
 fn pod_spec(options: &Options, program: &Program) -> PodSpec {
     let common = &options.common;
     // Without OpenShift no Secret is created, and metrics are served without TLS.
-    let source = SecretVolumeSource {
-        secret_name: Some(program.certificate.to_owned()),
-        optional: Some(true),
-        ..SecretVolumeSource::default()
-    };
-    let volume = Volume { name: "certs".to_owned(), secret: Some(source), ..Volume::default() };
+    let volume = pod::secret_directory("certs", program.certificate, Some(true));
     let certificate = common.platform.is_openshift();
     PodSpec {
         service_account_name: Some(program.name.to_owned()),
@@ -162,7 +137,7 @@ fn pod_spec(options: &Options, program: &Program) -> PodSpec {
         priority_class_name: Some("system-cluster-critical".to_owned()),
         tolerations: Some(pod::tolerate_control_plane(&[])),
         node_selector: Some(labels([("kubernetes.io/os", "linux")])),
-        affinity: Some(affinity(options)),
+        affinity: pod::affinity(&common.architectures, true),
         enable_service_links: Some(false),
         termination_grace_period_seconds: Some(10),
         ..PodSpec::default()
@@ -173,9 +148,6 @@ fn container(options: &Options, program: &Program) -> Container {
     let common = &options.common;
     let probe = |path: &str| pod::probe(path, IntOrString::String("health".to_owned()), None);
     Container {
-        name: CONTAINER.to_owned(),
-        image: Some(common.images.tholepin.clone()),
-        image_pull_policy: pod::pull_policy(common),
         args: Some(program.args.iter().map(|word| (*word).to_owned()).collect()),
         env: Some(vec![
             pod::field("NAMESPACE", "metadata.namespace"),
@@ -194,7 +166,7 @@ fn container(options: &Options, program: &Program) -> Container {
         // The process caches the labels of all nodes: at most 25 MiB with 500 nodes, 60 MiB with 5,000.
         resources: pod::resources(&[("cpu", "10m"), ("memory", "32Mi")], &[("memory", "256Mi")]),
         termination_message_policy: Some("FallbackToLogsOnError".to_owned()),
-        ..Container::default()
+        ..pod::container(CONTAINER, &common.images.tholepin, common)
     }
 }
 
@@ -207,18 +179,4 @@ pub fn openshift_rules() -> Vec<PolicyRule> {
         rule_for(group, &["clusteroperators"], "openshift-apiserver", &["get"]),
         rule_for(group, &["apiservers"], "cluster", &["list", "watch"]),
     ]
-}
-
-/// Requires the image's architectures and prefers control plane nodes.
-fn affinity(options: &Options) -> Affinity {
-    let architectures = &options.common.architectures;
-    let mut affinity = NodeAffinity::default();
-    if !architectures.is_empty() {
-        let terms = vec![pod::nodes_with("kubernetes.io/arch", architectures)];
-        affinity = pod::only_on(terms).node_affinity.unwrap_or_default();
-    }
-    let preference = pod::nodes_with(pod::CONTROL_PLANE, &[]);
-    affinity.preferred_during_scheduling_ignored_during_execution =
-        Some(vec![PreferredSchedulingTerm { preference, weight: 100 }]);
-    Affinity { node_affinity: Some(affinity), ..Affinity::default() }
 }

@@ -6,24 +6,17 @@
 //! The exporter runs as root, because the kubelet's directories belong to root. It has no capabilities, a read-only
 //! root file system and no writable mount. Only its `hostPath` volumes make the namespace a privileged one.
 
-use exporter::rbac::{Needs, Rules, rules};
+use exporter::rbac::{Needs, rules};
 use exporter::settings::{Mode, OwnerKind};
-use k8s_openapi::api::admissionregistration::v1::{
-    ValidatingAdmissionPolicy, ValidatingAdmissionPolicyBinding,
-};
-use k8s_openapi::api::apps::v1::{DaemonSet, DaemonSetSpec, DaemonSetUpdateStrategy, RollingUpdateDaemonSet};
-use k8s_openapi::api::core::v1::{
-    ConfigMap, Container, Namespace, PodSpec, PodTemplateSpec, Probe, ResourceRequirements, SecurityContext,
-    ServiceAccount,
-};
+use k8s_openapi::api::apps::v1::{DaemonSet, DaemonSetUpdateStrategy, RollingUpdateDaemonSet};
+use k8s_openapi::api::core::v1::{Container, PodSpec, Probe, ResourceRequirements, SecurityContext};
 use k8s_openapi::api::networking::v1::NetworkPolicy;
-use k8s_openapi::api::rbac::v1::{ClusterRole, ClusterRoleBinding};
-use k8s_openapi::apimachinery::pkg::apis::meta::v1::ObjectMeta;
 use k8s_openapi::apimachinery::pkg::util::intstr::IntOrString;
 use std::collections::BTreeMap;
 
 use super::access::{ServiceAccountRef, cluster_role};
-use super::meta::{self, PodSecurityLevel, labels, selector, within};
+use super::meta::PodSecurityLevel::Privileged;
+use super::meta::{self, labels, within};
 use super::network::{self, AllowedPorts};
 use super::{Error, openshift, pod};
 use crate::options::{KubeletConfig, Options};
@@ -43,10 +36,7 @@ pub const CONTAINER: &str = "exporter";
 /// The service account; its namespace and name are those of most objects.
 #[must_use]
 pub fn account(options: &Options) -> ServiceAccountRef<'_> {
-    ServiceAccountRef {
-        namespace: options.updater.namespace.as_deref().unwrap_or(NAMESPACE),
-        name: options.updater.name.as_deref().unwrap_or(NAME),
-    }
+    ServiceAccountRef::of_updater(options, NAMESPACE, NAME)
 }
 
 /// All objects, in the order of installation.
@@ -55,41 +45,35 @@ pub fn account(options: &Options) -> ServiceAccountRef<'_> {
 /// When options contradict each other.
 pub fn objects(options: &Options) -> Result<Vec<Object>, Error> {
     let account = account(options);
-    let mut objects = vec![Object::new(&namespace(options))?];
+    let ServiceAccountRef { namespace, name } = account;
+    let mut objects = vec![Object::new(&meta::namespace(namespace, Privileged, options.platform))?];
     if options.critical_quota {
-        objects.push(Object::new(&meta::critical_quota(account.namespace))?);
+        objects.push(Object::new(&meta::critical_quota(namespace))?);
     }
-    objects.push(Object::new(&service_account(options))?);
+    objects.push(Object::new(&account.object())?);
     if options.platform.is_openshift() {
-        objects.push(openshift::exporter_constraints(account, options)?);
+        objects.push(openshift::read_only_constraints(
+            account,
+            options,
+            &["configMap", "hostPath", "projected"],
+        )?);
     }
-    objects.push(Object::new(&role(options))?);
-    objects.push(Object::new(&role_binding(options))?);
+    objects.push(Object::new(&cluster_role(name, rules(needs(options), namespace).cluster))?);
+    objects.push(Object::new(&account.with_cluster_role(name))?);
     if options.updater.admission_policy && options.kubernetes_at_least(32) {
-        let (policy, binding) = admission_policy(options);
+        // Restricts each exporter to the object of its own node.
+        let (policy, binding) = exporter::policy::admission_policy(namespace, name);
         objects.push(Object::new(&policy)?);
         objects.push(Object::new(&binding)?);
     }
     if options.network_policies {
         objects.push(Object::new(&network_policy(options))?);
     }
-    if let Some(map) = config_map(options) {
-        objects.push(Object::new(&map)?);
+    if let Some(text) = &options.updater.config {
+        objects.push(Object::new(&pod::config_map(namespace, name, flags::CONFIG_KEY, text))?);
     }
     objects.push(Object::new(&daemon_set(options)?)?);
     Ok(objects)
-}
-
-/// The namespace; privileged, because no other level allows `hostPath` volumes.
-#[must_use]
-pub fn namespace(options: &Options) -> Namespace {
-    meta::namespace(account(options).namespace, PodSecurityLevel::Privileged, options.platform)
-}
-
-/// The service account.
-#[must_use]
-pub fn service_account(options: &Options) -> ServiceAccount {
-    account(options).object()
 }
 
 /// The features that [`flags`] turn on, as far as permissions depend on them.
@@ -103,83 +87,30 @@ pub fn needs(options: &Options) -> Needs {
     }
 }
 
-/// The ClusterRole.
-#[must_use]
-pub fn role(options: &Options) -> ClusterRole {
-    let account = account(options);
-    let Rules { cluster, .. } = rules(needs(options), account.namespace);
-    cluster_role(account.name, cluster)
-}
-
-/// Binds the role to the service account.
-#[must_use]
-pub fn role_binding(options: &Options) -> ClusterRoleBinding {
-    let account = account(options);
-    account.with_cluster_role(account.name)
-}
-
-/// The admission policy that restricts each exporter to the object of its own node.
-#[must_use]
-pub fn admission_policy(options: &Options) -> (ValidatingAdmissionPolicy, ValidatingAdmissionPolicyBinding) {
-    let account = account(options);
-    exporter::policy::admission_policy(account.namespace, account.name)
-}
-
 /// Allows metrics and health checks from anywhere, and egress to API server and, if needed, kubelet.
-#[must_use]
-pub fn network_policy(options: &Options) -> NetworkPolicy {
-    let account = account(options);
+fn network_policy(options: &Options) -> NetworkPolicy {
+    let ServiceAccountRef { namespace, name } = account(options);
     let mut servers = options.api_server_ports.clone();
     if let KubeletConfig::Configz { port } = options.kubelet().config {
         servers.push(port);
     }
     let openings = AllowedPorts { ingress: Some(vec![options.updater.metrics_port]), egress: Some(servers) };
-    network::policy(account.namespace, account.name, &pod_labels(options), &openings)
+    network::policy(namespace, name, &pod_labels(options), &openings)
 }
 
-/// The ConfigMap with the configuration file, if there is one.
-#[must_use]
-pub fn config_map(options: &Options) -> Option<ConfigMap> {
-    let account = account(options);
-    let text = options.updater.config.as_deref()?;
-    Some(pod::config_map(account.namespace, account.name, flags::CONFIG_KEY, text))
-}
-
-/// The DaemonSet.
-///
-/// # Errors
-/// When the kubelet's configuration cannot be read in the chosen way.
-pub fn daemon_set(options: &Options) -> Result<DaemonSet, Error> {
-    let account = account(options);
-    let pods = pod_labels(options);
+fn daemon_set(options: &Options) -> Result<DaemonSet, Error> {
+    let ServiceAccountRef { namespace, name } = account(options);
     let hash = options.updater.config.as_deref().map(pod::config_hash);
-    let constraints = options.platform.is_openshift().then(|| openshift::required(account.name));
-    let annotations: BTreeMap<_, _> = hash.into_iter().chain(constraints).collect();
-    let template = PodTemplateSpec {
-        metadata: Some(ObjectMeta {
-            labels: Some(pods.clone()),
-            annotations: Some(annotations).filter(|annotations| !annotations.is_empty()),
-            ..ObjectMeta::default()
-        }),
-        spec: Some(pod_spec(options)?),
+    let constraints = options.platform.is_openshift().then(|| openshift::required(name));
+    let annotations = hash.into_iter().chain(constraints).collect();
+    let pods = pod::Pods { labels: pod_labels(options), annotations, spec: pod_spec(options)? };
+    // Without its exporter a node keeps its last report, and the scheduler continues with its own ledger.
+    let max_unavailable = Some(IntOrString::String("10%".to_owned()));
+    let strategy = DaemonSetUpdateStrategy {
+        type_: Some("RollingUpdate".to_owned()),
+        rolling_update: Some(RollingUpdateDaemonSet { max_unavailable, max_surge: None }),
     };
-    Ok(DaemonSet {
-        metadata: within(account.namespace, account.name),
-        spec: Some(DaemonSetSpec {
-            selector: selector(&pods),
-            template,
-            // Without its exporter a node keeps its last report, and the scheduler continues with its own ledger.
-            update_strategy: Some(DaemonSetUpdateStrategy {
-                type_: Some("RollingUpdate".to_owned()),
-                rolling_update: Some(RollingUpdateDaemonSet {
-                    max_unavailable: Some(IntOrString::String("10%".to_owned())),
-                    max_surge: None,
-                }),
-            }),
-            ..DaemonSetSpec::default()
-        }),
-        status: None,
-    })
+    Ok(pods.daemon_set(within(namespace, name), Some(strategy)))
 }
 
 fn pod_spec(options: &Options) -> Result<PodSpec, Error> {
@@ -188,24 +119,20 @@ fn pod_spec(options: &Options) -> Result<PodSpec, Error> {
     let variables = [("NODE_NAME", "spec.nodeName"), ("NODE_IP", "status.hostIP")];
     // Only `/configz` needs the address.
     let used = if needs(options).configz { 2 } else { 1 };
+    let probe = |path: &str| pod::probe(path, IntOrString::String("metrics".to_owned()), None);
+    let security = SecurityContext { read_only_root_filesystem: Some(true), ..pod::confined_root() };
     let container = Container {
-        name: CONTAINER.to_owned(),
-        image: Some(options.images.tholepin.clone()),
-        image_pull_policy: pod::pull_policy(options),
         args: Some(flags(options)?),
         env: Some(variables[..used].iter().map(|(name, path)| pod::field(name, path)).collect()),
         ports: Some(vec![pod::port("metrics", updater.metrics_port)]),
         volume_mounts: Some(volume_mounts),
-        security_context: Some(security(options)),
+        security_context: Some(pod::with_selinux(security, openshift::selinux_type(options).as_deref())),
         readiness_probe: Some(Probe { period_seconds: Some(5), ..probe("/readyz") }),
         liveness_probe: Some(Probe { period_seconds: Some(20), timeout_seconds: Some(5), ..probe("/livez") }),
         resources: resources(),
         termination_message_policy: Some("FallbackToLogsOnError".to_owned()),
-        ..Container::default()
+        ..pod::container(CONTAINER, &options.images.tholepin, options)
     };
-    let architectures = &options.architectures;
-    let affinity = (!architectures.is_empty())
-        .then(|| pod::only_on(vec![pod::nodes_with("kubernetes.io/arch", architectures)]));
     let mut node_selector = labels([("kubernetes.io/os", "linux")]);
     node_selector.extend(updater.node_selector.clone());
     Ok(PodSpec {
@@ -213,11 +140,12 @@ fn pod_spec(options: &Options) -> Result<PodSpec, Error> {
         containers: vec![container],
         volumes: Some(volumes),
         image_pull_secrets: pod::pull_secrets(options),
-        priority_class_name: Some(priority_class(options)).filter(|name| !name.is_empty()),
+        // High, because an evicted exporter leaves the scheduler without reports of the node.
+        priority_class_name: pod::priority_class(&updater.priority_class, "system-node-critical"),
         tolerations: Some(updater.tolerations.clone().unwrap_or_else(|| vec![pod::tolerate_all()]))
             .filter(|tolerations| !tolerations.is_empty()),
         node_selector: Some(node_selector),
-        affinity,
+        affinity: pod::affinity(&options.architectures, false),
         enable_service_links: Some(false),
         // The exporter ends open requests within two seconds.
         termination_grace_period_seconds: Some(10),
@@ -232,20 +160,6 @@ fn pod_spec(options: &Options) -> Result<PodSpec, Error> {
 #[must_use]
 pub fn resources() -> Option<ResourceRequirements> {
     pod::resources(&[("cpu", "10m"), ("memory", "20Mi")], &[("memory", "100Mi")])
-}
-
-fn security(options: &Options) -> SecurityContext {
-    let context = SecurityContext { read_only_root_filesystem: Some(true), ..pod::confined_root() };
-    pod::with_selinux(context, openshift::selinux_type(options).as_deref())
-}
-
-fn probe(path: &str) -> Probe {
-    pod::probe(path, IntOrString::String("metrics".to_owned()), None)
-}
-
-/// High, because an evicted exporter leaves the scheduler without reports of the node.
-fn priority_class(options: &Options) -> String {
-    options.updater.priority_class.clone().unwrap_or_else(|| "system-node-critical".to_owned())
 }
 
 fn pod_labels(options: &Options) -> BTreeMap<String, String> {

@@ -50,6 +50,20 @@ pub fn policy(
     }
 }
 
+/// Two policies that leave the pods the API server alone: `NAME-default-deny-all`, and `NAME-egress-to-api-server` for the
+/// servers' ports.
+pub(super) fn only_api_server(
+    namespace: &str,
+    name: &str,
+    pods: &BTreeMap<String, String>,
+    servers: &[u16],
+) -> [NetworkPolicy; 2] {
+    let nothing = AllowedPorts { ingress: Some(Vec::new()), egress: Some(Vec::new()) };
+    let server = AllowedPorts { ingress: None, egress: Some(servers.to_vec()) };
+    [("default-deny-all", nothing), ("egress-to-api-server", server)]
+        .map(|(suffix, openings)| policy(namespace, &format!("{name}-{suffix}"), pods, &openings))
+}
+
 fn port(number: u16) -> NetworkPolicyPort {
     NetworkPolicyPort {
         port: Some(IntOrString::Int(number.into())),

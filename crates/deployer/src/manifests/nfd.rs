@@ -2,19 +2,15 @@
 //!
 //! In: [`Options`]. Out: its objects, one by one and all together. Never: the rest of node-feature-discovery.
 
-use std::collections::BTreeMap;
-
 use api::nrt;
 use api::rbac::rule;
-use k8s_openapi::api::apps::v1::{DaemonSet, DaemonSetSpec};
-use k8s_openapi::api::core::v1::{
-    Container, Namespace, PodSpec, PodTemplateSpec, SecurityContext, ServiceAccount, Volume, VolumeMount,
-};
-use k8s_openapi::api::rbac::v1::{ClusterRole, ClusterRoleBinding};
+use k8s_openapi::api::apps::v1::DaemonSet;
+use k8s_openapi::api::core::v1::{Container, PodSpec, SecurityContext, Volume, VolumeMount};
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::ObjectMeta;
 
 use super::access::{ServiceAccountRef, cluster_role};
-use super::meta::{self, PodSecurityLevel, labels, selector, within};
+use super::meta::PodSecurityLevel::Privileged;
+use super::meta::{self, labels, within};
 use super::{Error, openshift, pod};
 use crate::options::{KubeletConfig, Options};
 use objects::Object;
@@ -29,10 +25,7 @@ const OPENSHIFT_CONFIG: &str = "/etc/kubernetes/kubelet.conf";
 /// The service account; its namespace and name are those of most objects.
 #[must_use]
 pub fn account(options: &Options) -> ServiceAccountRef<'_> {
-    ServiceAccountRef {
-        namespace: options.updater.namespace.as_deref().unwrap_or(NAMESPACE),
-        name: options.updater.name.as_deref().unwrap_or(NAME),
-    }
+    ServiceAccountRef::of_updater(options, NAMESPACE, NAME)
 }
 
 /// All objects, in the order of installation.
@@ -40,31 +33,14 @@ pub fn account(options: &Options) -> ServiceAccountRef<'_> {
 /// # Errors
 /// When the kubelet's configuration is stated: the program has no flags for it.
 pub fn objects(options: &Options) -> Result<Vec<Object>, Error> {
-    let mut objects = vec![Object::new(&namespace(options))?, Object::new(&service_account(options))?];
+    let account = account(options);
+    let mut objects = vec![
+        Object::new(&meta::namespace(account.namespace, Privileged, options.platform))?,
+        Object::new(&account.object())?,
+    ];
     if options.platform.is_openshift() {
-        objects.push(openshift::nfd_constraints(account(options), options)?);
+        objects.push(openshift::read_only_constraints(account, options, &["hostPath", "projected"])?);
     }
-    objects.push(Object::new(&role(options))?);
-    objects.push(Object::new(&role_binding(options))?);
-    objects.push(Object::new(&daemon_set(options)?)?);
-    Ok(objects)
-}
-
-/// The namespace; privileged, because no other level allows `hostPath` volumes.
-#[must_use]
-pub fn namespace(options: &Options) -> Namespace {
-    meta::namespace(account(options).namespace, PodSecurityLevel::Privileged, options.platform)
-}
-
-/// The service account.
-#[must_use]
-pub fn service_account(options: &Options) -> ServiceAccount {
-    account(options).object()
-}
-
-/// The ClusterRole.
-#[must_use]
-pub fn role(options: &Options) -> ClusterRole {
     let mut rules = vec![
         rule("", &["nodes"], &["get", "list"]),
         rule("", &["pods"], &["get"]),
@@ -73,35 +49,22 @@ pub fn role(options: &Options) -> ClusterRole {
     if matches!(config(options), KubeletConfig::Configz { .. }) {
         rules.push(exporter::rbac::configz());
     }
-    cluster_role(account(options).name, rules)
+    objects.push(Object::new(&cluster_role(account.name, rules))?);
+    objects.push(Object::new(&account.with_cluster_role(account.name))?);
+    objects.push(Object::new(&daemon_set(options)?)?);
+    Ok(objects)
 }
 
-/// Binds the role to the service account.
-#[must_use]
-pub fn role_binding(options: &Options) -> ClusterRoleBinding {
-    let account = account(options);
-    account.with_cluster_role(account.name)
-}
-
-/// The DaemonSet.
-///
-/// # Errors
-/// When the kubelet's configuration is stated: the program has no flags for it.
-pub fn daemon_set(options: &Options) -> Result<DaemonSet, Error> {
+fn daemon_set(options: &Options) -> Result<DaemonSet, Error> {
     let ServiceAccountRef { namespace, name } = account(options);
-    let pods = labels([("app", NAME)]);
-    let annotations = BTreeMap::from([openshift::required(name)]);
-    let template = PodTemplateSpec {
-        metadata: Some(ObjectMeta {
-            labels: Some(pods.clone()),
-            annotations: options.platform.is_openshift().then_some(annotations),
-            ..ObjectMeta::default()
-        }),
-        spec: Some(pod_spec(options)?),
+    let annotations = options.platform.is_openshift().then(|| openshift::required(name));
+    let pods = pod::Pods {
+        labels: labels([("app", NAME)]),
+        annotations: annotations.into_iter().collect(),
+        spec: pod_spec(options)?,
     };
     let metadata = ObjectMeta { labels: Some(labels([("app", "nfd")])), ..within(namespace, name) };
-    let spec = DaemonSetSpec { selector: selector(&pods), template, ..DaemonSetSpec::default() };
-    Ok(DaemonSet { metadata, spec: Some(spec), status: None })
+    Ok(pods.daemon_set(metadata, None))
 }
 
 fn pod_spec(options: &Options) -> Result<PodSpec, Error> {
@@ -113,16 +76,13 @@ fn pod_spec(options: &Options) -> Result<PodSpec, Error> {
         env.push(pod::field("NODE_ADDRESS", "status.hostIP"));
     }
     let container = Container {
-        name: NAME.to_owned(),
-        image: Some(options.images.nfd.clone()),
-        image_pull_policy: pod::pull_policy(options),
         command: Some(vec![NAME.to_owned()]),
         args: Some(flags(options)?),
         env: Some(env),
         volume_mounts: Some(volume_mounts),
         security_context: Some(pod::with_selinux(security, openshift::selinux_type(options).as_deref())),
         resources: pod::resources(&[("cpu", "10m"), ("memory", "64Mi")], &[]),
-        ..Container::default()
+        ..pod::container(NAME, &options.images.nfd, options)
     };
     Ok(PodSpec {
         dns_policy: Some("ClusterFirstWithHostNet".to_owned()),
@@ -130,18 +90,14 @@ fn pod_spec(options: &Options) -> Result<PodSpec, Error> {
         containers: vec![container],
         volumes: Some(volumes),
         image_pull_secrets: pod::pull_secrets(options),
-        priority_class_name: updater.priority_class.clone().filter(|name| !name.is_empty()),
+        priority_class_name: pod::priority_class(&updater.priority_class, ""),
         tolerations: updater.tolerations.clone().filter(|tolerations| !tolerations.is_empty()),
         node_selector: Some(updater.node_selector.clone()).filter(|labels| !labels.is_empty()),
         ..PodSpec::default()
     })
 }
 
-/// The arguments.
-///
-/// # Errors
-/// When the kubelet's configuration is stated: the program has no flags for it.
-pub fn flags(options: &Options) -> Result<Vec<String>, Error> {
+fn flags(options: &Options) -> Result<Vec<String>, Error> {
     let config = match config(options) {
         KubeletConfig::File { .. } => "file:///host-var/lib/kubelet/config.yaml".to_owned(),
         KubeletConfig::Configz { port } => format!("https://$(NODE_ADDRESS):{port}/configz"),

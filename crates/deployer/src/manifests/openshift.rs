@@ -1,19 +1,19 @@
 //! OpenShift's own kinds: SecurityContextConstraints and MachineConfigs.
 //!
-//! In: [`Options`]. Out: objects, from types of our own. Never: constraints that allow more or less than the pods
+//! In: [`Options`]. Out: objects. Never: constraints that allow more or less than the pods
 //! request; both are made from the same values.
 
-use serde::Serialize;
+use k8s_openapi::ByteString;
+use serde_json::{Value, json};
 
 use super::Error;
 use super::access::ServiceAccountRef;
 use super::meta::{cluster, labels};
 use crate::options::{Options, SccVersion, Updater};
 use crate::platform::Platform;
-use objects::{Object, ObjectKind, object};
+use objects::{Object, ObjectKind};
 
 pub mod hooks;
-mod ignition;
 pub mod selinux;
 
 /// The SELinux type of nodes for programs that connect to the kubelet.
@@ -23,55 +23,6 @@ pub const RTE_PROCESS: &str = "rte.process";
 /// The pod annotation that selects SecurityContextConstraints.
 const REQUIRED: &str = "openshift.io/required-scc";
 
-/// SecurityContextConstraints (`security.openshift.io/v1`), with all fields that have no default.
-#[derive(Clone, Debug, Serialize)]
-#[serde(rename_all = "camelCase")]
-struct Constraints {
-    metadata: k8s_openapi::apimachinery::pkg::apis::meta::v1::ObjectMeta,
-    allow_host_dir_volume_plugin: bool,
-    #[serde(rename = "allowHostIPC")]
-    allow_host_ipc: bool,
-    allow_host_network: bool,
-    #[serde(rename = "allowHostPID")]
-    allow_host_pid: bool,
-    allow_host_ports: bool,
-    allow_privilege_escalation: bool,
-    allow_privileged_container: bool,
-    allowed_capabilities: Vec<String>,
-    default_add_capabilities: Vec<String>,
-    fs_group: Strategy,
-    groups: Vec<String>,
-    /// Always null, because pods select the constraints by annotation; the field is required.
-    priority: Option<i32>,
-    read_only_root_filesystem: bool,
-    required_drop_capabilities: Vec<String>,
-    run_as_user: Strategy,
-    #[serde(rename = "seLinuxContext")]
-    selinux_context: Strategy,
-    seccomp_profiles: Vec<String>,
-    supplemental_groups: Strategy,
-    users: Vec<String>,
-    volumes: Vec<String>,
-}
-
-#[derive(Clone, Debug, Default, Serialize)]
-#[serde(rename_all = "camelCase")]
-struct Strategy {
-    #[serde(rename = "type")]
-    kind: &'static str,
-    #[serde(skip_serializing_if = "Option::is_none")]
-    uid: Option<i64>,
-    #[serde(rename = "seLinuxOptions", skip_serializing_if = "Option::is_none")]
-    selinux_options: Option<SelinuxOptions>,
-}
-
-#[derive(Clone, Debug, Serialize)]
-struct SelinuxOptions {
-    #[serde(rename = "type")]
-    kind: String,
-    level: &'static str,
-}
-
 /// The pod annotation that selects these constraints among those of the service account.
 #[must_use]
 pub fn required(constraints: &str) -> (String, String) {
@@ -79,33 +30,30 @@ pub fn required(constraints: &str) -> (String, String) {
 }
 
 /// Whether a MachineConfig installs the SELinux policy: for RTE on OpenShift. HyperShift has no MachineConfigs.
-#[must_use]
-pub fn has_machine_config(options: &Options) -> bool {
+pub(super) fn has_machine_config(options: &Options) -> bool {
     options.platform == Platform::OpenShift
         && options.updater.kind == Updater::Rte
         && options.updater.custom_selinux_policy
 }
 
 /// The SELinux type of the updater's containers; `None`: unset.
-#[must_use]
-pub fn selinux_type(options: &Options) -> Option<String> {
+pub(super) fn selinux_type(options: &Options) -> Option<String> {
     let own = options.updater.scc == SccVersion::V1 && has_machine_config(options);
     let usual = if own { RTE_PROCESS } else { DEVICE_PLUGIN };
     let usual = options.platform.is_openshift().then(|| usual.to_owned());
     options.updater.selinux_type.clone().or(usual)
 }
 
-/// The constraints of our exporter: `hostPath` volumes and root, nothing else.
+/// The constraints of our exporter or nfd-topology-updater: these volumes and root, nothing else.
 ///
 /// # Errors
-/// When the object has no JSON form; our types always have one.
-pub fn exporter_constraints(account: ServiceAccountRef<'_>, options: &Options) -> Result<Object, Error> {
-    let constraints = Constraints {
-        read_only_root_filesystem: true,
-        volumes: words(&["configMap", "hostPath", "projected"]),
-        ..confined(options, account.name, account)
-    };
-    Ok(scc_object(&constraints)?)
+/// As [`Object::from_value`].
+pub(super) fn read_only_constraints(
+    account: ServiceAccountRef<'_>,
+    options: &Options,
+    volumes: &[&str],
+) -> Result<Object, Error> {
+    constraints(options, account.name, account, (volumes, true))
 }
 
 /// The name of RTE's constraints.
@@ -121,76 +69,63 @@ pub fn rte_constraints_name(options: &Options) -> &'static str {
 /// volumes.
 ///
 /// # Errors
-/// When the object has no JSON form; our types always have one.
+/// As [`Object::from_value`].
 pub fn rte_constraints(account: ServiceAccountRef<'_>, options: &Options) -> Result<Object, Error> {
-    let used = ["configMap", "downwardAPI", "emptyDir", "hostPath", "projected", "secret"];
-    let volumes = match options.updater.scc {
-        SccVersion::V1 => words(&["*"]),
-        SccVersion::V2 => words(&used),
+    let volumes: &[&str] = match options.updater.scc {
+        SccVersion::V1 => &["*"],
+        SccVersion::V2 => &["configMap", "downwardAPI", "emptyDir", "hostPath", "projected", "secret"],
     };
-    let name = rte_constraints_name(options);
-    Ok(scc_object(&Constraints { volumes, ..confined(options, name, account) })?)
+    constraints(options, rte_constraints_name(options), account, (volumes, false))
 }
 
-/// The constraints of nfd-topology-updater.
-///
-/// # Errors
-/// When the object has no JSON form; our types always have one.
-pub fn nfd_constraints(account: ServiceAccountRef<'_>, options: &Options) -> Result<Object, Error> {
-    let volumes = words(&["hostPath", "projected"]);
-    let read_only_root_filesystem = true;
-    Ok(scc_object(&Constraints {
-        volumes,
-        read_only_root_filesystem,
-        ..confined(options, account.name, account)
-    })?)
-}
-
-/// Root with `hostPath` volumes in the containers' SELinux type, and nothing more.
-fn confined(options: &Options, name: &str, account: ServiceAccountRef<'_>) -> Constraints {
-    let any = Strategy { kind: "RunAsAny", ..Strategy::default() };
-    let selinux = selinux_type(options).map(|kind| SelinuxOptions { kind, level: "s0" });
-    Constraints {
-        metadata: cluster(name),
-        allow_host_dir_volume_plugin: true,
-        allow_host_ipc: false,
-        allow_host_network: false,
-        allow_host_pid: false,
-        allow_host_ports: false,
-        allow_privilege_escalation: false,
-        allow_privileged_container: false,
-        allowed_capabilities: Vec::new(),
-        default_add_capabilities: Vec::new(),
-        fs_group: any.clone(),
-        groups: Vec::new(),
-        priority: None,
-        read_only_root_filesystem: false,
-        required_drop_capabilities: words(&["ALL"]),
-        run_as_user: any.clone(),
-        selinux_context: Strategy { kind: "MustRunAs", selinux_options: selinux, uid: None },
-        seccomp_profiles: words(&["runtime/default"]),
-        supplemental_groups: any,
-        users: vec![account.user()],
-        volumes: Vec::new(),
+/// Root with these volumes in the containers' SELinux type, and nothing more; all fields that have no default.
+fn constraints(
+    options: &Options,
+    name: &str,
+    account: ServiceAccountRef<'_>,
+    (volumes, read_only_root_filesystem): (&[&str], bool),
+) -> Result<Object, Error> {
+    let any = json!({ "type": "RunAsAny" });
+    let mut selinux = json!({ "type": "MustRunAs" });
+    if let Some(kind) = selinux_type(options) {
+        selinux["seLinuxOptions"] = json!({ "type": kind, "level": "s0" });
     }
-}
-
-fn scc_object(constraints: &Constraints) -> Result<Object, object::Error> {
-    of("security.openshift.io", "SecurityContextConstraints", "securitycontextconstraints", constraints)
+    let body = json!({
+        "metadata": cluster(name),
+        "allowHostDirVolumePlugin": true,
+        "allowHostIPC": false,
+        "allowHostNetwork": false,
+        "allowHostPID": false,
+        "allowHostPorts": false,
+        "allowPrivilegeEscalation": false,
+        "allowPrivilegedContainer": false,
+        "allowedCapabilities": [],
+        "defaultAddCapabilities": [],
+        "fsGroup": any,
+        "groups": [],
+        // Null, because pods select the constraints by annotation; the field is required.
+        "priority": null,
+        "readOnlyRootFilesystem": read_only_root_filesystem,
+        "requiredDropCapabilities": ["ALL"],
+        "runAsUser": any,
+        "seLinuxContext": selinux,
+        "seccompProfiles": ["runtime/default"],
+        "supplementalGroups": any,
+        "users": [account.user()],
+        "volumes": volumes,
+    });
+    let words = ["security.openshift.io", "v1", "SecurityContextConstraints", "securitycontextconstraints"];
+    Ok(Object::from_value(ObjectKind::from(words), body)?)
 }
 
 /// The MachineConfig that installs the SELinux policy and, if chosen, the container runtime's hook on nodes.
 ///
 /// # Errors
-/// When the object has no JSON form; our types always have one.
+/// As [`Object::from_value`].
 pub fn machine_config(options: &Options) -> Result<Object, Error> {
     let updater = &options.updater;
     let mut files = if updater.cri_hooks { hooks::files().to_vec() } else { Vec::new() };
-    files.push(ignition::File::new(
-        "/etc/selinux/rte.cil",
-        0o644,
-        &selinux::policy(options.version.as_ref()),
-    ));
+    files.push(file("/etc/selinux/rte.cil", 0o644, &selinux::policy(options.version.as_ref())));
     let name = match &updater.name {
         None => "50-resource-topology-exporter".to_owned(),
         Some(name) => format!("51-{name}"),
@@ -201,9 +136,24 @@ pub fn machine_config(options: &Options) -> Result<Object, Error> {
     } else {
         updater.machine_config_labels.clone()
     });
-    let unit = ignition::Unit::enabled("rte-selinux-policy-install.service", UNIT);
-    let config = ignition::machine_config(metadata, files, vec![unit]);
-    Ok(of("machineconfiguration.openshift.io", "MachineConfig", "machineconfigs", &config)?)
+    let unit = json!({ "name": "rte-selinux-policy-install.service", "enabled": true, "contents": UNIT });
+    let config = json!({
+        "ignition": { "version": "3.2.0" },
+        "storage": { "files": files },
+        "systemd": { "units": [unit] },
+    });
+    let words = ["machineconfiguration.openshift.io", "v1", "MachineConfig", "machineconfigs"];
+    let body = json!({ "metadata": metadata, "spec": { "config": config } });
+    Ok(Object::from_value(ObjectKind::from(words), body)?)
+}
+
+/// A file of root on a node, as Ignition states it; `mode` as in `chmod`.
+fn file(path: &str, mode: u32, text: &str) -> Value {
+    // The JSON form of a ByteString is a string in base64.
+    let encoded = json!(ByteString(text.as_bytes().to_vec()));
+    let encoded = encoded.as_str().unwrap_or_default();
+    let source = format!("data:text/plain;charset=utf-8;base64,{encoded}");
+    json!({ "path": path, "mode": mode, "overwrite": true, "contents": { "source": source } })
 }
 
 /// Loads the policy before the kubelet starts.
@@ -220,13 +170,3 @@ ExecStart=/usr/sbin/semodule -i /etc/selinux/rte.cil
 [Install]
 WantedBy=multi-user.target
 ";
-
-fn of(group: &str, kind: &str, plural: &str, value: &impl Serialize) -> Result<Object, object::Error> {
-    let body = serde_json::to_value(value);
-    let body = body.map_err(|error| object::Error::NotJson(kind.to_owned(), error.to_string()))?;
-    Object::from_value(ObjectKind::new(group, "v1", kind, plural), body)
-}
-
-fn words(words: &[&str]) -> Vec<String> {
-    words.iter().map(|word| (*word).to_owned()).collect()
-}

@@ -6,18 +6,14 @@
 
 use std::collections::BTreeMap;
 
-use k8s_openapi::api::apps::v1::{Deployment, DeploymentSpec};
-use k8s_openapi::api::core::v1::{
-    ConfigMap, Container, Namespace, PodSpec, PodTemplateSpec, Probe, ServiceAccount,
-};
-use k8s_openapi::api::networking::v1::NetworkPolicy;
-use k8s_openapi::api::rbac::v1::{ClusterRole, ClusterRoleBinding, Role, RoleBinding};
+use k8s_openapi::api::apps::v1::Deployment;
+use k8s_openapi::api::core::v1::{Container, PodSpec, Probe};
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::ObjectMeta;
 use k8s_openapi::apimachinery::pkg::util::intstr::IntOrString;
 
 use super::access::{ServiceAccountRef, cluster_role, role};
-use super::meta::{self, PodSecurityLevel, labels, selector, within};
-use super::network::{AllowedPorts, policy};
+use super::meta::{self, PodSecurityLevel, labels, within};
+use super::network::only_api_server;
 use super::schedulerconfig::{self, ConfigStyle, KEY, LeaderElection};
 use super::{Error, openshift, pod, podgroups};
 use crate::options::Options;
@@ -37,39 +33,17 @@ pub const CONTROLLER: &str = "topology-aware-controller";
 /// The default name of the lease.
 const LEASE: &str = "nrtmatch-scheduler";
 const CONFIG_MAP: &str = "scheduler-config";
-/// Namespace and name of the Role that permits to read the API server's authentication settings.
+/// Namespace and name of the Role that permits to read the API server's authentication settings, with which the programs
+/// authenticate readers of their metrics.
 const AUTHENTICATION: (&str, &str) = ("kube-system", "extension-apiserver-authentication-reader");
 /// The port of health checks and metrics.
 pub const PORT: i32 = 10259;
 
-/// The namespace of scheduler and controller.
-#[must_use]
-pub fn namespace_name(options: &Options) -> &str {
-    let usual = if options.platform.is_openshift() { OPENSHIFT_NAMESPACE } else { NAMESPACE };
-    options.scheduler.namespace.as_deref().unwrap_or(usual)
-}
-
 /// The scheduler's service account.
 #[must_use]
 pub fn account(options: &Options) -> ServiceAccountRef<'_> {
-    ServiceAccountRef { namespace: namespace_name(options), name: NAME }
-}
-
-/// The controller's service account.
-#[must_use]
-pub fn controller_account(options: &Options) -> ServiceAccountRef<'_> {
-    ServiceAccountRef { namespace: namespace_name(options), name: CONTROLLER }
-}
-
-/// The leader election; a single replica needs none.
-#[must_use]
-pub fn election(options: &Options) -> LeaderElection {
-    let lease = &options.scheduler.lease;
-    LeaderElection {
-        enabled: options.scheduler.replicas > 1,
-        namespace: lease.namespace.clone().unwrap_or_else(|| namespace_name(options).to_owned()),
-        name: lease.name.clone().unwrap_or_else(|| LEASE.to_owned()),
-    }
+    let usual = if options.platform.is_openshift() { OPENSHIFT_NAMESPACE } else { NAMESPACE };
+    ServiceAccountRef { namespace: options.scheduler.namespace.as_deref().unwrap_or(usual), name: NAME }
 }
 
 /// All objects, in the order of installation.
@@ -77,146 +51,53 @@ pub fn election(options: &Options) -> LeaderElection {
 /// # Errors
 /// When the configuration file cannot express an option.
 pub fn objects(options: &Options) -> Result<Vec<Object>, Error> {
+    let account = account(options);
+    let namespace = account.namespace;
+    let level = PodSecurityLevel::Restricted;
     let mut objects = vec![
-        Object::new(&podgroups::definition())?,
-        Object::new(&namespace(options))?,
-        Object::new(&account(options).object())?,
-        Object::new(&scheduler_role())?,
-        Object::new(&scheduler_role_binding(options))?,
+        podgroups::definition()?,
+        Object::new(&meta::namespace(namespace, level, options.platform))?,
+        Object::new(&account.object())?,
+        Object::new(&cluster_role(NAME, rules::scheduler()))?,
+        Object::new(&account.with_cluster_role(NAME))?,
     ];
-    let mut policies = Vec::new();
-    if options.network_policies {
-        for policy in network_policies(options) {
-            policies.push(Object::new(&policy)?);
-        }
-    }
-    let of_controller = policies.split_off(policies.len() / 2);
-    objects.extend(policies);
-    objects.push(Object::new(&lease_role(options))?);
-    objects.push(Object::new(&lease_role_binding(options))?);
-    objects.push(Object::new(&authentication_binding(options))?);
-    objects.push(Object::new(&config_map(options)?)?);
-    objects.push(Object::new(&scheduler_deployment(options)?)?);
-    objects.push(Object::new(&controller_service_account(options))?);
-    objects.push(Object::new(&controller_role())?);
-    objects.push(Object::new(&controller_role_binding(options))?);
-    objects.push(Object::new(&controller_authentication_binding(options))?);
-    objects.extend(of_controller);
+    let policies = |name: &str, pods: BTreeMap<String, String>| -> Result<Vec<Object>, Error> {
+        let wanted = options
+            .network_policies
+            .then(|| only_api_server(namespace, name, &pods, &options.api_server_ports));
+        Ok(wanted.iter().flatten().map(Object::new).collect::<Result<_, _>>()?)
+    };
+    objects.extend(policies(NAME, pod_labels())?);
+    // A single replica needs no leader.
+    let (many, lease) = (options.scheduler.replicas > 1, &options.scheduler.lease);
+    let election = LeaderElection::new(many, lease, namespace, LEASE);
+    let lease_role = format!("{NAME}-leader-elect");
+    let (authentication, reader) = AUTHENTICATION;
+    let style = ConfigStyle::Deployer;
+    let config = schedulerconfig::text(&options.scheduler, NAME, &election, style)?;
+    objects.extend([
+        Object::new(&role(&election.namespace, &lease_role, rules::lease(&election.name)))?,
+        Object::new(&account.with_role(&election.namespace, &lease_role, &lease_role))?,
+        Object::new(&account.with_role(authentication, &format!("{NAME}-as-kube-scheduler"), reader))?,
+        Object::new(&pod::config_map(namespace, CONFIG_MAP, KEY, &config))?,
+        Object::new(&scheduler_deployment(options, &config)?)?,
+    ]);
+    let account = ServiceAccountRef { name: CONTROLLER, ..account };
+    objects.extend([
+        Object::new(&account.object())?,
+        Object::new(&cluster_role(CONTROLLER, rules::controller()))?,
+        Object::new(&account.with_cluster_role(CONTROLLER))?,
+        Object::new(&account.with_role(authentication, &format!("{CONTROLLER}-as-kube-controller"), reader))?,
+    ]);
+    objects.extend(policies(CONTROLLER, controller_labels())?);
     objects.push(Object::new(&controller_deployment(options))?);
     Ok(objects)
 }
 
-/// The Namespace.
-#[must_use]
-pub fn namespace(options: &Options) -> Namespace {
-    meta::namespace(namespace_name(options), PodSecurityLevel::Restricted, options.platform)
-}
-
-/// The controller's service account.
-#[must_use]
-pub fn controller_service_account(options: &Options) -> ServiceAccount {
-    controller_account(options).object()
-}
-
-/// The scheduler's ClusterRole.
-#[must_use]
-pub fn scheduler_role() -> ClusterRole {
-    cluster_role(NAME, rules::scheduler())
-}
-
-/// Binds the role to the service account.
-#[must_use]
-pub fn scheduler_role_binding(options: &Options) -> ClusterRoleBinding {
-    account(options).with_cluster_role(NAME)
-}
-
-/// The controller's ClusterRole.
-#[must_use]
-pub fn controller_role() -> ClusterRole {
-    cluster_role(CONTROLLER, rules::controller())
-}
-
-/// Binds the role to the service account.
-#[must_use]
-pub fn controller_role_binding(options: &Options) -> ClusterRoleBinding {
-    controller_account(options).with_cluster_role(CONTROLLER)
-}
-
-/// The scheduler's Role for its lease, in the namespace of the lease.
-#[must_use]
-pub fn lease_role(options: &Options) -> Role {
-    let lease = election(options);
-    role(&lease.namespace, &format!("{NAME}-leader-elect"), rules::lease(&lease.name))
-}
-
-/// Binds the role to the service account.
-#[must_use]
-pub fn lease_role_binding(options: &Options) -> RoleBinding {
-    let name = format!("{NAME}-leader-elect");
-    account(options).with_role(&election(options).namespace, &name, &name)
-}
-
-/// Lets the scheduler authenticate readers of its metrics.
-#[must_use]
-pub fn authentication_binding(options: &Options) -> RoleBinding {
-    let (namespace, role) = AUTHENTICATION;
-    account(options).with_role(namespace, &format!("{NAME}-as-kube-scheduler"), role)
-}
-
-/// Lets the controller authenticate readers of its metrics.
-#[must_use]
-pub fn controller_authentication_binding(options: &Options) -> RoleBinding {
-    let (namespace, role) = AUTHENTICATION;
-    controller_account(options).with_role(namespace, &format!("{CONTROLLER}-as-kube-controller"), role)
-}
-
-/// Restricts the pods to the API server: two policies for the scheduler, two for the controller.
-#[must_use]
-pub fn network_policies(options: &Options) -> [NetworkPolicy; 4] {
-    let namespace = namespace_name(options);
-    let nothing = AllowedPorts { ingress: Some(Vec::new()), egress: Some(Vec::new()) };
-    let server = AllowedPorts { ingress: None, egress: Some(options.api_server_ports.clone()) };
-    let of = |name: &str, suffix: &str, openings: &AllowedPorts| {
-        let pods = if name == NAME { pod_labels() } else { controller_labels() };
-        policy(namespace, &format!("{name}-{suffix}"), &pods, openings)
-    };
-    [
-        of(NAME, "default-deny-all", &nothing),
-        of(NAME, "egress-to-api-server", &server),
-        of(CONTROLLER, "default-deny-all", &nothing),
-        of(CONTROLLER, "egress-to-api-server", &server),
-    ]
-}
-
-/// The ConfigMap with the scheduler's configuration.
-///
-/// # Errors
-/// When the configuration file cannot express an option.
-pub fn config_map(options: &Options) -> Result<ConfigMap, Error> {
-    Ok(pod::config_map(namespace_name(options), CONFIG_MAP, KEY, &config(options)?))
-}
-
-fn config(options: &Options) -> Result<String, Error> {
-    let profile = options.scheduler.profile_name.as_deref().filter(|name| !name.is_empty());
-    schedulerconfig::text(
-        &options.scheduler,
-        profile.unwrap_or(NAME),
-        &election(options),
-        ConfigStyle::Deployer,
-    )
-}
-
-/// The scheduler's Deployment.
-///
-/// # Errors
-/// When an option has a value that is not allowed.
-pub fn scheduler_deployment(options: &Options) -> Result<Deployment, Error> {
+fn scheduler_deployment(options: &Options, config: &str) -> Result<Deployment, Error> {
     let probe = |path: &str| pod::probe(path, IntOrString::Int(PORT), Some("HTTPS"));
     let amounts = [("cpu", "200m"), ("memory", "500Mi")];
     let container = Container {
-        name: NAME.to_owned(),
-        image: Some(options.images.scheduler_plugin.clone()),
-        image_pull_policy: pod::pull_policy(options),
         args: Some(vec![
             "/bin/kube-scheduler".to_owned(),
             format!("--config=/etc/kubernetes/{KEY}"),
@@ -227,82 +108,52 @@ pub fn scheduler_deployment(options: &Options) -> Result<Deployment, Error> {
         resources: pod::resources(&amounts, &amounts),
         volume_mounts: Some(vec![pod::mount_read_only(CONFIG_MAP, "/etc/kubernetes")]),
         security_context: Some(pod::restricted(options.platform)),
-        ..Container::default()
+        ..pod::container(NAME, &options.images.scheduler_plugin, options)
     };
     let spec = PodSpec {
         volumes: Some(vec![pod::config_directory(CONFIG_MAP, CONFIG_MAP, None)]),
         ..pod_spec(options, NAME, container)
     };
-    let hash = BTreeMap::from([pod::config_hash(&config(options)?)]);
-    Ok(deployment(options, NAME, super::replicas(options)?, pod_labels(), hash, spec))
+    let hash = BTreeMap::from([pod::config_hash(config)]);
+    let pods = pod::Pods { labels: pod_labels(), annotations: hash, spec };
+    Ok(deployment(options, NAME, super::replicas(options)?, pods))
 }
 
-/// The controller's Deployment. Always one replica: several would conflict, because they elect no leader.
-#[must_use]
-pub fn controller_deployment(options: &Options) -> Deployment {
+/// Always one replica: several would conflict, because they elect no leader.
+fn controller_deployment(options: &Options) -> Deployment {
     let container = Container {
-        name: CONTROLLER.to_owned(),
-        image: Some(options.images.scheduler_controller.clone()),
-        image_pull_policy: pod::pull_policy(options),
         resources: pod::resources(&[("cpu", "100m")], &[]),
         security_context: Some(pod::restricted(options.platform)),
-        ..Container::default()
+        ..pod::container(CONTROLLER, &options.images.scheduler_controller, options)
     };
     let spec = pod_spec(options, CONTROLLER, container);
-    deployment(options, CONTROLLER, 1, controller_labels(), BTreeMap::new(), spec)
+    let pods = pod::Pods { labels: controller_labels(), annotations: BTreeMap::new(), spec };
+    deployment(options, CONTROLLER, 1, pods)
 }
 
 fn pod_spec(options: &Options, account: &str, container: Container) -> PodSpec {
     let scheduler = &options.scheduler;
     // A hosted control plane has no nodes for pods.
     let control_plane = scheduler.control_plane_affinity && options.platform != Platform::HyperShift;
-    let tolerations = if control_plane {
-        pod::tolerate_control_plane(&scheduler.tolerations)
-    } else {
-        scheduler.tolerations.clone()
-    };
     PodSpec {
         service_account_name: Some(account.to_owned()),
         containers: vec![container],
         image_pull_secrets: pod::pull_secrets(options),
-        priority_class_name: scheduler.priority_class.clone().filter(|name| !name.is_empty()),
-        tolerations: Some(tolerations).filter(|tolerations| !tolerations.is_empty()),
+        priority_class_name: pod::priority_class(&scheduler.priority_class, ""),
+        tolerations: pod::tolerations(control_plane, &scheduler.tolerations),
         node_selector: Some(scheduler.node_selector.clone()).filter(|labels| !labels.is_empty()),
         affinity: control_plane.then(|| pod::only_on(vec![pod::nodes_with(pod::CONTROL_PLANE, &[])])),
         ..PodSpec::default()
     }
 }
 
-fn deployment(
-    options: &Options,
-    name: &str,
-    replicas: i32,
-    pods: BTreeMap<String, String>,
-    annotations: BTreeMap<String, String>,
-    spec: PodSpec,
-) -> Deployment {
-    let mut annotations = annotations;
+fn deployment(options: &Options, name: &str, replicas: i32, mut pods: pod::Pods) -> Deployment {
     if options.platform.is_openshift() {
-        annotations.extend([openshift::required("restricted-v2")]);
+        pods.annotations.extend([openshift::required("restricted-v2")]);
     }
-    let template = PodTemplateSpec {
-        metadata: Some(ObjectMeta {
-            labels: Some(pods.clone()),
-            annotations: Some(annotations).filter(|annotations| !annotations.is_empty()),
-            ..ObjectMeta::default()
-        }),
-        spec: Some(spec),
-    };
-    Deployment {
-        metadata: ObjectMeta { labels: Some(pods.clone()), ..within(namespace_name(options), name) },
-        spec: Some(DeploymentSpec {
-            replicas: Some(replicas),
-            selector: selector(&pods),
-            template,
-            ..DeploymentSpec::default()
-        }),
-        status: None,
-    }
+    let labels = Some(pods.labels.clone());
+    let metadata = ObjectMeta { labels, ..within(account(options).namespace, name) };
+    pods.deployment(metadata, replicas, None)
 }
 
 fn pod_labels() -> BTreeMap<String, String> {

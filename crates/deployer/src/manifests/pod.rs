@@ -5,17 +5,22 @@
 use std::collections::BTreeMap;
 
 use api::goduration::GoDuration;
+use k8s_openapi::api::apps::v1::{
+    DaemonSet, DaemonSetSpec, DaemonSetUpdateStrategy, Deployment, DeploymentSpec, DeploymentStrategy,
+};
 use k8s_openapi::api::core::v1::{
-    Affinity, Capabilities, ConfigMap, ConfigMapVolumeSource, ContainerPort, EmptyDirVolumeSource, EnvVar,
-    EnvVarSource, HTTPGetAction, HostPathVolumeSource, LocalObjectReference, NodeAffinity, NodeSelector,
-    NodeSelectorRequirement, NodeSelectorTerm, ObjectFieldSelector, Probe, ResourceRequirements,
-    SELinuxOptions, SeccompProfile, SecretVolumeSource, SecurityContext, Toleration, Volume, VolumeMount,
+    Affinity, Capabilities, ConfigMap, ConfigMapVolumeSource, Container, ContainerPort, EmptyDirVolumeSource,
+    EnvVar, EnvVarSource, HTTPGetAction, HostPathVolumeSource, LocalObjectReference, NodeAffinity,
+    NodeSelector, NodeSelectorRequirement, NodeSelectorTerm, ObjectFieldSelector, PodSpec, PodTemplateSpec,
+    PreferredSchedulingTerm, Probe, ResourceRequirements, SELinuxOptions, SeccompProfile, SecretVolumeSource,
+    SecurityContext, Toleration, Volume, VolumeMount,
 };
 use k8s_openapi::apimachinery::pkg::api::resource::Quantity;
+use k8s_openapi::apimachinery::pkg::apis::meta::v1::ObjectMeta;
 use k8s_openapi::apimachinery::pkg::util::intstr::IntOrString;
 use xxhash_rust::xxh64::xxh64;
 
-use super::meta::within;
+use super::meta::{selector, within};
 use crate::options::{Options, PullPolicy};
 use crate::platform::Platform;
 
@@ -24,9 +29,60 @@ pub const CONTROL_PLANE: &str = "node-role.kubernetes.io/control-plane";
 /// The pod annotation with the hash of the configuration; a new hash restarts pods. The Go operator uses the same name.
 const CONFIG_HASH: &str = "configmap.hash";
 
+/// The pods of a DaemonSet or Deployment.
+#[derive(Clone, Debug)]
+pub struct Pods {
+    /// Their labels, by which they are selected.
+    pub labels: BTreeMap<String, String>,
+    /// Their annotations; empty: none.
+    pub annotations: BTreeMap<String, String>,
+    /// What runs in each.
+    pub spec: PodSpec,
+}
+
+impl Pods {
+    /// One pod on each node; without a strategy the API server's default holds.
+    #[must_use]
+    pub fn daemon_set(self, metadata: ObjectMeta, strategy: Option<DaemonSetUpdateStrategy>) -> DaemonSet {
+        let spec = DaemonSetSpec {
+            selector: selector(&self.labels),
+            template: self.template(),
+            update_strategy: strategy,
+            ..DaemonSetSpec::default()
+        };
+        DaemonSet { metadata, spec: Some(spec), status: None }
+    }
+
+    /// This many pods; without a strategy the API server's default holds.
+    #[must_use]
+    pub fn deployment(
+        self,
+        metadata: ObjectMeta,
+        replicas: i32,
+        strategy: Option<DeploymentStrategy>,
+    ) -> Deployment {
+        let spec = DeploymentSpec {
+            replicas: Some(replicas),
+            selector: selector(&self.labels),
+            template: self.template(),
+            strategy,
+            ..DeploymentSpec::default()
+        };
+        Deployment { metadata, spec: Some(spec), status: None }
+    }
+
+    fn template(self) -> PodTemplateSpec {
+        let metadata = ObjectMeta {
+            labels: Some(self.labels),
+            annotations: Some(self.annotations).filter(|annotations| !annotations.is_empty()),
+            ..ObjectMeta::default()
+        };
+        PodTemplateSpec { metadata: Some(metadata), spec: Some(self.spec) }
+    }
+}
+
 /// No capabilities, no privilege escalation, the runtime's seccomp profile.
-#[must_use]
-pub fn confined() -> SecurityContext {
+pub(super) fn confined() -> SecurityContext {
     SecurityContext {
         allow_privilege_escalation: Some(false),
         capabilities: Some(Capabilities { drop: Some(vec!["ALL".to_owned()]), add: None }),
@@ -65,9 +121,19 @@ pub fn with_selinux(context: SecurityContext, kind: Option<&str>) -> SecurityCon
     SecurityContext { se_linux_options: options, ..context }
 }
 
-/// The pull policy of a container.
+/// A container with its image.
 #[must_use]
-pub fn pull_policy(options: &Options) -> Option<String> {
+pub fn container(name: &str, image: &str, options: &Options) -> Container {
+    Container {
+        name: name.to_owned(),
+        image: Some(image.to_owned()),
+        image_pull_policy: pull_policy(options),
+        ..Container::default()
+    }
+}
+
+/// The pull policy of a container.
+fn pull_policy(options: &Options) -> Option<String> {
     let word = match options.pull {
         PullPolicy::Always => "Always",
         PullPolicy::IfNotPresent => "IfNotPresent",
@@ -76,16 +142,19 @@ pub fn pull_policy(options: &Options) -> Option<String> {
 }
 
 /// The Secrets with registry credentials.
-#[must_use]
-pub fn pull_secrets(options: &Options) -> Option<Vec<LocalObjectReference>> {
+pub(super) fn pull_secrets(options: &Options) -> Option<Vec<LocalObjectReference>> {
     let secret = |name: &String| LocalObjectReference { name: name.clone() };
     let secrets: Vec<_> = options.pull_secrets.iter().map(secret).collect();
     (!secrets.is_empty()).then_some(secrets)
 }
 
+/// The priority class of pods: the given one, else the default; an empty name is none.
+pub(super) fn priority_class(given: &Option<String>, default: &str) -> Option<String> {
+    Some(given.as_deref().unwrap_or(default)).filter(|name| !name.is_empty()).map(str::to_owned)
+}
+
 /// The flag `--sleep-interval` of RTE and nfd-topology-updater; without it they have no timer.
-#[must_use]
-pub fn sleep_interval(options: &Options) -> Option<String> {
+pub(super) fn sleep_interval(options: &Options) -> Option<String> {
     let nanos = i64::try_from(options.updater.sync_period?.as_nanos()).unwrap_or(i64::MAX);
     (nanos > 0).then(|| format!("--sleep-interval={}", GoDuration(nanos)))
 }
@@ -198,6 +267,12 @@ pub fn tolerate_control_plane(given: &[Toleration]) -> Vec<Toleration> {
     tolerations
 }
 
+/// `given`, with tolerations for the control plane if pods may run there; `None` if there are none.
+pub(super) fn tolerations(control_plane: bool, given: &[Toleration]) -> Option<Vec<Toleration>> {
+    let all = if control_plane { tolerate_control_plane(given) } else { given.to_vec() };
+    Some(all).filter(|all| !all.is_empty())
+}
+
 /// Nodes with a label; if `values` are given, with one of them.
 #[must_use]
 pub fn nodes_with(label: &str, values: &[String]) -> NodeSelectorTerm {
@@ -219,6 +294,22 @@ pub fn only_on(terms: Vec<NodeSelectorTerm>) -> Affinity {
         ..NodeAffinity::default()
     };
     Affinity { node_affinity: Some(affinity), ..Affinity::default() }
+}
+
+/// Requires one of these architectures, if any, and prefers control plane nodes, if asked to; `None` without both.
+pub(super) fn affinity(architectures: &[String], prefers_control_plane: bool) -> Option<Affinity> {
+    let required = (!architectures.is_empty())
+        .then(|| only_on(vec![nodes_with("kubernetes.io/arch", architectures)]).node_affinity)
+        .flatten();
+    let preferred = prefers_control_plane
+        .then(|| vec![PreferredSchedulingTerm { preference: nodes_with(CONTROL_PLANE, &[]), weight: 100 }]);
+    (required.is_some() || preferred.is_some()).then(|| Affinity {
+        node_affinity: Some(NodeAffinity {
+            preferred_during_scheduling_ignored_during_execution: preferred,
+            ..required.unwrap_or_default()
+        }),
+        ..Affinity::default()
+    })
 }
 
 /// A ConfigMap with one key.

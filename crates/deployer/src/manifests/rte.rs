@@ -7,18 +7,17 @@ use std::collections::BTreeMap;
 
 use api::nrt;
 use api::rbac::rule;
-use k8s_openapi::api::apps::v1::{DaemonSet, DaemonSetSpec};
+use k8s_openapi::api::apps::v1::DaemonSet;
 use k8s_openapi::api::core::v1::{
-    ConfigMap, Container, Namespace, PodReadinessGate, PodSpec, PodTemplateSpec, ResourceRequirements,
-    ServiceAccount, Volume, VolumeMount,
+    Container, PodReadinessGate, PodSpec, ResourceRequirements, ServiceAccount, Volume, VolumeMount,
 };
 use k8s_openapi::api::networking::v1::NetworkPolicy;
 use k8s_openapi::api::rbac::v1::{ClusterRole, ClusterRoleBinding, Role, RoleBinding};
-use k8s_openapi::apimachinery::pkg::apis::meta::v1::ObjectMeta;
 
 use super::access::{ServiceAccountRef, cluster_role, role};
-use super::meta::{self, PodSecurityLevel, labels, selector, within};
-use super::network::{AllowedPorts, policy};
+use super::meta::PodSecurityLevel::Privileged;
+use super::meta::{self, labels, within};
+use super::network::{AllowedPorts, only_api_server, policy};
 use super::{Error, openshift, pod};
 use crate::options::{KubeletConfig, Options};
 use objects::Object;
@@ -38,10 +37,7 @@ pub const COMMAND: &str = "/bin/resource-topology-exporter";
 /// The service account; its namespace and name are those of most objects.
 #[must_use]
 pub fn account(options: &Options) -> ServiceAccountRef<'_> {
-    ServiceAccountRef {
-        namespace: options.updater.namespace.as_deref().unwrap_or(NAMESPACE),
-        name: options.updater.name.as_deref().unwrap_or(ACCOUNT),
-    }
+    ServiceAccountRef::of_updater(options, NAMESPACE, ACCOUNT)
 }
 
 /// All objects, in the order of installation.
@@ -49,9 +45,10 @@ pub fn account(options: &Options) -> ServiceAccountRef<'_> {
 /// # Errors
 /// When an object has no JSON form; our types always have one.
 pub fn objects(options: &Options) -> Result<Vec<Object>, Error> {
-    let mut objects = vec![Object::new(&namespace(options))?];
-    if let Some(map) = config_map(options) {
-        objects.push(Object::new(&map)?);
+    let namespace = account(options).namespace;
+    let mut objects = vec![Object::new(&meta::namespace(namespace, Privileged, options.platform))?];
+    if let Some(text) = &options.updater.config {
+        objects.push(Object::new(&pod::config_map(namespace, CONFIG_MAP, "config.yaml", text))?);
     }
     if options.platform.is_openshift() {
         objects.push(openshift::rte_constraints(account(options), options)?);
@@ -71,19 +68,6 @@ pub fn objects(options: &Options) -> Result<Vec<Object>, Error> {
     }
     objects.push(Object::new(&daemon_set(options))?);
     Ok(objects)
-}
-
-/// The namespace; privileged, because no other level allows `hostPath` volumes.
-#[must_use]
-pub fn namespace(options: &Options) -> Namespace {
-    meta::namespace(account(options).namespace, PodSecurityLevel::Privileged, options.platform)
-}
-
-/// The ConfigMap with the configuration file, if there is one.
-#[must_use]
-pub fn config_map(options: &Options) -> Option<ConfigMap> {
-    let text = options.updater.config.as_deref()?;
-    Some(pod::config_map(account(options).namespace, CONFIG_MAP, "config.yaml", text))
 }
 
 /// The service account.
@@ -128,37 +112,20 @@ pub fn object_role_binding(options: &Options) -> ClusterRoleBinding {
 pub fn network_policies(options: &Options) -> [NetworkPolicy; 3] {
     let ServiceAccountRef { namespace, name } = account(options);
     let pods = pod_labels();
-    let nothing = AllowedPorts { ingress: Some(Vec::new()), egress: Some(Vec::new()) };
-    let server = AllowedPorts { ingress: None, egress: Some(options.api_server_ports.clone()) };
+    let [nothing, server] = only_api_server(namespace, name, &pods, &options.api_server_ports);
     let metrics = AllowedPorts { ingress: Some(vec![options.updater.metrics_port]), egress: None };
-    [
-        policy(namespace, &format!("{name}-default-deny-all"), &pods, &nothing),
-        policy(namespace, &format!("{name}-egress-to-api-server"), &pods, &server),
-        policy(namespace, &format!("ingress-to-{name}-metrics"), &pods, &metrics),
-    ]
+    [nothing, server, policy(namespace, &format!("ingress-to-{name}-metrics"), &pods, &metrics)]
 }
 
-/// The DaemonSet.
-#[must_use]
-pub fn daemon_set(options: &Options) -> DaemonSet {
+fn daemon_set(options: &Options) -> DaemonSet {
     let updater = &options.updater;
     let hash = updater.config.as_deref().map(pod::config_hash);
     let constraints = openshift::required(openshift::rte_constraints_name(options));
     let constraints = options.platform.is_openshift().then_some(constraints);
-    let annotations: BTreeMap<_, _> = hash.into_iter().chain(constraints).collect();
-    let template = PodTemplateSpec {
-        metadata: Some(ObjectMeta {
-            labels: Some(pod_labels()),
-            annotations: Some(annotations).filter(|annotations| !annotations.is_empty()),
-            ..ObjectMeta::default()
-        }),
-        spec: Some(pod_spec(options)),
-    };
-    DaemonSet {
-        metadata: within(account(options).namespace, updater.name.as_deref().unwrap_or(NAME)),
-        spec: Some(DaemonSetSpec { selector: selector(&pod_labels()), template, ..DaemonSetSpec::default() }),
-        status: None,
-    }
+    let annotations = hash.into_iter().chain(constraints).collect();
+    let pods = pod::Pods { labels: pod_labels(), annotations, spec: pod_spec(options) };
+    let name = updater.name.as_deref().unwrap_or(NAME);
+    pods.daemon_set(within(account(options).namespace, name), None)
 }
 
 fn pod_spec(options: &Options) -> PodSpec {
@@ -166,9 +133,6 @@ fn pod_spec(options: &Options) -> PodSpec {
     let (volume_mounts, volumes) = mounts(options).into_iter().unzip();
     let security = pod::with_selinux(pod::confined_root(), openshift::selinux_type(options).as_deref());
     let exporter = Container {
-        name: NAME.to_owned(),
-        image: Some(options.images.rte.clone()),
-        image_pull_policy: pod::pull_policy(options),
         command: Some(vec![COMMAND.to_owned()]),
         args: Some(flags(options)),
         env: Some(vec![
@@ -182,7 +146,7 @@ fn pod_spec(options: &Options) -> PodSpec {
         volume_mounts: Some(volume_mounts),
         security_context: Some(security),
         resources: resources(),
-        ..Container::default()
+        ..pod::container(NAME, &options.images.rte, options)
     };
     let shared_pool = Container {
         name: SHARED_POOL.to_owned(),
@@ -195,10 +159,7 @@ fn pod_spec(options: &Options) -> PodSpec {
     PodSpec {
         readiness_gates: Some(readiness_gates()),
         service_account_name: Some(account(options).name.to_owned()),
-        priority_class_name: Some(
-            updater.priority_class.clone().unwrap_or_else(|| "system-node-critical".to_owned()),
-        )
-        .filter(|name| !name.is_empty()),
+        priority_class_name: pod::priority_class(&updater.priority_class, "system-node-critical"),
         containers: vec![exporter, shared_pool],
         volumes: Some(volumes),
         image_pull_secrets: pod::pull_secrets(options),
@@ -208,9 +169,7 @@ fn pod_spec(options: &Options) -> PodSpec {
     }
 }
 
-/// The arguments.
-#[must_use]
-pub fn flags(options: &Options) -> Vec<String> {
+fn flags(options: &Options) -> Vec<String> {
     let updater = &options.updater;
     let mut flags: Vec<String> = pod::sleep_interval(options).into_iter().collect();
     flags.push("--sysfs=/host-sys".to_owned());

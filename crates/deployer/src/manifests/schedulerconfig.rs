@@ -8,7 +8,7 @@ use api::schedulerconfig::{API_VERSION, KIND, NUMA_PLUGIN, SchedulerConfig, Word
 use serde_json::{Map, Value, json};
 
 use super::Error;
-use crate::options::SchedulerOptions;
+use crate::options::{LeaseName, SchedulerOptions};
 
 /// The key in the ConfigMap, which is the file's name.
 pub const KEY: &str = "scheduler-config.yaml";
@@ -25,6 +25,15 @@ pub struct LeaderElection {
     pub namespace: String,
     /// The lease's name.
     pub name: String,
+}
+
+impl LeaderElection {
+    /// An election with the lease that options state; namespace and name are the defaults.
+    #[must_use]
+    pub fn new(enabled: bool, lease: &LeaseName, namespace: &str, name: &str) -> Self {
+        let or = |given: &Option<String>, default: &str| given.clone().unwrap_or_else(|| default.to_owned());
+        Self { enabled, namespace: or(&lease.namespace, namespace), name: or(&lease.name, name) }
+    }
 }
 
 /// The peer whose file is imitated. Both mean the same to our scheduler.
@@ -55,7 +64,7 @@ const FILTERS: [&str; 14] = [
     "InterPodAffinity",
 ];
 
-/// The file's text; `profile` is the name of the only profile.
+/// The file's text; `profile` is the name of the only profile, unless options state one.
 ///
 /// # Errors
 /// When the scheduler would reject the file.
@@ -65,6 +74,7 @@ pub fn text(
     election: &LeaderElection,
     style: ConfigStyle,
 ) -> Result<String, Error> {
+    let profile = options.profile_name.as_deref().filter(|name| !name.is_empty()).unwrap_or(profile);
     let config = json!({
         "apiVersion": API_VERSION,
         "kind": KIND,

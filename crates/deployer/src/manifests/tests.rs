@@ -192,13 +192,14 @@ fn what_makes_no_sense_is_refused() {
 #[test]
 fn text_has_all_objects_in_their_order_and_nothing_of_the_servers() {
     let parts = parts(&Options::peers(), &Component::ALL).unwrap();
-    let text = render(&parts).unwrap();
+    let text = text::render_objects(parts.iter().flat_map(Part::objects)).unwrap();
     let documents: Vec<Value> = text
         .split("---\n")
         .filter(|document| !document.is_empty())
         .map(|document| runtime::yaml::read_str("it", document, runtime::yaml::Mode::Strict).unwrap())
         .collect();
-    let list: Value = serde_json::from_str(&render_json(&parts)).unwrap();
+    let list: Value =
+        serde_json::from_str(&text::render_objects_json(parts.iter().flat_map(Part::objects))).unwrap();
     assert_eq!(list["items"], Value::Array(documents.clone()));
     let objects: Vec<&Object> = parts.iter().flat_map(Part::objects).collect();
     assert_eq!(documents.len(), objects.len());
@@ -219,7 +220,7 @@ fn creation_times_and_status_go() {
         "status": {},
     });
     let part = Part::new(Component::Api, [Object::from_value(kind, body).unwrap()]);
-    let text = render(&[part]).unwrap();
+    let text = text::render_objects(part.objects()).unwrap();
     assert!(!text.contains("creationTimestamp") && !text.contains("\nstatus"), "{text}");
     assert!(text.contains("    status: 1"), "{text}");
 }

@@ -2,10 +2,11 @@
 //!
 //! In: a distribution's name. Out: paths on a node. Never: a read of a node. docs/platforms.md has the sources.
 
-use std::fmt;
 use std::str::FromStr;
 
 use topology::policy::{Policy, Scope};
+
+use crate::platform::Platform;
 
 /// The paths of a kubelet.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -86,21 +87,9 @@ impl Distribution {
         Self::OpenShift,
     ];
 
-    /// The name on the command line.
-    #[must_use]
-    pub fn name(self) -> &'static str {
-        match self {
-            Self::Kubeadm => "kubeadm",
-            Self::K3s => "k3s",
-            Self::Rke2 => "rke2",
-            Self::Microk8s => "microk8s",
-            Self::Talos => "talos",
-            Self::Kind => "kind",
-            Self::Eks => "eks",
-            Self::Gke => "gke",
-            Self::Aks => "aks",
-            Self::OpenShift => "openshift",
-        }
+    /// The distribution that a platform has unless the user names another.
+    pub(crate) fn usual(platform: Platform) -> Self {
+        if platform.is_openshift() { Self::OpenShift } else { Self::Kubeadm }
     }
 
     /// The paths of its kubelets.
@@ -131,17 +120,12 @@ impl Kubelet {
     }
 }
 
-impl fmt::Display for Distribution {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str(self.name())
-    }
-}
-
 impl FromStr for Distribution {
     type Err = UnknownDistribution;
 
     fn from_str(text: &str) -> Result<Self, Self::Err> {
-        let named = |one: &Self| one.name().eq_ignore_ascii_case(text);
+        // The variants have the names of the distributions.
+        let named = |one: &Self| format!("{one:?}").eq_ignore_ascii_case(text);
         Self::ALL.into_iter().find(named).ok_or_else(|| UnknownDistribution(text.to_owned()))
     }
 }

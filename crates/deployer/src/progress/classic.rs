@@ -3,12 +3,12 @@
 //! Steps that it does not have get sentences in the same style.
 
 use super::{Sink, done, key, reverted, spoken, tag};
-use crate::install::step::{Observer, Operation, Step, WaitState};
+use crate::install::step::{ObjectStep, Observer, Operation, Step, WaitState};
 use crate::options::Updater;
 use objects::Object;
 
 /// Progress as sentences.
-pub struct Classic {
+pub(crate) struct Classic {
     sink: Sink,
     updater: Updater,
     /// The object of the current wait, whose beginning is printed once.
@@ -17,8 +17,7 @@ pub struct Classic {
 
 impl Classic {
     /// Progress of an installation with this updater.
-    #[must_use]
-    pub fn new(updater: Updater, sink: Sink) -> Self {
+    pub(crate) fn new(updater: Updater, sink: Sink) -> Self {
         Self { sink, updater, waiting: None }
     }
 
@@ -89,46 +88,34 @@ impl Classic {
 
 impl Observer for Classic {
     fn observe(&mut self, step: &Step<'_>) {
-        let updater = self.updater;
-        let of = |component| format!("-{:>5}>", tag(component, updater));
-        let title = |object: &Object| format!("{} {:?}", object.kind().kind, object.name());
         match step {
             Step::Began(operation, component) => {
-                let verb = if *operation == Operation::Deploy { "deploying" } else { "removing" };
+                let verb = operation.word("deploying", "removing");
                 self.line(&format!("{verb} topology-aware-scheduling {}...", spoken(*component)));
             }
             Step::Ended(operation, component) => {
-                let verb = if *operation == Operation::Deploy { "deployed" } else { "removed" };
+                let verb = operation.word("deployed", "removed");
                 self.line(&format!("...{verb} topology-aware-scheduling {}!", spoken(*component)));
             }
-            Step::Applied(component, object, change) => {
-                self.line(&format!("{} {} {}", of(*component), done(*change), title(object)));
-            }
-            Step::Deleted(component, object) => {
-                self.line(&format!("{} deleted {}", of(*component), title(object)));
-            }
-            Step::Failed { operation, component, object, error } => {
-                let verb = if *operation == Operation::Deploy { "creating" } else { "deleting" };
-                self.line(&format!("{} error {verb} {}: {error}", of(*component), title(object)));
-            }
-            Step::Waiting(_, object, state) => self.wait(object, state),
-            Step::Reached(operation, _, object) => self.reached(*operation, object),
-            Step::Recreating(component, object, reason) => {
-                self.line(&format!("{} recreating {}: {reason}", of(*component), title(object)));
-            }
-            Step::Kept(component, object, reason) => {
-                self.line(&format!("{} kept {}: {reason}", of(*component), title(object)));
-            }
-            Step::Warned(component, object, warning) => {
-                self.line(&format!("{} warning about {}: {warning}", of(*component), title(object)));
-            }
-            Step::Note(component, object, finding) => {
-                self.line(&format!("{} note about {}: {finding}", of(*component), title(object)));
-            }
-            Step::Diagnosis(_, object, trouble) => self.trouble(object, trouble),
             Step::RollingBack => self.line("rolling back to the previous state..."),
-            Step::RolledBack(component, object, how) => {
-                self.line(&format!("{} {} {}", of(*component), reverted(*how), title(object)));
+            Step::Object(component, object, step) => {
+                let title = format!("{} {:?}", object.kind().kind, object.name());
+                let text = match step {
+                    ObjectStep::Waiting(state) => return self.wait(object, state),
+                    ObjectStep::Reached(operation) => return self.reached(*operation, object),
+                    ObjectStep::Diagnosis(trouble) => return self.trouble(object, trouble),
+                    ObjectStep::Applied(change) => format!("{} {title}", done(*change)),
+                    ObjectStep::Deleted => format!("deleted {title}"),
+                    ObjectStep::Failed(operation, error) => {
+                        format!("error {} {title}: {error}", operation.word("creating", "deleting"))
+                    }
+                    ObjectStep::Recreating(reason) => format!("recreating {title}: {reason}"),
+                    ObjectStep::Kept(reason) => format!("kept {title}: {reason}"),
+                    ObjectStep::Warned(warning) => format!("warning about {title}: {warning}"),
+                    ObjectStep::Note(note) => format!("note about {title}: {note}"),
+                    ObjectStep::RolledBack(how) => format!("{} {title}", reverted(*how)),
+                };
+                self.line(&format!("-{:>5}> {text}", tag(*component, self.updater)));
             }
         }
     }

@@ -3,13 +3,13 @@
 use std::fmt::Write as _;
 
 use super::{Sink, done, key, reverted, spoken, tag};
-use crate::install::step::{Observer, Operation, Step, WaitState};
+use crate::install::step::{ObjectStep, Observer, Operation, Step, WaitState};
 use crate::options::Updater;
 use crate::part::Component;
 use objects::Object;
 
 /// Progress as keys and values.
-pub struct Structured {
+pub(crate) struct Structured {
     sink: Sink,
     updater: Updater,
     verbosity: i64,
@@ -18,7 +18,7 @@ pub struct Structured {
 }
 
 /// The value of a key.
-pub enum Value {
+pub(crate) enum Value {
     /// A text, printed in quotes.
     Text(String),
     /// A number, printed without quotes.
@@ -27,13 +27,18 @@ pub enum Value {
 
 impl Structured {
     /// Progress of an installation with this updater; lines above the level `verbosity` are dropped.
-    #[must_use]
-    pub fn new(updater: Updater, verbosity: i64, sink: Sink) -> Self {
+    pub(crate) fn new(updater: Updater, verbosity: i64, sink: Sink) -> Self {
         Self { sink, updater, verbosity, waiting: None }
     }
 
     /// Writes a line unless its level is above the verbosity.
-    pub fn line(&mut self, component: Option<Component>, level: i64, message: &str, pairs: &[(&str, Value)]) {
+    pub(crate) fn line(
+        &mut self,
+        component: Option<Component>,
+        level: i64,
+        message: &str,
+        pairs: &[(&str, Value)],
+    ) {
         if level > self.verbosity {
             return;
         }
@@ -49,29 +54,18 @@ impl Structured {
         (self.sink)(&text);
     }
 
-    /// Writes a message about an object with one more pair.
-    fn about(&mut self, component: Component, object: &Object, message: &str, name: &str, text: &str) {
-        let [kind, title] = titles(object);
-        self.line(Some(component), 0, message, &[kind, title, (name, Value::Text(text.to_owned()))]);
-    }
-
     fn wait(&mut self, component: Component, object: &Object, state: &WaitState) {
         let number = |name, value: &i32| (name, Value::Number(i64::from(*value)));
         let key = ("key", Value::Text(key(object)));
-        match state {
-            WaitState::DaemonSet { desired, updated, ready } => {
-                let pairs =
-                    [key, number("desired", desired), number("current", updated), number("ready", ready)];
-                self.line(Some(component), 0, "daemonset not ready", &pairs);
-            }
+        let (message, pairs) = match state {
+            WaitState::DaemonSet { desired, updated, ready } => (
+                "daemonset not ready",
+                vec![key, number("desired", desired), number("current", updated), number("ready", ready)],
+            ),
             WaitState::Deployment { replicas, updated, available } => {
-                let pairs = [
-                    key,
-                    number("replicas", replicas),
-                    number("updated", updated),
-                    number("available", available),
-                ];
-                self.line(Some(component), 0, "deployment not complete", &pairs);
+                let numbers = [("replicas", replicas), ("updated", updated), ("available", available)];
+                let numbers = numbers.map(|(name, value)| number(name, value));
+                ("deployment not complete", std::iter::once(key).chain(numbers).collect())
             }
             WaitState::Present => {
                 let name = object.name().to_owned();
@@ -81,40 +75,31 @@ impl Structured {
                     let pairs = [("namespace", Value::Text(name))];
                     self.line(Some(component), 0, "wait for the namespace to be gone", &pairs);
                 }
-                let pairs = [("kind", Value::Text(short(object))), key];
-                self.line(Some(component), 0, "object still present", &pairs);
+                ("object still present", vec![short(object), key])
             }
-            WaitState::Absent | WaitState::NotEstablished | WaitState::Unobserved => {}
-        }
+            WaitState::Absent | WaitState::NotEstablished | WaitState::Unobserved => return,
+        };
+        self.line(Some(component), 0, message, &pairs);
     }
 
     fn reached(&mut self, operation: Operation, component: Component, object: &Object) {
         let key = ("key", Value::Text(key(object)));
-        let message = match (operation, object.kind().kind.as_str()) {
-            (Operation::Remove, _) => {
-                let pairs = [("kind", Value::Text(short(object))), key];
-                return self.line(Some(component), 0, "object is gone", &pairs);
-            }
-            (Operation::Deploy, "CustomResourceDefinition") => "CRD available",
-            (Operation::Deploy, "DaemonSet") => "daemonset ready",
-            (Operation::Deploy, "Deployment") => "deployment complete",
+        let (message, pairs) = match (operation, object.kind().kind.as_str()) {
+            (Operation::Remove, _) => ("object is gone", vec![short(object), key]),
+            (Operation::Deploy, "CustomResourceDefinition") => ("CRD available", vec![key]),
+            (Operation::Deploy, "DaemonSet") => ("daemonset ready", vec![key]),
+            (Operation::Deploy, "Deployment") => ("deployment complete", vec![key]),
             (Operation::Deploy, _) => return,
         };
-        self.line(Some(component), 0, message, &[key]);
+        self.line(Some(component), 0, message, &pairs);
     }
 }
 
 impl Observer for Structured {
     fn observe(&mut self, step: &Step<'_>) {
-        let titles = |object: &Object| {
-            [
-                ("kind", Value::Text(object.kind().kind.clone())),
-                ("name", Value::Text(object.name().to_owned())),
-            ]
-        };
         match step {
             Step::Began(operation, component) => {
-                let verb = if *operation == Operation::Deploy { "deploying" } else { "removing" };
+                let verb = operation.word("deploying", "removing");
                 let message = format!("{verb} topology-aware-scheduling {}", spoken(*component));
                 self.line(Some(*component), 0, &message, &[]);
             }
@@ -128,42 +113,36 @@ impl Observer for Structured {
                 let message = format!("{verb} topology-aware-scheduling {}{mark}", spoken(*component));
                 self.line(Some(*component), 0, &message, &[]);
             }
-            Step::Applied(component, object, change) => {
-                self.line(Some(*component), 0, done(*change), &titles(object));
-            }
-            Step::Deleted(component, object) => self.line(Some(*component), 0, "deleted", &titles(object)),
-            Step::Failed { operation, component, object, error } => {
-                let message =
-                    if *operation == Operation::Deploy { "error creating" } else { "error deleting" };
-                self.about(*component, object, message, "error", error);
-            }
-            Step::Waiting(component, object, state) => self.wait(*component, object, state),
-            Step::Reached(operation, component, object) => self.reached(*operation, *component, object),
-            Step::Recreating(component, object, reason) => {
-                self.about(*component, object, "recreating", "reason", reason);
-            }
-            Step::Kept(component, object, reason) => self.about(*component, object, "kept", "reason", reason),
-            Step::Warned(component, object, text) => {
-                self.about(*component, object, "the API server warns", "warning", text);
-            }
-            Step::Note(component, object, text) => self.about(*component, object, "found", "note", text),
-            Step::Diagnosis(component, object, text) => {
-                self.about(*component, object, "not ready", "trouble", text)
-            }
             Step::RollingBack => self.line(None, 0, "rolling back to the previous state", &[]),
-            Step::RolledBack(component, object, how) => {
-                self.line(Some(*component), 0, reverted(*how), &titles(object));
+            Step::Object(component, object, step) => {
+                let (message, more) = match step {
+                    ObjectStep::Waiting(state) => return self.wait(*component, object, state),
+                    ObjectStep::Reached(operation) => return self.reached(*operation, *component, object),
+                    ObjectStep::Applied(change) => (done(*change), None),
+                    ObjectStep::Deleted => ("deleted", None),
+                    ObjectStep::RolledBack(how) => (reverted(*how), None),
+                    ObjectStep::Failed(operation, error) => {
+                        (operation.word("error creating", "error deleting"), Some(("error", error)))
+                    }
+                    ObjectStep::Recreating(reason) => ("recreating", Some(("reason", reason))),
+                    ObjectStep::Kept(reason) => ("kept", Some(("reason", reason))),
+                    ObjectStep::Warned(text) => ("the API server warns", Some(("warning", text))),
+                    ObjectStep::Note(text) => ("found", Some(("note", text))),
+                    ObjectStep::Diagnosis(text) => ("not ready", Some(("trouble", text))),
+                };
+                let mut pairs = vec![
+                    ("kind", Value::Text(object.kind().kind.clone())),
+                    ("name", Value::Text(object.name().to_owned())),
+                ];
+                pairs.extend(more.map(|(name, text)| (name, Value::Text(text.clone()))));
+                self.line(Some(*component), 0, message, &pairs);
             }
         }
     }
 }
 
-fn titles(object: &Object) -> [(&'static str, Value); 2] {
-    [("kind", Value::Text(object.kind().kind.clone())), ("name", Value::Text(object.name().to_owned()))]
-}
-
 /// The kind in the Go deployer's messages about waits.
-fn short(object: &Object) -> String {
+fn short(object: &Object) -> (&'static str, Value) {
     let kind = object.kind().kind.as_str();
-    if kind == "CustomResourceDefinition" { "CRD".to_owned() } else { kind.to_owned() }
+    ("kind", Value::Text(if kind == "CustomResourceDefinition" { "CRD" } else { kind }.to_owned()))
 }

@@ -5,18 +5,17 @@ use std::time::Duration;
 use indicatif::{ProgressBar, ProgressStyle};
 
 use super::lines::Lines;
-use crate::install::step::{Observer, Step};
+use crate::install::step::{ObjectStep, Observer, Step};
 
 /// Progress on a terminal.
-pub struct Terminal {
+pub(crate) struct Terminal {
     lines: Lines,
     bar: ProgressBar,
 }
 
 impl Terminal {
     /// `dry` marks the lines of a dry run.
-    #[must_use]
-    pub fn new(dry: bool) -> Self {
+    pub(crate) fn new(dry: bool) -> Self {
         let bar = ProgressBar::new_spinner();
         // On a parse error the default template stays.
         if let Ok(style) = ProgressStyle::with_template("{spinner} {wide_msg} {elapsed}") {
@@ -35,7 +34,7 @@ impl Observer for Terminal {
                 self.bar.set_message(line.clone());
                 self.bar.println(line);
             }
-            Step::Waiting(..) => self.bar.set_message(line.trim_start().to_owned()),
+            Step::Object(_, _, ObjectStep::Waiting(_)) => self.bar.set_message(line.trim_start().to_owned()),
             _ => self.bar.println(line),
         }
     }

@@ -6,7 +6,7 @@ use super::classic::Classic;
 use super::lines::Lines;
 use super::structured::Structured;
 use super::*;
-use crate::install::step::{Change, Observer, Operation, Step};
+use crate::install::step::{Change, ObjectStep, Observer, Operation, Step};
 use objects::ObjectKind;
 
 fn object(group: &str, kind: &str, namespace: Option<&str>, name: &str) -> Object {
@@ -31,32 +31,27 @@ fn written<T: Observer>(format: impl FnOnce(Sink) -> T) -> Vec<String> {
     let set_state = |desired, ready| WaitState::DaemonSet { desired, updated: desired, ready };
     for step in [
         Step::Began(Operation::Deploy, api),
-        Step::Applied(api, &crd, Change::Created),
-        Step::Waiting(api, &crd, WaitState::NotEstablished),
-        Step::Reached(Operation::Deploy, api, &crd),
+        Step::Object(api, &crd, ObjectStep::Applied(Change::Created)),
+        Step::Object(api, &crd, ObjectStep::Waiting(WaitState::NotEstablished)),
+        Step::Object(api, &crd, ObjectStep::Reached(Operation::Deploy)),
         Step::Ended(Operation::Deploy, api),
         Step::Began(Operation::Deploy, updater),
-        Step::Applied(updater, &space, Change::Unchanged),
-        Step::Applied(updater, &set, Change::Configured),
-        Step::Waiting(updater, &set, set_state(0, 0)),
-        Step::Waiting(updater, &set, set_state(3, 1)),
-        Step::Reached(Operation::Deploy, updater, &set),
+        Step::Object(updater, &space, ObjectStep::Applied(Change::Unchanged)),
+        Step::Object(updater, &set, ObjectStep::Applied(Change::Configured)),
+        Step::Object(updater, &set, ObjectStep::Waiting(set_state(0, 0))),
+        Step::Object(updater, &set, ObjectStep::Waiting(set_state(3, 1))),
+        Step::Object(updater, &set, ObjectStep::Reached(Operation::Deploy)),
         Step::Ended(Operation::Deploy, updater),
         Step::Began(Operation::Remove, scheduler),
-        Step::Deleted(scheduler, &pods),
-        Step::Waiting(scheduler, &pods, WaitState::Present),
-        Step::Reached(Operation::Remove, scheduler, &pods),
+        Step::Object(scheduler, &pods, ObjectStep::Deleted),
+        Step::Object(scheduler, &pods, ObjectStep::Waiting(WaitState::Present)),
+        Step::Object(scheduler, &pods, ObjectStep::Reached(Operation::Remove)),
         Step::Ended(Operation::Remove, scheduler),
         Step::Began(Operation::Remove, updater),
-        Step::Deleted(updater, &space),
-        Step::Waiting(updater, &space, WaitState::Present),
-        Step::Reached(Operation::Remove, updater, &space),
-        Step::Failed {
-            operation: Operation::Remove,
-            component: updater,
-            object: &set,
-            error: "403 Forbidden: no".to_owned(),
-        },
+        Step::Object(updater, &space, ObjectStep::Deleted),
+        Step::Object(updater, &space, ObjectStep::Waiting(WaitState::Present)),
+        Step::Object(updater, &space, ObjectStep::Reached(Operation::Remove)),
+        Step::Object(updater, &set, ObjectStep::Failed(Operation::Remove, "403 Forbidden: no".to_owned())),
         Step::Ended(Operation::Remove, updater),
     ] {
         observer.observe(&step);

@@ -7,8 +7,8 @@
 
 use std::collections::BTreeMap;
 
-use super::evidence::{Area, Evidence};
-use super::finding::{Finding, NotChecked, Severity, Validation};
+use super::evidence::{Area, Evidence, Node};
+use super::finding::{Finding, NotChecked, PeerFinding, Severity, Validation};
 
 mod cluster;
 mod exporter;
@@ -19,6 +19,9 @@ mod report;
 mod reserved;
 mod scheduler;
 pub(super) mod stale;
+
+/// The evidence for checks of a kubelet's configuration.
+const KUBELET: &[Area] = &[Area::Nodes, Area::KubeletConfig];
 
 /// One check.
 #[derive(Debug)]
@@ -50,13 +53,12 @@ pub struct Findings<'a> {
 
 impl<'a> Findings<'a> {
     /// Starts a collection for one check; `hint` is appended to each remedy.
-    #[must_use]
-    pub fn new(check: &'a Check, hint: &'a str) -> Self {
+    pub(super) fn new(check: &'a Check, hint: &'a str) -> Self {
         Self { check, hint, found: Vec::new() }
     }
 
     /// Adds a finding with the check's consequence and remedy.
-    pub fn add(
+    pub(super) fn add(
         &mut self,
         severity: Severity,
         object: impl Into<String>,
@@ -71,25 +73,24 @@ impl<'a> Findings<'a> {
         &mut self.found[last]
     }
 
+    /// Adds a finding about a node's kubelet, also in the peers' form: component, setting, expected and detected value.
+    fn kubelet(&mut self, severity: Severity, node: &Node, what: impl Into<String>, words: [&str; 4]) {
+        self.add(severity, node.title(), what).item = Some(PeerFinding::new(&node.name, "kubelet", words));
+    }
+
     /// An [`Severity::Error`].
-    pub fn error(&mut self, object: impl Into<String>, what: impl Into<String>) -> &mut Finding {
+    pub(super) fn error(&mut self, object: impl Into<String>, what: impl Into<String>) -> &mut Finding {
         self.add(Severity::Error, object, what)
     }
 
     /// A [`Severity::Warning`].
-    pub fn warning(&mut self, object: impl Into<String>, what: impl Into<String>) -> &mut Finding {
+    pub(super) fn warning(&mut self, object: impl Into<String>, what: impl Into<String>) -> &mut Finding {
         self.add(Severity::Warning, object, what)
     }
 
     /// An [`Severity::Info`].
-    pub fn info(&mut self, object: impl Into<String>, what: impl Into<String>) -> &mut Finding {
+    pub(super) fn info(&mut self, object: impl Into<String>, what: impl Into<String>) -> &mut Finding {
         self.add(Severity::Info, object, what)
-    }
-
-    /// The findings.
-    #[must_use]
-    pub fn into_found(self) -> Vec<Finding> {
-        self.found
     }
 }
 
@@ -180,7 +181,7 @@ pub(super) fn run(check: &'static Check, evidence: &Evidence, hint: &str) -> Vec
     let hint = if check.needs.contains(&Area::KubeletConfig) { hint } else { "" };
     let mut findings = Findings::new(check, hint);
     (check.run)(evidence, &mut findings);
-    findings.into_found()
+    findings.found
 }
 
 fn undone(

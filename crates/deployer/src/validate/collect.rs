@@ -63,7 +63,7 @@ const MAX_NOTES: usize = 50;
 
 impl Collector {
     /// Records that all objects of a kind were listed, even if there are none.
-    pub fn saw_kind(&mut self, kind: &str) {
+    pub(super) fn saw_kind(&mut self, kind: &str) {
         let area = KINDS.iter().find(|(known, _)| *known == kind).map(|(_, area)| *area);
         // These kinds alone do not complete their area.
         if !matches!(kind, "ConfigMap" | "KubeletConfig" | "MachineConfigPool") {
@@ -72,7 +72,7 @@ impl Collector {
     }
 
     /// Reads one object, which must have its `kind`.
-    pub fn object(&mut self, object: Value) {
+    pub(super) fn object(&mut self, object: Value) {
         let kind = text(&object, "/kind").to_owned();
         if !self.is_newer(&object, &kind) {
             return;
@@ -84,39 +84,43 @@ impl Collector {
         let result = match kind.as_str() {
             "Node" => self.node(object),
             "Pod" => self.pod(object),
-            "Event" => self.event(&object),
             "DaemonSet" | "Deployment" => self.workload(&object),
-            "Lease" => self.lease(&object),
-            "CustomResourceDefinition" => self.definition(&object),
             nrt::KIND => self.report(object),
             "ConfigMap" => {
                 self.schedulers.config_map(&object);
                 self.pools.config_map(&object)
             }
-            "KubeletConfig" | "MachineConfigPool" => {
-                self.evidence.platform.get_or_insert(Platform::OpenShift);
-                self.pools.object(&object);
+            kind => {
+                self.untyped(kind, &object);
                 Ok(())
             }
-            "ClusterVersion" => {
-                self.evidence.platform.get_or_insert(Platform::OpenShift);
-                Ok(())
-            }
-            "Infrastructure" => {
-                if text(&object, "/status/controlPlaneTopology") == "External" {
-                    self.evidence.platform = Some(Platform::HyperShift);
-                }
-                Ok(())
-            }
-            _ => Ok(()),
         };
         if let Err(reason) = result {
             self.note(format!("{title}: {reason}"));
         }
     }
 
+    /// Reads an object of a kind whose fields are read one by one.
+    fn untyped(&mut self, kind: &str, object: &Value) {
+        match kind {
+            "Event" => self.event(object),
+            "Lease" => self.lease(object),
+            "CustomResourceDefinition" => self.definition(object),
+            "KubeletConfig" | "MachineConfigPool" | "ClusterVersion" => {
+                self.evidence.platform.get_or_insert(Platform::OpenShift);
+                if kind != "ClusterVersion" {
+                    self.pools.object(object);
+                }
+            }
+            "Infrastructure" if text(object, "/status/controlPlaneTopology") == "External" => {
+                self.evidence.platform = Some(Platform::HyperShift);
+            }
+            _ => {}
+        }
+    }
+
     /// Reads a kubelet's answer on `/configz`, or the reason of its absence.
-    pub fn configz(&mut self, node: &str, answer: Result<&str, String>) {
+    pub(super) fn configz(&mut self, node: &str, answer: Result<&str, String>) {
         let settings = answer.and_then(|text| {
             let value: Value = serde_json::from_str(text).map_err(|error| format!("not JSON: {error}"))?;
             let document = value.get("kubeletconfig").filter(|document| document.is_object());
@@ -127,56 +131,50 @@ impl Collector {
     }
 
     /// Records the API server's `gitVersion`.
-    pub fn server_version(&mut self, version: &str) {
+    pub(super) fn server_version(&mut self, version: &str) {
         self.evidence.server_version = Some(version.chars().take(100).collect());
         self.seen.insert(Area::Version);
     }
 
     /// Records why an area has no evidence.
-    pub fn gap(&mut self, area: Area, reason: impl Into<String>) {
+    pub(super) fn gap(&mut self, area: Area, reason: impl Into<String>) {
         self.evidence.gaps.entry(area).or_insert_with(|| reason.into());
     }
 
     /// Whether an area is recorded as a gap.
-    #[must_use]
-    pub fn is_gap(&self, area: Area) -> bool {
+    pub(super) fn is_gap(&self, area: Area) -> bool {
         self.evidence.gaps.contains_key(&area)
     }
 
     /// Notes about objects that were left out.
-    #[must_use]
-    pub fn notes(&self) -> &[String] {
+    pub(super) fn notes(&self) -> &[String] {
         &self.notes
     }
 
     /// Adds a note.
-    pub fn note(&mut self, note: String) {
+    pub(super) fn note(&mut self, note: String) {
         if self.notes.len() < MAX_NOTES {
             self.notes.push(note.chars().take(300).collect());
         }
     }
 
     /// Names of the nodes so far.
-    #[must_use]
-    pub fn nodes(&self) -> Vec<String> {
+    pub(super) fn nodes(&self) -> Vec<String> {
         self.evidence.nodes.keys().cloned().collect()
     }
 
     /// ConfigMaps (namespace, name) that schedulers read their configuration from.
-    #[must_use]
-    pub fn config_maps(&self) -> BTreeSet<(String, String)> {
+    pub(super) fn config_maps(&self) -> BTreeSet<(String, String)> {
         self.schedulers.config_maps()
     }
 
     /// Whether an area has evidence.
-    #[must_use]
-    pub fn saw(&self, area: Area) -> bool {
+    pub(super) fn saw(&self, area: Area) -> bool {
         self.seen.contains(&area)
     }
 
     /// The evidence, as of `now`; `None`: as of the newest time in the objects.
-    #[must_use]
-    pub fn finish(mut self, now: Option<Timestamp>) -> Evidence {
+    pub(super) fn finish(mut self, now: Option<Timestamp>) -> Evidence {
         self.evidence.now = now.or(self.newest);
         self.schedulers.settle(&mut self.evidence.workloads, &self.evidence.pods);
         self.evidence.workloads.sort_by_key(Workload::title);
@@ -245,23 +243,18 @@ impl Collector {
         Ok(())
     }
 
-    fn event(&mut self, object: &Value) -> Result<(), String> {
+    fn event(&mut self, object: &Value) {
         let reason = text(object, "/reason");
         if !REJECTIONS.contains(&reason) || text(object, "/involvedObject/kind") != "Pod" {
-            return Ok(());
+            return;
         }
         let about = |field: &str| text(object, &format!("/involvedObject/{field}")).to_owned();
-        let last =
-            ["/series/lastObservedTime", "/lastTimestamp", "/eventTime", "/metadata/creationTimestamp"];
         self.evidence.events.push(Event {
             namespace: about("namespace"),
             name: about("name"),
             uid: about("uid"),
             reason: reason.to_owned(),
-            message: text(object, "/message").chars().take(500).collect(),
-            last: last.iter().find_map(|path| text(object, path).parse().ok()),
         });
-        Ok(())
     }
 
     fn workload(&mut self, object: &Value) -> Result<(), String> {
@@ -291,11 +284,11 @@ impl Collector {
         Ok(())
     }
 
-    fn lease(&mut self, object: &Value) -> Result<(), String> {
+    fn lease(&mut self, object: &Value) {
         let key = (text(object, "/metadata/namespace").to_owned(), text(object, "/metadata/name").to_owned());
         // The leases of nodes are not needed.
         if key.0 == "kube-node-lease" {
-            return Ok(());
+            return;
         }
         let lease = Lease {
             holder: text(object, "/spec/holderIdentity").to_owned(),
@@ -303,12 +296,11 @@ impl Collector {
             duration_s: object.pointer("/spec/leaseDurationSeconds").and_then(Value::as_i64).unwrap_or(15),
         };
         self.evidence.leases.insert(key, lease);
-        Ok(())
     }
 
-    fn definition(&mut self, object: &Value) -> Result<(), String> {
+    fn definition(&mut self, object: &Value) {
         if text(object, "/spec/group") != nrt::GROUP || text(object, "/spec/names/kind") != nrt::KIND {
-            return Ok(());
+            return;
         }
         let list = |path: &str| object.pointer(path).and_then(Value::as_array).into_iter().flatten();
         let flag =
@@ -319,7 +311,6 @@ impl Collector {
             conditions.any(|c| text(c, "/type") == "Established" && text(c, "/status") == "True");
         let versions = list("/spec/versions").map(version).collect();
         self.evidence.definition = Some(Definition { versions, established });
-        Ok(())
     }
 
     fn report(&mut self, mut object: Value) -> Result<(), String> {

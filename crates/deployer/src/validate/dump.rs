@@ -8,7 +8,6 @@
 //! answer of `/version` or `kubectl version -o yaml`; answers of `/configz` in files with the node's name
 //! (`configz/NODE.json`, `NODE.json`, `NODE/configz.json`).
 
-use std::collections::BTreeMap;
 use std::fs;
 use std::io::Read as _;
 use std::path::{Path, PathBuf};
@@ -178,30 +177,26 @@ impl Reader {
                 )),
             }
         }
-        let areas: BTreeMap<Area, &str> = BTreeMap::from([
-            (
-                Area::Version,
-                "no version in the dump: save kubectl version -o yaml, or kubectl get --raw /version",
-            ),
-            (Area::Nodes, "no nodes in the dump: save kubectl get nodes -o yaml"),
-            (
-                Area::Definition,
-                "no definition in the dump: save kubectl get customresourcedefinitions noderesourcetopologies.topology.node.k8s.io -o yaml",
-            ),
-            (Area::Reports, "no reports in the dump: save kubectl get noderesourcetopologies -o yaml"),
-            (Area::Pods, "no pods in the dump: save kubectl get pods -A -o yaml"),
+        let definition =
+            "kubectl get customresourcedefinitions noderesourcetopologies.topology.node.k8s.io -o yaml";
+        for (area, missing, command) in [
+            (Area::Version, "version", "kubectl version -o yaml, or kubectl get --raw /version"),
+            (Area::Nodes, "nodes", "kubectl get nodes -o yaml"),
+            (Area::Definition, "definition", definition),
+            (Area::Reports, "reports", "kubectl get noderesourcetopologies -o yaml"),
+            (Area::Pods, "pods", "kubectl get pods -A -o yaml"),
             (
                 Area::Workloads,
-                "no DaemonSets or Deployments in the dump: save kubectl get daemonsets,deployments,configmaps -A -o yaml",
+                "DaemonSets or Deployments",
+                "kubectl get daemonsets,deployments,configmaps -A -o yaml",
             ),
-            (Area::Leases, "no leases in the dump: save kubectl get leases -A -o yaml"),
-        ]);
-        for (area, reason) in areas {
+            (Area::Leases, "leases", "kubectl get leases -A -o yaml"),
+        ] {
             // Without the definition there is no list of its objects.
             let seen =
                 self.collector.saw(area) || (area == Area::Reports && self.collector.saw(Area::Definition));
             if !seen {
-                self.collector.gap(area, reason);
+                self.collector.gap(area, format!("no {missing} in the dump: save {command}"));
             }
         }
         self.notes.extend(self.collector.notes().iter().cloned());

@@ -138,8 +138,6 @@ pub struct Pod {
     pub phase: String,
     /// `status.reason`.
     pub reason: String,
-    /// `status.message`.
-    pub message: String,
     /// Whether the pod is being deleted.
     pub deleting: bool,
     /// The condition `Ready`.
@@ -220,100 +218,88 @@ pub struct Event {
     pub uid: String,
     /// Its reason, such as `TopologyAffinityError`.
     pub reason: String,
-    /// Its message.
-    pub message: String,
-    /// The time of the last occurrence.
-    pub last: Option<Timestamp>,
-}
-
-impl Default for Workload {
-    fn default() -> Self {
-        let (namespace, name) = (String::new(), String::new());
-        let role = Role::Exporter;
-        Self { kind: "DaemonSet", namespace, name, role, desired: 0, ready: 0, scheduler: None }
-    }
 }
 
 impl Workload {
     /// `DaemonSet namespace/name`.
-    #[must_use]
-    pub fn title(&self) -> String {
+    pub(super) fn title(&self) -> String {
         format!("{} {}/{}", self.kind, self.namespace, self.name)
     }
 }
 
 impl Pod {
     /// `namespace/name`.
-    #[must_use]
-    pub fn key(&self) -> String {
+    pub(super) fn key(&self) -> String {
         format!("{}/{}", self.namespace, self.name)
     }
 
     /// The object as findings name it.
-    #[must_use]
-    pub fn title(&self) -> String {
+    pub(super) fn title(&self) -> String {
         format!("Pod {}", self.key())
     }
 
     /// Whether the pod has ended.
-    #[must_use]
-    pub fn is_over(&self) -> bool {
+    pub(super) fn is_over(&self) -> bool {
         matches!(self.phase.as_str(), "Succeeded" | "Failed")
     }
 
     /// Whether the pod waits for a node.
-    #[must_use]
-    pub fn is_waiting(&self) -> bool {
+    pub(super) fn is_waiting(&self) -> bool {
         self.node.is_none() && !self.is_over() && !self.deleting
     }
 }
 
 impl Node {
     /// The object as findings name it.
-    #[must_use]
-    pub fn title(&self) -> String {
+    pub(super) fn title(&self) -> String {
         format!("Node {}", self.name)
     }
 
     /// The kubelet's configuration, if known.
-    #[must_use]
-    pub fn settings(&self) -> Option<&Settings> {
+    pub(super) fn settings(&self) -> Option<&Settings> {
         self.kubelet.as_ref()?.as_ref().ok()
     }
 
     /// The kubelet's configuration as checked values; `None` if the kubelet would not start with it.
-    #[must_use]
-    pub fn configuration(&self) -> Option<&Configuration> {
+    pub(super) fn configuration(&self) -> Option<&Configuration> {
         self.settings()?.checked.as_ref().ok()
     }
 
     /// The kubelet's version.
-    #[must_use]
-    pub fn version(&self) -> Option<Version> {
+    pub(super) fn version(&self) -> Option<Version> {
         self.kubelet_version.parse().ok()
     }
 }
 
 impl Evidence {
     /// The API server's version, if it is well-formed.
-    #[must_use]
-    pub fn server(&self) -> Option<Version> {
+    pub(super) fn server(&self) -> Option<Version> {
         self.server_version.as_deref()?.parse().ok()
     }
 
     /// The nodes to check whose kubelet's configuration is known.
-    pub fn configured(&self) -> impl Iterator<Item = (&Node, &Settings)> {
+    pub(super) fn configured(&self) -> impl Iterator<Item = (&Node, &Settings)> {
         self.workers().into_iter().filter_map(|node| Some((node, node.settings()?)))
     }
 
+    /// The nodes to check whose kubelet starts with its configuration, with the checked values.
+    pub(super) fn checked(&self) -> impl Iterator<Item = (&Node, &Settings, &Configuration)> {
+        self.configured()
+            .filter_map(|(node, settings)| Some((node, settings, settings.checked.as_ref().ok()?)))
+    }
+
+    /// A node's zones as schedulers read them.
+    pub(super) fn topology(&self, node: &str) -> Option<&NodeTopology> {
+        self.reports.get(node)?.read.as_ref().ok().map(|(topology, _)| topology)
+    }
+
     /// The NUMA-aware schedulers.
-    pub fn numa_schedulers(&self) -> impl Iterator<Item = &Workload> {
+    pub(super) fn numa_schedulers(&self) -> impl Iterator<Item = &Workload> {
         self.workloads.iter().filter(|workload| workload.role == Role::Scheduler { numa: true })
     }
 
     /// The profile names of NUMA-aware schedulers; without such a scheduler the default names.
-    #[must_use]
-    pub fn numa_names(&self) -> BTreeSet<String> {
+    pub(super) fn numa_names(&self) -> BTreeSet<String> {
         let seen = self.numa_schedulers().filter_map(|workload| workload.scheduler.as_ref());
         let mut names: BTreeSet<String> =
             seen.flat_map(|settings| settings.profiles.iter().cloned()).collect();
@@ -324,13 +310,12 @@ impl Evidence {
     }
 
     /// The pods on a node that have not ended.
-    pub fn pods_on<'a>(&'a self, node: &'a str) -> impl Iterator<Item = &'a Pod> {
+    pub(super) fn pods_on<'a>(&'a self, node: &'a str) -> impl Iterator<Item = &'a Pod> {
         self.pods.values().filter(move |pod| pod.node.as_deref() == Some(node) && !pod.is_over())
     }
 
     /// Milliseconds from `then` to now; `None` if one of them is unknown.
-    #[must_use]
-    pub fn age_ms(&self, then: Option<Timestamp>) -> Option<i64> {
+    pub(super) fn age_ms(&self, then: Option<Timestamp>) -> Option<i64> {
         Some(self.now?.as_millisecond() - then?.as_millisecond())
     }
 }

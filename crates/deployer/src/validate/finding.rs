@@ -86,33 +86,32 @@ pub struct Validation {
 #[serde(rename_all = "lowercase")]
 pub enum Verdict {
     /// All checks were done and there is no error or warning. Exit code 0.
-    Clean,
+    Clean = 0,
     /// There are errors or warnings. Exit code 1.
-    Findings,
+    Findings = 1,
     /// Some checks could not be done. Exit code 2, even with findings.
-    Incomplete,
+    Incomplete = 2,
 }
 
 impl Finding {
-    /// Adds the peers' form, about a node's kubelet.
-    pub fn kubelet(&mut self, node: &str, component: &str, setting: &str, expected: &str, detected: &str) {
-        let [node, component, setting, expected, detected] =
-            [node, component, setting, expected, detected].map(str::to_owned);
-        self.item = Some(PeerFinding { node, area: "kubelet", component, setting, expected, detected });
-    }
-
     /// Adds the peers' form, about the cluster.
-    pub fn cluster(&mut self, component: &str, setting: &str, expected: &str, detected: &str) {
-        let [component, setting, expected, detected] =
-            [component, setting, expected, detected].map(str::to_owned);
-        let node = String::new();
-        self.item = Some(PeerFinding { node, area: "cluster", component, setting, expected, detected });
+    pub fn cluster(&mut self, words: [&str; 4]) {
+        self.item = Some(PeerFinding::new("", "cluster", words));
     }
 
     /// Replaces the remedy of the check.
     pub fn fix(&mut self, fix: impl Into<String>) -> &mut Self {
         self.fix = fix.into();
         self
+    }
+}
+
+impl PeerFinding {
+    /// A finding about a node, with component, setting, expected and detected value.
+    #[must_use]
+    pub fn new(node: &str, area: &'static str, words: [&str; 4]) -> Self {
+        let [component, setting, expected, detected] = words.map(str::to_owned);
+        Self { node: node.to_owned(), area, component, setting, expected, detected }
     }
 }
 
@@ -140,10 +139,6 @@ impl Verdict {
     /// The exit code.
     #[must_use]
     pub fn code(self) -> u8 {
-        match self {
-            Self::Clean => 0,
-            Self::Findings => 1,
-            Self::Incomplete => 2,
-        }
+        self as u8
     }
 }

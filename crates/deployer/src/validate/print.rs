@@ -64,12 +64,8 @@ pub fn render(report: &Validation, format: Format) -> anyhow::Result<String> {
     })
 }
 
-fn word(severity: Severity) -> &'static str {
-    match severity {
-        Severity::Error => "ERROR",
-        Severity::Warning => "WARNING",
-        Severity::Info => "INFO",
-    }
+fn word(severity: Severity) -> String {
+    format!("{severity:?}").to_uppercase()
 }
 
 fn text(report: &Validation) -> String {
@@ -102,7 +98,7 @@ fn wide(report: &Validation) -> String {
         table.load_style(NOTHING);
         table.set_header(["SEVERITY", "CHECK", "OBJECT", "WHAT", "FIX"]);
         for finding in &report.findings {
-            let row = [word(finding.severity), finding.id, &finding.object, &finding.what, &finding.fix];
+            let row = [&word(finding.severity), finding.id, &finding.object, &finding.what, &finding.fix];
             table.add_row(row);
         }
         text = table.trim_fmt() + "\n\n";

@@ -11,8 +11,9 @@ use futures::StreamExt as _;
 use jiff::Timestamp;
 use k8s_openapi::api::authorization::v1::SelfSubjectAccessReview;
 use k8s_openapi::api::rbac::v1::PolicyRule;
-use kube::api::PostParams;
-use kube::{Api, Client};
+use kube::api::{DynamicObject, PostParams};
+use kube::{Api, Client, Resource as _};
+use objects::ObjectKind;
 use runtime::client::{self, Connection, percent_encode};
 use serde_json::{Value, json};
 
@@ -43,108 +44,55 @@ pub enum Error {
     Unreachable(String),
 }
 
-/// A list to read.
-#[derive(Clone, Copy, Debug)]
-struct List {
-    area: Area,
-    group: &'static str,
-    resource: &'static str,
-    /// The path.
-    path: &'static str,
-    kind: &'static str,
-    /// A query that restricts the list; empty: all objects.
-    query: &'static str,
-}
+/// Group, version, kind and plural of a list to read.
+type ListKind = [&'static str; 4];
 
-const fn list(
-    area: Area,
-    group: &'static str,
-    resource: &'static str,
-    path: &'static str,
-    kind: &'static str,
-) -> List {
-    List { area, group, resource, path, kind, query: "" }
-}
-
-/// The lists to read. Custom resources are read if they exist.
-const LISTS: [List; 9] = [
-    list(Area::Nodes, "", "nodes", "/api/v1/nodes", "Node"),
-    list(Area::Pods, "", "pods", "/api/v1/pods", "Pod"),
-    list(Area::Workloads, "apps", "daemonsets", "/apis/apps/v1/daemonsets", "DaemonSet"),
-    list(Area::Workloads, "apps", "deployments", "/apis/apps/v1/deployments", "Deployment"),
-    List {
-        query: "fieldSelector=metadata.namespace!%3Dkube-node-lease",
-        ..list(Area::Leases, "coordination.k8s.io", "leases", "/apis/coordination.k8s.io/v1/leases", "Lease")
-    },
-    list(
-        Area::Reports,
-        nrt::GROUP,
-        nrt::PLURAL,
-        "/apis/topology.node.k8s.io/v1alpha2/noderesourcetopologies",
-        nrt::KIND,
-    ),
-    list(
-        Area::Reports,
-        nrt::GROUP,
-        nrt::PLURAL,
-        "/apis/topology.node.k8s.io/v1alpha1/noderesourcetopologies",
-        nrt::KIND,
-    ),
-    list(
-        Area::KubeletConfig,
-        MACHINE_CONFIG,
-        "kubeletconfigs",
-        "/apis/machineconfiguration.openshift.io/v1/kubeletconfigs",
-        "KubeletConfig",
-    ),
-    list(
-        Area::KubeletConfig,
-        MACHINE_CONFIG,
-        "machineconfigpools",
-        "/apis/machineconfiguration.openshift.io/v1/machineconfigpools",
-        "MachineConfigPool",
-    ),
+/// The lists to read, with their areas. Custom resources are read if they exist.
+const LISTS: [(Area, ListKind); 9] = [
+    (Area::Nodes, ["", "v1", "Node", "nodes"]),
+    (Area::Pods, ["", "v1", "Pod", "pods"]),
+    (Area::Workloads, ["apps", "v1", "DaemonSet", "daemonsets"]),
+    (Area::Workloads, ["apps", "v1", "Deployment", "deployments"]),
+    (Area::Leases, ["coordination.k8s.io", "v1", "Lease", "leases"]),
+    (Area::Reports, [nrt::GROUP, nrt::VERSION, nrt::KIND, nrt::PLURAL]),
+    (Area::Reports, [nrt::GROUP, nrt::v1alpha1::VERSION, nrt::KIND, nrt::PLURAL]),
+    (Area::KubeletConfig, [MACHINE_CONFIG, "v1", "KubeletConfig", "kubeletconfigs"]),
+    (Area::KubeletConfig, [MACHINE_CONFIG, "v1", "MachineConfigPool", "machineconfigpools"]),
 ];
+const EVENTS: ListKind = ["", "v1", "Event", "events"];
+/// The query of leases: those of nodes are not needed.
+const LEASES: &str = "fieldSelector=metadata.namespace!%3Dkube-node-lease";
 const MACHINE_CONFIG: &str = "machineconfiguration.openshift.io";
 const DEFINITION: &str =
     "/apis/apiextensions.k8s.io/v1/customresourcedefinitions/noderesourcetopologies.topology.node.k8s.io";
 
-/// The needed permissions: area, verb, group, resource, subresource.
-pub const RIGHTS: [(Area, &str, &str, &str, &str); 9] = [
-    (Area::Nodes, "list", "", "nodes", ""),
-    (Area::KubeletConfig, "get", "", "nodes", "proxy"),
-    (Area::Definition, "get", "apiextensions.k8s.io", "customresourcedefinitions", ""),
-    (Area::Reports, "list", nrt::GROUP, nrt::PLURAL, ""),
-    (Area::Pods, "list", "", "pods", ""),
-    (Area::Workloads, "list", "apps", "daemonsets", ""),
-    (Area::Workloads, "list", "apps", "deployments", ""),
-    (Area::Leases, "list", "coordination.k8s.io", "leases", ""),
-    (Area::Events, "list", "", "events", ""),
+/// The needed permissions: area, verb, group, resource.
+pub const RIGHTS: [(Area, &str, &str, &str); 9] = [
+    (Area::Nodes, "list", "", "nodes"),
+    (Area::KubeletConfig, "get", "", "nodes/proxy"),
+    (Area::Definition, "get", "apiextensions.k8s.io", "customresourcedefinitions"),
+    (Area::Reports, "list", nrt::GROUP, nrt::PLURAL),
+    (Area::Pods, "list", "", "pods"),
+    (Area::Workloads, "list", "apps", "daemonsets"),
+    (Area::Workloads, "list", "apps", "deployments"),
+    (Area::Leases, "list", "coordination.k8s.io", "leases"),
+    (Area::Events, "list", "", "events"),
 ];
 
 /// The rules of a ClusterRole that permits all checks.
 #[must_use]
 pub fn rules() -> Vec<PolicyRule> {
-    let rule = |verb: &str, group: &str, resource: &str| PolicyRule {
-        api_groups: Some(vec![group.to_owned()]),
-        resources: Some(vec![resource.to_owned()]),
-        verbs: vec![verb.to_owned()],
-        ..PolicyRule::default()
-    };
-    let right = |(_, verb, group, resource, subresource): &(Area, &str, &str, &str, &str)| {
-        let slash = if subresource.is_empty() { "" } else { "/" };
-        rule(verb, group, &format!("{resource}{slash}{subresource}"))
-    };
     let more = [
         // Configurations of schedulers.
-        rule("get", "", "configmaps"),
+        ("get", "", "configmaps"),
         // The platform, and OpenShift's kubelet configurations.
-        rule("list", "config.openshift.io", "clusterversions"),
-        rule("get", "config.openshift.io", "infrastructures"),
-        rule("list", MACHINE_CONFIG, "kubeletconfigs"),
-        rule("list", MACHINE_CONFIG, "machineconfigpools"),
+        ("list", "config.openshift.io", "clusterversions"),
+        ("get", "config.openshift.io", "infrastructures"),
+        ("list", MACHINE_CONFIG, "kubeletconfigs"),
+        ("list", MACHINE_CONFIG, "machineconfigpools"),
     ];
-    RIGHTS.iter().map(right).chain(more).collect()
+    let rights = RIGHTS.into_iter().map(|(_, verb, group, resource)| (verb, group, resource)).chain(more);
+    rights.map(|(verb, group, resource)| api::rbac::rule(group, &[resource], &[verb])).collect()
 }
 
 /// Gathers evidence for these areas.
@@ -165,11 +113,13 @@ pub async fn gather(connection: &Connection, areas: &BTreeSet<Area>) -> Result<E
         Err(error) => return Err(Error::Unreachable(client::brief(&error))),
     }
     rights(&client, areas, &mut collector).await;
-    for list in LISTS.iter().filter(|list| areas.contains(&list.area)) {
-        read(&client, *list, &mut collector).await;
+    for (area, kind) in LISTS.into_iter().filter(|(area, _)| areas.contains(area)) {
+        let query = if area == Area::Leases { LEASES } else { "" };
+        read(&client, area, kind, query, &mut collector).await;
     }
-    if areas.contains(&Area::Events) {
-        events(&client, &mut collector).await;
+    for reason in REJECTIONS.into_iter().filter(|_| areas.contains(&Area::Events)) {
+        let query = format!("fieldSelector=reason%3D{reason}");
+        read(&client, Area::Events, EVENTS, &query, &mut collector).await;
     }
     if areas.contains(&Area::Definition) {
         definition(&client, &mut collector).await;
@@ -187,25 +137,24 @@ pub async fn gather(connection: &Connection, areas: &BTreeSet<Area>) -> Result<E
 /// Reviews our permissions, so that a gap names the missing one.
 async fn rights(client: &Client, areas: &BTreeSet<Area>, collector: &mut Collector) {
     let reviews: Api<SelfSubjectAccessReview> = Api::all(client.clone());
-    for (area, verb, group, resource, subresource) in RIGHTS.iter().filter(|(area, ..)| areas.contains(area))
-    {
+    for (area, verb, group, resource) in RIGHTS.into_iter().filter(|(area, ..)| areas.contains(area)) {
+        let (name, subresource) = resource.split_once('/').unwrap_or((resource, ""));
         let attributes =
-            json!({ "verb": verb, "group": group, "resource": resource, "subresource": subresource });
+            json!({ "verb": verb, "group": group, "resource": name, "subresource": subresource });
         let review = json!({ "metadata": {}, "spec": { "resourceAttributes": attributes } });
         let Ok(review) = serde_json::from_value(review) else { continue };
         // If the review is forbidden, the list request reports the missing permission.
         let Ok(answer) = reviews.create(&PostParams::default(), &review).await else { continue };
         if answer.status.is_some_and(|status| !status.allowed) {
-            collector.gap(*area, missing_right(verb, group, resource, subresource));
+            collector.gap(area, missing_right(verb, group, resource));
         }
     }
 }
 
 /// The reason of a gap.
-fn missing_right(verb: &str, group: &str, resource: &str, subresource: &str) -> String {
-    let slash = if subresource.is_empty() { "" } else { "/" };
+fn missing_right(verb: &str, group: &str, resource: &str) -> String {
     let group = if group.is_empty() { String::new() } else { format!(" in {group}") };
-    format!("not allowed to {verb} {resource}{slash}{subresource}{group}")
+    format!("not allowed to {verb} {resource}{group}")
 }
 
 async fn get(client: &Client, path: &str) -> Result<Value, kube::Error> {
@@ -213,66 +162,47 @@ async fn get(client: &Client, path: &str) -> Result<Value, kube::Error> {
     serde_json::from_str(&text).map_err(kube::Error::SerdeError)
 }
 
-/// Reads a list in pages.
-async fn read(client: &Client, list: List, collector: &mut Collector) {
-    if collector.is_gap(list.area) {
-        return;
-    }
+/// Reads a list in pages; an empty query reads all objects.
+async fn read(client: &Client, area: Area, kind: ListKind, query: &str, collector: &mut Collector) {
+    let [group, _, name, plural] = kind;
     // Reports are served in two versions and read once.
-    if list.kind == nrt::KIND && collector.saw(Area::Reports) {
+    if collector.is_gap(area) || (name == nrt::KIND && collector.saw(Area::Reports)) {
         return;
     }
+    let path = DynamicObject::url_path(&ObjectKind::from(kind).resource(), None);
     let mut token = String::new();
     for _ in 0..MAX_PAGES {
-        let parts = [list.query.to_owned(), format!("limit={PAGE}"), token.clone()];
+        let parts = [query.to_owned(), format!("limit={PAGE}"), token.clone()];
         let query = parts.into_iter().filter(|part| !part.is_empty()).collect::<Vec<_>>().join("&");
-        let mut page = match get(client, &format!("{}?{query}", list.path)).await {
+        let mut page = match get(client, &format!("{path}?{query}")).await {
             Ok(page) => page,
             // A kind that is not served has no objects.
             Err(error) if client::is_not_found(&error) => return,
-            Err(error) if list.group == MACHINE_CONFIG && client::is_forbidden(&error) => return,
+            Err(error) if group == MACHINE_CONFIG && client::is_forbidden(&error) => return,
             Err(error) => {
                 let reason = if client::is_forbidden(&error) {
-                    missing_right("list", list.group, list.resource, "")
+                    missing_right("list", group, plural)
                 } else {
-                    format!("listing {}: {}", list.resource, client::brief(&error))
+                    format!("listing {plural}: {}", client::brief(&error))
                 };
-                return collector.gap(list.area, reason);
+                return collector.gap(area, reason);
             }
         };
-        collector.saw_kind(list.kind);
+        collector.saw_kind(name);
         let version = page.get("apiVersion").cloned().unwrap_or_default();
-        let items = page.get_mut("items").map(Value::take);
-        for mut item in items.into_iter().filter_map(into_list).flatten() {
-            item["kind"] = list.kind.into();
-            item["apiVersion"] = version.clone();
-            collector.object(item);
+        if let Some(Value::Array(items)) = page.get_mut("items").map(Value::take) {
+            for mut item in items {
+                item["kind"] = name.into();
+                item["apiVersion"] = version.clone();
+                collector.object(item);
+            }
         }
         match page.pointer("/metadata/continue").and_then(Value::as_str) {
             Some(next) if !next.is_empty() => token = format!("continue={}", percent_encode(next)),
             _ => return,
         }
     }
-    collector.gap(list.area, format!("listing {}: more than {MAX_PAGES} pages", list.resource));
-}
-
-fn into_list(value: Value) -> Option<Vec<Value>> {
-    match value {
-        Value::Array(items) => Some(items),
-        _ => None,
-    }
-}
-
-async fn events(client: &Client, collector: &mut Collector) {
-    for reason in REJECTIONS {
-        let query = match reason {
-            "TopologyAffinityError" => "fieldSelector=reason%3DTopologyAffinityError",
-            "UnexpectedAdmissionError" => "fieldSelector=reason%3DUnexpectedAdmissionError",
-            _ => "fieldSelector=reason%3DSMTAlignmentError",
-        };
-        let list = List { query, ..list(Area::Events, "", "events", "/api/v1/events", "Event") };
-        read(client, list, collector).await;
-    }
+    collector.gap(area, format!("listing {plural}: more than {MAX_PAGES} pages"));
 }
 
 async fn definition(client: &Client, collector: &mut Collector) {
@@ -319,7 +249,7 @@ async fn configz(client: &Client, collector: &mut Collector) {
     for (node, answer) in all {
         match answer {
             Ok(text) => collector.configz(&node, Ok(&text)),
-            Err((true, _)) => collector.gap(Area::KubeletConfig, missing_right("get", "", "nodes", "proxy")),
+            Err((true, _)) => collector.gap(Area::KubeletConfig, missing_right("get", "", "nodes/proxy")),
             Err((false, reason)) => collector.configz(&node, Err(reason)),
         }
     }

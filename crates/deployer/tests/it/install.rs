@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use ::objects::Object;
-use deployer::install::step::{Change, Step, WaitState};
+use deployer::install::step::{Change, ObjectStep, Step, WaitState};
 use deployer::install::{DryRun, Error, Outcome, Removal, Settings, deploy, diff, remove};
 use deployer::part::{Component, Part};
 use kube::Client;
@@ -148,18 +148,20 @@ fn line(step: &Step<'_>) -> String {
     match step {
         Step::Began(operation, component) => format!("{operation:?} {component}"),
         Step::Ended(operation, component) => format!("{operation:?} {component} ended"),
-        Step::Applied(_, object, change) => format!("{change:?} {object}"),
-        Step::Recreating(_, object, reason) => format!("Recreating {object}: {reason}"),
-        Step::Deleted(_, object) => format!("Deleted {object}"),
-        Step::Kept(_, object, reason) => format!("Kept {object}: {reason}"),
-        Step::Warned(_, object, warning) => format!("Warned {object}: {warning}"),
-        Step::Note(_, object, finding) => format!("Found {object}: {finding}"),
-        Step::Failed { object, error, .. } => format!("Failed {object}: {error}"),
-        Step::Waiting(_, object, state) => format!("Waiting {object}: {state:?}"),
-        Step::Diagnosis(_, object, trouble) => format!("Trouble {object}: {trouble}"),
-        Step::Reached(operation, _, object) => format!("Reached {object} {operation:?}"),
         Step::RollingBack => "RollingBack".to_owned(),
-        Step::RolledBack(_, object, undone) => format!("{undone:?} {object}"),
+        Step::Object(_, object, step) => match step {
+            ObjectStep::Applied(change) => format!("{change:?} {object}"),
+            ObjectStep::Recreating(reason) => format!("Recreating {object}: {reason}"),
+            ObjectStep::Deleted => format!("Deleted {object}"),
+            ObjectStep::Kept(reason) => format!("Kept {object}: {reason}"),
+            ObjectStep::Warned(warning) => format!("Warned {object}: {warning}"),
+            ObjectStep::Note(finding) => format!("Found {object}: {finding}"),
+            ObjectStep::Failed(_, error) => format!("Failed {object}: {error}"),
+            ObjectStep::Waiting(state) => format!("Waiting {object}: {state:?}"),
+            ObjectStep::Diagnosis(trouble) => format!("Trouble {object}: {trouble}"),
+            ObjectStep::Reached(operation) => format!("Reached {object} {operation:?}"),
+            ObjectStep::RolledBack(undone) => format!("{undone:?} {object}"),
+        },
     }
 }
 

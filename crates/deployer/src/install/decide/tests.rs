@@ -45,6 +45,10 @@ fn crd(versions: &[(&str, bool)]) -> Value {
     } })
 }
 
+fn changed() -> Decision {
+    Decision::Change { uid: "1".to_owned(), claims: None }
+}
+
 fn check(object: &Object, live: Option<&Value>, adopt: bool, want: &Decision) {
     assert_eq!(&decide(object, live, adopt), want, "{object} over {live:?}");
 }
@@ -57,7 +61,7 @@ fn ours_are_made_and_kept_up_to_date() {
     let mut other = live(&map);
     other["data"]["a"] = "c".into();
     for live in [live(&map), other] {
-        check(&map, Some(&live), false, &Decision::Apply(map.clone()));
+        check(&map, Some(&live), false, &changed());
         let mut leaving = live;
         leaving["metadata"]["deletionTimestamp"] = "now".into();
         check(&map, Some(&leaving), false, &Decision::Await);
@@ -68,7 +72,9 @@ fn ours_are_made_and_kept_up_to_date() {
 fn others_are_left_alone() {
     let map = ours("ConfigMap", json!({}));
     let refused = |owner: &str| {
-        Decision::Refuse(Error::Foreign { object: "ConfigMap x".to_owned(), owner: owner.to_owned() })
+        let error = refusal(&map, owner.to_owned(), None);
+        assert_eq!(error, Error::Foreign { object: "ConfigMap x".to_owned(), owner: owner.to_owned() });
+        Decision::Refuse { owner: owner.to_owned(), lacks: None }
     };
     check(&map, Some(&foreign(&map, "Helm")), false, &refused("Helm"));
     check(&map, Some(&foreign(&map, "Helm")), true, &Decision::Adopt);
@@ -89,17 +95,21 @@ fn others_are_left_alone() {
 fn namespaces_of_others_are_used() {
     let namespace = ours("Namespace", json!({}));
     for adopt in [false, true] {
-        check(&namespace, Some(&foreign(&namespace, "Helm")), adopt, &Decision::Use(None));
+        let foreign = foreign(&namespace, "Helm");
+        check(&namespace, Some(&foreign), adopt, &Decision::Leave);
+        assert_eq!(lacks_labels(&namespace, &foreign), None);
     }
     let strict = ours(
         "Namespace",
         json!({ "metadata": { "labels": { "pod-security.kubernetes.io/enforce": "privileged" } } }),
     );
     let lacks = "was not made by us and lacks pod-security.kubernetes.io/enforce=privileged; pods may be refused in it";
-    check(&strict, Some(&foreign(&strict, "Helm")), false, &Decision::Use(Some(lacks.to_owned())));
     let mut fit = foreign(&strict, "Helm");
+    check(&strict, Some(&fit), false, &Decision::Leave);
+    assert_eq!(lacks_labels(&strict, &fit).as_deref(), Some(lacks));
     fit["metadata"]["labels"]["pod-security.kubernetes.io/enforce"] = "privileged".into();
-    check(&strict, Some(&fit), false, &Decision::Use(None));
+    check(&strict, Some(&fit), false, &Decision::Leave);
+    assert_eq!(lacks_labels(&strict, &fit), None);
 }
 
 #[test]
@@ -122,12 +132,14 @@ fn definitions_of_others_are_used_if_they_have_what_is_needed() {
     for (there, lacks) in table {
         let live = foreign(&ours(kind, there), "helm");
         let want = match lacks {
-            None => Decision::Use(None),
-            Some(lacks) => Decision::Refuse(Error::Unfit {
-                object: needed.to_string(),
-                owner: "helm".to_owned(),
-                lacks: lacks.to_owned(),
-            }),
+            None => Decision::Leave,
+            Some(lacks) => {
+                let (object, owner, lacks) = (needed.to_string(), "helm".to_owned(), Some(lacks.to_owned()));
+                let error = refusal(&needed, owner.clone(), lacks.clone());
+                let message = Error::Unfit { object, owner: owner.clone(), lacks: lacks.clone().unwrap() };
+                assert_eq!(error, message);
+                Decision::Refuse { owner, lacks }
+            }
         };
         check(&needed, Some(&live), false, &want);
         check(&needed, Some(&live), true, &want);
@@ -163,8 +175,8 @@ fn what_cannot_be_changed_is_made_anew() {
     for (kind, before, after, field) in table {
         let object = ours(kind, after);
         let want = match field {
-            Some(field) => Decision::Recreate(format!("{field} cannot be changed")),
-            None => Decision::Apply(object.clone()),
+            Some(field) => Decision::Recreate { uid: "1".to_owned(), field },
+            None => changed(),
         };
         check(&object, Some(&live(&ours(kind, before))), false, &want);
     }
@@ -181,9 +193,9 @@ fn namespaces_are_shared_between_components() {
         { "manager": MANAGER, "fieldsV1": { "f:metadata": { "f:labels": stated } } },
         { "manager": "kubectl", "fieldsV1": { "f:metadata": { "f:labels": { "f:theirs": {} } } } },
     ]);
-    let applied = |wanted: &Object| match decide(wanted, Some(&there), false) {
-        Decision::Apply(object) => object,
-        other => panic!("{other:?}"),
+    let applied = |wanted: &Object| {
+        check(wanted, Some(&there), false, &changed());
+        merged(wanted, Some(&there))
     };
     // The component that made it says what counts; what another one stated besides stays.
     let first = applied(&ours("Namespace", labels(json!({ "level": "baseline" }))));

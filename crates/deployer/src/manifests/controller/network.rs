@@ -7,19 +7,14 @@ use std::collections::BTreeMap;
 use k8s_openapi::api::networking::v1::NetworkPolicy;
 
 use super::{METRICS, Options};
-use crate::manifests::network::{AllowedPorts, policy};
+use crate::manifests::network::{AllowedPorts, only_api_server, policy};
 
 /// Allows egress to the API server and the port `more`, and metrics from anywhere.
 #[must_use]
 pub fn policies(options: &Options, pods: &BTreeMap<String, String>, more: Option<u16>) -> [NetworkPolicy; 3] {
-    let of = |name: &str, ingress, egress| {
-        policy(&options.namespace, name, pods, &AllowedPorts { ingress, egress })
-    };
-    let mut servers = options.common.api_server_ports.clone();
-    servers.extend(more);
-    [
-        of("operator-default-deny-all", Some(Vec::new()), Some(Vec::new())),
-        of("operator-egress-to-api-server", None, Some(servers)),
-        of("ingress-to-operator-metrics", Some(vec![METRICS]), None),
-    ]
+    let namespace = &options.namespace;
+    let servers: Vec<u16> = options.common.api_server_ports.iter().copied().chain(more).collect();
+    let [nothing, server] = only_api_server(namespace, "operator", pods, &servers);
+    let metrics = AllowedPorts { ingress: Some(vec![METRICS]), egress: None };
+    [nothing, server, policy(namespace, "ingress-to-operator-metrics", pods, &metrics)]
 }

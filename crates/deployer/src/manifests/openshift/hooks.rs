@@ -3,9 +3,9 @@
 //! In: nothing. Out: an OCI hook and its script, as files of a node. Never: a notification about Burstable and
 //! BestEffort pods, which have no exclusive resources.
 
-use serde_json::json;
+use serde_json::{Value, json};
 
-use super::ignition::File;
+use super::file;
 
 /// The path of the script.
 const SCRIPT: &str = "/usr/local/bin/rte-notifier.sh";
@@ -13,7 +13,7 @@ const SCRIPT: &str = "/usr/local/bin/rte-notifier.sh";
 const NOTIFY: &str = "/run/rte/notify";
 
 /// The hook and its script.
-pub(super) fn files() -> [File; 2] {
+pub(super) fn files() -> [Value; 2] {
     let hook = json!({
         "version": "1.0.0",
         "hook": { "path": SCRIPT, "args": ["rte-notifier.sh", NOTIFY] },
@@ -21,8 +21,8 @@ pub(super) fn files() -> [File; 2] {
         "stages": ["poststart", "poststop"],
     });
     [
-        File::new("/etc/containers/oci/hooks.d/rte-notifier.json", 0o644, &format!("{hook:#}\n")),
-        File::new(SCRIPT, 0o755, script()),
+        file("/etc/containers/oci/hooks.d/rte-notifier.json", 0o644, &format!("{hook:#}\n")),
+        file(SCRIPT, 0o755, script()),
     ]
 }
 

@@ -84,14 +84,16 @@ fn the_scheduler_takes_its_flags_and_its_file() {
     let options = Options::default();
     let args =
         Scheduling::try_parse_from(scheduler::flags(&options)).unwrap_or_else(|error| panic!("{error}"));
-    let map = scheduler::config_map(&options).unwrap();
-    let (key, text) = map.data.unwrap().into_iter().next().unwrap();
+    let objects = objects(&options);
+    let maps = of_kind(&objects, "ConfigMap");
+    let map = maps.iter().find(|map| map.namespace() == Some(scheduler::NAMESPACE)).unwrap();
+    let (key, content) = map.body()["data"].as_object().unwrap().iter().next().unwrap();
     assert_eq!(args.args.config.unwrap().file_name().unwrap().to_str(), Some(key.as_str()));
-    let file = api::schedulerconfig::SchedulerConfig::parse(&text).unwrap();
+    let file = api::schedulerconfig::SchedulerConfig::parse(text(content)).unwrap();
     assert!(file.leader_election.leader_elect);
-    let lease = scheduler::lease_role(&options);
-    assert_eq!(lease.metadata.namespace, Some(file.leader_election.resource_namespace));
-    assert_eq!(lease.rules.unwrap()[1].resource_names, Some(vec![file.leader_election.resource_name]));
+    let [lease] = of_kind(&objects, "Role")[..] else { panic!("one Role") };
+    assert_eq!(lease.namespace(), Some(file.leader_election.resource_namespace.as_str()));
+    assert_eq!(lease.body()["rules"][1]["resourceNames"][0], file.leader_election.resource_name);
 }
 
 /// A request that creates something has no name to compare with.

@@ -9,7 +9,10 @@ pub(super) fn compare(file: &str, wanted: &str) {
 }
 
 fn check(name: &str, options: &Options, component: Component) {
-    compare(&format!("{name}.yaml"), &render(&parts(options, &[component]).unwrap()).unwrap());
+    compare(
+        &format!("{name}.yaml"),
+        &text::render_objects(parts(options, &[component]).unwrap().iter().flat_map(Part::objects)).unwrap(),
+    );
 }
 
 #[test]

@@ -45,11 +45,11 @@ fn server_version(evidence: &Evidence, findings: &mut Findings<'_>) {
         None => {
             let detected = format!("malformed version: {text}");
             let what = format!("the API server's version {text:?} cannot be read");
-            findings.error("Cluster", what).cluster("API Version", "", "valid version", &detected);
+            findings.error("Cluster", what).cluster(["API Version", "", "valid version", &detected]);
         }
         Some(version) if !version.at_least(&OLDEST) => {
             let what = format!("the API server is {text}, older than 1.21");
-            findings.error("Cluster", what).cluster("API Version", "", "1.21", text);
+            findings.error("Cluster", what).cluster(["API Version", "", "1.21", text]);
         }
         Some(_) => {}
     }
@@ -64,7 +64,7 @@ fn worker_nodes(evidence: &Evidence, findings: &mut Findings<'_>) {
     } else {
         return;
     };
-    findings.error("Cluster", what).cluster("", "", "worker nodes", "none");
+    findings.error("Cluster", what).cluster(["", "", "worker nodes", "none"]);
 }
 
 fn version_skew(evidence: &Evidence, findings: &mut Findings<'_>) {

@@ -4,10 +4,10 @@ use std::collections::BTreeMap;
 
 use topology::policy::{Manager, Policy};
 
-use super::{Check, Findings};
-use crate::validate::evidence::{Area, ConfigSource, Evidence, Node, Settings};
+use super::{Check, Findings, KUBELET};
+use crate::validate::evidence::{ConfigSource, Evidence, Node, Settings};
+use crate::validate::finding::Severity::{Error, Info, Warning};
 
-const KUBELET: &[Area] = &[Area::Nodes, Area::KubeletConfig];
 /// One second and ten, in nanoseconds.
 const RECONCILE_NS: std::ops::RangeInclusive<i64> = 1_000_000_000..=10_000_000_000;
 /// The feature gate of allocatable resources in kubelets before 1.23.
@@ -108,20 +108,11 @@ fn podresources_gate(evidence: &Evidence, findings: &mut Findings<'_>) {
     }
     for (node, settings) in evidence.configured() {
         if !settings.has("featureGates") {
-            findings
-                .error(
-                    node.title(),
-                    format!("no feature gates are set; {ALLOCATABLE_GATE} is needed before 1.23"),
-                )
-                .kubelet(&node.name, "feature gates", "", "present", "missing data");
+            let what = format!("no feature gates are set; {ALLOCATABLE_GATE} is needed before 1.23");
+            findings.kubelet(Error, node, what, ["feature gates", "", "present", "missing data"]);
         } else if settings.gate(ALLOCATABLE_GATE) != Some(true) {
-            findings.error(node.title(), format!("the feature gate {ALLOCATABLE_GATE} is off")).kubelet(
-                &node.name,
-                "feature gates",
-                ALLOCATABLE_GATE,
-                "enabled",
-                "disabled",
-            );
+            let what = format!("the feature gate {ALLOCATABLE_GATE} is off");
+            findings.kubelet(Error, node, what, ["feature gates", ALLOCATABLE_GATE, "enabled", "disabled"]);
         }
     }
 }
@@ -146,15 +137,13 @@ fn cpu_manager(evidence: &Evidence, findings: &mut Findings<'_>) {
             continue;
         }
         let alignment = settings.text("topologyManagerPolicy");
-        let finding = if enforces(settings) {
-            let what = format!(
-                "cpuManagerPolicy is {policy:?}, so topologyManagerPolicy {alignment} does not align CPUs"
-            );
-            findings.error(node.title(), what)
+        let (severity, what) = if enforces(settings) {
+            (Error, format!("so topologyManagerPolicy {alignment} does not align CPUs"))
         } else {
-            findings.warning(node.title(), format!("cpuManagerPolicy is {policy:?}, not static"))
+            (Warning, "not static".to_owned())
         };
-        finding.kubelet(&node.name, "CPU manager", "policy", "static", policy);
+        let what = format!("cpuManagerPolicy is {policy:?}, {what}");
+        findings.kubelet(severity, node, what, ["CPU manager", "policy", "static", policy]);
     }
 }
 
@@ -162,13 +151,9 @@ fn reconcile_period(evidence: &Evidence, findings: &mut Findings<'_>) {
     for (node, settings) in evidence.configured() {
         let Some(period) = settings.reconcile_period() else { continue };
         if !RECONCILE_NS.contains(&period.0) {
-            let expected = "in range [1s, 10s]";
-            findings
-                .warning(
-                    node.title(),
-                    format!("cpuManagerReconcilePeriod is {period}, not within 1s and 10s"),
-                )
-                .kubelet(&node.name, "CPU manager", "reconcile period", expected, &period.to_string());
+            let what = format!("cpuManagerReconcilePeriod is {period}, not within 1s and 10s");
+            let words = ["CPU manager", "reconcile period", "in range [1s, 10s]", &period.to_string()];
+            findings.kubelet(Warning, node, what, words);
         }
     }
 }
@@ -180,22 +165,20 @@ fn reserved_cpus(evidence: &Evidence, findings: &mut Findings<'_>) {
         }
         let amount = settings.reserved("cpu").filter(|amount| amount.milli_value() > 0);
         let is_static = settings.text("cpuManagerPolicy") == "static";
-        let finding = match amount {
-            None if is_static => findings
-                .error(node.title(), "no CPU is reserved for the system: reservedSystemCPUs, kubeReserved and systemReserved are empty"),
-            None => findings.info(node.title(), "no CPU is reserved for the system"),
-            Some(amount) => {
-                let what = format!("the CPUs of the system are an amount ({amount}) instead of reservedSystemCPUs, so the kubelet chooses them");
-                findings.info(node.title(), what)
-            }
+        let (severity, what) = match amount {
+            None if is_static => (
+                Error,
+                "no CPU is reserved for the system: reservedSystemCPUs, kubeReserved and systemReserved are empty"
+                    .to_owned(),
+            ),
+            None => (Info, "no CPU is reserved for the system".to_owned()),
+            Some(amount) => (
+                Info,
+                format!("the CPUs of the system are an amount ({amount}) instead of reservedSystemCPUs, so the kubelet chooses them"),
+            ),
         };
-        finding.kubelet(
-            &node.name,
-            "configuration",
-            "CPU",
-            "reserved some CPU cores",
-            "no reserved CPU cores",
-        );
+        let words = ["configuration", "CPU", "reserved some CPU cores", "no reserved CPU cores"];
+        findings.kubelet(severity, node, what, words);
     }
 }
 
@@ -213,16 +196,14 @@ fn memory_manager(evidence: &Evidence, findings: &mut Findings<'_>) {
         if policy == "Static" {
             continue;
         }
-        let finding = if enforces(settings) {
-            let alignment = settings.text("topologyManagerPolicy");
-            let what = format!(
-                "memoryManagerPolicy is {policy:?}, so topologyManagerPolicy {alignment} does not align memory"
-            );
-            findings.warning(node.title(), what)
+        let alignment = settings.text("topologyManagerPolicy");
+        let (severity, what) = if enforces(settings) {
+            (Warning, format!("so topologyManagerPolicy {alignment} does not align memory"))
         } else {
-            findings.info(node.title(), format!("memoryManagerPolicy is {policy:?}, not Static"))
+            (Info, "not Static".to_owned())
         };
-        finding.kubelet(&node.name, "memory manager", "policy", "Static", policy);
+        let what = format!("memoryManagerPolicy is {policy:?}, {what}");
+        findings.kubelet(severity, node, what, ["memory manager", "policy", "Static", policy]);
     }
 }
 
@@ -235,36 +216,32 @@ fn reserved_memory(evidence: &Evidence, findings: &mut Findings<'_>) {
             continue;
         }
         let what = "no memory is reserved for the system in any zone: reservedMemory is empty";
-        let finding = if settings.text("memoryManagerPolicy") == "Static" {
-            findings.error(node.title(), what)
-        } else {
-            findings.info(node.title(), what)
-        };
-        let (expected, detected) = ("reserved memory blocks", "no reserved memory blocks");
-        finding.kubelet(&node.name, "configuration", "memory", expected, detected);
+        let severity = if settings.text("memoryManagerPolicy") == "Static" { Error } else { Info };
+        let words = ["configuration", "memory", "reserved memory blocks", "no reserved memory blocks"];
+        findings.kubelet(severity, node, what, words);
     }
 }
 
 fn topology_manager(evidence: &Evidence, findings: &mut Findings<'_>) {
     for (node, settings) in evidence.configured() {
         let policy = settings.text("topologyManagerPolicy");
-        let finding = match Policy::parse(policy) {
+        let (severity, what) = match Policy::parse(policy) {
             Some(Policy::SingleNumaNode) => continue,
-            Some(Policy::Restricted) => findings.info(
-                node.title(),
-                "topologyManagerPolicy is restricted: pods may span zones if they need more than one zone has, and the Go scheduler \
+            Some(Policy::Restricted) => (
+                Info,
+                "restricted: pods may span zones if they need more than one zone has, and the Go scheduler \
                  plugin does not filter such nodes",
             ),
-            Some(Policy::BestEffort) => findings.info(
-                node.title(),
-                "topologyManagerPolicy is best-effort: pods are aligned where possible and never rejected",
-            ),
-            _ => findings.warning(
-                node.title(),
-                format!("topologyManagerPolicy is {policy:?}: the kubelet neither aligns nor rejects pods"),
-            ),
+            Some(Policy::BestEffort) => {
+                (Info, "best-effort: pods are aligned where possible and never rejected")
+            }
+            _ => (Warning, "the kubelet neither aligns nor rejects pods"),
         };
-        finding.kubelet(&node.name, "topology manager", "policy", "single-numa-node", policy);
+        let what = match severity {
+            Warning => format!("topologyManagerPolicy is {policy:?}: {what}"),
+            _ => format!("topologyManagerPolicy is {what}"),
+        };
+        findings.kubelet(severity, node, what, ["topology manager", "policy", "single-numa-node", policy]);
     }
 }
 

@@ -4,10 +4,8 @@ use std::collections::BTreeMap;
 
 use topology::policy::{CpuOption, MAX_ALLOWABLE_NUMA_NODES, Manager, PREFER_CLOSEST_NUMA_NODES, Policy};
 
-use super::{Check, Findings};
-use crate::validate::evidence::{Area, Evidence, Node, Settings};
-
-const KUBELET: &[Area] = &[Area::Nodes, Area::KubeletConfig];
+use super::{Check, Findings, KUBELET};
+use crate::validate::evidence::{Area, Evidence, Settings};
 
 pub(super) const TABLE: [Check; 6] = [
     Check {
@@ -168,8 +166,7 @@ fn topology_options(evidence: &Evidence, findings: &mut Findings<'_>) {
 }
 
 fn conflicts(evidence: &Evidence, findings: &mut Findings<'_>) {
-    for (node, settings) in evidence.configured() {
-        let Ok(configuration) = &settings.checked else { continue };
+    for (node, _, configuration) in evidence.checked() {
         if configuration.rules.cpu_manager != Manager::Static {
             continue;
         }
@@ -217,37 +214,26 @@ fn gates(evidence: &Evidence, findings: &mut Findings<'_>) {
         let Some(minor) = node.version().map(|version| version.number(1)) else { continue };
         for (gate, locked, gone) in GATES {
             let Some(value) = settings.gate(gate) else { continue };
-            report_gate(findings, node, (gate, value), minor, (locked, gone));
+            if gone > 0 && minor >= gone {
+                let what =
+                    format!("feature gate {gate} is not known since 1.{gone}, and this kubelet is 1.{minor}");
+                findings.error(node.title(), what);
+            } else if minor >= locked && !value {
+                let what = format!("feature gate {gate} cannot be turned off since 1.{locked}");
+                findings.error(node.title(), what);
+            } else if minor >= locked {
+                let when = if gone > 0 { format!("1.{gone}") } else { "a later version".to_owned() };
+                let what = format!(
+                    "feature gate {gate} is always on since 1.{locked}, and from {when} on kubelets do not start with it"
+                );
+                findings.warning(node.title(), what);
+            }
         }
     }
 }
 
-fn report_gate(
-    findings: &mut Findings<'_>,
-    node: &Node,
-    (gate, value): (&str, bool),
-    minor: u64,
-    (locked, gone): (u64, u64),
-) {
-    if gone > 0 && minor >= gone {
-        findings.error(
-            node.title(),
-            format!("feature gate {gate} is not known since 1.{gone}, and this kubelet is 1.{minor}"),
-        );
-    } else if minor >= locked && !value {
-        findings.error(node.title(), format!("feature gate {gate} cannot be turned off since 1.{locked}"));
-    } else if minor >= locked {
-        let when = if gone > 0 { format!("from 1.{gone} on") } else { "from a later version on".to_owned() };
-        let what = format!(
-            "feature gate {gate} is always on since 1.{locked}, and {when} kubelets do not start with it"
-        );
-        findings.warning(node.title(), what);
-    }
-}
-
 fn numa_nodes(evidence: &Evidence, findings: &mut Findings<'_>) {
-    for (node, settings) in evidence.configured() {
-        let Ok(configuration) = &settings.checked else { continue };
+    for (node, _, configuration) in evidence.checked() {
         let Some(report) = evidence.reports.get(&node.name) else { continue };
         let zones = report.object.zones.iter().filter(|zone| zone.kind == api::nrt::ZONE_TYPE_NODE).count();
         let limit = configuration.max_allowable_numa_nodes as usize;

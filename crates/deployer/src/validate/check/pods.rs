@@ -81,10 +81,7 @@ fn is_rejection(reason: &str) -> bool {
 
 /// Explains why the pod did not fit the node, as far as its report tells.
 fn explain(evidence: &Evidence, node: &str, pod: &Pod) -> String {
-    let report = evidence.reports.get(node);
-    let (Some(Ok((topology, _))), Ok(request)) = (report.map(|report| &report.read), &pod.request) else {
-        return String::new();
-    };
+    let (Some(topology), Ok(request)) = (evidence.topology(node), &pod.request) else { return String::new() };
     let needs = request.needs();
     match admit(topology.rules, &topology.allocatable(), &needs, &mut Scratch::default()) {
         Err(misfit) => format!("; the pod would not fit even an empty node: {}", describe(misfit, &needs)),
@@ -250,8 +247,7 @@ fn never_fits(evidence: &Evidence, findings: &mut Findings<'_>) {
         .into_iter()
         .map(|node| {
             // A node with unknown zones might fit the pod.
-            let (topology, _) = evidence.reports.get(&node.name)?.read.as_ref().ok()?;
-            Some((node.name.as_str(), topology))
+            Some((node.name.as_str(), evidence.topology(&node.name)?))
         })
         .collect();
     let Some(nodes) = nodes.filter(|nodes| !nodes.is_empty()) else { return };

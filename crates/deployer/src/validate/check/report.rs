@@ -105,7 +105,7 @@ pub(super) fn title(name: &str) -> String {
 fn crd_missing(evidence: &Evidence, findings: &mut Findings<'_>) {
     if evidence.definition.is_none() {
         let what = format!("the CustomResourceDefinition {}.{} is not installed", nrt::PLURAL, nrt::GROUP);
-        findings.error("Cluster", what).cluster(nrt::KIND, "installed", "true", "false");
+        findings.error("Cluster", what).cluster([nrt::KIND, "installed", "true", "false"]);
     }
 }
 

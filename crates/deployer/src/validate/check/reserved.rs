@@ -9,10 +9,9 @@ use topology::cpuset::CpuSet;
 use topology::policy::{CpuOption, Manager};
 use topology::resource::{ResourceKind, ResourceName};
 
-use super::{Check, Findings};
+use super::{Check, Findings, KUBELET};
 use crate::validate::evidence::{Area, Evidence, Node, Report, Settings};
 
-const KUBELET: &[Area] = &[Area::Nodes, Area::KubeletConfig];
 const KUBELET_AND_REPORT: &[Area] = &[Area::Nodes, Area::KubeletConfig, Area::Reports];
 
 pub(super) const TABLE: [Check; 6] = [
@@ -74,12 +73,9 @@ pub(super) const TABLE: [Check; 6] = [
 
 /// Nodes whose kubelet reserves listed CPUs.
 fn listed(evidence: &Evidence) -> impl Iterator<Item = (&Node, &Settings, &Configuration, &CpuSet)> {
-    evidence.configured().filter_map(|(node, settings)| {
-        let configuration = settings.checked.as_ref().ok()?;
-        match &configuration.reserved_cpus {
-            ReservedCpus::Listed(cpus) => Some((node, settings, configuration, cpus)),
-            ReservedCpus::Amount(_) => None,
-        }
+    evidence.checked().filter_map(|(node, settings, configuration)| match &configuration.reserved_cpus {
+        ReservedCpus::Listed(cpus) => Some((node, settings, configuration, cpus)),
+        ReservedCpus::Amount(_) => None,
     })
 }
 
@@ -174,8 +170,7 @@ fn zone_without_cpus(evidence: &Evidence, findings: &mut Findings<'_>) {
 }
 
 fn memory_sum(evidence: &Evidence, findings: &mut Findings<'_>) {
-    for (node, settings) in evidence.configured() {
-        let Ok(configuration) = &settings.checked else { continue };
+    for (node, settings, configuration) in evidence.checked() {
         if configuration.rules.memory_manager != Manager::Static || configuration.reserved_memory.is_empty() {
             continue;
         }
@@ -208,8 +203,7 @@ fn to_reserve(node: &Node, settings: &Settings, name: ResourceName) -> Option<i6
 }
 
 fn memory_zones(evidence: &Evidence, findings: &mut Findings<'_>) {
-    for (node, settings) in evidence.configured() {
-        let Ok(configuration) = &settings.checked else { continue };
+    for (node, _, configuration) in evidence.checked() {
         let Some(Ok((topology, left_out))) =
             evidence.reports.get(&node.name).map(|report| report.read.as_ref())
         else {

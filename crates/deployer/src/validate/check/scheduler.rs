@@ -171,10 +171,8 @@ fn name_unknown(evidence: &Evidence, findings: &mut Findings<'_>) {
 
 /// Whether a pod has exclusive resources on a node that enforces alignment.
 fn holds(evidence: &Evidence, pod: &Pod) -> bool {
-    let report = pod.node.as_ref().and_then(|node| evidence.reports.get(node));
-    let (Some(Ok((topology, _))), Ok(request)) = (report.map(|report| &report.read), &pod.request) else {
-        return false;
-    };
+    let topology = pod.node.as_ref().and_then(|node| evidence.topology(node));
+    let (Some(topology), Ok(request)) = (topology, &pod.request) else { return false };
     topology.rules.policy.enforces()
         && is_exclusive(topology.rules, &topology.allocatable(), &request.needs())
 }

@@ -44,28 +44,17 @@ fn fingerprint(evidence: &Evidence, findings: &mut Findings<'_>) {
     }
 }
 
-/// The result of comparing an object with the pods.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(in crate::validate) enum Sync {
-    /// The object describes these pods.
-    Same,
-    /// The object describes other pods.
-    Other,
-    /// Undecided: there is no fingerprint, or the pods are changing.
-    Unknown,
-}
-
-/// Compares an object with the pods of its node.
-pub(in crate::validate) fn sync(
+/// Whether an object describes the pods of its node. `None`: there is no fingerprint, or the pods are changing.
+pub(in crate::validate) fn in_sync(
     evidence: &Evidence,
     object: &NodeResourceTopology,
     topology: &NodeTopology,
-) -> Sync {
+) -> Option<bool> {
     let name = object.metadata.name.as_deref().unwrap_or_default();
-    let Some((said, method)) = topology.fingerprint else { return Sync::Unknown };
+    let (said, method) = topology.fingerprint?;
     let all = evidence.pods.values().filter(|pod| pod.node.as_deref() == Some(name));
     if all.into_iter().any(|pod| is_moving(evidence, pod)) {
-        return Sync::Unknown;
+        return None;
     }
     let free = topology.allocatable();
     let mut hashes = Vec::new();
@@ -75,13 +64,13 @@ pub(in crate::validate) fn sync(
             (Method::WithExclusiveResources, Ok(request)) => {
                 is_exclusive(topology.rules, &free, &request.needs())
             }
-            (Method::WithExclusiveResources, Err(_)) => return Sync::Unknown,
+            (Method::WithExclusiveResources, Err(_)) => return None,
         };
         if counts {
             hashes.push(PodHash::of(&pod.namespace, &pod.name));
         }
     }
-    if Fingerprint::of(&mut hashes) == said { Sync::Same } else { Sync::Other }
+    Some(Fingerprint::of(&mut hashes) == said)
 }
 
 /// Whether a pod changes, or changed so lately that the exporter may not have seen it.
@@ -95,7 +84,7 @@ fn stale(evidence: &Evidence, findings: &mut Findings<'_>) {
     for (name, report) in &evidence.reports {
         let Ok((topology, _)) = &report.read else { continue };
         // A deleted node has no pods to compare with.
-        if evidence.nodes.contains_key(name) && sync(evidence, &report.object, topology) == Sync::Other {
+        if evidence.nodes.contains_key(name) && in_sync(evidence, &report.object, topology) == Some(false) {
             let pods = evidence.pods_on(name).count();
             let what = format!(
                 "the fingerprint does not match the {pods} pods on the node, which did not change in the last {} s",

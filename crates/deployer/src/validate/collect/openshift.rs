@@ -5,6 +5,8 @@
 
 use std::collections::BTreeMap;
 
+use k8s_openapi::apimachinery::pkg::apis::meta::v1::LabelSelector;
+use kube::core::{Selector, SelectorExt as _};
 use runtime::yaml::{self, Mode};
 use serde_json::Value;
 
@@ -68,16 +70,10 @@ impl Pools {
         if let Some((title, config)) = labels.get(NODE_POOL).and_then(|pool| self.hosted.get(pool)) {
             return Some(read(title.clone(), config));
         }
-        let mut pools: Vec<&String> = self
-            .pools
-            .iter()
-            .filter(|(_, (_, nodes))| selects(nodes, labels))
-            .map(|(name, _)| name)
-            .collect();
-        pools.sort_by_key(|name| (name.as_str() == "worker", name.as_str()));
-        let pool_labels = |name: &String| strings(&self.pools.get(name)?.0);
-        for pool in pools {
-            let labels = pool_labels(pool).unwrap_or_default();
+        let mut pools: Vec<_> = self.pools.iter().filter(|(_, (_, nodes))| selects(nodes, labels)).collect();
+        pools.sort_by_key(|(name, _)| (name.as_str() == "worker", name.as_str()));
+        for (_, (labels, _)) in pools {
+            let labels = serde_json::from_value(labels.clone()).unwrap_or_default();
             let config = self.configs.iter().find(|(_, (selector, _))| selects(selector, &labels));
             if let Some((name, (_, config))) = config {
                 return Some(read(format!("KubeletConfig {name}"), config));
@@ -87,27 +83,10 @@ impl Pools {
     }
 }
 
-fn strings(value: &Value) -> Option<BTreeMap<String, String>> {
-    serde_json::from_value(value.clone()).ok()
-}
-
 /// Whether a LabelSelector matches. Unlike in Kubernetes an empty selector matches nothing, because no pool has all
 /// nodes.
 pub(in crate::validate) fn selects(selector: &Value, labels: &BTreeMap<String, String>) -> bool {
-    let exact = selector.get("matchLabels").and_then(strings).unwrap_or_default();
-    let expressions = selector.get("matchExpressions").and_then(Value::as_array).cloned().unwrap_or_default();
-    let holds = |expression: &Value| {
-        let found = labels.get(text(expression, "/key"));
-        let values = expression.get("values").and_then(Value::as_array).cloned().unwrap_or_default();
-        let listed = found.is_some_and(|found| values.iter().any(|value| value.as_str() == Some(found)));
-        match text(expression, "/operator") {
-            "In" => listed,
-            "NotIn" => !listed,
-            "Exists" => found.is_some(),
-            "DoesNotExist" => found.is_none(),
-            _ => false,
-        }
-    };
-    let empty = exact.is_empty() && expressions.is_empty();
-    !empty && exact.iter().all(|(key, value)| labels.get(key) == Some(value)) && expressions.iter().all(holds)
+    let selector = serde_json::from_value::<LabelSelector>(selector.clone()).ok();
+    let selector = selector.and_then(|selector| Selector::try_from(selector).ok());
+    selector.is_some_and(|selector| !selector.selects_all() && selector.matches(labels))
 }

@@ -26,7 +26,6 @@ pub(super) fn read(wire: Wire) -> (Pod, Option<(Workload, PodSpec)>) {
         scheduler: spec.scheduler_name.clone().unwrap_or_else(|| "default-scheduler".to_owned()),
         phase: status.phase.unwrap_or_default(),
         reason: status.reason.unwrap_or_default(),
-        message: status.message.unwrap_or_default().chars().take(500).collect(),
         deleting: meta.deletion_timestamp.is_some(),
         ready: condition("Ready").is_some_and(|condition| condition.status == "True"),
         created: meta.creation_timestamp.map(|time| time.0),

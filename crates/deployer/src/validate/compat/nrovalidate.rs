@@ -11,17 +11,14 @@ mod cache;
 mod groups;
 
 use std::collections::BTreeSet;
-use std::fmt::Write as _;
 use std::process::ExitCode;
 use std::time::Duration;
 
 use runtime::client::{Connection, Options};
 use runtime::goflag::{Flag, FlagSet, Kind, Parsed};
-use serde::Serialize;
 
-use super::{go_json, sentence};
-use crate::validate::check::stale::{Sync, sync};
-use crate::validate::check::{self, Check};
+use super::{KUBELET, checks, found, list};
+use crate::validate::check::stale::in_sync;
 use crate::validate::cli::{gather, user_agent};
 use crate::validate::evidence::{Evidence, Selector};
 use crate::validate::finding::PeerFinding;
@@ -60,69 +57,33 @@ impl Validator {
     /// All validators, in the peer's order.
     pub const ALL: [Self; 4] = [Self::K8sCfg, Self::Nrt, Self::PodSt, Self::SchedCache];
 
-    /// The name.
-    #[must_use]
-    pub fn name(self) -> &'static str {
-        match self {
-            Self::K8sCfg => "k8scfg",
-            Self::Nrt => "nrt",
-            Self::PodSt => "podst",
-            Self::SchedCache => "schedcache",
-        }
+    fn name(self) -> String {
+        format!("{self:?}").to_lowercase()
     }
 }
 
-/// The value of `-what`.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub enum ValidatorSelection {
-    /// Print the list of validators.
-    Help,
-    /// Run these validators.
-    Run(BTreeSet<Validator>),
-}
-
-impl ValidatorSelection {
-    /// Reads the value of `-what`.
-    ///
-    /// # Errors
-    /// In the peer's words, when there is no such validator.
-    pub fn parse(text: &str) -> Result<Self, String> {
-        let words: Vec<&str> = text.split(',').collect();
-        if text.is_empty() || words.iter().any(|word| word.eq_ignore_ascii_case("help")) {
-            return Ok(Self::Help);
-        }
-        if words.iter().any(|word| word.eq_ignore_ascii_case("all")) {
-            return Ok(Self::Run(Validator::ALL.into()));
-        }
-        let one = |word: &&str| {
-            let name = word.trim().to_lowercase();
-            let known = Validator::ALL.into_iter().find(|validator| validator.name() == name);
-            known.ok_or_else(|| format!("failed to parse args: unknown validator: {name}"))
-        };
-        words.iter().map(one).collect::<Result<_, _>>().map(Self::Run)
+/// The validators that the value of `-what` names; `None` asks for their list.
+///
+/// # Errors
+/// In the peer's words, when there is no such validator.
+pub(in crate::validate) fn selected(text: &str) -> Result<Option<BTreeSet<Validator>>, String> {
+    let words: Vec<&str> = text.split(',').collect();
+    if text.is_empty() || words.iter().any(|word| word.eq_ignore_ascii_case("help")) {
+        return Ok(None);
     }
+    if words.iter().any(|word| word.eq_ignore_ascii_case("all")) {
+        return Ok(Some(Validator::ALL.into()));
+    }
+    let one = |word: &&str| {
+        let name = word.trim().to_lowercase();
+        let known = Validator::ALL.into_iter().find(|validator| validator.name() == name);
+        known.ok_or_else(|| format!("failed to parse args: unknown validator: {name}"))
+    };
+    words.iter().map(one).collect::<Result<_, _>>().map(Some)
 }
-
-#[derive(Serialize)]
-struct Answer<'a> {
-    succeeded: bool,
-    #[serde(skip_serializing_if = "<[PeerFinding]>::is_empty")]
-    errors: &'a [PeerFinding],
-}
-
-/// The kubelet checks, in the peer's order.
-const K8SCFG: [&str; 6] = [
-    "cpu-manager-policy",
-    "cpu-manager-reconcile-period",
-    "reserved-cpus",
-    "memory-manager-policy",
-    "reserved-memory",
-    "topology-manager-policy",
-];
 
 /// The findings of the validators.
-#[must_use]
-pub fn items(evidence: &Evidence, what: &BTreeSet<Validator>) -> Vec<PeerFinding> {
+pub(in crate::validate) fn items(evidence: &Evidence, what: &BTreeSet<Validator>) -> Vec<PeerFinding> {
     let mut items = Vec::new();
     for validator in what {
         match validator {
@@ -135,25 +96,14 @@ pub fn items(evidence: &Evidence, what: &BTreeSet<Validator>) -> Vec<PeerFinding
     items
 }
 
-fn item(node: &str, area: &'static str, [component, setting, expected, detected]: [&str; 4]) -> PeerFinding {
-    let [node, component, setting, expected, detected] =
-        [node, component, setting, expected, detected].map(str::to_owned);
-    PeerFinding { node, area, component, setting, expected, detected }
-}
-
-fn known(ids: &[&str]) -> Vec<&'static Check> {
-    let all = check::all();
-    ids.iter().filter_map(|id| all.iter().find(|check| check.id == *id).copied()).collect()
-}
-
 fn k8scfg(evidence: &Evidence, items: &mut Vec<PeerFinding>) {
-    let mut found: Vec<PeerFinding> = known(&K8SCFG)
-        .into_iter()
-        .flat_map(|check| check::run(check, evidence, ""))
-        .filter_map(|finding| finding.item)
-        .collect();
+    let mut found = found(evidence, checks(&KUBELET));
     for node in evidence.workers().into_iter().filter(|node| node.settings().is_none()) {
-        found.push(item(&node.name, "kubelet", ["configuration", "", "any value", "no configuration"]));
+        found.push(PeerFinding::new(
+            &node.name,
+            "kubelet",
+            ["configuration", "", "any value", "no configuration"],
+        ));
     }
     found.sort_by(|a, b| a.node.cmp(&b.node));
     items.append(&mut found);
@@ -163,11 +113,15 @@ fn nrt(evidence: &Evidence, items: &mut Vec<PeerFinding>) {
     let kind = api::nrt::KIND;
     let (nodes, objects) = (evidence.workers().len(), evidence.reports.len());
     if evidence.definition.is_none() {
-        items.push(item("", "cluster", [kind, "installed", "true", "false"]));
+        items.push(PeerFinding::new("", "cluster", [kind, "installed", "true", "false"]));
     } else if objects == 0 {
-        items.push(item("", "cluster", [kind, "items", "> 0", "0"]));
+        items.push(PeerFinding::new("", "cluster", [kind, "items", "> 0", "0"]));
     } else if objects != nodes {
-        items.push(item("", "cluster", [kind, "items", &nodes.to_string(), &objects.to_string()]));
+        items.push(PeerFinding::new(
+            "",
+            "cluster",
+            [kind, "items", &nodes.to_string(), &objects.to_string()],
+        ));
     }
 }
 
@@ -176,7 +130,7 @@ fn podst(evidence: &Evidence, items: &mut Vec<PeerFinding>) {
         let here = evidence.pods.values().filter(|pod| pod.node.as_deref() == Some(node.name.as_str()));
         // Succeeded pods are fine.
         for pod in here.filter(|pod| !matches!(pod.phase.as_str(), "Running" | "Succeeded")) {
-            items.push(item(&node.name, "kubelet", ["pod", &pod.key(), "Running", &pod.phase]));
+            items.push(PeerFinding::new(&node.name, "kubelet", ["pod", &pod.key(), "Running", &pod.phase]));
         }
     }
 }
@@ -188,62 +142,54 @@ fn schedcache(evidence: &Evidence, items: &mut Vec<PeerFinding>) {
             (None, Some(report)) => report
                 .read
                 .as_ref()
-                .is_ok_and(|(topology, _)| sync(evidence, &report.object, topology) == Sync::Other),
+                .is_ok_and(|(topology, _)| in_sync(evidence, &report.object, topology) == Some(false)),
             (None, None) => false,
         };
         if unsync {
-            items.push(item(&node.name, "cluster", ["scheduler", "cache", "clean", "unsync"]));
+            items.push(PeerFinding::new(&node.name, "cluster", ["scheduler", "cache", "clean", "unsync"]));
         }
     }
 }
 
 /// The peer's text; `verbose` lists every finding.
-#[must_use]
-pub fn text(items: &[PeerFinding], verbose: bool) -> String {
+pub(in crate::validate) fn text(items: &[PeerFinding], verbose: bool) -> String {
     if items.is_empty() {
         return "PASSED>>: cluster configuration looks ok!\n".to_owned();
     }
-    let mut text = "FAILED>>: cluster configuration does NOT look ok!\n".to_owned();
-    for (number, item) in items.iter().enumerate().filter(|_| verbose) {
-        // Writing to a string cannot fail.
-        let _ = writeln!(text, "ERROR#{number:03}: {}", sentence(item));
-    }
-    text
+    let list = if verbose { list(items) } else { String::new() };
+    format!("FAILED>>: cluster configuration does NOT look ok!\n{list}")
 }
 
 /// The peer's JSON.
-#[must_use]
-pub fn json(items: &[PeerFinding]) -> String {
-    go_json(&Answer { succeeded: items.is_empty(), errors: items }) + "\n"
+pub(in crate::validate) fn json(items: &[PeerFinding]) -> String {
+    super::json("succeeded", items)
 }
 
 /// Runs the command; `program` is its name in messages, `arguments` are the words after the name.
-///
-/// # Errors
-/// Never; failures are printed on standard error and have the peer's exit codes.
+/// Failures are printed on standard error and have the peer's exit codes.
 #[expect(clippy::print_stdout, reason = "the findings are this command's output")]
-pub async fn run(program: &str, arguments: Vec<String>) -> anyhow::Result<ExitCode> {
+pub async fn run(program: &str, arguments: Vec<String>) -> ExitCode {
     let flags = match (FlagSet { program, flags: &[&FLAGS] }).parse(arguments) {
         Ok(flags) => flags,
         Err(outcome) => {
             eprint!("{}", outcome.text());
-            return Ok(ExitCode::from(outcome.code()));
+            return ExitCode::from(outcome.code());
         }
     };
     let is = |name| flags.bool(name).unwrap_or(false);
     if is("version") {
         println!("{program} {}", env!("CARGO_PKG_VERSION"));
-        return Ok(ExitCode::SUCCESS);
+        return ExitCode::SUCCESS;
     }
-    let what = match ValidatorSelection::parse(flags.text("what").unwrap_or("all")) {
-        Ok(ValidatorSelection::Run(what)) => what,
-        Ok(ValidatorSelection::Help) => {
+    let what = match selected(flags.text("what").unwrap_or("all")) {
+        Ok(Some(what)) => what,
+        Ok(None) => {
             eprintln!("available validators: {}", names(&Validator::ALL.into()));
-            return Ok(ExitCode::SUCCESS);
+            return ExitCode::SUCCESS;
         }
         Err(error) => {
             eprintln!("{error}");
-            return Ok(ExitCode::from(1));
+            return ExitCode::from(1);
         }
     };
     match inspect(&flags, &what).await {
@@ -252,10 +198,10 @@ pub async fn run(program: &str, arguments: Vec<String>) -> anyhow::Result<ExitCo
         Ok(items) => print!("{}", text(&items, is("verbose"))),
         Err(error) => {
             eprintln!("Error while trying to validate cluster: {error:#}");
-            return Ok(ExitCode::from(2));
+            return ExitCode::from(2);
         }
     }
-    Ok(ExitCode::SUCCESS)
+    ExitCode::SUCCESS
 }
 
 fn names(validators: &BTreeSet<Validator>) -> String {
@@ -272,14 +218,14 @@ async fn inspect(flags: &Parsed, what: &BTreeSet<Validator>) -> anyhow::Result<V
     let mut ids = Vec::new();
     for validator in what {
         match validator {
-            Validator::K8sCfg => ids.extend(K8SCFG),
+            Validator::K8sCfg => ids.extend(KUBELET),
             Validator::Nrt => ids.push("report-missing"),
             Validator::PodSt => ids.extend(["worker-nodes", "scheduler-absent"]),
             Validator::SchedCache => ids.push("report-stale"),
         }
     }
     let options = Options { user_agent: user_agent(), ..Options::default() };
-    let mut evidence = gather(&options, &known(&ids)).await?;
+    let mut evidence = gather(&options, &checks(&ids)).await?;
     evidence.selector = selector;
     let client = Connection::open(&options).await?.client_with_timeout(PATIENCE)?;
     if evidence.selector.is_none() {

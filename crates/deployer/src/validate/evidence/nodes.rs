@@ -1,5 +1,7 @@
 //! The nodes to check, and their pools.
 
+use kube::core::SelectorExt as _;
+
 use super::{Evidence, Node};
 
 /// Labels with the name of a node's pool, by precedence.
@@ -16,10 +18,9 @@ const ROLE: &str = "node-role.kubernetes.io/";
 impl Evidence {
     /// The nodes to check, by name: those of the selector, else those of an operator's node groups, else nodes with the
     /// role `worker`, else nodes outside the control plane, else all nodes.
-    #[must_use]
-    pub fn workers(&self) -> Vec<&Node> {
+    pub(in crate::validate) fn workers(&self) -> Vec<&Node> {
         if let Some(selector) = &self.selector {
-            return self.nodes.values().filter(|node| selector.matches(&node.labels)).collect();
+            return self.nodes.values().filter(|node| selector.0.matches(&node.labels)).collect();
         }
         if let Some(chosen) = &self.chosen {
             return self.nodes.values().filter(|node| chosen.contains(&node.name)).collect();
@@ -37,14 +38,12 @@ impl Evidence {
 
 impl Node {
     /// Whether the node runs the control plane.
-    #[must_use]
-    pub fn is_control_plane(&self) -> bool {
+    pub(in crate::validate) fn is_control_plane(&self) -> bool {
         ["control-plane", "master"].iter().any(|role| self.labels.contains_key(&format!("{ROLE}{role}")))
     }
 
     /// The node's pool: the label of a cloud or an operator, else the node's roles.
-    #[must_use]
-    pub fn pool(&self) -> String {
+    pub(in crate::validate) fn pool(&self) -> String {
         let named = POOLS.iter().find_map(|label| self.labels.get(*label)).filter(|name| !name.is_empty());
         if let Some(name) = named {
             return name.clone();

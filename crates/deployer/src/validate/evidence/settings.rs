@@ -49,8 +49,7 @@ const FIELDS: [&str; 15] = [
 
 impl Settings {
     /// Reads the value of `kubeletconfig` in an answer of `/configz`, or a KubeletConfiguration. Errors mention `name`.
-    #[must_use]
-    pub fn new(source: ConfigSource, document: &Value, name: &str) -> Self {
+    pub(in crate::validate) fn new(source: ConfigSource, document: &Value, name: &str) -> Self {
         let kept =
             FIELDS.iter().filter_map(|field| Some(((*field).to_owned(), document.get(field)?.clone())));
         let fields: Map<String, Value> = kept.filter(|(_, value)| !value.is_null()).collect();
@@ -60,47 +59,40 @@ impl Settings {
     }
 
     /// The text of a field; empty if absent or not text.
-    #[must_use]
-    pub fn text(&self, field: &str) -> &str {
+    pub(in crate::validate) fn text(&self, field: &str) -> &str {
         self.fields.get(field).and_then(Value::as_str).unwrap_or_default()
     }
 
     /// A map of texts, booleans or numbers; empty if absent.
-    #[must_use]
-    pub fn map(&self, field: &str) -> BTreeMap<String, String> {
+    pub(in crate::validate) fn map(&self, field: &str) -> BTreeMap<String, String> {
         let shown = |value: &Value| value.as_str().map_or_else(|| value.to_string(), str::to_owned);
         let entries = self.fields.get(field).and_then(Value::as_object).into_iter().flatten();
         entries.map(|(name, value)| (name.clone(), shown(value))).collect()
     }
 
     /// Whether a field is present.
-    #[must_use]
-    pub fn has(&self, field: &str) -> bool {
+    pub(in crate::validate) fn has(&self, field: &str) -> bool {
         self.fields.contains_key(field)
     }
 
     /// Whether a field is a list with entries.
-    #[must_use]
-    pub fn lists(&self, field: &str) -> bool {
+    pub(in crate::validate) fn lists(&self, field: &str) -> bool {
         self.fields.get(field).and_then(Value::as_array).is_some_and(|list| !list.is_empty())
     }
 
     /// The value of a feature gate, if set.
-    #[must_use]
-    pub fn gate(&self, name: &str) -> Option<bool> {
+    pub(in crate::validate) fn gate(&self, name: &str) -> Option<bool> {
         self.fields.get("featureGates")?.get(name)?.as_bool()
     }
 
     /// `cpuManagerReconcilePeriod`; the kubelet's default is 10 s.
-    #[must_use]
-    pub fn reconcile_period(&self) -> Option<GoDuration> {
+    pub(in crate::validate) fn reconcile_period(&self) -> Option<GoDuration> {
         let text = self.text("cpuManagerReconcilePeriod");
         if text.is_empty() { Some(GoDuration(0)) } else { GoDuration::parse(text).ok() }
     }
 
     /// The sum of `kubeReserved` and `systemReserved` of a resource.
-    #[must_use]
-    pub fn reserved(&self, resource: &str) -> Option<Quantity> {
+    pub(in crate::validate) fn reserved(&self, resource: &str) -> Option<Quantity> {
         let amounts = ["kubeReserved", "systemReserved"].map(|field| self.map(field).remove(resource));
         let mut sum = Quantity::from_i64(0, Format::BinarySI);
         for text in amounts.into_iter().flatten() {
@@ -111,8 +103,7 @@ impl Settings {
 
     /// The hard eviction threshold of memory in bytes, on a machine of `capacity` bytes; the kubelet's default if
     /// unset.
-    #[must_use]
-    pub fn eviction_bytes(&self, capacity: i64) -> Option<i64> {
+    pub(in crate::validate) fn eviction_bytes(&self, capacity: i64) -> Option<i64> {
         let thresholds = self.map("evictionHard");
         let text = match thresholds.get("memory.available") {
             Some(text) => text.trim(),

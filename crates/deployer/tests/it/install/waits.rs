@@ -117,7 +117,8 @@ async fn cancelling_ends_a_wait() {
     let parts = parts(&Variant::default());
     let stop = CancellationToken::new();
     let mut observer = |step: &Step<'_>| {
-        if matches!(step, Step::Waiting(_, object, _) if object.kind().kind == "DaemonSet") {
+        if matches!(step, Step::Object(_, object, ObjectStep::Waiting(_)) if object.kind().kind == "DaemonSet")
+        {
             stop.cancel();
         }
     };

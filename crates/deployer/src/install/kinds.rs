@@ -2,7 +2,7 @@
 //!
 //! In: nothing. Out: kinds in the order in which they are made. Never: names; objects are found by their labels.
 
-use objects::{Object, ObjectKind};
+use objects::ObjectKind;
 
 /// Group, version, kind, plural; in the order in which they are made. What is no longer made stays in this list.
 const ALL: [[&str; 4]; 27] = [
@@ -47,45 +47,17 @@ const ALL: [[&str; 4]; 27] = [
 
 /// All of them, in the order in which they are made.
 pub(super) fn all() -> impl Iterator<Item = ObjectKind> {
-    ALL.into_iter().map(|[group, version, kind, plural]| ObjectKind::new(group, version, kind, plural))
+    ALL.into_iter().map(ObjectKind::from)
 }
 
-/// The kinds an object can be that get a treatment of their own.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Role {
-    Namespace,
-    Definition,
-    DaemonSet,
-    Deployment,
-    Other,
-}
+/// Group and kind of namespaces.
+pub(super) const NAMESPACE: (&str, &str) = ("", "Namespace");
+/// Group and kind of definitions.
+pub(super) const DEFINITION: (&str, &str) = ("apiextensions.k8s.io", "CustomResourceDefinition");
 
-impl Role {
-    /// Of an object.
-    pub(super) fn of(object: &Object) -> Self {
-        Self::of_kind(object.kind())
-    }
-
-    /// Of a kind.
-    pub(super) fn of_kind(kind: &ObjectKind) -> Self {
-        match (kind.group.as_str(), kind.kind.as_str()) {
-            ("", "Namespace") => Self::Namespace,
-            ("apiextensions.k8s.io", "CustomResourceDefinition") => Self::Definition,
-            ("apps", "DaemonSet") => Self::DaemonSet,
-            ("apps", "Deployment") => Self::Deployment,
-            _ => Self::Other,
-        }
-    }
-
-    /// Whether it has pods.
-    pub(super) fn is_workload(self) -> bool {
-        matches!(self, Self::DaemonSet | Self::Deployment)
-    }
-
-    /// Whether others' are used as they are, and ours are never deleted to be made anew: what is in them would be lost.
-    pub(super) fn is_ground(self) -> bool {
-        matches!(self, Self::Namespace | Self::Definition)
-    }
+/// Whether objects of the kind hold other objects: others' are used as they are, and ours are never deleted to be made anew.
+pub(super) fn is_ground(kind: &ObjectKind) -> bool {
+    [NAMESPACE, DEFINITION].contains(&kind.group_kind())
 }
 
 #[cfg(test)]
@@ -123,7 +95,7 @@ mod tests {
         let kinds: Vec<ObjectKind> = all().collect();
         for (place, kind) in kinds.iter().enumerate() {
             assert!(!kinds[..place].contains(kind), "{kind:?} is there twice");
-            assert_eq!(Role::of_kind(kind).is_ground(), place < 2, "{kind:?}");
+            assert_eq!(is_ground(kind), place < 2, "{kind:?}");
             assert_eq!(kind.plural, kind.plural.to_lowercase());
         }
     }
