@@ -43,25 +43,25 @@ impl ClaimsInUse {
     }
 
     /// Records a claim; `None`: no pod has a device by it. Returns the pods that are affected.
-    pub fn put(&mut self, claim: Id, holding: Option<DeviceClaim>) -> BTreeSet<Id> {
-        let before = self.all.remove(&claim);
-        if before == holding {
-            self.all.extend(holding.map(|same| (claim, same)));
+    pub fn put(&mut self, id: Id, claim: Option<DeviceClaim>) -> BTreeSet<Id> {
+        let before = self.all.remove(&id);
+        if before == claim {
+            self.all.extend(claim.map(|same| (id, same)));
             return BTreeSet::new();
         }
         for uid in before.iter().flat_map(|before| before.pods.keys()) {
             if let Some(claims) = self.by.get_mut(uid) {
-                claims.remove(&claim);
+                claims.remove(&id);
                 if claims.is_empty() {
                     self.by.remove(uid);
                 }
             }
         }
-        for uid in holding.iter().flat_map(|holding| holding.pods.keys()) {
-            self.by.entry(uid.clone()).or_default().insert(claim.clone());
+        for uid in claim.iter().flat_map(|claim| claim.pods.keys()) {
+            self.by.entry(uid.clone()).or_default().insert(id.clone());
         }
-        let pods = before.iter().chain(&holding).flat_map(|one| one.pods.values().cloned()).collect();
-        self.all.extend(holding.map(|holding| (claim, holding)));
+        let pods = before.iter().chain(&claim).flat_map(|one| one.pods.values().cloned()).collect();
+        self.all.extend(claim.map(|claim| (id, claim)));
         pods
     }
 }
@@ -81,7 +81,7 @@ mod tests {
 
     #[test]
     fn pods_have_what_their_claims_were_given() {
-        let mut held = ClaimsInUse::default();
+        let mut claims = ClaimsInUse::default();
         let [one, two] = ["one", "two"].map(|name| Id::new("x", name));
         for (claim, now, concerned) in [
             (&one, holding("a.example", &["p", "q"]), ids(&["p", "q"])),
@@ -90,19 +90,19 @@ mod tests {
             (&one, holding("a.example", &["q", "r"]), ids(&["p", "q", "r"])),
             (&two, holding("c.example", &["p"]), ids(&["p"])),
         ] {
-            assert_eq!(held.put(claim.clone(), now.clone()), concerned, "{claim} {now:?}");
+            assert_eq!(claims.put(claim.clone(), now.clone()), concerned, "{claim} {now:?}");
         }
-        let drivers = |held: &ClaimsInUse, uid: &str| -> Vec<Arc<str>> {
-            held.of(uid).flat_map(|(_, holding)| holding.drivers.iter().cloned()).collect()
+        let drivers = |claims: &ClaimsInUse, uid: &str| -> Vec<Arc<str>> {
+            claims.of(uid).flat_map(|(_, holding)| holding.drivers.iter().cloned()).collect()
         };
-        assert_eq!(drivers(&held, "uid-p"), ["c.example".into()]);
-        assert_eq!(drivers(&held, "uid-r"), ["a.example".into()]);
-        assert_eq!(drivers(&held, "uid-none"), []);
+        assert_eq!(drivers(&claims, "uid-p"), ["c.example".into()]);
+        assert_eq!(drivers(&claims, "uid-r"), ["a.example".into()]);
+        assert_eq!(drivers(&claims, "uid-none"), []);
         for claim in [one, two] {
-            assert!(!held.put(claim.clone(), None).is_empty());
-            assert!(held.put(claim, None).is_empty());
+            assert!(!claims.put(claim.clone(), None).is_empty());
+            assert!(claims.put(claim, None).is_empty());
         }
-        assert_eq!(held, ClaimsInUse::default(), "nothing stays of those that are gone");
+        assert_eq!(claims, ClaimsInUse::default(), "nothing stays of those that are gone");
     }
 
     #[test]

@@ -21,7 +21,7 @@ mod pods;
 
 pub use config::Config;
 pub use node::{CORDON_TAINT, Node};
-pub use observed::ObservedObject;
+pub use observed::{ObservedObject, marks};
 pub use pods::{Pod, Pods};
 
 /// The environment of the process.
@@ -37,7 +37,7 @@ pub struct Environment {
 #[derive(Debug, Default)]
 pub struct ClusterState {
     /// The environment of the process.
-    pub place: Environment,
+    pub environment: Environment,
     /// Who asks for which nodes.
     pub claims: Claims,
     /// DeviceConfigs.
@@ -60,7 +60,7 @@ pub struct ClusterState {
     /// change far more often.
     needs: Option<Needs>,
     /// What pods have by resource claims; `None`: not known.
-    pub held: Option<ClaimsInUse>,
+    pub claims_in_use: Option<ClaimsInUse>,
     /// Kinds that have been listed once.
     pub listed: BTreeSet<Kind>,
     /// Nodes with a fence, by the claim that it names.
@@ -112,7 +112,7 @@ pub struct Needs {
     /// Pods that may have a device.
     pub pods: bool,
     /// What pods have by resource claims.
-    pub held: bool,
+    pub claims: bool,
 }
 
 /// What there is to do.
@@ -130,8 +130,8 @@ pub type AffectedConfigs = BTreeSet<Id>;
 impl ClusterState {
     /// Nothing is known yet.
     #[must_use]
-    pub fn new(place: Environment) -> Self {
-        Self { place, claims: Claims::new(keys::LABEL_DRIVER), ..Self::default() }
+    pub fn new(environment: Environment) -> Self {
+        Self { environment, claims: Claims::new(keys::LABEL_DRIVER), ..Self::default() }
     }
 
     /// Enough is known to decide anything.
@@ -158,7 +158,7 @@ impl ClusterState {
     fn wanted(&self) -> Needs {
         let of = |config: &Config| config.device_names().into_iter().chain(self.remembered(config));
         let mut names = self.configs.values().flat_map(of).peekable();
-        Needs { pods: names.peek().is_some(), held: names.any(|name| is_driver(&name)) }
+        Needs { pods: names.peek().is_some(), claims: names.any(|name| is_driver(&name)) }
     }
 
     /// The names that its Module remembers, under which devices are or were offered.
@@ -328,7 +328,7 @@ impl ClusterState {
 
     /// Pods as an answer of the API server has them that was asked for when pods had gone so often. One that has gone
     /// since may be among them, and would never go again; so then they are left to the watch.
-    pub fn put_seen(&mut self, seen: Vec<(Id, Pod)>, gone: u64) -> AffectedConfigs {
+    pub fn put_listed_pods(&mut self, seen: Vec<(Id, Pod)>, gone: u64) -> AffectedConfigs {
         if self.pods_gone != gone {
             return AffectedConfigs::new();
         }
@@ -342,9 +342,9 @@ impl ClusterState {
     }
 
     /// A resource claim is like this, or no pod has anything by it.
-    pub fn put_holding(&mut self, claim: Id, holding: Option<DeviceClaim>) -> AffectedConfigs {
-        let Some(held) = &mut self.held else { return AffectedConfigs::new() };
-        let pods = held.put(claim, holding);
+    pub fn put_claim_in_use(&mut self, id: Id, claim: Option<DeviceClaim>) -> AffectedConfigs {
+        let Some(claims) = &mut self.claims_in_use else { return AffectedConfigs::new() };
+        let pods = claims.put(id, claim);
         let known = self.pods.as_ref();
         let pods = pods.iter().filter_map(|pod| known?.all.get(pod));
         pods.filter_map(|pod| self.holder(&pod.node)).collect()
@@ -367,7 +367,7 @@ impl ClusterState {
     pub fn orphans(&self) -> BTreeSet<String> {
         let mut all: BTreeSet<String> = self.claims.unknown().map(|claim| claim.to_string()).collect();
         let ours = self.modules.iter().filter(|(_, live)| {
-            let name = live.text("/metadata/labels/hardware.tholepin.dev~1deviceconfig");
+            let name = live.device_config();
             !name.is_empty() && live.is_marked(name)
         });
         let claims = ours.map(|(id, _)| hardware::claim(&id.namespace, &id.name));

@@ -7,7 +7,6 @@
 use std::collections::{BTreeMap, BTreeSet};
 
 use objects::Object;
-use objects::object::Error;
 use serde_json::Value;
 
 /// The annotation of a Module that remembers them.
@@ -53,18 +52,14 @@ impl DeviceNames {
         self.0.is_empty()
     }
 
-    /// The Module that remembers them.
-    ///
-    /// # Errors
-    /// Never in practice.
-    pub fn put_on(&self, module: &Object) -> Result<Object, Error> {
-        let (kind, mut body) = (module.kind().clone(), module.body().clone());
-        if !self.is_empty() {
-            let text = serde_json::to_string(&self.0);
-            let text = text.map_err(|error| Error::NotJson(kind.kind.clone(), error.to_string()))?;
-            body["metadata"]["annotations"][ANNOTATION] = text.into();
+    /// The Module, with an annotation that remembers the names.
+    #[must_use]
+    pub fn put_on(&self, module: Object) -> Object {
+        if self.is_empty() {
+            return module;
         }
-        Object::from_value(kind, body)
+        let text = serde_json::json!(self.0).to_string();
+        module.edited(|body| body["metadata"]["annotations"][ANNOTATION] = text.into())
     }
 }
 
@@ -87,13 +82,13 @@ mod tests {
             json!({ "metadata": { "name": "m" } }),
         );
         let module = module.unwrap();
-        let written = offered.put_on(&module).unwrap();
+        let written = offered.put_on(module.clone());
         assert_eq!(DeviceNames::on(written.body()), offered);
         assert_eq!(offered.names(), names(&["a/x", "a/y", "a/z"]));
         assert_eq!(offered.clone().only(&BTreeSet::from(["2"])).names(), names(&["a/z"]));
         assert!(offered.only(&BTreeSet::new()).is_empty());
         let none = DeviceNames::default().and("1", BTreeSet::new());
-        assert_eq!(none.put_on(&module).unwrap(), module, "nothing is said where there is nothing");
+        assert_eq!(none.put_on(module.clone()), module, "nothing is said where there is nothing");
         assert_eq!(DeviceNames::on(&json!({ "metadata": { "annotations": { ANNOTATION: "[" } } })), none);
     }
 }

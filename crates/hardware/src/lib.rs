@@ -17,7 +17,7 @@
 //! | [`plan`] | all actions for a DeviceConfig; pure |
 //! | [`status`], [`reasons`] | conditions, problems and events; pure |
 //! | [`watch`], [`shared`] | watches that feed the cluster state |
-//! | [`queue`], [`execute`] | the queue by key, and the writes |
+//! | [`worker`], [`execute`] | reconciles by key, and the writes |
 //! | [`permissions`], [`rbac`] | what the account may do |
 //! | [`manifests`], [`process`], [`metrics`], [`cli`] | installation, start, metrics, `tholepin hardware` |
 
@@ -38,7 +38,6 @@ pub mod permissions;
 pub mod plan;
 pub mod precondition;
 pub mod process;
-pub mod queue;
 pub mod rbac;
 pub mod reasons;
 pub mod rollout;
@@ -48,3 +47,10 @@ pub mod taints;
 pub mod validate;
 pub mod watch;
 mod wire;
+pub mod worker;
+
+/// The kind of DeviceConfigs.
+fn config_kind() -> objects::ObjectKind {
+    use api::hardware::{GROUP, KIND, PLURAL, VERSION};
+    objects::ObjectKind::new(GROUP, VERSION, KIND, PLURAL)
+}

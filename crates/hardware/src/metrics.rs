@@ -128,7 +128,7 @@ impl Shown {
 
 impl Collector for Seen {
     fn encode(&self, mut encoder: DescriptorEncoder) -> Result<(), std::fmt::Error> {
-        let shown: Vec<Shown> = self.0.read(|world| world.configs.values().map(Shown::of).collect());
+        let shown: Vec<Shown> = self.0.read(|cluster| cluster.configs.values().map(Shown::of).collect());
         if shown.is_empty() {
             return Ok(());
         }

@@ -19,7 +19,7 @@ use objects::{Object, ObjectKind};
 
 use super::claim::Id;
 use super::cluster_state::CORDON_TAINT;
-use super::cluster_state::{Config, Environment};
+use super::cluster_state::{Config, Environment, marks};
 use super::node_states::ObjectNames;
 
 pub mod container;
@@ -45,11 +45,11 @@ pub fn plugin_file(version: &str) -> String {
 /// Never in practice.
 pub fn grounds(
     config: &Config,
-    called: &ObjectNames,
-    place: &Environment,
+    object_names: &ObjectNames,
+    environment: &Environment,
     unloads: bool,
 ) -> Result<Vec<Object>, Error> {
-    let (object, module) = (&config.object, called.module.name.as_str());
+    let (object, module) = (&config.object, object_names.module.name.as_str());
     let (mut all, mut accounts) = (Vec::new(), Vec::new());
     if object.spec.service_account_name.is_none() || unloads {
         accounts.push(hardware::loader_account(module));
@@ -61,8 +61,8 @@ pub fn grounds(
     for name in &accounts {
         all.push(Object::new(&ServiceAccount { metadata: meta(config, name), ..ServiceAccount::default() })?);
     }
-    if place.openshift && !accounts.is_empty() {
-        all.push(Object::new(&binding(config, called, &accounts))?);
+    if environment.openshift && !accounts.is_empty() {
+        all.push(Object::new(&binding(config, object_names, &accounts))?);
     }
     if let Some(text) = plugin_config(object) {
         all.push(Object::new(&ConfigMap {
@@ -78,8 +78,8 @@ pub fn grounds(
 #[must_use]
 pub fn leftovers(
     config: &Config,
-    called: &ObjectNames,
-    place: &Environment,
+    object_names: &ObjectNames,
+    environment: &Environment,
     grounds: &[Object],
 ) -> Vec<(ObjectKind, Id)> {
     let spec = &config.object.spec;
@@ -89,20 +89,20 @@ pub fn leftovers(
         let is_needed = grounds.iter().any(|object| object.kind() == kind && object.name() == id.name);
         is_needed || *kind == ObjectKind::of::<ServiceAccount>() && is_named(id)
     };
-    may_be_there(called, place).into_iter().filter(|(kind, id)| !stays(kind, id)).collect()
+    may_be_there(object_names, environment).into_iter().filter(|(kind, id)| !stays(kind, id)).collect()
 }
 
 /// Everything that [`grounds`] may ever have made: kind and name, to be deleted.
 #[must_use]
-pub fn may_be_there(called: &ObjectNames, place: &Environment) -> Vec<(ObjectKind, Id)> {
-    let module = called.module.name.as_str();
-    let named = |kind: ObjectKind, name: String| (kind, Id::new(&called.module.namespace, &name));
+pub fn may_be_there(object_names: &ObjectNames, environment: &Environment) -> Vec<(ObjectKind, Id)> {
+    let module = object_names.module.name.as_str();
+    let named = |kind: ObjectKind, name: String| (kind, Id::new(&object_names.module.namespace, &name));
     let mut all = vec![
         named(ObjectKind::of::<ServiceAccount>(), hardware::loader_account(module)),
         named(ObjectKind::of::<ServiceAccount>(), hardware::plugin_account(module)),
         named(ObjectKind::of::<ConfigMap>(), hardware::plugin_config_map(module)),
     ];
-    if place.openshift {
+    if environment.openshift {
         all.push(named(ObjectKind::of::<RoleBinding>(), binding_name(module)));
     }
     all
@@ -114,13 +114,13 @@ pub fn may_be_there(called: &ObjectNames, place: &Environment) -> Vec<(ObjectKin
 /// Never in practice.
 pub fn module(
     config: &Config,
-    called: &ObjectNames,
-    place: &Environment,
+    object_names: &ObjectNames,
+    environment: &Environment,
     version: &str,
 ) -> Result<Object, Error> {
     let module = kmm::Module {
-        metadata: meta(config, &called.module.name),
-        spec: spec(&config.object, called, place),
+        metadata: meta(config, &object_names.module.name),
+        spec: spec(&config.object, object_names, environment),
         ..kmm::Module::default()
     };
     let kind = object_kind(version);
@@ -136,8 +136,8 @@ pub fn object_kind(version: &str) -> ObjectKind {
 }
 
 fn meta(config: &Config, name: &str) -> ObjectMeta {
-    let labels =
-        [(keys::LABEL_MANAGED_BY, keys::MANAGED_BY), (keys::LABEL_DEVICE_CONFIG, &*config.id().name)];
+    let name_of_config = config.id().name;
+    let labels = marks(&name_of_config);
     ObjectMeta {
         name: Some(name.to_owned()),
         namespace: config.object.metadata.namespace.clone(),
@@ -150,15 +150,15 @@ fn binding_name(module: &str) -> String {
     format!("{module}-scc")
 }
 
-fn binding(config: &Config, called: &ObjectNames, accounts: &[String]) -> RoleBinding {
+fn binding(config: &Config, object_names: &ObjectNames, accounts: &[String]) -> RoleBinding {
     let subject = |name: &String| Subject {
         kind: "ServiceAccount".to_owned(),
         name: name.clone(),
-        namespace: Some(called.module.namespace.clone()),
+        namespace: Some(object_names.module.namespace.clone()),
         ..Subject::default()
     };
     RoleBinding {
-        metadata: meta(config, &binding_name(&called.module.name)),
+        metadata: meta(config, &binding_name(&object_names.module.name)),
         role_ref: RoleRef {
             api_group: Some("rbac.authorization.k8s.io".to_owned()),
             kind: "ClusterRole".to_owned(),
@@ -168,7 +168,7 @@ fn binding(config: &Config, called: &ObjectNames, accounts: &[String]) -> RoleBi
     }
 }
 
-fn spec(object: &DeviceConfig, called: &ObjectNames, place: &Environment) -> kmm::ModuleSpec {
+fn spec(object: &DeviceConfig, object_names: &ObjectNames, environment: &Environment) -> kmm::ModuleSpec {
     let spec = &object.spec;
     let mut tolerations = spec.tolerations.clone();
     tolerations.push(Toleration {
@@ -178,17 +178,17 @@ fn spec(object: &DeviceConfig, called: &ObjectNames, place: &Environment) -> kmm
         ..Toleration::default()
     });
     kmm::ModuleSpec {
-        selector: BTreeMap::from([(keys::LABEL_DRIVER.to_owned(), called.claim.clone())]),
+        selector: BTreeMap::from([(keys::LABEL_DRIVER.to_owned(), object_names.claim.clone())]),
         tolerations,
         image_repo_secret: spec.image_pull_secret.clone(),
-        module_loader: Some(loader(object, called)),
-        device_plugin: device_plugin(object, called, place),
+        module_loader: Some(loader(object, object_names)),
+        device_plugin: device_plugin(object, object_names, environment),
     }
 }
 
-fn loader(object: &DeviceConfig, called: &ObjectNames) -> kmm::ModuleLoader {
+fn loader(object: &DeviceConfig, object_names: &ObjectNames) -> kmm::ModuleLoader {
     let account = object.spec.service_account_name.clone();
-    let account = account.unwrap_or_else(|| hardware::loader_account(&called.module.name));
+    let account = account.unwrap_or_else(|| hardware::loader_account(&object_names.module.name));
     kmm::ModuleLoader { service_account_name: Some(account), container: container(&object.spec) }
 }
 

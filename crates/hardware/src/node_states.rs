@@ -34,7 +34,7 @@ pub struct ObjectNames {
 #[derive(Clone, Debug, PartialEq)]
 pub struct NodeStates<'a> {
     /// What things are called.
-    pub called: ObjectNames,
+    pub object_names: ObjectNames,
     /// The nodes, by name.
     pub nodes: Vec<NodeState<'a>>,
     /// Under which names the devices are offered, or were with a version that may still be somewhere.
@@ -137,22 +137,22 @@ impl ObjectNames {
 impl<'a> NodeStates<'a> {
     /// How it is with the nodes of this one.
     #[must_use]
-    pub fn of(world: &'a ClusterState, config: &Config, called: ObjectNames) -> Self {
+    pub fn of(cluster: &'a ClusterState, config: &Config, object_names: ObjectNames) -> Self {
         let id = config.id();
-        let names: BTreeSet<&str> = world
+        let names: BTreeSet<&str> = cluster
             .claims
             .matching(&id)
-            .chain(world.claims.holding(&called.claim))
+            .chain(cluster.claims.holding(&object_names.claim))
             .map(|name| &**name)
             .collect();
-        let live = world.modules.get(&called.module);
+        let live = cluster.modules.get(&object_names.module);
         let offered = live.map(|live| DeviceNames::on(&live.body)).unwrap_or_default();
         let offered = offered.and(&config.object.spec.driver_version, config.device_names());
         let device_names = offered.names();
         let mut look = Look {
-            world,
+            cluster,
             id: &id,
-            called: &called,
+            object_names: &object_names,
             mappings: config.object.spec.mappings(),
             spec: &config.object.spec,
             asked: Loader::asked(&config.object.spec),
@@ -163,11 +163,11 @@ impl<'a> NodeStates<'a> {
         let nodes = names
             .into_iter()
             .filter_map(|name| {
-                let (name, node) = world.nodes.get_key_value(name)?;
+                let (name, node) = cluster.nodes.get_key_value(name)?;
                 Some(look.at(name, node))
             })
             .collect();
-        Self { called, nodes, offered, names: device_names }
+        Self { object_names, nodes, offered, names: device_names }
     }
 
     /// The nodes with our claim.
@@ -210,9 +210,9 @@ impl<'a> NodeState<'a> {
 }
 
 struct Look<'a, 'b> {
-    world: &'a ClusterState,
+    cluster: &'a ClusterState,
     id: &'b Id,
-    called: &'b ObjectNames,
+    object_names: &'b ObjectNames,
     mappings: Vec<KernelMapping>,
     spec: &'b Spec,
     asked: Loader,
@@ -225,8 +225,8 @@ struct Look<'a, 'b> {
 
 impl<'a> Look<'a, '_> {
     fn at(&mut self, name: &'a str, node: &'a Node) -> NodeState<'a> {
-        let called = self.called;
-        let (module, names) = (&called.module, called.names());
+        let object_names = self.object_names;
+        let (module, names) = (&object_names.module, object_names.names());
         let (served, asked) = self
             .kernels
             .entry(&node.kernel)
@@ -236,10 +236,10 @@ impl<'a> Look<'a, '_> {
                 (served, asked)
             })
             .clone();
-        let slot = self.world.nmcs.get(name).and_then(|nmc| nmc.modules.get(module));
+        let slot = self.cluster.nmcs.get(name).and_then(|nmc| nmc.modules.get(module));
         let loaded = slot.and_then(|slot| slot.loaded.as_ref());
         let label = |key: &str| node.labels.get(key).map(|value| &**value);
-        let version = label(&self.called.version_label);
+        let version = label(&self.object_names.version_label);
         let booted = loaded.is_some_and(|loaded| loaded.boot == node.boot);
         // A node that keeps another version keeps how that is loaded, too.
         let is_asked = |slot: &NodeModule| {
@@ -247,7 +247,7 @@ impl<'a> Look<'a, '_> {
         };
         let same = slot.is_some_and(|slot| slot.same && is_asked(slot));
         let current = loaded.is_some_and(|loaded| loaded.version.as_deref() == version);
-        let fence = node.fence().filter(|fence| fence.value.as_deref() == Some(&called.claim));
+        let fence = node.fence().filter(|fence| fence.value.as_deref() == Some(&object_names.claim));
         // One without a time is older than any that we make.
         let fenced_since =
             fence.map(|fence| fence.time_added.as_ref().map_or(Timestamp::UNIX_EPOCH, |time| time.0));
@@ -276,13 +276,14 @@ impl<'a> Look<'a, '_> {
     fn is_stale(&self, node: &Node, version: Option<&str>, loaded: &Loaded) -> bool {
         let follows = |loader: &&Loader| version == Some(loader.version());
         let loader = self.loader.as_ref().filter(follows);
-        loader
-            .is_some_and(|loader| loader.on(&node.kernel, self.called.names()).as_ref() != Some(&loaded.how))
+        loader.is_some_and(|loader| {
+            loader.on(&node.kernel, self.object_names.names()).as_ref() != Some(&loaded.how)
+        })
     }
 
     fn ownership(&self, node: &str) -> Ownership {
         let me = |id: &Id| id == self.id;
-        match self.world.claims.verdict(node) {
+        match self.cluster.claims.verdict(node) {
             Verdict::Held(owner) if me(&owner) => Ownership::Mine,
             Verdict::Ending { owner, .. } if me(&owner) => Ownership::Ending,
             Verdict::Leaving { owner, .. } if me(&owner) => Ownership::Leaving,
@@ -302,13 +303,13 @@ impl<'a> Look<'a, '_> {
     /// A Module of ours that is still on a node without its claim, or with an unknown claim.
     fn blocker(&self, node: &str) -> Option<String> {
         let of_us = |id: &Id| {
-            let live = self.world.modules.get(id)?;
+            let live = self.cluster.modules.get(id)?;
             let name = live.body.pointer("/metadata/labels")?.get(keys::LABEL_DEVICE_CONFIG)?.as_str()?;
             live.is_marked(name).then(|| format!("Module {id}"))
         };
-        let listed = self.world.nmcs.get(node).into_iter().flat_map(|nmc| nmc.modules.keys());
-        let claimed = self.world.claims.claim_on(node).map(|claim| ObjectNames::of_claim(claim).module);
-        listed.chain(&claimed).filter(|id| **id != self.called.module).find_map(of_us)
+        let listed = self.cluster.nmcs.get(node).into_iter().flat_map(|nmc| nmc.modules.keys());
+        let claimed = self.cluster.claims.claim_on(node).map(|claim| ObjectNames::of_claim(claim).module);
+        listed.chain(&claimed).filter(|id| **id != self.object_names.module).find_map(of_us)
     }
 
     fn users(&self, node: &str) -> Users {
@@ -316,12 +317,12 @@ impl<'a> Look<'a, '_> {
         if names.is_empty() {
             return Users::Pods(Vec::new());
         }
-        let Some(pods) = &self.world.pods else { return Users::Unknown };
-        let held = self.world.held.as_ref();
-        if held.is_none() && names.iter().any(|name| is_driver(name)) {
+        let Some(pods) = &self.cluster.pods else { return Users::Unknown };
+        let claims = self.cluster.claims_in_use.as_ref();
+        if claims.is_none() && names.iter().any(|name| is_driver(name)) {
             return Users::Unknown;
         }
-        let using = pods.on(node).filter(|(_, pod)| pod.uses(names, held));
+        let using = pods.on(node).filter(|(_, pod)| pod.uses(names, claims));
         let told = using.map(|(id, pod)| rollout::Pod {
             namespace: id.namespace.clone(),
             name: id.name.clone(),

@@ -23,7 +23,7 @@ mod node_patch;
 mod nodes;
 mod removal;
 
-pub(super) use module::{is_as_wanted, is_config};
+pub(super) use module::is_config;
 pub use removal::orphan;
 
 /// An action: a change of the cluster.
@@ -94,9 +94,9 @@ pub enum NodeChange {
 #[derive(Debug, Default)]
 pub struct Plan<'a> {
     /// What to do.
-    pub doing: Vec<Action>,
+    pub actions: Vec<Action>,
     /// What is known of nodes.
-    pub facts: Option<NodeStates<'a>>,
+    pub node_states: Option<NodeStates<'a>>,
     /// What the rollout has to say.
     pub round: Round,
     /// How it is with the object itself.
@@ -131,22 +131,22 @@ pub enum State {
 
 /// What there is to do for a DeviceConfig. `refused` says that the Module could not be written when it was tried last.
 #[must_use]
-pub fn plan<'a>(world: &'a ClusterState, config: &Config, refused: bool) -> Plan<'a> {
+pub fn plan<'a>(cluster: &'a ClusterState, config: &Config, refused: bool) -> Plan<'a> {
     if config.is_leaving() {
-        return removal::leave(world, config);
+        return removal::leave(cluster, config);
     }
     if let Some(reason) = &config.unreadable {
         return Plan::stopped(State::Invalid(Reason::InvalidSpec, format!("it cannot be read: {reason}")));
     }
-    let Some(called) = ObjectNames::of(config) else {
+    let Some(object_names) = ObjectNames::of(config) else {
         let message = format!(
             "metadata.namespace: no Module fits into a namespace of more than {} characters; use a shorter one",
             hardware::MAX_NAMESPACE
         );
         return Plan::stopped(State::Invalid(Reason::NameTooLong, message));
     };
-    let facts = NodeStates::of(world, config, called.clone());
-    let mut plan = Plan { facts: Some(facts), ..Plan::default() };
+    let node_states = NodeStates::of(cluster, config, object_names.clone());
+    let mut plan = Plan { node_states: Some(node_states), ..Plan::default() };
     if !config.problems.is_empty() {
         plan.state = State::Invalid(Reason::InvalidSpec, config.problems.join("; "));
         return plan;
@@ -154,27 +154,32 @@ pub fn plan<'a>(world: &'a ClusterState, config: &Config, refused: bool) -> Plan
     if !has_finalizer(config) {
         // The finalizer comes first: without it a Module could be left behind.
         plan.state = State::Writing;
-        plan.doing.push(Action::Finalizer(true));
+        plan.actions.push(Action::Finalizer(true));
         return plan;
     }
-    let grounds = desired::grounds(config, &called, &world.place, module::unloads(world, config, &called));
+    let grounds = desired::grounds(
+        config,
+        &object_names,
+        &cluster.environment,
+        module::unloads(cluster, config, &object_names),
+    );
     let grounds = grounds.unwrap_or_else(|error| {
         plan.state = State::Invalid(Reason::InvalidSpec, error.to_string());
         Vec::new()
     });
-    let others = plan.other_files(world, config);
-    plan.doing.extend(grounds.iter().map(|ground| ensure(ground.clone(), &others)));
-    let stands = plan.module(world, config, &called, refused);
+    let others = plan.other_files(cluster, config);
+    plan.actions.extend(grounds.iter().map(|ground| ensure(ground.clone(), &others)));
+    let stands = plan.module(cluster, config, &object_names, refused);
     if matches!(plan.state, State::Held(_)) {
         // What plugins read goes with the driver that stays.
-        plan.doing.retain(|one| !matches!(one, Action::Ensure(ground, _) if is_config_map(ground)));
+        plan.actions.retain(|one| !matches!(one, Action::Ensure(ground, _) if is_config_map(ground)));
     }
     if stands && plan.is_everywhere(config) {
-        let all = desired::leftovers(config, &called, &world.place, &grounds);
-        plan.doing.extend(all.into_iter().map(|(kind, id)| Action::Remove(kind, id)));
+        let all = desired::leftovers(config, &object_names, &cluster.environment, &grounds);
+        plan.actions.extend(all.into_iter().map(|(kind, id)| Action::Remove(kind, id)));
     }
     if stands || refused {
-        plan.nodes(world, config, &called);
+        plan.nodes(cluster, config, &object_names);
     }
     plan
 }
@@ -189,8 +194,8 @@ fn is_config_map(ground: &Object) -> bool {
 }
 
 /// The version of KMM's API.
-fn served(world: &ClusterState) -> Option<&str> {
-    world.kmm.as_ref().and_then(Kmm::version)
+fn served(cluster: &ClusterState) -> Option<&str> {
+    cluster.kmm.as_ref().and_then(Kmm::version)
 }
 
 /// Whether our finalizer is on it.
@@ -206,9 +211,9 @@ impl<'a> Plan<'a> {
     /// The Module is as it is asked for, and no node has another version: dependencies of an earlier one are obsolete.
     fn is_everywhere(&self, config: &Config) -> bool {
         let wanted = Some(config.object.spec.driver_version.as_str());
-        let facts = self.facts.as_ref();
+        let node_states = self.node_states.as_ref();
         self.state == State::Good
-            && facts.is_some_and(|facts| facts.ours().all(|state| state.version == wanted))
+            && node_states.is_some_and(|node_states| node_states.ours().all(|state| state.version == wanted))
     }
 }
 

@@ -57,27 +57,27 @@ pub struct Failure {
 /// The status as it has to be.
 #[must_use]
 pub fn status(
-    world: &ClusterState,
+    cluster: &ClusterState,
     config: &Config,
     plan: &Plan<'_>,
     inputs: &StatusInputs,
     now: Timestamp,
 ) -> Status {
     let known = &config.object.status;
-    let evidence = Evidence::new(world, config, plan, inputs);
+    let evidence = Evidence::new(cluster, config, plan, inputs);
     let verdict = rules::verdict(&evidence);
     let generation = config.object.metadata.generation;
     let conditions = conditions(&evidence, &verdict);
-    let facts = plan.facts.as_ref();
+    let node_states = plan.node_states.as_ref();
     let unsupported =
         evidence.states.iter().filter(|state| state.ownership == Ownership::Mine && !state.is_supported());
     let kernels: BTreeSet<String> = unsupported.map(|state| state.node.kernel.to_string()).collect();
     Status {
         observed_generation: generation,
         phase: Some(verdict.phase),
-        module: facts.and_then(|facts| module_ref(world, facts)),
-        driver_version: facts.and_then(common_version),
-        upgrading_from: facts.and_then(|facts| upgrading_from(config, facts)),
+        module: node_states.and_then(|node_states| module_ref(cluster, node_states)),
+        driver_version: node_states.and_then(common_version),
+        upgrading_from: node_states.and_then(|node_states| upgrading_from(config, node_states)),
         problems: problem::problems(plan, inputs).into_iter().take(MOST).collect(),
         conflicts: evidence.conflicts.iter().take(MOST).map(told_conflict).collect(),
         kernels_without_mapping: kernels.into_iter().take(MOST).collect(),

@@ -10,17 +10,20 @@
 //! modules, nodemodulesconfigs, moduleimagesconfigs everywhere, and of the customresourcedefinition
 //! `modules.kmm.sigs.x-k8s.io` by its name.
 
-use std::collections::BTreeSet;
 use std::convert::Infallible;
+use std::fmt::Debug;
 use std::sync::Arc;
 
-use api::hardware;
 use api::kmm;
+use futures::future::BoxFuture;
+use k8s_openapi::api::core::v1 as core;
 use k8s_openapi::api::resource::v1::ResourceClaim;
+use k8s_openapi::apiextensions_apiserver::pkg::apis::apiextensions::v1::CustomResourceDefinition;
 use kube::core::ApiResource;
 use kube::runtime::watcher::Config as Selection;
-use kube::{Api, Client};
+use kube::{Api, Client, Resource};
 use objects::ObjectKind;
+use objects::controller::table::{Table, take};
 use runtime::client::Connection;
 use runtime::ready::{Gate, Readiness};
 use runtime::shutdown::Tasks;
@@ -32,10 +35,12 @@ use tokio::sync::watch::{Receiver, Sender};
 use tracing::{info, warn};
 
 use super::claim::Id;
-use super::claims_in_use::{self, ClaimsInUse, DeviceClaim};
+use super::claims_in_use::{ClaimsInUse, DeviceClaim};
 use super::cluster_state::{
     AffectedConfigs, ClusterState, Config, Kind, Kmm, Needs, Node, ObservedObject, Pod, Pods,
 };
+use super::config_kind;
+use super::module::object_kind;
 use super::nmc::{Images, Nmc};
 use super::shared::Shared;
 use super::wire::{Trim as _, WireClaim, WireNode, WirePod};
@@ -45,6 +50,56 @@ pub const DEFINITION: &str = "modules.kmm.sigs.x-k8s.io";
 /// The version of KMM's API that we were written for.
 const PREFERRED: &str = kmm::VERSION;
 
+/// The table of one kind in the cluster state.
+type Kinds<K, V> = Table<ClusterState, K, V, AffectedConfigs>;
+
+const CONFIGS: Kinds<Id, Raw> = Table {
+    keys: |cluster| cluster.configs.keys().cloned().collect(),
+    put: |cluster, _, raw| put_config(cluster, &raw),
+    remove: ClusterState::remove_config,
+    // A new one of the same name may be known already, by the answer to a write of ours.
+    delete: |cluster, id, raw| {
+        let uid = cluster.configs.get(id).and_then(|config| config.object.metadata.uid.as_deref());
+        if uid == raw.text("/metadata/uid") { cluster.remove_config(id) } else { AffectedConfigs::new() }
+    },
+    unreadable: |_, _| AffectedConfigs::new(),
+};
+
+const NODES: Kinds<Arc<str>, Node> = Table {
+    keys: |cluster| cluster.nodes.keys().cloned().collect(),
+    put: ClusterState::put_node,
+    remove: ClusterState::remove_node,
+    delete: |cluster, name, _| cluster.remove_node(name),
+    unreadable: |_, _| AffectedConfigs::new(),
+};
+
+const MODULES: Kinds<Id, Raw> = Table {
+    keys: |cluster| cluster.modules.keys().cloned().collect(),
+    put: |cluster, id, raw| cluster.put_module(id, ObservedObject { body: raw.body }),
+    remove: ClusterState::remove_module,
+    delete: |cluster, id, raw| {
+        let uid = cluster.modules.get(id).map(ObservedObject::uid);
+        if uid == raw.text("/metadata/uid") { cluster.remove_module(id) } else { AffectedConfigs::new() }
+    },
+    unreadable: |_, _| AffectedConfigs::new(),
+};
+
+const NMCS: Kinds<Arc<str>, Nmc> = Table {
+    keys: |cluster| cluster.nmcs.keys().cloned().collect(),
+    put: ClusterState::put_nmc,
+    remove: |cluster, name| cluster.remove_nmc(name),
+    delete: |cluster, name, _| cluster.remove_nmc(name),
+    unreadable: |cluster, key| cluster.remove_nmc(&key.name),
+};
+
+const IMAGES: Kinds<Id, Images> = Table {
+    keys: |cluster| cluster.images.keys().cloned().collect(),
+    put: |cluster, id, images| cluster.put_images(id, Some(images)),
+    remove: |cluster, id| cluster.put_images(id.clone(), None),
+    delete: |cluster, id, _| cluster.put_images(id.clone(), None),
+    unreadable: |cluster, key| cluster.put_images(Id::new(&key.namespace, &key.name), None),
+};
+
 /// What every watch needs.
 #[derive(Clone)]
 struct Watcher {
@@ -53,10 +108,10 @@ struct Watcher {
     shared: Arc<Shared>,
 }
 
-/// Starts all watches as tasks; `readiness` is there once each has told the whole truth of its kind once.
+/// Starts all watches as tasks; `readiness` is reached once each has listed its kind.
 ///
 /// # Errors
-/// When no client can be made.
+/// No client can be made.
 pub fn start(
     tasks: &mut Tasks,
     connection: &Connection,
@@ -64,69 +119,78 @@ pub fn start(
     readiness: &Readiness,
     shared: &Arc<Shared>,
 ) -> Result<(), runtime::client::Error> {
-    let hearer =
+    let watcher =
         Watcher { client: connection.watch_client()?, metrics: metrics.clone(), shared: Arc::clone(shared) };
     let gate = |name: &str| readiness.gate(format!("{name} for DeviceConfigs"));
     let version = Sender::new(None);
     let served = version.subscribe();
     let (configs, nodes, definition, modules) =
         (gate("deviceconfigs"), gate("nodes"), gate("customresourcedefinitions"), gate("modules"));
-    let all = hearer.clone();
-    tasks.spawn("watch", async move { Ok::<_, Infallible>(all.configs(&configs).await) });
-    let all = hearer.clone();
-    tasks.spawn("watch", async move { Ok::<_, Infallible>(all.nodes(&nodes).await) });
-    let all = hearer.clone();
-    tasks.spawn("watch", async move { Ok::<_, Infallible>(all.definition(&definition, version).await) });
-    let all = hearer.clone();
-    tasks.spawn("watch", async move { Ok::<_, Infallible>(all.kmm(&modules, served).await) });
-    let all = hearer.clone();
-    tasks.spawn("watch", async move { Ok::<_, Infallible>(all.pods().await) });
-    tasks.spawn("watch", async move { Ok::<_, Infallible>(hearer.held().await) });
+    let mut watch = |watched: BoxFuture<'static, Infallible>| {
+        tasks.spawn("watch", async move { Ok::<_, Infallible>(watched.await) });
+    };
+    let one = watcher.clone();
+    watch(Box::pin(async move { one.configs(&configs).await }));
+    let one = watcher.clone();
+    watch(Box::pin(async move { one.nodes(&nodes).await }));
+    let one = watcher.clone();
+    watch(Box::pin(async move { one.definition(&definition, version).await }));
+    let one = watcher.clone();
+    watch(Box::pin(async move { one.kmm(&modules, served).await }));
+    let one = watcher.clone();
+    watch(Box::pin(async move { one.pods().await }));
+    watch(Box::pin(async move { watcher.claims().await }));
     Ok(())
 }
 
-fn core(kind: &str, plural: &str) -> ApiResource {
-    ApiResource::from_gvk_with_plural(&kube::core::GroupVersionKind::gvk("", "v1", kind), plural)
-}
-
 impl Watcher {
-    async fn configs(self, gate: &Gate) -> Infallible {
-        let gvk = kube::core::GroupVersionKind::gvk(hardware::GROUP, hardware::VERSION, hardware::KIND);
-        let api =
-            Api::<Raw>::all_with(self.client, &ApiResource::from_gvk_with_plural(&gvk, hardware::PLURAL));
-        let shared = self.shared;
-        let tell = |event: Event<Raw>| {
-            let whole = matches!(event, Event::Reset { .. });
-            shared.update(|world| {
-                let concerned = take_configs(world, event);
-                if whole && world.listed.insert(Kind::Config) { world.everybody() } else { concerned }
+    /// An API of all objects of a kind, in all namespaces.
+    fn all<W: Resource<DynamicType = ApiResource>>(&self, kind: &ObjectKind) -> Api<W> {
+        Api::all_with(self.client.clone(), &kind.resource())
+    }
+
+    /// Watches a kind into its table. Its first list concerns every DeviceConfig, and opens the gate.
+    async fn follow<W, K, V>(
+        &self,
+        kind: &ObjectKind,
+        (listed, gate): (Kind, Option<&Gate>),
+        table: &Kinds<K, V>,
+        convert: impl FnMut(W) -> Result<(K, V), String>,
+    ) -> Infallible
+    where
+        W: Resource<DynamicType = ApiResource> + Clone + Debug + DeserializeOwned + Send + 'static,
+        K: Ord,
+    {
+        let sink = |event: Event<(K, V)>| {
+            let is_list = matches!(event, Event::Reset { .. });
+            self.shared.update(|cluster| {
+                let affected = take(cluster, event, table);
+                let is_first = is_list && cluster.listed.insert(listed);
+                if is_first { cluster.everybody() } else { affected }
             });
-            opened(gate, whole);
+            if let Some(gate) = gate.filter(|_| is_list) {
+                gate.open();
+            }
         };
-        watch::run_mapped(api, hardware::PLURAL, Selection::default(), &self.metrics, Ok, tell).await
+        let api = self.all::<W>(kind);
+        watch::run_mapped(api, &kind.plural, Selection::default(), &self.metrics, convert, sink).await
+    }
+
+    async fn configs(self, gate: &Gate) -> Infallible {
+        let kind = config_kind();
+        self.follow(&kind, (Kind::Config, Some(gate)), &CONFIGS, keyed).await
     }
 
     async fn nodes(self, gate: &Gate) -> Infallible {
-        let api = Api::<WireNode>::all_with(self.client, &core("Node", "nodes"));
-        let (shared, mut texts) = (self.shared, Texts::default());
-        let open = |node: WireNode| Ok(node.trim(&mut texts));
-        let tell = |event: Event<(Arc<str>, Node)>| {
-            let whole = matches!(event, Event::Reset { .. });
-            shared.update(|world| {
-                let concerned = take_nodes(world, event);
-                if whole && world.listed.insert(Kind::Node) { world.everybody() } else { concerned }
-            });
-            opened(gate, whole);
-        };
-        watch::run_mapped(api, "nodes", Selection::default(), &self.metrics, open, tell).await
+        let mut texts = Texts::default();
+        let convert = |node: WireNode| Ok(node.trim(&mut texts));
+        self.follow(&ObjectKind::of::<core::Node>(), (Kind::Node, Some(gate)), &NODES, convert).await
     }
 
     async fn definition(self, gate: &Gate, version: Sender<Option<Kmm>>) -> Infallible {
-        let gvk = kube::core::GroupVersionKind::gvk("apiextensions.k8s.io", "v1", "CustomResourceDefinition");
-        let kind = ApiResource::from_gvk_with_plural(&gvk, "customresourcedefinitions");
-        let api = Api::<Raw>::all_with(self.client, &kind);
+        let kind = ObjectKind::of::<CustomResourceDefinition>();
         let selection = Selection::default().fields(&format!("metadata.name={DEFINITION}"));
-        let tell = |event: Event<Raw>| {
+        let sink = |event: Event<Raw>| {
             let now = match event {
                 Event::Reset { objects, .. } => objects.first().map_or(Kmm::Absent, |raw| served(&raw.body)),
                 Event::Applied(raw) => served(&raw.body),
@@ -140,7 +204,7 @@ impl Watcher {
             });
             gate.open();
         };
-        watch::run_mapped(api, "customresourcedefinitions", selection, &self.metrics, Ok, tell).await
+        watch::run_mapped(self.all(&kind), &kind.plural, selection, &self.metrics, Ok, sink).await
     }
 
     /// Watches KMM's kinds while there are any.
@@ -156,9 +220,11 @@ impl Watcher {
                 }
                 Some(Some(version)) => {
                     info!(version, "KMM is there");
-                    self.shared.update(|world| {
-                        world.listed.retain(|kind| !matches!(kind, Kind::Module | Kind::Nmc | Kind::Images));
-                        world.kmm.clone_from(&kmm);
+                    self.shared.update(|cluster| {
+                        cluster
+                            .listed
+                            .retain(|kind| !matches!(kind, Kind::Module | Kind::Nmc | Kind::Images));
+                        cluster.kmm.clone_from(&kmm);
                         AffectedConfigs::new()
                     });
                     tokio::select! {
@@ -188,88 +254,60 @@ impl Watcher {
                 return;
             }
             info!(?kmm, "whether KMM stays has turned");
-            self.shared.update(|world| {
-                world.kmm = kmm;
-                world.everybody()
+            self.shared.update(|cluster| {
+                cluster.kmm = kmm;
+                cluster.everybody()
             });
         }
     }
 
     async fn modules(&self, version: &str, gate: &Gate) -> Infallible {
-        let kind = kmm::resource(kmm::MODULE, kmm::MODULES, version);
-        let tell = |event: Event<Raw>| {
-            let whole = matches!(event, Event::Reset { .. });
-            self.shared.update(|world| {
-                let concerned = take_modules(world, event);
-                if whole && world.listed.insert(Kind::Module) { world.everybody() } else { concerned }
-            });
-            opened(gate, whole);
-        };
-        let api = Api::<Raw>::all_with(self.client.clone(), &kind);
-        watch::run_mapped(api, kmm::MODULES, Selection::default(), &self.metrics, Ok, tell).await
+        let kind = object_kind(version);
+        self.follow(&kind, (Kind::Module, Some(gate)), &MODULES, keyed).await
     }
 
     async fn nmcs(&self, version: &str) -> Infallible {
-        let kind = kmm::resource(kmm::node::KIND, kmm::node::PLURAL, version);
-        let open = |raw: Raw| {
+        let kind = ObjectKind::new(kmm::GROUP, version, kmm::node::KIND, kmm::node::PLURAL);
+        let convert = |raw: Raw| {
             let object = read::<kmm::NodeModulesConfig>(raw.body)?;
-            Ok((object.metadata.name.clone().unwrap_or_default(), Nmc::of(&object)))
+            Ok((object.metadata.name.clone().unwrap_or_default().into(), Nmc::of(&object)))
         };
-        let tell = |event: Event<(String, Nmc)>| {
-            let whole = matches!(event, Event::Reset { .. });
-            self.shared.update(|world| {
-                let concerned = take_nmcs(world, event);
-                if whole && world.listed.insert(Kind::Nmc) { world.everybody() } else { concerned }
-            });
-        };
-        let api = Api::<Raw>::all_with(self.client.clone(), &kind);
-        watch::run_mapped(api, kmm::node::PLURAL, Selection::default(), &self.metrics, open, tell).await
+        self.follow(&kind, (Kind::Nmc, None), &NMCS, convert).await
     }
 
     async fn images(&self, version: &str) -> Infallible {
-        let kind = kmm::resource(kmm::image::KIND, kmm::image::PLURAL, version);
-        let open = |raw: Raw| {
-            let object = read::<kmm::ModuleImagesConfig>(raw.body)?;
-            let text = |field: &Option<String>| field.clone().unwrap_or_default();
-            let id = Id { namespace: text(&object.metadata.namespace), name: text(&object.metadata.name) };
-            Ok((id, Images::of(&object)))
+        let kind = ObjectKind::new(kmm::GROUP, version, kmm::image::KIND, kmm::image::PLURAL);
+        let convert = |raw: Raw| {
+            let id = id_of(&raw);
+            Ok((id, Images::of(&read::<kmm::ModuleImagesConfig>(raw.body)?)))
         };
-        let tell = |event: Event<(Id, Images)>| {
-            let whole = matches!(event, Event::Reset { .. });
-            self.shared.update(|world| {
-                let concerned = take_images(world, event);
-                if whole && world.listed.insert(Kind::Images) { world.everybody() } else { concerned }
-            });
-        };
-        let api = Api::<Raw>::all_with(self.client.clone(), &kind);
-        watch::run_mapped(api, kmm::image::PLURAL, Selection::default(), &self.metrics, open, tell).await
+        self.follow(&kind, (Kind::Images, None), &IMAGES, convert).await
     }
 
     /// Watches pods while a DeviceConfig needs them.
     async fn pods(self) -> Infallible {
-        let api = Api::<WirePod>::all_with(self.client, &core("Pod", "pods"));
-        let (api, shared, metrics) = (&api, &self.shared, &self.metrics);
-        let watch = || async move {
+        let kind = ObjectKind::of::<core::Pod>();
+        let watch = || async {
             let mut texts = Texts::default();
-            let open = |pod: WirePod| Ok(pod.trim(&mut texts));
-            let tell = |event| shared.update(|world| take_pods(world, event));
-            watch::run_mapped(api.clone(), "pods", Selection::default(), metrics, open, tell).await
+            let convert = |pod: WirePod| Ok(pod.trim(&mut texts));
+            let sink = |event| self.shared.update(|cluster| take_pods(cluster, event));
+            let (api, metrics) = (self.all(&kind), &self.metrics);
+            watch::run_mapped(api, &kind.plural, Selection::default(), metrics, convert, sink).await
         };
-        while_needed(shared, |needs| needs.pods, watch, |world| world.pods = None).await
+        while_needed(&self.shared, |needs| needs.pods, watch, |cluster| cluster.pods = None).await
     }
 
     /// Watches resource claims while a DeviceConfig needs them.
-    async fn held(self) -> Infallible {
-        let api = Api::<WireClaim>::all_with(self.client, &ObjectKind::of::<ResourceClaim>().resource());
-        let (api, shared, metrics) = (&api, &self.shared, &self.metrics);
-        let watch = || async move {
+    async fn claims(self) -> Infallible {
+        let kind = ObjectKind::of::<ResourceClaim>();
+        let watch = || async {
             let mut texts = Texts::default();
-            let open = |claim: WireClaim| Ok(claim.trim(&mut texts));
-            let tell = |event| shared.update(|world| take_holdings(world, event));
-            watch::run_mapped(api.clone(), claims_in_use::PLURAL, Selection::default(), metrics, open, tell)
-                .await
+            let convert = |claim: WireClaim| Ok(claim.trim(&mut texts));
+            let sink = |event| self.shared.update(|cluster| take_claims(cluster, event));
+            let (api, metrics) = (self.all(&kind), &self.metrics);
+            watch::run_mapped(api, &kind.plural, Selection::default(), metrics, convert, sink).await
         };
-        while_needed(shared, |needs| needs.held, watch, |world| world.held = None).await
+        while_needed(&self.shared, |needs| needs.claims, watch, |cluster| cluster.claims_in_use = None).await
     }
 }
 
@@ -289,16 +327,10 @@ async fn while_needed<W: Future<Output = Infallible>>(
             _ = watch() => {}
             _ = needs.wait_for(|needs| !wanted(needs)) => {}
         }
-        shared.update(|world| {
-            forget(world);
+        shared.update(|cluster| {
+            forget(cluster);
             AffectedConfigs::new()
         });
-    }
-}
-
-fn opened(gate: &Gate, whole: bool) {
-    if whole {
-        gate.open();
     }
 }
 
@@ -325,12 +357,12 @@ fn served_version(definition: &Value) -> Option<String> {
     preferred.or(names.first()).map(|name| (*name).to_owned())
 }
 
-fn absent(world: &mut ClusterState) -> AffectedConfigs {
-    world.kmm = Some(Kmm::Absent);
-    world.remove_modules();
-    world.nmcs.clear();
-    world.images.clear();
-    world.everybody()
+fn absent(cluster: &mut ClusterState) -> AffectedConfigs {
+    cluster.kmm = Some(Kmm::Absent);
+    cluster.remove_modules();
+    cluster.nmcs.clear();
+    cluster.images.clear();
+    cluster.everybody()
 }
 
 fn read<T: DeserializeOwned>(body: Value) -> Result<T, String> {
@@ -338,142 +370,54 @@ fn read<T: DeserializeOwned>(body: Value) -> Result<T, String> {
 }
 
 fn id_of(raw: &Raw) -> Id {
-    Id::new(
-        raw.text("/metadata/namespace").unwrap_or_default(),
-        raw.text("/metadata/name").unwrap_or_default(),
-    )
+    let text = |pointer| raw.text(pointer).unwrap_or_default();
+    Id::new(text("/metadata/namespace"), text("/metadata/name"))
 }
 
-/// A DeviceConfig as it came.
-fn take_config(world: &mut ClusterState, raw: &Raw) -> AffectedConfigs {
+/// A complete object, under its name.
+#[expect(clippy::unnecessary_wraps, reason = "a conversion of a watch may fail")]
+fn keyed(raw: Raw) -> Result<(Id, Raw), String> {
+    Ok((id_of(&raw), raw))
+}
+
+fn put_config(cluster: &mut ClusterState, raw: &Raw) -> AffectedConfigs {
     let config = Config::read(&raw.body);
     if let Some(error) = &config.unreadable {
-        warn!(deviceconfig = %config.id(), error, "it cannot be read; what was made for it stays as it is");
+        warn!(deviceconfig = %config.id(), error, "the DeviceConfig cannot be read; its objects stay as they are");
     }
-    world.put_config(config)
+    cluster.put_config(config)
 }
 
-fn take_configs(world: &mut ClusterState, event: Event<Raw>) -> AffectedConfigs {
-    match event {
-        Event::Reset { objects, .. } => {
-            let here: BTreeSet<Id> = objects.iter().map(id_of).collect();
-            let gone: Vec<Id> = world.configs.keys().filter(|id| !here.contains(id)).cloned().collect();
-            let gone: AffectedConfigs = gone.iter().flat_map(|id| world.remove_config(id)).collect();
-            objects.iter().flat_map(|raw| take_config(world, raw)).chain(gone).collect()
-        }
-        Event::Applied(raw) => take_config(world, &raw),
-        Event::Deleted(raw) => {
-            let id = id_of(&raw);
-            let uid = world.configs.get(&id).and_then(|config| config.object.metadata.uid.clone());
-            // A new one of the same name may be known already, by the answer to a write of ours.
-            if uid.as_deref() == raw.text("/metadata/uid") {
-                world.remove_config(&id)
-            } else {
-                AffectedConfigs::new()
-            }
-        }
-        Event::Unreadable { .. } => AffectedConfigs::new(),
-    }
-}
-
-fn take_nodes(world: &mut ClusterState, event: Event<(Arc<str>, Node)>) -> AffectedConfigs {
-    match event {
-        Event::Reset { objects, .. } => {
-            let here: BTreeSet<&Arc<str>> = objects.iter().map(|(name, _)| name).collect();
-            let gone: Vec<Arc<str>> =
-                world.nodes.keys().filter(|name| !here.contains(name)).cloned().collect();
-            let gone: AffectedConfigs = gone.iter().flat_map(|name| world.remove_node(name)).collect();
-            objects.into_iter().flat_map(|(name, node)| world.put_node(name, node)).chain(gone).collect()
-        }
-        Event::Applied((name, node)) => world.put_node(name, node),
-        Event::Deleted((name, _)) => world.remove_node(&name),
-        Event::Unreadable { .. } => AffectedConfigs::new(),
-    }
-}
-
-fn take_modules(world: &mut ClusterState, event: Event<Raw>) -> AffectedConfigs {
-    match event {
-        Event::Reset { objects, .. } => {
-            let here: BTreeSet<Id> = objects.iter().map(id_of).collect();
-            let gone: Vec<Id> = world.modules.keys().filter(|id| !here.contains(id)).cloned().collect();
-            let gone: AffectedConfigs = gone.iter().flat_map(|id| world.remove_module(id)).collect();
-            let put = |raw: Raw| world.put_module(id_of(&raw), ObservedObject { body: raw.body });
-            objects.into_iter().flat_map(put).chain(gone).collect()
-        }
-        Event::Applied(raw) => world.put_module(id_of(&raw), ObservedObject { body: raw.body }),
-        Event::Deleted(raw) => {
-            let id = id_of(&raw);
-            let same =
-                world.modules.get(&id).is_some_and(|live| Some(live.uid()) == raw.text("/metadata/uid"));
-            if same { world.remove_module(&id) } else { AffectedConfigs::new() }
-        }
-        Event::Unreadable { .. } => AffectedConfigs::new(),
-    }
-}
-
-fn take_nmcs(world: &mut ClusterState, event: Event<(String, Nmc)>) -> AffectedConfigs {
-    match event {
-        Event::Reset { objects, .. } => {
-            let here: BTreeSet<&str> = objects.iter().map(|(name, _)| name.as_str()).collect();
-            let gone: Vec<Arc<str>> =
-                world.nmcs.keys().filter(|name| !here.contains(&***name)).cloned().collect();
-            let gone: AffectedConfigs = gone.iter().flat_map(|name| world.remove_nmc(name)).collect();
-            objects.into_iter().flat_map(|(name, nmc)| world.put_nmc(name.into(), nmc)).chain(gone).collect()
-        }
-        Event::Applied((name, nmc)) => world.put_nmc(name.into(), nmc),
-        Event::Deleted((name, _)) => world.remove_nmc(&name),
-        Event::Unreadable { key, .. } => world.remove_nmc(&key.name),
-    }
-}
-
-fn take_images(world: &mut ClusterState, event: Event<(Id, Images)>) -> AffectedConfigs {
-    match event {
-        Event::Reset { objects, .. } => {
-            let here: BTreeSet<&Id> = objects.iter().map(|(id, _)| id).collect();
-            let gone: Vec<Id> = world.images.keys().filter(|id| !here.contains(id)).cloned().collect();
-            let gone: AffectedConfigs = gone.into_iter().flat_map(|id| world.put_images(id, None)).collect();
-            objects
-                .into_iter()
-                .flat_map(|(id, images)| world.put_images(id, Some(images)))
-                .chain(gone)
-                .collect()
-        }
-        Event::Applied((id, images)) => world.put_images(id, Some(images)),
-        Event::Deleted((id, _)) => world.put_images(id, None),
-        Event::Unreadable { key, .. } => world.put_images(Id::new(&key.namespace, &key.name), None),
-    }
-}
-
-fn take_pods(world: &mut ClusterState, event: Event<(Id, Option<Pod>)>) -> AffectedConfigs {
+fn take_pods(cluster: &mut ClusterState, event: Event<(Id, Option<Pod>)>) -> AffectedConfigs {
     match event {
         Event::Reset { objects, .. } => {
             let mut pods = Pods::default();
             for (id, pod) in objects {
                 pods.put(id, pod);
             }
-            world.put_pods(pods)
+            cluster.put_pods(pods)
         }
-        Event::Applied((id, pod)) => world.put_pod(id, pod),
-        Event::Deleted((id, _)) => world.put_pod(id, None),
+        Event::Applied((id, pod)) => cluster.put_pod(id, pod),
+        Event::Deleted((id, _)) => cluster.put_pod(id, None),
         Event::Unreadable { .. } => AffectedConfigs::new(),
     }
 }
 
-fn take_holdings(world: &mut ClusterState, event: Event<(Id, Option<DeviceClaim>)>) -> AffectedConfigs {
+fn take_claims(cluster: &mut ClusterState, event: Event<(Id, Option<DeviceClaim>)>) -> AffectedConfigs {
     match event {
         Event::Reset { objects, .. } => {
             let mut held = ClaimsInUse::default();
             for (claim, holding) in objects {
                 held.put(claim, holding);
             }
-            if world.held.as_ref() == Some(&held) {
+            if cluster.claims_in_use.as_ref() == Some(&held) {
                 return AffectedConfigs::new();
             }
-            world.held = Some(held);
-            world.everybody()
+            cluster.claims_in_use = Some(held);
+            cluster.everybody()
         }
-        Event::Applied((claim, holding)) => world.put_holding(claim, holding),
-        Event::Deleted((claim, _)) => world.put_holding(claim, None),
+        Event::Applied((claim, holding)) => cluster.put_claim_in_use(claim, holding),
+        Event::Deleted((claim, _)) => cluster.put_claim_in_use(claim, None),
         Event::Unreadable { .. } => AffectedConfigs::new(),
     }
 }

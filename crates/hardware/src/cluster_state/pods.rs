@@ -32,8 +32,8 @@ impl Pod {
     /// It has devices under one of these names: it asks for a resource of this name, or was given a device of such a
     /// driver by a claim.
     #[must_use]
-    pub fn uses(&self, names: &BTreeSet<String>, held: Option<&ClaimsInUse>) -> bool {
-        let given = held.into_iter().flat_map(|held| held.of(&self.uid));
+    pub fn uses(&self, names: &BTreeSet<String>, claims: Option<&ClaimsInUse>) -> bool {
+        let given = claims.into_iter().flat_map(|claims| claims.of(&self.uid));
         let drivers = given.flat_map(|(_, holding)| &holding.drivers);
         self.resources.iter().chain(drivers).any(|name| names.contains(&**name))
     }

@@ -31,15 +31,15 @@ pub(super) fn plugin_config(object: &DeviceConfig) -> Option<String> {
 
 pub(super) fn device_plugin(
     object: &DeviceConfig,
-    called: &ObjectNames,
-    place: &Environment,
+    object_names: &ObjectNames,
+    environment: &Environment,
 ) -> Option<kmm::DevicePlugin> {
     let plugin = object.spec.device_plugin.as_ref()?;
-    let module = called.module.name.as_str();
+    let module = object_names.module.name.as_str();
     let config = plugin_config(object);
     let account = plugin.service_account_name.clone();
     let mut container = kmm::PluginContainer {
-        image: plugin.image.clone().unwrap_or_else(|| place.image.clone()),
+        image: plugin.image.clone().unwrap_or_else(|| environment.image.clone()),
         image_pull_policy: plugin.image_pull_policy,
         command: plugin.command.clone(),
         args: plugin.args.clone(),

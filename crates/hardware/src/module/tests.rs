@@ -24,13 +24,13 @@ fn with(more: Value) -> Config {
     config(spec)
 }
 
-fn place(openshift: bool) -> Environment {
+fn environment(openshift: bool) -> Environment {
     Environment { openshift, image: "registry.example/tholepin:1".to_owned() }
 }
 
 fn made(config: &Config) -> Value {
-    let called = ObjectNames::of(config).unwrap();
-    module(config, &called, &place(false), "v1beta1").unwrap().body().clone()
+    let object_names = ObjectNames::of(config).unwrap();
+    module(config, &object_names, &environment(false), "v1beta1").unwrap().body().clone()
 }
 
 #[test]
@@ -201,12 +201,12 @@ fn a_container_before_the_plugin_is_passed_on() {
 #[test]
 fn what_pods_stand_on_names_no_owner_and_can_be_found_again() {
     let check = |config: &Config, openshift: bool, wanted: &[&str]| {
-        let called = ObjectNames::of(config).unwrap();
-        let all = grounds(config, &called, &place(openshift), false).unwrap();
+        let object_names = ObjectNames::of(config).unwrap();
+        let all = grounds(config, &object_names, &environment(openshift), false).unwrap();
         let shown: Vec<String> =
             all.iter().map(|one| format!("{} {}", one.kind().kind, one.name())).collect();
         assert_eq!(shown, wanted);
-        let findable = may_be_there(&called, &place(openshift));
+        let findable = may_be_there(&object_names, &environment(openshift));
         for object in &all {
             assert!(object.body()["metadata"]["ownerReferences"].is_null());
             assert_eq!(object.body()["metadata"]["labels"]["hardware.tholepin.dev/deviceconfig"], "acc");

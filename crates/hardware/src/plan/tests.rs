@@ -52,29 +52,29 @@ fn ours() -> Value {
     json!({ "acc": "1", keys::LABEL_DRIVER: CLAIM, VERSION: "1.0" })
 }
 
-fn world(kmm: Kmm) -> ClusterState {
-    let mut world =
+fn cluster(kmm: Kmm) -> ClusterState {
+    let mut cluster =
         ClusterState::new(Environment { openshift: false, image: "registry.example/t:1".to_owned() });
-    world.kmm = Some(kmm);
-    world.pods = Some(Pods::default());
-    world.held = Some(ClaimsInUse::default());
-    world.listed = [Kind::Config, Kind::Node, Kind::Module, Kind::Nmc, Kind::Images].into();
-    world
+    cluster.kmm = Some(kmm);
+    cluster.pods = Some(Pods::default());
+    cluster.claims_in_use = Some(ClaimsInUse::default());
+    cluster.listed = [Kind::Config, Kind::Node, Kind::Module, Kind::Nmc, Kind::Images].into();
+    cluster
 }
 
 fn served() -> ClusterState {
-    world(Kmm::Served("v1beta1".to_owned()))
+    cluster(Kmm::Served("v1beta1".to_owned()))
 }
 
 /// A Module exactly as it is wanted.
-fn as_wanted(world: &ClusterState, config: &Config) -> (Id, ObservedObject) {
-    let called = ObjectNames::of(config).unwrap();
-    let object = desired::module(config, &called, &world.place, "v1beta1").unwrap();
+fn as_wanted(cluster: &ClusterState, config: &Config) -> (Id, ObservedObject) {
+    let object_names = ObjectNames::of(config).unwrap();
+    let object = desired::module(config, &object_names, &cluster.environment, "v1beta1").unwrap();
     let offered = DeviceNames::default().and(&config.object.spec.driver_version, config.device_names());
-    let mut body = offered.put_on(&object).unwrap().body().clone();
+    let mut body = offered.put_on(object).body().clone();
     body["metadata"]["uid"] = "m1".into();
     body["metadata"]["resourceVersion"] = "5".into();
-    (called.module, ObservedObject { body: stated(body) })
+    (object_names.module, ObservedObject { body: stated(body) })
 }
 
 /// With all of it noted as stated by us.
@@ -120,7 +120,7 @@ fn nmc(module: &ObservedObject) -> Nmc {
     Nmc::of(&serde_json::from_value(object).unwrap())
 }
 
-fn shown(doing: &[Action]) -> Vec<String> {
+fn shown(actions: &[Action]) -> Vec<String> {
     let one = |one: &Action| match one {
         Action::Finalizer(true) => "finalizer".to_owned(),
         Action::Finalizer(false) => "no finalizer".to_owned(),
@@ -131,14 +131,14 @@ fn shown(doing: &[Action]) -> Vec<String> {
         Action::Node(write) => format!("{:?} {}", write.change, write.node).to_lowercase(),
         Action::Evict { node, pod } => format!("evict {node} {}", pod.name),
     };
-    doing.iter().map(one).collect()
+    actions.iter().map(one).collect()
 }
 
-fn check(world: &ClusterState, config: &Config, refused: bool, steps: &[&str], state: &State) {
-    let plan = plan(world, config, refused);
-    let doing: Vec<String> =
-        shown(&plan.doing).into_iter().filter(|one| *state != State::Good || !is_cleaning(one)).collect();
-    assert_eq!(doing, steps);
+fn check(cluster: &ClusterState, config: &Config, refused: bool, steps: &[&str], state: &State) {
+    let plan = plan(cluster, config, refused);
+    let actions: Vec<String> =
+        shown(&plan.actions).into_iter().filter(|one| *state != State::Good || !is_cleaning(one)).collect();
+    assert_eq!(actions, steps);
     assert_eq!(plan.state, *state);
 }
 
@@ -147,43 +147,43 @@ fn is_cleaning(shown: &str) -> bool {
     shown.starts_with("remove ")
 }
 
-fn put(world: &mut ClusterState, config: &Config) {
-    world.put_config(config.clone());
+fn put(cluster: &mut ClusterState, config: &Config) {
+    cluster.put_config(config.clone());
 }
 
 #[test]
 fn from_nothing_to_claims() {
-    let mut world = served();
-    world.put_node("n1".into(), node(json!({ "acc": "1" })));
+    let mut cluster = served();
+    cluster.put_node("n1".into(), node(json!({ "acc": "1" })));
     let fresh = config("acc", json!({ "metadata": { "finalizers": null } }));
-    put(&mut world, &fresh);
-    check(&world, &fresh, false, &["finalizer"], &State::Writing);
+    put(&mut cluster, &fresh);
+    check(&cluster, &fresh, false, &["finalizer"], &State::Writing);
     let config = config("acc", json!({}));
-    check(&world, &config, false, &["ensure ServiceAccount", "apply"], &State::Writing);
+    check(&cluster, &config, false, &["ensure ServiceAccount", "apply"], &State::Writing);
     // What KMM refuses does not keep anybody from holding his nodes.
-    check(&world, &config, true, &["ensure ServiceAccount", "apply", "claim n1"], &State::Writing);
-    let (id, live) = as_wanted(&world, &config);
-    world.put_module(id, live);
-    check(&world, &config, false, &["ensure ServiceAccount", "claim n1"], &State::Good);
+    check(&cluster, &config, true, &["ensure ServiceAccount", "apply", "claim n1"], &State::Writing);
+    let (id, live) = as_wanted(&cluster, &config);
+    cluster.put_module(id, live);
+    check(&cluster, &config, false, &["ensure ServiceAccount", "claim n1"], &State::Good);
     let claimed = json!({ "acc": "1", keys::LABEL_DRIVER: "hw.acc-module" });
-    world.put_node("n1".into(), Node { version: "2".to_owned(), ..node(claimed.clone()) });
-    check(&world, &config, false, &["ensure ServiceAccount", "start n1"], &State::Good);
+    cluster.put_node("n1".into(), Node { version: "2".to_owned(), ..node(claimed.clone()) });
+    check(&cluster, &config, false, &["ensure ServiceAccount", "start n1"], &State::Good);
     let mut told = claimed;
     told["kmm.node.kubernetes.io/version-module.hw.acc-module"] = "1.0".into();
-    world.put_node("n1".into(), Node { version: "3".to_owned(), ..node(told) });
-    check(&world, &config, false, &["ensure ServiceAccount"], &State::Good);
+    cluster.put_node("n1".into(), Node { version: "3".to_owned(), ..node(told) });
+    check(&cluster, &config, false, &["ensure ServiceAccount"], &State::Good);
 }
 
 #[test]
 fn what_stands_in_the_way_is_told() {
     let account = ["ensure ServiceAccount"];
     let config = config("acc", json!({}));
-    let mut none = world(Kmm::Absent);
+    let mut none = cluster(Kmm::Absent);
     put(&mut none, &config);
     check(&none, &config, false, &account, &State::NoKmm);
-    let mut world = served();
-    put(&mut world, &config);
-    let (id, live) = as_wanted(&world, &config);
+    let mut cluster = served();
+    put(&mut cluster, &config);
+    let (id, live) = as_wanted(&cluster, &config);
     let spoiled = |version: &str, patch: Value| {
         let mut body = live.body.clone();
         body["metadata"]["resourceVersion"] = version.into();
@@ -191,31 +191,31 @@ fn what_stands_in_the_way_is_told() {
         ObservedObject { body }
     };
     let theirs = json!({ "metadata": { "ownerReferences": [{ "kind": "ConfigMap", "name": "x", "uid": "9", "controller": true }] } });
-    world.put_module(id.clone(), spoiled("6", theirs));
-    check(&world, &config, false, &account, &State::Foreign("it belongs to ConfigMap x".to_owned()));
+    cluster.put_module(id.clone(), spoiled("6", theirs));
+    check(&cluster, &config, false, &account, &State::Foreign("it belongs to ConfigMap x".to_owned()));
     let unowned = json!({ "metadata": { "managedFields": null, "labels": null } });
-    world.put_module(id.clone(), spoiled("7", unowned));
-    check(&world, &config, false, &account, &State::Foreign("another client made it".to_owned()));
+    cluster.put_module(id.clone(), spoiled("7", unowned));
+    check(&cluster, &config, false, &account, &State::Foreign("another client made it".to_owned()));
     // Ours, of a DeviceConfig before this one: nothing is unloaded for that. The garbage collector would do so.
     let former = json!({ "apiVersion": "hardware.tholepin.dev/v1alpha1", "kind": "DeviceConfig", "name": "acc", "uid": "before", "controller": true });
     for (version, spoil) in [("8", json!({ "labels": null })), ("9", json!({ "ownerReferences": [former] }))]
     {
-        world.put_module(id.clone(), spoiled(version, json!({ "metadata": spoil })));
-        check(&world, &config, false, &[account[0], "apply"], &State::Writing);
+        cluster.put_module(id.clone(), spoiled(version, json!({ "metadata": spoil })));
+        check(&cluster, &config, false, &[account[0], "apply"], &State::Writing);
     }
-    world.put_module(
+    cluster.put_module(
         id.clone(),
         spoiled("10", json!({ "metadata": { "deletionTimestamp": "2026-01-01T00:00:00Z" } })),
     );
-    check(&world, &config, false, &account, &State::Former);
-    world.put_module(id, spoiled("11", json!({ "spec": { "selector": { keys::LABEL_DRIVER: "other" } } })));
-    check(&world, &config, false, &[account[0], "apply"], &State::Writing);
+    check(&cluster, &config, false, &account, &State::Former);
+    cluster.put_module(id, spoiled("11", json!({ "spec": { "selector": { keys::LABEL_DRIVER: "other" } } })));
+    check(&cluster, &config, false, &[account[0], "apply"], &State::Writing);
 }
 
 #[test]
 fn what_makes_no_sense_changes_nothing() {
-    let mut world = served();
-    world.put_node("n1".into(), node(json!({ "acc": "1", keys::LABEL_DRIVER: "hw.acc-module" })));
+    let mut cluster = served();
+    cluster.put_node("n1".into(), node(json!({ "acc": "1", keys::LABEL_DRIVER: "hw.acc-module" })));
     for more in [
         json!({ "spec": { "driverImage": "registry.example/acc:tag" } }),
         json!({ "spec": { "nodeSelector": null } }),
@@ -225,16 +225,16 @@ fn what_makes_no_sense_changes_nothing() {
         } } } }),
     ] {
         let odd = config("acc", more);
-        put(&mut world, &odd);
-        let plan = plan(&world, &odd, false);
-        assert_eq!(plan.doing, []);
+        put(&mut cluster, &odd);
+        let plan = plan(&cluster, &odd, false);
+        assert_eq!(plan.actions, []);
         assert!(matches!(plan.state, State::Invalid(Reason::InvalidSpec, _)), "{:?}", plan.state);
-        world.remove_config(&odd.id());
+        cluster.remove_config(&odd.id());
     }
     let long = config("acc", json!({ "metadata": { "namespace": "n".repeat(40) } }));
-    let plan = plan(&world, &long, false);
+    let plan = plan(&cluster, &long, false);
     assert!(
-        plan.doing.is_empty() && matches!(plan.state, State::Invalid(Reason::NameTooLong, _)),
+        plan.actions.is_empty() && matches!(plan.state, State::Invalid(Reason::NameTooLong, _)),
         "{plan:?}"
     );
 }
@@ -261,16 +261,16 @@ fn what_is_not_needed_any_more_goes() {
         Nmc::of(&serde_json::from_value(body).unwrap())
     };
     let removed = |config: &Config, version: &str, account: &str, openshift: bool| -> Vec<String> {
-        let mut world = served();
-        world.place.openshift = openshift;
-        world.put_node("n1".into(), told(version));
-        world.put_nmc("n1".into(), nmc(account));
-        put(&mut world, config);
-        let (id, live) = as_wanted(&world, config);
-        world.put_module(id, live);
-        let plan = plan(&world, config, false);
+        let mut cluster = served();
+        cluster.environment.openshift = openshift;
+        cluster.put_node("n1".into(), told(version));
+        cluster.put_nmc("n1".into(), nmc(account));
+        put(&mut cluster, config);
+        let (id, live) = as_wanted(&cluster, config);
+        cluster.put_module(id, live);
+        let plan = plan(&cluster, config, false);
         assert_eq!(plan.state, State::Good);
-        let removed = plan.doing.iter().filter_map(|one| match one {
+        let removed = plan.actions.iter().filter_map(|one| match one {
             Action::Remove(kind, id) => Some(format!("{} {}", kind.kind, id.name)),
             _ => None,
         });
@@ -292,77 +292,77 @@ fn it_goes_in_order() {
     let leaving =
         json!({ "metadata": { "deletionTimestamp": "2026-01-01T00:00:00Z", "resourceVersion": "2" } });
     let (before, config) = (config("acc", json!({})), config("acc", leaving));
-    let mut world = served();
+    let mut cluster = served();
     let labels = json!({
         keys::LABEL_DRIVER: "hw.acc-module", "kmm.node.kubernetes.io/version-module.hw.acc-module": "1.0",
     });
-    world.put_node("n1".into(), node(labels));
-    put(&mut world, &config);
-    let (id, live) = as_wanted(&world, &before);
-    world.put_module(id.clone(), live.clone());
-    check(&world, &config, false, &["delete module"], &State::Leaving(vec![]));
+    cluster.put_node("n1".into(), node(labels));
+    put(&mut cluster, &config);
+    let (id, live) = as_wanted(&cluster, &before);
+    cluster.put_module(id.clone(), live.clone());
+    check(&cluster, &config, false, &["delete module"], &State::Leaving(vec![]));
     let mut going = live.body;
     going["metadata"]["deletionTimestamp"] = "2026-01-01T00:00:00Z".into();
     going["metadata"]["resourceVersion"] = "6".into();
-    world.put_module(id.clone(), ObservedObject { body: going });
+    cluster.put_module(id.clone(), ObservedObject { body: going });
     let nmc = json!({ "metadata": { "name": "n1" }, "status": { "modules": [{ "namespace": "hw", "name": "acc-module" }] } });
-    world.put_nmc("n1".into(), Nmc::of(&serde_json::from_value(nmc).unwrap()));
-    check(&world, &config, false, &[], &State::Leaving(vec!["n1".to_owned()]));
-    world.remove_module(&id);
-    world.remove_nmc("n1");
-    check(&world, &config, false, &["release n1"], &State::Leaving(vec![]));
-    world.put_node("n1".into(), Node { version: "2".to_owned(), ..node(json!({})) });
+    cluster.put_nmc("n1".into(), Nmc::of(&serde_json::from_value(nmc).unwrap()));
+    check(&cluster, &config, false, &[], &State::Leaving(vec!["n1".to_owned()]));
+    cluster.remove_module(&id);
+    cluster.remove_nmc("n1");
+    check(&cluster, &config, false, &["release n1"], &State::Leaving(vec![]));
+    cluster.put_node("n1".into(), Node { version: "2".to_owned(), ..node(json!({})) });
     let rest = ["remove ServiceAccount", "remove ServiceAccount", "remove ConfigMap", "no finalizer"];
-    check(&world, &config, false, &rest, &State::Leaving(vec![]));
+    check(&cluster, &config, false, &rest, &State::Leaving(vec![]));
     let none = json!({ "metadata": { "deletionTimestamp": "2026-01-01T00:00:00Z", "finalizers": null } });
-    check(&world, &self::config("acc", none), false, &[], &State::Gone);
+    check(&cluster, &self::config("acc", none), false, &[], &State::Gone);
 }
 
 /// KMM is taken away while it still has drivers to unload: nothing is made, and a deletion waits for the unloading.
 #[test]
 fn while_kmm_goes_modules_are_waited_for() {
-    let mut world = world(Kmm::Going("v1beta1".to_owned()));
-    world.put_node("n1".into(), node(ours()));
+    let mut cluster = cluster(Kmm::Going("v1beta1".to_owned()));
+    cluster.put_node("n1".into(), node(ours()));
     let acc = config("acc", json!({}));
-    put(&mut world, &acc);
-    check(&world, &acc, false, &["ensure ServiceAccount"], &State::NoKmm);
-    let (id, mut live) = as_wanted(&world, &acc);
+    put(&mut cluster, &acc);
+    check(&cluster, &acc, false, &["ensure ServiceAccount"], &State::NoKmm);
+    let (id, mut live) = as_wanted(&cluster, &acc);
     live.body["metadata"]["deletionTimestamp"] = "2026-01-01T00:00:00Z".into();
-    world.put_module(id, live);
-    check(&world, &acc, false, &["ensure ServiceAccount"], &State::NoKmm);
+    cluster.put_module(id, live);
+    check(&cluster, &acc, false, &["ensure ServiceAccount"], &State::NoKmm);
     let leaving = json!({ "metadata": { "deletionTimestamp": "2026-01-01T00:00:00Z" } });
-    check(&world, &config("acc", leaving), false, &[], &State::Leaving(vec![]));
-    world.remove_config(&acc.id());
-    assert_eq!(shown(&orphan(&world, CLAIM)), [""; 0]);
-    world.listed.remove(&Kind::Nmc);
-    assert!(world.is_complete());
+    check(&cluster, &config("acc", leaving), false, &[], &State::Leaving(vec![]));
+    cluster.remove_config(&acc.id());
+    assert_eq!(shown(&orphan(&cluster, CLAIM)), [""; 0]);
+    cluster.listed.remove(&Kind::Nmc);
+    assert!(cluster.is_complete());
 }
 
 /// An unreadable DeviceConfig is deleted as others are.
 #[test]
 fn what_cannot_be_read_stays_as_it_is_and_can_go() {
-    let (before, mut world) = (config("acc", json!({})), served());
-    put(&mut world, &before);
-    let (id, live) = as_wanted(&world, &before);
-    world.put_module(id.clone(), live);
+    let (before, mut cluster) = (config("acc", json!({})), served());
+    put(&mut cluster, &before);
+    let (id, live) = as_wanted(&cluster, &before);
+    cluster.put_module(id.clone(), live);
     let mut body = serde_json::to_value(&before.object).unwrap();
     body["metadata"]["resourceVersion"] = "2".into();
     body["spec"]["upgradePolicy"] = json!({ "maxUnavailable": 3_000_000_000_i64 });
-    put(&mut world, &Config::read(&body));
-    let odd = world.configs[&before.id()].clone();
+    put(&mut cluster, &Config::read(&body));
+    let odd = cluster.configs[&before.id()].clone();
     assert_eq!(odd.object.spec, before.object.spec);
-    let plan = plan(&world, &odd, false);
+    let plan = plan(&cluster, &odd, false);
     let State::Invalid(Reason::InvalidSpec, text) = &plan.state else { panic!("{:?}", plan.state) };
     assert!(text.starts_with("it cannot be read: spec.upgradePolicy.maxUnavailable: "), "{text}");
-    assert_eq!(plan.doing, []);
+    assert_eq!(plan.actions, []);
     body["metadata"]["resourceVersion"] = "3".into();
     body["metadata"]["deletionTimestamp"] = "2026-01-01T00:00:00Z".into();
-    put(&mut world, &Config::read(&body));
-    let leaving = world.configs[&before.id()].clone();
-    check(&world, &leaving, false, &["delete module"], &State::Leaving(vec![]));
-    world.remove_module(&id);
+    put(&mut cluster, &Config::read(&body));
+    let leaving = cluster.configs[&before.id()].clone();
+    check(&cluster, &leaving, false, &["delete module"], &State::Leaving(vec![]));
+    cluster.remove_module(&id);
     let rest = ["remove ServiceAccount", "remove ServiceAccount", "remove ConfigMap", "no finalizer"];
-    check(&world, &leaving, false, &rest, &State::Leaving(vec![]));
+    check(&cluster, &leaving, false, &rest, &State::Leaving(vec![]));
     // Nor does it have to have been known before.
     let mut fresh = served();
     put(&mut fresh, &Config::read(&body));

@@ -68,7 +68,7 @@ fn each_metric_is_explained() {
     metrics.wrote(&Action::Finalizer(true), None);
     let mut config = DeviceConfig::default();
     config.metadata.name = Some("acc".to_owned());
-    shared.update(|world| world.put_config(Config::of(config)));
+    shared.update(|cluster| cluster.put_config(Config::of(config)));
     let mut text = String::new();
     encode(&mut text, &registry).unwrap();
     let types = text.lines().filter_map(|line| line.strip_prefix("# TYPE ")?.split_once(' '));

@@ -52,9 +52,9 @@ impl Waits {
 
 /// What is waited for now.
 #[must_use]
-pub fn awaited(world: &ClusterState, config: &Config, plan: &Plan<'_>) -> BTreeSet<Awaited> {
-    let Some(facts) = &plan.facts else { return BTreeSet::new() };
-    let behind = facts
+pub fn awaited(cluster: &ClusterState, config: &Config, plan: &Plan<'_>) -> BTreeSet<Awaited> {
+    let Some(node_states) = &plan.node_states else { return BTreeSet::new() };
+    let behind = node_states
         .nodes
         .iter()
         .filter(|state| {
@@ -66,8 +66,9 @@ pub fn awaited(world: &ClusterState, config: &Config, plan: &Plan<'_>) -> BTreeS
         _ => &[],
     };
     let leaving = leaving.iter().cloned().map(Awaited::Unloaded);
-    let images = super::nodes::missing_images(world, facts).into_keys().map(Awaited::Image);
-    let plugins = super::nodes::missing_plugins(world, config, facts).into_iter().map(Awaited::Plugin);
+    let images = super::nodes::missing_images(cluster, node_states).into_keys().map(Awaited::Image);
+    let plugins =
+        super::nodes::missing_plugins(cluster, config, node_states).into_iter().map(Awaited::Plugin);
     behind.chain(leaving).chain(images).chain(plugins).collect()
 }
 

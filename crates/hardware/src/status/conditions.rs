@@ -53,7 +53,7 @@ pub(super) fn conditions(evidence: &Evidence<'_>, verdict: &Verdict) -> Vec<(&'s
 fn node_selector_valid(evidence: &Evidence<'_>) -> ConditionDraft {
     let lost = evidence.lost_conflicts();
     let may_meet: Vec<String> = evidence
-        .world
+        .cluster
         .claims
         .may_meet(&evidence.config.id())
         .filter(|other| !evidence.conflicts.iter().any(|conflict| conflict.other == **other))

@@ -13,9 +13,10 @@ use crate::node_states::{NodeState, NodeStates, Ownership};
 use crate::plan::Plan;
 use crate::rollout::Wait;
 
-pub(super) fn counts(config: &Config, plan: &Plan<'_>, facts: &NodeStates<'_>) -> NodeCounts {
+pub(super) fn counts(config: &Config, plan: &Plan<'_>, node_states: &NodeStates<'_>) -> NodeCounts {
     let wanted = config.object.spec.driver_version.as_str();
-    let count = |holds: &dyn Fn(&&NodeState<'_>) -> bool| whole(facts.nodes.iter().filter(holds).count());
+    let count =
+        |holds: &dyn Fn(&&NodeState<'_>) -> bool| whole(node_states.nodes.iter().filter(holds).count());
     let mine = |state: &&NodeState<'_>| state.ownership == Ownership::Mine;
     let on_pods = |wait: &Wait| matches!(wait, Wait::Pods(..) | Wait::Unknown);
     NodeCounts {
@@ -31,26 +32,26 @@ pub(super) fn counts(config: &Config, plan: &Plan<'_>, facts: &NodeStates<'_>) -
     }
 }
 
-pub(super) fn module_ref(world: &ClusterState, facts: &NodeStates<'_>) -> Option<ModuleRef> {
-    let live = world.modules.get(&facts.called.module)?;
+pub(super) fn module_ref(cluster: &ClusterState, node_states: &NodeStates<'_>) -> Option<ModuleRef> {
+    let live = cluster.modules.get(&node_states.object_names.module)?;
     let version = live.text("/spec/moduleLoader/container/version");
     let version = Some(version.to_owned()).filter(|version| !version.is_empty());
-    Some(ModuleRef { name: facts.called.module.name.clone(), version })
+    Some(ModuleRef { name: node_states.object_names.module.name.clone(), version })
 }
 
 /// The version that all nodes have that should have one.
-pub(super) fn common_version(facts: &NodeStates<'_>) -> Option<String> {
-    let mut loaded = facts.nodes.iter().filter(|state| state.is_desired()).map(|state| state.loaded);
+pub(super) fn common_version(node_states: &NodeStates<'_>) -> Option<String> {
+    let mut loaded = node_states.nodes.iter().filter(|state| state.is_desired()).map(|state| state.loaded);
     let first = loaded.next()??;
     loaded.all(|version| version == Some(first)).then(|| first.to_owned())
 }
 
 /// The version that nodes come from. Once the last of them has unloaded it only the status knows, so it stays there
 /// until all have the one that is asked for.
-pub(super) fn upgrading_from(config: &Config, facts: &NodeStates<'_>) -> Option<String> {
+pub(super) fn upgrading_from(config: &Config, node_states: &NodeStates<'_>) -> Option<String> {
     let wanted = config.object.spec.driver_version.as_str();
-    let mut mine = facts.nodes.iter().filter(|state| state.ownership == Ownership::Mine).peekable();
-    if mine.peek().is_none() || common_version(facts).as_deref() == Some(wanted) {
+    let mut mine = node_states.nodes.iter().filter(|state| state.ownership == Ownership::Mine).peekable();
+    if mine.peek().is_none() || common_version(node_states).as_deref() == Some(wanted) {
         return None;
     }
     let known = &config.object.status;
@@ -61,8 +62,11 @@ pub(super) fn upgrading_from(config: &Config, facts: &NodeStates<'_>) -> Option<
 }
 
 /// Images that were not found, of kernels that nodes of ours have, with what KMM says of them.
-pub(super) fn missing_images(world: &ClusterState, facts: &NodeStates<'_>) -> BTreeMap<String, String> {
-    let needed: BTreeSet<&str> = facts
+pub(super) fn missing_images(
+    cluster: &ClusterState,
+    node_states: &NodeStates<'_>,
+) -> BTreeMap<String, String> {
+    let needed: BTreeSet<&str> = node_states
         .nodes
         .iter()
         .filter(|state| state.is_desired() && !state.ready)
@@ -71,20 +75,24 @@ pub(super) fn missing_images(world: &ClusterState, facts: &NodeStates<'_>) -> BT
             _ => None,
         })
         .collect();
-    let images = world.images.get(&facts.called.module);
+    let images = cluster.images.get(&node_states.object_names.module);
     let missing = images.into_iter().flat_map(|images| &images.missing);
     let missing = missing.filter(|(image, _)| needed.contains(image.as_str()));
     missing.map(|(image, state)| (image.clone(), state.clone())).collect()
 }
 
 /// Ready nodes without a device plugin that they should have. KMM says it by labels, and as a number of the Module.
-pub(super) fn missing_plugins(world: &ClusterState, config: &Config, facts: &NodeStates<'_>) -> Vec<String> {
+pub(super) fn missing_plugins(
+    cluster: &ClusterState,
+    config: &Config,
+    node_states: &NodeStates<'_>,
+) -> Vec<String> {
     if config.object.spec.device_plugin.is_none() {
         return Vec::new();
     }
-    let live = world.modules.get(&facts.called.module);
+    let live = cluster.modules.get(&node_states.object_names.module);
     let available = live.and_then(|live| live.body.pointer("/status/devicePlugin/availableNumber")?.as_u64());
-    let desired = facts.nodes.iter().filter(|state| state.is_desired());
+    let desired = node_states.nodes.iter().filter(|state| state.is_desired());
     if available.is_some_and(|count| count >= desired.clone().count() as u64) {
         return Vec::new();
     }

@@ -36,7 +36,11 @@ pub fn overdue(config: &Config, plan: &Plan<'_>, now: Timestamp) -> (Vec<Overdue
     let waiting = plan.round.waiting.iter().filter(|(_, wait)| matches!(wait, Wait::Pods(..)));
     let waiting: BTreeSet<&str> = waiting.map(|(node, _)| node.as_str()).collect();
     let (mut found, mut next) = (Vec::new(), None::<Duration>);
-    for state in plan.facts.iter().flat_map(|facts| &facts.nodes).filter(|state| waiting.contains(state.name))
+    for state in plan
+        .node_states
+        .iter()
+        .flat_map(|node_states| &node_states.nodes)
+        .filter(|state| waiting.contains(state.name))
     {
         let Some(since) = state.fenced_since else { continue };
         let asked = Duration::try_from(now.duration_since(since)).unwrap_or_default();

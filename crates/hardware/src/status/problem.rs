@@ -18,7 +18,7 @@ use super::{StatusInputs, some};
 pub(super) fn problems(plan: &Plan<'_>, inputs: &StatusInputs) -> Vec<NodeProblem> {
     let mut all: Vec<(u8, NodeProblem)> = Vec::new();
     let leaving = matches!(plan.state, State::Leaving(_));
-    for state in plan.facts.iter().flat_map(|facts| &facts.nodes) {
+    for state in plan.node_states.iter().flat_map(|node_states| &node_states.nodes) {
         let found = match leaving {
             // Nothing is unloaded before that.
             true if !plan.round.waiting.is_empty() => None,

@@ -35,7 +35,7 @@ pub(super) struct Verdict {
 
 /// Everything that the rules read.
 pub(super) struct Evidence<'a> {
-    pub(super) world: &'a ClusterState,
+    pub(super) cluster: &'a ClusterState,
     pub(super) config: &'a Config,
     pub(super) plan: &'a Plan<'a>,
     pub(super) inputs: &'a StatusInputs,
@@ -80,22 +80,26 @@ pub(super) fn verdict(evidence: &Evidence<'_>) -> Verdict {
 
 impl<'a> Evidence<'a> {
     pub(super) fn new(
-        world: &'a ClusterState,
+        cluster: &'a ClusterState,
         config: &'a Config,
         plan: &'a Plan<'a>,
         inputs: &'a StatusInputs,
     ) -> Self {
-        let facts = plan.facts.as_ref();
+        let node_states = plan.node_states.as_ref();
         Self {
-            world,
+            cluster,
             config,
             plan,
             inputs,
-            states: facts.map(|facts| facts.nodes.as_slice()).unwrap_or_default(),
-            counts: facts.map(|facts| counts(config, plan, facts)).unwrap_or_default(),
-            conflicts: world.claims.conflicts(&config.id()),
-            missing_images: facts.map(|facts| missing_images(world, facts)).unwrap_or_default(),
-            missing_plugins: facts.map(|facts| missing_plugins(world, config, facts)).unwrap_or_default(),
+            states: node_states.map(|node_states| node_states.nodes.as_slice()).unwrap_or_default(),
+            counts: node_states.map(|node_states| counts(config, plan, node_states)).unwrap_or_default(),
+            conflicts: cluster.claims.conflicts(&config.id()),
+            missing_images: node_states
+                .map(|node_states| missing_images(cluster, node_states))
+                .unwrap_or_default(),
+            missing_plugins: node_states
+                .map(|node_states| missing_plugins(cluster, config, node_states))
+                .unwrap_or_default(),
         }
     }
 
@@ -193,7 +197,7 @@ fn invalid(evidence: &Evidence<'_>) -> Option<Verdict> {
 }
 
 fn no_kmm(evidence: &Evidence<'_>) -> Option<Verdict> {
-    let message = match &evidence.world.kmm {
+    let message = match &evidence.cluster.kmm {
         _ if evidence.plan.state != State::NoKmm => return None,
         Some(Kmm::Going(_)) => {
             "KMM is being taken away: the definition of Modules is being deleted, and they with it"
@@ -205,8 +209,8 @@ fn no_kmm(evidence: &Evidence<'_>) -> Option<Verdict> {
 
 fn foreign_module(evidence: &Evidence<'_>) -> Option<Verdict> {
     let State::Foreign(whose) = &evidence.plan.state else { return None };
-    let facts = evidence.plan.facts.as_ref();
-    let name = facts.map(|facts| facts.called.module.to_string()).unwrap_or_default();
+    let node_states = evidence.plan.node_states.as_ref();
+    let name = node_states.map(|node_states| node_states.object_names.module.to_string()).unwrap_or_default();
     let message = format!("Module {name} is there and not ours: {whose}; rename or delete one of the two");
     Some(failed(Phase::Degraded, Reason::ForeignModule, message))
 }
@@ -226,7 +230,7 @@ fn nodes_lost(evidence: &Evidence<'_>) -> Option<Verdict> {
 }
 
 fn nothing_known(evidence: &Evidence<'_>) -> Option<Verdict> {
-    evidence.plan.facts.is_none().then(|| still(Phase::Pending, Reason::Pending, ""))
+    evidence.plan.node_states.is_none().then(|| still(Phase::Pending, Reason::Pending, ""))
 }
 
 /// Nothing is left to do: ready, or no node can have the driver.
@@ -345,7 +349,8 @@ fn ready_text(counts: &NodeCounts) -> String {
 }
 
 fn leaving(plan: &Plan<'_>, nodes: &[String], inputs: &StatusInputs) -> Verdict {
-    let used: Vec<String> = plan.facts.iter().flat_map(NodeStates::ours).filter_map(told_users).collect();
+    let used: Vec<String> =
+        plan.node_states.iter().flat_map(NodeStates::ours).filter_map(told_users).collect();
     let waits = !plan.round.waiting.is_empty();
     let message = match nodes {
         _ if waits => format!(

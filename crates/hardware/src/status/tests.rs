@@ -36,7 +36,7 @@ const FENCED: i64 = 1000;
 
 /// A node as the tables have it: `claimed`, `ready`, `old` (another version is loaded), `booted` (anew), `cordoned`,
 /// `kernel` (an odd one), `fenced`.
-fn add(world: &mut ClusterState, name: &str, how: &str) {
+fn add(cluster: &mut ClusterState, name: &str, how: &str) {
     let has = |word: &str| how.split(' ').any(|one| one == word);
     let mut labels = vec![("acc", "1")];
     if !how.is_empty() {
@@ -55,7 +55,7 @@ fn add(world: &mut ClusterState, name: &str, how: &str) {
         version: "1".to_owned(),
         fence_seen: None,
     };
-    world.put_node(name.into(), node);
+    cluster.put_node(name.into(), node);
     if has("ready") {
         let version = if has("old") { "0.9" } else { "1.0" };
         let config = json!({
@@ -64,7 +64,7 @@ fn add(world: &mut ClusterState, name: &str, how: &str) {
         });
         let entry = json!({ "namespace": "hw", "name": "acc-module", "version": version, "bootId": "1", "config": config });
         let body = json!({ "metadata": { "name": name }, "spec": { "modules": [entry] }, "status": { "modules": [entry] } });
-        world.put_nmc(name.into(), Nmc::of(&serde_json::from_value(body).unwrap()));
+        cluster.put_nmc(name.into(), Nmc::of(&serde_json::from_value(body).unwrap()));
     }
 }
 
@@ -74,47 +74,47 @@ fn fence() -> Taint {
     Taint { key: CORDON_TAINT.to_owned(), effect: "NoSchedule".to_owned(), value, time_added }
 }
 
-fn world(config: &Config, nodes: &[&str]) -> ClusterState {
-    let mut world = ClusterState::new(Environment { openshift: false, image: "r.example/t:1".to_owned() });
-    world.kmm = Some(Kmm::Served("v1beta1".to_owned()));
-    world.pods = Some(Pods::default());
-    world.listed = [Kind::Config, Kind::Node, Kind::Module, Kind::Nmc, Kind::Images].into();
+fn cluster(config: &Config, nodes: &[&str]) -> ClusterState {
+    let mut cluster = ClusterState::new(Environment { openshift: false, image: "r.example/t:1".to_owned() });
+    cluster.kmm = Some(Kmm::Served("v1beta1".to_owned()));
+    cluster.pods = Some(Pods::default());
+    cluster.listed = [Kind::Config, Kind::Node, Kind::Module, Kind::Nmc, Kind::Images].into();
     for (at, how) in nodes.iter().enumerate() {
-        add(&mut world, &format!("n{at}"), how);
+        add(&mut cluster, &format!("n{at}"), how);
     }
-    world.put_config(config.clone());
-    if let Some(called) = ObjectNames::of(config) {
-        let object = module::module(config, &called, &world.place, "v1beta1").unwrap();
+    cluster.put_config(config.clone());
+    if let Some(object_names) = ObjectNames::of(config) {
+        let object = module::module(config, &object_names, &cluster.environment, "v1beta1").unwrap();
         let mut body = object.body().clone();
         body["metadata"]["uid"] = "m".into();
         body["metadata"]["managedFields"] =
             json!([{ "manager": keys::FIELD_MANAGER, "operation": "Apply", "fieldsV1": {} }]);
-        world.put_module(called.module, ObservedObject { body });
+        cluster.put_module(object_names.module, ObservedObject { body });
     }
-    world
+    cluster
 }
 
 /// Everything that is waited for has been for long.
-fn late(world: &ClusterState, config: &Config) -> StatusInputs {
-    StatusInputs { late: awaited(world, config, &plan(world, config, false)), ..StatusInputs::default() }
+fn late(cluster: &ClusterState, config: &Config) -> StatusInputs {
+    StatusInputs { late: awaited(cluster, config, &plan(cluster, config, false)), ..StatusInputs::default() }
 }
 
-fn told(world: &ClusterState, config: &Config, inputs: &StatusInputs) -> Status {
-    let plan = plan(world, config, false);
-    status(world, config, &plan, inputs, Timestamp::UNIX_EPOCH)
+fn told(cluster: &ClusterState, config: &Config, inputs: &StatusInputs) -> Status {
+    let plan = plan(cluster, config, false);
+    status(cluster, config, &plan, inputs, Timestamp::UNIX_EPOCH)
 }
 
 /// Phase, reason of Ready, the conditions that hold of the first four, desired and ready nodes.
 fn check(
     config: &Config,
-    world: &ClusterState,
+    cluster: &ClusterState,
     inputs: &StatusInputs,
     phase: Phase,
     reason: &str,
     holds: &[&str],
     nodes: (i32, i32),
 ) {
-    let status = told(world, config, inputs);
+    let status = told(cluster, config, inputs);
     let of = |name: &str| status.conditions.iter().find(|one| one.type_ == name).unwrap();
     assert_eq!((status.phase, of(keys::READY).reason.as_str()), (Some(phase), reason), "{status:#?}");
     let true_ones: Vec<&str> = [keys::READY, keys::ERRORED, keys::PROGRESSING, keys::DEGRADED]
@@ -151,15 +151,23 @@ fn it_is_told_how_it_is() {
         (&["claimed cordoned"], false, Pending, "Maintenance", &[], (0, 0)),
     ];
     for (nodes, is_late, phase, reason, holds, counts) in table {
-        let world = world(&plain, nodes);
-        let inputs = if is_late { late(&world, &plain) } else { calm.clone() };
-        check(&plain, &world, &inputs, phase, reason, holds, counts);
+        let cluster = cluster(&plain, nodes);
+        let inputs = if is_late { late(&cluster, &plain) } else { calm.clone() };
+        check(&plain, &cluster, &inputs, phase, reason, holds, counts);
     }
     let narrow = config(&json!({ "spec": { "kernelMappings": [{ "regexp": "el9" }] } }));
-    check(&narrow, &world(&narrow, &["ready", "claimed kernel"]), &calm, Ready, "Reconciled", &ready, (1, 1));
     check(
         &narrow,
-        &world(&narrow, &["claimed kernel"]),
+        &cluster(&narrow, &["ready", "claimed kernel"]),
+        &calm,
+        Ready,
+        "Reconciled",
+        &ready,
+        (1, 1),
+    );
+    check(
+        &narrow,
+        &cluster(&narrow, &["claimed kernel"]),
         &calm,
         Degraded,
         "UnsupportedKernel",
@@ -167,7 +175,7 @@ fn it_is_told_how_it_is() {
         (0, 0),
     );
     let paused = config(&json!({ "spec": { "upgradePolicy": { "paused": true } } }));
-    check(&paused, &world(&paused, &["ready old"]), &calm, Progressing, "Paused", &progressing, (1, 0));
+    check(&paused, &cluster(&paused, &["ready old"]), &calm, Progressing, "Paused", &progressing, (1, 0));
 }
 
 /// A waiting node names the nodes that it waits for.
@@ -175,7 +183,7 @@ fn it_is_told_how_it_is() {
 fn what_an_upgrade_waits_for_is_named() {
     let plain = config(&json!({}));
     let message = |nodes: &[&str]| {
-        told(&world(&plain, nodes), &plain, &StatusInputs::default()).conditions[0].message.clone()
+        told(&cluster(&plain, nodes), &plain, &StatusInputs::default()).conditions[0].message.clone()
     };
     let said = message(&["claimed", "ready old", "ready old"]);
     let wanted = "0 of 3 nodes are ready; not n0; 2 nodes wait for their turn (spec.upgradePolicy.maxUnavailable) until there is a working \
@@ -198,7 +206,7 @@ fn a_working_driver_is_available_whatever_its_version() {
         (["claimed", "ready old"], (1, 0)),
         (["ready cordoned", "ready"], (1, 1)),
     ] {
-        let counts = told(&world(&plain, &nodes), &plain, &StatusInputs::default()).nodes.unwrap();
+        let counts = told(&cluster(&plain, &nodes), &plain, &StatusInputs::default()).nodes.unwrap();
         assert_eq!((counts.available, counts.ready), wanted, "{nodes:?}");
     }
 }
@@ -213,12 +221,12 @@ fn what_kmm_was_not_told_yet_is_not_ready() {
         json!({ "inTreeModulesToRemove": ["old"] }),
     ] {
         let changed = config(&json!({ "spec": spec }));
-        let world = world(&changed, &["ready", "ready"]);
-        check(&changed, &world, &calm, Phase::Progressing, "Loading", &[keys::PROGRESSING], (2, 0));
+        let cluster = cluster(&changed, &["ready", "ready"]);
+        check(&changed, &cluster, &calm, Phase::Progressing, "Loading", &[keys::PROGRESSING], (2, 0));
     }
     // What is loaded under the version before is as it was asked for then.
     let plain = config(&json!({ "spec": { "upgradePolicy": { "maxUnavailable": 2 } } }));
-    let upgrading = world(&plain, &["ready old", "ready old"]);
+    let upgrading = cluster(&plain, &["ready old", "ready old"]);
     assert_eq!(plan(&upgrading, &plain, false).round.unavailable, [""; 0]);
 }
 
@@ -230,7 +238,7 @@ fn what_goes_wrong_is_told_with_its_text() {
         errors: vec![Failure { module, text: "Module hw/acc-module: 403 Forbidden: no".to_owned() }],
         ..StatusInputs::default()
     };
-    let mut there = world(&plain, &["claimed"]);
+    let mut there = cluster(&plain, &["claimed"]);
     check(&plain, &there, &refused(true), Phase::Degraded, "Errored", &errored, (1, 0));
     let status = told(&there, &plain, &refused(true));
     assert_eq!(
@@ -256,12 +264,12 @@ fn what_goes_wrong_is_told_with_its_text() {
 #[test]
 fn who_lost_is_in_conflict_and_who_won_is_not() {
     let (old, young) = (config(&json!({})), named("young", "2026-02-01T00:00:00Z", &json!({})));
-    let mut world = world(&old, &["ready"]);
-    world.put_config(young.clone());
+    let mut cluster = cluster(&old, &["ready"]);
+    cluster.put_config(young.clone());
     let calm = StatusInputs::default();
-    check(&old, &world, &calm, Phase::Ready, "Reconciled", &[keys::READY], (1, 1));
-    check(&young, &world, &calm, Phase::Conflict, "Errored", &[keys::ERRORED], (0, 0));
-    let [won, lost] = [&old, &young].map(|config| told(&world, config, &calm));
+    check(&old, &cluster, &calm, Phase::Ready, "Reconciled", &[keys::READY], (1, 1));
+    check(&young, &cluster, &calm, Phase::Conflict, "Errored", &[keys::ERRORED], (0, 0));
+    let [won, lost] = [&old, &young].map(|config| told(&cluster, config, &calm));
     assert!(won.conflicts[0].won && won.conflicts[0].name == "young" && won.conflicts[0].nodes == ["n0"]);
     assert!(!lost.conflicts[0].won && lost.conflicts[0].name == "acc" && lost.conflicts[0].count == 1);
     assert!(lost.conditions[4].message.contains("hw/acc has n0"), "{:?}", lost.conditions[4]);
@@ -271,16 +279,16 @@ fn who_lost_is_in_conflict_and_who_won_is_not() {
 #[test]
 fn who_might_be_in_conflict_hears_of_it_and_is_not_disturbed() {
     let plain = config(&json!({}));
-    let mut world = world(&plain, &["ready"]);
+    let mut cluster = cluster(&plain, &["ready"]);
     let selects = |labels: Value| json!({ "spec": { "nodeSelector": labels } });
     let near = named("near", "2026-02-01T00:00:00Z", &selects(json!({ "acc": null, "also": "1" })));
     let far = named("far", "2026-02-01T00:00:00Z", &selects(json!({ "acc": "2" })));
-    assert!(world.put_config(near.clone()).contains(&plain.id()), "it is looked at again");
-    assert!(!world.put_config(far.clone()).contains(&plain.id()));
+    assert!(cluster.put_config(near.clone()).contains(&plain.id()), "it is looked at again");
+    assert!(!cluster.put_config(far.clone()).contains(&plain.id()));
     let calm = StatusInputs::default();
-    check(&plain, &world, &calm, Phase::Ready, "Reconciled", &[keys::READY], (1, 1));
+    check(&plain, &cluster, &calm, Phase::Ready, "Reconciled", &[keys::READY], (1, 1));
     let said = |config: &Config| {
-        let valid = told(&world, config, &calm).conditions[4].clone();
+        let valid = told(&cluster, config, &calm).conditions[4].clone();
         assert_eq!((valid.type_.as_str(), valid.status.as_str()), (keys::NODE_SELECTOR_VALID, "True"));
         (valid.reason, valid.message)
     };
@@ -297,14 +305,14 @@ fn a_plugin_that_never_starts_is_a_failure() {
     let plain = config(
         &json!({ "spec": { "devicePlugin": { "image": "r/p:1", "resourceNames": ["example.com/acc"] } } }),
     );
-    let world = world(&plain, &["ready", "ready"]);
-    let waits = awaited(&world, &plain, &plan(&world, &plain, false));
+    let cluster = cluster(&plain, &["ready", "ready"]);
+    let waits = awaited(&cluster, &plain, &plan(&cluster, &plain, false));
     assert_eq!(waits, ["n0", "n1"].map(|name| Awaited::Plugin(name.to_owned())).into());
-    let late = late(&world, &plain);
+    let late = late(&cluster, &plain);
     let holds = [keys::PROGRESSING, keys::DEGRADED];
-    check(&plain, &world, &late, Phase::Degraded, "DevicePluginNotReady", &holds, (2, 2));
+    check(&plain, &cluster, &late, Phase::Degraded, "DevicePluginNotReady", &holds, (2, 2));
     let without = config(&json!({}));
-    assert_eq!(awaited(&world, &without, &plan(&world, &without, false)), BTreeSet::new());
+    assert_eq!(awaited(&cluster, &without, &plan(&cluster, &without, false)), BTreeSet::new());
 }
 
 /// Who has devices when a DeviceConfig goes is told, by node and by name.
@@ -318,16 +326,16 @@ fn pods_that_hold_devices_are_named_when_it_goes() {
                 "upgradePolicy": { "podsUsingDevices": policy },
             },
         }));
-        let mut world = world(&leaving, &["ready", "ready"]);
+        let mut cluster = cluster(&leaving, &["ready", "ready"]);
         for name in ["a", "b"] {
             let resources = vec!["example.com/acc".into()];
             let pod =
                 crate::cluster_state::Pod { node: "n1".into(), uid: "u".into(), resources, leaving: false };
-            world.put_pod(claim::Id::new("work", name), Some(pod));
+            cluster.put_pod(claim::Id::new("work", name), Some(pod));
         }
-        let plan = plan(&world, &leaving, false);
-        let waits = !awaited(&world, &leaving, &plan).is_empty();
-        (told(&world, &leaving, &late(&world, &leaving)), waits)
+        let plan = plan(&cluster, &leaving, false);
+        let waits = !awaited(&cluster, &leaving, &plan).is_empty();
+        (told(&cluster, &leaving, &late(&cluster, &leaving)), waits)
     };
     for (policy, reason, degraded, problems) in [
         ("Wait", "WaitingForPods", "False", [("n1", "PodsUseDevices")].as_slice()),
@@ -348,7 +356,7 @@ fn pods_that_hold_devices_are_named_when_it_goes() {
 #[test]
 fn a_time_turns_with_its_condition_only() {
     let plain = config(&json!({}));
-    let mut there = world(&plain, &["claimed"]);
+    let mut there = cluster(&plain, &["claimed"]);
     let first = told(&there, &plain, &StatusInputs::default());
     let mut known = plain.clone();
     known.object.status = first.clone();
@@ -372,7 +380,7 @@ fn pods_that_do_not_go_are_told_with_their_nodes() {
         "upgradePolicy": { "podsUsingDevices": "Evict", "evictionTimeoutSeconds": 60 },
         "devicePlugin": { "image": "r.example/p:1", "resourceNames": ["example.com/acc"] },
     } }));
-    let mut there = world(&asked, &["ready", "ready old fenced"]);
+    let mut there = cluster(&asked, &["ready", "ready old fenced"]);
     for name in ["p", "q"] {
         let resources = vec!["example.com/acc".into()];
         let pod = Pod { node: "n1".into(), uid: "u".into(), resources, leaving: name == "p" };
@@ -413,7 +421,7 @@ fn pods_that_do_not_go_are_told_with_their_nodes() {
 fn where_nodes_come_from_is_known_until_all_are_there() {
     let mut plain = config(&json!({}));
     let mut check = |nodes: &[&str], from: Option<&str>, has: Option<&str>| {
-        let status = told(&world(&plain, nodes), &plain, &StatusInputs::default());
+        let status = told(&cluster(&plain, nodes), &plain, &StatusInputs::default());
         assert_eq!(
             (status.upgrading_from.as_deref(), status.driver_version.as_deref()),
             (from, has),
@@ -437,7 +445,7 @@ fn where_nodes_come_from_is_known_until_all_are_there() {
 fn lists_end() {
     let plain = config(&json!({ "spec": { "kernelMappings": [{ "literal": "none" }] } }));
     let nodes = vec!["claimed"; 100];
-    let status = told(&world(&plain, &nodes), &plain, &StatusInputs::default());
+    let status = told(&cluster(&plain, &nodes), &plain, &StatusInputs::default());
     assert_eq!((status.problems.len(), status.kernels_without_mapping.len()), (16, 1));
     assert_eq!(some(&vec!["n".to_owned(); 10]), "n, n, n, n, n, n, n, n and 2 more");
 }

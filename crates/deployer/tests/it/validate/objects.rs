@@ -260,7 +260,11 @@ async fn as_a_whole(installed: &Installed) {
     second["status"] = json!({});
     installed.create(&second).await;
     installed
-        .finds("scheduler-names-clash", "Deployment tholepin/second", "the profile name \"numa\" is also that of Deployment tholepin/scheduler")
+        .finds(
+            "scheduler-names-clash",
+            "Deployment tholepin/second",
+            "the profile name \"numa\" is also that of Deployment tholepin/scheduler",
+        )
         .await;
     installed.create(&pod("tholepin", "big", None, "numa", "20")).await;
     let nrts = installed.api("NodeResourceTopology", None);
