@@ -1,10 +1,10 @@
 //! Executes one [`Action`].
 //!
-//! In: an action. Out: the API server's answer in the cluster state, or a [`Fault`]. Never: a retry (the worker times
-//! them), a change of what is not ours.
+//! In: an action. Out: the API server's answer in the cluster state, or a [`Fault`]. Never: a retry, which the worker
+//! times; a change of objects that are not ours.
 //!
-//! Calls beside the watches: deviceconfigs patch, deviceconfigs/status patch, deviceconfigs list (in one namespace,
-//! before a clean-up for a DeviceConfig that is gone); modules get, create, patch, delete; nodes patch; pods list (of
+//! Requests beside the watches: deviceconfigs patch, deviceconfigs/status patch, deviceconfigs list (in one namespace,
+//! before the clean-up for a DeviceConfig that is gone); modules get, create, patch, delete; nodes patch; pods list (of
 //! one node, or of all); resourceclaims list; pods/eviction create; serviceaccounts, configmaps, rolebindings get,
 //! create, patch, delete, and bind of the ClusterRole of [`super::module::SCC_ROLE`]; selfsubjectaccessreviews create;
 //! events create, patch.
@@ -39,36 +39,36 @@ mod node;
 pub struct Executor {
     /// A client whose calls have a deadline.
     pub client: Client,
-    /// The cluster state; answers are taken in there.
+    /// The cluster state, which takes in the answers.
     pub shared: Arc<Shared>,
-    /// How long a pod may be on its way to a node that was found free.
+    /// The longest time between the scheduling of a pod and its appearance on the node.
     pub binding: Duration,
 }
 
-/// Why an action was not done.
+/// The reason why an action was not done.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Fault {
-    /// The cluster state is out of date; to be planned again soon.
+    /// The cluster state is out of date: plan again soon.
     Stale,
-    /// Not possible yet; to be retried after this time.
+    /// Not possible yet: retry after this time.
     Later(Duration),
-    /// It failed.
+    /// The API server refused it.
     Failed {
-        /// The action and the reason.
+        /// The object and the error.
         failure: Failure,
-        /// The same may succeed soon by itself.
+        /// A retry may succeed soon.
         soon: bool,
     },
 }
 
-/// The pause before an object that cannot change now, or a pod that may not go now, is tried again.
+/// The pause before another try at an object that cannot change now, or a pod that cannot be evicted now.
 const DISRUPTION: Duration = Duration::from_secs(5);
 
 impl Executor {
     /// Executes an action.
     ///
     /// # Errors
-    /// The fault that prevented it.
+    /// The reason why it was not done.
     pub async fn execute(&self, id: &Id, action: &Action) -> Result<(), Fault> {
         match action {
             Action::Finalizer(wanted) => self.set_finalizer(id, *wanted).await,
@@ -105,7 +105,7 @@ impl Executor {
         Ok(true)
     }
 
-    /// Whether a DeviceConfig has this claim, as the API server says now; watches may be behind.
+    /// Whether a DeviceConfig has this claim. Asks the API server, since watches may be behind.
     ///
     /// # Errors
     /// The API server does not answer.
@@ -138,8 +138,8 @@ impl Executor {
             Some((metadata.uid.clone(), metadata.finalizers.clone()))
         });
         let Some((uid, before)) = known else { return Err(Fault::Stale) };
-        let ours = |one: &String| one == keys::FINALIZER || one == keys::OLD_FINALIZER;
-        let mut after: Vec<String> = before.iter().flatten().filter(|one| !ours(one)).cloned().collect();
+        let is_ours = |one: &&String| [keys::FINALIZER, keys::OLD_FINALIZER].contains(&one.as_str());
+        let mut after: Vec<String> = before.iter().flatten().filter(|one| !is_ours(one)).cloned().collect();
         if wanted {
             after.push(keys::FINALIZER.to_owned());
         }
@@ -177,16 +177,16 @@ async fn delete(api: &Api<Raw>, name: &str, uid: &str) -> Result<Option<Value>, 
     }
 }
 
-/// Whether another client was faster, so that an object is not what a patch tests. The API server says no more than
-/// this text; an admission policy, whose answer may have the same code, gives its reason.
-fn is_outrun(error: &kube::Error) -> bool {
+/// Whether another client was faster, so that the tests of a patch failed. The API server answers with exactly this
+/// text; an admission policy, whose answer may have the same code, gives a reason.
+fn is_lost_race(error: &kube::Error) -> bool {
     let text = "the server rejected our request due to an error in our request";
     matches!(error, kube::Error::Api(status) if status.code == 422 && status.message == text)
 }
 
-/// The fault that an error of the API server stands for.
+/// The fault for an error of the API server.
 fn fault(object: &str, error: &kube::Error, module: bool) -> Fault {
-    if is_conflict(error) || is_outrun(error) {
+    if is_conflict(error) || is_lost_race(error) {
         return Fault::Stale;
     }
     let text = format!("{object}: {}", brief(error));
@@ -198,7 +198,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_lost_race_is_no_refusal() {
+    fn a_lost_race_is_not_a_failure() {
         let answer = |message: &str| {
             let status = json!({ "status": "Failure", "code": 422, "reason": "Invalid", "message": message });
             let error = kube::Error::Api(serde_json::from_value(status).unwrap());

@@ -1,11 +1,11 @@
-//! Objects of a DeviceConfig: the Module and its dependencies.
+//! The objects of a DeviceConfig: the Module and its dependencies.
 //!
-//! In: a DeviceConfig, names, where we run. Out: objects, complete. Never: a look at what is there, or a field that
+//! In: a DeviceConfig, names, the environment. Out: complete objects. Never: a look at observed objects, or a field that
 //! KMM's webhook refuses.
 //!
-//! Nothing of it names the DeviceConfig as its owner: foreground deletion would take all of that at once, the Module
-//! while pods still use the devices, the rest before KMM has unloaded the driver, and unloading needs it. It bears our
-//! labels, and we delete it when its time has come.
+//! The objects have no owner. Foreground deletion of an owner would delete all of them at once: the Module while pods
+//! still use the devices, the dependencies while KMM still needs them to unload the driver. The objects have labels, by
+//! which the controller deletes them in order.
 
 use std::collections::BTreeMap;
 
@@ -29,21 +29,22 @@ use container::container;
 pub use device_plugin::CDI;
 use device_plugin::{device_plugin, plugin_config};
 
-/// OpenShift's role for pods that may do everything: what loading a module takes.
+/// OpenShift's role for privileged pods, which loading a module needs.
 pub const SCC_ROLE: &str = "system:openshift:scc:privileged";
-/// The file there for this version of the driver. A plugin reads its own again when it changes, so those of other
-/// versions are other files: a node that waits for its turn keeps offering what it has.
+
+/// The file of the plugin's configuration for this version of the driver. A plugin reads its file again when it changes,
+/// so each version has a file of its own: a node with an old version keeps the old configuration.
 #[must_use]
 pub fn plugin_file(version: &str) -> String {
     format!("{version}.yaml")
 }
 
-/// What its pods stand on, in the order in which it is made. `unloads` says that KMM will unload a driver with the
-/// account that we made, be another asked for by now.
+/// The dependencies of the Module: accounts, a role binding, a ConfigMap. `unloads`: KMM will unload a driver with the
+/// account that we made, though the spec names another one now.
 ///
 /// # Errors
 /// Never in practice.
-pub fn grounds(
+pub fn dependencies(
     config: &Config,
     object_names: &ObjectNames,
     environment: &Environment,
@@ -74,27 +75,30 @@ pub fn grounds(
     Ok(all)
 }
 
-/// What [`grounds`] may have made before and is obsolete. An account that the user names stays, even if we made it.
+/// Dependencies of earlier specs that are obsolete. An account that the user names stays, even if we made it.
 #[must_use]
-pub fn leftovers(
+pub fn obsolete_dependencies(
     config: &Config,
     object_names: &ObjectNames,
     environment: &Environment,
-    grounds: &[Object],
+    current: &[Object],
 ) -> Vec<(ObjectKind, Id)> {
     let spec = &config.object.spec;
     let plugin = spec.device_plugin.as_ref().and_then(|plugin| plugin.service_account_name.as_ref());
     let is_named = |id: &Id| [spec.service_account_name.as_ref(), plugin].contains(&Some(&id.name));
     let stays = |kind: &ObjectKind, id: &Id| {
-        let is_needed = grounds.iter().any(|object| object.kind() == kind && object.name() == id.name);
+        let is_needed = current.iter().any(|object| object.kind() == kind && object.name() == id.name);
         is_needed || *kind == ObjectKind::of::<ServiceAccount>() && is_named(id)
     };
-    may_be_there(object_names, environment).into_iter().filter(|(kind, id)| !stays(kind, id)).collect()
+    possible_dependencies(object_names, environment)
+        .into_iter()
+        .filter(|(kind, id)| !stays(kind, id))
+        .collect()
 }
 
-/// Everything that [`grounds`] may ever have made: kind and name, to be deleted.
+/// All dependencies that any spec may have: kind and name.
 #[must_use]
-pub fn may_be_there(object_names: &ObjectNames, environment: &Environment) -> Vec<(ObjectKind, Id)> {
+pub fn possible_dependencies(object_names: &ObjectNames, environment: &Environment) -> Vec<(ObjectKind, Id)> {
     let module = object_names.module.name.as_str();
     let named = |kind: ObjectKind, name: String| (kind, Id::new(&object_names.module.namespace, &name));
     let mut all = vec![
@@ -108,7 +112,7 @@ pub fn may_be_there(object_names: &ObjectNames, environment: &Environment) -> Ve
     all
 }
 
-/// The Module. `version` is the version of KMM's API.
+/// The Module in this version of KMM's API.
 ///
 /// # Errors
 /// Never in practice.

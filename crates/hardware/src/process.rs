@@ -1,6 +1,6 @@
-//! The controller as a part of the operator's process: its own watches, its own lease, its own check of readiness.
+//! The controller as a part of the operator's process, with watches, lease and readiness of its own.
 //!
-//! In: a connection, the environment. Out: tasks. Never: a task that the other controllers wait for.
+//! In: a connection, the environment. Out: tasks. Never: a task that other controllers wait for.
 
 use std::convert::Infallible;
 use std::sync::Arc;
@@ -26,20 +26,20 @@ use super::permissions::{self, Missing};
 use super::shared::Shared;
 use super::worker::Worker;
 
-/// DeviceConfigs that are reconciled at the same time, and the time to wait for further changes after one.
+/// Concurrent reconciles, and the time in which changes of a DeviceConfig are gathered.
 const OPTIONS: Options = Options { concurrency: 16, gather: Duration::from_millis(20) };
 
-/// How long nodes may take before that is reported as a problem.
+/// The default of [`Setup::patience`].
 pub const PATIENCE: Duration = Duration::from_secs(60);
-/// How long a pod may be on its way to a node that was found free; the default.
+/// The default of [`Setup::binding`].
 pub const BINDING: Duration = Duration::from_secs(1);
 
 /// The conditions of readiness.
 #[derive(Clone, Debug)]
 pub struct Health {
-    /// Every watch has listed its kind.
+    /// Reached once every watch has listed its kind.
     pub readiness: Readiness,
-    /// No right is missing.
+    /// Missing rights.
     pub missing: Missing,
     missing_sender: watch::Sender<Vec<String>>,
 }
@@ -56,9 +56,9 @@ pub struct Setup<'a> {
     pub watches: &'a runtime::watch::Metrics,
     /// The state of the lease.
     pub leadership: Leadership,
-    /// How long nodes may take before that is reported as a problem.
+    /// The time that a change of a node may take before it is reported as a problem.
     pub patience: Duration,
-    /// How long a pod may be on its way to a node that was found free.
+    /// The longest time between the scheduling of a pod and its appearance on the node.
     pub binding: Duration,
     /// The deadline of one call.
     pub call: Duration,
@@ -75,7 +75,7 @@ impl Health {
     /// Whether the controller is ready.
     ///
     /// # Errors
-    /// The rights or the lists that are missing.
+    /// Missing rights or lists.
     pub fn check(&self) -> Result<(), String> {
         permissions::check(&self.missing)?;
         self.readiness.check()
@@ -88,10 +88,10 @@ pub fn lease(namespace: &str, identity: String) -> lease::Config {
     lease::Config::new(namespace, keys::LEASE, identity)
 }
 
-/// Starts the watches and the worker as tasks. `release` is cancelled when no task works under the lease any more.
+/// Starts the watches and the worker as tasks. `release` is cancelled once no task needs the lease any more.
 ///
 /// # Errors
-/// No client can be made.
+/// The client cannot be made.
 pub fn start(
     tasks: &mut Tasks,
     setup: Setup<'_>,
@@ -104,9 +104,9 @@ pub fn start(
     let metrics = Metrics::register(registry, &shared);
     super::watch::start(tasks, setup.connection, setup.watches, &health.readiness, &shared)?;
     let client = setup.connection.client_with_timeout(setup.call)?;
-    let (missing, asking) = (health.missing_sender.clone(), client.clone());
+    let (missing, reviewer) = (health.missing_sender.clone(), client.clone());
     tasks.spawn("rights for DeviceConfigs", async move {
-        permissions::follow(asking, openshift, missing).await;
+        permissions::verify(reviewer, openshift, missing).await;
         std::future::pending::<Result<(), Infallible>>().await
     });
     let executor = Executor { client, shared: Arc::clone(&shared), binding: setup.binding };
@@ -117,7 +117,7 @@ pub fn start(
     tasks.spawn_draining("DeviceConfigs", async move {
         let _release = release.drop_guard();
         if ready_to_lead(leadership, &readiness, &cancel).await {
-            info!("everything is known; reconciling DeviceConfigs");
+            info!("all watches are listed; reconciling DeviceConfigs");
             run(Arc::new(worker), shared.queue(), OPTIONS, cancel).await;
         }
         Ok::<_, Infallible>(())

@@ -1,20 +1,20 @@
-//! The cluster state, between the watches that feed it and the reconciles that read it.
+//! The cluster state, shared by the watches that feed it and the reconciles that read it.
 //!
-//! In: what watches and the answers to our own writes say. Out: a look at it; keys in the queue; the optional watches
-//! that are needed. Never: a wait while it is locked.
+//! In: changes from watches, and from the answers to writes. Out: the state; keys in the queue; the optional watches
+//! that are needed. Never: a wait while the state is locked.
 
 use std::sync::Arc;
 
 use objects::controller::{Queue, SharedState};
 use tokio::sync::watch;
 
-use super::cluster_state::{AffectedConfigs, ClusterState, Environment, Key, Needs};
+use super::cluster_state::{AffectedConfigs, ClusterState, Environment, Key, OptionalWatches};
 
-/// The cluster state, the queue of its DeviceConfigs, and what has to be watched for them. One for the process.
+/// The cluster state, the queue of its DeviceConfigs, and the optional watches that they need.
 #[derive(Debug)]
 pub struct Shared {
     state: SharedState<ClusterState, Key>,
-    needs: watch::Sender<Needs>,
+    optional_watches: watch::Sender<OptionalWatches>,
 }
 
 impl Shared {
@@ -22,32 +22,32 @@ impl Shared {
     #[must_use]
     pub fn new(environment: Environment) -> Arc<Self> {
         let state = SharedState::new(ClusterState::new(environment));
-        Arc::new(Self { state, needs: watch::Sender::default() })
+        Arc::new(Self { state, optional_watches: watch::Sender::default() })
     }
 
-    /// Reads the cluster state; no other access is possible meanwhile.
-    pub fn read<T>(&self, look: impl FnOnce(&ClusterState) -> T) -> T {
-        self.state.read(look)
+    /// Reads the cluster state, which is locked meanwhile.
+    pub fn read<T>(&self, read: impl FnOnce(&ClusterState) -> T) -> T {
+        self.state.read(read)
     }
 
-    /// Changes the cluster state, and queues the DeviceConfigs that the change concerns, and orphans.
+    /// Changes the cluster state, and queues the affected DeviceConfigs and orphans.
     pub fn update(&self, change: impl FnOnce(&mut ClusterState) -> AffectedConfigs) {
-        let mut needs = Needs::default();
+        let mut needed = OptionalWatches::default();
         self.state.update(|cluster| {
             let affected = change(cluster).into_iter().map(Key::Config);
-            needs = cluster.needs();
+            needed = cluster.optional_watches();
             affected.chain(cluster.orphans().into_iter().map(Key::Orphan))
         });
-        self.needs.send_if_modified(|known| std::mem::replace(known, needs) != needs);
+        self.optional_watches.send_if_modified(|known| std::mem::replace(known, needed) != needed);
     }
 
-    /// The queue of what is to be reconciled.
+    /// The queue of keys to reconcile.
     pub fn queue(&self) -> &Queue<Key> {
         &self.state.queue
     }
 
     /// The optional watches that are needed.
-    pub fn needs(&self) -> watch::Receiver<Needs> {
-        self.needs.subscribe()
+    pub fn optional_watches(&self) -> watch::Receiver<OptionalWatches> {
+        self.optional_watches.subscribe()
     }
 }

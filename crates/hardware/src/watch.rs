@@ -1,14 +1,13 @@
 //! Watches that feed the cluster state.
 //!
-//! In: watches. Out: a [`super::cluster_state::ClusterState`], and who is concerned. Never: a field that no controller
-//! reads.
+//! In: watch events. Out: a [`super::cluster_state::ClusterState`], and the DeviceConfigs that changes affect. Never: a
+//! field that no controller reads.
 //!
-//! KMM's kinds are watched while its definition is there, in the version it serves; whether it is there, or going, is
-//! told by its definition. Pods are watched once a DeviceConfig offers devices, and resource claims once one offers
-//! devices by them, since there are many and only those DeviceConfigs need them. An API server without resource claims
-//! has none in use. What is asked of the API server: list and watch of deviceconfigs, nodes, pods, resourceclaims,
-//! modules, nodemodulesconfigs, moduleimagesconfigs everywhere, and of the customresourcedefinition
-//! `modules.kmm.sigs.x-k8s.io` by its name.
+//! KMM's kinds are watched while its definition exists, in the version that it serves. Pods are watched once a
+//! DeviceConfig offers devices, resource claims once one offers devices by claims: there are many of both. An API server
+//! without resource claims has none in use. Requests to the API server: list and watch of deviceconfigs, nodes, pods,
+//! resourceclaims, modules, nodemodulesconfigs, moduleimagesconfigs in all namespaces, and of the
+//! customresourcedefinition `modules.kmm.sigs.x-k8s.io` by its name.
 
 use std::convert::Infallible;
 use std::fmt::Debug;
@@ -37,27 +36,27 @@ use tracing::{info, warn};
 use super::claim::Id;
 use super::claims_in_use::{ClaimsInUse, DeviceClaim};
 use super::cluster_state::{
-    AffectedConfigs, ClusterState, Config, Kind, Kmm, Needs, Node, ObservedObject, Pod, Pods,
+    AffectedConfigs, ClusterState, Config, Kmm, Node, ObservedObject, OptionalWatches, Pod, Pods, WatchedKind,
 };
 use super::config_kind;
 use super::module::object_kind;
 use super::nmc::{Images, Nmc};
 use super::shared::Shared;
-use super::wire::{Trim as _, WireClaim, WireNode, WirePod};
+use super::wire::{WireNode, read_claim, read_node, read_pod};
 
-/// The definition that says whether there is KMM.
+/// The definition that tells whether KMM is available.
 pub const DEFINITION: &str = "modules.kmm.sigs.x-k8s.io";
-/// The version of KMM's API that we were written for.
+/// The preferred version of KMM's API.
 const PREFERRED: &str = kmm::VERSION;
 
 /// The table of one kind in the cluster state.
-type Kinds<K, V> = Table<ClusterState, K, V, AffectedConfigs>;
+type KindTable<K, V> = Table<ClusterState, K, V, AffectedConfigs>;
 
-const CONFIGS: Kinds<Id, Raw> = Table {
+const CONFIGS: KindTable<Id, Raw> = Table {
     keys: |cluster| cluster.configs.keys().cloned().collect(),
     put: |cluster, _, raw| put_config(cluster, &raw),
     remove: ClusterState::remove_config,
-    // A new one of the same name may be known already, by the answer to a write of ours.
+    // The answer to a write may have brought a new object of the same name already.
     delete: |cluster, id, raw| {
         let uid = cluster.configs.get(id).and_then(|config| config.object.metadata.uid.as_deref());
         if uid == raw.text("/metadata/uid") { cluster.remove_config(id) } else { AffectedConfigs::new() }
@@ -65,7 +64,7 @@ const CONFIGS: Kinds<Id, Raw> = Table {
     unreadable: |_, _| AffectedConfigs::new(),
 };
 
-const NODES: Kinds<Arc<str>, Node> = Table {
+const NODES: KindTable<Arc<str>, Node> = Table {
     keys: |cluster| cluster.nodes.keys().cloned().collect(),
     put: ClusterState::put_node,
     remove: ClusterState::remove_node,
@@ -73,7 +72,7 @@ const NODES: Kinds<Arc<str>, Node> = Table {
     unreadable: |_, _| AffectedConfigs::new(),
 };
 
-const MODULES: Kinds<Id, Raw> = Table {
+const MODULES: KindTable<Id, Raw> = Table {
     keys: |cluster| cluster.modules.keys().cloned().collect(),
     put: |cluster, id, raw| cluster.put_module(id, ObservedObject { body: raw.body }),
     remove: ClusterState::remove_module,
@@ -84,15 +83,15 @@ const MODULES: Kinds<Id, Raw> = Table {
     unreadable: |_, _| AffectedConfigs::new(),
 };
 
-const NMCS: Kinds<Arc<str>, Nmc> = Table {
+const NMCS: KindTable<Arc<str>, Nmc> = Table {
     keys: |cluster| cluster.nmcs.keys().cloned().collect(),
-    put: ClusterState::put_nmc,
-    remove: |cluster, name| cluster.remove_nmc(name),
-    delete: |cluster, name, _| cluster.remove_nmc(name),
-    unreadable: |cluster, key| cluster.remove_nmc(&key.name),
+    put: |cluster, name, nmc| cluster.put_nmc(name, Some(nmc)),
+    remove: |cluster, name| cluster.put_nmc(Arc::clone(name), None),
+    delete: |cluster, name, _| cluster.put_nmc(Arc::clone(name), None),
+    unreadable: |cluster, key| cluster.put_nmc((&*key.name).into(), None),
 };
 
-const IMAGES: Kinds<Id, Images> = Table {
+const IMAGES: KindTable<Id, Images> = Table {
     keys: |cluster| cluster.images.keys().cloned().collect(),
     put: |cluster, id, images| cluster.put_images(id, Some(images)),
     remove: |cluster, id| cluster.put_images(id.clone(), None),
@@ -100,18 +99,45 @@ const IMAGES: Kinds<Id, Images> = Table {
     unreadable: |cluster, key| cluster.put_images(Id::new(&key.namespace, &key.name), None),
 };
 
-/// What every watch needs.
-#[derive(Clone)]
-struct Watcher {
-    client: Client,
-    metrics: Metrics,
-    shared: Arc<Shared>,
+/// Objects by name; irrelevant ones have no value.
+type Listed<V> = Vec<(Id, Option<V>)>;
+
+/// The table of a kind that is watched on demand.
+struct OptionalTable<V> {
+    is_needed: fn(&OptionalWatches) -> bool,
+    /// Replaces all objects by a list.
+    reset: fn(&mut ClusterState, Listed<V>) -> AffectedConfigs,
+    put: fn(&mut ClusterState, Id, Option<V>) -> AffectedConfigs,
+    /// Drops all objects, as they are no longer watched.
+    forget: fn(&mut ClusterState),
 }
 
-/// Starts all watches as tasks; `readiness` is reached once each has listed its kind.
+const PODS: OptionalTable<Pod> = OptionalTable {
+    is_needed: |watches| watches.pods,
+    reset: |cluster, listed| {
+        let mut pods = Pods::default();
+        listed.into_iter().for_each(|(id, pod)| drop(pods.put(id, pod)));
+        cluster.put_pods(pods)
+    },
+    put: ClusterState::put_pod,
+    forget: |cluster| cluster.pods = None,
+};
+
+const CLAIMS: OptionalTable<DeviceClaim> = OptionalTable {
+    is_needed: |watches| watches.claims,
+    reset: |cluster, listed| {
+        let mut claims = ClaimsInUse::default();
+        listed.into_iter().for_each(|(id, claim)| drop(claims.put(id, claim)));
+        cluster.put_claims_in_use(claims)
+    },
+    put: ClusterState::put_claim_in_use,
+    forget: |cluster| cluster.claims_in_use = None,
+};
+
+/// Starts all watches as tasks. `readiness` is reached once each kind has been listed.
 ///
 /// # Errors
-/// No client can be made.
+/// The client cannot be made.
 pub fn start(
     tasks: &mut Tasks,
     connection: &Connection,
@@ -119,42 +145,54 @@ pub fn start(
     readiness: &Readiness,
     shared: &Arc<Shared>,
 ) -> Result<(), runtime::client::Error> {
-    let watcher =
-        Watcher { client: connection.watch_client()?, metrics: metrics.clone(), shared: Arc::clone(shared) };
+    let (client, metrics) = (connection.watch_client()?, metrics.clone());
+    let watcher = Watcher { client, metrics, shared: Arc::clone(shared) };
     let gate = |name: &str| readiness.gate(format!("{name} for DeviceConfigs"));
-    let version = Sender::new(None);
-    let served = version.subscribe();
-    let (configs, nodes, definition, modules) =
-        (gate("deviceconfigs"), gate("nodes"), gate("customresourcedefinitions"), gate("modules"));
-    let mut watch = |watched: BoxFuture<'static, Infallible>| {
-        tasks.spawn("watch", async move { Ok::<_, Infallible>(watched.await) });
-    };
-    let one = watcher.clone();
-    watch(Box::pin(async move { one.configs(&configs).await }));
-    let one = watcher.clone();
-    watch(Box::pin(async move { one.nodes(&nodes).await }));
-    let one = watcher.clone();
-    watch(Box::pin(async move { one.definition(&definition, version).await }));
-    let one = watcher.clone();
-    watch(Box::pin(async move { one.kmm(&modules, served).await }));
-    let one = watcher.clone();
-    watch(Box::pin(async move { one.pods().await }));
-    watch(Box::pin(async move { watcher.claims().await }));
+    let kmm = Sender::new(None);
+    let (one, available) = (|| watcher.clone(), kmm.subscribe());
+    let watches: [BoxFuture<'static, Infallible>; 6] = [
+        Box::pin(one().configs(gate("deviceconfigs"))),
+        Box::pin(one().nodes(gate("nodes"))),
+        Box::pin(one().definition(gate("customresourcedefinitions"), kmm)),
+        Box::pin(one().kmm(gate("modules"), available)),
+        Box::pin(one().optional(ObjectKind::of::<core::Pod>(), read_pod, &PODS)),
+        Box::pin(one().optional(ObjectKind::of::<ResourceClaim>(), read_claim, &CLAIMS)),
+    ];
+    for watch in watches {
+        tasks.spawn("watch", async move { Ok::<_, Infallible>(watch.await) });
+    }
     Ok(())
 }
 
-impl Watcher {
-    /// An API of all objects of a kind, in all namespaces.
-    fn all<W: Resource<DynamicType = ApiResource>>(&self, kind: &ObjectKind) -> Api<W> {
-        Api::all_with(self.client.clone(), &kind.resource())
-    }
+#[derive(Clone)]
+struct Watcher {
+    client: Client,
+    metrics: Metrics,
+    shared: Arc<Shared>,
+}
 
-    /// Watches a kind into its table. Its first list concerns every DeviceConfig, and opens the gate.
-    async fn follow<W, K, V>(
+impl Watcher {
+    /// Watches all objects of a kind in all namespaces.
+    async fn watch<W, T>(
         &self,
         kind: &ObjectKind,
-        (listed, gate): (Kind, Option<&Gate>),
-        table: &Kinds<K, V>,
+        selection: Selection,
+        convert: impl FnMut(W) -> Result<T, String>,
+        sink: impl FnMut(Event<T>),
+    ) -> Infallible
+    where
+        W: Resource<DynamicType = ApiResource> + Clone + Debug + DeserializeOwned + Send + 'static,
+    {
+        let api = Api::<W>::all_with(self.client.clone(), &kind.resource());
+        watch::run_mapped(api, &kind.plural, selection, &self.metrics, convert, sink).await
+    }
+
+    /// Watches a kind into its table. The first list affects every DeviceConfig, and opens the gate.
+    async fn watch_table<W, K, V>(
+        &self,
+        kind: &ObjectKind,
+        (listed, gate): (WatchedKind, Option<&Gate>),
+        table: &KindTable<K, V>,
         convert: impl FnMut(W) -> Result<(K, V), String>,
     ) -> Infallible
     where
@@ -166,104 +204,97 @@ impl Watcher {
             self.shared.update(|cluster| {
                 let affected = take(cluster, event, table);
                 let is_first = is_list && cluster.listed.insert(listed);
-                if is_first { cluster.everybody() } else { affected }
+                if is_first { cluster.all_configs() } else { affected }
             });
             if let Some(gate) = gate.filter(|_| is_list) {
                 gate.open();
             }
         };
-        let api = self.all::<W>(kind);
-        watch::run_mapped(api, &kind.plural, Selection::default(), &self.metrics, convert, sink).await
+        self.watch(kind, Selection::default(), convert, sink).await
     }
 
-    async fn configs(self, gate: &Gate) -> Infallible {
-        let kind = config_kind();
-        self.follow(&kind, (Kind::Config, Some(gate)), &CONFIGS, keyed).await
+    async fn configs(self, gate: Gate) -> Infallible {
+        self.watch_table(&config_kind(), (WatchedKind::Config, Some(&gate)), &CONFIGS, keyed).await
     }
 
-    async fn nodes(self, gate: &Gate) -> Infallible {
+    async fn nodes(self, gate: Gate) -> Infallible {
         let mut texts = Texts::default();
-        let convert = |node: WireNode| Ok(node.trim(&mut texts));
-        self.follow(&ObjectKind::of::<core::Node>(), (Kind::Node, Some(gate)), &NODES, convert).await
+        let convert = |node: WireNode| Ok(read_node(node, &mut texts));
+        let kind = ObjectKind::of::<core::Node>();
+        self.watch_table(&kind, (WatchedKind::Node, Some(&gate)), &NODES, convert).await
     }
 
-    async fn definition(self, gate: &Gate, version: Sender<Option<Kmm>>) -> Infallible {
-        let kind = ObjectKind::of::<CustomResourceDefinition>();
+    async fn definition(self, gate: Gate, kmm: Sender<Option<Kmm>>) -> Infallible {
         let selection = Selection::default().fields(&format!("metadata.name={DEFINITION}"));
         let sink = |event: Event<Raw>| {
-            let now = match event {
-                Event::Reset { objects, .. } => objects.first().map_or(Kmm::Absent, |raw| served(&raw.body)),
-                Event::Applied(raw) => served(&raw.body),
+            let now = Some(match event {
+                Event::Reset { objects, .. } => {
+                    objects.first().map_or(Kmm::Absent, |raw| availability(&raw.body))
+                }
+                Event::Applied(raw) => availability(&raw.body),
                 Event::Deleted(_) | Event::Unreadable { .. } => Kmm::Absent,
-            };
-            let now = Some(now);
-            version.send_if_modified(|known| {
+            });
+            kmm.send_if_modified(|known| {
                 let changed = *known != now;
                 known.clone_from(&now);
                 changed
             });
             gate.open();
         };
-        watch::run_mapped(self.all(&kind), &kind.plural, selection, &self.metrics, Ok, sink).await
+        self.watch(&ObjectKind::of::<CustomResourceDefinition>(), selection, Ok, sink).await
     }
 
-    /// Watches KMM's kinds while there are any.
-    async fn kmm(self, gate: &Gate, mut served: Receiver<Option<Kmm>>) -> Infallible {
+    /// Watches KMM's kinds while they are served.
+    async fn kmm(self, gate: Gate, mut available: Receiver<Option<Kmm>>) -> Infallible {
         loop {
-            let kmm = served.borrow_and_update().clone();
+            let kmm = available.borrow_and_update().clone();
             match kmm.as_ref().map(Kmm::version) {
                 None => {}
                 Some(None) => {
-                    info!("there is no KMM; waiting for definition {DEFINITION}");
-                    self.shared.update(absent);
+                    info!("KMM is not installed; waiting for the definition {DEFINITION}");
+                    self.shared.update(ClusterState::remove_kmm);
                     gate.open();
                 }
                 Some(Some(version)) => {
-                    info!(version, "KMM is there");
+                    info!(version, "KMM is available");
                     self.shared.update(|cluster| {
-                        cluster
-                            .listed
-                            .retain(|kind| !matches!(kind, Kind::Module | Kind::Nmc | Kind::Images));
+                        let kinds = [WatchedKind::Module, WatchedKind::Nmc, WatchedKind::Images];
+                        cluster.listed.retain(|kind| !kinds.contains(kind));
                         cluster.kmm.clone_from(&kmm);
                         AffectedConfigs::new()
                     });
                     tokio::select! {
-                        _ = self.modules(version, gate) => {}
+                        _ = self.modules(version, &gate) => {}
                         _ = self.nmcs(version) => {}
                         _ = self.images(version) => {}
-                        () = self.still(version, &mut served) => continue,
+                        () = self.version_changed(version, &mut available) => continue,
                     }
                 }
             }
-            if served.changed().await.is_err() {
-                std::future::pending::<()>().await;
-            }
+            changed(&mut available).await;
         }
     }
 
-    /// Returns when this version is served no more; whether it is going may turn meanwhile, and what is there is
-    /// watched on.
-    async fn still(&self, version: &str, served: &mut Receiver<Option<Kmm>>) {
+    /// Returns when this version is no longer served. A deletion that begins meanwhile is noted.
+    async fn version_changed(&self, version: &str, available: &mut Receiver<Option<Kmm>>) {
         loop {
-            if served.changed().await.is_err() {
-                std::future::pending::<()>().await;
-            }
-            let kmm = served.borrow_and_update().clone();
+            changed(available).await;
+            let kmm = available.borrow_and_update().clone();
             if kmm.as_ref().and_then(Kmm::version) != Some(version) {
-                served.mark_changed();
+                available.mark_changed();
                 return;
             }
-            info!(?kmm, "whether KMM stays has turned");
+            info!(?kmm, "KMM availability changed");
             self.shared.update(|cluster| {
                 cluster.kmm = kmm;
-                cluster.everybody()
+                cluster.all_configs()
             });
         }
     }
 
     async fn modules(&self, version: &str, gate: &Gate) -> Infallible {
-        let kind = object_kind(version);
-        self.follow(&kind, (Kind::Module, Some(gate)), &MODULES, keyed).await
+        let listed = (WatchedKind::Module, Some(gate));
+        self.watch_table(&object_kind(version), listed, &MODULES, keyed).await
     }
 
     async fn nmcs(&self, version: &str) -> Infallible {
@@ -272,112 +303,90 @@ impl Watcher {
             let object = read::<kmm::NodeModulesConfig>(raw.body)?;
             Ok((object.metadata.name.clone().unwrap_or_default().into(), Nmc::of(&object)))
         };
-        self.follow(&kind, (Kind::Nmc, None), &NMCS, convert).await
+        self.watch_table(&kind, (WatchedKind::Nmc, None), &NMCS, convert).await
     }
 
     async fn images(&self, version: &str) -> Infallible {
         let kind = ObjectKind::new(kmm::GROUP, version, kmm::image::KIND, kmm::image::PLURAL);
         let convert = |raw: Raw| {
-            let id = id_of(&raw);
+            let (id, raw) = keyed(raw)?;
             Ok((id, Images::of(&read::<kmm::ModuleImagesConfig>(raw.body)?)))
         };
-        self.follow(&kind, (Kind::Images, None), &IMAGES, convert).await
+        self.watch_table(&kind, (WatchedKind::Images, None), &IMAGES, convert).await
     }
 
-    /// Watches pods while a DeviceConfig needs them.
-    async fn pods(self) -> Infallible {
-        let kind = ObjectKind::of::<core::Pod>();
-        let watch = || async {
+    /// Watches a kind while a DeviceConfig needs it.
+    async fn optional<W, V>(
+        self,
+        kind: ObjectKind,
+        read: fn(W, &mut Texts) -> (Id, Option<V>),
+        table: &OptionalTable<V>,
+    ) -> Infallible
+    where
+        W: Resource<DynamicType = ApiResource> + Clone + Debug + DeserializeOwned + Send + 'static,
+    {
+        let mut needed = self.shared.optional_watches();
+        loop {
+            if needed.wait_for(table.is_needed).await.is_err() {
+                std::future::pending::<()>().await;
+            }
             let mut texts = Texts::default();
-            let convert = |pod: WirePod| Ok(pod.trim(&mut texts));
-            let sink = |event| self.shared.update(|cluster| take_pods(cluster, event));
-            let (api, metrics) = (self.all(&kind), &self.metrics);
-            watch::run_mapped(api, &kind.plural, Selection::default(), metrics, convert, sink).await
-        };
-        while_needed(&self.shared, |needs| needs.pods, watch, |cluster| cluster.pods = None).await
-    }
-
-    /// Watches resource claims while a DeviceConfig needs them.
-    async fn claims(self) -> Infallible {
-        let kind = ObjectKind::of::<ResourceClaim>();
-        let watch = || async {
-            let mut texts = Texts::default();
-            let convert = |claim: WireClaim| Ok(claim.trim(&mut texts));
-            let sink = |event| self.shared.update(|cluster| take_claims(cluster, event));
-            let (api, metrics) = (self.all(&kind), &self.metrics);
-            watch::run_mapped(api, &kind.plural, Selection::default(), metrics, convert, sink).await
-        };
-        while_needed(&self.shared, |needs| needs.claims, watch, |cluster| cluster.claims_in_use = None).await
-    }
-}
-
-/// Watches while it is needed, and forgets what that told when it no longer is.
-async fn while_needed<W: Future<Output = Infallible>>(
-    shared: &Shared,
-    wanted: fn(&Needs) -> bool,
-    watch: impl Fn() -> W,
-    forget: fn(&mut ClusterState),
-) -> Infallible {
-    let mut needs = shared.needs();
-    loop {
-        if needs.wait_for(wanted).await.is_err() {
-            std::future::pending::<()>().await;
+            let convert = |object: W| Ok(read(object, &mut texts));
+            let sink = |event: Event<(Id, Option<V>)>| {
+                self.shared.update(|cluster| match event {
+                    Event::Reset { objects, .. } => (table.reset)(cluster, objects),
+                    Event::Applied((id, value)) => (table.put)(cluster, id, value),
+                    Event::Deleted((id, _)) => (table.put)(cluster, id, None),
+                    Event::Unreadable { .. } => AffectedConfigs::new(),
+                });
+            };
+            tokio::select! {
+                _ = self.watch(&kind, Selection::default(), convert, sink) => {}
+                _ = needed.wait_for(|watches| !(table.is_needed)(watches)) => {}
+            }
+            self.shared.update(|cluster| {
+                (table.forget)(cluster);
+                AffectedConfigs::new()
+            });
         }
-        tokio::select! {
-            _ = watch() => {}
-            _ = needs.wait_for(|needs| !wanted(needs)) => {}
-        }
-        shared.update(|cluster| {
-            forget(cluster);
-            AffectedConfigs::new()
-        });
     }
 }
 
-/// Whether there is KMM, by its definition: one that is not yet served is none, one that is being deleted serves on
-/// until the last object has gone.
-fn served(definition: &Value) -> Kmm {
-    let Some(version) = served_version(definition) else { return Kmm::Absent };
-    if definition["metadata"]["deletionTimestamp"].is_null() {
-        Kmm::Served(version)
-    } else {
-        Kmm::Going(version)
+/// Returns when the availability of KMM has changed; never without a sender.
+async fn changed(available: &mut Receiver<Option<Kmm>>) {
+    if available.changed().await.is_err() {
+        std::future::pending::<()>().await;
     }
 }
 
-/// The version of KMM's API to use, of those that its definition serves.
+/// The availability of KMM by its definition. One that is being deleted is served until its last object has gone.
+fn availability(definition: &Value) -> Kmm {
+    match served_version(definition) {
+        None => Kmm::Absent,
+        Some(version) if definition["metadata"]["deletionTimestamp"].is_null() => Kmm::Served(version),
+        Some(version) => Kmm::Terminating(version),
+    }
+}
+
+/// The preferred one of the versions that a definition serves.
 fn served_version(definition: &Value) -> Option<String> {
     let established = definition["status"]["conditions"].as_array().into_iter().flatten();
     let mut established = established.filter(|one| one["type"] == "Established" && one["status"] == "True");
     established.next()?;
-    let versions = definition["spec"]["versions"].as_array()?;
-    let names: Vec<&str> =
-        versions.iter().filter(|one| one["served"] == true).filter_map(|one| one["name"].as_str()).collect();
-    let preferred = names.iter().find(|name| **name == PREFERRED);
-    preferred.or(names.first()).map(|name| (*name).to_owned())
-}
-
-fn absent(cluster: &mut ClusterState) -> AffectedConfigs {
-    cluster.kmm = Some(Kmm::Absent);
-    cluster.remove_modules();
-    cluster.nmcs.clear();
-    cluster.images.clear();
-    cluster.everybody()
+    let versions = definition["spec"]["versions"].as_array()?.iter();
+    let served = versions.filter(|one| one["served"] == true).filter_map(|one| one["name"].as_str());
+    served.clone().find(|name| *name == PREFERRED).or(served.clone().next()).map(str::to_owned)
 }
 
 fn read<T: DeserializeOwned>(body: Value) -> Result<T, String> {
     serde_json::from_value(body).map_err(|error| error.to_string())
 }
 
-fn id_of(raw: &Raw) -> Id {
-    let text = |pointer| raw.text(pointer).unwrap_or_default();
-    Id::new(text("/metadata/namespace"), text("/metadata/name"))
-}
-
 /// A complete object, under its name.
 #[expect(clippy::unnecessary_wraps, reason = "a conversion of a watch may fail")]
 fn keyed(raw: Raw) -> Result<(Id, Raw), String> {
-    Ok((id_of(&raw), raw))
+    let text = |pointer| raw.text(pointer).unwrap_or_default();
+    Ok((Id::new(text("/metadata/namespace"), text("/metadata/name")), raw))
 }
 
 fn put_config(cluster: &mut ClusterState, raw: &Raw) -> AffectedConfigs {
@@ -388,40 +397,6 @@ fn put_config(cluster: &mut ClusterState, raw: &Raw) -> AffectedConfigs {
     cluster.put_config(config)
 }
 
-fn take_pods(cluster: &mut ClusterState, event: Event<(Id, Option<Pod>)>) -> AffectedConfigs {
-    match event {
-        Event::Reset { objects, .. } => {
-            let mut pods = Pods::default();
-            for (id, pod) in objects {
-                pods.put(id, pod);
-            }
-            cluster.put_pods(pods)
-        }
-        Event::Applied((id, pod)) => cluster.put_pod(id, pod),
-        Event::Deleted((id, _)) => cluster.put_pod(id, None),
-        Event::Unreadable { .. } => AffectedConfigs::new(),
-    }
-}
-
-fn take_claims(cluster: &mut ClusterState, event: Event<(Id, Option<DeviceClaim>)>) -> AffectedConfigs {
-    match event {
-        Event::Reset { objects, .. } => {
-            let mut held = ClaimsInUse::default();
-            for (claim, holding) in objects {
-                held.put(claim, holding);
-            }
-            if cluster.claims_in_use.as_ref() == Some(&held) {
-                return AffectedConfigs::new();
-            }
-            cluster.claims_in_use = Some(held);
-            cluster.everybody()
-        }
-        Event::Applied((claim, holding)) => cluster.put_claim_in_use(claim, holding),
-        Event::Deleted((claim, _)) => cluster.put_claim_in_use(claim, None),
-        Event::Unreadable { .. } => AffectedConfigs::new(),
-    }
-}
-
 #[cfg(test)]
 mod tests {
     use serde_json::json;
@@ -429,7 +404,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_definition_that_goes_still_serves() {
+    fn a_terminating_definition_is_still_served() {
         let definition = |conditions: Value, deleted: Value, served: bool| {
             let versions =
                 json!([{ "name": "v1alpha1", "served": true }, { "name": PREFERRED, "served": served }]);
@@ -441,10 +416,10 @@ mod tests {
         let established = json!([{ "type": "Established", "status": "True" }]);
         let going = json!("2026-01-01T00:00:00Z");
         let preferred = || PREFERRED.to_owned();
-        let check = |definition: Value, wanted: Kmm| assert_eq!(super::served(&definition), wanted);
+        let check = |definition: Value, wanted: Kmm| assert_eq!(availability(&definition), wanted);
         check(definition(established.clone(), Value::Null, true), Kmm::Served(preferred()));
         check(definition(established.clone(), Value::Null, false), Kmm::Served("v1alpha1".to_owned()));
-        check(definition(established, going.clone(), true), Kmm::Going(preferred()));
+        check(definition(established, going.clone(), true), Kmm::Terminating(preferred()));
         check(definition(json!([]), Value::Null, true), Kmm::Absent);
         check(definition(json!([]), going, true), Kmm::Absent);
     }

@@ -1,10 +1,10 @@
 //! Reconciles of DeviceConfigs: plan, execute, write the status.
 //!
-//! In: keys of the queue. Out: writes, statuses, events, requeues. Never: a write where nothing differs; the same
-//! refused write again and again.
+//! In: keys of the queue. Out: writes, statuses, events, requeues. Never: a write without a difference; the same refused
+//! write without a pause.
 //!
-//! A reconcile plans and executes until nothing is left to do; then it writes the status. A failed action is left out
-//! until its retry: soon, if it may succeed by itself, else with pauses that grow to five minutes, unless its content
+//! A reconcile plans and executes until no action is left; then it writes the status. A failed action is skipped until
+//! its retry: soon, if it may succeed by itself, else after pauses that grow to five minutes, unless its content
 //! changes.
 
 use std::time::Duration;
@@ -15,6 +15,7 @@ use futures::stream;
 use jiff::Timestamp;
 use objects::controller::{Reason, Reconciler, Requeue, Retry, RetryState};
 use runtime::events::{Event, Recorder, Subject};
+use runtime::status::Transition;
 use tokio::time::Instant;
 use tracing::{debug, info, warn};
 
@@ -27,17 +28,17 @@ use super::status::awaited::{Waits, awaited};
 use super::status::overdue::overdue;
 use super::status::{Failure, StatusInputs, events, status};
 
-/// Nodes that are written at the same time for one DeviceConfig.
+/// Concurrent writes of nodes for one DeviceConfig.
 const NODES: usize = 8;
-/// Rounds of one reconcile: far more than any plan needs.
+/// The most rounds of one reconcile, far more than any plan needs.
 const ROUNDS: usize = 12;
-/// Pauses before actions that may succeed by themselves are retried, and before a status is.
+/// Pauses before retries of actions that may succeed by themselves, and of the status.
 const SOON: (Duration, Duration) = (Duration::from_millis(200), Duration::from_secs(30));
-/// Pauses before refused actions are retried.
+/// Pauses before retries of refused actions.
 const REFUSED: (Duration, Duration) = (Duration::from_secs(1), Duration::from_secs(300));
-/// Dependencies of Modules are not watched; they are verified again after this time.
+/// The time after which dependencies of Modules, which are not watched, are verified again.
 const RESYNC: Duration = Duration::from_secs(600);
-/// The pause between clean-ups for a DeviceConfig that is gone: no watch reports when one can succeed.
+/// The pause between clean-ups for a DeviceConfig that is gone; no watch reports when one can succeed.
 const ORPHANS: Duration = Duration::from_secs(1);
 /// The pause after a write that found the cluster state out of date.
 const STALE: Duration = Duration::from_millis(200);
@@ -50,16 +51,16 @@ pub struct Worker {
     pub recorder: Recorder,
     /// Metrics of reconciles and writes.
     pub metrics: Metrics,
-    /// How long nodes may take before that is a problem.
+    /// The time that a change of a node may take before it is reported as a problem.
     pub patience: Duration,
 }
 
-/// What is remembered of a DeviceConfig between reconciles.
+/// The state of a DeviceConfig between reconciles.
 #[derive(Debug)]
 pub struct State {
     actions: RetryState<Action, Failure>,
     status: Retry,
-    /// Dependencies of the Module that were verified to exist, or to be gone.
+    /// Dependencies of the Module that are verified to exist, or to be gone.
     ensured: Vec<Action>,
     ensured_at: Instant,
     /// Awaited changes, with the time since when.
@@ -68,14 +69,14 @@ pub struct State {
     overdue: Option<Instant>,
 }
 
-/// A DeviceConfig as a reconcile finds it.
+/// The plan and the status for a DeviceConfig.
 struct Assessment {
     actions: Vec<Action>,
     status: Status,
     known: Status,
     uid: String,
-    /// Nothing of ours is left, and its status is not ours to write.
-    gone: bool,
+    /// The finalizer is removed: the status is not written any more.
+    released: bool,
 }
 
 impl Default for State {
@@ -92,18 +93,18 @@ impl Default for State {
 }
 
 impl State {
-    /// Whether an action is left out now.
-    fn leaves_out(&self, action: &Action, now: Instant) -> bool {
+    /// Whether an action is not to be executed now.
+    fn is_skipped(&self, action: &Action, now: Instant) -> bool {
         self.ensured.contains(action) || self.actions.is_waiting(action, now) || self.is_too_early(action)
     }
 
-    /// The finalizer is removed last: not while another action fails.
+    /// Whether this removes the finalizer while another action fails.
     fn is_too_early(&self, action: &Action) -> bool {
         *action == Action::Finalizer(false) && self.actions.actions().any(|(failed, _)| failed != action)
     }
 
-    /// Takes in the result of an action.
-    fn note(&mut self, action: &Action, result: Result<(), Fault>, now: Instant) {
+    /// Records the result of an action.
+    fn record_result(&mut self, action: &Action, result: Result<(), Fault>, now: Instant) {
         match result {
             Ok(()) => {
                 self.actions.succeeded(action);
@@ -169,14 +170,14 @@ impl Worker {
         loop {
             let now = Instant::now();
             let Some(found) = self.assess(id, state, now) else { return Requeue::forget() };
-            let left_out = |action: &&Action| !state.leaves_out(action, now);
-            let actions: Vec<Action> = found.actions.iter().filter(left_out).cloned().collect();
+            let is_due = |action: &&Action| !state.is_skipped(action, now);
+            let actions: Vec<Action> = found.actions.iter().filter(is_due).cloned().collect();
             if actions.is_empty() {
                 self.write_status(id, found, state).await;
                 return self.requeue(state);
             }
             if rounds == ROUNDS {
-                debug!(deviceconfig = %id, "actions are left; requeued");
+                debug!(deviceconfig = %id, "more actions than one reconcile executes; requeued");
                 return self.requeue(state).at(Reason::Failed, now);
             }
             if self.execute(id, &actions, state).await {
@@ -196,7 +197,7 @@ impl Worker {
             .at(Reason::Deadline, state.overdue)
     }
 
-    /// Executes actions. Returns whether our finalizer was removed, after which nothing of ours is left.
+    /// Executes actions. Returns whether the finalizer was removed.
     async fn execute(&self, id: &Id, actions: &[Action], state: &mut State) -> bool {
         let is_on_node = |action: &&Action| matches!(action, Action::Node(_) | Action::Evict { .. });
         let was_refused = state.module_refused();
@@ -206,13 +207,13 @@ impl Worker {
             }
             let result = self.executor.execute(id, action).await;
             let succeeded = result.is_ok();
-            self.note(id, action, result, state);
+            self.record_result(id, action, result, state);
             if succeeded && *action == Action::Finalizer(false) {
-                info!(deviceconfig = %id, "nothing of the DeviceConfig is left");
+                info!(deviceconfig = %id, "the DeviceConfig is cleaned up; its finalizer is removed");
                 return true;
             }
         }
-        // Plans for nodes count on the Module.
+        // The plans for nodes rely on the Module.
         if state.module_refused() && !was_refused {
             return false;
         }
@@ -220,26 +221,26 @@ impl Worker {
         let execute = |action: Action| async move { (self.executor.execute(id, &action).await, action) };
         let mut running = stream::iter(nodes).map(execute).buffer_unordered(NODES);
         while let Some((result, action)) = running.next().await {
-            self.note(id, &action, result, state);
+            self.record_result(id, &action, result, state);
         }
         false
     }
 
-    fn note(&self, id: &Id, action: &Action, result: Result<(), Fault>, state: &mut State) {
-        self.metrics.wrote(action, result.as_ref().err());
+    fn record_result(&self, id: &Id, action: &Action, result: Result<(), Fault>, state: &mut State) {
+        self.metrics.action(action, result.as_ref().err());
         if let Err(Fault::Failed { failure, .. }) = &result {
             warn!(deviceconfig = %id, error = failure.text, "an action failed; it is retried later");
         }
-        state.note(action, result, Instant::now());
+        state.record_result(action, result, Instant::now());
     }
 
-    /// Plans, and derives the status. `None`: the DeviceConfig is gone.
+    /// Makes the plan and the status; `None`: the DeviceConfig is gone.
     fn assess(&self, id: &Id, state: &mut State, now: Instant) -> Option<Assessment> {
         self.executor.shared.read(|cluster| {
             let config = cluster.configs.get(id)?;
             let plan = plan(cluster, config, state.module_refused());
             state.retain(&plan.actions);
-            state.waits.turn(awaited(cluster, config, &plan), now);
+            state.waits.update(awaited(cluster, config, &plan), now);
             let late = state.waits.late(self.patience, now);
             let time = Timestamp::now();
             let (overdue, next) = overdue(config, &plan, time);
@@ -250,15 +251,15 @@ impl Worker {
                 status: status(cluster, config, &plan, &inputs, time),
                 known: config.object.status.clone(),
                 uid: metadata.uid.clone().unwrap_or_default(),
-                gone: plan.state == plan::State::Gone,
+                released: plan.state == plan::ConfigState::Released,
                 actions: plan.actions,
             })
         })
     }
 
-    /// Writes the status if it differs, and records an event for each condition that turned.
+    /// Writes the status if it differs, and records an event for each transition.
     async fn write_status(&self, id: &Id, found: Assessment, state: &mut State) {
-        if found.gone {
+        if found.released {
             return;
         }
         let result = match self.executor.write_status(id, &found.uid, &found.known, &found.status).await {
@@ -266,7 +267,7 @@ impl Worker {
             result => result,
         };
         if result != Ok(false) {
-            self.metrics.status(result.as_ref().err());
+            self.metrics.write("status", result.as_ref().err());
         }
         match result {
             Ok(written) => {
@@ -288,8 +289,9 @@ impl Worker {
     }
 
     fn record(&self, id: &Id, found: &Assessment) {
-        for turn in events::turns(&found.known, &found.status) {
-            info!(deviceconfig = %id, reason = turn.reason, note = turn.note, "a condition turned");
+        for transition in events::transitions(&found.known, &found.status) {
+            let Transition { severity, reason, note } = transition;
+            info!(deviceconfig = %id, reason, note, "the status changed");
             self.recorder.record(Event {
                 regarding: Subject {
                     api_version: format!("{}/{}", hardware::GROUP, hardware::VERSION),
@@ -299,10 +301,10 @@ impl Worker {
                     uid: found.uid.clone(),
                 },
                 related: None,
-                severity: turn.severity,
-                reason: turn.reason,
+                severity,
+                reason,
                 action: "Reconciling".to_owned(),
-                note: turn.note,
+                note,
             });
         }
     }
@@ -317,11 +319,11 @@ impl Worker {
         Requeue::await_change().at(Reason::Resync, next).not_before(next)
     }
 
-    /// Removes what an orphaned claim left. Returns whether there is no need to come back.
+    /// Removes the objects and labels of an orphaned claim. Returns whether no further try is needed.
     async fn is_cleaned_up(&self, claim: &str, state: &mut State) -> bool {
         let is_orphan = |cluster: &ClusterState| cluster.orphans().contains(claim);
         let shared = &self.executor.shared;
-        // A Module that is being deleted is only awaited.
+        // Nothing to do but wait for a Module that is being deleted.
         if shared.read(|cluster| is_orphan(cluster) && orphan(cluster, claim).is_empty()) {
             return false;
         }
@@ -330,7 +332,7 @@ impl Worker {
             // The DeviceConfig exists; the watch will report it.
             Ok(true) => return true,
             Err(fault) => {
-                state.note(&Action::Finalizer(false), Err(fault), Instant::now());
+                state.record_result(&Action::Finalizer(false), Err(fault), Instant::now());
                 return false;
             }
         }
@@ -369,24 +371,24 @@ mod tests {
         let map = Action::Remove(ObjectKind::of::<ConfigMap>(), Id::new("hw", "m"));
         let finalizer = Action::Finalizer(false);
         let all = [account.clone(), map.clone(), finalizer.clone()];
-        let left = |state: &State, now| -> Vec<Action> {
-            all.iter().filter(|action| !state.leaves_out(action, now)).cloned().collect()
+        let due = |state: &State, now| -> Vec<Action> {
+            all.iter().filter(|action| !state.is_skipped(action, now)).cloned().collect()
         };
-        assert_eq!(left(&state, now), all);
-        state.note(&account, Err(fault()), now);
-        state.note(&map, Ok(()), now);
-        assert_eq!(left(&state, now), []);
+        assert_eq!(due(&state, now), all);
+        state.record_result(&account, Err(fault()), now);
+        state.record_result(&map, Ok(()), now);
+        assert_eq!(due(&state, now), []);
         assert_eq!(state.failures().len(), 1);
         let later = now + REFUSED.1;
-        assert_eq!(left(&state, later), all[..1]);
-        state.note(&account, Ok(()), later);
-        assert_eq!(left(&state, later), [Action::Finalizer(false)]);
-        // A failure of its own does not keep it for ever.
-        state.note(&finalizer, Err(fault()), later);
-        assert_eq!(left(&state, later), []);
-        assert_eq!(left(&state, later + REFUSED.1), [Action::Finalizer(false)]);
-        // While another action fails its slot does not requeue.
-        state.note(&account, Err(fault()), later + REFUSED.1);
+        assert_eq!(due(&state, later), all[..1]);
+        state.record_result(&account, Ok(()), later);
+        assert_eq!(due(&state, later), [Action::Finalizer(false)]);
+        // A failed removal of the finalizer is retried.
+        state.record_result(&finalizer, Err(fault()), later);
+        assert_eq!(due(&state, later), []);
+        assert_eq!(due(&state, later + REFUSED.1), [Action::Finalizer(false)]);
+        // While another action fails, the finalizer does not requeue.
+        state.record_result(&account, Err(fault()), later + REFUSED.1);
         assert!(state.next_try().is_some_and(|next| next > later + REFUSED.1));
     }
 }

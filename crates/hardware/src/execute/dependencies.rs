@@ -1,6 +1,6 @@
 //! Writes and removes the dependencies of a Module: accounts, configurations, role bindings.
 //!
-//! In: an object. Out: the object on the API server, or none. Never: a change of an object without our marks.
+//! In: an object. Out: the object written or deleted on the API server. Never: a change of an object without our marks.
 
 use std::collections::BTreeSet;
 
@@ -57,14 +57,14 @@ impl Executor {
         let observed = api.get_opt(&object.name).await.map_err(fault)?;
         let Some(observed) = observed.map(|raw| ObservedObject { body: raw.body }) else { return Ok(()) };
         let name = if id.name.is_empty() { observed.device_config() } else { id.name.as_str() };
-        if name.is_empty() || !observed.is_marked(name) || observed.is_leaving() {
+        if name.is_empty() || !observed.is_marked(name) || observed.is_terminating() {
             return Ok(());
         }
         delete(&api, &object.name, observed.uid()).await.map(drop).map_err(fault)
     }
 }
 
-/// A ConfigMap with the kept entries of the observed one, which an apply would remove; `None` for other objects.
+/// A ConfigMap with the kept entries of the observed one, which an apply would remove. `None` for other objects.
 fn with_kept(object: &Object, observed: &Value, kept: &BTreeSet<String>) -> Option<Object> {
     let known = observed["data"].as_object()?;
     object.body()["data"].as_object()?;

@@ -1,6 +1,7 @@
 //! Verifies that no pod uses the devices of some nodes.
 //!
-//! In: a [`Precondition`]. Out: the API server's word, or a fault. Never: an answer from a watch, which may be behind.
+//! In: a [`Precondition`]. Out: nothing if the API server confirms it, else a fault. Never: an answer from a watch, which
+//! may be behind.
 
 use std::fmt::Debug;
 
@@ -20,25 +21,25 @@ use crate::claim::Id;
 use crate::claims_in_use::{ClaimsInUse, is_driver};
 use crate::cluster_state::{AffectedConfigs, ClusterState, Pod};
 use crate::precondition::Precondition;
-use crate::wire::{Trim as _, WireClaim, WirePod};
+use crate::wire::{WireClaim, WirePod, read_claim, read_pod};
 
 /// Objects of one page of a list.
 const PAGE: u32 = 500;
 
 impl Executor {
-    /// Verifies with the API server that no pod uses the devices of some nodes, and that none can be on its way there.
+    /// Verifies with the API server that no pod uses the devices of these nodes, and that none can be on its way there.
     pub(super) async fn verify_unused(&self, unused: &Precondition) -> Result<(), Fault> {
-        if unused.names.is_empty() {
+        if unused.device_names.is_empty() {
             return Ok(());
         }
-        if let Some(rest) = unused.rest(Timestamp::now(), self.binding) {
-            return Err(Fault::Later(rest));
+        if let Some(left) = unused.remaining(Timestamp::now(), self.binding) {
+            return Err(Fault::Later(left));
         }
         let gone = self.shared.read(ClusterState::pods_gone);
         let mut pods = self.pods(unused).await?;
-        let by_claims = !pods.is_empty() && unused.names.iter().any(|name| is_driver(name));
+        let by_claims = !pods.is_empty() && unused.device_names.iter().any(|name| is_driver(name));
         let claims = if by_claims { self.claims_in_use().await? } else { ClaimsInUse::default() };
-        pods.retain(|(_, pod)| pod.uses(&unused.names, Some(&claims)));
+        pods.retain(|(_, pod)| pod.uses(&unused.device_names, Some(&claims)));
         if pods.is_empty() {
             return Ok(());
         }
@@ -53,29 +54,29 @@ impl Executor {
         Err(Fault::Stale)
     }
 
-    /// The pods on some nodes that may have devices.
+    /// The pods on these nodes that may have devices.
     async fn pods(&self, unused: &Precondition) -> Result<Vec<(Id, Pod)>, Fault> {
         let mut params = ListParams::default();
-        if let (1, Some(node)) = (unused.fences.len(), unused.fences.keys().next()) {
+        if let (1, Some(node)) = (unused.cordon_taints.len(), unused.cordon_taints.keys().next()) {
             params = params.fields(&format!("spec.nodeName={node}"));
         }
         let (mut pods, mut texts) = (Vec::new(), Texts::default());
         let kind = ObjectKind::of::<core::Pod>();
         let listed = self.pages(&kind, params, |pod: WirePod| {
-            let (id, pod) = pod.trim(&mut texts);
-            let pod = pod.filter(|pod| unused.fences.contains_key(&*pod.node));
+            let (id, pod) = read_pod(pod, &mut texts);
+            let pod = pod.filter(|pod| unused.cordon_taints.contains_key(&*pod.node));
             pods.extend(pod.map(|pod| (id, pod)));
         });
         listed.await.map_err(|error| fault("pods that may use the devices", &error, false))?;
         Ok(pods)
     }
 
-    /// The resource claims by which pods have devices; none where the API server has no such kind.
+    /// The resource claims by which pods have devices; none if the API server does not have the kind.
     async fn claims_in_use(&self) -> Result<ClaimsInUse, Fault> {
         let (mut claims, mut texts) = (ClaimsInUse::default(), Texts::default());
         let kind = ObjectKind::of::<ResourceClaim>();
         let listed = self.pages(&kind, ListParams::default(), |claim: WireClaim| {
-            let (id, claim) = claim.trim(&mut texts);
+            let (id, claim) = read_claim(claim, &mut texts);
             claims.put(id, claim);
         });
         match listed.await {
@@ -86,7 +87,7 @@ impl Executor {
         }
     }
 
-    /// Reads a list of all namespaces page by page.
+    /// Lists the objects of all namespaces page by page.
     async fn pages<W>(
         &self,
         kind: &ObjectKind,

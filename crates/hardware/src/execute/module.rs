@@ -1,7 +1,7 @@
 //! Writes and deletes the Module.
 //!
-//! In: the Module, what must hold first. Out: the Module as it is then, in the cluster state. Never: a change that KMM
-//! would follow under a pod.
+//! In: the Module, its precondition. Out: the API server's answer in the cluster state. Never: a change upon which KMM
+//! reloads a driver that pods use.
 
 use api::hardware::keys;
 use kube::api::{Patch, PatchParams};
@@ -30,7 +30,7 @@ impl Executor {
         let mut body = object.body().clone();
         let was_known = known.is_some();
         match known {
-            // Not a Module that another client made in its place meanwhile.
+            // The UID excludes a Module that another client has made in its place.
             Some(uid) => body["metadata"]["uid"] = uid.into(),
             None => {
                 if let Some(raw) = api.get_opt(&module.name).await.map_err(fault)? {
@@ -41,8 +41,8 @@ impl Executor {
             }
         }
         let params = PatchParams::apply(keys::FIELD_MANAGER).force();
-        if !unused.is_fenced() {
-            // Pods are kept from nodes only for a Module that KMM takes.
+        if !unused.has_cordon_taints() {
+            // Nodes get the cordon taint only for a Module that KMM accepts.
             let trial = PatchParams { dry_run: true, ..params.clone() };
             api.patch(&module.name, &trial, &Patch::Apply(&body)).await.map_err(fault)?;
             return Err(Fault::Later(DISRUPTION));
@@ -73,7 +73,7 @@ impl Executor {
         Ok(())
     }
 
-    /// Takes in a Module from an answer, unless it has gone meanwhile.
+    /// Takes in a Module from an answer, unless it has been deleted meanwhile.
     fn observe_module(&self, id: Id, observed: ObservedObject) {
         self.shared.update(|cluster| match cluster.modules.contains_key(&id) {
             true => cluster.put_module(id, observed),
@@ -82,15 +82,15 @@ impl Executor {
     }
 }
 
-/// The patch that removes what an apply leaves: selectors of others beside our only one, and a DeviceConfig as owner,
-/// with which the garbage collector would delete the Module.
+/// The patch that removes fields which an apply leaves: further selectors, and a DeviceConfig as owner, with which the
+/// garbage collector would delete the Module.
 fn removal(observed: &Value, desired: &Value) -> Option<Value> {
     let metadata = &observed["metadata"];
     let mut patch = json!({ "metadata": { "uid": metadata["uid"] } });
     let empty = patch.clone();
-    let ours = &desired["spec"]["selector"];
+    let wanted = &desired["spec"]["selector"];
     let selector = observed["spec"]["selector"].as_object().into_iter().flatten();
-    for (key, _) in selector.filter(|(key, _)| ours[key.as_str()].is_null()) {
+    for (key, _) in selector.filter(|(key, _)| wanted[key.as_str()].is_null()) {
         patch["spec"]["selector"][key] = Value::Null;
     }
     let owners = references(observed);
@@ -108,7 +108,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn foreign_selectors_and_old_owners_are_removed() {
+    fn further_selectors_and_old_owners_are_removed() {
         let wanted = json!({ "spec": { "selector": { "ours": "1" } } });
         let owner = |version: &str, kind: &str| json!({ "apiVersion": version, "kind": kind, "name": "acc" });
         let (ours, other) =

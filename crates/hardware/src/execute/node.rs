@@ -1,7 +1,7 @@
 //! Patches nodes and evicts pods.
 //!
-//! In: a patch, a pod. Out: the node and the pod as they are then, in the cluster state. Never: a patch of a node whose
-//! devices are in use, if that must not be.
+//! In: a patch, a pod. Out: the API server's answer in the cluster state. Never: a patch whose precondition does not
+//! hold.
 
 use jiff::Timestamp;
 use k8s_openapi::api::core::v1 as core;
@@ -18,7 +18,7 @@ use super::{DISRUPTION, Executor, Fault, fault};
 use crate::claim::Id;
 use crate::cluster_state::{AffectedConfigs, CORDON_TAINT};
 use crate::plan::{NodeChange, NodeWrite};
-use crate::wire::{Trim as _, WireNode};
+use crate::wire::{WireNode, read_node};
 
 impl Executor {
     pub(super) async fn patch_node(&self, write: &NodeWrite) -> Result<(), Fault> {
@@ -26,13 +26,13 @@ impl Executor {
         let nodes = ObjectKind::of::<core::Node>();
         let api = Api::<WireNode>::all_with(self.client.clone(), &nodes.resource());
         let patch = match write.change {
-            NodeChange::Fence => dated(write.patch.clone(), Timestamp::now()),
+            NodeChange::AddCordonTaint => with_time(write.patch.clone(), Timestamp::now()),
             _ => write.patch.clone(),
         };
         let patch = json_patch::Patch::deserialize(patch).unwrap_or_default();
         match api.patch(&write.node, &PatchParams::default(), &Patch::<()>::Json(patch)).await {
             Ok(node) => {
-                let (name, node) = node.trim(&mut Texts::default());
+                let (name, node) = read_node(node, &mut Texts::default());
                 self.shared.update(|cluster| match cluster.nodes.contains_key(&name) {
                     true => cluster.put_node(name, node),
                     false => AffectedConfigs::new(),
@@ -52,23 +52,23 @@ impl Executor {
         match pods.evict(name, &EvictParams::default()).await {
             Ok(_) => {
                 tracing::info!(node, pod = %id, "evicted a pod that uses the devices");
-                // The watch reports this later, and no pod is evicted twice.
-                self.shared.update(|cluster| cluster.pod_leaves(&id));
+                // The watch reports this later; until then no pod is evicted twice.
+                self.shared.update(|cluster| cluster.mark_pod_terminating(&id));
                 Ok(())
             }
             Err(error) if is_not_found(&error) => {
                 self.shared.update(|cluster| cluster.put_pod(id, None));
                 Ok(())
             }
-            // Its disruption budget does not allow it now.
+            // A disruption budget does not allow it now.
             Err(error) if code(&error) == Some(429) => Err(Fault::Later(DISRUPTION)),
             Err(error) => Err(fault(&format!("eviction of pod {id}"), &error, false)),
         }
     }
 }
 
-/// A patch whose cordon taint has its time, so that the next leader knows since when pods are evicted.
-fn dated(mut patch: Value, now: Timestamp) -> Value {
+/// Adds the time to the cordon taint, so that the next leader knows since when pods are evicted.
+fn with_time(mut patch: Value, now: Timestamp) -> Value {
     let now = Time(Timestamp::from_second(now.as_second()).unwrap_or(now));
     let steps = patch.as_array_mut().into_iter().flatten();
     let taints = steps.filter(|step| step["op"] == "add" && step["path"] == "/spec/taints");
@@ -84,7 +84,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn the_cordon_taint_has_its_time() {
+    fn the_cordon_taint_has_a_time() {
         let others = json!({ "key": "a", "effect": "NoSchedule" });
         let step = |taint: Value| {
             json!([
@@ -95,6 +95,6 @@ mod tests {
         let taint = json!({ "key": CORDON_TAINT, "value": "hw.m", "effect": "NoSchedule" });
         let mut wanted = taint.clone();
         wanted["timeAdded"] = "1970-01-01T00:00:07Z".into();
-        assert_eq!(dated(step(taint), Timestamp::from_millisecond(7_900).unwrap()), step(wanted));
+        assert_eq!(with_time(step(taint), Timestamp::from_millisecond(7_900).unwrap()), step(wanted));
     }
 }

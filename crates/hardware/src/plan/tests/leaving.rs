@@ -1,9 +1,9 @@
-//! What there is to do when a DeviceConfig goes.
+//! Plans for the deletion of a DeviceConfig.
 
 use super::*;
 
-/// With three nodes that have the driver, and a pod on the second.
-fn leaving(policy: &str) -> (Config, ClusterState) {
+/// A DeviceConfig being deleted, three nodes with the driver, and a pod on the second.
+fn deleted(policy: &str) -> (Config, ClusterState) {
     let config = config(
         "acc",
         json!({
@@ -19,9 +19,9 @@ fn leaving(policy: &str) -> (Config, ClusterState) {
     for name in ["n1", "n2", "n3"] {
         let nmc = json!({ "metadata": { "name": name }, "spec": { "modules": module } });
         cluster.put_node(name.into(), node(ours()));
-        cluster.put_nmc(name.into(), Nmc::of(&serde_json::from_value(nmc).unwrap()));
+        cluster.put_nmc(name.into(), Some(Nmc::of(&serde_json::from_value(nmc).unwrap())));
     }
-    // It has nothing that could be taken from anybody.
+    // Nothing is loaded there.
     cluster.put_node("n4".into(), node(ours()));
     put(&mut cluster, &config);
     let (module, live) = as_wanted(&cluster, &config);
@@ -30,71 +30,79 @@ fn leaving(policy: &str) -> (Config, ClusterState) {
     (config, cluster)
 }
 
-fn pod(node: &str, leaving: bool) -> crate::cluster_state::Pod {
-    crate::cluster_state::Pod { node: node.into(), uid: "u".into(), resources: vec![DEVICE.into()], leaving }
+fn pod(node: &str, terminating: bool) -> crate::cluster_state::Pod {
+    crate::cluster_state::Pod {
+        node: node.into(),
+        uid: "u".into(),
+        resources: vec![DEVICE.into()],
+        terminating,
+    }
 }
 
-/// It is fenced, seen at this second.
-fn put_fence(cluster: &mut ClusterState, name: &str, seen: i64) {
-    let fence = json!({ "key": CORDON_TAINT, "value": CLAIM, "effect": "NoSchedule" });
-    let fence_seen = Some(Timestamp::from_second(seen).unwrap());
-    let taints = vec![serde_json::from_value(fence).unwrap()];
+/// Adds the cordon taint, first seen at this second.
+fn put_cordon_taint(cluster: &mut ClusterState, name: &str, seen: i64) {
+    let taint = json!({ "key": CORDON_TAINT, "value": CLAIM, "effect": "NoSchedule" });
+    let cordon_taint_seen = Some(Timestamp::from_second(seen).unwrap());
+    let taints = vec![serde_json::from_value(taint).unwrap()];
     let before = cluster.nodes[name].clone();
     let version = format!("{}0", before.version);
-    cluster.put_node(name.into(), Node { taints, fence_seen, version, ..before });
+    cluster.put_node(name.into(), Node { taints, cordon_taint_seen, version, ..before });
 }
 
-/// All nodes are tainted first; pods that are on their way by then are still seen.
+/// All nodes are tainted first; pods scheduled before are still found.
 #[test]
-fn a_module_goes_when_no_pod_uses_the_devices() {
-    let state = State::Leaving(["n1", "n2", "n3"].map(str::to_owned).to_vec());
-    let (config, mut cluster) = leaving("Wait");
-    check(&cluster, &config, false, &["fence n1", "fence n3"], &state);
-    put_fence(&mut cluster, "n1", 1);
-    put_fence(&mut cluster, "n3", 3);
-    // A pod that was on its way keeps its device; the taint keeps further pods away.
+fn a_module_is_deleted_when_no_pod_uses_the_devices() {
+    let state = ConfigState::Deleting(["n1", "n2", "n3"].map(str::to_owned).to_vec());
+    let (config, mut cluster) = deleted("Wait");
+    check(&cluster, &config, false, &["taint n1", "taint n3"], &state);
+    put_cordon_taint(&mut cluster, "n1", 1);
+    put_cordon_taint(&mut cluster, "n3", 3);
+    // A pod scheduled before keeps its device; the taint keeps further pods away.
     cluster.put_pod(Id::new("x", "late"), Some(pod("n1", false)));
     check(&cluster, &config, false, &[], &state);
     let waiting = plan(&cluster, &config, false).round.waiting;
     assert_eq!(waiting.iter().map(|(node, _)| node).collect::<Vec<_>>(), ["n1", "n2"]);
     cluster.put_pod(Id::new("x", "late"), None);
     cluster.put_pod(Id::new("x", "p"), None);
-    check(&cluster, &config, false, &["fence n2"], &state);
-    put_fence(&mut cluster, "n2", 2);
+    check(&cluster, &config, false, &["taint n2"], &state);
+    put_cordon_taint(&mut cluster, "n2", 2);
     check(&cluster, &config, false, &["delete module"], &state);
     let actions = plan(&cluster, &config, false).actions;
     let Some(Action::DeleteModule { unused, .. }) = actions.first() else { panic!("{actions:?}") };
     let seen = |second| Some(Timestamp::from_second(second).unwrap());
-    let fences = [("n1", seen(1)), ("n2", seen(2)), ("n3", seen(3))];
+    let cordon_taints = [("n1", seen(1)), ("n2", seen(2)), ("n3", seen(3))];
     let wanted = Precondition {
-        names: BTreeSet::from([DEVICE.to_owned()]),
-        fences: fences.map(|(name, seen)| (name.to_owned(), seen)).into(),
+        device_names: BTreeSet::from([DEVICE.to_owned()]),
+        cordon_taints: cordon_taints.map(|(name, seen)| (name.to_owned(), seen)).into(),
     };
     assert_eq!(*unused, wanted);
-    // As long as users are unknown, devices count as used.
+    // Devices count as used while their users are unknown.
     cluster.pods = None;
     check(&cluster, &config, false, &[], &state);
 }
 
-/// Who is asked to go finds no other node of ours.
+/// An evicted pod cannot move to another node with the driver.
 #[test]
-fn pods_are_evicted_for_a_deletion_when_all_nodes_are_fenced() {
-    let state = State::Leaving(["n1", "n2", "n3"].map(str::to_owned).to_vec());
-    let (config, mut cluster) = leaving("Evict");
-    check(&cluster, &config, false, &["fence n1", "fence n2", "fence n3"], &state);
+fn pods_are_evicted_for_a_deletion_once_all_nodes_are_tainted() {
+    let state = ConfigState::Deleting(["n1", "n2", "n3"].map(str::to_owned).to_vec());
+    let (config, mut cluster) = deleted("Evict");
+    check(&cluster, &config, false, &["taint n1", "taint n2", "taint n3"], &state);
     for name in ["n1", "n2"] {
-        put_fence(&mut cluster, name, 1);
+        put_cordon_taint(&mut cluster, name, 1);
     }
-    check(&cluster, &config, false, &["fence n3"], &state);
-    put_fence(&mut cluster, "n3", 1);
+    check(&cluster, &config, false, &["taint n3"], &state);
+    put_cordon_taint(&mut cluster, "n3", 1);
     check(&cluster, &config, false, &["evict n2 p"], &state);
     // No pod is evicted twice, whether the watch has reported it or not.
-    assert_eq!(cluster.pod_leaves(&Id::new("x", "p")).into_iter().collect::<Vec<_>>(), [config.id()]);
+    assert_eq!(
+        cluster.mark_pod_terminating(&Id::new("x", "p")).into_iter().collect::<Vec<_>>(),
+        [config.id()]
+    );
     check(&cluster, &config, false, &[], &state);
-    assert!(cluster.put_pod(Id::new("x", "p"), Some(pod("n2", true))).is_empty(), "it is known");
+    assert!(cluster.put_pod(Id::new("x", "p"), Some(pod("n2", true))).is_empty(), "no change");
     cluster.put_pod(Id::new("x", "p"), None);
     check(&cluster, &config, false, &["delete module"], &state);
-    let (config, cluster) = leaving("Ignore");
+    let (config, cluster) = deleted("Ignore");
     check(&cluster, &config, false, &["delete module"], &state);
     let actions = plan(&cluster, &config, false).actions;
     assert!(
@@ -103,7 +111,7 @@ fn pods_are_evicted_for_a_deletion_when_all_nodes_are_fenced() {
 }
 
 #[test]
-fn what_is_left_of_one_that_is_gone_is_cleaned_up() {
+fn orphaned_claims_are_cleaned_up() {
     let mut cluster = served();
     let config = config("acc", json!({}));
     let (id, live) = as_wanted(&cluster, &config);
