@@ -1,12 +1,12 @@
 //! Claims: the owner of each node.
 //!
-//! In: DeviceConfigs as [`Claimant`]s, labels of nodes. Out: for each node an [`Assignment`], and the DeviceConfigs that
-//! a change affects. Never: a write, a clock, a look at the pods of a node.
+//! In: DeviceConfigs as [`Claimant`]s, labels of nodes. Out: for each node an [`Assignment`], and the DeviceConfigs
+//! that a change affects. Never: a write, a clock, a look at the pods of a node.
 //!
 //! A node has one claim, the label [`api::hardware::keys::LABEL_DRIVER`], which is the only selector of a Module. So no
-//! node is ever in two Modules. The owner of a claim keeps the node as long as its selector matches. A free node goes to
-//! the oldest DeviceConfig that matches, then to the first by namespace and name. Each node is decided by itself from
-//! the present state; the order of past events has no influence.
+//! node is ever in two Modules. The owner of a claim keeps the node as long as its selector matches. A free node goes
+//! to the oldest DeviceConfig that matches, then to the first by namespace and name. Each node is decided by itself
+//! from the present state; the order of past events has no influence.
 //!
 //! Cost: a change of a node looks at the DeviceConfigs that share a label with it. A new or changed DeviceConfig looks
 //! at all nodes, and at all other DeviceConfigs for overlapping selectors.

@@ -31,10 +31,11 @@ pub struct Args {
 /// Subcommands.
 #[derive(Clone, Debug, Subcommand)]
 enum Command {
-    /// Print DeviceConfigs of the sample operator (example.com/v1alpha1) as ours
+    /// Convert DeviceConfigs of the sample operator (example.com/v1alpha1) to hardware.tholepin.dev/v1alpha1
     #[command(
-        long_about = "Print DeviceConfigs of the authoring guide's sample operator (example.com/v1alpha1) as ours.\n\n\
-        What was meant without being said is written down, and what never worked is put right; a line on standard error tells of each. \
+        long_about = "Convert DeviceConfigs of the authoring guide's sample operator (example.com/v1alpha1) to \
+        hardware.tholepin.dev/v1alpha1.\n\n\
+        Implicit settings become explicit, and settings without effect are corrected; standard error lists each change. \
         Nothing is printed if an object cannot be converted.",
         after_help = "Examples:\n  tholepin hardware convert old.yaml > new.yaml\n  \
         kubectl get deviceconfigs.example.com -A -o yaml | tholepin hardware convert -o json"

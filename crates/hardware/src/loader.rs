@@ -1,8 +1,8 @@
 //! The load of a driver on a node: as a DeviceConfig asks for it, as a Module states it, as KMM has configured it.
 //!
-//! In: a spec or a Module, and a kernel; an entry of a NodeModulesConfig. Out: [`Load`]s. While the load of a node stays
-//! equal, KMM leaves the driver there alone. Never: fields without influence on a loaded driver, such as accounts,
-//! secrets, builds.
+//! In: a spec or a Module, and a kernel; an entry of a NodeModulesConfig. Out: [`Load`]s. While the load of a node
+//! stays equal, KMM leaves the driver there alone. Never: fields without influence on a loaded driver, such as
+//! accounts, secrets, builds.
 
 use api::hardware::{self, DIR_NAME, PullPolicy, Spec};
 use api::kmm::node::Entry;

@@ -1,7 +1,7 @@
 //! Manifests of the controller of DeviceConfigs, as functions of the options.
 //!
-//! In: the operator's [`Options`], with another namespace. Out: typed objects, in the order of installation. Never: KMM,
-//! which has manifests of its own; a right that [`super::rbac`] does not list; other bytes for the same options.
+//! In: the operator's [`Options`], with another namespace. Out: typed objects, in the order of installation. Never:
+//! KMM, which has manifests of its own; a right that [`super::rbac`] does not list; other bytes for the same options.
 
 use api::hardware::policy;
 use deployer::manifests::Error;

@@ -1,7 +1,7 @@
 //! The objects of a DeviceConfig: the Module and its dependencies.
 //!
-//! In: a DeviceConfig, names, the environment. Out: complete objects. Never: a look at observed objects, or a field that
-//! KMM's webhook refuses.
+//! In: a DeviceConfig, names, the environment. Out: complete objects. Never: a look at observed objects, or a field
+//! that KMM's webhook refuses.
 //!
 //! The objects have no owner. Foreground deletion of an owner would delete all of them at once: the Module while pods
 //! still use the devices, the dependencies while KMM still needs them to unload the driver. The objects have labels, by
@@ -32,8 +32,8 @@ use device_plugin::{device_plugin, plugin_config};
 /// OpenShift's role for privileged pods, which loading a module needs.
 pub const SCC_ROLE: &str = "system:openshift:scc:privileged";
 
-/// The file of the plugin's configuration for this version of the driver. A plugin reads its file again when it changes,
-/// so each version has a file of its own: a node with an old version keeps the old configuration.
+/// The file of the plugin's configuration for this version of the driver. A plugin reads its file again when it
+/// changes, so each version has a file of its own: a node with an old version keeps the old configuration.
 #[must_use]
 pub fn plugin_file(version: &str) -> String {
     format!("{version}.yaml")

@@ -1,7 +1,7 @@
 //! The states of the nodes of one DeviceConfig.
 //!
-//! In: the [`ClusterState`]. Out: [`NodeStates`]: the nodes that match or are claimed, with everything known about them.
-//! Never: a decision.
+//! In: the [`ClusterState`]. Out: [`NodeStates`]: the nodes that match or are claimed, with everything known about
+//! them. Never: a decision.
 
 use std::collections::{BTreeMap, BTreeSet};
 

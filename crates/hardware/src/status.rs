@@ -3,8 +3,8 @@
 //! In: a [`Plan`], errors, the status as it is, a time. Out: the desired status. Never: a clock, a new transition time
 //! for a condition that stays, a list without a limit.
 //!
-//! `Ready` and `Errored` and their reasons are those of the sample operator of the authoring guide; the other conditions
-//! add details.
+//! `Ready` and `Errored` and their reasons are those of the sample operator of the authoring guide; the other
+//! conditions add details.
 
 use std::collections::BTreeSet;
 

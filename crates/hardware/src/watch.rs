@@ -4,9 +4,9 @@
 //! field that no controller reads.
 //!
 //! KMM's kinds are watched while its definition exists, in the version that it serves. Pods are watched once a
-//! DeviceConfig offers devices, resource claims once one offers devices by claims: there are many of both. An API server
-//! without resource claims has none in use. Requests to the API server: list and watch of deviceconfigs, nodes, pods,
-//! resourceclaims, modules, nodemodulesconfigs, moduleimagesconfigs in all namespaces, and of the
+//! DeviceConfig offers devices, resource claims once one offers devices by claims: there are many of both. An API
+//! server without resource claims has none in use. Requests to the API server: list and watch of deviceconfigs, nodes,
+//! pods, resourceclaims, modules, nodemodulesconfigs, moduleimagesconfigs in all namespaces, and of the
 //! customresourcedefinition `modules.kmm.sigs.x-k8s.io` by its name.
 
 use std::convert::Infallible;

@@ -1,7 +1,7 @@
 //! Reconciles of DeviceConfigs: plan, execute, write the status.
 //!
-//! In: keys of the queue. Out: writes, statuses, events, requeues. Never: a write without a difference; the same refused
-//! write without a pause.
+//! In: keys of the queue. Out: writes, statuses, events, requeues. Never: a write without a difference; the same
+//! refused write without a pause.
 //!
 //! A reconcile plans and executes until no action is left; then it writes the status. A failed action is skipped until
 //! its retry: soon, if it may succeed by itself, else after pauses that grow to five minutes, unless its content

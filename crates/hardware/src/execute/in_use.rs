@@ -1,7 +1,7 @@
 //! Verifies that no pod uses the devices of some nodes.
 //!
-//! In: a [`Precondition`]. Out: nothing if the API server confirms it, else a fault. Never: an answer from a watch, which
-//! may be behind.
+//! In: a [`Precondition`]. Out: nothing if the API server confirms it, else a fault. Never: an answer from a watch,
+//! which may be behind.
 
 use std::fmt::Debug;
 

@@ -217,7 +217,8 @@ fn obstacles_set_the_state() {
         &account,
         &ConfigState::ForeignModule("another client made it".to_owned()),
     );
-    // The Module of a former DeviceConfig is kept, so that no driver is unloaded. The garbage collector would delete it.
+    // The Module of a former DeviceConfig is kept, so that no driver is unloaded. The garbage collector would delete
+    // it.
     let former = json!({ "apiVersion": "hardware.tholepin.dev/v1alpha1", "kind": "DeviceConfig", "name": "acc", "uid": "before", "controller": true });
     for (version, spoil) in [("8", json!({ "labels": null })), ("9", json!({ "ownerReferences": [former] }))]
     {

@@ -275,17 +275,28 @@ fn play(policy: &Policy<'_>, nodes: &mut BTreeMap<&'static str, Real>) -> usize 
 const NAMES: [&str; 3] = ["1", "2", "3"];
 
 proptest! {
-    /// Whatever happens: never more nodes without a driver because of us than allowed, none unloaded under a pod, and all
-    /// nodes get the version.
+    /// Whatever happens: never more nodes without a driver because of us than allowed, none unloaded under a pod, and
+    /// all nodes get the version.
     #[test]
     fn upgrades_keep_their_guarantees(
         happens in prop::collection::vec(beside(), 0..60),
         most in 1..4_usize,
-        pods in prop_oneof![Just(PodsUsingDevices::Wait), Just(PodsUsingDevices::Evict), Just(PodsUsingDevices::Ignore)],
+        pods in prop::sample::select(vec![
+            PodsUsingDevices::Wait, PodsUsingDevices::Evict, PodsUsingDevices::Ignore,
+        ]),
         supported in prop::collection::vec(prop::bool::weighted(0.8), NODES),
     ) {
         let mut policy = Policy { version: "1", max_unavailable: most, pods, paused: false, devices_known: true };
-        let real = |supported| Real { version: None, loaded: None, cordon_tainted: false, pods: 0, supported, cordoned: false, rebooted: false, taken: false };
+        let real = |supported| Real {
+            version: None,
+            loaded: None,
+            cordon_tainted: false,
+            pods: 0,
+            supported,
+            cordoned: false,
+            rebooted: false,
+            taken: false,
+        };
         let mut nodes: BTreeMap<_, _> = (0..NODES).map(|at| (name(at), real(supported[at]))).collect();
         for one in happens {
             match one {

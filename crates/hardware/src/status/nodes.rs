@@ -49,8 +49,8 @@ pub(super) fn common_version(node_states: &NodeStates<'_>) -> Option<String> {
     loaded.all(|version| version == Some(first)).then(|| first.to_owned())
 }
 
-/// The version that an upgrade replaces. Once no node has it any more, only the status knows it; so it stays there until
-/// all nodes have the desired version.
+/// The version that an upgrade replaces. Once no node has it any more, only the status knows it; so it stays there
+/// until all nodes have the desired version.
 pub(super) fn upgrading_from(config: &Config, node_states: &NodeStates<'_>) -> Option<String> {
     let wanted = config.object.spec.driver_version.as_str();
     let is_owned = node_states.nodes.iter().any(|state| state.ownership == Ownership::Owned);

@@ -1,7 +1,7 @@
 //! The state of a DeviceConfig, by an ordered table of rules.
 //!
-//! In: [`Evidence`]. Out: the [`Verdict`] of the first rule in [`RULES`] that applies. Never: a rule that depends on the
-//! result of an earlier one.
+//! In: [`Evidence`]. Out: the [`Verdict`] of the first rule in [`RULES`] that applies. Never: a rule that depends on
+//! the result of an earlier one.
 
 use std::collections::BTreeMap;
 

@@ -329,7 +329,7 @@ fn k09_a_deviceconfig_goes_after_its_module() {
         assert!(case.module("acc").await.unwrap()["metadata"]["deletionTimestamp"].is_null());
         // Nobody comes any more to a node that is free, so that there is an end.
         assert_eq!(
-            [case.has_cordon_taint(&case.node(0)).await, case.is_fenced(&case.node(1)).await],
+            [case.has_cordon_taint(&case.node(0)).await, case.has_cordon_taint(&case.node(1)).await],
             [true, false]
         );
         case.leave_device("user").await;
@@ -340,7 +340,7 @@ fn k09_a_deviceconfig_goes_after_its_module() {
         let loader = accounts.get_opt("acc-module-loader").await.unwrap();
         assert!(loader.is_some(), "unloading needs it");
         assert_eq!(
-            [case.has_cordon_taint(&case.node(0)).await, case.is_fenced(&case.node(1)).await],
+            [case.has_cordon_taint(&case.node(0)).await, case.has_cordon_taint(&case.node(1)).await],
             [true, true]
         );
         case.kmm.script(|script| script.stuck.clear());
