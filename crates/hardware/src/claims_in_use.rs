@@ -1,67 +1,61 @@
 //! Resource claims (DRA) by which pods have devices.
 //!
-//! In: ResourceClaims by which pods may have devices. Out: for each pod its claims, and of which drivers their devices
-//! are. Never: where a pod runs, or whose a driver is.
+//! In: ResourceClaims. Out: the claims of each pod, with the drivers of their devices. Never: the node of a pod, or the
+//! owner of a driver.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
 use super::claim::Id;
+use super::index::Index;
 
-/// The group of ResourceClaims, and what they are called there.
+/// The API group of ResourceClaims.
 pub const GROUP: &str = "resource.k8s.io";
-/// See [`GROUP`].
+/// The plural of ResourceClaims.
 pub const PLURAL: &str = "resourceclaims";
 
-/// A ResourceClaim that was given devices, and that pods may use.
+/// A ResourceClaim with devices that pods may use.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct DeviceClaim {
     /// The drivers of the devices.
     pub drivers: BTreeSet<Arc<str>>,
-    /// The pods, by their UIDs.
+    /// The pods, by UID.
     pub pods: BTreeMap<Box<str>, Id>,
 }
 
-/// All of them, by name and by the UIDs of pods.
+/// ResourceClaims, by name and by the UIDs of pods.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct ClaimsInUse {
     all: BTreeMap<Id, DeviceClaim>,
-    by: BTreeMap<Box<str>, BTreeSet<Id>>,
+    by_pod: Index<Box<str>, Id>,
 }
 
-/// Whether devices of this name are given by claims: drivers have no slash in their names, extended resources have one.
+/// Whether this is the name of a DRA driver; names of extended resources have a slash.
 #[must_use]
 pub fn is_driver(name: &str) -> bool {
     !name.contains('/')
 }
 
 impl ClaimsInUse {
-    /// The claims of a pod.
+    /// The claims of the pod with this UID.
     pub fn of(&self, pod: &str) -> impl Iterator<Item = (&Id, &DeviceClaim)> + use<'_> {
-        let claims = self.by.get(pod).into_iter().flatten();
-        claims.filter_map(|claim| self.all.get_key_value(claim))
+        self.by_pod.of(pod).filter_map(|claim| self.all.get_key_value(claim))
     }
 
-    /// Records a claim; `None`: no pod has a device by it. Returns the pods that are affected.
-    pub fn put(&mut self, claim: Id, holding: Option<DeviceClaim>) -> BTreeSet<Id> {
-        let before = self.all.remove(&claim);
-        if before == holding {
-            self.all.extend(holding.map(|same| (claim, same)));
+    /// Replaces a claim; `None`: no pod has a device by it. Returns the affected pods.
+    pub fn put(&mut self, id: Id, claim: Option<DeviceClaim>) -> BTreeSet<Id> {
+        if self.all.get(&id) == claim.as_ref() {
             return BTreeSet::new();
         }
+        let before = self.all.remove(&id);
         for uid in before.iter().flat_map(|before| before.pods.keys()) {
-            if let Some(claims) = self.by.get_mut(uid) {
-                claims.remove(&claim);
-                if claims.is_empty() {
-                    self.by.remove(uid);
-                }
-            }
+            self.by_pod.remove(uid, &id);
         }
-        for uid in holding.iter().flat_map(|holding| holding.pods.keys()) {
-            self.by.entry(uid.clone()).or_default().insert(claim.clone());
+        for uid in claim.iter().flat_map(|claim| claim.pods.keys()) {
+            self.by_pod.insert(uid.clone(), id.clone());
         }
-        let pods = before.iter().chain(&holding).flat_map(|one| one.pods.values().cloned()).collect();
-        self.all.extend(holding.map(|holding| (claim, holding)));
+        let pods = before.iter().chain(&claim).flat_map(|claim| claim.pods.values().cloned()).collect();
+        self.all.extend(claim.map(|claim| (id, claim)));
         pods
     }
 }
@@ -80,33 +74,33 @@ mod tests {
     }
 
     #[test]
-    fn pods_have_what_their_claims_were_given() {
-        let mut held = ClaimsInUse::default();
+    fn pods_have_the_devices_of_their_claims() {
+        let mut claims = ClaimsInUse::default();
         let [one, two] = ["one", "two"].map(|name| Id::new("x", name));
-        for (claim, now, concerned) in [
+        for (claim, now, affected) in [
             (&one, holding("a.example", &["p", "q"]), ids(&["p", "q"])),
             (&one, holding("a.example", &["p", "q"]), ids(&[])),
             (&two, holding("b.example", &["p"]), ids(&["p"])),
             (&one, holding("a.example", &["q", "r"]), ids(&["p", "q", "r"])),
             (&two, holding("c.example", &["p"]), ids(&["p"])),
         ] {
-            assert_eq!(held.put(claim.clone(), now.clone()), concerned, "{claim} {now:?}");
+            assert_eq!(claims.put(claim.clone(), now.clone()), affected, "{claim} {now:?}");
         }
-        let drivers = |held: &ClaimsInUse, uid: &str| -> Vec<Arc<str>> {
-            held.of(uid).flat_map(|(_, holding)| holding.drivers.iter().cloned()).collect()
+        let drivers = |claims: &ClaimsInUse, uid: &str| -> Vec<Arc<str>> {
+            claims.of(uid).flat_map(|(_, holding)| holding.drivers.iter().cloned()).collect()
         };
-        assert_eq!(drivers(&held, "uid-p"), ["c.example".into()]);
-        assert_eq!(drivers(&held, "uid-r"), ["a.example".into()]);
-        assert_eq!(drivers(&held, "uid-none"), []);
+        assert_eq!(drivers(&claims, "uid-p"), ["c.example".into()]);
+        assert_eq!(drivers(&claims, "uid-r"), ["a.example".into()]);
+        assert_eq!(drivers(&claims, "uid-none"), []);
         for claim in [one, two] {
-            assert!(!held.put(claim.clone(), None).is_empty());
-            assert!(held.put(claim, None).is_empty());
+            assert!(!claims.put(claim.clone(), None).is_empty());
+            assert!(claims.put(claim, None).is_empty());
         }
-        assert_eq!(held, ClaimsInUse::default(), "nothing stays of those that are gone");
+        assert_eq!(claims, ClaimsInUse::default(), "removed claims leave nothing");
     }
 
     #[test]
-    fn names_tell_drivers_from_resources() {
+    fn drivers_have_no_slash_in_their_names() {
         assert!(is_driver("acc.vendor.example") && !is_driver("vendor.example/acc"));
     }
 }

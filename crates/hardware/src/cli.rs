@@ -1,7 +1,7 @@
-//! `tholepin hardware`: what can be done with DeviceConfigs without a cluster.
+//! `tholepin hardware`: commands for DeviceConfigs that need no cluster.
 //!
-//! In: files. Out: manifests on standard output, what was changed in them on standard error. Never: a cluster, or half
-//! an output.
+//! In: files. Out: manifests on standard output, notes about changes on standard error. Never: a cluster, or a part of
+//! the output after an error.
 
 use std::io::Read as _;
 use std::path::{Path, PathBuf};
@@ -16,25 +16,26 @@ use runtime::output::OutputArgs;
 use runtime::{stdout, yaml};
 use serde_json::Value;
 
-/// Enough for any file of manifests.
+/// The largest file.
 const LIMIT_BYTES: u64 = 16 << 20;
 /// The most objects in one file.
 const OBJECTS: usize = 10_000;
 
-/// `tholepin hardware`.
+/// Arguments of `tholepin hardware`.
 #[derive(Clone, Debug, clap::Args)]
 pub struct Args {
     #[command(subcommand)]
     command: Command,
 }
 
-/// What can be done.
+/// Subcommands.
 #[derive(Clone, Debug, Subcommand)]
 enum Command {
-    /// Print DeviceConfigs of the sample operator (example.com/v1alpha1) as ours
+    /// Convert DeviceConfigs of the sample operator (example.com/v1alpha1) to hardware.tholepin.dev/v1alpha1
     #[command(
-        long_about = "Print DeviceConfigs of the authoring guide's sample operator (example.com/v1alpha1) as ours.\n\n\
-        What was meant without being said is written down, and what never worked is put right; a line on standard error tells of each. \
+        long_about = "Convert DeviceConfigs of the authoring guide's sample operator (example.com/v1alpha1) to \
+        hardware.tholepin.dev/v1alpha1.\n\n\
+        Implicit settings become explicit, and settings without effect are corrected; standard error lists each change. \
         Nothing is printed if an object cannot be converted.",
         after_help = "Examples:\n  tholepin hardware convert old.yaml > new.yaml\n  \
         kubectl get deviceconfigs.example.com -A -o yaml | tholepin hardware convert -o json"
@@ -48,10 +49,10 @@ enum Command {
     },
 }
 
-/// Does it.
+/// Runs the command.
 ///
 /// # Errors
-/// When a file cannot be read, or an object in it cannot be converted; standard output is empty then.
+/// The file cannot be read, or an object in it cannot be converted. Standard output is empty then.
 pub fn run(args: &Args) -> anyhow::Result<ExitCode> {
     let Command::Convert { file, output } = &args.command;
     let name = if file == Path::new("-") { "standard input".to_owned() } else { file.display().to_string() };
@@ -63,7 +64,7 @@ pub fn run(args: &Args) -> anyhow::Result<ExitCode> {
     Ok(ExitCode::SUCCESS)
 }
 
-/// All of a file, or of standard input.
+/// The content of a file, or of standard input.
 fn read(file: &Path) -> anyhow::Result<String> {
     let mut bytes = Vec::new();
     let limit = LIMIT_BYTES + 1;
@@ -78,7 +79,7 @@ fn read(file: &Path) -> anyhow::Result<String> {
     Ok(String::from_utf8(bytes)?)
 }
 
-/// What is printed, and what is said besides.
+/// The output, and the notes about changes.
 fn converted(file: &str, text: &str, format: ManifestFormat) -> anyhow::Result<(String, Vec<String>)> {
     let mut objects = Vec::new();
     let mut notes = Vec::new();
@@ -94,7 +95,7 @@ fn converted(file: &str, text: &str, format: ManifestFormat) -> anyhow::Result<(
     Ok((format.write(&objects)?, notes))
 }
 
-/// The objects, those of Lists one by one.
+/// The objects of all documents; a List is replaced by its items.
 fn items(documents: Vec<Value>) -> Vec<Value> {
     let mut all = Vec::new();
     for mut document in documents {
@@ -107,7 +108,7 @@ fn items(documents: Vec<Value>) -> Vec<Value> {
     all
 }
 
-/// Which object it is, for people.
+/// The object in words, for messages.
 fn title(object: &Value) -> String {
     let word = |field: &str| object["metadata"][field].as_str().unwrap_or_default();
     match (word("namespace"), word("name")) {
@@ -136,7 +137,7 @@ spec: {driverImage: b, driverVersion: '2', nodeSelector: {a: b}}
 ";
 
     #[test]
-    fn each_object_becomes_one_of_ours() {
+    fn each_object_is_converted() {
         let (text, notes) = converted("f", OLD, ManifestFormat::Yaml).unwrap();
         let wanted = "---\napiVersion: hardware.tholepin.dev/v1alpha1\nkind: DeviceConfig\nmetadata:\n  name: acc\n  namespace: hw\nspec:\n  \
             driverImage: registry.example/acc\n  driverVersion: \"1.4.2\"\n  imagePullPolicy: Always\n  nodeSelector:\n    \
@@ -155,7 +156,7 @@ spec: {driverImage: b, driverVersion: '2', nodeSelector: {a: b}}
     }
 
     #[test]
-    fn what_is_wrong_is_told_in_one_line_and_nothing_is_printed() {
+    fn errors_are_one_line_and_nothing_is_printed() {
         let table = [
             ("", "f: no object in it"),
             ("a: [", "f: "),

@@ -1,18 +1,19 @@
 //! The cluster as observed: everything that decisions about DeviceConfigs read.
 //!
-//! In: what watches and the answers of our own writes say. Out: a [`ClusterState`] that says the same, and whose work a
-//! change is. Never: a wait, a decision, or older news over newer.
+//! In: objects from watches, and from the answers to writes. Out: a [`ClusterState`], and the DeviceConfigs that each
+//! change affects. Never: a wait, a decision, an older object in place of a newer one.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
 use api::hardware::{self, keys};
+use objects::observed::compare_versions;
 
 use super::claim::{Claims, Id};
 use super::claims_in_use::{ClaimsInUse, DeviceClaim, is_driver};
 use super::device_names::DeviceNames;
+use super::index::Index;
 use super::nmc::{Images, Nmc};
-use objects::observed::compare_versions;
 
 mod config;
 mod node;
@@ -21,15 +22,15 @@ mod pods;
 
 pub use config::Config;
 pub use node::{CORDON_TAINT, Node};
-pub use observed::ObservedObject;
+pub use observed::{ObservedObject, marks};
 pub use pods::{Pod, Pods};
 
 /// The environment of the process.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Environment {
-    /// Pods that load modules need a SecurityContextConstraint.
+    /// The platform is OpenShift: pods that load modules need a SecurityContextConstraint.
     pub openshift: bool,
-    /// Our own image, which has our device plugin in it.
+    /// The image of this process, which contains the device plugin.
     pub image: String,
 }
 
@@ -37,39 +38,38 @@ pub struct Environment {
 #[derive(Debug, Default)]
 pub struct ClusterState {
     /// The environment of the process.
-    pub place: Environment,
-    /// Who asks for which nodes.
+    pub environment: Environment,
+    /// Claims of DeviceConfigs on nodes.
     pub claims: Claims,
     /// DeviceConfigs.
     pub configs: BTreeMap<Id, Config>,
     /// Nodes.
     pub nodes: BTreeMap<Arc<str>, Node>,
-    /// Whether there is KMM; `None`: that is not known yet.
+    /// Availability of KMM; `None`: not known yet.
     pub kmm: Option<Kmm>,
     /// Modules of all owners.
     pub modules: BTreeMap<Id, ObservedObject>,
-    /// What KMM says of nodes.
+    /// Reports of KMM about nodes.
     pub nmcs: BTreeMap<Arc<str>, Nmc>,
-    /// What KMM says of the images of Modules.
+    /// Reports of KMM about the images of Modules.
     pub images: BTreeMap<Id, Images>,
     /// Pods that may have a device; `None`: not known.
     pub pods: Option<Pods>,
-    /// How often pods have gone so far.
-    pods_gone: u64,
-    /// What [`ClusterState::needs`] said; `None` when DeviceConfigs or Modules have changed since. Nodes and pods
-    /// change far more often.
-    needs: Option<Needs>,
-    /// What pods have by resource claims; `None`: not known.
-    pub held: Option<ClaimsInUse>,
+    /// Devices that pods have by resource claims; `None`: not known.
+    pub claims_in_use: Option<ClaimsInUse>,
     /// Kinds that have been listed once.
-    pub listed: BTreeSet<Kind>,
-    /// Nodes with a fence, by the claim that it names.
-    fences: BTreeMap<String, BTreeSet<Arc<str>>>,
+    pub listed: BTreeSet<WatchedKind>,
+    /// The number of pods that have gone so far.
+    pods_gone: u64,
+    /// The cached result of [`ClusterState::optional_watches`], which depends on DeviceConfigs and Modules only.
+    optional_watches: Option<OptionalWatches>,
+    /// Nodes with a cordon taint, by the claim that it names.
+    cordon_taints: Index<String, Arc<str>>,
 }
 
-/// What is watched.
+/// A watched kind of objects.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
-pub enum Kind {
+pub enum WatchedKind {
     /// DeviceConfigs.
     Config,
     /// Nodes.
@@ -84,92 +84,90 @@ pub enum Kind {
     Images,
 }
 
-/// Whether there is KMM.
+/// Availability of KMM.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Kmm {
-    /// There is none.
+    /// Not installed.
     Absent,
-    /// Its API is served in this version.
+    /// Installed; the API is served in this version.
     Served(String),
-    /// It is still served, and is being deleted with all there is of it: nothing new can be made.
-    Going(String),
+    /// Being deleted with all its objects: still served, but new objects are refused.
+    Terminating(String),
 }
 
 impl Kmm {
-    /// The version of its API, as long as there is one.
+    /// The version of the API, as long as it is served.
     #[must_use]
     pub fn version(&self) -> Option<&str> {
         match self {
             Self::Absent => None,
-            Self::Served(version) | Self::Going(version) => Some(version),
+            Self::Served(version) | Self::Terminating(version) => Some(version),
         }
     }
 }
 
-/// What is worth to know only for some DeviceConfigs.
+/// Kinds that only some DeviceConfigs need.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct Needs {
+pub struct OptionalWatches {
     /// Pods that may have a device.
     pub pods: bool,
-    /// What pods have by resource claims.
-    pub held: bool,
+    /// Resource claims of pods.
+    pub claims: bool,
 }
 
-/// What there is to do.
+/// A key of the queue.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Key {
-    /// See to a DeviceConfig.
+    /// A DeviceConfig.
     Config(Id),
-    /// See to what is left of one that is gone: its claim.
+    /// The claim of a DeviceConfig that is gone.
     Orphan(String),
 }
 
-/// Whose work a change is.
+/// DeviceConfigs that a change affects.
 pub type AffectedConfigs = BTreeSet<Id>;
 
 impl ClusterState {
-    /// Nothing is known yet.
+    /// A state in which nothing is known yet.
     #[must_use]
-    pub fn new(place: Environment) -> Self {
-        Self { place, claims: Claims::new(keys::LABEL_DRIVER), ..Self::default() }
+    pub fn new(environment: Environment) -> Self {
+        Self { environment, claims: Claims::new(keys::LABEL_DRIVER), ..Self::default() }
     }
 
-    /// Enough is known to decide anything.
+    /// Whether all kinds that decisions need have been listed.
     #[must_use]
     pub fn is_complete(&self) -> bool {
         let has = |kind| self.listed.contains(&kind);
         let kmm = match self.kmm {
             None => false,
             Some(Kmm::Absent) => true,
-            Some(Kmm::Served(_)) => has(Kind::Module) && has(Kind::Nmc) && has(Kind::Images),
-            // The other kinds may have gone first.
-            Some(Kmm::Going(_)) => has(Kind::Module),
+            Some(Kmm::Served(_)) => {
+                has(WatchedKind::Module) && has(WatchedKind::Nmc) && has(WatchedKind::Images)
+            }
+            // The definitions of the other kinds may have been deleted first.
+            Some(Kmm::Terminating(_)) => has(WatchedKind::Module),
         };
-        kmm && has(Kind::Config) && has(Kind::Node)
+        kmm && has(WatchedKind::Config) && has(WatchedKind::Node)
     }
 
-    /// The kinds to be watched: pods and claims matter only where devices are offered.
-    pub fn needs(&mut self) -> Needs {
-        let needs = self.needs.unwrap_or_else(|| self.wanted());
-        self.needs = Some(needs);
-        needs
+    /// The optional watches that are needed: pods and claims matter only to DeviceConfigs that offer devices.
+    pub fn optional_watches(&mut self) -> OptionalWatches {
+        if let Some(known) = self.optional_watches {
+            return known;
+        }
+        let names = |config: &Config| {
+            let module = config.module.as_deref().map(|module| Id::new(&config.id().namespace, module));
+            let live = module.and_then(|module| self.modules.get(&module));
+            let recorded = live.map(|live| DeviceNames::recorded_on(&live.body).names());
+            config.device_names().into_iter().chain(recorded.unwrap_or_default())
+        };
+        let mut names = self.configs.values().flat_map(names).peekable();
+        let watches =
+            OptionalWatches { pods: names.peek().is_some(), claims: names.any(|name| is_driver(&name)) };
+        *self.optional_watches.insert(watches)
     }
 
-    fn wanted(&self) -> Needs {
-        let of = |config: &Config| config.device_names().into_iter().chain(self.remembered(config));
-        let mut names = self.configs.values().flat_map(of).peekable();
-        Needs { pods: names.peek().is_some(), held: names.any(|name| is_driver(&name)) }
-    }
-
-    /// The names that its Module remembers, under which devices are or were offered.
-    fn remembered(&self, config: &Config) -> BTreeSet<String> {
-        let module = config.module.as_deref().map(|module| Id::new(&config.id().namespace, module));
-        let live = module.and_then(|module| self.modules.get(&module));
-        live.map(|live| DeviceNames::on(&live.body).names()).unwrap_or_default()
-    }
-
-    /// A DeviceConfig is like this. Of one that cannot be read the spec stays as it was known, and nothing new is
-    /// begun.
+    /// Adds or replaces a DeviceConfig. An unreadable one keeps its known spec.
     pub fn put_config(&mut self, mut config: Config) -> AffectedConfigs {
         let id = config.id();
         if let Some(known) = self.configs.get(&id) {
@@ -183,71 +181,66 @@ impl ClusterState {
                 config.object.spec = known.object.spec.clone();
             }
         }
-        let concerned =
-            self.claims.put(config.claimant(), self.nodes.iter().map(|(name, node)| (name, &node.labels)));
+        let nodes = self.nodes.iter().map(|(name, node)| (name, &node.labels));
+        let affected = self.claims.put(config.claimant(), nodes);
         self.configs.insert(id, config);
-        self.needs = None;
-        concerned
+        self.optional_watches = None;
+        affected
     }
 
-    /// A DeviceConfig is gone.
+    /// Removes a DeviceConfig.
     pub fn remove_config(&mut self, id: &Id) -> AffectedConfigs {
         self.configs.remove(id);
-        self.needs = None;
+        self.optional_watches = None;
         self.claims.remove(id)
     }
 
-    /// A node is like this.
+    /// Adds or replaces a node.
     pub fn put_node(&mut self, name: Arc<str>, mut node: Node) -> AffectedConfigs {
         if let Some(known) = self.nodes.get(&name) {
-            if known.fenced_for() == node.fenced_for() {
-                node.fence_seen = known.fence_seen;
+            if known.cordon_taint_claim() == node.cordon_taint_claim() {
+                node.cordon_taint_seen = known.cordon_taint_seen;
             }
             if compare_versions(&known.version, &node.version).is_ge() {
                 return AffectedConfigs::new();
             }
-            let same = Node { version: known.version.clone(), ..node.clone() } == *known;
-            if same {
+            let is_same = Node { version: known.version.clone(), ..node.clone() } == *known;
+            if is_same {
                 self.nodes.insert(name, node);
                 return AffectedConfigs::new();
             }
         }
-        let mut concerned = self.claims.put_node(&name, &node.labels);
-        concerned.extend(self.holder(&name));
-        concerned.extend(self.fencer(&name));
-        self.unfence(&name);
-        if let Some(claim) = node.fenced_for() {
-            self.fences.entry(claim.to_owned()).or_default().insert(Arc::clone(&name));
+        let mut affected = self.claims.put_node(&name, &node.labels);
+        affected.extend(self.claims.owner_of_node(&name).cloned());
+        affected.extend(self.cordon_taint_owner(&name));
+        self.forget_cordon_taint(&name);
+        if let Some(claim) = node.cordon_taint_claim() {
+            self.cordon_taints.insert(claim.to_owned(), Arc::clone(&name));
         }
         self.nodes.insert(Arc::clone(&name), node);
-        concerned.extend(self.fencer(&name));
-        concerned
+        affected.extend(self.cordon_taint_owner(&name));
+        affected
     }
 
-    /// A node is gone.
+    /// Removes a node.
     pub fn remove_node(&mut self, name: &Arc<str>) -> AffectedConfigs {
-        self.unfence(name);
+        self.forget_cordon_taint(name);
         self.nodes.remove(name);
         self.claims.remove_node(name)
     }
 
-    /// Nodes with a fence that names this claim, sorted.
-    pub fn fenced(&self, claim: &str) -> impl Iterator<Item = &Arc<str>> + use<'_> {
-        self.fences.get(claim).into_iter().flatten()
+    /// Nodes with a cordon taint that names this claim, sorted.
+    pub fn cordon_tainted(&self, claim: &str) -> impl Iterator<Item = &Arc<str>> + use<'_> {
+        self.cordon_taints.of(claim)
     }
 
-    /// The fence that a node is known to have is none any more.
-    fn unfence(&mut self, name: &Arc<str>) {
-        let Some(claim) = self.nodes.get(name).and_then(Node::fenced_for) else { return };
-        if let Some(nodes) = self.fences.get_mut(claim) {
-            nodes.remove(name);
-            if nodes.is_empty() {
-                self.fences.remove(claim);
-            }
+    fn forget_cordon_taint(&mut self, name: &Arc<str>) {
+        if let Some(claim) = self.nodes.get(name).and_then(Node::cordon_taint_claim) {
+            self.cordon_taints.remove(claim, name);
         }
     }
 
-    /// A Module is like this.
+    /// Adds or replaces a Module.
     pub fn put_module(&mut self, id: Id, live: ObservedObject) -> AffectedConfigs {
         if let Some(known) = self.modules.get(&id) {
             let version = |live: &ObservedObject| live.text("/metadata/resourceVersion").to_owned();
@@ -255,148 +248,140 @@ impl ClusterState {
                 return AffectedConfigs::new();
             }
         }
-        let concerned = self.owner(&id);
+        let affected = self.module_owner(&id);
         self.modules.insert(id, live);
-        self.needs = None;
-        concerned
+        self.optional_watches = None;
+        affected
     }
 
-    /// A Module is gone: that concerns its owner, and those who wait for nodes where KMM still lists it.
+    /// Removes a Module. This affects its owner, and the DeviceConfigs of nodes where KMM still lists it.
     pub fn remove_module(&mut self, id: &Id) -> AffectedConfigs {
         if self.modules.remove(id).is_none() {
             return AffectedConfigs::new();
         }
-        self.needs = None;
+        self.optional_watches = None;
         let listed = self.nmcs.iter().filter(|(_, nmc)| nmc.modules.contains_key(id));
-        let mut concerned: AffectedConfigs =
-            listed.flat_map(|(node, _)| self.claims.concerned(node)).collect();
-        concerned.extend(self.owner(id));
-        concerned
+        let mut affected: AffectedConfigs = listed.flat_map(|(node, _)| self.claims.affected(node)).collect();
+        affected.extend(self.module_owner(id));
+        affected
     }
 
-    /// There are no Modules any more.
-    pub fn remove_modules(&mut self) {
+    /// Removes KMM and all of its objects.
+    pub fn remove_kmm(&mut self) -> AffectedConfigs {
+        self.kmm = Some(Kmm::Absent);
         self.modules.clear();
-        self.needs = None;
+        self.nmcs.clear();
+        self.images.clear();
+        self.optional_watches = None;
+        self.all_configs()
     }
 
-    /// What KMM says of a node.
-    pub fn put_nmc(&mut self, node: Arc<str>, nmc: Nmc) -> AffectedConfigs {
-        if self.nmcs.get(&node) == Some(&nmc) {
-            return AffectedConfigs::new();
-        }
-        let concerned = self.concerned(&node);
-        self.nmcs.insert(node, nmc);
-        concerned
+    /// Replaces the report of KMM about a node; `None` removes it.
+    pub fn put_nmc(&mut self, node: Arc<str>, nmc: Option<Nmc>) -> AffectedConfigs {
+        let mut affected = self.claims.affected(&node);
+        affected.extend(self.cordon_taint_owner(&node));
+        if replace(&mut self.nmcs, node, nmc) { affected } else { AffectedConfigs::new() }
     }
 
-    /// KMM says no more of a node.
-    pub fn remove_nmc(&mut self, node: &str) -> AffectedConfigs {
-        if self.nmcs.remove(node).is_none() { AffectedConfigs::new() } else { self.concerned(node) }
-    }
-
-    /// What KMM says of a Module's images.
+    /// Replaces the report of KMM about the images of a Module; `None` removes it.
     pub fn put_images(&mut self, id: Id, images: Option<Images>) -> AffectedConfigs {
-        if self.images.get(&id) == images.as_ref() {
-            return AffectedConfigs::new();
-        }
-        let concerned = self.owner(&id);
-        match images {
-            Some(images) => drop(self.images.insert(id, images)),
-            None => drop(self.images.remove(&id)),
-        }
-        concerned
+        let affected = self.module_owner(&id);
+        if replace(&mut self.images, id, images) { affected } else { AffectedConfigs::new() }
     }
 
-    /// A pod is like this, or of no interest.
+    /// Replaces a pod; `None` removes it.
     pub fn put_pod(&mut self, id: Id, pod: Option<Pod>) -> AffectedConfigs {
         self.pods_gone += u64::from(pod.is_none());
         let Some(pods) = &mut self.pods else { return AffectedConfigs::new() };
         let nodes = pods.put(id, pod);
-        nodes.iter().flat_map(|node| self.holder(node)).collect()
+        nodes.iter().filter_map(|node| self.claims.owner_of_node(node)).cloned().collect()
     }
 
-    /// All pods, as they were listed.
+    /// Replaces all pods by a list.
     pub fn put_pods(&mut self, pods: Pods) -> AffectedConfigs {
         self.pods_gone += 1;
         if self.pods.as_ref() == Some(&pods) {
             return AffectedConfigs::new();
         }
         self.pods = Some(pods);
-        self.everybody()
+        self.all_configs()
     }
 
-    /// Pods as an answer of the API server has them that was asked for when pods had gone so often. One that has gone
-    /// since may be among them, and would never go again; so then they are left to the watch.
-    pub fn put_seen(&mut self, seen: Vec<(Id, Pod)>, gone: u64) -> AffectedConfigs {
+    /// Adds pods from a list that was requested when [`Self::pods_gone`] was `gone`. If pods have gone since, the list
+    /// may contain one of them, and the watch would never remove it again; so the list is ignored.
+    pub fn put_listed_pods(&mut self, listed: Vec<(Id, Pod)>, gone: u64) -> AffectedConfigs {
         if self.pods_gone != gone {
             return AffectedConfigs::new();
         }
-        seen.into_iter().flat_map(|(id, pod)| self.put_pod(id, Some(pod))).collect()
+        listed.into_iter().flat_map(|(id, pod)| self.put_pod(id, Some(pod))).collect()
     }
 
-    /// How often pods have gone so far.
+    /// The number of pods that have gone so far.
     #[must_use]
     pub fn pods_gone(&self) -> u64 {
         self.pods_gone
     }
 
-    /// A resource claim is like this, or no pod has anything by it.
-    pub fn put_holding(&mut self, claim: Id, holding: Option<DeviceClaim>) -> AffectedConfigs {
-        let Some(held) = &mut self.held else { return AffectedConfigs::new() };
-        let pods = held.put(claim, holding);
-        let known = self.pods.as_ref();
-        let pods = pods.iter().filter_map(|pod| known?.all.get(pod));
-        pods.filter_map(|pod| self.holder(&pod.node)).collect()
+    /// Replaces a resource claim; `None`: no pod has a device by it.
+    pub fn put_claim_in_use(&mut self, id: Id, claim: Option<DeviceClaim>) -> AffectedConfigs {
+        let Some(claims) = &mut self.claims_in_use else { return AffectedConfigs::new() };
+        let pods = claims.put(id, claim);
+        let pods = pods.iter().filter_map(|pod| self.pods.as_ref()?.all.get(pod));
+        pods.filter_map(|pod| self.claims.owner_of_node(&pod.node)).cloned().collect()
     }
 
-    /// A pod was asked to go, and goes.
-    pub fn pod_leaves(&mut self, id: &Id) -> AffectedConfigs {
+    /// Replaces all resource claims by a list.
+    pub fn put_claims_in_use(&mut self, claims: ClaimsInUse) -> AffectedConfigs {
+        if self.claims_in_use.as_ref() == Some(&claims) {
+            return AffectedConfigs::new();
+        }
+        self.claims_in_use = Some(claims);
+        self.all_configs()
+    }
+
+    /// Marks a pod as terminating after its eviction.
+    pub fn mark_pod_terminating(&mut self, id: &Id) -> AffectedConfigs {
         let known = self.pods.as_ref().and_then(|pods| pods.all.get(id));
-        let leaving = known.map(|pod| Pod { leaving: true, ..pod.clone() });
-        leaving.map(|pod| self.put_pod(id.clone(), Some(pod))).unwrap_or_default()
+        let terminating = known.map(|pod| Pod { terminating: true, ..pod.clone() });
+        terminating.map(|pod| self.put_pod(id.clone(), Some(pod))).unwrap_or_default()
     }
 
-    /// All of a kind have been listed for the first time, or anew; or whether there is KMM has turned. Everybody looks.
-    pub fn everybody(&self) -> AffectedConfigs {
+    /// All DeviceConfigs: affected by a list, and by a change in the availability of KMM.
+    pub fn all_configs(&self) -> AffectedConfigs {
         self.configs.keys().cloned().collect()
     }
 
-    /// What is left of DeviceConfigs that are gone: claims and fences on nodes, Modules.
+    /// Claims of DeviceConfigs that are gone: on nodes, in cordon taints, of Modules.
     #[must_use]
     pub fn orphans(&self) -> BTreeSet<String> {
-        let mut all: BTreeSet<String> = self.claims.unknown().map(|claim| claim.to_string()).collect();
-        let ours = self.modules.iter().filter(|(_, live)| {
-            let name = live.text("/metadata/labels/hardware.tholepin.dev~1deviceconfig");
-            !name.is_empty() && live.is_marked(name)
-        });
-        let claims = ours.map(|(id, _)| hardware::claim(&id.namespace, &id.name));
-        let claims = claims.chain(self.fences.keys().cloned());
-        all.extend(claims.filter(|claim| self.claims.owner(claim).is_none()));
-        all
+        let modules = self.modules.iter().filter(|(_, live)| live.is_marked(live.device_config()));
+        let modules = modules.filter(|(_, live)| !live.device_config().is_empty());
+        let claims = modules.map(|(id, _)| hardware::claim(&id.namespace, &id.name));
+        let claims = claims.chain(self.cordon_taints.keys().cloned());
+        let claims = claims.filter(|claim| self.claims.owner(claim).is_none());
+        claims.chain(self.claims.orphaned().map(|claim| claim.to_string())).collect()
     }
 
-    /// Whose Module this would be.
-    fn owner(&self, module: &Id) -> AffectedConfigs {
+    /// The DeviceConfig whose Module has this name.
+    fn module_owner(&self, module: &Id) -> AffectedConfigs {
         let claim = hardware::claim(&module.namespace, &module.name);
         self.claims.owner(&claim).cloned().into_iter().collect()
     }
 
-    /// Whom the modules on a node concern: who has it or asks for it, and whose fence it has.
-    fn concerned(&self, node: &str) -> AffectedConfigs {
-        let mut concerned = self.claims.concerned(node);
-        concerned.extend(self.fencer(node));
-        concerned
-    }
-
-    /// Whose fence a node has.
-    fn fencer(&self, node: &str) -> Option<Id> {
-        let claim = self.nodes.get(node)?.fenced_for()?;
+    /// The DeviceConfig whose cordon taint a node has.
+    fn cordon_taint_owner(&self, node: &str) -> Option<Id> {
+        let claim = self.nodes.get(node)?.cordon_taint_claim()?;
         self.claims.owner(claim).cloned()
     }
+}
 
-    /// Who has a node.
-    fn holder(&self, node: &str) -> Option<Id> {
-        self.claims.claim_on(node).and_then(|claim| self.claims.owner(claim)).cloned()
+/// Replaces or removes an entry. Returns whether that makes a difference.
+fn replace<K: Ord, V: PartialEq>(map: &mut BTreeMap<K, V>, key: K, value: Option<V>) -> bool {
+    let is_changed = map.get(&key) != value.as_ref();
+    match value {
+        Some(value) if is_changed => drop(map.insert(key, value)),
+        None => drop(map.remove(&key)),
+        _ => {}
     }
+    is_changed
 }

@@ -1,57 +1,57 @@
-//! Which image a node's kernel needs.
+//! The image for a node's kernel.
 //!
-//! In: kernel mappings, the version of a kernel, a Module's name. Out: the image, as KMM will work it out. Never: an
-//! image for a kernel that no mapping matches, or a guess where an expression cannot be read.
+//! In: kernel mappings, the version of a kernel, a Module's name. Out: the image that KMM will choose. Never: an image
+//! for a kernel that no mapping matches, or a guess where an expression cannot be read.
 
 use api::hardware::{KernelMapping, RegistryTls, first_match};
 
-/// What the mappings say of a kernel.
+/// The result of kernel mappings for a kernel.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub enum Served {
-    /// There is an image for it.
-    By(Source),
+pub enum KernelSupport {
+    /// A mapping gives an image.
+    Supported(Source),
     /// No mapping matches: the node is left alone.
     Unsupported,
-    /// Undecided: this is wrong with a mapping or with the version.
-    Unclear(String),
+    /// Undecided, because of this error in a mapping or in the version.
+    Invalid(String),
 }
 
-/// What a kernel mapping gives to a kernel.
+/// The values of a kernel mapping for a kernel.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Source {
     /// The image.
     pub image: String,
-    /// What is unloaded before, if the mapping says it itself.
+    /// Modules to unload before, if the mapping names any.
     pub in_tree_modules_to_remove: Vec<String>,
-    /// How to speak to the image's registry, if the mapping says it itself.
+    /// TLS settings of the registry, if the mapping has any.
     pub registry_tls: Option<RegistryTls>,
 }
 
-/// A Module as templates of images name it.
+/// The names of a Module in templates of images.
 #[derive(Clone, Copy, Debug)]
-pub struct Names<'a> {
+pub struct TemplateNames<'a> {
     /// `MOD_NAME`.
     pub name: &'a str,
     /// `MOD_NAMESPACE`.
     pub namespace: &'a str,
 }
 
-/// What the mappings say of a kernel. KMM's `pkg/module` kernel mapper does the same.
+/// The result of the mappings for a kernel, as KMM's `pkg/module` kernel mapper has it.
 #[must_use]
-pub fn served(mappings: &[KernelMapping], kernel: &str, names: Names<'_>) -> Served {
+pub fn kernel_support(mappings: &[KernelMapping], kernel: &str, names: TemplateNames<'_>) -> KernelSupport {
     let matched = match first_match(mappings, kernel) {
         Ok(matched) => matched.and_then(|index| mappings.get(index)),
-        Err(error) => return Served::Unclear(error.to_string()),
+        Err(error) => return KernelSupport::Invalid(error.to_string()),
     };
-    let Some(mapping) = matched else { return Served::Unsupported };
+    let Some(mapping) = matched else { return KernelSupport::Unsupported };
     let template = mapping.image.as_deref().unwrap_or_default();
     match Variables::of(kernel, names) {
-        Some(variables) => Served::By(Source {
-            image: filled(template, &variables),
+        Some(variables) => KernelSupport::Supported(Source {
+            image: fill(template, &variables),
             in_tree_modules_to_remove: mapping.in_tree_modules_to_remove.clone(),
             registry_tls: mapping.registry_tls,
         }),
-        None => Served::Unclear(format!(
+        None => KernelSupport::Invalid(format!(
             "the kernel's version {kernel:?} has fewer than three parts, which KMM refuses"
         )),
     }
@@ -61,12 +61,12 @@ pub fn served(mappings: &[KernelMapping], kernel: &str, names: Names<'_>) -> Ser
 struct Variables<'a> {
     full: String,
     parts: [&'a str; 3],
-    names: Names<'a>,
+    names: TemplateNames<'a>,
 }
 
 impl<'a> Variables<'a> {
-    /// None if the version has fewer than three parts.
-    fn of(kernel: &'a str, names: Names<'a>) -> Option<Self> {
+    /// The variables; `None` if the version has fewer than three parts.
+    fn of(kernel: &'a str, names: TemplateNames<'a>) -> Option<Self> {
         let kernel = kernel.strip_suffix('+').unwrap_or(kernel);
         let legal = |c: char| if c.is_ascii_alphanumeric() || "._-".contains(c) { c } else { '_' };
         let mut parts = kernel.split(['.', ',', '-']);
@@ -90,8 +90,8 @@ impl<'a> Variables<'a> {
     }
 }
 
-/// A template with its variables filled in: `$NAME`, `${NAME}`, and the forms of shells for what is empty.
-fn filled(template: &str, variables: &Variables<'_>) -> String {
+/// Fills in the variables of a template: `$NAME`, `${NAME}`, and the forms of shells for empty variables.
+fn fill(template: &str, variables: &Variables<'_>) -> String {
     let (mut image, mut rest) = (String::with_capacity(template.len()), template);
     while let Some((before, after)) = rest.split_once('$') {
         image += before;
@@ -112,8 +112,8 @@ fn filled(template: &str, variables: &Variables<'_>) -> String {
     image + rest
 }
 
-/// What stands in `${...}`: a name, and perhaps what to say where it is empty (`-`, `:-`, `=`, `:=`) or is not (`+`,
-/// `:+`).
+/// The value of `${...}`: a name, with an optional replacement for an empty value (`-`, `:-`, `=`, `:=`) or for any
+/// other (`+`, `:+`).
 fn braced(inside: &str, variables: &Variables<'_>) -> String {
     let end = inside.find(|c: char| !c.is_ascii_alphanumeric() && c != '_').unwrap_or(inside.len());
     let (name, form) = inside.split_at(end);
@@ -132,11 +132,11 @@ mod tests {
 
     use super::*;
 
-    const NAMES: Names<'static> = Names { name: "acc-module", namespace: "hw" };
+    const NAMES: TemplateNames<'static> = TemplateNames { name: "acc-module", namespace: "hw" };
     const EL9: &str = "5.14.0-427.13.1.el9_4.x86_64";
 
-    fn by(image: &str) -> Served {
-        Served::By(Source { image: image.to_owned(), ..Source::default() })
+    fn supported(image: &str) -> KernelSupport {
+        KernelSupport::Supported(Source { image: image.to_owned(), ..Source::default() })
     }
 
     fn mapping(literal: Option<&str>, regexp: Option<&str>, image: &str) -> KernelMapping {
@@ -149,33 +149,33 @@ mod tests {
     }
 
     #[test]
-    fn the_first_that_matches_counts() {
+    fn the_first_match_decides() {
         let all = [
             mapping(Some("6.1.0-literal"), None, "r/a:literal"),
             mapping(None, Some(r"\.el9"), "r/a:el9"),
             mapping(None, Some("^6\\."), "r/a:six"),
         ];
         let table = [
-            ("6.1.0-literal", by("r/a:literal")),
-            ("6.1.0-literal+", by("r/a:literal")),
-            (EL9, by("r/a:el9")),
-            ("6.12.0-1.el9_6", by("r/a:el9")),
-            ("6.12.0-55.9.1.el10_0.x86_64", by("r/a:six")),
-            ("4.18.0-553.el8_10.x86_64", Served::Unsupported),
-            ("", Served::Unsupported),
+            ("6.1.0-literal", supported("r/a:literal")),
+            ("6.1.0-literal+", supported("r/a:literal")),
+            (EL9, supported("r/a:el9")),
+            ("6.12.0-1.el9_6", supported("r/a:el9")),
+            ("6.12.0-55.9.1.el10_0.x86_64", supported("r/a:six")),
+            ("4.18.0-553.el8_10.x86_64", KernelSupport::Unsupported),
+            ("", KernelSupport::Unsupported),
         ];
         for (kernel, wanted) in table {
-            assert_eq!(served(&all, kernel, NAMES), wanted, "{kernel}");
+            assert_eq!(kernel_support(&all, kernel, NAMES), wanted, "{kernel}");
         }
     }
 
     #[test]
-    fn what_cannot_be_read_is_told() {
+    fn errors_name_the_field_or_the_version() {
         let odd = [mapping(None, Some("(["), "r/a:x")];
-        let Served::Unclear(why) = served(&odd, EL9, NAMES) else { panic!("it can be read") };
+        let KernelSupport::Invalid(why) = kernel_support(&odd, EL9, NAMES) else { panic!("it can be read") };
         assert!(why.contains("spec.kernelMappings[0].regexp"), "{why}");
         let any = [mapping(None, Some("^.+$"), "r/a:x")];
-        let Served::Unclear(why) = served(&any, "6.1", NAMES) else { panic!("it has parts") };
+        let KernelSupport::Invalid(why) = kernel_support(&any, "6.1", NAMES) else { panic!("it has parts") };
         assert!(why.contains("\"6.1\""), "{why}");
     }
 
@@ -187,25 +187,25 @@ mod tests {
             ("r/a:${KERNEL_XYZ}", "r/a:5.14.0"),
             ("r/a:${KERNEL_X}-$KERNEL_Y-${KERNEL_Z}", "r/a:5-14-0"),
             ("r/$MOD_NAMESPACE/${MOD_NAME}:1", "r/hw/acc-module:1"),
-            ("r/a:1${NOBODY}", "r/a:1"),
-            ("r/a:${NOBODY:-x}${NOBODY-y}${NOBODY=z}", "r/a:xyz"),
-            ("r/a:${KERNEL_X:-x}${KERNEL_X:+y}${NOBODY+z}", "r/a:5y"),
+            ("r/a:1${MISSING}", "r/a:1"),
+            ("r/a:${MISSING:-x}${MISSING-y}${MISSING=z}", "r/a:xyz"),
+            ("r/a:${KERNEL_X:-x}${KERNEL_X:+y}${MISSING+z}", "r/a:5y"),
             ("r/a:1$", "r/a:1$"),
             ("r/a:${KERNEL_X", "r/a:${KERNEL_X"),
         ];
         for (template, wanted) in table {
             let all = [mapping(None, Some("."), template)];
-            assert_eq!(served(&all, EL9, NAMES), by(wanted), "{template}");
+            assert_eq!(kernel_support(&all, EL9, NAMES), supported(wanted), "{template}");
         }
-        let odd = served(&[mapping(None, Some("."), "a:$KERNEL_VERSION")], "6.1.0~rc1@x", NAMES);
-        assert_eq!(odd, by("a:6.1.0_rc1_x"));
+        let odd = kernel_support(&[mapping(None, Some("."), "a:$KERNEL_VERSION")], "6.1.0~rc1@x", NAMES);
+        assert_eq!(odd, supported("a:6.1.0_rc1_x"));
     }
 
     proptest! {
         #[test]
         fn nothing_panics(template in ".{0,40}", kernel in ".{0,40}", regexp in ".{0,20}") {
-            let _ = served(&[mapping(None, Some(&regexp), &template)], &kernel, NAMES);
-            let _ = served(&[mapping(None, Some(""), &template)], &kernel, NAMES);
+            let _ = kernel_support(&[mapping(None, Some(&regexp), &template)], &kernel, NAMES);
+            let _ = kernel_support(&[mapping(None, Some(""), &template)], &kernel, NAMES);
         }
     }
 }

@@ -1,7 +1,7 @@
-//! How a driver is loaded on a node: as a DeviceConfig asks for it, as a Module says it, and as KMM was told.
+//! The load of a driver on a node: as a DeviceConfig asks for it, as a Module states it, as KMM has configured it.
 //!
-//! In: a spec or a Module, and a kernel; an entry of a NodeModulesConfig. Out: [`Load`]s; as long as that of a node
-//! stays equal KMM leaves the driver there alone. Never: what makes no difference to a driver that is loaded, such as
+//! In: a spec or a Module, and a kernel; an entry of a NodeModulesConfig. Out: [`Load`]s. While the load of a node
+//! stays equal, KMM leaves the driver there alone. Never: fields without influence on a loaded driver, such as
 //! accounts, secrets, builds.
 
 use api::hardware::{self, DIR_NAME, PullPolicy, Spec};
@@ -10,21 +10,21 @@ use api::kmm::{KernelMapping, Modprobe, ModuleContainer};
 use serde::de::DeserializeOwned;
 use serde_json::Value;
 
-use super::kernel::{Names, Served, served};
+use super::kernel::{KernelSupport, TemplateNames, kernel_support};
 use super::module::container::container;
 
-/// How a driver is loaded.
+/// The parameters with which a driver is loaded on a node.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Load {
     image: String,
     pull: Option<PullPolicy>,
     insecure: bool,
     modprobe: Modprobe,
-    /// What is unloaded before.
+    /// Modules to unload before.
     in_tree: Vec<String>,
 }
 
-/// What is said about it for all kernels.
+/// The loader of a Module, for all kernels.
 #[derive(Clone, Debug)]
 pub struct Loader {
     container: ModuleContainer,
@@ -32,9 +32,9 @@ pub struct Loader {
 }
 
 impl Load {
-    /// The load that KMM was given. An unreadable entry equals no desired load.
+    /// The load of an entry of a NodeModulesConfig. An unreadable entry equals no desired load.
     #[must_use]
-    pub fn told(entry: &Entry) -> Self {
+    pub fn of_entry(entry: &Entry) -> Self {
         Self::read(entry).unwrap_or_default()
     }
 
@@ -46,11 +46,11 @@ impl Load {
             modprobe: field(entry, "modprobe")?,
             in_tree: field(entry, "inTreeModulesToRemove")?,
         };
-        Some(load.filled())
+        Some(load.with_defaults())
     }
 
-    /// With what KMM's definition fills in, and nothing where it says nothing.
-    fn filled(mut self) -> Self {
+    /// Fills in the defaults of KMM's definition; empty texts become absent.
+    fn with_defaults(mut self) -> Self {
         let modprobe = &mut self.modprobe;
         for text in [&mut modprobe.module_name, &mut modprobe.dir_name, &mut modprobe.firmware_path] {
             text.take_if(|text| text.is_empty());
@@ -61,7 +61,7 @@ impl Load {
     }
 }
 
-/// A field of an entry; what is not there is as good as empty.
+/// A field of an entry: empty if absent, `None` if unreadable.
 fn field<T: DeserializeOwned + Default>(entry: &Entry, name: &str) -> Option<T> {
     match entry.config.get(name) {
         None | Some(Value::Null) => Some(T::default()),
@@ -70,13 +70,13 @@ fn field<T: DeserializeOwned + Default>(entry: &Entry, name: &str) -> Option<T> 
 }
 
 impl Loader {
-    /// As it is asked for.
+    /// The loader that a spec asks for.
     #[must_use]
-    pub fn asked(spec: &Spec) -> Self {
+    pub fn desired(spec: &Spec) -> Self {
         Self::new(container(spec))
     }
 
-    /// That of a Module; `None`: it has none that can be read.
+    /// The loader of a Module; `None`: absent or unreadable.
     #[must_use]
     pub fn of(module: &Value) -> Option<Self> {
         let container = module.pointer("/spec/moduleLoader/container")?.clone();
@@ -84,25 +84,27 @@ impl Loader {
     }
 
     fn new(container: ModuleContainer) -> Self {
-        Self { mappings: container.kernel_mappings.iter().map(as_asked).collect(), container }
+        Self { mappings: container.kernel_mappings.iter().map(to_config_mapping).collect(), container }
     }
 
-    /// The version that it loads. KMM follows it on nodes whose label says the same, and on no others.
+    /// The version. KMM applies the loader on nodes whose label names this version, and on no others.
     #[must_use]
     pub fn version(&self) -> &str {
         self.container.version.as_deref().unwrap_or_default()
     }
 
-    /// Which image is for which kernel.
+    /// The kernel mappings of the Module.
     #[must_use]
     pub fn kernel_mappings(&self) -> &[KernelMapping] {
         &self.container.kernel_mappings
     }
 
-    /// How it is loaded on a node with this kernel; `None`: not at all.
+    /// The load on a node with this kernel; `None`: no mapping matches.
     #[must_use]
-    pub fn on(&self, kernel: &str, names: Names<'_>) -> Option<Load> {
-        let Served::By(source) = served(&self.mappings, kernel, names) else { return None };
+    pub fn load_for(&self, kernel: &str, names: TemplateNames<'_>) -> Option<Load> {
+        let KernelSupport::Supported(source) = kernel_support(&self.mappings, kernel, names) else {
+            return None;
+        };
         let tls = source.registry_tls.or(self.container.registry_tls).unwrap_or_default();
         let own = source.in_tree_modules_to_remove;
         let load = Load {
@@ -112,12 +114,12 @@ impl Loader {
             modprobe: self.container.modprobe.clone(),
             in_tree: if own.is_empty() { self.container.in_tree_modules_to_remove.clone() } else { own },
         };
-        Some(load.filled())
+        Some(load.with_defaults())
     }
 }
 
-/// A kernel mapping of a Module in the words of a DeviceConfig.
-fn as_asked(mapping: &KernelMapping) -> hardware::KernelMapping {
+/// A kernel mapping of a Module as a DeviceConfig has it.
+fn to_config_mapping(mapping: &KernelMapping) -> hardware::KernelMapping {
     let mapping = mapping.clone();
     hardware::KernelMapping {
         literal: mapping.literal,
@@ -137,31 +139,31 @@ mod tests {
     use super::*;
 
     const KERNEL: &str = "6.1.0";
-    const NAMES: Names<'_> = Names { name: "acc", namespace: "hw" };
+    const NAMES: TemplateNames<'_> = TemplateNames { name: "acc", namespace: "hw" };
 
-    fn asked(more: &Value) -> Option<Load> {
+    fn desired(more: &Value) -> Option<Load> {
         let mut spec = json!({ "driverImage": "r.example/acc", "driverVersion": "1.0" });
         json_patch::merge(&mut spec, more);
-        Loader::asked(&serde_json::from_value(spec).unwrap()).on(KERNEL, NAMES)
+        Loader::desired(&serde_json::from_value(spec).unwrap()).load_for(KERNEL, NAMES)
     }
 
-    fn told(more: &Value) -> Load {
+    fn configured(more: &Value) -> Load {
         let mut config = json!({
             "kernelVersion": KERNEL, "containerImage": "r.example/acc:1.0-6.1.0", "imagePullPolicy": "IfNotPresent",
             "insecurePull": false, "modprobe": { "moduleName": "acc", "dirName": "/opt" },
         });
         json_patch::merge(&mut config, more);
-        Load::told(&serde_json::from_value(json!({ "config": config })).unwrap())
+        Load::of_entry(&serde_json::from_value(json!({ "config": config })).unwrap())
     }
 
     #[test]
-    fn what_kmm_was_told_is_compared_with_what_is_asked_for() {
+    fn the_configured_load_is_compared_with_the_desired_one() {
         let check = |spec: Value, config: Value, same: bool| {
-            assert_eq!(asked(&spec) == Some(told(&config)), same, "{spec} {config}");
+            assert_eq!(desired(&spec) == Some(configured(&config)), same, "{spec} {config}");
         };
         check(json!({}), json!({}), true);
         check(json!({}), json!({ "containerImage": "r.example/acc:0.9-6.1.0" }), false);
-        // KMM loads a driver anew whatever of this differs.
+        // KMM loads a driver anew when one of these fields differs.
         check(json!({}), json!({ "imagePullPolicy": "Always" }), false);
         check(json!({ "imagePullPolicy": "Always" }), json!({ "imagePullPolicy": "Always" }), true);
         check(json!({}), json!({ "imagePullPolicy": "Odd" }), false);
@@ -189,12 +191,12 @@ mod tests {
             json!({ "modprobe": { "moduleName": "", "rawArgs": raw["modprobe"]["rawArgs"] } }),
             true,
         );
-        assert_eq!(told(&json!({ "modprobe": "odd" })), Load::default());
-        assert_eq!(asked(&json!({ "kernelMappings": [{ "regexp": "el8" }] })), None);
+        assert_eq!(configured(&json!({ "modprobe": "odd" })), Load::default());
+        assert_eq!(desired(&json!({ "kernelMappings": [{ "regexp": "el8" }] })), None);
     }
 
     #[test]
-    fn a_mapping_has_the_last_word() {
+    fn a_mapping_overrides_the_spec() {
         let mapping = |own: Value| {
             let mut mapping = json!({ "regexp": "^.+$" });
             json_patch::merge(&mut mapping, &own);
@@ -202,21 +204,21 @@ mod tests {
                 "inTreeModulesToRemove": ["all"], "registryTLS": { "insecure": true }, "kernelMappings": [mapping],
             })
         };
-        let all = told(&json!({ "inTreeModulesToRemove": ["all"], "insecurePull": true }));
-        assert_eq!(asked(&mapping(json!({}))), Some(all));
+        let all = configured(&json!({ "inTreeModulesToRemove": ["all"], "insecurePull": true }));
+        assert_eq!(desired(&mapping(json!({}))), Some(all));
         let own = json!({ "inTreeModulesToRemove": ["own"], "registryTLS": {} });
-        assert_eq!(asked(&mapping(own)), Some(told(&json!({ "inTreeModulesToRemove": ["own"] }))));
+        assert_eq!(desired(&mapping(own)), Some(configured(&json!({ "inTreeModulesToRemove": ["own"] }))));
     }
 
     #[test]
-    fn a_module_says_what_was_asked_for() {
+    fn a_module_says_what_wto_config_mapping_for() {
         let spec: Spec =
             serde_json::from_value(json!({ "driverImage": "r/acc", "driverVersion": "1" })).unwrap();
         let module = json!({ "spec": { "moduleLoader": { "container": container(&spec) } } });
         let loader = Loader::of(&module).unwrap();
         assert_eq!(
-            (loader.version(), loader.on(KERNEL, NAMES)),
-            ("1", Loader::asked(&spec).on(KERNEL, NAMES))
+            (loader.version(), loader.load_for(KERNEL, NAMES)),
+            ("1", Loader::desired(&spec).load_for(KERNEL, NAMES))
         );
         assert!(Loader::of(&json!({})).is_none());
     }

@@ -1,8 +1,7 @@
-//! What has to be in a cluster so that DeviceConfigs are done there, as functions of the options.
+//! Manifests of the controller of DeviceConfigs, as functions of the options.
 //!
-//! In: the operator's [`Options`], with another namespace. Out: typed objects, one by one and, in the order in which
-//! they are made, all together. Never: KMM, which is installed by its own manifests; a right that [`super::rbac`] does
-//! not list; the same options with other bytes.
+//! In: the operator's [`Options`], with another namespace. Out: typed objects, in the order of installation. Never:
+//! KMM, which has manifests of its own; a right that [`super::rbac`] does not list; other bytes for the same options.
 
 use api::hardware::policy;
 use deployer::manifests::Error;
@@ -16,9 +15,9 @@ use super::rbac;
 pub mod samples;
 pub mod users;
 
-/// The usual namespace.
+/// The default namespace.
 pub const NAMESPACE: &str = "tholepin-hardware";
-/// The operator with this controller only.
+/// The operator with this controller alone.
 pub const CONTROLLER: Program = Program {
     name: "tholepin-hardware-controller",
     app: "tholepin-hardware",
@@ -26,22 +25,22 @@ pub const CONTROLLER: Program = Program {
     certificate: "tholepin-hardware-metrics-cert",
     args: &["operator", "--controllers=deviceconfig"],
 };
-/// The name of its roles, and of their bindings.
+/// The name of the roles and of their bindings.
 pub const ROLE: &str = "tholepin-hardware-controller";
 
-/// The options that are usual here.
+/// The default options.
 #[must_use]
 pub fn options() -> Options {
     Options::new(NAMESPACE)
 }
 
-/// Its service account.
+/// The service account.
 #[must_use]
 pub fn account(options: &Options) -> ServiceAccountRef<'_> {
     ServiceAccountRef { namespace: &options.namespace, name: CONTROLLER.name }
 }
 
-/// All of its objects, in the order in which they are made.
+/// All objects, in the order of installation.
 ///
 /// # Errors
 /// Never in practice.
@@ -73,7 +72,7 @@ pub fn objects(options: &Options) -> Result<Vec<Object>, Error> {
     Ok(objects)
 }
 
-/// Who it is, and what it may do.
+/// The service account, its roles, and their bindings.
 fn access(options: &Options) -> Result<Vec<Object>, Error> {
     let account = account(options);
     let rules = rbac::rules(options.common.platform);

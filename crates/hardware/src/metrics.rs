@@ -1,13 +1,14 @@
-//! Metrics.
+//! Metrics of DeviceConfigs.
 //!
-//! In: the cluster state at each scrape, rounds and writes as they happen. Out: metrics. Never: a series of a
+//! In: the cluster state at each scrape; reconciles and writes as they happen. Out: metrics. Never: a series of a
 //! DeviceConfig that is gone.
 
 use std::collections::BTreeMap;
+use std::fmt;
 use std::sync::Arc;
 use std::time::Duration;
 
-use api::hardware::keys;
+use api::hardware::{NodeCounts, keys};
 use prometheus_client::collector::Collector;
 use prometheus_client::encoding::{DescriptorEncoder, EncodeLabelSet, EncodeMetric};
 use prometheus_client::metrics::MetricType;
@@ -22,7 +23,7 @@ use super::execute::Fault;
 use super::plan::Action;
 use super::shared::Shared;
 
-/// Counters of the process.
+/// Metrics of reconciles and writes.
 #[derive(Clone, Debug)]
 pub struct Metrics {
     rounds: Histogram,
@@ -36,48 +37,38 @@ struct Write {
 }
 
 impl Metrics {
-    /// Metrics shown by `registry`.
+    /// Registers the metrics, and gauges for the DeviceConfigs of the cluster state.
     pub fn register(registry: &mut Registry, shared: &Arc<Shared>) -> Self {
         // 0.1 ms to 3.3 s.
         let rounds = Histogram::new(exponential_buckets(0.000_1, 2.0, 16));
         let metrics = Self { rounds, writes: Family::default() };
-        registry.register(
-            "tholepin_deviceconfig_round_seconds",
-            "Time of one look at a DeviceConfig, with what was written for it",
-            metrics.rounds.clone(),
-        );
-        registry.register(
-            "tholepin_deviceconfig_writes",
-            "What was written for DeviceConfigs",
-            metrics.writes.clone(),
-        );
-        registry.register_collector(Box::new(Seen(Arc::clone(shared))));
+        let help = "Duration of a reconcile of a DeviceConfig, writes included";
+        registry.register("tholepin_deviceconfig_round_seconds", help, metrics.rounds.clone());
+        let help = "Writes for DeviceConfigs, by kind of object and result";
+        registry.register("tholepin_deviceconfig_writes", help, metrics.writes.clone());
+        registry.register_collector(Box::new(Gauges(Arc::clone(shared))));
         metrics
     }
 
-    /// A look at one took so long.
+    /// Counts a reconcile that took this long.
     pub fn round(&self, took: Duration) {
         self.rounds.observe(took.as_secs_f64());
     }
 
-    /// Something was written, or was not.
-    pub fn wrote(&self, one: &Action, fault: Option<&Fault>) {
-        let what = match one {
+    /// Counts an action and its result.
+    pub fn action(&self, action: &Action, fault: Option<&Fault>) {
+        let what = match action {
             Action::Finalizer(_) => "finalizer",
             Action::Ensure(..) | Action::Remove(..) => "ground",
             Action::Apply(..) | Action::DeleteModule { .. } => "module",
             Action::Node(_) => "node",
             Action::Evict { .. } => "eviction",
         };
-        self.count(what, fault);
+        self.write(what, fault);
     }
 
-    /// A status was written, or was not.
-    pub fn status(&self, fault: Option<&Fault>) {
-        self.count("status", fault);
-    }
-
-    fn count(&self, what: &'static str, fault: Option<&Fault>) {
+    /// Counts a write of this kind (label `what`) and its result.
+    pub fn write(&self, what: &'static str, fault: Option<&Fault>) {
         let result = match fault {
             None => "done",
             Some(Fault::Stale | Fault::Later(_)) => "postponed",
@@ -87,92 +78,99 @@ impl Metrics {
     }
 }
 
+/// Gauges of all DeviceConfigs, read from the cluster state at each scrape.
 #[derive(Debug)]
-struct Seen(Arc<Shared>);
+struct Gauges(Arc<Shared>);
 
-/// What is shown of a DeviceConfig.
-struct Shown {
-    namespace: String,
-    name: String,
-    nodes: [(&'static str, i32); 9],
-    ready: bool,
-    failed: bool,
+/// A value with its labels.
+type Sample = (Vec<(&'static str, String)>, i64);
+
+/// Name and help of a gauge, and its samples for a DeviceConfig.
+type Gauge = (&'static str, &'static str, fn(&Config) -> Vec<Sample>);
+
+const GAUGES: [Gauge; 3] = [
+    ("tholepin_deviceconfig_nodes", "Nodes of a DeviceConfig, by state; one node can be in several", nodes),
+    (
+        "tholepin_deviceconfig_ready",
+        "1 while all nodes of a DeviceConfig have what it asks for, else 0",
+        |config| vec![(labels(config), condition(config, keys::READY))],
+    ),
+    (
+        "tholepin_deviceconfig_failed",
+        "1 while the condition Errored of a DeviceConfig is true, else 0",
+        |config| vec![(labels(config), condition(config, keys::ERRORED))],
+    ),
+];
+
+fn labels(config: &Config) -> Vec<(&'static str, String)> {
+    let id = config.id();
+    vec![("namespace", id.namespace), ("name", id.name)]
 }
 
-impl Shown {
-    fn of(config: &Config) -> Self {
-        let status = &config.object.status;
-        let counts = status.nodes.unwrap_or_default();
-        let holds =
-            |name: &str| status.conditions.iter().any(|one| one.type_ == name && one.status == "True");
-        let id = config.id();
-        Self {
-            namespace: id.namespace,
-            name: id.name,
-            nodes: [
-                ("matching", counts.matching),
-                ("claimed", counts.claimed),
-                ("desired", counts.desired),
-                ("available", counts.available),
-                ("ready", counts.ready),
-                ("updated", counts.updated),
-                ("unsupported", counts.unsupported),
-                ("maintenance", counts.maintenance),
-                ("waiting", counts.waiting),
-            ],
-            ready: holds(keys::READY),
-            failed: holds(keys::ERRORED),
-        }
-    }
+/// 1 if a condition is true, else 0.
+fn condition(config: &Config, name: &str) -> i64 {
+    let conditions = &config.object.status.conditions;
+    i64::from(conditions.iter().any(|one| one.type_ == name && one.status == "True"))
 }
 
-impl Collector for Seen {
-    fn encode(&self, mut encoder: DescriptorEncoder) -> Result<(), std::fmt::Error> {
-        let shown: Vec<Shown> = self.0.read(|world| world.configs.values().map(Shown::of).collect());
-        if shown.is_empty() {
+fn nodes(config: &Config) -> Vec<Sample> {
+    let NodeCounts {
+        matching,
+        claimed,
+        desired,
+        available,
+        ready,
+        updated,
+        unsupported,
+        maintenance,
+        waiting,
+    } = config.object.status.nodes.unwrap_or_default();
+    let counts = [
+        ("matching", matching),
+        ("claimed", claimed),
+        ("desired", desired),
+        ("available", available),
+        ("ready", ready),
+        ("updated", updated),
+        ("unsupported", unsupported),
+        ("maintenance", maintenance),
+        ("waiting", waiting),
+    ];
+    let sample = |(state, count): (&str, i32)| {
+        let mut labels = labels(config);
+        labels.push(("state", state.to_owned()));
+        (labels, i64::from(count))
+    };
+    counts.map(sample).into()
+}
+
+impl Collector for Gauges {
+    fn encode(&self, mut encoder: DescriptorEncoder) -> Result<(), fmt::Error> {
+        // The sample operator's metric has the name alone: 1 if any DeviceConfig of this name failed.
+        let mut failed = BTreeMap::<String, i64>::new();
+        let samples = self.0.read(|cluster| {
+            for (id, config) in &cluster.configs {
+                let name = failed.entry(id.name.clone()).or_default();
+                *name |= condition(config, keys::ERRORED);
+            }
+            GAUGES.map(|(_, _, samples)| cluster.configs.values().flat_map(samples).collect::<Vec<Sample>>())
+        });
+        if failed.is_empty() {
             return Ok(());
         }
-        let mut gauge = |name: &str, help: &str| -> Result<_, std::fmt::Error> {
+        let mut gauge = |name: &str, help: &str, samples: Vec<Sample>| -> Result<(), fmt::Error> {
             let mut family = encoder.encode_descriptor(name, help, None, MetricType::Gauge)?;
-            for one in &shown {
-                let labels = [("namespace", one.namespace.as_str()), ("name", one.name.as_str())];
-                match name {
-                    "tholepin_deviceconfig_nodes" => {
-                        for (state, count) in one.nodes {
-                            let labels = [labels[0], labels[1], ("state", state)];
-                            ConstGauge::new(i64::from(count)).encode(family.encode_family(&labels)?)?;
-                        }
-                    }
-                    "tholepin_deviceconfig_ready" => {
-                        ConstGauge::new(i64::from(one.ready)).encode(family.encode_family(&labels)?)?;
-                    }
-                    _ => ConstGauge::new(i64::from(one.failed)).encode(family.encode_family(&labels)?)?,
-                }
+            for (labels, value) in samples {
+                ConstGauge::new(value).encode(family.encode_family(&labels)?)?;
             }
             Ok(())
         };
-        gauge(
-            "tholepin_deviceconfig_nodes",
-            "Nodes of a DeviceConfig, by state; one node can be in several",
-        )?;
-        gauge(
-            "tholepin_deviceconfig_ready",
-            "1 while all nodes of a DeviceConfig have what it asks for, else 0",
-        )?;
-        gauge("tholepin_deviceconfig_failed", "1 while something is wrong with a DeviceConfig, else 0")?;
-        // The sample operator's metric has the name alone: of several of one name, whether any failed.
-        let mut failed: BTreeMap<&str, bool> = BTreeMap::new();
-        for one in &shown {
-            *failed.entry(&one.name).or_default() |= one.failed;
+        for ((name, help, _), samples) in GAUGES.into_iter().zip(samples) {
+            gauge(name, help, samples)?;
         }
-        let name = "he_sample_operator_reconciliation_failed";
-        let help = "1 while something is wrong with a DeviceConfig of this name, else 0";
-        let mut family = encoder.encode_descriptor(name, help, None, MetricType::Gauge)?;
-        for (name, failed) in failed {
-            let labels = [("device_config", name)];
-            ConstGauge::new(i64::from(failed)).encode(family.encode_family(&labels)?)?;
-        }
-        Ok(())
+        let help = "1 while the condition Errored of a DeviceConfig of this name is true, else 0";
+        let samples = failed.into_iter().map(|(name, failed)| (vec![("device_config", name)], failed));
+        gauge("he_sample_operator_reconciliation_failed", help, samples.collect())
     }
 }
 
@@ -185,13 +183,13 @@ mod tests {
     use crate::status::Failure;
 
     #[test]
-    fn what_is_put_off_is_no_failure() {
+    fn postponed_writes_are_not_failures() {
         let mut registry = Registry::default();
         let metrics = Metrics::register(&mut registry, &Shared::new(Environment::default()));
         let failed = Fault::Failed { failure: Failure { module: false, text: "no".to_owned() }, soon: false };
         for fault in [None, Some(&Fault::Stale), Some(&Fault::Later(Duration::ZERO)), Some(&failed)] {
-            metrics.wrote(&Action::Finalizer(true), fault);
-            metrics.status(fault);
+            metrics.action(&Action::Finalizer(true), fault);
+            metrics.write("status", fault);
         }
         let mut text = String::new();
         encode(&mut text, &registry).unwrap();

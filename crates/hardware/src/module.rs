@@ -1,11 +1,11 @@
-//! Objects of a DeviceConfig: the Module and its dependencies.
+//! The objects of a DeviceConfig: the Module and its dependencies.
 //!
-//! In: a DeviceConfig, names, where we run. Out: objects, complete. Never: a look at what is there, or a field that
-//! KMM's webhook refuses.
+//! In: a DeviceConfig, names, the environment. Out: complete objects. Never: a look at observed objects, or a field
+//! that KMM's webhook refuses.
 //!
-//! Nothing of it names the DeviceConfig as its owner: foreground deletion would take all of that at once, the Module
-//! while pods still use the devices, the rest before KMM has unloaded the driver, and unloading needs it. It bears our
-//! labels, and we delete it when its time has come.
+//! The objects have no owner. Foreground deletion of an owner would delete all of them at once: the Module while pods
+//! still use the devices, the dependencies while KMM still needs them to unload the driver. The objects have labels, by
+//! which the controller deletes them in order.
 
 use std::collections::BTreeMap;
 
@@ -19,7 +19,7 @@ use objects::{Object, ObjectKind};
 
 use super::claim::Id;
 use super::cluster_state::CORDON_TAINT;
-use super::cluster_state::{Config, Environment};
+use super::cluster_state::{Config, Environment, marks};
 use super::node_states::ObjectNames;
 
 pub mod container;
@@ -29,27 +29,28 @@ use container::container;
 pub use device_plugin::CDI;
 use device_plugin::{device_plugin, plugin_config};
 
-/// OpenShift's role for pods that may do everything: what loading a module takes.
+/// OpenShift's role for privileged pods, which loading a module needs.
 pub const SCC_ROLE: &str = "system:openshift:scc:privileged";
-/// The file there for this version of the driver. A plugin reads its own again when it changes, so those of other
-/// versions are other files: a node that waits for its turn keeps offering what it has.
+
+/// The file of the plugin's configuration for this version of the driver. A plugin reads its file again when it
+/// changes, so each version has a file of its own: a node with an old version keeps the old configuration.
 #[must_use]
 pub fn plugin_file(version: &str) -> String {
     format!("{version}.yaml")
 }
 
-/// What its pods stand on, in the order in which it is made. `unloads` says that KMM will unload a driver with the
-/// account that we made, be another asked for by now.
+/// The dependencies of the Module: accounts, a role binding, a ConfigMap. `unloads`: KMM will unload a driver with the
+/// account that we made, though the spec names another one now.
 ///
 /// # Errors
 /// Never in practice.
-pub fn grounds(
+pub fn dependencies(
     config: &Config,
-    called: &ObjectNames,
-    place: &Environment,
+    object_names: &ObjectNames,
+    environment: &Environment,
     unloads: bool,
 ) -> Result<Vec<Object>, Error> {
-    let (object, module) = (&config.object, called.module.name.as_str());
+    let (object, module) = (&config.object, object_names.module.name.as_str());
     let (mut all, mut accounts) = (Vec::new(), Vec::new());
     if object.spec.service_account_name.is_none() || unloads {
         accounts.push(hardware::loader_account(module));
@@ -61,8 +62,8 @@ pub fn grounds(
     for name in &accounts {
         all.push(Object::new(&ServiceAccount { metadata: meta(config, name), ..ServiceAccount::default() })?);
     }
-    if place.openshift && !accounts.is_empty() {
-        all.push(Object::new(&binding(config, called, &accounts))?);
+    if environment.openshift && !accounts.is_empty() {
+        all.push(Object::new(&binding(config, object_names, &accounts))?);
     }
     if let Some(text) = plugin_config(object) {
         all.push(Object::new(&ConfigMap {
@@ -74,53 +75,56 @@ pub fn grounds(
     Ok(all)
 }
 
-/// What [`grounds`] may have made before and is obsolete. An account that the user names stays, even if we made it.
+/// Dependencies of earlier specs that are obsolete. An account that the user names stays, even if we made it.
 #[must_use]
-pub fn leftovers(
+pub fn obsolete_dependencies(
     config: &Config,
-    called: &ObjectNames,
-    place: &Environment,
-    grounds: &[Object],
+    object_names: &ObjectNames,
+    environment: &Environment,
+    current: &[Object],
 ) -> Vec<(ObjectKind, Id)> {
     let spec = &config.object.spec;
     let plugin = spec.device_plugin.as_ref().and_then(|plugin| plugin.service_account_name.as_ref());
     let is_named = |id: &Id| [spec.service_account_name.as_ref(), plugin].contains(&Some(&id.name));
     let stays = |kind: &ObjectKind, id: &Id| {
-        let is_needed = grounds.iter().any(|object| object.kind() == kind && object.name() == id.name);
+        let is_needed = current.iter().any(|object| object.kind() == kind && object.name() == id.name);
         is_needed || *kind == ObjectKind::of::<ServiceAccount>() && is_named(id)
     };
-    may_be_there(called, place).into_iter().filter(|(kind, id)| !stays(kind, id)).collect()
+    possible_dependencies(object_names, environment)
+        .into_iter()
+        .filter(|(kind, id)| !stays(kind, id))
+        .collect()
 }
 
-/// Everything that [`grounds`] may ever have made: kind and name, to be deleted.
+/// All dependencies that any spec may have: kind and name.
 #[must_use]
-pub fn may_be_there(called: &ObjectNames, place: &Environment) -> Vec<(ObjectKind, Id)> {
-    let module = called.module.name.as_str();
-    let named = |kind: ObjectKind, name: String| (kind, Id::new(&called.module.namespace, &name));
+pub fn possible_dependencies(object_names: &ObjectNames, environment: &Environment) -> Vec<(ObjectKind, Id)> {
+    let module = object_names.module.name.as_str();
+    let named = |kind: ObjectKind, name: String| (kind, Id::new(&object_names.module.namespace, &name));
     let mut all = vec![
         named(ObjectKind::of::<ServiceAccount>(), hardware::loader_account(module)),
         named(ObjectKind::of::<ServiceAccount>(), hardware::plugin_account(module)),
         named(ObjectKind::of::<ConfigMap>(), hardware::plugin_config_map(module)),
     ];
-    if place.openshift {
+    if environment.openshift {
         all.push(named(ObjectKind::of::<RoleBinding>(), binding_name(module)));
     }
     all
 }
 
-/// The Module. `version` is the version of KMM's API.
+/// The Module in this version of KMM's API.
 ///
 /// # Errors
 /// Never in practice.
 pub fn module(
     config: &Config,
-    called: &ObjectNames,
-    place: &Environment,
+    object_names: &ObjectNames,
+    environment: &Environment,
     version: &str,
 ) -> Result<Object, Error> {
     let module = kmm::Module {
-        metadata: meta(config, &called.module.name),
-        spec: spec(&config.object, called, place),
+        metadata: meta(config, &object_names.module.name),
+        spec: spec(&config.object, object_names, environment),
         ..kmm::Module::default()
     };
     let kind = object_kind(version);
@@ -136,8 +140,8 @@ pub fn object_kind(version: &str) -> ObjectKind {
 }
 
 fn meta(config: &Config, name: &str) -> ObjectMeta {
-    let labels =
-        [(keys::LABEL_MANAGED_BY, keys::MANAGED_BY), (keys::LABEL_DEVICE_CONFIG, &*config.id().name)];
+    let name_of_config = config.id().name;
+    let labels = marks(&name_of_config);
     ObjectMeta {
         name: Some(name.to_owned()),
         namespace: config.object.metadata.namespace.clone(),
@@ -150,15 +154,15 @@ fn binding_name(module: &str) -> String {
     format!("{module}-scc")
 }
 
-fn binding(config: &Config, called: &ObjectNames, accounts: &[String]) -> RoleBinding {
+fn binding(config: &Config, object_names: &ObjectNames, accounts: &[String]) -> RoleBinding {
     let subject = |name: &String| Subject {
         kind: "ServiceAccount".to_owned(),
         name: name.clone(),
-        namespace: Some(called.module.namespace.clone()),
+        namespace: Some(object_names.module.namespace.clone()),
         ..Subject::default()
     };
     RoleBinding {
-        metadata: meta(config, &binding_name(&called.module.name)),
+        metadata: meta(config, &binding_name(&object_names.module.name)),
         role_ref: RoleRef {
             api_group: Some("rbac.authorization.k8s.io".to_owned()),
             kind: "ClusterRole".to_owned(),
@@ -168,7 +172,7 @@ fn binding(config: &Config, called: &ObjectNames, accounts: &[String]) -> RoleBi
     }
 }
 
-fn spec(object: &DeviceConfig, called: &ObjectNames, place: &Environment) -> kmm::ModuleSpec {
+fn spec(object: &DeviceConfig, object_names: &ObjectNames, environment: &Environment) -> kmm::ModuleSpec {
     let spec = &object.spec;
     let mut tolerations = spec.tolerations.clone();
     tolerations.push(Toleration {
@@ -178,17 +182,17 @@ fn spec(object: &DeviceConfig, called: &ObjectNames, place: &Environment) -> kmm
         ..Toleration::default()
     });
     kmm::ModuleSpec {
-        selector: BTreeMap::from([(keys::LABEL_DRIVER.to_owned(), called.claim.clone())]),
+        selector: BTreeMap::from([(keys::LABEL_DRIVER.to_owned(), object_names.claim.clone())]),
         tolerations,
         image_repo_secret: spec.image_pull_secret.clone(),
-        module_loader: Some(loader(object, called)),
-        device_plugin: device_plugin(object, called, place),
+        module_loader: Some(loader(object, object_names)),
+        device_plugin: device_plugin(object, object_names, environment),
     }
 }
 
-fn loader(object: &DeviceConfig, called: &ObjectNames) -> kmm::ModuleLoader {
+fn loader(object: &DeviceConfig, object_names: &ObjectNames) -> kmm::ModuleLoader {
     let account = object.spec.service_account_name.clone();
-    let account = account.unwrap_or_else(|| hardware::loader_account(&called.module.name));
+    let account = account.unwrap_or_else(|| hardware::loader_account(&object_names.module.name));
     kmm::ModuleLoader { service_account_name: Some(account), container: container(&object.spec) }
 }
 

@@ -1,7 +1,7 @@
-//! What KMM says: of each node which modules it has, of each Module which images were found.
+//! Reports of KMM: the modules of each node, the images of each Module.
 //!
 //! In: NodeModulesConfigs and ModuleImagesConfigs. Out: [`Nmc`], [`Images`], reduced to the fields that are read.
-//! Never: a judgement about a node; [`super::node_states`] makes those.
+//! Never: a decision about a node; [`super::node_states`] makes those.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -15,47 +15,46 @@ use super::loader::Load;
 /// The modules of a node.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Nmc {
-    /// By the names of their Modules.
+    /// The modules, by the names of their Modules.
     pub modules: BTreeMap<Id, NodeModule>,
 }
 
 /// A module of a node.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct NodeModule {
-    /// How it should be loaded; `None`: it should not be there.
+    /// The configured load; `None`: the module is to be unloaded.
     pub wanted: Option<Load>,
-    /// It is loaded, or was when KMM looked last.
+    /// The loaded module, as of KMM's last report.
     pub loaded: Option<Loaded>,
-    /// What is loaded is what should be.
-    pub same: bool,
-    /// Service accounts of the pods that load and unload it.
+    /// The module is loaded as configured.
+    pub as_configured: bool,
+    /// Service accounts of the pods that load and unload the module.
     pub accounts: BTreeSet<String>,
 }
 
-/// A module that is loaded.
+/// A loaded module.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Loaded {
-    /// Its version.
+    /// The version.
     pub version: Option<String>,
-    /// The start of the machine in which it was loaded.
+    /// The boot ID of the machine when it was loaded.
     pub boot: String,
-    /// How it was loaded.
-    pub how: Load,
+    /// The load.
+    pub load: Load,
 }
 
-/// The images of a Module that have not been found yet, sorted, with what KMM says of them; nothing said: it is still
-/// looking.
+/// The images of a Module that KMM has not found, sorted.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Images {
-    /// Image and state.
+    /// Images with KMM's state; an empty state: the search is under way.
     pub missing: BTreeMap<String, String>,
 }
 
-/// The label of a NodeModulesConfig that says that a Module is on a node or about to come: around namespace and name.
+/// The parts before and after namespace and name in the label for a Module that is on a node or about to come.
 const IN_USE: (&str, &str) = ("beta.kmm.node.kubernetes.io/", ".module-in-use");
 
 impl Nmc {
-    /// What is needed of an object.
+    /// The modules of a NodeModulesConfig.
     #[must_use]
     pub fn of(object: &NodeModulesConfig) -> Self {
         let mut modules = BTreeMap::<Id, NodeModule>::new();
@@ -68,7 +67,7 @@ impl Nmc {
         let id = |entry: &Entry| Id::new(&entry.namespace, &entry.name);
         for entry in &object.spec.modules {
             let slot = modules.entry(id(entry)).or_default();
-            slot.wanted = Some(Load::told(entry));
+            slot.wanted = Some(Load::of_entry(entry));
             slot.accounts.extend(entry.service_account_name.clone());
         }
         for entry in &object.status.modules {
@@ -78,16 +77,16 @@ impl Nmc {
             slot.loaded = Some(Loaded {
                 version: entry.version.clone(),
                 boot: entry.boot_id.clone().unwrap_or_default(),
-                how: Load::told(entry),
+                load: Load::of_entry(entry),
             });
-            slot.same = wanted.is_some_and(|wanted| wanted.config == entry.config);
+            slot.as_configured = wanted.is_some_and(|wanted| wanted.config == entry.config);
         }
         Self { modules }
     }
 }
 
 impl Images {
-    /// What is needed of an object.
+    /// The missing images of a ModuleImagesConfig.
     #[must_use]
     pub fn of(object: &ModuleImagesConfig) -> Self {
         let states = object.spec.images.iter().map(|image| {
@@ -105,7 +104,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_nodes_modules_are_read() {
+    fn the_modules_of_a_node_are_read() {
         let entry = |name: &str, image: &str, boot: Value| {
             json!({ "namespace": "hw", "name": name, "version": "1", "bootId": boot,
                     "config": { "containerImage": image, "modprobe": {}, "odd": 1 } })
@@ -123,7 +122,9 @@ mod tests {
         let shown: Vec<_> = nmc
             .modules
             .iter()
-            .map(|(id, slot)| (id.name.as_str(), slot.wanted.is_some(), slot.loaded.is_some(), slot.same))
+            .map(|(id, slot)| {
+                (id.name.as_str(), slot.wanted.is_some(), slot.loaded.is_some(), slot.as_configured)
+            })
             .collect();
         let wanted = [
             ("a", true, true, true),
@@ -137,7 +138,7 @@ mod tests {
     }
 
     #[test]
-    fn images_that_are_not_found_are_told() {
+    fn missing_images_have_their_state() {
         let object = json!({
             "metadata": { "name": "m", "namespace": "hw" },
             "spec": { "images": [{ "image": "a" }, { "image": "b" }, { "image": "c" }] },

@@ -1,19 +1,19 @@
 //! The states of the nodes of one DeviceConfig.
 //!
-//! In: the [`ClusterState`]. Out: [`NodeStates`]: each node that it matches or has, and everything that is decided or
-//! told about it. Never: a decision.
+//! In: the [`ClusterState`]. Out: [`NodeStates`]: the nodes that match or are claimed, with everything known about
+//! them. Never: a decision.
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use api::hardware::{KernelMapping, Spec, keys};
+use api::hardware::{KernelMapping, Spec};
 use api::kmm;
 use jiff::Timestamp;
 
-use super::claim::{Id, Verdict};
+use super::claim::{Assignment, Id};
 use super::claims_in_use::is_driver;
 use super::cluster_state::{ClusterState, Config, Node};
 use super::device_names::DeviceNames;
-use super::kernel::{Names, Served, served};
+use super::kernel::{KernelSupport, TemplateNames, kernel_support};
 use super::loader::{Load, Loader};
 use super::nmc::{Loaded, NodeModule};
 use super::rollout::{self, Users};
@@ -30,175 +30,169 @@ pub struct ObjectNames {
     pub version_label: String,
 }
 
-/// The states of all nodes that a DeviceConfig matches or has.
+/// The states of all nodes that a DeviceConfig matches or has claimed.
 #[derive(Clone, Debug, PartialEq)]
 pub struct NodeStates<'a> {
-    /// What things are called.
-    pub called: ObjectNames,
+    /// Names of objects and labels.
+    pub object_names: ObjectNames,
     /// The nodes, by name.
     pub nodes: Vec<NodeState<'a>>,
-    /// Under which names the devices are offered, or were with a version that may still be somewhere.
-    pub offered: DeviceNames,
-    /// All of these names: pods that have something under one of them use the devices.
-    pub names: BTreeSet<String>,
+    /// Names under which devices are offered, by version: now, and with versions that may still be on a node.
+    pub names_by_version: DeviceNames,
+    /// All of these names: pods that have a device under one of them use the devices.
+    pub device_names: BTreeSet<String>,
 }
 
-/// The state of a node, seen from one DeviceConfig.
+/// The state of a node as one DeviceConfig sees it.
 #[derive(Clone, Debug, PartialEq)]
 pub struct NodeState<'a> {
-    /// Its name.
+    /// The name.
     pub name: &'a str,
-    /// As it is.
+    /// The node.
     pub node: &'a Node,
-    /// Whose it is.
+    /// The ownership of the node.
     pub ownership: Ownership,
-    /// The version its label says.
+    /// The version that the label names.
     pub version: Option<&'a str>,
-    /// What there is for its kernel.
-    pub served: Served,
+    /// The image for the kernel.
+    pub support: KernelSupport,
     /// The taint that keeps the driver away.
     pub taint: Option<String>,
-    /// The version that is loaded; empty: one without.
+    /// The loaded version; empty for a driver without version.
     pub loaded: Option<&'a str>,
-    /// How KMM means to have it loaded, or has; `None`: not at all.
+    /// The load that KMM has configured; `None`: the driver should not be loaded.
     pub configured: Option<&'a Load>,
-    /// KMM has it on its list, or has it loaded.
+    /// KMM lists the Module on the node, or has it loaded.
     pub in_use: bool,
-    /// The driver that its label says is loaded, as it should be, since the machine was started; and if that is the
-    /// version that is asked for, KMM was told to load it as is asked for.
+    /// The driver that the label names is loaded as configured since the last boot. For the desired version, KMM was
+    /// also configured as desired.
     pub ready: bool,
-    /// A driver of ours is loaded since the machine was started, of whatever version.
+    /// A driver of the DeviceConfig is loaded since the last boot, in any version.
     pub works: bool,
-    /// It was loaded before the machine was started last.
+    /// The driver was loaded before the last boot.
     pub rebooted: bool,
     /// The device plugin runs.
     pub plugin: bool,
-    /// Since when it has our cordon taint, put there by any process.
-    pub fenced_since: Option<Timestamp>,
-    /// Since when we have seen it there.
-    pub fence_seen: Option<Timestamp>,
-    /// What is loaded is not what the Module says of this very version: KMM is about to unload it.
+    /// The time at which any process added our cordon taint.
+    pub cordon_taint_since: Option<Timestamp>,
+    /// The time at which this process first saw our cordon taint.
+    pub cordon_taint_seen: Option<Timestamp>,
+    /// The loaded driver differs from what the Module says of this very version: KMM is about to unload it.
     pub stale: bool,
-    /// Who uses its devices.
+    /// The pods that use the devices.
     pub users: Users,
 }
 
-/// The ownership of a node, seen from one DeviceConfig.
+/// The ownership of a node as one DeviceConfig sees it.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Ownership {
-    /// Ours.
-    Mine,
-    /// Ours, and it no longer matches.
-    Ending,
-    /// Ours, and we are being deleted.
-    Leaving,
-    /// It is to become ours.
-    Open,
-    /// It is to become ours once this has gone from it.
+    /// Claimed by this DeviceConfig.
+    Owned,
+    /// Claimed by this DeviceConfig, whose selector no longer matches.
+    Unmatched,
+    /// Claimed by this DeviceConfig, which is being deleted.
+    Deleting,
+    /// To be claimed by this DeviceConfig.
+    Claimable,
+    /// To be claimed by this DeviceConfig once the named object has left the node.
     Blocked(String),
-    /// Another DeviceConfig has it.
-    Lost(Id),
-    /// No DeviceConfig has it.
+    /// Claimed by another DeviceConfig.
+    Other(Id),
+    /// Claimed by no DeviceConfig.
     None,
 }
 
 impl Ownership {
-    /// It has our claim.
+    /// Whether the node has the claim of this DeviceConfig.
     #[must_use]
-    pub fn is_ours(&self) -> bool {
-        matches!(self, Self::Mine | Self::Ending | Self::Leaving)
+    pub fn is_claimed(&self) -> bool {
+        matches!(self, Self::Owned | Self::Unmatched | Self::Deleting)
     }
 }
 
 impl ObjectNames {
-    /// What things are called for this one; `None`: its namespace is too long for any Module.
+    /// The names for a DeviceConfig; `None`: its namespace is too long for any Module.
     #[must_use]
     pub fn of(config: &Config) -> Option<Self> {
-        let module = Id { namespace: config.id().namespace, name: config.module.clone()? };
-        let version_label = kmm::keys::version_module(&module.namespace, &module.name);
-        Some(Self { claim: config.claim(), version_label, module })
+        config.module.is_some().then(|| Self::of_claim(&config.claim()))
     }
 
-    /// The Module's name, for templates of images.
-    #[must_use]
-    pub fn names(&self) -> Names<'_> {
-        Names { name: &self.module.name, namespace: &self.module.namespace }
-    }
-
-    /// The same for a claim whose DeviceConfig is gone.
+    /// The names for a claim, whose DeviceConfig may be gone.
     #[must_use]
     pub fn of_claim(claim: &str) -> Self {
         let (namespace, name) = claim.split_once('.').unwrap_or((claim, ""));
         let version_label = kmm::keys::version_module(namespace, name);
         Self { module: Id::new(namespace, name), claim: claim.to_owned(), version_label }
     }
+
+    /// The names for templates of images.
+    #[must_use]
+    pub fn template_names(&self) -> TemplateNames<'_> {
+        TemplateNames { name: &self.module.name, namespace: &self.module.namespace }
+    }
 }
 
 impl<'a> NodeStates<'a> {
-    /// How it is with the nodes of this one.
+    /// The states of the nodes of a DeviceConfig.
     #[must_use]
-    pub fn of(world: &'a ClusterState, config: &Config, called: ObjectNames) -> Self {
-        let id = config.id();
-        let names: BTreeSet<&str> = world
-            .claims
-            .matching(&id)
-            .chain(world.claims.holding(&called.claim))
-            .map(|name| &**name)
-            .collect();
-        let live = world.modules.get(&called.module);
-        let offered = live.map(|live| DeviceNames::on(&live.body)).unwrap_or_default();
-        let offered = offered.and(&config.object.spec.driver_version, config.device_names());
-        let device_names = offered.names();
-        let mut look = Look {
-            world,
+    pub fn of(cluster: &'a ClusterState, config: &Config, object_names: ObjectNames) -> Self {
+        let (id, spec) = (config.id(), &config.object.spec);
+        let claimed = cluster.claims.claimed(&object_names.claim);
+        let names: BTreeSet<&str> = cluster.claims.matching(&id).chain(claimed).map(|name| &**name).collect();
+        let live = cluster.modules.get(&object_names.module);
+        let recorded = live.map(|live| DeviceNames::recorded_on(&live.body)).unwrap_or_default();
+        let names_by_version = recorded.with(&spec.driver_version, config.device_names());
+        let device_names = names_by_version.names();
+        let mut reader = Reader {
+            cluster,
             id: &id,
-            called: &called,
-            mappings: config.object.spec.mappings(),
-            spec: &config.object.spec,
-            asked: Loader::asked(&config.object.spec),
+            object_names: &object_names,
+            mappings: spec.mappings(),
+            spec,
+            desired: Loader::desired(spec),
             device_names: &device_names,
             loader: live.and_then(|live| Loader::of(&live.body)),
             kernels: BTreeMap::new(),
         };
-        let nodes = names
-            .into_iter()
-            .filter_map(|name| {
-                let (name, node) = world.nodes.get_key_value(name)?;
-                Some(look.at(name, node))
-            })
-            .collect();
-        Self { called, nodes, offered, names: device_names }
+        let nodes = names.into_iter().filter_map(|name| cluster.nodes.get_key_value(name));
+        let nodes = nodes.map(|(name, node)| reader.state(name, node)).collect();
+        Self { object_names, nodes, names_by_version, device_names }
     }
 
-    /// The nodes with our claim.
-    pub fn ours(&self) -> impl Iterator<Item = &NodeState<'a>> {
-        self.nodes.iter().filter(|state| state.ownership.is_ours())
+    /// The nodes with the claim of the DeviceConfig.
+    pub fn claimed(&self) -> impl Iterator<Item = &NodeState<'a>> {
+        self.nodes.iter().filter(|state| state.ownership.is_claimed())
+    }
+
+    /// The nodes that should have the driver.
+    pub fn desired(&self) -> impl Iterator<Item = &NodeState<'a>> + Clone {
+        self.nodes.iter().filter(|state| state.is_desired())
     }
 }
 
 impl<'a> NodeState<'a> {
-    /// There is an image for its kernel.
+    /// Whether an image exists for the kernel.
     #[must_use]
     pub fn is_supported(&self) -> bool {
-        matches!(self.served, Served::By(_))
+        matches!(self.support, KernelSupport::Supported(_))
     }
 
-    /// It should have the driver.
+    /// Whether the node should have the driver.
     #[must_use]
     pub fn is_desired(&self) -> bool {
-        self.ownership == Ownership::Mine && self.is_supported() && self.taint.is_none()
+        self.ownership == Ownership::Owned && self.is_supported() && self.taint.is_none()
     }
 
-    /// As a rollout sees it.
+    /// The node as the rollout sees it.
     #[must_use]
-    pub fn in_rollout(&self) -> rollout::RolloutNode<'a> {
+    pub fn rollout_node(&self) -> rollout::RolloutNode<'a> {
         rollout::RolloutNode {
             node: self.name,
-            ending: self.ownership == Ownership::Ending,
+            unmatched: self.ownership == Ownership::Unmatched,
             version: self.version,
             loaded: self.loaded,
             ready: self.ready,
-            fenced: self.fenced_since.is_some(),
+            cordon_tainted: self.cordon_taint_since.is_some(),
             stale: self.stale,
             reserved: false,
             supported: self.is_supported(),
@@ -209,106 +203,102 @@ impl<'a> NodeState<'a> {
     }
 }
 
-struct Look<'a, 'b> {
-    world: &'a ClusterState,
+/// Reads the states of nodes for one DeviceConfig.
+struct Reader<'a, 'b> {
+    cluster: &'a ClusterState,
     id: &'b Id,
-    called: &'b ObjectNames,
+    object_names: &'b ObjectNames,
     mappings: Vec<KernelMapping>,
     spec: &'b Spec,
-    asked: Loader,
+    /// The loader that the spec asks for.
+    desired: Loader,
     device_names: &'b BTreeSet<String>,
-    /// That of the Module as it is.
+    /// The loader of the Module as it is.
     loader: Option<Loader>,
-    /// Nodes are many and kernels few.
-    kernels: BTreeMap<&'a str, (Served, Option<Load>)>,
+    /// Results by kernel: nodes are many and kernels few.
+    kernels: BTreeMap<&'a str, (KernelSupport, Option<Load>)>,
 }
 
-impl<'a> Look<'a, '_> {
-    fn at(&mut self, name: &'a str, node: &'a Node) -> NodeState<'a> {
-        let called = self.called;
-        let (module, names) = (&called.module, called.names());
-        let (served, asked) = self
-            .kernels
-            .entry(&node.kernel)
-            .or_insert_with(|| {
-                let served = served(&self.mappings, &node.kernel, names);
-                let asked = self.asked.on(&node.kernel, names);
-                (served, asked)
-            })
-            .clone();
-        let slot = self.world.nmcs.get(name).and_then(|nmc| nmc.modules.get(module));
+impl<'a> Reader<'a, '_> {
+    fn state(&mut self, name: &'a str, node: &'a Node) -> NodeState<'a> {
+        let (module, names) = (&self.object_names.module, self.object_names.template_names());
+        let kernel = self.kernels.entry(&node.kernel).or_insert_with(|| {
+            (kernel_support(&self.mappings, &node.kernel, names), self.desired.load_for(&node.kernel, names))
+        });
+        let (support, desired) = kernel.clone();
+        let slot = self.cluster.nmcs.get(name).and_then(|nmc| nmc.modules.get(module));
         let loaded = slot.and_then(|slot| slot.loaded.as_ref());
         let label = |key: &str| node.labels.get(key).map(|value| &**value);
-        let version = label(&self.called.version_label);
+        let version = label(&self.object_names.version_label);
         let booted = loaded.is_some_and(|loaded| loaded.boot == node.boot);
-        // A node that keeps another version keeps how that is loaded, too.
-        let is_asked = |slot: &NodeModule| {
-            version != Some(&self.spec.driver_version) || asked.is_none() || slot.wanted == asked
+        // A node that keeps another version keeps the load of that version, too.
+        let is_desired = |slot: &NodeModule| {
+            version != Some(&self.spec.driver_version) || desired.is_none() || slot.wanted == desired
         };
-        let same = slot.is_some_and(|slot| slot.same && is_asked(slot));
-        let current = loaded.is_some_and(|loaded| loaded.version.as_deref() == version);
-        let fence = node.fence().filter(|fence| fence.value.as_deref() == Some(&called.claim));
-        // One without a time is older than any that we make.
-        let fenced_since =
-            fence.map(|fence| fence.time_added.as_ref().map_or(Timestamp::UNIX_EPOCH, |time| time.0));
+        let current = slot.is_some_and(|slot| slot.as_configured && is_desired(slot))
+            && loaded.is_some_and(|loaded| loaded.version.as_deref() == version);
+        let taint = node.cordon_taint();
+        let taint = taint.filter(|taint| taint.value.as_deref() == Some(&self.object_names.claim));
+        // A taint without a time is older than any that we add.
+        let cordon_taint_since =
+            taint.map(|taint| taint.time_added.as_ref().map_or(Timestamp::UNIX_EPOCH, |time| time.0));
         let plugin = kmm::keys::device_plugin_ready(&module.namespace, &module.name);
         NodeState {
             name,
             node,
             ownership: self.ownership(name),
             version,
-            served,
+            support,
             taint: untolerated(node, &self.spec.tolerations),
             loaded: loaded.map(|loaded| loaded.version.as_deref().unwrap_or_default()),
             configured: slot.and_then(|slot| slot.wanted.as_ref()),
             in_use: slot.is_some(),
-            ready: same && current && booted,
+            ready: current && booted,
             works: booted,
-            rebooted: same && current && !booted,
+            rebooted: current && !booted,
             plugin: label(&plugin).is_some(),
-            fenced_since,
-            fence_seen: fenced_since.map(|since| node.fence_seen.unwrap_or(since)),
-            stale: fence.is_some() && loaded.is_some_and(|loaded| self.is_stale(node, version, loaded)),
+            cordon_taint_since,
+            cordon_taint_seen: cordon_taint_since.map(|since| node.cordon_taint_seen.unwrap_or(since)),
+            stale: taint.is_some() && loaded.is_some_and(|loaded| self.is_stale(node, version, loaded)),
             users: self.users(name),
         }
     }
 
     fn is_stale(&self, node: &Node, version: Option<&str>, loaded: &Loaded) -> bool {
-        let follows = |loader: &&Loader| version == Some(loader.version());
-        let loader = self.loader.as_ref().filter(follows);
-        loader
-            .is_some_and(|loader| loader.on(&node.kernel, self.called.names()).as_ref() != Some(&loaded.how))
+        let loader = self.loader.as_ref().filter(|loader| version == Some(loader.version()));
+        let load = |loader: &Loader| loader.load_for(&node.kernel, self.object_names.template_names());
+        loader.is_some_and(|loader| load(loader).as_ref() != Some(&loaded.load))
     }
 
     fn ownership(&self, node: &str) -> Ownership {
-        let me = |id: &Id| id == self.id;
-        match self.world.claims.verdict(node) {
-            Verdict::Held(owner) if me(&owner) => Ownership::Mine,
-            Verdict::Ending { owner, .. } if me(&owner) => Ownership::Ending,
-            Verdict::Leaving { owner, .. } if me(&owner) => Ownership::Leaving,
-            Verdict::Open(heir) if me(&heir) => {
-                self.blocker(node).map_or(Ownership::Open, Ownership::Blocked)
+        let is_this = |id: &Id| id == self.id;
+        match self.cluster.claims.assignment(node) {
+            Assignment::Held(owner) if is_this(&owner) => Ownership::Owned,
+            Assignment::Unmatched { owner, .. } if is_this(&owner) => Ownership::Unmatched,
+            Assignment::Deleting { owner, .. } if is_this(&owner) => Ownership::Deleting,
+            Assignment::Claimable(next) if is_this(&next) => {
+                self.blocker(node).map_or(Ownership::Claimable, Ownership::Blocked)
             }
-            Verdict::Held(other) | Verdict::Open(other) => Ownership::Lost(other),
-            Verdict::Ending { owner, heir } | Verdict::Leaving { owner, heir } => match heir {
-                Some(heir) if !me(&heir) => Ownership::Lost(heir),
+            Assignment::Held(other) | Assignment::Claimable(other) => Ownership::Other(other),
+            Assignment::Unmatched { owner, next } | Assignment::Deleting { owner, next } => match next {
+                Some(next) if !is_this(&next) => Ownership::Other(next),
                 Some(_) => Ownership::Blocked(owner.to_string()),
                 None => Ownership::None,
             },
-            Verdict::Free | Verdict::Stale => Ownership::None,
+            Assignment::Free | Assignment::Orphaned => Ownership::None,
         }
     }
 
     /// A Module of ours that is still on a node without its claim, or with an unknown claim.
     fn blocker(&self, node: &str) -> Option<String> {
-        let of_us = |id: &Id| {
-            let live = self.world.modules.get(id)?;
-            let name = live.body.pointer("/metadata/labels")?.get(keys::LABEL_DEVICE_CONFIG)?.as_str()?;
-            live.is_marked(name).then(|| format!("Module {id}"))
+        let is_ours = |id: &&Id| {
+            let live = self.cluster.modules.get(*id).filter(|live| !live.device_config().is_empty());
+            live.is_some_and(|live| live.is_marked(live.device_config()))
         };
-        let listed = self.world.nmcs.get(node).into_iter().flat_map(|nmc| nmc.modules.keys());
-        let claimed = self.world.claims.claim_on(node).map(|claim| ObjectNames::of_claim(claim).module);
-        listed.chain(&claimed).filter(|id| **id != self.called.module).find_map(of_us)
+        let listed = self.cluster.nmcs.get(node).into_iter().flat_map(|nmc| nmc.modules.keys());
+        let claimed = self.cluster.claims.claim_on(node).map(|claim| ObjectNames::of_claim(claim).module);
+        let mut others = listed.chain(&claimed).filter(|id| **id != self.object_names.module);
+        others.find(is_ours).map(|id| format!("Module {id}"))
     }
 
     fn users(&self, node: &str) -> Users {
@@ -316,17 +306,17 @@ impl<'a> Look<'a, '_> {
         if names.is_empty() {
             return Users::Pods(Vec::new());
         }
-        let Some(pods) = &self.world.pods else { return Users::Unknown };
-        let held = self.world.held.as_ref();
-        if held.is_none() && names.iter().any(|name| is_driver(name)) {
+        let Some(pods) = &self.cluster.pods else { return Users::Unknown };
+        let claims = self.cluster.claims_in_use.as_ref();
+        if claims.is_none() && names.iter().any(|name| is_driver(name)) {
             return Users::Unknown;
         }
-        let using = pods.on(node).filter(|(_, pod)| pod.uses(names, held));
-        let told = using.map(|(id, pod)| rollout::Pod {
+        let using = pods.on(node).filter(|(_, pod)| pod.uses(names, claims));
+        let users = using.map(|(id, pod)| rollout::Pod {
             namespace: id.namespace.clone(),
             name: id.name.clone(),
-            leaving: pod.leaving,
+            terminating: pod.terminating,
         });
-        Users::Pods(told.collect())
+        Users::Pods(users.collect())
     }
 }

@@ -1,12 +1,10 @@
-//! Whether we may do what we have to.
+//! Verification of the service account's rights.
 //!
-//! In: an API server. Out: what is not allowed, in the log and as a check of readiness. Never: a watch that is silently
+//! In: an API server. Out: missing rights, in the log and as a check of readiness. Never: a watch that is silently
 //! blocked.
 
 use std::time::Duration;
 
-use api::hardware;
-use api::kmm;
 use k8s_openapi::api::authorization::v1::{
     ResourceAttributes, SelfSubjectAccessReview, SelfSubjectAccessReviewSpec,
 };
@@ -16,60 +14,18 @@ use runtime::client::brief;
 use tokio::sync::watch;
 use tracing::{info, warn};
 
-use super::claims_in_use;
-use super::module::SCC_ROLE;
-use super::watch::DEFINITION;
+use super::rbac::required;
 
-/// Between questions while something is missing.
-const AGAIN: Duration = Duration::from_secs(10);
+/// The pause between verifications while rights are missing.
+const PAUSE: Duration = Duration::from_secs(10);
 
-/// Rights to one resource.
-#[derive(Clone, Copy, Debug)]
-pub(super) struct Need {
-    pub(super) group: &'static str,
-    /// With its subresource.
-    pub(super) resource: &'static str,
-    /// The only name that matters, where one does.
-    pub(super) name: Option<&'static str>,
-    pub(super) verbs: &'static [&'static str],
-}
-
-const NAMED: &[&str] = &["get", "create", "patch", "delete"];
-const RBAC: &str = "rbac.authorization.k8s.io";
-
-/// Without these nothing works.
-pub(super) fn needed(openshift: bool) -> Vec<Need> {
-    let any = |group, resource, verbs| Need { group, resource, name: None, verbs };
-    let one = |group, resource, name, verbs| Need { name: Some(name), ..any(group, resource, verbs) };
-    let mut all = vec![
-        one("apiextensions.k8s.io", "customresourcedefinitions", DEFINITION, &["list", "watch"]),
-        any(hardware::GROUP, hardware::PLURAL, &["list", "watch", "patch"]),
-        any(hardware::GROUP, "deviceconfigs/status", &["patch"]),
-        any("", "nodes", &["list", "watch", "patch"]),
-        any("", "pods", &["list", "watch"]),
-        any("", "pods/eviction", &["create"]),
-        any(claims_in_use::GROUP, claims_in_use::PLURAL, &["list", "watch"]),
-        any(kmm::GROUP, kmm::MODULES, &["get", "list", "watch", "create", "patch", "delete"]),
-        any(kmm::GROUP, kmm::node::PLURAL, &["list", "watch"]),
-        any(kmm::GROUP, kmm::image::PLURAL, &["list", "watch"]),
-        any("", "serviceaccounts", NAMED),
-        any("", "configmaps", NAMED),
-    ];
-    if openshift {
-        // The accounts of KMM's pods and of the device plugin.
-        all.push(any(RBAC, "rolebindings", NAMED));
-        all.push(one(RBAC, "clusterroles", SCC_ROLE, &["bind"]));
-    }
-    all
-}
-
-/// What is missing; empty: nothing, as far as is known.
+/// Missing rights; empty: none is known to be missing.
 pub type Missing = watch::Receiver<Vec<String>>;
 
-/// What readiness says of it.
+/// The check of readiness.
 ///
 /// # Errors
-/// What is missing.
+/// The missing rights.
 pub fn check(missing: &Missing) -> Result<(), String> {
     match missing.borrow().as_slice() {
         [] => Ok(()),
@@ -77,63 +33,66 @@ pub fn check(missing: &Missing) -> Result<(), String> {
     }
 }
 
-/// Asks until nothing is missing.
-pub async fn follow(client: Client, openshift: bool, told: watch::Sender<Vec<String>>) {
+/// Verifies the rights until none is missing, and sends the missing ones.
+pub async fn verify(client: Client, openshift: bool, sender: watch::Sender<Vec<String>>) {
     loop {
-        let missing = match ask(&client, openshift).await {
+        let missing = match missing(&client, openshift).await {
             Ok(missing) => missing,
             Err(error) => {
-                warn!(error = brief(&error), "cannot ask what we may do; going on as if all were allowed");
+                warn!(
+                    error = brief(&error),
+                    "cannot verify the rights of the service account; going on without"
+                );
                 return;
             }
         };
-        let none = missing.is_empty();
-        let changed = told.send_if_modified(|known| {
-            let changed = *known != missing;
-            known.clone_from(&missing);
-            changed
-        });
-        if none {
-            if changed {
-                info!("everything is allowed now");
-            }
+        let is_complete = missing.is_empty();
+        let changed = sender.send_if_modified(|known| std::mem::replace(known, missing.clone()) != missing);
+        match (is_complete, changed) {
+            (true, true) => info!("the service account has all rights now"),
+            (false, true) => warn!(
+                missing = missing.join(", "),
+                "the service account lacks rights that DeviceConfigs need; see its ClusterRole"
+            ),
+            _ => {}
+        }
+        if is_complete {
             return;
         }
-        if changed {
-            warn!(
-                missing = missing.join(", "),
-                "the service account may not do what DeviceConfigs need; see its ClusterRole"
-            );
-        }
-        tokio::time::sleep(AGAIN).await;
+        tokio::time::sleep(PAUSE).await;
     }
 }
 
-async fn ask(client: &Client, openshift: bool) -> Result<Vec<String>, kube::Error> {
+/// Missing rights as `verb resource`.
+async fn missing(client: &Client, openshift: bool) -> Result<Vec<String>, kube::Error> {
     let reviews: Api<SelfSubjectAccessReview> = Api::all(client.clone());
     let mut missing = Vec::new();
-    for Need { group, resource, name, verbs } in needed(openshift) {
-        for verb in verbs {
-            let (plain, sub) =
-                resource.split_once('/').map_or((resource, None), |(plain, sub)| (plain, Some(sub)));
-            let attributes = ResourceAttributes {
-                group: Some(group.to_owned()),
-                resource: Some(plain.to_owned()),
-                subresource: sub.map(str::to_owned),
-                verb: Some((*verb).to_owned()),
-                name: name.map(str::to_owned),
-                ..ResourceAttributes::default()
+    for rule in required(openshift) {
+        let group = rule.api_groups.unwrap_or_default().pop();
+        let name = rule.resource_names.unwrap_or_default().pop();
+        for resource in rule.resources.unwrap_or_default() {
+            let (plain, sub) = match resource.split_once('/') {
+                Some((plain, sub)) => (plain, Some(sub)),
+                None => (resource.as_str(), None),
             };
-            let review = SelfSubjectAccessReview {
-                spec: SelfSubjectAccessReviewSpec {
+            for verb in &rule.verbs {
+                let attributes = ResourceAttributes {
+                    group: group.clone(),
+                    resource: Some(plain.to_owned()),
+                    subresource: sub.map(str::to_owned),
+                    verb: Some(verb.clone()),
+                    name: name.clone(),
+                    ..ResourceAttributes::default()
+                };
+                let spec = SelfSubjectAccessReviewSpec {
                     resource_attributes: Some(attributes),
                     ..SelfSubjectAccessReviewSpec::default()
-                },
-                ..SelfSubjectAccessReview::default()
-            };
-            let answer = reviews.create(&PostParams::default(), &review).await?;
-            if answer.status.is_none_or(|status| !status.allowed) {
-                missing.push(format!("{verb} {resource}"));
+                };
+                let review = SelfSubjectAccessReview { spec, ..SelfSubjectAccessReview::default() };
+                let answer = reviews.create(&PostParams::default(), &review).await?;
+                if answer.status.is_none_or(|status| !status.allowed) {
+                    missing.push(format!("{verb} {resource}"));
+                }
             }
         }
     }

@@ -1,8 +1,8 @@
 //! The plan: all actions for one DeviceConfig.
 //!
-//! In: the [`ClusterState`], what could not be done before. Out: [`Action`]s in their order, and how it is. Never: a
-//! call, a clock. What has been done shows in the world; so a plan is made anew after each round, and one that finds
-//! everything done has nothing in it.
+//! In: the [`ClusterState`], whether the Module was refused before. Out: [`Action`]s in their order, and the state of
+//! the DeviceConfig. Never: a call, a clock. Each round of a reconcile makes a new plan from the cluster state; a plan
+//! without actions ends the reconcile.
 
 use std::collections::BTreeSet;
 
@@ -23,35 +23,34 @@ mod node_patch;
 mod nodes;
 mod removal;
 
-pub(super) use module::{is_as_wanted, is_config};
+pub(super) use module::is_config;
 pub use removal::orphan;
 
 /// An action: a change of the cluster.
 #[derive(Clone, Debug, PartialEq)]
 pub enum Action {
-    /// Put our finalizer on the DeviceConfig, or take it away.
+    /// Add the finalizer to the DeviceConfig, or remove it.
     Finalizer(bool),
-    /// Create or change this object, unless it has another owner. The named entries of a ConfigMap stay if they are
-    /// there.
+    /// Create or change this object, unless it has another owner. The named entries of a ConfigMap are kept.
     Ensure(Object, BTreeSet<String>),
-    /// The same for the Module, whose state is known, where KMM would load the driver anew at once.
+    /// Create or change the Module. The precondition names the nodes where KMM would reload the driver at once.
     Apply(Object, Precondition),
     /// Delete the Module with this UID, upon which KMM unloads the driver everywhere.
     DeleteModule {
-        /// Its kind, in the version that is served.
+        /// The kind, in the served version.
         kind: ObjectKind,
-        /// Its name.
+        /// Namespace and name.
         module: Id,
-        /// Its UID.
+        /// The UID.
         uid: String,
-        /// What has to hold besides.
+        /// The precondition.
         unused: Precondition,
     },
-    /// Delete this, if it is ours.
+    /// Delete this object, if it is ours.
     Remove(ObjectKind, Id),
     /// Change a node.
     Node(NodeWrite),
-    /// Ask a pod to go, as it uses a device of this node.
+    /// Evict a pod that uses a device of this node.
     Evict {
         /// The node.
         node: String,
@@ -67,148 +66,146 @@ pub struct NodeWrite {
     pub node: String,
     /// The kind of the change.
     pub change: NodeChange,
-    /// The patch: it tests what it replaces.
+    /// The JSON patch, with tests of the values that it replaces.
     pub patch: Value,
-    /// What has to hold besides.
+    /// The precondition.
     pub unused: Precondition,
 }
 
 /// The kind of a change of a node.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub enum NodeChange {
-    /// It becomes ours.
+    /// Set the claim.
     Claim,
-    /// It is told its first version.
+    /// Set the first version.
     Start,
-    /// It is told another version.
+    /// Set another version.
     Switch,
-    /// New pods are kept away.
-    Fence,
-    /// They may come again.
-    Unfence,
-    /// It is given back.
+    /// Keep new pods away.
+    AddCordonTaint,
+    /// Admit new pods again.
+    RemoveCordonTaint,
+    /// Remove the claim, the version, and the cordon taint.
     Release,
 }
 
 /// The actions for a DeviceConfig, and the state they follow from.
 #[derive(Debug, Default)]
 pub struct Plan<'a> {
-    /// What to do.
-    pub doing: Vec<Action>,
-    /// What is known of nodes.
-    pub facts: Option<NodeStates<'a>>,
-    /// What the rollout has to say.
+    /// The actions, in their order.
+    pub actions: Vec<Action>,
+    /// The states of the nodes; `None`: not looked at.
+    pub node_states: Option<NodeStates<'a>>,
+    /// The round of the rollout.
     pub round: Round,
-    /// How it is with the object itself.
-    pub state: State,
-    /// Nodes that are kept free for a Module that is to be written.
+    /// The state of the DeviceConfig.
+    pub state: ConfigState,
+    /// Nodes that keep their cordon taint for a Module that is to be written.
     reserved: BTreeSet<&'a str>,
 }
 
-/// How it is with a DeviceConfig, nodes aside.
+/// The state of a DeviceConfig, apart from its nodes.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub enum State {
-    /// All is as it should be.
+pub enum ConfigState {
+    /// The Module is as desired.
     #[default]
-    Good,
-    /// It cannot be done as it stands there: reason, message.
+    InSync,
+    /// The spec cannot be applied: reason, message.
     Invalid(Reason, String),
-    /// There is no KMM, or it is going.
+    /// KMM is not installed, or is being deleted.
     NoKmm,
-    /// The Module of this name has another owner.
-    Foreign(String),
-    /// A former Module of this name has not gone yet.
-    Former,
-    /// The finalizer is being put on it, or the Module is being made or changed.
+    /// The Module of this name has another owner, described by the text.
+    ForeignModule(String),
+    /// A former Module of this name still exists.
+    FormerModule,
+    /// The finalizer or the Module is being written.
     Writing,
-    /// The driver is to be loaded in another way under a version that these nodes have, and pods there use the devices.
-    Held(Vec<String>),
-    /// It is being deleted, and these nodes still have the driver.
-    Leaving(Vec<String>),
-    /// It is being deleted, and we have nothing to do with it any more.
-    Gone,
+    /// The Module is to change under a version that these nodes have, and pods there use the devices.
+    ReloadBlocked(Vec<String>),
+    /// Being deleted; these nodes still have the driver.
+    Deleting(Vec<String>),
+    /// Being deleted; the finalizer is removed.
+    Released,
 }
 
-/// What there is to do for a DeviceConfig. `refused` says that the Module could not be written when it was tried last.
+/// The plan for a DeviceConfig. `refused`: the last write of the Module failed.
 #[must_use]
-pub fn plan<'a>(world: &'a ClusterState, config: &Config, refused: bool) -> Plan<'a> {
-    if config.is_leaving() {
-        return removal::leave(world, config);
+pub fn plan<'a>(cluster: &'a ClusterState, config: &Config, refused: bool) -> Plan<'a> {
+    if config.is_terminating() {
+        return removal::delete(cluster, config);
     }
     if let Some(reason) = &config.unreadable {
-        return Plan::stopped(State::Invalid(Reason::InvalidSpec, format!("it cannot be read: {reason}")));
+        let message = format!("it cannot be read: {reason}");
+        return Plan::stopped(ConfigState::Invalid(Reason::InvalidSpec, message));
     }
-    let Some(called) = ObjectNames::of(config) else {
+    let Some(object_names) = ObjectNames::of(config) else {
         let message = format!(
             "metadata.namespace: no Module fits into a namespace of more than {} characters; use a shorter one",
             hardware::MAX_NAMESPACE
         );
-        return Plan::stopped(State::Invalid(Reason::NameTooLong, message));
+        return Plan::stopped(ConfigState::Invalid(Reason::NameTooLong, message));
     };
-    let facts = NodeStates::of(world, config, called.clone());
-    let mut plan = Plan { facts: Some(facts), ..Plan::default() };
+    let node_states = NodeStates::of(cluster, config, object_names.clone());
+    let mut plan = Plan { node_states: Some(node_states), ..Plan::default() };
     if !config.problems.is_empty() {
-        plan.state = State::Invalid(Reason::InvalidSpec, config.problems.join("; "));
+        plan.state = ConfigState::Invalid(Reason::InvalidSpec, config.problems.join("; "));
         return plan;
     }
     if !has_finalizer(config) {
         // The finalizer comes first: without it a Module could be left behind.
-        plan.state = State::Writing;
-        plan.doing.push(Action::Finalizer(true));
+        plan.state = ConfigState::Writing;
+        plan.actions.push(Action::Finalizer(true));
         return plan;
     }
-    let grounds = desired::grounds(config, &called, &world.place, module::unloads(world, config, &called));
-    let grounds = grounds.unwrap_or_else(|error| {
-        plan.state = State::Invalid(Reason::InvalidSpec, error.to_string());
+    let unloads = module::unloads_with_own_account(cluster, config, &object_names);
+    let dependencies = desired::dependencies(config, &object_names, &cluster.environment, unloads);
+    let dependencies = dependencies.unwrap_or_else(|error| {
+        plan.state = ConfigState::Invalid(Reason::InvalidSpec, error.to_string());
         Vec::new()
     });
-    let others = plan.other_files(world, config);
-    plan.doing.extend(grounds.iter().map(|ground| ensure(ground.clone(), &others)));
-    let stands = plan.module(world, config, &called, refused);
-    if matches!(plan.state, State::Held(_)) {
-        // What plugins read goes with the driver that stays.
-        plan.doing.retain(|one| !matches!(one, Action::Ensure(ground, _) if is_config_map(ground)));
+    let kept = plan.plugin_files_in_use(cluster, config);
+    let is_written = plan.module(cluster, config, &object_names, refused);
+    let blocked = matches!(plan.state, ConfigState::ReloadBlocked(_));
+    // The plugin's configuration changes with the driver.
+    let current = dependencies.iter().filter(|object| !(blocked && is_config_map(object)));
+    let ensure = |object: &Object| {
+        Action::Ensure(object.clone(), if is_config_map(object) { kept.clone() } else { BTreeSet::new() })
+    };
+    plan.actions.splice(0..0, current.map(ensure));
+    if is_written && plan.is_everywhere(config) {
+        let obsolete =
+            desired::obsolete_dependencies(config, &object_names, &cluster.environment, &dependencies);
+        plan.actions.extend(obsolete.into_iter().map(|(kind, id)| Action::Remove(kind, id)));
     }
-    if stands && plan.is_everywhere(config) {
-        let all = desired::leftovers(config, &called, &world.place, &grounds);
-        plan.doing.extend(all.into_iter().map(|(kind, id)| Action::Remove(kind, id)));
-    }
-    if stands || refused {
-        plan.nodes(world, config, &called);
+    if is_written || refused {
+        plan.nodes(cluster, config, &object_names);
     }
     plan
 }
 
-fn ensure(ground: Object, others: &BTreeSet<String>) -> Action {
-    let kept = if is_config_map(&ground) { others.clone() } else { BTreeSet::new() };
-    Action::Ensure(ground, kept)
+fn is_config_map(object: &Object) -> bool {
+    object.kind().kind == "ConfigMap"
 }
 
-fn is_config_map(ground: &Object) -> bool {
-    ground.kind().kind == "ConfigMap"
+/// The served version of KMM's API.
+fn served(cluster: &ClusterState) -> Option<&str> {
+    cluster.kmm.as_ref().and_then(Kmm::version)
 }
 
-/// The version of KMM's API.
-fn served(world: &ClusterState) -> Option<&str> {
-    world.kmm.as_ref().and_then(Kmm::version)
-}
-
-/// Whether our finalizer is on it.
 fn has_finalizer(config: &Config) -> bool {
     config.object.metadata.finalizers.iter().flatten().any(|one| one == keys::FINALIZER)
 }
 
 impl<'a> Plan<'a> {
-    fn stopped(state: State) -> Self {
+    fn stopped(state: ConfigState) -> Self {
         Self { state, ..Self::default() }
     }
 
-    /// The Module is as it is asked for, and no node has another version: dependencies of an earlier one are obsolete.
+    /// Whether all nodes have the desired version, so that dependencies of earlier versions are obsolete.
     fn is_everywhere(&self, config: &Config) -> bool {
         let wanted = Some(config.object.spec.driver_version.as_str());
-        let facts = self.facts.as_ref();
-        self.state == State::Good
-            && facts.is_some_and(|facts| facts.ours().all(|state| state.version == wanted))
+        let has_wanted = |states: &NodeStates<'_>| states.claimed().all(|state| state.version == wanted);
+        self.state == ConfigState::InSync && self.node_states.as_ref().is_some_and(has_wanted)
     }
 }
 

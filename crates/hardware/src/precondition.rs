@@ -1,35 +1,35 @@
-//! The precondition of a change that touches a loaded driver.
+//! The precondition of a change that unloads a driver.
 //!
-//! In: nodes, the names of their devices, since when new pods are kept from them. Out: how long it is still to be
-//! waited. Never: a clock, a look at pods.
+//! In: nodes with the time since when new pods are kept from them, names of their devices. Out: the time that is left
+//! to wait. Never: a clock, a look at pods.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::time::Duration;
 
 use jiff::Timestamp;
 
-/// Condition of a change: no pod uses the devices of these nodes, and none is on its way there.
+/// The condition that no pod uses the devices of these nodes, and none is on its way there.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct Precondition {
-    /// Who has a device under one of these uses them. None: nothing has to hold.
-    pub names: BTreeSet<String>,
-    /// The nodes, and since when it has been seen that new pods are kept from them, if they are.
-    pub fences: BTreeMap<String, Option<Timestamp>>,
+    /// The names of the devices. Empty: the condition holds.
+    pub device_names: BTreeSet<String>,
+    /// The nodes, with the time at which the cordon taint was first seen there.
+    pub cordon_taints: BTreeMap<String, Option<Timestamp>>,
 }
 
 impl Precondition {
-    /// All of them have a fence.
+    /// Whether all nodes have the cordon taint.
     #[must_use]
-    pub fn is_fenced(&self) -> bool {
-        self.fences.values().all(Option::is_some)
+    pub fn has_cordon_taints(&self) -> bool {
+        self.cordon_taints.values().all(Option::is_some)
     }
 
-    /// How long it is still to be waited for those who are on the way, if they may be for so long.
+    /// The time that is left until pods scheduled before the taint have arrived; scheduling takes `binding` at most.
     #[must_use]
-    pub fn rest(&self, now: Timestamp, on_the_way: Duration) -> Option<Duration> {
-        let last = *self.fences.values().flatten().max()?;
-        let seen = Duration::try_from(now.duration_since(last)).unwrap_or_default();
-        on_the_way.checked_sub(seen).filter(|rest| !rest.is_zero())
+    pub fn remaining(&self, now: Timestamp, binding: Duration) -> Option<Duration> {
+        let last = *self.cordon_taints.values().flatten().max()?;
+        let passed = Duration::try_from(now.duration_since(last)).unwrap_or_default();
+        binding.checked_sub(passed).filter(|left| !left.is_zero())
     }
 }
 
@@ -38,16 +38,20 @@ mod tests {
     use super::*;
 
     #[test]
-    fn who_is_on_the_way_has_time_to_come() {
+    fn scheduled_pods_have_time_to_arrive() {
         let since: Timestamp = "2026-01-01T00:00:00Z".parse().unwrap();
-        let rest = |fences: &[Option<Timestamp>], after: i64| {
-            let fences = fences.iter().enumerate().map(|(at, fence)| (at.to_string(), *fence)).collect();
-            Precondition { names: BTreeSet::new(), fences }
-                .rest(since + jiff::SignedDuration::from_millis(after), Duration::from_secs(2))
+        let remaining = |cordon_taints: &[Option<Timestamp>], after: i64| {
+            let cordon_taints =
+                cordon_taints.iter().enumerate().map(|(at, taint)| (at.to_string(), *taint)).collect();
+            Precondition { device_names: BTreeSet::new(), cordon_taints }
+                .remaining(since + jiff::SignedDuration::from_millis(after), Duration::from_secs(2))
         };
-        assert_eq!(rest(&[Some(since)], 0), Some(Duration::from_secs(2)));
-        assert_eq!(rest(&[Some(Timestamp::UNIX_EPOCH), Some(since)], 1900), Some(Duration::from_millis(100)));
-        assert_eq!(rest(&[Some(since)], 2000), None);
-        assert_eq!(rest(&[], 0), None);
+        assert_eq!(remaining(&[Some(since)], 0), Some(Duration::from_secs(2)));
+        assert_eq!(
+            remaining(&[Some(Timestamp::UNIX_EPOCH), Some(since)], 1900),
+            Some(Duration::from_millis(100))
+        );
+        assert_eq!(remaining(&[Some(since)], 2000), None);
+        assert_eq!(remaining(&[], 0), None);
     }
 }

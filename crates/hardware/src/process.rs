@@ -1,12 +1,14 @@
-//! The controller as a part of the operator's process: its own watches, its own lease, its own check of readiness.
+//! The controller as a part of the operator's process, with watches, lease and readiness of its own.
 //!
-//! In: a connection, where we run. Out: tasks. Never: something that the other controllers wait for.
+//! In: a connection, the environment. Out: tasks. Never: a task that other controllers wait for.
 
 use std::convert::Infallible;
 use std::sync::Arc;
 use std::time::Duration;
 
 use api::hardware::keys;
+use objects::controller::leader::{Leadership, ready_to_lead};
+use objects::controller::queue::{Options, run};
 use prometheus_client::registry::Registry;
 use runtime::client::Connection;
 use runtime::events::Recorder;
@@ -18,57 +20,62 @@ use tokio_util::sync::CancellationToken;
 use tracing::info;
 
 use super::cluster_state::Environment;
-use super::execute::Applier;
+use super::execute::Executor;
 use super::metrics::Metrics;
 use super::permissions::{self, Missing};
-use super::queue::Worker;
 use super::shared::Shared;
+use super::worker::Worker;
 
-/// How long nodes may be on their way before that is told as a problem.
+/// Concurrent reconciles, and the time in which changes of a DeviceConfig are gathered.
+const OPTIONS: Options = Options { concurrency: 16, gather: Duration::from_millis(20) };
+
+/// The default of [`Setup::patience`].
 pub const PATIENCE: Duration = Duration::from_secs(60);
-/// How long a pod may be on its way to a node that was found free; the default.
+/// The default of [`Setup::binding`].
 pub const BINDING: Duration = Duration::from_secs(1);
 
-/// What readiness asks.
+/// The conditions of readiness.
 #[derive(Clone, Debug)]
 pub struct Health {
-    /// Watches.
+    /// Reached once every watch has listed its kind.
     pub readiness: Readiness,
-    /// Rights.
+    /// Missing rights.
     pub missing: Missing,
-    told: watch::Sender<Vec<String>>,
+    missing_sender: watch::Sender<Vec<String>>,
 }
 
-/// What the controller needs.
+/// The surroundings of the controller.
 pub struct Setup<'a> {
-    /// Where we run.
-    pub place: Environment,
+    /// The environment of the process.
+    pub environment: Environment,
     /// The API server.
     pub connection: &'a Connection,
-    /// Who is told.
+    /// The recipient of events.
     pub recorder: &'a Recorder,
-    /// Watches' metrics.
+    /// The metrics of watches.
     pub watches: &'a runtime::watch::Metrics,
-    /// How long nodes may be on their way.
+    /// The state of the lease.
+    pub leadership: Leadership,
+    /// The time that a change of a node may take before it is reported as a problem.
     pub patience: Duration,
-    /// How long a pod may be on its way to a node that was found free.
+    /// The longest time between the scheduling of a pod and its appearance on the node.
     pub binding: Duration,
-    /// One call's deadline.
+    /// The deadline of one call.
     pub call: Duration,
 }
 
 impl Default for Health {
     fn default() -> Self {
-        let told = watch::Sender::new(Vec::new());
-        Self { readiness: Readiness::default(), missing: told.subscribe(), told }
+        let missing_sender = watch::Sender::new(Vec::new());
+        Self { readiness: Readiness::default(), missing: missing_sender.subscribe(), missing_sender }
     }
 }
 
 impl Health {
-    /// Whether it is ready.
+    /// Whether the controller is ready.
     ///
     /// # Errors
-    /// What is missing.
+    /// Missing rights or lists.
     pub fn check(&self) -> Result<(), String> {
         permissions::check(&self.missing)?;
         self.readiness.check()
@@ -81,62 +88,39 @@ pub fn lease(namespace: &str, identity: String) -> lease::Config {
     lease::Config::new(namespace, keys::LEASE, identity)
 }
 
-/// Starts everything. `leads` says who leads; none: we, always. `release` is cancelled when no task works under the
-/// lease any more.
+/// Starts the watches and the worker as tasks. `release` is cancelled once no task needs the lease any more.
 ///
 /// # Errors
-/// When no client can be made.
+/// The client cannot be made.
 pub fn start(
     tasks: &mut Tasks,
-    setting: Setup<'_>,
+    setup: Setup<'_>,
     health: &Health,
     registry: &mut Registry,
-    leads: Option<watch::Receiver<lease::Status>>,
     release: CancellationToken,
 ) -> Result<(), runtime::client::Error> {
-    let openshift = setting.place.openshift;
-    let shared = Shared::new(setting.place);
+    let openshift = setup.environment.openshift;
+    let shared = Shared::new(setup.environment);
     let metrics = Metrics::register(registry, &shared);
-    super::watch::start(tasks, setting.connection, setting.watches, &health.readiness, &shared)?;
-    let client = setting.connection.client_with_timeout(setting.call)?;
-    let told = health.told.clone();
-    let asking = client.clone();
+    super::watch::start(tasks, setup.connection, setup.watches, &health.readiness, &shared)?;
+    let client = setup.connection.client_with_timeout(setup.call)?;
+    let (missing, reviewer) = (health.missing_sender.clone(), client.clone());
     tasks.spawn("rights for DeviceConfigs", async move {
-        permissions::follow(asking, openshift, told).await;
+        permissions::verify(reviewer, openshift, missing).await;
         std::future::pending::<Result<(), Infallible>>().await
     });
-    let hand = Applier { client, shared: Arc::clone(&shared), binding: setting.binding };
-    let recorder = setting.recorder.named(keys::FIELD_MANAGER);
-    let worker = Worker { hand, recorder, metrics, patience: setting.patience };
-    let readiness = health.readiness.clone();
-    let token = tasks.token().clone();
+    let executor = Executor { client, shared: Arc::clone(&shared), binding: setup.binding };
+    let recorder = setup.recorder.named(keys::FIELD_MANAGER);
+    let worker = Worker { executor, recorder, metrics, patience: setup.patience };
+    let (readiness, leadership) = (health.readiness.clone(), setup.leadership);
+    let cancel = tasks.token().clone();
     tasks.spawn_draining("DeviceConfigs", async move {
         let _release = release.drop_guard();
-        lead(worker, readiness, leads, token).await;
+        if ready_to_lead(leadership, &readiness, &cancel).await {
+            info!("all watches are listed; reconciling DeviceConfigs");
+            run(Arc::new(worker), shared.queue(), OPTIONS, cancel).await;
+        }
         Ok::<_, Infallible>(())
     });
     Ok(())
-}
-
-/// Waits until all is known and we lead, then works.
-async fn lead(
-    worker: Worker,
-    readiness: Readiness,
-    mut leads: Option<watch::Receiver<lease::Status>>,
-    token: CancellationToken,
-) {
-    let ready = async {
-        if let Some(status) = &mut leads {
-            // It only fails when the candidate is gone, and then the process ends.
-            let _ = status.wait_for(lease::Status::leads).await;
-        }
-        readiness.opened().await;
-    };
-    tokio::select! {
-        biased;
-        () = token.cancelled() => return,
-        () = ready => {}
-    }
-    info!("everything is known, DeviceConfigs are seen to");
-    worker.run(token).await;
 }

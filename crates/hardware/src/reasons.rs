@@ -1,9 +1,8 @@
-//! Reasons of conditions, of problems and of events.
+//! Reasons of conditions, problems and events.
 //!
-//! In and out: nothing but names. Never: a word that docs/hardware.md does not explain, nor one there that is never
-//! said.
+//! In: nothing. Out: names. Never: a reason that docs/hardware.md does not explain, or one there that is never used.
 
-/// An enum whose variants are words, with all of them.
+/// An enum whose variants are words.
 macro_rules! words {
     ($(#[$about:meta])* $name:ident { $($(#[$word_about:meta])* $word:ident,)+ }) => {
         $(#[$about])*
@@ -13,10 +12,10 @@ macro_rules! words {
         }
 
         impl $name {
-            /// All of them.
+            /// All variants.
             pub const ALL: &[Self] = &[$(Self::$word,)+];
 
-            /// As it is written.
+            /// The word in the API.
             #[must_use]
             pub fn word(self) -> &'static str {
                 match self {
@@ -30,19 +29,19 @@ macro_rules! words {
 words! {
     /// Reasons of conditions.
     Reason {
-        /// All is as asked for; the sample operator's word.
+        /// Everything is as desired; the sample operator's word.
         Reconciled,
-        /// All is well, said of `Errored`; the sample operator's word.
+        /// `Errored` is false; the sample operator's word.
         Ready,
         /// See the condition `Errored`; the sample operator's word.
         Errored,
         /// The cluster has no KMM.
         KMMNotInstalled,
-        /// The object asks for what cannot be.
+        /// The spec cannot be applied.
         InvalidSpec,
         /// The namespace is too long to hold a Module.
         NameTooLong,
-        /// Another has nodes that this one asks for; the sample operator's word.
+        /// Another DeviceConfig has nodes that this one asks for; the sample operator's word.
         ConflictingNodeSelector,
         /// No other DeviceConfig asks for its nodes.
         NoConflict,
@@ -52,9 +51,9 @@ words! {
         ForeignModule,
         /// The Module could not be written; the sample operator's word.
         ModuleFailed,
-        /// Something else could not be written.
+        /// Another object could not be written.
         WriteFailed,
-        /// No node is matched.
+        /// No node matches.
         NoMatchingNodes,
         /// A node's kernel has no image.
         UnsupportedKernel,
@@ -64,33 +63,33 @@ words! {
         Loading,
         /// Nodes get another version.
         Upgrading,
-        /// Something is under way that has no word of its own.
+        /// Changes are under way that have no reason of their own.
         Progressing,
-        /// Nothing has been looked at yet.
+        /// The nodes have not been looked at yet.
         Pending,
         /// Pods use the devices.
         WaitingForPods,
-        /// Pods that were asked to go are still there.
+        /// Evicted pods still run after the timeout.
         EvictionTimeout,
         /// Upgrades are paused.
         Paused,
-        /// All nodes are kept from having the driver by their taints.
+        /// The taints of all nodes keep the driver away.
         Maintenance,
-        /// The device plugin is missing somewhere.
+        /// The device plugin is missing on some nodes.
         DevicePluginNotReady,
-        /// No device plugin is asked for.
+        /// The spec has no device plugin.
         NotAskedFor,
-        /// The device plugin runs everywhere.
+        /// The device plugin runs on all nodes.
         Running,
-        /// The device plugin does not run everywhere.
+        /// The device plugin does not run on all nodes.
         NotRunning,
-        /// A former Module has not gone yet.
+        /// A former Module still exists.
         FormerModule,
-        /// It is being taken away.
+        /// The DeviceConfig is being deleted.
         Deleting,
         /// KMM does not unload the driver.
         DeletionStuck,
-        /// Nothing is worse than it should be.
+        /// No degradation.
         AsExpected,
     }
 }
@@ -102,33 +101,33 @@ words! {
         StillLoaded,
         /// KMM does not load the driver.
         NotLoaded,
-        /// Pods that were asked to go are still there.
+        /// Evicted pods still run after the timeout.
         EvictionTimeout,
-        /// Its kernel has no image.
+        /// The kernel of the node has no image.
         UnsupportedKernel,
-        /// The former DeviceConfig of the node has not left it.
+        /// The former DeviceConfig of the node has not released it.
         WaitingForFormer,
-        /// The driver is not loaded again since the machine was started.
+        /// The driver is not loaded again after a reboot.
         Rebooted,
         /// Pods use the devices.
         PodsUseDevices,
         /// The pods that use the devices are not known yet.
         PodsUnknown,
-        /// Its taints keep the driver away.
+        /// Taints of the node keep the driver away.
         Maintenance,
     }
 }
 
 words! {
-    /// Reasons of Events, beside those of conditions that turn.
+    /// Reasons of events, beside those of conditions.
     EventReason {
-        /// All nodes have another version than before.
+        /// All nodes have a new version.
         Upgraded,
-        /// Another asks for nodes of this one.
+        /// Another DeviceConfig asks for nodes of this one.
         NodeSelectorContested,
-        /// A kernel without an image has been met.
+        /// A node has a kernel without an image.
         UnsupportedKernel,
-        /// Pods of a node that were asked to go are still there.
+        /// Evicted pods of a node still run after the timeout.
         EvictionTimeout,
     }
 }

@@ -1,35 +1,34 @@
-//! Which nodes get which version of the driver now.
+//! Rollout: the nodes that get a version of the driver now.
 //!
-//! In: the nodes of one DeviceConfig as [`RolloutNode`]s, its policy. Out: [`Step`]s, and who has to wait for what.
-//! Never: more nodes without a working driver because of us than the policy allows; a driver taken from under a pod
-//! unless that was asked for; a write.
+//! In: the nodes of one DeviceConfig as [`RolloutNode`]s, its policy. Out: [`Step`]s, and what other nodes wait for.
+//! Never: more nodes without a working driver because of us than the policy allows; a driver unloaded under a pod
+//! unless the policy says so; a write.
 //!
-//! KMM loads on a node the version that its label says. A node without one gets it at once: nothing is loaded there, so
-//! nothing can break. A node with another version is changed when there is room. Before that, and before it is given
-//! back, the node is fenced (a taint that new pods do not tolerate), so that no pod arrives between the look at its
-//! pods and the change; the fence goes when nothing is to be unloaded there any more. What is not known, such as the
-//! pods before they were listed, counts as in use.
+//! KMM loads the version that a node's label names. A node without a version gets it at once: no driver is loaded
+//! there. A node with another version changes when the policy has room. Before that, and before its release, the node
+//! gets the cordon taint, so that no pod arrives between the check of its pods and the change. The taint goes when no
+//! driver is to be unloaded there any more. Pods that are not known yet count as using the devices.
 
 use std::collections::BTreeSet;
 
 use api::hardware::PodsUsingDevices;
 
-/// How versions reach nodes.
+/// The policy of a rollout.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Policy<'a> {
-    /// The version that is wanted.
+    /// The desired version.
     pub version: &'a str,
-    /// How many nodes may be without a working driver.
-    pub most_unavailable: usize,
-    /// What becomes of pods that use the devices.
+    /// The number of nodes that may be without a working driver.
+    pub max_unavailable: usize,
+    /// The treatment of pods that use the devices.
     pub pods: PodsUsingDevices,
-    /// No node gets another version.
+    /// No node changes its version.
     pub paused: bool,
     /// Device names are known, so that pods that use devices can be found.
     pub devices_known: bool,
 }
 
-/// Who uses the devices of a node.
+/// The pods that use the devices of a node.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Users {
     /// Not known yet.
@@ -38,283 +37,269 @@ pub enum Users {
     Pods(Vec<Pod>),
 }
 
-/// A pod.
+/// A pod that uses devices.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub struct Pod {
-    /// Its namespace.
+    /// The namespace.
     pub namespace: String,
-    /// Its name.
+    /// The name.
     pub name: String,
-    /// It is already being deleted.
-    pub leaving: bool,
+    /// Deletion has begun.
+    pub terminating: bool,
 }
 
-impl Users {
-    /// Who they are, if there are any: the first of them, and how many there are.
-    #[must_use]
-    pub fn text(&self) -> Option<String> {
-        match self {
-            Self::Unknown => Some("pods that are not known yet".to_owned()),
-            Self::Pods(pods) => {
-                let first = pods.iter().min()?;
-                let more = pods.len() - 1;
-                let more = if more == 0 { String::new() } else { format!(" and {more} more") };
-                Some(format!("{}/{}{more}", first.namespace, first.name))
-            }
-        }
-    }
-}
-
-/// A node with our claim.
+/// A claimed node.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct RolloutNode<'a> {
-    /// Its name.
+    /// The name.
     pub node: &'a str,
-    /// It no longer matches, and is to be given back.
-    pub ending: bool,
-    /// The version its label says.
+    /// The selector no longer matches: the node is to be released.
+    pub unmatched: bool,
+    /// The version that its label names.
     pub version: Option<&'a str>,
-    /// The version that is loaded.
+    /// The loaded version.
     pub loaded: Option<&'a str>,
-    /// The driver that its label says is loaded and working.
+    /// The driver that the label names is loaded and working.
     pub ready: bool,
-    /// It has our fence.
-    pub fenced: bool,
-    /// What is loaded is about to be unloaded, though its version is that of the label.
+    /// The node has our cordon taint.
+    pub cordon_tainted: bool,
+    /// KMM is about to unload the driver, though its version is that of the label.
     pub stale: bool,
-    /// Its fence is for more than its version: a Module that is about to be written.
+    /// The cordon taint stays for a Module that is about to be written.
     pub reserved: bool,
-    /// There is an image for its kernel.
+    /// An image exists for the kernel.
     pub supported: bool,
-    /// Its taints keep the driver away: a cordon, for one.
+    /// Other taints keep the driver away, such as a cordon.
     pub maintenance: bool,
-    /// The machine was started anew, and what was loaded before is not loaded again yet.
+    /// The machine has rebooted, and the driver is not loaded again yet.
     pub rebooted: bool,
-    /// Who uses its devices.
+    /// The pods that use the devices.
     pub users: Users,
 }
 
-/// What to do on a node.
+/// A step of the rollout on one node.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Step {
-    /// Tell the first version.
+    /// Set the first version.
     Start(String),
-    /// Set another version; `checked`: only if no pod uses the devices.
+    /// Set another version.
     Switch {
         /// The node.
         node: String,
-        /// What its label says now.
+        /// The version of the label now.
         from: String,
-        /// Look once more whether a pod uses the devices.
+        /// Verify before that no pod uses the devices.
         checked: bool,
     },
     /// Keep new pods away.
-    Fence(String),
-    /// Let pods come again.
-    Unfence(String),
-    /// Ask a pod to go.
+    AddCordonTaint(String),
+    /// Admit new pods again.
+    RemoveCordonTaint(String),
+    /// Evict a pod.
     Evict {
         /// The node.
         node: String,
         /// The pod.
         pod: Pod,
     },
-    /// Give the node back; `checked`: only if no pod uses the devices.
+    /// Remove the claim.
     Release {
         /// The node.
         node: String,
-        /// Look once more whether a pod uses the devices.
+        /// Verify before that no pod uses the devices.
         checked: bool,
     },
 }
 
-/// Why a node keeps what it has.
+/// The reason why a node keeps its version.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Wait {
-    /// Pods use the devices; the first of them, and how many there are.
+    /// Pods use the devices: the first of them, and their number.
     Pods(String, usize),
-    /// Which pods use the devices is not known yet.
+    /// The pods that use the devices are not known yet.
     Unknown,
-    /// Enough others are without a working driver.
-    Turn,
+    /// Enough other nodes are without a working driver.
+    MaxUnavailable,
     /// Upgrades are paused.
     Paused,
-    /// It is cordoned or otherwise tainted.
+    /// The node is cordoned or otherwise tainted.
     Maintenance,
 }
 
-/// What is to be done, and what is not done yet.
+/// The result of one round.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Round {
-    /// What to do now, in this order.
+    /// Steps to do now, in this order.
     pub steps: Vec<Step>,
-    /// Nodes that keep what they have, and why.
+    /// Nodes that keep their version, with the reason.
     pub waiting: Vec<(String, Wait)>,
-    /// Nodes without a working driver, of those that should have one, unless a taint or a start of the machine took it.
+    /// Nodes that should have a working driver and have none, for other reasons than a taint or a reboot.
     pub unavailable: Vec<String>,
 }
 
 impl Users {
-    /// Devices are in use, or may be.
+    /// Whether pods use the devices, or may use them.
     #[must_use]
     pub fn any(&self) -> bool {
         !matches!(self, Self::Pods(pods) if pods.is_empty())
     }
+
+    /// The first of the pods and the number of others, for people; `None` without pods.
+    #[must_use]
+    pub fn summary(&self) -> Option<String> {
+        let Self::Pods(pods) = self else { return Some("pods that are not known yet".to_owned()) };
+        let first = pods.iter().min()?;
+        let more = if pods.len() > 1 { format!(" and {} more", pods.len() - 1) } else { String::new() };
+        Some(format!("{}/{}{more}", first.namespace, first.name))
+    }
 }
 
 impl RolloutNode<'_> {
-    /// It should have a working driver and has none, for all that is known because of us: a first version that does not
-    /// load is as good a reason not to go on as any. What a taint or a start of the machine takes would be gone without
-    /// us, too.
-    fn is_missing(&self) -> bool {
+    /// Whether the node should have a working driver and has none, possibly because of us. A first version that does
+    /// not load counts, too; a driver that a taint or a reboot took does not.
+    fn is_unavailable(&self) -> bool {
         self.supported && !self.ready && !self.maintenance && !self.rebooted
     }
 
-    /// It has to be told another version.
-    fn is_candidate(&self, wanted: &str) -> bool {
-        self.version.is_some_and(|version| version != wanted)
-    }
-
-    /// Nothing there is about to be unloaded: a new pod keeps its device.
-    fn is_settled(&self) -> bool {
-        !self.stale && self.loaded.is_none_or(|loaded| self.version == Some(loaded))
+    /// Whether a driver is about to be unloaded, so that a new pod would lose its device.
+    fn is_unloading(&self) -> bool {
+        self.stale || self.loaded.is_some_and(|loaded| self.version != Some(loaded))
     }
 }
 
-/// What is to be done on these nodes. The same nodes in another order give the same.
+/// The next steps for these nodes. The order of the nodes has no influence.
 #[must_use]
-pub fn round(policy: &Policy<'_>, states: &[RolloutNode<'_>]) -> Round {
-    let mut states: Vec<&RolloutNode<'_>> = states.iter().collect();
-    states.sort_by_key(|state| state.node);
+pub fn round(policy: &Policy<'_>, nodes: &[RolloutNode<'_>]) -> Round {
+    let mut nodes: Vec<&RolloutNode<'_>> = nodes.iter().collect();
+    nodes.sort_by_key(|node| node.node);
+    let (unmatched, matched): (Vec<_>, Vec<_>) = nodes.into_iter().partition(|node| node.unmatched);
     let mut round = Round::default();
-    let (ending, ours): (Vec<&RolloutNode<'_>>, Vec<&RolloutNode<'_>>) =
-        states.into_iter().partition(|state| state.ending);
-    for state in ending {
-        round.end(policy, state);
-    }
-    for state in ours.iter().filter(|state| state.version.is_none()) {
-        round.steps.push(Step::Start(state.node.to_owned()));
-    }
-    let missing = ours.iter().filter(|state| state.is_missing());
-    round.unavailable = missing.map(|state| state.node.to_owned()).collect();
-
-    let mut chosen = BTreeSet::new();
-    let mut room = policy.most_unavailable.saturating_sub(round.unavailable.len());
-    // Those that can lose nothing come first and take no room.
-    let mut candidates: Vec<&&RolloutNode<'_>> =
-        ours.iter().filter(|state| state.is_candidate(policy.version)).collect();
-    // Those that are fenced were begun: they come before others, so that no more than needed are fenced.
-    candidates.sort_by_key(|state| (state.ready && state.supported, !state.fenced, state.node));
-    for state in candidates {
-        if round.change(policy, state, &mut room) {
-            chosen.insert(state.node);
+    for node in unmatched {
+        let release = |checked| Step::Release { node: node.node.to_owned(), checked };
+        if !round.when_unused(policy, node, release) && node.users != Users::Unknown {
+            round.remove_cordon_taint(node);
         }
     }
-    for state in ours.iter().filter(|state| !chosen.contains(state.node)) {
-        round.unfence(state);
+    for node in matched.iter().filter(|node| node.version.is_none()) {
+        round.steps.push(Step::Start(node.node.to_owned()));
+    }
+    let unavailable = matched.iter().filter(|node| node.is_unavailable());
+    round.unavailable = unavailable.map(|node| node.node.to_owned()).collect();
+
+    let mut chosen = BTreeSet::new();
+    let mut room = policy.max_unavailable.saturating_sub(round.unavailable.len());
+    let is_outdated =
+        |node: &&&RolloutNode<'_>| node.version.is_some_and(|version| version != policy.version);
+    let mut outdated: Vec<&&RolloutNode<'_>> = matched.iter().filter(is_outdated).collect();
+    // Nodes without a working driver take no room. Tainted nodes come before others, so that few have the taint.
+    outdated.sort_by_key(|node| (node.ready && node.supported, !node.cordon_tainted, node.node));
+    for node in outdated {
+        if round.change(policy, node, &mut room) {
+            chosen.insert(node.node);
+        }
+    }
+    for node in matched.iter().filter(|node| !chosen.contains(node.node)) {
+        round.remove_cordon_taint(node);
     }
     round
 }
 
-/// What is to be done before the driver goes from all of these nodes at once. Cordon taints stay: a pod that came now
-/// would lose its device, or keep the driver there for ever. No pod is evicted before all nodes are tainted: it would
-/// move to the next one.
+/// The steps before the driver is unloaded from all of these nodes at once. Cordon taints stay: a pod that came now
+/// would lose its device, or keep the driver there for ever. Pods are evicted once all nodes have the taint, since they
+/// would move to a node without it.
 #[must_use]
-pub fn clear(pods: PodsUsingDevices, states: &[RolloutNode<'_>]) -> Round {
+pub fn clear(pods: PodsUsingDevices, nodes: &[RolloutNode<'_>]) -> Round {
     let evict = pods == PodsUsingDevices::Evict;
-    let is_fenced = states.iter().all(|state| state.fenced);
+    let all_tainted = nodes.iter().all(|node| node.cordon_tainted);
     let mut round = Round::default();
-    for state in states {
-        let fence = match &state.users {
-            Users::Unknown => false,
-            users => evict || !users.any(),
-        };
-        if fence && !state.fenced {
-            round.steps.push(Step::Fence(state.node.to_owned()));
+    for node in nodes {
+        let is_known = node.users != Users::Unknown;
+        if is_known && (evict || !node.users.any()) && !node.cordon_tainted {
+            round.steps.push(Step::AddCordonTaint(node.node.to_owned()));
         }
-        match &state.users {
-            Users::Unknown => drop(round.wait(state, Wait::Unknown)),
+        match &node.users {
+            Users::Unknown => round.wait(node, Wait::Unknown),
             Users::Pods(pods) if pods.is_empty() => {}
-            Users::Pods(pods) if evict && is_fenced => round.evict(state, pods),
-            Users::Pods(pods) => drop(round.wait(state, using(pods))),
+            Users::Pods(pods) if evict && all_tainted => round.evict(node, pods),
+            Users::Pods(pods) => round.wait(node, wait_for(pods)),
         }
     }
     round
 }
 
 impl Round {
-    /// A node that has another version: says whether it is being changed.
-    fn change(&mut self, policy: &Policy<'_>, state: &RolloutNode<'_>, room: &mut usize) -> bool {
-        if policy.paused {
-            return self.wait(state, Wait::Paused);
+    /// Changes the version of a node, if the policy allows it now. Returns whether the node is being changed.
+    fn change(&mut self, policy: &Policy<'_>, node: &RolloutNode<'_>, room: &mut usize) -> bool {
+        let cost = usize::from(node.ready && node.supported);
+        let (is_tainted, is_full) = (node.maintenance && node.supported, *room < cost);
+        if policy.paused || is_tainted || is_full {
+            let reason = match (policy.paused, is_tainted) {
+                (true, _) => Wait::Paused,
+                (false, true) => Wait::Maintenance,
+                (false, false) => Wait::MaxUnavailable,
+            };
+            self.wait(node, reason);
+            return false;
         }
-        if state.maintenance && state.supported {
-            return self.wait(state, Wait::Maintenance);
+        let from = node.version.unwrap_or_default();
+        let switch = |checked| Step::Switch { node: node.node.to_owned(), from: from.to_owned(), checked };
+        let changes = self.when_unused(policy, node, switch);
+        if changes {
+            *room -= cost;
         }
-        let costs = usize::from(state.ready && state.supported);
-        if *room < costs {
-            return self.wait(state, Wait::Turn);
-        }
-        let node = || state.node.to_owned();
-        let switch = |checked| Step::Switch {
-            node: node(),
-            from: state.version.unwrap_or_default().to_owned(),
-            checked,
+        changes
+    }
+
+    /// Adds a step once no pod uses the devices, and before that what frees them. Returns whether the node is on its
+    /// way, and does not just wait for pods.
+    fn when_unused(
+        &mut self,
+        policy: &Policy<'_>,
+        node: &RolloutNode<'_>,
+        step: impl Fn(bool) -> Step,
+    ) -> bool {
+        let is_checked = policy.devices_known && policy.pods != PodsUsingDevices::Ignore;
+        let wait = match &node.users {
+            _ if !is_checked => None,
+            Users::Unknown => Some(Wait::Unknown),
+            Users::Pods(pods) => {
+                let waits = policy.pods == PodsUsingDevices::Wait && !pods.is_empty();
+                waits.then(|| wait_for(pods))
+            }
         };
-        let look = policy.devices_known && policy.pods != PodsUsingDevices::Ignore;
-        match (&state.users, policy.pods) {
-            _ if !look => self.steps.push(switch(false)),
-            (Users::Unknown, _) => return self.wait(state, Wait::Unknown),
-            (Users::Pods(pods), PodsUsingDevices::Wait) if !pods.is_empty() => {
-                return self.wait(state, using(pods));
-            }
-            _ if !state.fenced => self.steps.push(Step::Fence(node())),
-            (Users::Pods(pods), _) if pods.is_empty() => self.steps.push(switch(true)),
-            (Users::Pods(pods), _) => {
-                self.evict(state, pods);
-            }
+        if let Some(wait) = wait {
+            self.wait(node, wait);
+            return false;
         }
-        *room -= costs;
+        match &node.users {
+            Users::Pods(_) if is_checked && !node.cordon_tainted => {
+                self.steps.push(Step::AddCordonTaint(node.node.to_owned()));
+            }
+            Users::Pods(pods) if is_checked && !pods.is_empty() => self.evict(node, pods),
+            _ => self.steps.push(step(is_checked)),
+        }
         true
     }
 
-    /// A node that is to be given back.
-    fn end(&mut self, policy: &Policy<'_>, state: &RolloutNode<'_>) {
-        let look = policy.devices_known && policy.pods != PodsUsingDevices::Ignore;
-        let release = |checked| Step::Release { node: state.node.to_owned(), checked };
-        match (&state.users, policy.pods) {
-            _ if !look => self.steps.push(release(false)),
-            (Users::Unknown, _) => drop(self.wait(state, Wait::Unknown)),
-            (Users::Pods(pods), PodsUsingDevices::Wait) if !pods.is_empty() => {
-                self.wait(state, using(pods));
-                self.unfence(state);
-            }
-            _ if !state.fenced => self.steps.push(Step::Fence(state.node.to_owned())),
-            (Users::Pods(pods), _) if pods.is_empty() => self.steps.push(release(true)),
-            (Users::Pods(pods), _) => self.evict(state, pods),
+    /// Removes a cordon taint that is no longer needed.
+    fn remove_cordon_taint(&mut self, node: &RolloutNode<'_>) {
+        if node.cordon_tainted && !node.is_unloading() && !node.reserved {
+            self.steps.push(Step::RemoveCordonTaint(node.node.to_owned()));
         }
     }
 
-    /// A fence that is of no use any more goes.
-    fn unfence(&mut self, state: &RolloutNode<'_>) {
-        if state.fenced && state.is_settled() && !state.reserved {
-            self.steps.push(Step::Unfence(state.node.to_owned()));
-        }
+    fn evict(&mut self, node: &RolloutNode<'_>, pods: &[Pod]) {
+        let running = pods.iter().filter(|pod| !pod.terminating);
+        self.steps.extend(running.map(|pod| Step::Evict { node: node.node.to_owned(), pod: pod.clone() }));
+        self.wait(node, wait_for(pods));
     }
 
-    fn evict(&mut self, state: &RolloutNode<'_>, pods: &[Pod]) {
-        let staying = pods.iter().filter(|pod| !pod.leaving);
-        self.steps.extend(staying.map(|pod| Step::Evict { node: state.node.to_owned(), pod: pod.clone() }));
-        self.wait(state, using(pods));
-    }
-
-    fn wait(&mut self, state: &RolloutNode<'_>, why: Wait) -> bool {
-        self.waiting.push((state.node.to_owned(), why));
-        false
+    fn wait(&mut self, node: &RolloutNode<'_>, reason: Wait) {
+        self.waiting.push((node.node.to_owned(), reason));
     }
 }
 
-fn using(pods: &[Pod]) -> Wait {
+fn wait_for(pods: &[Pod]) -> Wait {
     let first = pods.iter().min().map(|pod| format!("{}/{}", pod.namespace, pod.name));
     Wait::Pods(first.unwrap_or_default(), pods.len())
 }

@@ -1,86 +1,53 @@
-//! The world, between the watches that keep it true and the worker that reads it.
+//! The cluster state, shared by the watches that feed it and the reconciles that read it.
 //!
-//! In: what watches and the answers of our own writes say. Out: a look at it, and what there is to look at again.
-//! Never: a wait while it is locked.
+//! In: changes from watches, and from the answers to writes. Out: the state; keys in the queue; the optional watches
+//! that are needed. Never: a wait while the state is locked.
 
-use std::collections::BTreeSet;
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::Arc;
 
-use tokio::sync::{Notify, watch};
+use objects::controller::{Queue, SharedState};
+use tokio::sync::watch;
 
-use super::claim::Id;
-use super::cluster_state::{AffectedConfigs, ClusterState, Environment, Key, Needs};
+use super::cluster_state::{AffectedConfigs, ClusterState, Environment, Key, OptionalWatches};
 
-/// The world and what there is to do. One for the process.
+/// The cluster state, the queue of its DeviceConfigs, and the optional watches that they need.
 #[derive(Debug)]
 pub struct Shared {
-    state: Mutex<State>,
-    call: Notify,
-    /// What it is worth to know.
-    needs: watch::Sender<Needs>,
-}
-
-#[derive(Debug)]
-struct State {
-    world: ClusterState,
-    due: BTreeSet<Key>,
+    state: SharedState<ClusterState, Key>,
+    optional_watches: watch::Sender<OptionalWatches>,
 }
 
 impl Shared {
-    /// Nothing is known yet.
+    /// Shares an empty cluster state.
     #[must_use]
-    pub fn new(place: Environment) -> Arc<Self> {
-        let state = State { world: ClusterState::new(place), due: BTreeSet::new() };
-        Arc::new(Self { state: Mutex::new(state), call: Notify::new(), needs: watch::Sender::default() })
+    pub fn new(environment: Environment) -> Arc<Self> {
+        let state = SharedState::new(ClusterState::new(environment));
+        Arc::new(Self { state, optional_watches: watch::Sender::default() })
     }
 
-    /// Reads the cluster state under its lock.
-    pub fn read<T>(&self, look: impl FnOnce(&ClusterState) -> T) -> T {
-        look(&self.state().world)
+    /// Reads the cluster state, which is locked meanwhile.
+    pub fn read<T>(&self, read: impl FnOnce(&ClusterState) -> T) -> T {
+        self.state.read(read)
     }
 
-    /// Changes the world; who is concerned is looked at again.
+    /// Changes the cluster state, and queues the affected DeviceConfigs and orphans.
     pub fn update(&self, change: impl FnOnce(&mut ClusterState) -> AffectedConfigs) {
-        let (woken, needs) = {
-            let mut state = self.state();
-            let concerned = change(&mut state.world);
-            let woken = !concerned.is_empty();
-            state.due.extend(concerned.into_iter().map(Key::Config));
-            let orphans = state.world.orphans();
-            let woken = woken || !orphans.is_empty();
-            state.due.extend(orphans.into_iter().map(Key::Orphan));
-            (woken, state.world.needs())
-        };
-        self.needs.send_if_modified(|known| std::mem::replace(known, needs) != needs);
-        if woken {
-            self.call.notify_one();
-        }
+        let mut needed = OptionalWatches::default();
+        self.state.update(|cluster| {
+            let affected = change(cluster).into_iter().map(Key::Config);
+            needed = cluster.optional_watches();
+            affected.chain(cluster.orphans().into_iter().map(Key::Orphan))
+        });
+        self.optional_watches.send_if_modified(|known| std::mem::replace(known, needed) != needed);
     }
 
-    /// This is to be looked at again.
-    pub fn wake(&self, id: Id) {
-        self.state().due.insert(Key::Config(id));
-        self.call.notify_one();
+    /// The queue of keys to reconcile.
+    pub fn queue(&self) -> &Queue<Key> {
+        &self.state.queue
     }
 
-    /// Whatever is to be looked at, once enough is known; it is forgotten here.
-    pub fn take(&self) -> BTreeSet<Key> {
-        let mut state = self.state();
-        if state.world.is_complete() { std::mem::take(&mut state.due) } else { BTreeSet::new() }
-    }
-
-    /// Returns when there is something to look at.
-    pub async fn called(&self) {
-        self.call.notified().await;
-    }
-
-    /// What has to be known.
-    pub fn needs(&self) -> watch::Receiver<Needs> {
-        self.needs.subscribe()
-    }
-
-    fn state(&self) -> MutexGuard<'_, State> {
-        // A panic while it was locked has ended the process already.
-        self.state.lock().unwrap_or_else(PoisonError::into_inner)
+    /// The optional watches that are needed.
+    pub fn optional_watches(&self) -> watch::Receiver<OptionalWatches> {
+        self.optional_watches.subscribe()
     }
 }

@@ -1,7 +1,7 @@
-//! Taints for which KMM takes a driver from a node.
+//! Taints because of which KMM unloads a driver from a node.
 //!
-//! In: a node, a Module's tolerations. Out: the taint that they do not name, if there is one. Never: pods; KMM unloads
-//! a driver under any pod.
+//! In: a node, a Module's tolerations. Out: the first taint that is not tolerated. Never: a look at pods; KMM unloads a
+//! driver whether pods use it or not.
 
 use k8s_openapi::api::core::v1::{Taint, Toleration};
 
@@ -9,14 +9,14 @@ use super::cluster_state::{CORDON_TAINT, Node};
 
 /// The taint of a cordoned node.
 pub const UNSCHEDULABLE: &str = "node.kubernetes.io/unschedulable";
-/// What KMM tolerates by itself (`NoSchedule`).
+/// Taints that KMM always tolerates (`NoSchedule`).
 const PRESSURE: [&str; 3] = [
     "node.kubernetes.io/disk-pressure",
     "node.kubernetes.io/memory-pressure",
     "node.kubernetes.io/pid-pressure",
 ];
 
-/// The first taint, a cordon among them, that keeps KMM from a node, by its key.
+/// The key of the first taint, or of a cordon, that keeps the driver away.
 #[must_use]
 pub fn untolerated(node: &Node, tolerations: &[Toleration]) -> Option<String> {
     let tolerated = |taint: &Taint| {
@@ -27,7 +27,7 @@ pub fn untolerated(node: &Node, tolerations: &[Toleration]) -> Option<String> {
     taints(node).find(|taint| !tolerated(taint)).map(|taint| taint.key)
 }
 
-/// The taints of a node that keep pods away, a cordon among them even before it has become one.
+/// The taints of a node that keep pods away. A cordon counts before it has become a taint.
 fn taints(node: &Node) -> impl Iterator<Item = Taint> {
     let cordon = Taint { key: UNSCHEDULABLE.to_owned(), effect: "NoSchedule".to_owned(), ..Taint::default() };
     let cordoned = node.unschedulable && !node.taints.iter().any(|taint| taint.key == UNSCHEDULABLE);
@@ -35,7 +35,7 @@ fn taints(node: &Node) -> impl Iterator<Item = Taint> {
     node.taints.iter().filter(move |taint| hard(taint)).cloned().chain(cordoned.then_some(cordon))
 }
 
-/// As the scheduler does it (`ToleratesTaint`).
+/// Whether a toleration matches a taint, as in the scheduler (`ToleratesTaint`).
 fn tolerates(toleration: &Toleration, taint: &Taint) -> bool {
     let text = |field: &Option<String>| field.clone().unwrap_or_default();
     let (key, effect, operator) =

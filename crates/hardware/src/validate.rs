@@ -1,33 +1,33 @@
 //! Validation of a DeviceConfig.
 //!
-//! In: an object. Out: a line for each thing, with its field. Never: a reading of our device plugin's configuration but
-//! the plugin's own: what is taken here starts on the nodes.
+//! In: an object. Out: a line for each problem, with its field. Never: a parser of its own for the configuration of our
+//! device plugin: a configuration that is accepted here starts on the nodes.
 
 use api::hardware::{self, DeviceConfig};
 use deviceplugin::config::{Config, Error};
 use serde_json::{Map, Value};
 
-/// Where the configuration of our device plugin is.
+/// The field with the configuration of our device plugin.
 const CONFIG: &str = "spec.devicePlugin.config";
 
-/// All of it, or nothing.
+/// The problems of an object; the plugin's configuration is checked once the rest has none.
 #[must_use]
 pub fn problems(object: &DeviceConfig) -> Vec<String> {
     let found: Vec<String> = hardware::check(object).iter().map(ToString::to_string).collect();
     let config = object.spec.device_plugin.as_ref().and_then(|plugin| plugin.config.as_ref());
     match config.filter(|_| found.is_empty()) {
-        Some(config) => unread(config).into_iter().collect(),
+        Some(config) => config_error(config).into_iter().collect(),
         None => found,
     }
 }
 
-/// Why the device plugin would not start with this.
-fn unread(config: &Map<String, Value>) -> Option<String> {
+/// The error with which the device plugin would not start.
+fn config_error(config: &Map<String, Value>) -> Option<String> {
     let value = Value::Object(config.clone());
     let error = Config::parse(CONFIG, &value.to_string()).err()?;
     Some(match error {
         Error::Field { field, reason, .. } => format!("{CONFIG}.{field}: {reason}"),
-        // The parser counts lines of generated text; a field is easier to find.
+        // The lines of generated text mean nothing to a user; the field does.
         Error::Yaml(error) => match serde_path_to_error::deserialize::<_, Config>(&value) {
             Err(shape) => format!("{CONFIG}.{}: {}", shape.path(), shape.inner()),
             Ok(_) => error.to_string(),
@@ -42,7 +42,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_configuration_is_read_as_the_plugin_reads_it() {
+    fn a_configuration_is_checked_by_the_plugins_parser() {
         let of = |more: Value| {
             let mut resource = json!({ "name": "example.com/acc", "discovery": { "directory": { "path": "/dev", "prefix": "acc" } } });
             json_patch::merge(&mut resource, &more);
@@ -63,8 +63,8 @@ mod tests {
             (json!({ "sharing": { "replicas": 1 } }), ".resources[0].sharing.replicas: 1: allowed are 2 to "),
             (json!({ "shared": 1 }), ": unknown field \"resources.0.shared\""),
         ] {
-            let said = of(more.clone());
-            assert!(said.starts_with(at) && said.contains(wanted), "{more}: {said}");
+            let error = of(more.clone());
+            assert!(error.starts_with(at) && error.contains(wanted), "{more}: {error}");
         }
     }
 }

@@ -1,8 +1,8 @@
-//! Nodes, pods and resource claims as they come off the wire, reduced to the fields that are read.
+//! Nodes, pods and resource claims from JSON of the API server, reduced to the fields that are read.
 //!
-//! In: JSON of the API server. Out: [`Node`], [`Pod`], [`DeviceClaim`]. Never: a rule.
+//! In: JSON. Out: [`Node`], [`Pod`], [`DeviceClaim`]. Never: a decision.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
 use jiff::Timestamp;
@@ -23,16 +23,7 @@ pub(super) type WirePod = Wire<Parts<PodSpec, PodStatus>>;
 /// A ResourceClaim.
 pub(super) type WireClaim = Wire<Parts<IgnoredAny, ClaimStatus>>;
 
-/// Reduces an object to what is kept of it.
-pub(super) trait Trim {
-    /// What is kept.
-    type Kept;
-
-    /// Keeps what the controller reads.
-    fn trim(self, texts: &mut Texts) -> Self::Kept;
-}
-
-/// Of a node's spec.
+/// The spec of a node.
 #[derive(Clone, Debug, Default, Deserialize)]
 #[serde(default)]
 pub(super) struct NodeSpec {
@@ -40,7 +31,7 @@ pub(super) struct NodeSpec {
     unschedulable: Option<bool>,
 }
 
-/// Of its status.
+/// The status of a node.
 #[derive(Clone, Debug, Default, Deserialize)]
 #[serde(rename_all = "camelCase", default)]
 pub(super) struct NodeStatus {
@@ -56,7 +47,7 @@ struct NodeInfo {
     boot: String,
 }
 
-/// Of a pod's spec.
+/// The spec of a pod.
 #[derive(Clone, Debug, Default, Deserialize)]
 #[serde(rename_all = "camelCase", default)]
 pub(super) struct PodSpec {
@@ -66,7 +57,7 @@ pub(super) struct PodSpec {
     resource_claims: Option<Vec<IgnoredAny>>,
 }
 
-/// Of its status.
+/// The status of a pod.
 #[derive(Clone, Debug, Default, Deserialize)]
 #[serde(default)]
 pub(super) struct PodStatus {
@@ -86,7 +77,7 @@ struct Resources {
     requests: Option<BTreeMap<String, Value>>,
 }
 
-/// Of a ResourceClaim's status.
+/// The status of a ResourceClaim.
 #[derive(Clone, Debug, Default, Deserialize)]
 #[serde(rename_all = "camelCase", default)]
 pub(super) struct ClaimStatus {
@@ -121,76 +112,58 @@ struct Consumer {
     uid: Box<str>,
 }
 
-impl Trim for WireNode {
-    type Kept = (Arc<str>, Node);
-
-    /// What is kept of it, and its name.
-    fn trim(self, texts: &mut Texts) -> Self::Kept {
-        let Self { meta, body: Parts { spec, status } } = self;
-        let labels = meta.labels;
-        let mut node = Node {
-            has_labels: labels.is_some(),
-            labels: texts.share_all(&labels.unwrap_or_default()),
-            taints: spec.taints.unwrap_or_default(),
-            unschedulable: spec.unschedulable.unwrap_or_default(),
-            kernel: texts.share(&status.node_info.kernel),
-            boot: status.node_info.boot,
-            version: meta.resource_version.unwrap_or_default(),
-            fence_seen: None,
-        };
-        node.fence_seen = node.fenced_for().map(|_| Timestamp::now());
-        (texts.share(&meta.name.unwrap_or_default()), node)
-    }
+/// Name and relevant fields of a node.
+pub(super) fn read_node(node: WireNode, texts: &mut Texts) -> (Arc<str>, Node) {
+    let Wire { meta, body: Parts { spec, status } } = node;
+    let labels = meta.labels;
+    let mut node = Node {
+        has_labels: labels.is_some(),
+        labels: texts.share_all(&labels.unwrap_or_default()),
+        taints: spec.taints.unwrap_or_default(),
+        unschedulable: spec.unschedulable.unwrap_or_default(),
+        kernel: texts.share(&status.node_info.kernel),
+        boot: status.node_info.boot,
+        version: meta.resource_version.unwrap_or_default(),
+        cordon_taint_seen: None,
+    };
+    node.cordon_taint_seen = node.cordon_taint_claim().map(|_| Timestamp::now());
+    (texts.share(&meta.name.unwrap_or_default()), node)
 }
 
-impl Trim for WirePod {
-    type Kept = (Id, Option<Pod>);
-
-    /// What is kept of it, with namespace and name; nothing of those that cannot have a device: they are not bound,
-    /// have ended, or ask for nothing but the usual and have no claim.
-    fn trim(self, texts: &mut Texts) -> Self::Kept {
-        let Self { meta, body: Parts { spec, status } } = self;
-        let id = Id { namespace: meta.namespace.unwrap_or_default(), name: meta.name.unwrap_or_default() };
-        let has_claims = spec.resource_claims.is_some_and(|claims| !claims.is_empty());
-        let containers = spec.containers.into_iter().chain(spec.init_containers).flatten();
-        let asked = containers.flat_map(|one| [one.resources.requests, one.resources.limits]);
-        let names = asked.flatten().flatten().map(|(name, _)| name);
-        let resources: Vec<Arc<str>> = {
-            let mut all: Vec<String> = names.filter(|name| name.contains('/')).collect();
-            all.sort_unstable();
-            all.dedup();
-            all.iter().map(|name| texts.share(name)).collect()
-        };
-        let ended = matches!(status.phase.as_deref(), Some("Succeeded" | "Failed"));
-        let Some(node) = spec.node_name.filter(|_| !ended && (has_claims || !resources.is_empty())) else {
-            return (id, None);
-        };
-        let pod = Pod {
-            node: texts.share(&node),
-            uid: meta.uid.unwrap_or_default().into(),
-            resources,
-            leaving: meta.deletion_timestamp.is_some(),
-        };
-        (id, Some(pod))
-    }
+/// Name and relevant fields of a pod. `None` for pods that cannot have a device: they are not bound, have ended, or
+/// request neither extended resources nor resource claims.
+pub(super) fn read_pod(pod: WirePod, texts: &mut Texts) -> (Id, Option<Pod>) {
+    let Wire { meta, body: Parts { spec, status } } = pod;
+    let id = Id { namespace: meta.namespace.unwrap_or_default(), name: meta.name.unwrap_or_default() };
+    let has_claims = spec.resource_claims.is_some_and(|claims| !claims.is_empty());
+    let containers = spec.containers.into_iter().chain(spec.init_containers).flatten();
+    let lists = containers.flat_map(|one| [one.resources.requests, one.resources.limits]);
+    let names = lists.flatten().flatten().map(|(name, _)| name);
+    let names: BTreeSet<String> = names.filter(|name| name.contains('/')).collect();
+    let resources: Vec<Arc<str>> = names.iter().map(|name| texts.share(name)).collect();
+    let has_ended = matches!(status.phase.as_deref(), Some("Succeeded" | "Failed"));
+    let node = spec.node_name.filter(|_| !has_ended && (has_claims || !resources.is_empty()));
+    let pod = node.map(|node| Pod {
+        node: texts.share(&node),
+        uid: meta.uid.unwrap_or_default().into(),
+        resources,
+        terminating: meta.deletion_timestamp.is_some(),
+    });
+    (id, pod)
 }
 
-impl Trim for WireClaim {
-    type Kept = (Id, Option<DeviceClaim>);
-
-    /// What is kept of it, with namespace and name; nothing of those that were given no device, or that no pod may use.
-    fn trim(self, texts: &mut Texts) -> Self::Kept {
-        let Self { meta, body: Parts { status, .. } } = self;
-        let namespace = meta.namespace.unwrap_or_default();
-        let results = status.allocation.and_then(|allocation| allocation.devices.results);
-        let drivers = results.into_iter().flatten().map(|device| texts.share(&device.driver)).collect();
-        let consumers = status.reserved_for.into_iter().flatten();
-        let pods = consumers.filter(|one| one.api_group.is_empty() && one.resource == "pods");
-        let pods = pods.map(|pod| (pod.uid, Id::new(&namespace, &pod.name))).collect();
-        let holding = DeviceClaim { drivers, pods };
-        let is_used = !holding.drivers.is_empty() && !holding.pods.is_empty();
-        (Id { namespace, name: meta.name.unwrap_or_default() }, is_used.then_some(holding))
-    }
+/// Name and relevant fields of a resource claim. `None` for claims without devices, and for those that no pod may use.
+pub(super) fn read_claim(claim: WireClaim, texts: &mut Texts) -> (Id, Option<DeviceClaim>) {
+    let Wire { meta, body: Parts { status, .. } } = claim;
+    let namespace = meta.namespace.unwrap_or_default();
+    let results = status.allocation.and_then(|allocation| allocation.devices.results);
+    let drivers = results.into_iter().flatten().map(|device| texts.share(&device.driver)).collect();
+    let consumers = status.reserved_for.into_iter().flatten();
+    let pods = consumers.filter(|one| one.api_group.is_empty() && one.resource == "pods");
+    let pods = pods.map(|pod| (pod.uid, Id::new(&namespace, &pod.name))).collect();
+    let claim = DeviceClaim { drivers, pods };
+    let is_used = !claim.drivers.is_empty() && !claim.pods.is_empty();
+    (Id { namespace, name: meta.name.unwrap_or_default() }, is_used.then_some(claim))
 }
 
 #[cfg(test)]
@@ -200,13 +173,13 @@ mod tests {
     use super::*;
 
     #[test]
-    fn of_a_node_what_matters_is_kept() {
+    fn relevant_fields_of_a_node_are_read() {
         let body = json!({
             "metadata": { "name": "n1", "uid": "u", "resourceVersion": "7", "labels": { "a": "1" }, "managedFields": [{}] },
             "spec": { "unschedulable": true, "taints": [{ "key": "x", "effect": "NoSchedule" }] },
             "status": { "nodeInfo": { "kernelVersion": "6.1.0-1", "bootID": "b", "machineID": "m" }, "conditions": [] },
         });
-        let (name, node) = WireNode::deserialize(&body).unwrap().trim(&mut Texts::default());
+        let (name, node) = read_node(WireNode::deserialize(&body).unwrap(), &mut Texts::default());
         assert_eq!(
             (&*name, &*node.kernel, node.boot.as_str(), node.version.as_str()),
             ("n1", "6.1.0-1", "b", "7")
@@ -217,18 +190,18 @@ mod tests {
             json!({ "metadata": { "name": "n1" } }),
             json!({ "metadata": { "name": "n1" }, "spec": { "taints": null } }),
         ] {
-            let (_, node) = WireNode::deserialize(&body).unwrap().trim(&mut Texts::default());
+            let (_, node) = read_node(WireNode::deserialize(&body).unwrap(), &mut Texts::default());
             assert!(!node.has_labels, "{body}");
         }
     }
 
     #[test]
-    fn pods_that_may_have_a_device_are_kept() {
+    fn pods_that_may_have_a_device_are_read() {
         let pod = |spec: Value, phase: &str| {
             let body = json!({
                 "metadata": { "name": "p", "namespace": "x", "uid": "u" }, "spec": spec, "status": { "phase": phase },
             });
-            WirePod::deserialize(&body).unwrap().trim(&mut Texts::default()).1
+            read_pod(WirePod::deserialize(&body).unwrap(), &mut Texts::default()).1
         };
         let asks = |name: &str| json!([{ "resources": { "limits": { name: "1", "cpu": "1" } } }]);
         let device = json!({ "nodeName": "n", "containers": asks("vendor.example/acc") });
@@ -255,12 +228,12 @@ mod tests {
     }
 
     #[test]
-    fn claims_that_pods_have_devices_by_are_kept() {
+    fn claims_with_devices_for_pods_are_read() {
         let claim = |status: Value| {
             let body = json!({
                 "metadata": { "name": "c", "namespace": "x" }, "spec": { "devices": {} }, "status": status,
             });
-            WireClaim::deserialize(&body).unwrap().trim(&mut Texts::default())
+            read_claim(WireClaim::deserialize(&body).unwrap(), &mut Texts::default())
         };
         let device = |driver: &str| json!({ "request": "r", "driver": driver, "pool": "n", "device": "d" });
         let given = json!({ "devices": { "results": [device("a.example"), device("b.example"), device("a.example")] } });

@@ -1,20 +1,20 @@
-//! A device plugin's side of the kubelet's device plugin API, v1beta1, for any plugin.
+//! The plugin's side of the kubelet's device plugin API, v1beta1, for any plugin.
 //!
-//! In: a [`Plugin`] (which devices there are, what a container needs to use them) and a [`SocketPaths`] (where the kubelet looks
-//! for it). Out: the plugin is registered with the kubelet, and again after every restart of either. Never: an opinion about
-//! devices, or a file other than the plugin's own socket.
+//! In: a [`Plugin`] (its devices, and what containers need to use them), and [`SocketPaths`]. Out: the plugin is
+//! registered with the kubelet, and again after every restart of either. Never: a decision about devices, or a file
+//! other than the plugin's own socket.
 //!
-//! # What the kubelet does
-//! Read in kubelet 1.36.3 `devicemanager` and seen on one. When it starts it removes every socket in the folder, the
-//! plugins' too, and knows the devices it has handed out but none that it could hand out: a plugin has to make its socket
-//! again and register again. `Register` is answered only after the kubelet has dialled the plugin back and asked for its
-//! options, so the plugin has to serve before it registers. The end of `ListAndWatch` makes all devices unhealthy, and five
-//! minutes later forgotten.
+//! # Behaviour of the kubelet
+//! Source: `devicemanager` of kubelet 1.36.3, confirmed on a running one. At its start the kubelet removes every socket
+//! in the folder, those of plugins included. It knows the devices that containers have, but no free ones until plugins
+//! register again with new sockets. It answers `Register` after it has dialled the plugin back and asked for its
+//! options, so a plugin serves before it registers. The end of `ListAndWatch` makes all devices unhealthy; five minutes
+//! later the kubelet forgets them.
 //!
-//! It knows plugins by their resource alone, and may take the late end of an old connection for the end of a new one. So a
-//! registration counts only while the kubelet listens: without its `ListAndWatch` there is another round.
+//! The kubelet identifies a plugin by its resource alone, and may take the late end of an old connection for the end of
+//! a new one. So a registration counts only while the kubelet listens; without its `ListAndWatch` another round begins.
 //!
-//! Instead of registering, a plugin can be found: see [`RegistrationMode`].
+//! Instead of registering, a plugin can be found by the kubelet: see [`RegistrationMode`].
 
 mod serve;
 mod service;
@@ -38,79 +38,79 @@ pub mod wire {
     include!("gen/deviceplugin.v1beta1.rs");
 }
 
-/// The version plugins and kubelets agree on.
+/// The version of the API.
 pub const VERSION: &str = "v1beta1";
-/// Where the kubelet looks for plugins; the path is built in, whatever its root directory is.
+/// The folder in which the kubelet looks for plugins. The path does not depend on the kubelet's root folder.
 pub const FOLDER: &str = "/var/lib/kubelet/device-plugins";
 /// The kubelet's socket in that folder.
 pub const KUBELET_SOCKET: &str = "kubelet.sock";
 
-/// Longer names of resources are shortened for their sockets, whose paths must not be long.
+/// The longest name of a resource in the name of a socket; longer ones are shortened, as paths of sockets are limited.
 const MAX_NAME: usize = 48;
 
-/// A device as the kubelet is told about it.
+/// A device as the kubelet knows it.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Device {
-    /// Its name, unique within the resource; at most 63 characters.
+    /// The name, unique within the resource; at most 63 characters.
     pub id: String,
-    /// Whether it can be handed out.
+    /// Whether containers can get the device.
     pub healthy: bool,
-    /// Ids of the NUMA zones it is close to, as the kernel numbers them; empty when it has no locality.
+    /// Ids of the NUMA zones that the device is close to, in the kernel's numbering; empty without locality.
     pub zones: Vec<u32>,
 }
 
-/// The paths of a plugin's sockets, and how the plugin registers.
+/// The paths of a plugin's sockets, its resource, and its registration.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct SocketPaths {
-    /// The folder the kubelet looks into: [`FOLDER`] or [`pluginwatcher::FOLDER`], normally.
+    /// The folder in which the kubelet looks for plugins, normally [`FOLDER`] or [`pluginwatcher::FOLDER`].
     pub folder: PathBuf,
-    /// File name of the plugin's socket in that folder; what [`RegistrationMode::endpoint`] says does.
+    /// The file name of the plugin's socket in that folder, such as [`RegistrationMode::endpoint`].
     pub endpoint: String,
     /// The resource, such as `vendor.example/device`.
     pub resource: String,
-    /// How the plugin gets known to the kubelet.
+    /// The way of registration.
     pub mode: RegistrationMode,
 }
 
-/// How a plugin gets known to the kubelet.
+/// The way in which a plugin is registered with the kubelet.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum RegistrationMode {
-    /// The plugin registers on the kubelet's socket, which is in the same folder.
+    /// The plugin registers at the kubelet's socket, which is in the same folder.
     #[default]
     Register,
-    /// The kubelet's plugin watcher finds the plugin's socket ([`pluginwatcher`]); both services are behind it.
+    /// The kubelet's plugin watcher finds the plugin's socket ([`pluginwatcher`]), which serves both APIs.
     Watcher,
 }
 
-/// What happened between a plugin and the kubelet.
+/// An event between a plugin and the kubelet.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum RegistrationEvent {
-    /// Another process serves on the plugin's socket; the plugin waits until it ends.
+    /// Another process serves at the plugin's socket. The plugin waits until that ends.
     Clash,
     /// The kubelet has accepted the registration.
     Registered,
-    /// The kubelet refused the registration or could not be asked, for this reason. The plugin retries.
+    /// The kubelet refused the registration or was not reached, for this reason. The plugin retries.
     Refused(String),
-    /// The kubelet listens to the list of devices and has received it.
+    /// The kubelet has received the list of devices, and listens for changes.
     Listening,
     /// The kubelet accepted the registration but did not ask for the list of devices. The plugin retries.
     Ignored,
-    /// The kubelet stopped listening: it ended, or took the end of an old connection for ours. The plugin retries.
+    /// The kubelet has stopped listening: it ended, or took the end of an old connection for ours. The plugin retries.
     Lost,
 }
 
-/// What a plugin keeps of its devices.
+/// The devices of a plugin.
 pub trait Devices: Send + Sync + 'static {
-    /// All devices, for the kubelet. Made one by one when it is to be told, so that nobody has to keep the list.
+    /// All devices, made one by one for each message to the kubelet, so that no list is kept.
     fn list(&self) -> impl Iterator<Item = Device>;
 }
 
-/// What a plugin knows and decides. Errors reach the kubelet as they are; one of [`Plugin::allocate`] fails the pod.
+/// A device plugin. Errors reach the kubelet unchanged; an error of [`Plugin::allocate`] fails the pod.
 pub trait Plugin: Send + Sync + 'static {
-    /// How it keeps its devices.
+    /// The type of the devices.
     type Devices: Devices;
 
-    /// All devices, now and whenever the kubelet is to be told. The plugin is over when its sender is.
+    /// All devices, now and after each change. The list of the kubelet ends with the sender.
     fn devices(&self) -> watch::Receiver<Self::Devices>;
 
     /// Called for each event between the plugin and the kubelet.
@@ -118,21 +118,21 @@ pub trait Plugin: Send + Sync + 'static {
         drop(event);
     }
 
-    /// What a container that gets these devices needs to use them.
+    /// The settings with which a container can use these devices.
     fn allocate(
         &self,
         ids: Vec<String>,
     ) -> impl Future<Output = Result<wire::ContainerAllocateResponse, tonic::Status>> + Send;
 
-    /// Whether [`Plugin::prefer`] has anything to say.
+    /// Whether the kubelet shall call [`Plugin::prefer`].
     fn prefers(&self) -> bool {
         false
     }
 
-    /// Which `size` of the `available` devices, those in `required` among them, fit each other best. An error fails the pod.
+    /// The `size` devices of `available` that fit best together; they include `required`. An error fails the pod.
     ///
     /// # Errors
-    /// When there is no such choice.
+    /// No such choice exists.
     fn prefer(
         &self,
         available: Vec<String>,
@@ -143,39 +143,39 @@ pub trait Plugin: Send + Sync + 'static {
         Ok(required)
     }
 
-    /// Whether [`Plugin::pre_start`] wants to be called.
+    /// Whether the kubelet shall call [`Plugin::pre_start`].
     fn wants_pre_start(&self) -> bool {
         false
     }
 
-    /// A container with these devices is about to start.
+    /// Called before a container with these devices starts.
     fn pre_start(&self, ids: Vec<String>) -> impl Future<Output = Result<(), tonic::Status>> + Send {
         let _ = ids;
         std::future::ready(Ok(()))
     }
 }
 
-/// Why a plugin cannot go on. That the kubelet is away is no reason.
+/// The reason why a plugin ended. An absent kubelet is no reason.
 #[derive(Debug, thiserror::Error)]
 pub enum Error {
-    /// There is no socket.
+    /// The socket cannot be made.
     #[error(transparent)]
     Socket(#[from] crate::socket::Error),
-    /// The server ended by itself.
+    /// The server ended.
     #[error("serving {path} failed: {source}")]
     Serve {
         /// The plugin's socket.
         path: PathBuf,
-        /// What the server says.
+        /// The error of the server.
         source: tonic::transport::Error,
     },
 }
 
 impl RegistrationMode {
-    /// A file name for the plugin's socket: the same for one resource always, and of no two resources the same.
+    /// A file name for the plugin's socket, which depends on the resource alone and differs for each.
     #[must_use]
     pub fn endpoint(self, resource: &str) -> String {
-        // Domains have no `_`, so that nothing is lost.
+        // Domains have no `_`, so different resources have different names.
         let mut name = resource.replace('/', "_");
         if name.len() > MAX_NAME {
             let mut hasher = DefaultHasher::new();

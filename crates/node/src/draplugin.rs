@@ -1,14 +1,14 @@
-//! A driver's side of the kubelet's interface for Dynamic Resource Allocation, v1, for any driver.
+//! The driver's side of the kubelet's interface for Dynamic Resource Allocation, v1, for any driver.
 //!
-//! In: a [`Driver`] (what is done for a claim) and a [`SocketPaths`] (its name, where the kubelet looks for it). Out: the driver is registered through
-//! the kubelet's [plugin watcher](crate::pluginwatcher), and every claim the kubelet asks about is answered. Never: an opinion about devices,
-//! or a file other than the two sockets.
+//! In: a [`Driver`] (which prepares claims) and [`SocketPaths`]. Out: the driver is registered by the kubelet's [plugin
+//! watcher](crate::pluginwatcher), and every claim in a call is answered. Never: a decision about devices, or a file
+//! other than the two sockets.
 //!
-//! # What the kubelet does
-//! Read in kubelet 1.36.3 `cm/dra` and seen on one. It asks for all of a pod's claims in one call before the pod's containers are made,
-//! and takes a claim that is missing in the answer for a failure. It keeps what it was told in a checkpoint of its own and asks again only
-//! for claims of which it has no success there. When it starts it removes all ResourceSlices of its node, and those of a driver whose
-//! sockets have been gone for half a minute; drivers publish theirs again.
+//! # Behaviour of the kubelet
+//! Source: `cm/dra` of kubelet 1.36.3, confirmed on a running one. The kubelet sends all claims of a pod in one call
+//! before it makes the pod's containers. A claim that is missing in the answer counts as failed. Successes are kept in
+//! a checkpoint, and only other claims are sent again. At its start the kubelet removes all ResourceSlices of its node,
+//! and later those of drivers whose sockets have been absent for 30 s; drivers publish theirs again.
 
 mod serve;
 
@@ -25,19 +25,19 @@ pub mod wire {
     include!("gen/dra.v1.rs");
 }
 
-/// What a driver says it speaks when it registers.
+/// The service that a driver registers.
 pub const SERVICE: &str = "v1.DRAPlugin";
 
-/// The name of a driver's socket in its own folder.
+/// The name of a driver's socket in its folder.
 const SOCKET: &str = "dra.sock";
 
-/// Where drivers have their own folders, if the kubelet's root folder is where it normally is.
+/// The folder with the folders of drivers, for the kubelet's default root folder.
 pub const FOLDER: &str = "/var/lib/kubelet/plugins";
 
 /// The paths of a driver's sockets.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct SocketPaths {
-    /// The driver's name.
+    /// The name of the driver.
     pub driver: String,
     /// The folder in which the driver has a folder with its socket, normally [`FOLDER`].
     pub plugins: PathBuf,
@@ -45,30 +45,30 @@ pub struct SocketPaths {
     pub registry: PathBuf,
 }
 
-/// What a driver does for claims. Errors are one line, and get into the pod's events.
+/// A driver of claims. Errors are one line, and appear in the events of the pod.
 pub trait Driver: Send + Sync + 'static {
-    /// Makes a claim's devices ready; a claim that is ready already stays as it is.
+    /// Prepares the devices of a claim. A prepared claim stays as it is.
     fn prepare(&self, claim: &wire::Claim) -> impl Future<Output = Result<Vec<wire::Device>, String>> + Send;
 
-    /// Gives a claim's devices back; a claim that was never made ready is given back already.
+    /// Releases the devices of a claim. Succeeds for a claim that was never prepared.
     fn unprepare(&self, claim: &wire::Claim) -> impl Future<Output = Result<(), String>> + Send;
 }
 
 impl SocketPaths {
-    /// The driver's own socket.
+    /// The socket of the driver.
     #[must_use]
     pub fn socket(&self) -> PathBuf {
         self.plugins.join(&self.driver).join(SOCKET)
     }
 
-    /// How many bytes the longest path of its sockets has; [`MAX_PATH`](crate::socket::MAX_PATH) are allowed.
+    /// The length of the longest path of a socket in bytes; at most [`MAX_PATH`](crate::socket::MAX_PATH) work.
     #[must_use]
     pub fn longest_socket(&self) -> usize {
         let paths = [self.socket(), self.registration().path()];
         paths.map(|path| path.as_os_str().len()).into_iter().max().unwrap_or_default()
     }
 
-    /// Where the kubelet finds the driver.
+    /// The socket by which the kubelet finds the driver.
     #[must_use]
     pub fn registration(&self) -> pluginwatcher::SocketPaths {
         pluginwatcher::SocketPaths { folder: self.registry.clone(), socket: socket_name(&self.driver) }

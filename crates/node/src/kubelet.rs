@@ -4,16 +4,16 @@
 //! settings that decide alignment. Never: the resources of pods, which only its podresources service knows.
 //!
 //! # Which file changes when
-//! Read in kubelet 1.36.3 and seen on one. Every checkpoint is written to a temporary file, synced and renamed over the old
-//! one, so it shows up as a rename.
-//! - Admission: `cpu_manager_state` and `memory_manager_state` for each container that gets something exclusive, the device
-//!   manager's checkpoint, then `allocated_pods_state`. A pod may be refused after the first of these.
+//! Read in kubelet 1.36.3 and seen on one. Every checkpoint is written to a temporary file, synced and renamed over the
+//! old one, so it shows up as a rename.
+//! - Admission: `cpu_manager_state` and `memory_manager_state` for each container that gets something exclusive, the
+//!   device manager's checkpoint, then `allocated_pods_state`. A pod may be refused after the first of these.
 //! - Start of the pod: its directory under `pods/`, `dra_manager_state`, `actuated_pods_state`.
-//! - Release: **neither the CPU and memory managers nor the allocation manager write anything.** The kubelet drops a pod
-//!   from its list once the containers have ended, or at once when the object is gone (deletion by force), and its managers
-//!   notice at the next admission or the CPU manager's check every 10 s. What can be seen: `dra_manager_state` is written when
-//!   the containers have ended, a moment before the pod leaves the list (for every pod, since dynamic resource allocation
-//!   is on: 1.34); the pod's cgroup goes; its directory goes, up to two seconds after its object.
+//! - Release: **neither the CPU and memory managers nor the allocation manager write anything.** The kubelet drops a
+//!   pod from its list once the containers have ended, or at once when the object is gone (deletion by force), and its
+//!   managers notice at the next admission or the CPU manager's check every 10 s. What can be seen: `dra_manager_state`
+//!   is written when the containers have ended, a moment before the pod leaves the list (for every pod, since dynamic
+//!   resource allocation is on: 1.34); the pod's cgroup goes; its directory goes, up to two seconds after its object.
 
 use std::path::{Path, PathBuf};
 

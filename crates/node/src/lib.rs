@@ -1,9 +1,9 @@
 //! Reads and serves the interfaces of a node: the kubelet's podresources and device plugin sockets, sysfs, the
 //! kubelet's configuration, and changes of these files.
 //!
-//! In: paths and sockets of one machine, all injectable. Out: typed values that have been checked, or one error that
-//! names the file or field. Never: the Kubernetes API, a write (except to sockets of our own), or an opinion about what
-//! fits.
+//! In: paths and sockets of one machine, all injectable. Out: checked values, or one error that
+//! names the file or field. Never: the Kubernetes API, a write (except to sockets of our own), or a decision about
+//! placement.
 
 pub mod deviceplugin;
 pub mod draplugin;

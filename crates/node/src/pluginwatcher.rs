@@ -1,13 +1,13 @@
-//! The plugin's side of the kubelet's plugin watcher: a socket in a folder is all that a plugin has to make.
+//! The plugin's side of the kubelet's plugin watcher, which finds plugins by their sockets in a folder.
 //!
-//! In: what kind of plugin it is, its name, where it serves. Out: the kubelet finds the socket, asks, connects, and says what
-//! became of it; the newest word of it is in a channel. Never: what the plugin does.
+//! In: kind, name and endpoint of a plugin. Out: a socket that answers the kubelet, and the state of the registration
+//! in a channel. Never: the API of the plugin itself.
 //!
-//! The kubelet (1.36) looks through `plugins_registry` below its root folder when it starts and whenever something changes there, so a
-//! plugin outlives its restarts without doing anything. It leaves sockets where they are, passes over names that begin with a dot, gives 10 s
-//! to the connection, 1 s to `GetInfo` and 5 s to `NotifyRegistrationStatus`, and takes the removal of the socket for the
-//! plugin's end. It sends the path of the socket as the authority of each call, escaped, which HTTP/2 servers that
-//! hold to the letter refuse; a name with `@localhost` in it makes that a user at a host ([`socket_name`]).
+//! The kubelet (1.36) scans `plugins_registry` below its root folder at its start and after each change there, so
+//! plugins survive its restarts without any action. It leaves sockets in place, and ignores names that begin with a
+//! dot. Timeouts are 10 s for the connection, 1 s for `GetInfo`, 5 s for `NotifyRegistrationStatus`. The removal of the
+//! socket is the end of the plugin. The kubelet sends the escaped path of the socket as the authority of each call,
+//! which strict HTTP/2 servers refuse; `@localhost` in the name turns the path into a user at a host ([`socket_name`]).
 
 mod serve;
 
@@ -19,74 +19,75 @@ pub use serve::run;
 
 use wire::registration_server::{Registration, RegistrationServer};
 
-/// Messages, clients and servers of `pluginregistration.Registration`, generated from `proto/pluginregistration/v1.proto`.
+/// Messages, clients and servers of `pluginregistration.Registration`, generated from
+/// `proto/pluginregistration/v1.proto`.
 #[expect(missing_docs, reason = "generated")]
 #[rustfmt::skip]
 pub mod wire {
     include!("gen/pluginregistration.v1.rs");
 }
 
-/// Where the kubelet looks, if its root folder is where it normally is.
+/// The folder that the kubelet scans, for its default root folder.
 pub const FOLDER: &str = "/var/lib/kubelet/plugins_registry";
 
-/// What a kubelet asks a plugin.
+/// The largest message.
 const MAX_MESSAGE_BYTES: usize = 64 << 10;
 
-/// What a kind of plugin is called.
+/// The kind of a plugin.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Kind {
-    /// One that offers devices by the device plugin interface.
+    /// A device plugin.
     DevicePlugin,
-    /// One that prepares resource claims.
+    /// A driver of resource claims.
     DraPlugin,
 }
 
-/// What a plugin says of itself.
+/// The description of a plugin.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Info {
-    /// Its kind.
+    /// The kind.
     pub kind: Kind,
-    /// The name of the driver; of a device plugin its resource.
+    /// The name of a driver, or the resource of a device plugin.
     pub name: String,
-    /// Where it serves; none when that is the socket of the registration.
+    /// The socket of the plugin; `None`: the socket of the registration.
     pub endpoint: Option<PathBuf>,
-    /// What it speaks: `v1beta1` for device plugins, `v1.DRAPlugin` and the like for drivers.
+    /// The supported versions: `v1beta1` for device plugins, `v1.DRAPlugin` and the like for drivers.
     pub versions: Vec<String>,
 }
 
-/// What the kubelet said last, or why it could say nothing.
+/// The state of a registration.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub enum Status {
-    /// Nothing, since the socket was made.
+    /// The kubelet has not called since the socket was made.
     #[default]
     Unseen,
-    /// The kubelet has nobody to ask, for this reason: there is no socket of ours.
+    /// The socket is not served by this process, for this reason.
     Away(String),
-    /// It has asked what the plugin is.
+    /// The kubelet has asked for the description.
     Asked,
     /// The plugin is registered.
     Registered,
-    /// It was refused, for this reason.
+    /// The kubelet has refused the plugin, for this reason.
     Refused(String),
 }
 
-/// The path of the socket on which a registration waits for the kubelet.
+/// The path of the socket of a registration.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct SocketPaths {
     /// The folder, normally [`FOLDER`].
     pub folder: PathBuf,
-    /// File name of the socket: [`socket_name`] of the plugin's.
+    /// The file name of the socket: [`socket_name`] of the plugin's name.
     pub socket: String,
 }
 
-/// The service behind the socket. A status is sent each time the kubelet says one, the same again included.
+/// The service of a registration. Each call of the kubelet sends a status, even an equal one.
 #[derive(Clone, Debug)]
 pub struct Registrar {
     info: Info,
     status: watch::Sender<Status>,
 }
 
-/// The name of a socket behind which a kubelet's calls are understood, for a plugin of this name.
+/// The file name of the socket for a plugin of this name, with which calls of the kubelet are accepted.
 #[must_use]
 pub fn socket_name(plugin: &str) -> String {
     let plain = |c: char| if c.is_ascii_alphanumeric() || matches!(c, '-' | '.') { c } else { '_' };
@@ -94,7 +95,7 @@ pub fn socket_name(plugin: &str) -> String {
 }
 
 impl Kind {
-    /// As the kubelet knows it.
+    /// The kubelet's name of the kind.
     #[must_use]
     pub fn as_str(self) -> &'static str {
         match self {
@@ -105,7 +106,7 @@ impl Kind {
 }
 
 impl Status {
-    /// Tells why there is no socket of ours, once as long as it is the same.
+    /// Sends [`Status::Away`] with this reason, unless that is the status already.
     pub fn away(status: &watch::Sender<Self>, reason: String) {
         let now = Self::Away(reason);
         status.send_if_modified(|last| {
@@ -115,7 +116,7 @@ impl Status {
         });
     }
 
-    /// Tells that somebody else serves at our path.
+    /// Sends that another process serves at this path.
     pub(crate) fn clash(status: &watch::Sender<Self>, path: &Path) {
         Self::away(status, format!("another process serves {}", path.display()));
     }
@@ -130,13 +131,13 @@ impl SocketPaths {
 }
 
 impl Registrar {
-    /// A service that says this.
+    /// A service with this description.
     #[must_use]
     pub fn new(info: Info, status: watch::Sender<Status>) -> Self {
         Self { info, status }
     }
 
-    /// It, ready to be served, alone or beside other services on one socket.
+    /// The gRPC server, which can share a socket with other services.
     #[must_use]
     pub fn server(self) -> RegistrationServer<Self> {
         RegistrationServer::new(self).max_decoding_message_size(MAX_MESSAGE_BYTES)
@@ -163,8 +164,9 @@ impl Registration for Registrar {
         &self,
         request: tonic::Request<wire::RegistrationStatus>,
     ) -> Result<tonic::Response<wire::RegistrationStatusResponse>, tonic::Status> {
-        let said = request.into_inner();
-        let status = if said.plugin_registered { Status::Registered } else { Status::Refused(said.error) };
+        let answer = request.into_inner();
+        let status =
+            if answer.plugin_registered { Status::Registered } else { Status::Refused(answer.error) };
         self.status.send_replace(status);
         Ok(tonic::Response::new(wire::RegistrationStatusResponse {}))
     }

@@ -4,9 +4,9 @@
 //! something changed since the last call, and how often. Never: the change itself; callers read the files again, so a
 //! merged, repeated or lost event costs one look and nothing else.
 //!
-//! A directory that does not exist (yet, or any more) is awaited by watching its nearest existing parent. So the watcher
-//! may start before the kubelet, and survives that the kubelet's directories are removed, renamed or mounted over. An
-//! overflow of the kernel's queue counts as a change in every directory.
+//! A directory that does not exist (yet, or any more) is awaited by watching its nearest existing parent. So the
+//! watcher may start before the kubelet, and survives that the kubelet's directories are removed, renamed or mounted
+//! over. An overflow of the kernel's queue counts as a change in every directory.
 
 use std::collections::BTreeMap;
 use std::io;
@@ -36,8 +36,8 @@ const LOST: EventMask =
 /// Bytes that one read takes from the kernel's queue.
 const BUFFER_BYTES: usize = 4096;
 
-/// How many events are taken from the kernel's queue before they are reported: bounds the work of one call while another
-/// process writes without end.
+/// How many events are taken from the kernel's queue before they are reported: bounds the work of one call while
+/// another process writes without end.
 const MAX_BATCH: usize = 4096;
 
 /// Time between looks when file events are unavailable.
@@ -154,8 +154,8 @@ impl<T: Copy + Ord> Watcher<T> {
         }
     }
 
-    /// Checks whether every directory is still the one that is watched, and returns the tags of those that were not. Finds
-    /// replacements that give no event (a parent renamed or mounted over). Meant for a slow timer.
+    /// Checks whether every directory is still the one that is watched, and returns the tags of those that were not.
+    /// Finds replacements that give no event (a parent renamed or mounted over). Meant for a slow timer.
     ///
     /// # Errors
     /// When the kernel refuses to watch.
@@ -233,9 +233,9 @@ fn count<T: Ord>(counts: &mut Counts<T>, tag: T, times: u32) {
     *sum = sum.saturating_add(times);
 }
 
-/// Waits for an event for at most `patience`; callers look up the change themselves. The watcher is `None` when the kernel
-/// has none left (`fs.inotify.max_user_instances`); one that breaks becomes `None` here. Without a watcher this returns
-/// after at most a second, so that callers poll.
+/// Waits for an event for at most `patience`; callers look up the change themselves. The watcher is `None` when the
+/// kernel has none left (`fs.inotify.max_user_instances`); one that breaks becomes `None` here. Without a watcher this
+/// returns after at most a second, so that callers poll.
 pub async fn changed<T: Copy + Ord>(watcher: &mut Option<Watcher<T>>, patience: Duration) {
     let Some(watching) = watcher else { return tokio::time::sleep(patience.min(POLL_INTERVAL)).await };
     let changes = match tokio::time::timeout(patience, watching.changed()).await {

@@ -266,12 +266,13 @@ impl Process {
         recorder: &events::Recorder,
     ) -> anyhow::Result<()> {
         let release = CancellationToken::new();
-        let leads = self.stand(hardware::process::lease(&place.namespace, host::identity()), &release)?;
-        let setting = hardware::process::Setup {
-            place: hardware::cluster_state::Environment {
+        let lease = hardware::process::lease(&place.namespace, host::identity());
+        let setup = hardware::process::Setup {
+            environment: hardware::cluster_state::Environment {
                 openshift: place.platform.is_openshift(),
                 image: place.own.name.clone(),
             },
+            leadership: self.stand(lease, &release)?,
             connection: &self.connection,
             recorder,
             watches,
@@ -279,7 +280,7 @@ impl Process {
             binding: self.settings.binding_patience,
             call: CALL,
         };
-        hardware::process::start(&mut self.tasks, setting, &self.hardware, registry, leads, release)?;
+        hardware::process::start(&mut self.tasks, setup, &self.hardware, registry, release)?;
         Ok(())
     }
 

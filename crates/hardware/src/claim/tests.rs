@@ -1,12 +1,14 @@
-//! Tables of verdicts, and random histories held against a count from scratch.
+//! Tables of assignments; random histories compared with a table built from scratch.
 
 use proptest::prelude::*;
+
+use std::collections::BTreeSet;
 
 use super::*;
 
 const LABEL: &str = "claim";
 
-fn claimant(name: &str, age: i64, selector: &str, leaving: bool) -> Claimant {
+fn claimant(name: &str, age: i64, selector: &str, deleting: bool) -> Claimant {
     let labels = selector.split(',').filter_map(|one| one.split_once('='));
     let labels = labels.map(|(key, value)| (key.to_owned(), value.to_owned()));
     Claimant {
@@ -18,7 +20,7 @@ fn claimant(name: &str, age: i64, selector: &str, leaving: bool) -> Claimant {
             "" => Selector::None,
             _ => Selector::Labels(labels.collect()),
         },
-        leaving,
+        deleting,
     }
 }
 
@@ -39,21 +41,21 @@ fn claims(nodes: &BTreeMap<Arc<str>, Labels>, claimants: &[Claimant]) -> Claims 
 }
 
 #[test]
-fn each_node_is_decided_on_its_own() {
+fn each_node_is_assigned_by_itself() {
     let id = |name| Id::new("hw", name);
     let table = [
-        ("", Verdict::Free),
-        ("a=1", Verdict::Open(id("old"))),
-        ("b=1", Verdict::Open(id("young"))),
-        ("a=1,b=1", Verdict::Open(id("old"))),
-        ("a=1,b=1,claim=hw.young", Verdict::Held(id("young"))),
-        ("a=1,claim=hw.young", Verdict::Ending { owner: id("young"), heir: Some(id("old")) }),
-        ("claim=hw.young", Verdict::Ending { owner: id("young"), heir: None }),
-        ("a=1,c=1,claim=hw.gone", Verdict::Leaving { owner: id("gone"), heir: Some(id("old")) }),
-        ("c=1", Verdict::Free),
-        ("claim=hw.unknown", Verdict::Stale),
-        ("a=1,claim=hw.unknown", Verdict::Open(id("old"))),
-        ("a=1,claim=hw.odd", Verdict::Held(id("odd"))),
+        ("", Assignment::Free),
+        ("a=1", Assignment::Claimable(id("old"))),
+        ("b=1", Assignment::Claimable(id("young"))),
+        ("a=1,b=1", Assignment::Claimable(id("old"))),
+        ("a=1,b=1,claim=hw.young", Assignment::Held(id("young"))),
+        ("a=1,claim=hw.young", Assignment::Unmatched { owner: id("young"), next: Some(id("old")) }),
+        ("claim=hw.young", Assignment::Unmatched { owner: id("young"), next: None }),
+        ("a=1,c=1,claim=hw.gone", Assignment::Deleting { owner: id("gone"), next: Some(id("old")) }),
+        ("c=1", Assignment::Free),
+        ("claim=hw.unknown", Assignment::Orphaned),
+        ("a=1,claim=hw.unknown", Assignment::Claimable(id("old"))),
+        ("a=1,claim=hw.odd", Assignment::Held(id("odd"))),
     ];
     let all = [
         claimant("young", 2, "b=1", false),
@@ -63,15 +65,15 @@ fn each_node_is_decided_on_its_own() {
     ];
     for (text, wanted) in table {
         let nodes = BTreeMap::from([("n".into(), labels(text))]);
-        assert_eq!(claims(&nodes, &all).verdict("n"), wanted, "{text}");
+        assert_eq!(claims(&nodes, &all).assignment("n"), wanted, "{text}");
     }
 }
 
 #[test]
-fn of_the_same_age_the_first_by_name_comes_first() {
+fn claimants_of_equal_age_are_ordered_by_name() {
     let nodes = BTreeMap::from([("n".into(), labels("a=1"))]);
     let all = [claimant("z", 1, "a=1", false), claimant("b", 1, "*", false)];
-    assert_eq!(claims(&nodes, &all).verdict("n"), Verdict::Open(Id::new("hw", "b")));
+    assert_eq!(claims(&nodes, &all).assignment("n"), Assignment::Claimable(Id::new("hw", "b")));
 }
 
 #[test]
@@ -86,28 +88,28 @@ fn conflicts_are_reported_to_both_sides_only() {
         claimant("old", 1, "a=1", false),
         claimant("young", 2, "b=1", false),
         claimant("third", 3, "c=1", false),
-        claimant("leaving", 0, "*", true),
+        claimant("deleting", 0, "*", true),
     ];
     let claims = claims(&nodes, &all);
-    let told = |other: &str, node: &str, won| Conflict {
+    let conflict = |other: &str, node: &str, won| Conflict {
         other: Id::new("hw", other),
         nodes: vec![node.to_owned()],
         won,
     };
     let of = |name| claims.conflicts(&Id::new("hw", name));
-    assert_eq!(of("old"), [told("young", "held", false), told("young", "both", true)]);
-    assert_eq!(of("young"), [told("old", "both", false), told("old", "held", true)]);
+    assert_eq!(of("old"), [conflict("young", "held", false), conflict("young", "both", true)]);
+    assert_eq!(of("young"), [conflict("old", "both", false), conflict("old", "held", true)]);
     assert_eq!(of("third"), []);
 }
 
 #[test]
-fn only_who_is_concerned_hears_of_a_change() {
+fn a_change_reports_affected_configs_only() {
     let nodes = BTreeMap::from([("one".into(), labels("a=1")), ("two".into(), labels("b=1"))]);
     let all =
         [claimant("a", 1, "a=1", false), claimant("b", 2, "b=1", false), claimant("far", 3, "x=1", false)];
     let mut claims = claims(&nodes, &all);
     let ids = |names: &[&str]| names.iter().map(|name| Id::new("hw", name)).collect::<BTreeSet<_>>();
-    // what the node becomes -> who hears of it
+    // New labels of the node, affected DeviceConfigs.
     for (text, wanted) in [
         ("a=1", ids(&[])),
         ("a=1,other=2", ids(&[])),
@@ -118,7 +120,7 @@ fn only_who_is_concerned_hears_of_a_change() {
     ] {
         assert_eq!(claims.put_node(&"one".into(), &labels(text)), wanted, "{text}");
     }
-    // Whose selectors may meet, too, but for those that contradict each other.
+    // DeviceConfigs with overlapping selectors are affected, too.
     claims.put(claimant("other", 4, "b=2", false), nodes.iter());
     let far = claimant("far", 3, "b=1", false);
     assert_eq!(claims.put(far, nodes.iter()), ids(&["a", "b", "far", "other"]));
@@ -127,7 +129,7 @@ fn only_who_is_concerned_hears_of_a_change() {
 }
 
 #[test]
-fn selectors_meet_unless_a_label_would_need_two_values() {
+fn selectors_overlap_unless_a_label_needs_two_values() {
     let all = [
         claimant("one", 1, "a=1", false),
         claimant("two", 2, "a=2", false),
@@ -135,7 +137,7 @@ fn selectors_meet_unless_a_label_would_need_two_values() {
         claimant("other", 4, "b=1", false),
         claimant("all", 5, "*", false),
         claimant("none", 6, "", false),
-        claimant("leaving", 7, "*", true),
+        claimant("deleting", 7, "*", true),
     ];
     let claims = claims(&BTreeMap::new(), &all);
     for (name, wanted) in [
@@ -144,23 +146,23 @@ fn selectors_meet_unless_a_label_would_need_two_values() {
         ("both", &["all", "one", "other"]),
         ("all", &["both", "one", "other", "two"]),
         ("none", &[]),
-        ("leaving", &[]),
-        ("nobody", &[]),
+        ("deleting", &[]),
+        ("missing", &[]),
     ] {
         let found: Vec<&str> =
-            claims.may_meet(&Id::new("hw", name)).map(|other| other.name.as_str()).collect();
+            claims.may_overlap(&Id::new("hw", name)).map(|other| other.name.as_str()).collect();
         assert_eq!(found, wanted, "{name}");
     }
 }
 
-/// Something that happens.
+/// A change of the cluster.
 #[derive(Clone, Debug)]
 enum Change {
     Config(usize, i64, String, bool),
     NoConfig(usize),
     Node(usize, String),
     NoNode(usize),
-    /// Whatever is decided is done on this node.
+    /// The assignment is written to this node.
     Settle(usize),
 }
 
@@ -180,7 +182,7 @@ fn change() -> impl Strategy<Value = Change> {
         prop_oneof![Just("a=1"), Just("b=1"), Just("a=1,b=1"), Just("a=2,b=1"), Just("x=1"), Just("")];
     prop_oneof![
         (0..4_usize, 0..4_i64, selector(), prop::bool::weighted(0.2))
-            .prop_map(|(which, age, selector, leaving)| Change::Config(which, age, selector, leaving)),
+            .prop_map(|(which, age, selector, deleting)| Change::Config(which, age, selector, deleting)),
         (0..4_usize).prop_map(Change::NoConfig),
         (0..4_usize, labels).prop_map(|(which, labels)| Change::Node(which, labels.to_owned())),
         (0..4_usize).prop_map(Change::NoNode),
@@ -189,7 +191,7 @@ fn change() -> impl Strategy<Value = Change> {
     ]
 }
 
-/// The world as the test has it, and the claims that follow it.
+/// The cluster as the test has it, and the claims that follow it.
 #[derive(Default)]
 struct Model {
     nodes: BTreeMap<Arc<str>, Labels>,
@@ -200,8 +202,8 @@ impl Model {
     fn play(&mut self, claims: &mut Claims, change: Change) {
         let node = |which: usize| Arc::<str>::from(format!("n{which}"));
         match change {
-            Change::Config(which, age, selector, leaving) => {
-                let one = claimant(&format!("c{which}"), age, &selector, leaving);
+            Change::Config(which, age, selector, deleting) => {
+                let one = claimant(&format!("c{which}"), age, &selector, deleting);
                 self.claimants.insert(one.id.clone(), one.clone());
                 claims.put(one, self.nodes.iter());
             }
@@ -228,29 +230,29 @@ impl Model {
     fn settle(&mut self, claims: &mut Claims, node: &Arc<str>) {
         let Some(labels) = self.nodes.get_mut(node) else { return };
         let before = labels.get(LABEL).map(|claim| claim.to_string());
-        match claims.verdict(node) {
-            Verdict::Open(id) => {
+        match claims.assignment(node) {
+            Assignment::Claimable(id) => {
                 let known = before.is_some_and(|claim| self.claimants.values().any(|one| one.claim == claim));
                 assert!(!known, "a known claim is never taken away");
                 let claim = self.claimants[&id].claim.as_str();
                 labels.insert(LABEL.into(), claim.into());
             }
-            Verdict::Ending { owner, .. } => {
+            Assignment::Unmatched { owner, .. } => {
                 assert!(!self.claimants[&owner].selector.matches(labels));
                 labels.remove(LABEL);
             }
-            Verdict::Stale => drop(labels.remove(LABEL)),
-            Verdict::Held(owner) => assert_eq!(before.as_ref(), Some(&self.claimants[&owner].claim)),
-            Verdict::Leaving { .. } | Verdict::Free => {}
+            Assignment::Orphaned => drop(labels.remove(LABEL)),
+            Assignment::Held(owner) => assert_eq!(before.as_ref(), Some(&self.claimants[&owner].claim)),
+            Assignment::Deleting { .. } | Assignment::Free => {}
         }
         claims.put_node(node, labels);
     }
 }
 
 proptest! {
-    /// Any history gives the same as a count from scratch; an owner keeps its node while it matches.
+    /// Any history gives the table built from scratch; an owner keeps its node while it matches.
     #[test]
-    fn histories_do_not_matter(changes in prop::collection::vec(change(), 1..60)) {
+    fn the_history_has_no_influence(changes in prop::collection::vec(change(), 1..60)) {
         let (mut model, mut history) = (Model::default(), Claims::new(LABEL));
         for change in changes {
             model.play(&mut history, change);
@@ -258,18 +260,17 @@ proptest! {
             all.reverse();
             let scratch = claims(&model.nodes, &all);
             for name in model.nodes.keys() {
-                prop_assert_eq!(scratch.verdict(name), history.verdict(name));
+                prop_assert_eq!(scratch.assignment(name), history.assignment(name));
             }
             for id in model.claimants.keys() {
                 prop_assert_eq!(scratch.conflicts(id), history.conflicts(id));
                 prop_assert!(scratch.matching(id).eq(history.matching(id)));
             }
-            prop_assert!(scratch.unknown().eq(history.unknown()));
+            prop_assert!(scratch.orphaned().eq(history.orphaned()));
         }
     }
 
-    /// Once everything is decided nothing is left to decide, and each node has the claim of one who matches, if there
-    /// is one.
+    /// After all assignments are written none changes, and each node has the claim of a matching DeviceConfig, if any.
     #[test]
     fn it_settles(changes in prop::collection::vec(change(), 1..60)) {
         let (mut model, mut claims) = (Model::default(), Claims::new(LABEL));
@@ -280,14 +281,14 @@ proptest! {
             (0..4).for_each(|which| model.play(&mut claims, Change::Settle(which)));
         }
         for (name, labels) in &model.nodes {
-            let staying = model.claimants.values().any(|one| !one.leaving && one.selector.matches(labels));
-            match claims.verdict(name) {
-                Verdict::Held(owner) => {
+            let staying = model.claimants.values().any(|one| !one.deleting && one.selector.matches(labels));
+            match claims.assignment(name) {
+                Assignment::Held(owner) => {
                     let selector = &model.claimants[&owner].selector;
                     prop_assert!(*selector == Selector::None || selector.matches(labels));
                 }
-                Verdict::Leaving { .. } => {}
-                Verdict::Free => prop_assert!(!staying),
+                Assignment::Deleting { .. } => {}
+                Assignment::Free => prop_assert!(!staying),
                 other => prop_assert!(false, "{other:?}"),
             }
         }

@@ -1,6 +1,6 @@
 //! A DeviceConfig as it is on the API server.
 //!
-//! In: JSON. Out: [`Config`], with what cannot be read or done of it. Never: a decision.
+//! In: JSON. Out: [`Config`], with the problems of its spec. Never: a decision.
 
 use std::collections::BTreeSet;
 
@@ -15,29 +15,28 @@ use crate::validate::problems;
 /// A DeviceConfig.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Config {
-    /// As its user wrote it.
+    /// The object, without managed fields.
     pub object: DeviceConfig,
-    /// The name of its Module, if its namespace lets there be one.
+    /// The name of the Module; `None`: the namespace is too long for one.
     pub module: Option<String>,
-    /// What cannot be read of it; its spec is what it said before.
+    /// The error of an object that cannot be read; its spec is the last readable one.
     pub unreadable: Option<String>,
-    /// What of it cannot be done.
+    /// Problems of the spec, one line each.
     pub problems: Vec<String>,
 }
 
 impl Config {
-    /// The object, read; what is not needed of it is left out.
+    /// The config of a readable object.
     #[must_use]
     pub fn of(mut object: DeviceConfig) -> Self {
         object.metadata.managed_fields = None;
-        let id = Self::id_of(&object);
+        let id = id_of(&object);
         let module = hardware::module_name(&id.namespace, &id.name);
         let problems = problems(&object);
         Self { object, module, unreadable: None, problems }
     }
 
-    /// What the API server has. What of it cannot be read is as if it were not there, but that it is being deleted can
-    /// always be read.
+    /// The config of JSON. Unreadable parts are empty, so that a deletion is noticed in any case.
     #[must_use]
     pub fn read(body: &Value) -> Self {
         let error = match serde_path_to_error::deserialize(body) {
@@ -52,48 +51,43 @@ impl Config {
         Self { unreadable: Some(error.to_string()), ..Self::of(object) }
     }
 
-    /// Its name.
+    /// Namespace and name.
     #[must_use]
     pub fn id(&self) -> Id {
-        Self::id_of(&self.object)
+        id_of(&self.object)
     }
 
-    fn id_of(object: &DeviceConfig) -> Id {
-        let text = |field: &Option<String>| field.clone().unwrap_or_default();
-        Id { namespace: text(&object.metadata.namespace), name: text(&object.metadata.name) }
-    }
-
-    /// It is being deleted.
+    /// Whether deletion has begun.
     #[must_use]
-    pub fn is_leaving(&self) -> bool {
+    pub fn is_terminating(&self) -> bool {
         self.object.metadata.deletion_timestamp.is_some()
     }
 
-    /// What its claims on nodes say.
+    /// The value of the claim label on its nodes.
     #[must_use]
     pub fn claim(&self) -> String {
         let namespace = self.object.metadata.namespace.as_deref().unwrap_or_default();
         self.module.as_deref().map(|module| hardware::claim(namespace, module)).unwrap_or_default()
     }
 
-    /// The names under which its device plugin offers devices: of resources, and of drivers of resource claims.
+    /// The names under which the device plugin offers devices: of resources, and of drivers of resource claims.
     #[must_use]
     pub fn device_names(&self) -> BTreeSet<String> {
         let Some(plugin) = &self.object.spec.device_plugin else { return BTreeSet::new() };
         let named = plugin.resource_names.iter().chain(&plugin.driver_names).map(String::as_str);
-        // What the words of a vendor's plugin mean is not known.
+        // The configuration and arguments of a vendor's plugin cannot be read.
         let Some(config) = &plugin.config else { return named.map(str::to_owned).collect() };
-        let listed = config.get("resources").and_then(Value::as_array).into_iter().flatten();
-        let ours = listed.filter_map(|one| one["name"].as_str());
-        ours.chain(told_drivers(&plugin.args)).chain(named).map(str::to_owned).collect()
+        let resources = config.get("resources").and_then(Value::as_array).into_iter().flatten();
+        let resources = resources.filter_map(|resource| resource["name"].as_str());
+        resources.chain(driver_args(&plugin.args)).chain(named).map(str::to_owned).collect()
     }
 
-    /// As claims see it. What cannot be followed asks for no more nodes.
+    /// The claimant. A config with problems asks for no more nodes.
     pub(super) fn claimant(&self) -> Claimant {
         let spec = &self.object.spec;
-        let sound = self.unreadable.is_none() && self.module.is_some() && self.problems.is_empty();
+        let is_valid = self.unreadable.is_none() && self.module.is_some() && self.problems.is_empty();
         let selector = match &spec.node_selector {
-            _ if !sound => Selector::None,
+            _ if !is_valid => Selector::None,
             Some(labels) if !labels.is_empty() => Selector::Labels(labels.clone()),
             _ if spec.all_nodes => Selector::All,
             _ => Selector::None,
@@ -104,18 +98,23 @@ impl Config {
             claim: self.claim(),
             created: created.map_or(Timestamp::UNIX_EPOCH, |time| time.0),
             selector,
-            leaving: self.is_leaving(),
+            deleting: self.is_terminating(),
         }
     }
 }
 
-/// As which driver of resource claims our device plugin is told to offer devices: `--dra=NAME` or `--dra NAME`.
-fn told_drivers(args: &[String]) -> impl Iterator<Item = &str> {
+fn id_of(object: &DeviceConfig) -> Id {
+    let text = |field: &Option<String>| field.clone().unwrap_or_default();
+    Id { namespace: text(&object.metadata.namespace), name: text(&object.metadata.name) }
+}
+
+/// Drivers of resource claims in the arguments of the device plugin: `--dra=NAME` or `--dra NAME`.
+fn driver_args(args: &[String]) -> impl Iterator<Item = &str> {
     let apart = args.windows(2).filter(|pair| pair[0] == "--dra").map(|pair| pair[1].as_str());
     args.iter().filter_map(|word| word.strip_prefix("--dra=")).chain(apart)
 }
 
-/// A part of an object; one that cannot be read is empty.
+/// A part of an object; empty if it cannot be read.
 fn part<T: DeserializeOwned + Default>(body: &Value, field: &str) -> T {
     body.get(field).and_then(|part| T::deserialize(part).ok()).unwrap_or_default()
 }

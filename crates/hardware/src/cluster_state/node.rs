@@ -1,4 +1,4 @@
-//! A node, as far as DeviceConfigs are concerned.
+//! A node, reduced to the fields that DeviceConfigs need.
 //!
 //! In: labels, taints and kernel of a node. Out: [`Node`]. Never: a decision.
 
@@ -9,40 +9,39 @@ use k8s_openapi::api::core::v1::Taint;
 
 use crate::claim::Labels;
 
-/// The taint by which new pods are kept from a node that is about to change. Modules tolerate it.
+/// The taint that keeps new pods from a node whose driver is about to change. Modules tolerate it.
 pub const CORDON_TAINT: &str = "hardware.tholepin.dev/changing";
 
 /// A node.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct Node {
-    /// Its labels.
+    /// `metadata.labels`.
     pub labels: Labels,
-    /// There is a map of labels, be it empty.
+    /// The object has a map of labels, even an empty one.
     pub has_labels: bool,
-    /// Its taints.
+    /// `spec.taints`.
     pub taints: Vec<Taint>,
-    /// It is cordoned.
+    /// `spec.unschedulable`: the node is cordoned.
     pub unschedulable: bool,
-    /// The version of its kernel.
+    /// The version of the kernel.
     pub kernel: Arc<str>,
-    /// Which start of the machine this is.
+    /// The boot ID of the machine.
     pub boot: String,
-    /// `resourceVersion`.
+    /// `metadata.resourceVersion`.
     pub version: String,
-    /// When its fence was first seen here, if it has one: later than it was put up, and to the point, where `timeAdded`
-    /// knows seconds.
-    pub fence_seen: Option<Timestamp>,
+    /// The time at which this process first saw the cordon taint; `timeAdded` is earlier, and has seconds only.
+    pub cordon_taint_seen: Option<Timestamp>,
 }
 
 impl Node {
-    /// The taint that keeps pods away while the driver changes.
+    /// The cordon taint, if the node has it.
     #[must_use]
-    pub fn fence(&self) -> Option<&Taint> {
+    pub fn cordon_taint(&self) -> Option<&Taint> {
         self.taints.iter().find(|taint| taint.key == CORDON_TAINT)
     }
 
-    /// The claim that it names.
-    pub(crate) fn fenced_for(&self) -> Option<&str> {
-        self.fence()?.value.as_deref()
+    /// The claim that the cordon taint names.
+    pub(crate) fn cordon_taint_claim(&self) -> Option<&str> {
+        self.cordon_taint()?.value.as_deref()
     }
 }

@@ -7,34 +7,34 @@ use std::sync::Arc;
 
 use crate::claim::Id;
 use crate::claims_in_use::ClaimsInUse;
+use crate::index::Index;
 
 /// A pod that may have a device.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Pod {
-    /// Where it runs.
+    /// The node.
     pub node: Arc<str>,
-    /// What resource claims know it by.
+    /// The UID, by which resource claims name the pod.
     pub uid: Box<str>,
-    /// Which resources of others than Kubernetes it asks for, sorted.
+    /// The extended resources that it requests, sorted.
     pub resources: Vec<Arc<str>>,
-    /// It is being deleted.
-    pub leaving: bool,
+    /// Deletion has begun.
+    pub terminating: bool,
 }
 
 /// Pods, by name and by node.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Pods {
     pub(super) all: BTreeMap<Id, Pod>,
-    on: BTreeMap<Arc<str>, BTreeSet<Id>>,
+    by_node: Index<Arc<str>, Id>,
 }
 
 impl Pod {
-    /// It has devices under one of these names: it asks for a resource of this name, or was given a device of such a
-    /// driver by a claim.
+    /// Whether the pod has devices under one of these names: by a request, or by a resource claim of such a driver.
     #[must_use]
-    pub fn uses(&self, names: &BTreeSet<String>, held: Option<&ClaimsInUse>) -> bool {
-        let given = held.into_iter().flat_map(|held| held.of(&self.uid));
-        let drivers = given.flat_map(|(_, holding)| &holding.drivers);
+    pub fn uses(&self, names: &BTreeSet<String>, claims: Option<&ClaimsInUse>) -> bool {
+        let claims = claims.into_iter().flat_map(|claims| claims.of(&self.uid));
+        let drivers = claims.flat_map(|(_, claim)| &claim.drivers);
         self.resources.iter().chain(drivers).any(|name| names.contains(&**name))
     }
 }
@@ -42,30 +42,23 @@ impl Pod {
 impl Pods {
     /// The pods on a node, sorted.
     pub fn on(&self, node: &str) -> impl Iterator<Item = (&Id, &Pod)> + use<'_> {
-        let ids = self.on.get(node).into_iter().flatten();
-        ids.filter_map(|id| Some((id, self.all.get(id)?)))
+        self.by_node.of(node).filter_map(|id| Some((id, self.all.get(id)?)))
     }
 
-    /// A pod is like this, or of no interest. Says on which nodes that makes a difference.
+    /// Replaces a pod; `None` removes it. Returns the affected nodes.
     pub fn put(&mut self, id: Id, pod: Option<Pod>) -> BTreeSet<Arc<str>> {
         if self.all.get(&id) == pod.as_ref() {
             return BTreeSet::new();
         }
-        let mut nodes = BTreeSet::new();
-        if let Some(before) = self.all.remove(&id) {
-            if let Some(ids) = self.on.get_mut(&before.node) {
-                ids.remove(&id);
-                if ids.is_empty() {
-                    self.on.remove(&before.node);
-                }
-            }
-            nodes.insert(before.node);
+        let before = self.all.remove(&id);
+        if let Some(before) = &before {
+            self.by_node.remove(&before.node, &id);
         }
-        if let Some(pod) = pod {
-            nodes.insert(Arc::clone(&pod.node));
-            self.on.entry(Arc::clone(&pod.node)).or_default().insert(id.clone());
-            self.all.insert(id, pod);
+        if let Some(pod) = &pod {
+            self.by_node.insert(Arc::clone(&pod.node), id.clone());
         }
+        let nodes = before.iter().chain(&pod).map(|pod| Arc::clone(&pod.node)).collect();
+        self.all.extend(pod.map(|pod| (id, pod)));
         nodes
     }
 }

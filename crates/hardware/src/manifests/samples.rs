@@ -1,6 +1,6 @@
-//! What users ask for, for a start: the sample kernel module of `samples/kernel-module`, with our device plugin.
+//! Samples for users: the kernel module of `samples/kernel-module` with our device plugin; a policy for nodes.
 //!
-//! In: nothing. Out: a namespace and a DeviceConfig in it. Never: a field whose default would do.
+//! In: nothing. Out: a namespace, a DeviceConfig, a policy. Never: a field whose default would do.
 
 use std::collections::BTreeMap;
 
@@ -17,10 +17,10 @@ use serde_json::{Map, Value, json};
 pub const NAMESPACE: &str = "accelerators";
 /// The label of nodes with the sample's hardware.
 pub const NODES: (&str, &str) = ("feature.node.kubernetes.io/pci-1200_1da3.present", "true");
-/// The label that the policy of the sample asks for.
+/// The label that the sample policy requires.
 pub const TEAM: &str = "example.com/team";
 
-/// The namespace: KMM's pods and the device plugin need all of a node.
+/// The namespace, with the pod security level that KMM's pods and the device plugin need.
 #[must_use]
 pub fn namespace() -> Namespace {
     let mut metadata = cluster(NAMESPACE);
@@ -28,7 +28,7 @@ pub fn namespace() -> Namespace {
     Namespace { metadata, ..Namespace::default() }
 }
 
-/// The driver and its devices.
+/// The DeviceConfig of the sample driver.
 #[must_use]
 pub fn device_config() -> DeviceConfig {
     let spec = Spec {
@@ -41,7 +41,7 @@ pub fn device_config() -> DeviceConfig {
     DeviceConfig { metadata: within(NAMESPACE, "tholepin-sample"), spec, ..DeviceConfig::default() }
 }
 
-/// The device nodes that the sample module makes, and where it says how near they are.
+/// The plugin's configuration: the device nodes of the sample module.
 fn config() -> Map<String, Value> {
     let resource = json!({
         "name": "tholepin.dev/sample",
@@ -51,7 +51,7 @@ fn config() -> Map<String, Value> {
     fields.into_iter().map(|(name, value)| (name.to_owned(), value)).collect()
 }
 
-/// Both.
+/// The namespace and the DeviceConfig.
 ///
 /// # Errors
 /// Never in practice.
@@ -59,7 +59,7 @@ pub fn objects() -> Result<Vec<Object>, Error> {
     Ok(vec![Object::new(&namespace())?, Object::new(&device_config())?])
 }
 
-/// An example of limiting who selects which nodes.
+/// A policy and its binding that limit the nodes of each namespace.
 ///
 /// # Errors
 /// Never in practice.

@@ -16,9 +16,9 @@ fn of_kind<'o>(objects: &'o [Object], kind: &str) -> Vec<&'o Object> {
     objects.iter().filter(|object| object.kind().kind == kind).collect()
 }
 
-/// What each object refers to is made, and made before it.
+/// Each object comes after the objects that it refers to.
 #[test]
-fn everything_that_is_referred_to_is_there() {
+fn references_point_to_earlier_objects() {
     for platform in Platform::ALL {
         let objects = objects(&on(platform)).unwrap();
         check_references(objects.iter().map(Object::body), NAMESPACE, &[]);
@@ -38,9 +38,9 @@ fn everything_that_is_referred_to_is_there() {
     }
 }
 
-/// A DeviceConfig is no thing of a namespace like others.
+/// Roles for namespaces do not include DeviceConfigs.
 #[test]
-fn who_edits_a_namespace_loads_no_drivers() {
+fn editors_of_namespaces_cannot_load_drivers() {
     let [editor, viewer] = users::roles();
     assert_eq!(editor.metadata.labels, None);
     let labels = viewer.metadata.labels.unwrap();
@@ -49,7 +49,7 @@ fn who_edits_a_namespace_loads_no_drivers() {
 }
 
 #[test]
-fn the_sample_can_be_done() {
+fn the_sample_is_valid() {
     let objects = samples::objects().unwrap();
     let read: DeviceConfig = serde_json::from_value(objects[1].body().clone()).unwrap();
     assert_eq!(read, samples::device_config());

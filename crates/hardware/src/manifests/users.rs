@@ -1,8 +1,7 @@
-//! What people may be allowed to do with DeviceConfigs.
+//! Roles of people for DeviceConfigs.
 //!
-//! In: nothing. Out: ClusterRoles. Never: a binding: who gets them is the cluster's business; nor a way into the roles
-//! `edit` and `admin`: a DeviceConfig loads code into the kernel of nodes, a right that editing a namespace must not
-//! bring.
+//! In: nothing. Out: ClusterRoles. Never: a binding, which the cluster's administrator makes; an aggregation into the
+//! roles `edit` and `admin`, since a DeviceConfig loads code into the kernel of nodes.
 
 use api::hardware::{GROUP, PLURAL};
 use api::rbac::rule;
@@ -10,12 +9,12 @@ use deployer::manifests::access::cluster_role;
 use deployer::manifests::meta::labels;
 use k8s_openapi::api::rbac::v1::ClusterRole;
 
-/// Of those who bring drivers to nodes.
+/// The role that may change DeviceConfigs.
 pub const EDITOR: &str = "deviceconfig-editor-role";
-/// Of those who look.
+/// The role that may read DeviceConfigs.
 pub const VIEWER: &str = "deviceconfig-viewer-role";
 
-/// A role that may change DeviceConfigs, and one that may look at them; the latter is part of the role `view`.
+/// The editor role, and the viewer role, which is aggregated into the role `view`.
 #[must_use]
 pub fn roles() -> [ClusterRole; 2] {
     let all = ["get", "list", "watch", "create", "update", "patch", "delete"];

@@ -1,11 +1,11 @@
-//! The container of a Module: the driver's images, and how it is loaded.
+//! The container of a Module: the images of the driver, and the parameters of its load.
 //!
 //! In: the specification of a DeviceConfig. Out: KMM's `moduleLoader.container`. Never: a name of the Module.
 
 use api::hardware::Spec;
 use api::kmm;
 
-/// What is loaded, and how.
+/// The container for a spec.
 #[must_use]
 pub fn container(spec: &Spec) -> kmm::ModuleContainer {
     let mappings = spec.mappings().into_iter().map(|mapping| kmm::KernelMapping {

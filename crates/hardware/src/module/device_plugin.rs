@@ -15,15 +15,15 @@ use super::plugin_file;
 use crate::cluster_state::Environment;
 use crate::node_states::ObjectNames;
 
-/// Where CDI files are on a node; KMM's webhook refuses `/etc/cdi`.
+/// The folder of CDI files on a node; KMM's webhook refuses `/etc/cdi`.
 pub const CDI: &str = "/var/run/cdi";
-/// Where device nodes are. A privileged container has copies of those that were there when it was started, and nothing
-/// of what came or went since.
+/// The folder of device nodes. A privileged container without it has copies of the device nodes at its start, and sees
+/// no change.
 const DEV: &str = "/dev";
-/// The variable that says which configuration a pod was started for: another one makes another pod.
+/// The variable with the hash of the configuration, so that another configuration restarts the pod.
 pub(super) const HASH: &str = "THOLEPIN_CONFIG_HASH";
 
-/// The text of our device plugin's configuration, if it is ours: JSON, which is YAML too.
+/// The text of our device plugin's configuration, as JSON, which is YAML too; `None` for a vendor's plugin.
 pub(super) fn plugin_config(object: &DeviceConfig) -> Option<String> {
     let config = object.spec.device_plugin.as_ref()?.config.as_ref()?;
     serde_json::to_string_pretty(config).ok()
@@ -31,15 +31,15 @@ pub(super) fn plugin_config(object: &DeviceConfig) -> Option<String> {
 
 pub(super) fn device_plugin(
     object: &DeviceConfig,
-    called: &ObjectNames,
-    place: &Environment,
+    object_names: &ObjectNames,
+    environment: &Environment,
 ) -> Option<kmm::DevicePlugin> {
     let plugin = object.spec.device_plugin.as_ref()?;
-    let module = called.module.name.as_str();
+    let module = object_names.module.name.as_str();
     let config = plugin_config(object);
     let account = plugin.service_account_name.clone();
     let mut container = kmm::PluginContainer {
-        image: plugin.image.clone().unwrap_or_else(|| place.image.clone()),
+        image: plugin.image.clone().unwrap_or_else(|| environment.image.clone()),
         image_pull_policy: plugin.image_pull_policy,
         command: plugin.command.clone(),
         args: plugin.args.clone(),
@@ -95,7 +95,7 @@ fn init_container(given: &hardware::InitContainer) -> kmm::PluginContainer {
     }
 }
 
-/// Variables with the node's name among them.
+/// Adds the variable with the node's name, unless it is given.
 fn with_node_name(given: &[EnvVar]) -> Vec<EnvVar> {
     let is_there = given.iter().any(|one| one.name == "NODE_NAME");
     given.iter().cloned().chain((!is_there).then(node_name)).collect()
@@ -108,14 +108,14 @@ fn node_name() -> EnvVar {
     EnvVar { name: "NODE_NAME".to_owned(), value_from: Some(source), ..EnvVar::default() }
 }
 
-/// This name, or one like it that none of the user's volumes has.
+/// This name, with a number if one of the user's volumes has it already.
 fn unused(name: &str, volumes: &[Volume]) -> String {
     let numbered = (1..=volumes.len()).map(|number| format!("{name}-{number}"));
     let mut names = std::iter::once(name.to_owned()).chain(numbered);
     names.find(|name| volumes.iter().all(|volume| volume.name != *name)).unwrap_or_default()
 }
 
-/// A folder of the node.
+/// The volume of a folder of the node.
 fn host(name: &str, path: &str, kind: &str) -> Volume {
     let path = HostPathVolumeSource { path: path.to_owned(), type_: Some(kind.to_owned()) };
     Volume { name: name.to_owned(), host_path: Some(path), ..Volume::default() }

@@ -1,4 +1,4 @@
-//! What is made of DeviceConfigs, and that it is within what KMM takes.
+//! Objects of DeviceConfigs, within the limits of KMM.
 
 use serde_json::{Value, json};
 
@@ -24,17 +24,17 @@ fn with(more: Value) -> Config {
     config(spec)
 }
 
-fn place(openshift: bool) -> Environment {
+fn environment(openshift: bool) -> Environment {
     Environment { openshift, image: "registry.example/tholepin:1".to_owned() }
 }
 
 fn made(config: &Config) -> Value {
-    let called = ObjectNames::of(config).unwrap();
-    module(config, &called, &place(false), "v1beta1").unwrap().body().clone()
+    let object_names = ObjectNames::of(config).unwrap();
+    module(config, &object_names, &environment(false), "v1beta1").unwrap().body().clone()
 }
 
 #[test]
-fn a_plain_one_says_no_more_than_is_asked_for() {
+fn a_minimal_config_gives_a_minimal_module() {
     let wanted = json!({
         "apiVersion": "kmm.sigs.x-k8s.io/v1beta1",
         "kind": "Module",
@@ -63,7 +63,7 @@ fn a_plain_one_says_no_more_than_is_asked_for() {
 }
 
 #[test]
-fn what_is_given_is_passed_on() {
+fn fields_of_the_spec_are_passed_on() {
     let body = made(&with(json!({
         "moduleName": "acc",
         "imagePullPolicy": "Always",
@@ -102,7 +102,7 @@ fn what_is_given_is_passed_on() {
 }
 
 #[test]
-fn a_device_plugin_is_a_vendors_or_ours() {
+fn a_device_plugin_is_from_a_vendor_or_ours() {
     let vendor = made(&with(json!({ "devicePlugin": {
         "image": "registry.example/plugin:1", "args": ["-x"], "resourceNames": ["example.com/acc"], "serviceAccountName": "theirs",
     } })));
@@ -135,7 +135,7 @@ fn a_device_plugin_is_a_vendors_or_ours() {
         hash(&made(&config("example.com/other"))),
         "another configuration makes other pods"
     );
-    // Whatever a user calls his.
+    // Names of volumes of the user are avoided.
     let theirs = ["config", "config-1"].map(|name| json!({ "name": name, "emptyDir": {} }));
     let mut more = config("example.com/acc");
     more.object.spec.device_plugin.as_mut().unwrap().volumes = serde_json::from_value(json!(theirs)).unwrap();
@@ -175,12 +175,12 @@ fn volumes_of_the_user_for_device_nodes_are_kept() {
             .filter(|mount| mount["mountPath"] == "/var/run/cdi")
             .map(|mount| mount["name"].as_str().unwrap())
             .collect();
-        assert_eq!(there, [name], "nothing is mounted twice");
+        assert_eq!(there, [name], "mounted once");
     }
 }
 
 #[test]
-fn a_container_before_the_plugin_is_passed_on() {
+fn an_init_container_is_passed_on() {
     let body = made(&with(json!({ "devicePlugin": {
         "image": "r/p:1",
         "initContainer": {
@@ -199,14 +199,14 @@ fn a_container_before_the_plugin_is_passed_on() {
 }
 
 #[test]
-fn what_pods_stand_on_names_no_owner_and_can_be_found_again() {
+fn dependencies_have_no_owner_and_can_be_found() {
     let check = |config: &Config, openshift: bool, wanted: &[&str]| {
-        let called = ObjectNames::of(config).unwrap();
-        let all = grounds(config, &called, &place(openshift), false).unwrap();
+        let object_names = ObjectNames::of(config).unwrap();
+        let all = dependencies(config, &object_names, &environment(openshift), false).unwrap();
         let shown: Vec<String> =
             all.iter().map(|one| format!("{} {}", one.kind().kind, one.name())).collect();
         assert_eq!(shown, wanted);
-        let findable = may_be_there(&called, &place(openshift));
+        let findable = possible_dependencies(&object_names, &environment(openshift));
         for object in &all {
             assert!(object.body()["metadata"]["ownerReferences"].is_null());
             assert_eq!(object.body()["metadata"]["labels"]["hardware.tholepin.dev/deviceconfig"], "acc");

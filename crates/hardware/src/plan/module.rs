@@ -1,19 +1,21 @@
-//! What the plan does to the Module.
+//! The actions on the Module.
 //!
-//! In: the Module as it is, and as it has to be. Out: [`Action`]s that write it. Never: a change that KMM would follow
-//! under a pod.
+//! In: the Module as it is, and as desired. Out: [`Action`]s that write it. Never: a change upon which KMM reloads a
+//! driver that pods use.
 
 use std::collections::BTreeSet;
 
 use api::hardware::{self, keys};
 use k8s_openapi::api::core::v1::Toleration;
 use objects::Object;
-use objects::equality::says;
+use objects::equality::is_stated;
+use objects::managed_fields::applied_by;
+use objects::ownership::references;
 use serde::Deserialize as _;
 use serde_json::Value;
 
-use super::nodes::{add_fence, unused};
-use super::{Action, Plan, State};
+use super::nodes::{add_cordon_taint, unused};
+use super::{Action, ConfigState, Plan};
 use crate::cluster_state::{ClusterState, Config, Kmm, ObservedObject};
 use crate::device_names::DeviceNames;
 use crate::loader::Loader;
@@ -22,102 +24,100 @@ use crate::node_states::{NodeState, NodeStates, ObjectNames};
 use crate::precondition::Precondition;
 use crate::reasons::Reason;
 use crate::taints::untolerated;
-use objects::managed_fields::all_stated;
 
 impl Plan<'_> {
-    /// The Module. Says whether it is there and ours, so that nodes can be told versions.
+    /// Plans the Module. Returns whether it exists and is ours, so that nodes can get versions.
     pub(super) fn module(
         &mut self,
-        world: &ClusterState,
+        cluster: &ClusterState,
         config: &Config,
-        called: &ObjectNames,
+        object_names: &ObjectNames,
         refused: bool,
     ) -> bool {
-        if self.state != State::Good {
+        if self.state != ConfigState::InSync {
             return false;
         }
-        let Some(Kmm::Served(version)) = &world.kmm else {
-            self.state = State::NoKmm;
+        let Some(Kmm::Served(version)) = &cluster.kmm else {
+            self.state = ConfigState::NoKmm;
             return false;
         };
-        let wanted = module::module(config, called, &world.place, version);
-        let wanted = match wanted.and_then(|module| self.offered(config).put_on(&module)) {
-            Ok(wanted) => wanted,
+        let wanted = match module::module(config, object_names, &cluster.environment, version) {
+            Ok(wanted) => self.names_by_version(config).record_on(wanted),
             Err(error) => {
-                self.state = State::Invalid(Reason::InvalidSpec, error.to_string());
+                self.state = ConfigState::Invalid(Reason::InvalidSpec, error.to_string());
                 return false;
             }
         };
-        let Some(live) = world.modules.get(&called.module) else {
-            self.state = State::Writing;
-            self.doing.push(Action::Apply(wanted, Precondition::default()));
+        let Some(live) = cluster.modules.get(&object_names.module) else {
+            self.state = ConfigState::Writing;
+            self.actions.push(Action::Apply(wanted, Precondition::default()));
             return false;
         };
-        if !is_ours(live, config) {
-            let whose = live.controller().map(|(_, kind, name)| format!("it belongs to {kind} {name}"));
-            self.state = State::Foreign(whose.unwrap_or_else(|| "another client made it".to_owned()));
+        if !belongs_to(live, config) {
+            let owner = live.controller().map(|(_, kind, name)| format!("it belongs to {kind} {name}"));
+            self.state =
+                ConfigState::ForeignModule(owner.unwrap_or_else(|| "another client made it".to_owned()));
             return false;
         }
-        if live.is_leaving() {
-            self.state = State::Former;
+        if live.is_terminating() {
+            self.state = ConfigState::FormerModule;
             return false;
         }
-        if is_as_wanted(live, &wanted) {
-            return true;
+        if !is_as_wanted(live, &wanted) {
+            self.change_module(config, live, wanted, refused);
         }
-        self.write(config, live, wanted, refused);
         true
     }
 
-    /// Configurations of device plugins of versions that nodes have, or may get from the Module as it is, beside the
-    /// one that is asked for.
-    pub(super) fn other_files(&self, world: &ClusterState, config: &Config) -> BTreeSet<String> {
-        let Some(facts) = &self.facts else { return BTreeSet::new() };
-        let live = world.modules.get(&facts.called.module);
-        let live = live.map(|live| live.text("/spec/moduleLoader/container/version"));
-        let versions = versions(facts).chain(live).filter(|version| !version.is_empty());
+    /// Files of the plugin's configuration for other versions that nodes have, or may get from the Module as it is.
+    pub(super) fn plugin_files_in_use(&self, cluster: &ClusterState, config: &Config) -> BTreeSet<String> {
+        let Some(node_states) = &self.node_states else { return BTreeSet::new() };
+        let live = cluster.modules.get(&node_states.object_names.module).map(ObservedObject::driver_version);
         let wanted = config.object.spec.driver_version.as_str();
-        versions.filter(|version| *version != wanted).map(module::plugin_file).collect()
+        let others = versions(node_states).chain(live).filter(|one| !one.is_empty() && *one != wanted);
+        others.map(module::plugin_file).collect()
     }
 
-    /// Under which names devices are offered, without those of versions that are on no node any more.
-    fn offered(&self, config: &Config) -> DeviceNames {
-        let Some(facts) = &self.facts else { return DeviceNames::default() };
-        let versions = versions(facts).chain([config.object.spec.driver_version.as_str()]).collect();
-        facts.offered.clone().only(&versions)
+    /// Names of devices, without those of versions that no node has any more.
+    fn names_by_version(&self, config: &Config) -> DeviceNames {
+        let Some(node_states) = &self.node_states else { return DeviceNames::default() };
+        let versions = versions(node_states).chain([config.object.spec.driver_version.as_str()]).collect();
+        node_states.names_by_version.clone().retain_versions(&versions)
     }
 
-    /// A Module that is there, like this. Where KMM would load the driver anew because of it no pod may use the
-    /// devices, and those nodes are fenced before; but not for a Module that KMM has refused.
-    fn write(&mut self, config: &Config, live: &ObservedObject, wanted: Object, refused: bool) {
-        self.state = State::Writing;
+    /// Changes the Module. Where KMM would reload the driver, no pod may use the devices, and the nodes get the cordon
+    /// taint before; but not for a Module that was refused.
+    fn change_module(&mut self, config: &Config, live: &ObservedObject, wanted: Object, refused: bool) {
+        self.state = ConfigState::Writing;
         let ignored = config.object.spec.pods_using_devices() == hardware::PodsUsingDevices::Ignore;
-        let Some(facts) = self.facts.as_ref().filter(|facts| !ignored && !facts.names.is_empty()) else {
-            self.doing.push(Action::Apply(wanted, Precondition::default()));
+        let checked = |states: &&NodeStates<'_>| !ignored && !states.device_names.is_empty();
+        let Some(node_states) = self.node_states.as_ref().filter(checked) else {
+            self.actions.push(Action::Apply(wanted, Precondition::default()));
             return;
         };
-        let reloads = reloads(facts, live, &wanted);
-        let used: Vec<String> =
-            reloads.iter().filter(|state| state.users.any()).map(|state| state.name.to_owned()).collect();
+        let reloaded = reloaded_nodes(node_states, live, &wanted);
+        let used = reloaded.iter().filter(|state| state.users.any());
+        let used: Vec<String> = used.map(|state| state.name.to_owned()).collect();
         if !used.is_empty() {
-            self.state = State::Held(used);
+            self.state = ConfigState::ReloadBlocked(used);
             return;
         }
-        self.doing.push(Action::Apply(wanted, unused(facts, &reloads)));
+        self.actions.push(Action::Apply(wanted, unused(node_states, &reloaded)));
         if !refused {
-            let open = reloads.iter().filter(|state| state.fenced_since.is_none());
-            self.doing.extend(open.map(|state| add_fence(state, &facts.called)));
-            self.reserved = reloads.iter().map(|state| state.name).collect();
+            let untainted = reloaded.iter().filter(|state| state.cordon_taint_since.is_none());
+            self.actions.extend(untainted.map(|state| add_cordon_taint(state, &node_states.object_names)));
+            self.reserved = reloaded.iter().map(|state| state.name).collect();
         }
     }
 }
 
-/// Whether a Module was made for this DeviceConfig, or for one of the same name before it: it has our label, or had it
+/// Whether a Module was made for this DeviceConfig, or for a former one of the same name. It has our label, or had it
 /// until another client removed it.
-pub(super) fn is_ours(live: &ObservedObject, config: &Config) -> bool {
-    let id = config.id();
-    let belongs = live.controller().is_none_or(|(_, kind, name)| kind == hardware::KIND && name == id.name);
-    belongs && (live.is_marked(&id.name) || applied(live).next().is_some())
+pub(super) fn belongs_to(live: &ObservedObject, config: &Config) -> bool {
+    let name = config.id().name;
+    let is_owner = |kind: &str, owner: &str| kind == hardware::KIND && owner == name;
+    live.controller().is_none_or(|(_, kind, owner)| is_owner(kind, owner))
+        && (live.is_marked(&name) || applied_by(keys::FIELD_MANAGER, &live.body).next().is_some())
 }
 
 /// Whether an owner is a DeviceConfig.
@@ -126,71 +126,58 @@ pub(crate) fn is_config(owner: &Value) -> bool {
     owner["kind"] == hardware::KIND && group.is_some_and(|(group, _)| group == hardware::GROUP)
 }
 
-/// What we are remembered to have applied.
-fn applied(live: &ObservedObject) -> impl Iterator<Item = &Value> {
-    let entries = live.body["metadata"]["managedFields"].as_array().map(Vec::as_slice).unwrap_or_default();
-    entries.iter().filter(|entry| {
-        entry["manager"] == keys::FIELD_MANAGER
-            && entry["operation"] == "Apply"
-            && entry["subresource"].as_str().unwrap_or_default().is_empty()
-    })
-}
-
-/// Whether KMM will unload a driver with the account that we made, though the user names another by now.
-pub(super) fn unloads(world: &ClusterState, config: &Config, called: &ObjectNames) -> bool {
-    let account = hardware::loader_account(&called.module.name);
-    let mut slots = world.nmcs.values().filter_map(|nmc| nmc.modules.get(&called.module));
+/// Whether KMM will unload a driver with the account that we made, though the spec names another one now.
+pub(super) fn unloads_with_own_account(
+    cluster: &ClusterState,
+    config: &Config,
+    object_names: &ObjectNames,
+) -> bool {
+    let account = hardware::loader_account(&object_names.module.name);
+    let mut slots = cluster.nmcs.values().filter_map(|nmc| nmc.modules.get(&object_names.module));
     config.object.spec.service_account_name.is_some() && slots.any(|slot| slot.accounts.contains(&account))
 }
 
-/// Nodes on which KMM would load the driver anew or unload it, on all at once, were the Module like this. It follows a
-/// Module on nodes with the same version, whatever version the Module had before, and unloads on nodes whose taints are
-/// not tolerated any more.
-fn reloads<'f, 'a>(
-    facts: &'f NodeStates<'a>,
+/// Nodes on which KMM would reload or unload the driver at once for this Module. KMM applies a Module on nodes with its
+/// version, whatever version the Module had before. It unloads on nodes whose taints are no longer tolerated.
+fn reloaded_nodes<'f, 'a>(
+    node_states: &'f NodeStates<'a>,
     live: &ObservedObject,
     wanted: &Object,
 ) -> Vec<&'f NodeState<'a>> {
     let Some(loader) = Loader::of(wanted.body()) else { return Vec::new() };
     let former = Loader::of(&live.body).filter(|former| former.version() == loader.version());
-    let anew = |state: &&NodeState<'a>| {
-        let Some(there) = state.configured.filter(|_| state.version == Some(loader.version())) else {
+    let is_reloaded = |state: &&NodeState<'a>| {
+        let Some(configured) = state.configured.filter(|_| state.version == Some(loader.version())) else {
             return false;
         };
-        let on = |loader: &Loader| loader.on(&state.node.kernel, facts.called.names());
-        let wanted = on(&loader);
-        wanted.as_ref() != Some(there) && former.as_ref().map(on) != Some(wanted)
+        let load =
+            |loader: &Loader| loader.load_for(&state.node.kernel, node_states.object_names.template_names());
+        let wanted = load(&loader);
+        wanted.as_ref() != Some(configured) && former.as_ref().map(load) != Some(wanted)
     };
     let tolerations =
         |module: &Value| Vec::<Toleration>::deserialize(&module["spec"]["tolerations"]).unwrap_or_default();
-    let (now, then) = (tolerations(&live.body), tolerations(wanted.body()));
-    let given_up = |state: &&NodeState<'a>| {
+    let (before, after) = (tolerations(&live.body), tolerations(wanted.body()));
+    let is_unloaded = |state: &&NodeState<'a>| {
         let tolerated = |by: &[Toleration]| untolerated(state.node, by).is_none();
-        state.configured.is_some() && tolerated(&now) && !tolerated(&then)
+        state.configured.is_some() && tolerated(&before) && !tolerated(&after)
     };
-    facts.ours().filter(|state| anew(state) || given_up(state)).collect()
+    node_states.claimed().filter(|state| is_reloaded(state) || is_unloaded(state)).collect()
 }
 
 /// The versions that nodes have.
-fn versions<'f>(facts: &'f NodeStates<'_>) -> impl Iterator<Item = &'f str> {
-    facts.ours().flat_map(|state| [state.version, state.loaded]).flatten()
+fn versions<'f>(node_states: &'f NodeStates<'_>) -> impl Iterator<Item = &'f str> {
+    node_states.claimed().flat_map(|state| [state.version, state.loaded]).flatten()
 }
 
-/// Whether an object of ours says all that we want and, of what we stated, no more.
-pub(crate) fn is_as_wanted(live: &ObservedObject, wanted: &Object) -> bool {
-    let mut content = wanted.body().clone();
-    if let Some(fields) = content.as_object_mut() {
-        fields.remove("apiVersion");
-    }
-    let mut ours = applied(live).peekable();
-    let stated = ours.peek().is_some() && ours.all(|entry| all_stated(&entry["fieldsV1"], wanted.body()));
-    // A list that is stated as a whole may say more in one of its elements.
+/// Whether a Module is as desired: it has what we state and no more, and no DeviceConfig owns it.
+fn is_as_wanted(live: &ObservedObject, wanted: &Object) -> bool {
+    // Elements of a list that we state as a whole may have more fields.
     let mappings = |body: &Value| Loader::of(body).map(|loader| loader.kernel_mappings().to_vec());
-    let maps = mappings(&live.body) == mappings(wanted.body());
-    // A selector with more in it selects other nodes.
-    let selects = live.body["spec"]["selector"] == wanted.body()["spec"]["selector"];
-    // Made by an earlier version of ours, or come from a backup.
-    let owned =
-        live.body["metadata"]["ownerReferences"].as_array().is_some_and(|all| all.iter().any(is_config));
-    !owned && stated && maps && selects && says(&live.body, &content)
+    let same_mappings = mappings(&live.body) == mappings(wanted.body());
+    // A selector with more labels selects other nodes.
+    let same_selector = live.body["spec"]["selector"] == wanted.body()["spec"]["selector"];
+    // Made by an earlier version of the controller, or restored from a backup.
+    let is_owned = references(&live.body).iter().any(is_config);
+    !is_owned && same_mappings && same_selector && is_stated(wanted, keys::FIELD_MANAGER, &live.body)
 }

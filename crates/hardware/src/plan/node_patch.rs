@@ -1,7 +1,7 @@
 //! Patches of nodes.
 //!
-//! In: a node as it is. Out: a JSON patch (RFC 6902) of its labels and taints. Never: a change without a test of what
-//! it replaces.
+//! In: a node as it is. Out: a JSON patch (RFC 6902) of its labels and taints. Never: a change without a test of the
+//! value that it replaces.
 
 use serde_json::{Value, json};
 
@@ -10,7 +10,7 @@ use crate::cluster_state::CORDON_TAINT;
 use crate::cluster_state::Node;
 use crate::precondition::Precondition;
 
-/// A patch of a node in the making. Each change tests what it replaces, so that of two writers one fails.
+/// A patch of a node. Each change tests the value that it replaces, so that of two writers one fails.
 pub(super) struct Patch {
     pub(super) steps: Vec<Value>,
     node: Node,
@@ -26,40 +26,38 @@ impl Patch {
         Self { steps, node: node.clone() }
     }
 
-    /// Only if a label is like this.
-    pub(super) fn has(&mut self, key: &str, value: &str) {
-        self.steps.push(json!({ "op": "test", "path": path(key), "value": value }));
+    /// Tests the value of a label.
+    pub(super) fn test_label(&mut self, key: &str, value: &str) {
+        self.steps.push(json!({ "op": "test", "path": label_path(key), "value": value }));
     }
 
-    /// Another label, or none; only if it is as it was. What is not there tests as null.
-    pub(super) fn label(&mut self, key: &str, before: Option<&str>, after: Option<&str>) {
-        let path = path(key);
+    /// Sets or removes a label, and tests its value before. An absent label tests as null.
+    pub(super) fn set_label(&mut self, key: &str, before: Option<&str>, after: Option<&str>) {
+        let path = label_path(key);
         self.steps.push(json!({ "op": "test", "path": path, "value": before }));
-        match after {
-            Some(value) => self.steps.push(json!({ "op": "add", "path": path, "value": value })),
-            None => self.steps.push(json!({ "op": "remove", "path": path })),
-        }
+        self.steps.push(match after {
+            Some(value) => json!({ "op": "add", "path": path, "value": value }),
+            None => json!({ "op": "remove", "path": path }),
+        });
     }
 
-    /// Our taint, or none; only if taints are as they were.
-    pub(super) fn fence(&mut self, claim: Option<&str>) {
+    /// Sets the cordon taint for a claim or removes it, and tests the taints before.
+    pub(super) fn set_cordon_taint(&mut self, claim: Option<&str>) {
         let taints = &self.node.taints;
         let before = if taints.is_empty() { Value::Null } else { json!(taints) };
         self.steps.push(json!({ "op": "test", "path": "/spec/taints", "value": before }));
-        let mut after: Vec<Value> =
-            taints.iter().filter(|taint| taint.key != CORDON_TAINT).map(|taint| json!(taint)).collect();
-        after.extend(
-            claim.map(|claim| json!({ "key": CORDON_TAINT, "value": claim, "effect": "NoSchedule" })),
-        );
+        let others = taints.iter().filter(|taint| taint.key != CORDON_TAINT).map(|taint| json!(taint));
+        let taint = claim.map(|claim| json!({ "key": CORDON_TAINT, "value": claim, "effect": "NoSchedule" }));
+        let after: Vec<Value> = others.chain(taint).collect();
         self.steps.push(json!({ "op": "add", "path": "/spec/taints", "value": after }));
     }
 
-    pub(super) fn write(self, node: &str, change: NodeChange, unused: Precondition) -> Action {
+    pub(super) fn into_action(self, node: &str, change: NodeChange, unused: Precondition) -> Action {
         Action::Node(NodeWrite { node: node.to_owned(), change, patch: Value::Array(self.steps), unused })
     }
 }
 
-/// Where a label is.
-pub(super) fn path(key: &str) -> String {
+/// The JSON pointer of a label.
+pub(super) fn label_path(key: &str) -> String {
     format!("/metadata/labels/{}", key.replace('~', "~0").replace('/', "~1"))
 }

@@ -1,6 +1,6 @@
-//! What the plan does to nodes: claims, versions, taints.
+//! The actions on nodes: claims, versions, taints.
 //!
-//! In: the nodes, a rollout's steps. Out: [`Action`]s. Never: a decision that [`rollout`] takes.
+//! In: the nodes, the steps of a rollout. Out: [`Action`]s. Never: a decision that [`rollout`] takes.
 
 use std::collections::BTreeSet;
 use std::sync::Arc;
@@ -8,179 +8,162 @@ use std::sync::Arc;
 use api::hardware::keys;
 
 use super::node_patch::Patch;
-use super::{Action, NodeChange, Plan, State};
-use crate::cluster_state::{ClusterState, Config, Node};
+use super::{Action, ConfigState, NodeChange, Plan};
+use crate::cluster_state::{ClusterState, Config, Node, ObservedObject};
 use crate::node_states::{NodeState, NodeStates, ObjectNames, Ownership};
 use crate::precondition::Precondition;
-use crate::rollout::{self, Policy, Round, Step};
+use crate::rollout::{self, Policy, RolloutNode, Round, Step};
 
 impl Plan<'_> {
-    /// Claims and versions.
-    pub(super) fn nodes(&mut self, world: &ClusterState, config: &Config, called: &ObjectNames) {
-        let Some(facts) = self.facts.take() else { return };
-        let live = world.modules.get(&called.module);
-        // What the Module says, not what is asked for: a version it does not have would leave a node without any.
-        let version = live.map(|live| live.text("/spec/moduleLoader/container/version")).unwrap_or_default();
-        let version =
-            if matches!(self.state, State::Good | State::Writing | State::Held(_)) { version } else { "" };
-        for state in facts.nodes.iter().filter(|state| state.ownership == Ownership::Open) {
-            let before = world.claims.claim_on(state.name);
+    /// Plans claims, versions and releases.
+    pub(super) fn nodes(&mut self, cluster: &ClusterState, config: &Config, object_names: &ObjectNames) {
+        let Some(node_states) = self.node_states.take() else { return };
+        // The version of the Module, which may not be the desired one yet: KMM loads no other.
+        let live = cluster.modules.get(&object_names.module).filter(|_| {
+            matches!(self.state, ConfigState::InSync | ConfigState::Writing | ConfigState::ReloadBlocked(_))
+        });
+        let version = live.map(ObservedObject::driver_version).unwrap_or_default();
+        for state in node_states.nodes.iter().filter(|state| state.ownership == Ownership::Claimable) {
+            let before = cluster.claims.claim_on(state.name);
             let mut patch = Patch::of(state.node);
-            patch.label(keys::LABEL_DRIVER, before, Some(&called.claim));
+            patch.set_label(keys::LABEL_DRIVER, before, Some(&object_names.claim));
             if !version.is_empty() && state.version != Some(version) {
-                patch.label(&called.version_label, state.version, Some(version));
+                patch.set_label(&object_names.version_label, state.version, Some(version));
             }
-            self.doing.push(patch.write(state.name, NodeChange::Claim, Precondition::default()));
+            self.actions.push(patch.into_action(state.name, NodeChange::Claim, Precondition::default()));
         }
         if !version.is_empty() {
-            self.rollout(config, &facts, version);
+            self.rollout(config, &node_states, version);
         }
-        self.doing.extend(left_behind(world, &facts));
-        self.facts = Some(facts);
+        self.actions.extend(release_unclaimed(cluster, &node_states));
+        self.node_states = Some(node_states);
     }
 
-    fn rollout(&mut self, config: &Config, facts: &NodeStates<'_>, version: &str) {
-        let states: Vec<rollout::RolloutNode<'_>> = facts
-            .nodes
-            .iter()
-            .filter(|state| matches!(state.ownership, Ownership::Mine | Ownership::Ending))
-            .map(|state| rollout::RolloutNode {
-                reserved: self.reserved.contains(state.name),
-                ..state.in_rollout()
-            })
-            .collect();
-        self.turn(config, facts, version, &states);
-    }
-
-    /// What the rollout has to say of these nodes.
-    fn turn(
-        &mut self,
-        config: &Config,
-        facts: &NodeStates<'_>,
-        version: &str,
-        states: &[rollout::RolloutNode<'_>],
-    ) {
+    fn rollout(&mut self, config: &Config, node_states: &NodeStates<'_>, version: &str) {
+        let states = node_states.nodes.iter();
+        let states =
+            states.filter(|state| matches!(state.ownership, Ownership::Owned | Ownership::Unmatched));
+        let reserved = |state: &NodeState<'_>| self.reserved.contains(state.name);
+        let nodes: Vec<RolloutNode<'_>> =
+            states.map(|state| RolloutNode { reserved: reserved(state), ..state.rollout_node() }).collect();
         let upgrade = config.object.spec.upgrade_policy.clone().unwrap_or_default();
-        // While a Module waits to be written the one that is there has a version that is no longer desired: no node is
-        // switched to it.
-        let waits = matches!(self.state, State::Held(_)) || !self.reserved.is_empty();
+        // While the Module waits to be written it has a former version: no node changes to that one.
+        let waits = matches!(self.state, ConfigState::ReloadBlocked(_)) || !self.reserved.is_empty();
         let is_former = waits && version != config.object.spec.driver_version;
-        let served = states.iter().filter(|state| !state.ending && state.supported).count();
+        let supported = nodes.iter().filter(|node| !node.unmatched && node.supported).count();
         let policy = Policy {
             version,
-            most_unavailable: upgrade.unavailable_of(served),
+            max_unavailable: upgrade.unavailable_of(supported),
             pods: config.object.spec.pods_using_devices(),
             paused: upgrade.paused || is_former,
-            devices_known: !facts.names.is_empty(),
+            devices_known: !node_states.device_names.is_empty(),
         };
-        self.follow(rollout::round(&policy, states), facts, version);
+        self.add_round(rollout::round(&policy, &nodes), node_states, version);
     }
 
-    pub(super) fn follow(&mut self, round: Round, facts: &NodeStates<'_>, version: &str) {
-        self.doing.extend(round.steps.iter().filter_map(|step| step_to_do(step, facts, version)));
+    /// Adds the actions for the steps of a round.
+    pub(super) fn add_round(&mut self, round: Round, node_states: &NodeStates<'_>, version: &str) {
+        self.actions.extend(round.steps.iter().filter_map(|step| action(step, node_states, version)));
         self.round = round;
     }
 }
 
-/// The condition that no pod uses the devices of these nodes.
-pub(super) fn unused(facts: &NodeStates<'_>, states: &[&NodeState<'_>]) -> Precondition {
-    let names = if states.is_empty() { BTreeSet::new() } else { facts.names.clone() };
-    let fences = states.iter().map(|state| (state.name.to_owned(), state.fence_seen)).collect();
-    Precondition { names, fences }
+/// The precondition that no pod uses the devices of these nodes.
+pub(super) fn unused(node_states: &NodeStates<'_>, states: &[&NodeState<'_>]) -> Precondition {
+    let device_names = if states.is_empty() { BTreeSet::new() } else { node_states.device_names.clone() };
+    let cordon_taints = states.iter().map(|state| (state.name.to_owned(), state.cordon_taint_seen)).collect();
+    Precondition { device_names, cordon_taints }
 }
 
-/// A step of a rollout, as something to do.
-fn step_to_do(step: &Step, facts: &NodeStates<'_>, version: &str) -> Option<Action> {
-    let at = |name: &str| facts.nodes.iter().find(|state| state.name == name);
-    let called = &facts.called;
-    let unused = |state: &NodeState<'_>, checked: bool| {
-        if checked { unused(facts, &[state]) } else { Precondition::default() }
+/// The action for a step of the rollout.
+fn action(step: &Step, node_states: &NodeStates<'_>, version: &str) -> Option<Action> {
+    let at = |name: &str| node_states.nodes.iter().find(|state| state.name == name);
+    let object_names = &node_states.object_names;
+    let precondition = |state: &NodeState<'_>, checked: bool| {
+        if checked { unused(node_states, &[state]) } else { Precondition::default() }
+    };
+    let set_version = |state: &NodeState<'_>, from: Option<&str>| {
+        let mut patch = Patch::of(state.node);
+        patch.test_label(keys::LABEL_DRIVER, &object_names.claim);
+        patch.set_label(&object_names.version_label, from, Some(version));
+        patch
     };
     Some(match step {
         Step::Start(node) => {
-            let mut patch = Patch::of(at(node)?.node);
-            patch.has(keys::LABEL_DRIVER, &called.claim);
-            patch.label(&called.version_label, None, Some(version));
-            patch.write(node, NodeChange::Start, Precondition::default())
+            set_version(at(node)?, None).into_action(node, NodeChange::Start, Precondition::default())
         }
         Step::Switch { node, from, checked } => {
             let state = at(node)?;
-            let mut patch = Patch::of(state.node);
-            patch.has(keys::LABEL_DRIVER, &called.claim);
-            patch.label(&called.version_label, Some(from), Some(version));
-            patch.write(node, NodeChange::Switch, unused(state, *checked))
+            let unused = precondition(state, *checked);
+            set_version(state, Some(from)).into_action(node, NodeChange::Switch, unused)
         }
-        Step::Fence(node) => add_fence(at(node)?, called),
-        Step::Unfence(node) => {
+        Step::AddCordonTaint(node) => add_cordon_taint(at(node)?, object_names),
+        Step::RemoveCordonTaint(node) => {
             let mut patch = Patch::of(at(node)?.node);
-            patch.fence(None);
-            patch.write(node, NodeChange::Unfence, Precondition::default())
+            patch.set_cordon_taint(None);
+            patch.into_action(node, NodeChange::RemoveCordonTaint, Precondition::default())
         }
         Step::Evict { node, pod } => Action::Evict { node: node.clone(), pod: pod.clone() },
         Step::Release { node, checked } => {
             let state = at(node)?;
-            released(state.node, called, state.in_use)?.write(
-                node,
-                NodeChange::Release,
-                unused(state, *checked),
-            )
+            let patch = release_patch(state.node, object_names, state.in_use)?;
+            patch.into_action(node, NodeChange::Release, precondition(state, *checked))
         }
     })
 }
 
-/// A node from which new pods are kept from now on.
-pub(super) fn add_fence(state: &NodeState<'_>, called: &ObjectNames) -> Action {
+/// The action that adds the cordon taint to a node.
+pub(super) fn add_cordon_taint(state: &NodeState<'_>, object_names: &ObjectNames) -> Action {
     let mut patch = Patch::of(state.node);
-    patch.fence(Some(&called.claim));
-    patch.write(state.name, NodeChange::Fence, Precondition::default())
+    patch.set_cordon_taint(Some(&object_names.claim));
+    patch.into_action(state.name, NodeChange::AddCordonTaint, Precondition::default())
 }
 
-/// Versions and fences on nodes that are neither claimed nor to be claimed: the claim was removed by another client, or
-/// by us. A fence goes when KMM has unloaded the driver.
-fn left_behind<'a>(world: &'a ClusterState, facts: &'a NodeStates<'_>) -> impl Iterator<Item = Action> + 'a {
-    let called = &facts.called;
-    let stays = |state: &&NodeState<'_>| !matches!(state.ownership, Ownership::Lost(_) | Ownership::None);
-    let kept: BTreeSet<&str> = facts.nodes.iter().filter(stays).map(|state| state.name).collect();
-    let left = world.nodes.keys().filter(move |name| !kept.contains(&***name));
-    left.filter_map(|name| {
-        let in_use = world.nmcs.get(name).is_some_and(|nmc| nmc.modules.contains_key(&called.module));
-        release(world, name, called, in_use)
+/// Releases nodes with a version or cordon taint but without a claim, which we or another client have removed. A cordon
+/// taint stays until KMM has unloaded the driver.
+fn release_unclaimed<'a>(
+    cluster: &'a ClusterState,
+    node_states: &'a NodeStates<'_>,
+) -> impl Iterator<Item = Action> + 'a {
+    let object_names = &node_states.object_names;
+    let stays = |state: &&NodeState<'_>| !matches!(state.ownership, Ownership::Other(_) | Ownership::None);
+    let kept: BTreeSet<&str> = node_states.nodes.iter().filter(stays).map(|state| state.name).collect();
+    let others = cluster.nodes.keys().filter(move |name| !kept.contains(&***name));
+    others.filter_map(|name| {
+        let in_use = cluster.nmcs.get(name).is_some_and(|nmc| nmc.modules.contains_key(&object_names.module));
+        release(cluster, name, object_names, in_use)
     })
 }
 
-/// A node given back, if there is anything of ours on it.
+/// The action that releases a node; `None` if it has nothing of ours.
 pub(super) fn release(
-    world: &ClusterState,
+    cluster: &ClusterState,
     name: &Arc<str>,
-    called: &ObjectNames,
+    object_names: &ObjectNames,
     in_use: bool,
 ) -> Option<Action> {
-    Some(released(world.nodes.get(name)?, called, in_use)?.write(
-        name,
-        NodeChange::Release,
-        Precondition::default(),
-    ))
+    let patch = release_patch(cluster.nodes.get(name)?, object_names, in_use)?;
+    Some(patch.into_action(name, NodeChange::Release, Precondition::default()))
 }
 
-/// The patch for that. While the driver is still in use there our fence stays.
-fn released(node: &Node, called: &ObjectNames, in_use: bool) -> Option<Patch> {
-    let there = |key: &str| node.labels.get(key).map(|value| &**value);
-    let version = there(&called.version_label);
-    let is_claimed = there(keys::LABEL_DRIVER) == Some(&called.claim);
-    let is_fenced =
-        node.fence().is_some_and(|fence| fence.value.as_deref() == Some(&called.claim)) && !in_use;
-    if version.is_none() && !is_claimed && !is_fenced {
+/// The patch that releases a node. The cordon taint stays while the driver is in use.
+fn release_patch(node: &Node, object_names: &ObjectNames, in_use: bool) -> Option<Patch> {
+    let label = |key: &str| node.labels.get(key).map(|value| &**value);
+    let version = label(&object_names.version_label);
+    let claim = label(keys::LABEL_DRIVER).filter(|claim| *claim == object_names.claim);
+    let is_tainted = !in_use && node.cordon_taint_claim() == Some(&object_names.claim);
+    if version.is_none() && claim.is_none() && !is_tainted {
         return None;
     }
     let mut patch = Patch::of(node);
     if version.is_some() {
-        patch.label(&called.version_label, version, None);
+        patch.set_label(&object_names.version_label, version, None);
     }
-    if is_claimed {
-        patch.label(keys::LABEL_DRIVER, Some(&called.claim), None);
+    if claim.is_some() {
+        patch.set_label(keys::LABEL_DRIVER, claim, None);
     }
-    if is_fenced {
-        patch.fence(None);
+    if is_tainted {
+        patch.set_cordon_taint(None);
     }
     Some(patch)
 }

@@ -1,99 +1,109 @@
-//! What the plan takes away: everything of a DeviceConfig that is deleted, or gone.
+//! The removal of a DeviceConfig that is being deleted, or gone.
 //!
-//! In: the [`ClusterState`]. Out: [`Action`]s in the order: pods, Module, nodes, what the Module stood on, finalizer.
-//! Never: a driver unloaded under a pod, unless pods are to be ignored.
+//! In: the [`ClusterState`]. Out: [`Action`]s in the order: pods, Module, nodes, dependencies, finalizer. Never: a
+//! driver unloaded under a pod, unless the policy is to ignore pods.
 
 use std::collections::BTreeSet;
 use std::sync::Arc;
 
 use api::hardware;
 
-use super::module::is_ours;
+use super::module::belongs_to;
 use super::nodes::{release, unused};
-use super::{Action, Plan, State, has_finalizer, served};
+use super::{Action, ConfigState, Plan, has_finalizer, served};
 use crate::cluster_state::{ClusterState, Config, ObservedObject};
 use crate::module;
 use crate::node_states::{NodeState, NodeStates, ObjectNames};
 use crate::precondition::Precondition;
 use crate::rollout;
 
-/// What there is to do for a claim whose DeviceConfig is gone: its Module goes, then its labels, then what the Module
-/// stood on.
+/// The actions for a claim whose DeviceConfig is gone: delete the Module, release the nodes, remove the dependencies.
 #[must_use]
-pub fn orphan(world: &ClusterState, claim: &str) -> Vec<Action> {
-    let called = ObjectNames::of_claim(claim);
-    let mut doing = Vec::new();
-    if let (Some(live), Some(version)) = (world.modules.get(&called.module), served(world)) {
-        let name = live.text("/metadata/labels/hardware.tholepin.dev~1deviceconfig").to_owned();
-        if !name.is_empty() && live.is_marked(&name) {
-            if !live.is_leaving() {
-                doing.push(delete(&called, version, live, Precondition::default()));
-            }
-            return doing;
-        }
+pub fn orphan(cluster: &ClusterState, claim: &str) -> Vec<Action> {
+    let object_names = ObjectNames::of_claim(claim);
+    let live = cluster.modules.get(&object_names.module);
+    let live = live.filter(|live| !live.device_config().is_empty() && live.is_marked(live.device_config()));
+    if let (Some(live), Some(version)) = (live, served(cluster)) {
+        let delete = delete_module(&object_names, version, live, Precondition::default());
+        return if live.is_terminating() { Vec::new() } else { vec![delete] };
     }
-    let nodes: BTreeSet<&Arc<str>> = world.claims.holding(claim).chain(world.fenced(claim)).collect();
-    doing.extend(nodes.into_iter().filter_map(|name| release(world, name, &called, false)));
-    if doing.is_empty() {
-        let all = module::may_be_there(&called, &world.place);
-        doing.extend(all.into_iter().map(|(kind, id)| Action::Remove(kind, id)));
-    }
-    doing
+    let nodes: BTreeSet<&Arc<str>> =
+        cluster.claims.claimed(claim).chain(cluster.cordon_tainted(claim)).collect();
+    release_all(cluster, nodes.into_iter(), &object_names)
 }
 
-/// A DeviceConfig that is being deleted: first, unless they are to be ignored, the pods that use the devices, then the
-/// Module, then the nodes, then what the Module stood on, then the finalizer.
-pub(super) fn leave<'a>(world: &'a ClusterState, config: &Config) -> Plan<'a> {
+/// The plan for a DeviceConfig that is being deleted: wait for pods or evict them, then as in [`orphan`], and remove
+/// the finalizer at last.
+pub(super) fn delete<'a>(cluster: &'a ClusterState, config: &Config) -> Plan<'a> {
     if !has_finalizer(config) {
-        return Plan::stopped(State::Gone);
+        return Plan::stopped(ConfigState::Released);
     }
-    let Some(called) = ObjectNames::of(config) else {
-        let mut plan = Plan::stopped(State::Leaving(Vec::new()));
-        plan.doing.push(Action::Finalizer(false));
+    let Some(object_names) = ObjectNames::of(config) else {
+        let mut plan = Plan::stopped(ConfigState::Deleting(Vec::new()));
+        plan.actions.push(Action::Finalizer(false));
         return plan;
     };
-    let facts = NodeStates::of(world, config, called.clone());
-    let stuck = facts.nodes.iter().filter(|state| state.in_use).map(|state| state.name.to_owned()).collect();
-    let mut plan = Plan { state: State::Leaving(stuck), facts: Some(facts), ..Plan::default() };
-    if let (Some(live), Some(version)) = (world.modules.get(&called.module), served(world))
-        && is_ours(live, config)
-    {
-        if !live.is_leaving() {
-            plan.unload(config, version, live);
+    let node_states = NodeStates::of(cluster, config, object_names.clone());
+    let in_use = node_states.nodes.iter().filter(|state| state.in_use);
+    let state = ConfigState::Deleting(in_use.map(|state| state.name.to_owned()).collect());
+    let mut plan = Plan { state, node_states: Some(node_states), ..Plan::default() };
+    let live = cluster.modules.get(&object_names.module).filter(|live| belongs_to(live, config));
+    if let (Some(live), Some(version)) = (live, served(cluster)) {
+        if !live.is_terminating() {
+            plan.delete_module(config, version, live);
         }
         return plan;
     }
-    let doing = world.nodes.keys().filter_map(|name| release(world, name, &called, false));
-    plan.doing.extend(doing);
-    if plan.doing.is_empty() {
-        let all = module::may_be_there(&called, &world.place);
-        plan.doing.extend(all.into_iter().map(|(kind, id)| Action::Remove(kind, id)));
-        plan.doing.push(Action::Finalizer(false));
+    plan.actions = release_all(cluster, cluster.nodes.keys(), &object_names);
+    if plan.actions.iter().all(|action| matches!(action, Action::Remove(..))) {
+        plan.actions.push(Action::Finalizer(false));
     }
     plan
 }
 
-fn delete(called: &ObjectNames, version: &str, live: &ObservedObject, unused: Precondition) -> Action {
+/// Releases nodes. Once none has anything of ours, removes the dependencies.
+fn release_all<'a>(
+    cluster: &ClusterState,
+    nodes: impl Iterator<Item = &'a Arc<str>>,
+    object_names: &ObjectNames,
+) -> Vec<Action> {
+    let releases: Vec<Action> =
+        nodes.filter_map(|name| release(cluster, name, object_names, false)).collect();
+    if !releases.is_empty() {
+        return releases;
+    }
+    let dependencies = module::possible_dependencies(object_names, &cluster.environment);
+    dependencies.into_iter().map(|(kind, id)| Action::Remove(kind, id)).collect()
+}
+
+fn delete_module(
+    object_names: &ObjectNames,
+    version: &str,
+    live: &ObservedObject,
+    unused: Precondition,
+) -> Action {
     Action::DeleteModule {
         kind: module::object_kind(version),
-        module: called.module.clone(),
+        module: object_names.module.clone(),
         uid: live.uid().to_owned(),
         unused,
     }
 }
 
 impl Plan<'_> {
-    /// Deletes the Module once no pod uses the devices and none is on its way; at once if pods are to be ignored.
-    fn unload(&mut self, config: &Config, version: &str, live: &ObservedObject) {
-        let Some(facts) = self.facts.take() else { return };
+    /// Deletes the Module once no pod uses the devices or is on its way; at once if the policy is to ignore pods.
+    fn delete_module(&mut self, config: &Config, version: &str, live: &ObservedObject) {
+        let Some(node_states) = self.node_states.take() else { return };
         let pods = config.object.spec.pods_using_devices();
-        let looks = pods != hardware::PodsUsingDevices::Ignore && !facts.names.is_empty();
-        let loaded: Vec<&NodeState<'_>> = facts.ours().filter(|state| looks && state.in_use).collect();
-        let states: Vec<rollout::RolloutNode<'_>> = loaded.iter().map(|state| state.in_rollout()).collect();
-        self.follow(rollout::clear(pods, &states), &facts, "");
+        let checks = pods != hardware::PodsUsingDevices::Ignore && !node_states.device_names.is_empty();
+        let in_use: Vec<&NodeState<'_>> =
+            node_states.claimed().filter(|state| checks && state.in_use).collect();
+        let nodes: Vec<_> = in_use.iter().map(|state| state.rollout_node()).collect();
+        self.add_round(rollout::clear(pods, &nodes), &node_states, "");
         if self.round.steps.is_empty() && self.round.waiting.is_empty() {
-            self.doing.push(delete(&facts.called, version, live, unused(&facts, &loaded)));
+            let unused = unused(&node_states, &in_use);
+            self.actions.push(delete_module(&node_states.object_names, version, live, unused));
         }
-        self.facts = Some(facts);
+        self.node_states = Some(node_states);
     }
 }

@@ -1,4 +1,4 @@
-//! Worlds and what there is to do in them.
+//! Plans for cluster states.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -10,7 +10,9 @@ use serde_json::json;
 use super::node_patch::Patch;
 use super::*;
 use crate::claims_in_use::{ClaimsInUse, DeviceClaim, is_driver};
-use crate::cluster_state::{CORDON_TAINT, Environment, Kind, Needs, Node, ObservedObject, Pods};
+use crate::cluster_state::{
+    CORDON_TAINT, Environment, Node, ObservedObject, OptionalWatches, Pods, WatchedKind,
+};
 use crate::device_names::DeviceNames;
 use crate::nmc::Nmc;
 use crate::rollout;
@@ -47,37 +49,39 @@ fn node(labels: Value) -> Node {
     }
 }
 
-/// The labels of a node that is ours.
+/// The labels of a claimed node.
 fn ours() -> Value {
     json!({ "acc": "1", keys::LABEL_DRIVER: CLAIM, VERSION: "1.0" })
 }
 
-fn world(kmm: Kmm) -> ClusterState {
-    let mut world =
+fn cluster(kmm: Kmm) -> ClusterState {
+    let mut cluster =
         ClusterState::new(Environment { openshift: false, image: "registry.example/t:1".to_owned() });
-    world.kmm = Some(kmm);
-    world.pods = Some(Pods::default());
-    world.held = Some(ClaimsInUse::default());
-    world.listed = [Kind::Config, Kind::Node, Kind::Module, Kind::Nmc, Kind::Images].into();
-    world
+    cluster.kmm = Some(kmm);
+    cluster.pods = Some(Pods::default());
+    cluster.claims_in_use = Some(ClaimsInUse::default());
+    cluster.listed =
+        [WatchedKind::Config, WatchedKind::Node, WatchedKind::Module, WatchedKind::Nmc, WatchedKind::Images]
+            .into();
+    cluster
 }
 
 fn served() -> ClusterState {
-    world(Kmm::Served("v1beta1".to_owned()))
+    cluster(Kmm::Served("v1beta1".to_owned()))
 }
 
-/// A Module exactly as it is wanted.
-fn as_wanted(world: &ClusterState, config: &Config) -> (Id, ObservedObject) {
-    let called = ObjectNames::of(config).unwrap();
-    let object = desired::module(config, &called, &world.place, "v1beta1").unwrap();
-    let offered = DeviceNames::default().and(&config.object.spec.driver_version, config.device_names());
-    let mut body = offered.put_on(&object).unwrap().body().clone();
+/// A Module exactly as desired.
+fn as_wanted(cluster: &ClusterState, config: &Config) -> (Id, ObservedObject) {
+    let object_names = ObjectNames::of(config).unwrap();
+    let object = desired::module(config, &object_names, &cluster.environment, "v1beta1").unwrap();
+    let offered = DeviceNames::default().with(&config.object.spec.driver_version, config.device_names());
+    let mut body = offered.record_on(object).body().clone();
     body["metadata"]["uid"] = "m1".into();
     body["metadata"]["resourceVersion"] = "5".into();
-    (called.module, ObservedObject { body: stated(body) })
+    (object_names.module, ObservedObject { body: stated(body) })
 }
 
-/// With all of it noted as stated by us.
+/// Adds managed fields that state all of the object.
 fn stated(mut body: Value) -> Value {
     let mut all = json!({ "f:spec": fields(&body["spec"]) });
     if body["metadata"]["annotations"].is_object() {
@@ -88,14 +92,13 @@ fn stated(mut body: Value) -> Value {
     body
 }
 
-/// What an apply of this is remembered as; lists are stated as a whole.
+/// The managed fields of an apply; lists are stated as a whole.
 fn fields(stated: &Value) -> Value {
     let Some(all) = stated.as_object() else { return json!({}) };
     all.iter().map(|(name, value)| (format!("f:{name}"), fields(value))).collect()
 }
 
-/// What KMM writes for a node on which it has loaded the driver as a Module says, with the image that its first mapping
-/// gives.
+/// The report of KMM for a node with the driver of a Module, with the image of its first mapping.
 fn nmc(module: &ObservedObject) -> Nmc {
     let container = &module.body["spec"]["moduleLoader"]["container"];
     let mapping = &container["kernelMappings"][0];
@@ -120,7 +123,7 @@ fn nmc(module: &ObservedObject) -> Nmc {
     Nmc::of(&serde_json::from_value(object).unwrap())
 }
 
-fn shown(doing: &[Action]) -> Vec<String> {
+fn shown(actions: &[Action]) -> Vec<String> {
     let one = |one: &Action| match one {
         Action::Finalizer(true) => "finalizer".to_owned(),
         Action::Finalizer(false) => "no finalizer".to_owned(),
@@ -128,62 +131,68 @@ fn shown(doing: &[Action]) -> Vec<String> {
         Action::Apply(..) => "apply".to_owned(),
         Action::DeleteModule { .. } => "delete module".to_owned(),
         Action::Remove(kind, _) => format!("remove {}", kind.kind),
-        Action::Node(write) => format!("{:?} {}", write.change, write.node).to_lowercase(),
+        Action::Node(write) => match write.change {
+            NodeChange::AddCordonTaint => format!("taint {}", write.node),
+            NodeChange::RemoveCordonTaint => format!("untaint {}", write.node),
+            change => format!("{change:?} {}", write.node).to_lowercase(),
+        },
         Action::Evict { node, pod } => format!("evict {node} {}", pod.name),
     };
-    doing.iter().map(one).collect()
+    actions.iter().map(one).collect()
 }
 
-fn check(world: &ClusterState, config: &Config, refused: bool, steps: &[&str], state: &State) {
-    let plan = plan(world, config, refused);
-    let doing: Vec<String> =
-        shown(&plan.doing).into_iter().filter(|one| *state != State::Good || !is_cleaning(one)).collect();
-    assert_eq!(doing, steps);
+fn check(cluster: &ClusterState, config: &Config, refused: bool, steps: &[&str], state: &ConfigState) {
+    let plan = plan(cluster, config, refused);
+    let actions: Vec<String> = shown(&plan.actions)
+        .into_iter()
+        .filter(|one| *state != ConfigState::InSync || !is_removal(one))
+        .collect();
+    assert_eq!(actions, steps);
     assert_eq!(plan.state, *state);
 }
 
-/// What an earlier Module stood on goes: a matter of its own.
-fn is_cleaning(shown: &str) -> bool {
+/// Removals of obsolete dependencies, which have tests of their own.
+fn is_removal(shown: &str) -> bool {
     shown.starts_with("remove ")
 }
 
-fn put(world: &mut ClusterState, config: &Config) {
-    world.put_config(config.clone());
+fn put(cluster: &mut ClusterState, config: &Config) {
+    cluster.put_config(config.clone());
 }
 
 #[test]
-fn from_nothing_to_claims() {
-    let mut world = served();
-    world.put_node("n1".into(), node(json!({ "acc": "1" })));
+fn a_new_config_claims_nodes() {
+    let mut cluster = served();
+    cluster.put_node("n1".into(), node(json!({ "acc": "1" })));
     let fresh = config("acc", json!({ "metadata": { "finalizers": null } }));
-    put(&mut world, &fresh);
-    check(&world, &fresh, false, &["finalizer"], &State::Writing);
+    put(&mut cluster, &fresh);
+    check(&cluster, &fresh, false, &["finalizer"], &ConfigState::Writing);
     let config = config("acc", json!({}));
-    check(&world, &config, false, &["ensure ServiceAccount", "apply"], &State::Writing);
-    // What KMM refuses does not keep anybody from holding his nodes.
-    check(&world, &config, true, &["ensure ServiceAccount", "apply", "claim n1"], &State::Writing);
-    let (id, live) = as_wanted(&world, &config);
-    world.put_module(id, live);
-    check(&world, &config, false, &["ensure ServiceAccount", "claim n1"], &State::Good);
+    check(&cluster, &config, false, &["ensure ServiceAccount", "apply"], &ConfigState::Writing);
+    // Nodes are claimed even if KMM refuses the Module.
+    check(&cluster, &config, true, &["ensure ServiceAccount", "apply", "claim n1"], &ConfigState::Writing);
+    let (id, live) = as_wanted(&cluster, &config);
+    cluster.put_module(id, live);
+    check(&cluster, &config, false, &["ensure ServiceAccount", "claim n1"], &ConfigState::InSync);
     let claimed = json!({ "acc": "1", keys::LABEL_DRIVER: "hw.acc-module" });
-    world.put_node("n1".into(), Node { version: "2".to_owned(), ..node(claimed.clone()) });
-    check(&world, &config, false, &["ensure ServiceAccount", "start n1"], &State::Good);
-    let mut told = claimed;
-    told["kmm.node.kubernetes.io/version-module.hw.acc-module"] = "1.0".into();
-    world.put_node("n1".into(), Node { version: "3".to_owned(), ..node(told) });
-    check(&world, &config, false, &["ensure ServiceAccount"], &State::Good);
+    cluster.put_node("n1".into(), Node { version: "2".to_owned(), ..node(claimed.clone()) });
+    check(&cluster, &config, false, &["ensure ServiceAccount", "start n1"], &ConfigState::InSync);
+    let mut observed = claimed;
+    observed["kmm.node.kubernetes.io/version-module.hw.acc-module"] = "1.0".into();
+    cluster.put_node("n1".into(), Node { version: "3".to_owned(), ..node(observed) });
+    check(&cluster, &config, false, &["ensure ServiceAccount"], &ConfigState::InSync);
 }
 
 #[test]
-fn what_stands_in_the_way_is_told() {
+fn obstacles_set_the_state() {
     let account = ["ensure ServiceAccount"];
     let config = config("acc", json!({}));
-    let mut none = world(Kmm::Absent);
+    let mut none = cluster(Kmm::Absent);
     put(&mut none, &config);
-    check(&none, &config, false, &account, &State::NoKmm);
-    let mut world = served();
-    put(&mut world, &config);
-    let (id, live) = as_wanted(&world, &config);
+    check(&none, &config, false, &account, &ConfigState::NoKmm);
+    let mut cluster = served();
+    put(&mut cluster, &config);
+    let (id, live) = as_wanted(&cluster, &config);
     let spoiled = |version: &str, patch: Value| {
         let mut body = live.body.clone();
         body["metadata"]["resourceVersion"] = version.into();
@@ -191,31 +200,44 @@ fn what_stands_in_the_way_is_told() {
         ObservedObject { body }
     };
     let theirs = json!({ "metadata": { "ownerReferences": [{ "kind": "ConfigMap", "name": "x", "uid": "9", "controller": true }] } });
-    world.put_module(id.clone(), spoiled("6", theirs));
-    check(&world, &config, false, &account, &State::Foreign("it belongs to ConfigMap x".to_owned()));
+    cluster.put_module(id.clone(), spoiled("6", theirs));
+    check(
+        &cluster,
+        &config,
+        false,
+        &account,
+        &ConfigState::ForeignModule("it belongs to ConfigMap x".to_owned()),
+    );
     let unowned = json!({ "metadata": { "managedFields": null, "labels": null } });
-    world.put_module(id.clone(), spoiled("7", unowned));
-    check(&world, &config, false, &account, &State::Foreign("another client made it".to_owned()));
-    // Ours, of a DeviceConfig before this one: nothing is unloaded for that. The garbage collector would do so.
+    cluster.put_module(id.clone(), spoiled("7", unowned));
+    check(
+        &cluster,
+        &config,
+        false,
+        &account,
+        &ConfigState::ForeignModule("another client made it".to_owned()),
+    );
+    // The Module of a former DeviceConfig is kept, so that no driver is unloaded. The garbage collector would delete
+    // it.
     let former = json!({ "apiVersion": "hardware.tholepin.dev/v1alpha1", "kind": "DeviceConfig", "name": "acc", "uid": "before", "controller": true });
     for (version, spoil) in [("8", json!({ "labels": null })), ("9", json!({ "ownerReferences": [former] }))]
     {
-        world.put_module(id.clone(), spoiled(version, json!({ "metadata": spoil })));
-        check(&world, &config, false, &[account[0], "apply"], &State::Writing);
+        cluster.put_module(id.clone(), spoiled(version, json!({ "metadata": spoil })));
+        check(&cluster, &config, false, &[account[0], "apply"], &ConfigState::Writing);
     }
-    world.put_module(
+    cluster.put_module(
         id.clone(),
         spoiled("10", json!({ "metadata": { "deletionTimestamp": "2026-01-01T00:00:00Z" } })),
     );
-    check(&world, &config, false, &account, &State::Former);
-    world.put_module(id, spoiled("11", json!({ "spec": { "selector": { keys::LABEL_DRIVER: "other" } } })));
-    check(&world, &config, false, &[account[0], "apply"], &State::Writing);
+    check(&cluster, &config, false, &account, &ConfigState::FormerModule);
+    cluster.put_module(id, spoiled("11", json!({ "spec": { "selector": { keys::LABEL_DRIVER: "other" } } })));
+    check(&cluster, &config, false, &[account[0], "apply"], &ConfigState::Writing);
 }
 
 #[test]
-fn what_makes_no_sense_changes_nothing() {
-    let mut world = served();
-    world.put_node("n1".into(), node(json!({ "acc": "1", keys::LABEL_DRIVER: "hw.acc-module" })));
+fn an_invalid_spec_changes_nothing() {
+    let mut cluster = served();
+    cluster.put_node("n1".into(), node(json!({ "acc": "1", keys::LABEL_DRIVER: "hw.acc-module" })));
     for more in [
         json!({ "spec": { "driverImage": "registry.example/acc:tag" } }),
         json!({ "spec": { "nodeSelector": null } }),
@@ -225,23 +247,23 @@ fn what_makes_no_sense_changes_nothing() {
         } } } }),
     ] {
         let odd = config("acc", more);
-        put(&mut world, &odd);
-        let plan = plan(&world, &odd, false);
-        assert_eq!(plan.doing, []);
-        assert!(matches!(plan.state, State::Invalid(Reason::InvalidSpec, _)), "{:?}", plan.state);
-        world.remove_config(&odd.id());
+        put(&mut cluster, &odd);
+        let plan = plan(&cluster, &odd, false);
+        assert_eq!(plan.actions, []);
+        assert!(matches!(plan.state, ConfigState::Invalid(Reason::InvalidSpec, _)), "{:?}", plan.state);
+        cluster.remove_config(&odd.id());
     }
     let long = config("acc", json!({ "metadata": { "namespace": "n".repeat(40) } }));
-    let plan = plan(&world, &long, false);
+    let plan = plan(&cluster, &long, false);
     assert!(
-        plan.doing.is_empty() && matches!(plan.state, State::Invalid(Reason::NameTooLong, _)),
+        plan.actions.is_empty() && matches!(plan.state, ConfigState::Invalid(Reason::NameTooLong, _)),
         "{plan:?}"
     );
 }
 
 /// Dependencies of an earlier Module are removed, except those with which KMM unloads a driver.
 #[test]
-fn what_is_not_needed_any_more_goes() {
+fn obsolete_dependencies_are_removed() {
     let config_of = |spec: Value| config("acc", json!({ "spec": spec }));
     let mut plugin = json!({ "config": {
         "version": "v1alpha1",
@@ -251,7 +273,7 @@ fn what_is_not_needed_any_more_goes() {
     plugin["serviceAccountName"] = "theirs".into();
     let theirs = config_of(json!({ "serviceAccountName": "theirs", "devicePlugin": plugin }));
     let named = config_of(json!({ "serviceAccountName": "acc-module-loader" }));
-    let told = |version: &str| {
+    let observed = |version: &str| {
         let label = "kmm.node.kubernetes.io/version-module.hw.acc-module";
         node(json!({ "acc": "1", keys::LABEL_DRIVER: "hw.acc-module", label: version }))
     };
@@ -261,16 +283,16 @@ fn what_is_not_needed_any_more_goes() {
         Nmc::of(&serde_json::from_value(body).unwrap())
     };
     let removed = |config: &Config, version: &str, account: &str, openshift: bool| -> Vec<String> {
-        let mut world = served();
-        world.place.openshift = openshift;
-        world.put_node("n1".into(), told(version));
-        world.put_nmc("n1".into(), nmc(account));
-        put(&mut world, config);
-        let (id, live) = as_wanted(&world, config);
-        world.put_module(id, live);
-        let plan = plan(&world, config, false);
-        assert_eq!(plan.state, State::Good);
-        let removed = plan.doing.iter().filter_map(|one| match one {
+        let mut cluster = served();
+        cluster.environment.openshift = openshift;
+        cluster.put_node("n1".into(), observed(version));
+        cluster.put_nmc("n1".into(), Some(nmc(account)));
+        put(&mut cluster, config);
+        let (id, live) = as_wanted(&cluster, config);
+        cluster.put_module(id, live);
+        let plan = plan(&cluster, config, false);
+        assert_eq!(plan.state, ConfigState::InSync);
+        let removed = plan.actions.iter().filter_map(|one| match one {
             Action::Remove(kind, id) => Some(format!("{} {}", kind.kind, id.name)),
             _ => None,
         });
@@ -288,94 +310,94 @@ fn what_is_not_needed_any_more_goes() {
 }
 
 #[test]
-fn it_goes_in_order() {
-    let leaving =
+fn a_deletion_has_an_order() {
+    let deleted =
         json!({ "metadata": { "deletionTimestamp": "2026-01-01T00:00:00Z", "resourceVersion": "2" } });
-    let (before, config) = (config("acc", json!({})), config("acc", leaving));
-    let mut world = served();
+    let (before, config) = (config("acc", json!({})), config("acc", deleted));
+    let mut cluster = served();
     let labels = json!({
         keys::LABEL_DRIVER: "hw.acc-module", "kmm.node.kubernetes.io/version-module.hw.acc-module": "1.0",
     });
-    world.put_node("n1".into(), node(labels));
-    put(&mut world, &config);
-    let (id, live) = as_wanted(&world, &before);
-    world.put_module(id.clone(), live.clone());
-    check(&world, &config, false, &["delete module"], &State::Leaving(vec![]));
+    cluster.put_node("n1".into(), node(labels));
+    put(&mut cluster, &config);
+    let (id, live) = as_wanted(&cluster, &before);
+    cluster.put_module(id.clone(), live.clone());
+    check(&cluster, &config, false, &["delete module"], &ConfigState::Deleting(vec![]));
     let mut going = live.body;
     going["metadata"]["deletionTimestamp"] = "2026-01-01T00:00:00Z".into();
     going["metadata"]["resourceVersion"] = "6".into();
-    world.put_module(id.clone(), ObservedObject { body: going });
+    cluster.put_module(id.clone(), ObservedObject { body: going });
     let nmc = json!({ "metadata": { "name": "n1" }, "status": { "modules": [{ "namespace": "hw", "name": "acc-module" }] } });
-    world.put_nmc("n1".into(), Nmc::of(&serde_json::from_value(nmc).unwrap()));
-    check(&world, &config, false, &[], &State::Leaving(vec!["n1".to_owned()]));
-    world.remove_module(&id);
-    world.remove_nmc("n1");
-    check(&world, &config, false, &["release n1"], &State::Leaving(vec![]));
-    world.put_node("n1".into(), Node { version: "2".to_owned(), ..node(json!({})) });
+    cluster.put_nmc("n1".into(), Some(Nmc::of(&serde_json::from_value(nmc).unwrap())));
+    check(&cluster, &config, false, &[], &ConfigState::Deleting(vec!["n1".to_owned()]));
+    cluster.remove_module(&id);
+    cluster.put_nmc("n1".into(), None);
+    check(&cluster, &config, false, &["release n1"], &ConfigState::Deleting(vec![]));
+    cluster.put_node("n1".into(), Node { version: "2".to_owned(), ..node(json!({})) });
     let rest = ["remove ServiceAccount", "remove ServiceAccount", "remove ConfigMap", "no finalizer"];
-    check(&world, &config, false, &rest, &State::Leaving(vec![]));
+    check(&cluster, &config, false, &rest, &ConfigState::Deleting(vec![]));
     let none = json!({ "metadata": { "deletionTimestamp": "2026-01-01T00:00:00Z", "finalizers": null } });
-    check(&world, &self::config("acc", none), false, &[], &State::Gone);
+    check(&cluster, &self::config("acc", none), false, &[], &ConfigState::Released);
 }
 
-/// KMM is taken away while it still has drivers to unload: nothing is made, and a deletion waits for the unloading.
+/// KMM is being deleted and still has drivers to unload: nothing is created, and deletions wait for the unloading.
 #[test]
-fn while_kmm_goes_modules_are_waited_for() {
-    let mut world = world(Kmm::Going("v1beta1".to_owned()));
-    world.put_node("n1".into(), node(ours()));
+fn modules_are_awaited_while_kmm_is_deleted() {
+    let mut cluster = cluster(Kmm::Terminating("v1beta1".to_owned()));
+    cluster.put_node("n1".into(), node(ours()));
     let acc = config("acc", json!({}));
-    put(&mut world, &acc);
-    check(&world, &acc, false, &["ensure ServiceAccount"], &State::NoKmm);
-    let (id, mut live) = as_wanted(&world, &acc);
+    put(&mut cluster, &acc);
+    check(&cluster, &acc, false, &["ensure ServiceAccount"], &ConfigState::NoKmm);
+    let (id, mut live) = as_wanted(&cluster, &acc);
     live.body["metadata"]["deletionTimestamp"] = "2026-01-01T00:00:00Z".into();
-    world.put_module(id, live);
-    check(&world, &acc, false, &["ensure ServiceAccount"], &State::NoKmm);
-    let leaving = json!({ "metadata": { "deletionTimestamp": "2026-01-01T00:00:00Z" } });
-    check(&world, &config("acc", leaving), false, &[], &State::Leaving(vec![]));
-    world.remove_config(&acc.id());
-    assert_eq!(shown(&orphan(&world, CLAIM)), [""; 0]);
-    world.listed.remove(&Kind::Nmc);
-    assert!(world.is_complete());
+    cluster.put_module(id, live);
+    check(&cluster, &acc, false, &["ensure ServiceAccount"], &ConfigState::NoKmm);
+    let deleted = json!({ "metadata": { "deletionTimestamp": "2026-01-01T00:00:00Z" } });
+    check(&cluster, &config("acc", deleted), false, &[], &ConfigState::Deleting(vec![]));
+    cluster.remove_config(&acc.id());
+    assert_eq!(shown(&orphan(&cluster, CLAIM)), [""; 0]);
+    cluster.listed.remove(&WatchedKind::Nmc);
+    assert!(cluster.is_complete());
 }
 
-/// An unreadable DeviceConfig is deleted as others are.
+/// An unreadable DeviceConfig is deleted like others.
 #[test]
-fn what_cannot_be_read_stays_as_it_is_and_can_go() {
-    let (before, mut world) = (config("acc", json!({})), served());
-    put(&mut world, &before);
-    let (id, live) = as_wanted(&world, &before);
-    world.put_module(id.clone(), live);
+fn an_unreadable_config_stays_and_can_be_deleted() {
+    let (before, mut cluster) = (config("acc", json!({})), served());
+    put(&mut cluster, &before);
+    let (id, live) = as_wanted(&cluster, &before);
+    cluster.put_module(id.clone(), live);
     let mut body = serde_json::to_value(&before.object).unwrap();
     body["metadata"]["resourceVersion"] = "2".into();
     body["spec"]["upgradePolicy"] = json!({ "maxUnavailable": 3_000_000_000_i64 });
-    put(&mut world, &Config::read(&body));
-    let odd = world.configs[&before.id()].clone();
+    put(&mut cluster, &Config::read(&body));
+    let odd = cluster.configs[&before.id()].clone();
     assert_eq!(odd.object.spec, before.object.spec);
-    let plan = plan(&world, &odd, false);
-    let State::Invalid(Reason::InvalidSpec, text) = &plan.state else { panic!("{:?}", plan.state) };
+    let plan = plan(&cluster, &odd, false);
+    let ConfigState::Invalid(Reason::InvalidSpec, text) = &plan.state else { panic!("{:?}", plan.state) };
     assert!(text.starts_with("it cannot be read: spec.upgradePolicy.maxUnavailable: "), "{text}");
-    assert_eq!(plan.doing, []);
+    assert_eq!(plan.actions, []);
     body["metadata"]["resourceVersion"] = "3".into();
     body["metadata"]["deletionTimestamp"] = "2026-01-01T00:00:00Z".into();
-    put(&mut world, &Config::read(&body));
-    let leaving = world.configs[&before.id()].clone();
-    check(&world, &leaving, false, &["delete module"], &State::Leaving(vec![]));
-    world.remove_module(&id);
+    put(&mut cluster, &Config::read(&body));
+    let deleted = cluster.configs[&before.id()].clone();
+    check(&cluster, &deleted, false, &["delete module"], &ConfigState::Deleting(vec![]));
+    cluster.remove_module(&id);
     let rest = ["remove ServiceAccount", "remove ServiceAccount", "remove ConfigMap", "no finalizer"];
-    check(&world, &leaving, false, &rest, &State::Leaving(vec![]));
-    // Nor does it have to have been known before.
+    check(&cluster, &deleted, false, &rest, &ConfigState::Deleting(vec![]));
+    // The object need not have been known before.
     let mut fresh = served();
     put(&mut fresh, &Config::read(&body));
-    check(&fresh, &fresh.configs[&before.id()], false, &rest, &State::Leaving(vec![]));
+    check(&fresh, &fresh.configs[&before.id()], false, &rest, &ConfigState::Deleting(vec![]));
 }
 
 #[test]
-fn patches_of_nodes_test_what_they_replace() {
+fn patches_of_nodes_test_replaced_values() {
     let mut patch = Patch::of(&node(json!({})));
-    patch.label("a/b~c", None, Some("x"));
-    patch.label("d", Some("y"), None);
-    patch.fence(Some("hw.m"));
-    let Action::Node(write) = patch.write("n", NodeChange::Claim, Precondition::default()) else {
+    patch.set_label("a/b~c", None, Some("x"));
+    patch.set_label("d", Some("y"), None);
+    patch.set_cordon_taint(Some("hw.m"));
+    let Action::Node(write) = patch.into_action("n", NodeChange::Claim, Precondition::default()) else {
         panic!("a node")
     };
     let wanted = json!([
@@ -387,12 +409,12 @@ fn patches_of_nodes_test_what_they_replace() {
         { "op": "add", "path": "/spec/taints", "value": [{ "key": CORDON_TAINT, "value": "hw.m", "effect": "NoSchedule" }] },
     ]);
     assert_eq!(write.patch, wanted);
-    // As the API server has them, times too.
+    // Taints as the API server has them, with times.
     let taints =
         json!([{ "key": CORDON_TAINT, "effect": "NoSchedule", "timeAdded": "2026-01-01T00:00:00Z" }]);
-    let fenced = Node { taints: serde_json::from_value(taints.clone()).unwrap(), ..node(json!({})) };
-    let mut patch = Patch::of(&fenced);
-    patch.fence(None);
+    let cordon_tainted = Node { taints: serde_json::from_value(taints.clone()).unwrap(), ..node(json!({})) };
+    let mut patch = Patch::of(&cordon_tainted);
+    patch.set_cordon_taint(None);
     assert_eq!([&patch.steps[0]["value"], &patch.steps[1]["value"]], [&taints, &json!([])]);
 }
 

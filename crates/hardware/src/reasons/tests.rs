@@ -1,4 +1,4 @@
-//! docs/hardware.md against what is said: each word is explained there, and nothing else is.
+//! docs/hardware.md compared with the code: each reason and metric is explained there, and no other.
 
 use std::collections::BTreeSet;
 use std::path::Path;
@@ -16,7 +16,7 @@ use crate::plan::{Action, Plan};
 use crate::shared::Shared;
 use crate::status::{StatusInputs, status};
 
-/// What stands as code in the first column of the table below a heading, each once.
+/// The code words in the first column of the table below a heading, each once.
 fn explained(heading: &str) -> BTreeSet<String> {
     let path = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../docs/hardware.md");
     let page = std::fs::read_to_string(path).unwrap();
@@ -32,31 +32,31 @@ fn explained(heading: &str) -> BTreeSet<String> {
 }
 
 #[track_caller]
-fn check<T: Into<String>>(heading: &str, said: impl IntoIterator<Item = T>) {
-    let said: BTreeSet<String> = said.into_iter().map(Into::into).collect();
+fn check<T: Into<String>>(heading: &str, message: impl IntoIterator<Item = T>) {
+    let message: BTreeSet<String> = message.into_iter().map(Into::into).collect();
     let explained = explained(heading);
-    let missing: Vec<_> = said.difference(&explained).collect();
-    let never_said: Vec<_> = explained.difference(&said).collect();
+    let missing: Vec<_> = message.difference(&explained).collect();
+    let never_said: Vec<_> = explained.difference(&message).collect();
     assert!(
         missing.is_empty() && never_said.is_empty(),
-        "docs/hardware.md, {heading}: missing {missing:?}, never said {never_said:?}"
+        "docs/hardware.md, {heading}: missing {missing:?}, never message {never_said:?}"
     );
 }
 
 #[test]
-fn each_word_is_explained() {
+fn each_reason_is_explained() {
     let config = Config::of(DeviceConfig::default());
-    let told = status(
+    let observed = status(
         &ClusterState::default(),
         &config,
         &Plan::default(),
         &StatusInputs::default(),
         Timestamp::UNIX_EPOCH,
     );
-    check("Conditions", told.conditions.into_iter().map(|condition| condition.type_));
+    check("Conditions", observed.conditions.into_iter().map(|condition| condition.type_));
     check("Reasons of conditions", Reason::ALL.iter().map(|reason| reason.word()));
     check("Problems of nodes", ProblemReason::ALL.iter().map(|trouble| trouble.word()));
-    check("Events", EventReason::ALL.iter().map(|told| told.word()));
+    check("Events", EventReason::ALL.iter().map(|reason| reason.word()));
 }
 
 #[test]
@@ -65,10 +65,10 @@ fn each_metric_is_explained() {
     let mut registry = Registry::default();
     let metrics = Metrics::register(&mut registry, &shared);
     metrics.round(Duration::ZERO);
-    metrics.wrote(&Action::Finalizer(true), None);
+    metrics.action(&Action::Finalizer(true), None);
     let mut config = DeviceConfig::default();
     config.metadata.name = Some("acc".to_owned());
-    shared.update(|world| world.put_config(Config::of(config)));
+    shared.update(|cluster| cluster.put_config(Config::of(config)));
     let mut text = String::new();
     encode(&mut text, &registry).unwrap();
     let types = text.lines().filter_map(|line| line.strip_prefix("# TYPE ")?.split_once(' '));

@@ -1,4 +1,4 @@
-//! A table of single nodes, and upgrades played to their end with nodes, pods and changes of mind at random.
+//! A table of single nodes; random upgrades with pods and changes of the spec, played to their end.
 
 use std::collections::BTreeMap;
 
@@ -9,17 +9,17 @@ use super::*;
 const NEW: &str = "2";
 
 fn policy(pods: PodsUsingDevices) -> Policy<'static> {
-    Policy { version: NEW, most_unavailable: 1, pods, paused: false, devices_known: true }
+    Policy { version: NEW, max_unavailable: 1, pods, paused: false, devices_known: true }
 }
 
 fn old(node: &str) -> RolloutNode<'_> {
     RolloutNode {
         node,
-        ending: false,
+        unmatched: false,
         version: Some("1"),
         loaded: Some("1"),
         ready: true,
-        fenced: false,
+        cordon_tainted: false,
         stale: false,
         reserved: false,
         supported: true,
@@ -30,17 +30,17 @@ fn old(node: &str) -> RolloutNode<'_> {
 }
 
 fn user() -> Users {
-    Users::Pods(vec![Pod { namespace: "x".to_owned(), name: "p".to_owned(), leaving: false }])
+    Users::Pods(vec![Pod { namespace: "x".to_owned(), name: "p".to_owned(), terminating: false }])
 }
 
-fn told(step: &Step) -> String {
+fn shown(step: &Step) -> String {
     match step {
         Step::Start(node) => format!("start {node}"),
         Step::Switch { node, checked, .. } => {
             format!("switch {node}{}", if *checked { " checked" } else { "" })
         }
-        Step::Fence(node) => format!("fence {node}"),
-        Step::Unfence(node) => format!("unfence {node}"),
+        Step::AddCordonTaint(node) => format!("taint {node}"),
+        Step::RemoveCordonTaint(node) => format!("untaint {node}"),
         Step::Evict { node, pod } => format!("evict {node} {}", pod.name),
         Step::Release { node, checked } => {
             format!("release {node}{}", if *checked { " checked" } else { "" })
@@ -50,7 +50,7 @@ fn told(step: &Step) -> String {
 
 fn check(policy: &Policy<'_>, states: &[RolloutNode<'_>], steps: &[&str], waiting: &[(&str, Wait)]) {
     let round = round(policy, states);
-    let shown: Vec<String> = round.steps.iter().map(told).collect();
+    let shown: Vec<String> = round.steps.iter().map(shown).collect();
     assert_eq!(shown, steps, "{states:?}");
     let waiting: Vec<(String, Wait)> =
         waiting.iter().map(|(node, wait)| ((*node).to_owned(), wait.clone())).collect();
@@ -64,64 +64,69 @@ fn one_node_at_a_time() {
     let wait = policy(Patience);
     let fresh = RolloutNode { version: None, loaded: None, ready: false, ..old("a") };
     check(&wait, &[fresh], &["start a"], &[]);
-    check(&wait, &[old("b"), old("a")], &["fence a"], &[("b", Wait::Turn)]);
+    check(&wait, &[old("b"), old("a")], &["taint a"], &[("b", Wait::MaxUnavailable)]);
     check(
         &wait,
-        &[old("a"), RolloutNode { fenced: true, ..old("b") }],
+        &[old("a"), RolloutNode { cordon_tainted: true, ..old("b") }],
         &["switch b checked"],
-        &[("a", Wait::Turn)],
+        &[("a", Wait::MaxUnavailable)],
     );
-    let changed = RolloutNode { version: Some(NEW), ready: false, fenced: true, ..old("a") };
-    check(&wait, &[changed.clone(), old("b")], &[], &[("b", Wait::Turn)]);
+    let changed = RolloutNode { version: Some(NEW), ready: false, cordon_tainted: true, ..old("a") };
+    check(&wait, &[changed.clone(), old("b")], &[], &[("b", Wait::MaxUnavailable)]);
     check(
         &wait,
         &[RolloutNode { loaded: None, ..changed.clone() }, old("b")],
-        &["unfence a"],
-        &[("b", Wait::Turn)],
+        &["untaint a"],
+        &[("b", Wait::MaxUnavailable)],
     );
     let done = RolloutNode { loaded: Some(NEW), ready: true, ..changed };
-    check(&wait, &[done, old("b")], &["fence b", "unfence a"], &[]);
+    check(&wait, &[done, old("b")], &["taint b", "untaint a"], &[]);
     let used = RolloutNode { users: user(), ..old("a") };
-    check(&wait, &[used.clone(), old("b")], &["fence b"], &[("a", pods(1))]);
-    check(&wait, &[RolloutNode { fenced: true, ..used.clone() }], &["unfence a"], &[("a", pods(1))]);
+    check(&wait, &[used.clone(), old("b")], &["taint b"], &[("a", pods(1))]);
+    check(&wait, &[RolloutNode { cordon_tainted: true, ..used.clone() }], &["untaint a"], &[("a", pods(1))]);
     check(&wait, &[RolloutNode { users: Users::Unknown, ..old("a") }], &[], &[("a", Wait::Unknown)]);
     check(&policy(Ignore), std::slice::from_ref(&used), &["switch a"], &[]);
-    check(&policy(Evict), std::slice::from_ref(&used), &["fence a"], &[]);
+    check(&policy(Evict), std::slice::from_ref(&used), &["taint a"], &[]);
     check(
         &policy(Evict),
-        &[RolloutNode { fenced: true, ..used.clone() }, old("b")],
+        &[RolloutNode { cordon_tainted: true, ..used.clone() }, old("b")],
         &["evict a p"],
-        &[("a", pods(1)), ("b", Wait::Turn)],
+        &[("a", pods(1)), ("b", Wait::MaxUnavailable)],
     );
     let paused = Policy { paused: true, ..wait };
-    check(&paused, &[RolloutNode { fenced: true, ..old("a") }], &["unfence a"], &[("a", Wait::Paused)]);
+    check(
+        &paused,
+        &[RolloutNode { cordon_tainted: true, ..old("a") }],
+        &["untaint a"],
+        &[("a", Wait::Paused)],
+    );
     check(
         &wait,
         &[RolloutNode { maintenance: true, ready: false, ..old("a") }, old("b")],
-        &["fence b"],
+        &["taint b"],
         &[("a", Wait::Maintenance)],
     );
-    // A fence stays as long as something is about to be unloaded.
-    let leaves = RolloutNode { version: Some(NEW), ready: false, fenced: true, ..old("a") };
+    // The cordon taint stays while a driver is about to be unloaded.
+    let leaves = RolloutNode { version: Some(NEW), ready: false, cordon_tainted: true, ..old("a") };
     check(&Policy { version: "3", ..paused }, &[leaves], &[], &[("a", Wait::Paused)]);
-    let fresh = RolloutNode { version: Some(NEW), loaded: Some(NEW), fenced: true, ..old("a") };
+    let fresh = RolloutNode { version: Some(NEW), loaded: Some(NEW), cordon_tainted: true, ..old("a") };
     check(&wait, &[RolloutNode { stale: true, ..fresh.clone() }], &[], &[]);
     check(&wait, &[RolloutNode { reserved: true, ..fresh.clone() }], &[], &[]);
-    check(&wait, &[fresh], &["unfence a"], &[]);
-    // A node without a driver for another reason than an upgrade does not hold up others.
+    check(&wait, &[fresh], &["untaint a"], &[]);
+    // A node without a driver for other reasons does not stop an upgrade.
     for other in [
         RolloutNode { version: Some(NEW), loaded: None, ready: false, maintenance: true, ..old("a") },
         RolloutNode { version: Some(NEW), loaded: Some(NEW), ready: false, rebooted: true, ..old("a") },
     ] {
-        check(&wait, &[other, old("b")], &["fence b"], &[]);
+        check(&wait, &[other, old("b")], &["taint b"], &[]);
     }
     let fresh = RolloutNode { version: Some(NEW), loaded: None, ready: false, ..old("a") };
-    check(&wait, &[fresh, old("b")], &[], &[("b", Wait::Turn)]);
-    // What has no working driver loses nothing, and comes first.
+    check(&wait, &[fresh, old("b")], &[], &[("b", Wait::MaxUnavailable)]);
+    // A node without a working driver loses nothing, and comes first.
     let broken = RolloutNode { ready: false, ..old("z") };
-    check(&wait, &[old("a"), broken], &["fence z"], &[("a", Wait::Turn)]);
+    check(&wait, &[old("a"), broken], &["taint z"], &[("a", Wait::MaxUnavailable)]);
     let odd = RolloutNode { supported: false, ready: false, loaded: None, ..old("z") };
-    check(&wait, &[old("a"), odd], &["fence z", "fence a"], &[]);
+    check(&wait, &[old("a"), odd], &["taint z", "taint a"], &[]);
     let blind = Policy { devices_known: false, ..wait };
     check(&blind, &[old("a")], &["switch a"], &[]);
 }
@@ -129,14 +134,14 @@ fn one_node_at_a_time() {
 #[test]
 fn a_node_is_released_when_no_pod_uses_it() {
     use PodsUsingDevices::{Evict, Ignore, Wait as Patience};
-    let ending = RolloutNode { ending: true, ..old("a") };
+    let ending = RolloutNode { unmatched: true, ..old("a") };
     let used = RolloutNode { users: user(), ..ending.clone() };
     let pods = Wait::Pods("x/p".to_owned(), 1);
-    let fenced = RolloutNode { fenced: true, ..ending.clone() };
-    check(&policy(Patience), std::slice::from_ref(&ending), &["fence a"], &[]);
-    check(&policy(Patience), std::slice::from_ref(&fenced), &["release a checked"], &[]);
-    let late = RolloutNode { users: user(), ..fenced };
-    check(&policy(Patience), std::slice::from_ref(&late), &["unfence a"], &[("a", pods.clone())]);
+    let cordon_tainted = RolloutNode { cordon_tainted: true, ..ending.clone() };
+    check(&policy(Patience), std::slice::from_ref(&ending), &["taint a"], &[]);
+    check(&policy(Patience), std::slice::from_ref(&cordon_tainted), &["release a checked"], &[]);
+    let late = RolloutNode { users: user(), ..cordon_tainted };
+    check(&policy(Patience), std::slice::from_ref(&late), &["untaint a"], &[("a", pods.clone())]);
     check(&policy(Patience), std::slice::from_ref(&used), &[], &[("a", pods.clone())]);
     check(
         &policy(Patience),
@@ -145,42 +150,42 @@ fn a_node_is_released_when_no_pod_uses_it() {
         &[("a", Wait::Unknown)],
     );
     check(&policy(Ignore), std::slice::from_ref(&used), &["release a"], &[]);
-    check(&policy(Evict), std::slice::from_ref(&used), &["fence a"], &[]);
-    check(&policy(Evict), &[RolloutNode { fenced: true, ..used }], &["evict a p"], &[("a", pods)]);
+    check(&policy(Evict), std::slice::from_ref(&used), &["taint a"], &[]);
+    check(&policy(Evict), &[RolloutNode { cordon_tainted: true, ..used }], &["evict a p"], &[("a", pods)]);
 }
 
-/// A node as the play has it.
+/// A node of the model.
 #[derive(Clone, Debug)]
 struct Real {
     version: Option<&'static str>,
     loaded: Option<&'static str>,
-    fenced: bool,
+    cordon_tainted: bool,
     pods: usize,
     supported: bool,
-    /// It is cordoned, and KMM keeps the driver away.
+    /// The node is cordoned, and KMM keeps the driver away.
     cordoned: bool,
-    /// What is loaded was loaded before the machine was started.
+    /// The driver was loaded before the last boot.
     rebooted: bool,
-    /// We took its working driver, and it has none again yet. A cordon would have taken it as well.
+    /// We took the working driver, and none is loaded again yet; a cordon would have taken it as well.
     taken: bool,
 }
 
-/// What happens beside us.
+/// An event outside of the controller.
 #[derive(Clone, Copy, Debug)]
 enum Beside {
-    /// KMM does its next step on this node.
+    /// KMM does the next step on this node.
     Kmm(usize),
-    /// A pod comes, where none is kept away.
+    /// A pod comes, unless a taint keeps it away.
     Comes(usize),
     /// A pod goes.
     Goes(usize),
-    /// It is cordoned or is so no longer.
+    /// The node is cordoned, or no longer.
     Cordon(usize, bool),
-    /// The machine is started anew.
+    /// The machine reboots.
     Boots(usize),
-    /// What is wanted changes.
+    /// The desired version changes.
     Wanted(&'static str),
-    /// Paused or not.
+    /// Upgrades are paused, or no longer.
     Pause(bool),
 }
 
@@ -202,7 +207,7 @@ fn name(node: usize) -> &'static str {
     ["a", "b", "c", "d", "e", "f"][node]
 }
 
-/// KMM: the former version goes, then the one comes that the label says.
+/// A step of KMM: unload the former version, then load the version of the label.
 fn kmm(real: &mut Real) {
     if real.loaded.is_some() && (real.loaded != real.version || real.cordoned) {
         real.loaded = None;
@@ -216,17 +221,18 @@ fn kmm(real: &mut Real) {
 }
 
 fn play(policy: &Policy<'_>, nodes: &mut BTreeMap<&'static str, Real>) -> usize {
-    let pods =
-        |count| (0..count).map(|at| Pod { namespace: String::new(), name: format!("{at}"), leaving: false });
+    let pods = |count| {
+        (0..count).map(|at| Pod { namespace: String::new(), name: format!("{at}"), terminating: false })
+    };
     let states: Vec<RolloutNode<'_>> = nodes
         .iter()
         .map(|(node, real)| RolloutNode {
             node,
-            ending: false,
+            unmatched: false,
             version: real.version,
             loaded: real.loaded,
             ready: real.loaded.is_some() && real.loaded == real.version && !real.rebooted,
-            fenced: real.fenced,
+            cordon_tainted: real.cordon_tainted,
             stale: false,
             reserved: false,
             supported: real.supported,
@@ -243,18 +249,18 @@ fn play(policy: &Policy<'_>, nodes: &mut BTreeMap<&'static str, Real>) -> usize 
             Step::Switch { node, from, .. } => {
                 let real = nodes.get_mut(node.as_str()).unwrap();
                 assert_eq!(real.version, Some(from.as_str()));
-                assert!(!policy.paused, "nothing is changed while it is paused");
+                assert!(!policy.paused, "no change while paused");
                 assert!(
                     policy.pods == PodsUsingDevices::Ignore || real.pods == 0,
                     "{node}: pulled from under a pod"
                 );
                 real.taken |= real.loaded.is_some() && real.loaded == real.version && !real.rebooted;
                 real.version = version;
-                // A change of mind before anything was unloaded.
+                // The version changes back before the driver was unloaded.
                 real.taken &= real.loaded != real.version;
             }
-            Step::Fence(node) => nodes.get_mut(node.as_str()).unwrap().fenced = true,
-            Step::Unfence(node) => nodes.get_mut(node.as_str()).unwrap().fenced = false,
+            Step::AddCordonTaint(node) => nodes.get_mut(node.as_str()).unwrap().cordon_tainted = true,
+            Step::RemoveCordonTaint(node) => nodes.get_mut(node.as_str()).unwrap().cordon_tainted = false,
             Step::Evict { node, .. } => {
                 assert_eq!(policy.pods, PodsUsingDevices::Evict);
                 let real = nodes.get_mut(node.as_str()).unwrap();
@@ -269,24 +275,35 @@ fn play(policy: &Policy<'_>, nodes: &mut BTreeMap<&'static str, Real>) -> usize 
 const NAMES: [&str; 3] = ["1", "2", "3"];
 
 proptest! {
-    /// Whatever happens beside us: never more nodes without a driver because of us than allowed, none from under a pod,
-    /// and all get there.
+    /// Whatever happens: never more nodes without a driver because of us than allowed, none unloaded under a pod, and
+    /// all nodes get the version.
     #[test]
-    fn upgrades_hold_what_they_promise(
+    fn upgrades_keep_their_guarantees(
         happens in prop::collection::vec(beside(), 0..60),
         most in 1..4_usize,
-        pods in prop_oneof![Just(PodsUsingDevices::Wait), Just(PodsUsingDevices::Evict), Just(PodsUsingDevices::Ignore)],
+        pods in prop::sample::select(vec![
+            PodsUsingDevices::Wait, PodsUsingDevices::Evict, PodsUsingDevices::Ignore,
+        ]),
         supported in prop::collection::vec(prop::bool::weighted(0.8), NODES),
     ) {
-        let mut policy = Policy { version: "1", most_unavailable: most, pods, paused: false, devices_known: true };
-        let real = |supported| Real { version: None, loaded: None, fenced: false, pods: 0, supported, cordoned: false, rebooted: false, taken: false };
+        let mut policy = Policy { version: "1", max_unavailable: most, pods, paused: false, devices_known: true };
+        let real = |supported| Real {
+            version: None,
+            loaded: None,
+            cordon_tainted: false,
+            pods: 0,
+            supported,
+            cordoned: false,
+            rebooted: false,
+            taken: false,
+        };
         let mut nodes: BTreeMap<_, _> = (0..NODES).map(|at| (name(at), real(supported[at]))).collect();
         for one in happens {
             match one {
                 Beside::Kmm(at) => kmm(nodes.get_mut(name(at)).unwrap()),
                 Beside::Comes(at) => {
                     let real = nodes.get_mut(name(at)).unwrap();
-                    real.pods += usize::from(!real.fenced && real.loaded.is_some());
+                    real.pods += usize::from(!real.cordon_tainted && real.loaded.is_some());
                 }
                 Beside::Goes(at) => {
                     let real = nodes.get_mut(name(at)).unwrap();
@@ -317,8 +334,8 @@ proptest! {
         }
         for (name, real) in &nodes {
             prop_assert_eq!(real.version, Some(policy.version), "{}", name);
-            prop_assert!(!real.fenced && (real.loaded == real.version || !real.supported), "{name}: {real:?}");
+            prop_assert!(!real.cordon_tainted && (real.loaded == real.version || !real.supported), "{name}: {real:?}");
         }
-        prop_assert_eq!(play(&policy, &mut nodes), 0, "at rest nothing is done");
+        prop_assert_eq!(play(&policy, &mut nodes), 0, "no step at the end");
     }
 }

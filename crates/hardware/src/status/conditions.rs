@@ -8,10 +8,10 @@ use jiff::Timestamp;
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::{Condition, Time};
 
 use super::rules::{Evidence, Verdict};
-use super::{conflict_text, some};
+use super::{conflict_text, list};
 use crate::reasons::Reason;
 
-/// The longest message. The API server takes 32,768 bytes, more than is readable.
+/// The longest message in bytes. The API server accepts 32,768, more than anyone reads.
 const LONGEST: usize = 2_048;
 
 /// A condition without its transition time.
@@ -37,7 +37,7 @@ pub(super) fn conditions(evidence: &Evidence<'_>, verdict: &Verdict) -> Vec<(&'s
     let ready = &verdict.ready;
     let none = |reason| ConditionDraft::no(reason, "");
     let errored = verdict.errored.clone().unwrap_or_else(|| none(Reason::Ready));
-    let progressing = verdict.moving.clone().unwrap_or_else(|| none(ready.reason));
+    let progressing = verdict.progressing.clone().unwrap_or_else(|| none(ready.reason));
     let degraded = verdict.degraded.clone().unwrap_or_else(|| none(Reason::AsExpected));
     vec![
         (keys::READY, ready.clone()),
@@ -52,20 +52,20 @@ pub(super) fn conditions(evidence: &Evidence<'_>, verdict: &Verdict) -> Vec<(&'s
 
 fn node_selector_valid(evidence: &Evidence<'_>) -> ConditionDraft {
     let lost = evidence.lost_conflicts();
-    let may_meet: Vec<String> = evidence
-        .world
+    let may_overlap: Vec<String> = evidence
+        .cluster
         .claims
-        .may_meet(&evidence.config.id())
+        .may_overlap(&evidence.config.id())
         .filter(|other| !evidence.conflicts.iter().any(|conflict| conflict.other == **other))
         .map(ToString::to_string)
         .collect();
-    match (lost.as_slice(), may_meet.as_slice()) {
+    match (lost.as_slice(), may_overlap.as_slice()) {
         ([], []) => ConditionDraft::yes(Reason::NoConflict, ""),
         ([], others) => ConditionDraft::yes(
             Reason::NodeSelectorMayOverlap,
             format!(
                 "a node can have the labels of spec.nodeSelector and those of DeviceConfig {}; the older of them would get it",
-                some(others)
+                list(others)
             ),
         ),
         (lost, _) => ConditionDraft::no(Reason::ConflictingNodeSelector, conflict_text(lost)),
@@ -98,8 +98,8 @@ fn upgradeable(evidence: &Evidence<'_>, ready: &ConditionDraft) -> ConditionDraf
     }
 }
 
-/// Conditions with transition times, and after them the conditions of other writers.
-pub(super) fn dated(
+/// Adds transition times, and the conditions of other writers at the end.
+pub(super) fn with_times(
     all: Vec<(&'static str, ConditionDraft)>,
     known: &[Condition],
     generation: Option<i64>,
@@ -111,10 +111,10 @@ pub(super) fn dated(
         .filter(|one| !all.iter().any(|(name, _)| *name == one.type_))
         .cloned()
         .collect::<Vec<_>>();
-    let ours = all.into_iter().map(|(name, said)| {
-        let status = if said.holds { "True" } else { "False" };
+    let ours = all.into_iter().map(|(name, draft)| {
+        let status = if draft.holds { "True" } else { "False" };
         let before = known.iter().find(|one| one.type_ == name && one.status == status);
-        let mut message = said.message;
+        let mut message = draft.message;
         if message.len() > LONGEST {
             let end = (0..=LONGEST).rev().find(|at| message.is_char_boundary(*at)).unwrap_or(0);
             message.truncate(end);
@@ -122,7 +122,7 @@ pub(super) fn dated(
         Condition {
             type_: name.to_owned(),
             status: status.to_owned(),
-            reason: said.reason.word().to_owned(),
+            reason: draft.reason.word().to_owned(),
             message,
             observed_generation: generation,
             last_transition_time: before.map_or_else(|| now.clone(), |one| one.last_transition_time.clone()),

@@ -1,98 +1,85 @@
-//! Transitions of the status as events.
+//! Events for transitions of the status.
 //!
-//! In: a status before and after. Out: events, for what is different and no more. Never: an event about what stays as
-//! it is.
+//! In: the status before and after. Out: events for the differences. Never: an event for a condition that stays.
 
-use api::hardware::{NodeProblem, Phase, Status, keys};
+use api::hardware::{Conflict, NodeProblem, Phase, Status, keys};
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::Condition;
-use runtime::events::Severity;
+use runtime::events::Severity::{self, Normal, Warning};
 use runtime::status::Transition;
 
 use crate::reasons::{EventReason, ProblemReason, Reason};
 
-/// What turned.
+/// The transitions from one status to the next.
 #[must_use]
-pub fn turns(before: &Status, after: &Status) -> Vec<Transition> {
-    let mut turns = Vec::new();
-    let mut tell = |severity, reason: &str, note: String| {
-        turns.push(Transition { severity, reason: reason.to_owned(), note });
+pub fn transitions(before: &Status, after: &Status) -> Vec<Transition> {
+    let mut found = Vec::new();
+    let mut add = |severity: Severity, reason: &str, note: String| {
+        found.push(Transition { severity, reason: reason.to_owned(), note });
     };
-    let told = |name| (said(before, name), said(after, name));
-    let turned = |name, status: &str| match told(name) {
-        (old, Some(new)) if new.status == status => {
-            let same = old.is_some_and(|old| old.status == new.status && old.reason == new.reason);
-            (!same).then_some(new)
-        }
-        _ => None,
+    // The condition, if it has changed to this status, or has another reason for it.
+    let changed = |name, status: &str| {
+        let new = condition(after, name).filter(|new| new.status == status)?;
+        let is_old = |old: &Condition| old.status == new.status && old.reason == new.reason;
+        (!condition(before, name).is_some_and(is_old)).then_some(new)
     };
-    if let Some(ready) = turned(keys::READY, "True") {
-        tell(Severity::Normal, Reason::Reconciled.word(), ready.message.clone());
+    if let Some(ready) = changed(keys::READY, "True") {
+        add(Normal, Reason::Reconciled.word(), ready.message.clone());
     }
     for name in [keys::ERRORED, keys::DEGRADED] {
-        // Of pods that do not go each node is told below.
-        if let Some(bad) = turned(name, "True").filter(|bad| bad.reason != Reason::EvictionTimeout.word()) {
-            tell(Severity::Warning, &bad.reason, bad.message.clone());
+        // Overdue pods have an event for each node, below.
+        let bad = changed(name, "True").filter(|bad| bad.reason != Reason::EvictionTimeout.word());
+        if let Some(bad) = bad {
+            add(Warning, &bad.reason, bad.message.clone());
         }
     }
-    if let Some(invalid) = turned(keys::NODE_SELECTOR_VALID, "False")
-        && turned(keys::ERRORED, "True").is_none_or(|errored| errored.reason != invalid.reason)
+    if let Some(invalid) = changed(keys::NODE_SELECTOR_VALID, "False")
+        && changed(keys::ERRORED, "True").is_none_or(|errored| errored.reason != invalid.reason)
     {
-        tell(Severity::Warning, &invalid.reason, invalid.message.clone());
+        add(Warning, &invalid.reason, invalid.message.clone());
     }
-    if let Some(may) = turned(keys::NODE_SELECTOR_VALID, "True")
-        .filter(|may| may.reason == Reason::NodeSelectorMayOverlap.word())
-    {
-        tell(Severity::Normal, &may.reason, may.message.clone());
+    let overlap = changed(keys::NODE_SELECTOR_VALID, "True");
+    let overlap = overlap.filter(|valid| valid.reason == Reason::NodeSelectorMayOverlap.word());
+    for started in overlap.into_iter().chain(changed(keys::PROGRESSING, "True")) {
+        add(Normal, &started.reason, started.message.clone());
     }
-    if let Some(moving) = turned(keys::PROGRESSING, "True") {
-        tell(Severity::Normal, &moving.reason, moving.message.clone());
+    let key = |conflict: &Conflict| (conflict.won, conflict.namespace.clone(), conflict.name.clone());
+    let is_new = |conflict: &&Conflict| !before.conflicts.iter().any(|known| key(known) == key(conflict));
+    for conflict in after.conflicts.iter().filter(|conflict| conflict.won).filter(is_new) {
+        let note = format!(
+            "DeviceConfig {}/{} asks for {} nodes of this one too, such as {}, and does not get them",
+            conflict.namespace,
+            conflict.name,
+            conflict.count,
+            conflict.nodes.first().map_or("", String::as_str)
+        );
+        add(Normal, EventReason::NodeSelectorContested.word(), note);
     }
-    for conflict in after.conflicts.iter().filter(|conflict| conflict.won) {
-        let known = |one: &api::hardware::Conflict| {
-            (one.won, &one.namespace, &one.name) == (true, &conflict.namespace, &conflict.name)
-        };
-        if !before.conflicts.iter().any(known) {
-            let note = format!(
-                "DeviceConfig {}/{} asks for {} nodes of this one too, such as {}, and does not get them",
-                conflict.namespace,
-                conflict.name,
-                conflict.count,
-                conflict.nodes.first().map_or("", String::as_str)
-            );
-            tell(Severity::Normal, EventReason::NodeSelectorContested.word(), note);
+    let is_overdue = |problem: &&NodeProblem| problem.reason == ProblemReason::EvictionTimeout.word();
+    for problem in after.problems.iter().filter(is_overdue) {
+        if !before.problems.iter().filter(is_overdue).any(|known| known.node == problem.node) {
+            let note = format!("node {}: {}", problem.node, problem.message);
+            add(Warning, EventReason::EvictionTimeout.word(), note);
         }
     }
-    let stays = |one: &&NodeProblem| one.reason == ProblemReason::EvictionTimeout.word();
-    for problem in after.problems.iter().filter(stays) {
-        if !before.problems.iter().filter(stays).any(|known| known.node == problem.node) {
-            tell(
-                Severity::Warning,
-                EventReason::EvictionTimeout.word(),
-                format!("node {}: {}", problem.node, problem.message),
-            );
-        }
-    }
-    let new = |kernel: &&String| !before.kernels_without_mapping.contains(kernel);
-    let kernels: Vec<&str> = after.kernels_without_mapping.iter().filter(new).map(String::as_str).collect();
+    let is_new = |kernel: &&String| !before.kernels_without_mapping.contains(kernel);
+    let kernels: Vec<&str> =
+        after.kernels_without_mapping.iter().filter(is_new).map(String::as_str).collect();
     if !kernels.is_empty() && after.phase != Some(Phase::Deleting) {
         let note = format!("no entry of spec.kernelMappings matches kernel {}", kernels.join(", "));
-        tell(Severity::Warning, EventReason::UnsupportedKernel.word(), note);
+        add(Warning, EventReason::UnsupportedKernel.word(), note);
     }
     let former = before.upgrading_from.as_ref().or(before.driver_version.as_ref());
     if let (Some(old), Some(new), None) = (former, &after.driver_version, &after.upgrading_from)
         && old != new
     {
-        tell(
-            Severity::Normal,
-            EventReason::Upgraded.word(),
-            format!("all nodes have version {new}; before some had {old}"),
-        );
+        let note = format!("all nodes have version {new}; before some had {old}");
+        add(Normal, EventReason::Upgraded.word(), note);
     }
-    turns.dedup();
-    turns
+    found.dedup();
+    found
 }
 
-fn said<'a>(status: &'a Status, name: &str) -> Option<&'a Condition> {
+fn condition<'a>(status: &'a Status, name: &str) -> Option<&'a Condition> {
     status.conditions.iter().find(|one| one.type_ == name)
 }
 
@@ -115,11 +102,11 @@ mod tests {
     }
 
     #[test]
-    fn what_turns_is_told_once() {
+    fn each_transition_is_reported_once() {
         let check = |before: &Status, after: &Status, wanted: &[&str]| {
-            let reasons: Vec<String> = turns(before, after).into_iter().map(|turn| turn.reason).collect();
+            let reasons: Vec<String> = transitions(before, after).into_iter().map(|one| one.reason).collect();
             assert_eq!(reasons, wanted);
-            assert_eq!(turns(after, after), []);
+            assert_eq!(transitions(after, after), []);
         };
         let fresh = Status::default();
         let loading = status(&[("Ready", "False", "Loading"), ("Progressing", "True", "Loading")], json!({}));
@@ -134,7 +121,7 @@ mod tests {
             json!({ "driverVersion": "2" }),
         );
         check(&ready, &newer, &["Upgraded"]);
-        // Between the two nodes differ, or the last one has none.
+        // Meanwhile the versions of nodes differ, or the last node has none.
         let under_way = |version: Value| {
             status(
                 &[("Ready", "False", "Upgrading")],

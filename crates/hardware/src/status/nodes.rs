@@ -1,92 +1,99 @@
-//! What the nodes say for the status: counts, versions, images and device plugins that are missing.
+//! Facts about the nodes for the status: counts, versions, missing images and device plugins.
 //!
-//! In: the [`NodeStates`] of the nodes. Out: numbers and names. Never: a condition.
+//! In: the [`NodeStates`]. Out: numbers and names. Never: a condition.
 
 use std::collections::{BTreeMap, BTreeSet};
 
 use api::hardware::{ModuleRef, NodeCounts};
 
-use super::whole;
+use super::count;
 use crate::cluster_state::{ClusterState, Config};
-use crate::kernel::Served;
+use crate::kernel::KernelSupport;
 use crate::node_states::{NodeState, NodeStates, Ownership};
 use crate::plan::Plan;
 use crate::rollout::Wait;
 
-pub(super) fn counts(config: &Config, plan: &Plan<'_>, facts: &NodeStates<'_>) -> NodeCounts {
-    let wanted = config.object.spec.driver_version.as_str();
-    let count = |holds: &dyn Fn(&&NodeState<'_>) -> bool| whole(facts.nodes.iter().filter(holds).count());
-    let mine = |state: &&NodeState<'_>| state.ownership == Ownership::Mine;
+pub(super) fn counts(config: &Config, plan: &Plan<'_>, node_states: &NodeStates<'_>) -> NodeCounts {
+    let wanted = Some(config.object.spec.driver_version.as_str());
+    let all = |holds: &dyn Fn(&NodeState<'_>) -> bool| {
+        count(node_states.nodes.iter().filter(|state| holds(state)).count())
+    };
+    let owned = |holds: &dyn Fn(&NodeState<'_>) -> bool| {
+        all(&|state| state.ownership == Ownership::Owned && holds(state))
+    };
     let on_pods = |wait: &Wait| matches!(wait, Wait::Pods(..) | Wait::Unknown);
     NodeCounts {
-        matching: count(&|state| !matches!(state.ownership, Ownership::Ending | Ownership::Leaving)),
-        claimed: count(&|state| state.ownership.is_ours()),
-        desired: count(&|state| state.is_desired()),
-        available: count(&|state| state.is_desired() && state.works),
-        ready: count(&|state| state.is_desired() && state.ready && state.version == Some(wanted)),
-        updated: count(&|state| mine(state) && state.version == Some(wanted)),
-        unsupported: count(&|state| mine(state) && !state.is_supported()),
-        maintenance: count(&|state| mine(state) && state.is_supported() && state.taint.is_some()),
-        waiting: whole(plan.round.waiting.iter().filter(|(_, wait)| on_pods(wait)).count()),
+        matching: all(&|state| !matches!(state.ownership, Ownership::Unmatched | Ownership::Deleting)),
+        claimed: all(&|state| state.ownership.is_claimed()),
+        desired: all(&|state| state.is_desired()),
+        available: all(&|state| state.is_desired() && state.works),
+        ready: all(&|state| state.is_desired() && state.ready && state.version == wanted),
+        updated: owned(&|state| state.version == wanted),
+        unsupported: owned(&|state| !state.is_supported()),
+        maintenance: owned(&|state| state.is_supported() && state.taint.is_some()),
+        waiting: count(plan.round.waiting.iter().filter(|(_, wait)| on_pods(wait)).count()),
     }
 }
 
-pub(super) fn module_ref(world: &ClusterState, facts: &NodeStates<'_>) -> Option<ModuleRef> {
-    let live = world.modules.get(&facts.called.module)?;
-    let version = live.text("/spec/moduleLoader/container/version");
+pub(super) fn module_ref(cluster: &ClusterState, node_states: &NodeStates<'_>) -> Option<ModuleRef> {
+    let module = &node_states.object_names.module;
+    let version = cluster.modules.get(module)?.driver_version();
     let version = Some(version.to_owned()).filter(|version| !version.is_empty());
-    Some(ModuleRef { name: facts.called.module.name.clone(), version })
+    Some(ModuleRef { name: module.name.clone(), version })
 }
 
-/// The version that all nodes have that should have one.
-pub(super) fn common_version(facts: &NodeStates<'_>) -> Option<String> {
-    let mut loaded = facts.nodes.iter().filter(|state| state.is_desired()).map(|state| state.loaded);
+/// The version on all nodes that should have the driver; `None` if they differ, or one has none.
+pub(super) fn common_version(node_states: &NodeStates<'_>) -> Option<String> {
+    let mut loaded = node_states.desired().map(|state| state.loaded);
     let first = loaded.next()??;
     loaded.all(|version| version == Some(first)).then(|| first.to_owned())
 }
 
-/// The version that nodes come from. Once the last of them has unloaded it only the status knows, so it stays there
-/// until all have the one that is asked for.
-pub(super) fn upgrading_from(config: &Config, facts: &NodeStates<'_>) -> Option<String> {
+/// The version that an upgrade replaces. Once no node has it any more, only the status knows it; so it stays there
+/// until all nodes have the desired version.
+pub(super) fn upgrading_from(config: &Config, node_states: &NodeStates<'_>) -> Option<String> {
     let wanted = config.object.spec.driver_version.as_str();
-    let mut mine = facts.nodes.iter().filter(|state| state.ownership == Ownership::Mine).peekable();
-    if mine.peek().is_none() || common_version(facts).as_deref() == Some(wanted) {
+    let is_owned = node_states.nodes.iter().any(|state| state.ownership == Ownership::Owned);
+    if !is_owned || common_version(node_states).as_deref() == Some(wanted) {
         return None;
     }
-    let known = &config.object.status;
-    let known = [&known.upgrading_from, &known.driver_version].into_iter().flatten().map(String::as_str);
-    let on_nodes =
-        mine.filter(|state| state.is_desired()).flat_map(|state| [state.loaded, state.version]).flatten();
+    let status = &config.object.status;
+    let known = [&status.upgrading_from, &status.driver_version].into_iter().flatten().map(String::as_str);
+    let on_nodes = node_states.desired().flat_map(|state| [state.loaded, state.version]).flatten();
     known.chain(on_nodes).find(|version| !version.is_empty() && *version != wanted).map(str::to_owned)
 }
 
-/// Images that were not found, of kernels that nodes of ours have, with what KMM says of them.
-pub(super) fn missing_images(world: &ClusterState, facts: &NodeStates<'_>) -> BTreeMap<String, String> {
-    let needed: BTreeSet<&str> = facts
-        .nodes
-        .iter()
-        .filter(|state| state.is_desired() && !state.ready)
-        .filter_map(|state| match &state.served {
-            Served::By(source) => Some(source.image.as_str()),
-            _ => None,
-        })
-        .collect();
-    let images = world.images.get(&facts.called.module);
+/// Images that KMM has not found and nodes need, with KMM's state of each.
+pub(super) fn missing_images(
+    cluster: &ClusterState,
+    node_states: &NodeStates<'_>,
+) -> BTreeMap<String, String> {
+    let image = |state: &'_ NodeState<'_>| match &state.support {
+        KernelSupport::Supported(source) => Some(source.image.clone()),
+        _ => None,
+    };
+    let needed = node_states.desired().filter(|state| !state.ready);
+    let needed: BTreeSet<String> = needed.filter_map(image).collect();
+    let images = cluster.images.get(&node_states.object_names.module);
     let missing = images.into_iter().flat_map(|images| &images.missing);
     let missing = missing.filter(|(image, _)| needed.contains(image.as_str()));
     missing.map(|(image, state)| (image.clone(), state.clone())).collect()
 }
 
-/// Ready nodes without a device plugin that they should have. KMM says it by labels, and as a number of the Module.
-pub(super) fn missing_plugins(world: &ClusterState, config: &Config, facts: &NodeStates<'_>) -> Vec<String> {
+/// Nodes that should have the device plugin, and do not. KMM reports it by labels, and as a number of the Module.
+pub(super) fn missing_plugins(
+    cluster: &ClusterState,
+    config: &Config,
+    node_states: &NodeStates<'_>,
+) -> Vec<String> {
     if config.object.spec.device_plugin.is_none() {
         return Vec::new();
     }
-    let live = world.modules.get(&facts.called.module);
+    let live = cluster.modules.get(&node_states.object_names.module);
     let available = live.and_then(|live| live.body.pointer("/status/devicePlugin/availableNumber")?.as_u64());
-    let desired = facts.nodes.iter().filter(|state| state.is_desired());
-    if available.is_some_and(|count| count >= desired.clone().count() as u64) {
+    if available.is_some_and(|count| count >= node_states.desired().count() as u64) {
         return Vec::new();
     }
-    desired.filter(|state| !state.plugin).map(|state| state.name.to_owned()).collect()
+    let missing = node_states.desired().filter(|state| !state.plugin);
+    missing.map(|state| state.name.to_owned()).collect()
 }

@@ -1,7 +1,7 @@
-//! Pods that were asked to go and are still there after the time that `evictionTimeoutSeconds` gives them.
+//! Pods that still run after `evictionTimeoutSeconds`.
 //!
-//! In: a [`Plan`], a time. Out: these pods, by node, and when there may be more. Never: a pod that was not evicted; a
-//! memory: since when pods are asked says the fence of their node, which is put up just before.
+//! In: a [`Plan`], a time. Out: these pods, by node, and the time until there may be more. Never: a pod that was not
+//! evicted; a memory: the cordon taint, which is added just before, tells when evictions began.
 
 use std::collections::BTreeSet;
 use std::time::Duration;
@@ -14,18 +14,18 @@ use crate::node_states::NodeState;
 use crate::plan::Plan;
 use crate::rollout::{Users, Wait};
 
-/// Pods of a node that should have gone.
+/// The overdue pods of a node.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Overdue {
     /// The node.
     pub node: String,
     /// Namespace and name of each pod.
     pub pods: Vec<String>,
-    /// How long they had.
+    /// The timeout.
     pub after: Duration,
 }
 
-/// What is overdue now, and how long it takes until there may be more.
+/// The overdue pods, and the time until there may be more.
 #[must_use]
 pub fn overdue(config: &Config, plan: &Plan<'_>, now: Timestamp) -> (Vec<Overdue>, Option<Duration>) {
     let spec = &config.object.spec;
@@ -35,12 +35,12 @@ pub fn overdue(config: &Config, plan: &Plan<'_>, now: Timestamp) -> (Vec<Overdue
     let after = spec.upgrade_policy.as_ref().map(|policy| policy.eviction_timeout()).unwrap_or_default();
     let waiting = plan.round.waiting.iter().filter(|(_, wait)| matches!(wait, Wait::Pods(..)));
     let waiting: BTreeSet<&str> = waiting.map(|(node, _)| node.as_str()).collect();
+    let states = plan.node_states.iter().flat_map(|states| &states.nodes);
     let (mut found, mut next) = (Vec::new(), None::<Duration>);
-    for state in plan.facts.iter().flat_map(|facts| &facts.nodes).filter(|state| waiting.contains(state.name))
-    {
-        let Some(since) = state.fenced_since else { continue };
-        let asked = Duration::try_from(now.duration_since(since)).unwrap_or_default();
-        match after.checked_sub(asked).filter(|left| !left.is_zero()) {
+    for state in states.filter(|state| waiting.contains(state.name)) {
+        let Some(since) = state.cordon_taint_since else { continue };
+        let passed = Duration::try_from(now.duration_since(since)).unwrap_or_default();
+        match after.checked_sub(passed).filter(|left| !left.is_zero()) {
             Some(left) => next = Some(next.map_or(left, |known| known.min(left))),
             None => found.push(Overdue { node: state.name.to_owned(), pods: pods(state), after }),
         }

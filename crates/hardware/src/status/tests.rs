@@ -1,4 +1,4 @@
-//! Worlds, and what is told about them.
+//! Statuses for cluster states.
 
 use api::hardware::{Phase, keys};
 use k8s_openapi::api::core::v1::Taint;
@@ -7,7 +7,7 @@ use serde_json::{Value, json};
 
 use super::awaited::awaited;
 use super::*;
-use crate::cluster_state::{CORDON_TAINT, Environment, Kind, Kmm, Node, ObservedObject, Pod, Pods};
+use crate::cluster_state::{CORDON_TAINT, Environment, Kmm, Node, ObservedObject, Pod, Pods, WatchedKind};
 use crate::module;
 use crate::nmc::{Images, Nmc};
 use crate::node_states::ObjectNames;
@@ -31,12 +31,12 @@ fn named(name: &str, created: &str, more: &Value) -> Config {
     Config::of(serde_json::from_value(body).unwrap())
 }
 
-/// When nodes were fenced.
+/// The time of cordon taints.
 const FENCED: i64 = 1000;
 
-/// A node as the tables have it: `claimed`, `ready`, `old` (another version is loaded), `booted` (anew), `cordoned`,
-/// `kernel` (an odd one), `fenced`.
-fn add(world: &mut ClusterState, name: &str, how: &str) {
+/// Adds a node: `claimed`, `ready`, `old` (another version is loaded), `booted` (rebooted), `cordoned`, `kernel`
+/// (unsupported), `tainted`.
+fn add(cluster: &mut ClusterState, name: &str, how: &str) {
     let has = |word: &str| how.split(' ').any(|one| one == word);
     let mut labels = vec![("acc", "1")];
     if !how.is_empty() {
@@ -48,14 +48,14 @@ fn add(world: &mut ClusterState, name: &str, how: &str) {
     let node = Node {
         labels: labels.into_iter().map(|(key, value)| (key.into(), value.into())).collect(),
         has_labels: true,
-        taints: if has("fenced") { vec![fence()] } else { Vec::new() },
+        taints: if has("cordon_tainted") { vec![taint()] } else { Vec::new() },
         unschedulable: has("cordoned"),
         kernel: if has("kernel") { "6.8-odd" } else { "5.14.0-1.el9" }.into(),
         boot: if has("booted") { "2" } else { "1" }.to_owned(),
         version: "1".to_owned(),
-        fence_seen: None,
+        cordon_taint_seen: None,
     };
-    world.put_node(name.into(), node);
+    cluster.put_node(name.into(), node);
     if has("ready") {
         let version = if has("old") { "0.9" } else { "1.0" };
         let config = json!({
@@ -64,57 +64,59 @@ fn add(world: &mut ClusterState, name: &str, how: &str) {
         });
         let entry = json!({ "namespace": "hw", "name": "acc-module", "version": version, "bootId": "1", "config": config });
         let body = json!({ "metadata": { "name": name }, "spec": { "modules": [entry] }, "status": { "modules": [entry] } });
-        world.put_nmc(name.into(), Nmc::of(&serde_json::from_value(body).unwrap()));
+        cluster.put_nmc(name.into(), Some(Nmc::of(&serde_json::from_value(body).unwrap())));
     }
 }
 
-fn fence() -> Taint {
+fn taint() -> Taint {
     let time_added = Some(Time(Timestamp::from_second(FENCED).unwrap()));
     let value = Some("hw.acc-module".to_owned());
     Taint { key: CORDON_TAINT.to_owned(), effect: "NoSchedule".to_owned(), value, time_added }
 }
 
-fn world(config: &Config, nodes: &[&str]) -> ClusterState {
-    let mut world = ClusterState::new(Environment { openshift: false, image: "r.example/t:1".to_owned() });
-    world.kmm = Some(Kmm::Served("v1beta1".to_owned()));
-    world.pods = Some(Pods::default());
-    world.listed = [Kind::Config, Kind::Node, Kind::Module, Kind::Nmc, Kind::Images].into();
+fn cluster(config: &Config, nodes: &[&str]) -> ClusterState {
+    let mut cluster = ClusterState::new(Environment { openshift: false, image: "r.example/t:1".to_owned() });
+    cluster.kmm = Some(Kmm::Served("v1beta1".to_owned()));
+    cluster.pods = Some(Pods::default());
+    cluster.listed =
+        [WatchedKind::Config, WatchedKind::Node, WatchedKind::Module, WatchedKind::Nmc, WatchedKind::Images]
+            .into();
     for (at, how) in nodes.iter().enumerate() {
-        add(&mut world, &format!("n{at}"), how);
+        add(&mut cluster, &format!("n{at}"), how);
     }
-    world.put_config(config.clone());
-    if let Some(called) = ObjectNames::of(config) {
-        let object = module::module(config, &called, &world.place, "v1beta1").unwrap();
+    cluster.put_config(config.clone());
+    if let Some(object_names) = ObjectNames::of(config) {
+        let object = module::module(config, &object_names, &cluster.environment, "v1beta1").unwrap();
         let mut body = object.body().clone();
         body["metadata"]["uid"] = "m".into();
         body["metadata"]["managedFields"] =
             json!([{ "manager": keys::FIELD_MANAGER, "operation": "Apply", "fieldsV1": {} }]);
-        world.put_module(called.module, ObservedObject { body });
+        cluster.put_module(object_names.module, ObservedObject { body });
     }
-    world
+    cluster
 }
 
-/// Everything that is waited for has been for long.
-fn late(world: &ClusterState, config: &Config) -> StatusInputs {
-    StatusInputs { late: awaited(world, config, &plan(world, config, false)), ..StatusInputs::default() }
+/// All awaited changes are late.
+fn late(cluster: &ClusterState, config: &Config) -> StatusInputs {
+    StatusInputs { late: awaited(cluster, config, &plan(cluster, config, false)), ..StatusInputs::default() }
 }
 
-fn told(world: &ClusterState, config: &Config, inputs: &StatusInputs) -> Status {
-    let plan = plan(world, config, false);
-    status(world, config, &plan, inputs, Timestamp::UNIX_EPOCH)
+fn observed(cluster: &ClusterState, config: &Config, inputs: &StatusInputs) -> Status {
+    let plan = plan(cluster, config, false);
+    status(cluster, config, &plan, inputs, Timestamp::UNIX_EPOCH)
 }
 
-/// Phase, reason of Ready, the conditions that hold of the first four, desired and ready nodes.
+/// Checks phase, reason of Ready, the true ones of the first four conditions, desired and ready nodes.
 fn check(
     config: &Config,
-    world: &ClusterState,
+    cluster: &ClusterState,
     inputs: &StatusInputs,
     phase: Phase,
     reason: &str,
     holds: &[&str],
     nodes: (i32, i32),
 ) {
-    let status = told(world, config, inputs);
+    let status = observed(cluster, config, inputs);
     let of = |name: &str| status.conditions.iter().find(|one| one.type_ == name).unwrap();
     assert_eq!((status.phase, of(keys::READY).reason.as_str()), (Some(phase), reason), "{status:#?}");
     let true_ones: Vec<&str> = [keys::READY, keys::ERRORED, keys::PROGRESSING, keys::DEGRADED]
@@ -132,7 +134,7 @@ fn check(
 }
 
 #[test]
-fn it_is_told_how_it_is() {
+fn states_have_their_conditions() {
     use Phase::{Degraded, Pending, Progressing, Ready};
     let calm = StatusInputs::default();
     let (ready, progressing) = ([keys::READY], [keys::PROGRESSING]);
@@ -151,15 +153,23 @@ fn it_is_told_how_it_is() {
         (&["claimed cordoned"], false, Pending, "Maintenance", &[], (0, 0)),
     ];
     for (nodes, is_late, phase, reason, holds, counts) in table {
-        let world = world(&plain, nodes);
-        let inputs = if is_late { late(&world, &plain) } else { calm.clone() };
-        check(&plain, &world, &inputs, phase, reason, holds, counts);
+        let cluster = cluster(&plain, nodes);
+        let inputs = if is_late { late(&cluster, &plain) } else { calm.clone() };
+        check(&plain, &cluster, &inputs, phase, reason, holds, counts);
     }
     let narrow = config(&json!({ "spec": { "kernelMappings": [{ "regexp": "el9" }] } }));
-    check(&narrow, &world(&narrow, &["ready", "claimed kernel"]), &calm, Ready, "Reconciled", &ready, (1, 1));
     check(
         &narrow,
-        &world(&narrow, &["claimed kernel"]),
+        &cluster(&narrow, &["ready", "claimed kernel"]),
+        &calm,
+        Ready,
+        "Reconciled",
+        &ready,
+        (1, 1),
+    );
+    check(
+        &narrow,
+        &cluster(&narrow, &["claimed kernel"]),
         &calm,
         Degraded,
         "UnsupportedKernel",
@@ -167,27 +177,27 @@ fn it_is_told_how_it_is() {
         (0, 0),
     );
     let paused = config(&json!({ "spec": { "upgradePolicy": { "paused": true } } }));
-    check(&paused, &world(&paused, &["ready old"]), &calm, Progressing, "Paused", &progressing, (1, 0));
+    check(&paused, &cluster(&paused, &["ready old"]), &calm, Progressing, "Paused", &progressing, (1, 0));
 }
 
-/// A waiting node names the nodes that it waits for.
+/// The message names the nodes that others wait for.
 #[test]
-fn what_an_upgrade_waits_for_is_named() {
+fn an_upgrade_names_the_nodes_it_waits_for() {
     let plain = config(&json!({}));
-    let message = |nodes: &[&str]| {
-        told(&world(&plain, nodes), &plain, &StatusInputs::default()).conditions[0].message.clone()
+    let message_of = |nodes: &[&str]| {
+        observed(&cluster(&plain, nodes), &plain, &StatusInputs::default()).conditions[0].message.clone()
     };
-    let said = message(&["claimed", "ready old", "ready old"]);
+    let message = message_of(&["claimed", "ready old", "ready old"]);
     let wanted = "0 of 3 nodes are ready; not n0; 2 nodes wait for their turn (spec.upgradePolicy.maxUnavailable) until there is a working \
         driver on n0 (KMM has not begun to load the driver)";
-    assert_eq!(said, wanted);
+    assert_eq!(message, wanted);
     for excused in ["claimed cordoned", "ready booted"] {
-        let said = message(&[excused, "ready old", "ready old"]);
-        assert!(!said.contains("until there is a working driver"), "{excused}: {said}");
+        let message = message_of(&[excused, "ready old", "ready old"]);
+        assert!(!message.contains("until there is a working driver"), "{excused}: {message}");
     }
 }
 
-/// What is available does not drop because another version is asked for.
+/// A new version does not lower the number of available nodes.
 #[test]
 fn a_working_driver_is_available_whatever_its_version() {
     let plain = config(&json!({}));
@@ -198,14 +208,14 @@ fn a_working_driver_is_available_whatever_its_version() {
         (["claimed", "ready old"], (1, 0)),
         (["ready cordoned", "ready"], (1, 1)),
     ] {
-        let counts = told(&world(&plain, &nodes), &plain, &StatusInputs::default()).nodes.unwrap();
+        let counts = observed(&cluster(&plain, &nodes), &plain, &StatusInputs::default()).nodes.unwrap();
         assert_eq!((counts.available, counts.ready), wanted, "{nodes:?}");
     }
 }
 
-/// Labels, versions and NodeModulesConfigs are as before, and KMM has not even begun.
+/// Labels, versions and NodeModulesConfigs are as before: KMM has not begun.
 #[test]
-fn what_kmm_was_not_told_yet_is_not_ready() {
+fn a_change_unknown_to_kmm_is_not_ready() {
     let calm = StatusInputs::default();
     for spec in [
         json!({ "modprobe": { "parameters": ["x=1"] } }),
@@ -213,31 +223,31 @@ fn what_kmm_was_not_told_yet_is_not_ready() {
         json!({ "inTreeModulesToRemove": ["old"] }),
     ] {
         let changed = config(&json!({ "spec": spec }));
-        let world = world(&changed, &["ready", "ready"]);
-        check(&changed, &world, &calm, Phase::Progressing, "Loading", &[keys::PROGRESSING], (2, 0));
+        let cluster = cluster(&changed, &["ready", "ready"]);
+        check(&changed, &cluster, &calm, Phase::Progressing, "Loading", &[keys::PROGRESSING], (2, 0));
     }
-    // What is loaded under the version before is as it was asked for then.
+    // A driver of the former version is loaded as desired then.
     let plain = config(&json!({ "spec": { "upgradePolicy": { "maxUnavailable": 2 } } }));
-    let upgrading = world(&plain, &["ready old", "ready old"]);
+    let upgrading = cluster(&plain, &["ready old", "ready old"]);
     assert_eq!(plan(&upgrading, &plain, false).round.unavailable, [""; 0]);
 }
 
 #[test]
-fn what_goes_wrong_is_told_with_its_text() {
+fn errors_are_in_the_status() {
     let errored = [keys::ERRORED, keys::DEGRADED];
     let plain = config(&json!({}));
     let refused = |module| StatusInputs {
         errors: vec![Failure { module, text: "Module hw/acc-module: 403 Forbidden: no".to_owned() }],
         ..StatusInputs::default()
     };
-    let mut there = world(&plain, &["claimed"]);
+    let mut there = cluster(&plain, &["claimed"]);
     check(&plain, &there, &refused(true), Phase::Degraded, "Errored", &errored, (1, 0));
-    let status = told(&there, &plain, &refused(true));
+    let status = observed(&there, &plain, &refused(true));
     assert_eq!(
         (status.conditions[1].reason.as_str(), status.conditions[1].message.as_str()),
         ("ModuleFailed", "Module hw/acc-module: 403 Forbidden: no")
     );
-    assert_eq!(told(&there, &plain, &refused(false)).conditions[1].reason, "WriteFailed");
+    assert_eq!(observed(&there, &plain, &refused(false)).conditions[1].reason, "WriteFailed");
     let body = json!({
         "metadata": { "name": "acc-module", "namespace": "hw" },
         "spec": { "images": [{ "image": "r.example/acc:1.0-5.14.0-1.el9" }] },
@@ -250,18 +260,18 @@ fn what_goes_wrong_is_told_with_its_text() {
     check(&plain, &there, &calm, Phase::Progressing, "ImageNotAvailable", &[keys::PROGRESSING], (1, 0));
     there.kmm = Some(Kmm::Absent);
     check(&plain, &there, &calm, Phase::Pending, "Errored", &[keys::ERRORED], (1, 0));
-    assert_eq!(told(&there, &plain, &calm).conditions[1].reason, "KMMNotInstalled");
+    assert_eq!(observed(&there, &plain, &calm).conditions[1].reason, "KMMNotInstalled");
 }
 
 #[test]
-fn who_lost_is_in_conflict_and_who_won_is_not() {
+fn only_the_loser_of_nodes_is_in_conflict() {
     let (old, young) = (config(&json!({})), named("young", "2026-02-01T00:00:00Z", &json!({})));
-    let mut world = world(&old, &["ready"]);
-    world.put_config(young.clone());
+    let mut cluster = cluster(&old, &["ready"]);
+    cluster.put_config(young.clone());
     let calm = StatusInputs::default();
-    check(&old, &world, &calm, Phase::Ready, "Reconciled", &[keys::READY], (1, 1));
-    check(&young, &world, &calm, Phase::Conflict, "Errored", &[keys::ERRORED], (0, 0));
-    let [won, lost] = [&old, &young].map(|config| told(&world, config, &calm));
+    check(&old, &cluster, &calm, Phase::Ready, "Reconciled", &[keys::READY], (1, 1));
+    check(&young, &cluster, &calm, Phase::Conflict, "Errored", &[keys::ERRORED], (0, 0));
+    let [won, lost] = [&old, &young].map(|config| observed(&cluster, config, &calm));
     assert!(won.conflicts[0].won && won.conflicts[0].name == "young" && won.conflicts[0].nodes == ["n0"]);
     assert!(!lost.conflicts[0].won && lost.conflicts[0].name == "acc" && lost.conflicts[0].count == 1);
     assert!(lost.conditions[4].message.contains("hw/acc has n0"), "{:?}", lost.conditions[4]);
@@ -269,87 +279,91 @@ fn who_lost_is_in_conflict_and_who_won_is_not() {
 }
 
 #[test]
-fn who_might_be_in_conflict_hears_of_it_and_is_not_disturbed() {
+fn possible_overlaps_are_reported_without_a_conflict() {
     let plain = config(&json!({}));
-    let mut world = world(&plain, &["ready"]);
+    let mut cluster = cluster(&plain, &["ready"]);
     let selects = |labels: Value| json!({ "spec": { "nodeSelector": labels } });
     let near = named("near", "2026-02-01T00:00:00Z", &selects(json!({ "acc": null, "also": "1" })));
     let far = named("far", "2026-02-01T00:00:00Z", &selects(json!({ "acc": "2" })));
-    assert!(world.put_config(near.clone()).contains(&plain.id()), "it is looked at again");
-    assert!(!world.put_config(far.clone()).contains(&plain.id()));
+    assert!(cluster.put_config(near.clone()).contains(&plain.id()), "the other one is affected");
+    assert!(!cluster.put_config(far.clone()).contains(&plain.id()));
     let calm = StatusInputs::default();
-    check(&plain, &world, &calm, Phase::Ready, "Reconciled", &[keys::READY], (1, 1));
-    let said = |config: &Config| {
-        let valid = told(&world, config, &calm).conditions[4].clone();
+    check(&plain, &cluster, &calm, Phase::Ready, "Reconciled", &[keys::READY], (1, 1));
+    let message_of = |config: &Config| {
+        let valid = observed(&cluster, config, &calm).conditions[4].clone();
         assert_eq!((valid.type_.as_str(), valid.status.as_str()), (keys::NODE_SELECTOR_VALID, "True"));
         (valid.reason, valid.message)
     };
-    let (reason, message) = said(&plain);
+    let (reason, message) = message_of(&plain);
     assert_eq!(reason, "NodeSelectorMayOverlap");
     assert!(message.contains("hw/near") && !message.contains("hw/far"), "{message}");
-    let (reason, message) = said(&near);
+    let (reason, message) = message_of(&near);
     assert!(reason == "NodeSelectorMayOverlap" && message.contains("hw/acc, hw/far"), "{message}");
 }
 
-/// Until the plugins run everywhere it is waited for them, and for too long is a failure.
+/// Missing plugins are awaited, and degrade when they are late.
 #[test]
 fn a_plugin_that_never_starts_is_a_failure() {
     let plain = config(
         &json!({ "spec": { "devicePlugin": { "image": "r/p:1", "resourceNames": ["example.com/acc"] } } }),
     );
-    let world = world(&plain, &["ready", "ready"]);
-    let waits = awaited(&world, &plain, &plan(&world, &plain, false));
+    let cluster = cluster(&plain, &["ready", "ready"]);
+    let waits = awaited(&cluster, &plain, &plan(&cluster, &plain, false));
     assert_eq!(waits, ["n0", "n1"].map(|name| Awaited::Plugin(name.to_owned())).into());
-    let late = late(&world, &plain);
+    let late = late(&cluster, &plain);
     let holds = [keys::PROGRESSING, keys::DEGRADED];
-    check(&plain, &world, &late, Phase::Degraded, "DevicePluginNotReady", &holds, (2, 2));
+    check(&plain, &cluster, &late, Phase::Degraded, "DevicePluginNotReady", &holds, (2, 2));
     let without = config(&json!({}));
-    assert_eq!(awaited(&world, &without, &plan(&world, &without, false)), BTreeSet::new());
+    assert_eq!(awaited(&cluster, &without, &plan(&cluster, &without, false)), BTreeSet::new());
 }
 
-/// Who has devices when a DeviceConfig goes is told, by node and by name.
+/// The status of a deletion names the pods with devices, by node.
 #[test]
-fn pods_that_hold_devices_are_named_when_it_goes() {
-    let told_with = |policy: &str| {
-        let leaving = config(&json!({
+fn a_deletion_names_pods_with_devices() {
+    let deleted_with = |policy: &str| {
+        let deleted = config(&json!({
             "metadata": { "deletionTimestamp": "2026-03-01T00:00:00Z" },
             "spec": {
                 "devicePlugin": { "image": "r/p:1", "resourceNames": ["example.com/acc"] },
                 "upgradePolicy": { "podsUsingDevices": policy },
             },
         }));
-        let mut world = world(&leaving, &["ready", "ready"]);
+        let mut cluster = cluster(&deleted, &["ready", "ready"]);
         for name in ["a", "b"] {
             let resources = vec!["example.com/acc".into()];
-            let pod =
-                crate::cluster_state::Pod { node: "n1".into(), uid: "u".into(), resources, leaving: false };
-            world.put_pod(claim::Id::new("work", name), Some(pod));
+            let pod = crate::cluster_state::Pod {
+                node: "n1".into(),
+                uid: "u".into(),
+                resources,
+                terminating: false,
+            };
+            cluster.put_pod(claim::Id::new("work", name), Some(pod));
         }
-        let plan = plan(&world, &leaving, false);
-        let waits = !awaited(&world, &leaving, &plan).is_empty();
-        (told(&world, &leaving, &late(&world, &leaving)), waits)
+        let plan = plan(&cluster, &deleted, false);
+        let waits = !awaited(&cluster, &deleted, &plan).is_empty();
+        (observed(&cluster, &deleted, &late(&cluster, &deleted)), waits)
     };
     for (policy, reason, degraded, problems) in [
         ("Wait", "WaitingForPods", "False", [("n1", "PodsUseDevices")].as_slice()),
         ("Ignore", "Deleting", "True", &[("n0", "StillLoaded"), ("n1", "StillLoaded")]),
     ] {
-        let (status, waits) = told_with(policy);
+        let (status, waits) = deleted_with(policy);
         let of = |name: &str| status.conditions.iter().find(|one| one.type_ == name).unwrap();
         let moving = of(keys::PROGRESSING);
         assert_eq!((moving.status.as_str(), moving.reason.as_str()), ("True", reason));
         assert!(moving.message.contains("n1 by work/a and 1 more"), "{}", moving.message);
         assert_eq!((of(keys::DEGRADED).status.as_str(), waits), (degraded, policy == "Ignore"));
-        let told: Vec<(&str, &str)> =
+        let observed: Vec<(&str, &str)> =
             status.problems.iter().map(|one| (one.node.as_str(), one.reason.as_str())).collect();
-        assert_eq!(told, problems);
+        assert_eq!(observed, problems);
     }
 }
 
 #[test]
-fn a_time_turns_with_its_condition_only() {
+fn transition_times_change_with_the_status_only() {
     let plain = config(&json!({}));
-    let mut there = world(&plain, &["claimed"]);
-    let first = told(&there, &plain, &StatusInputs::default());
+    let mut there = cluster(&plain, &["claimed"]);
+    let first = observed(&there, &plain, &StatusInputs::default());
     let mut known = plain.clone();
     known.object.status = first.clone();
     known
@@ -367,15 +381,15 @@ fn a_time_turns_with_its_condition_only() {
 }
 
 #[test]
-fn pods_that_do_not_go_are_told_with_their_nodes() {
+fn overdue_pods_are_problems_of_their_nodes() {
     let asked = config(&json!({ "spec": {
         "upgradePolicy": { "podsUsingDevices": "Evict", "evictionTimeoutSeconds": 60 },
         "devicePlugin": { "image": "r.example/p:1", "resourceNames": ["example.com/acc"] },
     } }));
-    let mut there = world(&asked, &["ready", "ready old fenced"]);
+    let mut there = cluster(&asked, &["ready", "ready old cordon_tainted"]);
     for name in ["p", "q"] {
         let resources = vec!["example.com/acc".into()];
-        let pod = Pod { node: "n1".into(), uid: "u".into(), resources, leaving: name == "p" };
+        let pod = Pod { node: "n1".into(), uid: "u".into(), resources, terminating: name == "p" };
         there.put_pod(claim::Id::new("x", name), Some(pod));
     }
     let at = |config: &Config, second: i64| {
@@ -386,34 +400,41 @@ fn pods_that_do_not_go_are_told_with_their_nodes() {
         (status(&there, config, &plan, &inputs, now), next.map(|left| left.as_secs()))
     };
     let reasons = |before: &Status, after: &Status| {
-        events::turns(before, after).into_iter().map(|turn| (turn.reason, turn.note)).collect::<Vec<_>>()
+        events::transitions(before, after)
+            .into_iter()
+            .map(|turn| (turn.reason, turn.note))
+            .collect::<Vec<_>>()
     };
     let (before, next) = at(&asked, FENCED + 59);
     assert_eq!((before.problems[0].reason.as_str(), next), ("PodsUseDevices", Some(1)));
     assert_eq!(before.conditions[3].status, "False", "{before:#?}");
     let (after, next) = at(&asked, FENCED + 60);
-    let told: Vec<_> = after.problems.iter().map(|one| (one.node.as_str(), one.reason.as_str())).collect();
-    assert_eq!((told, next), (vec![("n1", "EvictionTimeout")], None));
+    let observed: Vec<_> =
+        after.problems.iter().map(|one| (one.node.as_str(), one.reason.as_str())).collect();
+    assert_eq!((observed, next), (vec![("n1", "EvictionTimeout")], None));
     let degraded = &after.conditions[3];
     assert_eq!((degraded.status.as_str(), degraded.reason.as_str()), ("True", "EvictionTimeout"));
     assert!(degraded.message.contains("x/p, x/q on n1"), "{degraded:?}");
-    let turned = reasons(&before, &after);
-    assert_eq!(turned.len(), 1, "{turned:?}");
-    assert!(turned[0].0 == "EvictionTimeout" && turned[0].1.contains("n1: pods x/p, x/q"), "{turned:?}");
+    let transitions = reasons(&before, &after);
+    assert_eq!(transitions.len(), 1, "{transitions:?}");
+    assert!(
+        transitions[0].0 == "EvictionTimeout" && transitions[0].1.contains("n1: pods x/p, x/q"),
+        "{transitions:?}"
+    );
     let (later, _) = at(&asked, FENCED + 1000);
     assert_eq!(reasons(&after, &later), []);
-    // While waiting no pod is evicted.
+    // No pod is evicted under the policy `Wait`.
     let patient = json!({ "upgradePolicy": { "podsUsingDevices": "Wait" }, "devicePlugin": asked.object.spec.device_plugin });
     let (waits, next) = at(&config(&json!({ "spec": patient })), FENCED + 1000);
     assert_eq!((waits.problems[0].reason.as_str(), next), ("PodsUseDevices", None));
 }
 
-/// Each line is told by a process that knows nothing but the status before.
+/// Each status comes from a process that knows nothing but the status before.
 #[test]
-fn where_nodes_come_from_is_known_until_all_are_there() {
+fn the_former_version_is_known_until_the_end_of_an_upgrade() {
     let mut plain = config(&json!({}));
     let mut check = |nodes: &[&str], from: Option<&str>, has: Option<&str>| {
-        let status = told(&world(&plain, nodes), &plain, &StatusInputs::default());
+        let status = observed(&cluster(&plain, nodes), &plain, &StatusInputs::default());
         assert_eq!(
             (status.upgrading_from.as_deref(), status.driver_version.as_deref()),
             (from, has),
@@ -434,10 +455,10 @@ fn where_nodes_come_from_is_known_until_all_are_there() {
 }
 
 #[test]
-fn lists_end() {
+fn lists_are_limited() {
     let plain = config(&json!({ "spec": { "kernelMappings": [{ "literal": "none" }] } }));
     let nodes = vec!["claimed"; 100];
-    let status = told(&world(&plain, &nodes), &plain, &StatusInputs::default());
+    let status = observed(&cluster(&plain, &nodes), &plain, &StatusInputs::default());
     assert_eq!((status.problems.len(), status.kernels_without_mapping.len()), (16, 1));
-    assert_eq!(some(&vec!["n".to_owned(); 10]), "n, n, n, n, n, n, n, n and 2 more");
+    assert_eq!(list(&vec!["n".to_owned(); 10]), "n, n, n, n, n, n, n, n and 2 more");
 }

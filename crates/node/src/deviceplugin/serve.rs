@@ -1,7 +1,10 @@
-//! Serving and registering, round after round.
+//! Rounds of serving and registering.
 //!
-//! In: a plugin and the paths of its sockets. Out: the calls of the kubelet reach the plugin. A round is: make the socket, serve, dial ourselves,
-//! register, and stay as long as the kubelet listens and both sockets are the ones they were.
+//! In: a plugin and the paths of its sockets. Out: calls of the kubelet reach the plugin. Never: a registration before
+//! the socket is served.
+//!
+//! A round makes the socket, serves it, dials it for a test, and registers. It lasts as long as the kubelet listens and
+//! neither socket is replaced.
 
 use std::collections::BTreeSet;
 use std::convert::Infallible;
@@ -25,32 +28,32 @@ use crate::pluginwatcher::{self, Info, Kind, Registrar};
 use crate::socket::{Identity, Own, RECHECK};
 use crate::watch::{Names, Target, Watcher, changed};
 
-/// A registration comes back only after the kubelet has dialled the plugin, for which it gives itself 10 s.
+/// The deadline of a registration. The kubelet dials the plugin before it answers, with a timeout of 10 s.
 const DEADLINE: Duration = Duration::from_secs(15);
-/// How long we may take to answer ourselves.
+/// The deadline of the test of our own socket.
 const SELF_DIAL: Duration = Duration::from_secs(5);
-/// Between a registration and the kubelet's listening.
+/// The longest time between a registration and the kubelet's `ListAndWatch`.
 const LISTENS_WITHIN: Duration = Duration::from_secs(10);
-/// How long the kubelet's plugin watcher may overlook our socket before it is made anew.
+/// The time after which a socket that the plugin watcher has not found is made anew.
 const SEEN_WITHIN: Duration = Duration::from_secs(60);
-/// What the kubelet writes in that folder with every pod.
+/// The file that the kubelet writes in the folder with every pod.
 const CHECKPOINT: &str = "kubelet_internal_checkpoint";
-/// Between registrations because another plugin has gone, at least.
+/// The shortest time between registrations after the end of other plugins.
 const AFTER_NEIGHBOUR: Duration = Duration::from_secs(60);
-/// How many lists the kubelet may listen to at the same time: with each such registration there is one more.
+/// The most concurrent lists. Each registration after the end of another plugin adds one.
 const MAX_LISTS: usize = 32;
-/// How long connections may take to end once nothing comes over them any more.
+/// The time that connections have to end after a round.
 const GRACE: Duration = Duration::from_secs(1);
 
-/// Serves the plugin and keeps it registered until the future is dropped, which tells the kubelet that the plugin is gone
-/// and removes the socket. Must be called inside a tokio runtime.
+/// Serves the plugin and keeps it registered until the future is dropped. That ends the kubelet's list and removes the
+/// socket. Must be called inside a tokio runtime.
 ///
 /// # Errors
-/// When the socket cannot be made or served. A kubelet that is away or refuses is asked again for ever.
+/// The socket cannot be made or served. An absent or refusing kubelet is retried for ever.
 pub async fn run<P: Plugin>(paths: &SocketPaths, plugin: Arc<P>) -> Result<Infallible, Error> {
-    // The kubelet's, our own and those of others; the kubelet's checkpoints are in the same folder, and change with every pod.
+    // Sockets of the kubelet and of plugins; the kubelet's checkpoints in the same folder change with every pod.
     let targets = vec![Target { dir: paths.folder.clone(), names: Names::Other(CHECKPOINT), tag: () }];
-    // The kernel may have no watch left (`fs.inotify.max_user_instances`): then looking now and then has to do.
+    // The kernel may have no watch left (`fs.inotify.max_user_instances`): then periodic checks replace it.
     let mut watcher = Watcher::new(targets).ok();
     let mut pause = Pause::new(&paths.resource);
     loop {
@@ -65,7 +68,7 @@ pub async fn run<P: Plugin>(paths: &SocketPaths, plugin: Arc<P>) -> Result<Infal
             services = services.add_service(Registrar::new(info(paths), status.clone()).server());
         }
         let server = services.serve_with_incoming_shutdown(UnixListenerStream::new(listener), async move {
-            // Without a sender any more: the round is over.
+            // The round ends with the sender.
             let _ = ended.changed().await;
         });
         tokio::pin!(server);
@@ -81,12 +84,12 @@ pub async fn run<P: Plugin>(paths: &SocketPaths, plugin: Arc<P>) -> Result<Infal
             () = stay => {}
         }
         drop(round);
-        // Who still holds a connection must not be served by this round beside the next.
+        // Connections of this round end before the next one serves.
         let _ = timeout(GRACE, server).await;
     }
 }
 
-/// What a plugin says of itself when it is found.
+/// The description of the plugin for the plugin watcher.
 fn info(paths: &SocketPaths) -> Info {
     Info {
         kind: Kind::DevicePlugin,
@@ -96,10 +99,11 @@ fn info(paths: &SocketPaths) -> Info {
     }
 }
 
-/// Other plugins' sockets.
+/// Sockets of other plugins.
 ///
-/// One of them may have registered our resource after us, as the plugin that we replace does when it is not gone yet. The kubelet takes its end for the
-/// resource's, and says nothing to us. So when any of them goes, we register once more, over the socket that is there: the devices stay healthy meanwhile.
+/// One of them may have registered our resource after us, such as a former plugin that has not ended yet. The kubelet
+/// takes its end for the end of the resource, without a message to us. So the end of any of them leads to another
+/// registration with the same socket; the devices stay healthy meanwhile.
 struct Neighbours {
     sockets: BTreeSet<OsString>,
     gone: bool,
@@ -111,7 +115,7 @@ impl Neighbours {
         Self { sockets: sockets(paths), gone: false, asked: None }
     }
 
-    /// Whether one has gone since this was last said, and not just now.
+    /// Whether a socket has gone since the last `true`, which was some time ago.
     fn one_has_gone(&mut self, paths: &SocketPaths) -> bool {
         let now = sockets(paths);
         self.gone |= !self.sockets.is_subset(&now);
@@ -124,7 +128,7 @@ impl Neighbours {
     }
 }
 
-/// Names of the sockets in the folder that are neither ours nor the kubelet's. Some end in `.sock`, some do not.
+/// Names of the sockets in the folder, except for our own and the kubelet's. Not all end in `.sock`.
 fn sockets(paths: &SocketPaths) -> BTreeSet<OsString> {
     let entries = std::fs::read_dir(&paths.folder).into_iter().flatten().flatten();
     let sockets = entries.filter(|entry| entry.file_type().is_ok_and(|kind| kind.is_socket()));
@@ -132,7 +136,7 @@ fn sockets(paths: &SocketPaths) -> BTreeSet<OsString> {
     sockets.map(|entry| entry.file_name()).filter(others).collect()
 }
 
-/// The part of a round in which the server only has to be there.
+/// The part of a round that runs beside the server.
 struct Stay<'a, P> {
     paths: &'a SocketPaths,
     plugin: &'a P,
@@ -142,7 +146,7 @@ struct Stay<'a, P> {
 }
 
 impl<P: Plugin> Stay<'_, P> {
-    /// Registers, and returns when that is worth nothing any more.
+    /// Registers, and returns once the registration no longer counts.
     async fn registered(&mut self, watcher: &mut Option<Watcher<()>>) {
         if let Err(error) = self.dial_ourselves().await {
             self.plugin.on_registration(RegistrationEvent::Refused(error));
@@ -182,14 +186,14 @@ impl<P: Plugin> Stay<'_, P> {
         self.pause.reset();
     }
 
-    /// Waits to be found, and returns when the socket has to be made anew for that.
+    /// Waits for the plugin watcher, and returns once the socket has to be made anew.
     async fn found(
         &mut self,
         watcher: &mut Option<Watcher<()>>,
         status: &watch::Sender<pluginwatcher::Status>,
     ) {
         use pluginwatcher::Status::{Asked, Away, Refused, Registered, Unseen};
-        let mut said = status.subscribe();
+        let mut status = status.subscribe();
         let mut listening = self.listening.clone();
         let mut listened = false;
         let mut overdue = Instant::now() + SEEN_WITHIN;
@@ -197,13 +201,13 @@ impl<P: Plugin> Stay<'_, P> {
             tokio::select! {
                 () = changed(watcher, RECHECK) => if !self.own.is_there() { return },
                 () = sleep_until(overdue), if !listened => {
-                    if *said.borrow() != Unseen {
+                    if *status.borrow() != Unseen {
                         self.plugin.on_registration(RegistrationEvent::Ignored);
                     }
                     return;
                 }
-                _ = said.changed() => {
-                    let now = said.borrow_and_update().clone();
+                _ = status.changed() => {
+                    let now = status.borrow_and_update().clone();
                     match now {
                         Unseen | Away(_) => {}
                         Asked => overdue = Instant::now() + LISTENS_WITHIN,
@@ -223,7 +227,7 @@ impl<P: Plugin> Stay<'_, P> {
                         }
                         (true, false) => {
                             self.plugin.on_registration(RegistrationEvent::Lost);
-                            // A kubelet that comes back finds the socket again; one that made a mistake does not look.
+                            // A restarted kubelet finds the socket again; one that took another end for ours does not.
                             overdue = Instant::now() + LISTENS_WITHIN;
                         }
                         _ => {}
@@ -233,7 +237,7 @@ impl<P: Plugin> Stay<'_, P> {
         }
     }
 
-    /// Proves that the socket is served before the kubelet is asked to dial it.
+    /// Verifies that the socket is served, before the kubelet dials it.
     async fn dial_ourselves(&self) -> Result<(), String> {
         let ask = async {
             let channel = dial(&self.paths.socket()).await?;
@@ -246,8 +250,7 @@ impl<P: Plugin> Stay<'_, P> {
         }
     }
 
-    /// Registers as soon as the kubelet is there, and says behind which socket it was; `None` when our own socket went
-    /// meanwhile, so that there is nothing left to register.
+    /// Registers as soon as the kubelet's socket exists. Returns that socket; `None` if our own one has gone meanwhile.
     async fn register(&mut self, watcher: &mut Option<Watcher<()>>) -> Option<Identity> {
         let mut last = None;
         loop {
@@ -271,7 +274,7 @@ impl<P: Plugin> Stay<'_, P> {
         }
     }
 
-    /// Asks the kubelet once to register us; says why it did not.
+    /// Sends one registration; the error is the reason of a refusal.
     async fn ask(&self) -> Result<(), String> {
         match timeout(DEADLINE, self.try_ask()).await {
             Ok(answer) => answer.map_err(|status| status.message().to_owned()),
@@ -290,7 +293,7 @@ impl<P: Plugin> Stay<'_, P> {
         RegistrationClient::new(channel).register(request).await.map(drop)
     }
 
-    /// Whether the kubelet begins to listen in time; it may have begun before it answered.
+    /// Whether the kubelet listens in time; it may have begun before it answered.
     async fn is_listened_to(&mut self, before: u64) -> bool {
         let begun = self.listening.wait_for(|lists| lists.opened > before);
         timeout(LISTENS_WITHIN, begun).await.is_ok_and(|begun| begun.is_ok())
@@ -304,7 +307,7 @@ async fn dial(path: &std::path::Path) -> Result<Channel, Status> {
     channel.await.map_err(|error| Status::unavailable(chain(&error)))
 }
 
-/// An error with its causes, in one line: the transport's own words say nothing.
+/// An error with its causes in one line; the transport's own text names none.
 fn chain(error: &dyn std::error::Error) -> String {
     let mut text = error.to_string();
     let mut cause = error.source();

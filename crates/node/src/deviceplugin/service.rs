@@ -1,7 +1,7 @@
-//! What the kubelet calls, as one round's server.
+//! The server of one round.
 //!
-//! In: calls. Out: the plugin's answers; how many lists the kubelet listens to. Never: a decision of the plugin's, or a message
-//! larger than a kubelet has reason to send.
+//! In: calls of the kubelet. Out: the plugin's answers, the number of lists that the kubelet listens to. Never: a
+//! decision about devices, or a message larger than a kubelet has reason to send.
 
 use std::sync::Arc;
 
@@ -12,25 +12,25 @@ use tonic::{Request, Response, Status};
 use super::wire::device_plugin_server::{DevicePlugin, DevicePluginServer};
 use super::{Device, Devices, Plugin, wire};
 
-/// Names of 16,000 devices, twice.
+/// The largest message: the names of 16,000 devices, twice.
 const MAX_MESSAGE_BYTES: usize = 4 << 20;
 
-/// The kubelet asks for one container at a time.
+/// The most containers of one call; the kubelet sends one.
 const MAX_CONTAINERS: usize = 64;
 
 /// The lists of one round.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(super) struct Lists {
-    /// Those that the kubelet listens to now.
+    /// Lists that the kubelet listens to now.
     pub(super) open: usize,
-    /// Those that it has ever listened to.
+    /// Lists that it has ever listened to.
     pub(super) opened: u64,
 }
 
-/// One round's service.
+/// The service of one round.
 pub(super) struct Service<P> {
     plugin: Arc<P>,
-    /// Its end is the end of the lists.
+    /// The lists end with its sender.
     over: watch::Receiver<()>,
     lists: watch::Sender<Lists>,
 }
@@ -55,7 +55,7 @@ impl Drop for Open {
 }
 
 impl<P: Plugin> Service<P> {
-    /// Serves the plugin until `over` has no sender any more, and counts lists.
+    /// The server of a plugin. Lists end with the sender of `over`, and are counted in `lists`.
     pub(super) fn server(
         plugin: Arc<P>,
         over: watch::Receiver<()>,
@@ -65,7 +65,7 @@ impl<P: Plugin> Service<P> {
     }
 }
 
-/// Which of the optional calls the plugin wants.
+/// The optional calls that the plugin supports.
 pub(super) fn options(plugin: &impl Plugin) -> wire::DevicePluginOptions {
     wire::DevicePluginOptions {
         pre_start_required: plugin.wants_pre_start(),
@@ -90,7 +90,7 @@ impl<P: Plugin> DevicePlugin for Service<P> {
     ) -> Result<Response<Self::ListAndWatchStream>, Status> {
         let (sender, receiver) = mpsc::channel(1);
         let open = Open::new(self.lists.clone());
-        tokio::spawn(tell(self.plugin.devices(), self.over.clone(), sender, open));
+        tokio::spawn(send_devices(self.plugin.devices(), self.over.clone(), sender, open));
         Ok(Response::new(ReceiverStream::new(receiver)))
     }
 
@@ -131,7 +131,7 @@ impl<P: Plugin> DevicePlugin for Service<P> {
     }
 }
 
-/// Requests for so many containers as somebody may have reason to ask for at once: each costs an answer.
+/// Refuses requests for more than [`MAX_CONTAINERS`] containers, as each costs an answer.
 fn bounded<T>(requests: Vec<T>) -> Result<Vec<T>, Status> {
     match requests.len() {
         0..=MAX_CONTAINERS => Ok(requests),
@@ -141,8 +141,8 @@ fn bounded<T>(requests: Vec<T>) -> Result<Vec<T>, Status> {
     }
 }
 
-/// Sends the devices at once and after each change, until one of the three ends is gone.
-async fn tell(
+/// Sends the devices at once and after each change, until the plugin, the round or the receiver ends.
+async fn send_devices(
     mut devices: watch::Receiver<impl Devices>,
     mut over: watch::Receiver<()>,
     sender: mpsc::Sender<Result<wire::ListAndWatchResponse, Status>>,
@@ -150,9 +150,9 @@ async fn tell(
 ) {
     loop {
         let list = devices.borrow_and_update().list().map(Device::into_wire).collect();
-        let told = sender.send(Ok(wire::ListAndWatchResponse { devices: list }));
+        let sent = sender.send(Ok(wire::ListAndWatchResponse { devices: list }));
         tokio::select! {
-            told = told => if told.is_err() { return },
+            sent = sent => if sent.is_err() { return },
             _ = over.changed() => return,
         }
         tokio::select! {

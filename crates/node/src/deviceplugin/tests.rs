@@ -176,7 +176,7 @@ async fn a_plugin_registers_with_every_kubelet_that_comes() {
         let mut client = soon(clients.recv()).await.unwrap();
         let mut lists = client.list_and_watch(wire::Empty {}).await.unwrap().into_inner();
         assert_eq!(soon(lists.next()).await.unwrap().unwrap().devices.len(), 1);
-        // Killed: its socket stays, with nobody behind it.
+        // Killed: the socket stays without a server.
         kubelet.abort();
         let _ = kubelet.await;
     }

@@ -1,7 +1,7 @@
-//! Serving a driver: its own socket, and its registration beside it.
+//! Serving a driver at its socket, with a registration beside it.
 //!
-//! In: the paths of the sockets, a driver. Out: both sockets are there and answered, and are made again when they vanish. Never: a claim left out of an
-//! answer, or a socket taken from who serves it.
+//! In: the paths of the sockets, a driver. Out: both sockets are served, and made again when they vanish. Never: a
+//! claim left out of an answer, or a socket taken from a process that serves it.
 
 use std::collections::BTreeMap;
 use std::convert::Infallible;
@@ -20,15 +20,15 @@ use crate::pluginwatcher::{self, Info, Kind, Status};
 use crate::socket::{Error, Own};
 use crate::watch::{Names, Target, Watcher};
 
-/// What a kubelet asks: a pod has few claims.
+/// The largest message; a pod has few claims.
 const MAX_MESSAGE_BYTES: usize = 1 << 20;
 
-/// Serves a driver until the future is dropped, which takes the sockets away and so tells the kubelet that the driver is gone. What the
-/// kubelet says of the registration is sent to `status`. While another process serves the driver, the kubelet is left to that. Must be
-/// called inside a tokio runtime.
+/// Serves a driver until the future is dropped. That removes the sockets, so that the kubelet drops the driver.
+/// `status` gets the state of the registration. While another process serves the driver, this one waits. Must be called
+/// inside a tokio runtime.
 ///
 /// # Errors
-/// When a socket cannot be made, the folder of the registration being absent included.
+/// A socket cannot be made, for example because the folder of the registration is absent.
 pub async fn run(
     paths: &SocketPaths,
     driver: Arc<impl Driver>,
@@ -42,7 +42,7 @@ pub async fn run(
     }
 }
 
-/// Keeps the driver registered while it is we who serve it, so that whoever is told of the service finds it.
+/// Keeps the driver registered while this process serves it, so that the kubelet reaches the service.
 async fn register(
     paths: &SocketPaths,
     status: &watch::Sender<Status>,
@@ -56,7 +56,7 @@ async fn register(
     };
     let registration = paths.registration();
     loop {
-        // The sender outlives us, so waiting cannot fail.
+        // The sender lives longer than this future, so waiting cannot fail.
         let _ = serving.wait_for(|serving| *serving).await;
         tokio::select! {
             end = pluginwatcher::run(&registration, info.clone(), status.clone()) => return end,
@@ -88,14 +88,14 @@ async fn serve(
         let (began, rest) = (Instant::now(), pause.next());
         let service =
             DraPluginServer::new(Service(driver.clone())).max_decoding_message_size(MAX_MESSAGE_BYTES);
-        // Connections outlive a server that is dropped. One that is told closes them, and the kubelet connects anew for its next call.
+        // A dropped server leaves its connections open. A shutdown closes them, and the kubelet connects again.
         let (_alive, over) = oneshot::channel::<()>();
         let incoming = UnixListenerStream::new(listener);
         let over = async move { drop(over.await) };
         let server = Server::builder().add_service(service).serve_with_incoming_shutdown(incoming, over);
         let server = tokio::spawn(server);
         tokio::select! {
-            // Ends by itself only when the listener breaks; the next round makes another.
+            // The server ends only when the listener breaks; the next round makes another one.
             _ = server => {}
             () = own.gone(&mut watcher) => {}
         }
@@ -117,7 +117,9 @@ impl<D: Driver> DraPlugin for Service<D> {
         for claim in request.into_inner().claims {
             let answer = match self.0.prepare(&claim).await {
                 Ok(devices) => wire::NodePrepareResourceResponse { devices, error: String::new() },
-                Err(error) => wire::NodePrepareResourceResponse { devices: Vec::new(), error: some(error) },
+                Err(error) => {
+                    wire::NodePrepareResourceResponse { devices: Vec::new(), error: non_empty(error) }
+                }
             };
             claims.insert(claim.uid, answer);
         }
@@ -130,15 +132,15 @@ impl<D: Driver> DraPlugin for Service<D> {
     ) -> Result<Response<wire::NodeUnprepareResourcesResponse>, tonic::Status> {
         let mut claims = BTreeMap::new();
         for claim in request.into_inner().claims {
-            let error = self.0.unprepare(&claim).await.err().map(some).unwrap_or_default();
+            let error = self.0.unprepare(&claim).await.err().map(non_empty).unwrap_or_default();
             claims.insert(claim.uid, wire::NodeUnprepareResourceResponse { error });
         }
         Ok(Response::new(wire::NodeUnprepareResourcesResponse { claims }))
     }
 }
 
-/// An error that is not taken for none.
-fn some(error: String) -> String {
+/// An error with a text, since an empty one means success.
+fn non_empty(error: String) -> String {
     if error.is_empty() { "failed for no known reason".to_owned() } else { error }
 }
 
@@ -179,7 +181,7 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn every_claim_is_answered_and_the_socket_comes_back() {
+    async fn every_claim_is_answered_and_the_socket_is_restored() {
         let root = tempfile::tempdir().unwrap();
         let folder = |name: &str| root.path().join(name);
         std::fs::create_dir(folder("registry")).unwrap();

@@ -1,7 +1,8 @@
-//! Serving a registration on a socket of its own, round after round.
+//! Serving a registration at a socket of its own.
 //!
-//! In: the path of the socket, what the plugin says of itself. Out: the socket is there and answered, and is made again when it vanishes or the
-//! kubelet refused: making it anew is how a plugin asks again. Never: the plugin's own service, or a socket taken from who serves it.
+//! In: the path of the socket, the description of the plugin. Out: a served socket, which is made again when it
+//! vanishes, and after a refusal, as the kubelet then tries again. Never: the service of the plugin itself, or a socket
+//! taken from a process that serves it.
 
 use std::convert::Infallible;
 
@@ -15,11 +16,12 @@ use crate::pause::Pause;
 use crate::socket::{Error, Own};
 use crate::watch::{Names, Target, Watcher};
 
-/// Keeps the registration in the kubelet's folder until the future is dropped, which takes the socket away and so tells the
-/// kubelet that the plugin is gone. While another process serves the socket it is left to that. Must be called inside a tokio runtime.
+/// Keeps the registration in the kubelet's folder until the future is dropped. That removes the socket, so that the
+/// kubelet drops the plugin. While another process serves the socket, this one waits. Must be called inside a tokio
+/// runtime.
 ///
 /// # Errors
-/// When the socket cannot be made, the folder being absent included.
+/// The socket cannot be made, for example because the folder is absent.
 pub async fn run(
     paths: &SocketPaths,
     info: Info,
@@ -36,17 +38,17 @@ pub async fn run(
         let service = Registrar::new(info.clone(), status.clone()).server();
         let server =
             Server::builder().add_service(service).serve_with_incoming(UnixListenerStream::new(listener));
-        let mut said = status.subscribe();
+        let mut updates = status.subscribe();
         let over = async {
             tokio::select! {
                 // The sender lives in the service, so waiting cannot fail.
-                _ = said.wait_for(|status| matches!(status, Status::Refused(_))) => {}
+                _ = updates.wait_for(|status| matches!(status, Status::Refused(_))) => {}
                 () = own.gone(&mut watcher) => {}
             }
             sleep(rest).await;
         };
         tokio::select! {
-            // Ends by itself only when the listener breaks; the next round makes another.
+            // The server ends only when the listener breaks; the next round makes another one.
             _ = server => sleep(rest).await,
             () = over => {}
         }

@@ -399,7 +399,11 @@ async fn odd_recordings_name_file_and_field() {
 proptest! {
     /// Whatever numbers the kubelet sends: an error or sane values.
     #[test]
-    fn no_numbers_make_it_panic(cpus in proptest::collection::vec(any::<i64>(), 0..4), size in any::<u64>(), zone in any::<i64>()) {
+    fn no_numbers_make_it_panic(
+        cpus in proptest::collection::vec(any::<i64>(), 0..4),
+        size in any::<u64>(),
+        zone in any::<i64>(),
+    ) {
         let container = wire::ContainerResources {
             cpu_ids: cpus,
             memory: vec![memory("memory", size, &[zone])],

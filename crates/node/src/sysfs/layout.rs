@@ -12,7 +12,8 @@ use crate::file;
 pub struct Layout {
     /// CPUs of one core each. Every online CPU is in exactly one.
     pub cores: Vec<CpuSet>,
-    /// CPUs under one last-level cache each. CPUs for which the kernel lists no cache (many virtual machines) are in none.
+    /// CPUs under one last-level cache each. CPUs for which the kernel lists no cache (many virtual machines) are in
+    /// none.
     pub caches: Vec<CpuSet>,
 }
 

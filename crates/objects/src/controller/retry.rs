@@ -61,6 +61,8 @@ struct Slot<A, F> {
     action: A,
     /// `None` if the action was only put off.
     failure: Option<F>,
+    /// The pauses after failures; `None` before the first one.
+    limits: Option<(Duration, Duration)>,
     retry: Retry,
 }
 
@@ -76,16 +78,19 @@ impl<A: Clone + PartialEq, F> RetryState<A, F> {
         self.slots.retain(|slot| slot.action != *action);
     }
 
-    /// Notes that an action failed. `limits` are the pauses of a new slot.
+    /// Notes that an action failed. Pauses grow from `limits.0` to `limits.1`, and start over when the limits change.
     pub fn failed(&mut self, action: &A, failure: F, limits: (Duration, Duration), now: Instant) {
-        let slot = self.slot(action, limits);
+        let slot = self.slot(action);
+        if slot.limits.replace(limits) != Some(limits) {
+            slot.retry = Retry::new(limits);
+        }
         slot.failure = Some(failure);
         slot.retry.failed(now);
     }
 
     /// Puts an action off for `delay`. A failure of it stays known unless `forgive`.
     pub fn postponed(&mut self, action: &A, delay: Duration, forgive: bool, now: Instant) {
-        let slot = self.slot(action, (delay, delay));
+        let slot = self.slot(action);
         if forgive {
             slot.failure = None;
         }
@@ -108,10 +113,11 @@ impl<A: Clone + PartialEq, F> RetryState<A, F> {
         self.slots.retain(|slot| wanted(&slot.action));
     }
 
-    /// The time of the earliest next try.
+    /// The time of the earliest next try of the wanted actions.
     #[must_use]
-    pub fn next(&self) -> Option<Instant> {
-        self.slots.iter().filter_map(|slot| slot.retry.next()).min()
+    pub fn next(&self, wanted: impl Fn(&A) -> bool) -> Option<Instant> {
+        let wanted = self.slots.iter().filter(|slot| wanted(&slot.action));
+        wanted.filter_map(|slot| slot.retry.next()).min()
     }
 
     /// Whether every action succeeded.
@@ -120,9 +126,10 @@ impl<A: Clone + PartialEq, F> RetryState<A, F> {
         self.slots.is_empty()
     }
 
-    fn slot(&mut self, action: &A, limits: (Duration, Duration)) -> &mut Slot<A, F> {
+    fn slot(&mut self, action: &A) -> &mut Slot<A, F> {
         let index = self.slots.iter().position(|slot| slot.action == *action).unwrap_or_else(|| {
-            self.slots.push(Slot { action: action.clone(), failure: None, retry: Retry::new(limits) });
+            let retry = Retry::new((Duration::ZERO, Duration::ZERO));
+            self.slots.push(Slot { action: action.clone(), failure: None, limits: None, retry });
             self.slots.len() - 1
         });
         &mut self.slots[index]
@@ -145,11 +152,12 @@ mod tests {
         assert!(!state.is_waiting(&"a", late));
         state.postponed(&"a", Duration::from_secs(5), false, late);
         assert_eq!(state.actions().collect::<Vec<_>>(), [(&"a", Some(&"denied"))]);
-        assert_eq!(state.next(), Some(late + Duration::from_secs(5)));
+        assert_eq!(state.next(|_| true), Some(late + Duration::from_secs(5)));
+        assert_eq!(state.next(|action| *action != "a"), None);
         state.postponed(&"a", Duration::from_secs(5), true, late);
         assert_eq!(state.actions().collect::<Vec<_>>(), [(&"a", None)]);
         state.succeeded(&"a");
-        assert!(state.is_empty() && state.next().is_none());
+        assert!(state.is_empty() && state.next(|_| true).is_none());
     }
 
     #[test]
@@ -158,6 +166,15 @@ mod tests {
         state.failed(&1, (), LIMITS, Instant::now());
         state.retain(|action| *action != 1);
         assert!(state.is_empty());
+    }
+
+    #[test]
+    fn a_refusal_after_a_postponement_has_pauses_of_its_own() {
+        let now = Instant::now();
+        let mut state = RetryState::<u8, ()>::default();
+        state.postponed(&1, Duration::from_millis(1), false, now);
+        state.failed(&1, (), LIMITS, now);
+        assert!(state.next(|_| true).is_some_and(|next| next >= now + LIMITS.0 / 2));
     }
 
     #[test]

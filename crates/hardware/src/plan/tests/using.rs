@@ -1,8 +1,8 @@
-//! What there is to do while pods use the devices.
+//! Plans while pods use the devices.
 
 use super::*;
 
-/// A DeviceConfig with a device plugin and more in its spec.
+/// A DeviceConfig with a device plugin, and with these further fields.
 fn serving(more: &Value) -> Config {
     let mut body = json!({
         "metadata": { "resourceVersion": "1" },
@@ -12,31 +12,31 @@ fn serving(more: &Value) -> Config {
     config("acc", body)
 }
 
-/// One with its Module and a node that has the driver, at this version.
+/// The cluster with its Module, and a node that has the driver.
 fn running(config: &Config) -> ClusterState {
-    let mut world = served();
+    let mut cluster = served();
     let version = config.object.spec.driver_version.as_str();
     let labels = json!({ "acc": "1", keys::LABEL_DRIVER: "hw.acc-module", VERSION: version });
-    world.put_node("n1".into(), node(labels));
-    put(&mut world, config);
-    let (id, live) = as_wanted(&world, config);
-    world.put_nmc("n1".into(), nmc(&live));
-    world.put_module(id, live);
-    world
+    cluster.put_node("n1".into(), node(labels));
+    put(&mut cluster, config);
+    let (id, live) = as_wanted(&cluster, config);
+    cluster.put_nmc("n1".into(), Some(nmc(&live)));
+    cluster.put_module(id, live);
+    cluster
 }
 
-/// Its user has changed it; says what there is to do, but for the accounts.
-fn changed(world: &mut ClusterState, config: &Config) -> (Vec<String>, State) {
-    world.remove_config(&config.id());
-    put(world, config);
-    let plan = plan(world, config, false);
-    let others = |one: &String| one != "ensure ServiceAccount" && !is_cleaning(one);
-    let doing = shown(&plan.doing).into_iter().filter(others).collect();
-    (doing, plan.state)
+/// Replaces the DeviceConfig. Returns the actions, except for accounts, and the state.
+fn changed(cluster: &mut ClusterState, config: &Config) -> (Vec<String>, ConfigState) {
+    cluster.remove_config(&config.id());
+    put(cluster, config);
+    let plan = plan(cluster, config, false);
+    let others = |one: &String| one != "ensure ServiceAccount" && !is_removal(one);
+    let actions = shown(&plan.actions).into_iter().filter(others).collect();
+    (actions, plan.state)
 }
 
-/// A pod with a device under this name: it asks for the resource, or was given it by a claim.
-fn user(world: &mut ClusterState, name: &str, device: &str) {
+/// A pod with a device under this name, by a request or by a resource claim.
+fn user(cluster: &mut ClusterState, name: &str, device: &str) {
     let (id, uid) = (Id::new("x", name), format!("uid-{name}"));
     let mut resources = vec![Arc::from(device)];
     if is_driver(device) {
@@ -44,16 +44,16 @@ fn user(world: &mut ClusterState, name: &str, device: &str) {
             drivers: resources.drain(..).collect(),
             pods: [(uid.as_str().into(), id.clone())].into(),
         };
-        world.put_holding(id.clone(), Some(holding));
+        cluster.put_claim_in_use(id.clone(), Some(holding));
     }
-    let pod = crate::cluster_state::Pod { node: "n1".into(), uid: uid.into(), resources, leaving: false };
-    world.put_pod(id, Some(pod));
+    let pod = crate::cluster_state::Pod { node: "n1".into(), uid: uid.into(), resources, terminating: false };
+    cluster.put_pod(id, Some(pod));
 }
 
-/// Whatever changes how KMM loads the driver, said anew or no longer, it waits for the pods that use it.
+/// Each change after which KMM reloads the driver waits for pods.
 #[test]
-fn under_the_same_version_nothing_is_swapped_under_pods() {
-    let held = State::Held(vec!["n1".to_owned()]);
+fn a_reload_under_the_same_version_waits_for_pods() {
+    let held = ConfigState::ReloadBlocked(vec!["n1".to_owned()]);
     let mapping = |more: Value| {
         let mut mapping = json!({ "regexp": "^.+$", "image": "r/acc:1" });
         json_patch::merge(&mut mapping, &more);
@@ -78,31 +78,31 @@ fn under_the_same_version_nothing_is_swapped_under_pods() {
         };
         for (before, after) in [(&plain, &more), (&more, &plain)] {
             let (before, after) = (serving(before), serving(after));
-            let mut world = running(&before);
-            assert_eq!(changed(&mut world, &before), (vec![], State::Good), "{more}");
-            let steps = ["apply", "fence n1"].map(str::to_owned).to_vec();
-            assert_eq!(changed(&mut world, &after), (steps, State::Writing), "{more}");
-            user(&mut world, "p", DEVICE);
-            assert_eq!(changed(&mut world, &after), (vec![], held.clone()), "{more}");
+            let mut cluster = running(&before);
+            assert_eq!(changed(&mut cluster, &before), (vec![], ConfigState::InSync), "{more}");
+            let steps = ["apply", "taint n1"].map(str::to_owned).to_vec();
+            assert_eq!(changed(&mut cluster, &after), (steps, ConfigState::Writing), "{more}");
+            user(&mut cluster, "p", DEVICE);
+            assert_eq!(changed(&mut cluster, &after), (vec![], held.clone()), "{more}");
         }
     }
-    // A change that does not reach loaded drivers does not wait for pods.
+    // A change without influence on loaded drivers does not wait for pods.
     for more in
         [json!({ "tolerations": [{ "operator": "Exists" }] }), json!({ "imagePullSecret": { "name": "s" } })]
     {
-        let mut world = running(&serving(&json!({})));
-        user(&mut world, "p", DEVICE);
-        let (doing, state) = changed(&mut world, &serving(&more));
-        assert_eq!((doing, state), (vec!["apply".to_owned()], State::Writing), "{more}");
+        let mut cluster = running(&serving(&json!({})));
+        user(&mut cluster, "p", DEVICE);
+        let (actions, state) = changed(&mut cluster, &serving(&more));
+        assert_eq!((actions, state), (vec!["apply".to_owned()], ConfigState::Writing), "{more}");
     }
 }
 
-/// An answer may be older than what the watch has said meanwhile.
+/// An answer may be older than the latest event of the watch.
 #[test]
-fn a_pod_that_has_gone_does_not_come_back() {
+fn a_list_does_not_bring_back_deleted_pods() {
     let config = serving(&json!({}));
-    let mut world = running(&config);
-    user(&mut world, "p", DEVICE);
+    let mut cluster = running(&config);
+    user(&mut cluster, "p", DEVICE);
     let p = Id::new("x", "p");
     let seen = || {
         let mut one = running(&config);
@@ -110,122 +110,122 @@ fn a_pod_that_has_gone_does_not_come_back() {
         let pods = one.pods.unwrap();
         pods.on("n1").map(|(id, pod)| (id.clone(), pod.clone())).collect::<Vec<_>>()
     };
-    let users = |world: &ClusterState| world.pods.as_ref().unwrap().on("n1").count();
-    let before = world.pods_gone();
-    world.put_pod(p.clone(), None);
-    world.put_seen(seen(), before);
-    assert_eq!(users(&world), 0);
-    world.put_seen(seen(), world.pods_gone());
-    assert_eq!(users(&world), 1);
-    let before = world.pods_gone();
-    world.put_pods(Pods::default());
-    world.put_seen(seen(), before);
-    assert_eq!(users(&world), 0);
+    let users = |cluster: &ClusterState| cluster.pods.as_ref().unwrap().on("n1").count();
+    let before = cluster.pods_gone();
+    cluster.put_pod(p.clone(), None);
+    cluster.put_listed_pods(seen(), before);
+    assert_eq!(users(&cluster), 0);
+    cluster.put_listed_pods(seen(), cluster.pods_gone());
+    assert_eq!(users(&cluster), 1);
+    let before = cluster.pods_gone();
+    cluster.put_pods(Pods::default());
+    cluster.put_listed_pods(seen(), before);
+    assert_eq!(users(&cluster), 0);
 }
 
-/// A cordon, say, under which the driver stays only because the Module tolerates it.
+/// A cordon that the Module tolerates, so that the driver stays.
 #[test]
-fn a_toleration_that_keeps_a_driver_goes_when_no_pod_uses_the_devices() {
+fn removal_of_a_toleration_waits_for_pods() {
     let tolerant = serving(&json!({ "tolerations": [{ "key": UNSCHEDULABLE, "operator": "Exists" }] }));
     let plain = serving(&json!({}));
     for (before, after, cordoned, waits) in [
         (&tolerant, &plain, true, true),
         (&tolerant, &plain, false, false),
-        // Nothing that KMM has not unloaded, or is not about to.
+        // KMM has unloaded the driver, or is about to.
         (&plain, &tolerant, true, false),
     ] {
-        let mut world = running(before);
-        let n1 = Node { unschedulable: cordoned, ..world.nodes["n1"].clone() };
-        world.put_node("n1".into(), Node { version: "9".to_owned(), ..n1 });
-        user(&mut world, "p", DEVICE);
-        let held = State::Held(vec!["n1".to_owned()]);
-        let wanted = if waits { (vec![], held) } else { (vec!["apply".to_owned()], State::Writing) };
-        assert_eq!(changed(&mut world, after), wanted, "{cordoned} {waits}");
-        world.put_pod(Id::new("x", "p"), None);
-        let (doing, _) = changed(&mut world, after);
-        assert_eq!(doing.contains(&"fence n1".to_owned()), waits, "{doing:?}");
+        let mut cluster = running(before);
+        let n1 = Node { unschedulable: cordoned, ..cluster.nodes["n1"].clone() };
+        cluster.put_node("n1".into(), Node { version: "9".to_owned(), ..n1 });
+        user(&mut cluster, "p", DEVICE);
+        let held = ConfigState::ReloadBlocked(vec!["n1".to_owned()]);
+        let wanted = if waits { (vec![], held) } else { (vec!["apply".to_owned()], ConfigState::Writing) };
+        assert_eq!(changed(&mut cluster, after), wanted, "{cordoned} {waits}");
+        cluster.put_pod(Id::new("x", "p"), None);
+        let (actions, _) = changed(&mut cluster, after);
+        assert_eq!(actions.contains(&"taint n1".to_owned()), waits, "{actions:?}");
     }
 }
 
 /// Nodes that wait for another version still follow a Module that goes back to theirs.
 #[test]
-fn back_to_a_version_with_other_parameters_waits_for_those_who_have_it() {
-    let mut world = running(&serving(&json!({})));
-    user(&mut world, "p", DEVICE);
+fn other_parameters_of_a_former_version_wait_for_its_nodes() {
+    let mut cluster = running(&serving(&json!({})));
+    user(&mut cluster, "p", DEVICE);
     let next = serving(&json!({ "driverVersion": "2.0" }));
-    let (id, mut live) = as_wanted(&world, &next);
+    let (id, mut live) = as_wanted(&cluster, &next);
     live.body["metadata"]["resourceVersion"] = "6".into();
-    world.put_module(id, live);
-    assert_eq!(changed(&mut world, &next), (vec![], State::Good));
+    cluster.put_module(id, live);
+    assert_eq!(changed(&mut cluster, &next), (vec![], ConfigState::InSync));
     let back = json!({ "modprobe": { "parameters": ["x=1"] } });
-    let held = State::Held(vec!["n1".to_owned()]);
-    assert_eq!(changed(&mut world, &serving(&back)), (vec![], held));
-    assert_eq!(changed(&mut world, &serving(&json!({}))), (vec!["apply".to_owned()], State::Writing));
-    // A node that is free meanwhile does not get the former version.
-    world.put_node("n0".into(), {
+    let held = ConfigState::ReloadBlocked(vec!["n1".to_owned()]);
+    assert_eq!(changed(&mut cluster, &serving(&back)), (vec![], held));
+    assert_eq!(changed(&mut cluster, &serving(&json!({}))), (vec!["apply".to_owned()], ConfigState::Writing));
+    // A node that becomes free meanwhile does not get the former version.
+    cluster.put_node("n0".into(), {
         let labels = json!({ "acc": "1", keys::LABEL_DRIVER: "hw.acc-module", VERSION: "1.0" });
         node(labels)
     });
-    assert_eq!(changed(&mut world, &serving(&back)).0, [""; 0]);
+    assert_eq!(changed(&mut cluster, &serving(&back)).0, [""; 0]);
     let mut ignoring = back;
     ignoring["upgradePolicy"] = json!({ "podsUsingDevices": "Ignore" });
-    assert_eq!(changed(&mut world, &serving(&ignoring)).0[0], "apply");
+    assert_eq!(changed(&mut cluster, &serving(&ignoring)).0[0], "apply");
 }
 
-/// The node as it is, in a newer version; with a fence that names this claim, or with none.
-fn with_fence(world: &ClusterState, labels: Value, claim: Option<&str>) -> Node {
-    let fence = |claim| json!({ "key": CORDON_TAINT, "value": claim, "effect": "NoSchedule", "timeAdded": "2026-01-01T00:00:00Z" });
-    let version = world.nodes["n1"].version.parse::<u64>().unwrap() + 1;
-    let taints = claim.map(|claim| serde_json::from_value(fence(claim)).unwrap());
+/// A newer version of the node, with a cordon taint for this claim, or without.
+fn with_cordon_taint(cluster: &ClusterState, labels: Value, claim: Option<&str>) -> Node {
+    let taint = |claim| json!({ "key": CORDON_TAINT, "value": claim, "effect": "NoSchedule", "timeAdded": "2026-01-01T00:00:00Z" });
+    let version = cluster.nodes["n1"].version.parse::<u64>().unwrap() + 1;
+    let taints = claim.map(|claim| serde_json::from_value(taint(claim)).unwrap());
     Node { version: version.to_string(), taints: taints.into_iter().collect(), ..node(labels) }
 }
 
-/// Newer than any before it.
-fn put_module(world: &mut ClusterState, id: &Id, mut live: ObservedObject) {
-    let version = world.modules[id].text("/metadata/resourceVersion").parse::<u64>().unwrap() + 1;
+/// Puts a Module with a newer version.
+fn put_module(cluster: &mut ClusterState, id: &Id, mut live: ObservedObject) {
+    let version = cluster.modules[id].text("/metadata/resourceVersion").parse::<u64>().unwrap() + 1;
     live.body["metadata"]["resourceVersion"] = version.to_string().into();
-    world.put_module(id.clone(), live);
+    cluster.put_module(id.clone(), live);
 }
 
 #[test]
-fn a_module_that_reloads_drivers_is_written_when_no_pod_can_arrive() {
+fn a_reloading_module_is_written_when_no_pod_can_arrive() {
     let after = serving(&json!({ "modprobe": { "parameters": ["x=1"] } }));
-    let mut world = running(&serving(&json!({})));
-    world.put_node("n1".into(), with_fence(&world, ours(), Some(CLAIM)));
-    assert_eq!(changed(&mut world, &after).0, ["apply"], "it is fenced already");
-    let doing = plan(&world, &after, false).doing;
-    let unused = doing.iter().find_map(|one| match one {
+    let mut cluster = running(&serving(&json!({})));
+    cluster.put_node("n1".into(), with_cordon_taint(&cluster, ours(), Some(CLAIM)));
+    assert_eq!(changed(&mut cluster, &after).0, ["apply"], "it is tainted already");
+    let actions = plan(&cluster, &after, false).actions;
+    let unused = actions.iter().find_map(|one| match one {
         Action::Apply(_, unused) => Some(unused.clone()),
         _ => None,
     });
     let since: Timestamp = "2026-01-01T00:00:00Z".parse().unwrap();
     let wanted = Precondition {
-        names: BTreeSet::from([DEVICE.to_owned()]),
-        fences: BTreeMap::from([("n1".to_owned(), Some(since))]),
+        device_names: BTreeSet::from([DEVICE.to_owned()]),
+        cordon_taints: BTreeMap::from([("n1".to_owned(), Some(since))]),
     };
     assert_eq!(unused, Some(wanted));
-    // A refused Module keeps no pods away.
-    let doing = plan(&world, &after, true).doing;
-    assert_eq!(shown(&doing)[2..], ["apply", "unfence n1"]);
-    // The fence stays until KMM has unloaded what it unloads.
-    let (id, live) = as_wanted(&world, &after);
-    put_module(&mut world, &id, live.clone());
-    assert_eq!(changed(&mut world, &after), (vec![], State::Good));
-    world.put_nmc("n1".into(), nmc(&live));
-    assert_eq!(changed(&mut world, &after).0, ["unfence n1"]);
+    // A refused Module needs no taints.
+    let actions = plan(&cluster, &after, true).actions;
+    assert_eq!(shown(&actions)[2..], ["apply", "untaint n1"]);
+    // The cordon taint stays until KMM has unloaded the driver.
+    let (id, live) = as_wanted(&cluster, &after);
+    put_module(&mut cluster, &id, live.clone());
+    assert_eq!(changed(&mut cluster, &after), (vec![], ConfigState::InSync));
+    cluster.put_nmc("n1".into(), Some(nmc(&live)));
+    assert_eq!(changed(&mut cluster, &after).0, ["untaint n1"]);
 }
 
-/// From when it was seen, not from the second in which it was put up; whatever else happens to the node meanwhile.
+/// The time is that of the first sight, not of `timeAdded`; other changes of the node do not matter.
 #[test]
-fn a_fence_is_as_old_as_it_was_seen() {
-    let mut world = ClusterState::default();
-    let fenced = |version: &str, seen: i64, taints: Vec<Taint>| Node {
+fn a_cordon_taint_counts_from_first_sight() {
+    let mut cluster = ClusterState::default();
+    let cordon_tainted = |version: &str, seen: i64, taints: Vec<Taint>| Node {
         taints,
         version: version.to_owned(),
-        fence_seen: Some(Timestamp::from_second(seen).unwrap()),
+        cordon_taint_seen: Some(Timestamp::from_second(seen).unwrap()),
         ..Node::default()
     };
-    let fence = |claim: &str| {
+    let taint = |claim: &str| {
         vec![
             serde_json::from_value::<Taint>(
                 json!({ "key": CORDON_TAINT, "value": claim, "effect": "NoSchedule" }),
@@ -234,19 +234,18 @@ fn a_fence_is_as_old_as_it_was_seen() {
         ]
     };
     let mut seen = |version, at, taints| {
-        world.put_node("n1".into(), fenced(version, at, taints));
-        world.nodes["n1"].fence_seen.map(Timestamp::as_second)
+        cluster.put_node("n1".into(), cordon_tainted(version, at, taints));
+        cluster.nodes["n1"].cordon_taint_seen.map(Timestamp::as_second)
     };
-    assert_eq!(seen("1", 10, fence(CLAIM)), Some(10));
-    assert_eq!(seen("2", 20, fence(CLAIM)), Some(10), "the same one");
-    assert_eq!(seen("3", 30, fence("hw.other")), Some(30), "another's");
-    assert_eq!(seen("4", 40, fence(CLAIM)), Some(40));
+    assert_eq!(seen("1", 10, taint(CLAIM)), Some(10));
+    assert_eq!(seen("2", 20, taint(CLAIM)), Some(10), "the same taint");
+    assert_eq!(seen("3", 30, taint("hw.other")), Some(30), "the taint of another claim");
+    assert_eq!(seen("4", 40, taint(CLAIM)), Some(40));
 }
 
-/// Another name for the devices, or none, and another version in one edit: who has one under the former name still has
-/// it.
+/// One edit changes the version and the device names, or removes them: pods with a former name still count.
 #[test]
-fn who_has_a_device_under_a_former_name_still_uses_it() {
+fn pods_with_devices_under_a_former_name_count() {
     let (other, driver) = ("example.com/other", "acc.example.com");
     let renamed = json!({ "driverVersion": "2.0", "devicePlugin": { "resourceNames": [other] } });
     let dropped = json!({ "driverVersion": "2.0", "devicePlugin": null });
@@ -254,46 +253,50 @@ fn who_has_a_device_under_a_former_name_still_uses_it() {
     for (device, next) in [(DEVICE, &renamed), (DEVICE, &dropped), (driver, &undriven), (driver, &dropped)] {
         let before = serving(&json!({ "devicePlugin": { "driverNames": [driver] } }));
         let after = serving(next);
-        let mut world = running(&before);
-        user(&mut world, "p", device);
-        assert_eq!(changed(&mut world, &after).0, ["apply"]);
-        let doing = plan(&world, &after, false).doing;
-        let Some(Action::Apply(module, _)) = doing.iter().find(|one| matches!(one, Action::Apply(..))) else {
+        let mut cluster = running(&before);
+        user(&mut cluster, "p", device);
+        assert_eq!(changed(&mut cluster, &after).0, ["apply"]);
+        let actions = plan(&cluster, &after, false).actions;
+        let Some(Action::Apply(module, _)) = actions.iter().find(|one| matches!(one, Action::Apply(..)))
+        else {
             panic!()
         };
-        let (id, mut live) = as_wanted(&world, &after);
+        let (id, mut live) = as_wanted(&cluster, &after);
         live.body["metadata"]["annotations"] = module.body()["metadata"]["annotations"].clone();
-        put_module(&mut world, &id, ObservedObject { body: stated(live.body) });
-        assert_eq!(world.needs(), Needs { pods: true, held: true });
-        let waits = plan(&world, &after, false);
+        put_module(&mut cluster, &id, ObservedObject { body: stated(live.body) });
+        assert_eq!(cluster.optional_watches(), OptionalWatches { pods: true, claims: true });
+        let waits = plan(&cluster, &after, false);
         let pods = rollout::Wait::Pods("x/p".to_owned(), 1);
         assert_eq!(waits.round.waiting, [("n1".to_owned(), pods)], "{next}");
-        // Once the node has the new version the old name is forgotten.
-        world.put_pod(Id::new("x", "p"), None);
+        // Once the node has the new version, the old name is dropped.
+        cluster.put_pod(Id::new("x", "p"), None);
         let mut labels = ours();
         labels[VERSION] = "2.0".into();
-        world.put_node("n1".into(), with_fence(&world, labels, None));
-        world.remove_nmc("n1");
-        let doing = plan(&world, &after, false).doing;
-        let Some(Action::Apply(module, _)) = doing.iter().find(|one| matches!(one, Action::Apply(..))) else {
+        cluster.put_node("n1".into(), with_cordon_taint(&cluster, labels, None));
+        cluster.put_nmc("n1".into(), None);
+        let actions = plan(&cluster, &after, false).actions;
+        let Some(Action::Apply(module, _)) = actions.iter().find(|one| matches!(one, Action::Apply(..)))
+        else {
             panic!()
         };
-        assert_eq!(DeviceNames::on(module.body()).names(), after.device_names());
+        assert_eq!(DeviceNames::recorded_on(module.body()).names(), after.device_names());
     }
-    // A name that is replaced under the same version is remembered as long as that version.
+    // A name that is replaced under the same version stays as long as that version.
     let renamed = serving(&json!({ "devicePlugin": { "resourceNames": [other] } }));
-    let world = running(&serving(&json!({})));
-    let doing = plan(&world, &renamed, false).doing;
-    let Some(Action::Apply(module, _)) = doing.iter().find(|one| matches!(one, Action::Apply(..))) else {
+    let cluster = running(&serving(&json!({})));
+    let actions = plan(&cluster, &renamed, false).actions;
+    let Some(Action::Apply(module, _)) = actions.iter().find(|one| matches!(one, Action::Apply(..))) else {
         panic!()
     };
-    assert_eq!(DeviceNames::on(module.body()).names(), BTreeSet::from([DEVICE, other].map(str::to_owned)));
+    assert_eq!(
+        DeviceNames::recorded_on(module.body()).names(),
+        BTreeSet::from([DEVICE, other].map(str::to_owned))
+    );
 }
 
-/// A pod with a device by a resource claim keeps the driver as others do; as long as claims are unknown no node counts
-/// as free.
+/// A pod with a device by a resource claim keeps the driver like others. No node is free while claims are unknown.
 #[test]
-fn who_has_a_device_by_a_claim_uses_it() {
+fn pods_with_devices_by_claims_count() {
     let (driver, claim) = ("acc.example.com", Id::new("x", "p"));
     let plugin = |more: Value| json!({ "devicePlugin": more });
     let resource =
@@ -313,85 +316,86 @@ fn who_has_a_device_by_a_claim_uses_it() {
         let before = serving(&more);
         let mut after = before.clone();
         after.object.spec.driver_version = "2.0".to_owned();
-        let mut world = running(&before);
-        user(&mut world, "p", driver);
-        let (id, live) = as_wanted(&world, &after);
-        put_module(&mut world, &id, live);
+        let mut cluster = running(&before);
+        user(&mut cluster, "p", driver);
+        let (id, live) = as_wanted(&cluster, &after);
+        put_module(&mut cluster, &id, live);
         let waiting =
-            |world: &ClusterState| plan(world, &after, false).round.waiting.pop().map(|(_, wait)| wait);
-        world.remove_config(&after.id());
-        put(&mut world, &after);
-        assert_eq!(waiting(&world), *wanted, "{more}");
+            |cluster: &ClusterState| plan(cluster, &after, false).round.waiting.pop().map(|(_, wait)| wait);
+        cluster.remove_config(&after.id());
+        put(&mut cluster, &after);
+        assert_eq!(waiting(&cluster), *wanted, "{more}");
         if wanted.is_none() {
             continue;
         }
-        assert!(world.needs().held, "{more}");
-        // Of another pod of the same name.
-        let concerned = |world: &mut ClusterState, holding| world.put_holding(claim.clone(), holding).len();
+        assert!(cluster.optional_watches().claims, "{more}");
+        // The claim of another pod of the same name.
+        let affected =
+            |cluster: &mut ClusterState, holding| cluster.put_claim_in_use(claim.clone(), holding).len();
         let holding = |uid: &str| {
             let pods = [(uid.into(), Id::new("x", "p"))].into();
             Some(DeviceClaim { drivers: [driver.into()].into(), pods })
         };
-        assert_eq!(concerned(&mut world, holding("uid-former")), 1);
-        assert_eq!(waiting(&world), None, "{more}");
-        assert_eq!(concerned(&mut world, holding("uid-p")), 1);
-        assert_eq!(waiting(&world), waits, "{more}");
-        assert_eq!(concerned(&mut world, None), 1);
-        assert_eq!(waiting(&world), None, "{more}");
-        world.held = None;
-        assert_eq!(waiting(&world), Some(rollout::Wait::Unknown), "{more}");
+        assert_eq!(affected(&mut cluster, holding("uid-former")), 1);
+        assert_eq!(waiting(&cluster), None, "{more}");
+        assert_eq!(affected(&mut cluster, holding("uid-p")), 1);
+        assert_eq!(waiting(&cluster), waits, "{more}");
+        assert_eq!(affected(&mut cluster, None), 1);
+        assert_eq!(waiting(&cluster), None, "{more}");
+        cluster.claims_in_use = None;
+        assert_eq!(waiting(&cluster), Some(rollout::Wait::Unknown), "{more}");
     }
-    // Claims do not matter where no device is given by them.
-    let mut world = running(&serving(&json!({})));
-    world.held = None;
-    assert_eq!(world.needs(), Needs { pods: true, held: false });
+    // Claims do not matter without drivers of claims.
+    let mut cluster = running(&serving(&json!({})));
+    cluster.claims_in_use = None;
+    assert_eq!(cluster.optional_watches(), OptionalWatches { pods: true, claims: false });
     let after = serving(&json!({ "driverVersion": "2.0" }));
-    world.remove_config(&after.id());
-    put(&mut world, &after);
-    let (id, live) = as_wanted(&world, &after);
-    put_module(&mut world, &id, live);
-    assert_eq!(plan(&world, &after, false).round.waiting, []);
+    cluster.remove_config(&after.id());
+    put(&mut cluster, &after);
+    let (id, live) = as_wanted(&cluster, &after);
+    put_module(&mut cluster, &id, live);
+    assert_eq!(plan(&cluster, &after, false).round.waiting, []);
 }
 
-/// Another client removes our labels from a node that is being changed: the cordon taint goes when the driver has gone.
+/// Another client removes our labels from a node that is being changed: the cordon taint stays until the unloading.
 #[test]
-fn a_fence_goes_by_whose_it_is() {
+fn a_cordon_taint_is_removed_by_its_owner() {
     let config = serving(&json!({}));
-    let mut world = running(&config);
-    world.put_node("n1".into(), with_fence(&world, json!({}), Some(CLAIM)));
-    assert_eq!(changed(&mut world, &config).0, [""; 0], "it is not unloaded yet");
-    assert_eq!(world.remove_nmc("n1").into_iter().collect::<Vec<_>>(), [config.id()]);
-    assert_eq!(changed(&mut world, &config).0, ["release n1"]);
-    world.put_node("n1".into(), with_fence(&world, json!({}), Some("hw.other")));
-    assert_eq!(changed(&mut world, &config).0, [""; 0], "of another owner");
-    assert_eq!(world.orphans().into_iter().collect::<Vec<_>>(), ["hw.other"]);
-    world.put_node("n1".into(), with_fence(&world, json!({}), Some(CLAIM)));
-    assert_eq!(world.orphans().len(), 0);
-    world.remove_config(&config.id());
-    world.remove_module(&Id::new("hw", "acc-module"));
-    assert_eq!(world.orphans().into_iter().collect::<Vec<_>>(), [CLAIM]);
-    assert_eq!(shown(&orphan(&world, CLAIM)), ["release n1"]);
-    world.remove_node(&"n1".into());
-    assert_eq!(world.orphans().len(), 0);
+    let mut cluster = running(&config);
+    cluster.put_node("n1".into(), with_cordon_taint(&cluster, json!({}), Some(CLAIM)));
+    assert_eq!(changed(&mut cluster, &config).0, [""; 0], "not unloaded yet");
+    assert_eq!(cluster.put_nmc("n1".into(), None).into_iter().collect::<Vec<_>>(), [config.id()]);
+    assert_eq!(changed(&mut cluster, &config).0, ["release n1"]);
+    cluster.put_node("n1".into(), with_cordon_taint(&cluster, json!({}), Some("hw.other")));
+    assert_eq!(changed(&mut cluster, &config).0, [""; 0], "the taint of another owner");
+    assert_eq!(cluster.orphans().into_iter().collect::<Vec<_>>(), ["hw.other"]);
+    cluster.put_node("n1".into(), with_cordon_taint(&cluster, json!({}), Some(CLAIM)));
+    assert_eq!(cluster.orphans().len(), 0);
+    cluster.remove_config(&config.id());
+    cluster.remove_module(&Id::new("hw", "acc-module"));
+    assert_eq!(cluster.orphans().into_iter().collect::<Vec<_>>(), [CLAIM]);
+    assert_eq!(shown(&orphan(&cluster, CLAIM)), ["release n1"]);
+    cluster.remove_node(&"n1".into());
+    assert_eq!(cluster.orphans().len(), 0);
 }
 
-/// A node that no longer matches is fenced before it is given back, and as long as the driver is there.
+/// A node that no longer matches has the cordon taint before its release, and until the driver is unloaded.
 #[test]
-fn a_node_is_given_back_behind_a_fence() {
+fn a_node_is_released_with_a_cordon_taint() {
     let config = serving(&json!({ "nodeSelector": { "acc": "2" } }));
-    let mut world = running(&serving(&json!({ "nodeSelector": { "acc": "1" } })));
-    assert_eq!(changed(&mut world, &config).0, ["fence n1"]);
-    world.put_node("n1".into(), with_fence(&world, ours(), Some(CLAIM)));
-    assert_eq!(changed(&mut world, &config).0, ["release n1"]);
-    let doing = plan(&world, &config, false).doing;
-    let Some(Action::Node(write)) = doing.last() else { panic!() };
+    let mut cluster = running(&serving(&json!({ "nodeSelector": { "acc": "1" } })));
+    assert_eq!(changed(&mut cluster, &config).0, ["taint n1"]);
+    cluster.put_node("n1".into(), with_cordon_taint(&cluster, ours(), Some(CLAIM)));
+    assert_eq!(changed(&mut cluster, &config).0, ["release n1"]);
+    let actions = plan(&cluster, &config, false).actions;
+    let Some(Action::Node(write)) = actions.last() else { panic!() };
     assert!(!write.patch.to_string().contains("taints"), "{}", write.patch);
-    assert!(write.unused.is_fenced() && !write.unused.names.is_empty());
+    assert!(write.unused.has_cordon_taints() && !write.unused.device_names.is_empty());
 }
 
-/// A plugin reads its configuration again when it changes: that of a version that nodes have stays as it is.
+/// Configurations of versions that nodes still have stay, since plugins read them again on a change.
 #[test]
-fn each_version_has_its_configuration() {
+fn each_version_has_its_own_configuration() {
     let offering = |name: &str, more: Value| {
         let config = json!({ "version": "v1alpha1", "resources": [{ "name": name, "discovery": { "directory": { "path": "/dev", "prefix": "a" } } }] });
         let plugin = json!({ "image": null, "resourceNames": null, "config": config });
@@ -399,8 +403,8 @@ fn each_version_has_its_configuration() {
         json_patch::merge(&mut spec, &more);
         serving(&spec)
     };
-    let files = |world: &ClusterState, config: &Config| {
-        plan(world, config, false).doing.into_iter().find_map(|one| match one {
+    let files = |cluster: &ClusterState, config: &Config| {
+        plan(cluster, config, false).actions.into_iter().find_map(|one| match one {
             Action::Ensure(object, kept) if object.kind().kind == "ConfigMap" => {
                 Some((object.body()["data"].as_object().unwrap().keys().cloned().collect(), kept))
             }
@@ -408,24 +412,24 @@ fn each_version_has_its_configuration() {
         })
     };
     let names = |all: &[&str]| all.iter().map(|name| (*name).to_owned()).collect::<BTreeSet<String>>();
-    let mut world = running(&offering(DEVICE, json!({})));
+    let mut cluster = running(&offering(DEVICE, json!({})));
     let next = offering("example.com/other", json!({ "driverVersion": "2.0" }));
-    changed(&mut world, &next);
-    assert_eq!(files(&world, &next), Some((names(&["2.0.yaml"]), names(&["1.0.yaml"]))));
-    // The Module is written, the node waits.
-    let (id, live) = as_wanted(&world, &next);
-    put_module(&mut world, &id, live);
-    assert_eq!(files(&world, &next), Some((names(&["2.0.yaml"]), names(&["1.0.yaml"]))));
+    changed(&mut cluster, &next);
+    assert_eq!(files(&cluster, &next), Some((names(&["2.0.yaml"]), names(&["1.0.yaml"]))));
+    // The Module is written; the node waits.
+    let (id, live) = as_wanted(&cluster, &next);
+    put_module(&mut cluster, &id, live);
+    assert_eq!(files(&cluster, &next), Some((names(&["2.0.yaml"]), names(&["1.0.yaml"]))));
     let mut labels = ours();
     labels[VERSION] = "2.0".into();
-    world.put_node("n1".into(), with_fence(&world, labels, None));
-    assert_eq!(files(&world, &next).unwrap().1, names(&["1.0.yaml"]), "it is still loaded");
-    world.remove_nmc("n1");
-    assert_eq!(files(&world, &next), Some((names(&["2.0.yaml"]), names(&[]))));
-    // Under the same version it waits with the driver.
-    let mut world = running(&offering(DEVICE, json!({})));
-    user(&mut world, "p", DEVICE);
+    cluster.put_node("n1".into(), with_cordon_taint(&cluster, labels, None));
+    assert_eq!(files(&cluster, &next).unwrap().1, names(&["1.0.yaml"]), "still loaded");
+    cluster.put_nmc("n1".into(), None);
+    assert_eq!(files(&cluster, &next), Some((names(&["2.0.yaml"]), names(&[]))));
+    // Under the same version the configuration waits with the driver.
+    let mut cluster = running(&offering(DEVICE, json!({})));
+    user(&mut cluster, "p", DEVICE);
     let held = offering("example.com/other", json!({ "modprobe": { "parameters": ["x=1"] } }));
-    assert_eq!(changed(&mut world, &held).1, State::Held(vec!["n1".to_owned()]));
-    assert_eq!(files(&world, &held), None);
+    assert_eq!(changed(&mut cluster, &held).1, ConfigState::ReloadBlocked(vec!["n1".to_owned()]));
+    assert_eq!(files(&cluster, &held), None);
 }

@@ -3,13 +3,14 @@
 //! In: paths, or text. Out: a tree, and the file that each field comes from. Never: a check of values.
 //!
 //! Behaviour of the kubelet 1.36.3 (`cmd/kubelet/app/server.go`, `mergeKubeletConfigurations`), followed here:
-//! - The main file is decoded to its structure: unknown fields and other spellings of names are dropped, of repeated keys
-//!   the last one counts, defaults are filled in.
-//! - The directory is walked with its subdirectories, names in the order of their bytes within each, as `filepath.WalkDir`
-//!   does. Files whose name ends in `.conf` count. A symbolic link to a file counts as a file, one to a directory is not
-//!   followed (and with a name in `.conf` an error); so is the directory itself, without a slash at its end.
-//! - Each must say its `apiVersion` and `kind` and repeat no key. It is a JSON merge patch (RFC 7396) of what is there: maps
-//!   are merged, lists and all else replaced, `null` removes.
+//! - The main file is decoded to its structure: unknown fields and other spellings of names are dropped, of repeated
+//!   keys the last one counts, defaults are filled in.
+//! - The directory is walked with its subdirectories, names in the order of their bytes within each, as
+//!   `filepath.WalkDir` does. Files whose name ends in `.conf` count. A symbolic link to a file counts as a file, one
+//!   to a directory is not followed (and with a name in `.conf` an error); so is the directory itself, without a slash
+//!   at its end.
+//! - Each must say its `apiVersion` and `kind` and repeat no key. It is a JSON merge patch (RFC 7396) of what is there:
+//!   maps are merged, lists and all else replaced, `null` removes.
 //! - The result is decoded by Go's `encoding/json`, to which upper and lower case of names are one (see `json`), and
 //!   defaults are filled in once more.
 

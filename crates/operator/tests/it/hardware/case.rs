@@ -208,7 +208,7 @@ impl<'l> Case<'l> {
     }
 
     /// New pods are kept from it.
-    pub(crate) async fn is_fenced(&self, node: &str) -> bool {
+    pub(crate) async fn has_cordon_taint(&self, node: &str) -> bool {
         let node = plain(objects(&self.lab.admin, "v1", "Node", None).get(node).await.unwrap());
         let taints = node["spec"]["taints"].as_array();
         taints.is_some_and(|taints| taints.iter().any(|taint| taint["key"] == CORDON_TAINT))

@@ -289,11 +289,11 @@ fn k08_a_new_version_comes_to_one_node_after_the_other() {
 async fn not_gone(case: &mut Case<'_>, node: &str) {
     let nodes = super::lab::objects(&case.client(), "v1", "Node", None);
     let mut taints = nodes.get(node).await.unwrap().data["spec"]["taints"].clone();
-    let fence = taints.as_array_mut().unwrap().iter_mut().find(|taint| taint["key"] == CORDON_TAINT).unwrap();
-    assert!(fence["timeAdded"].is_string(), "{fence}");
+    let taint = taints.as_array_mut().unwrap().iter_mut().find(|taint| taint["key"] == CORDON_TAINT).unwrap();
+    assert!(taint["timeAdded"].is_string(), "{taint}");
     case.until("acc", "it waits", |config| problem(config, node) == Some("PodsUseDevices")).await;
     case.lab.stop().await;
-    fence["timeAdded"] = "2026-01-01T00:00:00Z".into();
+    taint["timeAdded"] = "2026-01-01T00:00:00Z".into();
     let patch = Patch::Merge(json!({ "spec": { "taints": taints } }));
     nodes.patch(node, &PatchParams::default(), &patch).await.unwrap();
     case.lab.operate().await;
@@ -328,7 +328,10 @@ fn k09_a_deviceconfig_goes_after_its_module() {
         case.lab.quiet().await;
         assert!(case.module("acc").await.unwrap()["metadata"]["deletionTimestamp"].is_null());
         // Nobody comes any more to a node that is free, so that there is an end.
-        assert_eq!([case.is_fenced(&case.node(0)).await, case.is_fenced(&case.node(1)).await], [true, false]);
+        assert_eq!(
+            [case.has_cordon_taint(&case.node(0)).await, case.has_cordon_taint(&case.node(1)).await],
+            [true, false]
+        );
         case.leave_device("user").await;
         let now = case.until("acc", "deleting", |config| is(config, "Progressing", "True", "Deleting")).await;
         assert!(now["status"]["phase"] == "Deleting" && now["metadata"]["finalizers"].is_array());
@@ -336,7 +339,10 @@ fn k09_a_deviceconfig_goes_after_its_module() {
         case.lab.quiet().await;
         let loader = accounts.get_opt("acc-module-loader").await.unwrap();
         assert!(loader.is_some(), "unloading needs it");
-        assert_eq!([case.is_fenced(&case.node(0)).await, case.is_fenced(&case.node(1)).await], [true, true]);
+        assert_eq!(
+            [case.has_cordon_taint(&case.node(0)).await, case.has_cordon_taint(&case.node(1)).await],
+            [true, true]
+        );
         case.kmm.script(|script| script.stuck.clear());
         case.until_gone("acc").await;
         let history = history.end().await;
@@ -537,7 +543,7 @@ fn k23_each_version_of_a_driver_has_its_plugins_configuration() {
     });
 }
 
-/// A pod that came unheard keeps its device: pods are looked at once more, behind the fence, before the Module goes.
+/// A pod that came unheard keeps its device: pods are looked at once more, behind the cordon taint, before the Module goes.
 #[test]
 fn k24_who_is_on_the_way_when_a_deviceconfig_goes_is_waited_for() {
     play("k24", async |lab: &mut Lab| {
@@ -557,7 +563,7 @@ fn k24_who_is_on_the_way_when_a_deviceconfig_goes_is_waited_for() {
         assert!(says(&now, "Ready").unwrap()[2].contains(&format!("{node} by k24/user")), "{now:#}");
         case.lab.quiet().await;
         assert!(case.module("acc").await.unwrap()["metadata"]["deletionTimestamp"].is_null());
-        assert!(case.is_fenced(&node).await, "nobody comes after it");
+        assert!(case.has_cordon_taint(&node).await, "nobody comes after it");
         case.lab.proxy.heal();
         case.leave_device("user").await;
         case.until_gone("acc").await;
