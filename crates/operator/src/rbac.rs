@@ -1,11 +1,12 @@
-//! What the operator's service account must be allowed to do. Next to the code that needs it.
+//! The rights of the operator's service account.
 //!
-//! In: a platform. Out: the rules of a ClusterRole, and of Roles in its own namespace and in OpenShift's. Never: more than is used.
+//! In: a platform. Out: the rules of a ClusterRole, and of Roles in its own namespace and in OpenShift's. Never: a right
+//! that is not used.
 //!
-//! The API server lets nobody grant what he does not have himself. So whatever the operands' roles say is in here too, taken from
-//! the functions those roles are made of (`granted`); that is most of it.
+//! The API server lets only holders of a right grant it. So the rules of the operands' roles are included, from the
+//! functions that make those roles ([`operand_rules`]); they are most of it.
 //!
-//! Names limit what they can: also `create`, because what is made is applied, and a request to apply has the name in it; and `list` and
+//! Names limit what they can: also `create`, because objects are applied, and such a request has the name; and `list` and
 //! `watch` where the operator selects by name.
 
 use api::nrt;
@@ -26,24 +27,24 @@ const CONFIG: &str = "config.openshift.io";
 const MACHINE: &str = "machineconfiguration.openshift.io";
 const LEASES: &str = "coordination.k8s.io";
 
-/// HyperShift: where the ConfigMaps with the NodePools' KubeletConfigs are.
+/// HyperShift: the namespace of the ConfigMaps with the NodePools' KubeletConfigs.
 pub const CONFIG_MANAGED: &str = "openshift-config-managed";
 
-/// What is watched and changed whatever its name.
+/// The verbs for kinds that are watched and changed whatever their names.
 const WHOLE: [&str; 6] = ["get", "list", "watch", "create", "patch", "delete"];
-/// What is done to objects by their names.
+/// The verbs for objects by their names.
 const NAMED: [&str; 4] = ["get", "create", "patch", "delete"];
-/// What is done to all objects of a kind.
+/// The verbs for all objects of a kind.
 const SEEN: [&str; 2] = ["list", "watch"];
 
 /// The rules on a platform.
 #[must_use]
 pub fn rules(platform: Platform) -> Rules {
-    let granted = granted();
+    let operands = operand_rules();
     let mut cluster =
-        [asked_for(), definition(), access(), nodes(platform), reports(), granted.cluster].concat();
+        [requests(), definition(), access(), nodes(platform), reports(), operands.cluster].concat();
     cluster.push(rule("events.k8s.io", &["events"], &["create", "patch"]));
-    // Which platform it is; where it is none of OpenShift's the answer is that there is no such thing, but only to those who may ask.
+    // Detects the platform. Without this right the API server answers 403, also where the kind does not exist.
     cluster.push(rule(CONFIG, &["clusterversions"], &["list"]));
     let mut config_managed = Vec::new();
     if platform.is_openshift() {
@@ -54,11 +55,11 @@ pub fn rules(platform: Platform) -> Rules {
         Platform::OpenShift => cluster.extend(pools()),
         Platform::HyperShift => config_managed.push(rule("", &["configmaps"], &SEEN)),
     }
-    let namespaced = [operands(), own_lease(), granted.namespaced].concat();
+    let namespaced = [operand_objects(), own_lease(), operands.namespaced].concat();
     Rules { cluster: union(cluster), namespaced: union(namespaced), config_managed: union(config_managed) }
 }
 
-/// The rules for wherever OLM may run it. OLM makes no Role in another namespace, so what belongs into one is in the ClusterRole.
+/// The rules for all platforms, for OLM. OLM makes no Role in another namespace, so its rules are in the ClusterRole.
 #[must_use]
 pub fn everywhere() -> Rules {
     let mut all = Rules::default();
@@ -70,12 +71,12 @@ pub fn everywhere() -> Rules {
     Rules { cluster: union(all.cluster), namespaced: union(all.namespaced), config_managed: Vec::new() }
 }
 
-/// What users ask for, and the answers.
-fn asked_for() -> Vec<PolicyRule> {
+/// Users' objects and their status.
+fn requests() -> Vec<PolicyRule> {
     let kinds = [operator::PLURAL, nrs::PLURAL];
     let statuses = kinds.map(|kind| format!("{kind}/status"));
     let finalizers = |kind: &str, name: &str| {
-        // Objects that block the deletion of their owner need it, where the cluster enforces that (OpenShift).
+        // OpenShift demands it of objects that block the deletion of their owner.
         rule_for(numaresources::GROUP, &[&format!("{kind}/finalizers")], name, &["update"])
     };
     vec![
@@ -86,7 +87,7 @@ fn asked_for() -> Vec<PolicyRule> {
     ]
 }
 
-/// The NodeResourceTopology definition. It is shared with others, so it is never deleted; it is watched by its name.
+/// The NodeResourceTopology definition. Other programs use it too, so it is never deleted.
 fn definition() -> Vec<PolicyRule> {
     const GROUP: &str = "apiextensions.k8s.io";
     let name = format!("{}.{}", nrt::PLURAL, nrt::GROUP);
@@ -99,12 +100,12 @@ fn access() -> Vec<PolicyRule> {
     let kinds = ["clusterroles", "clusterrolebindings"];
     let mut rules = vec![rule(RBAC, &kinds, &SEEN)];
     rules.extend([EXPORTER, CLUSTER_SCHEDULER].map(|name| rule_for(RBAC, &kinds, name, &NAMED)));
-    // What operators before 4.18 called it.
+    // The name before 4.18.
     rules.push(rule_for(RBAC, &["clusterrolebindings"], SCHEDULING, &["get", "delete"]));
     rules
 }
 
-/// Nodes: which pools they belong to, how many schedulers they have room for; and what their kubelets say, where nothing else does.
+/// Nodes, for pools and replicas; on Kubernetes also the configuration of their kubelets.
 fn nodes(platform: Platform) -> Vec<PolicyRule> {
     let mut rules = vec![rule("", &["nodes"], &SEEN)];
     if platform == Platform::Kubernetes {
@@ -113,12 +114,12 @@ fn nodes(platform: Platform) -> Vec<PolicyRule> {
     rules
 }
 
-/// The exporters' objects: they get an owner, and go when their node has gone. Whoever sets an owner has to be able to delete.
+/// The exporters' objects: they get an owner, and are deleted with their node. Setting an owner needs the right to delete.
 fn reports() -> Vec<PolicyRule> {
     vec![rule(nrt::GROUP, &[nrt::PLURAL], &["list", "patch", "delete"])]
 }
 
-/// OpenShift's and HyperShift's own: what the cluster is, which TLS it wants, what the exporters' pods may be.
+/// OpenShift and HyperShift: the cluster's version, its TLS profile, the exporters' SecurityContextConstraints.
 fn openshift() -> Vec<PolicyRule> {
     const SECURITY: &str = "security.openshift.io";
     let constraints = ["securitycontextconstraints"];
@@ -128,7 +129,7 @@ fn openshift() -> Vec<PolicyRule> {
     rules
 }
 
-/// OpenShift: pools, what their kubelets are told, and the MachineConfigs of those that want a SELinux policy, named after their pools.
+/// OpenShift: pools, KubeletConfigs, and the MachineConfigs with SELinux policies, named after their pools.
 fn pools() -> Vec<PolicyRule> {
     vec![
         rule(MACHINE, &["machineconfigpools", "kubeletconfigs"], &SEEN),
@@ -137,7 +138,7 @@ fn pools() -> Vec<PolicyRule> {
 }
 
 /// The operands in the operator's namespace. DaemonSets and ConfigMaps are named after pools.
-fn operands() -> Vec<PolicyRule> {
+fn operand_objects() -> Vec<PolicyRule> {
     let named = |group: &str, kinds: &[&str], names: &[&str]| {
         let of = |name: &&str| rule_for(group, kinds, name, &NAMED);
         let mut rules: Vec<PolicyRule> = names.iter().map(of).collect();
@@ -147,7 +148,7 @@ fn operands() -> Vec<PolicyRule> {
     let mut rules = vec![
         rule("", &["configmaps"], &WHOLE),
         rule("apps", &["daemonsets"], &WHOLE),
-        // Its own, for the image it runs.
+        // The operator's own pod, for its image.
         rule("", &["pods"], &["get"]),
     ];
     rules.extend(named("", &["serviceaccounts"], &[EXPORTER, SCHEDULING]));
@@ -165,8 +166,8 @@ fn own_lease() -> Vec<PolicyRule> {
     ]
 }
 
-/// What the operands may do, whichever exporter and scheduler they are.
-fn granted() -> Rules {
+/// The rights of the operands, whichever exporter and scheduler they are.
+fn operand_rules() -> Rules {
     let options = Options::default();
     let needs = Needs { mode: Some(Mode::Patch), owner: OwnerKind::Leave, conditions: true, configz: false };
     let exporter = exporter::rbac::rules(needs, "");

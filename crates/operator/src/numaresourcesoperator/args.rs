@@ -1,58 +1,58 @@
 //! The exporters' arguments.
 //!
-//! In: how a node group's exporters work. Out: arguments in the words of resource-topology-exporter, which ours understands. Never: a flag twice,
-//! nor one that the Go exporter does not have, unless the image is ours.
+//! In: the configuration of a node group's exporters. Out: flags of resource-topology-exporter, which ours has too. Never:
+//! a flag twice, or one that the Go exporter does not have, unless the image is ours.
 
 use api::numaresources::{InfoRefreshMode, LogLevel, NodeGroupConfig, PodsFingerprinting, Switch};
 
-use crate::world::TlsProfile;
+use crate::cluster_state::TlsProfile;
 
-/// Where the kubelet's root directory is mounted.
+/// The mount path of the kubelet's root directory.
 pub(super) const KUBELET: &str = "/host-var-lib-kubelet";
 
-/// What arguments depend on.
-pub(super) struct Wishes<'a> {
-    /// How the exporters work, with nothing left open.
+/// The settings that arguments depend on.
+pub(super) struct Settings<'a> {
+    /// The configuration of the exporters, with defaults filled in.
     pub(super) config: &'a NodeGroupConfig,
-    /// How much they tell.
+    /// Their log level.
     pub(super) log_level: LogLevel,
-    /// Whether metrics are served over TLS, and how.
+    /// The TLS profile for metrics; `None`: without TLS.
     pub(super) tls: Option<&'a TlsProfile>,
-    /// Where the kubelet's configuration is, if its file is to be read.
+    /// The path of the kubelet's configuration, if its file is read.
     pub(super) kubelet_config: Option<String>,
-    /// Whether it is our exporter.
+    /// Whether the exporter is ours.
     pub(super) own: bool,
 }
 
 /// The arguments.
-pub(super) fn args(wishes: &Wishes<'_>) -> Vec<String> {
-    let mode = wishes.config.info_refresh_mode.unwrap_or(InfoRefreshMode::PeriodicAndEvents);
+pub(super) fn args(settings: &Settings<'_>) -> Vec<String> {
+    let mode = settings.config.info_refresh_mode.unwrap_or(InfoRefreshMode::PeriodicAndEvents);
     let period = match mode {
         InfoRefreshMode::Events => "0s".to_owned(),
-        _ => wishes.config.info_refresh_period.unwrap_or_default().to_string(),
+        _ => settings.config.info_refresh_period.unwrap_or_default().to_string(),
     };
     let mut args = vec![
         format!("--sleep-interval={period}"),
         "--sysfs=/host-sys".to_owned(),
         "--podresources-socket=unix:///host-podresources/kubelet.sock".to_owned(),
-        format!("-v={}", wishes.log_level.verbosity()),
+        format!("-v={}", settings.log_level.verbosity()),
     ];
-    args.extend(fingerprint(wishes.config).iter().map(|arg| (*arg).to_owned()));
+    args.extend(fingerprint(settings.config).iter().map(|arg| (*arg).to_owned()));
     args.push("--refresh-node-resources".to_owned());
     args.push("--add-nrt-owner=false".to_owned());
-    args.extend(metrics(wishes.tls));
-    if wishes.config.info_refresh_pause == Some(Switch::Enabled) {
+    args.extend(metrics(settings.tls));
+    if settings.config.info_refresh_pause == Some(Switch::Enabled) {
         args.push("--no-publish".to_owned());
     }
     let events = mode != InfoRefreshMode::Periodic;
     if events {
         args.push("--notify-file=/run/rte/notify".to_owned());
     }
-    if wishes.own {
-        // Said to be nowhere, it is not looked for either: a timer alone is what was asked for.
+    if settings.own {
+        // An empty path disables events: only the period was requested.
         args.push(format!("--kubelet-state-dir={}", if events { KUBELET } else { "" }));
     }
-    args.extend(wishes.kubelet_config.iter().map(|path| format!("--kubelet-config-file={path}")));
+    args.extend(settings.kubelet_config.iter().map(|path| format!("--kubelet-config-file={path}")));
     args
 }
 

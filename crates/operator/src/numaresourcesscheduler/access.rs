@@ -1,21 +1,22 @@
-//! What the scheduler may do.
+//! The scheduler's rights.
 //!
-//! In: whether it is ours. Out: rules. Never: one that nobody needs; nor a limit to names on `create`, which no request could meet.
+//! In: whether it is ours. Out: rules. Never: a right that it does not use; a limit to names on `create`, which no request
+//! could meet.
 //!
-//! Who grants a right has to have it: the operator's own rules have these among them.
+//! The API server lets only holders of a right grant it, so the operator's own rules include these.
 
 use api::numaresources::keys::SCHEDULER_LEASE;
 use deployer::manifests::plugin;
 use k8s_openapi::api::rbac::v1::PolicyRule;
 
-/// In the cluster; `own`: for our scheduler, else for kube-scheduler with the Go plugin.
+/// The rules in the cluster; `own`: of our scheduler, else of kube-scheduler with the Go plugin.
 #[must_use]
 pub fn cluster(own: bool) -> Vec<PolicyRule> {
     if own { scheduler::rbac::cluster() } else { plugin::rules::with_zones() }
 }
 
-/// In the operator's namespace: its lease. (The Go operator adds the Endpoints that leases were before; no scheduler of a version with the
-/// plugin's current arguments uses them.)
+/// The rules in the operator's namespace: its lease. The Go operator adds Endpoints, which were leases before; no
+/// scheduler with the plugin's current arguments uses them.
 #[must_use]
 pub fn lease() -> Vec<PolicyRule> {
     scheduler::rbac::lease(SCHEDULER_LEASE)

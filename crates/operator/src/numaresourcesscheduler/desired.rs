@@ -1,7 +1,7 @@
-//! The scheduler's objects, under the names the Go operator gives them.
+//! The scheduler's objects, with the names of the Go operator.
 //!
-//! In: a [`Setup`]. Out: objects, owned by the NUMAResourcesScheduler, in the order in which they are made. Never: a choice that the setup
-//! does not say.
+//! In: a [`Setup`]. Out: objects, owned by the NUMAResourcesScheduler, each after those that it needs. Never: a choice that
+//! the setup does not state.
 
 use std::collections::BTreeMap;
 
@@ -21,43 +21,47 @@ use objects::{self, Object};
 
 use super::access;
 use super::setup::{Refused, Setup};
+use crate::cluster_state::{Environment, TlsProfile};
 use crate::condition::INTERNAL_ERROR;
 use crate::desired::{DesiredObject, owned};
-use crate::world::{Place, TlsProfile};
 
 /// The name of Deployment, account and container.
 pub(super) const DEPLOYMENT: &str = "secondary-scheduler";
 const CONFIG_MAP: &str = "topo-aware-scheduler-config";
-/// The key of the ConfigMap, and so the file's name.
+/// The key of the ConfigMap, which is the file's name.
 const KEY: &str = "config.yaml";
 const CLUSTER_ROLE: &str = "topology-aware-scheduler";
 const LEASE_ROLE: &str = "topology-aware-scheduler-leader-elect";
-/// Where the file is.
+/// The volume of the configuration file, and its directory.
 const CONFIG_DIRECTORY: (&str, &str) = ("etckubernetes", "/etc/kubernetes");
-/// Where the scheduler writes down what it believes of nodes' pods.
+/// The volume of the scheduler's view of nodes' pods, and its directory.
 const STATUS_DIRECTORY: (&str, &str) = ("runpfpstatus", "/run/pfpstatus");
-/// OpenShift: pods of the management workload may be kept to CPUs of their own.
+/// OpenShift: the annotation of pods of the management workload, which may get CPUs of their own.
 const MANAGEMENT: (&str, &str) =
     ("target.workload.openshift.io/management", r#"{"effect": "PreferredDuringScheduling"}"#);
 
 impl Setup {
-    /// All of them.
+    /// All objects.
     pub(super) fn objects(
         &self,
-        place: &Place,
+        environment: &Environment,
         tls: Option<&TlsProfile>,
     ) -> Result<Vec<DesiredObject>, Refused> {
-        let objects = self.made(place, tls);
+        let objects = self.made(environment, tls);
         let objects =
             objects.map_err(|error| Refused { reason: INTERNAL_ERROR, message: error.to_string() })?;
         Ok(objects.into_iter().map(|object| owned(object, &self.owner)).collect())
     }
 
-    fn made(&self, place: &Place, tls: Option<&TlsProfile>) -> Result<Vec<Object>, objects::object::Error> {
-        let namespace = place.namespace.as_str();
+    fn made(
+        &self,
+        environment: &Environment,
+        tls: Option<&TlsProfile>,
+    ) -> Result<Vec<Object>, objects::object::Error> {
+        let namespace = environment.namespace.as_str();
         let account = ServiceAccountRef { namespace, name: DEPLOYMENT };
         let nothing = AllowedPorts { ingress: Some(Vec::new()), egress: Some(Vec::new()) };
-        let server = AllowedPorts { ingress: None, egress: Some(place.api_server_ports.clone()) };
+        let server = AllowedPorts { ingress: None, egress: Some(environment.api_server_ports.clone()) };
         let policy = |name: &str, openings| policy(namespace, name, &pod_labels(), openings);
         Ok(vec![
             Object::new(&account.object())?,
@@ -68,11 +72,11 @@ impl Setup {
             Object::new(&account.with_role(namespace, LEASE_ROLE, LEASE_ROLE))?,
             Object::new(&policy("scheduler-default-deny-all", &nothing))?,
             Object::new(&policy("scheduler-egress-to-api-server", &server))?,
-            Object::new(&self.deployment(place, tls))?,
+            Object::new(&self.deployment(environment, tls))?,
         ])
     }
 
-    fn deployment(&self, place: &Place, tls: Option<&TlsProfile>) -> Deployment {
+    fn deployment(&self, environment: &Environment, tls: Option<&TlsProfile>) -> Deployment {
         let mut annotations = labels([MANAGEMENT]);
         annotations.extend([pod::config_hash(&self.config)]);
         let metadata = ObjectMeta {
@@ -80,9 +84,9 @@ impl Setup {
             annotations: Some(annotations),
             ..ObjectMeta::default()
         };
-        let template = PodTemplateSpec { metadata: Some(metadata), spec: Some(self.pod(place, tls)) };
+        let template = PodTemplateSpec { metadata: Some(metadata), spec: Some(self.pod(environment, tls)) };
         Deployment {
-            metadata: ObjectMeta { labels: Some(pod_labels()), ..within(&place.namespace, DEPLOYMENT) },
+            metadata: ObjectMeta { labels: Some(pod_labels()), ..within(&environment.namespace, DEPLOYMENT) },
             spec: Some(DeploymentSpec {
                 replicas: Some(self.replicas),
                 selector: selector(&pod_labels()),
@@ -94,7 +98,7 @@ impl Setup {
         }
     }
 
-    /// One alone takes no lease, so there must never be two of them: the old one goes before the new one comes.
+    /// A single replica takes no lease, so there must never be two: the old one ends before the new one starts.
     fn strategy(&self) -> DeploymentStrategy {
         let rolling_update = if self.replicas > 1 {
             let quarter = || Some(IntOrString::String("25%".to_owned()));
@@ -106,7 +110,7 @@ impl Setup {
         DeploymentStrategy { type_: Some("RollingUpdate".to_owned()), rolling_update: Some(rolling_update) }
     }
 
-    fn pod(&self, place: &Place, tls: Option<&TlsProfile>) -> PodSpec {
+    fn pod(&self, environment: &Environment, tls: Option<&TlsProfile>) -> PodSpec {
         let preference = pod::nodes_with(pod::CONTROL_PLANE, &[]);
         let affinity = NodeAffinity {
             preferred_during_scheduling_ignored_during_execution: Some(vec![PreferredSchedulingTerm {
@@ -119,7 +123,7 @@ impl Setup {
         PodSpec {
             service_account_name: Some(DEPLOYMENT.to_owned()),
             priority_class_name: Some("system-node-critical".to_owned()),
-            containers: vec![self.container(place, tls)],
+            containers: vec![self.container(environment, tls)],
             volumes: Some(self.volumes()),
             tolerations: Some(pod::tolerate_control_plane(&[])),
             affinity: Some(Affinity { node_affinity: Some(affinity), ..Affinity::default() }),
@@ -133,9 +137,9 @@ impl Setup {
         }
     }
 
-    fn container(&self, place: &Place, tls: Option<&TlsProfile>) -> Container {
+    fn container(&self, environment: &Environment, tls: Option<&TlsProfile>) -> Container {
         let probe = |path| pod::probe(path, IntOrString::Int(plugin::PORT), Some("HTTPS"));
-        // kube-scheduler has no more than one answer before 1.31.
+        // kube-scheduler has only `/healthz` before 1.31.
         let ready = if self.own { "/readyz" } else { "/healthz" };
         let variable: Option<EnvVar> =
             self.dumps.then(|| pod::variable("PFP_STATUS_DUMP", STATUS_DIRECTORY.1));
@@ -149,8 +153,8 @@ impl Setup {
             env: variable.map(|variable| vec![variable]),
             volume_mounts: Some(self.mounts()),
             resources: self.resources(),
-            security_context: Some(pod::restricted(place.platform)),
-            // A scheduler that lost its lease and did not notice says so here.
+            security_context: Some(pod::restricted(environment.platform)),
+            // The probe fails when the scheduler lost its lease without noticing.
             liveness_probe: Some(Probe {
                 initial_delay_seconds: Some(15),
                 timeout_seconds: Some(5),
@@ -193,7 +197,7 @@ impl Setup {
     }
 }
 
-/// No two of one revision on a node.
+/// At most one replica of a revision on a node.
 fn spread() -> TopologySpreadConstraint {
     TopologySpreadConstraint {
         max_skew: 1,

@@ -12,12 +12,12 @@ use objects::applier::Planned;
 use objects::client::ApiServer;
 use objects::equality::content;
 use objects::last_applied::LastApplied;
+use operator::cluster_state::{ClusterState, Environment, Image};
 use operator::desired::{Controller, Desired, DesiredObject, MANAGED_BY, MANAGER};
 use operator::plan::{PlanInputs, plan};
 use operator::reconcile::metrics::Metrics;
 use operator::reconcile::rules::Rules;
 use operator::reconcile::{Applier, Change, ControllerSet, Outcome, Shared, applier};
-use operator::world::{Image, Place, World};
 use prometheus_client::registry::Registry;
 use runtime::client::{Connection, Options};
 use runtime::random::Random;
@@ -61,7 +61,7 @@ impl Engine {
         let cancel = CancellationToken::new();
         let api_server = ApiServer { client, manager: MANAGER, dry_run: false, patience: PATIENCE, cancel };
         let metrics = Metrics::register(&mut Registry::default());
-        let applier = applier(api_server, Shared::new(World::new(place())), metrics);
+        let applier = applier(api_server, Shared::new(ClusterState::new(environment())), metrics);
         let last = LastApplied::default();
         Some(Self { _control: control, proxy, admin, applier, last, wanted: wanted::all() })
     }
@@ -69,11 +69,11 @@ impl Engine {
     /// What a watch would have told by now.
     async fn look(&self) {
         let all = join_all(self.wanted.iter().map(|wanted| self.get(&wanted.object))).await;
-        self.applier.observer.shared.update(|world| {
+        self.applier.observer.shared.update(|cluster| {
             for (wanted, live) in self.wanted.iter().zip(all) {
                 match live {
-                    Some(live) => world.live.insert(wanted.key(), live),
-                    None => world.live.remove(&wanted.key()),
+                    Some(live) => cluster.observed.insert(wanted.key(), live),
+                    None => cluster.observed.remove(&wanted.key()),
                 }
             }
             ControllerSet::new()
@@ -86,11 +86,11 @@ impl Engine {
     }
 
     fn plan(&self, desired: &Desired) -> Vec<Planned> {
-        self.applier.observer.shared.read(|world| {
+        self.applier.observer.shared.read(|cluster| {
             let owners = [owner().uid].into();
             let last = &self.last;
             let inputs =
-                PlanInputs { observed: &world.live, owners: &owners, others_desire: &|_| false, last };
+                PlanInputs { observed: &cluster.observed, owners: &owners, others_desire: &|_| false, last };
             plan(Controller::NumaResourcesOperator, desired, inputs)
         })
     }
@@ -106,9 +106,9 @@ impl Engine {
 
     /// All objects as they were seen last, without what others may note on them.
     fn state(&self) -> Vec<(ObjectKey, Value)> {
-        self.applier.observer.shared.read(|world| {
+        self.applier.observer.shared.read(|cluster| {
             let state = self.wanted.iter().map(|wanted| {
-                let live = world.live.get(&wanted.key()).cloned().unwrap_or_default();
+                let live = cluster.observed.get(&wanted.key()).cloned().unwrap_or_default();
                 (wanted.key(), stated(&content(&live), &wanted.object.body()["metadata"]))
             });
             state.collect()
@@ -158,8 +158,8 @@ fn stated(body: &Value, ours: &Value) -> Value {
     body
 }
 
-fn place() -> Place {
-    Place {
+fn environment() -> Environment {
+    Environment {
         platform: deployer::platform::Platform::Kubernetes,
         version: None,
         namespace: NAMESPACE.to_owned(),
@@ -349,7 +349,7 @@ async fn a_controller_looks_when_something_has_changed_and_only_then() {
     let loops = operator::reconcile::Engine::new(shared.clone(), client, recorder, &mut registry);
     let loops = loops.with_rules(|controller| match controller {
         Controller::NumaResourcesOperator => {
-            let desired = |_: &World| Desired::Objects(wanted::all());
+            let desired = |_: &ClusterState| Desired::Objects(wanted::all());
             Rules { desired, status: |_, _, _| Vec::new(), ..Rules::of(controller) }
         }
         // A ConfigMap that nobody asks for would go.
@@ -358,7 +358,7 @@ async fn a_controller_looks_when_something_has_changed_and_only_then() {
     let cancel = CancellationToken::new();
     let stop = cancel.clone();
     let task = tokio::spawn(async move { loops.run(stop).await });
-    let known = || shared.read(|world| world.live.iter().count());
+    let known = || shared.read(|cluster| cluster.observed.iter().count());
     let ours = Controller::NumaResourcesOperator;
     until("all are there", || known() == all() && looks(&registry, ours) == 1).await;
     assert_eq!(engine.writes(), all());
