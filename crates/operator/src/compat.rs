@@ -22,9 +22,8 @@ use runtime::stdout::print;
 use runtime::{http, log};
 use tokio_util::sync::CancellationToken;
 
-use crate::cli::CERTIFICATES;
 use crate::environment::EnvironmentOptions;
-use crate::process::{self, Controllers, Settings};
+use crate::process::{self, CERTIFICATES, Controllers, Settings};
 use crate::watch::kubelets::Trust;
 pub use exporter::compat::{Ending, Note};
 use table::FLAGS;
@@ -196,12 +195,13 @@ fn environment(
     platform: PlatformSpec,
     variable: &dyn Fn(&str) -> Option<String>,
 ) -> EnvironmentOptions {
-    EnvironmentOptions {
-        platform,
+    let options = EnvironmentOptions {
+        platform: Some(platform),
         exporter_image: text(flags, "image-exporter"),
         forward_pool_conditions: flags.bool("enable-mcp-conds-fwd").unwrap_or(false),
-        ..EnvironmentOptions::from_variables(variable)
-    }
+        ..EnvironmentOptions::default()
+    };
+    options.with_variables(variable)
 }
 
 fn render_options(flags: &Parsed, environment: &EnvironmentOptions) -> render::Options {
@@ -231,7 +231,7 @@ fn settings(flags: &Parsed, environment: EnvironmentOptions) -> anyhow::Result<S
         health: listen("health-probe-bind-address", ":8081")?,
         certificates: PathBuf::from(CERTIFICATES),
         leader_elect: flags.bool("leader-elect").unwrap_or(true),
-        kubelets: Trust::of(None, None, false),
+        kubelets: Trust::default(),
         scheduler: flags.bool("enable-scheduler").unwrap_or(true),
         controllers: Controllers::default(),
         driver_patience: PATIENCE,

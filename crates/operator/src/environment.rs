@@ -21,29 +21,39 @@ const NAMESPACE_FILE: &str = "/var/run/secrets/kubernetes.io/serviceaccount/name
 /// The default namespace, the Go operator's.
 pub const NAMESPACE: &str = "numaresources-operator";
 
-/// What flags and variables state of the environment.
-#[derive(Clone, Debug, Default, PartialEq)]
+/// What flags and variables state of the environment. The comments of the first fields are the help of the flags.
+#[derive(Clone, Debug, Default, PartialEq, clap::Args)]
 pub struct EnvironmentOptions {
-    /// The platform and its version; missing ones are detected.
-    pub platform: PlatformSpec,
-    /// The operator's namespace.
+    /// Namespace of the operator and of its operands [default: the pod's, else numaresources-operator]
+    #[arg(long, value_name = "NAME", env = "NAMESPACE")]
     pub namespace: Option<String>,
-    /// The name of our own pod.
+    /// Name of the operator's own pod, whose image exporters and schedulers get
+    #[arg(long, value_name = "NAME", env = "PODNAME")]
     pub pod: Option<String>,
-    /// The exporters' image.
+    /// Platform instead of the detected one: kubernetes, openshift or hypershift, with its version after a colon
+    #[arg(short = 'P', long, value_name = "KIND[:VERSION]")]
+    pub platform: Option<PlatformSpec>,
+    /// Image of the exporters [default: the operator's own]
+    #[arg(long, value_name = "IMAGE")]
     pub exporter_image: Option<String>,
+    /// Copy the conditions of MachineConfigPools to the status of the NUMAResourcesOperator
+    #[arg(long)]
+    pub forward_pool_conditions: bool,
+    /// Port of API servers in network policies; can be repeated [default: 6443 and 443]
+    #[arg(long = "api-server-port", value_name = "PORT")]
+    pub api_server_ports: Vec<u16>,
     /// The name of our own image where our pod cannot be read.
+    #[arg(skip)]
     pub built_in_image: String,
     /// Whether `spec.imageSpec` of a NUMAResourcesOperator is allowed.
+    #[arg(skip)]
     pub exporter_image_free: bool,
     /// `SCHEDULER_IMAGE_VALIDATION`.
+    #[arg(skip)]
     pub scheduler_validation: Option<String>,
     /// `SCHEDULER_IMAGE_DIGESTS`.
+    #[arg(skip)]
     pub scheduler_digests: Option<String>,
-    /// Whether conditions of MachineConfigPools are copied to the status.
-    pub forward_pool_conditions: bool,
-    /// The ports of API servers; empty: the usual ones.
-    pub api_server_ports: Vec<u16>,
 }
 
 /// Why the environment is not known.
@@ -61,18 +71,19 @@ pub enum Error {
 }
 
 impl EnvironmentOptions {
-    /// The options from environment variables; flags overwrite them.
+    /// The same options with those that environment variables state; flags overwrite these.
     #[must_use]
-    pub fn from_variables(variable: &dyn Fn(&str) -> Option<String>) -> Self {
-        let text = |name: &str| variable(name).filter(|text| !text.is_empty());
+    pub fn with_variables(self, variable: &dyn Fn(&str) -> Option<String>) -> Self {
+        let text =
+            |flag: Option<String>, name| flag.or_else(|| variable(name)).filter(|text| !text.is_empty());
         Self {
-            namespace: text("NAMESPACE"),
-            pod: text("PODNAME"),
+            namespace: text(self.namespace, "NAMESPACE"),
+            pod: text(self.pod, "PODNAME"),
             built_in_image: Images::new(Pullspec::Tag, variable).tholepin,
             exporter_image_free: variable("EXPORTER_IMAGE_RESTRICTION").as_deref() == Some("false"),
             scheduler_validation: variable("SCHEDULER_IMAGE_VALIDATION"),
             scheduler_digests: variable("SCHEDULER_IMAGE_DIGESTS"),
-            ..Self::default()
+            ..self
         }
     }
 
@@ -117,7 +128,7 @@ impl EnvironmentOptions {
 /// # Errors
 /// When the cluster does not state its platform or version.
 pub async fn detect(client: &Client, options: &EnvironmentOptions) -> Result<Environment, Error> {
-    let cluster = detect::cluster(client, &options.platform).await;
+    let cluster = detect::cluster(client, &options.platform.clone().unwrap_or_default()).await;
     let own = match &options.pod {
         Some(pod) => own_image(client, &options.namespace(), pod).await,
         None => None,
@@ -170,7 +181,8 @@ mod tests {
 
     fn options(variables: &[(&str, &str)]) -> EnvironmentOptions {
         let variables: BTreeMap<_, _> = variables.iter().copied().collect();
-        EnvironmentOptions::from_variables(&|name| variables.get(name).map(|value| (*value).to_owned()))
+        EnvironmentOptions::default()
+            .with_variables(&|name| variables.get(name).map(|value| (*value).to_owned()))
     }
 
     fn image(name: &str, pull_policy: &str) -> Image {

@@ -12,10 +12,9 @@
 mod lead;
 mod metrics;
 mod parts;
+mod settings;
 
 use std::convert::Infallible;
-use std::net::SocketAddr;
-use std::path::PathBuf;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -35,12 +34,13 @@ use tracing::{info, warn};
 
 use objects::controller::leader::Leadership;
 pub use parts::{Controllers, Part, UnknownPart};
+pub use settings::{CERTIFICATES, Settings};
 
 use crate::cluster_state::{ClusterState, Environment};
 use crate::desired::{Controller, MANAGER};
-use crate::environment::{self, EnvironmentOptions};
+use crate::environment;
 use crate::reconcile::{Engine, Shared};
-use crate::watch::kubelets::{KubeletPoller, Trust};
+use crate::watch::kubelets::KubeletPoller;
 use crate::watch::{self as watches, Subscribers, Watcher};
 
 /// The deadline of a call.
@@ -49,35 +49,6 @@ const CALL: Duration = Duration::from_secs(10);
 const GRACE: Duration = Duration::from_secs(8);
 /// Pauses between requests to a cluster that does not answer.
 const RETRY: (Duration, Duration) = (Duration::from_millis(200), Duration::from_secs(5));
-
-/// The settings of a process.
-#[derive(Clone, Debug, PartialEq)]
-pub struct Settings {
-    /// As [`Options::kubeconfig`].
-    pub kubeconfig: Option<PathBuf>,
-    /// Context of the kubeconfig.
-    pub context: Option<String>,
-    /// What is configured of the environment.
-    pub environment: EnvironmentOptions,
-    /// The address for metrics; `None`: none are served.
-    pub metrics: Option<SocketAddr>,
-    /// The address for health checks; `None`: none are served.
-    pub health: Option<SocketAddr>,
-    /// The folder with `tls.crt` and `tls.key` for metrics.
-    pub certificates: PathBuf,
-    /// Whether controllers work only under the lease, so that several processes can run.
-    pub leader_elect: bool,
-    /// The credentials for kubelets.
-    pub kubelets: Trust,
-    /// Whether the controller of NUMAResourcesSchedulers runs.
-    pub scheduler: bool,
-    /// The controllers that run.
-    pub controllers: Controllers,
-    /// The time for a DeviceConfig's nodes to get ready before a condition reports a problem.
-    pub driver_patience: Duration,
-    /// The time for a pod to be bound to a DeviceConfig's node before it shows there.
-    pub binding_patience: Duration,
-}
 
 /// Runs until the token is cancelled. `level` lets the log's level be changed over HTTP.
 ///
@@ -230,8 +201,11 @@ impl Process {
         let unreadable = watch::Sender::new(());
         let unreadable_changes = unreadable.subscribe();
         let nodes = Arc::new(Notify::new());
-        let poller =
-            KubeletPoller::new(Arc::clone(&shared), self.settings.kubelets.clone(), Arc::clone(&nodes));
+        let poller = KubeletPoller::new(
+            Arc::clone(&shared),
+            self.settings.kubelets.clone().with_service_account(),
+            Arc::clone(&nodes),
+        );
         let subscribers = Subscribers { shared: Arc::clone(&shared), policy, unreadable, nodes };
         watches::start(&mut self.watcher(common)?, &subscribers);
 

@@ -23,7 +23,6 @@ use k8s_openapi::api::rbac::v1::PolicyRule;
 use crate::numaresourcesscheduler::access as scheduling;
 
 const RBAC: &str = "rbac.authorization.k8s.io";
-const CONFIG: &str = "config.openshift.io";
 const MACHINE: &str = "machineconfiguration.openshift.io";
 const LEASES: &str = "coordination.k8s.io";
 
@@ -31,31 +30,117 @@ const LEASES: &str = "coordination.k8s.io";
 pub const CONFIG_MANAGED: &str = "openshift-config-managed";
 
 /// The verbs for kinds that are watched and changed whatever their names.
-const WHOLE: [&str; 6] = ["get", "list", "watch", "create", "patch", "delete"];
+const WHOLE: &[&str] = &["get", "list", "watch", "create", "patch", "delete"];
 /// The verbs for objects by their names.
-const NAMED: [&str; 4] = ["get", "create", "patch", "delete"];
+const NAMED: &[&str] = &["get", "create", "patch", "delete"];
 /// The verbs for all objects of a kind.
-const SEEN: [&str; 2] = ["list", "watch"];
+const SEEN: &[&str] = &["list", "watch"];
+
+/// A rule for each name: group, resources, names (none: all objects), verbs.
+type Row = (&'static str, &'static [&'static str], &'static [&'static str], &'static [&'static str]);
+
+/// The cluster's rules on every platform but those of the operands.
+const CLUSTER: &[Row] = &[
+    // Users' objects and their status.
+    (numaresources::GROUP, &[operator::PLURAL, nrs::PLURAL], &[], SEEN),
+    (
+        numaresources::GROUP,
+        &["numaresourcesoperators/status", "numaresourcesschedulers/status"],
+        &[],
+        &["patch"],
+    ),
+    // OpenShift demands it of objects that block the deletion of their owner.
+    (numaresources::GROUP, &["numaresourcesoperators/finalizers"], &[OPERATOR], &["update"]),
+    (numaresources::GROUP, &["numaresourcesschedulers/finalizers"], &[SCHEDULER], &["update"]),
+    // Other programs use the definition of NodeResourceTopology too, so it is never deleted.
+    (
+        "apiextensions.k8s.io",
+        &["customresourcedefinitions"],
+        &["noderesourcetopologies.topology.node.k8s.io"],
+        &["get", "list", "watch", "create", "patch"],
+    ),
+    // The operands' ClusterRoles and their bindings, and the name of a binding before 4.18.
+    (RBAC, ACCESS, &[], SEEN),
+    (RBAC, ACCESS, &[EXPORTER, CLUSTER_SCHEDULER], NAMED),
+    (RBAC, &["clusterrolebindings"], &[SCHEDULING], &["get", "delete"]),
+    // Nodes, for pools and replicas.
+    ("", &["nodes"], &[], SEEN),
+];
+
+/// The exporters' objects: they get an owner, and are deleted with their node. Setting an owner needs the right to delete.
+const REPORTS: Row = (nrt::GROUP, &[nrt::PLURAL], &[], &["list", "patch", "delete"]);
+
+/// The cluster's rules after those of the operands. The platform is detected by ClusterVersions: without this right the
+/// API server answers 403, also where the kind does not exist.
+const PROCESS: &[Row] = &[
+    ("events.k8s.io", &["events"], &[], &["create", "patch"]),
+    ("config.openshift.io", &["clusterversions"], &[], &["list"]),
+];
+
+/// OpenShift and HyperShift: the exporters' SecurityContextConstraints.
+const CONSTRAINTS: &[Row] = &[
+    ("security.openshift.io", &["securitycontextconstraints"], &[], SEEN),
+    (
+        "security.openshift.io",
+        &["securitycontextconstraints"],
+        &["resource-topology-exporter", "resource-topology-exporter-v2"],
+        NAMED,
+    ),
+];
+
+/// OpenShift: pools, KubeletConfigs, and the MachineConfigs with SELinux policies, named after their pools.
+const POOLS: &[Row] = &[
+    (MACHINE, &["machineconfigpools", "kubeletconfigs"], &[], SEEN),
+    (MACHINE, &["machineconfigs"], &[], WHOLE),
+];
+
+/// The operands in the operator's namespace, where DaemonSets and ConfigMaps are named after pools; and the lease.
+const NAMESPACED: &[Row] = &[
+    ("", &["configmaps"], &[], WHOLE),
+    ("apps", &["daemonsets"], &[], WHOLE),
+    // The operator's own pod, for its image.
+    ("", &["pods"], &[], &["get"]),
+    ("", &["serviceaccounts"], &[EXPORTER, SCHEDULING], NAMED),
+    ("", &["serviceaccounts"], &[], SEEN),
+    ("", &["services"], &[EXPORTER_SERVICE], NAMED),
+    ("", &["services"], &[], SEEN),
+    ("apps", &["deployments"], &[SCHEDULING], NAMED),
+    ("apps", &["deployments"], &[], SEEN),
+    (RBAC, &["roles", "rolebindings"], &[EXPORTER, SCHEDULER_ROLE], NAMED),
+    (RBAC, &["roles", "rolebindings"], &[], SEEN),
+    ("networking.k8s.io", &["networkpolicies"], POLICIES, NAMED),
+    ("networking.k8s.io", &["networkpolicies"], &[], SEEN),
+    (LEASES, &["leases"], &[], &["create"]),
+    (LEASES, &["leases"], &[OPERATOR_LEASE], &["get", "update"]),
+];
+
+fn rows(rows: &[Row]) -> Vec<PolicyRule> {
+    let of = |(group, resources, names, verbs): &Row| match names {
+        [] => vec![rule(group, resources, verbs)],
+        names => names.iter().map(|name| rule_for(group, resources, name, verbs)).collect(),
+    };
+    rows.iter().flat_map(of).collect()
+}
 
 /// The rules on a platform.
 #[must_use]
 pub fn rules(platform: Platform) -> Rules {
     let operands = operand_rules();
-    let mut cluster =
-        [requests(), definition(), access(), nodes(platform), reports(), operands.cluster].concat();
-    cluster.push(rule("events.k8s.io", &["events"], &["create", "patch"]));
-    // Detects the platform. Without this right the API server answers 403, also where the kind does not exist.
-    cluster.push(rule(CONFIG, &["clusterversions"], &["list"]));
+    let mut cluster = rows(CLUSTER);
+    if platform == Platform::Kubernetes {
+        cluster.push(exporter::rbac::configz());
+    }
+    cluster.extend([rows(&[REPORTS]), operands.cluster, rows(PROCESS)].concat());
     let mut config_managed = Vec::new();
     if platform.is_openshift() {
-        cluster.extend(openshift());
+        cluster.extend([controller::openshift_rules(), rows(CONSTRAINTS)].concat());
     }
     match platform {
         Platform::Kubernetes => {}
-        Platform::OpenShift => cluster.extend(pools()),
-        Platform::HyperShift => config_managed.push(rule("", &["configmaps"], &SEEN)),
+        Platform::OpenShift => cluster.extend(rows(POOLS)),
+        Platform::HyperShift => config_managed.push(rule("", &["configmaps"], SEEN)),
     }
-    let namespaced = [operand_objects(), own_lease(), operands.namespaced].concat();
+    let namespaced = [rows(NAMESPACED), operands.namespaced].concat();
     Rules { cluster: union(cluster), namespaced: union(namespaced), config_managed: union(config_managed) }
 }
 
@@ -69,101 +154,6 @@ pub fn everywhere() -> Rules {
         all.namespaced.extend(namespaced);
     }
     Rules { cluster: union(all.cluster), namespaced: union(all.namespaced), config_managed: Vec::new() }
-}
-
-/// Users' objects and their status.
-fn requests() -> Vec<PolicyRule> {
-    let kinds = [operator::PLURAL, nrs::PLURAL];
-    let statuses = kinds.map(|kind| format!("{kind}/status"));
-    let finalizers = |kind: &str, name: &str| {
-        // OpenShift demands it of objects that block the deletion of their owner.
-        rule_for(numaresources::GROUP, &[&format!("{kind}/finalizers")], name, &["update"])
-    };
-    vec![
-        rule(numaresources::GROUP, &kinds, &SEEN),
-        rule(numaresources::GROUP, &statuses.each_ref().map(String::as_str), &["patch"]),
-        finalizers(operator::PLURAL, OPERATOR),
-        finalizers(nrs::PLURAL, SCHEDULER),
-    ]
-}
-
-/// The NodeResourceTopology definition. Other programs use it too, so it is never deleted.
-fn definition() -> Vec<PolicyRule> {
-    const GROUP: &str = "apiextensions.k8s.io";
-    let name = format!("{}.{}", nrt::PLURAL, nrt::GROUP);
-    let verbs = ["get", "list", "watch", "create", "patch"];
-    vec![rule_for(GROUP, &["customresourcedefinitions"], &name, &verbs)]
-}
-
-/// The operands' ClusterRoles and their bindings.
-fn access() -> Vec<PolicyRule> {
-    let kinds = ["clusterroles", "clusterrolebindings"];
-    let mut rules = vec![rule(RBAC, &kinds, &SEEN)];
-    rules.extend([EXPORTER, CLUSTER_SCHEDULER].map(|name| rule_for(RBAC, &kinds, name, &NAMED)));
-    // The name before 4.18.
-    rules.push(rule_for(RBAC, &["clusterrolebindings"], SCHEDULING, &["get", "delete"]));
-    rules
-}
-
-/// Nodes, for pools and replicas; on Kubernetes also the configuration of their kubelets.
-fn nodes(platform: Platform) -> Vec<PolicyRule> {
-    let mut rules = vec![rule("", &["nodes"], &SEEN)];
-    if platform == Platform::Kubernetes {
-        rules.push(exporter::rbac::configz());
-    }
-    rules
-}
-
-/// The exporters' objects: they get an owner, and are deleted with their node. Setting an owner needs the right to delete.
-fn reports() -> Vec<PolicyRule> {
-    vec![rule(nrt::GROUP, &[nrt::PLURAL], &["list", "patch", "delete"])]
-}
-
-/// OpenShift and HyperShift: the cluster's version, its TLS profile, the exporters' SecurityContextConstraints.
-fn openshift() -> Vec<PolicyRule> {
-    const SECURITY: &str = "security.openshift.io";
-    let constraints = ["securitycontextconstraints"];
-    let mut rules = controller::openshift_rules();
-    rules.push(rule(SECURITY, &constraints, &SEEN));
-    rules.extend(CONSTRAINTS.map(|name| rule_for(SECURITY, &constraints, name, &NAMED)));
-    rules
-}
-
-/// OpenShift: pools, KubeletConfigs, and the MachineConfigs with SELinux policies, named after their pools.
-fn pools() -> Vec<PolicyRule> {
-    vec![
-        rule(MACHINE, &["machineconfigpools", "kubeletconfigs"], &SEEN),
-        rule(MACHINE, &["machineconfigs"], &WHOLE),
-    ]
-}
-
-/// The operands in the operator's namespace. DaemonSets and ConfigMaps are named after pools.
-fn operand_objects() -> Vec<PolicyRule> {
-    let named = |group: &str, kinds: &[&str], names: &[&str]| {
-        let of = |name: &&str| rule_for(group, kinds, name, &NAMED);
-        let mut rules: Vec<PolicyRule> = names.iter().map(of).collect();
-        rules.push(rule(group, kinds, &SEEN));
-        rules
-    };
-    let mut rules = vec![
-        rule("", &["configmaps"], &WHOLE),
-        rule("apps", &["daemonsets"], &WHOLE),
-        // The operator's own pod, for its image.
-        rule("", &["pods"], &["get"]),
-    ];
-    rules.extend(named("", &["serviceaccounts"], &[EXPORTER, SCHEDULING]));
-    rules.extend(named("", &["services"], &[EXPORTER_SERVICE]));
-    rules.extend(named("apps", &["deployments"], &[SCHEDULING]));
-    rules.extend(named(RBAC, &["roles", "rolebindings"], &[EXPORTER, SCHEDULER_ROLE]));
-    rules.extend(named("networking.k8s.io", &["networkpolicies"], &POLICIES));
-    rules
-}
-
-fn own_lease() -> Vec<PolicyRule> {
-    vec![
-        rule(LEASES, &["leases"], &["create"]),
-        rule_for(LEASES, &["leases"], OPERATOR_LEASE, &["get", "update"]),
-    ]
 }
 
 /// The rights of the operands, whichever exporter and scheduler they are.
@@ -182,14 +172,14 @@ fn operand_rules() -> Rules {
     Rules { cluster: cluster.concat(), namespaced: namespaced.concat(), config_managed: Vec::new() }
 }
 
+const ACCESS: &[&str] = &["clusterroles", "clusterrolebindings"];
 const EXPORTER: &str = "rte";
 /// The Service with the metrics of the exporters.
 pub const EXPORTER_SERVICE: &str = "numaresources-rte-metrics-service";
-const CONSTRAINTS: [&str; 2] = ["resource-topology-exporter", "resource-topology-exporter-v2"];
 const SCHEDULING: &str = "secondary-scheduler";
 const CLUSTER_SCHEDULER: &str = "topology-aware-scheduler";
 const SCHEDULER_ROLE: &str = "topology-aware-scheduler-leader-elect";
-const POLICIES: [&str; 5] = [
+const POLICIES: &[&str] = &[
     "rte-default-deny-all",
     "rte-egress-to-api-server",
     "ingress-to-rte-metrics",

@@ -15,6 +15,7 @@ mod take;
 #[cfg(test)]
 mod tests;
 
+use std::collections::BTreeMap;
 use std::convert::Infallible;
 use std::fmt::Debug;
 use std::sync::Arc;
@@ -31,14 +32,16 @@ use runtime::tls::Policy;
 use runtime::watch::{self, Event, Metrics};
 use runtime::wire::{Raw, Texts};
 use serde::de::DeserializeOwned;
+use serde_json::Value;
 use tokio::sync::Notify;
 use tokio::sync::watch::Sender;
 
 use crate::cluster_state::{ClusterState, Environment, TlsProfile};
 use crate::desired::{Controller, MANAGED_BY, MANAGER};
+use crate::kubeletconfig::payload;
 use crate::rbac::CONFIG_MANAGED;
 use crate::reconcile::{ControllerSet, Shared};
-use crate::{kubeletconfig, tls};
+use crate::tls;
 use take::Requests;
 
 /// The part of the cluster state that a watch fills.
@@ -274,6 +277,20 @@ impl Watcher<'_> {
             Ok::<_, Infallible>(never)
         });
     }
+
+    /// Starts a watch into a map of objects by name.
+    fn start_map<T: PartialEq + Send + 'static>(
+        &mut self,
+        watch: Watch,
+        to: Subscribers,
+        read: fn(&Value) -> T,
+        map: fn(&mut ClusterState) -> &mut BTreeMap<String, T>,
+    ) {
+        let named = move |raw: Raw| Ok((raw.meta.name.unwrap_or_default(), read(&raw.body)));
+        self.start(watch, named, move |event| {
+            to.update(watch.topic, |cluster| take::by_name(map(cluster), event));
+        });
+    }
 }
 
 /// Starts all watches of the platform as tasks; the readiness is complete once each has listed its kind.
@@ -293,18 +310,13 @@ pub fn start(watcher: &mut Watcher<'_>, subscribers: &Subscribers) {
                     Requests { kind: scheduler::KIND, readable, unreadable }.take(event)
                 });
             }),
-            Topic::Pools => watcher.start(watch, read::named(read::pool), move |event| {
-                to.update(topic, |cluster| take::by_name(&mut cluster.pools, event));
-            }),
+            Topic::Pools => watcher.start_map(watch, to, read::pool, |cluster| &mut cluster.pools),
             Topic::KubeletConfigs => {
-                watcher.start(watch, read::named(kubeletconfig::payload::kubelet_config), move |event| {
-                    to.update(topic, |cluster| take::by_name(&mut cluster.kubelet_configs, event));
-                });
+                watcher.start_map(watch, to, payload::kubelet_config, |cluster| &mut cluster.kubelet_configs);
             }
             Topic::NodePoolConfigs => {
-                watcher.start(watch, read::named(read::node_pool_config), move |event| {
-                    to.update(topic, |cluster| take::by_name(&mut cluster.node_pool_configs, event));
-                })
+                watcher
+                    .start_map(watch, to, read::node_pool_config, |cluster| &mut cluster.node_pool_configs);
             }
             Topic::Nodes => {
                 let mut texts = Texts::default();

@@ -36,14 +36,16 @@ fn flags_of_the_go_operator_become_settings() {
     );
     assert_eq!((settings.metrics, settings.health), ("127.0.0.1:1".parse().ok(), None));
     assert!(!settings.leader_elect && !settings.scheduler && settings.environment.forward_pool_conditions);
-    assert_eq!(settings.environment.platform.platform, Some(Platform::OpenShift));
+    assert_eq!(settings.environment.platform.unwrap().platform, Some(Platform::OpenShift));
     assert_eq!(settings.environment.exporter_image.as_deref(), Some("e:1"));
 }
 
 #[test]
 fn defaults_are_those_of_the_go_operator() {
     let plain = settings("");
-    assert!(plain.leader_elect && plain.scheduler && plain.environment.platform == PlatformSpec::default());
+    assert!(
+        plain.leader_elect && plain.scheduler && plain.environment.platform == Some(PlatformSpec::default())
+    );
     let ports = [plain.metrics, plain.health].map(|address| address.map(|address| address.port()));
     assert_eq!(ports, [Some(8080), Some(8081)]);
     assert_eq!(settings("-enable-metrics=false").metrics, None);

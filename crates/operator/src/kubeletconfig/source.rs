@@ -12,11 +12,11 @@ use serde_json::Value;
 use topology::policy::{Policy, Scope};
 
 use super::{Warning, data, payload, written};
-use crate::cluster_state::{ClusterState, KubeletSettings};
+use crate::cluster_state::{ClusterState, KubeletSettings, Rank};
 use crate::group::selects;
 
 /// The settings of a pool's kubelets.
-#[derive(Clone, Debug, Default, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq)]
 pub struct PoolSettings {
     /// The settings; `None`: they are unknown, or no object states any.
     pub settings: Option<KubeletSettings>,
@@ -26,20 +26,25 @@ pub struct PoolSettings {
     pub warnings: Vec<Warning>,
 }
 
-/// An object that may hold a KubeletConfiguration.
-struct Candidate<'a, R> {
-    /// The rank among several: the greatest counts.
-    rank: R,
-    name: &'a str,
-    payload: &'a Result<KubeletSettings, String>,
+impl PoolSettings {
+    fn new(settings: Option<KubeletSettings>, warning: Option<Warning>) -> Self {
+        Self { settings, pending: false, warnings: warning.into_iter().collect() }
+    }
 }
+
+/// An object that may state the settings: its rank among several (the greatest counts), its name, its content.
+type Candidate<'a> = (Option<&'a Rank>, &'a String, &'a Result<KubeletSettings, String>);
 
 /// The settings of a pool's kubelets.
 #[must_use]
 pub fn pool_settings(cluster: &ClusterState, operator: &NumaResourcesOperator, pool: &str) -> PoolSettings {
     let mut found = match cluster.environment.platform {
-        Platform::OpenShift => by_kubelet_configs(cluster, operator, pool),
-        Platform::HyperShift => by_node_pool_configs(cluster, operator, pool),
+        Platform::OpenShift => {
+            by_objects(cluster, operator, pool, "KubeletConfig", kubelet_configs(cluster, pool))
+        }
+        Platform::HyperShift => {
+            by_objects(cluster, operator, pool, "ConfigMap", node_pool_configs(cluster, pool))
+        }
         Platform::Kubernetes => by_kubelets(cluster, operator, pool),
     };
     found.warnings.extend(found.settings.as_ref().and_then(|settings| unknown_values(pool, settings)));
@@ -50,87 +55,81 @@ pub fn pool_settings(cluster: &ClusterState, operator: &NumaResourcesOperator, p
 #[must_use]
 pub fn orphaned(cluster: &ClusterState) -> Vec<Warning> {
     let orphaned = cluster.node_pool_configs.iter().filter(|(_, config)| config.node_pool.is_empty());
-    orphaned
-        .map(|(name, _)| Warning {
-            reason: "NodePoolUnknown",
-            message: format!(
-                "ConfigMap {name:?} has no label {}, so it is for no NodePool",
-                keys::LABEL_NODE_POOL
-            ),
-        })
-        .collect()
+    let warning = |(name, _): (&String, _)| {
+        let message =
+            format!("ConfigMap {name:?} has no label {}, so it is for no NodePool", keys::LABEL_NODE_POOL);
+        Warning { reason: "NodePoolUnknown", message }
+    };
+    orphaned.map(warning).collect()
 }
 
 /// OpenShift: each KubeletConfig that selects the pool becomes a MachineConfig, and the greatest counts.
-fn by_kubelet_configs(cluster: &ClusterState, operator: &NumaResourcesOperator, pool: &str) -> PoolSettings {
-    let labels = cluster.pools.get(pool).map(|pool| &pool.labels);
-    let mut candidates = Vec::new();
-    for (name, config) in &cluster.kubelet_configs {
-        let label = |key: &str| labels?.get(key).map(String::as_str);
-        let selected = config.pool_selector.is_some() && selects(config.pool_selector.as_ref(), label);
-        if let (true, Some(payload)) = (selected, &config.payload) {
-            candidates.push(Candidate { rank: &config.rank, name, payload });
-        }
-    }
-    chosen(cluster, operator, pool, "KubeletConfig", candidates)
+fn kubelet_configs<'a>(cluster: &'a ClusterState, pool: &str) -> Vec<Candidate<'a>> {
+    let label = |key: &str| cluster.pools.get(pool)?.labels.get(key).map(String::as_str);
+    let selecting =
+        cluster.kubelet_configs.iter().filter(|(_, one)| selects(one.pool_selector.as_ref(), label));
+    selecting.filter_map(|(name, one)| Some((Some(&one.rank), name, one.payload.as_ref()?))).collect()
 }
 
 /// HyperShift: ConfigMaps have the name of their NodePool in a label. Of several the last by name counts.
-fn by_node_pool_configs(
-    cluster: &ClusterState,
-    operator: &NumaResourcesOperator,
-    pool: &str,
-) -> PoolSettings {
-    let mine = cluster.node_pool_configs.iter().filter(|(_, config)| config.node_pool == pool);
-    let candidate = |(name, config)| {
-        let config: &crate::cluster_state::NodePoolConfig = config;
-        config.payload.as_ref().map(|payload| Candidate { rank: (), name, payload })
-    };
-    let candidates = mine.filter_map(|(name, config)| candidate((name.as_str(), config))).collect();
-    chosen(cluster, operator, pool, "ConfigMap", candidates)
+fn node_pool_configs<'a>(cluster: &'a ClusterState, pool: &str) -> Vec<Candidate<'a>> {
+    let own = cluster.node_pool_configs.iter().filter(|(_, one)| one.node_pool == pool);
+    own.filter_map(|(name, one)| Some((None, name, one.payload.as_ref()?))).collect()
 }
 
-/// The candidate that counts. Without one the kubelets have their defaults, which are stated only beside exclusions.
-fn chosen<R: Ord>(
+/// The settings of the candidate that counts. Without one the kubelets have their defaults, which are stated only beside
+/// exclusions.
+fn by_objects(
     cluster: &ClusterState,
     operator: &NumaResourcesOperator,
     pool: &str,
     kind: &str,
-    mut candidates: Vec<Candidate<'_, R>>,
+    mut candidates: Vec<Candidate<'_>>,
 ) -> PoolSettings {
-    candidates.sort_by(|a, b| (&a.rank, a.name).cmp(&(&b.rank, b.name)));
-    let Some(last) = candidates.last() else {
-        let warnings = vec![warning(
-            "NoKubeletConfig",
-            pool,
-            format!("no {kind} with a KubeletConfiguration is for it, so its kubelets align nothing"),
-        )];
-        let settings = (!operator.spec.pod_excludes.is_empty()).then(KubeletSettings::default);
-        return PoolSettings { settings, pending: false, warnings };
-    };
-    let mut warnings = Vec::new();
-    if candidates.len() > 1 {
-        let names: Vec<String> = candidates.iter().map(|candidate| format!("{:?}", candidate.name)).collect();
+    candidates.sort();
+    let Some((_, last, payload)) = candidates.last() else {
         let message =
-            format!("{} {kind}s are for it: {}; {:?} counts", names.len(), names.join(", "), last.name);
-        warnings.push(warning("ConflictingKubeletConfigs", pool, message));
-    }
-    let settings = match last.payload {
-        Ok(settings) => Some(settings.clone()),
-        Err(error) => {
-            let message = format!("{kind} {:?}: {error}; its exporters keep their configuration", last.name);
-            warnings.push(warning("InvalidKubeletConfig", pool, message));
-            remembered(cluster, pool)
-        }
+            format!("no {kind} with a KubeletConfiguration is for it, so its kubelets align nothing");
+        let settings = (!operator.spec.pod_excludes.is_empty()).then(KubeletSettings::default);
+        return PoolSettings::new(settings, Some(warning("NoKubeletConfig", pool, message)));
     };
-    PoolSettings { settings, pending: false, warnings }
+    let conflict = (candidates.len() > 1).then(|| {
+        let names: Vec<String> = candidates.iter().map(|(_, name, _)| format!("{name:?}")).collect();
+        let message = format!("{} {kind}s are for it: {}; {last:?} counts", names.len(), names.join(", "));
+        warning("ConflictingKubeletConfigs", pool, message)
+    });
+    let read = payload.as_ref().map(Clone::clone).map_err(|error| format!("{kind} {last:?}: {error}"));
+    let mut found = read_or_remembered(cluster, pool, read);
+    found.warnings.splice(..0, conflict);
+    found
+}
+
+/// Settings that were read; where they could not be read, those that were written for the exporters before.
+fn read_or_remembered(
+    cluster: &ClusterState,
+    pool: &str,
+    read: Result<KubeletSettings, String>,
+) -> PoolSettings {
+    match read {
+        Ok(settings) => PoolSettings::new(Some(settings), None),
+        Err(error) => {
+            let message = format!("{error}; its exporters keep their configuration");
+            PoolSettings::new(remembered(cluster, pool), Some(warning("InvalidKubeletConfig", pool, message)))
+        }
+    }
 }
 
 /// Kubernetes: a ConfigMap that the group names, else the kubelets themselves, if they agree.
 fn by_kubelets(cluster: &ClusterState, operator: &NumaResourcesOperator, pool: &str) -> PoolSettings {
     let group = operator.spec.node_groups.iter().find(|group| group.pool_name.as_deref() == Some(pool));
     if let Some(name) = group.and_then(|group| group.kubelet_config_map.as_deref()) {
-        return by_config_map(cluster, pool, name);
+        let missing = || format!("it is not in namespace {:?}", cluster.environment.namespace);
+        let read = data(cluster, name).ok_or_else(missing).and_then(|data| payload::config_map(&data));
+        return read_or_remembered(
+            cluster,
+            pool,
+            read.map_err(|error| format!("ConfigMap {name:?}: {error}")),
+        );
     }
     let Some(answers) = cluster.kubelets.get(pool) else {
         let settings = remembered(cluster, pool);
@@ -139,41 +138,20 @@ fn by_kubelets(cluster: &ClusterState, operator: &NumaResourcesOperator, pool: &
     let different: BTreeSet<&KubeletSettings> = answers.values().flatten().collect();
     let mut different = different.into_iter();
     match (different.next(), different.next()) {
-        (Some(settings), None) => {
-            PoolSettings { settings: Some(settings.clone()), ..PoolSettings::default() }
-        }
+        (Some(settings), None) => PoolSettings::new(Some(settings.clone()), None),
         (Some(_), Some(_)) => {
-            let each = |(node, answer): (&String, &Result<KubeletSettings, String>)| {
-                Some(format!("{node} {}", described(answer.as_ref().ok()?)))
-            };
-            let each: Vec<String> = answers.iter().filter_map(each).collect();
+            let answers = answers.iter().filter_map(|(node, answer)| Some((node, answer.as_ref().ok()?)));
+            let each: Vec<String> =
+                answers.map(|(node, settings)| format!("{node} {}", described(settings))).collect();
             let message =
                 format!("its kubelets differ ({}): each exporter reads its own node's", each.join(", "));
-            PoolSettings {
-                warnings: vec![warning("KubeletsDiffer", pool, message)],
-                ..PoolSettings::default()
-            }
+            PoolSettings::new(None, Some(warning("KubeletsDiffer", pool, message)))
         }
         (None, _) => {
-            let why = answers.iter().find_map(|(node, answer)| {
-                answer.as_ref().err().map(|error| format!("no kubelet said how it aligns ({node}: {error})"))
-            });
-            let warnings = why.map(|message| warning("KubeletsSilent", pool, message)).into_iter().collect();
-            PoolSettings { settings: remembered(cluster, pool), pending: false, warnings }
-        }
-    }
-}
-
-/// Kubernetes: the user's ConfigMap.
-fn by_config_map(cluster: &ClusterState, pool: &str, name: &str) -> PoolSettings {
-    let read = data(cluster, name)
-        .ok_or_else(|| format!("it is not in namespace {:?}", cluster.environment.namespace));
-    match read.and_then(|data| payload::config_map(&data)) {
-        Ok(settings) => PoolSettings { settings: Some(settings), ..PoolSettings::default() },
-        Err(error) => {
-            let message = format!("ConfigMap {name:?}: {error}; its exporters keep their configuration");
-            let warnings = vec![warning("InvalidKubeletConfig", pool, message)];
-            PoolSettings { settings: remembered(cluster, pool), pending: false, warnings }
+            let failed = answers.iter().find_map(|(node, answer)| Some((node, answer.as_ref().err()?)));
+            let message = |(node, error)| format!("no kubelet said how it aligns ({node}: {error})");
+            let warning = failed.map(message).map(|message| warning("KubeletsSilent", pool, message));
+            PoolSettings::new(remembered(cluster, pool), warning)
         }
     }
 }

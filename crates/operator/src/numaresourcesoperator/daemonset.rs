@@ -23,6 +23,7 @@ use super::args::{self, KUBELET, has_fingerprint};
 use super::desired::{CERTIFICATE, PORT};
 use super::{Request, set_name};
 use crate::cluster_state::TlsProfile;
+use crate::desired::container;
 use crate::group::choice::Choice;
 use crate::group::{Group, Pool, selects};
 use crate::kubeletconfig;
@@ -152,12 +153,8 @@ impl Exporters<'_> {
     }
 
     fn container(&self, volume_mounts: Vec<VolumeMount>) -> Container {
-        let image = self.request.image().image;
         let options = self.request.options();
         Container {
-            name: rte::NAME.to_owned(),
-            image: Some(image.name),
-            image_pull_policy: Some(image.pull_policy).filter(|policy| !policy.is_empty()),
             command: Some(vec![rte::COMMAND.to_owned()]),
             args: Some(self.args()),
             env: Some(self.variables()),
@@ -166,8 +163,7 @@ impl Exporters<'_> {
             security_context: Some(self.security()),
             liveness_probe: self.own.then(|| self.liveness()),
             resources: if self.own { exporter::resources() } else { rte::resources() },
-            termination_message_policy: Some("FallbackToLogsOnError".to_owned()),
-            ..Container::default()
+            ..container(rte::NAME, &self.request.image().image)
         }
     }
 
@@ -261,18 +257,13 @@ impl Exporters<'_> {
 
     /// The Go exporter takes this container's CPUs for the shared pool. Its image has a shell.
     fn shared_pool(&self) -> Container {
-        let image = self.request.image().image;
         let sleep = ["/bin/sh", "-c", "--"].map(str::to_owned).to_vec();
         Container {
-            name: rte::SHARED_POOL.to_owned(),
-            image: Some(image.name),
-            image_pull_policy: Some(image.pull_policy).filter(|policy| !policy.is_empty()),
             command: Some(sleep),
             args: Some(vec!["while true; do sleep 30s; done".to_owned()]),
             security_context: Some(pod::restricted(self.request.cluster.environment.platform)),
             resources: pod::resources(&[("cpu", "1m"), ("memory", "4Mi")], &[]),
-            termination_message_policy: Some("FallbackToLogsOnError".to_owned()),
-            ..Container::default()
+            ..container(rte::SHARED_POOL, &self.request.image().image)
         }
     }
 }

@@ -11,9 +11,8 @@ use deployer::manifests::network::{AllowedPorts, policy};
 use deployer::manifests::{plugin, pod};
 use k8s_openapi::api::apps::v1::{Deployment, DeploymentSpec, DeploymentStrategy, RollingUpdateDeployment};
 use k8s_openapi::api::core::v1::{
-    Affinity, Container, EnvVar, NodeAffinity, PodSecurityContext, PodSpec, PodTemplateSpec,
-    PreferredSchedulingTerm, Probe, ResourceRequirements, SeccompProfile, TopologySpreadConstraint, Volume,
-    VolumeMount,
+    Affinity, Container, NodeAffinity, PodSecurityContext, PodSpec, PodTemplateSpec, PreferredSchedulingTerm,
+    Probe, ResourceRequirements, SeccompProfile, TopologySpreadConstraint, Volume, VolumeMount,
 };
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::ObjectMeta;
 use k8s_openapi::apimachinery::pkg::util::intstr::IntOrString;
@@ -23,7 +22,7 @@ use super::access;
 use super::setup::{Refused, Setup};
 use crate::cluster_state::{Environment, TlsProfile};
 use crate::condition::INTERNAL_ERROR;
-use crate::desired::{DesiredObject, owned};
+use crate::desired::{DesiredObject, container, owned};
 
 /// The name of Deployment, account and container.
 pub(super) const DEPLOYMENT: &str = "secondary-scheduler";
@@ -119,12 +118,13 @@ impl Setup {
             }]),
             ..NodeAffinity::default()
         };
+        let (mounts, volumes) = self.mounts().into_iter().unzip();
         let seccomp = SeccompProfile { type_: "RuntimeDefault".to_owned(), localhost_profile: None };
         PodSpec {
             service_account_name: Some(DEPLOYMENT.to_owned()),
             priority_class_name: Some("system-node-critical".to_owned()),
-            containers: vec![self.container(environment, tls)],
-            volumes: Some(self.volumes()),
+            containers: vec![self.container(environment, tls, mounts)],
+            volumes: Some(volumes),
             tolerations: Some(pod::tolerate_control_plane(&[])),
             affinity: Some(Affinity { node_affinity: Some(affinity), ..Affinity::default() }),
             topology_spread_constraints: Some(vec![spread()]),
@@ -137,21 +137,21 @@ impl Setup {
         }
     }
 
-    fn container(&self, environment: &Environment, tls: Option<&TlsProfile>) -> Container {
+    fn container(
+        &self,
+        environment: &Environment,
+        tls: Option<&TlsProfile>,
+        mounts: Vec<VolumeMount>,
+    ) -> Container {
         let probe = |path| pod::probe(path, IntOrString::Int(plugin::PORT), Some("HTTPS"));
         // kube-scheduler has only `/healthz` before 1.31.
         let ready = if self.own { "/readyz" } else { "/healthz" };
-        let variable: Option<EnvVar> =
-            self.dumps.then(|| pod::variable("PFP_STATUS_DUMP", STATUS_DIRECTORY.1));
-        let pull_policy = &self.image.pull_policy;
+        let variable = || vec![pod::variable("PFP_STATUS_DUMP", STATUS_DIRECTORY.1)];
         Container {
-            name: DEPLOYMENT.to_owned(),
-            image: Some(self.image.name.clone()),
-            image_pull_policy: (!pull_policy.is_empty()).then(|| pull_policy.clone()),
             command: Some(vec!["/bin/kube-scheduler".to_owned()]),
             args: Some(self.flags(tls)),
-            env: variable.map(|variable| vec![variable]),
-            volume_mounts: Some(self.mounts()),
+            env: self.dumps.then(variable),
+            volume_mounts: Some(mounts),
             resources: self.resources(),
             security_context: Some(pod::restricted(environment.platform)),
             // The probe fails when the scheduler lost its lease without noticing.
@@ -161,8 +161,7 @@ impl Setup {
                 ..probe("/healthz")
             }),
             readiness_probe: Some(Probe { period_seconds: Some(5), ..probe(ready) }),
-            termination_message_policy: Some("FallbackToLogsOnError".to_owned()),
-            ..Container::default()
+            ..container(DEPLOYMENT, &self.image)
         }
     }
 
@@ -176,16 +175,13 @@ impl Setup {
         flags
     }
 
-    fn volumes(&self) -> Vec<Volume> {
-        let config = pod::config_directory(CONFIG_DIRECTORY.0, CONFIG_MAP, None);
-        let status = self.dumps.then(|| pod::memory_directory(STATUS_DIRECTORY.0, "64Mi"));
-        std::iter::once(config).chain(status).collect()
-    }
-
-    fn mounts(&self) -> Vec<VolumeMount> {
-        let config = pod::mount_read_only(CONFIG_DIRECTORY.0, CONFIG_DIRECTORY.1);
-        let status = self.dumps.then(|| pod::mount(STATUS_DIRECTORY.0, STATUS_DIRECTORY.1));
-        std::iter::once(config).chain(status).collect()
+    /// The configuration file, and the directory for dumps if there are any.
+    fn mounts(&self) -> Vec<(VolumeMount, Volume)> {
+        let ((config, config_path), (status, status_path)) = (CONFIG_DIRECTORY, STATUS_DIRECTORY);
+        let config =
+            (pod::mount_read_only(config, config_path), pod::config_directory(config, CONFIG_MAP, None));
+        let dumps = || (pod::mount(status, status_path), pod::memory_directory(status, "64Mi"));
+        std::iter::once(config).chain(self.dumps.then(dumps)).collect()
     }
 
     fn resources(&self) -> Option<ResourceRequirements> {

@@ -10,6 +10,7 @@ use k8s_openapi::api::rbac::v1::ClusterRoleBinding;
 use kube::api::{DeleteParams, Preconditions};
 use kube::{Api, Client};
 use objects::controller::leader::{Leadership, ready_to_lead};
+use objects::controller::status::event;
 use runtime::client::{brief, is_not_found};
 use runtime::events::{Event, Recorder, Severity, Subject};
 use runtime::ready::Readiness;
@@ -92,20 +93,15 @@ async fn report_unreadable(shared: &Shared, recorder: &Recorder, changes: &mut w
 }
 
 fn unreadable(kind: &str, name: &str, uid: &str, reason: &str) -> Event {
-    Event {
-        regarding: Subject {
-            api_version: format!("{}/{}", api::numaresources::GROUP, api::numaresources::VERSION),
-            kind: kind.to_owned(),
-            namespace: String::new(),
-            name: name.to_owned(),
-            uid: uid.to_owned(),
-        },
-        related: None,
-        severity: Severity::Warning,
-        reason: "Unreadable".to_owned(),
-        action: "Reading".to_owned(),
-        note: format!("It cannot be read, and what was made for it stays as it is: {reason}"),
-    }
+    let subject = Subject {
+        api_version: format!("{}/{}", api::numaresources::GROUP, api::numaresources::VERSION),
+        kind: kind.to_owned(),
+        namespace: String::new(),
+        name: name.to_owned(),
+        uid: uid.to_owned(),
+    };
+    let note = format!("It cannot be read, and what was made for it stays as it is: {reason}");
+    Event { action: "Reading".to_owned(), ..event(&subject, Severity::Warning, "Unreadable", note) }
 }
 
 /// Removes the binding that operators before 4.18 made under another name, unless it has other subjects.

@@ -43,28 +43,33 @@ const EVERY: Duration = Duration::from_secs(300);
 /// The pause after a change of nodes, in which further changes are gathered.
 const CALM: Duration = Duration::from_millis(200);
 
-/// The credentials for kubelets.
-#[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub struct Trust {
-    /// A file with the token; `None`: no token is sent.
-    pub token: Option<PathBuf>,
-    /// A PEM file with the authority of kubelets' certificates; `None`: certificates are not checked.
-    pub authority: Option<PathBuf>,
-}
-
 /// The directory of a pod's service account.
 const SERVICE_ACCOUNT: &str = "/var/run/secrets/kubernetes.io/serviceaccount";
 
+/// The credentials for kubelets. The comments of the fields are the help of the flags.
+#[derive(Clone, Debug, Default, PartialEq, Eq, clap::Args)]
+pub struct Trust {
+    /// File with the token for kubelets [default: the service account's]
+    #[arg(long = "kubelet-token", value_name = "FILE")]
+    pub token: Option<PathBuf>,
+    /// File with the authority of kubelets' certificates [default: the service account's]
+    #[arg(long = "kubelet-authority", value_name = "FILE", conflicts_with = "insecure")]
+    pub authority: Option<PathBuf>,
+    /// Do not check kubelets' certificates: any server at a node's address gets the token
+    #[arg(long = "kubelet-insecure")]
+    pub insecure: bool,
+}
+
 impl Trust {
-    /// The credentials as configured; missing ones are the service account's. Without a token, certificates are checked
-    /// only if an authority is configured.
+    /// The same with missing files from the service account. Without a token, certificates are checked only if an
+    /// authority is configured.
     #[must_use]
-    pub fn of(token: Option<PathBuf>, authority: Option<PathBuf>, insecure: bool) -> Self {
+    pub fn with_service_account(self) -> Self {
         let own = |file: &str| Some(Path::new(SERVICE_ACCOUNT).join(file)).filter(|path| path.exists());
-        let token = token.or_else(|| own("token"));
+        let token = self.token.or_else(|| own("token"));
         let usual = || token.is_some().then(|| Path::new(SERVICE_ACCOUNT).join("ca.crt"));
-        let authority = if insecure { None } else { authority.or_else(usual) };
-        Self { token, authority }
+        let authority = if self.insecure { None } else { self.authority.or_else(usual) };
+        Self { token, authority, insecure: self.insecure }
     }
 }
 
@@ -295,11 +300,14 @@ mod tests {
     fn a_token_needs_an_authority_unless_the_check_is_off() {
         let [token, authority] = ["token", "ca"].map(|file| Some(PathBuf::from(file)));
         let usual = Some(Path::new(SERVICE_ACCOUNT).join("ca.crt"));
+        let resolved = |token: &Option<PathBuf>, authority: &Option<PathBuf>, insecure| {
+            Trust { token: token.clone(), authority: authority.clone(), insecure }.with_service_account()
+        };
         // No test runs in a pod.
-        assert_eq!(Trust::of(None, None, false), Trust::default());
-        assert_eq!(Trust::of(token.clone(), None, false).authority, usual);
-        assert_eq!(Trust::of(token.clone(), authority.clone(), false).authority, authority);
-        assert_eq!(Trust::of(token.clone(), None, true), Trust { token, authority: None });
+        assert_eq!(resolved(&None, &None, false), Trust::default());
+        assert_eq!(resolved(&token, &None, false).authority, usual);
+        assert_eq!(resolved(&token, &authority, false).authority, authority);
+        assert_eq!(resolved(&token, &None, true), Trust { token, authority: None, insecure: true });
     }
 
     fn poller() -> KubeletPoller {

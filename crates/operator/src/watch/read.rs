@@ -19,11 +19,6 @@ const LEFT_OUT: [&str; 2] = ["managedFields", "selfLink"];
 /// An annotation that repeats the object.
 const LAST_APPLIED: &str = "kubectl.kubernetes.io/last-applied-configuration";
 
-/// Adds the name of the object to what is read of it.
-pub(super) fn named<T>(read: fn(&Value) -> T) -> impl FnMut(Raw) -> Result<(String, T), String> {
-    move |raw| Ok((raw.meta.name.unwrap_or_default(), read(&raw.body)))
-}
-
 /// A user's object, or why it cannot be read.
 ///
 /// # Errors
