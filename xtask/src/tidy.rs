@@ -47,7 +47,6 @@ const EXEMPT: Exempt = Exempt {
         "crates/hardware/",
         "crates/node/",
         "crates/objects/",
-        "crates/operator/",
         "crates/runtime/",
         "crates/scheduler/src/ledger/tests.rs",
         "crates/sim/src/machine/dump/tests.rs",
@@ -59,7 +58,6 @@ const EXEMPT: Exempt = Exempt {
         "crates/hardware/",
         "crates/node/",
         "crates/objects/",
-        "crates/operator/",
     ],
 };
 

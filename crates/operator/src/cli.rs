@@ -10,9 +10,9 @@ use crate::process::Settings;
 
 /// Keeps the cluster as NUMAResourcesOperator, NUMAResourcesScheduler and DeviceConfig objects describe it.
 ///
-/// Several processes can run. The holder of the lease 0e2a6bd3.openshift-kni.io in the operator's namespace works; another
-/// takes over in seconds. The controller of DeviceConfigs is independent: it has its own watches and its own lease,
-/// deviceconfig.hardware.tholepin.dev.
+/// Several processes can run. The holder of the lease 0e2a6bd3.openshift-kni.io in the operator's namespace works;
+/// another takes over in seconds. The controller of DeviceConfigs is independent: it has its own watches and its own
+/// lease, deviceconfig.hardware.tholepin.dev.
 #[derive(Clone, Debug, clap::Args)]
 #[command(
     after_help = "The variables EXPORTER_IMAGE_RESTRICTION, SCHEDULER_IMAGE_VALIDATION and SCHEDULER_IMAGE_DIGESTS\n\

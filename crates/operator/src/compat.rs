@@ -1,7 +1,7 @@
 //! The Go operator's command line.
 //!
-//! In: its flags and variables. Out: the same settings as [`crate::cli`]'s, or output and an exit code. Never: a rule of a
-//! controller.
+//! In: its flags and variables. Out: the same settings as [`crate::cli`]'s, or output and an exit code. Never: a rule
+//! of a controller.
 //!
 //! Flags that are not needed here (webhooks, the scheduler's default image) are accepted with a warning.
 
@@ -33,15 +33,6 @@ pub const PROGRAM: &str = "numaresources-operator";
 /// The deadline of a call to the cluster.
 const CALL: std::time::Duration = std::time::Duration::from_secs(15);
 
-/// The result of reading a command line.
-#[derive(Debug)]
-pub enum Start {
-    /// Print and exit.
-    End(Ending),
-    /// Carry out a plan.
-    Run(Box<Plan>),
-}
-
 /// The action of a command line.
 #[derive(Debug)]
 pub struct Plan {
@@ -69,16 +60,14 @@ pub fn named(program: &str) -> bool {
 }
 
 /// Reads the arguments that follow the program's name, which is `program` in the usage text.
-#[must_use]
-pub fn start(program: &str, arguments: Vec<String>, variable: &dyn Fn(&str) -> Option<String>) -> Start {
-    read(program, arguments, variable).unwrap_or_else(Start::End)
-}
-
-fn read(
+///
+/// # Errors
+/// The output and exit code of a command line that needs no plan.
+pub fn start(
     program: &str,
     arguments: Vec<String>,
     variable: &dyn Fn(&str) -> Option<String>,
-) -> Result<Start, Ending> {
+) -> Result<Plan, Ending> {
     let set = FlagSet { program, flags: &[FLAGS, KLOG] };
     let flags = set.parse(arguments).map_err(|outcome| ended(&outcome))?;
     let on = |name: &str| flags.bool(name).unwrap_or(false);
@@ -118,7 +107,7 @@ fn read(
         Action::Run(Box::new(settings(&flags, environment).map_err(failed)?))
     };
     let verbosity = u8::try_from(flags.int("v").unwrap_or(0).max(0)).unwrap_or(u8::MAX);
-    Ok(Start::Run(Box::new(Plan { action, verbosity, notes })))
+    Ok(Plan { action, verbosity, notes })
 }
 
 impl Plan {

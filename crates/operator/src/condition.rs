@@ -1,10 +1,10 @@
 //! Conditions of users' objects, in the words of the Go operator.
 //!
-//! In: a [`State`], further conditions ([`Extra`]), the former conditions, a time. Out: conditions. Never: a clock, or a
-//! new transition time where no status changed.
+//! In: a [`State`], further conditions ([`Extra`]), the former conditions, a time. Out: conditions. Never: a clock, or
+//! a new transition time where no status changed.
 //!
-//! The Go operator never writes two of its reasons, and writes `observedGeneration` only on true conditions. Here reasons
-//! are those of the state, and every condition has its generation, so that `kubectl wait` can rely on it.
+//! The Go operator never writes two of its reasons, and writes `observedGeneration` only on true conditions. Here
+//! reasons are those of the state, and every condition has its generation, so that `kubectl wait` can rely on it.
 
 use jiff::{RoundMode, Timestamp, TimestampRound, Unit};
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::{Condition, Time};

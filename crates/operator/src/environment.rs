@@ -1,8 +1,8 @@
 //! The environment that the process runs in, detected once at the start.
 //!
-//! In: flags and variables ([`EnvironmentOptions`]), the service account's files, an API server. Out: an [`Environment`].
-//! Never: a guess about the cluster; what it does not state is an error. Only our own image has a built-in name, which is
-//! used and logged where our pod cannot be read.
+//! In: flags and variables ([`EnvironmentOptions`]), the service account's files, an API server. Out: an
+//! [`Environment`]. Never: a guess about the cluster; what it does not state is an error. Only our own image has a
+//! built-in name, which is used and logged where our pod cannot be read.
 
 use api::numaresources::keys;
 use deployer::detect::{self, ClusterInfo, PlatformSpec};
@@ -228,7 +228,7 @@ mod tests {
 
     /// A020 in part; the exporters' switch.
     #[test]
-    fn variables_loosen_rules_by_one_word_only() {
+    fn variables_loosen_rules_only_with_false() {
         for (value, free) in [("false", true), ("False", false), ("0", false), ("", false)] {
             let options =
                 options(&[("EXPORTER_IMAGE_RESTRICTION", value), ("SCHEDULER_IMAGE_VALIDATION", value)]);

@@ -1,11 +1,11 @@
 //! Node groups and their pools.
 //!
-//! In: a NUMAResourcesOperator's node groups, the cluster's pools. Out: groups with their pools and nodes, or the mistakes
-//! in them. Never: a call, or a node in two pools.
+//! In: a NUMAResourcesOperator's node groups, the cluster's pools. Out: groups with their pools and nodes, or the
+//! mistakes in them. Never: a call, or a node in two pools.
 //!
-//! On OpenShift a pool is a MachineConfigPool, and the Machine Config Operator's rules place a node: `master` comes before
-//! custom pools, and `worker` last. On HyperShift a pool is a NodePool. On Kubernetes each group is a pool, and a node that
-//! several groups select is in the first of them.
+//! On OpenShift a pool is a MachineConfigPool, and the Machine Config Operator's rules place a node: `master` comes
+//! before custom pools, and `worker` last. On HyperShift a pool is a NodePool. On Kubernetes each group is a pool, and
+//! a node that several groups select is in the first of them.
 
 use std::collections::BTreeMap;
 
@@ -199,8 +199,8 @@ fn nodes(
 
 /// The nodes of this pool according to the Machine Config Operator.
 ///
-/// That refuses a node of two custom pools. Here such a node is in the pool of the first group, so that it never has two
-/// exporters.
+/// That refuses a node of two custom pools. Here such a node is in the pool of the first group, so that it never has
+/// two exporters.
 fn machine_config_pool(cluster: &ClusterState, name: &str, before: &[&str]) -> Result<Choice, String> {
     // To the Machine Config Operator, an empty selector selects nothing.
     let is_empty = |selector: &&LabelSelector| Requirement::all(selector).is_ok_and(|all| all.is_empty());

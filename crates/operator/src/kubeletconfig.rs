@@ -1,7 +1,7 @@
 //! The controller of the exporters' configuration, one ConfigMap per pool.
 //!
-//! In: [`ClusterState`]. Out: the exporters' configuration in ConfigMaps; warnings. Never: a guess of kubelets' settings
-//! ([`source`] finds them), or a change because a kubelet does not answer.
+//! In: [`ClusterState`]. Out: the exporters' configuration in ConfigMaps; warnings. Never: a guess of kubelets'
+//! settings ([`source`] finds them), or a change because a kubelet does not answer.
 
 use std::collections::BTreeMap;
 
@@ -11,7 +11,7 @@ use deployer::manifests::pod;
 use k8s_openapi::api::core::v1::ConfigMap;
 use objects::{Object, ObjectKey};
 use runtime::yaml;
-use serde::Serialize;
+use serde_json::{Value, json};
 
 use crate::cluster_state::{ClusterState, KubeletSettings};
 use crate::desired::{Desired, owned};
@@ -47,36 +47,8 @@ pub struct Warning {
     pub message: String,
 }
 
-/// The exporters' configuration file, with its keys in this order.
-#[derive(Serialize)]
-#[serde(rename_all = "camelCase")]
-struct File<'a> {
-    #[serde(skip_serializing_if = "Option::is_none")]
-    kubelet: Option<Kubelet<'a>>,
-    #[serde(skip_serializing_if = "Vec::is_empty")]
-    pod_exclude: Vec<Exclude>,
-}
-
-/// The kubelets' settings. A missing policy or scope is the kubelet's default.
-#[derive(Serialize)]
-#[serde(rename_all = "camelCase")]
-struct Kubelet<'a> {
-    #[serde(skip_serializing_if = "Option::is_none")]
-    topology_manager_policy: Option<&'a str>,
-    #[serde(skip_serializing_if = "Option::is_none")]
-    topology_manager_scope: Option<&'a str>,
-}
-
-/// Pods that exporters do not count.
-#[derive(Serialize)]
-#[serde(rename_all = "camelCase")]
-struct Exclude {
-    name_pattern: String,
-    namespace_pattern: String,
-}
-
-/// The text of the exporters' configuration file for a pool, under the key [`KEY`] of its ConfigMap. `None`: the kubelets'
-/// settings are unknown and no pod is excluded, so there is no ConfigMap.
+/// The text of the exporters' configuration file for a pool, under the key [`KEY`] of its ConfigMap. `None`: the
+/// kubelets' settings are unknown and no pod is excluded, so there is no ConfigMap.
 ///
 /// The controller of the exporters calls this too, so pods are replaced once per change.
 #[must_use]
@@ -137,16 +109,21 @@ fn text(settings: Option<&KubeletSettings>, excludes: &[PodExclude]) -> Option<S
     if settings.is_none() && excludes.is_empty() {
         return None;
     }
-    let kubelet = settings.map(|settings| Kubelet {
-        topology_manager_policy: settings.policy.as_deref(),
-        topology_manager_scope: settings.scope.as_deref(),
-    });
-    let exclude = |exclude: &'_ PodExclude| Exclude {
-        name_pattern: exclude.name.clone(),
-        namespace_pattern: exclude.namespace.clone(),
-    };
+    let mut file = json!({});
+    if let Some(KubeletSettings { policy, scope }) = settings {
+        // A section without policy or scope states the kubelet's default.
+        let stated = [("topologyManagerPolicy", policy), ("topologyManagerScope", scope)];
+        let stated =
+            stated.into_iter().filter_map(|(key, text)| Some((key.to_owned(), text.clone()?.into())));
+        file["kubelet"] = Value::Object(stated.collect());
+    }
+    if !excludes.is_empty() {
+        let exclude =
+            |one: &PodExclude| json!({ "namePattern": one.name, "namespacePattern": one.namespace });
+        file["podExclude"] = excludes.iter().map(exclude).collect();
+    }
     // Maps of texts always have a YAML form.
-    yaml::write(&File { kubelet, pod_exclude: excludes.iter().map(exclude).collect() }).ok()
+    yaml::write(&file).ok()
 }
 
 /// Warns of an exclusion that excludes no pod.

@@ -1,7 +1,7 @@
 //! The operator's own objects, as functions of the options.
 //!
-//! In: [`Options`]. Out: typed objects, one by one and all together in the order in which they are made. Never: an object
-//! that the operator makes itself, a right that [`crate::rbac`] does not list, a cluster, a clock.
+//! In: [`Options`]. Out: typed objects, one by one and all together in the order in which they are made. Never: an
+//! object that the operator makes itself, a right that [`crate::rbac`] does not list, a cluster, a clock.
 //!
 //! Names are those of the Go operator, so that applied objects replace its own.
 

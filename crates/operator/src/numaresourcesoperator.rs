@@ -1,8 +1,10 @@
 //! The controller of the exporters and of the API that they publish with.
 //!
-//! In: [`ClusterState`]. Out: objects, status. Never: a call, or a memory: the same cluster state gives the same objects.
+//! In: [`ClusterState`]. Out: objects, status. Never: a call, or a memory: the same cluster state gives the same
+//! objects.
 //!
-//! Each pool of each node group gets a DaemonSet. What keeps one pool from having its exporters (`stage`) keeps no other.
+//! Each pool of each node group gets a DaemonSet. What keeps one pool from having its exporters (`stage`) keeps no
+//! other.
 
 use api::numaresources::NumaResourcesOperator;
 use api::numaresources::keys::OPERATOR;

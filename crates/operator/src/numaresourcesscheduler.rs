@@ -1,7 +1,7 @@
 //! The controller of the scheduler.
 //!
-//! In: [`ClusterState`]. Out: objects, status. Never: a call, or a memory of former requests: what is no longer requested
-//! is not desired.
+//! In: [`ClusterState`]. Out: objects, status. Never: a call, or a memory of former requests: what is no longer
+//! requested is not desired.
 //!
 //! An invalid request (an image that is not trusted, more replicas than nodes, a configuration the scheduler would not
 //! start with) leaves the existing scheduler as it is: that is better than none.
@@ -64,8 +64,8 @@ pub fn desired(cluster: &ClusterState) -> Desired {
     wanted.map_or(Desired::Keep, Desired::Objects)
 }
 
-/// The status of each NUMAResourcesScheduler, by name, after a reconcile with this outcome. `now` becomes the transition
-/// time of conditions that changed. A paused object has none: it keeps its status.
+/// The status of each NUMAResourcesScheduler, by name, after a reconcile with this outcome. `now` becomes the
+/// transition time of conditions that changed. A paused object has none: it keeps its status.
 #[must_use]
 pub fn status(cluster: &ClusterState, done: &Outcome, now: jiff::Timestamp) -> Vec<(String, Status)> {
     let asked = cluster.schedulers.iter().filter(|(_, scheduler)| !is_leaving(scheduler));

@@ -5,9 +5,9 @@
 //! The process is healthy while it answers, leading or not. It is ready once every watch has listed its kind. It waits
 //! for an API server that does not answer, also at the start.
 //!
-//! Metrics are served over TLS on OpenShift, which makes a certificate, and wherever there is a certificate. OpenShift's
-//! TLS profile applies; until the certificate is there, a self-signed one is used. Elsewhere metrics are served without
-//! TLS.
+//! Metrics are served over TLS on OpenShift, which makes a certificate, and wherever there is a certificate.
+//! OpenShift's TLS profile applies; until the certificate is there, a self-signed one is used. Elsewhere metrics are
+//! served without TLS.
 
 mod lead;
 mod metrics;
@@ -34,7 +34,7 @@ use tracing::{info, warn};
 
 use objects::controller::leader::Leadership;
 pub use parts::{Controllers, Part, UnknownPart};
-pub use settings::{CERTIFICATES, Settings};
+pub use settings::{CERTIFICATES, Listen, Settings};
 
 use crate::cluster_state::{ClusterState, Environment};
 use crate::desired::{Controller, MANAGER};

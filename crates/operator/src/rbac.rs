@@ -1,13 +1,13 @@
 //! The rights of the operator's service account.
 //!
-//! In: a platform. Out: the rules of a ClusterRole, and of Roles in its own namespace and in OpenShift's. Never: a right
-//! that is not used.
+//! In: a platform. Out: the rules of a ClusterRole, and of Roles in its own namespace and in OpenShift's. Never: a
+//! right that is not used.
 //!
 //! The API server lets only holders of a right grant it. So the rules of the operands' roles are included, from the
 //! functions that make those roles ([`operand_rules`]); they are most of it.
 //!
-//! Names limit what they can: also `create`, because objects are applied, and such a request has the name; and `list` and
-//! `watch` where the operator selects by name.
+//! Names limit what they can: also `create`, because objects are applied, and such a request has the name; and `list`
+//! and `watch` where the operator selects by name.
 
 use api::nrt;
 use api::numaresources::keys::{OPERATOR, OPERATOR_LEASE, SCHEDULER};
@@ -67,7 +67,8 @@ const CLUSTER: &[Row] = &[
     ("", &["nodes"], &[], SEEN),
 ];
 
-/// The exporters' objects: they get an owner, and are deleted with their node. Setting an owner needs the right to delete.
+/// The exporters' objects: they get an owner, and are deleted with their node. Setting an owner needs the right to
+/// delete.
 const REPORTS: Row = (nrt::GROUP, &[nrt::PLURAL], &[], &["list", "patch", "delete"]);
 
 /// The cluster's rules after those of the operands. The platform is detected by ClusterVersions: without this right the

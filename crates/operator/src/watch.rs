@@ -4,8 +4,8 @@
 //! reads.
 //!
 //! A kind that the server does not have has no objects and is waited for. Namespaced kinds are watched whole in the
-//! operator's namespace, because objects that lost their label must be found too. Other kinds are selected by the label,
-//! because clusters have megabytes of them.
+//! operator's namespace, because objects that lost their label must be found too. Other kinds are selected by the
+//! label, because clusters have megabytes of them.
 
 pub mod kubelets;
 pub mod legacy;

@@ -193,8 +193,8 @@ fn operate_as(words: &[OsString]) -> anyhow::Result<ExitCode> {
     let words = texts(words)?;
     let (program, arguments) = words.split_first().context("no program name")?;
     let plan = match operator::compat::start(program, arguments.to_vec(), &variable) {
-        operator::compat::Start::End(ending) => return end(&ending),
-        operator::compat::Start::Run(plan) => plan,
+        Err(ending) => return end(&ending),
+        Ok(plan) => plan,
     };
     let level = log::init(log::Format::Text, plan.verbosity)?;
     plan.notes.iter().for_each(Note::log);

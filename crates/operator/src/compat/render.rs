@@ -1,7 +1,8 @@
 //! The objects that the operator would make, without a cluster.
 //!
-//! In: a platform, a namespace, images. Out: objects, from the controllers' functions, for a made-up cluster with one pool
-//! `worker`, one node, and both users' objects with little else in them. Never: an owner, whose UID no cluster would have.
+//! In: a platform, a namespace, images. Out: objects, from the controllers' functions, for a made-up cluster with one
+//! pool `worker`, one node, and both users' objects with little else in them. Never: an owner, whose UID no cluster
+//! would have.
 
 use std::collections::BTreeMap;
 

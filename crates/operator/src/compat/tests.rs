@@ -2,23 +2,17 @@ use deployer::platform::Platform;
 
 use super::*;
 
-fn start(line: &str) -> Start {
+fn start(line: &str) -> Result<Plan, Ending> {
     let words = line.split_whitespace().map(str::to_owned).collect();
     super::start(PROGRAM, words, &|_| None)
 }
 
 fn ending(line: &str) -> Ending {
-    match start(line) {
-        Start::End(ending) => ending,
-        Start::Run(plan) => panic!("{line}: {plan:?}"),
-    }
+    start(line).unwrap_err()
 }
 
 fn plan(line: &str) -> Plan {
-    match start(line) {
-        Start::Run(plan) => *plan,
-        Start::End(ending) => panic!("{line}: {ending:?}"),
-    }
+    start(line).unwrap()
 }
 
 fn settings(line: &str) -> Settings {

@@ -133,8 +133,8 @@ impl Requirement {
     }
 }
 
-/// Whether a selector selects labels. As in Kubernetes, a missing selector selects nothing and an empty one everything; an
-/// invalid one selects nothing.
+/// Whether a selector selects labels. As in Kubernetes, a missing selector selects nothing and an empty one everything;
+/// an invalid one selects nothing.
 pub fn selects<'a>(selector: Option<&LabelSelector>, label: impl Fn(&str) -> Option<&'a str> + Copy) -> bool {
     let all = selector.and_then(|selector| Requirement::all(selector).ok());
     all.is_some_and(|all| all.iter().all(|requirement| requirement.holds(label)))
@@ -184,7 +184,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_no_selector_is_refused() {
+    fn invalid_selectors_are_refused() {
         for (operator, values, wanted) in [
             ("in", &["x"][..], "\"in\" is not a valid label selector operator"),
             ("Gt", &["1"], "\"Gt\" is not a valid label selector operator"),
@@ -218,7 +218,8 @@ mod tests {
     }
 
     proptest! {
-        /// Selectors mean the same as in kube's client library, and the opposite holds exactly where the requirement does not.
+        /// Selectors mean the same as in kube's client library, and the opposite holds exactly where the requirement
+        /// does not.
         #[test]
         fn selectors_mean_what_kubernetes_means(
             keys in prop::collection::vec((0..3_usize, 0..4_usize, 1..3_usize), 0..4),

@@ -1,5 +1,5 @@
-//! Groups and their pools, by the names of docs/parity-operator.md; which nodes are in a pool, compared with a description of its own of what the
-//! Machine Config Operator does.
+//! Groups and their pools, by the names of docs/parity-operator.md; which nodes are in a pool, compared with a
+//! description of its own of what the Machine Config Operator does.
 
 use std::sync::Arc;
 
@@ -256,7 +256,8 @@ fn allows(one: &NodeSelectorRequirement, value: Option<&str>) -> bool {
 }
 
 proptest! {
-    /// Whatever pools select: a node is where the Machine Config Operator has it; and pods of a pool may run there and nowhere else.
+    /// For all selectors: a node is in the Machine Config Operator's pool, and pods of a pool may run on its nodes
+    /// only.
     #[test]
     fn pods_run_on_the_nodes_of_their_pool(
         selectors in prop::collection::vec(any_selector(), 4),

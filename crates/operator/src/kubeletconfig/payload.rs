@@ -1,7 +1,7 @@
 //! The Topology Manager's settings in objects and answers.
 //!
-//! In: objects and answers as JSON. Out: settings, or one line about what cannot be read. Never: a call; a default, unless
-//! the text is a kubelet's complete configuration.
+//! In: objects and answers as JSON. Out: settings, or one line about what cannot be read. Never: a call; a default,
+//! unless the text is a kubelet's complete configuration.
 
 use std::collections::BTreeMap;
 use std::path::Path;

@@ -77,8 +77,8 @@ fn node_pool_configs<'a>(cluster: &'a ClusterState, pool: &str) -> Vec<Candidate
     own.filter_map(|(name, one)| Some((None, name, one.payload.as_ref()?))).collect()
 }
 
-/// The settings of the candidate that counts. Without one the kubelets have their defaults, which are stated only beside
-/// exclusions.
+/// The settings of the candidate that counts. Without one the kubelets have their defaults, which are stated only
+/// beside exclusions.
 fn by_objects(
     cluster: &ClusterState,
     operator: &NumaResourcesOperator,
@@ -87,7 +87,7 @@ fn by_objects(
     mut candidates: Vec<Candidate<'_>>,
 ) -> PoolSettings {
     candidates.sort();
-    let Some((_, last, payload)) = candidates.last() else {
+    let Some(&(_, last, payload)) = candidates.last() else {
         let message =
             format!("no {kind} with a KubeletConfiguration is for it, so its kubelets align nothing");
         let settings = (!operator.spec.pod_excludes.is_empty()).then(KubeletSettings::default);
@@ -98,7 +98,7 @@ fn by_objects(
         let message = format!("{} {kind}s are for it: {}; {last:?} counts", names.len(), names.join(", "));
         warning("ConflictingKubeletConfigs", pool, message)
     });
-    let read = payload.as_ref().map(Clone::clone).map_err(|error| format!("{kind} {last:?}: {error}"));
+    let read = payload.clone().map_err(|error| format!("{kind} {last:?}: {error}"));
     let mut found = read_or_remembered(cluster, pool, read);
     found.warnings.splice(..0, conflict);
     found

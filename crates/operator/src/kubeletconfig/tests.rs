@@ -1,5 +1,6 @@
-//! Lines of the list of what the Go operator does (docs/parity-operator.md) are tests with their numbers, `k001` and on. Where it looks again
-//! after a while, this one is woken by what it waits for; what it would then find is what is tested.
+//! Lines of the list of what the Go operator does (docs/parity-operator.md) are tests with their numbers, `k001` and
+//! on. Where it looks again after a while, this one is woken by what it waits for; what it would then find is what is
+//! tested.
 
 use std::collections::BTreeMap;
 
@@ -140,7 +141,7 @@ fn numa() -> Value {
 }
 
 #[test]
-fn k001_nobody_asks_nothing_is_there_until_somebody_does() {
+fn k001_without_a_request_there_are_no_config_maps() {
     let mut cluster = cluster(Platform::OpenShift);
     kubelet_config(&mut cluster, "kc", ("pool", "worker"), Some(""), numa());
     assert_eq!(desired(&cluster), Desired::Nothing);
@@ -237,7 +238,7 @@ fn k009_pools_are_found_by_their_labels_all_of_them() {
     assert_eq!(maps(&cluster).len(), 2);
 }
 
-/// Of pools without nodes that could be told the exporters' controller speaks; the configuration does not depend on nodes.
+/// The exporters' controller reports pools without nodes; the configuration does not depend on nodes.
 #[test]
 fn k010_a_pool_without_node_selector_has_its_configuration() {
     let mut cluster = cluster(Platform::OpenShift);
@@ -314,7 +315,7 @@ fn b08_of_several_configs_the_one_the_machine_config_operator_takes_counts() {
 
 /// B-08, B-09: what is no longer asked for goes, whatever was heard of it.
 #[test]
-fn b08_b09_pools_that_are_not_asked_for_have_no_config_map() {
+fn b08_b09_pools_without_a_group_have_no_config_map() {
     let mut cluster = cluster(Platform::HyperShift);
     node_pool_config(&mut cluster, "kc", "worker", "topologyManagerPolicy: single-numa-node");
     node_pool_config(&mut cluster, "kc2", "other", "topologyManagerPolicy: none");
@@ -330,7 +331,7 @@ fn b08_b09_pools_that_are_not_asked_for_have_no_config_map() {
 }
 
 #[test]
-fn kubelets_are_believed_if_they_agree() {
+fn equal_answers_of_kubelets_are_used() {
     let both = "kubelet:\n  topologyManagerPolicy: restricted\n  topologyManagerScope: pod\n";
     let restricted = Ok(("restricted", "pod"));
     let table = [
@@ -357,7 +358,7 @@ fn kubelets_are_believed_if_they_agree() {
 
 /// Else a kubelet that is restarted, or an operator that is, would replace all exporters twice.
 #[test]
-fn who_does_not_answer_changes_nothing() {
+fn silent_kubelets_change_nothing() {
     let mut cluster = cluster(Platform::Kubernetes);
     ask(&mut cluster, &["worker"], &json!({"podExcludes": [{"namespace": "a", "name": "b"}]}));
     let excludes = "podExclude:\n- namePattern: b\n  namespacePattern: a\n";
@@ -375,7 +376,7 @@ fn who_does_not_answer_changes_nothing() {
 }
 
 #[test]
-fn a_config_map_of_the_users_is_believed_before_kubelets() {
+fn a_users_config_map_comes_before_kubelets() {
     let mut cluster = cluster(Platform::Kubernetes);
     let group = json!([{"poolName": "worker", "nodeSelector": {}, "kubeletConfigMap": "mine"}]);
     ask(&mut cluster, &[], &json!({"nodeGroups": group}));
@@ -401,7 +402,7 @@ fn a_config_map_of_the_users_is_believed_before_kubelets() {
 }
 
 #[test]
-fn nothing_is_touched_when_paused_or_on_the_way_out_or_wrong() {
+fn paused_deleted_or_invalid_requests_change_nothing() {
     let mut cluster = cluster(Platform::OpenShift);
     kubelet_config(&mut cluster, "kc", ("pool", "worker"), Some(""), numa());
     ask(&mut cluster, &["worker", "nowhere"], &json!({}));

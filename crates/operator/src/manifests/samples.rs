@@ -1,7 +1,7 @@
 //! Samples of users' objects.
 //!
-//! In: a platform. Out: a NUMAResourcesOperator and a NUMAResourcesScheduler that the operator accepts there. Never: a field
-//! with its default value.
+//! In: a platform. Out: a NUMAResourcesOperator and a NUMAResourcesScheduler that the operator accepts there. Never: a
+//! field with its default value.
 
 use std::collections::BTreeMap;
 

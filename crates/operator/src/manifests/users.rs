@@ -1,7 +1,7 @@
 //! ClusterRoles for users of the operator's objects.
 //!
-//! In: nothing. Out: ClusterRoles, with the names of the Go operator. Never: a binding; the cluster's administrator makes
-//! those.
+//! In: nothing. Out: ClusterRoles, with the names of the Go operator. Never: a binding; the cluster's administrator
+//! makes those.
 
 use api::numaresources::{GROUP, operator, scheduler};
 use api::rbac::rule;

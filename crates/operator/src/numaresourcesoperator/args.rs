@@ -1,58 +1,48 @@
 //! The exporters' arguments.
 //!
-//! In: the configuration of a node group's exporters. Out: flags of resource-topology-exporter, which ours has too. Never:
-//! a flag twice, or one that the Go exporter does not have, unless the image is ours.
+//! In: the configuration of a node group's exporters. Out: flags of resource-topology-exporter, which ours has too.
+//! Never: a flag twice, or one that the Go exporter does not have, unless the image is ours.
 
-use api::numaresources::{InfoRefreshMode, LogLevel, NodeGroupConfig, PodsFingerprinting, Switch};
+use api::numaresources::{InfoRefreshMode, NodeGroupConfig, PodsFingerprinting, Switch};
 
+use super::daemonset::Exporters;
 use crate::cluster_state::TlsProfile;
 
 /// The mount path of the kubelet's root directory.
 pub(super) const KUBELET: &str = "/host-var-lib-kubelet";
 
-/// The settings that arguments depend on.
-pub(super) struct Settings<'a> {
-    /// The configuration of the exporters, with defaults filled in.
-    pub(super) config: &'a NodeGroupConfig,
-    /// Their log level.
-    pub(super) log_level: LogLevel,
-    /// The TLS profile for metrics; `None`: without TLS.
-    pub(super) tls: Option<&'a TlsProfile>,
-    /// The path of the kubelet's configuration, if its file is read.
-    pub(super) kubelet_config: Option<String>,
-    /// Whether the exporter is ours.
-    pub(super) own: bool,
-}
-
-/// The arguments.
-pub(super) fn args(settings: &Settings<'_>) -> Vec<String> {
-    let mode = settings.config.info_refresh_mode.unwrap_or(InfoRefreshMode::PeriodicAndEvents);
+/// The arguments of a pool's exporters.
+pub(super) fn args(exporters: &Exporters<'_>) -> Vec<String> {
+    let config = &exporters.group.config;
+    let mode = config.info_refresh_mode.unwrap_or(InfoRefreshMode::PeriodicAndEvents);
     let period = match mode {
         InfoRefreshMode::Events => "0s".to_owned(),
-        _ => settings.config.info_refresh_period.unwrap_or_default().to_string(),
+        _ => config.info_refresh_period.unwrap_or_default().to_string(),
     };
     let mut args = vec![
         format!("--sleep-interval={period}"),
         "--sysfs=/host-sys".to_owned(),
         "--podresources-socket=unix:///host-podresources/kubelet.sock".to_owned(),
-        format!("-v={}", settings.log_level.verbosity()),
+        format!("-v={}", exporters.request.operator.spec.log_level.verbosity()),
     ];
-    args.extend(fingerprint(settings.config).iter().map(|arg| (*arg).to_owned()));
+    args.extend(fingerprint(config).iter().map(|arg| (*arg).to_owned()));
     args.push("--refresh-node-resources".to_owned());
     args.push("--add-nrt-owner=false".to_owned());
-    args.extend(metrics(settings.tls));
-    if settings.config.info_refresh_pause == Some(Switch::Enabled) {
+    args.extend(metrics(exporters.tls.as_ref()));
+    if config.info_refresh_pause == Some(Switch::Enabled) {
         args.push("--no-publish".to_owned());
     }
     let events = mode != InfoRefreshMode::Periodic;
     if events {
         args.push("--notify-file=/run/rte/notify".to_owned());
     }
-    if settings.own {
+    if exporters.own {
         // An empty path disables events: only the period was requested.
         args.push(format!("--kubelet-state-dir={}", if events { KUBELET } else { "" }));
     }
-    args.extend(settings.kubelet_config.iter().map(|path| format!("--kubelet-config-file={path}")));
+    if !exporters.environment().platform.is_openshift() {
+        args.push(format!("--kubelet-config-file={KUBELET}/config.yaml"));
+    }
     args
 }
 

@@ -2,8 +2,8 @@
 //!
 //! In: a request, a pool of it. Out: its exporters. Never: a right, a mount or a flag that our exporter does not use.
 //!
-//! Our exporter learns of changes from the kubelet's state files, and from `/run/rte/notify`. The Go exporter has that file
-//! only.
+//! Our exporter learns of changes from the kubelet's state files, and from `/run/rte/notify`. The Go exporter has that
+//! file only.
 
 use std::collections::BTreeMap;
 
@@ -19,10 +19,10 @@ use k8s_openapi::apimachinery::pkg::apis::meta::v1::{LabelSelector, ObjectMeta};
 use k8s_openapi::apimachinery::pkg::util::intstr::IntOrString;
 use objects::ObjectKey;
 
-use super::args::{self, KUBELET, has_fingerprint};
+use super::args::{KUBELET, args, has_fingerprint};
 use super::desired::{CERTIFICATE, PORT};
 use super::{Request, set_name};
-use crate::cluster_state::TlsProfile;
+use crate::cluster_state::{Environment, TlsProfile};
 use crate::desired::container;
 use crate::group::choice::Choice;
 use crate::group::{Group, Pool, selects};
@@ -34,12 +34,12 @@ const STATUS: &str = "/run/pfpstatus";
 const STATUS_SIZE: &str = "8Mi";
 
 /// The exporters of one pool.
-struct Exporters<'a> {
-    request: &'a Request<'a>,
-    group: &'a Group<'a>,
+pub(super) struct Exporters<'a> {
+    pub(super) request: &'a Request<'a>,
+    pub(super) group: &'a Group<'a>,
     name: String,
-    own: bool,
-    tls: Option<TlsProfile>,
+    pub(super) own: bool,
+    pub(super) tls: Option<TlsProfile>,
 }
 
 /// The DaemonSet of a pool with these nodes.
@@ -106,11 +106,15 @@ fn selector(request: &Request<'_>, labels: &BTreeMap<String, String>, pool: &str
 }
 
 impl Exporters<'_> {
+    pub(super) fn environment(&self) -> &Environment {
+        &self.request.cluster.environment
+    }
+
     fn annotations(&self, pool: &str) -> BTreeMap<String, String> {
         let config = kubeletconfig::config(self.request.cluster, pool);
         let hash = config.map_or_else(String::new, |text| pod::config_hash(&text).1);
         let mut annotations = meta::labels([(CONFIG_HASH, &hash)]);
-        if self.request.cluster.environment.platform.is_openshift() {
+        if self.environment().platform.is_openshift() {
             let mut options = self.request.options();
             options.updater.scc = self.constraints();
             annotations.extend([openshift::required(openshift::rte_constraints_name(&options))]);
@@ -156,7 +160,7 @@ impl Exporters<'_> {
         let options = self.request.options();
         Container {
             command: Some(vec![rte::COMMAND.to_owned()]),
-            args: Some(self.args()),
+            args: Some(args(self)),
             env: Some(self.variables()),
             ports: Some(vec![pod::port(PORT, options.updater.metrics_port)]),
             volume_mounts: Some(volume_mounts),
@@ -165,17 +169,6 @@ impl Exporters<'_> {
             resources: if self.own { exporter::resources() } else { rte::resources() },
             ..container(rte::NAME, &self.request.image().image)
         }
-    }
-
-    fn args(&self) -> Vec<String> {
-        let kubernetes = !self.request.cluster.environment.platform.is_openshift();
-        args::args(&args::Settings {
-            config: &self.group.config,
-            log_level: self.request.operator.spec.log_level,
-            tls: self.tls.as_ref(),
-            kubelet_config: kubernetes.then(|| format!("{KUBELET}/config.yaml")),
-            own: self.own,
-        })
     }
 
     fn variables(&self) -> Vec<EnvVar> {
@@ -214,7 +207,7 @@ impl Exporters<'_> {
             let volume = pod::node_directory("host-run-rte", "/run/rte", Some("DirectoryOrCreate"));
             mounts.push((pod::mount("host-run-rte", "/run/rte"), volume));
         }
-        let kubernetes = !self.request.cluster.environment.platform.is_openshift();
+        let kubernetes = !self.environment().platform.is_openshift();
         if kubernetes || (self.own && self.events()) {
             let (mount, volume) = read_only(&KUBELET[1..], &kubelet.root);
             // Pods' volumes are mounted in there. They must be unmounted here with the kubelet's.
@@ -236,7 +229,7 @@ impl Exporters<'_> {
     fn security(&self) -> SecurityContext {
         let selinux =
             if self.group.has_custom_policy() { openshift::RTE_PROCESS } else { openshift::DEVICE_PLUGIN };
-        let selinux = self.request.cluster.environment.platform.is_openshift().then_some(selinux);
+        let selinux = self.environment().platform.is_openshift().then_some(selinux);
         let context = SecurityContext {
             run_as_group: Some(0),
             // Another image may write to its root.
@@ -261,7 +254,7 @@ impl Exporters<'_> {
         Container {
             command: Some(sleep),
             args: Some(vec!["while true; do sleep 30s; done".to_owned()]),
-            security_context: Some(pod::restricted(self.request.cluster.environment.platform)),
+            security_context: Some(pod::restricted(self.environment().platform)),
             resources: pod::resources(&[("cpu", "1m"), ("memory", "4Mi")], &[]),
             ..container(rte::SHARED_POOL, &self.request.image().image)
         }

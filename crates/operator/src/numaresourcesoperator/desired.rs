@@ -1,7 +1,7 @@
 //! All objects of a request.
 //!
-//! In: a request. Out: objects, each after those that it needs, DaemonSets last. Never: a name that depends on anything but
-//! the pool.
+//! In: a request. Out: objects, each after those that it needs, DaemonSets last. Never: a name that depends on anything
+//! but the pool.
 
 use api::numaresources::keys::{CLUSTER, NRT_API};
 use deployer::manifests::{Error, access, meta, openshift, rte};

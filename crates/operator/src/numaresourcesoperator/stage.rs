@@ -1,10 +1,10 @@
 //! The stages in which a pool gets its exporters.
 //!
-//! In: a request, a pool of it. Out: a [`Stage`], and the MachineConfig. Never: a wait of one pool for another, or for a
-//! cluster upgrade.
+//! In: a request, a pool of it. Out: a [`Stage`], and the MachineConfig. Never: a wait of one pool for another, or for
+//! a cluster upgrade.
 //!
-//! A custom SELinux policy comes with a MachineConfig, which the nodes need first. Settings of kubelets, where those are
-//! asked, come first too.
+//! A custom SELinux policy comes with a MachineConfig, which the nodes need first. Settings of kubelets, where those
+//! are asked, come first too.
 
 use std::collections::BTreeMap;
 

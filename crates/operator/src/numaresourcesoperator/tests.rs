@@ -1,5 +1,5 @@
-//! Names of rows and of tests (N001 and on, U001 and on, B-01 and on) are those of the list of what the Go operator does, in
-//! docs/parity-operator.md.
+//! Names of rows and of tests (N001 and on, U001 and on, B-01 and on) are those of the list of what the Go operator
+//! does, in docs/parity-operator.md.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -238,7 +238,7 @@ fn arguments(cluster: &ClusterState, pool: &str) -> Vec<String> {
     self::pod(&set(cluster, pool)).containers[0].args.clone().unwrap()
 }
 
-/// The conditions that are true, as `type reason message`; the last two only where they say more than the type. Not what is known of kubelets.
+/// The true conditions but that of kubelets, as `type reason message`, without a reason that repeats the type.
 fn holding(status: &Status) -> Vec<String> {
     let holds = status
         .conditions

@@ -1,7 +1,7 @@
 //! The scheduler's rights.
 //!
-//! In: whether it is ours. Out: rules. Never: a right that it does not use; a limit to names on `create`, which no request
-//! could meet.
+//! In: whether it is ours. Out: rules. Never: a right that it does not use; a limit to names on `create`, which no
+//! request could meet.
 //!
 //! The API server lets only holders of a right grant it, so the operator's own rules include these.
 

@@ -1,7 +1,7 @@
 //! The scheduler's objects, with the names of the Go operator.
 //!
-//! In: a [`Setup`]. Out: objects, owned by the NUMAResourcesScheduler, each after those that it needs. Never: a choice that
-//! the setup does not state.
+//! In: a [`Setup`]. Out: objects, owned by the NUMAResourcesScheduler, each after those that it needs. Never: a choice
+//! that the setup does not state.
 
 use std::collections::BTreeMap;
 

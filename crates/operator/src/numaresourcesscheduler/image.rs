@@ -2,8 +2,8 @@
 //!
 //! In: the built-in list, variables, names of images. Out: the trusted images; mistakes in a name. Never: a registry.
 //!
-//! A scheduler decides where all pods run, so the Go operator accepts only images with known digests. This one does too,
-//! and accepts its own image, which contains a scheduler.
+//! A scheduler decides where all pods run, so the Go operator accepts only images with known digests. This one does
+//! too, and accepts its own image, which contains a scheduler.
 
 use std::collections::BTreeSet;
 
@@ -35,9 +35,9 @@ struct List {
     eus_channel_last: Option<String>,
 }
 
-/// The trusted images: the digests of `list` (JSON) and of `digests` (`SCHEDULER_IMAGE_DIGESTS`, separated by commas), and
-/// the image `own`. `None` is all images, if `validation` (`SCHEDULER_IMAGE_VALIDATION`) is exactly `false`. The texts are
-/// warnings about invalid digests, which are left out.
+/// The trusted images: the digests of `list` (JSON) and of `digests` (`SCHEDULER_IMAGE_DIGESTS`, separated by commas),
+/// and the image `own`. `None` is all images, if `validation` (`SCHEDULER_IMAGE_VALIDATION`) is exactly `false`. The
+/// texts are warnings about invalid digests, which are left out.
 ///
 /// # Errors
 /// When the list cannot be read.

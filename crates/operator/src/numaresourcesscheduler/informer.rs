@@ -2,8 +2,8 @@
 //!
 //! In: a cluster, the request. Out: the informer. Never: another one than the requested one.
 //!
-//! Older kubelets list pods that have ended as if they held resources. With an informer of its own, the plugin sees pods
-//! end in the same order as the exporter. With newer kubelets the scheduler's informer is enough, and cheaper.
+//! Older kubelets list pods that have ended as if they held resources. With an informer of its own, the plugin sees
+//! pods end in the same order as the exporter. With newer kubelets the scheduler's informer is enough, and cheaper.
 
 use std::cmp::Ordering;
 
@@ -22,7 +22,8 @@ pub(super) fn of(environment: &Environment, spec: &Spec) -> SchedulerInformer {
     spec.scheduler_informer.unwrap_or(usual)
 }
 
-/// Whether kubelets of this OpenShift version list running pods only. Builds before the release got this at different times.
+/// Whether kubelets of this OpenShift version list running pods only. Builds before the release got this at different
+/// times.
 fn is_fixed(version: &Version) -> bool {
     let numbers = [0, 1, 2].map(|at| version.number(at));
     let Some(build) = version.pre_release() else { return numbers >= FIXED };

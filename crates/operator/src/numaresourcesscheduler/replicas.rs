@@ -1,7 +1,7 @@
 //! The number of scheduler replicas.
 //!
-//! In: nodes, the requested number. Out: a number, or why there is none. Never: more replicas than nodes, since each runs
-//! on a node of its own.
+//! In: nodes, the requested number. Out: a number, or why there is none. Never: more replicas than nodes, since each
+//! runs on a node of its own.
 
 use std::collections::BTreeMap;
 

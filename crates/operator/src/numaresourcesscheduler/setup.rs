@@ -1,7 +1,7 @@
 //! The request of a NUMAResourcesScheduler, with defaults filled in.
 //!
-//! In: the object, the cluster state. Out: a scheduler's image, number and configuration, or why they are refused. Never:
-//! an object.
+//! In: the object, the cluster state. Out: a scheduler's image, number and configuration, or why they are refused.
+//! Never: an object.
 
 use api::goduration::GoDuration;
 use api::numaresources::scheduler::{

@@ -26,7 +26,7 @@ fn digest(digit: char) -> String {
     format!("registry.example/scheduler@sha256:{}", String::from(digit).repeat(64))
 }
 
-/// OpenShift 4.18 with three nodes for the control plane, and one NUMAResourcesScheduler that asks for an image that is trusted.
+/// OpenShift 4.18 with three nodes for the control plane, and a NUMAResourcesScheduler with a trusted image.
 fn cluster() -> ClusterState {
     let own = Image { name: OWN.to_owned(), pull_policy: "Always".to_owned() };
     let trusted = digest('a').split_once('@').map(|(_, digest)| digest.to_owned());

@@ -1,7 +1,7 @@
 //! The work of the leader.
 //!
-//! In: the shared cluster state, the lease's state. Out: running controllers. Never: a write before the cluster state is
-//! complete, or without the lease.
+//! In: the shared cluster state, the lease's state. Out: running controllers. Never: a write before the cluster state
+//! is complete, or without the lease.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -38,8 +38,8 @@ pub(super) struct Leader {
 }
 
 impl Leader {
-    /// Waits until we lead and the cluster state is complete, then works until cancelled. The candidate ends the process
-    /// when the lease is lost.
+    /// Waits until we lead and the cluster state is complete, then works until cancelled. The candidate ends the
+    /// process when the lease is lost.
     pub(super) async fn run(
         mut self,
         leadership: Leadership,

@@ -55,7 +55,7 @@ fn olm_gets_the_rules_of_all() {
 
 /// There is no wildcard, no access to secrets, and no change of other roles.
 #[test]
-fn it_is_not_an_administrator() {
+fn rules_have_no_wildcards_secrets_or_other_roles() {
     let Rules { cluster, namespaced, .. } = everywhere();
     for rule in cluster.iter().chain(&namespaced) {
         let words = [rule.api_groups.as_deref(), rule.resources.as_deref(), Some(&rule.verbs)];

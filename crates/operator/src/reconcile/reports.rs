@@ -1,8 +1,8 @@
 //! The exporters' reports (NodeResourceTopology objects), deleted with the NUMAResourcesOperator or their node.
 //!
 //! In: the nodes that should have exporters, the number of ready exporters. Out: owner references on reports of those
-//! nodes; owned reports of other nodes deleted. Never: a watch, since exporters write all the time; a change of a report
-//! that another program owns.
+//! nodes; owned reports of other nodes deleted. Never: a watch, since exporters write all the time; a change of a
+//! report that another program owns.
 //!
 //! Reports are listed, by their metadata alone, when exporters have become ready or nodes have changed. The reference
 //! names an owner and not a controller, which is the exporter.

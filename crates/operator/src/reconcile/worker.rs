@@ -35,7 +35,8 @@ const RETRY: (Duration, Duration) = (Duration::from_millis(200), Duration::from_
 /// The pause before refused objects of others are read again: outside the operator's namespace no watch reports objects
 /// without our label. One GET of each such object is the cost.
 const REFUSED: Duration = Duration::from_secs(3);
-/// Reconciles that may write, at once and then in each interval. It limits two programs that revert each other's writes.
+/// Reconciles that may write, at once and then in each interval. It limits two programs that revert each other's
+/// writes.
 const WRITE_BURST: u32 = 20;
 const WRITE_REFILL: Duration = Duration::from_millis(500);
 
@@ -191,7 +192,7 @@ impl Worker {
             info!(controller = controller.name(), object = %key, action = change.reason());
             let Some(subject) = subject else { continue };
             let (severity, note) = match refused {
-                true => (Severity::Warning, format!("{key} belongs to somebody else and is left alone")),
+                true => (Severity::Warning, format!("{key} belongs to another owner and is left alone")),
                 false => (Severity::Normal, key.to_string()),
             };
             self.recorder.record(event(subject, severity, change.reason(), note));

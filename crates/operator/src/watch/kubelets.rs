@@ -1,10 +1,11 @@
 //! Kubernetes: the settings of kubelets from their own endpoints, where no object states them.
 //!
-//! In: groups and nodes of the cluster state, kubelets' ports. Out: answers in the cluster state. Never: requests to more
-//! than three kubelets of a group, or an answer forgotten because its kubelet is away.
+//! In: groups and nodes of the cluster state, kubelets' ports. Out: answers in the cluster state. Never: requests to
+//! more than three kubelets of a group, or an answer forgotten because its kubelet is away.
 //!
-//! A kubelet is asked when its node enters the sample, when the node is ready again (the kubelet may have restarted with
-//! another configuration), soon after a failure, and every few minutes. An answer holds while the node is in the group.
+//! A kubelet is asked when its node enters the sample, when the node is ready again (the kubelet may have restarted
+//! with another configuration), soon after a failure, and every few minutes. An answer holds while the node is in the
+//! group.
 //!
 //! A node's owner can write any address into its object. So the token is sent only to servers whose certificate the
 //! cluster's authority signed, unless the check is switched off.

@@ -3,8 +3,8 @@
 //! In: the metadata of kinds that are watched by label. Out: objects that users' objects own and that lack the label.
 //! Never: an object without such an owner.
 //!
-//! After an upgrade in place the operator owns the Go operator's ClusterRoles, MachineConfigs and so on. Desired ones get
-//! the label at once; this finds the others. It is done once, before the controllers start.
+//! After an upgrade in place the operator owns the Go operator's ClusterRoles, MachineConfigs and so on. Desired ones
+//! get the label at once; this finds the others. It is done once, before the controllers start.
 
 use api::numaresources::{self, operator, scheduler};
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::OwnerReference;

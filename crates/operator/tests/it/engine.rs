@@ -1,4 +1,4 @@
-//! The engine on a real API server: whatever others do to our objects, they are as they should be afterwards, and then at rest.
+//! The engine on a real API server: after any change by other clients our objects are as desired, and then at rest.
 
 use std::time::Duration;
 
@@ -180,7 +180,7 @@ fn api(client: &Client, object: &Object) -> Api<DynamicObject> {
     }
 }
 
-/// How somebody else writes.
+/// The way another client writes.
 #[derive(Clone, Copy, Debug)]
 enum Way {
     /// As `kubectl edit`.
@@ -191,7 +191,7 @@ enum Way {
     Apply,
 }
 
-/// Somebody else's write; whether the API server took it.
+/// Another client's write; returns whether the API server accepted it.
 async fn write(client: &Client, object: &Object, live: &Value, edited: &Value, way: Way) -> bool {
     let api = api(client, object);
     let manager = Some("eve".to_owned());
@@ -221,7 +221,7 @@ async fn write(client: &Client, object: &Object, live: &Value, edited: &Value, w
     }
 }
 
-/// One thing that somebody else does to an object; what it was, if the API server took it.
+/// One change of an object by another client; returns its name, if the API server accepted it.
 async fn meddle(client: &Client, object: &Object, random: &mut Random) -> Option<String> {
     let live = serde_json::to_value(api(client, object).get_opt(object.name()).await.unwrap()?).unwrap();
     let mut edited = live.clone();
@@ -280,7 +280,7 @@ fn pick(random: &mut Random, below: usize) -> usize {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn whatever_others_do_is_mended_in_one_go() {
+async fn changes_of_other_clients_are_repaired_in_one_reconcile() {
     // S013, U011, U013, B-10, B-18.
     let Some(mut engine) = Engine::start().await else { return };
     let desired = engine.desired();
@@ -336,7 +336,7 @@ async fn until(what: &str, mut holds: impl FnMut() -> bool) {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_controller_looks_when_something_has_changed_and_only_then() {
+async fn a_controller_reconciles_after_changes_only() {
     // U011.
     let Some(engine) = Engine::start().await else { return };
     let all = || wanted::all().len();
@@ -352,7 +352,7 @@ async fn a_controller_looks_when_something_has_changed_and_only_then() {
             let desired = |_: &ClusterState| Desired::Objects(wanted::all());
             Rules { desired, status: |_, _, _| Vec::new(), ..Rules::of(controller) }
         }
-        // A ConfigMap that nobody asks for would go.
+        // A ConfigMap that is not desired would be deleted.
         other => Rules { desired: |_| Desired::Keep, ..Rules::of(other) },
     });
     let cancel = CancellationToken::new();
@@ -386,7 +386,7 @@ async fn a_controller_looks_when_something_has_changed_and_only_then() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn what_the_api_server_makes_of_it_is_taken_as_it_is() {
+async fn defaults_of_the_api_server_are_no_difference() {
     let Some(mut engine) = Engine::start().await else { return };
     // It leaves out what is false, and writes amounts its own way; so it never says what is wanted.
     let set = engine.wanted.iter_mut().find(|wanted| wanted.key().kind.kind == "DaemonSet").unwrap();

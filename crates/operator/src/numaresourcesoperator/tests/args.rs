@@ -1,4 +1,5 @@
-//! The exporters' arguments: what the Go operator's tests say of them, and that our exporter understands all there can be.
+//! The exporters' arguments: what the Go operator's tests say of them, and that our exporter understands all there can
+//! be.
 
 use std::collections::BTreeSet;
 use std::path::PathBuf;
@@ -93,7 +94,7 @@ fn rows() -> Vec<Row> {
 }
 
 #[test]
-fn arguments_say_what_is_asked_for() {
+fn arguments_state_the_configuration() {
     for platform in PLATFORMS {
         for Row { name, config, there, absent } in rows() {
             let mut cluster = cluster(platform);
@@ -217,7 +218,7 @@ fn understood(cluster: &ClusterState, pool: &str, mounted: &[&str]) -> Settings 
 
 /// Every mode, fingerprint, pause and TLS setting, on every platform: our exporter runs, and does what was asked for.
 #[test]
-fn our_exporter_understands_all_of_it() {
+fn our_exporter_accepts_all_arguments() {
     let mut count = 0;
     for platform in PLATFORMS {
         for mode in ["Periodic", "Events", "PeriodicAndEvents"] {
@@ -282,6 +283,7 @@ fn check(settings: &Settings, platform: Platform, [mode, fingerprint, pause]: [&
     };
     let file = KubeletConfigSource::File { path: PathBuf::from(file), drop_ins: None };
     assert_eq!(settings.sources.kubelet_config, file, "{name}");
-    // B-04: without a ConfigMap the kubelets' own configuration counts where it can be read, else the kubelets' defaults.
+    // B-04: without a ConfigMap the kubelets' own configuration counts where it can be read, else the kubelets'
+    // defaults.
     assert_eq!(settings.sources.policy.is_some(), platform.is_openshift(), "B-04 {name}");
 }

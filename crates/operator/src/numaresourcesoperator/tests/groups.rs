@@ -153,7 +153,7 @@ fn rows() -> Vec<Row> {
 }
 
 #[test]
-fn what_makes_no_sense_is_refused_and_changes_nothing() {
+fn invalid_requests_are_refused_and_change_nothing() {
     for Row { name, platform, spec, reason, message } in rows() {
         let name = format!("{name} {platform}");
         let mut cluster = cluster(platform);
@@ -172,7 +172,7 @@ fn what_makes_no_sense_is_refused_and_changes_nothing() {
 
 /// N001: the API server refuses another name; the controller does where an old definition lets one pass.
 #[test]
-fn n001_the_name_counts() {
+fn n001_only_one_name_is_accepted() {
     let mut cluster = cluster(Platform::OpenShift);
     ask(&mut cluster, &one_group(&json!({})));
     let mut other = cluster.operators.remove(OPERATOR).unwrap();
@@ -256,7 +256,7 @@ fn n043_u003_several_pools_of_a_group_are_objected_to() {
 }
 
 #[test]
-fn e01_no_groups_are_no_mistake() {
+fn e01_an_empty_list_of_groups_is_valid() {
     for platform in PLATFORMS {
         let mut cluster = cluster(platform);
         ask(&mut cluster, &json!({}));

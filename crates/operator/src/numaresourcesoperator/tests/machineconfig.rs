@@ -203,7 +203,7 @@ fn n055_mixed_policies_converge() {
 
 /// N057, B-14: said while another pool is on its way; names in order.
 #[test]
-fn n057_paused_pools_are_told_whatever_else_there_is() {
+fn n057_paused_pools_are_always_reported() {
     let mut cluster = cluster(Platform::OpenShift);
     for name in ["infra", "zone-b", "zone-a"] {
         let paused = MachineConfigPool { paused: true, ..pool(name) };
@@ -231,7 +231,8 @@ fn n050_a_removed_group_leaves_no_machine_config() {
     );
 }
 
-/// N045, N053: the policy is taken away, exporters change to the nodes' own type at once: nodes that lose the policy could not start others.
+/// N045, N053: when the policy goes, exporters change to the nodes' own type at once: such nodes could not start
+/// others.
 #[test]
 fn n045_n053_the_annotation_is_removed() {
     let mut cluster = cluster(Platform::OpenShift);
@@ -297,7 +298,7 @@ fn n052_b15_a_pool_that_would_not_take_its_machine_config() {
     assert_eq!(status.daemon_sets.len(), 1);
 }
 
-/// E02, B-15: nodes of a pool without a selector are nobody's; what runs is left alone.
+/// E02, B-15: a pool without a selector has no nodes; running exporters stay.
 #[test]
 fn e02_b15_a_pool_without_nodes() {
     for selector in [None, Some(LabelSelector::default())] {

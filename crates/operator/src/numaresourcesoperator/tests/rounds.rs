@@ -84,7 +84,7 @@ fn n014_b21_a_removed_group() {
     }
 }
 
-/// A DaemonSet with this name as somebody else made it.
+/// A DaemonSet of this name from another client.
 fn of_somebody(cluster: &mut ClusterState, name: &str) {
     let key = ObjectKey {
         kind: objects::ObjectKind::of::<DaemonSet>(),
@@ -98,7 +98,7 @@ fn of_somebody(cluster: &mut ClusterState, name: &str) {
     cluster.observed.insert(key, body);
 }
 
-/// N014, N015, N050, U017: of what no group wants, ours goes and what is somebody else's stays.
+/// N014, N015, N050, U017: of objects that no group wants, ours are deleted and others stay.
 #[test]
 fn n014_n015_n050_u017_only_what_is_ours_goes() {
     let mut cluster = cluster(Platform::OpenShift);
@@ -131,9 +131,9 @@ fn deletions(cluster: &ClusterState) -> Vec<String> {
     all
 }
 
-/// What cannot be read asks for something, though nobody knows what.
+/// An unreadable object requests something unknown.
 #[test]
-fn what_was_made_for_what_cannot_be_read_stays() {
+fn objects_of_an_unreadable_request_stay() {
     let mut cluster = cluster(Platform::OpenShift);
     ask(&mut cluster, &one_group(&json!({})));
     round(&mut cluster);
@@ -145,7 +145,7 @@ fn what_was_made_for_what_cannot_be_read_stays() {
     assert_eq!(changes(&cluster), [""; 0]);
 }
 
-/// N017: nothing is wanted and nothing said, whatever somebody does.
+/// N017: nothing is desired and no status is written, whatever other clients do.
 #[test]
 fn n017_paused() {
     for (value, paused) in [("enabled", true), ("true", false), ("", false)] {
@@ -168,7 +168,7 @@ fn n017_paused() {
 
 /// Who asks is going away, or has never been: the first takes along what is its own, in whatever way was asked for.
 #[test]
-fn nobody_asks() {
+fn without_a_request_nothing_is_desired() {
     let mut cluster = cluster(Platform::OpenShift);
     assert_eq!(desired(&cluster), Desired::Nothing);
     assert_eq!(status(&cluster, &Outcome::default(), at(1)), []);
@@ -244,7 +244,7 @@ fn n049_u029_related_objects() {
 
 /// B-11, B-12, B-33: exporters that are replaced or have crashed are seen, at any time, and the reason is told.
 #[test]
-fn b33_sets_on_their_way() {
+fn b33_daemon_sets_in_rollout() {
     let mut cluster = cluster(Platform::OpenShift);
     ask(&mut cluster, &groups(&["worker", "infra"], &json!({})));
     let updating = |names: &[&str]| {
@@ -281,9 +281,9 @@ fn b33_sets_on_their_way() {
     assert_eq!(status.daemon_sets.len(), 1);
 }
 
-/// U006, B-16: what could not be done is said in the words of whoever could not do it, in order; a mistake in the groups is another reason.
+/// U006, B-16: failures are reported in their own words, in order; mistakes in the groups have another reason.
 #[test]
-fn u006_b16_what_could_not_be_done() {
+fn u006_b16_failures_are_reported() {
     let mut cluster = cluster(Platform::OpenShift);
     ask(&mut cluster, &one_group(&json!({})));
     carry_out(&mut cluster, true);
@@ -296,7 +296,7 @@ fn u006_b16_what_could_not_be_done() {
 
 /// B-13: of what is merely objected to, nothing turns again and again.
 #[test]
-fn b13_an_objection_does_not_turn() {
+fn b13_an_objection_keeps_its_transition_time() {
     let selector = json!({ "matchExpressions": [{ "key": "x", "operator": "DoesNotExist" }] });
     let mut cluster = cluster(Platform::OpenShift);
     ask(&mut cluster, &json!({ "nodeGroups": [{ "machineConfigPoolSelector": selector }] }));
@@ -307,7 +307,7 @@ fn b13_an_objection_does_not_turn() {
 
 /// B-17: the same is asked for, so the same is wanted, whatever was asked for before.
 #[test]
-fn b17_the_past_leaves_nothing() {
+fn b17_withdrawn_fields_leave_no_trace() {
     for platform in PLATFORMS {
         let plain = one_group(&json!({}));
         let mut fresh = cluster(platform);
@@ -344,7 +344,7 @@ fn pool_conditions_are_forwarded_where_asked_for() {
 
 /// B-21: what is refused does not hide what still runs.
 #[test]
-fn b21_what_runs_is_told_even_if_nothing_makes_sense() {
+fn b21_an_invalid_request_still_reports_running_exporters() {
     let mut cluster = cluster(Platform::OpenShift);
     ask(&mut cluster, &groups(&["worker", "infra"], &json!({})));
     round(&mut cluster);
@@ -366,9 +366,10 @@ fn conditions_follow_the_generation() {
     }
 }
 
-/// B-04, N011: what is known of the kubelets is said, whether exporters run or not; B-30: where kubelets are asked, exporters wait for the answer.
+/// B-04, N011: the status reports the kubelets' settings, whether exporters run or not; B-30: exporters wait for
+/// kubelets' answers.
 #[test]
-fn b04_b30_what_is_known_of_kubelets() {
+fn b04_b30_the_status_reports_kubelets() {
     let kubelets = |status: &Status| {
         let found =
             status.conditions.iter().find(|condition| condition.type_ == KUBELETS_CONFIGURED).unwrap();

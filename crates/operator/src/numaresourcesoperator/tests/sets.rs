@@ -82,7 +82,7 @@ fn n058_to_n061_pods_of_all_kinds() {
 
 /// B-01: the certificate is there wherever it is served, fingerprint or not.
 #[test]
-fn b01_the_certificate_is_there_wherever_it_is_served() {
+fn b01_the_certificate_is_mounted_where_metrics_use_tls() {
     each(|name, _, _, pod| {
         let args = pod.containers[0].args.as_ref().unwrap();
         let tls = args.iter().any(|arg| arg == "--metrics-mode=httptls");
@@ -99,9 +99,9 @@ fn b01_the_certificate_is_there_wherever_it_is_served() {
     });
 }
 
-/// B-02: every path in the arguments is below something of the node that is mounted, in those modes that need it; U026: so is the variable.
+/// B-02: every path in the arguments is below a mount, in the modes that need it; U026: so is the variable.
 #[test]
-fn b02_what_arguments_name_is_mounted() {
+fn b02_paths_in_arguments_are_mounted() {
     each(|name, cluster, _, pod| {
         let args = pod.containers[0].args.as_ref().unwrap();
         let has = |wanted: &str| args.iter().any(|arg| arg == wanted);
@@ -223,7 +223,7 @@ fn n030_to_n033_u020_tolerations() {
     }
 }
 
-/// N048: everything, in the order in which it is made; B-30: the Service, for which the certificate is made, before the pods.
+/// N048: all objects, in the order in which they are made; B-30: the certificate's Service comes before the pods.
 #[test]
 fn n048_all_objects_in_their_order() {
     let shared = [
@@ -265,7 +265,7 @@ fn n048_all_objects_in_their_order() {
 
 /// U017: what no group wants any more is not among what is wanted; what is done about it is the engine's.
 #[test]
-fn u017_what_no_group_wants() {
+fn u017_objects_without_a_group() {
     let mut cluster = cluster(Platform::OpenShift);
     ask(
         &mut cluster,
@@ -276,7 +276,7 @@ fn u017_what_no_group_wants() {
     assert_eq!(names(&cluster).iter().filter(|name| name.contains("-worker")).count(), 1);
 }
 
-/// B-23: selectors of several pools do not overlap; one that is there, which cannot be changed, is kept if it selects our pods.
+/// B-23: selectors of pools do not overlap; an existing one, which cannot be changed, stays if it selects our pods.
 #[test]
 fn b23_selectors() {
     let mut cluster = cluster(Platform::OpenShift);
@@ -346,7 +346,7 @@ fn b22_nodes() {
     );
 }
 
-/// N010, B-30: pods are replaced when their configuration changes, once: the configuration that is planned counts, not the one that is there.
+/// N010, B-30: pods are replaced once when their configuration changes: the planned configuration counts.
 #[test]
 fn n010_b30_pods_follow_their_configuration() {
     let mut cluster = cluster(Platform::OpenShift);

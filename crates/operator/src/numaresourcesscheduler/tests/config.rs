@@ -2,7 +2,7 @@
 
 use super::*;
 
-/// U023: the whole file, to the byte; keys are sorted, so that it is the same whoever writes it.
+/// U023: the whole file, to the byte; keys are sorted, so every writer gives the same text.
 #[test]
 fn the_whole_file_is_the_go_operators() {
     let cluster = asking(|spec| {
@@ -177,7 +177,7 @@ const SPEC: &[Row] = &[
 ];
 
 #[test]
-fn every_field_has_its_place_in_the_file() {
+fn every_field_is_in_the_file() {
     for (name, change, there, absent) in SPEC {
         let text = text(&asking(change));
         let lines: Vec<&str> = text.lines().map(str::trim).collect();
@@ -222,7 +222,7 @@ fn our_own_scheduler_starts_with_every_file() {
 
 /// B-35: what no scheduler takes is refused before one crashes on it.
 #[test]
-fn what_no_scheduler_takes_is_refused() {
+fn configurations_that_no_scheduler_accepts_are_refused() {
     type Row = (fn(&mut Spec), &'static str);
     let table: [Row; 3] = [
         (
@@ -281,9 +281,9 @@ fn the_informer_is_as_asked_for_or_as_the_cluster_needs_it() {
     }
 }
 
-/// B-17, A009, A010: what is taken back is as if it had never been, and filling in what is absent changes nothing that is asked.
+/// B-17, A009, A010: a withdrawn field leaves no trace, and defaults change nothing that is requested.
 #[test]
-fn nothing_is_remembered() {
+fn former_requests_are_forgotten() {
     let plain = cluster();
     let asked = asking(|spec| {
         spec.scheduler_name = "x".to_owned();

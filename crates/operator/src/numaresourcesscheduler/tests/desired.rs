@@ -112,7 +112,7 @@ fn another_configuration_makes_the_pods_anew() {
 
 /// S015
 #[test]
-fn dumps_are_written_unless_they_are_not_wanted() {
+fn dumps_are_written_unless_disabled() {
     for (asked, dumps) in [
         (None, true),
         (Some(CacheResyncDebug::Disabled), false),
@@ -216,7 +216,7 @@ fn the_image_is_the_one_asked_for_or_our_own() {
 
 /// One takes no lease, so there are never two; several are replaced while others work.
 #[test]
-fn one_alone_is_never_two() {
+fn a_single_replica_is_replaced_and_never_doubled() {
     for (replicas, surge) in [(0, json!(0)), (1, json!(0)), (2, json!("25%")), (3, json!("25%"))] {
         let cluster = asking(|spec| spec.replicas = Some(replicas));
         assert_eq!(

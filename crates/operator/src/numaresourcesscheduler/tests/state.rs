@@ -4,7 +4,7 @@ use super::*;
 
 /// S002, S023, S030, S031: how many nodes there are, and what is asked for.
 #[test]
-fn nodes_say_how_many_there_can_be() {
+fn nodes_limit_the_replicas() {
     let too_many = "explicitly set replicas count should not be greater than the number of nodes with the role control-plane: ";
     for (nodes, asked, wanted) in [
         (
@@ -38,7 +38,7 @@ fn nodes_say_how_many_there_can_be() {
 
 /// S008, S009
 #[test]
-fn the_status_says_what_there_is() {
+fn the_status_reports_existing_objects() {
     for (seconds, nanos) in [(11, 0), (7, 400_000_000)] {
         let mut cluster = asking(|spec| {
             spec.cache_resync_period = Some(GoDuration(seconds * 1_000_000_000 + nanos));
@@ -137,7 +137,7 @@ fn conditions_that_are_missing_come_back() {
 }
 
 #[test]
-fn what_could_not_be_done_is_told() {
+fn failures_are_reported() {
     let mut cluster = cluster();
     running(&mut cluster, 3, 3, 3);
     let done = Outcome { errors: vec!["b".to_owned(), "a".to_owned()], ..Outcome::default() };
@@ -147,7 +147,7 @@ fn what_could_not_be_done_is_told() {
 
 /// Without anybody who asks nothing is wanted; what is paused or leaves stays as it is, and nothing is said of it.
 #[test]
-fn it_is_left_alone_when_it_should_be() {
+fn paused_objects_stay_as_they_are() {
     let mut none = cluster();
     none.schedulers.clear();
     assert_eq!(desired(&none), Desired::Nothing);
@@ -169,7 +169,7 @@ fn it_is_left_alone_when_it_should_be() {
 
 /// One of another name, which the old version of the API may have let in, is told so, and changes nothing.
 #[test]
-fn only_one_name_counts() {
+fn only_one_name_is_accepted() {
     let mut cluster = cluster();
     let mut other = cluster.schedulers[keys::SCHEDULER].clone();
     other.metadata.name = Some("other".to_owned());
