@@ -14,7 +14,7 @@ use runtime::yaml;
 use serde_json::{Value, json};
 
 use crate::cluster_state::{ClusterState, KubeletSettings};
-use crate::desired::{Desired, owned};
+use crate::desired::{Desired, Owner, owned};
 use crate::numaresourcesoperator::{self, Case, set_name};
 use crate::reconcile::rules::Rules;
 use payload::texts;
@@ -73,7 +73,7 @@ pub fn desired(cluster: &ClusterState) -> Desired {
         Case::Frozen | Case::Refused(_) => return Desired::Keep,
         Case::Wanted(request) => request,
     };
-    let owner = request.owner();
+    let owner = Owner::of(request.operator);
     let map = |pool: &str| {
         let text = config(cluster, pool)?;
         // A ConfigMap always has a JSON form.

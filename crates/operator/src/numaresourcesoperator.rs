@@ -9,7 +9,6 @@
 use api::numaresources::NumaResourcesOperator;
 use api::numaresources::keys::OPERATOR;
 use api::numaresources::operator::{KIND, Status};
-use objects::desired::Owner;
 use runtime::events::Subject;
 
 use crate::cluster_state::{ClusterState, Image};
@@ -137,11 +136,6 @@ impl<'a> Case<'a> {
 }
 
 impl Request<'_> {
-    /// The owner of the objects.
-    pub(crate) fn owner(&self) -> Owner {
-        Owner::of(self.operator)
-    }
-
     fn image(&self) -> Choice {
         let (requested, environment) = (&self.operator.spec.image_spec, &self.cluster.environment);
         let image = if requested.is_empty() {

@@ -22,13 +22,13 @@ use crate::reconcile::Outcome;
 use crate::reconcile::rules::{Rules, StatusUpdate, is_paused};
 use crate::reconcile::status::related_object;
 
-pub mod access;
 mod desired;
 mod image;
 mod informer;
 mod replicas;
 mod setup;
 
+pub(crate) use desired::{cluster_rules, lease_rules};
 pub use image::{EMBEDDED_DIGESTS, TrustError, trust};
 use setup::{Refused, Setup};
 
@@ -59,9 +59,9 @@ pub fn desired(cluster: &ClusterState) -> Desired {
     if is_paused(scheduler) || is_leaving(scheduler) {
         return Desired::Keep;
     }
-    let wanted = Setup::of(cluster, scheduler)
-        .and_then(|setup| setup.objects(&cluster.environment, cluster.tls.as_ref()));
-    wanted.map_or(Desired::Keep, Desired::Objects)
+    let Ok(setup) = Setup::of(cluster, scheduler) else { return Desired::Keep };
+    let objects = setup.objects(&cluster.environment, cluster.tls.as_ref());
+    objects.map_or(Desired::Keep, Desired::Objects)
 }
 
 /// The status of each NUMAResourcesScheduler, by name, after a reconcile with this outcome. `now` becomes the

@@ -20,7 +20,7 @@ use exporter::rbac::Needs;
 use exporter::settings::{Mode, OwnerKind};
 use k8s_openapi::api::rbac::v1::PolicyRule;
 
-use crate::numaresourcesscheduler::access as scheduling;
+use crate::numaresourcesscheduler::{cluster_rules, lease_rules};
 
 const RBAC: &str = "rbac.authorization.k8s.io";
 const MACHINE: &str = "machineconfiguration.openshift.io";
@@ -165,11 +165,10 @@ fn operand_rules() -> Rules {
     let cluster = [
         exporter.cluster,
         rte::object_role(&options).rules.unwrap_or_default(),
-        scheduling::cluster(true),
-        scheduling::cluster(false),
+        cluster_rules(true),
+        cluster_rules(false),
     ];
-    let namespaced =
-        [exporter.namespaced, rte::pod_role(&options).rules.unwrap_or_default(), scheduling::lease()];
+    let namespaced = [exporter.namespaced, rte::pod_role(&options).rules.unwrap_or_default(), lease_rules()];
     Rules { cluster: cluster.concat(), namespaced: namespaced.concat(), config_managed: Vec::new() }
 }
 

@@ -14,7 +14,7 @@ use objects::Object;
 
 use super::stage::{MachineConfig, machine_config, stage};
 use super::{Request, daemonset};
-use crate::desired::{self, DesiredObject, owned};
+use crate::desired::{self, DesiredObject, Owner, owned};
 use crate::rbac::EXPORTER_SERVICE;
 
 /// The Secret with its certificate, which OpenShift makes.
@@ -27,7 +27,7 @@ pub(super) const PORT: &str = "metrics-port";
 /// # Errors
 /// Never in practice.
 pub(super) fn objects(request: &Request<'_>) -> Result<Vec<DesiredObject>, Error> {
-    let owner = request.owner();
+    let owner = Owner::of(request.operator);
     let mut wanted = vec![definition(request)?];
     for (group, pool) in request.groups.pools() {
         match machine_config(request, group, pool)? {

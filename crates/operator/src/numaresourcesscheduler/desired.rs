@@ -5,6 +5,7 @@
 
 use std::collections::BTreeMap;
 
+use api::numaresources::keys::SCHEDULER_LEASE;
 use deployer::manifests::access::{ServiceAccountRef, cluster_role, role};
 use deployer::manifests::meta::{labels, selector, within};
 use deployer::manifests::network::{AllowedPorts, policy};
@@ -14,14 +15,13 @@ use k8s_openapi::api::core::v1::{
     Affinity, Container, NodeAffinity, PodSecurityContext, PodSpec, PodTemplateSpec, PreferredSchedulingTerm,
     Probe, ResourceRequirements, SeccompProfile, TopologySpreadConstraint, Volume, VolumeMount,
 };
+use k8s_openapi::api::rbac::v1::PolicyRule;
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::ObjectMeta;
 use k8s_openapi::apimachinery::pkg::util::intstr::IntOrString;
 use objects::{self, Object};
 
-use super::access;
-use super::setup::{Refused, Setup};
+use super::setup::Setup;
 use crate::cluster_state::{Environment, TlsProfile};
-use crate::condition::INTERNAL_ERROR;
 use crate::desired::{DesiredObject, container, owned};
 
 /// The name of Deployment, account and container.
@@ -41,38 +41,31 @@ const MANAGEMENT: (&str, &str) =
 
 impl Setup {
     /// All objects.
+    ///
+    /// # Errors
+    /// When an object has no JSON form.
     pub(super) fn objects(
         &self,
         environment: &Environment,
         tls: Option<&TlsProfile>,
-    ) -> Result<Vec<DesiredObject>, Refused> {
-        let objects = self.made(environment, tls);
-        let objects =
-            objects.map_err(|error| Refused { reason: INTERNAL_ERROR, message: error.to_string() })?;
-        Ok(objects.into_iter().map(|object| owned(object, &self.owner)).collect())
-    }
-
-    fn made(
-        &self,
-        environment: &Environment,
-        tls: Option<&TlsProfile>,
-    ) -> Result<Vec<Object>, objects::object::Error> {
+    ) -> Result<Vec<DesiredObject>, objects::object::Error> {
         let namespace = environment.namespace.as_str();
         let account = ServiceAccountRef { namespace, name: DEPLOYMENT };
         let nothing = AllowedPorts { ingress: Some(Vec::new()), egress: Some(Vec::new()) };
         let server = AllowedPorts { ingress: None, egress: Some(environment.api_server_ports.clone()) };
         let policy = |name: &str, openings| policy(namespace, name, &pod_labels(), openings);
-        Ok(vec![
+        let objects = [
             Object::new(&account.object())?,
             Object::new(&pod::config_map(namespace, CONFIG_MAP, KEY, &self.config))?,
-            Object::new(&cluster_role(CLUSTER_ROLE, access::cluster(self.own)))?,
+            Object::new(&cluster_role(CLUSTER_ROLE, cluster_rules(self.own)))?,
             Object::new(&account.with_cluster_role(CLUSTER_ROLE))?,
-            Object::new(&role(namespace, LEASE_ROLE, access::lease()))?,
+            Object::new(&role(namespace, LEASE_ROLE, lease_rules()))?,
             Object::new(&account.with_role(namespace, LEASE_ROLE, LEASE_ROLE))?,
             Object::new(&policy("scheduler-default-deny-all", &nothing))?,
             Object::new(&policy("scheduler-egress-to-api-server", &server))?,
             Object::new(&self.deployment(environment, tls))?,
-        ])
+        ];
+        Ok(objects.into_iter().map(|object| owned(object, &self.owner)).collect())
     }
 
     fn deployment(&self, environment: &Environment, tls: Option<&TlsProfile>) -> Deployment {
@@ -207,4 +200,18 @@ fn spread() -> TopologySpreadConstraint {
 
 fn pod_labels() -> BTreeMap<String, String> {
     labels([("app", DEPLOYMENT)])
+}
+
+/// The scheduler's rules in the cluster, without a limit to names on `create`, which no request could meet; `own`: of our
+/// scheduler, else of kube-scheduler with the Go plugin.
+#[must_use]
+pub(crate) fn cluster_rules(own: bool) -> Vec<PolicyRule> {
+    if own { scheduler::rbac::cluster() } else { plugin::rules::with_zones() }
+}
+
+/// The rules in the operator's namespace: its lease. The Go operator adds Endpoints, which were leases before; no
+/// scheduler with the plugin's current arguments uses them.
+#[must_use]
+pub(crate) fn lease_rules() -> Vec<PolicyRule> {
+    scheduler::rbac::lease(SCHEDULER_LEASE)
 }
