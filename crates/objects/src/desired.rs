@@ -53,6 +53,18 @@ pub struct Owner {
 }
 
 impl Owner {
+    /// The owner that is this object.
+    #[must_use]
+    pub fn of<K: kube::Resource<DynamicType = ()>>(object: &K) -> Self {
+        let meta = object.meta();
+        Self {
+            api_version: K::api_version(&()).into_owned(),
+            kind: K::kind(&()).into_owned(),
+            name: meta.name.clone().unwrap_or_default(),
+            uid: meta.uid.clone().unwrap_or_default(),
+        }
+    }
+
     /// An owner reference to it; the garbage collector deletes what it owns with it.
     #[must_use]
     pub fn reference(&self) -> Value {

@@ -41,6 +41,14 @@ pub struct ObjectKey {
     pub name: String,
 }
 
+impl ObjectKey {
+    /// The key of an object of a Rust type; `namespace` is `None` for cluster-scoped objects.
+    #[must_use]
+    pub fn of<K: kube::Resource<DynamicType = ()>>(namespace: Option<&str>, name: &str) -> Self {
+        Self { kind: ObjectKind::of::<K>(), namespace: namespace.map(str::to_owned), name: name.to_owned() }
+    }
+}
+
 /// A value that is no object.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 pub enum Error {

@@ -1,49 +1,49 @@
-//! Conditions: how it is, in the words of the Go operator.
+//! Conditions of users' objects, in the words of the Go operator.
 //!
-//! In: a [`State`] and what else is said ([`Extra`]), conditions as they were, a time. Out: conditions. Never: a clock, nor a new
-//! time where nothing has turned.
+//! In: a [`State`], further conditions ([`Extra`]), the former conditions, a time. Out: conditions. Never: a clock, or
+//! a new transition time where no status changed.
 //!
-//! The Go operator writes two of its reasons never, and `observedGeneration` only on what is true. Here reasons are those of
-//! the state, and every condition says which generation it is about, so that `kubectl wait` and others can rely on it.
+//! The Go operator never writes two of its reasons, and writes `observedGeneration` only on true conditions. Here
+//! reasons are those of the state, and every condition has its generation, so that `kubectl wait` can rely on it.
 
 use jiff::{RoundMode, Timestamp, TimestampRound, Unit};
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::{Condition, Time};
 
-/// All is as it was asked for.
+/// A condition: everything is as requested.
 pub const AVAILABLE: &str = "Available";
-/// A newer operator may take over.
+/// A condition: a newer operator may take over.
 pub const UPGRADEABLE: &str = "Upgradeable";
-/// It is on its way to what was asked for.
+/// A condition: changes are under way.
 pub const PROGRESSING: &str = "Progressing";
-/// It cannot be as it was asked for.
+/// A condition: the request cannot be met.
 pub const DEGRADED: &str = "Degraded";
 
-/// The conditions that every object has, in their order.
+/// The conditions of every object, in their order.
 const BASE: [&str; 4] = [AVAILABLE, UPGRADEABLE, PROGRESSING, DEGRADED];
 
-/// A reason: something the operator does failed.
+/// A reason: an action of the operator failed.
 pub const INTERNAL_ERROR: &str = "InternalError";
 
-/// The longest message that the API server takes.
+/// The longest message that the API server accepts.
 const LONGEST_BYTES: usize = 32_768;
 
-/// How it is with what an object asks for.
+/// The state of what a user's object requests.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum State {
-    /// All is as it was asked for.
+    /// Everything is as requested.
     Available,
-    /// It is on its way.
+    /// Changes are under way.
     Progressing(Why),
-    /// It cannot be.
+    /// The request cannot be met.
     Degraded(Why),
 }
 
-/// Why.
+/// The reason of a state.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Why {
-    /// As one word for programs.
+    /// One word for programs.
     pub reason: String,
-    /// For people.
+    /// A text for people.
     pub message: String,
 }
 
@@ -52,51 +52,48 @@ pub struct Why {
 pub struct Extra {
     /// Its name.
     pub name: &'static str,
-    /// Whether it holds; `None`: nobody knows.
+    /// Whether it holds; `None`: unknown.
     pub holds: Option<bool>,
-    /// For people.
+    /// A text for people.
     pub message: String,
 }
 
 impl State {
-    /// On its way.
+    /// Changes are under way.
     pub fn progressing(reason: &str, message: impl Into<String>) -> Self {
         Self::Progressing(Why { reason: reason.to_owned(), message: message.into() })
     }
 
-    /// It cannot be.
+    /// The request cannot be met.
     pub fn degraded(reason: &str, message: impl Into<String>) -> Self {
         Self::Degraded(Why { reason: reason.to_owned(), message: message.into() })
     }
+}
 
-    /// Those of [`BASE`] that hold, with why.
-    fn of(&self, name: &str) -> Option<Why> {
-        let plain = || Why { reason: name.to_owned(), message: String::new() };
-        match (self, name) {
-            (Self::Available, AVAILABLE | UPGRADEABLE) => Some(plain()),
-            (Self::Progressing(why), PROGRESSING) | (Self::Degraded(why), DEGRADED) => Some(why.clone()),
-            _ => None,
-        }
+impl Why {
+    /// The condition's name as reason, without a message.
+    fn plain(name: &str) -> Self {
+        Self { reason: name.to_owned(), message: String::new() }
     }
 }
 
 impl Extra {
-    /// Known to hold or not to hold.
+    /// A condition that is known to hold or not to hold.
     #[must_use]
     pub fn known(name: &'static str, holds: bool, message: String) -> Self {
         Self { name, holds: Some(holds), message }
     }
 
-    /// Not known.
+    /// An unknown condition.
     #[must_use]
     pub fn unknown(name: &'static str) -> Self {
         Self { name, holds: None, message: String::new() }
     }
 }
 
-/// The conditions of an object of this generation: those of the state, `extras`, then whatever others have put beside them.
+/// The conditions of an object of this generation: those of the state, `extras`, then those that other programs wrote.
 ///
-/// The time of one changes only when its status does.
+/// The time of a condition changes only with its status.
 #[must_use]
 pub fn conditions(
     state: &State,
@@ -105,24 +102,20 @@ pub fn conditions(
     generation: Option<i64>,
     now: Timestamp,
 ) -> Vec<Condition> {
-    let base = BASE.into_iter().map(|name| {
-        let why = state.of(name);
-        let status = if why.is_some() { "True" } else { "False" };
-        let why = why.unwrap_or_else(|| Why { reason: name.to_owned(), message: String::new() });
-        (name, status, why)
+    let base = BASE.into_iter().map(|name| match (state, name) {
+        (State::Available, AVAILABLE | UPGRADEABLE) => (name, "True", Why::plain(name)),
+        (State::Progressing(why), PROGRESSING) | (State::Degraded(why), DEGRADED) => {
+            (name, "True", why.clone())
+        }
+        _ => (name, "False", Why::plain(name)),
     });
     let extras = extras.iter().map(|extra| {
-        let status = match extra.holds {
-            Some(true) => "True",
-            Some(false) => "False",
-            None => "Unknown",
-        };
-        (extra.name, status, Why { reason: extra.name.to_owned(), message: extra.message.clone() })
+        let status = extra.holds.map_or("Unknown", |holds| if holds { "True" } else { "False" });
+        (extra.name, status, Why { message: extra.message.clone(), ..Why::plain(extra.name) })
     });
-    let mut conditions: Vec<Condition> = Vec::new();
-    for (name, status, why) in base.chain(extras) {
+    let condition = |(name, status, why): (&str, &str, Why)| {
         let before = old.iter().find(|condition| condition.type_ == name && condition.status == status);
-        conditions.push(Condition {
+        Condition {
             type_: name.to_owned(),
             status: status.to_owned(),
             reason: if why.reason.is_empty() { name.to_owned() } else { why.reason },
@@ -130,19 +123,13 @@ pub fn conditions(
             observed_generation: generation,
             last_transition_time: before
                 .map_or_else(|| Time(seconds(now)), |condition| condition.last_transition_time.clone()),
-        });
-    }
-    let others = old.iter().filter(|other| conditions.iter().all(|ours| ours.type_ != other.type_));
-    let others: Vec<Condition> = others.cloned().collect();
+        }
+    };
+    let mut conditions: Vec<Condition> = base.chain(extras).map(condition).collect();
+    let is_known = |other: &&Condition| conditions.iter().any(|known| known.type_ == other.type_);
+    let others: Vec<Condition> = old.iter().filter(|other| !is_known(other)).cloned().collect();
     conditions.extend(others);
     conditions
-}
-
-/// Which conditions have another status than before, with how they are now. For events and metrics.
-pub fn turned<'a>(old: &'a [Condition], new: &'a [Condition]) -> impl Iterator<Item = &'a Condition> {
-    new.iter().filter(|new| {
-        old.iter().find(|old| old.type_ == new.type_).is_none_or(|old| old.status != new.status)
-    })
 }
 
 /// Objects have times in whole seconds.

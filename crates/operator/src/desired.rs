@@ -2,8 +2,11 @@
 //!
 //! In: objects from the controllers. Out: the same objects marked as the operator's. Never: a look at what is observed.
 
+use k8s_openapi::api::core::v1::Container;
 use objects::Object;
 pub use objects::desired::{Desired, DesiredObject, Owner, Treatment};
+
+use crate::cluster_state::Image;
 
 /// The label that marks what the operator made.
 pub const MANAGED_BY: &str = objects::ownership::MANAGED_BY_LABEL;
@@ -47,4 +50,16 @@ pub fn owned(object: Object, owner: &Owner) -> DesiredObject {
 #[must_use]
 pub fn shared(object: Object) -> DesiredObject {
     DesiredObject::shared(object, MANAGER)
+}
+
+/// A container of an image, with the settings that all operands have.
+#[must_use]
+pub fn container(name: &str, image: &Image) -> Container {
+    Container {
+        name: name.to_owned(),
+        image: Some(image.name.clone()),
+        image_pull_policy: Some(image.pull_policy.clone()).filter(|policy| !policy.is_empty()),
+        termination_message_policy: Some("FallbackToLogsOnError".to_owned()),
+        ..Container::default()
+    }
 }

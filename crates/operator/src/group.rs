@@ -1,11 +1,11 @@
-//! Node groups and the pools they stand for.
+//! Node groups and their pools.
 //!
-//! In: a NUMAResourcesOperator's node groups, the cluster's pools. Out: groups with their pools, and which nodes are in each; what is wrong with
-//! them. Never: a call, nor a node in two pools.
+//! In: a NUMAResourcesOperator's node groups, the cluster's pools. Out: groups with their pools and nodes, or the
+//! mistakes in them. Never: a call, or a node in two pools.
 //!
-//! On OpenShift a pool is a MachineConfigPool, and a node is in the one that the Machine Config Operator says it is in: `master` before pools with
-//! other names, and `worker` last. On HyperShift it is a NodePool. On Kubernetes each group is a pool of its own, and a node that several groups
-//! select is in the first of them.
+//! On OpenShift a pool is a MachineConfigPool, and the Machine Config Operator's rules place a node: `master` comes
+//! before custom pools, and `worker` last. On HyperShift a pool is a NodePool. On Kubernetes each group is a pool, and
+//! a node that several groups select is in the first of them.
 
 use std::collections::BTreeMap;
 
@@ -14,7 +14,7 @@ use api::numaresources::{NodeGroup, NodeGroupConfig, NumaResourcesOperator};
 use deployer::platform::Platform;
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::LabelSelector;
 
-use crate::world::{MachineConfigPool, World};
+use crate::cluster_state::{ClusterState, MachineConfigPool};
 
 mod check;
 pub mod choice;
@@ -32,20 +32,20 @@ const WORKER: &str = "worker";
 /// A NUMAResourcesOperator's node groups.
 #[derive(Clone, Debug)]
 pub struct Groups<'a> {
-    /// In the order in which they were written.
+    /// The groups, in the order of the object.
     pub all: Vec<Group<'a>>,
-    /// What people should change, although exporters work as it is.
+    /// A mistake in the request that exporters can work with.
     pub objection: Option<String>,
 }
 
 /// A node group.
 #[derive(Clone, Debug)]
 pub struct Group<'a> {
-    /// As it was written.
+    /// The group of the object.
     pub spec: &'a NodeGroup,
-    /// How its exporters work, with nothing left open.
+    /// The configuration of its exporters, with defaults filled in.
     pub config: NodeGroupConfig,
-    /// Its pools; there is at least one.
+    /// Its pools, at least one.
     pub pools: Vec<Pool<'a>>,
 }
 
@@ -54,9 +54,9 @@ pub struct Group<'a> {
 pub struct Pool<'a> {
     /// Its name.
     pub name: &'a str,
-    /// OpenShift: what it says.
+    /// OpenShift: the MachineConfigPool.
     pub machine_config_pool: Option<&'a MachineConfigPool>,
-    /// Which nodes are in it; `Err`: it has none that could be told, and why.
+    /// The nodes in it; `Err`: why they are not known.
     pub nodes: Result<Choice, String>,
 }
 
@@ -64,35 +64,31 @@ impl<'a> Groups<'a> {
     /// The node groups of `operator` in this cluster.
     ///
     /// # Errors
-    /// What is wrong with them, a line each, in the words of the Go operator.
-    pub fn new(world: &'a World, operator: &'a NumaResourcesOperator) -> Result<Self, String> {
+    /// The mistakes in them, a line each, in the words of the Go operator.
+    pub fn new(cluster: &'a ClusterState, operator: &'a NumaResourcesOperator) -> Result<Self, String> {
         let groups = &operator.spec.node_groups;
-        if let Some(mistakes) = check::check(groups, world.place.platform) {
+        if let Some(mistakes) = check::check(groups, cluster.environment.platform) {
             return Err(mistakes);
         }
-        let mut names: Vec<Vec<&str>> = Vec::new();
-        let mut lost = Vec::new();
-        for (index, group) in groups.iter().enumerate() {
-            let pools = pools_of(world, group);
-            if pools.is_empty() {
-                lost.push(format!(
-                    "failed to find MachineConfigPool for the node group {index}: {}",
-                    described(group)
-                ));
-            }
-            names.push(pools);
-        }
+        let names: Vec<Vec<&str>> = groups.iter().map(|group| pools_of(cluster, group)).collect();
+        let lost = names.iter().zip(groups).enumerate().filter(|(_, (pools, _))| pools.is_empty());
+        let lost: Vec<String> = lost
+            .map(|(index, (_, group))| {
+                let group = described(group);
+                format!("failed to find MachineConfigPool for the node group {index}: {group}")
+            })
+            .collect();
         if !lost.is_empty() {
             return Err(lost.join("\n"));
         }
-        shared(&names)?;
+        refuse_shared_pools(&names)?;
         let mut all = Vec::new();
         let mut before: Vec<&str> = Vec::new();
         for (group, names) in groups.iter().zip(&names) {
             let mut pools = Vec::new();
             for name in names {
-                let nodes = nodes(world, group, groups, name, &before);
-                pools.push(Pool { name, machine_config_pool: world.pools.get(*name), nodes });
+                let nodes = nodes(cluster, group, groups, name, &before);
+                pools.push(Pool { name, machine_config_pool: cluster.pools.get(*name), nodes });
                 before.push(name);
             }
             all.push(Group { spec: group, config: group.normalized_config(), pools });
@@ -121,23 +117,23 @@ impl Group<'_> {
     }
 }
 
-/// The names of a group's pools, as far as there are such pools.
-fn pools_of<'a>(world: &'a World, group: &'a NodeGroup) -> Vec<&'a str> {
+/// The names of a group's pools that exist.
+fn pools_of<'a>(cluster: &'a ClusterState, group: &'a NodeGroup) -> Vec<&'a str> {
     let name = group.pool_name.as_deref();
-    if world.place.platform != Platform::OpenShift {
+    if cluster.environment.platform != Platform::OpenShift {
         return name.into_iter().collect();
     }
     if let Some(name) = name {
-        return world.pools.get_key_value(name).map(|(name, _)| name.as_str()).into_iter().collect();
+        return cluster.pools.get_key_value(name).map(|(name, _)| name.as_str()).into_iter().collect();
     }
     let selector = group.machine_config_pool_selector.as_ref();
     let selected =
         |pool: &MachineConfigPool| selects(selector, |key| pool.labels.get(key).map(String::as_str));
-    world.pools.iter().filter(|(_, pool)| selected(pool)).map(|(name, _)| name.as_str()).collect()
+    cluster.pools.iter().filter(|(_, pool)| selected(pool)).map(|(name, _)| name.as_str()).collect()
 }
 
-/// Refuses pools that are in two groups.
-fn shared(names: &[Vec<&str>]) -> Result<(), String> {
+/// Refuses pools that several groups select.
+fn refuse_shared_pools(names: &[Vec<&str>]) -> Result<(), String> {
     let mut counts = BTreeMap::<&str, usize>::new();
     for name in names.iter().flatten() {
         *counts.entry(name).or_default() += 1;
@@ -149,7 +145,7 @@ fn shared(names: &[Vec<&str>]) -> Result<(), String> {
     if lines.is_empty() { Ok(()) } else { Err(lines.join("\n")) }
 }
 
-/// Names the groups with several pools, unless that is allowed.
+/// Names the groups with several pools, unless an annotation allows that.
 fn objection(operator: &NumaResourcesOperator, groups: &[Group<'_>]) -> Option<String> {
     let annotations = operator.metadata.annotations.as_ref();
     if annotations.and_then(|all| all.get(MULTIPLE_POOLS)).is_some_and(|value| value == ENABLED) {
@@ -164,7 +160,7 @@ fn objection(operator: &NumaResourcesOperator, groups: &[Group<'_>]) -> Option<S
     (!lines.is_empty()).then(|| lines.join("\n"))
 }
 
-/// As messages name a group: by its pool, or by its selector.
+/// The name of a group in messages: its pool, or its selector.
 fn described(group: &NodeGroup) -> String {
     match (&group.pool_name, &group.machine_config_pool_selector) {
         (Some(name), _) => format!("{name:?}"),
@@ -177,16 +173,16 @@ fn described(group: &NodeGroup) -> String {
     }
 }
 
-/// Which nodes are in a pool of `group`; `before`: those before it in the order of groups.
+/// The nodes in a pool of `group`; `before` are the pools of earlier groups.
 fn nodes(
-    world: &World,
+    cluster: &ClusterState,
     group: &NodeGroup,
     groups: &[NodeGroup],
     name: &str,
     before: &[&str],
 ) -> Result<Choice, String> {
-    match world.place.platform {
-        Platform::OpenShift => machine_config_pool(world, name, before),
+    match cluster.environment.platform {
+        Platform::OpenShift => machine_config_pool(cluster, name, before),
         Platform::HyperShift => {
             let labels = BTreeMap::from([(LABEL_NODE_POOL.to_owned(), name.to_owned())]);
             let selector = LabelSelector { match_labels: Some(labels), ..LabelSelector::default() };
@@ -201,14 +197,15 @@ fn nodes(
     }
 }
 
-/// The nodes that the Machine Config Operator says are in this pool.
+/// The nodes of this pool according to the Machine Config Operator.
 ///
-/// It refuses a node of two pools with names of their own; here the one whose group comes first has it, so that there are never two exporters.
-fn machine_config_pool(world: &World, name: &str, before: &[&str]) -> Result<Choice, String> {
+/// That refuses a node of two custom pools. Here such a node is in the pool of the first group, so that it never has
+/// two exporters.
+fn machine_config_pool(cluster: &ClusterState, name: &str, before: &[&str]) -> Result<Choice, String> {
     // To the Machine Config Operator, an empty selector selects nothing.
     let is_empty = |selector: &&LabelSelector| Requirement::all(selector).is_ok_and(|all| all.is_empty());
     let selector = |name: &str| {
-        let selector = world.pools.get(name)?.node_selector.as_ref();
+        let selector = cluster.pools.get(name)?.node_selector.as_ref();
         selector.filter(|selector| !is_empty(selector))
     };
     let Some(own) = selector(name) else {
@@ -220,7 +217,7 @@ fn machine_config_pool(world: &World, name: &str, before: &[&str]) -> Result<Cho
         (MASTER, _) | (_, WORKER) => true,
         _ => before.contains(other),
     };
-    let others = world.pools.keys().map(String::as_str).filter(wins);
+    let others = cluster.pools.keys().map(String::as_str).filter(wins);
     let others: Vec<_> = others.filter_map(|name| Requirement::all(selector(name)?).ok()).collect();
     Choice::new(own, &others)
 }

@@ -1,7 +1,7 @@
-//! The controller that distils the kubelets' configuration, pool by pool, for the exporters.
+//! The controller of the exporters' configuration, one ConfigMap per pool.
 //!
-//! In: [`World`]. Out: the exporters' configuration, and the ConfigMaps it is in; what people should know about it. Never: a guess at what
-//! a kubelet was told ([`source`] says who knows), nor a change because somebody does not answer.
+//! In: [`ClusterState`]. Out: the exporters' configuration in ConfigMaps; warnings. Never: a guess of kubelets'
+//! settings ([`source`] finds them), or a change because a kubelet does not answer.
 
 use std::collections::BTreeMap;
 
@@ -9,115 +9,87 @@ use api::numaresources::keys::{LABEL_OPERATOR, LABEL_POOL, OPERATOR};
 use api::numaresources::operator::PodExclude;
 use deployer::manifests::pod;
 use k8s_openapi::api::core::v1::ConfigMap;
-use objects::{Object, ObjectKind};
+use objects::{Object, ObjectKey};
 use runtime::yaml;
-use serde::Serialize;
+use serde_json::{Value, json};
 
-use crate::desired::{Desired, owned};
+use crate::cluster_state::{ClusterState, KubeletSettings};
+use crate::desired::{Desired, Owner, owned};
 use crate::numaresourcesoperator::{self, Case, set_name};
 use crate::reconcile::rules::Rules;
-use crate::world::{KubeletSettings, World};
-use objects::ObjectKey;
+use payload::texts;
 
 pub mod payload;
 pub mod source;
 #[cfg(test)]
 mod tests;
 
-/// The key of the ConfigMaps, and so the name of the file.
+/// The key of the ConfigMaps, which is the name of the file.
 pub const KEY: &str = "config.yaml";
 
-/// The rules of this controller. Its failures stand in the status of the NUMAResourcesOperator.
+/// The rules of this controller. The status of the NUMAResourcesOperator reports its failures.
 pub const RULES: Rules = Rules {
     works_for: numaresourcesoperator::RULES.works_for,
-    metadata: numaresourcesoperator::RULES.metadata,
+    subject: numaresourcesoperator::RULES.subject,
+    is_paused: numaresourcesoperator::RULES.is_paused,
     desired,
     status: |_, _, _| Vec::new(),
     warnings,
     reports_errors_of: &[],
 };
 
-/// Something people should know.
+/// A warning for people.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub struct Warning {
-    /// As a word, for an event.
+    /// One word, for events.
     pub reason: &'static str,
     /// One line.
     pub message: String,
 }
 
-/// The exporters' configuration file; its keys are written in this order.
-#[derive(Serialize)]
-#[serde(rename_all = "camelCase")]
-struct File<'a> {
-    #[serde(skip_serializing_if = "Option::is_none")]
-    kubelet: Option<Kubelet<'a>>,
-    #[serde(skip_serializing_if = "Vec::is_empty")]
-    pod_exclude: Vec<Exclude>,
-}
-
-/// What the kubelets were told. A section without policy or scope says that they have the kubelet's default.
-#[derive(Serialize)]
-#[serde(rename_all = "camelCase")]
-struct Kubelet<'a> {
-    #[serde(skip_serializing_if = "Option::is_none")]
-    topology_manager_policy: Option<&'a str>,
-    #[serde(skip_serializing_if = "Option::is_none")]
-    topology_manager_scope: Option<&'a str>,
-}
-
-/// Pods that are not counted.
-#[derive(Serialize)]
-#[serde(rename_all = "camelCase")]
-struct Exclude {
-    name_pattern: String,
-    namespace_pattern: String,
-}
-
-/// The text of an exporter's configuration file for a pool, and so of the key [`KEY`] of its ConfigMap; `None`: nothing is known of the
-/// pool's kubelets and nothing is excluded, so there is no ConfigMap.
+/// The text of the exporters' configuration file for a pool, under the key [`KEY`] of its ConfigMap. `None`: the
+/// kubelets' settings are unknown and no pod is excluded, so there is no ConfigMap.
 ///
-/// Both this controller and that of the exporters, whose pods have to be replaced when it changes, ask here; so the pods are
-/// replaced once.
+/// The controller of the exporters calls this too, so pods are replaced once per change.
 #[must_use]
-pub fn config(world: &World, pool: &str) -> Option<String> {
-    let operator = world.operators.get(OPERATOR)?;
-    text(source::told(world, operator, pool).settings.as_ref(), &operator.spec.pod_excludes)
+pub fn config(cluster: &ClusterState, pool: &str) -> Option<String> {
+    let operator = cluster.operators.get(OPERATOR)?;
+    let settings = source::pool_settings(cluster, operator, pool).settings;
+    text(settings.as_ref(), &operator.spec.pod_excludes)
 }
 
-/// Whether it is still to be heard what a pool's kubelets were told, and nothing was heard before. Exporters that wait for it are not
-/// replaced a moment after they were started.
+/// Whether the settings of a pool's kubelets are still to be asked for, and were never known.
 #[must_use]
-pub fn is_awaited(world: &World, pool: &str) -> bool {
-    let operator = world.operators.get(OPERATOR);
-    operator.is_some_and(|operator| source::told(world, operator, pool).awaited)
+pub fn is_pending(cluster: &ClusterState, pool: &str) -> bool {
+    let operator = cluster.operators.get(OPERATOR);
+    operator.is_some_and(|operator| source::pool_settings(cluster, operator, pool).pending)
 }
 
-/// The ConfigMaps.
+/// The desired ConfigMaps.
 #[must_use]
-pub fn desired(world: &World) -> Desired {
-    let request = match Case::of(world) {
-        Case::Nobody => return Desired::Nothing,
+pub fn desired(cluster: &ClusterState) -> Desired {
+    let request = match Case::of(cluster) {
+        Case::Absent => return Desired::Nothing,
         Case::Frozen | Case::Refused(_) => return Desired::Keep,
         Case::Wanted(request) => request,
     };
-    let owner = request.owner();
+    let owner = Owner::of(request.operator);
     let map = |pool: &str| {
-        let text = config(world, pool)?;
-        // A ConfigMap always is an object; were it not, it would be missed and not written wrongly.
-        let object = Object::new(&config_map(world, pool, &text)).ok()?;
+        let text = config(cluster, pool)?;
+        // A ConfigMap always has a JSON form.
+        let object = Object::new(&config_map(cluster, pool, &text)).ok()?;
         Some(owned(object, &owner))
     };
     Desired::Objects(request.groups.pools().filter_map(|(_, pool)| map(pool.name)).collect())
 }
 
-/// What people should know, each once.
+/// All warnings, each once.
 #[must_use]
-pub fn warnings(world: &World) -> Vec<Warning> {
-    let Case::Wanted(request) = Case::of(world) else { return Vec::new() };
-    let mut warnings = source::lost(world);
+pub fn warnings(cluster: &ClusterState) -> Vec<Warning> {
+    let Case::Wanted(request) = Case::of(cluster) else { return Vec::new() };
+    let mut warnings = source::orphaned(cluster);
     for (_, pool) in request.groups.pools() {
-        warnings.extend(source::told(world, request.operator, pool.name).warnings);
+        warnings.extend(source::pool_settings(cluster, request.operator, pool.name).warnings);
     }
     warnings.extend(request.operator.spec.pod_excludes.iter().enumerate().filter_map(pointless));
     warnings.sort();
@@ -125,31 +97,36 @@ pub fn warnings(world: &World) -> Vec<Warning> {
     warnings
 }
 
-fn config_map(world: &World, pool: &str, text: &str) -> ConfigMap {
-    let mut map = pod::config_map(&world.place.namespace, &set_name(pool), KEY, text);
+fn config_map(cluster: &ClusterState, pool: &str, text: &str) -> ConfigMap {
+    let mut map = pod::config_map(&cluster.environment.namespace, &set_name(pool), KEY, text);
     let labels = [(LABEL_OPERATOR, OPERATOR), (LABEL_POOL, pool)];
     map.metadata.labels = Some(labels.map(|(key, value)| (key.to_owned(), value.to_owned())).into());
     map
 }
 
-/// The file.
+/// The text of the file.
 fn text(settings: Option<&KubeletSettings>, excludes: &[PodExclude]) -> Option<String> {
     if settings.is_none() && excludes.is_empty() {
         return None;
     }
-    let kubelet = settings.map(|settings| Kubelet {
-        topology_manager_policy: settings.policy.as_deref(),
-        topology_manager_scope: settings.scope.as_deref(),
-    });
-    let exclude = |exclude: &'_ PodExclude| Exclude {
-        name_pattern: exclude.name.clone(),
-        namespace_pattern: exclude.namespace.clone(),
-    };
-    // It has a YAML form: maps of texts.
-    yaml::write(&File { kubelet, pod_exclude: excludes.iter().map(exclude).collect() }).ok()
+    let mut file = json!({});
+    if let Some(KubeletSettings { policy, scope }) = settings {
+        // A section without policy or scope states the kubelet's default.
+        let stated = [("topologyManagerPolicy", policy), ("topologyManagerScope", scope)];
+        let stated =
+            stated.into_iter().filter_map(|(key, text)| Some((key.to_owned(), text.clone()?.into())));
+        file["kubelet"] = Value::Object(stated.collect());
+    }
+    if !excludes.is_empty() {
+        let exclude =
+            |one: &PodExclude| json!({ "namePattern": one.name, "namespacePattern": one.namespace });
+        file["podExclude"] = excludes.iter().map(exclude).collect();
+    }
+    // Maps of texts always have a YAML form.
+    yaml::write(&file).ok()
 }
 
-/// An exclusion that excludes nothing.
+/// Warns of an exclusion that excludes no pod.
 fn pointless((index, exclude): (usize, &PodExclude)) -> Option<Warning> {
     let flaw = |(field, pattern): (&str, &str)| {
         if pattern.is_empty() {
@@ -170,19 +147,13 @@ fn pointless((index, exclude): (usize, &PodExclude)) -> Option<Warning> {
     })
 }
 
-/// What was written for a pool before.
-fn written(world: &World, pool: &str) -> Option<String> {
-    data(world, &set_name(pool))?.remove(KEY)
+/// The configuration that was written for a pool before.
+fn written(cluster: &ClusterState, pool: &str) -> Option<String> {
+    data(cluster, &set_name(pool))?.remove(KEY)
 }
 
 /// The data of a ConfigMap in the operator's namespace.
-fn data(world: &World, name: &str) -> Option<BTreeMap<String, String>> {
-    let key = ObjectKey {
-        kind: ObjectKind::of::<ConfigMap>(),
-        namespace: Some(world.place.namespace.clone()),
-        name: name.to_owned(),
-    };
-    let texts = world.live.get(&key)?["data"].as_object();
-    let text = |(key, value): (&String, &serde_json::Value)| Some((key.clone(), value.as_str()?.to_owned()));
-    Some(texts.into_iter().flatten().filter_map(text).collect())
+fn data(cluster: &ClusterState, name: &str) -> Option<BTreeMap<String, String>> {
+    let key = ObjectKey::of::<ConfigMap>(Some(&cluster.environment.namespace), name);
+    cluster.observed.get(&key).map(|map| texts(&map["data"]))
 }

@@ -1,9 +1,9 @@
-//! The operator's own objects: what has to be in a cluster so that it runs there, as functions of the options.
+//! The operator's own objects, as functions of the options.
 //!
-//! In: [`Options`]. Out: typed objects, one by one and, in the order in which they are made, all together. Never: what the operator makes
-//! itself, a right that [`crate::rbac`] does not list, a template, a cluster, a clock: the same options give the same bytes.
+//! In: [`Options`]. Out: typed objects, one by one and all together in the order in which they are made. Never: an
+//! object that the operator makes itself, a right that [`crate::rbac`] does not list, a cluster, a clock.
 //!
-//! Names are those of the Go operator, so that what is applied replaces it, and its objects stay where they are.
+//! Names are those of the Go operator, so that applied objects replace its own.
 
 use deployer::manifests::Error;
 use deployer::manifests::access::ServiceAccountRef;
@@ -22,12 +22,12 @@ pub mod monitoring;
 pub mod samples;
 pub mod users;
 
-/// The usual namespace.
+/// The default namespace.
 pub const NAMESPACE: &str = "numaresources";
-/// The name of its Deployment and of its service account.
+/// The name of the operator's Deployment and of its service account.
 pub const NAME: &str = "numaresources-controller-manager";
 
-/// Where kubelets answer.
+/// The port of kubelets.
 const KUBELET: u16 = 10250;
 /// The process with the controllers of NUMA resources.
 pub const OPERATOR: Program = Program {
@@ -38,32 +38,32 @@ pub const OPERATOR: Program = Program {
     args: &["operator"],
 };
 
-/// The usual options.
+/// The default options.
 #[must_use]
 pub fn options() -> Options {
     Options::new(NAMESPACE)
 }
 
-/// Its service account.
+/// The operator's service account.
 #[must_use]
 pub fn account(options: &Options) -> ServiceAccountRef<'_> {
     ServiceAccountRef { namespace: &options.namespace, name: NAME }
 }
 
-/// The namespace. Exporters need directories of their nodes, which only the level `privileged` allows.
+/// The namespace. Exporters mount directories of their nodes, which only the level `privileged` allows.
 #[must_use]
 pub fn namespace(options: &Options) -> Namespace {
     controller::namespace::namespace(PodSecurityLevel::Privileged, options)
 }
 
-/// Only the API server, kubelets where they have to be asked, and metrics for everyone.
+/// Policies that open the API server, kubelets where they are asked, and metrics.
 #[must_use]
 pub fn network_policies(options: &Options) -> [NetworkPolicy; 3] {
     let kubelets = (options.common.platform == Platform::Kubernetes).then_some(KUBELET);
     controller::network::policies(options, &OPERATOR.pod_labels(), kubelets)
 }
 
-/// All of its objects, in the order in which they are made.
+/// All objects, in the order in which they are made.
 ///
 /// # Errors
 /// Never in practice.
@@ -93,7 +93,7 @@ pub fn objects(options: &Options) -> Result<Vec<Object>, Error> {
     Ok(objects)
 }
 
-/// The definitions of what it is asked with. That of NodeResourceTopology it makes itself, because it is shared with others.
+/// The definitions of users' objects. The operator makes that of NodeResourceTopology, which other programs share.
 #[must_use]
 pub fn definitions() -> [CustomResourceDefinition; 2] {
     [api::crd::operator_crd(), api::crd::scheduler_crd()]

@@ -1,19 +1,22 @@
-//! The controller of the exporters and of the API they publish with.
+//! The controller of the exporters and of the API that they publish with.
 //!
-//! In: [`World`]. Out: objects, status. Never: a call, nor a memory of what was before: the same world gives the same objects.
+//! In: [`ClusterState`]. Out: objects, status. Never: a call, or a memory: the same cluster state gives the same
+//! objects.
 //!
-//! Each pool of each node group gets a DaemonSet. What keeps one pool from having its exporters (`stage`) keeps no other.
+//! Each pool of each node group gets a DaemonSet. What keeps one pool from having its exporters (`stage`) keeps no
+//! other.
 
-use api::numaresources::keys::{ENABLED, OPERATOR, PAUSE};
-use api::numaresources::operator::{KIND, PLURAL, Status};
-use api::numaresources::{NumaResourcesOperator, VERSION};
+use api::numaresources::NumaResourcesOperator;
+use api::numaresources::keys::OPERATOR;
+use api::numaresources::operator::{KIND, Status};
+use runtime::events::Subject;
 
+use crate::cluster_state::{ClusterState, Image};
 use crate::condition::{INTERNAL_ERROR, State};
-use crate::desired::{Controller, Desired, Owner};
+use crate::desired::{Controller, Desired};
 use crate::group::Groups;
 use crate::reconcile::Outcome;
-use crate::reconcile::rules::{Rules, StatusUpdate};
-use crate::world::{Image, World};
+use crate::reconcile::rules::{Rules, StatusUpdate, is_paused};
 
 mod args;
 mod daemonset;
@@ -21,48 +24,48 @@ mod desired;
 mod stage;
 mod status;
 
-/// A reason: there is something wrong with the node groups.
+/// A reason: the node groups are invalid.
 pub const INVALID_GROUPS: &str = "ValidationErrorUnderNodeGroups";
-/// A reason: the exporters' image must not be chosen.
+/// A reason: `spec.imageSpec` is not allowed.
 pub const CUSTOM_IMAGE: &str = "CustomUserImage";
-/// A reason: the object's name is another than the one that counts.
+/// A reason: the object has another name than the accepted one.
 pub const INCORRECT_NAME: &str = "IncorrectNUMAResourcesOperatorResourceName";
 /// A reason: MachineConfigPools roll out what exporters need, or no longer need.
 pub const POOL_UPDATING: &str = "MachineConfigPoolIsUpdating";
 /// A reason: exporters are started or replaced.
 pub const DAEMON_SET_UPDATING: &str = "DaemonSetIsUpdating";
-/// A condition: some of the pools roll nothing out.
+/// A condition: some of the pools are paused.
 pub const POOL_PAUSED: &str = "MachineConfigPoolPaused";
-/// A condition: it is known of every pool what its kubelets were told, and they align pods. If not, exporters run all the same; but the
-/// scheduler has nothing to go by.
+/// A condition: the kubelets' settings of every pool are known, and align pods. Otherwise exporters run too, but the
+/// scheduler has no settings to follow.
 pub const KUBELETS_CONFIGURED: &str = "KubeletsConfigured";
 
-/// The rules of this controller. It also tells what the exporters' configuration could not do.
+/// The rules of this controller. Its status includes failures of the exporters' configuration.
 pub const RULES: Rules = Rules {
     works_for: (KIND, OPERATOR),
-    metadata: |world| world.operators.get(OPERATOR).map(|operator| &operator.metadata),
+    subject: |cluster| cluster.operators.get(OPERATOR).map(Subject::of),
+    is_paused: |cluster| cluster.operators.get(OPERATOR).is_some_and(is_paused),
     desired,
     status: updates,
     warnings: |_| Vec::new(),
     reports_errors_of: &[Controller::KubeletConfig],
 };
 
-/// What is asked for.
+/// What the NUMAResourcesOperator requests.
 pub(crate) enum Case<'a> {
-    /// Nobody asks.
-    Nobody,
-    /// Nothing is to be touched: that was asked for, or nobody can read what was, or who asks is going away and takes all that is
-    /// his own along.
+    /// There is no NUMAResourcesOperator.
+    Absent,
+    /// Everything stays as it is: the object is paused, unreadable, or being deleted together with what it owns.
     Frozen,
-    /// What is asked for makes no sense.
+    /// The request is invalid.
     Refused(State),
     /// Exporters.
     Wanted(Request<'a>),
 }
 
-/// Exporters that are asked for.
+/// A valid request for exporters.
 pub(crate) struct Request<'a> {
-    world: &'a World,
+    cluster: &'a ClusterState,
     pub(crate) operator: &'a NumaResourcesOperator,
     pub(crate) groups: Groups<'a>,
 }
@@ -70,29 +73,27 @@ pub(crate) struct Request<'a> {
 /// The exporters' image.
 struct Choice {
     image: Image,
-    /// Whether our exporter is in it. Another is given what the Go one needs.
+    /// Whether it contains our exporter. Other images get what the Go exporter needs.
     own: bool,
 }
 
-/// What has to be there.
+/// The desired objects.
 #[must_use]
-pub fn desired(world: &World) -> Desired {
-    match Case::of(world) {
-        Case::Nobody => Desired::Nothing,
+pub fn desired(cluster: &ClusterState) -> Desired {
+    match Case::of(cluster) {
+        Case::Absent => Desired::Nothing,
         Case::Frozen | Case::Refused(_) => Desired::Keep,
-        Case::Wanted(request) => match desired::objects(&request) {
-            Ok(wanted) => Desired::Objects(wanted),
-            Err(_) => Desired::Keep,
-        },
+        Case::Wanted(request) => desired::objects(&request).map_or(Desired::Keep, Desired::Objects),
     }
 }
 
-/// The status of each NUMAResourcesOperator, by name, after `done`; `now` is written where a condition has changed.
+/// The status of each NUMAResourcesOperator, by name, after a reconcile with this outcome. `now` becomes the transition
+/// time of conditions that changed.
 #[must_use]
-pub fn status(world: &World, done: &Outcome, now: jiff::Timestamp) -> Vec<(String, Status)> {
+pub fn status(cluster: &ClusterState, done: &Outcome, now: jiff::Timestamp) -> Vec<(String, Status)> {
     let status = |(name, operator): (&String, &NumaResourcesOperator)| {
         let status = if name == OPERATOR {
-            status::of(world, operator, Case::of(world), done, now)?
+            status::of(cluster, operator, Case::of(cluster), done, now)?
         } else {
             let message = format!(
                 "incorrect NUMAResourcesOperator resource name: {name}; the only one that counts is {OPERATOR}"
@@ -101,60 +102,48 @@ pub fn status(world: &World, done: &Outcome, now: jiff::Timestamp) -> Vec<(Strin
         };
         Some((name.clone(), status))
     };
-    world.operators.iter().filter_map(status).collect()
+    cluster.operators.iter().filter_map(status).collect()
 }
 
-fn updates(world: &World, outcome: &Outcome, now: jiff::Timestamp) -> Vec<StatusUpdate> {
+fn updates(cluster: &ClusterState, outcome: &Outcome, now: jiff::Timestamp) -> Vec<StatusUpdate> {
     let update = |(name, new): (String, Status)| {
-        let NumaResourcesOperator { metadata, status: old, .. } = world.operators.get(&name)?;
-        StatusUpdate::new((KIND, PLURAL), metadata, (old, &old.conditions), (&new, &new.conditions))
+        let operator = cluster.operators.get(&name)?;
+        StatusUpdate::new(operator, &operator.status, &new)
     };
-    status(world, outcome, now).into_iter().filter_map(update).collect()
+    status(cluster, outcome, now).into_iter().filter_map(update).collect()
 }
 
 impl<'a> Case<'a> {
-    /// What the world says of it.
-    pub(crate) fn of(world: &'a World) -> Self {
-        let Some(operator) = world.operators.get(OPERATOR) else {
-            let unreadable = world.unreadable.get(KIND).is_some_and(|all| all.contains_key(OPERATOR));
-            return if unreadable { Self::Frozen } else { Self::Nobody };
+    /// The case in a cluster state.
+    pub(crate) fn of(cluster: &'a ClusterState) -> Self {
+        let Some(operator) = cluster.operators.get(OPERATOR) else {
+            let unreadable = cluster.unreadable.contains_key(&(KIND, OPERATOR.to_owned()));
+            return if unreadable { Self::Frozen } else { Self::Absent };
         };
-        let annotation = |key: &str| operator.metadata.annotations.as_ref()?.get(key).map(String::as_str);
-        if annotation(PAUSE) == Some(ENABLED) || operator.metadata.deletion_timestamp.is_some() {
+        if is_paused(operator) || operator.metadata.deletion_timestamp.is_some() {
             return Self::Frozen;
         }
         let image = &operator.spec.image_spec;
-        if !image.is_empty() && world.place.exporter_image_restricted {
+        if !image.is_empty() && cluster.environment.exporter_image_restricted {
             let message = format!("custom operand image is not supported: {image}");
             return Self::Refused(State::degraded(CUSTOM_IMAGE, message));
         }
-        match Groups::new(world, operator) {
-            Ok(groups) => Self::Wanted(Request { world, operator, groups }),
+        match Groups::new(cluster, operator) {
+            Ok(groups) => Self::Wanted(Request { cluster, operator, groups }),
             Err(mistakes) => Self::Refused(State::degraded(INVALID_GROUPS, mistakes)),
         }
     }
 }
 
 impl Request<'_> {
-    /// Whose the objects are.
-    pub(crate) fn owner(&self) -> Owner {
-        Owner {
-            api_version: format!("{}/{VERSION}", api::numaresources::GROUP),
-            kind: KIND.to_owned(),
-            name: OPERATOR.to_owned(),
-            uid: self.operator.metadata.uid.clone().unwrap_or_default(),
-        }
-    }
-
-    /// What the exporters run.
     fn image(&self) -> Choice {
-        let (asked, place) = (&self.operator.spec.image_spec, &self.world.place);
-        let image = if asked.is_empty() {
-            place.image.clone()
+        let (requested, environment) = (&self.operator.spec.image_spec, &self.cluster.environment);
+        let image = if requested.is_empty() {
+            environment.image.clone()
         } else {
-            Image { name: asked.clone(), pull_policy: String::new() }
+            Image { name: requested.clone(), pull_policy: String::new() }
         };
-        Choice { own: image.name == place.own.name, image }
+        Choice { own: image.name == environment.own.name, image }
     }
 }
 

@@ -1,83 +1,86 @@
 //! The controller of the scheduler.
 //!
-//! In: [`World`]. Out: objects, status. Never: a call, nor a memory of what was asked for before: without the object that asks,
-//! nothing is wanted, and what is no longer in it is as if it had never been.
+//! In: [`ClusterState`]. Out: objects, status. Never: a call, or a memory of former requests: what is no longer
+//! requested is not desired.
 //!
-//! What cannot be made (an image that is not trusted, more replicas than nodes, a configuration the scheduler would not start with)
-//! leaves the scheduler that is there as it is: it is better than none.
+//! An invalid request (an image that is not trusted, more replicas than nodes, a configuration the scheduler would not
+//! start with) leaves the existing scheduler as it is: that is better than none.
 
-use api::numaresources::scheduler::{KIND, PLURAL, SchedulerInformer, Status};
-use api::numaresources::{NamespacedName, NumaResourcesScheduler, ObjectReference, keys};
+use api::numaresources::scheduler::{KIND, SchedulerInformer, Status};
+use api::numaresources::{NamespacedName, NumaResourcesScheduler, keys};
 use deployer::install::ready::{self, Readiness};
 use deployer::install::step::WaitState as Pending;
 use k8s_openapi::api::apps::v1::Deployment;
-use objects::ObjectKind;
+use objects::ObjectKey;
+use runtime::events::Subject;
 use serde_json::Value;
 
+use crate::cluster_state::ClusterState;
 use crate::condition::{self, Extra, State};
 use crate::desired::Desired;
 use crate::reconcile::Outcome;
 use crate::reconcile::rules::{Rules, StatusUpdate, is_paused};
-use crate::world::World;
-use objects::ObjectKey;
+use crate::reconcile::status::related_object;
 
-pub mod access;
 mod desired;
 mod image;
 mod informer;
 mod replicas;
 mod setup;
 
+pub(crate) use desired::{cluster_rules, lease_rules};
 pub use image::{EMBEDDED_DIGESTS, TrustError, trust};
 use setup::{Refused, Setup};
 
-/// A condition: the Go plugin watches pods itself, besides the scheduler.
+/// A condition: the Go plugin has its own watch of pods, besides the scheduler's.
 const DEDICATED_INFORMER: &str = "DedicatedInformerActive";
-/// A reason: the object is not called as the only one is.
+/// A reason: the object has another name than the accepted one.
 const WRONG_NAME: &str = "IncorrectNUMAResourcesSchedulerResourceName";
-/// A reason: the Deployment does not run yet as it is asked to.
+/// A reason: the Deployment is being rolled out.
 const UPDATING: &str = "DeploymentIsUpdating";
-/// A reason: the Deployment has given up.
+/// A reason: the rollout of the Deployment failed.
 const STUCK: &str = "DeploymentIsStuck";
 
 /// The rules of this controller.
 pub const RULES: Rules = Rules {
     works_for: (KIND, keys::SCHEDULER),
-    metadata: |world| world.schedulers.get(keys::SCHEDULER).map(|scheduler| &scheduler.metadata),
+    subject: |cluster| cluster.schedulers.get(keys::SCHEDULER).map(Subject::of),
+    is_paused: |cluster| cluster.schedulers.get(keys::SCHEDULER).is_some_and(is_paused),
     desired,
     status: updates,
     warnings: |_| Vec::new(),
     reports_errors_of: &[],
 };
 
-/// What has to be there.
+/// The desired objects.
 #[must_use]
-pub fn desired(world: &World) -> Desired {
-    let Some(scheduler) = world.schedulers.get(keys::SCHEDULER) else { return Desired::Nothing };
-    if is_paused(&scheduler.metadata) || is_leaving(scheduler) {
+pub fn desired(cluster: &ClusterState) -> Desired {
+    let Some(scheduler) = cluster.schedulers.get(keys::SCHEDULER) else { return Desired::Nothing };
+    if is_paused(scheduler) || is_leaving(scheduler) {
         return Desired::Keep;
     }
-    let wanted =
-        Setup::of(world, scheduler).and_then(|setup| setup.objects(&world.place, world.tls.as_ref()));
-    wanted.map_or(Desired::Keep, Desired::Objects)
+    let Ok(setup) = Setup::of(cluster, scheduler) else { return Desired::Keep };
+    let objects = setup.objects(&cluster.environment, cluster.tls.as_ref());
+    objects.map_or(Desired::Keep, Desired::Objects)
 }
 
-/// The status of each NUMAResourcesScheduler, by name, after `done`; `now` is written where a condition has changed. None of one
-/// that is paused, which keeps what it has.
+/// The status of each NUMAResourcesScheduler, by name, after a reconcile with this outcome. `now` becomes the
+/// transition time of conditions that changed. A paused object has none: it keeps its status.
 #[must_use]
-pub fn status(world: &World, done: &Outcome, now: jiff::Timestamp) -> Vec<(String, Status)> {
-    let asked = world.schedulers.iter().filter(|(_, scheduler)| !is_leaving(scheduler));
+pub fn status(cluster: &ClusterState, done: &Outcome, now: jiff::Timestamp) -> Vec<(String, Status)> {
+    let asked = cluster.schedulers.iter().filter(|(_, scheduler)| !is_leaving(scheduler));
     let status = asked.filter_map(|(name, scheduler)| {
         let (state, extra, status) = if name != keys::SCHEDULER {
             let message = format!("incorrect {KIND} resource name: {name}; it must be {}", keys::SCHEDULER);
             let status = scheduler.status.clone();
             (State::degraded(WRONG_NAME, message), Extra::unknown(DEDICATED_INFORMER), status)
-        } else if is_paused(&scheduler.metadata) {
+        } else if is_paused(scheduler) {
             return None;
         } else {
-            let dedicated = informer::of(&world.place, &scheduler.spec) == SchedulerInformer::Dedicated;
+            let dedicated =
+                informer::of(&cluster.environment, &scheduler.spec) == SchedulerInformer::Dedicated;
             let extra = Extra::known(DEDICATED_INFORMER, dedicated, String::new());
-            let (state, status) = how(world, scheduler, done);
+            let (state, status) = accepted_status(cluster, scheduler, done);
             (state, extra, status)
         };
         let old = &scheduler.status.conditions;
@@ -88,58 +91,62 @@ pub fn status(world: &World, done: &Outcome, now: jiff::Timestamp) -> Vec<(Strin
     status.collect()
 }
 
-fn updates(world: &World, outcome: &Outcome, now: jiff::Timestamp) -> Vec<StatusUpdate> {
+fn updates(cluster: &ClusterState, outcome: &Outcome, now: jiff::Timestamp) -> Vec<StatusUpdate> {
     let update = |(name, new): (String, Status)| {
-        let NumaResourcesScheduler { metadata, status: old, .. } = world.schedulers.get(&name)?;
-        StatusUpdate::new((KIND, PLURAL), metadata, (old, &old.conditions), (&new, &new.conditions))
+        let scheduler = cluster.schedulers.get(&name)?;
+        StatusUpdate::new(scheduler, &scheduler.status, &new)
     };
-    status(world, outcome, now).into_iter().filter_map(update).collect()
+    status(cluster, outcome, now).into_iter().filter_map(update).collect()
 }
 
-/// How it is with the one that counts, and its status but for the conditions.
-fn how(world: &World, scheduler: &NumaResourcesScheduler, done: &Outcome) -> (State, Status) {
-    // What is there stays, and so does what is said of it.
-    let as_before = || scheduler.status.clone();
-    let setup = match Setup::of(world, scheduler) {
+/// The state of the accepted object, and its status without conditions.
+fn accepted_status(
+    cluster: &ClusterState,
+    scheduler: &NumaResourcesScheduler,
+    done: &Outcome,
+) -> (State, Status) {
+    // The existing scheduler stays, and so does its status.
+    let unchanged = || scheduler.status.clone();
+    let setup = match Setup::of(cluster, scheduler) {
         Ok(setup) => setup,
-        Err(Refused { reason, message }) => return (State::degraded(reason, message), as_before()),
+        Err(Refused { reason, message }) => return (State::degraded(reason, message), unchanged()),
     };
     if !done.errors.is_empty() {
         let mut errors = done.errors.clone();
         errors.sort();
-        return (State::degraded(condition::INTERNAL_ERROR, errors.join("\n")), as_before());
+        return (State::degraded(condition::INTERNAL_ERROR, errors.join("\n")), unchanged());
     }
-    let namespace = world.place.namespace.clone();
-    let name = desired::DEPLOYMENT.to_owned();
-    let key = ObjectKey {
-        kind: ObjectKind::of::<Deployment>(),
-        namespace: Some(namespace.clone()),
-        name: name.clone(),
-    };
-    let state = rollout(&format!("{namespace}/{name}"), world.live.get(&key));
+    let (namespace, name) = (cluster.environment.namespace.as_str(), desired::DEPLOYMENT);
+    let key = ObjectKey::of::<Deployment>(Some(namespace), name);
+    let state = rollout(&format!("{namespace}/{name}"), cluster.observed.get(&key));
     let status = Status {
-        deployment: Some(NamespacedName { namespace: namespace.clone(), name: name.clone() }),
+        deployment: Some(NamespacedName { namespace: namespace.to_owned(), name: name.to_owned() }),
         scheduler_name: setup.profile,
         cache_resync_period: Some(setup.resync),
         conditions: Vec::new(),
-        related_objects: related(namespace, name),
+        related_objects: vec![
+            related_object("", "namespaces", "", namespace),
+            related_object("apps", "deployments", namespace, name),
+        ],
     };
     (state, status)
 }
 
-/// How far the Deployment is. Once nothing is replaced any more its own judgement counts, which allows a replica to be missing (as
-/// while a node restarts): the others do the work.
-fn rollout(name: &str, live: Option<&Value>) -> State {
-    let Some(live) = live else { return State::progressing(UPDATING, format!("{name} is not there yet")) };
+/// The state of the Deployment. After the rollout its own condition counts, which allows a missing replica (as while a
+/// node restarts): the others do the work.
+fn rollout(name: &str, observed: Option<&Value>) -> State {
+    let Some(observed) = observed else {
+        return State::progressing(UPDATING, format!("{name} is not there yet"));
+    };
     let condition = |kind: &str| {
-        let conditions = live["status"]["conditions"].as_array().map(Vec::as_slice).unwrap_or_default();
+        let conditions = observed["status"]["conditions"].as_array().map(Vec::as_slice).unwrap_or_default();
         conditions.iter().find(|condition| condition["type"] == kind)
     };
-    match ready::deployment(live) {
+    match ready::deployment(observed) {
         Readiness::Ready(_) => State::Available,
         Readiness::Pending(Pending::Deployment { replicas, updated, available }) => {
             let counts = format!("{updated} of {replicas} replicas are up to date, {available} available");
-            let settled = updated >= replicas && live["status"]["replicas"] == updated;
+            let settled = updated >= replicas && observed["status"]["replicas"] == updated;
             let serves = condition("Available").is_some_and(|condition| condition["status"] == "True");
             let gave_up = condition("Progressing")
                 .is_some_and(|condition| condition["reason"] == "ProgressDeadlineExceeded");
@@ -154,21 +161,7 @@ fn rollout(name: &str, live: Option<&Value>) -> State {
     }
 }
 
-/// For tools that collect what there is.
-fn related(namespace: String, deployment: String) -> Vec<ObjectReference> {
-    let of = |group: &str, resource: &str, namespace: String, name: String| ObjectReference {
-        group: group.to_owned(),
-        resource: resource.to_owned(),
-        namespace,
-        name,
-    };
-    vec![
-        of("", "namespaces", String::new(), namespace.clone()),
-        of("apps", "deployments", namespace, deployment),
-    ]
-}
-
-/// Whether it is being deleted: what is its own goes with it, and must not be made again.
+/// Whether it is being deleted, together with what it owns, which must not be made again.
 fn is_leaving(scheduler: &NumaResourcesScheduler) -> bool {
     scheduler.metadata.deletion_timestamp.is_some()
 }

@@ -1,7 +1,7 @@
-//! Which controller is responsible for an object.
+//! The controller that is responsible for an object.
 //!
-//! In: an object as the API server has it. Out: whether it is the operator's, and its controller. Never: a guess from the name
-//! alone.
+//! In: an object of the API server. Out: whether it is the operator's, and its controller. Never: a guess from the
+//! name.
 
 use api::numaresources::{GROUP, keys, operator, scheduler};
 use objects::ObjectKey;
@@ -12,8 +12,8 @@ use serde_json::Value;
 
 use crate::desired::{Controller, MANAGED_BY, MANAGER};
 
-/// The operator's rules. An object is ours by our mark, by the user's object that owns it, as with those of the Go operator, or by
-/// what we applied.
+/// The operator's rules. An object is ours by our label, by the user's object that owns it (as the Go operator's are),
+/// or by fields that we applied.
 pub const RULES: Rules<'static> = Rules {
     ownership: Ownership {
         manager: MANAGER,
@@ -40,7 +40,8 @@ pub enum Responsible {
 
 /// The controller that is responsible for an object, by its owner references; its name plays no part.
 ///
-/// The exporters' configuration that the Go operator made is owned by a KubeletConfig or has no owner; a label marks it.
+/// The exporters' configuration that the Go operator made is owned by a KubeletConfig or has no owner; a label marks
+/// it.
 #[must_use]
 pub fn responsible(key: &ObjectKey, observed: &Value) -> Responsible {
     let is_map = key.kind.group_kind() == ("", "ConfigMap");

@@ -1,4 +1,4 @@
-//! The plan of one controller: what to do so that the cluster has what it desires.
+//! The plan of one controller: the actions that bring the cluster to its desired objects.
 //!
 //! In: desired objects, observed objects. Out: decisions. Never: a call, nor a write where nothing differs.
 

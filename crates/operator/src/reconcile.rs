@@ -38,7 +38,7 @@ pub struct Engine {
     controllers: Vec<Controller>,
 }
 
-/// Applies objects, and tells the cluster state.
+/// Applies objects, and passes the answers to the cluster state.
 pub type Applier = applier::Applier<Answers>;
 
 /// The recipient of the API server's answers.
@@ -57,7 +57,7 @@ const OPTIONS: Options = Options { concurrency: Controller::ALL.len(), gather: D
 
 impl applier::Observer for Answers {
     fn observed(&self, key: &ObjectKey) -> Option<Value> {
-        self.shared.read(|world| world.live.get(key).cloned())
+        self.shared.read(|cluster| cluster.observed.get(key).cloned())
     }
 
     fn observe(&self, key: &ObjectKey, body: Value) {
@@ -106,7 +106,7 @@ impl Engine {
         self
     }
 
-    /// Works until cancelled. Call it when everything has been observed, and only while leading; it may be called again.
+    /// Works until cancelled. The caller waits until every watch has listed its kind, and leads; it may call again.
     pub async fn run(&self, cancel: CancellationToken) {
         let mut applier = self.applier.clone();
         applier.api_server.cancel = cancel.clone();

@@ -1,48 +1,22 @@
-//! OpenShift's wish for TLS servers, in the words that programs in Go take.
+//! OpenShift's TLS profile for servers, as flags of Go programs state it.
 //!
-//! In: `spec.tlsSecurityProfile` of the APIServer `cluster`. Out: a [`TlsProfile`]; a [`Policy`] for our own server. Never: a
-//! suite that the profile does not have.
+//! In: `spec.tlsSecurityProfile` of the APIServer `cluster`. Out: a [`TlsProfile`]; a [`Policy`] for our own server.
+//! Never: a suite that the profile does not have.
 //!
-//! The profiles are those of OpenShift's API, which has them from Mozilla. Suites of which Go knows nothing (those with
-//! finite-field Diffie-Hellman, and a few with SHA-2 and CBC) are in the profiles but cannot be told to a program in Go.
+//! The profiles are those of OpenShift's API, which has them from Mozilla. Suites that Go does not know (those with
+//! finite-field Diffie-Hellman, and a few with SHA-2 and CBC) are left out.
 
 use runtime::tls::Policy;
 use serde_json::Value;
 
-use crate::world::TlsProfile;
+use crate::cluster_state::TlsProfile;
 
 /// The suites of TLS 1.3.
 const MODERN: [&str; 3] =
     ["TLS_AES_128_GCM_SHA256", "TLS_AES_256_GCM_SHA384", "TLS_CHACHA20_POLY1305_SHA256"];
 
-/// Further suites of the profile Intermediate that Go has.
-const INTERMEDIATE: [&str; 6] = [
-    "ECDHE-ECDSA-AES128-GCM-SHA256",
-    "ECDHE-RSA-AES128-GCM-SHA256",
-    "ECDHE-ECDSA-AES256-GCM-SHA384",
-    "ECDHE-RSA-AES256-GCM-SHA384",
-    "ECDHE-ECDSA-CHACHA20-POLY1305",
-    "ECDHE-RSA-CHACHA20-POLY1305",
-];
-
-/// Further suites of the profile Old that Go has.
-const OLD: [&str; 12] = [
-    "ECDHE-ECDSA-AES128-SHA256",
-    "ECDHE-RSA-AES128-SHA256",
-    "ECDHE-ECDSA-AES128-SHA",
-    "ECDHE-RSA-AES128-SHA",
-    "ECDHE-ECDSA-AES256-SHA",
-    "ECDHE-RSA-AES256-SHA",
-    "AES128-GCM-SHA256",
-    "AES256-GCM-SHA384",
-    "AES128-SHA256",
-    "AES128-SHA",
-    "AES256-SHA",
-    "DES-CBC3-SHA",
-];
-
-/// OpenSSL's names and the registered ones.
-const NAMES: [(&str, &str); 22] = [
+/// Older suites that Go knows, by OpenSSL's name and by the registered name.
+const SUITES: [(&str, &str); 22] = [
     ("ECDHE-ECDSA-AES128-GCM-SHA256", "TLS_ECDHE_ECDSA_WITH_AES_128_GCM_SHA256"),
     ("ECDHE-RSA-AES128-GCM-SHA256", "TLS_ECDHE_RSA_WITH_AES_128_GCM_SHA256"),
     ("ECDHE-ECDSA-AES256-GCM-SHA384", "TLS_ECDHE_ECDSA_WITH_AES_256_GCM_SHA384"),
@@ -66,58 +40,68 @@ const NAMES: [(&str, &str); 22] = [
     ("ECDHE-RSA-RC4-SHA", "TLS_ECDHE_RSA_WITH_RC4_128_SHA"),
     ("RC4-SHA", "TLS_RSA_WITH_RC4_128_SHA"),
 ];
+/// The first of [`SUITES`] that the profile Intermediate has.
+const INTERMEDIATE: usize = 6;
+/// The first of [`SUITES`] that the profile Old has.
+const OLD: usize = 18;
 
-/// A wish as programs in Go are told it, and which suites of it they do not know.
+/// The profile of an APIServer object.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Wish {
-    /// What they are told.
+pub struct Requested {
+    /// The part that Go programs know.
     pub profile: TlsProfile,
-    /// Names that mean nothing to them; only of a custom profile.
+    /// The names of other suites; only a custom profile has some.
     pub unknown: Vec<String>,
 }
 
-/// What is no profile.
+/// Why a profile is invalid.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum Error {
     /// `type: Custom` and nothing else.
     #[error("apiserver cluster, spec.tlsSecurityProfile: the type is Custom, but custom is missing")]
     NoCustom,
-    /// Not a version.
+    /// An unknown version.
     #[error(
-        "apiserver cluster, spec.tlsSecurityProfile.custom.minTLSVersion: {0:?} is none of VersionTLS10, VersionTLS11, VersionTLS12, VersionTLS13"
+        "apiserver cluster, spec.tlsSecurityProfile.custom.minTLSVersion: {0:?} is none of VersionTLS10, \
+         VersionTLS11, VersionTLS12, VersionTLS13"
     )]
     Version(String),
 }
 
-/// What an APIServer object wishes for. Without a profile, or with one of an unknown type, it is Intermediate.
+/// The profile of an APIServer object. Without a profile, or with an unknown type, it is Intermediate.
 ///
 /// # Errors
-/// When a custom profile makes no sense.
-pub fn wish(server: &Value) -> Result<Wish, Error> {
+/// When a custom profile is invalid.
+pub fn requested(server: &Value) -> Result<Requested, Error> {
     let profile = &server["spec"]["tlsSecurityProfile"];
     match profile["type"].as_str() {
-        Some("Old") => Ok(known("VersionTLS10", &[&MODERN, &INTERMEDIATE, &OLD])),
-        Some("Modern") => Ok(known("VersionTLS13", &[&MODERN])),
+        Some("Old") => Ok(known("VersionTLS10", predefined(OLD))),
+        Some("Modern") => Ok(known("VersionTLS13", MODERN)),
         Some("Custom") => custom(&profile["custom"]),
         _ => Ok(intermediate()),
     }
 }
 
-/// What holds where nobody wishes for anything.
+/// The profile Intermediate, which is the default.
 #[must_use]
-pub fn intermediate() -> Wish {
-    known("VersionTLS12", &[&MODERN, &INTERMEDIATE])
+pub fn intermediate() -> Requested {
+    known("VersionTLS12", predefined(INTERMEDIATE))
 }
 
-/// For a server of our own.
+/// The policy of a profile for a server of our own.
 ///
 /// # Errors
-/// When nothing of it can be offered here.
+/// When no part of the profile can be offered here.
 pub fn policy(profile: &TlsProfile) -> Result<Policy, runtime::tls::PolicyError> {
     Policy::parse(&profile.min_version, &profile.cipher_suites)
 }
 
-fn custom(custom: &Value) -> Result<Wish, Error> {
+/// The suites of TLS 1.3, and the first `count` older ones.
+fn predefined(count: usize) -> impl Iterator<Item = &'static str> {
+    MODERN.into_iter().chain(SUITES.iter().take(count).map(|(_, registered)| *registered))
+}
+
+fn custom(custom: &Value) -> Result<Requested, Error> {
     if !custom.is_object() {
         return Err(Error::NoCustom);
     }
@@ -126,39 +110,32 @@ fn custom(custom: &Value) -> Result<Wish, Error> {
         Some(text @ ("VersionTLS10" | "VersionTLS11" | "VersionTLS12" | "VersionTLS13")) => text,
         Some(other) => return Err(Error::Version(other.to_owned())),
     };
-    let ciphers = custom["ciphers"].as_array().map_or(&[][..], Vec::as_slice);
-    let names: Vec<&str> = ciphers.iter().filter_map(Value::as_str).collect();
-    Ok(known(version, &[&names]))
+    let names = custom["ciphers"].as_array().into_iter().flatten().filter_map(Value::as_str);
+    Ok(known(version, names))
 }
 
-/// In the order in which they are named, each once.
-fn known(min_version: &str, lists: &[&[&str]]) -> Wish {
+/// The profile with these suites, in their order and each once.
+fn known<'a>(min_version: &str, names: impl IntoIterator<Item = &'a str>) -> Requested {
     let (mut suites, mut unknown): (Vec<&str>, Vec<String>) = Default::default();
-    for name in lists.iter().copied().flatten().copied() {
+    for name in names {
         match registered(name) {
             Some(suite) if !suites.contains(&suite) => suites.push(suite),
             Some(_) => {}
             None => unknown.push(name.to_owned()),
         }
     }
-    // Go cannot choose among the suites of TLS 1.3.
+    // Go programs cannot choose among the suites of TLS 1.3.
     if min_version == "VersionTLS13" {
         suites.clear();
     }
     let profile = TlsProfile { min_version: min_version.to_owned(), cipher_suites: suites.join(",") };
-    Wish { profile, unknown }
+    Requested { profile, unknown }
 }
 
 /// The registered name of a suite that Go knows, by either name.
 fn registered(name: &str) -> Option<&'static str> {
-    let modern = MODERN.into_iter().find(|modern| *modern == name);
-    let older = || {
-        NAMES
-            .iter()
-            .find(|(openssl, registered)| *openssl == name || *registered == name)
-            .map(|(_, suite)| *suite)
-    };
-    modern.or_else(older)
+    let older = SUITES.iter().find(|(openssl, registered)| *openssl == name || *registered == name);
+    MODERN.into_iter().find(|modern| *modern == name).or(older.map(|(_, registered)| *registered))
 }
 
 #[cfg(test)]
@@ -172,8 +149,8 @@ mod tests {
         TLS_ECDHE_ECDSA_WITH_AES_256_GCM_SHA384,TLS_ECDHE_RSA_WITH_AES_256_GCM_SHA384,\
         TLS_ECDHE_ECDSA_WITH_CHACHA20_POLY1305_SHA256,TLS_ECDHE_RSA_WITH_CHACHA20_POLY1305_SHA256";
 
-    fn of(profile: &Value) -> Result<Wish, Error> {
-        wish(&json!({ "spec": { "tlsSecurityProfile": profile } }))
+    fn of(profile: &Value) -> Result<Requested, Error> {
+        requested(&json!({ "spec": { "tlsSecurityProfile": profile } }))
     }
 
     #[track_caller]
@@ -186,7 +163,7 @@ mod tests {
 
     /// U025, E48.
     #[test]
-    fn profiles_are_told_in_the_words_of_go() {
+    fn profiles_become_values_of_go_flags() {
         for nothing in [json!(null), json!({}), json!({ "type": "" }), json!({ "type": "Quantum" })] {
             check(&nothing, "VersionTLS12", INTERMEDIATE_SUITES, &[]);
         }
@@ -205,13 +182,13 @@ mod tests {
         );
         assert_eq!((old.profile.cipher_suites.split(',').count(), old.unknown.len()), (21, 0));
         let custom = |min: &str, ciphers: &[&str]| json!({ "type": "Custom", "custom": { "minTLSVersion": min, "ciphers": ciphers } });
-        let (openssl, registered) = NAMES[3];
+        let (openssl, registered) = SUITES[3];
         for version in ["VersionTLS10", "VersionTLS11", "VersionTLS12"] {
             check(&custom(version, &[]), version, "", &[]);
             check(
-                &custom(version, &[openssl, "DHE-RSA-AES128-GCM-SHA256", NAMES[0].1, registered]),
+                &custom(version, &[openssl, "DHE-RSA-AES128-GCM-SHA256", SUITES[0].1, registered]),
                 version,
-                &format!("{registered},{}", NAMES[0].1),
+                &format!("{registered},{}", SUITES[0].1),
                 &["DHE-RSA-AES128-GCM-SHA256"],
             );
         }
@@ -220,7 +197,7 @@ mod tests {
     }
 
     #[test]
-    fn what_makes_no_sense_is_said() {
+    fn invalid_profiles_are_errors() {
         assert_eq!(of(&json!({ "type": "Custom" })), Err(Error::NoCustom));
         let odd = json!({ "type": "Custom", "custom": { "minTLSVersion": "VersionTLS14" } });
         assert_eq!(of(&odd), Err(Error::Version("VersionTLS14".to_owned())));

@@ -1,10 +1,11 @@
-//! Keeps the world true.
+//! The watches that feed the cluster state.
 //!
-//! In: watches. Out: a [`crate::world::World`] and which controllers it matters to. Never: more of an object than somebody reads.
+//! In: watches. Out: a [`ClusterState`] and the controllers that its changes concern. Never: a field that no controller
+//! reads.
 //!
-//! What is watched is a table, [`all`]; it depends on the platform alone. Kinds that the server does not know have no objects and are
-//! waited for. Kinds with a namespace are watched in the operator's, whole, because an object whose mark was taken away is still
-//! to be found; of kinds without one only what bears the mark, for there are megabytes of the others.
+//! A kind that the server does not have has no objects and is waited for. Namespaced kinds are watched whole in the
+//! operator's namespace, because objects that lost their label must be found too. Other kinds are selected by the
+//! label, because clusters have megabytes of them.
 
 pub mod kubelets;
 pub mod legacy;
@@ -14,361 +15,362 @@ mod take;
 #[cfg(test)]
 mod tests;
 
+use std::collections::BTreeMap;
 use std::convert::Infallible;
+use std::fmt::Debug;
 use std::sync::Arc;
 
-use api::numaresources::{self, keys, operator, scheduler};
+use api::numaresources::{GROUP, VERSION, keys, operator, scheduler};
 use deployer::platform::Platform;
-use kube::core::ApiResource;
+use kube::core::{ApiResource, DynamicResourceScope, Resource};
 use kube::runtime::watcher::Config;
 use kube::{Api, Client};
 use objects::ObjectKind;
-use runtime::client::Connection;
-use runtime::ready::{Gate, Readiness};
+use runtime::ready::Readiness;
 use runtime::shutdown::Tasks;
 use runtime::tls::Policy;
 use runtime::watch::{self, Event, Metrics};
-use runtime::wire::{Raw, Texts, Wire};
+use runtime::wire::{Raw, Texts};
+use serde::de::DeserializeOwned;
+use serde_json::Value;
 use tokio::sync::Notify;
 use tokio::sync::watch::Sender;
 
+use crate::cluster_state::{ClusterState, Environment, TlsProfile};
 use crate::desired::{Controller, MANAGED_BY, MANAGER};
+use crate::kubeletconfig::payload;
+use crate::rbac::CONFIG_MANAGED;
 use crate::reconcile::{ControllerSet, Shared};
 use crate::tls;
-use crate::world::{Place, TlsProfile, World};
-use nodes::WireNode;
-use take::Named;
+use take::Requests;
 
-/// HyperShift: where it keeps the KubeletConfigs of NodePools.
-pub const NODE_POOL_NAMESPACE: &str = "openshift-config-managed";
-/// The NodeResourceTopology definition.
-pub const DEFINITION: &str = "noderesourcetopologies.topology.node.k8s.io";
-
-/// What a part of the world is about.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
-pub enum Fact {
+/// The part of the cluster state that a watch fills.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Topic {
     /// NUMAResourcesOperators.
-    Operator,
+    Operators,
     /// NUMAResourcesSchedulers.
-    Scheduler,
+    Schedulers,
     /// MachineConfigPools.
-    Pool,
+    Pools,
     /// KubeletConfigs.
-    KubeletConfig,
-    /// HyperShift's ConfigMaps.
-    NodePoolConfig,
+    KubeletConfigs,
+    /// HyperShift: ConfigMaps with the KubeletConfigs of NodePools.
+    NodePoolConfigs,
     /// Nodes.
-    Node,
-    /// What kubelets answer.
-    Kubelet,
-    /// What TLS servers are to be like.
+    Nodes,
+    /// OpenShift: the TLS profile for servers.
     Tls,
-    /// Objects that may be ours.
-    Live,
+    /// Objects that may be the operator's.
+    Observed,
 }
 
-/// A watch.
-#[derive(Clone, Debug, PartialEq)]
+/// A watch of one kind.
+#[derive(Clone, Copy, Debug)]
 pub struct Watch {
-    /// What it is about.
-    pub fact: Fact,
-    /// The kind.
-    pub kind: ObjectKind,
-    /// The namespace; none: all, or the kind has none.
-    pub namespace: Option<String>,
-    /// A label selector; empty: all.
-    pub labels: String,
-    /// The only name; empty: all.
-    pub name: String,
+    /// The part of the cluster state.
+    pub topic: Topic,
+    /// Group, version, kind and plural.
+    pub kind: [&'static str; 4],
+    /// The namespace.
+    pub namespace: Namespace,
+    /// The objects of the kind.
+    pub selection: Selection,
+    /// The platforms that have the kind.
+    platforms: &'static [Platform],
 }
 
-/// Who is told by watches.
+/// The namespace of a watch.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Namespace {
+    /// All namespaces, or the kind has none.
+    All,
+    /// The operator's.
+    Operator,
+    /// This one.
+    Named(&'static str),
+}
+
+/// The objects of a kind that are watched.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Selection {
+    /// All objects.
+    All,
+    /// Objects with the operator's label.
+    Managed,
+    /// Objects with a label of this key.
+    Label(&'static str),
+    /// The object of this name.
+    Name(&'static str),
+}
+
+/// What a process needs to start watches. One client: its connections are shared.
+pub struct Watcher<'a> {
+    /// The process.
+    pub tasks: &'a mut Tasks,
+    /// The API server.
+    pub client: Client,
+    /// Metrics of the watches.
+    pub metrics: &'a Metrics,
+    /// The readiness, which gets a gate for each watch.
+    pub readiness: &'a Readiness,
+    /// The environment.
+    pub environment: &'a Environment,
+}
+
+/// The recipients of changes.
 #[derive(Clone, Debug)]
-pub struct Hearers {
-    /// The world and its controllers.
+pub struct Subscribers {
+    /// The cluster state and its controllers.
     pub shared: Arc<Shared>,
-    /// What our own servers offer.
+    /// The TLS policy of our own servers.
     pub policy: Sender<Policy>,
-    /// Whoever tells of what cannot be read.
+    /// Notified when objects may have become unreadable or readable.
     pub unreadable: Sender<()>,
-    /// Whoever asks kubelets: nodes or groups have changed.
+    /// Notified when nodes or node groups have changed.
     pub nodes: Arc<Notify>,
 }
 
-impl Fact {
-    /// The controllers that have to look again when something of this has changed.
-    #[must_use]
-    pub fn matters_to(self) -> ControllerSet {
+const OPENSHIFT: &[Platform] = &[Platform::OpenShift];
+const HYPERSHIFT: &[Platform] = &[Platform::HyperShift];
+const BOTH: &[Platform] = &[Platform::OpenShift, Platform::HyperShift];
+const RBAC: &str = "rbac.authorization.k8s.io";
+const MACHINE_CONFIG: &str = "machineconfiguration.openshift.io";
+
+/// The TLS profile for OpenShift's servers.
+const TLS_PROFILE: Watch = Watch {
+    selection: Selection::Name("cluster"),
+    ..every(Topic::Tls, BOTH, ["config.openshift.io", "v1", "APIServer", "apiservers"])
+};
+
+/// All watches, whatever the platform.
+const WATCHES: [Watch; 20] = [
+    every(Topic::Operators, &Platform::ALL, [GROUP, VERSION, operator::KIND, operator::PLURAL]),
+    every(Topic::Schedulers, &Platform::ALL, [GROUP, VERSION, scheduler::KIND, scheduler::PLURAL]),
+    every(Topic::Nodes, &Platform::ALL, ["", "v1", "Node", "nodes"]),
+    Watch {
+        selection: Selection::Name("noderesourcetopologies.topology.node.k8s.io"),
+        ..managed(
+            &Platform::ALL,
+            ["apiextensions.k8s.io", "v1", "CustomResourceDefinition", "customresourcedefinitions"],
+        )
+    },
+    namespaced(["", "v1", "ConfigMap", "configmaps"]),
+    namespaced(["", "v1", "Service", "services"]),
+    namespaced(["", "v1", "ServiceAccount", "serviceaccounts"]),
+    namespaced(["apps", "v1", "DaemonSet", "daemonsets"]),
+    namespaced(["apps", "v1", "Deployment", "deployments"]),
+    namespaced(["networking.k8s.io", "v1", "NetworkPolicy", "networkpolicies"]),
+    namespaced([RBAC, "v1", "Role", "roles"]),
+    namespaced([RBAC, "v1", "RoleBinding", "rolebindings"]),
+    managed(&Platform::ALL, [RBAC, "v1", "ClusterRole", "clusterroles"]),
+    managed(&Platform::ALL, [RBAC, "v1", "ClusterRoleBinding", "clusterrolebindings"]),
+    managed(
+        BOTH,
+        ["security.openshift.io", "v1", "SecurityContextConstraints", "securitycontextconstraints"],
+    ),
+    managed(OPENSHIFT, [MACHINE_CONFIG, "v1", "MachineConfig", "machineconfigs"]),
+    every(Topic::Pools, OPENSHIFT, [MACHINE_CONFIG, "v1", "MachineConfigPool", "machineconfigpools"]),
+    every(Topic::KubeletConfigs, OPENSHIFT, [MACHINE_CONFIG, "v1", "KubeletConfig", "kubeletconfigs"]),
+    Watch {
+        namespace: Namespace::Named(CONFIG_MANAGED),
+        selection: Selection::Label(keys::LABEL_KUBELET_CONFIG),
+        ..every(Topic::NodePoolConfigs, HYPERSHIFT, ["", "v1", "ConfigMap", "configmaps"])
+    },
+    TLS_PROFILE,
+];
+
+const fn every(topic: Topic, platforms: &'static [Platform], kind: [&'static str; 4]) -> Watch {
+    Watch { topic, kind, namespace: Namespace::All, selection: Selection::All, platforms }
+}
+
+const fn managed(platforms: &'static [Platform], kind: [&'static str; 4]) -> Watch {
+    Watch { selection: Selection::Managed, ..every(Topic::Observed, platforms, kind) }
+}
+
+const fn namespaced(kind: [&'static str; 4]) -> Watch {
+    Watch { namespace: Namespace::Operator, ..every(Topic::Observed, &Platform::ALL, kind) }
+}
+
+/// The watches on a platform.
+pub fn all(platform: Platform) -> impl Iterator<Item = Watch> {
+    WATCHES.into_iter().filter(move |watch| watch.platforms.contains(&platform))
+}
+
+impl Topic {
+    /// The controllers that its changes concern.
+    fn controllers(self) -> ControllerSet {
         use Controller::{KubeletConfig, NumaResourcesOperator, NumaResourcesScheduler};
         match self {
-            Self::Operator | Self::Pool | Self::KubeletConfig | Self::NodePoolConfig | Self::Kubelet => {
+            Self::Operators | Self::Pools | Self::KubeletConfigs | Self::NodePoolConfigs => {
                 [KubeletConfig, NumaResourcesOperator].into()
             }
-            Self::Scheduler => [NumaResourcesScheduler].into(),
-            Self::Node | Self::Tls => [NumaResourcesOperator, NumaResourcesScheduler].into(),
-            Self::Live => Controller::ALL.into(),
+            Self::Schedulers => [NumaResourcesScheduler].into(),
+            Self::Nodes | Self::Tls => [NumaResourcesOperator, NumaResourcesScheduler].into(),
+            Self::Observed => Controller::ALL.into(),
         }
     }
 }
 
 impl Watch {
-    fn all(fact: Fact, kind: ObjectKind) -> Self {
-        Self { fact, kind, namespace: None, labels: String::new(), name: String::new() }
+    /// The kind.
+    #[must_use]
+    pub fn kind(&self) -> ObjectKind {
+        self.kind.into()
     }
 
-    fn resource(&self) -> ApiResource {
-        self.kind.resource()
-    }
-
-    /// What people call it: unique among the watches of one process.
-    fn title(&self) -> String {
-        match &self.namespace {
-            Some(namespace) => format!("{} in {namespace}", self.kind.plural),
-            None => self.kind.plural.clone(),
+    /// The namespace; `None`: all, or the kind has none.
+    #[must_use]
+    pub fn namespace<'a>(&self, environment: &'a Environment) -> Option<&'a str> {
+        match self.namespace {
+            Namespace::All => None,
+            Namespace::Operator => Some(&environment.namespace),
+            Namespace::Named(name) => Some(name),
         }
+    }
+
+    /// The name of its gate, unique in the process.
+    fn title(&self, environment: &Environment) -> String {
+        let plural = self.kind[3];
+        self.namespace(environment)
+            .map_or_else(|| plural.to_owned(), |namespace| format!("{plural} in {namespace}"))
     }
 
     fn config(&self) -> Config {
-        let mut config = Config::default();
-        if !self.labels.is_empty() {
-            config = config.labels(&self.labels);
-        }
-        if !self.name.is_empty() {
-            config = config.fields(&format!("metadata.name={}", self.name));
-        }
-        config
-    }
-
-    fn api<B>(&self, client: Client) -> Api<Wire<B>> {
-        match &self.namespace {
-            Some(namespace) => Api::namespaced_with(client, namespace, &self.resource()),
-            None => Api::all_with(client, &self.resource()),
+        match self.selection {
+            Selection::All => Config::default(),
+            Selection::Managed => Config::default().labels(&format!("{MANAGED_BY}={MANAGER}")),
+            Selection::Label(key) => Config::default().labels(key),
+            Selection::Name(name) => Config::default().fields(&format!("metadata.name={name}")),
         }
     }
 }
 
-/// Kinds that may have objects of ours in the operator's namespace.
-const NAMESPACED: [[&str; 4]; 8] = [
-    ["", "v1", "ConfigMap", "configmaps"],
-    ["", "v1", "Service", "services"],
-    ["", "v1", "ServiceAccount", "serviceaccounts"],
-    ["apps", "v1", "DaemonSet", "daemonsets"],
-    ["apps", "v1", "Deployment", "deployments"],
-    ["networking.k8s.io", "v1", "NetworkPolicy", "networkpolicies"],
-    ["rbac.authorization.k8s.io", "v1", "Role", "roles"],
-    ["rbac.authorization.k8s.io", "v1", "RoleBinding", "rolebindings"],
-];
-
-/// Kinds without a namespace that may have objects of ours.
-const CLUSTER: [[&str; 4]; 2] = [
-    ["rbac.authorization.k8s.io", "v1", "ClusterRole", "clusterroles"],
-    ["rbac.authorization.k8s.io", "v1", "ClusterRoleBinding", "clusterrolebindings"],
-];
-
-const SCC: [&str; 4] =
-    ["security.openshift.io", "v1", "SecurityContextConstraints", "securitycontextconstraints"];
-const MACHINE_CONFIG: [&str; 4] =
-    ["machineconfiguration.openshift.io", "v1", "MachineConfig", "machineconfigs"];
-const POOL: [&str; 4] =
-    ["machineconfiguration.openshift.io", "v1", "MachineConfigPool", "machineconfigpools"];
-const KUBELET_CONFIG: [&str; 4] =
-    ["machineconfiguration.openshift.io", "v1", "KubeletConfig", "kubeletconfigs"];
-const API_SERVER: [&str; 4] = ["config.openshift.io", "v1", "APIServer", "apiservers"];
-const NODE: [&str; 4] = ["", "v1", "Node", "nodes"];
-const CRD: [&str; 4] =
-    ["apiextensions.k8s.io", "v1", "CustomResourceDefinition", "customresourcedefinitions"];
-
-/// Everything that is watched in this place.
-#[must_use]
-pub fn all(place: &Place) -> Vec<Watch> {
-    let asked = |kind, plural| ObjectKind::new(numaresources::GROUP, numaresources::VERSION, kind, plural);
-    let mut all = vec![
-        Watch::all(Fact::Operator, asked(operator::KIND, operator::PLURAL)),
-        Watch::all(Fact::Scheduler, asked(scheduler::KIND, scheduler::PLURAL)),
-        Watch::all(Fact::Node, ObjectKind::from(NODE)),
-        Watch { name: DEFINITION.to_owned(), ..Watch::all(Fact::Live, ObjectKind::from(CRD)) },
-    ];
-    all.extend(NAMESPACED.map(|kind| Watch {
-        namespace: Some(place.namespace.clone()),
-        ..Watch::all(Fact::Live, ObjectKind::from(kind))
-    }));
-    all.extend(
-        marked(place.platform)
-            .into_iter()
-            .map(|kind| Watch { labels: format!("{MANAGED_BY}={MANAGER}"), ..Watch::all(Fact::Live, kind) }),
-    );
-    if place.platform == Platform::OpenShift {
-        all.push(Watch::all(Fact::Pool, ObjectKind::from(POOL)));
-        all.push(Watch::all(Fact::KubeletConfig, ObjectKind::from(KUBELET_CONFIG)));
-    }
-    if place.platform == Platform::HyperShift {
-        all.push(Watch {
-            namespace: Some(NODE_POOL_NAMESPACE.to_owned()),
-            labels: keys::LABEL_KUBELET_CONFIG.to_owned(),
-            ..Watch::all(Fact::NodePoolConfig, ObjectKind::from(NAMESPACED[0]))
+impl Watcher<'_> {
+    /// Starts a watch as a task; its first complete list opens its gate.
+    fn start<W, V>(
+        &mut self,
+        watch: Watch,
+        convert: impl FnMut(W) -> Result<V, String> + Send + 'static,
+        mut take: impl FnMut(Event<V>) + Send + 'static,
+    ) where
+        W: Resource<DynamicType = ApiResource, Scope = DynamicResourceScope>,
+        W: Clone + Debug + DeserializeOwned + Send + 'static,
+        V: Send,
+    {
+        let gate = self.readiness.gate(watch.title(self.environment));
+        let (client, resource) = (self.client.clone(), watch.kind().resource());
+        let api: Api<W> = match watch.namespace(self.environment) {
+            Some(namespace) => Api::namespaced_with(client, namespace, &resource),
+            None => Api::all_with(client, &resource),
+        };
+        let metrics = self.metrics.clone();
+        self.tasks.spawn("watch", async move {
+            let sink = |event: Event<V>| {
+                let complete = matches!(event, Event::Reset { .. });
+                take(event);
+                if complete {
+                    gate.open();
+                }
+            };
+            let never = watch::run_mapped(api, watch.kind[3], watch.config(), &metrics, convert, sink).await;
+            Ok::<_, Infallible>(never)
         });
     }
-    if place.platform.is_openshift() {
-        all.push(profile());
-    }
-    all
-}
 
-/// What OpenShift's TLS servers are to be like.
-fn profile() -> Watch {
-    Watch { name: "cluster".to_owned(), ..Watch::all(Fact::Tls, ObjectKind::from(API_SERVER)) }
-}
-
-/// Kinds without a namespace that are watched by our mark.
-fn marked(platform: Platform) -> Vec<ObjectKind> {
-    let mut kinds: Vec<ObjectKind> = CLUSTER.map(ObjectKind::from).into();
-    if platform.is_openshift() {
-        kinds.push(ObjectKind::from(SCC));
-    }
-    if platform == Platform::OpenShift {
-        kinds.push(ObjectKind::from(MACHINE_CONFIG));
-    }
-    kinds
-}
-
-/// Starts all watches as tasks; `readiness` is there once each has told the whole truth of its kind once.
-///
-/// # Errors
-/// When no client can be made.
-pub fn start(
-    tasks: &mut Tasks,
-    connection: &Connection,
-    place: &Place,
-    metrics: &Metrics,
-    readiness: &Readiness,
-    hearers: &Hearers,
-) -> Result<(), runtime::client::Error> {
-    // One client: watches share its connections.
-    let client = connection.watch_client()?;
-    for watch in all(place) {
-        let gate = readiness.gate(watch.title());
-        let (client, metrics, hearers) = (client.clone(), metrics.clone(), hearers.clone());
-        tasks.spawn("watch", async move {
-            Ok::<_, Infallible>(follow(&watch, client, &metrics, &gate, &hearers).await)
+    /// Starts a watch into a map of objects by name.
+    fn start_map<T: PartialEq + Send + 'static>(
+        &mut self,
+        watch: Watch,
+        to: Subscribers,
+        read: fn(&Value) -> T,
+        map: fn(&mut ClusterState) -> &mut BTreeMap<String, T>,
+    ) {
+        let named = move |raw: Raw| Ok((raw.meta.name.unwrap_or_default(), read(&raw.body)));
+        self.start(watch, named, move |event| {
+            to.update(watch.topic, |cluster| take::by_name(map(cluster), event));
         });
     }
-    Ok(())
 }
 
-/// Has our own servers on OpenShift offer what the cluster wants, where no other watch does.
-///
-/// # Errors
-/// When no client can be made.
-pub fn start_profile(
-    tasks: &mut Tasks,
-    connection: &Connection,
-    metrics: &Metrics,
-    readiness: &Readiness,
-    policy: Sender<Policy>,
-) -> Result<(), runtime::client::Error> {
-    let watch = profile();
-    let api = watch.api(connection.watch_client()?);
-    let (metrics, gate) = (metrics.clone(), readiness.gate(watch.title()));
-    tasks.spawn("watch", async move {
-        let mut known = None;
-        let tell = |event: Event<Raw>| {
-            let whole = matches!(event, Event::Reset { .. });
-            read::tls(&mut known, event);
-            offer(known.as_ref(), &policy);
-            opened(&gate, whole);
-        };
-        let never = watch::run_mapped(api, &watch.kind.plural, watch.config(), &metrics, Ok, tell).await;
-        Ok::<_, Infallible>(never)
-    });
-    Ok(())
-}
-
-/// Watches for ever.
-async fn follow(
-    watch: &Watch,
-    client: Client,
-    metrics: &Metrics,
-    gate: &Gate,
-    hearers: &Hearers,
-) -> Infallible {
-    let fact = watch.fact;
-    if fact == Fact::Node {
-        let mut texts = Texts::default();
-        let open = |node: WireNode| {
-            let (name, value) = nodes::trim(node, &mut texts);
-            Ok(Named { name, value })
-        };
-        let tell = |event: Event<Named<crate::world::Node>>| {
-            let whole = matches!(event, Event::Reset { .. });
-            let mut changed = false;
-            change(&hearers.shared, fact, |world| {
-                changed = take::table(&mut world.nodes, event);
-                changed
-            });
-            if changed {
-                hearers.nodes.notify_one();
+/// Starts all watches of the platform as tasks; the readiness is complete once each has listed its kind.
+pub fn start(watcher: &mut Watcher<'_>, subscribers: &Subscribers) {
+    for watch in all(watcher.environment.platform) {
+        let (topic, to) = (watch.topic, subscribers.clone());
+        match topic {
+            Topic::Operators => watcher.start(watch, read::request, move |event| {
+                to.update_requests(topic, |cluster| {
+                    let (readable, unreadable) = (&mut cluster.operators, &mut cluster.unreadable);
+                    Requests { kind: operator::KIND, readable, unreadable }.take(event)
+                });
+            }),
+            Topic::Schedulers => watcher.start(watch, read::request, move |event| {
+                to.update_requests(topic, |cluster| {
+                    let (readable, unreadable) = (&mut cluster.schedulers, &mut cluster.unreadable);
+                    Requests { kind: scheduler::KIND, readable, unreadable }.take(event)
+                });
+            }),
+            Topic::Pools => watcher.start_map(watch, to, read::pool, |cluster| &mut cluster.pools),
+            Topic::KubeletConfigs => {
+                watcher.start_map(watch, to, payload::kubelet_config, |cluster| &mut cluster.kubelet_configs);
             }
-            opened(gate, whole);
-        };
-        let api = watch.api(client);
-        return watch::run_mapped(api, &watch.kind.plural, watch.config(), metrics, open, tell).await;
-    }
-    let tell = |event: Event<Raw>| {
-        let whole = matches!(event, Event::Reset { .. });
-        tell(fact, &watch.kind, event, hearers);
-        opened(gate, whole);
-    };
-    watch::run_mapped(watch.api(client), &watch.kind.plural, watch.config(), metrics, Ok, tell).await
-}
-
-fn opened(gate: &Gate, whole: bool) {
-    if whole {
-        gate.open();
-    }
-}
-
-/// Takes in what a watch of whole objects tells.
-fn tell(fact: Fact, kind: &ObjectKind, event: Event<Raw>, hearers: &Hearers) {
-    let shared = &hearers.shared;
-    match fact {
-        Fact::Operator => {
-            let event = read::each(event, read::asked::<numaresources::NumaResourcesOperator>);
-            change(shared, fact, |world| {
-                take::asked(world, operator::KIND, |world| &mut world.operators, event)
-            });
+            Topic::NodePoolConfigs => {
+                watcher
+                    .start_map(watch, to, read::node_pool_config, |cluster| &mut cluster.node_pool_configs);
+            }
+            Topic::Nodes => {
+                let mut texts = Texts::default();
+                watcher.start(
+                    watch,
+                    move |node| Ok(nodes::trim(node, &mut texts)),
+                    move |event| {
+                        if to.update(topic, |cluster| take::by_name(&mut cluster.nodes, event)) {
+                            to.nodes.notify_one();
+                        }
+                    },
+                );
+            }
+            Topic::Tls => watcher.start(watch, Ok, move |event| {
+                to.update(topic, |cluster| read::tls(&mut cluster.tls, event));
+                to.shared.read(|cluster| offer(cluster.tls.as_ref(), &to.policy));
+            }),
+            Topic::Observed => {
+                let kind = watch.kind();
+                watcher.start(watch, Ok, move |event| take::observed(&to.shared, &kind, event));
+            }
         }
-        Fact::Scheduler => {
-            let event = read::each(event, read::asked::<numaresources::NumaResourcesScheduler>);
-            change(shared, fact, |world| {
-                take::asked(world, scheduler::KIND, |world| &mut world.schedulers, event)
-            });
-        }
-        Fact::Pool => {
-            let event = read::each(event, read::pool);
-            change(shared, fact, |world| take::table(&mut world.pools, event));
-        }
-        Fact::KubeletConfig => {
-            let event = read::each(event, read::kubelet_config);
-            change(shared, fact, |world| take::table(&mut world.kubelet_configs, event));
-        }
-        Fact::NodePoolConfig => {
-            let event = read::each(event, read::node_pool_config);
-            change(shared, fact, |world| take::table(&mut world.node_pool_configs, event));
-        }
-        Fact::Tls => {
-            change(shared, fact, |world| read::tls(&mut world.tls, event));
-            shared.read(|world| offer(world.tls.as_ref(), &hearers.policy));
-        }
-        Fact::Live => take::live(shared, kind, event),
-        Fact::Node | Fact::Kubelet => {}
-    }
-    if matches!(fact, Fact::Operator | Fact::Scheduler) {
-        hearers.unreadable.send_replace(());
-        hearers.nodes.notify_one();
     }
 }
 
-/// Has our own servers offer what the cluster wants.
+/// Starts the watch of the TLS profile alone, for our own servers on OpenShift.
+pub fn start_tls_profile(watcher: &mut Watcher<'_>, policy: Sender<Policy>) {
+    let mut known = None;
+    watcher.start(TLS_PROFILE, Ok, move |event: Event<Raw>| {
+        read::tls(&mut known, event);
+        offer(known.as_ref(), &policy);
+    });
+}
+
+impl Subscribers {
+    /// Changes the cluster state. The controllers of the topic are queued if `change` returns that something differs.
+    fn update(&self, topic: Topic, change: impl FnOnce(&mut ClusterState) -> bool) -> bool {
+        let mut changed = false;
+        self.shared.update(|cluster| {
+            changed = change(cluster);
+            if changed { topic.controllers() } else { ControllerSet::new() }
+        });
+        changed
+    }
+
+    /// The same for users' objects, which may be unreadable and have node groups.
+    fn update_requests(&self, topic: Topic, change: impl FnOnce(&mut ClusterState) -> bool) {
+        self.update(topic, change);
+        self.unreadable.send_replace(());
+        self.nodes.notify_one();
+    }
+}
+
+/// Gives our own servers the TLS policy of the cluster's profile.
 fn offer(profile: Option<&TlsProfile>, policy: &Sender<Policy>) {
     let Some(profile) = profile else { return };
     match tls::policy(profile) {
@@ -377,11 +379,8 @@ fn offer(profile: Option<&TlsProfile>, policy: &Sender<Policy>) {
             *offered = wanted;
             changed
         })),
-        Err(error) => tracing::warn!(%error, "our own server goes on with what it offered before"),
+        Err(error) => {
+            tracing::warn!(%error, "the TLS profile cannot be used here; our server keeps its TLS policy")
+        }
     }
-}
-
-/// Changes the world; whom it matters to is woken if the change says that something is different.
-fn change(shared: &Shared, fact: Fact, change: impl FnOnce(&mut World) -> bool) {
-    shared.update(|world| if change(world) { fact.matters_to() } else { ControllerSet::new() });
 }

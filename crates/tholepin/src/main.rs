@@ -119,7 +119,7 @@ impl Program {
         let deployer = || deployer::compat::named(name).then_some(Self::Deployer);
         let scheduler = || scheduler::compat::named(name).then_some(Self::Scheduler);
         let tool = || support::Tool::named(name).map(Self::Support);
-        let operator = || operator::dialect::named(name).then_some(Self::Operator);
+        let operator = || operator::compat::named(name).then_some(Self::Operator);
         let exporter = Peer::named(name).map(Self::Exporter);
         let plugin = || deviceplugin::args::is_sample_name(name).then_some(Self::DevicePlugin);
         let exporter = exporter.or_else(plugin);
@@ -192,9 +192,9 @@ fn schedule_as(words: &[OsString]) -> anyhow::Result<ExitCode> {
 fn operate_as(words: &[OsString]) -> anyhow::Result<ExitCode> {
     let words = texts(words)?;
     let (program, arguments) = words.split_first().context("no program name")?;
-    let plan = match operator::dialect::start(program, arguments.to_vec(), &variable) {
-        operator::dialect::Start::End(ending) => return end(&ending),
-        operator::dialect::Start::Run(plan) => plan,
+    let plan = match operator::compat::start(program, arguments.to_vec(), &variable) {
+        Err(ending) => return end(&ending),
+        Ok(plan) => plan,
     };
     let level = log::init(log::Format::Text, plan.verbosity)?;
     plan.notes.iter().for_each(Note::log);

@@ -8,15 +8,15 @@ use deployer::cli::render::Args;
 
 use crate::manifests::{self, NAMESPACE, Options};
 
-/// Prints them. Flags about exporters and schedulers do not matter: those are what the operator is asked for.
+/// Prints the operator's objects. Flags of exporters and schedulers have no effect: the operator makes those.
 ///
 /// # Errors
-/// When a flag's value makes no sense, or standard output cannot be written.
+/// When a flag's value is invalid, or standard output cannot be written.
 pub fn run(args: &Args) -> anyhow::Result<ExitCode> {
     args.print(&manifests::objects(&options(args, NAMESPACE)?)?)
 }
 
-/// Prints those of the operator with the controller of DeviceConfigs.
+/// Prints the objects of the operator with the controller of DeviceConfigs.
 ///
 /// # Errors
 /// As [`run`].

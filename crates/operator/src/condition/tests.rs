@@ -8,6 +8,12 @@ fn at(seconds: i64) -> Timestamp {
 
 const PAUSED: &str = "MachineConfigPoolPaused";
 
+/// The conditions whose status changed.
+fn turned<'a>(old: &'a [Condition], new: &'a [Condition]) -> impl Iterator<Item = &'a Condition> {
+    let same = |new: &Condition| old.iter().any(|old| (&old.type_, &old.status) == (&new.type_, &new.status));
+    new.iter().filter(move |new| !same(new))
+}
+
 /// `type status reason message @time`, one line each.
 fn show(conditions: &[Condition]) -> Vec<String> {
     let line = |condition: &Condition| {

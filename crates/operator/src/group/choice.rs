@@ -1,7 +1,7 @@
-//! Which nodes belong to a pool.
+//! The nodes that belong to a pool.
 //!
-//! In: what its nodes have to be like, and those of other pools that come before it. Out: yes or no for a node; the same for a pod of the pool, as
-//! node selector and node affinity. Never: a node of two pools.
+//! In: the requirements of its nodes, and those of earlier pools. Out: whether a node belongs; the same as a pod's node
+//! selector and node affinity. Never: a node of two pools.
 
 use std::collections::BTreeMap;
 
@@ -10,25 +10,25 @@ use k8s_openapi::apimachinery::pkg::apis::meta::v1::LabelSelector;
 
 use super::requirement::{self, Requirement};
 
-/// The most ways in which a node may differ from those of other pools. Each pool whose nodes need one label is one.
+/// The most terms of a node affinity. Each earlier pool that one label selects needs one.
 const MOST_TERMS: usize = 64;
 
-/// Which nodes.
+/// The nodes of a pool.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Choice {
-    /// Labels they have.
+    /// Labels that they have.
     pub labels: BTreeMap<String, String>,
-    /// What else is required of their labels.
+    /// Further requirements of their labels.
     pub rest: Vec<Requirement>,
-    /// All requirements of at least one of these hold; so that they are nodes of no pool that comes before.
+    /// Sets of requirements, of which one holds completely: the node is in no earlier pool.
     pub apart: Vec<Vec<Requirement>>,
 }
 
 impl Choice {
-    /// The nodes that a selector selects, apart from those of other pools; each of those by all that is required of its nodes.
+    /// The nodes of a selector without those of `others`, the requirements of earlier pools.
     ///
     /// # Errors
-    /// When the selector is not understood, or there is no telling the pools' nodes apart.
+    /// When the selector is invalid, or the pools' nodes cannot be told apart.
     pub fn new(selector: &LabelSelector, others: &[Vec<Requirement>]) -> Result<Self, String> {
         let describe = |error: requirement::Error| format!("its node selector cannot be used: {error}");
         let labels = selector.match_labels.clone().unwrap_or_default();
@@ -46,7 +46,7 @@ impl Choice {
             && self.apart.iter().any(all)
     }
 
-    /// What is required of a pod's node besides [`Self::labels`]; one of the terms has to hold. An exporter cannot run on Windows.
+    /// The terms of a pod's node affinity besides [`Self::labels`], of which one has to hold. Windows is excluded.
     #[must_use]
     pub fn terms(&self) -> Vec<NodeSelectorTerm> {
         let linux = Requirement::equals("kubernetes.io/os", "windows").opposite();
@@ -60,7 +60,7 @@ impl Choice {
     }
 }
 
-/// What nodes are like that are none of the others': one of the terms. `labels` they have anyway.
+/// The terms of which one holds for nodes of none of the others. The nodes have `labels` anyway.
 fn apart(
     labels: &BTreeMap<String, String>,
     others: &[Vec<Requirement>],
@@ -68,10 +68,10 @@ fn apart(
     let mut terms: Vec<Vec<Requirement>> = vec![Vec::new()];
     for other in others {
         let ways: Vec<Requirement> = other.iter().map(Requirement::opposite).collect();
-        // What contradicts the labels holds nowhere; if all of it does, the other pool has every node.
+        // A way that contradicts the labels is impossible; if all are, the other pool has every node.
         let label = |key: &str| labels.get(key).map(String::as_str);
-        let hopeless = |way: &&Requirement| !labels.contains_key(&way.key) || way.holds(label);
-        let possible: Vec<&Requirement> = ways.iter().filter(hopeless).collect();
+        let is_possible = |way: &&Requirement| !labels.contains_key(&way.key) || way.holds(label);
+        let possible: Vec<&Requirement> = ways.iter().filter(is_possible).collect();
         let ways = if possible.is_empty() { ways.iter().collect() } else { possible };
         if ways.is_empty() {
             return Err("another pool that comes before it selects every node".to_owned());

@@ -1,41 +1,41 @@
-//! What a label has to be like.
+//! Requirements of labels.
 //!
-//! In: selectors as objects have them. Out: yes or no for labels; the same as a pod's node affinity has it; the opposite. Never: a selector that
-//! the API server would not understand.
+//! In: selectors of objects. Out: whether labels meet them; the same as a pod's node affinity; the opposite. Never: a
+//! selector that the API server would refuse.
 
 use std::fmt;
 
 use k8s_openapi::api::core::v1::NodeSelectorRequirement;
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::{LabelSelector, LabelSelectorRequirement};
 
-/// What one label has to be like.
+/// A requirement of one label.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub struct Requirement {
     /// The label.
     pub key: String,
-    /// How it is compared.
+    /// The comparison.
     pub operator: Operator,
-    /// With what; in the order of the selector. For [`Operator::Exists`] and [`Operator::DoesNotExist`] empty.
+    /// The values, in the order of the selector; none for [`Operator::Exists`] and [`Operator::DoesNotExist`].
     pub values: Vec<String>,
 }
 
-/// How a label is compared.
+/// The comparison of a label.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Operator {
-    /// It is there and one of the values.
+    /// The label has one of the values.
     In,
-    /// It is none of the values, or not there.
+    /// The label has none of the values, or is missing.
     NotIn,
-    /// It is there.
+    /// The label exists.
     Exists,
-    /// It is not there.
+    /// The label is missing.
     DoesNotExist,
 }
 
-/// A selector that nobody understands.
+/// Why a selector is invalid.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum Error {
-    /// An operator there is not.
+    /// An unknown operator.
     #[error("{0:?} is not a valid label selector operator; allowed are In, NotIn, Exists and DoesNotExist")]
     Operator(String),
     /// Too many or too few values for the operator.
@@ -45,13 +45,13 @@ pub enum Error {
         key: String,
         /// The operator.
         operator: Operator,
-        /// How many there may be.
+        /// The allowed number of values.
         allowed: &'static str,
     },
 }
 
 impl Operator {
-    /// As selectors have it.
+    /// The name in selectors.
     #[must_use]
     pub fn as_str(self) -> &'static str {
         match self {
@@ -83,7 +83,7 @@ impl Requirement {
         Self { key: key.to_owned(), operator: Operator::In, values: vec![value.to_owned()] }
     }
 
-    /// All that a selector requires; nothing, for one that selects everything.
+    /// All requirements of a selector; none for one that selects everything.
     ///
     /// # Errors
     /// When an operator is unknown, or has values that it cannot have.
@@ -104,7 +104,7 @@ impl Requirement {
         Err(Error::Values { key, operator, allowed })
     }
 
-    /// Whether labels are like this; `label` has the value of one.
+    /// Whether labels meet the requirement; `label` returns the value of a label.
     pub fn holds<'a>(&self, label: impl Fn(&str) -> Option<&'a str>) -> bool {
         let value = label(&self.key);
         let listed = || value.is_some_and(|value| self.values.iter().any(|one| one == value));
@@ -116,13 +116,13 @@ impl Requirement {
         }
     }
 
-    /// What holds exactly where this does not.
+    /// The requirement that holds exactly where this one does not.
     #[must_use]
     pub fn opposite(&self) -> Self {
         Self { operator: self.operator.opposite(), ..self.clone() }
     }
 
-    /// As a pod's node affinity has it.
+    /// The requirement of a pod's node affinity.
     #[must_use]
     pub fn of_node(&self) -> NodeSelectorRequirement {
         NodeSelectorRequirement {
@@ -133,8 +133,8 @@ impl Requirement {
     }
 }
 
-/// Whether a selector selects labels. As in Kubernetes, none selects nothing and an empty one everything; one that is not understood
-/// selects nothing.
+/// Whether a selector selects labels. As in Kubernetes, a missing selector selects nothing and an empty one everything;
+/// an invalid one selects nothing.
 pub fn selects<'a>(selector: Option<&LabelSelector>, label: impl Fn(&str) -> Option<&'a str> + Copy) -> bool {
     let all = selector.and_then(|selector| Requirement::all(selector).ok());
     all.is_some_and(|all| all.iter().all(|requirement| requirement.holds(label)))
@@ -184,7 +184,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_no_selector_is_refused() {
+    fn invalid_selectors_are_refused() {
         for (operator, values, wanted) in [
             ("in", &["x"][..], "\"in\" is not a valid label selector operator"),
             ("Gt", &["1"], "\"Gt\" is not a valid label selector operator"),
@@ -218,7 +218,8 @@ mod tests {
     }
 
     proptest! {
-        /// Selectors mean what kube's client library says they mean, and the opposite holds exactly where the requirement does not.
+        /// Selectors mean the same as in kube's client library, and the opposite holds exactly where the requirement
+        /// does not.
         #[test]
         fn selectors_mean_what_kubernetes_means(
             keys in prop::collection::vec((0..3_usize, 0..4_usize, 1..3_usize), 0..4),

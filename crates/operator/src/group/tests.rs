@@ -1,5 +1,5 @@
-//! Groups and their pools, by the names of docs/parity-operator.md; which nodes are in a pool, compared with a description of its own of what the
-//! Machine Config Operator does.
+//! Groups and their pools, by the names of docs/parity-operator.md; which nodes are in a pool, compared with a
+//! description of its own of what the Machine Config Operator does.
 
 use std::sync::Arc;
 
@@ -8,10 +8,10 @@ use proptest::prelude::*;
 use serde_json::{Value, json};
 
 use super::*;
-use crate::world::{Image, Node, Place};
+use crate::cluster_state::{Environment, Image, Node};
 
-fn world(platform: Platform, pools: &[(&str, Value)]) -> World {
-    let mut world = World::new(Place {
+fn cluster(platform: Platform, pools: &[(&str, Value)]) -> ClusterState {
+    let mut cluster = ClusterState::new(Environment {
         platform,
         version: None,
         namespace: "numaresources".to_owned(),
@@ -31,9 +31,9 @@ fn world(platform: Platform, pools: &[(&str, Value)]) -> World {
             node_selector: serde_json::from_value(selector.clone()).unwrap(),
             ..MachineConfigPool::default()
         };
-        world.pools.insert((*name).to_owned(), pool);
+        cluster.pools.insert((*name).to_owned(), pool);
     }
-    world
+    cluster
 }
 
 fn operator(groups: &Value) -> NumaResourcesOperator {
@@ -53,9 +53,9 @@ fn selecting(selector: Value) -> Value {
 }
 
 /// The pools of each group, or what is wrong.
-fn show(world: &World, groups: &Value) -> String {
+fn show(cluster: &ClusterState, groups: &Value) -> String {
     let operator = operator(groups);
-    let groups = match Groups::new(world, &operator) {
+    let groups = match Groups::new(cluster, &operator) {
         Ok(groups) => groups,
         Err(mistakes) => return mistakes,
     };
@@ -89,15 +89,15 @@ fn a011_a012_pools_of_groups() {
         (Platform::HyperShift, json!([named("z"), named("a")]), "z; a"),
         (Platform::Kubernetes, json!([{ "poolName": "z", "nodeSelector": role("z") }, named("a")]), "z; a"),
     ] {
-        let world = world(platform, &[("c", role("c")), ("a", role("a")), ("b", role("b"))]);
-        assert_eq!(show(&world, &groups), wanted, "{platform} {groups}");
+        let cluster = cluster(platform, &[("c", role("c")), ("a", role("a")), ("b", role("b"))]);
+        assert_eq!(show(&cluster, &groups), wanted, "{platform} {groups}");
     }
 }
 
 /// The pool of a node with these labels.
-fn pool_of(world: &World, groups: &Value, labels: &[(&str, &str)]) -> Option<String> {
+fn pool_of(cluster: &ClusterState, groups: &Value, labels: &[(&str, &str)]) -> Option<String> {
     let operator = operator(groups);
-    let groups = Groups::new(world, &operator).unwrap();
+    let groups = Groups::new(cluster, &operator).unwrap();
     let label = |key: &str| labels.iter().find(|(other, _)| *other == key).map(|(_, value)| *value);
     groups.pool_of(label).map(|pool| pool.name.to_owned())
 }
@@ -112,7 +112,7 @@ fn b22_a_node_is_in_one_pool() {
         ("master", role("master")),
         ("empty", json!({})),
     ];
-    let world = world(Platform::OpenShift, &pools);
+    let cluster = cluster(Platform::OpenShift, &pools);
     let all = json!([named("worker"), named("infra"), named("cnf"), named("master")]);
     for (groups, roles, wanted) in [
         (&all, &["worker"][..], Some("worker")),
@@ -129,14 +129,14 @@ fn b22_a_node_is_in_one_pool() {
     ] {
         let roles: Vec<String> = roles.iter().map(|name| format!("role/{name}")).collect();
         let labels: Vec<(&str, &str)> = roles.iter().map(|role| (role.as_str(), "")).collect();
-        assert_eq!(pool_of(&world, groups, &labels).as_deref(), wanted, "{groups} {roles:?}");
+        assert_eq!(pool_of(&cluster, groups, &labels).as_deref(), wanted, "{groups} {roles:?}");
     }
 }
 
 /// On Kubernetes the first group that selects a node has it; on HyperShift a node says itself where it belongs.
 #[test]
 fn nodes_of_groups_without_machine_config_pools() {
-    let plain = world(Platform::Kubernetes, &[]);
+    let plain = cluster(Platform::Kubernetes, &[]);
     let groups = json!([
         { "poolName": "a", "nodeSelector": { "matchLabels": { "x": "1", "y": "1" } } },
         { "poolName": "b", "nodeSelector": { "matchLabels": { "x": "1" } } },
@@ -151,7 +151,7 @@ fn nodes_of_groups_without_machine_config_pools() {
     ] {
         assert_eq!(pool_of(&plain, &groups, labels).as_deref(), Some(wanted), "{labels:?}");
     }
-    let hosted = world(Platform::HyperShift, &[]);
+    let hosted = cluster(Platform::HyperShift, &[]);
     let groups = json!([named("a"), named("b")]);
     let label = "hypershift.openshift.io/nodePool";
     assert_eq!(pool_of(&hosted, &groups, &[(label, "b")]).as_deref(), Some("b"));
@@ -171,9 +171,9 @@ fn pools_that_cannot_be_told_apart_are_refused() {
     let mut pools: Vec<(&str, Value)> =
         pools.iter().map(|(name, pool)| (name.as_str(), pool.clone())).collect();
     pools.push(("worker", role("worker")));
-    let world = world(Platform::OpenShift, &pools);
+    let cluster = cluster(Platform::OpenShift, &pools);
     let operator = operator(&json!([named("worker")]));
-    let groups = Groups::new(&world, &operator).unwrap();
+    let groups = Groups::new(&cluster, &operator).unwrap();
     let (_, pool) = groups.pools().next().unwrap();
     let error = pool.nodes.as_ref().unwrap_err();
     assert!(error.starts_with("its nodes cannot be told from those of other pools"), "{error}");
@@ -181,7 +181,7 @@ fn pools_that_cannot_be_told_apart_are_refused() {
 
 /// What the Machine Config Operator does, in the order of its own code: the pools that select the node; then who wins.
 fn its_pool<'a>(
-    world: &'a World,
+    cluster: &'a ClusterState,
     managed: &[&'a str],
     label: &dyn Fn(&str) -> Option<&'static str>,
 ) -> Option<&'a str> {
@@ -200,7 +200,7 @@ fn its_pool<'a>(
         *selector != LabelSelector::default() && labels && expressions
     };
     let there: Vec<&str> =
-        world.pools.iter().filter(|(_, pool)| selects(pool)).map(|(name, _)| name.as_str()).collect();
+        cluster.pools.iter().filter(|(_, pool)| selects(pool)).map(|(name, _)| name.as_str()).collect();
     if there.contains(&"master") {
         return Some("master");
     }
@@ -256,7 +256,8 @@ fn allows(one: &NodeSelectorRequirement, value: Option<&str>) -> bool {
 }
 
 proptest! {
-    /// Whatever pools select: a node is where the Machine Config Operator has it; and pods of a pool may run there and nowhere else.
+    /// For all selectors: a node is in the Machine Config Operator's pool, and pods of a pool may run on its nodes
+    /// only.
     #[test]
     fn pods_run_on_the_nodes_of_their_pool(
         selectors in prop::collection::vec(any_selector(), 4),
@@ -265,11 +266,11 @@ proptest! {
     ) {
         let names = ["cnf", "infra", "master", "worker"];
         let pools: Vec<(&str, Value)> = names.into_iter().zip(selectors).collect();
-        let world = world(Platform::OpenShift, &pools);
+        let cluster = cluster(Platform::OpenShift, &pools);
         let managed: Vec<&str> =
             names.into_iter().enumerate().filter(|(index, _)| Some(*index) != without).map(|(_, name)| name).collect();
         let operator = operator(&managed.iter().copied().map(named).collect());
-        let groups = Groups::new(&world, &operator).unwrap();
+        let groups = Groups::new(&cluster, &operator).unwrap();
         let node = Node {
             labels: KEYS.iter().zip(&labels)
                 .filter_map(|(key, value)| Some((Arc::from(*key), Arc::from(VALUES[(*value)?])))).collect(),
@@ -279,7 +280,7 @@ proptest! {
         let fixed = |key: &str| -> Option<&'static str> {
             VALUES.into_iter().find(|value| label(key) == Some(*value))
         };
-        let expected = its_pool(&world, &managed, &fixed).filter(|name| managed.contains(name));
+        let expected = its_pool(&cluster, &managed, &fixed).filter(|name| managed.contains(name));
         prop_assert_eq!(groups.pool_of(label).map(|pool| pool.name), expected);
         for (_, pool) in groups.pools() {
             let Ok(choice) = &pool.nodes else { continue };

@@ -1,7 +1,7 @@
-//! What a kubelet was told, as four kinds of cluster keep it.
+//! The Topology Manager's settings in objects and answers.
 //!
-//! In: objects and answers as they are on the wire. Out: what they say of the Topology Manager, or one line about what cannot be read.
-//! Never: a call; a value that nobody stated, unless the text is all that a kubelet was told.
+//! In: objects and answers as JSON. Out: settings, or one line about what cannot be read. Never: a call; a default,
+//! unless the text is a kubelet's complete configuration.
 
 use std::collections::BTreeMap;
 use std::path::Path;
@@ -13,13 +13,13 @@ use runtime::yaml::{self, Mode};
 use serde::Deserialize;
 use serde_json::Value;
 
-use crate::world::{KubeletConfig, KubeletSettings, NodePoolConfig, Rank};
+use crate::cluster_state::{KubeletConfig, KubeletSettings, NodePoolConfig, Rank};
 
 /// The key under which HyperShift keeps a KubeletConfig in a ConfigMap.
 const NODE_POOL_KEY: &str = "config";
-/// Where a ConfigMap given by a user may have the KubeletConfiguration; kubeadm's own has it in the second.
+/// The keys under which a user's ConfigMap may have the KubeletConfiguration; kubeadm's has the second.
 const CONFIG_MAP_KEYS: [&str; 3] = ["config", "kubelet", "kubelet-config"];
-/// The group of KubeletConfig objects; its versions differ in nothing that matters here.
+/// The group of KubeletConfig objects; all its versions have the fields that are read here.
 const GROUP: &str = "machineconfiguration.openshift.io/";
 
 /// Reads an OpenShift KubeletConfig, the whole object.
@@ -39,7 +39,7 @@ pub fn kubelet_config(object: &Value) -> KubeletConfig {
     }
 }
 
-/// Reads a ConfigMap in which HyperShift keeps a KubeletConfig; it need not have data.
+/// Reads a ConfigMap in which HyperShift keeps a KubeletConfig; it may lack data.
 #[must_use]
 pub fn node_pool_config(
     labels: Option<&BTreeMap<String, String>>,
@@ -58,10 +58,10 @@ pub fn node_pool_config(
     NodePoolConfig { node_pool: node_pool.unwrap_or_default(), payload }
 }
 
-/// Reads the data of a ConfigMap in which a user keeps a KubeletConfiguration that is all a kubelet was told.
+/// Reads the data of a user's ConfigMap with a complete KubeletConfiguration.
 ///
 /// # Errors
-/// When there is none in it, or one that no kubelet would start with.
+/// When it has none, or one that no kubelet would start with.
 pub fn config_map(data: &BTreeMap<String, String>) -> Result<KubeletSettings, String> {
     let there = CONFIG_MAP_KEYS.into_iter().find_map(|key| data.get(key).map(|text| (key, text)));
     let Some((key, text)) = there else {
@@ -71,16 +71,16 @@ pub fn config_map(data: &BTreeMap<String, String>) -> Result<KubeletSettings, St
     Ok(effective(&configuration))
 }
 
-/// Reads what a kubelet answers on `/configz`. The caller bounds its size.
+/// Reads a kubelet's answer on `/configz`. The caller limits its size.
 ///
 /// # Errors
-/// When it is no such answer.
+/// When it is another answer.
 pub fn configz(answer: &str) -> Result<KubeletSettings, String> {
     let configuration = Configuration::from_configz(answer, Path::new("configz"));
     configuration.map(|configuration| effective(&configuration)).map_err(|error| error.to_string())
 }
 
-/// The KubeletConfiguration in a KubeletConfig. It is merged into what the platform has, so what it leaves out is not known here.
+/// The KubeletConfiguration in a KubeletConfig. The platform merges it into its own, so missing fields are unknown.
 fn payload(object: &Value) -> Option<Result<KubeletSettings, String>> {
     let part = object.pointer("/spec/kubeletConfig").filter(|part| !part.is_null())?;
     let stated = Stated::read(part, Path::new("spec.kubeletConfig"));
@@ -88,6 +88,13 @@ fn payload(object: &Value) -> Option<Result<KubeletSettings, String>> {
         Ok(Stated { policy, scope }) => Ok(KubeletSettings { policy, scope }),
         Err(error) => Err(error.to_string()),
     })
+}
+
+/// The entries of a map whose values are texts.
+#[must_use]
+pub fn texts(map: &Value) -> BTreeMap<String, String> {
+    let entries = map.as_object().into_iter().flatten();
+    entries.filter_map(|(key, value)| Some((key.clone(), value.as_str()?.to_owned()))).collect()
 }
 
 /// The same object, if it is a KubeletConfig.
@@ -102,7 +109,7 @@ fn identified(object: Value) -> Result<Value, String> {
     Err(format!("{NODE_POOL_KEY}: {found} is not a KubeletConfig of {}", GROUP.trim_end_matches('/')))
 }
 
-/// What a kubelet with this configuration does.
+/// The settings of a kubelet with this configuration, defaults filled in.
 fn effective(configuration: &Configuration) -> KubeletSettings {
     KubeletSettings {
         policy: Some(configuration.rules.policy.as_str().to_owned()),
@@ -139,7 +146,7 @@ mod tests {
         assert_eq!(of(&Value::Null), None);
     }
 
-    /// What is empty for Go (raw bytes) is `null` on the wire; what else is no KubeletConfiguration is an error.
+    /// Go's empty raw bytes are `null` on the wire; any other value that is no KubeletConfiguration is an error.
     #[test]
     fn k004_a_payload_that_is_none_is_an_error() {
         fails(of(&json!("")), &["spec.kubeletConfig", "not a map of fields"]);
@@ -149,10 +156,10 @@ mod tests {
     }
 
     #[test]
-    fn a_payload_is_taken_word_for_word() {
+    fn settings_are_read_verbatim() {
         let both = json!({"topologyManagerPolicy": "single-numa-node", "topologyManagerScope": "pod"});
         assert_eq!(of(&both), Some(Ok(settings("single-numa-node", "pod"))));
-        // No such policy; it is the kubelet that says so, not we.
+        // An unknown policy is left to the kubelet.
         assert_eq!(of(&json!({"topologyManagerPolicy": "odd"})), Some(Ok(settings("odd", ""))));
         assert_eq!(of(&json!({"TOPOLOGYMANAGERPOLICY": "none"})), Some(Ok(settings("none", ""))));
         assert_eq!(of(&json!({"topologyManagerScope": "", "maxPods": "many"})), Some(Ok(settings("", ""))));
@@ -202,7 +209,7 @@ mod tests {
     }
 
     #[test]
-    fn a_config_map_has_all_that_a_kubelet_was_told() {
+    fn a_config_map_is_a_complete_configuration() {
         for key in CONFIG_MAP_KEYS {
             let text = "kind: KubeletConfiguration\ntopologyManagerPolicy: best-effort\n";
             assert_eq!(config_map(&map(key, text)), Ok(settings("best-effort", "container")));
@@ -214,7 +221,7 @@ mod tests {
     }
 
     #[test]
-    fn an_answer_of_configz_has_all_that_a_kubelet_was_told() {
+    fn an_answer_of_configz_is_a_complete_configuration() {
         let answer =
             r#"{"kubeletconfig": {"topologyManagerPolicy": "restricted", "topologyManagerScope": "pod"}}"#;
         assert_eq!(configz(answer), Ok(settings("restricted", "pod")));

@@ -1,7 +1,7 @@
-//! Who knows what the kubelets of a pool were told, and who of several is right.
+//! The sources of kubelets' settings, pool by pool, and the choice among several.
 //!
-//! In: [`World`], a pool. Out: [`Told`]. Never: another answer because somebody stopped answering, or wrote what cannot be read: then what
-//! was written for the exporters before holds.
+//! In: [`ClusterState`], a pool. Out: [`PoolSettings`]. Never: other settings because a kubelet stopped answering or an
+//! object became unreadable: then those that were written for the exporters before hold.
 
 use std::collections::BTreeSet;
 
@@ -12,182 +12,171 @@ use serde_json::Value;
 use topology::policy::{Policy, Scope};
 
 use super::{Warning, data, payload, written};
+use crate::cluster_state::{ClusterState, KubeletSettings, Rank};
 use crate::group::selects;
-use crate::world::{KubeletSettings, World};
 
-/// What the kubelets of a pool were told.
-#[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub struct Told {
-    /// That; `None`: it is not known, or nobody told them anything.
+/// The settings of a pool's kubelets.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct PoolSettings {
+    /// The settings; `None`: they are unknown, or no object states any.
     pub settings: Option<KubeletSettings>,
-    /// It is still to be heard.
-    pub awaited: bool,
-    /// What people should know.
+    /// Whether kubelets are still to be asked.
+    pub pending: bool,
+    /// Warnings for people.
     pub warnings: Vec<Warning>,
 }
 
-/// Something that may hold a KubeletConfiguration.
-struct Candidate<'a, R> {
-    /// Of several the greatest counts.
-    rank: R,
-    name: &'a str,
-    payload: &'a Result<KubeletSettings, String>,
-}
-
-/// What the kubelets of a pool were told.
-#[must_use]
-pub fn told(world: &World, operator: &NumaResourcesOperator, pool: &str) -> Told {
-    let mut told = match world.place.platform {
-        Platform::OpenShift => by_kubelet_configs(world, operator, pool),
-        Platform::HyperShift => by_node_pool_configs(world, operator, pool),
-        _ => by_kubelets(world, operator, pool),
-    };
-    let odd = told.settings.as_ref().and_then(|settings| odd(pool, settings));
-    told.warnings.extend(odd);
-    told
-}
-
-/// HyperShift: ConfigMaps that are for no NodePool.
-#[must_use]
-pub fn lost(world: &World) -> Vec<Warning> {
-    let lost = world.node_pool_configs.iter().filter(|(_, config)| config.node_pool.is_empty());
-    lost.map(|(name, _)| Warning {
-        reason: "NodePoolUnknown",
-        message: format!(
-            "ConfigMap {name:?} has no label {}, so it is for no NodePool",
-            keys::LABEL_NODE_POOL
-        ),
-    })
-    .collect()
-}
-
-/// OpenShift: the Machine Config Operator makes a MachineConfig of each KubeletConfig that selects the pool, and the greatest counts.
-fn by_kubelet_configs(world: &World, operator: &NumaResourcesOperator, pool: &str) -> Told {
-    let labels = world.pools.get(pool).map(|pool| &pool.labels);
-    let mut candidates = Vec::new();
-    for (name, config) in &world.kubelet_configs {
-        let label = |key: &str| labels?.get(key).map(String::as_str);
-        let selected = config.pool_selector.is_some() && selects(config.pool_selector.as_ref(), label);
-        if let (true, Some(payload)) = (selected, &config.payload) {
-            candidates.push(Candidate { rank: &config.rank, name, payload });
-        }
+impl PoolSettings {
+    fn new(settings: Option<KubeletSettings>, warning: Option<Warning>) -> Self {
+        Self { settings, pending: false, warnings: warning.into_iter().collect() }
     }
-    chosen(world, operator, pool, "KubeletConfig", candidates)
 }
 
-/// HyperShift: ConfigMaps bear the name of their NodePool. There should be one; of several the last by name is taken.
-fn by_node_pool_configs(world: &World, operator: &NumaResourcesOperator, pool: &str) -> Told {
-    let mine = world.node_pool_configs.iter().filter(|(_, config)| config.node_pool == pool);
-    let candidate = |(name, config)| {
-        let config: &crate::world::NodePoolConfig = config;
-        config.payload.as_ref().map(|payload| Candidate { rank: (), name, payload })
+/// An object that may state the settings: its rank among several (the greatest counts), its name, its content.
+type Candidate<'a> = (Option<&'a Rank>, &'a String, &'a Result<KubeletSettings, String>);
+
+/// The settings of a pool's kubelets.
+#[must_use]
+pub fn pool_settings(cluster: &ClusterState, operator: &NumaResourcesOperator, pool: &str) -> PoolSettings {
+    let mut found = match cluster.environment.platform {
+        Platform::OpenShift => {
+            by_objects(cluster, operator, pool, "KubeletConfig", kubelet_configs(cluster, pool))
+        }
+        Platform::HyperShift => {
+            by_objects(cluster, operator, pool, "ConfigMap", node_pool_configs(cluster, pool))
+        }
+        Platform::Kubernetes => by_kubelets(cluster, operator, pool),
     };
-    let candidates = mine.filter_map(|(name, config)| candidate((name.as_str(), config))).collect();
-    chosen(world, operator, pool, "ConfigMap", candidates)
+    found.warnings.extend(found.settings.as_ref().and_then(|settings| unknown_values(pool, settings)));
+    found
 }
 
-/// The one that counts; without any the kubelets have their defaults, which has to be said only if there is something else to say.
-fn chosen<R: Ord>(
-    world: &World,
+/// HyperShift: warnings about ConfigMaps without a NodePool.
+#[must_use]
+pub fn orphaned(cluster: &ClusterState) -> Vec<Warning> {
+    let orphaned = cluster.node_pool_configs.iter().filter(|(_, config)| config.node_pool.is_empty());
+    let warning = |(name, _): (&String, _)| {
+        let message =
+            format!("ConfigMap {name:?} has no label {}, so it is for no NodePool", keys::LABEL_NODE_POOL);
+        Warning { reason: "NodePoolUnknown", message }
+    };
+    orphaned.map(warning).collect()
+}
+
+/// OpenShift: each KubeletConfig that selects the pool becomes a MachineConfig, and the greatest counts.
+fn kubelet_configs<'a>(cluster: &'a ClusterState, pool: &str) -> Vec<Candidate<'a>> {
+    let label = |key: &str| cluster.pools.get(pool)?.labels.get(key).map(String::as_str);
+    let selecting =
+        cluster.kubelet_configs.iter().filter(|(_, one)| selects(one.pool_selector.as_ref(), label));
+    selecting.filter_map(|(name, one)| Some((Some(&one.rank), name, one.payload.as_ref()?))).collect()
+}
+
+/// HyperShift: ConfigMaps have the name of their NodePool in a label. Of several the last by name counts.
+fn node_pool_configs<'a>(cluster: &'a ClusterState, pool: &str) -> Vec<Candidate<'a>> {
+    let own = cluster.node_pool_configs.iter().filter(|(_, one)| one.node_pool == pool);
+    own.filter_map(|(name, one)| Some((None, name, one.payload.as_ref()?))).collect()
+}
+
+/// The settings of the candidate that counts. Without one the kubelets have their defaults, which are stated only
+/// beside exclusions.
+fn by_objects(
+    cluster: &ClusterState,
     operator: &NumaResourcesOperator,
     pool: &str,
     kind: &str,
-    mut candidates: Vec<Candidate<'_, R>>,
-) -> Told {
-    candidates.sort_by(|a, b| (&a.rank, a.name).cmp(&(&b.rank, b.name)));
-    let Some(last) = candidates.last() else {
-        let warnings = vec![warning(
-            "NoKubeletConfig",
-            pool,
-            format!("no {kind} with a KubeletConfiguration is for it, so its kubelets align nothing"),
-        )];
-        let settings = (!operator.spec.pod_excludes.is_empty()).then(KubeletSettings::default);
-        return Told { settings, awaited: false, warnings };
-    };
-    let mut warnings = Vec::new();
-    if candidates.len() > 1 {
-        let names: Vec<String> = candidates.iter().map(|candidate| format!("{:?}", candidate.name)).collect();
+    mut candidates: Vec<Candidate<'_>>,
+) -> PoolSettings {
+    candidates.sort();
+    let Some(&(_, last, payload)) = candidates.last() else {
         let message =
-            format!("{} {kind}s are for it: {}; {:?} counts", names.len(), names.join(", "), last.name);
-        warnings.push(warning("ConflictingKubeletConfigs", pool, message));
-    }
-    let settings = match last.payload {
-        Ok(settings) => Some(settings.clone()),
-        Err(error) => {
-            let message = format!("{kind} {:?}: {error}; its exporters keep what they were told", last.name);
-            warnings.push(warning("InvalidKubeletConfig", pool, message));
-            remembered(world, pool)
-        }
+            format!("no {kind} with a KubeletConfiguration is for it, so its kubelets align nothing");
+        let settings = (!operator.spec.pod_excludes.is_empty()).then(KubeletSettings::default);
+        return PoolSettings::new(settings, Some(warning("NoKubeletConfig", pool, message)));
     };
-    Told { settings, awaited: false, warnings }
+    let conflict = (candidates.len() > 1).then(|| {
+        let names: Vec<String> = candidates.iter().map(|(_, name, _)| format!("{name:?}")).collect();
+        let message = format!("{} {kind}s are for it: {}; {last:?} counts", names.len(), names.join(", "));
+        warning("ConflictingKubeletConfigs", pool, message)
+    });
+    let read = payload.clone().map_err(|error| format!("{kind} {last:?}: {error}"));
+    let mut found = read_or_remembered(cluster, pool, read);
+    found.warnings.splice(..0, conflict);
+    found
+}
+
+/// Settings that were read; where they could not be read, those that were written for the exporters before.
+fn read_or_remembered(
+    cluster: &ClusterState,
+    pool: &str,
+    read: Result<KubeletSettings, String>,
+) -> PoolSettings {
+    match read {
+        Ok(settings) => PoolSettings::new(Some(settings), None),
+        Err(error) => {
+            let message = format!("{error}; its exporters keep their configuration");
+            PoolSettings::new(remembered(cluster, pool), Some(warning("InvalidKubeletConfig", pool, message)))
+        }
+    }
 }
 
 /// Kubernetes: a ConfigMap that the group names, else the kubelets themselves, if they agree.
-fn by_kubelets(world: &World, operator: &NumaResourcesOperator, pool: &str) -> Told {
+fn by_kubelets(cluster: &ClusterState, operator: &NumaResourcesOperator, pool: &str) -> PoolSettings {
     let group = operator.spec.node_groups.iter().find(|group| group.pool_name.as_deref() == Some(pool));
     if let Some(name) = group.and_then(|group| group.kubelet_config_map.as_deref()) {
-        return by_config_map(world, pool, name);
+        let missing = || format!("it is not in namespace {:?}", cluster.environment.namespace);
+        let read = data(cluster, name).ok_or_else(missing).and_then(|data| payload::config_map(&data));
+        return read_or_remembered(
+            cluster,
+            pool,
+            read.map_err(|error| format!("ConfigMap {name:?}: {error}")),
+        );
     }
-    let Some(kubelets) = world.kubelets.get(pool) else {
-        let settings = remembered(world, pool);
-        return Told { awaited: settings.is_none(), settings, warnings: Vec::new() };
+    let Some(answers) = cluster.kubelets.get(pool) else {
+        let settings = remembered(cluster, pool);
+        return PoolSettings { pending: settings.is_none(), settings, warnings: Vec::new() };
     };
-    let answers: BTreeSet<&KubeletSettings> = kubelets.answers.values().flatten().collect();
-    let mut answers = answers.into_iter();
-    match (answers.next(), answers.next()) {
-        (Some(settings), None) => Told { settings: Some(settings.clone()), ..Told::default() },
+    let different: BTreeSet<&KubeletSettings> = answers.values().flatten().collect();
+    let mut different = different.into_iter();
+    match (different.next(), different.next()) {
+        (Some(settings), None) => PoolSettings::new(Some(settings.clone()), None),
         (Some(_), Some(_)) => {
-            let each = |(node, answer): (&String, &Result<KubeletSettings, String>)| {
-                Some(format!("{node} {}", described(answer.as_ref().ok()?)))
-            };
-            let each: Vec<String> = kubelets.answers.iter().filter_map(each).collect();
+            let answers = answers.iter().filter_map(|(node, answer)| Some((node, answer.as_ref().ok()?)));
+            let each: Vec<String> =
+                answers.map(|(node, settings)| format!("{node} {}", described(settings))).collect();
             let message =
                 format!("its kubelets differ ({}): each exporter reads its own node's", each.join(", "));
-            Told { warnings: vec![warning("KubeletsDiffer", pool, message)], ..Told::default() }
+            PoolSettings::new(None, Some(warning("KubeletsDiffer", pool, message)))
         }
         (None, _) => {
-            let why = kubelets.answers.iter().find_map(|(node, answer)| {
-                answer.as_ref().err().map(|error| format!("no kubelet said how it aligns ({node}: {error})"))
-            });
-            let warnings = why.map(|message| warning("KubeletsSilent", pool, message)).into_iter().collect();
-            Told { settings: remembered(world, pool), awaited: false, warnings }
+            let failed = answers.iter().find_map(|(node, answer)| Some((node, answer.as_ref().err()?)));
+            let message = |(node, error)| format!("no kubelet said how it aligns ({node}: {error})");
+            let warning = failed.map(message).map(|message| warning("KubeletsSilent", pool, message));
+            PoolSettings::new(remembered(cluster, pool), warning)
         }
     }
 }
 
-/// Kubernetes: what a ConfigMap of the user's says.
-fn by_config_map(world: &World, pool: &str, name: &str) -> Told {
-    let read = data(world, name).ok_or_else(|| format!("it is not in namespace {:?}", world.place.namespace));
-    match read.and_then(|data| payload::config_map(&data)) {
-        Ok(settings) => Told { settings: Some(settings), ..Told::default() },
-        Err(error) => {
-            let message = format!("ConfigMap {name:?}: {error}; its exporters keep what they were told");
-            let warnings = vec![warning("InvalidKubeletConfig", pool, message)];
-            Told { settings: remembered(world, pool), awaited: false, warnings }
-        }
-    }
-}
-
-/// What the exporters were told before.
-fn remembered(world: &World, pool: &str) -> Option<KubeletSettings> {
-    let file: Value = yaml::read_str(super::KEY, &written(world, pool)?, Mode::Lenient).ok()?;
+/// The settings that were written for the exporters before.
+fn remembered(cluster: &ClusterState, pool: &str) -> Option<KubeletSettings> {
+    let file: Value = yaml::read_str(super::KEY, &written(cluster, pool)?, Mode::Lenient).ok()?;
     let kubelet = file.get("kubelet").filter(|kubelet| kubelet.is_object())?;
     let text = |field: &str| kubelet[field].as_str().filter(|text| !text.is_empty()).map(str::to_owned);
     Some(KubeletSettings { policy: text("topologyManagerPolicy"), scope: text("topologyManagerScope") })
 }
 
-/// Values that no kubelet knows. They are passed on: a newer kubelet may.
-fn odd(pool: &str, settings: &KubeletSettings) -> Option<Warning> {
-    let odd = |field: &str, text: &Option<String>, known: bool| {
-        text.as_ref().filter(|_| !known).map(|text| format!("{field} {text:?} is not known"))
+/// Warns of values that are unknown here. They are passed on: a newer kubelet may know them.
+fn unknown_values(pool: &str, settings: &KubeletSettings) -> Option<Warning> {
+    let unknown = |field: &str, text: &Option<String>, is_known: fn(&str) -> bool| {
+        let text = text.as_ref().filter(|text| !is_known(text))?;
+        Some(format!("{field} {text:?} is not known"))
     };
-    let policy = odd("topologyManagerPolicy", &settings.policy, settings.known_policy().is_some());
-    let scope = odd("topologyManagerScope", &settings.scope, settings.known_scope().is_some());
-    let odd: Vec<String> = [policy, scope].into_iter().flatten().collect();
-    (!odd.is_empty()).then(|| warning("UnknownTopologyManagerSetting", pool, odd.join(", ")))
+    let policy = unknown("topologyManagerPolicy", &settings.policy, |text| Policy::parse(text).is_some());
+    let scope = unknown("topologyManagerScope", &settings.scope, |text| Scope::parse(text).is_some());
+    let unknown: Vec<String> = policy.into_iter().chain(scope).collect();
+    (!unknown.is_empty()).then(|| warning("UnknownTopologyManagerSetting", pool, unknown.join(", ")))
 }
 
-/// The settings in two words.
+/// The settings as `policy/scope`.
 fn described(settings: &KubeletSettings) -> String {
     let policy = settings.policy.as_deref().unwrap_or(Policy::default().as_str());
     format!("{policy}/{}", settings.scope.as_deref().unwrap_or(Scope::default().as_str()))

@@ -1,5 +1,6 @@
-//! Lines of the list of what the Go operator does (docs/parity-operator.md) are tests with their numbers, `k001` and on. Where it looks again
-//! after a while, this one is woken by what it waits for; what it would then find is what is tested.
+//! Lines of the list of what the Go operator does (docs/parity-operator.md) are tests with their numbers, `k001` and
+//! on. Where it looks again after a while, this one is woken by what it waits for; what it would then find is what is
+//! tested.
 
 use std::collections::BTreeMap;
 
@@ -8,12 +9,12 @@ use proptest::prelude::*;
 use serde_json::{Value, json};
 
 use super::*;
+use crate::cluster_state::{Environment, Image, MachineConfigPool};
 use crate::desired::{DesiredObject, Treatment};
-use crate::world::{Image, Kubelets, MachineConfigPool, Place};
 
-fn world(platform: Platform) -> World {
+fn cluster(platform: Platform) -> ClusterState {
     let image = Image { name: "example.com/tholepin:1".to_owned(), pull_policy: String::new() };
-    let mut world = World::new(Place {
+    let mut cluster = ClusterState::new(Environment {
         platform,
         version: None,
         namespace: "numaresources".to_owned(),
@@ -35,15 +36,15 @@ fn world(platform: Platform) -> World {
                 node_selector: serde_json::from_value(json!({"matchLabels": {role: ""}})).unwrap(),
                 ..MachineConfigPool::default()
             };
-            world.pools.insert(name.to_owned(), pool);
+            cluster.pools.insert(name.to_owned(), pool);
         }
     }
-    world
+    cluster
 }
 
 /// A NUMAResourcesOperator with groups of these names.
-fn ask(world: &mut World, names: &[&str], more: &Value) {
-    let group = |name: &&str| match world.place.platform {
+fn ask(cluster: &mut ClusterState, names: &[&str], more: &Value) {
+    let group = |name: &&str| match cluster.environment.platform {
         Platform::Kubernetes => json!({"poolName": name, "nodeSelector": {"matchLabels": {"pool": name}}}),
         _ => json!({"poolName": name}),
     };
@@ -52,35 +53,41 @@ fn ask(world: &mut World, names: &[&str], more: &Value) {
         spec[field] = value.clone();
     }
     let object = json!({"metadata": {"name": OPERATOR, "uid": "u-1"}, "spec": spec});
-    world.operators.insert(OPERATOR.to_owned(), serde_json::from_value(object).unwrap());
+    cluster.operators.insert(OPERATOR.to_owned(), serde_json::from_value(object).unwrap());
 }
 
 /// An OpenShift KubeletConfig for pools with a label.
-fn kubelet_config(world: &mut World, name: &str, label: (&str, &str), suffix: Option<&str>, payload: Value) {
+fn kubelet_config(
+    cluster: &mut ClusterState,
+    name: &str,
+    label: (&str, &str),
+    suffix: Option<&str>,
+    payload: Value,
+) {
     let annotations =
         suffix.map(|suffix| json!({"machineconfiguration.openshift.io/mc-name-suffix": suffix}));
     let object = json!({
         "metadata": {"name": name, "annotations": annotations},
         "spec": {"machineConfigPoolSelector": {"matchLabels": {label.0: label.1}}, "kubeletConfig": payload},
     });
-    world.kubelet_configs.insert(name.to_owned(), payload::kubelet_config(&object));
+    cluster.kubelet_configs.insert(name.to_owned(), payload::kubelet_config(&object));
 }
 
 /// A HyperShift ConfigMap.
-fn node_pool_config(world: &mut World, name: &str, pool: &str, payload: &str) {
+fn node_pool_config(cluster: &mut ClusterState, name: &str, pool: &str, payload: &str) {
     let head =
         "apiVersion: machineconfiguration.openshift.io/v1\nkind: KubeletConfig\nspec:\n  kubeletConfig:\n";
     let one = |key: &str, value: String| BTreeMap::from([(key.to_owned(), value)]);
     let labels = one("hypershift.openshift.io/nodePool", pool.to_owned());
     let data = one("config", format!("{head}    {payload}\n"));
-    world.node_pool_configs.insert(name.to_owned(), payload::node_pool_config(Some(&labels), Some(&data)));
+    cluster.node_pool_configs.insert(name.to_owned(), payload::node_pool_config(Some(&labels), Some(&data)));
 }
 
 /// A node, and what its kubelet answered: policy and scope, or not.
 type Answer<'a> = (&'a str, Result<(&'a str, &'a str), &'a str>);
 
 /// What kubelets of a pool answered.
-fn answers(world: &mut World, pool: &str, answers: &[Answer<'_>]) {
+fn answers(cluster: &mut ClusterState, pool: &str, answers: &[Answer<'_>]) {
     let answer = |(node, answer): &Answer<'_>| {
         let answer = answer.map_err(str::to_owned).map(|(policy, scope)| KubeletSettings {
             policy: Some(policy.to_owned()),
@@ -88,23 +95,23 @@ fn answers(world: &mut World, pool: &str, answers: &[Answer<'_>]) {
         });
         ((*node).to_owned(), answer)
     };
-    let answers = Kubelets { answers: answers.iter().map(answer).collect() };
-    world.kubelets.insert(pool.to_owned(), answers);
+    let answers = answers.iter().map(answer).collect();
+    cluster.kubelets.insert(pool.to_owned(), answers);
 }
 
 /// A ConfigMap that is there.
-fn there(world: &mut World, name: &str, key: &str, text: &str) {
+fn there(cluster: &mut ClusterState, name: &str, key: &str, text: &str) {
     let map = json!({
         "apiVersion": "v1", "kind": "ConfigMap",
         "metadata": {"name": name, "namespace": "numaresources"}, "data": {key: text},
     });
-    let object = Object::from_value(ObjectKind::of::<ConfigMap>(), map.clone()).unwrap();
-    world.live.insert(object.key().clone(), map);
+    let object = Object::from_value(objects::ObjectKind::of::<ConfigMap>(), map.clone()).unwrap();
+    cluster.observed.insert(object.key().clone(), map);
 }
 
 /// The ConfigMaps, by name.
-fn maps(world: &World) -> BTreeMap<String, String> {
-    let Desired::Objects(objects) = desired(world) else { panic!("{:?}", desired(world)) };
+fn maps(cluster: &ClusterState) -> BTreeMap<String, String> {
+    let Desired::Objects(objects) = desired(cluster) else { panic!("{:?}", desired(cluster)) };
     let text = |wanted: &DesiredObject| {
         let body = wanted.object.body();
         assert_eq!(body["data"].as_object().unwrap().len(), 1);
@@ -119,8 +126,8 @@ fn worker(text: &str) -> BTreeMap<String, String> {
 
 /// What is warned of: the reason and a part of the message.
 #[track_caller]
-fn warns(world: &World, wants: &[(&str, &str)]) {
-    let warnings = warnings(world);
+fn warns(cluster: &ClusterState, wants: &[(&str, &str)]) {
+    let warnings = warnings(cluster);
     let told = |(warning, (reason, part)): (&Warning, &(&str, &str))| {
         warning.reason == *reason && warning.message.contains(part) && !warning.message.contains('\n')
     };
@@ -134,27 +141,27 @@ fn numa() -> Value {
 }
 
 #[test]
-fn k001_nobody_asks_nothing_is_there_until_somebody_does() {
-    let mut world = world(Platform::OpenShift);
-    kubelet_config(&mut world, "kc", ("pool", "worker"), Some(""), numa());
-    assert_eq!(desired(&world), Desired::Nothing);
-    assert_eq!(config(&world, "worker"), None);
-    warns(&world, &[]);
-    ask(&mut world, &["worker"], &json!({}));
-    assert_eq!(maps(&world), worker(NUMA));
+fn k001_without_a_request_there_are_no_config_maps() {
+    let mut cluster = cluster(Platform::OpenShift);
+    kubelet_config(&mut cluster, "kc", ("pool", "worker"), Some(""), numa());
+    assert_eq!(desired(&cluster), Desired::Nothing);
+    assert_eq!(config(&cluster, "worker"), None);
+    warns(&cluster, &[]);
+    ask(&mut cluster, &["worker"], &json!({}));
+    assert_eq!(maps(&cluster), worker(NUMA));
 }
 
 #[test]
 fn k002_k003_each_pool_has_its_config_map_with_labels_and_owner() {
-    let mut open = world(Platform::OpenShift);
+    let mut open = cluster(Platform::OpenShift);
     kubelet_config(&mut open, "kc", ("pool", "worker"), Some(""), numa());
-    let mut hyper = world(Platform::HyperShift);
+    let mut hyper = cluster(Platform::HyperShift);
     node_pool_config(&mut hyper, "kc", "worker", "topologyManagerPolicy: single-numa-node");
-    let mut vanilla = world(Platform::Kubernetes);
+    let mut vanilla = cluster(Platform::Kubernetes);
     answers(&mut vanilla, "worker", &[("n", Ok(("single-numa-node", "container")))]);
-    for mut world in [open, hyper, vanilla] {
-        ask(&mut world, &["worker"], &json!({}));
-        let Desired::Objects(objects) = desired(&world) else { panic!() };
+    for mut cluster in [open, hyper, vanilla] {
+        ask(&mut cluster, &["worker"], &json!({}));
+        let Desired::Objects(objects) = desired(&cluster) else { panic!() };
         let [wanted] = objects.as_slice() else { panic!("{objects:?}") };
         let metadata = &wanted.object.body()["metadata"];
         assert_eq!(wanted.treatment, Treatment::Own);
@@ -164,81 +171,81 @@ fn k002_k003_each_pool_has_its_config_map_with_labels_and_owner() {
         assert_eq!(metadata["labels"]["nodegroup.nodetopology.openshift.io/machineconfigpool"], "worker");
         assert_eq!(metadata["ownerReferences"][0]["uid"], "u-1");
         assert_eq!(metadata["ownerReferences"][0]["kind"], "NUMAResourcesOperator");
-        warns(&world, &[]);
+        warns(&cluster, &[]);
     }
 }
 
 /// The Go operator returns an error and tries again; the ConfigMap stays either way.
 #[test]
-fn k004_what_cannot_be_read_changes_nothing_and_is_told() {
-    let mut world = world(Platform::OpenShift);
-    ask(&mut world, &["worker"], &json!({}));
-    kubelet_config(&mut world, "kc", ("pool", "worker"), Some(""), json!("odd"));
-    assert_eq!(maps(&world), BTreeMap::new());
-    there(&mut world, "numaresourcesoperator-worker", KEY, NUMA);
-    assert_eq!(maps(&world), worker(NUMA));
-    warns(&world, &[("InvalidKubeletConfig", "KubeletConfig \"kc\": spec.kubeletConfig")]);
+fn k004_unreadable_settings_change_nothing_and_are_reported() {
+    let mut cluster = cluster(Platform::OpenShift);
+    ask(&mut cluster, &["worker"], &json!({}));
+    kubelet_config(&mut cluster, "kc", ("pool", "worker"), Some(""), json!("odd"));
+    assert_eq!(maps(&cluster), BTreeMap::new());
+    there(&mut cluster, "numaresourcesoperator-worker", KEY, NUMA);
+    assert_eq!(maps(&cluster), worker(NUMA));
+    warns(&cluster, &[("InvalidKubeletConfig", "KubeletConfig \"kc\": spec.kubeletConfig")]);
 
-    let mut world = self::world(Platform::HyperShift);
-    ask(&mut world, &["worker"], &json!({}));
-    node_pool_config(&mut world, "kc", "worker", "[");
-    there(&mut world, "numaresourcesoperator-worker", KEY, NUMA);
-    assert_eq!(maps(&world), worker(NUMA));
-    warns(&world, &[("InvalidKubeletConfig", "ConfigMap \"kc\": config: ")]);
+    let mut cluster = self::cluster(Platform::HyperShift);
+    ask(&mut cluster, &["worker"], &json!({}));
+    node_pool_config(&mut cluster, "kc", "worker", "[");
+    there(&mut cluster, "numaresourcesoperator-worker", KEY, NUMA);
+    assert_eq!(maps(&cluster), worker(NUMA));
+    warns(&cluster, &[("InvalidKubeletConfig", "ConfigMap \"kc\": config: ")]);
 }
 
 #[test]
 fn k005_k006_k007_configs_without_payload_or_for_other_pools_say_nothing() {
-    let mut world = world(Platform::OpenShift);
-    ask(&mut world, &["worker"], &json!({}));
-    kubelet_config(&mut world, "autosizing", ("pool", "worker"), Some("2"), Value::Null);
-    assert_eq!(maps(&world), BTreeMap::new());
-    warns(&world, &[("NoKubeletConfig", "pool \"worker\": no KubeletConfig")]);
-    kubelet_config(&mut world, "match", ("pool", "worker"), Some(""), numa());
-    assert_eq!(maps(&world), worker(NUMA));
+    let mut cluster = cluster(Platform::OpenShift);
+    ask(&mut cluster, &["worker"], &json!({}));
+    kubelet_config(&mut cluster, "autosizing", ("pool", "worker"), Some("2"), Value::Null);
+    assert_eq!(maps(&cluster), BTreeMap::new());
+    warns(&cluster, &[("NoKubeletConfig", "pool \"worker\": no KubeletConfig")]);
+    kubelet_config(&mut cluster, "match", ("pool", "worker"), Some(""), numa());
+    assert_eq!(maps(&cluster), worker(NUMA));
     kubelet_config(
-        &mut world,
+        &mut cluster,
         "other",
         ("pool", "master"),
         Some("1"),
         json!({"topologyManagerPolicy": "none"}),
     );
     kubelet_config(
-        &mut world,
+        &mut cluster,
         "unmanaged",
         ("pool", "infra"),
         Some("3"),
         json!({"topologyManagerPolicy": "none"}),
     );
-    assert_eq!(maps(&world), worker(NUMA));
-    warns(&world, &[]);
+    assert_eq!(maps(&cluster), worker(NUMA));
+    warns(&cluster, &[]);
 }
 
 /// A selector that is not there selects nothing; an empty one everything, as in the Machine Config Operator.
 #[test]
 fn k009_pools_are_found_by_their_labels_all_of_them() {
-    let mut world = world(Platform::OpenShift);
-    ask(&mut world, &["worker", "infra"], &json!({}));
-    kubelet_config(&mut world, "kc", ("all", "yes"), Some(""), numa());
-    let names: Vec<String> = maps(&world).into_keys().collect();
+    let mut cluster = cluster(Platform::OpenShift);
+    ask(&mut cluster, &["worker", "infra"], &json!({}));
+    kubelet_config(&mut cluster, "kc", ("all", "yes"), Some(""), numa());
+    let names: Vec<String> = maps(&cluster).into_keys().collect();
     assert_eq!(names, ["numaresourcesoperator-infra", "numaresourcesoperator-worker"]);
-    kubelet_config(&mut world, "kc", ("all", "no"), Some(""), numa());
-    assert_eq!(maps(&world), BTreeMap::new());
-    let config = world.kubelet_configs.get_mut("kc").unwrap();
+    kubelet_config(&mut cluster, "kc", ("all", "no"), Some(""), numa());
+    assert_eq!(maps(&cluster), BTreeMap::new());
+    let config = cluster.kubelet_configs.get_mut("kc").unwrap();
     config.pool_selector = None;
-    assert_eq!(maps(&world), BTreeMap::new());
-    world.kubelet_configs.get_mut("kc").unwrap().pool_selector = Some(Default::default());
-    assert_eq!(maps(&world).len(), 2);
+    assert_eq!(maps(&cluster), BTreeMap::new());
+    cluster.kubelet_configs.get_mut("kc").unwrap().pool_selector = Some(Default::default());
+    assert_eq!(maps(&cluster).len(), 2);
 }
 
-/// Of pools without nodes that could be told the exporters' controller speaks; the configuration does not depend on nodes.
+/// The exporters' controller reports pools without nodes; the configuration does not depend on nodes.
 #[test]
 fn k010_a_pool_without_node_selector_has_its_configuration() {
-    let mut world = world(Platform::OpenShift);
-    ask(&mut world, &["worker"], &json!({}));
-    kubelet_config(&mut world, "kc", ("pool", "worker"), Some(""), numa());
-    world.pools.get_mut("worker").unwrap().node_selector = None;
-    assert_eq!(maps(&world), worker(NUMA));
+    let mut cluster = cluster(Platform::OpenShift);
+    ask(&mut cluster, &["worker"], &json!({}));
+    kubelet_config(&mut cluster, "kc", ("pool", "worker"), Some(""), numa());
+    cluster.pools.get_mut("worker").unwrap().node_selector = None;
+    assert_eq!(maps(&cluster), worker(NUMA));
 }
 
 /// K011 as far as it is about writing; the exporter's `dialect` reads.
@@ -262,11 +269,11 @@ fn k011_the_file_has_the_go_operators_keys_in_their_order() {
         (Value::Null, excludes, format!("kubelet: {{}}\n{listed}")),
     ];
     for (payload, more, text) in table {
-        let mut world = world(Platform::OpenShift);
-        ask(&mut world, &["worker"], &more);
-        kubelet_config(&mut world, "kc", ("pool", "worker"), Some(""), payload);
-        assert_eq!(maps(&world), worker(&text));
-        assert_eq!(config(&world, "worker"), Some(text));
+        let mut cluster = cluster(Platform::OpenShift);
+        ask(&mut cluster, &["worker"], &more);
+        kubelet_config(&mut cluster, "kc", ("pool", "worker"), Some(""), payload);
+        assert_eq!(maps(&cluster), worker(&text));
+        assert_eq!(config(&cluster, "worker"), Some(text));
     }
 }
 
@@ -283,45 +290,48 @@ fn b08_of_several_configs_the_one_the_machine_config_operator_takes_counts() {
         ([None, None, None], "c"),
     ];
     for (suffixes, wins) in table {
-        let mut world = world(Platform::OpenShift);
-        ask(&mut world, &["worker"], &json!({}));
+        let mut cluster = cluster(Platform::OpenShift);
+        ask(&mut cluster, &["worker"], &json!({}));
         for (name, suffix) in ["a", "b", "c"].into_iter().zip(suffixes) {
-            kubelet_config(&mut world, name, ("pool", "worker"), suffix, policy(name));
+            kubelet_config(&mut cluster, name, ("pool", "worker"), suffix, policy(name));
         }
         assert_eq!(
-            maps(&world),
+            maps(&cluster),
             worker(&format!("kubelet:\n  topologyManagerPolicy: {wins}\n")),
             "{suffixes:?}"
         );
-        let message = &warnings(&world)[0].message;
+        let message = &warnings(&cluster)[0].message;
         assert!(
             message.contains("3 KubeletConfigs are for it") && message.ends_with(&format!("{wins:?} counts"))
         );
     }
-    let mut world = world(Platform::HyperShift);
-    ask(&mut world, &["worker"], &json!({}));
-    node_pool_config(&mut world, "b", "worker", "topologyManagerPolicy: single-numa-node");
-    node_pool_config(&mut world, "a", "worker", "topologyManagerPolicy: none");
-    assert_eq!(maps(&world), worker(NUMA));
-    warns(&world, &[("ConflictingKubeletConfigs", "2 ConfigMaps are for it: \"a\", \"b\"; \"b\" counts")]);
+    let mut cluster = cluster(Platform::HyperShift);
+    ask(&mut cluster, &["worker"], &json!({}));
+    node_pool_config(&mut cluster, "b", "worker", "topologyManagerPolicy: single-numa-node");
+    node_pool_config(&mut cluster, "a", "worker", "topologyManagerPolicy: none");
+    assert_eq!(maps(&cluster), worker(NUMA));
+    warns(&cluster, &[("ConflictingKubeletConfigs", "2 ConfigMaps are for it: \"a\", \"b\"; \"b\" counts")]);
 }
 
 /// B-08, B-09: what is no longer asked for goes, whatever was heard of it.
 #[test]
-fn b08_b09_pools_that_are_not_asked_for_have_no_config_map() {
-    let mut world = world(Platform::HyperShift);
-    node_pool_config(&mut world, "kc", "worker", "topologyManagerPolicy: single-numa-node");
-    node_pool_config(&mut world, "kc2", "other", "topologyManagerPolicy: none");
-    node_pool_config(&mut world, "kc3", "", "topologyManagerPolicy: none");
-    ask(&mut world, &["worker"], &json!({}));
-    assert_eq!(maps(&world), worker(NUMA));
-    warns(&world, &[("NodePoolUnknown", "ConfigMap \"kc3\" has no label hypershift.openshift.io/nodePool")]);
-    ask(&mut world, &[], &json!({}));
-    assert_eq!(maps(&world), BTreeMap::new());
+fn b08_b09_pools_without_a_group_have_no_config_map() {
+    let mut cluster = cluster(Platform::HyperShift);
+    node_pool_config(&mut cluster, "kc", "worker", "topologyManagerPolicy: single-numa-node");
+    node_pool_config(&mut cluster, "kc2", "other", "topologyManagerPolicy: none");
+    node_pool_config(&mut cluster, "kc3", "", "topologyManagerPolicy: none");
+    ask(&mut cluster, &["worker"], &json!({}));
+    assert_eq!(maps(&cluster), worker(NUMA));
+    warns(
+        &cluster,
+        &[("NodePoolUnknown", "ConfigMap \"kc3\" has no label hypershift.openshift.io/nodePool")],
+    );
+    ask(&mut cluster, &[], &json!({}));
+    assert_eq!(maps(&cluster), BTreeMap::new());
 }
 
 #[test]
-fn kubelets_are_believed_if_they_agree() {
+fn equal_answers_of_kubelets_are_used() {
     let both = "kubelet:\n  topologyManagerPolicy: restricted\n  topologyManagerScope: pod\n";
     let restricted = Ok(("restricted", "pod"));
     let table = [
@@ -336,90 +346,90 @@ fn kubelets_are_believed_if_they_agree() {
         (vec![], None, None),
     ];
     for (said, text, warning) in table {
-        let mut world = world(Platform::Kubernetes);
-        ask(&mut world, &["worker"], &json!({}));
-        assert!(is_awaited(&world, "worker"));
-        answers(&mut world, "worker", &said);
-        assert!(!is_awaited(&world, "worker"));
-        assert_eq!(config(&world, "worker").as_deref(), text, "{said:?}");
-        warns(&world, &Vec::from_iter(warning));
+        let mut cluster = cluster(Platform::Kubernetes);
+        ask(&mut cluster, &["worker"], &json!({}));
+        assert!(is_pending(&cluster, "worker"));
+        answers(&mut cluster, "worker", &said);
+        assert!(!is_pending(&cluster, "worker"));
+        assert_eq!(config(&cluster, "worker").as_deref(), text, "{said:?}");
+        warns(&cluster, &Vec::from_iter(warning));
     }
 }
 
 /// Else a kubelet that is restarted, or an operator that is, would replace all exporters twice.
 #[test]
-fn who_does_not_answer_changes_nothing() {
-    let mut world = world(Platform::Kubernetes);
-    ask(&mut world, &["worker"], &json!({"podExcludes": [{"namespace": "a", "name": "b"}]}));
+fn silent_kubelets_change_nothing() {
+    let mut cluster = cluster(Platform::Kubernetes);
+    ask(&mut cluster, &["worker"], &json!({"podExcludes": [{"namespace": "a", "name": "b"}]}));
     let excludes = "podExclude:\n- namePattern: b\n  namespacePattern: a\n";
-    there(&mut world, "numaresourcesoperator-worker", KEY, NUMA);
-    assert!(!is_awaited(&world, "worker"));
-    assert_eq!(maps(&world), worker(&format!("{NUMA}{excludes}")), "not asked yet");
-    answers(&mut world, "worker", &[("a", Err("refused"))]);
-    assert_eq!(maps(&world), worker(&format!("{NUMA}{excludes}")), "no answer");
+    there(&mut cluster, "numaresourcesoperator-worker", KEY, NUMA);
+    assert!(!is_pending(&cluster, "worker"));
+    assert_eq!(maps(&cluster), worker(&format!("{NUMA}{excludes}")), "not asked yet");
+    answers(&mut cluster, "worker", &[("a", Err("refused"))]);
+    assert_eq!(maps(&cluster), worker(&format!("{NUMA}{excludes}")), "no answer");
     for odd in ["", "kubelet: 1", "[", "kubelet:\n  topologyManagerPolicy: 1\n"] {
-        there(&mut world, "numaresourcesoperator-worker", KEY, odd);
-        assert!(maps(&world)["numaresourcesoperator-worker"].ends_with(excludes), "{odd:?}");
+        there(&mut cluster, "numaresourcesoperator-worker", KEY, odd);
+        assert!(maps(&cluster)["numaresourcesoperator-worker"].ends_with(excludes), "{odd:?}");
     }
-    answers(&mut world, "worker", &[("a", Ok(("none", "container")))]);
-    assert!(maps(&world)["numaresourcesoperator-worker"].contains("topologyManagerPolicy: none"));
+    answers(&mut cluster, "worker", &[("a", Ok(("none", "container")))]);
+    assert!(maps(&cluster)["numaresourcesoperator-worker"].contains("topologyManagerPolicy: none"));
 }
 
 #[test]
-fn a_config_map_of_the_users_is_believed_before_kubelets() {
-    let mut world = world(Platform::Kubernetes);
+fn a_users_config_map_comes_before_kubelets() {
+    let mut cluster = cluster(Platform::Kubernetes);
     let group = json!([{"poolName": "worker", "nodeSelector": {}, "kubeletConfigMap": "mine"}]);
-    ask(&mut world, &[], &json!({"nodeGroups": group}));
-    answers(&mut world, "worker", &[("a", Ok(("none", "container")))]);
-    assert_eq!(maps(&world), BTreeMap::new());
-    assert!(!is_awaited(&world, "worker"));
+    ask(&mut cluster, &[], &json!({"nodeGroups": group}));
+    answers(&mut cluster, "worker", &[("a", Ok(("none", "container")))]);
+    assert_eq!(maps(&cluster), BTreeMap::new());
+    assert!(!is_pending(&cluster, "worker"));
     warns(
-        &world,
+        &cluster,
         &[("InvalidKubeletConfig", "ConfigMap \"mine\": it is not in namespace \"numaresources\"")],
     );
     there(
-        &mut world,
+        &mut cluster,
         "mine",
         "kubelet",
         "topologyManagerPolicy: single-numa-node\ntopologyManagerScope: pod\n",
     );
-    assert_eq!(maps(&world), worker(&format!("{NUMA}  topologyManagerScope: pod\n")));
-    warns(&world, &[]);
-    there(&mut world, "numaresourcesoperator-worker", KEY, NUMA);
-    there(&mut world, "mine", "kubelet", "topologyManagerPolicy: odd\n");
-    assert_eq!(maps(&world), worker(NUMA));
-    warns(&world, &[("InvalidKubeletConfig", "topologyManagerPolicy is \"odd\"")]);
+    assert_eq!(maps(&cluster), worker(&format!("{NUMA}  topologyManagerScope: pod\n")));
+    warns(&cluster, &[]);
+    there(&mut cluster, "numaresourcesoperator-worker", KEY, NUMA);
+    there(&mut cluster, "mine", "kubelet", "topologyManagerPolicy: odd\n");
+    assert_eq!(maps(&cluster), worker(NUMA));
+    warns(&cluster, &[("InvalidKubeletConfig", "topologyManagerPolicy is \"odd\"")]);
 }
 
 #[test]
-fn nothing_is_touched_when_paused_or_on_the_way_out_or_wrong() {
-    let mut world = world(Platform::OpenShift);
-    kubelet_config(&mut world, "kc", ("pool", "worker"), Some(""), numa());
-    ask(&mut world, &["worker", "nowhere"], &json!({}));
-    assert_eq!(desired(&world), Desired::Keep);
-    ask(&mut world, &["worker"], &json!({}));
-    let metadata = |world: &mut World, metadata: Value| {
-        world.operators.get_mut(OPERATOR).unwrap().metadata = serde_json::from_value(metadata).unwrap();
+fn paused_deleted_or_invalid_requests_change_nothing() {
+    let mut cluster = cluster(Platform::OpenShift);
+    kubelet_config(&mut cluster, "kc", ("pool", "worker"), Some(""), numa());
+    ask(&mut cluster, &["worker", "nowhere"], &json!({}));
+    assert_eq!(desired(&cluster), Desired::Keep);
+    ask(&mut cluster, &["worker"], &json!({}));
+    let metadata = |cluster: &mut ClusterState, metadata: Value| {
+        cluster.operators.get_mut(OPERATOR).unwrap().metadata = serde_json::from_value(metadata).unwrap();
     };
     let pause = "config.numa-operator.openshift.io/pause-reconciliation";
-    metadata(&mut world, json!({"annotations": {pause: "enabled"}}));
-    assert_eq!(desired(&world), Desired::Keep);
-    metadata(&mut world, json!({"annotations": {pause: "Enabled"}}));
-    assert_eq!(maps(&world), worker(NUMA));
-    metadata(&mut world, json!({"deletionTimestamp": "2026-01-02T03:04:05Z"}));
-    assert_eq!(desired(&world), Desired::Keep);
+    metadata(&mut cluster, json!({"annotations": {pause: "enabled"}}));
+    assert_eq!(desired(&cluster), Desired::Keep);
+    metadata(&mut cluster, json!({"annotations": {pause: "Enabled"}}));
+    assert_eq!(maps(&cluster), worker(NUMA));
+    metadata(&mut cluster, json!({"deletionTimestamp": "2026-01-02T03:04:05Z"}));
+    assert_eq!(desired(&cluster), Desired::Keep);
 }
 
 /// B-35.
 #[test]
-fn b35_exclusions_that_exclude_nothing_are_told() {
-    let mut world = world(Platform::OpenShift);
+fn b35_exclusions_of_no_pod_are_reported() {
+    let mut cluster = cluster(Platform::OpenShift);
     let excludes = json!([
         {"namespace": "*", "name": "a[0-9]"}, {"namespace": "[", "name": "a"}, {"name": "a"}, {"namespace": "a\\", "name": "[]"},
     ]);
-    ask(&mut world, &[], &json!({"podExcludes": excludes}));
+    ask(&mut cluster, &[], &json!({"podExcludes": excludes}));
     warns(
-        &world,
+        &cluster,
         &[
             ("InvalidPodExclude", "spec.podExcludes[1] excludes no pod: namespace \"[\" is no shell pattern"),
             ("InvalidPodExclude", "spec.podExcludes[2] excludes no pod: namespace is empty"),
@@ -430,12 +440,12 @@ fn b35_exclusions_that_exclude_nothing_are_told() {
 
 /// E39: a newer kubelet may know it.
 #[test]
-fn what_no_kubelet_knows_is_passed_on_and_told() {
-    let mut world = world(Platform::OpenShift);
-    ask(&mut world, &["worker"], &json!({}));
-    kubelet_config(&mut world, "kc", ("pool", "worker"), Some(""), json!({"topologyManagerPolicy": "odd"}));
-    assert_eq!(maps(&world), worker("kubelet:\n  topologyManagerPolicy: odd\n"));
-    warns(&world, &[("UnknownTopologyManagerSetting", "topologyManagerPolicy \"odd\" is not known")]);
+fn unknown_values_are_passed_on_and_reported() {
+    let mut cluster = cluster(Platform::OpenShift);
+    ask(&mut cluster, &["worker"], &json!({}));
+    kubelet_config(&mut cluster, "kc", ("pool", "worker"), Some(""), json!({"topologyManagerPolicy": "odd"}));
+    assert_eq!(maps(&cluster), worker("kubelet:\n  topologyManagerPolicy: odd\n"));
+    warns(&cluster, &[("UnknownTopologyManagerSetting", "topologyManagerPolicy \"odd\" is not known")]);
 }
 
 proptest! {
@@ -446,10 +456,10 @@ proptest! {
         let settings = KubeletSettings { policy: some(policy), scope: some(scope) };
         let exclude = PodExclude { namespace: name.clone(), name };
         let text = text(Some(&settings), &[exclude]).unwrap();
-        let mut world = world(Platform::Kubernetes);
-        ask(&mut world, &["worker"], &json!({}));
-        there(&mut world, "numaresourcesoperator-worker", KEY, &text);
-        let operator = &world.operators[OPERATOR];
-        prop_assert_eq!(source::told(&world, operator, "worker").settings, Some(settings));
+        let mut cluster = cluster(Platform::Kubernetes);
+        ask(&mut cluster, &["worker"], &json!({}));
+        there(&mut cluster, "numaresourcesoperator-worker", KEY, &text);
+        let operator = &cluster.operators[OPERATOR];
+        prop_assert_eq!(source::pool_settings(&cluster, operator, "worker").settings, Some(settings));
     }
 }

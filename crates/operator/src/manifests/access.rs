@@ -1,6 +1,6 @@
-//! Who the operator is, and what it may do.
+//! The operator's service account and its rights.
 //!
-//! In: [`Options`]. Out: its account, roles and bindings. Never: a rule; those are [`crate::rbac`]'s.
+//! In: [`Options`]. Out: account, roles and bindings. Never: a rule of its own; those are in [`crate::rbac`].
 
 use deployer::manifests::Error;
 use deployer::manifests::access::{cluster_role, role};
@@ -9,12 +9,12 @@ use objects::Object;
 use super::Options;
 use crate::rbac::{self, CONFIG_MANAGED};
 
-/// The name of its ClusterRole, and of its Roles.
+/// The name of the operator's ClusterRole and Roles.
 pub const ROLE: &str = "numaresources-manager-role";
-/// The name of the bindings of all of them.
+/// The name of their bindings.
 pub const BINDING: &str = "numaresources-manager-rolebinding";
 
-/// All of them, in the order in which they are made.
+/// The objects, in the order in which they are made.
 ///
 /// # Errors
 /// Never in practice.

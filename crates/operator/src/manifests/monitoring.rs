@@ -1,6 +1,7 @@
-//! What Prometheus reads of the operator and of the exporters, and its alerts.
+//! Monitors and alerts for Prometheus.
 //!
-//! In: [`Options`]. Out: objects of the Prometheus operator (`monitoring.coreos.com/v1`). Never: an alert about what heals by itself.
+//! In: [`Options`]. Out: objects of the Prometheus operator (`monitoring.coreos.com/v1`). Never: an alert about a state
+//! that heals by itself.
 
 use deployer::manifests::Error;
 use deployer::manifests::controller::monitoring::{self, Alert, alert, monitor};
@@ -10,7 +11,7 @@ use objects::Object;
 use super::{OPERATOR, Options};
 use crate::rbac::EXPORTER_SERVICE;
 
-/// All of them, in the order in which they are made.
+/// The objects, in the order in which they are made.
 ///
 /// # Errors
 /// As [`Object::new`].
@@ -18,7 +19,7 @@ pub fn objects(options: &Options) -> Result<Vec<Object>, Error> {
     let mut objects = monitoring::objects(options, &OPERATOR, "numaresources.rules", alerts())?;
     let exporters = labels([("name", "resource-topology")]);
     let monitor = monitor(options, "numaresources-rte", &exporters, EXPORTER_SERVICE, "metrics-port")?;
-    // Before the alerts.
+    // The alerts come last.
     objects.insert(objects.len() - 1, monitor);
     Ok(objects)
 }

@@ -1,7 +1,7 @@
-//! What users ask for, for a start.
+//! Samples of users' objects.
 //!
-//! In: a platform. Out: a NUMAResourcesOperator and a NUMAResourcesScheduler that the operator accepts there. Never: a field whose default
-//! would do.
+//! In: a platform. Out: a NUMAResourcesOperator and a NUMAResourcesScheduler that the operator accepts there. Never: a
+//! field with its default value.
 
 use std::collections::BTreeMap;
 
@@ -14,11 +14,11 @@ use deployer::platform::Platform;
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::{LabelSelector, LabelSelectorRequirement};
 use objects::Object;
 
-/// Exporters on the workers: the pool of that name, or on Kubernetes all nodes but those of the control plane.
+/// Exporters on workers: the pool of that name, or on Kubernetes all nodes but those of the control plane.
 #[must_use]
 pub fn numa_resources_operator(platform: Platform) -> NumaResourcesOperator {
     let group = match platform {
-        // The pool that each cluster has.
+        // Each cluster has this pool.
         Platform::OpenShift => {
             let labels =
                 [("pools.operator.machineconfiguration.openshift.io/worker".to_owned(), String::new())];
@@ -27,7 +27,7 @@ pub fn numa_resources_operator(platform: Platform) -> NumaResourcesOperator {
                 ..NodeGroup::default()
             }
         }
-        // NodePools have names of their users' choice.
+        // Users choose the names of NodePools.
         Platform::HyperShift => NodeGroup { pool_name: Some("workers".to_owned()), ..NodeGroup::default() },
         Platform::Kubernetes => NodeGroup {
             pool_name: Some("worker".to_owned()),
@@ -53,7 +53,7 @@ pub fn numa_resources_scheduler() -> NumaResourcesScheduler {
     NumaResourcesScheduler { metadata: cluster(SCHEDULER), spec, ..NumaResourcesScheduler::default() }
 }
 
-/// Both.
+/// Both objects.
 ///
 /// # Errors
 /// Never in practice.

@@ -16,9 +16,9 @@ fn of_kind<'o>(objects: &'o [Object], kind: &str) -> Vec<&'o Object> {
     objects.iter().filter(|object| object.kind().kind == kind).collect()
 }
 
-/// What each object refers to is made, and made before it.
+/// The objects that an object refers to are made before it.
 #[test]
-fn everything_that_is_referred_to_is_there() {
+fn referenced_objects_exist() {
     for platform in Platform::ALL {
         let objects = objects(&on(platform)).unwrap();
         check_references(objects.iter().map(Object::body), NAMESPACE, &[crate::rbac::CONFIG_MANAGED]);
@@ -26,7 +26,7 @@ fn everything_that_is_referred_to_is_there() {
 }
 
 #[test]
-fn ports_are_the_ones_that_are_open() {
+fn referenced_ports_are_open() {
     for platform in Platform::ALL {
         let objects = objects(&on(platform)).unwrap();
         let container =
@@ -48,7 +48,7 @@ fn ports_are_the_ones_that_are_open() {
 }
 
 #[test]
-fn kubelets_are_asked_where_nothing_else_knows() {
+fn kubelets_are_asked_on_kubernetes_only() {
     for platform in Platform::ALL {
         let kubernetes = platform == Platform::Kubernetes;
         let policies = network_policies(&on(platform));
@@ -60,7 +60,7 @@ fn kubelets_are_asked_where_nothing_else_knows() {
 }
 
 #[test]
-fn choices_reach_what_they_are_about() {
+fn options_reach_their_objects() {
     let mut options = on(Platform::OpenShift);
     options.namespace = "elsewhere".to_owned();
     options.common.images.tholepin = "registry.example/tholepin@sha256:0".to_owned();
@@ -80,7 +80,7 @@ fn choices_reach_what_they_are_about() {
 }
 
 #[test]
-fn openshift_gets_what_only_it_understands() {
+fn only_openshift_gets_its_own_fields() {
     for platform in Platform::ALL {
         let text: String =
             objects(&on(platform)).unwrap().iter().map(|object| object.body().to_string()).collect();
@@ -96,9 +96,9 @@ fn openshift_gets_what_only_it_understands() {
     }
 }
 
-/// What a sample says is read back as it was said, and it is said of the right kind of cluster.
+/// A sample is read back unchanged, and fits the platform.
 #[test]
-fn samples_are_what_the_operator_reads() {
+fn samples_are_read_back_unchanged() {
     for platform in Platform::ALL {
         let objects = samples::objects(platform).unwrap();
         let operator: NumaResourcesOperator = serde_json::from_value(objects[0].body().clone()).unwrap();

@@ -1,15 +1,15 @@
 //! The DaemonSet of a pool.
 //!
-//! In: a request, a pool of it. Out: its exporters. Never: a right, a mount or a flag that they do not use, where the image is ours.
+//! In: a request, a pool of it. Out: its exporters. Never: a right, a mount or a flag that our exporter does not use.
 //!
-//! Our exporter hears of changes from the kubelet's state files, and whoever wants may touch `/run/rte/notify` on the node. The Go
-//! exporter has that file only.
+//! Our exporter learns of changes from the kubelet's state files, and from `/run/rte/notify`. The Go exporter has that
+//! file only.
 
 use std::collections::BTreeMap;
 
 use api::numaresources::InfoRefreshMode;
 use api::numaresources::keys::{CONFIG_HASH, LABEL_POOL};
-use deployer::manifests::{Error, exporter, meta, openshift, pod, rte};
+use deployer::manifests::{exporter, meta, openshift, pod, rte};
 use k8s_openapi::api::apps::v1::{DaemonSet, DaemonSetSpec, DaemonSetUpdateStrategy, RollingUpdateDaemonSet};
 use k8s_openapi::api::core::v1::{
     Affinity, Container, EnvVar, PodAffinityTerm, PodAntiAffinity, PodSpec, PodTemplateSpec, Probe,
@@ -17,30 +17,29 @@ use k8s_openapi::api::core::v1::{
 };
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::{LabelSelector, ObjectMeta};
 use k8s_openapi::apimachinery::pkg::util::intstr::IntOrString;
-use objects::{Object, ObjectKind};
-use serde_json::json;
+use objects::ObjectKey;
 
-use super::args::{KUBELET, Wishes, args, has_fingerprint};
+use super::args::{KUBELET, args, has_fingerprint};
 use super::desired::{CERTIFICATE, PORT};
 use super::{Request, set_name};
+use crate::cluster_state::{Environment, TlsProfile};
+use crate::desired::container;
 use crate::group::choice::Choice;
 use crate::group::{Group, Pool, selects};
 use crate::kubeletconfig;
-use crate::world::TlsProfile;
-use objects::ObjectKey;
 
-/// Where statuses of fingerprints are written down, for whoever looks for a mistake.
+/// The directory of fingerprints' statuses, for debugging.
 const STATUS: &str = "/run/pfpstatus";
-/// Their most.
+/// The size limit of that directory.
 const STATUS_SIZE: &str = "8Mi";
 
-/// What differs between one pool's exporters and those of another.
-struct Exporters<'a> {
-    request: &'a Request<'a>,
-    group: &'a Group<'a>,
+/// The exporters of one pool.
+pub(super) struct Exporters<'a> {
+    pub(super) request: &'a Request<'a>,
+    pub(super) group: &'a Group<'a>,
     name: String,
-    own: bool,
-    tls: Option<TlsProfile>,
+    pub(super) own: bool,
+    pub(super) tls: Option<TlsProfile>,
 }
 
 /// The DaemonSet of a pool with these nodes.
@@ -50,9 +49,9 @@ pub(super) fn daemon_set(
     pool: &Pool<'_>,
     nodes: &Choice,
 ) -> DaemonSet {
-    let place = &request.world.place;
-    // Who wants no TLS in particular gets it all the same, where the cluster has certificates.
-    let tls = place.platform.is_openshift().then(|| request.world.tls.clone().unwrap_or_default());
+    let environment = &request.cluster.environment;
+    // Clusters with certificates have TLS, also without a profile.
+    let tls = environment.platform.is_openshift().then(|| request.cluster.tls.clone().unwrap_or_default());
     let exporters = Exporters { request, group, name: set_name(pool.name), own: request.image().own, tls };
     let labels = pod_labels(pool.name);
     let template = PodTemplateSpec {
@@ -67,7 +66,7 @@ pub(super) fn daemon_set(
         max_unavailable: Some(IntOrString::String("25%".to_owned())),
         max_surge: None,
     };
-    let mut metadata = meta::within(&place.namespace, &exporters.name);
+    let mut metadata = meta::within(&environment.namespace, &exporters.name);
     metadata.labels = Some(labels.clone());
     DaemonSet {
         metadata,
@@ -84,22 +83,9 @@ pub(super) fn daemon_set(
     }
 }
 
-/// What stands for the DaemonSet of a pool whose nodes are not known: only its name counts.
-///
-/// # Errors
-/// Never in practice.
-pub(super) fn placeholder(request: &Request<'_>, pool: &Pool<'_>) -> Result<Object, Error> {
-    let metadata = json!({ "name": set_name(pool.name), "namespace": request.world.place.namespace });
-    Ok(Object::from_value(ObjectKind::of::<DaemonSet>(), json!({ "metadata": metadata }))?)
-}
-
-/// Which DaemonSet is a pool's.
+/// The key of a pool's DaemonSet.
 pub(super) fn key(request: &Request<'_>, pool: &str) -> ObjectKey {
-    ObjectKey {
-        kind: ObjectKind::of::<DaemonSet>(),
-        namespace: Some(request.world.place.namespace.clone()),
-        name: set_name(pool),
-    }
+    ObjectKey::of::<DaemonSet>(Some(&request.cluster.environment.namespace), &set_name(pool))
 }
 
 fn pod_labels(pool: &str) -> BTreeMap<String, String> {
@@ -108,9 +94,9 @@ fn pod_labels(pool: &str) -> BTreeMap<String, String> {
     labels
 }
 
-/// The selector cannot be changed. The Go operator's selects the pods of all pools, ours too.
+/// The selector, which cannot be changed. The Go operator's selects the pods of all pools.
 fn selector(request: &Request<'_>, labels: &BTreeMap<String, String>, pool: &str) -> LabelSelector {
-    let live = request.world.live.get(&key(request, pool)).map(|live| live["spec"]["selector"].clone());
+    let live = request.cluster.observed.get(&key(request, pool)).map(|live| live["spec"]["selector"].clone());
     let live: Option<LabelSelector> = live.and_then(|selector| serde_json::from_value(selector).ok());
     let usable = |selector: &LabelSelector| {
         *selector != LabelSelector::default()
@@ -120,11 +106,15 @@ fn selector(request: &Request<'_>, labels: &BTreeMap<String, String>, pool: &str
 }
 
 impl Exporters<'_> {
+    pub(super) fn environment(&self) -> &Environment {
+        &self.request.cluster.environment
+    }
+
     fn annotations(&self, pool: &str) -> BTreeMap<String, String> {
-        let config = kubeletconfig::config(self.request.world, pool);
+        let config = kubeletconfig::config(self.request.cluster, pool);
         let hash = config.map_or_else(String::new, |text| pod::config_hash(&text).1);
         let mut annotations = meta::labels([(CONFIG_HASH, &hash)]);
-        if self.request.world.place.platform.is_openshift() {
+        if self.environment().platform.is_openshift() {
             let mut options = self.request.options();
             options.updater.scc = self.constraints();
             annotations.extend([openshift::required(openshift::rte_constraints_name(&options))]);
@@ -160,41 +150,25 @@ impl Exporters<'_> {
                 ..pod::only_on(nodes.terms())
             }),
             enable_service_links: Some(false),
-            // It needs no more than two seconds to answer who is still asking.
+            // The exporter ends within two seconds.
             termination_grace_period_seconds: self.own.then_some(10),
             ..PodSpec::default()
         }
     }
 
     fn container(&self, volume_mounts: Vec<VolumeMount>) -> Container {
-        let image = self.request.image().image;
         let options = self.request.options();
         Container {
-            name: rte::NAME.to_owned(),
-            image: Some(image.name),
-            image_pull_policy: Some(image.pull_policy).filter(|policy| !policy.is_empty()),
             command: Some(vec![rte::COMMAND.to_owned()]),
-            args: Some(self.args()),
+            args: Some(args(self)),
             env: Some(self.variables()),
             ports: Some(vec![pod::port(PORT, options.updater.metrics_port)]),
             volume_mounts: Some(volume_mounts),
             security_context: Some(self.security()),
             liveness_probe: self.own.then(|| self.liveness()),
             resources: if self.own { exporter::resources() } else { rte::resources() },
-            termination_message_policy: Some("FallbackToLogsOnError".to_owned()),
-            ..Container::default()
+            ..container(rte::NAME, &self.request.image().image)
         }
-    }
-
-    fn args(&self) -> Vec<String> {
-        let kubernetes = !self.request.world.place.platform.is_openshift();
-        args(&Wishes {
-            config: &self.group.config,
-            log_level: self.request.operator.spec.log_level,
-            tls: self.tls.as_ref(),
-            kubelet_config: kubernetes.then(|| format!("{KUBELET}/config.yaml")),
-            own: self.own,
-        })
     }
 
     fn variables(&self) -> Vec<EnvVar> {
@@ -233,10 +207,10 @@ impl Exporters<'_> {
             let volume = pod::node_directory("host-run-rte", "/run/rte", Some("DirectoryOrCreate"));
             mounts.push((pod::mount("host-run-rte", "/run/rte"), volume));
         }
-        let kubernetes = !self.request.world.place.platform.is_openshift();
+        let kubernetes = !self.environment().platform.is_openshift();
         if kubernetes || (self.own && self.events()) {
             let (mount, volume) = read_only(&KUBELET[1..], &kubelet.root);
-            // Volumes of pods are mounted in there. They have to go here too when the kubelet unmounts them.
+            // Pods' volumes are mounted in there. They must be unmounted here with the kubelet's.
             let mount_propagation = Some("HostToContainer".to_owned());
             mounts.push((VolumeMount { mount_propagation, ..mount }, volume));
         }
@@ -245,7 +219,7 @@ impl Exporters<'_> {
             mounts.push((pod::mount("run-pfpstatus", STATUS), volume));
         }
         if self.tls.is_some() {
-            // Ours serves what it has until the certificate comes, and takes it then; the Go exporter would never look again.
+            // Our exporter takes the certificate when it comes; the Go exporter reads it once.
             let volume = pod::secret_directory(CERTIFICATE, CERTIFICATE, self.own.then_some(true));
             mounts.push((pod::mount_read_only(CERTIFICATE, "/etc/secrets/rte/"), volume));
         }
@@ -255,10 +229,10 @@ impl Exporters<'_> {
     fn security(&self) -> SecurityContext {
         let selinux =
             if self.group.has_custom_policy() { openshift::RTE_PROCESS } else { openshift::DEVICE_PLUGIN };
-        let selinux = self.request.world.place.platform.is_openshift().then_some(selinux);
+        let selinux = self.environment().platform.is_openshift().then_some(selinux);
         let context = SecurityContext {
             run_as_group: Some(0),
-            // What another image writes is not known.
+            // Another image may write to its root.
             read_only_root_filesystem: self.own.then_some(true),
             ..pod::confined_root()
         };
@@ -274,25 +248,20 @@ impl Exporters<'_> {
         }
     }
 
-    /// The Go exporter takes the CPUs of this container for the shared pool. As its image has a shell, it is the image.
+    /// The Go exporter takes this container's CPUs for the shared pool. Its image has a shell.
     fn shared_pool(&self) -> Container {
-        let image = self.request.image().image;
         let sleep = ["/bin/sh", "-c", "--"].map(str::to_owned).to_vec();
         Container {
-            name: rte::SHARED_POOL.to_owned(),
-            image: Some(image.name),
-            image_pull_policy: Some(image.pull_policy).filter(|policy| !policy.is_empty()),
             command: Some(sleep),
             args: Some(vec!["while true; do sleep 30s; done".to_owned()]),
-            security_context: Some(pod::restricted(self.request.world.place.platform)),
+            security_context: Some(pod::restricted(self.environment().platform)),
             resources: pod::resources(&[("cpu", "1m"), ("memory", "4Mi")], &[]),
-            termination_message_policy: Some("FallbackToLogsOnError".to_owned()),
-            ..Container::default()
+            ..container(rte::SHARED_POOL, &self.request.image().image)
         }
     }
 }
 
-/// One on each node. Each pool has its own, so exporters of several pools do not keep each other away.
+/// At most one exporter of the pool on a node.
 fn apart(labels: &BTreeMap<String, String>) -> PodAntiAffinity {
     let term = PodAffinityTerm {
         label_selector: Some(meta::selector(labels)),

@@ -1,7 +1,7 @@
-//! All objects that are asked for.
+//! All objects of a request.
 //!
-//! In: a request. Out: objects, in the order in which they are made: what others need comes first, DaemonSets last. Never: one whose name depends on
-//! anything but its pool.
+//! In: a request. Out: objects, each after those that it needs, DaemonSets last. Never: a name that depends on anything
+//! but the pool.
 
 use api::numaresources::keys::{CLUSTER, NRT_API};
 use deployer::manifests::{Error, access, meta, openshift, rte};
@@ -14,10 +14,9 @@ use objects::Object;
 
 use super::stage::{MachineConfig, machine_config, stage};
 use super::{Request, daemonset};
-use crate::desired::{self, DesiredObject, owned};
+use crate::desired::{self, DesiredObject, Owner, owned};
+use crate::rbac::EXPORTER_SERVICE;
 
-/// The Service of the exporters' metrics.
-const SERVICE: &str = "numaresources-rte-metrics-service";
 /// The Secret with its certificate, which OpenShift makes.
 pub(super) const CERTIFICATE: &str = "rte-metrics-service-cert";
 /// The name of the exporters' port.
@@ -28,7 +27,7 @@ pub(super) const PORT: &str = "metrics-port";
 /// # Errors
 /// Never in practice.
 pub(super) fn objects(request: &Request<'_>) -> Result<Vec<DesiredObject>, Error> {
-    let owner = request.owner();
+    let owner = Owner::of(request.operator);
     let mut wanted = vec![definition(request)?];
     for (group, pool) in request.groups.pools() {
         match machine_config(request, group, pool)? {
@@ -41,7 +40,7 @@ pub(super) fn objects(request: &Request<'_>) -> Result<Vec<DesiredObject>, Error
     wanted.extend(shared.map(|object| owned(object, &owner)));
     for (group, pool) in request.groups.pools() {
         let Ok(nodes) = &pool.nodes else {
-            wanted.push(owned(daemonset::placeholder(request, pool)?, &owner).held(true));
+            wanted.push(owned(Object::bare(daemonset::key(request, pool.name)), &owner).held(true));
             continue;
         };
         let set = Object::new(&daemonset::daemon_set(request, group, pool, nodes))?;
@@ -50,14 +49,14 @@ pub(super) fn objects(request: &Request<'_>) -> Result<Vec<DesiredObject>, Error
     Ok(wanted)
 }
 
-/// The API that exporters publish with. Others may rely on it, so nobody owns it; who wants to keep it himself may.
+/// The definition that exporters publish with. Other programs may use it, so it has no owner; an annotation keeps it.
 fn definition(request: &Request<'_>) -> Result<DesiredObject, Error> {
     let annotations = request.operator.metadata.annotations.as_ref();
     let theirs = annotations.and_then(|all| all.get(NRT_API)).is_some_and(|value| value == CLUSTER);
     Ok(desired::shared(Object::new(&api::crd::nrt_crd())?).held(theirs))
 }
 
-/// What the exporters of all pools have in common.
+/// The objects that the exporters of all pools share.
 fn shared(request: &Request<'_>) -> Result<Vec<Object>, Error> {
     let options = &request.options();
     let account = rte::account(options);
@@ -82,12 +81,12 @@ fn shared(request: &Request<'_>) -> Result<Vec<Object>, Error> {
             objects.push(openshift::rte_constraints(rte::account(&options), &options)?);
         }
     }
-    // Before the DaemonSets: the certificate of their metrics is made for it.
+    // It comes before the DaemonSets: OpenShift makes the certificate of their metrics for it.
     objects.push(Object::new(&service(options))?);
     Ok(objects)
 }
 
-/// What exporters do, and what the Go exporter does besides.
+/// The rights of our exporter, and those that the Go exporter needs besides.
 fn rules(request: &Request<'_>, options: &Options) -> Rules {
     let needs = Needs { mode: Some(Mode::Patch), owner: OwnerKind::Leave, conditions: true, configz: false };
     let mut rules = exporter::rbac::rules(needs, rte::account(options).namespace);
@@ -99,7 +98,7 @@ fn rules(request: &Request<'_>, options: &Options) -> Rules {
 }
 
 fn service(options: &Options) -> Service {
-    let mut metadata = meta::within(rte::account(options).namespace, SERVICE);
+    let mut metadata = meta::within(rte::account(options).namespace, EXPORTER_SERVICE);
     metadata.labels = Some(rte::pod_labels());
     if options.platform.is_openshift() {
         let annotation = [("service.beta.openshift.io/serving-cert-secret-name", CERTIFICATE)];
@@ -118,17 +117,17 @@ fn service(options: &Options) -> Service {
 }
 
 impl Request<'_> {
-    /// The same in the words of the deployer, whose manifests these are.
+    /// The same as options of the deployer, whose manifests these are.
     pub(super) fn options(&self) -> Options {
-        let place = &self.world.place;
+        let environment = &self.cluster.environment;
         let mut options = Options {
-            platform: place.platform,
-            version: place.version.clone(),
-            api_server_ports: place.api_server_ports.clone(),
+            platform: environment.platform,
+            version: environment.version.clone(),
+            api_server_ports: environment.api_server_ports.clone(),
             ..Options::peers()
         };
         options.updater.kind = Updater::Rte;
-        options.updater.namespace = Some(place.namespace.clone());
+        options.updater.namespace = Some(environment.namespace.clone());
         options
     }
 }

@@ -1,8 +1,10 @@
-//! How far a pool has got towards having its exporters: their SELinux policy, if they have one of their own, comes with a MachineConfig, and
-//! the nodes need it first. Where kubelets are asked what they were told, the answer comes first too.
+//! The stages in which a pool gets its exporters.
 //!
-//! In: a request, a pool of it. Out: a [`Stage`], and the MachineConfig. Never: a wait of one pool for another, or for what exporters do not
-//! need: a cluster's upgrade concerns none of them.
+//! In: a request, a pool of it. Out: a [`Stage`], and the MachineConfig. Never: a wait of one pool for another, or for
+//! a cluster upgrade.
+//!
+//! A custom SELinux policy comes with a MachineConfig, which the nodes need first. Settings of kubelets, where those
+//! are asked, come first too.
 
 use std::collections::BTreeMap;
 
@@ -13,44 +15,44 @@ use objects::Object;
 use runtime::tls;
 
 use super::{Request, set_name};
+use crate::cluster_state::MachineConfigPool;
 use crate::group::{Group, Pool, selects};
 use crate::kubeletconfig;
-use crate::world::MachineConfigPool;
 
-/// How far.
+/// The stage of a pool.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) enum Stage {
     /// Its exporters can run.
     Ready,
-    /// They can, while nodes still lose the policy that they had.
+    /// Its exporters can run, while nodes still lose their former policy.
     Leaving,
-    /// They cannot before its nodes have the policy.
+    /// Its exporters wait until its nodes have the policy.
     Arriving,
-    /// Its kubelets are still asked what they were told. Exporters that did not wait would be replaced a moment later.
+    /// Its exporters wait for the kubelets' settings, so that they are not replaced a moment later.
     Asking,
-    /// They cannot, for this reason.
+    /// Its exporters cannot run, for this reason.
     Impossible(String),
 }
 
-/// What becomes of a pool's MachineConfig.
+/// The treatment of a pool's MachineConfig.
 #[derive(Clone, Debug, PartialEq)]
 pub(super) enum MachineConfig {
-    /// There is to be none.
+    /// It should not exist.
     No,
-    /// There is to be this one.
+    /// It should be this one.
     Yes(Object),
-    /// Nothing may be done about this one, whether it is there or not.
+    /// It stays as it is, whether it exists or not.
     Untouched(Object),
 }
 
 impl Stage {
-    /// Whether exporters are to stay as they are.
+    /// Whether exporters stay as they are.
     pub(super) fn holds(&self) -> bool {
         matches!(self, Self::Arriving | Self::Asking | Self::Impossible(_))
     }
 }
 
-/// How far a pool has got.
+/// The stage of a pool.
 pub(super) fn stage(request: &Request<'_>, group: &Group<'_>, pool: &Pool<'_>) -> Stage {
     if let Err(reason) = &pool.nodes {
         return Stage::Impossible(format!("{}: {reason}", title(request, pool)));
@@ -58,7 +60,7 @@ pub(super) fn stage(request: &Request<'_>, group: &Group<'_>, pool: &Pool<'_>) -
     if let Some(error) = tls_error(request) {
         return Stage::Impossible(error);
     }
-    if kubeletconfig::is_awaited(request.world, pool.name) {
+    if kubeletconfig::is_pending(request.cluster, pool.name) {
         return Stage::Asking;
     }
     let Some(machine) = rolled_out(request, pool) else { return Stage::Ready };
@@ -73,7 +75,7 @@ pub(super) fn stage(request: &Request<'_>, group: &Group<'_>, pool: &Pool<'_>) -
     }
 }
 
-/// What becomes of a pool's MachineConfig; `None`: there are no MachineConfigs.
+/// The treatment of a pool's MachineConfig; `None`: the platform has none.
 ///
 /// # Errors
 /// Never in practice.
@@ -97,7 +99,7 @@ pub(super) fn machine_config(
     Ok(Some(if untouched { MachineConfig::Untouched(object) } else { MachineConfig::Yes(object) }))
 }
 
-/// Pools that roll nothing out, by name.
+/// The names of paused pools.
 pub(super) fn paused<'a>(request: &'a Request<'_>) -> Vec<&'a str> {
     let pools = request.groups.pools().map(|(_, pool)| pool);
     let paused = |pool: &&Pool<'_>| pool.machine_config_pool.is_some_and(|pool| pool.paused);
@@ -106,17 +108,17 @@ pub(super) fn paused<'a>(request: &'a Request<'_>) -> Vec<&'a str> {
     names
 }
 
-/// What a pool says that takes MachineConfigs and rolls them out. A paused one does not; one without a selector takes none.
+/// A pool that takes MachineConfigs and rolls them out: it is not paused and has a selector.
 fn rolled_out<'a>(request: &Request<'_>, pool: &Pool<'a>) -> Option<&'a MachineConfigPool> {
     let usable = |pool: &&MachineConfigPool| !pool.paused && pool.machine_config_selector.is_some();
     pool.machine_config_pool.filter(|_| has_machine_configs(request)).filter(usable)
 }
 
 fn has_machine_configs(request: &Request<'_>) -> bool {
-    request.world.place.platform == Platform::OpenShift
+    request.cluster.environment.platform == Platform::OpenShift
 }
 
-/// The labels with which a pool takes a MachineConfig: those its selector states, or the role that is its name.
+/// The labels of a MachineConfig for a pool: those of its selector, or the role with its name.
 fn labels(name: &str, machine: &MachineConfigPool) -> Result<BTreeMap<String, String>, String> {
     let selector = machine.machine_config_selector.as_ref();
     let stated = selector.and_then(|selector| selector.match_labels.clone()).unwrap_or_default();
@@ -132,20 +134,20 @@ fn labels(name: &str, machine: &MachineConfigPool) -> Result<BTreeMap<String, St
     ))
 }
 
-/// The name of a pool's MachineConfig; [`openshift::machine_config`] gives it.
+/// The name of a pool's MachineConfig, as [`openshift::machine_config`] sets it.
 pub(super) fn config_name(pool: &Pool<'_>) -> String {
     format!("51-{}", set_name(pool.name))
 }
 
-/// Our exporter ends at once with a TLS policy that leaves it nothing; better the ones that run stay.
+/// Why our exporter would not start with the TLS profile; running exporters stay.
 fn tls_error(request: &Request<'_>) -> Option<String> {
-    let tls = request.world.tls.as_ref().filter(|_| request.image().own)?;
+    let tls = request.cluster.tls.as_ref().filter(|_| request.image().own)?;
     let error = tls::Policy::parse(&tls.min_version, &tls.cipher_suites).err()?;
     Some(format!("the cluster's TLS profile cannot be followed: {error}"))
 }
 
 fn title(request: &Request<'_>, pool: &Pool<'_>) -> String {
-    let kind = match request.world.place.platform {
+    let kind = match request.cluster.environment.platform {
         Platform::OpenShift => "MachineConfigPool",
         Platform::HyperShift => "NodePool",
         Platform::Kubernetes => "node group",

@@ -1,6 +1,6 @@
-//! How it is with what a NUMAResourcesOperator asks for.
+//! The status of a NUMAResourcesOperator.
 //!
-//! In: what is asked for, what is there, what could not be done. Out: a status. Never: what was true once: each part of it is said anew.
+//! In: its request, the observed objects, failures. Out: a status. Never: a part of a former status.
 
 use api::numaresources::operator::{NodeGroupStatus, Pool as PoolStatus, Status};
 use api::numaresources::{NamespacedName, NumaResourcesOperator, ObjectReference};
@@ -15,50 +15,59 @@ use super::{
     Case, DAEMON_SET_UPDATING, INTERNAL_ERROR, INVALID_GROUPS, KUBELETS_CONFIGURED, POOL_PAUSED,
     POOL_UPDATING, Request, daemonset,
 };
+use crate::cluster_state::ClusterState;
 use crate::condition::{Extra, State, conditions};
 use crate::desired::Controller;
-use crate::kubeletconfig;
+use crate::kubeletconfig::source;
 use crate::ownership::{Responsible, responsible};
 use crate::reconcile::Outcome;
-use crate::world::World;
+use crate::reconcile::status::related_object;
 
-/// The status of the one that counts; `None`: it is left as it is.
+/// The status of the accepted object; `None`: it stays as it is.
 pub(super) fn of(
-    world: &World,
+    cluster: &ClusterState,
     operator: &NumaResourcesOperator,
     case: Case<'_>,
     done: &Outcome,
     now: Timestamp,
 ) -> Option<Status> {
     match case {
-        Case::Nobody | Case::Frozen => None,
+        Case::Absent | Case::Frozen => None,
         Case::Refused(state) => {
-            let daemon_sets = sets_of_ours(world);
-            let related_objects = related(world, daemon_sets.iter());
-            let daemon_sets = daemon_sets.into_iter().filter(|set| is_ready(world, set)).collect();
+            let sets = existing_sets(cluster);
+            let related_objects = related(cluster, sets.iter().map(|(set, _)| set));
+            let daemon_sets = sets.into_iter().filter(|(_, ready)| *ready).map(|(set, _)| set).collect();
             Some(Status { daemon_sets, related_objects, ..without_objects(operator, &state, now) })
         }
         Case::Wanted(request) => Some(wanted(&request, done, now)),
     }
 }
 
-/// The status of one whose wishes come to nothing.
+/// The status of an invalid request.
 pub(super) fn without_objects(operator: &NumaResourcesOperator, state: &State, now: Timestamp) -> Status {
-    Status { conditions: told(operator, state, &[Extra::unknown(POOL_PAUSED)], now), ..Status::default() }
+    Status {
+        conditions: conditions_of(operator, state, &[Extra::unknown(POOL_PAUSED)], now),
+        ..Status::default()
+    }
 }
 
-fn told(operator: &NumaResourcesOperator, state: &State, extras: &[Extra], now: Timestamp) -> Vec<Condition> {
+fn conditions_of(
+    operator: &NumaResourcesOperator,
+    state: &State,
+    extras: &[Extra],
+    now: Timestamp,
+) -> Vec<Condition> {
     conditions(state, extras, &operator.status.conditions, operator.metadata.generation, now)
 }
 
 fn wanted(request: &Request<'_>, done: &Outcome, now: Timestamp) -> Status {
-    let world = request.world;
-    let openshift = world.place.platform == Platform::OpenShift;
+    let cluster = request.cluster;
+    let openshift = cluster.environment.platform == Platform::OpenShift;
     let mut status = Status::default();
     let mut there = Vec::new();
     for (group, pool) in request.groups.pools() {
         if let Some(machine) = pool.machine_config_pool.filter(|_| openshift) {
-            let forwarded = world.place.forward_pool_conditions;
+            let forwarded = cluster.environment.forward_pool_conditions;
             status.pools.push(PoolStatus {
                 name: pool.name.to_owned(),
                 conditions: if forwarded { machine.conditions.clone() } else { Vec::new() },
@@ -66,7 +75,7 @@ fn wanted(request: &Request<'_>, done: &Outcome, now: Timestamp) -> Status {
             });
         }
         let key = daemonset::key(request, pool.name);
-        let Some(live) = world.live.get(&key) else { continue };
+        let Some(observed) = cluster.observed.get(&key) else { continue };
         let namespace = key.namespace.clone().unwrap_or_default();
         let set = NamespacedName { namespace, name: key.name };
         status.node_groups.push(NodeGroupStatus {
@@ -74,18 +83,19 @@ fn wanted(request: &Request<'_>, done: &Outcome, now: Timestamp) -> Status {
             config: group.config.clone(),
             selector: pool.name.to_owned(),
         });
-        if matches!(ready::daemon_set(live), Readiness::Ready(_)) {
+        if is_ready(observed) {
             status.daemon_sets.push(set.clone());
         }
         there.push(set);
     }
-    status.related_objects = related(world, there.iter());
+    status.related_objects = related(cluster, there.iter());
     let state = state(request, done, &status.daemon_sets);
-    status.conditions = told(request.operator, &state, &[paused_pools(request), kubelets(request)], now);
+    status.conditions =
+        conditions_of(request.operator, &state, &[paused_pools(request), kubelets(request)], now);
     status
 }
 
-/// How it is, as one word: what cannot be done comes before what is not done yet, and that before what is merely not as it should be.
+/// The state: failures come before unfinished changes, and those before objections.
 fn state(request: &Request<'_>, done: &Outcome, ready: &[NamespacedName]) -> State {
     let mut errors = done.errors.clone();
     let (mut pools, mut sets) = (Vec::new(), Vec::new());
@@ -98,7 +108,7 @@ fn state(request: &Request<'_>, done: &Outcome, ready: &[NamespacedName]) -> Sta
         }
         let key = daemonset::key(request, pool.name);
         if (stage == Stage::Asking || !stage.holds()) && !ready.iter().any(|set| set.name == key.name) {
-            sets.push(format!("{}/{} is updating", request.world.place.namespace, key.name));
+            sets.push(format!("{}/{} is updating", request.cluster.environment.namespace, key.name));
         }
     }
     for list in [&mut errors, &mut pools, &mut sets] {
@@ -121,7 +131,7 @@ fn state(request: &Request<'_>, done: &Outcome, ready: &[NamespacedName]) -> Sta
 }
 
 fn paused_pools(request: &Request<'_>) -> Extra {
-    if request.world.place.platform != Platform::OpenShift {
+    if request.cluster.environment.platform != Platform::OpenShift {
         return Extra::unknown(POOL_PAUSED);
     }
     let paused = paused(request);
@@ -129,53 +139,50 @@ fn paused_pools(request: &Request<'_>) -> Extra {
     Extra::known(POOL_PAUSED, !paused.is_empty(), if paused.is_empty() { String::new() } else { message })
 }
 
-/// Whether the kubelets of all pools are as they should be, as far as that is known.
+/// Whether the settings of all pools' kubelets are known and have no warnings.
 fn kubelets(request: &Request<'_>) -> Extra {
-    let told = |pool: &str| kubeletconfig::source::told(request.world, request.operator, pool);
-    let told: Vec<_> = request.groups.pools().map(|(_, pool)| told(pool.name)).collect();
-    let warnings = told.iter().flat_map(|told| &told.warnings);
+    let settings = |pool: &str| source::pool_settings(request.cluster, request.operator, pool);
+    let settings: Vec<_> = request.groups.pools().map(|(_, pool)| settings(pool.name)).collect();
+    let warnings = settings.iter().flat_map(|settings| &settings.warnings);
     let mut lines: Vec<&str> = warnings.map(|warning| warning.message.as_str()).collect();
     lines.sort_unstable();
-    if lines.is_empty() && told.iter().any(|told| told.awaited) {
+    if lines.is_empty() && settings.iter().any(|settings| settings.pending) {
         return Extra::unknown(KUBELETS_CONFIGURED);
     }
     Extra::known(KUBELETS_CONFIGURED, lines.is_empty(), lines.join("\n"))
 }
 
-/// DaemonSets that an earlier wish left.
-fn sets_of_ours(world: &World) -> Vec<NamespacedName> {
-    let ours = world.live.iter().filter(|(key, live)| {
+/// The existing DaemonSets of this controller, each with whether it is ready.
+fn existing_sets(cluster: &ClusterState) -> Vec<(NamespacedName, bool)> {
+    let ours = cluster.observed.iter().filter(|(key, observed)| {
         key.kind.kind == "DaemonSet"
-            && responsible(key, live) == Responsible::Controller(Controller::NumaResourcesOperator)
+            && responsible(key, observed) == Responsible::Controller(Controller::NumaResourcesOperator)
     });
-    ours.map(|(key, _)| NamespacedName {
-        namespace: key.namespace.clone().unwrap_or_default(),
-        name: key.name.clone(),
+    ours.map(|(key, observed)| {
+        let namespace = key.namespace.clone().unwrap_or_default();
+        (NamespacedName { namespace, name: key.name.clone() }, is_ready(observed))
     })
     .collect()
 }
 
-fn is_ready(world: &World, set: &NamespacedName) -> bool {
-    let found = world.live.iter().find(|(key, _)| {
-        key.kind.kind == "DaemonSet" && key.name == set.name && key.namespace.as_ref() == Some(&set.namespace)
-    });
-    found.is_some_and(|(_, live): (_, &Value)| matches!(ready::daemon_set(live), Readiness::Ready(_)))
+fn is_ready(set: &Value) -> bool {
+    matches!(ready::daemon_set(set), Readiness::Ready(_))
 }
 
-/// What tools should collect.
-fn related<'a>(world: &World, sets: impl Iterator<Item = &'a NamespacedName>) -> Vec<ObjectReference> {
+/// The objects that tools should collect.
+fn related<'a>(
+    cluster: &ClusterState,
+    sets: impl Iterator<Item = &'a NamespacedName>,
+) -> Vec<ObjectReference> {
     const MACHINE: &str = "machineconfiguration.openshift.io";
-    let place = &world.place;
-    let named = |group: &str, resource: &str, namespace: &str, name: &str| {
-        let [group, resource, namespace, name] = [group, resource, namespace, name].map(str::to_owned);
-        ObjectReference { group, resource, namespace, name }
-    };
-    let mut all = vec![named("", "namespaces", "", &place.namespace)];
-    if place.platform.is_openshift() {
-        all.push(named(MACHINE, "kubeletconfigs", "", ""));
-        all.push(named(MACHINE, "machineconfigs", "", ""));
+    let environment = &cluster.environment;
+    let mut all = vec![related_object("", "namespaces", "", &environment.namespace)];
+    if environment.platform.is_openshift() {
+        all.extend(
+            ["kubeletconfigs", "machineconfigs"].map(|plural| related_object(MACHINE, plural, "", "")),
+        );
     }
-    all.push(named(api::nrt::GROUP, api::nrt::PLURAL, "", ""));
-    all.extend(sets.map(|set| named("apps", "daemonsets", &set.namespace, &set.name)));
+    all.push(related_object(api::nrt::GROUP, api::nrt::PLURAL, "", ""));
+    all.extend(sets.map(|set| related_object("apps", "daemonsets", &set.namespace, &set.name)));
     all
 }

@@ -1,5 +1,5 @@
-//! Names of rows and of tests (N001 and on, U001 and on, B-01 and on) are those of the list of what the Go operator does, in
-//! docs/parity-operator.md.
+//! Names of rows and of tests (N001 and on, U001 and on, B-01 and on) are those of the list of what the Go operator
+//! does, in docs/parity-operator.md.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -16,10 +16,10 @@ use objects::applier::Planned;
 use objects::decision::Decision;
 use objects::last_applied::LastApplied;
 
+use crate::cluster_state::{ClusterState, Environment, KubeletSettings, MachineConfigPool, TlsProfile};
 use crate::desired::{Controller, Treatment};
 use crate::plan::{PlanInputs, plan};
 use crate::reconcile::Outcome;
-use crate::world::{KubeletSettings, Kubelets, MachineConfigPool, Place, TlsProfile, World};
 use objects::ObjectKey;
 
 mod args;
@@ -34,10 +34,11 @@ const NAMESPACE: &str = "numaresources";
 const POLICY: &str = "config.node.openshift-kni.io/selinux-policy";
 
 /// A cluster of this kind with the MachineConfigPools `worker` and `infra`, which nothing is wrong with.
-fn world(platform: Platform) -> World {
-    let image = |name: &str| crate::world::Image { name: name.to_owned(), pull_policy: String::new() };
+fn cluster(platform: Platform) -> ClusterState {
+    let image =
+        |name: &str| crate::cluster_state::Image { name: name.to_owned(), pull_policy: String::new() };
     let version = if platform == Platform::Kubernetes { "v1.36.3" } else { "4.20.1" };
-    let mut world = World::new(Place {
+    let mut cluster = ClusterState::new(Environment {
         platform,
         version: version.parse().ok(),
         namespace: NAMESPACE.to_owned(),
@@ -50,23 +51,23 @@ fn world(platform: Platform) -> World {
     });
     if platform == Platform::OpenShift {
         for name in ["worker", "infra"] {
-            world.pools.insert(name.to_owned(), pool(name));
+            cluster.pools.insert(name.to_owned(), pool(name));
         }
     }
     if platform == Platform::Kubernetes {
         for name in ["worker", "infra"] {
             let settings = KubeletSettings { policy: Some("single-numa-node".to_owned()), scope: None };
             let answers = BTreeMap::from([(format!("{name}-0"), Ok(settings))]);
-            world.kubelets.insert(name.to_owned(), Kubelets { answers });
+            cluster.kubelets.insert(name.to_owned(), answers);
         }
     }
     if platform.is_openshift() {
-        world.tls = Some(TlsProfile {
+        cluster.tls = Some(TlsProfile {
             min_version: "VersionTLS12".to_owned(),
             cipher_suites: "TLS_AES_128_GCM_SHA256,TLS_ECDHE_RSA_WITH_AES_128_GCM_SHA256".to_owned(),
         });
     }
-    world
+    cluster
 }
 
 /// A MachineConfigPool as OpenShift makes them.
@@ -88,12 +89,12 @@ fn condition(kind: &str, status: &str) -> PoolCondition {
 }
 
 /// The NUMAResourcesOperator that counts, with this spec.
-fn ask(world: &mut World, spec: &Value) {
-    ask_with(world, &[], spec);
+fn ask(cluster: &mut ClusterState, spec: &Value) {
+    ask_with(cluster, &[], spec);
 }
 
-fn ask_with(world: &mut World, annotations: &[(&str, &str)], spec: &Value) {
-    let old = world.operators.get(OPERATOR);
+fn ask_with(cluster: &mut ClusterState, annotations: &[(&str, &str)], spec: &Value) {
+    let old = cluster.operators.get(OPERATOR);
     let status = old.map(|old| old.status.clone()).unwrap_or_default();
     let generation = old.and_then(|old| old.metadata.generation).unwrap_or(0) + 1;
     let annotations: BTreeMap<_, _> = annotations.iter().copied().collect();
@@ -103,7 +104,7 @@ fn ask_with(world: &mut World, annotations: &[(&str, &str)], spec: &Value) {
     });
     let mut operator: NumaResourcesOperator = serde_json::from_value(object).unwrap();
     operator.status = status;
-    world.operators.insert(OPERATOR.to_owned(), operator);
+    cluster.operators.insert(OPERATOR.to_owned(), operator);
 }
 
 /// Node groups by their pools' names, all with this configuration.
@@ -139,30 +140,30 @@ fn at(second: i64) -> jiff::Timestamp {
 }
 
 /// The status of the one that counts after one round in which everything was done and all pods run.
-fn round(world: &mut World) -> Status {
-    carry_out(world, true);
-    told(world, &Outcome::default())
+fn round(cluster: &mut ClusterState) -> Status {
+    carry_out(cluster, true);
+    told(cluster, &Outcome::default())
 }
 
 /// The status of the one that counts, which the next round finds.
-fn told(world: &mut World, done: &Outcome) -> Status {
-    let (_, status) = status(world, done, at(1)).into_iter().find(|(name, _)| name == OPERATOR).unwrap();
-    world.operators.get_mut(OPERATOR).unwrap().status = status.clone();
+fn told(cluster: &mut ClusterState, done: &Outcome) -> Status {
+    let (_, status) = status(cluster, done, at(1)).into_iter().find(|(name, _)| name == OPERATOR).unwrap();
+    cluster.operators.get_mut(OPERATOR).unwrap().status = status.clone();
     status
 }
 
 /// Does what is wanted.
-fn carry_out(world: &mut World, ready: bool) {
-    let Desired::Objects(wanted) = desired(world) else { return };
+fn carry_out(cluster: &mut ClusterState, ready: bool) {
+    let Desired::Objects(wanted) = desired(cluster) else { return };
     let keys: Vec<ObjectKey> = wanted.iter().map(crate::desired::DesiredObject::key).collect();
-    let ours: Vec<ObjectKey> = world.live.iter().map(|(key, _)| key.clone()).collect();
+    let ours: Vec<ObjectKey> = cluster.observed.iter().map(|(key, _)| key.clone()).collect();
     for key in
         ours.into_iter().filter(|key| !keys.contains(key) && key.kind.kind != "CustomResourceDefinition")
     {
-        world.live.remove(&key);
+        cluster.observed.remove(&key);
     }
     for one in wanted.iter().filter(|one| one.treatment != Treatment::Hold) {
-        world.live.insert(one.key(), served(&one.object, ready));
+        cluster.observed.insert(one.key(), served(&one.object, ready));
     }
 }
 
@@ -182,11 +183,11 @@ fn served(object: &Object, ready: bool) -> Value {
 }
 
 /// What is to be done, as `verb kind name`; what is made is left out.
-fn changes(world: &World) -> Vec<String> {
+fn changes(cluster: &ClusterState) -> Vec<String> {
     let owners = BTreeSet::from(["u-1".to_owned()]);
     let last = LastApplied::default();
     let inputs =
-        PlanInputs { observed: &world.live, owners: &owners, others_desire: &|_| false, last: &last };
+        PlanInputs { observed: &cluster.observed, owners: &owners, others_desire: &|_| false, last: &last };
     let name = |planned: &Planned| {
         let verb = match planned.decision {
             Decision::Create | Decision::Leave | Decision::Adopt => return None,
@@ -198,30 +199,30 @@ fn changes(world: &World) -> Vec<String> {
         };
         Some(format!("{verb} {} {}", planned.key.kind.kind, planned.key.name))
     };
-    plan(Controller::NumaResourcesOperator, &desired(world), inputs).iter().filter_map(name).collect()
+    plan(Controller::NumaResourcesOperator, &desired(cluster), inputs).iter().filter_map(name).collect()
 }
 
 /// What is wanted, with how it is treated.
-fn wanted(world: &World) -> Vec<crate::desired::DesiredObject> {
-    match desired(world) {
+fn wanted(cluster: &ClusterState) -> Vec<crate::desired::DesiredObject> {
+    match desired(cluster) {
         Desired::Objects(wanted) => wanted,
         other => panic!("{other:?}"),
     }
 }
 
 /// `kind name` of what is wanted, `(held)` if nothing is to be done to it.
-fn names(world: &World) -> Vec<String> {
+fn names(cluster: &ClusterState) -> Vec<String> {
     let name = |one: &crate::desired::DesiredObject| {
         let held = if one.treatment == Treatment::Hold { " (held)" } else { "" };
         format!("{} {}{held}", one.object.kind().kind, one.object.name())
     };
-    wanted(world).iter().map(name).collect()
+    wanted(cluster).iter().map(name).collect()
 }
 
 /// The DaemonSet of a pool, as it is wanted.
-fn set(world: &World, pool: &str) -> DaemonSet {
+fn set(cluster: &ClusterState, pool: &str) -> DaemonSet {
     let name = set_name(pool);
-    let found = wanted(world)
+    let found = wanted(cluster)
         .into_iter()
         .find(|one| one.object.kind().kind == "DaemonSet" && one.object.name() == name);
     serde_json::from_value(found.unwrap().object.body().clone()).unwrap()
@@ -233,11 +234,11 @@ fn pod(set: &DaemonSet) -> k8s_openapi::api::core::v1::PodSpec {
 }
 
 /// The arguments of a pool's exporters.
-fn arguments(world: &World, pool: &str) -> Vec<String> {
-    self::pod(&set(world, pool)).containers[0].args.clone().unwrap()
+fn arguments(cluster: &ClusterState, pool: &str) -> Vec<String> {
+    self::pod(&set(cluster, pool)).containers[0].args.clone().unwrap()
 }
 
-/// The conditions that are true, as `type reason message`; the last two only where they say more than the type. Not what is known of kubelets.
+/// The true conditions but that of kubelets, as `type reason message`, without a reason that repeats the type.
 fn holding(status: &Status) -> Vec<String> {
     let holds = status
         .conditions

@@ -1,78 +1,74 @@
-//! The scheduler's objects, under the names the Go operator gives them.
+//! The scheduler's objects, with the names of the Go operator.
 //!
-//! In: a [`Setup`]. Out: objects, owned by the NUMAResourcesScheduler, in the order in which they are made. Never: a choice that the setup
-//! does not say.
+//! In: a [`Setup`]. Out: objects, owned by the NUMAResourcesScheduler, each after those that it needs. Never: a choice
+//! that the setup does not state.
 
 use std::collections::BTreeMap;
 
+use api::numaresources::keys::SCHEDULER_LEASE;
 use deployer::manifests::access::{ServiceAccountRef, cluster_role, role};
 use deployer::manifests::meta::{labels, selector, within};
 use deployer::manifests::network::{AllowedPorts, policy};
 use deployer::manifests::{plugin, pod};
 use k8s_openapi::api::apps::v1::{Deployment, DeploymentSpec, DeploymentStrategy, RollingUpdateDeployment};
 use k8s_openapi::api::core::v1::{
-    Affinity, Container, EnvVar, NodeAffinity, PodSecurityContext, PodSpec, PodTemplateSpec,
-    PreferredSchedulingTerm, Probe, ResourceRequirements, SeccompProfile, TopologySpreadConstraint, Volume,
-    VolumeMount,
+    Affinity, Container, NodeAffinity, PodSecurityContext, PodSpec, PodTemplateSpec, PreferredSchedulingTerm,
+    Probe, ResourceRequirements, SeccompProfile, TopologySpreadConstraint, Volume, VolumeMount,
 };
+use k8s_openapi::api::rbac::v1::PolicyRule;
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::ObjectMeta;
 use k8s_openapi::apimachinery::pkg::util::intstr::IntOrString;
 use objects::{self, Object};
 
-use super::access;
-use super::setup::{Refused, Setup};
-use crate::condition::INTERNAL_ERROR;
-use crate::desired::{DesiredObject, owned};
-use crate::world::{Place, TlsProfile};
+use super::setup::Setup;
+use crate::cluster_state::{Environment, TlsProfile};
+use crate::desired::{DesiredObject, container, owned};
 
 /// The name of Deployment, account and container.
 pub(super) const DEPLOYMENT: &str = "secondary-scheduler";
 const CONFIG_MAP: &str = "topo-aware-scheduler-config";
-/// The key of the ConfigMap, and so the file's name.
+/// The key of the ConfigMap, which is the file's name.
 const KEY: &str = "config.yaml";
 const CLUSTER_ROLE: &str = "topology-aware-scheduler";
 const LEASE_ROLE: &str = "topology-aware-scheduler-leader-elect";
-/// Where the file is.
+/// The volume of the configuration file, and its directory.
 const CONFIG_DIRECTORY: (&str, &str) = ("etckubernetes", "/etc/kubernetes");
-/// Where the scheduler writes down what it believes of nodes' pods.
+/// The volume of the scheduler's view of nodes' pods, and its directory.
 const STATUS_DIRECTORY: (&str, &str) = ("runpfpstatus", "/run/pfpstatus");
-/// OpenShift: pods of the management workload may be kept to CPUs of their own.
+/// OpenShift: the annotation of pods of the management workload, which may get CPUs of their own.
 const MANAGEMENT: (&str, &str) =
     ("target.workload.openshift.io/management", r#"{"effect": "PreferredDuringScheduling"}"#);
 
 impl Setup {
-    /// All of them.
+    /// All objects.
+    ///
+    /// # Errors
+    /// When an object has no JSON form.
     pub(super) fn objects(
         &self,
-        place: &Place,
+        environment: &Environment,
         tls: Option<&TlsProfile>,
-    ) -> Result<Vec<DesiredObject>, Refused> {
-        let objects = self.made(place, tls);
-        let objects =
-            objects.map_err(|error| Refused { reason: INTERNAL_ERROR, message: error.to_string() })?;
-        Ok(objects.into_iter().map(|object| owned(object, &self.owner)).collect())
-    }
-
-    fn made(&self, place: &Place, tls: Option<&TlsProfile>) -> Result<Vec<Object>, objects::object::Error> {
-        let namespace = place.namespace.as_str();
+    ) -> Result<Vec<DesiredObject>, objects::object::Error> {
+        let namespace = environment.namespace.as_str();
         let account = ServiceAccountRef { namespace, name: DEPLOYMENT };
         let nothing = AllowedPorts { ingress: Some(Vec::new()), egress: Some(Vec::new()) };
-        let server = AllowedPorts { ingress: None, egress: Some(place.api_server_ports.clone()) };
+        let server = AllowedPorts { ingress: None, egress: Some(environment.api_server_ports.clone()) };
         let policy = |name: &str, openings| policy(namespace, name, &pod_labels(), openings);
-        Ok(vec![
+        let objects = [
             Object::new(&account.object())?,
             Object::new(&pod::config_map(namespace, CONFIG_MAP, KEY, &self.config))?,
-            Object::new(&cluster_role(CLUSTER_ROLE, access::cluster(self.own)))?,
+            Object::new(&cluster_role(CLUSTER_ROLE, cluster_rules(self.own)))?,
             Object::new(&account.with_cluster_role(CLUSTER_ROLE))?,
-            Object::new(&role(namespace, LEASE_ROLE, access::lease()))?,
+            Object::new(&role(namespace, LEASE_ROLE, lease_rules()))?,
             Object::new(&account.with_role(namespace, LEASE_ROLE, LEASE_ROLE))?,
             Object::new(&policy("scheduler-default-deny-all", &nothing))?,
             Object::new(&policy("scheduler-egress-to-api-server", &server))?,
-            Object::new(&self.deployment(place, tls))?,
-        ])
+            Object::new(&self.deployment(environment, tls))?,
+        ];
+        Ok(objects.into_iter().map(|object| owned(object, &self.owner)).collect())
     }
 
-    fn deployment(&self, place: &Place, tls: Option<&TlsProfile>) -> Deployment {
+    fn deployment(&self, environment: &Environment, tls: Option<&TlsProfile>) -> Deployment {
         let mut annotations = labels([MANAGEMENT]);
         annotations.extend([pod::config_hash(&self.config)]);
         let metadata = ObjectMeta {
@@ -80,9 +76,9 @@ impl Setup {
             annotations: Some(annotations),
             ..ObjectMeta::default()
         };
-        let template = PodTemplateSpec { metadata: Some(metadata), spec: Some(self.pod(place, tls)) };
+        let template = PodTemplateSpec { metadata: Some(metadata), spec: Some(self.pod(environment, tls)) };
         Deployment {
-            metadata: ObjectMeta { labels: Some(pod_labels()), ..within(&place.namespace, DEPLOYMENT) },
+            metadata: ObjectMeta { labels: Some(pod_labels()), ..within(&environment.namespace, DEPLOYMENT) },
             spec: Some(DeploymentSpec {
                 replicas: Some(self.replicas),
                 selector: selector(&pod_labels()),
@@ -94,7 +90,7 @@ impl Setup {
         }
     }
 
-    /// One alone takes no lease, so there must never be two of them: the old one goes before the new one comes.
+    /// A single replica takes no lease, so there must never be two: the old one ends before the new one starts.
     fn strategy(&self) -> DeploymentStrategy {
         let rolling_update = if self.replicas > 1 {
             let quarter = || Some(IntOrString::String("25%".to_owned()));
@@ -106,7 +102,7 @@ impl Setup {
         DeploymentStrategy { type_: Some("RollingUpdate".to_owned()), rolling_update: Some(rolling_update) }
     }
 
-    fn pod(&self, place: &Place, tls: Option<&TlsProfile>) -> PodSpec {
+    fn pod(&self, environment: &Environment, tls: Option<&TlsProfile>) -> PodSpec {
         let preference = pod::nodes_with(pod::CONTROL_PLANE, &[]);
         let affinity = NodeAffinity {
             preferred_during_scheduling_ignored_during_execution: Some(vec![PreferredSchedulingTerm {
@@ -115,12 +111,13 @@ impl Setup {
             }]),
             ..NodeAffinity::default()
         };
+        let (mounts, volumes) = self.mounts().into_iter().unzip();
         let seccomp = SeccompProfile { type_: "RuntimeDefault".to_owned(), localhost_profile: None };
         PodSpec {
             service_account_name: Some(DEPLOYMENT.to_owned()),
             priority_class_name: Some("system-node-critical".to_owned()),
-            containers: vec![self.container(place, tls)],
-            volumes: Some(self.volumes()),
+            containers: vec![self.container(environment, tls, mounts)],
+            volumes: Some(volumes),
             tolerations: Some(pod::tolerate_control_plane(&[])),
             affinity: Some(Affinity { node_affinity: Some(affinity), ..Affinity::default() }),
             topology_spread_constraints: Some(vec![spread()]),
@@ -133,32 +130,31 @@ impl Setup {
         }
     }
 
-    fn container(&self, place: &Place, tls: Option<&TlsProfile>) -> Container {
+    fn container(
+        &self,
+        environment: &Environment,
+        tls: Option<&TlsProfile>,
+        mounts: Vec<VolumeMount>,
+    ) -> Container {
         let probe = |path| pod::probe(path, IntOrString::Int(plugin::PORT), Some("HTTPS"));
-        // kube-scheduler has no more than one answer before 1.31.
+        // kube-scheduler has only `/healthz` before 1.31.
         let ready = if self.own { "/readyz" } else { "/healthz" };
-        let variable: Option<EnvVar> =
-            self.dumps.then(|| pod::variable("PFP_STATUS_DUMP", STATUS_DIRECTORY.1));
-        let pull_policy = &self.image.pull_policy;
+        let variable = || vec![pod::variable("PFP_STATUS_DUMP", STATUS_DIRECTORY.1)];
         Container {
-            name: DEPLOYMENT.to_owned(),
-            image: Some(self.image.name.clone()),
-            image_pull_policy: (!pull_policy.is_empty()).then(|| pull_policy.clone()),
             command: Some(vec!["/bin/kube-scheduler".to_owned()]),
             args: Some(self.flags(tls)),
-            env: variable.map(|variable| vec![variable]),
-            volume_mounts: Some(self.mounts()),
+            env: self.dumps.then(variable),
+            volume_mounts: Some(mounts),
             resources: self.resources(),
-            security_context: Some(pod::restricted(place.platform)),
-            // A scheduler that lost its lease and did not notice says so here.
+            security_context: Some(pod::restricted(environment.platform)),
+            // The probe fails when the scheduler lost its lease without noticing.
             liveness_probe: Some(Probe {
                 initial_delay_seconds: Some(15),
                 timeout_seconds: Some(5),
                 ..probe("/healthz")
             }),
             readiness_probe: Some(Probe { period_seconds: Some(5), ..probe(ready) }),
-            termination_message_policy: Some("FallbackToLogsOnError".to_owned()),
-            ..Container::default()
+            ..container(DEPLOYMENT, &self.image)
         }
     }
 
@@ -172,16 +168,13 @@ impl Setup {
         flags
     }
 
-    fn volumes(&self) -> Vec<Volume> {
-        let config = pod::config_directory(CONFIG_DIRECTORY.0, CONFIG_MAP, None);
-        let status = self.dumps.then(|| pod::memory_directory(STATUS_DIRECTORY.0, "64Mi"));
-        std::iter::once(config).chain(status).collect()
-    }
-
-    fn mounts(&self) -> Vec<VolumeMount> {
-        let config = pod::mount_read_only(CONFIG_DIRECTORY.0, CONFIG_DIRECTORY.1);
-        let status = self.dumps.then(|| pod::mount(STATUS_DIRECTORY.0, STATUS_DIRECTORY.1));
-        std::iter::once(config).chain(status).collect()
+    /// The configuration file, and the directory for dumps if there are any.
+    fn mounts(&self) -> Vec<(VolumeMount, Volume)> {
+        let ((config, config_path), (status, status_path)) = (CONFIG_DIRECTORY, STATUS_DIRECTORY);
+        let config =
+            (pod::mount_read_only(config, config_path), pod::config_directory(config, CONFIG_MAP, None));
+        let dumps = || (pod::mount(status, status_path), pod::memory_directory(status, "64Mi"));
+        std::iter::once(config).chain(self.dumps.then(dumps)).collect()
     }
 
     fn resources(&self) -> Option<ResourceRequirements> {
@@ -193,7 +186,7 @@ impl Setup {
     }
 }
 
-/// No two of one revision on a node.
+/// At most one replica of a revision on a node.
 fn spread() -> TopologySpreadConstraint {
     TopologySpreadConstraint {
         max_skew: 1,
@@ -207,4 +200,18 @@ fn spread() -> TopologySpreadConstraint {
 
 fn pod_labels() -> BTreeMap<String, String> {
     labels([("app", DEPLOYMENT)])
+}
+
+/// The scheduler's rules in the cluster, without a limit to names on `create`, which no request could meet; `own`: of our
+/// scheduler, else of kube-scheduler with the Go plugin.
+#[must_use]
+pub(crate) fn cluster_rules(own: bool) -> Vec<PolicyRule> {
+    if own { scheduler::rbac::cluster() } else { plugin::rules::with_zones() }
+}
+
+/// The rules in the operator's namespace: its lease. The Go operator adds Endpoints, which were leases before; no
+/// scheduler with the plugin's current arguments uses them.
+#[must_use]
+pub(crate) fn lease_rules() -> Vec<PolicyRule> {
+    scheduler::rbac::lease(SCHEDULER_LEASE)
 }

@@ -1,43 +1,43 @@
-//! Which images may schedule.
+//! The images that may run as scheduler.
 //!
-//! In: the list in the program, variables, names of images. Out: which are trusted; what is wrong with a name. Never: a registry.
+//! In: the built-in list, variables, names of images. Out: the trusted images; mistakes in a name. Never: a registry.
 //!
-//! A scheduler decides where everything runs, so the Go operator takes only images it knows, by their digests. So does this; and its
-//! own, which has a scheduler in it.
+//! A scheduler decides where all pods run, so the Go operator accepts only images with known digests. This one does
+//! too, and accepts its own image, which contains a scheduler.
 
 use std::collections::BTreeSet;
 
 use serde::Deserialize;
 
-use crate::world::{Image, Trust};
+use crate::cluster_state::{Image, Trust};
 
-/// The digests that this program was built to trust, as `getdigests` writes them. None: our own image needs none, and which others are
-/// fit for a cluster is for its owners to say.
+/// The built-in list of trusted digests, as `getdigests` writes it. It is empty: our own image needs no digest, and a
+/// cluster's owner chooses others.
 pub const EMBEDDED_DIGESTS: &str = include_str!("trusted-digests.json");
 
 /// The variable with more digests.
 const VARIABLE: &str = "SCHEDULER_IMAGE_DIGESTS";
 
-/// A list of digests that cannot be read.
+/// Why a list of digests cannot be read.
 #[derive(Debug, thiserror::Error)]
 #[error("trusted digests: {0}")]
 pub struct TrustError(#[from] serde_json::Error);
 
-/// As `getdigests` writes it.
+/// The list of digests that `getdigests` writes.
 #[derive(Debug, Default, Deserialize)]
 #[serde(default)]
 struct List {
-    /// Of the channel of this version.
+    /// The digests of this version's channel.
     current_channel: Option<Vec<String>>,
-    /// The last one of the channel before.
+    /// The last digest of the former channel.
     prev_channel_last: Option<String>,
-    /// The last one of the channel with extended support.
+    /// The last digest of the channel with extended support.
     eus_channel_last: Option<String>,
 }
 
-/// What is trusted: the digests of `list` (JSON), those of `digests` (`SCHEDULER_IMAGE_DIGESTS`, with commas between), and the image
-/// `own`; or everything, if `validation` (`SCHEDULER_IMAGE_VALIDATION`) is exactly `false`. With it, a line for each digest that is
-/// none and counts for nothing.
+/// The trusted images: the digests of `list` (JSON) and of `digests` (`SCHEDULER_IMAGE_DIGESTS`, separated by commas),
+/// and the image `own`. `None` is all images, if `validation` (`SCHEDULER_IMAGE_VALIDATION`) is exactly `false`. The
+/// texts are warnings about invalid digests, which are left out.
 ///
 /// # Errors
 /// When the list cannot be read.
@@ -70,10 +70,10 @@ pub fn trust(
     Ok((Some(Trust { digests: trusted, images }), warnings))
 }
 
-/// Whether an image may schedule.
+/// Checks that an image may run as scheduler.
 ///
 /// # Errors
-/// Why not, in the Go operator's words.
+/// The reason against it, in the Go operator's words.
 pub(super) fn check(image: &str, trust: &Trust) -> Result<(), String> {
     if trust.images.contains(image) {
         return Ok(());
@@ -94,7 +94,7 @@ pub(super) fn check(image: &str, trust: &Trust) -> Result<(), String> {
     Ok(())
 }
 
-/// What a digest is.
+/// The form of a digest.
 const DIGEST: &str = "sha256: and 64 hexadecimal digits in lower case";
 
 fn is_digest(text: &str) -> bool {

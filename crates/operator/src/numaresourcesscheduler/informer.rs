@@ -1,33 +1,34 @@
-//! Where the Go plugin reads pods from.
+//! The informer of pods that the Go plugin uses.
 //!
-//! In: a cluster, what is asked for. Out: which it is. Never: a choice against the user's.
+//! In: a cluster, the request. Out: the informer. Never: another one than the requested one.
 //!
-//! Kubelets listed pods that had ended as if they held something still; a watch of its own lets the plugin see them go in the same
-//! order as the exporter. Where kubelets are mended the scheduler's watch is enough, and cheaper.
+//! Older kubelets list pods that have ended as if they held resources. With an informer of its own, the plugin sees
+//! pods end in the same order as the exporter. With newer kubelets the scheduler's informer is enough, and cheaper.
 
 use std::cmp::Ordering;
 
 use api::numaresources::scheduler::{SchedulerInformer, Spec};
 use deployer::platform::Version;
 
-use crate::world::Place;
+use crate::cluster_state::Environment;
 
-/// The first version whose kubelets list what runs, and no more.
-const MENDED: [u64; 3] = [4, 20, 0];
+/// The first version whose kubelets list running pods only.
+const FIXED: [u64; 3] = [4, 20, 0];
 
-/// Which it is.
-pub(super) fn of(place: &Place, spec: &Spec) -> SchedulerInformer {
-    let mended = place.platform.is_openshift() && place.version.as_ref().is_some_and(is_mended);
-    let usual = if mended { SchedulerInformer::Shared } else { SchedulerInformer::Dedicated };
+/// The informer.
+pub(super) fn of(environment: &Environment, spec: &Spec) -> SchedulerInformer {
+    let fixed = environment.platform.is_openshift() && environment.version.as_ref().is_some_and(is_fixed);
+    let usual = if fixed { SchedulerInformer::Shared } else { SchedulerInformer::Dedicated };
     spec.scheduler_informer.unwrap_or(usual)
 }
 
-/// Whether kubelets of this version of OpenShift list what runs, and no more. Builds before the release got it at different times.
-fn is_mended(version: &Version) -> bool {
-    let numbers = [0, 1, 2].map(|place| version.number(place));
-    let Some(build) = version.pre_release() else { return numbers >= MENDED };
+/// Whether kubelets of this OpenShift version list running pods only. Builds before the release got this at different
+/// times.
+fn is_fixed(version: &Version) -> bool {
+    let numbers = [0, 1, 2].map(|at| version.number(at));
+    let Some(build) = version.pre_release() else { return numbers >= FIXED };
     let text = version.to_string();
-    let at_least = |enough: bool| match numbers.cmp(&MENDED) {
+    let at_least = |enough: bool| match numbers.cmp(&FIXED) {
         Ordering::Less => false,
         Ordering::Equal => enough,
         Ordering::Greater => true,
@@ -52,7 +53,7 @@ mod tests {
 
     /// U028
     #[test]
-    fn builds_of_each_kind_are_mended_from_some_point_on() {
+    fn builds_of_each_kind_are_fixed_from_some_point_on() {
         let table = [
             ("4.20.0", true),
             ("4.20.1", true),
@@ -76,8 +77,8 @@ mod tests {
             ("4.20.0-0.konflux-2026-01-01", false),
             ("4.20.0-ec.x", false),
         ];
-        for (text, mended) in table {
-            assert_eq!(is_mended(&text.parse().unwrap()), mended, "{text}");
+        for (text, fixed) in table {
+            assert_eq!(is_fixed(&text.parse().unwrap()), fixed, "{text}");
         }
     }
 }

@@ -1,21 +1,21 @@
-//! How many schedulers.
+//! The number of scheduler replicas.
 //!
-//! In: nodes, a number if one is asked for. Out: a number, or why there is none. Never: more than there are nodes for: they are
-//! spread, one on a node.
+//! In: nodes, the requested number. Out: a number, or why there is none. Never: more replicas than nodes, since each
+//! runs on a node of its own.
 
 use std::collections::BTreeMap;
 
 use deployer::manifests::pod::CONTROL_PLANE;
 use deployer::platform::Platform;
 
-use crate::world::Node;
+use crate::cluster_state::Node;
 
-/// The label of nodes that run what users run.
+/// The label of nodes for users' pods.
 const WORKER: &str = "node-role.kubernetes.io/worker";
-/// As many as keep their lease when one is lost.
+/// The replicas of a cluster with enough nodes.
 const SEVERAL: usize = 3;
 
-/// The number; the error says why there is none.
+/// The number of replicas; `Err`: why there is none.
 pub(super) fn of(
     platform: Platform,
     nodes: &BTreeMap<String, Node>,
@@ -25,7 +25,7 @@ pub(super) fn of(
     let (role, count) = match platform {
         Platform::HyperShift => (Some("worker"), has(WORKER)),
         Platform::OpenShift => (Some("control-plane"), has(CONTROL_PLANE)),
-        // Providers keep the nodes of their control planes to themselves.
+        // Providers may hide the nodes of the control plane.
         Platform::Kubernetes => match has(CONTROL_PLANE) {
             0 => (None, nodes.len()),
             count => (Some("control-plane"), count),
@@ -54,12 +54,12 @@ mod tests {
         of(CONTROL_PLANE, control_plane).chain(of(WORKER, workers)).collect()
     }
 
-    /// Nodes of the control plane, workers, what is asked for, what comes of it.
+    /// Nodes of the control plane, workers, the requested number, the result.
     type Row = (Platform, usize, usize, Option<i32>, Result<i32, &'static str>);
 
     /// S023, S029, S030, B-35
     #[test]
-    fn nodes_of_the_right_role_count() {
+    fn nodes_of_the_role_limit_the_replicas() {
         let none = "failed to compute scheduler replicas";
         let many =
             "explicitly set replicas count should not be greater than the number of nodes with the role ";

@@ -1,13 +1,14 @@
-//! What a NUMAResourcesScheduler asks for, with nothing left open.
+//! The request of a NUMAResourcesScheduler, with defaults filled in.
 //!
-//! In: the object, the cluster. Out: a scheduler's image, number and configuration, or why it cannot be had. Never: an object.
+//! In: the object, the cluster state. Out: a scheduler's image, number and configuration, or why they are refused.
+//! Never: an object.
 
 use api::goduration::GoDuration;
 use api::numaresources::scheduler::{
-    CacheResyncDebug, CacheResyncDetection, KIND, ResourceSpecParams, SchedulerInformer,
+    CacheResyncDebug, CacheResyncDetection, ResourceSpecParams, SchedulerInformer,
     ScoringStrategyType as Scoring, Spec,
 };
-use api::numaresources::{GROUP, NumaResourcesScheduler, Switch, VERSION, keys};
+use api::numaresources::{NumaResourcesScheduler, Switch, keys};
 use api::schedulerconfig::{
     ForeignPodsDetect, InformerMode, PreemptionMode, ResourceWeight, ResyncMethod, SchedulerConfig,
     ScoringStrategyType,
@@ -16,67 +17,67 @@ use deployer::manifests::schedulerconfig::{self, ConfigStyle, LeaderElection};
 use deployer::options::{self, CacheOptions, SchedulerOptions};
 
 use super::{image, informer, replicas};
+use crate::cluster_state::{ClusterState, Image};
 use crate::condition::INTERNAL_ERROR;
 use crate::desired::Owner;
-use crate::world::{Image, World};
 
-/// A reason: the image must not schedule.
+/// A reason: the image is not trusted.
 const IMAGE: &str = "InvalidSchedulerImage";
-/// A reason: the scheduler would not start with what is asked of it.
+/// A reason: the scheduler would not start with this configuration.
 const CONFIGURATION: &str = "InvalidSchedulerConfiguration";
 
-/// Why there is nothing to set up.
+/// Why a request is refused.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) struct Refused {
-    /// As one word for programs.
+    /// One word for programs.
     pub(super) reason: &'static str,
-    /// For people.
+    /// A text for people.
     pub(super) message: String,
 }
 
-/// The scheduler that is asked for.
+/// The requested scheduler.
 #[derive(Clone, Debug, PartialEq)]
 pub(super) struct Setup {
-    /// Who asks.
+    /// The NUMAResourcesScheduler.
     pub(super) owner: Owner,
-    /// What runs.
+    /// The image.
     pub(super) image: Image,
-    /// Whether that is our scheduler.
+    /// Whether the image contains our scheduler.
     pub(super) own: bool,
-    /// Pods with this `schedulerName` are its own.
+    /// The `schedulerName` of its pods.
     pub(super) profile: String,
-    /// How many.
+    /// The number of replicas.
     pub(super) replicas: i32,
     /// Verbosity as in klog.
     pub(super) verbosity: i32,
     /// Time between resyncs of the Go plugin's cache, in whole seconds.
     pub(super) resync: GoDuration,
-    /// Whether it writes down what it believes of nodes.
+    /// Whether it dumps its view of nodes.
     pub(super) dumps: bool,
-    /// Whether it has CPUs and memory of its own.
+    /// Whether its pods have the QoS class Guaranteed.
     pub(super) guaranteed: bool,
     /// The text of its configuration file.
     pub(super) config: String,
 }
 
 impl Setup {
-    /// What this object asks for in this cluster.
-    pub(super) fn of(world: &World, scheduler: &NumaResourcesScheduler) -> Result<Self, Refused> {
-        let place = &world.place;
+    /// The setup that this object requests in this cluster.
+    pub(super) fn of(cluster: &ClusterState, scheduler: &NumaResourcesScheduler) -> Result<Self, Refused> {
+        let environment = &cluster.environment;
         let spec = Spec {
-            scheduler_informer: Some(informer::of(place, &scheduler.spec)),
+            scheduler_informer: Some(informer::of(environment, &scheduler.spec)),
             ..scheduler.spec.normalized()
         };
-        let image = image_of(world, &spec)?;
-        let own = image.name == place.own.name;
-        let replicas = replicas::of(place.platform, &world.nodes, spec.replicas)
+        let image = image_of(cluster, &spec)?;
+        let own = image.name == environment.own.name;
+        let replicas = replicas::of(environment.platform, &cluster.nodes, spec.replicas)
             .map_err(|message| Refused { reason: INTERNAL_ERROR, message })?;
         let resync = whole_seconds(spec.cache_resync_period.unwrap_or_default());
         let profile = Some(spec.scheduler_name.clone()).filter(|name| !name.is_empty());
         let profile = profile.unwrap_or_else(|| scheduler::config::DEFAULT_SCHEDULER_NAME.to_owned());
         let election = LeaderElection {
             enabled: replicas > 1,
-            namespace: place.namespace.clone(),
+            namespace: environment.namespace.clone(),
             name: keys::SCHEDULER_LEASE.to_owned(),
         };
         let config = config(&spec, resync, &profile, &election, own)
@@ -84,12 +85,7 @@ impl Setup {
         let annotations = scheduler.metadata.annotations.as_ref();
         let quality = annotations.and_then(|annotations| annotations.get(keys::SCHEDULER_QOS));
         Ok(Self {
-            owner: Owner {
-                api_version: format!("{GROUP}/{VERSION}"),
-                kind: KIND.to_owned(),
-                name: scheduler.metadata.name.clone().unwrap_or_default(),
-                uid: scheduler.metadata.uid.clone().unwrap_or_default(),
-            },
+            owner: Owner::of(scheduler),
             image,
             own,
             profile,
@@ -103,18 +99,18 @@ impl Setup {
     }
 }
 
-/// What runs: what is asked for, if it may schedule, else the operator's own image.
-fn image_of(world: &World, spec: &Spec) -> Result<Image, Refused> {
-    let place = &world.place;
+/// The requested image, if it is trusted; by default the operator's own.
+fn image_of(cluster: &ClusterState, spec: &Spec) -> Result<Image, Refused> {
+    let environment = &cluster.environment;
     let refused = |message: String| Err(Refused { reason: IMAGE, message });
     let name = &spec.image_spec;
-    if name.is_empty() && place.own.name.is_empty() {
+    if name.is_empty() && environment.own.name.is_empty() {
         return refused("imageSpec: empty, and the operator does not know its own image".to_owned());
     }
-    if name.is_empty() || *name == place.own.name {
-        return Ok(place.own.clone());
+    if name.is_empty() || *name == environment.own.name {
+        return Ok(environment.own.clone());
     }
-    match place.trusted_schedulers.as_ref().map_or(Ok(()), |trust| image::check(name, trust)) {
+    match environment.trusted_schedulers.as_ref().map_or(Ok(()), |trust| image::check(name, trust)) {
         Ok(()) => Ok(Image { name: name.clone(), pull_policy: String::new() }),
         Err(message) => refused(message),
     }
@@ -128,7 +124,7 @@ fn whole_seconds(period: GoDuration) -> GoDuration {
     GoDuration::from_secs(i64::try_from(seconds).unwrap_or_default())
 }
 
-/// The configuration file. What our scheduler would refuse to start with is refused here.
+/// The configuration file. A configuration that our scheduler would not start with is refused.
 fn config(
     spec: &Spec,
     resync: GoDuration,
@@ -145,7 +141,7 @@ fn config(
     Ok(text)
 }
 
-/// The plugin's arguments, in the installer's words.
+/// The plugin's arguments, as options of the deployer.
 fn plugin(spec: &Spec, resync: GoDuration) -> SchedulerOptions {
     let scoring = spec.scoring_strategy.clone().unwrap_or_default();
     let kind = match scoring.kind {

@@ -11,8 +11,8 @@ use k8s_openapi::apimachinery::pkg::apis::meta::v1::{Condition, Time};
 use serde_json::json;
 
 use super::*;
+use crate::cluster_state::{Environment, Image, Node, TlsProfile, Trust};
 use crate::desired::{DesiredObject, Treatment};
-use crate::world::{Image, Node, Place, TlsProfile, Trust};
 use objects::ObservedObjects;
 
 mod config;
@@ -26,11 +26,11 @@ fn digest(digit: char) -> String {
     format!("registry.example/scheduler@sha256:{}", String::from(digit).repeat(64))
 }
 
-/// OpenShift 4.18 with three nodes for the control plane, and one NUMAResourcesScheduler that asks for an image that is trusted.
-fn world() -> World {
+/// OpenShift 4.18 with three nodes for the control plane, and a NUMAResourcesScheduler with a trusted image.
+fn cluster() -> ClusterState {
     let own = Image { name: OWN.to_owned(), pull_policy: "Always".to_owned() };
     let trusted = digest('a').split_once('@').map(|(_, digest)| digest.to_owned());
-    let mut world = World::new(Place {
+    let mut cluster = ClusterState::new(Environment {
         platform: Platform::OpenShift,
         version: Some("4.18.3".parse().unwrap()),
         namespace: NAMESPACE.to_owned(),
@@ -44,14 +44,14 @@ fn world() -> World {
         forward_pool_conditions: false,
         api_server_ports: vec![6443, 443],
     });
-    world.nodes = control_planes(3);
+    cluster.nodes = control_planes(3);
     let mut scheduler = NumaResourcesScheduler::default();
     scheduler.metadata.name = Some(keys::SCHEDULER.to_owned());
     scheduler.metadata.uid = Some("1-2-3".to_owned());
     scheduler.metadata.generation = Some(4);
     scheduler.spec.image_spec = digest('a');
-    world.schedulers.insert(keys::SCHEDULER.to_owned(), scheduler);
-    world
+    cluster.schedulers.insert(keys::SCHEDULER.to_owned(), scheduler);
+    cluster
 }
 
 fn control_planes(count: usize) -> BTreeMap<String, Node> {
@@ -60,39 +60,39 @@ fn control_planes(count: usize) -> BTreeMap<String, Node> {
 }
 
 /// [`world`] with this asked for.
-fn asking(change: impl FnOnce(&mut Spec)) -> World {
-    let mut world = world();
-    change(&mut the_one(&mut world).spec);
-    world
+fn asking(change: impl FnOnce(&mut Spec)) -> ClusterState {
+    let mut cluster = cluster();
+    change(&mut the_one(&mut cluster).spec);
+    cluster
 }
 
-fn the_one(world: &mut World) -> &mut NumaResourcesScheduler {
-    world.schedulers.get_mut(keys::SCHEDULER).unwrap()
+fn the_one(cluster: &mut ClusterState) -> &mut NumaResourcesScheduler {
+    cluster.schedulers.get_mut(keys::SCHEDULER).unwrap()
 }
 
-fn wanted(world: &World) -> Vec<DesiredObject> {
-    match desired(world) {
+fn wanted(cluster: &ClusterState) -> Vec<DesiredObject> {
+    match desired(cluster) {
         Desired::Objects(wanted) => wanted,
-        other => panic!("{other:?}, since {:?}", Setup::of(world, &world.schedulers[keys::SCHEDULER])),
+        other => panic!("{other:?}, since {:?}", Setup::of(cluster, &cluster.schedulers[keys::SCHEDULER])),
     }
 }
 
-fn body(world: &World, kind: &str, name: &str) -> Value {
-    let wanted = wanted(world);
+fn body(cluster: &ClusterState, kind: &str, name: &str) -> Value {
+    let wanted = wanted(cluster);
     let found = wanted.iter().find(|one| one.object.kind().kind == kind && one.object.name() == name);
     found.unwrap_or_else(|| panic!("no {kind} {name}")).object.body().clone()
 }
 
-fn deployment(world: &World) -> Value {
-    body(world, "Deployment", "secondary-scheduler")
+fn deployment(cluster: &ClusterState) -> Value {
+    body(cluster, "Deployment", "secondary-scheduler")
 }
 
-fn container(world: &World) -> Value {
-    deployment(world)["spec"]["template"]["spec"]["containers"][0].clone()
+fn container(cluster: &ClusterState) -> Value {
+    deployment(cluster)["spec"]["template"]["spec"]["containers"][0].clone()
 }
 
-fn text(world: &World) -> String {
-    body(world, "ConfigMap", "topo-aware-scheduler-config")["data"]["config.yaml"]
+fn text(cluster: &ClusterState) -> String {
+    body(cluster, "ConfigMap", "topo-aware-scheduler-config")["data"]["config.yaml"]
         .as_str()
         .unwrap()
         .to_owned()
@@ -103,8 +103,8 @@ fn now() -> jiff::Timestamp {
 }
 
 /// The status of the one that counts, after nothing went wrong.
-fn status_of(world: &World) -> Status {
-    let (name, found) = status(world, &Outcome::default(), now()).remove(0);
+fn status_of(cluster: &ClusterState) -> Status {
+    let (name, found) = status(cluster, &Outcome::default(), now()).remove(0);
     assert_eq!(name, keys::SCHEDULER);
     found
 }
@@ -120,22 +120,17 @@ fn condition<'a>(status: &'a Status, name: &str) -> &'a Condition {
 }
 
 /// What the API server shows of the Deployment once these are running.
-fn running(world: &mut World, replicas: i64, updated: i64, available: i64) {
-    let mut live = deployment(world);
+fn running(cluster: &mut ClusterState, replicas: i64, updated: i64, available: i64) {
+    let mut live = deployment(cluster);
     live["metadata"]["generation"] = json!(7);
     let serves = if available * 4 >= replicas * 3 { "True" } else { "False" };
     live["status"] = json!({
         "observedGeneration": 7, "replicas": replicas.max(updated), "updatedReplicas": updated, "availableReplicas": available,
         "conditions": [{ "type": "Available", "status": serves }],
     });
-    insert(world, live);
+    insert(cluster, live);
 }
 
-fn insert(world: &mut World, live: Value) {
-    let key = ObjectKey {
-        kind: ObjectKind::of::<Deployment>(),
-        namespace: Some(NAMESPACE.to_owned()),
-        name: "secondary-scheduler".to_owned(),
-    };
-    world.live.insert(key, live);
+fn insert(cluster: &mut ClusterState, live: Value) {
+    cluster.observed.insert(ObjectKey::of::<Deployment>(Some(NAMESPACE), "secondary-scheduler"), live);
 }

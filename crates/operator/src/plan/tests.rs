@@ -192,7 +192,7 @@ fn claims_of_others_become_ours() {
     assert_eq!(entries[0]["fieldsV1"], json!({ "f:metadata": { "f:labels": { "f:x": {} } } }));
     assert_eq!(entries[1]["fieldsV1"]["f:data"], json!({ "f:a": {}, "f:b": {}, "f:c": {} }));
     assert_eq!(entries[1]["operation"], "Apply");
-    // Somebody wrote it in between.
+    // Another client wrote it in between.
     let mut newer = live;
     newer["metadata"]["resourceVersion"] = "8".into();
     assert!(json_patch::patch(&mut newer, &patch).is_err());
@@ -234,7 +234,7 @@ fn ownership_follows_marks_and_owners() {
 }
 
 #[test]
-fn a_definition_of_others_is_shared_if_it_fits() {
+fn a_suitable_definition_of_another_program_is_shared() {
     let crd = |versions: &[&str]| {
         let versions: Vec<Value> =
             versions.iter().map(|name| json!({ "name": name, "served": true })).collect();

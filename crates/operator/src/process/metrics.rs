@@ -1,6 +1,6 @@
-//! What the process counts beside what its parts count.
+//! Metrics of the process beside those of its parts.
 //!
-//! In: the shared world. Out: metrics, worked out when somebody asks. Never: a copy of the world.
+//! In: the shared cluster state. Out: metrics, computed when they are read. Never: a copy of the cluster state.
 
 use std::sync::Arc;
 
@@ -14,32 +14,28 @@ use api::numaresources::{operator, scheduler};
 
 use crate::reconcile::Shared;
 
-/// Adds them.
+/// Adds these metrics to a registry.
 pub(super) fn register(registry: &mut Registry, shared: &Arc<Shared>) {
-    registry.register_collector(Box::new(Seen(Arc::clone(shared))));
+    registry.register_collector(Box::new(StateCollector(Arc::clone(shared))));
 }
 
 #[derive(Debug)]
-struct Seen(Arc<Shared>);
+struct StateCollector(Arc<Shared>);
 
-impl Collector for Seen {
+impl Collector for StateCollector {
     fn encode(&self, mut encoder: DescriptorEncoder) -> Result<(), std::fmt::Error> {
-        let help = "Objects of users that cannot be read; what was made for them stays as it is";
-        let mut metric = encoder.encode_descriptor(
-            "tholepin_operator_unreadable_objects",
-            help,
-            None,
-            MetricType::Gauge,
-        )?;
+        let gauge = |count: usize| ConstGauge::new(i64::try_from(count).unwrap_or(i64::MAX));
+        let name = "tholepin_operator_unreadable_objects";
+        let help = "Users' objects that cannot be read; what was made for them stays as it is";
+        let mut metric = encoder.encode_descriptor(name, help, None, MetricType::Gauge)?;
         for kind in [operator::KIND, scheduler::KIND] {
-            let count = self.0.read(|world| world.unreadable.get(kind).map_or(0, |all| all.len()));
-            let gauge = ConstGauge::new(i64::try_from(count).unwrap_or(i64::MAX));
-            gauge.encode(metric.encode_family(&[("kind", kind)])?)?;
+            let count =
+                self.0.read(|cluster| cluster.unreadable.keys().filter(|(of, _)| *of == kind).count());
+            gauge(count).encode(metric.encode_family(&[("kind", kind)])?)?;
         }
-        let nodes =
-            ConstGauge::new(self.0.read(|world| i64::try_from(world.nodes.len()).unwrap_or(i64::MAX)));
-        let help = "Nodes that are known";
-        let metric = encoder.encode_descriptor("tholepin_operator_nodes", help, None, MetricType::Gauge)?;
-        nodes.encode(metric)
+        let name = "tholepin_operator_nodes";
+        let metric =
+            encoder.encode_descriptor(name, "Nodes in the cluster state", None, MetricType::Gauge)?;
+        gauge(self.0.read(|cluster| cluster.nodes.len())).encode(metric)
     }
 }

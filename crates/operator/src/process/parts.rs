@@ -1,11 +1,11 @@
-//! Which controllers run.
+//! The controllers that a process runs.
 //!
-//! In: their names. Out: a set of [`Part`]s. Never: an empty one.
+//! In: their names. Out: a set of [`Part`]s. Never: an empty set.
 
 use std::collections::BTreeSet;
 use std::str::FromStr;
 
-/// Controllers that belong together, independent of the other ones.
+/// Controllers that belong together and are independent of the others.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Part {
     /// NUMAResourcesOperators and NUMAResourcesSchedulers.
@@ -14,11 +14,11 @@ pub enum Part {
     DeviceConfig,
 }
 
-/// A set of them.
+/// A set of [`Part`]s.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Controllers(BTreeSet<Part>);
 
-/// No such controller.
+/// A name that no controller has.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("{0:?} is no controller: numaresources, deviceconfig, or both separated by a comma")]
 pub struct UnknownPart(String);
@@ -30,7 +30,7 @@ impl Default for Controllers {
 }
 
 impl Controllers {
-    /// Whether this one runs.
+    /// Whether this part runs.
     #[must_use]
     pub fn has(&self, part: Part) -> bool {
         self.0.contains(&part)

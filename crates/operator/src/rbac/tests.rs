@@ -7,14 +7,17 @@ use deployer::manifests::meta;
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::LabelSelector;
 
 use super::*;
+use crate::cluster_state::{
+    ClusterState, Environment, Image, KubeletConfig, KubeletSettings, MachineConfigPool, Node,
+};
 use crate::desired::{Desired, DesiredObject, Treatment};
 use crate::manifests::samples;
-use crate::world::{Image, KubeletConfig, KubeletSettings, MachineConfigPool, Node, Place, World};
-use crate::{kubeletconfig, numaresourcesoperator, numaresourcesscheduler, watch};
+use crate::watch::{self, Selection};
+use crate::{kubeletconfig, numaresourcesoperator, numaresourcesscheduler};
 
 #[test]
-fn what_is_granted_is_held() {
-    let granted = granted();
+fn granted_rights_are_held() {
+    let granted = operand_rules();
     for platform in Platform::ALL {
         let held = rules(platform);
         let namespaced = [held.cluster.clone(), held.namespaced.clone()].concat();
@@ -24,7 +27,7 @@ fn what_is_granted_is_held() {
 }
 
 #[test]
-fn each_platform_gets_what_it_has() {
+fn rules_name_only_kinds_of_the_platform() {
     let groups = |platform| {
         let rules = rules(platform).cluster.into_iter().flat_map(|rule| rule.api_groups.unwrap_or_default());
         rules.collect::<std::collections::BTreeSet<_>>()
@@ -50,9 +53,9 @@ fn olm_gets_the_rules_of_all() {
     }
 }
 
-/// Nothing is allowed by a wildcard, nothing to secrets, and nobody else's roles can be changed.
+/// There is no wildcard, no access to secrets, and no change of other roles.
 #[test]
-fn it_is_not_an_administrator() {
+fn rules_have_no_wildcards_secrets_or_other_roles() {
     let Rules { cluster, namespaced, .. } = everywhere();
     for rule in cluster.iter().chain(&namespaced) {
         let words = [rule.api_groups.as_deref(), rule.resources.as_deref(), Some(&rule.verbs)];
@@ -66,10 +69,10 @@ fn it_is_not_an_administrator() {
     }
 }
 
-/// A cluster in which all of it is asked for that can be: our own exporter or another one, our own scheduler or the Go plugin's.
-fn world(platform: Platform, others: bool) -> World {
+/// A cluster in which all features are requested, with our own images or with others.
+fn cluster(platform: Platform, others: bool) -> ClusterState {
     let image = |name: &str| Image { name: name.to_owned(), pull_policy: String::new() };
-    let mut world = World::new(Place {
+    let mut cluster = ClusterState::new(Environment {
         platform,
         version: if platform == Platform::Kubernetes { "v1.36.3" } else { "4.20.1" }.parse().ok(),
         namespace: "numaresources".to_owned(),
@@ -90,8 +93,8 @@ fn world(platform: Platform, others: bool) -> World {
         node_selector: Some(selector("node-role.kubernetes.io/worker", "")),
         ..MachineConfigPool::default()
     };
-    world.pools.insert("worker".to_owned(), pool);
-    world.kubelet_configs.insert(
+    cluster.pools.insert("worker".to_owned(), pool);
+    cluster.kubelet_configs.insert(
         "worker".to_owned(),
         KubeletConfig {
             pool_selector: Some(selector("pools.operator.machineconfiguration.openshift.io/worker", "")),
@@ -101,7 +104,7 @@ fn world(platform: Platform, others: bool) -> World {
     );
     let label = |name: &str| (format!("node-role.kubernetes.io/{name}").into(), "".into());
     let labels = [label("control-plane"), label("worker")].into();
-    world.nodes.insert("node-0".to_owned(), Node { labels, ready: true, ..Node::default() });
+    cluster.nodes.insert("node-0".to_owned(), Node { labels, ready: true, ..Node::default() });
     let mut operator = samples::numa_resources_operator(platform);
     operator.metadata.uid = Some("1".to_owned());
     operator.spec.pod_excludes = vec![PodExclude { namespace: "a".to_owned(), name: "*".to_owned() }];
@@ -113,25 +116,25 @@ fn world(platform: Platform, others: bool) -> World {
         operator.spec.image_spec = "example.com/rte:1".to_owned();
         scheduler.spec.image_spec = "example.com/scheduler:1".to_owned();
     }
-    world.operators.insert(OPERATOR.to_owned(), operator);
-    world.schedulers.insert(SCHEDULER.to_owned(), scheduler);
-    world
+    cluster.operators.insert(OPERATOR.to_owned(), operator);
+    cluster.schedulers.insert(SCHEDULER.to_owned(), scheduler);
+    cluster
 }
 
-/// Whatever the controllers want, the operator may look at it, make, change and remove it; and grant what is in it.
+/// The operator may read, make, change and delete every desired object, and grant the rights in it.
 #[test]
-fn what_is_wanted_may_be_made() {
+fn desired_objects_may_be_made() {
     for platform in Platform::ALL {
         let held = rules(platform);
         let namespaced = [held.cluster.clone(), held.namespaced.clone()].concat();
         let mut kinds = BTreeSet::new();
         for others in [false, true] {
-            let world = world(platform, others);
+            let cluster = cluster(platform, others);
             for wanted in
                 [numaresourcesoperator::desired, numaresourcesscheduler::desired, kubeletconfig::desired]
             {
-                let Desired::Objects(objects) = wanted(&world) else {
-                    panic!("{platform}: nothing is wanted")
+                let Desired::Objects(objects) = wanted(&cluster) else {
+                    panic!("{platform}: nothing is desired")
                 };
                 for DesiredObject { object, treatment } in objects {
                     kinds.insert(object.kind().kind.clone());
@@ -160,21 +163,20 @@ fn what_is_wanted_may_be_made() {
     }
 }
 
-/// Whatever is watched may be listed and watched, in the place and by the name it is.
+/// Every watched kind may be listed and watched, in the namespace and by the name it is watched with.
 #[test]
-fn what_is_watched_may_be_watched() {
+fn every_watch_is_allowed() {
     for platform in Platform::ALL {
         let held = rules(platform);
-        let place = world(platform, false).place;
-        for watch in watch::all(&place) {
+        let environment = cluster(platform, false).environment;
+        for watch in watch::all(platform) {
             let verbs = ["list", "watch"];
-            let (group, plural) = (&watch.kind.group, watch.kind.plural.as_str());
-            let needed = if watch.name.is_empty() {
-                rule(group, &[plural], &verbs)
-            } else {
-                rule_for(group, &[plural], &watch.name, &verbs)
+            let [group, _, _, plural] = watch.kind;
+            let needed = match watch.selection {
+                Selection::Name(name) => rule_for(group, &[plural], name, &verbs),
+                _ => rule(group, &[plural], &verbs),
             };
-            let held = match watch.namespace.as_deref() {
+            let held = match watch.namespace(&environment) {
                 None => &held.cluster,
                 Some(CONFIG_MANAGED) => &held.config_managed,
                 Some(_) => &held.namespaced,

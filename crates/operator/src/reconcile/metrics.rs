@@ -1,6 +1,6 @@
-//! Every metric of the controllers, by name.
+//! The metrics of the controllers, by name.
 //!
-//! In: what happened. Out: a registry. Never: a label whose values users choose.
+//! In: reconciles, writes and conditions. Out: a registry. Never: a label whose values users choose.
 
 use std::time::Duration;
 
@@ -19,8 +19,8 @@ use crate::desired::Controller;
 /// The controllers' metrics. Clones share their values.
 #[derive(Clone, Debug)]
 pub struct Metrics {
-    rounds: Family<ControllerLabel, Counter>,
-    round_seconds: Family<ControllerLabel, Histogram>,
+    reconciles: Family<ControllerLabel, Counter>,
+    reconcile_seconds: Family<ControllerLabel, Histogram>,
     api_seconds: Family<ControllerLabel, Histogram>,
     errors: Family<ControllerLabel, Counter>,
     writes: Family<Write, Counter>,
@@ -47,50 +47,47 @@ struct ConditionLabel {
 impl Metrics {
     /// Metrics shown by `registry`.
     pub fn register(registry: &mut Registry) -> Self {
-        // 0.1 ms to 1.6 s; most rounds find nothing to do. 1 ms to 33 s for the API server.
-        let round = || Histogram::new(exponential_buckets(0.000_1, 2.0, 15));
+        // 0.1 ms to 1.6 s: most reconciles find nothing to do. 1 ms to 33 s for the API server.
+        let reconcile = || Histogram::new(exponential_buckets(0.000_1, 2.0, 15));
         let api = || Histogram::new(exponential_buckets(0.001, 2.0, 16));
         let metrics = Self {
-            rounds: Family::default(),
-            round_seconds: Family::new_with_constructor(round),
+            reconciles: Family::default(),
+            reconcile_seconds: Family::new_with_constructor(reconcile),
             api_seconds: Family::new_with_constructor(api),
             errors: Family::default(),
             writes: Family::default(),
             conditions: Family::default(),
         };
-        let registry = registry.sub_registry_with_prefix("tholepin_operator");
-        let rounds = "Times a controller looked at the cluster";
-        registry.register("reconciles", rounds, metrics.rounds.clone());
-        let round = "Time a look took, without waiting for the API server";
-        registry.register_with_unit("reconcile", round, Unit::Seconds, metrics.round_seconds.clone());
-        let api = "Time spent waiting for the API server, of each look that led to calls";
-        registry.register_with_unit("api", api, Unit::Seconds, metrics.api_seconds.clone());
-        let errors = "Things that could not be done";
-        registry.register("errors", errors, metrics.errors.clone());
-        let writes = "Writes asked of the API server";
-        registry.register("writes", writes, metrics.writes.clone());
-        let conditions = "Conditions of the object a controller works for (1: true, 0: not)";
-        registry.register("condition", conditions, metrics.conditions.clone());
+        let all = registry.sub_registry_with_prefix("tholepin_operator");
+        all.register("reconciles", "Reconciles of a controller", metrics.reconciles.clone());
+        let help = "Time of a reconcile, without waiting for the API server";
+        all.register_with_unit("reconcile", help, Unit::Seconds, metrics.reconcile_seconds.clone());
+        let help = "Time spent waiting for the API server, of each reconcile with calls";
+        all.register_with_unit("api", help, Unit::Seconds, metrics.api_seconds.clone());
+        all.register("errors", "Failed actions of a controller", metrics.errors.clone());
+        all.register("writes", "Writes to the API server", metrics.writes.clone());
+        let help = "Conditions of the object that a controller works for (1: true, 0: not)";
+        all.register("condition", help, metrics.conditions.clone());
         metrics
     }
 
-    /// A write is asked for.
+    /// Counts a write.
     pub fn wrote(&self, kind: &str, verb: Verb) {
         self.writes.get_or_create(&Write { kind: kind.to_owned(), verb: verb.name() }).inc();
     }
 
-    /// A controller looked, for this long in all, of which it waited this long for the API server.
+    /// Counts a reconcile that took `all`, of which it waited `api` for the API server.
     pub(super) fn reconciled(&self, controller: Controller, all: Duration, api: Duration, errors: usize) {
         let label = ControllerLabel { controller: controller.name() };
-        self.rounds.get_or_create(&label).inc();
-        self.round_seconds.get_or_create(&label).observe(all.saturating_sub(api).as_secs_f64());
+        self.reconciles.get_or_create(&label).inc();
+        self.reconcile_seconds.get_or_create(&label).observe(all.saturating_sub(api).as_secs_f64());
         if !api.is_zero() {
             self.api_seconds.get_or_create(&label).observe(api.as_secs_f64());
         }
         self.errors.get_or_create(&label).inc_by(u64::try_from(errors).unwrap_or(u64::MAX));
     }
 
-    /// The conditions of the object a controller works for.
+    /// Shows the conditions of the object that a controller works for.
     pub(super) fn conditions(&self, controller: Controller, conditions: &[Condition]) {
         for condition in conditions {
             let label = ConditionLabel { controller: controller.name(), condition: condition.type_.clone() };

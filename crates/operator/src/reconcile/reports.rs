@@ -1,11 +1,11 @@
-//! The exporters' reports (NodeResourceTopology objects): they go with the NUMAResourcesOperator, or with their node.
+//! The exporters' reports (NodeResourceTopology objects), deleted with the NUMAResourcesOperator or their node.
 //!
-//! In: which nodes are to have exporters, how many exporters are ready. Out: owner references on reports of those nodes; reports with such a
-//! reference deleted where there is no such node any more. Never: a watch, since exporters write all the time; nor a change of a report
-//! that is not ours.
+//! In: the nodes that should have exporters, the number of ready exporters. Out: owner references on reports of those
+//! nodes; owned reports of other nodes deleted. Never: a watch, since exporters write all the time; a change of a
+//! report that another program owns.
 //!
-//! Reports are looked at, by their metadata alone, when exporters have become ready or nodes have changed. A reference does not say that the
-//! owner is the controller of the report: the exporter is.
+//! Reports are listed, by their metadata alone, when exporters have become ready or nodes have changed. The reference
+//! names an owner and not a controller, which is the exporter.
 
 use std::collections::BTreeSet;
 use std::time::Duration;
@@ -14,7 +14,7 @@ use api::nrt;
 use api::numaresources::{GROUP, keys, operator};
 use kube::core::params::PropagationPolicy;
 use objects::client::{CallError, Force};
-use objects::{Object, ObjectKind};
+use objects::{Object, ObjectKey, ObjectKind};
 use runtime::backoff::Backoff;
 use runtime::client::{brief, is_conflict, is_not_found};
 use serde_json::{Value, json};
@@ -25,18 +25,18 @@ use objects::applier::{Observer as _, Verb};
 
 use super::Applier;
 use super::rules::is_paused;
+use crate::cluster_state::{ClusterState, Node};
 use crate::desired::Owner;
 use crate::group::Groups;
-use crate::world::{Node, World};
 
-/// Exporters become ready one after the other.
+/// The pause in which changes are gathered: exporters become ready one after the other.
 const GATHER: Duration = Duration::from_secs(2);
-/// Pauses before reports are looked for again that were not there yet, or could not be written.
+/// Pauses before reports are listed again that were missing or could not be written.
 const RETRY: (Duration, Duration) = (Duration::from_secs(2), Duration::from_secs(60));
-/// How often they are looked for, after which only a change makes us look again.
+/// Tries, after which only a change leads to another one.
 const TRIES: u32 = 6;
 
-/// What a look at the reports depends on.
+/// The facts that decisions on reports depend on.
 #[derive(Clone, Debug, PartialEq)]
 struct Situation {
     owner: Owner,
@@ -45,27 +45,27 @@ struct Situation {
     ready: i64,
 }
 
-/// A report, as far as it matters.
+/// The fields of a report that are read.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Report {
     /// Its name, which is its node's.
     pub name: String,
-    /// Its unique id.
+    /// Its UID.
     pub uid: String,
-    /// The unique ids of NUMAResourcesOperators it has references to.
+    /// The UIDs of its owners that are NUMAResourcesOperators.
     pub owners: BTreeSet<String>,
 }
 
-/// What to do about a report.
+/// An action on a report.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Step {
-    /// It gets a reference to the NUMAResourcesOperator.
+    /// It gets an owner reference to the NUMAResourcesOperator.
     Own(Report),
-    /// It goes: we own it, and its node is gone or nobody wants an exporter there any more.
+    /// It is deleted: we own it, and its node is gone or has no exporter any more.
     Delete(Report),
 }
 
-/// What to do, where there are to be exporters on `nodes`.
+/// The actions, where exporters should run on `nodes`.
 #[must_use]
 pub fn decide(reports: Vec<Report>, nodes: &BTreeSet<String>, owner: &str) -> Vec<Step> {
     let steps = reports.into_iter().filter_map(|report| match nodes.contains(&report.name) {
@@ -76,7 +76,11 @@ pub fn decide(reports: Vec<Report>, nodes: &BTreeSet<String>, owner: &str) -> Ve
 }
 
 impl Report {
-    /// Of an object's metadata.
+    fn object(&self, kind: &ObjectKind) -> Object {
+        Object::bare(ObjectKey { kind: kind.clone(), namespace: None, name: self.name.clone() })
+    }
+
+    /// The report with this metadata.
     fn read(body: &Value) -> Option<Self> {
         let metadata = &body["metadata"];
         let text = |field: &str| metadata[field].as_str().map(str::to_owned);
@@ -91,62 +95,52 @@ impl Report {
 }
 
 impl Situation {
-    /// Of a world; `None`: nothing is to be touched.
-    fn of(world: &World) -> Option<Self> {
-        let operator = world.operators.get(keys::OPERATOR)?;
-        let metadata = &operator.metadata;
-        if is_paused(metadata) || metadata.deletion_timestamp.is_some() {
+    /// The situation in a cluster state; `None`: reports stay as they are.
+    fn of(cluster: &ClusterState) -> Option<Self> {
+        let operator = cluster.operators.get(keys::OPERATOR)?;
+        if is_paused(operator) || operator.metadata.deletion_timestamp.is_some() {
             return None;
         }
-        let groups = Groups::new(world, operator).ok()?;
-        // Of a pool whose nodes cannot be told, none may lose its report.
+        let groups = Groups::new(cluster, operator).ok()?;
+        // The nodes of such a pool are unknown, so none may lose its report.
         if groups.pools().any(|(_, pool)| pool.nodes.is_err()) {
             return None;
         }
-        let is_in = |node: &Node| groups.pool_of(|key| node.labels.get(key).map(AsRef::as_ref)).is_some();
+        let is_in = |node: &Node| groups.pool_of(|key| node.label(key)).is_some();
         let nodes =
-            world.nodes.iter().filter(|(_, node)| is_in(node)).map(|(name, _)| name.clone()).collect();
-        let owner = Owner {
-            api_version: format!("{GROUP}/{}", api::numaresources::VERSION),
-            kind: operator::KIND.to_owned(),
-            name: metadata.name.clone()?,
-            uid: metadata.uid.clone()?,
-        };
-        let sets = world.live.iter().filter(|(key, _)| key.kind.kind == "DaemonSet");
+            cluster.nodes.iter().filter(|(_, node)| is_in(node)).map(|(name, _)| name.clone()).collect();
+        let sets = cluster.observed.iter().filter(|(key, _)| key.kind.kind == "DaemonSet");
         let ready = sets.filter_map(|(_, body)| body["status"]["numberReady"].as_i64()).sum();
-        Some(Self { owner, nodes, ready })
+        Some(Self { owner: Owner::of(operator), nodes, ready })
     }
 }
 
-/// Keeps the reports until it is stopped.
+/// Keeps the reports until cancelled.
 pub(super) async fn run(applier: Applier, cancel: &CancellationToken) {
     let work = async {
-        let mut seen = None;
+        let mut done = None;
         loop {
             let now = applier.observer.shared.read(Situation::of);
-            if let Some(now) = now.filter(|now| seen.as_ref() != Some(now)) {
+            if let Some(now) = now.filter(|now| done.as_ref() != Some(now)) {
                 settle(&applier, &now).await;
-                seen = Some(now);
+                done = Some(now);
                 continue;
             }
             applier.observer.shared.reconciled().await;
             tokio::time::sleep(GATHER).await;
         }
     };
-    tokio::select! {
-        () = cancel.cancelled() => {}
-        () = work => {}
-    }
+    cancel.run_until_cancelled(work).await;
 }
 
-/// Sees to the reports of a situation until nothing is left to do, or it changes, or they do not come.
+/// Updates the reports of a situation until nothing is left to do, the situation changes, or all tries failed.
 async fn settle(applier: &Applier, situation: &Situation) {
     let mut backoff = Backoff::new(RETRY.0, RETRY.1);
     for _ in 0..TRIES {
         match look(applier, situation).await {
             Ok(true) | Err(CallError::Cancelled) => return,
             Ok(false) => {}
-            Err(CallError::Failed(error)) => warn!(error = brief(&error), "reports not seen to"),
+            Err(CallError::Failed(error)) => warn!(error = brief(&error), "cannot update reports"),
         }
         tokio::time::sleep(backoff.next_delay()).await;
         if applier.observer.shared.read(Situation::of).as_ref() != Some(situation) {
@@ -155,20 +149,20 @@ async fn settle(applier: &Applier, situation: &Situation) {
     }
 }
 
-/// Looks once; whether everything is done.
+/// Lists the reports and acts once. Returns whether nothing is left to do.
 async fn look(applier: &Applier, situation: &Situation) -> Result<bool, CallError> {
     let kind = ObjectKind::new(nrt::GROUP, nrt::VERSION, nrt::KIND, nrt::PLURAL);
-    // Without a definition there are none.
+    // Without the definition there are no reports.
     let Some(list) = applier.api_server.list_metadata(&kind, None).await? else {
         return Ok(situation.nodes.is_empty());
     };
     let reports: Vec<Report> = list.iter().filter_map(Report::read).collect();
     let there: BTreeSet<&str> = reports.iter().map(|report| report.name.as_str()).collect();
-    // An exporter that cannot publish is not ready either, and will be.
+    // An exporter that cannot publish yet is not ready; this looks again when it is.
     let mut all = situation.nodes.iter().all(|node| there.contains(node.as_str()));
     let steps = decide(reports, &situation.nodes, &situation.owner.uid);
     if !steps.is_empty() {
-        info!(reports = steps.len(), "reports get an owner, or go");
+        info!(reports = steps.len(), "setting owners of reports, or deleting reports");
     }
     for step in steps {
         let done = match &step {
@@ -184,19 +178,22 @@ async fn look(applier: &Applier, situation: &Situation) -> Result<bool, CallErro
     Ok(all)
 }
 
-/// References are merged by unique id, so this leaves those of others, and needs no resource version.
+/// Adds an owner reference. References are merged by UID, so those of others stay, and no resource version is needed.
 async fn own(applier: &Applier, kind: &ObjectKind, report: &Report, owner: &Owner) -> Result<(), CallError> {
-    let metadata = json!({ "name": report.name, "uid": report.uid, "ownerReferences": [owner.reference()] });
-    let Ok(object) = Object::from_value(kind.clone(), json!({ "metadata": metadata })) else { return Ok(()) };
+    let references = json!([owner.reference()]);
+    let object = report.object(kind).with_metadata("uid", report.uid.as_str().into());
+    let object = object.with_metadata("ownerReferences", references);
     applier.observer.count_write(kind, Verb::Apply);
     applier.api_server.apply(&object, Force::Yes).await.map(drop)
 }
 
 async fn delete(applier: &Applier, kind: &ObjectKind, report: &Report) -> Result<(), CallError> {
-    let body = json!({ "metadata": { "name": report.name } });
-    let Ok(object) = Object::from_value(kind.clone(), body) else { return Ok(()) };
     applier.observer.count_write(kind, Verb::Delete);
-    applier.api_server.delete(&object, Some(&report.uid), PropagationPolicy::Background).await.map(drop)
+    applier
+        .api_server
+        .delete(&report.object(kind), Some(&report.uid), PropagationPolicy::Background)
+        .await
+        .map(drop)
 }
 
 #[cfg(test)]
@@ -204,7 +201,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn reports_go_with_their_owner_or_their_node() {
+    fn reports_of_former_nodes_are_deleted() {
         let report = |name: &str, owners: &[&str]| Report {
             name: name.to_owned(),
             uid: format!("uid of {name}"),

@@ -1,7 +1,7 @@
 //! The cluster state, between the watches that feed it and the controllers that read it.
 //!
-//! In: what watches and the answers to our own writes say. Out: a look at it; the controllers that a change concerns, in the
-//! queue. Never: a wait while it is locked.
+//! In: reports of watches, and the answers to our own writes. Out: the cluster state; the controllers that a change
+//! concerns, in the queue. Never: a wait while it is locked.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
@@ -12,9 +12,9 @@ use objects::ownership::uid;
 use serde_json::Value;
 use tokio::sync::Notify;
 
+use crate::cluster_state::ClusterState;
 use crate::desired::Controller;
 use crate::ownership::{Responsible, responsible};
-use crate::world::World;
 
 /// Controllers that a change concerns.
 pub type ControllerSet = BTreeSet<Controller>;
@@ -29,7 +29,7 @@ pub struct Shared {
 
 #[derive(Debug)]
 struct State {
-    world: World,
+    cluster: ClusterState,
     /// The objects that each controller desired in its last reconcile.
     desired: BTreeMap<Controller, BTreeSet<ObjectKey>>,
     /// The failures of each controller's last reconcile.
@@ -39,30 +39,30 @@ struct State {
 impl Shared {
     /// Shares a cluster state.
     #[must_use]
-    pub fn new(world: World) -> Arc<Self> {
-        let state = State { world, desired: BTreeMap::new(), errors: BTreeMap::new() };
+    pub fn new(cluster: ClusterState) -> Arc<Self> {
+        let state = State { cluster, desired: BTreeMap::new(), errors: BTreeMap::new() };
         Arc::new(Self { state: SharedState::new(state), reconciled: Notify::new() })
     }
 
     /// Reads the cluster state; no other access is possible meanwhile.
-    pub fn read<T>(&self, look: impl FnOnce(&World) -> T) -> T {
-        self.state.read(|state| look(&state.world))
+    pub fn read<T>(&self, look: impl FnOnce(&ClusterState) -> T) -> T {
+        self.state.read(|state| look(&state.cluster))
     }
 
     /// Changes the cluster state, and queues the controllers that the change concerns.
     ///
     /// For observed objects there are [`Self::observe`] and [`Self::observe_deletion`], which know the controllers.
-    pub fn update(&self, change: impl FnOnce(&mut World) -> ControllerSet) {
-        self.state.update(|state| change(&mut state.world));
+    pub fn update(&self, change: impl FnOnce(&mut ClusterState) -> ControllerSet) {
+        self.state.update(|state| change(&mut state.cluster));
     }
 
     /// Takes in the state of an object that may be ours, unless a newer one is known.
     pub fn observe(&self, key: ObjectKey, body: Value) {
         self.state.update(|state| {
-            let before = state.world.live.get(&key).map(|body| state.concerned(&key, body));
+            let before = state.cluster.observed.get(&key).map(|body| state.concerned(&key, body));
             let mut concerned = state.concerned(&key, &body);
             concerned.extend(before.unwrap_or_default());
-            if state.world.live.observe(key, body) { concerned } else { ControllerSet::new() }
+            if state.cluster.observed.observe(key, body) { concerned } else { ControllerSet::new() }
         });
     }
 
@@ -70,7 +70,7 @@ impl Shared {
     pub fn observe_deletion(&self, key: &ObjectKey, body: &Value) {
         self.state.update(|state| {
             let concerned = state.concerned(key, body);
-            if state.world.live.observe_deletion(key, body) { concerned } else { ControllerSet::new() }
+            if state.cluster.observed.observe_deletion(key, body) { concerned } else { ControllerSet::new() }
         });
     }
 
@@ -90,7 +90,7 @@ impl Shared {
         self.reconciled.notify_one();
     }
 
-    /// Notes the objects that a controller desires, so that their changes concern it, whoever owns them.
+    /// Notes the objects that a controller desires, so that their changes concern it, also with another owner.
     pub(crate) fn note_desired(&self, controller: Controller, keys: BTreeSet<ObjectKey>) {
         self.state.edit(|state| state.desired.insert(controller, keys));
     }
@@ -108,14 +108,14 @@ impl Shared {
 
     /// Takes in the answer to a write of ours; its controller knows of it already.
     pub(crate) fn observe_write(&self, key: ObjectKey, body: Value) {
-        self.state.edit(|state| state.world.live.observe(key, body));
+        self.state.edit(|state| state.cluster.observed.observe(key, body));
     }
 
     /// Takes in that the object with this UID was found absent.
     pub(crate) fn observe_absence(&self, key: &ObjectKey, absent: &str) {
         self.state.edit(|state| {
-            if state.world.live.get(key).is_some_and(|known| uid(known) == absent) {
-                state.world.live.remove(key);
+            if state.cluster.observed.get(key).is_some_and(|known| uid(known) == absent) {
+                state.cluster.observed.remove(key);
             }
         });
     }

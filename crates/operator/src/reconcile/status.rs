@@ -1,12 +1,13 @@
-//! Transitions of conditions that become events.
+//! Conditions that become events, and references to related objects.
 //!
 //! In: conditions before and after. Out: [`Transition`]s. Never: a write.
 
+use api::numaresources::ObjectReference;
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::Condition;
 use runtime::events::Severity;
 use runtime::status::Transition;
 
-/// What has come true, and what has come to be bad in another way.
+/// The conditions that became true, and degraded ones whose reason or message changed.
 #[must_use]
 pub fn transitions(old: &[Condition], new: &[Condition]) -> Vec<Transition> {
     let is_true = |condition: &&Condition| condition.status == "True";
@@ -17,7 +18,7 @@ pub fn transitions(old: &[Condition], new: &[Condition]) -> Vec<Transition> {
             bad && (&before.reason, &before.message) != (&condition.reason, &condition.message)
         })
     });
-    // It says no more than that all is available.
+    // Upgradeable repeats Available.
     let news = news.filter(|condition| condition.type_ != crate::condition::UPGRADEABLE);
     let note = |condition: &Condition| match condition.message.as_str() {
         "" => condition.type_.clone(),
@@ -29,6 +30,13 @@ pub fn transitions(old: &[Condition], new: &[Condition]) -> Vec<Transition> {
         note: note(condition),
     })
     .collect()
+}
+
+/// A reference to an object for tools that collect objects; empty texts stand for all objects.
+#[must_use]
+pub fn related_object(group: &str, resource: &str, namespace: &str, name: &str) -> ObjectReference {
+    let [group, resource, namespace, name] = [group, resource, namespace, name].map(str::to_owned);
+    ObjectReference { group, resource, namespace, name }
 }
 
 fn severity(condition: &Condition) -> Severity {
@@ -54,7 +62,7 @@ mod tests {
     }
 
     #[test]
-    fn transitions_tell_what_has_become_true() {
+    fn transitions_are_conditions_that_became_true() {
         let available = |status: &str| condition("Available", status, "Available", "");
         let degraded = |status: &str, message: &str| condition("Degraded", status, "InternalError", message);
         let table = [
@@ -80,14 +88,13 @@ mod tests {
             ),
         ];
         for (old, new, want) in table {
-            let told = transitions(&old, &new);
+            let transitions = transitions(&old, &new);
             let texts: Vec<String> =
-                told.iter().map(|turn| format!("{} {}", turn.reason, turn.note)).collect();
+                transitions.iter().map(|one| format!("{} {}", one.reason, one.note)).collect();
             assert_eq!(texts, want, "{new:?}");
-            assert!(
-                told.iter()
-                    .all(|turn| (turn.severity == Severity::Warning) == (turn.reason == "InternalError"))
-            );
+            let is_right =
+                |one: &Transition| (one.severity == Severity::Warning) == (one.reason == "InternalError");
+            assert!(transitions.iter().all(is_right));
         }
     }
 }

@@ -5,7 +5,7 @@
 use std::collections::{BTreeMap, BTreeSet};
 use std::time::{Duration, Instant};
 
-use api::numaresources::{GROUP, NumaResourcesOperator, NumaResourcesScheduler, VERSION, operator};
+use api::numaresources::{NumaResourcesOperator, NumaResourcesScheduler, operator};
 use jiff::Timestamp;
 use kube::api::{Patch, PatchParams};
 use objects::applier::{Observer as _, Planned, Verb};
@@ -13,7 +13,6 @@ use objects::client::path;
 use objects::controller::status::{event, merge_patch, record};
 use objects::controller::{Reason, Reconciler, Requeue, Retry};
 use objects::last_applied::LastApplied;
-use objects::observed::compare_versions;
 use objects::{CallError, ObjectKey, ObjectKind};
 use runtime::client::{brief, is_conflict, is_not_found};
 use runtime::events::{Recorder, Severity, Subject};
@@ -22,22 +21,22 @@ use serde::de::DeserializeOwned;
 use serde_json::{Value, json};
 use tracing::{info, warn};
 
-use super::rules::{Rules, StatusUpdate, is_paused, owners};
+use super::rules::{Rules, StatusUpdate, owners};
 use super::shared::ControllerSet;
 use super::status::transitions;
 use super::{Applier, Change, Outcome, Shared};
+use crate::cluster_state::{ClusterState, is_newer};
 use crate::desired::{Controller, Desired, DesiredObject, MANAGER};
 use crate::kubeletconfig::Warning;
 use crate::plan::{PlanInputs, plan};
-use crate::world::World;
 
 /// Pauses before failed actions are retried, and before a status is.
 const RETRY: (Duration, Duration) = (Duration::from_millis(200), Duration::from_secs(30));
-/// The pause before objects of others are looked at again: outside the operator's namespace no watch reports objects without our
-/// label. One GET of each such object is the cost.
+/// The pause before refused objects of others are read again: outside the operator's namespace no watch reports objects
+/// without our label. One GET of each such object is the cost.
 const REFUSED: Duration = Duration::from_secs(3);
-/// Reconciles that may write, at once and then in each interval. Two programs that revert each other's writes would otherwise go
-/// on at full speed for ever.
+/// Reconciles that may write, at once and then in each interval. It limits two programs that revert each other's
+/// writes.
 const WRITE_BURST: u32 = 20;
 const WRITE_REFILL: Duration = Duration::from_millis(500);
 
@@ -55,9 +54,9 @@ pub(super) struct State {
     actions: Retry,
     status: Retry,
     writes: TokenBucket,
-    /// Objects of others that events have told of.
+    /// Refused objects of others that events have reported.
     refused: BTreeSet<ObjectKey>,
-    /// Warnings that events have told of.
+    /// Warnings that events have reported.
     warned: BTreeSet<Warning>,
 }
 
@@ -81,12 +80,11 @@ impl Reconciler for Worker {
     async fn reconcile(&self, controller: &Controller, state: &mut State) -> Requeue {
         let rules = (self.rules)(*controller);
         let shared = self.shared();
-        let is_idle = |world: &World| (rules.metadata)(world).is_some_and(is_paused);
-        if !self.controllers.contains(controller) || shared.read(is_idle) {
+        if !self.controllers.contains(controller) || shared.read(rules.is_paused) {
             return Requeue::await_change();
         }
         let (began, mut api) = (Instant::now(), Duration::ZERO);
-        let (planned, keys) = shared.read(|world| self.plan(*controller, world, &mut state.last));
+        let (planned, keys) = shared.read(|cluster| self.plan(*controller, cluster, &mut state.last));
         shared.note_desired(*controller, keys);
         let mut outcome = Outcome::default();
         if !planned.is_empty() {
@@ -97,7 +95,7 @@ impl Reconciler for Worker {
         if outcome.changed.iter().any(|(_, change)| *change != Change::Refused) {
             state.writes.take(Instant::now());
         }
-        let subject = shared.read(|world| rules.subject(world));
+        let subject = shared.read(rules.subject);
         self.announce(*controller, subject.as_ref(), &outcome, state);
         self.warn(*controller, subject.as_ref(), shared.read(rules.warnings), state);
         let (failed, refused) = (outcome.errors.len(), outcome.refused().count());
@@ -107,7 +105,7 @@ impl Reconciler for Worker {
             shared.queue().extend(reporters.filter(reports));
         }
         outcome.errors.extend(rules.reports_errors_of.iter().flat_map(|other| shared.errors(*other)));
-        let updates = shared.read(|world| (rules.status)(world, &outcome, Timestamp::now()));
+        let updates = shared.read(|cluster| (rules.status)(cluster, &outcome, Timestamp::now()));
         let asked = Instant::now();
         let mut unwritten = 0;
         for update in &updates {
@@ -146,22 +144,22 @@ impl Worker {
     fn plan(
         &self,
         controller: Controller,
-        world: &World,
+        cluster: &ClusterState,
         last: &mut LastApplied,
     ) -> (Vec<Planned>, BTreeSet<ObjectKey>) {
-        let desired = (self.rules)(controller).desired(world);
+        let desired = (self.rules)(controller).desired(cluster);
         let others = Controller::ALL.into_iter().filter(|other| *other != controller);
         let others: Vec<Rules> = others.map(self.rules).collect();
         let others_desire = |key: &ObjectKey| {
-            others.iter().any(|other| match other.desired(world) {
+            others.iter().any(|other| match other.desired(cluster) {
                 Desired::Keep => true,
                 Desired::Nothing => false,
                 Desired::Objects(objects) => objects.iter().any(|one| one.object.key() == key),
             })
         };
-        let owners = owners(world);
+        let owners = owners(cluster);
         let inputs =
-            PlanInputs { observed: &world.live, owners: &owners, others_desire: &others_desire, last };
+            PlanInputs { observed: &cluster.observed, owners: &owners, others_desire: &others_desire, last };
         let planned = plan(controller, &desired, inputs);
         let Desired::Objects(objects) = &desired else { return (planned, BTreeSet::new()) };
         let keys: BTreeSet<ObjectKey> = objects.iter().map(DesiredObject::key).collect();
@@ -173,7 +171,7 @@ impl Worker {
         (planned, keys)
     }
 
-    /// Tells what was done and what was not.
+    /// Reports what was done and what failed, in the log and as events.
     fn announce(
         &self,
         controller: Controller,
@@ -194,14 +192,14 @@ impl Worker {
             info!(controller = controller.name(), object = %key, action = change.reason());
             let Some(subject) = subject else { continue };
             let (severity, note) = match refused {
-                true => (Severity::Warning, format!("{key} belongs to somebody else and is left alone")),
+                true => (Severity::Warning, format!("{key} belongs to another owner and is left alone")),
                 false => (Severity::Normal, key.to_string()),
             };
             self.recorder.record(event(subject, severity, change.reason(), note));
         }
     }
 
-    /// Warns of what was not warned of before.
+    /// Reports new warnings, in the log and as events.
     fn warn(
         &self,
         controller: Controller,
@@ -220,11 +218,12 @@ impl Worker {
 
     /// Writes a status if it differs. Returns whether it is as it should be.
     async fn write_status(&self, controller: Controller, update: &StatusUpdate) -> bool {
-        let StatusUpdate { subject, plural, old, new, old_conditions, conditions } = update;
-        self.applier.observer.metrics.conditions(controller, conditions);
+        let StatusUpdate { subject, kind, old, new } = update;
+        let [old_conditions, conditions] = [old, new].map(StatusUpdate::conditions);
+        self.applier.observer.metrics.conditions(controller, &conditions);
         let Some(patch) = merge_patch(old, new) else { return true };
-        match self.patch_status(subject, plural, patch).await {
-            Ok(body) => self.observe_status(plural, body),
+        match self.patch_status(subject, kind, patch).await {
+            Ok(body) => self.observe_status(kind, body),
             // The object was replaced or deleted meanwhile.
             Err(CallError::Failed(error)) if is_not_found(&error) || is_conflict(&error) => return true,
             Err(CallError::Failed(error)) => {
@@ -233,26 +232,30 @@ impl Worker {
             }
             Err(CallError::Cancelled) => return false,
         }
-        record(&self.recorder, subject, transitions(old_conditions, conditions));
+        record(&self.recorder, subject, transitions(&old_conditions, &conditions));
         true
     }
 
-    async fn patch_status(&self, subject: &Subject, plural: &str, patch: Value) -> Result<Value, CallError> {
-        let kind = ObjectKind::new(GROUP, VERSION, &subject.kind, plural);
+    async fn patch_status(
+        &self,
+        subject: &Subject,
+        kind: &ObjectKind,
+        patch: Value,
+    ) -> Result<Value, CallError> {
         let params = PatchParams { field_manager: Some(MANAGER.to_owned()), ..PatchParams::default() };
         let patch = Patch::Merge(json!({ "status": patch }));
-        let request = path(&kind, None).patch_subresource("status", &subject.name, &params, &patch)?;
-        self.applier.observer.count_write(&kind, Verb::Status);
+        let request = path(kind, None).patch_subresource("status", &subject.name, &params, &patch)?;
+        self.applier.observer.count_write(kind, Verb::Status);
         Ok(self.applier.api_server.call(request).await?.body)
     }
 
     /// Takes in the answer to the write of a status.
-    fn observe_status(&self, plural: &str, body: Value) {
-        self.shared().update(|world| {
-            if plural == operator::PLURAL {
-                replace::<NumaResourcesOperator>(&mut world.operators, body);
+    fn observe_status(&self, kind: &ObjectKind, body: Value) {
+        self.shared().update(|cluster| {
+            if kind.kind == operator::KIND {
+                replace::<NumaResourcesOperator>(&mut cluster.operators, body);
             } else {
-                replace::<NumaResourcesScheduler>(&mut world.schedulers, body);
+                replace::<NumaResourcesScheduler>(&mut cluster.schedulers, body);
             }
             ControllerSet::new()
         });
@@ -266,8 +269,7 @@ fn replace<K: kube::Resource<DynamicType = ()> + DeserializeOwned>(
 ) {
     let Ok(new) = serde_json::from_value::<K>(body) else { return };
     let Some(known) = new.meta().name.as_ref().and_then(|name| known.get_mut(name)) else { return };
-    let version = |object: &K| object.meta().resource_version.clone().unwrap_or_default();
-    if known.meta().uid == new.meta().uid && compare_versions(&version(known), &version(&new)).is_lt() {
+    if known.meta().uid == new.meta().uid && is_newer(known, &new) {
         *known = new;
     }
 }

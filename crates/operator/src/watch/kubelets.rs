@@ -1,16 +1,16 @@
-//! Kubernetes: asks kubelets what they were told, where no object says it.
+//! Kubernetes: the settings of kubelets from their own endpoints, where no object states them.
 //!
-//! In: groups and nodes of the world, kubelets' ports. Out: answers, in the world. Never: more than three kubelets of a group; an
-//! answer forgotten because its kubelet is away.
+//! In: groups and nodes of the cluster state, kubelets' ports. Out: answers in the cluster state. Never: requests to
+//! more than three kubelets of a group, or an answer forgotten because its kubelet is away.
 //!
-//! A kubelet is asked when its node comes into the sample, when the node has become ready again (it may have been started anew with
-//! something else), soon after it did not answer, and now and then. What a node said holds as long as it is in the group and says
-//! nothing else.
+//! A kubelet is asked when its node enters the sample, when the node is ready again (the kubelet may have restarted
+//! with another configuration), soon after a failure, and every few minutes. An answer holds while the node is in the
+//! group.
 //!
-//! Whoever owns a node can have any address in its object. So the token is shown only to who has a certificate that the
-//! cluster's authority signed, unless somebody said that it need not be checked.
+//! A node's owner can write any address into its object. So the token is sent only to servers whose certificate the
+//! cluster's authority signed, unless the check is switched off.
 
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::Duration;
@@ -23,91 +23,96 @@ use runtime::client::{self, Connection, KubeletEndpoint};
 use tokio::sync::Notify;
 use tokio::time::Instant;
 
-use super::{Fact, change};
-use crate::group::Groups;
+use crate::cluster_state::{ClusterState, KubeletAnswers, KubeletSettings};
+use crate::desired::Controller;
+use crate::group::{Groups, Pool};
 use crate::kubeletconfig::payload;
-use crate::reconcile::Shared;
-use crate::world::{KubeletSettings, Kubelets, World};
+use crate::reconcile::{ControllerSet, Shared};
 
-/// Of a group, at most.
+/// The kubelets of a group that are asked, at most.
 const SAMPLE: usize = 3;
-/// How many are asked at the same time.
+/// Requests at the same time.
 const AT_ONCE: usize = 8;
-/// How long an answer may take.
+/// The deadline of a request.
 const DEADLINE: Duration = Duration::from_secs(5);
 /// The answer is about 5 KiB.
 const LIMIT_BYTES: usize = 1 << 20;
-/// How soon one that did not answer is asked again.
+/// The pause after a failed request.
 const AGAIN: Duration = Duration::from_secs(30);
-/// How often all are asked.
+/// The pause after an answer.
 const EVERY: Duration = Duration::from_secs(300);
-/// How long nodes may go on changing before one looks at them.
+/// The pause after a change of nodes, in which further changes are gathered.
 const CALM: Duration = Duration::from_millis(200);
 
-/// How kubelets are spoken to.
-#[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub struct Trust {
-    /// A file with the token to show; `None`: none is shown.
-    pub token: Option<PathBuf>,
-    /// PEM file of the authority that signed their certificates; `None`: they are not checked.
-    pub authority: Option<PathBuf>,
-}
-
-/// Where a pod's service account is.
+/// The directory of a pod's service account.
 const SERVICE_ACCOUNT: &str = "/var/run/secrets/kubernetes.io/serviceaccount";
 
+/// The credentials for kubelets. The comments of the fields are the help of the flags.
+#[derive(Clone, Debug, Default, PartialEq, Eq, clap::Args)]
+pub struct Trust {
+    /// File with the token for kubelets [default: the service account's]
+    #[arg(long = "kubelet-token", value_name = "FILE")]
+    pub token: Option<PathBuf>,
+    /// File with the authority of kubelets' certificates [default: the service account's]
+    #[arg(long = "kubelet-authority", value_name = "FILE", conflicts_with = "insecure")]
+    pub authority: Option<PathBuf>,
+    /// Do not check kubelets' certificates: any server at a node's address gets the token
+    #[arg(long = "kubelet-insecure")]
+    pub insecure: bool,
+}
+
 impl Trust {
-    /// What was said; what was not is the service account's. Where there is no token there is nothing to lose, and certificates are
-    /// checked only if an authority was named.
+    /// The same with missing files from the service account. Without a token, certificates are checked only if an
+    /// authority is configured.
     #[must_use]
-    pub fn of(token: Option<PathBuf>, authority: Option<PathBuf>, insecure: bool) -> Self {
+    pub fn with_service_account(self) -> Self {
         let own = |file: &str| Some(Path::new(SERVICE_ACCOUNT).join(file)).filter(|path| path.exists());
-        let token = token.or_else(|| own("token"));
+        let token = self.token.or_else(|| own("token"));
         let usual = || token.is_some().then(|| Path::new(SERVICE_ACCOUNT).join("ca.crt"));
-        let authority = if insecure { None } else { authority.or_else(usual) };
-        Self { token, authority }
+        let authority = if self.insecure { None } else { self.authority.or_else(usual) };
+        Self { token, authority, insecure: self.insecure }
     }
 }
 
-/// Asks.
-pub struct Asker {
+/// Asks kubelets and keeps their answers.
+pub struct KubeletPoller {
     shared: Arc<Shared>,
     trust: Trust,
-    /// Nodes or groups may have changed.
+    /// Notified when nodes or groups may have changed.
     changed: Arc<Notify>,
-    known: BTreeMap<Place, Known>,
+    known: BTreeMap<NodeKey, Known>,
 }
 
 /// A group and one of its nodes.
-type Place = (String, String);
+type NodeKey = (String, String);
 
-/// What is known of a node in a sample.
+/// The answer of a node in a sample.
 #[derive(Clone, Debug, PartialEq)]
 struct Known {
-    said: Result<KubeletSettings, String>,
-    /// When it is asked again.
+    answer: Result<KubeletSettings, String>,
+    /// The time of the next request.
     due: Instant,
-    /// It has been unready since.
+    /// Whether the node has been unready since.
     was_away: bool,
 }
 
-/// A node that could be in a group's sample.
+/// A node that may be in a group's sample.
 #[derive(Clone, Debug, PartialEq)]
 struct Candidate {
     node: String,
     ready: bool,
-    at: Option<(String, u16)>,
+    address: Option<(String, u16)>,
 }
 
-impl Asker {
-    /// Asks nobody yet.
+impl KubeletPoller {
+    /// A poller that has asked no kubelet yet.
     pub fn new(shared: Arc<Shared>, trust: Trust, changed: Arc<Notify>) -> Self {
         Self { shared, trust, changed, known: BTreeMap::new() }
     }
 
-    /// Asks those whose turn it is, all groups at once, and says how it is then.
+    /// Asks all kubelets that are due, and publishes the answers in the cluster state.
     pub async fn ask(&mut self) {
-        let samples = self.shared.read(|world| samples(world, &self.known));
+        let samples = self.shared.read(|cluster| samples(cluster, &self.known));
         let now = Instant::now();
         self.keep(&samples);
         let due: Vec<_> = samples
@@ -117,25 +122,26 @@ impl Asker {
             .collect();
         let trust = &self.trust;
         let answers = stream::iter(due).map(async |(group, one)| {
-            let said = ask(trust, one.at.as_ref()).await;
-            ((group, one.node), said)
+            let answer = ask(trust, one.address.as_ref()).await;
+            ((group, one.node), answer)
         });
         let answers: Vec<_> = answers.buffer_unordered(AT_ONCE).collect().await;
-        for (place, said) in answers {
-            self.learn(place, said, Instant::now());
+        for (key, answer) in answers {
+            self.learn(key, answer, Instant::now());
         }
         let kubelets = self.kubelets(samples.keys());
-        change(&self.shared, Fact::Kubelet, |world| {
-            let changed = world.kubelets != kubelets;
-            world.kubelets = kubelets;
-            changed
+        self.shared.update(|cluster| {
+            let changed = cluster.kubelets != kubelets;
+            cluster.kubelets = kubelets;
+            let concerned = [Controller::KubeletConfig, Controller::NumaResourcesOperator];
+            if changed { concerned.into() } else { ControllerSet::new() }
         });
     }
 
-    /// Goes on asking, for ever.
+    /// Asks kubelets as they become due, without end.
     pub async fn run(&mut self) {
         loop {
-            // Of those that are away the watch tells when they are back.
+            // The watch reports when nodes that are away are back.
             let there = self.known.values().filter(|known| !known.was_away);
             let next = there.map(|known| known.due).min();
             tokio::select! {
@@ -146,7 +152,7 @@ impl Asker {
         }
     }
 
-    /// Forgets who is in no sample any more, and notes who is away.
+    /// Forgets nodes that left the samples, and marks those that are unready.
     fn keep(&mut self, samples: &BTreeMap<String, Vec<Candidate>>) {
         self.known.retain(|(group, node), known| {
             let sample = samples.get(group).into_iter().flatten().find(|one| one.node == *node);
@@ -160,62 +166,61 @@ impl Asker {
         known.is_none_or(|known| known.was_away || known.due <= now)
     }
 
-    fn learn(&mut self, place: Place, said: Result<KubeletSettings, String>, now: Instant) {
-        let before = self.known.remove(&place);
-        let known = match said {
-            Ok(settings) => Known { said: Ok(settings), due: now + EVERY, was_away: false },
+    /// Takes in an answer. A failure keeps the former answer.
+    fn learn(&mut self, key: NodeKey, answer: Result<KubeletSettings, String>, now: Instant) {
+        let before = self.known.remove(&key);
+        let known = match answer {
+            Ok(settings) => Known { answer: Ok(settings), due: now + EVERY, was_away: false },
             Err(reason) => {
                 tracing::debug!(
-                    group = place.0,
-                    node = place.1,
+                    group = key.0,
+                    node = key.1,
                     reason,
-                    "a kubelet did not say what it was told"
+                    "cannot read the configuration of a kubelet"
                 );
-                let said = before.and_then(|before| before.said.ok()).ok_or(reason);
-                Known { said, due: now + AGAIN, was_away: false }
+                let answer = before.and_then(|before| before.answer.ok()).ok_or(reason);
+                Known { answer, due: now + AGAIN, was_away: false }
             }
         };
-        self.known.insert(place, known);
+        self.known.insert(key, known);
     }
 
-    fn kubelets<'a>(&self, groups: impl Iterator<Item = &'a String>) -> BTreeMap<String, Kubelets> {
+    fn kubelets<'a>(&self, groups: impl Iterator<Item = &'a String>) -> BTreeMap<String, KubeletAnswers> {
         let of = |group: &String| {
             let own = self.known.iter().filter(|((name, _), _)| name == group);
-            let answers = own.map(|((_, node), known)| (node.clone(), known.said.clone())).collect();
-            (group.clone(), Kubelets { answers })
+            let answers = own.map(|((_, node), known)| (node.clone(), known.answer.clone())).collect();
+            (group.clone(), answers)
         };
         groups.map(of).collect()
     }
 }
 
-/// The nodes of each group that has to ask its kubelets.
-fn samples(world: &World, known: &BTreeMap<Place, Known>) -> BTreeMap<String, Vec<Candidate>> {
-    let mut samples = BTreeMap::<String, Vec<Candidate>>::new();
-    let operator = world.operators.get(keys::OPERATOR);
-    let Some(operator) = operator.filter(|_| world.place.platform == Platform::Kubernetes) else {
-        return samples;
+/// The sampled nodes of each group whose kubelets have to be asked.
+fn samples(cluster: &ClusterState, known: &BTreeMap<NodeKey, Known>) -> BTreeMap<String, Vec<Candidate>> {
+    let kubernetes = cluster.environment.platform == Platform::Kubernetes;
+    let operator = cluster.operators.get(keys::OPERATOR).filter(|_| kubernetes);
+    let Some(Ok(groups)) = operator.map(|operator| Groups::new(cluster, operator)) else {
+        return BTreeMap::new();
     };
-    let Ok(groups) = Groups::new(world, operator) else { return samples };
     let asking = groups.pools().filter(|(group, _)| group.spec.kubelet_config_map.is_none());
-    let asking: BTreeSet<&str> = asking.map(|(_, pool)| pool.name).collect();
-    samples.extend(asking.iter().map(|name| ((*name).to_owned(), Vec::new())));
-    for (name, node) in &world.nodes {
-        let label = |key: &str| node.labels.get(key).map(|value| &**value);
-        let Some(sample) = groups.pool_of(label).and_then(|pool| samples.get_mut(pool.name)) else {
-            continue;
-        };
-        let at = node.kubelet.clone();
-        sample.push(Candidate { node: name.clone(), ready: node.ready, at });
+    let empty = |(_, pool): (_, &Pool<'_>)| (pool.name.to_owned(), Vec::new());
+    let mut samples: BTreeMap<String, Vec<Candidate>> = asking.map(empty).collect();
+    for (name, node) in &cluster.nodes {
+        let pool = groups.pool_of(|key| node.label(key));
+        if let Some(sample) = pool.and_then(|pool| samples.get_mut(pool.name)) {
+            let address = node.kubelet.clone();
+            sample.push(Candidate { node: name.clone(), ready: node.ready, address });
+        }
     }
     for (group, sample) in &mut samples {
         choose(sample, |node| {
-            known.get(&(group.clone(), node.to_owned())).is_some_and(|known| known.said.is_ok())
+            known.get(&(group.clone(), node.to_owned())).is_some_and(|known| known.answer.is_ok())
         });
     }
     samples
 }
 
-/// Keeps the best: those that have answered and are there, then others that are there, then those that have answered and are away.
+/// Keeps the best nodes: ready ones that have answered, then other ready ones, then unready ones that have answered.
 fn choose(sample: &mut Vec<Candidate>, answered: impl Fn(&str) -> bool) {
     let rank = |one: &Candidate| match (one.ready, answered(&one.node)) {
         (true, true) => 0,
@@ -228,9 +233,9 @@ fn choose(sample: &mut Vec<Candidate>, answered: impl Fn(&str) -> bool) {
     sample.retain(|one| rank(one) < 3);
 }
 
-/// What a kubelet says.
-async fn ask(trust: &Trust, at: Option<&(String, u16)>) -> Result<KubeletSettings, String> {
-    let (address, port) = at.ok_or("its node has no internal address")?;
+/// Reads the configuration of a kubelet.
+async fn ask(trust: &Trust, address: Option<&(String, u16)>) -> Result<KubeletSettings, String> {
+    let (address, port) = address.ok_or("its node has no internal address")?;
     let host = if address.contains(':') { format!("[{address}]") } else { address.clone() };
     let kubelet = KubeletEndpoint {
         url: format!("https://{host}:{port}"),
@@ -266,7 +271,7 @@ mod tests {
             .map(|word| Candidate {
                 node: word.trim_end_matches(['+', '!']).to_owned(),
                 ready: word.contains('+'),
-                at: None,
+                address: None,
             })
             .collect();
         let answered: Vec<_> = nodes
@@ -280,7 +285,7 @@ mod tests {
     }
 
     #[test]
-    fn three_are_asked_and_those_who_know_are_kept() {
+    fn a_sample_has_three_nodes_and_keeps_those_that_answered() {
         check("", "");
         check("a+ b+", "a b");
         check("a+ b+ c+ d+", "a b c");
@@ -293,64 +298,67 @@ mod tests {
     }
 
     #[test]
-    fn a_token_is_shown_only_to_who_is_known() {
+    fn a_token_needs_an_authority_unless_the_check_is_off() {
         let [token, authority] = ["token", "ca"].map(|file| Some(PathBuf::from(file)));
         let usual = Some(Path::new(SERVICE_ACCOUNT).join("ca.crt"));
+        let resolved = |token: &Option<PathBuf>, authority: &Option<PathBuf>, insecure| {
+            Trust { token: token.clone(), authority: authority.clone(), insecure }.with_service_account()
+        };
         // No test runs in a pod.
-        assert_eq!(Trust::of(None, None, false), Trust::default());
-        assert_eq!(Trust::of(token.clone(), None, false).authority, usual);
-        assert_eq!(Trust::of(token.clone(), authority.clone(), false).authority, authority);
-        assert_eq!(Trust::of(token.clone(), None, true), Trust { token, authority: None });
+        assert_eq!(resolved(&None, &None, false), Trust::default());
+        assert_eq!(resolved(&token, &None, false).authority, usual);
+        assert_eq!(resolved(&token, &authority, false).authority, authority);
+        assert_eq!(resolved(&token, &None, true), Trust { token, authority: None, insecure: true });
     }
 
-    fn asker() -> Asker {
-        let shared = Shared::new(crate::watch::tests::world());
-        Asker::new(shared, Trust::default(), Arc::default())
+    fn poller() -> KubeletPoller {
+        let shared = Shared::new(crate::watch::tests::cluster());
+        KubeletPoller::new(shared, Trust::default(), Arc::default())
     }
 
-    fn said(policy: &str) -> KubeletSettings {
+    fn settings(policy: &str) -> KubeletSettings {
         KubeletSettings { policy: Some(policy.to_owned()), scope: None }
     }
 
     #[test]
-    fn what_a_kubelet_said_holds_until_it_says_something_else() {
-        let mut asker = asker();
-        let place = ("g".to_owned(), "n".to_owned());
+    fn an_answer_holds_until_the_next_answer() {
+        let mut poller = poller();
+        let key = ("g".to_owned(), "n".to_owned());
         let mut now = Instant::now();
-        let is_due = |asker: &Asker, now: Instant| asker.is_due("g", "n", now);
-        let known = |asker: &Asker| asker.known[&place].said.clone();
-        assert!(is_due(&asker, now));
-        asker.learn(place.clone(), Err("refused".to_owned()), now);
-        assert_eq!(known(&asker), Err("refused".to_owned()));
-        assert!(!is_due(&asker, now));
+        let is_due = |poller: &KubeletPoller, now: Instant| poller.is_due("g", "n", now);
+        let known = |poller: &KubeletPoller| poller.known[&key].answer.clone();
+        assert!(is_due(&poller, now));
+        poller.learn(key.clone(), Err("refused".to_owned()), now);
+        assert_eq!(known(&poller), Err("refused".to_owned()));
+        assert!(!is_due(&poller, now));
         now += AGAIN;
-        assert!(is_due(&asker, now));
-        asker.learn(place.clone(), Ok(said("restricted")), now);
+        assert!(is_due(&poller, now));
+        poller.learn(key.clone(), Ok(settings("restricted")), now);
         now += AGAIN;
-        assert!(!is_due(&asker, now));
+        assert!(!is_due(&poller, now));
         // Away and back.
         let sample = |ready| {
-            let one = Candidate { node: "n".to_owned(), ready, at: None };
+            let one = Candidate { node: "n".to_owned(), ready, address: None };
             BTreeMap::from([("g".to_owned(), vec![one])])
         };
-        asker.keep(&sample(false));
-        asker.keep(&sample(true));
-        assert!(is_due(&asker, now));
-        asker.learn(place.clone(), Err("refused".to_owned()), now);
-        assert_eq!(known(&asker), Ok(said("restricted")));
-        asker.learn(place.clone(), Ok(said("none")), now);
-        assert_eq!(known(&asker), Ok(said("none")));
+        poller.keep(&sample(false));
+        poller.keep(&sample(true));
+        assert!(is_due(&poller, now));
+        poller.learn(key.clone(), Err("refused".to_owned()), now);
+        assert_eq!(known(&poller), Ok(settings("restricted")));
+        poller.learn(key.clone(), Ok(settings("none")), now);
+        assert_eq!(known(&poller), Ok(settings("none")));
         now += EVERY;
-        assert!(is_due(&asker, now));
+        assert!(is_due(&poller, now));
         // In no sample any more.
-        asker.keep(&BTreeMap::new());
-        assert!(asker.known.is_empty());
+        poller.keep(&BTreeMap::new());
+        assert!(poller.known.is_empty());
     }
 
     #[test]
-    fn a_group_without_nodes_has_been_asked_and_said_nothing() {
-        let asker = asker();
-        let kubelets = asker.kubelets([&"g".to_owned()].into_iter());
-        assert_eq!(kubelets, BTreeMap::from([("g".to_owned(), Kubelets::default())]));
+    fn a_group_without_nodes_has_no_answers() {
+        let poller = poller();
+        let kubelets = poller.kubelets([&"g".to_owned()].into_iter());
+        assert_eq!(kubelets, BTreeMap::from([("g".to_owned(), KubeletAnswers::new())]));
     }
 }

@@ -1,13 +1,12 @@
-//! Objects of the Go operator that no watch of ours tells of.
+//! Objects of the Go operator that no watch reports.
 //!
-//! In: the metadata of kinds that are watched by our mark only. Out: objects that belong to our users' objects and lack the mark, whole.
+//! In: the metadata of kinds that are watched by label. Out: objects that users' objects own and that lack the label.
 //! Never: an object without such an owner.
 //!
-//! After an upgrade in place the Go operator's ClusterRoles, MachineConfigs and so on are ours, by their owner, and those that are
-//! wanted get the mark at once. This finds those that nobody wants any more. It is done once, before the controllers start.
+//! After an upgrade in place the operator owns the Go operator's ClusterRoles, MachineConfigs and so on. Desired ones
+//! get the label at once; this finds the others. It is done once, before the controllers start.
 
 use api::numaresources::{self, operator, scheduler};
-use deployer::platform::Platform;
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::OwnerReference;
 use kube::api::ListParams;
 use kube::core::PartialObjectMeta;
@@ -16,23 +15,25 @@ use objects::ObjectKind;
 use runtime::client::{brief, is_not_found};
 use runtime::watch::Event;
 
-use super::{marked, take};
+use super::{Selection, all, take};
 use crate::desired::{MANAGED_BY, MANAGER};
 use crate::reconcile::Shared;
 use runtime::wire::Raw;
 
-/// Of a list, at once.
+/// The objects in one page of a list.
 const PAGE: u32 = 500;
 
-/// Takes them into the world. What cannot be read is logged: then it stays until its owner goes.
-pub async fn take_in(client: &Client, platform: Platform, shared: &Shared) {
-    for kind in marked(platform) {
+/// Takes these objects into the cluster state. A failure is logged; then they stay until their owner is deleted.
+pub async fn take_in(client: &Client, shared: &Shared) {
+    let platform = shared.read(|cluster| cluster.environment.platform);
+    for watch in all(platform).filter(|watch| watch.selection == Selection::Managed) {
+        let kind = watch.kind();
         let api: Api<Raw> = Api::all_with(client.clone(), &kind.resource());
         if let Err(error) = take_in_kind(&api, &kind, shared).await {
             tracing::warn!(
                 kind = kind.kind,
                 error = brief(&error),
-                "cannot look for objects of a former operator"
+                "cannot list objects of a former operator"
             );
         }
     }
@@ -52,7 +53,7 @@ async fn take_in_kind(api: &Api<Raw>, kind: &ObjectKind, shared: &Shared) -> kub
                 name = object.name_any(),
                 "found an object of a former operator"
             );
-            take::live(shared, kind, Event::Applied(whole));
+            take::observed(shared, kind, Event::Applied(whole));
         }
         match page.metadata.continue_.filter(|token| !token.is_empty()) {
             Some(token) => params.continue_token = Some(token),
@@ -61,7 +62,7 @@ async fn take_in_kind(api: &Api<Raw>, kind: &ObjectKind, shared: &Shared) -> kub
     }
 }
 
-/// Whether one of our users' objects owns it and it is not marked.
+/// Whether a user's object owns the object, and it lacks our label.
 fn is_former(object: &PartialObjectMeta<Raw>) -> bool {
     let owns = |owner: &OwnerReference| {
         let (group, _) = owner.api_version.split_once('/').unwrap_or_default();
@@ -80,7 +81,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn only_what_belongs_to_our_users_objects_and_is_not_marked() {
+    fn only_unlabelled_objects_of_users_objects_are_taken_in() {
         let owner = |api: &str, kind: &str, controller: bool| json!([{ "apiVersion": api, "kind": kind, "name": "x", "uid": "u", "controller": controller }]);
         let ours = "nodetopology.openshift.io/v1alpha1";
         let mark = json!({ MANAGED_BY: MANAGER });

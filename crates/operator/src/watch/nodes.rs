@@ -1,4 +1,4 @@
-//! Nodes as they come off the wire.
+//! Nodes from the API server, reduced to the fields that are read.
 //!
 //! In: JSON of the API server. Out: [`Node`]. Never: a field that no controller reads.
 
@@ -7,12 +7,12 @@ use runtime::wire::{Parts, Texts, Wire};
 use serde::Deserialize;
 use serde::de::IgnoredAny;
 
-use crate::world::Node;
+use crate::cluster_state::Node;
 
-/// A node, of which nearly everything has been left out.
+/// A node with the fields of [`Status`] only.
 pub(super) type WireNode = Wire<Parts<IgnoredAny, Status>>;
 
-/// Of a node's status.
+/// The fields of a node's status that are read.
 #[derive(Clone, Debug, Default, Deserialize)]
 #[serde(rename_all = "camelCase", default)]
 pub(super) struct Status {
@@ -52,10 +52,10 @@ struct Endpoint {
     port: u16,
 }
 
-/// The port kubelets are at unless they say otherwise.
+/// The port of kubelets, unless the node states another.
 const KUBELET: u16 = 10250;
 
-/// What is kept of it: its name, and what matters.
+/// The name of a node, and the fields that controllers read.
 #[must_use]
 pub(super) fn trim(node: WireNode, texts: &mut Texts) -> (String, Node) {
     let WireNode { meta, body: Parts { status, .. } } = node;
@@ -67,6 +67,7 @@ pub(super) fn trim(node: WireNode, texts: &mut Texts) -> (String, Node) {
     let kubelet = internal.map(|one| (one.address, port));
     (meta.name.unwrap_or_default(), Node { labels, ready, kubelet })
 }
+
 #[cfg(test)]
 mod tests {
     use serde_json::{Value, json};
@@ -78,7 +79,7 @@ mod tests {
     }
 
     #[test]
-    fn of_a_node_what_matters_is_kept() {
+    fn the_read_fields_of_a_node_are_kept() {
         let body = json!({
             "metadata": {
                 "name": "n1", "uid": "u", "labels": { "a": "1" }, "annotations": { "long": "text" },
@@ -101,7 +102,7 @@ mod tests {
     }
 
     #[test]
-    fn a_node_that_says_little_is_not_ready() {
+    fn a_node_with_few_fields_is_not_ready() {
         for body in [
             json!({ "metadata": { "name": "n1" } }),
             json!({ "metadata": { "name": "n1" }, "status": { "conditions": null, "addresses": null } }),

@@ -1,131 +1,119 @@
-//! From what a watch tells to what the world is.
+//! Watch events into the cluster state.
 //!
-//! In: events. Out: a [`World`] that says the same. Never: a wake-up where nothing is different.
+//! In: events. Out: a cluster state that says the same, and whether that changed it. Never: a change where nothing
+//! differs.
 
 use std::collections::BTreeMap;
 
-use objects::ObjectKind;
+use kube::Resource;
+use objects::controller::table::{self, Table};
+use objects::{ObjectKey, ObjectKind};
 use runtime::watch::Event;
+use runtime::wire::Raw;
 use serde_json::{Value, json};
 
+use crate::cluster_state::{Unreadable, is_newer};
 use crate::reconcile::Shared;
-use crate::world::{Unreadable, World};
-use objects::ObjectKey;
-use objects::observed::compare_versions;
-use runtime::wire::Raw;
 
-/// Something with a name, read.
-#[derive(Clone, Debug, PartialEq)]
-pub(super) struct Named<T> {
-    /// Its name.
-    pub(super) name: String,
-    /// What it says.
-    pub(super) value: T,
-}
+/// The names of the entries that an event changed.
+type Changed = Vec<String>;
 
-/// Takes an event into a table of things by name; says whether that changed anything.
-pub(super) fn table<T: PartialEq>(table: &mut BTreeMap<String, T>, event: Event<Named<T>>) -> bool {
-    match event {
-        Event::Reset { objects, .. } => {
-            let here = objects.into_iter().map(|one| (one.name, one.value)).collect();
-            let changed = *table != here;
-            *table = here;
-            changed
-        }
-        Event::Applied(one) => put(table, one.name, one.value),
-        Event::Deleted(one) => table.remove(&one.name).is_some(),
-        Event::Unreadable { key, .. } => table.remove(key.name.as_ref()).is_some(),
-    }
-}
-
-fn put<T: PartialEq>(table: &mut BTreeMap<String, T>, name: String, value: T) -> bool {
-    if table.get(&name) == Some(&value) {
-        return false;
-    }
-    table.insert(name, value);
-    true
-}
-
-/// Takes an event of objects that a user wrote: those that make no sense are noted in the world instead of being forgotten. The
-/// answers to our own writes of their status are in the world before a watch tells of them; what is older is dropped.
-pub(super) fn asked<T: PartialEq + Clone + kube::Resource<DynamicType = ()>>(
-    world: &mut World,
-    kind: &'static str,
-    of: fn(&mut World) -> &mut BTreeMap<String, T>,
-    event: Event<Named<Result<T, Unreadable>>>,
-) -> bool {
-    // Both tables as one, and taken apart again.
-    let mut all: BTreeMap<String, Result<T, Unreadable>> =
-        std::mem::take(of(world)).into_iter().map(|(name, value)| (name, Ok(value))).collect();
-    all.extend(
-        world.unreadable.remove(kind).unwrap_or_default().into_iter().map(|(name, why)| (name, Err(why))),
-    );
-    let known = all.clone();
-    let changed = table(&mut all, newest(&known, event));
-    for (name, value) in all {
-        match value {
-            Ok(value) => drop(of(world).insert(name, value)),
-            Err(why) => drop(world.unreadable.entry(kind).or_default().insert(name, why)),
-        }
-    }
-    changed
-}
-
-/// The event, with what is known in the place of what is not newer.
-fn newest<T: Clone + kube::Resource<DynamicType = ()>>(
-    known: &BTreeMap<String, Result<T, Unreadable>>,
-    event: Event<Named<Result<T, Unreadable>>>,
-) -> Event<Named<Result<T, Unreadable>>> {
-    let version = |object: &T| object.meta().resource_version.clone().unwrap_or_default();
-    let newer = |new: Named<Result<T, Unreadable>>| match (known.get(&new.name), &new.value) {
-        (Some(Ok(old)), Ok(object))
-            if old.meta().uid == object.meta().uid
-                && compare_versions(&version(old), &version(object)).is_ge() =>
-        {
-            Named { value: Ok(old.clone()), name: new.name }
-        }
-        _ => new,
+/// Takes an event into a map of objects by name. Returns whether that changed the map.
+pub(super) fn by_name<T: PartialEq>(map: &mut BTreeMap<String, T>, event: Event<(String, T)>) -> bool {
+    let table = Table::<BTreeMap<String, T>, String, T, Changed> {
+        keys: |map| map.keys().cloned().collect(),
+        put: |map, name, value| {
+            let changed = map.get(&name) != Some(&value);
+            if changed {
+                map.insert(name.clone(), value);
+            }
+            changed.then_some(name).into_iter().collect()
+        },
+        remove: |map, name| map.remove_entry(name).map(|(name, _)| name).into_iter().collect(),
+        delete: |map, name, _| map.remove_entry(name).map(|(name, _)| name).into_iter().collect(),
+        unreadable: |map, key| map.remove_entry(&*key.name).map(|(name, _)| name).into_iter().collect(),
     };
-    match event {
-        Event::Reset { objects, vanished } => {
-            Event::Reset { objects: objects.into_iter().map(newer).collect(), vanished }
+    !table::take(map, event, &table).is_empty()
+}
+
+/// Users' objects of one kind: those that can be read, and those that cannot.
+pub(super) struct Requests<'a, T> {
+    /// The kind.
+    pub(super) kind: &'static str,
+    /// The objects by name.
+    pub(super) readable: &'a mut BTreeMap<String, T>,
+    /// Unreadable objects of all kinds, by kind and name.
+    pub(super) unreadable: &'a mut BTreeMap<(&'static str, String), Unreadable>,
+}
+
+impl<T: Resource> Requests<'_, T> {
+    /// Takes an event. Returns whether that changed anything.
+    pub(super) fn take(&mut self, event: Event<(String, Result<T, Unreadable>)>) -> bool {
+        let table = Table::<Self, String, Result<T, Unreadable>, Changed> {
+            keys: |requests| {
+                let unreadable = requests.unreadable.keys().filter(|(kind, _)| *kind == requests.kind);
+                requests.readable.keys().chain(unreadable.map(|(_, name)| name)).cloned().collect()
+            },
+            put: Self::put,
+            remove: |requests, name| requests.remove(name),
+            delete: |requests, name, _| requests.remove(name),
+            unreadable: |requests, key| requests.remove(&key.name),
+        };
+        !table::take(self, event, &table).is_empty()
+    }
+
+    /// Adds or replaces an object. The answer to our own write of its status may be newer than the watch.
+    fn put(&mut self, name: String, object: Result<T, Unreadable>) -> Changed {
+        let key = (self.kind, name.clone());
+        match object {
+            Ok(new) if self.readable.get(&name).is_some_and(|known| !is_newer(known, &new)) => Changed::new(),
+            Ok(new) => {
+                self.unreadable.remove(&key);
+                self.readable.insert(name.clone(), new);
+                vec![name]
+            }
+            Err(error) if self.unreadable.get(&key) == Some(&error) => Changed::new(),
+            Err(error) => {
+                self.readable.remove(&name);
+                self.unreadable.insert(key, error);
+                vec![name]
+            }
         }
-        Event::Applied(object) => Event::Applied(newer(object)),
-        other => other,
+    }
+
+    fn remove(&mut self, name: &str) -> Changed {
+        let unreadable = self.unreadable.remove(&(self.kind, name.to_owned())).is_some();
+        let known = self.readable.remove(name).is_some() || unreadable;
+        known.then(|| name.to_owned()).into_iter().collect()
     }
 }
 
-/// Takes an event of objects that may be ours.
-pub(super) fn live(shared: &Shared, kind: &ObjectKind, event: Event<Raw>) {
-    match event {
-        Event::Reset { objects, vanished } => {
-            for gone in vanished {
-                let namespace = Some(gone.namespace.into_string()).filter(|text| !text.is_empty());
-                let key = ObjectKey { kind: kind.clone(), namespace, name: gone.name.into_string() };
-                shared.observe_deletion(&key, &json!({ "metadata": { "uid": gone.uid } }));
-            }
-            for object in objects {
-                let (key, body) = known(kind, object);
-                shared.observe(key, body);
-            }
-        }
-        Event::Applied(object) => {
-            let (key, body) = known(kind, object);
-            shared.observe(key, body);
-        }
+/// Takes an event of objects that may be the operator's.
+pub(super) fn observed(shared: &Shared, kind: &ObjectKind, event: Event<Raw>) {
+    let (objects, vanished) = match event {
+        Event::Reset { objects, vanished } => (objects, vanished),
+        Event::Applied(object) => (vec![object], Vec::new()),
         Event::Deleted(object) => {
-            let (key, body) = known(kind, object);
-            shared.observe_deletion(&key, &body);
+            let (key, body) = keyed(kind, object);
+            return shared.observe_deletion(&key, &body);
         }
-        // Whatever is an object can be read.
-        Event::Unreadable { .. } => {}
+        // Every object can be read as JSON.
+        Event::Unreadable { .. } => return,
+    };
+    for gone in vanished {
+        let namespace = Some(gone.namespace.into_string()).filter(|text| !text.is_empty());
+        let key = ObjectKey { kind: kind.clone(), namespace, name: gone.name.into_string() };
+        shared.observe_deletion(&key, &json!({ "metadata": { "uid": gone.uid } }));
+    }
+    for object in objects {
+        let (key, body) = keyed(kind, object);
+        shared.observe(key, body);
     }
 }
 
-/// As it is kept: items of lists do not say of which kind they are.
-fn known(kind: &ObjectKind, object: Raw) -> (ObjectKey, Value) {
-    let text = |pointer: &str| object.text(pointer).map(str::to_owned);
-    let (namespace, name) = (text("/metadata/namespace"), text("/metadata/name").unwrap_or_default());
+/// An object with its key. Items of lists lack `apiVersion` and `kind`.
+fn keyed(kind: &ObjectKind, object: Raw) -> (ObjectKey, Value) {
+    let (namespace, name) = (object.meta.namespace, object.meta.name.unwrap_or_default());
     let mut body = object.body;
     body["apiVersion"] = kind.api_version().into();
     body["kind"] = kind.kind.clone().into();
@@ -140,20 +128,21 @@ mod tests {
     use serde_json::json;
 
     use super::*;
+    use crate::cluster_state::ClusterState;
 
     fn gone(namespace: &str, name: &str, uid: &str) -> watch::Key {
         watch::Key { namespace: namespace.into(), name: name.into(), uid: uid.into() }
     }
 
-    fn named(name: &str, value: u8) -> Named<u8> {
-        Named { name: name.to_owned(), value }
+    fn named(name: &str, value: u8) -> (String, u8) {
+        (name.to_owned(), value)
     }
 
     #[test]
-    fn a_table_says_what_the_server_says() {
+    fn a_map_follows_the_events() {
         let mut known = BTreeMap::new();
-        let mut check = |event: Event<Named<u8>>, changed: bool, wanted: &[(&str, u8)]| {
-            assert_eq!(table(&mut known, event.clone()), changed, "{event:?}");
+        let mut check = |event: Event<(String, u8)>, changed: bool, wanted: &[(&str, u8)]| {
+            assert_eq!(by_name(&mut known, event.clone()), changed, "{event:?}");
             let got: Vec<_> = known.iter().map(|(name, value)| (name.as_str(), *value)).collect();
             assert_eq!(got, wanted, "{event:?}");
         };
@@ -172,11 +161,11 @@ mod tests {
         check(reset(&[], &["a"]), true, &[]);
     }
 
-    fn world() -> World {
-        crate::watch::tests::world()
+    fn cluster() -> ClusterState {
+        crate::watch::tests::cluster()
     }
 
-    type Read = Named<Result<NumaResourcesScheduler, Unreadable>>;
+    type Read = (String, Result<NumaResourcesScheduler, Unreadable>);
 
     /// A name, a uid and a version; or what is wrong.
     fn read(name: &str, value: Result<(&str, &str), &str>) -> Read {
@@ -188,66 +177,66 @@ mod tests {
                 scheduler
             })
             .map_err(|why| Unreadable { uid: "u".to_owned(), reason: why.to_owned() });
-        Named { name: name.to_owned(), value }
+        (name.to_owned(), value)
     }
 
-    /// Tells what is known: names and versions, and what cannot be read.
+    /// Checks what is known after an event: names and versions, and what cannot be read.
     #[track_caller]
-    fn check_asked(world: &mut World, event: Event<Read>, changed: bool, wanted: &str) {
-        assert_eq!(asked(world, "X", |world| &mut world.schedulers, event.clone()), changed, "{event:?}");
+    fn check_requests(cluster: &mut ClusterState, event: Event<Read>, changed: bool, wanted: &str) {
+        let (readable, unreadable) = (&mut cluster.schedulers, &mut cluster.unreadable);
+        assert_eq!(Requests { kind: "X", readable, unreadable }.take(event.clone()), changed, "{event:?}");
         let version =
             |one: &NumaResourcesScheduler| one.metadata.resource_version.clone().unwrap_or_default();
-        let mut told: Vec<_> =
-            world.schedulers.iter().map(|(name, one)| format!("{name}@{}", version(one))).collect();
-        let odd = world.unreadable.get("X").into_iter().flatten();
-        told.extend(odd.map(|(name, odd)| format!("{name}: {}", odd.reason)));
-        assert_eq!(told.join(", "), wanted, "{event:?}");
+        let readable = cluster.schedulers.iter().map(|(name, one)| format!("{name}@{}", version(one)));
+        let unreadable = cluster.unreadable.iter().map(|((_, name), odd)| format!("{name}: {}", odd.reason));
+        let known: Vec<_> = readable.chain(unreadable).collect();
+        assert_eq!(known.join(", "), wanted, "{event:?}");
     }
 
-    /// B-28: what cannot be read is known to be there and to be unreadable; only its deletion makes it nothing.
+    /// B-28: an unreadable object is known to exist until it is deleted.
     #[test]
-    fn what_makes_no_sense_is_not_forgotten() {
-        let world = &mut world();
+    fn an_unreadable_object_is_known_to_exist() {
+        let cluster = &mut cluster();
         let odd = || read("a", Err("odd"));
-        check_asked(world, Event::Applied(read("a", Ok(("u", "1")))), true, "a@1");
-        check_asked(world, Event::Applied(odd()), true, "a: odd");
-        check_asked(world, Event::Applied(odd()), false, "a: odd");
-        check_asked(world, Event::Applied(read("a", Ok(("u", "3")))), true, "a@3");
+        check_requests(cluster, Event::Applied(read("a", Ok(("u", "1")))), true, "a@1");
+        check_requests(cluster, Event::Applied(odd()), true, "a: odd");
+        check_requests(cluster, Event::Applied(odd()), false, "a: odd");
+        check_requests(cluster, Event::Applied(read("a", Ok(("u", "3")))), true, "a@3");
         let reset = |objects| Event::Reset { objects, vanished: Vec::new() };
-        check_asked(world, reset(vec![odd(), read("b", Ok(("v", "4")))]), true, "b@4, a: odd");
-        check_asked(world, Event::Deleted(odd()), true, "b@4");
-        check_asked(world, Event::Deleted(read("b", Ok(("v", "5")))), true, "");
+        check_requests(cluster, reset(vec![odd(), read("b", Ok(("v", "4")))]), true, "b@4, a: odd");
+        check_requests(cluster, Event::Deleted(odd()), true, "b@4");
+        check_requests(cluster, Event::Deleted(read("b", Ok(("v", "5")))), true, "");
     }
 
     #[test]
-    fn what_is_older_than_our_own_write_is_dropped() {
-        let world = &mut world();
+    fn a_state_older_than_our_own_write_is_dropped() {
+        let cluster = &mut cluster();
         let ours = read("a", Ok(("u", "10")));
-        check_asked(world, Event::Applied(ours), true, "a@10");
-        check_asked(world, Event::Applied(read("a", Ok(("u", "9")))), false, "a@10");
-        check_asked(world, Event::Applied(read("a", Ok(("u", "10")))), false, "a@10");
+        check_requests(cluster, Event::Applied(ours), true, "a@10");
+        check_requests(cluster, Event::Applied(read("a", Ok(("u", "9")))), false, "a@10");
+        check_requests(cluster, Event::Applied(read("a", Ok(("u", "10")))), false, "a@10");
         let late = Event::Reset { objects: vec![read("a", Ok(("u", "9")))], vanished: Vec::new() };
-        check_asked(world, late, false, "a@10");
-        check_asked(world, Event::Applied(read("a", Ok(("u", "11")))), true, "a@11");
+        check_requests(cluster, late, false, "a@10");
+        check_requests(cluster, Event::Applied(read("a", Ok(("u", "11")))), true, "a@11");
         // Another one of this name.
-        check_asked(world, Event::Applied(read("a", Ok(("v", "5")))), true, "a@5");
+        check_requests(cluster, Event::Applied(read("a", Ok(("v", "5")))), true, "a@5");
     }
 
     #[test]
-    fn objects_come_and_go_and_say_their_kind() {
+    fn observed_objects_follow_the_events_and_state_their_kind() {
         let kind = ObjectKind::new("apps", "v1", "DaemonSet", "daemonsets");
-        let shared = Shared::new(world());
+        let shared = Shared::new(cluster());
         let object = |uid: &str, version: u8| {
             let metadata =
                 json!({ "name": "a", "namespace": "n", "uid": uid, "resourceVersion": version.to_string() });
             Raw::deserialize(json!({ "metadata": metadata })).unwrap()
         };
         let check = |event: Event<Raw>, wanted: &[&str]| {
-            live(&shared, &kind, event.clone());
-            shared.read(|world| {
-                let got: Vec<_> = world.live.iter().map(|(_, body)| &body["metadata"]["uid"]).collect();
+            observed(&shared, &kind, event.clone());
+            shared.read(|cluster| {
+                let got: Vec<_> = cluster.observed.iter().map(|(_, body)| &body["metadata"]["uid"]).collect();
                 assert_eq!(got, wanted, "{event:?}");
-                for (key, body) in world.live.iter() {
+                for (key, body) in cluster.observed.iter() {
                     assert_eq!((key.namespace.as_deref(), key.name.as_str()), (Some("n"), "a"));
                     assert_eq!(
                         (&body["apiVersion"], &body["kind"]),
@@ -258,7 +247,7 @@ mod tests {
         };
         let reset = |objects: Vec<Raw>, vanished: Vec<watch::Key>| Event::Reset { objects, vanished };
         check(reset(vec![object("1", 1)], vec![]), &["1"]);
-        // Replaced while nobody watched.
+        // Replaced while the watch was interrupted.
         check(reset(vec![object("2", 5)], vec![gone("n", "a", "1")]), &["2"]);
         check(Event::Deleted(object("1", 3)), &["2"]);
         check(Event::Deleted(object("2", 6)), &[]);

@@ -4,15 +4,15 @@ use deployer::platform::Platform;
 use objects::Object;
 
 use super::*;
-use crate::dialect::render::{self, Options};
+use crate::compat::render::{self, Options};
 
-/// A world of which nothing is known.
-pub(super) fn world() -> World {
-    World::new(place(Platform::Kubernetes))
+/// The state of a cluster of which nothing is known.
+pub(super) fn cluster() -> ClusterState {
+    ClusterState::new(environment(Platform::Kubernetes))
 }
 
-fn place(platform: Platform) -> Place {
-    Place {
+fn environment(platform: Platform) -> Environment {
+    Environment {
         platform,
         version: None,
         namespace: "numaresources".to_owned(),
@@ -26,30 +26,28 @@ fn place(platform: Platform) -> Place {
 }
 
 #[test]
-fn each_watch_is_there_once() {
+fn titles_of_watches_are_unique() {
     for platform in Platform::ALL {
-        let titles: Vec<_> = all(&place(platform)).iter().map(Watch::title).collect();
+        let environment = environment(platform);
+        let titles: Vec<_> = all(platform).map(|watch| watch.title(&environment)).collect();
         let different: BTreeSet<_> = titles.iter().collect();
         assert_eq!(titles.len(), different.len(), "{titles:?}");
     }
 }
 
-/// B-05: nothing of OpenShift is asked for on Kubernetes.
+/// B-05: no kind of OpenShift is watched on Kubernetes.
 #[test]
-fn only_what_the_platform_has_is_watched() {
-    let groups = |platform| {
-        let all = all(&place(platform));
-        all.into_iter()
-            .filter(|watch| watch.kind.group.contains("openshift.io"))
-            .map(|w| w.kind.kind)
-            .collect::<Vec<_>>()
+fn only_kinds_of_the_platform_are_watched() {
+    let kinds = |platform| {
+        let openshift = all(platform).filter(|watch| watch.kind[0].contains("openshift.io"));
+        openshift.map(|watch| watch.kind[2]).collect::<Vec<_>>()
     };
     let own = ["NUMAResourcesOperator", "NUMAResourcesScheduler"];
-    assert_eq!(groups(Platform::Kubernetes), own);
+    assert_eq!(kinds(Platform::Kubernetes), own);
     let more = |kinds: &[&'static str]| [&own[..], kinds].concat();
-    assert_eq!(groups(Platform::HyperShift), more(&["SecurityContextConstraints", "APIServer"]));
+    assert_eq!(kinds(Platform::HyperShift), more(&["SecurityContextConstraints", "APIServer"]));
     assert_eq!(
-        groups(Platform::OpenShift),
+        kinds(Platform::OpenShift),
         more(&[
             "SecurityContextConstraints",
             "MachineConfig",
@@ -60,28 +58,31 @@ fn only_what_the_platform_has_is_watched() {
     );
 }
 
-/// Kinds of which there are many, or large ones, are never watched whole.
+/// Kinds with many or large objects are never watched whole.
 #[test]
-fn nothing_without_a_namespace_is_watched_whole_but_what_is_read() {
-    for watch in Platform::ALL.into_iter().flat_map(|platform| all(&place(platform))) {
-        let narrowed = watch.namespace.is_some() || !watch.labels.is_empty() || !watch.name.is_empty();
-        assert!(narrowed || watch.fact != Fact::Live, "{watch:?}");
+fn observed_kinds_without_a_namespace_are_selected() {
+    for watch in Platform::ALL.into_iter().flat_map(all) {
+        let narrowed = watch.namespace != Namespace::All || watch.selection != Selection::All;
+        assert!(narrowed || watch.topic != Topic::Observed, "{watch:?}");
     }
 }
 
-/// Whether a watch tells of an object.
-fn sees(watch: &Watch, object: &Object) -> bool {
-    let label = watch.labels.split_once('=');
-    watch.fact == Fact::Live
-        && watch.kind == *object.kind()
-        && watch.namespace.as_deref() == object.namespace()
-        && (watch.name.is_empty() || watch.name == object.name())
-        && label.is_none_or(|(key, value)| object.label(key) == Some(value))
+/// Whether a watch reports an object.
+fn reports(watch: &Watch, environment: &Environment, object: &Object) -> bool {
+    watch.topic == Topic::Observed
+        && watch.kind() == *object.kind()
+        && watch.namespace(environment) == object.namespace()
+        && match watch.selection {
+            Selection::All => true,
+            Selection::Managed => object.label(MANAGED_BY) == Some(MANAGER),
+            Selection::Label(key) => object.label(key).is_some(),
+            Selection::Name(name) => object.name() == name,
+        }
 }
 
-/// B-10, B-11: nothing is made that is not watched.
+/// B-10, B-11: every object that is made is watched.
 #[test]
-fn whatever_is_made_is_watched() {
+fn objects_that_are_made_are_watched() {
     for platform in Platform::ALL {
         let image = "i:1".to_owned();
         let options = Options {
@@ -92,9 +93,9 @@ fn whatever_is_made_is_watched() {
         };
         let version = "4.20.0".parse().ok();
         let objects = render::objects(platform, version, &options).unwrap();
-        let watches = all(&place(platform));
+        let environment = environment(platform);
         for object in &objects {
-            assert!(watches.iter().any(|watch| sees(watch, object)), "{platform}: {object}");
+            assert!(all(platform).any(|watch| reports(&watch, &environment, object)), "{platform}: {object}");
         }
         assert!(objects.len() > 10, "{platform}: {}", objects.len());
     }

@@ -1,8 +1,8 @@
-//! Everything that can be done to what the operator keeps, in any order: afterwards all is as it was, object by object, and then nothing
-//! happens any more.
+//! Everything that can be done to what the operator keeps, in any order: afterwards all is as it was, object by object,
+//! and then nothing happens any more.
 //!
-//! `CHAOS=300 MINUTES=10 SEED=7 cargo test -p operator --test it -- chaos --nocapture` does that many things in that time; 40 as fast as
-//! possible are the default.
+//! `CHAOS=300 MINUTES=10 SEED=7 cargo test -p operator --test it -- chaos --nocapture` does that many things in that
+//! time; 40 as fast as possible are the default.
 
 use std::time::Duration;
 
@@ -27,7 +27,7 @@ use super::upgrade::rest;
 /// How long the operator may take after the last of it.
 const CONVERGES_WITHIN: Duration = Duration::from_secs(5);
 
-/// Marks labels and annotations that stay, since they are nobody else's business.
+/// Marks labels and annotations that stay, since no other program owns them.
 const THEIRS: &str = "chaos.example/";
 
 /// Something that is done.
@@ -80,7 +80,7 @@ fn wishes() -> [(&'static str, &'static str, Value); 2] {
         { "poolName": "worker" },
         { "poolName": "infra", "annotations": { SELINUX_POLICY: CUSTOM } },
     ] });
-    // There is nobody to run pods, and none are asked for.
+    // The cluster has no kubelet, so no pod runs.
     let scheduler = json!({ "logLevel": "Normal", "replicas": 0 });
     [
         ("NUMAResourcesOperator", "numaresourcesoperator", exporters),
@@ -111,14 +111,14 @@ fn without_theirs(dump: Dump) -> Dump {
         for condition in object["status"]["conditions"].as_array_mut().into_iter().flatten() {
             condition["observedGeneration"] = Value::Null;
         }
-        // Who wrote what was there before differs, as long as nobody wrote what is ours.
+        // The managers of other fields may differ, but not those of ours.
         object["metadata"]["managedFields"] = Value::Null;
     }
     dump
 }
 
 #[test]
-fn whatever_is_done_it_ends_as_it_was() {
+fn any_changes_are_undone() {
     let setup = Setup { controllers: true, ..Setup::on(Platform::OpenShift) };
     play("chaos", setup, async |rig: &mut Rig| {
         make(&rig.admin, &pool("infra")).await.unwrap();
@@ -358,7 +358,7 @@ async fn change(rig: &Rig, deed: Deed, kind: &str, name: &str) -> String {
     if try_merge(rig, kind, name, &patch).await { String::new() } else { "(refused)".to_owned() }
 }
 
-/// Gives it to somebody else: besides us, or who is not there at all and takes it with him.
+/// Adds an owner: besides us, or one that does not exist and takes the object with it.
 async fn adopt(rig: &Rig, kind: &str, name: &str, random: &mut Random) -> String {
     let Some(object) = rig.get(kind, name).await else { return "is not there".to_owned() };
     let pool = rig.get("MachineConfigPool", "worker").await.unwrap();
@@ -389,7 +389,7 @@ async fn adopt(rig: &Rig, kind: &str, name: &str, random: &mut Random) -> String
     format!("{what} {done}")
 }
 
-/// Puts an object of somebody else in its place.
+/// Replaces an object by one of another owner.
 pub(super) async fn usurp(
     rig: &Rig,
     kind: &str,

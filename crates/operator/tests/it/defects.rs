@@ -121,8 +121,8 @@ async fn repaired(rig: &Rig, what: &str, wanted: &Dump, kind: &str, name: &str, 
     }
 }
 
-/// B-10, B-18: the Go operator watched some kinds not at all, others only for changes of what counts as a generation, and compared labels
-/// with themselves.
+/// B-10, B-18: the Go operator watched some kinds not at all, others only for changes of what counts as a generation,
+/// and compared labels with themselves.
 #[test]
 fn each_kind_is_repaired_after_each_edit_and_deletion() {
     let setup = Setup::on(Platform::OpenShift);
@@ -160,8 +160,8 @@ fn each_kind_is_repaired_after_each_edit_and_deletion() {
     });
 }
 
-/// What others have put in the place of ours is left alone; when they take it away, ours comes back. Of objects outside the namespace no
-/// watch tells that.
+/// What others have put in the place of ours is left alone; when they take it away, ours comes back. Of objects outside
+/// the namespace no watch tells that.
 async fn taken_and_let_go(rig: &Rig, wanted: &Dump) {
     for (kind, name) in
         [("ClusterRole", "topology-aware-scheduler"), ("NetworkPolicy", "scheduler-default-deny-all")]
@@ -170,7 +170,7 @@ async fn taken_and_let_go(rig: &Rig, wanted: &Dump) {
         usurp(rig, kind, name, wanted, &mut Vec::new()).await;
         rig.until_true("scheduler", "Degraded", "", name).await;
         if kind == "ClusterRole" {
-            // Others write into their role what we have not; nobody gets that from us.
+            // Others add rights to their role that we do not hold; we never grant those.
             rig.merge(
                 kind,
                 name,
@@ -181,7 +181,7 @@ async fn taken_and_let_go(rig: &Rig, wanted: &Dump) {
             let withheld = format!("ClusterRoleBinding {name} is left alone as long as");
             rig.until_true("scheduler", "Degraded", "", &withheld).await;
         }
-        // Once it is known to be somebody else's.
+        // Once it is known to be another owner's.
         rig.quiet().await;
         rig.delete(kind, name).await;
         let took = repaired(rig, &format!("{key} let go"), wanted, kind, name, key).await;
@@ -206,7 +206,7 @@ fn pods_are_watched_after_they_have_become_available() {
             workloads.tell(name, Told::Run);
             rig.until_true(kind, "Available", "", "").await;
         }
-        // The status is that of the old template until somebody looks at the new one.
+        // The status is that of the old template until a controller observes the new one.
         for name in [WORKERS, "secondary-scheduler"] {
             workloads.tell(name, Told::Hold);
         }
@@ -228,7 +228,7 @@ fn pods_are_watched_after_they_have_become_available() {
 
 /// B-06: another list of groups is what the configurations follow; a status that was written is not.
 #[test]
-fn a_new_group_brings_its_configuration_and_a_status_brings_nothing() {
+fn a_new_group_gets_its_configuration_and_a_status_change_nothing() {
     let setup = Setup { streams: false, ..Setup::on(Platform::OpenShift) };
     play("groups", setup, async |rig: &mut Rig| {
         make(&rig.admin, &pool("infra")).await.unwrap();
@@ -287,7 +287,7 @@ async fn another_exporter(rig: &mut Rig) {
 
 /// B-25: reports go with their node, with their group, and with the NUMAResourcesOperator; the definition stays.
 #[test]
-fn reports_go_with_what_they_are_about() {
+fn reports_are_deleted_with_their_node_or_request() {
     let setup = Setup { controllers: true, ..Setup::on(Platform::OpenShift) };
     play("reports", setup, async |rig: &mut Rig| {
         make(&rig.admin, &pool("infra")).await.unwrap();

@@ -1,5 +1,5 @@
-//! The controller of DeviceConfigs as a process, on a real API server, with a double of KMM below it: the shortest way from nothing to
-//! ready, to another version, to nothing. The scenarios are in `hardware`.
+//! The controller of DeviceConfigs as a process, on a real API server, with a double of KMM below it: the shortest way
+//! from nothing to ready, to another version, to nothing. The scenarios are in `hardware`.
 
 use fakes::kmm::{self, Kmm};
 use kube::Client;

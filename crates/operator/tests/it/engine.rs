@@ -1,4 +1,4 @@
-//! The engine on a real API server: whatever others do to our objects, they are as they should be afterwards, and then at rest.
+//! The engine on a real API server: after any change by other clients our objects are as desired, and then at rest.
 
 use std::time::Duration;
 
@@ -12,12 +12,12 @@ use objects::applier::Planned;
 use objects::client::ApiServer;
 use objects::equality::content;
 use objects::last_applied::LastApplied;
+use operator::cluster_state::{ClusterState, Environment, Image};
 use operator::desired::{Controller, Desired, DesiredObject, MANAGED_BY, MANAGER};
 use operator::plan::{PlanInputs, plan};
 use operator::reconcile::metrics::Metrics;
 use operator::reconcile::rules::Rules;
 use operator::reconcile::{Applier, Change, ControllerSet, Outcome, Shared, applier};
-use operator::world::{Image, Place, World};
 use prometheus_client::registry::Registry;
 use runtime::client::{Connection, Options};
 use runtime::random::Random;
@@ -61,7 +61,7 @@ impl Engine {
         let cancel = CancellationToken::new();
         let api_server = ApiServer { client, manager: MANAGER, dry_run: false, patience: PATIENCE, cancel };
         let metrics = Metrics::register(&mut Registry::default());
-        let applier = applier(api_server, Shared::new(World::new(place())), metrics);
+        let applier = applier(api_server, Shared::new(ClusterState::new(environment())), metrics);
         let last = LastApplied::default();
         Some(Self { _control: control, proxy, admin, applier, last, wanted: wanted::all() })
     }
@@ -69,11 +69,11 @@ impl Engine {
     /// What a watch would have told by now.
     async fn look(&self) {
         let all = join_all(self.wanted.iter().map(|wanted| self.get(&wanted.object))).await;
-        self.applier.observer.shared.update(|world| {
+        self.applier.observer.shared.update(|cluster| {
             for (wanted, live) in self.wanted.iter().zip(all) {
                 match live {
-                    Some(live) => world.live.insert(wanted.key(), live),
-                    None => world.live.remove(&wanted.key()),
+                    Some(live) => cluster.observed.insert(wanted.key(), live),
+                    None => cluster.observed.remove(&wanted.key()),
                 }
             }
             ControllerSet::new()
@@ -86,11 +86,11 @@ impl Engine {
     }
 
     fn plan(&self, desired: &Desired) -> Vec<Planned> {
-        self.applier.observer.shared.read(|world| {
+        self.applier.observer.shared.read(|cluster| {
             let owners = [owner().uid].into();
             let last = &self.last;
             let inputs =
-                PlanInputs { observed: &world.live, owners: &owners, others_desire: &|_| false, last };
+                PlanInputs { observed: &cluster.observed, owners: &owners, others_desire: &|_| false, last };
             plan(Controller::NumaResourcesOperator, desired, inputs)
         })
     }
@@ -106,9 +106,9 @@ impl Engine {
 
     /// All objects as they were seen last, without what others may note on them.
     fn state(&self) -> Vec<(ObjectKey, Value)> {
-        self.applier.observer.shared.read(|world| {
+        self.applier.observer.shared.read(|cluster| {
             let state = self.wanted.iter().map(|wanted| {
-                let live = world.live.get(&wanted.key()).cloned().unwrap_or_default();
+                let live = cluster.observed.get(&wanted.key()).cloned().unwrap_or_default();
                 (wanted.key(), stated(&content(&live), &wanted.object.body()["metadata"]))
             });
             state.collect()
@@ -158,8 +158,8 @@ fn stated(body: &Value, ours: &Value) -> Value {
     body
 }
 
-fn place() -> Place {
-    Place {
+fn environment() -> Environment {
+    Environment {
         platform: deployer::platform::Platform::Kubernetes,
         version: None,
         namespace: NAMESPACE.to_owned(),
@@ -180,7 +180,7 @@ fn api(client: &Client, object: &Object) -> Api<DynamicObject> {
     }
 }
 
-/// How somebody else writes.
+/// The way another client writes.
 #[derive(Clone, Copy, Debug)]
 enum Way {
     /// As `kubectl edit`.
@@ -191,7 +191,7 @@ enum Way {
     Apply,
 }
 
-/// Somebody else's write; whether the API server took it.
+/// Another client's write; returns whether the API server accepted it.
 async fn write(client: &Client, object: &Object, live: &Value, edited: &Value, way: Way) -> bool {
     let api = api(client, object);
     let manager = Some("eve".to_owned());
@@ -221,7 +221,7 @@ async fn write(client: &Client, object: &Object, live: &Value, edited: &Value, w
     }
 }
 
-/// One thing that somebody else does to an object; what it was, if the API server took it.
+/// One change of an object by another client; returns its name, if the API server accepted it.
 async fn meddle(client: &Client, object: &Object, random: &mut Random) -> Option<String> {
     let live = serde_json::to_value(api(client, object).get_opt(object.name()).await.unwrap()?).unwrap();
     let mut edited = live.clone();
@@ -280,7 +280,7 @@ fn pick(random: &mut Random, below: usize) -> usize {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn whatever_others_do_is_mended_in_one_go() {
+async fn changes_of_other_clients_are_repaired_in_one_reconcile() {
     // S013, U011, U013, B-10, B-18.
     let Some(mut engine) = Engine::start().await else { return };
     let desired = engine.desired();
@@ -336,7 +336,7 @@ async fn until(what: &str, mut holds: impl FnMut() -> bool) {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_controller_looks_when_something_has_changed_and_only_then() {
+async fn a_controller_reconciles_after_changes_only() {
     // U011.
     let Some(engine) = Engine::start().await else { return };
     let all = || wanted::all().len();
@@ -349,16 +349,16 @@ async fn a_controller_looks_when_something_has_changed_and_only_then() {
     let loops = operator::reconcile::Engine::new(shared.clone(), client, recorder, &mut registry);
     let loops = loops.with_rules(|controller| match controller {
         Controller::NumaResourcesOperator => {
-            let desired = |_: &World| Desired::Objects(wanted::all());
+            let desired = |_: &ClusterState| Desired::Objects(wanted::all());
             Rules { desired, status: |_, _, _| Vec::new(), ..Rules::of(controller) }
         }
-        // A ConfigMap that nobody asks for would go.
+        // A ConfigMap that is not desired would be deleted.
         other => Rules { desired: |_| Desired::Keep, ..Rules::of(other) },
     });
     let cancel = CancellationToken::new();
     let stop = cancel.clone();
     let task = tokio::spawn(async move { loops.run(stop).await });
-    let known = || shared.read(|world| world.live.iter().count());
+    let known = || shared.read(|cluster| cluster.observed.iter().count());
     let ours = Controller::NumaResourcesOperator;
     until("all are there", || known() == all() && looks(&registry, ours) == 1).await;
     assert_eq!(engine.writes(), all());
@@ -386,7 +386,7 @@ async fn a_controller_looks_when_something_has_changed_and_only_then() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn what_the_api_server_makes_of_it_is_taken_as_it_is() {
+async fn defaults_of_the_api_server_are_no_difference() {
     let Some(mut engine) = Engine::start().await else { return };
     // It leaves out what is false, and writes amounts its own way; so it never says what is wanted.
     let set = engine.wanted.iter_mut().find(|wanted| wanted.key().kind.kind == "DaemonSet").unwrap();

@@ -1,5 +1,5 @@
-//! What the Go operator leaves in an OpenShift cluster, for ours to take over: its objects as its API server has them, field by field and
-//! with its mistakes.
+//! What the Go operator leaves in an OpenShift cluster, for ours to take over: its objects as its API server has them,
+//! field by field and with its mistakes.
 //!
 //! In: the uids of who asked. Out: objects as values, in the order in which it makes them. Never: a mark of ours.
 
@@ -116,8 +116,8 @@ pub(crate) fn kept(owners: &Owners) -> Vec<Value> {
     objects
 }
 
-/// What it forgot: the DaemonSet and configuration of a group that was removed while it did not run, the MachineConfig of before 4.18, and
-/// the binding that earlier versions had.
+/// What it forgot: the DaemonSet and configuration of a group that was removed while it did not run, the MachineConfig
+/// of before 4.18, and the binding that earlier versions had.
 pub(crate) fn stale(owners: &Owners) -> Vec<Value> {
     vec![
         daemon_set("infra", &owners.exporters()),

@@ -1,7 +1,8 @@
 //! The controller of DeviceConfigs on real clusters, with a double of KMM below it.
 //!
-//! [`scenarios`] are the ways KMM can go, [`histories`] are what people do in any order, [`whole`] is everything at once with kubelets,
-//! [`claims`] is about pods that have devices by resource claims, [`openshift`] is what only OpenShift has, and [`within_rights`] looks at what was asked for in all of them.
+//! [`scenarios`] are the ways KMM can go, [`histories`] are what people do in any order, [`whole`] is everything at
+//! once with kubelets, [`claims`] is about pods that have devices by resource claims, [`openshift`] is what only
+//! OpenShift has, and [`within_rights`] looks at what was asked for in all of them.
 
 #[path = "hardware/case.rs"]
 mod case;

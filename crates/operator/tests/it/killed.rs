@@ -1,8 +1,8 @@
-//! `kill -9` at every write of a whole installation, before it gets to the API server and after: the next process ends where one that is
-//! not killed does, and nothing of others is touched.
+//! `kill -9` at every write of a whole installation, before it gets to the API server and after: the next process ends
+//! where one that is not killed does, and nothing of others is touched.
 //!
-//! `KILLS=all cargo test -p operator --test it -- killed --nocapture` does both at each write; by default 8 are picked evenly, and for each
-//! one of both.
+//! `KILLS=all cargo test -p operator --test it -- killed --nocapture` does both at each write; by default 8 are picked
+//! evenly, and for each one of both.
 
 use std::time::Duration;
 
@@ -21,7 +21,7 @@ use super::openshift::{WORKER, single_numa_node};
 use super::rig::{NAMESPACE, PATIENCE, Rig, SOMEBODY, Setup, play};
 use super::workloads::Workloads;
 
-/// Nobody waits for a lease of one who was killed.
+/// The lease of a killed process delays no other.
 const ALONE: [&str; 1] = ["--leader-elect=false"];
 
 async fn ask(rig: &Rig) {
@@ -103,7 +103,7 @@ async fn take_back(rig: &Rig, empty: &Dump) {
 }
 
 #[test]
-fn killed_at_any_write_it_goes_on() {
+fn a_process_killed_at_any_write_is_replaced() {
     let setup = Setup::on(Platform::OpenShift);
     play("killed", setup, async |rig: &mut Rig| {
         make(&rig.admin, &pool("infra")).await.unwrap();

@@ -45,7 +45,7 @@ impl Rig {
 }
 
 #[test]
-fn pools_roll_out_are_paused_and_fail() {
+fn pools_are_rolled_out_paused_and_degraded() {
     let setup = Setup::on(Platform::OpenShift);
     play("openshift", setup, async |rig: &mut Rig| {
         make(&rig.admin, &pool("infra")).await.unwrap();
@@ -195,7 +195,7 @@ fn hosted_clusters_have_node_pools() {
     let setup = Setup::on(Platform::HyperShift);
     play("hypershift", setup, async |rig: &mut Rig| {
         make(&rig.admin, &node_pool_config("a", &single_numa_node("pod"))).await.unwrap();
-        // Of a pool that nobody asks for (B-09).
+        // It belongs to a pool that is not requested (B-09).
         make(&rig.admin, &node_pool_config("other", &single_numa_node("pod"))).await.unwrap();
         rig.node("node-0", &[(NODE_POOL, "a"), ("node-role.kubernetes.io/worker", "")]).await;
         let _workloads = Workloads::start(&rig.admin);
@@ -225,7 +225,7 @@ fn hosted_clusters_have_node_pools() {
         rig.quiet().await;
         assert_eq!(rig.generation("DaemonSet", &name("b")).await, before + 1);
 
-        // What goes while nobody looks is noticed later (B-09).
+        // A deletion that no watch reports is noticed later (B-09).
         rig.stop().await;
         let configs: kube::Api<k8s_openapi::api::core::v1::ConfigMap> =
             kube::Api::namespaced(rig.admin.clone(), fakes::openshift::MANAGED);

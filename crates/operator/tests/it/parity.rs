@@ -1,4 +1,5 @@
-//! docs/parity-operator.md against the tests: each line is held by one that bears its number, or says why there is none.
+//! docs/parity-operator.md against the tests: each line is held by one that bears its number, or says why there is
+//! none.
 //!
 //! A number counts where it stands in a test: `N044` as the name of a row of a table, `n044` in the name of a function.
 
@@ -13,7 +14,7 @@ const LINES: [(&str, u32, usize); 6] =
 const REASON: &str = "none: ";
 
 #[test]
-fn each_line_is_held_by_a_test_or_says_why_not() {
+fn each_line_has_a_test_or_a_reason() {
     let root = Path::new(env!("CARGO_MANIFEST_DIR")).join("../..");
     let page = root.join("docs/parity-operator.md");
     let text = fs::read_to_string(&page).unwrap();

@@ -1,4 +1,5 @@
-//! The operator as a process, on a real API server: it leads, gets ready, answers, stands by, takes over, and ends in order.
+//! The operator as a process, on a real API server: it leads, gets ready, answers, stands by, takes over, and ends in
+//! order.
 
 use std::time::Duration;
 
@@ -128,9 +129,9 @@ async fn one_leads_and_the_other_takes_over() {
     assert_eq!(holder(&client).await, "", "the lease is given up");
 }
 
-/// Nodes and objects are heard of as they come, and what nobody can read is told and stops nothing.
+/// Nodes and objects are observed as they come, and unreadable ones are reported and stop nothing.
 #[tokio::test]
-async fn what_happens_is_heard_of() {
+async fn changes_are_observed() {
     let Ok(rig) = env::rig() else { return };
     let control = ControlPlane::start(&rig.binaries, &ControlPlaneOptions::default()).await.unwrap();
     let client = control.client().await.unwrap();

@@ -1,8 +1,8 @@
-//! A cluster for the operator: its own network, the objects it ships with, a proxy before the API server, and the operator itself as a
-//! process with exactly the rights of its account.
+//! A cluster for the operator: its own network, the objects it ships with, a proxy before the API server, and the
+//! operator itself as a process with exactly the rights of its account.
 //!
-//! In: a platform, or a [`Subject`] in a cluster. Out: a [`Rig`] to change things in, and to see what became of them. Never: kubelets;
-//! [`super::whole`] has those.
+//! In: a platform, or a [`Subject`] in a cluster. Out: a [`Rig`] to change things in, and to see what became of them.
+//! Never: kubelets; [`super::whole`] has those.
 
 use std::ops::Deref;
 use std::path::{Path, PathBuf};
@@ -74,7 +74,8 @@ pub(crate) struct Setup {
     pub(crate) streams: bool,
 }
 
-/// Plays `body` in a cluster; afterwards nothing was denied, and what the operator asked for is noted. `name` is for what is printed.
+/// Plays `body` in a cluster; afterwards nothing was denied, and what the operator asked for is noted. `name` is for
+/// what is printed.
 pub(crate) fn play(name: &'static str, setup: Setup, body: impl AsyncFnOnce(&mut Rig) + Send) {
     let scenario = Scenario::begin(&PLAYED);
     let Ok(rig) = env::rig() else { return };
@@ -132,7 +133,7 @@ pub(crate) fn until<'a>(
 
 /// Control plane options of all clusters here.
 pub(crate) fn control(network: &net::Network, streams: bool) -> ControlPlaneOptions {
-    // As OpenShift has it: whoever names an owner has to have a right to it.
+    // As on OpenShift: setting an owner needs a right to it.
     let mut flags = vec!["--enable-admission-plugins=OwnerReferencesPermissionEnforcement".to_owned()];
     if !streams {
         flags.push("--feature-gates=WatchList=false".to_owned());
@@ -285,7 +286,7 @@ impl Rig {
         self.text(self.health, "healthz").await.is_some()
     }
 
-    /// The body of a good answer. Without a certificate of the cluster, metrics on OpenShift have one that nobody can verify.
+    /// The body of a good answer. Without a certificate of the cluster, metrics on OpenShift have a self-signed one.
     async fn text(&self, port: u16, path: &str) -> Option<String> {
         let scheme =
             if port == self.metrics && self.subject.platform.is_openshift() { "https" } else { "http" };
@@ -307,7 +308,7 @@ impl Rig {
         rested.unwrap_or_else(|_| panic!("it never rests: {:?}", self.last_writes())).unwrap()
     }
 
-    /// The last writes, for whoever looks for a mistake.
+    /// The last writes, for debugging.
     pub(crate) fn last_writes(&self) -> Vec<String> {
         let seen = self.proxy.seen();
         let writes = seen.iter().rev().filter(|seen| seen.is_write()).take(10);

@@ -20,7 +20,7 @@ pub(crate) struct Played {
     /// Scenarios that ended well.
     noted: usize,
     pub(crate) requests: Vec<Request>,
-    /// What operands were given: whoever gives it has to have it.
+    /// The rights of operands, which the operator must hold to grant them.
     pub(crate) granted: Vec<PolicyRule>,
 }
 

@@ -1,6 +1,7 @@
 //! A cluster as its users see it: objects by kind and name.
 //!
-//! In: a client that may do everything. Out: objects, and changes of them as users, controllers or others make them. Never: a process.
+//! In: a client that may do everything. Out: objects, and changes of them as users, controllers or others make them.
+//! Never: a process.
 
 use std::path::PathBuf;
 use std::time::Duration;
@@ -51,7 +52,7 @@ impl Seen {
         serde_json::to_value(made.unwrap_or_else(|error| panic!("{object}: {error}"))).unwrap()
     }
 
-    /// Changes an object as somebody else.
+    /// Changes an object as another client.
     pub(crate) async fn merge(&self, kind: &str, name: &str, patch: &Value) -> Value {
         let params = PatchParams { field_manager: Some(SOMEBODY.to_owned()), ..PatchParams::default() };
         let made = self.api(kind).patch(name, &params, &Patch::Merge(patch)).await;
@@ -93,7 +94,8 @@ impl Seen {
         current.then(|| ["status", "reason", "message"].map(text))
     }
 
-    /// Waits until a condition of a user's object (`operator` or `scheduler`) is true, with this reason and message if they are not empty.
+    /// Waits until a condition of a user's object (`operator` or `scheduler`) is true, with this reason and message if
+    /// they are not empty.
     pub(crate) async fn until_true(&self, kind: &str, condition: &str, reason: &str, message: &str) {
         let mut last = None;
         let began = Instant::now();
@@ -121,14 +123,15 @@ impl Seen {
         dump(&self.admin).await.unwrap()
     }
 
-    /// Removes a field or an element, or changes it, by a JSON patch, as somebody else; says whether that was allowed.
+    /// Removes a field or an element, or changes it, by a JSON patch, as another client; returns whether that was
+    /// allowed.
     pub(crate) async fn json_patch(&self, kind: &str, name: &str, patch: Value) -> bool {
         let params = PatchParams { field_manager: Some(SOMEBODY.to_owned()), ..PatchParams::default() };
         let patch: json_patch::Patch = serde_json::from_value(patch).unwrap();
         self.api(kind).patch(name, &params, &Patch::<Value>::Json(patch)).await.is_ok()
     }
 
-    /// Makes a node that nobody runs.
+    /// Makes a node without a kubelet.
     pub(crate) async fn node(&self, name: &str, labels: &[(&str, &str)]) {
         let labels: serde_json::Map<String, Value> =
             labels.iter().map(|(key, value)| ((*key).to_owned(), (*value).into())).collect();

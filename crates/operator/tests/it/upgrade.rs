@@ -1,6 +1,8 @@
-//! From the Go operator to ours in the middle of its work: nothing that stays is made anew, what it forgot goes, what others made stays.
+//! From the Go operator to ours in the middle of its work: nothing that stays is made anew, what it forgot goes, what
+//! others made stays.
 //!
-//! `REST=60 cargo test -p operator --test it -- upgrade --nocapture` watches it rest that many seconds; 5 are the default.
+//! `REST=60 cargo test -p operator --test it -- upgrade --nocapture` watches it rest that many seconds; 5 are the
+//! default.
 
 use std::collections::BTreeMap;
 
@@ -87,13 +89,13 @@ async fn left(rig: &Rig) -> Owners {
     for object in foreign() {
         rig.create(SOMEBODY, &object).await;
     }
-    // Somebody relies on it.
+    // Another program relies on it.
     rig.merge("ServiceAccount", "rte", &json!({ "metadata": { "labels": { "theirs": "1" } } })).await;
     owners
 }
 
 #[test]
-fn what_the_go_operator_left_is_taken_over_in_place() {
+fn objects_of_the_go_operator_are_taken_over_in_place() {
     let setup = Setup::on(Platform::OpenShift);
     play("upgrade", setup, async |rig: &mut Rig| {
         let owners = left(rig).await;

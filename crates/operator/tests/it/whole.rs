@@ -1,5 +1,5 @@
-//! Everything at once on vanilla Kubernetes: the operator as its Deployment, exporters and scheduler as its operands, kubelets on NUMA
-//! machines; from nothing to an aligned pod that runs, through changes, back to nothing.
+//! Everything at once on vanilla Kubernetes: the operator as its Deployment, exporters and scheduler as its operands,
+//! kubelets on NUMA machines; from nothing to an aligned pod that runs, through changes, back to nothing.
 
 use std::collections::BTreeSet;
 use std::time::Duration;
@@ -150,7 +150,7 @@ async fn by_an_older_client(seen: &Seen) {
     assert!(seen.args(SET).await.contains(&"--sleep-interval=3s".to_owned()));
 }
 
-/// Whoever asked asks no longer: nothing is left but the API, which others may use.
+/// Without the users' objects nothing is left but the API, which others may use.
 async fn to_nothing(seen: &Seen, before: &Dump) {
     let began = Instant::now();
     seen.delete("NUMAResourcesOperator", "numaresourcesoperator").await;

@@ -1,7 +1,8 @@
-//! What the operator asked for in all scenarios, against what it may: nothing was denied, and there is no right that nothing used.
+//! What the operator asked for in all scenarios, against what it may: nothing was denied, and there is no right that
+//! nothing used.
 //!
-//! In: audit logs. Out: rights that nothing used. Never: a scenario of its own. It is the last by its name: with one thread, all
-//! others have been played when it begins.
+//! In: audit logs. Out: rights that nothing used. Never: a scenario of its own. It is the last by its name: with one
+//! thread, all others have been played when it begins.
 
 use std::sync::Mutex;
 

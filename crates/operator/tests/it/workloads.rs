@@ -26,7 +26,7 @@ pub(crate) enum Told {
     /// All run, of whatever is asked for.
     #[default]
     Run,
-    /// They stay as they are: nobody looks at what is asked for.
+    /// They stay as they are: no controller acts on them.
     Hold,
     /// None is ready.
     Crash,

@@ -1,4 +1,5 @@
-//! The exporters' arguments: what the Go operator's tests say of them, and that our exporter understands all there can be.
+//! The exporters' arguments: what the Go operator's tests say of them, and that our exporter understands all there can
+//! be.
 
 use std::collections::BTreeSet;
 use std::path::PathBuf;
@@ -93,12 +94,12 @@ fn rows() -> Vec<Row> {
 }
 
 #[test]
-fn arguments_say_what_is_asked_for() {
+fn arguments_state_the_configuration() {
     for platform in PLATFORMS {
         for Row { name, config, there, absent } in rows() {
-            let mut world = world(platform);
-            ask(&mut world, &one_group(&config));
-            let args = arguments(&world, "worker");
+            let mut cluster = cluster(platform);
+            ask(&mut cluster, &one_group(&config));
+            let args = arguments(&cluster, "worker");
             let has = |wanted: &str| args.iter().any(|arg| arg == wanted);
             let begins =
                 |wanted: &str| wanted.ends_with('=') && args.iter().any(|arg| arg.starts_with(wanted));
@@ -110,7 +111,7 @@ fn arguments_say_what_is_asked_for() {
             }
             let flags: BTreeSet<&str> = args.iter().filter_map(|arg| arg.split('=').next()).collect();
             assert_eq!(flags.len(), args.len(), "U019 {name} {platform}: a flag twice in {args:?}");
-            let command = pod(&set(&world, "worker")).containers[0].command.clone();
+            let command = pod(&set(&cluster, "worker")).containers[0].command.clone();
             assert_eq!(command, Some(vec!["/bin/resource-topology-exporter".to_owned()]), "U019");
         }
     }
@@ -138,13 +139,13 @@ fn n019_n020_metrics_are_served_as_the_cluster_wants_it() {
         (Platform::Kubernetes, None, &["--metrics-mode=http"]),
         (Platform::Kubernetes, Some(("VersionTLS12", "")), &["--metrics-mode=http"]),
     ] {
-        let mut world = world(platform);
-        world.tls = tls.map(|(version, suites)| TlsProfile {
+        let mut cluster = cluster(platform);
+        cluster.tls = tls.map(|(version, suites)| TlsProfile {
             min_version: version.to_owned(),
             cipher_suites: suites.to_owned(),
         });
-        ask(&mut world, &one_group(&json!({})));
-        let args = arguments(&world, "worker");
+        ask(&mut cluster, &one_group(&json!({})));
+        let args = arguments(&cluster, "worker");
         let metrics: Vec<&String> = args.iter().filter(|arg| arg.starts_with("--metrics-")).collect();
         assert_eq!(metrics, wanted, "{platform} {tls:?}");
     }
@@ -156,11 +157,11 @@ fn u016_levels_of_logs() {
     for (level, wanted) in
         [("Normal", "-v=2"), ("", "-v=2"), ("Debug", "-v=4"), ("Trace", "-v=6"), ("TraceAll", "-v=8")]
     {
-        let mut world = world(Platform::OpenShift);
+        let mut cluster = cluster(Platform::OpenShift);
         let mut spec = one_group(&json!({}));
         spec["logLevel"] = json!(level);
-        ask(&mut world, &spec);
-        let args = arguments(&world, "worker");
+        ask(&mut cluster, &spec);
+        let args = arguments(&cluster, "worker");
         let levels: Vec<&String> = args.iter().filter(|arg| arg.starts_with("-v")).collect();
         assert_eq!(levels, [wanted], "{level:?}");
     }
@@ -169,13 +170,13 @@ fn u016_levels_of_logs() {
 /// A profile that leaves our exporter nothing to offer would end it at its start.
 #[test]
 fn a_tls_profile_that_cannot_be_followed_holds_the_exporters() {
-    let mut world = world(Platform::OpenShift);
-    ask(&mut world, &one_group(&json!({})));
-    round(&mut world);
+    let mut cluster = cluster(Platform::OpenShift);
+    ask(&mut cluster, &one_group(&json!({})));
+    round(&mut cluster);
     let suites = "TLS_RSA_WITH_AES_128_CBC_SHA".to_owned();
-    world.tls = Some(TlsProfile { min_version: "VersionTLS12".to_owned(), cipher_suites: suites });
-    assert!(names(&world).contains(&"DaemonSet numaresourcesoperator-worker (held)".to_owned()));
-    let holds = holding(&round(&mut world));
+    cluster.tls = Some(TlsProfile { min_version: "VersionTLS12".to_owned(), cipher_suites: suites });
+    assert!(names(&cluster).contains(&"DaemonSet numaresourcesoperator-worker (held)".to_owned()));
+    let holds = holding(&round(&mut cluster));
     assert!(
         holds[0].starts_with("Degraded InternalError the cluster's TLS profile cannot be followed: "),
         "{holds:?}"
@@ -183,8 +184,8 @@ fn a_tls_profile_that_cannot_be_followed_holds_the_exporters() {
 }
 
 /// What our exporter makes of its pod: its arguments and variables, with nothing mounted but what `mounted` says.
-fn understood(world: &World, pool: &str, mounted: &[&str]) -> Settings {
-    let pod = pod(&set(world, pool));
+fn understood(cluster: &ClusterState, pool: &str, mounted: &[&str]) -> Settings {
+    let pod = pod(&set(cluster, pool));
     let container = &pod.containers[0];
     let root = tempfile::tempdir().unwrap();
     for dir in mounted {
@@ -217,7 +218,7 @@ fn understood(world: &World, pool: &str, mounted: &[&str]) -> Settings {
 
 /// Every mode, fingerprint, pause and TLS setting, on every platform: our exporter runs, and does what was asked for.
 #[test]
-fn our_exporter_understands_all_of_it() {
+fn our_exporter_accepts_all_arguments() {
     let mut count = 0;
     for platform in PLATFORMS {
         for mode in ["Periodic", "Events", "PeriodicAndEvents"] {
@@ -226,15 +227,15 @@ fn our_exporter_understands_all_of_it() {
                     for tls in
                         [None, Some(("VersionTLS10", "")), Some(("VersionTLS13", "TLS_AES_128_GCM_SHA256"))]
                     {
-                        let mut world = world(platform);
-                        world.tls = tls.map(|(version, suites)| TlsProfile {
+                        let mut cluster = cluster(platform);
+                        cluster.tls = tls.map(|(version, suites)| TlsProfile {
                             min_version: version.to_owned(),
                             cipher_suites: suites.to_owned(),
                         });
                         let config = json!({ "infoRefreshMode": mode, "podsFingerprinting": fingerprint, "infoRefreshPause": pause });
-                        ask(&mut world, &one_group(&config));
+                        ask(&mut cluster, &one_group(&config));
                         let settings = understood(
-                            &world,
+                            &cluster,
                             "worker",
                             &["/etc/resource-topology-exporter", "/run/pfpstatus"],
                         );
@@ -282,6 +283,7 @@ fn check(settings: &Settings, platform: Platform, [mode, fingerprint, pause]: [&
     };
     let file = KubeletConfigSource::File { path: PathBuf::from(file), drop_ins: None };
     assert_eq!(settings.sources.kubelet_config, file, "{name}");
-    // B-04: without a ConfigMap the kubelets' own configuration counts where it can be read, else the kubelets' defaults.
+    // B-04: without a ConfigMap the kubelets' own configuration counts where it can be read, else the kubelets'
+    // defaults.
     assert_eq!(settings.sources.policy.is_some(), platform.is_openshift(), "B-04 {name}");
 }

@@ -8,9 +8,9 @@ fn compare(file: &str, wanted: &str) {
 }
 
 /// Two groups: one as usual, one with everything that can be chosen.
-fn everything(platform: Platform) -> World {
-    let mut world = world(platform);
-    world.pools.entry("infra".to_owned()).and_modify(|pool| {
+fn everything(platform: Platform) -> ClusterState {
+    let mut cluster = cluster(platform);
+    cluster.pools.entry("infra".to_owned()).and_modify(|pool| {
         pool.sources.insert("51-numaresourcesoperator-infra".to_owned());
     });
     let spec = json!({
@@ -31,11 +31,11 @@ fn everything(platform: Platform) -> World {
             },
         ],
     });
-    ask(&mut world, &if platform == Platform::Kubernetes { with_node_selectors(spec) } else { spec });
-    world
+    ask(&mut cluster, &if platform == Platform::Kubernetes { with_node_selectors(spec) } else { spec });
+    cluster
 }
 
-fn text(world: &World) -> String {
+fn text(cluster: &ClusterState) -> String {
     let document = |one: &crate::desired::DesiredObject| {
         // It has files of its own.
         if one.object.kind().kind == "CustomResourceDefinition" {
@@ -43,7 +43,7 @@ fn text(world: &World) -> String {
         }
         format!("---\n{}", runtime::yaml::write(one.object.body()).unwrap())
     };
-    wanted(world).iter().map(document).collect()
+    wanted(cluster).iter().map(document).collect()
 }
 
 #[test]
@@ -57,8 +57,8 @@ fn every_cluster_is_as_in_its_file() {
 /// The Go exporter in our place.
 #[test]
 fn a_custom_image_is_as_in_its_file() {
-    let mut world = everything(Platform::OpenShift);
-    world.place.exporter_image_restricted = false;
-    world.operators.get_mut(OPERATOR).unwrap().spec.image_spec = "example.com/rte:1".to_owned();
-    compare("numaresourcesoperator-openshift-custom-image.yaml", &text(&world));
+    let mut cluster = everything(Platform::OpenShift);
+    cluster.environment.exporter_image_restricted = false;
+    cluster.operators.get_mut(OPERATOR).unwrap().spec.image_spec = "example.com/rte:1".to_owned();
+    compare("numaresourcesoperator-openshift-custom-image.yaml", &text(&cluster));
 }

@@ -153,13 +153,13 @@ fn rows() -> Vec<Row> {
 }
 
 #[test]
-fn what_makes_no_sense_is_refused_and_changes_nothing() {
+fn invalid_requests_are_refused_and_change_nothing() {
     for Row { name, platform, spec, reason, message } in rows() {
         let name = format!("{name} {platform}");
-        let mut world = world(platform);
-        ask(&mut world, &spec);
-        assert_eq!(desired(&world), Desired::Keep, "{name}");
-        let status = told(&mut world, &Outcome::default());
+        let mut cluster = cluster(platform);
+        ask(&mut cluster, &spec);
+        assert_eq!(desired(&cluster), Desired::Keep, "{name}");
+        let status = told(&mut cluster, &Outcome::default());
         let holds = holding(&status);
         let wanted = format!("Degraded {reason} {message}");
         assert!(
@@ -172,14 +172,14 @@ fn what_makes_no_sense_is_refused_and_changes_nothing() {
 
 /// N001: the API server refuses another name; the controller does where an old definition lets one pass.
 #[test]
-fn n001_the_name_counts() {
-    let mut world = world(Platform::OpenShift);
-    ask(&mut world, &one_group(&json!({})));
-    let mut other = world.operators.remove(OPERATOR).unwrap();
+fn n001_only_one_name_is_accepted() {
+    let mut cluster = cluster(Platform::OpenShift);
+    ask(&mut cluster, &one_group(&json!({})));
+    let mut other = cluster.operators.remove(OPERATOR).unwrap();
     other.metadata.name = Some("other".to_owned());
-    world.operators.insert("other".to_owned(), other);
-    assert_eq!(desired(&world), Desired::Nothing);
-    let all = status(&world, &Outcome::default(), at(1));
+    cluster.operators.insert("other".to_owned(), other);
+    assert_eq!(desired(&cluster), Desired::Nothing);
+    let all = status(&cluster, &Outcome::default(), at(1));
     assert_eq!(all.len(), 1);
     let holds = holding(&all[0].1);
     assert!(
@@ -193,9 +193,9 @@ fn n001_the_name_counts() {
 /// One of each kind of mistake at a time, but every place where it was made.
 #[test]
 fn u002_all_places_of_a_mistake_are_named() {
-    let mut world = world(Platform::OpenShift);
-    ask(&mut world, &json!({ "nodeGroups": [{}, { "poolName": "" }, {}] }));
-    let Case::Refused(state) = Case::of(&world) else { panic!("it is refused") };
+    let mut cluster = cluster(Platform::OpenShift);
+    ask(&mut cluster, &json!({ "nodeGroups": [{}, { "poolName": "" }, {}] }));
+    let Case::Refused(state) = Case::of(&cluster) else { panic!("it is refused") };
     let message = "node group 0 missing any pool specifier\nnode group 2 missing any pool specifier";
     assert_eq!(state, State::degraded(INVALID_GROUPS, message));
 }
@@ -203,10 +203,10 @@ fn u002_all_places_of_a_mistake_are_named() {
 #[test]
 fn n034_eight_annotations_are_not_too_many() {
     for platform in PLATFORMS {
-        let mut world = world(platform);
+        let mut cluster = cluster(platform);
         let annotations: BTreeMap<_, _> = (0..8).map(|index| (format!("a{index}"), "x")).collect();
-        ask(&mut world, &json!({ "nodeGroups": [{ "poolName": "worker", "annotations": annotations }] }));
-        assert_eq!(holding(&round(&mut world)), WELL, "{platform}");
+        ask(&mut cluster, &json!({ "nodeGroups": [{ "poolName": "worker", "annotations": annotations }] }));
+        assert_eq!(holding(&round(&mut cluster)), WELL, "{platform}");
     }
 }
 
@@ -214,13 +214,13 @@ fn n034_eight_annotations_are_not_too_many() {
 #[test]
 fn n007_a_custom_image_is_used_where_it_may() {
     for platform in PLATFORMS {
-        let mut world = world(platform);
-        world.place.exporter_image_restricted = false;
+        let mut cluster = cluster(platform);
+        cluster.environment.exporter_image_restricted = false;
         let mut spec = one_group(&json!({}));
         spec["imageSpec"] = json!("example.com/other:1");
-        ask(&mut world, &spec);
-        assert_eq!(holding(&round(&mut world)), WELL, "{platform}");
-        let pod = pod(&set(&world, "worker"));
+        ask(&mut cluster, &spec);
+        assert_eq!(holding(&round(&mut cluster)), WELL, "{platform}");
+        let pod = pod(&set(&cluster, "worker"));
         let images: Vec<_> = pod.containers.iter().map(|container| container.image.as_deref()).collect();
         assert_eq!(images, [Some("example.com/other:1"); 2], "{platform}");
     }
@@ -232,13 +232,13 @@ fn n043_u003_several_pools_of_a_group_are_objected_to() {
     let selector =
         json!({ "matchExpressions": [{ "key": "pools.example.com/none", "operator": "DoesNotExist" }] });
     let spec = json!({ "nodeGroups": [{ "machineConfigPoolSelector": selector }] });
-    let mut world = world(Platform::OpenShift);
-    ask(&mut world, &spec);
-    let holds = holding(&round(&mut world));
+    let mut cluster = cluster(Platform::OpenShift);
+    ask(&mut cluster, &spec);
+    let holds = holding(&round(&mut cluster));
     let wanted = "Degraded ValidationErrorUnderNodeGroups found multiple pools matches for node group \"!pools.example.com/none\" but expected \
                   one: infra, worker";
     assert_eq!(holds, [wanted]);
-    let made = names(&world);
+    let made = names(&cluster);
     for name in [
         "CustomResourceDefinition noderesourcetopologies.topology.node.k8s.io",
         "DaemonSet numaresourcesoperator-infra",
@@ -250,20 +250,20 @@ fn n043_u003_several_pools_of_a_group_are_objected_to() {
     // U003, E20: not with the annotation.
     let key = "config.node.openshift-kni.io/multiple-pools-per-tree";
     for (value, allowed) in [("enabled", true), ("Enabled", false), ("", false)] {
-        ask_with(&mut world, &[(key, value)], &spec);
-        assert_eq!(holding(&round(&mut world)) == WELL, allowed, "{value}");
+        ask_with(&mut cluster, &[(key, value)], &spec);
+        assert_eq!(holding(&round(&mut cluster)) == WELL, allowed, "{value}");
     }
 }
 
 #[test]
-fn e01_no_groups_are_no_mistake() {
+fn e01_an_empty_list_of_groups_is_valid() {
     for platform in PLATFORMS {
-        let mut world = world(platform);
-        ask(&mut world, &json!({}));
-        let status = round(&mut world);
+        let mut cluster = cluster(platform);
+        ask(&mut cluster, &json!({}));
+        let status = round(&mut cluster);
         assert_eq!(holding(&status), WELL, "{platform}");
         assert!(status.daemon_sets.is_empty() && status.node_groups.is_empty() && status.pools.is_empty());
-        let names = names(&world);
+        let names = names(&cluster);
         assert!(names.iter().any(|name| name == "ServiceAccount rte"), "{names:?}");
         assert!(!names.iter().any(|name| name.starts_with("DaemonSet")), "{names:?}");
     }

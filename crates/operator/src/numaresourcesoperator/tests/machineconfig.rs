@@ -11,13 +11,13 @@ fn plain(name: &str) -> Value {
     json!({ "poolName": name })
 }
 
-fn ask_groups(world: &mut World, groups: &[Value]) {
-    ask(world, &json!({ "nodeGroups": groups }));
+fn ask_groups(cluster: &mut ClusterState, groups: &[Value]) {
+    ask(cluster, &json!({ "nodeGroups": groups }));
 }
 
 /// The pool's nodes have its MachineConfig, or no longer have it.
-fn roll_out(world: &mut World, pool: &str, there: bool) {
-    let sources = &mut world.pools.get_mut(pool).unwrap().sources;
+fn roll_out(cluster: &mut ClusterState, pool: &str, there: bool) {
+    let sources = &mut cluster.pools.get_mut(pool).unwrap().sources;
     let name = format!("51-numaresourcesoperator-{pool}");
     if there {
         sources.insert(name)
@@ -27,9 +27,9 @@ fn roll_out(world: &mut World, pool: &str, there: bool) {
 }
 
 /// Names of what is wanted of these kinds.
-fn of_kinds(world: &World) -> Vec<String> {
+fn of_kinds(cluster: &ClusterState) -> Vec<String> {
     let kinds = ["MachineConfig ", "DaemonSet "];
-    names(world).into_iter().filter(|name| kinds.iter().any(|kind| name.starts_with(kind))).collect()
+    names(cluster).into_iter().filter(|name| kinds.iter().any(|kind| name.starts_with(kind))).collect()
 }
 
 /// U018: what becomes of MachineConfig and DaemonSet, and what is said, for each state of one pool.
@@ -132,33 +132,33 @@ fn u018_states_of_a_pool() {
         },
     ];
     for Row { name, group, change, wanted, holds } in rows {
-        let mut world = world(Platform::OpenShift);
-        change(world.pools.get_mut("worker").unwrap());
-        ask_groups(&mut world, &[group("worker")]);
-        assert_eq!(of_kinds(&world), wanted, "{name}");
-        assert_eq!(holding(&round(&mut world)), holds, "{name}");
+        let mut cluster = cluster(Platform::OpenShift);
+        change(cluster.pools.get_mut("worker").unwrap());
+        ask_groups(&mut cluster, &[group("worker")]);
+        assert_eq!(of_kinds(&cluster), wanted, "{name}");
+        assert_eq!(holding(&round(&mut cluster)), holds, "{name}");
     }
 }
 
 /// HyperShift has no MachineConfigs: the annotation changes the SELinux type and the constraints.
 #[test]
 fn custom_policies_without_machine_configs() {
-    let mut world = world(Platform::HyperShift);
-    ask_groups(&mut world, &[custom("worker")]);
-    assert_eq!(of_kinds(&world), ["DaemonSet numaresourcesoperator-worker"]);
-    assert_eq!(holding(&round(&mut world)), WELL);
+    let mut cluster = cluster(Platform::HyperShift);
+    ask_groups(&mut cluster, &[custom("worker")]);
+    assert_eq!(of_kinds(&cluster), ["DaemonSet numaresourcesoperator-worker"]);
+    assert_eq!(holding(&round(&mut cluster)), WELL);
 }
 
 #[test]
 fn n044_custom_policies_of_several_pools_arrive_one_by_one() {
-    let mut world = world(Platform::OpenShift);
+    let mut cluster = cluster(Platform::OpenShift);
     let key = "config.node.openshift-kni.io/multiple-pools-per-tree";
     let selector =
         json!({ "matchExpressions": [{ "key": "pools.example.com/none", "operator": "DoesNotExist" }] });
     let group = json!({ "machineConfigPoolSelector": selector, "annotations": { POLICY: "custom" } });
-    ask_with(&mut world, &[(key, "enabled")], &json!({ "nodeGroups": [group] }));
+    ask_with(&mut cluster, &[(key, "enabled")], &json!({ "nodeGroups": [group] }));
     // N046, N047: both are said, and both pools are in the status (the Go operator stops at the first).
-    let first = round(&mut world);
+    let first = round(&mut cluster);
     assert_eq!(
         holding(&first),
         ["Progressing MachineConfigPoolIsUpdating infra is updating, worker is updating"]
@@ -168,31 +168,31 @@ fn n044_custom_policies_of_several_pools_arrive_one_by_one() {
     assert!(first.pools.iter().all(|pool| pool.config.is_some()), "B-21");
     assert!(first.daemon_sets.is_empty() && first.node_groups.is_empty());
     // B-24: the other pool goes on.
-    roll_out(&mut world, "worker", true);
-    let second = round(&mut world);
+    roll_out(&mut cluster, "worker", true);
+    let second = round(&mut cluster);
     assert_eq!(holding(&second), ["Progressing MachineConfigPoolIsUpdating infra is updating"]);
     let sets: Vec<&str> = second.daemon_sets.iter().map(|set| set.name.as_str()).collect();
     assert_eq!(sets, ["numaresourcesoperator-worker"]);
-    roll_out(&mut world, "infra", true);
-    assert_eq!(holding(&round(&mut world)), WELL);
+    roll_out(&mut cluster, "infra", true);
+    assert_eq!(holding(&round(&mut cluster)), WELL);
 }
 
 /// N055: one custom, one default.
 #[test]
 fn n055_mixed_policies_converge() {
-    let mut world = world(Platform::OpenShift);
-    ask_groups(&mut world, &[custom("worker"), plain("infra")]);
+    let mut cluster = cluster(Platform::OpenShift);
+    ask_groups(&mut cluster, &[custom("worker"), plain("infra")]);
     assert_eq!(
-        of_kinds(&world),
+        of_kinds(&cluster),
         [
             "MachineConfig 51-numaresourcesoperator-worker",
             "DaemonSet numaresourcesoperator-worker (held)",
             "DaemonSet numaresourcesoperator-infra",
         ]
     );
-    assert_eq!(holding(&round(&mut world)), ["Progressing MachineConfigPoolIsUpdating worker is updating"]);
-    roll_out(&mut world, "worker", true);
-    let status = round(&mut world);
+    assert_eq!(holding(&round(&mut cluster)), ["Progressing MachineConfigPoolIsUpdating worker is updating"]);
+    roll_out(&mut cluster, "worker", true);
+    let status = round(&mut cluster);
     assert_eq!(holding(&status), WELL);
     let paused = status.conditions.iter().find(|condition| condition.type_ == POOL_PAUSED).unwrap();
     assert_eq!(
@@ -203,15 +203,15 @@ fn n055_mixed_policies_converge() {
 
 /// N057, B-14: said while another pool is on its way; names in order.
 #[test]
-fn n057_paused_pools_are_told_whatever_else_there_is() {
-    let mut world = world(Platform::OpenShift);
+fn n057_paused_pools_are_always_reported() {
+    let mut cluster = cluster(Platform::OpenShift);
     for name in ["infra", "zone-b", "zone-a"] {
         let paused = MachineConfigPool { paused: true, ..pool(name) };
-        world.pools.insert(name.to_owned(), paused);
+        cluster.pools.insert(name.to_owned(), paused);
     }
-    ask_groups(&mut world, &[custom("worker"), plain("zone-b"), custom("infra"), plain("zone-a")]);
+    ask_groups(&mut cluster, &[custom("worker"), plain("zone-b"), custom("infra"), plain("zone-a")]);
     assert_eq!(
-        holding(&round(&mut world)),
+        holding(&round(&mut cluster)),
         [
             "Progressing MachineConfigPoolIsUpdating worker is updating",
             "MachineConfigPoolPaused detected paused MCPs: infra, zone-a, zone-b",
@@ -221,35 +221,36 @@ fn n057_paused_pools_are_told_whatever_else_there_is() {
 
 #[test]
 fn n050_a_removed_group_leaves_no_machine_config() {
-    let mut world = world(Platform::OpenShift);
-    ask_groups(&mut world, &[custom("worker"), custom("infra")]);
-    assert_eq!(of_kinds(&world).len(), 4);
-    ask_groups(&mut world, &[custom("infra")]);
+    let mut cluster = cluster(Platform::OpenShift);
+    ask_groups(&mut cluster, &[custom("worker"), custom("infra")]);
+    assert_eq!(of_kinds(&cluster).len(), 4);
+    ask_groups(&mut cluster, &[custom("infra")]);
     assert_eq!(
-        of_kinds(&world),
+        of_kinds(&cluster),
         ["MachineConfig 51-numaresourcesoperator-infra", "DaemonSet numaresourcesoperator-infra (held)"]
     );
 }
 
-/// N045, N053: the policy is taken away, exporters change to the nodes' own type at once: nodes that lose the policy could not start others.
+/// N045, N053: when the policy goes, exporters change to the nodes' own type at once: such nodes could not start
+/// others.
 #[test]
 fn n045_n053_the_annotation_is_removed() {
-    let mut world = world(Platform::OpenShift);
+    let mut cluster = cluster(Platform::OpenShift);
     let both = ["worker", "infra"];
-    ask_groups(&mut world, &both.map(custom));
+    ask_groups(&mut cluster, &both.map(custom));
     for name in both {
-        roll_out(&mut world, name, true);
+        roll_out(&mut cluster, name, true);
     }
-    assert_eq!(holding(&round(&mut world)), WELL);
-    ask_groups(&mut world, &both.map(plain));
+    assert_eq!(holding(&round(&mut cluster)), WELL);
+    ask_groups(&mut cluster, &both.map(plain));
     let sets = ["DaemonSet numaresourcesoperator-worker", "DaemonSet numaresourcesoperator-infra"];
-    assert_eq!(of_kinds(&world), sets);
+    assert_eq!(of_kinds(&cluster), sets);
     let leaving = ["Progressing MachineConfigPoolIsUpdating infra is updating, worker is updating"];
-    assert_eq!(holding(&round(&mut world)), leaving);
+    assert_eq!(holding(&round(&mut cluster)), leaving);
     for name in both {
-        roll_out(&mut world, name, false);
+        roll_out(&mut cluster, name, false);
     }
-    assert_eq!(holding(&round(&mut world)), WELL);
+    assert_eq!(holding(&round(&mut cluster)), WELL);
 }
 
 fn in_roles(values: &[&str]) -> LabelSelector {
@@ -260,10 +261,10 @@ fn in_roles(values: &[&str]) -> LabelSelector {
 
 #[test]
 fn n051_machine_configs_bear_the_role_of_the_pool() {
-    let mut world = world(Platform::OpenShift);
-    world.pools.get_mut("infra").unwrap().machine_config_selector = Some(in_roles(&["infra", "worker"]));
-    ask_groups(&mut world, &[custom("infra")]);
-    let config = wanted(&world).into_iter().find(|one| one.object.kind().kind == "MachineConfig").unwrap();
+    let mut cluster = cluster(Platform::OpenShift);
+    cluster.pools.get_mut("infra").unwrap().machine_config_selector = Some(in_roles(&["infra", "worker"]));
+    ask_groups(&mut cluster, &[custom("infra")]);
+    let config = wanted(&cluster).into_iter().find(|one| one.object.kind().kind == "MachineConfig").unwrap();
     assert_eq!(config.object.label("machineconfiguration.openshift.io/role"), Some("infra"));
     let files = config.object.body()["spec"]["config"]["storage"]["files"].as_array().unwrap();
     assert_eq!(files.len(), 1, "N045");
@@ -275,18 +276,18 @@ fn n051_machine_configs_bear_the_role_of_the_pool() {
 /// N052, B-15: the message has the cause, and other pools go on.
 #[test]
 fn n052_b15_a_pool_that_would_not_take_its_machine_config() {
-    let mut world = world(Platform::OpenShift);
-    world.pools.get_mut("infra").unwrap().machine_config_selector = Some(in_roles(&["worker"]));
-    ask_groups(&mut world, &[custom("infra"), plain("worker")]);
+    let mut cluster = cluster(Platform::OpenShift);
+    cluster.pools.get_mut("infra").unwrap().machine_config_selector = Some(in_roles(&["worker"]));
+    ask_groups(&mut cluster, &[custom("infra"), plain("worker")]);
     assert_eq!(
-        of_kinds(&world),
+        of_kinds(&cluster),
         [
             "MachineConfig 51-numaresourcesoperator-infra (held)",
             "DaemonSet numaresourcesoperator-infra (held)",
             "DaemonSet numaresourcesoperator-worker",
         ]
     );
-    let status = round(&mut world);
+    let status = round(&mut cluster);
     assert_eq!(
         holding(&status),
         [
@@ -297,18 +298,18 @@ fn n052_b15_a_pool_that_would_not_take_its_machine_config() {
     assert_eq!(status.daemon_sets.len(), 1);
 }
 
-/// E02, B-15: nodes of a pool without a selector are nobody's; what runs is left alone.
+/// E02, B-15: a pool without a selector has no nodes; running exporters stay.
 #[test]
 fn e02_b15_a_pool_without_nodes() {
     for selector in [None, Some(LabelSelector::default())] {
-        let mut world = world(Platform::OpenShift);
-        world.pools.get_mut("infra").unwrap().node_selector = selector;
-        ask_groups(&mut world, &[plain("infra"), plain("worker")]);
+        let mut cluster = cluster(Platform::OpenShift);
+        cluster.pools.get_mut("infra").unwrap().node_selector = selector;
+        ask_groups(&mut cluster, &[plain("infra"), plain("worker")]);
         assert_eq!(
-            of_kinds(&world),
+            of_kinds(&cluster),
             ["DaemonSet numaresourcesoperator-infra (held)", "DaemonSet numaresourcesoperator-worker"]
         );
         let wanted = "Degraded InternalError MachineConfigPool \"infra\": it has no node selector, so no node is in it";
-        assert_eq!(holding(&round(&mut world)), [wanted]);
+        assert_eq!(holding(&round(&mut cluster)), [wanted]);
     }
 }

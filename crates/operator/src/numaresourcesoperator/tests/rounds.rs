@@ -9,13 +9,13 @@ use super::*;
 #[test]
 fn n008_to_n013_two_groups() {
     for platform in PLATFORMS {
-        let mut world = world(platform);
+        let mut cluster = cluster(platform);
         let named = |config: &Value| {
             let spec = groups(&["worker", "infra"], config);
             if platform == Platform::Kubernetes { with_node_selectors(spec) } else { spec }
         };
-        ask(&mut world, &named(&json!({})));
-        let status = round(&mut world);
+        ask(&mut cluster, &named(&json!({})));
+        let status = round(&mut cluster);
         assert_eq!(holding(&status), WELL, "N008 {platform}");
         let names = ["numaresourcesoperator-worker", "numaresourcesoperator-infra"];
         let sets: Vec<(&str, &str)> =
@@ -33,13 +33,13 @@ fn n008_to_n013_two_groups() {
             "podsFingerprinting": "Enabled", "infoRefreshPeriod": "33s", "infoRefreshMode": "Periodic", "infoRefreshPause": "Enabled",
             "tolerations": [{ "key": "a", "operator": "Exists" }],
         });
-        ask(&mut world, &named(&changed));
+        ask(&mut cluster, &named(&changed));
         let wanted: NodeGroupConfig = serde_json::from_value(changed).unwrap();
-        check_groups(&round(&mut world), platform, &wanted, "N013 N021 N027 N029 N032");
+        check_groups(&round(&mut cluster), platform, &wanted, "N013 N021 N027 N029 N032");
         let disabled = json!({ "podsFingerprinting": "Disabled", "infoRefreshPeriod": "42s" });
-        ask(&mut world, &named(&disabled));
+        ask(&mut cluster, &named(&disabled));
         let wanted = serde_json::from_value::<NodeGroupConfig>(disabled).unwrap().normalized();
-        check_groups(&round(&mut world), platform, &wanted, "N023 N024 N033");
+        check_groups(&round(&mut cluster), platform, &wanted, "N023 N024 N033");
     }
 }
 
@@ -63,29 +63,29 @@ fn check_groups(status: &Status, platform: Platform, config: &NodeGroupConfig, n
 #[test]
 fn n014_b21_a_removed_group() {
     for platform in [Platform::OpenShift, Platform::HyperShift] {
-        let mut world = world(platform);
-        ask(&mut world, &groups(&["worker", "infra"], &json!({})));
-        round(&mut world);
-        ask(&mut world, &groups(&["infra"], &json!({})));
-        let sets = |world: &World| -> Vec<String> {
-            names(world).into_iter().filter(|name| name.starts_with("DaemonSet")).collect()
+        let mut cluster = cluster(platform);
+        ask(&mut cluster, &groups(&["worker", "infra"], &json!({})));
+        round(&mut cluster);
+        ask(&mut cluster, &groups(&["infra"], &json!({})));
+        let sets = |cluster: &ClusterState| -> Vec<String> {
+            names(cluster).into_iter().filter(|name| name.starts_with("DaemonSet")).collect()
         };
-        assert_eq!(sets(&world), ["DaemonSet numaresourcesoperator-infra"], "{platform}");
-        let status = round(&mut world);
+        assert_eq!(sets(&cluster), ["DaemonSet numaresourcesoperator-infra"], "{platform}");
+        let status = round(&mut cluster);
         assert_eq!(
             (status.daemon_sets.len(), status.node_groups.len(), status.related_objects.len()),
             (1, 1, 5)
         );
-        ask(&mut world, &json!({ "nodeGroups": [] }));
-        let status = round(&mut world);
+        ask(&mut cluster, &json!({ "nodeGroups": [] }));
+        let status = round(&mut cluster);
         assert_eq!(holding(&status), WELL, "{platform}");
         assert_eq!((status.daemon_sets.len(), status.node_groups.len(), status.pools.len()), (0, 0, 0));
         assert_eq!(status.related_objects.len(), 4);
     }
 }
 
-/// A DaemonSet with this name as somebody else made it.
-fn of_somebody(world: &mut World, name: &str) {
+/// A DaemonSet of this name from another client.
+fn of_somebody(cluster: &mut ClusterState, name: &str) {
     let key = ObjectKey {
         kind: objects::ObjectKind::of::<DaemonSet>(),
         namespace: Some(NAMESPACE.to_owned()),
@@ -95,88 +95,88 @@ fn of_somebody(world: &mut World, name: &str) {
         "apiVersion": "apps/v1", "kind": "DaemonSet", "metadata": { "name": name, "namespace": NAMESPACE, "uid": "u-3" },
         "spec": { "selector": { "matchLabels": { "a": "b" } } },
     });
-    world.live.insert(key, body);
+    cluster.observed.insert(key, body);
 }
 
-/// N014, N015, N050, U017: of what no group wants, ours goes and what is somebody else's stays.
+/// N014, N015, N050, U017: of objects that no group wants, ours are deleted and others stay.
 #[test]
 fn n014_n015_n050_u017_only_what_is_ours_goes() {
-    let mut world = world(Platform::OpenShift);
+    let mut cluster = cluster(Platform::OpenShift);
     let custom = json!({ POLICY: "custom" });
     let group = |name: &str| json!({ "poolName": name, "annotations": custom });
     for name in ["worker", "infra"] {
-        world.pools.get_mut(name).unwrap().sources.insert(format!("51-numaresourcesoperator-{name}"));
+        cluster.pools.get_mut(name).unwrap().sources.insert(format!("51-numaresourcesoperator-{name}"));
     }
-    ask(&mut world, &json!({ "nodeGroups": [group("worker"), group("infra")] }));
-    round(&mut world);
-    of_somebody(&mut world, "numaresourcesoperator-old");
-    assert_eq!(deletions(&world), [""; 0]);
-    ask(&mut world, &json!({ "nodeGroups": [group("infra")] }));
+    ask(&mut cluster, &json!({ "nodeGroups": [group("worker"), group("infra")] }));
+    round(&mut cluster);
+    of_somebody(&mut cluster, "numaresourcesoperator-old");
+    assert_eq!(deletions(&cluster), [""; 0]);
+    ask(&mut cluster, &json!({ "nodeGroups": [group("infra")] }));
     assert_eq!(
-        deletions(&world),
+        deletions(&cluster),
         [
             "delete DaemonSet numaresourcesoperator-worker",
             "delete MachineConfig 51-numaresourcesoperator-worker",
         ]
     );
     // One that bears the name of one that is wanted is not taken either.
-    of_somebody(&mut world, "numaresourcesoperator-infra");
-    assert!(changes(&world).contains(&"refuse DaemonSet numaresourcesoperator-infra".to_owned()));
+    of_somebody(&mut cluster, "numaresourcesoperator-infra");
+    assert!(changes(&cluster).contains(&"refuse DaemonSet numaresourcesoperator-infra".to_owned()));
 }
 
-fn deletions(world: &World) -> Vec<String> {
+fn deletions(cluster: &ClusterState) -> Vec<String> {
     let mut all: Vec<String> =
-        changes(world).into_iter().filter(|change| change.starts_with("delete")).collect();
+        changes(cluster).into_iter().filter(|change| change.starts_with("delete")).collect();
     all.sort();
     all
 }
 
-/// What cannot be read asks for something, though nobody knows what.
+/// An unreadable object requests something unknown.
 #[test]
-fn what_was_made_for_what_cannot_be_read_stays() {
-    let mut world = world(Platform::OpenShift);
-    ask(&mut world, &one_group(&json!({})));
-    round(&mut world);
-    world.operators.clear();
-    let why = crate::world::Unreadable::default();
+fn objects_of_an_unreadable_request_stay() {
+    let mut cluster = cluster(Platform::OpenShift);
+    ask(&mut cluster, &one_group(&json!({})));
+    round(&mut cluster);
+    cluster.operators.clear();
+    let why = crate::cluster_state::Unreadable::default();
     let kind = api::numaresources::operator::KIND;
-    world.unreadable.entry(kind).or_default().insert(OPERATOR.to_owned(), why);
-    assert_eq!(desired(&world), Desired::Keep);
-    assert_eq!(changes(&world), [""; 0]);
+    cluster.unreadable.insert((kind, OPERATOR.to_owned()), why);
+    assert_eq!(desired(&cluster), Desired::Keep);
+    assert_eq!(changes(&cluster), [""; 0]);
 }
 
-/// N017: nothing is wanted and nothing said, whatever somebody does.
+/// N017: nothing is desired and no status is written, whatever other clients do.
 #[test]
 fn n017_paused() {
     for (value, paused) in [("enabled", true), ("true", false), ("", false)] {
-        let mut world = world(Platform::OpenShift);
+        let mut cluster = cluster(Platform::OpenShift);
         let key = "config.numa-operator.openshift.io/pause-reconciliation";
-        ask(&mut world, &one_group(&json!({})));
-        carry_out(&mut world, true);
+        ask(&mut cluster, &one_group(&json!({})));
+        carry_out(&mut cluster, true);
         let kind = objects::ObjectKind::of::<DaemonSet>();
         let set = ObjectKey { kind, namespace: Some(NAMESPACE.to_owned()), name: set_name("worker") };
-        let mut tampered = world.live.get(&set).unwrap().clone();
+        let mut tampered = cluster.observed.get(&set).unwrap().clone();
         tampered["spec"]["template"]["spec"]["containers"][0]["image"] = json!("example.com/evil:1");
-        world.live.insert(set, tampered);
-        ask_with(&mut world, &[(key, value)], &one_group(&json!({})));
+        cluster.observed.insert(set, tampered);
+        ask_with(&mut cluster, &[(key, value)], &one_group(&json!({})));
         let repair = "apply DaemonSet numaresourcesoperator-worker".to_owned();
-        assert_eq!(changes(&world).contains(&repair), !paused, "{value:?}");
-        assert_eq!(desired(&world) == Desired::Keep, paused, "{value:?}");
-        assert_eq!(status(&world, &Outcome::default(), at(1)).is_empty(), paused, "{value:?}");
+        assert_eq!(changes(&cluster).contains(&repair), !paused, "{value:?}");
+        assert_eq!(desired(&cluster) == Desired::Keep, paused, "{value:?}");
+        assert_eq!(status(&cluster, &Outcome::default(), at(1)).is_empty(), paused, "{value:?}");
     }
 }
 
 /// Who asks is going away, or has never been: the first takes along what is its own, in whatever way was asked for.
 #[test]
-fn nobody_asks() {
-    let mut world = world(Platform::OpenShift);
-    assert_eq!(desired(&world), Desired::Nothing);
-    assert_eq!(status(&world, &Outcome::default(), at(1)), []);
-    ask(&mut world, &one_group(&json!({})));
-    let operator = world.operators.get_mut(OPERATOR).unwrap();
+fn without_a_request_nothing_is_desired() {
+    let mut cluster = cluster(Platform::OpenShift);
+    assert_eq!(desired(&cluster), Desired::Nothing);
+    assert_eq!(status(&cluster, &Outcome::default(), at(1)), []);
+    ask(&mut cluster, &one_group(&json!({})));
+    let operator = cluster.operators.get_mut(OPERATOR).unwrap();
     operator.metadata.deletion_timestamp = Some(k8s_openapi::apimachinery::pkg::apis::meta::v1::Time(at(1)));
-    assert_eq!(desired(&world), Desired::Keep);
-    assert_eq!(status(&world, &Outcome::default(), at(1)), []);
+    assert_eq!(desired(&cluster), Desired::Keep);
+    assert_eq!(status(&cluster, &Outcome::default(), at(1)), []);
 }
 
 /// N036 to N038: who keeps the definition himself is left alone.
@@ -188,16 +188,16 @@ fn n036_to_n038_the_definition_of_others() {
         for (name, value, held) in
             [("N036 N037", "cluster", true), ("N038", "", false), ("A016", "ApiServer", false)]
         {
-            let mut world = world(platform);
-            ask_with(&mut world, &[(key, value)], &one_group(&json!({})));
-            let first = names(&world).remove(0);
+            let mut cluster = cluster(platform);
+            ask_with(&mut cluster, &[(key, value)], &one_group(&json!({})));
+            let first = names(&cluster).remove(0);
             assert_eq!(
                 first,
                 format!("{definition}{}", if held { " (held)" } else { "" }),
                 "{name} {platform}"
             );
-            assert_eq!(holding(&round(&mut world)), WELL, "{name} {platform}");
-            let made = world.live.iter().any(|(key, _)| key.kind.kind == "CustomResourceDefinition");
+            assert_eq!(holding(&round(&mut cluster)), WELL, "{name} {platform}");
+            let made = cluster.observed.iter().any(|(key, _)| key.kind.kind == "CustomResourceDefinition");
             assert_eq!(made, !held, "{name} {platform}");
         }
     }
@@ -228,11 +228,11 @@ fn n049_u029_related_objects() {
             ],
         ),
     ] {
-        let mut world = world(platform);
+        let mut cluster = cluster(platform);
         let spec = groups(&["worker", "infra"], &json!({}));
         let spec = if platform == Platform::Kubernetes { with_node_selectors(spec) } else { spec };
-        ask(&mut world, &spec);
-        let status = round(&mut world);
+        ask(&mut cluster, &spec);
+        let status = round(&mut cluster);
         let related: Vec<String> = status
             .related_objects
             .iter()
@@ -244,9 +244,9 @@ fn n049_u029_related_objects() {
 
 /// B-11, B-12, B-33: exporters that are replaced or have crashed are seen, at any time, and the reason is told.
 #[test]
-fn b33_sets_on_their_way() {
-    let mut world = world(Platform::OpenShift);
-    ask(&mut world, &groups(&["worker", "infra"], &json!({})));
+fn b33_daemon_sets_in_rollout() {
+    let mut cluster = cluster(Platform::OpenShift);
+    ask(&mut cluster, &groups(&["worker", "infra"], &json!({})));
     let updating = |names: &[&str]| {
         let sets: Vec<String> = names
             .iter()
@@ -255,63 +255,63 @@ fn b33_sets_on_their_way() {
         vec![format!("Progressing DaemonSetIsUpdating {}", sets.join(", "))]
     };
     // Nothing is there.
-    assert_eq!(holding(&told(&mut world, &Outcome::default())), updating(&["infra", "worker"]));
-    carry_out(&mut world, false);
-    let status = told(&mut world, &Outcome::default());
+    assert_eq!(holding(&told(&mut cluster, &Outcome::default())), updating(&["infra", "worker"]));
+    carry_out(&mut cluster, false);
+    let status = told(&mut cluster, &Outcome::default());
     assert_eq!(holding(&status), updating(&["infra", "worker"]));
     // B-21: both are there, though not ready.
     assert_eq!((status.daemon_sets.len(), status.node_groups.len()), (0, 2));
-    assert_eq!(holding(&round(&mut world)), WELL);
+    assert_eq!(holding(&round(&mut cluster)), WELL);
     // B-12: a newer template that its controller has not seen yet.
-    let (key, mut body) = world
-        .live
+    let (key, mut body) = cluster
+        .observed
         .iter()
         .find(|(key, _)| key.name == "numaresourcesoperator-worker")
         .map(|(key, body)| (key.clone(), body.clone()))
         .unwrap();
     body["metadata"]["generation"] = json!(2);
-    world.live.insert(key.clone(), body.clone());
-    assert_eq!(holding(&told(&mut world, &Outcome::default())), updating(&["worker"]));
+    cluster.observed.insert(key.clone(), body.clone());
+    assert_eq!(holding(&told(&mut cluster, &Outcome::default())), updating(&["worker"]));
     // B-11: a crash after all was well.
     body["metadata"]["generation"] = json!(1);
     body["status"]["numberReady"] = json!(1);
-    world.live.insert(key, body);
-    let status = told(&mut world, &Outcome::default());
+    cluster.observed.insert(key, body);
+    let status = told(&mut cluster, &Outcome::default());
     assert_eq!(holding(&status), updating(&["worker"]));
     assert_eq!(status.daemon_sets.len(), 1);
 }
 
-/// U006, B-16: what could not be done is said in the words of whoever could not do it, in order; a mistake in the groups is another reason.
+/// U006, B-16: failures are reported in their own words, in order; mistakes in the groups have another reason.
 #[test]
-fn u006_b16_what_could_not_be_done() {
-    let mut world = world(Platform::OpenShift);
-    ask(&mut world, &one_group(&json!({})));
-    carry_out(&mut world, true);
+fn u006_b16_failures_are_reported() {
+    let mut cluster = cluster(Platform::OpenShift);
+    ask(&mut cluster, &one_group(&json!({})));
+    carry_out(&mut cluster, true);
     let errors = ["Service x: refused", "DaemonSet y: forbidden", "Service x: refused"].map(str::to_owned);
     let done = Outcome { errors: errors.to_vec(), ..Outcome::default() };
     let wanted = ["Degraded InternalError DaemonSet y: forbidden\nService x: refused"];
-    assert_eq!(holding(&told(&mut world, &done)), wanted);
-    assert_eq!(holding(&told(&mut world, &Outcome::default())), WELL);
+    assert_eq!(holding(&told(&mut cluster, &done)), wanted);
+    assert_eq!(holding(&told(&mut cluster, &Outcome::default())), WELL);
 }
 
 /// B-13: of what is merely objected to, nothing turns again and again.
 #[test]
-fn b13_an_objection_does_not_turn() {
+fn b13_an_objection_keeps_its_transition_time() {
     let selector = json!({ "matchExpressions": [{ "key": "x", "operator": "DoesNotExist" }] });
-    let mut world = world(Platform::OpenShift);
-    ask(&mut world, &json!({ "nodeGroups": [{ "machineConfigPoolSelector": selector }] }));
-    let first = round(&mut world);
-    let second = status(&world, &Outcome::default(), at(99)).remove(0).1;
+    let mut cluster = cluster(Platform::OpenShift);
+    ask(&mut cluster, &json!({ "nodeGroups": [{ "machineConfigPoolSelector": selector }] }));
+    let first = round(&mut cluster);
+    let second = status(&cluster, &Outcome::default(), at(99)).remove(0).1;
     assert_eq!(first, second);
 }
 
 /// B-17: the same is asked for, so the same is wanted, whatever was asked for before.
 #[test]
-fn b17_the_past_leaves_nothing() {
+fn b17_withdrawn_fields_leave_no_trace() {
     for platform in PLATFORMS {
         let plain = one_group(&json!({}));
-        let mut fresh = world(platform);
-        fresh.place.exporter_image_restricted = false;
+        let mut fresh = cluster(platform);
+        fresh.environment.exporter_image_restricted = false;
         let mut used = fresh.clone();
         ask(&mut fresh, &plain);
         let changed = json!({
@@ -332,24 +332,24 @@ fn b17_the_past_leaves_nothing() {
 #[test]
 fn pool_conditions_are_forwarded_where_asked_for() {
     for forwarded in [false, true] {
-        let mut world = world(Platform::OpenShift);
-        world.place.forward_pool_conditions = forwarded;
+        let mut cluster = cluster(Platform::OpenShift);
+        cluster.environment.forward_pool_conditions = forwarded;
         let conditions = vec![condition("Updated", "True"), condition("Degraded", "False")];
-        world.pools.get_mut("worker").unwrap().conditions.clone_from(&conditions);
-        ask(&mut world, &one_group(&json!({})));
-        let status = round(&mut world);
+        cluster.pools.get_mut("worker").unwrap().conditions.clone_from(&conditions);
+        ask(&mut cluster, &one_group(&json!({})));
+        let status = round(&mut cluster);
         assert_eq!(status.pools[0].conditions, if forwarded { conditions } else { Vec::new() });
     }
 }
 
 /// B-21: what is refused does not hide what still runs.
 #[test]
-fn b21_what_runs_is_told_even_if_nothing_makes_sense() {
-    let mut world = world(Platform::OpenShift);
-    ask(&mut world, &groups(&["worker", "infra"], &json!({})));
-    round(&mut world);
-    ask(&mut world, &json!({ "nodeGroups": [{}] }));
-    let status = told(&mut world, &Outcome::default());
+fn b21_an_invalid_request_still_reports_running_exporters() {
+    let mut cluster = cluster(Platform::OpenShift);
+    ask(&mut cluster, &groups(&["worker", "infra"], &json!({})));
+    round(&mut cluster);
+    ask(&mut cluster, &json!({ "nodeGroups": [{}] }));
+    let status = told(&mut cluster, &Outcome::default());
     assert_eq!((status.daemon_sets.len(), status.node_groups.len()), (2, 0));
     assert_eq!(status.related_objects.len(), 6);
 }
@@ -357,24 +357,25 @@ fn b21_what_runs_is_told_even_if_nothing_makes_sense() {
 /// Conditions say which generation they are about.
 #[test]
 fn conditions_follow_the_generation() {
-    let mut world = world(Platform::OpenShift);
+    let mut cluster = cluster(Platform::OpenShift);
     for generation in 1..=2 {
-        ask(&mut world, &one_group(&json!({})));
-        let status = round(&mut world);
+        ask(&mut cluster, &one_group(&json!({})));
+        let status = round(&mut cluster);
         let about: Vec<_> = status.conditions.iter().map(|condition| condition.observed_generation).collect();
         assert_eq!(about, [Some(generation); 6]);
     }
 }
 
-/// B-04, N011: what is known of the kubelets is said, whether exporters run or not; B-30: where kubelets are asked, exporters wait for the answer.
+/// B-04, N011: the status reports the kubelets' settings, whether exporters run or not; B-30: exporters wait for
+/// kubelets' answers.
 #[test]
-fn b04_b30_what_is_known_of_kubelets() {
+fn b04_b30_the_status_reports_kubelets() {
     let kubelets = |status: &Status| {
         let found =
             status.conditions.iter().find(|condition| condition.type_ == KUBELETS_CONFIGURED).unwrap();
         (found.status.clone(), found.message.clone())
     };
-    let mut openshift = world(Platform::OpenShift);
+    let mut openshift = cluster(Platform::OpenShift);
     ask(&mut openshift, &groups(&["worker", "infra"], &json!({})));
     let status = round(&mut openshift);
     assert_eq!(holding(&status), WELL);
@@ -384,19 +385,19 @@ fn b04_b30_what_is_known_of_kubelets() {
     assert!(message.starts_with("pool \"infra\": no KubeletConfig "), "{message}");
     for name in ["worker", "infra"] {
         let settings = KubeletSettings { policy: Some("single-numa-node".to_owned()), scope: None };
-        let config = crate::world::KubeletConfig {
+        let config = crate::cluster_state::KubeletConfig {
             pool_selector: serde_json::from_value(
                 json!({ "matchLabels": { format!("pools.example.com/{name}"): "" } }),
             )
             .ok(),
             payload: Some(Ok(settings)),
-            ..crate::world::KubeletConfig::default()
+            ..crate::cluster_state::KubeletConfig::default()
         };
         openshift.kubelet_configs.insert(name.to_owned(), config);
     }
     assert_eq!(kubelets(&round(&mut openshift)), ("True".to_owned(), String::new()));
 
-    let mut plain = world(Platform::Kubernetes);
+    let mut plain = cluster(Platform::Kubernetes);
     let answers = std::mem::take(&mut plain.kubelets);
     ask(&mut plain, &one_group(&json!({})));
     let held = "DaemonSet numaresourcesoperator-worker (held)".to_owned();

@@ -6,16 +6,16 @@ use k8s_openapi::api::rbac::v1::{ClusterRole, Role};
 use super::*;
 
 /// Every platform, group configuration and image that makes a difference to pods.
-fn each(check: impl Fn(&str, &World, &DaemonSet, &PodSpec)) {
+fn each(check: impl Fn(&str, &ClusterState, &DaemonSet, &PodSpec)) {
     for platform in PLATFORMS {
         for mode in ["Periodic", "Events", "PeriodicAndEvents"] {
             for fingerprint in ["Disabled", "EnabledExclusiveResources"] {
                 for policy in ["custom", "default"] {
                     for image in ["", "example.com/other:1"] {
-                        let mut world = world(platform);
-                        world.place.exporter_image_restricted = false;
+                        let mut cluster = cluster(platform);
+                        cluster.environment.exporter_image_restricted = false;
                         ask(
-                            &mut world,
+                            &mut cluster,
                             &json!({
                                 "imageSpec": image,
                                 "nodeGroups": [{
@@ -24,9 +24,9 @@ fn each(check: impl Fn(&str, &World, &DaemonSet, &PodSpec)) {
                                 }],
                             }),
                         );
-                        let set = set(&world, "worker");
+                        let set = set(&cluster, "worker");
                         let name = format!("{platform} {mode} {fingerprint} {policy} {image:?}");
-                        check(&name, &world, &set, &pod(&set));
+                        check(&name, &cluster, &set, &pod(&set));
                     }
                 }
             }
@@ -82,7 +82,7 @@ fn n058_to_n061_pods_of_all_kinds() {
 
 /// B-01: the certificate is there wherever it is served, fingerprint or not.
 #[test]
-fn b01_the_certificate_is_there_wherever_it_is_served() {
+fn b01_the_certificate_is_mounted_where_metrics_use_tls() {
     each(|name, _, _, pod| {
         let args = pod.containers[0].args.as_ref().unwrap();
         let tls = args.iter().any(|arg| arg == "--metrics-mode=httptls");
@@ -99,10 +99,10 @@ fn b01_the_certificate_is_there_wherever_it_is_served() {
     });
 }
 
-/// B-02: every path in the arguments is below something of the node that is mounted, in those modes that need it; U026: so is the variable.
+/// B-02: every path in the arguments is below a mount, in the modes that need it; U026: so is the variable.
 #[test]
-fn b02_what_arguments_name_is_mounted() {
-    each(|name, world, _, pod| {
+fn b02_paths_in_arguments_are_mounted() {
+    each(|name, cluster, _, pod| {
         let args = pod.containers[0].args.as_ref().unwrap();
         let has = |wanted: &str| args.iter().any(|arg| arg == wanted);
         let node = |path: &str, kind: &str, read_only: bool| {
@@ -124,7 +124,7 @@ fn b02_what_arguments_name_is_mounted() {
             used.then(|| node(kubelet, "Directory", true)).flatten(),
             "{name}"
         );
-        let kubernetes = world.place.platform == Platform::Kubernetes;
+        let kubernetes = cluster.environment.platform == Platform::Kubernetes;
         assert_eq!(has("--kubelet-config-file=/host-var-lib-kubelet/config.yaml"), kubernetes, "B-04 {name}");
         let own = pod.containers.len() == 1;
         assert_eq!(args.iter().any(|arg| arg.starts_with("--kubelet-state-dir=")), own, "{name}");
@@ -140,12 +140,12 @@ fn b02_what_arguments_name_is_mounted() {
 /// The SELinux type is the constraints', and the pod is held to those constraints.
 #[test]
 fn n048_constraints_and_pods_agree() {
-    each(|name, world, set, pod| {
+    each(|name, cluster, set, pod| {
         let annotations =
             set.spec.as_ref().unwrap().template.metadata.as_ref().unwrap().annotations.clone().unwrap();
         let required = annotations.get("openshift.io/required-scc");
         let security = pod.containers[0].security_context.as_ref().unwrap();
-        if world.place.platform == Platform::Kubernetes {
+        if cluster.environment.platform == Platform::Kubernetes {
             assert_eq!((required, &security.se_linux_options), (None, &None), "{name}");
             return;
         }
@@ -155,7 +155,7 @@ fn n048_constraints_and_pods_agree() {
         let kind = if custom { "rte.process" } else { "container_device_plugin_t" };
         let options = json!({ "type": kind, "level": "s0" });
         assert_eq!(serde_json::to_value(&security.se_linux_options).unwrap(), options, "{name}");
-        let all = wanted(world);
+        let all = wanted(cluster);
         let constraints: Vec<&Value> = all
             .iter()
             .filter(|one| one.object.kind().kind == "SecurityContextConstraints")
@@ -186,7 +186,7 @@ fn kind_of(volume: &k8s_openapi::api::core::v1::Volume) -> String {
 /// B-03: with the verb that the exporter uses, and no other; with what the Go exporter uses if that is what runs.
 #[test]
 fn b03_roles_are_those_of_the_exporter_that_runs() {
-    for (image, cluster, own) in [
+    for (image, cluster_rules, own) in [
         ("", "noderesourcetopologies: get list watch create patch", "pods: get; pods/status: patch"),
         (
             "example.com/other:1",
@@ -194,15 +194,15 @@ fn b03_roles_are_those_of_the_exporter_that_runs() {
             "pods: get; pods/status: patch; pods: get; pods/status: update",
         ),
     ] {
-        let mut world = world(Platform::OpenShift);
-        world.place.exporter_image_restricted = false;
-        ask(&mut world, &json!({ "imageSpec": image }));
+        let mut cluster = cluster(Platform::OpenShift);
+        cluster.environment.exporter_image_restricted = false;
+        ask(&mut cluster, &json!({ "imageSpec": image }));
         let find = |kind: &str| {
-            let all = wanted(&world);
+            let all = wanted(&cluster);
             all.into_iter().find(|one| one.object.kind().kind == kind).unwrap().object.body().clone()
         };
         let role: ClusterRole = serde_json::from_value(find("ClusterRole")).unwrap();
-        assert_eq!(api::rbac::show(&role.rules.unwrap()), cluster, "{image:?}");
+        assert_eq!(api::rbac::show(&role.rules.unwrap()), cluster_rules, "{image:?}");
         let role: Role = serde_json::from_value(find("Role")).unwrap();
         assert_eq!(api::rbac::show(&role.rules.unwrap()), own, "{image:?}");
     }
@@ -216,14 +216,14 @@ fn n030_to_n033_u020_tolerations() {
     for (name, given) in
         [("N030", json!(null)), ("E17", json!([])), ("N031 N032 U020", some), ("N033", json!(null))]
     {
-        let mut world = world(Platform::OpenShift);
-        ask(&mut world, &one_group(&json!({ "tolerations": given })));
+        let mut cluster = cluster(Platform::OpenShift);
+        ask(&mut cluster, &one_group(&json!({ "tolerations": given })));
         let wanted: Vec<Toleration> = serde_json::from_value(given).unwrap_or_default();
-        assert_eq!(pod(&set(&world, "worker")).tolerations.unwrap_or_default(), wanted, "{name}");
+        assert_eq!(pod(&set(&cluster, "worker")).tolerations.unwrap_or_default(), wanted, "{name}");
     }
 }
 
-/// N048: everything, in the order in which it is made; B-30: the Service, for which the certificate is made, before the pods.
+/// N048: all objects, in the order in which they are made; B-30: the certificate's Service comes before the pods.
 #[test]
 fn n048_all_objects_in_their_order() {
     let shared = [
@@ -241,16 +241,16 @@ fn n048_all_objects_in_their_order() {
         "SecurityContextConstraints resource-topology-exporter-v2",
     ];
     for platform in PLATFORMS {
-        let mut world = world(platform);
-        ask(&mut world, &one_group(&json!({})));
+        let mut cluster = cluster(platform);
+        ask(&mut cluster, &one_group(&json!({})));
         let mut all = vec!["CustomResourceDefinition noderesourcetopologies.topology.node.k8s.io"];
         all.extend(shared);
         if platform.is_openshift() {
             all.extend(constraints);
         }
         all.extend(["Service numaresources-rte-metrics-service", "DaemonSet numaresourcesoperator-worker"]);
-        assert_eq!(names(&world), all, "{platform}");
-        for one in wanted(&world) {
+        assert_eq!(names(&cluster), all, "{platform}");
+        for one in wanted(&cluster) {
             let owners = one.object.body()["metadata"]["ownerReferences"].clone();
             let shared = one.treatment == Treatment::Share;
             assert_eq!(shared, one.object.kind().kind == "CustomResourceDefinition");
@@ -265,27 +265,28 @@ fn n048_all_objects_in_their_order() {
 
 /// U017: what no group wants any more is not among what is wanted; what is done about it is the engine's.
 #[test]
-fn u017_what_no_group_wants() {
-    let mut world = world(Platform::OpenShift);
+fn u017_objects_without_a_group() {
+    let mut cluster = cluster(Platform::OpenShift);
     ask(
-        &mut world,
+        &mut cluster,
         &json!({ "nodeGroups": [{ "poolName": "worker", "annotations": { POLICY: "custom" } }] }),
     );
-    assert_eq!(names(&world).iter().filter(|name| name.contains("-worker")).count(), 2);
-    ask(&mut world, &one_group(&json!({})));
-    assert_eq!(names(&world).iter().filter(|name| name.contains("-worker")).count(), 1);
+    assert_eq!(names(&cluster).iter().filter(|name| name.contains("-worker")).count(), 2);
+    ask(&mut cluster, &one_group(&json!({})));
+    assert_eq!(names(&cluster).iter().filter(|name| name.contains("-worker")).count(), 1);
 }
 
-/// B-23: selectors of several pools do not overlap; one that is there, which cannot be changed, is kept if it selects our pods.
+/// B-23: selectors of pools do not overlap; an existing one, which cannot be changed, stays if it selects our pods.
 #[test]
 fn b23_selectors() {
-    let mut world = world(Platform::OpenShift);
-    ask(&mut world, &groups(&["worker", "infra"], &json!({})));
-    let selector =
-        |world: &World, pool: &str| serde_json::to_value(set(world, pool).spec.unwrap().selector).unwrap();
+    let mut cluster = cluster(Platform::OpenShift);
+    ask(&mut cluster, &groups(&["worker", "infra"], &json!({})));
+    let selector = |cluster: &ClusterState, pool: &str| {
+        serde_json::to_value(set(cluster, pool).spec.unwrap().selector).unwrap()
+    };
     let new = |pool: &str| json!({ "matchLabels": { "name": "resource-topology", "nodegroup.nodetopology.openshift.io/machineconfigpool": pool } });
-    assert_eq!(selector(&world, "worker"), new("worker"));
-    assert_eq!(selector(&world, "infra"), new("infra"));
+    assert_eq!(selector(&cluster, "worker"), new("worker"));
+    assert_eq!(selector(&cluster, "infra"), new("infra"));
     let old = json!({ "matchLabels": { "name": "resource-topology" } });
     for (live, wanted) in [
         (old.clone(), old),
@@ -298,24 +299,24 @@ fn b23_selectors() {
             namespace: Some(NAMESPACE.to_owned()),
             name: set_name("worker"),
         };
-        world.live.insert(key, json!({ "spec": { "selector": live } }));
-        assert_eq!(selector(&world, "worker"), wanted, "{live}");
+        cluster.observed.insert(key, json!({ "spec": { "selector": live } }));
+        assert_eq!(selector(&cluster, "worker"), wanted, "{live}");
     }
 }
 
 /// B-22: a pool's own labels, expressions, and no node of a pool that comes before.
 #[test]
 fn b22_nodes() {
-    let mut world = world(Platform::OpenShift);
-    world.pools.insert("master".to_owned(), pool("master"));
-    world.pools.get_mut("infra").unwrap().node_selector = serde_json::from_value(json!({
+    let mut cluster = cluster(Platform::OpenShift);
+    cluster.pools.insert("master".to_owned(), pool("master"));
+    cluster.pools.get_mut("infra").unwrap().node_selector = serde_json::from_value(json!({
         "matchLabels": { "node-role.kubernetes.io/infra": "" },
         "matchExpressions": [{ "key": "zone", "operator": "In", "values": ["a", "b"] }],
     }))
     .ok();
-    ask(&mut world, &groups(&["worker", "infra"], &json!({})));
+    ask(&mut cluster, &groups(&["worker", "infra"], &json!({})));
     let nodes = |pool_name: &str| {
-        let pod = pod(&set(&world, pool_name));
+        let pod = pod(&set(&cluster, pool_name));
         let affinity = pod.affinity.unwrap().node_affinity.unwrap();
         let terms = affinity.required_during_scheduling_ignored_during_execution.unwrap().node_selector_terms;
         let expression = |one: &k8s_openapi::api::core::v1::NodeSelectorRequirement| {
@@ -345,26 +346,27 @@ fn b22_nodes() {
     );
 }
 
-/// N010, B-30: pods are replaced when their configuration changes, once: the configuration that is planned counts, not the one that is there.
+/// N010, B-30: pods are replaced once when their configuration changes: the planned configuration counts.
 #[test]
 fn n010_b30_pods_follow_their_configuration() {
-    let mut world = world(Platform::OpenShift);
-    let hash = |world: &World| {
-        let annotations = set(world, "worker").spec.unwrap().template.metadata.unwrap().annotations.unwrap();
+    let mut cluster = cluster(Platform::OpenShift);
+    let hash = |cluster: &ClusterState| {
+        let annotations =
+            set(cluster, "worker").spec.unwrap().template.metadata.unwrap().annotations.unwrap();
         annotations["configmap.hash"].clone()
     };
-    ask(&mut world, &one_group(&json!({})));
-    let config = |world: &World| crate::kubeletconfig::config(world, "worker");
-    let wanted = |world: &World| {
-        config(world).map_or_else(String::new, |text| deployer::manifests::pod::config_hash(&text).1)
+    ask(&mut cluster, &one_group(&json!({})));
+    let config = |cluster: &ClusterState| crate::kubeletconfig::config(cluster, "worker");
+    let wanted = |cluster: &ClusterState| {
+        config(cluster).map_or_else(String::new, |text| deployer::manifests::pod::config_hash(&text).1)
     };
-    assert_eq!((hash(&world).as_str(), wanted(&world).as_str()), ("", ""), "nothing is known");
+    assert_eq!((hash(&cluster).as_str(), wanted(&cluster).as_str()), ("", ""), "nothing is known");
     let mut spec = one_group(&json!({}));
     spec["podExcludes"] = json!([{ "namespace": "kube-*", "name": "*" }]);
-    ask(&mut world, &spec);
-    let before = hash(&world);
-    assert_eq!(before, wanted(&world));
+    ask(&mut cluster, &spec);
+    let before = hash(&cluster);
+    assert_eq!(before, wanted(&cluster));
     assert!(!before.is_empty());
-    round(&mut world);
-    assert_eq!(hash(&world), before, "the ConfigMap that is there plays no part");
+    round(&mut cluster);
+    assert_eq!(hash(&cluster), before, "the ConfigMap that is there plays no part");
 }

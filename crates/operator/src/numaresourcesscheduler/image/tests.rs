@@ -10,7 +10,7 @@ fn own() -> Image {
 
 /// A020: which digests are trusted, and how many lines are warned about.
 #[test]
-fn lists_and_variables_say_what_is_trusted() {
+fn lists_and_variables_name_the_trusted_images() {
     let [a, b, c, d] = ['a', 'b', 'c', 'd'].map(digest);
     let list = format!(
         r#"{{"current_channel": ["{a}", "{b}"], "prev_channel_last": "{c}", "eus_channel_last": "", "more": 1}}"#
@@ -42,7 +42,7 @@ fn lists_and_variables_say_what_is_trusted() {
 }
 
 #[test]
-fn the_list_in_the_program_can_be_read_and_a_broken_one_is_told() {
+fn the_built_in_list_is_valid_and_an_invalid_one_is_an_error() {
     let (trusted, warnings) = trust(EMBEDDED_DIGESTS, None, None, &Image::default()).unwrap();
     assert_eq!((trusted, warnings), (Some(Trust::default()), vec![]));
     let error = trust("[", None, None, &own()).unwrap_err().to_string();

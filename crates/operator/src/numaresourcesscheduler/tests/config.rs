@@ -2,17 +2,17 @@
 
 use super::*;
 
-/// U023: the whole file, to the byte; keys are sorted, so that it is the same whoever writes it.
+/// U023: the whole file, to the byte; keys are sorted, so every writer gives the same text.
 #[test]
 fn the_whole_file_is_the_go_operators() {
-    let world = asking(|spec| {
+    let cluster = asking(|spec| {
         spec.image_spec = digest('a');
         spec.scheduler_name = "numa".to_owned();
         spec.preemption_mode = Some(Switch::Enabled);
         spec.scoring_strategy = Some(scoring(ScoringStrategyType::BalancedAllocation, &[("cpu", 10)]));
     });
     assert_eq!(
-        text(&world),
+        text(&cluster),
         r#"apiVersion: kubescheduler.config.k8s.io/v1
 kind: KubeSchedulerConfiguration
 leaderElection:
@@ -177,7 +177,7 @@ const SPEC: &[Row] = &[
 ];
 
 #[test]
-fn every_field_has_its_place_in_the_file() {
+fn every_field_is_in_the_file() {
     for (name, change, there, absent) in SPEC {
         let text = text(&asking(change));
         let lines: Vec<&str> = text.lines().map(str::trim).collect();
@@ -195,16 +195,16 @@ fn every_field_has_its_place_in_the_file() {
 #[test]
 fn our_own_scheduler_starts_with_every_file() {
     for (name, change, ..) in SPEC {
-        let mut world = asking(change);
-        the_one(&mut world).spec.image_spec.clear();
-        match desired(&world) {
+        let mut cluster = asking(change);
+        the_one(&mut cluster).spec.image_spec.clear();
+        match desired(&cluster) {
             Desired::Objects(_) => {
-                let file = SchedulerConfig::parse(&text(&world)).unwrap();
+                let file = SchedulerConfig::parse(&text(&cluster)).unwrap();
                 let settings = scheduler::config::settings(&file, 1).unwrap();
                 assert!(settings.profiles[0].numa.is_some(), "{name}");
             }
             Desired::Keep => {
-                let status = status_of(&world);
+                let status = status_of(&cluster);
                 let degraded = condition(&status, "Degraded");
                 assert_eq!(
                     (*name, degraded.reason.as_str()),
@@ -222,7 +222,7 @@ fn our_own_scheduler_starts_with_every_file() {
 
 /// B-35: what no scheduler takes is refused before one crashes on it.
 #[test]
-fn what_no_scheduler_takes_is_refused() {
+fn configurations_that_no_scheduler_accepts_are_refused() {
     type Row = (fn(&mut Spec), &'static str);
     let table: [Row; 3] = [
         (
@@ -239,9 +239,9 @@ fn what_no_scheduler_takes_is_refused() {
         ),
     ];
     for (change, wanted) in table {
-        let world = asking(change);
-        assert_eq!(desired(&world), Desired::Keep);
-        let status = status_of(&world);
+        let cluster = asking(change);
+        assert_eq!(desired(&cluster), Desired::Keep);
+        let status = status_of(&cluster);
         let degraded = condition(&status, "Degraded");
         assert_eq!(
             (degraded.status.as_str(), degraded.reason.as_str()),
@@ -267,24 +267,24 @@ fn the_informer_is_as_asked_for_or_as_the_cluster_needs_it() {
         (Platform::OpenShift, Some("4.19.0"), Some(Shared), Shared),
     ];
     for (platform, version, asked, effective) in table {
-        let mut world = asking(|spec| {
+        let mut cluster = asking(|spec| {
             spec.scheduler_informer = asked;
             spec.replicas = Some(0);
         });
-        world.place.platform = platform;
-        world.place.version = version.map(|version| version.parse().unwrap());
+        cluster.environment.platform = platform;
+        cluster.environment.version = version.map(|version| version.parse().unwrap());
         let word = if effective == Shared { "informerMode: Shared" } else { "informerMode: Dedicated" };
         let case = format!("{platform} {version:?} {asked:?}");
-        assert!(text(&world).contains(word), "{case}");
+        assert!(text(&cluster).contains(word), "{case}");
         let active = if effective == Dedicated { "True" } else { "False" };
-        assert_eq!(condition(&status_of(&world), "DedicatedInformerActive").status, active, "{case}");
+        assert_eq!(condition(&status_of(&cluster), "DedicatedInformerActive").status, active, "{case}");
     }
 }
 
-/// B-17, A009, A010: what is taken back is as if it had never been, and filling in what is absent changes nothing that is asked.
+/// B-17, A009, A010: a withdrawn field leaves no trace, and defaults change nothing that is requested.
 #[test]
-fn nothing_is_remembered() {
-    let plain = world();
+fn former_requests_are_forgotten() {
+    let plain = cluster();
     let asked = asking(|spec| {
         spec.scheduler_name = "x".to_owned();
         spec.scoring_strategy = Some(scoring(ScoringStrategyType::MostAllocated, &[("cpu", 3)]));

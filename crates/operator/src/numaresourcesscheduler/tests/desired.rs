@@ -5,7 +5,7 @@ use super::*;
 /// S006
 #[test]
 fn the_objects_have_the_go_operators_names() {
-    let wanted = wanted(&world());
+    let wanted = wanted(&cluster());
     let names: Vec<String> = wanted.iter().map(|one| one.object.to_string()).collect();
     assert_eq!(
         names,
@@ -33,14 +33,14 @@ fn the_objects_have_the_go_operators_names() {
 /// B-27: no name limits a `create`, and nothing of the lease is in the ClusterRole.
 #[test]
 fn rights_are_what_the_scheduler_needs() {
-    let rules = |world: &World, kind: &str, name: &str| {
-        let role = body(world, kind, name);
+    let rules = |cluster: &ClusterState, kind: &str, name: &str| {
+        let role = body(cluster, kind, name);
         serde_json::from_value(role["rules"].clone()).map(|rules: Vec<_>| api::rbac::show(&rules)).unwrap()
     };
-    let (go, own) = (world(), asking(|spec| spec.image_spec.clear()));
-    for world in [&go, &own] {
+    let (go, own) = (cluster(), asking(|spec| spec.image_spec.clear()));
+    for cluster in [&go, &own] {
         assert_eq!(
-            rules(world, "Role", "topology-aware-scheduler-leader-elect"),
+            rules(cluster, "Role", "topology-aware-scheduler-leader-elect"),
             "leases: create; leases[numa-scheduler-leader]: get update"
         );
     }
@@ -62,7 +62,7 @@ fn rights_are_what_the_scheduler_needs() {
 /// S011, S024, S028, and what else the Go operator's Deployment has.
 #[test]
 fn the_deployment_is_the_go_operators() {
-    let live = deployment(&world());
+    let live = deployment(&cluster());
     let spec = &live["spec"]["template"]["spec"];
     assert_eq!(live["spec"]["replicas"], 3);
     assert_eq!(live["spec"]["selector"], json!({ "matchLabels": { "app": "secondary-scheduler" } }));
@@ -87,7 +87,7 @@ fn the_deployment_is_the_go_operators() {
         { "name": "runpfpstatus", "emptyDir": { "medium": "Memory", "sizeLimit": "64Mi" } },
     ]);
     assert_eq!(spec["volumes"], volumes);
-    let container = container(&world());
+    let container = container(&cluster());
     assert_eq!(container["name"], "secondary-scheduler");
     assert_eq!(container["command"], json!(["/bin/kube-scheduler"]));
     assert_eq!(container["args"], json!(["--config=/etc/kubernetes/config.yaml", "-v=2"]));
@@ -100,19 +100,19 @@ fn the_deployment_is_the_go_operators() {
 /// S012
 #[test]
 fn another_configuration_makes_the_pods_anew() {
-    let hash = |world: &World| {
-        let hash = &deployment(world)["spec"]["template"]["metadata"]["annotations"]["configmap.hash"];
+    let hash = |cluster: &ClusterState| {
+        let hash = &deployment(cluster)["spec"]["template"]["metadata"]["annotations"]["configmap.hash"];
         hash.as_str().unwrap().to_owned()
     };
     let other = asking(|spec| spec.scheduler_name = "x".to_owned());
-    assert!(!hash(&world()).is_empty());
-    assert_eq!(hash(&world()), hash(&world()));
-    assert_ne!(hash(&world()), hash(&other));
+    assert!(!hash(&cluster()).is_empty());
+    assert_eq!(hash(&cluster()), hash(&cluster()));
+    assert_ne!(hash(&cluster()), hash(&other));
 }
 
 /// S015
 #[test]
-fn dumps_are_written_unless_they_are_not_wanted() {
+fn dumps_are_written_unless_disabled() {
     for (asked, dumps) in [
         (None, true),
         (Some(CacheResyncDebug::Disabled), false),
@@ -138,17 +138,17 @@ fn resources_are_reserved_when_asked_for() {
         (Some("Guaranteed"), &requests),
         (Some("guaranteed"), &both),
     ] {
-        let mut world = world();
+        let mut cluster = cluster();
         let asked_for = asked.map(|value| (keys::SCHEDULER_QOS.to_owned(), value.to_owned()));
-        the_one(&mut world).metadata.annotations = Some(asked_for.into_iter().collect());
-        assert_eq!(&container(&world)["resources"], wanted, "{asked:?}");
+        the_one(&mut cluster).metadata.annotations = Some(asked_for.into_iter().collect());
+        assert_eq!(&container(&cluster)["resources"], wanted, "{asked:?}");
     }
 }
 
 /// S027, and the table of U016.
 #[test]
 fn flags_follow_the_cluster_and_the_level() {
-    let mut world = world();
+    let mut cluster = cluster();
     let tls = |min: &str, suites: &str| {
         Some(TlsProfile { min_version: min.to_owned(), cipher_suites: suites.to_owned() })
     };
@@ -157,8 +157,8 @@ fn flags_follow_the_cluster_and_the_level() {
         (tls("VersionTLS13", ""), json!(["--tls-min-version=VersionTLS13", "--tls-cipher-suites="])),
         (None, json!([])),
     ] {
-        world.tls = profile;
-        let flags = container(&world)["args"].as_array().unwrap()[2..].to_vec();
+        cluster.tls = profile;
+        let flags = container(&cluster)["args"].as_array().unwrap()[2..].to_vec();
         assert_eq!(Value::from(flags), wanted);
     }
     for (level, wanted) in [
@@ -168,8 +168,8 @@ fn flags_follow_the_cluster_and_the_level() {
         (LogLevel::Trace, "-v=6"),
         (LogLevel::TraceAll, "-v=8"),
     ] {
-        the_one(&mut world).spec.log_level = level;
-        assert_eq!(container(&world)["args"][1], wanted);
+        the_one(&mut cluster).spec.log_level = level;
+        assert_eq!(container(&cluster)["args"][1], wanted);
     }
 }
 
@@ -187,13 +187,13 @@ fn the_image_is_the_one_asked_for_or_our_own() {
         (by_tag.clone(), false, Ok(by_tag)),
     ];
     for (asked, checked, wanted) in table {
-        let mut world = asking(|spec| spec.image_spec.clone_from(&asked));
+        let mut cluster = asking(|spec| spec.image_spec.clone_from(&asked));
         if !checked {
-            world.place.trusted_schedulers = None;
+            cluster.environment.trusted_schedulers = None;
         }
         match wanted {
             Ok(image) => {
-                let container = container(&world);
+                let container = container(&cluster);
                 assert_eq!(container["image"], image.as_str());
                 let (pull, ready) =
                     if image == OWN { ("Always".into(), "/readyz") } else { (Value::Null, "/healthz") };
@@ -201,8 +201,8 @@ fn the_image_is_the_one_asked_for_or_our_own() {
                 assert_eq!(container["readinessProbe"]["httpGet"]["path"], ready, "{image}");
             }
             Err(reason) => {
-                assert_eq!(desired(&world), Desired::Keep, "what runs goes on");
-                let status = status_of(&world);
+                assert_eq!(desired(&cluster), Desired::Keep, "what runs goes on");
+                let status = status_of(&cluster);
                 let held = holding(&status).remove(0);
                 assert_eq!(held.0, "Degraded/InvalidSchedulerImage");
                 assert!(held.1.contains(reason), "{}", held.1);
@@ -210,16 +210,20 @@ fn the_image_is_the_one_asked_for_or_our_own() {
         }
     }
     let mut nameless = asking(|spec| spec.image_spec.clear());
-    nameless.place.own = Image::default();
+    nameless.environment.own = Image::default();
     assert_eq!(desired(&nameless), Desired::Keep);
 }
 
 /// One takes no lease, so there are never two; several are replaced while others work.
 #[test]
-fn one_alone_is_never_two() {
+fn a_single_replica_is_replaced_and_never_doubled() {
     for (replicas, surge) in [(0, json!(0)), (1, json!(0)), (2, json!("25%")), (3, json!("25%"))] {
-        let world = asking(|spec| spec.replicas = Some(replicas));
-        assert_eq!(deployment(&world)["spec"]["strategy"]["rollingUpdate"]["maxSurge"], surge, "{replicas}");
-        assert_eq!(text(&world).contains("leaderElect: true"), replicas > 1);
+        let cluster = asking(|spec| spec.replicas = Some(replicas));
+        assert_eq!(
+            deployment(&cluster)["spec"]["strategy"]["rollingUpdate"]["maxSurge"],
+            surge,
+            "{replicas}"
+        );
+        assert_eq!(text(&cluster).contains("leaderElect: true"), replicas > 1);
     }
 }

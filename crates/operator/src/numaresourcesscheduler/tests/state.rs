@@ -4,7 +4,7 @@ use super::*;
 
 /// S002, S023, S030, S031: how many nodes there are, and what is asked for.
 #[test]
-fn nodes_say_how_many_there_can_be() {
+fn nodes_limit_the_replicas() {
     let too_many = "explicitly set replicas count should not be greater than the number of nodes with the role control-plane: ";
     for (nodes, asked, wanted) in [
         (
@@ -18,19 +18,19 @@ fn nodes_say_how_many_there_can_be() {
         (3, Some(3), Ok(3)),
         (2, Some(3), Err(format!("{too_many}3 > 2"))),
     ] {
-        let mut world = asking(|spec| spec.replicas = asked);
-        world.nodes = control_planes(nodes);
+        let mut cluster = asking(|spec| spec.replicas = asked);
+        cluster.nodes = control_planes(nodes);
         match wanted {
             Ok(replicas) => {
-                assert_eq!(deployment(&world)["spec"]["replicas"], replicas);
-                let status = status_of(&world);
+                assert_eq!(deployment(&cluster)["spec"]["replicas"], replicas);
+                let status = status_of(&cluster);
                 assert_eq!(holding(&status)[0].0, "Progressing/DeploymentIsUpdating");
                 let degraded = condition(&status, "Degraded");
                 assert_eq!((degraded.reason.as_str(), degraded.message.as_str()), ("Degraded", ""));
             }
             Err(message) => {
-                assert_eq!(desired(&world), Desired::Keep);
-                assert_eq!(holding(&status_of(&world))[0], ("Degraded/InternalError".to_owned(), message));
+                assert_eq!(desired(&cluster), Desired::Keep);
+                assert_eq!(holding(&status_of(&cluster))[0], ("Degraded/InternalError".to_owned(), message));
             }
         }
     }
@@ -38,14 +38,14 @@ fn nodes_say_how_many_there_can_be() {
 
 /// S008, S009
 #[test]
-fn the_status_says_what_there_is() {
+fn the_status_reports_existing_objects() {
     for (seconds, nanos) in [(11, 0), (7, 400_000_000)] {
-        let mut world = asking(|spec| {
+        let mut cluster = asking(|spec| {
             spec.cache_resync_period = Some(GoDuration(seconds * 1_000_000_000 + nanos));
             spec.scheduler_name = "x".to_owned();
         });
-        running(&mut world, 3, 3, 3);
-        let found = serde_json::to_value(status_of(&world)).unwrap();
+        running(&mut cluster, 3, 3, 3);
+        let found = serde_json::to_value(status_of(&cluster)).unwrap();
         assert_eq!(found["deployment"], json!({ "namespace": NAMESPACE, "name": "secondary-scheduler" }));
         assert_eq!(found["schedulerName"], "x");
         assert_eq!(found["cacheResyncPeriod"], format!("{seconds}s"));
@@ -86,18 +86,18 @@ fn the_state_is_that_of_the_deployment() {
         ("nothing known", 3, 3, &|live| live["status"] = Value::Null, updating),
     ];
     for (name, updated, available, change, wanted) in table {
-        let mut world = world();
-        running(&mut world, 3, updated, available);
+        let mut cluster = cluster();
+        running(&mut cluster, 3, updated, available);
         let (key, mut live) =
-            world.live.iter().map(|(key, live)| (key.clone(), live.clone())).next().unwrap();
+            cluster.observed.iter().map(|(key, live)| (key.clone(), live.clone())).next().unwrap();
         change(&mut live);
-        world.live.insert(key, live);
-        let held = holding(&status_of(&world));
+        cluster.observed.insert(key, live);
+        let held = holding(&status_of(&cluster));
         let held: Vec<&str> = held.iter().map(|(held, _)| held.as_str()).collect();
         assert_eq!(held, [wanted, &["DedicatedInformerActive/DedicatedInformerActive"]].concat(), "{name}");
     }
-    let mut none = world();
-    none.live = ObservedObjects::default();
+    let mut none = cluster();
+    none.observed = ObservedObjects::default();
     assert_eq!(holding(&status_of(&none))[0].0, "Progressing/DeploymentIsUpdating");
     // E27
     let mut off = asking(|spec| spec.replicas = Some(0));
@@ -108,8 +108,8 @@ fn the_state_is_that_of_the_deployment() {
 /// B-26: a condition that an older operator did not write comes; others' stay; times change when something turns.
 #[test]
 fn conditions_that_are_missing_come_back() {
-    let mut world = world();
-    running(&mut world, 3, 3, 3);
+    let mut cluster = cluster();
+    running(&mut cluster, 3, 3, 3);
     let before = jiff::Timestamp::UNIX_EPOCH;
     let of = |name: &str, status: &str| Condition {
         type_: name.to_owned(),
@@ -119,13 +119,13 @@ fn conditions_that_are_missing_come_back() {
         observed_generation: None,
         last_transition_time: Time(before),
     };
-    the_one(&mut world).status.conditions = vec![
+    the_one(&mut cluster).status.conditions = vec![
         of("Available", "True"),
         of("Upgradeable", "True"),
         of("Progressing", "True"),
         of("Degraded", "False"),
     ];
-    let found = status_of(&world);
+    let found = status_of(&cluster);
     let names: Vec<&str> = found.conditions.iter().map(|condition| condition.type_.as_str()).collect();
     assert_eq!(names, ["Available", "Upgradeable", "Progressing", "Degraded", "DedicatedInformerActive"]);
     let time = |name: &str| condition(&found, name).last_transition_time.0;
@@ -137,23 +137,23 @@ fn conditions_that_are_missing_come_back() {
 }
 
 #[test]
-fn what_could_not_be_done_is_told() {
-    let mut world = world();
-    running(&mut world, 3, 3, 3);
+fn failures_are_reported() {
+    let mut cluster = cluster();
+    running(&mut cluster, 3, 3, 3);
     let done = Outcome { errors: vec!["b".to_owned(), "a".to_owned()], ..Outcome::default() };
-    let (_, found) = status(&world, &done, now()).remove(0);
+    let (_, found) = status(&cluster, &done, now()).remove(0);
     assert_eq!(holding(&found)[0], ("Degraded/InternalError".to_owned(), "a\nb".to_owned()));
 }
 
 /// Without anybody who asks nothing is wanted; what is paused or leaves stays as it is, and nothing is said of it.
 #[test]
-fn it_is_left_alone_when_it_should_be() {
-    let mut none = world();
+fn paused_objects_stay_as_they_are() {
+    let mut none = cluster();
     none.schedulers.clear();
     assert_eq!(desired(&none), Desired::Nothing);
     assert_eq!(status(&none, &Outcome::default(), now()), []);
 
-    let mut paused = world();
+    let mut paused = cluster();
     let pause = |value: &str| Some([(keys::PAUSE.to_owned(), value.to_owned())].into());
     the_one(&mut paused).metadata.annotations = pause(keys::ENABLED);
     assert_eq!(desired(&paused), Desired::Keep);
@@ -161,7 +161,7 @@ fn it_is_left_alone_when_it_should_be() {
     the_one(&mut paused).metadata.annotations = pause("Enabled");
     assert!(matches!(desired(&paused), Desired::Objects(_)));
 
-    let mut leaving = world();
+    let mut leaving = cluster();
     the_one(&mut leaving).metadata.deletion_timestamp = Some(Time(now()));
     assert_eq!(desired(&leaving), Desired::Keep);
     assert_eq!(status(&leaving, &Outcome::default(), now()), []);
@@ -169,20 +169,20 @@ fn it_is_left_alone_when_it_should_be() {
 
 /// One of another name, which the old version of the API may have let in, is told so, and changes nothing.
 #[test]
-fn only_one_name_counts() {
-    let mut world = world();
-    let mut other = world.schedulers[keys::SCHEDULER].clone();
+fn only_one_name_is_accepted() {
+    let mut cluster = cluster();
+    let mut other = cluster.schedulers[keys::SCHEDULER].clone();
     other.metadata.name = Some("other".to_owned());
     other.spec.scheduler_name = "other".to_owned();
-    world.schedulers.insert("other".to_owned(), other);
-    assert!(!text(&world).contains("other"));
-    let all = status(&world, &Outcome::default(), now());
+    cluster.schedulers.insert("other".to_owned(), other);
+    assert!(!text(&cluster).contains("other"));
+    let all = status(&cluster, &Outcome::default(), now());
     let [(_, _), (name, found)] = all.as_slice() else { panic!("{all:?}") };
     assert_eq!(name, "other");
     let (held, message) = holding(found).remove(0);
     assert_eq!(held, "Degraded/IncorrectNUMAResourcesSchedulerResourceName");
     assert!(message.contains("incorrect NUMAResourcesScheduler resource name: other"), "{message}");
     assert_eq!(condition(found, "DedicatedInformerActive").status, "Unknown");
-    world.schedulers.remove(keys::SCHEDULER);
-    assert_eq!(desired(&world), Desired::Nothing);
+    cluster.schedulers.remove(keys::SCHEDULER);
+    assert_eq!(desired(&cluster), Desired::Nothing);
 }

@@ -195,7 +195,7 @@ impl<'l> Case<'l> {
         self.modules().get_opt(&self.of(config).name).await.unwrap().map(plain)
     }
 
-    /// Changes a Module as somebody else.
+    /// Changes a Module as another client.
     pub(crate) async fn edit_module(&self, config: &str, patch: &Value) {
         let params = PatchParams { field_manager: Some("somebody".to_owned()), ..PatchParams::default() };
         self.modules().patch(&self.of(config).name, &params, &Patch::Merge(patch)).await.unwrap();
@@ -307,7 +307,7 @@ pub(crate) async fn use_device(client: &Client, namespace: &str, name: &str, nod
     pods.patch_status(name, &PatchParams::default(), &running).await.unwrap();
 }
 
-/// It is gone at once: nobody runs it.
+/// The pod is gone at once: no kubelet runs it.
 pub(crate) async fn leave_device(client: &Client, namespace: &str, name: &str) {
     let pods: Api<Pod> = Api::namespaced(client.clone(), namespace);
     let params = DeleteParams { grace_period_seconds: Some(0), ..DeleteParams::default() };

@@ -1,4 +1,5 @@
-//! Devices by resource claims (DRA): the stock scheduler gives them to pods, and to the controller such pods are users like others.
+//! Devices by resource claims (DRA): the stock scheduler gives them to pods, and to the controller such pods are users
+//! like others.
 
 use deployer::platform::Platform;
 use k8s_openapi::api::core::v1::{Node, Pod};
@@ -96,7 +97,7 @@ fn read<K: DeserializeOwned>(object: Value) -> K {
 }
 
 #[test]
-fn who_has_a_device_by_a_claim_keeps_the_driver() {
+fn a_pod_with_a_claimed_device_keeps_the_driver() {
     play("claims-kept", async |lab: &mut Lab| {
         let case = Case::begin(lab, "claims-kept", 3).await;
         let (of, used) = (case.of("acc"), case.node(1));
@@ -150,7 +151,7 @@ fn who_has_a_device_by_a_claim_keeps_the_driver() {
 
 /// The last look before a driver is touched is one at the API server, and what it finds is known from then on.
 #[test]
-fn a_claim_that_no_watch_has_told_of_counts() {
+fn a_claim_counts_before_any_watch_reports_it() {
     play("claims-unseen", async |lab: &mut Lab| {
         let case = Case::begin(lab, "claims-unseen", 1).await;
         let (of, used) = (case.of("acc"), case.node(0));
@@ -179,7 +180,7 @@ fn a_claim_that_no_watch_has_told_of_counts() {
 }
 
 #[test]
-fn where_there_are_no_resource_claims_nobody_has_one() {
+fn without_resource_claims_no_device_is_in_use() {
     let scenario = Scenario::begin(&PLAYED);
     let Ok(rig) = env::rig() else { return };
     let Some(program) = tholepin() else { return };
@@ -194,7 +195,7 @@ fn where_there_are_no_resource_claims_nobody_has_one() {
         assert!(matches!(error, kube::Error::Api(status) if status.code == 404));
         case.ask("acc", &with_driver()).await;
         case.until_ready("acc", 2).await;
-        // Others are found as ever, and of whoever has something else it is asked whether he has a claim.
+        // Other users are found as before, and for pods with other devices their claims are read.
         let plugin = json!({ "resourceNames": [DEVICE] });
         case.change("acc", &json!({ "devicePlugin": plugin })).await;
         let (used, other) = (case.node(0), case.node(1));

@@ -1,9 +1,10 @@
-//! What people do with DeviceConfigs, nodes and drivers in any order: no node is in two Modules at any moment, drivers are not taken from under
-//! pods, and in the end all is as asked for and nobody writes any more.
+//! What people do with DeviceConfigs, nodes and drivers in any order: no node is in two Modules at any moment, drivers
+//! are not taken from under pods, and in the end all is as asked for and no client writes any more.
 //!
-//! `HISTORIES=200 SEED=7 cargo test -p operator --test it -- histories --nocapture` plays that many, each of `DEEDS` deeds; three of 30 are the
-//! default. Every second one is gentle: pods use devices, and nothing is done that takes a driver from them, which is what must not happen then:
-//! while a pod that uses devices is on a node, KMM is not made to load the driver there in another way.
+//! `HISTORIES=200 SEED=7 cargo test -p operator --test it -- histories --nocapture` plays that many, each of `DEEDS`
+//! deeds; three of 30 are the default. Every second one is gentle: pods use devices, and nothing is done that takes a
+//! driver from them, which is what must not happen then: while a pod that uses devices is on a node, KMM is not made to
+//! load the driver there in another way.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::time::Duration;
@@ -25,7 +26,8 @@ use super::lab::{Lab, configs, objects, play};
 
 /// How long it may take until all is as asked for, after the last deed.
 const SETTLES_WITHIN: Duration = Duration::from_secs(5);
-/// So long a pod may be on its way to a node that was found open, a little less than the controller is told. Whoever takes longer is not looked at.
+/// So long a pod may be on its way to a node that was found open, a little less than the controller is told. A pod that
+/// takes longer is not looked at.
 const ON_THE_WAY: Duration = Duration::from_millis(200);
 /// So long it is waited for a node that takes a pod.
 const SOON: Duration = Duration::from_millis(500);
@@ -93,7 +95,7 @@ impl Deed {
         Self::Unclaim,
     ];
 
-    /// Whether it is asked for by it that a driver goes, whoever uses it.
+    /// Whether it asks that a driver goes, also while pods use it.
     fn is_rough(self) -> bool {
         matches!(self, Self::Leave | Self::Cordon | Self::Down | Self::Spoil | Self::Unclaim | Self::Reboot)
     }
@@ -120,7 +122,7 @@ impl Drop for Crowd<'_> {
 }
 
 #[test]
-fn no_node_is_in_two_modules_at_any_moment_whatever_is_done() {
+fn a_node_is_never_in_two_modules() {
     let (histories, seed) = (number("HISTORIES", 3), number("SEED", 1));
     play("histories", async |lab: &mut Lab| {
         for space in SPACES {
@@ -394,7 +396,7 @@ impl Crowd<'_> {
         format!("{node} {image}")
     }
 
-    /// A Module is changed or deleted by somebody.
+    /// Another client changes or deletes a Module.
     async fn spoil(&mut self) -> String {
         let all = kmm::api(&self.lab.admin, "Module", None).list(&ListParams::default()).await.unwrap().items;
         let Some(one) = all.get(self.pick(all.len())) else { return "none".to_owned() };
@@ -410,7 +412,8 @@ impl Crowd<'_> {
         format!("{space}/{name} {}", done.is_ok())
     }
 
-    /// Pods that use devices come where a driver works and nobody is kept away, a moment after that was seen; and go.
+    /// Pods that use devices come where a driver works and no taint keeps them away, a moment after that was seen; and
+    /// go.
     async fn pods(&mut self, deed: Deed) -> String {
         if deed == Deed::Free {
             let Some((node, pod)) = self.users.pop_first() else { return "nobody".to_owned() };
@@ -536,7 +539,7 @@ impl Crowd<'_> {
     }
 }
 
-/// Whether a driver works on a node, and nobody is kept away.
+/// Whether a driver works on a node, and no taint keeps pods away.
 fn takes_pods(node: &Value) -> bool {
     let labels = &node["metadata"]["labels"];
     let claim = text(&labels[CLAIM]);

@@ -1,6 +1,8 @@
-//! What was on the API server at each moment, from watches: Nodes, Modules, NodeModulesConfigs, DeviceConfigs and Pods in the order of their revisions.
+//! What was on the API server at each moment, from watches: Nodes, Modules, NodeModulesConfigs, DeviceConfigs and Pods
+//! in the order of their revisions.
 //!
-//! In: a client. Out: questions that are asked of every moment. Never: a moment that was missed: a watch that breaks fails the test.
+//! In: a client. Out: questions that are asked of every moment. Never: a moment that was missed: a watch that breaks
+//! fails the test.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::{Arc, Mutex};
@@ -212,7 +214,8 @@ impl Past {
         found
     }
 
-    /// Where KMM was made to load a driver in another way, or no more, at a moment when a pod there used one of these devices; with those pods.
+    /// Where KMM was made to load a driver in another way, or no more, at a moment when a pod there used one of these
+    /// devices; with those pods.
     pub(crate) fn changed_under_pods(&self, devices: &[&str]) -> BTreeMap<String, BTreeSet<String>> {
         let (mut found, mut before) = (BTreeMap::<String, BTreeSet<String>>::new(), BTreeMap::new());
         self.each(|now, moment| {

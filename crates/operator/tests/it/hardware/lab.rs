@@ -1,5 +1,6 @@
-//! A cluster for the controller of DeviceConfigs: KMM's definitions and rules, what it is shipped with, and the operator as a process with
-//! exactly the rights of its account, behind a proxy. One for all scenarios, which come one after the other.
+//! A cluster for the controller of DeviceConfigs: KMM's definitions and rules, what it is shipped with, and the
+//! operator as a process with exactly the rights of its account, behind a proxy. One for all scenarios, which come one
+//! after the other.
 //!
 //! In: what is to be played. Out: a [`Lab`] to play it in. Never: kubelets, controllers of Kubernetes.
 
@@ -56,7 +57,7 @@ pub(crate) fn play(name: &'static str, body: impl AsyncFnOnce(&mut Lab) + Send) 
         })
         .unwrap();
     println!("{name}: {:?}, after {ready:?} for the cluster", began.elapsed() - ready);
-    // Whoever fails does not get here, and the next one has a new cluster.
+    // A failed test does not get here, and the next one has a new cluster.
     *slot = Some(shared);
 }
 
@@ -89,8 +90,8 @@ impl Shared {
     }
 }
 
-/// Makes a cluster one for DeviceConfigs: the objects that the operator is shipped with for them, in their order, but for its
-/// Deployment.
+/// Makes a cluster one for DeviceConfigs: the objects that the operator is shipped with for them, in their order, but
+/// for its Deployment.
 pub(crate) async fn install(client: &Client, platform: Platform) {
     let definition = serde_json::to_string(&api::crd::device_config_crd()).unwrap();
     testkit::cluster::install_crds(client, &definition).await.unwrap();

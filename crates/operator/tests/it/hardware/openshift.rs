@@ -1,5 +1,5 @@
-//! The controller of DeviceConfigs alone on OpenShift: it finds out where it is, lets the pods of a Module be privileged, and serves metrics as
-//! the cluster wants TLS to be, all of it with the rights of its account.
+//! The controller of DeviceConfigs alone on OpenShift: it finds out where it is, lets the pods of a Module be
+//! privileged, and serves metrics as the cluster wants TLS to be, all of it with the rights of its account.
 
 use deployer::platform::Platform;
 use fakes::kmm;

@@ -1,5 +1,5 @@
-//! The ways KMM can go with a driver that is asked for and nothing goes wrong with (K1, K3, K5 to K9, K15, K23 and K24 of our own): what users are told, and in which order
-//! things happen.
+//! The ways KMM can go with a driver that is asked for and nothing goes wrong with (K1, K3, K5 to K9, K15, K23 and K24
+//! of our own): what users are told, and in which order things happen.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -14,11 +14,12 @@ use super::case::{CLAIM, Case, DEVICE, KERNEL, count, is, is_ready, problem, say
 use super::history::History;
 use super::lab::{Lab, play};
 
-/// How many scenarios there are: calls of [`play`], [`super::whole`], [`super::openshift`] and one of [`super::claims`].
+/// How many scenarios there are: calls of [`play`], [`super::whole`], [`super::openshift`] and one of
+/// [`super::claims`].
 pub(crate) const SCENARIOS: usize = 31;
 
 #[test]
-fn k01_a_driver_is_loaded_and_that_is_said_when_it_is_so() {
+fn k01_a_driver_is_loaded_and_reported() {
     play("k01", async |lab: &mut Lab| {
         let case = Case::begin_with(lab, "k01", 3, Stage::S0).await;
         case.ask("acc", &json!({})).await;
@@ -56,7 +57,7 @@ fn k01_a_driver_is_loaded_and_that_is_said_when_it_is_so() {
             "the claim and nothing else"
         );
         assert!(module["metadata"]["ownerReferences"].is_null(), "the garbage collector waits for no pods");
-        // Told once each, and then nobody does anything, another process neither.
+        // Each is reported once; then no process acts, another one neither.
         let events = case.events("acc").await;
         let reconciled = events.iter().filter(|(reason, _)| reason == "Reconciled");
         assert_eq!(reconciled.map(|(_, count)| *count).collect::<Vec<_>>(), [1], "{events:?}");
@@ -78,7 +79,7 @@ fn k01_a_driver_is_loaded_and_that_is_said_when_it_is_so() {
 }
 
 #[test]
-fn k03_a_kernel_without_an_image_is_named_and_stops_nobody() {
+fn k03_a_kernel_without_an_image_is_named_and_blocks_no_other() {
     play("k03", async |lab: &mut Lab| {
         let case = Case::begin(lab, "k03", 2).await;
         case.add_node("k03-odd", "6.8.0-31-generic").await;
@@ -168,7 +169,7 @@ fn k06_a_cordon_is_maintenance_and_no_failure() {
         assert!(case.label(&node, &case.of("acc").ready()).await.is_none(), "it is unloaded meanwhile");
         kmm::cordon(&case.client(), &node, false).await.unwrap();
         case.until_ready("acc", 3).await;
-        // Whoever wants to keep the driver says so.
+        // A user who wants to keep the driver states it.
         let toleration = json!([{ "key": "node.kubernetes.io/unschedulable", "operator": "Exists", "effect": "NoSchedule" }]);
         case.change("acc", &json!({ "tolerations": toleration })).await;
         case.until_ready("acc", 3).await;
@@ -255,7 +256,7 @@ fn k08_a_new_version_comes_to_one_node_after_the_other() {
             case.events("acc").await.iter().find(|(told, _)| told == reason).map(|(_, count)| *count)
         };
         assert_eq!(told(&case, "Upgraded").await, None, "one node is missing");
-        // Whoever ends it was not there when it began.
+        // Another process ends it than began it.
         case.lab.stop().await;
         case.lab.operate().await;
         case.leave_device("user").await;
@@ -285,7 +286,7 @@ fn k08_a_new_version_comes_to_one_node_after_the_other() {
     });
 }
 
-/// A pod that was asked to go and is still there is told of when its time is over, whoever asked it.
+/// A pod that was asked to go and is still there is told of when its time is over, whichever program asked it.
 async fn not_gone(case: &mut Case<'_>, node: &str) {
     let nodes = super::lab::objects(&case.client(), "v1", "Node", None);
     let mut taints = nodes.get(node).await.unwrap().data["spec"]["taints"].clone();
@@ -314,7 +315,7 @@ fn k09_a_deviceconfig_goes_after_its_module() {
         case.kmm.script(|script| script.stuck.extend([case.node(0), case.node(1)]));
         case.use_device("user", &case.node(1)).await;
         case.delete("acc").await;
-        // Whoever has a device is named, and keeps it until he goes.
+        // A pod with a device is named, and keeps it until it ends.
         let now =
             case.until("acc", "it waits", |config| is(config, "Progressing", "True", "WaitingForPods")).await;
         let who = format!("{} by k09/user", case.node(1));
@@ -327,7 +328,7 @@ fn k09_a_deviceconfig_goes_after_its_module() {
         until("that is told", is_told).await;
         case.lab.quiet().await;
         assert!(case.module("acc").await.unwrap()["metadata"]["deletionTimestamp"].is_null());
-        // Nobody comes any more to a node that is free, so that there is an end.
+        // No pod comes to a free node any more, so that there is an end.
         assert_eq!(
             [case.has_cordon_taint(&case.node(0)).await, case.has_cordon_taint(&case.node(1)).await],
             [true, false]
@@ -350,7 +351,7 @@ fn k09_a_deviceconfig_goes_after_its_module() {
             |kind: &str| history.deletion(kind, case.name).unwrap_or_else(|| panic!("{kind} is not gone"));
         assert!(gone("Module") < gone("DeviceConfig"));
         assert!(accounts.get_opt("acc-module-loader").await.unwrap().is_none());
-        // Somebody asks again under the same name.
+        // A user creates it again under the same name.
         case.ask("acc", &json!({ "driverVersion": "3.0" })).await;
         case.until_ready("acc", 2).await;
         case.end().await;
@@ -358,7 +359,7 @@ fn k09_a_deviceconfig_goes_after_its_module() {
 }
 
 #[test]
-fn k11_a_module_that_somebody_spoils_is_made_good() {
+fn k11_a_module_that_another_client_changes_is_repaired() {
     play("k11", async |lab: &mut Lab| {
         let case = Case::begin(lab, "k11", 2).await;
         case.ask("acc", &json!({})).await;
@@ -471,7 +472,7 @@ fn k15_another_image_under_the_same_version_is_progress() {
 
 /// Two ask for the same nodes: the first keeps them, both are told, and when it goes the other gets them.
 #[test]
-fn k16_who_has_a_node_keeps_it_and_both_are_told() {
+fn k16_the_first_claim_of_a_node_stays_and_both_are_told() {
     play("k16", async |lab: &mut Lab| {
         let case = Case::begin(lab, "k16", 3).await;
         case.set_label(&case.node(2), "also", "1".into()).await;
@@ -526,7 +527,7 @@ fn k23_each_version_of_a_driver_has_its_plugins_configuration() {
         });
         case.change("acc", &next).await;
         case.until("acc", "paused", |config| is(config, "Progressing", "True", "Paused")).await;
-        // Whoever knows them was not there before.
+        // The process that knows them was not there before.
         case.lab.stop().await;
         case.lab.operate().await;
         case.lab.quiet().await;
@@ -545,7 +546,7 @@ fn k23_each_version_of_a_driver_has_its_plugins_configuration() {
 
 /// A pod that came unheard keeps its device: pods are looked at once more, behind the cordon taint, before the Module goes.
 #[test]
-fn k24_who_is_on_the_way_when_a_deviceconfig_goes_is_waited_for() {
+fn k24_deletion_waits_for_pods_that_are_being_bound() {
     play("k24", async |lab: &mut Lab| {
         let case = Case::begin(lab, "k24", 1).await;
         case.ask("acc", &with_device(&json!({}))).await;

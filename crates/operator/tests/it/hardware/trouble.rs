@@ -1,4 +1,5 @@
-//! The ways KMM can go wrong (K2, K4, K10, K12 to K14, K17 to K22 of our own): what users are told, that nobody is asked too often, and that it recovers.
+//! The ways KMM can go wrong (K2, K4, K10, K12 to K14, K17 to K22 of our own): what users are told, that the API server
+//! is not asked too often, and that it recovers.
 
 use std::time::Duration;
 
@@ -16,7 +17,7 @@ use super::case::{CLAIM, Case, count, is, is_ready, plain, problem, says};
 use super::lab::{Lab, play};
 
 #[test]
-fn k02_an_image_that_is_nowhere_is_not_ready_and_is_named() {
+fn k02_a_missing_image_is_named() {
     play("k02", async |lab: &mut Lab| {
         let case = Case::begin(lab, "k02", 2).await;
         case.kmm.script(|script| {
@@ -59,7 +60,7 @@ fn k18_a_device_plugin_that_never_starts_is_a_failure() {
 }
 
 #[test]
-fn k04_a_node_where_it_does_not_load_is_named() {
+fn k04_a_node_without_the_driver_is_named() {
     play("k04", async |lab: &mut Lab| {
         let case = Case::begin(lab, "k04", 3).await;
         let node = case.node(1);
@@ -104,7 +105,7 @@ fn k10_a_driver_that_does_not_unload_keeps_its_deviceconfig_and_is_named() {
 }
 
 #[test]
-fn k12_what_kmm_refuses_is_told_and_tried_again_with_patience() {
+fn k12_refusals_of_kmm_are_reported_and_retried_slowly() {
     play("k12", async |lab: &mut Lab| {
         let case = Case::begin(lab, "k12", 1).await;
         let text = "no driver is let in today";
@@ -133,7 +134,7 @@ fn k12_what_kmm_refuses_is_told_and_tried_again_with_patience() {
 }
 
 #[test]
-fn k13_without_kmm_it_says_so_and_goes_on_when_kmm_comes() {
+fn k13_missing_kmm_is_reported_and_awaited() {
     play("k13", async |lab: &mut Lab| {
         let case = Case::begin(lab, "k13", 1).await;
         kmm::uninstall(&case.client()).await.unwrap();
@@ -185,7 +186,7 @@ fn k13_without_kmm_it_says_so_and_goes_on_when_kmm_comes() {
 }
 
 #[test]
-fn k14_a_module_of_somebody_else_is_left_alone() {
+fn k14_a_module_of_another_owner_stays() {
     play("k14", async |lab: &mut Lab| {
         let case = Case::begin(lab, "k14", 1).await;
         let theirs = json!({
@@ -219,7 +220,8 @@ fn k14_a_module_of_somebody_else_is_left_alone() {
     });
 }
 
-/// What the definition of DeviceConfigs cannot see, a policy that comes with it does: there is no room for a Module's name.
+/// What the definition of DeviceConfigs cannot see, a policy that comes with it does: there is no room for a Module's
+/// name.
 #[test]
 fn k17_a_namespace_without_room_for_a_module_is_refused() {
     play("k17", async |lab: &mut Lab| {
@@ -239,7 +241,7 @@ fn k17_a_namespace_without_room_for_a_module_is_refused() {
 
 /// It says why it is still there, and asks ever less often.
 #[test]
-fn k19_what_cannot_be_cleaned_up_is_told_and_tried_again_with_patience() {
+fn k19_failed_cleanup_is_reported_and_retried_slowly() {
     play("k19", async |lab: &mut Lab| {
         let case = Case::begin(lab, "k19", 1).await;
         case.ask("acc", &json!({})).await;
@@ -265,7 +267,7 @@ fn k19_what_cannot_be_cleaned_up_is_told_and_tried_again_with_patience() {
     });
 }
 
-/// Nothing is made that nobody would take away again.
+/// Nothing is made that no program would delete again.
 #[test]
 fn k20_without_its_finalizer_there_is_no_module() {
     play("k20", async |lab: &mut Lab| {
@@ -286,9 +288,10 @@ fn k20_without_its_finalizer_there_is_no_module() {
     });
 }
 
-/// Somebody takes the finalizer by hand while a driver does not unload: what is left waits for the Module, without a question meanwhile.
+/// The finalizer is removed by hand while a driver does not unload: the rest waits for the Module, without calls
+/// meanwhile.
 #[test]
-fn k21_what_a_deviceconfig_leaves_behind_waits_for_its_module() {
+fn k21_leftovers_of_a_deviceconfig_wait_for_its_module() {
     play("k21", async |lab: &mut Lab| {
         let case = Case::begin(lab, "k21", 1).await;
         case.ask("acc", &json!({})).await;
@@ -321,9 +324,9 @@ fn k21_what_a_deviceconfig_leaves_behind_waits_for_its_module() {
     });
 }
 
-/// A policy's refusal has the code of a patch that lost a race, and is none: it is told, and nobody is asked all the time.
+/// A policy's refusal has the code of a patch that lost a race, and is none: it is reported, without a loop of calls.
 #[test]
-fn k22_a_node_that_may_not_be_changed_is_told_and_tried_again_with_patience() {
+fn k22_a_forbidden_change_of_a_node_is_reported_and_retried_slowly() {
     play("k22", async |lab: &mut Lab| {
         let case = Case::begin(lab, "k22", 1).await;
         let node = case.node(0);
@@ -363,7 +366,7 @@ fn k22_a_node_that_may_not_be_changed_is_told_and_tried_again_with_patience() {
     });
 }
 
-/// A policy that lets nobody claim this node, and says so as policies do that name no reason.
+/// A policy that refuses all claims of this node, without a reason.
 fn no_drivers_on(node: &str) -> (Policy, Binding) {
     let policy = json!({
         "metadata": { "name": "k22" },

@@ -1,7 +1,8 @@
-//! Everything at once, on real kubelets: from a DeviceConfig to pods whose devices and CPUs are in one zone, through a new version of the driver,
-//! back to nothing. Only the kernel module is not real.
+//! Everything at once, on real kubelets: from a DeviceConfig to pods whose devices and CPUs are in one zone, through a
+//! new version of the driver, back to nothing. Only the kernel module is not real.
 //!
-//! `PODS=200 cargo test -p operator --test it -- hardware::whole --nocapture` runs that many aligned pods; 8 are the default.
+//! `PODS=200 cargo test -p operator --test it -- hardware::whole --nocapture` runs that many aligned pods; 8 are the
+//! default.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::path::Path;
@@ -127,7 +128,7 @@ impl<'c> Whole<'c> {
         }
     }
 
-    /// What pods there are, and what was said of them, for whoever looks for a mistake.
+    /// The pods and their events, for debugging.
     async fn told(&self) -> Vec<String> {
         let pods: Api<Pod> = Api::namespaced(self.seen.admin.clone(), SPACE);
         let pods = pods.list(&ListParams::default()).await.unwrap();

@@ -1,5 +1,5 @@
-//! What the operator asked for in all scenarios of DeviceConfigs, against what it may: nothing was denied, and there is no right that nothing
-//! used.
+//! What the operator asked for in all scenarios of DeviceConfigs, against what it may: nothing was denied, and there is
+//! no right that nothing used.
 //!
 //! In: audit logs. Out: rights that nothing used. Never: a scenario of its own. It is the last by its name.
 

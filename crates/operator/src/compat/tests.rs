@@ -2,23 +2,17 @@ use deployer::platform::Platform;
 
 use super::*;
 
-fn start(line: &str) -> Start {
+fn start(line: &str) -> Result<Plan, Ending> {
     let words = line.split_whitespace().map(str::to_owned).collect();
     super::start(PROGRAM, words, &|_| None)
 }
 
 fn ending(line: &str) -> Ending {
-    match start(line) {
-        Start::End(ending) => ending,
-        Start::Run(plan) => panic!("{line}: {plan:?}"),
-    }
+    start(line).unwrap_err()
 }
 
 fn plan(line: &str) -> Plan {
-    match start(line) {
-        Start::Run(plan) => *plan,
-        Start::End(ending) => panic!("{line}: {ending:?}"),
-    }
+    start(line).unwrap()
 }
 
 fn settings(line: &str) -> Settings {
@@ -29,28 +23,30 @@ fn settings(line: &str) -> Settings {
 }
 
 #[test]
-fn flags_of_the_peer_become_settings() {
+fn flags_of_the_go_operator_become_settings() {
     let settings = settings(
         "-metrics-bind-address=127.0.0.1:1 --health-probe-bind-address 0 --leader-elect=false --platform OPENSHIFT \
          --platform-version 4.20.0-rc.1 --enable-scheduler=false --enable-mcp-conds-fwd --image-exporter e:1 -v=4",
     );
     assert_eq!((settings.metrics, settings.health), ("127.0.0.1:1".parse().ok(), None));
-    assert!(!settings.leader_elect && !settings.scheduler && settings.told.forward_pool_conditions);
-    assert_eq!(settings.told.given.platform, Some(Platform::OpenShift));
-    assert_eq!(settings.told.exporter_image.as_deref(), Some("e:1"));
+    assert!(!settings.leader_elect && !settings.scheduler && settings.environment.forward_pool_conditions);
+    assert_eq!(settings.environment.platform.unwrap().platform, Some(Platform::OpenShift));
+    assert_eq!(settings.environment.exporter_image.as_deref(), Some("e:1"));
 }
 
 #[test]
-fn without_flags_it_is_as_the_peer_has_it() {
+fn defaults_are_those_of_the_go_operator() {
     let plain = settings("");
-    assert!(plain.leader_elect && plain.scheduler && plain.told.given == PlatformSpec::default());
+    assert!(
+        plain.leader_elect && plain.scheduler && plain.environment.platform == Some(PlatformSpec::default())
+    );
     let ports = [plain.metrics, plain.health].map(|address| address.map(|address| address.port()));
     assert_eq!(ports, [Some(8080), Some(8081)]);
     assert_eq!(settings("-enable-metrics=false").metrics, None);
 }
 
 #[test]
-fn endings_are_the_peers() {
+fn exit_codes_are_those_of_the_go_operator() {
     let version = ending("--version");
     assert_eq!(version.stdout, format!("numaresources-operator {}\n", env!("CARGO_PKG_VERSION")));
     for (line, code) in [
@@ -79,7 +75,7 @@ fn features_have_a_version() {
 }
 
 #[test]
-fn what_has_no_effect_is_said() {
+fn flags_without_effect_are_reported() {
     let said = |line: &str| plan(line).notes.len();
     assert_eq!(said("--platform minikube"), 1);
     assert_eq!(said("--enable-webhooks --webhook-port 1 --enable-http2 --image-scheduler x rest"), 5);
@@ -101,7 +97,7 @@ fn versions_are_shortened() {
 
 /// B-19: the namespace is obeyed, the definition can be had alone, and neither needs a cluster.
 #[test]
-fn what_is_rendered_is_in_the_namespace_asked_for() {
+fn rendered_objects_are_in_the_configured_namespace() {
     let Action::Render(_, given, options) = plan(
         "--render --platform openshift --platform-version 4.20.0 --render-namespace numa --render-image i:1 \
               --render-image-scheduler s:1",

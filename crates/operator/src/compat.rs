@@ -1,8 +1,9 @@
 //! The Go operator's command line.
 //!
-//! In: its flags and variables. Out: the same settings as [`crate::cli`]'s, or what to print and the exit code. Never: a rule.
+//! In: its flags and variables. Out: the same settings as [`crate::cli`]'s, or output and an exit code. Never: a rule
+//! of a controller.
 //!
-//! Flags for what there is no need of here (webhooks, the scheduler's default image) are accepted and said to have no effect.
+//! Flags that are not needed here (webhooks, the scheduler's default image) are accepted with a warning.
 
 pub mod render;
 mod table;
@@ -13,7 +14,7 @@ use std::path::PathBuf;
 use std::process::ExitCode;
 
 use anyhow::Context as _;
-use deployer::detect::{self, PlatformSpec};
+use deployer::detect::{self, ClusterInfo, PlatformSpec};
 use hardware::process::{BINDING, PATIENCE};
 use runtime::client::{Connection, Options};
 use runtime::goflag::{self, FlagSet, KLOG, Outcome, Parsed};
@@ -21,64 +22,52 @@ use runtime::stdout::print;
 use runtime::{http, log};
 use tokio_util::sync::CancellationToken;
 
-use crate::cli::CERTIFICATES;
-use crate::place::Told;
-use crate::process::{self, Controllers, Settings};
+use crate::environment::EnvironmentOptions;
+use crate::process::{self, CERTIFICATES, Controllers, Settings};
 use crate::watch::kubelets::Trust;
 pub use exporter::compat::{Ending, Note};
 use table::FLAGS;
 
-/// Its name.
+/// The name of the program.
 pub const PROGRAM: &str = "numaresources-operator";
-/// How long a question about the cluster may take.
-const QUESTION: std::time::Duration = std::time::Duration::from_secs(15);
+/// The deadline of a call to the cluster.
+const CALL: std::time::Duration = std::time::Duration::from_secs(15);
 
-/// What a command line comes to.
-#[derive(Debug)]
-pub enum Start {
-    /// Print and end.
-    End(Ending),
-    /// Do this.
-    Run(Box<Plan>),
-}
-
-/// What to do.
+/// The action of a command line.
 #[derive(Debug)]
 pub struct Plan {
     action: Action,
     /// As klog's `-v`.
     pub verbosity: u8,
-    /// What the log is to say once there is one.
+    /// Notes for the log, once it is set up.
     pub notes: Vec<Note>,
 }
 
 #[derive(Debug)]
 enum Action {
-    /// Be the operator.
+    /// Run the operator.
     Run(Box<Settings>),
-    /// Print what kind of cluster it is.
+    /// Print the platform.
     Detect(Options, PlatformSpec),
     /// Print manifests.
     Render(Options, PlatformSpec, render::Options),
 }
 
-/// Whether a program of this name is the peer.
+/// Whether a program of this name is the Go operator.
 #[must_use]
 pub fn named(program: &str) -> bool {
     program == PROGRAM
 }
 
 /// Reads the arguments that follow the program's name, which is `program` in the usage text.
-#[must_use]
-pub fn start(program: &str, arguments: Vec<String>, variable: &dyn Fn(&str) -> Option<String>) -> Start {
-    read(program, arguments, variable).unwrap_or_else(Start::End)
-}
-
-fn read(
+///
+/// # Errors
+/// The output and exit code of a command line that needs no plan.
+pub fn start(
     program: &str,
     arguments: Vec<String>,
     variable: &dyn Fn(&str) -> Option<String>,
-) -> Result<Start, Ending> {
+) -> Result<Plan, Ending> {
     let set = FlagSet { program, flags: &[FLAGS, KLOG] };
     let flags = set.parse(arguments).map_err(|outcome| ended(&outcome))?;
     let on = |name: &str| flags.bool(name).unwrap_or(false);
@@ -101,37 +90,36 @@ fn read(
         }
     }
     let mut notes = notes(&flags);
-    let given = given(&flags, &mut notes).map_err(failed)?;
+    let platform = platform(&flags, &mut notes).map_err(failed)?;
     let cluster = Options {
         kubeconfig: text(&flags, "kubeconfig").map(PathBuf::from),
         context: None,
         user_agent: format!("tholepin-operator/{}", env!("CARGO_PKG_VERSION")),
     };
-    let told = told(&flags, given.clone(), variable);
+    let environment = environment(&flags, platform.clone(), variable);
     let action = if on("detect-platform-only") {
-        Action::Detect(cluster, given)
+        Action::Detect(cluster, platform)
     } else if on("render-nrt-crd") {
         return Err(printed(format!("---\n{}", api::crd::NRT_CRD_YAML)));
     } else if on("render") {
-        let options = render_options(&flags, &told);
-        Action::Render(cluster, given, options)
+        Action::Render(cluster, platform, render_options(&flags, &environment))
     } else {
-        Action::Run(Box::new(settings(&flags, told).map_err(failed)?))
+        Action::Run(Box::new(settings(&flags, environment).map_err(failed)?))
     };
     let verbosity = u8::try_from(flags.int("v").unwrap_or(0).max(0)).unwrap_or(u8::MAX);
-    Ok(Start::Run(Box::new(Plan { action, verbosity, notes })))
+    Ok(Plan { action, verbosity, notes })
 }
 
 impl Plan {
-    /// Does it.
+    /// Carries out the plan.
     ///
     /// # Errors
-    /// Where the peer ends with 1.
+    /// Where the Go operator exits with 1.
     pub async fn run(self, level: log::Handle, token: CancellationToken) -> anyhow::Result<ExitCode> {
         match self.action {
             Action::Run(settings) => process::run(*settings, level, token).await?,
             Action::Detect(cluster, given) => {
-                let found = found(&cluster, &given).await?;
+                let found = detect(&cluster, &given).await?;
                 let (platform, version) = (found.platform.get()?, found.version.get()?.to_string());
                 print(&format!("platform={platform} version={}\n", short(&version)))?;
             }
@@ -140,7 +128,7 @@ impl Plan {
                 let (platform, version) = match given {
                     PlatformSpec { platform: Some(platform), version } => (platform, version),
                     given => {
-                        let found = found(&cluster, &given).await?;
+                        let found = detect(&cluster, &given).await?;
                         (*found.platform.get()?, found.version.get().ok().cloned())
                     }
                 };
@@ -151,11 +139,9 @@ impl Plan {
     }
 }
 
-async fn found(cluster: &Options, given: &PlatformSpec) -> anyhow::Result<detect::ClusterInfo> {
-    let client = Connection::open(cluster)
-        .await?
-        .client_with_timeout(QUESTION)
-        .context("cannot talk to the cluster")?;
+async fn detect(cluster: &Options, given: &PlatformSpec) -> anyhow::Result<ClusterInfo> {
+    let client =
+        Connection::open(cluster).await?.client_with_timeout(CALL).context("cannot talk to the cluster")?;
     Ok(detect::cluster(&client, given).await)
 }
 
@@ -164,7 +150,7 @@ fn short(version: &str) -> &str {
     version.split_once('-').map_or(version, |(short, _)| short)
 }
 
-/// What was given and has no effect.
+/// Warnings about flags without effect.
 fn notes(flags: &Parsed) -> Vec<Note> {
     let mut notes = Vec::new();
     for (name, why) in table::WITHOUT_EFFECT {
@@ -178,13 +164,13 @@ fn notes(flags: &Parsed) -> Vec<Note> {
     notes
 }
 
-/// What the user says of the cluster. As with the peer, what is no platform is not said.
-fn given(flags: &Parsed, notes: &mut Vec<Note>) -> anyhow::Result<PlatformSpec> {
+/// The platform of the flags. As with the Go operator, an unknown one is detected instead.
+fn platform(flags: &Parsed, notes: &mut Vec<Note>) -> anyhow::Result<PlatformSpec> {
     let mut given = PlatformSpec::default();
     if let Some(platform) = text(flags, "platform") {
         match platform.parse() {
             Ok(platform) => given.platform = Some(platform),
-            Err(error) => notes.push(Note::Warning(format!("-platform: {error}; the cluster is asked"))),
+            Err(error) => notes.push(Note::Warning(format!("-platform: {error}; it is detected instead"))),
         }
     }
     if let Some(version) = text(flags, "platform-version") {
@@ -193,27 +179,32 @@ fn given(flags: &Parsed, notes: &mut Vec<Note>) -> anyhow::Result<PlatformSpec> 
     Ok(given)
 }
 
-fn told(flags: &Parsed, given: PlatformSpec, variable: &dyn Fn(&str) -> Option<String>) -> Told {
-    Told {
-        given,
+fn environment(
+    flags: &Parsed,
+    platform: PlatformSpec,
+    variable: &dyn Fn(&str) -> Option<String>,
+) -> EnvironmentOptions {
+    let options = EnvironmentOptions {
+        platform: Some(platform),
         exporter_image: text(flags, "image-exporter"),
         forward_pool_conditions: flags.bool("enable-mcp-conds-fwd").unwrap_or(false),
-        ..Told::by_environment(variable)
-    }
+        ..EnvironmentOptions::default()
+    };
+    options.with_variables(variable)
 }
 
-fn render_options(flags: &Parsed, told: &Told) -> render::Options {
+fn render_options(flags: &Parsed, environment: &EnvironmentOptions) -> render::Options {
     render::Options {
-        namespace: text(flags, "render-namespace").unwrap_or_else(|| told.namespace()),
+        namespace: text(flags, "render-namespace").unwrap_or_else(|| environment.namespace()),
         exporter_image: text(flags, "render-image")
-            .or_else(|| told.exporter_image.clone())
-            .unwrap_or_else(|| told.built_in_image.clone()),
+            .or_else(|| environment.exporter_image.clone())
+            .unwrap_or_else(|| environment.built_in_image.clone()),
         scheduler_image: text(flags, "render-image-scheduler").unwrap_or_default(),
         scheduler: flags.bool("enable-scheduler").unwrap_or(true),
     }
 }
 
-fn settings(flags: &Parsed, told: Told) -> anyhow::Result<Settings> {
+fn settings(flags: &Parsed, environment: EnvironmentOptions) -> anyhow::Result<Settings> {
     let listen = |name: &'static str, default: &str| {
         http::address(flags.text(name).unwrap_or(default)).with_context(|| format!("-{name}"))
     };
@@ -224,12 +215,12 @@ fn settings(flags: &Parsed, told: Told) -> anyhow::Result<Settings> {
     Ok(Settings {
         kubeconfig: text(flags, "kubeconfig").map(PathBuf::from),
         context: None,
-        told,
+        environment,
         metrics,
         health: listen("health-probe-bind-address", ":8081")?,
         certificates: PathBuf::from(CERTIFICATES),
         leader_elect: flags.bool("leader-elect").unwrap_or(true),
-        kubelets: Trust::of(None, None, false),
+        kubelets: Trust::default(),
         scheduler: flags.bool("enable-scheduler").unwrap_or(true),
         controllers: Controllers::default(),
         driver_patience: PATIENCE,

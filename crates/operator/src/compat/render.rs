@@ -1,7 +1,8 @@
-//! What the operator would make, without a cluster.
+//! The objects that the operator would make, without a cluster.
 //!
-//! In: a platform, a namespace, images. Out: objects, from the same functions that the controllers use, for a world that is made up: one pool
-//! called worker, one node, and the two objects with nothing in them but that. Never: an owner; in a cluster nobody has that uid.
+//! In: a platform, a namespace, images. Out: objects, from the controllers' functions, for a made-up cluster with one
+//! pool `worker`, one node, and both users' objects with little else in them. Never: an owner, whose UID no cluster
+//! would have.
 
 use std::collections::BTreeMap;
 
@@ -12,20 +13,20 @@ use deployer::platform::{Platform, Version};
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::{LabelSelector, ObjectMeta};
 use objects::Object;
 
-use crate::desired::{Controller, Desired};
+use crate::cluster_state::{ClusterState, Environment, Image, MachineConfigPool, Node};
+use crate::desired::{Controller, Desired, DesiredObject};
 use crate::reconcile::rules::Rules;
-use crate::world::{Image, MachineConfigPool, Node, Place, World};
 
-/// What can be chosen.
+/// The options of rendering.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Options {
-    /// Where everything is that has a namespace.
+    /// The namespace of namespaced objects.
     pub namespace: String,
     /// The exporters' image.
     pub exporter_image: String,
     /// The scheduler's image; empty: the operator's.
     pub scheduler_image: String,
-    /// Whether the scheduler is among it.
+    /// Whether the scheduler is rendered.
     pub scheduler: bool,
 }
 
@@ -43,18 +44,21 @@ pub fn objects(
     version: Option<Version>,
     options: &Options,
 ) -> anyhow::Result<Vec<Object>> {
-    let world = world(platform, version, options);
+    let cluster = sample_cluster(platform, version, options);
     let mut objects = Vec::new();
     for controller in [Controller::NumaResourcesScheduler, Controller::NumaResourcesOperator] {
         if controller == Controller::NumaResourcesScheduler && !options.scheduler {
             continue;
         }
-        let Desired::Objects(wanted) = (Rules::of(controller).desired)(&world) else {
+        let Desired::Objects(wanted) = (Rules::of(controller).desired)(&cluster) else {
             bail!("{}: nothing can be rendered with these images", controller.name());
         };
-        for wanted in wanted {
-            objects.push(disowned(&wanted.object)?);
-        }
+        let without_owner = |one: DesiredObject| {
+            one.object.edited(|body| {
+                body["metadata"].as_object_mut().map(|metadata| metadata.remove("ownerReferences"));
+            })
+        };
+        objects.extend(wanted.into_iter().map(without_owner));
     }
     Ok(objects)
 }
@@ -62,25 +66,17 @@ pub fn objects(
 /// Objects as YAML documents.
 ///
 /// # Errors
-/// When one has no such form.
+/// When an object has no YAML form.
 pub fn text(objects: &[Object]) -> anyhow::Result<String> {
     let each = objects.iter().map(|object| Ok(format!("---\n{}", runtime::yaml::write(object.body())?)));
     each.collect()
 }
 
-fn disowned(object: &Object) -> anyhow::Result<Object> {
-    let mut body = object.body().clone();
-    if let Some(metadata) = body["metadata"].as_object_mut() {
-        metadata.remove("ownerReferences");
-    }
-    Ok(Object::from_value(object.kind().clone(), body)?)
-}
-
-/// The world that is made up.
+/// The state of a made-up cluster.
 #[must_use]
-pub fn world(platform: Platform, version: Option<Version>, options: &Options) -> World {
+pub fn sample_cluster(platform: Platform, version: Option<Version>, options: &Options) -> ClusterState {
     let image = Image { name: options.exporter_image.clone(), ..Image::default() };
-    let mut world = World::new(Place {
+    let mut cluster = ClusterState::new(Environment {
         platform,
         version,
         namespace: options.namespace.clone(),
@@ -108,22 +104,22 @@ pub fn world(platform: Platform, version: Option<Version>, options: &Options) ->
         node_selector: (platform == Platform::Kubernetes).then(|| labelled("kubernetes.io/os", "linux")),
         ..NodeGroup::default()
     }];
-    world.operators.insert(keys::OPERATOR.to_owned(), operator);
+    cluster.operators.insert(keys::OPERATOR.to_owned(), operator);
     let mut scheduler =
         NumaResourcesScheduler { metadata: metadata(keys::SCHEDULER), ..NumaResourcesScheduler::default() };
     scheduler.spec.image_spec.clone_from(&options.scheduler_image);
-    world.schedulers.insert(keys::SCHEDULER.to_owned(), scheduler);
+    cluster.schedulers.insert(keys::SCHEDULER.to_owned(), scheduler);
     let pool = MachineConfigPool {
         machine_config_selector: Some(labelled(keys::LABEL_ROLE, POOL)),
         node_selector: Some(labelled(WORKER_ROLE, "")),
         ..MachineConfigPool::default()
     };
-    world.pools.insert(POOL.to_owned(), pool);
+    cluster.pools.insert(POOL.to_owned(), pool);
     let labels = [CONTROL_PLANE_ROLE, WORKER_ROLE].map(|role| (role.into(), "".into()));
     let node = Node { labels: labels.into(), ready: true, kubelet: None };
-    world.nodes.insert("node".to_owned(), node);
+    cluster.nodes.insert("node".to_owned(), node);
     if platform.is_openshift() {
-        world.tls = Some(crate::tls::intermediate().profile);
+        cluster.tls = Some(crate::tls::intermediate().profile);
     }
-    world
+    cluster
 }

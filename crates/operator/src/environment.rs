@@ -1,145 +1,158 @@
-//! Where and as what the process runs: found out once, at the start.
+//! The environment that the process runs in, detected once at the start.
 //!
-//! In: flags and variables ([`Told`]), the service account's files, an API server. Out: a [`Place`]. Never: a guess about the cluster:
-//! what it does not say is an error. (What our own image is called is a guess where our pod cannot be asked; it is logged.)
-
-use std::path::Path;
+//! In: flags and variables ([`EnvironmentOptions`]), the service account's files, an API server. Out: an
+//! [`Environment`]. Never: a guess about the cluster; what it does not state is an error. Only our own image has a
+//! built-in name, which is used and logged where our pod cannot be read.
 
 use api::numaresources::keys;
 use deployer::detect::{self, ClusterInfo, PlatformSpec};
 use deployer::images::{Images, Pullspec};
+use deployer::options::Options;
 use k8s_openapi::api::core::v1::Pod;
 use kube::{Api, Client};
 use runtime::client;
 use tracing::{info, warn};
 
+use crate::cluster_state::{Environment, Image};
 use crate::numaresourcesscheduler::{EMBEDDED_DIGESTS, TrustError, trust};
-use crate::world::{Image, Place};
 
-/// Where a pod's namespace is written.
+/// The file with a pod's namespace.
 const NAMESPACE_FILE: &str = "/var/run/secrets/kubernetes.io/serviceaccount/namespace";
-/// The namespace where nobody says which; the Go operator's.
+/// The default namespace, the Go operator's.
 pub const NAMESPACE: &str = "numaresources-operator";
 
-/// What flags and variables say.
-#[derive(Clone, Debug, Default, PartialEq)]
-pub struct Told {
-    /// The kind of cluster and its version; what is not here is asked.
-    pub given: PlatformSpec,
-    /// The operator's namespace.
+/// What flags and variables state of the environment. The comments of the first fields are the help of the flags.
+#[derive(Clone, Debug, Default, PartialEq, clap::Args)]
+pub struct EnvironmentOptions {
+    /// Namespace of the operator and of its operands [default: the pod's, else numaresources-operator]
+    #[arg(long, value_name = "NAME", env = "NAMESPACE")]
     pub namespace: Option<String>,
-    /// The pod we run in.
+    /// Name of the operator's own pod, whose image exporters and schedulers get
+    #[arg(long, value_name = "NAME", env = "PODNAME")]
     pub pod: Option<String>,
-    /// The exporters' image.
+    /// Platform instead of the detected one: kubernetes, openshift or hypershift, with its version after a colon
+    #[arg(short = 'P', long, value_name = "KIND[:VERSION]")]
+    pub platform: Option<PlatformSpec>,
+    /// Image of the exporters [default: the operator's own]
+    #[arg(long, value_name = "IMAGE")]
     pub exporter_image: Option<String>,
-    /// What our image is called where our pod cannot be asked.
-    pub built_in_image: String,
-    /// Whether `spec.imageSpec` of a NUMAResourcesOperator is obeyed.
-    pub exporter_image_free: bool,
-    /// What `SCHEDULER_IMAGE_VALIDATION` says of other images of a scheduler.
-    pub scheduler_validation: Option<String>,
-    /// What `SCHEDULER_IMAGE_DIGESTS` says of them.
-    pub scheduler_digests: Option<String>,
-    /// Whether conditions of MachineConfigPools are copied to the status.
+    /// Copy the conditions of MachineConfigPools to the status of the NUMAResourcesOperator
+    #[arg(long)]
     pub forward_pool_conditions: bool,
-    /// The ports behind which API servers are; empty: the usual.
+    /// Port of API servers in network policies; can be repeated [default: 6443 and 443]
+    #[arg(long = "api-server-port", value_name = "PORT")]
     pub api_server_ports: Vec<u16>,
+    /// The name of our own image where our pod cannot be read.
+    #[arg(skip)]
+    pub built_in_image: String,
+    /// Whether `spec.imageSpec` of a NUMAResourcesOperator is allowed.
+    #[arg(skip)]
+    pub exporter_image_free: bool,
+    /// `SCHEDULER_IMAGE_VALIDATION`.
+    #[arg(skip)]
+    pub scheduler_validation: Option<String>,
+    /// `SCHEDULER_IMAGE_DIGESTS`.
+    #[arg(skip)]
+    pub scheduler_digests: Option<String>,
 }
 
-/// Why the place is not known.
+/// Why the environment is not known.
 #[derive(Debug, thiserror::Error)]
 pub enum Error {
-    /// The kind of cluster.
+    /// The platform is not known.
     #[error("cannot find out the platform: {0}")]
     Platform(detect::Error),
-    /// Its version.
+    /// The version is not known.
     #[error("cannot find out the version of the platform: {0}")]
     Version(detect::Error),
-    /// Which schedulers are trusted.
+    /// The trusted schedulers are not known.
     #[error(transparent)]
     Trust(#[from] TrustError),
 }
 
-impl Told {
-    /// What the environment says; flags overwrite it.
+impl EnvironmentOptions {
+    /// The same options with those that environment variables state; flags overwrite these.
     #[must_use]
-    pub fn by_environment(variable: &dyn Fn(&str) -> Option<String>) -> Self {
-        let text = |name: &str| variable(name).filter(|text| !text.is_empty());
+    pub fn with_variables(self, variable: &dyn Fn(&str) -> Option<String>) -> Self {
+        let text =
+            |flag: Option<String>, name| flag.or_else(|| variable(name)).filter(|text| !text.is_empty());
         Self {
-            namespace: text("NAMESPACE"),
-            pod: text("PODNAME"),
+            namespace: text(self.namespace, "NAMESPACE"),
+            pod: text(self.pod, "PODNAME"),
             built_in_image: Images::new(Pullspec::Tag, variable).tholepin,
             exporter_image_free: variable("EXPORTER_IMAGE_RESTRICTION").as_deref() == Some("false"),
             scheduler_validation: variable("SCHEDULER_IMAGE_VALIDATION"),
             scheduler_digests: variable("SCHEDULER_IMAGE_DIGESTS"),
-            ..Self::default()
+            ..self
         }
     }
 
-    /// The namespace: what we were told, else the service account's, else the Go operator's.
+    /// The configured namespace, else the service account's, else the Go operator's.
     #[must_use]
     pub fn namespace(&self) -> String {
-        let file = || std::fs::read_to_string(Path::new(NAMESPACE_FILE)).unwrap_or_default();
+        let file = || std::fs::read_to_string(NAMESPACE_FILE).unwrap_or_default();
         let named = |text: String| Some(text.trim().to_owned()).filter(|text| !text.is_empty());
         self.namespace.clone().or_else(|| named(file())).unwrap_or_else(|| NAMESPACE.to_owned())
     }
 
-    /// The place, from what the cluster has said.
+    /// The environment, from the answers of the cluster and the image of our own pod.
     ///
     /// # Errors
-    /// When it did not say enough.
-    pub fn place(&self, cluster: &ClusterInfo, own: Option<Image>) -> Result<Place, Error> {
+    /// When platform or version are not known, or the list of trusted images cannot be read.
+    pub fn resolve(&self, cluster: &ClusterInfo, own: Option<Image>) -> Result<Environment, Error> {
         let platform = *cluster.platform.get().map_err(Error::Platform)?;
         let version = cluster.version.get().map_err(Error::Version)?.clone();
         let own = own.unwrap_or_else(|| Image { name: self.built_in_image.clone(), ..Image::default() });
-        let ports = &self.api_server_ports;
         let (validation, digests) = (self.scheduler_validation.as_deref(), self.scheduler_digests.as_deref());
         let (trusted_schedulers, warnings) = trust(EMBEDDED_DIGESTS, validation, digests, &own)?;
         warnings.iter().for_each(|warning| warn!("{warning}"));
-        Ok(Place {
+        let exporter_image = self.exporter_image.as_ref().filter(|name| !name.is_empty());
+        let image = Image { name: exporter_image.unwrap_or(&own.name).clone(), ..own.clone() };
+        let ports = Some(self.api_server_ports.clone()).filter(|ports| !ports.is_empty());
+        Ok(Environment {
             platform,
             version: Some(version),
             namespace: self.namespace(),
-            image: exporters(self.exporter_image.as_deref(), &own),
+            image,
             exporter_image_restricted: !self.exporter_image_free,
             trusted_schedulers,
             forward_pool_conditions: self.forward_pool_conditions,
-            api_server_ports: if ports.is_empty() { usual_ports() } else { ports.clone() },
+            api_server_ports: ports.unwrap_or_else(|| Options::default().api_server_ports),
             own,
         })
     }
 }
 
-/// Asks the cluster what we were not told.
+/// Detects what the options do not state.
 ///
 /// # Errors
-/// When it does not say what kind of cluster it is.
-pub async fn find(client: &Client, told: &Told) -> Result<Place, Error> {
-    let cluster = detect::cluster(client, &told.given).await;
-    let own = match &told.pod {
-        Some(pod) => own(client, &told.namespace(), pod).await,
+/// When the cluster does not state its platform or version.
+pub async fn detect(client: &Client, options: &EnvironmentOptions) -> Result<Environment, Error> {
+    let cluster = detect::cluster(client, &options.platform.clone().unwrap_or_default()).await;
+    let own = match &options.pod {
+        Some(pod) => own_image(client, &options.namespace(), pod).await,
         None => None,
     };
-    let place = told.place(&cluster, own)?;
+    let environment = options.resolve(&cluster, own)?;
     info!(
-        platform = %place.platform,
-        version = place.version.as_ref().map(ToString::to_string),
-        namespace = place.namespace,
-        image = place.own.name,
-        exporters = place.image.name,
-        "found out where we run"
+        platform = %environment.platform,
+        version = environment.version.as_ref().map(ToString::to_string),
+        namespace = environment.namespace,
+        image = environment.own.name,
+        exporters = environment.image.name,
+        "detected the environment"
     );
-    Ok(place)
+    Ok(environment)
 }
 
 /// The image of the first container of our own pod.
-async fn own(client: &Client, namespace: &str, pod: &str) -> Option<Image> {
+async fn own_image(client: &Client, namespace: &str, pod: &str) -> Option<Image> {
     let pods: Api<Pod> = Api::namespaced(client.clone(), namespace);
     match pods.get(pod).await {
         Ok(found) => image_of(found),
         Err(error) => {
             let error = client::brief(&error);
-            warn!(namespace, pod, error, "cannot read our own pod; taking our image's built-in name");
+            warn!(namespace, pod, error, "cannot read our own pod; using the built-in name of our image");
             None
         }
     }
@@ -149,17 +162,6 @@ fn image_of(pod: Pod) -> Option<Image> {
     let container = pod.spec?.containers.into_iter().next()?;
     let name = container.image.filter(|name| !name.is_empty())?;
     Some(Image { name, pull_policy: container.image_pull_policy.unwrap_or_default() })
-}
-
-/// The exporters' image: the one we were told, else our own. It is pulled as ours is.
-fn exporters(told: Option<&str>, own: &Image) -> Image {
-    let name = told.filter(|name| !name.is_empty()).unwrap_or(&own.name);
-    Image { name: name.to_owned(), pull_policy: own.pull_policy.clone() }
-}
-
-/// As network policies of the deployer have them.
-fn usual_ports() -> Vec<u16> {
-    deployer::options::Options::default().api_server_ports
 }
 
 /// The leader's lease, in the operator's namespace.
@@ -177,9 +179,10 @@ mod tests {
 
     use super::*;
 
-    fn told(variables: &[(&str, &str)]) -> Told {
+    fn options(variables: &[(&str, &str)]) -> EnvironmentOptions {
         let variables: BTreeMap<_, _> = variables.iter().copied().collect();
-        Told::by_environment(&|name| variables.get(name).map(|value| (*value).to_owned()))
+        EnvironmentOptions::default()
+            .with_variables(&|name| variables.get(name).map(|value| (*value).to_owned()))
     }
 
     fn image(name: &str, pull_policy: &str) -> Image {
@@ -197,12 +200,12 @@ mod tests {
     #[test]
     fn the_exporters_image_is_the_users_else_our_own_else_the_built_in() {
         let check = |user: Option<&str>, own: Option<Image>, built_in: &str, wanted: Image| {
-            let told = Told {
+            let options = EnvironmentOptions {
                 exporter_image: user.map(str::to_owned),
                 built_in_image: built_in.to_owned(),
-                ..Told::default()
+                ..EnvironmentOptions::default()
             };
-            assert_eq!(told.place(&cluster(), own).unwrap().image, wanted);
+            assert_eq!(options.resolve(&cluster(), own).unwrap().image, wanted);
         };
         let own = || Some(image("own:1", "Always"));
         check(Some("user:1"), own(), "built-in:1", image("user:1", "Always"));
@@ -225,31 +228,32 @@ mod tests {
 
     /// A020 in part; the exporters' switch.
     #[test]
-    fn variables_loosen_rules_by_one_word_only() {
+    fn variables_loosen_rules_only_with_false() {
         for (value, free) in [("false", true), ("False", false), ("0", false), ("", false)] {
-            let told = told(&[("EXPORTER_IMAGE_RESTRICTION", value), ("SCHEDULER_IMAGE_VALIDATION", value)]);
-            let place = told.place(&cluster(), None).unwrap();
-            let loose = (!place.exporter_image_restricted, place.trusted_schedulers.is_none());
+            let options =
+                options(&[("EXPORTER_IMAGE_RESTRICTION", value), ("SCHEDULER_IMAGE_VALIDATION", value)]);
+            let environment = options.resolve(&cluster(), None).unwrap();
+            let loose = (!environment.exporter_image_restricted, environment.trusted_schedulers.is_none());
             assert_eq!(loose, (free, free), "{value}");
         }
-        let strict = told(&[]).place(&cluster(), None).unwrap();
+        let strict = options(&[]).resolve(&cluster(), None).unwrap();
         assert!(strict.trusted_schedulers.is_some() && strict.exporter_image_restricted);
     }
 
     #[test]
-    fn the_namespace_is_told_or_the_peers() {
-        assert_eq!(told(&[("NAMESPACE", "numa")]).namespace(), "numa");
+    fn the_namespace_is_configured_or_the_go_operators() {
+        assert_eq!(options(&[("NAMESPACE", "numa")]).namespace(), "numa");
         // No test runs in a pod.
-        assert_eq!(told(&[("NAMESPACE", "")]).namespace(), NAMESPACE);
+        assert_eq!(options(&[("NAMESPACE", "")]).namespace(), NAMESPACE);
     }
 
     #[test]
-    fn what_the_cluster_does_not_say_is_an_error() {
-        let cluster = ClusterInfo {
+    fn an_unknown_platform_is_an_error() {
+        let unknown = ClusterInfo {
             platform: detect::Detection { given: None, detected: None },
             version: detect::Detection { given: None, detected: None },
         };
-        let error = Told::default().place(&cluster, None).unwrap_err();
+        let error = EnvironmentOptions::default().resolve(&unknown, None).unwrap_err();
         assert_eq!(error.to_string(), "cannot find out the platform: not asked");
     }
 }
