@@ -111,8 +111,8 @@ impl Source {
     }
 
     /// What OLM makes besides the CSV: all of the operator's objects but those that the CSV stands for.
-    pub(crate) fn objects(&self) -> anyhow::Result<Vec<Object>> {
-        let objects = manifests::objects(&self.options).context("making the objects")?;
+    pub(crate) fn objects(&self) -> Vec<Object> {
+        let objects = manifests::objects(&self.options);
         let own = |object: &Object| {
             let account = object.kind().kind == "ServiceAccount";
             let access =
@@ -125,12 +125,12 @@ impl Source {
 }
 
 /// OLM says where things are.
-fn without_namespace(object: Object) -> anyhow::Result<Object> {
-    let (kind, mut body) = (object.kind().clone(), object.body().clone());
+fn without_namespace(object: Object) -> Object {
+    let mut body = object.body().clone();
     if let Some(metadata) = body["metadata"].as_object_mut() {
         metadata.remove("namespace");
     }
-    Ok(Object::from_value(kind, body)?)
+    Object::typed(object.kind().clone(), &body)
 }
 
 /// As operator-sdk names them.

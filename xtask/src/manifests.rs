@@ -68,7 +68,7 @@ pub(crate) fn options(platform: Platform) -> Options {
 pub(crate) fn tree() -> anyhow::Result<Tree> {
     let mut tree = installs(FOLDER, |platform| manifests::objects(&options(platform)))?;
     for platform in Platform::ALL {
-        let samples = manifests::samples::objects(platform).context("making the samples")?;
+        let samples = manifests::samples::objects(platform);
         tree.add_objects(&format!("samples/{}.yaml", word(platform)), &samples)?;
     }
     Ok(tree)
@@ -79,8 +79,8 @@ pub(crate) fn hardware_tree() -> anyhow::Result<Tree> {
     let mut tree = installs(HARDWARE, |platform| {
         hardware::objects(&Options { namespace: hardware::NAMESPACE.to_owned(), ..options(platform) })
     })?;
-    tree.add_objects("samples/deviceconfig.yaml", &hardware::samples::objects()?)?;
-    tree.add_objects("samples/node-policy.yaml", &hardware::samples::policies()?)?;
+    tree.add_objects("samples/deviceconfig.yaml", &hardware::samples::objects())?;
+    tree.add_objects("samples/node-policy.yaml", &hardware::samples::policies())?;
     Ok(tree)
 }
 
@@ -95,14 +95,8 @@ pub(crate) fn files(tree: &Tree, platform: Platform) -> Vec<String> {
 }
 
 /// What is installed on each platform, and the kustomizations for it.
-fn installs(
-    root: &str,
-    objects: impl Fn(Platform) -> Result<Vec<Object>, deployer::manifests::Error>,
-) -> anyhow::Result<Tree> {
-    let mut all = Vec::new();
-    for platform in Platform::ALL {
-        all.push((platform, objects(platform).context("making the objects")?));
-    }
+fn installs(root: &str, objects: impl Fn(Platform) -> Vec<Object>) -> anyhow::Result<Tree> {
+    let all = Platform::ALL.map(|platform| (platform, objects(platform)));
     let everywhere = |object: &Object| {
         all.iter().all(|(_, objects)| objects.iter().any(|other| other.body() == object.body()))
     };

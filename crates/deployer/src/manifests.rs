@@ -8,7 +8,7 @@
 
 use crate::options::{Options, Scheduler, Updater};
 use crate::part::{Component, Part};
-use objects::{Object, object};
+use objects::Object;
 
 pub mod access;
 pub mod controller;
@@ -29,9 +29,6 @@ pub mod text;
 /// Options that have no manifests.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 pub enum Error {
-    /// A value is not an object.
-    #[error(transparent)]
-    Object(#[from] object::Error),
     /// A text that cannot be written, or that its reader would reject.
     #[error("{0}: {1}")]
     Text(String, String),
@@ -84,10 +81,10 @@ pub fn namespaces(options: &Options) -> (&str, &str) {
 
 fn part(options: &Options, component: Component) -> Result<Part, Error> {
     let objects = match component {
-        Component::Api => vec![Object::new(&api::crd::nrt_crd())?],
+        Component::Api => vec![Object::new(&api::crd::nrt_crd())],
         Component::TopologyUpdater => match options.updater.kind {
             Updater::Tholepin => exporter::objects(options)?,
-            Updater::Rte => rte::objects(options)?,
+            Updater::Rte => rte::objects(options),
             Updater::Nfd => nfd::objects(options)?,
         },
         Component::SchedulerPlugin => match options.scheduler.kind {

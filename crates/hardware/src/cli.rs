@@ -87,7 +87,7 @@ fn converted(file: &str, text: &str, format: ManifestFormat) -> anyhow::Result<(
         let title = title(&old);
         let new = convert(&old).with_context(|| format!("{file}: {title}"))?;
         notes.extend(new.notes.iter().map(|note| format!("{title}: {note}")));
-        objects.push(Object::new(&new.object)?);
+        objects.push(Object::new(&new.object));
     }
     if objects.is_empty() {
         bail!("{file}: no object in it: wanted is a DeviceConfig of example.com/v1alpha1");

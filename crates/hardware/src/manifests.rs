@@ -41,50 +41,48 @@ pub fn account(options: &Options) -> ServiceAccountRef<'_> {
 }
 
 /// All objects, in the order of installation.
-///
-/// # Errors
-/// Never in practice.
-pub fn objects(options: &Options) -> Result<Vec<Object>, Error> {
+#[must_use]
+pub fn objects(options: &Options) -> Vec<Object> {
     let mut objects = vec![
-        Object::new(&api::crd::device_config_crd())?,
-        Object::new(&namespace::namespace(PodSecurityLevel::Restricted, options))?,
+        Object::new(&api::crd::device_config_crd()),
+        Object::new(&namespace::namespace(PodSecurityLevel::Restricted, options)),
     ];
     if options.common.critical_quota {
-        objects.push(Object::new(&deployer::manifests::meta::critical_quota(&options.namespace))?);
+        objects.push(Object::new(&deployer::manifests::meta::critical_quota(&options.namespace)));
     }
-    objects.extend(access(options)?);
+    objects.extend(access(options));
     for role in users::roles() {
-        objects.push(Object::new(&role)?);
+        objects.push(Object::new(&role));
     }
     let (names, everywhere) = policy::name_policy();
-    objects.push(Object::new(&names)?);
-    objects.push(Object::new(&everywhere)?);
+    objects.push(Object::new(&names));
+    objects.push(Object::new(&everywhere));
     if options.common.network_policies {
         for policy in network::policies(options, &CONTROLLER.pod_labels(), None) {
-            objects.push(Object::new(&policy)?);
+            objects.push(Object::new(&policy));
         }
     }
-    objects.push(Object::new(&controller::service(options, &CONTROLLER))?);
-    objects.push(Object::new(&controller::deployment(options, &CONTROLLER))?);
+    objects.push(Object::new(&controller::service(options, &CONTROLLER)));
+    objects.push(Object::new(&controller::deployment(options, &CONTROLLER)));
     if options.monitoring {
-        objects.extend(monitoring::objects(options, &CONTROLLER, "tholepin-hardware.rules", alerts())?);
+        objects.extend(monitoring::objects(options, &CONTROLLER, "tholepin-hardware.rules", alerts()));
     }
-    Ok(objects)
+    objects
 }
 
 /// The service account, its roles, and their bindings.
-fn access(options: &Options) -> Result<Vec<Object>, Error> {
+fn access(options: &Options) -> Vec<Object> {
     let account = account(options);
     let rules = rbac::rules(options.common.platform);
     let mut bound = account.with_cluster_role(ROLE);
     bound.metadata.name = Some(ROLE.to_owned());
-    Ok(vec![
-        Object::new(&account.object())?,
-        Object::new(&cluster_role(ROLE, rules.cluster))?,
-        Object::new(&bound)?,
-        Object::new(&role(&options.namespace, ROLE, rules.namespaced))?,
-        Object::new(&account.with_role(&options.namespace, ROLE, ROLE))?,
-    ])
+    vec![
+        Object::new(&account.object()),
+        Object::new(&cluster_role(ROLE, rules.cluster)),
+        Object::new(&bound),
+        Object::new(&role(&options.namespace, ROLE, rules.namespaced)),
+        Object::new(&account.with_role(&options.namespace, ROLE, ROLE)),
+    ]
 }
 
 fn alerts() -> Vec<monitoring::Alert> {

@@ -14,7 +14,6 @@ use api::kmm;
 use k8s_openapi::api::core::v1::{ConfigMap, ServiceAccount, Toleration};
 use k8s_openapi::api::rbac::v1::{RoleBinding, RoleRef, Subject};
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::ObjectMeta;
-use objects::object::Error;
 use objects::{Object, ObjectKind};
 
 use super::claim::Id;
@@ -41,15 +40,13 @@ pub fn plugin_file(version: &str) -> String {
 
 /// The dependencies of the Module: accounts, a role binding, a ConfigMap. `unloads`: KMM will unload a driver with the
 /// account that we made, though the spec names another one now.
-///
-/// # Errors
-/// Never in practice.
+#[must_use]
 pub fn dependencies(
     config: &Config,
     object_names: &ObjectNames,
     environment: &Environment,
     unloads: bool,
-) -> Result<Vec<Object>, Error> {
+) -> Vec<Object> {
     let (object, module) = (&config.object, object_names.module.name.as_str());
     let (mut all, mut accounts) = (Vec::new(), Vec::new());
     if object.spec.service_account_name.is_none() || unloads {
@@ -60,19 +57,19 @@ pub fn dependencies(
         accounts.push(hardware::plugin_account(module));
     }
     for name in &accounts {
-        all.push(Object::new(&ServiceAccount { metadata: meta(config, name), ..ServiceAccount::default() })?);
+        all.push(Object::new(&ServiceAccount { metadata: meta(config, name), ..ServiceAccount::default() }));
     }
     if environment.openshift && !accounts.is_empty() {
-        all.push(Object::new(&binding(config, object_names, &accounts))?);
+        all.push(Object::new(&binding(config, object_names, &accounts)));
     }
     if let Some(text) = plugin_config(object) {
         all.push(Object::new(&ConfigMap {
             metadata: meta(config, &hardware::plugin_config_map(module)),
             data: Some(BTreeMap::from([(plugin_file(&object.spec.driver_version), text)])),
             ..ConfigMap::default()
-        })?);
+        }));
     }
-    Ok(all)
+    all
 }
 
 /// Dependencies of earlier specs that are obsolete. An account that the user names stays, even if we made it.
@@ -113,24 +110,19 @@ pub fn possible_dependencies(object_names: &ObjectNames, environment: &Environme
 }
 
 /// The Module in this version of KMM's API.
-///
-/// # Errors
-/// Never in practice.
+#[must_use]
 pub fn module(
     config: &Config,
     object_names: &ObjectNames,
     environment: &Environment,
     version: &str,
-) -> Result<Object, Error> {
+) -> Object {
     let module = kmm::Module {
         metadata: meta(config, &object_names.module.name),
         spec: spec(&config.object, object_names, environment),
         ..kmm::Module::default()
     };
-    let kind = object_kind(version);
-    let body = serde_json::to_value(&module);
-    let body = body.map_err(|error| Error::NotJson(kind.kind.clone(), error.to_string()))?;
-    Object::from_value(kind, body)
+    Object::typed(object_kind(version), &module)
 }
 
 /// The kind of Modules in a version of KMM's API.

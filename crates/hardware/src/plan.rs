@@ -159,10 +159,6 @@ pub fn plan<'a>(cluster: &'a ClusterState, config: &Config, refused: bool) -> Pl
     }
     let unloads = module::unloads_with_own_account(cluster, config, &object_names);
     let dependencies = desired::dependencies(config, &object_names, &cluster.environment, unloads);
-    let dependencies = dependencies.unwrap_or_else(|error| {
-        plan.state = ConfigState::Invalid(Reason::InvalidSpec, error.to_string());
-        Vec::new()
-    });
     let kept = plan.plugin_files_in_use(cluster, config);
     let is_written = plan.module(cluster, config, &object_names, refused);
     let blocked = matches!(plan.state, ConfigState::ReloadBlocked(_));

@@ -19,10 +19,9 @@ use crate::ObjectKind;
 /// let mut map = ConfigMap::default();
 /// map.metadata.name = Some("config".to_owned());
 /// map.metadata.namespace = Some("numa".to_owned());
-/// let object = Object::new(&map)?.labelled("app", "exporter");
+/// let object = Object::new(&map).labelled("app", "exporter");
 /// assert_eq!(object.to_string(), "ConfigMap numa/config");
 /// assert_eq!(object.body()["metadata"]["labels"]["app"], "exporter");
-/// # Ok::<(), objects::object::Error>(())
 /// ```
 #[derive(Clone, Debug, PartialEq)]
 pub struct Object {
@@ -49,40 +48,41 @@ impl ObjectKey {
     }
 }
 
-/// A value that is no object.
+/// An object without a name: it cannot be found again.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
-pub enum Error {
-    /// No name, so it cannot be found again.
-    #[error("{0} has no metadata.name")]
-    NoName(String),
-    /// A value without a JSON form.
-    #[error("{0} cannot be written as JSON: {1}")]
-    NotJson(String, String),
-}
+#[error("{0} has no metadata.name")]
+pub struct NoName(String);
 
 impl Object {
-    /// The object of a typed value. A namespaced kind must have its namespace set.
+    /// The object of a typed value with a name. A namespaced kind must have its namespace set.
+    #[must_use]
+    pub fn new<K: kube::Resource<DynamicType = ()> + Serialize>(value: &K) -> Self {
+        Self::typed(ObjectKind::of::<K>(), value)
+    }
+
+    /// The object of a typed value with a name, of a kind that the type does not tell.
     ///
-    /// # Errors
-    /// When the value has no name or no JSON form.
-    pub fn new<K: kube::Resource<DynamicType = ()> + Serialize>(value: &K) -> Result<Self, Error> {
-        let kind = ObjectKind::of::<K>();
-        let body = serde_json::to_value(value);
-        let body = body.map_err(|error| Error::NotJson(kind.kind.clone(), error.to_string()))?;
-        Self::from_value(kind, body)
+    /// Every type of Kubernetes has a JSON form. A value without a name gets the empty one, which no API server takes.
+    #[must_use]
+    pub fn typed(kind: ObjectKind, value: &impl Serialize) -> Self {
+        Self::with_kind(kind, serde_json::to_value(value).unwrap_or_default())
+    }
+
+    fn with_kind(kind: ObjectKind, mut body: Value) -> Self {
+        body["apiVersion"] = kind.api_version().into();
+        body["kind"] = kind.kind.clone().into();
+        let text = |field: &str| body["metadata"][field].as_str().map(str::to_owned);
+        let (name, namespace) = (text("name").unwrap_or_default(), text("namespace"));
+        Self { key: ObjectKey { kind, namespace, name }, body }
     }
 
     /// The object of a value whose kind has no Rust type; sets `apiVersion` and `kind`.
     ///
     /// # Errors
     /// When the value has no name.
-    pub fn from_value(kind: ObjectKind, mut body: Value) -> Result<Self, Error> {
-        body["apiVersion"] = kind.api_version().into();
-        body["kind"] = kind.kind.clone().into();
-        let text = |field: &str| body["metadata"][field].as_str().map(str::to_owned);
-        let name = text("name").ok_or_else(|| Error::NoName(kind.kind.clone()))?;
-        let namespace = text("namespace");
-        Ok(Self { key: ObjectKey { kind, namespace, name }, body })
+    pub fn from_value(kind: ObjectKind, body: Value) -> Result<Self, NoName> {
+        let object = Self::with_kind(kind, body);
+        if object.name().is_empty() { Err(NoName(object.key.kind.kind)) } else { Ok(object) }
     }
 
     /// An object that says no more than its key, for requests that need no more.
@@ -196,7 +196,7 @@ mod tests {
         let mut set = DaemonSet::default();
         set.metadata.name = Some("exporter".to_owned());
         set.metadata.namespace = Some("numa".to_owned());
-        let object = Object::new(&set).unwrap();
+        let object = Object::new(&set);
         assert_eq!(object.kind(), &ObjectKind::new("apps", "v1", "DaemonSet", "daemonsets"));
         assert_eq!((object.namespace(), object.name()), (Some("numa"), "exporter"));
         assert_eq!(object.body()["apiVersion"], "apps/v1");
@@ -208,7 +208,7 @@ mod tests {
     fn core_kinds_have_no_group() {
         let mut namespace = Namespace::default();
         namespace.metadata.name = Some("numa".to_owned());
-        let object = Object::new(&namespace).unwrap();
+        let object = Object::new(&namespace);
         assert_eq!(object.kind().api_version(), "v1");
         assert_eq!(object.to_string(), "Namespace numa");
     }
@@ -228,7 +228,7 @@ mod tests {
 
     #[test]
     fn objects_need_a_name() {
-        let error = Object::new(&Namespace::default()).unwrap_err();
+        let error = Object::from_value(ObjectKind::of::<Namespace>(), json!({})).unwrap_err();
         assert_eq!(error.to_string(), "Namespace has no metadata.name");
     }
 }

@@ -76,9 +76,7 @@ pub fn desired(cluster: &ClusterState) -> Desired {
     let owner = Owner::of(request.operator);
     let map = |pool: &str| {
         let text = config(cluster, pool)?;
-        // A ConfigMap always has a JSON form.
-        let object = Object::new(&config_map(cluster, pool, &text)).ok()?;
-        Some(owned(object, &owner))
+        Some(owned(Object::new(&config_map(cluster, pool, &text)), &owner))
     };
     Desired::Objects(request.groups.pools().filter_map(|(_, pool)| map(pool.name)).collect())
 }

@@ -64,33 +64,31 @@ pub fn network_policies(options: &Options) -> [NetworkPolicy; 3] {
 }
 
 /// All objects, in the order in which they are made.
-///
-/// # Errors
-/// Never in practice.
-pub fn objects(options: &Options) -> Result<Vec<Object>, Error> {
+#[must_use]
+pub fn objects(options: &Options) -> Vec<Object> {
     let mut objects = Vec::new();
     for definition in definitions() {
-        objects.push(Object::new(&definition)?);
+        objects.push(Object::new(&definition));
     }
-    objects.push(Object::new(&namespace(options))?);
+    objects.push(Object::new(&namespace(options)));
     if options.common.critical_quota {
-        objects.push(Object::new(&deployer::manifests::meta::critical_quota(&options.namespace))?);
+        objects.push(Object::new(&deployer::manifests::meta::critical_quota(&options.namespace)));
     }
-    objects.extend(access::objects(options)?);
+    objects.extend(access::objects(options));
     for role in users::roles() {
-        objects.push(Object::new(&role)?);
+        objects.push(Object::new(&role));
     }
     if options.common.network_policies {
         for policy in network_policies(options) {
-            objects.push(Object::new(&policy)?);
+            objects.push(Object::new(&policy));
         }
     }
-    objects.push(Object::new(&controller::service(options, &OPERATOR))?);
-    objects.push(Object::new(&controller::deployment(options, &OPERATOR))?);
+    objects.push(Object::new(&controller::service(options, &OPERATOR)));
+    objects.push(Object::new(&controller::deployment(options, &OPERATOR)));
     if options.monitoring {
-        objects.extend(monitoring::objects(options)?);
+        objects.extend(monitoring::objects(options));
     }
-    Ok(objects)
+    objects
 }
 
 /// The definitions of users' objects. The operator makes that of NodeResourceTopology, which other programs share.

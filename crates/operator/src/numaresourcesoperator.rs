@@ -83,7 +83,7 @@ pub fn desired(cluster: &ClusterState) -> Desired {
     match Case::of(cluster) {
         Case::Absent => Desired::Nothing,
         Case::Frozen | Case::Refused(_) => Desired::Keep,
-        Case::Wanted(request) => desired::objects(&request).map_or(Desired::Keep, Desired::Objects),
+        Case::Wanted(request) => Desired::Objects(desired::objects(&request)),
     }
 }
 

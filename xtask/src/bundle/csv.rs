@@ -265,7 +265,7 @@ fn namespace_template(options: &Options) -> anyhow::Result<Value> {
 /// OpenShift's samples, in each version that is served.
 fn examples() -> anyhow::Result<String> {
     let mut examples = Vec::new();
-    for object in samples::objects(Platform::OpenShift).context("making the samples")? {
+    for object in samples::objects(Platform::OpenShift) {
         for version in [api::numaresources::VERSION, api::numaresources::OLD_VERSION] {
             let mut body = object.body().clone();
             body["apiVersion"] = format!("{}/{version}", api::numaresources::GROUP).into();

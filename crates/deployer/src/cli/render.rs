@@ -122,7 +122,7 @@ pub async fn run(args: &Args) -> anyhow::Result<ExitCode> {
         Some(RenderTarget::ResourceClaims) => {
             let namespace = args.namespace.as_deref().unwrap_or(resource_claims::NAMESPACE);
             return args
-                .print(&resource_claims::objects(ServiceAccountRef { namespace, name: &args.account })?);
+                .print(&resource_claims::objects(ServiceAccountRef { namespace, name: &args.account }));
         }
         Some(RenderTarget::Operator | RenderTarget::Hardware) => {
             anyhow::bail!("the operator's manifests are not made here")

@@ -46,33 +46,33 @@ pub fn account(options: &Options) -> ServiceAccountRef<'_> {
 pub fn objects(options: &Options) -> Result<Vec<Object>, Error> {
     let account = account(options);
     let ServiceAccountRef { namespace, name } = account;
-    let mut objects = vec![Object::new(&meta::namespace(namespace, Privileged, options.platform))?];
+    let mut objects = vec![Object::new(&meta::namespace(namespace, Privileged, options.platform))];
     if options.critical_quota {
-        objects.push(Object::new(&meta::critical_quota(namespace))?);
+        objects.push(Object::new(&meta::critical_quota(namespace)));
     }
-    objects.push(Object::new(&account.object())?);
+    objects.push(Object::new(&account.object()));
     if options.platform.is_openshift() {
         objects.push(openshift::read_only_constraints(
             account,
             options,
             &["configMap", "hostPath", "projected"],
-        )?);
+        ));
     }
-    objects.push(Object::new(&cluster_role(name, rules(needs(options), namespace).cluster))?);
-    objects.push(Object::new(&account.with_cluster_role(name))?);
+    objects.push(Object::new(&cluster_role(name, rules(needs(options), namespace).cluster)));
+    objects.push(Object::new(&account.with_cluster_role(name)));
     if options.updater.admission_policy && options.kubernetes_at_least(32) {
         // Restricts each exporter to the object of its own node.
         let (policy, binding) = exporter::policy::admission_policy(namespace, name);
-        objects.push(Object::new(&policy)?);
-        objects.push(Object::new(&binding)?);
+        objects.push(Object::new(&policy));
+        objects.push(Object::new(&binding));
     }
     if options.network_policies {
-        objects.push(Object::new(&network_policy(options))?);
+        objects.push(Object::new(&network_policy(options)));
     }
     if let Some(text) = &options.updater.config {
-        objects.push(Object::new(&pod::config_map(namespace, name, flags::CONFIG_KEY, text))?);
+        objects.push(Object::new(&pod::config_map(namespace, name, flags::CONFIG_KEY, text)));
     }
-    objects.push(Object::new(&daemon_set(options)?)?);
+    objects.push(Object::new(&daemon_set(options)?));
     Ok(objects)
 }
 

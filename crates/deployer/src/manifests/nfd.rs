@@ -35,11 +35,11 @@ pub fn account(options: &Options) -> ServiceAccountRef<'_> {
 pub fn objects(options: &Options) -> Result<Vec<Object>, Error> {
     let account = account(options);
     let mut objects = vec![
-        Object::new(&meta::namespace(account.namespace, Privileged, options.platform))?,
-        Object::new(&account.object())?,
+        Object::new(&meta::namespace(account.namespace, Privileged, options.platform)),
+        Object::new(&account.object()),
     ];
     if options.platform.is_openshift() {
-        objects.push(openshift::read_only_constraints(account, options, &["hostPath", "projected"])?);
+        objects.push(openshift::read_only_constraints(account, options, &["hostPath", "projected"]));
     }
     let mut rules = vec![
         rule("", &["nodes"], &["get", "list"]),
@@ -49,9 +49,9 @@ pub fn objects(options: &Options) -> Result<Vec<Object>, Error> {
     if matches!(config(options), KubeletConfig::Configz { .. }) {
         rules.push(exporter::rbac::configz());
     }
-    objects.push(Object::new(&cluster_role(account.name, rules))?);
-    objects.push(Object::new(&account.with_cluster_role(account.name))?);
-    objects.push(Object::new(&daemon_set(options)?)?);
+    objects.push(Object::new(&cluster_role(account.name, rules)));
+    objects.push(Object::new(&account.with_cluster_role(account.name)));
+    objects.push(Object::new(&daemon_set(options)?));
     Ok(objects)
 }
 

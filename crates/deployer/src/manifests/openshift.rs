@@ -6,7 +6,6 @@
 use k8s_openapi::ByteString;
 use serde_json::{Value, json};
 
-use super::Error;
 use super::access::ServiceAccountRef;
 use super::meta::{cluster, labels};
 use crate::options::{Options, SccVersion, Updater};
@@ -45,14 +44,11 @@ pub(super) fn selinux_type(options: &Options) -> Option<String> {
 }
 
 /// The constraints of our exporter or nfd-topology-updater: these volumes and root, nothing else.
-///
-/// # Errors
-/// As [`Object::from_value`].
 pub(super) fn read_only_constraints(
     account: ServiceAccountRef<'_>,
     options: &Options,
     volumes: &[&str],
-) -> Result<Object, Error> {
+) -> Object {
     constraints(options, account.name, account, (volumes, true))
 }
 
@@ -67,10 +63,8 @@ pub fn rte_constraints_name(options: &Options) -> &'static str {
 
 /// The constraints of RTE. Version 1 allows its own SELinux type and all volumes, version 2 the nodes' type and some
 /// volumes.
-///
-/// # Errors
-/// As [`Object::from_value`].
-pub fn rte_constraints(account: ServiceAccountRef<'_>, options: &Options) -> Result<Object, Error> {
+#[must_use]
+pub fn rte_constraints(account: ServiceAccountRef<'_>, options: &Options) -> Object {
     let volumes: &[&str] = match options.updater.scc {
         SccVersion::V1 => &["*"],
         SccVersion::V2 => &["configMap", "downwardAPI", "emptyDir", "hostPath", "projected", "secret"],
@@ -84,7 +78,7 @@ fn constraints(
     name: &str,
     account: ServiceAccountRef<'_>,
     (volumes, read_only_root_filesystem): (&[&str], bool),
-) -> Result<Object, Error> {
+) -> Object {
     let any = json!({ "type": "RunAsAny" });
     let mut selinux = json!({ "type": "MustRunAs" });
     if let Some(kind) = selinux_type(options) {
@@ -115,14 +109,12 @@ fn constraints(
         "volumes": volumes,
     });
     let words = ["security.openshift.io", "v1", "SecurityContextConstraints", "securitycontextconstraints"];
-    Ok(Object::from_value(ObjectKind::from(words), body)?)
+    Object::typed(ObjectKind::from(words), &body)
 }
 
 /// The MachineConfig that installs the SELinux policy and, if chosen, the container runtime's hook on nodes.
-///
-/// # Errors
-/// As [`Object::from_value`].
-pub fn machine_config(options: &Options) -> Result<Object, Error> {
+#[must_use]
+pub fn machine_config(options: &Options) -> Object {
     let updater = &options.updater;
     let mut files = if updater.cri_hooks { hooks::files().to_vec() } else { Vec::new() };
     files.push(file("/etc/selinux/rte.cil", 0o644, &selinux::policy(options.version.as_ref())));
@@ -144,7 +136,7 @@ pub fn machine_config(options: &Options) -> Result<Object, Error> {
     });
     let words = ["machineconfiguration.openshift.io", "v1", "MachineConfig", "machineconfigs"];
     let body = json!({ "metadata": metadata, "spec": { "config": config } });
-    Ok(Object::from_value(ObjectKind::from(words), body)?)
+    Object::typed(ObjectKind::from(words), &body)
 }
 
 /// A file of root on a node, as Ignition states it; `mode` as in `chmod`.

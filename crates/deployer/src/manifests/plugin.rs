@@ -55,19 +55,19 @@ pub fn objects(options: &Options) -> Result<Vec<Object>, Error> {
     let namespace = account.namespace;
     let level = PodSecurityLevel::Restricted;
     let mut objects = vec![
-        podgroups::definition()?,
-        Object::new(&meta::namespace(namespace, level, options.platform))?,
-        Object::new(&account.object())?,
-        Object::new(&cluster_role(NAME, rules::scheduler()))?,
-        Object::new(&account.with_cluster_role(NAME))?,
+        podgroups::definition(),
+        Object::new(&meta::namespace(namespace, level, options.platform)),
+        Object::new(&account.object()),
+        Object::new(&cluster_role(NAME, rules::scheduler())),
+        Object::new(&account.with_cluster_role(NAME)),
     ];
-    let policies = |name: &str, pods: BTreeMap<String, String>| -> Result<Vec<Object>, Error> {
+    let policies = |name: &str, pods: BTreeMap<String, String>| -> Vec<Object> {
         let wanted = options
             .network_policies
             .then(|| only_api_server(namespace, name, &pods, &options.api_server_ports));
-        Ok(wanted.iter().flatten().map(Object::new).collect::<Result<_, _>>()?)
+        wanted.iter().flatten().map(Object::new).collect()
     };
-    objects.extend(policies(NAME, pod_labels())?);
+    objects.extend(policies(NAME, pod_labels()));
     // A single replica needs no leader.
     let (many, lease) = (options.scheduler.replicas > 1, &options.scheduler.lease);
     let election = LeaderElection::new(many, lease, namespace, LEASE);
@@ -76,21 +76,21 @@ pub fn objects(options: &Options) -> Result<Vec<Object>, Error> {
     let style = ConfigStyle::Deployer;
     let config = schedulerconfig::text(&options.scheduler, NAME, &election, style)?;
     objects.extend([
-        Object::new(&role(&election.namespace, &lease_role, rules::lease(&election.name)))?,
-        Object::new(&account.with_role(&election.namespace, &lease_role, &lease_role))?,
-        Object::new(&account.with_role(authentication, &format!("{NAME}-as-kube-scheduler"), reader))?,
-        Object::new(&pod::config_map(namespace, CONFIG_MAP, KEY, &config))?,
-        Object::new(&scheduler_deployment(options, &config)?)?,
+        Object::new(&role(&election.namespace, &lease_role, rules::lease(&election.name))),
+        Object::new(&account.with_role(&election.namespace, &lease_role, &lease_role)),
+        Object::new(&account.with_role(authentication, &format!("{NAME}-as-kube-scheduler"), reader)),
+        Object::new(&pod::config_map(namespace, CONFIG_MAP, KEY, &config)),
+        Object::new(&scheduler_deployment(options, &config)?),
     ]);
     let account = ServiceAccountRef { name: CONTROLLER, ..account };
     objects.extend([
-        Object::new(&account.object())?,
-        Object::new(&cluster_role(CONTROLLER, rules::controller()))?,
-        Object::new(&account.with_cluster_role(CONTROLLER))?,
-        Object::new(&account.with_role(authentication, &format!("{CONTROLLER}-as-kube-controller"), reader))?,
+        Object::new(&account.object()),
+        Object::new(&cluster_role(CONTROLLER, rules::controller())),
+        Object::new(&account.with_cluster_role(CONTROLLER)),
+        Object::new(&account.with_role(authentication, &format!("{CONTROLLER}-as-kube-controller"), reader)),
     ]);
-    objects.extend(policies(CONTROLLER, controller_labels())?);
-    objects.push(Object::new(&controller_deployment(options))?);
+    objects.extend(policies(CONTROLLER, controller_labels()));
+    objects.push(Object::new(&controller_deployment(options)));
     Ok(objects)
 }
 

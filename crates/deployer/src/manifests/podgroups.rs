@@ -3,7 +3,7 @@
 //! In: nothing. Out: the CustomResourceDefinition of `scheduling.sigs.k8s.io/v1alpha1`. Never: a PodGroup.
 
 use k8s_openapi::apiextensions_apiserver::pkg::apis::apiextensions::v1::CustomResourceDefinition;
-use objects::{Object, ObjectKind, object};
+use objects::{Object, ObjectKind};
 use serde_json::json;
 
 /// The API group.
@@ -12,10 +12,8 @@ pub const GROUP: &str = "scheduling.sigs.k8s.io";
 const APPROVED: &str = "https://github.com/kubernetes-sigs/scheduler-plugins/pull/50";
 
 /// The CustomResourceDefinition.
-///
-/// # Errors
-/// As [`Object::from_value`].
-pub fn definition() -> Result<Object, object::Error> {
+#[must_use]
+pub fn definition() -> Object {
     let (text, integer) = (json!({ "type": "string" }), json!({ "type": "integer", "format": "int32" }));
     let count = json!({ "type": "integer", "format": "int32", "default": 0 });
     let spec = json!({
@@ -59,5 +57,5 @@ pub fn definition() -> Result<Object, object::Error> {
             "versions": [{ "name": "v1alpha1", "served": true, "storage": true, "schema": schema }],
         },
     });
-    Object::from_value(ObjectKind::of::<CustomResourceDefinition>(), body)
+    Object::typed(ObjectKind::of::<CustomResourceDefinition>(), &body)
 }

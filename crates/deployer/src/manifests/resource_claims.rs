@@ -4,7 +4,6 @@
 //! its own node; the rules stand beside the plugin's code. Never: the plugin or its namespace, which belong to the
 //! user.
 
-use super::Error;
 use super::access::{ServiceAccountRef, cluster_role};
 use objects::Object;
 
@@ -15,20 +14,18 @@ pub const ACCOUNT: &str = "tholepin-device-plugin";
 
 /// All objects, in the order of installation. The names of cluster-scoped objects contain namespace and account,
 /// because there may be several plugins.
-///
-/// # Errors
-/// When an object has no JSON form; our types always have one.
-pub fn objects(account: ServiceAccountRef<'_>) -> Result<Vec<Object>, Error> {
+#[must_use]
+pub fn objects(account: ServiceAccountRef<'_>) -> Vec<Object> {
     let role = format!("tholepin-resource-claims.{}.{}", account.namespace, account.name);
     let (policy, binding) = deviceplugin::dra::policy::admission_policy(account.namespace, account.name);
-    Ok(vec![
-        Object::new(&account.object())?,
+    vec![
+        Object::new(&account.object()),
         // The policy precedes the role that it restricts.
-        Object::new(&policy)?,
-        Object::new(&binding)?,
-        Object::new(&cluster_role(&role, deviceplugin::dra::rbac::rules()))?,
-        Object::new(&account.with_cluster_role(&role))?,
-    ])
+        Object::new(&policy),
+        Object::new(&binding),
+        Object::new(&cluster_role(&role, deviceplugin::dra::rbac::rules())),
+        Object::new(&account.with_cluster_role(&role)),
+    ]
 }
 
 #[cfg(test)]
@@ -38,7 +35,7 @@ mod tests {
     #[test]
     fn the_account_may_write_slices_of_its_own_node_only() {
         let account = ServiceAccountRef { namespace: "devices", name: "nic" };
-        let objects = objects(account).unwrap();
+        let objects = objects(account);
         let all: Vec<String> = objects.iter().map(ToString::to_string).collect();
         assert_eq!(
             all,

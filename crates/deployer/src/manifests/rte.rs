@@ -18,7 +18,7 @@ use super::access::{ServiceAccountRef, cluster_role, role};
 use super::meta::PodSecurityLevel::Privileged;
 use super::meta::{self, labels, within};
 use super::network::{AllowedPorts, only_api_server, policy};
-use super::{Error, openshift, pod};
+use super::{openshift, pod};
 use crate::options::{KubeletConfig, Options};
 use objects::Object;
 
@@ -41,33 +41,31 @@ pub fn account(options: &Options) -> ServiceAccountRef<'_> {
 }
 
 /// All objects, in the order of installation.
-///
-/// # Errors
-/// When an object has no JSON form; our types always have one.
-pub fn objects(options: &Options) -> Result<Vec<Object>, Error> {
+#[must_use]
+pub fn objects(options: &Options) -> Vec<Object> {
     let namespace = account(options).namespace;
-    let mut objects = vec![Object::new(&meta::namespace(namespace, Privileged, options.platform))?];
+    let mut objects = vec![Object::new(&meta::namespace(namespace, Privileged, options.platform))];
     if let Some(text) = &options.updater.config {
-        objects.push(Object::new(&pod::config_map(namespace, CONFIG_MAP, "config.yaml", text))?);
+        objects.push(Object::new(&pod::config_map(namespace, CONFIG_MAP, "config.yaml", text)));
     }
     if options.platform.is_openshift() {
-        objects.push(openshift::rte_constraints(account(options), options)?);
+        objects.push(openshift::rte_constraints(account(options), options));
     }
     if openshift::has_machine_config(options) {
-        objects.push(openshift::machine_config(options)?);
+        objects.push(openshift::machine_config(options));
     }
-    objects.push(Object::new(&pod_role(options))?);
-    objects.push(Object::new(&pod_role_binding(options))?);
-    objects.push(Object::new(&object_role(options))?);
-    objects.push(Object::new(&object_role_binding(options))?);
-    objects.push(Object::new(&service_account(options))?);
+    objects.push(Object::new(&pod_role(options)));
+    objects.push(Object::new(&pod_role_binding(options)));
+    objects.push(Object::new(&object_role(options)));
+    objects.push(Object::new(&object_role_binding(options)));
+    objects.push(Object::new(&service_account(options)));
     if options.network_policies {
         for policy in network_policies(options) {
-            objects.push(Object::new(&policy)?);
+            objects.push(Object::new(&policy));
         }
     }
-    objects.push(Object::new(&daemon_set(options))?);
-    Ok(objects)
+    objects.push(Object::new(&daemon_set(options)));
+    objects
 }
 
 /// The service account.

@@ -52,30 +52,30 @@ pub fn objects(options: &Options) -> Result<Vec<Object>, Error> {
     let account = account(options);
     let ServiceAccountRef { namespace, name } = account;
     let level = PodSecurityLevel::Restricted;
-    let mut objects = vec![Object::new(&meta::namespace(namespace, level, options.platform))?];
+    let mut objects = vec![Object::new(&meta::namespace(namespace, level, options.platform))];
     if options.critical_quota {
-        objects.push(Object::new(&meta::critical_quota(namespace))?);
+        objects.push(Object::new(&meta::critical_quota(namespace)));
     }
     let lease = election(options);
     let lease_rules = scheduler::rbac::lease(&lease.name);
-    objects.push(Object::new(&account.object())?);
-    objects.push(Object::new(&cluster_role(name, scheduler::rbac::cluster()))?);
-    objects.push(Object::new(&account.with_cluster_role(name))?);
-    objects.push(Object::new(&role(&lease.namespace, name, lease_rules))?);
-    objects.push(Object::new(&account.with_role(&lease.namespace, name, name))?);
+    objects.push(Object::new(&account.object()));
+    objects.push(Object::new(&cluster_role(name, scheduler::rbac::cluster())));
+    objects.push(Object::new(&account.with_cluster_role(name)));
+    objects.push(Object::new(&role(&lease.namespace, name, lease_rules)));
+    objects.push(Object::new(&account.with_role(&lease.namespace, name, name)));
     if options.network_policies {
         // Metrics and health checks from anywhere, egress to the API server.
         let servers = options.api_server_ports.clone();
         let openings = AllowedPorts { ingress: Some(vec![PORT]), egress: Some(servers) };
-        objects.push(Object::new(&policy(namespace, name, &pod_labels(), &openings))?);
+        objects.push(Object::new(&policy(namespace, name, &pod_labels(), &openings)));
     }
     let config = config(options)?;
-    objects.push(Object::new(&pod::config_map(namespace, name, KEY, &config))?);
+    objects.push(Object::new(&pod::config_map(namespace, name, KEY, &config)));
     // A single replica has no budget, which would block every drain of its node.
     if options.scheduler.replicas > 1 && options.scheduler.disruption_budget {
-        objects.push(Object::new(&disruption_budget(account))?);
+        objects.push(Object::new(&disruption_budget(account)));
     }
-    objects.push(Object::new(&deployment(options, &config)?)?);
+    objects.push(Object::new(&deployment(options, &config)?));
     Ok(objects)
 }
 

@@ -52,18 +52,14 @@ fn config() -> Map<String, Value> {
 }
 
 /// The namespace and the DeviceConfig.
-///
-/// # Errors
-/// Never in practice.
-pub fn objects() -> Result<Vec<Object>, Error> {
-    Ok(vec![Object::new(&namespace())?, Object::new(&device_config())?])
+#[must_use]
+pub fn objects() -> Vec<Object> {
+    vec![Object::new(&namespace()), Object::new(&device_config())]
 }
 
 /// A policy and its binding that limit the nodes of each namespace.
-///
-/// # Errors
-/// Never in practice.
-pub fn policies() -> Result<Vec<Object>, Error> {
+#[must_use]
+pub fn policies() -> Vec<Object> {
     let (policy, binding) = node_policy(TEAM);
-    Ok(vec![Object::new(&policy)?, Object::new(&binding)?])
+    vec![Object::new(&policy), Object::new(&binding)]
 }

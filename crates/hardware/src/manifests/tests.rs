@@ -20,7 +20,7 @@ fn of_kind<'o>(objects: &'o [Object], kind: &str) -> Vec<&'o Object> {
 #[test]
 fn references_point_to_earlier_objects() {
     for platform in Platform::ALL {
-        let objects = objects(&on(platform)).unwrap();
+        let objects = objects(&on(platform));
         check_references(objects.iter().map(Object::body), NAMESPACE, &[]);
         let template = &of_kind(&objects, "Deployment")[0].body()["spec"]["template"];
         let service = of_kind(&objects, "Service")[0];
@@ -50,7 +50,7 @@ fn editors_of_namespaces_cannot_load_drivers() {
 
 #[test]
 fn the_sample_is_valid() {
-    let objects = samples::objects().unwrap();
+    let objects = samples::objects();
     let read: DeviceConfig = serde_json::from_value(objects[1].body().clone()).unwrap();
     assert_eq!(read, samples::device_config());
     assert_eq!(check(&read), Vec::new());

@@ -41,13 +41,8 @@ impl Plan<'_> {
             self.state = ConfigState::NoKmm;
             return false;
         };
-        let wanted = match module::module(config, object_names, &cluster.environment, version) {
-            Ok(wanted) => self.names_by_version(config).record_on(wanted),
-            Err(error) => {
-                self.state = ConfigState::Invalid(Reason::InvalidSpec, error.to_string());
-                return false;
-            }
-        };
+        let wanted = module::module(config, object_names, &cluster.environment, version);
+        let wanted = self.names_by_version(config).record_on(wanted);
         let Some(live) = cluster.modules.get(&object_names.module) else {
             self.state = ConfigState::Writing;
             self.actions.push(Action::Apply(wanted, Precondition::default()));

@@ -86,7 +86,7 @@ fn cluster(config: &Config, nodes: &[&str]) -> ClusterState {
     }
     cluster.put_config(config.clone());
     if let Some(object_names) = ObjectNames::of(config) {
-        let object = module::module(config, &object_names, &cluster.environment, "v1beta1").unwrap();
+        let object = module::module(config, &object_names, &cluster.environment, "v1beta1");
         let mut body = object.body().clone();
         body["metadata"]["uid"] = "m".into();
         body["metadata"]["managedFields"] =

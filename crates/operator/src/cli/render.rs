@@ -13,7 +13,7 @@ use crate::manifests::{self, NAMESPACE, Options};
 /// # Errors
 /// When a flag's value is invalid, or standard output cannot be written.
 pub fn run(args: &Args) -> anyhow::Result<ExitCode> {
-    args.print(&manifests::objects(&options(args, NAMESPACE)?)?)
+    args.print(&manifests::objects(&options(args, NAMESPACE)?))
 }
 
 /// Prints the objects of the operator with the controller of DeviceConfigs.
@@ -21,7 +21,7 @@ pub fn run(args: &Args) -> anyhow::Result<ExitCode> {
 /// # Errors
 /// As [`run`].
 pub fn hardware(args: &Args) -> anyhow::Result<ExitCode> {
-    args.print(&::hardware::manifests::objects(&options(args, ::hardware::manifests::NAMESPACE)?)?)
+    args.print(&::hardware::manifests::objects(&options(args, ::hardware::manifests::NAMESPACE)?))
 }
 
 fn options(args: &Args, namespace: &str) -> anyhow::Result<Options> {

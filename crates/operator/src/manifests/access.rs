@@ -15,24 +15,22 @@ pub const ROLE: &str = "numaresources-manager-role";
 pub const BINDING: &str = "numaresources-manager-rolebinding";
 
 /// The objects, in the order in which they are made.
-///
-/// # Errors
-/// Never in practice.
-pub fn objects(options: &Options) -> Result<Vec<Object>, Error> {
+#[must_use]
+pub fn objects(options: &Options) -> Vec<Object> {
     let account = super::account(options);
     let rules = rbac::rules(options.common.platform);
     let mut bound = account.with_cluster_role(ROLE);
     bound.metadata.name = Some(BINDING.to_owned());
     let mut objects = vec![
-        Object::new(&account.object())?,
-        Object::new(&cluster_role(ROLE, rules.cluster))?,
-        Object::new(&bound)?,
-        Object::new(&role(&options.namespace, ROLE, rules.namespaced))?,
-        Object::new(&account.with_role(&options.namespace, BINDING, ROLE))?,
+        Object::new(&account.object()),
+        Object::new(&cluster_role(ROLE, rules.cluster)),
+        Object::new(&bound),
+        Object::new(&role(&options.namespace, ROLE, rules.namespaced)),
+        Object::new(&account.with_role(&options.namespace, BINDING, ROLE)),
     ];
     if !rules.config_managed.is_empty() {
-        objects.push(Object::new(&role(CONFIG_MANAGED, ROLE, rules.config_managed))?);
-        objects.push(Object::new(&account.with_role(CONFIG_MANAGED, BINDING, ROLE))?);
+        objects.push(Object::new(&role(CONFIG_MANAGED, ROLE, rules.config_managed)));
+        objects.push(Object::new(&account.with_role(CONFIG_MANAGED, BINDING, ROLE)));
     }
-    Ok(objects)
+    objects
 }

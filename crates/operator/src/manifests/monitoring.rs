@@ -12,16 +12,14 @@ use super::{OPERATOR, Options};
 use crate::rbac::EXPORTER_SERVICE;
 
 /// The objects, in the order in which they are made.
-///
-/// # Errors
-/// As [`Object::new`].
-pub fn objects(options: &Options) -> Result<Vec<Object>, Error> {
-    let mut objects = monitoring::objects(options, &OPERATOR, "numaresources.rules", alerts())?;
+#[must_use]
+pub fn objects(options: &Options) -> Vec<Object> {
+    let mut objects = monitoring::objects(options, &OPERATOR, "numaresources.rules", alerts());
     let exporters = labels([("name", "resource-topology")]);
-    let monitor = monitor(options, "numaresources-rte", &exporters, EXPORTER_SERVICE, "metrics-port")?;
+    let monitor = monitor(options, "numaresources-rte", &exporters, EXPORTER_SERVICE, "metrics-port");
     // The alerts come last.
     objects.insert(objects.len() - 1, monitor);
-    Ok(objects)
+    objects
 }
 
 fn alerts() -> Vec<Alert> {

@@ -54,9 +54,7 @@ pub fn numa_resources_scheduler() -> NumaResourcesScheduler {
 }
 
 /// Both objects.
-///
-/// # Errors
-/// Never in practice.
-pub fn objects(platform: Platform) -> Result<Vec<Object>, Error> {
-    Ok(vec![Object::new(&numa_resources_operator(platform))?, Object::new(&numa_resources_scheduler())?])
+#[must_use]
+pub fn objects(platform: Platform) -> Vec<Object> {
+    vec![Object::new(&numa_resources_operator(platform)), Object::new(&numa_resources_scheduler())]
 }

@@ -20,7 +20,7 @@ fn of_kind<'o>(objects: &'o [Object], kind: &str) -> Vec<&'o Object> {
 #[test]
 fn referenced_objects_exist() {
     for platform in Platform::ALL {
-        let objects = objects(&on(platform)).unwrap();
+        let objects = objects(&on(platform));
         check_references(objects.iter().map(Object::body), NAMESPACE, &[crate::rbac::CONFIG_MANAGED]);
     }
 }
@@ -28,7 +28,7 @@ fn referenced_objects_exist() {
 #[test]
 fn referenced_ports_are_open() {
     for platform in Platform::ALL {
-        let objects = objects(&on(platform)).unwrap();
+        let objects = objects(&on(platform));
         let container =
             &of_kind(&objects, "Deployment")[0].body()["spec"]["template"]["spec"]["containers"][0];
         let ports = container["ports"].as_array().unwrap();
@@ -67,7 +67,7 @@ fn options_reach_their_objects() {
     options.common.pull_secrets = vec!["registry".to_owned()];
     options.common.network_policies = false;
     options.common.critical_quota = true;
-    let objects = objects(&options).unwrap();
+    let objects = objects(&options);
     for object in &objects {
         assert_ne!(object.namespace(), Some(NAMESPACE), "{object}");
         assert!(!object.body().to_string().contains(&format!("\"{NAMESPACE}\"")), "{object}");
@@ -82,8 +82,7 @@ fn options_reach_their_objects() {
 #[test]
 fn only_openshift_gets_its_own_fields() {
     for platform in Platform::ALL {
-        let text: String =
-            objects(&on(platform)).unwrap().iter().map(|object| object.body().to_string()).collect();
+        let text: String = objects(&on(platform)).iter().map(|object| object.body().to_string()).collect();
         let words = [
             "openshift.io/cluster-monitoring",
             "serving-cert-secret-name",
@@ -100,7 +99,7 @@ fn only_openshift_gets_its_own_fields() {
 #[test]
 fn samples_are_read_back_unchanged() {
     for platform in Platform::ALL {
-        let objects = samples::objects(platform).unwrap();
+        let objects = samples::objects(platform);
         let operator: NumaResourcesOperator = serde_json::from_value(objects[0].body().clone()).unwrap();
         assert_eq!(operator, samples::numa_resources_operator(platform));
         let scheduler: NumaResourcesScheduler = serde_json::from_value(objects[1].body().clone()).unwrap();

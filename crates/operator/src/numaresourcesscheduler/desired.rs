@@ -41,31 +41,25 @@ const MANAGEMENT: (&str, &str) =
 
 impl Setup {
     /// All objects.
-    ///
-    /// # Errors
-    /// When an object has no JSON form.
-    pub(super) fn objects(
-        &self,
-        environment: &Environment,
-        tls: Option<&TlsProfile>,
-    ) -> Result<Vec<DesiredObject>, objects::object::Error> {
+    #[must_use]
+    pub(super) fn objects(&self, environment: &Environment, tls: Option<&TlsProfile>) -> Vec<DesiredObject> {
         let namespace = environment.namespace.as_str();
         let account = ServiceAccountRef { namespace, name: DEPLOYMENT };
         let nothing = AllowedPorts { ingress: Some(Vec::new()), egress: Some(Vec::new()) };
         let server = AllowedPorts { ingress: None, egress: Some(environment.api_server_ports.clone()) };
         let policy = |name: &str, openings| policy(namespace, name, &pod_labels(), openings);
         let objects = [
-            Object::new(&account.object())?,
-            Object::new(&pod::config_map(namespace, CONFIG_MAP, KEY, &self.config))?,
-            Object::new(&cluster_role(CLUSTER_ROLE, cluster_rules(self.own)))?,
-            Object::new(&account.with_cluster_role(CLUSTER_ROLE))?,
-            Object::new(&role(namespace, LEASE_ROLE, lease_rules()))?,
-            Object::new(&account.with_role(namespace, LEASE_ROLE, LEASE_ROLE))?,
-            Object::new(&policy("scheduler-default-deny-all", &nothing))?,
-            Object::new(&policy("scheduler-egress-to-api-server", &server))?,
-            Object::new(&self.deployment(environment, tls))?,
+            Object::new(&account.object()),
+            Object::new(&pod::config_map(namespace, CONFIG_MAP, KEY, &self.config)),
+            Object::new(&cluster_role(CLUSTER_ROLE, cluster_rules(self.own))),
+            Object::new(&account.with_cluster_role(CLUSTER_ROLE)),
+            Object::new(&role(namespace, LEASE_ROLE, lease_rules())),
+            Object::new(&account.with_role(namespace, LEASE_ROLE, LEASE_ROLE)),
+            Object::new(&policy("scheduler-default-deny-all", &nothing)),
+            Object::new(&policy("scheduler-egress-to-api-server", &server)),
+            Object::new(&self.deployment(environment, tls)),
         ];
-        Ok(objects.into_iter().map(|object| owned(object, &self.owner)).collect())
+        objects.into_iter().map(|object| owned(object, &self.owner)).collect()
     }
 
     fn deployment(&self, environment: &Environment, tls: Option<&TlsProfile>) -> Deployment {

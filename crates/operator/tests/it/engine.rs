@@ -342,8 +342,7 @@ async fn a_controller_reconciles_after_changes_only() {
     let all = || wanted::all().len();
     let mut registry = Registry::default();
     let client = engine.applier.api_server.client.clone();
-    let (recorder, writer) =
-        runtime::events::channel(client.clone(), "engine", Default::default(), &mut registry);
+    let (recorder, writer) = runtime::events::channel(client.clone(), "engine", &mut registry);
     drop(writer);
     let shared = engine.applier.observer.shared.clone();
     let loops = operator::reconcile::Engine::new(shared.clone(), client, recorder, &mut registry);

@@ -161,7 +161,7 @@ pub(crate) async fn install(client: &Client, platform: Platform, with_deployment
     for definition in [api::crd::operator_crd(), api::crd::scheduler_crd()] {
         install_crds(client, &serde_json::to_string(&definition).unwrap()).await.unwrap();
     }
-    apply(client, &manifests::objects(&options(platform)).unwrap(), with_deployment).await;
+    apply(client, &manifests::objects(&options(platform)), with_deployment).await;
 }
 
 /// Installs these, in their order.

@@ -7,7 +7,6 @@ use k8s_openapi::apimachinery::pkg::apis::meta::v1::ObjectMeta;
 use serde_json::{Value, json};
 
 use super::{Options, Program, port_name};
-use crate::manifests::Error;
 use crate::manifests::access::{ServiceAccountRef, role};
 use crate::manifests::meta::{selector, within};
 use objects::{Object, ObjectKind};
@@ -23,29 +22,22 @@ const AUTHORITY: &str = "/etc/prometheus/configmaps/serving-certs-ca-bundle/serv
 pub struct Alert(Value);
 
 /// The objects for metrics and alerts of one process.
-///
-/// # Errors
-/// When an object has no JSON form; our types always have one.
-pub fn objects(
-    options: &Options,
-    program: &Program,
-    group: &'static str,
-    alerts: Vec<Alert>,
-) -> Result<Vec<Object>, Error> {
+#[must_use]
+pub fn objects(options: &Options, program: &Program, group: &'static str, alerts: Vec<Alert>) -> Vec<Object> {
     let namespace = &options.namespace;
     let mut objects = Vec::new();
     if options.common.platform.is_openshift() {
         // Prometheus discovers the pods behind a Service.
         let rules = vec![api::rbac::rule("", &["services", "endpoints", "pods"], &["get", "list", "watch"])];
-        objects.push(Object::new(&role(namespace, PROMETHEUS.name, rules))?);
-        objects.push(Object::new(&PROMETHEUS.with_role(namespace, PROMETHEUS.name, PROMETHEUS.name))?);
+        objects.push(Object::new(&role(namespace, PROMETHEUS.name, rules)));
+        objects.push(Object::new(&PROMETHEUS.with_role(namespace, PROMETHEUS.name, PROMETHEUS.name)));
     }
     let labels = program.pod_labels();
-    objects.push(monitor(options, program.name, &labels, program.service, port_name(options))?);
+    objects.push(monitor(options, program.name, &labels, program.service, port_name(options)));
     let rules: Vec<Value> = alerts.into_iter().map(|Alert(rule)| rule).collect();
     let spec = json!({ "groups": [{ "name": group, "rules": rules }] });
-    objects.push(object("PrometheusRule", "prometheusrules", &within(namespace, program.name), &spec)?);
-    Ok(objects)
+    objects.push(object("PrometheusRule", "prometheusrules", &within(namespace, program.name), &spec));
+    objects
 }
 
 /// An alert.
@@ -76,7 +68,7 @@ pub fn monitor(
     labels: &std::collections::BTreeMap<String, String>,
     service: &str,
     port: &str,
-) -> Result<Object, Error> {
+) -> Object {
     let certificate = options.common.platform.is_openshift();
     let scheme = if certificate { "https" } else { "http" };
     let mut endpoint = json!({ "port": port, "path": "/metrics", "scheme": scheme });
@@ -88,7 +80,7 @@ pub fn monitor(
     object("ServiceMonitor", "servicemonitors", &within(&options.namespace, name), &spec)
 }
 
-fn object(kind: &str, plural: &str, metadata: &ObjectMeta, spec: &Value) -> Result<Object, Error> {
+fn object(kind: &str, plural: &str, metadata: &ObjectMeta, spec: &Value) -> Object {
     let kind = ObjectKind::new("monitoring.coreos.com", "v1", kind, plural);
-    Ok(Object::from_value(kind, json!({ "metadata": metadata, "spec": spec }))?)
+    Object::typed(kind, &json!({ "metadata": metadata, "spec": spec }))
 }

@@ -53,7 +53,7 @@ pub(crate) fn object(body: Value) -> Object {
 /// The parts.
 pub(crate) fn parts(variant: &Variant) -> Vec<Part> {
     vec![
-        Part::new(Component::Api, [Object::new(&api::crd::nrt_crd()).unwrap()]),
+        Part::new(Component::Api, [Object::new(&api::crd::nrt_crd())]),
         Part::new(Component::TopologyUpdater, updater(variant)),
         Part::new(Component::SchedulerPlugin, scheduler(variant)),
     ]

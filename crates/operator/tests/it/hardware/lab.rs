@@ -97,7 +97,7 @@ pub(crate) async fn install(client: &Client, platform: Platform) {
     testkit::cluster::install_crds(client, &definition).await.unwrap();
     let mut options = manifests::options();
     options.common.platform = platform;
-    apply(client, &manifests::objects(&options).unwrap(), false).await;
+    apply(client, &manifests::objects(&options), false).await;
 }
 
 /// Objects of a kind that is not among the types.
