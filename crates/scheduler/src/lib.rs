@@ -18,9 +18,5 @@ pub mod rbac;
 pub mod reason;
 pub mod shell;
 
-/// The former name of [`compat`], until the program uses the new one everywhere.
-#[doc(hidden)]
-pub use compat as dialect;
-
 #[cfg(test)]
 mod vectors;

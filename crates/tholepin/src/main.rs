@@ -84,7 +84,7 @@ fn main() -> ExitCode {
             (ExitCode::from(peer.failure()), "error: ", run_as(peer, rest))
         }
         Some((Program::Scheduler, rest)) => {
-            (ExitCode::from(scheduler::dialect::FAILURE), "error: ", schedule_as(rest))
+            (ExitCode::from(scheduler::compat::FAILURE), "error: ", schedule_as(rest))
         }
         Some((Program::Deployer, rest)) => (ExitCode::FAILURE, "", deploy_as(rest)),
         Some((Program::Support(tool), rest)) => (tool.failure(), "error: ", support_as(tool, rest)),
@@ -117,7 +117,7 @@ enum Program {
 impl Program {
     fn named(name: &str) -> Option<Self> {
         let deployer = || deployer::compat::named(name).then_some(Self::Deployer);
-        let scheduler = || scheduler::dialect::named(name).then_some(Self::Scheduler);
+        let scheduler = || scheduler::compat::named(name).then_some(Self::Scheduler);
         let tool = || support::Tool::named(name).map(Self::Support);
         let operator = || operator::dialect::named(name).then_some(Self::Operator);
         let exporter = Peer::named(name).map(Self::Exporter);
