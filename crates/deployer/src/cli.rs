@@ -75,16 +75,6 @@ fn components(named: &[Component]) -> &[Component] {
 }
 
 impl Command {
-    /// Whether the command talks to a cluster.
-    #[must_use]
-    pub fn needs_cluster(&self) -> bool {
-        match self {
-            Self::Render(args) => args.install.needs_cluster(),
-            Self::Images(_) | Self::Crds | Self::Version(_) => false,
-            _ => true,
-        }
-    }
-
     /// Runs the command. Cancelling `token` stops it at the next safe point.
     ///
     /// # Errors

@@ -6,7 +6,6 @@
 //! The rules are the Go `deployer`'s. A cluster with ClusterVersions is OpenShift, with an external control plane
 //! HyperShift. The version of OpenShift is that of the operator of its API server.
 
-mod error;
 #[cfg(test)]
 mod tests;
 mod text;
@@ -14,15 +13,11 @@ mod text;
 use k8s_openapi::api::core::v1::Node;
 use kube::api::{Api, DynamicObject, ListParams};
 use kube::{Client, ResourceExt as _};
-use runtime::client::is_not_found;
+use runtime::client::{brief, is_not_found};
 
-use crate::platform::{Platform, Version};
+use crate::manifests::pod::CONTROL_PLANE;
+use crate::platform::{self, Platform, Version};
 use objects::ObjectKind;
-
-pub use error::Error;
-
-/// The label of control plane nodes, with any value.
-pub const CONTROL_PLANE: &str = "node-role.kubernetes.io/control-plane";
 
 /// The user's statement about a cluster; it takes precedence over detection.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
@@ -70,6 +65,34 @@ impl<T> Detection<T> {
 
     fn detected(detected: Result<T, Error>) -> Self {
         Self { given: None, detected: Some(detected) }
+    }
+}
+
+/// A question about the cluster without an answer.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+pub enum Error {
+    /// A call to the API server failed.
+    #[error("{doing}: {error}")]
+    Call {
+        /// The call.
+        doing: &'static str,
+        /// The API server's answer.
+        error: String,
+    },
+    /// The operator of OpenShift's API server lists no operands.
+    #[error("ClusterOperator openshift-apiserver: status.versions is empty")]
+    NoOperands,
+    /// The version is malformed.
+    #[error(transparent)]
+    Version(platform::Error),
+    /// Neither the user nor the cluster was asked.
+    #[error("not asked")]
+    NotAsked,
+}
+
+impl Error {
+    fn call(doing: &'static str, error: &kube::Error) -> Self {
+        Self::Call { doing, error: brief(error) }
     }
 }
 
@@ -143,7 +166,7 @@ async fn openshift_version(client: &Client) -> Result<Version, Error> {
     operand["version"].as_str().unwrap_or_default().parse().map_err(Error::Version)
 }
 
-/// The number of nodes with the label [`CONTROL_PLANE`].
+/// The number of nodes with the label [`CONTROL_PLANE`], with any value.
 ///
 /// # Errors
 /// When the API server does not answer or forbids the request.

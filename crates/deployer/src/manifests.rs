@@ -65,8 +65,7 @@ pub fn parts(options: &Options, components: &[Component]) -> Result<Vec<Part>, E
 }
 
 /// The namespaces of topology updater and scheduler.
-#[must_use]
-pub fn namespaces(options: &Options) -> (&str, &str) {
+fn namespaces(options: &Options) -> (&str, &str) {
     let updater = match options.updater.kind {
         Updater::Tholepin => exporter::account(options).namespace,
         Updater::Rte => rte::account(options).namespace,

@@ -64,8 +64,7 @@ impl FromStr for Platform {
 }
 
 impl Version {
-    /// Whether this version has at least these numbers, where missing numbers count as zero; a pre-release or vendor suffix
-    /// does not count.
+    /// Whether this version has at least these numbers. Missing numbers count as zero, suffixes do not count.
     ///
     /// Vendors append suffixes to versions that are complete, such as `v1.32.0-gke.100`.
     #[must_use]

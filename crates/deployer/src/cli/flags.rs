@@ -6,14 +6,13 @@
 #[cfg(test)]
 mod tests;
 
-use std::path::{Path, PathBuf};
+use std::path::PathBuf;
 
-use anyhow::Context as _;
 use api::schedulerconfig::{InformerMode, PreemptionMode};
 use k8s_openapi::api::core::v1::Toleration;
 
 use super::values::{
-    Period, Replicas, bool_word, kubelet_config, label, lease, period, replicas, toleration, word,
+    Period, Replicas, bool_word, from_file, kubelet_config, label, lease, period, replicas, toleration, word,
 };
 use crate::detect::PlatformSpec;
 use crate::images::{Images, Pullspec, USE_SHA};
@@ -390,16 +389,6 @@ impl ImageFlags {
         }
         images
     }
-}
-
-/// What the file of a flag says; `None` without the flag.
-fn from_file<T>(
-    flag: &str,
-    path: &Option<PathBuf>,
-    read: impl FnOnce(&Path) -> anyhow::Result<T>,
-) -> anyhow::Result<Option<T>> {
-    let Some(path) = path else { return Ok(None) };
-    read(path).map(Some).with_context(|| format!("--{flag} {}", path.display()))
 }
 
 fn set<T>(option: &mut T, flag: Option<T>) {

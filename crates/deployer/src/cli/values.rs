@@ -2,8 +2,10 @@
 //!
 //! In: text. Out: values; errors state what is allowed, and clap puts the flag's name before them.
 
+use std::path::{Path, PathBuf};
 use std::time::Duration;
 
+use anyhow::Context as _;
 use api::goduration::GoDuration;
 use api::schedulerconfig::Word;
 use k8s_openapi::api::core::v1::Toleration;
@@ -121,4 +123,14 @@ pub(super) fn kubelet_config(text: &str) -> Result<KubeletConfig, String> {
         "it must be a path that begins with /, configz[:PORT], or a policy and a scope such as single-numa-node/pod"
             .to_owned()
     })
+}
+
+/// What the file of a flag says; `None` without the flag.
+pub(super) fn from_file<T>(
+    flag: &str,
+    path: &Option<PathBuf>,
+    read: impl FnOnce(&Path) -> anyhow::Result<T>,
+) -> anyhow::Result<Option<T>> {
+    let Some(path) = path else { return Ok(None) };
+    read(path).map(Some).with_context(|| format!("--{flag} {}", path.display()))
 }

@@ -13,8 +13,8 @@ use super::render;
 use super::request::{LogStyle, Request};
 use super::table::Verb;
 use crate::detect;
+use crate::install;
 use crate::install::step::Observer;
-use crate::install::{self, Settings};
 use crate::manifests;
 use crate::part::Component;
 use crate::progress::classic::Classic;
@@ -83,17 +83,12 @@ impl Request {
 
     fn note_settings(&self) {
         let text = |duration: Duration| Value::Text(GoDuration::from(duration).to_string());
-        let (interval, timeout) = self.wait_interval_and_timeout;
-        let pairs = [("interval", text(interval)), ("timeout", text(timeout))];
+        let pairs =
+            [("interval", text(self.settings.wait_interval)), ("timeout", text(self.settings.wait_timeout))];
         self.note(3, "global polling settings", &pairs);
         for (what, bytes) in &self.read {
             self.note(0, what, &[("bytes", Value::Number(i64::try_from(*bytes).unwrap_or(i64::MAX)))]);
         }
-    }
-
-    fn settings(&self) -> Settings {
-        let (wait_interval, wait_timeout) = self.wait_interval_and_timeout;
-        Settings { wait: self.wait, wait_interval, wait_timeout, ..Settings::default() }
     }
 
     async fn deploy(&self, components: &[Component], token: &CancellationToken) -> anyhow::Result<()> {
@@ -110,7 +105,7 @@ impl Request {
             [("platform", Value::Text(options.platform.to_string())), ("version", Value::Text(version))];
         self.note(3, "detection", &pairs);
         let parts = manifests::parts(&options, components)?;
-        install::deploy(&clients.changes, &parts, &self.settings(), self.observer().as_mut(), token).await?;
+        install::deploy(&clients.changes, &parts, &self.settings, self.observer().as_mut(), token).await?;
         Ok(())
     }
 
@@ -119,7 +114,7 @@ impl Request {
         let clients = session::connect(&self.cluster).await?;
         let mut observer = self.observer();
         let removed =
-            install::remove(&clients.changes, components, &self.settings(), observer.as_mut(), token).await;
+            install::remove(&clients.changes, components, &self.settings, observer.as_mut(), token).await;
         match removed {
             Err(error) if error.is_cancelled() => Err(error.into()),
             Err(error) => {

@@ -5,7 +5,6 @@
 //! Values are checked in the peer's order, so that of several mistakes the same one is reported.
 
 use std::path::{Path, PathBuf};
-use std::time::Duration;
 
 use anyhow::{Context as _, bail};
 
@@ -13,6 +12,8 @@ use super::pflag::Parsed;
 use super::table::Verb;
 use crate::detect::PlatformSpec;
 use crate::images::{Images, Pullspec, USE_SHA};
+use crate::install::Settings;
+use crate::manifests::plugin;
 use crate::options::{
     Options, PullPolicy, SccVersion, Scheduler, SchedulerOptions, Updater, UpdaterOptions, files,
 };
@@ -28,10 +29,8 @@ pub struct Request {
     pub given: PlatformSpec,
     /// One replica for each control plane node.
     pub replicas_of_control_plane: bool,
-    /// Wait until workloads are ready, or objects are gone.
-    pub wait: bool,
-    /// Interval and time limit of waits.
-    pub wait_interval_and_timeout: (Duration, Duration),
+    /// Settings of a deployment or removal.
+    pub settings: Settings,
     /// The verbosity of the program's own log.
     pub verbosity: i64,
     /// The style of the log.
@@ -110,8 +109,12 @@ impl Request {
             options,
             given: platform,
             replicas_of_control_plane: replicas < 0,
-            wait: parsed.bool("wait"),
-            wait_interval_and_timeout: (limit("wait-interval")?, limit("wait-timeout")?),
+            settings: Settings {
+                wait: parsed.bool("wait"),
+                wait_interval: limit("wait-interval")?,
+                wait_timeout: limit("wait-timeout")?,
+                ..Settings::default()
+            },
             verbosity: parsed.int("verbose"),
             style,
             cluster: runtime::client::Options {
@@ -214,8 +217,8 @@ fn scheduler(parsed: &Parsed, options: &mut SchedulerOptions) -> anyhow::Result<
         let default =
             |given: Option<String>, default: &str| Some(given.unwrap_or_else(|| default.to_owned()));
         let lease = files::lease(text)?;
-        options.lease.namespace = default(lease.namespace, files::LEASE_NAMESPACE);
-        options.lease.name = default(lease.name, files::LEASE_NAME);
+        options.lease.namespace = default(lease.namespace, plugin::NAMESPACE);
+        options.lease.name = default(lease.name, plugin::LEASE);
     }
     options.verbosity = match parsed.text("sched-verbose") {
         None if ours => SchedulerOptions::default().verbosity,

@@ -15,8 +15,8 @@ use objects::ownership::Ownership;
 /// What makes an object the deployer's: its mark, and nothing else.
 const OWNERSHIP: Ownership<'static> = Ownership::by_marks(MANAGER, &[(MANAGED_BY, MANAGER)]);
 
-/// Decides by the rules that all programs share ([`decision`]). Objects of ours are always applied: the API server tells
-/// whether that changed anything.
+/// Decides by the rules that all programs share ([`decision`]). Objects of ours are always applied: the API server
+/// tells whether that changed anything.
 pub(super) fn decide(object: &Object, live: Option<&Value>, adopt: bool) -> Decision {
     let policy = match adopt {
         _ if is_ground(object.kind()) => Policy::Share,
@@ -59,8 +59,9 @@ pub(super) fn lacks_labels(object: &Object, live: &Value) -> Option<String> {
 
 const POD_SECURITY: &str = "pod-security.kubernetes.io/";
 
-/// The object as it is to be applied over the one in the cluster, which another component may need as well: namespaces are
-/// shared, and stay with the first component, with whatever labels either stated.
+/// The object as it is to be applied over the one in the cluster, which another component may need as well.
+///
+/// Namespaces are shared. They stay with the first component, with all labels that either stated.
 pub(super) fn merged(object: &Object, live: Option<&Value>) -> Object {
     let mut merged = object.clone();
     let Some(live) = live.filter(|_| object.kind().group_kind() == NAMESPACE) else { return merged };

@@ -4,6 +4,7 @@
 
 use std::collections::BTreeSet;
 
+use clap::ValueEnum as _;
 use futures::{StreamExt as _, TryStreamExt as _, stream};
 use kube::api::ListParams;
 use kube::discovery::{Discovery, Scope, verbs};
@@ -135,8 +136,7 @@ fn nrt_definition() -> String {
 
 /// The component that the object's label names.
 fn component(object: &Object) -> Option<Component> {
-    let label = object.label(COMPONENT)?;
-    Component::ALL.into_iter().find(|component| component.name() == label)
+    Component::from_str(object.label(COMPONENT)?, false).ok()
 }
 
 fn occupants_of(lists: &[(ObjectKind, Vec<Value>)], gone: &BTreeSet<String>) -> Occupants {

@@ -55,7 +55,7 @@ pub(super) const NAMESPACE: (&str, &str) = ("", "Namespace");
 /// Group and kind of definitions.
 pub(super) const DEFINITION: (&str, &str) = ("apiextensions.k8s.io", "CustomResourceDefinition");
 
-/// Whether objects of the kind hold other objects: others' are used as they are, and ours are never deleted to be made anew.
+/// Whether objects of the kind hold other objects. Those of others are used as they are; ours are never recreated.
 pub(super) fn is_ground(kind: &ObjectKind) -> bool {
     [NAMESPACE, DEFINITION].contains(&kind.group_kind())
 }

@@ -37,7 +37,6 @@ pub async fn remove(
         Component::ALL.into_iter().rev().filter(|component| components.contains(component)).collect();
     let mut work = RemovalRun {
         run,
-        waits: settings.wait,
         errors: Vec::new(),
         gone: BTreeSet::new(),
         touched: BTreeSet::new(),
@@ -59,7 +58,6 @@ pub async fn remove(
 /// A removal in progress.
 struct RemovalRun<'a> {
     run: Run<'a>,
-    waits: bool,
     errors: Vec<Error>,
     /// Uids of deleted objects, which may still be listed for a moment.
     gone: BTreeSet<String>,
@@ -114,7 +112,7 @@ impl RemovalRun<'_> {
         for object in objects {
             self.delete(component, object).await?;
         }
-        let waits = self.waits && !self.run.is_dry();
+        let waits = self.run.settings.wait && !self.run.is_dry();
         for object in objects.iter().filter(|_| waits) {
             let uid = Some(&object.body()["metadata"]["uid"]);
             let waited = self.run.wait_gone(component, object, uid).await;
@@ -128,7 +126,7 @@ impl RemovalRun<'_> {
         let metadata = &object.body()["metadata"];
         self.gone.extend(metadata["uid"].as_str().map(str::to_owned));
         self.touched.extend(object.namespace().map(str::to_owned));
-        let patient = self.waits && object.kind().is_workload();
+        let patient = self.run.settings.wait && object.kind().is_workload();
         let deleted = self.run.delete(object, object.body(), patient).await;
         if self.noted_of(component, object, deleted)? == Some(true) {
             self.run.report(component, object, ObjectStep::Deleted);

@@ -160,8 +160,7 @@ async fn reasons(cluster: &ApiServer, wait: &Wait<'_>, live: &Value) -> Result<V
     let labels = live["spec"]["selector"]["matchLabels"].as_object().into_iter().flatten();
     let labels: Vec<String> =
         labels.filter_map(|(key, value)| Some(format!("{key}={}", value.as_str()?))).collect();
-    let (pods, events) =
-        (ObjectKind::new("", "v1", "Pod", "pods"), ObjectKind::new("", "v1", "Event", "events"));
+    let [pods, events] = [["", "v1", "Pod", "pods"], ["", "v1", "Event", "events"]].map(ObjectKind::from);
     let (of_it, warnings) =
         (ListParams::default().labels(&labels.join(",")), ListParams::default().fields("type=Warning"));
     let namespace = wait.object.namespace();

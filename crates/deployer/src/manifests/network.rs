@@ -50,8 +50,7 @@ pub fn policy(
     }
 }
 
-/// Two policies that leave the pods the API server alone: `NAME-default-deny-all`, and `NAME-egress-to-api-server` for the
-/// servers' ports.
+/// Two policies that permit connections to API servers only: `NAME-default-deny-all` and `NAME-egress-to-api-server`.
 pub(super) fn only_api_server(
     namespace: &str,
     name: &str,

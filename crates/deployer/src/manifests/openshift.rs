@@ -1,7 +1,7 @@
 //! OpenShift's own kinds: SecurityContextConstraints and MachineConfigs.
 //!
-//! In: [`Options`]. Out: objects. Never: constraints that allow more or less than the pods
-//! request; both are made from the same values.
+//! In: [`Options`]. Out: objects. Never: constraints that allow more or less than the pods request; both are made from
+//! the same values.
 
 use k8s_openapi::ByteString;
 use serde_json::{Value, json};

@@ -31,10 +31,10 @@ pub const NAME: &str = "topology-aware-scheduler";
 /// The name of the controller's objects.
 pub const CONTROLLER: &str = "topology-aware-controller";
 /// The default name of the lease.
-const LEASE: &str = "nrtmatch-scheduler";
+pub(crate) const LEASE: &str = "nrtmatch-scheduler";
 const CONFIG_MAP: &str = "scheduler-config";
-/// Namespace and name of the Role that permits to read the API server's authentication settings, with which the programs
-/// authenticate readers of their metrics.
+/// Namespace and name of the Role that permits to read the API server's authentication settings. Both programs
+/// authenticate readers of their metrics with them.
 const AUTHENTICATION: (&str, &str) = ("kube-system", "extension-apiserver-authentication-reader");
 /// The port of health checks and metrics.
 pub const PORT: i32 = 10259;

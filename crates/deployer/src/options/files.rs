@@ -12,11 +12,6 @@ use serde_json::Value;
 
 use super::{CacheOptions, LeaseName, Scoring};
 
-/// The Go deployer's default namespace of the lease.
-pub const LEASE_NAMESPACE: &str = "tas-scheduler";
-/// The Go deployer's default name of the lease.
-pub const LEASE_NAME: &str = "nrtmatch-scheduler";
-
 /// The value that a word stands for; `setting` is the Go deployer's name of the setting.
 ///
 /// # Errors

@@ -51,12 +51,7 @@ pub struct Findings<'a> {
     found: Vec<Finding>,
 }
 
-impl<'a> Findings<'a> {
-    /// Starts a collection for one check; `hint` is appended to each remedy.
-    pub(super) fn new(check: &'a Check, hint: &'a str) -> Self {
-        Self { check, hint, found: Vec::new() }
-    }
-
+impl Findings<'_> {
     /// Adds a finding with the check's consequence and remedy.
     pub(super) fn add(
         &mut self,
@@ -179,7 +174,7 @@ pub fn examine(evidence: &Evidence, checks: &[&'static Check]) -> Validation {
 /// Runs one check.
 pub(super) fn run(check: &'static Check, evidence: &Evidence, hint: &str) -> Vec<Finding> {
     let hint = if check.needs.contains(&Area::KubeletConfig) { hint } else { "" };
-    let mut findings = Findings::new(check, hint);
+    let mut findings = Findings { check, hint, found: Vec::new() };
     (check.run)(evidence, &mut findings);
     findings.found
 }

@@ -8,6 +8,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use api::nrt::{self, NodeResourceTopology};
 use jiff::Timestamp;
 use k8s_openapi::api::core::v1 as wire;
+use k8s_openapi::apimachinery::pkg::api::resource as wire_quantity;
 use serde_json::Value;
 use topology::quantity::Quantity;
 use topology::resource::ResourceName;
@@ -217,9 +218,11 @@ impl Collector {
         let name = node.metadata.name.unwrap_or_default();
         let status = node.status.unwrap_or_default();
         let ready = status.conditions.iter().flatten().any(|c| c.type_ == "Ready" && c.status == "True");
-        let amounts = |list: Option<BTreeMap<String, _>>| -> BTreeMap<ResourceName, i64> {
-            list.into_iter().flatten().filter_map(|(name, amount)| amount_of(&name, &amount)).collect()
+        let amount = |(name, amount): (String, wire_quantity::Quantity)| {
+            let (name, amount) = (ResourceName::new(&name).ok()?, Quantity::parse(amount.0.trim()).ok()?);
+            Some((name, api::convert::amount_available(name, amount)))
         };
+        let amounts = |list: Option<BTreeMap<_, _>>| list.into_iter().flatten().filter_map(amount).collect();
         let node = Node {
             name: name.clone(),
             uid: node.metadata.uid.unwrap_or_default(),
@@ -346,14 +349,6 @@ fn writers(object: &Value) -> BTreeSet<String> {
             .any(|field| entry.get("fieldsV1").and_then(|fields| fields.get(field)).is_some())
     };
     entries.filter(writes).map(|entry| text(entry, "/manager").to_owned()).collect()
-}
-
-fn amount_of(
-    name: &str,
-    amount: &k8s_openapi::apimachinery::pkg::api::resource::Quantity,
-) -> Option<(ResourceName, i64)> {
-    let name = ResourceName::new(name).ok()?;
-    Some((name, api::convert::amount_available(name, Quantity::parse(amount.0.trim()).ok()?)))
 }
 
 fn typed<T: serde::de::DeserializeOwned>(object: Value) -> Result<T, String> {

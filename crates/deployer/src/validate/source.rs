@@ -209,12 +209,10 @@ async fn definition(client: &Client, collector: &mut Collector) {
     if collector.is_gap(Area::Definition) {
         return;
     }
-    match get(client, DEFINITION).await {
-        Ok(mut object) => {
-            object["kind"] = "CustomResourceDefinition".into();
-            collector.object(object);
-        }
-        Err(error) if client::is_not_found(&error) => collector.saw_kind("CustomResourceDefinition"),
+    let kind = "CustomResourceDefinition";
+    match read_one(client, DEFINITION, kind, collector).await {
+        Ok(()) => {}
+        Err(error) if client::is_not_found(&error) => collector.saw_kind(kind),
         Err(error) => collector.gap(Area::Definition, client::brief(&error)),
     }
 }
@@ -224,14 +222,22 @@ async fn config_maps(client: &Client, collector: &mut Collector) {
     for (namespace, name) in collector.config_maps() {
         let path =
             format!("/api/v1/namespaces/{}/configmaps/{}", percent_encode(&namespace), percent_encode(&name));
-        match get(client, &path).await {
-            Ok(mut object) => {
-                object["kind"] = "ConfigMap".into();
-                collector.object(object);
-            }
-            Err(error) => collector.note(format!("ConfigMap {namespace}/{name}: {}", client::brief(&error))),
+        if let Err(error) = read_one(client, &path, "ConfigMap", collector).await {
+            collector.note(format!("ConfigMap {namespace}/{name}: {}", client::brief(&error)));
         }
     }
+}
+
+async fn read_one(
+    client: &Client,
+    path: &str,
+    kind: &str,
+    collector: &mut Collector,
+) -> Result<(), kube::Error> {
+    let mut object = get(client, path).await?;
+    object["kind"] = kind.into();
+    collector.object(object);
+    Ok(())
 }
 
 /// Asks every kubelet for its configuration, through the API server.
@@ -241,12 +247,8 @@ async fn configz(client: &Client, collector: &mut Collector) {
         let answer = client::get_text(client, &path, MAX_CONFIGZ_BYTES).await;
         (node, answer.map_err(|error| (client::is_forbidden(&error), client::brief(&error))))
     };
-    let mut answers = futures::stream::iter(collector.nodes()).map(ask).buffer_unordered(AT_ONCE);
-    let mut all = Vec::new();
-    while let Some(answer) = answers.next().await {
-        all.push(answer);
-    }
-    for (node, answer) in all {
+    let answers = futures::stream::iter(collector.nodes()).map(ask).buffer_unordered(AT_ONCE);
+    for (node, answer) in answers.collect::<Vec<_>>().await {
         match answer {
             Ok(text) => collector.configz(&node, Ok(&text)),
             Err((true, _)) => collector.gap(Area::KubeletConfig, missing_right("get", "", "nodes/proxy")),

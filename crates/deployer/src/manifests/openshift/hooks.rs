@@ -22,7 +22,7 @@ pub(super) fn files() -> [Value; 2] {
     });
     [
         file("/etc/containers/oci/hooks.d/rte-notifier.json", 0o644, &format!("{hook:#}\n")),
-        file(SCRIPT, 0o755, script()),
+        file(SCRIPT, 0o755, TEXT),
     ]
 }
 
@@ -30,9 +30,7 @@ pub(super) fn files() -> [Value; 2] {
 ///
 /// The quality of service of a pod is in the path of its cgroup: `kubepods-burstable-pod...slice:...` (systemd) or
 /// `/kubepods/burstable/pod...` (cgroupfs). The script never fails: a failing hook would stop the container.
-#[must_use]
-pub fn script() -> &'static str {
-    r#"#!/bin/bash
+const TEXT: &str = r#"#!/bin/bash
 # Wakes resource-topology-exporter when a container of a Guaranteed pod has started or stopped.
 bundle=$(/usr/bin/jq -r '.bundle // empty') || exit 0
 cgroup=$(/usr/bin/jq -r '.linux.cgroupsPath // empty' "$bundle/config.json") || exit 0
@@ -43,8 +41,7 @@ case "$cgroup" in
 esac
 touch "$1" || true
 exit 0
-"#
-}
+"#;
 
 #[cfg(test)]
 mod tests {
@@ -61,7 +58,7 @@ mod tests {
         let jq = "#!/bin/bash\nif [ $# -eq 3 ]; then cat \"$3\"; else cat; fi\n";
         std::fs::write(path("jq"), jq).unwrap();
         std::fs::write(path("config.json"), cgroup).unwrap();
-        let script = script().replace("/usr/bin/jq", &format!("bash {}", path("jq").display()));
+        let script = TEXT.replace("/usr/bin/jq", &format!("bash {}", path("jq").display()));
         std::fs::write(path("script"), script).unwrap();
         let mut command = Command::new("bash");
         command.arg(path("script")).arg(path("notify")).stdin(Stdio::piped());

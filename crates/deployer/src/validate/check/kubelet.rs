@@ -174,7 +174,10 @@ fn reserved_cpus(evidence: &Evidence, findings: &mut Findings<'_>) {
             None => (Info, "no CPU is reserved for the system".to_owned()),
             Some(amount) => (
                 Info,
-                format!("the CPUs of the system are an amount ({amount}) instead of reservedSystemCPUs, so the kubelet chooses them"),
+                format!(
+                    "the CPUs of the system are an amount ({amount}) instead of reservedSystemCPUs, \
+                     so the kubelet chooses them"
+                ),
             ),
         };
         let words = ["configuration", "CPU", "reserved some CPU cores", "no reserved CPU cores"];

@@ -224,7 +224,8 @@ fn gates(evidence: &Evidence, findings: &mut Findings<'_>) {
             } else if minor >= locked {
                 let when = if gone > 0 { format!("1.{gone}") } else { "a later version".to_owned() };
                 let what = format!(
-                    "feature gate {gate} is always on since 1.{locked}, and from {when} on kubelets do not start with it"
+                    "feature gate {gate} is always on since 1.{locked}, \
+                     and from {when} on kubelets do not start with it"
                 );
                 findings.warning(node.title(), what);
             }

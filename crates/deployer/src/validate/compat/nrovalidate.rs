@@ -15,7 +15,7 @@ use std::process::ExitCode;
 use std::time::Duration;
 
 use runtime::client::{Connection, Options};
-use runtime::goflag::{Flag, FlagSet, Kind, Parsed};
+use runtime::goflag::{Flag, FlagSet, Kind, Parsed, flag};
 
 use super::{KUBELET, checks, found, list};
 use crate::validate::check::stale::in_sync;
@@ -27,17 +27,12 @@ use crate::validate::finding::PeerFinding;
 const PATIENCE: Duration = Duration::from_secs(30);
 
 const FLAGS: [Flag; 6] = [
-    Flag { name: "version", kind: Kind::Bool, default: "false", help: "print the version and exit" },
-    Flag { name: "verbose", kind: Kind::Bool, default: "false", help: "list every finding" },
-    Flag { name: "json", kind: Kind::Bool, default: "false", help: "print JSON instead of text" },
-    Flag { name: "quiet", kind: Kind::Bool, default: "false", help: "print nothing; overrides -verbose" },
-    Flag {
-        name: "what",
-        kind: Kind::Text,
-        default: "all",
-        help: "comma-separated validators to run; \"help\" lists them",
-    },
-    Flag { name: "labels", kind: Kind::Text, default: "", help: "label selector of the nodes to look at" },
+    flag("version", Kind::Bool, "false", "print the version and exit"),
+    flag("verbose", Kind::Bool, "false", "list every finding"),
+    flag("json", Kind::Bool, "false", "print JSON instead of text"),
+    flag("quiet", Kind::Bool, "false", "print nothing; overrides -verbose"),
+    flag("what", Kind::Text, "all", "comma-separated validators to run; \"help\" lists them"),
+    flag("labels", Kind::Text, "", "label selector of the nodes to look at"),
 ];
 
 /// A group of checks.
@@ -234,12 +229,11 @@ async fn inspect(flags: &Parsed, what: &BTreeSet<Validator>) -> anyhow::Result<V
     if let Some(reason) = evidence.gaps.values().next() {
         anyhow::bail!("{reason}");
     }
+    let nodes: Vec<String> = evidence.workers().into_iter().map(|node| node.name.clone()).collect();
     if !quiet {
-        let nodes: Vec<&str> = evidence.workers().into_iter().map(|node| node.name.as_str()).collect();
         eprintln!("INFO>>>>: inspecting nodes: {}", nodes.join(","));
     }
     if what.contains(&Validator::SchedCache) {
-        let nodes: Vec<String> = evidence.workers().into_iter().map(|node| node.name.clone()).collect();
         let (caches, notes) = cache::read(&client, &nodes).await;
         evidence.caches = caches;
         notes.iter().filter(|_| !quiet).for_each(|note| eprintln!("INFO>>>>: {note}"));
