@@ -11,7 +11,7 @@ use jiff::Timestamp;
 
 use super::claim::{Assignment, Id};
 use super::claims_in_use::is_driver;
-use super::cluster_state::{ClusterState, Config, Node};
+use super::cluster_state::{ClusterState, Config, Node, Pod};
 use super::device_names::DeviceNames;
 use super::kernel::{KernelSupport, TemplateNames, kernel_support};
 use super::loader::{Load, Loader};
@@ -274,13 +274,18 @@ impl<'a> Reader<'a, '_> {
         let is_this = |id: &Id| id == self.id;
         match self.cluster.claims.assignment(node) {
             Assignment::Held(owner) if is_this(&owner) => Ownership::Owned,
-            Assignment::Unmatched { owner, .. } if is_this(&owner) => Ownership::Unmatched,
-            Assignment::Deleting { owner, .. } if is_this(&owner) => Ownership::Deleting,
+            Assignment::Ending { owner, deleting, .. } if is_this(&owner) => {
+                if deleting {
+                    Ownership::Deleting
+                } else {
+                    Ownership::Unmatched
+                }
+            }
             Assignment::Claimable(next) if is_this(&next) => {
                 self.blocker(node).map_or(Ownership::Claimable, Ownership::Blocked)
             }
             Assignment::Held(other) | Assignment::Claimable(other) => Ownership::Other(other),
-            Assignment::Unmatched { owner, next } | Assignment::Deleting { owner, next } => match next {
+            Assignment::Ending { owner, next, .. } => match next {
                 Some(next) if !is_this(&next) => Ownership::Other(next),
                 Some(_) => Ownership::Blocked(owner.to_string()),
                 None => Ownership::None,
@@ -312,11 +317,7 @@ impl<'a> Reader<'a, '_> {
             return Users::Unknown;
         }
         let using = pods.on(node).filter(|(_, pod)| pod.uses(names, claims));
-        let users = using.map(|(id, pod)| rollout::Pod {
-            namespace: id.namespace.clone(),
-            name: id.name.clone(),
-            terminating: pod.terminating,
-        });
-        Users::Pods(users.collect())
+        let user = |(id, pod): (&Id, &Pod)| rollout::Pod { id: id.clone(), terminating: pod.terminating };
+        Users::Pods(using.map(user).collect())
     }
 }

@@ -16,7 +16,7 @@ use super::module as desired;
 use super::node_states::{NodeStates, ObjectNames};
 use super::precondition::Precondition;
 use super::reasons::Reason;
-use super::rollout::{Pod, Round};
+use super::rollout::{NodeChange, Round};
 
 mod module;
 mod node_patch;
@@ -51,42 +51,20 @@ pub enum Action {
     /// Change a node.
     Node(NodeWrite),
     /// Evict a pod that uses a device of this node.
-    Evict {
-        /// The node.
-        node: String,
-        /// The pod.
-        pod: Pod,
-    },
+    Evict(String, Id),
 }
 
-/// A change of a node.
+/// The write of a change of a node.
 #[derive(Clone, Debug, PartialEq)]
 pub struct NodeWrite {
     /// The node.
     pub node: String,
-    /// The kind of the change.
+    /// The change.
     pub change: NodeChange,
     /// The JSON patch, with tests of the values that it replaces.
     pub patch: Value,
     /// The precondition.
     pub unused: Precondition,
-}
-
-/// The kind of a change of a node.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
-pub enum NodeChange {
-    /// Set the claim.
-    Claim,
-    /// Set the first version.
-    Start,
-    /// Set another version.
-    Switch,
-    /// Keep new pods away.
-    AddCordonTaint,
-    /// Admit new pods again.
-    RemoveCordonTaint,
-    /// Remove the claim, the version, and the cordon taint.
-    Release,
 }
 
 /// The actions for a DeviceConfig, and the state they follow from.

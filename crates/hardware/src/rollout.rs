@@ -13,6 +13,8 @@ use std::collections::BTreeSet;
 
 use api::hardware::PodsUsingDevices;
 
+use super::claim::Id;
+
 /// The policy of a rollout.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Policy<'a> {
@@ -40,10 +42,8 @@ pub enum Users {
 /// A pod that uses devices.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub struct Pod {
-    /// The namespace.
-    pub namespace: String,
-    /// The name.
-    pub name: String,
+    /// Namespace and name.
+    pub id: Id,
     /// Deletion has begun.
     pub terminating: bool,
 }
@@ -77,38 +77,37 @@ pub struct RolloutNode<'a> {
     pub users: Users,
 }
 
-/// A step of the rollout on one node.
+/// A step of the rollout.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Step {
+    /// Change this node. If `checked`, verify before that no pod uses the devices.
+    Change {
+        /// The node.
+        node: String,
+        /// The change.
+        change: NodeChange,
+        /// Whether to verify.
+        checked: bool,
+    },
+    /// Evict a pod from this node.
+    Evict(String, Id),
+}
+
+/// A change of a node.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub enum NodeChange {
+    /// Set the claim, and the version. No step of a rollout.
+    Claim,
     /// Set the first version.
-    Start(String),
+    Start,
     /// Set another version.
-    Switch {
-        /// The node.
-        node: String,
-        /// The version of the label now.
-        from: String,
-        /// Verify before that no pod uses the devices.
-        checked: bool,
-    },
+    Switch,
     /// Keep new pods away.
-    AddCordonTaint(String),
+    AddCordonTaint,
     /// Admit new pods again.
-    RemoveCordonTaint(String),
-    /// Evict a pod.
-    Evict {
-        /// The node.
-        node: String,
-        /// The pod.
-        pod: Pod,
-    },
-    /// Remove the claim.
-    Release {
-        /// The node.
-        node: String,
-        /// Verify before that no pod uses the devices.
-        checked: bool,
-    },
+    RemoveCordonTaint,
+    /// Remove the claim, the version, and the cordon taint.
+    Release,
 }
 
 /// The reason why a node keeps its version.
@@ -150,7 +149,7 @@ impl Users {
         let Self::Pods(pods) = self else { return Some("pods that are not known yet".to_owned()) };
         let first = pods.iter().min()?;
         let more = if pods.len() > 1 { format!(" and {} more", pods.len() - 1) } else { String::new() };
-        Some(format!("{}/{}{more}", first.namespace, first.name))
+        Some(format!("{}{more}", first.id))
     }
 }
 
@@ -175,13 +174,12 @@ pub fn round(policy: &Policy<'_>, nodes: &[RolloutNode<'_>]) -> Round {
     let (unmatched, matched): (Vec<_>, Vec<_>) = nodes.into_iter().partition(|node| node.unmatched);
     let mut round = Round::default();
     for node in unmatched {
-        let release = |checked| Step::Release { node: node.node.to_owned(), checked };
-        if !round.when_unused(policy, node, release) && node.users != Users::Unknown {
+        if !round.when_unused(policy, node, NodeChange::Release) && node.users != Users::Unknown {
             round.remove_cordon_taint(node);
         }
     }
     for node in matched.iter().filter(|node| node.version.is_none()) {
-        round.steps.push(Step::Start(node.node.to_owned()));
+        round.change(node, NodeChange::Start, false);
     }
     let unavailable = matched.iter().filter(|node| node.is_unavailable());
     round.unavailable = unavailable.map(|node| node.node.to_owned()).collect();
@@ -194,7 +192,7 @@ pub fn round(policy: &Policy<'_>, nodes: &[RolloutNode<'_>]) -> Round {
     // Nodes without a working driver take no room. Tainted nodes come before others, so that few have the taint.
     outdated.sort_by_key(|node| (node.ready && node.supported, !node.cordon_tainted, node.node));
     for node in outdated {
-        if round.change(policy, node, &mut room) {
+        if round.switch(policy, node, &mut room) {
             chosen.insert(node.node);
         }
     }
@@ -215,7 +213,7 @@ pub fn clear(pods: PodsUsingDevices, nodes: &[RolloutNode<'_>]) -> Round {
     for node in nodes {
         let is_known = node.users != Users::Unknown;
         if is_known && (evict || !node.users.any()) && !node.cordon_tainted {
-            round.steps.push(Step::AddCordonTaint(node.node.to_owned()));
+            round.change(node, NodeChange::AddCordonTaint, false);
         }
         match &node.users {
             Users::Unknown => round.wait(node, Wait::Unknown),
@@ -229,7 +227,7 @@ pub fn clear(pods: PodsUsingDevices, nodes: &[RolloutNode<'_>]) -> Round {
 
 impl Round {
     /// Changes the version of a node, if the policy allows it now. Returns whether the node is being changed.
-    fn change(&mut self, policy: &Policy<'_>, node: &RolloutNode<'_>, room: &mut usize) -> bool {
+    fn switch(&mut self, policy: &Policy<'_>, node: &RolloutNode<'_>, room: &mut usize) -> bool {
         let cost = usize::from(node.ready && node.supported);
         let (is_tainted, is_full) = (node.maintenance && node.supported, *room < cost);
         if policy.paused || is_tainted || is_full {
@@ -241,23 +239,16 @@ impl Round {
             self.wait(node, reason);
             return false;
         }
-        let from = node.version.unwrap_or_default();
-        let switch = |checked| Step::Switch { node: node.node.to_owned(), from: from.to_owned(), checked };
-        let changes = self.when_unused(policy, node, switch);
+        let changes = self.when_unused(policy, node, NodeChange::Switch);
         if changes {
             *room -= cost;
         }
         changes
     }
 
-    /// Adds a step once no pod uses the devices, and before that what frees them. Returns whether the node is on its
-    /// way, and does not just wait for pods.
-    fn when_unused(
-        &mut self,
-        policy: &Policy<'_>,
-        node: &RolloutNode<'_>,
-        step: impl Fn(bool) -> Step,
-    ) -> bool {
+    /// Makes a change once no pod uses the devices, and before that what frees them. Returns whether the node is on
+    /// its way, and does not just wait for pods.
+    fn when_unused(&mut self, policy: &Policy<'_>, node: &RolloutNode<'_>, change: NodeChange) -> bool {
         let is_checked = policy.devices_known && policy.pods != PodsUsingDevices::Ignore;
         let wait = match &node.users {
             _ if !is_checked => None,
@@ -273,10 +264,10 @@ impl Round {
         }
         match &node.users {
             Users::Pods(_) if is_checked && !node.cordon_tainted => {
-                self.steps.push(Step::AddCordonTaint(node.node.to_owned()));
+                self.change(node, NodeChange::AddCordonTaint, false);
             }
             Users::Pods(pods) if is_checked && !pods.is_empty() => self.evict(node, pods),
-            _ => self.steps.push(step(is_checked)),
+            _ => self.change(node, change, is_checked),
         }
         true
     }
@@ -284,14 +275,18 @@ impl Round {
     /// Removes a cordon taint that is no longer needed.
     fn remove_cordon_taint(&mut self, node: &RolloutNode<'_>) {
         if node.cordon_tainted && !node.is_unloading() && !node.reserved {
-            self.steps.push(Step::RemoveCordonTaint(node.node.to_owned()));
+            self.change(node, NodeChange::RemoveCordonTaint, false);
         }
     }
 
     fn evict(&mut self, node: &RolloutNode<'_>, pods: &[Pod]) {
         let running = pods.iter().filter(|pod| !pod.terminating);
-        self.steps.extend(running.map(|pod| Step::Evict { node: node.node.to_owned(), pod: pod.clone() }));
+        self.steps.extend(running.map(|pod| Step::Evict(node.node.to_owned(), pod.id.clone())));
         self.wait(node, wait_for(pods));
+    }
+
+    fn change(&mut self, node: &RolloutNode<'_>, change: NodeChange, checked: bool) {
+        self.steps.push(Step::Change { node: node.node.to_owned(), change, checked });
     }
 
     fn wait(&mut self, node: &RolloutNode<'_>, reason: Wait) {
@@ -300,7 +295,7 @@ impl Round {
 }
 
 fn wait_for(pods: &[Pod]) -> Wait {
-    let first = pods.iter().min().map(|pod| format!("{}/{}", pod.namespace, pod.name));
+    let first = pods.iter().min().map(|pod| pod.id.to_string());
     Wait::Pods(first.unwrap_or_default(), pods.len())
 }
 

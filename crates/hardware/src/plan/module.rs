@@ -14,7 +14,7 @@ use objects::ownership::references;
 use serde::Deserialize as _;
 use serde_json::Value;
 
-use super::nodes::{add_cordon_taint, unused};
+use super::nodes::{node_action, unused};
 use super::{Action, ConfigState, Plan};
 use crate::cluster_state::{ClusterState, Config, Kmm, ObservedObject};
 use crate::device_names::DeviceNames;
@@ -23,6 +23,7 @@ use crate::module;
 use crate::node_states::{NodeState, NodeStates, ObjectNames};
 use crate::precondition::Precondition;
 use crate::reasons::Reason;
+use crate::rollout::NodeChange;
 use crate::taints::untolerated;
 
 impl Plan<'_> {
@@ -105,7 +106,11 @@ impl Plan<'_> {
         self.actions.push(Action::Apply(wanted, unused(node_states, &reloaded)));
         if !refused {
             let untainted = reloaded.iter().filter(|state| state.cordon_taint_since.is_none());
-            self.actions.extend(untainted.map(|state| add_cordon_taint(state, &node_states.object_names)));
+            let none = Precondition::default;
+            let taint = |state: &&NodeState<'_>| {
+                node_action(node_states, state, NodeChange::AddCordonTaint, "", none())
+            };
+            self.actions.extend(untainted.filter_map(taint));
             self.reserved = reloaded.iter().map(|state| state.name).collect();
         }
     }

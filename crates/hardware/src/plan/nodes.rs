@@ -8,11 +8,11 @@ use std::sync::Arc;
 use api::hardware::keys;
 
 use super::node_patch::Patch;
-use super::{Action, ConfigState, NodeChange, Plan};
+use super::{Action, ConfigState, Plan};
 use crate::cluster_state::{ClusterState, Config, Node, ObservedObject};
 use crate::node_states::{NodeState, NodeStates, ObjectNames, Ownership};
 use crate::precondition::Precondition;
-use crate::rollout::{self, Policy, RolloutNode, Round, Step};
+use crate::rollout::{self, NodeChange, Policy, RolloutNode, Round, Step};
 
 impl Plan<'_> {
     /// Plans claims, versions and releases.
@@ -24,13 +24,8 @@ impl Plan<'_> {
         });
         let version = live.map(ObservedObject::driver_version).unwrap_or_default();
         for state in node_states.nodes.iter().filter(|state| state.ownership == Ownership::Claimable) {
-            let before = cluster.claims.claim_on(state.name);
-            let mut patch = Patch::of(state.node);
-            patch.set_label(keys::LABEL_DRIVER, before, Some(&object_names.claim));
-            if !version.is_empty() && state.version != Some(version) {
-                patch.set_label(&object_names.version_label, state.version, Some(version));
-            }
-            self.actions.push(patch.into_action(state.name, NodeChange::Claim, Precondition::default()));
+            let claim = node_action(&node_states, state, NodeChange::Claim, version, Precondition::default());
+            self.actions.extend(claim);
         }
         if !version.is_empty() {
             self.rollout(config, &node_states, version);
@@ -77,46 +72,44 @@ pub(super) fn unused(node_states: &NodeStates<'_>, states: &[&NodeState<'_>]) ->
 
 /// The action for a step of the rollout.
 fn action(step: &Step, node_states: &NodeStates<'_>, version: &str) -> Option<Action> {
-    let at = |name: &str| node_states.nodes.iter().find(|state| state.name == name);
-    let object_names = &node_states.object_names;
-    let precondition = |state: &NodeState<'_>, checked: bool| {
-        if checked { unused(node_states, &[state]) } else { Precondition::default() }
+    let (node, change, checked) = match step {
+        Step::Evict(node, pod) => return Some(Action::Evict(node.clone(), pod.clone())),
+        Step::Change { node, change, checked } => (node, *change, *checked),
     };
-    let set_version = |state: &NodeState<'_>, from: Option<&str>| {
-        let mut patch = Patch::of(state.node);
-        patch.test_label(keys::LABEL_DRIVER, &object_names.claim);
-        patch.set_label(&object_names.version_label, from, Some(version));
-        patch
-    };
-    Some(match step {
-        Step::Start(node) => {
-            set_version(at(node)?, None).into_action(node, NodeChange::Start, Precondition::default())
-        }
-        Step::Switch { node, from, checked } => {
-            let state = at(node)?;
-            let unused = precondition(state, *checked);
-            set_version(state, Some(from)).into_action(node, NodeChange::Switch, unused)
-        }
-        Step::AddCordonTaint(node) => add_cordon_taint(at(node)?, object_names),
-        Step::RemoveCordonTaint(node) => {
-            let mut patch = Patch::of(at(node)?.node);
-            patch.set_cordon_taint(None);
-            patch.into_action(node, NodeChange::RemoveCordonTaint, Precondition::default())
-        }
-        Step::Evict { node, pod } => Action::Evict { node: node.clone(), pod: pod.clone() },
-        Step::Release { node, checked } => {
-            let state = at(node)?;
-            let patch = release_patch(state.node, object_names, state.in_use)?;
-            patch.into_action(node, NodeChange::Release, precondition(state, *checked))
-        }
-    })
+    let state = node_states.nodes.iter().find(|state| state.name == node)?;
+    let unused = if checked { unused(node_states, &[state]) } else { Precondition::default() };
+    node_action(node_states, state, change, version, unused)
 }
 
-/// The action that adds the cordon taint to a node.
-pub(super) fn add_cordon_taint(state: &NodeState<'_>, object_names: &ObjectNames) -> Action {
+/// The action for a change of a node; `None` if a release has nothing to remove.
+pub(super) fn node_action(
+    node_states: &NodeStates<'_>,
+    state: &NodeState<'_>,
+    change: NodeChange,
+    version: &str,
+    unused: Precondition,
+) -> Option<Action> {
+    let ObjectNames { claim, version_label, .. } = &node_states.object_names;
     let mut patch = Patch::of(state.node);
-    patch.set_cordon_taint(Some(&object_names.claim));
-    patch.into_action(state.name, NodeChange::AddCordonTaint, Precondition::default())
+    match change {
+        NodeChange::Claim => {
+            let before = state.node.labels.get(keys::LABEL_DRIVER).map(|claim| &**claim);
+            patch.set_label(keys::LABEL_DRIVER, before, Some(claim));
+            if !version.is_empty() && state.version != Some(version) {
+                patch.set_label(version_label, state.version, Some(version));
+            }
+        }
+        NodeChange::Start | NodeChange::Switch => {
+            patch.test_label(keys::LABEL_DRIVER, claim);
+            patch.set_label(version_label, state.version, Some(version));
+        }
+        NodeChange::AddCordonTaint => patch.set_cordon_taint(Some(claim)),
+        NodeChange::RemoveCordonTaint => patch.set_cordon_taint(None),
+        NodeChange::Release => {
+            patch = release_patch(state.node, &node_states.object_names, state.in_use)?;
+        }
+    }
+    Some(patch.into_action(state.name, change, unused))
 }
 
 /// Releases nodes with a version or cordon taint but without a claim, which we or another client have removed. A cordon

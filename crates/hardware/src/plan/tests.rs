@@ -136,7 +136,7 @@ fn shown(actions: &[Action]) -> Vec<String> {
             NodeChange::RemoveCordonTaint => format!("untaint {}", write.node),
             change => format!("{change:?} {}", write.node).to_lowercase(),
         },
-        Action::Evict { node, pod } => format!("evict {node} {}", pod.name),
+        Action::Evict(node, pod) => format!("evict {node} {}", pod.name),
     };
     actions.iter().map(one).collect()
 }

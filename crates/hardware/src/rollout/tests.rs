@@ -30,20 +30,19 @@ fn old(node: &str) -> RolloutNode<'_> {
 }
 
 fn user() -> Users {
-    Users::Pods(vec![Pod { namespace: "x".to_owned(), name: "p".to_owned(), terminating: false }])
+    Users::Pods(vec![Pod { id: Id::new("x", "p"), terminating: false }])
 }
 
 fn shown(step: &Step) -> String {
     match step {
-        Step::Start(node) => format!("start {node}"),
-        Step::Switch { node, checked, .. } => {
-            format!("switch {node}{}", if *checked { " checked" } else { "" })
-        }
-        Step::AddCordonTaint(node) => format!("taint {node}"),
-        Step::RemoveCordonTaint(node) => format!("untaint {node}"),
-        Step::Evict { node, pod } => format!("evict {node} {}", pod.name),
-        Step::Release { node, checked } => {
-            format!("release {node}{}", if *checked { " checked" } else { "" })
+        Step::Evict(node, pod) => format!("evict {node} {}", pod.name),
+        Step::Change { node, change, checked } => {
+            let change = match change {
+                NodeChange::AddCordonTaint => "taint".to_owned(),
+                NodeChange::RemoveCordonTaint => "untaint".to_owned(),
+                other => format!("{other:?}").to_lowercase(),
+            };
+            format!("{change} {node}{}", if *checked { " checked" } else { "" })
         }
     }
 }
@@ -221,9 +220,7 @@ fn kmm(real: &mut Real) {
 }
 
 fn play(policy: &Policy<'_>, nodes: &mut BTreeMap<&'static str, Real>) -> usize {
-    let pods = |count| {
-        (0..count).map(|at| Pod { namespace: String::new(), name: format!("{at}"), terminating: false })
-    };
+    let pods = |count| (0..count).map(|at| Pod { id: Id::new("", &format!("{at}")), terminating: false });
     let states: Vec<RolloutNode<'_>> = nodes
         .iter()
         .map(|(node, real)| RolloutNode {
@@ -244,29 +241,30 @@ fn play(policy: &Policy<'_>, nodes: &mut BTreeMap<&'static str, Real>) -> usize 
     let steps = round(policy, &states).steps;
     let version = NAMES.into_iter().find(|name| *name == policy.version);
     for step in &steps {
-        match step {
-            Step::Start(node) => nodes.get_mut(node.as_str()).unwrap().version = version,
-            Step::Switch { node, from, .. } => {
-                let real = nodes.get_mut(node.as_str()).unwrap();
-                assert_eq!(real.version, Some(from.as_str()));
+        let (Step::Change { node, .. } | Step::Evict(node, _)) = step;
+        let real = nodes.get_mut(node.as_str()).unwrap();
+        let change = match step {
+            Step::Change { change, .. } => change,
+            Step::Evict(..) => {
+                assert_eq!(policy.pods, PodsUsingDevices::Evict);
+                real.pods = real.pods.saturating_sub(1);
+                continue;
+            }
+        };
+        match change {
+            NodeChange::Start => real.version = version,
+            NodeChange::Switch => {
                 assert!(!policy.paused, "no change while paused");
-                assert!(
-                    policy.pods == PodsUsingDevices::Ignore || real.pods == 0,
-                    "{node}: pulled from under a pod"
-                );
+                let may_unload = policy.pods == PodsUsingDevices::Ignore || real.pods == 0;
+                assert!(may_unload, "{node}: unloaded under a pod");
                 real.taken |= real.loaded.is_some() && real.loaded == real.version && !real.rebooted;
                 real.version = version;
                 // The version changes back before the driver was unloaded.
                 real.taken &= real.loaded != real.version;
             }
-            Step::AddCordonTaint(node) => nodes.get_mut(node.as_str()).unwrap().cordon_tainted = true,
-            Step::RemoveCordonTaint(node) => nodes.get_mut(node.as_str()).unwrap().cordon_tainted = false,
-            Step::Evict { node, .. } => {
-                assert_eq!(policy.pods, PodsUsingDevices::Evict);
-                let real = nodes.get_mut(node.as_str()).unwrap();
-                real.pods = real.pods.saturating_sub(1);
-            }
-            Step::Release { .. } => unreachable!("all nodes match"),
+            NodeChange::AddCordonTaint => real.cordon_tainted = true,
+            NodeChange::RemoveCordonTaint => real.cordon_tainted = false,
+            NodeChange::Claim | NodeChange::Release => unreachable!("all nodes match"),
         }
     }
     steps.len()

@@ -50,5 +50,5 @@ pub fn overdue(config: &Config, plan: &Plan<'_>, now: Timestamp) -> (Vec<Overdue
 
 fn pods(state: &NodeState<'_>) -> Vec<String> {
     let Users::Pods(pods) = &state.users else { return Vec::new() };
-    pods.iter().map(|pod| format!("{}/{}", pod.namespace, pod.name)).collect()
+    pods.iter().map(|pod| pod.id.to_string()).collect()
 }
