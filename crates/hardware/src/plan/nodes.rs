@@ -12,7 +12,7 @@ use super::{Action, ConfigState, Plan};
 use crate::cluster_state::{ClusterState, Config, Node, ObservedObject};
 use crate::node_states::{NodeState, NodeStates, ObjectNames, Ownership};
 use crate::precondition::Precondition;
-use crate::rollout::{self, NodeChange, Policy, RolloutNode, Round, Step};
+use crate::rollout::{self, NodeChange, Policy, Round, Step};
 
 impl Plan<'_> {
     /// Plans claims, versions and releases.
@@ -35,25 +35,25 @@ impl Plan<'_> {
     }
 
     fn rollout(&mut self, config: &Config, node_states: &NodeStates<'_>, version: &str) {
-        let states = node_states.nodes.iter();
-        let states =
-            states.filter(|state| matches!(state.ownership, Ownership::Owned | Ownership::Unmatched));
-        let reserved = |state: &NodeState<'_>| self.reserved.contains(state.name);
-        let nodes: Vec<RolloutNode<'_>> =
-            states.map(|state| RolloutNode { reserved: reserved(state), ..state.rollout_node() }).collect();
+        let in_rollout =
+            |state: &&NodeState<'_>| matches!(state.ownership, Ownership::Owned | Ownership::Unmatched);
+        let nodes: Vec<&NodeState<'_>> = node_states.nodes.iter().filter(in_rollout).collect();
         let upgrade = config.object.spec.upgrade_policy.clone().unwrap_or_default();
         // While the Module waits to be written it has a former version: no node changes to that one.
         let waits = matches!(self.state, ConfigState::ReloadBlocked(_)) || !self.reserved.is_empty();
         let is_former = waits && version != config.object.spec.driver_version;
-        let supported = nodes.iter().filter(|node| !node.unmatched && node.supported).count();
+        let supported =
+            nodes.iter().filter(|node| node.ownership == Ownership::Owned && node.is_supported()).count();
         let policy = Policy {
             version,
             max_unavailable: upgrade.unavailable_of(supported),
             pods: config.object.spec.pods_using_devices(),
             paused: upgrade.paused || is_former,
             devices_known: !node_states.device_names.is_empty(),
+            reserved: &self.reserved,
         };
-        self.add_round(rollout::round(&policy, &nodes), node_states, version);
+        let round = rollout::round(&policy, &nodes);
+        self.add_round(round, node_states, version);
     }
 
     /// Adds the actions for the steps of a round.

@@ -10,9 +10,9 @@ use api::hardware::PodsUsingDevices;
 use jiff::Timestamp;
 
 use crate::cluster_state::Config;
-use crate::node_states::NodeState;
+use crate::node_states::{NodeState, Users};
 use crate::plan::Plan;
-use crate::rollout::{Users, Wait};
+use crate::rollout::Wait;
 
 /// The overdue pods of a node.
 #[derive(Clone, Debug, PartialEq, Eq)]
