@@ -16,10 +16,10 @@ use crate::rollout::{self, NodeChange, Policy, Round, Step};
 
 impl Plan<'_> {
     /// Plans claims, versions and releases.
-    pub(super) fn nodes(&mut self, cluster: &ClusterState, config: &Config, object_names: &ObjectNames) {
+    pub(super) fn nodes(&mut self, cluster: &ClusterState, config: &Config) {
         let Some(node_states) = self.node_states.take() else { return };
         // The version of the Module, which may not be the desired one yet: KMM loads no other.
-        let live = cluster.modules.get(&object_names.module).filter(|_| {
+        let live = cluster.modules.get(&node_states.object_names.module).filter(|_| {
             matches!(self.state, ConfigState::InSync | ConfigState::Writing | ConfigState::ReloadBlocked(_))
         });
         let version = live.map(ObservedObject::driver_version).unwrap_or_default();
