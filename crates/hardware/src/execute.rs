@@ -80,7 +80,7 @@ impl Executor {
             }
             Action::Remove(kind, object) => self.remove(id, kind, object).await,
             Action::Node(write) => self.patch_node(write).await,
-            Action::Evict { node, pod } => self.evict(node, &pod.namespace, &pod.name).await,
+            Action::Evict(node, pod) => self.evict(node, pod).await,
         }
     }
 

@@ -8,7 +8,7 @@ use std::fmt;
 use std::sync::Arc;
 use std::time::Duration;
 
-use api::hardware::{NodeCounts, keys};
+use api::hardware::keys;
 use prometheus_client::collector::Collector;
 use prometheus_client::encoding::{DescriptorEncoder, EncodeLabelSet, EncodeMetric};
 use prometheus_client::metrics::MetricType;
@@ -62,7 +62,7 @@ impl Metrics {
             Action::Ensure(..) | Action::Remove(..) => "ground",
             Action::Apply(..) | Action::DeleteModule { .. } => "module",
             Action::Node(_) => "node",
-            Action::Evict { .. } => "eviction",
+            Action::Evict(..) => "eviction",
         };
         self.write(what, fault);
     }
@@ -114,34 +114,20 @@ fn condition(config: &Config, name: &str) -> i64 {
 }
 
 fn nodes(config: &Config) -> Vec<Sample> {
-    let NodeCounts {
-        matching,
-        claimed,
-        desired,
-        available,
-        ready,
-        updated,
-        unsupported,
-        maintenance,
-        waiting,
-    } = config.object.status.nodes.unwrap_or_default();
+    let counts = config.object.status.nodes.unwrap_or_default();
     let counts = [
-        ("matching", matching),
-        ("claimed", claimed),
-        ("desired", desired),
-        ("available", available),
-        ("ready", ready),
-        ("updated", updated),
-        ("unsupported", unsupported),
-        ("maintenance", maintenance),
-        ("waiting", waiting),
+        ("matching", counts.matching),
+        ("claimed", counts.claimed),
+        ("desired", counts.desired),
+        ("available", counts.available),
+        ("ready", counts.ready),
+        ("updated", counts.updated),
+        ("unsupported", counts.unsupported),
+        ("maintenance", counts.maintenance),
+        ("waiting", counts.waiting),
     ];
-    let sample = |(state, count): (&str, i32)| {
-        let mut labels = labels(config);
-        labels.push(("state", state.to_owned()));
-        (labels, i64::from(count))
-    };
-    counts.map(sample).into()
+    let labels_of = |state: &str| [labels(config), vec![("state", state.to_owned())]].concat();
+    counts.map(|(state, count)| (labels_of(state), i64::from(count))).into()
 }
 
 impl Collector for Gauges {

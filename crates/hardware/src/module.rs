@@ -9,11 +9,12 @@
 
 use std::collections::BTreeMap;
 
-use api::hardware::{self, DeviceConfig, keys};
+use api::hardware::{self, keys};
 use api::kmm;
 use k8s_openapi::api::core::v1::{ConfigMap, ServiceAccount, Toleration};
 use k8s_openapi::api::rbac::v1::{RoleBinding, RoleRef, Subject};
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::ObjectMeta;
+use objects::object::Error;
 use objects::{Object, ObjectKind};
 
 use super::claim::Id;
@@ -38,91 +39,141 @@ pub fn plugin_file(version: &str) -> String {
     format!("{version}.yaml")
 }
 
-/// The dependencies of the Module: accounts, a role binding, a ConfigMap. `unloads`: KMM will unload a driver with the
-/// account that we made, though the spec names another one now.
-#[must_use]
-pub fn dependencies(
-    config: &Config,
-    object_names: &ObjectNames,
-    environment: &Environment,
-    unloads: bool,
-) -> Vec<Object> {
-    let (object, module) = (&config.object, object_names.module.name.as_str());
-    let (mut all, mut accounts) = (Vec::new(), Vec::new());
-    if object.spec.service_account_name.is_none() || unloads {
-        accounts.push(hardware::loader_account(module));
-    }
-    let plugin = object.spec.device_plugin.as_ref();
-    if plugin.is_some_and(|plugin| plugin.service_account_name.is_none()) {
-        accounts.push(hardware::plugin_account(module));
-    }
-    for name in &accounts {
-        all.push(Object::new(&ServiceAccount { metadata: meta(config, name), ..ServiceAccount::default() }));
-    }
-    if environment.openshift && !accounts.is_empty() {
-        all.push(Object::new(&binding(config, object_names, &accounts)));
-    }
-    if let Some(text) = plugin_config(object) {
-        all.push(Object::new(&ConfigMap {
-            metadata: meta(config, &hardware::plugin_config_map(module)),
-            data: Some(BTreeMap::from([(plugin_file(&object.spec.driver_version), text)])),
-            ..ConfigMap::default()
-        }));
-    }
-    all
+/// The desired objects of a DeviceConfig.
+#[derive(Clone, Copy, Debug)]
+pub struct Desired<'a> {
+    /// The DeviceConfig.
+    pub config: &'a Config,
+    /// Names of objects and labels.
+    pub names: &'a ObjectNames,
+    /// The environment of the process.
+    pub environment: &'a Environment,
 }
 
-/// Dependencies of earlier specs that are obsolete. An account that the user names stays, even if we made it.
-#[must_use]
-pub fn obsolete_dependencies(
-    config: &Config,
-    object_names: &ObjectNames,
-    environment: &Environment,
-    current: &[Object],
-) -> Vec<(ObjectKind, Id)> {
-    let spec = &config.object.spec;
-    let plugin = spec.device_plugin.as_ref().and_then(|plugin| plugin.service_account_name.as_ref());
-    let is_named = |id: &Id| [spec.service_account_name.as_ref(), plugin].contains(&Some(&id.name));
-    let stays = |kind: &ObjectKind, id: &Id| {
-        let is_needed = current.iter().any(|object| object.kind() == kind && object.name() == id.name);
-        is_needed || *kind == ObjectKind::of::<ServiceAccount>() && is_named(id)
-    };
-    possible_dependencies(object_names, environment)
-        .into_iter()
-        .filter(|(kind, id)| !stays(kind, id))
-        .collect()
+impl Desired<'_> {
+    /// The dependencies of the Module: accounts, a role binding, a ConfigMap. `unloads`: KMM will unload a driver with
+    /// the account that we made, though the spec names another one now.
+    ///
+    /// # Errors
+    /// Never in practice.
+    pub fn dependencies(&self, unloads: bool) -> Result<Vec<Object>, Error> {
+        let (spec, module) = (&self.config.object.spec, self.names.module.name.as_str());
+        let mut accounts = Vec::new();
+        if spec.service_account_name.is_none() || unloads {
+            accounts.push(hardware::loader_account(module));
+        }
+        if spec.device_plugin.as_ref().is_some_and(|plugin| plugin.service_account_name.is_none()) {
+            accounts.push(hardware::plugin_account(module));
+        }
+        let account = |name| {
+            Object::new(&ServiceAccount { metadata: self.metadata(name), ..ServiceAccount::default() })
+        };
+        let mut all = accounts.iter().map(|name| account(name)).collect::<Result<Vec<_>, _>>()?;
+        if self.environment.openshift && !accounts.is_empty() {
+            all.push(Object::new(&self.binding(&accounts))?);
+        }
+        if let Some(text) = plugin_config(&self.config.object) {
+            all.push(Object::new(&ConfigMap {
+                metadata: self.metadata(&hardware::plugin_config_map(module)),
+                data: Some(BTreeMap::from([(plugin_file(&spec.driver_version), text)])),
+                ..ConfigMap::default()
+            })?);
+        }
+        Ok(all)
+    }
+
+    /// Dependencies of earlier specs that are not among the current ones. An account that the user names stays, even if
+    /// we made it.
+    #[must_use]
+    pub fn obsolete_dependencies(&self, current: &[Object]) -> Vec<(ObjectKind, Id)> {
+        let spec = &self.config.object.spec;
+        let plugin = spec.device_plugin.as_ref().and_then(|plugin| plugin.service_account_name.as_ref());
+        let named = [spec.service_account_name.as_ref(), plugin];
+        let mut all = possible_dependencies(self.names, self.environment);
+        all.retain(|(kind, id)| {
+            let is_needed = current.iter().any(|object| object.kind() == kind && object.name() == id.name);
+            !(is_needed || *kind == ObjectKind::of::<ServiceAccount>() && named.contains(&Some(&id.name)))
+        });
+        all
+    }
+
+    /// The Module in this version of KMM's API.
+    ///
+    /// # Errors
+    /// Never in practice.
+    pub fn module(&self, version: &str) -> Result<Object, Error> {
+        let spec = &self.config.object.spec;
+        let mut tolerations = spec.tolerations.clone();
+        tolerations.push(Toleration {
+            key: Some(CORDON_TAINT.to_owned()),
+            operator: Some("Exists".to_owned()),
+            effect: Some("NoSchedule".to_owned()),
+            ..Toleration::default()
+        });
+        let module = &self.names.module.name;
+        let account = spec.service_account_name.clone().unwrap_or_else(|| hardware::loader_account(module));
+        let module = kmm::Module {
+            metadata: self.metadata(module),
+            spec: kmm::ModuleSpec {
+                selector: BTreeMap::from([(keys::LABEL_DRIVER.to_owned(), self.names.claim.clone())]),
+                tolerations,
+                image_repo_secret: spec.image_pull_secret.clone(),
+                module_loader: Some(kmm::ModuleLoader {
+                    service_account_name: Some(account),
+                    container: container(spec),
+                }),
+                device_plugin: device_plugin(&self.config.object, self.names, self.environment),
+            },
+            ..kmm::Module::default()
+        };
+        let kind = object_kind(version);
+        let body = serde_json::to_value(&module);
+        let body = body.map_err(|error| Error::NotJson(kind.kind.clone(), error.to_string()))?;
+        Object::from_value(kind, body)
+    }
+
+    fn metadata(&self, name: &str) -> ObjectMeta {
+        let labels = marks(&self.config.id().name).map(|(key, value)| (key.to_owned(), value.to_owned()));
+        ObjectMeta {
+            name: Some(name.to_owned()),
+            namespace: self.config.object.metadata.namespace.clone(),
+            labels: Some(labels.into()),
+            ..ObjectMeta::default()
+        }
+    }
+
+    fn binding(&self, accounts: &[String]) -> RoleBinding {
+        let subject = |name: &String| Subject {
+            kind: "ServiceAccount".to_owned(),
+            name: name.clone(),
+            namespace: Some(self.names.module.namespace.clone()),
+            ..Subject::default()
+        };
+        RoleBinding {
+            metadata: self.metadata(&binding_name(&self.names.module.name)),
+            role_ref: RoleRef {
+                api_group: Some("rbac.authorization.k8s.io".to_owned()),
+                kind: "ClusterRole".to_owned(),
+                name: SCC_ROLE.to_owned(),
+            },
+            subjects: Some(accounts.iter().map(subject).collect()),
+        }
+    }
 }
 
 /// All dependencies that any spec may have: kind and name.
 #[must_use]
-pub fn possible_dependencies(object_names: &ObjectNames, environment: &Environment) -> Vec<(ObjectKind, Id)> {
-    let module = object_names.module.name.as_str();
-    let named = |kind: ObjectKind, name: String| (kind, Id::new(&object_names.module.namespace, &name));
+pub fn possible_dependencies(names: &ObjectNames, environment: &Environment) -> Vec<(ObjectKind, Id)> {
+    let Id { namespace, name: module } = &names.module;
     let mut all = vec![
-        named(ObjectKind::of::<ServiceAccount>(), hardware::loader_account(module)),
-        named(ObjectKind::of::<ServiceAccount>(), hardware::plugin_account(module)),
-        named(ObjectKind::of::<ConfigMap>(), hardware::plugin_config_map(module)),
+        (ObjectKind::of::<ServiceAccount>(), hardware::loader_account(module)),
+        (ObjectKind::of::<ServiceAccount>(), hardware::plugin_account(module)),
+        (ObjectKind::of::<ConfigMap>(), hardware::plugin_config_map(module)),
     ];
     if environment.openshift {
-        all.push(named(ObjectKind::of::<RoleBinding>(), binding_name(module)));
+        all.push((ObjectKind::of::<RoleBinding>(), binding_name(module)));
     }
-    all
-}
-
-/// The Module in this version of KMM's API.
-#[must_use]
-pub fn module(
-    config: &Config,
-    object_names: &ObjectNames,
-    environment: &Environment,
-    version: &str,
-) -> Object {
-    let module = kmm::Module {
-        metadata: meta(config, &object_names.module.name),
-        spec: spec(&config.object, object_names, environment),
-        ..kmm::Module::default()
-    };
-    Object::typed(object_kind(version), &module)
+    all.into_iter().map(|(kind, name)| (kind, Id::new(namespace, &name))).collect()
 }
 
 /// The kind of Modules in a version of KMM's API.
@@ -131,61 +182,8 @@ pub fn object_kind(version: &str) -> ObjectKind {
     ObjectKind::new(kmm::GROUP, version, kmm::MODULE, kmm::MODULES)
 }
 
-fn meta(config: &Config, name: &str) -> ObjectMeta {
-    let name_of_config = config.id().name;
-    let labels = marks(&name_of_config);
-    ObjectMeta {
-        name: Some(name.to_owned()),
-        namespace: config.object.metadata.namespace.clone(),
-        labels: Some(labels.map(|(key, value)| (key.to_owned(), value.to_owned())).into()),
-        ..ObjectMeta::default()
-    }
-}
-
 fn binding_name(module: &str) -> String {
     format!("{module}-scc")
-}
-
-fn binding(config: &Config, object_names: &ObjectNames, accounts: &[String]) -> RoleBinding {
-    let subject = |name: &String| Subject {
-        kind: "ServiceAccount".to_owned(),
-        name: name.clone(),
-        namespace: Some(object_names.module.namespace.clone()),
-        ..Subject::default()
-    };
-    RoleBinding {
-        metadata: meta(config, &binding_name(&object_names.module.name)),
-        role_ref: RoleRef {
-            api_group: Some("rbac.authorization.k8s.io".to_owned()),
-            kind: "ClusterRole".to_owned(),
-            name: SCC_ROLE.to_owned(),
-        },
-        subjects: Some(accounts.iter().map(subject).collect()),
-    }
-}
-
-fn spec(object: &DeviceConfig, object_names: &ObjectNames, environment: &Environment) -> kmm::ModuleSpec {
-    let spec = &object.spec;
-    let mut tolerations = spec.tolerations.clone();
-    tolerations.push(Toleration {
-        key: Some(CORDON_TAINT.to_owned()),
-        operator: Some("Exists".to_owned()),
-        effect: Some("NoSchedule".to_owned()),
-        ..Toleration::default()
-    });
-    kmm::ModuleSpec {
-        selector: BTreeMap::from([(keys::LABEL_DRIVER.to_owned(), object_names.claim.clone())]),
-        tolerations,
-        image_repo_secret: spec.image_pull_secret.clone(),
-        module_loader: Some(loader(object, object_names)),
-        device_plugin: device_plugin(object, object_names, environment),
-    }
-}
-
-fn loader(object: &DeviceConfig, object_names: &ObjectNames) -> kmm::ModuleLoader {
-    let account = object.spec.service_account_name.clone();
-    let account = account.unwrap_or_else(|| hardware::loader_account(&object_names.module.name));
-    kmm::ModuleLoader { service_account_name: Some(account), container: container(&object.spec) }
 }
 
 #[cfg(test)]

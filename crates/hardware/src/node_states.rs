@@ -11,12 +11,11 @@ use jiff::Timestamp;
 
 use super::claim::{Assignment, Id};
 use super::claims_in_use::is_driver;
-use super::cluster_state::{ClusterState, Config, Node};
+use super::cluster_state::{self, ClusterState, Config, Node};
 use super::device_names::DeviceNames;
 use super::kernel::{KernelSupport, TemplateNames, kernel_support};
 use super::loader::{Load, Loader};
 use super::nmc::{Loaded, NodeModule};
-use super::rollout::{self, Users};
 use super::taints::untolerated;
 
 /// Names of the objects and labels of a DeviceConfig.
@@ -83,6 +82,24 @@ pub struct NodeState<'a> {
     pub users: Users,
 }
 
+/// The pods that use the devices of a node.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Users {
+    /// Not known yet.
+    Unknown,
+    /// These pods; an empty list means that the devices are free.
+    Pods(Vec<Pod>),
+}
+
+/// A pod that uses devices.
+#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub struct Pod {
+    /// Namespace and name.
+    pub id: Id,
+    /// Deletion has begun.
+    pub terminating: bool,
+}
+
 /// The ownership of a node as one DeviceConfig sees it.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Ownership {
@@ -107,6 +124,23 @@ impl Ownership {
     #[must_use]
     pub fn is_claimed(&self) -> bool {
         matches!(self, Self::Owned | Self::Unmatched | Self::Deleting)
+    }
+}
+
+impl Users {
+    /// Whether pods use the devices, or may use them.
+    #[must_use]
+    pub fn any(&self) -> bool {
+        !matches!(self, Self::Pods(pods) if pods.is_empty())
+    }
+
+    /// The first of the pods and the number of others, for people; `None` without pods.
+    #[must_use]
+    pub fn summary(&self) -> Option<String> {
+        let Self::Pods(pods) = self else { return Some("pods that are not known yet".to_owned()) };
+        let first = pods.iter().min()?;
+        let more = if pods.len() > 1 { format!(" and {} more", pods.len() - 1) } else { String::new() };
+        Some(format!("{}{more}", first.id))
     }
 }
 
@@ -183,23 +217,23 @@ impl<'a> NodeState<'a> {
         self.ownership == Ownership::Owned && self.is_supported() && self.taint.is_none()
     }
 
-    /// The node as the rollout sees it.
+    /// Whether the node has our cordon taint.
     #[must_use]
-    pub fn rollout_node(&self) -> rollout::RolloutNode<'a> {
-        rollout::RolloutNode {
-            node: self.name,
-            unmatched: self.ownership == Ownership::Unmatched,
-            version: self.version,
-            loaded: self.loaded,
-            ready: self.ready,
-            cordon_tainted: self.cordon_taint_since.is_some(),
-            stale: self.stale,
-            reserved: false,
-            supported: self.is_supported(),
-            maintenance: self.taint.is_some(),
-            rebooted: self.rebooted,
-            users: self.users.clone(),
-        }
+    pub fn is_cordon_tainted(&self) -> bool {
+        self.cordon_taint_since.is_some()
+    }
+
+    /// Whether the node should have a working driver and has none, possibly because of us. A first version that does
+    /// not load counts, too; a driver that a taint or a reboot took does not.
+    #[must_use]
+    pub fn is_unavailable(&self) -> bool {
+        self.is_supported() && !self.ready && self.taint.is_none() && !self.rebooted
+    }
+
+    /// Whether a driver is about to be unloaded, so that a new pod would lose its device.
+    #[must_use]
+    pub fn is_unloading(&self) -> bool {
+        self.stale || self.loaded.is_some_and(|loaded| self.version != Some(loaded))
     }
 }
 
@@ -274,13 +308,18 @@ impl<'a> Reader<'a, '_> {
         let is_this = |id: &Id| id == self.id;
         match self.cluster.claims.assignment(node) {
             Assignment::Held(owner) if is_this(&owner) => Ownership::Owned,
-            Assignment::Unmatched { owner, .. } if is_this(&owner) => Ownership::Unmatched,
-            Assignment::Deleting { owner, .. } if is_this(&owner) => Ownership::Deleting,
+            Assignment::Ending { owner, deleting, .. } if is_this(&owner) => {
+                if deleting {
+                    Ownership::Deleting
+                } else {
+                    Ownership::Unmatched
+                }
+            }
             Assignment::Claimable(next) if is_this(&next) => {
                 self.blocker(node).map_or(Ownership::Claimable, Ownership::Blocked)
             }
             Assignment::Held(other) | Assignment::Claimable(other) => Ownership::Other(other),
-            Assignment::Unmatched { owner, next } | Assignment::Deleting { owner, next } => match next {
+            Assignment::Ending { owner, next, .. } => match next {
                 Some(next) if !is_this(&next) => Ownership::Other(next),
                 Some(_) => Ownership::Blocked(owner.to_string()),
                 None => Ownership::None,
@@ -312,11 +351,8 @@ impl<'a> Reader<'a, '_> {
             return Users::Unknown;
         }
         let using = pods.on(node).filter(|(_, pod)| pod.uses(names, claims));
-        let users = using.map(|(id, pod)| rollout::Pod {
-            namespace: id.namespace.clone(),
-            name: id.name.clone(),
-            terminating: pod.terminating,
-        });
-        Users::Pods(users.collect())
+        let user =
+            |(id, pod): (&Id, &cluster_state::Pod)| Pod { id: id.clone(), terminating: pod.terminating };
+        Users::Pods(using.map(user).collect())
     }
 }

@@ -12,11 +12,11 @@ use serde_json::Value;
 
 use super::claim::Id;
 use super::cluster_state::{ClusterState, Config, Kmm};
-use super::module as desired;
+use super::module::Desired;
 use super::node_states::{NodeStates, ObjectNames};
 use super::precondition::Precondition;
 use super::reasons::Reason;
-use super::rollout::{Pod, Round};
+use super::rollout::{NodeChange, Round};
 
 mod module;
 mod node_patch;
@@ -51,42 +51,20 @@ pub enum Action {
     /// Change a node.
     Node(NodeWrite),
     /// Evict a pod that uses a device of this node.
-    Evict {
-        /// The node.
-        node: String,
-        /// The pod.
-        pod: Pod,
-    },
+    Evict(String, Id),
 }
 
-/// A change of a node.
+/// The write of a change of a node.
 #[derive(Clone, Debug, PartialEq)]
 pub struct NodeWrite {
     /// The node.
     pub node: String,
-    /// The kind of the change.
+    /// The change.
     pub change: NodeChange,
     /// The JSON patch, with tests of the values that it replaces.
     pub patch: Value,
     /// The precondition.
     pub unused: Precondition,
-}
-
-/// The kind of a change of a node.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
-pub enum NodeChange {
-    /// Set the claim.
-    Claim,
-    /// Set the first version.
-    Start,
-    /// Set another version.
-    Switch,
-    /// Keep new pods away.
-    AddCordonTaint,
-    /// Admit new pods again.
-    RemoveCordonTaint,
-    /// Remove the claim, the version, and the cordon taint.
-    Release,
 }
 
 /// The actions for a DeviceConfig, and the state they follow from.
@@ -158,9 +136,13 @@ pub fn plan<'a>(cluster: &'a ClusterState, config: &Config, refused: bool) -> Pl
         return plan;
     }
     let unloads = module::unloads_with_own_account(cluster, config, &object_names);
-    let dependencies = desired::dependencies(config, &object_names, &cluster.environment, unloads);
+    let desired = Desired { config, names: &object_names, environment: &cluster.environment };
+    let dependencies = desired.dependencies(unloads).unwrap_or_else(|error| {
+        plan.state = ConfigState::Invalid(Reason::InvalidSpec, error.to_string());
+        Vec::new()
+    });
     let kept = plan.plugin_files_in_use(cluster, config);
-    let is_written = plan.module(cluster, config, &object_names, refused);
+    let is_written = plan.module(cluster, desired, refused);
     let blocked = matches!(plan.state, ConfigState::ReloadBlocked(_));
     // The plugin's configuration changes with the driver.
     let current = dependencies.iter().filter(|object| !(blocked && is_config_map(object)));
@@ -169,12 +151,11 @@ pub fn plan<'a>(cluster: &'a ClusterState, config: &Config, refused: bool) -> Pl
     };
     plan.actions.splice(0..0, current.map(ensure));
     if is_written && plan.is_everywhere(config) {
-        let obsolete =
-            desired::obsolete_dependencies(config, &object_names, &cluster.environment, &dependencies);
+        let obsolete = desired.obsolete_dependencies(&dependencies);
         plan.actions.extend(obsolete.into_iter().map(|(kind, id)| Action::Remove(kind, id)));
     }
     if is_written || refused {
-        plan.nodes(cluster, config, &object_names);
+        plan.nodes(cluster, config);
     }
     plan
 }

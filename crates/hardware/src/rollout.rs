@@ -1,6 +1,6 @@
 //! Rollout: the nodes that get a version of the driver now.
 //!
-//! In: the nodes of one DeviceConfig as [`RolloutNode`]s, its policy. Out: [`Step`]s, and what other nodes wait for.
+//! In: the claimed nodes of one DeviceConfig, its policy. Out: [`Step`]s, and what other nodes wait for.
 //! Never: more nodes without a working driver because of us than the policy allows; a driver unloaded under a pod
 //! unless the policy says so; a write.
 //!
@@ -12,6 +12,9 @@
 use std::collections::BTreeSet;
 
 use api::hardware::PodsUsingDevices;
+
+use super::claim::Id;
+use super::node_states::{NodeState, Ownership, Pod, Users};
 
 /// The policy of a rollout.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -26,89 +29,41 @@ pub struct Policy<'a> {
     pub paused: bool,
     /// Device names are known, so that pods that use devices can be found.
     pub devices_known: bool,
+    /// Nodes that keep their cordon taint for a Module that is about to be written.
+    pub reserved: &'a BTreeSet<&'a str>,
 }
 
-/// The pods that use the devices of a node.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub enum Users {
-    /// Not known yet.
-    Unknown,
-    /// These pods; an empty list means that the devices are free.
-    Pods(Vec<Pod>),
-}
-
-/// A pod that uses devices.
-#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
-pub struct Pod {
-    /// The namespace.
-    pub namespace: String,
-    /// The name.
-    pub name: String,
-    /// Deletion has begun.
-    pub terminating: bool,
-}
-
-/// A claimed node.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct RolloutNode<'a> {
-    /// The name.
-    pub node: &'a str,
-    /// The selector no longer matches: the node is to be released.
-    pub unmatched: bool,
-    /// The version that its label names.
-    pub version: Option<&'a str>,
-    /// The loaded version.
-    pub loaded: Option<&'a str>,
-    /// The driver that the label names is loaded and working.
-    pub ready: bool,
-    /// The node has our cordon taint.
-    pub cordon_tainted: bool,
-    /// KMM is about to unload the driver, though its version is that of the label.
-    pub stale: bool,
-    /// The cordon taint stays for a Module that is about to be written.
-    pub reserved: bool,
-    /// An image exists for the kernel.
-    pub supported: bool,
-    /// Other taints keep the driver away, such as a cordon.
-    pub maintenance: bool,
-    /// The machine has rebooted, and the driver is not loaded again yet.
-    pub rebooted: bool,
-    /// The pods that use the devices.
-    pub users: Users,
-}
-
-/// A step of the rollout on one node.
+/// A step of the rollout.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Step {
+    /// Change this node. If `checked`, verify before that no pod uses the devices.
+    Change {
+        /// The node.
+        node: String,
+        /// The change.
+        change: NodeChange,
+        /// Whether to verify.
+        checked: bool,
+    },
+    /// Evict a pod from this node.
+    Evict(String, Id),
+}
+
+/// A change of a node.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub enum NodeChange {
+    /// Set the claim, and the version. No step of a rollout.
+    Claim,
     /// Set the first version.
-    Start(String),
+    Start,
     /// Set another version.
-    Switch {
-        /// The node.
-        node: String,
-        /// The version of the label now.
-        from: String,
-        /// Verify before that no pod uses the devices.
-        checked: bool,
-    },
+    Switch,
     /// Keep new pods away.
-    AddCordonTaint(String),
+    AddCordonTaint,
     /// Admit new pods again.
-    RemoveCordonTaint(String),
-    /// Evict a pod.
-    Evict {
-        /// The node.
-        node: String,
-        /// The pod.
-        pod: Pod,
-    },
-    /// Remove the claim.
-    Release {
-        /// The node.
-        node: String,
-        /// Verify before that no pod uses the devices.
-        checked: bool,
-    },
+    RemoveCordonTaint,
+    /// Remove the claim, the version, and the cordon taint.
+    Release,
 }
 
 /// The reason why a node keeps its version.
@@ -137,69 +92,38 @@ pub struct Round {
     pub unavailable: Vec<String>,
 }
 
-impl Users {
-    /// Whether pods use the devices, or may use them.
-    #[must_use]
-    pub fn any(&self) -> bool {
-        !matches!(self, Self::Pods(pods) if pods.is_empty())
-    }
-
-    /// The first of the pods and the number of others, for people; `None` without pods.
-    #[must_use]
-    pub fn summary(&self) -> Option<String> {
-        let Self::Pods(pods) = self else { return Some("pods that are not known yet".to_owned()) };
-        let first = pods.iter().min()?;
-        let more = if pods.len() > 1 { format!(" and {} more", pods.len() - 1) } else { String::new() };
-        Some(format!("{}/{}{more}", first.namespace, first.name))
-    }
-}
-
-impl RolloutNode<'_> {
-    /// Whether the node should have a working driver and has none, possibly because of us. A first version that does
-    /// not load counts, too; a driver that a taint or a reboot took does not.
-    fn is_unavailable(&self) -> bool {
-        self.supported && !self.ready && !self.maintenance && !self.rebooted
-    }
-
-    /// Whether a driver is about to be unloaded, so that a new pod would lose its device.
-    fn is_unloading(&self) -> bool {
-        self.stale || self.loaded.is_some_and(|loaded| self.version != Some(loaded))
-    }
-}
-
 /// The next steps for these nodes. The order of the nodes has no influence.
 #[must_use]
-pub fn round(policy: &Policy<'_>, nodes: &[RolloutNode<'_>]) -> Round {
-    let mut nodes: Vec<&RolloutNode<'_>> = nodes.iter().collect();
-    nodes.sort_by_key(|node| node.node);
-    let (unmatched, matched): (Vec<_>, Vec<_>) = nodes.into_iter().partition(|node| node.unmatched);
+pub fn round(policy: &Policy<'_>, nodes: &[&NodeState<'_>]) -> Round {
+    let mut nodes = nodes.to_vec();
+    nodes.sort_by_key(|node| node.name);
+    let (unmatched, matched): (Vec<_>, Vec<_>) =
+        nodes.into_iter().partition(|node| node.ownership == Ownership::Unmatched);
     let mut round = Round::default();
     for node in unmatched {
-        let release = |checked| Step::Release { node: node.node.to_owned(), checked };
-        if !round.when_unused(policy, node, release) && node.users != Users::Unknown {
-            round.remove_cordon_taint(node);
+        if !round.when_unused(policy, node, NodeChange::Release) && node.users != Users::Unknown {
+            round.remove_cordon_taint(policy, node);
         }
     }
     for node in matched.iter().filter(|node| node.version.is_none()) {
-        round.steps.push(Step::Start(node.node.to_owned()));
+        round.change(node, NodeChange::Start, false);
     }
     let unavailable = matched.iter().filter(|node| node.is_unavailable());
-    round.unavailable = unavailable.map(|node| node.node.to_owned()).collect();
+    round.unavailable = unavailable.map(|node| node.name.to_owned()).collect();
 
     let mut chosen = BTreeSet::new();
     let mut room = policy.max_unavailable.saturating_sub(round.unavailable.len());
-    let is_outdated =
-        |node: &&&RolloutNode<'_>| node.version.is_some_and(|version| version != policy.version);
-    let mut outdated: Vec<&&RolloutNode<'_>> = matched.iter().filter(is_outdated).collect();
+    let is_outdated = |node: &&&NodeState<'_>| node.version.is_some_and(|version| version != policy.version);
+    let mut outdated: Vec<&&NodeState<'_>> = matched.iter().filter(is_outdated).collect();
     // Nodes without a working driver take no room. Tainted nodes come before others, so that few have the taint.
-    outdated.sort_by_key(|node| (node.ready && node.supported, !node.cordon_tainted, node.node));
+    outdated.sort_by_key(|node| (node.ready && node.is_supported(), !node.is_cordon_tainted(), node.name));
     for node in outdated {
-        if round.change(policy, node, &mut room) {
-            chosen.insert(node.node);
+        if round.switch(policy, node, &mut room) {
+            chosen.insert(node.name);
         }
     }
-    for node in matched.iter().filter(|node| !chosen.contains(node.node)) {
-        round.remove_cordon_taint(node);
+    for node in matched.iter().filter(|node| !chosen.contains(node.name)) {
+        round.remove_cordon_taint(policy, node);
     }
     round
 }
@@ -208,14 +132,14 @@ pub fn round(policy: &Policy<'_>, nodes: &[RolloutNode<'_>]) -> Round {
 /// would lose its device, or keep the driver there for ever. Pods are evicted once all nodes have the taint, since they
 /// would move to a node without it.
 #[must_use]
-pub fn clear(pods: PodsUsingDevices, nodes: &[RolloutNode<'_>]) -> Round {
+pub fn clear(pods: PodsUsingDevices, nodes: &[&NodeState<'_>]) -> Round {
     let evict = pods == PodsUsingDevices::Evict;
-    let all_tainted = nodes.iter().all(|node| node.cordon_tainted);
+    let all_tainted = nodes.iter().all(|node| node.is_cordon_tainted());
     let mut round = Round::default();
     for node in nodes {
         let is_known = node.users != Users::Unknown;
-        if is_known && (evict || !node.users.any()) && !node.cordon_tainted {
-            round.steps.push(Step::AddCordonTaint(node.node.to_owned()));
+        if is_known && (evict || !node.users.any()) && !node.is_cordon_tainted() {
+            round.change(node, NodeChange::AddCordonTaint, false);
         }
         match &node.users {
             Users::Unknown => round.wait(node, Wait::Unknown),
@@ -229,9 +153,9 @@ pub fn clear(pods: PodsUsingDevices, nodes: &[RolloutNode<'_>]) -> Round {
 
 impl Round {
     /// Changes the version of a node, if the policy allows it now. Returns whether the node is being changed.
-    fn change(&mut self, policy: &Policy<'_>, node: &RolloutNode<'_>, room: &mut usize) -> bool {
-        let cost = usize::from(node.ready && node.supported);
-        let (is_tainted, is_full) = (node.maintenance && node.supported, *room < cost);
+    fn switch(&mut self, policy: &Policy<'_>, node: &NodeState<'_>, room: &mut usize) -> bool {
+        let cost = usize::from(node.ready && node.is_supported());
+        let (is_tainted, is_full) = (node.taint.is_some() && node.is_supported(), *room < cost);
         if policy.paused || is_tainted || is_full {
             let reason = match (policy.paused, is_tainted) {
                 (true, _) => Wait::Paused,
@@ -241,23 +165,16 @@ impl Round {
             self.wait(node, reason);
             return false;
         }
-        let from = node.version.unwrap_or_default();
-        let switch = |checked| Step::Switch { node: node.node.to_owned(), from: from.to_owned(), checked };
-        let changes = self.when_unused(policy, node, switch);
+        let changes = self.when_unused(policy, node, NodeChange::Switch);
         if changes {
             *room -= cost;
         }
         changes
     }
 
-    /// Adds a step once no pod uses the devices, and before that what frees them. Returns whether the node is on its
-    /// way, and does not just wait for pods.
-    fn when_unused(
-        &mut self,
-        policy: &Policy<'_>,
-        node: &RolloutNode<'_>,
-        step: impl Fn(bool) -> Step,
-    ) -> bool {
+    /// Makes a change once no pod uses the devices, and before that what frees them. Returns whether the node is on
+    /// its way, and does not just wait for pods.
+    fn when_unused(&mut self, policy: &Policy<'_>, node: &NodeState<'_>, change: NodeChange) -> bool {
         let is_checked = policy.devices_known && policy.pods != PodsUsingDevices::Ignore;
         let wait = match &node.users {
             _ if !is_checked => None,
@@ -272,35 +189,39 @@ impl Round {
             return false;
         }
         match &node.users {
-            Users::Pods(_) if is_checked && !node.cordon_tainted => {
-                self.steps.push(Step::AddCordonTaint(node.node.to_owned()));
+            Users::Pods(_) if is_checked && !node.is_cordon_tainted() => {
+                self.change(node, NodeChange::AddCordonTaint, false);
             }
             Users::Pods(pods) if is_checked && !pods.is_empty() => self.evict(node, pods),
-            _ => self.steps.push(step(is_checked)),
+            _ => self.change(node, change, is_checked),
         }
         true
     }
 
     /// Removes a cordon taint that is no longer needed.
-    fn remove_cordon_taint(&mut self, node: &RolloutNode<'_>) {
-        if node.cordon_tainted && !node.is_unloading() && !node.reserved {
-            self.steps.push(Step::RemoveCordonTaint(node.node.to_owned()));
+    fn remove_cordon_taint(&mut self, policy: &Policy<'_>, node: &NodeState<'_>) {
+        if node.is_cordon_tainted() && !node.is_unloading() && !policy.reserved.contains(node.name) {
+            self.change(node, NodeChange::RemoveCordonTaint, false);
         }
     }
 
-    fn evict(&mut self, node: &RolloutNode<'_>, pods: &[Pod]) {
+    fn evict(&mut self, node: &NodeState<'_>, pods: &[Pod]) {
         let running = pods.iter().filter(|pod| !pod.terminating);
-        self.steps.extend(running.map(|pod| Step::Evict { node: node.node.to_owned(), pod: pod.clone() }));
+        self.steps.extend(running.map(|pod| Step::Evict(node.name.to_owned(), pod.id.clone())));
         self.wait(node, wait_for(pods));
     }
 
-    fn wait(&mut self, node: &RolloutNode<'_>, reason: Wait) {
-        self.waiting.push((node.node.to_owned(), reason));
+    fn change(&mut self, node: &NodeState<'_>, change: NodeChange, checked: bool) {
+        self.steps.push(Step::Change { node: node.name.to_owned(), change, checked });
+    }
+
+    fn wait(&mut self, node: &NodeState<'_>, reason: Wait) {
+        self.waiting.push((node.name.to_owned(), reason));
     }
 }
 
 fn wait_for(pods: &[Pod]) -> Wait {
-    let first = pods.iter().min().map(|pod| format!("{}/{}", pod.namespace, pod.name));
+    let first = pods.iter().min().map(|pod| pod.id.to_string());
     Wait::Pods(first.unwrap_or_default(), pods.len())
 }
 

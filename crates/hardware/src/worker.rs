@@ -199,7 +199,7 @@ impl Worker {
 
     /// Executes actions. Returns whether the finalizer was removed.
     async fn execute(&self, id: &Id, actions: &[Action], state: &mut State) -> bool {
-        let is_on_node = |action: &&Action| matches!(action, Action::Node(_) | Action::Evict { .. });
+        let is_on_node = |action: &&Action| matches!(action, Action::Node(_) | Action::Evict(..));
         let was_refused = state.module_refused();
         for action in actions.iter().filter(|action| !is_on_node(action)) {
             if state.is_too_early(action) {

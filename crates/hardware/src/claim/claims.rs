@@ -16,19 +16,14 @@ pub enum Assignment {
     Free,
     /// Claimed by a DeviceConfig that matches, or whose selector is unknown.
     Held(Id),
-    /// Claimed by a DeviceConfig that no longer matches. Released once no pod uses the devices.
-    Unmatched {
+    /// Claimed by a DeviceConfig that no longer matches, or is being deleted. Released once no pod uses the devices.
+    Ending {
         /// The DeviceConfig with the claim.
         owner: Id,
         /// The DeviceConfig that gets the node afterwards.
         next: Option<Id>,
-    },
-    /// Claimed by a DeviceConfig that is being deleted.
-    Deleting {
-        /// The DeviceConfig with the claim.
-        owner: Id,
-        /// The DeviceConfig that gets the node afterwards.
-        next: Option<Id>,
+        /// The owner is being deleted.
+        deleting: bool,
     },
     /// No claim or an unknown one; this DeviceConfig gets the node.
     Claimable(Id),
@@ -62,7 +57,7 @@ impl Assignment {
     pub fn final_owner(self) -> Option<Id> {
         match self {
             Self::Held(owner) | Self::Claimable(owner) => Some(owner),
-            Self::Unmatched { owner, next } | Self::Deleting { owner, next } => next.or(Some(owner)),
+            Self::Ending { owner, next, .. } => next.or(Some(owner)),
             Self::Free | Self::Orphaned => None,
         }
     }
@@ -162,12 +157,11 @@ impl Claims {
         let Some(owner) = self.owner(claim).and_then(|id| self.configs.get(id)) else {
             return next.map_or(Assignment::Orphaned, Assignment::Claimable);
         };
-        let id = owner.id.clone();
-        match owner.selector {
-            _ if owner.deleting => Assignment::Deleting { owner: id, next },
-            Selector::None => Assignment::Held(id),
-            _ if node.matched.contains(&id) => Assignment::Held(id),
-            _ => Assignment::Unmatched { owner: id, next },
+        let deleting = owner.deleting;
+        let is_matched = owner.selector == Selector::None || node.matched.contains(&owner.id);
+        match owner.id.clone() {
+            owner if is_matched && !deleting => Assignment::Held(owner),
+            owner => Assignment::Ending { owner, next, deleting },
         }
     }
 

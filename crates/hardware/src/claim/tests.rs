@@ -49,9 +49,15 @@ fn each_node_is_assigned_by_itself() {
         ("b=1", Assignment::Claimable(id("young"))),
         ("a=1,b=1", Assignment::Claimable(id("old"))),
         ("a=1,b=1,claim=hw.young", Assignment::Held(id("young"))),
-        ("a=1,claim=hw.young", Assignment::Unmatched { owner: id("young"), next: Some(id("old")) }),
-        ("claim=hw.young", Assignment::Unmatched { owner: id("young"), next: None }),
-        ("a=1,c=1,claim=hw.gone", Assignment::Deleting { owner: id("gone"), next: Some(id("old")) }),
+        (
+            "a=1,claim=hw.young",
+            Assignment::Ending { owner: id("young"), next: Some(id("old")), deleting: false },
+        ),
+        ("claim=hw.young", Assignment::Ending { owner: id("young"), next: None, deleting: false }),
+        (
+            "a=1,c=1,claim=hw.gone",
+            Assignment::Ending { owner: id("gone"), next: Some(id("old")), deleting: true },
+        ),
         ("c=1", Assignment::Free),
         ("claim=hw.unknown", Assignment::Orphaned),
         ("a=1,claim=hw.unknown", Assignment::Claimable(id("old"))),
@@ -237,13 +243,13 @@ impl Model {
                 let claim = self.claimants[&id].claim.as_str();
                 labels.insert(LABEL.into(), claim.into());
             }
-            Assignment::Unmatched { owner, .. } => {
+            Assignment::Ending { owner, deleting: false, .. } => {
                 assert!(!self.claimants[&owner].selector.matches(labels));
                 labels.remove(LABEL);
             }
             Assignment::Orphaned => drop(labels.remove(LABEL)),
             Assignment::Held(owner) => assert_eq!(before.as_ref(), Some(&self.claimants[&owner].claim)),
-            Assignment::Deleting { .. } | Assignment::Free => {}
+            Assignment::Ending { deleting: true, .. } | Assignment::Free => {}
         }
         claims.put_node(node, labels);
     }
@@ -287,7 +293,7 @@ proptest! {
                     let selector = &model.claimants[&owner].selector;
                     prop_assert!(*selector == Selector::None || selector.matches(labels));
                 }
-                Assignment::Deleting { .. } => {}
+                Assignment::Ending { deleting: true, .. } => {}
                 Assignment::Free => prop_assert!(!staying),
                 other => prop_assert!(false, "{other:?}"),
             }

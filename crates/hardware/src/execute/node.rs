@@ -17,7 +17,8 @@ use serde_json::{Value, json};
 use super::{DISRUPTION, Executor, Fault, fault};
 use crate::claim::Id;
 use crate::cluster_state::{AffectedConfigs, CORDON_TAINT};
-use crate::plan::{NodeChange, NodeWrite};
+use crate::plan::NodeWrite;
+use crate::rollout::NodeChange;
 use crate::wire::{WireNode, read_node};
 
 impl Executor {
@@ -46,18 +47,17 @@ impl Executor {
         }
     }
 
-    pub(super) async fn evict(&self, node: &str, namespace: &str, name: &str) -> Result<(), Fault> {
-        let pods: Api<core::Pod> = Api::namespaced(self.client.clone(), namespace);
-        let id = Id::new(namespace, name);
-        match pods.evict(name, &EvictParams::default()).await {
+    pub(super) async fn evict(&self, node: &str, id: &Id) -> Result<(), Fault> {
+        let pods: Api<core::Pod> = Api::namespaced(self.client.clone(), &id.namespace);
+        match pods.evict(&id.name, &EvictParams::default()).await {
             Ok(_) => {
                 tracing::info!(node, pod = %id, "evicted a pod that uses the devices");
                 // The watch reports this later; until then no pod is evicted twice.
-                self.shared.update(|cluster| cluster.mark_pod_terminating(&id));
+                self.shared.update(|cluster| cluster.mark_pod_terminating(id));
                 Ok(())
             }
             Err(error) if is_not_found(&error) => {
-                self.shared.update(|cluster| cluster.put_pod(id, None));
+                self.shared.update(|cluster| cluster.put_pod(id.clone(), None));
                 Ok(())
             }
             // A disruption budget does not allow it now.

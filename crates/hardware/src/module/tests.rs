@@ -30,7 +30,8 @@ fn environment(openshift: bool) -> Environment {
 
 fn made(config: &Config) -> Value {
     let object_names = ObjectNames::of(config).unwrap();
-    module(config, &object_names, &environment(false), "v1beta1").body().clone()
+    let desired = Desired { config, names: &object_names, environment: &environment(false) };
+    desired.module("v1beta1").unwrap().body().clone()
 }
 
 #[test]
@@ -202,7 +203,8 @@ fn an_init_container_is_passed_on() {
 fn dependencies_have_no_owner_and_can_be_found() {
     let check = |config: &Config, openshift: bool, wanted: &[&str]| {
         let object_names = ObjectNames::of(config).unwrap();
-        let all = dependencies(config, &object_names, &environment(openshift), false);
+        let desired = Desired { config, names: &object_names, environment: &environment(openshift) };
+        let all = desired.dependencies(false).unwrap();
         let shown: Vec<String> =
             all.iter().map(|one| format!("{} {}", one.kind().kind, one.name())).collect();
         assert_eq!(shown, wanted);

@@ -14,26 +14,22 @@ use objects::ownership::references;
 use serde::Deserialize as _;
 use serde_json::Value;
 
-use super::nodes::{add_cordon_taint, unused};
+use super::nodes::{node_action, unused};
 use super::{Action, ConfigState, Plan};
 use crate::cluster_state::{ClusterState, Config, Kmm, ObservedObject};
 use crate::device_names::DeviceNames;
 use crate::loader::Loader;
-use crate::module;
+use crate::module::{Desired, plugin_file};
 use crate::node_states::{NodeState, NodeStates, ObjectNames};
 use crate::precondition::Precondition;
 use crate::reasons::Reason;
+use crate::rollout::NodeChange;
 use crate::taints::untolerated;
 
 impl Plan<'_> {
     /// Plans the Module. Returns whether it exists and is ours, so that nodes can get versions.
-    pub(super) fn module(
-        &mut self,
-        cluster: &ClusterState,
-        config: &Config,
-        object_names: &ObjectNames,
-        refused: bool,
-    ) -> bool {
+    pub(super) fn module(&mut self, cluster: &ClusterState, desired: Desired<'_>, refused: bool) -> bool {
+        let config = desired.config;
         if self.state != ConfigState::InSync {
             return false;
         }
@@ -41,9 +37,14 @@ impl Plan<'_> {
             self.state = ConfigState::NoKmm;
             return false;
         };
-        let wanted = module::module(config, object_names, &cluster.environment, version);
-        let wanted = self.names_by_version(config).record_on(wanted);
-        let Some(live) = cluster.modules.get(&object_names.module) else {
+        let wanted = match desired.module(version) {
+            Ok(wanted) => self.names_by_version(config).record_on(wanted),
+            Err(error) => {
+                self.state = ConfigState::Invalid(Reason::InvalidSpec, error.to_string());
+                return false;
+            }
+        };
+        let Some(live) = cluster.modules.get(&desired.names.module) else {
             self.state = ConfigState::Writing;
             self.actions.push(Action::Apply(wanted, Precondition::default()));
             return false;
@@ -70,7 +71,7 @@ impl Plan<'_> {
         let live = cluster.modules.get(&node_states.object_names.module).map(ObservedObject::driver_version);
         let wanted = config.object.spec.driver_version.as_str();
         let others = versions(node_states).chain(live).filter(|one| !one.is_empty() && *one != wanted);
-        others.map(module::plugin_file).collect()
+        others.map(plugin_file).collect()
     }
 
     /// Names of devices, without those of versions that no node has any more.
@@ -100,7 +101,11 @@ impl Plan<'_> {
         self.actions.push(Action::Apply(wanted, unused(node_states, &reloaded)));
         if !refused {
             let untainted = reloaded.iter().filter(|state| state.cordon_taint_since.is_none());
-            self.actions.extend(untainted.map(|state| add_cordon_taint(state, &node_states.object_names)));
+            let none = Precondition::default;
+            let taint = |state: &&NodeState<'_>| {
+                node_action(node_states, state, NodeChange::AddCordonTaint, "", none())
+            };
+            self.actions.extend(untainted.filter_map(taint));
             self.reserved = reloaded.iter().map(|state| state.name).collect();
         }
     }

@@ -5,10 +5,11 @@
 
 use serde_json::{Value, json};
 
-use super::{Action, NodeChange, NodeWrite};
+use super::{Action, NodeWrite};
 use crate::cluster_state::CORDON_TAINT;
 use crate::cluster_state::Node;
 use crate::precondition::Precondition;
+use crate::rollout::NodeChange;
 
 /// A patch of a node. Each change tests the value that it replaces, so that of two writers one fails.
 pub(super) struct Patch {

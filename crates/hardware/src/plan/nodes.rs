@@ -8,29 +8,24 @@ use std::sync::Arc;
 use api::hardware::keys;
 
 use super::node_patch::Patch;
-use super::{Action, ConfigState, NodeChange, Plan};
+use super::{Action, ConfigState, Plan};
 use crate::cluster_state::{ClusterState, Config, Node, ObservedObject};
 use crate::node_states::{NodeState, NodeStates, ObjectNames, Ownership};
 use crate::precondition::Precondition;
-use crate::rollout::{self, Policy, RolloutNode, Round, Step};
+use crate::rollout::{self, NodeChange, Policy, Round, Step};
 
 impl Plan<'_> {
     /// Plans claims, versions and releases.
-    pub(super) fn nodes(&mut self, cluster: &ClusterState, config: &Config, object_names: &ObjectNames) {
+    pub(super) fn nodes(&mut self, cluster: &ClusterState, config: &Config) {
         let Some(node_states) = self.node_states.take() else { return };
         // The version of the Module, which may not be the desired one yet: KMM loads no other.
-        let live = cluster.modules.get(&object_names.module).filter(|_| {
+        let live = cluster.modules.get(&node_states.object_names.module).filter(|_| {
             matches!(self.state, ConfigState::InSync | ConfigState::Writing | ConfigState::ReloadBlocked(_))
         });
         let version = live.map(ObservedObject::driver_version).unwrap_or_default();
         for state in node_states.nodes.iter().filter(|state| state.ownership == Ownership::Claimable) {
-            let before = cluster.claims.claim_on(state.name);
-            let mut patch = Patch::of(state.node);
-            patch.set_label(keys::LABEL_DRIVER, before, Some(&object_names.claim));
-            if !version.is_empty() && state.version != Some(version) {
-                patch.set_label(&object_names.version_label, state.version, Some(version));
-            }
-            self.actions.push(patch.into_action(state.name, NodeChange::Claim, Precondition::default()));
+            let claim = node_action(&node_states, state, NodeChange::Claim, version, Precondition::default());
+            self.actions.extend(claim);
         }
         if !version.is_empty() {
             self.rollout(config, &node_states, version);
@@ -40,25 +35,25 @@ impl Plan<'_> {
     }
 
     fn rollout(&mut self, config: &Config, node_states: &NodeStates<'_>, version: &str) {
-        let states = node_states.nodes.iter();
-        let states =
-            states.filter(|state| matches!(state.ownership, Ownership::Owned | Ownership::Unmatched));
-        let reserved = |state: &NodeState<'_>| self.reserved.contains(state.name);
-        let nodes: Vec<RolloutNode<'_>> =
-            states.map(|state| RolloutNode { reserved: reserved(state), ..state.rollout_node() }).collect();
+        let in_rollout =
+            |state: &&NodeState<'_>| matches!(state.ownership, Ownership::Owned | Ownership::Unmatched);
+        let nodes: Vec<&NodeState<'_>> = node_states.nodes.iter().filter(in_rollout).collect();
         let upgrade = config.object.spec.upgrade_policy.clone().unwrap_or_default();
         // While the Module waits to be written it has a former version: no node changes to that one.
         let waits = matches!(self.state, ConfigState::ReloadBlocked(_)) || !self.reserved.is_empty();
         let is_former = waits && version != config.object.spec.driver_version;
-        let supported = nodes.iter().filter(|node| !node.unmatched && node.supported).count();
+        let supported =
+            nodes.iter().filter(|node| node.ownership == Ownership::Owned && node.is_supported()).count();
         let policy = Policy {
             version,
             max_unavailable: upgrade.unavailable_of(supported),
             pods: config.object.spec.pods_using_devices(),
             paused: upgrade.paused || is_former,
             devices_known: !node_states.device_names.is_empty(),
+            reserved: &self.reserved,
         };
-        self.add_round(rollout::round(&policy, &nodes), node_states, version);
+        let round = rollout::round(&policy, &nodes);
+        self.add_round(round, node_states, version);
     }
 
     /// Adds the actions for the steps of a round.
@@ -77,46 +72,44 @@ pub(super) fn unused(node_states: &NodeStates<'_>, states: &[&NodeState<'_>]) ->
 
 /// The action for a step of the rollout.
 fn action(step: &Step, node_states: &NodeStates<'_>, version: &str) -> Option<Action> {
-    let at = |name: &str| node_states.nodes.iter().find(|state| state.name == name);
-    let object_names = &node_states.object_names;
-    let precondition = |state: &NodeState<'_>, checked: bool| {
-        if checked { unused(node_states, &[state]) } else { Precondition::default() }
+    let (node, change, checked) = match step {
+        Step::Evict(node, pod) => return Some(Action::Evict(node.clone(), pod.clone())),
+        Step::Change { node, change, checked } => (node, *change, *checked),
     };
-    let set_version = |state: &NodeState<'_>, from: Option<&str>| {
-        let mut patch = Patch::of(state.node);
-        patch.test_label(keys::LABEL_DRIVER, &object_names.claim);
-        patch.set_label(&object_names.version_label, from, Some(version));
-        patch
-    };
-    Some(match step {
-        Step::Start(node) => {
-            set_version(at(node)?, None).into_action(node, NodeChange::Start, Precondition::default())
-        }
-        Step::Switch { node, from, checked } => {
-            let state = at(node)?;
-            let unused = precondition(state, *checked);
-            set_version(state, Some(from)).into_action(node, NodeChange::Switch, unused)
-        }
-        Step::AddCordonTaint(node) => add_cordon_taint(at(node)?, object_names),
-        Step::RemoveCordonTaint(node) => {
-            let mut patch = Patch::of(at(node)?.node);
-            patch.set_cordon_taint(None);
-            patch.into_action(node, NodeChange::RemoveCordonTaint, Precondition::default())
-        }
-        Step::Evict { node, pod } => Action::Evict { node: node.clone(), pod: pod.clone() },
-        Step::Release { node, checked } => {
-            let state = at(node)?;
-            let patch = release_patch(state.node, object_names, state.in_use)?;
-            patch.into_action(node, NodeChange::Release, precondition(state, *checked))
-        }
-    })
+    let state = node_states.nodes.iter().find(|state| state.name == node)?;
+    let unused = if checked { unused(node_states, &[state]) } else { Precondition::default() };
+    node_action(node_states, state, change, version, unused)
 }
 
-/// The action that adds the cordon taint to a node.
-pub(super) fn add_cordon_taint(state: &NodeState<'_>, object_names: &ObjectNames) -> Action {
+/// The action for a change of a node; `None` if a release has nothing to remove.
+pub(super) fn node_action(
+    node_states: &NodeStates<'_>,
+    state: &NodeState<'_>,
+    change: NodeChange,
+    version: &str,
+    unused: Precondition,
+) -> Option<Action> {
+    let ObjectNames { claim, version_label, .. } = &node_states.object_names;
     let mut patch = Patch::of(state.node);
-    patch.set_cordon_taint(Some(&object_names.claim));
-    patch.into_action(state.name, NodeChange::AddCordonTaint, Precondition::default())
+    match change {
+        NodeChange::Claim => {
+            let before = state.node.labels.get(keys::LABEL_DRIVER).map(|claim| &**claim);
+            patch.set_label(keys::LABEL_DRIVER, before, Some(claim));
+            if !version.is_empty() && state.version != Some(version) {
+                patch.set_label(version_label, state.version, Some(version));
+            }
+        }
+        NodeChange::Start | NodeChange::Switch => {
+            patch.test_label(keys::LABEL_DRIVER, claim);
+            patch.set_label(version_label, state.version, Some(version));
+        }
+        NodeChange::AddCordonTaint => patch.set_cordon_taint(Some(claim)),
+        NodeChange::RemoveCordonTaint => patch.set_cordon_taint(None),
+        NodeChange::Release => {
+            patch = release_patch(state.node, &node_states.object_names, state.in_use)?;
+        }
+    }
+    Some(patch.into_action(state.name, change, unused))
 }
 
 /// Releases nodes with a version or cordon taint but without a claim, which we or another client have removed. A cordon

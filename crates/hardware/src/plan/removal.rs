@@ -98,8 +98,7 @@ impl Plan<'_> {
         let checks = pods != hardware::PodsUsingDevices::Ignore && !node_states.device_names.is_empty();
         let in_use: Vec<&NodeState<'_>> =
             node_states.claimed().filter(|state| checks && state.in_use).collect();
-        let nodes: Vec<_> = in_use.iter().map(|state| state.rollout_node()).collect();
-        self.add_round(rollout::clear(pods, &nodes), &node_states, "");
+        self.add_round(rollout::clear(pods, &in_use), &node_states, "");
         if self.round.steps.is_empty() && self.round.waiting.is_empty() {
             let unused = unused(&node_states, &in_use);
             self.actions.push(delete_module(&node_states.object_names, version, live, unused));

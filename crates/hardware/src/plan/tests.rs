@@ -73,7 +73,8 @@ fn served() -> ClusterState {
 /// A Module exactly as desired.
 fn as_wanted(cluster: &ClusterState, config: &Config) -> (Id, ObservedObject) {
     let object_names = ObjectNames::of(config).unwrap();
-    let object = desired::module(config, &object_names, &cluster.environment, "v1beta1");
+    let object = Desired { config, names: &object_names, environment: &cluster.environment };
+    let object = object.module("v1beta1").unwrap();
     let offered = DeviceNames::default().with(&config.object.spec.driver_version, config.device_names());
     let mut body = offered.record_on(object).body().clone();
     body["metadata"]["uid"] = "m1".into();
@@ -136,7 +137,7 @@ fn shown(actions: &[Action]) -> Vec<String> {
             NodeChange::RemoveCordonTaint => format!("untaint {}", write.node),
             change => format!("{change:?} {}", write.node).to_lowercase(),
         },
-        Action::Evict { node, pod } => format!("evict {node} {}", pod.name),
+        Action::Evict(node, pod) => format!("evict {node} {}", pod.name),
     };
     actions.iter().map(one).collect()
 }

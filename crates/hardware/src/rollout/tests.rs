@@ -1,55 +1,67 @@
 //! A table of single nodes; random upgrades with pods and changes of the spec, played to their end.
 
 use std::collections::BTreeMap;
+use std::sync::LazyLock;
 
+use jiff::Timestamp;
 use proptest::prelude::*;
 
 use super::*;
+use crate::cluster_state::Node;
+use crate::kernel::{KernelSupport, Source};
 
 const NEW: &str = "2";
 
+static NODE: LazyLock<Node> = LazyLock::new(Node::default);
+static NONE: BTreeSet<&str> = BTreeSet::new();
+
 fn policy(pods: PodsUsingDevices) -> Policy<'static> {
-    Policy { version: NEW, max_unavailable: 1, pods, paused: false, devices_known: true }
+    let (paused, devices_known) = (false, true);
+    Policy { version: NEW, max_unavailable: 1, pods, paused, devices_known, reserved: &NONE }
 }
 
-fn old(node: &str) -> RolloutNode<'_> {
-    RolloutNode {
-        node,
-        unmatched: false,
+fn old(name: &str) -> NodeState<'_> {
+    NodeState {
+        name,
+        node: &NODE,
+        ownership: Ownership::Owned,
         version: Some("1"),
+        support: KernelSupport::Supported(Source::default()),
+        taint: None,
         loaded: Some("1"),
+        configured: None,
+        in_use: true,
         ready: true,
-        cordon_tainted: false,
-        stale: false,
-        reserved: false,
-        supported: true,
-        maintenance: false,
+        works: true,
         rebooted: false,
+        plugin: false,
+        cordon_taint_since: None,
+        cordon_taint_seen: None,
+        stale: false,
         users: Users::Pods(Vec::new()),
     }
 }
 
 fn user() -> Users {
-    Users::Pods(vec![Pod { namespace: "x".to_owned(), name: "p".to_owned(), terminating: false }])
+    Users::Pods(vec![Pod { id: Id::new("x", "p"), terminating: false }])
 }
 
 fn shown(step: &Step) -> String {
     match step {
-        Step::Start(node) => format!("start {node}"),
-        Step::Switch { node, checked, .. } => {
-            format!("switch {node}{}", if *checked { " checked" } else { "" })
-        }
-        Step::AddCordonTaint(node) => format!("taint {node}"),
-        Step::RemoveCordonTaint(node) => format!("untaint {node}"),
-        Step::Evict { node, pod } => format!("evict {node} {}", pod.name),
-        Step::Release { node, checked } => {
-            format!("release {node}{}", if *checked { " checked" } else { "" })
+        Step::Evict(node, pod) => format!("evict {node} {}", pod.name),
+        Step::Change { node, change, checked } => {
+            let change = match change {
+                NodeChange::AddCordonTaint => "taint".to_owned(),
+                NodeChange::RemoveCordonTaint => "untaint".to_owned(),
+                other => format!("{other:?}").to_lowercase(),
+            };
+            format!("{change} {node}{}", if *checked { " checked" } else { "" })
         }
     }
 }
 
-fn check(policy: &Policy<'_>, states: &[RolloutNode<'_>], steps: &[&str], waiting: &[(&str, Wait)]) {
-    let round = round(policy, states);
+fn check(policy: &Policy<'_>, states: &[NodeState<'_>], steps: &[&str], waiting: &[(&str, Wait)]) {
+    let round = round(policy, &states.iter().collect::<Vec<_>>());
     let shown: Vec<String> = round.steps.iter().map(shown).collect();
     assert_eq!(shown, steps, "{states:?}");
     let waiting: Vec<(String, Wait)> =
@@ -62,70 +74,91 @@ fn one_node_at_a_time() {
     use PodsUsingDevices::{Evict, Ignore, Wait as Patience};
     let pods = |count| Wait::Pods("x/p".to_owned(), count);
     let wait = policy(Patience);
-    let fresh = RolloutNode { version: None, loaded: None, ready: false, ..old("a") };
+    let fresh = NodeState { version: None, loaded: None, ready: false, ..old("a") };
     check(&wait, &[fresh], &["start a"], &[]);
     check(&wait, &[old("b"), old("a")], &["taint a"], &[("b", Wait::MaxUnavailable)]);
     check(
         &wait,
-        &[old("a"), RolloutNode { cordon_tainted: true, ..old("b") }],
+        &[old("a"), NodeState { cordon_taint_since: Some(Timestamp::UNIX_EPOCH), ..old("b") }],
         &["switch b checked"],
         &[("a", Wait::MaxUnavailable)],
     );
-    let changed = RolloutNode { version: Some(NEW), ready: false, cordon_tainted: true, ..old("a") };
+    let changed = NodeState {
+        version: Some(NEW),
+        ready: false,
+        cordon_taint_since: Some(Timestamp::UNIX_EPOCH),
+        ..old("a")
+    };
     check(&wait, &[changed.clone(), old("b")], &[], &[("b", Wait::MaxUnavailable)]);
     check(
         &wait,
-        &[RolloutNode { loaded: None, ..changed.clone() }, old("b")],
+        &[NodeState { loaded: None, ..changed.clone() }, old("b")],
         &["untaint a"],
         &[("b", Wait::MaxUnavailable)],
     );
-    let done = RolloutNode { loaded: Some(NEW), ready: true, ..changed };
+    let done = NodeState { loaded: Some(NEW), ready: true, ..changed };
     check(&wait, &[done, old("b")], &["taint b", "untaint a"], &[]);
-    let used = RolloutNode { users: user(), ..old("a") };
+    let used = NodeState { users: user(), ..old("a") };
     check(&wait, &[used.clone(), old("b")], &["taint b"], &[("a", pods(1))]);
-    check(&wait, &[RolloutNode { cordon_tainted: true, ..used.clone() }], &["untaint a"], &[("a", pods(1))]);
-    check(&wait, &[RolloutNode { users: Users::Unknown, ..old("a") }], &[], &[("a", Wait::Unknown)]);
+    check(
+        &wait,
+        &[NodeState { cordon_taint_since: Some(Timestamp::UNIX_EPOCH), ..used.clone() }],
+        &["untaint a"],
+        &[("a", pods(1))],
+    );
+    check(&wait, &[NodeState { users: Users::Unknown, ..old("a") }], &[], &[("a", Wait::Unknown)]);
     check(&policy(Ignore), std::slice::from_ref(&used), &["switch a"], &[]);
     check(&policy(Evict), std::slice::from_ref(&used), &["taint a"], &[]);
     check(
         &policy(Evict),
-        &[RolloutNode { cordon_tainted: true, ..used.clone() }, old("b")],
+        &[NodeState { cordon_taint_since: Some(Timestamp::UNIX_EPOCH), ..used.clone() }, old("b")],
         &["evict a p"],
         &[("a", pods(1)), ("b", Wait::MaxUnavailable)],
     );
     let paused = Policy { paused: true, ..wait };
     check(
         &paused,
-        &[RolloutNode { cordon_tainted: true, ..old("a") }],
+        &[NodeState { cordon_taint_since: Some(Timestamp::UNIX_EPOCH), ..old("a") }],
         &["untaint a"],
         &[("a", Wait::Paused)],
     );
     check(
         &wait,
-        &[RolloutNode { maintenance: true, ready: false, ..old("a") }, old("b")],
+        &[NodeState { taint: Some("a".to_owned()), ready: false, ..old("a") }, old("b")],
         &["taint b"],
         &[("a", Wait::Maintenance)],
     );
     // The cordon taint stays while a driver is about to be unloaded.
-    let leaves = RolloutNode { version: Some(NEW), ready: false, cordon_tainted: true, ..old("a") };
+    let leaves = NodeState {
+        version: Some(NEW),
+        ready: false,
+        cordon_taint_since: Some(Timestamp::UNIX_EPOCH),
+        ..old("a")
+    };
     check(&Policy { version: "3", ..paused }, &[leaves], &[], &[("a", Wait::Paused)]);
-    let fresh = RolloutNode { version: Some(NEW), loaded: Some(NEW), cordon_tainted: true, ..old("a") };
-    check(&wait, &[RolloutNode { stale: true, ..fresh.clone() }], &[], &[]);
-    check(&wait, &[RolloutNode { reserved: true, ..fresh.clone() }], &[], &[]);
+    let fresh = NodeState {
+        version: Some(NEW),
+        loaded: Some(NEW),
+        cordon_taint_since: Some(Timestamp::UNIX_EPOCH),
+        ..old("a")
+    };
+    check(&wait, &[NodeState { stale: true, ..fresh.clone() }], &[], &[]);
+    let reserved = BTreeSet::from(["a"]);
+    check(&Policy { reserved: &reserved, ..wait }, std::slice::from_ref(&fresh), &[], &[]);
     check(&wait, &[fresh], &["untaint a"], &[]);
     // A node without a driver for other reasons does not stop an upgrade.
     for other in [
-        RolloutNode { version: Some(NEW), loaded: None, ready: false, maintenance: true, ..old("a") },
-        RolloutNode { version: Some(NEW), loaded: Some(NEW), ready: false, rebooted: true, ..old("a") },
+        NodeState { version: Some(NEW), loaded: None, ready: false, taint: Some("a".to_owned()), ..old("a") },
+        NodeState { version: Some(NEW), loaded: Some(NEW), ready: false, rebooted: true, ..old("a") },
     ] {
         check(&wait, &[other, old("b")], &["taint b"], &[]);
     }
-    let fresh = RolloutNode { version: Some(NEW), loaded: None, ready: false, ..old("a") };
+    let fresh = NodeState { version: Some(NEW), loaded: None, ready: false, ..old("a") };
     check(&wait, &[fresh, old("b")], &[], &[("b", Wait::MaxUnavailable)]);
     // A node without a working driver loses nothing, and comes first.
-    let broken = RolloutNode { ready: false, ..old("z") };
+    let broken = NodeState { ready: false, ..old("z") };
     check(&wait, &[old("a"), broken], &["taint z"], &[("a", Wait::MaxUnavailable)]);
-    let odd = RolloutNode { supported: false, ready: false, loaded: None, ..old("z") };
+    let odd = NodeState { support: KernelSupport::Unsupported, ready: false, loaded: None, ..old("z") };
     check(&wait, &[old("a"), odd], &["taint z", "taint a"], &[]);
     let blind = Policy { devices_known: false, ..wait };
     check(&blind, &[old("a")], &["switch a"], &[]);
@@ -134,24 +167,24 @@ fn one_node_at_a_time() {
 #[test]
 fn a_node_is_released_when_no_pod_uses_it() {
     use PodsUsingDevices::{Evict, Ignore, Wait as Patience};
-    let ending = RolloutNode { unmatched: true, ..old("a") };
-    let used = RolloutNode { users: user(), ..ending.clone() };
+    let ending = NodeState { ownership: Ownership::Unmatched, ..old("a") };
+    let used = NodeState { users: user(), ..ending.clone() };
     let pods = Wait::Pods("x/p".to_owned(), 1);
-    let cordon_tainted = RolloutNode { cordon_tainted: true, ..ending.clone() };
+    let cordon_tainted = NodeState { cordon_taint_since: Some(Timestamp::UNIX_EPOCH), ..ending.clone() };
     check(&policy(Patience), std::slice::from_ref(&ending), &["taint a"], &[]);
     check(&policy(Patience), std::slice::from_ref(&cordon_tainted), &["release a checked"], &[]);
-    let late = RolloutNode { users: user(), ..cordon_tainted };
+    let late = NodeState { users: user(), ..cordon_tainted };
     check(&policy(Patience), std::slice::from_ref(&late), &["untaint a"], &[("a", pods.clone())]);
     check(&policy(Patience), std::slice::from_ref(&used), &[], &[("a", pods.clone())]);
-    check(
-        &policy(Patience),
-        &[RolloutNode { users: Users::Unknown, ..ending }],
-        &[],
-        &[("a", Wait::Unknown)],
-    );
+    check(&policy(Patience), &[NodeState { users: Users::Unknown, ..ending }], &[], &[("a", Wait::Unknown)]);
     check(&policy(Ignore), std::slice::from_ref(&used), &["release a"], &[]);
     check(&policy(Evict), std::slice::from_ref(&used), &["taint a"], &[]);
-    check(&policy(Evict), &[RolloutNode { cordon_tainted: true, ..used }], &["evict a p"], &[("a", pods)]);
+    check(
+        &policy(Evict),
+        &[NodeState { cordon_taint_since: Some(Timestamp::UNIX_EPOCH), ..used }],
+        &["evict a p"],
+        &[("a", pods)],
+    );
 }
 
 /// A node of the model.
@@ -221,52 +254,49 @@ fn kmm(real: &mut Real) {
 }
 
 fn play(policy: &Policy<'_>, nodes: &mut BTreeMap<&'static str, Real>) -> usize {
-    let pods = |count| {
-        (0..count).map(|at| Pod { namespace: String::new(), name: format!("{at}"), terminating: false })
-    };
-    let states: Vec<RolloutNode<'_>> = nodes
+    let pods = |count| (0..count).map(|at| Pod { id: Id::new("", &format!("{at}")), terminating: false });
+    let supported = KernelSupport::Supported(Source::default());
+    let states: Vec<NodeState<'_>> = nodes
         .iter()
-        .map(|(node, real)| RolloutNode {
-            node,
-            unmatched: false,
+        .map(|(node, real)| NodeState {
             version: real.version,
             loaded: real.loaded,
             ready: real.loaded.is_some() && real.loaded == real.version && !real.rebooted,
-            cordon_tainted: real.cordon_tainted,
-            stale: false,
-            reserved: false,
-            supported: real.supported,
-            maintenance: real.cordoned,
+            cordon_taint_since: real.cordon_tainted.then_some(Timestamp::UNIX_EPOCH),
+            support: if real.supported { supported.clone() } else { KernelSupport::Unsupported },
+            taint: real.cordoned.then(|| "a".to_owned()),
             rebooted: real.rebooted && real.loaded == real.version,
             users: Users::Pods(pods(real.pods).collect()),
+            ..old(node)
         })
         .collect();
-    let steps = round(policy, &states).steps;
+    let steps = round(policy, &states.iter().collect::<Vec<_>>()).steps;
     let version = NAMES.into_iter().find(|name| *name == policy.version);
     for step in &steps {
-        match step {
-            Step::Start(node) => nodes.get_mut(node.as_str()).unwrap().version = version,
-            Step::Switch { node, from, .. } => {
-                let real = nodes.get_mut(node.as_str()).unwrap();
-                assert_eq!(real.version, Some(from.as_str()));
+        let (Step::Change { node, .. } | Step::Evict(node, _)) = step;
+        let real = nodes.get_mut(node.as_str()).unwrap();
+        let change = match step {
+            Step::Change { change, .. } => change,
+            Step::Evict(..) => {
+                assert_eq!(policy.pods, PodsUsingDevices::Evict);
+                real.pods = real.pods.saturating_sub(1);
+                continue;
+            }
+        };
+        match change {
+            NodeChange::Start => real.version = version,
+            NodeChange::Switch => {
                 assert!(!policy.paused, "no change while paused");
-                assert!(
-                    policy.pods == PodsUsingDevices::Ignore || real.pods == 0,
-                    "{node}: pulled from under a pod"
-                );
+                let may_unload = policy.pods == PodsUsingDevices::Ignore || real.pods == 0;
+                assert!(may_unload, "{node}: unloaded under a pod");
                 real.taken |= real.loaded.is_some() && real.loaded == real.version && !real.rebooted;
                 real.version = version;
                 // The version changes back before the driver was unloaded.
                 real.taken &= real.loaded != real.version;
             }
-            Step::AddCordonTaint(node) => nodes.get_mut(node.as_str()).unwrap().cordon_tainted = true,
-            Step::RemoveCordonTaint(node) => nodes.get_mut(node.as_str()).unwrap().cordon_tainted = false,
-            Step::Evict { node, .. } => {
-                assert_eq!(policy.pods, PodsUsingDevices::Evict);
-                let real = nodes.get_mut(node.as_str()).unwrap();
-                real.pods = real.pods.saturating_sub(1);
-            }
-            Step::Release { .. } => unreachable!("all nodes match"),
+            NodeChange::AddCordonTaint => real.cordon_tainted = true,
+            NodeChange::RemoveCordonTaint => real.cordon_tainted = false,
+            NodeChange::Claim | NodeChange::Release => unreachable!("all nodes match"),
         }
     }
     steps.len()
@@ -286,7 +316,7 @@ proptest! {
         ]),
         supported in prop::collection::vec(prop::bool::weighted(0.8), NODES),
     ) {
-        let mut policy = Policy { version: "1", max_unavailable: most, pods, paused: false, devices_known: true };
+        let mut policy = Policy { version: "1", max_unavailable: most, ..policy(pods) };
         let real = |supported| Real {
             version: None,
             loaded: None,

@@ -10,9 +10,9 @@ use api::hardware::PodsUsingDevices;
 use jiff::Timestamp;
 
 use crate::cluster_state::Config;
-use crate::node_states::NodeState;
+use crate::node_states::{NodeState, Users};
 use crate::plan::Plan;
-use crate::rollout::{Users, Wait};
+use crate::rollout::Wait;
 
 /// The overdue pods of a node.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -50,5 +50,5 @@ pub fn overdue(config: &Config, plan: &Plan<'_>, now: Timestamp) -> (Vec<Overdue
 
 fn pods(state: &NodeState<'_>) -> Vec<String> {
     let Users::Pods(pods) = &state.users else { return Vec::new() };
-    pods.iter().map(|pod| format!("{}/{}", pod.namespace, pod.name)).collect()
+    pods.iter().map(|pod| pod.id.to_string()).collect()
 }

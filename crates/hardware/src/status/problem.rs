@@ -14,82 +14,81 @@ use crate::taints::UNSCHEDULABLE;
 use super::awaited::Awaited;
 use super::{StatusInputs, list};
 
+/// A problem of a node: reason and message.
+type Problem = (ProblemReason, String);
+
 /// The problems, including those of nodes whose change takes too long.
 pub(super) fn problems(plan: &Plan<'_>, inputs: &StatusInputs) -> Vec<NodeProblem> {
-    let mut all: Vec<(u8, NodeProblem)> = Vec::new();
-    let leaving = matches!(plan.state, ConfigState::Deleting(_));
+    let mut found: Vec<(&str, Problem)> = Vec::new();
+    let deleting = matches!(plan.state, ConfigState::Deleting(_));
     for state in plan.node_states.iter().flat_map(|states| &states.nodes) {
-        let found = match leaving {
+        let problem = match deleting {
             // The driver is unloaded after that.
             true if !plan.round.waiting.is_empty() => None,
             true => still_loaded(state),
             false => node_problem(state, inputs.late.contains(&Awaited::Driver(state.name.to_owned()))),
         };
-        all.extend(found.map(|(rank, reason, message)| {
-            (rank, NodeProblem { node: state.name.to_owned(), reason: reason.word().to_owned(), message })
-        }));
+        found.extend(problem.map(|problem| (state.name, problem)));
     }
-    for one in &inputs.overdue {
-        let (pods, seconds) = (list(&one.pods), one.after.as_secs());
+    for overdue in &inputs.overdue {
+        let (pods, seconds) = (list(&overdue.pods), overdue.after.as_secs());
         let message = format!(
             "pods {pods} were asked to go more than {seconds} s ago and are still there; a disruption budget or a finalizer may keep them"
         );
-        let reason = ProblemReason::EvictionTimeout.word().to_owned();
-        all.push((1, NodeProblem { node: one.node.clone(), reason, message }));
+        found.push((&overdue.node, (ProblemReason::EvictionTimeout, message)));
     }
-    let is_overdue = |node: &str| inputs.overdue.iter().any(|one| one.node == node);
-    for (node, wait) in plan.round.waiting.iter().filter(|(node, _)| !is_overdue(node)) {
-        if let Some((reason, message)) = waiting(wait) {
-            all.push((3, NodeProblem { node: node.clone(), reason: reason.word().to_owned(), message }));
-        }
-    }
-    all.sort_by(|one, other| (one.0, &one.1.node).cmp(&(other.0, &other.1.node)));
-    all.into_iter().map(|(_, problem)| problem).collect()
+    let is_overdue = |node: &str| inputs.overdue.iter().any(|overdue| overdue.node == node);
+    let waiting = plan.round.waiting.iter().filter(|(node, _)| !is_overdue(node));
+    found.extend(waiting.filter_map(|(node, wait)| Some((node.as_str(), waiting_for(wait)?))));
+    found.sort_by_key(|(node, (reason, _))| (rank(*reason), *node));
+    let problem = |(node, (reason, message)): (&str, Problem)| NodeProblem {
+        node: node.to_owned(),
+        reason: reason.word().to_owned(),
+        message,
+    };
+    found.into_iter().map(problem).collect()
 }
 
-fn still_loaded(state: &NodeState<'_>) -> Option<(u8, ProblemReason, String)> {
-    let mut message = "KMM has not unloaded the driver yet".to_owned();
-    if let Some(users) = state.users.summary() {
-        message += &format!("; the devices are used by {users}");
+/// The position in the list: the worst problems come first.
+fn rank(reason: ProblemReason) -> u8 {
+    match reason {
+        ProblemReason::StillLoaded | ProblemReason::NotLoaded => 0,
+        ProblemReason::EvictionTimeout | ProblemReason::UnsupportedKernel => 1,
+        ProblemReason::WaitingForFormer | ProblemReason::Rebooted => 2,
+        ProblemReason::PodsUseDevices | ProblemReason::PodsUnknown => 3,
+        ProblemReason::Maintenance => 4,
     }
-    state.in_use.then_some((0, ProblemReason::StillLoaded, message))
 }
 
-fn node_problem(state: &NodeState<'_>, late: bool) -> Option<(u8, ProblemReason, String)> {
-    match &state.ownership {
-        Ownership::Blocked(by) => {
-            return Some((2, ProblemReason::WaitingForFormer, format!("{by} has not left the node yet")));
+fn still_loaded(state: &NodeState<'_>) -> Option<Problem> {
+    let users = state.users.summary().map(|users| format!("; the devices are used by {users}"));
+    let message = format!("KMM has not unloaded the driver yet{}", users.unwrap_or_default());
+    state.in_use.then_some((ProblemReason::StillLoaded, message))
+}
+
+fn node_problem(state: &NodeState<'_>, late: bool) -> Option<Problem> {
+    let kernel = &state.node.kernel;
+    Some(match (&state.ownership, &state.support, &state.taint) {
+        (Ownership::Blocked(by), ..) => {
+            (ProblemReason::WaitingForFormer, format!("{by} has not left the node yet"))
         }
-        Ownership::Owned => {}
+        (Ownership::Owned, KernelSupport::Unsupported, _) => (
+            ProblemReason::UnsupportedKernel,
+            format!("no entry of spec.kernelMappings matches kernel {kernel}"),
+        ),
+        (Ownership::Owned, KernelSupport::Invalid(why), _) => (ProblemReason::UnsupportedKernel, why.clone()),
+        (Ownership::Owned, _, Some(taint)) if taint == UNSCHEDULABLE => {
+            (ProblemReason::Maintenance, "it is cordoned, and the driver is unloaded meanwhile".to_owned())
+        }
+        (Ownership::Owned, _, Some(taint)) => {
+            (ProblemReason::Maintenance, format!("taint {taint} is not among spec.tolerations"))
+        }
+        (Ownership::Owned, ..) if state.rebooted => {
+            (ProblemReason::Rebooted, "it was started anew and the driver is not loaded again yet".to_owned())
+        }
+        (Ownership::Owned, ..) if late && !state.ready => (ProblemReason::NotLoaded, not_ready_text(state)),
         _ => return None,
-    }
-    match &state.support {
-        KernelSupport::Unsupported => {
-            let message = format!("no entry of spec.kernelMappings matches kernel {}", state.node.kernel);
-            return Some((1, ProblemReason::UnsupportedKernel, message));
-        }
-        KernelSupport::Invalid(why) => return Some((1, ProblemReason::UnsupportedKernel, why.clone())),
-        KernelSupport::Supported(_) => {}
-    }
-    if let Some(taint) = &state.taint {
-        let message = if taint == UNSCHEDULABLE {
-            "it is cordoned, and the driver is unloaded meanwhile".to_owned()
-        } else {
-            format!("taint {taint} is not among spec.tolerations")
-        };
-        return Some((4, ProblemReason::Maintenance, message));
-    }
-    if state.rebooted {
-        return Some((
-            2,
-            ProblemReason::Rebooted,
-            "it was started anew and the driver is not loaded again yet".to_owned(),
-        ));
-    }
-    if state.ready || !late {
-        return None;
-    }
-    Some((0, ProblemReason::NotLoaded, not_ready_text(state)))
+    })
 }
 
 /// The reason why a node has no working driver, from the reports of KMM.
@@ -101,14 +100,14 @@ pub(super) fn not_ready_text(state: &NodeState<'_>) -> String {
     }
 }
 
-fn waiting(wait: &Wait) -> Option<(ProblemReason, String)> {
-    match wait {
+fn waiting_for(wait: &Wait) -> Option<Problem> {
+    Some(match wait {
         Wait::Pods(first, count) => {
-            Some((ProblemReason::PodsUseDevices, format!("{count} pods use the devices, such as {first}")))
+            (ProblemReason::PodsUseDevices, format!("{count} pods use the devices, such as {first}"))
         }
         Wait::Unknown => {
-            Some((ProblemReason::PodsUnknown, "it is not known yet which pods use the devices".to_owned()))
+            (ProblemReason::PodsUnknown, "it is not known yet which pods use the devices".to_owned())
         }
-        Wait::MaxUnavailable | Wait::Paused | Wait::Maintenance => None,
-    }
+        Wait::MaxUnavailable | Wait::Paused | Wait::Maintenance => return None,
+    })
 }

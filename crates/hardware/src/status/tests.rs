@@ -8,7 +8,7 @@ use serde_json::{Value, json};
 use super::awaited::awaited;
 use super::*;
 use crate::cluster_state::{CORDON_TAINT, Environment, Kmm, Node, ObservedObject, Pod, Pods, WatchedKind};
-use crate::module;
+use crate::module::Desired;
 use crate::nmc::{Images, Nmc};
 use crate::node_states::ObjectNames;
 use crate::plan::plan;
@@ -86,7 +86,8 @@ fn cluster(config: &Config, nodes: &[&str]) -> ClusterState {
     }
     cluster.put_config(config.clone());
     if let Some(object_names) = ObjectNames::of(config) {
-        let object = module::module(config, &object_names, &cluster.environment, "v1beta1");
+        let object = Desired { config, names: &object_names, environment: &cluster.environment };
+        let object = object.module("v1beta1").unwrap();
         let mut body = object.body().clone();
         body["metadata"]["uid"] = "m".into();
         body["metadata"]["managedFields"] =
