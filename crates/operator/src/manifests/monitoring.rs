@@ -14,7 +14,7 @@ use crate::rbac::EXPORTER_SERVICE;
 /// The objects, in the order in which they are made.
 ///
 /// # Errors
-/// As [`Object::new`].
+/// In the same cases as [`Object::new`].
 pub fn objects(options: &Options) -> Result<Vec<Object>, Error> {
     let mut objects = monitoring::objects(options, &OPERATOR, "numaresources.rules", alerts())?;
     let exporters = labels([("name", "resource-topology")]);

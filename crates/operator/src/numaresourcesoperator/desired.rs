@@ -81,7 +81,7 @@ fn shared(request: &Request<'_>) -> Result<Vec<Object>, Error> {
             objects.push(openshift::rte_constraints(rte::account(&options), &options)?);
         }
     }
-    // It comes before the DaemonSets: OpenShift makes the certificate of their metrics for it.
+    // The Service comes before the DaemonSets: OpenShift makes the certificate of their metrics for it.
     objects.push(Object::new(&service(options))?);
     Ok(objects)
 }

@@ -37,11 +37,11 @@ pub(super) enum Stage {
 /// The treatment of a pool's MachineConfig.
 #[derive(Clone, Debug, PartialEq)]
 pub(super) enum MachineConfig {
-    /// It should not exist.
+    /// The pool should have none.
     No,
-    /// It should be this one.
+    /// The pool should have this one.
     Yes(Object),
-    /// It stays as it is, whether it exists or not.
+    /// This one stays as it is, whether it exists or not.
     Untouched(Object),
 }
 
