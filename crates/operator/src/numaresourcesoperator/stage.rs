@@ -17,7 +17,7 @@ use runtime::tls;
 use super::{Request, set_name};
 use crate::cluster_state::MachineConfigPool;
 use crate::group::{Group, Pool, selects};
-use crate::kubeletconfig;
+use crate::kubeletconfig::source;
 
 /// The stage of a pool.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -60,7 +60,7 @@ pub(super) fn stage(request: &Request<'_>, group: &Group<'_>, pool: &Pool<'_>) -
     if let Some(error) = tls_error(request) {
         return Stage::Impossible(error);
     }
-    if kubeletconfig::is_pending(request.cluster, pool.name) {
+    if source::pool_settings(request.cluster, pool.name).pending {
         return Stage::Asking;
     }
     let Some(machine) = rolled_out(request, pool) else { return Stage::Ready };

@@ -133,8 +133,8 @@ fn paused_pools(request: &Request<'_>) -> Extra {
 
 /// Whether the settings of all pools' kubelets are known and have no warnings.
 fn kubelets(request: &Request<'_>) -> Extra {
-    let settings = |pool: &str| source::pool_settings(request.cluster, request.operator, pool);
-    let settings: Vec<_> = request.groups.pools().map(|(_, pool)| settings(pool.name)).collect();
+    let pools = request.groups.pools();
+    let settings: Vec<_> = pools.map(|(_, pool)| source::pool_settings(request.cluster, pool.name)).collect();
     let warnings = settings.iter().flat_map(|settings| &settings.warnings);
     let mut lines: Vec<&str> = warnings.map(|warning| warning.message.as_str()).collect();
     lines.sort_unstable();
