@@ -136,7 +136,7 @@ pub struct Rank {
 pub struct NodePoolConfig {
     /// The NodePool that it is for.
     pub node_pool: String,
-    /// As in [`KubeletConfig::payload`].
+    /// The KubeletConfiguration, as in [`KubeletConfig::payload`].
     pub payload: Option<Result<KubeletSettings, String>>,
 }
 

@@ -37,7 +37,7 @@ const CALL: std::time::Duration = std::time::Duration::from_secs(15);
 #[derive(Debug)]
 pub struct Plan {
     action: Action,
-    /// As klog's `-v`.
+    /// The verbosity, as klog's `-v`.
     pub verbosity: u8,
     /// Notes for the log, once it is set up.
     pub notes: Vec<Note>,
@@ -114,7 +114,7 @@ impl Plan {
     /// Carries out the plan.
     ///
     /// # Errors
-    /// Where the Go operator exits with 1.
+    /// In the cases in which the Go operator exits with 1.
     pub async fn run(self, level: log::Handle, token: CancellationToken) -> anyhow::Result<ExitCode> {
         match self.action {
             Action::Run(settings) => process::run(*settings, level, token).await?,

@@ -32,19 +32,10 @@ const LONGEST_BYTES: usize = 32_768;
 pub enum State {
     /// Everything is as requested.
     Available,
-    /// Changes are under way.
-    Progressing(Why),
-    /// The request cannot be met.
-    Degraded(Why),
-}
-
-/// The reason of a state.
-#[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub struct Why {
-    /// One word for programs.
-    pub reason: String,
-    /// A text for people.
-    pub message: String,
+    /// Changes are under way, for this reason (one word) and with this message.
+    Progressing(String, String),
+    /// The request cannot be met, for this reason (one word) and with this message.
+    Degraded(String, String),
 }
 
 /// A condition beside those of the state. Its reason is its name.
@@ -61,19 +52,12 @@ pub struct Extra {
 impl State {
     /// Changes are under way.
     pub fn progressing(reason: &str, message: impl Into<String>) -> Self {
-        Self::Progressing(Why { reason: reason.to_owned(), message: message.into() })
+        Self::Progressing(reason.to_owned(), message.into())
     }
 
     /// The request cannot be met.
     pub fn degraded(reason: &str, message: impl Into<String>) -> Self {
-        Self::Degraded(Why { reason: reason.to_owned(), message: message.into() })
-    }
-}
-
-impl Why {
-    /// The condition's name as reason, without a message.
-    fn plain(name: &str) -> Self {
-        Self { reason: name.to_owned(), message: String::new() }
+        Self::Degraded(reason.to_owned(), message.into())
     }
 }
 
@@ -103,23 +87,23 @@ pub fn conditions(
     now: Timestamp,
 ) -> Vec<Condition> {
     let base = BASE.into_iter().map(|name| match (state, name) {
-        (State::Available, AVAILABLE | UPGRADEABLE) => (name, "True", Why::plain(name)),
-        (State::Progressing(why), PROGRESSING) | (State::Degraded(why), DEGRADED) => {
-            (name, "True", why.clone())
+        (State::Available, AVAILABLE | UPGRADEABLE) => (name, "True", name, ""),
+        (State::Progressing(reason, message), PROGRESSING) | (State::Degraded(reason, message), DEGRADED) => {
+            (name, "True", reason.as_str(), message.as_str())
         }
-        _ => (name, "False", Why::plain(name)),
+        _ => (name, "False", name, ""),
     });
-    let extras = extras.iter().map(|extra| {
-        let status = extra.holds.map_or("Unknown", |holds| if holds { "True" } else { "False" });
-        (extra.name, status, Why { message: extra.message.clone(), ..Why::plain(extra.name) })
+    let extras = extras.iter().map(|Extra { name, holds, message }| {
+        let status = holds.map_or("Unknown", |holds| if holds { "True" } else { "False" });
+        (*name, status, *name, message.as_str())
     });
-    let condition = |(name, status, why): (&str, &str, Why)| {
+    let condition = |(name, status, reason, message): (&str, &str, &str, &str)| {
         let before = old.iter().find(|condition| condition.type_ == name && condition.status == status);
         Condition {
             type_: name.to_owned(),
             status: status.to_owned(),
-            reason: if why.reason.is_empty() { name.to_owned() } else { why.reason },
-            message: shortened(why.message),
+            reason: if reason.is_empty() { name } else { reason }.to_owned(),
+            message: shortened(message.to_owned()),
             observed_generation: generation,
             last_transition_time: before
                 .map_or_else(|| Time(seconds(now)), |condition| condition.last_transition_time.clone()),

@@ -21,7 +21,8 @@ const NAMESPACE_FILE: &str = "/var/run/secrets/kubernetes.io/serviceaccount/name
 /// The default namespace, the Go operator's.
 pub const NAMESPACE: &str = "numaresources-operator";
 
-/// What flags and variables state of the environment. The comments of the first fields are the help of the flags.
+/// Options of the environment, from flags and variables. The comments of the first fields are the help of the
+/// flags.
 #[derive(Clone, Debug, Default, PartialEq, clap::Args)]
 pub struct EnvironmentOptions {
     /// Namespace of the operator and of its operands [default: the pod's, else numaresources-operator]

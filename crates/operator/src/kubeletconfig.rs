@@ -54,15 +54,8 @@ pub struct Warning {
 #[must_use]
 pub fn config(cluster: &ClusterState, pool: &str) -> Option<String> {
     let operator = cluster.operators.get(OPERATOR)?;
-    let settings = source::pool_settings(cluster, operator, pool).settings;
+    let settings = source::pool_settings(cluster, pool).settings;
     text(settings.as_ref(), &operator.spec.pod_excludes)
-}
-
-/// Whether the settings of a pool's kubelets are still to be asked for, and were never known.
-#[must_use]
-pub fn is_pending(cluster: &ClusterState, pool: &str) -> bool {
-    let operator = cluster.operators.get(OPERATOR);
-    operator.is_some_and(|operator| source::pool_settings(cluster, operator, pool).pending)
 }
 
 /// The desired ConfigMaps.
@@ -87,7 +80,7 @@ pub fn warnings(cluster: &ClusterState) -> Vec<Warning> {
     let Case::Wanted(request) = Case::of(cluster) else { return Vec::new() };
     let mut warnings = source::orphaned(cluster);
     for (_, pool) in request.groups.pools() {
-        warnings.extend(source::pool_settings(cluster, request.operator, pool.name).warnings);
+        warnings.extend(source::pool_settings(cluster, pool.name).warnings);
     }
     warnings.extend(request.operator.spec.pod_excludes.iter().enumerate().filter_map(pointless));
     warnings.sort();

@@ -51,7 +51,7 @@ pub const RULES: Rules = Rules {
     reports_errors_of: &[Controller::KubeletConfig],
 };
 
-/// What the NUMAResourcesOperator requests.
+/// The request of the NUMAResourcesOperator.
 pub(crate) enum Case<'a> {
     /// There is no NUMAResourcesOperator.
     Absent,

@@ -30,7 +30,7 @@ pub const RULES: Rules<'static> = Rules {
 /// The controller that is responsible for an object.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Responsible {
-    /// This one.
+    /// One of ours.
     Controller(Controller),
     /// One of ours made the object, for an owner that it no longer names.
     Orphaned,

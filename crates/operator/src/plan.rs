@@ -14,7 +14,7 @@ use serde_json::Value;
 use crate::desired::{Controller, Desired, DesiredObject};
 use crate::ownership::{RULES, Responsible, responsible};
 
-/// What a plan is made from besides the desired objects.
+/// The inputs of a plan besides the desired objects.
 #[derive(Clone, Copy)]
 pub struct PlanInputs<'a> {
     /// The observed objects.
@@ -23,7 +23,7 @@ pub struct PlanInputs<'a> {
     pub owners: &'a BTreeSet<String>,
     /// Whether another controller desires an object, or may do so; asked of orphaned objects.
     pub others_desire: &'a dyn Fn(&ObjectKey) -> bool,
-    /// What was applied before.
+    /// The objects as they were applied last.
     pub last: &'a LastApplied,
 }
 
@@ -61,11 +61,8 @@ pub fn plan(controller: Controller, desired: &Desired, inputs: PlanInputs<'_>) -
 
 /// Whether an owner of the object exists.
 fn is_owned(observed: &Value, owners: &BTreeSet<String>) -> bool {
-    references(observed).iter().any(|reference| owners.contains(uid_of(reference)))
-}
-
-fn uid_of(reference: &Value) -> &str {
-    reference["uid"].as_str().unwrap_or_default()
+    let mut owner_uids = references(observed).iter().filter_map(|reference| reference["uid"].as_str());
+    owner_uids.any(|uid| owners.contains(uid))
 }
 
 #[cfg(test)]

@@ -96,7 +96,7 @@ struct Process {
     candidates: Vec<(lease::Candidate, CancellationToken)>,
 }
 
-/// What all controllers share.
+/// The parts that all controllers share.
 struct Common {
     environment: Environment,
     registry: Registry,

@@ -50,7 +50,7 @@ pub struct Answers {
     pub metrics: Metrics,
 }
 
-/// How long a call is repeated; one attempt may take a third of it.
+/// The time in which a call is repeated; one attempt may take a third of it.
 const PATIENCE: Duration = Duration::from_secs(15);
 /// The controllers run side by side; changes that come together are reconciled together.
 const OPTIONS: Options = Options { concurrency: Controller::ALL.len(), gather: Duration::from_millis(30) };

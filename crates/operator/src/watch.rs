@@ -87,7 +87,7 @@ pub enum Namespace {
     All,
     /// The operator's.
     Operator,
-    /// This one.
+    /// The namespace of this name.
     Named(&'static str),
 }
 
@@ -104,7 +104,7 @@ pub enum Selection {
     Name(&'static str),
 }
 
-/// What a process needs to start watches. One client: its connections are shared.
+/// The parts of the process that watches need. Watches share the connections of one client.
 pub struct Watcher<'a> {
     /// The process.
     pub tasks: &'a mut Tasks,

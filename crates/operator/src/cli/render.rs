@@ -19,7 +19,7 @@ pub fn run(args: &Args) -> anyhow::Result<ExitCode> {
 /// Prints the objects of the operator with the controller of DeviceConfigs.
 ///
 /// # Errors
-/// As [`run`].
+/// In the same cases as [`run`].
 pub fn hardware(args: &Args) -> anyhow::Result<ExitCode> {
     args.print(&::hardware::manifests::objects(&options(args, ::hardware::manifests::NAMESPACE)?))
 }

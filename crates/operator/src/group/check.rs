@@ -13,23 +13,21 @@ use super::requirement::Requirement;
 /// A kind of mistake.
 enum Check {
     /// A mistake in one group, by its index.
-    Each(fn(usize, &NodeGroup) -> Option<String>),
-    /// The same where the platform matters.
-    On(fn(Platform, usize, &NodeGroup) -> Option<String>),
+    Each(fn(usize, &NodeGroup, Platform) -> Option<String>),
     /// Mistakes in several groups together.
     All(fn(&[NodeGroup], Platform) -> Vec<String>),
 }
 
 const CHECKS: [Check; 11] = [
-    Check::Each(|index, group| {
+    Check::Each(|index, group, _| {
         let missing = group.pool_name.is_none() && group.machine_config_pool_selector.is_none();
         missing.then(|| format!("node group {index} missing any pool specifier"))
     }),
-    Check::Each(|index, group| {
+    Check::Each(|index, group, _| {
         let both = group.pool_name.is_some() && group.machine_config_pool_selector.is_some();
         both.then(|| format!("node group {index} must have only a single specifier set"))
     }),
-    Check::Each(|index, group| {
+    Check::Each(|index, group, _| {
         let empty = group.pool_name.as_deref() == Some("");
         empty.then(|| format!("pool name for pool #{index} cannot be empty"))
     }),
@@ -37,16 +35,16 @@ const CHECKS: [Check; 11] = [
         let names = groups.iter().filter_map(|group| group.pool_name.as_deref());
         repeated(names).into_iter().map(|name| format!("the pool name {name:?} has duplicates")).collect()
     }),
-    Check::Each(|index, group| {
+    Check::Each(|index, group, _| {
         let (count, most) = (group.annotations.len(), NodeGroup::MAX_ANNOTATIONS);
         (count > most).then(|| format!("pool #{index} has too many annotations {count} max {most}"))
     }),
-    Check::On(foreign_to_platform),
+    Check::Each(foreign_to_platform),
     Check::All(same_selectors),
     Check::Each(invalid_selector),
     Check::Each(invalid_name),
     Check::All(greedy_node_selectors),
-    Check::Each(|index, group| {
+    Check::Each(|index, group, _| {
         let period = group.config.as_ref()?.info_refresh_period?;
         (period.0 < 0).then(|| {
             format!("node group {index}: infoRefreshPeriod {period} is not allowed; it must be 0s or more")
@@ -58,9 +56,8 @@ const CHECKS: [Check; 11] = [
 pub(super) fn check(groups: &[NodeGroup], platform: Platform) -> Option<String> {
     let indexed = || groups.iter().enumerate();
     let mistakes = CHECKS.iter().map(|check| match check {
-        Check::Each(mistake) => indexed().filter_map(|(index, group)| mistake(index, group)).collect(),
-        Check::On(mistake) => {
-            indexed().filter_map(|(index, group)| mistake(platform, index, group)).collect()
+        Check::Each(mistake) => {
+            indexed().filter_map(|(index, group)| mistake(index, group, platform)).collect()
         }
         Check::All(mistakes) => mistakes(groups, platform),
     });
@@ -77,7 +74,7 @@ fn repeated<T: Ord + Clone>(all: impl Iterator<Item = T>) -> BTreeSet<T> {
 }
 
 /// Fields that the platform does not have.
-fn foreign_to_platform(platform: Platform, index: usize, group: &NodeGroup) -> Option<String> {
+fn foreign_to_platform(index: usize, group: &NodeGroup, platform: Platform) -> Option<String> {
     if group.machine_config_pool_selector.is_some() && platform != Platform::OpenShift {
         let name = if platform == Platform::HyperShift { "Hypershift" } else { "Kubernetes" };
         return Some(format!(
@@ -107,7 +104,7 @@ fn same_selectors(groups: &[NodeGroup], _: Platform) -> Vec<String> {
     repeated(texts).into_iter().map(message).collect()
 }
 
-fn invalid_selector(index: usize, group: &NodeGroup) -> Option<String> {
+fn invalid_selector(index: usize, group: &NodeGroup, _: Platform) -> Option<String> {
     let selectors = [
         ("machineConfigPoolSelector", &group.machine_config_pool_selector),
         ("nodeSelector", &group.node_selector),
@@ -119,7 +116,7 @@ fn invalid_selector(index: usize, group: &NodeGroup) -> Option<String> {
 }
 
 /// Names of pools are parts of objects' names and values of labels.
-fn invalid_name(index: usize, group: &NodeGroup) -> Option<String> {
+fn invalid_name(index: usize, group: &NodeGroup, _: Platform) -> Option<String> {
     let name = group.pool_name.as_deref()?;
     let inner = |byte: u8| byte.is_ascii_lowercase() || byte.is_ascii_digit();
     let ends = [name.bytes().next(), name.bytes().last()];

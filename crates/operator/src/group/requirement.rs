@@ -146,7 +146,7 @@ impl fmt::Display for Operator {
     }
 }
 
-/// As `kubectl` shows selectors.
+/// The form in which `kubectl` shows selectors.
 impl fmt::Display for Requirement {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let Self { key, values, .. } = self;

@@ -20,7 +20,8 @@ use crate::group::selects;
 pub struct PoolSettings {
     /// The settings; `None`: they are unknown, or no object states any.
     pub settings: Option<KubeletSettings>,
-    /// Whether kubelets are still to be asked.
+    /// Whether kubelets are still to be asked, and no settings were ever known. Exporters that wait for them are not
+    /// replaced a moment after they were started.
     pub pending: bool,
     /// Warnings for people.
     pub warnings: Vec<Warning>,
@@ -35,9 +36,10 @@ impl PoolSettings {
 /// An object that may state the settings: its rank among several (the greatest counts), its name, its content.
 type Candidate<'a> = (Option<&'a Rank>, &'a String, &'a Result<KubeletSettings, String>);
 
-/// The settings of a pool's kubelets.
+/// The settings of a pool's kubelets. Without a NUMAResourcesOperator there are none.
 #[must_use]
-pub fn pool_settings(cluster: &ClusterState, operator: &NumaResourcesOperator, pool: &str) -> PoolSettings {
+pub fn pool_settings(cluster: &ClusterState, pool: &str) -> PoolSettings {
+    let Some(operator) = cluster.operators.get(keys::OPERATOR) else { return PoolSettings::new(None, None) };
     let mut found = match cluster.environment.platform {
         Platform::OpenShift => {
             by_objects(cluster, operator, pool, "KubeletConfig", kubelet_configs(cluster, pool))

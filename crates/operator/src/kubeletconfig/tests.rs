@@ -348,9 +348,9 @@ fn equal_answers_of_kubelets_are_used() {
     for (said, text, warning) in table {
         let mut cluster = cluster(Platform::Kubernetes);
         ask(&mut cluster, &["worker"], &json!({}));
-        assert!(is_pending(&cluster, "worker"));
+        assert!(source::pool_settings(&cluster, "worker").pending);
         answers(&mut cluster, "worker", &said);
-        assert!(!is_pending(&cluster, "worker"));
+        assert!(!source::pool_settings(&cluster, "worker").pending);
         assert_eq!(config(&cluster, "worker").as_deref(), text, "{said:?}");
         warns(&cluster, &Vec::from_iter(warning));
     }
@@ -363,7 +363,7 @@ fn silent_kubelets_change_nothing() {
     ask(&mut cluster, &["worker"], &json!({"podExcludes": [{"namespace": "a", "name": "b"}]}));
     let excludes = "podExclude:\n- namePattern: b\n  namespacePattern: a\n";
     there(&mut cluster, "numaresourcesoperator-worker", KEY, NUMA);
-    assert!(!is_pending(&cluster, "worker"));
+    assert!(!source::pool_settings(&cluster, "worker").pending);
     assert_eq!(maps(&cluster), worker(&format!("{NUMA}{excludes}")), "not asked yet");
     answers(&mut cluster, "worker", &[("a", Err("refused"))]);
     assert_eq!(maps(&cluster), worker(&format!("{NUMA}{excludes}")), "no answer");
@@ -382,7 +382,7 @@ fn a_users_config_map_comes_before_kubelets() {
     ask(&mut cluster, &[], &json!({"nodeGroups": group}));
     answers(&mut cluster, "worker", &[("a", Ok(("none", "container")))]);
     assert_eq!(maps(&cluster), BTreeMap::new());
-    assert!(!is_pending(&cluster, "worker"));
+    assert!(!source::pool_settings(&cluster, "worker").pending);
     warns(
         &cluster,
         &[("InvalidKubeletConfig", "ConfigMap \"mine\": it is not in namespace \"numaresources\"")],
@@ -459,7 +459,6 @@ proptest! {
         let mut cluster = cluster(Platform::Kubernetes);
         ask(&mut cluster, &["worker"], &json!({}));
         there(&mut cluster, "numaresourcesoperator-worker", KEY, &text);
-        let operator = &cluster.operators[OPERATOR];
-        prop_assert_eq!(source::pool_settings(&cluster, operator, "worker").settings, Some(settings));
+        prop_assert_eq!(source::pool_settings(&cluster, "worker").settings, Some(settings));
     }
 }

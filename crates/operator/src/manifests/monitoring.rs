@@ -12,14 +12,16 @@ use super::{OPERATOR, Options};
 use crate::rbac::EXPORTER_SERVICE;
 
 /// The objects, in the order in which they are made.
-#[must_use]
-pub fn objects(options: &Options) -> Vec<Object> {
-    let mut objects = monitoring::objects(options, &OPERATOR, "numaresources.rules", alerts());
+///
+/// # Errors
+/// In the same cases as [`Object::new`].
+pub fn objects(options: &Options) -> Result<Vec<Object>, Error> {
+    let mut objects = monitoring::objects(options, &OPERATOR, "numaresources.rules", alerts())?;
     let exporters = labels([("name", "resource-topology")]);
-    let monitor = monitor(options, "numaresources-rte", &exporters, EXPORTER_SERVICE, "metrics-port");
+    let monitor = monitor(options, "numaresources-rte", &exporters, EXPORTER_SERVICE, "metrics-port")?;
     // The alerts come last.
     objects.insert(objects.len() - 1, monitor);
-    objects
+    Ok(objects)
 }
 
 fn alerts() -> Vec<Alert> {

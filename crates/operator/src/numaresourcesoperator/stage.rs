@@ -17,7 +17,7 @@ use runtime::tls;
 use super::{Request, set_name};
 use crate::cluster_state::MachineConfigPool;
 use crate::group::{Group, Pool, selects};
-use crate::kubeletconfig;
+use crate::kubeletconfig::source;
 
 /// The stage of a pool.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -37,9 +37,11 @@ pub(super) enum Stage {
 /// The treatment of a pool's MachineConfig.
 #[derive(Clone, Debug, PartialEq)]
 pub(super) enum MachineConfig {
-    /// It should be this one.
-    Wanted(Object),
-    /// It stays as it is, whether it exists or not.
+    /// The pool should have none.
+    No,
+    /// The pool should have this one.
+    Yes(Object),
+    /// This one stays as it is, whether it exists or not.
     Untouched(Object),
 }
 
@@ -58,7 +60,7 @@ pub(super) fn stage(request: &Request<'_>, group: &Group<'_>, pool: &Pool<'_>) -
     if let Some(error) = tls_error(request) {
         return Stage::Impossible(error);
     }
-    if kubeletconfig::is_pending(request.cluster, pool.name) {
+    if source::pool_settings(request.cluster, pool.name).pending {
         return Stage::Asking;
     }
     let Some(machine) = rolled_out(request, pool) else { return Stage::Ready };
@@ -73,23 +75,28 @@ pub(super) fn stage(request: &Request<'_>, group: &Group<'_>, pool: &Pool<'_>) -
     }
 }
 
-/// The treatment of a pool's MachineConfig; `None`: it should not exist.
+/// The treatment of a pool's MachineConfig; `None`: the platform has none.
+///
+/// # Errors
+/// Never in practice.
 pub(super) fn machine_config(
     request: &Request<'_>,
     group: &Group<'_>,
     pool: &Pool<'_>,
-) -> Option<MachineConfig> {
-    let machine = pool.machine_config_pool.filter(|_| has_machine_configs(request))?;
+) -> Result<Option<MachineConfig>, deployer::manifests::Error> {
+    let Some(machine) = pool.machine_config_pool.filter(|_| has_machine_configs(request)) else {
+        return Ok(None);
+    };
     let labels = labels(pool.name, machine);
     let untouched = rolled_out(request, pool).is_none() || (labels.is_err() && group.has_custom_policy());
     if !untouched && !group.has_custom_policy() {
-        return None;
+        return Ok(Some(MachineConfig::No));
     }
     let mut options = request.options();
     options.updater.name = Some(set_name(pool.name));
     options.updater.machine_config_labels = labels.unwrap_or_default();
-    let object = openshift::machine_config(&options);
-    Some(if untouched { MachineConfig::Untouched(object) } else { MachineConfig::Wanted(object) })
+    let object = openshift::machine_config(&options)?;
+    Ok(Some(if untouched { MachineConfig::Untouched(object) } else { MachineConfig::Yes(object) }))
 }
 
 /// The names of paused pools.

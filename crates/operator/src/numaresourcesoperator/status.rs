@@ -7,7 +7,6 @@ use api::numaresources::{NamespacedName, NumaResourcesOperator, ObjectReference}
 use deployer::install::ready::{self, Readiness};
 use deployer::platform::Platform;
 use jiff::Timestamp;
-use k8s_openapi::apimachinery::pkg::apis::meta::v1::Condition;
 use serde_json::Value;
 
 use super::stage::{Stage, paused, stage};
@@ -45,19 +44,11 @@ pub(super) fn of(
 
 /// The status of an invalid request.
 pub(super) fn without_objects(operator: &NumaResourcesOperator, state: &State, now: Timestamp) -> Status {
+    let old = &operator.status.conditions;
     Status {
-        conditions: conditions_of(operator, state, &[Extra::unknown(POOL_PAUSED)], now),
+        conditions: conditions(state, &[Extra::unknown(POOL_PAUSED)], old, operator.metadata.generation, now),
         ..Status::default()
     }
-}
-
-fn conditions_of(
-    operator: &NumaResourcesOperator,
-    state: &State,
-    extras: &[Extra],
-    now: Timestamp,
-) -> Vec<Condition> {
-    conditions(state, extras, &operator.status.conditions, operator.metadata.generation, now)
 }
 
 fn wanted(request: &Request<'_>, done: &Outcome, now: Timestamp) -> Status {
@@ -90,8 +81,9 @@ fn wanted(request: &Request<'_>, done: &Outcome, now: Timestamp) -> Status {
     }
     status.related_objects = related(cluster, there.iter());
     let state = state(request, done, &status.daemon_sets);
-    status.conditions =
-        conditions_of(request.operator, &state, &[paused_pools(request), kubelets(request)], now);
+    let NumaResourcesOperator { metadata, status: old, .. } = request.operator;
+    let extras = [paused_pools(request), kubelets(request)];
+    status.conditions = conditions(&state, &extras, &old.conditions, metadata.generation, now);
     status
 }
 
@@ -141,8 +133,8 @@ fn paused_pools(request: &Request<'_>) -> Extra {
 
 /// Whether the settings of all pools' kubelets are known and have no warnings.
 fn kubelets(request: &Request<'_>) -> Extra {
-    let settings = |pool: &str| source::pool_settings(request.cluster, request.operator, pool);
-    let settings: Vec<_> = request.groups.pools().map(|(_, pool)| settings(pool.name)).collect();
+    let pools = request.groups.pools();
+    let settings: Vec<_> = pools.map(|(_, pool)| source::pool_settings(request.cluster, pool.name)).collect();
     let warnings = settings.iter().flat_map(|settings| &settings.warnings);
     let mut lines: Vec<&str> = warnings.map(|warning| warning.message.as_str()).collect();
     lines.sort_unstable();

@@ -18,10 +18,11 @@ use k8s_openapi::api::core::v1::{
 use k8s_openapi::api::rbac::v1::PolicyRule;
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::ObjectMeta;
 use k8s_openapi::apimachinery::pkg::util::intstr::IntOrString;
-use objects::{self, Object};
+use objects::Object;
+use objects::object::Error;
 
 use super::setup::Setup;
-use crate::cluster_state::{Environment, TlsProfile};
+use crate::cluster_state::{ClusterState, TlsProfile};
 use crate::desired::{DesiredObject, container, owned};
 
 /// The name of Deployment, account and container.
@@ -41,28 +42,31 @@ const MANAGEMENT: (&str, &str) =
 
 impl Setup {
     /// All objects.
-    #[must_use]
-    pub(super) fn objects(&self, environment: &Environment, tls: Option<&TlsProfile>) -> Vec<DesiredObject> {
+    ///
+    /// # Errors
+    /// When an object has no JSON form.
+    pub(super) fn objects(&self, cluster: &ClusterState) -> Result<Vec<DesiredObject>, Error> {
+        let environment = &cluster.environment;
         let namespace = environment.namespace.as_str();
         let account = ServiceAccountRef { namespace, name: DEPLOYMENT };
         let nothing = AllowedPorts { ingress: Some(Vec::new()), egress: Some(Vec::new()) };
         let server = AllowedPorts { ingress: None, egress: Some(environment.api_server_ports.clone()) };
         let policy = |name: &str, openings| policy(namespace, name, &pod_labels(), openings);
         let objects = [
-            Object::new(&account.object()),
-            Object::new(&pod::config_map(namespace, CONFIG_MAP, KEY, &self.config)),
-            Object::new(&cluster_role(CLUSTER_ROLE, cluster_rules(self.own))),
-            Object::new(&account.with_cluster_role(CLUSTER_ROLE)),
-            Object::new(&role(namespace, LEASE_ROLE, lease_rules())),
-            Object::new(&account.with_role(namespace, LEASE_ROLE, LEASE_ROLE)),
-            Object::new(&policy("scheduler-default-deny-all", &nothing)),
-            Object::new(&policy("scheduler-egress-to-api-server", &server)),
-            Object::new(&self.deployment(environment, tls)),
+            Object::new(&account.object())?,
+            Object::new(&pod::config_map(namespace, CONFIG_MAP, KEY, &self.config))?,
+            Object::new(&cluster_role(CLUSTER_ROLE, cluster_rules(self.own)))?,
+            Object::new(&account.with_cluster_role(CLUSTER_ROLE))?,
+            Object::new(&role(namespace, LEASE_ROLE, lease_rules()))?,
+            Object::new(&account.with_role(namespace, LEASE_ROLE, LEASE_ROLE))?,
+            Object::new(&policy("scheduler-default-deny-all", &nothing))?,
+            Object::new(&policy("scheduler-egress-to-api-server", &server))?,
+            Object::new(&self.deployment(cluster))?,
         ];
-        objects.into_iter().map(|object| owned(object, &self.owner)).collect()
+        Ok(objects.into_iter().map(|object| owned(object, &self.owner)).collect())
     }
 
-    fn deployment(&self, environment: &Environment, tls: Option<&TlsProfile>) -> Deployment {
+    fn deployment(&self, cluster: &ClusterState) -> Deployment {
         let mut annotations = labels([MANAGEMENT]);
         annotations.extend([pod::config_hash(&self.config)]);
         let metadata = ObjectMeta {
@@ -70,9 +74,12 @@ impl Setup {
             annotations: Some(annotations),
             ..ObjectMeta::default()
         };
-        let template = PodTemplateSpec { metadata: Some(metadata), spec: Some(self.pod(environment, tls)) };
+        let template = PodTemplateSpec { metadata: Some(metadata), spec: Some(self.pod(cluster)) };
         Deployment {
-            metadata: ObjectMeta { labels: Some(pod_labels()), ..within(&environment.namespace, DEPLOYMENT) },
+            metadata: ObjectMeta {
+                labels: Some(pod_labels()),
+                ..within(&cluster.environment.namespace, DEPLOYMENT)
+            },
             spec: Some(DeploymentSpec {
                 replicas: Some(self.replicas),
                 selector: selector(&pod_labels()),
@@ -96,7 +103,7 @@ impl Setup {
         DeploymentStrategy { type_: Some("RollingUpdate".to_owned()), rolling_update: Some(rolling_update) }
     }
 
-    fn pod(&self, environment: &Environment, tls: Option<&TlsProfile>) -> PodSpec {
+    fn pod(&self, cluster: &ClusterState) -> PodSpec {
         let preference = pod::nodes_with(pod::CONTROL_PLANE, &[]);
         let affinity = NodeAffinity {
             preferred_during_scheduling_ignored_during_execution: Some(vec![PreferredSchedulingTerm {
@@ -110,7 +117,7 @@ impl Setup {
         PodSpec {
             service_account_name: Some(DEPLOYMENT.to_owned()),
             priority_class_name: Some("system-node-critical".to_owned()),
-            containers: vec![self.container(environment, tls, mounts)],
+            containers: vec![self.container(cluster, mounts)],
             volumes: Some(volumes),
             tolerations: Some(pod::tolerate_control_plane(&[])),
             affinity: Some(Affinity { node_affinity: Some(affinity), ..Affinity::default() }),
@@ -124,23 +131,18 @@ impl Setup {
         }
     }
 
-    fn container(
-        &self,
-        environment: &Environment,
-        tls: Option<&TlsProfile>,
-        mounts: Vec<VolumeMount>,
-    ) -> Container {
+    fn container(&self, cluster: &ClusterState, mounts: Vec<VolumeMount>) -> Container {
         let probe = |path| pod::probe(path, IntOrString::Int(plugin::PORT), Some("HTTPS"));
         // kube-scheduler has only `/healthz` before 1.31.
         let ready = if self.own { "/readyz" } else { "/healthz" };
         let variable = || vec![pod::variable("PFP_STATUS_DUMP", STATUS_DIRECTORY.1)];
         Container {
             command: Some(vec!["/bin/kube-scheduler".to_owned()]),
-            args: Some(self.flags(tls)),
+            args: Some(self.flags(cluster.tls.as_ref())),
             env: self.dumps.then(variable),
             volume_mounts: Some(mounts),
             resources: self.resources(),
-            security_context: Some(pod::restricted(environment.platform)),
+            security_context: Some(pod::restricted(cluster.environment.platform)),
             // The probe fails when the scheduler lost its lease without noticing.
             liveness_probe: Some(Probe {
                 initial_delay_seconds: Some(15),

@@ -29,7 +29,7 @@ pub struct Settings {
     /// Context of the kubeconfig
     #[arg(long, value_name = "NAME")]
     pub context: Option<String>,
-    /// What is stated of the environment
+    /// Options of the environment
     #[command(flatten)]
     pub environment: EnvironmentOptions,
     /// Whether to manage the scheduler; with false an existing one stays as it is
@@ -59,7 +59,7 @@ pub struct Settings {
     /// Folder with tls.crt and tls.key for metrics
     #[arg(long, value_name = "DIR", default_value = CERTIFICATES)]
     pub certificates: PathBuf,
-    /// The credentials for kubelets
+    /// Credentials for kubelets
     #[command(flatten)]
     pub kubelets: Trust,
 }

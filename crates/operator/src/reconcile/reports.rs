@@ -59,9 +59,9 @@ pub struct Report {
 /// An action on a report.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Step {
-    /// It gets an owner reference to the NUMAResourcesOperator.
+    /// The report gets an owner reference to the NUMAResourcesOperator.
     Own(Report),
-    /// It is deleted: we own it, and its node is gone or has no exporter any more.
+    /// The report is deleted: we own it, and its node is gone or has no exporter any more.
     Delete(Report),
 }
 

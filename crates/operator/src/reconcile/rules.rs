@@ -24,7 +24,7 @@ use crate::{kubeletconfig, numaresourcesoperator, numaresourcesscheduler};
 pub struct Rules {
     /// The kind and the name of the user's object that it works for.
     pub works_for: (&'static str, &'static str),
-    /// That object as the subject of events, if it exists.
+    /// The same object as the subject of events, if it exists.
     pub subject: fn(&ClusterState) -> Option<Subject>,
     /// Whether that object is paused.
     pub is_paused: fn(&ClusterState) -> bool,

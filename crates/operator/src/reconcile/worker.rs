@@ -48,7 +48,7 @@ pub(super) struct Worker {
     pub(super) recorder: Recorder,
 }
 
-/// What is remembered of a controller between reconciles.
+/// The state of a controller between reconciles.
 pub(super) struct State {
     last: LastApplied,
     actions: Retry,
