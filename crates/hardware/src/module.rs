@@ -14,7 +14,6 @@ use api::kmm;
 use k8s_openapi::api::core::v1::{ConfigMap, ServiceAccount, Toleration};
 use k8s_openapi::api::rbac::v1::{RoleBinding, RoleRef, Subject};
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::ObjectMeta;
-use objects::object::Error;
 use objects::{Object, ObjectKind};
 
 use super::claim::Id;
@@ -53,10 +52,8 @@ pub struct Desired<'a> {
 impl Desired<'_> {
     /// The dependencies of the Module: accounts, a role binding, a ConfigMap. `unloads`: KMM will unload a driver with
     /// the account that we made, though the spec names another one now.
-    ///
-    /// # Errors
-    /// Never in practice.
-    pub fn dependencies(&self, unloads: bool) -> Result<Vec<Object>, Error> {
+    #[must_use]
+    pub fn dependencies(&self, unloads: bool) -> Vec<Object> {
         let (spec, module) = (&self.config.object.spec, self.names.module.name.as_str());
         let mut accounts = Vec::new();
         if spec.service_account_name.is_none() || unloads {
@@ -68,18 +65,18 @@ impl Desired<'_> {
         let account = |name| {
             Object::new(&ServiceAccount { metadata: self.metadata(name), ..ServiceAccount::default() })
         };
-        let mut all = accounts.iter().map(|name| account(name)).collect::<Result<Vec<_>, _>>()?;
+        let mut all: Vec<Object> = accounts.iter().map(|name| account(name)).collect();
         if self.environment.openshift && !accounts.is_empty() {
-            all.push(Object::new(&self.binding(&accounts))?);
+            all.push(Object::new(&self.binding(&accounts)));
         }
         if let Some(text) = plugin_config(&self.config.object) {
             all.push(Object::new(&ConfigMap {
                 metadata: self.metadata(&hardware::plugin_config_map(module)),
                 data: Some(BTreeMap::from([(plugin_file(&spec.driver_version), text)])),
                 ..ConfigMap::default()
-            })?);
+            }));
         }
-        Ok(all)
+        all
     }
 
     /// Dependencies of earlier specs that are not among the current ones. An account that the user names stays, even if
@@ -98,10 +95,8 @@ impl Desired<'_> {
     }
 
     /// The Module in this version of KMM's API.
-    ///
-    /// # Errors
-    /// Never in practice.
-    pub fn module(&self, version: &str) -> Result<Object, Error> {
+    #[must_use]
+    pub fn module(&self, version: &str) -> Object {
         let spec = &self.config.object.spec;
         let mut tolerations = spec.tolerations.clone();
         tolerations.push(Toleration {
@@ -126,10 +121,7 @@ impl Desired<'_> {
             },
             ..kmm::Module::default()
         };
-        let kind = object_kind(version);
-        let body = serde_json::to_value(&module);
-        let body = body.map_err(|error| Error::NotJson(kind.kind.clone(), error.to_string()))?;
-        Object::from_value(kind, body)
+        Object::typed(object_kind(version), &module)
     }
 
     fn metadata(&self, name: &str) -> ObjectMeta {

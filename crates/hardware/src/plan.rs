@@ -137,10 +137,7 @@ pub fn plan<'a>(cluster: &'a ClusterState, config: &Config, refused: bool) -> Pl
     }
     let unloads = module::unloads_with_own_account(cluster, config, &object_names);
     let desired = Desired { config, names: &object_names, environment: &cluster.environment };
-    let dependencies = desired.dependencies(unloads).unwrap_or_else(|error| {
-        plan.state = ConfigState::Invalid(Reason::InvalidSpec, error.to_string());
-        Vec::new()
-    });
+    let dependencies = desired.dependencies(unloads);
     let kept = plan.plugin_files_in_use(cluster, config);
     let is_written = plan.module(cluster, desired, refused);
     let blocked = matches!(plan.state, ConfigState::ReloadBlocked(_));

@@ -60,7 +60,7 @@ pub fn desired(cluster: &ClusterState) -> Desired {
         return Desired::Keep;
     }
     let Ok(setup) = Setup::of(cluster, scheduler) else { return Desired::Keep };
-    setup.objects(cluster).map_or(Desired::Keep, Desired::Objects)
+    Desired::Objects(setup.objects(cluster))
 }
 
 /// The status of each NUMAResourcesScheduler, by name, after a reconcile with this outcome. `now` becomes the

@@ -37,13 +37,7 @@ impl Plan<'_> {
             self.state = ConfigState::NoKmm;
             return false;
         };
-        let wanted = match desired.module(version) {
-            Ok(wanted) => self.names_by_version(config).record_on(wanted),
-            Err(error) => {
-                self.state = ConfigState::Invalid(Reason::InvalidSpec, error.to_string());
-                return false;
-            }
-        };
+        let wanted = self.names_by_version(config).record_on(desired.module(version));
         let Some(live) = cluster.modules.get(&desired.names.module) else {
             self.state = ConfigState::Writing;
             self.actions.push(Action::Apply(wanted, Precondition::default()));

@@ -3,7 +3,6 @@
 //! In: [`Options`]. Out: objects of the Prometheus operator (`monitoring.coreos.com/v1`). Never: an alert about a state
 //! that heals by itself.
 
-use deployer::manifests::Error;
 use deployer::manifests::controller::monitoring::{self, Alert, alert, monitor};
 use deployer::manifests::meta::labels;
 use objects::Object;
@@ -12,16 +11,14 @@ use super::{OPERATOR, Options};
 use crate::rbac::EXPORTER_SERVICE;
 
 /// The objects, in the order in which they are made.
-///
-/// # Errors
-/// In the same cases as [`Object::new`].
-pub fn objects(options: &Options) -> Result<Vec<Object>, Error> {
-    let mut objects = monitoring::objects(options, &OPERATOR, "numaresources.rules", alerts())?;
+#[must_use]
+pub fn objects(options: &Options) -> Vec<Object> {
+    let mut objects = monitoring::objects(options, &OPERATOR, "numaresources.rules", alerts());
     let exporters = labels([("name", "resource-topology")]);
-    let monitor = monitor(options, "numaresources-rte", &exporters, EXPORTER_SERVICE, "metrics-port")?;
+    let monitor = monitor(options, "numaresources-rte", &exporters, EXPORTER_SERVICE, "metrics-port");
     // The alerts come last.
     objects.insert(objects.len() - 1, monitor);
-    Ok(objects)
+    objects
 }
 
 fn alerts() -> Vec<Alert> {

@@ -4,7 +4,7 @@
 //! but the pool.
 
 use api::numaresources::keys::{CLUSTER, NRT_API};
-use deployer::manifests::{Error, access, meta, openshift, rte};
+use deployer::manifests::{access, meta, openshift, rte};
 use deployer::options::{Options, SccVersion, Updater};
 use exporter::rbac::{Needs, Rules};
 use exporter::settings::{Mode, OwnerKind};
@@ -23,54 +23,51 @@ pub(super) const CERTIFICATE: &str = "rte-metrics-service-cert";
 pub(super) const PORT: &str = "metrics-port";
 
 /// All objects.
-///
-/// # Errors
-/// Never in practice.
-pub(super) fn objects(request: &Request<'_>) -> Result<Vec<DesiredObject>, Error> {
+pub(super) fn objects(request: &Request<'_>) -> Vec<DesiredObject> {
     let owner = Owner::of(request.operator);
-    let mut wanted = vec![definition(request)?];
+    let mut wanted = vec![definition(request)];
     for (group, pool) in request.groups.pools() {
-        match machine_config(request, group, pool)? {
-            None | Some(MachineConfig::No) => {}
-            Some(MachineConfig::Yes(object)) => wanted.push(owned(object, &owner)),
+        match machine_config(request, group, pool) {
+            None => {}
+            Some(MachineConfig::Wanted(object)) => wanted.push(owned(object, &owner)),
             Some(MachineConfig::Untouched(object)) => wanted.push(owned(object, &owner).held(true)),
         }
     }
-    let shared = shared(request)?.into_iter();
+    let shared = shared(request).into_iter();
     wanted.extend(shared.map(|object| owned(object, &owner)));
     for (group, pool) in request.groups.pools() {
         let Ok(nodes) = &pool.nodes else {
             wanted.push(owned(Object::bare(daemonset::key(request, pool.name)), &owner).held(true));
             continue;
         };
-        let set = Object::new(&daemonset::daemon_set(request, group, pool, nodes))?;
+        let set = Object::new(&daemonset::daemon_set(request, group, pool, nodes));
         wanted.push(owned(set, &owner).held(stage(request, group, pool).holds()));
     }
-    Ok(wanted)
+    wanted
 }
 
 /// The definition that exporters publish with. Other programs may use it, so it has no owner; an annotation keeps it.
-fn definition(request: &Request<'_>) -> Result<DesiredObject, Error> {
+fn definition(request: &Request<'_>) -> DesiredObject {
     let annotations = request.operator.metadata.annotations.as_ref();
     let theirs = annotations.and_then(|all| all.get(NRT_API)).is_some_and(|value| value == CLUSTER);
-    Ok(desired::shared(Object::new(&api::crd::nrt_crd())?).held(theirs))
+    desired::shared(Object::new(&api::crd::nrt_crd())).held(theirs)
 }
 
 /// The objects that the exporters of all pools share.
-fn shared(request: &Request<'_>) -> Result<Vec<Object>, Error> {
+fn shared(request: &Request<'_>) -> Vec<Object> {
     let options = &request.options();
     let account = rte::account(options);
     let rules = rules(request, options);
     let [deny_all, egress, metrics] = rte::network_policies(options);
     let mut objects = vec![
-        Object::new(&rte::service_account(options))?,
-        Object::new(&access::role(account.namespace, account.name, rules.namespaced))?,
-        Object::new(&rte::pod_role_binding(options))?,
-        Object::new(&access::cluster_role(account.name, rules.cluster))?,
-        Object::new(&rte::object_role_binding(options))?,
-        Object::new(&egress)?,
-        Object::new(&metrics)?,
-        Object::new(&deny_all)?,
+        Object::new(&rte::service_account(options)),
+        Object::new(&access::role(account.namespace, account.name, rules.namespaced)),
+        Object::new(&rte::pod_role_binding(options)),
+        Object::new(&access::cluster_role(account.name, rules.cluster)),
+        Object::new(&rte::object_role_binding(options)),
+        Object::new(&egress),
+        Object::new(&metrics),
+        Object::new(&deny_all),
     ];
     if options.platform.is_openshift() {
         for (scc, selinux) in
@@ -78,12 +75,12 @@ fn shared(request: &Request<'_>) -> Result<Vec<Object>, Error> {
         {
             let mut options = options.clone();
             (options.updater.scc, options.updater.selinux_type) = (scc, Some(selinux.to_owned()));
-            objects.push(openshift::rte_constraints(rte::account(&options), &options)?);
+            objects.push(openshift::rte_constraints(rte::account(&options), &options));
         }
     }
     // The Service comes before the DaemonSets: OpenShift makes the certificate of their metrics for it.
-    objects.push(Object::new(&service(options))?);
-    Ok(objects)
+    objects.push(Object::new(&service(options)));
+    objects
 }
 
 /// The rights of our exporter, and those that the Go exporter needs besides.

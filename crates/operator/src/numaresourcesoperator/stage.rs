@@ -75,28 +75,23 @@ pub(super) fn stage(request: &Request<'_>, group: &Group<'_>, pool: &Pool<'_>) -
     }
 }
 
-/// The treatment of a pool's MachineConfig; `None`: the platform has none.
-///
-/// # Errors
-/// Never in practice.
+/// The treatment of a pool's MachineConfig; `None`: it should not exist.
 pub(super) fn machine_config(
     request: &Request<'_>,
     group: &Group<'_>,
     pool: &Pool<'_>,
-) -> Result<Option<MachineConfig>, deployer::manifests::Error> {
-    let Some(machine) = pool.machine_config_pool.filter(|_| has_machine_configs(request)) else {
-        return Ok(None);
-    };
+) -> Option<MachineConfig> {
+    let machine = pool.machine_config_pool.filter(|_| has_machine_configs(request))?;
     let labels = labels(pool.name, machine);
     let untouched = rolled_out(request, pool).is_none() || (labels.is_err() && group.has_custom_policy());
     if !untouched && !group.has_custom_policy() {
-        return Ok(Some(MachineConfig::No));
+        return None;
     }
     let mut options = request.options();
     options.updater.name = Some(set_name(pool.name));
     options.updater.machine_config_labels = labels.unwrap_or_default();
-    let object = openshift::machine_config(&options)?;
-    Ok(Some(if untouched { MachineConfig::Untouched(object) } else { MachineConfig::Yes(object) }))
+    let object = openshift::machine_config(&options);
+    Some(if untouched { MachineConfig::Untouched(object) } else { MachineConfig::Wanted(object) })
 }
 
 /// The names of paused pools.

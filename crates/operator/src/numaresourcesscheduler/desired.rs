@@ -19,7 +19,6 @@ use k8s_openapi::api::rbac::v1::PolicyRule;
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::ObjectMeta;
 use k8s_openapi::apimachinery::pkg::util::intstr::IntOrString;
 use objects::Object;
-use objects::object::Error;
 
 use super::setup::Setup;
 use crate::cluster_state::{ClusterState, TlsProfile};
@@ -42,10 +41,7 @@ const MANAGEMENT: (&str, &str) =
 
 impl Setup {
     /// All objects.
-    ///
-    /// # Errors
-    /// When an object has no JSON form.
-    pub(super) fn objects(&self, cluster: &ClusterState) -> Result<Vec<DesiredObject>, Error> {
+    pub(super) fn objects(&self, cluster: &ClusterState) -> Vec<DesiredObject> {
         let environment = &cluster.environment;
         let namespace = environment.namespace.as_str();
         let account = ServiceAccountRef { namespace, name: DEPLOYMENT };
@@ -53,17 +49,17 @@ impl Setup {
         let server = AllowedPorts { ingress: None, egress: Some(environment.api_server_ports.clone()) };
         let policy = |name: &str, openings| policy(namespace, name, &pod_labels(), openings);
         let objects = [
-            Object::new(&account.object())?,
-            Object::new(&pod::config_map(namespace, CONFIG_MAP, KEY, &self.config))?,
-            Object::new(&cluster_role(CLUSTER_ROLE, cluster_rules(self.own)))?,
-            Object::new(&account.with_cluster_role(CLUSTER_ROLE))?,
-            Object::new(&role(namespace, LEASE_ROLE, lease_rules()))?,
-            Object::new(&account.with_role(namespace, LEASE_ROLE, LEASE_ROLE))?,
-            Object::new(&policy("scheduler-default-deny-all", &nothing))?,
-            Object::new(&policy("scheduler-egress-to-api-server", &server))?,
-            Object::new(&self.deployment(cluster))?,
+            Object::new(&account.object()),
+            Object::new(&pod::config_map(namespace, CONFIG_MAP, KEY, &self.config)),
+            Object::new(&cluster_role(CLUSTER_ROLE, cluster_rules(self.own))),
+            Object::new(&account.with_cluster_role(CLUSTER_ROLE)),
+            Object::new(&role(namespace, LEASE_ROLE, lease_rules())),
+            Object::new(&account.with_role(namespace, LEASE_ROLE, LEASE_ROLE)),
+            Object::new(&policy("scheduler-default-deny-all", &nothing)),
+            Object::new(&policy("scheduler-egress-to-api-server", &server)),
+            Object::new(&self.deployment(cluster)),
         ];
-        Ok(objects.into_iter().map(|object| owned(object, &self.owner)).collect())
+        objects.into_iter().map(|object| owned(object, &self.owner)).collect()
     }
 
     fn deployment(&self, cluster: &ClusterState) -> Deployment {
