@@ -97,7 +97,7 @@ impl Source {
         let csv = csv::service_version(&self.options)?;
         let mut bundle = Tree::default();
         bundle.add_yaml(&format!("manifests/{}.clusterserviceversion.yaml", csv::PACKAGE), &csv)?;
-        for object in self.objects()? {
+        for object in self.objects() {
             bundle.add_objects(&format!("manifests/{}", file_name(&object)), &[object])?;
         }
         bundle.add_yaml("metadata/annotations.yaml", &package::annotations())?;

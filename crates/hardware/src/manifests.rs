@@ -4,7 +4,6 @@
 //! KMM, which has manifests of its own; a right that [`super::rbac`] does not list; other bytes for the same options.
 
 use api::hardware::policy;
-use deployer::manifests::Error;
 use deployer::manifests::access::{ServiceAccountRef, cluster_role, role};
 use deployer::manifests::controller::{self, Options, Program, monitoring, namespace, network};
 use deployer::manifests::meta::PodSecurityLevel;

@@ -5,7 +5,6 @@
 //!
 //! Names are those of the Go operator, so that applied objects replace its own.
 
-use deployer::manifests::Error;
 use deployer::manifests::access::ServiceAccountRef;
 use deployer::manifests::controller::{self, Program};
 use deployer::manifests::meta::PodSecurityLevel;

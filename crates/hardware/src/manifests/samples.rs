@@ -7,7 +7,6 @@ use std::collections::BTreeMap;
 use api::hardware::policy::node_policy;
 use api::hardware::{DeviceConfig, DevicePlugin, Spec};
 use api::kmm::keys::POD_SECURITY;
-use deployer::manifests::Error;
 use deployer::manifests::meta::{cluster, labels, within};
 use k8s_openapi::api::core::v1::Namespace;
 use objects::Object;

@@ -31,7 +31,7 @@ fn environment(openshift: bool) -> Environment {
 fn made(config: &Config) -> Value {
     let object_names = ObjectNames::of(config).unwrap();
     let desired = Desired { config, names: &object_names, environment: &environment(false) };
-    desired.module("v1beta1").unwrap().body().clone()
+    desired.module("v1beta1").body().clone()
 }
 
 #[test]
@@ -204,7 +204,7 @@ fn dependencies_have_no_owner_and_can_be_found() {
     let check = |config: &Config, openshift: bool, wanted: &[&str]| {
         let object_names = ObjectNames::of(config).unwrap();
         let desired = Desired { config, names: &object_names, environment: &environment(openshift) };
-        let all = desired.dependencies(false).unwrap();
+        let all = desired.dependencies(false);
         let shown: Vec<String> =
             all.iter().map(|one| format!("{} {}", one.kind().kind, one.name())).collect();
         assert_eq!(shown, wanted);

@@ -22,7 +22,6 @@ use crate::loader::Loader;
 use crate::module::{Desired, plugin_file};
 use crate::node_states::{NodeState, NodeStates, ObjectNames};
 use crate::precondition::Precondition;
-use crate::reasons::Reason;
 use crate::rollout::NodeChange;
 use crate::taints::untolerated;
 

@@ -74,7 +74,7 @@ fn served() -> ClusterState {
 fn as_wanted(cluster: &ClusterState, config: &Config) -> (Id, ObservedObject) {
     let object_names = ObjectNames::of(config).unwrap();
     let object = Desired { config, names: &object_names, environment: &cluster.environment };
-    let object = object.module("v1beta1").unwrap();
+    let object = object.module("v1beta1");
     let offered = DeviceNames::default().with(&config.object.spec.driver_version, config.device_names());
     let mut body = offered.record_on(object).body().clone();
     body["metadata"]["uid"] = "m1".into();

@@ -87,7 +87,7 @@ fn cluster(config: &Config, nodes: &[&str]) -> ClusterState {
     cluster.put_config(config.clone());
     if let Some(object_names) = ObjectNames::of(config) {
         let object = Desired { config, names: &object_names, environment: &cluster.environment };
-        let object = object.module("v1beta1").unwrap();
+        let object = object.module("v1beta1");
         let mut body = object.body().clone();
         body["metadata"]["uid"] = "m".into();
         body["metadata"]["managedFields"] =

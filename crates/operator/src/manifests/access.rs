@@ -2,7 +2,6 @@
 //!
 //! In: [`Options`]. Out: account, roles and bindings. Never: a rule of its own; those are in [`crate::rbac`].
 
-use deployer::manifests::Error;
 use deployer::manifests::access::{cluster_role, role};
 use objects::Object;
 

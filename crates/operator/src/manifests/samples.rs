@@ -7,7 +7,6 @@ use std::collections::BTreeMap;
 
 use api::numaresources::keys::{OPERATOR, SCHEDULER};
 use api::numaresources::{NodeGroup, NumaResourcesOperator, NumaResourcesScheduler, operator, scheduler};
-use deployer::manifests::Error;
 use deployer::manifests::meta::{cluster, selector};
 use deployer::manifests::pod::CONTROL_PLANE;
 use deployer::platform::Platform;

@@ -37,10 +37,8 @@ pub(super) enum Stage {
 /// The treatment of a pool's MachineConfig.
 #[derive(Clone, Debug, PartialEq)]
 pub(super) enum MachineConfig {
-    /// The pool should have none.
-    No,
     /// The pool should have this one.
-    Yes(Object),
+    Wanted(Object),
     /// This one stays as it is, whether it exists or not.
     Untouched(Object),
 }
