@@ -4,7 +4,7 @@
 //! right that is not used.
 //!
 //! The API server lets only holders of a right grant it. So the rules of the operands' roles are included, from the
-//! functions that make those roles ([`operand_rules`]); they are most of it.
+//! functions that make those roles (`operand_rules`); they are most of it.
 //!
 //! Names limit what they can: also `create`, because objects are applied, and such a request has the name; and `list`
 //! and `watch` where the operator selects by name.

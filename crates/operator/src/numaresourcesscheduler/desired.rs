@@ -194,8 +194,8 @@ fn pod_labels() -> BTreeMap<String, String> {
     labels([("app", DEPLOYMENT)])
 }
 
-/// The scheduler's rules in the cluster, without a limit to names on `create`, which no request could meet; `own`: of our
-/// scheduler, else of kube-scheduler with the Go plugin.
+/// The scheduler's rules in the cluster, without a limit to names on `create`, which no request could meet; `own`: of
+/// our scheduler, else of kube-scheduler with the Go plugin.
 #[must_use]
 pub(crate) fn cluster_rules(own: bool) -> Vec<PolicyRule> {
     if own { scheduler::rbac::cluster() } else { plugin::rules::with_zones() }

@@ -82,7 +82,11 @@ mod tests {
 
     #[test]
     fn only_unlabelled_objects_of_users_objects_are_taken_in() {
-        let owner = |api: &str, kind: &str, controller: bool| json!([{ "apiVersion": api, "kind": kind, "name": "x", "uid": "u", "controller": controller }]);
+        let owner = |api: &str, kind: &str, controller: bool| {
+            let reference =
+                json!({ "apiVersion": api, "kind": kind, "name": "x", "uid": "u", "controller": controller });
+            json!([reference])
+        };
         let ours = "nodetopology.openshift.io/v1alpha1";
         let mark = json!({ MANAGED_BY: MANAGER });
         let table = [
