@@ -19,13 +19,11 @@ pub mod selinux;
 pub const DEVICE_PLUGIN: &str = "container_device_plugin_t";
 /// The SELinux type that [`selinux::policy`] defines.
 pub const RTE_PROCESS: &str = "rte.process";
-/// The pod annotation that selects SecurityContextConstraints.
-const REQUIRED: &str = "openshift.io/required-scc";
 
 /// The pod annotation that selects these constraints among those of the service account.
 #[must_use]
 pub fn required(constraints: &str) -> (String, String) {
-    (REQUIRED.to_owned(), constraints.to_owned())
+    ("openshift.io/required-scc".to_owned(), constraints.to_owned())
 }
 
 /// Whether a MachineConfig installs the SELinux policy: for RTE on OpenShift. HyperShift has no MachineConfigs.
