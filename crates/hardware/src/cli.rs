@@ -67,12 +67,12 @@ pub fn run(args: &Args) -> anyhow::Result<ExitCode> {
 /// The content of a file, or of standard input.
 fn read(file: &Path) -> anyhow::Result<String> {
     let mut bytes = Vec::new();
-    let limit = LIMIT_BYTES + 1;
-    if file == Path::new("-") {
-        std::io::stdin().lock().take(limit).read_to_end(&mut bytes)?;
+    let input: Box<dyn std::io::Read> = if file == Path::new("-") {
+        Box::new(std::io::stdin())
     } else {
-        std::fs::File::open(file)?.take(limit).read_to_end(&mut bytes)?;
-    }
+        Box::new(std::fs::File::open(file)?)
+    };
+    input.take(LIMIT_BYTES + 1).read_to_end(&mut bytes)?;
     if bytes.len() as u64 > LIMIT_BYTES {
         bail!("larger than the limit of {LIMIT_BYTES} bytes");
     }

@@ -74,8 +74,6 @@ pub enum WatchedKind {
     Config,
     /// Nodes.
     Node,
-    /// The definition of Modules.
-    Definition,
     /// Modules.
     Module,
     /// NodeModulesConfigs.

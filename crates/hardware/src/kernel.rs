@@ -3,6 +3,8 @@
 //! In: kernel mappings, the version of a kernel, a Module's name. Out: the image that KMM will choose. Never: an image
 //! for a kernel that no mapping matches, or a guess where an expression cannot be read.
 
+use std::collections::BTreeMap;
+
 use api::hardware::{KernelMapping, RegistryTls, first_match};
 
 /// The result of kernel mappings for a kernel.
@@ -45,7 +47,7 @@ pub fn kernel_support(mappings: &[KernelMapping], kernel: &str, names: TemplateN
     };
     let Some(mapping) = matched else { return KernelSupport::Unsupported };
     let template = mapping.image.as_deref().unwrap_or_default();
-    match Variables::of(kernel, names) {
+    match variables(kernel, names) {
         Some(variables) => KernelSupport::Supported(Source {
             image: fill(template, &variables),
             in_tree_modules_to_remove: mapping.in_tree_modules_to_remove.clone(),
@@ -57,41 +59,35 @@ pub fn kernel_support(mappings: &[KernelMapping], kernel: &str, names: TemplateN
     }
 }
 
-/// The variables of a template.
-struct Variables<'a> {
-    full: String,
-    parts: [&'a str; 3],
-    names: TemplateNames<'a>,
+/// Variables of a template, by name.
+type Variables = BTreeMap<&'static str, String>;
+
+/// The variables for a kernel; `None` if the version has fewer than three parts.
+fn variables(kernel: &str, names: TemplateNames<'_>) -> Option<Variables> {
+    let kernel = kernel.strip_suffix('+').unwrap_or(kernel);
+    let legal = |c: char| if c.is_ascii_alphanumeric() || "._-".contains(c) { c } else { '_' };
+    let full: String = kernel.chars().map(legal).collect();
+    let mut parts = kernel.split(['.', ',', '-']);
+    let [x, y, z] = [parts.next()?, parts.next()?, parts.next()?];
+    Some(Variables::from([
+        ("KERNEL_FULL_VERSION", full.clone()),
+        ("KERNEL_VERSION", full),
+        ("KERNEL_XYZ", format!("{x}.{y}.{z}")),
+        ("KERNEL_X", x.to_owned()),
+        ("KERNEL_Y", y.to_owned()),
+        ("KERNEL_Z", z.to_owned()),
+        ("MOD_NAME", names.name.to_owned()),
+        ("MOD_NAMESPACE", names.namespace.to_owned()),
+    ]))
 }
 
-impl<'a> Variables<'a> {
-    /// The variables; `None` if the version has fewer than three parts.
-    fn of(kernel: &'a str, names: TemplateNames<'a>) -> Option<Self> {
-        let kernel = kernel.strip_suffix('+').unwrap_or(kernel);
-        let legal = |c: char| if c.is_ascii_alphanumeric() || "._-".contains(c) { c } else { '_' };
-        let mut parts = kernel.split(['.', ',', '-']);
-        let parts = [parts.next()?, parts.next()?, parts.next()?];
-        Some(Self { full: kernel.chars().map(legal).collect(), parts, names })
-    }
-
-    /// The value of a variable; unknown ones are empty.
-    fn value(&self, name: &str) -> String {
-        let [x, y, z] = self.parts;
-        match name {
-            "KERNEL_FULL_VERSION" | "KERNEL_VERSION" => self.full.clone(),
-            "KERNEL_XYZ" => format!("{x}.{y}.{z}"),
-            "KERNEL_X" => x.to_owned(),
-            "KERNEL_Y" => y.to_owned(),
-            "KERNEL_Z" => z.to_owned(),
-            "MOD_NAME" => self.names.name.to_owned(),
-            "MOD_NAMESPACE" => self.names.namespace.to_owned(),
-            _ => String::new(),
-        }
-    }
+/// The value of a variable; unknown ones are empty.
+fn value<'a>(variables: &'a Variables, name: &str) -> &'a str {
+    variables.get(name).map_or("", String::as_str)
 }
 
 /// Fills in the variables of a template: `$NAME`, `${NAME}`, and the forms of shells for empty variables.
-fn fill(template: &str, variables: &Variables<'_>) -> String {
+fn fill(template: &str, variables: &Variables) -> String {
     let (mut image, mut rest) = (String::with_capacity(template.len()), template);
     while let Some((before, after)) = rest.split_once('$') {
         image += before;
@@ -105,7 +101,7 @@ fn fill(template: &str, variables: &Variables<'_>) -> String {
         if name.is_empty() {
             image.push('$');
         } else {
-            image += &variables.value(name);
+            image += value(variables, name);
         }
         rest = further;
     }
@@ -114,15 +110,15 @@ fn fill(template: &str, variables: &Variables<'_>) -> String {
 
 /// The value of `${...}`: a name, with an optional replacement for an empty value (`-`, `:-`, `=`, `:=`) or for any
 /// other (`+`, `:+`).
-fn braced(inside: &str, variables: &Variables<'_>) -> String {
+fn braced(inside: &str, variables: &Variables) -> String {
     let end = inside.find(|c: char| !c.is_ascii_alphanumeric() && c != '_').unwrap_or(inside.len());
     let (name, form) = inside.split_at(end);
-    let value = variables.value(name);
+    let value = value(variables, name);
     let form = form.strip_prefix(':').unwrap_or(form);
     match (form.chars().next(), value.is_empty()) {
         (Some('-' | '='), true) | (Some('+'), false) => form.chars().skip(1).collect(),
         (Some('+'), true) => String::new(),
-        _ => value,
+        _ => value.to_owned(),
     }
 }
 

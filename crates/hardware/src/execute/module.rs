@@ -28,14 +28,13 @@ impl Executor {
         let known =
             self.shared.read(|cluster| cluster.modules.get(&module).map(|live| live.uid().to_owned()));
         let mut body = object.body().clone();
-        let was_known = known.is_some();
+        let is_new = known.is_none();
         match known {
             // The UID excludes a Module that another client has made in its place.
             Some(uid) => body["metadata"]["uid"] = uid.into(),
             None => {
                 if let Some(raw) = api.get_opt(&module.name).await.map_err(fault)? {
-                    let observed = ObservedObject { body: raw.body };
-                    self.shared.update(|cluster| cluster.put_module(module.clone(), observed));
+                    self.observe_module(module, raw.body, true);
                     return Err(Fault::Stale);
                 }
             }
@@ -53,11 +52,7 @@ impl Executor {
             let params = PatchParams { field_manager: params.field_manager, ..PatchParams::default() };
             raw = api.patch(&module.name, &params, &Patch::Merge(patch)).await.map_err(fault)?;
         }
-        let observed = ObservedObject { body: raw.body };
-        match was_known {
-            true => self.observe_module(module, observed),
-            false => self.shared.update(|cluster| cluster.put_module(module, observed)),
-        }
+        self.observe_module(module, raw.body, is_new);
         tracing::info!(deviceconfig = %id, module = object.name(), "wrote the Module");
         Ok(())
     }
@@ -65,7 +60,7 @@ impl Executor {
     pub(super) async fn delete_module(&self, kind: &ObjectKind, module: &Id, uid: &str) -> Result<(), Fault> {
         let api = self.api(kind, &module.namespace);
         match delete(&api, &module.name, uid).await {
-            Ok(Some(body)) => self.observe_module(module.clone(), ObservedObject { body }),
+            Ok(Some(body)) => self.observe_module(module.clone(), body, false),
             Ok(None) => self.shared.update(|cluster| cluster.remove_module(module)),
             Err(error) => return Err(fault(&format!("Module {module}"), &error, true)),
         }
@@ -73,10 +68,10 @@ impl Executor {
         Ok(())
     }
 
-    /// Takes in a Module from an answer, unless it has been deleted meanwhile.
-    fn observe_module(&self, id: Id, observed: ObservedObject) {
-        self.shared.update(|cluster| match cluster.modules.contains_key(&id) {
-            true => cluster.put_module(id, observed),
+    /// Takes in a Module from an answer, unless the Module is not new and has been deleted since.
+    fn observe_module(&self, id: Id, body: Value, is_new: bool) {
+        self.shared.update(|cluster| match is_new || cluster.modules.contains_key(&id) {
+            true => cluster.put_module(id, ObservedObject { body }),
             false => AffectedConfigs::new(),
         });
     }

@@ -231,7 +231,7 @@ fn sockets_are_named_by_the_resource() {
 }
 
 #[tokio::test]
-async fn impossible_paths_are_said() {
+async fn impossible_paths_are_errors() {
     let paths = |folder: String| SocketPaths {
         folder: folder.into(),
         endpoint: "x.sock".to_owned(),

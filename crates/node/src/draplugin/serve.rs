@@ -147,7 +147,7 @@ fn non_empty(error: String) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::pluginwatcher::tests::told;
+    use crate::pluginwatcher::tests::wait_until;
     use crate::socket::Identity;
     use std::path::Path;
     use std::time::Duration;
@@ -229,20 +229,20 @@ mod tests {
         };
         let start = || {
             let (paths, status) = (paths.clone(), watch::Sender::new(Status::Unseen));
-            let said = status.subscribe();
-            (tokio::spawn(async move { run(&paths, Arc::new(Odd), status).await.map(drop) }), said)
+            let updates = status.subscribe();
+            (tokio::spawn(async move { run(&paths, Arc::new(Odd), status).await.map(drop) }), updates)
         };
         let (first, _) = start();
         let sockets = [paths.socket(), paths.registration().path()];
         client(&sockets[1]).await;
         let before = sockets.each_ref().map(|path| Identity::of(path));
-        let (second, mut said) = start();
-        told(&mut said, |status| matches!(status, Status::Away(_))).await;
+        let (second, mut updates) = start();
+        wait_until(&mut updates, |status| matches!(status, Status::Away(_))).await;
         let reason = format!("another process serves {}", sockets[0].display());
-        assert_eq!(*said.borrow(), Status::Away(reason));
+        assert_eq!(*updates.borrow(), Status::Away(reason));
         assert_eq!(sockets.each_ref().map(|path| Identity::of(path)), before);
         first.abort();
-        told(&mut said, |status| *status == Status::Unseen).await;
+        wait_until(&mut updates, |status| *status == Status::Unseen).await;
         client(&sockets[0]).await;
         client(&sockets[1]).await;
         second.abort();

@@ -29,8 +29,8 @@ async fn appears(path: &Path) {
 }
 
 /// Waits until the status is one of these.
-pub(crate) async fn told(said: &mut watch::Receiver<Status>, wanted: impl FnMut(&Status) -> bool) {
-    tokio::time::timeout(PATIENCE, said.wait_for(wanted)).await.unwrap().unwrap();
+pub(crate) async fn wait_until(updates: &mut watch::Receiver<Status>, wanted: impl FnMut(&Status) -> bool) {
+    tokio::time::timeout(PATIENCE, updates.wait_for(wanted)).await.unwrap().unwrap();
 }
 
 #[test]
@@ -49,7 +49,7 @@ async fn a_kubelet_asks_and_says_what_became_of_it() {
     let folder = tempfile::tempdir().unwrap();
     let paths = SocketPaths { folder: folder.path().to_owned(), socket: socket_name("dra.test.dev") };
     let status = watch::Sender::new(Status::Unseen);
-    let mut said = status.subscribe();
+    let mut updates = status.subscribe();
     let (there, running) = (paths.path(), paths.clone());
     let running = tokio::spawn(async move { run(&running, info(), status).await });
     appears(&there).await;
@@ -59,13 +59,13 @@ async fn a_kubelet_asks_and_says_what_became_of_it() {
     let answer = kubelet.get_info(wire::InfoRequest {}).await.unwrap().into_inner();
     assert_eq!((answer.r#type.as_str(), answer.name.as_str()), ("DRAPlugin", "dra.test.dev"));
     assert_eq!((answer.endpoint.as_str(), answer.supported_versions.len()), ("/plugins/dra.sock", 1));
-    assert_eq!(*said.borrow_and_update(), Status::Asked);
-    let told = wire::RegistrationStatus { plugin_registered: true, error: String::new() };
-    kubelet.notify_registration_status(told).await.unwrap();
-    assert_eq!(*said.borrow_and_update(), Status::Registered);
-    let told = wire::RegistrationStatus { plugin_registered: false, error: "no".to_owned() };
-    kubelet.notify_registration_status(told).await.unwrap();
-    assert_eq!(*said.borrow_and_update(), Status::Refused("no".to_owned()));
+    assert_eq!(*updates.borrow_and_update(), Status::Asked);
+    let answer = wire::RegistrationStatus { plugin_registered: true, error: String::new() };
+    kubelet.notify_registration_status(answer).await.unwrap();
+    assert_eq!(*updates.borrow_and_update(), Status::Registered);
+    let answer = wire::RegistrationStatus { plugin_registered: false, error: "no".to_owned() };
+    kubelet.notify_registration_status(answer).await.unwrap();
+    assert_eq!(*updates.borrow_and_update(), Status::Refused("no".to_owned()));
 
     // Taken away, it comes back; ended, it does not.
     std::fs::remove_file(&there).unwrap();
@@ -81,17 +81,17 @@ async fn a_socket_that_another_process_serves_is_left_to_it() {
     let paths = SocketPaths { folder: folder.path().to_owned(), socket: socket_name("dra.test.dev") };
     let start = || {
         let (paths, status) = (paths.clone(), watch::Sender::new(Status::Unseen));
-        let said = status.subscribe();
-        (tokio::spawn(async move { run(&paths, info(), status).await }), said)
+        let updates = status.subscribe();
+        (tokio::spawn(async move { run(&paths, info(), status).await }), updates)
     };
     let (first, _) = start();
     appears(&paths.path()).await;
     let before = Identity::of(&paths.path());
-    let (second, mut said) = start();
-    told(&mut said, |status| matches!(status, Status::Away(_))).await;
+    let (second, mut updates) = start();
+    wait_until(&mut updates, |status| matches!(status, Status::Away(_))).await;
     assert_eq!(Identity::of(&paths.path()), before);
     first.abort();
-    told(&mut said, |status| *status == Status::Unseen).await;
+    wait_until(&mut updates, |status| *status == Status::Unseen).await;
     appears(&paths.path()).await;
     assert_ne!(Identity::of(&paths.path()), before);
     second.abort();
