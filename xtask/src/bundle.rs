@@ -18,7 +18,6 @@ mod validate;
 use std::collections::BTreeMap;
 use std::path::PathBuf;
 
-use anyhow::Context as _;
 use deployer::platform::Platform;
 use objects::Object;
 use operator::manifests::{self, Options};
