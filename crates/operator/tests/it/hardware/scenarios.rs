@@ -544,7 +544,7 @@ fn k23_each_version_of_a_driver_has_its_plugins_configuration() {
     });
 }
 
-/// A pod that came unheard keeps its device: pods are looked at once more, behind the cordon taint, before the Module goes.
+/// A pod whose binding no watch has reported keeps its device: the API server is asked again before the Module goes.
 #[test]
 fn k24_deletion_waits_for_pods_that_are_being_bound() {
     play("k24", async |lab: &mut Lab| {
