@@ -31,20 +31,6 @@ const SUBJECTS_SINCE: &str = "c645143e3843949857483bd116cb8b6b4c82e6f1";
 /// Words that comments do without: each has a noun that says more.
 const UNWANTED: [&str; 3] = ["somebody", "nobody", "whoever"];
 
-/// Beginnings of paths where a rule does not hold yet. Entries go when their files are mended.
-#[derive(Clone, Copy, Debug)]
-struct Exempt {
-    width: &'static [&'static str],
-    length: &'static [&'static str],
-    words: &'static [&'static str],
-}
-
-const EXEMPT: Exempt = Exempt {
-    width: &["crates/deployer/"],
-    length: &["crates/api/tests/it/hardware.rs"],
-    words: &["crates/deployer/"],
-};
-
 /// Fails with all violations, generated files that are stale among them.
 pub(crate) fn run() -> anyhow::Result<()> {
     let found = violations(&root())?;
@@ -77,17 +63,11 @@ fn violations(root: &Path) -> anyhow::Result<Vec<String>> {
 
 /// Width, length and words of a file of Rust.
 fn rust(path: &str, text: &str, found: &mut Vec<String>) {
-    let exempt = |beginnings: &[&str]| beginnings.iter().any(|beginning| path.starts_with(beginning));
-    if !exempt(EXEMPT.width) {
-        let wide = width::columns(text).into_iter().enumerate().filter(|(_, columns)| *columns > WIDTH);
-        found.extend(wide.map(|(line, columns)| format!("{path}:{}: {columns} columns", line + 1)));
-    }
+    let wide = width::columns(text).into_iter().enumerate().filter(|(_, columns)| *columns > WIDTH);
+    found.extend(wide.map(|(line, columns)| format!("{path}:{}: {columns} columns", line + 1)));
     let lines = text.lines().count();
-    if lines > LENGTH && !exempt(EXEMPT.length) {
+    if lines > LENGTH {
         found.push(format!("{path}: {lines} lines, more than {LENGTH}"));
-    }
-    if exempt(EXEMPT.words) {
-        return;
     }
     for (line, text) in text.lines().enumerate() {
         let Some((_, comment)) = text.split_once("//") else { continue };

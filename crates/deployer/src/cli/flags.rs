@@ -67,7 +67,8 @@ struct UpdaterFlags {
     #[arg(long, value_name = "LEVEL")]
     updater_verbose: Option<i32>,
     /// Publish the fingerprint of the pods
-    #[arg(long, value_name = "BOOL", num_args = 0..=1, require_equals = true, default_missing_value = "true", value_parser = bool_word)]
+    #[arg(long, value_name = "BOOL", value_parser = bool_word)]
+    #[arg(num_args = 0..=1, require_equals = true, default_missing_value = "true")]
     updater_pfp_enable: Option<bool>,
     /// File with its configuration
     #[arg(long, alias = "rte-config-file", value_name = "FILE")]
@@ -85,16 +86,20 @@ struct UpdaterFlags {
     #[arg(long, value_name = "PORT", value_parser = clap::value_parser!(u16).range(1..))]
     metrics_port: Option<u16>,
     /// Restrict each of our exporters to the object of its own node, by an admission policy
-    #[arg(long, value_name = "BOOL", num_args = 0..=1, require_equals = true, default_missing_value = "true", value_parser = bool_word)]
+    #[arg(long, value_name = "BOOL", value_parser = bool_word)]
+    #[arg(num_args = 0..=1, require_equals = true, default_missing_value = "true")]
     admission_policy: Option<bool>,
     /// Scan when a notification file is touched (rte)
-    #[arg(long, value_name = "BOOL", num_args = 0..=1, require_equals = true, default_missing_value = "true", value_parser = bool_word)]
+    #[arg(long, value_name = "BOOL", value_parser = bool_word)]
+    #[arg(num_args = 0..=1, require_equals = true, default_missing_value = "true")]
     updater_notif_enable: Option<bool>,
     /// Have the container runtime touch the notification file (rte on openshift)
-    #[arg(long, value_name = "BOOL", num_args = 0..=1, require_equals = true, default_missing_value = "true", value_parser = bool_word)]
+    #[arg(long, value_name = "BOOL", value_parser = bool_word)]
+    #[arg(num_args = 0..=1, require_equals = true, default_missing_value = "true")]
     updater_cri_hooks_enable: Option<bool>,
     /// Install an SELinux policy with a MachineConfig (rte on openshift)
-    #[arg(long, value_name = "BOOL", num_args = 0..=1, require_equals = true, default_missing_value = "true", value_parser = bool_word)]
+    #[arg(long, value_name = "BOOL", value_parser = bool_word)]
+    #[arg(num_args = 0..=1, require_equals = true, default_missing_value = "true")]
     updater_custom_selinux_policy: Option<bool>,
     /// SecurityContextConstraints: v1 (with an SELinux type of its own) or v2 (rte on openshift)
     #[arg(long, value_name = "VERSION", hide_possible_values = true)]
@@ -121,7 +126,8 @@ struct KubeletFlags {
     #[arg(long, value_name = "SOURCE", value_parser = kubelet_config)]
     kubelet_config: Option<KubeletConfig>,
     /// Mount the root directory into our exporter, so that it notices changes at once
-    #[arg(long, value_name = "BOOL", num_args = 0..=1, require_equals = true, default_missing_value = "true", value_parser = bool_word)]
+    #[arg(long, value_name = "BOOL", value_parser = bool_word)]
+    #[arg(num_args = 0..=1, require_equals = true, default_missing_value = "true")]
     kubelet_root_mount: Option<bool>,
 }
 
@@ -148,7 +154,8 @@ struct SchedulerFlags {
     #[arg(long, value_name = "NAME")]
     sched_profile_name: Option<String>,
     /// Run on control plane nodes only
-    #[arg(long, value_name = "BOOL", num_args = 0..=1, require_equals = true, default_missing_value = "true", value_parser = bool_word)]
+    #[arg(long, value_name = "BOOL", value_parser = bool_word)]
+    #[arg(num_args = 0..=1, require_equals = true, default_missing_value = "true")]
     sched_ctrlplane_affinity: Option<bool>,
     /// Lease for leader election: NAME, /NAME, NAMESPACE/ or NAMESPACE/NAME
     #[arg(long, value_name = "LEASE", value_parser = lease)]
@@ -166,7 +173,8 @@ struct SchedulerFlags {
     #[arg(long, value_name = "NAME")]
     sched_priority_class: Option<String>,
     /// Create a PodDisruptionBudget for several replicas
-    #[arg(long, value_name = "BOOL", num_args = 0..=1, require_equals = true, default_missing_value = "true", value_parser = bool_word)]
+    #[arg(long, value_name = "BOOL", value_parser = bool_word)]
+    #[arg(num_args = 0..=1, require_equals = true, default_missing_value = "true")]
     disruption_budget: Option<bool>,
     /// Preemption to free a zone: Enabled or Disabled
     #[arg(long, value_name = "MODE", value_parser = word::<PreemptionMode>)]
@@ -189,7 +197,8 @@ struct SchedulerFlags {
 #[command(next_help_heading = "Network and nodes")]
 struct PodFlags {
     /// Restrict the pods' network traffic to API server, kubelet and metrics
-    #[arg(long, value_name = "BOOL", num_args = 0..=1, require_equals = true, default_missing_value = "true", value_parser = bool_word)]
+    #[arg(long, value_name = "BOOL", value_parser = bool_word)]
+    #[arg(num_args = 0..=1, require_equals = true, default_missing_value = "true")]
     network_policies: Option<bool>,
     /// Ports of API servers (repeatable, or joined by commas) [default: 6443,443]
     #[arg(long, value_name = "PORT", value_delimiter = ',', value_parser = clap::value_parser!(u16).range(1..))]

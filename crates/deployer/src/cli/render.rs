@@ -46,7 +46,8 @@ pub struct Args {
     #[arg(long, value_name = "NAME", default_value = resource_claims::ACCOUNT)]
     account: String,
     /// Include objects for the Prometheus operator (operator, hardware) [default: on openshift and hypershift]
-    #[arg(long, value_name = "BOOL", num_args = 0..=1, require_equals = true, default_missing_value = "true", value_parser = bool_word)]
+    #[arg(long, value_name = "BOOL", value_parser = bool_word)]
+    #[arg(num_args = 0..=1, require_equals = true, default_missing_value = "true")]
     pub monitoring: Option<bool>,
     #[command(flatten)]
     pub(super) install: InstallFlags,

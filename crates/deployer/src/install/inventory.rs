@@ -82,7 +82,8 @@ pub(super) async fn inventory(
     Ok(found)
 }
 
-/// The owners of the objects in a namespace. `gone` are uids of what we deleted and what may still be there for a moment.
+/// The owners of the objects in a namespace. `gone` are uids of what we deleted and what may still be there for a
+/// moment.
 pub(super) async fn occupants(
     api_server: &ApiServer,
     namespace: &Object,
@@ -171,7 +172,8 @@ fn occupants_of(lists: &[(ObjectKind, Vec<Value>)], gone: &BTreeSet<String>) -> 
     occupants
 }
 
-/// Whether the cluster creates this object in each namespace, or a running program of ours does; its loss does not matter.
+/// Whether the cluster creates this object in each namespace, or a running program of ours does; its loss does not
+/// matter.
 fn is_of_the_cluster(kind: &ObjectKind, metadata: &Value) -> bool {
     let name = metadata["name"].as_str().unwrap_or_default();
     let noted = |annotation: &str| metadata["annotations"][annotation].is_string();

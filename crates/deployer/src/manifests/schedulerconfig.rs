@@ -4,7 +4,7 @@
 //! other than `v1`. kube-scheduler has `v1` since 1.25 and scheduler-plugins since 0.25; kube-scheduler 1.29 removed
 //! the `v1beta3` of the Go deployer.
 
-use api::schedulerconfig::{API_VERSION, KIND, NUMA_PLUGIN, SchedulerConfig, Word};
+use api::schedulerconfig::{API_VERSION, KIND, NUMA_PLUGIN, ResourceWeight, SchedulerConfig, Word};
 use serde_json::{Map, Value, json};
 
 use super::Error;
@@ -133,7 +133,10 @@ fn arguments(scheduler: &SchedulerOptions, style: ConfigStyle) -> Value {
         let mut strategy: Map<String, Value> =
             word("type", scoring.kind.map(Word::as_str)).into_iter().collect();
         if !scoring.resources.is_empty() {
-            let one = |resource: &api::schedulerconfig::ResourceWeight| json!({ "name": resource.name, "weight": resource.weight });
+            let one = |resource: &ResourceWeight| {
+                let ResourceWeight { name, weight } = resource;
+                json!({ "name": name, "weight": weight })
+            };
             let resources: Vec<Value> = scoring.resources.iter().map(one).collect();
             strategy.insert("resources".to_owned(), json!(resources));
         }

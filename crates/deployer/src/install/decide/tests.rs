@@ -30,7 +30,7 @@ fn live(object: &Object) -> Value {
     live
 }
 
-/// The same, made by somebody else.
+/// The same, made by another program.
 fn foreign(object: &Object, owner: &str) -> Value {
     let mut live = live(object);
     live["metadata"]["labels"] = json!({ MANAGED_BY: owner });
