@@ -58,7 +58,7 @@ pub struct ClusterArgs {
 }
 
 impl ClusterArgs {
-    /// The same for [`session::connect`].
+    /// The same for `session::connect`.
     #[must_use]
     pub fn options(&self) -> runtime::client::Options {
         runtime::client::Options {

@@ -1,6 +1,6 @@
 //! The command line of the Go `deployer`.
 //!
-//! In: arguments, the environment. Out: text and exit code, or a [`Request`] for a cluster. Never: a rule about
+//! In: arguments, the environment. Out: text and exit code, or a `Request` for a cluster. Never: a rule about
 //! clusters; the work is done by the same functions as for our own command line.
 //!
 //! Standard output has data only. The exit code is 0 or 1, as the peer's: findings of `validate`, an unknown platform

@@ -1,6 +1,6 @@
 //! The steps of a deployment or removal, as values.
 //!
-//! In: nothing. Out: [`Step`]s in order, for an [`Observer`]. Never: their text; see [`progress`](crate::progress).
+//! In: nothing. Out: [`Step`]s in order, for an [`Observer`]. Never: their text; see `progress`.
 
 use crate::part::Component;
 use objects::Object;

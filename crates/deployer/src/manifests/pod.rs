@@ -91,13 +91,13 @@ pub(super) fn confined() -> SecurityContext {
     }
 }
 
-/// [`confined`], as root, because the kubelet's files belong to root.
+/// `confined`, as root, because the kubelet's files belong to root.
 #[must_use]
 pub fn confined_root() -> SecurityContext {
     SecurityContext { run_as_user: Some(0), ..confined() }
 }
 
-/// [`confined`], without root, on a read-only root file system: stricter than the level `restricted` demands.
+/// `confined`, without root, on a read-only root file system: stricter than the level `restricted` demands.
 ///
 /// The user is unset on OpenShift, which assigns user ids to each namespace.
 #[must_use]

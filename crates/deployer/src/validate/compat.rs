@@ -1,6 +1,6 @@
 //! Findings in the words of the peers.
 //!
-//! In: evidence. Out: the text and JSON of `deployer validate` ([`deployer`]) and of [`nrovalidate`]. Never: a check of
+//! In: evidence. Out: the text and JSON of `deployer validate` (`deployer`) and of [`nrovalidate`]. Never: a check of
 //! its own where one of ours finds the same.
 
 pub(crate) mod deployer;
