@@ -3,13 +3,13 @@
 //! In: folders or files. Out: a table or documents on standard output; findings, a line each. Never: a change of a
 //! file.
 
-use std::io::{self, ErrorKind, Read as _};
+use std::io::{self, ErrorKind};
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 
-use anyhow::Context as _;
 use clap::{Args, Subcommand};
 use runtime::output::{OutputArgs, TableFormat};
+use runtime::yaml;
 
 use crate::check::{Finding, Severity};
 use crate::file::{self, LIMIT_BYTES};
@@ -140,9 +140,7 @@ impl Validate {
 
 fn read_stdin(stdin: &mut impl io::Read, registry: &mut Registry) -> anyhow::Result<()> {
     const NAME: &str = "standard input";
-    let mut text = String::new();
-    stdin.take(LIMIT_BYTES + 1).read_to_string(&mut text).context("reading standard input")?;
-    anyhow::ensure!(text.len() as u64 <= LIMIT_BYTES, "{NAME}: larger than the limit of {LIMIT_BYTES} bytes");
+    let text = yaml::read_bounded(NAME, stdin, LIMIT_BYTES)?;
     match file::parse(NAME, &text) {
         Ok(spec) => registry.take(PathBuf::from(NAME), 0, spec),
         Err(error) => {

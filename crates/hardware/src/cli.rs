@@ -3,8 +3,8 @@
 //! In: files. Out: manifests on standard output, notes about changes on standard error. Never: a cluster, or a part of
 //! the output after an error.
 
-use std::io::Read as _;
-use std::path::{Path, PathBuf};
+use std::io::stdin;
+use std::path::PathBuf;
 use std::process::ExitCode;
 
 use anyhow::{Context as _, bail};
@@ -55,28 +55,18 @@ enum Command {
 /// The file cannot be read, or an object in it cannot be converted. Standard output is empty then.
 pub fn run(args: &Args) -> anyhow::Result<ExitCode> {
     let Command::Convert { file, output } = &args.command;
-    let name = if file == Path::new("-") { "standard input".to_owned() } else { file.display().to_string() };
-    let (text, notes) = converted(&name, &read(file).with_context(|| name.clone())?, output.format)?;
+    let (name, text) = match file.to_str() {
+        Some("-") => {
+            ("standard input".to_owned(), yaml::read_bounded("standard input", stdin(), LIMIT_BYTES)?)
+        }
+        _ => (file.display().to_string(), yaml::read_text(file, LIMIT_BYTES)?),
+    };
+    let (text, notes) = converted(&name, &text, output.format)?;
     for note in notes {
         eprintln!("{note}");
     }
     stdout::print(&text)?;
     Ok(ExitCode::SUCCESS)
-}
-
-/// The content of a file, or of standard input.
-fn read(file: &Path) -> anyhow::Result<String> {
-    let mut bytes = Vec::new();
-    let input: Box<dyn std::io::Read> = if file == Path::new("-") {
-        Box::new(std::io::stdin())
-    } else {
-        Box::new(std::fs::File::open(file)?)
-    };
-    input.take(LIMIT_BYTES + 1).read_to_end(&mut bytes)?;
-    if bytes.len() as u64 > LIMIT_BYTES {
-        bail!("larger than the limit of {LIMIT_BYTES} bytes");
-    }
-    Ok(String::from_utf8(bytes)?)
 }
 
 /// The output, and the notes about changes.

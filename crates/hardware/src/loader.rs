@@ -211,7 +211,7 @@ mod tests {
     }
 
     #[test]
-    fn a_module_says_what_wto_config_mapping_for() {
+    fn the_loader_of_a_module_equals_that_of_its_spec() {
         let spec: Spec =
             serde_json::from_value(json!({ "driverImage": "r/acc", "driverVersion": "1" })).unwrap();
         let module = json!({ "spec": { "moduleLoader": { "container": container(&spec) } } });

@@ -11,8 +11,9 @@ use std::collections::BTreeMap;
 
 use api::hardware::{self, keys};
 use api::kmm;
+use deployer::manifests::access::{self, ServiceAccountRef};
 use k8s_openapi::api::core::v1::{ConfigMap, ServiceAccount, Toleration};
-use k8s_openapi::api::rbac::v1::{RoleBinding, RoleRef, Subject};
+use k8s_openapi::api::rbac::v1::RoleBinding;
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::ObjectMeta;
 use objects::{Object, ObjectKind};
 
@@ -135,19 +136,11 @@ impl Desired<'_> {
     }
 
     fn binding(&self, accounts: &[String]) -> RoleBinding {
-        let subject = |name: &String| Subject {
-            kind: "ServiceAccount".to_owned(),
-            name: name.clone(),
-            namespace: Some(self.names.module.namespace.clone()),
-            ..Subject::default()
-        };
+        let namespace = self.names.module.namespace.as_str();
+        let subject = |name: &String| ServiceAccountRef { namespace, name }.subject();
         RoleBinding {
             metadata: self.metadata(&binding_name(&self.names.module.name)),
-            role_ref: RoleRef {
-                api_group: Some("rbac.authorization.k8s.io".to_owned()),
-                kind: "ClusterRole".to_owned(),
-                name: SCC_ROLE.to_owned(),
-            },
+            role_ref: access::reference("ClusterRole", SCC_ROLE),
             subjects: Some(accounts.iter().map(subject).collect()),
         }
     }

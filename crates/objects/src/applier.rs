@@ -13,6 +13,7 @@ use kube::api::{Patch, PatchParams};
 use kube::core::params::PropagationPolicy;
 use runtime::client::{brief, is_conflict, is_not_found};
 use serde_json::Value;
+use strum::IntoStaticStr;
 
 use crate::client::{ApiServer, CallError, Force, path};
 use crate::decision::{Decision, Policy, Rules, decide};
@@ -44,8 +45,8 @@ pub trait Observer: Sync {
     fn count_write(&self, kind: &ObjectKind, verb: Verb);
 }
 
-/// How an object is written.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+/// How an object is written; the name is the value of a metric's label.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, IntoStaticStr)]
 pub enum Verb {
     /// A first apply.
     Create,
@@ -70,8 +71,8 @@ pub struct Planned {
     pub decision: Decision,
 }
 
-/// What became of an object.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+/// What became of an object; the name is the reason of an event.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, IntoStaticStr)]
 pub enum Change {
     /// It was created.
     Created,
@@ -131,35 +132,6 @@ enum Answer {
     Written(Change, Value),
     /// The object has this state, or is absent; the write was not done, perhaps for this reason.
     Found(Option<Value>, Option<String>),
-}
-
-impl Verb {
-    /// The value of a metric's label.
-    #[must_use]
-    pub fn name(self) -> &'static str {
-        match self {
-            Self::Create => "Create",
-            Self::Apply => "Apply",
-            Self::Patch => "Patch",
-            Self::Delete => "Delete",
-            Self::Status => "Status",
-        }
-    }
-}
-
-impl Change {
-    /// The reason of an event.
-    #[must_use]
-    pub fn reason(self) -> &'static str {
-        match self {
-            Self::Created => "Created",
-            Self::Updated => "Updated",
-            Self::Repaired => "Repaired",
-            Self::Recreated => "Recreated",
-            Self::Deleted => "Deleted",
-            Self::Refused => "Refused",
-        }
-    }
 }
 
 impl Outcome {

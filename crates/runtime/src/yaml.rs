@@ -47,11 +47,21 @@ pub fn read_file<T: DeserializeOwned>(path: &Path, mode: Mode, limit_bytes: u64)
 /// When the file cannot be read, is too large, or is not UTF-8.
 pub fn read_text(path: &Path, limit_bytes: u64) -> Result<String, Error> {
     let file = path.display().to_string();
-    let failed = |reason: String| Error { file: file.clone(), reason };
-    let open = std::fs::File::open(path).map_err(|error| failed(error.to_string()))?;
+    match std::fs::File::open(path) {
+        Ok(open) => read_bounded(&file, open, limit_bytes),
+        Err(error) => Err(Error { file, reason: error.to_string() }),
+    }
+}
+
+/// Reads a text of at most `limit_bytes`; `name` stands for the file in errors.
+///
+/// # Errors
+/// When the text cannot be read, is too large, or is not UTF-8.
+pub fn read_bounded(name: &str, input: impl Read, limit_bytes: u64) -> Result<String, Error> {
+    let failed = |reason: String| Error { file: name.to_owned(), reason };
     let mut bytes = Vec::new();
     // One byte beyond the limit tells "too large" from "just fits", also for pipes that have no length.
-    let read = open.take(limit_bytes.saturating_add(1)).read_to_end(&mut bytes);
+    let read = input.take(limit_bytes.saturating_add(1)).read_to_end(&mut bytes);
     read.map_err(|error| failed(error.to_string()))?;
     if bytes.len() as u64 > limit_bytes {
         return Err(failed(format!("larger than the limit of {limit_bytes} bytes")));

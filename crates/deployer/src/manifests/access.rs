@@ -59,7 +59,9 @@ impl<'a> ServiceAccountRef<'a> {
         }
     }
 
-    fn subject(&self) -> Subject {
+    /// The account as the subject of a binding.
+    #[must_use]
+    pub fn subject(&self) -> Subject {
         let (kind, name) = ("ServiceAccount".to_owned(), self.name.to_owned());
         Subject { kind, name, namespace: Some(self.namespace.to_owned()), api_group: None }
     }
@@ -77,7 +79,9 @@ pub fn role(namespace: &str, name: &str, rules: Vec<PolicyRule>) -> Role {
     Role { metadata: within(namespace, name), rules: Some(rules) }
 }
 
-fn reference(kind: &str, name: &str) -> RoleRef {
+/// The reference of a binding to a role of this kind.
+#[must_use]
+pub fn reference(kind: &str, name: &str) -> RoleRef {
     let api_group = Some("rbac.authorization.k8s.io".to_owned());
     RoleRef { api_group, kind: kind.to_owned(), name: name.to_owned() }
 }

@@ -5,10 +5,8 @@
 
 use api::hardware::{self, CDI_VOLUME, DeviceConfig, PLUGIN_CONFIG};
 use api::kmm;
-use k8s_openapi::api::core::v1::{
-    ConfigMapVolumeSource, EnvVar, EnvVarSource, HostPathVolumeSource, ObjectFieldSelector, Volume,
-    VolumeMount,
-};
+use deployer::manifests::pod;
+use k8s_openapi::api::core::v1::{EnvVar, Volume};
 use topology::fingerprint::PodHash;
 
 use super::plugin_file;
@@ -43,36 +41,33 @@ pub(super) fn device_plugin(
         image_pull_policy: plugin.image_pull_policy,
         command: plugin.command.clone(),
         args: plugin.args.clone(),
-        env: plugin.env.clone(),
+        env: with_node_name(&plugin.env),
         resources: plugin.resources.clone(),
         volume_mounts: plugin.volume_mounts.clone(),
     };
     let mut volumes = plugin.volumes.clone();
-    container.env = with_node_name(&container.env);
     let is_mounted = |path: &str| plugin.volume_mounts.iter().any(|mount| mount.mount_path == path);
     if !volumes.iter().any(|volume| volume.name == CDI_VOLUME) {
-        volumes.push(host(CDI_VOLUME, CDI, "DirectoryOrCreate"));
+        volumes.push(pod::node_directory(CDI_VOLUME, CDI, Some("DirectoryOrCreate")));
         if !is_mounted(CDI) {
-            container.volume_mounts.push(mount(CDI_VOLUME, CDI));
+            container.volume_mounts.push(pod::mount(CDI_VOLUME, CDI));
         }
     }
     if let Some(text) = config {
         if !is_mounted(DEV) {
             let volume = unused("dev", &volumes);
-            container.volume_mounts.push(mount(&volume, DEV));
-            volumes.push(host(&volume, DEV, "Directory"));
+            container.volume_mounts.push(pod::mount(&volume, DEV));
+            volumes.push(pod::node_directory(&volume, DEV, Some("Directory")));
         }
-        let name = hardware::plugin_config_map(module);
-        let source = ConfigMapVolumeSource { name, ..ConfigMapVolumeSource::default() };
         let volume = unused("config", &volumes);
-        container.volume_mounts.push(VolumeMount { read_only: Some(true), ..mount(&volume, PLUGIN_CONFIG) });
-        volumes.push(Volume { name: volume, config_map: Some(source), ..Volume::default() });
+        container.volume_mounts.push(pod::mount_read_only(&volume, PLUGIN_CONFIG));
+        volumes.push(pod::config_directory(&volume, &hardware::plugin_config_map(module), None));
         container.command = ["/tholepin", "device-plugin"].map(str::to_owned).into();
         let file = plugin_file(&object.spec.driver_version);
         let ours = ["--config".to_owned(), format!("{PLUGIN_CONFIG}/{file}")];
         container.args = ours.into_iter().chain(plugin.args.clone()).collect();
         let hash = format!("{:016x}", PodHash::of("", &text).0);
-        container.env.push(EnvVar { name: HASH.to_owned(), value: Some(hash), ..EnvVar::default() });
+        container.env.push(pod::variable(HASH, &hash));
     }
     Some(kmm::DevicePlugin {
         service_account_name: Some(account.unwrap_or_else(|| hardware::plugin_account(module))),
@@ -98,14 +93,8 @@ fn init_container(given: &hardware::InitContainer) -> kmm::PluginContainer {
 /// Adds the variable with the node's name, unless it is given.
 fn with_node_name(given: &[EnvVar]) -> Vec<EnvVar> {
     let is_there = given.iter().any(|one| one.name == "NODE_NAME");
+    let node_name = || pod::field("NODE_NAME", "spec.nodeName");
     given.iter().cloned().chain((!is_there).then(node_name)).collect()
-}
-
-fn node_name() -> EnvVar {
-    let field =
-        ObjectFieldSelector { field_path: "spec.nodeName".to_owned(), ..ObjectFieldSelector::default() };
-    let source = EnvVarSource { field_ref: Some(field), ..EnvVarSource::default() };
-    EnvVar { name: "NODE_NAME".to_owned(), value_from: Some(source), ..EnvVar::default() }
 }
 
 /// This name, with a number if one of the user's volumes has it already.
@@ -113,14 +102,4 @@ fn unused(name: &str, volumes: &[Volume]) -> String {
     let numbered = (1..=volumes.len()).map(|number| format!("{name}-{number}"));
     let mut names = std::iter::once(name.to_owned()).chain(numbered);
     names.find(|name| volumes.iter().all(|volume| volume.name != *name)).unwrap_or_default()
-}
-
-/// The volume of a folder of the node.
-fn host(name: &str, path: &str, kind: &str) -> Volume {
-    let path = HostPathVolumeSource { path: path.to_owned(), type_: Some(kind.to_owned()) };
-    Volume { name: name.to_owned(), host_path: Some(path), ..Volume::default() }
-}
-
-fn mount(name: &str, path: &str) -> VolumeMount {
-    VolumeMount { name: name.to_owned(), mount_path: path.to_owned(), ..VolumeMount::default() }
 }

@@ -54,9 +54,9 @@ fn each_reason_is_explained() {
         Timestamp::UNIX_EPOCH,
     );
     check("Conditions", observed.conditions.into_iter().map(|condition| condition.type_));
-    check("Reasons of conditions", Reason::ALL.iter().map(|reason| reason.word()));
-    check("Problems of nodes", ProblemReason::ALL.iter().map(|trouble| trouble.word()));
-    check("Events", EventReason::ALL.iter().map(|reason| reason.word()));
+    check("Reasons of conditions", Reason::VARIANTS.iter().map(|reason| reason.as_ref()));
+    check("Problems of nodes", ProblemReason::VARIANTS.iter().map(|trouble| trouble.as_ref()));
+    check("Events", EventReason::VARIANTS.iter().map(|reason| reason.as_ref()));
 }
 
 #[test]

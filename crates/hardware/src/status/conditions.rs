@@ -122,7 +122,7 @@ pub(super) fn with_times(
         Condition {
             type_: name.to_owned(),
             status: status.to_owned(),
-            reason: draft.reason.word().to_owned(),
+            reason: draft.reason.as_ref().to_owned(),
             message,
             observed_generation: generation,
             last_transition_time: before.map_or_else(|| now.clone(), |one| one.last_transition_time.clone()),

@@ -23,11 +23,11 @@ pub fn transitions(before: &Status, after: &Status) -> Vec<Transition> {
         (!condition(before, name).is_some_and(is_old)).then_some(new)
     };
     if let Some(ready) = changed(keys::READY, "True") {
-        add(Normal, Reason::Reconciled.word(), ready.message.clone());
+        add(Normal, Reason::Reconciled.as_ref(), ready.message.clone());
     }
     for name in [keys::ERRORED, keys::DEGRADED] {
         // Overdue pods have an event for each node, below.
-        let bad = changed(name, "True").filter(|bad| bad.reason != Reason::EvictionTimeout.word());
+        let bad = changed(name, "True").filter(|bad| bad.reason != Reason::EvictionTimeout.as_ref());
         if let Some(bad) = bad {
             add(Warning, &bad.reason, bad.message.clone());
         }
@@ -38,7 +38,7 @@ pub fn transitions(before: &Status, after: &Status) -> Vec<Transition> {
         add(Warning, &invalid.reason, invalid.message.clone());
     }
     let overlap = changed(keys::NODE_SELECTOR_VALID, "True");
-    let overlap = overlap.filter(|valid| valid.reason == Reason::NodeSelectorMayOverlap.word());
+    let overlap = overlap.filter(|valid| valid.reason == Reason::NodeSelectorMayOverlap.as_ref());
     for started in overlap.into_iter().chain(changed(keys::PROGRESSING, "True")) {
         add(Normal, &started.reason, started.message.clone());
     }
@@ -52,13 +52,13 @@ pub fn transitions(before: &Status, after: &Status) -> Vec<Transition> {
             conflict.count,
             conflict.nodes.first().map_or("", String::as_str)
         );
-        add(Normal, EventReason::NodeSelectorContested.word(), note);
+        add(Normal, EventReason::NodeSelectorContested.as_ref(), note);
     }
-    let is_overdue = |problem: &&NodeProblem| problem.reason == ProblemReason::EvictionTimeout.word();
+    let is_overdue = |problem: &&NodeProblem| problem.reason == ProblemReason::EvictionTimeout.as_ref();
     for problem in after.problems.iter().filter(is_overdue) {
         if !before.problems.iter().filter(is_overdue).any(|known| known.node == problem.node) {
             let note = format!("node {}: {}", problem.node, problem.message);
-            add(Warning, EventReason::EvictionTimeout.word(), note);
+            add(Warning, EventReason::EvictionTimeout.as_ref(), note);
         }
     }
     let is_new = |kernel: &&String| !before.kernels_without_mapping.contains(kernel);
@@ -66,14 +66,14 @@ pub fn transitions(before: &Status, after: &Status) -> Vec<Transition> {
         after.kernels_without_mapping.iter().filter(is_new).map(String::as_str).collect();
     if !kernels.is_empty() && after.phase != Some(Phase::Deleting) {
         let note = format!("no entry of spec.kernelMappings matches kernel {}", kernels.join(", "));
-        add(Warning, EventReason::UnsupportedKernel.word(), note);
+        add(Warning, EventReason::UnsupportedKernel.as_ref(), note);
     }
     let former = before.upgrading_from.as_ref().or(before.driver_version.as_ref());
     if let (Some(old), Some(new), None) = (former, &after.driver_version, &after.upgrading_from)
         && old != new
     {
         let note = format!("all nodes have version {new}; before some had {old}");
-        add(Normal, EventReason::Upgraded.word(), note);
+        add(Normal, EventReason::Upgraded.as_ref(), note);
     }
     found.dedup();
     found

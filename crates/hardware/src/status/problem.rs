@@ -43,7 +43,7 @@ pub(super) fn problems(plan: &Plan<'_>, inputs: &StatusInputs) -> Vec<NodeProble
     found.sort_by_key(|(node, (reason, _))| (rank(*reason), *node));
     let problem = |(node, (reason, message)): (&str, Problem)| NodeProblem {
         node: node.to_owned(),
-        reason: reason.word().to_owned(),
+        reason: reason.as_ref().to_owned(),
         message,
     };
     found.into_iter().map(problem).collect()

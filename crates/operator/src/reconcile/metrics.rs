@@ -73,7 +73,7 @@ impl Metrics {
 
     /// Counts a write.
     pub fn wrote(&self, kind: &str, verb: Verb) {
-        self.writes.get_or_create(&Write { kind: kind.to_owned(), verb: verb.name() }).inc();
+        self.writes.get_or_create(&Write { kind: kind.to_owned(), verb: verb.into() }).inc();
     }
 
     /// Counts a reconcile that took `all`, of which it waited `api` for the API server.

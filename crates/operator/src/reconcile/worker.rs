@@ -189,13 +189,14 @@ impl Worker {
             if refused && known.contains(key) {
                 continue;
             }
-            info!(controller = controller.name(), object = %key, action = change.reason());
+            let reason: &'static str = change.into();
+            info!(controller = controller.name(), object = %key, action = reason);
             let Some(subject) = subject else { continue };
             let (severity, note) = match refused {
                 true => (Severity::Warning, format!("{key} belongs to another owner and is left alone")),
                 false => (Severity::Normal, key.to_string()),
             };
-            self.recorder.record(event(subject, severity, change.reason(), note));
+            self.recorder.record(event(subject, severity, reason, note));
         }
     }
 
