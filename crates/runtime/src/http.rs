@@ -11,6 +11,7 @@
 //! The module `tls` serves the same over HTTPS.
 
 mod exposition;
+pub(crate) mod server;
 
 use crate::log;
 use axum::Router;
@@ -18,9 +19,9 @@ use axum::extract::{ConnectInfo, DefaultBodyLimit, RawQuery, State};
 use axum::http::{HeaderMap, StatusCode, header::CONTENT_TYPE};
 use axum::response::{IntoResponse, Response};
 use axum::routing::get;
-use axum::serve::{Listener, ListenerExt};
 use exposition::Format;
 use prometheus_client::registry::Registry;
+use std::convert::Infallible;
 use std::fmt::{Debug, Formatter};
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
 use std::path::Path;
@@ -204,32 +205,18 @@ pub async fn bind(address: SocketAddr) -> Result<TcpListener, Error> {
     TcpListener::bind(address).await.map_err(|cause| Error { address, cause })
 }
 
-/// Serves until `token` is cancelled, then gives requests under way two seconds.
+/// Serves until `token` is cancelled, then gives requests under way two seconds. Number, size and time of connections
+/// are bounded; see [`server`].
 ///
 /// # Errors
-/// When the listener fails for good.
-pub async fn serve(listener: TcpListener, router: Router, token: CancellationToken) -> std::io::Result<()> {
-    run(listener, router, token).await
-}
-
-/// Like [`serve`], with any kind of listener.
-pub(crate) async fn run<L: Listener<Addr = SocketAddr>>(
-    listener: L,
+/// Never; the result is that of a task.
+pub async fn serve(
+    listener: TcpListener,
     router: Router,
     token: CancellationToken,
-) -> std::io::Result<()> {
-    // axum has the peer's address for its own TCP listener and for wrapped ones only.
-    let listener = listener.tap_io(|_| ());
-    let service = router.into_make_service_with_connect_info::<SocketAddr>();
-    let stopped = token.clone().cancelled_owned();
-    let overdue = async {
-        token.cancelled().await;
-        tokio::time::sleep(DRAIN).await;
-    };
-    tokio::select! {
-        result = axum::serve(listener, service).with_graceful_shutdown(stopped) => result,
-        () = overdue => Ok(()),
-    }
+) -> Result<(), Infallible> {
+    server::run(listener, router, token, None, server::Limits::default()).await;
+    Ok(())
 }
 
 /// An address that cannot be bound.

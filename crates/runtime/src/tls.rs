@@ -11,13 +11,12 @@
 //! served until both files exist. RTE does the same, and a scraper that does not verify works with it.
 
 mod files;
-mod listener;
 mod policy;
 
 pub use files::Error as FileError;
 pub use policy::{Error as PolicyError, Policy};
 
-use crate::http;
+use crate::http::server::{Limits, run};
 use axum::Router;
 use files::{Contents, Pair};
 use prometheus_client::metrics::counter::Counter;
@@ -26,6 +25,7 @@ use rustls::crypto::CryptoProvider;
 use rustls::pki_types::PrivateKeyDer;
 use rustls::server::{NoServerSessionStorage, WebPkiClientVerifier};
 use rustls::{RootCertStore, ServerConfig};
+use std::convert::Infallible;
 use std::fmt::{Debug, Formatter};
 use std::path::PathBuf;
 use std::sync::Arc;
@@ -72,7 +72,7 @@ pub struct CertWatcher {
     provider: Arc<CryptoProvider>,
     /// The system's authorities, if clients are verified with them.
     system: Option<RootCertStore>,
-    config: watch::Sender<Arc<ServerConfig>>,
+    pub(crate) config: watch::Sender<Arc<ServerConfig>>,
     /// The digest of the contents last read, and whether they were unusable.
     seen: (u64, bool),
     /// The policy to offer, if it can change.
@@ -259,25 +259,26 @@ impl Debug for CertWatcher {
     }
 }
 
-/// Like [`http::serve`], over TLS, with the certificate that is in the files.
+/// Like [`crate::http::serve`], over TLS, with the certificate that is in the files.
 ///
 /// # Errors
-/// When the listener fails for good.
+/// Never; the result is that of a task.
 pub async fn serve(
     listener: TcpListener,
     router: Router,
     token: CancellationToken,
     server: CertWatcher,
-) -> std::io::Result<()> {
-    let listener = listener::Listener::new(listener, server.config.subscribe());
+) -> Result<(), Infallible> {
+    let config = server.config.subscribe();
     let watch_files = async {
         server.watch_files().await;
         std::future::pending().await
     };
     tokio::select! {
-        result = http::run(listener, router, token) => result,
-        result = watch_files => result,
+        () = run(listener, router, token, Some(config), Limits::default()) => {}
+        () = watch_files => {}
     }
+    Ok(())
 }
 
 /// The configuration of the TLS library.

@@ -188,7 +188,7 @@ struct Running {
     address: SocketAddr,
     _stop: DropGuard,
     token: CancellationToken,
-    task: JoinHandle<std::io::Result<()>>,
+    task: JoinHandle<Result<(), std::convert::Infallible>>,
 }
 
 impl Running {

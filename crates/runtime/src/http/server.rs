@@ -1,0 +1,183 @@
+//! Connections of a server, bounded in number, size and time.
+//!
+//! In: a listener, routes, the TLS configuration if there is one. Out: answers. Never: a client that keeps others out,
+//! however many connections it opens, and however slowly or silently it talks.
+//!
+//! A connection beyond the limit closes an older one of the address that has the most, so that a flood closes its own
+//! connections, and a probe from another address is answered.
+
+use super::DRAIN;
+use axum::extract::ConnectInfo;
+use axum::serve::Listener;
+use axum::{Extension, Router};
+use hyper::body::Incoming;
+use hyper::server::conn::http1;
+use hyper_util::rt::{TokioIo, TokioTimer};
+use hyper_util::service::TowerToHyperService;
+use rustls::ServerConfig;
+use std::collections::HashMap;
+use std::net::{IpAddr, SocketAddr};
+use std::pin::pin;
+use std::sync::Arc;
+use std::time::Duration;
+use tokio::io::{AsyncRead, AsyncWrite};
+use tokio::net::{TcpListener, TcpStream};
+use tokio::sync::watch;
+use tokio::task::{AbortHandle, JoinSet};
+use tokio::time::timeout;
+use tokio_rustls::TlsAcceptor;
+use tokio_util::sync::CancellationToken;
+
+/// The limits of a server.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Limits {
+    /// Open connections, those in a TLS handshake included. Each takes some 60 kB at most.
+    pub(crate) connections: usize,
+    /// The time for a TLS handshake.
+    pub(crate) handshake: Duration,
+    /// The time in which a client sends the next request's header: silent and idle clients are disconnected.
+    pub(crate) header: Duration,
+    /// The time after which a connection ends, whatever it does: it bounds slow readers and slow bodies.
+    pub(crate) lifetime: Duration,
+    /// The size of a request's header.
+    pub(crate) header_bytes: usize,
+}
+
+impl Default for Limits {
+    fn default() -> Self {
+        Self {
+            connections: 64,
+            handshake: Duration::from_secs(5),
+            header: Duration::from_secs(5),
+            lifetime: Duration::from_secs(60),
+            header_bytes: 16 << 10,
+        }
+    }
+}
+
+/// The TLS configuration of new connections; `None`: plain text.
+pub(crate) type Tls = Option<watch::Receiver<Arc<ServerConfig>>>;
+
+/// Serves until `token` is cancelled, then gives requests under way [`DRAIN`].
+pub(crate) async fn run(
+    mut listener: TcpListener,
+    router: Router,
+    token: CancellationToken,
+    tls: Tls,
+    limits: Limits,
+) {
+    let mut open = Connections::default();
+    loop {
+        tokio::select! {
+            () = token.cancelled() => break,
+            () = open.ended() => {}
+            // The trait's method waits out errors such as too many open files.
+            (stream, peer) = Listener::accept(&mut listener) => {
+                if open.by_age.len() >= limits.connections {
+                    open.close_one();
+                }
+                let tls = tls.as_ref().map(|config| TlsAcceptor::from(config.borrow().clone()));
+                let client = Client { peer, limits, router: router.clone(), token: token.clone() };
+                open.add(peer.ip(), client.serve(stream, tls));
+            }
+        }
+    }
+    drop(listener);
+    let drained = async {
+        while !open.by_age.is_empty() {
+            open.ended().await;
+        }
+    };
+    // Dropping the rest ends it.
+    let _ = timeout(DRAIN, drained).await;
+}
+
+/// The open connections.
+#[derive(Default)]
+struct Connections {
+    tasks: JoinSet<()>,
+    /// Oldest first.
+    by_age: Vec<(IpAddr, AbortHandle)>,
+}
+
+impl Connections {
+    fn add(&mut self, peer: IpAddr, connection: impl Future<Output = ()> + Send + 'static) {
+        let handle = self.tasks.spawn(connection);
+        self.by_age.push((peer, handle));
+    }
+
+    /// Returns when a connection has ended; never while none is open.
+    async fn ended(&mut self) {
+        let id = match self.tasks.join_next_with_id().await {
+            Some(Ok((id, ()))) => id,
+            Some(Err(error)) => error.id(),
+            None => return std::future::pending().await,
+        };
+        self.by_age.retain(|(_, handle)| handle.id() != id);
+    }
+
+    /// Closes the oldest connection of the address that has the most.
+    fn close_one(&mut self) {
+        let mut counts = HashMap::<IpAddr, usize>::new();
+        for (peer, _) in &self.by_age {
+            *counts.entry(*peer).or_default() += 1;
+        }
+        let most = counts.values().copied().max();
+        let oldest = self.by_age.iter().position(|(peer, _)| counts.get(peer).copied() == most);
+        if let Some(oldest) = oldest {
+            let (peer, handle) = self.by_age.remove(oldest);
+            tracing::debug!(%peer, "too many connections; closing the oldest of this client");
+            handle.abort();
+        }
+    }
+}
+
+/// One client.
+struct Client {
+    peer: SocketAddr,
+    limits: Limits,
+    router: Router,
+    token: CancellationToken,
+}
+
+impl Client {
+    async fn serve(self, stream: TcpStream, tls: Option<TlsAcceptor>) {
+        let (peer, lifetime) = (self.peer, self.limits.lifetime);
+        let talk = async {
+            let Some(tls) = tls else { return self.answer(stream).await };
+            match timeout(self.limits.handshake, tls.accept(stream)).await {
+                Ok(Ok(stream)) => self.answer(stream).await,
+                Ok(Err(error)) => tracing::debug!(%peer, %error, "tls handshake failed"),
+                Err(_) => tracing::debug!(%peer, "tls handshake took too long"),
+            }
+        };
+        if timeout(lifetime, talk).await.is_err() {
+            tracing::debug!(%peer, ?lifetime, "closed a connection after its longest time");
+        }
+    }
+
+    /// Answers requests until the client goes, is too slow, or the server stops.
+    async fn answer(&self, stream: impl AsyncRead + AsyncWrite + Unpin) {
+        let router = self.router.clone().layer(Extension(ConnectInfo(self.peer)));
+        let service = TowerToHyperService::new(router.into_service::<Incoming>());
+        let connection = http1::Builder::new()
+            .timer(TokioTimer::new())
+            .header_read_timeout(self.limits.header)
+            .max_buf_size(self.limits.header_bytes)
+            .serve_connection(TokioIo::new(stream), service);
+        let mut connection = pin!(connection);
+        let result = tokio::select! {
+            result = connection.as_mut() => result,
+            () = self.token.cancelled() => {
+                connection.as_mut().graceful_shutdown();
+                connection.await
+            }
+        };
+        if let Err(error) = result {
+            tracing::debug!(peer = %self.peer, %error, "a connection failed");
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests;
